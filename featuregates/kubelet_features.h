@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: featuregates/kubelet_features.h
+//
+// The lives of kubelet's feature gates that decide about iptables, and the releases we emulate.
+#ifndef KIPT_FEATUREGATES_KUBELET_FEATURES_H_
+#define KIPT_FEATUREGATES_KUBELET_FEATURES_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "featuregates/feature_gates.h"
+
+namespace kipt::featuregates {
+
+// KEP-3178 "Cleaning up IPTables Chain Ownership": kubelet no longer makes the chains that only
+// kube-proxy uses. Releases as in the KEP's graduation criteria and in kubernetes/kubernetes: beta
+// in #114472, GA and locked in #119374, name removed in #122137.
+inline constexpr Milestone kIPTablesOwnershipCleanupLife[] = {
+    {.since = {1, 25}, .stage = Stage::kAlpha, .enabled = false},
+    {.since = {1, 27}, .stage = Stage::kBeta, .enabled = true},
+    {.since = {1, 28}, .stage = Stage::kGA, .enabled = true, .locked = true},
+};
+inline constexpr Feature kIPTablesOwnershipCleanup = {
+    .name = "IPTablesOwnershipCleanup",
+    .milestones = kIPTablesOwnershipCleanupLife,
+    .removed = Version{1, 30},
+};
+
+// All of kubelet's gates that we know.
+inline constexpr const Feature* kKubeletFeatures[] = {&kIPTablesOwnershipCleanup};
+
+inline constexpr absl::string_view kKubeletComponentName = "kubelet";
+
+// Kubelet's gates as release `emulated` has them.
+Component KubeletComponent(Version emulated);
+
+// What the field featureGates of a KubeletConfiguration says. The file is kubelet's: most of its
+// gates are none of ours and are ignored, and AllAlpha or AllBeta in it are meant for Kubernetes'
+// gates, not for the agent's own.
+Overrides FromKubeletConfiguration(GateValues feature_gates);
+
+// KUBE-IPTABLES-HINT, the oldest thing we keep, came with 1.24.
+inline constexpr Version kOldestEmulatedVersion = {1, 24};
+// Where IPTablesOwnershipCleanup is on by default and can still be turned off.
+inline constexpr Version kDefaultEmulatedVersion = {1, 27};
+inline constexpr Version kNewestKnownRelease = {1, 34};
+
+struct EmulatedVersion {
+  Version version;
+  // Empty where there is nothing to say.
+  std::string warning;
+
+  bool operator==(const EmulatedVersion&) const = default;
+};
+
+// The release that `text`, the value of --emulated-version, stands for. A minor newer than
+// kNewestKnownRelease behaves as that one, with a warning that says so: nodes are upgraded before
+// agents are. InvalidArgument, with the accepted range in the message, for anything that is not a
+// version, is older than kOldestEmulatedVersion, or has another major: 2.x would be a Kubernetes
+// nobody can emulate yet.
+absl::StatusOr<EmulatedVersion> ResolveEmulatedVersion(absl::string_view text);
+
+}  // namespace kipt::featuregates
+
+#endif  // KIPT_FEATUREGATES_KUBELET_FEATURES_H_
