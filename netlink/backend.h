@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: netlink/backend.h
+//
+// The one door between values and a kernel. A Backend decides nothing: it reads what it is asked
+// for and applies what it is given. Retries, ownership and policy belong to its callers.
+#ifndef KIPT_NETLINK_BACKEND_H_
+#define KIPT_NETLINK_BACKEND_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "netlink/ruleset.h"
+#include "netlink/transaction.h"
+
+namespace kipt::netlink {
+
+struct ChainQuery {
+  ChainId chain;
+  // False asks only whether the chain exists: its rules, which may be tens of thousands
+  // (KUBE-SERVICES), are not read.
+  bool with_rules = true;
+};
+
+// Not safe for use by several threads at once; may be created on one thread and used on another.
+// A backend stays in the network namespace in which it was created.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // "nft" or "legacy".
+  virtual absl::string_view mode() const = 0;
+
+  // What stands now in the chains asked for, all at one generation. Creates nothing, neither tables
+  // nor chains. The cost grows with the rules of these chains, not with other people's.
+  //
+  // Aborted: others kept changing the ruleset while it was read; ask again.
+  // PermissionDenied: CAP_NET_ADMIN is missing.
+  // Other codes as kernel_error.h maps them.
+  virtual absl::StatusOr<Snapshot> Read(absl::Span<const ChainQuery> queries) = 0;
+
+  // Applies the whole transaction or nothing of it (legacy: the whole of each table or nothing of
+  // it). An empty transaction succeeds without touching the kernel.
+  //
+  // Aborted: the ruleset is no longer at transaction.generation; nothing was done; read again.
+  // Any other error names the operation, family, table, chain and rule that was refused; nothing
+  // was done: NotFound (a chain, handle, jump target or kernel module is missing), InvalidArgument,
+  // FailedPrecondition (the chain to delete is in use, or a base chain exists with another hook),
+  // PermissionDenied.
+  virtual absl::Status Apply(const Transaction& transaction) = 0;
+};
+
+}  // namespace kipt::netlink
+
+#endif  // KIPT_NETLINK_BACKEND_H_

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "netlink/expression.h"
+
+// Before linux/netfilter.h, or the two redefine each other.
+#include <netinet/in.h>
+// Then the kernel's.
+#include <linux/netfilter/nf_tables.h>
+#include <linux/netfilter/nf_tables_compat.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/string_view.h"
+
+namespace kipt::netlink {
+namespace {
+
+// What expressions outside our vocabulary do to a packet. A name that is not here may do anything.
+struct KnownExpression {
+  absl::string_view name;
+  bool condition;
+  bool decides;
+  bool terminal;
+};
+
+constexpr KnownExpression kKnown[] = {
+    // Loads and tests: they choose packets, and leave them as they are.
+    {"bitwise", false, false, false},
+    {"byteorder", false, false, false},
+    {"cmp", true, false, false},
+    {"connlimit", true, false, false},
+    {"ct", true, false, false},
+    {"dynset", true, false, false},
+    {"exthdr", true, false, false},
+    {"fib", true, false, false},
+    {"hash", true, false, false},
+    {"immediate", false, false, false},
+    {"last", false, false, false},
+    {"limit", true, false, false},
+    {"log", false, false, false},
+    {"lookup", true, false, false},
+    {"meta", true, false, false},
+    {"numgen", true, false, false},
+    {"osf", true, false, false},
+    {"payload", true, false, false},
+    {"quota", true, false, false},
+    {"range", true, false, false},
+    {"rt", true, false, false},
+    {"socket", true, false, false},
+    {"tunnel", true, false, false},
+    {"xfrm", true, false, false},
+    // Statements that end the rule with a verdict.
+    {"masq", false, true, true},
+    {"redir", false, true, true},
+    {"reject", false, true, true},
+};
+
+// What looks like a load or a test, but sets the verdict or writes to the packet.
+bool DecidesAfterAll(absl::string_view name, const Attributes& data) {
+  // A verdict map looks verdicts up.
+  if (name == "lookup") return data.U32(NFTA_LOOKUP_DREG) == NFT_REG_VERDICT;
+  if (name == "immediate") return data.U32(NFTA_IMMEDIATE_DREG).value_or(0) == NFT_REG_VERDICT;
+  if (name == "meta") return data.Bytes(NFTA_META_SREG).has_value();
+  if (name == "payload") return data.Bytes(NFTA_PAYLOAD_SREG).has_value();
+  if (name == "ct") return data.Bytes(NFTA_CT_SREG).has_value();
+  if (name == "exthdr") return data.Bytes(NFTA_EXTHDR_SREG).has_value();
+  return false;
+}
+
+OtherExpression Other(absl::string_view name, const std::optional<Attributes>& data) {
+  OtherExpression other{.name = std::string(name)};
+  const auto* const known =
+      std::find_if(std::begin(kKnown), std::end(kKnown),
+                   [&](const KnownExpression& candidate) { return candidate.name == name; });
+  if (known == std::end(kKnown) || !data) return other;
+  other.condition = known->condition;
+  other.decides = known->decides;
+  other.terminal = known->terminal;
+  other.is_target = known->decides;
+  if (DecidesAfterAll(name, *data)) other.decides = other.is_target = true;
+  return other;
+}
+
+std::optional<Expression> ParsePayload(const Attributes& data) {
+  if (!data.HasOnly(
+          {NFTA_PAYLOAD_DREG, NFTA_PAYLOAD_BASE, NFTA_PAYLOAD_OFFSET, NFTA_PAYLOAD_LEN})) {
+    return std::nullopt;
+  }
+  const auto to = data.U32(NFTA_PAYLOAD_DREG);
+  const auto base = data.U32(NFTA_PAYLOAD_BASE);
+  const auto offset = data.U32(NFTA_PAYLOAD_OFFSET);
+  const auto length = data.U32(NFTA_PAYLOAD_LEN);
+  if (!to || !base || !offset || !length) return std::nullopt;
+  return PayloadLoad{.to = *to, .base = *base, .offset = *offset, .length = *length};
+}
+
+std::optional<Expression> ParseMeta(const Attributes& data) {
+  if (!data.HasOnly({NFTA_META_DREG, NFTA_META_KEY})) return std::nullopt;
+  const auto to = data.U32(NFTA_META_DREG);
+  const auto key = data.U32(NFTA_META_KEY);
+  if (!to || !key) return std::nullopt;
+  return MetaLoad{.to = *to, .key = *key};
+}
+
+// NFTA_*_DATA with nothing but a value in it.
+std::optional<WireBytes> DataValue(const Attributes& attributes, uint16_t type) {
+  const std::optional<Attributes> nest = attributes.Nest(type);
+  if (!nest || !nest->HasOnly({NFTA_DATA_VALUE})) return std::nullopt;
+  return nest->Bytes(NFTA_DATA_VALUE);
+}
+
+std::optional<Expression> ParseBitwise(const Attributes& data) {
+  // Kernels since 5.6 dump the operation; without it there was only this one. A number, because
+  // NFT_BITWISE_MASK_XOR has had more than one name.
+  constexpr uint32_t kMaskXor = 0;
+  if (!data.HasOnly({NFTA_BITWISE_SREG, NFTA_BITWISE_DREG, NFTA_BITWISE_LEN, NFTA_BITWISE_MASK,
+                     NFTA_BITWISE_XOR, NFTA_BITWISE_OP}) ||
+      (data.Bytes(NFTA_BITWISE_OP) && data.U32(NFTA_BITWISE_OP) != kMaskXor)) {
+    return std::nullopt;
+  }
+  const auto from = data.U32(NFTA_BITWISE_SREG);
+  const auto to = data.U32(NFTA_BITWISE_DREG);
+  const auto length = data.U32(NFTA_BITWISE_LEN);
+  const auto mask = DataValue(data, NFTA_BITWISE_MASK);
+  const auto flip = DataValue(data, NFTA_BITWISE_XOR);
+  if (!from || !to || !length || !mask || !flip) return std::nullopt;
+  const auto is_zero = [](uint8_t byte) { return byte == 0; };
+  if (mask->size() != *length || flip->size() != *length ||
+      !std::all_of(flip->begin(), flip->end(), is_zero)) {
+    return std::nullopt;
+  }
+  return Masking{.from = *from, .to = *to, .mask = *mask};
+}
+
+std::optional<Expression> ParseComparison(const Attributes& data) {
+  if (!data.HasOnly({NFTA_CMP_SREG, NFTA_CMP_OP, NFTA_CMP_DATA})) return std::nullopt;
+  const auto from = data.U32(NFTA_CMP_SREG);
+  const auto op = data.U32(NFTA_CMP_OP);
+  const auto value = DataValue(data, NFTA_CMP_DATA);
+  if (!from || !value || (op != NFT_CMP_EQ && op != NFT_CMP_NEQ)) return std::nullopt;
+  return Comparison{.from = *from, .negated = op == NFT_CMP_NEQ, .data = *value};
+}
+
+std::optional<Expression> ParseImmediate(const Attributes& data) {
+  if (data.U32(NFTA_IMMEDIATE_DREG) != NFT_REG_VERDICT) return std::nullopt;
+  const std::optional<Attributes> value = data.Nest(NFTA_IMMEDIATE_DATA);
+  const std::optional<Attributes> verdict =
+      value ? value->Nest(NFTA_DATA_VERDICT) : std::optional<Attributes>();
+  const auto code = verdict ? verdict->U32(NFTA_VERDICT_CODE) : std::optional<uint32_t>();
+  if (!code) return std::nullopt;
+  return VerdictExpression{.code = static_cast<int32_t>(*code),
+                           .chain = verdict->Text(NFTA_VERDICT_CHAIN).value_or("")};
+}
+
+std::optional<Expression> ParseXt(const Attributes& data, bool is_target) {
+  // NFTA_MATCH_* are numbered alike.
+  if (!data.HasOnly({NFTA_TARGET_NAME, NFTA_TARGET_REV, NFTA_TARGET_INFO})) return std::nullopt;
+  auto name = data.Text(NFTA_TARGET_NAME);
+  const auto revision = data.U32(NFTA_TARGET_REV);
+  const auto info = data.Bytes(NFTA_TARGET_INFO);
+  if (!name || !revision || !info) return std::nullopt;
+  return XtExpression{
+      .is_target = is_target, .name = *std::move(name), .revision = *revision, .info = *info};
+}
+
+std::optional<Expression> ParseKnown(absl::string_view name, const Attributes& data) {
+  if (name == "payload") return ParsePayload(data);
+  if (name == "meta") return ParseMeta(data);
+  if (name == "bitwise") return ParseBitwise(data);
+  if (name == "cmp") return ParseComparison(data);
+  if (name == "immediate") return ParseImmediate(data);
+  if (name == "match") return ParseXt(data, /*is_target=*/false);
+  if (name == "target") return ParseXt(data, /*is_target=*/true);
+  if (name == "counter") return CounterExpression{};
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<Expression> ParseExpressions(WireBytes list) {
+  std::vector<Expression> expressions;
+  const std::optional<Attributes> elements = Attributes::Parse(list);
+  if (!elements) return {OtherExpression{.name = "malformed"}};
+  for (const Attribute& element : elements->all()) {
+    const std::optional<Attributes> parts = Attributes::Parse(element.payload);
+    if (!parts) {
+      expressions.emplace_back(OtherExpression{.name = "malformed"});
+      continue;
+    }
+    const std::string name = parts->Text(NFTA_EXPR_NAME).value_or("");
+    // Some expressions (notrack) have no data.
+    const std::optional<Attributes> data = parts->Bytes(NFTA_EXPR_DATA)
+                                               ? parts->Nest(NFTA_EXPR_DATA)
+                                               : std::make_optional<Attributes>();
+    std::optional<Expression> known = data ? ParseKnown(name, *data) : std::nullopt;
+    expressions.push_back(known ? *std::move(known) : Other(name, data));
+  }
+  return expressions;
+}
+
+}  // namespace kipt::netlink

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "netlink/rule_display.h"
+
+// Before linux/netfilter.h, or the two redefine each other.
+#include <netinet/in.h>
+// Then the kernel's.
+#include <linux/netfilter.h>
+#include <linux/netfilter/nf_tables.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "netlink/xt_info.h"
+
+namespace kipt::netlink {
+namespace {
+
+// iptables-save prints addresses, interfaces and the protocol first, whatever the order in the
+// rule.
+enum Place : uint8_t { kSource, kDestination, kInput, kOutput, kProtocol, kMatches, kTarget };
+constexpr size_t kPlaces = kTarget + 1;
+
+std::string ProtocolName(uint8_t protocol) {
+  switch (protocol) {
+    case IPPROTO_TCP:
+      return "tcp";
+    case IPPROTO_UDP:
+      return "udp";
+    case IPPROTO_UDPLITE:
+      return "udplite";
+    case IPPROTO_SCTP:
+      return "sctp";
+    case IPPROTO_ICMP:
+      return "icmp";
+    case IPPROTO_ICMPV6:
+      return "ipv6-icmp";
+    case IPPROTO_ESP:
+      return "esp";
+    case IPPROTO_AH:
+      return "ah";
+    default:
+      return absl::StrCat(static_cast<unsigned>(protocol));
+  }
+}
+
+// What xtables targets outside our vocabulary do. A name that is not here may do anything.
+struct KnownTarget {
+  const char* name;
+  bool decides;
+  bool terminal;
+};
+constexpr KnownTarget kTargets[] = {
+    {"LOG", false, false},      {"NFLOG", false, false},  {"TRACE", false, false},
+    {"REJECT", true, true},     {"DNAT", true, true},     {"SNAT", true, true},
+    {"MASQUERADE", true, true}, {"REDIRECT", true, true}, {"NETMAP", true, true},
+};
+
+class Describer {
+ public:
+  explicit Describer(Family family) : family_(family) { rule_.unconditional = true; }
+
+  void operator()(const AddressStatement& address) {
+    const bool all = address.match.prefix.length == 0 && !address.match.negated;
+    if (!all) {
+      Condition(address.is_source ? kSource : kDestination, address.match.negated,
+                address.is_source ? "-s " : "-d ", ToString(family_, address.match.prefix));
+    }
+  }
+  void operator()(const InterfaceStatement& interface) {
+    Condition(interface.is_input ? kInput : kOutput, interface.negated,
+              interface.is_input ? "-i " : "-o ", interface.name);
+  }
+  void operator()(const ProtocolStatement& protocol) {
+    protocol_ = ProtocolName(protocol.protocol);
+    Condition(kProtocol, protocol.negated, "-p ", protocol_);
+  }
+  void operator()(const PortStatement& port) {
+    const std::string number = absl::StrCat(static_cast<unsigned>(port.port));
+    const bool load = !protocol_.empty() && std::exchange(protocol_loaded_, protocol_) != protocol_;
+    Condition(kMatches, port.negated, port.is_source ? "--sport " : "--dport ", number,
+              load ? absl::StrCat("-m ", protocol_, " ") : "");
+  }
+  void operator()(const MarkMatch& mark) { AddMatch(Rule{.mark = mark}); }
+  void operator()(const CtStateStatement& state) {
+    std::string text = MatchText(Rule{.ct_state = state.match});
+    if (state.state_alias) {
+      text = absl::StrCat("-m state", absl::StripPrefix(text, "-m conntrack"));
+      text.replace(text.find("--ctstate"), 9, "--state");
+    }
+    Condition(kMatches, /*negated=*/false, text, "");
+  }
+  void operator()(const CommentStatement& comment) {
+    Print(kMatches, absl::StrCat("-m comment --comment ", QuoteForSave(comment.text)));
+  }
+  void operator()(const CounterStatement&) {}
+  void operator()(const VerdictStatement& verdict) {
+    decides_ = true;
+    const bool jumps = verdict.code == NFT_JUMP || verdict.code == NFT_GOTO;
+    if (jumps && !rule_.jump) rule_.jump = verdict.chain;
+    rule_.terminal = rule_.terminal || verdict.code == NF_ACCEPT || verdict.code == NF_DROP ||
+                     verdict.code == NFT_RETURN || verdict.code == NFT_GOTO;
+    Print(kTarget, VerdictText(verdict));
+  }
+  void operator()(const SetMark& mark) { AddTarget(Rule{.target = mark}, /*terminal=*/false); }
+  void operator()(const Masquerade& masquerade) {
+    AddTarget(Rule{.target = masquerade}, /*terminal=*/true);
+  }
+  void operator()(const XtStatement& xt) {
+    const std::string name = absl::StrCat("[xt ", xt.name, " rev ", xt.revision, "]");
+    if (!xt.is_target) {
+      // A comment that we cannot read still matches every packet.
+      if (xt.name == kXtComment) return Print(kMatches, name);
+      Condition(kMatches, /*negated=*/false, name, "");
+      return;
+    }
+    const auto* const known =
+        std::find_if(std::begin(kTargets), std::end(kTargets),
+                     [&](const KnownTarget& target) { return xt.name == target.name; });
+    const bool is_known = known != std::end(kTargets);
+    decides_ = decides_ || !is_known || known->decides;
+    rule_.terminal = rule_.terminal || (is_known && known->terminal);
+    // How it rejects is left out: it changes nothing about where the packet goes.
+    Print(kTarget, xt.name == "REJECT" ? "-j REJECT" : absl::StrCat("-j ", name));
+  }
+  void operator()(const OtherExpression& other) {
+    if (other.condition) rule_.unconditional = false;
+    decides_ = decides_ || other.decides;
+    rule_.terminal = rule_.terminal || other.terminal;
+    if (other.name == "reject") {
+      Print(kTarget, "-j REJECT");
+    } else {
+      Print(other.is_target ? kTarget : kMatches, absl::StrCat("[nft ", other.name, "]"));
+    }
+  }
+
+  OpaqueRule Finish() && {
+    std::vector<std::string> all;
+    for (std::vector<std::string>& place : words_)
+      std::move(place.begin(), place.end(), std::back_inserter(all));
+    rule_.text = absl::StrJoin(all, " ");
+    rule_.decides = decides_;
+    return std::move(rule_);
+  }
+
+ private:
+  void Print(Place place, std::string text) { words_[place].push_back(std::move(text)); }
+
+  void Condition(Place place, bool negated, absl::string_view option, absl::string_view value,
+                 absl::string_view before = "") {
+    rule_.unconditional = false;
+    Print(place, absl::StrCat(before, negated ? "! " : "", option, value));
+  }
+
+  // The same words as for a Rule of ours that has this one match, less its target.
+  std::string MatchText(const Rule& rule) const {
+    const std::string text = ToString(family_, rule);
+    return std::string(absl::StripSuffix(text, " -j DROP"));
+  }
+  void AddMatch(const Rule& rule) { Condition(kMatches, /*negated=*/false, MatchText(rule), ""); }
+
+  void AddTarget(const Rule& rule, bool terminal) {
+    decides_ = true;
+    rule_.terminal = rule_.terminal || terminal;
+    Print(kTarget, ToString(family_, rule));
+  }
+
+  static std::string VerdictText(const VerdictStatement& verdict) {
+    switch (verdict.code) {
+      case NF_ACCEPT:
+        return "-j ACCEPT";
+      case NF_DROP:
+        return "-j DROP";
+      case NFT_RETURN:
+        return "-j RETURN";
+      case NFT_JUMP:
+        return absl::StrCat("-j ", verdict.chain);
+      case NFT_GOTO:
+        return absl::StrCat("-g ", verdict.chain);
+      default:
+        return absl::StrCat("[nft verdict ", verdict.code, "]");
+    }
+  }
+
+  Family family_;
+  OpaqueRule rule_;
+  bool decides_ = false;
+  std::string protocol_;
+  std::string protocol_loaded_;
+  std::vector<std::string> words_[kPlaces];
+};
+
+}  // namespace
+
+OpaqueRule DescribeOpaqueRule(Family family, absl::Span<const Statement> statements) {
+  Describer describer(family);
+  for (const Statement& statement : statements) std::visit(describer, statement);
+  return std::move(describer).Finish();
+}
+
+}  // namespace kipt::netlink

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "netlink/ruleset.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "netlink/base_chains.h"
+
+namespace kipt::netlink {
+namespace {
+
+int AddressFamily(Family family) { return family == Family::kIPv4 ? AF_INET : AF_INET6; }
+
+unsigned AddressBits(Family family) { return family == Family::kIPv4 ? 32 : 128; }
+
+void ClearHostBits(Prefix& prefix) {
+  for (size_t i = 0; i < prefix.address.size(); ++i) {
+    const size_t first_bit = i * 8;
+    if (first_bit >= prefix.length) {
+      prefix.address[i] = 0;
+    } else if (prefix.length - first_bit < 8) {
+      const unsigned kept = static_cast<unsigned>(prefix.length - first_bit);
+      prefix.address[i] = static_cast<uint8_t>(prefix.address[i] & (0xff00U >> kept));
+    }
+  }
+}
+
+// A prefix of no bits matches everything: iptables-save does not print it unless it is negated.
+bool Restricts(const std::optional<PrefixMatch>& match) {
+  return match.has_value() && (match->negated || match->prefix.length != 0);
+}
+
+std::string OptionText(absl::string_view option, bool negated, absl::string_view value) {
+  return absl::StrCat(negated ? "! " : "", option, " ", value);
+}
+
+// In the order of libxt_conntrack's printing, which is neither that of the bits nor of the
+// argument.
+std::string CtStatesText(uint16_t states) {
+  struct Name {
+    uint16_t bit;
+    const char* text;
+  };
+  static constexpr Name kNames[] = {
+      {kCtInvalid, "INVALID"},     {kCtNew, "NEW"},
+      {kCtRelated, "RELATED"},     {kCtEstablished, "ESTABLISHED"},
+      {kCtUntracked, "UNTRACKED"}, {kCtSnat, "SNAT"},
+      {kCtDnat, "DNAT"},
+  };
+  std::vector<const char*> present;
+  for (const Name& name : kNames) {
+    if ((states & name.bit) != 0) present.push_back(name.text);
+  }
+  return absl::StrJoin(present, ",");
+}
+
+std::string Hex(uint32_t value) { return absl::StrCat("0x", absl::Hex(value)); }
+
+struct TargetText {
+  std::string operator()(const Drop&) const { return "DROP"; }
+  std::string operator()(const Return&) const { return "RETURN"; }
+  std::string operator()(const Jump& jump) const { return jump.chain; }
+  std::string operator()(const SetMark& mark) const {
+    return absl::StrCat("MARK --set-xmark ", Hex(mark.value), "/", Hex(mark.mask));
+  }
+  std::string operator()(const Masquerade& masquerade) const {
+    return masquerade.random_fully ? "MASQUERADE --random-fully" : "MASQUERADE";
+  }
+};
+
+using ChainEntry = std::pair<const ChainId, ObservedChain>;
+
+// One table block of ToString(Snapshot); `chains` all belong to it.
+void AppendTable(const std::vector<const ChainEntry*>& chains, std::string& text) {
+  const ChainId& first = chains.front()->first;
+  absl::StrAppend(&text, "# ", FamilyName(first.family), "\n*", TableName(first.table), "\n");
+  for (const ChainEntry* entry : chains) {
+    const auto& [id, chain] = *entry;
+    absl::StrAppend(&text, ":", id.name, " - [0:0]\n");
+    if (FindBaseChain(id.table, id.name) != nullptr && !chain.hooked) {
+      absl::StrAppend(&text, "# ", id.name, " is not on its hook\n");
+    }
+  }
+  for (const ChainEntry* entry : chains) {
+    const auto& [id, chain] = *entry;
+    for (const ObservedRule& rule : chain.rules) {
+      absl::StrAppend(&text, "-A ", id.name, " ", ToString(id.family, rule), "\n");
+    }
+  }
+  text += "COMMIT\n";
+}
+
+}  // namespace
+
+absl::string_view FamilyName(Family family) { return family == Family::kIPv4 ? "ip" : "ip6"; }
+
+absl::string_view TableName(Table table) {
+  switch (table) {
+    case Table::kMangle:
+      return "mangle";
+    case Table::kNat:
+      return "nat";
+    case Table::kFilter:
+      break;
+  }
+  return "filter";
+}
+
+std::string ToString(const ChainId& chain) {
+  return absl::StrCat(FamilyName(chain.family), " ", TableName(chain.table), " ", chain.name);
+}
+
+absl::StatusOr<Prefix> ParsePrefix(Family family, absl::string_view text) {
+  const auto invalid = [&] {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", text, "\" is not an ", FamilyName(family), " prefix"));
+  };
+  const size_t slash = text.find('/');
+  uint32_t length = AddressBits(family);
+  if (slash != absl::string_view::npos) {
+    const absl::string_view digits = text.substr(slash + 1);
+    // SimpleAtoi alone would take "+8" and " 8".
+    if (!std::all_of(digits.begin(), digits.end(), absl::ascii_isdigit) ||
+        !absl::SimpleAtoi(digits, &length) || length > AddressBits(family)) {
+      return invalid();
+    }
+  }
+  const std::string address(text.substr(0, slash));
+  Prefix prefix;
+  // inet_pton would stop at an embedded NUL.
+  if (address.find('\0') != std::string::npos ||
+      inet_pton(AddressFamily(family), address.c_str(), prefix.address.data()) != 1) {
+    return invalid();
+  }
+  prefix.length = static_cast<uint8_t>(length);
+  ClearHostBits(prefix);
+  return prefix;
+}
+
+std::string ToString(Family family, const Prefix& prefix) {
+  char address[INET6_ADDRSTRLEN] = {};
+  inet_ntop(AddressFamily(family), prefix.address.data(), address, sizeof(address));
+  return absl::StrCat(address, "/", static_cast<unsigned>(prefix.length));
+}
+
+bool IsUnconditional(const Rule& rule) {
+  return !Restricts(rule.source) && !Restricts(rule.destination) && !rule.mark && !rule.ct_state;
+}
+
+std::string ToString(Family family, const Rule& rule) {
+  std::vector<std::string> words;
+  if (Restricts(rule.source)) {
+    words.push_back(OptionText("-s", rule.source->negated, ToString(family, rule.source->prefix)));
+  }
+  if (Restricts(rule.destination)) {
+    words.push_back(
+        OptionText("-d", rule.destination->negated, ToString(family, rule.destination->prefix)));
+  }
+  if (!rule.comment.empty()) {
+    words.push_back(absl::StrCat("-m comment --comment ", QuoteForSave(rule.comment)));
+  }
+  if (rule.mark) {
+    std::string value = Hex(rule.mark->value);
+    if (rule.mark->mask != 0xffffffff) absl::StrAppend(&value, "/", Hex(rule.mark->mask));
+    words.push_back(absl::StrCat("-m mark ", OptionText("--mark", rule.mark->negated, value)));
+  }
+  if (rule.ct_state) {
+    words.push_back(absl::StrCat("-m conntrack ", OptionText("--ctstate", rule.ct_state->negated,
+                                                             CtStatesText(rule.ct_state->states))));
+  }
+  words.push_back(absl::StrCat("-j ", std::visit(TargetText{}, rule.target)));
+  return absl::StrJoin(words, " ");
+}
+
+std::string ToString(Family family, const ObservedRule& rule) {
+  return rule.rule() != nullptr ? ToString(family, *rule.rule()) : rule.opaque()->text;
+}
+
+bool IsUnconditionalTerminal(const ObservedRule& rule) {
+  if (const OpaqueRule* opaque = rule.opaque()) return opaque->unconditional && opaque->terminal;
+  const Target& target = rule.rule()->target;
+  return IsUnconditional(*rule.rule()) && !std::holds_alternative<Jump>(target) &&
+         !std::holds_alternative<SetMark>(target);
+}
+
+bool MayDecide(const ObservedRule& rule) {
+  return rule.opaque() == nullptr || rule.opaque()->decides;
+}
+
+const std::string* JumpTarget(const ObservedRule& rule) {
+  if (const OpaqueRule* opaque = rule.opaque()) {
+    return opaque->jump.has_value() ? &*opaque->jump : nullptr;
+  }
+  const Jump* jump = std::get_if<Jump>(&rule.rule()->target);
+  return jump != nullptr ? &jump->chain : nullptr;
+}
+
+const ObservedChain* Snapshot::Find(const ChainId& chain) const {
+  const auto found = chains.find(chain);
+  return found != chains.end() ? &found->second : nullptr;
+}
+
+std::string ToString(const Snapshot& snapshot) {
+  std::string text;
+  std::vector<const ChainEntry*> block;
+  for (const ChainEntry& entry : snapshot.chains) {
+    if (!block.empty() && (block.front()->first.family != entry.first.family ||
+                           block.front()->first.table != entry.first.table)) {
+      AppendTable(block, text);
+      block.clear();
+    }
+    block.push_back(&entry);
+  }
+  if (!block.empty()) AppendTable(block, text);
+  return text;
+}
+
+std::string QuoteForSave(absl::string_view text) {
+  const auto needs_no_quotes = [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-';
+  };
+  if (!text.empty() && std::all_of(text.begin(), text.end(), needs_no_quotes)) {
+    return std::string(text);
+  }
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\' || c == '\'') quoted += '\\';
+    quoted += c;
+  }
+  return quoted + "\"";
+}
+
+}  // namespace kipt::netlink

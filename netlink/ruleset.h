@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: netlink/ruleset.h
+//
+// Values that say what stands, or should stand, in the kernel: families, tables, chains, rules, and
+// the Snapshot of what was observed. Their text is iptables-save(8)'s, because that is what
+// operators, kube-proxy and KEP-3178 speak.
+//
+//   Rule rule;
+//   rule.mark = MarkMatch{.value = 0x8000, .mask = 0x8000};
+//   rule.target = Drop{};
+//   ToString(rule);  // "-m mark --mark 0x8000/0x8000 -j DROP"
+//
+// The vocabulary is closed on purpose. Whatever the kernel holds beyond it is an OpaqueRule: it has
+// a text and a place, but it never equals a Rule, so nothing can mistake it for one of ours.
+//
+// Everything here is a plain value: comparable, printable, safe to copy between threads.
+#ifndef KIPT_NETLINK_RULESET_H_
+#define KIPT_NETLINK_RULESET_H_
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace kipt::netlink {
+
+enum class Family : uint8_t { kIPv4, kIPv6 };
+inline constexpr std::array<Family, 2> kFamilies = {Family::kIPv4, Family::kIPv6};
+
+// "ip" or "ip6", as nft(8) names them.
+absl::string_view FamilyName(Family family);
+
+// The tables iptables-nft and iptables-legacy share. `raw` and `security` hold nothing of ours.
+enum class Table : uint8_t { kMangle, kNat, kFilter };
+inline constexpr std::array<Table, 3> kTables = {Table::kMangle, Table::kNat, Table::kFilter};
+
+absl::string_view TableName(Table table);
+
+// One chain of one namespace. Chains are always named with their table: kube-proxy's IPVS mode has
+// a *nat* KUBE-FIREWALL of its own (up to 1.24), which has nothing to do with the filter one.
+struct ChainId {
+  Family family = Family::kIPv4;
+  Table table = Table::kFilter;
+  std::string name;
+
+  auto operator<=>(const ChainId&) const = default;
+};
+
+// "ip filter KUBE-FIREWALL".
+std::string ToString(const ChainId& chain);
+
+// An address prefix in network order. Addresses of IPv4 use the first four bytes. Host bits are
+// zero (ParsePrefix and the codec mask them), so that equal prefixes compare equal.
+struct Prefix {
+  std::array<uint8_t, 16> address{};
+  uint8_t length = 0;
+
+  bool operator==(const Prefix&) const = default;
+};
+
+// Parses "127.0.0.0/8" or "fd00::/64"; a bare address has the full length.
+// InvalidArgument when `text` is not a prefix of `family`.
+absl::StatusOr<Prefix> ParsePrefix(Family family, absl::string_view text);
+std::string ToString(Family family, const Prefix& prefix);
+
+struct PrefixMatch {
+  Prefix prefix;
+  bool negated = false;
+
+  bool operator==(const PrefixMatch&) const = default;
+};
+
+// Bits of CtStateMatch::states, numbered as XT_CONNTRACK_STATE_* in
+// linux/netfilter/xt_conntrack.h.
+inline constexpr uint16_t kCtInvalid = 0x0001;
+inline constexpr uint16_t kCtEstablished = 0x0002;
+inline constexpr uint16_t kCtRelated = 0x0004;
+inline constexpr uint16_t kCtNew = 0x0008;
+inline constexpr uint16_t kCtSnat = 0x0040;
+inline constexpr uint16_t kCtDnat = 0x0080;
+inline constexpr uint16_t kCtUntracked = 0x0100;
+
+// `-m conntrack --ctstate`: the connection is in one of `states`, or in none of them when negated.
+struct CtStateMatch {
+  uint16_t states = 0;
+  bool negated = false;
+
+  bool operator==(const CtStateMatch&) const = default;
+};
+
+// `-m mark`: (packet mark & mask) == value.
+struct MarkMatch {
+  uint32_t value = 0;
+  uint32_t mask = 0xffffffff;
+  bool negated = false;
+
+  bool operator==(const MarkMatch&) const = default;
+};
+
+struct Drop {
+  bool operator==(const Drop&) const = default;
+};
+struct Return {
+  bool operator==(const Return&) const = default;
+};
+// `-j CHAIN`: to a user chain of the same family and table.
+struct Jump {
+  std::string chain;
+  bool operator==(const Jump&) const = default;
+};
+// `-j MARK --set-xmark value/mask`: mark = (mark & ~mask) ^ value. "Or bit" is {bit, bit}, "xor
+// bit" is {bit, 0}: iptables prints both as --set-xmark.
+struct SetMark {
+  uint32_t value = 0;
+  uint32_t mask = 0xffffffff;
+  bool operator==(const SetMark&) const = default;
+};
+// `-j MASQUERADE [--random-fully]`. Only in table nat.
+struct Masquerade {
+  bool random_fully = false;
+  bool operator==(const Masquerade&) const = default;
+};
+using Target = std::variant<Drop, Return, Jump, SetMark, Masquerade>;
+
+struct Rule {
+  std::optional<PrefixMatch> source{};
+  std::optional<PrefixMatch> destination{};
+  // At most 255 bytes (XT_MAX_COMMENT_LEN less its NUL). Empty is no comment.
+  std::string comment{};
+  std::optional<MarkMatch> mark{};
+  std::optional<CtStateMatch> ct_state{};
+  Target target{};
+
+  bool operator==(const Rule&) const = default;
+};
+
+// Whether every packet that reaches the rule matches it. A comment matches every packet.
+bool IsUnconditional(const Rule& rule);
+
+// The rule as iptables-save prints it behind "-A CHAIN ". `family` decides how addresses read.
+std::string ToString(Family family, const Rule& rule);
+
+// A rule of somebody else's, outside the vocabulary above.
+struct OpaqueRule {
+  // For people: iptables-save's spelling where we know it, "[xt NAME rev N]" or "[nft NAME]" where
+  // we do not.
+  std::string text;
+  // The user chain it jumps or goes to, where it does.
+  std::optional<std::string> jump;
+  // Every packet that gets here matches.
+  bool unconditional = false;
+  // A packet that matches may not come to the next rule: a verdict, a jump, a goto, or a target
+  // that we do not know. False only for what is known to pass the packet on unchanged (a counter,
+  // LOG).
+  bool decides = true;
+  // A packet that matches never comes to the next rule: ACCEPT, DROP, RETURN, REJECT, goto. Unlike
+  // `decides`, false where we cannot know.
+  bool terminal = false;
+
+  bool operator==(const OpaqueRule&) const = default;
+};
+
+// Names one rule as long as the ruleset's generation stands. nft: the kernel's handle, unique in
+// the table and never reused for other content before `flush ruleset`.
+using RuleHandle = uint64_t;
+
+struct ObservedRule {
+  RuleHandle handle = 0;
+  std::variant<Rule, OpaqueRule> content;
+
+  // Null where the rule is opaque.
+  const Rule* rule() const { return std::get_if<Rule>(&content); }
+  const OpaqueRule* opaque() const { return std::get_if<OpaqueRule>(&content); }
+
+  bool operator==(const ObservedRule&) const = default;
+};
+
+std::string ToString(Family family, const ObservedRule& rule);
+
+// A packet that matches `rule` never comes to the next one of the same chain.
+bool IsUnconditionalTerminal(const ObservedRule& rule);
+// A packet that matches `rule` may not come to the next one, or comes there changed.
+bool MayDecide(const ObservedRule& rule);
+// The user chain that `rule` jumps or goes to; null where it does not.
+const std::string* JumpTarget(const ObservedRule& rule);
+
+struct ObservedChain {
+  // For a chain of a base chain's name (INPUT, POSTROUTING, ...): it hangs on the hook and has the
+  // type that iptables gives it. False: some other program made a plain chain of that name, and no
+  // packet comes to it. Meaningless for user chains.
+  bool hooked = false;
+  // Empty when only the chain's existence was asked for.
+  std::vector<ObservedRule> rules;
+
+  bool operator==(const ObservedChain&) const = default;
+};
+
+// What stood in the kernel at one generation, as far as it was asked for. A chain that is not here
+// did not exist.
+struct Snapshot {
+  // nft: NFTA_GEN_ID of the namespace, which changes with every commit to any family or table.
+  uint32_t generation = 0;
+  std::map<ChainId, ObservedChain> chains;
+
+  // Null where the chain does not exist (or was not asked for).
+  const ObservedChain* Find(const ChainId& chain) const;
+
+  bool operator==(const Snapshot&) const = default;
+};
+
+// As iptables-save would print these chains, one *table block per family and table, chains in name
+// order; "# ip" or "# ip6" heads each block.
+std::string ToString(const Snapshot& snapshot);
+
+// `text` as iptables-save quotes the argument of an option: as it is where it needs no quotes, else
+// in double quotes with `"`, `\` and `'` escaped.
+std::string QuoteForSave(absl::string_view text);
+
+}  // namespace kipt::netlink
+
+#endif  // KIPT_NETLINK_RULESET_H_

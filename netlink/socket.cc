@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "netlink/socket.h"
+
+#include <libmnl/libmnl.h>
+#include <linux/netfilter/nfnetlink.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "netlink/attributes.h"
+#include "netlink/kernel_error.h"
+
+namespace kipt::netlink {
+namespace {
+
+constexpr int kReceiveBufferBytes = 1 << 20;
+constexpr size_t kDatagramBytes = size_t{64} << 10;
+constexpr timeval kAnswerTimeout = {.tv_sec = 5, .tv_usec = 0};
+
+void GrowBuffer(int fd, int force_option, int option, int bytes) {
+  // The forced one needs CAP_NET_ADMIN; the other stops at net.core.*mem_max. Neither is an error:
+  // a buffer that is too small shows when it is.
+  if (setsockopt(fd, SOL_SOCKET, force_option, &bytes, sizeof(bytes)) != 0) {
+    setsockopt(fd, SOL_SOCKET, option, &bytes, sizeof(bytes));
+  }
+}
+
+// A message's own errors, before it is looked into.
+struct Ack {
+  int error_number = 0;
+  uint32_t attribute_offset = 0;
+};
+
+uint32_t FindAttributeOffset(const nlmsghdr* message, const nlmsgerr* error) {
+  if ((message->nlmsg_flags & NLM_F_ACK_TLVS) == 0) return 0;
+  WireBytes rest(static_cast<const uint8_t*>(mnl_nlmsg_get_payload(message)),
+                 mnl_nlmsg_get_payload_len(message));
+  size_t skip = sizeof(nlmsgerr);
+  // Without NLM_F_CAPPED the kernel echoes the whole request in front of the attributes.
+  if ((message->nlmsg_flags & NLM_F_CAPPED) == 0) {
+    if (error->msg.nlmsg_len < sizeof(nlmsghdr)) return 0;
+    skip += MNL_ALIGN(size_t{error->msg.nlmsg_len}) - sizeof(nlmsghdr);
+  }
+  if (rest.size() < skip) return 0;
+  rest.remove_prefix(skip);
+  const std::optional<Attributes> attributes = Attributes::Parse(rest);
+  const std::optional<WireBytes> offset =
+      attributes ? attributes->Bytes(NLMSGERR_ATTR_OFFS) : std::nullopt;
+  uint32_t value = 0;  // in host order, unlike nf_tables' own
+  if (offset && offset->size() == sizeof(value)) {
+    std::memcpy(&value, offset->data(), sizeof(value));
+  }
+  return value;
+}
+
+// NLMSG_ERROR, an acknowledgement included (error 0).
+Ack ParseAck(const nlmsghdr* message) {
+  if (mnl_nlmsg_get_payload_len(message) < sizeof(nlmsgerr)) return Ack{.error_number = EBADMSG};
+  const auto* error = static_cast<const nlmsgerr*>(mnl_nlmsg_get_payload(message));
+  return Ack{.error_number = -error->error,
+             .attribute_offset = error->error != 0 ? FindAttributeOffset(message, error) : 0};
+}
+
+// NLMSG_DONE carries the dump's error since Linux 2.6.
+int DoneError(const nlmsghdr* message) {
+  int error = 0;
+  if (mnl_nlmsg_get_payload_len(message) >= sizeof(error)) {
+    std::memcpy(&error, mnl_nlmsg_get_payload(message), sizeof(error));
+  }
+  return error < 0 ? -error : 0;
+}
+
+template <typename F>
+void ForEachMessage(absl::Span<const uint8_t> datagram, uint32_t first, uint32_t count, F handle) {
+  const auto* message = reinterpret_cast<const nlmsghdr*>(datagram.data());
+  int rest = static_cast<int>(datagram.size());
+  for (; mnl_nlmsg_ok(message, rest); message = mnl_nlmsg_next(message, &rest)) {
+    // Answers to requests that were given up on are still in the queue.
+    if (message->nlmsg_seq - first < count) handle(message);
+  }
+}
+
+}  // namespace
+
+void Socket::Close::operator()(mnl_socket* socket) const { mnl_socket_close(socket); }
+
+Socket::Socket(MnlSocketPtr socket)
+    : socket_(std::move(socket)), buffer_(kDatagramBytes / sizeof(uint32_t)) {}
+
+Socket::~Socket() = default;
+
+absl::StatusOr<std::unique_ptr<Socket>> Socket::Open() {
+  MnlSocketPtr socket(mnl_socket_open2(NETLINK_NETFILTER, SOCK_CLOEXEC));
+  if (socket == nullptr) return KernelError(errno, "opening a netfilter netlink socket");
+  if (mnl_socket_bind(socket.get(), 0, MNL_SOCKET_AUTOPID) != 0) {
+    return KernelError(errno, "binding a netfilter netlink socket");
+  }
+  const int fd = mnl_socket_get_fd(socket.get());
+  GrowBuffer(fd, SO_RCVBUFFORCE, SO_RCVBUF, kReceiveBufferBytes);
+  if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &kAnswerTimeout, sizeof(kAnswerTimeout)) != 0) {
+    return KernelError(errno, "setting the receive timeout of a netlink socket");
+  }
+  // Kernels before 4.12 have neither; errors then come without an attribute's place.
+  int on = 1;
+  mnl_socket_setsockopt(socket.get(), NETLINK_EXT_ACK, &on, sizeof(on));
+  mnl_socket_setsockopt(socket.get(), NETLINK_CAP_ACK, &on, sizeof(on));
+  return std::unique_ptr<Socket>(new Socket(std::move(socket)));
+}
+
+uint32_t Socket::ReserveSequences(uint32_t count) {
+  return std::exchange(next_sequence_, next_sequence_ + count);
+}
+
+absl::Status Socket::Send(absl::Span<const uint8_t> bytes) {
+  const int fd = mnl_socket_get_fd(socket_.get());
+  bool grown = false;
+  while (mnl_socket_sendto(socket_.get(), bytes.data(), bytes.size()) < 0) {
+    if (errno == EINTR) continue;
+    // A datagram must fit the send buffer whole (212992 bytes by default).
+    if (errno == EMSGSIZE && !grown && bytes.size() < (size_t{1} << 29)) {
+      grown = true;
+      GrowBuffer(fd, SO_SNDBUFFORCE, SO_SNDBUF, static_cast<int>(bytes.size()) + 4096);
+      continue;
+    }
+    return KernelError(errno, "sending to nf_tables");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<absl::Span<const uint8_t>> Socket::Receive(bool wait) {
+  while (true) {
+    sockaddr_nl sender = {};
+    iovec part = {.iov_base = buffer_.data(), .iov_len = buffer_.size() * sizeof(uint32_t)};
+    msghdr header = {};
+    header.msg_name = &sender;
+    header.msg_namelen = sizeof(sender);
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    const ssize_t size =
+        recvmsg(mnl_socket_get_fd(socket_.get()), &header, wait ? 0 : MSG_DONTWAIT);
+    if (size < 0) {
+      if (errno == EINTR) continue;
+      if (errno == EAGAIN) {
+        if (!wait) return absl::Span<const uint8_t>();
+        return KernelError(ETIMEDOUT, "waiting for an answer of nf_tables");
+      }
+      return KernelError(errno, "receiving from nf_tables");
+    }
+    // Only the kernel has port 0; a privileged program could send us anything.
+    if (sender.nl_pid != 0) continue;
+    if ((header.msg_flags & MSG_TRUNC) != 0) {
+      return absl::DataLossError("an answer of nf_tables is larger than 64 KiB");
+    }
+    return absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(buffer_.data()),
+                               static_cast<size_t>(size));
+  }
+}
+
+absl::Status Socket::Ask(absl::Span<const uint8_t> requests, uint32_t first, uint32_t count,
+                         const std::function<void(const Reply&)>& handle) {
+  if (absl::Status sent = Send(requests); !sent.ok()) return sent;
+  uint32_t answered = 0;
+  bool interrupted = false;
+  const auto take = [&](const nlmsghdr* message) {
+    interrupted = interrupted || (message->nlmsg_flags & NLM_F_DUMP_INTR) != 0;
+    const bool is_error = message->nlmsg_type == NLMSG_ERROR;
+    if (is_error || message->nlmsg_type == NLMSG_DONE) {
+      const int error = is_error ? ParseAck(message).error_number : DoneError(message);
+      if (error != 0) handle(Reply{.sequence = message->nlmsg_seq, .error_number = error});
+      ++answered;
+    } else if (message->nlmsg_type >= NLMSG_MIN_TYPE) {
+      handle(Reply{.sequence = message->nlmsg_seq, .message = message});
+      if ((message->nlmsg_flags & NLM_F_MULTI) == 0) ++answered;
+    }
+  };
+  while (answered < count) {
+    absl::StatusOr<absl::Span<const uint8_t>> datagram = Receive(/*wait=*/true);
+    if (!datagram.ok()) return datagram.status();
+    ForEachMessage(*datagram, first, count, take);
+  }
+  if (interrupted) return absl::AbortedError("the ruleset changed while it was dumped");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<BatchError>> Socket::SendBatch(absl::Span<const uint8_t> batch,
+                                                          uint32_t first, uint32_t count) {
+  if (absl::Status sent = Send(batch); !sent.ok()) return sent;
+  std::vector<BatchError> errors;
+  while (true) {
+    absl::StatusOr<absl::Span<const uint8_t>> datagram = Receive(/*wait=*/false);
+    if (!datagram.ok()) return datagram.status();
+    if (datagram->empty()) return errors;
+    ForEachMessage(*datagram, first, count, [&](const nlmsghdr* message) {
+      if (message->nlmsg_type != NLMSG_ERROR) return;
+      const Ack ack = ParseAck(message);
+      if (ack.error_number == 0) return;
+      errors.push_back(BatchError{.sequence = message->nlmsg_seq,
+                                  .error_number = ack.error_number,
+                                  .attribute_offset = ack.attribute_offset});
+    });
+  }
+}
+
+}  // namespace kipt::netlink

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: netlink/socket.h
+//
+// One netfilter netlink socket. What can go wrong with a socket is handled here and nowhere else:
+// interrupted calls, full buffers, cut-off messages, interrupted dumps, a kernel that does not
+// answer.
+#ifndef KIPT_NETLINK_SOCKET_H_
+#define KIPT_NETLINK_SOCKET_H_
+
+#include <linux/netlink.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+struct mnl_socket;
+
+namespace kipt::netlink {
+
+// One message of an answer. `message` is null where the request failed.
+struct Reply {
+  uint32_t sequence = 0;
+  const nlmsghdr* message = nullptr;
+  int error_number = 0;  // positive errno, or 0
+};
+
+// One error that the kernel reported for one message of a batch.
+struct BatchError {
+  uint32_t sequence = 0;
+  int error_number = 0;  // positive errno
+  // Where in the message the attribute stands that the kernel refused (NLMSGERR_ATTR_OFFS), 0 where
+  // it did not say.
+  uint32_t attribute_offset = 0;
+};
+
+// Not safe for use by several threads at once. Stays in the network namespace in which it was
+// opened.
+class Socket {
+ public:
+  // Unavailable: this kernel has no netfilter netlink.
+  static absl::StatusOr<std::unique_ptr<Socket>> Open();
+
+  ~Socket();
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+
+  // `count` sequence numbers that this socket has not used yet; returns the first.
+  uint32_t ReserveSequences(uint32_t count);
+
+  // Sends `count` GET requests, numbered from `first`, in one datagram and hands over every reply
+  // until each is answered: one message or one error for a request, any number for a dump. Requests
+  // and replies must fit the receive buffer (about 1 MiB, 200 kB without privileges), dumps need
+  // not.
+  //
+  // Aborted: a dump was interrupted by a commit. ResourceExhausted: replies were lost.
+  // DeadlineExceeded: no answer for 5 seconds.
+  absl::Status Ask(absl::Span<const uint8_t> requests, uint32_t first, uint32_t count,
+                   const std::function<void(const Reply&)>& handle);
+
+  // Sends a batch whose messages are numbered from `first` to `first + count - 1`. nf_tables works
+  // it off inside sendmsg(), so all errors are there when that returns; none means committed.
+  absl::StatusOr<std::vector<BatchError>> SendBatch(absl::Span<const uint8_t> batch, uint32_t first,
+                                                    uint32_t count);
+
+ private:
+  struct Close {
+    void operator()(mnl_socket* socket) const;
+  };
+  using MnlSocketPtr = std::unique_ptr<mnl_socket, Close>;
+
+  explicit Socket(MnlSocketPtr socket);
+
+  absl::Status Send(absl::Span<const uint8_t> bytes);
+  // The next datagram from the kernel, good until the next call. Empty when there is none and
+  // `wait` is false.
+  absl::StatusOr<absl::Span<const uint8_t>> Receive(bool wait);
+
+  MnlSocketPtr socket_;
+  // The kernel puts at most 32 KiB of a dump into one datagram.
+  std::vector<uint32_t> buffer_;
+  uint32_t next_sequence_ = 1;
+};
+
+}  // namespace kipt::netlink
+
+#endif  // KIPT_NETLINK_SOCKET_H_

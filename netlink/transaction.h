@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: netlink/transaction.h
+//
+// A Transaction is a list of operations to be applied to the ruleset as it was at one generation:
+// all or nothing. Building one cannot fail; a Backend refuses what does not fit.
+//
+// Operations take effect in order, each on what the ones before it left.
+#ifndef KIPT_NETLINK_TRANSACTION_H_
+#define KIPT_NETLINK_TRANSACTION_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "netlink/ruleset.h"
+
+namespace kipt::netlink {
+
+// Makes a chain, and its table where that does not exist. A chain of a base chain's name gets the
+// hook, type and priority that iptables gives it (base_chains.h), and no policy of ours. A chain
+// that exists is left as it is.
+struct CreateChain {
+  ChainId chain;
+  bool operator==(const CreateChain&) const = default;
+};
+
+struct AddRule {
+  ChainId chain;
+  Rule rule;
+  // The observed rule to stand before; without one the rule is appended.
+  std::optional<RuleHandle> before{};
+  // 1-based number the rule has once this operation is done, as in `iptables -I CHAIN NUMBER`: how
+  // backends without handles find the place. 0 where appended.
+  int number = 0;
+  bool operator==(const AddRule&) const = default;
+};
+
+struct DeleteRule {
+  ChainId chain;
+  RuleHandle handle = 0;
+  // 1-based number of the rule just before this operation, as in `iptables -D CHAIN NUMBER`.
+  int number = 0;
+  // What is deleted: for texts and errors. Only rules of our vocabulary can be deleted.
+  Rule rule;
+  bool operator==(const DeleteRule&) const = default;
+};
+
+// Removes an empty user chain. Refused (FailedPrecondition) while a rule jumps to it.
+struct DeleteChain {
+  ChainId chain;
+  bool operator==(const DeleteChain&) const = default;
+};
+
+using Operation = std::variant<CreateChain, AddRule, DeleteRule, DeleteChain>;
+
+// The chain that `operation` is about.
+const ChainId& ChainOf(const Operation& operation);
+
+// One line for people: "-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000". A deletion is shown
+// with the rule, not with its number.
+std::string ToString(const Operation& operation);
+
+struct Transaction {
+  // The generation of the Snapshot it was made from.
+  uint32_t generation = 0;
+  std::vector<Operation> operations;
+
+  bool empty() const { return operations.empty(); }
+  bool operator==(const Transaction&) const = default;
+};
+
+// The operations of one family as input for `iptables-restore --noflush` (ip6tables-restore for
+// IPv6). Loading it does what applying the transaction does; base chains are not declared, because
+// a declaration would reset their policy and iptables-restore makes them as needed.
+std::string ToRestoreText(const Transaction& transaction, Family family);
+
+}  // namespace kipt::netlink
+
+#endif  // KIPT_NETLINK_TRANSACTION_H_

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "netlink/xt_info.h"
+
+// Before linux/netfilter.h, or the two redefine each other.
+#include <netinet/in.h>
+// Then the kernel's.
+#include <linux/netfilter/nf_nat.h>
+#include <linux/netfilter/x_tables.h>
+#include <linux/netfilter/xt_comment.h>
+#include <linux/netfilter/xt_conntrack.h>
+#include <linux/netfilter/xt_mark.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <type_traits>
+
+namespace kipt::netlink {
+namespace {
+
+static_assert(kCtInvalid == XT_CONNTRACK_STATE_INVALID);
+static_assert(kCtEstablished == XT_CONNTRACK_STATE_BIT(IP_CT_ESTABLISHED));
+static_assert(kCtRelated == XT_CONNTRACK_STATE_BIT(IP_CT_RELATED));
+static_assert(kCtNew == XT_CONNTRACK_STATE_BIT(IP_CT_NEW));
+static_assert(kCtSnat == XT_CONNTRACK_STATE_SNAT);
+static_assert(kCtDnat == XT_CONNTRACK_STATE_DNAT);
+static_assert(kCtUntracked == XT_CONNTRACK_STATE_UNTRACKED);
+static_assert(kMaxCommentLength + 1 == XT_MAX_COMMENT_LEN);
+
+// A struct with every byte zero, padding too: assigning members later leaves padding alone, which
+// aggregate initialisation need not.
+template <typename T>
+T Zeroed() {
+  static_assert(std::is_trivially_copyable_v<T>);
+  T value;
+  std::memset(&value, 0, sizeof(value));
+  return value;
+}
+
+template <typename T>
+std::vector<uint8_t> ToBytes(const T& value) {
+  std::vector<uint8_t> bytes(XT_ALIGN(sizeof(T)), 0);
+  std::memcpy(bytes.data(), &value, sizeof(T));
+  return bytes;
+}
+
+// The kernel takes sizes that are equal once aligned, and dumps the aligned one.
+template <typename T>
+bool FromBytes(XtBytes bytes, T& value) {
+  if (bytes.size() < sizeof(T) || bytes.size() > XT_ALIGN(sizeof(T))) return false;
+  std::memcpy(&value, bytes.data(), sizeof(T));
+  return true;
+}
+
+template <typename T>
+std::optional<XtCtState> DecodeMtInfo(XtBytes bytes) {
+  T info;
+  if (!FromBytes(bytes, info)) return std::nullopt;
+  const uint16_t flags = info.match_flags;
+  if ((flags & ~XT_CONNTRACK_STATE_ALIAS) != XT_CONNTRACK_STATE) return std::nullopt;
+  // What is inverted but not matched is not looked at; still, nobody writes it.
+  if ((info.invert_flags & ~XT_CONNTRACK_STATE) != 0) return std::nullopt;
+  if (!IsKnownCtState(info.state_mask)) return std::nullopt;
+  XtCtState state;
+  state.match.states = info.state_mask;
+  state.match.negated = (info.invert_flags & XT_CONNTRACK_STATE) != 0;
+  state.state_alias = (flags & XT_CONNTRACK_STATE_ALIAS) != 0;
+  return state;
+}
+
+}  // namespace
+
+std::vector<uint8_t> EncodeXtComment(absl::string_view comment) {
+  auto info = Zeroed<xt_comment_info>();
+  std::memcpy(info.comment, comment.data(), std::min(comment.size(), kMaxCommentLength));
+  return ToBytes(info);
+}
+
+std::optional<std::string> DecodeXtComment(XtBytes bytes) {
+  xt_comment_info info;
+  if (!FromBytes(bytes, info)) return std::nullopt;
+  const size_t length = strnlen(info.comment, sizeof(info.comment));
+  if (length == sizeof(info.comment)) return std::nullopt;
+  return std::string(info.comment, length);
+}
+
+std::vector<uint8_t> EncodeXtMark(const MarkMatch& mark) {
+  auto info = Zeroed<xt_mark_mtinfo1>();
+  info.mark = mark.value;
+  info.mask = mark.mask;
+  info.invert = mark.negated ? 1 : 0;
+  return ToBytes(info);
+}
+
+std::optional<MarkMatch> DecodeXtMark(XtBytes bytes) {
+  xt_mark_mtinfo1 info;
+  // `invert` is compared with a truth value, so 2 would mean "always": not ours.
+  if (!FromBytes(bytes, info) || info.invert > 1) return std::nullopt;
+  return MarkMatch{.value = info.mark, .mask = info.mask, .negated = info.invert == 1};
+}
+
+bool IsKnownCtState(uint16_t states) {
+  constexpr unsigned kAll =
+      kCtInvalid | kCtEstablished | kCtRelated | kCtNew | kCtSnat | kCtDnat | kCtUntracked;
+  return states != 0 && (states & ~kAll) == 0;
+}
+
+std::vector<uint8_t> EncodeXtCtState(const CtStateMatch& match) {
+  auto info = Zeroed<xt_conntrack_mtinfo3>();
+  info.match_flags = XT_CONNTRACK_STATE;
+  info.invert_flags = match.negated ? XT_CONNTRACK_STATE : 0;
+  info.state_mask = match.states;
+  return ToBytes(info);
+}
+
+std::optional<XtCtState> DecodeXtCtState(uint32_t revision, XtBytes bytes) {
+  switch (revision) {
+    case 1:
+      return DecodeMtInfo<xt_conntrack_mtinfo1>(bytes);
+    case 2:
+      return DecodeMtInfo<xt_conntrack_mtinfo2>(bytes);
+    case 3:
+      return DecodeMtInfo<xt_conntrack_mtinfo3>(bytes);
+    default:
+      return std::nullopt;
+  }
+}
+
+std::vector<uint8_t> EncodeXtSetMark(const SetMark& mark) {
+  auto info = Zeroed<xt_mark_tginfo2>();
+  info.mark = mark.value;
+  info.mask = mark.mask;
+  return ToBytes(info);
+}
+
+std::optional<SetMark> DecodeXtSetMark(XtBytes bytes) {
+  xt_mark_tginfo2 info;
+  if (!FromBytes(bytes, info)) return std::nullopt;
+  return SetMark{.value = info.mark, .mask = info.mask};
+}
+
+std::vector<uint8_t> EncodeXtMasquerade(Family family, const Masquerade& masquerade) {
+  const unsigned flags = masquerade.random_fully ? NF_NAT_RANGE_PROTO_RANDOM_FULLY : 0;
+  if (family == Family::kIPv6) {
+    auto range = Zeroed<nf_nat_range>();
+    range.flags = flags;
+    return ToBytes(range);
+  }
+  auto ranges = Zeroed<nf_nat_ipv4_multi_range_compat>();
+  ranges.rangesize = 1;
+  ranges.range[0].flags = flags;
+  return ToBytes(ranges);
+}
+
+std::optional<Masquerade> DecodeXtMasquerade(Family family, XtBytes bytes) {
+  unsigned flags = 0;
+  if (family == Family::kIPv6) {
+    nf_nat_range range;
+    if (!FromBytes(bytes, range)) return std::nullopt;
+    flags = range.flags;
+  } else {
+    nf_nat_ipv4_multi_range_compat ranges;
+    if (!FromBytes(bytes, ranges) || ranges.rangesize != 1) return std::nullopt;
+    flags = ranges.range[0].flags;
+  }
+  if ((flags & ~static_cast<unsigned>(NF_NAT_RANGE_PROTO_RANDOM_FULLY)) != 0) return std::nullopt;
+  return Masquerade{.random_fully = flags != 0};
+}
+
+}  // namespace kipt::netlink

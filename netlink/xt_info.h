@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: netlink/xt_info.h
+//
+// The xtables matches and targets of our vocabulary as the kernel's structs (NFTA_MATCH_INFO,
+// NFTA_TARGET_INFO). xt_info.cc alone includes linux/netfilter/xt_*.h.
+//
+// Encoders return all bytes that the kernel will dump back, padding included and zero:
+// `iptables -C` compares whole blobs, so one byte of garbage makes duplicates for ever. Decoders
+// take any bytes. They look at what the kernel looks at (no padding, no field that no flag
+// enables), and answer nothing when the blob says more than our vocabulary can.
+#ifndef KIPT_NETLINK_XT_INFO_H_
+#define KIPT_NETLINK_XT_INFO_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "netlink/ruleset.h"
+
+namespace kipt::netlink {
+
+using XtBytes = absl::Span<const uint8_t>;
+
+// Names and revisions as encoded. Revision 0 of mark and MARK is gone from current kernels.
+inline constexpr char kXtComment[] = "comment";
+inline constexpr uint32_t kXtCommentRevision = 0;
+inline constexpr char kXtMark[] = "mark";
+inline constexpr uint32_t kXtMarkRevision = 1;
+inline constexpr char kXtConntrack[] = "conntrack";
+inline constexpr uint32_t kXtConntrackRevision = 3;
+inline constexpr char kXtSetMark[] = "MARK";
+inline constexpr uint32_t kXtSetMarkRevision = 2;
+inline constexpr char kXtMasquerade[] = "MASQUERADE";
+inline constexpr uint32_t kXtMasqueradeRevision = 0;
+
+// XT_MAX_COMMENT_LEN less the NUL.
+inline constexpr size_t kMaxCommentLength = 255;
+
+// Cut off after kMaxCommentLength bytes.
+std::vector<uint8_t> EncodeXtComment(absl::string_view comment);
+std::optional<std::string> DecodeXtComment(XtBytes info);
+
+std::vector<uint8_t> EncodeXtMark(const MarkMatch& mark);
+std::optional<MarkMatch> DecodeXtMark(XtBytes info);
+
+// At least one state, and a name for each.
+bool IsKnownCtState(uint16_t states);
+
+struct XtCtState {
+  CtStateMatch match;
+  // Written as `-m state --state`, which is the same match under an older name.
+  bool state_alias = false;
+};
+std::vector<uint8_t> EncodeXtCtState(const CtStateMatch& match);
+// Revisions 1, 2 and 3 differ in how wide the state is.
+std::optional<XtCtState> DecodeXtCtState(uint32_t revision, XtBytes info);
+
+std::vector<uint8_t> EncodeXtSetMark(const SetMark& mark);
+std::optional<SetMark> DecodeXtSetMark(XtBytes info);
+
+// The families have different structs.
+std::vector<uint8_t> EncodeXtMasquerade(Family family, const Masquerade& masquerade);
+std::optional<Masquerade> DecodeXtMasquerade(Family family, XtBytes info);
+
+}  // namespace kipt::netlink
+
+#endif  // KIPT_NETLINK_XT_INFO_H_
