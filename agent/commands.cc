@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/commands.h"
+
+#include <algorithm>
+
+namespace kipt::agent {
+namespace {
+
+bool AnyNeedsAttention(const Diff& diff) {
+  return std::any_of(diff.findings.begin(), diff.findings.end(), NeedsAttention);
+}
+
+ExitCode Fail(const absl::Status& status, std::ostream& err) {
+  err << "Error: " << status.message() << "\n";
+  return kExitFailed;
+}
+
+}  // namespace
+
+ExitCode RunPlan(const Subject& subject, netlink::Backend& backend, const Clock& clock,
+                 OutputFormat format, CommandStreams streams) {
+  absl::StatusOr<Plan> plan = Reconciler(&backend, clock).Look(subject.desired);
+  if (!plan.ok()) return Fail(plan.status(), streams.err);
+  streams.out << (format == OutputFormat::kJson ? PlanJson(subject, *plan)
+                                                : PlanText(subject, *plan));
+  return plan->diff.changes.empty() && !AnyNeedsAttention(plan->diff) ? kExitOk : kExitDifferences;
+}
+
+ExitCode RunStatus(const Subject& subject, netlink::Backend& backend, const Clock& clock,
+                   OutputFormat format, CommandStreams streams) {
+  absl::StatusOr<Plan> plan = Reconciler(&backend, clock).Look(subject.desired);
+  if (!plan.ok()) return Fail(plan.status(), streams.err);
+  streams.out << (format == OutputFormat::kJson ? StatusJson(subject, *plan)
+                                                : StatusText(subject, *plan));
+  return plan->diff.changes.empty() && !AnyNeedsAttention(plan->diff) ? kExitOk : kExitDifferences;
+}
+
+ExitCode RunSync(const Subject& subject, netlink::Backend& backend, const Clock& clock,
+                 OutputFormat format, CommandStreams streams) {
+  const SyncReport report = Reconciler(&backend, clock).Sync(subject.desired);
+  if (!report.status.ok()) return Fail(report.status, streams.err);
+  streams.out << (format == OutputFormat::kJson ? SyncJson(subject, report)
+                                                : SyncText(subject, report));
+  ExitCode code = AnyNeedsAttention(report.plan.diff) ? kExitDifferences : kExitOk;
+  for (const FamilyResult& result : report.families) {
+    if (result.status.ok()) continue;
+    code = Fail(result.status, streams.err);
+  }
+  return code;
+}
+
+}  // namespace kipt::agent

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/commands.h
+//
+// The one-shot commands: each looks at the kernel through a Backend, prints its report, and ends
+// with the exit code that scripts rely on.
+#ifndef KIPT_AGENT_COMMANDS_H_
+#define KIPT_AGENT_COMMANDS_H_
+
+#include <ostream>
+
+#include "agent/command_line.h"
+#include "agent/reconciler.h"
+#include "agent/report.h"
+#include "netlink/backend.h"
+
+namespace kipt::agent {
+
+// Exit codes of the program. 64 is sysexits(3)'s EX_USAGE.
+enum ExitCode : int {
+  kExitOk = 0,
+  kExitFailed = 1,       // the kernel, a privilege
+  kExitDifferences = 2,  // plan, status: changes are needed; any: a finding that needs attention
+  kExitUsage = 64,       // flags or configuration, an unreadable file included
+};
+
+struct CommandStreams {
+  std::ostream& out;
+  std::ostream& err;
+};
+
+// Runs `plan`, `status` or `sync`; what `subject` says is wanted. Reports go to `out`, errors to
+// `err`, in either output format.
+ExitCode RunPlan(const Subject& subject, netlink::Backend& backend, const Clock& clock,
+                 OutputFormat format, CommandStreams streams);
+ExitCode RunStatus(const Subject& subject, netlink::Backend& backend, const Clock& clock,
+                   OutputFormat format, CommandStreams streams);
+ExitCode RunSync(const Subject& subject, netlink::Backend& backend, const Clock& clock,
+                 OutputFormat format, CommandStreams streams);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_COMMANDS_H_

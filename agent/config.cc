@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/config.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "agent/config_file.h"
+#include "agent/yaml_document.h"
+#include "featuregates/agent_features.h"
+#include "featuregates/kubelet_features.h"
+
+namespace kipt::agent {
+namespace {
+
+using featuregates::FeatureGates;
+using featuregates::Overrides;
+using featuregates::Version;
+
+// kubernetes/kubernetes#122363 removed --iptables-masquerade-bit and --iptables-drop-bit.
+constexpr Version kFirstReleaseWithoutBitFlags = {1, 31};
+
+// What is merged: flags over file over defaults.
+struct Inputs {
+  const Flags& flags;
+  ConfigFile file;  // its path is empty where none was read
+
+  // The flag's value, else the file's, else the default.
+  template <typename T>
+  static T Choose(const std::optional<T>& flag, const std::optional<FromLine<T>>& field,
+                  T fallback) {
+    return flag ? *flag : field ? field->value : fallback;
+  }
+
+  template <typename T>
+  absl::Status InFile(const FromLine<T>& field, absl::string_view message) const {
+    return absl::InvalidArgumentError(absl::StrCat(file.path, ":", field.line, ": ", message));
+  }
+};
+
+absl::StatusOr<ConfigFile> ReadFile(const Flags& flags, const ConfigSources& sources) {
+  if (flags.config) return ReadConfigFile(*flags.config);
+  absl::StatusOr<std::optional<ConfigFile>> file =
+      ReadConfigFileIfPresent(sources.default_config_path);
+  if (!file.ok()) return file.status();
+  return (*std::move(file)).value_or(ConfigFile{});
+}
+
+absl::StatusOr<featuregates::EmulatedVersion> ResolveVersion(const Inputs& inputs) {
+  const auto& [flags, file] = inputs;
+  auto emulated = featuregates::ResolveEmulatedVersion(
+      Inputs::Choose(flags.emulated_version, file.emulated_version,
+                     featuregates::ToString(featuregates::kDefaultEmulatedVersion)));
+  if (emulated.ok() || flags.emulated_version) return emulated;
+  return inputs.InFile(
+      *file.emulated_version,
+      absl::StrCat("emulatedVersion: ",
+                   absl::StripPrefix(emulated.status().message(), "--emulated-version: ")));
+}
+
+std::string Kubernetes(Version emulated) {
+  return absl::StrCat("Kubernetes ", featuregates::ToString(emulated));
+}
+
+// ---- feature gates ----
+
+// Resolve's message, the file that is to blame, and what could be set instead.
+absl::Status ExplainGates(const absl::Status& status, const Inputs& inputs, Version emulated,
+                          const Overrides& from_file) {
+  const bool file_is_wrong = !ResolveFeatureGates(emulated, {from_file}).ok();
+  const absl::StatusOr<FeatureGates> gates = ResolveFeatureGates(emulated, {});
+  std::string known;
+  for (const featuregates::GateState& gate :
+       gates.ok() ? gates->States() : std::vector<featuregates::GateState>()) {
+    absl::StrAppend(&known, known.empty() ? "" : ", ", gate.name, gate.locked ? " (locked)" : "");
+  }
+  return absl::Status(
+      status.code(),
+      absl::StrCat(file_is_wrong ? inputs.file.path : "--feature-gates", ": ", status.message(),
+                   "; the gates of ", Kubernetes(emulated), " that this agent knows are ", known));
+}
+
+absl::StatusOr<FeatureGates> ResolveGates(const Inputs& inputs, Version emulated) {
+  const auto& [flags, file] = inputs;
+  std::vector<Overrides> overrides = {
+      file.kind == ConfigFile::Kind::kKubelet
+          ? featuregates::FromKubeletConfiguration(file.feature_gates)
+          : Overrides{.values = file.feature_gates}};
+  for (const std::string& text : flags.feature_gates) {
+    absl::StatusOr<featuregates::GateValues> values = featuregates::ParseFeatureGatesFlag(text);
+    if (!values.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("invalid argument ", QuoteForMessage(text),
+                       " for \"--feature-gates\" flag: ", values.status().message()));
+    }
+    overrides.push_back(Overrides{.values = *std::move(values)});
+  }
+  absl::StatusOr<FeatureGates> gates = ResolveFeatureGates(emulated, overrides);
+  if (gates.ok()) return gates;
+  return ExplainGates(gates.status(), inputs, emulated, overrides.front());
+}
+
+// ---- mark bits ----
+
+// One of the two bits, by the names that its sources give it.
+struct Bit {
+  absl::string_view flag;   // without dashes
+  absl::string_view field;  // in both kinds of file
+  int fallback;
+  std::optional<int> from_flag;
+  std::optional<FromLine<int>> from_file;
+
+  int value() const { return Inputs::Choose(from_flag, from_file, fallback); }
+};
+
+std::array<Bit, 2> Bits(const Inputs& inputs) {
+  const auto& [flags, file] = inputs;
+  return {{{"iptables-masquerade-bit", "iptablesMasqueradeBit", MarkBits{}.masquerade,
+            flags.iptables_masquerade_bit, file.iptables_masquerade_bit},
+           {"iptables-drop-bit", "iptablesDropBit", MarkBits{}.drop, flags.iptables_drop_bit,
+            file.iptables_drop_bit}}};
+}
+
+// "14 (from the flag --iptables-drop-bit)".
+std::string ValueAndSource(const Inputs& inputs, const Bit& bit) {
+  if (bit.from_flag) return absl::StrCat(*bit.from_flag, " (from the flag --", bit.flag, ")");
+  if (!bit.from_file) return absl::StrCat(bit.fallback, " (the default)");
+  return absl::StrCat(bit.from_file->value, " (from ", inputs.file.path, ":", bit.from_file->line,
+                      ")");
+}
+
+// The command line knows the flags of every release; only here the release is known.
+absl::Status RefuseRemovedFlags(const Inputs& inputs, Version emulated) {
+  for (const Bit& bit : Bits(inputs)) {
+    if (!bit.from_flag || emulated < kFirstReleaseWithoutBitFlags) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown flag: --", bit.flag, "; ", Kubernetes(kFirstReleaseWithoutBitFlags),
+                     " removed it, and ", Kubernetes(emulated),
+                     " is emulated: leave it out, or choose an older --emulated-version"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<MarkBits> ResolveBits(const Inputs& inputs, Version emulated, Mode mode) {
+  const std::array<Bit, 2> bits = Bits(inputs);
+  bool in_range = true;
+  for (const Bit& bit : bits) {
+    if (bit.value() >= 0 && bit.value() <= 31) continue;
+    in_range = false;
+    if (emulated >= kFirstReleaseWithoutBitFlags) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("invalid configuration: ", bit.field, " (--", bit.flag, ") ", bit.value(),
+                     " must be between 0 and 31, inclusive; found ", ValueAndSource(inputs, bit)));
+  }
+  const MarkBits result = {.masquerade = bits[0].value(), .drop = bits[1].value()};
+  const bool equal = result.masquerade == result.drop;
+  if (equal && mode == Mode::kLegacy) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "invalid configuration: iptables-masquerade-bit and iptables-drop-bit must be different; "
+        "found ",
+        ValueAndSource(inputs, bits[0]), " and ", ValueAndSource(inputs, bits[1]),
+        ". Choose another drop bit: the masquerade bit must be kube-proxy's"));
+  }
+  return equal || !in_range ? MarkBits{} : result;
+}
+
+// Of bits that have no effect. A flag is deprecated whatever its value, as in kubelet since 1.28; a
+// field is in so many old files, with its default, that only another value is worth a line.
+void WarnOfIgnoredBits(const Inputs& inputs, std::vector<std::string>& warnings) {
+  const std::array<Bit, 2> bits = Bits(inputs);
+  for (const Bit& bit : bits) {
+    if (!bit.from_flag) continue;
+    warnings.push_back(absl::StrCat(
+        "Flag --", bit.flag,
+        " has been deprecated, This flag has no effect and will be removed in a future version."));
+  }
+  for (const Bit& bit : bits) {
+    if (!bit.from_file || bit.from_file->value == bit.fallback) continue;
+    warnings.push_back(absl::StrCat(
+        inputs.file.path, ":", bit.from_file->line, ": ", bit.field, " ", bit.from_file->value,
+        " has no effect where IPTablesOwnershipCleanup is on; remove the field"));
+  }
+}
+
+// ---- families ----
+
+// The families that `text` names, in netlink's order; nothing for "auto".
+absl::StatusOr<std::vector<netlink::Family>> ParseFamilies(absl::string_view text) {
+  if (text == "auto") return std::vector<netlink::Family>();
+  std::vector<netlink::Family> families;
+  for (absl::string_view name : absl::StrSplit(text, ',')) {
+    const bool ipv4 = name == "ipv4";
+    const netlink::Family family = ipv4 ? netlink::Family::kIPv4 : netlink::Family::kIPv6;
+    if ((!ipv4 && name != "ipv6") ||
+        std::find(families.begin(), families.end(), family) != families.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("invalid value ", QuoteForMessage(text),
+                                                     "; accepted are auto, ipv4, ipv6, ipv4,ipv6"));
+    }
+    families.push_back(family);
+  }
+  std::sort(families.begin(), families.end());
+  return families;
+}
+
+absl::Status ResolveFamilies(const Inputs& inputs, const ConfigSources& sources, Config& config) {
+  const auto& [flags, file] = inputs;
+  auto families =
+      ParseFamilies(Inputs::Choose(flags.ip_families, file.ip_families, std::string("auto")));
+  absl::Status status = families.status();
+  const bool has_ipv6 = access(sources.if_inet6_path.c_str(), F_OK) == 0;
+  if (status.ok()) {
+    config.families = *std::move(families);
+    config.families_by_kernel = config.families.empty();
+    if (config.families_by_kernel) {
+      config.families.push_back(netlink::Family::kIPv4);
+      if (has_ipv6) config.families.push_back(netlink::Family::kIPv6);
+    }
+    if (config.families.back() == netlink::Family::kIPv6 && !has_ipv6) {
+      status = absl::InvalidArgumentError(absl::StrCat(
+          "ipv6 is asked for, but this network namespace has no IPv6 (", sources.if_inet6_path,
+          " does not exist); enable IPv6 in the kernel (ipv6.disable=0), or choose auto or ipv4"));
+    }
+  }
+  if (status.ok()) return status;
+  if (!flags.ip_families && file.ip_families) {
+    return inputs.InFile(*file.ip_families, absl::StrCat("ipFamilies: ", status.message()));
+  }
+  return absl::InvalidArgumentError(absl::StrCat("--ip-families: ", status.message()));
+}
+
+}  // namespace
+
+absl::StatusOr<FeatureGates> ResolveFeatureGates(Version emulated,
+                                                 absl::Span<const Overrides> overrides) {
+  return FeatureGates::Resolve(
+      {featuregates::KubeletComponent(emulated), featuregates::AgentComponent(kAgentRelease)},
+      overrides);
+}
+
+absl::StatusOr<Config> LoadConfig(const Flags& flags, const ConfigSources& sources) {
+  absl::StatusOr<ConfigFile> file = ReadFile(flags, sources);
+  if (!file.ok()) return file.status();
+  const Inputs inputs = {flags, *std::move(file)};
+  const auto emulated = ResolveVersion(inputs);
+  if (!emulated.ok()) return emulated.status();
+  const Version version = emulated->version;
+  if (absl::Status status = RefuseRemovedFlags(inputs, version); !status.ok()) return status;
+  absl::StatusOr<FeatureGates> gates = ResolveGates(inputs, version);
+  if (!gates.ok()) return gates.status();
+
+  Config config = {.emulated_version = version, .gates = *std::move(gates)};
+  config.config_file = inputs.file.path;
+  config.make_iptables_util_chains =
+      Inputs::Choose(flags.make_iptables_util_chains, inputs.file.make_iptables_util_chains, true);
+  config.mode = ModeFor(config.gates, config.make_iptables_util_chains);
+  const absl::StatusOr<MarkBits> bits = ResolveBits(inputs, version, config.mode);
+  if (!bits.ok()) return bits.status();
+  config.bits = *bits;
+  if (absl::Status status = ResolveFamilies(inputs, sources, config); !status.ok()) return status;
+
+  if (!emulated->warning.empty()) config.warnings.push_back(emulated->warning);
+  for (const std::string& warning : config.gates.warnings()) config.warnings.push_back(warning);
+  if (config.gates.Enabled(featuregates::kIPTablesOwnershipCleanup)) {
+    WarnOfIgnoredBits(inputs, config.warnings);
+  }
+  config.ignored_gates = config.gates.ignored();
+  return config;
+}
+
+std::string FamiliesText(absl::Span<const netlink::Family> families) {
+  return absl::StrJoin(families, ",", [](std::string* out, netlink::Family family) {
+    *out += family == netlink::Family::kIPv4 ? "ipv4" : "ipv6";
+  });
+}
+
+std::string ToString(const Config& config) {
+  const std::string families = FamiliesText(config.families);
+  return absl::StrCat(
+      "emulatedVersion: ", featuregates::ToString(config.emulated_version), "\n",  //
+      "featureGates: ", featuregates::ToString(config.gates), "\n",                //
+      "makeIPTablesUtilChains: ", config.make_iptables_util_chains ? "true" : "false", "\n",
+      "mode: ", ModeName(config.mode), "\n",                    //
+      "iptablesMasqueradeBit: ", config.bits.masquerade, "\n",  //
+      "iptablesDropBit: ", config.bits.drop, "\n",              //
+      "ipFamilies: ", config.families_by_kernel ? absl::StrCat("auto (", families, ")") : families,
+      "\n", "config: ", config.config_file.empty() ? "(none)" : config.config_file, "\n");
+}
+
+}  // namespace kipt::agent

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// kube-iptables-agent: flags -> Config -> Ruleset -> command. Flags are read here and nowhere else.
+#include <glog/logging.h>
+
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "agent/command_line.h"
+#include "agent/commands.h"
+#include "agent/config.h"
+#include "agent/network_namespace.h"
+#include "agent/reconciler.h"
+#include "agent/report.h"
+#include "netlink/nft_backend.h"
+
+namespace kipt::agent {
+namespace {
+
+static_assert(kAgentRelease == featuregates::Version{KIPT_VERSION_MAJOR, KIPT_VERSION_MINOR});
+
+int Fail(const absl::Status& status, ExitCode code) {
+  std::cerr << "Error: " << status.message() << "\n";
+  return code;
+}
+
+// klog's shape, as far as glog has it: header "I1120 23:24:11.000000 PID file:line] ", to stderr.
+void StartLogging(const char* program, const Flags& flags) {
+  FLAGS_logtostderr = true;
+  FLAGS_log_year_in_prefix = false;
+  FLAGS_v = flags.v.value_or(0);
+  FLAGS_vmodule = flags.vmodule.value_or("");
+  google::InitGoogleLogging(program);
+}
+
+void LogConfig(const Config& config) {
+  for (const std::string& warning : config.warnings) LOG(WARNING) << warning;
+  for (const std::string& gate : config.ignored_gates) {
+    VLOG(2) << "Ignoring a feature gate of kubelet's that is none of ours: " << gate;
+  }
+  VLOG(1) << "Configuration:\n" << ToString(config);
+}
+
+int RunVersion(const Flags& flags) {
+  const std::string version = KIPT_VERSION;
+  if (flags.output == OutputFormat::kJson) {
+    std::cout << VersionJson(version);
+  } else {
+    std::cout << "kube-iptables-agent v" << version << "\n";
+  }
+  return kExitOk;
+}
+
+int RunGates(const Config& config, OutputFormat format) {
+  std::cout << (format == OutputFormat::kJson ? GatesJson(config.emulated_version, config.gates)
+                                              : GatesText(config.emulated_version, config.gates));
+  return kExitOk;
+}
+
+int RunOnKernel(Command command, const Config& config, OutputFormat format) {
+  absl::StatusOr<std::unique_ptr<netlink::Backend>> backend = netlink::NewNftBackend();
+  if (!backend.ok()) return Fail(backend.status(), kExitFailed);
+  const Subject subject{
+      .emulated_version = config.emulated_version,
+      .iptables_mode = std::string((*backend)->mode()),
+      .desired = DesiredRuleset(config.mode, config.families, config.bits),
+  };
+  const CommandStreams streams{.out = std::cout, .err = std::cerr};
+  switch (command) {
+    case Command::kSync:
+      return RunSync(subject, **backend, SystemClock(), format, streams);
+    case Command::kStatus:
+      return RunStatus(subject, **backend, SystemClock(), format, streams);
+    default:
+      return RunPlan(subject, **backend, SystemClock(), format, streams);
+  }
+}
+
+int Main(const char* program, const std::vector<std::string>& arguments) {
+  absl::StatusOr<std::variant<CommandLine, Help>> parsed = ParseCommandLine(arguments);
+  if (!parsed.ok()) return Fail(parsed.status(), kExitUsage);
+  if (const auto* help = std::get_if<Help>(&*parsed)) {
+    std::cout << help->text;
+    return kExitOk;
+  }
+  const CommandLine& command_line = std::get<CommandLine>(*parsed);
+  const Flags& flags = command_line.flags;
+  if (command_line.command == Command::kVersion) return RunVersion(flags);
+
+  StartLogging(program, flags);
+  // First, because whether there is IPv6 is the namespace's affair.
+  if (flags.netns.has_value()) {
+    absl::Status entered = EnterNetworkNamespace(*flags.netns);
+    if (!entered.ok()) {
+      return Fail(entered, absl::IsPermissionDenied(entered) ? kExitFailed : kExitUsage);
+    }
+  }
+  absl::StatusOr<Config> config = LoadConfig(flags);
+  if (!config.ok()) return Fail(config.status(), kExitUsage);
+  LogConfig(*config);
+  if (command_line.command == Command::kGates) return RunGates(*config, flags.output);
+  return RunOnKernel(command_line.command, *config, flags.output);
+}
+
+}  // namespace
+}  // namespace kipt::agent
+
+int main(int argc, char** argv) {
+  // Ours throws nothing; what a library throws, memory that ran out say, ends here and says so.
+  try {
+    return kipt::agent::Main(argv[0], std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const std::exception& error) {
+    std::fputs("Error: ", stderr);
+    std::fputs(error.what(), stderr);
+    std::fputs("\n", stderr);
+    return kipt::agent::kExitFailed;
+  }
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/reconciler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace kipt::agent {
+namespace {
+
+using netlink::Family;
+
+constexpr int kRetriesAtOnce = 10;
+constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
+constexpr absl::Duration kRetryLimit = absl::Seconds(5);
+
+// The families whose rules `diff` changes.
+std::vector<Family> ChangedFamilies(const Diff& diff) {
+  std::vector<Family> families;
+  for (const Family family : netlink::kFamilies) {
+    const bool changed = std::any_of(
+        diff.changes.begin(), diff.changes.end(),
+        [&](const Change& change) { return netlink::ChainOf(change.operation).family == family; });
+    if (changed) families.push_back(family);
+  }
+  return families;
+}
+
+}  // namespace
+
+absl::Status SyncReport::FirstError() const {
+  if (!status.ok()) return status;
+  for (const FamilyResult& result : families) {
+    if (!result.status.ok()) return result.status;
+  }
+  return absl::OkStatus();
+}
+
+Clock SystemClock() {
+  return {.now = [] { return absl::Now(); },
+          .sleep = [](absl::Duration duration) { absl::SleepFor(duration); }};
+}
+
+Reconciler::Reconciler(netlink::Backend* backend, Clock clock)
+    : backend_(backend), clock_(std::move(clock)) {}
+
+absl::Status Reconciler::RetryAborted(const std::function<absl::Status()>& attempt) {
+  const absl::Time deadline = clock_.now() + kRetryLimit;
+  for (int tries = 1;; ++tries) {
+    absl::Status status = attempt();
+    if (!absl::IsAborted(status)) return status;
+    if (clock_.now() >= deadline) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "others kept changing the ruleset for ", absl::FormatDuration(kRetryLimit), " (", tries,
+          " attempts); nothing was changed; the last attempt: ", status.message()));
+    }
+    if (tries % kRetriesAtOnce == 0) clock_.sleep(kRetryPause);
+  }
+}
+
+absl::StatusOr<Plan> Reconciler::Look(const Ruleset& desired) {
+  Plan plan;
+  absl::Status status = RetryAborted([&] {
+    absl::StatusOr<netlink::Snapshot> snapshot = backend_->Read(ChainsToRead());
+    if (!snapshot.ok()) return snapshot.status();
+    plan = {.generation = snapshot->generation, .diff = ComputeDiff(desired, *snapshot)};
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return plan;
+}
+
+absl::Status Reconciler::SyncFamilies(const Ruleset& desired, absl::Span<const Family> families,
+                                      SyncReport& report) {
+  return RetryAborted([&] {
+    ++report.looks;
+    absl::StatusOr<netlink::Snapshot> snapshot = backend_->Read(ChainsToRead());
+    if (!snapshot.ok()) {
+      // A failed look says nothing about either family.
+      if (!absl::IsAborted(snapshot.status())) report.status = snapshot.status();
+      return snapshot.status();
+    }
+    report.plan = {.generation = snapshot->generation, .diff = ComputeDiff(desired, *snapshot)};
+    const netlink::Transaction transaction =
+        ToTransaction(report.plan.diff, snapshot->generation, families);
+    absl::Status applied = backend_->Apply(transaction);
+    if (!applied.ok()) return applied;
+    for (const Change& change : report.plan.diff.changes) {
+      const Family family = netlink::ChainOf(change.operation).family;
+      if (std::find(families.begin(), families.end(), family) != families.end()) {
+        report.applied.push_back(change);
+      }
+    }
+    return absl::OkStatus();
+  });
+}
+
+SyncReport Reconciler::Sync(const Ruleset& desired) {
+  SyncReport report;
+  const absl::Status both = SyncFamilies(desired, desired.families, report);
+  if (!report.status.ok()) return report;
+  const std::vector<Family> changed = ChangedFamilies(report.plan.diff);
+  if (both.ok() || absl::IsDeadlineExceeded(both) || changed.size() < 2) {
+    for (const Family family : desired.families) {
+      const bool failed =
+          !both.ok() &&
+          (changed.empty() || std::find(changed.begin(), changed.end(), family) != changed.end());
+      report.families.push_back({family, failed ? both : absl::OkStatus()});
+    }
+    return report;
+  }
+  // One family's refusal must not keep the other from its rules.
+  for (const Family family : desired.families) {
+    absl::Status alone = SyncFamilies(desired, {&family, 1}, report);
+    report.families.push_back({family, std::move(alone)});
+  }
+  return report;
+}
+
+}  // namespace kipt::agent

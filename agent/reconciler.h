@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/reconciler.h
+//
+// Snapshot -> Diff -> Transaction -> SyncReport: one look, and one synchronisation, through
+// whichever Backend it is given.
+#ifndef KIPT_AGENT_RECONCILER_H_
+#define KIPT_AGENT_RECONCILER_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "agent/diff.h"
+#include "agent/policy.h"
+#include "netlink/backend.h"
+
+namespace kipt::agent {
+
+// What one look at the kernel found.
+struct Plan {
+  uint32_t generation = 0;
+  Diff diff;
+
+  bool operator==(const Plan&) const = default;
+};
+
+struct FamilyResult {
+  netlink::Family family = netlink::Family::kIPv4;
+  // OK: what was wanted of this family stands, but for the findings.
+  absl::Status status;
+};
+
+struct SyncReport {
+  // OK where a look succeeded; else nothing is known and `families` is empty.
+  absl::Status status;
+  // The last look that led to what was done.
+  Plan plan;
+  // What was done, in order.
+  std::vector<Change> applied;
+  std::vector<FamilyResult> families;
+  // How often the kernel was read; more than one when others kept changing it.
+  int looks = 0;
+
+  // The first error there is.
+  absl::Status FirstError() const;
+};
+
+// Time, passed in so that tests need not wait.
+struct Clock {
+  std::function<absl::Time()> now;
+  std::function<void(absl::Duration)> sleep;
+};
+Clock SystemClock();
+
+// Not safe for use by several threads at once. The backend must outlive it.
+class Reconciler {
+ public:
+  Reconciler(netlink::Backend* backend, Clock clock);
+
+  // Reads and compares; changes nothing. Errors are Backend::Read's, but Aborted is retried for
+  // five seconds and then becomes DeadlineExceeded.
+  absl::StatusOr<Plan> Look(const Ruleset& desired);
+
+  // Makes `desired` stand. Both families go in one transaction. Where the ruleset moved in between,
+  // looks again: ten times at once, then every 100 ms, for five seconds. Where the kernel refuses
+  // the transaction, each family is tried alone, so that one cannot keep the other from its rules.
+  SyncReport Sync(const Ruleset& desired);
+
+ private:
+  // Retries `attempt` as long as it returns Aborted, within the bounds above.
+  absl::Status RetryAborted(const std::function<absl::Status()>& attempt);
+  absl::Status SyncFamilies(const Ruleset& desired, absl::Span<const netlink::Family> families,
+                            SyncReport& report);
+
+  netlink::Backend* backend_;
+  Clock clock_;
+};
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_RECONCILER_H_
