@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/command_line.h"
+
+#include <algorithm>
+#include <ostream>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using Arguments = std::vector<std::string>;
+
+constexpr auto RowName = [](const auto& row) { return row.param.name; };
+
+struct GoodCase {
+  std::string name;
+  Arguments arguments;
+  CommandLine result;
+};
+void PrintTo(const GoodCase& row, std::ostream* out) { *out << row.name; }
+
+class CommandLineTest : public ::testing::TestWithParam<GoodCase> {};
+
+TEST_P(CommandLineTest, IsUnderstood) {
+  const auto result = ParseCommandLine(GetParam().arguments);
+  ASSERT_TRUE(result.ok()) << result.status();
+  const auto* const line = std::get_if<CommandLine>(&*result);
+  ASSERT_NE(line, nullptr);
+  EXPECT_EQ(line->command, GetParam().result.command);
+  EXPECT_EQ(line->flags, GetParam().result.flags);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Arguments, CommandLineTest,
+    ::testing::Values(
+        GoodCase{"ACommandAlone", {"sync"}, {Command::kSync, {}}},
+        GoodCase{"Plan", {"plan"}, {Command::kPlan, {}}},
+        GoodCase{"Status", {"status"}, {Command::kStatus, {}}},
+        GoodCase{"Gates", {"gates"}, {Command::kGates, {}}},
+        GoodCase{"Version", {"version"}, {Command::kVersion, {}}},
+        GoodCase{"EveryFlagBehindTheCommand",
+                 {"plan", "--config=/c", "--feature-gates=A=true,B=false",
+                  "--make-iptables-util-chains=false", "--iptables-masquerade-bit=3",
+                  "--iptables-drop-bit=4", "--v=2", "--vmodule=a=1", "--emulated-version=1.25",
+                  "--ip-families=ipv4", "--output=json", "--netns=/run/netns/x"},
+                 {Command::kPlan,
+                  {.config = "/c",
+                   .feature_gates = {"A=true,B=false"},
+                   .make_iptables_util_chains = false,
+                   .iptables_masquerade_bit = 3,
+                   .iptables_drop_bit = 4,
+                   .v = 2,
+                   .vmodule = "a=1",
+                   .emulated_version = "1.25",
+                   .ip_families = "ipv4",
+                   .output = OutputFormat::kJson,
+                   .netns = "/run/netns/x"}}},
+        GoodCase{"FlagsBeforeTheCommandWithTheirValuesApart",
+                 {"--config", "/c", "--iptables-drop-bit", "4", "--output", "json", "sync"},
+                 {Command::kSync,
+                  {.config = "/c", .iptables_drop_bit = 4, .output = OutputFormat::kJson}}},
+        GoodCase{"FlagsOnBothSides",
+                 {"--v=1", "status", "--iptables-drop-bit", "-1"},
+                 {Command::kStatus, {.iptables_drop_bit = -1, .v = 1}}},
+        GoodCase{"ABooleanWithoutAValueIsTrueAndTakesNoWord",
+                 {"--make-iptables-util-chains", "sync"},
+                 {Command::kSync, {.make_iptables_util_chains = true}}},
+        GoodCase{"GosSpellingsOfABoolean",
+                 {"sync", "--make-iptables-util-chains=F"},
+                 {Command::kSync, {.make_iptables_util_chains = false}}},
+        GoodCase{"AnEmptyValueTakesNoWord",
+                 {"--vmodule=", "sync", "--config="},
+                 {Command::kSync, {.config = "", .vmodule = ""}}},
+        GoodCase{
+            "TheLastOfARepeatedFlagCounts",
+            {"sync", "--iptables-drop-bit=1", "--v=1", "--iptables-drop-bit=2", "--v", "3",
+             "--make-iptables-util-chains=false", "--make-iptables-util-chains"},
+            {Command::kSync, {.make_iptables_util_chains = true, .iptables_drop_bit = 2, .v = 3}}},
+        GoodCase{"FeatureGatesAddUp",
+                 {"--feature-gates=A=true", "sync", "--feature-gates", "B=false,A=false"},
+                 {Command::kSync, {.feature_gates = {"A=true", "B=false,A=false"}}}},
+        GoodCase{"KlogsShorthand", {"sync", "-v=4"}, {Command::kSync, {.v = 4}}},
+        GoodCase{"KlogsShorthandApart", {"-v", "4", "sync"}, {Command::kSync, {.v = 4}}},
+        GoodCase{
+            "BracketsAreNoList", {"sync", "--config=[a,b]"}, {Command::kSync, {.config = "[a,b]"}}},
+        GoodCase{"AValueThatLooksLikeAFlag",
+                 {"sync", "--config", "--v=2"},
+                 {Command::kSync, {.config = "--v=2"}}},
+        GoodCase{"AValueWithEqualsSigns",
+                 {"sync", "--vmodule=a=1,b="},
+                 {Command::kSync, {.vmodule = "a=1,b="}}},
+        GoodCase{"WordsBehindTwoDashes", {"--v=1", "--", "sync"}, {Command::kSync, {.v = 1}}},
+        GoodCase{"TheLargestInt",
+                 {"sync", "--iptables-drop-bit=2147483647"},
+                 {Command::kSync, {.iptables_drop_bit = 2147483647}}}),
+    RowName);
+
+struct BadCase {
+  std::string name;
+  Arguments arguments;
+  std::string message;  // how it begins
+};
+void PrintTo(const BadCase& row, std::ostream* out) { *out << row.name; }
+
+class RefusedCommandLineTest : public ::testing::TestWithParam<BadCase> {};
+
+TEST_P(RefusedCommandLineTest, SaysWhatIsWrong) {
+  const auto result = ParseCommandLine(GetParam().arguments);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(result.status().message()), ::testing::StartsWith(GetParam().message));
+}
+
+constexpr char kCommands[] = "; the commands are sync, plan, status, gates, version";
+
+INSTANTIATE_TEST_SUITE_P(
+    Arguments, RefusedCommandLineTest,
+    ::testing::Values(
+        BadCase{"NoCommand", {}, std::string("a command is needed") + kCommands},
+        BadCase{"FlagsButNoCommand", {"--v=1"}, std::string("a command is needed") + kCommands},
+        BadCase{"AnUnknownCommand", {"snyc"}, std::string("unknown command \"snyc\"") + kCommands},
+        BadCase{"TheDaemonThatIsNotThereYet",
+                {"run"},
+                std::string("unknown command \"run\"") + kCommands},
+        BadCase{"AnEmptyWord", {""}, std::string("unknown command \"\"") + kCommands},
+        BadCase{"TwoCommands", {"sync", "plan"}, "unexpected argument \"plan\" behind the command"},
+        BadCase{"AnExtraWord", {"plan", "now"}, "unexpected argument \"now\" behind the command"},
+        BadCase{"TwoPlusSigns", {"plan", "++"}, "unexpected argument \"++\" behind the command"},
+        BadCase{"ABooleansValueApart",
+                {"--make-iptables-util-chains", "false", "sync"},
+                std::string("unknown command \"false\"") + kCommands +
+                    "; a boolean flag takes its value behind an equals sign"},
+        BadCase{"AnUnknownFlag", {"sync", "--dry-run"}, "unknown flag: --dry-run;"},
+        BadCase{"AnUnknownFlagWithAValue", {"sync", "--drop=1"}, "unknown flag: --drop;"},
+        BadCase{"AnUnknownFlagWithItsValueApart", {"--drop", "1", "sync"}, "unknown flag: --drop;"},
+        BadCase{"AnAbbreviation", {"sync", "--iptables-drop=3"}, "unknown flag: --iptables-drop;"},
+        BadCase{
+            "AnUnknownFlagThatEndsInAnEqualsSign", {"--drop=", "sync"}, "unknown flag: --drop;"},
+        BadCase{"AnUnknownShorthand", {"sync", "-x"}, "unknown shorthand flag: 'x' in -x;"},
+        BadCase{"AMissingValue", {"sync", "--config"}, "flag needs an argument: --config"},
+        BadCase{"AWordForABit",
+                {"sync", "--iptables-drop-bit=x"},
+                "invalid argument \"x\" for \"--iptables-drop-bit\" flag: it must be a decimal "
+                "integer"},
+        BadCase{"NothingForABit",
+                {"--iptables-drop-bit=", "sync"},
+                "invalid argument \"\" for \"--iptables-drop-bit\" flag: it must be a decimal"},
+        BadCase{"AnOctalBit",
+                {"sync", "--iptables-masquerade-bit=014"},
+                "invalid argument \"014\" for \"--iptables-masquerade-bit\" flag: it must be"},
+        BadCase{"AHexadecimalBit",
+                {"sync", "--iptables-masquerade-bit=0xe"},
+                "invalid argument \"0xe\" for \"--iptables-masquerade-bit\" flag: it must be"},
+        BadCase{"ABitWithSpaces",
+                {"sync", "--iptables-drop-bit= 3"},
+                "invalid argument \" 3\" for \"--iptables-drop-bit\" flag: it must be"},
+        BadCase{"ABitThatIsTooLargeForAnInt",
+                {"sync", "--iptables-drop-bit=2147483648"},
+                "invalid argument \"2147483648\" for \"--iptables-drop-bit\" flag: value out of "
+                "range"},
+        BadCase{"AWrongValueBeforeARightOne",
+                {"sync", "--iptables-drop-bit=x", "--iptables-drop-bit=3"},
+                "invalid argument \"x\" for \"--iptables-drop-bit\" flag"},
+        BadCase{"YesForABoolean",
+                {"sync", "--make-iptables-util-chains=yes"},
+                "invalid argument \"yes\" for \"--make-iptables-util-chains\" flag: "
+                "strconv.ParseBool: parsing \"yes\": invalid syntax; it must be true or false"},
+        BadCase{"AWordForVerbosity",
+                {"sync", "-v=loud"},
+                "invalid argument \"loud\" for \"-v, --v\" flag: it must be a decimal integer"},
+        BadCase{"AnUnknownOutput",
+                {"sync", "--output=yaml"},
+                "invalid argument \"yaml\" for \"--output\" flag: it must be text or json"},
+        BadCase{"AnEmptyNamespace",
+                {"sync", "--netns="},
+                "invalid argument \"\" for \"--netns\" flag: it must be a path"}),
+    RowName);
+
+// ---- help ----
+
+std::string HelpOf(const Arguments& arguments) {
+  const auto result = ParseCommandLine(arguments);
+  EXPECT_TRUE(result.ok()) << result.status();
+  const Help* const help = result.ok() ? std::get_if<Help>(&*result) : nullptr;
+  EXPECT_NE(help, nullptr);
+  return help == nullptr ? "" : help->text;
+}
+
+TEST(HelpTest, ListsEveryCommandAndEveryFlag) {
+  const std::string help = HelpOf({"--help"});
+  for (const char* const name :
+       {"sync", "plan", "status", "gates", "version", "--config", "--feature-gates",
+        "--make-iptables-util-chains", "--iptables-masquerade-bit", "--iptables-drop-bit", "--v",
+        "--vmodule", "--emulated-version", "--ip-families", "--output", "--netns", "--help"}) {
+    EXPECT_THAT(help, HasSubstr(std::string(" ") + name + (name[0] == '-' ? "" : " ")));
+  }
+}
+
+TEST(HelpTest, IsTheSameBehindACommandForTheShorthandAndWithWrongFlags) {
+  const std::string help = HelpOf({"--help"});
+  EXPECT_EQ(HelpOf({"-h"}), help);
+  EXPECT_EQ(HelpOf({"sync", "--help"}), help);
+  EXPECT_EQ(HelpOf({"nonsense", "--nonsense", "-h"}), help);
+  EXPECT_EQ(HelpOf({"--config", "--help"}), help);
+}
+
+TEST(HelpTest, BehindTwoDashesIsAWord) {
+  EXPECT_FALSE(ParseCommandLine(Arguments{"sync", "--", "--help"}).ok());
+}
+
+TEST(HelpTest, HasKubeletsWordsForKubeletsFlags) {
+  std::string help = HelpOf({"--help"});
+  std::vector<std::string> words = absl::StrSplit(help, absl::ByAnyChar(" \n"), absl::SkipEmpty());
+  help.clear();
+  for (const std::string& word : words) help += word + " ";
+  EXPECT_THAT(
+      help, AllOf(HasSubstr("The bit of the fwmark space to mark packets for SNAT. Must be within "
+                            "the range [0, 31]. Please match this parameter with corresponding "
+                            "parameter in kube-proxy."),
+                  HasSubstr("The bit of the fwmark space to mark packets for dropping. Must be "
+                            "within the range [0, 31]."),
+                  HasSubstr("A set of key=value pairs that describe feature gates for "
+                            "alpha/experimental features. Options are: AllAlpha=true|false")));
+}
+
+TEST(HelpTest, ListsTheGatesOfTheEmulatedRelease) {
+  EXPECT_THAT(HelpOf({"--help"}),
+              HasSubstr("IPTablesOwnershipCleanup=true|false (BETA - default=true)"));
+  EXPECT_THAT(HelpOf({"--help", "--emulated-version=1.25"}),
+              HasSubstr("IPTablesOwnershipCleanup=true|false (ALPHA - default=false)"));
+  EXPECT_THAT(HelpOf({"--emulated-version", "1.30", "--help"}),
+              Not(HasSubstr("IPTablesOwnershipCleanup=true|false")));
+  EXPECT_EQ(HelpOf({"--help", "--emulated-version=banana"}), HelpOf({"--help"}));
+}
+
+TEST(HelpTest, FitsIntoAHundredColumns) {
+  for (absl::string_view line : absl::StrSplit(HelpOf({"--help"}), '\n')) {
+    EXPECT_LE(line.size(), 100u) << line;
+  }
+}
+
+}  // namespace
+}  // namespace kipt::agent

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/config_file.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <ostream>
+#include <string>
+#include <utility>
+
+#include "agent/yaml_document.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr char kAgentHead[] =
+    "apiVersion: kube-iptables-agent/v1alpha1\nkind: KubeIPTablesAgentConfiguration\n";
+constexpr char kKubeletHead[] =
+    "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+
+constexpr auto RowName = [](const auto& row) { return row.param.name; };
+
+TEST(ConfigFileTest, ReadsEveryFieldOfTheAgentsOwnKind) {
+  const auto file = ParseConfigFile("c.yaml", std::string(kAgentHead) +
+                                                  "emulatedVersion: \"1.26\"\n"
+                                                  "featureGates:\n"
+                                                  "  AllAlpha: false\n"
+                                                  "  IPTablesOwnershipCleanup: true\n"
+                                                  "makeIPTablesUtilChains: false\n"
+                                                  "iptablesMasqueradeBit: 0\n"
+                                                  "iptablesDropBit: 31\n"
+                                                  "ipFamilies: ipv4,ipv6\n");
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->path, "c.yaml");
+  EXPECT_EQ(file->kind, ConfigFile::Kind::kAgent);
+  EXPECT_EQ(file->emulated_version, (FromLine<std::string>{"1.26", 3}));
+  EXPECT_EQ(file->feature_gates,
+            (featuregates::GateValues{{"AllAlpha", false}, {"IPTablesOwnershipCleanup", true}}));
+  EXPECT_EQ(file->make_iptables_util_chains, (FromLine<bool>{false, 7}));
+  EXPECT_EQ(file->iptables_masquerade_bit, (FromLine<int>{0, 8}));
+  EXPECT_EQ(file->iptables_drop_bit, (FromLine<int>{31, 9}));
+  EXPECT_EQ(file->ip_families, (FromLine<std::string>{"ipv4,ipv6", 10}));
+}
+
+TEST(ConfigFileTest, LeavesFieldsThatAreNotWrittenUnset) {
+  const auto file = ParseConfigFile("c.yaml", kAgentHead);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_FALSE(file->emulated_version);
+  EXPECT_FALSE(file->make_iptables_util_chains);
+  EXPECT_FALSE(file->iptables_masquerade_bit);
+  EXPECT_FALSE(file->iptables_drop_bit);
+  EXPECT_FALSE(file->ip_families);
+  EXPECT_TRUE(file->feature_gates.empty());
+}
+
+TEST(ConfigFileTest, ReadsThreeFieldsOfANodesKubeletConfigurationAndSkipsSixtyOthers) {
+  const std::filesystem::path path =
+      std::filesystem::path(__FILE__).parent_path() / "testdata" / "kubelet-config.yaml";
+  const auto file = ReadConfigFile(path.string());
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->kind, ConfigFile::Kind::kKubelet);
+  EXPECT_EQ(file->feature_gates.size(), 11u);
+  EXPECT_FALSE(file->feature_gates.at("IPTablesOwnershipCleanup"));
+  ASSERT_TRUE(file->iptables_masquerade_bit);
+  EXPECT_EQ(file->iptables_masquerade_bit->value, 12);
+  ASSERT_TRUE(file->iptables_drop_bit);
+  EXPECT_EQ(file->iptables_drop_bit->value, 13);
+}
+
+TEST(ConfigFileTest, IgnoresMakeIPTablesUtilChainsOfAKubeletConfiguration) {
+  const auto file =
+      ParseConfigFile("k.yaml", std::string(kKubeletHead) + "makeIPTablesUtilChains: false\n");
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_FALSE(file->make_iptables_util_chains);
+}
+
+TEST(ConfigFileTest, SkipsOurOwnFieldNamesInAKubeletConfigurationWhateverTheyHold) {
+  const auto file = ParseConfigFile(
+      "k.yaml", std::string(kKubeletHead) + "emulatedVersion: [1]\nipFamilies: {a: 1}\n");
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_FALSE(file->emulated_version);
+  EXPECT_FALSE(file->ip_families);
+}
+
+TEST(ConfigFileTest, TakesANullFieldOfAKubeletConfigurationForUnset) {
+  const auto file = ParseConfigFile(
+      "k.yaml", std::string(kKubeletHead) + "featureGates:\niptablesDropBit: null\n");
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_TRUE(file->feature_gates.empty());
+  EXPECT_FALSE(file->iptables_drop_bit);
+}
+
+TEST(ConfigFileTest, ReadsAKubeletConfigurationWrittenAsJson) {
+  const auto file = ParseConfigFile("k.json",
+                                    "{\n\t\"kind\": \"KubeletConfiguration\",\n"
+                                    "\t\"apiVersion\": \"kubelet.config.k8s.io/v1beta1\",\n"
+                                    "\t\"iptablesDropBit\": 9\n}\n");
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->iptables_drop_bit, (FromLine<int>{9, 4}));
+}
+
+struct BadText {
+  std::string name;
+  std::string text;
+  std::string start;  // of the message
+  std::string part;   // of the message: what to do
+};
+void PrintTo(const BadText& row, std::ostream* out) { *out << row.name; }
+
+class RefusedConfigFileTest : public ::testing::TestWithParam<BadText> {};
+
+TEST_P(RefusedConfigFileTest, NamesFileLineAndWhatIsAccepted) {
+  const auto file = ParseConfigFile("c.yaml", GetParam().text);
+  ASSERT_FALSE(file.ok());
+  EXPECT_EQ(file.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(file.status().message()),
+              AllOf(StartsWith(GetParam().start), HasSubstr(GetParam().part)));
+}
+
+const std::string& Agent() {
+  static const std::string* const kText = new std::string(kAgentHead);
+  return *kText;
+}
+const std::string& Kubelet() {
+  static const std::string* const kText = new std::string(kKubeletHead);
+  return *kText;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Texts, RefusedConfigFileTest,
+    ::testing::Values(
+        BadText{"AnEmptyFile", "", "c.yaml:1: the file holds no configuration",
+                "kind KubeIPTablesAgentConfiguration of apiVersion kube-iptables-agent/v1alpha1"},
+        BadText{"CommentsOnly", "# nothing\n", "c.yaml:1: the file holds no configuration",
+                "leave out --config"},
+        BadText{"AList", "- a\n", "c.yaml:1: the file must hold a map of fields", "accepted are"},
+        BadText{"AWord", "hello\n", "c.yaml:1: the file must hold a map of fields", "accepted are"},
+        BadText{"NoKind", "apiVersion: kube-iptables-agent/v1alpha1\n", "c.yaml:1: kind is missing",
+                "kind KubeletConfiguration of apiVersion "},
+        BadText{"NoApiVersion", "kind: KubeletConfiguration\n", "c.yaml:1: apiVersion is missing",
+                "accepted are"},
+        BadText{"AKindThatIsNoString", "apiVersion: v1\nkind: [a]\n",
+                "c.yaml:2: kind: found a list", "must be a string"},
+        BadText{"AnotherKind", "kind: Pod\napiVersion: v1\n",
+                "c.yaml:2: this kind of file is not known: apiVersion \"v1\", kind \"Pod\"",
+                "accepted are kind KubeIPTablesAgentConfiguration"},
+        BadText{"AnotherVersionOfOurOwnKind",
+                "apiVersion: kube-iptables-agent/v1\nkind: KubeIPTablesAgentConfiguration\n",
+                "c.yaml:1: this kind of file is not known", "kube-iptables-agent/v1alpha1"},
+        BadText{"AnotherVersionOfKubelets",
+                "apiVersion: kubelet.config.k8s.io/v1\nkind: KubeletConfiguration\n",
+                "c.yaml:1: this version of KubeletConfiguration is not known",
+                "kubelet.config.k8s.io/v1beta1"},
+        BadText{"AnUnknownField", Agent() + "iptablesDropbit: 15\n",
+                "c.yaml:3: unknown field \"iptablesDropbit\"", "iptablesDropBit"},
+        BadText{"ADuplicateField", Agent() + "iptablesDropBit: 15\niptablesDropBit: 16\n",
+                "c.yaml:4: duplicate key \"iptablesDropBit\"", "already set in line 3"},
+        BadText{"ATab", Agent() + "featureGates:\n\tAllAlpha: true\n",
+                "c.yaml:4: ", "indented with a tab, use spaces"},
+        BadText{"AStringForABit", Agent() + "iptablesDropBit: \"14\"\n",
+                "c.yaml:3: iptablesDropBit: found the string \"14\"", "must be a decimal integer"},
+        BadText{"AWordForABit", Agent() + "iptablesMasqueradeBit: x\n",
+                "c.yaml:3: iptablesMasqueradeBit: found the string \"x\"",
+                "must be a decimal integer"},
+        BadText{"AHugeBit", Agent() + "iptablesDropBit: 4294967296\n",
+                "c.yaml:3: iptablesDropBit: found the number 4294967296", "must be between"},
+        BadText{"AWordForABoolean", Agent() + "makeIPTablesUtilChains: maybe\n",
+                "c.yaml:3: makeIPTablesUtilChains: found the string \"maybe\"",
+                "must be true or false"},
+        BadText{"ANumberForTheVersion", Agent() + "emulatedVersion: 1.30\n",
+                "c.yaml:3: emulatedVersion: found the number 1.30", "in quotes: \"1.30\""},
+        BadText{"ANumberForAGate", Agent() + "featureGates: {AllAlpha: 1}\n",
+                "c.yaml:3: featureGates.AllAlpha: found the number 1", "must be true or false"},
+        BadText{"AStringOfGates", Agent() + "featureGates: AllAlpha=true\n",
+                "c.yaml:3: featureGates: must be a map", "IPTablesOwnershipCleanup: false"},
+        BadText{"AFieldWithoutAValue", Agent() + "iptablesDropBit:\n",
+                "c.yaml:3: iptablesDropBit: found no value", "must be a decimal integer"},
+        BadText{"KubeletsBitOfAnotherType", Kubelet() + "maxPods: 1\niptablesDropBit: '15'\n",
+                "c.yaml:4: iptablesDropBit: found the string \"15\"", "must be a decimal integer"},
+        BadText{"KubeletsGatesOfAnotherType", Kubelet() + "featureGates: [A]\n",
+                "c.yaml:3: featureGates: must be a map", ""},
+        BadText{"ADuplicateFieldOfKubelets", Kubelet() + "maxPods: 1\nmaxPods: 2\n",
+                "c.yaml:4: duplicate key \"maxPods\"", ""},
+        BadText{"KubeletsFileCutShort", Kubelet() + "evictionHard: {a: b\n",
+                "c.yaml:", "not well-formed YAML"}),
+    RowName);
+
+// ---- files ----
+
+class ConfigFileOnDiskTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "/kipt-config-XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  std::string Write(const std::string& name, const std::string& text) const {
+    const std::string path = (directory_ / name).string();
+    std::ofstream(path, std::ios::binary) << text;
+    return path;
+  }
+
+  static std::string ErrorOf(const std::string& path) {
+    const auto file = ReadConfigFile(path);
+    EXPECT_EQ(file.status().code(), absl::StatusCode::kInvalidArgument);
+    return std::string(file.status().message());
+  }
+
+  std::filesystem::path directory_;
+};
+
+TEST_F(ConfigFileOnDiskTest, ReadsAFile) {
+  const auto file = ReadConfigFile(Write("c.yaml", Agent() + "iptablesDropBit: 3\n"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->iptables_drop_bit->value, 3);
+}
+
+TEST_F(ConfigFileOnDiskTest, AFileThatIsAskedForMustExist) {
+  const std::string path = (directory_ / "none.yaml").string();
+  EXPECT_EQ(ErrorOf(path), "cannot read the configuration file " + path +
+                               ": No such file or directory; create it, or give another path in "
+                               "--config");
+}
+
+TEST_F(ConfigFileOnDiskTest, AFileThatIsOnlyLookedForMayBeMissing) {
+  const auto file = ReadConfigFileIfPresent((directory_ / "none.yaml").string());
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_FALSE(file->has_value());
+}
+
+TEST_F(ConfigFileOnDiskTest, AFileThatIsOnlyLookedForMustBeRightIfItIsThere) {
+  EXPECT_FALSE(ReadConfigFileIfPresent(Write("c.yaml", "")).ok());
+  EXPECT_FALSE(ReadConfigFileIfPresent(directory_.string()).ok());
+}
+
+TEST_F(ConfigFileOnDiskTest, RefusesADirectory) {
+  EXPECT_THAT(ErrorOf(directory_.string()),
+              HasSubstr(": it is a directory; give the path of a regular file in --config"));
+}
+
+TEST_F(ConfigFileOnDiskTest, RefusesANamedPipeWithoutWaitingForAWriter) {
+  const std::string path = (directory_ / "pipe").string();
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THAT(ErrorOf(path), HasSubstr(": it is no regular file; "));
+}
+
+TEST_F(ConfigFileOnDiskTest, RefusesADevice) {
+  EXPECT_THAT(ErrorOf("/dev/zero"), HasSubstr(": it is no regular file; "));
+}
+
+TEST_F(ConfigFileOnDiskTest, RefusesAnEmptyName) {
+  EXPECT_THAT(ErrorOf(""), StartsWith("--config is empty; "));
+}
+
+TEST_F(ConfigFileOnDiskTest, RefusesAFileThatIsTooLarge) {
+  EXPECT_THAT(ErrorOf(Write("c.yaml", Agent() + "# " + std::string(kMaxYamlBytes, 'x'))),
+              HasSubstr(": it is larger than 1048576 bytes; "));
+}
+
+TEST_F(ConfigFileOnDiskTest, RefusesRandomBytes) {
+  const std::string path = Write("c.yaml", std::string("\x7f"
+                                                       "ELF\x02\x01\x01\0\0\0\xff",
+                                                       11));
+  EXPECT_THAT(ErrorOf(path), StartsWith(path + ":1: not a YAML text"));
+}
+
+TEST_F(ConfigFileOnDiskTest, ReportsAFileThatOpensButCannotBeRead) {
+  // Address 0 of this process: an I/O error, for root too.
+  EXPECT_THAT(ErrorOf("/proc/self/mem"),
+              HasSubstr(": Input/output error; give the path of a readable file in --config"));
+}
+
+TEST_F(ConfigFileOnDiskTest, ReportsMissingPermission) {
+  const std::string path = Write("c.yaml", Agent());
+  ASSERT_EQ(chmod(path.c_str(), 0), 0);
+  // Root reads everything: for this one call the test is somebody else.
+  const bool root = geteuid() == 0;
+  if (root) {
+    ASSERT_EQ(chmod(directory_.c_str(), 0755), 0);
+    ASSERT_EQ(seteuid(65534), 0);
+  }
+  const auto file = ReadConfigFile(path);
+  if (root) {
+    ASSERT_EQ(seteuid(0), 0);
+  }
+  ASSERT_FALSE(file.ok());
+  EXPECT_EQ(file.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(file.status().message()),
+              HasSubstr(": Permission denied; let the agent's user read it and its directory"));
+}
+
+}  // namespace
+}  // namespace kipt::agent

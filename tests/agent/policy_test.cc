@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/policy.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "agent/kubelet_forms.h"
+#include "agent/ownership.h"
+#include "agent/rule_forms.h"
+#include "tests/support/observed.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::Filter;
+using ::kipt::testing::Mangle;
+using ::kipt::testing::Nat;
+using ::kipt::testing::Observed;
+using netlink::Family;
+
+constexpr Family kIPv4Only[] = {Family::kIPv4};
+constexpr Family kIPv6Only[] = {Family::kIPv6};
+
+TEST(PolicyTest, LegacyModeOnIPv4IsWhatKubelet127WithTheGateOffMakes) {
+  EXPECT_EQ(ToString(DesiredRuleset(Mode::kLegacy, kIPv4Only, {})),
+            R"(# ip
+*mangle
+:KUBE-IPTABLES-HINT - [0:0]
+:KUBE-KUBELET-CANARY - [0:0]
+COMMIT
+# ip
+*nat
+:KUBE-MARK-DROP - [0:0]
+:KUBE-MARK-MASQ - [0:0]
+:KUBE-POSTROUTING - [0:0]
+:KUBE-KUBELET-CANARY - [0:0]
+-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000
+-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000
+-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN
+-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0
+-A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE --random-fully
+-I POSTROUTING -m comment --comment "kubernetes postrouting rules" -j KUBE-POSTROUTING
+COMMIT
+# ip
+*filter
+:KUBE-FIREWALL - [0:0]
+:KUBE-KUBELET-CANARY - [0:0]
+-A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "block incoming localnet connections" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP
+-A KUBE-FIREWALL -m comment --comment "kubernetes firewall for dropping marked packets" -m mark --mark 0x8000/0x8000 -j DROP
+-I INPUT -j KUBE-FIREWALL
+-I OUTPUT -j KUBE-FIREWALL
+COMMIT
+)");
+}
+
+TEST(PolicyTest, CleanupModeIsTheHintAndTheMartianRule) {
+  EXPECT_EQ(ToString(DesiredRuleset(Mode::kCleanup, netlink::kFamilies, {})),
+            R"(# ip
+*mangle
+:KUBE-IPTABLES-HINT - [0:0]
+COMMIT
+# ip
+*filter
+:KUBE-FIREWALL - [0:0]
+-A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "block incoming localnet connections" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP
+-I INPUT -j KUBE-FIREWALL
+-I OUTPUT -j KUBE-FIREWALL
+COMMIT
+# ip6
+*mangle
+:KUBE-IPTABLES-HINT - [0:0]
+COMMIT
+)");
+}
+
+// The three decided differences from kubelet's code.
+
+TEST(PolicyTest, CleanupModeMakesNoCanaryAlthoughKubeletStillDoes) {
+  for (const DesiredChain& chain : DesiredRuleset(Mode::kCleanup, netlink::kFamilies, {}).chains) {
+    EXPECT_NE(chain.id.name, kCanaryChain);
+  }
+}
+
+TEST(PolicyTest, LegacyModeJumpsToTheIPv6FirewallAlthoughKubelet125To127ForgotIt) {
+  std::vector<std::string> bases;
+  for (const DesiredJump& jump : DesiredRuleset(Mode::kLegacy, kIPv6Only, {}).jumps) {
+    bases.push_back(netlink::ToString(jump.base_chain));
+  }
+  EXPECT_THAT(bases, ::testing::ElementsAre("ip6 filter INPUT", "ip6 filter OUTPUT",
+                                            "ip6 nat POSTROUTING"));
+}
+
+TEST(PolicyTest, CleanupModeTouchesNoNatTable) {
+  const Ruleset ruleset = DesiredRuleset(Mode::kCleanup, netlink::kFamilies, {});
+  for (const DesiredChain& chain : ruleset.chains) EXPECT_NE(chain.id.table, netlink::Table::kNat);
+  for (const DesiredJump& jump : ruleset.jumps) {
+    EXPECT_NE(jump.base_chain.table, netlink::Table::kNat);
+  }
+}
+
+TEST(PolicyTest, TheMartianRuleIsNeverOnIPv6) {
+  for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
+    for (const DesiredChain& chain : DesiredRuleset(mode, kIPv6Only, {}).chains) {
+      for (const DesiredRule& rule : chain.rules) EXPECT_NE(rule.rule, DropMartians(0));
+    }
+  }
+}
+
+TEST(PolicyTest, ModeOffWantsNothing) {
+  EXPECT_EQ(ToString(DesiredRuleset(Mode::kOff, netlink::kFamilies, {})), "");
+}
+
+TEST(PolicyTest, BitsZeroAndThirtyOneReachTheEndsOfTheMark) {
+  const std::string text =
+      ToString(DesiredRuleset(Mode::kLegacy, kIPv4Only, {.masquerade = 0, .drop = 31}));
+  for (const char* line : {"-A KUBE-MARK-MASQ -j MARK --set-xmark 0x1/0x1\n",
+                           "-A KUBE-POSTROUTING -m mark ! --mark 0x1/0x1 -j RETURN\n",
+                           "-A KUBE-POSTROUTING -j MARK --set-xmark 0x1/0x0\n",
+                           "-A KUBE-MARK-DROP -j MARK --set-xmark 0x80000000/0x80000000\n",
+                           "-m mark --mark 0x80000000/0x80000000 -j DROP\n"}) {
+    EXPECT_THAT(text, ::testing::HasSubstr(line));
+  }
+}
+
+// ---- whose rule is it? ----
+
+struct FormCase {
+  std::string name;
+  netlink::ChainId chain;
+  netlink::Rule rule;
+  bool recognized = false;
+  std::optional<int> bit;
+};
+
+class KubeletFormTest : public ::testing::TestWithParam<FormCase> {};
+
+TEST_P(KubeletFormTest, IsToldFromSomebodyElses) {
+  const FormCase& row = GetParam();
+  const std::optional<KubeletForm> form = RecognizeKubeletForm(row.chain, row.rule);
+  ASSERT_EQ(form.has_value(), row.recognized);
+  if (!form.has_value()) return;
+  EXPECT_EQ(form->bit, row.bit);
+  EXPECT_FALSE(form->description.empty());
+}
+
+netlink::Rule TwoBits() {
+  netlink::Rule rule = SetBit(14);
+  rule.target = netlink::SetMark{.value = 0xc000, .mask = 0xc000};
+  return rule;
+}
+
+netlink::Rule WithSource(netlink::Rule rule) {
+  rule.source = netlink::PrefixMatch{.prefix = {.address = {10}, .length = 8}};
+  return rule;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    PolicyTest, KubeletFormTest,
+    ::testing::Values(
+        FormCase{"OurBit", Nat("KUBE-MARK-MASQ"), SetBit(14), true, 14},
+        FormCase{"BitZero", Nat("KUBE-MARK-MASQ"), SetBit(0), true, 0},
+        FormCase{"BitThirtyOne", Nat("KUBE-MARK-DROP"), SetBit(31), true, 31},
+        FormCase{"TwoBitsAtOnce", Nat("KUBE-MARK-MASQ"), TwoBits(), false, {}},
+        FormCase{"AnotherChain", Nat("MY-MARK"), SetBit(14), false, {}},
+        FormCase{"TheSameNameInAnotherTable", Nat("KUBE-FIREWALL"), DropMarked(15), false, {}},
+        FormCase{"MartiansOnIPv4", Filter("KUBE-FIREWALL"), DropMartians(0), true, {}},
+        FormCase{
+            "MartiansOnIPv6", Filter("KUBE-FIREWALL", Family::kIPv6), DropMartians(0), false, {}},
+        FormCase{"DropMarkedOnIPv6", Filter("KUBE-FIREWALL", Family::kIPv6), DropMarked(3), true,
+                 3},
+        FormCase{"TheSingleRuleBefore119", Nat("KUBE-POSTROUTING"), MasqueradeMarked(14), true, 14},
+        FormCase{"TheSameWithoutRandomFully", Nat("KUBE-POSTROUTING"), MasqueradeMarkedPlain(7),
+                 true, 7},
+        FormCase{"WithASourceItIsSomebodyElses",
+                 Nat("KUBE-POSTROUTING"),
+                 WithSource(MasqueradeAll(0)),
+                 false,
+                 {}}),
+    [](const auto& row) { return row.param.name; });
+
+struct SetCase {
+  std::string name;
+  std::vector<netlink::Rule> rules;
+  std::optional<int> bit;
+};
+
+class CompleteSetTest : public ::testing::TestWithParam<SetCase> {};
+
+TEST_P(CompleteSetTest, IsFoundWhereTheChainWorks) {
+  Observed observed;
+  std::vector<::kipt::testing::RuleContent> rules(GetParam().rules.begin(), GetParam().rules.end());
+  observed.Chain(Nat("KUBE-POSTROUTING"), rules);
+  EXPECT_EQ(CompleteSetBit(Nat("KUBE-POSTROUTING"),
+                           observed.snapshot().Find(Nat("KUBE-POSTROUTING"))->rules),
+            GetParam().bit);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    PolicyTest, CompleteSetTest,
+    ::testing::Values(SetCase{"Empty", {}, {}},
+                      SetCase{"TheTriple", {ReturnUnmarked(9), ClearBit(9), MasqueradeAll(0)}, 9},
+                      SetCase{"TheTripleWithoutRandomFully",
+                              {ReturnUnmarked(9), ClearBit(9), MasqueradeAllPlain(0)},
+                              9},
+                      SetCase{"TheSingleRule", {MasqueradeMarked(9)}, 9},
+                      SetCase{"OutOfOrder", {MasqueradeAll(0), ReturnUnmarked(9), ClearBit(9)}, {}},
+                      SetCase{"BitsMixed", {ReturnUnmarked(9), ClearBit(8), MasqueradeAll(0)}, {}},
+                      SetCase{"Half", {ReturnUnmarked(9), ClearBit(9)}, {}},
+                      SetCase{"BehindAReturn",
+                              {::kipt::testing::BareReturn(), ReturnUnmarked(9), ClearBit(9),
+                               MasqueradeAll(0)},
+                              {}}),
+    [](const auto& row) { return row.param.name; });
+
+TEST(PolicyTest, KubeProxyClaimsAFamilyByEitherOfItsChains) {
+  for (const netlink::ChainId& chain : {Nat("KUBE-SERVICES"), Mangle("KUBE-PROXY-CANARY")}) {
+    Observed observed;
+    observed.Chain(chain);
+    EXPECT_TRUE(IsClaimedByKubeProxy(observed.snapshot(), Family::kIPv4));
+    EXPECT_FALSE(IsClaimedByKubeProxy(observed.snapshot(), Family::kIPv6));
+  }
+  EXPECT_FALSE(IsClaimedByKubeProxy({}, Family::kIPv4));
+}
+
+TEST(PolicyTest, ReadsRulesOfNoChainThatIsKubeProxys) {
+  for (const netlink::ChainQuery& query : ChainsToRead()) {
+    const bool kube_proxys =
+        query.chain.name == "KUBE-SERVICES" || query.chain.name == "KUBE-PROXY-CANARY";
+    EXPECT_EQ(query.with_rules, !kube_proxys) << netlink::ToString(query.chain);
+  }
+}
+
+}  // namespace
+}  // namespace kipt::agent

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/reconciler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/fake_backend.h"
+#include "tests/support/observed.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::FakeBackend;
+using ::kipt::testing::Filter;
+using ::kipt::testing::IsOk;
+using ::kipt::testing::StatusIs;
+using netlink::Family;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// Time that only passes when somebody sleeps, or by `per_look` at each question.
+class FakeTime {
+ public:
+  explicit FakeTime(absl::Duration per_look = absl::ZeroDuration()) : per_look_(per_look) {}
+  Clock clock() {
+    return {.now = [this] { return now_ += per_look_; },
+            .sleep =
+                [this](absl::Duration duration) {
+                  now_ += duration;
+                  slept_ += duration;
+                }};
+  }
+  absl::Duration slept() const { return slept_; }
+
+ private:
+  absl::Duration per_look_;
+  absl::Time now_ = absl::UnixEpoch();
+  absl::Duration slept_ = absl::ZeroDuration();
+};
+
+Ruleset Both(Mode mode) { return DesiredRuleset(mode, netlink::kFamilies, {}); }
+
+TEST(ReconcilerTest, MakesEverythingInOneTransactionAndThenNothing) {
+  for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
+    FakeBackend backend;
+    FakeTime time;
+    Reconciler reconciler(&backend, time.clock());
+    const SyncReport first = reconciler.Sync(Both(mode));
+    EXPECT_THAT(first.FirstError(), IsOk());
+    EXPECT_THAT(first.applied, Not(IsEmpty()));
+    EXPECT_THAT(backend.applied(), SizeIs(1));
+    const uint32_t generation = backend.state().generation;
+
+    const SyncReport second = reconciler.Sync(Both(mode));
+    EXPECT_THAT(second.FirstError(), IsOk());
+    EXPECT_THAT(second.applied, IsEmpty());
+    EXPECT_EQ(backend.state().generation, generation);
+  }
+}
+
+TEST(ReconcilerTest, LookingChangesNothing) {
+  FakeBackend backend;
+  FakeTime time;
+  const netlink::Snapshot before = backend.state();
+  const absl::StatusOr<Plan> plan = Reconciler(&backend, time.clock()).Look(Both(Mode::kLegacy));
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_THAT(plan->diff.changes, Not(IsEmpty()));
+  EXPECT_EQ(backend.state(), before);
+}
+
+TEST(ReconcilerTest, LooksAgainWhenSomebodyElseCommitsInBetween) {
+  FakeBackend backend;
+  FakeTime time;
+  const netlink::ChainId input = Filter("INPUT");
+  backend.AfterNextRead(
+      [&](FakeBackend& other) { other.AppendRule(input, ::kipt::testing::ForeignAccept()); });
+  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup));
+  EXPECT_THAT(report.FirstError(), IsOk());
+  EXPECT_EQ(report.looks, 2);
+  EXPECT_EQ(time.slept(), absl::ZeroDuration());
+  const netlink::ObservedChain* chain = backend.state().Find(input);
+  ASSERT_NE(chain, nullptr);
+  ASSERT_THAT(chain->rules, SizeIs(2));
+  EXPECT_EQ(*netlink::JumpTarget(chain->rules[0]), "KUBE-FIREWALL");
+  EXPECT_NE(chain->rules[1].opaque(), nullptr);
+}
+
+TEST(ReconcilerTest, PausesAfterTenRetriesAndGivesUpAfterFiveSeconds) {
+  FakeBackend backend;
+  FakeTime time;
+  for (int i = 0; i < 2000; ++i) {
+    backend.AfterNextRead([](FakeBackend& other) { other.Touch(); });
+  }
+  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup));
+  EXPECT_THAT(report.FirstError(), StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                            HasSubstr("others kept changing the ruleset for 5s")));
+  EXPECT_EQ(time.slept(), absl::Seconds(5));
+  EXPECT_EQ(report.looks, 501);
+  EXPECT_THAT(backend.applied(), IsEmpty());
+}
+
+TEST(ReconcilerTest, AReadThatFailsIsTheWholeReport) {
+  FakeBackend backend;
+  FakeTime time;
+  backend.FailNextRead(absl::PermissionDeniedError("no CAP_NET_ADMIN"));
+  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup));
+  EXPECT_THAT(report.FirstError(), StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_THAT(report.families, IsEmpty());
+  EXPECT_THAT(backend.applied(), IsEmpty());
+}
+
+// Refuses every transaction that has something of one family.
+class RefusesFamily : public netlink::Backend {
+ public:
+  RefusesFamily(FakeBackend* backend, Family family) : backend_(backend), family_(family) {}
+  absl::string_view mode() const override { return backend_->mode(); }
+  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override {
+    return backend_->Read(queries);
+  }
+  absl::Status Apply(const netlink::Transaction& transaction) override {
+    for (const netlink::Operation& operation : transaction.operations) {
+      if (netlink::ChainOf(operation).family == family_) {
+        return absl::NotFoundError("no such kernel module");
+      }
+    }
+    return backend_->Apply(transaction);
+  }
+
+ private:
+  FakeBackend* backend_;
+  Family family_;
+};
+
+TEST(ReconcilerTest, AFamilyThatIsRefusedDoesNotKeepTheOtherFromItsRules) {
+  for (const Family refused : netlink::kFamilies) {
+    FakeBackend backend;
+    FakeTime time;
+    RefusesFamily refusing(&backend, refused);
+    const SyncReport report = Reconciler(&refusing, time.clock()).Sync(Both(Mode::kLegacy));
+    ASSERT_THAT(report.families, SizeIs(2));
+    for (const FamilyResult& result : report.families) {
+      EXPECT_EQ(result.status.ok(), result.family != refused);
+    }
+    EXPECT_THAT(report.applied, Not(IsEmpty()));
+    for (const Change& change : report.applied) {
+      EXPECT_NE(netlink::ChainOf(change.operation).family, refused);
+    }
+    EXPECT_THAT(backend.applied(), SizeIs(1));
+    EXPECT_THAT(report.FirstError(), StatusIs(absl::StatusCode::kNotFound));
+  }
+}
+
+TEST(ReconcilerTest, AFamilyWithNothingToChangeIsNotBlamedForTheOther) {
+  FakeBackend backend;
+  FakeTime time;
+  RefusesFamily refusing(&backend, Family::kIPv6);
+  const Family ipv4[] = {Family::kIPv4};
+  Reconciler reconciler(&refusing, time.clock());
+  ASSERT_THAT(reconciler.Sync(DesiredRuleset(Mode::kCleanup, ipv4, {})).FirstError(), IsOk());
+  const SyncReport report = reconciler.Sync(Both(Mode::kCleanup));
+  ASSERT_THAT(report.families, SizeIs(2));
+  EXPECT_THAT(report.families[0].status, IsOk());
+  EXPECT_THAT(report.families[1].status, StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST(ReconcilerTest, FlippingTheGateBackAndForthLosesNothing) {
+  FakeBackend backend;
+  FakeTime time;
+  Reconciler reconciler(&backend, time.clock());
+  ASSERT_THAT(reconciler.Sync(Both(Mode::kLegacy)).FirstError(), IsOk());
+  const auto legacy = backend.state().chains;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(reconciler.Sync(Both(Mode::kCleanup)).applied, IsEmpty());
+    EXPECT_THAT(reconciler.Sync(Both(Mode::kLegacy)).applied, IsEmpty());
+  }
+  EXPECT_EQ(backend.state().chains, legacy);
+}
+
+}  // namespace
+}  // namespace kipt::agent

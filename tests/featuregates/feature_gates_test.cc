@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One component, one source: the semantics of k8s.io/component-base/featuregate.
+#include "featuregates/feature_gates.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/status_matchers.h"
+
+namespace kipt::featuregates {
+namespace {
+
+using ::kipt::testing::IsOk;
+using ::kipt::testing::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr Milestone kPreAlphaLife[] = {{{1, 20}, Stage::kPreAlpha, false}};
+constexpr Milestone kAlphaLife[] = {{{1, 20}, Stage::kAlpha, false}};
+constexpr Milestone kBetaLife[] = {{{1, 20}, Stage::kBeta, false}};
+constexpr Milestone kBetaOnLife[] = {{{1, 20}, Stage::kBeta, true}};
+constexpr Milestone kLockedBetaLife[] = {{{1, 20}, Stage::kBeta, true, true}};
+constexpr Milestone kGALife[] = {{{1, 20}, Stage::kGA, true}};
+constexpr Milestone kLockedOnLife[] = {{{1, 20}, Stage::kGA, true, true}};
+constexpr Milestone kLockedOffLife[] = {{{1, 20}, Stage::kGA, false, true}};
+constexpr Milestone kDeprecatedLife[] = {{{1, 0}, Stage::kDeprecated, false}};
+constexpr Milestone kFutureLife[] = {{{1, 28}, Stage::kBeta, true}};
+constexpr Milestone kRemovedLife[] = {{{1, 20}, Stage::kAlpha, false}};
+constexpr Milestone kRemovedOnLife[] = {{{1, 20}, Stage::kGA, true, true}};
+
+constexpr Feature kPreAlpha{.name = "PreAlpha", .milestones = kPreAlphaLife};
+constexpr Feature kAlpha{.name = "Alpha", .milestones = kAlphaLife};
+constexpr Feature kAlpha2{.name = "Alpha2", .milestones = kAlphaLife};
+constexpr Feature kBeta{.name = "Beta", .milestones = kBetaLife};
+constexpr Feature kBetaOn{.name = "BetaOn", .milestones = kBetaOnLife};
+constexpr Feature kLockedBeta{.name = "LockedBeta", .milestones = kLockedBetaLife};
+constexpr Feature kGA{.name = "GA", .milestones = kGALife};
+constexpr Feature kLockedOn{.name = "LockedOn", .milestones = kLockedOnLife};
+constexpr Feature kLockedOff{.name = "LockedOff", .milestones = kLockedOffLife};
+constexpr Feature kDeprecated{.name = "Deprecated", .milestones = kDeprecatedLife};
+constexpr Feature kFuture{.name = "Future", .milestones = kFutureLife};
+constexpr Feature kRemoved{
+    .name = "Removed", .milestones = kRemovedLife, .removed = Version{1, 27}};
+constexpr Feature kRemovedOn{
+    .name = "RemovedOn", .milestones = kRemovedOnLife, .removed = Version{1, 25}};
+
+constexpr const Feature* kFeatures[] = {
+    &kPreAlpha, &kAlpha,     &kAlpha2,     &kBeta,   &kBetaOn,  &kLockedBeta, &kGA,
+    &kLockedOn, &kLockedOff, &kDeprecated, &kFuture, &kRemoved, &kRemovedOn};
+
+absl::StatusOr<FeatureGates> Resolve(absl::Span<const Feature* const> features,
+                                     absl::string_view flag) {
+  absl::StatusOr<GateValues> values = ParseFeatureGatesFlag(flag);
+  if (!values.ok()) return values.status();
+  return FeatureGates::Resolve({Component{"kubelet", {1, 27}, features}},
+                               {Overrides{.values = *std::move(values)}});
+}
+
+TEST(FeatureGatesTest, HasTheDefaultsWithoutOverrides) {
+  const absl::StatusOr<FeatureGates> gates = Resolve(kFeatures, "");
+  ASSERT_THAT(gates, IsOk());
+  EXPECT_FALSE(gates->Enabled(kPreAlpha));
+  EXPECT_FALSE(gates->Enabled(kAlpha));
+  EXPECT_TRUE(gates->Enabled(kBetaOn));
+  EXPECT_TRUE(gates->Enabled(kGA));
+  EXPECT_FALSE(gates->Enabled(kLockedOff));
+  EXPECT_FALSE(gates->Enabled(kFuture)) << "before its first milestone";
+  EXPECT_FALSE(gates->Enabled(kRemoved)) << "as the last milestone says";
+  EXPECT_TRUE(gates->Enabled(kRemovedOn)) << "as the last milestone says";
+  EXPECT_THAT(gates->warnings(), IsEmpty());
+  EXPECT_THAT(gates->ignored(), IsEmpty());
+}
+
+TEST(FeatureGatesTest, ChangesOnlyWhatIsNamed) {
+  const absl::StatusOr<FeatureGates> gates = Resolve(kFeatures, "Alpha=true,BetaOn=false");
+  ASSERT_THAT(gates, IsOk());
+  EXPECT_TRUE(gates->Enabled(kAlpha));
+  EXPECT_FALSE(gates->Enabled(kAlpha2));
+  EXPECT_FALSE(gates->Enabled(kBetaOn));
+  EXPECT_FALSE(gates->Enabled(kBeta));
+}
+
+TEST(FeatureGatesTest, RefusesInTheWordsOfComponentBase) {
+  struct Row {
+    const char* name;
+    const char* flag;
+    const char* error;
+  };
+  const Row rows[] = {
+      {"unknown", "FooBarBaz=true", "unrecognized feature gate: FooBarBaz"},
+      {"names have case", "alpha=true", "unrecognized feature gate: alpha"},
+      {"empty name", "=true", "unrecognized feature gate: "},
+      {"not yet", "Future=true", "unrecognized feature gate: Future"},
+      {"not yet, default value", "Future=false", "unrecognized feature gate: Future"},
+      {"removed in this release", "Removed=true", "unrecognized feature gate: Removed"},
+      {"removed before", "RemovedOn=true", "unrecognized feature gate: RemovedOn"},
+      {"locked on", "LockedOn=false",
+       "cannot set feature gate LockedOn to false, feature is locked to true"},
+      {"locked off", "LockedOff=true",
+       "cannot set feature gate LockedOff to true, feature is locked to false"},
+      {"locked in beta", "LockedBeta=0",
+       "cannot set feature gate LockedBeta to false, feature is locked to true"},
+      {"pre-alpha on", "PreAlpha=true",
+       "cannot set feature gate PreAlpha to true, feature is PreAlpha at emulated version 1.27"},
+      {"pre-alpha off", "PreAlpha=false",
+       "cannot set feature gate PreAlpha to false, feature is PreAlpha at emulated version 1.27"},
+      {"several, in name order", "PreAlpha=true,LockedOn=false,LockedOff=true",
+       "[cannot set feature gate LockedOff to true, feature is locked to false, "
+       "cannot set feature gate LockedOn to false, feature is locked to true, "
+       "cannot set feature gate PreAlpha to true, feature is PreAlpha at emulated version 1.27]"},
+      {"an unknown gate ends the list", "PreAlpha=true,LockedOn=false,Nope=true",
+       "[cannot set feature gate LockedOn to false, feature is locked to true, "
+       "unrecognized feature gate: Nope]"},
+      {"two unknown gates", "Nope=true,Never=true", "unrecognized feature gate: Never"},
+      {"AllAlpha does not excuse the rest", "AllAlpha=true,Nope=true",
+       "unrecognized feature gate: Nope"},
+  };
+  for (const Row& row : rows) {
+    EXPECT_THAT(Resolve(kFeatures, row.flag),
+                StatusIs(absl::StatusCode::kInvalidArgument, row.error))
+        << row.name;
+  }
+}
+
+TEST(FeatureGatesTest, WarnsOfNamesThatWillGo) {
+  const absl::StatusOr<FeatureGates> gates =
+      Resolve(kFeatures, "LockedOn=true,Alpha=true,GA=false,Deprecated=true,BetaOn=true");
+  ASSERT_THAT(gates, IsOk());
+  EXPECT_THAT(
+      gates->warnings(),
+      ElementsAre("Setting deprecated feature gate Deprecated=true. It will be removed in a "
+                  "future release.",
+                  "Setting GA feature gate GA=false. It will be removed in a future release.",
+                  "Setting GA feature gate LockedOn=true. It will be removed in a future "
+                  "release."));
+  EXPECT_FALSE(gates->Enabled(kGA));
+  EXPECT_TRUE(gates->Enabled(kDeprecated));
+}
+
+TEST(FeatureGatesTest, AllAlphaAndAllBetaYieldToAGatesOwnNameInEveryOrder) {
+  struct Row {
+    const char* flag;
+    bool alpha;
+    bool alpha2;
+    bool beta;
+    bool beta_on;
+  };
+  const Row rows[] = {
+      {"AllAlpha=true", true, true, false, true},
+      {"AllAlpha=false", false, false, false, true},
+      {"AllAlpha=true,Alpha=false", false, true, false, true},
+      {"Alpha=false,AllAlpha=true", false, true, false, true},
+      {"AllAlpha=false,Alpha=true", true, false, false, true},
+      {"Alpha=true,AllAlpha=false", true, false, false, true},
+      {"Beta=true,AllAlpha=false", false, false, true, true},
+      {"AllBeta=true", false, false, true, true},
+      {"AllBeta=false", false, false, false, false},
+      {"AllBeta=true,Beta=false", false, false, false, true},
+      {"Beta=false,AllBeta=true", false, false, false, true},
+      {"AllBeta=false,Beta=true", false, false, true, false},
+      {"BetaOn=true,AllBeta=false", false, false, false, true},
+      {"Alpha=true,AllBeta=false", true, false, false, false},
+      {"AllBeta=false,AllAlpha=true", true, true, false, false},
+      {"AllAlpha=true,AllBeta=false,Alpha2=false,BetaOn=true", true, false, false, true},
+      {"AllAlpha=true,AllAlpha=false", false, false, false, true},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.flag);
+    const absl::StatusOr<FeatureGates> gates = Resolve(kFeatures, row.flag);
+    ASSERT_THAT(gates, IsOk());
+    EXPECT_EQ(gates->Enabled(kAlpha), row.alpha);
+    EXPECT_EQ(gates->Enabled(kAlpha2), row.alpha2);
+    EXPECT_EQ(gates->Enabled(kBeta), row.beta);
+    EXPECT_EQ(gates->Enabled(kBetaOn), row.beta_on);
+  }
+}
+
+TEST(FeatureGatesTest, AllAlphaAndAllBetaReachNoOtherStage) {
+  const absl::StatusOr<FeatureGates> on = Resolve(kFeatures, "AllAlpha=true,AllBeta=true");
+  ASSERT_THAT(on, IsOk());
+  EXPECT_FALSE(on->Enabled(kPreAlpha));
+  EXPECT_FALSE(on->Enabled(kLockedOff));
+  EXPECT_FALSE(on->Enabled(kDeprecated));
+  EXPECT_FALSE(on->Enabled(kFuture)) << "a beta, but of a later release";
+  EXPECT_FALSE(on->Enabled(kRemoved)) << "an alpha, but its name is gone";
+  const absl::StatusOr<FeatureGates> off = Resolve(kFeatures, "AllAlpha=false,AllBeta=false");
+  ASSERT_THAT(off, IsOk());
+  EXPECT_TRUE(off->Enabled(kGA));
+  EXPECT_TRUE(off->Enabled(kLockedOn));
+  EXPECT_TRUE(off->Enabled(kRemovedOn));
+  EXPECT_THAT(off->warnings(), IsEmpty());
+}
+
+TEST(FeatureGatesTest, AllBetaOverridesALockAsInComponentBase) {
+  const absl::StatusOr<FeatureGates> gates = Resolve(kFeatures, "AllBeta=false");
+  ASSERT_THAT(gates, IsOk());
+  EXPECT_FALSE(gates->Enabled(kLockedBeta));
+  const absl::StatusOr<FeatureGates> named = Resolve(kFeatures, "AllBeta=false,LockedBeta=true");
+  ASSERT_THAT(named, IsOk());
+  EXPECT_TRUE(named->Enabled(kLockedBeta));
+}
+
+TEST(FeatureGatesTest, ListsStatesInNameOrder) {
+  constexpr const Feature* kSome[] = {&kLockedOn, &kFuture, &kBetaOn,
+                                      &kPreAlpha, &kAlpha,  &kRemoved};
+  const absl::StatusOr<FeatureGates> gates = Resolve(kSome, "AllAlpha=true,BetaOn=false");
+  ASSERT_THAT(gates, IsOk());
+  EXPECT_THAT(gates->States(),
+              ElementsAre(GateState{"AllAlpha", "", Stage::kAlpha, false, true, false, true},
+                          GateState{"AllBeta", "", Stage::kBeta, false, false, false, false},
+                          GateState{"Alpha", "kubelet", Stage::kAlpha, false, true, false, false},
+                          GateState{"BetaOn", "kubelet", Stage::kBeta, true, false, false, true},
+                          GateState{"LockedOn", "kubelet", Stage::kGA, true, true, true, false}));
+  EXPECT_EQ(ToString(*gates), "AllAlpha=true,AllBeta=false,Alpha=true,BetaOn=false,LockedOn=true");
+}
+
+TEST(FeatureGatesTest, PrintsKnownFeaturesAsTheHelpOfKubernetesDoes) {
+  const absl::StatusOr<FeatureGates> gates = Resolve(kFeatures, "Alpha=true,AllBeta=false");
+  ASSERT_THAT(gates, IsOk());
+  EXPECT_THAT(gates->KnownFeatures(), ElementsAre("AllAlpha=true|false (ALPHA - default=false)",
+                                                  "AllBeta=true|false (BETA - default=false)",
+                                                  "Alpha2=true|false (ALPHA - default=false)",
+                                                  "Alpha=true|false (ALPHA - default=false)",
+                                                  "Beta=true|false (BETA - default=false)",
+                                                  "BetaOn=true|false (BETA - default=true)",
+                                                  "LockedBeta=true|false (BETA - default=true)"));
+}
+
+TEST(FeatureGatesTest, KnowsOnlyTheSpecialGatesWithoutComponents) {
+  const absl::StatusOr<FeatureGates> gates = FeatureGates::Resolve({}, {});
+  ASSERT_THAT(gates, IsOk());
+  EXPECT_EQ(ToString(*gates), "AllAlpha=false,AllBeta=false");
+  EXPECT_FALSE(gates->Enabled(kGA)) << "a feature of no component is off";
+}
+
+TEST(FeatureGatesTest, ComparesByValue) {
+  EXPECT_EQ(*Resolve(kFeatures, "Alpha=true"), *Resolve(kFeatures, "Alpha=1"));
+  EXPECT_NE(*Resolve(kFeatures, "Alpha=true"), *Resolve(kFeatures, "Alpha=false"));
+}
+
+TEST(FeatureGatesTest, RefusesWrongDeclarations) {
+  constexpr const Feature* kTwice[] = {&kAlpha, &kAlpha};
+  EXPECT_THAT(Resolve(kTwice, ""), StatusIs(absl::StatusCode::kInternal));
+}
+
+TEST(FeatureGatesTest, ChecksThatDependenciesAreEnabled) {
+  const Feature d{.name = "D", .milestones = kAlphaLife};
+  const Feature c{.name = "C", .milestones = kAlphaLife};
+  const Feature* const needs_d[] = {&d};
+  const Feature b{.name = "B", .milestones = kAlphaLife, .depends_on = needs_d};
+  // In neither order of names, and one of them twice.
+  const Feature* const needs_cb[] = {&c, &b, &c};
+  const Feature a{.name = "A", .milestones = kAlphaLife, .depends_on = needs_cb};
+  const Feature* const features[] = {&a, &b, &c, &d, &kLockedOn};
+  struct Row {
+    const char* flag;
+    const char* error;
+  };
+  const Row rows[] = {
+      {"A=true,B=true,C=true,D=true", ""},
+      {"AllAlpha=true", ""},
+      {"", ""},
+      {"C=true,D=true", ""},
+      {"A=true,C=true,D=true", "A is enabled, but depends on features that are disabled: [B]"},
+      {"AllAlpha=true,C=false", "A is enabled, but depends on features that are disabled: [C]"},
+      {"A=true", "A is enabled, but depends on features that are disabled: [B C]"},
+      {"A=true,B=true",
+       "[A is enabled, but depends on features that are disabled: [C], "
+       "B is enabled, but depends on features that are disabled: [D]]"},
+      {"A=true,LockedOn=false",
+       "cannot set feature gate LockedOn to false, feature is locked to true"},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.flag);
+    if (*row.error == '\0') {
+      EXPECT_THAT(Resolve(features, row.flag), IsOk());
+    } else {
+      EXPECT_THAT(Resolve(features, row.flag),
+                  StatusIs(absl::StatusCode::kInvalidArgument, row.error));
+    }
+  }
+}
+
+TEST(FeatureGatesTest, DoesNotBlameARemovedGateForItsDependencies) {
+  const Feature needed{.name = "Needed", .milestones = kBetaOnLife};
+  const Feature* const needs[] = {&needed};
+  const Feature gone{
+      .name = "Gone", .milestones = kBetaOnLife, .removed = Version{1, 25}, .depends_on = needs};
+  const Feature* const features[] = {&gone, &needed};
+  EXPECT_THAT(Resolve(features, "Needed=false"), IsOk());
+}
+
+}  // namespace
+}  // namespace kipt::featuregates

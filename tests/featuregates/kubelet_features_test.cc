@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "featuregates/kubelet_features.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "featuregates/agent_features.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::featuregates {
+namespace {
+
+using ::kipt::testing::IsOk;
+using ::kipt::testing::IsOkAndHolds;
+using ::kipt::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr char kName[] = "IPTablesOwnershipCleanup";
+constexpr char kUnrecognized[] = "unrecognized feature gate: IPTablesOwnershipCleanup";
+constexpr char kLocked[] =
+    "cannot set feature gate IPTablesOwnershipCleanup to false, feature is locked to true";
+constexpr char kGAWarning[] =
+    "Setting GA feature gate IPTablesOwnershipCleanup=true. It will be removed in a future "
+    "release.";
+
+absl::StatusOr<FeatureGates> Resolve(Version emulated, GateValues values) {
+  return FeatureGates::Resolve({KubeletComponent(emulated), AgentComponent({0, 1})},
+                               {Overrides{.values = std::move(values)}});
+}
+
+struct Release {
+  int minor;
+  bool enabled;
+  std::optional<Stage> stage;  // nothing where the name is unknown
+};
+constexpr Release kReleases[] = {
+    {23, false, std::nullopt},  {24, false, std::nullopt}, {25, false, Stage::kAlpha},
+    {26, false, Stage::kAlpha}, {27, true, Stage::kBeta},  {28, true, Stage::kGA},
+    {29, true, Stage::kGA},     {30, true, std::nullopt},  {31, true, std::nullopt},
+    {32, true, std::nullopt},   {33, true, std::nullopt},  {34, true, std::nullopt},
+    {35, true, std::nullopt},   {36, true, std::nullopt},
+};
+
+TEST(IPTablesOwnershipCleanupTest, HasItsDefaultAndStageInEachRelease) {
+  for (const Release& release : kReleases) {
+    SCOPED_TRACE(release.minor);
+    const absl::StatusOr<FeatureGates> gates = Resolve({1, release.minor}, {});
+    ASSERT_THAT(gates, IsOk());
+    EXPECT_EQ(gates->Enabled(kIPTablesOwnershipCleanup), release.enabled);
+    EXPECT_EQ(gates->States().size(), release.stage.has_value() ? 3U : 2U);
+    if (!release.stage.has_value()) continue;
+    const bool locked = *release.stage == Stage::kGA;
+    EXPECT_EQ(gates->States().back(), (GateState{kName, "kubelet", *release.stage, release.enabled,
+                                                 release.enabled, locked, false}));
+  }
+}
+
+TEST(IPTablesOwnershipCleanupTest, CanBeSetWhereTheReleaseLetsItBeSet) {
+  for (const Release& release : kReleases) {
+    SCOPED_TRACE(release.minor);
+    const absl::StatusOr<FeatureGates> on = Resolve({1, release.minor}, {{kName, true}});
+    const absl::StatusOr<FeatureGates> off = Resolve({1, release.minor}, {{kName, false}});
+    if (!release.stage.has_value()) {
+      EXPECT_THAT(on, StatusIs(absl::StatusCode::kInvalidArgument, kUnrecognized));
+      EXPECT_THAT(off, StatusIs(absl::StatusCode::kInvalidArgument, kUnrecognized));
+      continue;
+    }
+    ASSERT_THAT(on, IsOk());
+    EXPECT_TRUE(on->Enabled(kIPTablesOwnershipCleanup));
+    if (*release.stage == Stage::kGA) {
+      EXPECT_THAT(on->warnings(), ElementsAre(kGAWarning));
+      EXPECT_THAT(off, StatusIs(absl::StatusCode::kInvalidArgument, kLocked));
+      continue;
+    }
+    EXPECT_THAT(on->warnings(), IsEmpty());
+    ASSERT_THAT(off, IsOk());
+    EXPECT_FALSE(off->Enabled(kIPTablesOwnershipCleanup));
+  }
+}
+
+TEST(IPTablesOwnershipCleanupTest, FollowsAllAlphaAndAllBetaByStage) {
+  for (const Release& release : kReleases) {
+    SCOPED_TRACE(release.minor);
+    const absl::StatusOr<FeatureGates> alpha = Resolve({1, release.minor}, {{"AllAlpha", true}});
+    ASSERT_THAT(alpha, IsOk());
+    EXPECT_EQ(alpha->Enabled(kIPTablesOwnershipCleanup),
+              release.enabled || release.stage == Stage::kAlpha);
+    const absl::StatusOr<FeatureGates> beta = Resolve({1, release.minor}, {{"AllBeta", false}});
+    ASSERT_THAT(beta, IsOk());
+    EXPECT_EQ(beta->Enabled(kIPTablesOwnershipCleanup),
+              release.enabled && release.stage != Stage::kBeta);
+  }
+}
+
+TEST(IPTablesOwnershipCleanupTest, IsInTheHelpWhileItIsAlphaOrBeta) {
+  EXPECT_THAT(Resolve({1, 25}, {})->KnownFeatures().back(),
+              "IPTablesOwnershipCleanup=true|false (ALPHA - default=false)");
+  EXPECT_THAT(Resolve({1, 27}, {})->KnownFeatures().back(),
+              "IPTablesOwnershipCleanup=true|false (BETA - default=true)");
+  EXPECT_THAT(Resolve({1, 28}, {})->KnownFeatures(),
+              ElementsAre("AllAlpha=true|false (ALPHA - default=false)",
+                          "AllBeta=true|false (BETA - default=false)"));
+}
+
+TEST(KubeletFeaturesTest, AnOldNameInAKubeletConfigurationIsIgnoredWhereItIsUnknown) {
+  const absl::StatusOr<FeatureGates> gates = FeatureGates::Resolve(
+      {KubeletComponent({1, 30})}, {FromKubeletConfiguration({{kName, false}})});
+  ASSERT_THAT(gates, IsOk());
+  EXPECT_TRUE(gates->Enabled(kIPTablesOwnershipCleanup));
+  EXPECT_THAT(gates->ignored(), ElementsAre(kName));
+}
+
+TEST(KubeletFeaturesTest, TheDeclarationsOfTheProjectAreSound) {
+  EXPECT_THAT(
+      CheckDeclarations({KubeletComponent(kDefaultEmulatedVersion), AgentComponent({0, 1})}),
+      IsOk());
+}
+
+TEST(EmulatedVersionTest, TakesReleasesItKnowsAsTheyAre) {
+  for (int minor = 24; minor <= 34; ++minor) {
+    const Version version{1, minor};
+    EXPECT_THAT(ResolveEmulatedVersion(ToString(version)),
+                IsOkAndHolds(EmulatedVersion{version, ""}));
+  }
+  EXPECT_THAT(ResolveEmulatedVersion("v1.27"),
+              IsOkAndHolds(EmulatedVersion{kDefaultEmulatedVersion, ""}));
+}
+
+TEST(EmulatedVersionTest, TakesANewerMinorForTheNewestAndSaysSo) {
+  for (const char* text : {"1.35", "1.36", "1.100"}) {
+    EXPECT_THAT(ResolveEmulatedVersion(text),
+                IsOkAndHolds(EmulatedVersion{
+                    {1, 34},
+                    std::string("--emulated-version ") + text +
+                        " is newer than the newest release known here; behaving as 1.34"}));
+  }
+}
+
+TEST(EmulatedVersionTest, RefusesWhatItCannotEmulateAndSaysTheRange) {
+  constexpr char kRange[] = "accepted are 1.24 to 1.34, and newer 1.x, which behave as 1.34";
+  for (const char* text : {"1.23", "1.0", "0.30", "2.0", "2.27"}) {
+    EXPECT_THAT(
+        ResolveEmulatedVersion(text),
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 std::string("--emulated-version: cannot emulate ") + text + "; " + kRange));
+  }
+  for (const char* text : {"", "1.27.3", "one", "-1.27"}) {
+    EXPECT_THAT(ResolveEmulatedVersion(text),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("--emulated-version: invalid version"),
+                               HasSubstr("MAJOR.MINOR"), HasSubstr(kRange))));
+  }
+}
+
+}  // namespace
+}  // namespace kipt::featuregates

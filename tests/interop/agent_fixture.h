@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/interop/agent_fixture.h
+//
+// Runs the built kube-iptables-agent in a network namespace of the test's own.
+#ifndef KIPT_TESTS_INTEROP_AGENT_FIXTURE_H_
+#define KIPT_TESTS_INTEROP_AGENT_FIXTURE_H_
+
+#include <string>
+#include <vector>
+
+#include "tests/support/kubelet_sequence.h"
+#include "tests/support/netns.h"
+#include "tests/support/run_program.h"
+#include "tests/support/saved_rules.h"
+
+namespace kipt::testing {
+
+// Exit codes of the program.
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitDifferences = 2;
+inline constexpr int kExitUsage = 64;
+
+inline constexpr IpFamily kBothFamilies[] = {IpFamily::kIpv4, IpFamily::kIpv6};
+inline constexpr const char* kIptablesTables[] = {"mangle", "nat", "filter"};
+
+// What chooses the mode, as flags.
+struct AgentSettings {
+  bool ownership_cleanup = true;  // the default of 1.27
+  KubeletBits bits = {};
+  std::vector<std::string> Flags() const;
+};
+
+class AgentTest : public NetnsTest {
+ protected:
+  static std::string AgentProgram();
+  static ProgramResult Agent(std::vector<std::string> arguments);
+  // `kube-iptables-agent COMMAND` with the flags of `settings`.
+  static ProgramResult Agent(const std::string& command, const AgentSettings& settings);
+  // As an ordinary user, who may not be able to look into the build tree: a copy of the program.
+  static ProgramResult AgentAsNobody(std::vector<std::string> arguments);
+  // `sync` that must succeed.
+  static void Sync(const AgentSettings& settings);
+  // `plan` must find nothing to do.
+  static void ExpectNothingPlanned(const AgentSettings& settings);
+
+  // kubelet's commands, all of which must succeed.
+  static KubeletRun Kubelet(KubeletForm form, const Iptables& iptables, KubeletBits bits = {});
+
+  // A program that must succeed; what it printed.
+  static std::string Output(std::vector<std::string> argv);
+};
+
+// The chroot with another Debian release's iptables ("bullseye" or "trixie") that tests/run made.
+std::string ChrootDir(const std::string& release);
+
+// A file in a fresh directory that is removed with this object.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& content);
+  ~TemporaryFile();
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  const std::string& directory() const { return directory_; }
+
+ private:
+  std::string directory_;
+  std::string path_;
+};
+
+}  // namespace kipt::testing
+
+#endif  // KIPT_TESTS_INTEROP_AGENT_FIXTURE_H_

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The tables and base chains that iptables owns stay iptables' own.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/interop/agent_fixture.h"
+
+namespace kipt::testing {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr AgentSettings Legacy() { return {.ownership_cleanup = false}; }
+
+class BaseChainTest : public AgentTest {
+ protected:
+  static void Nft(const std::string& commands) {
+    const ProgramResult result = RunProgram({"/usr/sbin/nft", "-f", "-"}, commands);
+    EXPECT_EQ(result.exit_code, 0) << result;
+  }
+};
+
+TEST_F(BaseChainTest, IptablesCanStillListEachTable) {
+  for (const bool ownership_cleanup : {true, false}) {
+    Sync({.ownership_cleanup = ownership_cleanup});
+    for (const IpFamily family : kBothFamilies) {
+      for (const char* table : kIptablesTables) {
+        const ProgramResult result = Iptables{family}.Run({"-S", "-t", table});
+        EXPECT_EQ(result.exit_code, 0) << table << result;
+        EXPECT_EQ(result.err, "");
+      }
+    }
+  }
+}
+
+TEST_F(BaseChainTest, IptablesCanStillFlushAndDeleteEverythingOfOurs) {
+  Sync(Legacy());
+  for (const IpFamily family : kBothFamilies) {
+    for (const char* table : kIptablesTables) {
+      EXPECT_EQ(Iptables{family}.Run({"-t", table, "-F"}).exit_code, 0);
+      EXPECT_EQ(Iptables{family}.Run({"-t", table, "-X"}).exit_code, 0);
+    }
+    const SavedRules saved = SavedRules::Of({family});
+    EXPECT_THAT(saved.Comparable(), Not(HasSubstr("KUBE-")));
+  }
+}
+
+TEST_F(BaseChainTest, ADropPolicySurvivesEverySync) {
+  for (const IpFamily family : kBothFamilies) {
+    for (const char* chain : {"INPUT", "FORWARD", "OUTPUT"}) {
+      EXPECT_EQ(Iptables{family}.Run({"-P", chain, "DROP"}).exit_code, 0);
+      EXPECT_EQ(Iptables{family}.Run({"-t", "mangle", "-P", chain, "DROP"}).exit_code, 0);
+    }
+  }
+  const auto expect_drop = [](const std::string& when) {
+    for (const IpFamily family : kBothFamilies) {
+      for (const char* chain : {"INPUT", "FORWARD", "OUTPUT"}) {
+        for (const char* table : {"filter", "mangle"}) {
+          const ProgramResult result = Iptables{family}.Run({"-t", table, "-S", chain});
+          EXPECT_THAT(result.out, HasSubstr(absl::StrCat("-P ", chain, " DROP\n"))) << when;
+        }
+      }
+    }
+  };
+  Sync({.ownership_cleanup = true});
+  expect_drop("first sync, cleanup mode");
+  Sync(Legacy());
+  expect_drop("legacy mode after cleanup mode");
+  Sync(Legacy());
+  expect_drop("second sync");
+  for (const IpFamily family : kBothFamilies) {
+    EXPECT_EQ(Iptables{family}.Run({"-F"}).exit_code, 0);
+  }
+  Sync(Legacy());
+  expect_drop("after a flush");
+  Sync({.ownership_cleanup = true});
+  expect_drop("back in cleanup mode");
+}
+
+// nft lets an admin give a nat base chain a DROP policy, which iptables does not.
+TEST_F(BaseChainTest, ADropPolicyOfTheNatTableSurvivesToo) {
+  Nft("table ip nat {\n"
+      "  chain POSTROUTING { type nat hook postrouting priority 100; policy drop; }\n"
+      "}\n");
+  Sync(Legacy());
+  EXPECT_THAT(Output({"/usr/sbin/nft", "list", "chain", "ip", "nat", "POSTROUTING"}),
+              HasSubstr("policy drop;"));
+}
+
+TEST_F(BaseChainTest, OnlyTheBaseChainsThatHoldOurJumpsAreMade) {
+  Sync(Legacy());
+  const std::string chains = Output({"/usr/sbin/nft", "list", "chains"});
+  for (const char* chain : {"chain FORWARD", "chain PREROUTING"}) {
+    EXPECT_THAT(chains, Not(HasSubstr(chain)));
+  }
+  EXPECT_THAT(chains, HasSubstr("type nat hook postrouting priority srcnat; policy accept;"));
+}
+
+class UnhookedBaseChainTest : public BaseChainTest {
+ protected:
+  void SetUp() override {
+    BaseChainTest::SetUp();
+    if (HasFatalFailure()) return;
+    Nft("add table ip filter\nadd chain ip filter INPUT\nadd rule ip filter INPUT counter\n");
+    before_ = Table();
+  }
+  static std::string Table() {
+    return Output({"/usr/sbin/nft", "-a", "list", "table", "ip", "filter"});
+  }
+  std::string before_;
+};
+
+TEST_F(UnhookedBaseChainTest, IsReportedAndNeverRecreated) {
+  for (const bool ownership_cleanup : {false, true}) {
+    const ProgramResult result = Agent("sync", {.ownership_cleanup = ownership_cleanup});
+    EXPECT_EQ(result.exit_code, kExitDifferences) << result;
+    EXPECT_THAT(result.out + result.err, HasSubstr("BaseChainNotHooked")) << result;
+    EXPECT_EQ(Table(), before_);
+  }
+}
+
+TEST_F(UnhookedBaseChainTest, TheOtherTablesAreDoneAllTheSame) {
+  Agent("sync", Legacy());
+  const Iptables ipv6{IpFamily::kIpv6};
+  const SavedRules ours = SavedRules::Of(ipv6);
+  const std::string mangle = Iptables{IpFamily::kIpv4}.Save("mangle").out;
+  const std::string nat = Iptables{IpFamily::kIpv4}.Save("nat").out;
+  const Netns fresh = NewNetns();
+  const InNetns in(fresh);
+  Sync(Legacy());
+  EXPECT_EQ(ours, SavedRules::Of(ipv6));
+  EXPECT_EQ(SavedRules::Parse(mangle),
+            SavedRules::Parse(Iptables{IpFamily::kIpv4}.Save("mangle").out));
+  EXPECT_EQ(SavedRules::Parse(nat), SavedRules::Parse(Iptables{IpFamily::kIpv4}.Save("nat").out));
+}
+
+TEST_F(UnhookedBaseChainTest, PlanAndStatusSaySoToo) {
+  for (const char* command : {"plan", "status"}) {
+    const ProgramResult result = Agent(command, Legacy());
+    EXPECT_EQ(result.exit_code, kExitDifferences) << result;
+    EXPECT_THAT(result.out + result.err, HasSubstr("BaseChainNotHooked")) << result;
+  }
+  EXPECT_EQ(Table(), before_);
+}
+
+}  // namespace
+}  // namespace kipt::testing

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A node on which a kubelet of some generation has already been at work.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tests/interop/agent_fixture.h"
+
+namespace kipt::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+struct FormRow {
+  const char* name;
+  KubeletForm form;
+};
+constexpr FormRow kForms[] = {
+    {"Kubelet1_17", KubeletForm::k1_17},
+    {"Kubelet1_19", KubeletForm::k1_19},
+    {"Kubelet1_24", KubeletForm::k1_24},
+    {"Kubelet1_27GateOff", KubeletForm::k1_27GateOff},
+    {"Kubelet1_27GateOn", KubeletForm::k1_27GateOn},
+};
+
+class KubeletTakeoverTest : public AgentTest, public ::testing::WithParamInterface<FormRow> {
+ protected:
+  void SetUp() override {
+    AgentTest::SetUp();
+    if (HasFatalFailure()) return;
+    for (const IpFamily family : kBothFamilies) Kubelet(GetParam().form, {family});
+  }
+
+  static SavedRules FreshSync(const AgentSettings& settings, IpFamily family) {
+    const Netns netns = NewNetns();
+    const InNetns in(netns);
+    Sync(settings);
+    return SavedRules::Of({family});
+  }
+};
+
+TEST_P(KubeletTakeoverTest, LegacySyncEndsWithWhatAFreshNodeHas) {
+  const AgentSettings legacy = {.ownership_cleanup = false};
+  Sync(legacy);
+  for (const IpFamily family : kBothFamilies) {
+    const SavedRules saved = SavedRules::Of({family});
+    EXPECT_THAT(saved.DoubledRules(), IsEmpty());
+    EXPECT_EQ(saved, FreshSync(legacy, family));
+  }
+  ExpectNothingPlanned(legacy);
+}
+
+TEST_P(KubeletTakeoverTest, CleanupSyncDoublesNothingAndRemovesNothing) {
+  std::vector<SavedRules> before;
+  for (const IpFamily family : kBothFamilies) before.push_back(SavedRules::Of({family}));
+  const AgentSettings cleanup = {.ownership_cleanup = true};
+  Sync(cleanup);
+  for (const IpFamily family : kBothFamilies) {
+    const SavedRules after = SavedRules::Of({family});
+    EXPECT_THAT(after.DoubledRules(), IsEmpty());
+    EXPECT_THAT(before[family == IpFamily::kIpv4 ? 0 : 1].LinesMissingIn(after), IsEmpty());
+    // A cleanup node's own state is all there beside it.
+    EXPECT_THAT(FreshSync(cleanup, family).LinesMissingIn(after), IsEmpty());
+  }
+  ExpectNothingPlanned(cleanup);
+}
+
+TEST_P(KubeletTakeoverTest, EachKubeletRuleIsFoundAfterASyncOfEitherMode) {
+  for (const bool ownership_cleanup : {true, false}) {
+    Sync({.ownership_cleanup = ownership_cleanup});
+    for (const IpFamily family : kBothFamilies) {
+      for (const KubeletStep& step : KubeletSequence(GetParam().form, family)) {
+        // The superseded masquerade rule of 1.17 gives way to its three successors.
+        const bool superseded = GetParam().form == KubeletForm::k1_17 && !ownership_cleanup &&
+                                step.chain == "KUBE-POSTROUTING";
+        if (step.rule.empty() || superseded) continue;
+        const ProgramResult result = Iptables{family}.Run(CheckArguments(step));
+        EXPECT_EQ(result.exit_code, 0) << ::testing::PrintToString(step.rule) << result;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, KubeletTakeoverTest, ::testing::ValuesIn(kForms),
+                         [](const auto& row) { return std::string(row.param.name); });
+
+class DriftTest : public AgentTest {
+ protected:
+  const Iptables ipv4_{IpFamily::kIpv4};
+  void Iptables4(const std::vector<std::string>& arguments) {
+    const ProgramResult result = ipv4_.Run(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result;
+  }
+};
+
+TEST_F(DriftTest, TheMasqueradeRuleOf117IsReplacedByItsThreeSuccessors) {
+  Kubelet(KubeletForm::k1_17, ipv4_);
+  EXPECT_THAT(SavedRules::Of(ipv4_).Rules("nat", "KUBE-POSTROUTING"), SizeIs(1));
+  Sync({.ownership_cleanup = false});
+  EXPECT_THAT(SavedRules::Of(ipv4_).Rules("nat", "KUBE-POSTROUTING"),
+              ElementsAre("-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN",
+                          "-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0",
+                          "-A KUBE-POSTROUTING -m comment --comment \"kubernetes service traffic "
+                          "requiring SNAT\" -j MASQUERADE --random-fully"));
+}
+
+TEST_F(DriftTest, EachDeletedRuleAndChainIsPlannedAndComesBack) {
+  const AgentSettings legacy = {.ownership_cleanup = false};
+  Sync(legacy);
+  const SavedRules whole = SavedRules::Of(ipv4_);
+  const std::vector<std::vector<std::vector<std::string>>> damages = {
+      {{"-D", "INPUT", "-j", "KUBE-FIREWALL"}},
+      {{"-F", "KUBE-FIREWALL"}},
+      {{"-t", "nat", "-D", "KUBE-POSTROUTING", "1"}},
+      {{"-t", "nat", "-D", "KUBE-POSTROUTING", "2"}},
+      {{"-t", "nat", "-D", "KUBE-POSTROUTING", "3"}},
+      {{"-t", "nat", "-F", "KUBE-MARK-MASQ"}, {"-t", "nat", "-X", "KUBE-MARK-MASQ"}},
+      {{"-t", "mangle", "-X", "KUBE-IPTABLES-HINT"}},
+      {{"-t", "nat", "-F"}, {"-t", "nat", "-X"}},
+  };
+  for (const auto& damage : damages) {
+    SCOPED_TRACE(::testing::PrintToString(damage));
+    for (const auto& command : damage) Iptables4(command);
+    EXPECT_EQ(Agent("plan", legacy).exit_code, kExitDifferences);
+    Sync(legacy);
+    EXPECT_EQ(SavedRules::Of(ipv4_), whole);
+  }
+}
+
+TEST_F(DriftTest, ASecondCopyOfARuleIsRemoved) {
+  const AgentSettings legacy = {.ownership_cleanup = false};
+  Sync(legacy);
+  const SavedRules once = SavedRules::Of(ipv4_);
+  Iptables4({"-A", "INPUT", "-j", "KUBE-FIREWALL"});
+  Iptables4({"-t", "nat", "-A", "KUBE-MARK-MASQ", "-j", "MARK", "--or-mark", "0x4000"});
+  EXPECT_THAT(SavedRules::Of(ipv4_).DoubledRules(), SizeIs(2));
+  Sync(legacy);
+  EXPECT_EQ(SavedRules::Of(ipv4_), once);
+}
+
+TEST_F(DriftTest, OtherBitsReplaceTheOldOnes) {
+  Sync({.ownership_cleanup = false});
+  const AgentSettings other = {.ownership_cleanup = false, .bits = {20, 21}};
+  Sync(other);
+  const Netns fresh = NewNetns();
+  const SavedRules changed = SavedRules::Of(ipv4_);
+  {
+    const InNetns in(fresh);
+    Sync(other);
+    EXPECT_EQ(changed, SavedRules::Of(ipv4_));
+  }
+  ExpectNothingPlanned(other);
+}
+
+TEST_F(DriftTest, FlippingTheGateForthAndBackLosesNothing) {
+  Sync({.ownership_cleanup = false});
+  const SavedRules legacy = SavedRules::Of(ipv4_);
+  Sync({.ownership_cleanup = true});
+  EXPECT_EQ(SavedRules::Of(ipv4_), legacy) << "what the other mode left stays";
+  Sync({.ownership_cleanup = false});
+  EXPECT_EQ(SavedRules::Of(ipv4_), legacy);
+}
+
+}  // namespace
+}  // namespace kipt::testing

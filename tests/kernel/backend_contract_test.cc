@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What every Backend promises, held against the fake and against nf_tables: what passes here on
+// both makes tests on the fake worth something.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/kernel/backend_world.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::testing {
+namespace {
+
+using netlink::ChainId;
+using netlink::ChainQuery;
+using netlink::CreateChain;
+using netlink::DeleteChain;
+using netlink::DeleteRule;
+using netlink::Drop;
+using netlink::Family;
+using netlink::Masquerade;
+using netlink::ObservedRule;
+using netlink::Operation;
+using netlink::Rule;
+using netlink::RuleHandle;
+using netlink::SetMark;
+using netlink::Snapshot;
+using netlink::Table;
+using netlink::Transaction;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+TEST_P(BackendContractTest, ReadsNothingWhereNothingIsAndMakesNothing) {
+  const Snapshot first = Read();
+  EXPECT_THAT(first.chains, IsEmpty());
+  const Snapshot second = Read();
+  EXPECT_EQ(second, first) << "a read moved the ruleset";
+}
+
+TEST_P(BackendContractTest, CreatesChainsInBothFamiliesAndAllTablesAtOnce) {
+  ASSERT_THAT(Apply({CreateChain{kUser}, CreateChain{kUser6}, CreateChain{kNat},
+                     CreateChain{kMangle}, CreateChain{kInput}}),
+              IsOk());
+  const Snapshot snapshot = Read();
+  for (const ChainId& chain : {kUser, kUser6, kNat, kMangle, kInput}) {
+    ASSERT_NE(snapshot.Find(chain), nullptr) << ToString(chain);
+    EXPECT_THAT(snapshot.Find(chain)->rules, IsEmpty());
+  }
+  EXPECT_EQ(snapshot.Find(kOther), nullptr);
+  EXPECT_TRUE(snapshot.Find(kInput)->hooked);
+  EXPECT_FALSE(snapshot.Find(kUser)->hooked);
+}
+
+TEST_P(BackendContractTest, LeavesAChainThatExistsAsItIs) {
+  ASSERT_THAT(Apply({CreateChain{kUser}, Append(kUser, drop_), CreateChain{kInput}}), IsOk());
+  const Snapshot before = Read();
+  ASSERT_THAT(Apply({CreateChain{kUser}, CreateChain{kInput}}), IsOk());
+  EXPECT_EQ(Read().chains, before.chains);
+}
+
+TEST_P(BackendContractTest, ReadsBackEveryKindOfRule) {
+  const netlink::Prefix loopback = *netlink::ParsePrefix(Family::kIPv4, "127.0.0.0/8");
+  const Rule martian{.source = netlink::PrefixMatch{loopback, true},
+                     .destination = netlink::PrefixMatch{loopback},
+                     .comment = "martian packets",
+                     .ct_state = netlink::CtStateMatch{netlink::kCtEstablished, true},
+                     .target = Drop{}};
+  const Rule mark{.target = SetMark{0x4000, 0}};
+  const Rule masquerade{.comment = "snat", .target = Masquerade{true}};
+  ASSERT_THAT(Apply({CreateChain{kUser}, CreateChain{kOther}, CreateChain{kNat},
+                     Append(kUser, martian), Append(kUser, return_), Append(kUser, jump_),
+                     Append(kNat, mark), Append(kNat, masquerade)}),
+              IsOk());
+  const Snapshot snapshot = Read();
+  const auto rules = [&](const ChainId& chain) {
+    std::vector<Rule> found;
+    for (const ObservedRule& rule : snapshot.Find(chain)->rules) {
+      EXPECT_NE(rule.rule(), nullptr) << ToString(chain.family, rule);
+      if (rule.rule() != nullptr) found.push_back(*rule.rule());
+    }
+    return found;
+  };
+  EXPECT_EQ(rules(kUser), (std::vector<Rule>{martian, return_, jump_}));
+  EXPECT_EQ(rules(kNat), (std::vector<Rule>{mark, masquerade}));
+}
+
+TEST_P(BackendContractTest, InsertsBeforeAHandleAndAppendsAtTheEnd) {
+  ASSERT_THAT(Apply({CreateChain{kUser}, Append(kUser, drop_)}), IsOk());
+  ASSERT_THAT(Apply({InsertBefore(kUser, HandleOf(kUser, 0), return_), Append(kUser, return_)}),
+              IsOk());
+  const std::string drop = ToString(Family::kIPv4, drop_);
+  const std::string ret = ToString(Family::kIPv4, return_);
+  EXPECT_THAT(Rules(kUser), ElementsAre(ret, drop, ret));
+  ASSERT_THAT(Apply({InsertBefore(kUser, HandleOf(kUser, 1), drop_)}), IsOk());
+  EXPECT_THAT(Rules(kUser), ElementsAre(ret, drop, drop, ret));
+}
+
+TEST_P(BackendContractTest, AppliesOperationsInTheirOrder) {
+  ASSERT_THAT(Apply({CreateChain{kInput}, CreateChain{kOther}, Append(kOther, drop_),
+                     Append(kInput, jump_)}),
+              IsOk());
+  EXPECT_THAT(Rules(kInput), ElementsAre("-j OTHER"));
+  // A jump before the chain it jumps to is a jump to nothing.
+  EXPECT_THAT(Apply({CreateChain{kUser6}, Append(kUser6, jump_),
+                     CreateChain{ChainId{Family::kIPv6, Table::kFilter, "OTHER"}}}),
+              StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_P(BackendContractTest, GivesEachRuleOfAChainItsOwnHandle) {
+  ASSERT_THAT(Apply({CreateChain{kUser}, Append(kUser, drop_), Append(kUser, drop_)}), IsOk());
+  EXPECT_NE(HandleOf(kUser, 0), HandleOf(kUser, 1));
+}
+
+TEST_P(BackendContractTest, DeletesExactlyTheRuleOfTheHandle) {
+  ASSERT_THAT(Apply({CreateChain{kUser}, Append(kUser, drop_), Append(kUser, return_),
+                     Append(kUser, drop_)}),
+              IsOk());
+  const RuleHandle last = HandleOf(kUser, 2);
+  ASSERT_THAT(Apply({DeleteRule{.chain = kUser, .handle = last, .number = 3, .rule = drop_}}),
+              IsOk());
+  EXPECT_THAT(Rules(kUser),
+              ElementsAre(ToString(Family::kIPv4, drop_), ToString(Family::kIPv4, return_)));
+}
+
+TEST_P(BackendContractTest, RemovesAJumpItsChainsRulesAndTheChainAtOnce) {
+  ASSERT_THAT(Apply({CreateChain{kInput}, CreateChain{kOther}, Append(kOther, drop_),
+                     Append(kInput, jump_)}),
+              IsOk());
+  ASSERT_THAT(
+      Apply({DeleteRule{.chain = kInput, .handle = HandleOf(kInput, 0), .number = 1, .rule = jump_},
+             DeleteRule{.chain = kOther, .handle = HandleOf(kOther, 0), .number = 1, .rule = drop_},
+             DeleteChain{kOther}}),
+      IsOk());
+  EXPECT_THAT(Rules(kInput), IsEmpty());
+  EXPECT_THAT(Rules(kOther), ElementsAre("absent"));
+}
+
+TEST_P(BackendContractTest, MovesTheGenerationWithItsOwnTransactions) {
+  const Snapshot old = Read();
+  ASSERT_THAT(Apply({CreateChain{kUser}}), IsOk());
+  EXPECT_NE(Read().generation, old.generation);
+  EXPECT_THAT(
+      backend().Apply(Transaction{.generation = old.generation, .operations = {CreateChain{kNat}}}),
+      StatusIs(absl::StatusCode::kAborted));
+}
+
+TEST_P(BackendContractTest, ReadsNoRulesWhenAskedForExistenceOnly) {
+  ASSERT_THAT(Apply({CreateChain{kUser}, Append(kUser, drop_)}), IsOk());
+  const absl::StatusOr<Snapshot> snapshot =
+      backend().Read({ChainQuery{.chain = kUser, .with_rules = false},
+                      ChainQuery{.chain = kOther, .with_rules = false}});
+  ASSERT_THAT(snapshot, IsOk());
+  ASSERT_NE(snapshot->Find(kUser), nullptr);
+  EXPECT_THAT(snapshot->Find(kUser)->rules, IsEmpty());
+  EXPECT_EQ(snapshot->Find(kOther), nullptr);
+}
+
+TEST_P(BackendContractTest, ReadsAChainOnceThatIsAskedForTwice) {
+  ASSERT_THAT(Apply({CreateChain{kUser}, Append(kUser, drop_)}), IsOk());
+  EXPECT_EQ(Read({kUser, kUser}).Find(kUser)->rules.size(), 1U);
+}
+
+TEST_P(BackendContractTest, LeavesForeignRulesAloneAndShowsTheirJump) {
+  ASSERT_THAT(Apply({CreateChain{kUser}, CreateChain{kOther}}), IsOk());
+  world().AppendOpaqueJump("USER");
+  const Snapshot before = Read({kUser});
+  ASSERT_EQ(before.Find(kUser)->rules.size(), 1U);
+  const ObservedRule foreign = before.Find(kUser)->rules[0];
+  ASSERT_NE(foreign.opaque(), nullptr);
+  EXPECT_EQ(foreign.opaque()->text, "[xt statistic rev 0] -j OTHER");
+  EXPECT_EQ(foreign.opaque()->jump, "OTHER");
+  EXPECT_FALSE(foreign.opaque()->unconditional);
+  EXPECT_TRUE(foreign.opaque()->decides);
+  EXPECT_FALSE(foreign.opaque()->terminal);
+
+  ASSERT_THAT(Apply({InsertBefore(kUser, foreign.handle, drop_), Append(kUser, return_)}), IsOk());
+  const Snapshot after = Read({kUser});
+  ASSERT_EQ(after.Find(kUser)->rules.size(), 3U);
+  EXPECT_EQ(after.Find(kUser)->rules[1], foreign);
+}
+
+TEST_P(BackendContractTest, ReadsHundredsOfChainsAndRules) {
+  std::vector<Operation> operations;
+  std::vector<ChainId> chains;
+  for (int i = 0; i < 300; ++i) {
+    chains.push_back(ChainId{Family::kIPv4, Table::kFilter, "CHAIN-" + std::to_string(i)});
+    operations.emplace_back(CreateChain{chains.back()});
+  }
+  for (int i = 0; i < 500; ++i) {
+    operations.emplace_back(Append(chains[7], Rule{.comment = "number " + std::to_string(i)}));
+  }
+  ASSERT_THAT(Apply(operations), IsOk());
+  const Snapshot snapshot = Read(chains);
+  EXPECT_EQ(snapshot.chains.size(), 300U);
+  const std::vector<ObservedRule>& rules = snapshot.Find(chains[7])->rules;
+  ASSERT_EQ(rules.size(), 500U);
+  for (int i = 0; i < 500; ++i) {
+    ASSERT_NE(rules[static_cast<size_t>(i)].rule(), nullptr);
+    EXPECT_EQ(rules[static_cast<size_t>(i)].rule()->comment, "number " + std::to_string(i));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, BackendContractTest, ::testing::ValuesIn(AllSubjects()),
+                         [](const auto& param_info) { return param_info.param.name; });
+
+}  // namespace
+}  // namespace kipt::testing

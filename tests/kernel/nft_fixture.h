@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/kernel/nft_fixture.h
+//
+// The nft backend in a network namespace of its own, beside the programs that share nf_tables with
+// it.
+#ifndef KIPT_TESTS_KERNEL_NFT_FIXTURE_H_
+#define KIPT_TESTS_KERNEL_NFT_FIXTURE_H_
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "netlink/backend.h"
+#include "tests/support/netns.h"
+#include "tests/support/run_program.h"
+
+namespace kipt::testing {
+
+// A program that fails fails the test.
+void MustRun(const std::vector<std::string>& argv, const std::string& input = "");
+
+// Through a shell, which understands the quotes that iptables-save prints.
+ProgramResult Shell(const std::string& command);
+
+// "iptables-nft" or "ip6tables-nft".
+std::string Iptables(netlink::Family family);
+
+// What iptables-nft-save prints, without the lines that carry the time. A table that it calls
+// incompatible fails the test.
+std::string Save(netlink::Family family);
+
+// The "-A CHAIN ..." lines of a save, less those words.
+std::vector<std::string> SavedLines(netlink::Family family, const std::string& chain);
+
+// Every form of rule that there is, in filter TEST and nat TESTNAT.
+std::vector<std::pair<netlink::ChainId, netlink::Rule>> AllRules(netlink::Family family);
+
+class NftBackendTest : public NetnsTest {
+ protected:
+  void SetUp() override;
+
+  netlink::Snapshot Read(const std::vector<netlink::ChainId>& chains);
+
+  // On the ruleset as it is now.
+  absl::Status Apply(std::vector<netlink::Operation> operations);
+
+  static netlink::AddRule Append(const netlink::ChainId& chain, const netlink::Rule& rule);
+
+  // Makes the chains of AllRules, and ELSE, and fills them.
+  static std::vector<netlink::Operation> AllOperations(netlink::Family family);
+
+  std::unique_ptr<netlink::Backend> backend_;
+};
+
+}  // namespace kipt::testing
+
+#endif  // KIPT_TESTS_KERNEL_NFT_FIXTURE_H_

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What iptables-nft and nft write is what we read, and what we write is what they read.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tests/kernel/nft_fixture.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::testing {
+namespace {
+
+using netlink::AddRule;
+using netlink::ChainId;
+using netlink::CreateChain;
+using netlink::DeleteChain;
+using netlink::DeleteRule;
+using netlink::Family;
+using netlink::Jump;
+using netlink::ObservedRule;
+using netlink::Operation;
+using netlink::Return;
+using netlink::Rule;
+using netlink::Snapshot;
+using netlink::Table;
+using netlink::Transaction;
+using ::testing::ElementsAre;
+
+class NftProgramsTest : public NftBackendTest {};
+
+TEST_F(NftProgramsTest, WritesWhatIptablesSavePrintsAsOurText) {
+  for (const Family family : netlink::kFamilies) {
+    ASSERT_THAT(Apply(AllOperations(family)), IsOk());
+    std::vector<std::string> filter;
+    std::vector<std::string> nat;
+    for (const auto& [chain, rule] : AllRules(family)) {
+      (chain.table == Table::kNat ? nat : filter).push_back(ToString(family, rule));
+    }
+    EXPECT_EQ(SavedLines(family, "TEST"), filter);
+    EXPECT_EQ(SavedLines(family, "TESTNAT"), nat);
+  }
+}
+
+TEST_F(NftProgramsTest, WritesWhatIptablesCheckFinds) {
+  for (const Family family : netlink::kFamilies) {
+    ASSERT_THAT(Apply(AllOperations(family)), IsOk());
+    for (const auto& [chain, rule] : AllRules(family)) {
+      const std::string command =
+          absl::StrCat(Iptables(family), " -t ", netlink::TableName(chain.table), " -C ",
+                       chain.name, " ", ToString(family, rule));
+      const ProgramResult result = Shell(command);
+      EXPECT_EQ(result.exit_code, 0) << command << "\n" << result;
+    }
+  }
+}
+
+TEST_F(NftProgramsTest, ReadsWhatIptablesWrites) {
+  for (const Family family : netlink::kFamilies) {
+    std::string filter = "*filter\n:TEST - [0:0]\n:ELSE - [0:0]\n";
+    std::string nat = "*nat\n:TESTNAT - [0:0]\n";
+    std::vector<Rule> expected_filter;
+    std::vector<Rule> expected_nat;
+    for (const auto& [chain, rule] : AllRules(family)) {
+      const bool is_nat = chain.table == Table::kNat;
+      absl::StrAppend(is_nat ? &nat : &filter, "-A ", chain.name, " ", ToString(family, rule),
+                      "\n");
+      (is_nat ? expected_nat : expected_filter).push_back(rule);
+    }
+    MustRun({Iptables(family) + "-restore"}, absl::StrCat(filter, "COMMIT\n", nat, "COMMIT\n"));
+    const ChainId filter_chain{family, Table::kFilter, "TEST"};
+    const ChainId nat_chain{family, Table::kNat, "TESTNAT"};
+    const Snapshot snapshot = Read({filter_chain, nat_chain});
+    const auto rules = [&](const ChainId& chain) {
+      std::vector<Rule> found;
+      for (const ObservedRule& rule : snapshot.Find(chain)->rules) {
+        EXPECT_NE(rule.rule(), nullptr) << ToString(family, rule);
+        if (rule.rule() != nullptr) found.push_back(*rule.rule());
+      }
+      return found;
+    };
+    EXPECT_EQ(rules(filter_chain), expected_filter);
+    EXPECT_EQ(rules(nat_chain), expected_nat);
+  }
+}
+
+TEST_F(NftProgramsTest, ReadsWhatNftWrites) {
+  MustRun({"nft", "-f", "-"}, R"(
+    table ip filter {
+      chain ELSE { }
+      chain TEST {
+        ip saddr != 127.0.0.0/8 ip daddr 10.0.0.0/9 counter drop comment "from nft"
+        meta mark & 0x8000 == 0x8000 drop
+        meta mark and 0x00004000 != 0x00004000 return
+        meta mark 5 counter jump ELSE
+        ip daddr 10.0.0.1 jump ELSE
+        ct state established,related accept
+        meta mark set meta mark or 0x4000
+        ip saddr { 10.0.0.1, 10.0.0.2 } goto ELSE
+        log prefix "x"
+        meta l4proto tcp reject
+      }
+    }
+    table ip6 filter {
+      chain TEST {
+        ip6 daddr fd00::/64 return comment "six"
+        ip6 saddr != ::1 drop
+      }
+    })");
+  const ChainId chain{Family::kIPv4, Table::kFilter, "TEST"};
+  const ChainId chain6{Family::kIPv6, Table::kFilter, "TEST"};
+  const Snapshot snapshot = Read({chain, chain6});
+  std::vector<std::string> texts;
+  for (const ObservedRule& rule : snapshot.Find(chain)->rules) {
+    texts.push_back(
+        absl::StrCat(rule.rule() != nullptr ? "" : "opaque: ", ToString(Family::kIPv4, rule)));
+  }
+  EXPECT_THAT(
+      texts,
+      ElementsAre("! -s 127.0.0.0/8 -d 10.0.0.0/9 -m comment --comment \"from nft\" -j DROP",
+                  "-m mark --mark 0x8000/0x8000 -j DROP",
+                  "-m mark ! --mark 0x4000/0x4000 -j RETURN", "-m mark --mark 0x5 -j ELSE",
+                  "-d 10.0.0.1/32 -j ELSE", "opaque: [nft ct] [nft bitwise] [nft cmp] -j ACCEPT",
+                  "opaque: [nft meta] [nft bitwise] [nft meta]",
+                  "opaque: [nft payload] [nft lookup] -g ELSE", "opaque: [nft log]",
+                  "opaque: -p tcp -j REJECT"));
+  std::vector<std::string> texts6;
+  for (const ObservedRule& rule : snapshot.Find(chain6)->rules) {
+    EXPECT_NE(rule.rule(), nullptr);
+    texts6.push_back(ToString(Family::kIPv6, rule));
+  }
+  EXPECT_THAT(texts6, ElementsAre("-d fd00::/64 -m comment --comment six -j RETURN",
+                                  "! -s ::1/128 -j DROP"));
+}
+
+TEST_F(NftProgramsTest, RestoreTextDoesWhatApplyDoes) {
+  for (const Family family : netlink::kFamilies) {
+    SCOPED_TRACE(netlink::FamilyName(family));
+    const ChainId input{family, Table::kFilter, "INPUT"};
+    const ChainId old{family, Table::kFilter, "OLD"};
+    const std::string before = absl::StrCat(
+        "*filter\n:OLD - [0:0]\n-A INPUT -i lo -j ACCEPT\n-A INPUT -j OLD\n-A INPUT -j ACCEPT\n",
+        "COMMIT\n*nat\n-A POSTROUTING -o lo -j ACCEPT\nCOMMIT\n");
+    const Netns other = NewNetns();
+    MustRun({Iptables(family) + "-restore"}, before);
+    {
+      const InNetns inside(other);
+      MustRun({Iptables(family) + "-restore"}, before);
+    }
+    const Snapshot snapshot = Read({input});
+    const std::vector<ObservedRule>& rules = snapshot.Find(input)->rules;
+    ASSERT_EQ(rules.size(), 3U);
+    std::vector<Operation> operations = AllOperations(family);
+    operations.emplace_back(AddRule{.chain = input,
+                                    .rule = Rule{.target = Jump{"TEST"}},
+                                    .before = rules[0].handle,
+                                    .number = 1});
+    operations.emplace_back(AddRule{.chain = input,
+                                    .rule = Rule{.comment = "second", .target = Return{}},
+                                    .before = rules[0].handle,
+                                    .number = 2});
+    operations.emplace_back(DeleteRule{
+        .chain = input, .handle = rules[1].handle, .number = 4, .rule = *rules[1].rule()});
+    operations.emplace_back(DeleteChain{old});
+    operations.emplace_back(CreateChain{{family, Table::kNat, "POSTROUTING"}});
+    operations.emplace_back(Append({family, Table::kNat, "POSTROUTING"},
+                                   Rule{.comment = "x y", .target = Jump{"TESTNAT"}}));
+    const Transaction transaction{.generation = snapshot.generation, .operations = operations};
+    ASSERT_THAT(backend_->Apply(transaction), IsOk());
+    const std::string applied = Save(family);
+    const InNetns inside(other);
+    MustRun({Iptables(family) + "-restore", "--noflush"}, ToRestoreText(transaction, family));
+    EXPECT_EQ(Save(family), applied);
+  }
+}
+
+TEST_F(NftProgramsTest, MakesOnlyTheBaseChainItNeedsAsIptablesMakesIt) {
+  std::vector<Operation> operations;
+  std::vector<std::pair<Table, std::string>> names;
+  for (const Table table : netlink::kTables) {
+    for (const char* name : {"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}) {
+      if (table == Table::kFilter && absl::EndsWith(name, "ROUTING")) continue;
+      if (table == Table::kNat && absl::string_view(name) == "FORWARD") continue;
+      names.emplace_back(table, name);
+    }
+  }
+  for (const Family family : netlink::kFamilies) {
+    for (const auto& [table, name] : names) {
+      operations.emplace_back(CreateChain{{family, table, name}});
+    }
+  }
+  ASSERT_THAT(Apply(operations), IsOk());
+  const std::string ours = RunProgram({"nft", "list", "ruleset"}).out;
+  const InNetns inside(NewNetns());
+  for (const Family family : netlink::kFamilies) {
+    for (const auto& [table, name] : names) {
+      // In a fresh table of its own, iptables makes just this chain.
+      MustRun({Iptables(family), "-t", std::string(netlink::TableName(table)), "-A", name});
+      MustRun({Iptables(family), "-t", std::string(netlink::TableName(table)), "-D", name});
+    }
+  }
+  const auto chains = [](const std::string& ruleset) {
+    std::vector<std::string> lines;
+    for (const absl::string_view line : absl::StrSplit(ruleset, '\n', absl::SkipEmpty())) {
+      if (!absl::StartsWith(line, "#")) lines.emplace_back(line);
+    }
+    std::sort(lines.begin(), lines.end());
+    return lines;
+  };
+  EXPECT_EQ(chains(ours), chains(RunProgram({"nft", "list", "ruleset"}).out));
+}
+
+}  // namespace
+}  // namespace kipt::testing

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "netlink/attributes.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/netlink/wire_bytes.h"
+
+namespace kipt::netlink {
+namespace {
+
+using ::kipt::testing::Attr;
+using ::kipt::testing::Bytes;
+using ::kipt::testing::FromHex;
+using ::kipt::testing::HostU16;
+using ::kipt::testing::Join;
+using ::kipt::testing::Text;
+
+TEST(AttributesTest, ReadsWhatIsThere) {
+  const Bytes bytes = Join({Attr(1, 0xfffffffe), Attr(2, Text("name")),
+                            Attr(3, FromHex("0102030405060708")), Attr(0x8004, Attr(1, 5))});
+  const auto attributes = Attributes::Parse(bytes);
+  ASSERT_TRUE(attributes.has_value());
+  EXPECT_EQ(attributes->U32(1), 0xfffffffeU);
+  EXPECT_EQ(attributes->Text(2), "name");
+  EXPECT_EQ(attributes->U64(3), 0x0102030405060708U);
+  // NLA_F_NESTED is no part of the type.
+  ASSERT_TRUE(attributes->Nest(4).has_value());
+  EXPECT_EQ(attributes->Nest(4)->U32(1), 5U);
+  EXPECT_TRUE(attributes->HasOnly({1, 2, 3, 4}));
+  EXPECT_FALSE(attributes->HasOnly({1, 2, 3}));
+}
+
+TEST(AttributesTest, HasNothingForAnotherTypeOrSize) {
+  const Bytes bytes = Join({Attr(1, FromHex("0102")), Attr(2, 7)});
+  const auto attributes = Attributes::Parse(bytes);
+  ASSERT_TRUE(attributes.has_value());
+  EXPECT_EQ(attributes->U32(1), std::nullopt);
+  EXPECT_EQ(attributes->U64(2), std::nullopt);
+  EXPECT_EQ(attributes->U32(9), std::nullopt);
+  EXPECT_EQ(attributes->Text(9), std::nullopt);
+  EXPECT_FALSE(attributes->Nest(1).has_value());
+}
+
+TEST(AttributesTest, SeesAnAttributeThatComesTwice) {
+  const Bytes bytes = Join({Attr(1, 1), Attr(1, 2)});
+  EXPECT_FALSE(Attributes::Parse(bytes)->HasOnly({1}));
+}
+
+TEST(AttributesTest, TakesATextWithoutItsNul) {
+  const Bytes bytes = Attr(1, FromHex("61626364"));
+  EXPECT_EQ(Attributes::Parse(bytes)->Text(1), "abcd");
+}
+
+TEST(AttributesTest, RefusesLengthsThatDoNotFit) {
+  struct Row {
+    std::string name;
+    Bytes bytes;
+  };
+  const std::vector<Row> rows = {
+      {"half a header", FromHex("0800")},
+      {"shorter than its header", Join({HostU16(3), HostU16(1)})},
+      {"of no length", Join({HostU16(0), HostU16(1), FromHex("00000000")})},
+      {"longer than the rest", Join({HostU16(9), HostU16(1), FromHex("00000000")})},
+      {"something behind the last", Join({Attr(1, 1), FromHex("00")})},
+  };
+  for (const Row& row : rows) {
+    EXPECT_FALSE(Attributes::Parse(row.bytes).has_value()) << row.name;
+  }
+  EXPECT_TRUE(Attributes::Parse({}).has_value());
+}
+
+TEST(AttributesTest, TakesTheLastWithoutItsPadding) {
+  const Bytes bytes = Join({HostU16(5), HostU16(1), FromHex("2a")});
+  const auto attributes = Attributes::Parse(bytes);
+  ASSERT_TRUE(attributes.has_value());
+  EXPECT_EQ(attributes->Bytes(1)->size(), 1U);
+}
+
+}  // namespace
+}  // namespace kipt::netlink

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "netlink/batch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "netlink/attributes.h"
+#include "netlink/kernel_error.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::netlink {
+namespace {
+
+using ::kipt::testing::IsOk;
+using ::kipt::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const ChainId kUser{Family::kIPv4, Table::kFilter, "USER"};
+const ChainId kInput6{Family::kIPv6, Table::kFilter, "INPUT"};
+
+struct Header {
+  uint32_t length;
+  uint16_t type;
+  uint16_t flags;
+  uint32_t sequence;
+  uint32_t port;
+};
+
+std::vector<Header> Headers(const Batch& batch, std::vector<size_t>* offsets = nullptr) {
+  std::vector<Header> headers;
+  for (size_t offset = 0; offset < batch.bytes().size();) {
+    Header header = {};
+    std::memcpy(&header, batch.bytes().data() + offset, sizeof(header));
+    headers.push_back(header);
+    if (offsets != nullptr) offsets->push_back(offset);
+    offset += header.length;
+  }
+  return headers;
+}
+
+// "TYPE/FLAGS" of each message, NLM_F_REQUEST left out.
+std::vector<std::string> Shape(const Batch& batch) {
+  std::vector<std::string> shape;
+  for (const Header& header : Headers(batch)) {
+    char text[32];
+    snprintf(text, sizeof(text), "%x/%x", header.type, header.flags & ~1U);
+    shape.emplace_back(text);
+  }
+  return shape;
+}
+
+TEST(BatchTest, HasTheMessagesTypesAndFlagsThatTheKernelWants) {
+  const Transaction transaction{
+      .generation = 77,
+      .operations = {CreateChain{kUser}, CreateChain{kInput6},
+                     CreateChain{ChainId{Family::kIPv4, Table::kFilter, "SECOND"}},
+                     AddRule{.chain = kUser, .rule = {}, .before = {}},
+                     AddRule{.chain = kUser, .rule = {}, .before = 5, .number = 1},
+                     DeleteRule{.chain = kUser, .handle = 6, .number = 1, .rule = {}},
+                     DeleteChain{kUser}}};
+  const absl::StatusOr<Batch> batch = Batch::Build(transaction, 100);
+  ASSERT_THAT(batch, IsOk());
+  EXPECT_THAT(Shape(*batch),
+              ElementsAre("10/0",                // begin
+                          "a00/400", "a03/400",  // table and chain
+                          "a00/400", "a03/400",  // of the other family
+                          "a03/400",             // its table is there
+                          "a06/c00",             // append
+                          "a06/400",             // insert
+                          "a08/0",               // delete a rule
+                          "a05/100",             // an empty chain only
+                          "11/0"));              // end
+  uint32_t sequence = 100;
+  for (const Header& header : Headers(*batch)) EXPECT_EQ(header.sequence, sequence++);
+  EXPECT_EQ(batch->message_count(), 11U);
+  EXPECT_LE(batch->message_count(), Batch::MaxMessages(transaction));
+}
+
+TEST(BatchTest, CarriesTheGeneration) {
+  const Transaction transaction{.generation = 0x01020304, .operations = {DeleteChain{kUser}}};
+  const absl::StatusOr<Batch> batch = Batch::Build(transaction, 1);
+  ASSERT_THAT(batch, IsOk());
+  const auto begin = Attributes::Parse(batch->bytes().subspan(20, Headers(*batch)[0].length - 20));
+  ASSERT_TRUE(begin.has_value());
+  EXPECT_EQ(begin->U32(1), 0x01020304U);  // NFNL_BATCH_GENID
+}
+
+TEST(BatchTest, GivesABaseChainItsHookAndNoPolicy) {
+  const Transaction transaction{.operations = {CreateChain{kInput6}}};
+  const absl::StatusOr<Batch> batch = Batch::Build(transaction, 1);
+  ASSERT_THAT(batch, IsOk());
+  std::vector<size_t> offsets;
+  const std::vector<Header> headers = Headers(*batch, &offsets);
+  const auto chain =
+      Attributes::Parse(batch->bytes().subspan(offsets[2] + 20, headers[2].length - 20));
+  ASSERT_TRUE(chain.has_value());
+  EXPECT_EQ(chain->Text(1), "filter");
+  EXPECT_EQ(chain->Text(3), "INPUT");
+  EXPECT_EQ(chain->Nest(4)->U32(1), 1U);
+  EXPECT_EQ(chain->Nest(4)->U32(2), 0U);
+  EXPECT_EQ(chain->Text(7), "filter");
+  EXPECT_FALSE(chain->Bytes(5).has_value()) << "a policy would undo the administrator's";
+}
+
+TEST(BatchTest, RefusesOperationsThatNoKernelMayGet) {
+  const auto build = [](const Operation& operation) {
+    return Batch::Build(Transaction{.operations = {operation}}, 1);
+  };
+  EXPECT_THAT(build(DeleteChain{kInput6}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ip6 filter INPUT")));
+  EXPECT_THAT(build(CreateChain{ChainId{Family::kIPv4, Table::kNat, ""}}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("creating chain")));
+  EXPECT_THAT(
+      build(AddRule{.chain = kUser, .rule = Rule{.comment = std::string(256, 'x')}, .before = {}}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("appending to chain ip filter USER")));
+}
+
+class BatchErrorTest : public ::testing::Test {
+ protected:
+  BatchErrorTest()
+      : transaction_{.operations = {CreateChain{kUser},
+                                    AddRule{.chain = kUser,
+                                            .rule = Rule{.comment = "why",
+                                                         .ct_state = CtStateMatch{kCtNew},
+                                                         .target = Jump{"GONE"}},
+                                            .before = {}},
+                                    DeleteRule{.chain = kUser, .handle = 6, .rule = {}},
+                                    DeleteChain{kUser}}},
+        batch_(*Batch::Build(transaction_, 50)) {}
+
+  absl::Status Explain(const std::vector<BatchError>& errors) { return batch_.Explain(errors); }
+
+  // Of the header of expression number `index` in the message of the AddRule.
+  uint32_t ExpressionOffset(size_t index) {
+    std::vector<size_t> offsets;
+    const std::vector<Header> headers = Headers(batch_, &offsets);
+    const WireBytes message = batch_.bytes().subspan(offsets[3], headers[3].length);
+    const auto attributes = Attributes::Parse(message.subspan(20));
+    const auto elements = attributes->Nest(4);
+    return static_cast<uint32_t>(elements->all()[index].payload.data() - message.data() - 4);
+  }
+
+  Transaction transaction_;
+  Batch batch_;
+};
+
+TEST_F(BatchErrorTest, IsNoneWithoutErrors) { EXPECT_THAT(Explain({}), IsOk()); }
+
+TEST_F(BatchErrorTest, IsAbortedForAStaleGenerationWhateverElseFailed) {
+  EXPECT_THAT(Explain({{.sequence = 52, .error_number = ENOENT},
+                       {.sequence = 50, .error_number = ERESTART}}),
+              StatusIs(absl::StatusCode::kAborted));
+}
+
+TEST_F(BatchErrorTest, NamesTheFirstOperationThatFailed) {
+  EXPECT_THAT(
+      Explain({{.sequence = 54, .error_number = EBUSY}, {.sequence = 53, .error_number = ENOENT}}),
+      StatusIs(absl::StatusCode::kNotFound,
+               AllOf(HasSubstr("appending to chain ip filter USER"),
+                     HasSubstr("-m comment --comment why"), HasSubstr("-j GONE"))));
+  EXPECT_THAT(Explain({{.sequence = 51, .error_number = ENOMEM}}),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("creating table ip filter for chain USER")));
+  EXPECT_THAT(
+      Explain({{.sequence = 52, .error_number = EOPNOTSUPP}}),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("creating chain ip filter USER")));
+  EXPECT_THAT(Explain({{.sequence = 54, .error_number = ENOENT}}),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("deleting from chain ip filter USER handle 6, the rule -j DROP")));
+  EXPECT_THAT(
+      Explain({{.sequence = 55, .error_number = EBUSY}}),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("deleting chain ip filter USER")));
+}
+
+TEST_F(BatchErrorTest, SaysThatPrivilegesAreMissing) {
+  EXPECT_THAT(Explain({{.sequence = 50, .error_number = EPERM}}),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("CAP_NET_ADMIN")));
+}
+
+TEST_F(BatchErrorTest, NamesTheExtensionThatTheKernelPointedAt) {
+  // 0: comment, 1: conntrack, 2: counter, 3: the jump.
+  const absl::Status status =
+      Explain({{.sequence = 53, .error_number = ENOENT, .attribute_offset = ExpressionOffset(1)}});
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kNotFound,
+                               HasSubstr("no xtables match conntrack of revision 3")));
+  EXPECT_EQ(MissingExtension(status), "conntrack");
+}
+
+TEST_F(BatchErrorTest, TellsAMissingJumpTargetFromAMissingExtension) {
+  const absl::Status status =
+      Explain({{.sequence = 53, .error_number = ENOENT, .attribute_offset = ExpressionOffset(3)}});
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kNotFound, HasSubstr("no chain GONE to jump to")));
+  EXPECT_EQ(MissingExtension(status), std::nullopt);
+}
+
+TEST_F(BatchErrorTest, SurvivesAnyOffset) {
+  for (uint32_t offset = 0; offset < 1500; ++offset) {
+    EXPECT_THAT(Explain({{.sequence = 53, .error_number = ENOENT, .attribute_offset = offset}}),
+                StatusIs(absl::StatusCode::kNotFound));
+  }
+}
+
+TEST_F(BatchErrorTest, SurvivesASequenceNumberThatIsNotItsOwn) {
+  EXPECT_THAT(Explain({{.sequence = 9, .error_number = EINVAL}}),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+}  // namespace
+}  // namespace kipt::netlink

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Opaque rules: their text, and what they do to a packet.
+#include "netlink/rule_display.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "netlink/rule_codec.h"
+#include "tests/netlink/wire_bytes.h"
+
+namespace kipt::netlink {
+namespace {
+
+using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
+
+// "unconditional", "decides" and "terminal", those that hold.
+std::string Facts(const OpaqueRule& rule) {
+  std::string facts;
+  if (rule.unconditional) facts += "unconditional ";
+  if (rule.decides) facts += "decides ";
+  if (rule.terminal) facts += "terminal ";
+  if (rule.jump) facts += "to " + *rule.jump;
+  return facts;
+}
+
+struct Row {
+  std::string name;
+  Family family;
+  std::vector<Bytes> expressions;
+  std::string text;
+  std::string facts;
+  Bytes more = {};
+};
+
+void ExpectShown(const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    const absl::StatusOr<ObservedRule> rule =
+        DecodeRule(RuleMessage(row.family, row.expressions, row.more));
+    ASSERT_TRUE(rule.ok()) << rule.status();
+    ASSERT_NE(rule->opaque(), nullptr);
+    EXPECT_EQ(rule->opaque()->text, row.text);
+    EXPECT_EQ(Facts(*rule->opaque()), row.facts);
+  }
+}
+
+TEST(RuleDisplayTest, SpellsVerdictsAsIptables) {
+  ExpectShown({
+      {"accept",
+       Family::kIPv4,
+       {CounterBytes(), Verdict(1)},
+       "-j ACCEPT",
+       "unconditional decides terminal "},
+      {"goto", Family::kIPv4, {Verdict(-4, "X")}, "-g X", "unconditional decides terminal to X"},
+      {"queue", Family::kIPv4, {Verdict(3)}, "[nft verdict 3]", "unconditional decides "},
+      {"nothing", Family::kIPv4, {}, "", "unconditional "},
+      {"counter", Family::kIPv4, {CounterBytes()}, "", "unconditional "},
+      {"only a comment",
+       Family::kIPv4,
+       {},
+       "-m comment --comment x",
+       "unconditional ",
+       UserDataComment("x")},
+  });
+}
+
+TEST(RuleDisplayTest, PutsAddressesInterfacesAndProtocolFirst) {
+  ExpectShown({
+      {"a service rule",
+       Family::kIPv4,
+       {XtMatch("comment", 0, XtCommentInfo("ns/svc:p80 cluster IP")), Payload(1, 9, 1),
+        Compare({6}), Payload(1, 16, 4), Compare(FromHex("ac1e0029")), Payload(1, 12, 2),
+        Compare(FromHex("0ab4"), 1), Payload(2, 2, 2), Compare(FromHex("0050")), CounterBytes(),
+        Verdict(-3, "KSVC")},
+       "! -s 10.180.0.0/16 -d 172.30.0.41/32 -p tcp -m comment --comment \"ns/svc:p80 cluster "
+       "IP\" -m tcp --dport 80 -j KSVC",
+       "decides to KSVC"},
+      {"interfaces",
+       Family::kIPv6,
+       {Meta(7), Compare(FromHex("657468"), 1), Meta(6), Compare(Text("lo")), Meta(16),
+        Compare({58}), Verdict(0)},
+       "-i lo ! -o eth+ -p ipv6-icmp -j DROP",
+       "decides terminal "},
+      {"two ports",
+       Family::kIPv4,
+       {Meta(16), Compare({17}), Payload(2, 0, 2), Compare(FromHex("0035"), 1), Payload(2, 2, 2),
+        Compare(FromHex("ffff")), Verdict(1)},
+       "-p udp -m udp ! --sport 53 --dport 65535 -j ACCEPT",
+       "decides terminal "},
+      {"a number for a protocol",
+       Family::kIPv4,
+       {Meta(16), Compare({99}, 1), Verdict(0)},
+       "! -p 99 -j DROP",
+       "decides terminal "},
+  });
+}
+
+TEST(RuleDisplayTest, NamesWhatItCannotSpell) {
+  ExpectShown({
+      {"match",
+       Family::kIPv4,
+       {XtMatch("statistic", 0, Zeros(24)), Verdict(-3, "SEP")},
+       "[xt statistic rev 0] -j SEP",
+       "decides to SEP"},
+      {"target",
+       Family::kIPv4,
+       {XtTarget("BRANDNEW", 4, Zeros(8))},
+       "-j [xt BRANDNEW rev 4]",
+       "unconditional decides "},
+      {"DNAT",
+       Family::kIPv4,
+       {XtTarget("DNAT", 2, Zeros(48))},
+       "-j [xt DNAT rev 2]",
+       "unconditional decides terminal "},
+      {"LOG lets it pass",
+       Family::kIPv4,
+       {XtTarget("LOG", 0, Zeros(32))},
+       "-j [xt LOG rev 0]",
+       "unconditional "},
+      {"REJECT",
+       Family::kIPv4,
+       {XtTarget("REJECT", 0, Zeros(8))},
+       "-j REJECT",
+       "unconditional decides terminal "},
+      {"masquerade to ports",
+       Family::kIPv4,
+       {XtTarget("MASQUERADE", 0, XtMasqueradeInfo(2))},
+       "-j [xt MASQUERADE rev 0]",
+       "unconditional decides terminal "},
+      {"unreadable comment",
+       Family::kIPv4,
+       {XtMatch("comment", 0, Zeros(256)), Verdict(0)},
+       "[xt comment rev 0] -j DROP",
+       "unconditional decides terminal "},
+      {"malformed match",
+       Family::kIPv4,
+       {ExpressionBytes("match", Attr(1, Text("mark"))), Verdict(1)},
+       "[nft match] -j ACCEPT",
+       "decides terminal "},
+      {"unread payload",
+       Family::kIPv4,
+       {Payload(1, 1, 1), Compare({9}), Verdict(1)},
+       "[nft payload] -j ACCEPT",
+       "decides terminal "},
+      {"-m state",
+       Family::kIPv4,
+       {XtMatch("conntrack", 3, XtCtStateInfo(0x2001, 1, 6)), Verdict(1)},
+       "-m state ! --state RELATED,ESTABLISHED -j ACCEPT",
+       "decides terminal "},
+      {"a mark twice",
+       Family::kIPv4,
+       {XtMatch("mark", 1, XtMarkInfo(1, 1, 0)), XtMatch("mark", 1, XtMarkInfo(2, 2, 1)),
+        XtTarget("MARK", 2, XtSetMarkInfo(1, 1))},
+       "-m mark --mark 0x1/0x1 -m mark ! --mark 0x2/0x2 -j MARK --set-xmark 0x1/0x1",
+       "decides "},
+  });
+}
+
+TEST(RuleDisplayTest, KnowsWhatNativeExpressionsDo) {
+  const Bytes state = ExpressionBytes("ct", Join({Attr(2, 0), Attr(1, 1)}));
+  ExpectShown({
+      {"log", Family::kIPv4, {ExpressionBytes("log", {})}, "[nft log]", "unconditional "},
+      {"limited log",
+       Family::kIPv4,
+       {ExpressionBytes("limit", Attr(1, Zeros(8))), ExpressionBytes("log", {})},
+       "[nft limit] [nft log]",
+       ""},
+      {"reject",
+       Family::kIPv4,
+       {ExpressionBytes("reject", {})},
+       "-j REJECT",
+       "unconditional decides terminal "},
+      {"masquerade",
+       Family::kIPv4,
+       {ExpressionBytes("masq", {})},
+       "[nft masq]",
+       "unconditional decides terminal "},
+      {"ct state",
+       Family::kIPv4,
+       {state, Mask(HostU32(6)), Compare(HostU32(0), 1), Verdict(1)},
+       "[nft ct] [nft bitwise] [nft cmp] -j ACCEPT",
+       "decides terminal "},
+      {"set lookup",
+       Family::kIPv4,
+       {Payload(1, 12, 4), ExpressionBytes("lookup", Join({Attr(1, Text("s")), Attr(2, 1)})),
+        Verdict(0)},
+       "[nft payload] [nft lookup] -j DROP",
+       "decides terminal "},
+      {"verdict map",
+       Family::kIPv4,
+       {Payload(1, 12, 4),
+        ExpressionBytes("lookup", Join({Attr(1, Text("m")), Attr(2, 1), Attr(3, 0)}))},
+       "[nft payload] [nft lookup]",
+       "decides "},
+      {"mark set",
+       Family::kIPv4,
+       {ExpressionBytes("immediate", Join({Attr(1, 1), Attr(2, Attr(1, HostU32(1)))})),
+        ExpressionBytes("meta", Join({Attr(2, 3), Attr(3, 1)}))},
+       "[nft immediate] [nft meta]",
+       "decides "},
+      {"anything new",
+       Family::kIPv4,
+       {ExpressionBytes("brandnew", {})},
+       "[nft brandnew]",
+       "decides "},
+      {"no name", Family::kIPv4, {Attr(1, Attr(2, Zeros(4)))}, "[nft ]", "decides "},
+      {"-p for an xtables match",
+       Family::kIPv4,
+       {Verdict(1)},
+       "[nft compat] -j ACCEPT",
+       "decides terminal ",
+       Attr(5, Join({Attr(1, 6), Attr(2, 0)}))},
+  });
+}
+
+TEST(RuleDisplayTest, StillFindsTheJumpInARuleThatIsBroken) {
+  ExpectShown({
+      {"a broken element in front",
+       Family::kIPv4,
+       {Attr(1, FromHex("ffff")), Verdict(-3, "X")},
+       "[nft malformed] -j X",
+       "decides to X"},
+      {"an unknown expression in front",
+       Family::kIPv4,
+       {ExpressionBytes("brandnew", {}), Verdict(-4, "X")},
+       "[nft brandnew] -g X",
+       "decides terminal to X"},
+      {"a list that is cut off",
+       Family::kIPv4,
+       {FromHex("ff000100")},
+       "[nft malformed]",
+       "decides "},
+  });
+}
+
+}  // namespace
+}  // namespace kipt::netlink

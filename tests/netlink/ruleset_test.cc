@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "netlink/ruleset.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/status_matchers.h"
+
+namespace kipt::netlink {
+namespace {
+
+using ::kipt::testing::StatusIs;
+
+Prefix P(Family family, const char* text) { return *ParsePrefix(family, text); }
+
+OpaqueRule Opaque(bool unconditional, bool decides, bool terminal,
+                  std::optional<std::string> jump = std::nullopt) {
+  return OpaqueRule{.text = "[nft other]",
+                    .jump = std::move(jump),
+                    .unconditional = unconditional,
+                    .decides = decides,
+                    .terminal = terminal};
+}
+
+TEST(RulesetTest, NamesFamiliesAndTablesAsNftDoes) {
+  EXPECT_EQ(FamilyName(Family::kIPv4), "ip");
+  EXPECT_EQ(FamilyName(Family::kIPv6), "ip6");
+  EXPECT_EQ(ToString(ChainId{Family::kIPv6, Table::kMangle, "X"}), "ip6 mangle X");
+  EXPECT_EQ(ToString(ChainId{Family::kIPv4, Table::kNat, "X"}), "ip nat X");
+  EXPECT_EQ(ToString(ChainId{Family::kIPv4, Table::kFilter, "X"}), "ip filter X");
+}
+
+TEST(PrefixTest, ParsesAndPrints) {
+  struct Row {
+    std::string name;
+    Family family;
+    std::string text;
+    std::string printed;
+  };
+  const std::vector<Row> rows = {
+      {"loopback", Family::kIPv4, "127.0.0.0/8", "127.0.0.0/8"},
+      {"bare address", Family::kIPv4, "10.0.0.1", "10.0.0.1/32"},
+      {"host bits are dropped", Family::kIPv4, "10.255.255.255/9", "10.128.0.0/9"},
+      {"no bits", Family::kIPv4, "1.2.3.4/0", "0.0.0.0/0"},
+      {"IPv6", Family::kIPv6, "fd00:0::/64", "fd00::/64"},
+      {"bare IPv6", Family::kIPv6, "::1", "::1/128"},
+      {"IPv6 host bits", Family::kIPv6, "ffff::ffff/127", "ffff::fffe/127"},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    const absl::StatusOr<Prefix> prefix = ParsePrefix(row.family, row.text);
+    ASSERT_TRUE(prefix.ok()) << prefix.status();
+    EXPECT_EQ(ToString(row.family, *prefix), row.printed);
+  }
+}
+
+TEST(PrefixTest, RefusesWhatIsNone) {
+  using namespace std::string_literals;
+  const std::vector<std::string> texts = {"",        "/8",           "10.0.0.0/33", "10.0.0.0/",
+                                          "10.0.0",  "10.0.0.0/+8",  "10.0.0.0/ 8", "10.0.0.0/-1",
+                                          "fd00::1", "10.0.0.0/8/8", "1.2.3.4\0x"s, "a.b.c.d"};
+  for (const std::string& text : texts) {
+    EXPECT_THAT(ParsePrefix(Family::kIPv4, text), StatusIs(absl::StatusCode::kInvalidArgument))
+        << text;
+  }
+  EXPECT_THAT(ParsePrefix(Family::kIPv6, "10.0.0.0/8"),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(ParsePrefix(Family::kIPv6, "::/129"), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST(RuleTextTest, IsWhatIptablesSavePrints) {
+  struct Row {
+    std::string name;
+    Family family;
+    Rule rule;
+    std::string text;
+  };
+  const PrefixMatch loopback{P(Family::kIPv4, "127.0.0.0/8")};
+  const PrefixMatch not_loopback{P(Family::kIPv4, "127.0.0.0/8"), true};
+  const PrefixMatch all{P(Family::kIPv4, "0.0.0.0/0")};
+  const PrefixMatch not_all{P(Family::kIPv4, "0.0.0.0/0"), true};
+  const std::vector<Row> rows = {
+      {"drop", Family::kIPv4, Rule{}, "-j DROP"},
+      {"return", Family::kIPv4, Rule{.target = Return{}}, "-j RETURN"},
+      {"jump", Family::kIPv4, Rule{.target = Jump{"X"}}, "-j X"},
+      {"martian", Family::kIPv4,
+       Rule{.source = not_loopback,
+            .destination = loopback,
+            .comment = "block incoming localnet connections",
+            .ct_state = CtStateMatch{kCtRelated | kCtEstablished | kCtDnat, true}},
+       "! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment \"block incoming localnet "
+       "connections\" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP"},
+      {"all states in the order of libxt_conntrack", Family::kIPv4,
+       Rule{.ct_state = CtStateMatch{0x1cf, false}},
+       "-m conntrack --ctstate INVALID,NEW,RELATED,ESTABLISHED,UNTRACKED,SNAT,DNAT -j DROP"},
+      {"mark", Family::kIPv4, Rule{.comment = "a-b_9", .mark = MarkMatch{0x8000, 0x8000}},
+       "-m comment --comment a-b_9 -m mark --mark 0x8000/0x8000 -j DROP"},
+      {"whole mark, negated", Family::kIPv4, Rule{.mark = MarkMatch{.value = 1, .negated = true}},
+       "-m mark ! --mark 0x1 -j DROP"},
+      {"set mark", Family::kIPv4, Rule{.target = SetMark{0x4000, 0}},
+       "-j MARK --set-xmark 0x4000/0x0"},
+      {"set whole mark", Family::kIPv4, Rule{.target = SetMark{.value = 1}},
+       "-j MARK --set-xmark 0x1/0xffffffff"},
+      {"masquerade", Family::kIPv4, Rule{.target = Masquerade{}}, "-j MASQUERADE"},
+      {"masquerade at random", Family::kIPv4, Rule{.target = Masquerade{true}},
+       "-j MASQUERADE --random-fully"},
+      {"every source", Family::kIPv4, Rule{.source = all}, "-j DROP"},
+      {"no source", Family::kIPv4, Rule{.source = not_all}, "! -s 0.0.0.0/0 -j DROP"},
+      {"IPv6", Family::kIPv6, Rule{.source = PrefixMatch{P(Family::kIPv6, "::1")}},
+       "-s ::1/128 -j DROP"},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    EXPECT_EQ(ToString(row.family, row.rule), row.text);
+  }
+}
+
+TEST(QuoteForSaveTest, QuotesAsXtablesDoes) {
+  EXPECT_EQ(QuoteForSave("plain-text_1"), "plain-text_1");
+  EXPECT_EQ(QuoteForSave("two words"), "\"two words\"");
+  EXPECT_EQ(QuoteForSave("a.b"), "\"a.b\"");
+  EXPECT_EQ(QuoteForSave(""), "\"\"");
+  EXPECT_EQ(QuoteForSave("a\"b\\c'd"), "\"a\\\"b\\\\c\\'d\"");
+  EXPECT_EQ(QuoteForSave("gr\xc3\xbc\xc3\x9f"), "\"gr\xc3\xbc\xc3\x9f\"");
+}
+
+TEST(RuleTest, IsUnconditionalWithoutAnyRestrictingMatch) {
+  EXPECT_TRUE(IsUnconditional(Rule{.comment = "only a comment"}));
+  EXPECT_TRUE(IsUnconditional(Rule{.source = PrefixMatch{}}));
+  EXPECT_FALSE(IsUnconditional(Rule{.source = PrefixMatch{.prefix = {}, .negated = true}}));
+  EXPECT_FALSE(IsUnconditional(Rule{.destination = PrefixMatch{P(Family::kIPv4, "10.0.0.1")}}));
+  EXPECT_FALSE(IsUnconditional(Rule{.mark = MarkMatch{}}));
+  EXPECT_FALSE(IsUnconditional(Rule{.ct_state = CtStateMatch{kCtNew}}));
+}
+
+TEST(ObservedRuleTest, TellsWhereAPacketGoes) {
+  struct Row {
+    std::string name;
+    std::variant<Rule, OpaqueRule> content;
+    bool unconditional_terminal;
+    bool may_decide;
+    std::string jump;
+  };
+  const std::vector<Row> rows = {
+      {"drop", Rule{.target = Drop{}}, true, true, ""},
+      {"return", Rule{.target = Return{}}, true, true, ""},
+      {"masquerade", Rule{.target = Masquerade{}}, true, true, ""},
+      {"drop of some", Rule{.mark = MarkMatch{}, .target = Drop{}}, false, true, ""},
+      {"jump", Rule{.target = Jump{"X"}}, false, true, "X"},
+      {"mark changes the packet", Rule{.target = SetMark{}}, false, true, ""},
+      {"opaque accept", Opaque(true, true, true), true, true, ""},
+      {"opaque accept of some", Opaque(false, true, true), false, true, ""},
+      {"opaque jump", Opaque(false, true, false, "Y"), false, true, "Y"},
+      {"opaque log", Opaque(true, false, false), false, false, ""},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    const ObservedRule rule{.handle = 1, .content = row.content};
+    EXPECT_EQ(IsUnconditionalTerminal(rule), row.unconditional_terminal);
+    EXPECT_EQ(MayDecide(rule), row.may_decide);
+    const std::string* jump = JumpTarget(rule);
+    EXPECT_EQ(jump != nullptr ? *jump : "", row.jump);
+  }
+}
+
+TEST(SnapshotTest, FindsOnlyWhatExists) {
+  const ChainId here{Family::kIPv4, Table::kFilter, "HERE"};
+  Snapshot snapshot;
+  snapshot.chains[here].hooked = true;
+  ASSERT_NE(snapshot.Find(here), nullptr);
+  EXPECT_TRUE(snapshot.Find(here)->hooked);
+  EXPECT_EQ(snapshot.Find(ChainId{Family::kIPv6, Table::kFilter, "HERE"}), nullptr);
+  EXPECT_EQ(snapshot.Find(ChainId{Family::kIPv4, Table::kNat, "HERE"}), nullptr);
+}
+
+TEST(SnapshotTest, PrintsABlockForEachFamilyAndTable) {
+  Snapshot snapshot;
+  const ChainId input{Family::kIPv4, Table::kFilter, "INPUT"};
+  snapshot.chains[input] = ObservedChain{
+      .hooked = true,
+      .rules = {{.handle = 1, .content = Rule{.target = Jump{"X"}}},
+                {.handle = 2, .content = OpaqueRule{.text = "[nft log]", .jump = {}}}}};
+  snapshot.chains[ChainId{Family::kIPv4, Table::kFilter, "X"}] = {};
+  snapshot.chains[ChainId{Family::kIPv6, Table::kFilter, "INPUT"}] = {};
+  snapshot.chains[ChainId{Family::kIPv4, Table::kMangle, "H"}] = {};
+  EXPECT_EQ(ToString(snapshot),
+            "# ip\n*mangle\n:H - [0:0]\nCOMMIT\n"
+            "# ip\n*filter\n:INPUT - [0:0]\n:X - [0:0]\n-A INPUT -j X\n-A INPUT [nft log]\nCOMMIT\n"
+            "# ip6\n*filter\n:INPUT - [0:0]\n# INPUT is not on its hook\nCOMMIT\n");
+  EXPECT_EQ(ToString(Snapshot{}), "");
+}
+
+}  // namespace
+}  // namespace kipt::netlink

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "netlink/xt_info.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+
+#include "tests/netlink/wire_bytes.h"
+
+namespace kipt::netlink {
+namespace {
+
+using ::kipt::testing::Bytes;
+using ::kipt::testing::Join;
+using ::kipt::testing::ToHex;
+using ::kipt::testing::XtCommentInfo;
+using ::kipt::testing::XtCtStateInfo;
+using ::kipt::testing::XtMarkInfo;
+using ::kipt::testing::XtMasqueradeInfo;
+using ::kipt::testing::XtMasqueradeInfo6;
+using ::kipt::testing::XtSetMarkInfo;
+using ::kipt::testing::Zeros;
+
+// Each encoder is called on a stack full of ones: padding that is not cleared shows.
+__attribute__((noinline)) void DirtyStack() {
+  volatile char garbage[4096];
+  for (volatile char& c : garbage) c = '\xff';
+}
+
+TEST(XtInfoTest, EncodesEveryByteOfTheKernelsStructs) {
+  DirtyStack();
+  EXPECT_EQ(ToHex(EncodeXtComment("hello")), ToHex(XtCommentInfo("hello")));
+  DirtyStack();
+  EXPECT_EQ(ToHex(EncodeXtMark({.value = 0x4000, .mask = 0xc000, .negated = true})),
+            ToHex(XtMarkInfo(0x4000, 0xc000, 1)));
+  DirtyStack();
+  EXPECT_EQ(ToHex(EncodeXtCtState({.states = 0x86, .negated = true})),
+            ToHex(XtCtStateInfo(1, 1, 0x86)));
+  EXPECT_EQ(ToHex(EncodeXtCtState({.states = 0x08, .negated = false})),
+            ToHex(XtCtStateInfo(1, 0, 0x08)));
+  DirtyStack();
+  EXPECT_EQ(ToHex(EncodeXtSetMark({.value = 0x4000, .mask = 0})), ToHex(XtSetMarkInfo(0x4000, 0)));
+  DirtyStack();
+  EXPECT_EQ(ToHex(EncodeXtMasquerade(Family::kIPv4, {.random_fully = true})),
+            ToHex(XtMasqueradeInfo(0x10)));
+  EXPECT_EQ(ToHex(EncodeXtMasquerade(Family::kIPv4, {})), ToHex(XtMasqueradeInfo(0)));
+  DirtyStack();
+  EXPECT_EQ(ToHex(EncodeXtMasquerade(Family::kIPv6, {.random_fully = true})),
+            ToHex(XtMasqueradeInfo6(0x10)));
+}
+
+TEST(XtInfoTest, DecodesWhatItEncodes) {
+  EXPECT_EQ(DecodeXtComment(EncodeXtComment("two words")), "two words");
+  const MarkMatch mark{.value = 1, .mask = 3, .negated = true};
+  EXPECT_EQ(DecodeXtMark(EncodeXtMark(mark)), mark);
+  const CtStateMatch state{.states = kCtNew | kCtUntracked, .negated = false};
+  const auto decoded_state = DecodeXtCtState(3, EncodeXtCtState(state));
+  ASSERT_TRUE(decoded_state.has_value());
+  EXPECT_EQ(decoded_state->match, state);
+  EXPECT_FALSE(decoded_state->state_alias);
+  const SetMark set{.value = 5, .mask = 6};
+  EXPECT_EQ(DecodeXtSetMark(EncodeXtSetMark(set)), set);
+  for (const Family family : kFamilies) {
+    for (const bool random : {false, true}) {
+      const Masquerade masquerade{.random_fully = random};
+      EXPECT_EQ(DecodeXtMasquerade(family, EncodeXtMasquerade(family, masquerade)), masquerade);
+    }
+  }
+}
+
+TEST(XtInfoTest, CutsAnEndlessComment) {
+  const std::string text(300, 'x');
+  const std::vector<uint8_t> info = EncodeXtComment(text);
+  EXPECT_EQ(info.size(), 256U);
+  EXPECT_EQ(DecodeXtComment(info), std::string(255, 'x'));
+}
+
+TEST(XtInfoTest, TakesGarbageInPadding) {
+  Bytes mark = XtMarkInfo(1, 2, 0);
+  mark[9] = mark[15] = 0xaa;
+  EXPECT_EQ(DecodeXtMark(mark), (MarkMatch{.value = 1, .mask = 2}));
+  Bytes comment = XtCommentInfo("x");
+  comment[7] = 'y';
+  EXPECT_EQ(DecodeXtComment(comment), "x");
+}
+
+TEST(XtInfoTest, RefusesWhatSaysMoreThanARuleCan) {
+  EXPECT_EQ(DecodeXtComment(Bytes(256, 'x')), std::nullopt) << "no end";
+  EXPECT_EQ(DecodeXtMark(XtMarkInfo(1, 1, 2)), std::nullopt) << "neither negated nor not";
+  EXPECT_FALSE(DecodeXtCtState(3, XtCtStateInfo(3, 0, 2))) << "a protocol, too";
+  EXPECT_FALSE(DecodeXtCtState(3, XtCtStateInfo(2, 0, 2))) << "a protocol, no state";
+  EXPECT_FALSE(DecodeXtCtState(3, XtCtStateInfo(1, 2, 2))) << "something else negated";
+  EXPECT_FALSE(DecodeXtCtState(3, XtCtStateInfo(1, 0, 0))) << "no state";
+  EXPECT_FALSE(DecodeXtCtState(3, XtCtStateInfo(1, 0, 0x200))) << "a state without a name";
+  EXPECT_FALSE(DecodeXtCtState(4, XtCtStateInfo(1, 0, 2))) << "a later revision";
+  EXPECT_EQ(DecodeXtMasquerade(Family::kIPv4, XtMasqueradeInfo(0x10, 2)), std::nullopt);
+  for (const uint32_t flags : {0x1U, 0x2U, 0x4U, 0x8U, 0x11U, 0x20U}) {
+    EXPECT_EQ(DecodeXtMasquerade(Family::kIPv4, XtMasqueradeInfo(flags)), std::nullopt) << flags;
+    EXPECT_EQ(DecodeXtMasquerade(Family::kIPv6, XtMasqueradeInfo6(flags)), std::nullopt) << flags;
+  }
+}
+
+TEST(XtInfoTest, ReadsTheStateOfEveryRevision) {
+  const Bytes head = Join({Zeros(146), kipt::testing::HostU16(1), kipt::testing::HostU16(1)});
+  const auto first = DecodeXtCtState(1, Join({head, {0x06, 0}}));
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->match, (CtStateMatch{.states = 0x06, .negated = true}));
+  const auto second =
+      DecodeXtCtState(2, Join({head, kipt::testing::HostU16(0x86), Zeros(2), Zeros(2)}));
+  ASSERT_TRUE(second.has_value());
+  EXPECT_EQ(second->match, (CtStateMatch{.states = 0x86, .negated = true}));
+  const auto alias = DecodeXtCtState(3, XtCtStateInfo(0x2001, 0, 2));
+  ASSERT_TRUE(alias.has_value());
+  EXPECT_TRUE(alias->state_alias);
+}
+
+TEST(XtInfoTest, RefusesEveryOtherSize) {
+  const auto sizes_taken = [](auto decode) {
+    std::string sizes;
+    for (size_t size = 0; size < 300; ++size) {
+      Bytes bytes(size, 0);
+      // What makes the content valid where it is long enough.
+      if (size > 151) bytes[146] = bytes[150] = 2 - 1;
+      if (decode(bytes)) sizes += std::to_string(size) + " ";
+    }
+    return sizes;
+  };
+  EXPECT_EQ(sizes_taken([](const Bytes& b) { return DecodeXtComment(b).has_value(); }), "256 ");
+  EXPECT_EQ(sizes_taken([](const Bytes& b) { return DecodeXtMark(b).has_value(); }),
+            "12 13 14 15 16 ");
+  EXPECT_EQ(sizes_taken([](const Bytes& b) { return DecodeXtCtState(3, b).has_value(); }),
+            "164 165 166 167 168 ");
+  EXPECT_EQ(sizes_taken([](const Bytes& b) { return DecodeXtSetMark(b).has_value(); }), "8 ");
+  EXPECT_EQ(
+      sizes_taken([](const Bytes& b) { return DecodeXtMasquerade(Family::kIPv6, b).has_value(); }),
+      "40 ");
+}
+
+}  // namespace
+}  // namespace kipt::netlink

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/support/fake_backend.h
+//
+// A kernel in memory behind the Backend interface. It has semantics: what nf_tables refuses it
+// refuses with the same status code, a transaction applies whole or not at all, and the generation
+// moves only when something changed. tests/kernel/backend_contract_test.cc holds it to the kernel.
+#ifndef KIPT_TESTS_SUPPORT_FAKE_BACKEND_H_
+#define KIPT_TESTS_SUPPORT_FAKE_BACKEND_H_
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "netlink/backend.h"
+#include "netlink/ruleset.h"
+#include "netlink/transaction.h"
+
+namespace kipt::testing {
+
+class FakeBackend : public netlink::Backend {
+ public:
+  using Content = std::variant<netlink::Rule, netlink::OpaqueRule>;
+
+  explicit FakeBackend(std::string mode = "nft") : mode_(std::move(mode)) {}
+
+  absl::string_view mode() const override { return mode_; }
+  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override;
+  absl::Status Apply(const netlink::Transaction& transaction) override;
+
+  // ---- another writer, who may do anything; each call is one commit ----
+
+  // `hooked` is for names of base chains: false makes the plain chain that no packet reaches.
+  void AddChain(const netlink::ChainId& chain, bool hooked = true);
+  // Both make the chain where it is missing, and return the new rule's handle.
+  netlink::RuleHandle AppendRule(const netlink::ChainId& chain, Content content);
+  netlink::RuleHandle InsertRule(const netlink::ChainId& chain, Content content);
+  void RemoveRule(const netlink::ChainId& chain, netlink::RuleHandle handle);
+  void FlushChain(const netlink::ChainId& chain);
+  // With its rules; rules that jump to it stay, as after `iptables-legacy -X` by hand.
+  void RemoveChain(const netlink::ChainId& chain);
+  // `nft flush ruleset`.
+  void Clear();
+  // A commit to something that is not ours: only the generation moves.
+  void Touch() { ++state_.generation; }
+
+  // ---- faults ----
+
+  // The next calls fail with these, in order, before they do anything.
+  void FailNextRead(absl::Status status) { read_faults_.push_back(std::move(status)); }
+  void FailNextApply(absl::Status status) { apply_faults_.push_back(std::move(status)); }
+  // `other_writer` runs once, behind the next Read that succeeds: whatever it does, the transaction
+  // made from that Read finds a ruleset that has moved. Several run behind one Read each.
+  void AfterNextRead(std::function<void(FakeBackend&)> other_writer) {
+    other_writers_.push_back(std::move(other_writer));
+  }
+
+  // ---- what happened ----
+
+  // Everything, rules of all chains included.
+  const netlink::Snapshot& state() const { return state_; }
+  // Transactions that were applied, empty ones left out.
+  const std::vector<netlink::Transaction>& applied() const { return applied_; }
+  int read_count() const { return read_count_; }
+  int apply_count() const { return apply_count_; }
+
+ private:
+  netlink::RuleHandle Place(const netlink::ChainId& chain, bool first, Content content);
+
+  std::string mode_;
+  netlink::Snapshot state_{.generation = 1, .chains = {}};
+  netlink::RuleHandle next_handle_ = 1;
+  std::deque<absl::Status> read_faults_;
+  std::deque<absl::Status> apply_faults_;
+  std::deque<std::function<void(FakeBackend&)>> other_writers_;
+  std::vector<netlink::Transaction> applied_;
+  int read_count_ = 0;
+  int apply_count_ = 0;
+};
+
+// As iptables-save would print it; see ToString(Snapshot).
+std::string ToString(const FakeBackend& backend);
+
+}  // namespace kipt::testing
+
+#endif  // KIPT_TESTS_SUPPORT_FAKE_BACKEND_H_

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/support/kubelet_sequence.h
+//
+// What kubelets of several generations tell iptables to do, argument for argument: the yardstick
+// our own result is held against. Nothing here uses the project's own policy.
+//
+// Sources: pkg/kubelet/kubelet_network_linux.go and pkg/util/iptables/iptables.go of the Kubernetes
+// releases named at each form.
+#ifndef KIPT_TESTS_SUPPORT_KUBELET_SEQUENCE_H_
+#define KIPT_TESTS_SUPPORT_KUBELET_SEQUENCE_H_
+
+#include <string>
+#include <vector>
+
+#include "tests/support/run_program.h"
+
+namespace kipt::testing {
+
+enum class IpFamily { kIpv4, kIpv6 };
+
+// An iptables-nft installation: this machine's, or that of another Debian release in a chroot.
+struct Iptables {
+  IpFamily family = IpFamily::kIpv4;
+  std::string chroot_dir = {};  // empty: this machine's
+
+  // `iptables-nft ARGUMENTS`, or ip6tables-nft.
+  ProgramResult Run(const std::vector<std::string>& arguments) const;
+  // `iptables-nft-save`, or of one table `iptables-nft-save -t TABLE`.
+  ProgramResult Save(const std::string& table = "") const;
+  // `iptables-nft-restore --noflush`.
+  ProgramResult Restore(const std::string& text) const;
+
+ private:
+  std::vector<std::string> Command(const std::string& suffix) const;
+};
+
+enum class KubeletForm {
+  // 1.17.0 to 1.17.8 and 1.18.0 to 1.18.5, here as 1.17.0, which has no martian rule yet
+  // (CVE-2020-8558, #91569): MARK --set-xmark, and one masquerade rule.
+  k1_17,
+  // 1.19 to 1.23 (#92035; also 1.18.6 and 1.17.9): MARK --or-mark, RETURN / xor / MASQUERADE.
+  k1_19,
+  // 1.24: the same, and KUBE-IPTABLES-HINT last (#109059).
+  k1_24,
+  // 1.25 to 1.27 with IPTablesOwnershipCleanup=false: the hint first; IPv6 gets no INPUT and OUTPUT
+  // jumps.
+  k1_27GateOff,
+  // 1.25 to 1.27 with IPTablesOwnershipCleanup=true, and every later kubelet.
+  k1_27GateOn,
+};
+
+// One call of kubelet's iptables runner.
+struct KubeletStep {
+  enum class Kind {
+    kEnsureChain,    // -N
+    kEnsureAppend,   // -C, and -A where that finds nothing
+    kEnsurePrepend,  // -C, and -I where that finds nothing
+  };
+  Kind kind = Kind::kEnsureChain;
+  std::string table;
+  std::string chain;
+  std::vector<std::string> rule;  // empty for kEnsureChain
+};
+
+struct KubeletBits {
+  int masquerade = 14;
+  int drop = 15;
+};
+
+// Everything kubelet ensures at its start in one family, in its order, the canaries of its monitor
+// last.
+std::vector<KubeletStep> KubeletSequence(KubeletForm form, IpFamily family, KubeletBits bits = {});
+
+// Arguments of `-C` for a rule step, without kubelet's wait flags.
+std::vector<std::string> CheckArguments(const KubeletStep& step);
+
+struct KubeletRun {
+  int chains_created = 0;
+  int rules_added = 0;
+  std::string error;  // empty: every call did what kubelet calls success
+};
+
+// Carries the steps out as kubelet does, in the calling thread's network namespace. Stops at the
+// first failure.
+KubeletRun RunKubelet(const Iptables& iptables, const std::vector<KubeletStep>& steps);
+
+}  // namespace kipt::testing
+
+#endif  // KIPT_TESTS_SUPPORT_KUBELET_SEQUENCE_H_

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/support/run_program.h
+//
+// Runs one program as a user would, without a shell, and keeps what it printed.
+#ifndef KIPT_TESTS_SUPPORT_RUN_PROGRAM_H_
+#define KIPT_TESTS_SUPPORT_RUN_PROGRAM_H_
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace kipt::testing {
+
+struct ProgramResult {
+  // The program's own; 128 + signal number where a signal ended it; 127 where it could not be
+  // started (err says why); 124 where it was killed at the deadline.
+  int exit_code = 0;
+  std::string out;
+  std::string err;
+
+  bool operator==(const ProgramResult&) const = default;
+};
+
+// Shows everything: meant for `<< result` behind an EXPECT.
+std::ostream& operator<<(std::ostream& stream, const ProgramResult& result);
+
+// Runs argv[0] (looked up in PATH where it has no slash) with `stdin_text` as its standard input,
+// in the calling thread's network namespace and with this process's environment. Returns when the
+// program has ended, or 60 seconds after its start: then it is killed.
+ProgramResult RunProgram(std::vector<std::string> argv, std::string stdin_text = "");
+
+}  // namespace kipt::testing
+
+#endif  // KIPT_TESTS_SUPPORT_RUN_PROGRAM_H_
