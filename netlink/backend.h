@@ -21,8 +21,8 @@ namespace kipt::netlink {
 
 struct ChainQuery {
   ChainId chain;
-  // False asks only whether the chain exists: its rules, which may be tens of thousands
-  // (KUBE-SERVICES), are not read.
+  // False asks only whether the chain exists: its rules, which may be tens of thousands, are not
+  // read.
   bool with_rules = true;
 };
 

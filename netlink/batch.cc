@@ -112,12 +112,15 @@ absl::Status ExplainRule(const AddRule& add, int error_number, const Culprit& cu
                          absl::StrCat("there is no chain ", jump->chain, " to jump to"));
     }
   }
-  if (error_number == ENOENT && culprit.attribute) {
-    if (culprit.attribute == NFTA_RULE_TABLE || culprit.attribute == NFTA_RULE_CHAIN) {
-      return KernelError(error_number, action, "there is no such chain");
-    }
-    if (culprit.attribute == NFTA_RULE_POSITION) {
-      return KernelError(error_number, action, "there is no rule of that handle in the chain");
+  if (error_number == ENOENT) {
+    switch (culprit.attribute.value_or(NFTA_RULE_UNSPEC)) {
+      case NFTA_RULE_TABLE:
+      case NFTA_RULE_CHAIN:
+        return KernelError(error_number, action, "there is no such chain");
+      case NFTA_RULE_POSITION:
+        return KernelError(error_number, action, "there is no rule of that handle in the chain");
+      default:
+        break;
     }
   }
   if (error_number == EINVAL && std::holds_alternative<Masquerade>(add.rule.target)) {

@@ -138,8 +138,10 @@ std::optional<Expression> ParseComparison(const Attributes& data) {
   const auto from = data.U32(NFTA_CMP_SREG);
   const auto op = data.U32(NFTA_CMP_OP);
   const auto value = DataValue(data, NFTA_CMP_DATA);
-  if (!from || !value || (op != NFT_CMP_EQ && op != NFT_CMP_NEQ)) return std::nullopt;
-  return Comparison{.from = *from, .negated = op == NFT_CMP_NEQ, .data = *value};
+  const bool equal = op == NFT_CMP_EQ;
+  const bool unequal = op == NFT_CMP_NEQ;
+  if (!from || !value || (!equal && !unequal)) return std::nullopt;
+  return Comparison{.from = *from, .negated = unequal, .data = *value};
 }
 
 std::optional<Expression> ParseImmediate(const Attributes& data) {

@@ -124,6 +124,8 @@ class NftBackend : public Backend {
     const absl::StatusOr<uint32_t> before = ReadGeneration();
     if (!before.ok()) return before.status();
     Snapshot snapshot{.generation = *before, .chains = {}};
+    // Whether anything has changed at all is asked often, and is one round trip.
+    if (queries.empty()) return std::make_optional(std::move(snapshot));
     for (size_t i = 0; i < queries.size(); i += kChainsAtOnce) {
       if (absl::Status status = ReadChains(queries.subspan(i, kChainsAtOnce), snapshot);
           !status.ok()) {

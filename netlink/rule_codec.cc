@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -115,14 +116,12 @@ class RuleBuilder {
 
   void SetInfo(nftnl_expr* expression, uint16_t attribute, const std::vector<uint8_t>& info) {
     // libnftnl keeps this pointer and gives it to free().
-    void* copy = std::malloc(info.size());
-    if (copy == nullptr) {
-      ok_ = false;
-      return;
-    }
-    std::memcpy(copy, info.data(), info.size());
-    nftnl_expr_set(expression, attribute, copy, static_cast<uint32_t>(info.size()));
-  }
+    std::unique_ptr<void, NftnlDeleter<&std::free>> copy(std::malloc(info.size()));
+    ok_ = ok_ && copy != nullptr;
+    if (copy == nullptr) return;
+    std::memcpy(copy.get(), info.data(), info.size());
+    nftnl_expr_set(expression, attribute, copy.release(), static_cast<uint32_t>(info.size()));
+  }  // NOLINT(clang-analyzer-unix.Malloc): the analyzer does not see libnftnl keep it
 
   nftnl_rule* rule_;
   bool ok_ = true;
@@ -293,7 +292,8 @@ absl::StatusOr<NftnlRulePtr> EncodeRule(const ChainId& chain, const Rule& rule) 
   nftnl_rule_set_str(encoded.get(), NFTNL_RULE_TABLE, std::string(TableName(chain.table)).c_str());
   nftnl_rule_set_str(encoded.get(), NFTNL_RULE_CHAIN, chain.name.c_str());
 
-  // `iptables -C` compares the matches in order: comment first, as kubelet and kube-proxy give it.
+  // `iptables -C` compares the matches in order: comment first, as those who write such rules give
+  // it.
   RuleBuilder builder(encoded.get());
   if (rule.source) builder.Address(source_offset, size, *rule.source);
   if (rule.destination) builder.Address(source_offset + size, size, *rule.destination);

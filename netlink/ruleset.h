@@ -4,7 +4,7 @@
 //
 // Values that say what stands, or should stand, in the kernel: families, tables, chains, rules, and
 // the Snapshot of what was observed. Their text is iptables-save(8)'s, because that is what
-// operators, kube-proxy and KEP-3178 speak.
+// operators and other programs that write rules speak.
 //
 //   Rule rule;
 //   rule.mark = MarkMatch{.value = 0x8000, .mask = 0x8000};
@@ -44,8 +44,8 @@ inline constexpr std::array<Table, 3> kTables = {Table::kMangle, Table::kNat, Ta
 
 absl::string_view TableName(Table table);
 
-// One chain of one namespace. Chains are always named with their table: kube-proxy's IPVS mode has
-// a *nat* KUBE-FIREWALL of its own (up to 1.24), which has nothing to do with the filter one.
+// One chain of one namespace. Chains are always named with their table: programs use one name in
+// several tables, and those chains have nothing to do with each other.
 struct ChainId {
   Family family = Family::kIPv4;
   Table table = Table::kFilter;
@@ -54,7 +54,7 @@ struct ChainId {
   auto operator<=>(const ChainId&) const = default;
 };
 
-// "ip filter KUBE-FIREWALL".
+// "ip filter INPUT".
 std::string ToString(const ChainId& chain);
 
 // An address prefix in network order. Addresses of IPv4 use the first four bytes. Host bits are

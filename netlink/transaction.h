@@ -59,7 +59,7 @@ using Operation = std::variant<CreateChain, AddRule, DeleteRule, DeleteChain>;
 // The chain that `operation` is about.
 const ChainId& ChainOf(const Operation& operation);
 
-// One line for people: "-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000". A deletion is shown
+// One line for people: "-A MARKED -j MARK --set-xmark 0x8000/0x8000". A deletion is shown
 // with the rule, not with its number.
 std::string ToString(const Operation& operation);
 
