@@ -16,16 +16,22 @@ constexpr int kRetriesAtOnce = 10;
 constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
 constexpr absl::Duration kRetryLimit = absl::Seconds(5);
 
-// The families whose rules `diff` changes.
-std::vector<Family> ChangedFamilies(const Diff& diff) {
-  std::vector<Family> families;
-  for (const Family family : netlink::kFamilies) {
-    const bool changed = std::any_of(
-        diff.changes.begin(), diff.changes.end(),
-        [&](const Change& change) { return netlink::ChainOf(change.operation).family == family; });
-    if (changed) families.push_back(family);
+bool Changes(const Diff& diff, Family family) {
+  return std::any_of(diff.changes.begin(), diff.changes.end(), [&](const Change& change) {
+    return netlink::ChainOf(change.operation).family == family;
+  });
+}
+
+// What each family is told after one attempt for both: only those that had something to change can
+// have failed, but where nothing could be planned all have.
+std::vector<FamilyResult> Results(const Ruleset& desired, const Diff& diff,
+                                  const absl::Status& both) {
+  std::vector<FamilyResult> results;
+  for (const Family family : desired.families) {
+    const bool failed = !both.ok() && (diff.changes.empty() || Changes(diff, family));
+    results.push_back({family, failed ? both : absl::OkStatus()});
   }
-  return families;
+  return results;
 }
 
 }  // namespace
@@ -99,21 +105,24 @@ absl::Status Reconciler::SyncFamilies(const Ruleset& desired, absl::Span<const F
 
 SyncReport Reconciler::Sync(const Ruleset& desired) {
   SyncReport report;
-  const absl::Status both = SyncFamilies(desired, desired.families, report);
-  if (!report.status.ok()) return report;
-  const std::vector<Family> changed = ChangedFamilies(report.plan.diff);
-  if (both.ok() || absl::IsDeadlineExceeded(both) || changed.size() < 2) {
-    for (const Family family : desired.families) {
-      const bool failed =
-          !both.ok() &&
-          (changed.empty() || std::find(changed.begin(), changed.end(), family) != changed.end());
-      report.families.push_back({family, failed ? both : absl::OkStatus()});
+  if (backend_->spans_families()) {
+    const absl::Status both = SyncFamilies(desired, desired.families, report);
+    if (!report.status.ok()) return report;
+    const Diff& diff = report.plan.diff;
+    const bool one_family = !Changes(diff, Family::kIPv4) || !Changes(diff, Family::kIPv6);
+    if (both.ok() || absl::IsDeadlineExceeded(both) || one_family) {
+      report.families = Results(desired, diff, both);
+      return report;
     }
-    return report;
   }
-  // One family's refusal must not keep the other from its rules.
+  // One family's refusal must not keep the other from its rules. What the last look found in place
+  // needs no other look.
   for (const Family family : desired.families) {
-    absl::Status alone = SyncFamilies(desired, {&family, 1}, report);
+    absl::Status alone;
+    if (report.looks == 0 || Changes(report.plan.diff, family)) {
+      alone = SyncFamilies(desired, {&family, 1}, report);
+    }
+    if (!report.status.ok()) return report;
     report.families.push_back({family, std::move(alone)});
   }
   return report;

@@ -35,6 +35,10 @@ class Backend {
   // "nft" or "legacy".
   virtual absl::string_view mode() const = 0;
 
+  // Whether a transaction of both families is applied whole or not at all. Where it is not, apply one
+  // family at a time, so that an error says which of them was left out.
+  virtual bool spans_families() const { return true; }
+
   // What stands now in the chains asked for, all at one generation. Creates nothing, neither tables
   // nor chains. The cost grows with the rules of these chains, not with other people's.
   //

@@ -73,8 +73,9 @@ struct Transaction {
 };
 
 // The operations of one family as input for `iptables-restore --noflush` (ip6tables-restore for
-// IPv6). Loading it does what applying the transaction does; base chains are not declared, because
-// a declaration would reset their policy and iptables-restore makes them as needed.
+// IPv6). Loading it does what applying the transaction does, as long as the user chains that it
+// creates do not exist: iptables-restore empties a chain that is declared. Base chains are not
+// declared, because that would reset their policy, and iptables-restore makes them as needed.
 std::string ToRestoreText(const Transaction& transaction, Family family);
 
 }  // namespace kipt::netlink

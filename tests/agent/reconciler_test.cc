@@ -170,6 +170,42 @@ TEST(ReconcilerTest, AFamilyWithNothingToChangeIsNotBlamedForTheOther) {
   EXPECT_THAT(report.families[1].status, StatusIs(absl::StatusCode::kNotFound));
 }
 
+// As legacy xtables: a transaction is one family's.
+class OneFamilyAtATime : public netlink::Backend {
+ public:
+  explicit OneFamilyAtATime(FakeBackend* backend) : backend_(backend) {}
+  absl::string_view mode() const override { return backend_->mode(); }
+  bool spans_families() const override { return false; }
+  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override {
+    return backend_->Read(queries);
+  }
+  absl::Status Apply(const netlink::Transaction& transaction) override {
+    for (const netlink::Operation& operation : transaction.operations) {
+      EXPECT_EQ(netlink::ChainOf(operation).family,
+                netlink::ChainOf(transaction.operations.front()).family);
+    }
+    return backend_->Apply(transaction);
+  }
+
+ private:
+  FakeBackend* backend_;
+};
+
+TEST(ReconcilerTest, SendsOneFamilyAtATimeWhereABackendCannotTakeBoth) {
+  FakeBackend backend;
+  FakeTime time;
+  OneFamilyAtATime legacy(&backend);
+  Reconciler reconciler(&legacy, time.clock());
+  const SyncReport first = reconciler.Sync(Both(Mode::kLegacy));
+  EXPECT_THAT(first.FirstError(), IsOk());
+  EXPECT_THAT(first.families, SizeIs(2));
+  EXPECT_THAT(backend.applied(), SizeIs(2));
+  const SyncReport second = reconciler.Sync(Both(Mode::kLegacy));
+  EXPECT_THAT(second.applied, IsEmpty());
+  EXPECT_THAT(second.families, SizeIs(2));
+  EXPECT_EQ(second.looks, 1);
+}
+
 TEST(ReconcilerTest, FlippingTheGateBackAndForthLosesNothing) {
   FakeBackend backend;
   FakeTime time;
