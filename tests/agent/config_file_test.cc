@@ -205,7 +205,7 @@ class ConfigFileOnDiskTest : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(directory_); }
 
   std::string Write(const std::string& name, const std::string& text) const {
-    const std::string path = (directory_ / name).string();
+    std::string path = (directory_ / name).string();
     std::ofstream(path, std::ios::binary) << text;
     return path;
   }

@@ -26,7 +26,6 @@ using ::kipt::testing::Mangle;
 using ::kipt::testing::Nat;
 using ::kipt::testing::Observed;
 using ::kipt::testing::RuleContent;
-using netlink::ChainId;
 using netlink::Family;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -39,6 +38,7 @@ Ruleset Cleanup() { return DesiredRuleset(Mode::kCleanup, kIPv4Only, {}); }
 
 std::vector<std::string> Operations(const Diff& diff) {
   std::vector<std::string> lines;
+  lines.reserve(diff.changes.size());
   for (const Change& change : diff.changes) lines.push_back(netlink::ToString(change.operation));
   return lines;
 }

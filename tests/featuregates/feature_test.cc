@@ -13,7 +13,7 @@ namespace {
 using ::kipt::testing::IsOk;
 using ::kipt::testing::StatusIs;
 
-absl::Status Check(std::vector<const Feature*> features) {
+absl::Status Check(const std::vector<const Feature*>& features) {
   return CheckDeclarations({Component{"test", {1, 30}, features}});
 }
 

@@ -30,7 +30,8 @@ constexpr Feature kOursBeta{.name = "OursBeta", .milestones = kOwnBetaLife};
 constexpr const Feature* kKubelets[] = {&kTheirs, &kTheirsLocked};
 constexpr const Feature* kOwns[] = {&kOurs, &kOursBeta};
 
-absl::StatusOr<FeatureGates> Resolve(std::vector<Overrides> overrides, Version emulated = {1, 27}) {
+absl::StatusOr<FeatureGates> Resolve(const std::vector<Overrides>& overrides,
+                                     Version emulated = {1, 27}) {
   return FeatureGates::Resolve({Component{kKubeletComponentName, emulated, kKubelets},
                                 Component{kAgentComponentName, {0, 1}, kOwns}},
                                overrides);
