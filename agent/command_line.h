@@ -20,7 +20,7 @@
 
 namespace kipt::agent {
 
-enum class Command : uint8_t { kSync, kPlan, kStatus, kGates, kVersion };
+enum class Command : uint8_t { kSync, kPlan, kStatus, kDetect, kGates, kVersion };
 absl::string_view CommandName(Command command);  // "sync", ...
 
 enum class OutputFormat : uint8_t { kText, kJson };
@@ -39,6 +39,8 @@ struct Flags {
   // ours
   std::optional<std::string> emulated_version = {};
   std::optional<std::string> ip_families = {};
+  std::optional<std::string> iptables_mode = {};
+  std::optional<std::string> host_root = {};
   OutputFormat output = OutputFormat::kText;
   std::optional<std::string> netns = {};
 

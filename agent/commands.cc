@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "agent/report_mode.h"
+
 namespace kipt::agent {
 namespace {
 
@@ -47,6 +49,15 @@ ExitCode RunSync(const Subject& subject, netlink::Backend& backend, const Clock&
     code = Fail(result.status, streams.err);
   }
   return code;
+}
+
+ExitCode RunDetect(absl::Span<const FamilyMode> modes, OutputFormat format,
+                   CommandStreams streams) {
+  streams.out << (format == OutputFormat::kJson ? DetectJson(modes) : DetectText(modes));
+  const auto any = [&](auto holds) { return std::any_of(modes.begin(), modes.end(), holds); };
+  if (any([](const FamilyMode& mode) { return mode.contradiction; })) return kExitDifferences;
+  const auto unknown = [](const FamilyMode& mode) { return mode.mode == IptablesMode::kUnknown; };
+  return any(unknown) ? kExitFailed : kExitOk;
 }
 
 }  // namespace kipt::agent

@@ -9,7 +9,9 @@
 
 #include <ostream>
 
+#include "absl/types/span.h"
 #include "agent/command_line.h"
+#include "agent/iptables_mode.h"
 #include "agent/reconciler.h"
 #include "agent/report.h"
 #include "netlink/backend.h"
@@ -37,6 +39,11 @@ ExitCode RunStatus(const Subject& subject, netlink::Backend& backend, const Cloc
                    OutputFormat format, CommandStreams streams);
 ExitCode RunSync(const Subject& subject, netlink::Backend& backend, const Clock& clock,
                  OutputFormat format, CommandStreams streams);
+
+// Prints what was detected. kExitDifferences: something contradicts itself (FamilyMode), whether a
+// mode was found or not. kExitFailed: it cannot be told for a family. Else kExitOk: "none", which
+// says that either mode may be used, is an answer.
+ExitCode RunDetect(absl::Span<const FamilyMode> modes, OutputFormat format, CommandStreams streams);
 
 }  // namespace kipt::agent
 

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/config.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -236,6 +239,38 @@ absl::Status ResolveFamilies(const Inputs& inputs, const ConfigSources& sources,
   return absl::InvalidArgumentError(absl::StrCat("--ip-families: ", status.message()));
 }
 
+// ---- the iptables mode ----
+
+absl::Status ResolveIptablesMode(const Inputs& inputs, Config& config) {
+  const auto& [flags, file] = inputs;
+  const std::string text =
+      Inputs::Choose(flags.iptables_mode, file.iptables_mode, std::string("auto"));
+  if (text == "auto") return absl::OkStatus();
+  for (const IptablesMode mode : {IptablesMode::kNft, IptablesMode::kLegacy}) {
+    if (IptablesModeName(mode) == text) config.iptables_mode = mode;
+  }
+  if (config.iptables_mode) return absl::OkStatus();
+  const std::string message =
+      absl::StrCat("invalid value ", QuoteForMessage(text), "; accepted are auto, nft, legacy");
+  if (!flags.iptables_mode) {
+    return inputs.InFile(*file.iptables_mode, absl::StrCat("iptablesMode: ", message));
+  }
+  return absl::InvalidArgumentError(absl::StrCat("--iptables-mode: ", message));
+}
+
+// A directory that is not there would be a host without iptables.
+absl::Status ResolveHostRoot(const Flags& flags, Config& config) {
+  config.host_root = flags.host_root;
+  if (!config.host_root) return absl::OkStatus();
+  struct stat about {};
+  const int error = stat(config.host_root->c_str(), &about) == 0 ? 0 : errno;
+  if (error == 0 && S_ISDIR(about.st_mode)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--host-root: ", QuoteForMessage(*config.host_root), ": ",
+                   std::generic_category().message(error == 0 ? ENOTDIR : error),
+                   "; give the directory where the host's root is mounted"));
+}
+
 }  // namespace
 
 absl::StatusOr<FeatureGates> ResolveFeatureGates(Version emulated,
@@ -265,6 +300,8 @@ absl::StatusOr<Config> LoadConfig(const Flags& flags, const ConfigSources& sourc
   if (!bits.ok()) return bits.status();
   config.bits = *bits;
   if (absl::Status status = ResolveFamilies(inputs, sources, config); !status.ok()) return status;
+  if (absl::Status status = ResolveIptablesMode(inputs, config); !status.ok()) return status;
+  if (absl::Status status = ResolveHostRoot(flags, config); !status.ok()) return status;
 
   if (!emulated->warning.empty()) config.warnings.push_back(emulated->warning);
   for (const std::string& warning : config.gates.warnings()) config.warnings.push_back(warning);
@@ -291,7 +328,11 @@ std::string ToString(const Config& config) {
       "iptablesMasqueradeBit: ", config.bits.masquerade, "\n",  //
       "iptablesDropBit: ", config.bits.drop, "\n",              //
       "ipFamilies: ", config.families_by_kernel ? absl::StrCat("auto (", families, ")") : families,
-      "\n", "config: ", config.config_file.empty() ? "(none)" : config.config_file, "\n");
+      "\n",
+      "iptablesMode: ", config.iptables_mode ? IptablesModeName(*config.iptables_mode) : "auto",
+      "\n",                                                    //
+      "hostRoot: ", config.host_root.value_or("(own)"), "\n",  //
+      "config: ", config.config_file.empty() ? "(none)" : config.config_file, "\n");
 }
 
 }  // namespace kipt::agent

@@ -7,12 +7,14 @@
 #ifndef KIPT_AGENT_CONFIG_H_
 #define KIPT_AGENT_CONFIG_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "agent/command_line.h"
+#include "agent/iptables_mode.h"
 #include "agent/policy.h"
 #include "featuregates/feature_gates.h"
 #include "featuregates/version.h"
@@ -41,6 +43,10 @@ struct Config {
   bool families_by_kernel = true;
   // IPv4 before IPv6; never empty.
   std::vector<netlink::Family> families = {};
+  // kNft or kLegacy; empty for "auto".
+  std::optional<IptablesMode> iptables_mode = {};
+  // Of --host-root: an existing directory; empty where it was not given.
+  std::optional<std::string> host_root = {};
   // The file that was read; empty where none was.
   std::string config_file = {};
   // For the log, each as one warning, in the order of their importance to an upgrade: release,

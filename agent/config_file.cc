@@ -53,7 +53,7 @@ class Decoder {
     bool in_kubelet_configuration;
     Read read;
   };
-  static const std::array<Field, 8> kFields;
+  static const std::array<Field, 9> kFields;
 
   absl::Status DecodeKind() {
     const YamlNode& root = document_.root();
@@ -140,6 +140,9 @@ class Decoder {
   absl::Status IpFamilies(const YamlEntry& entry) {
     return Store(document_.String(entry.value, entry.key), entry, file_.ip_families);
   }
+  absl::Status IptablesModeText(const YamlEntry& entry) {
+    return Store(document_.String(entry.value, entry.key), entry, file_.iptables_mode);
+  }
   absl::Status FeatureGates(const YamlEntry& entry) {
     if (entry.value.kind != YamlNode::Kind::kMap) {
       return document_.ErrorAt(entry.value.line,
@@ -159,7 +162,7 @@ class Decoder {
   ConfigFile file_;
 };
 
-constexpr std::array<Decoder::Field, 8> Decoder::kFields = {{
+constexpr std::array<Decoder::Field, 9> Decoder::kFields = {{
     {"apiVersion", false, &Decoder::Skip},
     {"kind", false, &Decoder::Skip},
     {"emulatedVersion", false, &Decoder::EmulatedVersion},
@@ -168,6 +171,7 @@ constexpr std::array<Decoder::Field, 8> Decoder::kFields = {{
     {"iptablesMasqueradeBit", true, &Decoder::MasqueradeBit},
     {"iptablesDropBit", true, &Decoder::DropBit},
     {"ipFamilies", false, &Decoder::IpFamilies},
+    {"iptablesMode", false, &Decoder::IptablesModeText},
 }};
 
 class Descriptor {

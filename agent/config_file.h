@@ -13,6 +13,7 @@
 //   iptablesMasqueradeBit: 14
 //   iptablesDropBit: 15
 //   ipFamilies: ipv4,ipv6
+//   iptablesMode: auto
 //
 // and kubelet's own file (kubelet.config.k8s.io/v1beta1, KubeletConfiguration), so that a node has
 // one place to say which bits and gates it uses. Of that one, featureGates, iptablesMasqueradeBit
@@ -47,12 +48,13 @@ struct ConfigFile {
   std::string path;
   Kind kind = Kind::kAgent;
   // Empty where the field is missing. Always empty for a KubeletConfiguration: emulated_version,
-  // make_iptables_util_chains, ip_families.
+  // make_iptables_util_chains, ip_families, iptables_mode.
   std::optional<FromLine<std::string>> emulated_version;
   std::optional<FromLine<bool>> make_iptables_util_chains;
   std::optional<FromLine<int>> iptables_masquerade_bit;
   std::optional<FromLine<int>> iptables_drop_bit;
   std::optional<FromLine<std::string>> ip_families;
+  std::optional<FromLine<std::string>> iptables_mode;
   featuregates::GateValues feature_gates;
 };
 

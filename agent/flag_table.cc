@@ -71,6 +71,13 @@ absl::Status StoreEmulatedVersion(absl::string_view value, Flags& flags) {
 absl::Status StoreIpFamilies(absl::string_view value, Flags& flags) {
   return StoreText(value, flags.ip_families);
 }
+absl::Status StoreIptablesMode(absl::string_view value, Flags& flags) {
+  return StoreText(value, flags.iptables_mode);
+}
+absl::Status StoreHostRoot(absl::string_view value, Flags& flags) {
+  if (value.empty()) return absl::InvalidArgumentError("it must be a directory");
+  return StoreText(value, flags.host_root);
+}
 absl::Status StoreOutput(absl::string_view value, Flags& flags) {
   if (value != "text" && value != "json") {
     return absl::InvalidArgumentError("it must be text or json");
@@ -87,6 +94,8 @@ constexpr CommandRow kCommands[] = {
     {"sync", Command::kSync, "put the chains and rules in place, once"},
     {"plan", Command::kPlan, "show what sync would change, and why; exit status 2 if anything"},
     {"status", Command::kStatus, "show the effective configuration and what stands in the kernel"},
+    {"detect", Command::kDetect,
+     "show which iptables the node uses, and why; exit status 1 unknown, 2 contradictory"},
     {"gates", Command::kGates, "list the feature gates of the emulated release"},
     {"version", Command::kVersion, "show the version of this program"},
 };
@@ -105,6 +114,11 @@ constexpr FlagRow kFlags[] = {
      "A set of key=value pairs that describe feature gates for alpha/experimental features. "
      "Options are:",
      StoreFeatureGates},
+    {"host-root", "directory", false,
+     "Where the host's file system is seen, whose iptables program tells nft from legacy. It is "
+     "not "
+     "run. (default / outside containers, else it is not asked)",
+     StoreHostRoot},
     {"ip-families", "string", false,
      "auto, ipv4, ipv6 or ipv4,ipv6. auto is IPv4, and IPv6 where the network namespace has it. "
      "(default auto)",
@@ -118,6 +132,12 @@ constexpr FlagRow kFlags[] = {
      "Please match this parameter with corresponding parameter in kube-proxy. No effect where "
      "IPTablesOwnershipCleanup is on; gone from 1.31 on. (default 14)",
      StoreMasqueradeBit},
+    {"iptables-mode", "string", false,
+     "auto, nft or legacy: which iptables to write. auto goes by the host's iptables program, "
+     "KUBE-IPTABLES-HINT, KUBE-KUBELET-CANARY and other rules, in this order; where they "
+     "contradict "
+     "each other nothing is written. (default auto)",
+     StoreIptablesMode},
     {"make-iptables-util-chains", "", true,
      "If true, kubelet will ensure iptables utility rules are present on host; here it is this "
      "agent that does. If false, nothing is touched. (default true)",
@@ -167,7 +187,8 @@ absl::string_view CommandName(Command command) {
 
 std::string HelpText(absl::string_view emulated_version) {
   std::string out =
-      "Keeps kubelet's iptables chains as KEP-3178 wants them, through nf_tables.\n\n"
+      "Keeps kubelet's iptables chains as KEP-3178 wants them, through nf_tables or legacy "
+      "iptables.\n\n"
       "Usage:\n  kube-iptables-agent COMMAND [flags]\n\nCommands:\n";
   for (const CommandRow& row : kCommands) {
     absl::StrAppend(&out, "  ", row.name, std::string(10 - row.name.size(), ' '), row.help, "\n");

@@ -12,13 +12,16 @@
 #include <variant>
 #include <vector>
 
+#include "agent/backend_choice.h"
+#include "agent/command.h"
 #include "agent/command_line.h"
 #include "agent/commands.h"
 #include "agent/config.h"
+#include "agent/mode_evidence.h"
 #include "agent/network_namespace.h"
+#include "agent/other_mode.h"
 #include "agent/reconciler.h"
 #include "agent/report.h"
-#include "netlink/nft_backend.h"
 
 namespace kipt::agent {
 namespace {
@@ -63,14 +66,31 @@ int RunGates(const Config& config, OutputFormat format) {
   return kExitOk;
 }
 
+int RunDetection(const Config& config, OutputFormat format) {
+  const std::unique_ptr<CommandRunner> runner = NewCommandRunner();
+  return RunDetect(
+      DetectModes(config.families, config.iptables_mode,
+                  SystemModeSources(config.host_root, runner.get()), Thoroughness::kAll),
+      format, {.out = std::cout, .err = std::cerr});
+}
+
 int RunOnKernel(Command command, const Config& config, OutputFormat format) {
-  absl::StatusOr<std::unique_ptr<netlink::Backend>> backend = netlink::NewNftBackend();
+  const std::unique_ptr<CommandRunner> runner = NewCommandRunner();
+  const ModeSources sources = SystemModeSources(config.host_root, runner.get());
+  const BackendRequest request{.flag = config.iptables_mode,
+                               .families = config.families,
+                               .off = config.mode == Mode::kOff,
+                               .read_only = command != Command::kSync};
+  absl::StatusOr<std::unique_ptr<netlink::Backend>> backend = ChooseBackend(request, sources);
   if (!backend.ok()) return Fail(backend.status(), kExitFailed);
-  const Subject subject{
+  Subject subject{
       .emulated_version = config.emulated_version,
       .iptables_mode = std::string((*backend)->mode()),
       .desired = DesiredRuleset(config.mode, config.families, config.bits),
   };
+  if (request.read_only) {
+    subject.other_mode = ReadOtherMode(subject.iptables_mode, config.families, sources);
+  }
   const CommandStreams streams{.out = std::cout, .err = std::cerr};
   switch (command) {
     case Command::kSync:
@@ -105,6 +125,7 @@ int Main(const char* program, const std::vector<std::string>& arguments) {
   if (!config.ok()) return Fail(config.status(), kExitUsage);
   LogConfig(*config);
   if (command_line.command == Command::kGates) return RunGates(*config, flags.output);
+  if (command_line.command == Command::kDetect) return RunDetection(*config, flags.output);
   return RunOnKernel(command_line.command, *config, flags.output);
 }
 

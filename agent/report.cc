@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "agent/report_mode.h"
 #include "netlink/base_chains.h"
 
 namespace kipt::agent {
@@ -89,6 +90,10 @@ std::string SummaryText(const Diff& diff) {
                          diff.stale.size(), Counted(diff.findings.size(), "finding", "findings"));
 }
 
+std::string OtherText(const Subject& subject) {
+  return subject.other_mode ? OtherModeText(*subject.other_mode) : "";
+}
+
 // The one line a reader of `status` wants for a family.
 std::string FamilyState(const Diff& diff, Family family) {
   const auto of_family = [&](const auto& chain) { return chain.family == family; };
@@ -130,7 +135,8 @@ std::vector<PlanLine> PlanLines(const Diff& diff) {
 
 std::string PlanText(const Subject& subject, const Plan& plan) {
   return absl::StrCat(HeaderText(subject, plan.generation), LinesText(PlanLines(plan.diff)),
-                      FindingsText(plan.diff.findings), "\n", SummaryText(plan.diff));
+                      FindingsText(plan.diff.findings), OtherText(subject), "\n",
+                      SummaryText(plan.diff));
 }
 
 std::string SyncText(const Subject& subject, const SyncReport& report) {
@@ -163,7 +169,8 @@ std::string StatusText(const Subject& subject, const Plan& plan) {
   Diff standing;
   standing.in_place = plan.diff.in_place;
   standing.stale = plan.diff.stale;
-  absl::StrAppend(&text, LinesText(PlanLines(standing)), FindingsText(plan.diff.findings));
+  absl::StrAppend(&text, LinesText(PlanLines(standing)), FindingsText(plan.diff.findings),
+                  OtherText(subject));
   return text;
 }
 

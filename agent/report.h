@@ -7,10 +7,12 @@
 #ifndef KIPT_AGENT_REPORT_H_
 #define KIPT_AGENT_REPORT_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "agent/diff.h"
+#include "agent/other_mode.h"
 #include "agent/policy.h"
 #include "agent/reconciler.h"
 #include "featuregates/feature_gates.h"
@@ -24,6 +26,8 @@ struct Subject {
   // "nft" or "legacy": the Backend's mode.
   std::string iptables_mode;
   Ruleset desired;
+  // Shown by plan and status where it was looked at.
+  std::optional<OtherMode> other_mode = {};
 };
 
 // A line of a plan. `sign`: '+' to be added, '-' to be removed, '=' stands and stays.

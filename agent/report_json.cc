@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "agent/report.h"
+#include "agent/report_mode.h"
 
 namespace kipt::agent {
 namespace {
@@ -85,6 +86,27 @@ Json FindingsJson(const std::vector<Finding>& findings) {
   return json;
 }
 
+void AddOtherMode(const Subject& subject, Json& json) {
+  if (!subject.other_mode) return;
+  Json chains = Json::array();
+  for (const netlink::ChainId& chain : subject.other_mode->chains) {
+    chains.push_back(ChainJson(chain));
+  }
+  json["otherMode"] = {{"iptablesMode", subject.other_mode->iptables_mode},
+                       {"chains", std::move(chains)},
+                       {"problem", subject.other_mode->problem}};
+}
+
+Json EvidenceJson(const std::vector<Evidence>& evidence) {
+  Json json = Json::array();
+  for (const Evidence& one : evidence) {
+    json.push_back({{"source", Text(EvidenceSourceName(one.source))},
+                    {"says", Text(IptablesModeName(one.says))},
+                    {"text", one.text}});
+  }
+  return json;
+}
+
 // Comments in the kernel are bytes of other people's choice; what is not UTF-8 becomes U+FFFD.
 std::string Print(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -98,6 +120,7 @@ std::string PlanJson(const Subject& subject, const Plan& plan) {
   json["inPlace"] = StandingJson(plan.diff.in_place);
   json["stale"] = StandingJson(plan.diff.stale);
   json["findings"] = FindingsJson(plan.diff.findings);
+  AddOtherMode(subject, json);
   return Print(json);
 }
 
@@ -123,7 +146,20 @@ std::string StatusJson(const Subject& subject, const Plan& plan) {
   json["inPlace"] = StandingJson(plan.diff.in_place);
   json["stale"] = StandingJson(plan.diff.stale);
   json["findings"] = FindingsJson(plan.diff.findings);
+  AddOtherMode(subject, json);
   return Print(json);
+}
+
+std::string DetectJson(absl::Span<const FamilyMode> modes) {
+  Json families = Json::array();
+  for (const FamilyMode& mode : modes) {
+    families.push_back({{"family", Text(netlink::FamilyName(mode.family))},
+                        {"iptablesMode", Text(IptablesModeName(mode.mode))},
+                        {"evidence", EvidenceJson(mode.evidence)},
+                        {"findings", mode.findings},
+                        {"contradiction", mode.contradiction}});
+  }
+  return Print({{"families", std::move(families)}});
 }
 
 std::string GatesJson(featuregates::Version emulated_version,

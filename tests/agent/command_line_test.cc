@@ -46,13 +46,15 @@ INSTANTIATE_TEST_SUITE_P(
         GoodCase{"ACommandAlone", {"sync"}, {Command::kSync, {}}},
         GoodCase{"Plan", {"plan"}, {Command::kPlan, {}}},
         GoodCase{"Status", {"status"}, {Command::kStatus, {}}},
+        GoodCase{"Detect", {"detect"}, {Command::kDetect, {}}},
         GoodCase{"Gates", {"gates"}, {Command::kGates, {}}},
         GoodCase{"Version", {"version"}, {Command::kVersion, {}}},
         GoodCase{"EveryFlagBehindTheCommand",
                  {"plan", "--config=/c", "--feature-gates=A=true,B=false",
                   "--make-iptables-util-chains=false", "--iptables-masquerade-bit=3",
                   "--iptables-drop-bit=4", "--v=2", "--vmodule=a=1", "--emulated-version=1.25",
-                  "--ip-families=ipv4", "--output=json", "--netns=/run/netns/x"},
+                  "--ip-families=ipv4", "--iptables-mode=legacy", "--host-root=/host",
+                  "--output=json", "--netns=/run/netns/x"},
                  {Command::kPlan,
                   {.config = "/c",
                    .feature_gates = {"A=true,B=false"},
@@ -63,6 +65,8 @@ INSTANTIATE_TEST_SUITE_P(
                    .vmodule = "a=1",
                    .emulated_version = "1.25",
                    .ip_families = "ipv4",
+                   .iptables_mode = "legacy",
+                   .host_root = "/host",
                    .output = OutputFormat::kJson,
                    .netns = "/run/netns/x"}}},
         GoodCase{"FlagsBeforeTheCommandWithTheirValuesApart",
@@ -121,7 +125,7 @@ TEST_P(RefusedCommandLineTest, SaysWhatIsWrong) {
   EXPECT_THAT(std::string(result.status().message()), ::testing::StartsWith(GetParam().message));
 }
 
-constexpr char kCommands[] = "; the commands are sync, plan, status, gates, version";
+constexpr char kCommands[] = "; the commands are sync, plan, status, detect, gates, version";
 
 INSTANTIATE_TEST_SUITE_P(
     Arguments, RefusedCommandLineTest,
@@ -181,6 +185,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"AnUnknownOutput",
                 {"sync", "--output=yaml"},
                 "invalid argument \"yaml\" for \"--output\" flag: it must be text or json"},
+        BadCase{"AnEmptyHostRoot",
+                {"sync", "--host-root="},
+                "invalid argument \"\" for \"--host-root\" flag: it must be a directory"},
         BadCase{"AnEmptyNamespace",
                 {"sync", "--netns="},
                 "invalid argument \"\" for \"--netns\" flag: it must be a path"}),
@@ -198,10 +205,26 @@ std::string HelpOf(const Arguments& arguments) {
 
 TEST(HelpTest, ListsEveryCommandAndEveryFlag) {
   const std::string help = HelpOf({"--help"});
-  for (const char* const name :
-       {"sync", "plan", "status", "gates", "version", "--config", "--feature-gates",
-        "--make-iptables-util-chains", "--iptables-masquerade-bit", "--iptables-drop-bit", "--v",
-        "--vmodule", "--emulated-version", "--ip-families", "--output", "--netns", "--help"}) {
+  for (const char* const name : {"sync",
+                                 "plan",
+                                 "status",
+                                 "detect",
+                                 "gates",
+                                 "version",
+                                 "--config",
+                                 "--feature-gates",
+                                 "--make-iptables-util-chains",
+                                 "--iptables-masquerade-bit",
+                                 "--iptables-drop-bit",
+                                 "--v",
+                                 "--vmodule",
+                                 "--emulated-version",
+                                 "--ip-families",
+                                 "--iptables-mode",
+                                 "--host-root",
+                                 "--output",
+                                 "--netns",
+                                 "--help"}) {
     EXPECT_THAT(help, HasSubstr(std::string(" ") + name + (name[0] == '-' ? "" : " ")));
   }
 }

@@ -2,6 +2,7 @@
 #include "agent/config.h"
 
 #include <filesystem>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -305,6 +306,31 @@ TEST(ConfigSourcesTest, ARealKubeletConfigurationIsAcceptedWithTenGatesThatAreNo
   EXPECT_THAT(config->warnings, IsEmpty());
 }
 
+// ---- the iptables mode ----
+
+TEST(IptablesModeTest, IsAutoWhereNobodySaysAnything) {
+  const Node node;
+  EXPECT_EQ(node.Load(Flags{})->iptables_mode, std::nullopt);
+  EXPECT_EQ(node.Load(Flags{.iptables_mode = "auto"}, Agent("iptablesMode: nft\n"))->iptables_mode,
+            std::nullopt);
+}
+
+TEST(IptablesModeTest, TheFlagWinsOverTheFile) {
+  const Node node;
+  EXPECT_EQ(node.Load(Flags{}, Agent("iptablesMode: legacy\n"))->iptables_mode,
+            IptablesMode::kLegacy);
+  EXPECT_EQ(
+      node.Load(Flags{.iptables_mode = "nft"}, Agent("iptablesMode: legacy\n"))->iptables_mode,
+      IptablesMode::kNft);
+  EXPECT_EQ(node.Load(Flags{}, Kubelet("iptablesMode: legacy\n"))->iptables_mode, std::nullopt);
+}
+
+TEST(HostRootTest, IsADirectory) {
+  const Node node;
+  EXPECT_EQ(node.Load(Flags{.host_root = "/"})->host_root, "/");
+  EXPECT_EQ(node.Load(Flags{})->host_root, std::nullopt);
+}
+
 // ---- as a value ----
 
 TEST(ConfigTextTest, PrintsTheEffectiveConfiguration) {
@@ -319,6 +345,8 @@ TEST(ConfigTextTest, PrintsTheEffectiveConfiguration) {
             "iptablesMasqueradeBit: 14\n"
             "iptablesDropBit: 15\n"
             "ipFamilies: ipv4\n"
+            "iptablesMode: auto\n"
+            "hostRoot: (own)\n"
             "config: (none)\n");
 }
 

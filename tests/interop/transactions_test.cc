@@ -66,7 +66,7 @@ TEST_F(TransactionsTest, AFullSyncOfBothFamiliesIsOneAndASecondSyncIsNone) {
 
 TEST_F(TransactionsTest, LookingChangesNothing) {
   for (const bool synced : {false, true}) {
-    for (const char* command : {"plan", "status", "gates", "version"}) {
+    for (const char* command : {"plan", "status", "detect", "gates", "version"}) {
       Agent(command, {.ownership_cleanup = false});
       EXPECT_THAT(Changes(), IsEmpty()) << command;
     }

@@ -29,6 +29,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 class BackendRefusalTest : public BackendContractTest {};
+class UnhookedChainTest : public BackendContractTest {};
 
 TEST_P(BackendRefusalTest, RefusesToDeleteAChainThatIsJumpedTo) {
   ASSERT_THAT(Apply({CreateChain{kUser}, CreateChain{kOther}, Append(kUser, jump_)}), IsOk());
@@ -140,7 +141,7 @@ TEST_P(BackendRefusalTest, RefusesTextsThatCannotBeWritten) {
               StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
-TEST_P(BackendRefusalTest, TellsAnUnhookedChainOfABaseChainsNameAndRefusesToMakeIt) {
+TEST_P(UnhookedChainTest, TellsAnUnhookedChainOfABaseChainsNameAndRefusesToMakeIt) {
   world().AddUnhookedInput();
   const Snapshot snapshot = Read();
   ASSERT_NE(snapshot.Find(kInput), nullptr);
@@ -158,6 +159,9 @@ TEST_P(BackendRefusalTest, TakesAnEmptyTransactionOfAnyGeneration) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, BackendRefusalTest, ::testing::ValuesIn(AllSubjects()),
+                         [](const auto& param_info) { return param_info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Backends, UnhookedChainTest,
+                         ::testing::ValuesIn(SubjectsWithUnhookedChains()),
                          [](const auto& param_info) { return param_info.param.name; });
 
 }  // namespace

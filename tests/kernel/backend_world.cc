@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/kernel/backend_world.h"
 
+#include <cstdlib>
+
+#include "agent/command.h"
+#include "agent/legacy_backend.h"
 #include "netlink/nft_backend.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/run_program.h"
@@ -13,6 +17,11 @@ using netlink::ChainId;
 using netlink::Family;
 using netlink::OpaqueRule;
 using netlink::Table;
+
+void MustRun(const std::vector<std::string>& argv) {
+  const ProgramResult result = RunProgram(argv);
+  EXPECT_EQ(result.exit_code, 0) << result;
+}
 
 class FakeWorld : public World {
  public:
@@ -49,12 +58,39 @@ class NftWorld : public World {
   }
 
  private:
-  static void MustRun(const std::vector<std::string>& argv) {
-    const ProgramResult result = RunProgram(argv);
-    EXPECT_EQ(result.exit_code, 0) << result;
-  }
   std::string NextName() { return "touched" + std::to_string(++names_); }
 
+  std::unique_ptr<Backend> backend_;
+  int names_ = 0;
+};
+
+class LegacyWorld : public World {
+ public:
+  LegacyWorld() : runner_(agent::NewCommandRunner()) {
+    // Never the machine's own lock.
+    const std::string lock = ::testing::TempDir() + "/contract-xtables.lock";
+    EXPECT_EQ(setenv("XTABLES_LOCKFILE", lock.c_str(), 1), 0);
+    auto backend = agent::NewLegacyBackend(runner_.get(), {.lock_path = lock});
+    EXPECT_THAT(backend, IsOk());
+    if (backend.ok()) backend_ = *std::move(backend);
+  }
+  ~LegacyWorld() override { unsetenv("XTABLES_LOCKFILE"); }
+  Backend& backend() override { return *backend_; }
+  void Touch() override {
+    MustRun({"iptables-legacy", "-N", "touched" + std::to_string(++names_)});
+  }
+  void AppendOpaqueJump(const std::string& chain) override {
+    RunProgram({"iptables-legacy", "-N", "OTHER"});
+    MustRun({"iptables-legacy", "-A", chain, "-m", "statistic", "--mode", "nth", "--every", "2",
+             "--packet", "0", "-j", "OTHER"});
+  }
+  std::string OpaqueJumpText() const override {
+    return "-m statistic --mode nth --every 2 --packet 0 -j OTHER";
+  }
+  void AddUnhookedInput() override { ADD_FAILURE() << "legacy iptables has no unhooked INPUT"; }
+
+ private:
+  std::unique_ptr<agent::CommandRunner> runner_;
   std::unique_ptr<Backend> backend_;
   int names_ = 0;
 };
@@ -63,9 +99,15 @@ class NftWorld : public World {
 
 void PrintTo(const Subject& subject, std::ostream* stream) { *stream << subject.name; }
 
-std::vector<Subject> AllSubjects() {
+std::vector<Subject> SubjectsWithUnhookedChains() {
   return {Subject{"Fake", [] { return std::make_unique<FakeWorld>(); }},
           Subject{"Nft", [] { return std::make_unique<NftWorld>(); }}};
+}
+
+std::vector<Subject> AllSubjects() {
+  std::vector<Subject> subjects = SubjectsWithUnhookedChains();
+  subjects.push_back(Subject{"Legacy", [] { return std::make_unique<LegacyWorld>(); }});
+  return subjects;
 }
 
 }  // namespace kipt::testing

@@ -3,7 +3,7 @@
 // File: tests/kernel/backend_world.h
 //
 // What a Backend is held against: the backend, the kernel behind it, and another writer there. The
-// fake and nf_tables are two such worlds.
+// fake, nf_tables and legacy iptables are such worlds.
 #ifndef KIPT_TESTS_KERNEL_BACKEND_WORLD_H_
 #define KIPT_TESTS_KERNEL_BACKEND_WORLD_H_
 
@@ -38,11 +38,13 @@ class World {
  public:
   virtual ~World() = default;
   virtual netlink::Backend& backend() = 0;
-  // A commit that has nothing to do with our chains or our families.
+  // A commit that has nothing to do with our chains.
   virtual void Touch() = 0;
   // "-m statistic ... -j OTHER" at the end of ip filter `chain`.
   virtual void AppendOpaqueJump(const std::string& chain) = 0;
-  // ip filter INPUT as a plain chain.
+  // The text that such a rule is read with.
+  virtual std::string OpaqueJumpText() const { return "[xt statistic rev 0] -j OTHER"; }
+  // ip filter INPUT as a plain chain. Not in legacy iptables: nobody can make such a chain there.
   virtual void AddUnhookedInput() = 0;
 };
 
@@ -52,8 +54,10 @@ struct Subject {
 };
 void PrintTo(const Subject& subject, std::ostream* stream);
 
-// The fake and nf_tables.
+// The fake, nf_tables and legacy iptables.
 std::vector<Subject> AllSubjects();
+// Without legacy iptables, where a base chain is always hooked.
+std::vector<Subject> SubjectsWithUnhookedChains();
 
 class BackendContractTest : public NetnsTest, public ::testing::WithParamInterface<Subject> {
  protected:

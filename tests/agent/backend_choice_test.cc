@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What --iptables-mode=auto leads to, and the look at the other mode.
+#include "agent/backend_choice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/other_mode.h"
+#include "tests/agent/temporary_tree.h"
+#include "tests/support/fake_backend.h"
+#include "tests/support/observed.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::FakeBackend;
+using ::kipt::testing::Filter;
+using ::kipt::testing::IsOk;
+using ::kipt::testing::IsOkAndHolds;
+using ::kipt::testing::Mangle;
+using ::kipt::testing::Nat;
+using ::kipt::testing::Observed;
+using ::kipt::testing::StatusIs;
+using ::kipt::testing::TemporaryTree;
+using netlink::Family;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr auto kNft = IptablesMode::kNft;
+constexpr auto kLegacy = IptablesMode::kLegacy;
+constexpr auto kNone = IptablesMode::kNone;
+
+std::vector<FamilyMode> Modes(IptablesMode ipv4, IptablesMode ipv6) {
+  return {{.family = Family::kIPv4, .mode = ipv4}, {.family = Family::kIPv6, .mode = ipv6}};
+}
+
+TEST(ChooseModeTest, FamiliesThatAgreeShareOne) {
+  EXPECT_THAT(ChooseMode(Modes(kNft, kNft)), IsOkAndHolds(kNft));
+  EXPECT_THAT(ChooseMode(Modes(kLegacy, kLegacy)), IsOkAndHolds(kLegacy));
+}
+
+TEST(ChooseModeTest, AFamilyInWhichNothingTellsGoesWithTheOther) {
+  EXPECT_THAT(ChooseMode(Modes(kNone, kLegacy)), IsOkAndHolds(kLegacy));
+  EXPECT_THAT(ChooseMode(Modes(kLegacy, kNone)), IsOkAndHolds(kLegacy));
+}
+
+TEST(ChooseModeTest, AFreshNodeGetsNft) {
+  EXPECT_THAT(ChooseMode(Modes(kNone, kNone)), IsOkAndHolds(kNft));
+}
+
+TEST(ChooseModeTest, FamiliesThatDifferAreRefusedWithTheWayOut) {
+  EXPECT_THAT(ChooseMode(Modes(kNft, kLegacy)),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("ip uses iptables nft and ip6 uses legacy"),
+                             HasSubstr("--ip-families"), HasSubstr("--iptables-mode"))));
+}
+
+TEST(ChooseModeTest, AnUnknownFamilyIsRefusedWithItsFindings) {
+  std::vector<FamilyMode> modes = Modes(kNft, IptablesMode::kUnknown);
+  modes[1].findings = {"two hints", "and more"};
+  EXPECT_THAT(
+      ChooseMode(modes),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               AllOf(HasSubstr("cannot tell which iptables this node uses for ip6: two hints; and "
+                               "more"),
+                     HasSubstr("--iptables-mode=nft or --iptables-mode=legacy"))));
+}
+
+// ---- on a machine ----
+
+class BackendChoiceTest : public ::testing::Test {
+ protected:
+  BackendChoiceTest() {
+    tree_.Write("modules", "nf_tables 1 - Live 0x0\n");
+    SetLegacyTables("");
+    sources_.kernel.proc_modules = tree_.Path("modules");
+    sources_.kernel.modules_disabled = tree_.Path("none");
+    sources_.kernel.sys_module = tree_.Path("none");
+    sources_.kernel.kallsyms = tree_.Path("none");
+    sources_.kernel.module_directories = {tree_.Path("lib")};
+    sources_.table_names_path = tree_.Path("%s_tables_names");
+    sources_.open_nft = [this] { return Open(nft_, nft_status_); };
+    sources_.open_legacy = [this] { return Open(legacy_, legacy_status_); };
+    sources_.list_nft = [](Family) { return std::vector<netlink::SurveyedChain>(); };
+    sources_.list_legacy = [](Family) { return ChainsByName(); };
+  }
+
+  void SetLegacyTables(const std::string& names) {
+    tree_.Write("ip_tables_names", names);
+    tree_.Write("ip6_tables_names", names);
+  }
+  void UnloadNft() {
+    tree_.Write("modules", "");
+    tree_.Write("lib/modules.builtin", "");
+  }
+
+  BackendOrError Open(const FakeBackend& backend, const absl::Status& status) {
+    ++opened_;
+    if (!status.ok()) return status;
+    return std::make_unique<FakeBackend>(backend);
+  }
+
+  // The mode of the backend that was chosen.
+  absl::StatusOr<std::string> Choose(BackendRequest request = {}) {
+    if (request.families.empty()) request.families = {Family::kIPv4, Family::kIPv6};
+    const BackendOrError backend = ChooseBackend(request, sources_);
+    if (!backend.ok()) return backend.status();
+    return std::string((*backend)->mode());
+  }
+  OtherMode Other(const std::string& managed) {
+    return ReadOtherMode(managed, netlink::kFamilies, sources_);
+  }
+
+  TemporaryTree tree_;
+  FakeBackend nft_{"nft"};
+  FakeBackend legacy_{"legacy"};
+  absl::Status nft_status_;
+  absl::Status legacy_status_;
+  int opened_ = 0;
+  ModeSources sources_;
+};
+
+TEST_F(BackendChoiceTest, AutoFollowsTheHint) {
+  EXPECT_THAT(Choose(), IsOkAndHolds("nft"));
+  SetLegacyTables("mangle\n");
+  legacy_.AddChain(Mangle("KUBE-IPTABLES-HINT"));
+  EXPECT_THAT(Choose(), IsOkAndHolds("legacy"));
+  nft_.AddChain(Mangle("KUBE-IPTABLES-HINT"));
+  EXPECT_THAT(Choose(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("both")));
+}
+
+TEST_F(BackendChoiceTest, TheFlagIsTakenWithoutALook) {
+  nft_.AddChain(Mangle("KUBE-IPTABLES-HINT"));
+  EXPECT_THAT(Choose({.flag = kLegacy}), IsOkAndHolds("legacy"));
+  EXPECT_EQ(opened_, 1);
+}
+
+TEST_F(BackendChoiceTest, WhatTheBackendNeedsIsTheCallersError) {
+  legacy_status_ = absl::NotFoundError("not installed");
+  EXPECT_THAT(Choose({.flag = kLegacy}), StatusIs(absl::StatusCode::kNotFound, "not installed"));
+}
+
+TEST_F(BackendChoiceTest, WithoutPrivilegeTheReasonIsSaid) {
+  nft_status_ = absl::PermissionDeniedError("needs CAP_NET_ADMIN");
+  EXPECT_THAT(Choose(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("CAP_NET_ADMIN")));
+}
+
+TEST_F(BackendChoiceTest, WhereNothingIsWantedAnUnknownModeIsNoError) {
+  SetLegacyTables("mangle\n");
+  legacy_.AddChain(Mangle("KUBE-IPTABLES-HINT"));
+  nft_.AddChain(Mangle("KUBE-IPTABLES-HINT"));
+  EXPECT_THAT(Choose({.off = true}), IsOkAndHolds("nft"));
+}
+
+TEST_F(BackendChoiceTest, LookingAtNftThatIsNotLoadedShowsNothingAndLoadsNothing) {
+  UnloadNft();
+  nft_.AddChain(Mangle("KUBE-IPTABLES-HINT"));
+  const BackendOrError backend =
+      ChooseBackend({.families = {Family::kIPv4}, .read_only = true}, sources_);
+  ASSERT_THAT(backend, IsOk());
+  EXPECT_EQ(opened_, 0);
+  const std::vector<netlink::ChainQuery> queries = {{.chain = Mangle("KUBE-IPTABLES-HINT")}};
+  EXPECT_THAT((*backend)->Read(queries), IsOkAndHolds(netlink::Snapshot()));
+  EXPECT_THAT((*backend)->Apply({}), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(Choose(), IsOkAndHolds("nft"));
+  EXPECT_EQ(opened_, 1) << "sync may load it";
+}
+
+// ---- the other mode ----
+
+TEST_F(BackendChoiceTest, TheOtherModeIsListedByKubeletsChains) {
+  SetLegacyTables("mangle\nnat\n");
+  legacy_.AddChain(Nat("KUBE-MARK-DROP"));
+  legacy_.AddChain(Nat("DOCKER"));
+  legacy_.AddChain(Mangle("KUBE-KUBELET-CANARY"));
+  legacy_.AddChain(Mangle("KUBE-KUBELET-CANARY", Family::kIPv6));
+  const OtherMode other = Other("nft");
+  EXPECT_EQ(other.iptables_mode, "legacy");
+  EXPECT_EQ(other.problem, "");
+  EXPECT_THAT(other.chains, ElementsAre(Mangle("KUBE-KUBELET-CANARY"), Nat("KUBE-MARK-DROP"),
+                                        Mangle("KUBE-KUBELET-CANARY", Family::kIPv6)));
+}
+
+TEST_F(BackendChoiceTest, TheOtherModeIsNotOpenedWhereNothingCanBeInIt) {
+  EXPECT_EQ(Other("nft"), (OtherMode{.iptables_mode = "legacy"}));
+  UnloadNft();
+  EXPECT_EQ(Other("legacy"), (OtherMode{.iptables_mode = "nft"}));
+  EXPECT_EQ(opened_, 0);
+}
+
+TEST_F(BackendChoiceTest, TheOtherModesProblemIsSaid) {
+  SetLegacyTables("filter\n");
+  legacy_status_ = absl::NotFoundError("iptables-legacy is not installed");
+  EXPECT_EQ(Other("nft").problem, "iptables-legacy is not installed");
+  nft_status_ = absl::PermissionDeniedError("needs CAP_NET_ADMIN");
+  EXPECT_EQ(Other("legacy").problem, "needs CAP_NET_ADMIN");
+  nft_status_ = absl::UnavailableError("this kernel has no nf_tables");
+  EXPECT_EQ(Other("legacy").problem, "");
+}
+
+TEST(ListOtherModeTest, TakesChainsOfTheFamiliesAskedFor) {
+  const Observed observed = Observed()
+                                .Chain(Filter("KUBE-FIREWALL"))
+                                .Chain(Filter("KUBE-FIREWALL", Family::kIPv6))
+                                .Chain(Filter("KUBE-SERVICES"))
+                                .Chain(Filter("INPUT"));
+  EXPECT_EQ(ListOtherMode("legacy", {Family::kIPv4}, observed.snapshot()),
+            (OtherMode{.iptables_mode = "legacy", .chains = {Filter("KUBE-FIREWALL")}}));
+}
+
+}  // namespace
+}  // namespace kipt::agent

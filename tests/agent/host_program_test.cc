@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/host_program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <optional>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/agent/temporary_tree.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::TemporaryTree;
+using ::testing::HasSubstr;
+
+constexpr auto kV4 = netlink::Family::kIPv4;
+
+struct Row {
+  std::string name;
+  std::vector<std::string> files;
+  std::vector<std::pair<std::string, std::string>> links;
+  std::optional<IptablesMode> mode;
+  std::string text;  // a part
+};
+void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
+
+class HostProgramTest : public ::testing::TestWithParam<Row> {};
+
+TEST_P(HostProgramTest, IsRecognisedByItsLinks) {
+  const TemporaryTree host;
+  for (const std::string& file : GetParam().files) host.Write(file, "not to be run");
+  for (const auto& [name, target] : GetParam().links) host.Link(name, target);
+  const HostProgram program = FindHostProgram(host.Path(""), kV4);
+  EXPECT_EQ(program.mode, GetParam().mode) << program.text;
+  EXPECT_THAT(program.text, HasSubstr(GetParam().text));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Hosts, HostProgramTest,
+    ::testing::Values(
+        Row{"NoIptables", {"usr/sbin/nft"}, {}, std::nullopt, "no iptables"},
+        Row{"DebianWithNft",
+            {"usr/sbin/xtables-nft-multi"},
+            {{"sbin", "usr/sbin"},
+             {"usr/sbin/iptables", "/etc/alternatives/iptables"},
+             {"etc/alternatives/iptables", "/usr/sbin/iptables-nft"},
+             {"usr/sbin/iptables-nft", "xtables-nft-multi"}},
+            IptablesMode::kNft,
+            "/usr/sbin/iptables -> /etc/alternatives/iptables -> /usr/sbin/iptables-nft -> "},
+        Row{"DebianWithLegacy",
+            {"usr/sbin/xtables-legacy-multi", "usr/sbin/xtables-nft-multi"},
+            {{"usr/sbin/iptables", "/etc/alternatives/iptables"},
+             {"etc/alternatives/iptables", "/usr/sbin/iptables-legacy"},
+             {"usr/sbin/iptables-legacy", "xtables-legacy-multi"}},
+            IptablesMode::kLegacy,
+            "iptables-legacy"},
+        Row{"BeforeVersion18",
+            {"sbin/xtables-multi"},
+            {{"sbin/iptables", "xtables-multi"}},
+            IptablesMode::kLegacy,
+            "/sbin/xtables-multi"},
+        Row{"UsrBin",
+            {"usr/bin/xtables-nft-multi"},
+            {{"usr/bin/iptables", "xtables-nft-multi"}},
+            IptablesMode::kNft,
+            "/usr/bin/iptables"},
+        Row{"UsrLocalComesFirstAsInPath",
+            {"usr/local/sbin/xtables-legacy-multi", "usr/sbin/xtables-nft-multi"},
+            {{"usr/local/sbin/iptables", "xtables-legacy-multi"},
+             {"usr/sbin/iptables", "xtables-nft-multi"}},
+            IptablesMode::kLegacy,
+            "/usr/local/sbin/iptables"},
+        Row{"APlainFileOfThatName",
+            {"usr/sbin/iptables"},
+            {},
+            IptablesMode::kUnknown,
+            "neither iptables-nft nor iptables-legacy"},
+        Row{"ALinkToAWrapper",
+            {"usr/sbin/iptables-wrapper"},
+            {{"usr/sbin/iptables", "iptables-wrapper"}},
+            IptablesMode::kUnknown,
+            "iptables-wrapper"},
+        Row{"ALinkThatLeadsNowhere",
+            {},
+            {{"usr/sbin/iptables", "/usr/sbin/iptables-nft"}},
+            IptablesMode::kUnknown,
+            "No such file"},
+        Row{"LinksInACircle",
+            {},
+            {{"usr/sbin/iptables", "/sbin/iptables"}, {"sbin/iptables", "/usr/sbin/iptables"}},
+            IptablesMode::kUnknown,
+            "symbolic links"},
+        Row{"ALinkDoesNotLeaveTheRoot",
+            {"usr/sbin/xtables-nft-multi"},
+            {{"usr/sbin/iptables", "../../../../../../../usr/sbin/xtables-nft-multi"}},
+            IptablesMode::kNft,
+            "/usr/sbin/xtables-nft-multi"},
+        Row{"WhatTheLastLinkLeadsToDecides",
+            {"usr/sbin/xtables-legacy-multi"},
+            {{"usr/sbin/iptables", "iptables-nft"},
+             {"usr/sbin/iptables-nft", "xtables-legacy-multi"}},
+            IptablesMode::kLegacy,
+            "xtables-legacy-multi"}),
+    [](const auto& row) { return row.param.name; });
+
+TEST(HostProgramFamilyTest, IPv6HasItsOwn) {
+  const TemporaryTree host;
+  host.Write("sbin/xtables-nft-multi", "");
+  host.Link("sbin/ip6tables", "xtables-nft-multi");
+  EXPECT_EQ(FindHostProgram(host.Path(""), netlink::Family::kIPv6).mode, IptablesMode::kNft);
+  EXPECT_EQ(FindHostProgram(host.Path(""), kV4).mode, std::nullopt);
+}
+
+// ---- is this process on the host? ----
+
+class OwnHostRootTest : public ::testing::Test {
+ protected:
+  OwnHostRootTest() {
+    for (const char* file : {"pid", "mnt", "mnt1"}) tree_.Write(file, "");
+    tree_.Directory("root");
+    struct stat pid = {};
+    EXPECT_EQ(stat(tree_.Path("pid").c_str(), &pid), 0);
+    paths_ = {.own_pid_namespace = tree_.Path("pid"),
+              .own_mount_namespace = tree_.Path("mnt"),
+              .init_mount_namespace = tree_.Path("mnt"),
+              .own_root = tree_.Path("root"),
+              .init_root = tree_.Path("root"),
+              .initial_pid_namespace = pid.st_ino};
+  }
+  TemporaryTree tree_;
+  NamespacePaths paths_;
+};
+
+TEST_F(OwnHostRootTest, IsTheRootWhereAllNamespacesAreTheHosts) {
+  EXPECT_EQ(OwnHostRoot(paths_), (HostRoot{"/", ""}));
+}
+
+TEST_F(OwnHostRootTest, IsNotSeenInAnotherPidNamespace) {
+  ++paths_.initial_pid_namespace;
+  EXPECT_THAT(OwnHostRoot(paths_).problem, HasSubstr("container"));
+  EXPECT_EQ(OwnHostRoot(paths_).directory, "");
+}
+
+TEST_F(OwnHostRootTest, IsNotSeenInAnotherMountNamespace) {
+  paths_.init_mount_namespace = tree_.Path("mnt1");
+  EXPECT_THAT(OwnHostRoot(paths_).problem, HasSubstr("other files"));
+}
+
+TEST_F(OwnHostRootTest, IsNotSeenInAChroot) {
+  paths_.own_root = tree_.Path("");
+  EXPECT_THAT(OwnHostRoot(paths_).problem, HasSubstr("other files"));
+}
+
+TEST_F(OwnHostRootTest, IsNotGuessedWhereProcessOneCannotBeLookedAt) {
+  paths_.init_mount_namespace = tree_.Path("none");
+  EXPECT_THAT(OwnHostRoot(paths_).problem, HasSubstr("not known"));
+  EXPECT_EQ(OwnHostRoot(paths_).directory, "");
+}
+
+}  // namespace
+}  // namespace kipt::agent

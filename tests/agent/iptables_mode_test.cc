@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The precedence of the mode oracle, row by row.
+#include "agent/iptables_mode.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace kipt::agent {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr auto kNft = IptablesMode::kNft;
+constexpr auto kLegacy = IptablesMode::kLegacy;
+constexpr auto kNone = IptablesMode::kNone;
+constexpr auto kUnknown = IptablesMode::kUnknown;
+
+const ModeTraces kNothing = {};
+const ModeTraces kHint = {.hint = true};
+const ModeTraces kCanary = {.canary = true};
+const ModeTraces kRules = {.rules = true};
+const ModeTraces kHintOnlyLookedAt = {.hint = true, .rules = std::nullopt};
+const ModeTraces kMarksOnlyLookedAt = {.rules = std::nullopt};
+const ModeTraces kUnreadable = {.readable = false, .problem = "EACCES", .rules = std::nullopt};
+const ModeTraces kRulesUnreadable = {.problem = "no program", .rules = std::nullopt};
+const ModeTraces kImpossible = {.possible = false};
+
+struct Row {
+  std::string name;
+  std::optional<IptablesMode> flag;
+  std::optional<IptablesMode> program;
+  ModeTraces nft;
+  ModeTraces legacy;
+  IptablesMode mode;
+  bool contradiction = false;
+  std::vector<std::string> findings = {};  // a part of each
+};
+void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
+
+class DecideModeTest : public ::testing::TestWithParam<Row> {};
+
+TEST_P(DecideModeTest, WeighsTheEvidence) {
+  const Row& row = GetParam();
+  for (const netlink::Family family : netlink::kFamilies) {
+    const FamilyMode decided = DecideMode({.family = family,
+                                           .flag = row.flag,
+                                           .program = row.program,
+                                           .program_text = "a path",
+                                           .nft = row.nft,
+                                           .legacy = row.legacy});
+    EXPECT_EQ(decided.family, family);
+    EXPECT_EQ(IptablesModeName(decided.mode), IptablesModeName(row.mode));
+    EXPECT_EQ(decided.contradiction, row.contradiction);
+    ASSERT_EQ(decided.findings.size(), row.findings.size())
+        << ::testing::PrintToString(decided.findings);
+    for (size_t i = 0; i < row.findings.size(); ++i) {
+      EXPECT_THAT(decided.findings[i], HasSubstr(row.findings[i]));
+    }
+    std::vector<EvidenceSource> sources;
+    for (const Evidence& evidence : decided.evidence) sources.push_back(evidence.source);
+    EXPECT_THAT(sources, ElementsAre(EvidenceSource::kFlag, EvidenceSource::kProgram,
+                                     EvidenceSource::kHint, EvidenceSource::kCanary,
+                                     EvidenceSource::kRules, EvidenceSource::kKernel));
+  }
+}
+
+// The same with nft and legacy exchanged must come out exchanged.
+TEST_P(DecideModeTest, FavoursNeitherMode) {
+  const auto other = [](std::optional<IptablesMode> mode) -> std::optional<IptablesMode> {
+    if (mode == kNft) return kLegacy;
+    if (mode == kLegacy) return kNft;
+    return mode;
+  };
+  const Row& row = GetParam();
+  const FamilyMode decided = DecideMode({.flag = other(row.flag),
+                                         .program = other(row.program),
+                                         .nft = row.legacy,
+                                         .legacy = row.nft});
+  EXPECT_EQ(IptablesModeName(decided.mode), IptablesModeName(*other(row.mode)));
+  EXPECT_EQ(decided.contradiction, row.contradiction);
+  EXPECT_EQ(decided.findings.size(), row.findings.size());
+}
+
+constexpr auto RowName = [](const auto& row) { return row.param.name; };
+constexpr std::nullopt_t kNo = std::nullopt;
+
+INSTANTIATE_TEST_SUITE_P(
+    Precedence, DecideModeTest,
+    ::testing::Values(
+        Row{"AFreshNodeIsNone", kNo, kNo, kNothing, kNothing, kNone},
+        Row{"TheFlagDecidesAFreshNode", kLegacy, kNo, kNothing, kNothing, kLegacy},
+        Row{"TheFlagBeatsTheProgram", kLegacy, kNft, kNothing, kNothing, kLegacy},
+        Row{"TheFlagBeatsCanaryAndRulesOfTheOtherMode", kLegacy, kNo, ModeTraces{.rules = true},
+            kNothing, kLegacy},
+        Row{"TheFlagBeatsAnImpossibleMode", kLegacy, kNo, kNothing, kImpossible, kLegacy},
+        Row{"TheProgramDecidesAFreshNode", kNo, kNft, kNothing, kNothing, kNft},
+        Row{"TheProgramAndTheHintAgree", kNo, kNft, kHint, kNothing, kNft},
+        Row{"TheProgramBeatsRulesOfTheOtherModeWithoutAFinding", kNo, kNft, kNothing, kRules, kNft},
+        Row{"TheProgramBeatsRulesInBoth", kNo, kNft, kRules, kRules, kNft},
+        Row{"AProgramThatCannotBeToldLeavesItToTheHint", kNo, kUnknown, kHint, kNothing, kNft},
+        Row{"AProgramThatCannotBeToldIsNoAnswer", kNo, kUnknown, kNothing, kNothing, kNone},
+        Row{"TheHintDecides", kNo, kNo, kHint, kNothing, kNft},
+        Row{"TheHintBeatsTheOthersCanary", kNo, kNo, kHint, kCanary, kNft},
+        Row{"TheHintBeatsTheOthersRules", kNo, kNo, kHint, kRules, kNft},
+        Row{"TheHintBeatsRulesInBoth", kNo, kNo, ModeTraces{.hint = true, .rules = true}, kRules,
+            kNft},
+        Row{"TheHintDecidesWhereRulesWereNotLookedAt", kNo, kNo, kHintOnlyLookedAt,
+            kMarksOnlyLookedAt, kNft},
+        Row{"TheCanaryDecidesWithoutAHint", kNo, kNo, kCanary, kNothing, kNft},
+        Row{"TheCanaryBeatsTheOthersRules", kNo, kNo, kCanary, kRules, kNft},
+        Row{"RulesDecideWithoutHintAndCanary", kNo, kNo, kRules, kNothing, kNft}),
+    RowName);
+
+INSTANTIATE_TEST_SUITE_P(
+    Contradictions, DecideModeTest,
+    ::testing::Values(
+        Row{"TwoHintsAreUnknown",
+            kNo,
+            kNo,
+            kHint,
+            kHint,
+            kUnknown,
+            true,
+            {"KUBE-IPTABLES-HINT stands in both"}},
+        Row{"TwoHintsAndACanaryAreUnknown",
+            kNo,
+            kNo,
+            ModeTraces{.hint = true, .canary = true},
+            kHint,
+            kUnknown,
+            true,
+            {"KUBE-IPTABLES-HINT stands in both"}},
+        Row{"TwoHintsAreSaidEvenWhereTheProgramDecides",
+            kNo,
+            kNft,
+            kHint,
+            kHint,
+            kNft,
+            true,
+            {"KUBE-IPTABLES-HINT stands in both"}},
+        Row{"TwoHintsAreSaidEvenWhereTheFlagDecides",
+            kNft,
+            kNo,
+            kHint,
+            kHint,
+            kNft,
+            true,
+            {"KUBE-IPTABLES-HINT stands in both"}},
+        Row{"TwoCanariesWithoutAHintAreUnknown",
+            kNo,
+            kNo,
+            kCanary,
+            kCanary,
+            kUnknown,
+            true,
+            {"KUBE-KUBELET-CANARY stands in both"}},
+        Row{"TwoCanariesBelowOneHintAreNoMatter", kNo, kNo,
+            ModeTraces{.hint = true, .canary = true}, kCanary, kNft},
+        Row{"ProgramAndHintDisagree",
+            kNo,
+            kNft,
+            kNothing,
+            kHint,
+            kNft,
+            true,
+            {"the host's iptables program says nft, but mangle KUBE-IPTABLES-HINT stands in "
+             "legacy"}},
+        Row{"FlagAndHintDisagree",
+            kNft,
+            kNo,
+            kNothing,
+            kHint,
+            kNft,
+            true,
+            {"--iptables-mode says nft, but mangle KUBE-IPTABLES-HINT stands in legacy"}},
+        Row{"FlagAndHintAgreeAgainstTheProgram", kNft, kLegacy, kHint, kNothing, kNft},
+        Row{"ProgramAndCanaryDisagree",
+            kNo,
+            kNft,
+            kNothing,
+            kCanary,
+            kNft,
+            true,
+            {"mangle KUBE-KUBELET-CANARY stands in legacy"}},
+        Row{"AnOldCanaryBesideTheRightHintIsNoMatter", kNo, kNft, kHint, kCanary, kNft},
+        Row{"RulesInBothAreUnknownButNoContradiction",
+            kNo,
+            kNo,
+            kRules,
+            kRules,
+            kUnknown,
+            false,
+            {"both nft and legacy hold rules"}}),
+    RowName);
+
+INSTANTIATE_TEST_SUITE_P(
+    Unreadable, DecideModeTest,
+    ::testing::Values(
+        Row{"NothingHereAndTheOtherUnreadable",
+            kNo,
+            kNo,
+            kNothing,
+            kUnreadable,
+            kUnknown,
+            false,
+            {"EACCES"}},
+        Row{"AHintHereMayHaveItsLikeInTheUnreadable",
+            kNo,
+            kNo,
+            kHint,
+            kUnreadable,
+            kUnknown,
+            false,
+            {"EACCES"}},
+        Row{"RulesHereAndTheOtherUnreadable",
+            kNo,
+            kNo,
+            kRules,
+            kUnreadable,
+            kUnknown,
+            false,
+            {"EACCES"}},
+        Row{"BothUnreadable",
+            kNo,
+            kNo,
+            kUnreadable,
+            kUnreadable,
+            kUnknown,
+            false,
+            {"nft cannot be looked into: EACCES", "legacy cannot be looked into: EACCES"}},
+        Row{"TheProgramNeedsNoReading", kNo, kNft, kUnreadable, kUnreadable, kNft},
+        Row{"TheFlagNeedsNoReading", kNft, kNo, kNothing, kUnreadable, kNft},
+        Row{"TheHintDecidesWhereOnlyRulesAreUnreadable", kNo, kNo, kHint, kRulesUnreadable, kNft},
+        Row{"RulesHereAndOnlyRulesThereUnreadable",
+            kNo,
+            kNo,
+            kRules,
+            kRulesUnreadable,
+            kUnknown,
+            false,
+            {"no program"}},
+        Row{"WhatIsUnreadableIsPossibleOnlyWhereTheOtherIsNot", kNo, kNo, kUnreadable, kImpossible,
+            kNft}),
+    RowName);
+
+INSTANTIATE_TEST_SUITE_P(
+    Kernel, DecideModeTest,
+    ::testing::Values(Row{"OnlyOneModeIsPossible", kNo, kNo, kNothing, kImpossible, kNft},
+                      Row{"NeitherModeIsPossible",
+                          kNo,
+                          kNo,
+                          kImpossible,
+                          kImpossible,
+                          kUnknown,
+                          false,
+                          {"neither nf_tables nor legacy"}},
+                      Row{"RulesOfTheOnlyPossibleMode", kNo, kNo, kRules, kImpossible, kNft},
+                      Row{"TheProgramBeatsTheKernel", kNo, kLegacy, kNothing, kImpossible,
+                          kLegacy}),
+    RowName);
+
+TEST(DecideModeTextTest, EachEvidenceSaysWhatWasSeen) {
+  const FamilyMode decided = DecideMode({.program = kLegacy,
+                                         .program_text = "/usr/sbin/iptables -> x",
+                                         .nft = {.hint = true, .rules = true},
+                                         .legacy = kUnreadable});
+  std::vector<std::string> lines;
+  for (const Evidence& evidence : decided.evidence) {
+    lines.push_back(std::string(EvidenceSourceName(evidence.source)) + " " +
+                    std::string(IptablesModeName(evidence.says)) + " " + evidence.text);
+  }
+  EXPECT_THAT(
+      lines,
+      ElementsAre("flag none --iptables-mode=auto", "program legacy /usr/sbin/iptables -> x",
+                  "hint unknown mangle KUBE-IPTABLES-HINT: nft yes, legacy not known: EACCES",
+                  "canary unknown mangle KUBE-KUBELET-CANARY: nft no, legacy not known: EACCES",
+                  "rules unknown rules or chains in mangle, nat or filter: nft yes, legacy not "
+                  "known: EACCES",
+                  "kernel none this kernel: nft possible, legacy possible"));
+  EXPECT_THAT(decided.findings, IsEmpty());
+}
+
+}  // namespace
+}  // namespace kipt::agent

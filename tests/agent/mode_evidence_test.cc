@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is gathered from files, from backends, and from lists of chains; and that nothing is asked
+// that could load a module or create a table.
+#include "agent/mode_evidence.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/agent/temporary_tree.h"
+#include "tests/support/fake_backend.h"
+#include "tests/support/observed.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::FakeBackend;
+using ::kipt::testing::Mangle;
+using ::kipt::testing::Nat;
+using ::kipt::testing::StatusIs;
+using ::kipt::testing::TemporaryTree;
+using netlink::Family;
+using netlink::SurveyedChain;
+using netlink::Table;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr auto kV4 = Family::kIPv4;
+
+// A backend that hands its calls to one that the test keeps.
+class Borrowed : public netlink::Backend {
+ public:
+  explicit Borrowed(netlink::Backend* backend) : backend_(backend) {}
+  absl::string_view mode() const override { return backend_->mode(); }
+  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override {
+    return backend_->Read(queries);
+  }
+  absl::Status Apply(const netlink::Transaction& transaction) override {
+    return backend_->Apply(transaction);
+  }
+
+ private:
+  netlink::Backend* backend_;
+};
+
+// A machine with nf_tables and ip_tables loaded, nothing in either, and no host to be seen.
+class ModeEvidenceTest : public ::testing::Test {
+ protected:
+  ModeEvidenceTest() {
+    tree_.Write("modules", "x_tables 1 - Live 0x0\nnf_tables 1 - Live 0x0\n");
+    tree_.Write("version", "Linux");
+    tree_.Write("ip_tables_names", "");
+    tree_.Write("ip6_tables_names", "");
+    sources_.kernel.proc_modules = tree_.Path("modules");
+    sources_.kernel.proc_version = tree_.Path("version");
+    sources_.kernel.modules_disabled = tree_.Path("no-such-file");
+    sources_.kernel.sys_module = tree_.Path("sys");
+    sources_.kernel.kallsyms = tree_.Path("kallsyms");
+    sources_.kernel.module_directories = {tree_.Path("lib")};
+    sources_.table_names_path = tree_.Path("%s_tables_names");
+    sources_.host_root.problem = "not seen";
+    sources_.open_nft = [this] { return Open(nft_, nft_opened_, nft_status_); };
+    sources_.open_legacy = [this] { return Open(legacy_, legacy_opened_, legacy_status_); };
+    sources_.list_nft = [this](Family) -> absl::StatusOr<std::vector<SurveyedChain>> {
+      ++nft_listed_;
+      if (!nft_status_.ok()) return nft_status_;
+      return nft_list_;
+    };
+    sources_.list_legacy = [this](Family) -> absl::StatusOr<ChainsByName> {
+      ++legacy_listed_;
+      if (!legacy_list_status_.ok()) return legacy_list_status_;
+      return legacy_.state().chains;
+    };
+  }
+
+  static BackendOrError Open(FakeBackend& backend, int& opened, const absl::Status& status) {
+    ++opened;
+    if (!status.ok()) return status;
+    return std::make_unique<Borrowed>(&backend);
+  }
+
+  ModeQuestion Gather(Thoroughness thoroughness = Thoroughness::kAll) {
+    return GatherEvidence(kV4, std::nullopt, sources_, thoroughness);
+  }
+
+  TemporaryTree tree_;
+  FakeBackend nft_{"nft"};
+  FakeBackend legacy_{"legacy"};
+  std::vector<SurveyedChain> nft_list_;
+  absl::Status nft_status_;
+  absl::Status legacy_status_;
+  absl::Status legacy_list_status_;
+  int nft_opened_ = 0;
+  int nft_listed_ = 0;
+  int legacy_opened_ = 0;
+  int legacy_listed_ = 0;
+  ModeSources sources_;
+};
+
+TEST_F(ModeEvidenceTest, AnEmptyMachineHasNoTraces) {
+  const ModeQuestion question = Gather();
+  EXPECT_EQ(DecideMode(question).mode, IptablesMode::kNone);
+  EXPECT_EQ(question.program_text, "not seen");
+  EXPECT_EQ(question.nft.rules, false);
+  EXPECT_EQ(question.legacy.rules, false);
+}
+
+TEST_F(ModeEvidenceTest, HintAndCanaryAreReadWithoutRules) {
+  nft_.AddChain(Mangle("KUBE-IPTABLES-HINT"));
+  tree_.Write("ip_tables_names", "filter\nmangle\n");
+  legacy_.AddChain(Mangle("KUBE-KUBELET-CANARY"));
+  const ModeQuestion question = Gather();
+  EXPECT_TRUE(question.nft.hint);
+  EXPECT_FALSE(question.nft.canary);
+  EXPECT_FALSE(question.legacy.hint);
+  EXPECT_TRUE(question.legacy.canary);
+}
+
+TEST_F(ModeEvidenceTest, AHintInAnotherTableOrFamilyIsNone) {
+  nft_.AddChain(Nat("KUBE-IPTABLES-HINT"));
+  nft_.AddChain(Mangle("KUBE-IPTABLES-HINT", Family::kIPv6));
+  EXPECT_FALSE(Gather().nft.hint);
+}
+
+// ---- legacy: no table is touched that is not listed ----
+
+TEST_F(ModeEvidenceTest, LegacyIsNotOpenedWithoutTables) {
+  legacy_.AddChain(Mangle("KUBE-IPTABLES-HINT"));
+  EXPECT_FALSE(Gather().legacy.hint);
+  EXPECT_EQ(legacy_opened_ + legacy_listed_, 0);
+}
+
+TEST_F(ModeEvidenceTest, TablesThatHoldNothingOfOursAreNotLookedAt) {
+  tree_.Write("ip_tables_names", "raw\nsecurity\nnatural\n");
+  EXPECT_EQ(Gather().legacy.rules, false);
+  EXPECT_EQ(legacy_opened_ + legacy_listed_, 0);
+}
+
+TEST_F(ModeEvidenceTest, WithoutMangleThereIsNoHintToReadAProgramFor) {
+  tree_.Write("ip_tables_names", "nat\nfilter\n");
+  legacy_list_status_ = absl::NotFoundError("iptables-legacy is not installed");
+  const ModeQuestion question = Gather();
+  EXPECT_EQ(legacy_opened_, 0);
+  EXPECT_TRUE(question.legacy.readable);
+  EXPECT_EQ(question.legacy.rules, std::nullopt);
+  EXPECT_EQ(question.legacy.problem, "iptables-legacy is not installed");
+}
+
+TEST_F(ModeEvidenceTest, AMissingProgramMakesMangleUnreadable) {
+  tree_.Write("ip_tables_names", "mangle\n");
+  legacy_status_ = absl::NotFoundError("iptables-legacy is not installed");
+  const ModeQuestion question = Gather();
+  EXPECT_FALSE(question.legacy.readable);
+  EXPECT_EQ(question.legacy.problem, "iptables-legacy is not installed");
+  EXPECT_EQ(DecideMode(question).mode, IptablesMode::kUnknown);
+}
+
+TEST_F(ModeEvidenceTest, LegacyRulesAreRulesOrChainsOfSomebodys) {
+  tree_.Write("ip_tables_names", "nat\n");
+  legacy_.AddChain(Nat("PREROUTING"));
+  EXPECT_EQ(Gather().legacy.rules, false);
+  legacy_.AddChain(Nat("DOCKER"));
+  EXPECT_EQ(Gather().legacy.rules, true);
+  legacy_.RemoveChain(Nat("DOCKER"));
+  legacy_.AppendRule(Nat("PREROUTING"), kipt::testing::ForeignAccept());
+  EXPECT_EQ(Gather().legacy.rules, true);
+}
+
+TEST_F(ModeEvidenceTest, ATableNamesFileThatIsNotAFileIsUnreadable) {
+  tree_.Remove("ip_tables_names");
+  tree_.Directory("ip_tables_names");
+  const ModeQuestion question = Gather();
+  EXPECT_FALSE(question.legacy.readable);
+  EXPECT_THAT(question.legacy.problem, HasSubstr("ip_tables_names"));
+}
+
+TEST_F(ModeEvidenceTest, WithoutTheModuleLegacyIsPossibleAsLongAsItIsOnDisk) {
+  tree_.Remove("ip_tables_names");
+  tree_.Write("lib/modules.builtin", "kernel/net/core/sock_diag.ko\n");
+  tree_.Write("lib/modules.dep", "kernel/net/ipv4/netfilter/ip_tables.ko.xz: x_tables.ko.xz\n");
+  EXPECT_TRUE(Gather().legacy.possible);
+  tree_.Write("lib/modules.dep", "kernel/net/ipv4/netfilter/iptable_nat.ko: net/ip_tables.ko\n");
+  EXPECT_FALSE(Gather().legacy.possible);
+  EXPECT_EQ(DecideMode(Gather()).mode, IptablesMode::kNft);
+}
+
+TEST_F(ModeEvidenceTest, WhereTheNamesAreMissingThoughTheModuleIsThereNothingIsKnown) {
+  tree_.Remove("ip_tables_names");
+  tree_.Write("modules", "ip_tables 1 - Live 0x0\nnf_tables 1 - Live 0x0\n");
+  EXPECT_THAT(Gather().legacy.problem, HasSubstr("is /proc mounted?"));
+}
+
+// ---- nft: nothing is asked that would load it ----
+
+TEST_F(ModeEvidenceTest, NftIsNotAskedWhereItIsNotLoaded) {
+  tree_.Write("modules", "x_tables 1 - Live 0x0\nnf_tables_set 1 - Live 0x0\n");
+  tree_.Write("lib/modules.builtin", "");
+  const ModeQuestion question = Gather();
+  EXPECT_EQ(nft_opened_ + nft_listed_, 0);
+  EXPECT_TRUE(question.nft.possible);
+  EXPECT_TRUE(question.nft.readable);
+  EXPECT_EQ(DecideMode(question).mode, IptablesMode::kNone);
+}
+
+TEST_F(ModeEvidenceTest, NftIsNotAskedWhereItMayBeBuiltInAndNobodyKnows) {
+  tree_.Write("modules", "");
+  const ModeQuestion question = Gather();
+  EXPECT_EQ(nft_opened_ + nft_listed_, 0);
+  EXPECT_FALSE(question.nft.readable);
+  EXPECT_EQ(DecideMode(question).mode, IptablesMode::kUnknown);
+}
+
+TEST_F(ModeEvidenceTest, NftThatIsNotOnDiskIsImpossible) {
+  tree_.Write("modules", "");
+  tree_.Write("lib/modules.builtin", "");
+  tree_.Write("lib/modules.dep", "");
+  EXPECT_FALSE(Gather().nft.possible);
+  EXPECT_EQ(nft_opened_, 0);
+  EXPECT_EQ(DecideMode(Gather()).mode, IptablesMode::kLegacy);
+}
+
+TEST_F(ModeEvidenceTest, AKernelThatLoadsNoModulesIsAsked) {
+  tree_.Remove("modules");
+  EXPECT_EQ(DecideMode(Gather()).mode, IptablesMode::kNone);
+  EXPECT_EQ(nft_opened_, 1);
+  nft_status_ = absl::UnavailableError("this kernel has no nf_tables");
+  EXPECT_FALSE(Gather().nft.possible);
+}
+
+TEST_F(ModeEvidenceTest, NftWithoutPrivilegeIsUnreadable) {
+  nft_status_ = absl::PermissionDeniedError("needs CAP_NET_ADMIN");
+  const FamilyMode decided = DecideMode(Gather());
+  EXPECT_EQ(decided.mode, IptablesMode::kUnknown);
+  EXPECT_THAT(decided.findings, ElementsAre(HasSubstr("CAP_NET_ADMIN")));
+}
+
+struct RulesCase {
+  std::string name;
+  SurveyedChain chain;
+  bool rules;
+};
+void PrintTo(const RulesCase& row, std::ostream* out) { *out << row.name; }
+class NftRulesTest : public ModeEvidenceTest, public ::testing::WithParamInterface<RulesCase> {};
+
+TEST_P(NftRulesTest, AreRulesOrChainsOfSomebodys) {
+  nft_list_ = {GetParam().chain};
+  EXPECT_EQ(Gather().nft.rules, GetParam().rules);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Chains, NftRulesTest,
+    ::testing::Values(RulesCase{"AnEmptyBaseChain", {Nat("PREROUTING"), true, 0}, false},
+                      RulesCase{"ABaseChainWithARule", {Nat("PREROUTING"), true, 1}, true},
+                      RulesCase{"AnEmptyUserChain", {Nat("DOCKER"), false, 0}, true},
+                      RulesCase{"TheHint", {Mangle("KUBE-IPTABLES-HINT"), false, 0}, false},
+                      RulesCase{"TheCanary", {Mangle("KUBE-KUBELET-CANARY"), false, 0}, false},
+                      RulesCase{"ACanaryInNat", {Nat("KUBE-KUBELET-CANARY"), false, 0}, true},
+                      RulesCase{"AHintWithARule", {Mangle("KUBE-IPTABLES-HINT"), false, 1}, true}),
+    [](const auto& row) { return row.param.name; });
+
+TEST_F(ModeEvidenceTest, UntilDecidedRulesAreListedOnlyWhereNothingElseTells) {
+  tree_.Write("ip_tables_names", "mangle\n");
+  Gather(Thoroughness::kUntilDecided);
+  EXPECT_EQ(nft_listed_, 1);
+  EXPECT_EQ(legacy_listed_, 1);
+  legacy_.AddChain(Mangle("KUBE-IPTABLES-HINT"));
+  const FamilyMode decided = DecideMode(Gather(Thoroughness::kUntilDecided));
+  EXPECT_EQ(decided.mode, IptablesMode::kLegacy);
+  EXPECT_THAT(decided.evidence[4].text, HasSubstr("nft not looked at, legacy not looked at"));
+  EXPECT_EQ(nft_listed_, 1);
+  EXPECT_EQ(legacy_listed_, 1);
+}
+
+TEST_F(ModeEvidenceTest, TheHostsProgramIsThatOfTheFamily) {
+  sources_.host_root = {tree_.Path("host"), ""};
+  tree_.Write("host/usr/sbin/xtables-nft-multi", "");
+  tree_.Link("host/usr/sbin/ip6tables", "xtables-nft-multi");
+  tree_.Write("host/usr/sbin/xtables-legacy-multi", "");
+  tree_.Link("host/usr/sbin/iptables", "xtables-legacy-multi");
+  const std::vector<FamilyMode> modes =
+      DetectModes(netlink::kFamilies, std::nullopt, sources_, Thoroughness::kUntilDecided);
+  ASSERT_EQ(modes.size(), 2U);
+  EXPECT_EQ(modes[0].mode, IptablesMode::kLegacy);
+  EXPECT_EQ(modes[1].mode, IptablesMode::kNft);
+  EXPECT_THAT(modes[1].evidence[1].text, HasSubstr("ip6tables -> "));
+}
+
+TEST_F(ModeEvidenceTest, TheListedTablesAreReadByWholeLines) {
+  tree_.Write("ip_tables_names", "security\nnat\nmangle\n");
+  const auto tables = LegacyTables(kV4, sources_);
+  ASSERT_TRUE(tables.ok());
+  EXPECT_THAT(*tables, ElementsAre(Table::kMangle, Table::kNat));
+  EXPECT_THAT(*LegacyTables(Family::kIPv6, sources_), IsEmpty());
+  tree_.Remove("modules");
+  tree_.Remove("ip_tables_names");
+  EXPECT_THAT(LegacyTables(kV4, sources_), StatusIs(absl::StatusCode::kUnavailable));
+}
+
+}  // namespace
+}  // namespace kipt::agent

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/report_mode.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "agent/commands.h"
+#include "agent/report.h"
+#include "tests/support/observed.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::Mangle;
+using ::kipt::testing::Nat;
+using netlink::Family;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+FamilyMode Mode(IptablesMode mode, bool contradiction = false,
+                std::vector<std::string> findings = {}) {
+  return {.family = Family::kIPv4,
+          .mode = mode,
+          .evidence = {{EvidenceSource::kFlag, IptablesMode::kNone, "--iptables-mode=auto"},
+                       {EvidenceSource::kHint, IptablesMode::kNft, "what was seen"}},
+          .findings = std::move(findings),
+          .contradiction = contradiction};
+}
+
+struct Row {
+  std::string name;
+  std::vector<FamilyMode> modes;
+  ExitCode code;
+};
+void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
+
+class DetectExitCodeTest : public ::testing::TestWithParam<Row> {};
+
+TEST_P(DetectExitCodeTest, TellsAScriptWhatWasFound) {
+  for (const OutputFormat format : {OutputFormat::kText, OutputFormat::kJson}) {
+    std::ostringstream out;
+    std::ostringstream err;
+    EXPECT_EQ(RunDetect(GetParam().modes, format, {.out = out, .err = err}), GetParam().code);
+    EXPECT_NE(out.str(), "");
+    EXPECT_EQ(err.str(), "");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Modes, DetectExitCodeTest,
+    ::testing::Values(
+        Row{"AMode", {Mode(IptablesMode::kNft)}, kExitOk},
+        Row{"NoneIsAnAnswer", {Mode(IptablesMode::kNone)}, kExitOk},
+        Row{"TwoModes", {Mode(IptablesMode::kNft), Mode(IptablesMode::kLegacy)}, kExitOk},
+        Row{"Unknown", {Mode(IptablesMode::kNft), Mode(IptablesMode::kUnknown)}, kExitFailed},
+        Row{"AContradiction", {Mode(IptablesMode::kNft, true, {"x"})}, kExitDifferences},
+        Row{"UnknownForAContradiction",
+            {Mode(IptablesMode::kUnknown, true, {"x"})},
+            kExitDifferences},
+        Row{"AContradictionBesideAnUnknown",
+            {Mode(IptablesMode::kUnknown), Mode(IptablesMode::kNft, true, {"x"})},
+            kExitDifferences}),
+    [](const auto& row) { return row.param.name; });
+
+TEST(DetectReportTest, TheTextListsEveryEvidence) {
+  EXPECT_EQ(DetectText({Mode(IptablesMode::kUnknown, true, {"two hints"})}),
+            "ip: unknown\n"
+            "  flag     none     --iptables-mode=auto\n"
+            "  hint     nft      what was seen\n"
+            "  ! two hints\n");
+}
+
+TEST(DetectReportTest, TheJsonSaysTheSame) {
+  const Json json = Json::parse(DetectJson({Mode(IptablesMode::kUnknown, true, {"two hints"})}));
+  EXPECT_EQ(json, Json::parse(R"({"families": [{
+    "family": "ip", "iptablesMode": "unknown", "contradiction": true, "findings": ["two hints"],
+    "evidence": [{"source": "flag", "says": "none", "text": "--iptables-mode=auto"},
+                 {"source": "hint", "says": "nft", "text": "what was seen"}]}]})"));
+}
+
+// ---- the mode that is not managed, in plan and status ----
+
+Subject WithOther(std::optional<OtherMode> other) {
+  return {.emulated_version = {1, 27},
+          .iptables_mode = "nft",
+          .desired = DesiredRuleset(agent::Mode::kCleanup, netlink::kFamilies, {}),
+          .other_mode = std::move(other)};
+}
+
+TEST(OtherModeReportTest, PlanAndStatusListItsChains) {
+  const Subject subject = WithOther(
+      OtherMode{"legacy", {Mangle("KUBE-IPTABLES-HINT"), Nat("KUBE-MARK-DROP", Family::kIPv6)}});
+  constexpr char kSection[] =
+      "\nother iptables mode, legacy, which is not managed\n"
+      "  . ip mangle KUBE-IPTABLES-HINT\n"
+      "  . ip6 nat KUBE-MARK-DROP\n";
+  EXPECT_THAT(PlanText(subject, {}), HasSubstr(std::string(kSection) + "\n0 to add"));
+  EXPECT_THAT(StatusText(subject, {}), EndsWith(kSection));
+  const Json wanted = Json::parse(R"({"iptablesMode": "legacy", "problem": "", "chains": [
+      {"family": "ip", "table": "mangle", "chain": "KUBE-IPTABLES-HINT"},
+      {"family": "ip6", "table": "nat", "chain": "KUBE-MARK-DROP"}]})");
+  EXPECT_EQ(Json::parse(PlanJson(subject, {}))["otherMode"], wanted);
+  EXPECT_EQ(Json::parse(StatusJson(subject, {}))["otherMode"], wanted);
+}
+
+TEST(OtherModeReportTest, SaysWhyItCouldNotBeLookedInto) {
+  const Subject subject =
+      WithOther(OtherMode{.iptables_mode = "legacy", .problem = "not installed"});
+  EXPECT_THAT(StatusText(subject, {}), HasSubstr("could not be looked into: not installed"));
+  EXPECT_EQ(Json::parse(PlanJson(subject, {}))["otherMode"]["problem"], "not installed");
+}
+
+TEST(OtherModeReportTest, NothingThereIsNoSectionButAnEmptyListInJson) {
+  const Subject subject = WithOther(OtherMode{.iptables_mode = "legacy"});
+  EXPECT_EQ(StatusText(subject, {}), StatusText(WithOther(std::nullopt), {}));
+  EXPECT_EQ(PlanText(subject, {}), PlanText(WithOther(std::nullopt), {}));
+  EXPECT_TRUE(Json::parse(PlanJson(subject, {}))["otherMode"]["chains"].empty());
+  EXPECT_FALSE(Json::parse(PlanJson(WithOther(std::nullopt), {})).contains("otherMode"));
+}
+
+}  // namespace
+}  // namespace kipt::agent

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A directory tree for one test: files, directories and links, gone with the object.
+#ifndef KIPT_TESTS_AGENT_TEMPORARY_TREE_H_
+#define KIPT_TESTS_AGENT_TEMPORARY_TREE_H_
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace kipt::testing {
+
+class TemporaryTree {
+ public:
+  TemporaryTree() {
+    std::string pattern = ::testing::TempDir() + "/kipt-tree-XXXXXX";
+    EXPECT_NE(mkdtemp(pattern.data()), nullptr);
+    root_ = pattern;
+  }
+  ~TemporaryTree() {
+    std::error_code ignored;
+    std::filesystem::remove_all(root_, ignored);
+  }
+  TemporaryTree(const TemporaryTree&) = delete;
+  TemporaryTree& operator=(const TemporaryTree&) = delete;
+
+  // Of what is at `name` inside the tree.
+  std::string Path(const std::string& name) const { return (root_ / name).string(); }
+
+  // Each makes the directories on the way.
+  void Write(const std::string& name, const std::string& text) const {
+    MakeParent(name);
+    std::ofstream file(Path(name), std::ios::binary);
+    file << text;
+    file.close();
+    EXPECT_TRUE(file.good()) << name;
+  }
+  void Directory(const std::string& name) const {
+    std::filesystem::create_directories(root_ / name);
+  }
+  // `target` as it is to be written into the link.
+  void Link(const std::string& name, const std::string& target) const {
+    MakeParent(name);
+    std::filesystem::create_symlink(target, root_ / name);
+  }
+  void Remove(const std::string& name) const { std::filesystem::remove_all(root_ / name); }
+
+ private:
+  void MakeParent(const std::string& name) const {
+    std::filesystem::create_directories((root_ / name).parent_path());
+  }
+
+  std::filesystem::path root_;
+};
+
+}  // namespace kipt::testing
+
+#endif  // KIPT_TESTS_AGENT_TEMPORARY_TREE_H_

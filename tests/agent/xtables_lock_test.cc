@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/xtables_lock.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "tests/support/lock_holder.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::testing {
+namespace {
+
+using agent::XtablesLock;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class XtablesLockTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = ::testing::TempDir() + "/lock-XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    directory_ = name;
+    path_ = directory_ + "/xtables.lock";
+  }
+
+  bool IsFree() const {
+    const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+    const bool free = flock(fd, LOCK_EX | LOCK_NB) == 0;
+    close(fd);
+    return free;
+  }
+
+  std::string directory_;
+  std::string path_;
+};
+
+TEST_F(XtablesLockTest, MakesTheFileAndHoldsTheLockAsLongAsItLives) {
+  std::optional<XtablesLock> kept;
+  {
+    absl::StatusOr<XtablesLock> lock = XtablesLock::Acquire(path_, absl::ZeroDuration());
+    ASSERT_THAT(lock, IsOk());
+    struct stat status = {};
+    ASSERT_EQ(stat(path_.c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 07777, 0600U);
+    EXPECT_FALSE(IsFree());
+    kept.emplace(*std::move(lock));
+  }
+  EXPECT_FALSE(IsFree()) << "moved, not given up";
+  kept.reset();
+  EXPECT_TRUE(IsFree());
+}
+
+TEST_F(XtablesLockTest, WaitsForAnotherProcess) {
+  const LockHolder holder(path_, absl::Milliseconds(300));
+  const absl::Time start = absl::Now();
+  EXPECT_THAT(XtablesLock::Acquire(path_, absl::Seconds(30)), IsOk());
+  EXPECT_GE(absl::Now() - start, absl::Milliseconds(200));
+}
+
+TEST_F(XtablesLockTest, GivesUpInTimeAndNamesTheHolder) {
+  const LockHolder holder(path_, absl::InfiniteDuration());
+  const absl::Time start = absl::Now();
+  EXPECT_THAT(XtablesLock::Acquire(path_, absl::Milliseconds(200)),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr(path_), HasSubstr("200ms"),
+                             HasSubstr(absl::StrCat("process ", holder.pid(), " (lock-holder)")))));
+  EXPECT_GE(absl::Now() - start, absl::Milliseconds(200));
+  EXPECT_LT(absl::Now() - start, absl::Seconds(10));
+}
+
+TEST_F(XtablesLockTest, FollowsAFileThatIsReplaced) {
+  const LockHolder holder(path_, absl::InfiniteDuration());
+  ASSERT_EQ(unlink(path_.c_str()), 0);
+  EXPECT_THAT(XtablesLock::Acquire(path_, absl::Seconds(5)), IsOk()) << "nobody holds the new one";
+}
+
+TEST_F(XtablesLockTest, SaysWhenTheHolderCannotBeSeen) {
+  EXPECT_THAT(agent::DescribeXtablesLockHolder(path_), HasSubstr("nobody who can be seen"));
+}
+
+TEST_F(XtablesLockTest, SaysWhatToDoAboutADirectory) {
+  ASSERT_EQ(mkdir(path_.c_str(), 0755), 0);
+  EXPECT_THAT(XtablesLock::Acquire(path_, absl::Seconds(5)),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr(path_), HasSubstr("FileOrCreate"))));
+}
+
+TEST_F(XtablesLockTest, DoesNotHangOnAFifo) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_THAT(XtablesLock::Acquire(path_, absl::Seconds(5)),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("not a file")));
+}
+
+TEST_F(XtablesLockTest, NamesAMissingDirectory) {
+  EXPECT_THAT(XtablesLock::Acquire(directory_ + "/none/xtables.lock", absl::Seconds(5)),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("directory is missing")));
+}
+
+TEST(JitteredTest, StaysNearTheMean) {
+  bool differ = false;
+  const absl::Duration first = agent::Jittered(absl::Seconds(1));
+  for (int i = 0; i < 100; ++i) {
+    const absl::Duration value = agent::Jittered(absl::Seconds(1));
+    EXPECT_GE(value, absl::Milliseconds(500));
+    EXPECT_LE(value, absl::Milliseconds(1500));
+    differ = differ || value != first;
+  }
+  EXPECT_TRUE(differ);
+}
+
+}  // namespace
+}  // namespace kipt::testing

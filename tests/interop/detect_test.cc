@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `detect`, and what sync, plan and status make of it, on nodes that we, kubelet, both or others
+// made. Each test has a network namespace of its own, and a mount namespace with a /run of its own:
+// the lock of legacy iptables is there, and this process is not taken to be on the host.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/interop/agent_fixture.h"
+
+namespace kipt::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+std::string FileText(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// What looking must not change. No such files: no such modules, which must stay so too.
+std::string TablesAndModules() {
+  return absl::StrCat("modules:\n", FileText("/proc/modules"), "ip:\n",
+                      FileText("/proc/thread-self/net/ip_tables_names"), "ip6:\n",
+                      FileText("/proc/thread-self/net/ip6_tables_names"), "nft:\n",
+                      RunProgram({"/usr/sbin/nft", "list", "ruleset"}).out);
+}
+
+class DetectTest : public AgentTest {
+ protected:
+  void SetUp() override {
+    AgentTest::SetUp();
+    if (HasFatalFailure()) return;
+    own_mounts_ = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    ASSERT_GE(own_mounts_, 0);
+    ASSERT_EQ(unshare(CLONE_NEWNS), 0);
+    ASSERT_EQ(mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
+    ASSERT_EQ(mount("tmpfs", "/run", "tmpfs", 0, nullptr), 0);
+  }
+  void TearDown() override {
+    ASSERT_EQ(setns(own_mounts_, CLONE_NEWNS), 0);
+    close(own_mounts_);
+  }
+
+  static void Run(const std::vector<std::string>& argv) {
+    const ProgramResult result = RunProgram(argv);
+    EXPECT_EQ(result.exit_code, 0) << result;
+  }
+  static void Shell(const std::string& script) { Run({"/bin/sh", "-ec", script}); }
+
+  // kubelet's commands for the hint and its canaries, by one of the two iptables.
+  static void KubeletWith(const std::string& variant, bool hint = true) {
+    for (const char* const program : {"iptables", "ip6tables"}) {
+      const std::string command = absl::StrCat("/usr/sbin/", program, "-", variant);
+      if (hint) Run({command, "-w", "5", "-N", "KUBE-IPTABLES-HINT", "-t", "mangle"});
+      for (const char* const table : kIptablesTables) {
+        Run({command, "-w", "5", "-N", "KUBE-KUBELET-CANARY", "-t", table});
+      }
+      Run({command, "-w", "5", "-t", "filter", "-N", "KUBE-FIREWALL"});
+      Run({command, "-w", "5", "-t", "filter", "-I", "INPUT", "-j", "KUBE-FIREWALL"});
+    }
+  }
+
+  // How iptables-wrappers tells the two apart, in its order: the hint or canary in nft's mangle, of
+  // either family; then in all of legacy; else nothing ("").
+  static std::string WrappersAnswer() {
+    return Output({"/bin/sh", "-c",
+                   "marks='^:(KUBE-IPTABLES-HINT|KUBE-KUBELET-CANARY) '\n"
+                   "for save in iptables-nft-save ip6tables-nft-save; do\n"
+                   "  if /usr/sbin/$save -t mangle 2>/dev/null | grep -qE \"$marks\"; then\n"
+                   "    printf nft; exit\n"
+                   "  fi\n"
+                   "done\n"
+                   "for save in iptables-legacy-save ip6tables-legacy-save; do\n"
+                   "  if /usr/sbin/$save 2>/dev/null | grep -qE \"$marks\"; then\n"
+                   "    printf legacy; exit\n"
+                   "  fi\n"
+                   "done"});
+  }
+
+  // `detect`, twice, as text and as JSON: both must end with `exit_code`, say `mode` for both
+  // families and change nothing.
+  static Json Detect(const std::string& mode, int exit_code,
+                     const std::vector<std::string>& flags = {}) {
+    const std::string before = TablesAndModules();
+    std::vector<std::string> arguments = {"detect"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    const ProgramResult text = Agent(arguments);
+    EXPECT_EQ(text.exit_code, exit_code) << text;
+    EXPECT_THAT(text.out, AllOf(HasSubstr("ip: " + mode + "\n"), HasSubstr("ip6: " + mode + "\n")))
+        << text;
+    arguments.push_back("--output=json");
+    const ProgramResult json = Agent(arguments);
+    EXPECT_EQ(json.exit_code, exit_code) << json;
+    EXPECT_EQ(TablesAndModules(), before) << "looking has changed something";
+    Json parsed = Json::parse(json.out, nullptr, /*allow_exceptions=*/false);
+    EXPECT_TRUE(parsed.is_object()) << json;
+    for (const Json& family : parsed["families"]) EXPECT_EQ(family["iptablesMode"], mode) << json;
+    // Where the wrappers know an answer and we have one, it is the same.
+    const std::string wrappers = WrappersAnswer();
+    if (!wrappers.empty() && mode != "unknown" && flags.empty()) {
+      EXPECT_EQ(wrappers, mode);
+    }
+    return parsed;
+  }
+
+  // plan and status name the chain in the mode that is not managed, and change nothing.
+  static void ExpectInOtherMode(const std::string& other, const std::string& chain,
+                                const std::vector<std::string>& flags = {}) {
+    const std::string before = TablesAndModules();
+    for (const char* const command : {"plan", "status"}) {
+      std::vector<std::string> arguments = {command};
+      arguments.insert(arguments.end(), flags.begin(), flags.end());
+      const ProgramResult text = Agent(arguments);
+      EXPECT_THAT(text.out, AllOf(HasSubstr("other iptables mode, " + other),
+                                  HasSubstr(absl::StrCat("  . ", chain, "\n"))))
+          << text;
+      arguments.push_back("--output=json");
+      const Json json = Json::parse(Agent(arguments).out, nullptr, /*allow_exceptions=*/false);
+      EXPECT_EQ(json["otherMode"]["iptablesMode"], other);
+      EXPECT_FALSE(json["otherMode"]["chains"].empty());
+    }
+    EXPECT_EQ(TablesAndModules(), before);
+  }
+
+ private:
+  int own_mounts_ = -1;
+};
+
+TEST_F(DetectTest, AFreshNodeIsNoneAndGetsNft) {
+  const Json json = Detect("none", kExitOk);
+  EXPECT_THAT(json["families"][0]["evidence"][1]["text"].get<std::string>(),
+              HasSubstr("--host-root"));
+  EXPECT_EQ(Agent({"plan"}).exit_code, kExitDifferences);
+  EXPECT_EQ(Agent({"sync"}).exit_code, kExitOk);
+  Detect("nft", kExitOk);
+  EXPECT_EQ(FileText("/proc/thread-self/net/ip_tables_names"), "");
+  EXPECT_EQ(FileText("/proc/thread-self/net/ip6_tables_names"), "");
+}
+
+TEST_F(DetectTest, ANodeOfOurOwnIsNftInBothModesOfTheAgent) {
+  for (const bool ownership_cleanup : {true, false}) {
+    Sync({.ownership_cleanup = ownership_cleanup});
+    Detect("nft", kExitOk);
+  }
+}
+
+TEST_F(DetectTest, ANodeOfKubeletsNftIsNft) {
+  for (const IpFamily family : kBothFamilies) Kubelet(KubeletForm::k1_27GateOn, {family});
+  Detect("nft", kExitOk);
+}
+
+TEST_F(DetectTest, AnOldKubeletIsKnownByItsCanary) {
+  for (const IpFamily family : kBothFamilies) Kubelet(KubeletForm::k1_19, {family});
+  const Json json = Detect("nft", kExitOk);
+  EXPECT_EQ(json["families"][0]["evidence"][2]["says"], "none");
+  EXPECT_EQ(json["families"][0]["evidence"][3]["says"], "nft");
+}
+
+TEST_F(DetectTest, ANodeOfKubeletsLegacyIsLegacy) {
+  KubeletWith("legacy");
+  Detect("legacy", kExitOk);
+}
+
+TEST_F(DetectTest, AnOldKubeletsLegacyIsKnownByItsCanary) {
+  KubeletWith("legacy", /*hint=*/false);
+  Detect("legacy", kExitOk);
+}
+
+TEST_F(DetectTest, TwoHintsAreAFindingAndNothingIsWritten) {
+  KubeletWith("legacy");
+  KubeletWith("nft");
+  const Json json = Detect("unknown", kExitDifferences);
+  EXPECT_THAT(json["families"][0]["findings"][0].get<std::string>(),
+              HasSubstr("stands in both nft and legacy"));
+  const std::string before = TablesAndModules();
+  for (const char* const command : {"sync", "plan", "status"}) {
+    const ProgramResult result = Agent({command});
+    EXPECT_EQ(result.exit_code, kExitFailed);
+    EXPECT_THAT(result.err, AllOf(HasSubstr("cannot tell which iptables this node uses"),
+                                  HasSubstr("--iptables-mode=nft")));
+  }
+  EXPECT_EQ(TablesAndModules(), before);
+  Detect("nft", kExitDifferences, {"--iptables-mode=nft"});
+  EXPECT_EQ(Agent({"sync", "--iptables-mode=nft"}).exit_code, kExitOk);
+  ExpectInOtherMode("legacy", "ip mangle KUBE-IPTABLES-HINT", {"--iptables-mode=nft"});
+}
+
+TEST_F(DetectTest, AHintBesideTheOthersCanaryAndRulesDecides) {
+  KubeletWith("legacy", /*hint=*/false);
+  KubeletWith("nft");
+  Detect("nft", kExitOk);
+  ExpectInOtherMode("legacy", "ip mangle KUBE-KUBELET-CANARY");
+}
+
+// iptables-wrappers takes nft for any mark in nft; we take the stronger mark.
+TEST_F(DetectTest, ALegacyHintBesideAnOldNftCanaryIsLegacy) {
+  KubeletWith("nft", /*hint=*/false);
+  KubeletWith("legacy");
+  const ProgramResult result = Agent({"detect"});
+  EXPECT_EQ(result.exit_code, kExitOk) << result;
+  EXPECT_THAT(result.out, HasSubstr("ip: legacy\n"));
+  EXPECT_EQ(WrappersAnswer(), "nft");
+}
+
+TEST_F(DetectTest, OtherPeoplesRulesTellToo) {
+  for (const char* const program : {"iptables-legacy", "ip6tables-legacy"}) {
+    Run({absl::StrCat("/usr/sbin/", program), "-w", "5", "-A", "FORWARD", "-j", "ACCEPT"});
+  }
+  Detect("legacy", kExitOk);
+  for (const char* const program : {"iptables-nft", "ip6tables-nft"}) {
+    Run({absl::StrCat("/usr/sbin/", program), "-t", "nat", "-N", "DOCKER"});
+  }
+  const Json json = Detect("unknown", kExitFailed);
+  EXPECT_FALSE(json["families"][0]["contradiction"].get<bool>());
+}
+
+TEST_F(DetectTest, EmptyBaseChainsAndEmptyLegacyTablesTellNothing) {
+  Shell("/usr/sbin/iptables-legacy -w 5 -t mangle -S; /usr/sbin/ip6tables-legacy -w 5 -S");
+  Shell("/usr/sbin/iptables-nft -N X; /usr/sbin/iptables-nft -A INPUT -j ACCEPT");
+  Shell("/usr/sbin/iptables-nft -F; /usr/sbin/iptables-nft -X");
+  Detect("none", kExitOk);
+}
+
+TEST_F(DetectTest, NativeTablesOfOthersTellNothing) {
+  Shell(
+      "/usr/sbin/nft 'table ip other { chain c { type filter hook input priority 0; accept; }; }'");
+  Detect("none", kExitOk);
+}
+
+TEST_F(DetectTest, FamiliesThatDifferAreRefusedForBothButNotForOne) {
+  Run({"/usr/sbin/iptables-nft", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"});
+  Run({"/usr/sbin/ip6tables-legacy", "-w", "5", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"});
+  const ProgramResult both = Agent({"sync"});
+  EXPECT_EQ(both.exit_code, kExitFailed);
+  EXPECT_THAT(both.err, HasSubstr("ip uses iptables nft and ip6 uses legacy"));
+  EXPECT_EQ(Agent({"sync", "--ip-families=ipv4"}).exit_code, kExitOk);
+  EXPECT_EQ(Agent({"detect"}).exit_code, kExitOk);
+}
+
+TEST_F(DetectTest, TheHostsProgramBeatsTheHintWithAFinding) {
+  const TemporaryFile host("");
+  Shell(absl::StrCat("cd ", host.directory(),
+                     "; mkdir -p usr/sbin etc/alternatives\n"
+                     "printf '#!/bin/sh\\ntouch was-run\\n' >usr/sbin/xtables-nft-multi\n"
+                     "chmod +x usr/sbin/xtables-nft-multi\n"
+                     "for name in iptables ip6tables; do\n"
+                     "  ln -s /etc/alternatives/$name usr/sbin/$name\n"
+                     "  ln -s /usr/sbin/$name-nft etc/alternatives/$name\n"
+                     "  ln -s xtables-nft-multi usr/sbin/$name-nft\n"
+                     "done"));
+  const std::string root = absl::StrCat("--host-root=", host.directory());
+  Detect("nft", kExitOk, {root});
+  KubeletWith("legacy");
+  const Json json = Detect("nft", kExitDifferences, {root});
+  EXPECT_THAT(json["families"][1]["findings"][0].get<std::string>(),
+              HasSubstr("the host's iptables program says nft, but mangle KUBE-IPTABLES-HINT"));
+  EXPECT_NE(access(absl::StrCat(host.directory(), "/was-run").c_str(), F_OK), 0);
+}
+
+TEST_F(DetectTest, OffTouchesNothingWhateverTheNodeUses) {
+  KubeletWith("legacy");
+  KubeletWith("nft");
+  const std::string before = TablesAndModules();
+  EXPECT_EQ(Agent({"sync", "--make-iptables-util-chains=false"}).exit_code, kExitOk);
+  EXPECT_EQ(TablesAndModules(), before);
+}
+
+// /proc/net is the main thread's; /proc/thread-self/net is ours.
+TEST_F(DetectTest, ANamespaceIsLookedAtFromOutside) {
+  const Netns there = NewNetns();
+  const std::string netns = absl::StrCat("--netns=", there.Path());
+  {
+    const InNetns in(there);
+    KubeletWith("legacy");
+  }
+  const std::string here = TablesAndModules();
+  const ProgramResult result = Agent({"detect", netns});
+  EXPECT_EQ(result.exit_code, kExitOk) << result;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("ip: legacy\n"), HasSubstr("ip6: legacy\n")));
+  EXPECT_EQ(TablesAndModules(), here);
+  Detect("none", kExitOk);
+}
+
+TEST_F(DetectTest, AThreadInAnotherNamespaceThanItsProcessSeesItsOwn) {
+  KubeletWith("legacy");
+  std::string fresh;
+  std::thread([&] {
+    ASSERT_EQ(unshare(CLONE_NEWNET), 0);
+    fresh = Agent({"detect"}).out;
+    EXPECT_EQ(FileText("/proc/thread-self/net/ip_tables_names"), "");
+  }).join();
+  EXPECT_THAT(fresh, AllOf(HasSubstr("ip: none\n"), HasSubstr("ip6: none\n")));
+  Detect("legacy", kExitOk);
+}
+
+TEST_F(DetectTest, AnOrdinaryUserIsToldWhatIsMissing) {
+  const ProgramResult result = AgentAsNobody({"detect"});
+  EXPECT_EQ(result.exit_code, kExitFailed) << result;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("ip: unknown\n"), HasSubstr("CAP_NET_ADMIN"),
+                                HasSubstr("ip_tables_names")));
+  EXPECT_THAT(result.out, Not(HasSubstr("ip: nft")));
+}
+
+}  // namespace
+}  // namespace kipt::testing
