@@ -6,7 +6,9 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -76,6 +78,28 @@ std::string TablesOf(const Transaction& transaction, Family family) {
   return absl::StrJoin(tables, ", ");
 }
 
+// What stands in one family.
+struct FamilyState {
+  Fingerprint fingerprint;
+  ObservedChains chains;
+};
+
+// `work` for every family at the same time: nearly all of it is waiting for a program, and the
+// kernel has a lock for each family. The threads are in the namespaces of this one, and end here.
+template <typename Result, typename Work>
+std::map<Family, Result> AtOnce(const std::set<Family>& families, const Work& work) {
+  std::map<Family, Result> results;
+  for (const Family family : families) results.emplace(family, Result());
+  std::vector<std::jthread> threads;
+  for (auto& [family, result] : results) {
+    if (family == *families.begin()) continue;
+    threads.emplace_back([&work, family, &result] { result = work(family); });
+  }
+  if (!families.empty()) results.at(*families.begin()) = work(*families.begin());
+  threads.clear();  // joins them
+  return results;
+}
+
 class LegacyBackend : public netlink::Backend {
  public:
   LegacyBackend(CommandRunner* runner, LegacyOptions options)
@@ -98,6 +122,9 @@ class LegacyBackend : public netlink::Backend {
  private:
   absl::StatusOr<bool> HasTables(Family family) const;
   absl::StatusOr<std::string> Save(Family family);
+  absl::StatusOr<FamilyState> ReadFamily(Family family, const SavedSelection& selection);
+  std::map<Family, absl::StatusOr<FamilyState>> ReadFamilies(const std::set<Family>& families,
+                                                             const SavedSelection& selection);
   absl::StatusOr<bool> Stands(Family family, const Fingerprint& content);
   absl::StatusOr<std::optional<XtablesLock>> Lock(const std::set<Family>& families);
   absl::StatusOr<Transaction> Check(const Transaction& transaction, const LegacyContent& content,
@@ -167,20 +194,32 @@ absl::StatusOr<Snapshot> LegacyBackend::Read(absl::Span<const ChainQuery> querie
   if (queries.empty()) families.insert(netlink::kFamilies.begin(), netlink::kFamilies.end());
   Snapshot snapshot;
   LegacyContent content;
-  for (const Family family : families) {
-    absl::StatusOr<std::string> text = Save(family);
-    if (!text.ok()) return text.status();
-    content[family] = FingerprintSaved(key_, *text);
-    // Strict even about what is not wanted, but for rules: a text that is cut off is no answer.
-    absl::StatusOr<ObservedChains> chains =
-        ParseSave(family, SelectSaved(*text, family, selection));
-    if (!chains.ok()) return chains.status();
-    for (auto& [id, chain] : *chains) {
+  for (auto& [family, state] : ReadFamilies(families, selection)) {
+    if (!state.ok()) return state.status();
+    content[family] = state->fingerprint;
+    for (auto& [id, chain] : state->chains) {
       if (asked.count(id) != 0) snapshot.chains.emplace(id, std::move(chain));
     }
   }
   snapshot.generation = generations_.NumberOf(content);
   return snapshot;
+}
+
+// What stands in `family`: the chains, and the rules of those that are selected.
+absl::StatusOr<FamilyState> LegacyBackend::ReadFamily(Family family,
+                                                      const SavedSelection& selection) {
+  const absl::StatusOr<std::string> text = Save(family);
+  if (!text.ok()) return text.status();
+  // Strict even about what is not wanted, but for rules: a text that is cut off is no answer.
+  absl::StatusOr<ObservedChains> chains = ParseSave(family, SelectSaved(*text, family, selection));
+  if (!chains.ok()) return chains.status();
+  return FamilyState{.fingerprint = FingerprintSaved(key_, *text), .chains = *std::move(chains)};
+}
+
+std::map<Family, absl::StatusOr<FamilyState>> LegacyBackend::ReadFamilies(
+    const std::set<Family>& families, const SavedSelection& selection) {
+  return AtOnce<absl::StatusOr<FamilyState>>(
+      families, [&](Family family) { return ReadFamily(family, selection); });
 }
 
 absl::Status LegacyBackend::Apply(const Transaction& transaction) {
@@ -196,13 +235,20 @@ absl::Status LegacyBackend::Apply(const Transaction& transaction) {
   if (!lock.ok()) return Annotated(lock.status(), "; nothing was done");
   const absl::StatusOr<Transaction> plan = Check(transaction, *content, families);
   if (!plan.ok()) return plan.status();
+  const std::map<Family, absl::Status> written = AtOnce<absl::Status>(families, [&](Family family) {
+    return Write(*plan, family, content->at(family), lock->has_value());
+  });
   std::string done;
-  for (const Family family : families) {
-    const absl::Status status = Write(*plan, family, content->at(family), lock->has_value());
-    if (!status.ok()) return Annotated(status, done);
-    done = absl::StrCat("; ", netlink::FamilyName(family), ": done");
+  absl::Status status;
+  for (const auto& [family, result] : written) {
+    if (result.ok()) absl::StrAppend(&done, "; ", netlink::FamilyName(family), ": done");
+    if (status.ok()) {
+      status = result;
+    } else if (!result.ok()) {
+      status = Annotated(status, absl::StrCat("; ", result.message()));
+    }
   }
-  return absl::OkStatus();
+  return status.ok() ? status : Annotated(status, done);
 }
 
 // Ours, where the programs can be kept from taking it, too. Else none.
@@ -227,23 +273,19 @@ absl::StatusOr<Transaction> LegacyBackend::Check(const Transaction& transaction,
   const SavedSelection selection = SelectionFor(transaction);
   ObservedChains state;
   IptablesFeatures features{.restore_lock = RestoreLock::kNone, .random_fully = true};
-  for (const Family family : families) {
+  for (auto& [family, now] : ReadFamilies(families, selection)) {
     const auto before = content.find(family);
     if (before == content.end()) {
       return absl::InvalidArgumentError(absl::StrCat(
           netlink::FamilyName(family), " was not read at the transaction's generation"));
     }
-    const absl::StatusOr<std::string> text = Save(family);
-    if (!text.ok()) return text.status();
-    if (FingerprintSaved(key_, *text) != before->second) {
+    if (!now.ok()) return now.status();
+    if (now->fingerprint != before->second) {
       return absl::AbortedError(
           absl::StrCat("the rules of ", netlink::FamilyName(family),
                        " have changed since they were read; nothing was done"));
     }
-    absl::StatusOr<ObservedChains> chains =
-        ParseSave(family, SelectSaved(*text, family, selection));
-    if (!chains.ok()) return chains.status();
-    state.merge(*chains);
+    state.merge(now->chains);
     features.random_fully =
         features.random_fully && FeaturesOf(programs_.at(family)->version).random_fully;
   }

@@ -22,6 +22,16 @@ bool Changes(const Diff& diff, Family family) {
   });
 }
 
+// Notes as applied what `diff` changes in `families`.
+void AppendChanges(const Diff& diff, absl::Span<const Family> families, SyncReport& report) {
+  for (const Change& change : diff.changes) {
+    const Family family = netlink::ChainOf(change.operation).family;
+    if (std::find(families.begin(), families.end(), family) != families.end()) {
+      report.applied.push_back(change);
+    }
+  }
+}
+
 // What each family is told after one attempt for both: only those that had something to change can
 // have failed, but where nothing could be planned all have.
 std::vector<FamilyResult> Results(const Ruleset& desired, const Diff& diff,
@@ -93,36 +103,30 @@ absl::Status Reconciler::SyncFamilies(const Ruleset& desired, absl::Span<const F
         ToTransaction(report.plan.diff, snapshot->generation, families);
     absl::Status applied = backend_->Apply(transaction);
     if (!applied.ok()) return applied;
-    for (const Change& change : report.plan.diff.changes) {
-      const Family family = netlink::ChainOf(change.operation).family;
-      if (std::find(families.begin(), families.end(), family) != families.end()) {
-        report.applied.push_back(change);
-      }
-    }
+    AppendChanges(report.plan.diff, families, report);
     return absl::OkStatus();
   });
 }
 
 SyncReport Reconciler::Sync(const Ruleset& desired) {
   SyncReport report;
-  if (backend_->spans_families()) {
-    const absl::Status both = SyncFamilies(desired, desired.families, report);
-    if (!report.status.ok()) return report;
-    const Diff& diff = report.plan.diff;
-    const bool one_family = !Changes(diff, Family::kIPv4) || !Changes(diff, Family::kIPv6);
-    if (both.ok() || absl::IsDeadlineExceeded(both) || one_family) {
-      report.families = Results(desired, diff, both);
-      return report;
-    }
+  const absl::Status both = SyncFamilies(desired, desired.families, report);
+  if (!report.status.ok()) return report;
+  const Diff tried = report.plan.diff;
+  const bool one_family = !Changes(tried, Family::kIPv4) || !Changes(tried, Family::kIPv6);
+  if (both.ok() || absl::IsDeadlineExceeded(both) || one_family) {
+    report.families = Results(desired, tried, both);
+    return report;
   }
-  // One family's refusal must not keep the other from its rules. What the last look found in place
-  // needs no other look.
+  // One family's refusal must not keep the other from its rules.
   for (const Family family : desired.families) {
+    const size_t applied_before = report.applied.size();
     absl::Status alone;
-    if (report.looks == 0 || Changes(report.plan.diff, family)) {
-      alone = SyncFamilies(desired, {&family, 1}, report);
-    }
+    if (Changes(tried, family)) alone = SyncFamilies(desired, {&family, 1}, report);
     if (!report.status.ok()) return report;
+    const bool nothing_left = alone.ok() && report.applied.size() == applied_before;
+    // What is no longer to be done was done by the attempt that was refused for the other.
+    if (nothing_left && !backend_->spans_families()) AppendChanges(tried, {&family, 1}, report);
     report.families.push_back({family, std::move(alone)});
   }
   return report;

@@ -66,10 +66,9 @@ class Reconciler {
   // five seconds and then becomes DeadlineExceeded.
   absl::StatusOr<Plan> Look(const Ruleset& desired);
 
-  // Makes `desired` stand. Both families go in one transaction, where the backend has such. Where
-  // the ruleset moved in between, looks again: ten times at once, then every 100 ms, for five
-  // seconds. Where the kernel refuses the transaction, each family is tried alone, so that one
-  // cannot keep the other from its rules.
+  // Makes `desired` stand. Both families go in one transaction. Where the ruleset moved in between,
+  // looks again: ten times at once, then every 100 ms, for five seconds. Where the transaction is
+  // refused, each family is tried alone, so that one cannot keep the other from its rules.
   SyncReport Sync(const Ruleset& desired);
 
  private:

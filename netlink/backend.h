@@ -35,8 +35,8 @@ class Backend {
   // "nft" or "legacy".
   virtual absl::string_view mode() const = 0;
 
-  // Whether a transaction of both families is applied whole or not at all. Where it is not, apply one
-  // family at a time, so that an error says which of them was left out.
+  // Whether a transaction of both families is applied whole or not at all. Where it is not, a
+  // transaction that was refused may have been applied for one of them.
   virtual bool spans_families() const { return true; }
 
   // What stands now in the chains asked for, all at one generation. Creates nothing, neither tables

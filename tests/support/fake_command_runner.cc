@@ -13,6 +13,7 @@ using agent::CommandRequest;
 using agent::CommandResult;
 
 absl::StatusOr<CommandResult> FakeCommandRunner::Run(const CommandRequest& request) {
+  const std::lock_guard<std::mutex> alone(running_);
   requests_.push_back(request);
   const std::string first = request.arguments.empty() ? "" : request.arguments[0];
   for (const std::string& argument : {first, std::string()}) {

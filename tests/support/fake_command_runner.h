@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <map>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,6 +38,8 @@ class FakeCommandRunner : public agent::CommandRunner {
   std::vector<agent::CommandRequest> RequestsOf(const std::string& program) const;
 
  private:
+  // The backend runs the programs of both families at once; here one runs after the other.
+  std::mutex running_;
   std::map<std::pair<std::string, std::string>, Answer> answers_;
   std::vector<agent::CommandRequest> requests_;
 };
