@@ -116,6 +116,7 @@ class LegacyBackend : public netlink::Backend {
 
   absl::string_view mode() const override { return "legacy"; }
   bool spans_families() const override { return false; }
+  std::string caveat() const override;
   absl::StatusOr<Snapshot> Read(absl::Span<const ChainQuery> queries) override;
   absl::Status Apply(const Transaction& transaction) override;
 
@@ -141,6 +142,16 @@ class LegacyBackend : public netlink::Backend {
   std::map<Family, absl::StatusOr<LegacyPrograms>> programs_;
   LegacyGenerations generations_;
 };
+
+std::string LegacyBackend::caveat() const {
+  for (const auto& [family, programs] : programs_) {
+    if (!programs.ok() || FeaturesOf(programs->version).restore_lock != RestoreLock::kOwn) continue;
+    return absl::StrCat(programs->restore, " is older than 1.8.7 and takes ", options_.lock_path,
+                        " itself: what another program writes in the milliseconds between the last "
+                        "look and the write is not seen; a newer iptables has no such window");
+  }
+  return "";
+}
 
 // Whether one of the tables that are ours to look at exists.
 absl::StatusOr<bool> LegacyBackend::HasTables(Family family) const {

@@ -8,6 +8,7 @@
 #define KIPT_NETLINK_BACKEND_H_
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -38,6 +39,10 @@ class Backend {
   // Whether a transaction of both families is applied whole or not at all. Where it is not, a
   // transaction that was refused may have been applied for one of them.
   virtual bool spans_families() const { return true; }
+
+  // What this backend cannot promise on this machine although others of its kind can, for the log.
+  // Empty where there is nothing to say.
+  virtual std::string caveat() const { return ""; }
 
   // What stands now in the chains asked for, all at one generation. Creates nothing, neither tables
   // nor chains. The cost grows with the rules of these chains, not with other people's.

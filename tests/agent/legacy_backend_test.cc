@@ -172,6 +172,13 @@ TEST_F(LegacyBackendTest, AbortsWhereTheRulesMovedBetweenReadAndWrite) {
   }
 }
 
+TEST_F(LegacyBackendTest, SaysAloudWhereAnOldProgramLeavesAWindow) {
+  EXPECT_THAT(Open("1.8.6")->caveat(), HasSubstr("older than 1.8.7"));
+  EXPECT_THAT(Open("1.6.2")->caveat(), HasSubstr("older than 1.8.7"));
+  EXPECT_EQ(Open("1.8.7")->caveat(), "");
+  EXPECT_EQ(Open("1.8.9")->caveat(), "");
+}
+
 TEST_F(LegacyBackendTest, AbortsOnAGenerationThatItNeverGave) {
   auto backend = Open("1.8.9");
   EXPECT_THAT(backend->Apply({.generation = 77, .operations = {CreateChain{kUser}}}),
