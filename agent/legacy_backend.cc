@@ -91,9 +91,10 @@ std::map<Family, Result> AtOnce(const std::set<Family>& families, const Work& wo
   std::map<Family, Result> results;
   for (const Family family : families) results.emplace(family, Result());
   std::vector<std::jthread> threads;
-  for (auto& [family, result] : results) {
+  for (const Family family : families) {
     if (family == *families.begin()) continue;
-    threads.emplace_back([&work, family, &result] { result = work(family); });
+    Result& result = results.at(family);
+    threads.emplace_back([&work, &result, family] { result = work(family); });
   }
   if (!families.empty()) results.at(*families.begin()) = work(*families.begin());
   threads.clear();  // joins them
