@@ -4,9 +4,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
+#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 
 namespace kipt::testing {
 
@@ -19,7 +24,13 @@ std::vector<std::string> AgentSettings::Flags() const {
     flags.push_back(absl::StrCat("--iptables-masquerade-bit=", bits.masquerade));
     flags.push_back(absl::StrCat("--iptables-drop-bit=", bits.drop));
   }
+  if (iptables == IptablesMode::kLegacy) flags.push_back("--iptables-mode=legacy");
   return flags;
+}
+
+void AgentTest::SetUp() {
+  NetnsTest::SetUp();
+  if (!HasFatalFailure()) private_run_.emplace();
 }
 
 std::string AgentTest::AgentProgram() { return KIPT_AGENT_PROGRAM; }
@@ -69,6 +80,34 @@ std::string AgentTest::Output(std::vector<std::string> argv) {
   EXPECT_EQ(result.exit_code, 0) << result;
   return result.out;
 }
+
+std::string AgentTest::FileText(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::string AgentTest::LegacyTables(IpFamily family) {
+  const std::string text =
+      FileText(family == IpFamily::kIpv4 ? "/proc/thread-self/net/ip_tables_names"
+                                         : "/proc/thread-self/net/ip6_tables_names");
+  const std::set<std::string> tables = absl::StrSplit(text, '\n', absl::SkipEmpty());
+  return absl::StrJoin(tables, " ");
+}
+
+std::string AgentTest::TablesAndModules() {
+  // The names of the modules only: their use counts move with what others do.
+  std::string modules;
+  for (absl::string_view line : absl::StrSplit(FileText("/proc/modules"), '\n')) {
+    absl::StrAppend(&modules, line.substr(0, line.find(' ')), "\n");
+  }
+  return absl::StrCat("modules:\n", modules, "ip:\n", LegacyTables(IpFamily::kIpv4), "\nip6:\n",
+                      LegacyTables(IpFamily::kIpv6), "\nnft:\n",
+                      Output({"/usr/sbin/nft", "list", "ruleset"}));
+}
+
+std::string TestNameOf(IptablesMode mode) { return mode == IptablesMode::kNft ? "Nft" : "Legacy"; }
 
 std::string ChrootDir(const std::string& release) {
   namespace fs = std::filesystem;

@@ -2,15 +2,17 @@
 //
 // File: tests/interop/agent_fixture.h
 //
-// Runs the built kube-iptables-agent in a network namespace of the test's own.
+// Runs the built kube-iptables-agent in a network namespace and with a /run of the test's own.
 #ifndef KIPT_TESTS_INTEROP_AGENT_FIXTURE_H_
 #define KIPT_TESTS_INTEROP_AGENT_FIXTURE_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tests/support/kubelet_sequence.h"
 #include "tests/support/netns.h"
+#include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
 #include "tests/support/saved_rules.h"
 
@@ -23,17 +25,22 @@ inline constexpr int kExitDifferences = 2;
 inline constexpr int kExitUsage = 64;
 
 inline constexpr IpFamily kBothFamilies[] = {IpFamily::kIpv4, IpFamily::kIpv6};
+inline constexpr IptablesMode kBothModes[] = {IptablesMode::kNft, IptablesMode::kLegacy};
 inline constexpr const char* kIptablesTables[] = {"mangle", "nat", "filter"};
 
 // What chooses the mode, as flags.
 struct AgentSettings {
   bool ownership_cleanup = true;  // the default of 1.27
   KubeletBits bits = {};
+  // kNft is not spelled: it is what a fresh node gets.
+  IptablesMode iptables = IptablesMode::kNft;
   std::vector<std::string> Flags() const;
 };
 
 class AgentTest : public NetnsTest {
  protected:
+  void SetUp() override;
+
   static std::string AgentProgram();
   static ProgramResult Agent(std::vector<std::string> arguments);
   // `kube-iptables-agent COMMAND` with the flags of `settings`.
@@ -50,7 +57,20 @@ class AgentTest : public NetnsTest {
 
   // A program that must succeed; what it printed.
   static std::string Output(std::vector<std::string> argv);
+
+  // Empty where there is no such file.
+  static std::string FileText(const std::string& path);
+  // The legacy tables of the calling thread's network namespace, sorted: "filter mangle".
+  static std::string LegacyTables(IpFamily family);
+  // What looking must not change: the loaded modules, the legacy tables and everything of nft.
+  static std::string TablesAndModules();
+
+ private:
+  std::optional<PrivateRun> private_run_;
 };
+
+// "Nft" or "Legacy": part of the names of tests.
+std::string TestNameOf(IptablesMode mode);
 
 // The chroot with another Debian release's iptables ("bullseye" or "trixie") that tests/run made.
 std::string ChrootDir(const std::string& release);

@@ -27,12 +27,21 @@ class BaseChainTest : public AgentTest {
   }
 };
 
-TEST_F(BaseChainTest, IptablesCanStillListEachTable) {
+class EitherIptablesTest : public BaseChainTest,
+                           public ::testing::WithParamInterface<IptablesMode> {
+ protected:
+  static void SyncWith(bool ownership_cleanup) {
+    Sync({.ownership_cleanup = ownership_cleanup, .iptables = GetParam()});
+  }
+  static Iptables Of(IpFamily family) { return {.family = family, .mode = GetParam()}; }
+};
+
+TEST_P(EitherIptablesTest, IptablesCanStillListEachTable) {
   for (const bool ownership_cleanup : {true, false}) {
-    Sync({.ownership_cleanup = ownership_cleanup});
+    SyncWith(ownership_cleanup);
     for (const IpFamily family : kBothFamilies) {
       for (const char* table : kIptablesTables) {
-        const ProgramResult result = Iptables{family}.Run({"-S", "-t", table});
+        const ProgramResult result = Of(family).Run({"-S", "-t", table});
         EXPECT_EQ(result.exit_code, 0) << table << result;
         EXPECT_EQ(result.err, "");
       }
@@ -40,49 +49,52 @@ TEST_F(BaseChainTest, IptablesCanStillListEachTable) {
   }
 }
 
-TEST_F(BaseChainTest, IptablesCanStillFlushAndDeleteEverythingOfOurs) {
-  Sync(Legacy());
+TEST_P(EitherIptablesTest, IptablesCanStillFlushAndDeleteEverythingOfOurs) {
+  SyncWith(/*ownership_cleanup=*/false);
   for (const IpFamily family : kBothFamilies) {
     for (const char* table : kIptablesTables) {
-      EXPECT_EQ(Iptables{family}.Run({"-t", table, "-F"}).exit_code, 0);
-      EXPECT_EQ(Iptables{family}.Run({"-t", table, "-X"}).exit_code, 0);
+      EXPECT_EQ(Of(family).Run({"-t", table, "-F"}).exit_code, 0);
+      EXPECT_EQ(Of(family).Run({"-t", table, "-X"}).exit_code, 0);
     }
-    const SavedRules saved = SavedRules::Of({family});
+    const SavedRules saved = SavedRules::Of(Of(family));
     EXPECT_THAT(saved.Comparable(), Not(HasSubstr("KUBE-")));
   }
 }
 
-TEST_F(BaseChainTest, ADropPolicySurvivesEverySync) {
+TEST_P(EitherIptablesTest, ADropPolicySurvivesEverySync) {
   for (const IpFamily family : kBothFamilies) {
     for (const char* chain : {"INPUT", "FORWARD", "OUTPUT"}) {
-      EXPECT_EQ(Iptables{family}.Run({"-P", chain, "DROP"}).exit_code, 0);
-      EXPECT_EQ(Iptables{family}.Run({"-t", "mangle", "-P", chain, "DROP"}).exit_code, 0);
+      EXPECT_EQ(Of(family).Run({"-P", chain, "DROP"}).exit_code, 0);
+      EXPECT_EQ(Of(family).Run({"-t", "mangle", "-P", chain, "DROP"}).exit_code, 0);
     }
   }
   const auto expect_drop = [](const std::string& when) {
     for (const IpFamily family : kBothFamilies) {
       for (const char* chain : {"INPUT", "FORWARD", "OUTPUT"}) {
         for (const char* table : {"filter", "mangle"}) {
-          const ProgramResult result = Iptables{family}.Run({"-t", table, "-S", chain});
+          const ProgramResult result = Of(family).Run({"-t", table, "-S", chain});
           EXPECT_THAT(result.out, HasSubstr(absl::StrCat("-P ", chain, " DROP\n"))) << when;
         }
       }
     }
   };
-  Sync({.ownership_cleanup = true});
+  SyncWith(/*ownership_cleanup=*/true);
   expect_drop("first sync, cleanup mode");
-  Sync(Legacy());
+  SyncWith(/*ownership_cleanup=*/false);
   expect_drop("legacy mode after cleanup mode");
-  Sync(Legacy());
+  SyncWith(/*ownership_cleanup=*/false);
   expect_drop("second sync");
   for (const IpFamily family : kBothFamilies) {
-    EXPECT_EQ(Iptables{family}.Run({"-F"}).exit_code, 0);
+    EXPECT_EQ(Of(family).Run({"-F"}).exit_code, 0);
   }
-  Sync(Legacy());
+  SyncWith(/*ownership_cleanup=*/false);
   expect_drop("after a flush");
-  Sync({.ownership_cleanup = true});
+  SyncWith(/*ownership_cleanup=*/true);
   expect_drop("back in cleanup mode");
 }
+
+INSTANTIATE_TEST_SUITE_P(Modes, EitherIptablesTest, ::testing::ValuesIn(kBothModes),
+                         [](const auto& row) { return TestNameOf(row.param); });
 
 // nft lets an admin give a nat base chain a DROP policy, which iptables does not.
 TEST_F(BaseChainTest, ADropPolicyOfTheNatTableSurvivesToo) {

@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `detect`, and what sync, plan and status make of it, on nodes that we, kubelet, both or others
-// made. Each test has a network namespace of its own, and a mount namespace with a /run of its own:
-// the lock of legacy iptables is there, and this process is not taken to be on the host.
-#include <fcntl.h>
+// made.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
-#include <sys/mount.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,37 +23,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Json = nlohmann::json;
 
-std::string FileText(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-// What looking must not change. No such files: no such modules, which must stay so too.
-std::string TablesAndModules() {
-  return absl::StrCat("modules:\n", FileText("/proc/modules"), "ip:\n",
-                      FileText("/proc/thread-self/net/ip_tables_names"), "ip6:\n",
-                      FileText("/proc/thread-self/net/ip6_tables_names"), "nft:\n",
-                      RunProgram({"/usr/sbin/nft", "list", "ruleset"}).out);
-}
-
 class DetectTest : public AgentTest {
  protected:
-  void SetUp() override {
-    AgentTest::SetUp();
-    if (HasFatalFailure()) return;
-    own_mounts_ = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
-    ASSERT_GE(own_mounts_, 0);
-    ASSERT_EQ(unshare(CLONE_NEWNS), 0);
-    ASSERT_EQ(mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
-    ASSERT_EQ(mount("tmpfs", "/run", "tmpfs", 0, nullptr), 0);
-  }
-  void TearDown() override {
-    ASSERT_EQ(setns(own_mounts_, CLONE_NEWNS), 0);
-    close(own_mounts_);
-  }
-
   static void Run(const std::vector<std::string>& argv) {
     const ProgramResult result = RunProgram(argv);
     EXPECT_EQ(result.exit_code, 0) << result;
@@ -139,9 +105,6 @@ class DetectTest : public AgentTest {
     }
     EXPECT_EQ(TablesAndModules(), before);
   }
-
- private:
-  int own_mounts_ = -1;
 };
 
 TEST_F(DetectTest, AFreshNodeIsNoneAndGetsNft) {

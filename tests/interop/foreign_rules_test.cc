@@ -7,7 +7,7 @@
 
 #include <map>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -98,8 +98,8 @@ std::string ForeignState(IpFamily family) {
 
 class ForeignRulesTest : public AgentTest {
  protected:
-  static void Load(IpFamily family, const std::string& text) {
-    const ProgramResult result = Iptables{family}.Restore(text);
+  static void Load(const Iptables& iptables, const std::string& text) {
+    const ProgramResult result = iptables.Restore(text);
     ASSERT_EQ(result.exit_code, 0) << result;
   }
   static void Nft(const std::string& commands) {
@@ -120,17 +120,17 @@ class ForeignRulesTest : public AgentTest {
       EXPECT_EQ(found->second, bytes) << id.table << "/" << id.chain << " rule " << id.handle;
     }
   }
-  static void SyncInEveryMode() {
+  static void SyncInEveryMode(IptablesMode iptables = IptablesMode::kNft) {
     // Exit codes are not the point here: a foreign rule may well be a finding.
-    Agent("sync", {.ownership_cleanup = true});
-    Agent("sync", {.ownership_cleanup = false});
-    Agent("sync", {.ownership_cleanup = false, .bits = {3, 4}});
-    Agent("sync", {.ownership_cleanup = false});
+    Agent("sync", {.ownership_cleanup = true, .iptables = iptables});
+    Agent("sync", {.ownership_cleanup = false, .iptables = iptables});
+    Agent("sync", {.ownership_cleanup = false, .bits = {3, 4}, .iptables = iptables});
+    Agent("sync", {.ownership_cleanup = false, .iptables = iptables});
   }
 };
 
 TEST_F(ForeignRulesTest, AreTheSameBytesAfterEverySync) {
-  for (const IpFamily family : kBothFamilies) Load(family, ForeignState(family));
+  for (const IpFamily family : kBothFamilies) Load({family}, ForeignState(family));
   const RawRules before = Raw();
   ASSERT_GT(before.size(), 1500U);
   SyncInEveryMode();
@@ -138,34 +138,33 @@ TEST_F(ForeignRulesTest, AreTheSameBytesAfterEverySync) {
   EXPECT_GT(Raw().size(), before.size()) << "our own rules should be there by now";
 }
 
-TEST_F(ForeignRulesTest, KeepTheirOrderAndTheirText) {
+class ForeignTextTest : public ForeignRulesTest,
+                        public ::testing::WithParamInterface<IptablesMode> {
+ protected:
+  static AgentSettings Settings() { return {.ownership_cleanup = false, .iptables = GetParam()}; }
+  static Iptables Of(IpFamily family) { return {.family = family, .mode = GetParam()}; }
+};
+
+TEST_P(ForeignTextTest, AndItsOrderAreTheSameInEveryChainAfterEverySync) {
   // What is ours, to be taken away from what is saved afterwards.
   std::map<IpFamily, SavedRules> ours;
   const Netns fresh = NewNetns();
   {
     const InNetns in(fresh);
-    Sync({.ownership_cleanup = false});
-    for (const IpFamily family : kBothFamilies) ours[family] = SavedRules::Of({family});
+    Sync({.ownership_cleanup = false, .iptables = GetParam()});
+    for (const IpFamily family : kBothFamilies) ours[family] = SavedRules::Of(Of(family));
   }
   std::map<IpFamily, SavedRules> before;
   for (const IpFamily family : kBothFamilies) {
-    Load(family, ForeignState(family));
-    before[family] = SavedRules::Of({family});
+    Load(Of(family), ForeignState(family));
+    before[family] = SavedRules::Of(Of(family));
   }
-  Agent("sync", {.ownership_cleanup = false});
+  SyncInEveryMode(GetParam());
   for (const IpFamily family : kBothFamilies) {
-    const SavedRules after = SavedRules::Of({family});
+    const SavedRules after = SavedRules::Of(Of(family));
     EXPECT_THAT(before[family].LinesMissingIn(after), IsEmpty());
-    for (const auto& [table, chain] :
-         std::vector<std::pair<const char*, const char*>>{{"filter", "INPUT"},
-                                                          {"filter", "OUTPUT"},
-                                                          {"filter", "FORWARD"},
-                                                          {"filter", "FOREIGN"},
-                                                          {"filter", "KUBE-FIREWALL"},
-                                                          {"nat", "POSTROUTING"},
-                                                          {"nat", "KUBE-POSTROUTING"},
-                                                          {"nat", "KUBE-MARK-MASQ"},
-                                                          {"nat", "KUBE-MARK-DROP"}}) {
+    EXPECT_THAT(ours[family].LinesMissingIn(after), IsEmpty());
+    for (const auto& [table, chain] : before[family].Chains()) {
       std::vector<std::string> foreign = after.Rules(table, chain);
       for (const std::string& rule : ours[family].Rules(table, chain)) std::erase(foreign, rule);
       EXPECT_EQ(foreign, before[family].Rules(table, chain)) << table << "/" << chain;
@@ -205,19 +204,22 @@ struct OwnChainRow {
   const char* chain;
 };
 
-class OwnChainTest : public ForeignRulesTest, public ::testing::WithParamInterface<OwnChainRow> {
+class OwnChainTest : public ForeignRulesTest,
+                     public ::testing::WithParamInterface<std::tuple<IptablesMode, OwnChainRow>> {
  protected:
+  static IptablesMode Mode() { return std::get<0>(GetParam()); }
+  static const OwnChainRow& Row() { return std::get<1>(GetParam()); }
+  static AgentSettings Settings() { return {.ownership_cleanup = false, .iptables = Mode()}; }
+  static Iptables Of(IpFamily family) { return {.family = family, .mode = Mode()}; }
   static constexpr char kForeign[] = "ACCEPT";
-  std::string ForeignRule() const {
-    return absl::StrCat("-A ", GetParam().chain, " -j ", kForeign);
-  }
+  std::string ForeignRule() const { return absl::StrCat("-A ", Row().chain, " -j ", kForeign); }
   std::vector<std::string> Rules(IpFamily family) const {
-    return SavedRules::Of({family}).Rules(GetParam().table, GetParam().chain);
+    return SavedRules::Of(Of(family)).Rules(Row().table, Row().chain);
   }
   std::vector<std::string> OursThenForeign(IpFamily family) const {
     const Netns fresh = NewNetns();
     const InNetns in(fresh);
-    Sync({.ownership_cleanup = false});
+    Sync(Settings());
     std::vector<std::string> rules = Rules(family);
     rules.push_back(ForeignRule());
     return rules;
@@ -226,58 +228,67 @@ class OwnChainTest : public ForeignRulesTest, public ::testing::WithParamInterfa
 
 TEST_P(OwnChainTest, AForeignRuleThatWasThereBeforeUsComesAfterOurs) {
   for (const IpFamily family : kBothFamilies) {
-    Load(family, absl::StrCat("*", GetParam().table, "\n:", GetParam().chain, " - [0:0]\n",
-                              ForeignRule(), "\nCOMMIT\n"));
+    Load(Of(family), absl::StrCat("*", Row().table, "\n:", Row().chain, " - [0:0]\n", ForeignRule(),
+                                  "\nCOMMIT\n"));
   }
   const RawRules before = Raw();
-  Agent("sync", {.ownership_cleanup = false});
+  Agent("sync", Settings());
   ExpectAllStillThere(before);
   for (const IpFamily family : kBothFamilies) EXPECT_EQ(Rules(family), OursThenForeign(family));
 }
 
 TEST_P(OwnChainTest, AForeignRuleInsertedBeforeOursIsOvertaken) {
-  Sync({.ownership_cleanup = false});
+  Sync(Settings());
   for (const IpFamily family : kBothFamilies) {
-    Iptables{family}.Run({"-t", GetParam().table, "-I", GetParam().chain, "-j", kForeign});
+    Of(family).Run({"-t", Row().table, "-I", Row().chain, "-j", kForeign});
     EXPECT_EQ(Rules(family).front(), ForeignRule());
   }
-  EXPECT_EQ(Agent("plan", {.ownership_cleanup = false}).exit_code, kExitDifferences);
-  Agent("sync", {.ownership_cleanup = false});
+  EXPECT_EQ(Agent("plan", Settings()).exit_code, kExitDifferences);
+  Agent("sync", Settings());
   for (const IpFamily family : kBothFamilies) EXPECT_EQ(Rules(family), OursThenForeign(family));
 }
 
-INSTANTIATE_TEST_SUITE_P(Chains, OwnChainTest,
-                         ::testing::Values(OwnChainRow{"KubeFirewall", "filter", "KUBE-FIREWALL"},
-                                           OwnChainRow{"KubeMarkMasq", "nat", "KUBE-MARK-MASQ"},
-                                           OwnChainRow{"KubeMarkDrop", "nat", "KUBE-MARK-DROP"},
-                                           OwnChainRow{"KubePostrouting", "nat",
-                                                       "KUBE-POSTROUTING"}),
-                         [](const auto& row) { return std::string(row.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    ModeChains, OwnChainTest,
+    ::testing::Combine(::testing::ValuesIn(kBothModes),
+                       ::testing::Values(OwnChainRow{"KubeFirewall", "filter", "KUBE-FIREWALL"},
+                                         OwnChainRow{"KubeMarkMasq", "nat", "KUBE-MARK-MASQ"},
+                                         OwnChainRow{"KubeMarkDrop", "nat", "KUBE-MARK-DROP"},
+                                         OwnChainRow{"KubePostrouting", "nat",
+                                                     "KUBE-POSTROUTING"})),
+    [](const auto& row) {
+      return TestNameOf(std::get<0>(row.param)) + std::get<1>(row.param).name;
+    });
 
 // Calico and Cilium insert first too: whoever insists on being first fights for ever.
-TEST_F(ForeignRulesTest, AJumpThatIsNoLongerFirstIsNotMoved) {
-  Sync({.ownership_cleanup = false});
-  const Iptables ipv4{IpFamily::kIpv4};
+TEST_P(ForeignTextTest, AJumpThatIsNoLongerFirstIsNotMoved) {
+  Sync(Settings());
+  const Iptables ipv4 = Of(IpFamily::kIpv4);
   ipv4.Run({"-N", "cali-INPUT"});
   ipv4.Run({"-I", "INPUT", "-j", "cali-INPUT"});
   auto listener = GenerationListener::Create();
   ASSERT_THAT(listener, IsOk());
-  Sync({.ownership_cleanup = false});
+  Sync(Settings());
   EXPECT_THAT((*listener)->Drain(), IsOkAndHolds(IsEmpty()));
   EXPECT_THAT(SavedRules::Of(ipv4).Rules("filter", "INPUT"),
               ElementsAre("-A INPUT -j cali-INPUT", "-A INPUT -j KUBE-FIREWALL"));
 }
 
-TEST_F(ForeignRulesTest, ADropAllWithoutOurCommentIsAnAdminsAndStays) {
-  Sync({.ownership_cleanup = false});
-  const Iptables ipv4{IpFamily::kIpv4};
+TEST_P(ForeignTextTest, ADropAllWithoutOurCommentIsAnAdminsAndStays) {
+  Sync(Settings());
+  const Iptables ipv4 = Of(IpFamily::kIpv4);
   ipv4.Run({"-A", "KUBE-FIREWALL", "-j", "DROP"});
   const RawRules before = Raw();
-  const ProgramResult plan = Agent("plan", {.ownership_cleanup = false});
+  const SavedRules saved = SavedRules::Of(ipv4);
+  const ProgramResult plan = Agent("plan", Settings());
   EXPECT_EQ(plan.exit_code, kExitDifferences) << plan;
-  Agent("sync", {.ownership_cleanup = false});
+  Agent("sync", Settings());
   ExpectAllStillThere(before);
+  EXPECT_EQ(SavedRules::Of(ipv4), saved);
 }
+
+INSTANTIATE_TEST_SUITE_P(Modes, ForeignTextTest, ::testing::ValuesIn(kBothModes),
+                         [](const auto& row) { return TestNameOf(row.param); });
 
 }  // namespace
 }  // namespace kipt::testing

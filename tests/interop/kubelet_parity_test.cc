@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // After `sync` the kernel holds what kubelet 1.27's own iptables commands would have made, as
-// iptables itself tells it.
+// iptables itself tells it: with nf_tables beside iptables-nft, with the legacy tables beside
+// iptables-legacy.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,13 +34,15 @@ KubeletForm FormOf(bool ownership_cleanup) {
 
 class KubeletParityTest
     : public AgentTest,
-      public ::testing::WithParamInterface<std::tuple<IpFamily, bool, BitsRow>> {
+      public ::testing::WithParamInterface<std::tuple<IptablesMode, IpFamily, bool, BitsRow>> {
  protected:
-  IpFamily family() const { return std::get<0>(GetParam()); }
-  bool cleanup() const { return std::get<1>(GetParam()); }
-  KubeletBits bits() const { return std::get<2>(GetParam()).bits; }
-  AgentSettings settings() const { return {cleanup(), bits()}; }
-  Iptables iptables() const { return {family()}; }
+  IptablesMode mode() const { return std::get<0>(GetParam()); }
+  IpFamily family() const { return std::get<1>(GetParam()); }
+  bool cleanup() const { return std::get<2>(GetParam()); }
+  KubeletBits bits() const { return std::get<3>(GetParam()).bits; }
+  AgentSettings settings() const { return {cleanup(), bits(), mode()}; }
+  Iptables Of(IpFamily family) const { return {.family = family, .mode = mode()}; }
+  Iptables iptables() const { return Of(family()); }
   std::vector<KubeletStep> Steps() const {
     return KubeletSequence(FormOf(cleanup()), family(), bits());
   }
@@ -101,7 +104,7 @@ TEST_P(KubeletParityTest, KubeletAddsNoRuleToOurs) {
 
 TEST_P(KubeletParityTest, NothingIsPlannedWhereKubeletDidItAll) {
   for (const IpFamily each : kBothFamilies) {
-    const Iptables of_family{each};
+    const Iptables of_family = Of(each);
     Kubelet(FormOf(cleanup()), of_family, bits());
     if (!cleanup() && each == IpFamily::kIpv6) {
       for (const char* chain : {"INPUT", "OUTPUT"}) {
@@ -112,47 +115,56 @@ TEST_P(KubeletParityTest, NothingIsPlannedWhereKubeletDidItAll) {
   ExpectNothingPlanned(settings());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    FamilyGateBits, KubeletParityTest,
-    Combine(ValuesIn(kBothFamilies), Values(false, true),
-            Values(BitsRow{"DefaultBits", {14, 15}}, BitsRow{"Bits0And31", {0, 31}},
-                   BitsRow{"Bits31And5", {31, 5}})),
-    [](const TestParamInfo<KubeletParityTest::ParamType>& row) {
-      return std::string(std::get<0>(row.param) == IpFamily::kIpv4 ? "Ipv4" : "Ipv6") +
-             (std::get<1>(row.param) ? "GateOn" : "GateOff") + std::get<2>(row.param).name;
-    });
+std::string NameOfRow(const TestParamInfo<KubeletParityTest::ParamType>& row) {
+  const auto& [mode, family, cleanup, bits] = row.param;
+  return TestNameOf(mode) + (family == IpFamily::kIpv4 ? "Ipv4" : "Ipv6") +
+         (cleanup ? "GateOn" : "GateOff") + bits.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(ModeFamilyGateBits, KubeletParityTest,
+                         Combine(ValuesIn(kBothModes), ValuesIn(kBothFamilies), Values(false, true),
+                                 Values(BitsRow{"DefaultBits", {14, 15}},
+                                        BitsRow{"Bits0And31", {0, 31}},
+                                        BitsRow{"Bits31And5", {31, 5}})),
+                         NameOfRow);
 
 // ---- the decided deviations ----
 
-class KubeletDeviationTest : public AgentTest {};
+class KubeletDeviationTest : public AgentTest, public ::testing::WithParamInterface<IptablesMode> {
+ protected:
+  static void SyncWith(bool ownership_cleanup) {
+    Sync({.ownership_cleanup = ownership_cleanup, .iptables = GetParam()});
+  }
+  static Iptables Of(IpFamily family) { return {.family = family, .mode = GetParam()}; }
+};
 
-TEST_F(KubeletDeviationTest, CleanupModeMakesNoCanaryAsTheKepHasIt) {
+TEST_P(KubeletDeviationTest, CleanupModeMakesNoCanaryAsTheKepHasIt) {
   const Netns kubelets = NewNetns();
-  Sync({.ownership_cleanup = true});
+  SyncWith(/*ownership_cleanup=*/true);
   for (const IpFamily family : kBothFamilies) {
-    const SavedRules ours = SavedRules::Of({family});
+    const SavedRules ours = SavedRules::Of(Of(family));
     const InNetns in(kubelets);
-    Kubelet(KubeletForm::k1_27GateOn, {family});
+    Kubelet(KubeletForm::k1_27GateOn, Of(family));
     for (const char* table : kIptablesTables) {
       EXPECT_FALSE(ours.HasChain(table, kCanary)) << table;
-      EXPECT_TRUE(SavedRules::Of({family}).HasChain(table, kCanary)) << table;
+      EXPECT_TRUE(SavedRules::Of(Of(family)).HasChain(table, kCanary)) << table;
     }
   }
 }
 
-TEST_F(KubeletDeviationTest, LegacyModeMakesTheCanaryInEachTable) {
-  Sync({.ownership_cleanup = false});
+TEST_P(KubeletDeviationTest, LegacyModeMakesTheCanaryInEachTable) {
+  SyncWith(/*ownership_cleanup=*/false);
   for (const IpFamily family : kBothFamilies) {
     for (const char* table : kIptablesTables) {
-      EXPECT_TRUE(SavedRules::Of({family}).HasChain(table, kCanary)) << table;
+      EXPECT_TRUE(SavedRules::Of(Of(family)).HasChain(table, kCanary)) << table;
     }
   }
 }
 
-TEST_F(KubeletDeviationTest, LegacyModeJumpsToKubeFirewallInIpv6Too) {
-  const Iptables ipv6{IpFamily::kIpv6};
+TEST_P(KubeletDeviationTest, LegacyModeJumpsToKubeFirewallInIpv6Too) {
+  const Iptables ipv6 = Of(IpFamily::kIpv6);
   const Netns kubelets = NewNetns();
-  Sync({.ownership_cleanup = false});
+  SyncWith(/*ownership_cleanup=*/false);
   const SavedRules ours = SavedRules::Of(ipv6);
   const InNetns in(kubelets);
   Kubelet(KubeletForm::k1_27GateOff, ipv6);
@@ -164,14 +176,20 @@ TEST_F(KubeletDeviationTest, LegacyModeJumpsToKubeFirewallInIpv6Too) {
   }
 }
 
-TEST_F(KubeletDeviationTest, CleanupModeMakesNoNatTable) {
-  Sync({.ownership_cleanup = true});
-  const std::string tables = Output({"/usr/sbin/nft", "list", "tables"});
-  EXPECT_EQ(tables, "table ip mangle\ntable ip filter\ntable ip6 mangle\n") << tables;
+TEST_P(KubeletDeviationTest, CleanupModeMakesNoNatTable) {
+  SyncWith(/*ownership_cleanup=*/true);
+  const bool nft = GetParam() == IptablesMode::kNft;
+  EXPECT_EQ(Output({"/usr/sbin/nft", "list", "tables"}),
+            nft ? "table ip mangle\ntable ip filter\ntable ip6 mangle\n" : "");
+  EXPECT_EQ(LegacyTables(IpFamily::kIpv4), nft ? "" : "filter mangle");
+  EXPECT_EQ(LegacyTables(IpFamily::kIpv6), nft ? "" : "mangle");
   // kubelet's canary makes one.
-  Kubelet(KubeletForm::k1_27GateOn, {IpFamily::kIpv4});
-  EXPECT_TRUE(SavedRules::Of({IpFamily::kIpv4}).HasTable("nat"));
+  Kubelet(KubeletForm::k1_27GateOn, Of(IpFamily::kIpv4));
+  EXPECT_TRUE(SavedRules::Of(Of(IpFamily::kIpv4)).HasTable("nat"));
 }
+
+INSTANTIATE_TEST_SUITE_P(Modes, KubeletDeviationTest, ValuesIn(kBothModes),
+                         [](const auto& row) { return TestNameOf(row.param); });
 
 }  // namespace
 }  // namespace kipt::testing

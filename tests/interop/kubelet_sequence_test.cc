@@ -32,12 +32,18 @@ constexpr FormRow kForms[] = {
 class KubeletSequenceTest : public AgentTest, public ::testing::WithParamInterface<FormRow> {};
 
 TEST_P(KubeletSequenceTest, WritesOnceAndFindsItsOwnRulesAfterwards) {
-  for (const char* release : {"", "bullseye", "trixie"}) {
-    SCOPED_TRACE(release);
+  struct Installation {
+    std::string release;
+    IptablesMode mode = IptablesMode::kNft;
+  };
+  const Installation installations[] = {
+      {""}, {"bullseye"}, {"trixie"}, {"", IptablesMode::kLegacy}};
+  for (const auto& [release, mode] : installations) {
+    SCOPED_TRACE(release + NameOf(mode));
     const Netns netns = NewNetns();
     const InNetns in(netns);
     for (const IpFamily family : kBothFamilies) {
-      const Iptables iptables{family, *release == '\0' ? "" : ChrootDir(release)};
+      const Iptables iptables{family, release.empty() ? "" : ChrootDir(release), mode};
       const size_t row = family == IpFamily::kIpv4 ? 0 : 1;
       const KubeletRun first = Kubelet(GetParam().form, iptables);
       EXPECT_EQ(first.chains_created, GetParam().chains[row]);

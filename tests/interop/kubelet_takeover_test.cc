@@ -29,27 +29,36 @@ constexpr FormRow kForms[] = {
     {"Kubelet1_27GateOn", KubeletForm::k1_27GateOn},
 };
 
-class KubeletTakeoverTest : public AgentTest, public ::testing::WithParamInterface<FormRow> {
+class KubeletTakeoverTest
+    : public AgentTest,
+      public ::testing::WithParamInterface<std::tuple<IptablesMode, FormRow>> {
  protected:
   void SetUp() override {
     AgentTest::SetUp();
     if (HasFatalFailure()) return;
-    for (const IpFamily family : kBothFamilies) Kubelet(GetParam().form, {family});
+    for (const IpFamily family : kBothFamilies) Kubelet(Form(), Of(family));
   }
+
+  static IptablesMode Mode() { return std::get<0>(GetParam()); }
+  static KubeletForm Form() { return std::get<1>(GetParam()).form; }
+  static AgentSettings Settings(bool ownership_cleanup) {
+    return {.ownership_cleanup = ownership_cleanup, .iptables = Mode()};
+  }
+  static Iptables Of(IpFamily family) { return {.family = family, .mode = Mode()}; }
 
   static SavedRules FreshSync(const AgentSettings& settings, IpFamily family) {
     const Netns netns = NewNetns();
     const InNetns in(netns);
     Sync(settings);
-    return SavedRules::Of({family});
+    return SavedRules::Of(Of(family));
   }
 };
 
 TEST_P(KubeletTakeoverTest, LegacySyncEndsWithWhatAFreshNodeHas) {
-  const AgentSettings legacy = {.ownership_cleanup = false};
+  const AgentSettings legacy = Settings(/*ownership_cleanup=*/false);
   Sync(legacy);
   for (const IpFamily family : kBothFamilies) {
-    const SavedRules saved = SavedRules::Of({family});
+    const SavedRules saved = SavedRules::Of(Of(family));
     EXPECT_THAT(saved.DoubledRules(), IsEmpty());
     EXPECT_EQ(saved, FreshSync(legacy, family));
   }
@@ -58,11 +67,11 @@ TEST_P(KubeletTakeoverTest, LegacySyncEndsWithWhatAFreshNodeHas) {
 
 TEST_P(KubeletTakeoverTest, CleanupSyncDoublesNothingAndRemovesNothing) {
   std::vector<SavedRules> before;
-  for (const IpFamily family : kBothFamilies) before.push_back(SavedRules::Of({family}));
-  const AgentSettings cleanup = {.ownership_cleanup = true};
+  for (const IpFamily family : kBothFamilies) before.push_back(SavedRules::Of(Of(family)));
+  const AgentSettings cleanup = Settings(/*ownership_cleanup=*/true);
   Sync(cleanup);
   for (const IpFamily family : kBothFamilies) {
-    const SavedRules after = SavedRules::Of({family});
+    const SavedRules after = SavedRules::Of(Of(family));
     EXPECT_THAT(after.DoubledRules(), IsEmpty());
     EXPECT_THAT(before[family == IpFamily::kIpv4 ? 0 : 1].LinesMissingIn(after), IsEmpty());
     // A cleanup node's own state is all there beside it.
@@ -73,36 +82,43 @@ TEST_P(KubeletTakeoverTest, CleanupSyncDoublesNothingAndRemovesNothing) {
 
 TEST_P(KubeletTakeoverTest, EachKubeletRuleIsFoundAfterASyncOfEitherMode) {
   for (const bool ownership_cleanup : {true, false}) {
-    Sync({.ownership_cleanup = ownership_cleanup});
+    Sync(Settings(ownership_cleanup));
     for (const IpFamily family : kBothFamilies) {
-      for (const KubeletStep& step : KubeletSequence(GetParam().form, family)) {
+      for (const KubeletStep& step : KubeletSequence(Form(), family)) {
         // The superseded masquerade rule of 1.17 gives way to its three successors.
-        const bool superseded = GetParam().form == KubeletForm::k1_17 && !ownership_cleanup &&
-                                step.chain == "KUBE-POSTROUTING";
+        const bool superseded =
+            Form() == KubeletForm::k1_17 && !ownership_cleanup && step.chain == "KUBE-POSTROUTING";
         if (step.rule.empty() || superseded) continue;
-        const ProgramResult result = Iptables{family}.Run(CheckArguments(step));
+        const ProgramResult result = Of(family).Run(CheckArguments(step));
         EXPECT_EQ(result.exit_code, 0) << ::testing::PrintToString(step.rule) << result;
       }
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Forms, KubeletTakeoverTest, ::testing::ValuesIn(kForms),
-                         [](const auto& row) { return std::string(row.param.name); });
+INSTANTIATE_TEST_SUITE_P(ModeForms, KubeletTakeoverTest,
+                         ::testing::Combine(::testing::ValuesIn(kBothModes),
+                                            ::testing::ValuesIn(kForms)),
+                         [](const auto& row) {
+                           return TestNameOf(std::get<0>(row.param)) + std::get<1>(row.param).name;
+                         });
 
-class DriftTest : public AgentTest {
+class DriftTest : public AgentTest, public ::testing::WithParamInterface<IptablesMode> {
  protected:
-  const Iptables ipv4_{IpFamily::kIpv4};
+  static AgentSettings Settings(bool ownership_cleanup, KubeletBits bits = {}) {
+    return {.ownership_cleanup = ownership_cleanup, .bits = bits, .iptables = GetParam()};
+  }
+  const Iptables ipv4_{.family = IpFamily::kIpv4, .mode = GetParam()};
   void Iptables4(const std::vector<std::string>& arguments) {
     const ProgramResult result = ipv4_.Run(arguments);
     EXPECT_EQ(result.exit_code, 0) << result;
   }
 };
 
-TEST_F(DriftTest, TheMasqueradeRuleOf117IsReplacedByItsThreeSuccessors) {
+TEST_P(DriftTest, TheMasqueradeRuleOf117IsReplacedByItsThreeSuccessors) {
   Kubelet(KubeletForm::k1_17, ipv4_);
   EXPECT_THAT(SavedRules::Of(ipv4_).Rules("nat", "KUBE-POSTROUTING"), SizeIs(1));
-  Sync({.ownership_cleanup = false});
+  Sync(Settings(/*ownership_cleanup=*/false));
   EXPECT_THAT(SavedRules::Of(ipv4_).Rules("nat", "KUBE-POSTROUTING"),
               ElementsAre("-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN",
                           "-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0",
@@ -110,8 +126,8 @@ TEST_F(DriftTest, TheMasqueradeRuleOf117IsReplacedByItsThreeSuccessors) {
                           "requiring SNAT\" -j MASQUERADE --random-fully"));
 }
 
-TEST_F(DriftTest, EachDeletedRuleAndChainIsPlannedAndComesBack) {
-  const AgentSettings legacy = {.ownership_cleanup = false};
+TEST_P(DriftTest, EachDeletedRuleAndChainIsPlannedAndComesBack) {
+  const AgentSettings legacy = Settings(/*ownership_cleanup=*/false);
   Sync(legacy);
   const SavedRules whole = SavedRules::Of(ipv4_);
   const std::vector<std::vector<std::vector<std::string>>> damages = {
@@ -133,8 +149,8 @@ TEST_F(DriftTest, EachDeletedRuleAndChainIsPlannedAndComesBack) {
   }
 }
 
-TEST_F(DriftTest, ASecondCopyOfARuleIsRemoved) {
-  const AgentSettings legacy = {.ownership_cleanup = false};
+TEST_P(DriftTest, ASecondCopyOfARuleIsRemoved) {
+  const AgentSettings legacy = Settings(/*ownership_cleanup=*/false);
   Sync(legacy);
   const SavedRules once = SavedRules::Of(ipv4_);
   Iptables4({"-A", "INPUT", "-j", "KUBE-FIREWALL"});
@@ -144,9 +160,9 @@ TEST_F(DriftTest, ASecondCopyOfARuleIsRemoved) {
   EXPECT_EQ(SavedRules::Of(ipv4_), once);
 }
 
-TEST_F(DriftTest, OtherBitsReplaceTheOldOnes) {
-  Sync({.ownership_cleanup = false});
-  const AgentSettings other = {.ownership_cleanup = false, .bits = {20, 21}};
+TEST_P(DriftTest, OtherBitsReplaceTheOldOnes) {
+  Sync(Settings(/*ownership_cleanup=*/false));
+  const AgentSettings other = Settings(/*ownership_cleanup=*/false, {20, 21});
   Sync(other);
   const Netns fresh = NewNetns();
   const SavedRules changed = SavedRules::Of(ipv4_);
@@ -158,14 +174,17 @@ TEST_F(DriftTest, OtherBitsReplaceTheOldOnes) {
   ExpectNothingPlanned(other);
 }
 
-TEST_F(DriftTest, FlippingTheGateForthAndBackLosesNothing) {
-  Sync({.ownership_cleanup = false});
+TEST_P(DriftTest, FlippingTheGateForthAndBackLosesNothing) {
+  Sync(Settings(/*ownership_cleanup=*/false));
   const SavedRules legacy = SavedRules::Of(ipv4_);
-  Sync({.ownership_cleanup = true});
+  Sync(Settings(/*ownership_cleanup=*/true));
   EXPECT_EQ(SavedRules::Of(ipv4_), legacy) << "what the other mode left stays";
-  Sync({.ownership_cleanup = false});
+  Sync(Settings(/*ownership_cleanup=*/false));
   EXPECT_EQ(SavedRules::Of(ipv4_), legacy);
 }
+
+INSTANTIATE_TEST_SUITE_P(Modes, DriftTest, ::testing::ValuesIn(kBothModes),
+                         [](const auto& row) { return TestNameOf(row.param); });
 
 }  // namespace
 }  // namespace kipt::testing

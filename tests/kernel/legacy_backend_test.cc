@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The legacy backend on the real iptables-legacy, with other programs beside it that use the same
-// lock. Each test has a network namespace of its own, and a mount namespace with a /run of its own:
-// the machine's lock is never touched.
+// lock. Each test has a network namespace and a /run of its own: the machine's lock is never
+// touched.
 #include "agent/legacy_backend.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -17,6 +16,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -28,6 +28,7 @@
 #include "agent/command.h"
 #include "tests/support/lock_holder.h"
 #include "tests/support/netns.h"
+#include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
 
@@ -94,11 +95,8 @@ class LegacyBackendKernelTest : public NetnsTest {
   void SetUp() override {
     NetnsTest::SetUp();
     if (HasFatalFailure()) return;
-    ASSERT_EQ(unshare(CLONE_NEWNS), 0);
-    ASSERT_EQ(mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
-    ASSERT_EQ(mount("run", "/run", "tmpfs", 0, "mode=755"), 0);
+    private_run_.emplace();
   }
-  void TearDown() override { umount2("/run", MNT_DETACH); }
 
   std::unique_ptr<Backend> Open(absl::Duration lock_wait = absl::Seconds(20)) {
     auto backend = agent::NewLegacyBackend(&runner_, {.lock_wait = lock_wait});
@@ -120,6 +118,9 @@ class LegacyBackendKernelTest : public NetnsTest {
   }
 
   DisturbedRunner runner_;
+
+ private:
+  std::optional<PrivateRun> private_run_;
 };
 
 TEST_F(LegacyBackendKernelTest, ReadingCreatesNoTableAndLoadsNoModule) {

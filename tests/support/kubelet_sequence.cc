@@ -144,11 +144,13 @@ std::string Failure(const Arguments& arguments, const ProgramResult& result) {
 
 }  // namespace
 
+const char* NameOf(IptablesMode mode) { return mode == IptablesMode::kNft ? "nft" : "legacy"; }
+
 Arguments Iptables::Command(const std::string& suffix) const {
   Arguments command;
   if (!chroot_dir.empty()) command = {"/usr/sbin/chroot", chroot_dir};
-  const char* name = family == IpFamily::kIpv4 ? "iptables-nft" : "ip6tables-nft";
-  command.push_back(absl::StrCat("/usr/sbin/", name, suffix));
+  const char* name = family == IpFamily::kIpv4 ? "iptables-" : "ip6tables-";
+  command.push_back(absl::StrCat("/usr/sbin/", name, NameOf(mode), suffix));
   return command;
 }
 

@@ -19,16 +19,22 @@ namespace kipt::testing {
 
 enum class IpFamily { kIpv4, kIpv6 };
 
-// An iptables-nft installation: this machine's, or that of another Debian release in a chroot.
+// Which of the two kernel interfaces, and of the two programs of an iptables installation.
+enum class IptablesMode { kNft, kLegacy };
+// "nft" or "legacy", as in the programs' names.
+const char* NameOf(IptablesMode mode);
+
+// An iptables installation: this machine's, or that of another Debian release in a chroot.
 struct Iptables {
   IpFamily family = IpFamily::kIpv4;
   std::string chroot_dir = {};  // empty: this machine's
+  IptablesMode mode = IptablesMode::kNft;
 
-  // `iptables-nft ARGUMENTS`, or ip6tables-nft.
+  // `iptables-MODE ARGUMENTS`, or ip6tables-MODE.
   ProgramResult Run(const std::vector<std::string>& arguments) const;
-  // `iptables-nft-save`, or of one table `iptables-nft-save -t TABLE`.
+  // `iptables-MODE-save`, or of one table `iptables-MODE-save -t TABLE` (which in legacy makes it).
   ProgramResult Save(const std::string& table = "") const;
-  // `iptables-nft-restore --noflush`.
+  // `iptables-MODE-restore --noflush`.
   ProgramResult Restore(const std::string& text) const;
 
  private:

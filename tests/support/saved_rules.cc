@@ -56,6 +56,16 @@ bool SavedRules::HasChain(const std::string& table, const std::string& chain) co
   });
 }
 
+std::vector<std::pair<std::string, std::string>> SavedRules::Chains() const {
+  std::vector<std::pair<std::string, std::string>> chains;
+  for (const auto& [name, table] : tables_) {
+    for (const std::string& line : table.chains) {
+      chains.emplace_back(name, line.substr(1, line.find(' ') - 1));
+    }
+  }
+  return chains;
+}
+
 std::vector<std::string> SavedRules::Rules(const std::string& table,
                                            const std::string& chain) const {
   std::vector<std::string> rules;

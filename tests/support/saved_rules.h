@@ -2,13 +2,15 @@
 //
 // File: tests/support/saved_rules.h
 //
-// What `iptables-nft-save` prints, as values that can be compared line by line.
+// What iptables-nft-save and iptables-legacy-save print, as values that can be compared line by
+// line.
 #ifndef KIPT_TESTS_SUPPORT_SAVED_RULES_H_
 #define KIPT_TESTS_SUPPORT_SAVED_RULES_H_
 
 #include <map>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/kubelet_sequence.h"
@@ -25,6 +27,8 @@ class SavedRules {
 
   bool HasTable(const std::string& table) const { return tables_.count(table) != 0; }
   bool HasChain(const std::string& table, const std::string& chain) const;
+  // Every chain, as its table and its name.
+  std::vector<std::pair<std::string, std::string>> Chains() const;
   // "-A CHAIN ..." lines in their order; empty where there is no such chain.
   std::vector<std::string> Rules(const std::string& table, const std::string& chain) const;
   // "TABLE: -A CHAIN ..." of each rule that stands more than once.

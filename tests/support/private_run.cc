@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/private_run.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+namespace kipt::testing {
+namespace {
+
+void Must(bool done, const char* what) {
+  if (done) return;
+  ADD_FAILURE() << what << ": " << std::strerror(errno)
+                << ": these tests need root (CAP_SYS_ADMIN) to get a /run of their own";
+  std::abort();
+}
+
+}  // namespace
+
+PrivateRun::PrivateRun()
+    // Not /proc/self/ns/mnt: that is the main thread's.
+    : mounts_before_(open("/proc/thread-self/ns/mnt", O_RDONLY | O_CLOEXEC)),
+      directory_before_(open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)) {
+  Must(mounts_before_ >= 0 && directory_before_ >= 0, "opening the mount namespace");
+  Must(unshare(CLONE_NEWNS) == 0, "unshare(CLONE_NEWNS)");
+  Must(mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0, "making mounts private");
+  Must(mount("tmpfs", "/run", "tmpfs", 0, "mode=755") == 0, "mounting /run");
+}
+
+PrivateRun::~PrivateRun() {
+  EXPECT_EQ(setns(mounts_before_, CLONE_NEWNS), 0) << std::strerror(errno);
+  EXPECT_EQ(fchdir(directory_before_), 0) << std::strerror(errno);
+  close(mounts_before_);
+  close(directory_before_);
+}
+
+}  // namespace kipt::testing
