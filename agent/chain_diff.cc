@@ -86,12 +86,12 @@ std::string WhySuperseded(const DesiredChain& desired, const ObservedRule& obser
 }
 
 Placement Place(const DesiredChain& desired, const ObservedChain& observed,
-                const ChainContext& context) {
+                const std::vector<Damage>& damages, const ChainContext& context) {
   const size_t count = observed.rules.size();
   Placement placement{.removal = std::vector<std::string>(count),
                       .found = std::vector<size_t>(desired.rules.size(), kNone),
                       .first_foreign = count};
-  for (const Damage& damage : FindDamage(desired.id, observed.rules)) {
+  for (const Damage& damage : damages) {
     if (damage.delete_rule) placement.removal[damage.index] = kDamaged;
   }
   for (size_t i = 0; i < count; ++i) {
@@ -185,13 +185,14 @@ void DiffMissingChain(const DesiredChain& desired, Diff& diff) {
 void DiffExistingChain(const DesiredChain& desired, const ObservedChain& observed,
                        const ChainContext& context, Diff& diff) {
   diff.in_place.push_back({desired.id, ChainText(desired.id), desired.reason});
+  const std::vector<Damage> damages = FindDamage(desired.id, observed.rules);
   bool unguarded = false;  // damage that only our own rules, put before it, can mend
-  for (const Damage& damage : FindDamage(desired.id, observed.rules)) {
+  for (const Damage& damage : damages) {
     diff.findings.push_back(
         {damage.condition, desired.id, damage.message, MendsDamage(context, damage)});
     unguarded |= damage.condition == Condition::kDamagedRule && !damage.delete_rule;
   }
-  const Placement placement = Place(desired, observed, context);
+  const Placement placement = Place(desired, observed, damages, context);
   RuleNumbers numbers(observed.rules);
 
   // What kube-proxy keeps in a form that works is left alone, ours included: adding ours beside it

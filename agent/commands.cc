@@ -2,6 +2,7 @@
 #include "agent/commands.h"
 
 #include <algorithm>
+#include <string>
 
 #include "agent/report_mode.h"
 
@@ -17,24 +18,27 @@ ExitCode Fail(const absl::Status& status, std::ostream& err) {
   return kExitFailed;
 }
 
+// Looks once and prints what `report` makes of it.
+ExitCode ReportLook(const Subject& subject, netlink::Backend& backend, const Clock& clock,
+                    std::string (*report)(const Subject&, const Plan&), CommandStreams streams) {
+  absl::StatusOr<Plan> plan = Reconciler(&backend, clock).Look(subject.desired);
+  if (!plan.ok()) return Fail(plan.status(), streams.err);
+  streams.out << report(subject, *plan);
+  return plan->diff.changes.empty() && !AnyNeedsAttention(plan->diff) ? kExitOk : kExitDifferences;
+}
+
 }  // namespace
 
 ExitCode RunPlan(const Subject& subject, netlink::Backend& backend, const Clock& clock,
                  OutputFormat format, CommandStreams streams) {
-  absl::StatusOr<Plan> plan = Reconciler(&backend, clock).Look(subject.desired);
-  if (!plan.ok()) return Fail(plan.status(), streams.err);
-  streams.out << (format == OutputFormat::kJson ? PlanJson(subject, *plan)
-                                                : PlanText(subject, *plan));
-  return plan->diff.changes.empty() && !AnyNeedsAttention(plan->diff) ? kExitOk : kExitDifferences;
+  return ReportLook(subject, backend, clock, format == OutputFormat::kJson ? PlanJson : PlanText,
+                    streams);
 }
 
 ExitCode RunStatus(const Subject& subject, netlink::Backend& backend, const Clock& clock,
                    OutputFormat format, CommandStreams streams) {
-  absl::StatusOr<Plan> plan = Reconciler(&backend, clock).Look(subject.desired);
-  if (!plan.ok()) return Fail(plan.status(), streams.err);
-  streams.out << (format == OutputFormat::kJson ? StatusJson(subject, *plan)
-                                                : StatusText(subject, *plan));
-  return plan->diff.changes.empty() && !AnyNeedsAttention(plan->diff) ? kExitOk : kExitDifferences;
+  return ReportLook(subject, backend, clock,
+                    format == OutputFormat::kJson ? StatusJson : StatusText, streams);
 }
 
 ExitCode RunSync(const Subject& subject, netlink::Backend& backend, const Clock& clock,

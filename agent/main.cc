@@ -83,7 +83,8 @@ int RunOnKernel(Command command, const Config& config, OutputFormat format) {
                                .read_only = command != Command::kSync};
   absl::StatusOr<std::unique_ptr<netlink::Backend>> backend = ChooseBackend(request, sources);
   if (!backend.ok()) return Fail(backend.status(), kExitFailed);
-  if (!(*backend)->caveat().empty()) LOG(WARNING) << (*backend)->caveat();
+  const std::string caveat = (*backend)->caveat();
+  if (!caveat.empty()) LOG(WARNING) << caveat;
   Subject subject{
       .emulated_version = config.emulated_version,
       .iptables_mode = std::string((*backend)->mode()),

@@ -76,13 +76,17 @@ absl::Status Reconciler::RetryAborted(const std::function<absl::Status()>& attem
   }
 }
 
+absl::StatusOr<Plan> Reconciler::LookOnce(const Ruleset& desired) {
+  const absl::StatusOr<netlink::Snapshot> snapshot = backend_->Read(ChainsToRead());
+  if (!snapshot.ok()) return snapshot.status();
+  return Plan{.generation = snapshot->generation, .diff = ComputeDiff(desired, *snapshot)};
+}
+
 absl::StatusOr<Plan> Reconciler::Look(const Ruleset& desired) {
-  Plan plan;
-  absl::Status status = RetryAborted([&] {
-    absl::StatusOr<netlink::Snapshot> snapshot = backend_->Read(ChainsToRead());
-    if (!snapshot.ok()) return snapshot.status();
-    plan = {.generation = snapshot->generation, .diff = ComputeDiff(desired, *snapshot)};
-    return absl::OkStatus();
+  absl::StatusOr<Plan> plan;
+  const absl::Status status = RetryAborted([&] {
+    plan = LookOnce(desired);
+    return plan.status();
   });
   if (!status.ok()) return status;
   return plan;
@@ -92,16 +96,15 @@ absl::Status Reconciler::SyncFamilies(const Ruleset& desired, absl::Span<const F
                                       SyncReport& report) {
   return RetryAborted([&] {
     ++report.looks;
-    absl::StatusOr<netlink::Snapshot> snapshot = backend_->Read(ChainsToRead());
-    if (!snapshot.ok()) {
+    absl::StatusOr<Plan> plan = LookOnce(desired);
+    if (!plan.ok()) {
       // A failed look says nothing about either family.
-      if (!absl::IsAborted(snapshot.status())) report.status = snapshot.status();
-      return snapshot.status();
+      if (!absl::IsAborted(plan.status())) report.status = plan.status();
+      return plan.status();
     }
-    report.plan = {.generation = snapshot->generation, .diff = ComputeDiff(desired, *snapshot)};
-    const netlink::Transaction transaction =
-        ToTransaction(report.plan.diff, snapshot->generation, families);
-    absl::Status applied = backend_->Apply(transaction);
+    report.plan = *std::move(plan);
+    absl::Status applied =
+        backend_->Apply(ToTransaction(report.plan.diff, report.plan.generation, families));
     if (!applied.ok()) return applied;
     AppendChanges(report.plan.diff, families, report);
     return absl::OkStatus();

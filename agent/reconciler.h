@@ -72,6 +72,8 @@ class Reconciler {
   SyncReport Sync(const Ruleset& desired);
 
  private:
+  // Reads and compares, once.
+  absl::StatusOr<Plan> LookOnce(const Ruleset& desired);
   // Retries `attempt` as long as it returns Aborted, within the bounds above.
   absl::Status RetryAborted(const std::function<absl::Status()>& attempt);
   absl::Status SyncFamilies(const Ruleset& desired, absl::Span<const netlink::Family> families,

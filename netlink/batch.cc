@@ -25,6 +25,7 @@
 #include "netlink/kernel_error.h"
 #include "netlink/nftnl_ptr.h"
 #include "netlink/rule_codec.h"
+#include "netlink/socket.h"
 
 namespace kipt::netlink {
 namespace {
@@ -32,8 +33,6 @@ namespace {
 // A rule has at most a comment (256 bytes), a connection state (168), two addresses, and names of
 // 255 bytes.
 constexpr size_t kMaxMessageBytes = 4096;
-
-uint16_t WireFamily(Family family) { return family == Family::kIPv4 ? NFPROTO_IPV4 : NFPROTO_IPV6; }
 
 // What was being done, for errors.
 struct ActionText {

@@ -39,8 +39,6 @@ constexpr int kReadAttempts = 10;
 // buffer.
 constexpr size_t kChainsAtOnce = 64;
 
-uint16_t WireFamily(Family family) { return family == Family::kIPv4 ? NFPROTO_IPV4 : NFPROTO_IPV6; }
-
 // Requests to be sent in one datagram.
 class Requests {
  public:

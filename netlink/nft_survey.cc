@@ -54,9 +54,8 @@ std::optional<SurveyedChain> ParseChain(Family family, const nlmsghdr* message) 
 absl::StatusOr<std::vector<SurveyedChain>> DumpChains(Socket& socket, Family family) {
   const uint32_t sequence = socket.ReserveSequences(1);
   std::array<char, NLMSG_ALIGN(NLMSG_HDRLEN + sizeof(nfgenmsg))> buffer = {};
-  const nlmsghdr* request = nftnl_nlmsg_build_hdr(
-      buffer.data(), NFT_MSG_GETCHAIN, family == Family::kIPv4 ? NFPROTO_IPV4 : NFPROTO_IPV6,
-      NLM_F_DUMP, sequence);
+  const nlmsghdr* request = nftnl_nlmsg_build_hdr(buffer.data(), NFT_MSG_GETCHAIN,
+                                                  WireFamily(family), NLM_F_DUMP, sequence);
   std::vector<SurveyedChain> chains;
   int error = 0;
   const absl::Status asked =

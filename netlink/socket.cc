@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/socket.h"
 
+// Before linux/netfilter.h, or the two redefine each other.
+#include <netinet/in.h>
+// Then the kernel's.
 #include <libmnl/libmnl.h>
+#include <linux/netfilter.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -86,6 +90,8 @@ void ForEachMessage(absl::Span<const uint8_t> datagram, uint32_t first, uint32_t
 }
 
 }  // namespace
+
+uint16_t WireFamily(Family family) { return family == Family::kIPv4 ? NFPROTO_IPV4 : NFPROTO_IPV6; }
 
 void Socket::Close::operator()(mnl_socket* socket) const { mnl_socket_close(socket); }
 

@@ -18,10 +18,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "netlink/ruleset.h"
 
 struct mnl_socket;
 
 namespace kipt::netlink {
+
+// nfgen_family of a message: NFPROTO_IPV4 or NFPROTO_IPV6, linux/netfilter.h.
+uint16_t WireFamily(Family family);
 
 // One message of an answer. `message` is null where the request failed.
 struct Reply {
