@@ -27,21 +27,17 @@ static_assert(kCtDnat == XT_CONNTRACK_STATE_DNAT);
 static_assert(kCtUntracked == XT_CONNTRACK_STATE_UNTRACKED);
 static_assert(kMaxCommentLength + 1 == XT_MAX_COMMENT_LEN);
 
-// A struct with every byte zero, padding too: assigning members later leaves padding alone, which
-// aggregate initialisation need not.
+// A struct's bytes, all zero. Members are copied into them one by one: a struct on the stack will
+// not do, however it was cleared, for an optimiser that keeps its members apart forgets the padding
+// between them (g++ 12 at -O2).
 template <typename T>
-T Zeroed() {
-  static_assert(std::is_trivially_copyable_v<T>);
-  T value;
-  std::memset(&value, 0, sizeof(value));
-  return value;
+std::vector<uint8_t> ZeroBytes() {
+  return std::vector<uint8_t>(XT_ALIGN(sizeof(T)), 0);
 }
 
-template <typename T>
-std::vector<uint8_t> ToBytes(const T& value) {
-  std::vector<uint8_t> bytes(XT_ALIGN(sizeof(T)), 0);
-  std::memcpy(bytes.data(), &value, sizeof(T));
-  return bytes;
+template <typename Member>
+void Put(std::vector<uint8_t>& bytes, size_t offset, std::type_identity_t<Member> value) {
+  std::memcpy(bytes.data() + offset, &value, sizeof(value));
 }
 
 // The kernel takes sizes that are equal once aligned, and dumps the aligned one.
@@ -71,9 +67,10 @@ std::optional<XtCtState> DecodeMtInfo(XtBytes bytes) {
 }  // namespace
 
 std::vector<uint8_t> EncodeXtComment(absl::string_view comment) {
-  auto info = Zeroed<xt_comment_info>();
-  std::memcpy(info.comment, comment.data(), std::min(comment.size(), kMaxCommentLength));
-  return ToBytes(info);
+  std::vector<uint8_t> bytes = ZeroBytes<xt_comment_info>();
+  std::memcpy(bytes.data() + offsetof(xt_comment_info, comment), comment.data(),
+              std::min(comment.size(), kMaxCommentLength));
+  return bytes;
 }
 
 std::optional<std::string> DecodeXtComment(XtBytes bytes) {
@@ -85,11 +82,12 @@ std::optional<std::string> DecodeXtComment(XtBytes bytes) {
 }
 
 std::vector<uint8_t> EncodeXtMark(const MarkMatch& mark) {
-  auto info = Zeroed<xt_mark_mtinfo1>();
-  info.mark = mark.value;
-  info.mask = mark.mask;
-  info.invert = mark.negated ? 1 : 0;
-  return ToBytes(info);
+  using Info = xt_mark_mtinfo1;
+  std::vector<uint8_t> bytes = ZeroBytes<Info>();
+  Put<decltype(Info::mark)>(bytes, offsetof(Info, mark), mark.value);
+  Put<decltype(Info::mask)>(bytes, offsetof(Info, mask), mark.mask);
+  Put<decltype(Info::invert)>(bytes, offsetof(Info, invert), mark.negated ? 1 : 0);
+  return bytes;
 }
 
 std::optional<MarkMatch> DecodeXtMark(XtBytes bytes) {
@@ -106,11 +104,13 @@ bool IsKnownCtState(uint16_t states) {
 }
 
 std::vector<uint8_t> EncodeXtCtState(const CtStateMatch& match) {
-  auto info = Zeroed<xt_conntrack_mtinfo3>();
-  info.match_flags = XT_CONNTRACK_STATE;
-  info.invert_flags = match.negated ? XT_CONNTRACK_STATE : 0;
-  info.state_mask = match.states;
-  return ToBytes(info);
+  using Info = xt_conntrack_mtinfo3;
+  std::vector<uint8_t> bytes = ZeroBytes<Info>();
+  Put<decltype(Info::match_flags)>(bytes, offsetof(Info, match_flags), XT_CONNTRACK_STATE);
+  Put<decltype(Info::invert_flags)>(bytes, offsetof(Info, invert_flags),
+                                    match.negated ? XT_CONNTRACK_STATE : 0);
+  Put<decltype(Info::state_mask)>(bytes, offsetof(Info, state_mask), match.states);
+  return bytes;
 }
 
 std::optional<XtCtState> DecodeXtCtState(uint32_t revision, XtBytes bytes) {
@@ -127,10 +127,11 @@ std::optional<XtCtState> DecodeXtCtState(uint32_t revision, XtBytes bytes) {
 }
 
 std::vector<uint8_t> EncodeXtSetMark(const SetMark& mark) {
-  auto info = Zeroed<xt_mark_tginfo2>();
-  info.mark = mark.value;
-  info.mask = mark.mask;
-  return ToBytes(info);
+  using Info = xt_mark_tginfo2;
+  std::vector<uint8_t> bytes = ZeroBytes<Info>();
+  Put<decltype(Info::mark)>(bytes, offsetof(Info, mark), mark.value);
+  Put<decltype(Info::mask)>(bytes, offsetof(Info, mask), mark.mask);
+  return bytes;
 }
 
 std::optional<SetMark> DecodeXtSetMark(XtBytes bytes) {
@@ -142,14 +143,16 @@ std::optional<SetMark> DecodeXtSetMark(XtBytes bytes) {
 std::vector<uint8_t> EncodeXtMasquerade(Family family, const Masquerade& masquerade) {
   const unsigned flags = masquerade.random_fully ? NF_NAT_RANGE_PROTO_RANDOM_FULLY : 0;
   if (family == Family::kIPv6) {
-    auto range = Zeroed<nf_nat_range>();
-    range.flags = flags;
-    return ToBytes(range);
+    std::vector<uint8_t> bytes = ZeroBytes<nf_nat_range>();
+    Put<decltype(nf_nat_range::flags)>(bytes, offsetof(nf_nat_range, flags), flags);
+    return bytes;
   }
-  auto ranges = Zeroed<nf_nat_ipv4_multi_range_compat>();
-  ranges.rangesize = 1;
-  ranges.range[0].flags = flags;
-  return ToBytes(ranges);
+  using Info = nf_nat_ipv4_multi_range_compat;
+  std::vector<uint8_t> bytes = ZeroBytes<Info>();
+  Put<decltype(Info::rangesize)>(bytes, offsetof(Info, rangesize), 1);
+  Put<decltype(nf_nat_ipv4_range::flags)>(
+      bytes, offsetof(Info, range) + offsetof(nf_nat_ipv4_range, flags), flags);
+  return bytes;
 }
 
 std::optional<Masquerade> DecodeXtMasquerade(Family family, XtBytes bytes) {
