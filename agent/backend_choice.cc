@@ -19,6 +19,9 @@ class EmptyBackend : public netlink::Backend {
   absl::Status Apply(const netlink::Transaction& /*transaction*/) override {
     return absl::FailedPreconditionError("nf_tables is not loaded, and this command only looks");
   }
+  absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode /*mode*/) override {
+    return absl::UnimplementedError("nf_tables is not loaded: there is nothing to watch");
+  }
 };
 
 constexpr char kAdvice[] =

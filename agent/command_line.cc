@@ -132,10 +132,8 @@ absl::StatusOr<Command> ParseCommand(const std::vector<std::string>& words) {
   for (const CommandRow& row : kCommandTable) {
     absl::StrAppend(&commands, commands.empty() ? "" : ", ", row.name);
   }
-  if (words.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a command is needed; the commands are ", commands));
-  }
+  // As a daemon of Kubernetes' is started: by its name and flags.
+  if (words.empty()) return Command::kRun;
   for (const CommandRow& row : kCommandTable) {
     if (row.name != words[0]) continue;
     if (words.size() == 1) return row.command;

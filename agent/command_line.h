@@ -16,12 +16,13 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 
 namespace kipt::agent {
 
-enum class Command : uint8_t { kSync, kPlan, kStatus, kDetect, kGates, kVersion };
-absl::string_view CommandName(Command command);  // "sync", ...
+enum class Command : uint8_t { kRun, kSync, kPlan, kStatus, kDetect, kGates, kVersion };
+absl::string_view CommandName(Command command);  // "run", ...
 
 enum class OutputFormat : uint8_t { kText, kJson };
 
@@ -43,12 +44,16 @@ struct Flags {
   std::optional<std::string> host_root = {};
   OutputFormat output = OutputFormat::kText;
   std::optional<std::string> netns = {};
+  std::optional<absl::Duration> iptables_sync_period = {};  // config.h knows the range
+  std::optional<std::string> watch = {};
+  std::optional<std::string> healthz_bind_address = {};  // may be empty: nothing listens
+  std::optional<std::string> metrics_bind_address = {};  // the same
 
   bool operator==(const Flags&) const = default;
 };
 
 struct CommandLine {
-  Command command = Command::kPlan;
+  Command command = Command::kRun;
   Flags flags;
 
   bool operator==(const CommandLine&) const = default;
@@ -59,16 +64,16 @@ struct Help {
   std::string text;
 };
 
-// Parses the arguments without the program's name, `COMMAND [flags]`; flags may also stand before
-// the command. Integers are decimal, booleans Go's (strconv.ParseBool), `--flag=` is an empty
-// value. The help lists the feature gates of the release that a valid --emulated-version names,
-// else of the default.
+// Parses the arguments without the program's name, `[COMMAND] [flags]`; flags may also stand before
+// the command, and no command is `run`. Integers are decimal, booleans and durations Go's
+// (strconv.ParseBool, time.ParseDuration), `--flag=` is an empty value. The help lists the feature
+// gates of the release that a valid --emulated-version names, else of the default.
 //
 // InvalidArgument for everything that is wrong, with pflag's words where it has any:
 //   unknown flag: --x
 //   flag needs an argument: --config
 //   invalid argument "x" for "--iptables-drop-bit" flag: ...
-// and for a missing or unknown command and for words behind it. No other effect, no exit().
+// and for an unknown command and for words behind it. No other effect, no exit().
 absl::StatusOr<std::variant<CommandLine, Help>> ParseCommandLine(
     absl::Span<const std::string> arguments);
 

@@ -13,10 +13,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "agent/config_file.h"
+#include "agent/config_inputs.h"
 #include "agent/yaml_document.h"
 #include "featuregates/agent_features.h"
 #include "featuregates/kubelet_features.h"
@@ -31,24 +31,6 @@ using featuregates::Version;
 // kubernetes/kubernetes#122363 removed --iptables-masquerade-bit and --iptables-drop-bit.
 constexpr Version kFirstReleaseWithoutBitFlags = {1, 31};
 
-// What is merged: flags over file over defaults.
-struct Inputs {
-  const Flags& flags;
-  ConfigFile file;  // its path is empty where none was read
-
-  // The flag's value, else the file's, else the default.
-  template <typename T>
-  static T Choose(const std::optional<T>& flag, const std::optional<FromLine<T>>& field,
-                  T fallback) {
-    return flag ? *flag : field ? field->value : fallback;
-  }
-
-  template <typename T>
-  absl::Status InFile(const FromLine<T>& field, absl::string_view message) const {
-    return absl::InvalidArgumentError(absl::StrCat(file.path, ":", field.line, ": ", message));
-  }
-};
-
 absl::StatusOr<ConfigFile> ReadFile(const Flags& flags, const ConfigSources& sources) {
   if (flags.config) return ReadConfigFile(*flags.config);
   absl::StatusOr<std::optional<ConfigFile>> file =
@@ -57,11 +39,11 @@ absl::StatusOr<ConfigFile> ReadFile(const Flags& flags, const ConfigSources& sou
   return (*std::move(file)).value_or(ConfigFile{});
 }
 
-absl::StatusOr<featuregates::EmulatedVersion> ResolveVersion(const Inputs& inputs) {
+absl::StatusOr<featuregates::EmulatedVersion> ResolveVersion(const ConfigInputs& inputs) {
   const auto& [flags, file] = inputs;
   auto emulated = featuregates::ResolveEmulatedVersion(
-      Inputs::Choose(flags.emulated_version, file.emulated_version,
-                     featuregates::ToString(featuregates::kDefaultEmulatedVersion)));
+      ConfigInputs::Choose(flags.emulated_version, file.emulated_version,
+                           featuregates::ToString(featuregates::kDefaultEmulatedVersion)));
   if (emulated.ok() || flags.emulated_version) return emulated;
   return inputs.InFile(
       *file.emulated_version,
@@ -76,7 +58,7 @@ std::string Kubernetes(Version emulated) {
 // ---- feature gates ----
 
 // Resolve's message, the file that is to blame, and what could be set instead.
-absl::Status ExplainGates(const absl::Status& status, const Inputs& inputs, Version emulated,
+absl::Status ExplainGates(const absl::Status& status, const ConfigInputs& inputs, Version emulated,
                           const Overrides& from_file) {
   const bool file_is_wrong = !ResolveFeatureGates(emulated, {from_file}).ok();
   const absl::StatusOr<FeatureGates> gates = ResolveFeatureGates(emulated, {});
@@ -91,7 +73,7 @@ absl::Status ExplainGates(const absl::Status& status, const Inputs& inputs, Vers
                    "; the gates of ", Kubernetes(emulated), " that this agent knows are ", known));
 }
 
-absl::StatusOr<FeatureGates> ResolveGates(const Inputs& inputs, Version emulated) {
+absl::StatusOr<FeatureGates> ResolveGates(const ConfigInputs& inputs, Version emulated) {
   const auto& [flags, file] = inputs;
   std::vector<Overrides> overrides = {
       file.kind == ConfigFile::Kind::kKubelet
@@ -121,10 +103,10 @@ struct Bit {
   std::optional<int> from_flag;
   std::optional<FromLine<int>> from_file;
 
-  int value() const { return Inputs::Choose(from_flag, from_file, fallback); }
+  int value() const { return ConfigInputs::Choose(from_flag, from_file, fallback); }
 };
 
-std::array<Bit, 2> Bits(const Inputs& inputs) {
+std::array<Bit, 2> Bits(const ConfigInputs& inputs) {
   const auto& [flags, file] = inputs;
   return {{{"iptables-masquerade-bit", "iptablesMasqueradeBit", MarkBits{}.masquerade,
             flags.iptables_masquerade_bit, file.iptables_masquerade_bit},
@@ -133,7 +115,7 @@ std::array<Bit, 2> Bits(const Inputs& inputs) {
 }
 
 // "14 (from the flag --iptables-drop-bit)".
-std::string ValueAndSource(const Inputs& inputs, const Bit& bit) {
+std::string ValueAndSource(const ConfigInputs& inputs, const Bit& bit) {
   if (bit.from_flag) return absl::StrCat(*bit.from_flag, " (from the flag --", bit.flag, ")");
   if (!bit.from_file) return absl::StrCat(bit.fallback, " (the default)");
   return absl::StrCat(bit.from_file->value, " (from ", inputs.file.path, ":", bit.from_file->line,
@@ -141,7 +123,7 @@ std::string ValueAndSource(const Inputs& inputs, const Bit& bit) {
 }
 
 // The command line knows the flags of every release; only here the release is known.
-absl::Status RefuseRemovedFlags(const Inputs& inputs, Version emulated) {
+absl::Status RefuseRemovedFlags(const ConfigInputs& inputs, Version emulated) {
   for (const Bit& bit : Bits(inputs)) {
     if (!bit.from_flag || emulated < kFirstReleaseWithoutBitFlags) continue;
     return absl::InvalidArgumentError(
@@ -152,7 +134,7 @@ absl::Status RefuseRemovedFlags(const Inputs& inputs, Version emulated) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<MarkBits> ResolveBits(const Inputs& inputs, Version emulated, Mode mode) {
+absl::StatusOr<MarkBits> ResolveBits(const ConfigInputs& inputs, Version emulated, Mode mode) {
   const std::array<Bit, 2> bits = Bits(inputs);
   bool in_range = true;
   for (const Bit& bit : bits) {
@@ -177,7 +159,7 @@ absl::StatusOr<MarkBits> ResolveBits(const Inputs& inputs, Version emulated, Mod
 
 // Of bits that have no effect. A flag is deprecated whatever its value, as in kubelet since 1.28; a
 // field is in so many old files, with its default, that only another value is worth a line.
-void WarnOfIgnoredBits(const Inputs& inputs, std::vector<std::string>& warnings) {
+void WarnOfIgnoredBits(const ConfigInputs& inputs, std::vector<std::string>& warnings) {
   const std::array<Bit, 2> bits = Bits(inputs);
   for (const Bit& bit : bits) {
     if (!bit.from_flag) continue;
@@ -213,10 +195,11 @@ absl::StatusOr<std::vector<netlink::Family>> ParseFamilies(absl::string_view tex
   return families;
 }
 
-absl::Status ResolveFamilies(const Inputs& inputs, const ConfigSources& sources, Config& config) {
+absl::Status ResolveFamilies(const ConfigInputs& inputs, const ConfigSources& sources,
+                             Config& config) {
   const auto& [flags, file] = inputs;
   auto families =
-      ParseFamilies(Inputs::Choose(flags.ip_families, file.ip_families, std::string("auto")));
+      ParseFamilies(ConfigInputs::Choose(flags.ip_families, file.ip_families, std::string("auto")));
   absl::Status status = families.status();
   const bool has_ipv6 = access(sources.if_inet6_path.c_str(), F_OK) == 0;
   if (status.ok()) {
@@ -233,29 +216,24 @@ absl::Status ResolveFamilies(const Inputs& inputs, const ConfigSources& sources,
     }
   }
   if (status.ok()) return status;
-  if (!flags.ip_families && file.ip_families) {
-    return inputs.InFile(*file.ip_families, absl::StrCat("ipFamilies: ", status.message()));
-  }
-  return absl::InvalidArgumentError(absl::StrCat("--ip-families: ", status.message()));
+  return inputs.Blame("ip-families", flags.ip_families, "ipFamilies", file.ip_families,
+                      status.message());
 }
 
 // ---- the iptables mode ----
 
-absl::Status ResolveIptablesMode(const Inputs& inputs, Config& config) {
+absl::Status ResolveIptablesMode(const ConfigInputs& inputs, Config& config) {
   const auto& [flags, file] = inputs;
   const std::string text =
-      Inputs::Choose(flags.iptables_mode, file.iptables_mode, std::string("auto"));
+      ConfigInputs::Choose(flags.iptables_mode, file.iptables_mode, std::string("auto"));
   if (text == "auto") return absl::OkStatus();
   for (const IptablesMode mode : {IptablesMode::kNft, IptablesMode::kLegacy}) {
     if (IptablesModeName(mode) == text) config.iptables_mode = mode;
   }
   if (config.iptables_mode) return absl::OkStatus();
-  const std::string message =
-      absl::StrCat("invalid value ", QuoteForMessage(text), "; accepted are auto, nft, legacy");
-  if (!flags.iptables_mode) {
-    return inputs.InFile(*file.iptables_mode, absl::StrCat("iptablesMode: ", message));
-  }
-  return absl::InvalidArgumentError(absl::StrCat("--iptables-mode: ", message));
+  return inputs.Blame(
+      "iptables-mode", flags.iptables_mode, "iptablesMode", file.iptables_mode,
+      absl::StrCat("invalid value ", QuoteForMessage(text), "; accepted are auto, nft, legacy"));
 }
 
 // A directory that is not there would be a host without iptables.
@@ -283,7 +261,7 @@ absl::StatusOr<FeatureGates> ResolveFeatureGates(Version emulated,
 absl::StatusOr<Config> LoadConfig(const Flags& flags, const ConfigSources& sources) {
   absl::StatusOr<ConfigFile> file = ReadFile(flags, sources);
   if (!file.ok()) return file.status();
-  const Inputs inputs = {flags, *std::move(file)};
+  const ConfigInputs inputs = {flags, *std::move(file)};
   const auto emulated = ResolveVersion(inputs);
   if (!emulated.ok()) return emulated.status();
   const Version version = emulated->version;
@@ -293,8 +271,8 @@ absl::StatusOr<Config> LoadConfig(const Flags& flags, const ConfigSources& sourc
 
   Config config = {.emulated_version = version, .gates = *std::move(gates)};
   config.config_file = inputs.file.path;
-  config.make_iptables_util_chains =
-      Inputs::Choose(flags.make_iptables_util_chains, inputs.file.make_iptables_util_chains, true);
+  config.make_iptables_util_chains = ConfigInputs::Choose(
+      flags.make_iptables_util_chains, inputs.file.make_iptables_util_chains, true);
   config.mode = ModeFor(config.gates, config.make_iptables_util_chains);
   const absl::StatusOr<MarkBits> bits = ResolveBits(inputs, version, config.mode);
   if (!bits.ok()) return bits.status();
@@ -302,6 +280,7 @@ absl::StatusOr<Config> LoadConfig(const Flags& flags, const ConfigSources& sourc
   if (absl::Status status = ResolveFamilies(inputs, sources, config); !status.ok()) return status;
   if (absl::Status status = ResolveIptablesMode(inputs, config); !status.ok()) return status;
   if (absl::Status status = ResolveHostRoot(flags, config); !status.ok()) return status;
+  if (absl::Status status = ResolveDaemonSettings(inputs, config); !status.ok()) return status;
 
   if (!emulated->warning.empty()) config.warnings.push_back(emulated->warning);
   for (const std::string& warning : config.gates.warnings()) config.warnings.push_back(warning);
@@ -310,29 +289,6 @@ absl::StatusOr<Config> LoadConfig(const Flags& flags, const ConfigSources& sourc
   }
   config.ignored_gates = config.gates.ignored();
   return config;
-}
-
-std::string FamiliesText(absl::Span<const netlink::Family> families) {
-  return absl::StrJoin(families, ",", [](std::string* out, netlink::Family family) {
-    *out += family == netlink::Family::kIPv4 ? "ipv4" : "ipv6";
-  });
-}
-
-std::string ToString(const Config& config) {
-  const std::string families = FamiliesText(config.families);
-  return absl::StrCat(
-      "emulatedVersion: ", featuregates::ToString(config.emulated_version), "\n",  //
-      "featureGates: ", featuregates::ToString(config.gates), "\n",                //
-      "makeIPTablesUtilChains: ", config.make_iptables_util_chains ? "true" : "false", "\n",
-      "mode: ", ModeName(config.mode), "\n",                    //
-      "iptablesMasqueradeBit: ", config.bits.masquerade, "\n",  //
-      "iptablesDropBit: ", config.bits.drop, "\n",              //
-      "ipFamilies: ", config.families_by_kernel ? absl::StrCat("auto (", families, ")") : families,
-      "\n",
-      "iptablesMode: ", config.iptables_mode ? IptablesModeName(*config.iptables_mode) : "auto",
-      "\n",                                                    //
-      "hostRoot: ", config.host_root.value_or("(own)"), "\n",  //
-      "config: ", config.config_file.empty() ? "(none)" : config.config_file, "\n");
 }
 
 }  // namespace kipt::agent

@@ -12,12 +12,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "agent/command_line.h"
 #include "agent/iptables_mode.h"
 #include "agent/policy.h"
 #include "featuregates/feature_gates.h"
 #include "featuregates/version.h"
+#include "netlink/monitor.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {
@@ -47,6 +50,12 @@ struct Config {
   std::optional<IptablesMode> iptables_mode = {};
   // Of --host-root: an existing directory; empty where it was not given.
   std::optional<std::string> host_root = {};
+  // From 1 s to 24 h.
+  absl::Duration iptables_sync_period = absl::Minutes(1);
+  netlink::WatchMode watch = netlink::WatchMode::kEvents;
+  // "HOST:PORT" as ParseBindAddress takes it; empty: nothing listens.
+  std::string healthz_bind_address = "127.0.0.1:10270";
+  std::string metrics_bind_address = "127.0.0.1:10271";
   // The file that was read; empty where none was.
   std::string config_file = {};
   // For the log, each as one warning, in the order of their importance to an upgrade: release,
@@ -85,6 +94,15 @@ absl::StatusOr<featuregates::FeatureGates> ResolveFeatureGates(
 // One "name: value" a line, in the order of Config, warnings and ignored gates left out; every
 // value as a flag or a file would give it.
 std::string ToString(const Config& config);
+
+// The settings that a process keeps from its start to its end and that differ: iptablesMode,
+// hostRoot, watch and the two addresses (sockets are opened, and privileges dropped, once). Each as
+// a line for people: "watch: events now, poll wanted". Empty: everything in `wanted` can be had by
+// the process that runs with `running`.
+std::vector<std::string> WhatNeedsARestart(const Config& running, const Config& wanted);
+
+// "events", "poll": as --watch names them.
+absl::string_view WatchModeName(netlink::WatchMode mode);
 
 // "ipv4", "ipv6", "ipv4,ipv6": as --ip-families names them.
 std::string FamiliesText(absl::Span<const netlink::Family> families);

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "agent/go_duration.h"
 #include "agent/yaml_document.h"
 
 namespace kipt::agent {
@@ -53,7 +54,7 @@ class Decoder {
     bool in_kubelet_configuration;
     Read read;
   };
-  static const std::array<Field, 9> kFields;
+  static const std::array<Field, 13> kFields;
 
   absl::Status DecodeKind() {
     const YamlNode& root = document_.root();
@@ -143,6 +144,26 @@ class Decoder {
   absl::Status IptablesModeText(const YamlEntry& entry) {
     return Store(document_.String(entry.value, entry.key), entry, file_.iptables_mode);
   }
+  absl::Status SyncPeriod(const YamlEntry& entry) {
+    const absl::StatusOr<std::string> text = document_.String(entry.value, entry.key);
+    if (!text.ok()) return text.status();
+    absl::StatusOr<absl::Duration> period = ParseGoDuration(*text);
+    if (!period.ok()) {
+      return document_.ErrorAt(
+          entry.value.line,
+          absl::StrCat(entry.key, ": ", period.status().message(), "; write it as 1m0s or 90s"));
+    }
+    return Store(std::move(period), entry, file_.iptables_sync_period);
+  }
+  absl::Status Watch(const YamlEntry& entry) {
+    return Store(document_.String(entry.value, entry.key), entry, file_.watch);
+  }
+  absl::Status HealthzBindAddress(const YamlEntry& entry) {
+    return Store(document_.String(entry.value, entry.key), entry, file_.healthz_bind_address);
+  }
+  absl::Status MetricsBindAddress(const YamlEntry& entry) {
+    return Store(document_.String(entry.value, entry.key), entry, file_.metrics_bind_address);
+  }
   absl::Status FeatureGates(const YamlEntry& entry) {
     if (entry.value.kind != YamlNode::Kind::kMap) {
       return document_.ErrorAt(entry.value.line,
@@ -162,7 +183,7 @@ class Decoder {
   ConfigFile file_;
 };
 
-constexpr std::array<Decoder::Field, 9> Decoder::kFields = {{
+constexpr std::array<Decoder::Field, 13> Decoder::kFields = {{
     {"apiVersion", false, &Decoder::Skip},
     {"kind", false, &Decoder::Skip},
     {"emulatedVersion", false, &Decoder::EmulatedVersion},
@@ -172,6 +193,10 @@ constexpr std::array<Decoder::Field, 9> Decoder::kFields = {{
     {"iptablesDropBit", true, &Decoder::DropBit},
     {"ipFamilies", false, &Decoder::IpFamilies},
     {"iptablesMode", false, &Decoder::IptablesModeText},
+    {"iptablesSyncPeriod", false, &Decoder::SyncPeriod},
+    {"watch", false, &Decoder::Watch},
+    {"healthzBindAddress", false, &Decoder::HealthzBindAddress},
+    {"metricsBindAddress", false, &Decoder::MetricsBindAddress},
 }};
 
 class Descriptor {

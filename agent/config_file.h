@@ -14,6 +14,10 @@
 //   iptablesDropBit: 15
 //   ipFamilies: ipv4,ipv6
 //   iptablesMode: auto
+//   iptablesSyncPeriod: 1m0s
+//   watch: events
+//   healthzBindAddress: 127.0.0.1:10270
+//   metricsBindAddress: 127.0.0.1:10271
 //
 // and kubelet's own file (kubelet.config.k8s.io/v1beta1, KubeletConfiguration), so that a node has
 // one place to say which bits and gates it uses. Of that one, featureGates, iptablesMasqueradeBit
@@ -29,6 +33,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "featuregates/feature_gates.h"
 
 namespace kipt::agent {
@@ -47,14 +52,18 @@ struct ConfigFile {
 
   std::string path;
   Kind kind = Kind::kAgent;
-  // Empty where the field is missing. Always empty for a KubeletConfiguration: emulated_version,
-  // make_iptables_util_chains, ip_families, iptables_mode.
+  // Empty where the field is missing. A KubeletConfiguration has none of them but the two bits and
+  // feature_gates.
   std::optional<FromLine<std::string>> emulated_version;
   std::optional<FromLine<bool>> make_iptables_util_chains;
   std::optional<FromLine<int>> iptables_masquerade_bit;
   std::optional<FromLine<int>> iptables_drop_bit;
   std::optional<FromLine<std::string>> ip_families;
   std::optional<FromLine<std::string>> iptables_mode;
+  std::optional<FromLine<absl::Duration>> iptables_sync_period;
+  std::optional<FromLine<std::string>> watch;
+  std::optional<FromLine<std::string>> healthz_bind_address;
+  std::optional<FromLine<std::string>> metrics_bind_address;
   featuregates::GateValues feature_gates;
 };
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "agent/config.h"
+#include "agent/go_duration.h"
 #include "featuregates/feature_gates.h"
 #include "featuregates/go_text.h"
 #include "featuregates/kubelet_features.h"
@@ -89,8 +90,24 @@ absl::Status StoreNetns(absl::string_view value, Flags& flags) {
   if (value.empty()) return absl::InvalidArgumentError("it must be a path");
   return StoreText(value, flags.netns);
 }
+absl::Status StoreSyncPeriod(absl::string_view value, Flags& flags) {
+  const absl::StatusOr<absl::Duration> parsed = ParseGoDuration(value);
+  if (!parsed.ok()) return parsed.status();
+  flags.iptables_sync_period = *parsed;
+  return absl::OkStatus();
+}
+absl::Status StoreWatch(absl::string_view value, Flags& flags) {
+  return StoreText(value, flags.watch);
+}
+absl::Status StoreHealthzBindAddress(absl::string_view value, Flags& flags) {
+  return StoreText(value, flags.healthz_bind_address);
+}
+absl::Status StoreMetricsBindAddress(absl::string_view value, Flags& flags) {
+  return StoreText(value, flags.metrics_bind_address);
+}
 
 constexpr CommandRow kCommands[] = {
+    {"run", Command::kRun, "keep the chains and rules in place; what is done without a command"},
     {"sync", Command::kSync, "put the chains and rules in place, once"},
     {"plan", Command::kPlan, "show what sync would change, and why; exit status 2 if anything"},
     {"status", Command::kStatus, "show the effective configuration and what stands in the kernel"},
@@ -114,6 +131,9 @@ constexpr FlagRow kFlags[] = {
      "A set of key=value pairs that describe feature gates for alpha/experimental features. "
      "Options are:",
      StoreFeatureGates},
+    {"healthz-bind-address", "ip:port", false,
+     "Where run serves /healthz, /livez and /readyz. Empty: nowhere. (default 127.0.0.1:10270)",
+     StoreHealthzBindAddress},
     {"host-root", "directory", false,
      "Where the host's file system is seen, whose iptables program tells nft from legacy. It is "
      "not "
@@ -138,10 +158,17 @@ constexpr FlagRow kFlags[] = {
      "contradict "
      "each other nothing is written. (default auto)",
      StoreIptablesMode},
+    {"iptables-sync-period", "duration", false,
+     "How often run looks when nobody has changed anything, from 1s to 24h, as in 1m0s or 90s. "
+     "(default 1m0s)",
+     StoreSyncPeriod},
     {"make-iptables-util-chains", "", true,
      "If true, kubelet will ensure iptables utility rules are present on host; here it is this "
      "agent that does. If false, nothing is touched. (default true)",
      StoreMakeChains},
+    {"metrics-bind-address", "ip:port", false,
+     "Where run serves /metrics. Empty: nowhere. (default 127.0.0.1:10271)",
+     StoreMetricsBindAddress},
     {"netns", "path", false,
      "The network namespace to work in, as a file such as /run/netns/NAME. (default the own one)",
      StoreNetns},
@@ -149,6 +176,11 @@ constexpr FlagRow kFlags[] = {
     {"v", "Level", false, "number for the log level verbosity", StoreV},
     {"vmodule", "pattern=N,...", false,
      "comma-separated list of pattern=N settings for file-filtered logging", StoreVmodule},
+    {"watch", "string", false,
+     "events or poll: how run notices changes. events: the kernel tells at once, and who made "
+     "them, at some cost to whoever makes large ones. poll: asks ten times a second and costs "
+     "others nothing. (default events)",
+     StoreWatch},
 };
 
 // `text` in lines of at most 100 columns, each indented.
@@ -189,7 +221,7 @@ std::string HelpText(absl::string_view emulated_version) {
   std::string out =
       "Keeps kubelet's iptables chains as KEP-3178 wants them, through nf_tables or legacy "
       "iptables.\n\n"
-      "Usage:\n  kube-iptables-agent COMMAND [flags]\n\nCommands:\n";
+      "Usage:\n  kube-iptables-agent [COMMAND] [flags]\n\nCommands:\n";
   for (const CommandRow& row : kCommands) {
     absl::StrAppend(&out, "  ", row.name, std::string(10 - row.name.size(), ' '), row.help, "\n");
   }

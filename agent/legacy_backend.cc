@@ -2,6 +2,7 @@
 #include "agent/legacy_backend.h"
 
 #include <cerrno>
+#include <chrono>
 #include <fstream>
 #include <map>
 #include <optional>
@@ -18,6 +19,7 @@
 #include "agent/fingerprint.h"
 #include "agent/legacy_failure.h"
 #include "agent/legacy_generations.h"
+#include "agent/legacy_monitor.h"
 #include "agent/legacy_programs.h"
 #include "agent/netns_guard.h"
 #include "agent/restore_plan.h"
@@ -120,6 +122,7 @@ class LegacyBackend : public netlink::Backend {
   std::string caveat() const override;
   absl::StatusOr<Snapshot> Read(absl::Span<const ChainQuery> queries) override;
   absl::Status Apply(const Transaction& transaction) override;
+  absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode mode) override;
 
  private:
   absl::StatusOr<bool> HasTables(Family family) const;
@@ -272,7 +275,11 @@ absl::StatusOr<std::optional<XtablesLock>> LegacyBackend::Lock(const std::set<Fa
       return std::optional<XtablesLock>();
     }
   }
+  const auto start = std::chrono::steady_clock::now();
   absl::StatusOr<XtablesLock> lock = XtablesLock::Acquire(options_.lock_path, options_.lock_wait);
+  if (options_.lock_waited) {
+    options_.lock_waited(absl::FromChrono(std::chrono::steady_clock::now() - start));
+  }
   if (!lock.ok()) return lock.status();
   return std::optional<XtablesLock>(*std::move(lock));
 }
@@ -358,6 +365,13 @@ absl::StatusOr<bool> LegacyBackend::Stands(Family family, const Fingerprint& con
   const absl::StatusOr<std::string> text = Save(family);
   if (!text.ok()) return text.status();
   return FingerprintSaved(key_, *text) == content;
+}
+
+// There are no events to be had of legacy tables, so there is one way only to watch them.
+absl::StatusOr<std::unique_ptr<netlink::Monitor>> LegacyBackend::Watch(
+    netlink::WatchMode /*mode*/) {
+  if (absl::Status status = netns_.Check(); !status.ok()) return status;
+  return NewLegacyMonitor(options_.lock_path, options_.table_names_path);
 }
 
 // For a message, after a failure: each table is written whole or not at all.

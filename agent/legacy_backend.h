@@ -23,6 +23,7 @@
 #define KIPT_AGENT_LEGACY_BACKEND_H_
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -50,6 +51,10 @@ struct LegacyOptions {
   size_t output_limit = size_t{256} << 20;
   // Of proc_pid_status(5): says whether a failure is for want of a capability.
   std::string thread_status_path = "/proc/thread-self/status";
+  // Told, for a metric, how long the lock was waited for, each time that we asked for it, whether
+  // we got it or not; on the thread that calls Apply. With an iptables that cannot be kept from
+  // taking the lock itself (see above), nobody knows, and it is not called. May be empty.
+  std::function<void(absl::Duration)> lock_waited = {};
 };
 
 // Both families, for the calling thread's network namespace. The programs run in the namespace of
@@ -64,6 +69,10 @@ struct LegacyOptions {
 // was killed; DeadlineExceeded where the lock was not free in time, or a program did not end;
 // ResourceExhausted and InvalidArgument where iptables-legacy-save printed too much, or what it
 // never prints.
+//
+// Watch does the same in both WatchModes, and costs other writers nothing in either: what it does
+// and what it does not see is in agent/legacy_monitor.h. It returns FailedPrecondition, too, where
+// the calling thread is in another namespace.
 absl::StatusOr<std::unique_ptr<netlink::Backend>> NewLegacyBackend(CommandRunner* runner,
                                                                    LegacyOptions options = {});
 

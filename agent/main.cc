@@ -17,6 +17,8 @@
 #include "agent/command_line.h"
 #include "agent/commands.h"
 #include "agent/config.h"
+#include "agent/config_log.h"
+#include "agent/daemon.h"
 #include "agent/mode_evidence.h"
 #include "agent/network_namespace.h"
 #include "agent/other_mode.h"
@@ -40,14 +42,6 @@ void StartLogging(const char* program, const Flags& flags) {
   FLAGS_v = flags.v.value_or(0);
   FLAGS_vmodule = flags.vmodule.value_or("");
   google::InitGoogleLogging(program);
-}
-
-void LogConfig(const Config& config) {
-  for (const std::string& warning : config.warnings) LOG(WARNING) << warning;
-  for (const std::string& gate : config.ignored_gates) {
-    VLOG(2) << "Ignoring a feature gate of kubelet's that is none of ours: " << gate;
-  }
-  VLOG(1) << "Configuration:\n" << ToString(config);
 }
 
 int RunVersion(const Flags& flags) {
@@ -128,6 +122,7 @@ int Main(const char* program, const std::vector<std::string>& arguments) {
   LogConfig(*config);
   if (command_line.command == Command::kGates) return RunGates(*config, flags.output);
   if (command_line.command == Command::kDetect) return RunDetection(*config, flags.output);
+  if (command_line.command == Command::kRun) return RunDaemon(flags, *config, KIPT_VERSION);
   return RunOnKernel(command_line.command, *config, flags.output);
 }
 

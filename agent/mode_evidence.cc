@@ -9,7 +9,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "agent/legacy_backend.h"
 #include "agent/legacy_survey.h"
 #include "agent/rule_forms.h"
 #include "netlink/nft_backend.h"
@@ -113,14 +112,17 @@ std::optional<std::string> ReadSmallFile(const std::string& path, int& error) {
 
 }  // namespace
 
-ModeSources SystemModeSources(const std::optional<std::string>& host_root, CommandRunner* runner) {
+ModeSources SystemModeSources(const std::optional<std::string>& host_root, CommandRunner* runner,
+                              LegacyOptions legacy) {
   ModeSources sources;
   sources.host_root = host_root ? HostRoot{*host_root, ""} : OwnHostRoot();
   sources.kernel = SystemKernelPaths(sources.host_root.directory);
   sources.open_nft = netlink::NewNftBackend;
   sources.list_nft = netlink::ListNftChains;
-  sources.open_legacy = [runner] { return NewLegacyBackend(runner); };
-  sources.list_legacy = [runner](Family family) { return ListLegacyChains(family, *runner); };
+  sources.open_legacy = [runner, legacy] { return NewLegacyBackend(runner, legacy); };
+  sources.list_legacy = [runner, legacy = std::move(legacy)](Family family) {
+    return ListLegacyChains(family, *runner, legacy);
+  };
   return sources;
 }
 

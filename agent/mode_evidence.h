@@ -30,6 +30,7 @@
 #include "agent/host_program.h"
 #include "agent/iptables_mode.h"
 #include "agent/kernel_modules.h"
+#include "agent/legacy_backend.h"
 #include "netlink/backend.h"
 #include "netlink/nft_survey.h"
 #include "netlink/ruleset.h"
@@ -53,8 +54,10 @@ struct ModeSources {
 };
 
 // This machine, as seen from the calling thread's network namespace. `host_root` is the value of
-// --host-root; nothing: see OwnHostRoot. `runner` must outlive the result.
-ModeSources SystemModeSources(const std::optional<std::string>& host_root, CommandRunner* runner);
+// --host-root; nothing: see OwnHostRoot. `runner` must outlive the result. `legacy` is how legacy
+// iptables is read and written.
+ModeSources SystemModeSources(const std::optional<std::string>& host_root, CommandRunner* runner,
+                              LegacyOptions legacy = {});
 
 enum class Thoroughness : uint8_t {
   // Rules, of which there may be tens of thousands, only where neither hint nor canary stands.

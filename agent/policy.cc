@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/policy.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -114,21 +115,40 @@ std::vector<DesiredJump> EveryKubeletJump(Family family) {
   return jumps;
 }
 
-std::vector<netlink::ChainQuery> ChainsToRead() {
+bool IsKubeletChain(const ChainId& chain) {
+  return std::any_of(kep3178::kChains.begin(), kep3178::kChains.end(),
+                     [&](const kep3178::ChainRow& row) {
+                       return row.table == chain.table && row.name == chain.name;
+                     });
+}
+
+std::vector<netlink::ChainQuery> ChainsToRead(Family family) {
   std::map<ChainId, bool> with_rules;
-  for (const Family family : netlink::kFamilies) {
-    for (const kep3178::KubeProxyRow& row : kep3178::kKubeProxyChains) {
-      with_rules[Id(family, row.table, row.chain)] = false;
-    }
-    for (const kep3178::ChainRow& row : kep3178::kChains)
-      with_rules[Id(family, row.table, row.name)] = true;
-    for (const kep3178::JumpRow& row : kep3178::kJumps)
-      with_rules[Id(family, row.table, row.base_chain)] = true;
+  for (const kep3178::KubeProxyRow& row : kep3178::kKubeProxyChains) {
+    with_rules[Id(family, row.table, row.chain)] = false;
+  }
+  for (const kep3178::ChainRow& row : kep3178::kChains) {
+    with_rules[Id(family, row.table, row.name)] = true;
+  }
+  for (const kep3178::JumpRow& row : kep3178::kJumps) {
+    with_rules[Id(family, row.table, row.base_chain)] = true;
+  }
+  for (const kep3178::BaseChainRow& row : kep3178::kOthersJumpFrom) {
+    with_rules[Id(family, row.table, row.chain)] = true;
   }
   std::vector<netlink::ChainQuery> queries;
   queries.reserve(with_rules.size());
   for (const auto& [chain, rules] : with_rules) {
     queries.push_back({.chain = chain, .with_rules = rules});
+  }
+  return queries;
+}
+
+std::vector<netlink::ChainQuery> ChainsToRead() {
+  std::vector<netlink::ChainQuery> queries;
+  for (const Family family : netlink::kFamilies) {
+    const std::vector<netlink::ChainQuery> more = ChainsToRead(family);
+    queries.insert(queries.end(), more.begin(), more.end());
   }
   return queries;
 }

@@ -97,10 +97,15 @@ std::vector<DesiredChain> EveryKubeletChain(netlink::Family family);
 // Every jump that some kubelet makes in `family`.
 std::vector<DesiredJump> EveryKubeletJump(netlink::Family family);
 
+// Whether some kubelet, in some mode, makes this chain.
+bool IsKubeletChain(const netlink::ChainId& chain);
+
 // What a Backend must be asked for so that DesiredRuleset can be compared with what stands, in both
-// families: kubelet's chains of every mode, the base chains that hold its jumps, and the existence
-// of kube-proxy's.
+// families or in one: kubelet's chains of every mode, the base chains that hold its jumps, and the
+// existence of kube-proxy's. Also the base chains that hold the jumps of CNI plugins and
+// kube-proxy: where ours were flushed, theirs were too.
 std::vector<netlink::ChainQuery> ChainsToRead();
+std::vector<netlink::ChainQuery> ChainsToRead(netlink::Family family);
 
 }  // namespace kipt::agent
 

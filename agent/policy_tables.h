@@ -159,6 +159,20 @@ inline constexpr std::array kKubeProxyChains = {
     KubeProxyRow{Table::kFilter, "KUBE-PROXY-CANARY"},
 };
 
+// ---- table 6: where others' jumps stand, beside the base chains of table 3 ----
+
+struct BaseChainRow {
+  Table table;
+  absl::string_view chain;
+};
+
+// CNI plugins (CNI-HOSTPORT-DNAT, cali-*, CILIUM_*) and kube-proxy. Only looked at.
+inline constexpr std::array kOthersJumpFrom = {
+    BaseChainRow{Table::kFilter, "FORWARD"},
+    BaseChainRow{Table::kNat, "PREROUTING"},
+    BaseChainRow{Table::kNat, "OUTPUT"},
+};
+
 }  // namespace kipt::agent::kep3178
 
 #endif  // KIPT_AGENT_POLICY_TABLES_H_

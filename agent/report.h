@@ -20,6 +20,8 @@
 
 namespace kipt::agent {
 
+struct Config;
+
 // What a report is about.
 struct Subject {
   featuregates::Version emulated_version;
@@ -59,6 +61,10 @@ std::string GatesText(featuregates::Version emulated_version,
                       const featuregates::FeatureGates& gates);
 std::string GatesJson(featuregates::Version emulated_version,
                       const featuregates::FeatureGates& gates);
+
+// {"kube-iptables-agent": {...}}: the effective configuration, spelled as a configuration file of
+// our own kind that would give it. What flags alone can say (--host-root) is left out.
+std::string ConfigJson(const Config& config);
 
 // {"version": ...}; the text form is the caller's.
 std::string VersionJson(const std::string& version);

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <variant>
 
+#include "agent/config.h"
+#include "agent/go_duration.h"
 #include "agent/report.h"
 #include "agent/report_mode.h"
 
@@ -175,6 +177,27 @@ std::string GatesJson(featuregates::Version emulated_version,
                     {"set", gate.explicitly_set}});
   }
   return Print({{"emulatedVersion", featuregates::ToString(emulated_version)}, {"gates", list}});
+}
+
+std::string ConfigJson(const Config& config) {
+  Json gates = Json::object();
+  for (const featuregates::GateState& gate : config.gates.States()) gates[gate.name] = gate.enabled;
+  const Json file = {
+      {"apiVersion", "kube-iptables-agent/v1alpha1"},
+      {"kind", "KubeIPTablesAgentConfiguration"},
+      {"emulatedVersion", featuregates::ToString(config.emulated_version)},
+      {"featureGates", std::move(gates)},
+      {"makeIPTablesUtilChains", config.make_iptables_util_chains},
+      {"iptablesMasqueradeBit", config.bits.masquerade},
+      {"iptablesDropBit", config.bits.drop},
+      {"ipFamilies", config.families_by_kernel ? "auto" : FamiliesText(config.families)},
+      {"iptablesMode",
+       Text(config.iptables_mode ? IptablesModeName(*config.iptables_mode) : "auto")},
+      {"iptablesSyncPeriod", FormatGoDuration(config.iptables_sync_period)},
+      {"watch", Text(WatchModeName(config.watch))},
+      {"healthzBindAddress", config.healthz_bind_address},
+      {"metricsBindAddress", config.metrics_bind_address}};
+  return Print({{"kube-iptables-agent", file}});
 }
 
 std::string VersionJson(const std::string& version) { return Print({{"version", version}}); }

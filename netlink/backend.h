@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "netlink/monitor.h"
 #include "netlink/ruleset.h"
 #include "netlink/transaction.h"
 
@@ -61,6 +62,13 @@ class Backend {
   // FailedPrecondition (the chain to delete is in use, or a base chain exists with another hook),
   // PermissionDenied.
   virtual absl::Status Apply(const Transaction& transaction) = 0;
+
+  // A monitor of what others do, from now on: take it before the first Read, so that nothing falls
+  // in between.
+  //
+  // PermissionDenied, ResourceExhausted (descriptors, inotify watches, memory), NotFound (nothing
+  // that could be watched exists). Unimplemented: this backend cannot be watched in this mode.
+  virtual absl::StatusOr<std::unique_ptr<Monitor>> Watch(WatchMode mode) = 0;
 };
 
 }  // namespace kipt::netlink

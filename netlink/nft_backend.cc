@@ -25,6 +25,7 @@
 #include "netlink/base_chains.h"
 #include "netlink/batch.h"
 #include "netlink/kernel_error.h"
+#include "netlink/nft_monitor.h"
 #include "netlink/rule_codec.h"
 #include "netlink/socket.h"
 
@@ -92,7 +93,8 @@ bool IsHooked(const ChainId& chain, const Attributes& attributes) {
 
 class NftBackend : public Backend {
  public:
-  explicit NftBackend(std::unique_ptr<Socket> socket) : socket_(std::move(socket)) {}
+  NftBackend(std::unique_ptr<Socket> socket, std::unique_ptr<EventSocket> events)
+      : socket_(std::move(socket)), events_(std::move(events)) {}
 
   absl::string_view mode() const override { return "nft"; }
 
@@ -113,7 +115,15 @@ class NftBackend : public Backend {
     if (!batch.ok()) return batch.status();
     const absl::StatusOr<std::vector<BatchError>> errors =
         socket_->SendBatch(batch->bytes(), first, batch->message_count());
-    return errors.ok() ? batch->Explain(*errors) : errors.status();
+    if (!errors.ok()) return errors.status();
+    absl::Status status = batch->Explain(*errors);
+    if (status.ok()) own_commits_.Add(transaction.generation);
+    return status;
+  }
+
+  absl::StatusOr<std::unique_ptr<Monitor>> Watch(WatchMode mode) override {
+    if (mode == WatchMode::kEvents) return events_->Watch(socket_->port_id());
+    return NewPollMonitor([this] { return ReadGeneration(); }, own_commits_);
   }
 
  private:
@@ -222,6 +232,8 @@ class NftBackend : public Backend {
   }
 
   std::unique_ptr<Socket> socket_;
+  std::unique_ptr<EventSocket> events_;
+  OwnCommits own_commits_;
 };
 
 }  // namespace
@@ -229,7 +241,9 @@ class NftBackend : public Backend {
 absl::StatusOr<std::unique_ptr<Backend>> NewNftBackend() {
   absl::StatusOr<std::unique_ptr<Socket>> socket = Socket::Open();
   if (!socket.ok()) return socket.status();
-  return std::make_unique<NftBackend>(*std::move(socket));
+  absl::StatusOr<std::unique_ptr<EventSocket>> events = EventSocket::Open();
+  if (!events.ok()) return events.status();
+  return std::make_unique<NftBackend>(*std::move(socket), *std::move(events));
 }
 
 }  // namespace kipt::netlink

@@ -11,8 +11,10 @@
 #include <sys/time.h>
 #include <sys/uio.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -24,6 +26,10 @@ namespace {
 
 constexpr int kReceiveBufferBytes = 1 << 20;
 constexpr size_t kDatagramBytes = size_t{64} << 10;
+constexpr size_t kDatagramWords = kDatagramBytes / sizeof(uint32_t);
+// Received by one system call: most answers are many small datagrams, and the end of each dump
+// comes in one of its own.
+constexpr size_t kDatagramsAtOnce = 16;
 constexpr timeval kAnswerTimeout = {.tv_sec = 5, .tv_usec = 0};
 
 void GrowBuffer(int fd, int force_option, int option, int bytes) {
@@ -93,10 +99,13 @@ void ForEachMessage(absl::Span<const uint8_t> datagram, uint32_t first, uint32_t
 
 uint16_t WireFamily(Family family) { return family == Family::kIPv4 ? NFPROTO_IPV4 : NFPROTO_IPV6; }
 
+void GrowReceiveBuffer(int fd, int bytes) { GrowBuffer(fd, SO_RCVBUFFORCE, SO_RCVBUF, bytes); }
+
 void Socket::Close::operator()(mnl_socket* socket) const { mnl_socket_close(socket); }
 
 Socket::Socket(MnlSocketPtr socket)
-    : socket_(std::move(socket)), buffer_(kDatagramBytes / sizeof(uint32_t)) {}
+    : socket_(std::move(socket)),
+      buffer_(std::make_unique_for_overwrite<uint32_t[]>(kDatagramsAtOnce * kDatagramWords)) {}
 
 Socket::~Socket() = default;
 
@@ -107,7 +116,7 @@ absl::StatusOr<std::unique_ptr<Socket>> Socket::Open() {
     return KernelError(errno, "binding a netfilter netlink socket");
   }
   const int fd = mnl_socket_get_fd(socket.get());
-  GrowBuffer(fd, SO_RCVBUFFORCE, SO_RCVBUF, kReceiveBufferBytes);
+  GrowReceiveBuffer(fd, kReceiveBufferBytes);
   if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &kAnswerTimeout, sizeof(kAnswerTimeout)) != 0) {
     return KernelError(errno, "setting the receive timeout of a netlink socket");
   }
@@ -117,6 +126,8 @@ absl::StatusOr<std::unique_ptr<Socket>> Socket::Open() {
   mnl_socket_setsockopt(socket.get(), NETLINK_CAP_ACK, &on, sizeof(on));
   return std::unique_ptr<Socket>(new Socket(std::move(socket)));
 }
+
+uint32_t Socket::port_id() const { return mnl_socket_get_portid(socket_.get()); }
 
 uint32_t Socket::ReserveSequences(uint32_t count) {
   return std::exchange(next_sequence_, next_sequence_ + count);
@@ -138,33 +149,43 @@ absl::Status Socket::Send(absl::Span<const uint8_t> bytes) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<absl::Span<const uint8_t>> Socket::Receive(bool wait) {
-  while (true) {
-    sockaddr_nl sender = {};
-    iovec part = {.iov_base = buffer_.data(), .iov_len = buffer_.size() * sizeof(uint32_t)};
-    msghdr header = {};
-    header.msg_name = &sender;
-    header.msg_namelen = sizeof(sender);
-    header.msg_iov = &part;
-    header.msg_iovlen = 1;
-    const ssize_t size =
-        recvmsg(mnl_socket_get_fd(socket_.get()), &header, wait ? 0 : MSG_DONTWAIT);
-    if (size < 0) {
+absl::StatusOr<absl::Span<const absl::Span<const uint8_t>>> Socket::Receive(bool wait) {
+  std::array<sockaddr_nl, kDatagramsAtOnce> senders = {};
+  std::array<iovec, kDatagramsAtOnce> parts = {};
+  std::array<mmsghdr, kDatagramsAtOnce> headers = {};
+  received_.clear();
+  while (received_.empty()) {
+    for (size_t i = 0; i < kDatagramsAtOnce; ++i) {
+      parts[i] = {.iov_base = &buffer_[i * kDatagramWords], .iov_len = kDatagramBytes};
+      headers[i].msg_hdr = {.msg_name = &senders[i],
+                            .msg_namelen = sizeof(senders[i]),
+                            .msg_iov = &parts[i],
+                            .msg_iovlen = 1,
+                            .msg_control = nullptr,
+                            .msg_controllen = 0,
+                            .msg_flags = 0};
+    }
+    const int count = recvmmsg(mnl_socket_get_fd(socket_.get()), headers.data(), kDatagramsAtOnce,
+                               wait ? MSG_WAITFORONE : MSG_DONTWAIT, nullptr);
+    if (count < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN) {
-        if (!wait) return absl::Span<const uint8_t>();
+        if (!wait) break;
         return KernelError(ETIMEDOUT, "waiting for an answer of nf_tables");
       }
       return KernelError(errno, "receiving from nf_tables");
     }
-    // Only the kernel has port 0; a privileged program could send us anything.
-    if (sender.nl_pid != 0) continue;
-    if ((header.msg_flags & MSG_TRUNC) != 0) {
-      return absl::DataLossError("an answer of nf_tables is larger than 64 KiB");
+    for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+      // Only the kernel has port 0; a privileged program could send us anything.
+      if (senders[i].nl_pid != 0) continue;
+      if ((headers[i].msg_hdr.msg_flags & MSG_TRUNC) != 0) {
+        return absl::DataLossError("an answer of nf_tables is larger than 64 KiB");
+      }
+      received_.emplace_back(reinterpret_cast<const uint8_t*>(&buffer_[i * kDatagramWords]),
+                             headers[i].msg_len);
     }
-    return absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(buffer_.data()),
-                               static_cast<size_t>(size));
   }
+  return absl::MakeConstSpan(received_);
 }
 
 absl::Status Socket::Ask(absl::Span<const uint8_t> requests, uint32_t first, uint32_t count,
@@ -185,9 +206,9 @@ absl::Status Socket::Ask(absl::Span<const uint8_t> requests, uint32_t first, uin
     }
   };
   while (answered < count) {
-    absl::StatusOr<absl::Span<const uint8_t>> datagram = Receive(/*wait=*/true);
-    if (!datagram.ok()) return datagram.status();
-    ForEachMessage(*datagram, first, count, take);
+    const auto datagrams = Receive(/*wait=*/true);
+    if (!datagrams.ok()) return datagrams.status();
+    for (const auto& datagram : *datagrams) ForEachMessage(datagram, first, count, take);
   }
   if (interrupted) return absl::AbortedError("the ruleset changed while it was dumped");
   return absl::OkStatus();
@@ -197,18 +218,19 @@ absl::StatusOr<std::vector<BatchError>> Socket::SendBatch(absl::Span<const uint8
                                                           uint32_t first, uint32_t count) {
   if (absl::Status sent = Send(batch); !sent.ok()) return sent;
   std::vector<BatchError> errors;
+  const auto take = [&](const nlmsghdr* message) {
+    if (message->nlmsg_type != NLMSG_ERROR) return;
+    const Ack ack = ParseAck(message);
+    if (ack.error_number == 0) return;
+    errors.push_back(BatchError{.sequence = message->nlmsg_seq,
+                                .error_number = ack.error_number,
+                                .attribute_offset = ack.attribute_offset});
+  };
   while (true) {
-    absl::StatusOr<absl::Span<const uint8_t>> datagram = Receive(/*wait=*/false);
-    if (!datagram.ok()) return datagram.status();
-    if (datagram->empty()) return errors;
-    ForEachMessage(*datagram, first, count, [&](const nlmsghdr* message) {
-      if (message->nlmsg_type != NLMSG_ERROR) return;
-      const Ack ack = ParseAck(message);
-      if (ack.error_number == 0) return;
-      errors.push_back(BatchError{.sequence = message->nlmsg_seq,
-                                  .error_number = ack.error_number,
-                                  .attribute_offset = ack.attribute_offset});
-    });
+    const auto datagrams = Receive(/*wait=*/false);
+    if (!datagrams.ok()) return datagrams.status();
+    if (datagrams->empty()) return errors;
+    for (const auto& datagram : *datagrams) ForEachMessage(datagram, first, count, take);
   }
 }
 

@@ -27,6 +27,10 @@ namespace kipt::netlink {
 // nfgen_family of a message: NFPROTO_IPV4 or NFPROTO_IPV6, linux/netfilter.h.
 uint16_t WireFamily(Family family);
 
+// Lets the socket `fd` hold `bytes` of datagrams, or as much as it may. Only CAP_NET_ADMIN goes
+// beyond net.core.rmem_max; no error: a buffer that is too small shows when it is.
+void GrowReceiveBuffer(int fd, int bytes);
+
 // One message of an answer. `message` is null where the request failed.
 struct Reply {
   uint32_t sequence = 0;
@@ -53,6 +57,9 @@ class Socket {
   ~Socket();
   Socket(const Socket&) = delete;
   Socket& operator=(const Socket&) = delete;
+
+  // nlmsg_pid of what this socket sends, and of the events that it causes.
+  uint32_t port_id() const;
 
   // `count` sequence numbers that this socket has not used yet; returns the first.
   uint32_t ReserveSequences(uint32_t count);
@@ -81,13 +88,15 @@ class Socket {
   explicit Socket(MnlSocketPtr socket);
 
   absl::Status Send(absl::Span<const uint8_t> bytes);
-  // The next datagram from the kernel, good until the next call. Empty when there is none and
-  // `wait` is false.
-  absl::StatusOr<absl::Span<const uint8_t>> Receive(bool wait);
+  // The datagrams of the kernel that have come, good until the next call. Empty when there are none
+  // and `wait` is false.
+  absl::StatusOr<absl::Span<const absl::Span<const uint8_t>>> Receive(bool wait);
 
   MnlSocketPtr socket_;
-  // The kernel puts at most 32 KiB of a dump into one datagram.
-  std::vector<uint32_t> buffer_;
+  // Where datagrams are received, side by side. Not touched before: one that is never full takes
+  // no memory but the pages that were used.
+  std::unique_ptr<uint32_t[]> buffer_;
+  std::vector<absl::Span<const uint8_t>> received_;
   uint32_t next_sequence_ = 1;
 };
 

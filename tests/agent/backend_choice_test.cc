@@ -171,6 +171,8 @@ TEST_F(BackendChoiceTest, LookingAtNftThatIsNotLoadedShowsNothingAndLoadsNothing
   const std::vector<netlink::ChainQuery> queries = {{.chain = Mangle("KUBE-IPTABLES-HINT")}};
   EXPECT_THAT((*backend)->Read(queries), IsOkAndHolds(netlink::Snapshot()));
   EXPECT_THAT((*backend)->Apply({}), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT((*backend)->Watch(netlink::WatchMode::kEvents),
+              StatusIs(absl::StatusCode::kUnimplemented));
   EXPECT_THAT(Choose(), IsOkAndHolds("nft"));
   EXPECT_EQ(opened_, 1) << "sync may load it";
 }

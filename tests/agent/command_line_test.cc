@@ -44,6 +44,9 @@ INSTANTIATE_TEST_SUITE_P(
     Arguments, CommandLineTest,
     ::testing::Values(
         GoodCase{"ACommandAlone", {"sync"}, {Command::kSync, {}}},
+        GoodCase{"Run", {"run"}, {Command::kRun, {}}},
+        GoodCase{"NothingIsRun", {}, {Command::kRun, {}}},
+        GoodCase{"FlagsWithoutACommandAreRun", {"--v=2"}, {Command::kRun, {.v = 2}}},
         GoodCase{"Plan", {"plan"}, {Command::kPlan, {}}},
         GoodCase{"Status", {"status"}, {Command::kStatus, {}}},
         GoodCase{"Detect", {"detect"}, {Command::kDetect, {}}},
@@ -54,7 +57,8 @@ INSTANTIATE_TEST_SUITE_P(
                   "--make-iptables-util-chains=false", "--iptables-masquerade-bit=3",
                   "--iptables-drop-bit=4", "--v=2", "--vmodule=a=1", "--emulated-version=1.25",
                   "--ip-families=ipv4", "--iptables-mode=legacy", "--host-root=/host",
-                  "--output=json", "--netns=/run/netns/x"},
+                  "--output=json", "--netns=/run/netns/x", "--iptables-sync-period=1m30s",
+                  "--watch=poll", "--healthz-bind-address=[::1]:1", "--metrics-bind-address="},
                  {Command::kPlan,
                   {.config = "/c",
                    .feature_gates = {"A=true,B=false"},
@@ -68,7 +72,11 @@ INSTANTIATE_TEST_SUITE_P(
                    .iptables_mode = "legacy",
                    .host_root = "/host",
                    .output = OutputFormat::kJson,
-                   .netns = "/run/netns/x"}}},
+                   .netns = "/run/netns/x",
+                   .iptables_sync_period = absl::Seconds(90),
+                   .watch = "poll",
+                   .healthz_bind_address = "[::1]:1",
+                   .metrics_bind_address = ""}}},
         GoodCase{"FlagsBeforeTheCommandWithTheirValuesApart",
                  {"--config", "/c", "--iptables-drop-bit", "4", "--output", "json", "sync"},
                  {Command::kSync,
@@ -125,17 +133,12 @@ TEST_P(RefusedCommandLineTest, SaysWhatIsWrong) {
   EXPECT_THAT(std::string(result.status().message()), ::testing::StartsWith(GetParam().message));
 }
 
-constexpr char kCommands[] = "; the commands are sync, plan, status, detect, gates, version";
+constexpr char kCommands[] = "; the commands are run, sync, plan, status, detect, gates, version";
 
 INSTANTIATE_TEST_SUITE_P(
     Arguments, RefusedCommandLineTest,
     ::testing::Values(
-        BadCase{"NoCommand", {}, std::string("a command is needed") + kCommands},
-        BadCase{"FlagsButNoCommand", {"--v=1"}, std::string("a command is needed") + kCommands},
         BadCase{"AnUnknownCommand", {"snyc"}, std::string("unknown command \"snyc\"") + kCommands},
-        BadCase{"TheDaemonThatIsNotThereYet",
-                {"run"},
-                std::string("unknown command \"run\"") + kCommands},
         BadCase{"AnEmptyWord", {""}, std::string("unknown command \"\"") + kCommands},
         BadCase{"TwoCommands", {"sync", "plan"}, "unexpected argument \"plan\" behind the command"},
         BadCase{"AnExtraWord", {"plan", "now"}, "unexpected argument \"now\" behind the command"},
@@ -182,6 +185,15 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"AWordForVerbosity",
                 {"sync", "-v=loud"},
                 "invalid argument \"loud\" for \"-v, --v\" flag: it must be a decimal integer"},
+        BadCase{
+            "APeriodWithoutAUnit",
+            {"run", "--iptables-sync-period=60"},
+            "invalid argument \"60\" for \"--iptables-sync-period\" flag: time: missing unit in "
+            "duration \"60\""},
+        BadCase{"NoPeriod",
+                {"--iptables-sync-period="},
+                "invalid argument \"\" for \"--iptables-sync-period\" flag: time: invalid duration "
+                "\"\""},
         BadCase{"AnUnknownOutput",
                 {"sync", "--output=yaml"},
                 "invalid argument \"yaml\" for \"--output\" flag: it must be text or json"},
@@ -205,7 +217,8 @@ std::string HelpOf(const Arguments& arguments) {
 
 TEST(HelpTest, ListsEveryCommandAndEveryFlag) {
   const std::string help = HelpOf({"--help"});
-  for (const char* const name : {"sync",
+  for (const char* const name : {"run",
+                                 "sync",
                                  "plan",
                                  "status",
                                  "detect",
@@ -224,6 +237,10 @@ TEST(HelpTest, ListsEveryCommandAndEveryFlag) {
                                  "--host-root",
                                  "--output",
                                  "--netns",
+                                 "--iptables-sync-period",
+                                 "--watch",
+                                 "--healthz-bind-address",
+                                 "--metrics-bind-address",
                                  "--help"}) {
     EXPECT_THAT(help, HasSubstr(std::string(" ") + name + (name[0] == '-' ? "" : " ")));
   }

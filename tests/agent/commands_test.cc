@@ -100,10 +100,12 @@ INSTANTIATE_TEST_SUITE_P(
         ExitCase{"AnUnhookedBaseChain",
                  [](FakeBackend& backend) { backend.AddChain(Filter("INPUT"), false); },
                  kExitDifferences, kExitDifferences, kExitDifferences},
-        ExitCase{
-            "TheKernelRefusesToBeRead",
-            [](FakeBackend& backend) { backend.FailNextRead(absl::PermissionDeniedError("no")); },
-            kExitFailed, kExitFailed, kExitFailed}),
+        ExitCase{"TheKernelRefusesToBeRead",
+                 [](FakeBackend& backend) {
+                   for (int i = 0; i < 3; ++i)
+                     backend.FailNextRead(absl::PermissionDeniedError("no"));
+                 },
+                 kExitFailed, kExitFailed, kExitFailed}),
     [](const auto& row) { return row.param.name; });
 
 TEST(CommandsTest, SyncEndsWithOneWhenTheKernelRefuses) {

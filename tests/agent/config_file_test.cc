@@ -37,7 +37,12 @@ TEST(ConfigFileTest, ReadsEveryFieldOfTheAgentsOwnKind) {
                                                   "makeIPTablesUtilChains: false\n"
                                                   "iptablesMasqueradeBit: 0\n"
                                                   "iptablesDropBit: 31\n"
-                                                  "ipFamilies: ipv4,ipv6\n");
+                                                  "ipFamilies: ipv4,ipv6\n"
+                                                  "iptablesMode: nft\n"
+                                                  "iptablesSyncPeriod: 1m30s\n"
+                                                  "watch: poll\n"
+                                                  "healthzBindAddress: \"\"\n"
+                                                  "metricsBindAddress: '[::]:10271'\n");
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(file->path, "c.yaml");
   EXPECT_EQ(file->kind, ConfigFile::Kind::kAgent);
@@ -48,6 +53,11 @@ TEST(ConfigFileTest, ReadsEveryFieldOfTheAgentsOwnKind) {
   EXPECT_EQ(file->iptables_masquerade_bit, (FromLine<int>{0, 8}));
   EXPECT_EQ(file->iptables_drop_bit, (FromLine<int>{31, 9}));
   EXPECT_EQ(file->ip_families, (FromLine<std::string>{"ipv4,ipv6", 10}));
+  EXPECT_EQ(file->iptables_mode, (FromLine<std::string>{"nft", 11}));
+  EXPECT_EQ(file->iptables_sync_period, (FromLine<absl::Duration>{absl::Seconds(90), 12}));
+  EXPECT_EQ(file->watch, (FromLine<std::string>{"poll", 13}));
+  EXPECT_EQ(file->healthz_bind_address, (FromLine<std::string>{"", 14}));
+  EXPECT_EQ(file->metrics_bind_address, (FromLine<std::string>{"[::]:10271", 15}));
 }
 
 TEST(ConfigFileTest, LeavesFieldsThatAreNotWrittenUnset) {
@@ -58,6 +68,11 @@ TEST(ConfigFileTest, LeavesFieldsThatAreNotWrittenUnset) {
   EXPECT_FALSE(file->iptables_masquerade_bit);
   EXPECT_FALSE(file->iptables_drop_bit);
   EXPECT_FALSE(file->ip_families);
+  EXPECT_FALSE(file->iptables_mode);
+  EXPECT_FALSE(file->iptables_sync_period);
+  EXPECT_FALSE(file->watch);
+  EXPECT_FALSE(file->healthz_bind_address);
+  EXPECT_FALSE(file->metrics_bind_address);
   EXPECT_TRUE(file->feature_gates.empty());
 }
 
@@ -137,6 +152,15 @@ const std::string& Kubelet() {
 INSTANTIATE_TEST_SUITE_P(
     Texts, RefusedConfigFileTest,
     ::testing::Values(
+        BadText{"APeriodWithoutAUnit", Agent() + "iptablesSyncPeriod: '60'\n",
+                "c.yaml:3: iptablesSyncPeriod: time: missing unit in duration \"60\"",
+                "write it as 1m0s or 90s"},
+        BadText{"APeriodThatIsANumber", Agent() + "iptablesSyncPeriod: 60\n",
+                "c.yaml:3: iptablesSyncPeriod: found the number 60", "a string, in quotes"},
+        BadText{"AWatchThatIsABoolean", Agent() + "watch: off\n",
+                "c.yaml:3: watch: found the boolean off", "a string"},
+        BadText{"AnAddressWithoutAValue", Agent() + "metricsBindAddress:\n",
+                "c.yaml:3: metricsBindAddress: found no value", "a string"},
         BadText{"AnEmptyFile", "", "c.yaml:1: the file holds no configuration",
                 "kind KubeIPTablesAgentConfiguration of apiVersion kube-iptables-agent/v1alpha1"},
         BadText{"CommentsOnly", "# nothing\n", "c.yaml:1: the file holds no configuration",

@@ -347,6 +347,10 @@ TEST(ConfigTextTest, PrintsTheEffectiveConfiguration) {
             "ipFamilies: ipv4\n"
             "iptablesMode: auto\n"
             "hostRoot: (own)\n"
+            "iptablesSyncPeriod: 1m0s\n"
+            "watch: events\n"
+            "healthzBindAddress: 127.0.0.1:10270\n"
+            "metricsBindAddress: 127.0.0.1:10271\n"
             "config: (none)\n");
 }
 

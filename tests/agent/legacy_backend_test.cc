@@ -330,6 +330,30 @@ TEST_F(LegacyBackendTest, GivesUpOnTheLockWithoutRunningAnything) {
   EXPECT_THAT(runner_.RequestsOf(Program("iptables", "restore")), IsEmpty());
 }
 
+TEST_F(LegacyBackendTest, TellsHowLongItWaitedForTheLockWhetherItGotItOrNot) {
+  Open("1.8.9");
+  std::vector<absl::Duration> waits;
+  agent::LegacyOptions options = Options(absl::Milliseconds(300));
+  options.lock_waited = [&waits](absl::Duration wait) { waits.push_back(wait); };
+  auto backend = agent::NewLegacyBackend(&runner_, options);
+  ASSERT_THAT(backend, IsOk());
+  const Transaction transaction = CreateUser(**backend);
+  EXPECT_THAT(waits, IsEmpty()) << "reading takes no lock";
+  EXPECT_THAT((*backend)->Apply(transaction), IsOk());
+  ASSERT_THAT(waits, SizeIs(1));
+  EXPECT_LT(waits[0], absl::Milliseconds(100));
+  {
+    const LockHolder holder(LockPath(), absl::Milliseconds(100));
+    EXPECT_THAT((*backend)->Apply(transaction), IsOk());
+  }
+  ASSERT_THAT(waits, SizeIs(2));
+  EXPECT_GE(waits[1], absl::Milliseconds(50));
+  const LockHolder holder(LockPath(), absl::InfiniteDuration());
+  EXPECT_THAT((*backend)->Apply(transaction), StatusIs(absl::StatusCode::kDeadlineExceeded));
+  ASSERT_THAT(waits, SizeIs(3));
+  EXPECT_GE(waits[2], absl::Milliseconds(300));
+}
+
 TEST_F(LegacyBackendTest, NamesTheHolderWhereTheProgramWaitedInVain) {
   auto backend = Open("1.8.6");
   const Transaction transaction = CreateUser(*backend);

@@ -43,6 +43,9 @@ class Borrowed : public netlink::Backend {
   absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override {
     return backend_->Read(queries);
   }
+  absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode mode) override {
+    return backend_->Watch(mode);
+  }
   absl::Status Apply(const netlink::Transaction& transaction) override {
     return backend_->Apply(transaction);
   }

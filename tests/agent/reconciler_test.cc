@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -109,11 +110,61 @@ TEST(ReconcilerTest, PausesAfterTenRetriesAndGivesUpAfterFiveSeconds) {
 TEST(ReconcilerTest, AReadThatFailsIsTheWholeReport) {
   FakeBackend backend;
   FakeTime time;
-  backend.FailNextRead(absl::PermissionDeniedError("no CAP_NET_ADMIN"));
+  // Together, and each family by itself.
+  for (int i = 0; i < 3; ++i) {
+    backend.FailNextRead(absl::PermissionDeniedError("no CAP_NET_ADMIN"));
+  }
   const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup));
   EXPECT_THAT(report.FirstError(), StatusIs(absl::StatusCode::kPermissionDenied));
   EXPECT_THAT(report.families, IsEmpty());
   EXPECT_THAT(backend.applied(), IsEmpty());
+}
+
+TEST(ReconcilerTest, AFamilyThatCannotBeReadDoesNotKeepTheOtherFromItsRules) {
+  FakeBackend backend;
+  FakeTime time;
+  backend.FailNextRead(absl::NotFoundError("no program"));
+  backend.FailNextRead(absl::NotFoundError("no program for ip"));
+  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kLegacy));
+  EXPECT_THAT(report.status, IsOk());
+  ASSERT_THAT(report.families, SizeIs(2));
+  EXPECT_THAT(report.families[0].status,
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no program for ip")));
+  EXPECT_THAT(report.families[1].status, IsOk());
+  EXPECT_THAT(report.applied, Not(IsEmpty()));
+  for (const Change& change : report.applied) {
+    EXPECT_EQ(netlink::ChainOf(change.operation).family, Family::kIPv6);
+  }
+}
+
+TEST(ReconcilerTest, WhatIsRestrainedIsPlannedButNotDone) {
+  FakeBackend backend;
+  FakeTime time;
+  const SyncReport report =
+      Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup), [](const Plan& plan) {
+        std::vector<Change> changes = plan.diff.changes;
+        std::erase_if(changes, [](const Change& change) {
+          return netlink::ChainOf(change.operation).table != netlink::Table::kMangle;
+        });
+        return changes;
+      });
+  EXPECT_THAT(report.FirstError(), IsOk());
+  EXPECT_THAT(report.applied, SizeIs(2));
+  EXPECT_GT(report.plan.diff.changes.size(), report.applied.size());
+  EXPECT_EQ(backend.state().Find(Filter("KUBE-FIREWALL")), nullptr);
+}
+
+TEST(ReconcilerTest, TellsWhereKubeProxyLivesAndWhoElseJumpsFromBaseChains) {
+  FakeBackend backend;
+  FakeTime time;
+  backend.AddChain({Family::kIPv6, netlink::Table::kMangle, "KUBE-PROXY-CANARY"});
+  backend.AppendRule(Filter("FORWARD"), ::kipt::testing::JumpTo("cali-FORWARD"));
+  backend.AppendRule(Filter("INPUT"), ::kipt::testing::JumpTo("KUBE-FIREWALL"));
+  const absl::StatusOr<Plan> plan = Reconciler(&backend, time.clock()).Look(Both(Mode::kCleanup));
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_THAT(plan->claimed_by_kube_proxy, ::testing::ElementsAre(Family::kIPv6));
+  EXPECT_THAT(plan->foreign_jumps,
+              ::testing::ElementsAre(ForeignJump{Filter("FORWARD"), "cali-FORWARD"}));
 }
 
 // Refuses every transaction that has something of one family.
@@ -123,6 +174,9 @@ class RefusesFamily : public netlink::Backend {
   absl::string_view mode() const override { return backend_->mode(); }
   absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override {
     return backend_->Read(queries);
+  }
+  absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode mode) override {
+    return backend_->Watch(mode);
   }
   absl::Status Apply(const netlink::Transaction& transaction) override {
     for (const netlink::Operation& operation : transaction.operations) {
@@ -179,6 +233,9 @@ class WritesFamiliesApart : public netlink::Backend {
   bool spans_families() const override { return false; }
   absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override {
     return backend_->Read(queries);
+  }
+  absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode mode) override {
+    return backend_->Watch(mode);
   }
   absl::Status Apply(const netlink::Transaction& transaction) override {
     netlink::Transaction possible{.generation = transaction.generation, .operations = {}};

@@ -110,4 +110,6 @@ std::vector<Subject> AllSubjects() {
   return subjects;
 }
 
+std::vector<Subject> SubjectsThatKnowTheirCommits() { return SubjectsWithUnhookedChains(); }
+
 }  // namespace kipt::testing

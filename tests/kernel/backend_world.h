@@ -58,6 +58,8 @@ void PrintTo(const Subject& subject, std::ostream* stream);
 std::vector<Subject> AllSubjects();
 // Without legacy iptables, where a base chain is always hooked.
 std::vector<Subject> SubjectsWithUnhookedChains();
+// Without legacy iptables, whose Monitor cannot tell our own commits from others'.
+std::vector<Subject> SubjectsThatKnowTheirCommits();
 
 class BackendContractTest : public NetnsTest, public ::testing::WithParamInterface<Subject> {
  protected:

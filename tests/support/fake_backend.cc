@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/fake_backend.h"
 
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <optional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "netlink/base_chains.h"
+#include "netlink/nft_monitor.h"
 
 namespace kipt::testing {
 namespace {
@@ -162,6 +168,14 @@ class Applier {
   bool changed_ = false;
 };
 
+// The first of them, taken out.
+std::optional<absl::Status> Pop(std::deque<absl::Status>& faults) {
+  if (faults.empty()) return std::nullopt;
+  absl::Status fault = std::move(faults.front());
+  faults.pop_front();
+  return fault;
+}
+
 absl::Status Explain(const Operation& operation, const absl::Status& why) {
   return absl::Status(why.code(), absl::StrCat(ToString(ChainOf(operation)), ": ",
                                                ToString(operation), ": ", why.message()));
@@ -169,13 +183,49 @@ absl::Status Explain(const Operation& operation, const absl::Status& why) {
 
 }  // namespace
 
+class FakeBackend::FakeMonitor : public netlink::Monitor {
+ public:
+  FakeMonitor(FakeBackend& backend, netlink::WatchMode mode, int fd)
+      : backend_(backend), mode_(mode), fd_(fd) {}
+  ~FakeMonitor() override {
+    if (backend_.monitor_ == this) backend_.monitor_ = nullptr;
+    close(fd_);
+  }
+  FakeMonitor(const FakeMonitor&) = delete;
+  FakeMonitor& operator=(const FakeMonitor&) = delete;
+
+  int fd() const override { return fd_; }
+
+  absl::StatusOr<netlink::RulesetChanges> Drain() override {
+    if (backend_.monitor_ != this) {
+      return absl::FailedPreconditionError("a newer monitor has taken the place of this one");
+    }
+    eventfd_t ignored = 0;
+    eventfd_read(fd_, &ignored);
+    if (const std::optional<absl::Status> fault = Pop(backend_.drain_faults_)) return *fault;
+    return std::exchange(changes_, {});
+  }
+
+  void Wake() const { eventfd_write(fd_, 1); }
+  void Add(netlink::RulesetChange change) {
+    Wake();
+    if (mode_ == netlink::WatchMode::kEvents) {
+      netlink::Record(std::move(change), changes_);
+    } else {
+      changes_.count = 1;
+    }
+  }
+
+ private:
+  FakeBackend& backend_;
+  netlink::WatchMode mode_;
+  int fd_;
+  netlink::RulesetChanges changes_;
+};
+
 absl::StatusOr<Snapshot> FakeBackend::Read(absl::Span<const netlink::ChainQuery> queries) {
   ++read_count_;
-  if (!read_faults_.empty()) {
-    const absl::Status fault = read_faults_.front();
-    read_faults_.pop_front();
-    return fault;
-  }
+  if (const std::optional<absl::Status> fault = Pop(read_faults_)) return *fault;
   Snapshot snapshot{.generation = state_.generation, .chains = {}};
   for (const netlink::ChainQuery& query : queries) {
     const ObservedChain* chain = state_.Find(query.chain);
@@ -194,11 +244,7 @@ absl::StatusOr<Snapshot> FakeBackend::Read(absl::Span<const netlink::ChainQuery>
 
 absl::Status FakeBackend::Apply(const netlink::Transaction& transaction) {
   ++apply_count_;
-  if (!apply_faults_.empty()) {
-    const absl::Status fault = apply_faults_.front();
-    apply_faults_.pop_front();
-    return fault;
-  }
+  if (const std::optional<absl::Status> fault = Pop(apply_faults_)) return *fault;
   if (transaction.empty()) return absl::OkStatus();
   for (const Operation& operation : transaction.operations) {
     const std::string& name = ChainOf(operation).name;
@@ -224,6 +270,33 @@ absl::Status FakeBackend::Apply(const netlink::Transaction& transaction) {
   }
   applied_.push_back(transaction);
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<netlink::Monitor>> FakeBackend::Watch(netlink::WatchMode mode) {
+  if (const std::optional<absl::Status> fault = Pop(watch_faults_)) return *fault;
+  const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (fd < 0) return absl::ErrnoToStatus(errno, "eventfd");
+  auto monitor = std::make_unique<FakeMonitor>(*this, mode, fd);
+  monitor_ = monitor.get();
+  return monitor;
+}
+
+void FakeBackend::Touch() {
+  ++state_.generation;
+  if (monitor_ == nullptr) return;
+  netlink::RulesetChange change = writer_;
+  change.generation = state_.generation;
+  monitor_->Add(std::move(change));
+}
+
+void FakeBackend::ActAs(uint32_t pid, std::string command) {
+  writer_.pid = pid;
+  writer_.command = std::move(command);
+}
+
+void FakeBackend::FailNextDrain(absl::Status status) {
+  drain_faults_.push_back(std::move(status));
+  if (monitor_ != nullptr) monitor_->Wake();
 }
 
 void FakeBackend::AddChain(const ChainId& chain, bool hooked) {

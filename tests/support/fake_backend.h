@@ -8,8 +8,10 @@
 #ifndef KIPT_TESTS_SUPPORT_FAKE_BACKEND_H_
 #define KIPT_TESTS_SUPPORT_FAKE_BACKEND_H_
 
+#include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
@@ -20,6 +22,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "netlink/backend.h"
+#include "netlink/monitor.h"
 #include "netlink/ruleset.h"
 #include "netlink/transaction.h"
 
@@ -34,6 +37,8 @@ class FakeBackend : public netlink::Backend {
   absl::string_view mode() const override { return mode_; }
   absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override;
   absl::Status Apply(const netlink::Transaction& transaction) override;
+  // As nf_tables does: a new monitor takes the place of the one before, whose Drain fails.
+  absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode mode) override;
 
   // ---- another writer, who may do anything; each call is one commit ----
 
@@ -49,13 +54,19 @@ class FakeBackend : public netlink::Backend {
   // `nft flush ruleset`.
   void Clear();
   // A commit to something that is not ours: only the generation moves.
-  void Touch() { ++state_.generation; }
+  void Touch();
+  // Whose the next commits are, as a monitor tells it. Until then: a PID that no process can have
+  // (PID_MAX_LIMIT is below), and "another-writer".
+  void ActAs(uint32_t pid, std::string command);
 
   // ---- faults ----
 
   // The next calls fail with these, in order, before they do anything.
   void FailNextRead(absl::Status status) { read_faults_.push_back(std::move(status)); }
   void FailNextApply(absl::Status status) { apply_faults_.push_back(std::move(status)); }
+  void FailNextWatch(absl::Status status) { watch_faults_.push_back(std::move(status)); }
+  // Makes the monitor readable, so that somebody drains.
+  void FailNextDrain(absl::Status status);
   // `other_writer` runs once, behind the next Read that succeeds: whatever it does, the transaction
   // made from that Read finds a ruleset that has moved. Several run behind one Read each.
   void AfterNextRead(std::function<void(FakeBackend&)> other_writer) {
@@ -72,6 +83,8 @@ class FakeBackend : public netlink::Backend {
   int apply_count() const { return apply_count_; }
 
  private:
+  class FakeMonitor;
+
   netlink::RuleHandle Place(const netlink::ChainId& chain, bool first, Content content);
 
   std::string mode_;
@@ -79,6 +92,10 @@ class FakeBackend : public netlink::Backend {
   netlink::RuleHandle next_handle_ = 1;
   std::deque<absl::Status> read_faults_;
   std::deque<absl::Status> apply_faults_;
+  std::deque<absl::Status> watch_faults_;
+  std::deque<absl::Status> drain_faults_;
+  netlink::RulesetChange writer_{.pid = 4'194'305, .command = "another-writer"};
+  FakeMonitor* monitor_ = nullptr;
   std::deque<std::function<void(FakeBackend&)>> other_writers_;
   std::vector<netlink::Transaction> applied_;
   int read_count_ = 0;

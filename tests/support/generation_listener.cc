@@ -70,6 +70,8 @@ absl::StatusOr<std::unique_ptr<GenerationListener>> GenerationListener::Create()
   return std::unique_ptr<GenerationListener>(new GenerationListener(std::move(socket)));
 }
 
+int GenerationListener::fd() const { return mnl_socket_get_fd(socket_->handle); }
+
 absl::StatusOr<std::vector<GenerationChange>> GenerationListener::Drain() {
   std::vector<GenerationChange> changes;
   std::vector<char> buffer(1 << 16);

@@ -35,6 +35,9 @@ class GenerationListener {
   // ResourceExhausted: so many that some were lost.
   absl::StatusOr<std::vector<GenerationChange>> Drain();
 
+  // Readable when there is something to drain.
+  int fd() const;
+
  private:
   struct Socket;
   explicit GenerationListener(std::unique_ptr<Socket> socket);

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/daemon.h
+//
+// `kube-iptables-agent run`: the Agent as a program of its own, with logs, signals, endpoints,
+// configuration reload, a service manager, and as few privileges as it needs.
+#ifndef KIPT_AGENT_DAEMON_H_
+#define KIPT_AGENT_DAEMON_H_
+
+#include <string>
+
+#include "agent/command_line.h"
+#include "agent/commands.h"
+#include "agent/config.h"
+
+namespace kipt::agent {
+
+// Runs until SIGTERM or SIGINT, which leave the rules in place and end it with kExitOk. To be
+// called before there are other threads, in the network namespace to work in. Drops this process'
+// capabilities for good.
+//
+// kExitFailed: it could not start (a privilege is missing, an address is in use), or a setting that
+// is fixed at start has changed; a supervisor should start it again. A kernel that refuses rules
+// does not end it.
+//
+// SIGHUP and a change of the configuration file load it again, `flags` over it. One that is wrong
+// is reported and not used.
+ExitCode RunDaemon(const Flags& flags, const Config& config, const std::string& version);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_DAEMON_H_

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "netlink/nft_monitor.h"
+
+#include <arpa/inet.h>
+#include <libmnl/libmnl.h>
+#include <linux/filter.h>
+#include <linux/netfilter/nf_tables.h>
+#include <linux/netfilter/nfnetlink.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "netlink/attributes.h"
+#include "netlink/kernel_error.h"
+#include "netlink/socket.h"
+
+namespace kipt::netlink {
+namespace {
+
+constexpr uint16_t kNewGeneration = (NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG_NEWGEN;
+
+// Some 2,500 events (832 bytes each as the kernel counts them, and it doubles what is asked for).
+constexpr int kReceiveBufferBytes = 1 << 20;
+
+// One event has 44 to 56 bytes.
+constexpr size_t kEventBytes = 256;
+constexpr unsigned int kEventsAtOnce = 32;
+// Of one Drain; the rest makes the socket readable again. More than the buffer holds, so that it
+// ends even where somebody commits all the time.
+constexpr int kMaxReceives = 128;
+
+constexpr timespec kPollPeriod = {.tv_sec = 0, .tv_nsec = 100'000'000};
+
+// The generation after `generation`: the kernel leaves 0 out.
+uint32_t Next(uint32_t generation) { return std::max(generation + 1, uint32_t{1}); }
+
+// NFT_MSG_NEWGEN comes last in its transaction and alone in its datagram, so the type of a
+// datagram's first message tells. In front of the queue: a commit of 10,000 rules wakes us once and
+// does not fill the buffer.
+absl::Status PassOnlyGenerations(int fd) {
+  // BPF loads are big endian, messages are not.
+  std::array<sock_filter, 4> code = {{
+      BPF_STMT(BPF_LD | BPF_H | BPF_ABS, offsetof(nlmsghdr, nlmsg_type)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+      BPF_STMT(BPF_RET | BPF_K, 0),
+  }};
+  code[1].k = htons(kNewGeneration);
+  const sock_fprog program = {.len = code.size(), .filter = code.data()};
+  if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) != 0) {
+    return KernelError(errno, "attaching a filter to a netlink socket");
+  }
+  return absl::OkStatus();
+}
+
+RulesetChange ParseChange(const nlmsghdr* message) {
+  constexpr size_t kHeaders = NLMSG_HDRLEN + sizeof(nfgenmsg);
+  const WireBytes bytes(reinterpret_cast<const uint8_t*>(message), message->nlmsg_len);
+  const std::optional<Attributes> attributes =
+      bytes.size() < kHeaders ? std::nullopt : Attributes::Parse(bytes.subspan(kHeaders));
+  if (!attributes) return RulesetChange();
+  return RulesetChange{.generation = attributes->U32(NFTA_GEN_ID).value_or(0),
+                       .pid = attributes->U32(NFTA_GEN_PROC_PID).value_or(0),
+                       .command = attributes->Text(NFTA_GEN_PROC_NAME).value_or("")};
+}
+
+}  // namespace
+
+void Record(RulesetChange change, RulesetChanges& changes) {
+  ++changes.count;
+  if (change.pid == 0 && change.command.empty()) return;
+  const auto known = std::find_if(
+      changes.writers.begin(), changes.writers.end(), [&](const RulesetChange& writer) {
+        return writer.pid == change.pid && writer.command == change.command;
+      });
+  if (known != changes.writers.end()) {
+    known->generation = change.generation;
+  } else if (changes.writers.size() < RulesetChanges::kMaxWriters) {
+    changes.writers.push_back(std::move(change));
+  }
+}
+
+void OwnCommits::Add(uint32_t generation) {
+  if (generation != last_) first_ = generation;
+  last_ = Next(generation);
+}
+
+bool OwnCommits::Explain(uint32_t from, uint32_t to) const {
+  // Differences, as generations start again behind 2^32.
+  return to == last_ && last_ - from <= last_ - first_;
+}
+
+// ---- told by the kernel ----
+
+class EventSocket::EventMonitor : public Monitor {
+ public:
+  EventMonitor(EventSocket& socket, uint32_t own_port)
+      : socket_(socket), own_port_(own_port), dropped_(socket.dropped()) {
+    for (size_t i = 0; i < kEventsAtOnce; ++i) {
+      parts_[i] = {.iov_base = buffers_[i].bytes.data(), .iov_len = kEventBytes};
+      msghdr& header = headers_[i].msg_hdr;
+      header.msg_name = &senders_[i];
+      header.msg_iov = &parts_[i];
+      header.msg_iovlen = 1;
+    }
+  }
+  ~EventMonitor() override {
+    if (socket_.current_ == this) socket_.Leave();
+  }
+  EventMonitor(const EventMonitor&) = delete;
+  EventMonitor& operator=(const EventMonitor&) = delete;
+
+  int fd() const override { return socket_.fd(); }
+
+  absl::StatusOr<RulesetChanges> Drain() override {
+    if (socket_.current_ != this) {
+      return absl::FailedPreconditionError("a newer monitor has taken the place of this one");
+    }
+    RulesetChanges changes;
+    for (int i = 0; i < kMaxReceives; ++i) {
+      const absl::StatusOr<size_t> received = Receive();
+      if (!received.ok()) return received.status();
+      for (size_t j = 0; j < *received; ++j) Take(j, changes);
+      // Less than there was room for: the queue is empty.
+      if (*received < kEventsAtOnce) break;
+    }
+    const uint32_t dropped = socket_.dropped();
+    changes.lost = dropped - std::exchange(dropped_, dropped);
+    return changes;
+  }
+
+ private:
+  struct Buffer {
+    alignas(nlmsghdr) std::array<uint8_t, kEventBytes> bytes;
+  };
+
+  absl::StatusOr<size_t> Receive() {
+    while (true) {
+      for (mmsghdr& header : headers_) header.msg_hdr.msg_namelen = sizeof(sockaddr_nl);
+      const int count =
+          recvmmsg(socket_.fd(), headers_.data(), kEventsAtOnce, MSG_DONTWAIT, nullptr);
+      if (count >= 0) return static_cast<size_t>(count);
+      if (errno == EAGAIN) return size_t{0};
+      if (errno != EINTR) return KernelError(errno, "receiving events of nf_tables");
+    }
+  }
+
+  void Take(size_t index, RulesetChanges& changes) const {
+    // Only the kernel has port 0; a privileged program could send us anything.
+    if (senders_[index].nl_pid != 0) return;
+    const auto* message = reinterpret_cast<const nlmsghdr*>(buffers_[index].bytes.data());
+    int rest = static_cast<int>(headers_[index].msg_len);
+    // One that grew beyond our buffer still says that there was a commit.
+    if (!mnl_nlmsg_ok(message, rest)) Record(RulesetChange(), changes);
+    for (; mnl_nlmsg_ok(message, rest); message = mnl_nlmsg_next(message, &rest)) {
+      if (message->nlmsg_type != kNewGeneration || message->nlmsg_pid == own_port_) continue;
+      Record(ParseChange(message), changes);
+    }
+  }
+
+  EventSocket& socket_;
+  uint32_t own_port_;
+  uint32_t dropped_;
+  std::array<Buffer, kEventsAtOnce> buffers_ = {};
+  std::array<sockaddr_nl, kEventsAtOnce> senders_ = {};
+  std::array<iovec, kEventsAtOnce> parts_ = {};
+  std::array<mmsghdr, kEventsAtOnce> headers_ = {};
+};
+
+void EventSocket::Close::operator()(mnl_socket* socket) const { mnl_socket_close(socket); }
+
+EventSocket::EventSocket(MnlSocketPtr socket) : socket_(std::move(socket)) {}
+
+EventSocket::~EventSocket() = default;
+
+absl::StatusOr<std::unique_ptr<EventSocket>> EventSocket::Open() {
+  MnlSocketPtr socket(mnl_socket_open2(NETLINK_NETFILTER, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (socket == nullptr) return KernelError(errno, "opening a netfilter netlink socket");
+  if (mnl_socket_bind(socket.get(), 0, MNL_SOCKET_AUTOPID) != 0) {
+    return KernelError(errno, "binding a netfilter netlink socket");
+  }
+  return std::unique_ptr<EventSocket>(new EventSocket(std::move(socket)));
+}
+
+int EventSocket::fd() const { return mnl_socket_get_fd(socket_.get()); }
+
+absl::Status EventSocket::Join() {
+  // Before there is anything to filter, count or keep.
+  if (absl::Status status = PassOnlyGenerations(fd()); !status.ok()) return status;
+  GrowReceiveBuffer(fd(), kReceiveBufferBytes);
+  int on = 1;
+  // An event that was lost is no reason to stop: whoever drains looks anyway.
+  if (mnl_socket_setsockopt(socket_.get(), NETLINK_NO_ENOBUFS, &on, sizeof(on)) != 0) {
+    return KernelError(errno, "preparing to listen to nf_tables");
+  }
+  int group = NFNLGRP_NFTABLES;
+  if (mnl_socket_setsockopt(socket_.get(), NETLINK_ADD_MEMBERSHIP, &group, sizeof(group)) != 0) {
+    return KernelError(errno, "listening to nf_tables");
+  }
+  return absl::OkStatus();
+}
+
+void EventSocket::Leave() {
+  current_ = nullptr;
+  int group = NFNLGRP_NFTABLES;
+  mnl_socket_setsockopt(socket_.get(), NETLINK_DROP_MEMBERSHIP, &group, sizeof(group));
+  // What nobody will ask for any more.
+  char byte = 0;
+  while (recv(fd(), &byte, sizeof(byte), MSG_DONTWAIT | MSG_TRUNC) >= 0) {
+  }
+}
+
+uint32_t EventSocket::dropped() const {
+  std::array<uint32_t, SK_MEMINFO_VARS> info = {};
+  socklen_t size = sizeof(info);
+  if (getsockopt(fd(), SOL_SOCKET, SO_MEMINFO, info.data(), &size) != 0) return 0;
+  return info[SK_MEMINFO_DROPS];
+}
+
+absl::StatusOr<std::unique_ptr<Monitor>> EventSocket::Watch(uint32_t own_port) {
+  Leave();
+  if (absl::Status status = Join(); !status.ok()) return status;
+  auto monitor = std::make_unique<EventMonitor>(*this, own_port);
+  current_ = monitor.get();
+  return monitor;
+}
+
+// ---- asking the kernel ----
+
+namespace {
+
+class PollMonitor : public Monitor {
+ public:
+  PollMonitor(int timer, GenerationReader read_generation, const OwnCommits& own)
+      : timer_(timer), read_generation_(std::move(read_generation)), own_(own) {}
+  ~PollMonitor() override { close(timer_); }
+  PollMonitor(const PollMonitor&) = delete;
+  PollMonitor& operator=(const PollMonitor&) = delete;
+
+  absl::Status Start() {
+    const absl::StatusOr<uint32_t> generation = read_generation_();
+    if (!generation.ok()) return generation.status();
+    seen_ = *generation;
+    const itimerspec period = {.it_interval = kPollPeriod, .it_value = kPollPeriod};
+    if (timerfd_settime(timer_, 0, &period, nullptr) != 0) {
+      return KernelError(errno, "setting a timer");
+    }
+    return absl::OkStatus();
+  }
+
+  int fd() const override { return timer_; }
+
+  absl::StatusOr<RulesetChanges> Drain() override {
+    uint64_t expirations = 0;
+    if (read(timer_, &expirations, sizeof(expirations)) < 0 && errno != EAGAIN && errno != EINTR) {
+      return KernelError(errno, "reading a timer");
+    }
+    const absl::StatusOr<uint32_t> generation = read_generation_();
+    if (!generation.ok()) return generation.status();
+    const uint32_t before = std::exchange(seen_, *generation);
+    RulesetChanges changes;
+    if (before != *generation && !own_.Explain(before, *generation)) changes.count = 1;
+    return changes;
+  }
+
+ private:
+  int timer_;
+  GenerationReader read_generation_;
+  const OwnCommits& own_;
+  uint32_t seen_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Monitor>> NewPollMonitor(GenerationReader read_generation,
+                                                        const OwnCommits& own) {
+  const int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  if (timer < 0) return KernelError(errno, "making a timer");
+  auto monitor = std::make_unique<PollMonitor>(timer, std::move(read_generation), own);
+  if (absl::Status status = monitor->Start(); !status.ok()) return status;
+  return monitor;
+}
+
+}  // namespace kipt::netlink

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: netlink/nft_monitor.h
+//
+// The two Monitors of nf_tables: told by the kernel, or asking it. See netlink/README.md, "Events".
+#ifndef KIPT_NETLINK_NFT_MONITOR_H_
+#define KIPT_NETLINK_NFT_MONITOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "netlink/monitor.h"
+
+struct mnl_socket;
+
+namespace kipt::netlink {
+
+// Counts `change` in `changes`, and remembers it if it is known whose it is.
+void Record(RulesetChange change, RulesetChanges& changes);
+
+// The generations that our own commits led to, as far as nobody else's came between. nf_tables
+// compares NFNL_BATCH_GENID and commits under one lock, so a commit made on generation G led to the
+// one after G and nowhere else: no need to ask.
+class OwnCommits {
+ public:
+  // A commit on `generation` has succeeded. It must have changed something; of ours all do.
+  void Add(uint32_t generation);
+
+  // Whether every commit that led from generation `from` to `to` was ours.
+  bool Explain(uint32_t from, uint32_t to) const;
+
+ private:
+  uint32_t first_ = 0;
+  uint32_t last_ = 0;
+};
+
+// A socket for NFNLGRP_NFTABLES. It stays in the network namespace in which it was opened,
+// whichever thread watches later, and with whatever privileges are left then.
+class EventSocket {
+ public:
+  // Not a member of the group yet: nobody's commits get dearer.
+  static absl::StatusOr<std::unique_ptr<EventSocket>> Open();
+
+  ~EventSocket();
+  EventSocket(const EventSocket&) = delete;
+  EventSocket& operator=(const EventSocket&) = delete;
+
+  // Joins the group until the monitor is destroyed. Messages that `own_port` caused are left out.
+  // A new monitor takes the place of the one before, whose Drain fails from then on
+  // (FailedPrecondition); both have the same fd.
+  absl::StatusOr<std::unique_ptr<Monitor>> Watch(uint32_t own_port);
+
+ private:
+  class EventMonitor;
+  struct Close {
+    void operator()(mnl_socket* socket) const;
+  };
+  using MnlSocketPtr = std::unique_ptr<mnl_socket, Close>;
+
+  explicit EventSocket(MnlSocketPtr socket);
+
+  int fd() const;
+  absl::Status Join();
+  void Leave();
+  // Datagrams that the socket had to drop in its life; 0 before Linux 4.12.
+  uint32_t dropped() const;
+
+  MnlSocketPtr socket_;
+  // The monitor that the socket belongs to now.
+  const EventMonitor* current_ = nullptr;
+};
+
+using GenerationReader = std::function<absl::StatusOr<uint32_t>()>;
+
+// Asks `read_generation` at each Drain, for which it is time every 100 ms. Its errors are Drain's.
+// `own` must outlive the monitor.
+absl::StatusOr<std::unique_ptr<Monitor>> NewPollMonitor(GenerationReader read_generation,
+                                                        const OwnCommits& own);
+
+}  // namespace kipt::netlink
+
+#endif  // KIPT_NETLINK_NFT_MONITOR_H_

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The agent's loop over the kernel in memory, in real time. What the kernel itself does to it is in
+// tests/kernel/.
+#include "agent/agent.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "agent/rule_forms.h"
+#include "tests/support/fake_backend.h"
+#include "tests/support/observed.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::FakeBackend;
+using ::kipt::testing::Filter;
+using ::kipt::testing::IsOk;
+using ::kipt::testing::JumpTo;
+using ::kipt::testing::Mangle;
+using ::kipt::testing::Nat;
+using netlink::Family;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+// The backend that the agent owns; the kernel behind it belongs to the test and outlives it.
+class Door : public netlink::Backend {
+ public:
+  explicit Door(FakeBackend* kernel) : kernel_(kernel) {}
+  absl::string_view mode() const override { return kernel_->mode(); }
+  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override {
+    return kernel_->Read(queries);
+  }
+  absl::Status Apply(const netlink::Transaction& transaction) override {
+    return kernel_->Apply(transaction);
+  }
+  absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode mode) override {
+    return kernel_->Watch(mode);
+  }
+
+ private:
+  FakeBackend* kernel_;
+};
+
+class AgentTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
+    ASSERT_THAT(loop, IsOk());
+    loop_ = *std::move(loop);
+  }
+
+  AgentOptions Options(Mode mode) const {
+    return {.desired = DesiredRuleset(mode, netlink::kFamilies, {}),
+            .emulated_version = {1, 27},
+            .watch = netlink::WatchMode::kEvents,
+            .sync_period = sync_period_,
+            .writers = {}};
+  }
+
+  void Start(Mode mode) {
+    absl::StatusOr<std::unique_ptr<Agent>> agent = Agent::Create(
+        *loop_, Options(mode),
+        [this]() -> absl::StatusOr<std::unique_ptr<netlink::Backend>> {
+          ++opened_;
+          if (!open_error_.ok()) return open_error_;
+          return std::make_unique<Door>(&kernel_);
+        },
+        [this](const Round& round) { rounds_.push_back(round); });
+    ASSERT_THAT(agent, IsOk());
+    agent_ = *std::move(agent);
+  }
+
+  // Turns the loop until `done`, as a host program with a loop of its own would. False after five
+  // seconds.
+  bool TurnUntil(const std::function<bool()>& done) {
+    const absl::Time deadline = SteadyNow() + absl::Seconds(5);
+    while (!done()) {
+      if (SteadyNow() > deadline || !loop_->Dispatch().ok()) return false;
+      pollfd waited{.fd = loop_->fd(), .events = POLLIN, .revents = 0};
+      if (!done()) poll(&waited, 1, 10);
+    }
+    return true;
+  }
+  bool TurnUntilRounds(size_t count) {
+    return TurnUntil([&] { return rounds_.size() >= count; });
+  }
+  void TurnFor(absl::Duration duration) {
+    const absl::Time end = SteadyNow() + duration;
+    TurnUntil([&] { return SteadyNow() >= end; });
+  }
+  bool InPlace() {
+    for (const FamilyState& family : agent_->state().families) {
+      if (family.phase != FamilyPhase::kInPlace) return false;
+    }
+    return true;
+  }
+  // Deletes the jump in `chain`, as another process.
+  void DeleteJump(const netlink::ChainId& chain) {
+    const netlink::ObservedChain* found = kernel_.state().Find(chain);
+    ASSERT_NE(found, nullptr);
+    ASSERT_THAT(found->rules, Not(IsEmpty()));
+    kernel_.RemoveRule(chain, found->rules[0].handle);
+  }
+
+  FakeBackend kernel_;
+  absl::Status open_error_;
+  int opened_ = 0;
+  absl::Duration sync_period_ = absl::Minutes(1);
+  std::vector<Round> rounds_;
+  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<Agent> agent_;
+};
+
+TEST_F(AgentTest, PutsEverythingInPlaceWhenTheLoopFirstTurnsAndThenRests) {
+  Start(Mode::kLegacy);
+  EXPECT_EQ(kernel_.apply_count(), 0);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  EXPECT_EQ(rounds_[0].trigger, Trigger::kStart);
+  EXPECT_FALSE(rounds_[0].incident.has_value()) << "nobody damaged what never was";
+  EXPECT_THAT(rounds_[0].changed_families, SizeIs(2));
+  EXPECT_TRUE(InPlace());
+  EXPECT_EQ(agent_->state().iptables_mode, "nft");
+  EXPECT_EQ(agent_->state().watching, "kernel events");
+  TurnFor(absl::Milliseconds(300));
+  EXPECT_THAT(rounds_, SizeIs(1)) << "our own commit is no reason to look";
+}
+
+TEST_F(AgentTest, DamageIsRepairedAndTold) {
+  Start(Mode::kLegacy);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  kernel_.AppendRule(Nat("PREROUTING"), JumpTo("CNI-HOSTPORT-DNAT"));
+  kernel_.AppendRule(Nat("OUTPUT"), JumpTo("CNI-HOSTPORT-DNAT"));
+  ASSERT_TRUE(TurnUntilRounds(2));
+  EXPECT_FALSE(rounds_[1].incident.has_value());
+  kernel_.ActAs(4242, "flusher");
+  kernel_.Clear();
+  ASSERT_TRUE(TurnUntilRounds(3));
+  const Round& round = rounds_[2];
+  EXPECT_EQ(round.trigger, Trigger::kChange);
+  EXPECT_EQ(round.external_changes, 1);
+  ASSERT_TRUE(round.incident.has_value());
+  EXPECT_THAT(round.incident->writers, ElementsAre(Field(&Writer::command, "flusher")));
+  EXPECT_THAT(round.incident->lost_jumps,
+              ElementsAre(ForeignJump{Nat("OUTPUT"), "CNI-HOSTPORT-DNAT"},
+                          ForeignJump{Nat("PREROUTING"), "CNI-HOSTPORT-DNAT"}));
+  EXPECT_THAT(round.incident->damage,
+              Contains(Field(&DamagedItem::chain, Mangle("KUBE-IPTABLES-HINT"))));
+  EXPECT_GT(round.incident->latency, absl::ZeroDuration());
+  EXPECT_LE(round.incident->applying, round.incident->latency);
+  EXPECT_TRUE(InPlace());
+  EXPECT_EQ(agent_->state().incidents, 1);
+  EXPECT_THAT(agent_->state().recent_incidents, ElementsAre(HasSubstr("flusher")));
+}
+
+TEST_F(AgentTest, AnotherModeIsPutInPlaceAtOnceAndIsNoIncident) {
+  Start(Mode::kCleanup);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  agent_->SetDesired(Options(Mode::kLegacy));
+  ASSERT_TRUE(TurnUntilRounds(2));
+  EXPECT_EQ(rounds_[1].trigger, Trigger::kConfig);
+  EXPECT_FALSE(rounds_[1].incident.has_value());
+  EXPECT_NE(kernel_.state().Find(Nat("KUBE-MARK-DROP")), nullptr);
+  EXPECT_EQ(agent_->state().mode, Mode::kLegacy);
+}
+
+TEST_F(AgentTest, TheTimerFindsWhatNobodyTold) {
+  sync_period_ = absl::Milliseconds(100);
+  kernel_.FailNextWatch(absl::ResourceExhaustedError("no inotify watches left"));
+  Start(Mode::kCleanup);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  EXPECT_THAT(agent_->state().watching, HasSubstr("timer only: no inotify watches left"));
+  kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
+  ASSERT_TRUE(TurnUntilRounds(2));
+  EXPECT_EQ(rounds_[1].trigger, Trigger::kTimer);
+  ASSERT_TRUE(rounds_[1].incident.has_value());
+  EXPECT_THAT(rounds_[1].incident->writers, IsEmpty());
+  EXPECT_EQ(agent_->state().watching, "kernel events") << "tried again with every look";
+}
+
+TEST_F(AgentTest, AMonitorThatFailsIsMadeAnewAndNothingIsMissed) {
+  Start(Mode::kCleanup);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
+  kernel_.FailNextDrain(absl::InternalError("broken"));
+  ASSERT_TRUE(TurnUntilRounds(2));
+  EXPECT_TRUE(rounds_[1].incident.has_value());
+  kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
+  ASSERT_TRUE(TurnUntilRounds(3));
+  EXPECT_EQ(rounds_[2].trigger, Trigger::kChange);
+}
+
+// ---- failure as a normal state ----
+
+TEST_F(AgentTest, ABackendThatCannotBeOpenedIsTriedAgainWithPausesAndToldOnce) {
+  open_error_ = absl::UnavailableError("this kernel has no nf_tables");
+  Start(Mode::kCleanup);
+  ASSERT_TRUE(TurnUntilRounds(3));
+  EXPECT_EQ(agent_->state().families[0].phase, FamilyPhase::kFailed);
+  EXPECT_EQ(agent_->state().families[0].reason, "this kernel has no nf_tables");
+  EXPECT_THAT(rounds_[0].changed_families, SizeIs(2));
+  EXPECT_THAT(rounds_[1].changed_families, IsEmpty());
+  EXPECT_EQ(rounds_[1].trigger, Trigger::kRetry);
+  open_error_ = absl::OkStatus();
+  ASSERT_TRUE(TurnUntil([&] { return InPlace(); }));
+  EXPECT_FALSE(rounds_.back().incident.has_value());
+}
+
+TEST_F(AgentTest, ALookThatFailsOpensTheBackendAnew) {
+  Start(Mode::kCleanup);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  kernel_.FailNextRead(absl::ResourceExhaustedError("out of memory"));
+  kernel_.FailNextRead(absl::ResourceExhaustedError("out of memory"));
+  kernel_.FailNextRead(absl::ResourceExhaustedError("out of memory"));
+  kernel_.Touch();
+  ASSERT_TRUE(TurnUntilRounds(2));
+  EXPECT_EQ(agent_->state().families[1].phase, FamilyPhase::kFailed);
+  ASSERT_TRUE(TurnUntil([&] { return InPlace(); }));
+  EXPECT_EQ(opened_, 2);
+}
+
+TEST_F(AgentTest, DamageDoneWhileLooksFailIsRepairedOnceTheySucceed) {
+  Start(Mode::kCleanup);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  for (int i = 0; i < 6; ++i) kernel_.FailNextRead(absl::InternalError("fault"));
+  kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
+  ASSERT_TRUE(TurnUntil([&] { return rounds_.size() > 2 && InPlace(); }));
+  EXPECT_NE(kernel_.state().Find(Mangle("KUBE-IPTABLES-HINT")), nullptr);
+}
+
+TEST_F(AgentTest, AFamilyThatIsRefusedWaitsLongerAndLongerWhileTheOtherIsRepairedAtOnce) {
+  class RefusesIPv6 : public Door {
+   public:
+    using Door::Door;
+    absl::Status Apply(const netlink::Transaction& transaction) override {
+      for (const netlink::Operation& operation : transaction.operations) {
+        if (netlink::ChainOf(operation).family != Family::kIPv6) continue;
+        ++*refused;
+        return absl::NotFoundError("no module ip6t_MASQUERADE");
+      }
+      return Door::Apply(transaction);
+    }
+    int* refused = nullptr;
+  };
+  int refused = 0;
+  absl::StatusOr<std::unique_ptr<Agent>> agent = Agent::Create(
+      *loop_, Options(Mode::kLegacy),
+      [&]() -> absl::StatusOr<std::unique_ptr<netlink::Backend>> {
+        auto door = std::make_unique<RefusesIPv6>(&kernel_);
+        door->refused = &refused;
+        return door;
+      },
+      [this](const Round& round) { rounds_.push_back(round); });
+  ASSERT_THAT(agent, IsOk());
+  agent_ = *std::move(agent);
+  ASSERT_TRUE(TurnUntil([&] { return rounds_.size() >= 3; }));
+  EXPECT_EQ(agent_->state().families[0].phase, FamilyPhase::kInPlace);
+  EXPECT_EQ(agent_->state().families[1].phase, FamilyPhase::kFailed);
+  EXPECT_THAT(agent_->state().families[1].reason, HasSubstr("ip6t_MASQUERADE"));
+
+  TurnFor(absl::Seconds(1));  // the pauses of IPv6 have grown by now
+  const int refused_before = refused;
+  for (int i = 0; i < 5; ++i) {
+    DeleteJump(Filter("INPUT"));
+    const size_t rounds = rounds_.size();
+    ASSERT_TRUE(TurnUntilRounds(rounds + 1));
+    ASSERT_TRUE(rounds_.back().incident.has_value());
+    EXPECT_EQ(agent_->state().families[1].phase, FamilyPhase::kFailed);
+  }
+  EXPECT_LE(refused - refused_before, 2);
+}
+
+// ---- storms, fights, refills ----
+
+TEST_F(AgentTest, AStormCostsAtMostTwentyLooksASecondAndHidesNoDamage) {
+  Start(Mode::kCleanup);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  const absl::Time end = SteadyNow() + absl::Seconds(1);
+  while (SteadyNow() < end) {
+    kernel_.Touch();
+    ASSERT_THAT(loop_->Dispatch(), IsOk());
+  }
+  EXPECT_LE(rounds_.size(), 21);
+  EXPECT_GE(rounds_.size(), 10);
+  kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
+  const absl::Time damaged = SteadyNow();
+  ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
+  EXPECT_LT(SteadyNow() - damaged, absl::Milliseconds(200));
+}
+
+TEST_F(AgentTest, AFightIsToldOnceDampedAndDoesNotDelayOtherRepairs) {
+  Start(Mode::kCleanup);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  const netlink::ChainId input = Filter("INPUT");
+  int deletions = 0;
+  const auto delete_again = [&] {
+    const netlink::ObservedChain* chain = kernel_.state().Find(input);
+    if (chain != nullptr && !chain->rules.empty()) {
+      DeleteJump(input);
+      ++deletions;
+    }
+    return agent_->state().fights.size() == 1 && deletions > 12;
+  };
+  ASSERT_TRUE(TurnUntil(delete_again));
+  EXPECT_EQ(agent_->state().families[0].phase, FamilyPhase::kDegraded);
+  EXPECT_THAT(agent_->state().families[0].reason, HasSubstr("OwnershipFight"));
+  size_t told = 0;
+  for (const Round& round : rounds_) told += round.fights_begun.size();
+  EXPECT_EQ(told, 1);
+  // The jump is gone and waits; the hint does not.
+  TurnFor(absl::Milliseconds(30));
+  kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
+  const absl::Time damaged = SteadyNow();
+  ASSERT_TRUE(
+      TurnUntil([&] { return kernel_.state().Find(Mangle("KUBE-IPTABLES-HINT")) != nullptr; }));
+  EXPECT_LT(SteadyNow() - damaged, absl::Milliseconds(150));
+}
+
+TEST_F(AgentTest, WhatKubeProxyEmptiesOnEachSyncIsRefilledAndCountedAndNoIncident) {
+  kernel_.AddChain(Nat("KUBE-PROXY-CANARY"));
+  Start(Mode::kLegacy);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  const netlink::ChainId firewall = Filter("KUBE-FIREWALL");
+  // As kube-proxy 1.28: empties the chain and puts back its own rule, in one commit.
+  const auto sync = [&] {
+    const netlink::ObservedChain* chain = kernel_.state().Find(firewall);
+    ASSERT_NE(chain, nullptr);
+    for (const netlink::ObservedRule& rule : std::vector(chain->rules)) {
+      if (rule.rule() != nullptr && *rule.rule() == DropMarked(15)) {
+        kernel_.RemoveRule(firewall, rule.handle);
+      }
+    }
+  };
+  int refills = 0;
+  for (int i = 0; i < 3; ++i) {
+    sync();
+    const size_t rounds = rounds_.size();
+    ASSERT_TRUE(TurnUntil([&] {
+      refills = 0;
+      for (const Round& round : rounds_) refills += round.refills;
+      return refills == i + 1;
+    })) << rounds;
+  }
+  EXPECT_EQ(agent_->state().incidents, 0);
+  EXPECT_THAT(agent_->state().fights, IsEmpty());
+  EXPECT_TRUE(InPlace());
+}
+
+}  // namespace
+}  // namespace kipt::agent

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The watch of a configuration file in time: not before the writing is done, not twice, not less
+// after many changes.
+#include "agent/config_watch.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <ostream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tests/agent/config_watch_fixture.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::testing {
+namespace {
+
+using agent::ConfigWatch;
+
+struct WritingCase {
+  std::string name;
+  Act begin;  // before the file is opened for writing
+  int flags = 0;
+};
+void PrintTo(const WritingCase& c, std::ostream* stream) { *stream << c.name; }
+
+using ConfigWriting = ::testing::TestWithParam<WritingCase>;
+
+TEST_P(ConfigWriting, IsNotSaidBeforeItsEnd) {
+  const TemporaryTree tree;
+  MakeFile(tree);
+  Settle();
+  auto watch = Watch(tree, "etc/config.yaml");
+  GetParam().begin(tree);
+  OpenFile file(tree.Path("etc/config.yaml"), GetParam().flags);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(TimesSaid(*watch), 0);
+    file.Write("some");
+    tree.Write("etc/other", "x");
+  }
+  EXPECT_EQ(TimesSaid(*watch), 0);
+  file.Close();
+  EXPECT_EQ(TimesSaid(*watch), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , ConfigWriting,
+    ::testing::Values(
+        WritingCase{.name = "Truncated", .begin = [](const TemporaryTree&) {}, .flags = O_TRUNC},
+        WritingCase{.name = "Appended", .begin = [](const TemporaryTree&) {}, .flags = O_APPEND},
+        WritingCase{.name = "ANewFileInsteadOfOneThatWasRenamed",
+                    .begin =
+                        [](const TemporaryTree& tree) {
+                          Rename(tree, "etc/config.yaml", "etc/config.yaml~");
+                        },
+                    .flags = O_CREAT | O_EXCL},
+        WritingCase{.name = "ANewFileInsteadOfOneThatWasRemoved",
+                    .begin = [](const TemporaryTree& tree) { tree.Remove("etc/config.yaml"); },
+                    .flags = O_CREAT | O_EXCL}),
+    [](const auto& of) { return of.param.name; });
+
+TEST(ConfigWatchTest, SeesTwoWritesOfOneSizeOneRightAfterTheOther) {
+  const TemporaryTree tree;
+  MakeFile(tree);
+  auto watch = Watch(tree, "etc/config.yaml");
+  for (int i = 100; i < 300; ++i) {
+    tree.Write("etc/config.yaml", absl::StrCat(i));
+    EXPECT_EQ(TimesSaid(*watch), 1) << i;
+  }
+}
+
+TEST(ConfigWatchTest, SaysThatTheFileIsGoneWhileAnEditorWaits) {
+  const TemporaryTree tree;
+  MakeFile(tree);
+  auto watch = Watch(tree, "etc/config.yaml");
+  Rename(tree, "etc/config.yaml", "etc/config.yaml~");
+  EXPECT_EQ(TimesSaid(*watch), 1);
+  OpenFile file(tree.Path("etc/config.yaml"), O_CREAT);
+  EXPECT_EQ(TimesSaid(*watch), 0);
+  file.Close();
+  EXPECT_EQ(TimesSaid(*watch), 1);
+}
+
+TEST(ConfigWatchTest, FollowsAConfigMapThroughManyUpdates) {
+  const TemporaryTree tree;
+  MakeConfigMap(tree);
+  auto watch = Watch(tree, "etc/config.yaml");
+  std::string old = "..2026_11_20";
+  for (int i = 0; i < 50; ++i) {
+    const std::string now = absl::StrCat("..2026_12_", i);
+    tree.Write("etc/" + now + "/config.yaml", "new");
+    tree.Link("etc/..data_tmp", now);
+    EXPECT_EQ(TimesSaid(*watch), 0) << i;
+    Rename(tree, "etc/..data_tmp", "etc/..data");
+    EXPECT_EQ(TimesSaid(*watch), 1) << i;
+    tree.Remove("etc/" + old);
+    EXPECT_EQ(TimesSaid(*watch), 0) << i;
+    old = now;
+  }
+}
+
+TEST(ConfigWatchTest, EndsAtLinksThatLeadInACircle) {
+  const TemporaryTree tree;
+  tree.Link("etc/config.yaml", "other");
+  tree.Link("etc/other", "config.yaml");
+  auto watch = Watch(tree, "etc/config.yaml");
+  tree.Remove("etc/other");
+  tree.Write("etc/other", "new");
+  EXPECT_EQ(TimesSaid(*watch), 1);
+}
+
+TEST(ConfigWatchTest, WatchesWhatIsNoRegularFileUntilItIsOne) {
+  const TemporaryTree tree;
+  tree.Directory("etc/config.yaml");
+  auto watch = Watch(tree, "etc/config.yaml");
+  tree.Remove("etc/config.yaml");
+  tree.Write("etc/config.yaml", "new");
+  EXPECT_EQ(TimesSaid(*watch), 1);
+}
+
+TEST(ConfigWatchTest, RefusesAnEmptyPath) {
+  EXPECT_THAT(ConfigWatch::Create(""), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST(ConfigWatchTest, KeepsNoDescriptorOrWatchOfWhatIsGone) {
+  const TemporaryTree tree;
+  MakeFile(tree);
+  auto watch = Watch(tree, "etc/config.yaml");
+  const auto watches = [&watch] {
+    std::ifstream info(absl::StrCat("/proc/self/fdinfo/", watch->fd()));
+    int count = 0;
+    for (std::string line; std::getline(info, line);) count += line.rfind("inotify", 0) == 0;
+    return count;
+  };
+  const auto descriptors = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+  };
+  const int watches_before = watches();
+  const auto descriptors_before = descriptors();
+  for (int i = 0; i < 1000; ++i) {
+    Rename(tree, "etc", "etc.old");
+    tree.Write("etc/config.yaml", "new");
+    EXPECT_GE(TimesSaid(*watch), 1) << i;
+    tree.Remove("etc.old");
+    TimesSaid(*watch);
+  }
+  EXPECT_EQ(watches(), watches_before);
+  EXPECT_EQ(descriptors(), descriptors_before);
+}
+
+}  // namespace
+}  // namespace kipt::testing

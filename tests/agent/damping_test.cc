@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/damping.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "agent/rule_forms.h"
+#include "tests/support/observed.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::Filter;
+using ::kipt::testing::JumpTo;
+using ::kipt::testing::Nat;
+using netlink::Family;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr absl::Time kStart = absl::FromUnixSeconds(1000);
+constexpr absl::Duration kLongest = absl::Minutes(1);
+
+Change Add(netlink::ChainId chain, netlink::Rule rule) {
+  return {netlink::AddRule{.chain = std::move(chain), .rule = std::move(rule)}, "why"};
+}
+Change Create(netlink::ChainId chain) { return {netlink::CreateChain{std::move(chain)}, "why"}; }
+
+Change InputJump() { return Add(Filter("INPUT"), JumpTo("KUBE-FIREWALL")); }
+Change OutputJump() { return Add(Filter("OUTPUT"), JumpTo("KUBE-FIREWALL")); }
+Change DropMark() { return Add(Filter("KUBE-FIREWALL"), DropMarked(15)); }
+
+Plan Wants(std::vector<Change> changes) {
+  Plan plan;
+  plan.diff.changes = std::move(changes);
+  return plan;
+}
+
+std::vector<Change> Allow(Damping& damping, const Plan& plan, absl::Time now) {
+  return damping.Allow(plan, {}, now);
+}
+
+// Somebody undoes `plan` again and again, `after` our repair each time. Returns how long each
+// repair had to wait after the damage was seen.
+std::vector<absl::Duration> Contend(Damping& damping, const Plan& plan, int rounds,
+                                    absl::Duration after, absl::Time& now) {
+  std::vector<absl::Duration> waits;
+  for (int i = 0; i < rounds; ++i) {
+    now += after;
+    const absl::Time seen = now;
+    std::vector<Change> allowed = Allow(damping, plan, now);
+    if (allowed.empty()) {
+      now = damping.next();
+      allowed = Allow(damping, plan, now);
+    }
+    EXPECT_EQ(allowed, plan.diff.changes);
+    waits.push_back(now - seen);
+    damping.NoteApplied(allowed, now);
+  }
+  return waits;
+}
+
+TEST(DampingTest, DamageNowAndThenIsRepairedAtOnceForEver) {
+  Damping damping(kLongest);
+  absl::Time now = kStart;
+  for (const absl::Duration wait :
+       Contend(damping, Wants({InputJump()}), 100, absl::Milliseconds(1100), now)) {
+    EXPECT_EQ(wait, absl::ZeroDuration());
+  }
+  EXPECT_THAT(damping.fights(), IsEmpty());
+}
+
+TEST(DampingTest, TenTimesRunningWithinASecondIsAFightAndTheWaitsDouble) {
+  Damping damping(kLongest);
+  absl::Time now = kStart;
+  const Plan plan = Wants({InputJump()});
+  // The first of these is the damage that starts it: nothing of ours was undone by it.
+  const std::vector<absl::Duration> waits = Contend(damping, plan, 24, absl::Milliseconds(20), now);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(waits[i], absl::ZeroDuration()) << i;
+  EXPECT_EQ(waits[10], absl::Milliseconds(100));
+  EXPECT_EQ(waits[11], absl::Milliseconds(200));
+  EXPECT_EQ(waits[19], absl::Milliseconds(51200));
+  EXPECT_EQ(waits[20], kLongest);
+  EXPECT_EQ(waits[23], kLongest);
+  ASSERT_THAT(damping.TakeBegun(), SizeIs(1));
+  ASSERT_THAT(damping.fights(), SizeIs(1));
+  EXPECT_EQ(damping.fights()[0].chain, Filter("INPUT"));
+  EXPECT_EQ(damping.fights()[0].rounds, 23);
+}
+
+TEST(DampingTest, NineTimesRunningIsNoFight) {
+  Damping damping(kLongest);
+  absl::Time now = kStart;
+  const Plan plan = Wants({InputJump()});
+  Contend(damping, plan, 10, absl::Milliseconds(20), now);
+  now += absl::Seconds(2);
+  EXPECT_EQ(Allow(damping, plan, now), plan.diff.changes);
+  EXPECT_THAT(damping.TakeBegun(), IsEmpty());
+}
+
+TEST(DampingTest, AMinuteOfQuietEndsAFight) {
+  Damping damping(kLongest);
+  absl::Time now = kStart;
+  const Plan plan = Wants({InputJump()});
+  Contend(damping, plan, 15, absl::Milliseconds(20), now);
+  Allow(damping, Wants({}), now + absl::Seconds(59));
+  EXPECT_THAT(damping.fights(), SizeIs(1));
+  now += absl::Seconds(60);
+  EXPECT_EQ(Allow(damping, plan, now), plan.diff.changes);
+  EXPECT_THAT(damping.fights(), IsEmpty());
+  EXPECT_THAT(damping.TakeEnded(), SizeIs(1));
+}
+
+TEST(DampingTest, AFightOverOneChainDelaysNoOther) {
+  Damping damping(kLongest);
+  absl::Time now = kStart;
+  Contend(damping, Wants({InputJump()}), 15, absl::Milliseconds(20), now);
+  now += absl::Milliseconds(1);
+  EXPECT_THAT(Allow(damping, Wants({InputJump(), OutputJump()}), now), ElementsAre(OutputJump()));
+  EXPECT_THAT(damping.held(), ElementsAre(Filter("INPUT")));
+}
+
+TEST(DampingTest, AllOfAChainAndWhatWouldJumpToItIsHeldBackTogether) {
+  Damping damping(kLongest);
+  absl::Time now = kStart;
+  const Plan plan = Wants({Create(Filter("KUBE-FIREWALL")), DropMark(), InputJump()});
+  Contend(damping, plan, 15, absl::Milliseconds(20), now);
+  now += absl::Milliseconds(1);
+  // The jump by itself was never undone: another plan, in which it is all that is missing.
+  const Plan fresh = Wants({Create(Filter("KUBE-FIREWALL")), DropMark(),
+                            Add(Filter("OUTPUT"), JumpTo("KUBE-FIREWALL", "other")),
+                            Add(Nat("KUBE-MARK-MASQ"), SetBit(14))});
+  EXPECT_THAT(Allow(damping, fresh, now), ElementsAre(Add(Nat("KUBE-MARK-MASQ"), SetBit(14))));
+}
+
+TEST(DampingTest, WhatSomebodyElsePutsBackIsNotHeldAgainstAnybody) {
+  Damping damping(kLongest);
+  absl::Time now = kStart;
+  const Plan plan = Wants({InputJump()});
+  damping.NoteApplied(plan.diff.changes, now);
+  // Undone once within the second, put back by another agent, undone again much later: each time
+  // is the first.
+  for (int i = 0; i < 50; ++i) {
+    now += absl::Seconds(2);
+    EXPECT_EQ(Allow(damping, plan, now), plan.diff.changes);
+    now += absl::Milliseconds(10);
+    EXPECT_THAT(Allow(damping, Wants({}), now), IsEmpty());
+  }
+  EXPECT_THAT(damping.fights(), IsEmpty());
+  EXPECT_EQ(damping.next(), absl::InfiniteFuture());
+}
+
+// ---- refills ----
+
+Plan WipedByKubeProxy() {
+  Plan plan = Wants({DropMark()});
+  plan.claimed_by_kube_proxy = {Family::kIPv4};
+  return plan;
+}
+
+TEST(DampingTest, ARefillIsDoneAtOnceButOnlyOnceASecondAndIsNoFight) {
+  Damping damping(kLongest);
+  absl::Time now = kStart;
+  const std::vector<absl::Duration> waits =
+      Contend(damping, WipedByKubeProxy(), 50, absl::Milliseconds(200), now);
+  EXPECT_EQ(waits[0], absl::ZeroDuration());
+  for (size_t i = 1; i < waits.size(); ++i) EXPECT_EQ(waits[i], absl::Milliseconds(800)) << i;
+  EXPECT_THAT(damping.TakeBegun(), IsEmpty());
+}
+
+TEST(DampingTest, ARefillThatIsSecondsApartDoesNotWait) {
+  Damping damping(kLongest);
+  absl::Time now = kStart;
+  for (const absl::Duration wait :
+       Contend(damping, WipedByKubeProxy(), 20, absl::Seconds(2), now)) {
+    EXPECT_EQ(wait, absl::ZeroDuration());
+  }
+}
+
+TEST(DampingTest, OnlyWhatKubeProxyDoesNotKeepItselfIsARefill) {
+  const Plan wiped = WipedByKubeProxy();
+  EXPECT_TRUE(IsRefill(DropMark(), wiped));
+  EXPECT_FALSE(IsRefill(DropMark(), Wants({DropMark()}))) << "kube-proxy does not live here";
+  EXPECT_FALSE(IsRefill(Add(Filter("KUBE-FIREWALL"), DropMartians(0)), wiped)) << "its own rule";
+  EXPECT_FALSE(IsRefill(Add(Filter("KUBE-FIREWALL", Family::kIPv6), DropMarked(15)), wiped));
+  EXPECT_FALSE(IsRefill(InputJump(), wiped));
+  Plan gone = wiped;
+  gone.diff.changes.insert(gone.diff.changes.begin(), Create(Filter("KUBE-FIREWALL")));
+  EXPECT_FALSE(IsRefill(DropMark(), gone)) << "kube-proxy empties the chain, it does not delete it";
+}
+
+}  // namespace
+}  // namespace kipt::agent

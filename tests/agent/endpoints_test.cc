@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/endpoints.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "agent/config_file.h"
+#include "agent/flag_table.h"
+#include "agent/metrics.h"
+#include "agent/statusz.h"
+#include "tests/support/observed.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::Filter;
+using ::kipt::testing::IsOk;
+using netlink::Family;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+using Json = nlohmann::json;
+
+const absl::Time kStart =
+    absl::FromCivil(absl::CivilSecond(2026, 1, 31, 23, 59, 58), absl::UTCTimeZone());
+
+// Two clocks that tests set.
+struct Time {
+  absl::Time now = kStart;
+  absl::Time steady = absl::UnixEpoch();
+
+  void Pass(absl::Duration time) {
+    now += time;
+    steady += time;
+  }
+};
+
+Config MakeConfig(const std::string& emulated = "1.27") {
+  Flags flags;
+  flags.emulated_version = emulated;
+  flags.ip_families = "ipv4";
+  absl::StatusOr<Config> config =
+      LoadConfig(flags, {.default_config_path = "/nonexistent/config.yaml"});
+  EXPECT_THAT(config, IsOk());
+  return *std::move(config);
+}
+
+AgentState MakeState(FamilyState ipv4, FamilyState ipv6) {
+  AgentState state;
+  state.started = kStart;
+  state.heartbeat = kStart;
+  state.emulated_version = {1, 27};
+  state.mode = Mode::kCleanup;
+  state.iptables_mode = "nft";
+  state.watching = "kernel events";
+  state.families = {std::move(ipv4), std::move(ipv6)};
+  return state;
+}
+
+FamilyState InPlace(Family family) {
+  return {.family = family, .phase = FamilyPhase::kInPlace, .since = kStart};
+}
+FamilyState Failed(Family family) {
+  return {
+      .family = family, .phase = FamilyPhase::kFailed, .since = kStart, .reason = "not\npermitted"};
+}
+FamilyState Degraded(Family family) {
+  return {.family = family, .phase = FamilyPhase::kDegraded, .since = kStart, .reason = "a fight"};
+}
+
+AgentState Fine() { return MakeState(InPlace(Family::kIPv4), InPlace(Family::kIPv6)); }
+
+class EndpointsTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Endpoints> Make(AgentState state) {
+    Endpoints::Setup setup{.version = "0.1.0", .flags = {}, .config = MakeConfig(), .metrics = [] {
+                             return std::string("some_metric 1\n");
+                           }};
+    setup.clock = {.now = [this] { return time_.now; }, .steady = [this] { return time_.steady; }};
+    return std::make_unique<Endpoints>(std::move(setup), std::move(state));
+  }
+
+  Time time_;
+};
+
+// ---- health ----
+
+struct HealthRow {
+  std::string name;
+  HttpRequest request;
+  AgentState state;
+  absl::Duration silence;
+  int status;
+  std::string body;
+};
+
+AgentState WithConfigProblem() {
+  AgentState state = Fine();
+  state.config_problem = "line 3";
+  return state;
+}
+AgentState WithRestart() {
+  AgentState state = Fine();
+  state.must_restart = "--netns";
+  return state;
+}
+
+const HealthRow kHealthRows[] = {
+    {"livez", {"/livez"}, Fine(), absl::Seconds(180), 200, "ok"},
+    {"healthz", {"/healthz"}, Fine(), absl::Seconds(1), 200, "ok"},
+    {"livez of failed families",
+     {"/livez"},
+     MakeState(Failed(Family::kIPv4), Failed(Family::kIPv6)),
+     absl::Seconds(1),
+     200,
+     "ok"},
+    {"livez, verbosely",
+     {"/livez", true},
+     Fine(),
+     absl::Seconds(1),
+     200,
+     "[+]loop ok\nlivez check passed\n"},
+    {"livez of a loop that hangs",
+     {"/livez"},
+     Fine(),
+     absl::Seconds(181),
+     500,
+     "[-]loop failed: the event loop has not turned for 181 s\nlivez check failed\n"},
+    {"healthz of a loop that hangs",
+     {"/healthz"},
+     Fine(),
+     absl::Seconds(181),
+     500,
+     "[-]loop failed: the event loop has not turned for 181 s\nhealthz check failed\n"},
+    {"readyz", {"/readyz"}, Fine(), absl::Seconds(1), 200, "ok"},
+    {"readyz, verbosely",
+     {"/readyz", true},
+     Fine(),
+     absl::Seconds(1),
+     200,
+     "[+]loop ok\n[+]config ok\n[+]ip ok\n[+]ip6 ok\nreadyz check passed\n"},
+    {"readyz of a failed family lists the checks unasked",
+     {"/readyz"},
+     MakeState(InPlace(Family::kIPv4), Failed(Family::kIPv6)),
+     absl::Seconds(1),
+     503,
+     "[+]loop ok\n[+]config ok\n[+]ip ok\n"
+     "[-]ip6 failed: since 2026-01-31T23:59:58Z, not permitted\nreadyz check failed\n"},
+    {"readyz before the first attempt has ended",
+     {"/readyz"},
+     MakeState({.family = Family::kIPv4}, InPlace(Family::kIPv6)),
+     absl::Seconds(1),
+     503,
+     "[+]loop ok\n[+]config ok\n"
+     "[-]ip failed: since never, the first attempt has not ended yet\n"
+     "[+]ip6 ok\nreadyz check failed\n"},
+    {"readyz of a degraded family that is ready",
+     {"/readyz", true},
+     MakeState(Degraded(Family::kIPv4), InPlace(Family::kIPv6)),
+     absl::Seconds(1),
+     200,
+     "[+]loop ok\n[+]config ok\n[+]ip ok: degraded since 2026-01-31T23:59:58Z, a fight\n"
+     "[+]ip6 ok\nreadyz check passed\n"},
+    {"readyz of a loop that hangs",
+     {"/readyz"},
+     Fine(),
+     absl::Minutes(4),
+     503,
+     "[-]loop failed: the event loop has not turned for 240 s\n[+]config ok\n[+]ip ok\n[+]ip6 ok\n"
+     "readyz check failed\n"},
+    {"readyz with a configuration that was refused",
+     {"/readyz", true},
+     WithConfigProblem(),
+     absl::Seconds(1),
+     200,
+     "[+]loop ok\n[+]config ok: not reloaded: line 3\n[+]ip ok\n[+]ip6 ok\n"
+     "readyz check passed\n"},
+    {"readyz when a restart is due",
+     {"/readyz"},
+     WithRestart(),
+     absl::Seconds(1),
+     503,
+     "[+]loop ok\n[-]config failed: must restart: --netns\n[+]ip ok\n[+]ip6 ok\n"
+     "readyz check failed\n"},
+};
+
+TEST_F(EndpointsTest, TellsHealth) {
+  for (const HealthRow& row : kHealthRows) {
+    SCOPED_TRACE(row.name);
+    time_ = Time();
+    const std::unique_ptr<Endpoints> endpoints = Make(row.state);
+    time_.Pass(row.silence);
+    const HttpReply reply = endpoints->Health(row.request);
+    EXPECT_EQ(reply.status, row.status);
+    EXPECT_EQ(reply.body, row.body);
+    EXPECT_EQ(reply.content_type, "text/plain; charset=utf-8");
+  }
+}
+
+TEST_F(EndpointsTest, SettingTheClockDoesNotMakeTheLoopHang) {
+  const std::unique_ptr<Endpoints> endpoints = Make(Fine());
+  time_.now += absl::Hours(1);
+  EXPECT_EQ(endpoints->Health({"/livez"}).status, 200);
+  time_.now -= absl::Hours(2);
+  time_.steady += absl::Minutes(4);
+  EXPECT_EQ(endpoints->Health({"/livez"}).status, 500);
+}
+
+TEST_F(EndpointsTest, AHeartbeatThatWasOldWhenPublishedIsOld) {
+  const std::unique_ptr<Endpoints> endpoints = Make(Fine());
+  time_.Pass(absl::Minutes(5));
+  endpoints->Publish(Fine());
+  EXPECT_EQ(endpoints->Health({"/livez"}).status, 500);
+  AgentState state = Fine();
+  state.heartbeat = time_.now;
+  endpoints->Publish(state);
+  EXPECT_EQ(endpoints->Health({"/livez"}).status, 200);
+  state.heartbeat = absl::InfinitePast();
+  endpoints->Publish(state);
+  EXPECT_THAT(endpoints->Health({"/livez"}).body, HasSubstr("has not turned yet"));
+}
+
+TEST_F(EndpointsTest, IsReadyExactlyWhereTheStateIs) {
+  for (const HealthRow& row : kHealthRows) {
+    time_ = Time();
+    EXPECT_EQ(Make(row.state)->Health({"/readyz"}).status == 200, IsReady(row.state)) << row.name;
+  }
+  EXPECT_EQ(Make(AgentState())->Health({"/readyz"}).status, 503);
+}
+
+// ---- paths ----
+
+TEST_F(EndpointsTest, EachAddressHasItsOwnPaths) {
+  const std::unique_ptr<Endpoints> endpoints = Make(Fine());
+  for (const char* path : {"/metrics", "/statusz", "/flagz", "/configz"}) {
+    EXPECT_EQ(endpoints->Inspect({path}).status, 200) << path;
+    EXPECT_EQ(endpoints->Health({path}).status, 404) << path;
+  }
+  for (const char* path : {"/healthz", "/livez", "/readyz"}) {
+    EXPECT_EQ(endpoints->Health({path}).status, 200) << path;
+    EXPECT_EQ(endpoints->Inspect({path}).status, 404) << path;
+  }
+}
+
+TEST_F(EndpointsTest, AnUnknownPathIsNotEchoed) {
+  const std::unique_ptr<Endpoints> endpoints = Make(Fine());
+  for (const char* path : {"", "/x<script>", "/readyz/ip", "/metrics/", "//", "*"}) {
+    for (const HttpReply& reply : {endpoints->Health({path}), endpoints->Inspect({path})}) {
+      EXPECT_EQ(reply.status, 404) << path;
+      EXPECT_EQ(reply.body, "no such path; / lists those there are\n");
+    }
+  }
+}
+
+TEST_F(EndpointsTest, TheIndexListsThePathsOfBothAddresses) {
+  const std::unique_ptr<Endpoints> endpoints = Make(Fine());
+  const std::string body = endpoints->Health({"/"}).body;
+  EXPECT_EQ(endpoints->Inspect({"/"}).body, body);
+  EXPECT_EQ(body,
+            "health (127.0.0.1:10270):\n  /healthz\n  /livez\n  /readyz\n"
+            "metrics (127.0.0.1:10271):\n  /configz\n  /flagz\n  /metrics\n  /statusz\n");
+}
+
+TEST_F(EndpointsTest, MetricsHaveTheirContentType) {
+  const HttpReply reply = Make(Fine())->Inspect({"/metrics"});
+  EXPECT_EQ(reply.content_type, "text/plain; version=0.0.4; charset=utf-8");
+  EXPECT_EQ(reply.body, "some_metric 1\n");
+}
+
+// ---- configz ----
+
+TEST_F(EndpointsTest, ConfigzIsAConfigurationFileThatGivesTheSame) {
+  const std::unique_ptr<Endpoints> endpoints = Make(Fine());
+  for (const char* version : {"1.24", "1.25", "1.27", "1.29", "1.34"}) {
+    SCOPED_TRACE(version);
+    const Config config = MakeConfig(version);
+    endpoints->SetConfig(config);
+    const HttpReply reply = endpoints->Inspect({"/configz"});
+    EXPECT_EQ(reply.content_type, "application/json");
+    const Json json = Json::parse(reply.body);
+    ASSERT_EQ(json.size(), 1U);
+    const absl::StatusOr<ConfigFile> file =
+        ParseConfigFile("configz", json.at("kube-iptables-agent").dump());
+    ASSERT_THAT(file, IsOk());
+    EXPECT_EQ(file->kind, ConfigFile::Kind::kAgent);
+    EXPECT_EQ(file->emulated_version->value, version);
+    EXPECT_EQ(file->iptables_masquerade_bit->value, 14);
+    EXPECT_EQ(file->ip_families->value, "ipv4");
+    EXPECT_EQ(file->iptables_mode->value, "auto");
+    EXPECT_EQ(file->iptables_sync_period->value, absl::Minutes(1));
+    EXPECT_EQ(file->watch->value, "events");
+    EXPECT_EQ(file->healthz_bind_address->value, "127.0.0.1:10270");
+    EXPECT_EQ(file->metrics_bind_address->value, "127.0.0.1:10271");
+    for (const featuregates::GateState& gate : config.gates.States()) {
+      EXPECT_EQ(file->feature_gates.at(gate.name), gate.enabled) << gate.name;
+    }
+  }
+}
+
+// ---- statusz ----
+
+TEST_F(EndpointsTest, StatuszTellsWhatGoesOn) {
+  AgentState state = MakeState(Degraded(Family::kIPv4), Failed(Family::kIPv6));
+  state.findings = {{Condition::kShadowedJump, Filter("INPUT"), "below\n-j DROP", false}};
+  state.fights = {{.chain = Filter("INPUT"),
+                   .item = "-A INPUT -j KUBE-FIREWALL",
+                   .rounds = 12,
+                   .since = kStart,
+                   .wait = absl::Milliseconds(400),
+                   .writers = {Writer{.pid = 42, .command = "nft"}}}};
+  state.stale = {{Filter("KUBE-FIREWALL", Family::kIPv6), ":KUBE-FIREWALL", "why"}};
+  state.incidents = 7;
+  state.recent_incidents = {"what happened last"};
+  const std::unique_ptr<Endpoints> endpoints = Make(state);
+  time_.Pass(absl::Hours(27) + absl::Minutes(3) + absl::Seconds(4));
+  const std::string body = endpoints->Inspect({"/statusz"}).body;
+  EXPECT_THAT(body, StartsWith("kube-iptables-agent statusz\n"));
+  const std::vector<std::string> lines = absl::StrSplit(body, '\n');
+  for (const char* line :
+       {"Started: 2026-01-31T23:59:58Z", "Up: 27 hr 03 min 04 sec", "Version: 0.1.0",
+        "Emulated version: 1.27", "Mode: cleanup", "iptables mode: nft", "Watching: kernel events",
+        "Ready: no", "Last success: never", "Configuration: as on disk",
+        "  ip: degraded since 2026-01-31T23:59:58Z, a fight",
+        "    not ready: ShadowedJump: below -j DROP",
+        "  ip6: failed since 2026-01-31T23:59:58Z, not permitted", "Findings: 1",
+        "  [warning] ShadowedJump in ip filter INPUT: below -j DROP", "Fights: 1",
+        "Stale, and kept: 1 (kube-iptables-agent status lists them)", "Incidents: 7",
+        "  what happened last"}) {
+    EXPECT_THAT(lines, Contains(line));
+  }
+  EXPECT_THAT(body, HasSubstr("  ip filter INPUT: -A INPUT -j KUBE-FIREWALL undone 12 times since "
+                              "2026-01-31T23:59:58Z, next repair after 400ms; by nft"));
+}
+
+// ---- flagz ----
+
+TEST(FlagzTest, HasEveryFlagOnce) {
+  const std::string text = FlagzText({});
+  for (const FlagRow& row : kFlagTable) {
+    EXPECT_THAT(text, HasSubstr(absl::StrCat("\n", row.name, "="))) << row.name;
+  }
+  // A name, a warning and an empty line stand above the flags, an empty piece behind the last.
+  const std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  EXPECT_EQ(lines.size(), kFlagTable.size() + 4);
+}
+
+TEST(FlagzTest, ShowsWhatWasGivenElseTheDefault) {
+  Flags flags;
+  flags.feature_gates = {"A=true", "B=false\n"};
+  flags.iptables_drop_bit = 3;
+  flags.make_iptables_util_chains = false;
+  const std::string text = FlagzText(flags);
+  for (const char* line : {"\nfeature-gates=A=true,B=false \n", "\niptables-drop-bit=3\n",
+                           "\niptables-masquerade-bit=14\n", "\nmake-iptables-util-chains=false\n",
+                           "\nemulated-version=1.27\n", "\nip-families=auto\n", "\nv=0\n",
+                           "\noutput=text\n", "\nconfig=/etc/kube-iptables-agent/config.yaml\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+// The help says defaults in words; both must say the same.
+TEST(FlagzTest, ItsDefaultsAreThoseOfTheHelp) {
+  const std::string text = FlagzText({});
+  for (const FlagRow& row : kFlagTable) {
+    const size_t from = row.help.rfind("(default ");
+    if (from == absl::string_view::npos) continue;
+    absl::string_view said = row.help.substr(from + 9);
+    said = said.substr(0, said.find_first_of(",)"));
+    // A default that words describe ("the own one") is an empty value.
+    const bool described = said == "/ outside containers" || said == "the own one";
+    EXPECT_THAT(text, HasSubstr(absl::StrCat("\n", row.name, "=", described ? "" : said, "\n")));
+  }
+}
+
+}  // namespace
+}  // namespace kipt::agent

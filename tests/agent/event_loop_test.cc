@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/event_loop.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tests/support/status_matchers.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::IsOk;
+
+class EventLoopTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
+    ASSERT_THAT(loop, IsOk());
+    loop_ = *std::move(loop);
+    counter_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    ASSERT_GE(counter_, 0);
+  }
+  ~EventLoopTest() override { close(counter_); }
+
+  void Write() const {
+    const uint64_t one = 1;
+    ASSERT_EQ(write(counter_, &one, sizeof(one)), ssize_t{sizeof(one)});
+  }
+  void Read() const {
+    uint64_t value = 0;
+    ASSERT_EQ(read(counter_, &value, sizeof(value)), ssize_t{sizeof(value)});
+  }
+  // As a host program does that has a loop of its own.
+  bool HostPolls(int milliseconds) const {
+    pollfd waited{.fd = loop_->fd(), .events = POLLIN, .revents = 0};
+    return poll(&waited, 1, milliseconds) == 1;
+  }
+
+  std::unique_ptr<EventLoop> loop_;
+  int counter_ = -1;
+};
+
+TEST_F(EventLoopTest, RunsUntilItIsToldToEndAndReturnsTheCode) {
+  auto timer = loop_->AddTimer([&] { loop_->Exit(7); });
+  ASSERT_THAT(timer, IsOk());
+  ASSERT_THAT((*timer)->FireAfter(absl::Milliseconds(1)), IsOk());
+  const absl::StatusOr<int> code = loop_->Run();
+  ASSERT_THAT(code, IsOk());
+  EXPECT_EQ(*code, 7);
+}
+
+TEST_F(EventLoopTest, AHostThatPollsTheDescriptorGetsFilesAndTimers) {
+  std::vector<char> seen;
+  auto file = loop_->AddReadable(counter_, [&] {
+    Read();
+    seen.push_back('f');
+  });
+  auto timer = loop_->AddTimer([&] { seen.push_back('t'); });
+  ASSERT_THAT(file, IsOk());
+  ASSERT_THAT(timer, IsOk());
+  ASSERT_THAT((*timer)->FireAfter(absl::Milliseconds(30)), IsOk());
+  ASSERT_THAT(loop_->Dispatch(), IsOk());
+  EXPECT_FALSE(HostPolls(0));
+  Write();
+  EXPECT_TRUE(HostPolls(0));
+  ASSERT_THAT(loop_->Dispatch(), IsOk());
+  EXPECT_EQ(seen, (std::vector<char>{'f'}));
+  EXPECT_TRUE(HostPolls(5000));
+  ASSERT_THAT(loop_->Dispatch(), IsOk());
+  EXPECT_EQ(seen, (std::vector<char>{'f', 't'}));
+  EXPECT_FALSE(HostPolls(50)) << "a timer fires once";
+}
+
+TEST_F(EventLoopTest, WhatComesWhileAFileIsNotWaitedForIsFoundLater) {
+  int seen = 0;
+  auto file = loop_->AddReadable(counter_, [&] {
+    Read();
+    ++seen;
+  });
+  ASSERT_THAT(file, IsOk());
+  ASSERT_THAT((*file)->Enable(false), IsOk());
+  Write();
+  ASSERT_THAT(loop_->Dispatch(), IsOk());
+  EXPECT_EQ(seen, 0);
+  ASSERT_THAT((*file)->Enable(true), IsOk());
+  ASSERT_THAT(loop_->Dispatch(), IsOk());
+  EXPECT_EQ(seen, 1);
+}
+
+TEST_F(EventLoopTest, ATimerThatIsSetToNeverDoesNotFire) {
+  int seen = 0;
+  auto timer = loop_->AddTimer([&] { ++seen; });
+  ASSERT_THAT(timer, IsOk());
+  ASSERT_THAT((*timer)->FireAfter(absl::ZeroDuration()), IsOk());
+  ASSERT_THAT((*timer)->FireAfter(absl::InfiniteDuration()), IsOk());
+  ASSERT_THAT(loop_->Dispatch(), IsOk());
+  EXPECT_EQ(seen, 0);
+}
+
+TEST_F(EventLoopTest, AHandlerMayDestroyItsOwnSource) {
+  std::unique_ptr<EventSource> source;
+  int seen = 0;
+  auto file = loop_->AddReadable(counter_, [&] {
+    ++seen;
+    source.reset();
+    ++seen;
+  });
+  ASSERT_THAT(file, IsOk());
+  source = *std::move(file);
+  Write();
+  ASSERT_THAT(loop_->Dispatch(), IsOk());
+  ASSERT_THAT(loop_->Dispatch(), IsOk());
+  EXPECT_EQ(seen, 2);
+}
+
+TEST_F(EventLoopTest, ASignalComesToItsHandler) {
+  auto source = loop_->AddSignal(SIGUSR2, [&] { loop_->Exit(3); });
+  ASSERT_THAT(source, IsOk());
+  ASSERT_EQ(raise(SIGUSR2), 0);
+  const absl::StatusOr<int> code = loop_->Run();
+  ASSERT_THAT(code, IsOk());
+  EXPECT_EQ(*code, 3);
+}
+
+TEST_F(EventLoopTest, WithoutAServiceManagerThereIsNoWatchdog) {
+  ASSERT_EQ(unsetenv("WATCHDOG_USEC"), 0);
+  const absl::StatusOr<bool> enabled = loop_->EnableWatchdog();
+  ASSERT_THAT(enabled, IsOk());
+  EXPECT_FALSE(*enabled);
+}
+
+}  // namespace
+}  // namespace kipt::agent

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/family_phase.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/observed.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::Filter;
+using netlink::Family;
+using ::testing::HasSubstr;
+
+SyncReport Good() {
+  SyncReport report;
+  report.families = {{Family::kIPv4, absl::OkStatus()}, {Family::kIPv6, absl::OkStatus()}};
+  return report;
+}
+
+TEST(FamilyPhaseTest, WhatStandsWithoutFindingsIsInPlace) {
+  EXPECT_EQ(JudgeFamily(Family::kIPv4, Good(), {}),
+            (FamilyVerdict{.phase = FamilyPhase::kInPlace, .reason = "", .key = ""}));
+}
+
+TEST(FamilyPhaseTest, ALookThatFailsFailsEveryFamily) {
+  SyncReport report;
+  report.status = absl::PermissionDeniedError("no CAP_NET_ADMIN");
+  for (const Family family : netlink::kFamilies) {
+    const FamilyVerdict verdict = JudgeFamily(family, report, {});
+    EXPECT_EQ(verdict.phase, FamilyPhase::kFailed);
+    EXPECT_EQ(verdict.reason, "no CAP_NET_ADMIN");
+  }
+}
+
+TEST(FamilyPhaseTest, OneFamilysRefusalIsNotTheOthers) {
+  SyncReport report = Good();
+  report.families[1].status = absl::NotFoundError("no module");
+  EXPECT_EQ(JudgeFamily(Family::kIPv4, report, {}).phase, FamilyPhase::kInPlace);
+  EXPECT_EQ(JudgeFamily(Family::kIPv6, report, {}).phase, FamilyPhase::kFailed);
+}
+
+TEST(FamilyPhaseTest, AFindingThatNothingMendsDegradesItsFamily) {
+  SyncReport report = Good();
+  report.plan.diff.findings = {
+      {Condition::kShadowedJump, Filter("INPUT"), "stands below ACCEPT", false}};
+  const FamilyVerdict verdict = JudgeFamily(Family::kIPv4, report, {});
+  EXPECT_EQ(verdict.phase, FamilyPhase::kDegraded);
+  EXPECT_THAT(verdict.reason, HasSubstr("ShadowedJump in filter/INPUT: stands below ACCEPT"));
+  EXPECT_EQ(JudgeFamily(Family::kIPv6, report, {}).phase, FamilyPhase::kInPlace);
+  report.plan.diff.findings[0].mended = true;
+  EXPECT_EQ(JudgeFamily(Family::kIPv4, report, {}).phase, FamilyPhase::kInPlace);
+}
+
+TEST(FamilyPhaseTest, AFightDegradesItsFamily) {
+  const Fight fight{.chain = Filter("INPUT"), .item = "-A INPUT -j KUBE-FIREWALL"};
+  EXPECT_EQ(JudgeFamily(Family::kIPv4, Good(), {fight}).phase, FamilyPhase::kDegraded);
+  EXPECT_EQ(JudgeFamily(Family::kIPv6, Good(), {fight}).phase, FamilyPhase::kInPlace);
+}
+
+TEST(FamilyPhaseTest, TheSameReasonInOtherWordsIsNoChange) {
+  FamilyState state{.family = Family::kIPv4};
+  std::string key;
+  SyncReport report;
+  report.status = absl::DeadlineExceededError("the lock is held by process 17");
+  const absl::Time first = absl::FromUnixSeconds(1);
+  EXPECT_TRUE(Update(JudgeFamily(Family::kIPv4, report, {}), first, state, key));
+  report.status = absl::DeadlineExceededError("the lock is held by process 18");
+  EXPECT_FALSE(
+      Update(JudgeFamily(Family::kIPv4, report, {}), first + absl::Seconds(9), state, key));
+  EXPECT_EQ(state.since, first);
+  EXPECT_EQ(state.reason, "the lock is held by process 18");
+  report.status = absl::NotFoundError("the program is gone");
+  EXPECT_TRUE(
+      Update(JudgeFamily(Family::kIPv4, report, {}), first + absl::Seconds(10), state, key));
+  EXPECT_TRUE(
+      Update(JudgeFamily(Family::kIPv4, Good(), {}), first + absl::Seconds(11), state, key));
+  EXPECT_EQ(state.phase, FamilyPhase::kInPlace);
+}
+
+}  // namespace
+}  // namespace kipt::agent

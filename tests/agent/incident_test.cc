@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/incident.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "agent/policy.h"
+#include "agent/rule_forms.h"
+#include "tests/support/observed.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::Filter;
+using ::kipt::testing::JumpTo;
+using ::kipt::testing::Made;
+using ::kipt::testing::Nat;
+using ::kipt::testing::Observed;
+using netlink::Family;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+Ruleset Legacy() {
+  const Family ipv4[] = {Family::kIPv4};
+  return DesiredRuleset(Mode::kLegacy, ipv4, {});
+}
+
+// What is damaged where `damaged` took the place of a chain of the legacy mode's.
+std::vector<DamagedItem> Damage(const netlink::ChainId& chain,
+                                const std::vector<::kipt::testing::RuleContent>& rules) {
+  Observed observed = Made(Legacy());
+  observed.Chain(chain, rules);
+  return DamageOf(ComputeDiff(Legacy(), observed.snapshot()).changes);
+}
+
+TEST(IncidentTest, AJumpThatIsGoneIsOneItem) {
+  EXPECT_THAT(Damage(Filter("INPUT"), {}),
+              ElementsAre(DamagedItem{Filter("INPUT"), DamageKind::kJumpMissing,
+                                      "-A INPUT -j KUBE-FIREWALL"}));
+}
+
+TEST(IncidentTest, ARuleThatIsGoneIsOneItem) {
+  const std::vector<DamagedItem> damage = Damage(Nat("KUBE-MARK-DROP"), {});
+  ASSERT_THAT(damage, SizeIs(1));
+  EXPECT_EQ(damage[0].kind, DamageKind::kRuleMissing);
+  EXPECT_THAT(damage[0].text, HasSubstr("-j MARK --set-xmark 0x8000/0x8000"));
+}
+
+TEST(IncidentTest, ADuplicateIsUnwanted) {
+  const std::vector<DamagedItem> damage =
+      Damage(Filter("INPUT"), {JumpTo("KUBE-FIREWALL"), JumpTo("KUBE-FIREWALL")});
+  ASSERT_THAT(damage, SizeIs(1));
+  EXPECT_EQ(damage[0].kind, DamageKind::kRuleUnwanted);
+}
+
+TEST(IncidentTest, ARuleBelowWhatDecidesBeforeItIsMisplaced) {
+  const std::vector<DamagedItem> damage =
+      Damage(Nat("KUBE-MARK-DROP"), {::kipt::testing::ForeignAcceptAll(), SetBit(15)});
+  ASSERT_THAT(damage, SizeIs(1));
+  EXPECT_EQ(damage[0].kind, DamageKind::kRuleMisplaced);
+}
+
+TEST(IncidentTest, AChainThatIsGoneIsOneItemWhateverItHeld) {
+  const std::vector<Change> changes = ComputeDiff(Legacy(), {}).changes;
+  size_t chains = 0;
+  size_t jumps = 0;
+  for (const DamagedItem& item : DamageOf(changes)) {
+    chains += item.kind == DamageKind::kChainMissing ? 1 : 0;
+    jumps += item.kind == DamageKind::kJumpMissing ? 1 : 0;
+    EXPECT_THAT(item.kind, ::testing::AnyOf(DamageKind::kChainMissing, DamageKind::kJumpMissing));
+  }
+  EXPECT_EQ(chains, Legacy().chains.size());
+  EXPECT_EQ(jumps, Legacy().jumps.size());
+}
+
+TEST(IncidentTest, TheLineTellsWhatWhoHowLongAndWhatElseIsGone) {
+  const Incident incident = {
+      .damage = {{Filter("INPUT"), DamageKind::kJumpMissing, "-A INPUT -j KUBE-FIREWALL"}},
+      .writers = {{.pid = 4242,
+                   .command = "iptables-restor",
+                   .parent_pid = 4200,
+                   .parent_command = "firewalld"}},
+      .lost_jumps = {{Nat("PREROUTING"), "CNI-HOSTPORT-DNAT"}},
+      .latency = absl::Microseconds(12345),
+      .applying = absl::Microseconds(12000)};
+  const std::string text = ToString(incident);
+  for (const char* part : {"Repaired in 12345 us (writing 12000 us)", "iptables-restor", "4242",
+                           "firewalld", "ip filter jump_missing \"-A INPUT -j KUBE-FIREWALL\"",
+                           "ip nat PREROUTING -> CNI-HOSTPORT-DNAT"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("\n")));
+}
+
+TEST(IncidentTest, SeveralWritersAreSuspectsAndNoneIsSaid) {
+  Incident incident = {
+      .damage = {}, .writers = {}, .lost_jumps = {}, .latency = {}, .applying = {}};
+  EXPECT_THAT(ToString(incident), HasSubstr("by somebody who was not seen"));
+  incident.writers = {{.pid = 1, .command = "a"}, {.pid = 2, .command = "b"}};
+  EXPECT_THAT(ToString(incident), HasSubstr("by one of a"));
+}
+
+TEST(IncidentTest, ALineIsBoundedHoweverMuchIsGone) {
+  Incident incident = {
+      .damage = {}, .writers = {}, .lost_jumps = {}, .latency = {}, .applying = {}};
+  for (int i = 0; i < 1000; ++i) {
+    incident.lost_jumps.push_back({Nat("PREROUTING"), "CALI-" + std::to_string(i)});
+  }
+  EXPECT_THAT(ToString(incident), HasSubstr("and 988 more"));
+  EXPECT_LT(ToString(incident).size(), 1500);
+}
+
+}  // namespace
+}  // namespace kipt::agent

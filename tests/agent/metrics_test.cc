@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "agent/process_usage.h"
+#include "agent/round_counts.h"
+#include "tests/agent/metrics_rounds.h"
+#include "tests/support/observed.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::Filter;
+using ::kipt::testing::IsOk;
+using ::kipt::testing::Made;
+using ::kipt::testing::Mangle;
+using netlink::Family;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::vector<std::string> Lines(const Metrics& metrics) {
+  return absl::StrSplit(metrics.Serialize(), '\n', absl::SkipEmpty());
+}
+
+// Everything of the lines but the values of series.
+std::set<std::string> Series(const Metrics& metrics) {
+  std::set<std::string> series;
+  for (const std::string& line : Lines(metrics)) {
+    series.insert(line[0] == '#' ? line : line.substr(0, line.rfind(' ')));
+  }
+  return series;
+}
+
+// The value of `series`, which is not negative; -1 where there is none.
+double Value(const Metrics& metrics, const std::string& series) {
+  for (const std::string& line : Lines(metrics)) {
+    double value = 0;
+    if (absl::StartsWith(line, series + " ") &&
+        absl::SimpleAtod(line.substr(series.size() + 1), &value)) {
+      return value;
+    }
+  }
+  return -1;
+}
+
+std::string Ours(const std::string& name) { return absl::StrCat("kube_iptables_agent_", name); }
+
+Config MakeConfig(const std::string& emulated, std::vector<std::string> gates = {}) {
+  Flags flags;
+  flags.emulated_version = emulated;
+  flags.ip_families = "ipv4";
+  flags.feature_gates = std::move(gates);
+  if (emulated < std::string("1.31")) flags.iptables_drop_bit = 15;
+  absl::StatusOr<Config> config =
+      LoadConfig(flags, {.default_config_path = "/nonexistent/config.yaml"});
+  EXPECT_THAT(config, IsOk());
+  return *std::move(config);
+}
+
+TEST(MetricsTest, EveryCounterExistsFromTheStart) {
+  const Metrics metrics("0.1.0");
+  for (const char* series :
+       {"sync_errors_total{reason=\"permission_denied\"}", "sync_errors_total{reason=\"aborted\"}",
+        "sync_errors_total{reason=\"unauthenticated\"}", "syncs_total", "refills_total",
+        "external_changes_total", "ownership_fights_total", "events_overrun_total",
+        "duplicates_removed_total", "last_success_timestamp_seconds", "sync_duration_seconds_count",
+        "repair_latency_seconds_count", "lock_wait_seconds_count",
+        "drift_detected_total{chain=\"INPUT\",family=\"ip\",kind=\"jump_missing\",table="
+        "\"filter\"}",
+        "drift_detected_total{chain=\"KUBE-MARK-MASQ\",family=\"ip6\",kind=\"rule_missing\","
+        "table=\"nat\"}"}) {
+    EXPECT_EQ(Value(metrics, Ours(series)), 0) << series;
+  }
+  EXPECT_EQ(Value(metrics, Ours("build_info{version=\"0.1.0\"}")), 1);
+}
+
+TEST(MetricsTest, CountsARound) {
+  Metrics metrics("0.1.0");
+  metrics.Record(BusyRound(), StateInPlace());
+  metrics.Record(BusyRound(), StateInPlace());
+  metrics.LockWaited(absl::Seconds(3));
+  const std::pair<const char*, double> expected[] = {
+      {"syncs_total", 2},
+      {"sync_duration_seconds_count", 2},
+      {"sync_duration_seconds_bucket{le=\"0.001\"}", 0},
+      {"sync_duration_seconds_bucket{le=\"0.0025\"}", 2},
+      {"sync_errors_total{reason=\"permission_denied\"}", 2},
+      {"sync_errors_total{reason=\"internal\"}", 0},
+      {"external_changes_total", 6},
+      {"events_overrun_total", 4},
+      {"refills_total", 8},
+      {"ownership_fights_total", 2},
+      {"repair_latency_seconds_count", 2},
+      {"repair_latency_seconds_sum", 0.04},
+      {"lock_wait_seconds_sum", 3},
+      {"last_success_timestamp_seconds", 1'700'000'000},
+      {"drift_detected_total{chain=\"INPUT\",family=\"ip\",kind=\"jump_missing\","
+       "table=\"filter\"}",
+       2},
+      {"drift_detected_total{chain=\"KUBE-FIREWALL\",family=\"ip\",kind=\"chain_missing\","
+       "table=\"filter\"}",
+       2},
+      {"mode_info{emulated_version=\"1.27\",iptables_mode=\"nft\",mode=\"cleanup\"}", 1},
+      {"hint_present{family=\"ip\",mode=\"nft\"}", 1},
+      {"hint_present{family=\"ip6\",mode=\"nft\"}", 1},
+      {"martian_rule_present", 1},
+      {"family_ready{family=\"ip\"}", 1},
+  };
+  for (const auto& [series, value] : expected) {
+    EXPECT_DOUBLE_EQ(Value(metrics, Ours(series)), value) << series;
+  }
+}
+
+TEST(MetricsTest, TheStateOfTheLastLookStaysWhereARoundCannotLook) {
+  Metrics metrics("0.1.0");
+  metrics.Record({}, StateInPlace());
+  AgentState state = StateInPlace();
+  state.in_place.clear();
+  state.families[0].phase = FamilyPhase::kFailed;
+  Round round;
+  round.report.status = absl::PermissionDeniedError("no");
+  metrics.Record(round, state);
+  EXPECT_EQ(Value(metrics, Ours("martian_rule_present")), 1);
+  EXPECT_EQ(Value(metrics, Ours("family_ready{family=\"ip\"}")), 0);
+  metrics.Record({}, state);
+  EXPECT_EQ(Value(metrics, Ours("martian_rule_present")), 0);
+  EXPECT_EQ(Value(metrics, Ours("hint_present{family=\"ip\",mode=\"nft\"}")), 0);
+}
+
+TEST(MetricsTest, ShowsStaleChainsAndShadowedJumps) {
+  Metrics metrics("0.1.0");
+  AgentState state = StateInPlace();
+  // What legacy mode left: the IPv6 firewall chain with its rule and jumps, canaries, and all of
+  // nat.
+  const Ruleset left = DesiredRuleset(Mode::kLegacy, netlink::kFamilies, MarkBits{});
+  const Ruleset wanted = DesiredRuleset(Mode::kCleanup, netlink::kFamilies, MarkBits{});
+  state.stale = ComputeDiff(wanted, Made(left).snapshot()).stale;
+  state.findings = {{Condition::kShadowedJump, Filter("INPUT"), "below", false}};
+  metrics.Record({}, state);
+  EXPECT_EQ(Value(metrics, Ours("stale_chains{family=\"ip\"}")), 6);
+  EXPECT_EQ(Value(metrics, Ours("stale_chains{family=\"ip6\"}")), 7);
+  EXPECT_EQ(Value(metrics, Ours("shadowed_jumps{family=\"ip\"}")), 1);
+  EXPECT_EQ(Value(metrics, Ours("shadowed_jumps{family=\"ip6\"}")), 0);
+}
+
+TEST(MetricsTest, ANewModeReplacesTheOldOne) {
+  Metrics metrics("0.1.0");
+  AgentState state = StateInPlace();
+  state.iptables_mode.clear();
+  metrics.Record({}, state);
+  EXPECT_EQ(
+      Value(
+          metrics,
+          Ours("mode_info{emulated_version=\"1.27\",iptables_mode=\"unknown\",mode=\"cleanup\"}")),
+      1);
+  state.iptables_mode = "legacy";
+  state.families.pop_back();
+  metrics.Record({}, state);
+  EXPECT_THAT(metrics.Serialize(), Not(HasSubstr("unknown\",mode")));
+  EXPECT_EQ(Value(metrics, Ours("hint_present{family=\"ip\",mode=\"legacy\"}")), 1);
+  EXPECT_EQ(Value(metrics, Ours("family_ready{family=\"ip6\"}")), -1);
+}
+
+TEST(MetricsTest, GatesThatAreGoneLoseTheirSeries) {
+  Metrics metrics("0.1.0");
+  metrics.SetConfig(MakeConfig("1.26", {"IPTablesOwnershipCleanup=true"}));
+  const std::string gate = "kubernetes_feature_enabled{name=\"IPTablesOwnershipCleanup\",stage=";
+  EXPECT_EQ(Value(metrics, gate + "\"ALPHA\"}"), 1);
+  EXPECT_EQ(Value(metrics, "kubernetes_feature_enabled{name=\"AllBeta\",stage=\"BETA\"}"), 0);
+  EXPECT_EQ(Value(metrics, Ours("deprecated_flag_in_use{flag=\"iptables-drop-bit\"}")), 1);
+  EXPECT_EQ(Value(metrics, Ours("deprecated_flag_in_use{flag=\"iptables-masquerade-bit\"}")), 0);
+  metrics.SetConfig(MakeConfig("1.26"));
+  EXPECT_EQ(Value(metrics, gate + "\"ALPHA\"}"), 0);
+  EXPECT_EQ(Value(metrics, Ours("deprecated_flag_in_use{flag=\"iptables-drop-bit\"}")), 0);
+  metrics.SetConfig(MakeConfig("1.28"));
+  EXPECT_EQ(Value(metrics, gate + "\"ALPHA\"}"), -1);
+  EXPECT_EQ(Value(metrics, gate + "\"\"}"), 1);
+  metrics.SetConfig(MakeConfig("1.31"));
+  EXPECT_THAT(metrics.Serialize(), Not(HasSubstr("IPTablesOwnershipCleanup")));
+}
+
+TEST(MetricsTest, TheNumberOfSeriesDoesNotGrow) {
+  Metrics metrics("0.1.0");
+  metrics.SetConfig(MakeConfig("1.27"));
+  metrics.Record({}, StateInPlace());
+  const std::set<std::string> before = Series(metrics);
+  EXPECT_LT(before.size(), 300U);
+  for (int i = 0; i < 1000; ++i) {
+    Round round = BusyRound();
+    // What is not kubelet's never comes here; if it did, it would be no label.
+    const DamageKind kind = static_cast<DamageKind>(i % 5);
+    round.incident->damage.push_back({Filter(absl::StrCat("cali-", i)), kind, "x"});
+    for (const Drift& drift : EveryDrift()) {
+      round.incident->damage.push_back({drift.chain, drift.kind, "x"});
+    }
+    round.report.families[0].status =
+        absl::Status(static_cast<absl::StatusCode>(i % 17), absl::StrCat(i));
+    metrics.Record(round, StateInPlace());
+    metrics.LockWaited(absl::Milliseconds(i));
+  }
+  EXPECT_EQ(Series(metrics), before);
+}
+
+TEST(MetricsTest, EveryFamilyHasHelpAndComesInOrder) {
+  Metrics metrics("0.1.0");
+  metrics.SetConfig(MakeConfig("1.27"));
+  metrics.Record(BusyRound(), StateInPlace());
+  std::vector<std::string> names;
+  size_t help = 0;
+  for (const std::string& line : Lines(metrics)) {
+    if (absl::StartsWith(line, "# TYPE ")) names.push_back(line.substr(7, line.find(' ', 7) - 7));
+    if (absl::StartsWith(line, "# HELP ") && line.back() == '.') ++help;
+    if (line.rfind("# HELP", 0) == 0) {
+      EXPECT_THAT(line, HasSubstr("."));
+    }
+  }
+  EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
+  EXPECT_GE(names.size(), 25U);
+  EXPECT_GE(help, names.size() - 4) << "sentences";
+}
+
+TEST(MetricsTest, TellsOfTheProcess) {
+  const Metrics metrics("0.1.0");
+  const double start = Value(metrics, "process_start_time_seconds");
+  EXPECT_LT(std::abs(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()) - start), 600);
+  EXPECT_GT(Value(metrics, "process_resident_memory_bytes"), 1e6);
+  EXPECT_GE(Value(metrics, "process_cpu_seconds_total"), 0);
+  const double fds = Value(metrics, "process_open_fds");
+  EXPECT_GE(fds, 3);
+  int pipe_ends[2];
+  ASSERT_EQ(pipe2(pipe_ends, 0), 0);
+  EXPECT_EQ(Value(metrics, "process_open_fds"), fds + 2);
+  close(pipe_ends[0]);
+  close(pipe_ends[1]);
+  EXPECT_FALSE(ReadProcessUsage("/nonexistent").has_value());
+}
+
+TEST(MetricsTest, MayBeReadWhileItIsWritten) {
+  Metrics metrics("0.1.0");
+  std::atomic<bool> done = false;
+  std::thread reader([&] {
+    while (!done) EXPECT_THAT(metrics.Serialize(), HasSubstr("build_info"));
+  });
+  const Config configs[] = {MakeConfig("1.27"), MakeConfig("1.31")};
+  for (size_t i = 0; i < 200; ++i) {
+    metrics.SetConfig(configs[i % 2]);
+    metrics.Record(BusyRound(), StateInPlace());
+    metrics.LockWaited(absl::Milliseconds(1));
+  }
+  done = true;
+  reader.join();
+}
+
+// ---- the arithmetic ----
+
+TEST(RoundCountsTest, WhatWasJustMadeStands) {
+  const Ruleset ruleset = DesiredRuleset(Mode::kCleanup, netlink::kFamilies, MarkBits{});
+  AgentState state;
+  SyncReport report;
+  EXPECT_FALSE(MartianRuleStands(report, state));
+  EXPECT_FALSE(HintStands(report, state, Family::kIPv4));
+  // The state tells what a look found before anything was done.
+  report.applied = ComputeDiff(ruleset, {}).changes;
+  EXPECT_TRUE(MartianRuleStands(report, state));
+  EXPECT_TRUE(HintStands(report, state, Family::kIPv4));
+  EXPECT_TRUE(HintStands(report, state, Family::kIPv6));
+}
+
+TEST(RoundCountsTest, TheMartianRuleOfEveryModeIsRecognized) {
+  for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
+    const Ruleset ruleset = DesiredRuleset(mode, netlink::kFamilies, MarkBits{});
+    AgentState state;
+    state.in_place = ComputeDiff(ruleset, Made(ruleset).snapshot()).in_place;
+    EXPECT_TRUE(MartianRuleStands({}, state)) << ModeName(mode);
+  }
+}
+
+TEST(RoundCountsTest, CountsDuplicatesAsTheDiffRemovesThem) {
+  const Ruleset ruleset = DesiredRuleset(Mode::kLegacy, netlink::kFamilies, MarkBits{});
+  kipt::testing::Observed observed = Made(ruleset);
+  const netlink::Rule jump = kipt::testing::JumpTo("KUBE-FIREWALL");
+  observed.Chain(Filter("INPUT"), {jump, jump, jump});
+  const DesiredChain& firewall =
+      *std::find_if(ruleset.chains.begin(), ruleset.chains.end(),
+                    [](const DesiredChain& chain) { return chain.id == Filter("KUBE-FIREWALL"); });
+  observed.Chain(firewall.id,
+                 {firewall.rules[0].rule, firewall.rules[1].rule, firewall.rules[0].rule});
+  SyncReport report;
+  report.applied = ComputeDiff(ruleset, observed.snapshot()).changes;
+  EXPECT_EQ(DuplicatesRemoved(report), 3);
+}
+
+TEST(RoundCountsTest, EveryDriftIsAboutChainsOfKubeletsAndBaseChains) {
+  for (const Drift& drift : EveryDrift()) {
+    const std::string& name = drift.chain.name;
+    const bool base = name == "INPUT" || name == "OUTPUT" || name == "POSTROUTING";
+    EXPECT_TRUE(base || absl::StartsWith(name, "KUBE-")) << name;
+    EXPECT_EQ(drift.kind == DamageKind::kJumpMissing,
+              base && drift.kind != DamageKind::kRuleUnwanted)
+        << name;
+  }
+  EXPECT_TRUE(EveryDrift().contains({Mangle("KUBE-IPTABLES-HINT"), DamageKind::kChainMissing}));
+  EXPECT_FALSE(EveryDrift().contains({Mangle("KUBE-IPTABLES-HINT"), DamageKind::kRuleMissing}));
+}
+
+}  // namespace
+}  // namespace kipt::agent

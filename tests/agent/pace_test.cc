@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/pace.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace kipt::agent {
+namespace {
+
+constexpr absl::Time kStart = absl::FromUnixSeconds(1000);
+
+Pace NewPace(double cpu_share = 1) {
+  return Pace({.resync = absl::Minutes(1), .cpu_share = cpu_share}, [] { return 1.0; });
+}
+
+// A pace after its first look, at kStart, which took no time.
+Pace Settled(double cpu_share = 1) {
+  Pace pace = NewPace(cpu_share);
+  pace.NoteLook(kStart, kStart, absl::ZeroDuration(), false);
+  return pace;
+}
+
+TEST(PaceTest, TheFirstLookIsAtOnce) { EXPECT_EQ(NewPace().Next(kStart), kStart); }
+
+TEST(PaceTest, WithoutChangesTheTimerLooks) {
+  EXPECT_EQ(Settled().Next(kStart + absl::Seconds(1)), kStart + absl::Minutes(1));
+}
+
+TEST(PaceTest, AChangeIsLookedAtAtOnceAlsoRightBehindAnotherLook) {
+  Pace pace = Settled();
+  for (int i = 1; i <= 8; ++i) {
+    const absl::Time now = kStart + i * absl::Milliseconds(1);
+    pace.NoteChange();
+    EXPECT_EQ(pace.Next(now), now);
+    pace.NoteLook(now, now, absl::ZeroDuration(), false);
+  }
+}
+
+TEST(PaceTest, AStormOfChangesGetsAtMostTwentyLooksInAnySecond) {
+  Pace pace = Settled();
+  std::vector<absl::Time> looks = {kStart};
+  for (absl::Time now = kStart; now < kStart + absl::Seconds(10); now += absl::Milliseconds(1)) {
+    pace.NoteChange();
+    if (pace.Next(now) > now) continue;
+    pace.NoteLook(now, now, absl::ZeroDuration(), false);
+    looks.push_back(now);
+  }
+  for (size_t i = 20; i < looks.size(); ++i) {
+    EXPECT_GE(looks[i] - looks[i - 20], absl::Seconds(1)) << "look " << i;
+  }
+  EXPECT_GE(looks.size(), 100);  // and no change waits for more than a tenth of a second
+}
+
+TEST(PaceTest, AQuietSecondRestoresTheRightToLookAtOnce) {
+  Pace pace = Settled();
+  for (int i = 0; i < 10; ++i) pace.NoteLook(kStart, kStart, absl::ZeroDuration(), false);
+  pace.NoteChange();
+  EXPECT_GT(pace.Next(kStart), kStart);
+  const absl::Time later = kStart + absl::Seconds(2);
+  EXPECT_EQ(pace.Next(later), later);
+}
+
+TEST(PaceTest, LooksTakeTheirShareOfTheCpuInTheLongRun) {
+  Pace pace = Settled(0.05);
+  absl::Duration used;
+  const absl::Duration cost = absl::Milliseconds(500);
+  const absl::Time end = kStart + absl::Hours(1);
+  for (absl::Time now = kStart; now < end; now += absl::Milliseconds(100)) {
+    pace.NoteChange();
+    if (pace.Next(now) > now) continue;
+    pace.NoteLook(now, now + cost, cost, false);
+    used += cost;
+  }
+  EXPECT_LE(used, 0.05 * absl::Minutes(61) + cost);
+  EXPECT_GE(used, 0.05 * absl::Minutes(59));
+}
+
+TEST(PaceTest, FailuresAreRetriedWithPausesThatDoubleUpToTheTimer) {
+  Pace pace = NewPace();
+  absl::Time now = kStart;
+  std::vector<absl::Duration> pauses;
+  for (int i = 0; i < 12; ++i) {
+    pace.NoteLook(now, now, absl::ZeroDuration(), true);
+    pauses.push_back(pace.Next(now) - now);
+    now = pace.Next(now);
+  }
+  EXPECT_EQ(pauses[0], absl::Milliseconds(100));
+  EXPECT_EQ(pauses[1], absl::Milliseconds(200));
+  EXPECT_EQ(pauses[9], absl::Milliseconds(51200));
+  EXPECT_EQ(pauses[11], absl::Minutes(1));
+  pace.NoteLook(now, now, absl::ZeroDuration(), false);
+  EXPECT_EQ(pace.Next(now), now + absl::Minutes(1));
+}
+
+TEST(PaceTest, RetriesAreSpreadByTheJitter) {
+  Backoff early(absl::Minutes(1), [] { return 0.8; });
+  Backoff late(absl::Minutes(1), [] { return 1.2; });
+  early.NoteFailure(kStart);
+  late.NoteFailure(kStart);
+  EXPECT_EQ(early.next(), kStart + absl::Milliseconds(80));
+  EXPECT_EQ(late.next(), kStart + absl::Milliseconds(120));
+}
+
+TEST(PaceTest, WhileLooksFailAChangeIsLookedAtOnceASecond) {
+  Pace pace = NewPace();
+  for (int i = 0; i < 10; ++i) pace.NoteLook(kStart, kStart, absl::ZeroDuration(), true);
+  pace.NoteChange();
+  EXPECT_EQ(pace.Next(kStart), kStart + absl::Seconds(1));
+}
+
+TEST(PaceTest, WhatWaitsIsLookedAtInTimeAndForgottenByTheLook) {
+  Pace pace = Settled();
+  pace.NoteWaiting(kStart + absl::Seconds(7));
+  pace.NoteWaiting(kStart + absl::Seconds(3));
+  EXPECT_TRUE(pace.waiting());
+  const absl::Time due = kStart + absl::Seconds(3);
+  EXPECT_EQ(pace.Next(kStart), due);
+  pace.NoteLook(due, due, absl::ZeroDuration(), false);
+  EXPECT_FALSE(pace.waiting());
+  EXPECT_EQ(pace.Next(due), due + absl::Minutes(1));
+}
+
+TEST(PaceTest, SomethingUrgentDoesNotWaitForABackoff) {
+  Pace pace = NewPace();
+  for (int i = 0; i < 10; ++i) pace.NoteLook(kStart, kStart, absl::ZeroDuration(), true);
+  pace.NoteUrgent();
+  EXPECT_EQ(pace.Next(kStart), kStart);
+}
+
+}  // namespace
+}  // namespace kipt::agent

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who changes nf_tables beside us: the programs of an administrator, another backend, another
+// namespace.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <linux/sock_diag.h>
+#include <malloc.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "netlink/monitor.h"
+#include "netlink/nft_backend.h"
+#include "tests/kernel/nft_fixture.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::testing {
+namespace {
+
+using netlink::Backend;
+using netlink::ChainId;
+using netlink::CreateChain;
+using netlink::DeleteChain;
+using netlink::Family;
+using netlink::Monitor;
+using netlink::Operation;
+using netlink::RulesetChange;
+using netlink::RulesetChanges;
+using netlink::Table;
+using netlink::Transaction;
+using netlink::WatchMode;
+using ::testing::ElementsAre;
+using ::testing::SizeIs;
+
+const ChainId kChain{Family::kIPv4, Table::kFilter, "WATCHED"};
+
+bool IsReadable(const Monitor& monitor, absl::Duration wait = absl::ZeroDuration()) {
+  pollfd file = {.fd = monitor.fd(), .events = POLLIN, .revents = 0};
+  return poll(&file, 1, static_cast<int>(absl::ToInt64Milliseconds(wait))) == 1;
+}
+
+std::string OwnComm() {
+  std::array<char, 16> name = {};
+  EXPECT_EQ(prctl(PR_GET_NAME, name.data()), 0);
+  return name.data();
+}
+
+class NftMonitorTest : public NftBackendTest {
+ protected:
+  void SetUp() override {
+    NftBackendTest::SetUp();
+    if (HasFatalFailure()) return;
+    auto other = netlink::NewNftBackend();
+    ASSERT_THAT(other, IsOk());
+    other_ = *std::move(other);
+  }
+
+  std::unique_ptr<Monitor> Watch(WatchMode mode = WatchMode::kEvents) {
+    auto monitor = backend_->Watch(mode);
+    EXPECT_THAT(monitor, IsOk());
+    return monitor.ok() ? *std::move(monitor) : nullptr;
+  }
+
+  static RulesetChanges Drain(Monitor& monitor) {
+    absl::StatusOr<RulesetChanges> changes = monitor.Drain();
+    EXPECT_THAT(changes, IsOk());
+    return changes.ok() ? *std::move(changes) : RulesetChanges();
+  }
+
+  // By somebody else, as fast as can be: one chain comes and goes.
+  void CommitOtherwise(int times) {
+    uint32_t generation = other_->Read({})->generation;
+    for (int i = 0; i < times; ++i, ++generation) {
+      const Operation operation =
+          i % 2 == 0 ? Operation(CreateChain{kChain}) : Operation(DeleteChain{kChain});
+      ASSERT_THAT(other_->Apply(Transaction{.generation = generation, .operations = {operation}}),
+                  IsOk());
+    }
+  }
+
+  std::unique_ptr<Backend> other_;
+};
+
+TEST_F(NftMonitorTest, NamesNftAndIptablesNftWithTheirProcessAndGeneration) {
+  const std::unique_ptr<Monitor> monitor = Watch();
+  const std::pair<const char*, const char*> programs[] = {
+      {"nft", "nft add table ip watched"},
+      {"iptables-nft", "iptables-nft -N WATCHED"},
+      {"ip6tables-nft", "ip6tables-nft -N WATCHED"},
+  };
+  for (const auto& [command, line] : programs) {
+    EXPECT_FALSE(IsReadable(*monitor));
+    const ProgramResult result = Shell(absl::StrCat("echo $$; exec ", line));
+    ASSERT_EQ(result.exit_code, 0) << result;
+    uint32_t pid = 0;
+    ASSERT_TRUE(absl::SimpleAtoi(result.out, &pid)) << result;
+    EXPECT_TRUE(IsReadable(*monitor));
+    const RulesetChanges changes = Drain(*monitor);
+    EXPECT_EQ(changes, (RulesetChanges{.count = 1,
+                                       .writers = {RulesetChange{
+                                           .generation = Read({}).generation,
+                                           .pid = pid,
+                                           .command = command,
+                                       }}}))
+        << command;
+  }
+}
+
+TEST_F(NftMonitorTest, HearsOneEventOfATransactionOfThousandsOfRules) {
+  const std::unique_ptr<Monitor> monitor = Watch();
+  std::string rules = "*filter\n:WATCHED - [0:0]\n";
+  for (int i = 0; i < 5000; ++i) {
+    absl::StrAppend(&rules, "-A WATCHED -s 10.0.", i / 256, ".", i % 256, " -j DROP\n");
+  }
+  MustRun({"iptables-nft-restore"}, rules + "COMMIT\n");
+  std::array<uint32_t, SK_MEMINFO_VARS> queued = {};
+  socklen_t size = sizeof(queued);
+  ASSERT_EQ(getsockopt(monitor->fd(), SOL_SOCKET, SO_MEMINFO, queued.data(), &size), 0);
+  EXPECT_LE(queued[SK_MEMINFO_RMEM_ALLOC], 2048) << "rules are in the queue";
+  const RulesetChanges changes = Drain(*monitor);
+  EXPECT_EQ(changes.count, 1);
+  EXPECT_THAT(changes.writers, SizeIs(1));
+  EXPECT_EQ(changes.lost, 0) << "what the filter leaves out is not lost";
+}
+
+TEST_F(NftMonitorTest, DoesNotCountOurOwnCommits) {
+  const std::unique_ptr<Monitor> monitor = Watch();
+  for (const Family family : netlink::kFamilies) {
+    ASSERT_THAT(Apply(AllOperations(family)), IsOk());
+  }
+  EXPECT_TRUE(IsReadable(*monitor));
+  EXPECT_EQ(Drain(*monitor), RulesetChanges());
+  EXPECT_FALSE(IsReadable(*monitor));
+}
+
+TEST_F(NftMonitorTest, CountsAnotherBackendOfThisProcess) {
+  const std::unique_ptr<Monitor> monitor = Watch();
+  const uint32_t generation = Read({}).generation;
+  CommitOtherwise(1);
+  EXPECT_THAT(Drain(*monitor).writers,
+              ElementsAre(RulesetChange{.generation = generation + 1,
+                                        .pid = static_cast<uint32_t>(gettid()),
+                                        .command = OwnComm()}));
+}
+
+TEST_F(NftMonitorTest, RemembersTheLastChangeOfEachOfTheFirstEightWriters) {
+  const std::unique_ptr<Monitor> monitor = Watch();
+  const uint32_t generation = Read({}).generation;
+  CommitOtherwise(2);
+  for (int i = 0; i < 9; ++i) MustRun({"nft", "add", "table", absl::StrCat("watched", i)});
+  CommitOtherwise(4);
+  const RulesetChanges changes = Drain(*monitor);
+  EXPECT_EQ(changes.count, 15);
+  ASSERT_THAT(changes.writers, SizeIs(RulesetChanges::kMaxWriters));
+  EXPECT_EQ(changes.writers[0].command, OwnComm());
+  EXPECT_EQ(changes.writers[0].generation, generation + 15);
+  EXPECT_EQ(changes.writers[7].command, "nft");
+  EXPECT_EQ(changes.writers[7].generation, generation + 9);
+}
+
+TEST_F(NftMonitorTest, CountsWhatWasLostAndGoesOn) {
+  constexpr int kCommits = 5000;  // about twice what the buffer holds
+  const std::unique_ptr<Monitor> monitor = Watch();
+  CommitOtherwise(kCommits);
+  const RulesetChanges changes = Drain(*monitor);
+  EXPECT_GT(changes.lost, 0);
+  EXPECT_GE(changes.count, 1000) << "the receive buffer is not what it should be";
+  EXPECT_EQ(changes.count + changes.lost, kCommits);
+  EXPECT_FALSE(IsReadable(*monitor));
+  CommitOtherwise(2);
+  const RulesetChanges next = Drain(*monitor);
+  EXPECT_EQ(next.count, 2);
+  EXPECT_EQ(next.lost, 0);
+}
+
+TEST_F(NftMonitorTest, HearsNothingOfOtherNetworkNamespaces) {
+  const std::unique_ptr<Monitor> monitor = Watch();
+  const Netns elsewhere = NewNetns();
+  {
+    const InNetns inside(elsewhere);
+    MustRun({"nft", "add", "table", "ip", "watched"});
+  }
+  EXPECT_FALSE(IsReadable(*monitor));
+  EXPECT_EQ(Drain(*monitor), RulesetChanges());
+}
+
+TEST_F(NftMonitorTest, StaysInTheNamespaceOfItsBackendWhoeverWatches) {
+  const Netns elsewhere = NewNetns();
+  for (const WatchMode mode : {WatchMode::kEvents, WatchMode::kPoll}) {
+    std::unique_ptr<Monitor> monitor;
+    {
+      const InNetns inside(elsewhere);
+      monitor = Watch(mode);
+      ASSERT_NE(monitor, nullptr);
+      MustRun({"nft", "add", "table", "ip", absl::StrCat("watched", static_cast<int>(mode))});
+    }
+    EXPECT_EQ(Drain(*monitor).count, 0);
+    CommitOtherwise(2);
+    EXPECT_GT(Drain(*monitor).count, 0);
+  }
+}
+
+TEST_F(NftMonitorTest, KnowsAWriterOfAnotherPidNamespaceByOurPid) {
+  const std::unique_ptr<Monitor> monitor = Watch();
+  // /proc is still ours: what it calls self is our ID.
+  const ProgramResult result =
+      RunProgram({"unshare", "--pid", "--fork", "sh", "-c",
+                  "read pid rest </proc/self/stat; echo $$ $pid; exec nft add table ip watched"});
+  ASSERT_EQ(result.exit_code, 0) << result;
+  const RulesetChanges changes = Drain(*monitor);
+  ASSERT_THAT(changes.writers, SizeIs(1));
+  EXPECT_EQ(absl::StrCat("1 ", changes.writers[0].pid, "\n"), result.out);
+}
+
+TEST_F(NftMonitorTest, AsksNothingOfOtherWritersOnceItIsGone) {
+  const std::unique_ptr<Monitor> first = Watch();
+  const int fd = first->fd();
+  {
+    const std::unique_ptr<Monitor> second = Watch();
+    EXPECT_THAT(first->Drain(), StatusIs(absl::StatusCode::kFailedPrecondition));
+    CommitOtherwise(1);
+    EXPECT_EQ(Drain(*second).count, 1);
+    CommitOtherwise(1);
+  }
+  CommitOtherwise(1);
+  pollfd file = {.fd = fd, .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&file, 1, 0), 0) << "still in the group, or its events still in the queue";
+  const std::unique_ptr<Monitor> third = Watch();
+  EXPECT_EQ(Drain(*third), RulesetChanges()) << "from before it";
+  CommitOtherwise(1);
+  EXPECT_EQ(Drain(*third).count, 1);
+}
+
+TEST_F(NftMonitorTest, DoesNotGrowWithAHundredThousandCommits) {
+  const std::unique_ptr<Monitor> monitor = Watch();
+  const auto commit = [&](int times) {
+    for (int i = 0; i < times / 1000; ++i) {
+      CommitOtherwise(1000);
+      EXPECT_EQ(Drain(*monitor).count, 1000);
+    }
+  };
+  commit(2000);
+  const size_t before = mallinfo2().uordblks;
+  commit(100'000);
+  EXPECT_LE(mallinfo2().uordblks, before + 4096);
+}
+
+// ---- WatchMode::kPoll ----
+
+TEST_F(NftMonitorTest, PollingFindsAChangeAtTheNextTick) {
+  const std::unique_ptr<Monitor> monitor = Watch(WatchMode::kPoll);
+  for (int i = 0; i < 3; ++i) {
+    CommitOtherwise(2);
+    const absl::Time start = absl::Now();
+    while (!IsReadable(*monitor, absl::Seconds(10))) FAIL() << "no tick";
+    EXPECT_LE(absl::Now() - start, absl::Seconds(1));  // 100 ms, on a machine that does not wait
+    EXPECT_EQ(Drain(*monitor), (RulesetChanges{.count = 1}));
+  }
+}
+
+TEST_F(NftMonitorTest, PollingTicksTenTimesASecondAndFindsNothingWhereNothingIs) {
+  const std::unique_ptr<Monitor> monitor = Watch(WatchMode::kPoll);
+  EXPECT_FALSE(IsReadable(*monitor));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(IsReadable(*monitor, absl::Seconds(10)));
+    EXPECT_EQ(Drain(*monitor), RulesetChanges());
+  }
+  EXPECT_EQ(Drain(*monitor), RulesetChanges()) << "before its time";
+}
+
+TEST_F(NftMonitorTest, PollingTellsOurOwnCommitsFromOthers) {
+  const std::unique_ptr<Monitor> monitor = Watch(WatchMode::kPoll);
+  const ChainId chain{Family::kIPv6, Table::kNat, "OURS"};
+  EXPECT_THAT(Apply({CreateChain{chain}}), IsOk());
+  EXPECT_THAT(Apply({DeleteChain{chain}}), IsOk());
+  EXPECT_EQ(Drain(*monitor).count, 0) << "two commits of ours in a row";
+  EXPECT_THAT(Apply({CreateChain{chain}}), IsOk());
+  CommitOtherwise(2);
+  EXPECT_EQ(Drain(*monitor).count, 1) << "others behind ours";
+  CommitOtherwise(2);
+  EXPECT_THAT(Apply({DeleteChain{chain}}), IsOk());
+  EXPECT_EQ(Drain(*monitor).count, 1) << "ours behind others";
+  EXPECT_THAT(Apply({CreateChain{chain}}), IsOk());
+  CommitOtherwise(2);
+  EXPECT_THAT(Apply({DeleteChain{chain}}), IsOk());
+  EXPECT_EQ(Drain(*monitor).count, 1) << "others between ours";
+  EXPECT_THAT(backend_->Apply(Transaction{.generation = 1, .operations = {CreateChain{chain}}}),
+              StatusIs(absl::StatusCode::kAborted));
+  EXPECT_EQ(Drain(*monitor).count, 0) << "one of ours that was refused";
+}
+
+// What telling them apart rests upon.
+TEST_F(NftMonitorTest, EveryTransactionThatSucceedsLeadsToTheNextGeneration) {
+  const ChainId base{Family::kIPv4, Table::kFilter, "INPUT"};
+  const auto expect_next = [&](const char* what, const std::vector<Operation>& operations) {
+    const uint32_t generation = Read({}).generation;
+    EXPECT_THAT(Apply(operations), IsOk()) << what;
+    EXPECT_EQ(Read({}).generation, generation + 1) << what;
+  };
+  expect_next("a chain", {CreateChain{kChain}});
+  expect_next("a chain that exists", {CreateChain{kChain}});
+  expect_next("a base chain", {CreateChain{base}});
+  expect_next("a base chain that exists", {CreateChain{base}});
+  expect_next("a rule", {Append(kChain, {.target = netlink::Drop{}})});
+  const auto snapshot = Read({kChain});
+  expect_next("no rule", {netlink::DeleteRule{.chain = kChain,
+                                              .handle = snapshot.Find(kChain)->rules.at(0).handle,
+                                              .rule = {}}});
+  expect_next("no chain", {DeleteChain{kChain}});
+}
+
+}  // namespace
+}  // namespace kipt::testing

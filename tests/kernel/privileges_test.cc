@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the agent can do, and what it can no longer do, after it has given up its privileges. Each
+// attempt is made in a child with a network namespace and a /run of its own, because nothing that
+// was given up comes back.
+#include "agent/privileges.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <linux/capability.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <latch>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "agent/command.h"
+#include "agent/legacy_backend.h"
+#include "agent/policy.h"
+#include "agent/reconciler.h"
+#include "agent/sanitizer.h"
+#include "agent/syscall_filter.h"
+#include "netlink/nft_backend.h"
+#include "tests/kernel/forbidden_calls.h"
+#include "tests/kernel/unprivileged_child.h"
+#include "tests/support/netns.h"
+#include "tests/support/private_run.h"
+
+namespace kipt::testing {
+namespace {
+
+using agent::DropCapabilities;
+using agent::InstallSyscallFilter;
+using agent::kBuiltWithASanitizer;
+using netlink::Family;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr uint64_t kAdmin = uint64_t{1} << CAP_NET_ADMIN;
+constexpr uint64_t kAdminAndRaw = kAdmin | uint64_t{1} << CAP_NET_RAW;
+
+// Which of the two agents, and as whom.
+struct Variant {
+  std::string name;
+  bool may_run_programs = false;
+  bool as_nobody = false;  // with nothing but an ambient CAP_NET_ADMIN, as a service would be
+};
+void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
+
+class PrivilegesTest : public NetnsTest, public ::testing::WithParamInterface<Variant> {
+ protected:
+  // Goes on as an agent that has done what is to be done first. What went wrong.
+  static std::string GiveUp() {
+    if (GetParam().as_nobody) {
+      if (std::string wrong = BecomeNobodyWith(CAP_NET_ADMIN); !wrong.empty()) return wrong;
+    }
+    const absl::Status dropped = DropCapabilities(GetParam().may_run_programs);
+    if (!dropped.ok()) return dropped.ToString();
+    const absl::Status filtered = InstallSyscallFilter(GetParam().may_run_programs);
+    if (kBuiltWithASanitizer && absl::IsUnimplemented(filtered)) return "";
+    return filtered.ok() ? "" : filtered.ToString();
+  }
+
+  // The whole of legacy mode, twice: written, then found in place.
+  static std::string Sync(netlink::Backend& backend) {
+    const std::vector<Family> families = {Family::kIPv4, Family::kIPv6};
+    const auto desired = agent::DesiredRuleset(agent::Mode::kLegacy, families, agent::MarkBits{});
+    const agent::SyncReport first = agent::Sync(desired, backend, agent::SystemClock());
+    const agent::SyncReport second = agent::Sync(desired, backend, agent::SystemClock());
+    if (!first.status.ok()) return first.status.ToString();
+    if (!second.status.ok()) return second.status.ToString();
+    if (first.applied.empty()) return "nothing was written";
+    return second.applied.empty() ? "" : "the second sync wrote again";
+  }
+};
+
+// One line of proc_pid_status(5) for each thread.
+std::string CheckThreads(uint64_t own, uint64_t inherited, uint64_t bounding) {
+  std::string wrong;
+  int threads = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    ++threads;
+    const ThreadStatus status(task.path() / "status");
+    for (const auto& [key, expected] :
+         std::vector<std::pair<std::string, uint64_t>>{{"CapEff", own},
+                                                       {"CapPrm", own},
+                                                       {"CapInh", inherited},
+                                                       {"CapAmb", inherited},
+                                                       {"CapBnd", bounding},
+                                                       {"NoNewPrivs", 1},
+                                                       {"Seccomp", kBuiltWithASanitizer ? 0 : 2}}) {
+      if (status.Hex(key) == expected) continue;
+      absl::StrAppend(&wrong, task.path().string(), ": ", key, " is ", status.Text(key), "; ");
+    }
+  }
+  return threads >= 2 ? wrong : absl::StrCat(wrong, "only ", threads, " threads");
+}
+
+TEST_P(PrivilegesTest, AreTheSameFewInEveryThread) {
+  EXPECT_THAT(InChild([]() -> std::string {
+                const uint64_t bounding_before = ThreadStatus().Hex("CapBnd");
+                if (std::string wrong = GiveUp(); !wrong.empty()) return wrong;
+                std::latch looked(1);
+                const std::jthread later([&looked] { looked.wait(); });
+                const bool programs = GetParam().may_run_programs;
+                const uint64_t own = programs ? kAdminAndRaw : kAdmin;
+                const std::string wrong =
+                    CheckThreads(own, programs ? own : 0,
+                                 GetParam().as_nobody ? bounding_before : own);
+                looked.count_down();
+                return wrong;
+              }),
+              IsEmpty());
+}
+
+TEST_P(PrivilegesTest, AreTooFewForAnythingElse) {
+  EXPECT_THAT(InChild([]() -> std::string {
+                const ForbiddenCalls calls(GetParam().may_run_programs);
+                if (std::string wrong = GiveUp(); !wrong.empty()) return wrong;
+                return calls.TryAll();
+              }),
+              IsEmpty());
+}
+
+TEST_P(PrivilegesTest, AreEnoughForNftables) {
+  EXPECT_THAT(InChild([]() -> std::string {
+                if (std::string wrong = GiveUp(); !wrong.empty()) return wrong;
+                auto backend = netlink::NewNftBackend();
+                return backend.ok() ? Sync(**backend) : backend.status().ToString();
+              }),
+              IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Variants, PrivilegesTest,
+                         ::testing::Values(Variant{"Nft"},
+                                           Variant{.name = "NftAsNobody", .as_nobody = true},
+                                           Variant{.name = "Legacy", .may_run_programs = true}),
+                         [](const auto& row) { return row.param.name; });
+
+class LegacyPrivilegesTest : public PrivilegesTest {};
+
+TEST_P(LegacyPrivilegesTest, AreEnoughForLegacyIptables) {
+  EXPECT_THAT(InChild([]() -> std::string {
+                // Not destroyed: to leave its mount namespace is what can no longer be done.
+                [[maybe_unused]] const auto* const run = new PrivateRun;
+                if (std::string wrong = GiveUp(); !wrong.empty()) return wrong;
+                const auto runner = agent::NewCommandRunner();
+                auto backend = agent::NewLegacyBackend(runner.get());
+                return backend.ok() ? Sync(**backend) : backend.status().ToString();
+              }),
+              IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Variants, LegacyPrivilegesTest,
+                         ::testing::Values(Variant{.name = "Legacy", .may_run_programs = true}),
+                         [](const auto& row) { return row.param.name; });
+
+class MissingPrivilegesTest : public NetnsTest {};
+
+TEST_F(MissingPrivilegesTest, AreNamedWithWhatToDo) {
+  EXPECT_THAT(InChild([]() -> std::string {
+                if (std::string wrong = BecomeNobodyWith(CAP_NET_RAW); !wrong.empty()) return wrong;
+                return DropCapabilities(/*keep_net_raw=*/true).ToString();
+              }),
+              ::testing::AllOf(HasSubstr("PERMISSION_DENIED: CAP_NET_ADMIN is missing"),
+                               HasSubstr("AmbientCapabilities=CAP_NET_ADMIN CAP_NET_RAW"),
+                               HasSubstr("add: [NET_ADMIN, NET_RAW]")));
+  EXPECT_THAT(InChild([]() -> std::string {
+                if (std::string wrong = BecomeNobodyWith(CAP_NET_ADMIN); !wrong.empty()) {
+                  return wrong;
+                }
+                return DropCapabilities(/*keep_net_raw=*/true).ToString();
+              }),
+              HasSubstr("PERMISSION_DENIED: CAP_NET_RAW is missing"));
+}
+
+TEST_F(MissingPrivilegesTest, AreNotGivenUpWhereAnotherThreadWouldKeepThem) {
+  if (kBuiltWithASanitizer) {
+    // Which may have threads of its own.
+    EXPECT_THAT(InChild([] { return DropCapabilities(false).ToString(); }), "OK");
+    return;
+  }
+  EXPECT_THAT(InChild([]() -> std::string {
+                std::latch done(1);
+                const std::jthread other([&done] { done.wait(); });
+                const uint64_t before = ThreadStatus().Hex("CapEff");
+                const absl::Status status = DropCapabilities(false);
+                done.count_down();
+                if (ThreadStatus().Hex("CapEff") != before) return "given up all the same";
+                return status.ToString();
+              }),
+              HasSubstr("FAILED_PRECONDITION"));
+}
+
+}  // namespace
+}  // namespace kipt::testing

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/support/background_program.h
+//
+// A program that runs beside the test: a daemon, a loop of damage.
+#ifndef KIPT_TESTS_SUPPORT_BACKGROUND_PROGRAM_H_
+#define KIPT_TESTS_SUPPORT_BACKGROUND_PROGRAM_H_
+
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace kipt::testing {
+
+// Long for what takes milliseconds, so that only a defect comes to it on a busy machine.
+inline constexpr absl::Duration kPatience = absl::Seconds(20);
+
+// Asks `done` every few milliseconds. False where it has not become true in time.
+bool WaitUntil(const std::function<bool()>& done, absl::Duration patience = kPatience);
+
+class BackgroundProgram {
+ public:
+  // Starts argv[0] (looked up in PATH where it has no slash) in the calling thread's namespaces,
+  // with `environment` ("NAME=value") added to this process' own. Standard output and standard
+  // error are kept together. It is killed should this process die.
+  explicit BackgroundProgram(std::vector<std::string> argv,
+                             const std::vector<std::string>& environment = {});
+  // Kills it where it still runs.
+  ~BackgroundProgram();
+  BackgroundProgram(const BackgroundProgram&) = delete;
+  BackgroundProgram& operator=(const BackgroundProgram&) = delete;
+
+  // -1 where it could not be started.
+  pid_t pid() const { return pid_; }
+  // What it has printed so far.
+  std::string Output() const;
+  // Whether it has printed `text`, `count` times at least, in time.
+  bool Prints(absl::string_view text, int count = 1, absl::Duration patience = kPatience) const;
+
+  void Signal(int signal) const;
+  bool Running();
+  // As ProgramResult::exit_code; -1 where it still runs when patience is at its end.
+  int Wait(absl::Duration patience = kPatience);
+
+ private:
+  pid_t pid_ = -1;
+  int output_ = -1;
+  bool ended_ = false;
+  int exit_code_ = -1;
+};
+
+// How often `text` stands in `whole`.
+int CountOf(absl::string_view text, absl::string_view whole);
+
+}  // namespace kipt::testing
+
+#endif  // KIPT_TESTS_SUPPORT_BACKGROUND_PROGRAM_H_

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/http_get.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+namespace kipt::testing {
+
+HttpAnswer HttpGet(int port, const std::string& path, const std::string& method) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return {};
+  const timeval patience{.tv_sec = 10, .tv_usec = 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  std::string text;
+  const std::string request =
+      method + " " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 &&
+      send(fd, request.data(), request.size(), MSG_NOSIGNAL) ==
+          static_cast<ssize_t>(request.size())) {
+    char buffer[65536];
+    ssize_t count = 0;
+    while ((count = recv(fd, buffer, sizeof(buffer), 0)) > 0) {
+      text.append(buffer, static_cast<size_t>(count));
+    }
+  }
+  close(fd);
+  const size_t end = text.find("\r\n\r\n");
+  if (end == std::string::npos || text.size() < 12) return {};
+  return {.status = std::atoi(text.substr(9, 3).c_str()),
+          .headers = text.substr(0, end + 2),
+          .body = text.substr(end + 4)};
+}
+
+}  // namespace kipt::testing

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/support/process_cost.h
+//
+// What a running process costs, as the kernel counts it: proc_pid_status(5), proc_pid_stat(5) and
+// /proc/PID/task/TID/schedstat (Documentation/scheduler/sched-stats.rst).
+#ifndef KIPT_TESTS_SUPPORT_PROCESS_COST_H_
+#define KIPT_TESTS_SUPPORT_PROCESS_COST_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/time/time.h"
+
+namespace kipt::testing {
+
+struct ThreadCost {
+  // Times the thread went to sleep of itself, which is as often as it was woken.
+  int64_t wakeups = 0;
+  // Time on a CPU, user and kernel, to the nanosecond.
+  absl::Duration cpu;
+};
+
+// Of each thread that lives; empty where the process has ended.
+std::map<pid_t, ThreadCost> ThreadCosts(pid_t process);
+// Of all threads of `after`, less what they had cost at `before`.
+ThreadCost Spent(const std::map<pid_t, ThreadCost>& before,
+                 const std::map<pid_t, ThreadCost>& after);
+// "1234: 7, 1235: 0": the wake-ups of each thread.
+std::string WakeupsText(const std::map<pid_t, ThreadCost>& before,
+                        const std::map<pid_t, ThreadCost>& after);
+
+// Until no thread of it was woken for `quiet`. False where it does not come to rest in 20 seconds.
+bool ComesToRest(pid_t process, absl::Duration quiet = absl::Milliseconds(300));
+
+struct Memory {
+  int64_t anonymous_kib = 0;  // RssAnon
+  int64_t resident_kib = 0;   // VmRSS
+};
+Memory MemoryOf(pid_t process);
+
+// How many descriptors it has open.
+int DescriptorsOf(pid_t process);
+
+}  // namespace kipt::testing
+
+#endif  // KIPT_TESTS_SUPPORT_PROCESS_COST_H_
