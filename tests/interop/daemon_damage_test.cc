@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What people and programs do to rules that are in place, and that the daemon repairs it, names it
+// and counts it, and puts nothing else back and nothing else away.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <map>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/interop/daemon_fixture.h"
+#include "tests/interop/damage_rows.h"
+
+namespace kipt::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kIncident[] = "what was damaged";
+struct Case {
+  Damage damage;
+  IptablesMode mode;
+  IpFamily family;
+};
+
+void PrintTo(const Case& row, std::ostream* stream) { *stream << row.damage.name; }
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const Damage& row : EveryDamage()) {
+    for (const IptablesMode mode : kBothModes) {
+      for (const IpFamily family : kBothFamilies) cases.push_back({row, mode, family});
+    }
+  }
+  return cases;
+}
+
+std::string CommandOf(const Case& row) {
+  return absl::StrCat(row.family == IpFamily::kIpv4 ? "iptables-" : "ip6tables-", NameOf(row.mode),
+                      row.damage.program_suffix)
+      .substr(0, 15);
+}
+
+std::string FamilyNameOf(IpFamily family) { return family == IpFamily::kIpv4 ? "ip" : "ip6"; }
+
+class DaemonDamageTest : public DaemonTest {
+ protected:
+  static AgentSettings Settings(IptablesMode mode) {
+    return {.ownership_cleanup = false, .iptables = mode};
+  }
+  static void Load(IptablesMode mode, const std::string& text) {
+    for (const IpFamily family : kBothFamilies) {
+      const ProgramResult result = Iptables{.family = family, .mode = mode}.Restore(text);
+      ASSERT_EQ(result.exit_code, 0) << result;
+    }
+  }
+  // The line of the one incident there has been.
+  std::string TheIncident() {
+    std::string log = daemon().Output();
+    EXPECT_EQ(CountOf(kIncident, log), 1) << log;
+    return log.substr(std::min(log.find("Repaired in"), log.size()));
+  }
+  void ExpectCounted(double items) {
+    EXPECT_EQ(Metric("kube_iptables_agent_repair_latency_seconds_count"), 1);
+    EXPECT_GE(Metric("kube_iptables_agent_drift_detected_total"), items);
+    EXPECT_EQ(Metric("kube_iptables_agent_refills_total"), 0);
+    EXPECT_TRUE(BecomesReady()) << Readyz();
+  }
+};
+
+class EachDamageTest : public DaemonDamageTest, public ::testing::WithParamInterface<Case> {};
+
+TEST_P(EachDamageTest, IsRepairedNamedAndCounted) {
+  const Case& row = GetParam();
+  const Iptables iptables{.family = row.family, .mode = row.mode};
+  const Iptables other{.family = row.family == IpFamily::kIpv4 ? IpFamily::kIpv6 : IpFamily::kIpv4,
+                       .mode = row.mode};
+  Load(row.mode, kForeignRules);
+  Start(Settings(row.mode));
+  Content expected = ContentOf(iptables);
+  const Content expected_of_other = ContentOf(other);
+  ASSERT_EQ(expected.count("nat/KUBE-POSTROUTING"), 1U);
+  row.damage.leaves(expected);
+
+  if (row.damage.asleep) daemon().Signal(SIGSTOP);
+  row.damage.strike(iptables);
+  if (row.damage.asleep) daemon().Signal(SIGCONT);
+  ASSERT_TRUE(daemon().Prints(kIncident)) << daemon().Output();
+  EXPECT_EQ(ContentOf(iptables), expected);
+  EXPECT_EQ(ContentOf(other), expected_of_other);
+
+  ExpectCounted(static_cast<double>(row.damage.items.size()));
+  EXPECT_EQ(Stop(SIGTERM), kExitOk);
+  const std::string incident = TheIncident();
+  for (const std::string& item : row.damage.items) {
+    EXPECT_THAT(incident, HasSubstr(absl::StrCat(FamilyNameOf(row.family), " ", item)));
+  }
+  EXPECT_THAT(incident, HasSubstr(row.mode == IptablesMode::kNft ? CommandOf(row) + " (PID "
+                                                                 : "by somebody who was not seen"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Damage, EachDamageTest, ::testing::ValuesIn(Cases()), [](const auto& row) {
+  return absl::StrCat(row.param.damage.name, TestNameOf(row.param.mode),
+                      row.param.family == IpFamily::kIpv4 ? "Ip" : "Ip6");
+});
+
+TEST_F(DaemonDamageTest, AFlushOfTheWholeRulesetIsOneIncident) {
+  Load(IptablesMode::kNft, kForeignRules);
+  Start(Settings(IptablesMode::kNft));
+  std::map<IpFamily, Content> expected;
+  for (const IpFamily family : kBothFamilies) {
+    expected[family] = ContentOf({.family = family});
+    for (const char* table : kIptablesTables) LoseForeignChains(expected[family], table);
+  }
+  Output({"nft", "flush", "ruleset"});
+  ASSERT_TRUE(daemon().Prints(kIncident)) << daemon().Output();
+  for (const IpFamily family : kBothFamilies) {
+    EXPECT_EQ(ContentOf({.family = family}), expected[family]);
+  }
+  ExpectCounted(22);
+  EXPECT_EQ(Stop(SIGTERM), kExitOk);
+  const std::string incident = TheIncident();
+  EXPECT_THAT(incident, HasSubstr("by nft (PID "));
+  EXPECT_THAT(incident, HasSubstr(R"(mangle chain_missing ":KUBE-IPTABLES-HINT")"));
+}
+
+class EitherModeDamageTest : public DaemonDamageTest,
+                             public ::testing::WithParamInterface<IptablesMode> {
+ protected:
+  static Iptables Of(IpFamily family) { return {.family = family, .mode = GetParam()}; }
+  static void Do(IpFamily family, const std::vector<std::string>& arguments) {
+    Runs(arguments)(Of(family));
+  }
+  void Start() { DaemonTest::Start(Settings(GetParam())); }
+};
+
+TEST_P(EitherModeDamageTest, OthersJumpsThatWentInTheSameFlushAreNamed) {
+  Load(GetParam(),
+       "*nat\n:CNI-HOSTPORT-DNAT - [0:0]\n-A PREROUTING -j CNI-HOSTPORT-DNAT\nCOMMIT\n"
+       "*filter\n:cali-INPUT - [0:0]\n-A INPUT -j cali-INPUT\nCOMMIT\n");
+  Start();
+  Do(IpFamily::kIpv4, {"-t", "nat", "-F"});
+  ASSERT_TRUE(daemon().Prints(kIncident, 1)) << daemon().Output();
+  EXPECT_THAT(daemon().Output(), HasSubstr("gone with it, and broken until their owners put them "
+                                           "back: ip nat PREROUTING -> CNI-HOSTPORT-DNAT\n"));
+  Do(IpFamily::kIpv6, {"-F"});
+  ASSERT_TRUE(daemon().Prints(kIncident, 2)) << daemon().Output();
+  EXPECT_THAT(daemon().Output(), HasSubstr("put them back: ip6 filter INPUT -> cali-INPUT\n"));
+  EXPECT_EQ(ContentOf(Of(IpFamily::kIpv4)).count("nat/PREROUTING"), 0U) << "it is not ours to mend";
+}
+
+TEST_P(EitherModeDamageTest, AnAdminsDropOfEverythingIsLeftAloneAndMakesItNotReady) {
+  Start();
+  // Before our jumps, so that the endpoints are to be reached all the same.
+  Do(IpFamily::kIpv4, {"-I", "INPUT", "-i", "lo", "-j", "ACCEPT"});
+  Do(IpFamily::kIpv4, {"-I", "OUTPUT", "-o", "lo", "-j", "ACCEPT"});
+  Do(IpFamily::kIpv4,
+     {"-A", "KUBE-FIREWALL", "-m", "comment", "--comment", "closed for repair", "-j", "DROP"});
+  ASSERT_TRUE(daemon().Prints("ip is degraded: ForeignDropsEverything")) << daemon().Output();
+  EXPECT_TRUE(WaitUntil([] { return !IsReady(); }));
+  EXPECT_THAT(Readyz(), HasSubstr("ForeignDropsEverything"));
+  EXPECT_THAT(Readyz(), HasSubstr("[+]ip6"));
+  // What is damaged beside it is repaired, and it stays.
+  Do(IpFamily::kIpv4, {"-t", "nat", "-F", "KUBE-MARK-MASQ"});
+  ASSERT_TRUE(daemon().Prints(kIncident)) << daemon().Output();
+  const Content content = ContentOf(Of(IpFamily::kIpv4));
+  EXPECT_EQ(content.at("filter/KUBE-FIREWALL").back(),
+            "-A KUBE-FIREWALL -m comment --comment \"closed for repair\" -j DROP");
+  EXPECT_EQ(content.at("nat/KUBE-MARK-MASQ").size(), 1U);
+  Do(IpFamily::kIpv4,
+     {"-D", "KUBE-FIREWALL", "-m", "comment", "--comment", "closed for repair", "-j", "DROP"});
+  EXPECT_TRUE(BecomesReady()) << Readyz();
+}
+
+TEST_P(EitherModeDamageTest, PoliciesOfBaseChainsOutliveTheRepair) {
+  Start();
+  for (const IpFamily family : kBothFamilies) {
+    for (const char* chain : {"INPUT", "FORWARD", "OUTPUT"}) Do(family, {"-P", chain, "DROP"});
+  }
+  int incidents = 0;
+  for (const IpFamily family : kBothFamilies) {
+    for (const auto& arguments : {std::vector<std::string>{"-F"},
+                                  {"-D", "INPUT", "-j", "KUBE-FIREWALL"},
+                                  {"-F", "KUBE-FIREWALL"}}) {
+      Do(family, arguments);
+      ASSERT_TRUE(daemon().Prints(kIncident, ++incidents)) << daemon().Output();
+    }
+    const std::string rules = Of(family).Run({"-S"}).out;
+    for (const char* chain : {"INPUT", "FORWARD", "OUTPUT"}) {
+      EXPECT_THAT(rules, HasSubstr(absl::StrCat("-P ", chain, " DROP\n")));
+    }
+    EXPECT_THAT(rules, HasSubstr("-A INPUT -j KUBE-FIREWALL\n"));
+  }
+}
+
+TEST_P(EitherModeDamageTest, AFlushThatTakesNothingOfOursIsNoIncident) {
+  Load(GetParam(), kForeignRules);
+  Start();
+  Do(IpFamily::kIpv4, {"-t", "mangle", "-F"});
+  Do(IpFamily::kIpv6, {"-F", "FORWARD"});
+  // Behind it, so that the first two have been looked at.
+  Do(IpFamily::kIpv4, {"-F", "KUBE-FIREWALL"});
+  ASSERT_TRUE(daemon().Prints(kIncident)) << daemon().Output();
+  EXPECT_EQ(Stop(SIGTERM), kExitOk);
+  EXPECT_THAT(TheIncident(), Not(HasSubstr("mangle")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, EitherModeDamageTest, ::testing::ValuesIn(kBothModes),
+                         [](const auto& row) { return TestNameOf(row.param); });
+
+}  // namespace
+}  // namespace kipt::testing

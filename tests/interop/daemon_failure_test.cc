@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Failure as a normal state: what fails is retried, told once, and not ready; what works goes on.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "absl/time/clock.h"
+#include "tests/interop/daemon_fixture.h"
+#include "tests/support/lock_holder.h"
+
+namespace kipt::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const AgentSettings kLegacyIptables{.iptables = IptablesMode::kLegacy};
+
+// Something else stands where a file of the system's was, in this test's mount namespace.
+class InPlaceOf {
+ public:
+  InPlaceOf(const std::string& source, std::string target) : target_(std::move(target)) {
+    EXPECT_EQ(mount(source.c_str(), target_.c_str(), nullptr, MS_BIND, nullptr), 0) << target_;
+  }
+  ~InPlaceOf() { Undo(); }
+  InPlaceOf(const InPlaceOf&) = delete;
+  InPlaceOf& operator=(const InPlaceOf&) = delete;
+
+  void Undo() {
+    if (target_.empty()) return;
+    EXPECT_EQ(umount2(target_.c_str(), MNT_DETACH), 0) << target_;
+    target_.clear();
+  }
+
+ private:
+  std::string target_;
+};
+
+constexpr char kLegacyProgram[] = "/usr/sbin/xtables-legacy-multi";
+
+class DaemonFailureTest : public DaemonTest {
+ protected:
+  void StartLegacy() {
+    std::vector<std::string> flags = kLegacyIptables.Flags();
+    flags.push_back("--iptables-sync-period=2s");
+    StartOnly(flags);
+  }
+};
+
+TEST_F(DaemonFailureTest, AProgramThatIsMissingIsWaitedFor) {
+  InPlaceOf missing("/dev/null", kLegacyProgram);
+  StartLegacy();
+  ASSERT_TRUE(daemon().Prints("ip is failed: ")) << daemon().Output();
+  EXPECT_EQ(HttpGet(kHealthPort, "/readyz").status, 503);
+  EXPECT_THAT(Readyz(), HasSubstr("[-]ip failed: since "));
+  EXPECT_EQ(HttpGet(kHealthPort, "/livez").status, 200);
+  absl::SleepFor(absl::Seconds(1));
+  EXPECT_EQ(CountOf("ip is failed: ", daemon().Output()), 1) << "told once, not at each attempt";
+  missing.Undo();
+  EXPECT_TRUE(BecomesReady()) << Readyz();
+  EXPECT_TRUE(daemon().Prints("ip is in place"));
+}
+
+TEST_F(DaemonFailureTest, AProgramThatVanishesLaterIsWaitedFor) {
+  Start(kLegacyIptables, {"--iptables-sync-period=2s"});
+  {
+    InPlaceOf missing("/dev/null", kLegacyProgram);
+    ASSERT_TRUE(daemon().Prints("ip is failed: ")) << daemon().Output();
+    EXPECT_FALSE(IsReady());
+  }
+  EXPECT_TRUE(BecomesReady()) << Readyz();
+  EXPECT_GE(Metric("kube_iptables_agent_sync_errors_total"), 1);
+}
+
+TEST_F(DaemonFailureTest, ALockThatIsHeldTooLongIsToldWithItsHolderAndWaitedFor) {
+  {
+    const LockHolder holder("/run/xtables.lock", absl::Minutes(1));
+    StartLegacy();
+    ASSERT_TRUE(daemon().Prints("ip is failed: ")) << daemon().Output();
+    EXPECT_THAT(Readyz(), HasSubstr("xtables.lock"));
+    EXPECT_THAT(Readyz(), HasSubstr(std::to_string(holder.pid())));
+  }
+  EXPECT_TRUE(BecomesReady()) << Readyz();
+  EXPECT_GE(Metric("kube_iptables_agent_lock_wait_seconds_count"), 1);
+}
+
+TEST_F(DaemonFailureTest, ATableThatIsNotHookedKeepsNothingElseFromBeingRepaired) {
+  Output({"nft", "add table ip filter; add chain ip filter INPUT"});
+  StartOnly({});
+  ASSERT_TRUE(daemon().Prints("ip is degraded: BaseChainNotHooked")) << daemon().Output();
+  EXPECT_TRUE(daemon().Prints("ip6 is in place"));
+  Output({"ip6tables-nft", "-t", "mangle", "-X", "KUBE-IPTABLES-HINT"});
+  Output({"iptables-nft", "-t", "mangle", "-X", "KUBE-IPTABLES-HINT"});
+  EXPECT_TRUE(MetricReaches("kube_iptables_agent_repair_latency_seconds_count", 2));
+  EXPECT_THAT(Output({"nft", "list", "ruleset"}), HasSubstr("chain KUBE-IPTABLES-HINT"));
+  EXPECT_THAT(Output({"nft", "list", "table", "ip", "filter"}), Not(HasSubstr("KUBE-FIREWALL")));
+}
+
+TEST_F(DaemonFailureTest, AModeThatCannotBeToldIsNotReadyAndNothingIsWritten) {
+  // Two hints.
+  Output({"iptables-nft", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"});
+  Output({"iptables-legacy", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"});
+  const std::string before = Output({"nft", "-s", "list", "ruleset"});
+  StartOnly({"--iptables-mode=auto", "--iptables-sync-period=1s"});
+  ASSERT_TRUE(daemon().Prints("ip is failed: cannot tell which iptables this node uses"))
+      << daemon().Output();
+  EXPECT_FALSE(IsReady());
+  EXPECT_EQ(Output({"nft", "-s", "list", "ruleset"}), before);
+  Output({"iptables-legacy", "-t", "mangle", "-X", "KUBE-IPTABLES-HINT"});
+  EXPECT_TRUE(BecomesReady()) << Readyz();
+}
+
+TEST_F(DaemonFailureTest, ANodeThatMovesToTheOtherIptablesEndsItToBeStartedAnew) {
+  namespace fs = std::filesystem;
+  const TemporaryFile beside("");
+  const fs::path programs = fs::path(beside.directory()) / "host/usr/sbin";
+  fs::create_directories(programs);
+  for (const char* name : {"xtables-nft-multi", "xtables-legacy-multi"}) {
+    std::ofstream(programs / name).close();
+    fs::permissions(programs / name, fs::perms(0755));
+  }
+  for (const char* name : {"iptables", "ip6tables"}) {
+    fs::create_symlink("xtables-nft-multi", programs / name);
+  }
+  Start({}, {"--iptables-mode=auto", "--host-root=" + beside.directory() + "/host",
+             "--iptables-sync-period=1s"});
+  // As update-alternatives does.
+  for (const char* name : {"iptables", "ip6tables"}) {
+    fs::create_symlink("xtables-legacy-multi", programs / "new");
+    fs::rename(programs / "new", programs / name);
+  }
+  EXPECT_EQ(daemon().Wait(), kExitFailed) << daemon().Output();
+  EXPECT_THAT(daemon().Output(),
+              HasSubstr("Ending, to be started anew: the node's iptables is now legacy, not nft"));
+}
+
+}  // namespace
+}  // namespace kipt::testing

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What /metrics serves, as Prometheus' own linter reads it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "agent/metrics.h"
+#include "tests/agent/metrics_rounds.h"
+#include "tests/support/run_program.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::IsOk;
+using ::kipt::testing::ProgramResult;
+using ::kipt::testing::RunProgram;
+using ::testing::HasSubstr;
+
+TEST(PromtoolTest, HasNothingToSayAboutOurMetrics) {
+  Metrics metrics("0.1.0");
+  EXPECT_EQ(RunProgram({"promtool", "check", "metrics"}, metrics.Serialize()), ProgramResult())
+      << "before the first round";
+  Flags flags;
+  flags.ip_families = "ipv4";
+  const absl::StatusOr<Config> config =
+      LoadConfig(flags, {.default_config_path = "/nonexistent/config.yaml"});
+  ASSERT_THAT(config, IsOk());
+  metrics.SetConfig(*config);
+  metrics.Record(BusyRound(), StateInPlace());
+  metrics.LockWaited(absl::Milliseconds(5));
+  EXPECT_EQ(RunProgram({"promtool", "check", "metrics"}, metrics.Serialize()), ProgramResult());
+}
+
+TEST(PromtoolTest, WouldSayWhatIsWrong) {
+  const ProgramResult result =
+      RunProgram({"promtool", "check", "metrics"}, "# TYPE things counter\nthings 1\n");
+  EXPECT_NE(result.exit_code, 0) << result;
+  EXPECT_THAT(absl::StrCat(result.out, result.err), HasSubstr("_total"));
+}
+
+}  // namespace
+}  // namespace kipt::agent

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The systemd unit, as far as systemd itself can judge it without being PID 1 here.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "absl/strings/str_replace.h"
+#include "tests/interop/agent_fixture.h"
+
+namespace kipt::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class SystemdUnitTest : public AgentTest {
+ protected:
+  // The unit as installed, with the built program in the installed one's place.
+  void SetUp() override {
+    AgentTest::SetUp();
+    Install("kube-iptables-agent.service", unit());
+  }
+
+  fs::path unit() const { return fs::path(directory_.directory()) / "kube-iptables-agent.service"; }
+
+  static void Install(const std::string& file, const fs::path& target) {
+    std::ostringstream text;
+    text << std::ifstream(fs::path(KIPT_DEPLOY_DIR) / "systemd" / file).rdbuf();
+    ASSERT_THAT(text.str(), HasSubstr("/usr/sbin/kube-iptables-agent run"));
+    fs::create_directories(target.parent_path());
+    std::ofstream(target) << absl::StrReplaceAll(
+        text.str(), {{"/usr/sbin/kube-iptables-agent", AgentProgram()}});
+  }
+  void InstallDropIn() const {
+    Install("nft-unprivileged.conf", unit().string() + ".d/nft-unprivileged.conf");
+  }
+
+  ProgramResult Verify() const {
+    return RunProgram({"systemd-analyze", "verify", "--man=no", unit().string()});
+  }
+  // From 0, nothing exposed, to 10.
+  double Exposure() const {
+    const std::string text =
+        Output({"systemd-analyze", "security", "--offline=yes", "--no-pager", unit().string()});
+    const std::string before = "Overall exposure level for kube-iptables-agent.service: ";
+    const size_t at = text.find(before);
+    EXPECT_NE(at, std::string::npos) << text;
+    return at == std::string::npos ? 10 : std::atof(text.c_str() + at + before.size());
+  }
+
+  TemporaryFile directory_{""};
+};
+
+TEST_F(SystemdUnitTest, SystemdFindsNothingWrongWithIt) {
+  const ProgramResult result = Verify();
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.err, IsEmpty());
+}
+
+TEST_F(SystemdUnitTest, SystemdFindsNothingWrongWithTheDropIn) {
+  InstallDropIn();
+  const ProgramResult result = Verify();
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.err, IsEmpty());
+}
+
+TEST_F(SystemdUnitTest, ExposesLittleAndLessWithTheDropIn) {
+  const double as_root = Exposure();
+  EXPECT_LE(as_root, 3.2);
+  InstallDropIn();
+  EXPECT_LT(Exposure(), as_root);
+}
+
+}  // namespace
+}  // namespace kipt::testing
