@@ -97,7 +97,7 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(EventLoop& loop, AgentOptio
 Agent::FamilyRecord& Agent::RecordOf(Family family) {
   const auto known = records_.find(family);
   if (known != records_.end()) return known->second;
-  // Only where it is needed: a source of randomness costs as much as ten system calls to open.
+  // Only where it is needed: to open a source of randomness is dear, and this is on every path.
   return records_.emplace(family, FamilyRecord{Backoff(options_.sync_period, RandomJitter())})
       .first->second;
 }
@@ -254,13 +254,25 @@ void Agent::NoteDamage(Round& round, const Sighting& sighting, absl::Time notice
                 [&](const ForeignJump& jump) { return Failed(report, jump.base_chain.family); });
   if (damage.empty()) return;
   Incident incident{.damage = DamageOf(damage),
-                    .writers = sighting.writers,
+                    .writers = WritersOf(damage, sighting),
                     .lost_jumps = {},
                     .latency = ended - noticed,
                     .applying = report.applying};
   std::set_difference(before.begin(), before.end(), foreign_jumps_.begin(), foreign_jumps_.end(),
                       std::back_inserter(incident.lost_jumps));
   round.incident = std::move(incident);
+}
+
+std::vector<Writer> Agent::WritersOf(absl::Span<const Change> damage,
+                                     const Sighting& sighting) const {
+  if (!sighting.writers.empty()) return sighting.writers;
+  // What a fight held back was damaged by whom the fight is with.
+  for (const Fight& fight : damping_.fights()) {
+    for (const Change& change : damage) {
+      if (netlink::ChainOf(change.operation) == fight.chain) return fight.writers;
+    }
+  }
+  return {};
 }
 
 void Agent::NoteFamilies(Round& round, absl::Time steady_now) {

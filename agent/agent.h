@@ -93,6 +93,7 @@ class Agent {
   std::vector<Change> Restrain(const Plan& plan, const Sighting& sighting);
   // What the last round left in place and this one had to repair. Times are steady, as below.
   void NoteDamage(Round& round, const Sighting& sighting, absl::Time noticed, absl::Time ended);
+  std::vector<Writer> WritersOf(absl::Span<const Change> damage, const Sighting& sighting) const;
   void NoteFamilies(Round& round, absl::Time steady_now);
   void NoteState(const Round& round, absl::Time steady_now);
 

@@ -9,6 +9,8 @@
 namespace kipt::agent {
 namespace {
 
+constexpr size_t kMostFightsTold = 3;
+
 FamilyVerdict Failed(const absl::Status& status) {
   return {.phase = FamilyPhase::kFailed,
           .reason = std::string(status.message()),
@@ -36,11 +38,16 @@ FamilyVerdict JudgeFamily(netlink::Family family, const SyncReport& report,
   }
   std::vector<std::string> reasons;
   std::vector<std::string> keys;
+  size_t fought = 0;
   for (const Fight& fight : fights) {
     if (fight.chain.family != family) continue;
+    keys.push_back(absl::StrCat("fight ", Place(fight.chain)));
+    if (++fought > kMostFightsTold) continue;
     reasons.push_back(absl::StrCat("OwnershipFight over \"", fight.item, "\" in ",
                                    Place(fight.chain), ", repaired ever more seldom"));
-    keys.push_back(absl::StrCat("fight ", Place(fight.chain)));
+  }
+  if (fought > kMostFightsTold) {
+    reasons.push_back(absl::StrCat("and ", fought - kMostFightsTold, " more fights"));
   }
   for (const Finding& finding : report.plan.diff.findings) {
     if (finding.chain.family != family || !NeedsAttention(finding)) continue;

@@ -33,16 +33,24 @@ void LogFamily(const FamilyState& family) {
   }
 }
 
+// A table that is flushed in a loop is one fight over many chains, and one line.
+std::string FightText(const std::vector<Fight>& fights) {
+  std::string text =
+      absl::StrCat("\"", fights[0].item, "\" in ", netlink::ToString(fights[0].chain));
+  if (fights.size() > 1) absl::StrAppend(&text, " and ", fights.size() - 1, " more");
+  return text;
+}
+
 void LogFights(const Round& round) {
-  for (const Fight& fight : round.fights_begun) {
-    LOG(WARNING) << "OwnershipFight: \"" << fight.item << "\" in " << netlink::ToString(fight.chain)
-                 << " was undone " << fight.rounds
-                 << " times running within a second of its repair, by " << WritersText(fight)
-                 << "; it is repaired ever more seldom until they stop";
+  if (!round.fights_begun.empty()) {
+    const Fight& first = round.fights_begun[0];
+    LOG(WARNING) << "OwnershipFight: " << FightText(round.fights_begun) << " was undone "
+                 << first.rounds << " times running within a second of its repair, by "
+                 << WritersText(first) << "; it is repaired ever more seldom until they stop";
   }
-  for (const Fight& fight : round.fights_ended) {
-    LOG(INFO) << "The fight over \"" << fight.item << "\" in " << netlink::ToString(fight.chain)
-              << " has ended after " << fight.rounds << " rounds";
+  if (!round.fights_ended.empty()) {
+    LOG(INFO) << "The fight over " << FightText(round.fights_ended) << " has ended after "
+              << round.fights_ended[0].rounds << " rounds";
   }
 }
 

@@ -76,7 +76,7 @@ TEST(DampingTest, TenTimesRunningWithinASecondIsAFightAndTheWaitsDouble) {
   const Plan plan = Wants({InputJump()});
   // The first of these is the damage that starts it: nothing of ours was undone by it.
   const std::vector<absl::Duration> waits = Contend(damping, plan, 24, absl::Milliseconds(20), now);
-  for (int i = 0; i < 10; ++i) EXPECT_EQ(waits[i], absl::ZeroDuration()) << i;
+  for (size_t i = 0; i < 10; ++i) EXPECT_EQ(waits[i], absl::ZeroDuration()) << i;
   EXPECT_EQ(waits[10], absl::Milliseconds(100));
   EXPECT_EQ(waits[11], absl::Milliseconds(200));
   EXPECT_EQ(waits[19], absl::Milliseconds(51200));

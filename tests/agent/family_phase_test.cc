@@ -59,6 +59,14 @@ TEST(FamilyPhaseTest, AFightDegradesItsFamily) {
   EXPECT_EQ(JudgeFamily(Family::kIPv6, Good(), {fight}).phase, FamilyPhase::kInPlace);
 }
 
+TEST(FamilyPhaseTest, ManyFightsAreCountedNotListed) {
+  std::vector<Fight> fights;
+  for (int i = 0; i < 40; ++i) fights.push_back({.chain = Filter("INPUT"), .item = "item"});
+  const FamilyVerdict verdict = JudgeFamily(Family::kIPv4, Good(), fights);
+  EXPECT_THAT(verdict.reason, HasSubstr("and 37 more fights"));
+  EXPECT_LT(verdict.reason.size(), 400);
+}
+
 TEST(FamilyPhaseTest, TheSameReasonInOtherWordsIsNoChange) {
   FamilyState state{.family = Family::kIPv4};
   std::string key;
