@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "agent/report_mode.h"
+#include "agent/report/report_mode.h"
 
 namespace kipt::agent {
 namespace {

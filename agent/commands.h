@@ -10,10 +10,10 @@
 #include <ostream>
 
 #include "absl/types/span.h"
-#include "agent/command_line.h"
-#include "agent/iptables_mode.h"
-#include "agent/reconciler.h"
-#include "agent/report.h"
+#include "agent/config/command_line.h"
+#include "agent/detect/iptables_mode.h"
+#include "agent/loop/reconciler.h"
+#include "agent/report/report.h"
 #include "netlink/backend.h"
 
 namespace kipt::agent {

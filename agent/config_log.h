@@ -6,7 +6,7 @@
 #ifndef KIPT_AGENT_CONFIG_LOG_H_
 #define KIPT_AGENT_CONFIG_LOG_H_
 
-#include "agent/config.h"
+#include "agent/config/config.h"
 
 namespace kipt::agent {
 

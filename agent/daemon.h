@@ -9,9 +9,9 @@
 
 #include <string>
 
-#include "agent/command_line.h"
 #include "agent/commands.h"
-#include "agent/config.h"
+#include "agent/config/command_line.h"
+#include "agent/config/config.h"
 
 namespace kipt::agent {
 

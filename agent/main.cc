@@ -12,18 +12,18 @@
 #include <variant>
 #include <vector>
 
-#include "agent/backend_choice.h"
-#include "agent/command.h"
-#include "agent/command_line.h"
 #include "agent/commands.h"
-#include "agent/config.h"
+#include "agent/config/command_line.h"
+#include "agent/config/config.h"
 #include "agent/config_log.h"
 #include "agent/daemon.h"
-#include "agent/mode_evidence.h"
-#include "agent/network_namespace.h"
-#include "agent/other_mode.h"
-#include "agent/reconciler.h"
-#include "agent/report.h"
+#include "agent/detect/backend_choice.h"
+#include "agent/detect/mode_evidence.h"
+#include "agent/detect/other_mode.h"
+#include "agent/loop/reconciler.h"
+#include "agent/process/command.h"
+#include "agent/process/network_namespace.h"
+#include "agent/report/report.h"
 
 namespace kipt::agent {
 namespace {

@@ -7,8 +7,8 @@
 #ifndef KIPT_AGENT_ROUND_LOG_H_
 #define KIPT_AGENT_ROUND_LOG_H_
 
-#include "agent/agent_state.h"
-#include "agent/round.h"
+#include "agent/loop/agent_state.h"
+#include "agent/loop/round.h"
 
 namespace kipt::agent {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/agent_state.h"
+#include "agent/loop/agent_state.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 //
 // The agent's loop over the kernel in memory, in real time. What the kernel itself does to it is in
 // tests/kernel/.
-#include "agent/agent.h"
+#include "agent/loop/agent.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/rule_forms.h"
+#include "agent/policy/rule_forms.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"

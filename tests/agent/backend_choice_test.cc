@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What --iptables-mode=auto leads to, and the look at the other mode.
-#include "agent/backend_choice.h"
+#include "agent/detect/backend_choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/other_mode.h"
+#include "agent/detect/other_mode.h"
 #include "tests/agent/temporary_tree.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/observed.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/bind_address.h"
+#include "agent/config/bind_address.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/command_line.h"
+#include "agent/config/command_line.h"
 
 #include <algorithm>
 #include <ostream>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/command.h"
+#include "agent/process/command.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

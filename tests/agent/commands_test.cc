@@ -9,7 +9,7 @@
 #include <sstream>
 #include <string>
 
-#include "agent/rule_forms.h"
+#include "agent/policy/rule_forms.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/observed.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/config_file.h"
+#include "agent/config/config_file.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "agent/yaml_document.h"
+#include "agent/config/yaml_document.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/command_line.h"
-#include "agent/config.h"
+#include "agent/config/command_line.h"
+#include "agent/config/config.h"
 #include "gtest/gtest.h"
 
 namespace kipt::agent {

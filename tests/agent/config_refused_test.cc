@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "agent/config.h"
+#include "agent/config/config.h"
 #include "config_node.h"
 #include "gtest/gtest.h"
 

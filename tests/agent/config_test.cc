@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/config.h"
+#include "agent/config/config.h"
 
 #include <filesystem>
 #include <optional>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/command_line.h"
+#include "agent/config/command_line.h"
 #include "config_node.h"
 #include "featuregates/kubelet_features.h"
 #include "gmock/gmock.h"

@@ -21,7 +21,7 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "agent/config_watch.h"
+#include "agent/process/config_watch.h"
 #include "tests/agent/temporary_tree.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"

@@ -2,7 +2,7 @@
 //
 // The watch of a configuration file in time: not before the writing is done, not twice, not less
 // after many changes.
-#include "agent/config_watch.h"
+#include "agent/process/config_watch.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

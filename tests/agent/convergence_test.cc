@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "agent/guards.h"
-#include "agent/kubelet_forms.h"
-#include "agent/reconciler.h"
-#include "agent/rule_forms.h"
+#include "agent/loop/reconciler.h"
+#include "agent/policy/guards.h"
+#include "agent/policy/kubelet_forms.h"
+#include "agent/policy/rule_forms.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"

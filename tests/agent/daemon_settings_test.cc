@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "agent/config.h"
+#include "agent/config/config.h"
 #include "config_node.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/damping.h"
+#include "agent/loop/damping.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "agent/rule_forms.h"
+#include "agent/policy/rule_forms.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/diff.h"
+#include "agent/policy/diff.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/policy.h"
-#include "agent/rule_forms.h"
+#include "agent/policy/policy.h"
+#include "agent/policy/rule_forms.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {

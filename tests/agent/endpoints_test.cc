@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/endpoints.h"
+#include "agent/endpoints/endpoints.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,10 +13,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "agent/config_file.h"
-#include "agent/flag_table.h"
-#include "agent/metrics.h"
-#include "agent/statusz.h"
+#include "agent/config/config_file.h"
+#include "agent/config/flag_table.h"
+#include "agent/endpoints/metrics.h"
+#include "agent/endpoints/statusz.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 

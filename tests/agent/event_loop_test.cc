@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/event_loop.h"
+#include "agent/loop/event_loop.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/family_phase.h"
+#include "agent/loop/family_phase.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/go_duration.h"
+#include "agent/config/go_duration.h"
 
 #include <cstdint>
 #include <limits>

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "agent/config.h"
-#include "agent/report.h"
+#include "agent/config/config.h"
+#include "agent/report/report.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {

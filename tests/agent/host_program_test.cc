@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/host_program.h"
+#include "agent/detect/host_program.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "agent/http_server.h"
+#include "agent/endpoints/http_server.h"
 #include "tests/agent/raw_http_client.h"
 
 namespace kipt::agent {

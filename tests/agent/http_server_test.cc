@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/http_server.h"
+#include "agent/endpoints/http_server.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

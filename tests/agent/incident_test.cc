@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/incident.h"
+#include "agent/loop/incident.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "agent/policy.h"
-#include "agent/rule_forms.h"
+#include "agent/policy/policy.h"
+#include "agent/policy/rule_forms.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {

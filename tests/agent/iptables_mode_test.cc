@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The precedence of the mode oracle, row by row.
-#include "agent/iptables_mode.h"
+#include "agent/detect/iptables_mode.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

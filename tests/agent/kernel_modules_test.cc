@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/kernel_modules.h"
+#include "agent/detect/kernel_modules.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

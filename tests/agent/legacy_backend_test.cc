@@ -2,7 +2,7 @@
 //
 // The legacy backend over programs that are never run: what it asks of them, by version, and what
 // it makes of each way in which they can fail.
-#include "agent/legacy_backend.h"
+#include "agent/xtables/legacy_backend.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "agent/legacy_backend.h"
+#include "agent/xtables/legacy_backend.h"
 #include "tests/support/fake_command_runner.h"
 #include "tests/support/status_matchers.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/legacy_programs.h"
+#include "agent/xtables/legacy_programs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 //
 // The fingerprint of legacy rules over bytes of the test's own: what counts, what does not, and
 // what is no row of rules at all.
-#include "agent/legacy_tables.h"
+#include "agent/xtables/legacy_tables.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "agent/agent_state.h"
-#include "agent/diff.h"
-#include "agent/policy.h"
-#include "agent/round.h"
+#include "agent/loop/agent_state.h"
+#include "agent/loop/round.h"
+#include "agent/policy/diff.h"
+#include "agent/policy/policy.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {

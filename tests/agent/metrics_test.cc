@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/metrics.h"
+#include "agent/endpoints/metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,8 +19,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "agent/process_usage.h"
-#include "agent/round_counts.h"
+#include "agent/endpoints/process_usage.h"
+#include "agent/endpoints/round_counts.h"
 #include "tests/agent/metrics_rounds.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"

@@ -2,7 +2,7 @@
 //
 // What is gathered from files, from backends, and from lists of chains; and that nothing is asked
 // that could load a module or create a table.
-#include "agent/mode_evidence.h"
+#include "agent/detect/mode_evidence.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/pace.h"
+#include "agent/loop/pace.h"
 
 #include <gtest/gtest.h>
 

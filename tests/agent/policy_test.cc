@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/policy.h"
+#include "agent/policy/policy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "agent/kubelet_forms.h"
-#include "agent/ownership.h"
-#include "agent/rule_forms.h"
+#include "agent/policy/kubelet_forms.h"
+#include "agent/policy/ownership.h"
+#include "agent/policy/rule_forms.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {

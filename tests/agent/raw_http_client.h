@@ -23,7 +23,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "agent/http_server.h"
+#include "agent/endpoints/http_server.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::agent {

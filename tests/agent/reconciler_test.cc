@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/reconciler.h"
+#include "agent/loop/reconciler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/report_mode.h"
+#include "agent/report/report_mode.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "agent/commands.h"
-#include "agent/report.h"
+#include "agent/report/report.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {

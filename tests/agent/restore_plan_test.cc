@@ -2,7 +2,7 @@
 //
 // What tests/kernel/backend_contract_test.cc cannot say of every backend: how the plan reads. The
 // refusals that all backends share are held there.
-#include "agent/restore_plan.h"
+#include "agent/xtables/restore_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

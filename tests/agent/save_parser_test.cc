@@ -2,7 +2,7 @@
 //
 // Whole saves: tables, chains, and what is not a save. save_rule_test.cc has the rules,
 // captured_save_test.cc what kube-proxy writes.
-#include "agent/save_parser.h"
+#include "agent/xtables/save_parser.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Single rules of a save: their words, which ones are Rules, and what is known of the others.
-#include "agent/save_rule.h"
+#include "agent/xtables/save_rule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "agent/save_words.h"
+#include "agent/xtables/save_words.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {

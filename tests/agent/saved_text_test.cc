@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/saved_text.h"
+#include "agent/xtables/saved_text.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "agent/fingerprint.h"
+#include "agent/xtables/fingerprint.h"
 
 namespace kipt::testing {
 namespace {

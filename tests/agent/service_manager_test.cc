@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/service_manager.h"
+#include "agent/process/service_manager.h"
 
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -15,7 +15,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
-#include "agent/command.h"
+#include "agent/process/command.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

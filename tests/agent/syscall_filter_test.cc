@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The filter as any user can install it. What only root could try is in tests/kernel.
-#include "agent/syscall_filter.h"
+#include "agent/process/syscall_filter.h"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -18,8 +18,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "agent/sanitizer.h"
-#include "agent/syscall_table.h"
+#include "agent/process/sanitizer.h"
+#include "agent/process/syscall_table.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

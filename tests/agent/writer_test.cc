@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/writer.h"
+#include "agent/loop/writer.h"
 
 #include <gtest/gtest.h>
 #include <sys/prctl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/xtables_lock.h"
+#include "agent/xtables/xtables_lock.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

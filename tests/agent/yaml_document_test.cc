@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/yaml_document.h"
+#include "agent/config/yaml_document.h"
 
 #include <ostream>
 #include <random>

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "agent/sanitizer.h"
+#include "agent/process/sanitizer.h"
 #include "tests/interop/daemon_fixture.h"
 
 namespace kipt::testing {
@@ -30,7 +30,7 @@ class DaemonLifecycleTest : public DaemonTest {
   static std::string SavedNft() { return Output({"nft", "-s", "list", "ruleset"}); }
 };
 
-// A build with a sanitizer has no filter (agent/syscall_filter.h).
+// A build with a sanitizer has no filter (agent/process/syscall_filter.h).
 std::string ExpectedSeccomp() { return agent::kBuiltWithASanitizer ? "0" : "2"; }
 
 // systemd's end of $NOTIFY_SOCKET.

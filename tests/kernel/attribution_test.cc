@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "agent/writer.h"
+#include "agent/loop/writer.h"
 #include "netlink/monitor.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/support/status_matchers.h"

@@ -3,8 +3,8 @@
 
 #include <cstdlib>
 
-#include "agent/command.h"
-#include "agent/legacy_backend.h"
+#include "agent/process/command.h"
+#include "agent/xtables/legacy_backend.h"
 #include "netlink/nft_backend.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/run_program.h"

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/reconciler.h"
-#include "agent/rule_forms.h"
+#include "agent/loop/reconciler.h"
+#include "agent/policy/rule_forms.h"
 #include "tests/kernel/backend_world.h"
 #include "tests/support/observed.h"
 

@@ -22,7 +22,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "agent/sanitizer.h"
+#include "agent/process/sanitizer.h"
 
 namespace kipt::testing {
 namespace {
@@ -68,7 +68,8 @@ constexpr Call::By kCapabilities = Call::By::kCapabilities;
 constexpr Call::By kFilter = Call::By::kFilter;
 
 constexpr Call kCalls[] = {
-    {"mount", [](int) -> long { return mount("none", "/mnt", "tmpfs", 0, nullptr); }, kCapabilities},
+    {"mount", [](int) -> long { return mount("none", "/mnt", "tmpfs", 0, nullptr); },
+     kCapabilities},
     {"umount2", [](int) -> long { return umount2("/no/such/place", 0); }, kCapabilities},
     {"chroot", [](int) -> long { return chroot("/"); }, kCapabilities},
     {"setns", [](int fd) -> long { return setns(fd, CLONE_NEWNET); }, kCapabilities},
@@ -78,7 +79,9 @@ constexpr Call kCalls[] = {
      [](int) -> long { return syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0); }},
     {"ptrace", [](int) -> long { return ptrace(PTRACE_TRACEME, 0, nullptr, nullptr); }},
     {"process_vm_readv",
-     [](int) -> long { return syscall(SYS_process_vm_readv, getpid(), nullptr, 0, nullptr, 0, 0); }},
+     [](int) -> long {
+       return syscall(SYS_process_vm_readv, getpid(), nullptr, 0, nullptr, 0, 0);
+     }},
     {"bpf", [](int) -> long { return MakeBpfMap(); }},
     {"perf_event_open",
      [](int) -> long { return syscall(SYS_perf_event_open, nullptr, 0, -1, -1, 0); }},
@@ -116,8 +119,7 @@ constexpr Call kCalls[] = {
     {"socket(NETLINK_ROUTE)",
      [](int) -> long { return socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE); }},
     {"socket(AF_INET, SOCK_RAW)",
-     [](int) -> long { return socket(AF_INET, SOCK_RAW, IPPROTO_RAW); },
-     kCapabilities,
+     [](int) -> long { return socket(AF_INET, SOCK_RAW, IPPROTO_RAW); }, kCapabilities,
      /*programs_may=*/true},
     {"executable memory", [](int) -> long { return MapExecutable(); }, kFilter, true},
     {"fork", [](int) -> long { return Fork(); }, kFilter, true},

@@ -3,7 +3,7 @@
 // The legacy backend on the real iptables-legacy, with other programs beside it that use the same
 // lock. Each test has a network namespace and a /run of its own: the machine's lock is never
 // touched.
-#include "agent/legacy_backend.h"
+#include "agent/xtables/legacy_backend.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "agent/command.h"
+#include "agent/process/command.h"
 #include "tests/support/lock_holder.h"
 #include "tests/support/netns.h"
 #include "tests/support/private_run.h"

@@ -25,8 +25,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "agent/legacy_backend.h"
-#include "agent/legacy_monitor.h"
+#include "agent/xtables/legacy_backend.h"
+#include "agent/xtables/legacy_monitor.h"
 #include "netlink/monitor.h"
 #include "tests/support/netns.h"
 #include "tests/support/private_run.h"

@@ -16,8 +16,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "agent/legacy_backend.h"
-#include "agent/legacy_monitor.h"
+#include "agent/xtables/legacy_backend.h"
+#include "agent/xtables/legacy_monitor.h"
 #include "netlink/monitor.h"
 #include "tests/kernel/legacy_monitor_fixture.h"
 #include "tests/support/lock_holder.h"

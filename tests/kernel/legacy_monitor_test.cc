@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the monitor of legacy iptables says of what the real programs do.
-#include "agent/legacy_monitor.h"
+#include "agent/xtables/legacy_monitor.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -21,9 +21,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "agent/command.h"
-#include "agent/legacy_backend.h"
-#include "agent/legacy_tables.h"
+#include "agent/process/command.h"
+#include "agent/xtables/legacy_backend.h"
+#include "agent/xtables/legacy_tables.h"
 #include "netlink/backend.h"
 #include "tests/kernel/legacy_monitor_fixture.h"
 #include "tests/support/netns.h"

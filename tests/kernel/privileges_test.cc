@@ -3,7 +3,7 @@
 // What the agent can do, and what it can no longer do, after it has given up its privileges. Each
 // attempt is made in a child with a network namespace and a /run of its own, because nothing that
 // was given up comes back.
-#include "agent/privileges.h"
+#include "agent/process/privileges.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,12 +21,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "agent/command.h"
-#include "agent/legacy_backend.h"
-#include "agent/policy.h"
-#include "agent/reconciler.h"
-#include "agent/sanitizer.h"
-#include "agent/syscall_filter.h"
+#include "agent/loop/reconciler.h"
+#include "agent/policy/policy.h"
+#include "agent/process/command.h"
+#include "agent/process/sanitizer.h"
+#include "agent/process/syscall_filter.h"
+#include "agent/xtables/legacy_backend.h"
 #include "netlink/nft_backend.h"
 #include "tests/kernel/forbidden_calls.h"
 #include "tests/kernel/unprivileged_child.h"
@@ -111,9 +111,8 @@ TEST_P(PrivilegesTest, AreTheSameFewInEveryThread) {
                 const std::jthread later([&looked] { looked.wait(); });
                 const bool programs = GetParam().may_run_programs;
                 const uint64_t own = programs ? kAdminAndRaw : kAdmin;
-                const std::string wrong =
-                    CheckThreads(own, programs ? own : 0,
-                                 GetParam().as_nobody ? bounding_before : own);
+                const std::string wrong = CheckThreads(
+                    own, programs ? own : 0, GetParam().as_nobody ? bounding_before : own);
                 looked.count_down();
                 return wrong;
               }),

@@ -2,7 +2,7 @@
 //
 // The parser of iptables-save against the decoder of nf_tables: the same kernel rules, read both
 // ways, say the same. What differs is only how an opaque rule is spelled.
-#include "agent/save_parser.h"
+#include "agent/xtables/save_parser.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "agent/command.h"
+#include "agent/process/command.h"
 
 namespace kipt::testing {
 

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "agent/policy.h"
+#include "agent/policy/policy.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::testing {

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/config/command_line.h
+//
+// The command line as a value: what was asked for and which flags were given, nothing resolved yet
+// (config.h does that). Spelling and messages are those of kubelet's flags
+// (github.com/spf13/pflag), so that what stands on a kubelet's command line can be copied here.
+#ifndef KIPT_AGENT_CONFIG_COMMAND_LINE_H_
+#define KIPT_AGENT_CONFIG_COMMAND_LINE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+
+namespace kipt::agent {
+
+enum class Command : uint8_t { kRun, kSync, kPlan, kStatus, kDetect, kGates, kVersion };
+absl::string_view CommandName(Command command);  // "run", ...
+
+enum class OutputFormat : uint8_t { kText, kJson };
+
+// The flags that were given; empty where one was not. Of a flag given twice the last counts, except
+// for --feature-gates.
+struct Flags {
+  // kubelet's
+  std::optional<std::string> config = {};
+  std::vector<std::string> feature_gates = {};  // one text per flag, in order; they are merged
+  std::optional<bool> make_iptables_util_chains = {};
+  std::optional<int> iptables_masquerade_bit = {};  // any int32: config.h knows the range
+  std::optional<int> iptables_drop_bit = {};
+  std::optional<int> v = {};
+  std::optional<std::string> vmodule = {};
+  // ours
+  std::optional<std::string> emulated_version = {};
+  std::optional<std::string> ip_families = {};
+  std::optional<std::string> iptables_mode = {};
+  std::optional<std::string> host_root = {};
+  OutputFormat output = OutputFormat::kText;
+  std::optional<std::string> netns = {};
+  std::optional<absl::Duration> iptables_sync_period = {};  // config.h knows the range
+  std::optional<std::string> watch = {};
+  std::optional<std::string> healthz_bind_address = {};  // may be empty: nothing listens
+  std::optional<std::string> metrics_bind_address = {};  // the same
+
+  bool operator==(const Flags&) const = default;
+};
+
+struct CommandLine {
+  Command command = Command::kRun;
+  Flags flags;
+
+  bool operator==(const CommandLine&) const = default;
+};
+
+// --help or -h was among the arguments: this is for standard output, and the program ends with 0.
+struct Help {
+  std::string text;
+};
+
+// Parses the arguments without the program's name, `[COMMAND] [flags]`; flags may also stand before
+// the command, and no command is `run`. Integers are decimal, booleans and durations Go's
+// (strconv.ParseBool, time.ParseDuration), `--flag=` is an empty value. The help lists the feature
+// gates of the release that a valid --emulated-version names, else of the default.
+//
+// InvalidArgument for everything that is wrong, with pflag's words where it has any:
+//   unknown flag: --x
+//   flag needs an argument: --config
+//   invalid argument "x" for "--iptables-drop-bit" flag: ...
+// and for an unknown command and for words behind it. No other effect, no exit().
+absl::StatusOr<std::variant<CommandLine, Help>> ParseCommandLine(
+    absl::Span<const std::string> arguments);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_CONFIG_COMMAND_LINE_H_

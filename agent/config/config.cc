@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/config/config.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "agent/config/config_file.h"
+#include "agent/config/config_inputs.h"
+#include "agent/config/yaml_document.h"
+#include "featuregates/agent_features.h"
+#include "featuregates/kubelet_features.h"
+
+namespace kipt::agent {
+namespace {
+
+using featuregates::FeatureGates;
+using featuregates::Overrides;
+using featuregates::Version;
+
+// kubernetes/kubernetes#122363 removed --iptables-masquerade-bit and --iptables-drop-bit.
+constexpr Version kFirstReleaseWithoutBitFlags = {1, 31};
+
+absl::StatusOr<ConfigFile> ReadFile(const Flags& flags, const ConfigSources& sources) {
+  if (flags.config) return ReadConfigFile(*flags.config);
+  absl::StatusOr<std::optional<ConfigFile>> file =
+      ReadConfigFileIfPresent(sources.default_config_path);
+  if (!file.ok()) return file.status();
+  return (*std::move(file)).value_or(ConfigFile{});
+}
+
+absl::StatusOr<featuregates::EmulatedVersion> ResolveVersion(const ConfigInputs& inputs) {
+  const auto& [flags, file] = inputs;
+  auto emulated = featuregates::ResolveEmulatedVersion(
+      ConfigInputs::Choose(flags.emulated_version, file.emulated_version,
+                           featuregates::ToString(featuregates::kDefaultEmulatedVersion)));
+  if (emulated.ok() || flags.emulated_version) return emulated;
+  return inputs.InFile(
+      *file.emulated_version,
+      absl::StrCat("emulatedVersion: ",
+                   absl::StripPrefix(emulated.status().message(), "--emulated-version: ")));
+}
+
+std::string Kubernetes(Version emulated) {
+  return absl::StrCat("Kubernetes ", featuregates::ToString(emulated));
+}
+
+// ---- feature gates ----
+
+// Resolve's message, the file that is to blame, and what could be set instead.
+absl::Status ExplainGates(const absl::Status& status, const ConfigInputs& inputs, Version emulated,
+                          const Overrides& from_file) {
+  const bool file_is_wrong = !ResolveFeatureGates(emulated, {from_file}).ok();
+  const absl::StatusOr<FeatureGates> gates = ResolveFeatureGates(emulated, {});
+  std::string known;
+  for (const featuregates::GateState& gate :
+       gates.ok() ? gates->States() : std::vector<featuregates::GateState>()) {
+    absl::StrAppend(&known, known.empty() ? "" : ", ", gate.name, gate.locked ? " (locked)" : "");
+  }
+  return absl::Status(
+      status.code(),
+      absl::StrCat(file_is_wrong ? inputs.file.path : "--feature-gates", ": ", status.message(),
+                   "; the gates of ", Kubernetes(emulated), " that this agent knows are ", known));
+}
+
+absl::StatusOr<FeatureGates> ResolveGates(const ConfigInputs& inputs, Version emulated) {
+  const auto& [flags, file] = inputs;
+  std::vector<Overrides> overrides = {
+      file.kind == ConfigFile::Kind::kKubelet
+          ? featuregates::FromKubeletConfiguration(file.feature_gates)
+          : Overrides{.values = file.feature_gates}};
+  for (const std::string& text : flags.feature_gates) {
+    absl::StatusOr<featuregates::GateValues> values = featuregates::ParseFeatureGatesFlag(text);
+    if (!values.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("invalid argument ", QuoteForMessage(text),
+                       " for \"--feature-gates\" flag: ", values.status().message()));
+    }
+    overrides.push_back(Overrides{.values = *std::move(values)});
+  }
+  absl::StatusOr<FeatureGates> gates = ResolveFeatureGates(emulated, overrides);
+  if (gates.ok()) return gates;
+  return ExplainGates(gates.status(), inputs, emulated, overrides.front());
+}
+
+// ---- mark bits ----
+
+// One of the two bits, by the names that its sources give it.
+struct Bit {
+  absl::string_view flag;   // without dashes
+  absl::string_view field;  // in both kinds of file
+  int fallback;
+  std::optional<int> from_flag;
+  std::optional<FromLine<int>> from_file;
+
+  int value() const { return ConfigInputs::Choose(from_flag, from_file, fallback); }
+};
+
+std::array<Bit, 2> Bits(const ConfigInputs& inputs) {
+  const auto& [flags, file] = inputs;
+  return {{{"iptables-masquerade-bit", "iptablesMasqueradeBit", MarkBits{}.masquerade,
+            flags.iptables_masquerade_bit, file.iptables_masquerade_bit},
+           {"iptables-drop-bit", "iptablesDropBit", MarkBits{}.drop, flags.iptables_drop_bit,
+            file.iptables_drop_bit}}};
+}
+
+// "14 (from the flag --iptables-drop-bit)".
+std::string ValueAndSource(const ConfigInputs& inputs, const Bit& bit) {
+  if (bit.from_flag) return absl::StrCat(*bit.from_flag, " (from the flag --", bit.flag, ")");
+  if (!bit.from_file) return absl::StrCat(bit.fallback, " (the default)");
+  return absl::StrCat(bit.from_file->value, " (from ", inputs.file.path, ":", bit.from_file->line,
+                      ")");
+}
+
+// The command line knows the flags of every release; only here the release is known.
+absl::Status RefuseRemovedFlags(const ConfigInputs& inputs, Version emulated) {
+  for (const Bit& bit : Bits(inputs)) {
+    if (!bit.from_flag || emulated < kFirstReleaseWithoutBitFlags) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown flag: --", bit.flag, "; ", Kubernetes(kFirstReleaseWithoutBitFlags),
+                     " removed it, and ", Kubernetes(emulated),
+                     " is emulated: leave it out, or choose an older --emulated-version"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<MarkBits> ResolveBits(const ConfigInputs& inputs, Version emulated, Mode mode) {
+  const std::array<Bit, 2> bits = Bits(inputs);
+  bool in_range = true;
+  for (const Bit& bit : bits) {
+    if (bit.value() >= 0 && bit.value() <= 31) continue;
+    in_range = false;
+    if (emulated >= kFirstReleaseWithoutBitFlags) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("invalid configuration: ", bit.field, " (--", bit.flag, ") ", bit.value(),
+                     " must be between 0 and 31, inclusive; found ", ValueAndSource(inputs, bit)));
+  }
+  const MarkBits result = {.masquerade = bits[0].value(), .drop = bits[1].value()};
+  const bool equal = result.masquerade == result.drop;
+  if (equal && mode == Mode::kLegacy) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "invalid configuration: iptables-masquerade-bit and iptables-drop-bit must be different; "
+        "found ",
+        ValueAndSource(inputs, bits[0]), " and ", ValueAndSource(inputs, bits[1]),
+        ". Choose another drop bit: the masquerade bit must be kube-proxy's"));
+  }
+  return equal || !in_range ? MarkBits{} : result;
+}
+
+// Of bits that have no effect. A flag is deprecated whatever its value, as in kubelet since 1.28; a
+// field is in so many old files, with its default, that only another value is worth a line.
+void WarnOfIgnoredBits(const ConfigInputs& inputs, std::vector<std::string>& warnings) {
+  const std::array<Bit, 2> bits = Bits(inputs);
+  for (const Bit& bit : bits) {
+    if (!bit.from_flag) continue;
+    warnings.push_back(absl::StrCat(
+        "Flag --", bit.flag,
+        " has been deprecated, This flag has no effect and will be removed in a future version."));
+  }
+  for (const Bit& bit : bits) {
+    if (!bit.from_file || bit.from_file->value == bit.fallback) continue;
+    warnings.push_back(absl::StrCat(
+        inputs.file.path, ":", bit.from_file->line, ": ", bit.field, " ", bit.from_file->value,
+        " has no effect where IPTablesOwnershipCleanup is on; remove the field"));
+  }
+}
+
+// ---- families ----
+
+// The families that `text` names, in netlink's order; nothing for "auto".
+absl::StatusOr<std::vector<netlink::Family>> ParseFamilies(absl::string_view text) {
+  if (text == "auto") return std::vector<netlink::Family>();
+  std::vector<netlink::Family> families;
+  for (absl::string_view name : absl::StrSplit(text, ',')) {
+    const bool ipv4 = name == "ipv4";
+    const netlink::Family family = ipv4 ? netlink::Family::kIPv4 : netlink::Family::kIPv6;
+    if ((!ipv4 && name != "ipv6") ||
+        std::find(families.begin(), families.end(), family) != families.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("invalid value ", QuoteForMessage(text),
+                                                     "; accepted are auto, ipv4, ipv6, ipv4,ipv6"));
+    }
+    families.push_back(family);
+  }
+  std::sort(families.begin(), families.end());
+  return families;
+}
+
+absl::Status ResolveFamilies(const ConfigInputs& inputs, const ConfigSources& sources,
+                             Config& config) {
+  const auto& [flags, file] = inputs;
+  auto families =
+      ParseFamilies(ConfigInputs::Choose(flags.ip_families, file.ip_families, std::string("auto")));
+  absl::Status status = families.status();
+  const bool has_ipv6 = access(sources.if_inet6_path.c_str(), F_OK) == 0;
+  if (status.ok()) {
+    config.families = *std::move(families);
+    config.families_by_kernel = config.families.empty();
+    if (config.families_by_kernel) {
+      config.families.push_back(netlink::Family::kIPv4);
+      if (has_ipv6) config.families.push_back(netlink::Family::kIPv6);
+    }
+    if (config.families.back() == netlink::Family::kIPv6 && !has_ipv6) {
+      status = absl::InvalidArgumentError(absl::StrCat(
+          "ipv6 is asked for, but this network namespace has no IPv6 (", sources.if_inet6_path,
+          " does not exist); enable IPv6 in the kernel (ipv6.disable=0), or choose auto or ipv4"));
+    }
+  }
+  if (status.ok()) return status;
+  return inputs.Blame("ip-families", flags.ip_families, "ipFamilies", file.ip_families,
+                      status.message());
+}
+
+// ---- the iptables mode ----
+
+absl::Status ResolveIptablesMode(const ConfigInputs& inputs, Config& config) {
+  const auto& [flags, file] = inputs;
+  const std::string text =
+      ConfigInputs::Choose(flags.iptables_mode, file.iptables_mode, std::string("auto"));
+  if (text == "auto") return absl::OkStatus();
+  for (const IptablesMode mode : {IptablesMode::kNft, IptablesMode::kLegacy}) {
+    if (IptablesModeName(mode) == text) config.iptables_mode = mode;
+  }
+  if (config.iptables_mode) return absl::OkStatus();
+  return inputs.Blame(
+      "iptables-mode", flags.iptables_mode, "iptablesMode", file.iptables_mode,
+      absl::StrCat("invalid value ", QuoteForMessage(text), "; accepted are auto, nft, legacy"));
+}
+
+// A directory that is not there would be a host without iptables.
+absl::Status ResolveHostRoot(const Flags& flags, Config& config) {
+  config.host_root = flags.host_root;
+  if (!config.host_root) return absl::OkStatus();
+  struct stat about {};
+  const int error = stat(config.host_root->c_str(), &about) == 0 ? 0 : errno;
+  if (error == 0 && S_ISDIR(about.st_mode)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--host-root: ", QuoteForMessage(*config.host_root), ": ",
+                   std::generic_category().message(error == 0 ? ENOTDIR : error),
+                   "; give the directory where the host's root is mounted"));
+}
+
+}  // namespace
+
+absl::StatusOr<FeatureGates> ResolveFeatureGates(Version emulated,
+                                                 absl::Span<const Overrides> overrides) {
+  return FeatureGates::Resolve(
+      {featuregates::KubeletComponent(emulated), featuregates::AgentComponent(kAgentRelease)},
+      overrides);
+}
+
+absl::StatusOr<Config> LoadConfig(const Flags& flags, const ConfigSources& sources) {
+  absl::StatusOr<ConfigFile> file = ReadFile(flags, sources);
+  if (!file.ok()) return file.status();
+  const ConfigInputs inputs = {flags, *std::move(file)};
+  const auto emulated = ResolveVersion(inputs);
+  if (!emulated.ok()) return emulated.status();
+  const Version version = emulated->version;
+  if (absl::Status status = RefuseRemovedFlags(inputs, version); !status.ok()) return status;
+  absl::StatusOr<FeatureGates> gates = ResolveGates(inputs, version);
+  if (!gates.ok()) return gates.status();
+
+  Config config = {.emulated_version = version, .gates = *std::move(gates)};
+  config.config_file = inputs.file.path;
+  config.make_iptables_util_chains = ConfigInputs::Choose(
+      flags.make_iptables_util_chains, inputs.file.make_iptables_util_chains, true);
+  config.mode = ModeFor(config.gates, config.make_iptables_util_chains);
+  const absl::StatusOr<MarkBits> bits = ResolveBits(inputs, version, config.mode);
+  if (!bits.ok()) return bits.status();
+  config.bits = *bits;
+  if (absl::Status status = ResolveFamilies(inputs, sources, config); !status.ok()) return status;
+  if (absl::Status status = ResolveIptablesMode(inputs, config); !status.ok()) return status;
+  if (absl::Status status = ResolveHostRoot(flags, config); !status.ok()) return status;
+  if (absl::Status status = ResolveDaemonSettings(inputs, config); !status.ok()) return status;
+
+  if (!emulated->warning.empty()) config.warnings.push_back(emulated->warning);
+  for (const std::string& warning : config.gates.warnings()) config.warnings.push_back(warning);
+  if (config.gates.Enabled(featuregates::kIPTablesOwnershipCleanup)) {
+    WarnOfIgnoredBits(inputs, config.warnings);
+  }
+  config.ignored_gates = config.gates.ignored();
+  return config;
+}
+
+}  // namespace kipt::agent

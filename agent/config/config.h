@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/config/config.h
+//
+// The effective configuration: flags over file over defaults, resolved at the emulated Kubernetes
+// release and checked. What follows from it needs no further check.
+#ifndef KIPT_AGENT_CONFIG_CONFIG_H_
+#define KIPT_AGENT_CONFIG_CONFIG_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "agent/config/command_line.h"
+#include "agent/detect/iptables_mode.h"
+#include "agent/policy/policy.h"
+#include "featuregates/feature_gates.h"
+#include "featuregates/version.h"
+#include "netlink/monitor.h"
+#include "netlink/ruleset.h"
+
+namespace kipt::agent {
+
+// This project's own release, as in CMakeLists.txt: its own feature gates live by it.
+inline constexpr featuregates::Version kAgentRelease = {0, 1};
+
+// Read where no --config is given, and may be absent.
+inline constexpr char kDefaultConfigPath[] = "/etc/kube-iptables-agent/config.yaml";
+
+struct Config {
+  // A release newer than the newest known one is already replaced by that one.
+  featuregates::Version emulated_version;
+  featuregates::FeatureGates gates;
+  bool make_iptables_util_chains = true;
+  // What the two above choose.
+  Mode mode = Mode::kOff;
+  // As given, also in the modes where they have no effect, for they tell what an earlier legacy
+  // mode may have left behind. Where the pair given has no effect and would not be valid, 14
+  // and 15.
+  MarkBits bits = {};
+  // --ip-families asked for "auto"; else for exactly `families`.
+  bool families_by_kernel = true;
+  // IPv4 before IPv6; never empty.
+  std::vector<netlink::Family> families = {};
+  // kNft or kLegacy; empty for "auto".
+  std::optional<IptablesMode> iptables_mode = {};
+  // Of --host-root: an existing directory; empty where it was not given.
+  std::optional<std::string> host_root = {};
+  // From 1 s to 24 h.
+  absl::Duration iptables_sync_period = absl::Minutes(1);
+  netlink::WatchMode watch = netlink::WatchMode::kEvents;
+  // "HOST:PORT" as ParseBindAddress takes it; empty: nothing listens.
+  std::string healthz_bind_address = "127.0.0.1:10270";
+  std::string metrics_bind_address = "127.0.0.1:10271";
+  // The file that was read; empty where none was.
+  std::string config_file = {};
+  // For the log, each as one warning, in the order of their importance to an upgrade: release,
+  // gates, flags, file.
+  std::vector<std::string> warnings = {};
+  // Gates in a KubeletConfiguration that are none of ours: for verbosity 2.
+  std::vector<std::string> ignored_gates = {};
+
+  bool operator==(const Config&) const = default;
+};
+
+// The files that decide, for tests to set.
+struct ConfigSources {
+  std::string default_config_path = kDefaultConfigPath;
+  // Exists where the kernel has IPv6 in the network namespace of the calling thread (not disabled
+  // at boot by ipv6.disable=1). The kernel takes ip6 rules all the same, so rules tell nothing.
+  std::string if_inet6_path = "/proc/thread-self/net/if_inet6";
+};
+
+// Reads the configuration file and merges. Enter the namespace of --netns first.
+//
+// Precedence: flags, file, defaults; feature gates gate by gate. makeIPTablesUtilChains of a
+// KubeletConfiguration is not read (config_file.h). A gate that nobody knows is an error in a flag
+// and in our own kind, and ignored in a KubeletConfiguration.
+//
+// InvalidArgument, with what to do, for everything that is wrong, an unreadable file included. Bits
+// outside 0..31 are refused even where they have no effect, as by kubelet; from 1.31 on, where the
+// flags are gone, the flags are unknown and the fields are not looked at. Equal bits are refused in
+// legacy mode only.
+absl::StatusOr<Config> LoadConfig(const Flags& flags, const ConfigSources& sources = {});
+
+// All gates, kubelet's and ours, at `emulated`. InvalidArgument as FeatureGates::Resolve.
+absl::StatusOr<featuregates::FeatureGates> ResolveFeatureGates(
+    featuregates::Version emulated, absl::Span<const featuregates::Overrides> overrides);
+
+// One "name: value" a line, in the order of Config, warnings and ignored gates left out; every
+// value as a flag or a file would give it.
+std::string ToString(const Config& config);
+
+// The settings that a process keeps from its start to its end and that differ: iptablesMode,
+// hostRoot, watch and the two addresses (sockets are opened, and privileges dropped, once). Each as
+// a line for people: "watch: events now, poll wanted". Empty: everything in `wanted` can be had by
+// the process that runs with `running`.
+std::vector<std::string> WhatNeedsARestart(const Config& running, const Config& wanted);
+
+// "events", "poll": as --watch names them.
+absl::string_view WatchModeName(netlink::WatchMode mode);
+
+// "ipv4", "ipv6", "ipv4,ipv6": as --ip-families names them.
+std::string FamiliesText(absl::Span<const netlink::Family> families);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_CONFIG_CONFIG_H_

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/config/config_inputs.h
+//
+// What LoadConfig merges, for the files that do the merging: config.cc and daemon_settings.cc.
+#ifndef KIPT_AGENT_CONFIG_CONFIG_INPUTS_H_
+#define KIPT_AGENT_CONFIG_CONFIG_INPUTS_H_
+
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "agent/config/command_line.h"
+#include "agent/config/config.h"
+#include "agent/config/config_file.h"
+
+namespace kipt::agent {
+
+// Flags over file over defaults.
+struct ConfigInputs {
+  const Flags& flags;
+  ConfigFile file;  // its path is empty where none was read
+
+  // The flag's value, else the file's, else the default.
+  template <typename T>
+  static T Choose(const std::optional<T>& flag, const std::optional<FromLine<T>>& field,
+                  T fallback) {
+    return flag ? *flag : field ? field->value : fallback;
+  }
+
+  template <typename T>
+  absl::Status InFile(const FromLine<T>& field, absl::string_view message) const {
+    return absl::InvalidArgumentError(absl::StrCat(file.path, ":", field.line, ": ", message));
+  }
+
+  // Whoever gave the value that Choose chose: "--FLAG: message", or "FILE:LINE: FIELD: message".
+  template <typename T>
+  absl::Status Blame(absl::string_view flag_name, const std::optional<T>& flag,
+                     absl::string_view field_name, const std::optional<FromLine<T>>& field,
+                     absl::string_view message) const {
+    if (!flag && field) return InFile(*field, absl::StrCat(field_name, ": ", message));
+    return absl::InvalidArgumentError(absl::StrCat("--", flag_name, ": ", message));
+  }
+};
+
+// The settings of `run`: sync period, watch, addresses. InvalidArgument as LoadConfig.
+absl::Status ResolveDaemonSettings(const ConfigInputs& inputs, Config& config);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_CONFIG_CONFIG_INPUTS_H_

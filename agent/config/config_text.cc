@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The part of config.h that writes a Config down: ToString and WhatNeedsARestart.
+#include <array>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "agent/config/config.h"
+#include "agent/config/go_duration.h"
+
+namespace kipt::agent {
+namespace {
+
+std::string IptablesModeText(const Config& config) {
+  return std::string(config.iptables_mode ? IptablesModeName(*config.iptables_mode) : "auto");
+}
+std::string HostRootText(const Config& config) { return config.host_root.value_or("(own)"); }
+std::string WatchText(const Config& config) { return std::string(WatchModeName(config.watch)); }
+std::string AddressText(const std::string& address) { return address.empty() ? "(none)" : address; }
+std::string HealthzText(const Config& config) { return AddressText(config.healthz_bind_address); }
+std::string MetricsText(const Config& config) { return AddressText(config.metrics_bind_address); }
+
+struct FixedSetting {
+  absl::string_view name;
+  std::string (*text)(const Config& config);
+};
+constexpr std::array<FixedSetting, 5> kFixedSettings = {{
+    {"iptablesMode", IptablesModeText},
+    {"hostRoot", HostRootText},
+    {"watch", WatchText},
+    {"healthzBindAddress", HealthzText},
+    {"metricsBindAddress", MetricsText},
+}};
+
+}  // namespace
+
+absl::string_view WatchModeName(netlink::WatchMode mode) {
+  return mode == netlink::WatchMode::kPoll ? "poll" : "events";
+}
+
+std::string FamiliesText(absl::Span<const netlink::Family> families) {
+  return absl::StrJoin(families, ",", [](std::string* out, netlink::Family family) {
+    *out += family == netlink::Family::kIPv4 ? "ipv4" : "ipv6";
+  });
+}
+
+std::string ToString(const Config& config) {
+  const std::string families = FamiliesText(config.families);
+  return absl::StrCat(
+      "emulatedVersion: ", featuregates::ToString(config.emulated_version), "\n",  //
+      "featureGates: ", featuregates::ToString(config.gates), "\n",                //
+      "makeIPTablesUtilChains: ", config.make_iptables_util_chains ? "true" : "false", "\n",
+      "mode: ", ModeName(config.mode), "\n",                    //
+      "iptablesMasqueradeBit: ", config.bits.masquerade, "\n",  //
+      "iptablesDropBit: ", config.bits.drop, "\n",              //
+      "ipFamilies: ", config.families_by_kernel ? absl::StrCat("auto (", families, ")") : families,
+      "\n", "iptablesMode: ", IptablesModeText(config), "\n",                       //
+      "hostRoot: ", HostRootText(config), "\n",                                     //
+      "iptablesSyncPeriod: ", FormatGoDuration(config.iptables_sync_period), "\n",  //
+      "watch: ", WatchText(config), "\n",                                           //
+      "healthzBindAddress: ", HealthzText(config), "\n",                            //
+      "metricsBindAddress: ", MetricsText(config), "\n",                            //
+      "config: ", config.config_file.empty() ? "(none)" : config.config_file, "\n");
+}
+
+std::vector<std::string> WhatNeedsARestart(const Config& running, const Config& wanted) {
+  std::vector<std::string> lines;
+  for (const FixedSetting& setting : kFixedSettings) {
+    const std::string now = setting.text(running);
+    const std::string then = setting.text(wanted);
+    if (now == then) continue;
+    lines.push_back(absl::StrCat(setting.name, ": ", now, " now, ", then, " wanted"));
+  }
+  return lines;
+}
+
+}  // namespace kipt::agent

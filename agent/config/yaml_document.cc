@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/config/yaml_document.h"
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "yaml-cpp/anchor.h"
+#include "yaml-cpp/emitterstyle.h"
+#include "yaml-cpp/eventhandler.h"
+#include "yaml-cpp/exceptions.h"
+#include "yaml-cpp/mark.h"
+#include "yaml-cpp/parser.h"
+
+namespace kipt::agent {
+namespace {
+
+struct Problem {
+  int line = 1;
+  std::string message;
+};
+
+Problem At(const YAML::Mark& mark, absl::string_view message) {
+  return Problem{.line = mark.line + 1, .message = std::string(message)};
+}
+
+// The 1-based line `number` of `text`; empty behind the last.
+absl::string_view LineOf(absl::string_view text, int number) {
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    if (--number == 0) return line;
+  }
+  return "";
+}
+
+// Length of the UTF-8 sequence at the start of `text`; 0 where there is none (overlong forms,
+// surrogates and values above U+10FFFF included).
+size_t Utf8SequenceLength(absl::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return 1;
+  const size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4 || text.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  const bool overlong = (lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xf0 && byte(1) < 0x90);
+  const bool outside = (lead == 0xed && byte(1) > 0x9f) || (lead == 0xf4 && byte(1) > 0x8f);
+  return overlong || outside ? 0 : length;
+}
+
+// yaml-cpp takes bytes for UTF-16 or UTF-32 by their look and byte 0x04 for the end of the file, so
+// it is given nothing but printable UTF-8.
+std::optional<Problem> CheckText(absl::string_view text) {
+  if (text.size() > kMaxYamlBytes) {
+    return Problem{1, absl::StrCat("the file is larger than ", kMaxYamlBytes, " bytes")};
+  }
+  int line = 1;
+  while (!text.empty()) {
+    const char c = text.front();
+    const size_t length = Utf8SequenceLength(text);
+    if (length == 0) return Problem{line, "not a YAML text: the bytes are not UTF-8"};
+    const bool control = absl::ascii_iscntrl(static_cast<unsigned char>(c)) != 0;
+    if (control && c != '\n' && c != '\r' && c != '\t') {
+      return Problem{line, absl::StrCat("not a YAML text: it contains the control character 0x",
+                                        absl::Hex(static_cast<uint8_t>(c), absl::kZeroPad2))};
+    }
+    if (c == '\n') ++line;
+    text.remove_prefix(length);
+  }
+  return std::nullopt;
+}
+
+// Builds the tree from the parser's events. After the first problem it ignores what follows: the
+// parser itself ends with the document, at depth 500 (its own limit) at the latest.
+class TreeBuilder final : public YAML::EventHandler {
+ public:
+  explicit TreeBuilder(absl::string_view text) : text_(text) {}
+
+  const std::optional<Problem>& problem() const { return problem_; }
+  // The last line an event came from.
+  int last_line() const { return last_line_; }
+  YamlNode TakeRoot() { return std::move(root_); }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (++documents_ < 2) return;
+    const bool marked = absl::StartsWith(LineOf(text_, mark.line + 1), "---");
+    Fail(At(mark, marked ? "a second document begins here; a configuration file holds one"
+                         : "unexpected text behind the end of the document"));
+  }
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    if (!Accept(mark, anchor)) return;
+    // The library takes `word` on a line of its own for a key with no value.
+    if (!frames_.empty() && frames_.back().key && frames_.back().key->pos == mark.pos) {
+      return Fail(At(mark, absl::StrCat("the key ", QuoteForMessage(frames_.back().key->text),
+                                        " is not followed by a colon")));
+    }
+    Attach(MakeNode(YamlNode::Kind::kNull, mark, ""), mark);
+  }
+
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override { Accept(mark, anchor); }
+
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
+    if (!Accept(mark, anchor)) return;
+    YamlNode node = MakeNode(YamlNode::Kind::kScalar, mark, tag);
+    node.text = value;
+    node.plain = tag == "?";
+    Attach(std::move(node), mark);
+  }
+
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value /*style*/) override {
+    Open(YamlNode::Kind::kSequence, mark, tag, anchor);
+  }
+  void OnSequenceEnd() override { Close(); }
+
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value /*style*/) override {
+    Open(YamlNode::Kind::kMap, mark, tag, anchor);
+  }
+  void OnMapEnd() override { Close(); }
+
+ private:
+  struct Key {
+    std::string text;
+    int line = 1;
+    int column = 1;
+    int pos = 0;
+  };
+  // A sequence or map that is not closed yet.
+  struct Frame {
+    YamlNode node;
+    std::optional<Key> key;                // of the value that comes next
+    std::map<std::string, int> key_lines;  // of a map
+  };
+
+  void Fail(Problem problem) {
+    if (!problem_) problem_ = std::move(problem);
+  }
+
+  bool Accept(const YAML::Mark& mark, YAML::anchor_t anchor) {
+    last_line_ = std::max(last_line_, mark.line + 1);
+    if (problem_) return false;
+    if (anchor != YAML::NullAnchor) {
+      Fail(At(mark, "anchors (&name) and aliases (*name) are not accepted; write the value out"));
+    } else if (++nodes_ > kMaxYamlNodes) {
+      Fail(At(mark, absl::StrCat("the file holds more than ", kMaxYamlNodes, " values")));
+    }
+    return !problem_;
+  }
+
+  static YamlNode MakeNode(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag) {
+    YamlNode node;
+    node.kind = kind;
+    // "?" is the library's "no tag, plain", "!" its "no tag, quoted".
+    if (tag != "?" && tag != "!") node.tag = tag;
+    node.line = mark.line + 1;
+    node.column = mark.column + 1;
+    return node;
+  }
+
+  bool ExpectsKey() const {
+    return !frames_.empty() && frames_.back().node.kind == YamlNode::Kind::kMap &&
+           !frames_.back().key;
+  }
+
+  void Open(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag,
+            YAML::anchor_t anchor) {
+    if (!Accept(mark, anchor)) return;
+    if (ExpectsKey()) return Fail(At(mark, "a key must be a word or a string"));
+    if (frames_.size() == kMaxYamlDepth) {
+      return Fail(At(mark, absl::StrCat("nested more than ", kMaxYamlDepth, " levels deep")));
+    }
+    frames_.emplace_back().node = MakeNode(kind, mark, tag);
+  }
+
+  void Close() {
+    if (problem_) return;
+    YamlNode node = std::move(frames_.back().node);
+    frames_.pop_back();
+    Attach(std::move(node), YAML::Mark());
+  }
+
+  // `mark` matters where the node is a key.
+  void Attach(YamlNode node, const YAML::Mark& mark) {
+    if (frames_.empty()) {
+      root_ = std::move(node);
+    } else if (ExpectsKey()) {
+      SetKey(std::move(node), mark);
+    } else if (Frame& frame = frames_.back(); frame.key) {
+      if (node.kind == YamlNode::Kind::kNull) {
+        node.line = frame.key->line;
+        node.column = frame.key->column;
+      }
+      frame.node.entries.push_back({std::move(frame.key->text), frame.key->line, std::move(node)});
+      frame.key.reset();
+    } else {
+      frame.node.items.push_back(std::move(node));
+    }
+  }
+
+  void SetKey(YamlNode node, const YAML::Mark& mark) {
+    if (node.kind != YamlNode::Kind::kScalar) return Fail(At(mark, "a value without a key"));
+    if (node.plain && node.text == "<<") {
+      return Fail(At(mark, "merge keys (<<) are not accepted; write the fields out"));
+    }
+    const auto [first, added] = frames_.back().key_lines.try_emplace(node.text, node.line);
+    if (!added) {
+      return Fail(At(mark, absl::StrCat("duplicate key ", QuoteForMessage(node.text),
+                                        ", already set in line ", first->second)));
+    }
+    frames_.back().key = Key{std::move(node.text), node.line, node.column, mark.pos};
+  }
+
+  absl::string_view text_;
+  YamlNode root_;
+  std::vector<Frame> frames_;
+  std::optional<Problem> problem_;
+  int documents_ = 0;
+  size_t nodes_ = 0;
+  int last_line_ = 1;
+};
+
+// Runs the parser: the one place its exceptions can come from.
+std::optional<Problem> Build(absl::string_view text, TreeBuilder& builder) {
+  try {
+    std::istringstream stream{std::string(text)};
+    YAML::Parser parser(stream);
+    // The library makes endless empty documents of a text like ",[ull,": ask for no more than two.
+    if (parser.HandleNextDocument(builder) && !builder.problem()) {
+      parser.HandleNextDocument(builder);
+    }
+  } catch (const YAML::Exception& error) {
+    if (builder.problem()) return builder.problem();
+    // At the end of the file the library forgets the line.
+    const int line = std::max(builder.last_line(), error.mark.line + 1);
+    std::string message = absl::StrCat("not well-formed YAML: ", error.msg);
+    const absl::string_view content = LineOf(text, line);
+    const absl::string_view indent = content.substr(0, content.find_first_not_of(" \t"));
+    if (absl::StrContains(indent, '\t')) {
+      absl::StrAppend(&message, "; the line is indented with a tab, use spaces");
+    }
+    return Problem{line, std::move(message)};
+  } catch (const std::exception& error) {
+    return Problem{builder.last_line(), absl::StrCat("cannot be parsed: ", error.what())};
+  }
+  return builder.problem();
+}
+
+}  // namespace
+
+const YamlNode* YamlNode::Find(absl::string_view key) const {
+  for (const YamlEntry& entry : entries) {
+    if (entry.key == key) return &entry.value;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<YamlDocument> YamlDocument::Parse(absl::string_view origin, absl::string_view text) {
+  TreeBuilder builder(text);
+  std::optional<Problem> problem = CheckText(text);
+  if (!problem) problem = Build(text, builder);
+  YamlDocument document(origin, builder.TakeRoot());
+  if (problem) return document.ErrorAt(problem->line, problem->message);
+  return document;
+}
+
+absl::Status YamlDocument::ErrorAt(int line, absl::string_view message) const {
+  return absl::InvalidArgumentError(absl::StrCat(origin_, ":", line, ": ", message));
+}
+
+}  // namespace kipt::agent

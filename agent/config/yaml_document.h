@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/config/yaml_document.h
+//
+// One YAML document as a small immutable tree in which every value knows its line, and typed
+// readers that refuse what merely converts. Files come from operators and templates, so the parser
+// takes no more than a configuration needs: one document, no anchors, aliases or merge keys, no
+// duplicate keys, bounded size, depth and number of values.
+//
+//   auto document = YamlDocument::Parse("config.yaml", "iptablesDropBit: 15\n");
+//   const YamlNode* bit = document->root().Find("iptablesDropBit");
+//   document->Int32(*bit, "iptablesDropBit");  // 15
+//
+// Every error is InvalidArgument and begins with "FILE:LINE: ".
+#ifndef KIPT_AGENT_CONFIG_YAML_DOCUMENT_H_
+#define KIPT_AGENT_CONFIG_YAML_DOCUMENT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace kipt::agent {
+
+// A Kubernetes object of more than 1 MiB cannot be stored in a cluster either.
+inline constexpr size_t kMaxYamlBytes = size_t{1} << 20;
+inline constexpr size_t kMaxYamlDepth = 32;
+inline constexpr size_t kMaxYamlNodes = 50'000;
+
+struct YamlEntry;
+
+struct YamlNode {
+  enum class Kind : uint8_t { kNull, kScalar, kSequence, kMap };
+
+  Kind kind = Kind::kNull;
+  // Scalar: its characters, quotes and escapes resolved, nothing else interpreted.
+  std::string text;
+  // Scalar: written without quotes, block indicator and tag, so that YAML gives it a type.
+  bool plain = false;
+  // "tag:yaml.org,2002:int" for !!int; empty where none is written.
+  std::string tag;
+  std::vector<YamlNode> items;     // sequence
+  std::vector<YamlEntry> entries;  // map, in the order of the file
+  // Where it is written, from 1. A null value has the place of its key.
+  int line = 1;
+  int column = 1;
+
+  // The value of `key` in a map. Null where there is none, or where this is not a map.
+  const YamlNode* Find(absl::string_view key) const;
+};
+
+struct YamlEntry {
+  std::string key;
+  int key_line = 1;
+  YamlNode value;
+};
+
+class YamlDocument {
+ public:
+  // `origin` is the file's name, for messages. A text without any document (empty, nothing but
+  // comments) gives a root of kind kNull.
+  static absl::StatusOr<YamlDocument> Parse(absl::string_view origin, absl::string_view text);
+
+  const YamlNode& root() const { return root_; }
+  const std::string& origin() const { return origin_; }
+
+  // InvalidArgument "ORIGIN:LINE: message".
+  absl::Status ErrorAt(int line, absl::string_view message) const;
+
+  // The readers below take the path of the field for their message ("featureGates.AllAlpha").
+
+  // The booleans of YAML 1.1, as sigs.k8s.io/yaml reads a KubeletConfiguration: true, yes, on, y
+  // and false, no, off, n, each also Capitalised and in CAPITALS, never in quotes.
+  absl::StatusOr<bool> Bool(const YamlNode& node, absl::string_view path) const;
+
+  // A decimal integer as people write it. Kubernetes reads 014 as 12 and 0x0e as 14; here both are
+  // refused, as is "14" in quotes, 1_4 and 14.0.
+  absl::StatusOr<int32_t> Int32(const YamlNode& node, absl::string_view path) const;
+
+  // A string. What YAML reads as a number, a boolean or null is refused without quotes: another
+  // program that touches the file would turn 1.30 into 1.3.
+  absl::StatusOr<std::string> String(const YamlNode& node, absl::string_view path) const;
+
+ private:
+  YamlDocument(absl::string_view origin, YamlNode root) : origin_(origin), root_(std::move(root)) {}
+
+  absl::Status WrongType(const YamlNode& node, absl::string_view path,
+                         absl::string_view accepted) const;
+
+  std::string origin_;
+  YamlNode root_;
+};
+
+// How a message shows what it was given: in double quotes, unprintable characters escaped, cut
+// after 60 bytes.
+std::string QuoteForMessage(absl::string_view text);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_CONFIG_YAML_DOCUMENT_H_

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/detect/backend_choice.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace kipt::agent {
+namespace {
+
+// nf_tables that is not loaded, for commands that only look: there is nothing in it.
+class EmptyBackend : public netlink::Backend {
+ public:
+  absl::string_view mode() const override { return "nft"; }
+  absl::StatusOr<netlink::Snapshot> Read(
+      absl::Span<const netlink::ChainQuery> /*queries*/) override {
+    return netlink::Snapshot();
+  }
+  absl::Status Apply(const netlink::Transaction& /*transaction*/) override {
+    return absl::FailedPreconditionError("nf_tables is not loaded, and this command only looks");
+  }
+  absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode /*mode*/) override {
+    return absl::UnimplementedError("nf_tables is not loaded: there is nothing to watch");
+  }
+};
+
+constexpr char kAdvice[] =
+    "give --iptables-mode=nft or --iptables-mode=legacy; `kube-iptables-agent detect` shows what "
+    "was looked at";
+
+absl::Status CannotTell(const FamilyMode& mode) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "cannot tell which iptables this node uses for ", netlink::FamilyName(mode.family), ": ",
+      absl::StrJoin(mode.findings, "; "), "; ", kAdvice));
+}
+
+BackendOrError OpenNft(bool read_only, const ModeSources& sources) {
+  if (read_only && absl::IsFailedPrecondition(CheckNftIsThere(sources))) {
+    return std::make_unique<EmptyBackend>();
+  }
+  return sources.open_nft();
+}
+
+}  // namespace
+
+absl::StatusOr<IptablesMode> ChooseMode(absl::Span<const FamilyMode> modes) {
+  const FamilyMode* chosen = nullptr;
+  for (const FamilyMode& mode : modes) {
+    if (mode.mode == IptablesMode::kUnknown) return CannotTell(mode);
+    if (mode.mode == IptablesMode::kNone) continue;
+    if (chosen == nullptr) chosen = &mode;
+    if (chosen->mode == mode.mode) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        netlink::FamilyName(chosen->family), " uses iptables ", IptablesModeName(chosen->mode),
+        " and ", netlink::FamilyName(mode.family), " uses ", IptablesModeName(mode.mode),
+        "; run once for each, with --ip-families and --iptables-mode"));
+  }
+  return chosen == nullptr ? IptablesMode::kNft : chosen->mode;
+}
+
+BackendOrError ChooseBackend(const BackendRequest& request, const ModeSources& sources) {
+  absl::StatusOr<IptablesMode> mode = IptablesMode::kNft;
+  if (request.flag) {
+    mode = *request.flag;
+  } else {
+    mode = ChooseMode(
+        DetectModes(request.families, std::nullopt, sources, Thoroughness::kUntilDecided));
+    if (!mode.ok() && request.off) mode = IptablesMode::kNft;
+  }
+  if (!mode.ok()) return mode.status();
+  return *mode == IptablesMode::kLegacy ? sources.open_legacy()
+                                        : OpenNft(request.read_only, sources);
+}
+
+}  // namespace kipt::agent

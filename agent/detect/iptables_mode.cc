@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/detect/iptables_mode.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace kipt::agent {
+namespace {
+
+// What one mode says to one question.
+enum class Answer : uint8_t { kNo, kYes, kUnreadable };
+
+Answer Known(const ModeTraces& traces, bool yes) {
+  return !traces.readable ? Answer::kUnreadable : yes ? Answer::kYes : Answer::kNo;
+}
+Answer Hint(const ModeTraces& traces) { return Known(traces, traces.hint); }
+Answer Canary(const ModeTraces& traces) { return Known(traces, traces.canary); }
+Answer Rules(const ModeTraces& traces) {
+  if (!traces.readable || !traces.rules) return Answer::kUnreadable;
+  return *traces.rules ? Answer::kYes : Answer::kNo;
+}
+
+// One kind of trace, stronger ones first.
+struct Level {
+  EvidenceSource source;
+  const char* what;
+  Answer (*answer)(const ModeTraces&);
+};
+constexpr Level kLevels[] = {
+    {EvidenceSource::kHint, "mangle KUBE-IPTABLES-HINT", Hint},
+    {EvidenceSource::kCanary, "mangle KUBE-KUBELET-CANARY", Canary},
+    {EvidenceSource::kRules, "rules or chains in mangle, nat or filter", Rules},
+};
+
+std::string AnswerText(const ModeTraces& traces, Answer answer) {
+  switch (answer) {
+    case Answer::kYes:
+      return "yes";
+    case Answer::kNo:
+      return traces.possible ? "no" : "no (the kernel cannot)";
+    case Answer::kUnreadable:
+      break;
+  }
+  return traces.problem.empty() ? "not looked at" : absl::StrCat("not known: ", traces.problem);
+}
+
+struct Verdict {
+  IptablesMode says = IptablesMode::kNone;
+  bool both = false;
+};
+
+Verdict Weigh(Answer nft, Answer legacy) {
+  if (nft == Answer::kYes && legacy == Answer::kYes) return {IptablesMode::kUnknown, true};
+  if (nft == Answer::kUnreadable || legacy == Answer::kUnreadable) {
+    return {IptablesMode::kUnknown, false};
+  }
+  if (nft == Answer::kYes) return {IptablesMode::kNft, false};
+  return {legacy == Answer::kYes ? IptablesMode::kLegacy : IptablesMode::kNone, false};
+}
+
+bool IsKnown(IptablesMode mode) {
+  return mode == IptablesMode::kNft || mode == IptablesMode::kLegacy;
+}
+
+// One pass through the precedence.
+class Decision {
+ public:
+  explicit Decision(const ModeQuestion& question) : question_(question) {
+    result_.family = question.family;
+    result_.mode = IptablesMode::kNone;
+  }
+
+  FamilyMode Make() {
+    WeighFlag();
+    WeighProgram();
+    for (const Level& level : kLevels) WeighTraces(level);
+    WeighKernel();
+    if (blocked_ && result_.mode == IptablesMode::kUnknown) {
+      for (const auto* traces : {&question_.nft, &question_.legacy}) {
+        if (traces->problem.empty()) continue;
+        Find(absl::StrCat(traces == &question_.nft ? "nft" : "legacy",
+                          " cannot be looked into: ", traces->problem));
+      }
+    }
+    return std::move(result_);
+  }
+
+ private:
+  void Add(EvidenceSource source, IptablesMode says, std::string text) {
+    result_.evidence.push_back({source, says, std::move(text)});
+  }
+  void Find(std::string text) { result_.findings.push_back(std::move(text)); }
+  void Contradict(std::string text) {
+    Find(std::move(text));
+    result_.contradiction = true;
+  }
+
+  // The first that speaks decides.
+  void Decide(IptablesMode mode) {
+    if (decided_ || mode == IptablesMode::kNone) return;
+    decided_ = true;
+    result_.mode = mode;
+  }
+
+  void WeighFlag() {
+    const IptablesMode says = question_.flag.value_or(IptablesMode::kNone);
+    Add(EvidenceSource::kFlag, says,
+        absl::StrCat("--iptables-mode=", question_.flag ? IptablesModeName(says) : "auto"));
+    Decide(says);
+    if (question_.flag) authority_ = "--iptables-mode";
+  }
+
+  // A program that cannot be told stands in nobody's way: the hint is what it is there for.
+  void WeighProgram() {
+    const IptablesMode says = question_.program.value_or(IptablesMode::kNone);
+    Add(EvidenceSource::kProgram, says, question_.program_text);
+    if (!IsKnown(says)) return;
+    Decide(says);
+    if (authority_ == nullptr) authority_ = "the host's iptables program";
+  }
+
+  void WeighTraces(const Level& level) {
+    const Answer nft = level.answer(question_.nft);
+    const Answer legacy = level.answer(question_.legacy);
+    const Verdict verdict = Weigh(nft, legacy);
+    Add(level.source, verdict.says,
+        absl::StrCat(level.what, ": nft ", AnswerText(question_.nft, nft), ", legacy ",
+                     AnswerText(question_.legacy, legacy)));
+    const bool is_mark = level.source != EvidenceSource::kRules;
+    if (is_mark && !marked_) Compare(level, verdict);
+    if (!is_mark && verdict.both && !decided_) {
+      Find("both nft and legacy hold rules, and nothing else tells which of them is in use");
+    }
+    marked_ = marked_ || (is_mark && (nft == Answer::kYes || legacy == Answer::kYes));
+    if (decided_) return;
+    blocked_ = verdict.says == IptablesMode::kUnknown && !verdict.both;
+    Decide(verdict.says);
+  }
+
+  // The hint, or the canary where there is none, with itself and with what is above it.
+  void Compare(const Level& level, const Verdict& verdict) {
+    if (verdict.both) {
+      Contradict(absl::StrCat(level.what,
+                              " stands in both nft and legacy; whoever looks for it takes nft. "
+                              "Remove it where iptables is not in use"));
+    } else if (authority_ != nullptr && IsKnown(verdict.says) && verdict.says != result_.mode) {
+      Contradict(absl::StrCat(authority_, " says ", IptablesModeName(result_.mode), ", but ",
+                              level.what, " stands in ", IptablesModeName(verdict.says),
+                              ", which is what others go by"));
+    }
+  }
+
+  void WeighKernel() {
+    const bool nft = question_.nft.possible;
+    const bool legacy = question_.legacy.possible;
+    const auto can = [](bool possible) { return possible ? " possible" : " impossible"; };
+    const IptablesMode only = nft == legacy ? IptablesMode::kNone
+                              : nft         ? IptablesMode::kNft
+                                            : IptablesMode::kLegacy;
+    const bool neither = !nft && !legacy;
+    Add(EvidenceSource::kKernel, neither ? IptablesMode::kUnknown : only,
+        absl::StrCat("this kernel: nft", can(nft), ", legacy", can(legacy)));
+    // What could not be read can only be what is possible.
+    if (decided_ && !blocked_) return;
+    if (only != IptablesMode::kNone) result_.mode = only;
+    if (neither && !decided_) {
+      result_.mode = IptablesMode::kUnknown;
+      Find("this kernel has neither nf_tables nor legacy iptables");
+    }
+  }
+
+  const ModeQuestion& question_;
+  FamilyMode result_;
+  bool decided_ = false;
+  // Decided as unknown because something could not be read.
+  bool blocked_ = false;
+  // There is a hint, or a canary.
+  bool marked_ = false;
+  // What decided, where that was neither hint nor canary nor rules.
+  const char* authority_ = nullptr;
+};
+
+}  // namespace
+
+absl::string_view IptablesModeName(IptablesMode mode) {
+  switch (mode) {
+    case IptablesMode::kNft:
+      return "nft";
+    case IptablesMode::kLegacy:
+      return "legacy";
+    case IptablesMode::kNone:
+      return "none";
+    case IptablesMode::kUnknown:
+      break;
+  }
+  return "unknown";
+}
+
+absl::string_view EvidenceSourceName(EvidenceSource source) {
+  switch (source) {
+    case EvidenceSource::kFlag:
+      return "flag";
+    case EvidenceSource::kProgram:
+      return "program";
+    case EvidenceSource::kHint:
+      return "hint";
+    case EvidenceSource::kCanary:
+      return "canary";
+    case EvidenceSource::kRules:
+      return "rules";
+    case EvidenceSource::kKernel:
+      break;
+  }
+  return "kernel";
+}
+
+FamilyMode DecideMode(const ModeQuestion& question) { return Decision(question).Make(); }
+
+}  // namespace kipt::agent

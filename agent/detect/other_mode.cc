@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/detect/other_mode.h"
+
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "agent/policy/policy.h"
+
+namespace kipt::agent {
+namespace {
+
+using netlink::Family;
+
+// What is asked of the other mode: existence only.
+std::vector<netlink::ChainQuery> KubeletChains(absl::Span<const Family> families) {
+  std::vector<netlink::ChainQuery> queries;
+  for (const Family family : families) {
+    for (const DesiredChain& chain : EveryKubeletChain(family)) {
+      queries.push_back({.chain = chain.id, .with_rules = false});
+    }
+  }
+  return queries;
+}
+
+// OK: there may be something in it. FailedPrecondition, Unavailable: there is nothing.
+absl::Status LookBefore(absl::string_view mode, absl::Span<const Family> families,
+                        const ModeSources& sources) {
+  if (mode == "nft") return CheckNftIsThere(sources);
+  absl::Status nothing = absl::FailedPreconditionError("there are no legacy tables");
+  for (const Family family : families) {
+    const absl::StatusOr<std::vector<netlink::Table>> tables = LegacyTables(family, sources);
+    if (tables.ok() && !tables->empty()) return absl::OkStatus();
+    if (!tables.ok() && !absl::IsUnavailable(tables.status())) nothing = tables.status();
+  }
+  return nothing;
+}
+
+}  // namespace
+
+OtherMode ListOtherMode(absl::string_view iptables_mode, absl::Span<const Family> families,
+                        const netlink::Snapshot& snapshot) {
+  OtherMode other = {.iptables_mode = std::string(iptables_mode)};
+  for (const netlink::ChainQuery& query : KubeletChains(families)) {
+    if (snapshot.Find(query.chain) != nullptr) other.chains.push_back(query.chain);
+  }
+  std::sort(other.chains.begin(), other.chains.end());
+  return other;
+}
+
+OtherMode ReadOtherMode(absl::string_view managed, absl::Span<const Family> families,
+                        const ModeSources& sources) {
+  OtherMode other = {.iptables_mode = managed == "nft" ? "legacy" : "nft"};
+  absl::Status status = LookBefore(other.iptables_mode, families, sources);
+  if (absl::IsUnavailable(status) || absl::IsFailedPrecondition(status)) return other;
+  if (status.ok()) {
+    BackendOrError backend =
+        other.iptables_mode == "nft" ? sources.open_nft() : sources.open_legacy();
+    status = backend.status();
+    if (backend.ok()) {
+      const absl::StatusOr<netlink::Snapshot> snapshot = (*backend)->Read(KubeletChains(families));
+      if (snapshot.ok()) return ListOtherMode(other.iptables_mode, families, *snapshot);
+      status = snapshot.status();
+    }
+  }
+  // A kernel without nf_tables says so only when it is asked.
+  if (!absl::IsUnavailable(status)) other.problem = std::string(status.message());
+  return other;
+}
+
+}  // namespace kipt::agent

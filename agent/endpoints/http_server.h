@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/endpoints/http_server.h
+//
+// A small HTTP/1.1 server for health and metrics: GET and HEAD, no bodies, one thread, bounded in
+// connections, memory and time. Wraps libmicrohttpd.
+#ifndef KIPT_AGENT_ENDPOINTS_HTTP_SERVER_H_
+#define KIPT_AGENT_ENDPOINTS_HTTP_SERVER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace kipt::agent {
+
+struct HttpReply {
+  int status = 200;
+  std::string content_type = "text/plain; charset=utf-8";
+  std::string body;
+};
+
+struct HttpRequest {
+  std::string path;      // without the query
+  bool verbose = false;  // "?verbose", with or without a value
+};
+
+// Called on the server's thread.
+using HttpHandler = std::function<HttpReply(const HttpRequest&)>;
+
+// An address to listen on, bound but not yet served: to be done while privileges and the right
+// network namespace are still there.
+class HttpListener {
+ public:
+  // `address` is "HOST:PORT", HOST an IPv4 address or an IPv6 address in brackets, PORT 0 for any
+  // that is free.
+  //
+  // InvalidArgument: not such an address. FailedPrecondition: it is in use, or not this machine's.
+  // PermissionDenied: a port below 1024.
+  static absl::StatusOr<HttpListener> Bind(absl::string_view address);
+
+  HttpListener(HttpListener&& other) noexcept;
+  HttpListener& operator=(HttpListener&& other) noexcept;
+  ~HttpListener();
+
+  // With the port that was really given.
+  const std::string& address() const { return address_; }
+
+ private:
+  friend class HttpServer;
+  HttpListener(int fd, std::string address) : fd_(fd), address_(std::move(address)) {}
+  int fd_;
+  std::string address_;
+};
+
+class HttpServer {
+ public:
+  // Starts the thread. At most 32 connections at once, 4 from one address; 16 KiB of request; idle
+  // connections are closed after 10 s. Another method than GET and HEAD is answered with 405, a
+  // request that is too large with 413, 414 or 431, and neither comes to `handler`.
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(HttpListener listener,
+                                                           HttpHandler handler);
+
+  // Answers what is being answered, then ends the thread.
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  const std::string& address() const;
+
+ private:
+  struct Impl;
+  explicit HttpServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_ENDPOINTS_HTTP_SERVER_H_

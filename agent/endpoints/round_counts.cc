@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/endpoints/round_counts.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "agent/policy/chain_diff.h"
+#include "agent/policy/policy.h"
+#include "agent/policy/rule_forms.h"
+
+namespace kipt::agent {
+namespace {
+
+using ChainAndText = std::pair<netlink::ChainId, std::string>;
+
+ChainAndText Spelled(const netlink::ChainId& chain) { return {chain, ChainText(chain)}; }
+ChainAndText Spelled(const netlink::ChainId& chain, const netlink::Rule& rule) {
+  return {chain, absl::StrCat("-A ", chain.name, " ", netlink::ToString(chain.family, rule))};
+}
+
+bool Made(const Change& change, const ChainAndText& wanted) {
+  if (const auto* chain = std::get_if<netlink::CreateChain>(&change.operation)) {
+    return Spelled(chain->chain) == wanted;
+  }
+  const auto* added = std::get_if<netlink::AddRule>(&change.operation);
+  return added != nullptr && Spelled(added->chain, added->rule) == wanted;
+}
+
+bool Stands(const SyncReport& report, const AgentState& state, const ChainAndText& wanted) {
+  return std::any_of(state.in_place.begin(), state.in_place.end(),
+                     [&wanted](const Standing& one) {
+                       return one.chain == wanted.first && one.text == wanted.second;
+                     }) ||
+         std::any_of(report.applied.begin(), report.applied.end(),
+                     [&wanted](const Change& change) { return Made(change, wanted); });
+}
+
+}  // namespace
+
+std::set<Drift> EveryDrift() {
+  std::set<Drift> all;
+  for (const netlink::Family family : netlink::kFamilies) {
+    for (const DesiredChain& chain : EveryKubeletChain(family)) {
+      all.insert({chain.id, DamageKind::kChainMissing});
+      if (chain.rules.empty()) continue;
+      for (const DamageKind kind :
+           {DamageKind::kRuleMissing, DamageKind::kRuleMisplaced, DamageKind::kRuleUnwanted}) {
+        all.insert({chain.id, kind});
+      }
+    }
+    for (const DesiredJump& jump : EveryKubeletJump(family)) {
+      all.insert({jump.base_chain, DamageKind::kJumpMissing});
+      all.insert({jump.base_chain, DamageKind::kRuleUnwanted});
+    }
+  }
+  return all;
+}
+
+bool MartianRuleStands(const SyncReport& report, const AgentState& state) {
+  const netlink::Family family = netlink::Family::kIPv4;
+  // All that cleanup mode wants of rules.
+  const Ruleset ruleset = DesiredRuleset(Mode::kCleanup, {&family, 1}, MarkBits{});
+  for (const DesiredChain& chain : ruleset.chains) {
+    if (chain.rules.empty()) continue;
+    return Stands(report, state, Spelled(chain.id, chain.rules.front().rule));
+  }
+  return false;
+}
+
+bool HintStands(const SyncReport& report, const AgentState& state, netlink::Family family) {
+  return Stands(report, state, Spelled({family, netlink::Table::kMangle, std::string(kHintChain)}));
+}
+
+int StaleChains(const AgentState& state, netlink::Family family) {
+  return static_cast<int>(
+      std::count_if(state.stale.begin(), state.stale.end(), [family](const Standing& one) {
+        return one.chain.family == family && one.text == ChainText(one.chain);
+      }));
+}
+
+int ShadowedJumps(const AgentState& state, netlink::Family family) {
+  return static_cast<int>(
+      std::count_if(state.findings.begin(), state.findings.end(), [family](const Finding& one) {
+        return one.chain.family == family && one.condition == Condition::kShadowedJump;
+      }));
+}
+
+int DuplicatesRemoved(const SyncReport& report) {
+  return static_cast<int>(
+      std::count_if(report.applied.begin(), report.applied.end(), [](const Change& change) {
+        return std::holds_alternative<netlink::DeleteRule>(change.operation) &&
+               change.reason == "duplicate";
+      }));
+}
+
+}  // namespace kipt::agent

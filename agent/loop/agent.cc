@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/loop/agent.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <iterator>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "agent/loop/family_phase.h"
+
+namespace kipt::agent {
+namespace {
+
+using netlink::Family;
+
+// A look at legacy tables costs the more the more services there are, and readers wake us too.
+constexpr double kLegacyCpuShare = 0.05;
+// Legacy tables that were damaged in the same way again before the monitor read them are to it what
+// they were before the repair: no change. So a repair is looked after, once.
+constexpr absl::Duration kSecondLook = absl::Milliseconds(20);
+constexpr size_t kRecentIncidents = 10;
+
+// So that a fleet that fails at one moment does not retry at one moment.
+std::function<double()> RandomJitter() {
+  return [random = std::minstd_rand(std::random_device()())]() mutable {
+    return std::uniform_real_distribution<double>(0.8, 1.2)(random);
+  };
+}
+
+// Of this thread and of the programs it has run.
+absl::Duration CpuUsed() {
+  absl::Duration used;
+  for (const auto who : {RUSAGE_THREAD, RUSAGE_CHILDREN}) {
+    rusage usage{};
+    getrusage(who, &usage);
+    used += absl::DurationFromTimeval(usage.ru_utime) + absl::DurationFromTimeval(usage.ru_stime);
+  }
+  return used;
+}
+
+Clock SteadyClock() {
+  return {.now = SteadyNow, .sleep = [](absl::Duration duration) { absl::SleepFor(duration); }};
+}
+
+bool IsLegacy(const netlink::Backend& backend) { return backend.mode() == "legacy"; }
+
+std::string WatchingText(const netlink::Backend& backend, netlink::WatchMode mode) {
+  if (IsLegacy(backend)) return "users of xtables.lock";
+  return mode == netlink::WatchMode::kPoll ? "poll" : "kernel events";
+}
+
+// Whether trying again with the same backend may help: somebody else was in the way.
+bool MayPassByItself(const absl::Status& status) {
+  return absl::IsAborted(status) || absl::IsDeadlineExceeded(status);
+}
+
+bool Failed(const SyncReport& report, Family family) {
+  return std::any_of(
+      report.families.begin(), report.families.end(),
+      [&](const FamilyResult& result) { return result.family == family && !result.status.ok(); });
+}
+
+}  // namespace
+
+Agent::Agent(EventLoop& loop, AgentOptions options, OpenBackend open_backend, Observer observer)
+    : options_(std::move(options)),
+      open_backend_(std::move(open_backend)),
+      observer_(std::move(observer)),
+      lookout_(loop, options_.writers, [this] { OnSight(); }),
+      pace_({.resync = options_.sync_period}, RandomJitter()),
+      damping_(options_.sync_period) {
+  state_.started = absl::Now();
+  state_.heartbeat = state_.started;
+  NoteOptions();
+}
+
+Agent::~Agent() = default;
+
+absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(EventLoop& loop, AgentOptions options,
+                                                     OpenBackend open_backend, Observer observer) {
+  std::unique_ptr<Agent> agent(
+      new Agent(loop, std::move(options), std::move(open_backend), std::move(observer)));
+  absl::StatusOr<std::unique_ptr<EventSource>> timer =
+      loop.AddTimer([self = agent.get()] { self->OnTimer(); });
+  if (!timer.ok()) return timer.status();
+  agent->timer_ = *std::move(timer);
+  if (absl::Status status = agent->timer_->FireAfter(absl::ZeroDuration()); !status.ok()) {
+    return status;
+  }
+  return agent;
+}
+
+Agent::FamilyRecord& Agent::RecordOf(Family family) {
+  const auto known = records_.find(family);
+  if (known != records_.end()) return known->second;
+  // Only where it is needed: to open a source of randomness is dear, and this is on every path.
+  return records_.emplace(family, FamilyRecord{Backoff(options_.sync_period, RandomJitter())})
+      .first->second;
+}
+
+void Agent::NoteOptions() {
+  state_.emulated_version = options_.emulated_version;
+  state_.mode = options_.desired.mode;
+  std::vector<FamilyState> families;
+  for (const Family family : options_.desired.families) {
+    families.push_back({.family = family, .since = state_.started});
+    for (const FamilyState& known : state_.families) {
+      if (known.family == family) families.back() = known;
+    }
+  }
+  state_.families = std::move(families);
+}
+
+void Agent::SetDesired(AgentOptions options) {
+  options.watch = options_.watch;
+  options_ = std::move(options);
+  records_.clear();
+  damping_ = Damping(options_.sync_period);
+  SetPace();
+  pace_.NoteUrgent();
+  next_trigger_ = Trigger::kConfig;
+  NoteOptions();
+  Rearm();
+}
+
+void Agent::SetPace() {
+  const bool legacy = backend_ != nullptr && IsLegacy(*backend_);
+  pace_.SetOptions({.resync = options_.sync_period, .cpu_share = legacy ? kLegacyCpuShare : 1});
+}
+
+void Agent::OnSight() {
+  pace_.NoteChange();
+  const absl::Time now = SteadyNow();
+  if (pace_.Next(now) <= now) {
+    Turn(Trigger::kChange);
+  } else {
+    // Once is enough until the next look.
+    lookout_.Pause(true);
+    Rearm();
+  }
+}
+
+void Agent::OnTimer() {
+  const absl::Time now = SteadyNow();
+  state_.heartbeat = absl::Now();
+  if (pace_.Next(now) > now) {
+    Rearm();
+  } else if (next_trigger_ != Trigger::kTimer) {
+    Turn(next_trigger_);
+  } else if (pace_.change_pending()) {
+    Turn(Trigger::kChange);
+  } else {
+    Turn(pace_.failing() || pace_.waiting() ? Trigger::kRetry : Trigger::kTimer);
+  }
+}
+
+void Agent::Rearm() {
+  const absl::Time now = SteadyNow();
+  // A timer that cannot be set is one that was never made: Create has failed then.
+  timer_->FireAfter(pace_.Next(now) - now).IgnoreError();
+}
+
+absl::Status Agent::EnsureBackend() {
+  if (backend_ != nullptr) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<netlink::Backend>> backend = open_backend_();
+  if (!backend.ok()) return backend.status();
+  backend_ = *std::move(backend);
+  state_.iptables_mode = std::string(backend_->mode());
+  SetPace();
+  return absl::OkStatus();
+}
+
+void Agent::EnsureWatching() {
+  if (!lookout_.watching()) {
+    const absl::Status status = lookout_.Watch(*backend_, options_.watch);
+    state_.watching = status.ok() ? WatchingText(*backend_, options_.watch)
+                                  : absl::StrCat("timer only: ", status.message());
+  }
+  lookout_.Pause(false);
+  lookout_.Drain();
+}
+
+void Agent::Turn(Trigger trigger) {
+  const absl::Time start = SteadyNow();
+  const absl::Duration cpu_before = CpuUsed();
+  next_trigger_ = Trigger::kTimer;
+  Round round{.trigger = trigger};
+  waiting_families_.clear();
+  Sighting sighting;
+  if (absl::Status status = EnsureBackend(); !status.ok()) {
+    round.report.status = std::move(status);
+  } else {
+    EnsureWatching();
+    sighting = lookout_.Take();
+    round.report =
+        Reconciler(backend_.get(), SteadyClock()).Sync(options_.desired, [&](const Plan& plan) {
+          return Restrain(plan, sighting);
+        });
+  }
+  const absl::Time end = SteadyNow();
+  round.external_changes = sighting.changes;
+  round.lost_events = sighting.lost_events;
+  round.duration = end - start;
+  const absl::Status& status = round.report.status;
+  pace_.NoteLook(start, end, CpuUsed() - cpu_before, !status.ok());
+  damping_.NoteApplied(round.report.applied, end);
+  pace_.NoteWaiting(damping_.next());
+  if (!round.report.applied.empty() && IsLegacy(*backend_)) pace_.NoteWaiting(end + kSecondLook);
+  round.fights_begun = damping_.TakeBegun();
+  round.fights_ended = damping_.TakeEnded();
+  NoteDamage(round, sighting, std::min(sighting.first, start), end);
+  NoteFamilies(round, end);
+  NoteState(round, end);
+  if (!status.ok() && !MayPassByItself(status)) {
+    // A socket may be broken for good, a program may have come; either is found by opening anew.
+    lookout_.Stop();
+    backend_.reset();
+  }
+  Rearm();
+  observer_(round);
+}
+
+std::vector<Change> Agent::Restrain(const Plan& plan, const Sighting& sighting) {
+  const absl::Time now = SteadyNow();
+  std::vector<Change> changes = damping_.Allow(plan, sighting.writers, now);
+  std::erase_if(changes, [&](const Change& change) {
+    const Family family = netlink::ChainOf(change.operation).family;
+    const bool waits = RecordOf(family).backoff.next() > now;
+    if (waits) waiting_families_.insert(family);
+    return waits;
+  });
+  return changes;
+}
+
+void Agent::NoteDamage(Round& round, const Sighting& sighting, absl::Time noticed,
+                       absl::Time ended) {
+  const SyncReport& report = round.report;
+  std::vector<Change> damage;
+  for (const Change& change : report.applied) {
+    if (!RecordOf(netlink::ChainOf(change.operation).family).settled) continue;
+    if (IsRefill(change, report.plan)) {
+      ++round.refills;
+    } else {
+      damage.push_back(change);
+    }
+  }
+  std::vector<ForeignJump> before = std::exchange(foreign_jumps_, report.plan.foreign_jumps);
+  // Of a family that failed it may not be known what stands.
+  std::erase_if(before,
+                [&](const ForeignJump& jump) { return Failed(report, jump.base_chain.family); });
+  if (damage.empty()) return;
+  Incident incident{.damage = DamageOf(damage),
+                    .writers = WritersOf(damage, sighting),
+                    .lost_jumps = {},
+                    .latency = ended - noticed,
+                    .applying = report.applying};
+  std::set_difference(before.begin(), before.end(), foreign_jumps_.begin(), foreign_jumps_.end(),
+                      std::back_inserter(incident.lost_jumps));
+  round.incident = std::move(incident);
+}
+
+std::vector<Writer> Agent::WritersOf(absl::Span<const Change> damage,
+                                     const Sighting& sighting) const {
+  if (!sighting.writers.empty()) return sighting.writers;
+  // What a fight held back was damaged by whom the fight is with.
+  for (const Fight& fight : damping_.fights()) {
+    for (const Change& change : damage) {
+      if (netlink::ChainOf(change.operation) == fight.chain) return fight.writers;
+    }
+  }
+  return {};
+}
+
+void Agent::NoteFamilies(Round& round, absl::Time steady_now) {
+  const std::vector<Fight> fights = damping_.fights();
+  for (FamilyState& state : state_.families) {
+    FamilyRecord& record = RecordOf(state.family);
+    if (waiting_families_.count(state.family) != 0) {
+      pace_.NoteWaiting(record.backoff.next());
+      continue;
+    }
+    const FamilyVerdict verdict = JudgeFamily(state.family, round.report, fights);
+    record.settled = verdict.phase != FamilyPhase::kFailed;
+    if (record.settled) {
+      record.backoff.NoteSuccess();
+    } else if (round.report.status.ok()) {
+      // Only this family: the other is looked after as before.
+      record.backoff.NoteFailure(steady_now);
+      pace_.NoteWaiting(record.backoff.next());
+    }
+    if (Update(verdict, absl::Now(), state, record.reason_key)) {
+      round.changed_families.push_back(state);
+    }
+  }
+}
+
+void Agent::NoteState(const Round& round, absl::Time steady_now) {
+  const absl::Time now = absl::Now();
+  const SyncReport& report = round.report;
+  state_.heartbeat = now;
+  state_.last_look = now;
+  state_.looks += static_cast<uint64_t>(report.looks);
+  if (report.FirstError().ok()) state_.last_success = now;
+  state_.fights = damping_.fights();
+  for (Fight& fight : state_.fights) fight.since = now - (steady_now - fight.since);
+  if (report.status.ok()) {
+    state_.findings = report.plan.diff.findings;
+    state_.in_place = report.plan.diff.in_place;
+    state_.stale = report.plan.diff.stale;
+  }
+  if (!round.incident) return;
+  ++state_.incidents;
+  auto& recent = state_.recent_incidents;
+  recent.insert(recent.begin(),
+                absl::StrCat(absl::FormatTime(now), " ", ToString(*round.incident)));
+  if (recent.size() > kRecentIncidents) recent.pop_back();
+}
+
+}  // namespace kipt::agent

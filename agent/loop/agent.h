@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/loop/agent.h
+//
+// Keeps a ruleset in place: looks whenever somebody changes something, repairs, and tells what it
+// did. A library: no logs, no flags, no signals, no threads; everything runs on the thread that
+// turns its EventLoop.
+#ifndef KIPT_AGENT_LOOP_AGENT_H_
+#define KIPT_AGENT_LOOP_AGENT_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "agent/loop/agent_state.h"
+#include "agent/loop/damping.h"
+#include "agent/loop/event_loop.h"
+#include "agent/loop/lookout.h"
+#include "agent/loop/pace.h"
+#include "agent/loop/reconciler.h"
+#include "agent/loop/round.h"
+#include "agent/loop/writer.h"
+#include "agent/policy/policy.h"
+#include "featuregates/version.h"
+#include "netlink/backend.h"
+
+namespace kipt::agent {
+
+struct AgentOptions {
+  Ruleset desired;
+  // For AgentState only.
+  featuregates::Version emulated_version;
+  netlink::WatchMode watch = netlink::WatchMode::kEvents;
+  // Between two looks where nothing happens, and the longest wait after a failure or in a fight.
+  absl::Duration sync_period = absl::Minutes(1);
+  WriterSources writers = {};
+};
+
+// Must be destroyed before its loop, and used on the thread that turns the loop only.
+class Agent {
+ public:
+  // Called until it succeeds, and again when the backend it gave has failed; it must give one of
+  // the same mode then.
+  using OpenBackend = std::function<absl::StatusOr<std::unique_ptr<netlink::Backend>>()>;
+  // Called at the end of every round. May call the agent's const members and SetDesired.
+  using Observer = std::function<void(const Round&)>;
+
+  // The first attempt is made when the loop first turns. ResourceExhausted: no timer to be had.
+  // Whatever fails later is retried for ever.
+  static absl::StatusOr<std::unique_ptr<Agent>> Create(EventLoop& loop, AgentOptions options,
+                                                       OpenBackend open_backend, Observer observer);
+
+  ~Agent();
+  Agent(const Agent&) = delete;
+  Agent& operator=(const Agent&) = delete;
+
+  // From the next turn of the loop on, something else is wanted. What is put in place then is no
+  // damage. How to watch stays as it is.
+  void SetDesired(AgentOptions options);
+
+  const AgentState& state() const { return state_; }
+
+ private:
+  struct FamilyRecord {
+    // Of this family alone: where nothing can be read, Pace waits.
+    Backoff backoff;
+    // What was wanted stood at the end of the last round: what is missing now was damaged.
+    bool settled = false;
+    // FamilyVerdict::key of the last round.
+    std::string reason_key = {};
+  };
+
+  Agent(EventLoop& loop, AgentOptions options, OpenBackend open_backend, Observer observer);
+
+  void OnSight();
+  void OnTimer();
+  // Sets the timer to the next look.
+  void Rearm();
+  void SetPace();
+  void NoteOptions();
+  FamilyRecord& RecordOf(netlink::Family family);
+
+  void Turn(Trigger trigger);
+  absl::Status EnsureBackend();
+  void EnsureWatching();
+  // What of `plan` is done now; notes which families are left out.
+  std::vector<Change> Restrain(const Plan& plan, const Sighting& sighting);
+  // What the last round left in place and this one had to repair. Times are steady, as below.
+  void NoteDamage(Round& round, const Sighting& sighting, absl::Time noticed, absl::Time ended);
+  std::vector<Writer> WritersOf(absl::Span<const Change> damage, const Sighting& sighting) const;
+  void NoteFamilies(Round& round, absl::Time steady_now);
+  void NoteState(const Round& round, absl::Time steady_now);
+
+  AgentOptions options_;
+  OpenBackend open_backend_;
+  Observer observer_;
+  std::unique_ptr<EventSource> timer_;
+  std::unique_ptr<netlink::Backend> backend_;
+  // Behind the backend, before which it must go.
+  Lookout lookout_;
+  Pace pace_;
+  Damping damping_;
+  std::map<netlink::Family, FamilyRecord> records_;
+  Trigger next_trigger_ = Trigger::kStart;
+  // Of the last look that succeeded.
+  std::vector<ForeignJump> foreign_jumps_;
+  // Left out of the look that goes on, for it is not yet time for their next attempt.
+  std::set<netlink::Family> waiting_families_;
+  AgentState state_;
+};
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_LOOP_AGENT_H_

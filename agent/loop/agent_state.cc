@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/loop/agent_state.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+
+namespace kipt::agent {
+namespace {
+
+// What does not go away by our own work, and leaves `family` without what is promised.
+const Finding* Blocker(const AgentState& state, netlink::Family family) {
+  const auto found =
+      std::find_if(state.findings.begin(), state.findings.end(), [family](const Finding& finding) {
+        return finding.chain.family == family && !finding.mended &&
+               (finding.condition == Condition::kShadowedJump ||
+                SeverityOf(finding.condition) == Severity::kCritical);
+      });
+  return found == state.findings.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+absl::string_view FamilyPhaseName(FamilyPhase phase) {
+  switch (phase) {
+    case FamilyPhase::kPending:
+      return "pending";
+    case FamilyPhase::kInPlace:
+      return "in place";
+    case FamilyPhase::kDegraded:
+      return "degraded";
+    case FamilyPhase::kFailed:
+      return "failed";
+  }
+  return "unknown";
+}
+
+std::string NotReadyBecause(const AgentState& state, const FamilyState& family) {
+  switch (family.phase) {
+    case FamilyPhase::kInPlace:
+      return "";
+    case FamilyPhase::kPending:
+      return family.reason.empty() ? "the first attempt has not ended yet" : family.reason;
+    case FamilyPhase::kDegraded: {
+      const Finding* blocker = Blocker(state, family.family);
+      if (blocker == nullptr) return "";
+      return absl::StrCat(ConditionName(blocker->condition), ": ", blocker->message);
+    }
+    case FamilyPhase::kFailed:
+      break;
+  }
+  return family.reason.empty() ? "failed" : family.reason;
+}
+
+bool IsReady(const AgentState& state) {
+  return state.must_restart.empty() && !state.families.empty() &&
+         std::all_of(state.families.begin(), state.families.end(),
+                     [&state](const FamilyState& family) {
+                       return NotReadyBecause(state, family).empty();
+                     });
+}
+
+std::string StatusLine(const AgentState& state) {
+  std::string line;
+  const auto add = [&line](absl::string_view subject, absl::string_view reason) {
+    absl::StrAppend(&line, line.empty() ? "" : "; ", subject, reason.empty() ? "" : ": ", reason);
+  };
+  if (!state.must_restart.empty()) add("must restart", state.must_restart);
+  for (const FamilyState& family : state.families) {
+    if (family.phase == FamilyPhase::kInPlace) continue;
+    add(absl::StrCat(netlink::FamilyName(family.family), " ", FamilyPhaseName(family.phase)),
+        family.reason);
+  }
+  if (!state.config_problem.empty()) add("configuration not reloaded", state.config_problem);
+  if (line.empty()) return "in place";
+  // A kernel's or a program's words may have several lines.
+  std::replace_if(
+      line.begin(), line.end(), [](unsigned char c) { return absl::ascii_iscntrl(c); }, ' ');
+  return line;
+}
+
+}  // namespace kipt::agent

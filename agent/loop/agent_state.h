@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/loop/agent_state.h
+//
+// What the agent knows about itself at one moment, as values: for health endpoints, the service
+// manager, logs.
+#ifndef KIPT_AGENT_LOOP_AGENT_STATE_H_
+#define KIPT_AGENT_LOOP_AGENT_STATE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "agent/loop/writer.h"
+#include "agent/policy/diff.h"
+#include "agent/policy/policy.h"
+#include "featuregates/version.h"
+#include "netlink/ruleset.h"
+
+namespace kipt::agent {
+
+enum class FamilyPhase : uint8_t {
+  kPending,   // no attempt has ended yet
+  kInPlace,   // what is wanted stands
+  kDegraded,  // what is wanted stands, but for findings, or a fight over it
+  kFailed,    // it does not, or nothing is known
+};
+absl::string_view FamilyPhaseName(FamilyPhase phase);  // "pending", "in place", ...
+
+struct FamilyState {
+  netlink::Family family = netlink::Family::kIPv4;
+  FamilyPhase phase = FamilyPhase::kPending;
+  // When it came into this phase, for this reason.
+  absl::Time since = absl::InfinitePast();
+  // Empty where in place.
+  std::string reason = {};
+
+  bool operator==(const FamilyState&) const = default;
+};
+
+// One item that another writer undoes as often as we repair it.
+struct Fight {
+  netlink::ChainId chain;
+  // "-A INPUT -j KUBE-FIREWALL"
+  std::string item = {};
+  int rounds = 0;
+  absl::Time since = absl::InfinitePast();
+  // The wait before the next repair.
+  absl::Duration wait = absl::ZeroDuration();
+  std::vector<Writer> writers = {};
+
+  bool operator==(const Fight&) const = default;
+};
+
+struct AgentState {
+  absl::Time started = absl::InfinitePast();
+  featuregates::Version emulated_version;
+  // The gates' mode, and the families.
+  Mode mode = Mode::kOff;
+  // "nft" or "legacy"; empty until it is known.
+  std::string iptables_mode;
+  // How changes are noticed, for people: "kernel events", "poll", "timer only: REASON".
+  std::string watching;
+  // In the order of the configuration; never empty.
+  std::vector<FamilyState> families;
+  // Of the last look.
+  std::vector<Finding> findings;
+  std::vector<Standing> in_place;
+  std::vector<Standing> stale;
+  std::vector<Fight> fights;
+  absl::Time last_look = absl::InfinitePast();
+  absl::Time last_success = absl::InfinitePast();
+  // When the event loop last turned.
+  absl::Time heartbeat = absl::InfinitePast();
+  uint64_t looks = 0;
+  uint64_t incidents = 0;
+  // The last ten, newest first, with the time: one line each.
+  std::vector<std::string> recent_incidents;
+  // Why the running configuration is not the one on disk; empty where it is.
+  std::string config_problem;
+  // The process is about to end so that a supervisor starts it anew; empty else.
+  std::string must_restart;
+
+  bool operator==(const AgentState&) const = default;
+};
+
+// Every family in place, or degraded by nothing critical; and no restart due.
+bool IsReady(const AgentState& state);
+// Why `family` keeps the agent from being ready; empty where it does not.
+std::string NotReadyBecause(const AgentState& state, const FamilyState& family);
+
+// "in place" or "ip degraded: ...; ip6 failed: ...": for the service manager, one line.
+std::string StatusLine(const AgentState& state);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_LOOP_AGENT_STATE_H_

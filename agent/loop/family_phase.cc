@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/loop/family_phase.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace kipt::agent {
+namespace {
+
+constexpr size_t kMostFightsTold = 3;
+
+FamilyVerdict Failed(const absl::Status& status) {
+  return {.phase = FamilyPhase::kFailed,
+          .reason = std::string(status.message()),
+          .key = absl::StatusCodeToString(status.code())};
+}
+
+const absl::Status* StatusOf(netlink::Family family, const SyncReport& report) {
+  if (!report.status.ok()) return &report.status;
+  for (const FamilyResult& result : report.families) {
+    if (result.family == family && !result.status.ok()) return &result.status;
+  }
+  return nullptr;
+}
+
+std::string Place(const netlink::ChainId& chain) {
+  return absl::StrCat(netlink::TableName(chain.table), "/", chain.name);
+}
+
+}  // namespace
+
+FamilyVerdict JudgeFamily(netlink::Family family, const SyncReport& report,
+                          absl::Span<const Fight> fights) {
+  if (const absl::Status* status = StatusOf(family, report); status != nullptr) {
+    return Failed(*status);
+  }
+  std::vector<std::string> reasons;
+  std::vector<std::string> keys;
+  size_t fought = 0;
+  for (const Fight& fight : fights) {
+    if (fight.chain.family != family) continue;
+    keys.push_back(absl::StrCat("fight ", Place(fight.chain)));
+    if (++fought > kMostFightsTold) continue;
+    reasons.push_back(absl::StrCat("OwnershipFight over \"", fight.item, "\" in ",
+                                   Place(fight.chain), ", repaired ever more seldom"));
+  }
+  if (fought > kMostFightsTold) {
+    reasons.push_back(absl::StrCat("and ", fought - kMostFightsTold, " more fights"));
+  }
+  for (const Finding& finding : report.plan.diff.findings) {
+    if (finding.chain.family != family || !NeedsAttention(finding)) continue;
+    reasons.push_back(absl::StrCat(ConditionName(finding.condition), " in ", Place(finding.chain),
+                                   ": ", finding.message));
+    keys.push_back(absl::StrCat(ConditionName(finding.condition), " ", Place(finding.chain)));
+  }
+  return {.phase = reasons.empty() ? FamilyPhase::kInPlace : FamilyPhase::kDegraded,
+          .reason = absl::StrJoin(reasons, "; "),
+          .key = absl::StrJoin(keys, ",")};
+}
+
+bool Update(const FamilyVerdict& verdict, absl::Time now, FamilyState& state, std::string& key) {
+  const bool changed = verdict.phase != state.phase || verdict.key != key;
+  if (changed) state.since = now;
+  state.phase = verdict.phase;
+  state.reason = verdict.reason;
+  key = verdict.key;
+  return changed;
+}
+
+}  // namespace kipt::agent

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/loop/pace.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace kipt::agent {
+namespace {
+
+// Together twenty, the most that any second may see.
+constexpr double kLooksAtOnce = 10;
+constexpr double kLooksPerSecond = 10;
+constexpr double kShareBurstSeconds = 60;
+// A share that never runs out.
+constexpr double kUnlimited = 1;
+
+constexpr absl::Duration kFirstWait = absl::Milliseconds(100);
+constexpr absl::Duration kBetweenFailures = absl::Seconds(1);
+
+Allowance CpuAllowance(double share) { return Allowance(share * kShareBurstSeconds, share); }
+
+}  // namespace
+
+Allowance::Allowance(double capacity, double rate)
+    : capacity_(capacity), rate_(rate), left_(capacity) {}
+
+double Allowance::At(absl::Time now) const {
+  if (as_of_ == absl::InfinitePast()) return left_;
+  const double grown = left_ + rate_ * absl::ToDoubleSeconds(now - as_of_);
+  return std::min(capacity_, grown);
+}
+
+void Allowance::Take(double amount, absl::Time now) {
+  left_ = At(now) - amount;
+  as_of_ = now;
+}
+
+absl::Time Allowance::When(double amount, absl::Time now) const {
+  const double missing = amount - At(now);
+  return missing <= 0 ? now : now + absl::Seconds(missing / rate_);
+}
+
+Backoff::Backoff(absl::Duration longest, std::function<double()> jitter)
+    : longest_(longest), jitter_(std::move(jitter)) {}
+
+void Backoff::NoteFailure(absl::Time now) {
+  absl::Duration wait = kFirstWait;
+  for (int i = 0; i < failures_ && wait < longest_; ++i) wait *= 2;
+  ++failures_;
+  next_ = now + std::min(wait, longest_) * jitter_();
+}
+
+void Backoff::NoteSuccess() {
+  failures_ = 0;
+  next_ = absl::InfinitePast();
+}
+
+Pace::Pace(const PaceOptions& options, std::function<double()> jitter)
+    : jitter_(std::move(jitter)),
+      resync_(options.resync),
+      looks_(kLooksAtOnce, kLooksPerSecond),
+      cpu_(CpuAllowance(options.cpu_share)),
+      backoff_(options.resync, jitter_) {}
+
+void Pace::SetOptions(const PaceOptions& options) {
+  resync_ = options.resync;
+  cpu_ = CpuAllowance(std::min(options.cpu_share, kUnlimited));
+  backoff_ = Backoff(options.resync, jitter_);
+}
+
+void Pace::NoteWaiting(absl::Time when) { waiting_ = std::min(waiting_, when); }
+
+void Pace::NoteLook(absl::Time start, absl::Time end, absl::Duration cpu, bool failed) {
+  last_start_ = start;
+  change_pending_ = false;
+  urgent_ = false;
+  waiting_ = absl::InfiniteFuture();
+  looks_.Take(1, start);
+  cpu_.Take(absl::ToDoubleSeconds(cpu), end);
+  if (failed) {
+    backoff_.NoteFailure(end);
+  } else {
+    backoff_.NoteSuccess();
+  }
+}
+
+absl::Time Pace::WhenChangeIsDue(absl::Time now) const {
+  absl::Time due = std::max(looks_.When(1, now), cpu_.When(0, now));
+  if (backoff_.failing()) due = std::max(due, last_start_ + kBetweenFailures);
+  return due;
+}
+
+absl::Time Pace::Next(absl::Time now) const {
+  if (urgent_) return now;
+  absl::Time next = backoff_.failing() ? backoff_.next() : last_start_ + resync_;
+  next = std::min(next, waiting_);
+  if (change_pending_) next = std::min(next, WhenChangeIsDue(now));
+  return std::max(next, now);
+}
+
+}  // namespace kipt::agent

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/loop/pace.h
+//
+// When to look at the kernel next: at once where somebody changed something, but not as often as a
+// storm of changes would have it. Pure; times are whatever steady clock the caller has.
+#ifndef KIPT_AGENT_LOOP_PACE_H_
+#define KIPT_AGENT_LOOP_PACE_H_
+
+#include <functional>
+
+#include "absl/time/time.h"
+
+namespace kipt::agent {
+
+// Grows by `rate` a second up to `capacity`; whoever takes more than is there waits.
+class Allowance {
+ public:
+  Allowance(double capacity, double rate);
+
+  // May go below zero: what a look costs is known only afterwards.
+  void Take(double amount, absl::Time now);
+  // When there is at least `amount`; `now` or later.
+  absl::Time When(double amount, absl::Time now) const;
+
+ private:
+  double At(absl::Time now) const;
+
+  double capacity_;
+  double rate_;
+  double left_;
+  absl::Time as_of_ = absl::InfinitePast();
+};
+
+// Waits that double with every failure, from 100 ms up to `longest`.
+class Backoff {
+ public:
+  // `jitter` returns what each wait is multiplied with: about 1, different on each node.
+  Backoff(absl::Duration longest, std::function<double()> jitter);
+
+  void NoteFailure(absl::Time now);
+  void NoteSuccess();
+  bool failing() const { return failures_ > 0; }
+  // When to try again; InfinitePast where the last attempt did not fail.
+  absl::Time next() const { return next_; }
+
+ private:
+  absl::Duration longest_;
+  std::function<double()> jitter_;
+  int failures_ = 0;
+  absl::Time next_ = absl::InfinitePast();
+};
+
+struct PaceOptions {
+  // Between two looks where nothing happens.
+  absl::Duration resync = absl::Minutes(1);
+  // Of one CPU that looks may take in the long run; a minute's worth of it may be taken at once.
+  // 1 or more: as much as they want.
+  double cpu_share = 1;
+};
+
+class Pace {
+ public:
+  Pace(const PaceOptions& options, std::function<double()> jitter);
+
+  void SetOptions(const PaceOptions& options);
+  // Somebody changed something.
+  void NoteChange() { change_pending_ = true; }
+  // What is wanted has changed, or is wanted at once for another reason.
+  void NoteUrgent() { urgent_ = true; }
+  // Something waits for `when`, until the next look.
+  void NoteWaiting(absl::Time when);
+  // A look that began at `start` and ended at `end`, after this much of CPU time, children
+  // included.
+  void NoteLook(absl::Time start, absl::Time end, absl::Duration cpu, bool failed);
+
+  // When to look. A change is looked at at once, but of more than ten in a row within a second only
+  // ten a second are: never more than twenty looks in any second. While looks fail, changes are
+  // looked at once a second at most. `now` where it should have been earlier.
+  absl::Time Next(absl::Time now) const;
+  bool change_pending() const { return change_pending_; }
+  // Something waits.
+  bool waiting() const { return waiting_ != absl::InfiniteFuture(); }
+  bool failing() const { return backoff_.failing(); }
+
+ private:
+  absl::Time WhenChangeIsDue(absl::Time now) const;
+
+  std::function<double()> jitter_;
+  absl::Duration resync_;
+  Allowance looks_;
+  Allowance cpu_;
+  Backoff backoff_;
+  bool change_pending_ = false;
+  bool urgent_ = true;
+  absl::Time waiting_ = absl::InfiniteFuture();
+  absl::Time last_start_ = absl::InfinitePast();
+};
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_LOOP_PACE_H_

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/loop/reconciler.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "agent/policy/ownership.h"
+#include "netlink/base_chains.h"
+
+namespace kipt::agent {
+namespace {
+
+using netlink::Family;
+
+constexpr int kRetriesAtOnce = 10;
+constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
+constexpr absl::Duration kRetryLimit = absl::Seconds(5);
+
+bool Changes(const Diff& diff, Family family) {
+  return std::any_of(diff.changes.begin(), diff.changes.end(), [&](const Change& change) {
+    return netlink::ChainOf(change.operation).family == family;
+  });
+}
+
+// Notes as applied what `diff` changes in `families`.
+void AppendChanges(const Diff& diff, absl::Span<const Family> families, SyncReport& report) {
+  for (const Change& change : diff.changes) {
+    const Family family = netlink::ChainOf(change.operation).family;
+    if (std::find(families.begin(), families.end(), family) != families.end()) {
+      report.applied.push_back(change);
+    }
+  }
+}
+
+// What each family is told after one attempt for both: only those that had something to change can
+// have failed, but where nothing could be planned all have.
+std::vector<FamilyResult> Results(const Ruleset& desired, const Diff& diff,
+                                  const absl::Status& both) {
+  std::vector<FamilyResult> results;
+  for (const Family family : desired.families) {
+    const bool failed = !both.ok() && (diff.changes.empty() || Changes(diff, family));
+    results.push_back({family, failed ? both : absl::OkStatus()});
+  }
+  return results;
+}
+
+std::vector<ForeignJump> ForeignJumps(const netlink::Snapshot& snapshot) {
+  std::set<ForeignJump> jumps;
+  for (const auto& [id, chain] : snapshot.chains) {
+    if (netlink::FindBaseChain(id.table, id.name) == nullptr) continue;
+    for (const netlink::ObservedRule& rule : chain.rules) {
+      const std::string* target = netlink::JumpTarget(rule);
+      if (target != nullptr && !IsKubeletChain({id.family, id.table, *target})) {
+        jumps.insert({id, *target});
+      }
+    }
+  }
+  return {jumps.begin(), jumps.end()};
+}
+
+Ruleset OfFamily(const Ruleset& desired, Family family) {
+  Ruleset result = desired;
+  const auto other = [family](const netlink::ChainId& chain) { return chain.family != family; };
+  result.families = {family};
+  std::erase_if(result.chains, [&](const DesiredChain& chain) { return other(chain.id); });
+  std::erase_if(result.jumps, [&](const DesiredJump& jump) { return other(jump.base_chain); });
+  return result;
+}
+
+template <typename T>
+void Append(const std::vector<T>& more, std::vector<T>& all) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+// What was seen of one family joins what was seen of another.
+void Merge(const Plan& family, Plan& all) {
+  all.generation = family.generation;
+  Append(family.diff.changes, all.diff.changes);
+  Append(family.diff.in_place, all.diff.in_place);
+  Append(family.diff.stale, all.diff.stale);
+  Append(family.diff.findings, all.diff.findings);
+  Append(family.claimed_by_kube_proxy, all.claimed_by_kube_proxy);
+  Append(family.foreign_jumps, all.foreign_jumps);
+}
+
+}  // namespace
+
+absl::Status SyncReport::FirstError() const {
+  if (!status.ok()) return status;
+  for (const FamilyResult& result : families) {
+    if (!result.status.ok()) return result.status;
+  }
+  return absl::OkStatus();
+}
+
+Clock SystemClock() {
+  return {.now = [] { return absl::Now(); },
+          .sleep = [](absl::Duration duration) { absl::SleepFor(duration); }};
+}
+
+Reconciler::Reconciler(netlink::Backend* backend, Clock clock)
+    : backend_(backend), clock_(std::move(clock)) {}
+
+absl::Status Reconciler::RetryAborted(const std::function<absl::Status()>& attempt) {
+  const absl::Time deadline = clock_.now() + kRetryLimit;
+  for (int tries = 1;; ++tries) {
+    absl::Status status = attempt();
+    if (!absl::IsAborted(status)) return status;
+    if (clock_.now() >= deadline) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "others kept changing the ruleset for ", absl::FormatDuration(kRetryLimit), " (", tries,
+          " attempts); nothing was changed; the last attempt: ", status.message()));
+    }
+    if (tries % kRetriesAtOnce == 0) clock_.sleep(kRetryPause);
+  }
+}
+
+absl::StatusOr<Plan> Reconciler::LookOnce(const Ruleset& desired,
+                                          absl::Span<const netlink::ChainQuery> queries) {
+  const absl::StatusOr<netlink::Snapshot> snapshot = backend_->Read(queries);
+  if (!snapshot.ok()) return snapshot.status();
+  Plan plan{.generation = snapshot->generation,
+            .diff = ComputeDiff(desired, *snapshot),
+            .claimed_by_kube_proxy = {},
+            .foreign_jumps = ForeignJumps(*snapshot)};
+  for (const Family family : netlink::kFamilies) {
+    if (IsClaimedByKubeProxy(*snapshot, family)) plan.claimed_by_kube_proxy.push_back(family);
+  }
+  return plan;
+}
+
+absl::StatusOr<Plan> Reconciler::Look(const Ruleset& desired) {
+  absl::StatusOr<Plan> plan;
+  const absl::Status status = RetryAborted([&] {
+    plan = LookOnce(desired, ChainsToRead());
+    return plan.status();
+  });
+  if (!status.ok()) return status;
+  return plan;
+}
+
+absl::Status Reconciler::SyncFamilies(const Ruleset& desired,
+                                      absl::Span<const netlink::ChainQuery> queries,
+                                      absl::Span<const Family> families, const Restraint& restraint,
+                                      SyncReport& report) {
+  return RetryAborted([&] {
+    ++report.looks;
+    absl::StatusOr<Plan> plan = LookOnce(desired, queries);
+    if (!plan.ok()) {
+      // A failed look says nothing about either family.
+      if (!absl::IsAborted(plan.status())) report.status = plan.status();
+      return plan.status();
+    }
+    report.plan = *std::move(plan);
+    Diff allowed = report.plan.diff;
+    if (restraint) allowed.changes = restraint(report.plan);
+    const absl::Time start = clock_.now();
+    absl::Status applied =
+        backend_->Apply(ToTransaction(allowed, report.plan.generation, families));
+    report.applying += clock_.now() - start;
+    if (!applied.ok()) return applied;
+    AppendChanges(allowed, families, report);
+    return absl::OkStatus();
+  });
+}
+
+SyncReport Reconciler::Sync(const Ruleset& desired, const Restraint& restraint) {
+  SyncReport report;
+  const absl::Status both =
+      SyncFamilies(desired, ChainsToRead(), desired.families, restraint, report);
+  if (!report.status.ok()) {
+    if (desired.families.size() > 1) LookAtEachFamily(desired, restraint, report);
+    return report;
+  }
+  const Diff& tried = report.plan.diff;
+  const bool one_family = !Changes(tried, Family::kIPv4) || !Changes(tried, Family::kIPv6);
+  if (both.ok() || absl::IsDeadlineExceeded(both) || one_family) {
+    report.families = Results(desired, tried, both);
+  } else {
+    SyncEachFamily(desired, restraint, report);
+  }
+  return report;
+}
+
+void Reconciler::SyncEachFamily(const Ruleset& desired, const Restraint& restraint,
+                                SyncReport& report) {
+  const Diff tried = report.plan.diff;
+  for (const Family family : desired.families) {
+    const size_t applied_before = report.applied.size();
+    absl::Status alone;
+    if (Changes(tried, family)) {
+      alone = SyncFamilies(desired, ChainsToRead(), {&family, 1}, restraint, report);
+    }
+    if (!report.status.ok()) return;
+    const bool nothing_left = alone.ok() && report.applied.size() == applied_before;
+    // What is no longer to be done was done by the attempt that was refused for the other.
+    if (nothing_left && !backend_->spans_families()) AppendChanges(tried, {&family, 1}, report);
+    report.families.push_back({family, std::move(alone)});
+  }
+}
+
+void Reconciler::LookAtEachFamily(const Ruleset& desired, const Restraint& restraint,
+                                  SyncReport& report) {
+  const absl::Status together = report.status;
+  std::vector<FamilyResult> results;
+  bool any_was_read = false;
+  Plan plan;
+  for (const Family family : desired.families) {
+    report.status = absl::OkStatus();
+    absl::Status alone = SyncFamilies(OfFamily(desired, family), ChainsToRead(family), {&family, 1},
+                                      restraint, report);
+    if (report.status.ok()) {
+      any_was_read = true;
+      Merge(report.plan, plan);
+    }
+    results.push_back({family, std::move(alone)});
+  }
+  report.status = any_was_read ? absl::OkStatus() : together;
+  if (!any_was_read) return;
+  report.plan = std::move(plan);
+  report.families = std::move(results);
+}
+
+}  // namespace kipt::agent

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/loop/writer.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "agent/process/owned_fd.h"
+
+namespace kipt::agent {
+namespace {
+
+// linux/proc_ns.h: PROC_PID_INIT_INO.
+constexpr char kInitialPidNamespace[] = "pid:[4026531836]";
+
+constexpr size_t kMaxCommandLine = 256;
+constexpr char kCut[] = "...";
+// Every byte of an argument is at least one in the result, so more need not be read.
+constexpr size_t kCommandLineBytes = 320;
+// proc_pid_comm(5): 15 and a newline.
+constexpr size_t kCommBytes = 64;
+// 52 numbers.
+constexpr size_t kStatBytes = 1536;
+// cgroups(7): a line for each of some 13 hierarchies, of paths of some 200 bytes.
+constexpr size_t kCgroupBytes = 8192;
+
+constexpr size_t kContainerIdDigits = 64;
+constexpr size_t kShownDigits = 12;
+constexpr size_t kPodUidDigits = 32;
+
+// The first `limit` bytes of the file. Empty where it cannot be read.
+std::string ReadStart(int directory, const char* name, size_t limit) {
+  const OwnedFd file(openat(directory, name, O_RDONLY | O_CLOEXEC));
+  std::string text(limit, '\0');
+  size_t size = 0;
+  while (file.valid() && size < limit) {
+    const ssize_t got = read(file.get(), text.data() + size, limit - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    size += static_cast<size_t>(got);
+  }
+  text.resize(size);
+  return text;
+}
+
+// Arguments as a shell would take them, in ASCII and one line.
+std::string CommandLine(absl::string_view bytes) {
+  // proc_pid_cmdline(5): a NUL behind each; many, where a program has overwritten its own.
+  while (!bytes.empty() && bytes.back() == '\0') bytes.remove_suffix(1);
+  if (bytes.empty()) return "";
+  std::string line;
+  // What may stay in front of "...": never half of an escape.
+  size_t fitting = 0;
+  const auto add = [&](absl::string_view text) {
+    line.append(text.data(), text.size());
+    if (line.size() <= kMaxCommandLine - (sizeof(kCut) - 1)) fitting = line.size();
+  };
+  for (const absl::string_view argument : absl::StrSplit(bytes, '\0')) {
+    if (!line.empty()) add(" ");
+    const bool quoted = argument.empty() || absl::StrContains(argument, ' ');
+    if (quoted) add("'");
+    for (size_t i = 0; i < argument.size(); ++i) add(absl::CEscape(argument.substr(i, 1)));
+    if (quoted) add("'");
+  }
+  if (line.size() <= kMaxCommandLine) return line;
+  return absl::StrCat(line.substr(0, fitting), kCut);
+}
+
+std::string ReadComm(int directory, const std::string& name) {
+  std::string comm = ReadStart(directory, name.c_str(), kCommBytes);
+  if (!comm.empty() && comm.back() == '\n') comm.pop_back();
+  return comm;
+}
+
+// proc_pid_stat(5): "4242 (comm) S 4200 ...". 0 where it cannot be read. comm may be ") R 1 (": it
+// ends with the last one. (Not to be compared: some kernels escape it here.)
+uint32_t ReadParent(int process) {
+  const std::string text = ReadStart(process, "stat", kStatBytes);
+  const size_t close = text.rfind(')');
+  if (close == std::string::npos) return 0;
+  const std::vector<absl::string_view> fields =
+      absl::StrSplit(absl::string_view(text).substr(close + 1), absl::MaxSplits(' ', 3));
+  uint32_t parent = 0;
+  return fields.size() >= 3 && absl::SimpleAtoi(fields[2], &parent) ? parent : 0;
+}
+
+bool IsHex(absl::string_view text) {
+  for (const char c : text) {
+    if (!absl::ascii_isxdigit(static_cast<unsigned char>(c))) return false;
+  }
+  return true;
+}
+
+// "pod12345678-1234-1234-1234-123456789abc" (cgroupfs), "kubepods-burstable-pod12345678_1234...
+// .slice" (systemd); a static pod's is 32 digits.
+std::string PodOf(absl::string_view part) {
+  // containerd without its systemd driver, below a kubelet with it: "kubepods-...-podUID.slice:
+  // cri-containerd:ID".
+  const size_t slice = part.find(".slice");
+  if (slice != absl::string_view::npos) {
+    part = part.substr(0, slice);
+    const size_t last = part.rfind("-pod");
+    if (last == absl::string_view::npos) return "";
+    part.remove_prefix(last + 1);
+  }
+  if (!absl::ConsumePrefix(&part, "pod")) return "";
+  std::string uid = absl::StrReplaceAll(part, {{"_", "-"}});
+  const std::string digits = absl::StrReplaceAll(uid, {{"-", ""}});
+  return digits.size() == kPodUidDigits && IsHex(digits) ? uid : "";
+}
+
+// "docker-ID.scope", "cri-containerd-ID.scope", "crio-ID.scope", "libpod-ID.scope"; "ID",
+// "crio-ID",
+// "...:cri-containerd:ID" where systemd does not manage them.
+absl::string_view ContainerOf(absl::string_view part) {
+  absl::ConsumeSuffix(&part, ".scope");
+  const size_t separator = part.find_last_of("-:");
+  if (separator != absl::string_view::npos) part.remove_prefix(separator + 1);
+  if (part.size() != kContainerIdDigits || !IsHex(part)) return "";
+  return part.substr(0, kShownDigits);
+}
+
+// Whatever a user who may make cgroups called one.
+std::string Printable(absl::string_view name) {
+  for (const char c : name) {
+    if (!absl::ascii_isprint(static_cast<unsigned char>(c))) return absl::CEscape(name);
+  }
+  return std::string(name);
+}
+
+std::string UnitOfPath(absl::string_view path) {
+  absl::ConsumeSuffix(&path, " (deleted)");
+  const std::vector<absl::string_view> parts = absl::StrSplit(path, '/');
+  std::string container;
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+    // A container inside of a container is named by the inner one.
+    if (container.empty()) {
+      const absl::string_view id = ContainerOf(*part);
+      if (!id.empty()) container = absl::StrCat("container ", id);
+    }
+    if (const std::string pod = PodOf(*part); !pod.empty()) {
+      return absl::StrCat(container, container.empty() ? "pod " : " of pod ", pod);
+    }
+    if (container.empty() &&
+        (absl::EndsWith(*part, ".service") || absl::EndsWith(*part, ".scope"))) {
+      return Printable(*part);
+    }
+  }
+  return container;
+}
+
+// Of "ID:CONTROLLERS:PATH" lines, one for each hierarchy: the one of systemd and of cgroup v2 (no
+// controllers) knows most, but a container made without systemd may be in the others only.
+std::string UnitOf(const std::string& cgroup) {
+  std::string other;
+  for (const absl::string_view line : absl::StrSplit(cgroup, '\n', absl::SkipEmpty())) {
+    const std::vector<absl::string_view> fields = absl::StrSplit(line, absl::MaxSplits(':', 2));
+    if (fields.size() < 3) continue;
+    std::string unit = UnitOfPath(fields[2]);
+    if (unit.empty()) continue;
+    if (fields[1].empty() || fields[1] == "name=systemd") return unit;
+    if (other.empty()) other = std::move(unit);
+  }
+  return other;
+}
+
+bool IsInitialPidNamespace(const std::string& link) {
+  std::array<char, sizeof(kInitialPidNamespace)> target = {};
+  const ssize_t size = readlink(link.c_str(), target.data(), target.size());
+  return size > 0 &&
+         absl::string_view(target.data(), static_cast<size_t>(size)) == kInitialPidNamespace;
+}
+
+}  // namespace
+
+std::string ToString(const Writer& writer) {
+  std::vector<std::string> known;
+  if (writer.pid != 0) {
+    known.push_back(absl::StrCat("PID ", writer.pid));
+    if (!writer.command_line.empty()) absl::StrAppend(&known[0], ": \"", writer.command_line, "\"");
+  }
+  if (!writer.unit.empty()) known.push_back(absl::StrCat("in ", writer.unit));
+  if (writer.parent_pid != 0) {
+    known.push_back(absl::StrCat("started by ", writer.parent_command,
+                                 writer.parent_command.empty() ? "" : ", ", "PID ",
+                                 writer.parent_pid));
+  }
+  if (known.empty()) return writer.command;
+  return absl::StrCat(writer.command, " (", absl::StrJoin(known, "; "), ")");
+}
+
+WriterLookup::WriterLookup(const WriterSources& sources)
+    : proc_(sources.proc), in_initial_namespace_(IsInitialPidNamespace(sources.pid_namespace)) {}
+
+Writer WriterLookup::Identify(const netlink::RulesetChange& change) const {
+  Writer writer{.pid = change.pid};
+  if (!change.command.empty()) writer.command = absl::CEscape(change.command);
+  if (change.pid == 0 || !in_initial_namespace_) return writer;
+  const OwnedFd proc(open(proc_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  // Stays this process' whatever becomes of its ID: all that is read through it is of one process.
+  const OwnedFd process(
+      openat(proc.get(), absl::StrCat(change.pid).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!process.valid()) return writer;
+  if (ReadComm(process.get(), "comm") != change.command) return writer;
+  Writer found = writer;
+  found.command_line = CommandLine(ReadStart(process.get(), "cmdline", kCommandLineBytes));
+  found.unit = UnitOf(ReadStart(process.get(), "cgroup", kCgroupBytes));
+  found.parent_pid = ReadParent(process.get());
+  if (found.parent_pid != 0) {
+    found.parent_command =
+        absl::CEscape(ReadComm(proc.get(), absl::StrCat(found.parent_pid, "/comm")));
+  }
+  // It may have become another program meanwhile. Gone (empty) is no reason to forget what it was.
+  const std::string comm = ReadComm(process.get(), "comm");
+  return comm.empty() || comm == change.command ? found : writer;
+}
+
+}  // namespace kipt::agent

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/policy/chain_diff.h
+//
+// How one chain of ours, or one jump of ours in a base chain, comes from what stands to what must
+// stand. Not installed: diff.h is the promise.
+#ifndef KIPT_AGENT_POLICY_CHAIN_DIFF_H_
+#define KIPT_AGENT_POLICY_CHAIN_DIFF_H_
+
+#include "agent/policy/diff.h"
+#include "agent/policy/policy.h"
+#include "netlink/ruleset.h"
+
+namespace kipt::agent {
+
+struct ChainContext {
+  Mode mode = Mode::kLegacy;
+  MarkBits bits;
+  bool claimed_by_kube_proxy = false;
+};
+
+// Appends to `diff` the changes, standing rules and findings of a chain of ours that exists.
+void DiffExistingChain(const DesiredChain& desired, const netlink::ObservedChain& observed,
+                       const ChainContext& context, Diff& diff);
+
+// The same for a chain of ours that does not exist.
+void DiffMissingChain(const DesiredChain& desired, Diff& diff);
+
+// The same for a jump; `observed` is null where the base chain does not exist yet.
+void DiffJump(const DesiredJump& desired, const netlink::ObservedChain* observed, Diff& diff);
+
+// ":KUBE-FIREWALL - [0:0]" and "-A KUBE-FIREWALL ...", as iptables-save prints them.
+std::string ChainText(const netlink::ChainId& chain);
+std::string RuleText(const netlink::ChainId& chain, const netlink::ObservedRule& rule);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_POLICY_CHAIN_DIFF_H_

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/policy/diff.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "agent/policy/chain_diff.h"
+#include "agent/policy/guards.h"
+#include "agent/policy/kubelet_forms.h"
+#include "agent/policy/ownership.h"
+
+namespace kipt::agent {
+namespace {
+
+using netlink::ChainId;
+using netlink::Family;
+using netlink::Snapshot;
+
+using FamilyTable = std::pair<Family, netlink::Table>;
+
+FamilyTable TableOf(const ChainId& chain) { return {chain.family, chain.table}; }
+
+// Chains first, because rules jump to them; deletions last, so that the new protection stands
+// before the old one goes.
+int Phase(const netlink::Operation& operation) { return static_cast<int>(operation.index()); }
+static_assert(
+    std::is_same_v<std::variant_alternative_t<0, netlink::Operation>, netlink::CreateChain>);
+static_assert(std::is_same_v<std::variant_alternative_t<1, netlink::Operation>, netlink::AddRule>);
+static_assert(
+    std::is_same_v<std::variant_alternative_t<2, netlink::Operation>, netlink::DeleteRule>);
+
+// Tables in which a base chain of ours exists without its hook.
+std::set<FamilyTable> FindUnhooked(const Ruleset& desired, const Snapshot& observed, Diff& diff) {
+  std::set<FamilyTable> unhooked;
+  for (const DesiredJump& jump : desired.jumps) {
+    const netlink::ObservedChain* base = observed.Find(jump.base_chain);
+    if (base == nullptr || base->hooked) continue;
+    unhooked.insert(TableOf(jump.base_chain));
+    diff.findings.push_back(
+        {Condition::kBaseChainNotHooked, jump.base_chain,
+         absl::StrCat("a chain ", jump.base_chain.name,
+                      " exists that hangs on no hook, so no packet comes to it and the kernel "
+                      "refuses to hook it; nothing is changed in table ",
+                      netlink::FamilyName(jump.base_chain.family), " ",
+                      netlink::TableName(jump.base_chain.table),
+                      ": have its owner rename or delete it"),
+         false});
+  }
+  return unhooked;
+}
+
+std::string WhyStale(const Ruleset& desired, const ChainId& chain, bool shared, bool claimed) {
+  if (shared && claimed) return "kube-proxy's: it uses this chain too";
+  if (desired.mode == Mode::kOff) return "stale, kept: --make-iptables-util-chains=false";
+  if (std::find(desired.families.begin(), desired.families.end(), chain.family) ==
+      desired.families.end()) {
+    return "stale, kept: this family is not managed (--ip-families)";
+  }
+  return absl::StrCat("stale, kept: not part of ", ModeName(desired.mode), " mode");
+}
+
+bool IsShared(const DesiredChain& chain) {
+  return std::any_of(chain.rules.begin(), chain.rules.end(),
+                     [](const DesiredRule& rule) { return rule.shared_with_kube_proxy; });
+}
+
+const DesiredChain* FindDesired(const Ruleset& desired, const ChainId& chain) {
+  for (const DesiredChain& candidate : desired.chains) {
+    if (candidate.id == chain) return &candidate;
+  }
+  return nullptr;
+}
+
+void ListStaleChain(const Ruleset& desired, const DesiredChain& known,
+                    const netlink::ObservedChain& observed, bool claimed, Diff& diff) {
+  diff.stale.push_back(
+      {known.id, ChainText(known.id),
+       absl::StrCat(WhyStale(desired, known.id, IsShared(known), claimed), "; ", known.reason)});
+  for (const netlink::ObservedRule& rule : observed.rules) {
+    diff.stale.push_back({known.id, RuleText(known.id, rule), "stays with its chain"});
+  }
+  for (const Damage& damage : FindDamage(known.id, observed.rules)) {
+    diff.findings.push_back({damage.condition, known.id, damage.message, false});
+  }
+}
+
+// Rules that a kubelet of another mode or bit left in a chain of ours, and that no change removes.
+void ListStaleRules(const Ruleset& desired, const DesiredChain& chain,
+                    const netlink::ObservedChain& observed, bool claimed, Diff& diff) {
+  for (const netlink::ObservedRule& observed_rule : observed.rules) {
+    if (observed_rule.rule() == nullptr) continue;
+    const netlink::Rule& rule = *observed_rule.rule();
+    const bool wanted =
+        std::any_of(chain.rules.begin(), chain.rules.end(),
+                    [&](const DesiredRule& candidate) { return candidate.rule == rule; });
+    const bool removed =
+        std::any_of(diff.changes.begin(), diff.changes.end(), [&](const Change& change) {
+          const auto* deletion = std::get_if<netlink::DeleteRule>(&change.operation);
+          return deletion != nullptr && deletion->chain == chain.id &&
+                 deletion->handle == observed_rule.handle;
+        });
+    const std::optional<KubeletForm> form = RecognizeKubeletForm(chain.id, rule);
+    if (wanted || removed || !form.has_value()) continue;
+    diff.stale.push_back(
+        {chain.id, RuleText(chain.id, observed_rule),
+         absl::StrCat(WhyStale(desired, chain.id, form->shared_with_kube_proxy, claimed), " (",
+                      form->description, ")")});
+  }
+}
+
+void ListStaleJumps(const Ruleset& desired, Family family, const Snapshot& observed, bool claimed,
+                    Diff& diff) {
+  for (const DesiredJump& known : EveryKubeletJump(family)) {
+    if (std::find(desired.jumps.begin(), desired.jumps.end(), known) != desired.jumps.end()) {
+      continue;
+    }
+    const netlink::ObservedChain* base = observed.Find(known.base_chain);
+    if (base == nullptr) continue;
+    for (const netlink::ObservedRule& rule : base->rules) {
+      if (rule.rule() == nullptr || *rule.rule() != known.rule) continue;
+      diff.stale.push_back({known.base_chain, RuleText(known.base_chain, rule),
+                            WhyStale(desired, known.base_chain, /*shared=*/true, claimed)});
+    }
+  }
+}
+
+}  // namespace
+
+absl::string_view ConditionName(Condition condition) {
+  switch (condition) {
+    case Condition::kBaseChainNotHooked:
+      return "BaseChainNotHooked";
+    case Condition::kBitConflict:
+      return "BitConflict";
+    case Condition::kOlderFormKept:
+      return "OlderFormKept";
+    case Condition::kShadowedJump:
+      return "ShadowedJump";
+    case Condition::kDamagedRule:
+      return "DamagedRule";
+    case Condition::kForeignDropsEverything:
+      return "ForeignDropsEverything";
+  }
+  return "Unknown";
+}
+
+absl::string_view SeverityName(Severity severity) {
+  switch (severity) {
+    case Severity::kInfo:
+      return "info";
+    case Severity::kWarning:
+      return "warning";
+    case Severity::kCritical:
+      return "critical";
+  }
+  return "unknown";
+}
+
+Severity SeverityOf(Condition condition) {
+  switch (condition) {
+    case Condition::kOlderFormKept:
+      return Severity::kInfo;
+    case Condition::kBitConflict:
+    case Condition::kShadowedJump:
+      return Severity::kWarning;
+    case Condition::kBaseChainNotHooked:
+    case Condition::kDamagedRule:
+    case Condition::kForeignDropsEverything:
+      return Severity::kCritical;
+  }
+  return Severity::kCritical;
+}
+
+bool NeedsAttention(const Finding& finding) {
+  return !finding.mended && SeverityOf(finding.condition) != Severity::kInfo;
+}
+
+Diff ComputeDiff(const Ruleset& desired, const Snapshot& observed) {
+  Diff diff;
+  std::map<Family, bool> claimed;
+  for (const Family family : netlink::kFamilies) {
+    claimed[family] = IsClaimedByKubeProxy(observed, family);
+  }
+  const std::set<FamilyTable> unhooked = FindUnhooked(desired, observed, diff);
+
+  for (const DesiredChain& chain : desired.chains) {
+    if (unhooked.count(TableOf(chain.id)) != 0) continue;
+    const netlink::ObservedChain* existing = observed.Find(chain.id);
+    if (existing == nullptr) {
+      DiffMissingChain(chain, diff);
+      continue;
+    }
+    const ChainContext context{.mode = desired.mode,
+                               .bits = desired.bits,
+                               .claimed_by_kube_proxy = claimed[chain.id.family]};
+    DiffExistingChain(chain, *existing, context, diff);
+    ListStaleRules(desired, chain, *existing, context.claimed_by_kube_proxy, diff);
+  }
+  for (const DesiredJump& jump : desired.jumps) {
+    if (unhooked.count(TableOf(jump.base_chain)) != 0) continue;
+    DiffJump(jump, observed.Find(jump.base_chain), diff);
+  }
+  for (const Family family : netlink::kFamilies) {
+    for (const DesiredChain& known : EveryKubeletChain(family)) {
+      const netlink::ObservedChain* existing = observed.Find(known.id);
+      if (existing == nullptr || FindDesired(desired, known.id) != nullptr) continue;
+      ListStaleChain(desired, known, *existing, claimed[family], diff);
+    }
+    ListStaleJumps(desired, family, observed, claimed[family], diff);
+  }
+  std::stable_sort(diff.changes.begin(), diff.changes.end(), [](const Change& a, const Change& b) {
+    return Phase(a.operation) < Phase(b.operation);
+  });
+  return diff;
+}
+
+netlink::Transaction ToTransaction(const Diff& diff, uint32_t generation,
+                                   absl::Span<const Family> families) {
+  netlink::Transaction transaction{.generation = generation, .operations = {}};
+  for (const Change& change : diff.changes) {
+    const Family family = netlink::ChainOf(change.operation).family;
+    if (std::find(families.begin(), families.end(), family) != families.end()) {
+      transaction.operations.push_back(change.operation);
+    }
+  }
+  return transaction;
+}
+
+}  // namespace kipt::agent

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/policy/diff.h
+//
+// Ruleset (desired) x Snapshot (observed) -> Diff: what to change, what is in place, what is stale,
+// and what is wrong that we do not touch. Pure; the only code that decides about other people's
+// rules:
+//
+//   * In our own chains every rule of ours stands once, in our order, before any foreign rule that
+//     could decide first. Foreign rules stay, behind ours.
+//   * A jump of ours in a base chain exists once and is never moved: CNIs insert first too.
+//   * What kube-proxy keeps, in whatever form, is left to kube-proxy as long as it works.
+//   * Rules damaged by iptables version skew (kubernetes #112477) never outlive a diff.
+#ifndef KIPT_AGENT_POLICY_DIFF_H_
+#define KIPT_AGENT_POLICY_DIFF_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "agent/policy/policy.h"
+#include "netlink/ruleset.h"
+#include "netlink/transaction.h"
+
+namespace kipt::agent {
+
+// One step, and why it is taken.
+struct Change {
+  netlink::Operation operation;
+  std::string reason;
+
+  bool operator==(const Change&) const = default;
+};
+
+// Something of kubelet's that stands and stays as it is: "-A INPUT -j KUBE-FIREWALL".
+struct Standing {
+  netlink::ChainId chain;
+  std::string text;
+  std::string reason;
+
+  bool operator==(const Standing&) const = default;
+};
+
+enum class Condition : uint8_t {
+  // A plain chain has a base chain's name, so no packet comes to it. Nothing of its table is
+  // touched.
+  kBaseChainNotHooked,
+  // kube-proxy masquerades by another mark bit than ours: what others mark with ours is not
+  // masqueraded.
+  kBitConflict,
+  // kube-proxy keeps an older form that does the same work.
+  kOlderFormKept,
+  // Our jump stands below a rule that no packet passes.
+  kShadowedJump,
+  // A rule of kubelet's that lost its match, by a known fault of version skew between iptables
+  // programs. Mended where the chain is ours.
+  kDamagedRule,
+  // A rule of somebody else's that drops every packet in a chain of kubelet's.
+  kForeignDropsEverything,
+};
+absl::string_view ConditionName(Condition condition);  // "BaseChainNotHooked", ...
+
+enum class Severity : uint8_t { kInfo, kWarning, kCritical };
+absl::string_view SeverityName(Severity severity);  // "info", "warning", "critical"
+Severity SeverityOf(Condition condition);
+
+struct Finding {
+  Condition condition;
+  netlink::ChainId chain;
+  // What was seen, and what to do; names the rule.
+  std::string message;
+  // The changes of the same diff mend it.
+  bool mended = false;
+
+  bool operator==(const Finding&) const = default;
+};
+
+struct Diff {
+  // In the order in which they must be applied: chains, rules, deletions.
+  std::vector<Change> changes;
+  std::vector<Standing> in_place;
+  // Left by another mode, bit or family; kept, as kubelet keeps it: who will depend on a chain
+  // tomorrow cannot be seen today.
+  std::vector<Standing> stale;
+  std::vector<Finding> findings;
+
+  bool operator==(const Diff&) const = default;
+};
+
+// `observed` must hold what ChainsToRead() asks for.
+Diff ComputeDiff(const Ruleset& desired, const netlink::Snapshot& observed);
+
+// The changes that concern `families`, to be applied to the ruleset at `generation`.
+netlink::Transaction ToTransaction(const Diff& diff, uint32_t generation,
+                                   absl::Span<const netlink::Family> families);
+
+// A finding that nothing mends and that an operator should see: the state is not what the mode
+// promises.
+bool NeedsAttention(const Finding& finding);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_POLICY_DIFF_H_

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/policy/policy.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "agent/policy/policy_tables.h"
+#include "featuregates/kubelet_features.h"
+
+namespace kipt::agent {
+namespace {
+
+using netlink::ChainId;
+using netlink::Family;
+
+int BitOf(kep3178::Bit bit, MarkBits bits) {
+  switch (bit) {
+    case kep3178::Bit::kMasquerade:
+      return bits.masquerade;
+    case kep3178::Bit::kDrop:
+      return bits.drop;
+    case kep3178::Bit::kNone:
+      return 0;
+  }
+  return 0;
+}
+
+ChainId Id(Family family, netlink::Table table, absl::string_view name) {
+  return {.family = family, .table = table, .name = std::string(name)};
+}
+
+DesiredChain MakeChain(const kep3178::ChainRow& row, Family family, Mode mode, MarkBits bits) {
+  DesiredChain chain{.id = Id(family, row.table, row.name),
+                     .reason = std::string(row.reason),
+                     .ordered = row.ordered,
+                     .rules = {}};
+  for (const kep3178::RuleRow& rule : kep3178::kRules) {
+    if (rule.table == row.table && rule.chain == row.name && kep3178::Holds(rule.in, mode) &&
+        kep3178::Holds(rule.families, family)) {
+      chain.rules.push_back(
+          {.rule = rule.form(BitOf(rule.bit, bits)),
+           .reason = std::string(rule.reason),
+           .shared_with_kube_proxy = rule.writer == kep3178::Writer::kKubeletAndKubeProxy});
+    }
+  }
+  return chain;
+}
+
+DesiredJump MakeJump(const kep3178::JumpRow& row, Family family) {
+  netlink::Rule rule;
+  rule.comment = std::string(row.comment);
+  rule.target = netlink::Jump{std::string(row.chain)};
+  return {.base_chain = Id(family, row.table, row.base_chain),
+          .rule = std::move(rule),
+          .reason = std::string(row.reason)};
+}
+
+}  // namespace
+
+absl::string_view ModeName(Mode mode) {
+  switch (mode) {
+    case Mode::kOff:
+      return "off";
+    case Mode::kLegacy:
+      return "legacy";
+    case Mode::kCleanup:
+      return "cleanup";
+  }
+  return "unknown";
+}
+
+Mode ModeFor(const featuregates::FeatureGates& gates, bool make_iptables_util_chains) {
+  if (!make_iptables_util_chains) return Mode::kOff;
+  return gates.Enabled(featuregates::kIPTablesOwnershipCleanup) ? Mode::kCleanup : Mode::kLegacy;
+}
+
+Ruleset DesiredRuleset(Mode mode, absl::Span<const Family> families, MarkBits bits) {
+  Ruleset ruleset{.mode = mode,
+                  .bits = bits,
+                  .families = {families.begin(), families.end()},
+                  .chains = {},
+                  .jumps = {}};
+  for (const Family family : families) {
+    for (const kep3178::ChainRow& row : kep3178::kChains) {
+      if (kep3178::Holds(row.in, mode) && kep3178::Holds(row.families, family)) {
+        ruleset.chains.push_back(MakeChain(row, family, mode, bits));
+      }
+    }
+    for (const kep3178::JumpRow& row : kep3178::kJumps) {
+      if (kep3178::Holds(row.in, mode) && kep3178::Holds(row.families, family)) {
+        ruleset.jumps.push_back(MakeJump(row, family));
+      }
+    }
+  }
+  return ruleset;
+}
+
+std::vector<DesiredChain> EveryKubeletChain(Family family) {
+  std::vector<DesiredChain> chains;
+  for (const kep3178::ChainRow& row : kep3178::kChains) {
+    if (kep3178::Holds(row.families, family)) {
+      chains.push_back(MakeChain(row, family, Mode::kLegacy, MarkBits{}));
+    }
+  }
+  return chains;
+}
+
+std::vector<DesiredJump> EveryKubeletJump(Family family) {
+  std::vector<DesiredJump> jumps;
+  for (const kep3178::JumpRow& row : kep3178::kJumps) {
+    if (kep3178::Holds(row.families, family)) jumps.push_back(MakeJump(row, family));
+  }
+  return jumps;
+}
+
+bool IsKubeletChain(const ChainId& chain) {
+  return std::any_of(kep3178::kChains.begin(), kep3178::kChains.end(),
+                     [&](const kep3178::ChainRow& row) {
+                       return row.table == chain.table && row.name == chain.name;
+                     });
+}
+
+std::vector<netlink::ChainQuery> ChainsToRead(Family family) {
+  std::map<ChainId, bool> with_rules;
+  for (const kep3178::KubeProxyRow& row : kep3178::kKubeProxyChains) {
+    with_rules[Id(family, row.table, row.chain)] = false;
+  }
+  for (const kep3178::ChainRow& row : kep3178::kChains) {
+    with_rules[Id(family, row.table, row.name)] = true;
+  }
+  for (const kep3178::JumpRow& row : kep3178::kJumps) {
+    with_rules[Id(family, row.table, row.base_chain)] = true;
+  }
+  for (const kep3178::BaseChainRow& row : kep3178::kOthersJumpFrom) {
+    with_rules[Id(family, row.table, row.chain)] = true;
+  }
+  std::vector<netlink::ChainQuery> queries;
+  queries.reserve(with_rules.size());
+  for (const auto& [chain, rules] : with_rules) {
+    queries.push_back({.chain = chain, .with_rules = rules});
+  }
+  return queries;
+}
+
+std::vector<netlink::ChainQuery> ChainsToRead() {
+  std::vector<netlink::ChainQuery> queries;
+  for (const Family family : netlink::kFamilies) {
+    const std::vector<netlink::ChainQuery> more = ChainsToRead(family);
+    queries.insert(queries.end(), more.begin(), more.end());
+  }
+  return queries;
+}
+
+std::string ToString(const Ruleset& ruleset) {
+  struct Block {
+    std::string chains;
+    std::string rules;
+    std::string jumps;
+  };
+  std::map<std::pair<Family, netlink::Table>, Block> blocks;
+  for (const DesiredChain& chain : ruleset.chains) {
+    Block& block = blocks[{chain.id.family, chain.id.table}];
+    absl::StrAppend(&block.chains, ":", chain.id.name, " - [0:0]\n");
+    for (const DesiredRule& rule : chain.rules) {
+      absl::StrAppend(&block.rules, "-A ", chain.id.name, " ",
+                      netlink::ToString(chain.id.family, rule.rule), "\n");
+    }
+  }
+  for (const DesiredJump& jump : ruleset.jumps) {
+    const ChainId& base = jump.base_chain;
+    absl::StrAppend(&blocks[{base.family, base.table}].jumps, "-I ", base.name, " ",
+                    netlink::ToString(base.family, jump.rule), "\n");
+  }
+  std::string text;
+  for (const auto& [key, block] : blocks) {
+    absl::StrAppend(&text, "# ", netlink::FamilyName(key.first), "\n*",
+                    netlink::TableName(key.second), "\n", block.chains, block.rules, block.jumps,
+                    "COMMIT\n");
+  }
+  return text;
+}
+
+}  // namespace kipt::agent

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/policy/policy.h
+//
+// KEP-3178: which chains and rules a node must have, per mode and family. Pure; no kernel, no
+// flags. policy_tables.h holds the rows and is meant to be read beside the KEP.
+#ifndef KIPT_AGENT_POLICY_POLICY_H_
+#define KIPT_AGENT_POLICY_POLICY_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "featuregates/feature_gates.h"
+#include "netlink/backend.h"
+#include "netlink/ruleset.h"
+
+namespace kipt::agent {
+
+// What kubelet would own on this node.
+enum class Mode : uint8_t {
+  // --make-iptables-util-chains=false: touch nothing.
+  kOff,
+  // IPTablesOwnershipCleanup off: KUBE-MARK-MASQ, KUBE-MARK-DROP, KUBE-POSTROUTING, KUBE-FIREWALL,
+  // the hint and the canaries.
+  kLegacy,
+  // IPTablesOwnershipCleanup on: the hint and the martian-packet rule, nothing else.
+  kCleanup,
+};
+absl::string_view ModeName(Mode mode);  // "off", "legacy", "cleanup"
+
+// The mode that the gates and --make-iptables-util-chains choose.
+Mode ModeFor(const featuregates::FeatureGates& gates, bool make_iptables_util_chains);
+
+// Bits of the packet mark, 0..31, different from each other. They have no effect in cleanup mode.
+struct MarkBits {
+  int masquerade = 14;  // --iptables-masquerade-bit; must be kube-proxy's
+  int drop = 15;        // --iptables-drop-bit
+
+  bool operator==(const MarkBits&) const = default;
+};
+
+struct DesiredRule {
+  netlink::Rule rule;
+  // Why it is there: for whoever reads a plan.
+  std::string reason;
+  // kube-proxy keeps the same rule in the same chain, and rewrites it on its syncs.
+  bool shared_with_kube_proxy = false;
+
+  bool operator==(const DesiredRule&) const = default;
+};
+
+struct DesiredChain {
+  netlink::ChainId id;
+  std::string reason;
+  // The rules mean something else in another order. Else only their presence counts: kubelet itself
+  // wrote KUBE-FIREWALL in two different orders (up to 1.24, and since).
+  bool ordered = false;
+  std::vector<DesiredRule> rules;
+
+  bool operator==(const DesiredChain&) const = default;
+};
+
+// A rule of ours in a base chain, where everybody else's stand too.
+struct DesiredJump {
+  netlink::ChainId base_chain;
+  netlink::Rule rule;
+  std::string reason;
+
+  bool operator==(const DesiredJump&) const = default;
+};
+
+// What must stand: the first box of the data flow behind the configuration.
+struct Ruleset {
+  Mode mode = Mode::kOff;
+  MarkBits bits;
+  std::vector<netlink::Family> families;
+  std::vector<DesiredChain> chains;
+  std::vector<DesiredJump> jumps;
+
+  bool operator==(const Ruleset&) const = default;
+};
+
+// The tables of design and KEP, filtered by mode and families. Chains are in the order in which
+// kubelet makes them.
+Ruleset DesiredRuleset(Mode mode, absl::Span<const netlink::Family> families, MarkBits bits);
+
+// As input for iptables-restore --noflush, one *table block per family and table; "# ip" or "# ip6"
+// heads each block.
+std::string ToString(const Ruleset& ruleset);
+
+// Every chain that some kubelet, in some mode, makes in `family`, with why it did: what may have
+// been left behind.
+std::vector<DesiredChain> EveryKubeletChain(netlink::Family family);
+// Every jump that some kubelet makes in `family`.
+std::vector<DesiredJump> EveryKubeletJump(netlink::Family family);
+
+// Whether some kubelet, in some mode, makes this chain.
+bool IsKubeletChain(const netlink::ChainId& chain);
+
+// What a Backend must be asked for so that DesiredRuleset can be compared with what stands, in both
+// families or in one: kubelet's chains of every mode, the base chains that hold its jumps, and the
+// existence of kube-proxy's. Also the base chains that hold the jumps of CNI plugins and
+// kube-proxy: where ours were flushed, theirs were too.
+std::vector<netlink::ChainQuery> ChainsToRead();
+std::vector<netlink::ChainQuery> ChainsToRead(netlink::Family family);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_POLICY_POLICY_H_

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/policy/rule_forms.h
+//
+// The rules that kubelets have written since 1.17, each as a function of the number (0..31) of the
+// mark bit that it uses; rules without a mark ignore the number. The names are what the rules do.
+// Beside them, the names of the chains they stand in.
+#ifndef KIPT_AGENT_POLICY_RULE_FORMS_H_
+#define KIPT_AGENT_POLICY_RULE_FORMS_H_
+
+#include "absl/strings/string_view.h"
+#include "netlink/ruleset.h"
+
+namespace kipt::agent {
+
+using RuleForm = netlink::Rule (*)(int bit);
+
+inline constexpr absl::string_view kHintChain = "KUBE-IPTABLES-HINT";
+inline constexpr absl::string_view kFirewallChain = "KUBE-FIREWALL";
+inline constexpr absl::string_view kMarkDropChain = "KUBE-MARK-DROP";
+inline constexpr absl::string_view kMarkMasqChain = "KUBE-MARK-MASQ";
+inline constexpr absl::string_view kPostroutingChain = "KUBE-POSTROUTING";
+inline constexpr absl::string_view kCanaryChain = "KUBE-KUBELET-CANARY";
+
+inline constexpr absl::string_view kPostroutingComment = "kubernetes postrouting rules";
+
+netlink::Rule DropMartians(int bit);
+netlink::Rule DropMarked(int bit);
+netlink::Rule SetBit(int bit);
+netlink::Rule ReturnUnmarked(int bit);
+netlink::Rule ClearBit(int bit);
+netlink::Rule MasqueradeAll(int bit);
+
+// Superseded.
+netlink::Rule MasqueradeAllPlain(int bit);
+netlink::Rule MasqueradeMarked(int bit);
+netlink::Rule MasqueradeMarkedPlain(int bit);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_POLICY_RULE_FORMS_H_

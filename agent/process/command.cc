@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/process/command.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace kipt::agent {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Descriptor() { Close(); }
+
+  int fd() const { return fd_; }
+  bool open() const { return fd_ >= 0; }
+  void Close() {
+    if (fd_ >= 0) close(std::exchange(fd_, -1));
+  }
+
+ private:
+  int fd_ = -1;
+};
+
+struct Channel {
+  Descriptor ours;
+  Descriptor childs;
+};
+
+// A stream whose ends are none of the descriptors 0 to 2, which the child's ends are copied onto:
+// a host program may have closed its own standard streams. Sockets, because a pipe would raise
+// SIGPIPE in us where the child does not read its input; send(2) can be told not to.
+absl::StatusOr<Channel> OpenChannel() {
+  std::array<int, 2> ends = {-1, -1};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    return absl::ErrnoToStatus(errno, "socketpair");
+  }
+  Channel channel{Descriptor(ends[0]), Descriptor(ends[1])};
+  for (Descriptor* end : {&channel.ours, &channel.childs}) {
+    if (end->fd() > STDERR_FILENO) continue;
+    Descriptor higher(fcntl(end->fd(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+    if (!higher.open()) return absl::ErrnoToStatus(errno, "fcntl(F_DUPFD_CLOEXEC)");
+    *end = std::move(higher);
+  }
+  return channel;
+}
+
+class SpawnAttributes {
+ public:
+  SpawnAttributes() {
+    sigset_t none;
+    sigset_t all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    ok_ = posix_spawnattr_init(&attributes_) == 0 &&
+          posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
+                                                     POSIX_SPAWN_SETSIGDEF) == 0 &&
+          posix_spawnattr_setpgroup(&attributes_, 0) == 0 &&
+          posix_spawnattr_setsigmask(&attributes_, &none) == 0 &&
+          posix_spawnattr_setsigdefault(&attributes_, &all) == 0 &&
+          posix_spawn_file_actions_init(&actions_) == 0;
+  }
+  ~SpawnAttributes() {
+    posix_spawn_file_actions_destroy(&actions_);
+    posix_spawnattr_destroy(&attributes_);
+  }
+  SpawnAttributes(const SpawnAttributes&) = delete;
+  SpawnAttributes& operator=(const SpawnAttributes&) = delete;
+
+  // The three standard streams, and nothing else.
+  bool SetStreams(const Channel& input, const Channel& output, const Channel& errors) {
+    ok_ = ok_ &&
+          posix_spawn_file_actions_adddup2(&actions_, input.childs.fd(), STDIN_FILENO) == 0 &&
+          posix_spawn_file_actions_adddup2(&actions_, output.childs.fd(), STDOUT_FILENO) == 0 &&
+          posix_spawn_file_actions_adddup2(&actions_, errors.childs.fd(), STDERR_FILENO) == 0 &&
+          posix_spawn_file_actions_addclosefrom_np(&actions_, STDERR_FILENO + 1) == 0;
+    return ok_;
+  }
+
+  const posix_spawnattr_t* attributes() const { return &attributes_; }
+  const posix_spawn_file_actions_t* actions() const { return &actions_; }
+
+ private:
+  posix_spawnattr_t attributes_{};
+  posix_spawn_file_actions_t actions_{};
+  bool ok_ = false;
+};
+
+std::vector<char*> Pointers(std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// One program, from its start until it is reaped.
+class Execution {
+ public:
+  explicit Execution(const CommandRequest& request)
+      : request_(request),
+        name_(absl::StrJoin(request.arguments, " ")),
+        end_(SteadyClock::now() + absl::ToChronoMilliseconds(request.deadline)) {
+    name_ = absl::StrCat(request.program, name_.empty() ? "" : " ", name_);
+  }
+  // Nothing that was started outlives this.
+  ~Execution() { Kill(); }
+  Execution(const Execution&) = delete;
+  Execution& operator=(const Execution&) = delete;
+
+  absl::StatusOr<CommandResult> Run() {
+    if (request_.program.empty() || request_.program[0] != '/') {
+      return absl::InvalidArgumentError(absl::StrCat(name_, ": not an absolute path"));
+    }
+    absl::Status status = Start();
+    while (status.ok() && (output_.ours.open() || errors_.ours.open())) status = Exchange();
+    if (status.ok()) status = AwaitExit();
+    if (!status.ok()) return status;
+    return std::move(result_);
+  }
+
+ private:
+  absl::Status Start();
+  absl::Status Exchange();
+  void Write();
+  absl::Status Take(Channel& from, std::string& into, absl::string_view what);
+  absl::Status AwaitExit();
+  void Kill();
+
+  int MillisecondsLeft() const {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(end_ - SteadyClock::now()).count();
+    return static_cast<int>(std::clamp<int64_t>(left, 0, 3'600'000));
+  }
+  absl::Status Late() const {
+    return absl::DeadlineExceededError(absl::StrCat(name_, ": did not end within ",
+                                                    absl::FormatDuration(request_.deadline),
+                                                    " and was killed"));
+  }
+  absl::Status Failure(int error_number, absl::string_view action) const {
+    return absl::ErrnoToStatus(error_number, absl::StrCat(name_, ": ", action));
+  }
+
+  const CommandRequest& request_;
+  std::string name_;
+  SteadyClock::time_point end_;
+  pid_t child_ = -1;
+  Channel input_;
+  Channel output_;
+  Channel errors_;
+  size_t written_ = 0;
+  CommandResult result_;
+};
+
+absl::Status Execution::Start() {
+  for (Channel* channel : {&input_, &output_, &errors_}) {
+    absl::StatusOr<Channel> opened = OpenChannel();
+    if (!opened.ok()) return opened.status();
+    *channel = *std::move(opened);
+  }
+  SpawnAttributes how;
+  if (!how.SetStreams(input_, output_, errors_)) return Failure(ENOMEM, "preparing its start");
+  std::vector<std::string> arguments = {request_.program};
+  arguments.insert(arguments.end(), request_.arguments.begin(), request_.arguments.end());
+  std::vector<std::string> environment = request_.environment;
+  // Shares our memory until it executes the program, so that its start costs the same however large
+  // we are, and stays in the namespaces of this very thread.
+  const int refused =
+      posix_spawn(&child_, request_.program.c_str(), how.actions(), how.attributes(),
+                  Pointers(arguments).data(), Pointers(environment).data());
+  for (Channel* channel : {&input_, &output_, &errors_}) channel->childs.Close();
+  if (refused == 0) return absl::OkStatus();
+  child_ = -1;
+  if (refused == E2BIG) return Failure(refused, "its arguments are too long");
+  if (refused == ENOMEM || refused == EAGAIN) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(name_, ": could not be started: ", std::generic_category().message(refused)));
+  }
+  return absl::NotFoundError(
+      absl::StrCat(name_, ": cannot be executed: ", std::generic_category().message(refused)));
+}
+
+// Moves what can be moved now; waits for it until the deadline.
+absl::Status Execution::Exchange() {
+  if (input_.ours.open() && written_ == request_.input.size()) input_.ours.Close();
+  std::array<pollfd, 3> waits = {{{.fd = input_.ours.fd(), .events = POLLOUT, .revents = 0},
+                                  {.fd = output_.ours.fd(), .events = POLLIN, .revents = 0},
+                                  {.fd = errors_.ours.fd(), .events = POLLIN, .revents = 0}}};
+  const int left = MillisecondsLeft();
+  if (left == 0) return Late();
+  const int ready = poll(waits.data(), waits.size(), left);
+  if (ready < 0 && errno != EINTR) return Failure(errno, "poll");
+  if (ready <= 0) return absl::OkStatus();
+  if (waits[0].revents != 0) Write();
+  absl::Status status;
+  if (waits[1].revents != 0) status = Take(output_, result_.output, "standard output");
+  if (status.ok() && waits[2].revents != 0)
+    status = Take(errors_, result_.errors, "standard error");
+  return status;
+}
+
+void Execution::Write() {
+  const ssize_t sent = send(input_.ours.fd(), request_.input.data() + written_,
+                            request_.input.size() - written_, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent >= 0) {
+    written_ += static_cast<size_t>(sent);
+  } else if (errno != EAGAIN && errno != EINTR) {
+    // The program has closed its input. That it did not want all of it is its own affair.
+    input_.ours.Close();
+  }
+}
+
+absl::Status Execution::Take(Channel& from, std::string& into, absl::string_view what) {
+  std::array<char, 65536> buffer;
+  const ssize_t got = recv(from.ours.fd(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return absl::OkStatus();
+  // ECONNRESET is how a socket says that its other end was closed with something unread.
+  if (got < 0 && errno != ECONNRESET) return Failure(errno, absl::StrCat("reading its ", what));
+  if (got <= 0) {
+    from.ours.Close();
+    return absl::OkStatus();
+  }
+  if (static_cast<size_t>(got) > request_.output_limit - into.size()) {
+    return absl::ResourceExhaustedError(absl::StrCat(name_, ": printed more than ",
+                                                     request_.output_limit, " bytes on ", what,
+                                                     " and was killed"));
+  }
+  into.append(buffer.data(), static_cast<size_t>(got));
+  return absl::OkStatus();
+}
+
+// Nothing is left to be read; the exit follows at once, but for a program that closes its streams
+// and goes on.
+absl::Status Execution::AwaitExit() {
+  input_.ours.Close();
+  for (std::chrono::microseconds pause{20};;
+       pause = std::min(pause * 2, std::chrono::microseconds(10'000))) {
+    int status = 0;
+    const pid_t reaped = waitpid(child_, &status, WNOHANG);
+    if (reaped == child_) {
+      child_ = -1;
+      result_.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+      return absl::OkStatus();
+    }
+    if (reaped < 0 && errno != EINTR) {
+      child_ = -1;
+      return Failure(ECHILD, "its exit code is lost, because this process ignores SIGCHLD");
+    }
+    if (MillisecondsLeft() == 0) return Late();
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+void Execution::Kill() {
+  if (child_ < 0) return;
+  // Not reaped yet, so the group's number cannot be another's.
+  kill(-child_, SIGKILL);
+  while (waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  child_ = -1;
+}
+
+class PosixCommandRunner : public CommandRunner {
+ public:
+  absl::StatusOr<CommandResult> Run(const CommandRequest& request) override {
+    return Execution(request).Run();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<CommandRunner> NewCommandRunner() { return std::make_unique<PosixCommandRunner>(); }
+
+}  // namespace kipt::agent

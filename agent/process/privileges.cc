@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/process/privileges.h"
+
+#include <cap-ng.h>
+#include <linux/capability.h>
+#include <sys/prctl.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <filesystem>
+#include <iterator>
+#include <string>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "agent/process/sanitizer.h"
+
+namespace kipt::agent {
+namespace {
+
+struct Needed {
+  unsigned int capability;
+  absl::string_view name;  // as systemd and Kubernetes spell it, behind CAP_
+  absl::string_view what_for;
+};
+constexpr Needed kNetAdmin = {CAP_NET_ADMIN, "NET_ADMIN",
+                              "to look at netfilter's rules or write them"};
+constexpr Needed kNetRaw = {CAP_NET_RAW, "NET_RAW", "for iptables-legacy's socket"};
+
+absl::Status Missing(const Needed& needed, bool keep_net_raw) {
+  const absl::string_view all = keep_net_raw ? "CAP_NET_ADMIN CAP_NET_RAW" : "CAP_NET_ADMIN";
+  const absl::string_view add = keep_net_raw ? "NET_ADMIN, NET_RAW" : "NET_ADMIN";
+  return absl::PermissionDeniedError(absl::StrCat(
+      "CAP_", needed.name, " is missing, ", needed.what_for,
+      ": run as root, or have it given; in a systemd unit by CapabilityBoundingSet=", all,
+      " and AmbientCapabilities=", all,
+      "; in a Kubernetes container by securityContext: {runAsUser: 0, capabilities: {drop: [ALL], "
+      "add: [",
+      add, "]}}"));
+}
+
+// Without /proc nobody can tell; then the caller is believed.
+absl::Status CheckAlone() {
+  // ThreadSanitizer has a thread of its own.
+  if (kBuiltWithASanitizer) return absl::OkStatus();
+  std::error_code error;
+  const std::filesystem::directory_iterator threads("/proc/self/task", error);
+  if (!error && std::distance(begin(threads), end(threads)) > 1) {
+    return absl::FailedPreconditionError(
+        "capabilities are given up before there are other threads: those would keep theirs");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Refused(absl::string_view step) {
+  return absl::InternalError(
+      absl::StrCat("giving up capabilities: ", step, ": ", std::generic_category().message(errno)));
+}
+
+void Keep(unsigned int capability, bool for_programs) {
+  const int own = CAPNG_EFFECTIVE | CAPNG_PERMITTED | CAPNG_BOUNDING_SET;
+  const int inherited = for_programs ? CAPNG_INHERITABLE | CAPNG_AMBIENT : 0;
+  capng_update(CAPNG_ADD, static_cast<capng_type_t>(own | inherited), capability);
+}
+
+}  // namespace
+
+absl::Status DropCapabilities(bool keep_net_raw) {
+  if (absl::Status status = CheckAlone(); !status.ok()) return status;
+  errno = 0;
+  if (capng_get_caps_process() != 0) return Refused("reading them");
+  for (const Needed& needed : {kNetAdmin, kNetRaw}) {
+    if (needed.capability == CAP_NET_RAW && !keep_net_raw) continue;
+    if (capng_have_capability(CAPNG_PERMITTED, needed.capability) == 0) {
+      return Missing(needed, keep_net_raw);
+    }
+  }
+  // The bounding set can only be made smaller by who has CAP_SETPCAP. Who has not, a service with
+  // an ambient CAP_NET_ADMIN say, was given its bounding set by whoever started it, and
+  // no_new_privs below keeps programs from gaining anything out of a larger one.
+  const bool may_bound = capng_have_capability(CAPNG_EFFECTIVE, CAP_SETPCAP) != 0;
+  capng_clear(CAPNG_SELECT_ALL);
+  Keep(CAP_NET_ADMIN, keep_net_raw);
+  if (keep_net_raw) Keep(CAP_NET_RAW, true);
+  // The bounding set first: the rest takes CAP_SETPCAP away.
+  if (may_bound && capng_apply(CAPNG_SELECT_BOUNDS) != 0) return Refused("the bounding set");
+  if (capng_apply(CAPNG_SELECT_CAPS) != 0) return Refused("the thread's sets");
+  if (capng_apply(CAPNG_SELECT_AMBIENT) != 0) return Refused("the ambient set");
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return Refused("PR_SET_NO_NEW_PRIVS");
+  return absl::OkStatus();
+}
+
+}  // namespace kipt::agent

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/process/syscall_filter.h
+//
+// Takes away, for good and from all threads, every system call that the agent does not make
+// (seccomp(2)), so that a fault in it gives an attacker little to call.
+#ifndef KIPT_AGENT_PROCESS_SYSCALL_FILTER_H_
+#define KIPT_AGENT_PROCESS_SYSCALL_FILTER_H_
+
+#include "absl/status/status.h"
+
+namespace kipt::agent {
+
+// From now on a call that is not in the table (syscall_table.h) fails with EPERM in every thread of
+// this process, those to come included, and in the programs that it runs. A call that glibc itself
+// can do without fails with ENOSYS instead, so that glibc does.
+//
+// `may_run_programs`: for legacy iptables, whose programs inherit the filter; the table then has
+// what their loader, their libc and they themselves need. Without it no program can be executed, no
+// process be made, and no memory be made executable.
+//
+// Sets no_new_privs, if it is not set yet.
+//
+// Unimplemented: this kernel has no seccomp filters, or this is a build with a sanitizer, whose run
+// time makes calls of its own; nothing was changed, and the agent can go on without. Internal:
+// anything else; nothing was changed.
+absl::Status InstallSyscallFilter(bool may_run_programs);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_PROCESS_SYSCALL_FILTER_H_

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/report/report.h"
+
+#include <algorithm>
+#include <tuple>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "agent/report/report_mode.h"
+#include "netlink/base_chains.h"
+
+namespace kipt::agent {
+namespace {
+
+using netlink::ChainId;
+using netlink::Family;
+
+bool IsRemoval(const netlink::Operation& operation) {
+  return std::holds_alternative<netlink::DeleteRule>(operation) ||
+         std::holds_alternative<netlink::DeleteChain>(operation);
+}
+
+// Where a line stands in its plan: table by table, base chains last, a chain before its rules.
+auto Place(const PlanLine& line) {
+  const int rank = line.text.rfind(':', 0) == 0 ? 0
+                   : line.sign == '='           ? 1
+                   : line.sign == '+'           ? 2
+                                                : 3;
+  const bool base = netlink::FindBaseChain(line.chain.table, line.chain.name) != nullptr;
+  return std::make_tuple(line.chain.family, line.chain.table, base, line.chain.name, rank);
+}
+
+std::string Families(const std::vector<Family>& families) {
+  return absl::StrJoin(families, " ", [](std::string* out, Family family) {
+    out->append(netlink::FamilyName(family).data());
+  });
+}
+
+std::string Counted(size_t count, absl::string_view one, absl::string_view many) {
+  return absl::StrCat(count, " ", count == 1 ? one : many);
+}
+
+std::string HeaderText(const Subject& subject, uint32_t generation) {
+  std::string text = absl::StrFormat("mode %s at emulated version %s, iptables %s, families %s",
+                                     ModeName(subject.desired.mode),
+                                     featuregates::ToString(subject.emulated_version),
+                                     subject.iptables_mode, Families(subject.desired.families));
+  if (subject.desired.mode == Mode::kLegacy) {
+    absl::StrAppend(&text, ", masquerade bit ", subject.desired.bits.masquerade, ", drop bit ",
+                    subject.desired.bits.drop);
+  }
+  absl::StrAppend(&text, ", generation ", generation, "\n");
+  return text;
+}
+
+std::string LinesText(const std::vector<PlanLine>& lines) {
+  std::string text;
+  const ChainId* last = nullptr;
+  for (const PlanLine& line : lines) {
+    if (last == nullptr || last->family != line.chain.family || last->table != line.chain.table) {
+      absl::StrAppend(&text, "\n", netlink::FamilyName(line.chain.family), " ",
+                      netlink::TableName(line.chain.table), "\n");
+    }
+    last = &line.chain;
+    absl::StrAppend(&text, "  ", absl::string_view(&line.sign, 1), " ", line.text, "  # ",
+                    line.reason, "\n");
+  }
+  return text;
+}
+
+std::string FindingsText(const std::vector<Finding>& findings) {
+  if (findings.empty()) return "";
+  std::string text = "\nfindings\n";
+  for (const Finding& finding : findings) {
+    absl::StrAppend(&text, "  ! ", ConditionName(finding.condition), " (",
+                    SeverityName(SeverityOf(finding.condition)), ") ",
+                    netlink::ToString(finding.chain), ": ", finding.message,
+                    finding.mended ? " (mended by this plan)" : "", "\n");
+  }
+  return text;
+}
+
+std::string SummaryText(const Diff& diff) {
+  size_t removed = 0;
+  for (const Change& change : diff.changes) removed += IsRemoval(change.operation) ? 1 : 0;
+  return absl::StrFormat("%d to add, %d to remove, %d in place, %d stale, %s\n",
+                         diff.changes.size() - removed, removed, diff.in_place.size(),
+                         diff.stale.size(), Counted(diff.findings.size(), "finding", "findings"));
+}
+
+std::string OtherText(const Subject& subject) {
+  return subject.other_mode ? OtherModeText(*subject.other_mode) : "";
+}
+
+// The one line a reader of `status` wants for a family.
+std::string FamilyState(const Diff& diff, Family family) {
+  const auto of_family = [&](const auto& chain) { return chain.family == family; };
+  const auto changes = std::count_if(
+      diff.changes.begin(), diff.changes.end(),
+      [&](const Change& change) { return of_family(netlink::ChainOf(change.operation)); });
+  const auto findings = std::count_if(
+      diff.findings.begin(), diff.findings.end(),
+      [&](const Finding& finding) { return of_family(finding.chain) && NeedsAttention(finding); });
+  if (changes == 0 && findings == 0) return "in place";
+  std::vector<std::string> parts;
+  if (changes != 0) {
+    parts.push_back(absl::StrCat(Counted(static_cast<size_t>(changes), "change", "changes"),
+                                 " needed (see plan)"));
+  }
+  if (findings != 0) {
+    parts.push_back(Counted(static_cast<size_t>(findings), "finding", "findings"));
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
+}  // namespace
+
+std::vector<PlanLine> PlanLines(const Diff& diff) {
+  std::vector<PlanLine> lines;
+  for (const auto* standing : {&diff.in_place, &diff.stale}) {
+    for (const Standing& item : *standing) {
+      lines.push_back({'=', item.chain, item.text, item.reason});
+    }
+  }
+  for (const Change& change : diff.changes) {
+    lines.push_back({IsRemoval(change.operation) ? '-' : '+', netlink::ChainOf(change.operation),
+                     netlink::ToString(change.operation), change.reason});
+  }
+  std::stable_sort(lines.begin(), lines.end(),
+                   [](const PlanLine& a, const PlanLine& b) { return Place(a) < Place(b); });
+  return lines;
+}
+
+std::string PlanText(const Subject& subject, const Plan& plan) {
+  return absl::StrCat(HeaderText(subject, plan.generation), LinesText(PlanLines(plan.diff)),
+                      FindingsText(plan.diff.findings), OtherText(subject), "\n",
+                      SummaryText(plan.diff));
+}
+
+std::string SyncText(const Subject& subject, const SyncReport& report) {
+  std::string text = HeaderText(subject, report.plan.generation);
+  Diff done;
+  done.changes = report.applied;
+  absl::StrAppend(&text, LinesText(PlanLines(done)), FindingsText(report.plan.diff.findings), "\n");
+  for (const FamilyResult& result : report.families) {
+    const auto changes =
+        std::count_if(report.applied.begin(), report.applied.end(), [&](const Change& change) {
+          return netlink::ChainOf(change.operation).family == result.family;
+        });
+    absl::StrAppend(&text, netlink::FamilyName(result.family), ": ");
+    if (!result.status.ok()) {
+      absl::StrAppend(&text, "FAILED: ", result.status.message(), "\n");
+    } else if (changes == 0) {
+      absl::StrAppend(&text, "nothing to change\n");
+    } else {
+      absl::StrAppend(&text, Counted(static_cast<size_t>(changes), "change", "changes"), " made\n");
+    }
+  }
+  return text;
+}
+
+std::string StatusText(const Subject& subject, const Plan& plan) {
+  std::string text = HeaderText(subject, plan.generation);
+  for (const Family family : subject.desired.families) {
+    absl::StrAppend(&text, netlink::FamilyName(family), ": ", FamilyState(plan.diff, family), "\n");
+  }
+  Diff standing;
+  standing.in_place = plan.diff.in_place;
+  standing.stale = plan.diff.stale;
+  absl::StrAppend(&text, LinesText(PlanLines(standing)), FindingsText(plan.diff.findings),
+                  OtherText(subject));
+  return text;
+}
+
+std::string GatesText(featuregates::Version emulated_version,
+                      const featuregates::FeatureGates& gates) {
+  std::string text =
+      absl::StrCat("emulated version ", featuregates::ToString(emulated_version), "\n\n");
+  constexpr char kRow[] = "%-28s %-10s %-8s %-8s %-7s %s\n";
+  const auto yes_no = [](bool value) { return value ? "true" : "false"; };
+  absl::StrAppend(&text,
+                  absl::StrFormat(kRow, "GATE", "STAGE", "DEFAULT", "VALUE", "LOCKED", "SET"));
+  for (const featuregates::GateState& gate : gates.States()) {
+    absl::StrAppend(&text, absl::StrFormat(kRow, gate.name, featuregates::StageName(gate.stage),
+                                           yes_no(gate.enabled_by_default), yes_no(gate.enabled),
+                                           yes_no(gate.locked), yes_no(gate.explicitly_set)));
+  }
+  return text;
+}
+
+}  // namespace kipt::agent

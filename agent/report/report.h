@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/report/report.h
+//
+// The boxes of the data flow as text for people and as JSON for programs. Both say the same; the
+// JSON's field names are a promise, the text is not.
+#ifndef KIPT_AGENT_REPORT_REPORT_H_
+#define KIPT_AGENT_REPORT_REPORT_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/detect/other_mode.h"
+#include "agent/loop/reconciler.h"
+#include "agent/policy/diff.h"
+#include "agent/policy/policy.h"
+#include "featuregates/feature_gates.h"
+#include "featuregates/version.h"
+
+namespace kipt::agent {
+
+struct Config;
+
+// What a report is about.
+struct Subject {
+  featuregates::Version emulated_version;
+  // "nft" or "legacy": the Backend's mode.
+  std::string iptables_mode;
+  Ruleset desired;
+  // Shown by plan and status where it was looked at.
+  std::optional<OtherMode> other_mode = {};
+};
+
+// A line of a plan. `sign`: '+' to be added, '-' to be removed, '=' stands and stays.
+struct PlanLine {
+  char sign = '=';
+  netlink::ChainId chain;
+  // In the syntax of iptables-restore.
+  std::string text;
+  std::string reason;
+
+  bool operator==(const PlanLine&) const = default;
+};
+
+// All of `diff`, grouped by family and table, user chains before base chains; what stands before
+// what is added before what is removed.
+std::vector<PlanLine> PlanLines(const Diff& diff);
+
+std::string PlanText(const Subject& subject, const Plan& plan);
+std::string PlanJson(const Subject& subject, const Plan& plan);
+
+std::string SyncText(const Subject& subject, const SyncReport& report);
+std::string SyncJson(const Subject& subject, const SyncReport& report);
+
+// Where everything stands, in place or not.
+std::string StatusText(const Subject& subject, const Plan& plan);
+std::string StatusJson(const Subject& subject, const Plan& plan);
+
+std::string GatesText(featuregates::Version emulated_version,
+                      const featuregates::FeatureGates& gates);
+std::string GatesJson(featuregates::Version emulated_version,
+                      const featuregates::FeatureGates& gates);
+
+// {"kube-iptables-agent": {...}}: the effective configuration, spelled as a configuration file of
+// our own kind that would give it. What flags alone can say (--host-root) is left out.
+std::string ConfigJson(const Config& config);
+
+// {"version": ...}; the text form is the caller's.
+std::string VersionJson(const std::string& version);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_REPORT_REPORT_H_

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/report/report_mode.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "netlink/ruleset.h"
+
+namespace kipt::agent {
+
+std::string DetectText(absl::Span<const FamilyMode> modes) {
+  std::string text;
+  for (const FamilyMode& mode : modes) {
+    absl::StrAppend(&text, text.empty() ? "" : "\n", netlink::FamilyName(mode.family), ": ",
+                    IptablesModeName(mode.mode), "\n");
+    for (const Evidence& evidence : mode.evidence) {
+      absl::StrAppend(&text,
+                      absl::StrFormat("  %-8s %-8s %s\n", EvidenceSourceName(evidence.source),
+                                      IptablesModeName(evidence.says), evidence.text));
+    }
+    for (const std::string& finding : mode.findings) absl::StrAppend(&text, "  ! ", finding, "\n");
+  }
+  return text;
+}
+
+std::string OtherModeText(const OtherMode& other) {
+  if (other.chains.empty() && other.problem.empty()) return "";
+  std::string text =
+      absl::StrCat("\nother iptables mode, ", other.iptables_mode, ", which is not managed\n");
+  for (const netlink::ChainId& chain : other.chains) {
+    absl::StrAppend(&text, "  . ", netlink::ToString(chain), "\n");
+  }
+  if (!other.problem.empty()) {
+    absl::StrAppend(&text, "  ! it could not be looked into: ", other.problem, "\n");
+  }
+  return text;
+}
+
+}  // namespace kipt::agent

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/xtables/legacy_failure.h"
+
+#include <linux/capability.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <fstream>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+
+namespace kipt::agent {
+namespace {
+
+struct Row {
+  int exit_code;
+  absl::StatusCode code;
+  const char* meaning;
+};
+
+constexpr std::array kRows = {
+    Row{kXtablesOtherProblem, absl::StatusCode::kFailedPrecondition,
+        "the kernel refused it; its log may say why"},
+    // Only words of iptables' own are written, so it is not they that it does not know.
+    Row{kXtablesParameterProblem, absl::StatusCode::kNotFound,
+        "the program or the kernel lacks the table, match or target: install iptables' extensions, "
+        "load ip_tables and the xt modules, or use nft where the kernel has no legacy iptables "
+        "(CONFIG_NETFILTER_XTABLES_LEGACY)"},
+    Row{kXtablesVersionProblem, absl::StatusCode::kFailedPrecondition,
+        "the program and the kernel do not fit, or the kernel has no legacy iptables: use nft, or "
+        "another iptables"},
+    Row{kXtablesResourceProblem, absl::StatusCode::kUnavailable,
+        "it did not get its lock, or memory"},
+};
+constexpr Row kUnknown = {0, absl::StatusCode::kUnknown,
+                          "iptables programs have no such exit code"};
+constexpr Row kKilled = {0, absl::StatusCode::kUnavailable, "a signal ended it"};
+
+// The shell's convention for what a signal ended, and CommandResult's.
+constexpr int kFirstSignalCode = 129;
+
+const Row& FindRow(int exit_code) {
+  if (exit_code >= kFirstSignalCode) return kKilled;
+  const auto* row = std::find_if(kRows.begin(), kRows.end(),
+                                 [&](const Row& each) { return each.exit_code == exit_code; });
+  return row != kRows.end() ? *row : kUnknown;
+}
+
+// The names of capabilities that we lack; empty where that cannot be seen.
+std::vector<std::string> MissingCapabilities(const std::string& thread_status_path) {
+  std::ifstream file(thread_status_path);
+  std::vector<std::string> missing;
+  for (std::string line; std::getline(file, line);) {
+    absl::string_view value = line;
+    uint64_t effective = 0;
+    if (!absl::ConsumePrefix(&value, "CapEff:") || !absl::SimpleHexAtoi(value, &effective)) {
+      continue;
+    }
+    if ((effective >> CAP_NET_ADMIN & 1) == 0) missing.emplace_back("CAP_NET_ADMIN");
+    if ((effective >> CAP_NET_RAW & 1) == 0) missing.emplace_back("CAP_NET_RAW");
+  }
+  return missing;
+}
+
+// For one line of a message.
+std::string OneLine(absl::string_view text) {
+  constexpr size_t kShown = 400;
+  std::vector<std::string> lines;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    line = absl::StripAsciiWhitespace(line);
+    if (!line.empty()) lines.push_back(absl::CHexEscape(line));
+    if (lines.size() == 8) break;
+  }
+  return absl::StrJoin(lines, "; ").substr(0, kShown);
+}
+
+}  // namespace
+
+absl::Status LegacyFailure(absl::string_view what, absl::string_view program,
+                           const CommandResult& result, const std::string& thread_status_path) {
+  const Row& row = FindRow(result.exit_code);
+  absl::StatusCode code = row.code;
+  std::string meaning = row.meaning;
+  const std::vector<std::string> missing = MissingCapabilities(thread_status_path);
+  if (!missing.empty() && result.exit_code < kFirstSignalCode) {
+    code = absl::StatusCode::kPermissionDenied;
+    meaning = absl::StrCat(absl::StrJoin(missing, " and "), " missing");
+  }
+  const std::string said = OneLine(result.errors);
+  return absl::Status(
+      code, absl::StrCat(what, ": ", program, " ended with exit code ", result.exit_code, ": ",
+                         meaning, said.empty() ? "" : absl::StrCat(" (it said: ", said, ")")));
+}
+
+}  // namespace kipt::agent

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/xtables/legacy_failure.h
+//
+// What an iptables program's exit code means. Its words are never looked at: they differ by
+// version, and go into the message only.
+#ifndef KIPT_AGENT_XTABLES_LEGACY_FAILURE_H_
+#define KIPT_AGENT_XTABLES_LEGACY_FAILURE_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "agent/process/command.h"
+
+namespace kipt::agent {
+
+// enum xtables_exittype of iptables' xtables.h.
+inline constexpr int kXtablesOtherProblem = 1;
+inline constexpr int kXtablesParameterProblem = 2;
+inline constexpr int kXtablesVersionProblem = 3;
+inline constexpr int kXtablesResourceProblem = 4;
+
+// The error of a program that ended with anything but 0, with what to do about it. `what` says what
+// it was to do, to which family and tables. PermissionDenied where `thread_status_path`
+// (/proc/thread-self/status) shows that we lack CAP_NET_ADMIN or CAP_NET_RAW, which the program
+// then lacked too.
+absl::Status LegacyFailure(absl::string_view what, absl::string_view program,
+                           const CommandResult& result, const std::string& thread_status_path);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_XTABLES_LEGACY_FAILURE_H_

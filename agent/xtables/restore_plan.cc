@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/xtables/restore_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "netlink/base_chains.h"
+
+namespace kipt::agent {
+namespace {
+
+using netlink::AddRule;
+using netlink::ChainId;
+using netlink::CreateChain;
+using netlink::DeleteChain;
+using netlink::DeleteRule;
+using netlink::Jump;
+using netlink::Masquerade;
+using netlink::ObservedChain;
+using netlink::ObservedRule;
+using netlink::Operation;
+using netlink::RuleHandle;
+using netlink::Table;
+
+// XT_EXTENSION_MAXNAMELEN (linux/netfilter/x_tables.h) less the NUL: a chain's name travels as that
+// of a target.
+constexpr size_t kLongestChainName = 28;
+constexpr size_t kLongestComment = 255;
+// Verdicts, which iptables takes for targets where a chain's name may stand.
+constexpr std::array<absl::string_view, 4> kVerdicts = {"ACCEPT", "DROP", "QUEUE", "RETURN"};
+
+bool IsBaseChain(const ChainId& chain) {
+  return netlink::FindBaseChain(chain.table, chain.name) != nullptr;
+}
+
+bool HasControlCharacter(absl::string_view text) {
+  return std::any_of(text.begin(), text.end(),
+                     [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); });
+}
+
+absl::Status CheckName(absl::string_view name) {
+  if (name.empty()) return absl::InvalidArgumentError("the chain's name is empty");
+  if (name.size() > kLongestChainName) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the chain's name is longer than ", kLongestChainName, " bytes"));
+  }
+  const bool is_verdict = std::find(kVerdicts.begin(), kVerdicts.end(), name) != kVerdicts.end();
+  if (name[0] == '-' || name[0] == '!' || is_verdict || HasControlCharacter(name) ||
+      name.find_first_of(" \"'\\") != absl::string_view::npos) {
+    return absl::InvalidArgumentError("iptables-restore takes no chain of such a name");
+  }
+  return absl::OkStatus();
+}
+
+// Plays one operation after the other, and keeps what is to be sent of it.
+class Player {
+ public:
+  Player(ObservedChains state, const IptablesFeatures& features)
+      : state_(std::move(state)), features_(features) {}
+
+  std::vector<Operation> TakeOperations() { return std::move(operations_); }
+
+  absl::Status operator()(const CreateChain& create) {
+    if (absl::Status status = CheckName(create.chain.name); !status.ok()) return status;
+    if (state_.count(create.chain) != 0) return absl::OkStatus();
+    if (deleted_.count(create.chain) != 0) {
+      return absl::InvalidArgumentError("a chain is not deleted and made again at once");
+    }
+    state_[create.chain].hooked = IsBaseChain(create.chain);
+    operations_.emplace_back(create);
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(AddRule add) {
+    ObservedChain* chain = Find(add.chain);
+    if (chain == nullptr) return absl::NotFoundError("there is no such chain");
+    if (absl::Status status = CheckRule(add); !status.ok()) return status;
+    auto place = chain->rules.end();
+    if (add.before) {
+      place = FindRule(*chain, *add.before);
+      if (place == chain->rules.end()) return NoSuchRule();
+    }
+    add.number = add.before ? static_cast<int>(place - chain->rules.begin()) + 1 : 0;
+    // New rules get no handle that was ever observed.
+    chain->rules.insert(place, ObservedRule{.handle = 0, .content = add.rule});
+    operations_.emplace_back(std::move(add));
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(DeleteRule remove) {
+    ObservedChain* chain = Find(remove.chain);
+    if (chain == nullptr) return absl::NotFoundError("there is no such chain");
+    const auto rule = FindRule(*chain, remove.handle);
+    if (rule == chain->rules.end()) return NoSuchRule();
+    if (rule->rule() == nullptr || *rule->rule() != remove.rule) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("another rule stands there: ", ToString(remove.chain.family, *rule)));
+    }
+    remove.number = static_cast<int>(rule - chain->rules.begin()) + 1;
+    chain->rules.erase(rule);
+    operations_.emplace_back(std::move(remove));
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const DeleteChain& remove) {
+    if (IsBaseChain(remove.chain)) {
+      return absl::InvalidArgumentError("a base chain is not deleted");
+    }
+    const ObservedChain* chain = Find(remove.chain);
+    if (chain == nullptr) return absl::NotFoundError("there is no such chain");
+    if (!chain->rules.empty()) return absl::FailedPreconditionError("the chain is not empty");
+    if (IsJumpedTo(remove.chain)) return absl::FailedPreconditionError("rules jump to the chain");
+    state_.erase(remove.chain);
+    deleted_.insert(remove.chain);
+    operations_.emplace_back(remove);
+    return absl::OkStatus();
+  }
+
+ private:
+  static absl::Status NoSuchRule() {
+    return absl::NotFoundError("there is no rule of that handle in the chain");
+  }
+
+  ObservedChain* Find(const ChainId& chain) {
+    const auto found = state_.find(chain);
+    return found != state_.end() ? &found->second : nullptr;
+  }
+
+  static std::vector<ObservedRule>::iterator FindRule(ObservedChain& chain, RuleHandle handle) {
+    return std::find_if(chain.rules.begin(), chain.rules.end(), [&](const ObservedRule& rule) {
+      return handle != 0 && rule.handle == handle;
+    });
+  }
+
+  absl::Status CheckRule(const AddRule& add) {
+    if (add.rule.comment.size() > kLongestComment) {
+      return absl::InvalidArgumentError("the comment is too long");
+    }
+    if (HasControlCharacter(add.rule.comment)) {
+      return absl::InvalidArgumentError("the comment has a control character");
+    }
+    if (const auto* masquerade = std::get_if<Masquerade>(&add.rule.target)) {
+      return CheckMasquerade(add.chain.table, *masquerade);
+    }
+    const Jump* jump = std::get_if<Jump>(&add.rule.target);
+    return jump != nullptr ? CheckJump(add.chain, *jump) : absl::OkStatus();
+  }
+
+  absl::Status CheckMasquerade(Table table, const Masquerade& masquerade) const {
+    if (table != Table::kNat) {
+      return absl::InvalidArgumentError("MASQUERADE is for nat POSTROUTING only");
+    }
+    if (masquerade.random_fully && !features_.random_fully) {
+      return absl::FailedPreconditionError(
+          "--random-fully needs iptables 1.6.2 or later: install a newer iptables");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckJump(const ChainId& from, const Jump& jump) {
+    const ChainId to{.family = from.family, .table = from.table, .name = jump.chain};
+    if (Find(to) == nullptr) {
+      return absl::NotFoundError(absl::StrCat("there is no chain ", jump.chain, " to jump to"));
+    }
+    if (IsBaseChain(to)) return absl::FailedPreconditionError("a jump to a base chain");
+    if (Reaches(to, from)) return absl::FailedPreconditionError("chains would jump in a circle");
+    return absl::OkStatus();
+  }
+
+  bool IsJumpedTo(const ChainId& chain) const {
+    return std::any_of(state_.begin(), state_.end(), [&](const auto& entry) {
+      const auto& [id, content] = entry;
+      if (id.family != chain.family || id.table != chain.table) return false;
+      return std::any_of(content.rules.begin(), content.rules.end(), [&](const auto& rule) {
+        const std::string* target = JumpTarget(rule);
+        return target != nullptr && *target == chain.name;
+      });
+    });
+  }
+
+  bool Reaches(const ChainId& from, const ChainId& to) const {
+    std::set<ChainId> seen;
+    std::vector<ChainId> ahead = {from};
+    while (!ahead.empty()) {
+      const ChainId chain = std::move(ahead.back());
+      ahead.pop_back();
+      if (chain == to) return true;
+      const auto found = state_.find(chain);
+      if (found == state_.end() || !seen.insert(chain).second) continue;
+      for (const ObservedRule& rule : found->second.rules) {
+        const std::string* target = JumpTarget(rule);
+        if (target != nullptr) ahead.push_back({chain.family, chain.table, *target});
+      }
+    }
+    return false;
+  }
+
+  ObservedChains state_;
+  IptablesFeatures features_;
+  std::set<ChainId> deleted_;
+  std::vector<Operation> operations_;
+};
+
+bool OnlyRemoves(const std::vector<Operation>& operations) {
+  return std::all_of(operations.begin(), operations.end(), [](const Operation& operation) {
+    return std::holds_alternative<DeleteRule>(operation) ||
+           std::holds_alternative<DeleteChain>(operation);
+  });
+}
+
+int Rank(Table table, bool only_removes) {
+  constexpr std::array kOrder = {Table::kMangle, Table::kFilter, Table::kNat};
+  const auto place = std::find(kOrder.begin(), kOrder.end(), table) - kOrder.begin();
+  return static_cast<int>(only_removes ? -place : place);
+}
+
+}  // namespace
+
+absl::StatusOr<netlink::Transaction> PlanRestore(ObservedChains state,
+                                                 const netlink::Transaction& transaction,
+                                                 const IptablesFeatures& features) {
+  Player player(std::move(state), features);
+  for (const Operation& operation : transaction.operations) {
+    const absl::Status status = std::visit(player, operation);
+    if (status.ok()) continue;
+    return absl::Status(status.code(),
+                        absl::StrCat(ToString(ChainOf(operation)), ": ", ToString(operation), ": ",
+                                     status.message(), "; nothing was done"));
+  }
+  netlink::Transaction plan{.generation = transaction.generation,
+                            .operations = player.TakeOperations()};
+  const bool only_removes = OnlyRemoves(plan.operations);
+  std::stable_sort(
+      plan.operations.begin(), plan.operations.end(), [&](const Operation& a, const Operation& b) {
+        return Rank(ChainOf(a).table, only_removes) < Rank(ChainOf(b).table, only_removes);
+      });
+  return plan;
+}
+
+}  // namespace kipt::agent

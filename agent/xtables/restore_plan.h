@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/xtables/restore_plan.h
+//
+// What iptables-restore cannot say is found out before it is run. It names neither the operation
+// that it refuses nor a reason but in words, finds rules by number only, empties a chain that is
+// declared and exists, and has committed whole tables when it fails. So the transaction is played
+// through on what stands, first.
+#ifndef KIPT_AGENT_XTABLES_RESTORE_PLAN_H_
+#define KIPT_AGENT_XTABLES_RESTORE_PLAN_H_
+
+#include <map>
+
+#include "absl/status/statusor.h"
+#include "agent/xtables/legacy_programs.h"
+#include "netlink/ruleset.h"
+#include "netlink/transaction.h"
+
+namespace kipt::agent {
+
+using ObservedChains = std::map<netlink::ChainId, netlink::ObservedChain>;
+
+// `transaction` as ToRestoreText() must be given it, if `state` is what stands:
+//  - rules are found by handle, and all numbers are set from that;
+//  - chains that exist are not created;
+//  - whole tables are ordered mangle, filter, nat, so that no packet is marked for a drop that is
+//    not there yet; nat, filter, mangle where the transaction only removes.
+//
+// `state` has each chain that the transaction names or jumps to, with its rules, and each chain
+// with a rule that jumps to one that the transaction deletes.
+//
+// Errors as Backend::Apply has them, each naming the operation, family, table and chain.
+// FailedPrecondition also where `features` lack what a rule needs; InvalidArgument also where
+// iptables-restore has no words for it.
+absl::StatusOr<netlink::Transaction> PlanRestore(ObservedChains state,
+                                                 const netlink::Transaction& transaction,
+                                                 const IptablesFeatures& features);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_XTABLES_RESTORE_PLAN_H_

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/xtables/save_rule.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "agent/xtables/save_words.h"
+
+namespace kipt::agent {
+namespace {
+
+using netlink::CtStateMatch;
+using netlink::Drop;
+using netlink::Family;
+using netlink::Jump;
+using netlink::MarkMatch;
+using netlink::Masquerade;
+using netlink::OpaqueRule;
+using netlink::Prefix;
+using netlink::PrefixMatch;
+using netlink::Return;
+using netlink::Rule;
+using netlink::SetMark;
+
+// XT_MAX_COMMENT_LEN of linux/netfilter/xt_comment.h, less its NUL.
+constexpr size_t kMaxCommentLength = 255;
+
+// What targets outside our vocabulary do, as netlink/rule_display.cc has them for nft; verdicts
+// stand here too. A name that is not here may do anything.
+struct KnownTarget {
+  absl::string_view name;
+  bool decides;
+  bool terminal;
+};
+constexpr KnownTarget kTargets[] = {
+    {"ACCEPT", true, true},     {"DROP", true, true},     {"RETURN", true, true},
+    {"LOG", false, false},      {"NFLOG", false, false},  {"TRACE", false, false},
+    {"REJECT", true, true},     {"DNAT", true, true},     {"SNAT", true, true},
+    {"MASQUERADE", true, true}, {"REDIRECT", true, true}, {"NETMAP", true, true},
+};
+
+struct StateName {
+  absl::string_view name;
+  uint16_t bit;
+};
+constexpr StateName kStates[] = {
+    {"INVALID", netlink::kCtInvalid},     {"NEW", netlink::kCtNew},
+    {"RELATED", netlink::kCtRelated},     {"ESTABLISHED", netlink::kCtEstablished},
+    {"UNTRACKED", netlink::kCtUntracked}, {"SNAT", netlink::kCtSnat},
+    {"DNAT", netlink::kCtDnat},
+};
+
+std::optional<Prefix> ReadPrefix(Family family, absl::string_view word) {
+  const absl::StatusOr<Prefix> prefix = netlink::ParsePrefix(family, word);
+  const absl::StatusOr<Prefix> address =
+      netlink::ParsePrefix(family, word.substr(0, word.find('/')));
+  // A bit behind the length makes a match that can never hold: no Prefix says that.
+  if (!prefix.ok() || !address.ok() || prefix->address != address->address) return std::nullopt;
+  return *prefix;
+}
+
+// "0x8000".
+std::optional<uint32_t> ReadHex(absl::string_view word) {
+  uint32_t value = 0;
+  const auto is_hex = [](char c) { return absl::ascii_isxdigit(static_cast<unsigned char>(c)); };
+  if (!absl::ConsumePrefix(&word, "0x") || !std::all_of(word.begin(), word.end(), is_hex) ||
+      !absl::SimpleHexAtoi(word, &value)) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+struct MaskedValue {
+  uint32_t value = 0;
+  std::optional<uint32_t> mask{};
+};
+
+// "0x8000/0x8000" or "0x8000".
+std::optional<MaskedValue> ReadMaskedValue(absl::string_view word) {
+  const size_t slash = word.find('/');
+  const std::optional<uint32_t> value = ReadHex(word.substr(0, slash));
+  if (!value) return std::nullopt;
+  if (slash == absl::string_view::npos) return MaskedValue{.value = *value};
+  const std::optional<uint32_t> mask = ReadHex(word.substr(slash + 1));
+  if (!mask) return std::nullopt;
+  return MaskedValue{.value = *value, .mask = mask};
+}
+
+std::optional<uint16_t> ReadStates(absl::string_view word) {
+  uint16_t states = 0;
+  for (const absl::string_view name : absl::StrSplit(word, ',')) {
+    const auto* const known =
+        std::find_if(std::begin(kStates), std::end(kStates),
+                     [&](const StateName& state) { return state.name == name; });
+    if (known == std::end(kStates) || (states & known->bit) != 0) return std::nullopt;
+    states = static_cast<uint16_t>(states | known->bit);
+  }
+  return states;
+}
+
+// Goes through the words once. Whatever it cannot say in a Rule makes the rule opaque, and is taken
+// for a condition where it stands before the target.
+class SavedRuleReader {
+ public:
+  SavedRuleReader(Family family, const SavedChains& chains,
+                  absl::Span<const absl::string_view> words)
+      : family_(family), chains_(chains), words_(words) {}
+
+  std::variant<Rule, OpaqueRule> Read(absl::string_view text) && {
+    while (at_ < words_.size() && !AtTarget()) ReadMatch();
+    if (at_ < words_.size()) {
+      ReadTarget();
+    } else {
+      fits_ = false;
+      // A target that we cannot tell from a match's argument may do anything.
+      const auto is_option = [](absl::string_view word) { return word == "-j" || word == "-g"; };
+      opaque_.decides = std::any_of(words_.begin(), words_.end(), is_option);
+    }
+    if (fits_) return std::move(rule_);
+    opaque_.text = std::string(text);
+    opaque_.unconditional = !unknown_condition_ && netlink::IsUnconditional(rule_);
+    return std::move(opaque_);
+  }
+
+ private:
+  absl::string_view Word(size_t ahead = 0) const {
+    return at_ + ahead < words_.size() ? words_[at_ + ahead] : absl::string_view();
+  }
+
+  // A match's argument may be "-j" too (iptables-save does not quote it), but then an option
+  // follows: no target's name begins like one.
+  bool AtTarget() const {
+    const absl::string_view name = Word(1);
+    return (Word() == "-j" || Word() == "-g") && !name.empty() && name[0] != '-' &&
+           name[0] != '"' && name != "!";
+  }
+
+  void SkipUnknown(size_t words) {
+    at_ += words;
+    fits_ = false;
+    unknown_condition_ = true;
+  }
+
+  template <typename T>
+  void Set(std::optional<T>& place, const T& value) {
+    // Twice is a rule of two conditions.
+    fits_ = fits_ && !place.has_value();
+    place = value;
+  }
+
+  void ReadMatch() {
+    const bool negated = Word() == "!";
+    if (negated) ++at_;
+    const absl::string_view option = Word();
+    if (option == "-s" || option == "-d") {
+      ReadAddress(option == "-s" ? rule_.source : rule_.destination, negated);
+    } else if (option == "-i" || option == "-o" || option == "-p") {
+      SkipUnknown(2);
+    } else if (option == "-m" && !negated && Word(1) == "comment" && Word(2) == "--comment") {
+      at_ += 3;
+      ReadComment();
+    } else if (option == "-m" && !negated && Word(1) == "mark") {
+      at_ += 2;
+      ReadMark();
+    } else if (option == "-m" && !negated && Word(1) == "conntrack") {
+      at_ += 2;
+      ReadConntrack();
+    } else {
+      // With the argument of -m; of the others we do not know whether they have one.
+      SkipUnknown(option == "-m" ? 2 : 1);
+    }
+  }
+
+  void ReadAddress(std::optional<PrefixMatch>& place, bool negated) {
+    const std::optional<Prefix> prefix = ReadPrefix(family_, Word(1));
+    if (!prefix) return SkipUnknown(2);
+    at_ += 2;
+    Set(place, PrefixMatch{.prefix = *prefix, .negated = negated});
+  }
+
+  // Matches every packet, whatever it says.
+  void ReadComment() {
+    std::optional<std::string> comment = UnquoteSavedWord(Word());
+    fits_ = fits_ && rule_.comment.empty() && comment && !comment->empty() &&
+            comment->size() <= kMaxCommentLength;
+    if (comment) rule_.comment = *std::move(comment);
+    ++at_;
+  }
+
+  void ReadMark() {
+    const bool negated = Word() == "!";
+    const size_t option = negated ? 1 : 0;
+    std::optional<MaskedValue> mark;
+    if (Word(option) == "--mark") mark = ReadMaskedValue(Word(option + 1));
+    // At the option again: what it is called does not matter any more.
+    if (!mark) return SkipUnknown(0);
+    at_ += option + 2;
+    Set(rule_.mark,
+        MarkMatch{
+            .value = mark->value, .mask = mark->mask.value_or(0xffffffff), .negated = negated});
+  }
+
+  void ReadConntrack() {
+    const bool negated = Word() == "!";
+    const size_t option = negated ? 1 : 0;
+    std::optional<uint16_t> states;
+    if (Word(option) == "--ctstate") states = ReadStates(Word(option + 1));
+    if (!states) return SkipUnknown(0);
+    at_ += option + 2;
+    Set(rule_.ct_state, CtStateMatch{.states = *states, .negated = negated});
+  }
+
+  void ReadTarget() {
+    const bool is_goto = Word() == "-g";
+    const absl::string_view name = Word(1);
+    at_ += 2;
+    const auto* const known =
+        std::find_if(std::begin(kTargets), std::end(kTargets),
+                     [&](const KnownTarget& target) { return target.name == name; });
+    const bool is_known = known != std::end(kTargets);
+    const auto chain = chains_.find(name);
+    // A verdict's name is never a chain's; an extension's may be.
+    const bool is_verdict = name == "ACCEPT" || name == "DROP" || name == "RETURN";
+    const bool is_chain =
+        !is_verdict && chain != chains_.end() && !chain->second->hooked && at_ == words_.size();
+    opaque_.decides = is_chain || !is_known || known->decides;
+    opaque_.terminal = is_goto || (!is_chain && is_known && known->terminal);
+    if (is_chain) opaque_.jump = std::string(name);
+    fits_ = fits_ && !is_goto;
+    if (is_chain) {
+      rule_.target = Jump{.chain = std::string(name)};
+    } else {
+      fits_ = fits_ && ReadOwnTarget(name);
+    }
+  }
+
+  bool ReadOwnTarget(absl::string_view name) {
+    const size_t arguments = words_.size() - at_;
+    if (name == "DROP" && arguments == 0) {
+      rule_.target = Drop{};
+      return true;
+    }
+    if (name == "RETURN" && arguments == 0) {
+      rule_.target = Return{};
+      return true;
+    }
+    if (name == "MASQUERADE" &&
+        (arguments == 0 || (arguments == 1 && Word() == "--random-fully"))) {
+      rule_.target = Masquerade{.random_fully = arguments == 1};
+      return true;
+    }
+    // Whatever the rule was written with: since xt_MARK's revision 2 (Linux 2.6.25) iptables-save
+    // knows only this spelling, up to 1.8.11 at least.
+    if (name == "MARK" && arguments == 2 && Word() == "--set-xmark") {
+      const std::optional<MaskedValue> mark = ReadMaskedValue(Word(1));
+      if (!mark || !mark->mask) return false;
+      rule_.target = SetMark{.value = mark->value, .mask = *mark->mask};
+      return true;
+    }
+    return false;
+  }
+
+  Family family_;
+  const SavedChains& chains_;
+  absl::Span<const absl::string_view> words_;
+  size_t at_ = 0;
+  Rule rule_;
+  OpaqueRule opaque_{.text = {}, .jump = {}, .decides = false};
+  bool fits_ = true;
+  bool unknown_condition_ = false;
+};
+
+}  // namespace
+
+std::variant<Rule, OpaqueRule> ParseSavedRule(Family family, const SavedChains& chains,
+                                              absl::string_view text,
+                                              absl::Span<const absl::string_view> words) {
+  return SavedRuleReader(family, chains, words).Read(text);
+}
+
+}  // namespace kipt::agent

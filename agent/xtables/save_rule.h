@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/xtables/save_rule.h
+//
+// One rule of iptables-save's text: its words, and what they say. save_parser puts tables and
+// chains around it.
+#ifndef KIPT_AGENT_XTABLES_SAVE_RULE_H_
+#define KIPT_AGENT_XTABLES_SAVE_RULE_H_
+
+#include <variant>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "netlink/ruleset.h"
+
+namespace kipt::agent {
+
+// The chains declared in one table. Views of the text that is being parsed.
+using SavedChains = absl::flat_hash_map<absl::string_view, netlink::ObservedChain*>;
+
+// What the words behind "-A CHAIN" say. `text` is the same in one piece; it becomes an OpaqueRule's
+// text. A jump is one to a chain in `chains` that is not hooked.
+std::variant<netlink::Rule, netlink::OpaqueRule> ParseSavedRule(
+    netlink::Family family, const SavedChains& chains, absl::string_view text,
+    absl::Span<const absl::string_view> words);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_XTABLES_SAVE_RULE_H_

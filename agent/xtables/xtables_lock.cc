@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/xtables/xtables_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <fstream>
+#include <optional>
+#include <random>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+
+namespace kipt::agent {
+namespace {
+
+constexpr absl::Duration kFirstPause = absl::Milliseconds(1);
+constexpr absl::Duration kLongestPause = absl::Milliseconds(50);
+
+absl::Status NotAFile(const std::string& path) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      path,
+      " is not a file, so no program can take the lock of legacy iptables: remove it (in a "
+      "container: on the host, and let the hostPath volume have the type FileOrCreate; a volume "
+      "without a type makes a directory)"));
+}
+
+absl::Status OpenFailure(const std::string& path, int error_number) {
+  const std::string what = absl::StrCat("cannot open the lock of legacy iptables, ", path, ": ",
+                                        std::generic_category().message(error_number));
+  switch (error_number) {
+    case EISDIR:
+      return NotAFile(path);
+    case EROFS:
+      return absl::FailedPreconditionError(absl::StrCat(
+          what,
+          "; the file is missing and cannot be made here: mount the host's file here, as the "
+          "kube-proxy DaemonSet does (hostPath of type FileOrCreate)"));
+    case ENOENT:
+    case ENOTDIR:
+      return absl::FailedPreconditionError(absl::StrCat(what, "; its directory is missing"));
+    case EACCES:
+    case EPERM:
+      return absl::PermissionDeniedError(
+          absl::StrCat(what, "; the file belongs to root with mode 0600: run as uid 0"));
+    default:
+      return absl::ErrnoToStatus(error_number, what);
+  }
+}
+
+// The file at `path` is still the one that is open as `fd`. Somebody may have removed it, and then
+// others lock a new one.
+bool IsStillThere(const std::string& path, int fd) {
+  struct stat opened = {};
+  struct stat standing = {};
+  return fstat(fd, &opened) == 0 && stat(path.c_str(), &standing) == 0 &&
+         opened.st_dev == standing.st_dev && opened.st_ino == standing.st_ino;
+}
+
+absl::StatusOr<int> OpenLock(const std::string& path) {
+  // O_NONBLOCK: a FIFO in its place must not stop us for ever.
+  const int fd = open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+  if (fd < 0) return OpenFailure(path, errno);
+  struct stat status = {};
+  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+    close(fd);
+    return NotAFile(path);
+  }
+  return fd;
+}
+
+std::string CommandName(pid_t pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/comm"));
+  std::string name;
+  std::getline(file, name);
+  return name.empty() ? "a process that cannot be seen" : name;
+}
+
+// The process of one line of /proc/locks, as "1: FLOCK  ADVISORY  WRITE 4711 00:1a:53 0 EOF", if it
+// holds a lock on `file`. One that waits has "->" behind the number.
+std::optional<pid_t> HolderOf(absl::string_view line, const std::string& file) {
+  const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+  int pid = 0;
+  if (words.size() < 6 || words[1] != "FLOCK" || words[5] != file) return std::nullopt;
+  if (!absl::SimpleAtoi(words[4], &pid)) return std::nullopt;
+  return pid;
+}
+
+}  // namespace
+
+absl::Duration Jittered(absl::Duration mean) {
+  thread_local std::minstd_rand random{std::random_device()()};
+  return mean * std::uniform_real_distribution<double>(0.5, 1.5)(random);
+}
+
+std::string DescribeXtablesLockHolder(const std::string& path) {
+  constexpr char kUnseen[] = "nobody who can be seen from here holds it";
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0) return kUnseen;
+  // As the kernel prints it: fs/locks.c, lock_get_status().
+  const std::string file =
+      absl::StrFormat("%02x:%02x:%d", major(status.st_dev), minor(status.st_dev), status.st_ino);
+  std::ifstream locks("/proc/locks");
+  std::vector<std::string> holders;
+  for (std::string line; std::getline(locks, line);) {
+    if (const std::optional<pid_t> pid = HolderOf(line, file)) {
+      holders.push_back(absl::StrCat("process ", *pid, " (", CommandName(*pid), ")"));
+    }
+  }
+  if (holders.empty()) return kUnseen;
+  return absl::StrCat("held by ", absl::StrJoin(holders, ", "));
+}
+
+absl::StatusOr<XtablesLock> XtablesLock::Acquire(const std::string& path, absl::Duration wait) {
+  const auto start = std::chrono::steady_clock::now();
+  absl::Duration pause = kFirstPause;
+  absl::StatusOr<int> fd = OpenLock(path);
+  while (fd.ok()) {
+    if (flock(*fd, LOCK_EX | LOCK_NB) == 0) {
+      if (IsStillThere(path, *fd)) return XtablesLock(*fd);
+    } else if (errno != EWOULDBLOCK && errno != EINTR) {
+      const absl::Status refused = absl::ErrnoToStatus(errno, absl::StrCat("flock ", path));
+      close(*fd);
+      return refused;
+    }
+    const absl::Duration left = wait - absl::FromChrono(std::chrono::steady_clock::now() - start);
+    if (left <= absl::ZeroDuration()) {
+      close(*fd);
+      return absl::DeadlineExceededError(
+          absl::StrCat("the lock of legacy iptables, ", path, ", was not free for ",
+                       absl::FormatDuration(wait), ": ", DescribeXtablesLockHolder(path)));
+    }
+    absl::SleepFor(std::min(Jittered(pause), left));
+    pause = std::min(pause * 2, kLongestPause);
+    if (!IsStillThere(path, *fd)) {
+      close(*fd);
+      fd = OpenLock(path);
+    }
+  }
+  return fd.status();
+}
+
+XtablesLock::~XtablesLock() {
+  if (fd_ >= 0) close(fd_);
+}
+
+}  // namespace kipt::agent

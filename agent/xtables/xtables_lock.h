@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/xtables/xtables_lock.h
+//
+// The lock of everybody who writes legacy iptables: flock(2) on one file, /run/xtables.lock. The
+// iptables-legacy programs take it for each table they change (iptables 1.8 xshared.c,
+// xtables_lock); iptables-legacy-save and all of iptables-nft do not.
+#ifndef KIPT_AGENT_XTABLES_XTABLES_LOCK_H_
+#define KIPT_AGENT_XTABLES_XTABLES_LOCK_H_
+
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace kipt::agent {
+
+// Held as long as this lives. Programs started meanwhile do not inherit it. Move-only.
+class XtablesLock {
+ public:
+  // Takes the lock, making the file where it is missing, as iptables does.
+  //
+  // DeadlineExceeded: somebody else held it for the whole of `wait`; the message names the process,
+  // where it can be seen. FailedPrecondition: the file cannot be had (its directory is missing, a
+  // directory stands there, the file system is read-only); the message says what to do.
+  // PermissionDenied: not allowed to open it.
+  static absl::StatusOr<XtablesLock> Acquire(const std::string& path, absl::Duration wait);
+
+  XtablesLock(XtablesLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  XtablesLock& operator=(XtablesLock&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~XtablesLock();
+
+ private:
+  explicit XtablesLock(int fd) : fd_(fd) {}
+  int fd_;
+};
+
+// "held by process 4711 (kube-proxy)"; several, where several share it. From /proc/locks, which
+// shows the processes of our PID namespace and those below it only, and where the number of an
+// overlay's or btrfs' device may not be the one that stat(2) tells: "nobody who can be seen from
+// here holds it".
+std::string DescribeXtablesLockHolder(const std::string& path);
+
+// 0.5 to 1.5 of `mean`, so that those who wait for the same thing do not come back together.
+absl::Duration Jittered(absl::Duration mean);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_XTABLES_XTABLES_LOCK_H_
