@@ -134,19 +134,16 @@ class NftBackend : public Backend {
     Snapshot snapshot{.generation = *before, .chains = {}};
     // Whether anything has changed at all is asked often, and is one round trip.
     if (queries.empty()) return std::make_optional(std::move(snapshot));
-    std::set<ChainId> unused;
     for (size_t i = 0; i < queries.size(); i += kChainsAtOnce) {
-      if (absl::Status status = ReadChains(queries.subspan(i, kChainsAtOnce), snapshot, unused);
+      if (absl::Status status = ReadChains(queries.subspan(i, kChainsAtOnce), snapshot);
           !status.ok()) {
         return status;
       }
     }
-    // Nothing is to be read from chains that have no rule; the same chain may be asked for twice.
     std::set<ChainId> read;
     for (const ChainQuery& query : queries) {
       const auto chain = snapshot.chains.find(query.chain);
-      if (!query.with_rules || chain == snapshot.chains.end() || unused.count(query.chain) != 0 ||
-          !read.insert(query.chain).second) {
+      if (!query.with_rules || chain == snapshot.chains.end() || !read.insert(query.chain).second) {
         continue;
       }
       const absl::Status status = ReadRules(chain->first, chain->second.rules);
@@ -180,9 +177,8 @@ class NftBackend : public Backend {
     return *generation;
   }
 
-  // Whether the chains are there, and on their hooks; and which of them have no rules.
-  absl::Status ReadChains(absl::Span<const ChainQuery> queries, Snapshot& snapshot,
-                          std::set<ChainId>& unused) {
+  // Whether the chains are there, and on their hooks.
+  absl::Status ReadChains(absl::Span<const ChainQuery> queries, Snapshot& snapshot) {
     Requests requests(socket_->ReserveSequences(static_cast<uint32_t>(queries.size())));
     for (const ChainQuery& query : queries) {
       const ChainId& chain = query.chain;
@@ -203,8 +199,6 @@ class NftBackend : public Backend {
       }
       const std::optional<Attributes> attributes = MessageAttributes(reply.message);
       snapshot.chains[chain].hooked = attributes && IsHooked(chain, *attributes);
-      // Counts the rules in the chain and those that jump to it.
-      if (attributes && attributes->U32(NFTA_CHAIN_USE) == 0U) unused.insert(chain);
     });
     return asked.ok() ? status : asked;
   }
