@@ -3,7 +3,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/support/http_get.h"
-#include "tests/support/process_cost.h"
 
 namespace kipt::testing {
 namespace {
@@ -24,7 +23,7 @@ absl::StatusOr<std::unique_ptr<BackgroundProgram>> StartDaemon(
   const auto ready = [&] { return HttpGet(kHealthPort, "/readyz").status == 200; };
   const bool started =
       WaitUntil([&] { return !daemon->Running() || ready(); }, kUntilReady) && daemon->Running();
-  if (!started || !ComesToRest(daemon->pid())) {
+  if (!started) {
     return absl::DeadlineExceededError(
         absl::StrCat("the daemon does not become ready:\n", daemon->Output()));
   }

@@ -16,7 +16,7 @@
 
 namespace kipt::testing {
 
-// Starts it in the calling thread's network namespace and waits until it is ready and at rest.
+// Starts it in the calling thread's network namespace and waits until it is ready.
 // DeadlineExceeded, with what it printed, where it does not become so.
 absl::StatusOr<std::unique_ptr<BackgroundProgram>> StartDaemon(
     IptablesMode mode, const std::vector<std::string>& more_flags = {});

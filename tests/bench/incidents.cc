@@ -212,8 +212,9 @@ void Print(const IncidentOptions& options, int services, const Measured& measure
                InMilliseconds(measured.outage.Median()),
                InMilliseconds(measured.outage.Quantile(0.99)),
                InMilliseconds(measured.outage.Quantile(1)));
-  absl::PrintF("our own share min / median / p99 us: %s / %s / %s; ",
+  absl::PrintF("our own share min / median / p95 / p99 us: %s / %s / %s / %s; ",
                InMicroseconds(measured.own.Quantile(0)), InMicroseconds(measured.own.Median()),
+               InMicroseconds(measured.own.Quantile(0.95)),
                InMicroseconds(measured.own.Quantile(0.99)));
   absl::PrintF("writing median / p99 ms: %s / %s", InMilliseconds(measured.writing.Median()),
                InMilliseconds(measured.writing.Quantile(0.99)));

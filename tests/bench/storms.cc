@@ -88,6 +88,7 @@ absl::Status Idle(const StormOptions& options, Targets& targets) {
   constexpr absl::Duration kPeriod = absl::Seconds(10);
   auto daemon = StartDaemon(IptablesMode::kNft, {"--iptables-sync-period=10s"});
   if (!daemon.ok()) return daemon.status();
+  ComesToRest((*daemon)->pid());
   const Costs before = ThreadCosts((*daemon)->pid());
   absl::SleepFor(options.idle);
   const Costs after = ThreadCosts((*daemon)->pid());
