@@ -56,7 +56,7 @@ absl::Status ResolveAddress(const ConfigInputs& inputs, const AddressSetting& se
                             std::string& address) {
   address = ConfigInputs::Choose(setting.flag, setting.field, address);
   if (address.empty()) return absl::OkStatus();
-  const absl::Status status = ParseBindAddress(address).status();
+  absl::Status status = ParseBindAddress(address).status();
   if (status.ok()) return status;
   return inputs.Blame(setting.flag_name, setting.flag, setting.field_name, setting.field,
                       absl::StrCat("invalid value ", QuoteForMessage(address), "; ",

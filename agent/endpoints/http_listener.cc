@@ -6,15 +6,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <system_error>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "agent/config/bind_address.h"
 #include "agent/endpoints/http_server.h"
 
 namespace kipt::agent {
@@ -22,45 +20,9 @@ namespace {
 
 constexpr int kBacklog = 64;
 
-// An address of either family, as bind(2) wants it.
-struct Endpoint {
-  sockaddr_storage storage{};
-  socklen_t size = 0;
-
-  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
-};
-
-absl::StatusOr<Endpoint> ParseEndpoint(absl::string_view text) {
-  const size_t colon = text.rfind(':');
-  uint32_t port = 0;
-  const absl::string_view digits = colon == absl::string_view::npos ? "" : text.substr(colon + 1);
-  const bool has_port = !digits.empty() && digits.size() <= 5 &&
-                        std::all_of(digits.begin(), digits.end(), absl::ascii_isdigit) &&
-                        absl::SimpleAtoi(digits, &port) && port <= 65535;
-  std::string host(has_port ? text.substr(0, colon) : "");
-  Endpoint endpoint;
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-    auto& ipv6 = reinterpret_cast<sockaddr_in6&>(endpoint.storage);
-    ipv6.sin6_family = AF_INET6;
-    ipv6.sin6_port = htons(static_cast<uint16_t>(port));
-    endpoint.size = sizeof(ipv6);
-    if (inet_pton(AF_INET6, host.c_str(), &ipv6.sin6_addr) == 1) return endpoint;
-  } else {
-    auto& ipv4 = reinterpret_cast<sockaddr_in&>(endpoint.storage);
-    ipv4.sin_family = AF_INET;
-    ipv4.sin_port = htons(static_cast<uint16_t>(port));
-    endpoint.size = sizeof(ipv4);
-    if (inet_pton(AF_INET, host.c_str(), &ipv4.sin_addr) == 1) return endpoint;
-  }
-  return absl::InvalidArgumentError(
-      "it must be an IPv4 address or an IPv6 address in brackets, a colon and a port, as in "
-      "127.0.0.1:10270 or [::1]:10270");
-}
-
 // The address that `fd` is bound to.
 std::string BoundAddress(int fd) {
-  Endpoint endpoint;
+  BindAddress endpoint;
   endpoint.size = sizeof(endpoint.storage);
   if (getsockname(fd, endpoint.get(), &endpoint.size) != 0) return "";
   std::array<char, INET6_ADDRSTRLEN> host{};
@@ -97,7 +59,7 @@ absl::Status SocketError(absl::string_view address, int error) {
 }  // namespace
 
 absl::StatusOr<HttpListener> HttpListener::Bind(absl::string_view address) {
-  absl::StatusOr<Endpoint> endpoint = ParseEndpoint(address);
+  absl::StatusOr<BindAddress> endpoint = ParseBindAddress(address);
   if (!endpoint.ok()) return endpoint.status();
   const int family = endpoint->storage.ss_family;
   const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -25,7 +25,8 @@ struct Needed {
 };
 constexpr Needed kNetAdmin = {CAP_NET_ADMIN, "NET_ADMIN",
                               "to look at netfilter's rules or write them"};
-constexpr Needed kNetRaw = {CAP_NET_RAW, "NET_RAW", "for iptables-legacy's socket"};
+constexpr Needed kNetRaw = {CAP_NET_RAW, "NET_RAW",
+                            "for iptables-legacy's socket (--iptables-mode=nft does without)"};
 
 absl::Status Missing(const Needed& needed, bool keep_net_raw) {
   const absl::string_view all = keep_net_raw ? "CAP_NET_ADMIN CAP_NET_RAW" : "CAP_NET_ADMIN";

@@ -82,8 +82,7 @@ constexpr SyscallGroup kGroups[] = {
     {kAlways, "ioctl", kBytesToRead},
     {kAlways, "ioctl", kNonBlocking},
 
-    // Sockets: netfilter's, the service manager's, and those that listen. Nobody connects:
-    // sd_notify
+    // Sockets: netfilter's, the service manager's, and those that listen. None connects: sd_notify
     // sends to an address.
     {kAlways, "socket", kUnix},
     {kAlways, "socket", kNetfilter},

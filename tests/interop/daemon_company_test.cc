@@ -194,7 +194,7 @@ void DaemonCompanyTest::Live(absl::Duration how_long) {
 
 TEST_P(DaemonCompanyTest, NothingIsDoubledFoughtOverOrRemoved) {
   const char* seconds = std::getenv("KIPT_COMPANY_SECONDS");
-  Live(absl::Seconds(seconds == nullptr ? 20 : std::atoi(seconds)));
+  Live(absl::Seconds(seconds == nullptr ? 60 : std::atoi(seconds)));
 }
 
 class DaemonCompanyLongTest : public DaemonCompanyTest {};

@@ -140,5 +140,24 @@ TEST_F(DaemonFailureTest, ANodeThatMovesToTheOtherIptablesEndsItToBeStartedAnew)
               HasSubstr("Ending, to be started anew: the node's iptables is now legacy, not nft"));
 }
 
+// Longer than a program may take.
+class DaemonHangLongTest : public DaemonFailureTest {};
+
+TEST_F(DaemonHangLongTest, AProgramThatHangsIsKilledToldAndWaitedFor) {
+  const TemporaryFile hanging("#!/bin/sh\nexec sleep 1000\n");
+  std::filesystem::permissions(hanging.path(), std::filesystem::perms(0755));
+  Start(kLegacyIptables, {"--iptables-sync-period=2s"});
+  {
+    InPlaceOf instead(hanging.path(), kLegacyProgram);
+    ASSERT_TRUE(daemon().Prints("ip is failed: ", 1, absl::Minutes(2))) << daemon().Output();
+    EXPECT_THAT(daemon().Output(), HasSubstr("did not end"));
+    EXPECT_EQ(HttpGet(kHealthPort, "/livez").status, 200);
+    EXPECT_EQ(HttpGet(kHealthPort, "/readyz").status, 503);
+  }
+  EXPECT_TRUE(WaitUntil(IsReady, absl::Minutes(2))) << Readyz();
+  EXPECT_EQ(RunProgram({"pgrep", "--parent", std::to_string(daemon().pid())}).out, "")
+      << "no program is left behind";
+}
+
 }  // namespace
 }  // namespace kipt::testing

@@ -7,18 +7,20 @@
 #include <linux/netlink.h>
 #include <netinet/in.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <termios.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -49,10 +51,15 @@ long Fork() {
   return child < 0 ? child : waitpid(child, nullptr, 0);
 }
 
+long CloneIntoUserNamespace() {
+  const long child = syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0);
+  if (child == 0) _exit(0);
+  return child;
+}
+
 long Execute() {
-  // Where it succeeds, the child ends with a status that is not 0.
   char* const no_words[] = {nullptr};
-  return execve("/bin/false", no_words, no_words);
+  return execve("/no/such/program", no_words, no_words);
 }
 
 // The kernel reads it through a pointer.
@@ -70,14 +77,12 @@ constexpr Call::By kFilter = Call::By::kFilter;
 constexpr Call kCalls[] = {
     {"mount", [](int) -> long { return mount("none", "/mnt", "tmpfs", 0, nullptr); },
      kCapabilities},
-    {"umount2", [](int) -> long { return umount2("/no/such/place", 0); }, kCapabilities},
+    {"umount2", [](int) -> long { return umount2("/no/such/place", 0); }},
     {"chroot", [](int) -> long { return chroot("/"); }, kCapabilities},
     {"setns", [](int fd) -> long { return setns(fd, CLONE_NEWNET); }, kCapabilities},
     {"unshare(CLONE_NEWNET)", [](int) -> long { return unshare(CLONE_NEWNET); }, kCapabilities},
-    {"unshare(CLONE_NEWUSER)", [](int) -> long { return unshare(CLONE_NEWUSER); }},
-    {"clone(CLONE_NEWUSER)",
-     [](int) -> long { return syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0); }},
-    {"ptrace", [](int) -> long { return ptrace(PTRACE_TRACEME, 0, nullptr, nullptr); }},
+    // No such process.
+    {"ptrace", [](int) -> long { return ptrace(PTRACE_ATTACH, 1 << 30, nullptr, nullptr); }},
     {"process_vm_readv",
      [](int) -> long {
        return syscall(SYS_process_vm_readv, getpid(), nullptr, 0, nullptr, 0, 0);
@@ -85,16 +90,14 @@ constexpr Call kCalls[] = {
     {"bpf", [](int) -> long { return MakeBpfMap(); }},
     {"perf_event_open",
      [](int) -> long { return syscall(SYS_perf_event_open, nullptr, 0, -1, -1, 0); }},
-    {"init_module", [](int) -> long { return syscall(SYS_init_module, "", 0, ""); }, kCapabilities},
-    {"finit_module", [](int) -> long { return syscall(SYS_finit_module, -1, "", 0); },
-     kCapabilities},
+    // These are not in every kernel, and then are not refused for want of a capability.
+    {"init_module", [](int) -> long { return syscall(SYS_init_module, "", 0, ""); }},
+    {"finit_module", [](int) -> long { return syscall(SYS_finit_module, -1, "", 0); }},
     {"delete_module",
-     [](int) -> long { return syscall(SYS_delete_module, "no_such_module", O_NONBLOCK); },
-     kCapabilities},
+     [](int) -> long { return syscall(SYS_delete_module, "no_such_module", O_NONBLOCK); }},
+    {"kexec_load", [](int) -> long { return syscall(SYS_kexec_load, 0, 0, nullptr, ~0UL); }},
     // Neither magic number is right.
     {"reboot", [](int) -> long { return syscall(SYS_reboot, 1, 2, 3, nullptr); }, kCapabilities},
-    {"kexec_load", [](int) -> long { return syscall(SYS_kexec_load, 0, 0, nullptr, ~0UL); },
-     kCapabilities},
     {"keyctl",
      [](int) -> long {
        return syscall(SYS_keyctl, KEYCTL_GET_KEYRING_ID, KEY_SPEC_PROCESS_KEYRING, 0);
@@ -102,8 +105,9 @@ constexpr Call kCalls[] = {
     {"io_uring_setup", [](int) -> long { return syscall(SYS_io_uring_setup, 1, nullptr); }},
     {"userfaultfd", [](int) -> long { return syscall(SYS_userfaultfd, 0); }},
     {"setuid", [](int) -> long { return setuid(1234); }, kCapabilities},
-    {"sethostname", [](int) -> long { return sethostname("x", ~size_t{0}); }, kCapabilities},
-    {"settimeofday", [](int) -> long { return settimeofday(nullptr, nullptr); }},
+    // Too long for the kernel, which looks at that last.
+    {"sethostname", [](int) -> long { return syscall(SYS_sethostname, "x", 65); }, kCapabilities},
+    {"settimeofday", [](int) -> long { return syscall(SYS_settimeofday, nullptr, nullptr); }},
     {"unlink", [](int) -> long { return unlink("/no/such/file"); }},
     {"rename", [](int) -> long { return rename("/no/such/file", "/no/such/place"); }},
     {"chmod", [](int) -> long { return chmod("/no/such/file", 0); }},
@@ -125,7 +129,12 @@ constexpr Call kCalls[] = {
     {"fork", [](int) -> long { return Fork(); }, kFilter, true},
     {"execve", [](int) -> long { return Execute(); }, kFilter, true},
     {"execveat",
-     [](int) -> long { return syscall(SYS_execveat, -1, "/bin/false", nullptr, nullptr, 0); }},
+     [](int) -> long {
+       return syscall(SYS_execveat, -1, "/no/such/program", nullptr, nullptr, 0);
+     }},
+    // Last, because who got in would there have too few capabilities for the others.
+    {"clone(CLONE_NEWUSER)", [](int) -> long { return CloneIntoUserNamespace(); }},
+    {"unshare(CLONE_NEWUSER)", [](int) -> long { return unshare(CLONE_NEWUSER); }},
 };
 
 }  // namespace

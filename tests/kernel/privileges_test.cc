@@ -8,16 +8,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/capability.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
+#include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <latch>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -68,12 +67,19 @@ class PrivilegesTest : public NetnsTest, public ::testing::WithParamInterface<Va
     return filtered.ok() ? "" : filtered.ToString();
   }
 
+  // Never destroyed, because to go back is what can no longer be done.
+  static void LeaveMounts() {
+    static const auto* const run = new PrivateRun;
+    EXPECT_NE(run, nullptr);
+  }
+
   // The whole of legacy mode, twice: written, then found in place.
   static std::string Sync(netlink::Backend& backend) {
     const std::vector<Family> families = {Family::kIPv4, Family::kIPv6};
     const auto desired = agent::DesiredRuleset(agent::Mode::kLegacy, families, agent::MarkBits{});
-    const agent::SyncReport first = agent::Sync(desired, backend, agent::SystemClock());
-    const agent::SyncReport second = agent::Sync(desired, backend, agent::SystemClock());
+    agent::Reconciler reconciler(&backend, agent::SystemClock());
+    const agent::SyncReport first = reconciler.Sync(desired);
+    const agent::SyncReport second = reconciler.Sync(desired);
     if (!first.status.ok()) return first.status.ToString();
     if (!second.status.ok()) return second.status.ToString();
     if (first.applied.empty()) return "nothing was written";
@@ -121,6 +127,8 @@ TEST_P(PrivilegesTest, AreTheSameFewInEveryThread) {
 
 TEST_P(PrivilegesTest, AreTooFewForAnythingElse) {
   EXPECT_THAT(InChild([]() -> std::string {
+                // So that a mount that succeeds is not the machine's.
+                LeaveMounts();
                 const ForbiddenCalls calls(GetParam().may_run_programs);
                 if (std::string wrong = GiveUp(); !wrong.empty()) return wrong;
                 return calls.TryAll();
@@ -147,8 +155,7 @@ class LegacyPrivilegesTest : public PrivilegesTest {};
 
 TEST_P(LegacyPrivilegesTest, AreEnoughForLegacyIptables) {
   EXPECT_THAT(InChild([]() -> std::string {
-                // Not destroyed: to leave its mount namespace is what can no longer be done.
-                [[maybe_unused]] const auto* const run = new PrivateRun;
+                LeaveMounts();
                 if (std::string wrong = GiveUp(); !wrong.empty()) return wrong;
                 const auto runner = agent::NewCommandRunner();
                 auto backend = agent::NewLegacyBackend(runner.get());
@@ -177,7 +184,8 @@ TEST_F(MissingPrivilegesTest, AreNamedWithWhatToDo) {
                 }
                 return DropCapabilities(/*keep_net_raw=*/true).ToString();
               }),
-              HasSubstr("PERMISSION_DENIED: CAP_NET_RAW is missing"));
+              ::testing::AllOf(HasSubstr("PERMISSION_DENIED: CAP_NET_RAW is missing"),
+                               HasSubstr("--iptables-mode=nft does without")));
 }
 
 TEST_F(MissingPrivilegesTest, AreNotGivenUpWhereAnotherThreadWouldKeepThem) {
