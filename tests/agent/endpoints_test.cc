@@ -28,7 +28,6 @@ using ::kipt::testing::IsOk;
 using netlink::Family;
 using ::testing::Contains;
 using ::testing::HasSubstr;
-using ::testing::Not;
 using ::testing::StartsWith;
 using Json = nlohmann::json;
 
