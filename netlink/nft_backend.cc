@@ -140,8 +140,8 @@ class NftBackend : public Backend {
         return status;
       }
     }
-    // Also of chains whose NFTA_CHAIN_USE says that nothing is in them: it counts what a transaction
-    // of somebody else's has begun and may yet abort.
+    // Also of chains whose NFTA_CHAIN_USE says that nothing is in them: it counts what a
+    // transaction of somebody else's has begun and may yet abort.
     std::set<ChainId> read;
     for (const ChainQuery& query : queries) {
       const auto chain = snapshot.chains.find(query.chain);
