@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/attributes.h"
 
+#include <linux/netfilter/nfnetlink.h>
 #include <linux/netlink.h>
 
 #include <algorithm>
@@ -34,6 +35,11 @@ std::optional<Attributes> Attributes::Parse(WireBytes bytes) {
     bytes.remove_prefix(std::min<size_t>(NLA_ALIGN(header.nla_len), bytes.size()));
   }
   return attributes;
+}
+
+std::optional<Attributes> Attributes::OfMessage(WireBytes message) {
+  constexpr size_t kHeaders = NLMSG_HDRLEN + sizeof(nfgenmsg);
+  return message.size() < kHeaders ? std::nullopt : Parse(message.subspan(kHeaders));
 }
 
 bool Attributes::HasOnly(std::initializer_list<uint16_t> types) const {

@@ -30,6 +30,9 @@ class Attributes {
  public:
   // Nothing where a length does not fit.
   static std::optional<Attributes> Parse(WireBytes bytes);
+  // Those of a whole message, behind its nlmsghdr and nfgenmsg. Nothing also where it is shorter
+  // than these.
+  static std::optional<Attributes> OfMessage(WireBytes message);
 
   const std::vector<Attribute>& all() const { return all_; }
 

@@ -69,14 +69,12 @@ struct Culprit {
 
 // `offset` is that of an attribute's header, from the start of the message; 0 is unknown.
 Culprit FindCulprit(WireBytes message, size_t offset) {
-  constexpr size_t kHeaders = NLMSG_HDRLEN + sizeof(nfgenmsg);
   const auto holds_offset = [&](const Attribute& attribute) {
     const size_t begin =
         static_cast<size_t>(attribute.payload.data() - message.data()) - NLA_HDRLEN;
     return offset >= begin && offset < begin + NLA_HDRLEN + attribute.payload.size();
   };
-  if (message.size() < kHeaders) return {};
-  const std::optional<Attributes> attributes = Attributes::Parse(message.subspan(kHeaders));
+  const std::optional<Attributes> attributes = Attributes::OfMessage(message);
   if (!attributes) return {};
   for (const Attribute& attribute : attributes->all()) {
     if (!holds_offset(attribute)) continue;

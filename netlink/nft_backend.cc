@@ -72,16 +72,6 @@ class Requests {
   std::vector<uint8_t> bytes_;
 };
 
-WireBytes MessageBytes(const nlmsghdr* message) {
-  return {reinterpret_cast<const uint8_t*>(message), message->nlmsg_len};
-}
-
-std::optional<Attributes> MessageAttributes(const nlmsghdr* message) {
-  constexpr size_t kHeaders = NLMSG_HDRLEN + sizeof(nfgenmsg);
-  const WireBytes bytes = MessageBytes(message);
-  return bytes.size() < kHeaders ? std::nullopt : Attributes::Parse(bytes.subspan(kHeaders));
-}
-
 // Hook and type are what decides whether packets come here and what may be done to them; where
 // among others of the same hook (the priority) an administrator may have moved it.
 bool IsHooked(const ChainId& chain, const Attributes& attributes) {
@@ -166,7 +156,8 @@ class NftBackend : public Backend {
     absl::Status asked = Ask(requests, [&](const Reply& reply) {
       error = reply.error_number;
       if (reply.message == nullptr) return;
-      const std::optional<Attributes> attributes = MessageAttributes(reply.message);
+      const std::optional<Attributes> attributes =
+          Attributes::OfMessage(MessageBytes(reply.message));
       if (attributes) generation = attributes->U32(NFTA_GEN_ID);
     });
     if (!asked.ok()) return asked;
@@ -199,7 +190,8 @@ class NftBackend : public Backend {
         }
         return;
       }
-      const std::optional<Attributes> attributes = MessageAttributes(reply.message);
+      const std::optional<Attributes> attributes =
+          Attributes::OfMessage(MessageBytes(reply.message));
       snapshot.chains[chain].hooked = attributes && IsHooked(chain, *attributes);
     });
     return asked.ok() ? status : asked;

@@ -22,7 +22,6 @@
 
 #include "netlink/attributes.h"
 #include "netlink/kernel_error.h"
-#include "netlink/socket.h"
 
 namespace kipt::netlink {
 namespace {
@@ -64,10 +63,7 @@ absl::Status PassOnlyGenerations(int fd) {
 }
 
 RulesetChange ParseChange(const nlmsghdr* message) {
-  constexpr size_t kHeaders = NLMSG_HDRLEN + sizeof(nfgenmsg);
-  const WireBytes bytes(reinterpret_cast<const uint8_t*>(message), message->nlmsg_len);
-  const std::optional<Attributes> attributes =
-      bytes.size() < kHeaders ? std::nullopt : Attributes::Parse(bytes.subspan(kHeaders));
+  const std::optional<Attributes> attributes = Attributes::OfMessage(MessageBytes(message));
   if (!attributes) return RulesetChange();
   return RulesetChange{.generation = attributes->U32(NFTA_GEN_ID).value_or(0),
                        .pid = attributes->U32(NFTA_GEN_PROC_PID).value_or(0),
@@ -177,19 +173,14 @@ class EventSocket::EventMonitor : public Monitor {
   std::array<mmsghdr, kEventsAtOnce> headers_ = {};
 };
 
-void EventSocket::Close::operator()(mnl_socket* socket) const { mnl_socket_close(socket); }
-
 EventSocket::EventSocket(MnlSocketPtr socket) : socket_(std::move(socket)) {}
 
 EventSocket::~EventSocket() = default;
 
 absl::StatusOr<std::unique_ptr<EventSocket>> EventSocket::Open() {
-  MnlSocketPtr socket(mnl_socket_open2(NETLINK_NETFILTER, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (socket == nullptr) return KernelError(errno, "opening a netfilter netlink socket");
-  if (mnl_socket_bind(socket.get(), 0, MNL_SOCKET_AUTOPID) != 0) {
-    return KernelError(errno, "binding a netfilter netlink socket");
-  }
-  return std::unique_ptr<EventSocket>(new EventSocket(std::move(socket)));
+  absl::StatusOr<MnlSocketPtr> socket = OpenNetfilterSocket(SOCK_NONBLOCK);
+  if (!socket.ok()) return socket.status();
+  return std::unique_ptr<EventSocket>(new EventSocket(*std::move(socket)));
 }
 
 int EventSocket::fd() const { return mnl_socket_get_fd(socket_.get()); }

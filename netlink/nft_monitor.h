@@ -13,8 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "netlink/monitor.h"
-
-struct mnl_socket;
+#include "netlink/socket.h"
 
 namespace kipt::netlink {
 
@@ -55,11 +54,6 @@ class EventSocket {
 
  private:
   class EventMonitor;
-  struct Close {
-    void operator()(mnl_socket* socket) const;
-  };
-  using MnlSocketPtr = std::unique_ptr<mnl_socket, Close>;
-
   explicit EventSocket(MnlSocketPtr socket);
 
   int fd() const;

@@ -38,10 +38,7 @@ std::optional<Table> FindTable(const std::optional<std::string>& name) {
 // Nothing for a chain of another table. Other people's chains may have any attribute: what is not
 // asked for is not looked at.
 std::optional<SurveyedChain> ParseChain(Family family, const nlmsghdr* message) {
-  constexpr size_t kHeaders = NLMSG_HDRLEN + sizeof(nfgenmsg);
-  const WireBytes bytes(reinterpret_cast<const uint8_t*>(message), message->nlmsg_len);
-  if (bytes.size() < kHeaders) return std::nullopt;
-  const std::optional<Attributes> attributes = Attributes::Parse(bytes.subspan(kHeaders));
+  const std::optional<Attributes> attributes = Attributes::OfMessage(MessageBytes(message));
   if (!attributes) return std::nullopt;
   const std::optional<Table> table = FindTable(attributes->Text(NFTA_CHAIN_TABLE));
   const std::optional<std::string> name = attributes->Text(NFTA_CHAIN_NAME);

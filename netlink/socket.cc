@@ -101,7 +101,20 @@ uint16_t WireFamily(Family family) { return family == Family::kIPv4 ? NFPROTO_IP
 
 void GrowReceiveBuffer(int fd, int bytes) { GrowBuffer(fd, SO_RCVBUFFORCE, SO_RCVBUF, bytes); }
 
-void Socket::Close::operator()(mnl_socket* socket) const { mnl_socket_close(socket); }
+void CloseMnlSocket::operator()(mnl_socket* socket) const { mnl_socket_close(socket); }
+
+absl::StatusOr<MnlSocketPtr> OpenNetfilterSocket(int flags) {
+  MnlSocketPtr socket(mnl_socket_open2(NETLINK_NETFILTER, SOCK_CLOEXEC | flags));
+  if (socket == nullptr) return KernelError(errno, "opening a netfilter netlink socket");
+  if (mnl_socket_bind(socket.get(), 0, MNL_SOCKET_AUTOPID) != 0) {
+    return KernelError(errno, "binding a netfilter netlink socket");
+  }
+  return socket;
+}
+
+absl::Span<const uint8_t> MessageBytes(const nlmsghdr* message) {
+  return {reinterpret_cast<const uint8_t*>(message), message->nlmsg_len};
+}
 
 Socket::Socket(MnlSocketPtr socket)
     : socket_(std::move(socket)),
@@ -110,11 +123,9 @@ Socket::Socket(MnlSocketPtr socket)
 Socket::~Socket() = default;
 
 absl::StatusOr<std::unique_ptr<Socket>> Socket::Open() {
-  MnlSocketPtr socket(mnl_socket_open2(NETLINK_NETFILTER, SOCK_CLOEXEC));
-  if (socket == nullptr) return KernelError(errno, "opening a netfilter netlink socket");
-  if (mnl_socket_bind(socket.get(), 0, MNL_SOCKET_AUTOPID) != 0) {
-    return KernelError(errno, "binding a netfilter netlink socket");
-  }
+  absl::StatusOr<MnlSocketPtr> opened = OpenNetfilterSocket(0);
+  if (!opened.ok()) return opened.status();
+  MnlSocketPtr socket = *std::move(opened);
   const int fd = mnl_socket_get_fd(socket.get());
   GrowReceiveBuffer(fd, kReceiveBufferBytes);
   if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &kAnswerTimeout, sizeof(kAnswerTimeout)) != 0) {

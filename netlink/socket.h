@@ -31,6 +31,17 @@ uint16_t WireFamily(Family family);
 // beyond net.core.rmem_max; no error: a buffer that is too small shows when it is.
 void GrowReceiveBuffer(int fd, int bytes);
 
+struct CloseMnlSocket {
+  void operator()(mnl_socket* socket) const;
+};
+using MnlSocketPtr = std::unique_ptr<mnl_socket, CloseMnlSocket>;
+
+// A NETLINK_NETFILTER socket, bound; `flags` are SOCK_* beside SOCK_CLOEXEC. Errors are Open's.
+absl::StatusOr<MnlSocketPtr> OpenNetfilterSocket(int flags);
+
+// The whole of `message`, its header too.
+absl::Span<const uint8_t> MessageBytes(const nlmsghdr* message);
+
 // One message of an answer. `message` is null where the request failed.
 struct Reply {
   uint32_t sequence = 0;
@@ -80,11 +91,6 @@ class Socket {
                                                     uint32_t count);
 
  private:
-  struct Close {
-    void operator()(mnl_socket* socket) const;
-  };
-  using MnlSocketPtr = std::unique_ptr<mnl_socket, Close>;
-
   explicit Socket(MnlSocketPtr socket);
 
   absl::Status Send(absl::Span<const uint8_t> bytes);

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/config/go_duration.h"
 #include "agent/config/yaml_document.h"
+#include "agent/process/owned_fd.h"
 
 namespace kipt::agent {
 namespace {
@@ -199,20 +200,6 @@ constexpr std::array<Decoder::Field, 13> Decoder::kFields = {{
     {"metricsBindAddress", false, &Decoder::MetricsBindAddress},
 }};
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 absl::Status Unreadable(absl::string_view path, absl::string_view why, absl::string_view mend) {
   return absl::InvalidArgumentError(
       absl::StrCat("cannot read the configuration file ", path, ": ", why, "; ", mend));
@@ -228,10 +215,10 @@ absl::Status SystemError(absl::string_view path, int error) {
 // Nothing: the file does not exist.
 absl::StatusOr<std::optional<std::string>> ReadText(const std::string& path) {
   // Without O_NONBLOCK a named pipe would hold us up for ever.
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (file.get() < 0 && errno == ENOENT) return std::nullopt;
+  const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file.valid() && errno == ENOENT) return std::nullopt;
   struct stat about {};
-  if (file.get() < 0 || fstat(file.get(), &about) != 0) return SystemError(path, errno);
+  if (!file.valid() || fstat(file.get(), &about) != 0) return SystemError(path, errno);
   if (!S_ISREG(about.st_mode)) {
     return Unreadable(path, S_ISDIR(about.st_mode) ? "it is a directory" : "it is no regular file",
                       "give the path of a regular file in --config");

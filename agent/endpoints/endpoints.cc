@@ -2,7 +2,6 @@
 #include "agent/endpoints/endpoints.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "agent/endpoints/metrics.h"
 #include "agent/endpoints/statusz.h"
+#include "agent/loop/lookout.h"
 #include "agent/report/report.h"
 
 namespace kipt::agent {
@@ -86,12 +86,7 @@ void AppendPaths(absl::string_view title, const std::string& address,
 }  // namespace
 
 EndpointClock SystemEndpointClock() {
-  return {.now = [] { return absl::Now(); },
-          .steady =
-              [] {
-                return absl::UnixEpoch() +
-                       absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
-              }};
+  return {.now = [] { return absl::Now(); }, .steady = SteadyNow};
 }
 
 HttpReply LivezReply(const HttpRequest& request, absl::Duration silence, absl::Duration limit) {

@@ -62,9 +62,9 @@ absl::StatusOr<HttpListener> HttpListener::Bind(absl::string_view address) {
   absl::StatusOr<BindAddress> endpoint = ParseBindAddress(address);
   if (!endpoint.ok()) return endpoint.status();
   const int family = endpoint->storage.ss_family;
-  const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return SocketError(address, errno);
-  HttpListener listener(fd, "");
+  OwnedFd owned(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!owned.valid()) return SocketError(address, errno);
+  const int fd = owned.get();
   // A restart must not wait for the connections of the process before it.
   const int on = 1;
   const int off = 0;
@@ -74,21 +74,7 @@ absl::StatusOr<HttpListener> HttpListener::Bind(absl::string_view address) {
   if (bind(fd, endpoint->get(), endpoint->size) != 0 || listen(fd, kBacklog) != 0) {
     return SocketError(address, errno);
   }
-  listener.address_ = BoundAddress(fd);
-  return listener;
-}
-
-HttpListener::HttpListener(HttpListener&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), address_(std::move(other.address_)) {}
-
-HttpListener& HttpListener::operator=(HttpListener&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  std::swap(address_, other.address_);
-  return *this;
-}
-
-HttpListener::~HttpListener() {
-  if (fd_ >= 0) close(fd_);
+  return HttpListener(std::move(owned), BoundAddress(fd));
 }
 
 }  // namespace kipt::agent

@@ -239,17 +239,17 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(HttpListener liste
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  impl->daemon.reset(
-      MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC, 0, nullptr, nullptr,
-                       &Impl::OnRequest, impl.get(), MHD_OPTION_LISTEN_SOCKET, listener.fd_,  //
-                       MHD_OPTION_CONNECTION_LIMIT, kMaxConnections,                          //
-                       MHD_OPTION_CONNECTION_MEMORY_LIMIT, kMaxRequestBytes,                  //
-                       MHD_OPTION_CONNECTION_TIMEOUT, kIdleSeconds,                           //
-                       MHD_OPTION_STRICT_FOR_CLIENT, 1,                                       //
-                       MHD_OPTION_UNESCAPE_CALLBACK, &KeepEscapes, nullptr,                   //
-                       MHD_OPTION_NOTIFY_COMPLETED, &Impl::OnRequestEnded, impl.get(),        //
-                       MHD_OPTION_NOTIFY_CONNECTION, &Impl::OnConnection, impl.get(),         //
-                       MHD_OPTION_END));
+  impl->daemon.reset(MHD_start_daemon(
+      MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC, 0, nullptr, nullptr, &Impl::OnRequest,
+      impl.get(), MHD_OPTION_LISTEN_SOCKET, listener.fd_.get(),        //
+      MHD_OPTION_CONNECTION_LIMIT, kMaxConnections,                    //
+      MHD_OPTION_CONNECTION_MEMORY_LIMIT, kMaxRequestBytes,            //
+      MHD_OPTION_CONNECTION_TIMEOUT, kIdleSeconds,                     //
+      MHD_OPTION_STRICT_FOR_CLIENT, 1,                                 //
+      MHD_OPTION_UNESCAPE_CALLBACK, &KeepEscapes, nullptr,             //
+      MHD_OPTION_NOTIFY_COMPLETED, &Impl::OnRequestEnded, impl.get(),  //
+      MHD_OPTION_NOTIFY_CONNECTION, &Impl::OnConnection, impl.get(),   //
+      MHD_OPTION_END));
   const int error = errno;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (impl->daemon == nullptr) {
@@ -257,7 +257,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(HttpListener liste
         absl::StrCat("cannot serve ", impl->address, ": ", std::generic_category().message(error)));
   }
   // MHD's from now on: it closes the socket when it stops.
-  listener.fd_ = -1;
+  listener.fd_.Release();
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }
 

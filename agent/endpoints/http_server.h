@@ -10,10 +10,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "agent/process/owned_fd.h"
 
 namespace kipt::agent {
 
@@ -42,17 +44,14 @@ class HttpListener {
   // PermissionDenied: a port below 1024.
   static absl::StatusOr<HttpListener> Bind(absl::string_view address);
 
-  HttpListener(HttpListener&& other) noexcept;
-  HttpListener& operator=(HttpListener&& other) noexcept;
-  ~HttpListener();
-
   // With the port that was really given.
   const std::string& address() const { return address_; }
 
  private:
   friend class HttpServer;
-  HttpListener(int fd, std::string address) : fd_(fd), address_(std::move(address)) {}
-  int fd_;
+  HttpListener(OwnedFd fd, std::string address)
+      : fd_(std::move(fd)), address_(std::move(address)) {}
+  OwnedFd fd_;
   std::string address_;
 };
 

@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "agent/process/owned_fd.h"
 
 namespace kipt::agent {
 namespace {
@@ -26,15 +27,14 @@ constexpr size_t kResidentPages = 21;
 
 // Not a stream: those are not closed in the programs that another thread starts meanwhile.
 std::string ReadText(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return "";
+  const OwnedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return "";
   std::string text;
   std::array<char, 4096> piece{};
   ssize_t got = 0;
-  while ((got = read(fd, piece.data(), piece.size())) > 0) {
+  while ((got = read(fd.get(), piece.data(), piece.size())) > 0) {
     text.append(piece.data(), static_cast<size_t>(got));
   }
-  close(fd);
   return text;
 }
 

@@ -6,7 +6,6 @@
 #include <utility>
 #include <variant>
 
-#include "absl/strings/str_cat.h"
 #include "agent/policy/chain_diff.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
@@ -18,7 +17,7 @@ using ChainAndText = std::pair<netlink::ChainId, std::string>;
 
 ChainAndText Spelled(const netlink::ChainId& chain) { return {chain, ChainText(chain)}; }
 ChainAndText Spelled(const netlink::ChainId& chain, const netlink::Rule& rule) {
-  return {chain, absl::StrCat("-A ", chain.name, " ", netlink::ToString(chain.family, rule))};
+  return {chain, RuleText(chain, rule)};
 }
 
 bool Made(const Change& change, const ChainAndText& wanted) {

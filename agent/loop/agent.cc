@@ -58,12 +58,6 @@ bool MayPassByItself(const absl::Status& status) {
   return absl::IsAborted(status) || absl::IsDeadlineExceeded(status);
 }
 
-bool Failed(const SyncReport& report, Family family) {
-  return std::any_of(
-      report.families.begin(), report.families.end(),
-      [&](const FamilyResult& result) { return result.family == family && !result.status.ok(); });
-}
-
 }  // namespace
 
 Agent::Agent(EventLoop& loop, AgentOptions options, OpenBackend open_backend, Observer observer)
@@ -250,8 +244,9 @@ void Agent::NoteDamage(Round& round, const Sighting& sighting, absl::Time notice
   }
   std::vector<ForeignJump> before = std::exchange(foreign_jumps_, report.plan.foreign_jumps);
   // Of a family that failed it may not be known what stands.
-  std::erase_if(before,
-                [&](const ForeignJump& jump) { return Failed(report, jump.base_chain.family); });
+  std::erase_if(before, [&](const ForeignJump& jump) {
+    return !report.StatusOf(jump.base_chain.family).ok();
+  });
   if (damage.empty()) return;
   Incident incident{.damage = DamageOf(damage),
                     .writers = WritersOf(damage, sighting),

@@ -17,14 +17,6 @@ FamilyVerdict Failed(const absl::Status& status) {
           .key = absl::StatusCodeToString(status.code())};
 }
 
-const absl::Status* StatusOf(netlink::Family family, const SyncReport& report) {
-  if (!report.status.ok()) return &report.status;
-  for (const FamilyResult& result : report.families) {
-    if (result.family == family && !result.status.ok()) return &result.status;
-  }
-  return nullptr;
-}
-
 std::string Place(const netlink::ChainId& chain) {
   return absl::StrCat(netlink::TableName(chain.table), "/", chain.name);
 }
@@ -33,9 +25,7 @@ std::string Place(const netlink::ChainId& chain) {
 
 FamilyVerdict JudgeFamily(netlink::Family family, const SyncReport& report,
                           absl::Span<const Fight> fights) {
-  if (const absl::Status* status = StatusOf(family, report); status != nullptr) {
-    return Failed(*status);
-  }
+  if (const absl::Status status = report.StatusOf(family); !status.ok()) return Failed(status);
   std::vector<std::string> reasons;
   std::vector<std::string> keys;
   size_t fought = 0;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "agent/policy/chain_diff.h"
 #include "netlink/base_chains.h"
 
 namespace kipt::agent {
@@ -22,10 +23,6 @@ constexpr size_t kMaxShown = 12;
 
 bool IsBaseChain(const ChainId& chain) {
   return netlink::FindBaseChain(chain.table, chain.name) != nullptr;
-}
-
-std::string RuleText(const ChainId& chain, const netlink::Rule& rule) {
-  return absl::StrCat("-A ", chain.name, " ", netlink::ToString(chain.family, rule));
 }
 
 // The rule that `change` deletes; null where it deletes none.

@@ -96,6 +96,14 @@ absl::Status SyncReport::FirstError() const {
   return absl::OkStatus();
 }
 
+absl::Status SyncReport::StatusOf(Family family) const {
+  if (!status.ok()) return status;
+  for (const FamilyResult& result : families) {
+    if (result.family == family) return result.status;
+  }
+  return absl::OkStatus();
+}
+
 Clock SystemClock() {
   return {.now = [] { return absl::Now(); },
           .sleep = [](absl::Duration duration) { absl::SleepFor(duration); }};

@@ -64,6 +64,8 @@ struct SyncReport {
 
   // The first error there is.
   absl::Status FirstError() const;
+  // Whether what was wanted of `family` stands; OK also for one that was not asked for.
+  absl::Status StatusOf(netlink::Family family) const;
 };
 
 // Time, passed in so that tests need not wait.

@@ -174,6 +174,10 @@ std::string RuleText(const netlink::ChainId& chain, const ObservedRule& rule) {
   return absl::StrCat("-A ", chain.name, " ", netlink::ToString(chain.family, rule));
 }
 
+std::string RuleText(const netlink::ChainId& chain, const netlink::Rule& rule) {
+  return absl::StrCat("-A ", chain.name, " ", netlink::ToString(chain.family, rule));
+}
+
 void DiffMissingChain(const DesiredChain& desired, Diff& diff) {
   diff.changes.push_back({netlink::CreateChain{desired.id}, desired.reason});
   RuleNumbers numbers({});

@@ -32,6 +32,7 @@ void DiffJump(const DesiredJump& desired, const netlink::ObservedChain* observed
 // ":KUBE-FIREWALL - [0:0]" and "-A KUBE-FIREWALL ...", as iptables-save prints them.
 std::string ChainText(const netlink::ChainId& chain);
 std::string RuleText(const netlink::ChainId& chain, const netlink::ObservedRule& rule);
+std::string RuleText(const netlink::ChainId& chain, const netlink::Rule& rule);
 
 }  // namespace kipt::agent
 

@@ -20,36 +20,16 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "agent/process/owned_fd.h"
 
 namespace kipt::agent {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Descriptor() { Close(); }
-
-  int fd() const { return fd_; }
-  bool open() const { return fd_ >= 0; }
-  void Close() {
-    if (fd_ >= 0) close(std::exchange(fd_, -1));
-  }
-
- private:
-  int fd_ = -1;
-};
-
 struct Channel {
-  Descriptor ours;
-  Descriptor childs;
+  OwnedFd ours;
+  OwnedFd childs;
 };
 
 // A stream whose ends are none of the descriptors 0 to 2, which the child's ends are copied onto:
@@ -60,11 +40,11 @@ absl::StatusOr<Channel> OpenChannel() {
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return absl::ErrnoToStatus(errno, "socketpair");
   }
-  Channel channel{Descriptor(ends[0]), Descriptor(ends[1])};
-  for (Descriptor* end : {&channel.ours, &channel.childs}) {
-    if (end->fd() > STDERR_FILENO) continue;
-    Descriptor higher(fcntl(end->fd(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
-    if (!higher.open()) return absl::ErrnoToStatus(errno, "fcntl(F_DUPFD_CLOEXEC)");
+  Channel channel{OwnedFd(ends[0]), OwnedFd(ends[1])};
+  for (OwnedFd* end : {&channel.ours, &channel.childs}) {
+    if (end->get() > STDERR_FILENO) continue;
+    OwnedFd higher(fcntl(end->get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+    if (!higher.valid()) return absl::ErrnoToStatus(errno, "fcntl(F_DUPFD_CLOEXEC)");
     *end = std::move(higher);
   }
   return channel;
@@ -95,9 +75,9 @@ class SpawnAttributes {
   // The three standard streams, and nothing else.
   bool SetStreams(const Channel& input, const Channel& output, const Channel& errors) {
     ok_ = ok_ &&
-          posix_spawn_file_actions_adddup2(&actions_, input.childs.fd(), STDIN_FILENO) == 0 &&
-          posix_spawn_file_actions_adddup2(&actions_, output.childs.fd(), STDOUT_FILENO) == 0 &&
-          posix_spawn_file_actions_adddup2(&actions_, errors.childs.fd(), STDERR_FILENO) == 0 &&
+          posix_spawn_file_actions_adddup2(&actions_, input.childs.get(), STDIN_FILENO) == 0 &&
+          posix_spawn_file_actions_adddup2(&actions_, output.childs.get(), STDOUT_FILENO) == 0 &&
+          posix_spawn_file_actions_adddup2(&actions_, errors.childs.get(), STDERR_FILENO) == 0 &&
           posix_spawn_file_actions_addclosefrom_np(&actions_, STDERR_FILENO + 1) == 0;
     return ok_;
   }
@@ -138,7 +118,7 @@ class Execution {
       return absl::InvalidArgumentError(absl::StrCat(name_, ": not an absolute path"));
     }
     absl::Status status = Start();
-    while (status.ok() && (output_.ours.open() || errors_.ours.open())) status = Exchange();
+    while (status.ok() && (output_.ours.valid() || errors_.ours.valid())) status = Exchange();
     if (status.ok()) status = AwaitExit();
     if (!status.ok()) return status;
     return std::move(result_);
@@ -207,10 +187,10 @@ absl::Status Execution::Start() {
 
 // Moves what can be moved now; waits for it until the deadline.
 absl::Status Execution::Exchange() {
-  if (input_.ours.open() && written_ == request_.input.size()) input_.ours.Close();
-  std::array<pollfd, 3> waits = {{{.fd = input_.ours.fd(), .events = POLLOUT, .revents = 0},
-                                  {.fd = output_.ours.fd(), .events = POLLIN, .revents = 0},
-                                  {.fd = errors_.ours.fd(), .events = POLLIN, .revents = 0}}};
+  if (input_.ours.valid() && written_ == request_.input.size()) input_.ours.Close();
+  std::array<pollfd, 3> waits = {{{.fd = input_.ours.get(), .events = POLLOUT, .revents = 0},
+                                  {.fd = output_.ours.get(), .events = POLLIN, .revents = 0},
+                                  {.fd = errors_.ours.get(), .events = POLLIN, .revents = 0}}};
   const int left = MillisecondsLeft();
   if (left == 0) return Late();
   const int ready = poll(waits.data(), waits.size(), left);
@@ -225,7 +205,7 @@ absl::Status Execution::Exchange() {
 }
 
 void Execution::Write() {
-  const ssize_t sent = send(input_.ours.fd(), request_.input.data() + written_,
+  const ssize_t sent = send(input_.ours.get(), request_.input.data() + written_,
                             request_.input.size() - written_, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent >= 0) {
     written_ += static_cast<size_t>(sent);
@@ -237,7 +217,7 @@ void Execution::Write() {
 
 absl::Status Execution::Take(Channel& from, std::string& into, absl::string_view what) {
   std::array<char, 65536> buffer;
-  const ssize_t got = recv(from.ours.fd(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+  const ssize_t got = recv(from.ours.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return absl::OkStatus();
   // ECONNRESET is how a socket says that its other end was closed with something unread.
   if (got < 0 && errno != ECONNRESET) return Failure(errno, absl::StrCat("reading its ", what));

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "absl/strings/str_cat.h"
 
@@ -17,14 +16,10 @@ constexpr char kThreadNetns[] = "/proc/thread-self/ns/net";
 
 NetnsGuard::NetnsGuard() : fd_(open(kThreadNetns, O_RDONLY | O_CLOEXEC)) {}
 
-NetnsGuard::~NetnsGuard() {
-  if (fd_ >= 0) close(fd_);
-}
-
 absl::Status NetnsGuard::Check() const {
   struct stat made = {};
   struct stat now = {};
-  if (fd_ < 0 || fstat(fd_, &made) != 0 || stat(kThreadNetns, &now) != 0) {
+  if (!fd_.valid() || fstat(fd_.get(), &made) != 0 || stat(kThreadNetns, &now) != 0) {
     return absl::UnavailableError(absl::StrCat("cannot read ", kThreadNetns, ": mount /proc"));
   }
   if (made.st_dev == now.st_dev && made.st_ino == now.st_ino) return absl::OkStatus();

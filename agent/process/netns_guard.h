@@ -5,6 +5,7 @@
 #define KIPT_AGENT_PROCESS_NETNS_GUARD_H_
 
 #include "absl/status/status.h"
+#include "agent/process/owned_fd.h"
 
 namespace kipt::agent {
 
@@ -13,16 +14,13 @@ namespace kipt::agent {
 class NetnsGuard {
  public:
   NetnsGuard();
-  ~NetnsGuard();
-  NetnsGuard(const NetnsGuard&) = delete;
-  NetnsGuard& operator=(const NetnsGuard&) = delete;
 
   // FailedPrecondition: the calling thread is in another one now. Unavailable: that cannot be seen.
   absl::Status Check() const;
 
  private:
   // Keeps the namespace, and so its number from being given again.
-  int fd_;
+  OwnedFd fd_;
 };
 
 }  // namespace kipt::agent

@@ -3,11 +3,11 @@
 
 #include <fcntl.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
+#include "agent/process/owned_fd.h"
 
 namespace kipt::agent {
 namespace {
@@ -34,12 +34,10 @@ absl::Status NamespaceError(int error, absl::string_view step, const std::string
 }  // namespace
 
 absl::Status EnterNetworkNamespace(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return NamespaceError(errno, "open", path);
-  const int result = setns(fd, CLONE_NEWNET);
-  const int error = errno;
-  close(fd);
-  return result == 0 ? absl::OkStatus() : NamespaceError(error, "setns", path);
+  const OwnedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return NamespaceError(errno, "open", path);
+  return setns(fd.get(), CLONE_NEWNET) == 0 ? absl::OkStatus()
+                                            : NamespaceError(errno, "setns", path);
 }
 
 }  // namespace kipt::agent

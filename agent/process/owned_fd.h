@@ -27,6 +27,9 @@ class OwnedFd {
 
   bool valid() const { return fd_ >= 0; }
   int get() const { return fd_; }
+  void Close() { *this = OwnedFd(); }
+  // Gives up ownership, to whoever closes it from now on.
+  int Release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_ = -1;

@@ -71,15 +71,12 @@ bool IsStillThere(const std::string& path, int fd) {
          opened.st_dev == standing.st_dev && opened.st_ino == standing.st_ino;
 }
 
-absl::StatusOr<int> OpenLock(const std::string& path) {
+absl::StatusOr<OwnedFd> OpenLock(const std::string& path) {
   // O_NONBLOCK: a FIFO in its place must not stop us for ever.
-  const int fd = open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
-  if (fd < 0) return OpenFailure(path, errno);
+  OwnedFd fd(open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600));
+  if (!fd.valid()) return OpenFailure(path, errno);
   struct stat status = {};
-  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
-    close(fd);
-    return NotAFile(path);
-  }
+  if (fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return NotAFile(path);
   return fd;
 }
 
@@ -128,34 +125,24 @@ std::string DescribeXtablesLockHolder(const std::string& path) {
 absl::StatusOr<XtablesLock> XtablesLock::Acquire(const std::string& path, absl::Duration wait) {
   const auto start = std::chrono::steady_clock::now();
   absl::Duration pause = kFirstPause;
-  absl::StatusOr<int> fd = OpenLock(path);
+  absl::StatusOr<OwnedFd> fd = OpenLock(path);
   while (fd.ok()) {
-    if (flock(*fd, LOCK_EX | LOCK_NB) == 0) {
-      if (IsStillThere(path, *fd)) return XtablesLock(*fd);
+    if (flock(fd->get(), LOCK_EX | LOCK_NB) == 0) {
+      if (IsStillThere(path, fd->get())) return XtablesLock(*std::move(fd));
     } else if (errno != EWOULDBLOCK && errno != EINTR) {
-      const absl::Status refused = absl::ErrnoToStatus(errno, absl::StrCat("flock ", path));
-      close(*fd);
-      return refused;
+      return absl::ErrnoToStatus(errno, absl::StrCat("flock ", path));
     }
     const absl::Duration left = wait - absl::FromChrono(std::chrono::steady_clock::now() - start);
     if (left <= absl::ZeroDuration()) {
-      close(*fd);
       return absl::DeadlineExceededError(
           absl::StrCat("the lock of legacy iptables, ", path, ", was not free for ",
                        absl::FormatDuration(wait), ": ", DescribeXtablesLockHolder(path)));
     }
     absl::SleepFor(std::min(Jittered(pause), left));
     pause = std::min(pause * 2, kLongestPause);
-    if (!IsStillThere(path, *fd)) {
-      close(*fd);
-      fd = OpenLock(path);
-    }
+    if (!IsStillThere(path, fd->get())) fd = OpenLock(path);
   }
   return fd.status();
-}
-
-XtablesLock::~XtablesLock() {
-  if (fd_ >= 0) close(fd_);
 }
 
 }  // namespace kipt::agent

@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "agent/process/owned_fd.h"
 
 namespace kipt::agent {
 
@@ -27,16 +28,9 @@ class XtablesLock {
   // PermissionDenied: not allowed to open it.
   static absl::StatusOr<XtablesLock> Acquire(const std::string& path, absl::Duration wait);
 
-  XtablesLock(XtablesLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  XtablesLock& operator=(XtablesLock&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~XtablesLock();
-
  private:
-  explicit XtablesLock(int fd) : fd_(fd) {}
-  int fd_;
+  explicit XtablesLock(OwnedFd fd) : fd_(std::move(fd)) {}
+  OwnedFd fd_;
 };
 
 // "held by process 4711 (kube-proxy)"; several, where several share it. From /proc/locks, which

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "agent/policy/rule_forms.h"
+#include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
@@ -21,6 +22,7 @@
 namespace kipt::agent {
 namespace {
 
+using ::kipt::testing::BorrowedBackend;
 using ::kipt::testing::FakeBackend;
 using ::kipt::testing::Filter;
 using ::kipt::testing::IsOk;
@@ -35,25 +37,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
-
-// The backend that the agent owns; the kernel behind it belongs to the test and outlives it.
-class Door : public netlink::Backend {
- public:
-  explicit Door(FakeBackend* kernel) : kernel_(kernel) {}
-  absl::string_view mode() const override { return kernel_->mode(); }
-  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override {
-    return kernel_->Read(queries);
-  }
-  absl::Status Apply(const netlink::Transaction& transaction) override {
-    return kernel_->Apply(transaction);
-  }
-  absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode mode) override {
-    return kernel_->Watch(mode);
-  }
-
- private:
-  FakeBackend* kernel_;
-};
 
 class AgentTest : public ::testing::Test {
  protected:
@@ -77,7 +60,7 @@ class AgentTest : public ::testing::Test {
         [this]() -> absl::StatusOr<std::unique_ptr<netlink::Backend>> {
           ++opened_;
           if (!open_error_.ok()) return open_error_;
-          return std::make_unique<Door>(&kernel_);
+          return std::make_unique<BorrowedBackend>(&kernel_);
         },
         [this](const Round& round) { rounds_.push_back(round); });
     ASSERT_THAT(agent, IsOk());
@@ -242,16 +225,16 @@ TEST_F(AgentTest, DamageDoneWhileLooksFailIsRepairedOnceTheySucceed) {
 }
 
 TEST_F(AgentTest, AFamilyThatIsRefusedWaitsLongerAndLongerWhileTheOtherIsRepairedAtOnce) {
-  class RefusesIPv6 : public Door {
+  class RefusesIPv6 : public BorrowedBackend {
    public:
-    using Door::Door;
+    using BorrowedBackend::BorrowedBackend;
     absl::Status Apply(const netlink::Transaction& transaction) override {
       for (const netlink::Operation& operation : transaction.operations) {
         if (netlink::ChainOf(operation).family != Family::kIPv6) continue;
         ++*refused;
         return absl::NotFoundError("no module ip6t_MASQUERADE");
       }
-      return Door::Apply(transaction);
+      return BorrowedBackend::Apply(transaction);
     }
     int* refused = nullptr;
   };

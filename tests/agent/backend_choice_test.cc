@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "agent/detect/other_mode.h"
-#include "tests/agent/temporary_tree.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {

@@ -19,6 +19,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/time/clock.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
 namespace {
@@ -37,13 +38,6 @@ CommandRequest Shell(std::string script) {
   return CommandRequest{.program = "/bin/sh",
                         .arguments = {"-c", std::move(script)},
                         .environment = {"PATH=/usr/bin:/bin"}};
-}
-
-// A directory of this test's own.
-std::string FreshDirectory() {
-  std::string name = ::testing::TempDir() + "/command-XXXXXX";
-  EXPECT_NE(mkdtemp(name.data()), nullptr);
-  return name;
 }
 
 // No child of ours is left, neither running nor as a zombie.
@@ -109,7 +103,8 @@ TEST(CommandTest, LivesThroughAProgramThatDoesNotReadItsInput) {
 }
 
 TEST(CommandTest, RefusesWhatCannotBeExecuted) {
-  const std::string directory = FreshDirectory();
+  const TemporaryTree tree;
+  const std::string directory = tree.root();
   const std::string text_file = directory + "/not-executable";
   const std::string garbage = directory + "/garbage";
   std::ofstream(text_file) << "text";
@@ -127,7 +122,8 @@ TEST(CommandTest, RefusesWhatCannotBeExecuted) {
 
 TEST(CommandTest, KillsTheWholeGroupAtTheDeadline) {
   // The grandchild holds the output open and outlives its parent.
-  const std::string pid_file = FreshDirectory() + "/grandchild";
+  const TemporaryTree tree;
+  const std::string pid_file = tree.Path("grandchild");
   CommandRequest request = Shell("sleep 1000 & echo $! > " + pid_file + "; exit 0");
   request.deadline = absl::Milliseconds(300);
   const absl::Time start = absl::Now();

@@ -13,6 +13,7 @@
 #include "agent/config/yaml_document.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {
@@ -221,13 +222,6 @@ INSTANTIATE_TEST_SUITE_P(
 
 class ConfigFileOnDiskTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "/kipt-config-XXXXXX";
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    directory_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-
   std::string Write(const std::string& name, const std::string& text) const {
     std::string path = (directory_ / name).string();
     std::ofstream(path, std::ios::binary) << text;
@@ -240,7 +234,8 @@ class ConfigFileOnDiskTest : public ::testing::Test {
     return std::string(file.status().message());
   }
 
-  std::filesystem::path directory_;
+  ::kipt::testing::TemporaryTree tree_;
+  const std::filesystem::path directory_ = tree_.root();
 };
 
 TEST_F(ConfigFileOnDiskTest, ReadsAFile) {

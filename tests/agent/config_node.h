@@ -15,6 +15,7 @@
 #include "agent/config/command_line.h"
 #include "agent/config/config.h"
 #include "gtest/gtest.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 
@@ -32,26 +33,18 @@ inline std::string Kubelet(const std::string& fields) {
 // A directory that holds what LoadConfig reads; gone with the object.
 class Node {
  public:
-  Node() {
-    std::string pattern = ::testing::TempDir() + "/kipt-node-XXXXXX";
-    EXPECT_NE(mkdtemp(pattern.data()), nullptr);
-    directory_ = pattern;
-    SetIPv6(true);
-  }
-  ~Node() { std::filesystem::remove_all(directory_); }
-  Node(const Node&) = delete;
-  Node& operator=(const Node&) = delete;
+  Node() { SetIPv6(true); }
 
-  std::string Path(const std::string& name) const { return (directory_ / name).string(); }
+  std::string Path(const std::string& name) const { return tree_.Path(name); }
   std::string Write(const std::string& name, const std::string& text) const {
-    std::ofstream(Path(name), std::ios::binary) << text;
+    tree_.Write(name, text);
     return Path(name);
   }
   void SetIPv6(bool present) const {
     if (present) {
       Write("if_inet6", "");
     } else {
-      std::filesystem::remove(Path("if_inet6"));
+      tree_.Remove("if_inet6");
     }
   }
   absl::StatusOr<Config> Load(const Flags& flags) const {
@@ -65,7 +58,7 @@ class Node {
   }
 
  private:
-  std::filesystem::path directory_;
+  ::kipt::testing::TemporaryTree tree_;
 };
 
 inline Flags At(const std::string& version, const std::vector<std::string>& gates = {}) {

@@ -22,9 +22,9 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "agent/process/config_watch.h"
-#include "tests/agent/temporary_tree.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
 

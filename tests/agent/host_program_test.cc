@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/agent/temporary_tree.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {

@@ -8,7 +8,7 @@
 #include <ostream>
 #include <string>
 
-#include "tests/agent/temporary_tree.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {

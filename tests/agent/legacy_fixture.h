@@ -23,17 +23,13 @@
 #include "agent/xtables/legacy_backend.h"
 #include "tests/support/fake_command_runner.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
 
 class LegacyFixture : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = ::testing::TempDir() + "/legacy-XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    directory_ = name;
-    std::ofstream(StatusPath()) << "CapEff:\t000001ffffffffff\n";
-  }
+  void SetUp() override { std::ofstream(StatusPath()) << "CapEff:\t000001ffffffffff\n"; }
 
   std::string LockPath() const { return directory_ + "/xtables.lock"; }
   std::string StatusPath() const { return directory_ + "/status"; }
@@ -109,7 +105,8 @@ class LegacyFixture : public ::testing::Test {
     return free;
   }
 
-  std::string directory_;
+  TemporaryTree tree_;
+  const std::string directory_ = tree_.root();
   FakeCommandRunner runner_;
 };
 

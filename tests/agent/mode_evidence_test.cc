@@ -13,14 +13,16 @@
 #include <utility>
 #include <vector>
 
-#include "tests/agent/temporary_tree.h"
+#include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {
 
+using ::kipt::testing::BorrowedBackend;
 using ::kipt::testing::FakeBackend;
 using ::kipt::testing::Mangle;
 using ::kipt::testing::Nat;
@@ -34,25 +36,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr auto kV4 = Family::kIPv4;
-
-// A backend that hands its calls to one that the test keeps.
-class Borrowed : public netlink::Backend {
- public:
-  explicit Borrowed(netlink::Backend* backend) : backend_(backend) {}
-  absl::string_view mode() const override { return backend_->mode(); }
-  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override {
-    return backend_->Read(queries);
-  }
-  absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode mode) override {
-    return backend_->Watch(mode);
-  }
-  absl::Status Apply(const netlink::Transaction& transaction) override {
-    return backend_->Apply(transaction);
-  }
-
- private:
-  netlink::Backend* backend_;
-};
 
 // A machine with nf_tables and ip_tables loaded, nothing in either, and no host to be seen.
 class ModeEvidenceTest : public ::testing::Test {
@@ -87,7 +70,7 @@ class ModeEvidenceTest : public ::testing::Test {
   static BackendOrError Open(FakeBackend& backend, int& opened, const absl::Status& status) {
     ++opened;
     if (!status.ok()) return status;
-    return std::make_unique<Borrowed>(&backend);
+    return std::make_unique<BorrowedBackend>(&backend);
   }
 
   ModeQuestion Gather(Thoroughness thoroughness = Thoroughness::kAll) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
@@ -17,6 +18,7 @@
 namespace kipt::agent {
 namespace {
 
+using ::kipt::testing::BorrowedBackend;
 using ::kipt::testing::FakeBackend;
 using ::kipt::testing::Filter;
 using ::kipt::testing::IsOk;
@@ -168,27 +170,19 @@ TEST(ReconcilerTest, TellsWhereKubeProxyLivesAndWhoElseJumpsFromBaseChains) {
 }
 
 // Refuses every transaction that has something of one family.
-class RefusesFamily : public netlink::Backend {
+class RefusesFamily : public BorrowedBackend {
  public:
-  RefusesFamily(FakeBackend* backend, Family family) : backend_(backend), family_(family) {}
-  absl::string_view mode() const override { return backend_->mode(); }
-  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override {
-    return backend_->Read(queries);
-  }
-  absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode mode) override {
-    return backend_->Watch(mode);
-  }
+  RefusesFamily(FakeBackend* backend, Family family) : BorrowedBackend(backend), family_(family) {}
   absl::Status Apply(const netlink::Transaction& transaction) override {
     for (const netlink::Operation& operation : transaction.operations) {
       if (netlink::ChainOf(operation).family == family_) {
         return absl::NotFoundError("no such kernel module");
       }
     }
-    return backend_->Apply(transaction);
+    return BorrowedBackend::Apply(transaction);
   }
 
  private:
-  FakeBackend* backend_;
   Family family_;
 };
 
@@ -225,18 +219,11 @@ TEST(ReconcilerTest, AFamilyWithNothingToChangeIsNotBlamedForTheOther) {
 }
 
 // As legacy xtables: each family is written for itself, and one of them is refused.
-class WritesFamiliesApart : public netlink::Backend {
+class WritesFamiliesApart : public BorrowedBackend {
  public:
   WritesFamiliesApart(FakeBackend* backend, Family refused)
-      : backend_(backend), refused_(refused) {}
-  absl::string_view mode() const override { return backend_->mode(); }
+      : BorrowedBackend(backend), refused_(refused) {}
   bool spans_families() const override { return false; }
-  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override {
-    return backend_->Read(queries);
-  }
-  absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode mode) override {
-    return backend_->Watch(mode);
-  }
   absl::Status Apply(const netlink::Transaction& transaction) override {
     netlink::Transaction possible{.generation = transaction.generation, .operations = {}};
     for (const netlink::Operation& operation : transaction.operations) {
@@ -244,13 +231,12 @@ class WritesFamiliesApart : public netlink::Backend {
         possible.operations.push_back(operation);
       }
     }
-    absl::Status status = backend_->Apply(possible);
+    absl::Status status = BorrowedBackend::Apply(possible);
     const bool whole = possible.operations.size() == transaction.operations.size();
     return status.ok() && !whole ? absl::NotFoundError("no such program") : status;
   }
 
  private:
-  FakeBackend* backend_;
   Family refused_;
 };
 

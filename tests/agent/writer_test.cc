@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "tests/agent/temporary_tree.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
 namespace {

@@ -16,6 +16,7 @@
 #include "absl/time/clock.h"
 #include "tests/support/lock_holder.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
 namespace {
@@ -26,13 +27,6 @@ using ::testing::HasSubstr;
 
 class XtablesLockTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = ::testing::TempDir() + "/lock-XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    directory_ = name;
-    path_ = directory_ + "/xtables.lock";
-  }
-
   bool IsFree() const {
     const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
     const bool free = flock(fd, LOCK_EX | LOCK_NB) == 0;
@@ -40,8 +34,8 @@ class XtablesLockTest : public ::testing::Test {
     return free;
   }
 
-  std::string directory_;
-  std::string path_;
+  TemporaryTree tree_;
+  const std::string path_ = tree_.Path("xtables.lock");
 };
 
 TEST_F(XtablesLockTest, MakesTheFileAndHoldsTheLockAsLongAsItLives) {
@@ -102,7 +96,7 @@ TEST_F(XtablesLockTest, DoesNotHangOnAFifo) {
 }
 
 TEST_F(XtablesLockTest, NamesAMissingDirectory) {
-  EXPECT_THAT(XtablesLock::Acquire(directory_ + "/none/xtables.lock", absl::Seconds(5)),
+  EXPECT_THAT(XtablesLock::Acquire(tree_.Path("none/xtables.lock"), absl::Seconds(5)),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("directory is missing")));
 }
 

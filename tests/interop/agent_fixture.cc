@@ -125,20 +125,4 @@ std::string ChrootDir(const std::string& release) {
   return chroot.string();
 }
 
-TemporaryFile::TemporaryFile(const std::string& content) {
-  std::string directory = (std::filesystem::temp_directory_path() / "kipt-XXXXXX").string();
-  EXPECT_NE(mkdtemp(directory.data()), nullptr);
-  directory_ = directory;
-  path_ = directory + "/config.yaml";
-  std::ofstream file(path_, std::ios::binary);
-  file << content;
-  file.close();
-  EXPECT_TRUE(file.good()) << path_;
-}
-
-TemporaryFile::~TemporaryFile() {
-  std::error_code ignored;
-  std::filesystem::remove_all(directory_, ignored);
-}
-
 }  // namespace kipt::testing

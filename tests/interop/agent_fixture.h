@@ -15,6 +15,7 @@
 #include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
 #include "tests/support/saved_rules.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
 
@@ -78,17 +79,15 @@ std::string ChrootDir(const std::string& release);
 // A file in a fresh directory that is removed with this object.
 class TemporaryFile {
  public:
-  explicit TemporaryFile(const std::string& content);
-  ~TemporaryFile();
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  explicit TemporaryFile(const std::string& content) { tree_.Write("config.yaml", content); }
 
   const std::string& path() const { return path_; }
   const std::string& directory() const { return directory_; }
 
  private:
-  std::string directory_;
-  std::string path_;
+  TemporaryTree tree_;
+  const std::string directory_ = tree_.root();
+  const std::string path_ = tree_.Path("config.yaml");
 };
 
 }  // namespace kipt::testing

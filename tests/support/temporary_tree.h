@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A directory tree for one test: files, directories and links, gone with the object.
-#ifndef KIPT_TESTS_AGENT_TEMPORARY_TREE_H_
-#define KIPT_TESTS_AGENT_TEMPORARY_TREE_H_
+#ifndef KIPT_TESTS_SUPPORT_TEMPORARY_TREE_H_
+#define KIPT_TESTS_SUPPORT_TEMPORARY_TREE_H_
 
 #include <gtest/gtest.h>
 
@@ -27,6 +27,7 @@ class TemporaryTree {
   TemporaryTree(const TemporaryTree&) = delete;
   TemporaryTree& operator=(const TemporaryTree&) = delete;
 
+  std::string root() const { return root_.string(); }
   // Of what is at `name` inside the tree.
   std::string Path(const std::string& name) const { return (root_ / name).string(); }
 
@@ -58,4 +59,4 @@ class TemporaryTree {
 
 }  // namespace kipt::testing
 
-#endif  // KIPT_TESTS_AGENT_TEMPORARY_TREE_H_
+#endif  // KIPT_TESTS_SUPPORT_TEMPORARY_TREE_H_
