@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "agent/agent_options.h"
 #include "agent/config_log.h"
 #include "agent/detect/backend_choice.h"
 #include "agent/detect/mode_evidence.h"
@@ -21,6 +22,7 @@
 #include "agent/loop/event_loop.h"
 #include "agent/process/command.h"
 #include "agent/process/config_watch.h"
+#include "agent/process/heap.h"
 #include "agent/process/privileges.h"
 #include "agent/process/service_manager.h"
 #include "agent/process/syscall_filter.h"
@@ -35,14 +37,6 @@ constexpr absl::Duration kEditorPause = absl::Milliseconds(100);
 // A program that hangs stops the loop for as long. A restore beside 30,000 services takes three
 // seconds.
 constexpr absl::Duration kProgramDeadline = absl::Seconds(20);
-
-AgentOptions OptionsFor(const Config& config) {
-  return {.desired = DesiredRuleset(config.mode, config.families, config.bits),
-          .emulated_version = config.emulated_version,
-          .watch = config.watch,
-          .sync_period = config.iptables_sync_period,
-          .writers = {}};
-}
 
 class Daemon {
  public:
@@ -60,9 +54,11 @@ class Daemon {
   // The order matters: what needs a privilege comes before it is dropped, and threads, which keep
   // the privileges they were started with, after that.
   absl::StatusOr<ExitCode> Run() {
+    KeepHeapSmall();
     if (absl::Status status = MakeLoop(); !status.ok()) return status;
     if (absl::Status status = Listen(); !status.ok()) return status;
     OpenBackendEarly();
+    RetireOtherMode();
     if (absl::Status status = DropCapabilities(MayRunPrograms()); !status.ok()) return status;
     if (absl::Status status = MakeAgent(); !status.ok()) return status;
     if (absl::Status status = Serve(); !status.ok()) return status;
@@ -124,9 +120,22 @@ class Daemon {
     return backend;
   }
 
+  // Before the privileges for it are dropped.
+  void RetireOtherMode() {
+    if (!iptables_mode_ || early_backend_ == nullptr) return;
+    const absl::StatusOr<std::optional<RetiredMode>> other =
+        options_.RetireOtherModeFirst(config_, *iptables_mode_, *early_backend_);
+    if (!other.ok()) {
+      LOG(WARNING) << "The other iptables mode is left as it is, for this one is not in place: "
+                   << other.status().message();
+    } else if (other->has_value()) {
+      LogRetirement((*other)->iptables_mode, (*other)->report);
+    }
+  }
+
   absl::Status MakeAgent() {
     absl::StatusOr<std::unique_ptr<Agent>> agent = Agent::Create(
-        *loop_, OptionsFor(config_), [this] { return OpenBackend(); },
+        *loop_, options_.Make(config_, iptables_mode_), [this] { return OpenBackend(); },
         [this](const Round& round) { OnRound(round); });
     if (!agent.ok()) return agent.status();
     agent_ = *std::move(agent);
@@ -226,7 +235,7 @@ class Daemon {
     LogConfig(config_);
     metrics_.SetConfig(config_);
     endpoints_->SetConfig(config_);
-    agent_->SetDesired(OptionsFor(config_));
+    agent_->SetDesired(options_.Make(config_, iptables_mode_));
   }
 
   void OnRound(const Round& round) {
@@ -237,10 +246,26 @@ class Daemon {
       LOG(INFO) << "Watching: " << watching_;
     }
     metrics_.Record(round, state);
+    if (round.retirement) LogRetirement(state.iptables_mode, *round.retirement);
     if (round.trigger == Trigger::kTimer) CheckMode();
+    RenewOptions(round);
     Publish();
     if (round.trigger == Trigger::kStart) service_manager_.Ready();
+    if (LookedAtEverything(round)) GiveBackFreePages();
     EndIfDue();
+  }
+
+  // Legacy tables can only be read whole.
+  bool LookedAtEverything(const Round& round) const {
+    return round.trigger == Trigger::kStart || KnownMode() == IptablesMode::kLegacy ||
+           (round.retirement && round.retirement->surveyed);
+  }
+
+  void RenewOptions(const Round& round) {
+    std::string why;
+    if (!options_.IsOutdated(config_, iptables_mode_, round, why)) return;
+    if (!why.empty()) LOG(INFO) << why;
+    agent_->SetDesired(options_.Make(config_, iptables_mode_));
   }
 
   // Where the node's iptables was found out, somebody may have switched it since.
@@ -285,6 +310,7 @@ class Daemon {
 
   // Fixed once a backend was opened.
   std::optional<IptablesMode> iptables_mode_;
+  AgentOptionsSource options_{sources_};
   std::unique_ptr<netlink::Backend> early_backend_;
   std::string config_problem_;
   std::string must_restart_;

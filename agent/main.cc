@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "agent/audit_commands.h"
 #include "agent/commands.h"
 #include "agent/config/command_line.h"
 #include "agent/config/config.h"
@@ -20,10 +21,12 @@
 #include "agent/detect/backend_choice.h"
 #include "agent/detect/mode_evidence.h"
 #include "agent/detect/other_mode.h"
+#include "agent/detect/rule_support.h"
 #include "agent/loop/reconciler.h"
 #include "agent/process/command.h"
 #include "agent/process/network_namespace.h"
 #include "agent/report/report.h"
+#include "agent/retirement_sources.h"
 
 namespace kipt::agent {
 namespace {
@@ -68,13 +71,42 @@ int RunDetection(const Config& config, OutputFormat format) {
       format, {.out = std::cout, .err = std::cerr});
 }
 
-int RunOnKernel(Command command, const Config& config, OutputFormat format) {
+int RunLook(const CommandLine& command_line, const Config& config) {
+  const std::unique_ptr<CommandRunner> runner = NewCommandRunner();
+  const ModeSources sources = SystemModeSources(config.host_root, runner.get());
+  const CommandStreams streams{.out = std::cout, .err = std::cerr};
+  if (command_line.command == Command::kAudit) {
+    return RunAudit(config, command_line.flags, sources, streams);
+  }
+  return RunExplain(command_line.argument, config, command_line.flags, sources, streams);
+}
+
+NodeQuestions QuestionsFor(Command command, const Config& config, const std::string& iptables_mode,
+                           const ModeSources& sources) {
+  NodeQuestions node;
+  const bool retire_command = command == Command::kRetire;
+  node.support = [&sources, iptables_mode, hint = config.hint_policy] {
+    return SupportFor(iptables_mode, sources.xt_compat(), hint);
+  };
+  const bool policy = config.stale_chains == StaleChains::kRetire && config.mode != Mode::kOff;
+  if (!policy && !retire_command) return node;
+  node.retire = MakeRetirementSources(iptables_mode, config.cni_conf_dirs, sources);
+  node.retire_other = [&sources, &config, iptables_mode, retire_command](bool martians_dropped,
+                                                                         bool apply) {
+    return RetireOtherMode(iptables_mode, config.cni_conf_dirs, sources,
+                           /*canaries=*/retire_command, martians_dropped, apply);
+  };
+  return node;
+}
+
+int RunOnKernel(Command command, const Flags& flags, const Config& config) {
   const std::unique_ptr<CommandRunner> runner = NewCommandRunner();
   const ModeSources sources = SystemModeSources(config.host_root, runner.get());
   const BackendRequest request{.flag = config.iptables_mode,
                                .families = config.families,
                                .off = config.mode == Mode::kOff,
-                               .read_only = command != Command::kSync};
+                               .read_only = command != Command::kSync && !flags.yes};
+  const OutputFormat format = flags.output;
   absl::StatusOr<std::unique_ptr<netlink::Backend>> backend = ChooseBackend(request, sources);
   if (!backend.ok()) return Fail(backend.status(), kExitFailed);
   const std::string caveat = (*backend)->caveat();
@@ -82,19 +114,24 @@ int RunOnKernel(Command command, const Config& config, OutputFormat format) {
   Subject subject{
       .emulated_version = config.emulated_version,
       .iptables_mode = std::string((*backend)->mode()),
-      .desired = DesiredRuleset(config.mode, config.families, config.bits),
+      .desired =
+          DesiredRuleset(config.mode, config.families, config.bits, {.hint = config.hint_policy}),
   };
+  const NodeQuestions node = QuestionsFor(command, config, subject.iptables_mode, sources);
   if (request.read_only) {
     subject.other_mode = ReadOtherMode(subject.iptables_mode, config.families, sources);
   }
   const CommandStreams streams{.out = std::cout, .err = std::cerr};
   switch (command) {
     case Command::kSync:
-      return RunSync(subject, **backend, SystemClock(), format, streams);
+      return RunSync(subject, **backend, SystemClock(), format, streams, node);
+    case Command::kRetire:
+      return RunRetire(subject, **backend, flags.yes, SystemClock(), format, streams, node);
     case Command::kStatus:
-      return RunStatus(subject, **backend, SystemClock(), format, streams);
+      subject.route_localnet = RouteLocalnetOrNone();
+      return RunStatus(subject, **backend, SystemClock(), format, streams, node);
     default:
-      return RunPlan(subject, **backend, SystemClock(), format, streams);
+      return RunPlan(subject, **backend, SystemClock(), format, streams, node);
   }
 }
 
@@ -122,8 +159,11 @@ int Main(const char* program, const std::vector<std::string>& arguments) {
   LogConfig(*config);
   if (command_line.command == Command::kGates) return RunGates(*config, flags.output);
   if (command_line.command == Command::kDetect) return RunDetection(*config, flags.output);
+  if (command_line.command == Command::kAudit || command_line.command == Command::kExplain) {
+    return RunLook(command_line, *config);
+  }
   if (command_line.command == Command::kRun) return RunDaemon(flags, *config, KIPT_VERSION);
-  return RunOnKernel(command_line.command, *config, flags.output);
+  return RunOnKernel(command_line.command, flags, *config);
 }
 
 }  // namespace

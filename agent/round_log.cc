@@ -4,6 +4,8 @@
 #include <glog/logging.h>
 
 #include <string>
+#include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -65,6 +67,8 @@ void LogRound(const Round& round, const AgentState& state) {
               << absl::ToInt64Microseconds(round.duration) << " us, through " << state.iptables_mode
               << " (" << TriggerName(round.trigger) << ")";
   }
+  if (report.native_put) LOG(INFO) << "Put the native table with the martian rules in place";
+  if (report.native_removed) LOG(INFO) << "Removed the native table: KUBE-FIREWALL does its work";
   for (const Change& change : report.applied) {
     VLOG(1) << netlink::FamilyName(netlink::ChainOf(change.operation).family) << " "
             << netlink::TableName(netlink::ChainOf(change.operation).table) << " "
@@ -78,6 +82,32 @@ void LogRound(const Round& round, const AgentState& state) {
   VLOG(2) << "Round (" << TriggerName(round.trigger) << "): " << report.looks << " looks, "
           << round.external_changes << " changes by others, "
           << absl::ToInt64Microseconds(round.duration) << " us";
+}
+
+void LogRetirement(const std::string& iptables_mode, const RetireReport& report) {
+  if (!report.status.ok()) {
+    LOG(WARNING) << "What is stale in iptables " << iptables_mode
+                 << " was left as it is: " << report.status.message();
+    return;
+  }
+  if (!report.applied) return;
+  std::vector<std::string> chains;
+  for (const Change& change : report.plan.changes) {
+    if (!std::holds_alternative<netlink::DeleteChain>(change.operation)) continue;
+    chains.push_back(netlink::ToString(netlink::ChainOf(change.operation)));
+  }
+  LOG(INFO) << "Retired what nobody uses in iptables " << iptables_mode << ", in "
+            << report.plan.changes.size() << " changes; chains that went: "
+            << (chains.empty() ? "none" : absl::StrJoin(chains, ", "))
+            << "; kept: " << report.plan.kept.size();
+  for (const Change& change : report.plan.changes) {
+    VLOG(1) << "Retired " << netlink::ToString(netlink::ChainOf(change.operation)) << ": "
+            << netlink::ToString(change.operation);
+  }
+  for (const Claimed& kept : report.plan.kept) {
+    VLOG(1) << "Kept " << netlink::ToString(kept.standing.chain) << ": " << kept.standing.text
+            << ": " << ToString(kept.claims);
+  }
 }
 
 }  // namespace kipt::agent

@@ -17,6 +17,9 @@ namespace kipt::agent {
 // and every round.
 void LogRound(const Round& round, const AgentState& state);
 
+// What was retired, and what could not be.
+void LogRetirement(const std::string& iptables_mode, const RetireReport& report);
+
 }  // namespace kipt::agent
 
 #endif  // KIPT_AGENT_ROUND_LOG_H_

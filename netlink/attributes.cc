@@ -57,6 +57,10 @@ std::optional<WireBytes> Attributes::Bytes(uint16_t type) const {
   return std::nullopt;
 }
 
+std::optional<uint16_t> Attributes::U16(uint16_t type) const {
+  return BigEndian<uint16_t>(Bytes(type));
+}
+
 std::optional<uint32_t> Attributes::U32(uint16_t type) const {
   return BigEndian<uint32_t>(Bytes(type));
 }

@@ -42,6 +42,7 @@ class Attributes {
   // The first attribute of that type. Nothing where there is none, or where it has another size
   // than asked for.
   std::optional<WireBytes> Bytes(uint16_t type) const;
+  std::optional<uint16_t> U16(uint16_t type) const;
   std::optional<uint32_t> U32(uint16_t type) const;
   std::optional<uint64_t> U64(uint16_t type) const;
   // Up to the NUL, or the end where there is none.

@@ -8,6 +8,7 @@
 #define KIPT_NETLINK_BACKEND_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "netlink/monitor.h"
+#include "netlink/native_table.h"
 #include "netlink/ruleset.h"
+#include "netlink/survey.h"
 #include "netlink/transaction.h"
 
 namespace kipt::netlink {
@@ -26,6 +29,12 @@ struct ChainQuery {
   // False asks only whether the chain exists: its rules, which may be tens of thousands, are not
   // read.
   bool with_rules = true;
+};
+
+// A native table, at one generation. Nothing: it does not exist.
+struct NativeReading {
+  uint32_t generation = 0;
+  std::optional<ObservedNativeTable> table = {};
 };
 
 // Not safe for use by several threads at once; may be created on one thread and used on another.
@@ -52,6 +61,19 @@ class Backend {
   // PermissionDenied: CAP_NET_ADMIN is missing.
   // Other codes as kernel_error.h maps them.
   virtual absl::StatusOr<Snapshot> Read(absl::Span<const ChainQuery> queries) = 0;
+
+  // Everything in every table of this mode, of all families, at one generation; of the rules those
+  // that `keep` wants, which sees each rule once. Creates nothing. The cost grows with all rules
+  // there are.
+  //
+  // Aborted: somebody wrote meanwhile; what `keep` has seen is worth nothing; ask again. Other
+  // errors as Read.
+  virtual absl::StatusOr<Survey> TakeSurvey(const SurveyFilter& keep) = 0;
+
+  // The native table `name` of `family`. Legacy iptables has none, and says so.
+  //
+  // Errors as Read.
+  virtual absl::StatusOr<NativeReading> ReadNativeTable(Family family, const std::string& name) = 0;
 
   // Applies the whole transaction or nothing of it (legacy: the whole of each table or nothing of
   // it). An empty transaction succeeds without touching the kernel.

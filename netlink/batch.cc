@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <optional>
 #include <set>
 #include <string>
@@ -19,10 +20,10 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "netlink/attributes.h"
 #include "netlink/base_chains.h"
-#include "netlink/expression.h"
+#include "netlink/batch_errors.h"
 #include "netlink/kernel_error.h"
+#include "netlink/native_encoder.h"
 #include "netlink/nftnl_ptr.h"
 #include "netlink/rule_codec.h"
 #include "netlink/socket.h"
@@ -34,125 +35,60 @@ namespace {
 // 255 bytes.
 constexpr size_t kMaxMessageBytes = 4096;
 
-// What was being done, for errors.
-struct ActionText {
-  std::string operator()(const CreateChain& create) const {
-    return absl::StrCat("creating chain ", ToString(create.chain));
-  }
-  std::string operator()(const AddRule& add) const {
-    const std::string rule = ToString(add.chain.family, add.rule);
-    if (!add.before) {
-      return absl::StrCat("appending to chain ", ToString(add.chain), " the rule ", rule);
-    }
-    return absl::StrCat("inserting into chain ", ToString(add.chain), " before handle ",
-                        *add.before, " the rule ", rule);
-  }
-  std::string operator()(const DeleteRule& remove) const {
-    return absl::StrCat("deleting from chain ", ToString(remove.chain), " handle ", remove.handle,
-                        ", the rule ", ToString(remove.chain.family, remove.rule));
-  }
-  std::string operator()(const DeleteChain& remove) const {
-    return absl::StrCat("deleting chain ", ToString(remove.chain));
-  }
-};
-
-absl::Status Refuse(const Operation& operation, const absl::Status& why) {
-  return absl::Status(why.code(),
-                      absl::StrCat(std::visit(ActionText{}, operation), ": ", why.message()));
-}
-
-// What the kernel pointed at in a message it refused.
-struct Culprit {
-  std::optional<uint16_t> attribute;  // of the message itself, enum nft_rule_attributes
-  std::optional<Expression> expression;
-};
-
-// `offset` is that of an attribute's header, from the start of the message; 0 is unknown.
-Culprit FindCulprit(WireBytes message, size_t offset) {
-  const auto holds_offset = [&](const Attribute& attribute) {
-    const size_t begin =
-        static_cast<size_t>(attribute.payload.data() - message.data()) - NLA_HDRLEN;
-    return offset >= begin && offset < begin + NLA_HDRLEN + attribute.payload.size();
-  };
-  const std::optional<Attributes> attributes = Attributes::OfMessage(message);
-  if (!attributes) return {};
-  for (const Attribute& attribute : attributes->all()) {
-    if (!holds_offset(attribute)) continue;
-    Culprit culprit{.attribute = attribute.type, .expression = std::nullopt};
-    const std::optional<Attributes> elements = Attributes::Parse(attribute.payload);
-    if (attribute.type != NFTA_RULE_EXPRESSIONS || !elements) return culprit;
-    const std::vector<Expression> expressions = ParseExpressions(attribute.payload);
-    for (size_t i = 0; i < elements->all().size() && i < expressions.size(); ++i) {
-      if (holds_offset(elements->all()[i])) culprit.expression = expressions[i];
-    }
-    return culprit;
-  }
-  return {};
-}
-
-// A refused rule, with what the kernel said about where.
-absl::Status ExplainRule(const AddRule& add, int error_number, const Culprit& culprit) {
-  const std::string action = ActionText{}(add);
-  const Jump* jump = std::get_if<Jump>(&add.rule.target);
-  if (error_number == ENOENT && culprit.expression) {
-    if (const auto* xt = std::get_if<XtExpression>(&*culprit.expression)) {
-      absl::Status status = KernelError(
-          error_number, action,
-          absl::StrCat("the kernel has no xtables ", xt->is_target ? "target " : "match ", xt->name,
-                       " of revision ", xt->revision, ": module xt_", xt->name,
-                       " or nft_compat is missing"));
-      SetMissingExtension(status, xt->name);
-      return status;
-    }
-    if (jump != nullptr && std::holds_alternative<VerdictExpression>(*culprit.expression)) {
-      return KernelError(error_number, action,
-                         absl::StrCat("there is no chain ", jump->chain, " to jump to"));
-    }
-  }
-  if (error_number == ENOENT) {
-    switch (culprit.attribute.value_or(NFTA_RULE_UNSPEC)) {
-      case NFTA_RULE_TABLE:
-      case NFTA_RULE_CHAIN:
-        return KernelError(error_number, action, "there is no such chain");
-      case NFTA_RULE_POSITION:
-        return KernelError(error_number, action, "there is no rule of that handle in the chain");
-      default:
-        break;
-    }
-  }
-  if (error_number == EINVAL && std::holds_alternative<Masquerade>(add.rule.target)) {
-    return KernelError(error_number, action, "MASQUERADE is for nat POSTROUTING only");
-  }
-  return KernelError(error_number, action);
-}
-
 }  // namespace
 
 uint32_t Batch::MaxMessages(const Transaction& transaction) {
   // Begin, end, and for each operation one message and perhaps a table.
-  return static_cast<uint32_t>(2 + 2 * transaction.operations.size());
+  size_t count = 2 + 2 * transaction.operations.size();
+  if (transaction.put_native) {
+    // The table, its end, and it again.
+    count += 3 + transaction.put_native->chains.size();
+    for (const NativeChain& chain : transaction.put_native->chains) count += chain.rules.size();
+  }
+  if (transaction.delete_native) ++count;
+  return static_cast<uint32_t>(count);
 }
 
 absl::StatusOr<Batch> Batch::Build(const Transaction& transaction, uint32_t first_sequence) {
   Batch batch(first_sequence);
   batch.AppendBegin(transaction.generation);
+  if (transaction.put_native) {
+    absl::StatusOr<std::vector<NativeMessage>> messages =
+        EncodeNativeTable(*transaction.put_native);
+    if (!messages.ok()) return messages.status();
+    for (NativeMessage& message : *messages) batch.AppendNative(std::move(message));
+  }
   std::set<std::pair<Family, Table>> tables;
   for (const Operation& operation : transaction.operations) {
     const ChainId& chain = ChainOf(operation);
     if (absl::Status status = CheckChainName(chain.name); !status.ok()) {
-      return Refuse(operation, status);
+      return RefuseOperation(operation, status);
     }
     if (std::holds_alternative<CreateChain>(operation) &&
         tables.emplace(chain.family, chain.table).second) {
       batch.AppendTable(operation);
     }
     if (absl::Status status = batch.AppendOperation(operation); !status.ok()) {
-      return Refuse(operation, status);
+      return RefuseOperation(operation, status);
     }
+  }
+  if (transaction.delete_native) {
+    absl::StatusOr<NativeMessage> message = EncodeDeleteNativeTable(*transaction.delete_native);
+    if (!message.ok()) return message.status();
+    batch.AppendNative(*std::move(message));
   }
   batch.Append(Message{},
                [](char* memory, uint32_t sequence) { return nftnl_batch_end(memory, sequence); });
   return batch;
+}
+
+void Batch::AppendNative(NativeMessage message) {
+  Append(Message{.native_action = std::move(message.action)}, [&](char* memory, uint32_t sequence) {
+    std::memcpy(memory, message.bytes.data(), message.bytes.size());
+    auto* header = reinterpret_cast<nlmsghdr*>(memory);
+    header->nlmsg_seq = sequence;
+    return header;
+  });
 }
 
 void Batch::Append(Message message, const std::function<struct nlmsghdr*(char*, uint32_t)>& build) {
@@ -161,7 +97,7 @@ void Batch::Append(Message message, const std::function<struct nlmsghdr*(char*, 
   char* memory = reinterpret_cast<char*>(bytes_.data() + message.offset);
   const nlmsghdr* header = build(memory, first_sequence_ + message_count());
   bytes_.resize(message.offset + NLMSG_ALIGN(header->nlmsg_len));
-  messages_.push_back(message);
+  messages_.push_back(std::move(message));
 }
 
 void Batch::AppendBegin(uint32_t generation) {
@@ -279,10 +215,15 @@ absl::Status Batch::Explain(absl::Span<const BatchError> errors) const {
     if (error.sequence - first_sequence_ < first->sequence - first_sequence_) first = &error;
   }
   const size_t index = first->sequence - first_sequence_;
-  if (index >= messages_.size() || messages_[index].operation == nullptr) {
+  if (index >= messages_.size()) {
     return KernelError(first->error_number, "committing to nf_tables");
   }
   const Message& message = messages_[index];
+  const size_t end = index + 1 < messages_.size() ? messages_[index + 1].offset : bytes_.size();
+  const WireBytes bytes = absl::MakeConstSpan(bytes_).subspan(message.offset, end - message.offset);
+  if (message.operation == nullptr) {
+    return ExplainNative(message.native_action, *first, bytes);
+  }
   if (message.is_table) {
     const ChainId& chain = ChainOf(*message.operation);
     return KernelError(first->error_number,
@@ -290,10 +231,7 @@ absl::Status Batch::Explain(absl::Span<const BatchError> errors) const {
                                     TableName(chain.table), " for chain ", chain.name));
   }
   if (const auto* add = std::get_if<AddRule>(message.operation)) {
-    const size_t end = index + 1 < messages_.size() ? messages_[index + 1].offset : bytes_.size();
-    const WireBytes bytes =
-        absl::MakeConstSpan(bytes_).subspan(message.offset, end - message.offset);
-    return ExplainRule(*add, first->error_number, FindCulprit(bytes, first->attribute_offset));
+    return ExplainRule(*add, *first, bytes);
   }
   absl::string_view advice;
   if (first->error_number == ENOENT) {
@@ -301,7 +239,10 @@ absl::Status Batch::Explain(absl::Span<const BatchError> errors) const {
                  ? "there is no such chain, or no rule of that handle in it"
                  : "there is no such chain";
   }
-  return KernelError(first->error_number, std::visit(ActionText{}, *message.operation), advice);
+  absl::Status status = KernelError(first->error_number, ActionText(*message.operation), advice);
+  const auto* remove = std::get_if<DeleteChain>(message.operation);
+  if (remove != nullptr && first->error_number == EBUSY) SetChainInUse(status, remove->chain);
+  return status;
 }
 
 }  // namespace kipt::netlink

@@ -10,11 +10,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "netlink/native_encoder.h"
 #include "netlink/socket.h"
 #include "netlink/transaction.h"
 
@@ -38,9 +40,10 @@ class Batch {
 
  private:
   struct Message {
-    const Operation* operation = nullptr;  // null: begin or end of the batch
+    const Operation* operation = nullptr;  // null: a native table's, begin or end of the batch
     bool is_table = false;                 // NEWTABLE on behalf of a CreateChain
     size_t offset = 0;                     // in bytes_
+    std::string native_action = {};        // NativeMessage::action; else empty
   };
 
   explicit Batch(uint32_t first_sequence) : first_sequence_(first_sequence) {}
@@ -48,6 +51,7 @@ class Batch {
   // Appends the message that `build` writes (to zeroed memory that any message fits) and returns.
   void Append(Message message, const std::function<struct nlmsghdr*(char*, uint32_t)>& build);
   void AppendBegin(uint32_t generation);
+  void AppendNative(NativeMessage message);
   void AppendTable(const Operation& operation);
   absl::Status AppendOperation(const Operation& operation);
   void AppendNewChain(const Operation& operation, const ChainId& chain);

@@ -11,7 +11,10 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
+#include "netlink/native_display.h"
+#include "netlink/xt_marks.h"
 
 namespace kipt::netlink {
 namespace {
@@ -56,6 +59,10 @@ constexpr KnownExpression kKnown[] = {
     {"reject", false, true, true},
 };
 
+// More that have nothing to do with the packet mark, whatever else they do.
+constexpr absl::string_view kLeavesMark[] = {"dup",     "flow_offload", "fwd",      "last",  "nat",
+                                             "notrack", "objref",       "synproxy", "tproxy"};
+
 // What looks like a load or a test, but sets the verdict or writes to the packet.
 bool DecidesAfterAll(absl::string_view name, const Attributes& data) {
   // A verdict map looks verdicts up.
@@ -68,8 +75,18 @@ bool DecidesAfterAll(absl::string_view name, const Attributes& data) {
   return false;
 }
 
+bool LeavesMark(absl::string_view name) {
+  return std::find(std::begin(kLeavesMark), std::end(kLeavesMark), name) != std::end(kLeavesMark);
+}
+
+// One that may do anything.
+OtherExpression Unknown(absl::string_view name) {
+  const uint32_t marks = LeavesMark(name) ? 0 : kAllMarks;
+  return {.name = std::string(name), .marks_tested = marks, .marks_set = marks};
+}
+
 OtherExpression Other(absl::string_view name, const std::optional<Attributes>& data) {
-  OtherExpression other{.name = std::string(name)};
+  OtherExpression other = Unknown(name);
   const auto* const known =
       std::find_if(std::begin(kKnown), std::end(kKnown),
                    [&](const KnownExpression& candidate) { return candidate.name == name; });
@@ -79,6 +96,15 @@ OtherExpression Other(absl::string_view name, const std::optional<Attributes>& d
   other.terminal = known->terminal;
   other.is_target = known->decides;
   if (DecidesAfterAll(name, *data)) other.decides = other.is_target = true;
+  other.text = DisplayNative(name, *data);
+  if (absl::StartsWith(other.text, "-j ")) other.is_target = true;
+  // A store that could not be read, or a verdict.
+  if ((name == "meta" || name == "immediate") && other.decides) return other;
+  // A lookup of the route that the mark chooses.
+  const bool route =
+      name == "fib" && (data->U32(NFTA_FIB_FLAGS).value_or(0) & NFTA_FIB_F_MARK) != 0;
+  other.marks_tested = route || name == "meta" ? kAllMarks : 0;
+  other.marks_set = 0;
   return other;
 }
 
@@ -96,6 +122,11 @@ std::optional<Expression> ParsePayload(const Attributes& data) {
 }
 
 std::optional<Expression> ParseMeta(const Attributes& data) {
+  if (data.HasOnly({NFTA_META_SREG, NFTA_META_KEY})) {
+    const auto from = data.U32(NFTA_META_SREG);
+    const auto key = data.U32(NFTA_META_KEY);
+    if (from && key) return MetaStore{.from = *from, .key = *key};
+  }
   if (!data.HasOnly({NFTA_META_DREG, NFTA_META_KEY})) return std::nullopt;
   const auto to = data.U32(NFTA_META_DREG);
   const auto key = data.U32(NFTA_META_KEY);
@@ -125,10 +156,10 @@ std::optional<Expression> ParseBitwise(const Attributes& data) {
   const auto mask = DataValue(data, NFTA_BITWISE_MASK);
   const auto flip = DataValue(data, NFTA_BITWISE_XOR);
   if (!from || !to || !length || !mask || !flip) return std::nullopt;
+  if (mask->size() != *length || flip->size() != *length) return std::nullopt;
   const auto is_zero = [](uint8_t byte) { return byte == 0; };
-  if (mask->size() != *length || flip->size() != *length ||
-      !std::all_of(flip->begin(), flip->end(), is_zero)) {
-    return std::nullopt;
+  if (!std::all_of(flip->begin(), flip->end(), is_zero)) {
+    return Flipping{.from = *from, .to = *to, .mask = *mask, .flip = *flip};
   }
   return Masking{.from = *from, .to = *to, .mask = *mask};
 }
@@ -138,14 +169,47 @@ std::optional<Expression> ParseComparison(const Attributes& data) {
   const auto from = data.U32(NFTA_CMP_SREG);
   const auto op = data.U32(NFTA_CMP_OP);
   const auto value = DataValue(data, NFTA_CMP_DATA);
-  const bool equal = op == NFT_CMP_EQ;
-  const bool unequal = op == NFT_CMP_NEQ;
-  if (!from || !value || (!equal && !unequal)) return std::nullopt;
-  return Comparison{.from = *from, .negated = unequal, .data = *value};
+  if (!from || !op || !value) return std::nullopt;
+  switch (*op) {
+    case NFT_CMP_EQ:
+    case NFT_CMP_NEQ:
+      return Comparison{.from = *from, .negated = op == NFT_CMP_NEQ, .data = *value};
+    case NFT_CMP_LT:
+    case NFT_CMP_LTE:
+      return RangeComparison{.from = *from, .open = op == NFT_CMP_LT, .low = {}, .high = *value};
+    case NFT_CMP_GT:
+    case NFT_CMP_GTE:
+      return RangeComparison{.from = *from, .open = op == NFT_CMP_GT, .low = *value, .high = {}};
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<Expression> ParseRange(const Attributes& data) {
+  if (!data.HasOnly({NFTA_RANGE_SREG, NFTA_RANGE_OP, NFTA_RANGE_FROM_DATA, NFTA_RANGE_TO_DATA})) {
+    return std::nullopt;
+  }
+  const auto from = data.U32(NFTA_RANGE_SREG);
+  const auto op = data.U32(NFTA_RANGE_OP);
+  const auto low = DataValue(data, NFTA_RANGE_FROM_DATA);
+  const auto high = DataValue(data, NFTA_RANGE_TO_DATA);
+  const bool negated = op == NFT_RANGE_NEQ;
+  if (!from || !low || !high || low->empty() || high->empty() || (op != NFT_RANGE_EQ && !negated)) {
+    return std::nullopt;
+  }
+  return RangeComparison{.from = *from, .negated = negated, .low = *low, .high = *high};
 }
 
 std::optional<Expression> ParseImmediate(const Attributes& data) {
-  if (data.U32(NFTA_IMMEDIATE_DREG) != NFT_REG_VERDICT) return std::nullopt;
+  const auto to = data.U32(NFTA_IMMEDIATE_DREG);
+  if (to != NFT_REG_VERDICT) {
+    const auto loaded = DataValue(data, NFTA_IMMEDIATE_DATA);
+    if (!to || !loaded || loaded->empty() ||
+        !data.HasOnly({NFTA_IMMEDIATE_DREG, NFTA_IMMEDIATE_DATA})) {
+      return std::nullopt;
+    }
+    return ImmediateLoad{.to = *to, .data = *loaded};
+  }
   const std::optional<Attributes> value = data.Nest(NFTA_IMMEDIATE_DATA);
   const std::optional<Attributes> verdict =
       value ? value->Nest(NFTA_DATA_VERDICT) : std::optional<Attributes>();
@@ -174,7 +238,11 @@ std::optional<Expression> ParseKnown(absl::string_view name, const Attributes& d
   if (name == "immediate") return ParseImmediate(data);
   if (name == "match") return ParseXt(data, /*is_target=*/false);
   if (name == "target") return ParseXt(data, /*is_target=*/true);
-  if (name == "counter") return CounterExpression{};
+  if (name == "range") return ParseRange(data);
+  if (name == "counter") {
+    return CounterExpression{.packets = data.U64(NFTA_COUNTER_PACKETS).value_or(0),
+                             .bytes = data.U64(NFTA_COUNTER_BYTES).value_or(0)};
+  }
   return std::nullopt;
 }
 
@@ -183,11 +251,11 @@ std::optional<Expression> ParseKnown(absl::string_view name, const Attributes& d
 std::vector<Expression> ParseExpressions(WireBytes list) {
   std::vector<Expression> expressions;
   const std::optional<Attributes> elements = Attributes::Parse(list);
-  if (!elements) return {OtherExpression{.name = "malformed"}};
+  if (!elements) return {Unknown("malformed")};
   for (const Attribute& element : elements->all()) {
     const std::optional<Attributes> parts = Attributes::Parse(element.payload);
     if (!parts) {
-      expressions.emplace_back(OtherExpression{.name = "malformed"});
+      expressions.emplace_back(Unknown("malformed"));
       continue;
     }
     const std::string name = parts->Text(NFTA_EXPR_NAME).value_or("");

@@ -31,21 +31,54 @@ struct MetaLoad {
   uint32_t key = 0;  // enum nft_meta_keys
 };
 
-// bitwise: to = from & mask. Those that also flip bits or shift are OtherExpression.
+// meta, from a register into the packet.
+struct MetaStore {
+  uint32_t from = 0;
+  uint32_t key = 0;
+};
+
+// immediate: bytes of the rule's own into a register.
+struct ImmediateLoad {
+  uint32_t to = 0;
+  WireBytes data;
+};
+
+// bitwise: to = from & mask. Those that shift, or take two registers, are OtherExpression.
 struct Masking {
   uint32_t from = 0;
   uint32_t to = 0;
   WireBytes mask;
 };
 
-// cmp, for equality or inequality. Others are OtherExpression.
+// bitwise that flips bits, too: to = (from & mask) ^ flip.
+struct Flipping {
+  uint32_t from = 0;
+  uint32_t to = 0;
+  WireBytes mask;
+  WireBytes flip;  // as long as the mask
+};
+
+// cmp, for equality or inequality.
 struct Comparison {
   uint32_t from = 0;
   bool negated = false;
   WireBytes data;
 };
 
-struct CounterExpression {};
+// range, and cmp for more or less: low <= from <= high, as numbers in network order. An empty
+// bound is none; one that is `open` does not belong to the range itself.
+struct RangeComparison {
+  uint32_t from = 0;
+  bool negated = false;
+  bool open = false;
+  WireBytes low;
+  WireBytes high;
+};
+
+struct CounterExpression {
+  uint64_t packets = 0;
+  uint64_t bytes = 0;
+};
 
 // immediate, into the verdict register.
 struct VerdictExpression {
@@ -72,13 +105,20 @@ struct OtherExpression {
   bool terminal = false;
   // Nothing follows it: printed behind the matches.
   bool is_target = true;
+  // As iptables-save spells it, where it does.
+  std::string text = {};
+  // As in OpaqueRule.
+  uint32_t marks_tested = 0;
+  uint32_t marks_set = 0;
 };
 
-using Expression = std::variant<PayloadLoad, MetaLoad, Masking, Comparison, CounterExpression,
-                                VerdictExpression, XtExpression, OtherExpression>;
+using Expression = std::variant<PayloadLoad, MetaLoad, MetaStore, ImmediateLoad, Masking, Flipping,
+                                Comparison, RangeComparison, CounterExpression, VerdictExpression,
+                                XtExpression, OtherExpression>;
 
 // `list` is the content of NFTA_RULE_EXPRESSIONS. Points into it. Anything malformed becomes an
-// OtherExpression, so that the rest is still seen.
+// OtherExpression, so that the rest is still seen. What a register holds is not known here: an
+// expression that reads the packet mark from one says nothing of it in `marks_tested`.
 std::vector<Expression> ParseExpressions(WireBytes list);
 
 }  // namespace kipt::netlink

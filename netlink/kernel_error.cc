@@ -58,6 +58,13 @@ constexpr Row kOther = {0, absl::StatusCode::kUnknown, ""};
 
 // Also the type URL under which Status keeps it.
 constexpr char kMissingExtension[] = "kipt.netlink/missing-extension";
+constexpr char kChainInUse[] = "kipt.netlink/chain-in-use";
+
+std::optional<std::string> Payload(const absl::Status& status, const char* type) {
+  const absl::optional<absl::Cord> payload = status.GetPayload(type);
+  if (!payload.has_value()) return std::nullopt;
+  return std::string(*payload);
+}
 
 const Row& FindRow(int error_number) {
   for (const Row& row : kRows) {
@@ -87,9 +94,15 @@ void SetMissingExtension(absl::Status& status, absl::string_view extension) {
 }
 
 std::optional<std::string> MissingExtension(const absl::Status& status) {
-  const absl::optional<absl::Cord> payload = status.GetPayload(kMissingExtension);
-  if (!payload.has_value()) return std::nullopt;
-  return std::string(*payload);
+  return Payload(status, kMissingExtension);
+}
+
+void SetChainInUse(absl::Status& status, const ChainId& chain) {
+  status.SetPayload(kChainInUse, absl::Cord(ToString(chain)));
+}
+
+std::optional<std::string> ChainInUse(const absl::Status& status) {
+  return Payload(status, kChainInUse);
 }
 
 }  // namespace kipt::netlink

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "netlink/ruleset.h"
 
 namespace kipt::netlink {
 
@@ -36,6 +37,13 @@ void SetMissingExtension(absl::Status& status, absl::string_view extension);
 
 // The extension ("conntrack", "MARK") that the kernel lacks, where that is why it refused.
 std::optional<std::string> MissingExtension(const absl::Status& status);
+
+// Marks `status` as caused by a chain that cannot be deleted because something refers to it: a
+// rule, or the verdict of a map's element.
+void SetChainInUse(absl::Status& status, const ChainId& chain);
+
+// ToString of that chain, where that is why the kernel refused.
+std::optional<std::string> ChainInUse(const absl::Status& status);
 
 }  // namespace kipt::netlink
 

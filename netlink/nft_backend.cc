@@ -25,52 +25,19 @@
 #include "netlink/base_chains.h"
 #include "netlink/batch.h"
 #include "netlink/kernel_error.h"
+#include "netlink/native_reader.h"
 #include "netlink/nft_monitor.h"
+#include "netlink/nft_requests.h"
+#include "netlink/nft_survey.h"
 #include "netlink/rule_codec.h"
 #include "netlink/socket.h"
 
 namespace kipt::netlink {
 namespace {
 
-// How often a Read starts over when somebody commits in between. A commit that adds or removes
-// rules takes longer than a read, so more is a writer that never rests.
-constexpr int kReadAttempts = 10;
-
 // GETCHAIN requests in one datagram: their replies (some 200 bytes each) must fit the receive
 // buffer.
 constexpr size_t kChainsAtOnce = 64;
-
-// Requests to be sent in one datagram.
-class Requests {
- public:
-  explicit Requests(uint32_t first) : first_(first) {}
-
-  // `attributes` are texts: {type, value}.
-  void Add(uint16_t type, uint16_t family, uint16_t flags,
-           std::initializer_list<std::pair<uint16_t, std::string>> attributes) {
-    const size_t offset = bytes_.size();
-    bytes_.resize(offset + kMaxRequestBytes, 0);
-    nlmsghdr* header = nftnl_nlmsg_build_hdr(reinterpret_cast<char*>(bytes_.data() + offset), type,
-                                             family, flags, first_ + count_);
-    for (const auto& [attribute, text] : attributes) {
-      mnl_attr_put_strz(header, attribute, text.c_str());
-    }
-    bytes_.resize(offset + NLMSG_ALIGN(header->nlmsg_len));
-    ++count_;
-  }
-
-  absl::Span<const uint8_t> bytes() const { return bytes_; }
-  uint32_t first() const { return first_; }
-  uint32_t count() const { return count_; }
-
- private:
-  // Two names of at most 255 bytes.
-  static constexpr size_t kMaxRequestBytes = 1024;
-
-  uint32_t first_;
-  uint32_t count_ = 0;
-  std::vector<uint8_t> bytes_;
-};
 
 // Hook and type are what decides whether packets come here and what may be done to them; where
 // among others of the same hook (the priority) an administrator may have moved it.
@@ -89,13 +56,24 @@ class NftBackend : public Backend {
   absl::string_view mode() const override { return "nft"; }
 
   absl::StatusOr<Snapshot> Read(absl::Span<const ChainQuery> queries) override {
-    for (int attempt = 0; attempt < kReadAttempts; ++attempt) {
-      absl::StatusOr<std::optional<Snapshot>> snapshot = ReadOnce(queries);
-      if (!snapshot.ok()) return snapshot.status();
-      if (snapshot->has_value()) return **std::move(snapshot);
-    }
-    return absl::AbortedError(
-        absl::StrCat("the ruleset changed during each of ", kReadAttempts, " attempts to read it"));
+    Snapshot snapshot;
+    // Whether anything has changed at all is asked often, and is one round trip.
+    const absl::StatusOr<uint32_t> generation =
+        queries.empty() ? ReadGeneration(*socket_) : AtOneGeneration(*socket_, [&] {
+          snapshot.chains.clear();
+          return ReadOnce(queries, snapshot);
+        });
+    if (!generation.ok()) return generation.status();
+    snapshot.generation = *generation;
+    return snapshot;
+  }
+
+  absl::StatusOr<Survey> TakeSurvey(const SurveyFilter& keep) override {
+    return TakeNftSurvey(*socket_, keep);
+  }
+
+  absl::StatusOr<NativeReading> ReadNativeTable(Family family, const std::string& name) override {
+    return kipt::netlink::ReadNativeTable(*socket_, family, name);
   }
 
   absl::Status Apply(const Transaction& transaction) override {
@@ -113,17 +91,12 @@ class NftBackend : public Backend {
 
   absl::StatusOr<std::unique_ptr<Monitor>> Watch(WatchMode mode) override {
     if (mode == WatchMode::kEvents) return events_->Watch(socket_->port_id());
-    return NewPollMonitor([this] { return ReadGeneration(); }, own_commits_);
+    return NewPollMonitor([this] { return ReadGeneration(*socket_); }, own_commits_);
   }
 
  private:
-  // Nothing where a commit came in between.
-  absl::StatusOr<std::optional<Snapshot>> ReadOnce(absl::Span<const ChainQuery> queries) {
-    const absl::StatusOr<uint32_t> before = ReadGeneration();
-    if (!before.ok()) return before.status();
-    Snapshot snapshot{.generation = *before, .chains = {}};
-    // Whether anything has changed at all is asked often, and is one round trip.
-    if (queries.empty()) return std::make_optional(std::move(snapshot));
+  // Aborted where a commit came in between, as far as that shows.
+  absl::Status ReadOnce(absl::Span<const ChainQuery> queries, Snapshot& snapshot) {
     for (size_t i = 0; i < queries.size(); i += kChainsAtOnce) {
       if (absl::Status status = ReadChains(queries.subspan(i, kChainsAtOnce), snapshot);
           !status.ok()) {
@@ -138,36 +111,10 @@ class NftBackend : public Backend {
       if (!query.with_rules || chain == snapshot.chains.end() || !read.insert(query.chain).second) {
         continue;
       }
-      const absl::Status status = ReadRules(chain->first, chain->second.rules);
-      if (absl::IsAborted(status)) return std::optional<Snapshot>();
+      absl::Status status = ReadRules(chain->first, chain->second.rules);
       if (!status.ok()) return status;
     }
-    const absl::StatusOr<uint32_t> after = ReadGeneration();
-    if (!after.ok()) return after.status();
-    if (*after != *before) return std::optional<Snapshot>();
-    return std::make_optional(std::move(snapshot));
-  }
-
-  absl::StatusOr<uint32_t> ReadGeneration() {
-    Requests requests(socket_->ReserveSequences(1));
-    requests.Add(NFT_MSG_GETGEN, NFPROTO_UNSPEC, 0, {});
-    std::optional<uint32_t> generation;
-    int error = 0;
-    absl::Status asked = Ask(requests, [&](const Reply& reply) {
-      error = reply.error_number;
-      if (reply.message == nullptr) return;
-      const std::optional<Attributes> attributes =
-          Attributes::OfMessage(MessageBytes(reply.message));
-      if (attributes) generation = attributes->U32(NFTA_GEN_ID);
-    });
-    if (!asked.ok()) return asked;
-    // nfnetlink answers so for a subsystem that it does not have and cannot load.
-    if (error == EINVAL || error == EOPNOTSUPP) {
-      return absl::UnavailableError("this kernel has no nf_tables");
-    }
-    if (error != 0) return KernelError(error, "reading the generation of the ruleset");
-    if (!generation) return absl::DataLossError("nf_tables did not say its generation");
-    return *generation;
+    return absl::OkStatus();
   }
 
   // Whether the chains are there, and on their hooks.
@@ -181,7 +128,7 @@ class NftBackend : public Backend {
           {{NFTA_CHAIN_TABLE, std::string(TableName(chain.table))}, {NFTA_CHAIN_NAME, chain.name}});
     }
     absl::Status status;
-    absl::Status asked = Ask(requests, [&](const Reply& reply) {
+    absl::Status asked = Ask(*socket_, requests, [&](const Reply& reply) {
       const ChainId& chain = queries[reply.sequence - requests.first()].chain;
       if (reply.message == nullptr) {
         // Neither the table nor the chain is told apart, and neither needs to be.
@@ -205,7 +152,7 @@ class NftBackend : public Backend {
         {{NFTA_RULE_TABLE, std::string(TableName(chain.table))}, {NFTA_RULE_CHAIN, chain.name}});
     const std::string action = absl::StrCat("reading the rules of chain ", ToString(chain));
     absl::Status status;
-    absl::Status asked = Ask(requests, [&](const Reply& reply) {
+    absl::Status asked = Ask(*socket_, requests, [&](const Reply& reply) {
       if (reply.message == nullptr) {
         status = KernelError(reply.error_number, action);
         return;
@@ -219,10 +166,6 @@ class NftBackend : public Backend {
       }
     });
     return asked.ok() ? status : asked;
-  }
-
-  absl::Status Ask(const Requests& requests, const std::function<void(const Reply&)>& handle) {
-    return socket_->Ask(requests.bytes(), requests.first(), requests.count(), handle);
   }
 
   std::unique_ptr<Socket> socket_;

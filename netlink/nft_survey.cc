@@ -4,86 +4,172 @@
 // Before linux/netfilter.h, or the two redefine each other.
 #include <netinet/in.h>
 // Then the kernel's.
-#include <libmnl/libmnl.h>
-#include <libnftnl/common.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
+#include <linux/netlink.h>
 
-#include <array>
 #include <cerrno>
-#include <memory>
+#include <cstring>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "netlink/attributes.h"
 #include "netlink/kernel_error.h"
-#include "netlink/socket.h"
+#include "netlink/nft_requests.h"
+#include "netlink/rule_codec.h"
 
 namespace kipt::netlink {
 namespace {
 
-// As for NftBackend::Read: more is a writer that never rests.
-constexpr int kAttempts = 10;
-
-std::optional<Table> FindTable(const std::optional<std::string>& name) {
-  for (const Table table : kTables) {
-    if (name && TableName(table) == *name) return table;
+// As nft(8) names them; a number for one that it does not know either.
+std::string WireFamilyName(uint8_t family) {
+  switch (family) {
+    case NFPROTO_INET:
+      return "inet";
+    case NFPROTO_IPV4:
+      return "ip";
+    case NFPROTO_ARP:
+      return "arp";
+    case NFPROTO_NETDEV:
+      return "netdev";
+    case NFPROTO_BRIDGE:
+      return "bridge";
+    case NFPROTO_IPV6:
+      return "ip6";
+    default:
+      return absl::StrCat(static_cast<unsigned>(family));
   }
-  return std::nullopt;
 }
 
-// Nothing for a chain of another table. Other people's chains may have any attribute: what is not
-// asked for is not looked at.
-std::optional<SurveyedChain> ParseChain(Family family, const nlmsghdr* message) {
-  const std::optional<Attributes> attributes = Attributes::OfMessage(MessageBytes(message));
-  if (!attributes) return std::nullopt;
-  const std::optional<Table> table = FindTable(attributes->Text(NFTA_CHAIN_TABLE));
-  const std::optional<std::string> name = attributes->Text(NFTA_CHAIN_NAME);
-  if (!table || !name) return std::nullopt;
-  return SurveyedChain{.id = {.family = family, .table = *table, .name = *name},
-                       .base = attributes->Bytes(NFTA_CHAIN_HOOK).has_value(),
-                       .use = attributes->U32(NFTA_CHAIN_USE).value_or(0)};
+SurveyRule ToSurveyRule(DescribedRule& described) {
+  SurveyRule rule;
+  rule.text = std::move(described.content.text);
+  rule.jump = std::move(described.content.jump).value_or("");
+  rule.unconditional = described.content.unconditional;
+  rule.terminal = described.content.terminal;
+  rule.marks_tested = described.content.marks_tested;
+  rule.marks_set = described.content.marks_set;
+  rule.counters = described.counters;
+  return rule;
 }
 
-absl::StatusOr<std::vector<SurveyedChain>> DumpChains(Socket& socket, Family family) {
-  const uint32_t sequence = socket.ReserveSequences(1);
-  std::array<char, NLMSG_ALIGN(NLMSG_HDRLEN + sizeof(nfgenmsg))> buffer = {};
-  const nlmsghdr* request = nftnl_nlmsg_build_hdr(buffer.data(), NFT_MSG_GETCHAIN,
-                                                  WireFamily(family), NLM_F_DUMP, sequence);
-  std::vector<SurveyedChain> chains;
-  int error = 0;
-  const absl::Status asked =
-      socket.Ask(WireBytes(reinterpret_cast<const uint8_t*>(request), request->nlmsg_len), sequence,
-                 1, [&](const Reply& reply) {
-                   error = reply.error_number;
-                   if (reply.message == nullptr) return;
-                   std::optional<SurveyedChain> chain = ParseChain(family, reply.message);
-                   if (chain) chains.push_back(*std::move(chain));
-                 });
-  if (!asked.ok()) return asked;
-  // nfnetlink answers so for a subsystem that it does not have and cannot load.
-  if (error == EINVAL || error == EOPNOTSUPP) {
-    return absl::UnavailableError("this kernel has no nf_tables");
-  }
-  if (error != 0) {
-    return KernelError(error, absl::StrCat("listing the chains of family ", FamilyName(family)));
-  }
-  return chains;
+// The family behind the header of a message that has one.
+uint8_t FamilyOf(WireBytes message) {
+  nfgenmsg header = {};
+  std::memcpy(&header, message.data() + NLMSG_HDRLEN, sizeof(header));
+  return header.nfgen_family;
 }
+
+class Surveyor {
+ public:
+  Surveyor(Socket& socket, const SurveyFilter& keep) : socket_(socket), keep_(keep) {}
+
+  absl::StatusOr<Survey> Take() {
+    const absl::StatusOr<uint32_t> generation = AtOneGeneration(
+        socket_, [&] { return TakeOnce(); }, /*attempts=*/1);
+    if (!generation.ok()) return generation.status();
+    survey_.generation = *generation;
+    return std::move(survey_);
+  }
+
+ private:
+  absl::Status TakeOnce() {
+    survey_ = {};
+    survey_.mode = "nft";
+    families_.clear();
+    absl::Status status = ReadTables();
+    if (status.ok()) status = ReadChains();
+    // Chain by chain: the kernel counts from the first rule of a dump to where the datagram before
+    // ended, which makes one dump of 200,000 rules take 15 seconds.
+    for (auto& [table, chains] : survey_.tables) {
+      for (auto& [name, chain] : chains) {
+        if (status.ok()) status = ReadRules(table, name, chain);
+      }
+    }
+    return status;
+  }
+
+  absl::Status ReadTables() {
+    Requests requests(socket_.ReserveSequences(1));
+    requests.Add(NFT_MSG_GETTABLE, NFPROTO_UNSPEC, NLM_F_DUMP, {});
+    return Dump(requests, "listing all tables", [&](WireBytes message) {
+      const std::optional<Attributes> attributes = Attributes::OfMessage(message);
+      const auto name = attributes ? attributes->Text(NFTA_TABLE_NAME) : std::nullopt;
+      if (!name) return absl::DataLossError("a table's message is malformed");
+      TableOf(FamilyOf(message), *name);
+      return absl::OkStatus();
+    });
+  }
+
+  absl::Status ReadChains() {
+    Requests requests(socket_.ReserveSequences(1));
+    requests.Add(NFT_MSG_GETCHAIN, NFPROTO_UNSPEC, NLM_F_DUMP, {});
+    return Dump(requests, "listing all chains", [&](WireBytes message) {
+      const std::optional<Attributes> attributes = Attributes::OfMessage(message);
+      const auto table = attributes ? attributes->Text(NFTA_CHAIN_TABLE) : std::nullopt;
+      const auto name = attributes ? attributes->Text(NFTA_CHAIN_NAME) : std::nullopt;
+      if (!table || !name) return absl::DataLossError("a chain's message is malformed");
+      SurveyChain& chain = TableOf(FamilyOf(message), *table)[*name];
+      chain.base = attributes->Bytes(NFTA_CHAIN_HOOK).has_value();
+      if (!chain.base) return absl::OkStatus();
+      const std::optional<uint32_t> policy = attributes->U32(NFTA_CHAIN_POLICY);
+      if (policy == uint32_t{NF_ACCEPT}) chain.policy = "ACCEPT";
+      if (policy == uint32_t{NF_DROP}) chain.policy = "DROP";
+      return absl::OkStatus();
+    });
+  }
+
+  absl::Status ReadRules(const TableId& table, const std::string& name, SurveyChain& chain) {
+    Requests requests(socket_.ReserveSequences(1));
+    requests.Add(NFT_MSG_GETRULE, families_.at(table), NLM_F_DUMP,
+                 {{NFTA_RULE_TABLE, table.name}, {NFTA_RULE_CHAIN, name}});
+    return Dump(requests, "reading the rules of a chain", [&](WireBytes message) {
+      absl::StatusOr<DescribedRule> described = DescribeRule(message);
+      if (!described.ok()) return described.status();
+      SurveyRule rule = ToSurveyRule(*described);
+      if (!keep_ || keep_(table, name, rule)) chain.rules.push_back(std::move(rule));
+      return absl::OkStatus();
+    });
+  }
+
+  std::map<std::string, SurveyChain>& TableOf(uint8_t family, std::string name) {
+    TableId id{.family = WireFamilyName(family), .name = std::move(name)};
+    families_[id] = family;
+    return survey_.tables[std::move(id)];
+  }
+
+  // Aborted where the dump was interrupted, or what was to be dumped has gone.
+  absl::Status Dump(const Requests& requests, absl::string_view action,
+                    absl::FunctionRef<absl::Status(WireBytes)> take) {
+    absl::Status status;
+    absl::Status asked = Ask(socket_, requests, [&](const Reply& reply) {
+      if (!status.ok()) return;
+      if (reply.message != nullptr) {
+        status = take(MessageBytes(reply.message));
+      } else if (reply.error_number == ENOENT) {
+        status = absl::AbortedError(absl::StrCat(action, ": it has just been deleted"));
+      } else {
+        status = KernelError(reply.error_number, action);
+      }
+    });
+    return asked.ok() ? status : asked;
+  }
+
+  Socket& socket_;
+  const SurveyFilter& keep_;
+  Survey survey_;
+  std::map<TableId, uint8_t> families_;
+};
 
 }  // namespace
 
-absl::StatusOr<std::vector<SurveyedChain>> ListNftChains(Family family) {
-  const absl::StatusOr<std::unique_ptr<Socket>> socket = Socket::Open();
-  if (!socket.ok()) return socket.status();
-  absl::StatusOr<std::vector<SurveyedChain>> chains = DumpChains(**socket, family);
-  for (int attempt = 1; attempt < kAttempts && absl::IsAborted(chains.status()); ++attempt) {
-    chains = DumpChains(**socket, family);
-  }
-  return chains;
+absl::StatusOr<Survey> TakeNftSurvey(Socket& socket, const SurveyFilter& keep) {
+  return Surveyor(socket, keep).Take();
 }
 
 }  // namespace kipt::netlink

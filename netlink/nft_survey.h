@@ -2,37 +2,20 @@
 //
 // File: netlink/nft_survey.h
 //
-// Which chains nf_tables holds, where nobody knows their names: for telling whether iptables-nft is
-// in use at all. A Backend is asked for chains by name.
+// Everything that nf_tables holds: a dump of all tables, one of all chains, and one of each chain's
+// rules.
 #ifndef KIPT_NETLINK_NFT_SURVEY_H_
 #define KIPT_NETLINK_NFT_SURVEY_H_
 
-#include <cstdint>
-#include <vector>
-
 #include "absl/status/statusor.h"
-#include "netlink/ruleset.h"
+#include "netlink/socket.h"
+#include "netlink/survey.h"
 
 namespace kipt::netlink {
 
-struct SurveyedChain {
-  ChainId id;
-  // It has a hook (NFTA_CHAIN_HOOK).
-  bool base = false;
-  // NFTA_CHAIN_USE: its rules and, for a chain without a hook, the rules that jump to it. 0 says
-  // that the chain is empty.
-  uint32_t use = 0;
-
-  bool operator==(const SurveyedChain&) const = default;
-};
-
-// The chains of the tables mangle, nat and filter of `family` in the calling thread's network
-// namespace, in the kernel's order: one dump of names, no rules. Creates nothing; but where
-// nf_tables is a module that is not loaded, the kernel loads it for any request.
-//
-// Unavailable: this kernel has no nf_tables. Aborted: others kept changing the ruleset.
-// PermissionDenied: CAP_NET_ADMIN is missing. Other codes as kernel_error.h maps them.
-absl::StatusOr<std::vector<SurveyedChain>> ListNftChains(Family family);
+// Backend::TakeSurvey for the namespace that `socket` was opened in. `keep` sees each rule as soon
+// as it is read.
+absl::StatusOr<Survey> TakeNftSurvey(Socket& socket, const SurveyFilter& keep);
 
 }  // namespace kipt::netlink
 

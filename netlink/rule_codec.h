@@ -8,6 +8,9 @@
 #ifndef KIPT_NETLINK_RULE_CODEC_H_
 #define KIPT_NETLINK_RULE_CODEC_H_
 
+#include <cstdint>
+#include <string>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "netlink/attributes.h"
@@ -26,8 +29,17 @@ absl::Status CheckChainName(absl::string_view name);
 
 // One rule from an NFT_MSG_NEWRULE message, its nlmsghdr included. Takes any bytes. A rule that
 // cannot be understood is opaque.
-// DataLoss: not even the family and the handle can be read.
+// DataLoss: not even the family and the handle can be read, or the family is none of ours.
 absl::StatusOr<ObservedRule> DecodeRule(WireBytes message);
+
+// A rule of any family as people read it, options in the order of its expressions. A Rule has no
+// such order, so even one that could be a Rule is opaque here.
+struct DescribedRule {
+  OpaqueRule content;
+  RuleCounters counters = {};
+};
+// DataLoss: the message cannot be read.
+absl::StatusOr<DescribedRule> DescribeRule(WireBytes message);
 
 }  // namespace kipt::netlink
 

@@ -8,6 +8,7 @@
 #include <linux/netfilter/nf_tables.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -15,7 +16,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "netlink/xt_display.h"
 #include "netlink/xt_info.h"
+#include "netlink/xt_marks.h"
 
 namespace kipt::netlink {
 namespace {
@@ -62,7 +65,9 @@ constexpr KnownTarget kTargets[] = {
 
 class Describer {
  public:
-  explicit Describer(Family family) : family_(family) { rule_.unconditional = true; }
+  explicit Describer(std::optional<Family> family) : family_(family.value_or(Family::kIPv4)) {
+    rule_.unconditional = true;
+  }
 
   void operator()(const AddressStatement& address) {
     const bool all = address.match.prefix.length == 0 && !address.match.negated;
@@ -80,12 +85,22 @@ class Describer {
     Condition(kProtocol, protocol.negated, "-p ", protocol_);
   }
   void operator()(const PortStatement& port) {
-    const std::string number = absl::StrCat(static_cast<unsigned>(port.port));
-    const bool load = !protocol_.empty() && std::exchange(protocol_loaded_, protocol_) != protocol_;
-    Condition(kMatches, port.negated, port.is_source ? "--sport " : "--dport ", number,
-              load ? absl::StrCat("-m ", protocol_, " ") : "");
+    AddToPorts(port.is_source ? 0 : 1, OptionWords(port.is_source ? "--sport" : "--dport",
+                                                   PortsText(port.first, port.last), port.negated));
   }
-  void operator()(const MarkMatch& mark) { AddMatch(Rule{.mark = mark}); }
+  void operator()(const TcpFlagsStatement& tcp) {
+    const std::optional<std::string> mask = TcpFlagsText(tcp.mask);
+    const std::optional<std::string> flags = TcpFlagsText(tcp.flags);
+    if (protocol_ != "tcp" || !mask || !flags) {
+      Condition(kMatches, /*negated=*/false, "[nft payload]", "");
+    } else {
+      AddToPorts(2, OptionWords("--tcp-flags", absl::StrCat(*mask, " ", *flags), tcp.negated));
+    }
+  }
+  void operator()(const MarkMatch& mark) {
+    rule_.marks_tested |= mark.mask;
+    AddMatch(Rule{.mark = mark});
+  }
   void operator()(const CtStateStatement& state) {
     std::string text = MatchText(Rule{.ct_state = state.match});
     if (state.state_alias) {
@@ -104,14 +119,22 @@ class Describer {
     if (jumps && !rule_.jump) rule_.jump = verdict.chain;
     rule_.terminal = rule_.terminal || verdict.code == NF_ACCEPT || verdict.code == NF_DROP ||
                      verdict.code == NFT_RETURN || verdict.code == NFT_GOTO;
+    if (!LeavesMark(verdict)) rule_.marks_tested = rule_.marks_set = kAllMarks;
     Print(kTarget, VerdictText(verdict));
   }
-  void operator()(const SetMark& mark) { AddTarget(Rule{.target = mark}, /*terminal=*/false); }
+  void operator()(const SetMark& mark) {
+    rule_.marks_set |= mark.value;
+    AddTarget(Rule{.target = mark}, /*terminal=*/false);
+  }
   void operator()(const Masquerade& masquerade) {
     AddTarget(Rule{.target = masquerade}, /*terminal=*/true);
   }
   void operator()(const XtStatement& xt) {
-    const std::string name = absl::StrCat("[xt ", xt.name, " rev ", xt.revision, "]");
+    rule_.marks_tested |= xt.marks_tested;
+    rule_.marks_set |= xt.marks_set;
+    const bool spelled = !xt.text.empty();
+    const std::string name =
+        spelled ? xt.text : absl::StrCat("[xt ", xt.name, " rev ", xt.revision, "]");
     if (!xt.is_target) {
       // A comment that we cannot read still matches every packet.
       if (xt.name == kXtComment) return Print(kMatches, name);
@@ -124,14 +147,18 @@ class Describer {
     const bool is_known = known != std::end(kTargets);
     decides_ = decides_ || !is_known || known->decides;
     rule_.terminal = rule_.terminal || (is_known && known->terminal);
-    // How it rejects is left out: it changes nothing about where the packet goes.
-    Print(kTarget, xt.name == "REJECT" ? "-j REJECT" : absl::StrCat("-j ", name));
+    Print(kTarget, spelled ? name : absl::StrCat("-j ", name));
   }
   void operator()(const OtherExpression& other) {
     if (other.condition) rule_.unconditional = false;
     decides_ = decides_ || other.decides;
     rule_.terminal = rule_.terminal || other.terminal;
-    if (other.name == "reject") {
+    rule_.marks_tested |= other.marks_tested;
+    rule_.marks_set |= other.marks_set;
+    if (!other.text.empty()) {
+      Print(other.is_target ? kTarget : kMatches, other.text);
+    } else if (other.name == "reject") {
+      // How it rejects is left out: it changes nothing about where the packet goes.
       Print(kTarget, "-j REJECT");
     } else {
       Print(other.is_target ? kTarget : kMatches, absl::StrCat("[nft ", other.name, "]"));
@@ -139,6 +166,7 @@ class Describer {
   }
 
   OpaqueRule Finish() && {
+    ClosePorts();
     std::vector<std::string> all;
     for (std::vector<std::string>& place : words_)
       std::move(place.begin(), place.end(), std::back_inserter(all));
@@ -148,12 +176,32 @@ class Describer {
   }
 
  private:
+  // Options of `-m tcp` and the like. iptables-save prints those of one match together, in its own
+  // order, where the first of them stands.
+  void AddToPorts(size_t place, std::string option) {
+    rule_.unconditional = false;
+    if (!ports_place_ || ports_of_ != protocol_ || !ports_[place].empty()) {
+      ClosePorts();
+      ports_place_ = words_[kMatches].size();
+      ports_of_ = protocol_;
+      Print(kMatches, "");
+    }
+    ports_[place] = std::move(option);
+  }
+  void ClosePorts() {
+    if (!ports_place_) return;
+    const std::string match = ports_of_.empty() ? "" : absl::StrCat("-m ", ports_of_);
+    const std::string text = absl::StrCat(match, ports_[0], ports_[1], ports_[2]);
+    words_[kMatches][*ports_place_] = std::string(absl::StripPrefix(text, " "));
+    ports_place_.reset();
+    ports_ = {};
+  }
+
   void Print(Place place, std::string text) { words_[place].push_back(std::move(text)); }
 
-  void Condition(Place place, bool negated, absl::string_view option, absl::string_view value,
-                 absl::string_view before = "") {
+  void Condition(Place place, bool negated, absl::string_view option, absl::string_view value) {
     rule_.unconditional = false;
-    Print(place, absl::StrCat(before, negated ? "! " : "", option, value));
+    Print(place, absl::StrCat(negated ? "! " : "", option, value));
   }
 
   // The same words as for a Rule of ours that has this one match, less its target.
@@ -167,6 +215,14 @@ class Describer {
     decides_ = true;
     rule_.terminal = rule_.terminal || terminal;
     Print(kTarget, ToString(family_, rule));
+  }
+
+  static bool LeavesMark(const VerdictStatement& verdict) {
+    // A program that packets are queued to may set the mark with its verdict.
+    constexpr int32_t kVerdicts[] = {NF_ACCEPT, NF_DROP,  NFT_CONTINUE, NFT_BREAK,
+                                     NFT_JUMP,  NFT_GOTO, NFT_RETURN};
+    return std::find(std::begin(kVerdicts), std::end(kVerdicts), verdict.code) !=
+           std::end(kVerdicts);
   }
 
   static std::string VerdictText(const VerdictStatement& verdict) {
@@ -190,13 +246,17 @@ class Describer {
   OpaqueRule rule_;
   bool decides_ = false;
   std::string protocol_;
-  std::string protocol_loaded_;
+  // The match that AddToPorts is filling: where it stands, of which protocol, and its options.
+  std::optional<size_t> ports_place_;
+  std::string ports_of_;
+  std::array<std::string, 3> ports_;
   std::vector<std::string> words_[kPlaces];
 };
 
 }  // namespace
 
-OpaqueRule DescribeOpaqueRule(Family family, absl::Span<const Statement> statements) {
+OpaqueRule DescribeOpaqueRule(std::optional<Family> family,
+                              absl::Span<const Statement> statements) {
   Describer describer(family);
   for (const Statement& statement : statements) std::visit(describer, statement);
   return std::move(describer).Finish();

@@ -6,7 +6,7 @@
 #ifndef KIPT_NETLINK_RULE_DISPLAY_H_
 #define KIPT_NETLINK_RULE_DISPLAY_H_
 
-#include <vector>
+#include <optional>
 
 #include "absl/types/span.h"
 #include "netlink/ruleset.h"
@@ -15,8 +15,8 @@
 namespace kipt::netlink {
 
 // The rule that `statements` say, in iptables-save's spelling where it has one. Statements without
-// one are shown by name, never left out.
-OpaqueRule DescribeOpaqueRule(Family family, absl::Span<const Statement> statements);
+// one are shown by name, never left out. Without a family: as ResolveStatements.
+OpaqueRule DescribeOpaqueRule(std::optional<Family> family, absl::Span<const Statement> statements);
 
 }  // namespace kipt::netlink
 

@@ -203,6 +203,17 @@ const std::string* JumpTarget(const ObservedRule& rule) {
   return jump != nullptr ? &jump->chain : nullptr;
 }
 
+uint32_t MarksTested(const ObservedRule& rule) {
+  if (rule.opaque() != nullptr) return rule.opaque()->marks_tested;
+  return rule.rule()->mark ? rule.rule()->mark->mask : 0;
+}
+
+uint32_t MarksSet(const ObservedRule& rule) {
+  if (rule.opaque() != nullptr) return rule.opaque()->marks_set;
+  const auto* mark = std::get_if<SetMark>(&rule.rule()->target);
+  return mark == nullptr ? 0 : mark->value;
+}
+
 const ObservedChain* Snapshot::Find(const ChainId& chain) const {
   const auto found = chains.find(chain);
   return found != chains.end() ? &found->second : nullptr;

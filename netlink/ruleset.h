@@ -164,6 +164,10 @@ struct OpaqueRule {
   // A packet that matches never comes to the next rule: ACCEPT, DROP, RETURN, REJECT, goto. Unlike
   // `decides`, false where we cannot know.
   bool terminal = false;
+  // Bits of the packet mark that it looks at, and bits that it may turn on; all where we cannot
+  // know which (MarksTested and MarksSet, below, answer for any rule).
+  uint32_t marks_tested = 0;
+  uint32_t marks_set = 0;
 
   bool operator==(const OpaqueRule&) const = default;
 };
@@ -172,15 +176,28 @@ struct OpaqueRule {
 // the table and never reused for other content before `flush ruleset`.
 using RuleHandle = uint64_t;
 
+// How many packets, and bytes of them, matched a rule since it was made.
+struct RuleCounters {
+  uint64_t packets = 0;
+  uint64_t bytes = 0;
+
+  bool operator==(const RuleCounters&) const = default;
+};
+
 struct ObservedRule {
   RuleHandle handle = 0;
   std::variant<Rule, OpaqueRule> content;
+  // Zero where the rule has no counter, or the backend was not asked to read it.
+  RuleCounters counters = {};
 
   // Null where the rule is opaque.
   const Rule* rule() const { return std::get_if<Rule>(&content); }
   const OpaqueRule* opaque() const { return std::get_if<OpaqueRule>(&content); }
 
-  bool operator==(const ObservedRule&) const = default;
+  // Counters aside: they move with every packet, and the rule stays the same.
+  friend bool operator==(const ObservedRule& a, const ObservedRule& b) {
+    return a.handle == b.handle && a.content == b.content;
+  }
 };
 
 std::string ToString(Family family, const ObservedRule& rule);
@@ -191,6 +208,11 @@ bool IsUnconditionalTerminal(const ObservedRule& rule);
 bool MayDecide(const ObservedRule& rule);
 // The user chain that `rule` jumps or goes to; null where it does not.
 const std::string* JumpTarget(const ObservedRule& rule);
+// Bits of the packet mark that `rule` looks at.
+uint32_t MarksTested(const ObservedRule& rule);
+// Bits of the packet mark that `rule` may turn on: those of its value, for mark = (mark & ~mask) ^
+// value.
+uint32_t MarksSet(const ObservedRule& rule);
 
 struct ObservedChain {
   // For a chain of a base chain's name (INPUT, POSTROUTING, ...): it hangs on the hook and has the

@@ -7,21 +7,21 @@
 #include <linux/netfilter/nf_tables.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
-#include <cstring>
 #include <optional>
 #include <utility>
 
-#include "netlink/xt_info.h"
+#include "netlink/packet_fields.h"
+#include "netlink/xt_marks.h"
 
 namespace kipt::netlink {
 namespace {
 
 // What a register holds: a load, and the mask it went through since.
 struct Register {
-  std::variant<PayloadLoad, MetaLoad> load;
+  std::variant<PayloadLoad, MetaLoad, ImmediateLoad> load;
   std::optional<WireBytes> mask = std::nullopt;
+  std::optional<WireBytes> flip = std::nullopt;
   size_t first = 0;   // byte in the register file
   size_t length = 0;  // bytes; 0 where the load does not say (meta)
   bool used = false;
@@ -35,177 +35,112 @@ std::optional<size_t> RegisterStart(uint32_t number) {
   return std::nullopt;
 }
 
-// The length of a prefix mask. Nothing where a one follows a zero.
-std::optional<uint8_t> PrefixLength(WireBytes mask) {
-  size_t bits = 0;
-  bool ended = false;
-  for (const uint8_t byte : mask) {
-    const int ones = std::countl_one(byte);
-    if ((ended && byte != 0) || std::popcount(byte) != ones) return std::nullopt;
-    bits += static_cast<size_t>(ones);
-    ended = ones != 8;
-  }
-  return static_cast<uint8_t>(bits);
+bool HoldsMark(const Register& value) {
+  const auto* meta = std::get_if<MetaLoad>(&value.load);
+  return meta != nullptr && meta->key == NFT_META_MARK;
 }
 
-std::optional<Statement> ReadAddress(Family family, const PayloadLoad& load,
-                                     const std::optional<WireBytes>& mask,
-                                     const Comparison& comparison) {
-  // Offsets of saddr and daddr in struct iphdr and struct ipv6hdr.
-  const size_t source = family == Family::kIPv4 ? 12 : 8;
-  const size_t size = family == Family::kIPv4 ? 4 : 16;
-  const bool is_source = load.offset == source;
-  if (load.base != NFT_PAYLOAD_NETWORK_HEADER || load.length == 0 || load.length > size ||
-      comparison.data.size() != load.length || (!is_source && load.offset != source + size)) {
+// `meta mark set`, where the value is known or made of the mark itself, and `meta nftrace set 1`.
+// Nothing for others.
+std::optional<Statement> ReadMetaStore(const Register& value, uint32_t key) {
+  const auto* immediate = std::get_if<ImmediateLoad>(&value.load);
+  if (key == NFT_META_NFTRACE && immediate != nullptr && !value.mask &&
+      immediate->data.size() == 1 && immediate->data[0] == 1) {
+    return OtherExpression{
+        .name = "meta", .condition = false, .decides = false, .text = "-j TRACE"};
+  }
+  if (key != NFT_META_MARK) return std::nullopt;
+  // mark = (mark & ~mask) ^ bits, as the target MARK has it.
+  SetMark mark;
+  if (immediate != nullptr && !value.mask && immediate->data.size() == sizeof(uint32_t)) {
+    mark.value = HostOrder(immediate->data);
+  } else if (HoldsMark(value) && value.mask && value.mask->size() == sizeof(uint32_t)) {
+    mark.mask = ~HostOrder(*value.mask);
+    mark.value = value.flip ? HostOrder(*value.flip) : 0;
+  } else {
     return std::nullopt;
   }
-  PrefixMatch match;
-  match.negated = comparison.negated;
-  if (mask) {
-    const std::optional<uint8_t> length = PrefixLength(*mask);
-    if (!length) return std::nullopt;
-    match.prefix.length = *length;
-  } else {
-    match.prefix.length = static_cast<uint8_t>(load.length * 8);
-  }
-  for (size_t i = 0; i < load.length; ++i) {
-    // A bit outside the mask makes a comparison that can never hold.
-    if (mask && (comparison.data[i] & ~(*mask)[i]) != 0) return std::nullopt;
-    match.prefix.address[i] = comparison.data[i];
-  }
-  return AddressStatement{.is_source = is_source, .match = match};
-}
-
-std::optional<Statement> ReadPayload(Family family, const PayloadLoad& load,
-                                     const std::optional<WireBytes>& mask,
-                                     const Comparison& comparison) {
-  if (auto address = ReadAddress(family, load, mask, comparison)) return address;
-  if (mask || comparison.data.size() != load.length) return std::nullopt;
-  // Offsets of `protocol` in struct iphdr, of `nexthdr` in struct ipv6hdr.
-  const uint32_t protocol_offset = family == Family::kIPv4 ? 9 : 6;
-  if (load.base == NFT_PAYLOAD_NETWORK_HEADER && load.offset == protocol_offset &&
-      load.length == 1) {
-    return ProtocolStatement{.negated = comparison.negated, .protocol = comparison.data[0]};
-  }
-  if (load.base == NFT_PAYLOAD_TRANSPORT_HEADER && load.offset <= 2 && load.offset % 2 == 0 &&
-      load.length == 2) {
-    const int port = comparison.data[0] << 8 | comparison.data[1];
-    return PortStatement{.is_source = load.offset == 0,
-                         .negated = comparison.negated,
-                         .port = static_cast<uint16_t>(port)};
-  }
-  return std::nullopt;
-}
-
-uint32_t HostOrder(WireBytes bytes) {
-  uint32_t value = 0;
-  std::memcpy(&value, bytes.data(), sizeof(value));
-  return value;
-}
-
-std::optional<Statement> ReadMeta(const MetaLoad& load, const std::optional<WireBytes>& mask,
-                                  const Comparison& comparison) {
-  const WireBytes data = comparison.data;
-  if (load.key == NFT_META_MARK && data.size() == sizeof(uint32_t)) {
-    return MarkMatch{.value = HostOrder(data),
-                     .mask = mask ? HostOrder(*mask) : 0xffffffff,
-                     .negated = comparison.negated};
-  }
-  if (mask || data.empty()) return std::nullopt;
-  if (load.key == NFT_META_L4PROTO && data.size() == 1) {
-    return ProtocolStatement{.negated = comparison.negated, .protocol = data[0]};
-  }
-  if ((load.key == NFT_META_IIFNAME || load.key == NFT_META_OIFNAME)) {
-    const auto* const end = std::find(data.begin(), data.end(), 0);
-    std::string name(data.begin(), end);
-    // A comparison that ends before the NUL is one of beginnings.
-    if (end == data.end()) name += '+';
-    return InterfaceStatement{.is_input = load.key == NFT_META_IIFNAME,
-                              .negated = comparison.negated,
-                              .name = std::move(name)};
-  }
-  return std::nullopt;
-}
-
-Statement ReadXt(Family family, const XtExpression& xt) {
-  const auto is = [&](bool target, const char* name, uint32_t revision) {
-    return xt.is_target == target && xt.name == name && xt.revision == revision;
-  };
-  std::optional<Statement> known;
-  if (is(false, kXtComment, kXtCommentRevision)) {
-    // An empty comment is none in a Rule, so it must not become one.
-    const auto text = DecodeXtComment(xt.info);
-    if (text && !text->empty()) known = CommentStatement{.text = *text};
-  } else if (is(false, kXtMark, kXtMarkRevision)) {
-    if (const auto mark = DecodeXtMark(xt.info)) known = *mark;
-  } else if (!xt.is_target && xt.name == kXtConntrack) {
-    if (const auto state = DecodeXtCtState(xt.revision, xt.info)) {
-      known = CtStateStatement{.match = state->match, .state_alias = state->state_alias};
-    }
-  } else if (is(true, kXtSetMark, kXtSetMarkRevision)) {
-    if (const auto mark = DecodeXtSetMark(xt.info)) known = *mark;
-  } else if (is(true, kXtMasquerade, kXtMasqueradeRevision)) {
-    if (const auto masquerade = DecodeXtMasquerade(family, xt.info)) known = *masquerade;
-  }
-  if (known) return *std::move(known);
-  return XtStatement{.is_target = xt.is_target, .name = xt.name, .revision = xt.revision};
+  return OtherExpression{.name = "meta",
+                         .condition = false,
+                         .text = ToString(Family::kIPv4, Rule{.target = mark}),
+                         .marks_set = mark.value};
 }
 
 // Runs through a rule as the kernel does, but remembers where each value came from.
 class Resolver {
  public:
-  explicit Resolver(Family family) : family_(family) {}
+  explicit Resolver(std::optional<Family> family) : family_(family) {}
 
   void operator()(const PayloadLoad& load) { Load(load.to, load, load.length); }
   void operator()(const MetaLoad& load) {
     Load(load.to, load, load.key == NFT_META_MARK ? sizeof(uint32_t) : 0);
   }
+  void operator()(const ImmediateLoad& load) { Load(load.to, load, load.data.size()); }
 
   void operator()(const Masking& masking) {
-    Register* from = Find(masking.from, masking.mask.size());
-    const std::optional<size_t> to = RegisterStart(masking.to);
-    if (from == nullptr || from->mask || !to) {
-      Clobber();
-      statements_.emplace_back(
-          OtherExpression{.name = "bitwise", .decides = false, .is_target = false});
+    Mask(masking.from, masking.to, masking.mask, std::nullopt);
+  }
+  void operator()(const Flipping& flipping) {
+    Mask(flipping.from, flipping.to, flipping.mask, flipping.flip);
+  }
+
+  void operator()(const MetaStore& store) {
+    Register* from = Find(store.from, store.key == NFT_META_NFTRACE ? 1 : sizeof(uint32_t));
+    std::optional<Statement> known;
+    if (from != nullptr) known = ReadMetaStore(*from, store.key);
+    if (known) {
+      from->used = true;
+      statements_.push_back(*std::move(known));
       return;
     }
-    Register masked = *from;
-    from->used = true;
-    masked.mask = masking.mask;
-    masked.first = *to;
-    masked.length = masking.mask.size();
-    masked.used = false;
-    Store(masked);
+    const uint32_t set = store.key == NFT_META_MARK ? kAllMarks : 0;
+    (*this)(OtherExpression{.name = "meta", .condition = false, .marks_set = set});
   }
 
   void operator()(const Comparison& comparison) {
     Register* from = Find(comparison.from, comparison.data.size());
     std::optional<Statement> known;
-    if (from != nullptr) {
-      from->used = true;
+    if (from != nullptr && !from->flip) {
       if (const auto* payload = std::get_if<PayloadLoad>(&from->load)) {
+        if (ReadBothPorts(*payload, from->mask, comparison)) {
+          from->used = true;
+          return;
+        }
         known = ReadPayload(family_, *payload, from->mask, comparison);
-      } else {
-        known = ReadMeta(std::get<MetaLoad>(from->load), from->mask, comparison);
+      } else if (const auto* meta = std::get_if<MetaLoad>(&from->load)) {
+        known = ReadMeta(*meta, from->mask, comparison);
       }
     }
-    if (known) {
-      statements_.push_back(*std::move(known));
-    } else {
-      statements_.emplace_back(Unread(from != nullptr ? LoadName(*from) : "cmp"));
-    }
+    Compared(from, std::move(known), "cmp");
   }
 
-  void operator()(const CounterExpression&) { statements_.emplace_back(CounterStatement{}); }
+  void operator()(const RangeComparison& range) {
+    Register* from = Find(range.from, std::max(range.low.size(), range.high.size()));
+    std::optional<Statement> known;
+    if (from != nullptr && !from->mask) {
+      if (const auto* payload = std::get_if<PayloadLoad>(&from->load)) {
+        known = ReadPortRange(*payload, range);
+      }
+    }
+    Compared(from, std::move(known), "range");
+  }
+
+  void operator()(const CounterExpression& counter) {
+    statements_.emplace_back(
+        CounterStatement{.counters = {.packets = counter.packets, .bytes = counter.bytes}});
+  }
   void operator()(const VerdictExpression& verdict) {
     statements_.emplace_back(VerdictStatement{.code = verdict.code, .chain = verdict.chain});
   }
   void operator()(const XtExpression& xt) { statements_.push_back(ReadXt(family_, xt)); }
   void operator()(const OtherExpression& other) {
     // It may read and write any register.
+    OtherExpression with_marks = other;
+    if (std::any_of(registers_.begin(), registers_.end(), HoldsMark)) {
+      with_marks.marks_tested = kAllMarks;
+    }
     Clobber();
-    statements_.emplace_back(other);
+    statements_.emplace_back(std::move(with_marks));
   }
 
   std::vector<Statement> Finish() && {
@@ -215,17 +150,65 @@ class Resolver {
 
  private:
   static const char* LoadName(const Register& loaded) {
-    return std::holds_alternative<PayloadLoad>(loaded.load) ? "payload" : "meta";
+    if (std::holds_alternative<PayloadLoad>(loaded.load)) return "payload";
+    return std::holds_alternative<MetaLoad>(loaded.load) ? "meta" : "immediate";
   }
-  static OtherExpression Unread(const char* name) {
-    return OtherExpression{.name = name, .decides = false, .is_target = false};
+  static OtherExpression Unread(const char* name, const Register* loaded = nullptr) {
+    const bool marks = loaded != nullptr && HoldsMark(*loaded);
+    return OtherExpression{
+        .name = name, .decides = false, .is_target = false, .marks_tested = marks ? kAllMarks : 0};
   }
 
-  void Load(uint32_t to, std::variant<PayloadLoad, MetaLoad> load, size_t length) {
+  // A comparison of `from`, which may be null, says `known`, or nothing that we can read.
+  void Compared(Register* from, std::optional<Statement> known, const char* name) {
+    if (from != nullptr) from->used = true;
+    if (known) {
+      statements_.push_back(*std::move(known));
+    } else {
+      statements_.emplace_back(Unread(from != nullptr ? LoadName(*from) : name, from));
+    }
+  }
+
+  // iptables-nft compares both ports at once where it can. Not equal, that is neither option
+  // negated: it is either of them.
+  bool ReadBothPorts(const PayloadLoad& load, const std::optional<WireBytes>& mask,
+                     const Comparison& comparison) {
+    if (load.base != NFT_PAYLOAD_TRANSPORT_HEADER || load.offset != 0 || load.length != 4 ||
+        comparison.data.size() != load.length || mask || comparison.negated) {
+      return false;
+    }
+    for (const bool is_source : {true, false}) {
+      const uint16_t port = NetworkOrder(comparison.data.subspan(is_source ? 0 : 2));
+      statements_.emplace_back(
+          PortStatement{.is_source = is_source, .negated = false, .first = port, .last = port});
+    }
+    return true;
+  }
+
+  void Mask(uint32_t from_number, uint32_t to_number, WireBytes mask,
+            std::optional<WireBytes> flip) {
+    Register* from = Find(from_number, mask.size());
+    const std::optional<size_t> to = RegisterStart(to_number);
+    if (from == nullptr || from->mask || !to) {
+      (*this)(OtherExpression{
+          .name = "bitwise", .condition = false, .decides = false, .is_target = false});
+      return;
+    }
+    Register masked = *from;
+    from->used = true;
+    masked.mask = mask;
+    masked.flip = flip;
+    masked.first = *to;
+    masked.length = mask.size();
+    masked.used = false;
+    Store(masked);
+  }
+
+  void Load(uint32_t to, std::variant<PayloadLoad, MetaLoad, ImmediateLoad> load, size_t length) {
     Register loaded{.load = load};
     const std::optional<size_t> first = RegisterStart(to);
     if (!first) {
-      statements_.emplace_back(Unread(LoadName(loaded)));
+      statements_.emplace_back(Unread(LoadName(loaded), &loaded));
       return;
     }
     loaded.first = *first;
@@ -266,17 +249,21 @@ class Resolver {
   // A load ends the rule where the packet is too short for it: one that nobody looks at still says
   // something.
   void Retire(const Register& old) {
-    if (!old.used) statements_.emplace_back(Unread(LoadName(old)));
+    if (old.used) return;
+    OtherExpression unread = Unread(LoadName(old), &old);
+    // But for bytes of the rule's own.
+    unread.condition = !std::holds_alternative<ImmediateLoad>(old.load);
+    statements_.emplace_back(std::move(unread));
   }
 
-  Family family_;
+  std::optional<Family> family_;
   std::vector<Register> registers_;
   std::vector<Statement> statements_;
 };
 
 }  // namespace
 
-std::vector<Statement> ResolveStatements(Family family,
+std::vector<Statement> ResolveStatements(std::optional<Family> family,
                                          const std::vector<Expression>& expressions) {
   Resolver resolver(family);
   for (const Expression& expression : expressions) std::visit(resolver, expression);

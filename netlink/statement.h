@@ -9,6 +9,7 @@
 #define KIPT_NETLINK_STATEMENT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -38,7 +39,15 @@ struct ProtocolStatement {
 struct PortStatement {
   bool is_source = false;
   bool negated = false;
-  uint16_t port = 0;
+  uint16_t first = 0;
+  uint16_t last = 0;
+};
+
+// Of these bits of the TCP header's flags, exactly these are set.
+struct TcpFlagsStatement {
+  bool negated = false;
+  uint8_t mask = 0;
+  uint8_t flags = 0;
 };
 
 struct CtStateStatement {
@@ -50,7 +59,9 @@ struct CommentStatement {
   std::string text;
 };
 
-struct CounterStatement {};
+struct CounterStatement {
+  RuleCounters counters;
+};
 
 // ACCEPT, DROP, RETURN, jump, goto, and what nf_tables may add.
 struct VerdictStatement {
@@ -63,15 +74,22 @@ struct XtStatement {
   bool is_target = false;
   std::string name;
   uint32_t revision = 0;
+  // As iptables-save spells it, "-m" or "-j" included. Empty where we cannot.
+  std::string text = {};
+  // As in OpaqueRule.
+  uint32_t marks_tested = 0;
+  uint32_t marks_set = 0;
 };
 
 using Statement =
-    std::variant<AddressStatement, InterfaceStatement, ProtocolStatement, PortStatement, MarkMatch,
-                 CtStateStatement, CommentStatement, CounterStatement, VerdictStatement, SetMark,
-                 Masquerade, XtStatement, OtherExpression>;
+    std::variant<AddressStatement, InterfaceStatement, ProtocolStatement, PortStatement,
+                 TcpFlagsStatement, MarkMatch, CtStateStatement, CommentStatement, CounterStatement,
+                 VerdictStatement, SetMark, Masquerade, XtStatement, OtherExpression>;
 
-// In the order of the expressions.
-std::vector<Statement> ResolveStatements(Family family, const std::vector<Expression>& expressions);
+// In the order of the expressions. Without a family (tables of inet, bridge, arp, netdev) nothing
+// is known about the network header, nor about what an xtables name stands for there.
+std::vector<Statement> ResolveStatements(std::optional<Family> family,
+                                         const std::vector<Expression>& expressions);
 
 }  // namespace kipt::netlink
 

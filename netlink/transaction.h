@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "netlink/native_table.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::netlink {
@@ -63,12 +64,23 @@ const ChainId& ChainOf(const Operation& operation);
 // with the rule, not with its number.
 std::string ToString(const Operation& operation);
 
+// A native table of ours goes, with all that is in it.
+struct DeleteNativeTable {
+  Family family = Family::kIPv4;
+  std::string name;
+  bool operator==(const DeleteNativeTable&) const = default;
+};
+
 struct Transaction {
   // The generation of the Snapshot it was made from.
   uint32_t generation = 0;
-  std::vector<Operation> operations;
+  // First of all: what of this table stands is replaced by this.
+  std::optional<NativeTable> put_native = {};
+  std::vector<Operation> operations = {};
+  // Last of all.
+  std::optional<DeleteNativeTable> delete_native = {};
 
-  bool empty() const { return operations.empty(); }
+  bool empty() const { return operations.empty() && !put_native && !delete_native; }
   bool operator==(const Transaction&) const = default;
 };
 
@@ -76,6 +88,7 @@ struct Transaction {
 // IPv6). Loading it does what applying the transaction does, as long as the user chains that it
 // creates do not exist: iptables-restore empties a chain that is declared. Base chains are not
 // declared, because that would reset their policy, and iptables-restore makes them as needed.
+// Native tables are not iptables', and are left out.
 std::string ToRestoreText(const Transaction& transaction, Family family);
 
 }  // namespace kipt::netlink

@@ -40,26 +40,18 @@ void Put(std::vector<uint8_t>& bytes, size_t offset, std::type_identity_t<Member
   std::memcpy(bytes.data() + offset, &value, sizeof(value));
 }
 
-// The kernel takes sizes that are equal once aligned, and dumps the aligned one.
-template <typename T>
-bool FromBytes(XtBytes bytes, T& value) {
-  if (bytes.size() < sizeof(T) || bytes.size() > XT_ALIGN(sizeof(T))) return false;
-  std::memcpy(&value, bytes.data(), sizeof(T));
-  return true;
-}
-
 template <typename T>
 std::optional<XtCtState> DecodeMtInfo(XtBytes bytes) {
-  T info;
-  if (!FromBytes(bytes, info)) return std::nullopt;
-  const uint16_t flags = info.match_flags;
+  const std::optional<T> info = FromXtBytes<T>(bytes);
+  if (!info) return std::nullopt;
+  const uint16_t flags = info->match_flags;
   if ((flags & ~XT_CONNTRACK_STATE_ALIAS) != XT_CONNTRACK_STATE) return std::nullopt;
   // What is inverted but not matched is not looked at; still, nobody writes it.
-  if ((info.invert_flags & ~XT_CONNTRACK_STATE) != 0) return std::nullopt;
-  if (!IsKnownCtState(info.state_mask)) return std::nullopt;
+  if ((info->invert_flags & ~XT_CONNTRACK_STATE) != 0) return std::nullopt;
+  if (!IsKnownCtState(info->state_mask)) return std::nullopt;
   XtCtState state;
-  state.match.states = info.state_mask;
-  state.match.negated = (info.invert_flags & XT_CONNTRACK_STATE) != 0;
+  state.match.states = info->state_mask;
+  state.match.negated = (info->invert_flags & XT_CONNTRACK_STATE) != 0;
   state.state_alias = (flags & XT_CONNTRACK_STATE_ALIAS) != 0;
   return state;
 }
@@ -74,11 +66,11 @@ std::vector<uint8_t> EncodeXtComment(absl::string_view comment) {
 }
 
 std::optional<std::string> DecodeXtComment(XtBytes bytes) {
-  xt_comment_info info;
-  if (!FromBytes(bytes, info)) return std::nullopt;
-  const size_t length = strnlen(info.comment, sizeof(info.comment));
-  if (length == sizeof(info.comment)) return std::nullopt;
-  return std::string(info.comment, length);
+  const auto info = FromXtBytes<xt_comment_info>(bytes);
+  if (!info) return std::nullopt;
+  const size_t length = strnlen(info->comment, sizeof(info->comment));
+  if (length == sizeof(info->comment)) return std::nullopt;
+  return std::string(info->comment, length);
 }
 
 std::vector<uint8_t> EncodeXtMark(const MarkMatch& mark) {
@@ -91,10 +83,10 @@ std::vector<uint8_t> EncodeXtMark(const MarkMatch& mark) {
 }
 
 std::optional<MarkMatch> DecodeXtMark(XtBytes bytes) {
-  xt_mark_mtinfo1 info;
+  const auto info = FromXtBytes<xt_mark_mtinfo1>(bytes);
   // `invert` is compared with a truth value, so 2 would mean "always": not ours.
-  if (!FromBytes(bytes, info) || info.invert > 1) return std::nullopt;
-  return MarkMatch{.value = info.mark, .mask = info.mask, .negated = info.invert == 1};
+  if (!info || info->invert > 1) return std::nullopt;
+  return MarkMatch{.value = info->mark, .mask = info->mask, .negated = info->invert == 1};
 }
 
 bool IsKnownCtState(uint16_t states) {
@@ -135,9 +127,9 @@ std::vector<uint8_t> EncodeXtSetMark(const SetMark& mark) {
 }
 
 std::optional<SetMark> DecodeXtSetMark(XtBytes bytes) {
-  xt_mark_tginfo2 info;
-  if (!FromBytes(bytes, info)) return std::nullopt;
-  return SetMark{.value = info.mark, .mask = info.mask};
+  const auto info = FromXtBytes<xt_mark_tginfo2>(bytes);
+  if (!info) return std::nullopt;
+  return SetMark{.value = info->mark, .mask = info->mask};
 }
 
 std::vector<uint8_t> EncodeXtMasquerade(Family family, const Masquerade& masquerade) {
@@ -158,13 +150,13 @@ std::vector<uint8_t> EncodeXtMasquerade(Family family, const Masquerade& masquer
 std::optional<Masquerade> DecodeXtMasquerade(Family family, XtBytes bytes) {
   unsigned flags = 0;
   if (family == Family::kIPv6) {
-    nf_nat_range range;
-    if (!FromBytes(bytes, range)) return std::nullopt;
-    flags = range.flags;
+    const auto range = FromXtBytes<nf_nat_range>(bytes);
+    if (!range) return std::nullopt;
+    flags = range->flags;
   } else {
-    nf_nat_ipv4_multi_range_compat ranges;
-    if (!FromBytes(bytes, ranges) || ranges.rangesize != 1) return std::nullopt;
-    flags = ranges.range[0].flags;
+    const auto ranges = FromXtBytes<nf_nat_ipv4_multi_range_compat>(bytes);
+    if (!ranges || ranges->rangesize != 1) return std::nullopt;
+    flags = ranges->range[0].flags;
   }
   if ((flags & ~static_cast<unsigned>(NF_NAT_RANGE_PROTO_RANDOM_FULLY)) != 0) return std::nullopt;
   return Masquerade{.random_fully = flags != 0};

@@ -3,7 +3,8 @@
 // File: netlink/xt_info.h
 //
 // The xtables matches and targets of our vocabulary as the kernel's structs (NFTA_MATCH_INFO,
-// NFTA_TARGET_INFO). xt_info.cc alone includes linux/netfilter/xt_*.h.
+// NFTA_TARGET_INFO). Those that are only shown are in xt_display.h. The kernel's headers of them,
+// linux/netfilter/xt_*.h, are included by the .cc files of xt_info, xt_display and xt_marks alone.
 //
 // Encoders return all bytes that the kernel will dump back, padding included and zero:
 // `iptables -C` compares whole blobs, so one byte of garbage makes duplicates for ever. Decoders
@@ -18,12 +19,10 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "netlink/ruleset.h"
+#include "netlink/xt_bytes.h"
 
 namespace kipt::netlink {
-
-using XtBytes = absl::Span<const uint8_t>;
 
 // Names and revisions as encoded. Revision 0 of mark and MARK is gone from current kernels.
 inline constexpr char kXtComment[] = "comment";

@@ -127,18 +127,28 @@ absl::StatusOr<Tokens> Tokenise(absl::Span<const std::string> arguments) {
   return tokens;
 }
 
-absl::StatusOr<Command> ParseCommand(const std::vector<std::string>& words) {
+absl::StatusOr<CommandLine> ParseCommand(const std::vector<std::string>& words) {
   std::string commands;
   for (const CommandRow& row : kCommandTable) {
     absl::StrAppend(&commands, commands.empty() ? "" : ", ", row.name);
   }
   // As a daemon of Kubernetes' is started: by its name and flags.
-  if (words.empty()) return Command::kRun;
+  if (words.empty()) return CommandLine();
   for (const CommandRow& row : kCommandTable) {
     if (row.name != words[0]) continue;
-    if (words.size() == 1) return row.command;
+    const size_t expected = row.argument.empty() ? 1 : 2;
+    if (words.size() == expected) {
+      return CommandLine{.command = row.command,
+                         .flags = {},
+                         .argument = expected == 2 ? words[1] : std::string()};
+    }
+    if (words.size() < expected) {
+      return absl::InvalidArgumentError(absl::StrCat("the command ", row.name, " needs ",
+                                                     row.argument, " behind it, as in ", row.name,
+                                                     " nat/KUBE-MARK-MASQ"));
+    }
     return absl::InvalidArgumentError(absl::StrCat(
-        "unexpected argument ", GoQuote(words[1]), " behind the command ", row.name,
+        "unexpected argument ", GoQuote(words[expected]), " behind the command ", row.name,
         "; flags begin with --, and a boolean flag takes its value behind an equals sign"));
   }
   std::string message =
@@ -149,6 +159,25 @@ absl::StatusOr<Command> ParseCommand(const std::vector<std::string>& words) {
   return absl::InvalidArgumentError(message);
 }
 
+// Whether no flag, and not the output format, is another command's.
+absl::Status CheckFitsCommand(const CommandLine& line, const Tokens& tokens) {
+  for (const FlagRow& row : kFlagTable) {
+    const auto given = tokens.values.find(row.name);
+    if (!row.only_for || *row.only_for == line.command || given == tokens.values.end() ||
+        given->second.empty()) {
+      continue;
+    }
+    return absl::InvalidArgumentError(absl::StrCat("the flag --", row.name, " is of the command ",
+                                                   CommandName(*row.only_for), " only, not of ",
+                                                   CommandName(line.command)));
+  }
+  if (line.flags.output == OutputFormat::kDot && line.command != Command::kAudit) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--output=dot is of the command audit only, not of ", CommandName(line.command)));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::variant<CommandLine, Help>> ParseCommandLine(
@@ -156,10 +185,13 @@ absl::StatusOr<std::variant<CommandLine, Help>> ParseCommandLine(
   if (AsksForHelp(arguments)) return Help{HelpText(EmulatedVersionGiven(arguments))};
   absl::StatusOr<Tokens> tokens = Tokenise(arguments);
   if (!tokens.ok()) return tokens.status();
-  CommandLine result;
+  absl::StatusOr<CommandLine> result = ParseCommand(tokens->words);
+  const absl::Status command = result.status();
+  // What is wrong with a flag is told first: it may have taken the command's place.
+  if (!result.ok()) result = CommandLine();
   for (const FlagRow& row : kFlagTable) {
     for (const std::string& value : tokens->values[row.name]) {
-      const absl::Status status = row.store(value, result.flags);
+      const absl::Status status = row.store(value, result->flags);
       if (status.ok()) continue;
       const absl::string_view shorthand = row.name == "v" ? "-v, " : "";
       return absl::InvalidArgumentError(absl::StrCat("invalid argument ", GoQuote(value), " for \"",
@@ -167,10 +199,9 @@ absl::StatusOr<std::variant<CommandLine, Help>> ParseCommandLine(
                                                      "\" flag: ", status.message()));
     }
   }
-  const absl::StatusOr<Command> command = ParseCommand(tokens->words);
-  if (!command.ok()) return command.status();
-  result.command = *command;
-  return result;
+  if (!command.ok()) return command;
+  if (absl::Status status = CheckFitsCommand(*result, *tokens); !status.ok()) return status;
+  return *std::move(result);
 }
 
 }  // namespace kipt::agent

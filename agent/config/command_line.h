@@ -21,10 +21,22 @@
 
 namespace kipt::agent {
 
-enum class Command : uint8_t { kRun, kSync, kPlan, kStatus, kDetect, kGates, kVersion };
+enum class Command : uint8_t {
+  kRun,
+  kSync,
+  kPlan,
+  kStatus,
+  kRetire,
+  kAudit,
+  kExplain,
+  kDetect,
+  kGates,
+  kVersion
+};
 absl::string_view CommandName(Command command);  // "run", ...
 
-enum class OutputFormat : uint8_t { kText, kJson };
+// kDot: of `audit` only.
+enum class OutputFormat : uint8_t { kText, kJson, kDot };
 
 // The flags that were given; empty where one was not. Of a flag given twice the last counts, except
 // for --feature-gates.
@@ -48,13 +60,23 @@ struct Flags {
   std::optional<std::string> watch = {};
   std::optional<std::string> healthz_bind_address = {};  // may be empty: nothing listens
   std::optional<std::string> metrics_bind_address = {};  // the same
+  std::optional<std::string> stale_chains = {};
+  std::optional<std::string> hint_policy = {};
+  std::optional<std::string> cni_conf_dir = {};
+  // of one command each
+  bool yes = false;                           // retire
+  std::optional<std::string> allow = {};      // audit
+  bool all_netns = false;                     // audit
+  std::optional<std::string> from_file = {};  // explain
 
   bool operator==(const Flags&) const = default;
 };
 
 struct CommandLine {
   Command command = Command::kRun;
-  Flags flags;
+  Flags flags = {};
+  // Behind the command: the TABLE/CHAIN of `explain`; else empty.
+  std::string argument = {};
 
   bool operator==(const CommandLine&) const = default;
 };
@@ -64,16 +86,17 @@ struct Help {
   std::string text;
 };
 
-// Parses the arguments without the program's name, `[COMMAND] [flags]`; flags may also stand before
-// the command, and no command is `run`. Integers are decimal, booleans and durations Go's
-// (strconv.ParseBool, time.ParseDuration), `--flag=` is an empty value. The help lists the feature
-// gates of the release that a valid --emulated-version names, else of the default.
+// Parses the arguments without the program's name, `[COMMAND [ARGUMENT]] [flags]`; flags may also
+// stand before the command, and no command is `run`. Integers are decimal, booleans and durations
+// Go's (strconv.ParseBool, time.ParseDuration), `--flag=` is an empty value. The help lists the
+// feature gates of the release that a valid --emulated-version names, else of the default.
 //
 // InvalidArgument for everything that is wrong, with pflag's words where it has any:
 //   unknown flag: --x
 //   flag needs an argument: --config
 //   invalid argument "x" for "--iptables-drop-bit" flag: ...
-// and for an unknown command and for words behind it. No other effect, no exit().
+// and for an unknown command, for words behind it, for a missing argument, and for a flag or format
+// of another command. No other effect, no exit().
 absl::StatusOr<std::variant<CommandLine, Help>> ParseCommandLine(
     absl::Span<const std::string> arguments);
 

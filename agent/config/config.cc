@@ -281,6 +281,7 @@ absl::StatusOr<Config> LoadConfig(const Flags& flags, const ConfigSources& sourc
   if (absl::Status status = ResolveIptablesMode(inputs, config); !status.ok()) return status;
   if (absl::Status status = ResolveHostRoot(flags, config); !status.ok()) return status;
   if (absl::Status status = ResolveDaemonSettings(inputs, config); !status.ok()) return status;
+  if (absl::Status status = ResolveOwnershipSettings(inputs, config); !status.ok()) return status;
 
   if (!emulated->warning.empty()) config.warnings.push_back(emulated->warning);
   for (const std::string& warning : config.gates.warnings()) config.warnings.push_back(warning);

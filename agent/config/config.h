@@ -18,6 +18,7 @@
 #include "agent/config/command_line.h"
 #include "agent/detect/iptables_mode.h"
 #include "agent/policy/policy.h"
+#include "agent/policy/retirement.h"
 #include "featuregates/feature_gates.h"
 #include "featuregates/version.h"
 #include "netlink/monitor.h"
@@ -26,7 +27,7 @@
 namespace kipt::agent {
 
 // This project's own release, as in CMakeLists.txt: its own feature gates live by it.
-inline constexpr featuregates::Version kAgentRelease = {0, 2};
+inline constexpr featuregates::Version kAgentRelease = {0, 3};
 
 // Read where no --config is given, and may be absent.
 inline constexpr char kDefaultConfigPath[] = "/etc/kube-iptables-agent/config.yaml";
@@ -58,6 +59,10 @@ struct Config {
   std::string metrics_bind_address = "127.0.0.1:10271";
   // The file that was read; empty where none was.
   std::string config_file = {};
+  StaleChains stale_chains = StaleChains::kKeep;
+  HintPolicy hint_policy = HintPolicy::kUsable;
+  // Of --cni-conf-dir; empty: the known places of the node (cni_configs.h).
+  std::vector<std::string> cni_conf_dirs = {};
   // For the log, each as one warning, in the order of their importance to an upgrade: release,
   // gates, flags, file.
   std::vector<std::string> warnings = {};

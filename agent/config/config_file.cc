@@ -55,7 +55,7 @@ class Decoder {
     bool in_kubelet_configuration;
     Read read;
   };
-  static const std::array<Field, 13> kFields;
+  static const std::array<Field, 16> kFields;
 
   absl::Status DecodeKind() {
     const YamlNode& root = document_.root();
@@ -165,6 +165,15 @@ class Decoder {
   absl::Status MetricsBindAddress(const YamlEntry& entry) {
     return Store(document_.String(entry.value, entry.key), entry, file_.metrics_bind_address);
   }
+  absl::Status StaleChainsText(const YamlEntry& entry) {
+    return Store(document_.String(entry.value, entry.key), entry, file_.stale_chains);
+  }
+  absl::Status HintPolicyText(const YamlEntry& entry) {
+    return Store(document_.String(entry.value, entry.key), entry, file_.hint_policy);
+  }
+  absl::Status CniConfDir(const YamlEntry& entry) {
+    return Store(document_.String(entry.value, entry.key), entry, file_.cni_conf_dir);
+  }
   absl::Status FeatureGates(const YamlEntry& entry) {
     if (entry.value.kind != YamlNode::Kind::kMap) {
       return document_.ErrorAt(entry.value.line,
@@ -184,7 +193,7 @@ class Decoder {
   ConfigFile file_;
 };
 
-constexpr std::array<Decoder::Field, 13> Decoder::kFields = {{
+constexpr std::array<Decoder::Field, 16> Decoder::kFields = {{
     {"apiVersion", false, &Decoder::Skip},
     {"kind", false, &Decoder::Skip},
     {"emulatedVersion", false, &Decoder::EmulatedVersion},
@@ -198,6 +207,9 @@ constexpr std::array<Decoder::Field, 13> Decoder::kFields = {{
     {"watch", false, &Decoder::Watch},
     {"healthzBindAddress", false, &Decoder::HealthzBindAddress},
     {"metricsBindAddress", false, &Decoder::MetricsBindAddress},
+    {"staleChains", false, &Decoder::StaleChainsText},
+    {"hintPolicy", false, &Decoder::HintPolicyText},
+    {"cniConfDir", false, &Decoder::CniConfDir},
 }};
 
 absl::Status Unreadable(absl::string_view path, absl::string_view why, absl::string_view mend) {

@@ -18,6 +18,9 @@
 //   watch: events
 //   healthzBindAddress: 127.0.0.1:10270
 //   metricsBindAddress: 127.0.0.1:10271
+//   staleChains: keep
+//   hintPolicy: usable
+//   cniConfDir: /etc/cni/net.d
 //
 // and kubelet's own file (kubelet.config.k8s.io/v1beta1, KubeletConfiguration), so that a node has
 // one place to say which bits and gates it uses. Of that one, featureGates, iptablesMasqueradeBit
@@ -64,6 +67,9 @@ struct ConfigFile {
   std::optional<FromLine<std::string>> watch;
   std::optional<FromLine<std::string>> healthz_bind_address;
   std::optional<FromLine<std::string>> metrics_bind_address;
+  std::optional<FromLine<std::string>> stale_chains;
+  std::optional<FromLine<std::string>> hint_policy;
+  std::optional<FromLine<std::string>> cni_conf_dir;
   featuregates::GateValues feature_gates;
 };
 

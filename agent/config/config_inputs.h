@@ -2,7 +2,8 @@
 //
 // File: agent/config/config_inputs.h
 //
-// What LoadConfig merges, for the files that do the merging: config.cc and daemon_settings.cc.
+// What LoadConfig merges, for the files that do the merging: config.cc,
+// daemon_settings.cc and ownership_settings.cc.
 #ifndef KIPT_AGENT_CONFIG_CONFIG_INPUTS_H_
 #define KIPT_AGENT_CONFIG_CONFIG_INPUTS_H_
 
@@ -46,6 +47,9 @@ struct ConfigInputs {
 
 // The settings of `run`: sync period, watch, addresses. InvalidArgument as LoadConfig.
 absl::Status ResolveDaemonSettings(const ConfigInputs& inputs, Config& config);
+// What becomes of others' and of stale chains: stale chains, hint policy, CNI directories. The
+// same.
+absl::Status ResolveOwnershipSettings(const ConfigInputs& inputs, Config& config);
 
 }  // namespace kipt::agent
 

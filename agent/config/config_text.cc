@@ -60,6 +60,10 @@ std::string ToString(const Config& config) {
       "watch: ", WatchText(config), "\n",                                           //
       "healthzBindAddress: ", HealthzText(config), "\n",                            //
       "metricsBindAddress: ", MetricsText(config), "\n",                            //
+      "staleChains: ", StaleChainsName(config.stale_chains), "\n",                  //
+      "hintPolicy: ", HintPolicyName(config.hint_policy), "\n",                     //
+      "cniConfDir: ",
+      config.cni_conf_dirs.empty() ? "(known)" : absl::StrJoin(config.cni_conf_dirs, ","), "\n",
       "config: ", config.config_file.empty() ? "(none)" : config.config_file, "\n");
 }
 

@@ -40,6 +40,16 @@ absl::Status StoreInt(absl::string_view value, std::optional<int>& field) {
   return absl::OkStatus();
 }
 
+absl::Status StoreBool(absl::string_view value, bool& field) {
+  const absl::StatusOr<bool> parsed = featuregates::GoParseBool(value);
+  if (!parsed.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(parsed.status().message(), "; it must be true or false"));
+  }
+  field = *parsed;
+  return absl::OkStatus();
+}
+
 absl::Status StoreConfig(absl::string_view value, Flags& flags) {
   return StoreText(value, flags.config);
 }
@@ -48,13 +58,10 @@ absl::Status StoreFeatureGates(absl::string_view value, Flags& flags) {
   return absl::OkStatus();
 }
 absl::Status StoreMakeChains(absl::string_view value, Flags& flags) {
-  const absl::StatusOr<bool> parsed = featuregates::GoParseBool(value);
-  if (!parsed.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(parsed.status().message(), "; it must be true or false"));
-  }
-  flags.make_iptables_util_chains = *parsed;
-  return absl::OkStatus();
+  bool make = false;
+  absl::Status status = StoreBool(value, make);
+  if (status.ok()) flags.make_iptables_util_chains = make;
+  return status;
 }
 absl::Status StoreMasqueradeBit(absl::string_view value, Flags& flags) {
   return StoreInt(value, flags.iptables_masquerade_bit);
@@ -80,10 +87,15 @@ absl::Status StoreHostRoot(absl::string_view value, Flags& flags) {
   return StoreText(value, flags.host_root);
 }
 absl::Status StoreOutput(absl::string_view value, Flags& flags) {
-  if (value != "text" && value != "json") {
-    return absl::InvalidArgumentError("it must be text or json");
+  if (value == "text") {
+    flags.output = OutputFormat::kText;
+  } else if (value == "json") {
+    flags.output = OutputFormat::kJson;
+  } else if (value == "dot") {
+    flags.output = OutputFormat::kDot;
+  } else {
+    return absl::InvalidArgumentError("it must be text or json, or dot for audit");
   }
-  flags.output = value == "json" ? OutputFormat::kJson : OutputFormat::kText;
   return absl::OkStatus();
 }
 absl::Status StoreNetns(absl::string_view value, Flags& flags) {
@@ -106,11 +118,39 @@ absl::Status StoreMetricsBindAddress(absl::string_view value, Flags& flags) {
   return StoreText(value, flags.metrics_bind_address);
 }
 
+absl::Status StoreStaleChains(absl::string_view value, Flags& flags) {
+  return StoreText(value, flags.stale_chains);
+}
+absl::Status StoreHintPolicy(absl::string_view value, Flags& flags) {
+  return StoreText(value, flags.hint_policy);
+}
+absl::Status StoreCniConfDir(absl::string_view value, Flags& flags) {
+  return StoreText(value, flags.cni_conf_dir);
+}
+absl::Status StoreYes(absl::string_view value, Flags& flags) { return StoreBool(value, flags.yes); }
+absl::Status StoreAllow(absl::string_view value, Flags& flags) {
+  if (value.empty()) return absl::InvalidArgumentError("it must be a path");
+  return StoreText(value, flags.allow);
+}
+absl::Status StoreAllNetns(absl::string_view value, Flags& flags) {
+  return StoreBool(value, flags.all_netns);
+}
+absl::Status StoreFromFile(absl::string_view value, Flags& flags) {
+  if (value.empty()) return absl::InvalidArgumentError("it must be a path");
+  return StoreText(value, flags.from_file);
+}
+
 constexpr CommandRow kCommands[] = {
     {"run", Command::kRun, "keep the chains and rules in place; what is done without a command"},
     {"sync", Command::kSync, "put the chains and rules in place, once"},
     {"plan", Command::kPlan, "show what sync would change, and why; exit status 2 if anything"},
     {"status", Command::kStatus, "show the effective configuration and what stands in the kernel"},
+    {"retire", Command::kRetire,
+     "show what another mode, bit or family left behind; --yes removes what nobody uses"},
+    {"audit", Command::kAudit,
+     "show who depends on the chains that the feature gate ends; exit status 2 on findings"},
+    {"explain", Command::kExplain, "say of every rule that leads to a chain what it is for",
+     "TABLE/CHAIN"},
     {"detect", Command::kDetect,
      "show which iptables the node uses, and why; exit status 1 unknown, 2 contradictory"},
     {"gates", Command::kGates, "list the feature gates of the emulated release"},
@@ -118,6 +158,16 @@ constexpr CommandRow kCommands[] = {
 };
 
 constexpr FlagRow kFlags[] = {
+    {"all-netns", "", true,
+     "Of audit: every network namespace that a process or a file in /run/netns holds.",
+     StoreAllNetns, Command::kAudit},
+    {"allow", "file", false,
+     "Of audit: what is known and accepted, one line each; it is shown, and is no finding.",
+     StoreAllow, Command::kAudit},
+    {"cni-conf-dir", "directory,...", false,
+     "Where CNI configurations are, which may name a chain as theirs (externalSetMarkChain). "
+     "(default /etc/cni/net.d and the places of known distributions, under --host-root)",
+     StoreCniConfDir},
     {"config", "string", false,
      "The file to read: a KubeIPTablesAgentConfiguration, or a KubeletConfiguration, of which only "
      "featureGates, iptablesMasqueradeBit and iptablesDropBit count. Flags win over the file. "
@@ -131,9 +181,17 @@ constexpr FlagRow kFlags[] = {
      "A set of key=value pairs that describe feature gates for alpha/experimental features. "
      "Options are:",
      StoreFeatureGates},
+    {"from-file", "file", false,
+     "Of explain: what iptables-save printed, instead of what stands on this node. - is standard "
+     "input.",
+     StoreFromFile, Command::kExplain},
     {"healthz-bind-address", "ip:port", false,
      "Where run serves /healthz, /livez and /readyz. Empty: nowhere. (default 127.0.0.1:10270)",
      StoreHealthzBindAddress},
+    {"hint-policy", "string", false,
+     "usable or always: whether KUBE-IPTABLES-HINT is also made on a node where iptables can hold "
+     "no rule. (default usable)",
+     StoreHintPolicy},
     {"host-root", "directory", false,
      "Where the host's file system is seen, whose iptables program tells nft from legacy. It is "
      "not "
@@ -172,7 +230,12 @@ constexpr FlagRow kFlags[] = {
     {"netns", "path", false,
      "The network namespace to work in, as a file such as /run/netns/NAME. (default the own one)",
      StoreNetns},
-    {"output", "string", false, "text or json. (default text)", StoreOutput},
+    {"output", "string", false, "text or json; of audit also dot, for graphviz. (default text)",
+     StoreOutput},
+    {"stale-chains", "string", false,
+     "keep or retire: what becomes of chains and rules of kubelet's that another mode, bit or "
+     "family left behind. retire removes those that nobody uses. (default keep)",
+     StoreStaleChains},
     {"v", "Level", false, "number for the log level verbosity", StoreV},
     {"vmodule", "pattern=N,...", false,
      "comma-separated list of pattern=N settings for file-filtered logging", StoreVmodule},
@@ -181,6 +244,9 @@ constexpr FlagRow kFlags[] = {
      "them, at some cost to whoever makes large ones. poll: asks ten times a second and costs "
      "others nothing. (default events)",
      StoreWatch},
+    {"yes", "", true,
+     "Of retire: do it. KUBE-KUBELET-CANARY goes too: not while a kubelet keeps chains of its own.",
+     StoreYes, Command::kRetire},
 };
 
 // `text` in lines of at most 100 columns, each indented.
@@ -224,8 +290,12 @@ std::string HelpText(absl::string_view emulated_version) {
       "Usage:\n  kube-iptables-agent [COMMAND] [flags]\n\nCommands:\n";
   for (const CommandRow& row : kCommands) {
     absl::StrAppend(&out, "  ", row.name, std::string(10 - row.name.size(), ' '), row.help, "\n");
+    if (!row.argument.empty())
+      absl::StrAppend(&out, "            (", row.name, " ", row.argument, ")\n");
   }
-  out += "\nFlags, of every command:\n  -h, --help\n            this text\n";
+  out +=
+      "\nFlags, of every command but where they say of which:\n  -h, --help\n            this "
+      "text\n";
   for (const FlagRow& row : kFlags) {
     absl::StrAppend(&out, row.name == "v" ? "  -v, --" : "      --", row.name,
                     row.type.empty() ? "" : " ", row.type, "\n");

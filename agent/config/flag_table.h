@@ -8,6 +8,7 @@
 #ifndef KIPT_AGENT_CONFIG_FLAG_TABLE_H_
 #define KIPT_AGENT_CONFIG_FLAG_TABLE_H_
 
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -21,6 +22,8 @@ struct CommandRow {
   absl::string_view name;
   Command command;
   absl::string_view help;
+  // What must stand behind the command: "TABLE/CHAIN". Empty: nothing may.
+  absl::string_view argument = "";
 };
 
 struct FlagRow {
@@ -31,6 +34,8 @@ struct FlagRow {
   absl::string_view help;
   // Reads one value. The error is the reason alone, without the flag's name.
   absl::Status (*store)(absl::string_view value, Flags& flags);
+  // The one command it is for; of every command without.
+  std::optional<Command> only_for = {};
 };
 
 extern const absl::Span<const CommandRow> kCommandTable;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/detect/backend_choice.h"
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -15,6 +17,15 @@ class EmptyBackend : public netlink::Backend {
   absl::StatusOr<netlink::Snapshot> Read(
       absl::Span<const netlink::ChainQuery> /*queries*/) override {
     return netlink::Snapshot();
+  }
+  absl::StatusOr<netlink::Survey> TakeSurvey(const netlink::SurveyFilter& /*keep*/) override {
+    netlink::Survey survey;
+    survey.mode = "nft";
+    return survey;
+  }
+  absl::StatusOr<netlink::NativeReading> ReadNativeTable(netlink::Family /*family*/,
+                                                         const std::string& /*name*/) override {
+    return netlink::NativeReading();
   }
   absl::Status Apply(const netlink::Transaction& /*transaction*/) override {
     return absl::FailedPreconditionError("nf_tables is not loaded, and this command only looks");

@@ -9,10 +9,12 @@
 #define KIPT_AGENT_DETECT_KERNEL_MODULES_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace kipt::agent {
 
@@ -54,6 +56,32 @@ KernelPaths SystemKernelPaths(absl::string_view host_root);
 // in.
 ModuleState FindModule(const KernelPaths& paths, absl::string_view module,
                        absl::string_view symbol);
+
+struct ModuleQuery {
+  absl::string_view module;
+  absl::string_view symbol;  // as for FindModule
+};
+
+// What each source says of one module; nothing where it cannot be read.
+struct ModuleEvidence {
+  std::optional<bool> loaded;
+  std::optional<bool> built_in;
+  // In modules.dep, which is `list`.
+  std::optional<bool> on_disk;
+  std::string list;
+};
+
+struct ModulesEvidence {
+  // False: this kernel loads no modules, or none any more.
+  bool loads_modules = true;
+  // In the order of the queries.
+  std::vector<ModuleEvidence> modules;
+};
+
+// The sources themselves, for those to whom "nobody knows" is another answer than "it may be
+// loaded". What is loaded is not looked for further. The kernel's symbols are read once for all
+// queries, which takes it some 40 ms, and only where nothing else tells.
+ModulesEvidence LookForModules(const KernelPaths& paths, absl::Span<const ModuleQuery> queries);
 
 }  // namespace kipt::agent
 

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "agent/policy/rule_forms.h"
 #include "agent/xtables/legacy_survey.h"
 #include "netlink/nft_backend.h"
@@ -67,10 +68,9 @@ void LookForNftRules(Family family, const ModeSources& sources, ModeTraces& trac
     return;
   }
   // iptables-nft makes all base chains of a table that it touches; they are nobody's trace.
-  traces.rules =
-      std::any_of(chains->begin(), chains->end(), [](const netlink::SurveyedChain& chain) {
-        return chain.use > 0 || (!chain.base && !IsMark(chain.id));
-      });
+  traces.rules = std::any_of(chains->begin(), chains->end(), [](const netlink::ListedChain& chain) {
+    return chain.use > 0 || (!chain.base && !IsMark(chain.id));
+  });
 }
 
 ModeTraces LegacyMarks(Family family, const ModeSources& sources) {
@@ -117,6 +117,7 @@ ModeSources SystemModeSources(const std::optional<std::string>& host_root, Comma
   ModeSources sources;
   sources.host_root = host_root ? HostRoot{*host_root, ""} : OwnHostRoot();
   sources.kernel = SystemKernelPaths(sources.host_root.directory);
+  sources.xt_compat = [kernel = sources.kernel] { return ReadXtCompat(kernel); };
   sources.open_nft = netlink::NewNftBackend;
   sources.list_nft = netlink::ListNftChains;
   sources.open_legacy = [runner, legacy] { return NewLegacyBackend(runner, legacy); };
@@ -143,20 +144,13 @@ absl::Status CheckNftIsThere(const ModeSources& sources) {
       "or give --iptables-mode");
 }
 
-absl::StatusOr<std::vector<Table>> LegacyTables(Family family, const ModeSources& sources) {
+absl::StatusOr<std::vector<std::string>> LegacyTableNames(Family family,
+                                                          const ModeSources& sources) {
   const std::string name(netlink::FamilyName(family));
   const std::string path = absl::StrReplaceAll(sources.table_names_path, {{"%s", name}});
   int error = 0;
   const std::optional<std::string> text = ReadSmallFile(path, error);
-  if (text) {
-    std::vector<Table> tables;
-    const std::string lines = absl::StrCat("\n", *text);
-    for (const Table table : netlink::kTables) {
-      const std::string line = absl::StrCat("\n", netlink::TableName(table), "\n");
-      if (lines.find(line) != std::string::npos) tables.push_back(table);
-    }
-    return tables;
-  }
+  if (text) return std::vector<std::string>(absl::StrSplit(*text, '\n', absl::SkipEmpty()));
   if (error != ENOENT) {
     return absl::ErrnoToStatus(error == 0 ? EIO : error, absl::StrCat("reading ", path));
   }
@@ -173,7 +167,19 @@ absl::StatusOr<std::vector<Table>> LegacyTables(Family family, const ModeSources
     case ModuleState::kUnknown:
       break;
   }
-  return std::vector<Table>();
+  return std::vector<std::string>();
+}
+
+absl::StatusOr<std::vector<Table>> LegacyTables(Family family, const ModeSources& sources) {
+  const absl::StatusOr<std::vector<std::string>> names = LegacyTableNames(family, sources);
+  if (!names.ok()) return names.status();
+  std::vector<Table> tables;
+  for (const Table table : netlink::kTables) {
+    if (std::find(names->begin(), names->end(), netlink::TableName(table)) != names->end()) {
+      tables.push_back(table);
+    }
+  }
+  return tables;
 }
 
 ModeQuestion GatherEvidence(Family family, std::optional<IptablesMode> flag,

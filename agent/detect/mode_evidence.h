@@ -29,10 +29,11 @@
 #include "agent/detect/host_program.h"
 #include "agent/detect/iptables_mode.h"
 #include "agent/detect/kernel_modules.h"
+#include "agent/detect/xt_compat.h"
 #include "agent/process/command.h"
 #include "agent/xtables/legacy_backend.h"
 #include "netlink/backend.h"
-#include "netlink/nft_survey.h"
+#include "netlink/nft_chain_list.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {
@@ -47,8 +48,10 @@ struct ModeSources {
   // As LegacyOptions::table_names_path.
   std::string table_names_path = "/proc/thread-self/net/%s_tables_names";
   std::function<BackendOrError()> open_nft;
-  std::function<absl::StatusOr<std::vector<netlink::SurveyedChain>>(netlink::Family)> list_nft;
+  std::function<absl::StatusOr<std::vector<netlink::ListedChain>>(netlink::Family)> list_nft;
   std::function<BackendOrError()> open_legacy;
+  // Whether iptables-nft can hold rules.
+  std::function<XtCompatReading()> xt_compat;
   // Everything in the legacy tables that exist.
   std::function<absl::StatusOr<ChainsByName>(netlink::Family)> list_legacy;
 };
@@ -77,9 +80,13 @@ std::vector<FamilyMode> DetectModes(absl::Span<const netlink::Family> families,
 // FailedPrecondition: it is not loaded, so there is nothing in it. Unknown: it cannot be told.
 absl::Status CheckNftIsThere(const ModeSources& sources);
 
-// Those of the tables mangle, nat and filter that legacy iptables has in `family`, in the calling
-// thread's network namespace. Unavailable: this kernel has no legacy iptables. Else a status that
-// says why it is not known: PermissionDenied, for the file is root's.
+// The tables that legacy iptables has in `family`, raw and security too, in the calling thread's
+// network namespace. Unavailable: this kernel has no legacy iptables. Else a status that says why
+// it is not known: PermissionDenied, for the file is root's.
+absl::StatusOr<std::vector<std::string>> LegacyTableNames(netlink::Family family,
+                                                          const ModeSources& sources);
+
+// Those of them that are mangle, nat or filter.
 absl::StatusOr<std::vector<netlink::Table>> LegacyTables(netlink::Family family,
                                                          const ModeSources& sources);
 

@@ -22,20 +22,23 @@ std::vector<netlink::ChainQuery> KubeletChains(absl::Span<const Family> families
   return queries;
 }
 
-// OK: there may be something in it. FailedPrecondition, Unavailable: there is nothing.
-absl::Status LookBefore(absl::string_view mode, absl::Span<const Family> families,
-                        const ModeSources& sources) {
+}  // namespace
+
+absl::Status CheckModeIsThere(absl::string_view mode, absl::Span<const Family> families,
+                              const ModeSources& sources) {
   if (mode == "nft") return CheckNftIsThere(sources);
   absl::Status nothing = absl::FailedPreconditionError("there are no legacy tables");
   for (const Family family : families) {
-    const absl::StatusOr<std::vector<netlink::Table>> tables = LegacyTables(family, sources);
+    const absl::StatusOr<std::vector<std::string>> tables = LegacyTableNames(family, sources);
     if (tables.ok() && !tables->empty()) return absl::OkStatus();
     if (!tables.ok() && !absl::IsUnavailable(tables.status())) nothing = tables.status();
   }
   return nothing;
 }
 
-}  // namespace
+BackendOrError OpenMode(absl::string_view mode, const ModeSources& sources) {
+  return mode == "nft" ? sources.open_nft() : sources.open_legacy();
+}
 
 OtherMode ListOtherMode(absl::string_view iptables_mode, absl::Span<const Family> families,
                         const netlink::Snapshot& snapshot) {
@@ -50,11 +53,10 @@ OtherMode ListOtherMode(absl::string_view iptables_mode, absl::Span<const Family
 OtherMode ReadOtherMode(absl::string_view managed, absl::Span<const Family> families,
                         const ModeSources& sources) {
   OtherMode other = {.iptables_mode = managed == "nft" ? "legacy" : "nft"};
-  absl::Status status = LookBefore(other.iptables_mode, families, sources);
+  absl::Status status = CheckModeIsThere(other.iptables_mode, families, sources);
   if (absl::IsUnavailable(status) || absl::IsFailedPrecondition(status)) return other;
   if (status.ok()) {
-    BackendOrError backend =
-        other.iptables_mode == "nft" ? sources.open_nft() : sources.open_legacy();
+    BackendOrError backend = OpenMode(other.iptables_mode, sources);
     status = backend.status();
     if (backend.ok()) {
       const absl::StatusOr<netlink::Snapshot> snapshot = (*backend)->Read(KubeletChains(families));

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "agent/detect/mode_evidence.h"
@@ -31,6 +32,15 @@ struct OtherMode {
 // The kubelet chains of `families` in `snapshot`, which holds what ChainsToRead() asks for.
 OtherMode ListOtherMode(absl::string_view iptables_mode, absl::Span<const netlink::Family> families,
                         const netlink::Snapshot& snapshot);
+
+// Whether `mode`, "nft" or "legacy", may hold anything in one of `families`, be it in raw or
+// security; creates and loads nothing. FailedPrecondition, Unavailable: it holds nothing. Else a
+// status that says why it is not known.
+absl::Status CheckModeIsThere(absl::string_view mode, absl::Span<const netlink::Family> families,
+                              const ModeSources& sources);
+
+// Opens the backend of `mode`.
+BackendOrError OpenMode(absl::string_view mode, const ModeSources& sources);
 
 // Looks into the mode that `managed` is not; creates and loads nothing.
 OtherMode ReadOtherMode(absl::string_view managed, absl::Span<const netlink::Family> families,

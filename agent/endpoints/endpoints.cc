@@ -75,6 +75,12 @@ Check ConfigCheck(const AgentState& state) {
                         : absl::StrCat("not reloaded: ", state.config_problem)};
 }
 
+Check MartianCheck(const AgentState& state) {
+  std::string exposed = ExposedBecause(state);
+  const bool passed = exposed.empty();
+  return {.name = "martians", .passed = passed, .reason = std::move(exposed)};
+}
+
 HttpReply NotFound() { return {.status = 404, .body = "no such path; / lists those there are\n"}; }
 
 void AppendPaths(absl::string_view title, const std::string& address,
@@ -98,6 +104,7 @@ HttpReply ReadyzReply(const HttpRequest& request, const AgentState& state, absl:
                       absl::Duration limit) {
   std::vector<Check> checks = {LoopCheck(silence, limit), ConfigCheck(state)};
   for (const FamilyState& family : state.families) checks.push_back(FamilyCheck(state, family));
+  checks.push_back(MartianCheck(state));
   if (state.families.empty()) {
     checks.push_back({.name = "families", .passed = false, .reason = "none is known"});
   }

@@ -32,6 +32,7 @@ struct PrinterRow {
 };
 
 constexpr PrinterRow kPrinters[] = {
+    {"cni-conf-dir", [](const Flags& flags) { return Given(flags.cni_conf_dir, ""); }},
     {"config", [](const Flags& flags) { return Given(flags.config, kDefaultConfigPath); }},
     {"emulated-version",
      [](const Flags& flags) {
@@ -42,6 +43,7 @@ constexpr PrinterRow kPrinters[] = {
      [](const Flags& flags) { return OneLine(absl::StrJoin(flags.feature_gates, ",")); }},
     {"healthz-bind-address",
      [](const Flags& flags) { return Given(flags.healthz_bind_address, "127.0.0.1:10270"); }},
+    {"hint-policy", [](const Flags& flags) { return Given(flags.hint_policy, "usable"); }},
     {"host-root", [](const Flags& flags) { return Given(flags.host_root, ""); }},
     {"ip-families", [](const Flags& flags) { return Given(flags.ip_families, "auto"); }},
     {"iptables-drop-bit",
@@ -64,6 +66,7 @@ constexpr PrinterRow kPrinters[] = {
      [](const Flags& flags) {
        return std::string(flags.output == OutputFormat::kJson ? "json" : "text");
      }},
+    {"stale-chains", [](const Flags& flags) { return Given(flags.stale_chains, "keep"); }},
     {"v", [](const Flags& flags) { return Given(flags.v, 0); }},
     {"vmodule", [](const Flags& flags) { return Given(flags.vmodule, ""); }},
     {"watch", [](const Flags& flags) { return Given(flags.watch, "events"); }},

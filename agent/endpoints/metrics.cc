@@ -44,6 +44,12 @@ std::string ReasonLabel(absl::StatusCode code) {
   return absl::AsciiStrToLower(absl::StatusCodeToString(code));
 }
 
+Labels ChainLabels(const netlink::ChainId& chain) {
+  return {{"family", FamilyLabel(chain.family)},
+          {"table", Text(netlink::TableName(chain.table))},
+          {"chain", chain.name}};
+}
+
 Labels DriftLabels(const Drift& drift) {
   return {{"family", FamilyLabel(drift.chain.family)},
           {"table", Text(netlink::TableName(drift.chain.table))},
@@ -135,6 +141,8 @@ struct Metrics::Impl {
   explicit Impl(absl::string_view version);
   void Count(const Round& round);
   void ShowState(const AgentState& state);
+  // Claims, references, and martian packets.
+  void ShowOwnership(const AgentState& state);
   // After a look that succeeded.
   void ShowStanding(const Round& round, const AgentState& state);
 
@@ -182,6 +190,27 @@ struct Metrics::Impl {
       Gauges(registry, "martian_rule_present",
              "Whether the rule that keeps neighbours from 127.0.0.1 stands (CVE-2020-8558).")
           .Add({});
+  Gauge& route_localnet_exposed =
+      Gauges(
+          registry, "route_localnet_exposed",
+          "Whether the kernel takes packets for 127.0.0.0/8 from neighbours (route_localnet) and "
+          "no rule stands against them.")
+          .Add({});
+  Counter& martians_dropped =
+      Counters(registry, "martian_dropped_packets_total",
+               "Packets that the martian rule dropped while this process looked; those of a rule "
+               "that was removed before the next look are lost.")
+          .Add({});
+  prometheus::Family<Counter>& retired = Counters(
+      registry, "retired_total",
+      "Chains, rules and jumps of kubelet's that were stale, used by nobody, and removed.");
+  GaugeSet stale_claims{Gauges(registry, "stale_claims",
+                               "Claims on what is stale, by chain and kind: why it is kept. Known "
+                               "with --stale-chains=retire only.")};
+  GaugeSet foreign_references{
+      Gauges(registry, "foreign_references",
+             "Rules of others, kube-proxy aside, that jump to a chain of kubelet's, when all rules "
+             "were last looked at. Known with --stale-chains=retire only.")};
   GaugeSet hint_present{Gauges(registry, "hint_present",
                                "Whether mangle/KUBE-IPTABLES-HINT stands, in the iptables mode in "
                                "use.")};
@@ -201,6 +230,10 @@ struct Metrics::Impl {
                         .Help("Whether a feature gate is enabled, by its name and stage.")
                         .Register(registry)};
 
+  // AgentState::martians_dropped as counted.
+  uint64_t martians_counted = 0;
+  // Of retired, by table and chain.
+  std::map<netlink::ChainId, Counter*> retired_by_chain;
   // Of sync_errors and drift.
   std::map<absl::StatusCode, Counter*> errors_by_code;
   std::map<Drift, Counter*> drift_by_item;
@@ -214,7 +247,11 @@ Metrics::Impl::Impl(absl::string_view version) {
     const auto status = static_cast<absl::StatusCode>(code);
     errors_by_code[status] = &sync_errors.Add({{"reason", ReasonLabel(status)}});
   }
-  for (const Drift& item : EveryDrift()) drift_by_item[item] = &drift.Add(DriftLabels(item));
+  for (const Drift& item : EveryDrift()) {
+    drift_by_item[item] = &drift.Add(DriftLabels(item));
+    Counter*& counter = retired_by_chain[item.chain];
+    if (counter == nullptr) counter = &retired.Add(ChainLabels(item.chain));
+  }
 }
 
 Metrics::Metrics(absl::string_view version) : impl_(std::make_unique<Impl>(version)) {}
@@ -258,10 +295,35 @@ void Metrics::Impl::Count(const Round& round) {
   events_overrun.Increment(static_cast<double>(round.lost_events));
   fights.Increment(static_cast<double>(round.fights_begun.size()));
   duplicates.Increment(DuplicatesRemoved(round.report));
+  if (!round.retirement || !round.retirement->applied) return;
+  for (const Change& change : round.retirement->plan.changes) {
+    const auto found = retired_by_chain.find(netlink::ChainOf(change.operation));
+    if (found != retired_by_chain.end()) found->second->Increment();
+  }
+}
+
+void Metrics::Impl::ShowOwnership(const AgentState& state) {
+  route_localnet_exposed.Set(ExposedBecause(state).empty() ? 0 : 1);
+  martians_dropped.Increment(static_cast<double>(state.martians_dropped - martians_counted));
+  martians_counted = state.martians_dropped;
+  std::map<Labels, double> claims;
+  for (const Claimed& claimed : state.claimed) {
+    for (const Claim& claim : claimed.claims) {
+      Labels labels = ChainLabels(claimed.standing.chain);
+      labels["claim"] = Text(ClaimKindName(claim.kind));
+      claims[labels] = 1;
+    }
+  }
+  stale_claims.Set(claims);
+  std::map<Labels, double> references;
+  for (const auto& [chain, count] : state.foreign_references) {
+    references[ChainLabels(chain)] = static_cast<double>(count);
+  }
+  foreign_references.Set(references);
 }
 
 void Metrics::Impl::ShowStanding(const Round& round, const AgentState& state) {
-  martian_rule.Set(MartianRuleStands(round.report, state) ? 1 : 0);
+  martian_rule.Set(state.martian_protection ? 1 : 0);
   std::map<Labels, double> hints;
   std::map<Labels, double> stale;
   std::map<Labels, double> shadowed;
@@ -300,6 +362,7 @@ void Metrics::Record(const Round& round, const AgentState& state) {
   const std::lock_guard<std::mutex> lock(impl_->mutex);
   impl_->Count(round);
   impl_->ShowState(state);
+  impl_->ShowOwnership(state);
   if (round.report.status.ok()) impl_->ShowStanding(round, state);
 }
 

@@ -58,17 +58,6 @@ std::set<Drift> EveryDrift() {
   return all;
 }
 
-bool MartianRuleStands(const SyncReport& report, const AgentState& state) {
-  const netlink::Family family = netlink::Family::kIPv4;
-  // All that cleanup mode wants of rules.
-  const Ruleset ruleset = DesiredRuleset(Mode::kCleanup, {&family, 1}, MarkBits{});
-  for (const DesiredChain& chain : ruleset.chains) {
-    if (chain.rules.empty()) continue;
-    return Stands(report, state, Spelled(chain.id, chain.rules.front().rule));
-  }
-  return false;
-}
-
 bool HintStands(const SyncReport& report, const AgentState& state, netlink::Family family) {
   return Stands(report, state, Spelled({family, netlink::Table::kMangle, std::string(kHintChain)}));
 }

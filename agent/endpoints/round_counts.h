@@ -28,11 +28,8 @@ struct Drift {
 // those that have any, and the jumps from base chains. A closed set, by the KEP alone.
 std::set<Drift> EveryDrift();
 
-// Whether these stand after the round that ended with `report`: found, or just made.
-//
-// The rule that keeps neighbours from 127.0.0.1 (CVE-2020-8558), which both modes have.
-bool MartianRuleStands(const SyncReport& report, const AgentState& state);
-// mangle/KUBE-IPTABLES-HINT.
+// Whether mangle/KUBE-IPTABLES-HINT stands after the round that ended with `report`: found, or just
+// made.
 bool HintStands(const SyncReport& report, const AgentState& state, netlink::Family family);
 
 // Chains alone: the rules in them and jumps to them are not counted.

@@ -61,6 +61,27 @@ void AppendIncidents(const AgentState& state, std::string& out) {
   }
 }
 
+std::string MartianText(const AgentState& state) {
+  const std::string exposed = ExposedBecause(state);
+  if (!exposed.empty()) return absl::StrCat("EXPOSED: ", exposed);
+  return absl::StrCat(
+      state.martian_protection ? "a rule drops them" : "no rule, none is needed", ", ",
+      state.martians_dropped, " dropped since the start",
+      state.route_localnet.empty()
+          ? ""
+          : absl::StrCat(", route_localnet is 1 for ", absl::StrJoin(state.route_localnet, ", ")));
+}
+
+// What nobody uses is not here: it was retired, or nobody asked.
+void AppendStale(const AgentState& state, std::string& out) {
+  absl::StrAppend(&out, "\nStale, and kept: ", state.stale.size(),
+                  state.stale.empty() ? "\n" : " (kube-iptables-agent status lists them)\n");
+  for (const Claimed& claimed : state.claimed) {
+    absl::StrAppend(&out, "  ", netlink::ToString(claimed.standing.chain), ": ",
+                    OneLine(claimed.standing.text), ": ", OneLine(ToString(claimed.claims)), "\n");
+  }
+}
+
 }  // namespace
 
 std::string TimeText(absl::Time time) {
@@ -87,7 +108,7 @@ std::string StatuszText(const AgentState& state, absl::string_view version, absl
       "\nWatching: ", state.watching.empty() ? "not yet" : OneLine(state.watching),
       "\nReady: ", IsReady(state) ? "yes" : "no", "\nLast look: ", TimeText(state.last_look),
       "\nLast success: ", TimeText(state.last_success), "\nLooks: ", state.looks,
-      "\nConfiguration: ",
+      "\nMartian packets: ", MartianText(state), "\nConfiguration: ",
       state.config_problem.empty()
           ? "as on disk"
           : absl::StrCat("not as on disk: ", OneLine(state.config_problem)),
@@ -98,8 +119,7 @@ std::string StatuszText(const AgentState& state, absl::string_view version, absl
   AppendFamilies(state, out);
   AppendFindings(state, out);
   AppendFights(state, out);
-  absl::StrAppend(&out, "\nStale, and kept: ", state.stale.size(),
-                  state.stale.empty() ? "\n" : " (kube-iptables-agent status lists them)\n");
+  AppendStale(state, out);
   AppendIncidents(state, out);
   return out;
 }

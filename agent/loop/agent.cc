@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "agent/loop/family_phase.h"
+#include "agent/loop/martians.h"
 
 namespace kipt::agent {
 namespace {
@@ -46,6 +47,11 @@ Clock SteadyClock() {
   return {.now = SteadyNow, .sleep = [](absl::Duration duration) { absl::SleepFor(duration); }};
 }
 
+std::vector<Change> Retired(const Round& round) {
+  if (!round.retirement || !round.retirement->applied) return {};
+  return round.retirement->plan.changes;
+}
+
 bool IsLegacy(const netlink::Backend& backend) { return backend.mode() == "legacy"; }
 
 std::string WatchingText(const netlink::Backend& backend, netlink::WatchMode mode) {
@@ -67,6 +73,7 @@ Agent::Agent(EventLoop& loop, AgentOptions options, OpenBackend open_backend, Ob
       lookout_(loop, options_.writers, [this] { OnSight(); }),
       pace_({.resync = options_.sync_period}, RandomJitter()),
       damping_(options_.sync_period) {
+  retirer_.SetSources(options_.retire);
   state_.started = absl::Now();
   state_.heartbeat = state_.started;
   NoteOptions();
@@ -112,6 +119,7 @@ void Agent::NoteOptions() {
 void Agent::SetDesired(AgentOptions options) {
   options.watch = options_.watch;
   options_ = std::move(options);
+  retirer_.SetSources(options_.retire);
   records_.clear();
   damping_ = Damping(options_.sync_period);
   SetPace();
@@ -208,6 +216,9 @@ void Agent::Turn(Trigger trigger) {
   round.fights_ended = damping_.TakeEnded();
   NoteDamage(round, sighting, std::min(sighting.first, start), end);
   NoteFamilies(round, end);
+  if (backend_ != nullptr && damping_.next() == absl::InfiniteFuture()) {
+    round.retirement = retirer_.Run(*backend_, SteadyClock(), options_.desired, round);
+  }
   NoteState(round, end);
   if (!status.ok() && !MayPassByItself(status)) {
     // A socket may be broken for good, a program may have come; either is found by opening anew.
@@ -233,6 +244,8 @@ std::vector<Change> Agent::Restrain(const Plan& plan, const Sighting& sighting) 
 void Agent::NoteDamage(Round& round, const Sighting& sighting, absl::Time noticed,
                        absl::Time ended) {
   const SyncReport& report = round.report;
+  // What stands is not known, and what stood last is what the next look is compared with.
+  if (!report.status.ok()) return;
   std::vector<Change> damage;
   for (const Change& change : report.applied) {
     if (!RecordOf(netlink::ChainOf(change.operation).family).settled) continue;
@@ -302,10 +315,23 @@ void Agent::NoteState(const Round& round, absl::Time steady_now) {
   if (report.FirstError().ok()) state_.last_success = now;
   state_.fights = damping_.fights();
   for (Fight& fight : state_.fights) fight.since = now - (steady_now - fight.since);
+  if (round.retirement && round.retirement->status.ok()) {
+    state_.claimed = round.retirement->plan.kept;
+    if (round.retirement->surveyed) {
+      state_.foreign_references = round.retirement->dependents.reference_counts;
+    }
+  }
   if (report.status.ok()) {
     state_.findings = report.plan.diff.findings;
     state_.in_place = report.plan.diff.in_place;
-    state_.stale = report.plan.diff.stale;
+    state_.stale =
+        WithClaims(report.plan.diff.stale, {.changes = Retired(round), .kept = state_.claimed});
+    state_.martian_protection = MartianProtectionStands(report);
+    state_.martians_dropped += martian_count_.Note(report.plan.martians.dropped);
+    // Read seldom: a file for each interface.
+    if (options_.route_localnet && round.trigger != Trigger::kChange) {
+      state_.route_localnet = options_.route_localnet();
+    }
   }
   if (!round.incident) return;
   ++state_.incidents;

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -22,8 +23,10 @@
 #include "agent/loop/damping.h"
 #include "agent/loop/event_loop.h"
 #include "agent/loop/lookout.h"
+#include "agent/loop/martians.h"
 #include "agent/loop/pace.h"
 #include "agent/loop/reconciler.h"
+#include "agent/loop/retirer.h"
 #include "agent/loop/round.h"
 #include "agent/loop/writer.h"
 #include "agent/policy/policy.h"
@@ -40,6 +43,11 @@ struct AgentOptions {
   // Between two looks where nothing happens, and the longest wait after a failure or in a fight.
   absl::Duration sync_period = absl::Minutes(1);
   WriterSources writers = {};
+  // --stale-chains=retire: who depends on what. Chains are retired when nothing else is going on:
+  // at the start, after a change of what is wanted, and by the timer.
+  std::optional<RetirementSources> retire = {};
+  // ReadRouteLocalnet, or nothing where that is not to be known.
+  std::function<std::vector<std::string>()> route_localnet = {};
 };
 
 // Must be destroyed before its loop, and used on the thread that turns the loop only.
@@ -110,6 +118,8 @@ class Agent {
   Trigger next_trigger_ = Trigger::kStart;
   // Of the last look that succeeded.
   std::vector<ForeignJump> foreign_jumps_;
+  Retirer retirer_;
+  MartianCount martian_count_;
   // Left out of the look that goes on, for it is not yet time for their next attempt.
   std::set<netlink::Family> waiting_families_;
   AgentState state_;

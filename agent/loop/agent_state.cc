@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace kipt::agent {
 namespace {
@@ -53,8 +54,14 @@ std::string NotReadyBecause(const AgentState& state, const FamilyState& family) 
   return family.reason.empty() ? "failed" : family.reason;
 }
 
+std::string ExposedBecause(const AgentState& state) {
+  if (state.route_localnet.empty() || state.martian_protection) return "";
+  return absl::StrCat("route_localnet is 1 for ", absl::StrJoin(state.route_localnet, ", "),
+                      " and no rule keeps neighbours from 127.0.0.1 (CVE-2020-8558)");
+}
+
 bool IsReady(const AgentState& state) {
-  return state.must_restart.empty() && !state.families.empty() &&
+  return state.must_restart.empty() && ExposedBecause(state).empty() && !state.families.empty() &&
          std::all_of(state.families.begin(), state.families.end(),
                      [&state](const FamilyState& family) {
                        return NotReadyBecause(state, family).empty();
@@ -71,6 +78,9 @@ std::string StatusLine(const AgentState& state) {
     if (family.phase == FamilyPhase::kInPlace) continue;
     add(absl::StrCat(netlink::FamilyName(family.family), " ", FamilyPhaseName(family.phase)),
         family.reason);
+  }
+  if (const std::string exposed = ExposedBecause(state); !exposed.empty()) {
+    add("exposed", exposed);
   }
   if (!state.config_problem.empty()) add("configuration not reloaded", state.config_problem);
   if (line.empty()) return "in place";

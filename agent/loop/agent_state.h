@@ -8,6 +8,7 @@
 #define KIPT_AGENT_LOOP_AGENT_STATE_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "agent/loop/writer.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/policy.h"
+#include "agent/policy/retirement.h"
 #include "featuregates/version.h"
 #include "netlink/ruleset.h"
 
@@ -70,6 +72,17 @@ struct AgentState {
   std::vector<Standing> in_place;
   std::vector<Standing> stale;
   std::vector<Fight> fights;
+  // What of `stale` somebody uses, and who; of the last look at all rules, which only
+  // --stale-chains=retire takes.
+  std::vector<Claimed> claimed;
+  // The same look: how many rules of others, kube-proxy aside, jump to each chain of kubelet's.
+  std::map<netlink::ChainId, uint64_t> foreign_references;
+  // Interfaces from whose neighbours the kernel takes packets for 127.0.0.0/8; "all" is every one.
+  std::vector<std::string> route_localnet;
+  // A rule stands against such packets, and they come to it.
+  bool martian_protection = false;
+  // By that rule, while this process has looked.
+  uint64_t martians_dropped = 0;
   absl::Time last_look = absl::InfinitePast();
   absl::Time last_success = absl::InfinitePast();
   // When the event loop last turned.
@@ -86,7 +99,11 @@ struct AgentState {
   bool operator==(const AgentState&) const = default;
 };
 
-// Every family in place, or degraded by nothing critical; and no restart due.
+// Why neighbours reach 127.0.0.1: route_localnet is set, and no rule stands. Empty where they do
+// not.
+std::string ExposedBecause(const AgentState& state);
+
+// Every family in place, or degraded by nothing critical; not exposed; and no restart due.
 bool IsReady(const AgentState& state);
 // Why `family` keeps the agent from being ready; empty where it does not.
 std::string NotReadyBecause(const AgentState& state, const FamilyState& family);

@@ -7,8 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "agent/loop/martians.h"
+#include "agent/policy/native_martians.h"
 #include "agent/policy/ownership.h"
 #include "netlink/base_chains.h"
+#include "netlink/kernel_error.h"
 
 namespace kipt::agent {
 namespace {
@@ -20,6 +23,7 @@ constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
 constexpr absl::Duration kRetryLimit = absl::Seconds(5);
 
 bool Changes(const Diff& diff, Family family) {
+  if (family == Family::kIPv4 && diff.native.changes()) return true;
   return std::any_of(diff.changes.begin(), diff.changes.end(), [&](const Change& change) {
     return netlink::ChainOf(change.operation).family == family;
   });
@@ -33,6 +37,9 @@ void AppendChanges(const Diff& diff, absl::Span<const Family> families, SyncRepo
       report.applied.push_back(change);
     }
   }
+  if (std::find(families.begin(), families.end(), Family::kIPv4) == families.end()) return;
+  report.native_put |= diff.native.put.has_value();
+  report.native_removed |= diff.native.remove.has_value();
 }
 
 // What each family is told after one attempt for both: only those that had something to change can
@@ -41,7 +48,7 @@ std::vector<FamilyResult> Results(const Ruleset& desired, const Diff& diff,
                                   const absl::Status& both) {
   std::vector<FamilyResult> results;
   for (const Family family : desired.families) {
-    const bool failed = !both.ok() && (diff.changes.empty() || Changes(diff, family));
+    const bool failed = !both.ok() && (diff.empty() || Changes(diff, family));
     results.push_back({family, failed ? both : absl::OkStatus()});
   }
   return results;
@@ -65,6 +72,7 @@ Ruleset OfFamily(const Ruleset& desired, Family family) {
   Ruleset result = desired;
   const auto other = [family](const netlink::ChainId& chain) { return chain.family != family; };
   result.families = {family};
+  if (family != Family::kIPv4) result.native.reset();
   std::erase_if(result.chains, [&](const DesiredChain& chain) { return other(chain.id); });
   std::erase_if(result.jumps, [&](const DesiredJump& jump) { return other(jump.base_chain); });
   return result;
@@ -76,8 +84,9 @@ void Append(const std::vector<T>& more, std::vector<T>& all) {
 }
 
 // What was seen of one family joins what was seen of another.
-void Merge(const Plan& family, Plan& all) {
+void Merge(Family family_read, const Plan& family, Plan& all) {
   all.generation = family.generation;
+  if (family_read == Family::kIPv4) all.diff.native = family.diff.native;
   Append(family.diff.changes, all.diff.changes);
   Append(family.diff.in_place, all.diff.in_place);
   Append(family.diff.stale, all.diff.stale);
@@ -94,6 +103,12 @@ absl::Status SyncReport::FirstError() const {
     if (!result.status.ok()) return result.status;
   }
   return absl::OkStatus();
+}
+
+bool SyncReport::LacksExtension() const {
+  return std::any_of(families.begin(), families.end(), [](const FamilyResult& result) {
+    return netlink::MissingExtension(result.status).has_value();
+  });
 }
 
 absl::Status SyncReport::StatusOf(Family family) const {
@@ -126,16 +141,32 @@ absl::Status Reconciler::RetryAborted(const std::function<absl::Status()>& attem
   }
 }
 
+absl::StatusOr<Reconciler::Observation> Reconciler::Observe(
+    absl::Span<const netlink::ChainQuery> queries) {
+  // First, so that a node without one is known for that before anything dearer is read.
+  absl::StatusOr<netlink::NativeReading> native =
+      backend_->ReadNativeTable(Family::kIPv4, std::string(kNativeTable));
+  if (!native.ok()) return native.status();
+  absl::StatusOr<netlink::Snapshot> snapshot = backend_->Read(queries);
+  if (!snapshot.ok()) return snapshot.status();
+  if (native->table && native->generation != snapshot->generation) {
+    return absl::AbortedError("the ruleset changed while it was read");
+  }
+  return Observation{*std::move(snapshot), std::move(native->table)};
+}
+
 absl::StatusOr<Plan> Reconciler::LookOnce(const Ruleset& desired,
                                           absl::Span<const netlink::ChainQuery> queries) {
-  const absl::StatusOr<netlink::Snapshot> snapshot = backend_->Read(queries);
-  if (!snapshot.ok()) return snapshot.status();
-  Plan plan{.generation = snapshot->generation,
-            .diff = ComputeDiff(desired, *snapshot),
+  const absl::StatusOr<Observation> observed = Observe(queries);
+  if (!observed.ok()) return observed.status();
+  const netlink::Snapshot& snapshot = observed->snapshot;
+  Plan plan{.generation = snapshot.generation,
+            .diff = ComputeDiff(desired, snapshot, observed->native),
             .claimed_by_kube_proxy = {},
-            .foreign_jumps = ForeignJumps(*snapshot)};
+            .foreign_jumps = ForeignJumps(snapshot),
+            .martians = FindMartianProtection(snapshot, observed->native)};
   for (const Family family : netlink::kFamilies) {
-    if (IsClaimedByKubeProxy(*snapshot, family)) plan.claimed_by_kube_proxy.push_back(family);
+    if (IsClaimedByKubeProxy(snapshot, family)) plan.claimed_by_kube_proxy.push_back(family);
   }
   return plan;
 }
@@ -165,6 +196,8 @@ absl::Status Reconciler::SyncFamilies(const Ruleset& desired,
     report.plan = *std::move(plan);
     Diff allowed = report.plan.diff;
     if (restraint) allowed.changes = restraint(report.plan);
+    // What takes the native table's place may be among what is to wait.
+    if (allowed.changes.size() != report.plan.diff.changes.size()) allowed.native.remove.reset();
     const absl::Time start = clock_.now();
     absl::Status applied =
         backend_->Apply(ToTransaction(allowed, report.plan.generation, families));
@@ -185,7 +218,10 @@ SyncReport Reconciler::Sync(const Ruleset& desired, const Restraint& restraint) 
   }
   const Diff& tried = report.plan.diff;
   const bool one_family = !Changes(tried, Family::kIPv4) || !Changes(tried, Family::kIPv6);
-  if (both.ok() || absl::IsDeadlineExceeded(both) || one_family) {
+  // A match that the kernel lacks it lacks for both: a bare chain of the other family, the hint,
+  // would say that iptables can be used.
+  const bool lacks_match = netlink::MissingExtension(both).has_value();
+  if (both.ok() || absl::IsDeadlineExceeded(both) || one_family || lacks_match) {
     report.families = Results(desired, tried, both);
   } else {
     SyncEachFamily(desired, restraint, report);
@@ -222,7 +258,7 @@ void Reconciler::LookAtEachFamily(const Ruleset& desired, const Restraint& restr
                                       restraint, report);
     if (report.status.ok()) {
       any_was_read = true;
-      Merge(report.plan, plan);
+      Merge(family, report.plan, plan);
     }
     results.push_back({family, std::move(alone)});
   }
@@ -230,6 +266,63 @@ void Reconciler::LookAtEachFamily(const Ruleset& desired, const Restraint& restr
   if (!any_was_read) return;
   report.plan = std::move(plan);
   report.families = std::move(results);
+}
+
+RetireReport Reconciler::Retire(const Ruleset& desired, const RetirementSources& sources,
+                                const RetirementOptions& options, bool apply) {
+  RetireReport report;
+  report.status = RetryAborted([&] {
+    report = RetireReport();
+    return RetireOnce(desired, sources, options, apply, report);
+  });
+  return report;
+}
+
+absl::Status Reconciler::RetireOnce(const Ruleset& desired, const RetirementSources& sources,
+                                    const RetirementOptions& options, bool apply,
+                                    RetireReport& report) {
+  const absl::StatusOr<Observation> observed = Observe(ChainsToRead());
+  if (!observed.ok()) return observed.status();
+  const netlink::Snapshot& snapshot = observed->snapshot;
+  report.generation = snapshot.generation;
+  const Diff diff = ComputeDiff(desired, snapshot, observed->native);
+  if (MayRetire(desired, snapshot, diff, options)) {
+    DependentsCollector collector;
+    const absl::StatusOr<netlink::Survey> survey = backend_->TakeSurvey(collector.ManagedMode());
+    if (!survey.ok()) return survey.status();
+    if (survey->generation != snapshot.generation) {
+      return absl::AbortedError("the ruleset changed while it was surveyed");
+    }
+    sources.other_mode(collector);
+    report.dependents = collector.Finish(sources.cni(), sources.route_localnet());
+    report.surveyed = true;
+  }
+  return RetireUnused(desired, snapshot, diff, options, apply, report);
+}
+
+absl::Status Reconciler::RetireUnused(const Ruleset& desired, const netlink::Snapshot& snapshot,
+                                      const Diff& diff, const RetirementOptions& options,
+                                      bool apply, RetireReport& report) {
+  // Each refusal keeps one chain more.
+  for (size_t i = 0; i <= EveryKubeletChain(Family::kIPv4).size() * netlink::kFamilies.size();
+       ++i) {
+    report.plan = PlanRetirement(desired, snapshot, diff, report.dependents, options);
+    if (!apply || report.plan.empty()) return absl::OkStatus();
+    absl::Status status = backend_->Apply(ToTransaction(report.plan, snapshot.generation));
+    const std::optional<std::string> used = netlink::ChainInUse(status);
+    if (!used) {
+      report.applied = status.ok();
+      return status;
+    }
+    for (const Change& change : report.plan.changes) {
+      const netlink::ChainId& chain = netlink::ChainOf(change.operation);
+      if (netlink::ToString(chain) != *used) continue;
+      report.dependents.references.push_back(
+          {chain, "something that no rule shows", "the kernel says that it is in use"});
+      break;
+    }
+  }
+  return absl::InternalError("the kernel refused to remove more chains than there are");
 }
 
 }  // namespace kipt::agent

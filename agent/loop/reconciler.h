@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "absl/time/time.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/policy.h"
+#include "agent/policy/retirement.h"
 #include "netlink/backend.h"
 
 namespace kipt::agent {
@@ -30,6 +32,16 @@ struct ForeignJump {
   auto operator<=>(const ForeignJump&) const = default;
 };
 
+// The rule that keeps neighbours from 127.0.0.1, whoever wrote it, and however (CVE-2020-8558).
+struct MartianProtection {
+  // It stands, and packets for this node come to it.
+  bool stands = false;
+  // Packets that it has dropped since it was made.
+  uint64_t dropped = 0;
+
+  bool operator==(const MartianProtection&) const = default;
+};
+
 // What one look at the kernel found.
 struct Plan {
   uint32_t generation = 0;
@@ -38,8 +50,30 @@ struct Plan {
   std::vector<netlink::Family> claimed_by_kube_proxy = {};
   // In the base chains that were read, each once, sorted.
   std::vector<ForeignJump> foreign_jumps = {};
+  MartianProtection martians = {};
+  // What of diff.stale is to go, and what of the other iptables mode; where that was asked for.
+  std::optional<Retirement> retirement = {};
+  std::optional<Retirement> other_retirement = {};
 
   bool operator==(const Plan&) const = default;
+};
+
+struct RetireReport {
+  // OK where it is known what goes and what stays, and that was done that was to be done.
+  absl::Status status;
+  uint32_t generation = 0;
+  Retirement plan;
+  // What was known of others; empty where nothing could have gone anyway.
+  Dependents dependents;
+  // The rules of all tables were looked at.
+  bool surveyed = false;
+  // plan.changes and plan.native were done.
+  bool applied = false;
+};
+
+struct RetiredMode {
+  std::string iptables_mode;
+  RetireReport report;
 };
 
 struct FamilyResult {
@@ -54,9 +88,13 @@ struct SyncReport {
   absl::Status status;
   // The last look that led to what was done.
   Plan plan;
-  // What was done, in order.
+  // What was done, in order; to the native table, too.
   std::vector<Change> applied;
+  bool native_put = false;
+  bool native_removed = false;
   std::vector<FamilyResult> families;
+  // What was retired after that, in which iptables mode; where that was asked for.
+  std::vector<RetiredMode> retired = {};
   // How often the kernel was read; more than one when others kept changing it.
   int looks = 0;
   // Spent inside Backend::Apply.
@@ -64,8 +102,19 @@ struct SyncReport {
 
   // The first error there is.
   absl::Status FirstError() const;
+  // The kernel refused a rule because it has no such match or target of xtables.
+  bool LacksExtension() const;
   // Whether what was wanted of `family` stands; OK also for one that was not asked for.
   absl::Status StatusOf(netlink::Family family) const;
+};
+
+// Who depends on what, beside the rules of the backend itself.
+struct RetirementSources {
+  std::function<CniConfigs()> cni;
+  // Empty where that cannot be read: the martian rule is not at stake on such nodes.
+  std::function<std::vector<std::string>()> route_localnet;
+  // Looks at the rules of the other iptables mode through DependentsCollector::OtherMode.
+  std::function<void(DependentsCollector&)> other_mode;
 };
 
 // Time, passed in so that tests need not wait.
@@ -95,7 +144,31 @@ class Reconciler {
   // Without `restraint` all of each plan is done.
   SyncReport Sync(const Ruleset& desired, const Restraint& restraint = {});
 
+  // What another mode, bit or family left behind, and who claims it; with `apply` what nobody
+  // claims goes, in one transaction on the generation at which that was found out. All rules of all
+  // tables are looked at, but only where something might go.
+  //
+  // A chain that the kernel says is in use, by something that no rule shows (the verdict of a map's
+  // element), stays, and the rest goes all the same.
+  //
+  // Errors as Look's and Backend::Apply's.
+  RetireReport Retire(const Ruleset& desired, const RetirementSources& sources,
+                      const RetirementOptions& options, bool apply);
+
  private:
+  // What stands, at one generation.
+  struct Observation {
+    netlink::Snapshot snapshot;
+    std::optional<netlink::ObservedNativeTable> native;
+  };
+  absl::StatusOr<Observation> Observe(absl::Span<const netlink::ChainQuery> queries);
+  absl::Status RetireOnce(const Ruleset& desired, const RetirementSources& sources,
+                          const RetirementOptions& options, bool apply, RetireReport& report);
+  // Plans and applies until the kernel finds no more chains in use.
+  absl::Status RetireUnused(const Ruleset& desired, const netlink::Snapshot& snapshot,
+                            const Diff& diff, const RetirementOptions& options, bool apply,
+                            RetireReport& report);
+
   // Reads and compares, once.
   absl::StatusOr<Plan> LookOnce(const Ruleset& desired,
                                 absl::Span<const netlink::ChainQuery> queries);

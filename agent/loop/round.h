@@ -37,6 +37,9 @@ struct Round {
   absl::Duration duration = absl::ZeroDuration();
   // status is not OK where there is no backend yet, too.
   SyncReport report = {};
+  // What was retired, and what somebody claims; where that was looked at (round.report.retired
+  // is that of one-shot commands).
+  std::optional<RetireReport> retirement = {};
   // What was in place at the last round, is wanted as it was then, and had to be repaired. Not what
   // kube-proxy empties on each of its syncs: see refills.
   std::optional<Incident> incident = {};

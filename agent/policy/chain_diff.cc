@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/policy/guards.h"
 #include "agent/policy/kubelet_forms.h"
+#include "agent/policy/rule_numbers.h"
 
 namespace kipt::agent {
 namespace {
@@ -20,38 +21,6 @@ using netlink::RuleHandle;
 
 constexpr size_t kNone = static_cast<size_t>(-1);
 constexpr char kDamaged[] = "damaged: it lost its match";
-
-// The rules of one chain while operations are planned, so that each operation knows the number its
-// rule has by then.
-class RuleNumbers {
- public:
-  explicit RuleNumbers(const std::vector<ObservedRule>& rules) {
-    for (const ObservedRule& rule : rules) handles_.emplace_back(rule.handle);
-  }
-
-  netlink::AddRule InsertBefore(const netlink::ChainId& chain, const netlink::Rule& rule,
-                                RuleHandle before) {
-    const auto at = std::find(handles_.begin(), handles_.end(), before);
-    const int number = static_cast<int>(at - handles_.begin()) + 1;
-    handles_.insert(at, std::nullopt);
-    return {.chain = chain, .rule = rule, .before = before, .number = number};
-  }
-
-  netlink::AddRule Append(const netlink::ChainId& chain, const netlink::Rule& rule) {
-    handles_.emplace_back(std::nullopt);
-    return {.chain = chain, .rule = rule, .before = std::nullopt, .number = 0};
-  }
-
-  netlink::DeleteRule Delete(const netlink::ChainId& chain, const ObservedRule& rule) {
-    const auto at = std::find(handles_.begin(), handles_.end(), rule.handle);
-    const int number = static_cast<int>(at - handles_.begin()) + 1;
-    handles_.erase(at);
-    return {.chain = chain, .handle = rule.handle, .number = number, .rule = *rule.rule()};
-  }
-
- private:
-  std::vector<std::optional<RuleHandle>> handles_;  // none: a rule that we add
-};
 
 // What is to become of each observed rule, and where each desired one stands.
 struct Placement {

@@ -11,6 +11,7 @@
 #include "agent/policy/chain_diff.h"
 #include "agent/policy/guards.h"
 #include "agent/policy/kubelet_forms.h"
+#include "agent/policy/native_diff.h"
 #include "agent/policy/ownership.h"
 
 namespace kipt::agent {
@@ -144,6 +145,10 @@ absl::string_view ConditionName(Condition condition) {
       return "DamagedRule";
     case Condition::kForeignDropsEverything:
       return "ForeignDropsEverything";
+    case Condition::kLegacyModeImpossible:
+      return "LegacyModeImpossible";
+    case Condition::kNativeProtection:
+      return "NativeProtection";
   }
   return "Unknown";
 }
@@ -163,6 +168,7 @@ absl::string_view SeverityName(Severity severity) {
 Severity SeverityOf(Condition condition) {
   switch (condition) {
     case Condition::kOlderFormKept:
+    case Condition::kNativeProtection:
       return Severity::kInfo;
     case Condition::kBitConflict:
     case Condition::kShadowedJump:
@@ -170,6 +176,7 @@ Severity SeverityOf(Condition condition) {
     case Condition::kBaseChainNotHooked:
     case Condition::kDamagedRule:
     case Condition::kForeignDropsEverything:
+    case Condition::kLegacyModeImpossible:
       return Severity::kCritical;
   }
   return Severity::kCritical;
@@ -179,7 +186,8 @@ bool NeedsAttention(const Finding& finding) {
   return !finding.mended && SeverityOf(finding.condition) != Severity::kInfo;
 }
 
-Diff ComputeDiff(const Ruleset& desired, const Snapshot& observed) {
+Diff ComputeDiff(const Ruleset& desired, const Snapshot& observed,
+                 const std::optional<netlink::ObservedNativeTable>& native) {
   Diff diff;
   std::map<Family, bool> claimed;
   for (const Family family : netlink::kFamilies) {
@@ -212,6 +220,9 @@ Diff ComputeDiff(const Ruleset& desired, const Snapshot& observed) {
     }
     ListStaleJumps(desired, family, observed, claimed[family], diff);
   }
+  const FamilyTable ip_filter = {Family::kIPv4, netlink::Table::kFilter};
+  DiffNative(desired, native, /*martian_rule_can_stand=*/unhooked.count(ip_filter) == 0, diff);
+  ReportSupport(desired, diff);
   std::stable_sort(diff.changes.begin(), diff.changes.end(), [](const Change& a, const Change& b) {
     return Phase(a.operation) < Phase(b.operation);
   });
@@ -221,11 +232,16 @@ Diff ComputeDiff(const Ruleset& desired, const Snapshot& observed) {
 netlink::Transaction ToTransaction(const Diff& diff, uint32_t generation,
                                    absl::Span<const Family> families) {
   netlink::Transaction transaction{.generation = generation, .operations = {}};
+  const auto concerned = [&](Family family) {
+    return std::find(families.begin(), families.end(), family) != families.end();
+  };
   for (const Change& change : diff.changes) {
-    const Family family = netlink::ChainOf(change.operation).family;
-    if (std::find(families.begin(), families.end(), family) != families.end()) {
-      transaction.operations.push_back(change.operation);
-    }
+    if (!concerned(netlink::ChainOf(change.operation).family)) continue;
+    transaction.operations.push_back(change.operation);
+  }
+  if (concerned(Family::kIPv4)) {
+    transaction.put_native = diff.native.put;
+    transaction.delete_native = diff.native.remove;
   }
   return transaction;
 }

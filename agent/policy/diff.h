@@ -15,11 +15,13 @@
 #define KIPT_AGENT_POLICY_DIFF_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 #include "agent/policy/policy.h"
+#include "netlink/native_table.h"
 #include "netlink/ruleset.h"
 #include "netlink/transaction.h"
 
@@ -58,6 +60,10 @@ enum class Condition : uint8_t {
   kDamagedRule,
   // A rule of somebody else's that drops every packet in a chain of kubelet's.
   kForeignDropsEverything,
+  // Legacy mode is wanted, and iptables can hold no rule on this node.
+  kLegacyModeImpossible,
+  // The same in cleanup mode: the martian protection stands in a native table instead.
+  kNativeProtection,
 };
 absl::string_view ConditionName(Condition condition);  // "BaseChainNotHooked", ...
 
@@ -76,6 +82,23 @@ struct Finding {
   bool operator==(const Finding&) const = default;
 };
 
+// What becomes of the native table (native_martians.h). Absent from most nodes.
+struct NativeDiff {
+  // It stands as it must. `put` and `remove` are empty then.
+  bool in_place = false;
+  // It stands, is not wanted, and is left as it is.
+  bool stale = false;
+  std::optional<netlink::NativeTable> put = {};
+  std::optional<netlink::DeleteNativeTable> remove = {};
+  // Empty where there is no such table, and none is wanted.
+  std::string reason = {};
+  // Packets that it has dropped.
+  uint64_t dropped = 0;
+
+  bool changes() const { return put.has_value() || remove.has_value(); }
+  bool operator==(const NativeDiff&) const = default;
+};
+
 struct Diff {
   // In the order in which they must be applied: chains, rules, deletions.
   std::vector<Change> changes;
@@ -84,12 +107,19 @@ struct Diff {
   // tomorrow cannot be seen today.
   std::vector<Standing> stale;
   std::vector<Finding> findings;
+  NativeDiff native = {};
 
+  // Nothing is to be done.
+  bool empty() const { return changes.empty() && !native.changes(); }
   bool operator==(const Diff&) const = default;
 };
 
-// `observed` must hold what ChainsToRead() asks for.
-Diff ComputeDiff(const Ruleset& desired, const netlink::Snapshot& observed);
+// `observed` must hold what ChainsToRead() asks for; `native` is the native table, if it stands.
+//
+// The native table is ours alone. It goes in the transaction that puts the martian rule of
+// KUBE-FIREWALL in place, never before; in mode off it is left as it is.
+Diff ComputeDiff(const Ruleset& desired, const netlink::Snapshot& observed,
+                 const std::optional<netlink::ObservedNativeTable>& native = {});
 
 // The changes that concern `families`, to be applied to the ruleset at `generation`.
 netlink::Transaction ToTransaction(const Diff& diff, uint32_t generation,

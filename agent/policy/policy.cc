@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "agent/policy/native_martians.h"
 #include "agent/policy/policy_tables.h"
 #include "featuregates/kubelet_features.h"
 
@@ -57,6 +58,26 @@ DesiredJump MakeJump(const kep3178::JumpRow& row, Family family) {
           .reason = std::string(row.reason)};
 }
 
+// Where iptables can hold no rule.
+void AddHints(Ruleset& ruleset) {
+  if (ruleset.mode == Mode::kOff || ruleset.support.hint != HintPolicy::kAlways) return;
+  for (const Family family : ruleset.families) {
+    for (const kep3178::ChainRow& row : kep3178::kChains) {
+      if (row.name != kHintChain) continue;
+      ruleset.chains.push_back(MakeChain(row, family, ruleset.mode, ruleset.bits));
+    }
+  }
+}
+
+void AddNativeMartians(Ruleset& ruleset) {
+  const auto& families = ruleset.families;
+  if (ruleset.mode == Mode::kOff ||
+      std::find(families.begin(), families.end(), Family::kIPv4) == families.end()) {
+    return;
+  }
+  ruleset.native = NativeMartians();
+}
+
 }  // namespace
 
 absl::string_view ModeName(Mode mode) {
@@ -76,12 +97,23 @@ Mode ModeFor(const featuregates::FeatureGates& gates, bool make_iptables_util_ch
   return gates.Enabled(featuregates::kIPTablesOwnershipCleanup) ? Mode::kCleanup : Mode::kLegacy;
 }
 
-Ruleset DesiredRuleset(Mode mode, absl::Span<const Family> families, MarkBits bits) {
+absl::string_view HintPolicyName(HintPolicy policy) {
+  return policy == HintPolicy::kAlways ? "always" : "usable";
+}
+
+Ruleset DesiredRuleset(Mode mode, absl::Span<const Family> families, MarkBits bits,
+                       const RuleSupport& support) {
   Ruleset ruleset{.mode = mode,
                   .bits = bits,
                   .families = {families.begin(), families.end()},
                   .chains = {},
-                  .jumps = {}};
+                  .jumps = {},
+                  .support = support};
+  if (!support.xt) {
+    AddNativeMartians(ruleset);
+    AddHints(ruleset);
+    return ruleset;
+  }
   for (const Family family : families) {
     for (const kep3178::ChainRow& row : kep3178::kChains) {
       if (kep3178::Holds(row.in, mode) && kep3178::Holds(row.families, family)) {
@@ -127,6 +159,7 @@ std::vector<netlink::ChainQuery> ChainsToRead(Family family) {
   for (const kep3178::KubeProxyRow& row : kep3178::kKubeProxyChains) {
     with_rules[Id(family, row.table, row.chain)] = false;
   }
+  with_rules[Id(family, netlink::Table::kFilter, kep3178::kKubeProxyFirewallChain)] = false;
   for (const kep3178::ChainRow& row : kep3178::kChains) {
     with_rules[Id(family, row.table, row.name)] = true;
   }
@@ -179,6 +212,7 @@ std::string ToString(const Ruleset& ruleset) {
                     netlink::TableName(key.second), "\n", block.chains, block.rules, block.jumps,
                     "COMMIT\n");
   }
+  if (ruleset.native) absl::StrAppend(&text, netlink::ToString(*ruleset.native));
   return text;
 }
 

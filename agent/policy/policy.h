@@ -8,6 +8,7 @@
 #define KIPT_AGENT_POLICY_POLICY_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "absl/types/span.h"
 #include "featuregates/feature_gates.h"
 #include "netlink/backend.h"
+#include "netlink/native_table.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {
@@ -72,6 +74,23 @@ struct DesiredJump {
   bool operator==(const DesiredJump&) const = default;
 };
 
+// --hint-policy: whether KUBE-IPTABLES-HINT is made where iptables can hold no rule. It would tell
+// others to use iptables, and they would fail.
+enum class HintPolicy : uint8_t { kUsable, kAlways };
+absl::string_view HintPolicyName(HintPolicy policy);  // "usable", "always"
+
+// Whether iptables can hold rules on this node, beside chains.
+struct RuleSupport {
+  // False: nf_tables without xtables compatibility, as in the RHEL 10 class. Chains can be made
+  // there, and rules in nf_tables' own words.
+  bool xt = true;
+  // Why, for people.
+  std::string reason = {};
+  HintPolicy hint = HintPolicy::kUsable;
+
+  bool operator==(const RuleSupport&) const = default;
+};
+
 // What must stand: the first box of the data flow behind the configuration.
 struct Ruleset {
   Mode mode = Mode::kOff;
@@ -79,13 +98,21 @@ struct Ruleset {
   std::vector<netlink::Family> families;
   std::vector<DesiredChain> chains;
   std::vector<DesiredJump> jumps;
+  RuleSupport support = {};
+  // The martian protection where support.xt is false (native_martians.h).
+  std::optional<netlink::NativeTable> native = {};
 
   bool operator==(const Ruleset&) const = default;
 };
 
 // The tables of design and KEP, filtered by mode and families. Chains are in the order in which
 // kubelet makes them.
-Ruleset DesiredRuleset(Mode mode, absl::Span<const netlink::Family> families, MarkBits bits);
+//
+// Where iptables can hold no rule, what is wanted of it is the hint, if that; the martian
+// protection goes into a native table, in legacy mode too, which is refused beyond that (diff.h,
+// kLegacyModeImpossible): what others jump to must be iptables'.
+Ruleset DesiredRuleset(Mode mode, absl::Span<const netlink::Family> families, MarkBits bits,
+                       const RuleSupport& support = {});
 
 // As input for iptables-restore --noflush, one *table block per family and table; "# ip" or "# ip6"
 // heads each block.

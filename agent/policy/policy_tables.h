@@ -159,6 +159,10 @@ inline constexpr std::array kKubeProxyChains = {
     KubeProxyRow{Table::kFilter, "KUBE-PROXY-CANARY"},
 };
 
+// Since 1.25 kube-proxy drops by itself, here, and needs neither KUBE-MARK-DROP nor the rule that
+// acts on its mark.
+inline constexpr absl::string_view kKubeProxyFirewallChain = "KUBE-PROXY-FIREWALL";
+
 // ---- table 6: where others' jumps stand, beside the base chains of table 3 ----
 
 struct BaseChainRow {

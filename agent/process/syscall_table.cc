@@ -74,7 +74,7 @@ constexpr SyscallGroup kGroups[] = {
     {kAlways, "inotify_init1 inotify_add_watch inotify_rm_watch"},
 
     // Files: configuration, /proc, /sys, time zones, logs. Nothing is removed, renamed or owned.
-    {kAlways, "openat open close close_range read pread64 readv write writev lseek"},
+    {kAlways, "openat openat2 open close close_range read pread64 readv write writev lseek"},
     {kAlways, "newfstatat fstat stat lstat statx fstatfs statfs"},
     {kAlways, "access faccessat faccessat2 readlink readlinkat getdents64 getcwd"},
     {kAlways, "fcntl dup dup2 dup3 fadvise64"},

@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "agent/policy/native_martians.h"
+#include "agent/policy/retirement.h"
 #include "agent/report/report_mode.h"
 #include "netlink/base_chains.h"
 
@@ -82,12 +84,72 @@ std::string FindingsText(const std::vector<Finding>& findings) {
   return text;
 }
 
+std::string KeptText(const std::vector<Claimed>& kept) {
+  if (kept.empty()) return "";
+  std::string text = "\nkept, because somebody uses it\n";
+  for (const Claimed& one : kept) {
+    absl::StrAppend(&text, "  = ", netlink::ToString(one.standing.chain), ": ", one.standing.text,
+                    "  # ", ToString(one.claims), "\n");
+  }
+  return text;
+}
+
+// "kube-iptables-agent (native table)" and what becomes of it.
+std::string NativeText(const NativeDiff& native) {
+  if (native.reason.empty()) return "";
+  const char* sign = native.remove ? "-" : native.put ? "+" : "=";
+  return absl::StrCat("\nip ", kNativeTable, "\n  ", sign, " table ip ", kNativeTable,
+                      " (native rules)  # ", native.reason, "\n");
+}
+
+// `plan` with what is retired among its changes, and claims among what is stale.
+Diff WithRetirement(const Plan& plan) {
+  Diff diff = plan.diff;
+  if (!plan.retirement) return diff;
+  diff.stale = WithClaims(std::move(diff.stale), *plan.retirement);
+  diff.changes.insert(diff.changes.end(), plan.retirement->changes.begin(),
+                      plan.retirement->changes.end());
+  if (plan.retirement->native) {
+    diff.native.remove = plan.retirement->native;
+    diff.native.reason = "retired";
+  }
+  return diff;
+}
+
+// What goes of the other iptables mode.
+std::string OtherRetirementText(const Plan& plan) {
+  if (!plan.other_retirement) return "";
+  Diff gone;
+  gone.changes = plan.other_retirement->changes;
+  return absl::StrCat(LinesText(PlanLines(gone)), KeptText(plan.other_retirement->kept));
+}
+
+std::string MartianText(const Subject& subject, const Plan& plan) {
+  std::string text = "martian packets: ";
+  if (plan.martians.stands) {
+    absl::StrAppend(&text, "dropped by a rule (", plan.martians.dropped, " so far)");
+  } else if (subject.route_localnet.empty()) {
+    text += "no rule, and route_localnet is nowhere 1";
+  } else {
+    text += "EXPOSED: no rule";
+  }
+  if (!subject.route_localnet.empty()) {
+    absl::StrAppend(&text, "; route_localnet is 1 for ",
+                    absl::StrJoin(subject.route_localnet, ", "));
+  }
+  return text + "\n";
+}
+
 std::string SummaryText(const Diff& diff) {
   size_t removed = 0;
   for (const Change& change : diff.changes) removed += IsRemoval(change.operation) ? 1 : 0;
-  return absl::StrFormat("%d to add, %d to remove, %d in place, %d stale, %s\n",
-                         diff.changes.size() - removed, removed, diff.in_place.size(),
-                         diff.stale.size(), Counted(diff.findings.size(), "finding", "findings"));
+  size_t added = diff.changes.size() - removed;
+  added += diff.native.put ? 1 : 0;
+  removed += diff.native.remove ? 1 : 0;
+  return absl::StrFormat("%d to add, %d to remove, %d in place, %d stale, %s\n", added, removed,
+                         diff.in_place.size() + (diff.native.in_place ? 1 : 0),
+                         diff.stale.size() + (diff.native.stale ? 1 : 0),
+                         Counted(diff.findings.size(), "finding", "findings"));
 }
 
 std::string OtherText(const Subject& subject) {
@@ -103,11 +165,12 @@ std::string FamilyState(const Diff& diff, Family family) {
   const auto findings = std::count_if(
       diff.findings.begin(), diff.findings.end(),
       [&](const Finding& finding) { return of_family(finding.chain) && NeedsAttention(finding); });
-  if (changes == 0 && findings == 0) return "in place";
+  const size_t all_changes =
+      static_cast<size_t>(changes) + (family == Family::kIPv4 && diff.native.changes() ? 1 : 0);
+  if (all_changes == 0 && findings == 0) return "in place";
   std::vector<std::string> parts;
-  if (changes != 0) {
-    parts.push_back(absl::StrCat(Counted(static_cast<size_t>(changes), "change", "changes"),
-                                 " needed (see plan)"));
+  if (all_changes != 0) {
+    parts.push_back(absl::StrCat(Counted(all_changes, "change", "changes"), " needed (see plan)"));
   }
   if (findings != 0) {
     parts.push_back(Counted(static_cast<size_t>(findings), "finding", "findings"));
@@ -134,21 +197,33 @@ std::vector<PlanLine> PlanLines(const Diff& diff) {
 }
 
 std::string PlanText(const Subject& subject, const Plan& plan) {
-  return absl::StrCat(HeaderText(subject, plan.generation), LinesText(PlanLines(plan.diff)),
-                      FindingsText(plan.diff.findings), OtherText(subject), "\n",
-                      SummaryText(plan.diff));
+  const Diff diff = WithRetirement(plan);
+  return absl::StrCat(HeaderText(subject, plan.generation), LinesText(PlanLines(diff)),
+                      NativeText(diff.native), FindingsText(diff.findings), OtherText(subject),
+                      OtherRetirementText(plan), "\n", SummaryText(diff));
 }
 
 std::string SyncText(const Subject& subject, const SyncReport& report) {
   std::string text = HeaderText(subject, report.plan.generation);
   Diff done;
   done.changes = report.applied;
-  absl::StrAppend(&text, LinesText(PlanLines(done)), FindingsText(report.plan.diff.findings), "\n");
+  if (report.native_put) done.native.put = report.plan.diff.native.put;
+  if (report.native_removed) done.native.remove = report.plan.diff.native.remove;
+  if (done.native.changes()) done.native.reason = report.plan.diff.native.reason;
+  absl::StrAppend(&text, LinesText(PlanLines(done)), NativeText(done.native),
+                  FindingsText(report.plan.diff.findings));
+  for (const RetiredMode& mode : report.retired) {
+    if (mode.report.plan.empty() && mode.report.plan.kept.empty()) continue;
+    absl::StrAppend(&text,
+                    "\nretired: ", RetireText(mode.iptables_mode, mode.report, /*dry_run=*/false));
+  }
+  text += "\n";
   for (const FamilyResult& result : report.families) {
-    const auto changes =
+    auto changes =
         std::count_if(report.applied.begin(), report.applied.end(), [&](const Change& change) {
           return netlink::ChainOf(change.operation).family == result.family;
         });
+    if (result.family == Family::kIPv4) changes += report.native_put + report.native_removed;
     absl::StrAppend(&text, netlink::FamilyName(result.family), ": ");
     if (!result.status.ok()) {
       absl::StrAppend(&text, "FAILED: ", result.status.message(), "\n");
@@ -166,11 +241,36 @@ std::string StatusText(const Subject& subject, const Plan& plan) {
   for (const Family family : subject.desired.families) {
     absl::StrAppend(&text, netlink::FamilyName(family), ": ", FamilyState(plan.diff, family), "\n");
   }
-  Diff standing;
-  standing.in_place = plan.diff.in_place;
-  standing.stale = plan.diff.stale;
-  absl::StrAppend(&text, LinesText(PlanLines(standing)), FindingsText(plan.diff.findings),
-                  OtherText(subject));
+  absl::StrAppend(&text, MartianText(subject, plan));
+  Diff standing = WithRetirement(plan);
+  standing.changes.clear();
+  absl::StrAppend(&text, LinesText(PlanLines(standing)), NativeText(standing.native),
+                  FindingsText(plan.diff.findings), OtherText(subject));
+  return text;
+}
+
+std::string RetireText(const std::string& iptables_mode, const RetireReport& report, bool dry_run) {
+  std::string text =
+      absl::StrCat("iptables ", iptables_mode, ", generation ", report.generation, "\n");
+  Diff gone;
+  gone.changes = report.plan.changes;
+  if (report.plan.native) {
+    gone.native.remove = report.plan.native;
+    gone.native.reason = "retired";
+  }
+  absl::StrAppend(&text, LinesText(PlanLines(gone)), NativeText(gone.native),
+                  KeptText(report.plan.kept), "\n");
+  for (const Family family : report.plan.unsettled) {
+    absl::StrAppend(&text, netlink::FamilyName(family),
+                    ": not all that is wanted stands yet; run sync first, then retire\n");
+  }
+  const size_t count = report.plan.changes.size() + (report.plan.native ? 1 : 0);
+  absl::StrAppend(&text, count,
+                  dry_run               ? " to remove"
+                  : report.applied      ? " removed"
+                  : report.plan.empty() ? " to remove"
+                                        : " NOT removed",
+                  ", ", report.plan.kept.size(), " kept\n");
   return text;
 }
 

@@ -30,6 +30,8 @@ struct Subject {
   Ruleset desired;
   // Shown by plan and status where it was looked at.
   std::optional<OtherMode> other_mode = {};
+  // ReadRouteLocalnet: shown by status.
+  std::vector<std::string> route_localnet = {};
 };
 
 // A line of a plan. `sign`: '+' to be added, '-' to be removed, '=' stands and stays.
@@ -56,6 +58,11 @@ std::string SyncJson(const Subject& subject, const SyncReport& report);
 // Where everything stands, in place or not.
 std::string StatusText(const Subject& subject, const Plan& plan);
 std::string StatusJson(const Subject& subject, const Plan& plan);
+
+// What `retire` found in one iptables mode, and did, or would do (`dry_run`).
+std::string RetireText(const std::string& iptables_mode, const RetireReport& report, bool dry_run);
+
+std::string RetireJson(const std::vector<RetiredMode>& modes, bool dry_run);
 
 std::string GatesText(featuregates::Version emulated_version,
                       const featuregates::FeatureGates& gates);

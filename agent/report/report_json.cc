@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <variant>
 
+#include "absl/strings/str_join.h"
 #include "agent/config/config.h"
 #include "agent/config/go_duration.h"
 #include "agent/report/report.h"
@@ -88,6 +89,52 @@ Json FindingsJson(const std::vector<Finding>& findings) {
   return json;
 }
 
+Json NativeJson(const NativeDiff& native) {
+  const char* state = native.put        ? "put"
+                      : native.remove   ? "remove"
+                      : native.in_place ? "inPlace"
+                      : native.stale    ? "stale"
+                                        : "absent";
+  return {{"state", state}, {"reason", native.reason}, {"packetsDropped", native.dropped}};
+}
+
+Json RetirementJson(const Retirement& retirement) {
+  Json kept = Json::array();
+  for (const Claimed& one : retirement.kept) {
+    Json item = ChainJson(one.standing.chain);
+    item["text"] = one.standing.text;
+    Json claims = Json::array();
+    for (const Claim& claim : one.claims) {
+      claims.push_back({{"kind", Text(ClaimKindName(claim.kind))}, {"text", claim.text}});
+    }
+    item["claims"] = std::move(claims);
+    kept.push_back(std::move(item));
+  }
+  return {{"changes", ChangesJson(retirement.changes)},
+          {"removesNativeTable", retirement.native.has_value()},
+          {"unsettled", FamiliesJson(retirement.unsettled)},
+          {"kept", std::move(kept)}};
+}
+
+Json RetiredModesJson(const std::vector<RetiredMode>& modes) {
+  Json list = Json::array();
+  for (const RetiredMode& mode : modes) {
+    Json item = {{"iptablesMode", mode.iptables_mode}, {"generation", mode.report.generation}};
+    item.update(RetirementJson(mode.report.plan));
+    item["applied"] = mode.report.applied;
+    item["error"] = Text(mode.report.status.message());
+    list.push_back(std::move(item));
+  }
+  return list;
+}
+
+Json MartiansJson(const Subject& subject, const Plan& plan) {
+  return {{"ruleStands", plan.martians.stands},
+          {"packetsDropped", plan.martians.dropped},
+          {"routeLocalnet", subject.route_localnet},
+          {"exposed", !plan.martians.stands && !subject.route_localnet.empty()}};
+}
+
 void AddOtherMode(const Subject& subject, Json& json) {
   if (!subject.other_mode) return;
   Json chains = Json::array();
@@ -122,6 +169,9 @@ std::string PlanJson(const Subject& subject, const Plan& plan) {
   json["inPlace"] = StandingJson(plan.diff.in_place);
   json["stale"] = StandingJson(plan.diff.stale);
   json["findings"] = FindingsJson(plan.diff.findings);
+  json["nativeTable"] = NativeJson(plan.diff.native);
+  if (plan.retirement) json["retirement"] = RetirementJson(*plan.retirement);
+  if (plan.other_retirement) json["otherRetirement"] = RetirementJson(*plan.other_retirement);
   AddOtherMode(subject, json);
   return Print(json);
 }
@@ -130,6 +180,9 @@ std::string SyncJson(const Subject& subject, const SyncReport& report) {
   Json json = SubjectJson(subject, report.plan.generation);
   json["looks"] = report.looks;
   json["applied"] = ChangesJson(report.applied);
+  json["nativeTablePut"] = report.native_put;
+  json["nativeTableRemoved"] = report.native_removed;
+  if (!report.retired.empty()) json["retired"] = RetiredModesJson(report.retired);
   json["findings"] = FindingsJson(report.plan.diff.findings);
   Json families = Json::array();
   for (const FamilyResult& result : report.families) {
@@ -148,8 +201,15 @@ std::string StatusJson(const Subject& subject, const Plan& plan) {
   json["inPlace"] = StandingJson(plan.diff.in_place);
   json["stale"] = StandingJson(plan.diff.stale);
   json["findings"] = FindingsJson(plan.diff.findings);
+  json["nativeTable"] = NativeJson(plan.diff.native);
+  json["martians"] = MartiansJson(subject, plan);
+  if (plan.retirement) json["retirement"] = RetirementJson(*plan.retirement);
   AddOtherMode(subject, json);
   return Print(json);
+}
+
+std::string RetireJson(const std::vector<RetiredMode>& modes, bool dry_run) {
+  return Print({{"dryRun", dry_run}, {"modes", RetiredModesJson(modes)}});
 }
 
 std::string DetectJson(absl::Span<const FamilyMode> modes) {
@@ -196,7 +256,10 @@ std::string ConfigJson(const Config& config) {
       {"iptablesSyncPeriod", FormatGoDuration(config.iptables_sync_period)},
       {"watch", Text(WatchModeName(config.watch))},
       {"healthzBindAddress", config.healthz_bind_address},
-      {"metricsBindAddress", config.metrics_bind_address}};
+      {"metricsBindAddress", config.metrics_bind_address},
+      {"staleChains", Text(StaleChainsName(config.stale_chains))},
+      {"hintPolicy", Text(HintPolicyName(config.hint_policy))},
+      {"cniConfDir", absl::StrJoin(config.cni_conf_dirs, ",")}};
   return Print({{"kube-iptables-agent", file}});
 }
 

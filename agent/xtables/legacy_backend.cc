@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/xtables/legacy_backend.h"
 
-#include <cerrno>
 #include <chrono>
-#include <fstream>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
@@ -14,7 +13,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "agent/process/netns_guard.h"
 #include "agent/xtables/fingerprint.h"
@@ -22,8 +20,10 @@
 #include "agent/xtables/legacy_generations.h"
 #include "agent/xtables/legacy_monitor.h"
 #include "agent/xtables/legacy_programs.h"
+#include "agent/xtables/legacy_save.h"
 #include "agent/xtables/restore_plan.h"
 #include "agent/xtables/save_parser.h"
+#include "agent/xtables/saved_survey.h"
 #include "agent/xtables/saved_text.h"
 #include "agent/xtables/xtables_lock.h"
 
@@ -121,12 +121,19 @@ class LegacyBackend : public netlink::Backend {
   bool spans_families() const override { return false; }
   std::string caveat() const override;
   absl::StatusOr<Snapshot> Read(absl::Span<const ChainQuery> queries) override;
+  absl::StatusOr<netlink::Survey> TakeSurvey(const netlink::SurveyFilter& keep) override;
+  // iptables has no native tables.
+  absl::StatusOr<netlink::NativeReading> ReadNativeTable(Family /*family*/,
+                                                         const std::string& /*name*/) override {
+    return netlink::NativeReading{.generation = last_read_, .table = std::nullopt};
+  }
   absl::Status Apply(const Transaction& transaction) override;
   absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode mode) override;
 
  private:
-  absl::StatusOr<bool> HasTables(Family family) const;
-  absl::StatusOr<std::string> Save(Family family);
+  absl::StatusOr<std::string> Save(Family family) {
+    return SaveLegacyTables(family, *runner_, programs_.at(family), options_);
+  }
   absl::StatusOr<FamilyState> ReadFamily(Family family, const SavedSelection& selection);
   std::map<Family, absl::StatusOr<FamilyState>> ReadFamilies(const std::set<Family>& families,
                                                              const SavedSelection& selection);
@@ -145,6 +152,7 @@ class LegacyBackend : public netlink::Backend {
   NetnsGuard netns_;
   std::map<Family, absl::StatusOr<LegacyPrograms>> programs_;
   LegacyGenerations generations_;
+  uint32_t last_read_ = 0;  // its generation
 };
 
 std::string LegacyBackend::caveat() const {
@@ -155,44 +163,6 @@ std::string LegacyBackend::caveat() const {
                         "look and the write is not seen; a newer iptables has no such window");
   }
   return "";
-}
-
-// Whether one of the tables that are ours to look at exists.
-absl::StatusOr<bool> LegacyBackend::HasTables(Family family) const {
-  const std::string path = absl::StrReplaceAll(options_.table_names_path,
-                                               {{"%s", std::string(netlink::FamilyName(family))}});
-  errno = 0;
-  std::ifstream file(path);
-  if (!file) {
-    // Without the module there is no file, and no table.
-    if (errno == ENOENT) return false;
-    return absl::ErrnoToStatus(
-        errno, absl::StrCat("cannot read ", path, ", which only uid 0 of the namespace may"));
-  }
-  for (std::string line; std::getline(file, line);) {
-    for (const netlink::Table table : netlink::kTables) {
-      if (line == netlink::TableName(table)) return true;
-    }
-  }
-  return false;
-}
-
-// Everything that stands in `family`; nothing where it has no table.
-absl::StatusOr<std::string> LegacyBackend::Save(Family family) {
-  const absl::StatusOr<bool> has_tables = HasTables(family);
-  if (!has_tables.ok()) return has_tables.status();
-  if (!*has_tables) return std::string();
-  const absl::StatusOr<LegacyPrograms>& programs = programs_.at(family);
-  if (!programs.ok()) return programs.status();
-  // Not -t TABLE: that makes the table where it is gone by now.
-  absl::StatusOr<CommandResult> saved = runner_->Run({.program = programs->save,
-                                                      .environment = LegacyEnvironment(),
-                                                      .deadline = options_.command_deadline,
-                                                      .output_limit = options_.output_limit});
-  if (!saved.ok()) return saved.status();
-  if (saved->exit_code == 0) return std::move(saved->output);
-  return LegacyFailure(absl::StrCat("reading the tables of ", netlink::FamilyName(family)),
-                       programs->save, *saved, options_.thread_status_path);
 }
 
 absl::StatusOr<Snapshot> LegacyBackend::Read(absl::Span<const ChainQuery> queries) {
@@ -216,8 +186,26 @@ absl::StatusOr<Snapshot> LegacyBackend::Read(absl::Span<const ChainQuery> querie
       if (asked.count(id) != 0) snapshot.chains.emplace(id, std::move(chain));
     }
   }
-  snapshot.generation = generations_.NumberOf(content);
+  snapshot.generation = last_read_ = generations_.NumberOf(content);
   return snapshot;
+}
+
+absl::StatusOr<netlink::Survey> LegacyBackend::TakeSurvey(const netlink::SurveyFilter& keep) {
+  if (absl::Status status = netns_.Check(); !status.ok()) return status;
+  netlink::Survey survey = {.mode = std::string(mode()), .generation = 0, .tables = {}};
+  LegacyContent content;
+  for (const auto& [family, text] :
+       AtOnce<absl::StatusOr<std::string>>({netlink::kFamilies.begin(), netlink::kFamilies.end()},
+                                           [this](Family each) { return Save(each); })) {
+    if (!text.ok()) return text.status();
+    content[family] = FingerprintSaved(key_, *text);
+    // Here, not at once: nobody said that `keep` may be called by two threads.
+    absl::StatusOr<netlink::Survey> of_family = ParseSurvey(mode(), family, *text, keep);
+    if (!of_family.ok()) return of_family.status();
+    survey.tables.merge(of_family->tables);
+  }
+  survey.generation = last_read_ = generations_.NumberOf(content);
+  return survey;
 }
 
 // What stands in `family`: the chains, and the rules of those that are selected.
@@ -239,6 +227,9 @@ std::map<Family, absl::StatusOr<FamilyState>> LegacyBackend::ReadFamilies(
 
 absl::Status LegacyBackend::Apply(const Transaction& transaction) {
   if (transaction.empty()) return absl::OkStatus();
+  if (transaction.put_native || transaction.delete_native) {
+    return absl::InvalidArgumentError("legacy iptables has no native tables");
+  }
   if (absl::Status status = netns_.Check(); !status.ok()) return status;
   const LegacyContent* content = generations_.Find(transaction.generation);
   if (content == nullptr) {

@@ -58,17 +58,20 @@ struct LegacyOptions {
 };
 
 // Both families, for the calling thread's network namespace. The programs run in the namespace of
-// the thread that calls Read or Apply, so these refuse (FailedPrecondition) to be called from a
-// thread in another one. `runner` must outlive the backend.
+// the thread that calls, so Read, TakeSurvey and Apply refuse (FailedPrecondition) to be called
+// from a thread in another one. `runner` must outlive the backend.
 //
 // NotFound: the programs of IPv4 are not installed, with where they were looked for. (Without those
 // of IPv6, Read and Apply of IPv6 return NotFound once IPv6 tables exist or are wanted.)
 //
-// Read and Apply return, beside what netlink/backend.h says: Unavailable where a program reported a
-// lock or a resource it did not get (it was tried again for as long as the lock is waited for), or
-// was killed; DeadlineExceeded where the lock was not free in time, or a program did not end;
-// ResourceExhausted and InvalidArgument where iptables-legacy-save printed too much, or what it
-// never prints.
+// Read and TakeSurvey take the rules' counters along. ReadNativeTable always answers that there is
+// no such table, at the generation of the last Read or survey, 0 before the first.
+//
+// Read, TakeSurvey and Apply return, beside what netlink/backend.h says: Unavailable where a
+// program reported a lock or a resource it did not get (it was tried again for as long as the lock
+// is waited for), or was killed; DeadlineExceeded where the lock was not free in time, or a program
+// did not end; ResourceExhausted and InvalidArgument where iptables-legacy-save printed too much,
+// or what it never prints.
 //
 // Watch does the same in both WatchModes, and costs other writers nothing in either: what it does
 // and what it does not see is in agent/xtables/legacy_monitor.h. It returns FailedPrecondition,

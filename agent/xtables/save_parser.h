@@ -18,11 +18,12 @@ namespace kipt::agent {
 
 // Every chain of the tables mangle, nat and filter in `text`, which iptables-save printed (or
 // ip6tables-save, for IPv6). Other tables are skipped. A rule's handle is its number in its chain,
-// from 1. `hooked` is true for iptables' built-in chains (they have a policy). Counters ("[12:34]")
-// in front of rules and behind chains are accepted and ignored.
+// from 1. `hooked` is true for iptables' built-in chains (they have a policy). A rule has the
+// counters in front of it ("[12:34]", of iptables-save -c); those behind chains are accepted and
+// ignored.
 //
-// InvalidArgument, with the line's number, where the text is not a whole output of iptables-save: a
-// table without COMMIT, a rule of a chain that was not declared, a line of unknown form.
+// InvalidArgument, with the line's number, where the text is not a whole output of iptables-save:
+// as ReadSave, and a table that comes twice.
 absl::StatusOr<std::map<netlink::ChainId, netlink::ObservedChain>> ParseSave(
     netlink::Family family, absl::string_view text);
 

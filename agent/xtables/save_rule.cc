@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "agent/xtables/save_marks.h"
 #include "agent/xtables/save_words.h"
 
 namespace kipt::agent {
@@ -125,6 +126,7 @@ class SavedRuleReader {
       // A target that we cannot tell from a match's argument may do anything.
       const auto is_option = [](absl::string_view word) { return word == "-j" || word == "-g"; };
       opaque_.decides = std::any_of(words_.begin(), words_.end(), is_option);
+      if (opaque_.decides) opaque_.marks_set = kAllMarks;
     }
     if (fits_) return std::move(rule_);
     opaque_.text = std::string(text);
@@ -177,8 +179,17 @@ class SavedRuleReader {
       ReadConntrack();
     } else {
       // With the argument of -m; of the others we do not know whether they have one.
-      SkipUnknown(option == "-m" ? 2 : 1);
+      const bool is_match = option == "-m";
+      if (is_match && at_ + 2 <= words_.size()) {
+        AddMarks(MarksOfMatch(Word(1), words_.subspan(at_ + 2)));
+      }
+      SkipUnknown(is_match ? 2 : 1);
     }
+  }
+
+  void AddMarks(const SavedMarks& marks) {
+    opaque_.marks_tested |= marks.tested;
+    opaque_.marks_set |= marks.set;
   }
 
   void ReadAddress(std::optional<PrefixMatch>& place, bool negated) {
@@ -203,11 +214,14 @@ class SavedRuleReader {
     std::optional<MaskedValue> mark;
     if (Word(option) == "--mark") mark = ReadMaskedValue(Word(option + 1));
     // At the option again: what it is called does not matter any more.
-    if (!mark) return SkipUnknown(0);
+    if (!mark) {
+      AddMarks(MarksOfMatch("mark", words_.subspan(at_)));
+      return SkipUnknown(0);
+    }
     at_ += option + 2;
-    Set(rule_.mark,
-        MarkMatch{
-            .value = mark->value, .mask = mark->mask.value_or(0xffffffff), .negated = negated});
+    const uint32_t mask = mark->mask.value_or(kAllMarks);
+    AddMarks({.tested = mask});
+    Set(rule_.mark, MarkMatch{.value = mark->value, .mask = mask, .negated = negated});
   }
 
   void ReadConntrack() {
@@ -232,7 +246,7 @@ class SavedRuleReader {
     // A verdict's name is never a chain's; an extension's may be.
     const bool is_verdict = name == "ACCEPT" || name == "DROP" || name == "RETURN";
     const bool is_chain =
-        !is_verdict && chain != chains_.end() && !chain->second->hooked && at_ == words_.size();
+        !is_verdict && chain != chains_.end() && !chain->second && at_ == words_.size();
     opaque_.decides = is_chain || !is_known || known->decides;
     opaque_.terminal = is_goto || (!is_chain && is_known && known->terminal);
     if (is_chain) opaque_.jump = std::string(name);
@@ -240,6 +254,7 @@ class SavedRuleReader {
     if (is_chain) {
       rule_.target = Jump{.chain = std::string(name)};
     } else {
+      AddMarks(MarksOfTarget(name, words_.subspan(at_)));
       fits_ = fits_ && ReadOwnTarget(name);
     }
   }

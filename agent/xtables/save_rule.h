@@ -16,11 +16,12 @@
 
 namespace kipt::agent {
 
-// The chains declared in one table. Views of the text that is being parsed.
-using SavedChains = absl::flat_hash_map<absl::string_view, netlink::ObservedChain*>;
+// The chains declared in one table, and whether they are built-in (have a policy). Views of the
+// text that is being parsed.
+using SavedChains = absl::flat_hash_map<absl::string_view, bool>;
 
 // What the words behind "-A CHAIN" say. `text` is the same in one piece; it becomes an OpaqueRule's
-// text. A jump is one to a chain in `chains` that is not hooked.
+// text. A jump is one to a chain in `chains` that is not built-in.
 std::variant<netlink::Rule, netlink::OpaqueRule> ParseSavedRule(
     netlink::Family family, const SavedChains& chains, absl::string_view text,
     absl::Span<const absl::string_view> words);

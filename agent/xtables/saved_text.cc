@@ -15,10 +15,24 @@ using netlink::ChainId;
 using netlink::Family;
 using netlink::Table;
 
+// iptables-save -c puts counters in front of a rule.
+bool IsRule(absl::string_view line) {
+  return absl::StartsWith(line, "-") || absl::StartsWith(line, "[");
+}
+
+// "-A X -j DROP" of "[12:34] -A X -j DROP".
+absl::string_view WithoutCounters(absl::string_view rule) {
+  if (absl::StartsWith(rule, "[")) {
+    const size_t end = rule.find("] ");
+    if (end != absl::string_view::npos) rule.remove_prefix(end + 2);
+  }
+  return rule;
+}
+
 // The first line, with its newline. A rule's quoted comment may hold newlines, so a rule ends only
 // outside quotes.
 absl::string_view TakeLine(absl::string_view& rest) {
-  const bool is_rule = absl::StartsWith(rest, "-");
+  const bool is_rule = IsRule(rest);
   bool quoted = false;
   size_t end = 0;
   for (; end < rest.size(); ++end) {
@@ -43,7 +57,7 @@ std::optional<Table> TableOf(absl::string_view line) {
 bool IsSelected(absl::string_view rule, Family family, std::optional<Table> table,
                 const SavedSelection& selection) {
   if (!table) return false;
-  absl::string_view name = absl::StripPrefix(rule, "-A ");
+  absl::string_view name = absl::StripPrefix(WithoutCounters(rule), "-A ");
   name = name.substr(0, name.find_first_of(" \n"));
   if (selection.chains.count(ChainId{family, *table, std::string(name)}) != 0) return true;
   return std::any_of(selection.words.begin(), selection.words.end(),
@@ -58,7 +72,7 @@ Fingerprint FingerprintSaved(const FingerprintKey& key, absl::string_view text) 
     absl::string_view line = TakeLine(text);
     if (absl::StartsWith(line, "#")) continue;
     if (absl::StartsWith(line, ":")) line = line.substr(0, line.rfind('['));
-    fingerprinter.Add(line);
+    fingerprinter.Add(WithoutCounters(line));
   }
   return fingerprinter.Finish();
 }
@@ -69,7 +83,7 @@ std::string SelectSaved(absl::string_view text, Family family, const SavedSelect
   while (!text.empty()) {
     const absl::string_view line = TakeLine(text);
     if (absl::StartsWith(line, "*")) table = TableOf(line);
-    if (!absl::StartsWith(line, "-") || IsSelected(line, family, table, selection)) {
+    if (!IsRule(line) || IsSelected(line, family, table, selection)) {
       absl::StrAppend(&selected, line);
     } else {
       selected.append(static_cast<size_t>(std::count(line.begin(), line.end(), '\n')), '\n');

@@ -17,8 +17,9 @@
 
 namespace kipt::agent {
 
-// Of everything but the comment lines, which have the time, and the chains' counters. Saved with
-// the same program, two rulesets have one fingerprint if, and only if, they are equal.
+// Of everything but the comment lines, which have the time, and the counters of chains and (with
+// -c) of rules. Saved with the same program, two rulesets have one fingerprint if, and only if,
+// they are equal.
 Fingerprint FingerprintSaved(const FingerprintKey& key, absl::string_view text);
 
 struct SavedSelection {

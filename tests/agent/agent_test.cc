@@ -54,6 +54,20 @@ class AgentTest : public ::testing::Test {
             .writers = {}};
   }
 
+  // With --stale-chains=retire.
+  AgentOptions Retiring(Mode mode) {
+    AgentOptions options = Options(mode);
+    options.retire = RetirementSources{.cni =
+                                           [this] {
+                                             ++cni_read_;
+                                             return cni_;
+                                           },
+                                       .route_localnet = [this] { return route_localnet_; },
+                                       .other_mode = [](DependentsCollector&) {}};
+    options.route_localnet = [this] { return route_localnet_; };
+    return options;
+  }
+
   void Start(Mode mode) {
     absl::StatusOr<std::unique_ptr<Agent>> agent = Agent::Create(
         *loop_, Options(mode),
@@ -102,6 +116,9 @@ class AgentTest : public ::testing::Test {
   FakeBackend kernel_;
   absl::Status open_error_;
   int opened_ = 0;
+  CniConfigs cni_;
+  int cni_read_ = 0;
+  std::vector<std::string> route_localnet_;
   absl::Duration sync_period_ = absl::Minutes(1);
   std::vector<Round> rounds_;
   std::unique_ptr<EventLoop> loop_;
@@ -340,6 +357,57 @@ TEST_F(AgentTest, WhatKubeProxyEmptiesOnEachSyncIsRefilledAndCountedAndNoInciden
   EXPECT_EQ(agent_->state().incidents, 0);
   EXPECT_THAT(agent_->state().fights, IsEmpty());
   EXPECT_TRUE(InPlace());
+}
+
+// ---- retirement ----
+
+TEST_F(AgentTest, RetiresWhatIsStaleAfterAReloadAndNotWhenItIsToldToKeepIt) {
+  Start(Mode::kLegacy);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  agent_->SetDesired(Options(Mode::kCleanup));
+  ASSERT_TRUE(TurnUntilRounds(2));
+  EXPECT_FALSE(rounds_[1].retirement.has_value());
+  EXPECT_NE(kernel_.state().Find(Nat("KUBE-MARK-MASQ")), nullptr);
+  agent_->SetDesired(Retiring(Mode::kCleanup));
+  ASSERT_TRUE(TurnUntilRounds(3));
+  ASSERT_TRUE(rounds_[2].retirement.has_value());
+  EXPECT_TRUE(rounds_[2].retirement->applied);
+  EXPECT_EQ(kernel_.state().Find(Nat("KUBE-MARK-MASQ")), nullptr);
+  EXPECT_NE(kernel_.state().Find(Mangle("KUBE-KUBELET-CANARY")), nullptr);
+  for (const Standing& standing : agent_->state().stale) {
+    EXPECT_THAT(standing.reason, HasSubstr("a live kubelet")) << standing.text;
+  }
+  EXPECT_THAT(agent_->state().claimed, SizeIs(6));
+  TurnFor(absl::Milliseconds(200));
+  EXPECT_THAT(rounds_, SizeIs(3)) << "our own commit is no reason to look";
+}
+
+TEST_F(AgentTest, LooksAtAllRulesSeldomWhileWhatIsStaleIsClaimed) {
+  sync_period_ = absl::Milliseconds(50);
+  Start(Mode::kLegacy);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  cni_.references = {{"/etc/cni/net.d/a.conflist", "portmap", "KUBE-MARK-MASQ"},
+                     {"/etc/cni/net.d/a.conflist", "portmap", "KUBE-MARK-DROP"}};
+  agent_->SetDesired(Retiring(Mode::kCleanup));
+  ASSERT_TRUE(TurnUntilRounds(6));
+  EXPECT_EQ(cni_read_, 1);
+  EXPECT_NE(kernel_.state().Find(Nat("KUBE-MARK-MASQ")), nullptr);
+  agent_->SetDesired(Retiring(Mode::kCleanup));
+  ASSERT_TRUE(TurnUntil([&] { return cni_read_ == 2; })) << "what is new is looked at at once";
+}
+
+TEST_F(AgentTest, TellsWhoIsExposedToMartiansUntilARuleStands) {
+  Start(Mode::kOff);
+  route_localnet_ = {"all"};
+  agent_->SetDesired(Retiring(Mode::kOff));
+  ASSERT_TRUE(TurnUntil([&] { return !agent_->state().route_localnet.empty(); }));
+  EXPECT_THAT(ExposedBecause(agent_->state()), HasSubstr("route_localnet is 1 for all"));
+  EXPECT_FALSE(IsReady(agent_->state()));
+  EXPECT_THAT(StatusLine(agent_->state()), HasSubstr("exposed: "));
+  agent_->SetDesired(Retiring(Mode::kCleanup));
+  ASSERT_TRUE(TurnUntil([&] { return agent_->state().martian_protection; }));
+  EXPECT_EQ(ExposedBecause(agent_->state()), "");
+  EXPECT_TRUE(IsReady(agent_->state()));
 }
 
 }  // namespace

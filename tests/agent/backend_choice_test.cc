@@ -89,7 +89,7 @@ class BackendChoiceTest : public ::testing::Test {
     sources_.table_names_path = tree_.Path("%s_tables_names");
     sources_.open_nft = [this] { return Open(nft_, nft_status_); };
     sources_.open_legacy = [this] { return Open(legacy_, legacy_status_); };
-    sources_.list_nft = [](Family) { return std::vector<netlink::SurveyedChain>(); };
+    sources_.list_nft = [](Family) { return std::vector<netlink::ListedChain>(); };
     sources_.list_legacy = [](Family) { return ChainsByName(); };
   }
 

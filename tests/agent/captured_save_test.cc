@@ -130,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(KubeProxy, CapturedSaveTest, ::testing::ValuesIn(Captur
                            return name;
                          });
 
-TEST(CapturedSavesTest, AreAllThere) { EXPECT_THAT(CapturedSaves(), SizeIs(20)); }
+TEST(CapturedSavesTest, AreAllThere) { EXPECT_THAT(CapturedSaves(), SizeIs(30)); }
 
 }  // namespace
 }  // namespace kipt::agent

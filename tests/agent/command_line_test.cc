@@ -38,6 +38,7 @@ TEST_P(CommandLineTest, IsUnderstood) {
   ASSERT_NE(line, nullptr);
   EXPECT_EQ(line->command, GetParam().result.command);
   EXPECT_EQ(line->flags, GetParam().result.flags);
+  EXPECT_EQ(line->argument, GetParam().result.argument);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -77,6 +78,22 @@ INSTANTIATE_TEST_SUITE_P(
                    .watch = "poll",
                    .healthz_bind_address = "[::1]:1",
                    .metrics_bind_address = ""}}},
+        GoodCase{"Retire", {"retire"}, {Command::kRetire, {}}},
+        GoodCase{"RetireYes", {"retire", "--yes"}, {Command::kRetire, {.yes = true}}},
+        GoodCase{"RetireNotYet", {"--yes=false", "retire"}, {Command::kRetire, {}}},
+        GoodCase{"Audit",
+                 {"audit", "--all-netns", "--allow=/a", "--output=dot", "--cni-conf-dir=/x,/y"},
+                 {Command::kAudit,
+                  {.output = OutputFormat::kDot,
+                   .cni_conf_dir = "/x,/y",
+                   .allow = "/a",
+                   .all_netns = true}}},
+        GoodCase{"ExplainTakesTheChain",
+                 {"explain", "--from-file=-", "nat/KUBE-MARK-MASQ"},
+                 {Command::kExplain, {.from_file = "-"}, "nat/KUBE-MARK-MASQ"}},
+        GoodCase{"OwnershipFlags",
+                 {"sync", "--stale-chains=retire", "--hint-policy=always"},
+                 {Command::kSync, {.stale_chains = "retire", .hint_policy = "always"}}},
         GoodCase{"FlagsBeforeTheCommandWithTheirValuesApart",
                  {"--config", "/c", "--iptables-drop-bit", "4", "--output", "json", "sync"},
                  {Command::kSync,
@@ -133,11 +150,33 @@ TEST_P(RefusedCommandLineTest, SaysWhatIsWrong) {
   EXPECT_THAT(std::string(result.status().message()), ::testing::StartsWith(GetParam().message));
 }
 
-constexpr char kCommands[] = "; the commands are run, sync, plan, status, detect, gates, version";
+constexpr char kCommands[] =
+    "; the commands are run, sync, plan, status, retire, audit, explain, detect, gates, version";
 
 INSTANTIATE_TEST_SUITE_P(
     Arguments, RefusedCommandLineTest,
     ::testing::Values(
+        BadCase{"ExplainWithoutAChain",
+                {"explain"},
+                "the command explain needs TABLE/CHAIN behind it, as in explain nat/"},
+        BadCase{"ExplainWithTwo",
+                {"explain", "nat/A", "nat/B"},
+                "unexpected argument \"nat/B\" behind the command explain"},
+        BadCase{"AFlagOfAnotherCommand",
+                {"sync", "--yes"},
+                "the flag --yes is of the command retire only, not of sync"},
+        BadCase{"AFlagOfACommandWithTheDaemon",
+                {"--all-netns"},
+                "the flag --all-netns is of the command audit only, not of run"},
+        BadCase{"APictureOfAPlan",
+                {"plan", "--output=dot"},
+                "--output=dot is of the command audit only, not of plan"},
+        BadCase{"AnAllowListWithoutAName",
+                {"audit", "--allow="},
+                "invalid argument \"\" for \"--allow\" flag: it must be a path"},
+        BadCase{"YesToNothing",
+                {"retire", "--yes=maybe"},
+                "invalid argument \"maybe\" for \"--yes\" flag: "},
         BadCase{"AnUnknownCommand", {"snyc"}, std::string("unknown command \"snyc\"") + kCommands},
         BadCase{"AnEmptyWord", {""}, std::string("unknown command \"\"") + kCommands},
         BadCase{"TwoCommands", {"sync", "plan"}, "unexpected argument \"plan\" behind the command"},

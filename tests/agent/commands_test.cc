@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string>
 
+#include "agent/policy/native_martians.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/observed.h"
@@ -36,15 +37,16 @@ struct Outcome {
   std::string err;
 };
 
-using CommandFunction = ExitCode (*)(const Subject&, netlink::Backend&, const Clock&, OutputFormat,
-                                     CommandStreams);
+using CommandFunction = ExitCode (*)(Subject, netlink::Backend&, const Clock&, OutputFormat,
+                                     CommandStreams, const NodeQuestions&);
 
 Outcome Invoke(CommandFunction command, Mode mode, FakeBackend& backend,
-               OutputFormat format = OutputFormat::kText) {
+               OutputFormat format = OutputFormat::kText, const NodeQuestions& node = {}) {
   std::ostringstream out;
   std::ostringstream err;
   const Clock clock{.now = [] { return absl::UnixEpoch(); }, .sleep = [](absl::Duration) {}};
-  const ExitCode code = command(Wanted(mode), backend, clock, format, {.out = out, .err = err});
+  const ExitCode code =
+      command(Wanted(mode), backend, clock, format, {.out = out, .err = err}, node);
   return {code, out.str(), err.str()};
 }
 
@@ -219,6 +221,189 @@ TEST(CommandsTest, BytesThatAreNoTextDoNotBreakJson) {
   backend.AppendRule(Filter("KUBE-FIREWALL"), ::kipt::testing::BareDrop("\xff\xfe"));
   const Json plan = Json::parse(Invoke(RunPlan, Mode::kCleanup, backend, OutputFormat::kJson).out);
   EXPECT_EQ(plan["findings"][0]["condition"], "ForeignDropsEverything");
+}
+
+// ---- nodes on which iptables can hold no rules ----
+
+NodeQuestions WithoutXt(int* asked = nullptr, HintPolicy hint = HintPolicy::kUsable) {
+  return {.support = [asked, hint]() -> RuleSupport {
+    if (asked != nullptr) ++*asked;
+    return {.xt = false, .reason = "nft_compat is missing", .hint = hint};
+  }};
+}
+
+bool HasNativeTable(FakeBackend& backend) {
+  const auto reading = backend.ReadNativeTable(netlink::Family::kIPv4, std::string(kNativeTable));
+  return reading.ok() && reading->table && reading->table->table == NativeMartians();
+}
+
+const netlink::ChainId kHint = {netlink::Family::kIPv4, netlink::Table::kMangle,
+                                "KUBE-IPTABLES-HINT"};
+
+TEST(NativeTest, SyncMakesTheNativeTableAndNothingElse) {
+  FakeBackend backend;
+  EXPECT_EQ(Invoke(RunPlan, Mode::kCleanup, backend, OutputFormat::kText, WithoutXt()).code,
+            kExitDifferences);
+  EXPECT_FALSE(HasNativeTable(backend));
+  const Outcome sync = Invoke(RunSync, Mode::kCleanup, backend, OutputFormat::kText, WithoutXt());
+  EXPECT_EQ(sync.code, kExitOk) << sync.err;
+  EXPECT_THAT(sync.out, HasSubstr("+ table ip kube-iptables-agent"));
+  EXPECT_THAT(sync.out, HasSubstr("NativeProtection (info)"));
+  EXPECT_TRUE(HasNativeTable(backend));
+  EXPECT_TRUE(backend.state().chains.empty());
+  const Outcome status =
+      Invoke(RunStatus, Mode::kCleanup, backend, OutputFormat::kText, WithoutXt());
+  EXPECT_EQ(status.code, kExitOk);
+  EXPECT_THAT(status.out, HasSubstr("martian packets: dropped by a rule"));
+}
+
+TEST(NativeTest, TheHintIsMadeWhereItIsAskedFor) {
+  FakeBackend backend;
+  Invoke(RunSync, Mode::kCleanup, backend, OutputFormat::kText,
+         WithoutXt(nullptr, HintPolicy::kAlways));
+  EXPECT_NE(backend.state().Find(kHint), nullptr);
+}
+
+TEST(NativeTest, LegacyModeIsRefusedAndTheNodeProtectedAllTheSame) {
+  FakeBackend backend;
+  const Outcome sync = Invoke(RunSync, Mode::kLegacy, backend, OutputFormat::kText, WithoutXt());
+  EXPECT_EQ(sync.code, kExitDifferences);
+  EXPECT_THAT(sync.out, HasSubstr("LegacyModeImpossible (critical)"));
+  EXPECT_TRUE(HasNativeTable(backend));
+  EXPECT_TRUE(backend.state().chains.empty());
+}
+
+TEST(NativeTest, TheNativeTableGoesInTheTransactionThatPutsTheRuleInPlace) {
+  FakeBackend backend;
+  Invoke(RunSync, Mode::kCleanup, backend, OutputFormat::kText, WithoutXt());
+  const size_t before = backend.applied().size();
+  EXPECT_EQ(Invoke(RunSync, Mode::kCleanup, backend).code, kExitOk);
+  EXPECT_FALSE(HasNativeTable(backend));
+  ASSERT_EQ(backend.applied().size(), before + 1);
+  EXPECT_TRUE(backend.applied().back().delete_native.has_value());
+  EXPECT_FALSE(backend.applied().back().operations.empty());
+}
+
+TEST(NativeTest, TheKernelIsNotAskedWhereNoRuleIsMissing) {
+  FakeBackend backend;
+  InPlace(backend);
+  int asked = 0;
+  for (const CommandFunction command : {RunPlan, RunStatus, RunSync}) {
+    Invoke(command, Mode::kCleanup, backend, OutputFormat::kText, WithoutXt(&asked));
+  }
+  EXPECT_EQ(asked, 0);
+}
+
+TEST(NativeTest, ARefusedMatchIsAnAnswerWhereNobodyKnew) {
+  FakeBackend backend;
+  backend.LoseXt();
+  const NodeQuestions node = {.support = [] { return RuleSupport(); }};
+  EXPECT_EQ(Invoke(RunSync, Mode::kCleanup, backend, OutputFormat::kText, node).code, kExitOk);
+  EXPECT_TRUE(HasNativeTable(backend));
+}
+
+// ---- retirement ----
+
+NodeQuestions Retiring(CniConfigs cni = {}) {
+  return {.retire = RetirementSources{.cni = [cni] { return cni; },
+                                      .route_localnet = [] { return std::vector<std::string>(); },
+                                      .other_mode = [](DependentsCollector&) {}}};
+}
+
+void LeaveResidue(FakeBackend& backend) {
+  Invoke(RunSync, Mode::kLegacy, backend);
+  Invoke(RunSync, Mode::kCleanup, backend);
+}
+
+TEST(RetireTest, ShowsWhatWouldGoAndChangesNothing) {
+  FakeBackend backend;
+  LeaveResidue(backend);
+  const netlink::Snapshot before = backend.state();
+  const Outcome shown = Invoke(
+      [](Subject subject, netlink::Backend& one, const Clock& clock, OutputFormat format,
+         CommandStreams streams, const NodeQuestions& node) {
+        return RunRetire(std::move(subject), one, /*yes=*/false, clock, format, streams, node);
+      },
+      Mode::kCleanup, backend, OutputFormat::kText, Retiring());
+  EXPECT_EQ(shown.code, kExitDifferences);
+  EXPECT_THAT(shown.out, HasSubstr("- -X KUBE-MARK-MASQ"));
+  EXPECT_THAT(shown.out, HasSubstr("- -X KUBE-KUBELET-CANARY"));
+  EXPECT_EQ(backend.state(), before);
+}
+
+ExitCode RetireNow(Subject subject, netlink::Backend& backend, const Clock& clock,
+                   OutputFormat format, CommandStreams streams, const NodeQuestions& node) {
+  return RunRetire(std::move(subject), backend, /*yes=*/true, clock, format, streams, node);
+}
+
+TEST(RetireTest, DoesItOnceAndThenHasNothingToDo) {
+  FakeBackend backend;
+  LeaveResidue(backend);
+  EXPECT_EQ(Invoke(RetireNow, Mode::kCleanup, backend, OutputFormat::kText, Retiring()).code,
+            kExitOk);
+  const netlink::Snapshot after = backend.state();
+  EXPECT_EQ(after.Find({netlink::Family::kIPv4, netlink::Table::kNat, "KUBE-MARK-MASQ"}), nullptr);
+  EXPECT_NE(after.Find(kHint), nullptr);
+  const Outcome again = Invoke(RetireNow, Mode::kCleanup, backend, OutputFormat::kText, Retiring());
+  EXPECT_EQ(again.code, kExitOk);
+  EXPECT_THAT(again.out, HasSubstr("0 to remove, 0 kept"));
+  EXPECT_EQ(backend.state(), after);
+}
+
+TEST(RetireTest, OfAFamilyThatIsNotInPlaceSaysSo) {
+  FakeBackend backend;
+  Invoke(RunSync, Mode::kLegacy, backend);
+  backend.RemoveChain(kHint);
+  const Outcome outcome =
+      Invoke(RetireNow, Mode::kCleanup, backend, OutputFormat::kText, Retiring());
+  EXPECT_EQ(outcome.code, kExitDifferences);
+  EXPECT_THAT(outcome.out, HasSubstr("ip: not all that is wanted stands yet"));
+}
+
+TEST(RetireTest, SyncPutsInPlaceAndThenRetires) {
+  FakeBackend backend;
+  Invoke(RunSync, Mode::kLegacy, backend);
+  const Outcome sync = Invoke(RunSync, Mode::kCleanup, backend, OutputFormat::kJson, Retiring());
+  EXPECT_EQ(sync.code, kExitOk) << sync.err;
+  const nlohmann::json json = nlohmann::json::parse(sync.out);
+  EXPECT_EQ(json["retired"][0]["applied"], true);
+  EXPECT_FALSE(json["retired"][0]["changes"].empty());
+  EXPECT_FALSE(json["retired"][0]["kept"].empty()) << "the canaries";
+  const Outcome plan = Invoke(RunPlan, Mode::kCleanup, backend, OutputFormat::kJson, Retiring());
+  EXPECT_EQ(plan.code, kExitOk);
+  EXPECT_TRUE(nlohmann::json::parse(plan.out)["retirement"]["changes"].empty());
+}
+
+TEST(RetireTest, PlanShowsItAmongTheChangesAndSaysWhyTheRestStays) {
+  FakeBackend backend;
+  LeaveResidue(backend);
+  const Outcome plan = Invoke(
+      RunPlan, Mode::kCleanup, backend, OutputFormat::kText,
+      Retiring({.references = {{"/etc/cni/net.d/a.conflist", "portmap", "KUBE-MARK-MASQ"}}}));
+  EXPECT_EQ(plan.code, kExitDifferences);
+  EXPECT_THAT(plan.out, HasSubstr("- -X KUBE-MARK-DROP"));
+  EXPECT_THAT(plan.out,
+              HasSubstr("= :KUBE-MARK-MASQ - [0:0]  # stale, kept: named by the CNI configuration "
+                        "/etc/cni/net.d/a.conflist (plugin portmap)"));
+}
+
+TEST(RetireTest, WhoBeginsToUseAChainMeanwhileKeepsIt) {
+  FakeBackend backend;
+  LeaveResidue(backend);
+  const netlink::ChainId mine = {netlink::Family::kIPv4, netlink::Table::kNat, "MINE"};
+  bool done = false;
+  NodeQuestions node = Retiring();
+  node.retire->other_mode = [&](DependentsCollector&) {
+    if (std::exchange(done, true)) return;
+    backend.AppendRule(mine, netlink::Rule{.target = netlink::Jump{"KUBE-MARK-MASQ"}});
+  };
+  const Outcome outcome = Invoke(RetireNow, Mode::kCleanup, backend, OutputFormat::kText, node);
+  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("jumped to from ip nat MINE"));
+  EXPECT_NE(backend.state().Find({netlink::Family::kIPv4, netlink::Table::kNat, "KUBE-MARK-MASQ"}),
+            nullptr);
+  EXPECT_EQ(backend.state().Find({netlink::Family::kIPv6, netlink::Table::kNat, "KUBE-MARK-MASQ"}),
+            nullptr);
 }
 
 }  // namespace

@@ -351,6 +351,9 @@ TEST(ConfigTextTest, PrintsTheEffectiveConfiguration) {
             "watch: events\n"
             "healthzBindAddress: 127.0.0.1:10270\n"
             "metricsBindAddress: 127.0.0.1:10271\n"
+            "staleChains: keep\n"
+            "hintPolicy: usable\n"
+            "cniConfDir: (known)\n"
             "config: (none)\n");
 }
 

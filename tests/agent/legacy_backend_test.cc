@@ -59,7 +59,7 @@ TEST_F(LegacyBackendTest, RunsNoProgramWhereNoTableExists) {
   const size_t asked = runner_.requests().size();
   const Snapshot snapshot = Read(*backend, {kUser, kUser6});
   EXPECT_THAT(snapshot.chains, IsEmpty());
-  TableNames("ip", "raw\n");
+  TableNames("ip", "\n");
   TableNames("ip6", "");
   EXPECT_EQ(Read(*backend, {kUser, kUser6}), snapshot);
   EXPECT_THAT(runner_.requests(), SizeIs(asked));
@@ -76,7 +76,7 @@ TEST_F(LegacyBackendTest, SavesOnceWithoutATableAndOnlyTheFamilyAskedFor) {
   EXPECT_THAT(snapshot.Find(kUser)->rules, SizeIs(1));
   const std::vector<CommandRequest> saves = runner_.RequestsOf(Program("iptables", "save"));
   ASSERT_THAT(saves, SizeIs(1));
-  EXPECT_THAT(saves[0].arguments, IsEmpty());
+  EXPECT_THAT(saves[0].arguments, ElementsAre("-c"));
   EXPECT_THAT(saves[0].environment, Contains(HasSubstr("PATH=")));
   EXPECT_THAT(runner_.RequestsOf(Program("ip6tables", "save")), IsEmpty());
 }
@@ -98,6 +98,22 @@ TEST_F(LegacyBackendTest, KeepsTheGenerationWhileOnlyCountersAndTimesMove) {
   EXPECT_EQ(Read(*backend, {kUser}).generation, first);
   Saves("iptables", "# Generated at one\n*filter\n:INPUT DROP [12:3456]\nCOMMIT\n# done\n");
   EXPECT_NE(Read(*backend, {kUser}).generation, first);
+}
+
+TEST_F(LegacyBackendTest, ReadsTheCountersOfRulesAndKeepsTheGenerationWhileTheyMove) {
+  auto backend = Open("1.8.9");
+  const auto save = [](const std::string& counters) {
+    return absl::StrCat("*filter\n:USER - [0:0]\n", counters, "-A USER -j DROP\nCOMMIT\n");
+  };
+  Saves("iptables", save(""));
+  const uint32_t first = Read(*backend, {kUser}).generation;
+  Saves("iptables", save("[7:420] "));
+  const Snapshot snapshot = Read(*backend, {kUser});
+  EXPECT_EQ(snapshot.generation, first);
+  ASSERT_NE(snapshot.Find(kUser), nullptr);
+  ASSERT_THAT(snapshot.Find(kUser)->rules, SizeIs(1));
+  EXPECT_EQ(snapshot.Find(kUser)->rules[0].counters,
+            (netlink::RuleCounters{.packets = 7, .bytes = 420}));
 }
 
 TEST_F(LegacyBackendTest, DoesNotTakeALineOfACommentForOneOfTheProgram) {

@@ -28,6 +28,7 @@ inline AgentState StateInPlace() {
     state.families.push_back({.family = family, .phase = FamilyPhase::kInPlace});
   }
   state.in_place = diff.in_place;
+  state.martian_protection = true;
   state.last_success = absl::FromUnixSeconds(1'700'000'000);
   return state;
 }

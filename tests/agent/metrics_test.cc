@@ -135,6 +135,7 @@ TEST(MetricsTest, TheStateOfTheLastLookStaysWhereARoundCannotLook) {
   metrics.Record({}, StateInPlace());
   AgentState state = StateInPlace();
   state.in_place.clear();
+  state.martian_protection = false;
   state.families[0].phase = FamilyPhase::kFailed;
   Round round;
   round.report.status = absl::PermissionDeniedError("no");
@@ -270,28 +271,64 @@ TEST(MetricsTest, MayBeReadWhileItIsWritten) {
   reader.join();
 }
 
+TEST(MetricsTest, TellsWhatWasRetiredAndWhoClaimsTheRest) {
+  Metrics metrics("0.1.0");
+  const netlink::ChainId masq = kipt::testing::Nat("KUBE-MARK-MASQ");
+  const netlink::ChainId drop = kipt::testing::Nat("KUBE-MARK-DROP");
+  Round round;
+  round.retirement.emplace();
+  round.retirement->applied = true;
+  netlink::DeleteRule rule;
+  rule.chain = drop;
+  round.retirement->plan.changes = {{rule, ""}, {netlink::DeleteChain{drop}, ""}};
+  AgentState state = StateInPlace();
+  state.claimed = {
+      {{masq, ":KUBE-MARK-MASQ - [0:0]", ""},
+       {{ClaimKind::kCniConfig, "a"}, {ClaimKind::kCniConfig, "b"}, {ClaimKind::kKubeProxy, "c"}}}};
+  state.foreign_references = {{masq, 7}};
+  metrics.Record(round, state);
+  const std::string labels = "family=\"ip\",table=\"nat\"";
+  EXPECT_EQ(Value(metrics, Ours("retired_total{chain=\"KUBE-MARK-DROP\"," + labels + "}")), 2);
+  EXPECT_EQ(Value(metrics, Ours("retired_total{chain=\"KUBE-MARK-MASQ\"," + labels + "}")), 0);
+  EXPECT_EQ(Value(metrics, Ours("foreign_references{chain=\"KUBE-MARK-MASQ\"," + labels + "}")), 7);
+  for (const char* claim : {"cniConfig", "kubeProxy"}) {
+    EXPECT_EQ(Value(metrics, Ours(absl::StrCat("stale_claims{chain=\"KUBE-MARK-MASQ\",claim=\"",
+                                               claim, "\",", labels, "}"))),
+              1);
+  }
+  // What was not done does not count, and claims go with what is claimed.
+  round.retirement->applied = false;
+  metrics.Record(round, StateInPlace());
+  EXPECT_EQ(Value(metrics, Ours("retired_total{chain=\"KUBE-MARK-DROP\"," + labels + "}")), 2);
+  EXPECT_EQ(metrics.Serialize().find("stale_claims{"), std::string::npos);
+}
+
+TEST(MetricsTest, TellsOfMartians) {
+  Metrics metrics("0.1.0");
+  AgentState state = StateInPlace();
+  state.route_localnet = {"all"};
+  state.martians_dropped = 5;
+  metrics.Record({}, state);
+  EXPECT_EQ(Value(metrics, Ours("route_localnet_exposed")), 0);
+  EXPECT_EQ(Value(metrics, Ours("martian_dropped_packets_total")), 5);
+  state.martian_protection = false;
+  state.martians_dropped = 8;
+  metrics.Record({}, state);
+  EXPECT_EQ(Value(metrics, Ours("route_localnet_exposed")), 1);
+  EXPECT_EQ(Value(metrics, Ours("martian_dropped_packets_total")), 8);
+}
+
 // ---- the arithmetic ----
 
 TEST(RoundCountsTest, WhatWasJustMadeStands) {
   const Ruleset ruleset = DesiredRuleset(Mode::kCleanup, netlink::kFamilies, MarkBits{});
   AgentState state;
   SyncReport report;
-  EXPECT_FALSE(MartianRuleStands(report, state));
   EXPECT_FALSE(HintStands(report, state, Family::kIPv4));
   // The state tells what a look found before anything was done.
   report.applied = ComputeDiff(ruleset, {}).changes;
-  EXPECT_TRUE(MartianRuleStands(report, state));
   EXPECT_TRUE(HintStands(report, state, Family::kIPv4));
   EXPECT_TRUE(HintStands(report, state, Family::kIPv6));
-}
-
-TEST(RoundCountsTest, TheMartianRuleOfEveryModeIsRecognized) {
-  for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
-    const Ruleset ruleset = DesiredRuleset(mode, netlink::kFamilies, MarkBits{});
-    AgentState state;
-    state.in_place = ComputeDiff(ruleset, Made(ruleset).snapshot()).in_place;
-    EXPECT_TRUE(MartianRuleStands({}, state)) << ModeName(mode);
-  }
 }
 
 TEST(RoundCountsTest, CountsDuplicatesAsTheDiffRemovesThem) {

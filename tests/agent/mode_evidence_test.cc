@@ -29,7 +29,7 @@ using ::kipt::testing::Nat;
 using ::kipt::testing::StatusIs;
 using ::kipt::testing::TemporaryTree;
 using netlink::Family;
-using netlink::SurveyedChain;
+using netlink::ListedChain;
 using netlink::Table;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -55,7 +55,7 @@ class ModeEvidenceTest : public ::testing::Test {
     sources_.host_root.problem = "not seen";
     sources_.open_nft = [this] { return Open(nft_, nft_opened_, nft_status_); };
     sources_.open_legacy = [this] { return Open(legacy_, legacy_opened_, legacy_status_); };
-    sources_.list_nft = [this](Family) -> absl::StatusOr<std::vector<SurveyedChain>> {
+    sources_.list_nft = [this](Family) -> absl::StatusOr<std::vector<ListedChain>> {
       ++nft_listed_;
       if (!nft_status_.ok()) return nft_status_;
       return nft_list_;
@@ -80,7 +80,7 @@ class ModeEvidenceTest : public ::testing::Test {
   TemporaryTree tree_;
   FakeBackend nft_{"nft"};
   FakeBackend legacy_{"legacy"};
-  std::vector<SurveyedChain> nft_list_;
+  std::vector<ListedChain> nft_list_;
   absl::Status nft_status_;
   absl::Status legacy_status_;
   absl::Status legacy_list_status_;
@@ -230,7 +230,7 @@ TEST_F(ModeEvidenceTest, NftWithoutPrivilegeIsUnreadable) {
 
 struct RulesCase {
   std::string name;
-  SurveyedChain chain;
+  ListedChain chain;
   bool rules;
 };
 void PrintTo(const RulesCase& row, std::ostream* out) { *out << row.name; }

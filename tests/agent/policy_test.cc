@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/policy/kube_proxy_chains.h"
 #include "agent/policy/kubelet_forms.h"
 #include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
@@ -227,9 +228,7 @@ TEST(PolicyTest, KubeProxyClaimsAFamilyByEitherOfItsChains) {
 
 TEST(PolicyTest, ReadsRulesOfNoChainThatIsKubeProxys) {
   for (const netlink::ChainQuery& query : ChainsToRead()) {
-    const bool kube_proxys =
-        query.chain.name == "KUBE-SERVICES" || query.chain.name == "KUBE-PROXY-CANARY";
-    EXPECT_EQ(query.with_rules, !kube_proxys) << netlink::ToString(query.chain);
+    EXPECT_EQ(query.with_rules, !IsKubeProxyChain(query.chain)) << netlink::ToString(query.chain);
   }
 }
 

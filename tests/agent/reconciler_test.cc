@@ -205,6 +205,16 @@ TEST(ReconcilerTest, AFamilyThatIsRefusedDoesNotKeepTheOtherFromItsRules) {
   }
 }
 
+TEST(ReconcilerTest, AKernelWithoutMatchesGetsNoChainOfTheOtherFamilyEither) {
+  FakeBackend backend;
+  backend.LoseXt();
+  FakeTime time;
+  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup));
+  EXPECT_THAT(report.FirstError(), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(backend.state().chains, IsEmpty()) << "a hint that iptables can be used";
+  EXPECT_THAT(report.applied, IsEmpty());
+}
+
 TEST(ReconcilerTest, AFamilyWithNothingToChangeIsNotBlamedForTheOther) {
   FakeBackend backend;
   FakeTime time;

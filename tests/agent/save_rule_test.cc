@@ -24,7 +24,6 @@ using netlink::Family;
 using netlink::Jump;
 using netlink::MarkMatch;
 using netlink::Masquerade;
-using netlink::ObservedChain;
 using netlink::OpaqueRule;
 using netlink::PrefixMatch;
 using netlink::Return;
@@ -35,9 +34,7 @@ using ::testing::IsEmpty;
 
 // User chains OTHER and LOG, the built-in chain INPUT.
 std::variant<Rule, OpaqueRule> Parse(Family family, const std::string& text) {
-  ObservedChain user;
-  ObservedChain built_in{.hooked = true, .rules = {}};
-  const SavedChains chains = {{"OTHER", &user}, {"LOG", &user}, {"INPUT", &built_in}};
+  const SavedChains chains = {{"OTHER", false}, {"LOG", false}, {"INPUT", true}};
   std::vector<absl::string_view> words;
   EXPECT_EQ(SplitSavedRule(text, words), text.size());
   return ParseSavedRule(family, chains, text, words);

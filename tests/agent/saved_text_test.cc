@@ -65,6 +65,12 @@ TEST(SavedTextTest, IsTheSameWhateverTheTimeAndTheCounters) {
       {"hash sign in a comment", rule + "a\n# b\"\n", rule + "a\n# c\"\n", false},
       {"colon in a comment", rule + "a\n: [1\"\n", rule + "a\n: [2\"\n", false},
       {"escaped quote", rule + "a\\\"\n# b\"\n", rule + "a\\\"\n# c\"\n", false},
+      {"counters of a rule", "[0:0] -A X -j DROP\n", "[12:34] -A X -j DROP\n", true},
+      {"counters of a rule, and none", "[1:2] -A X -j DROP\n", "-A X -j DROP\n", true},
+      {"rule behind its counters", "[0:0] -A X -j DROP\n", "[0:0] -A Y -j DROP\n", false},
+      {"counters in a comment", rule + "a\n[1:2] b\"\n", rule + "a\n[1:3] b\"\n", false},
+      {"counters in a comment behind counters", "[0:0] " + rule + "a\n[1:2] b\"\n",
+       "[0:0] " + rule + "a\n[1:3] b\"\n", false},
       {"no newline at the end", "# a", "# b", true},
   };
   for (const Row& row : rows) {
@@ -84,6 +90,11 @@ TEST(SavedTextTest, SelectsRulesAndKeepsEveryOtherLineInItsPlace) {
             ":USER2 - [0:0]\n-A USER -j A\n\n\n"
             "-A USER2 -g WANTED\nCOMMIT\n*raw\n\nCOMMIT\n");
   EXPECT_EQ(SelectSaved("-A USER", Family::kIPv4, {}), "") << "cut off";
+  EXPECT_EQ(SelectSaved("*filter\n[1:2] -A USER -j A\n[3:4] -A USER2 -m comment --comment \"x\n"
+                        "[0:0] -A USER -j B\" -j C\nCOMMIT\n",
+                        Family::kIPv4,
+                        {.chains = {{Family::kIPv4, Table::kFilter, "USER"}}, .words = {}}),
+            "*filter\n[1:2] -A USER -j A\n\n\nCOMMIT\n");
 }
 
 }  // namespace

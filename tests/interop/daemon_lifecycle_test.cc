@@ -3,8 +3,6 @@
 // The daemon as a service: starting, ending, what the service manager is told, and who may run it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -17,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "agent/process/sanitizer.h"
 #include "tests/interop/daemon_fixture.h"
+#include "tests/interop/notify_socket.h"
 
 namespace kipt::testing {
 namespace {
@@ -32,44 +31,6 @@ class DaemonLifecycleTest : public DaemonTest {
 
 // A build with a sanitizer has no filter (agent/process/syscall_filter.h).
 std::string ExpectedSeccomp() { return agent::kBuiltWithASanitizer ? "0" : "2"; }
-
-// systemd's end of $NOTIFY_SOCKET.
-class NotifySocket {
- public:
-  NotifySocket() : path_(directory_.directory() + "/notify") {
-    fd_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    path_.copy(address.sun_path, sizeof(address.sun_path) - 1);
-    bound_ = bind(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
-  }
-  ~NotifySocket() { close(fd_); }
-  NotifySocket(const NotifySocket&) = delete;
-  NotifySocket& operator=(const NotifySocket&) = delete;
-
-  bool bound() const { return bound_; }
-  std::string Variable() const { return "NOTIFY_SOCKET=" + path_; }
-  // All that was told so far.
-  const std::string& Told() {
-    char buffer[4096];
-    ssize_t count = 0;
-    while ((count = recv(fd_, buffer, sizeof(buffer), 0)) > 0) {
-      told_.append(buffer, static_cast<size_t>(count));
-      told_ += '\n';
-    }
-    return told_;
-  }
-  bool IsTold(const std::string& text) {
-    return WaitUntil([&] { return absl::StrContains(Told(), text); });
-  }
-
- private:
-  TemporaryFile directory_{""};
-  std::string path_;
-  int fd_ = -1;
-  bool bound_ = false;
-  std::string told_;
-};
 
 // A copy of the program that an ordinary user may run, who may not be able to look into the build
 // tree.

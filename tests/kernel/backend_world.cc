@@ -25,6 +25,7 @@ void MustRun(const std::vector<std::string>& argv) {
 
 class FakeWorld : public World {
  public:
+  explicit FakeWorld(std::string mode = "nft") : backend_(std::move(mode)) {}
   Backend& backend() override { return backend_; }
   void Touch() override { backend_.Touch(); }
   void AppendOpaqueJump(const std::string& chain) override {
@@ -51,6 +52,9 @@ class NftWorld : public World {
     RunProgram({"iptables-nft", "-N", "OTHER"});
     MustRun({"iptables-nft", "-A", chain, "-m", "statistic", "--mode", "nth", "--every", "2",
              "--packet", "0", "-j", "OTHER"});
+  }
+  std::string OpaqueJumpText() const override {
+    return "-m statistic --mode nth --every 2 --packet 0 -j OTHER";
   }
   void AddUnhookedInput() override {
     MustRun({"nft", "add", "table", "ip", "filter"});
@@ -111,5 +115,12 @@ std::vector<Subject> AllSubjects() {
 }
 
 std::vector<Subject> SubjectsThatKnowTheirCommits() { return SubjectsWithUnhookedChains(); }
+
+std::vector<Subject> SubjectsWithNativeTables() { return SubjectsWithUnhookedChains(); }
+
+std::vector<Subject> SubjectsWithoutNativeTables() {
+  return {Subject{"FakeLegacy", [] { return std::make_unique<FakeWorld>("legacy"); }},
+          Subject{"Legacy", [] { return std::make_unique<LegacyWorld>(); }}};
+}
 
 }  // namespace kipt::testing

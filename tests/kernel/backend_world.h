@@ -60,6 +60,9 @@ std::vector<Subject> AllSubjects();
 std::vector<Subject> SubjectsWithUnhookedChains();
 // Without legacy iptables, whose Monitor cannot tell our own commits from others'.
 std::vector<Subject> SubjectsThatKnowTheirCommits();
+// nf_tables, as itself and as the fake.
+std::vector<Subject> SubjectsWithNativeTables();
+std::vector<Subject> SubjectsWithoutNativeTables();
 
 class BackendContractTest : public NetnsTest, public ::testing::WithParamInterface<Subject> {
  protected:

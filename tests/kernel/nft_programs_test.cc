@@ -128,7 +128,7 @@ TEST_F(NftProgramsTest, ReadsWhatNftWrites) {
                   "-m mark --mark 0x8000/0x8000 -j DROP",
                   "-m mark ! --mark 0x4000/0x4000 -j RETURN", "-m mark --mark 0x5 -j ELSE",
                   "-d 10.0.0.1/32 -j ELSE", "opaque: [nft ct] [nft bitwise] [nft cmp] -j ACCEPT",
-                  "opaque: [nft meta] [nft bitwise] [nft meta]",
+                  "opaque: -j MARK --set-xmark 0x4000/0x4000",
                   "opaque: [nft payload] [nft lookup] -g ELSE", "opaque: [nft log]",
                   "opaque: -p tcp -j REJECT"));
   std::vector<std::string> texts6;

@@ -1,70 +1,357 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which chains there are, on the real kernel.
-#include "netlink/nft_survey.h"
-
+// Surveys of the real kernel. The oracle of their text is iptables-nft-save: what it prints of the
+// same rules must be what we print, byte for byte.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "netlink/nft_backend.h"
 #include "tests/kernel/nft_fixture.h"
+#include "tests/kernel/third_party_rules.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {
 
-using netlink::ChainId;
 using netlink::Family;
-using netlink::ListNftChains;
-using netlink::SurveyedChain;
-using netlink::Table;
-using ::testing::Contains;
-using ::testing::Each;
-using ::testing::Field;
+using netlink::Survey;
+using netlink::SurveyChain;
+using netlink::SurveyRule;
+using netlink::TableId;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
-using ::testing::UnorderedElementsAre;
 
-class NftSurveyTest : public NetnsTest {};
+// "[packets:bytes] -A CHAIN ..." lines by chain, in their order.
+using Lines = std::map<std::string, std::vector<std::string>>;
+using Tables = std::map<std::string, Lines>;
 
-TEST_F(NftSurveyTest, AFreshNamespaceHasNoChains) {
-  for (const Family family : netlink::kFamilies) {
-    EXPECT_THAT(ListNftChains(family), IsOkAndHolds(IsEmpty()));
+// What iptables-nft-save -c prints.
+Tables SavedWithCounters(Family family) {
+  const ProgramResult result = RunProgram({Iptables(family) + "-save", "-c"});
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.out + result.err, Not(::testing::HasSubstr("incompatible")));
+  Tables tables;
+  std::string table;
+  for (const absl::string_view line : absl::StrSplit(result.out, '\n')) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
+    if (absl::StartsWith(line, "*")) table = std::string(line.substr(1));
+    if (absl::StartsWith(line, ":")) tables[table][words[0].substr(1)];
+    if (absl::StartsWith(line, "[")) tables[table][words[2]].emplace_back(line);
+  }
+  return tables;
+}
+
+Tables SurveyedWithCounters(const Survey& survey, Family family) {
+  Tables tables;
+  std::string table;
+  bool of_family = false;
+  for (const absl::string_view line : absl::StrSplit(ToString(survey), '\n')) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
+    if (absl::StartsWith(line, "# ")) of_family = line.substr(2) == FamilyName(family);
+    if (!of_family) continue;
+    if (absl::StartsWith(line, "*")) table = std::string(line.substr(1));
+    if (absl::StartsWith(line, ":")) tables[table][words[0].substr(1)];
+    if (absl::StartsWith(line, "[")) tables[table][words[2]].emplace_back(line);
+  }
+  return tables;
+}
+
+// iptables-nft-save prints base chains that do not exist, too.
+void RemoveEmptyChains(Tables& tables) {
+  for (auto& [table, chains] : tables) {
+    std::erase_if(chains, [](const auto& chain) { return chain.second.empty(); });
   }
 }
 
-TEST_F(NftSurveyTest, ListsChainsOfItsFamilyWithTheirUse) {
-  MustRun({"iptables-nft", "-N", "FULL"});
-  MustRun({"iptables-nft", "-N", "EMPTY"});
-  MustRun({"iptables-nft", "-A", "FULL", "-j", "EMPTY"});
-  MustRun({"iptables-nft", "-A", "INPUT", "-j", "ACCEPT"});
-  const auto chain = [](const char* name) { return ChainId{Family::kIPv4, Table::kFilter, name}; };
-  const auto chains = ListNftChains(Family::kIPv4);
-  ASSERT_THAT(chains, IsOk());
-  EXPECT_THAT(*chains, Contains(SurveyedChain{chain("FULL"), false, 1}));
-  EXPECT_THAT(*chains, Contains(SurveyedChain{chain("EMPTY"), false, 1}));
-  EXPECT_THAT(*chains, Contains(SurveyedChain{chain("INPUT"), true, 1}));
-  EXPECT_THAT(ListNftChains(Family::kIPv6), IsOkAndHolds(IsEmpty()));
+class NftSurveyTest : public NftBackendTest {
+ protected:
+  Survey TakeSurvey(const netlink::SurveyFilter& keep = {}) {
+    absl::StatusOr<Survey> survey = backend_->TakeSurvey(keep);
+    EXPECT_THAT(survey, IsOk());
+    return survey.ok() ? *std::move(survey) : Survey{};
+  }
+
+  void ExpectWhatIptablesSaves(Family family) {
+    Tables expected = SavedWithCounters(family);
+    Tables found = SurveyedWithCounters(TakeSurvey(), family);
+    RemoveEmptyChains(expected);
+    RemoveEmptyChains(found);
+    for (const auto& [table, chains] : expected) {
+      for (const auto& [chain, lines] : chains) EXPECT_EQ(found[table][chain], lines);
+    }
+    EXPECT_EQ(found, expected);
+  }
+
+  // A rule jumps where its last words say so and name a chain.
+  void ExpectJumpsAsInTheText() {
+    int jumps = 0;
+    for (const auto& [table, chains] : TakeSurvey().tables) {
+      for (const auto& [name, chain] : chains) {
+        for (const SurveyRule& rule : chain.rules) {
+          const std::vector<std::string> words = absl::StrSplit(rule.text, ' ');
+          const bool has_target =
+              words.size() > 1 && (*(words.end() - 2) == "-j" || *(words.end() - 2) == "-g");
+          const bool jumps_to_chain = has_target && chains.count(words.back()) != 0;
+          EXPECT_EQ(rule.jump, jumps_to_chain ? words.back() : "") << rule.text;
+          if (jumps_to_chain) ++jumps;
+        }
+      }
+    }
+    EXPECT_GT(jumps, 0);
+  }
+};
+
+// ---- against iptables-nft-save ----
+
+std::vector<std::string> CapturedSaves() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(KIPT_RULESETS_DIR)) {
+    const std::string name = entry.path().filename();
+    if (absl::EndsWith(name, ".save") && !absl::StrContains(name, "-legacy")) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
-TEST_F(NftSurveyTest, LeavesOutTablesThatIptablesDoesNotHave) {
-  EXPECT_EQ(Shell("nft 'add table ip other; add chain ip other c; add table inet filter;"
-                  " add chain inet filter INPUT; add table ip nat; add chain ip nat MINE'")
-                .exit_code,
-            0);
-  EXPECT_THAT(ListNftChains(Family::kIPv4), IsOkAndHolds(UnorderedElementsAre(SurveyedChain{
-                                                {Family::kIPv4, Table::kNat, "MINE"}, false, 0})));
+class CapturedSurveyTest : public NftSurveyTest,
+                           public ::testing::WithParamInterface<std::string> {};
+
+TEST_P(CapturedSurveyTest, SpellsWhatKubeProxyWritesAsIptablesDoes) {
+  const Family family = absl::StrContains(GetParam(), "-v6") ? Family::kIPv6 : Family::kIPv4;
+  std::ifstream file(absl::StrCat(KIPT_RULESETS_DIR, "/", GetParam()));
+  std::stringstream text;
+  text << file.rdbuf();
+  ASSERT_THAT(text.str(), Not(IsEmpty()));
+  MustRun({Iptables(family) + "-restore"}, text.str());
+  ExpectWhatIptablesSaves(family);
+  ExpectJumpsAsInTheText();
+  EXPECT_THAT(ToString(TakeSurvey()), Not(::testing::HasSubstr("[xt ")));
+  EXPECT_THAT(ToString(TakeSurvey()), Not(::testing::HasSubstr("[nft ")));
 }
 
-TEST_F(NftSurveyTest, ADumpOfManyDatagramsIsWhole) {
-  std::string script;
-  for (int i = 0; i < 5000; ++i) script += "add chain ip filter C" + std::to_string(i) + "\n";
-  MustRun({"nft", "-f", "-"}, "add table ip filter\n" + script);
-  const auto chains = ListNftChains(Family::kIPv4);
-  ASSERT_THAT(chains, IsOk());
-  EXPECT_THAT(*chains, SizeIs(5000));
-  EXPECT_THAT(*chains, Each(Field(&SurveyedChain::base, false)));
+INSTANTIATE_TEST_SUITE_P(KubeProxy, CapturedSurveyTest, ::testing::ValuesIn(CapturedSaves()),
+                         [](const auto& row) {
+                           return absl::StrReplaceAll(row.param, {{"-", "_"}, {".", "_"}});
+                         });
+
+TEST_F(NftSurveyTest, SpellsWhatOthersWriteAsIptablesDoes) {
+  for (const Family family : netlink::kFamilies) {
+    SCOPED_TRACE(FamilyName(family));
+    MustRun({Iptables(family) + "-restore", "-c"}, ThirdPartyRules(family));
+    ExpectWhatIptablesSaves(family);
+  }
+  ExpectJumpsAsInTheText();
+}
+
+TEST_F(NftSurveyTest, NamesWhatItCannotSpell) {
+  for (const UnspelledRule& row : UnspelledRules()) {
+    SCOPED_TRACE(row.line);
+    MustRun({"iptables-nft-restore"},
+            absl::StrCat("*mangle\n:T - [0:0]\n-A T ", row.line, "\nCOMMIT\n"));
+    const Survey survey = TakeSurvey();
+    const SurveyChain* chain = survey.Find({"ip", "mangle"}, "T");
+    ASSERT_NE(chain, nullptr);
+    ASSERT_THAT(chain->rules, SizeIs(1));
+    EXPECT_EQ(chain->rules[0].text, row.text);
+  }
+}
+
+// ---- marks ----
+
+TEST_F(NftSurveyTest, KnowsWhichMarksRulesLookAtAndSet) {
+  struct Row {
+    std::string rule;
+    uint32_t tested;
+    uint32_t set;
+  };
+  constexpr uint32_t kAll = 0xffffffff;
+  const std::vector<Row> rows = {
+      {"-p tcp -m mark --mark 0x8000/0x8000 -j ACCEPT", 0x8000, 0},
+      {"-m mark --mark 0x5 -j ACCEPT", kAll, 0},
+      {"-m mark ! --mark 0x1/0x3 -m mark --mark 0x10/0x10 -j ACCEPT", 0x13, 0},
+      {"-p tcp -j MARK --set-xmark 0x4000/0x4000", 0, 0x4000},
+      {"-p tcp -j MARK --and-mark 0xff", 0, 0},
+      {"-p tcp -j CONNMARK --restore-mark --nfmask 0x80 --ctmask 0x80", 0, 0x80},
+      {"-p tcp -j CONNMARK --save-mark --nfmask 0x80 --ctmask 0x80", 0x80, 0},
+      {"-p tcp -j CONNMARK --set-xmark 0x80/0x80", 0, 0},
+      {"-m connmark --mark 0x80/0x80 -j ACCEPT", 0, 0},
+      {"-p tcp -j TPROXY --on-port 1 --tproxy-mark 0x200/0xf00", 0, 0x200},
+      {"-m socket --transparent -j ACCEPT", 0, 0},
+      {"-m socket --restore-skmark -j ACCEPT", 0, kAll},
+      {"-p tcp -j TOS --set-tos 0x10/0x3f", 0, 0},
+      {"-m bpf --bytecode \"1,6 0 0 0\" -j ACCEPT", kAll, 0},
+      {"-p tcp -j NFQUEUE --queue-num 5", kAll, kAll},
+      {"-j LOG", 0, 0},
+      {"-j ACCEPT", 0, 0},
+  };
+  std::string text = "*mangle\n:T - [0:0]\n";
+  for (const Row& row : rows) absl::StrAppend(&text, "-A T ", row.rule, "\n");
+  MustRun({"iptables-nft-restore"}, text + "COMMIT\n");
+  const Survey survey = TakeSurvey();
+  const SurveyChain* chain = survey.Find({"ip", "mangle"}, "T");
+  ASSERT_NE(chain, nullptr);
+  ASSERT_THAT(chain->rules, SizeIs(rows.size()));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(chain->rules[i].marks_tested, rows[i].tested) << rows[i].rule;
+    EXPECT_EQ(chain->rules[i].marks_set, rows[i].set) << rows[i].rule;
+  }
+}
+
+TEST_F(NftSurveyTest, KnowsTheMarksOfNftsRules) {
+  MustRun({"nft", "-f", "-"}, R"(table inet t {
+    map marks { type ipv4_addr : mark; }
+    chain c {
+      meta mark set 0x4000
+      meta mark set meta mark or 0x8000
+      meta mark set meta mark and 0xff
+      meta mark set ct mark
+      meta mark set ip saddr map @marks
+      ct mark set meta mark
+      meta mark and 0x8000 == 0x8000 accept
+      meta mark 5 accept
+      meta mark { 1, 2 } accept
+      meta mark > 5 accept
+      tcp dport 80 accept
+      fib saddr . mark oif missing drop
+    }
+  })");
+  const Survey survey = TakeSurvey();
+  const SurveyChain* chain = survey.Find({"inet", "t"}, "c");
+  ASSERT_NE(chain, nullptr);
+  std::vector<std::string> found;
+  for (const SurveyRule& rule : chain->rules) {
+    found.push_back(absl::StrCat(absl::Hex(rule.marks_tested), " ", absl::Hex(rule.marks_set)));
+  }
+  EXPECT_THAT(found, ::testing::ElementsAre("0 4000", "0 8000", "0 0", "0 ffffffff", "0 ffffffff",
+                                            "ffffffff 0", "8000 0", "ffffffff 0", "ffffffff 0",
+                                            "ffffffff 0", "0 0", "ffffffff 0"));
+}
+
+// ---- what it covers ----
+
+TEST_F(NftSurveyTest, AFreshNamespaceHasNothing) {
+  const Survey survey = TakeSurvey();
+  EXPECT_EQ(survey.mode, "nft");
+  EXPECT_THAT(survey.tables, IsEmpty());
+  EXPECT_EQ(survey.generation, Read({}).generation);
+}
+
+TEST_F(NftSurveyTest, CreatesNothing) {
+  const uint32_t before = Read({}).generation;
+  TakeSurvey();
+  EXPECT_EQ(Read({}).generation, before);
+  EXPECT_EQ(Shell("nft list ruleset").out, "");
+}
+
+TEST_F(NftSurveyTest, SeesTablesOfAllFamiliesAndTheEmptyOnes) {
+  MustRun({"nft", "-f", "-"}, R"(
+    table ip empty { }
+    table inet fw {
+      chain in {
+        type filter hook input priority 0; policy drop;
+        iifname "lo" tcp dport 22 counter packets 3 bytes 180 accept
+        ip saddr 10.0.0.0/8 meta mark 0x1 drop
+        jump plain
+      }
+      chain plain { goto last; }
+      chain last { }
+    }
+    table bridge br {
+      chain c { type filter hook forward priority 0; policy accept; }
+    }
+    table arp a {
+      chain c { accept; }
+    }
+    table netdev n {
+      chain c { drop; }
+    }
+  )");
+  const Survey survey = TakeSurvey();
+  std::vector<std::string> tables;
+  for (const auto& [id, chains] : survey.tables) tables.push_back(ToString(id));
+  EXPECT_THAT(tables,
+              ::testing::ElementsAre("arp a", "bridge br", "inet fw", "ip empty", "netdev n"));
+  EXPECT_EQ(ToString(survey),
+            "# arp\n*a\n:c - [0:0]\n[0:0] -A c -j ACCEPT\nCOMMIT\n"
+            "# bridge\n*br\n:c ACCEPT [0:0]\nCOMMIT\n"
+            "# inet\n*fw\n:in DROP [0:0]\n:last - [0:0]\n:plain - [0:0]\n"
+            "[3:180] -A in -i lo -p tcp -m tcp --dport 22 -j ACCEPT\n"
+            "[0:0] -A in [nft meta] [nft payload] -m mark --mark 0x1 -j DROP\n"
+            "[0:0] -A in -j plain\n"
+            "[0:0] -A plain -g last\nCOMMIT\n"
+            "# ip\n*empty\nCOMMIT\n"
+            "# netdev\n*n\n:c - [0:0]\n[0:0] -A c -j DROP\nCOMMIT\n");
+  const SurveyChain* in = survey.Find({"inet", "fw"}, "in");
+  ASSERT_NE(in, nullptr);
+  EXPECT_TRUE(in->base);
+  EXPECT_EQ(in->rules[2].jump, "plain");
+  EXPECT_TRUE(in->rules[2].unconditional);
+  const SurveyChain* plain = survey.Find({"inet", "fw"}, "plain");
+  ASSERT_NE(plain, nullptr);
+  EXPECT_FALSE(plain->base);
+  EXPECT_TRUE(plain->rules[0].terminal);
+  EXPECT_EQ(survey.Find({"inet", "fw"}, "nothing"), nullptr);
+  EXPECT_EQ(survey.Find({"ip", "fw"}, "in"), nullptr);
+}
+
+TEST_F(NftSurveyTest, KeepsTheRulesThatTheFilterWants) {
+  MustRun(
+      {"iptables-nft-restore"},
+      "*filter\n:A - [0:0]\n:B - [0:0]\n-A A -j B\n-A A -p tcp -j ACCEPT\n-A B -j DROP\nCOMMIT\n");
+  std::set<std::string> seen;
+  const Survey survey =
+      TakeSurvey([&](const TableId& table, const std::string& chain, const SurveyRule& rule) {
+        seen.insert(absl::StrCat(ToString(table), " ", chain, " ", rule.text));
+        return rule.jump == "B";
+      });
+  EXPECT_THAT(seen, ::testing::ElementsAre("ip filter A -j B", "ip filter A -p tcp -j ACCEPT",
+                                           "ip filter B -j DROP"));
+  ASSERT_NE(survey.Find({"ip", "filter"}, "B"), nullptr);
+  EXPECT_THAT(survey.Find({"ip", "filter"}, "B")->rules, IsEmpty());
+  EXPECT_THAT(survey.Find({"ip", "filter"}, "A")->rules, SizeIs(1));
+}
+
+TEST_F(NftSurveyTest, ReadCountsToo) {
+  MustRun({"iptables-nft-restore", "-c"},
+          "*filter\n:T - [0:0]\n[7:420] -A T -j DROP\n[1:2] -A T -p tcp -j ACCEPT\nCOMMIT\n");
+  const netlink::ChainId chain{Family::kIPv4, netlink::Table::kFilter, "T"};
+  const netlink::Snapshot snapshot = Read({chain});
+  ASSERT_NE(snapshot.Find(chain), nullptr);
+  ASSERT_THAT(snapshot.Find(chain)->rules, SizeIs(2));
+  EXPECT_EQ(snapshot.Find(chain)->rules[0].counters, (netlink::RuleCounters{7, 420}));
+  EXPECT_NE(snapshot.Find(chain)->rules[0].rule(), nullptr);
+  EXPECT_EQ(snapshot.Find(chain)->rules[1].counters, (netlink::RuleCounters{1, 2}));
+}
+
+// ---- while others write ----
+
+TEST_F(NftSurveyTest, IsAbortedWhenSomebodyCommitsMeanwhileAndShowsEachRuleOnce) {
+  MustRun({"iptables-nft-restore"}, "*filter\n:A - [0:0]\n-A A -j DROP\nCOMMIT\n");
+  int seen = 0;
+  const auto count = [&](const auto&, const auto&, const SurveyRule&) {
+    if (seen++ == 0) MustRun({"iptables-nft", "-A", "A", "-j", "ACCEPT"});
+    return true;
+  };
+  EXPECT_THAT(backend_->TakeSurvey(count), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_EQ(seen, 1);
+  const Survey survey = TakeSurvey(count);
+  EXPECT_EQ(seen, 3);
+  EXPECT_THAT(survey.Find({"ip", "filter"}, "A")->rules, SizeIs(2));
+  EXPECT_EQ(survey.generation, Read({}).generation);
 }
 
 }  // namespace

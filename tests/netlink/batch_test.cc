@@ -83,6 +83,54 @@ TEST(BatchTest, HasTheMessagesTypesAndFlagsThatTheKernelWants) {
   EXPECT_LE(batch->message_count(), Batch::MaxMessages(transaction));
 }
 
+const NativeTable kGuard = {
+    .family = Family::kIPv4,
+    .name = "guard",
+    .chains = {NativeChain{.name = "input", .hook = 1, .rules = {NativeDrop{.state_any = 1}}}}};
+
+TEST(BatchTest, PutsANativeTableFirstAndDeletesOneLast) {
+  const Transaction transaction{
+      .put_native = kGuard,
+      .operations = {CreateChain{kUser}},
+      .delete_native = DeleteNativeTable{.family = Family::kIPv6, .name = "old"}};
+  const absl::StatusOr<Batch> batch = Batch::Build(transaction, 100);
+  ASSERT_THAT(batch, IsOk());
+  EXPECT_THAT(Shape(*batch), ElementsAre("10/0",                // begin
+                                         "a00/400", "a02/0",    // whatever it was, gone
+                                         "a00/400", "a03/400",  // table and chain
+                                         "a06/c00",             // its rule
+                                         "a00/400", "a03/400",  // the operation
+                                         "a02/0",               // the other table
+                                         "11/0"));              // end
+  uint32_t sequence = 100;
+  for (const Header& header : Headers(*batch)) EXPECT_EQ(header.sequence, sequence++);
+  EXPECT_LE(batch->message_count(), Batch::MaxMessages(transaction));
+  const Transaction alone{.put_native = kGuard};
+  EXPECT_LE(Batch::Build(alone, 1)->message_count(), Batch::MaxMessages(alone));
+}
+
+TEST(BatchTest, NamesTheNativeTableThatWasRefused) {
+  const Transaction transaction{.put_native = kGuard,
+                                .delete_native = DeleteNativeTable{.name = "old"}};
+  const absl::StatusOr<Batch> batch = Batch::Build(transaction, 100);
+  ASSERT_THAT(batch, IsOk());
+  EXPECT_THAT(batch->Explain({{{.sequence = 104, .error_number = EOPNOTSUPP}}}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("putting in place the table ip guard, chain input")));
+  EXPECT_THAT(batch->Explain({{{.sequence = 106, .error_number = ENOENT}}}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("deleting the table ip old")));
+  std::vector<size_t> offsets;
+  const std::vector<Header> headers = Headers(*batch, &offsets);
+  const WireBytes rule = batch->bytes().subspan(offsets[5], headers[5].length);
+  const auto elements = Attributes::Parse(rule.subspan(20))->Nest(4);
+  const auto first = static_cast<uint32_t>(elements->all()[0].payload.data() - rule.data() - 4);
+  EXPECT_THAT(
+      batch->Explain({{{.sequence = 105, .error_number = ENOENT, .attribute_offset = first}}}),
+      StatusIs(absl::StatusCode::kNotFound,
+               AllOf(HasSubstr("the rule ct state invalid counter drop"),
+                     HasSubstr("module nft_ct is missing"))));
+}
+
 TEST(BatchTest, CarriesTheGeneration) {
   const Transaction transaction{.generation = 0x01020304, .operations = {DeleteChain{kUser}}};
   const absl::StatusOr<Batch> batch = Batch::Build(transaction, 1);

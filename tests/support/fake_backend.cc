@@ -7,166 +7,17 @@
 #include <algorithm>
 #include <cerrno>
 #include <optional>
-#include <set>
 
-#include "absl/strings/str_cat.h"
-#include "netlink/base_chains.h"
 #include "netlink/nft_monitor.h"
 
 namespace kipt::testing {
 namespace {
 
-using netlink::AddRule;
 using netlink::ChainId;
-using netlink::CreateChain;
-using netlink::DeleteChain;
-using netlink::DeleteRule;
-using netlink::Jump;
-using netlink::Masquerade;
 using netlink::ObservedChain;
 using netlink::ObservedRule;
-using netlink::Operation;
 using netlink::RuleHandle;
 using netlink::Snapshot;
-
-constexpr size_t kMaxName = 255;
-constexpr size_t kMaxComment = 255;
-
-bool IsBaseChain(const ChainId& chain) {
-  return netlink::FindBaseChain(chain.table, chain.name) != nullptr;
-}
-
-ChainId Sibling(const ChainId& chain, const std::string& name) {
-  return ChainId{.family = chain.family, .table = chain.table, .name = name};
-}
-
-auto FindRule(ObservedChain& chain, RuleHandle handle) {
-  return std::find_if(chain.rules.begin(), chain.rules.end(),
-                      [&](const ObservedRule& rule) { return rule.handle == handle; });
-}
-
-// Applies one operation to a copy of the state.
-class Applier {
- public:
-  Applier(Snapshot& state, RuleHandle& next_handle) : state_(state), next_handle_(next_handle) {}
-
-  bool changed() const { return changed_; }
-
-  absl::Status operator()(const CreateChain& create) {
-    const auto found = state_.chains.find(create.chain);
-    if (found == state_.chains.end()) {
-      state_.chains[create.chain].hooked = IsBaseChain(create.chain);
-      changed_ = true;
-      return absl::OkStatus();
-    }
-    if (IsBaseChain(create.chain) && !found->second.hooked) {
-      return absl::FailedPreconditionError("the chain exists without its hook");
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status operator()(const AddRule& add) {
-    ObservedChain* chain = Find(add.chain);
-    if (chain == nullptr) return absl::NotFoundError("there is no such chain");
-    if (absl::Status status = CheckRule(add); !status.ok()) return status;
-    auto place = chain->rules.end();
-    if (add.before) {
-      place = FindRule(*chain, *add.before);
-      if (place == chain->rules.end()) {
-        return absl::NotFoundError("there is no rule of that handle in the chain");
-      }
-    }
-    chain->rules.insert(place, ObservedRule{.handle = next_handle_++, .content = add.rule});
-    changed_ = true;
-    const Jump* jump = std::get_if<Jump>(&add.rule.target);
-    if (jump != nullptr && Reaches(Sibling(add.chain, jump->chain), add.chain)) {
-      return absl::FailedPreconditionError("chains would jump in a circle");
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status operator()(const DeleteRule& remove) {
-    ObservedChain* chain = Find(remove.chain);
-    if (chain == nullptr) return absl::NotFoundError("there is no such chain");
-    const auto rule = FindRule(*chain, remove.handle);
-    if (rule == chain->rules.end()) {
-      return absl::NotFoundError("there is no rule of that handle in the chain");
-    }
-    chain->rules.erase(rule);
-    changed_ = true;
-    return absl::OkStatus();
-  }
-
-  absl::Status operator()(const DeleteChain& remove) {
-    if (IsBaseChain(remove.chain)) {
-      return absl::InvalidArgumentError("a base chain is not deleted");
-    }
-    const ObservedChain* chain = Find(remove.chain);
-    if (chain == nullptr) return absl::NotFoundError("there is no such chain");
-    if (!chain->rules.empty()) return absl::FailedPreconditionError("the chain is not empty");
-    if (IsJumpedTo(remove.chain)) return absl::FailedPreconditionError("rules jump to the chain");
-    state_.chains.erase(remove.chain);
-    changed_ = true;
-    return absl::OkStatus();
-  }
-
- private:
-  ObservedChain* Find(const ChainId& chain) {
-    const auto found = state_.chains.find(chain);
-    return found != state_.chains.end() ? &found->second : nullptr;
-  }
-
-  absl::Status CheckRule(const AddRule& add) {
-    if (add.rule.comment.size() > kMaxComment) {
-      return absl::InvalidArgumentError("the comment is too long");
-    }
-    if (std::holds_alternative<Masquerade>(add.rule.target) &&
-        add.chain.table != netlink::Table::kNat) {
-      return absl::InvalidArgumentError("MASQUERADE is for nat POSTROUTING only");
-    }
-    const Jump* jump = std::get_if<Jump>(&add.rule.target);
-    if (jump == nullptr) return absl::OkStatus();
-    const ObservedChain* target = Find(Sibling(add.chain, jump->chain));
-    if (target == nullptr) {
-      return absl::NotFoundError(absl::StrCat("there is no chain ", jump->chain, " to jump to"));
-    }
-    // A plain chain of a base chain's name is a chain like any other.
-    if (target->hooked) return absl::FailedPreconditionError("a jump to a base chain");
-    return absl::OkStatus();
-  }
-
-  bool IsJumpedTo(const ChainId& chain) const {
-    for (const auto& [id, content] : state_.chains) {
-      if (id.family != chain.family || id.table != chain.table) continue;
-      for (const ObservedRule& rule : content.rules) {
-        const std::string* target = JumpTarget(rule);
-        if (target != nullptr && *target == chain.name) return true;
-      }
-    }
-    return false;
-  }
-
-  // Whether a packet in `from` can come to `to` by jumps.
-  bool Reaches(const ChainId& from, const ChainId& to) const {
-    std::set<ChainId> seen;
-    std::vector<ChainId> open = {from};
-    while (!open.empty()) {
-      const ChainId next = open.back();
-      open.pop_back();
-      if (next == to) return true;
-      const ObservedChain* chain = state_.Find(next);
-      if (chain == nullptr || !seen.insert(next).second) continue;
-      for (const ObservedRule& rule : chain->rules) {
-        if (const std::string* target = JumpTarget(rule)) open.push_back(Sibling(next, *target));
-      }
-    }
-    return false;
-  }
-
-  Snapshot& state_;
-  RuleHandle& next_handle_;
-  bool changed_ = false;
-};
 
 // The first of them, taken out.
 std::optional<absl::Status> Pop(std::deque<absl::Status>& faults) {
@@ -174,11 +25,6 @@ std::optional<absl::Status> Pop(std::deque<absl::Status>& faults) {
   absl::Status fault = std::move(faults.front());
   faults.pop_front();
   return fault;
-}
-
-absl::Status Explain(const Operation& operation, const absl::Status& why) {
-  return absl::Status(why.code(), absl::StrCat(ToString(ChainOf(operation)), ": ",
-                                               ToString(operation), ": ", why.message()));
 }
 
 }  // namespace
@@ -226,9 +72,9 @@ class FakeBackend::FakeMonitor : public netlink::Monitor {
 absl::StatusOr<Snapshot> FakeBackend::Read(absl::Span<const netlink::ChainQuery> queries) {
   ++read_count_;
   if (const std::optional<absl::Status> fault = Pop(read_faults_)) return *fault;
-  Snapshot snapshot{.generation = state_.generation, .chains = {}};
+  Snapshot snapshot{.generation = ruleset_.snapshot.generation, .chains = {}};
   for (const netlink::ChainQuery& query : queries) {
-    const ObservedChain* chain = state_.Find(query.chain);
+    const ObservedChain* chain = ruleset_.snapshot.Find(query.chain);
     if (chain == nullptr) continue;
     ObservedChain& observed = snapshot.chains[query.chain];
     observed.hooked = chain->hooked;
@@ -242,32 +88,43 @@ absl::StatusOr<Snapshot> FakeBackend::Read(absl::Span<const netlink::ChainQuery>
   return snapshot;
 }
 
+absl::StatusOr<netlink::NativeReading> FakeBackend::ReadNativeTable(netlink::Family family,
+                                                                    const std::string& name) {
+  netlink::NativeReading reading = {.generation = ruleset_.snapshot.generation};
+  const auto found = ruleset_.native.find({family, name});
+  if (found != ruleset_.native.end()) reading.table = found->second;
+  return reading;
+}
+
+absl::StatusOr<netlink::Survey> FakeBackend::TakeSurvey(const netlink::SurveyFilter& keep) {
+  if (const std::optional<absl::Status> fault = Pop(survey_faults_)) return *fault;
+  netlink::Survey survey;
+  survey.mode = mode_;
+  survey.generation = ruleset_.snapshot.generation;
+  for (const auto& [id, chain] : ruleset_.snapshot.chains) {
+    const netlink::TableId table{.family = std::string(netlink::FamilyName(id.family)),
+                                 .name = std::string(netlink::TableName(id.table))};
+    netlink::SurveyChain& surveyed = survey.tables[table][id.name];
+    surveyed.base = chain.hooked && IsBaseChain(id);
+    if (surveyed.base) surveyed.policy = "ACCEPT";
+    for (const ObservedRule& rule : chain.rules) {
+      netlink::SurveyRule text = ToSurveyRule(id.family, rule);
+      if (!keep || keep(table, id.name, text)) surveyed.rules.push_back(std::move(text));
+    }
+  }
+  return survey;
+}
+
 absl::Status FakeBackend::Apply(const netlink::Transaction& transaction) {
   ++apply_count_;
   if (const std::optional<absl::Status> fault = Pop(apply_faults_)) return *fault;
   if (transaction.empty()) return absl::OkStatus();
-  for (const Operation& operation : transaction.operations) {
-    const std::string& name = ChainOf(operation).name;
-    if (name.empty() || name.size() > kMaxName) {
-      return Explain(operation, absl::InvalidArgumentError("a chain's name has 1 to 255 bytes"));
-    }
+  if (mode_ == "legacy" && (transaction.put_native || transaction.delete_native)) {
+    return absl::InvalidArgumentError("legacy iptables has no native tables");
   }
-  if (transaction.generation != state_.generation) {
-    return absl::AbortedError("the ruleset has changed since it was read");
-  }
-  Snapshot copy = state_;
-  RuleHandle next_handle = next_handle_;
-  Applier applier(copy, next_handle);
-  for (const Operation& operation : transaction.operations) {
-    if (absl::Status status = std::visit(applier, operation); !status.ok()) {
-      return Explain(operation, status);
-    }
-  }
-  if (applier.changed()) {
-    ++copy.generation;
-    state_ = std::move(copy);
-    next_handle_ = next_handle;
-  }
+  FakeRuleset copy = ruleset_;
+  if (absl::Status status = ApplyTransaction(transaction, copy); !status.ok()) return status;
+  ruleset_ = std::move(copy);
   applied_.push_back(transaction);
   return absl::OkStatus();
 }
@@ -282,10 +139,10 @@ absl::StatusOr<std::unique_ptr<netlink::Monitor>> FakeBackend::Watch(netlink::Wa
 }
 
 void FakeBackend::Touch() {
-  ++state_.generation;
+  ++ruleset_.snapshot.generation;
   if (monitor_ == nullptr) return;
   netlink::RulesetChange change = writer_;
-  change.generation = state_.generation;
+  change.generation = ruleset_.snapshot.generation;
   monitor_->Add(std::move(change));
 }
 
@@ -300,17 +157,17 @@ void FakeBackend::FailNextDrain(absl::Status status) {
 }
 
 void FakeBackend::AddChain(const ChainId& chain, bool hooked) {
-  state_.chains[chain].hooked = hooked && IsBaseChain(chain);
+  ruleset_.snapshot.chains[chain].hooked = hooked && IsBaseChain(chain);
   Touch();
 }
 
 RuleHandle FakeBackend::Place(const ChainId& chain, bool first, Content content) {
-  if (state_.Find(chain) == nullptr) AddChain(chain);
-  std::vector<ObservedRule>& rules = state_.chains[chain].rules;
+  if (ruleset_.snapshot.Find(chain) == nullptr) AddChain(chain);
+  std::vector<ObservedRule>& rules = ruleset_.snapshot.chains[chain].rules;
   rules.insert(first ? rules.begin() : rules.end(),
-               ObservedRule{.handle = next_handle_, .content = std::move(content)});
+               ObservedRule{.handle = ruleset_.next_handle, .content = std::move(content)});
   Touch();
-  return next_handle_++;
+  return ruleset_.next_handle++;
 }
 
 RuleHandle FakeBackend::AppendRule(const ChainId& chain, Content content) {
@@ -322,8 +179,8 @@ RuleHandle FakeBackend::InsertRule(const ChainId& chain, Content content) {
 }
 
 void FakeBackend::RemoveRule(const ChainId& chain, RuleHandle handle) {
-  const auto found = state_.chains.find(chain);
-  if (found == state_.chains.end()) return;
+  const auto found = ruleset_.snapshot.chains.find(chain);
+  if (found == ruleset_.snapshot.chains.end()) return;
   std::vector<ObservedRule>& rules = found->second.rules;
   rules.erase(std::remove_if(rules.begin(), rules.end(),
                              [&](const ObservedRule& rule) { return rule.handle == handle; }),
@@ -332,19 +189,31 @@ void FakeBackend::RemoveRule(const ChainId& chain, RuleHandle handle) {
 }
 
 void FakeBackend::FlushChain(const ChainId& chain) {
-  const auto found = state_.chains.find(chain);
-  if (found == state_.chains.end()) return;
+  const auto found = ruleset_.snapshot.chains.find(chain);
+  if (found == ruleset_.snapshot.chains.end()) return;
   found->second.rules.clear();
   Touch();
 }
 
 void FakeBackend::RemoveChain(const ChainId& chain) {
-  state_.chains.erase(chain);
+  ruleset_.snapshot.chains.erase(chain);
   Touch();
 }
 
 void FakeBackend::Clear() {
-  state_.chains.clear();
+  ruleset_.snapshot.chains.clear();
+  ruleset_.native.clear();
+  Touch();
+}
+
+void FakeBackend::PutNativeTable(netlink::ObservedNativeTable table) {
+  const auto id = std::make_pair(table.table.family, table.table.name);
+  ruleset_.native[id] = std::move(table);
+  Touch();
+}
+
+void FakeBackend::RemoveNativeTable(netlink::Family family, const std::string& name) {
+  ruleset_.native.erase({family, name});
   Touch();
 }
 

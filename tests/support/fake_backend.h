@@ -25,6 +25,7 @@
 #include "netlink/monitor.h"
 #include "netlink/ruleset.h"
 #include "netlink/transaction.h"
+#include "tests/support/fake_ruleset.h"
 
 namespace kipt::testing {
 
@@ -36,6 +37,11 @@ class FakeBackend : public netlink::Backend {
 
   absl::string_view mode() const override { return mode_; }
   absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override;
+  // Not among the reads that faults, other writers and counts are about.
+  absl::StatusOr<netlink::NativeReading> ReadNativeTable(netlink::Family family,
+                                                         const std::string& name) override;
+  // Tables that hold a chain; a base chain's policy is ACCEPT.
+  absl::StatusOr<netlink::Survey> TakeSurvey(const netlink::SurveyFilter& keep) override;
   absl::Status Apply(const netlink::Transaction& transaction) override;
   // As nf_tables does: a new monitor takes the place of the one before, whose Drain fails.
   absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode mode) override;
@@ -53,6 +59,12 @@ class FakeBackend : public netlink::Backend {
   void RemoveChain(const netlink::ChainId& chain);
   // `nft flush ruleset`.
   void Clear();
+  void PutNativeTable(netlink::ObservedNativeTable table);
+  void RemoveNativeTable(netlink::Family family, const std::string& name);
+  // From now on the kernel has no nft_compat: rules with a match of xtables', or a target, are
+  // refused, and what stands stays.
+  void LoseXt() { ruleset_.has_xt = false; }
+  void GainXt() { ruleset_.has_xt = true; }
   // A commit to something that is not ours: only the generation moves.
   void Touch();
   // Whose the next commits are, as a monitor tells it. Until then: a PID that no process can have
@@ -63,6 +75,7 @@ class FakeBackend : public netlink::Backend {
 
   // The next calls fail with these, in order, before they do anything.
   void FailNextRead(absl::Status status) { read_faults_.push_back(std::move(status)); }
+  void FailNextSurvey(absl::Status status) { survey_faults_.push_back(std::move(status)); }
   void FailNextApply(absl::Status status) { apply_faults_.push_back(std::move(status)); }
   void FailNextWatch(absl::Status status) { watch_faults_.push_back(std::move(status)); }
   // Makes the monitor readable, so that somebody drains.
@@ -76,7 +89,7 @@ class FakeBackend : public netlink::Backend {
   // ---- what happened ----
 
   // Everything, rules of all chains included.
-  const netlink::Snapshot& state() const { return state_; }
+  const netlink::Snapshot& state() const { return ruleset_.snapshot; }
   // Transactions that were applied, empty ones left out.
   const std::vector<netlink::Transaction>& applied() const { return applied_; }
   int read_count() const { return read_count_; }
@@ -88,9 +101,9 @@ class FakeBackend : public netlink::Backend {
   netlink::RuleHandle Place(const netlink::ChainId& chain, bool first, Content content);
 
   std::string mode_;
-  netlink::Snapshot state_{.generation = 1, .chains = {}};
-  netlink::RuleHandle next_handle_ = 1;
+  FakeRuleset ruleset_;
   std::deque<absl::Status> read_faults_;
+  std::deque<absl::Status> survey_faults_;
   std::deque<absl::Status> apply_faults_;
   std::deque<absl::Status> watch_faults_;
   std::deque<absl::Status> drain_faults_;

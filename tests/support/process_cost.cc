@@ -84,7 +84,8 @@ bool ComesToRest(pid_t process, absl::Duration quiet) {
 Memory MemoryOf(pid_t process) {
   const std::string status = absl::StrCat("/proc/", process, "/status");
   return {.anonymous_kib = StatusNumber(status, "RssAnon"),
-          .resident_kib = StatusNumber(status, "VmRSS")};
+          .resident_kib = StatusNumber(status, "VmRSS"),
+          .peak_kib = StatusNumber(status, "VmHWM")};
 }
 
 int DescriptorsOf(pid_t process) {

@@ -39,6 +39,7 @@ bool ComesToRest(pid_t process, absl::Duration quiet = absl::Milliseconds(300));
 struct Memory {
   int64_t anonymous_kib = 0;  // RssAnon
   int64_t resident_kib = 0;   // VmRSS
+  int64_t peak_kib = 0;       // VmHWM: the most that VmRSS has been
 };
 Memory MemoryOf(pid_t process);
 

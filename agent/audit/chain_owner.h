@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/audit/chain_owner.h
+//
+// Whose a chain or a rule is, by the names and comments that programs are known by: a likely owner,
+// for people. Nothing is ever changed on the strength of it. Pure.
+#ifndef KIPT_AGENT_AUDIT_CHAIN_OWNER_H_
+#define KIPT_AGENT_AUDIT_CHAIN_OWNER_H_
+
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+#include "agent/audit/rule_words.h"
+#include "netlink/survey.h"
+
+namespace kipt::agent {
+
+enum class Owner : uint8_t {
+  kUnknown,
+  // A chain on a hook, which is everybody's.
+  kBaseChain,
+  // Kubelet's, or this agent's in its place.
+  kKubelet,
+  kKubeProxy,      // iptables mode, and what its modes share
+  kKubeProxyIpvs,  // what only its IPVS mode makes
+  kKubeProxyNftables,
+  kKpng,
+  kThisAgent,  // the native table
+  kKubeRouter,
+  kPortmap,
+  kHostPorts,  // CRI-O up to 1.26, or dockershim (kubelet up to 1.23): one and the same names
+  kCrio,
+  kCalico,
+  kCilium,
+  kFlannel,
+  kWeave,
+  kAntrea,
+  kDocker,
+  kFirewalld,
+  kIpMasqAgent,
+  kNodeLocalDns,
+};
+
+// "kubelet", "kube-proxy (IPVS)", "the CNI plugin portmap"; "unknown".
+absl::string_view OwnerName(Owner owner);
+
+// Kubernetes' own: kubelet, kube-proxy of any mode.
+bool IsKubernetes(Owner owner);
+
+// By table and name. Base chains are told by their flag, not by this.
+Owner OwnerOfChain(const netlink::TableId& table, absl::string_view chain);
+
+// Who wrote a rule of `chain`. In a chain of somebody's own: they did, but for kubelet's chains,
+// where others put rules too: there only kubelet's own forms, of any release and mark bit, are
+// kubelet's. In a base chain, by its comment, or by whose chain it jumps to.
+Owner OwnerOfRule(const netlink::TableId& table, absl::string_view chain, bool base,
+                  const netlink::SurveyRule& rule, const RuleWords& words);
+
+// "KUBE-SVC-*" for the chains that a program makes one of per service, endpoint, pod or container;
+// else the name itself. A view of `chain` or of static storage.
+absl::string_view ChainGroup(absl::string_view chain);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_AUDIT_CHAIN_OWNER_H_

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/audit/node_view.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "agent/detect/route_localnet.h"
+#include "agent/process/network_namespace.h"
+#include "agent/process/network_namespaces.h"
+
+namespace kipt::agent {
+namespace {
+
+using netlink::Family;
+using netlink::Survey;
+
+// Others may change the rules all the while.
+constexpr int kMostAttempts = 5;
+
+void AddProblem(NodeView& view, absl::string_view what, const absl::Status& status) {
+  view.problems.push_back(absl::StrCat(what, ": ", status.message()));
+}
+
+absl::StatusOr<Survey> TakeSurvey(const BackendOrError& backend) {
+  if (!backend.ok()) return backend.status();
+  absl::StatusOr<Survey> survey = (*backend)->TakeSurvey({});
+  for (int attempt = 1; absl::IsAborted(survey.status()) && attempt < kMostAttempts; ++attempt) {
+    survey = (*backend)->TakeSurvey({});
+  }
+  return survey;
+}
+
+void AddSurvey(NodeView& view, absl::string_view what, absl::StatusOr<Survey> survey) {
+  if (!survey.ok()) return AddProblem(view, what, survey.status());
+  if (!survey->tables.empty()) view.surveys.push_back(*std::move(survey));
+}
+
+void SurveyNft(const ModeSources& sources, NodeView& view) {
+  const absl::Status there = CheckNftIsThere(sources);
+  // Nothing is in what is not there, or not loaded.
+  if (absl::IsUnavailable(there) || absl::IsFailedPrecondition(there)) return;
+  if (!there.ok()) return AddProblem(view, "nft tables", there);
+  absl::StatusOr<Survey> survey = TakeSurvey(sources.open_nft());
+  // A kernel without nf_tables may say so only when it is asked.
+  if (absl::IsUnavailable(survey.status())) return;
+  AddSurvey(view, "nft tables", std::move(survey));
+}
+
+void SurveyLegacy(const ModeSources& sources, NodeView& view) {
+  bool has_tables = false;
+  for (const Family family : netlink::kFamilies) {
+    const absl::StatusOr<std::vector<std::string>> names = LegacyTableNames(family, sources);
+    has_tables = has_tables || (names.ok() && !names->empty());
+    if (!names.ok() && !absl::IsUnavailable(names.status())) {
+      AddProblem(view, absl::StrCat("legacy tables of ", netlink::FamilyName(family)),
+                 names.status());
+    }
+  }
+  if (has_tables) AddSurvey(view, "legacy tables", TakeSurvey(sources.open_legacy()));
+}
+
+NodeView Gather(const ModeSources& sources) {
+  NodeView view;
+  SurveyNft(sources, view);
+  SurveyLegacy(sources, view);
+  absl::StatusOr<std::vector<FwmarkRule>> rules = ReadFwmarkRules();
+  if (rules.ok()) {
+    view.ip_rules = *std::move(rules);
+  } else {
+    AddProblem(view, "ip rule", rules.status());
+  }
+  absl::StatusOr<std::vector<std::string>> exposed = ReadRouteLocalnet();
+  if (exposed.ok()) {
+    view.route_localnet = *std::move(exposed);
+  } else if (!absl::IsNotFound(exposed.status())) {
+    AddProblem(view, "route_localnet", exposed.status());
+  }
+  return view;
+}
+
+// The path is a process', maybe, and that may have ended, and its number be another's now.
+absl::Status Enter(const NetworkNamespace& wanted) {
+  if (absl::Status status = EnterNetworkNamespace(wanted.path); !status.ok()) return status;
+  struct stat now = {};
+  if (stat("/proc/thread-self/ns/net", &now) != 0) {
+    return absl::ErrnoToStatus(errno, "reading /proc/thread-self/ns/net");
+  }
+  if (now.st_ino == wanted.inode) return absl::OkStatus();
+  return absl::NotFoundError("it has ended since it was listed");
+}
+
+NodeView Visit(const NetworkNamespace& wanted, const ModeSources& sources) {
+  NodeView view;
+  const auto visit = [&] {
+    const absl::Status status = Enter(wanted);
+    if (status.ok()) {
+      view = Gather(sources);
+    } else {
+      AddProblem(view, "network namespace", status);
+    }
+    view.name = wanted.name;
+  };
+  try {
+    // Who has entered another namespace does not go back: the thread ends.
+    std::thread(visit).join();
+  } catch (const std::system_error& error) {
+    view = {.name = wanted.name,
+            .problems = {absl::StrCat("network namespace: no thread for it: ", error.what())}};
+  }
+  return view;
+}
+
+}  // namespace
+
+NodeView GatherNodeView(const ModeSources& sources, const CniConfigs& cni) {
+  NodeView view = Gather(sources);
+  view.cni = cni;
+  return view;
+}
+
+std::vector<NodeView> GatherAllNamespaces(const ModeSources& sources, const CniConfigs& cni) {
+  const NetworkNamespaces namespaces = ListNetworkNamespaces();
+  std::vector<NodeView> views = {GatherNodeView(sources, cni)};
+  for (const std::string& problem : namespaces.problems) {
+    views.front().problems.push_back(
+        absl::StrCat("there may be more network namespaces: ", problem));
+  }
+  for (const NetworkNamespace& each : namespaces.found) {
+    if (!each.own) views.push_back(Visit(each, sources));
+  }
+  return views;
+}
+
+}  // namespace kipt::agent

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/audit_commands.h"
+
+#include <cerrno>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "agent/audit/audit.h"
+#include "agent/audit/explain.h"
+#include "agent/audit/node_view.h"
+#include "agent/retirement_sources.h"
+#include "agent/xtables/saved_survey.h"
+
+namespace kipt::agent {
+namespace {
+
+// iptables-save beside 30,000 services prints some 60 MB.
+constexpr size_t kMostFileBytes = size_t{512} << 20;
+
+ExitCode Fail(const absl::Status& status, ExitCode code, std::ostream& err) {
+  err << "Error: " << status.message() << "\n";
+  return code;
+}
+
+absl::StatusOr<std::string> ReadAll(std::istream& stream, const std::string& name) {
+  std::string text;
+  std::vector<char> chunk(size_t{1} << 20);
+  while (stream.read(chunk.data(), static_cast<std::streamsize>(chunk.size())) ||
+         stream.gcount() > 0) {
+    text.append(chunk.data(), static_cast<size_t>(stream.gcount()));
+    if (text.size() > kMostFileBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, " is larger than ", kMostFileBytes >> 20, " MiB"));
+    }
+  }
+  if (stream.bad()) return absl::InvalidArgumentError(absl::StrCat("cannot read ", name));
+  return text;
+}
+
+// "-" is standard input.
+absl::StatusOr<std::string> ReadFileOrInput(const std::string& path) {
+  if (path == "-") return ReadAll(std::cin, "standard input");
+  errno = 0;
+  std::ifstream file(path);
+  if (!file) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot read ", path, ": ", std::generic_category().message(errno)));
+  }
+  return ReadAll(file, path);
+}
+
+absl::Status About(const std::string& path, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
+}
+
+absl::StatusOr<AllowList> ReadAllowList(const Flags& flags) {
+  if (!flags.allow) return AllowList();
+  const absl::StatusOr<std::string> text = ReadFileOrInput(*flags.allow);
+  if (!text.ok()) return text.status();
+  absl::StatusOr<AllowList> list = ParseAllowList(*text);
+  if (!list.ok()) return About(*flags.allow, list.status());
+  return list;
+}
+
+// What is to be explained from: the node's modes, or a file.
+absl::StatusOr<std::vector<netlink::Survey>> SurveysFor(const Flags& flags,
+                                                        const ModeSources& sources) {
+  if (flags.from_file) {
+    const absl::StatusOr<std::string> text = ReadFileOrInput(*flags.from_file);
+    if (!text.ok()) return text.status();
+    absl::StatusOr<netlink::Survey> survey = ParseSavedFile(*text);
+    if (!survey.ok()) return About(*flags.from_file, survey.status());
+    return std::vector<netlink::Survey>{*std::move(survey)};
+  }
+  NodeView view = GatherNodeView(sources, CniConfigs());
+  if (view.surveys.empty()) {
+    return absl::NotFoundError(view.problems.empty()
+                                   ? "this network namespace has no iptables rules at all"
+                                   : absl::StrCat("no rules can be seen: ", view.problems.front()));
+  }
+  return std::move(view.surveys);
+}
+
+}  // namespace
+
+ExitCode RunAudit(const Config& config, const Flags& flags, const ModeSources& sources,
+                  CommandStreams streams) {
+  absl::StatusOr<AllowList> allow = ReadAllowList(flags);
+  if (!allow.ok()) return Fail(allow.status(), kExitUsage, streams.err);
+  const CniConfigs cni = ReadCniConfigsFor(config.cni_conf_dirs, sources);
+  std::vector<NodeView> views;
+  if (flags.all_netns) {
+    views = GatherAllNamespaces(sources, cni);
+  } else {
+    views.push_back(GatherNodeView(sources, cni));
+  }
+  const AuditReport report =
+      Audit(views, {.bits = config.bits, .mode = config.mode, .allow = *std::move(allow)});
+  switch (flags.output) {
+    case OutputFormat::kJson:
+      streams.out << AuditJson(report);
+      break;
+    case OutputFormat::kDot:
+      streams.out << AuditDot(views.front(), report);
+      break;
+    case OutputFormat::kText:
+      streams.out << AuditText(report);
+      break;
+  }
+  return AuditExitNeedsAttention(report) ? kExitDifferences : kExitOk;
+}
+
+ExitCode RunExplain(const std::string& chain, const Config& config, const Flags& flags,
+                    const ModeSources& sources, CommandStreams streams) {
+  const absl::StatusOr<std::vector<netlink::Survey>> surveys = SurveysFor(flags, sources);
+  if (!surveys.ok()) {
+    return Fail(surveys.status(), flags.from_file ? kExitUsage : kExitFailed, streams.err);
+  }
+  std::vector<netlink::Family> families = config.families;
+  if (flags.from_file) families = {netlink::kFamilies.begin(), netlink::kFamilies.end()};
+  std::vector<Explanation> explanations;
+  absl::Status first_error;
+  for (const netlink::Survey& survey : *surveys) {
+    for (const netlink::Family family : families) {
+      absl::StatusOr<Explanation> explanation = Explain(survey, family, chain);
+      if (explanation.ok()) {
+        explanations.push_back(*std::move(explanation));
+      } else if (first_error.ok()) {
+        first_error = explanation.status();
+      }
+    }
+  }
+  if (explanations.empty()) {
+    return Fail(first_error, absl::IsInvalidArgument(first_error) ? kExitUsage : kExitFailed,
+                streams.err);
+  }
+  if (flags.output == OutputFormat::kJson) {
+    std::vector<std::string> objects;
+    for (const Explanation& one : explanations) objects.push_back(ExplainJson(one));
+    streams.out << "[" << absl::StrJoin(objects, ",") << "]\n";
+    return kExitOk;
+  }
+  for (const Explanation& explanation : explanations) {
+    if (&explanation != &explanations.front()) streams.out << "\n";
+    streams.out << ExplainText(explanation);
+  }
+  return kExitOk;
+}
+
+}  // namespace kipt::agent

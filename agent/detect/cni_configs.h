@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/detect/cni_configs.h
+//
+// Which CNI configurations name a chain of kubelet's: `externalSetMarkChain` of the portmap plugin
+// (containernetworking/plugins, plugins/meta/portmap) is the one way there is, and what it names
+// must exist when the next pod with a host port starts. Any plugin's is believed.
+#ifndef KIPT_AGENT_DETECT_CNI_CONFIGS_H_
+#define KIPT_AGENT_DETECT_CNI_CONFIGS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "agent/detect/host_program.h"
+#include "agent/policy/dependents.h"
+
+namespace kipt::agent {
+
+// Where the CNI configurations of a node are found, relative to its root: /etc/cni/net.d
+// (containerd, CRI-O), and the places of distributions that move it (k3s, RKE2, MicroK8s, ...).
+absl::Span<const absl::string_view> KnownCniDirectories();
+
+// The chains that one configuration names: a list ("plugins": [...]) or a single plugin. Takes any
+// bytes. `file` only names it in the answer.
+// InvalidArgument: not JSON, or no object, or an externalSetMarkChain that is no text.
+absl::StatusOr<std::vector<CniReference>> ParseCniConfig(absl::string_view file,
+                                                         absl::string_view text);
+
+// Reads *.conflist, *.conf and *.json in `directories`, as libcni does. A directory that does not
+// exist is left out; one that cannot be read, a file that cannot be read or parsed, or is larger
+// than 1 MiB, is a problem.
+CniConfigs ReadCniConfigs(absl::Span<const std::string> directories);
+
+// The directories of the node: KnownCniDirectories under `root`, or a problem where the node's
+// files cannot be seen from here.
+CniConfigs ReadNodeCniConfigs(const HostRoot& root);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_DETECT_CNI_CONFIGS_H_

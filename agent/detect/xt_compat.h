@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/detect/xt_compat.h
+//
+// Whether iptables-nft can make rules at all on this kernel: its matches are xtables', which
+// nf_tables runs through nft_compat. Cloud images of the RHEL 10 class have neither nft_compat nor
+// xt_*: a bare chain can be made there, so the hint chain too, but no rule.
+#ifndef KIPT_AGENT_DETECT_XT_COMPAT_H_
+#define KIPT_AGENT_DETECT_XT_COMPAT_H_
+
+#include <string>
+
+#include "agent/detect/kernel_modules.h"
+
+namespace kipt::agent {
+
+enum class XtCompat : uint8_t {
+  kPresent,  // loaded, built in, or loadable
+  kAbsent,   // not among the modules of this kernel
+  kUnknown,  // nobody knows but a transaction: NotFound for a match means absent
+};
+
+struct XtCompatReading {
+  XtCompat compat = XtCompat::kUnknown;
+  // Which module it hangs on, and how that is known: "nft_compat is not loaded and not in
+  // /lib/modules/6.1.0/modules.dep".
+  std::string reason = {};
+
+  bool operator==(const XtCompatReading&) const = default;
+};
+
+// By files only; loads nothing. Looks at nft_compat and at the matches that kubelet's rules need:
+// xt_comment, xt_conntrack, and xt_mark (xt_MARK and xt_MASQUERADE are its and xt_nat's).
+XtCompatReading ReadXtCompat(const KernelPaths& paths);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_DETECT_XT_COMPAT_H_

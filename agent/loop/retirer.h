@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/loop/retirer.h
+//
+// When a running agent retires what is stale: at quiet moments, and never so often that looking at
+// all rules of all tables costs anything to speak of.
+#ifndef KIPT_AGENT_LOOP_RETIRER_H_
+#define KIPT_AGENT_LOOP_RETIRER_H_
+
+#include <optional>
+
+#include "absl/time/time.h"
+#include "agent/loop/reconciler.h"
+#include "agent/loop/round.h"
+#include "agent/policy/policy.h"
+#include "netlink/backend.h"
+
+namespace kipt::agent {
+
+class Retirer {
+ public:
+  // Who depends on what; nothing: --stale-chains=keep. The next quiet moment is used.
+  void SetSources(std::optional<RetirementSources> sources);
+
+  // Behind a round's repair. Nothing where it is not time to: somebody is changing things, what is
+  // wanted does not stand, or a look ten minutes ago or less found everything claimed. Times are
+  // steady.
+  std::optional<RetireReport> Run(netlink::Backend& backend, const Clock& clock,
+                                  const Ruleset& desired, const Round& round);
+
+ private:
+  std::optional<RetirementSources> sources_;
+  absl::Time next_survey_ = absl::InfinitePast();
+};
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_LOOP_RETIRER_H_

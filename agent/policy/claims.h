@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/policy/claims.h
+//
+// Who would miss a chain of kubelet's if it went: the reasons for which retirement (retirement.h)
+// leaves something alone. Pure.
+//
+// Claims are per family and iptables mode. In doubt there is a claim: what cannot be read counts as
+// somebody's.
+#ifndef KIPT_AGENT_POLICY_CLAIMS_H_
+#define KIPT_AGENT_POLICY_CLAIMS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "agent/policy/dependents.h"
+#include "netlink/ruleset.h"
+
+namespace kipt::agent {
+
+enum class ClaimKind : uint8_t {
+  kForeignJump,       // a rule that is not kubelet's jumps to the chain
+  kForeignRule,       // the chain holds one
+  kCniConfig,         // a CNI configuration names the chain, or could not be read
+  kKubeProxy,         // kube-proxy lives in this family, and uses the chain or rule as its own
+  kKubeProxyRemains,  // its canary stands without its services: likely `kube-proxy --cleanup`
+  kMarkedPackets,     // a chain or rule that marks packets stays, and this is what acts on the mark
+  kMartians,          // the kernel takes packets for 127.0.0.0/8 from neighbours
+  kLiveKubelet,       // a live kubelet takes its absence for a flush
+};
+absl::string_view ClaimKindName(ClaimKind kind);  // "foreignJump", ...
+
+struct Claim {
+  ClaimKind kind = ClaimKind::kForeignJump;
+  // "jumped to by ip nat CNI-DN-0123: -A CNI-DN-0123 ... -j KUBE-MARK-MASQ".
+  std::string text;
+
+  bool operator==(const Claim&) const = default;
+};
+
+// For one family of one mode.
+class Claims {
+ public:
+  // All must outlive it. `observed` must hold what ChainsToRead() asks for.
+  Claims(netlink::Family family, const netlink::Snapshot& observed, const Dependents& dependents);
+
+  // On `chain` of kubelet's, as a whole: its jumps, and its rules, go with it. Empty: nobody's.
+  std::vector<Claim> OnChain(const netlink::ChainId& chain) const;
+
+  // On a rule of filter/KUBE-FIREWALL that drops what bears `mark`.
+  std::vector<Claim> OnDropMarkRule(uint32_t mark) const;
+
+ private:
+  std::vector<Claim> OfOthers(const netlink::ChainId& chain) const;
+  std::vector<Claim> OfKubeProxy(const netlink::ChainId& chain) const;
+  std::vector<Claim> OfMarks(absl::string_view marking_chain, uint32_t mark) const;
+  bool Stands(netlink::Table table, absl::string_view name) const;
+
+  netlink::Family family_;
+  const netlink::Snapshot& observed_;
+  const Dependents& dependents_;
+};
+
+// A rule of a chain of kubelet's that kubelet writes there in some form, be it damaged.
+bool IsKubeletRule(const netlink::ChainId& chain, const netlink::ObservedRule& rule);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_POLICY_CLAIMS_H_

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/policy/dependents.h
+//
+// Who on this node depends on kubelet's chains, beside kube-proxy, whose chains say so themselves:
+// what claims are made of (claims.h).
+#ifndef KIPT_AGENT_POLICY_DEPENDENTS_H_
+#define KIPT_AGENT_POLICY_DEPENDENTS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "netlink/ruleset.h"
+#include "netlink/survey.h"
+
+namespace kipt::agent {
+
+// A rule that is not kubelet's and jumps to a chain that is.
+struct Reference {
+  netlink::ChainId chain;
+  // "ip nat CNI-DN-0123": where the rule stands.
+  std::string from;
+  std::string rule;
+
+  // From a chain of kube-proxy's.
+  bool kube_proxy = false;
+
+  auto operator<=>(const Reference&) const = default;
+};
+
+// A rule that is not kubelet's and may turn on bits of the packet mark.
+struct MarkSetter {
+  // "ip mangle PREROUTING".
+  std::string from;
+  std::string rule;
+  uint32_t bits = 0;
+  // Packets of which families it sees.
+  bool ipv4 = true;
+  bool ipv6 = true;
+
+  auto operator<=>(const MarkSetter&) const = default;
+};
+
+// A CNI configuration that names a chain of kubelet's.
+struct CniReference {
+  // "/etc/cni/net.d/10-containerd-net.conflist".
+  std::string file;
+  std::string plugin;  // its "type": "portmap"
+  std::string chain;   // of table nat, both families
+
+  auto operator<=>(const CniReference&) const = default;
+};
+
+// What the CNI configuration directories say.
+struct CniConfigs {
+  // The directories that were read, those that are not there left out.
+  std::vector<std::string> directories = {};
+  std::vector<CniReference> references = {};
+  // Why a directory or file could not be read or understood, each with its path: what stands in it
+  // must be taken for a claim. Empty: everything was read.
+  std::vector<std::string> problems = {};
+
+  bool operator==(const CniConfigs&) const = default;
+};
+
+struct Dependents {
+  // A few for each chain, sorted.
+  std::vector<Reference> references = {};
+  // How many there are, kube-proxy's aside; a chain that nobody refers to is not here.
+  std::map<netlink::ChainId, uint64_t> reference_counts = {};
+  // A few, sorted.
+  std::vector<MarkSetter> mark_setters = {};
+  CniConfigs cni = {};
+  // Interfaces from which the kernel takes packets for 127.0.0.0/8 (detect/route_localnet.h).
+  std::vector<std::string> route_localnet = {};
+
+  bool operator==(const Dependents&) const = default;
+};
+
+// Collects Dependents from surveys while they are taken, so that none of their rules need be kept.
+//
+// Not counted: kubelet's own rules, in any form; kube-proxy's in the chains they share; the table
+// that kube-proxy's nftables mode has to itself, which masquerades what it marks (since 1.29).
+class DependentsCollector {
+ public:
+  // For Backend::TakeSurvey of the mode whose chains may be retired. Refers to this collector, and
+  // keeps no rule.
+  netlink::SurveyFilter ManagedMode();
+  // For that of the other mode: a packet has one mark, whoever sets it.
+  netlink::SurveyFilter OtherMode();
+  // The other mode holds something, and it cannot be read: it may set any mark.
+  void OtherModeUnreadable(const std::string& why);
+  // `cni` and `route_localnet` as they are.
+  Dependents Finish(CniConfigs cni, std::vector<std::string> route_localnet) const;
+
+ private:
+  void NoteReference(const netlink::TableId& table, const std::string& chain,
+                     const netlink::SurveyRule& rule);
+  void NoteMarks(const netlink::TableId& table, const std::string& chain,
+                 const netlink::SurveyRule& rule);
+
+  std::vector<Reference> references_;
+  std::map<netlink::ChainId, uint64_t> counts_;
+  std::map<netlink::ChainId, uint64_t> kube_proxy_counts_;
+  std::vector<MarkSetter> mark_setters_;
+};
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_POLICY_DEPENDENTS_H_

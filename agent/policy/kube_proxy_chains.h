@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/policy/kube_proxy_chains.h
+//
+// The chains that kube-proxy alone makes, by their names: iptables mode from 1.17 on, and IPVS
+// mode.
+#ifndef KIPT_AGENT_POLICY_KUBE_PROXY_CHAINS_H_
+#define KIPT_AGENT_POLICY_KUBE_PROXY_CHAINS_H_
+
+#include "netlink/ruleset.h"
+
+namespace kipt::agent {
+
+// Not those that it shares with kubelet. IPVS mode up to 1.24 has a KUBE-FIREWALL of its own in
+// table nat, which has nothing to do with kubelet's in filter.
+bool IsKubeProxyChain(const netlink::ChainId& chain);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_POLICY_KUBE_PROXY_CHAINS_H_

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/policy/native_diff.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "agent/policy/rule_forms.h"
+
+namespace kipt::agent {
+
+using netlink::Family;
+
+void DiffNative(const Ruleset& desired, const std::optional<netlink::ObservedNativeTable>& observed,
+                bool martian_rule_can_stand, Diff& diff) {
+  NativeDiff& native = diff.native;
+  if (observed) native.dropped = observed->counters.packets;
+  if (desired.native) {
+    native.in_place = observed && !observed->altered && observed->table == *desired.native;
+    if (!native.in_place) native.put = desired.native;
+    native.reason = absl::StrCat(
+        "keeps neighbours from 127.0.0.1 (CVE-2020-8558) where iptables "
+        "can hold no rule: ",
+        desired.support.reason);
+    return;
+  }
+  if (!observed) return;
+  const bool managed =
+      desired.mode != Mode::kOff && std::find(desired.families.begin(), desired.families.end(),
+                                              observed->table.family) != desired.families.end();
+  if (!managed || !martian_rule_can_stand) {
+    native.stale = true;
+    native.reason = "stale, kept: the martian rule of KUBE-FIREWALL does not stand for it";
+    return;
+  }
+  native.remove =
+      netlink::DeleteNativeTable{.family = observed->table.family, .name = observed->table.name};
+  native.reason = "the martian rule of KUBE-FIREWALL stands, and this table says the same";
+}
+
+void ReportSupport(const Ruleset& desired, Diff& diff) {
+  if (desired.support.xt || desired.mode == Mode::kOff || desired.families.empty()) return;
+  const Family family = desired.families.front();
+  if (desired.mode == Mode::kLegacy) {
+    diff.findings.push_back(
+        {Condition::kLegacyModeImpossible,
+         {family, netlink::Table::kNat, std::string(kMarkMasqChain)},
+         absl::StrCat("legacy mode is wanted, but iptables can hold no rule on this node (",
+                      desired.support.reason,
+                      "): others could not jump to KUBE-MARK-MASQ or KUBE-MARK-DROP. Turn the "
+                      "feature gate IPTablesOwnershipCleanup on, or install the kernel modules "
+                      "(kernel-modules-extra on RHEL 10)"),
+         false});
+    return;
+  }
+  diff.findings.push_back(
+      {Condition::kNativeProtection,
+       {family, netlink::Table::kMangle, std::string(kHintChain)},
+       absl::StrCat("iptables can hold no rule on this node (", desired.support.reason,
+                    "): the martian protection is native, and ",
+                    desired.support.hint == HintPolicy::kAlways
+                        ? "the hint is made all the same (--hint-policy=always)"
+                        : "no hint tells others to use iptables (--hint-policy=always makes one)"),
+       false});
+}
+
+}  // namespace kipt::agent

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/policy/retirement.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "agent/policy/chain_diff.h"
+#include "agent/policy/kubelet_forms.h"
+#include "agent/policy/native_martians.h"
+#include "agent/policy/rule_forms.h"
+#include "agent/policy/rule_numbers.h"
+
+namespace kipt::agent {
+namespace {
+
+using netlink::ChainId;
+using netlink::Family;
+using netlink::ObservedChain;
+using netlink::ObservedRule;
+
+bool Manages(const Ruleset& desired, Family family) {
+  return desired.mode != Mode::kOff && std::find(desired.families.begin(), desired.families.end(),
+                                                 family) != desired.families.end();
+}
+
+bool IsDesired(const Ruleset& desired, const ChainId& chain) {
+  return std::any_of(desired.chains.begin(), desired.chains.end(),
+                     [&](const DesiredChain& candidate) { return candidate.id == chain; });
+}
+
+// Something that is wanted in `family` does not stand yet.
+bool Unsettled(const Diff& diff, Family family) {
+  return (family == Family::kIPv4 && diff.native.changes()) ||
+         std::any_of(diff.changes.begin(), diff.changes.end(), [&](const Change& change) {
+           return netlink::ChainOf(change.operation).family == family;
+         });
+}
+
+bool IsFirewall(const ChainId& chain) {
+  return chain.table == netlink::Table::kFilter && chain.name == kFirewallChain;
+}
+
+// "drop what is marked", with any bit.
+bool IsDropMarkRule(const ChainId& chain, const ObservedRule& rule) {
+  if (!IsFirewall(chain) || rule.rule() == nullptr) return false;
+  const std::optional<KubeletForm> form = RecognizeKubeletForm(chain, *rule.rule());
+  return form && form->bit;
+}
+
+// Plans the retirement of one family.
+class Planner {
+ public:
+  Planner(Family family, const Ruleset& desired, const netlink::Snapshot& observed,
+          const Dependents& dependents, const RetirementOptions& options, Retirement& retirement)
+      : family_(family),
+        desired_(desired),
+        observed_(observed),
+        claims_(family, observed, dependents),
+        options_(options),
+        retirement_(retirement) {}
+
+  void Plan() {
+    for (const DesiredChain& known : EveryKubeletChain(family_)) {
+      const ObservedChain* chain = observed_.Find(known.id);
+      if (chain == nullptr) continue;
+      if (!IsDesired(desired_, known.id)) {
+        PlanChain(known, *chain);
+      } else if (desired_.mode != Mode::kLegacy) {
+        PlanDropMarkRules(known.id, *chain);
+      }
+    }
+  }
+
+ private:
+  void PlanChain(const DesiredChain& known, const ObservedChain& chain) {
+    std::vector<Claim> claims = claims_.OnChain(known.id);
+    if (known.id.name == kCanaryChain && !options_.canaries) {
+      claims.push_back({ClaimKind::kLiveKubelet,
+                        "a live kubelet takes its absence for a flush; `retire --yes` removes it"});
+    }
+    if (!claims.empty()) {
+      Keep({known.id, ChainText(known.id), known.reason}, std::move(claims));
+      PlanDropMarkRules(known.id, chain);
+      return;
+    }
+    PlanJumps(known.id);
+    RuleNumbers numbers(chain.rules);
+    for (const ObservedRule& rule : chain.rules) {
+      retirement_.changes.push_back({numbers.Delete(known.id, rule), "goes with its chain"});
+    }
+    retirement_.changes.push_back({netlink::DeleteChain{known.id}, Why(known.id)});
+  }
+
+  // Rules that drop marked packets, in a KUBE-FIREWALL that stays for other reasons.
+  void PlanDropMarkRules(const ChainId& id, const ObservedChain& chain) {
+    RuleNumbers numbers(chain.rules);
+    for (const ObservedRule& rule : chain.rules) {
+      if (!IsDropMarkRule(id, rule)) continue;
+      std::vector<Claim> claims = claims_.OnDropMarkRule(netlink::MarksTested(rule));
+      if (claims.empty()) {
+        retirement_.changes.push_back({numbers.Delete(id, rule), Why(id)});
+      } else {
+        Keep({id, RuleText(id, rule), "drops what KUBE-MARK-DROP marked"}, std::move(claims));
+      }
+    }
+  }
+
+  void PlanJumps(const ChainId& to) {
+    std::map<ChainId, RuleNumbers> numbers;
+    for (const DesiredJump& jump : EveryKubeletJump(family_)) {
+      const auto& target = std::get<netlink::Jump>(jump.rule.target);
+      if (target.chain != to.name || jump.base_chain.table != to.table) continue;
+      const ObservedChain* base = observed_.Find(jump.base_chain);
+      if (base == nullptr) continue;
+      auto [at, is_new] = numbers.emplace(jump.base_chain, RuleNumbers(base->rules));
+      for (const ObservedRule& rule : base->rules) {
+        if (rule.rule() == nullptr || *rule.rule() != jump.rule) continue;
+        retirement_.changes.push_back(
+            {at->second.Delete(jump.base_chain, rule), absl::StrCat("goes with ", to.name)});
+      }
+    }
+  }
+
+  void Keep(Standing standing, std::vector<Claim> claims) {
+    retirement_.kept.push_back({std::move(standing), std::move(claims)});
+  }
+
+  std::string Why(const ChainId& chain) const {
+    if (desired_.mode == Mode::kOff)
+      return "stale: nothing of kubelet's is wanted, and nobody uses it";
+    if (!Manages(desired_, chain.family)) {
+      return "stale: this family is not managed (--ip-families), and nobody uses it";
+    }
+    return absl::StrCat("stale: not part of ", ModeName(desired_.mode),
+                        " mode, and nobody uses it");
+  }
+
+  Family family_;
+  const Ruleset& desired_;
+  const netlink::Snapshot& observed_;
+  Claims claims_;
+  const RetirementOptions& options_;
+  Retirement& retirement_;
+};
+
+// Rules and jumps before chains: a chain that is referred to, or not empty, cannot go.
+bool DeletesRule(const Change& change) {
+  return std::holds_alternative<netlink::DeleteRule>(change.operation);
+}
+
+// What `operation` removes, as it is listed while it stands.
+std::string GoneText(const netlink::Operation& operation) {
+  if (const auto* chain = std::get_if<netlink::DeleteChain>(&operation)) {
+    return ChainText(chain->chain);
+  }
+  const auto& rule = std::get<netlink::DeleteRule>(operation);
+  return RuleText(rule.chain, rule.rule);
+}
+
+}  // namespace
+
+absl::string_view StaleChainsName(StaleChains policy) {
+  return policy == StaleChains::kRetire ? "retire" : "keep";
+}
+
+Retirement PlanRetirement(const Ruleset& desired, const netlink::Snapshot& observed,
+                          const Diff& diff, const Dependents& dependents,
+                          const RetirementOptions& options) {
+  Retirement retirement;
+  if (desired.mode == Mode::kOff && !options.when_off) return retirement;
+  for (const Family family : netlink::kFamilies) {
+    if (Unsettled(diff, family)) {
+      retirement.unsettled.push_back(family);
+      continue;
+    }
+    Planner(family, desired, observed, dependents, options, retirement).Plan();
+  }
+  if (diff.native.stale && !Manages(desired, Family::kIPv4) && dependents.route_localnet.empty()) {
+    retirement.native =
+        netlink::DeleteNativeTable{.family = Family::kIPv4, .name = std::string(kNativeTable)};
+  }
+  std::stable_partition(retirement.changes.begin(), retirement.changes.end(), DeletesRule);
+  return retirement;
+}
+
+bool MayRetire(const Ruleset& desired, const netlink::Snapshot& observed, const Diff& diff,
+               const RetirementOptions& options) {
+  return !PlanRetirement(desired, observed, diff, Dependents{}, options).empty();
+}
+
+std::string ToString(const std::vector<Claim>& claims) {
+  return absl::StrJoin(claims, "; ",
+                       [](std::string* out, const Claim& claim) { *out += claim.text; });
+}
+
+std::vector<Standing> WithClaims(std::vector<Standing> stale, const Retirement& retirement) {
+  std::erase_if(stale, [&](const Standing& standing) {
+    return std::any_of(retirement.changes.begin(), retirement.changes.end(),
+                       [&](const Change& change) {
+                         return netlink::ChainOf(change.operation) == standing.chain &&
+                                GoneText(change.operation) == standing.text;
+                       });
+  });
+  for (Standing& standing : stale) {
+    for (const Claimed& kept : retirement.kept) {
+      if (kept.standing.chain != standing.chain || kept.standing.text != standing.text) continue;
+      standing.reason = absl::StrCat("stale, kept: ", ToString(kept.claims));
+    }
+  }
+  return stale;
+}
+
+netlink::Transaction ToTransaction(const Retirement& retirement, uint32_t generation) {
+  netlink::Transaction transaction{.generation = generation};
+  for (const Change& change : retirement.changes) {
+    transaction.operations.push_back(change.operation);
+  }
+  transaction.delete_native = retirement.native;
+  return transaction;
+}
+
+}  // namespace kipt::agent

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/retirement_sources.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "agent/detect/cni_configs.h"
+#include "agent/detect/other_mode.h"
+#include "agent/detect/route_localnet.h"
+
+namespace kipt::agent {
+namespace {
+
+// While somebody else writes.
+constexpr int kAttempts = 10;
+
+void LookAtOtherMode(const std::string& mode, const ModeSources& sources,
+                     DependentsCollector& collector) {
+  absl::Status status = CheckModeIsThere(mode, netlink::kFamilies, sources);
+  if (absl::IsUnavailable(status) || absl::IsFailedPrecondition(status)) return;
+  if (status.ok()) {
+    BackendOrError backend = OpenMode(mode, sources);
+    status = backend.status();
+    // A rule that is seen twice, or is gone by the second time, adds no claim that matters.
+    for (int attempt = 0; backend.ok() && attempt < kAttempts; ++attempt) {
+      status = (*backend)->TakeSurvey(collector.OtherMode()).status();
+      if (!absl::IsAborted(status)) break;
+    }
+  }
+  // A kernel without nf_tables says so only when it is asked.
+  if (status.ok() || absl::IsUnavailable(status)) return;
+  collector.OtherModeUnreadable(
+      absl::StrCat("rules of iptables ", mode, ", which cannot be read: ", status.message()));
+}
+
+std::string OtherThan(const std::string& mode) { return mode == "nft" ? "legacy" : "nft"; }
+
+}  // namespace
+
+CniConfigs ReadCniConfigsFor(const std::vector<std::string>& directories,
+                             const ModeSources& sources) {
+  return directories.empty() ? ReadNodeCniConfigs(sources.host_root) : ReadCniConfigs(directories);
+}
+
+std::vector<std::string> RouteLocalnetOrNone() {
+  return ReadRouteLocalnet().value_or(std::vector<std::string>());
+}
+
+RetirementSources MakeRetirementSources(const std::string& iptables_mode,
+                                        const std::vector<std::string>& cni_conf_dirs,
+                                        const ModeSources& sources) {
+  const std::string other = OtherThan(iptables_mode);
+  return {.cni = [&sources, cni_conf_dirs] { return ReadCniConfigsFor(cni_conf_dirs, sources); },
+          .route_localnet = RouteLocalnetOrNone,
+          .other_mode =
+              [&sources, other](DependentsCollector& collector) {
+                LookAtOtherMode(other, sources, collector);
+              }};
+}
+
+std::optional<RetiredMode> RetireOtherMode(const std::string& managed,
+                                           const std::vector<std::string>& cni_conf_dirs,
+                                           const ModeSources& sources, bool canaries,
+                                           bool martians_dropped, bool apply) {
+  RetiredMode other = {.iptables_mode = OtherThan(managed), .report = {}};
+  const absl::Status there = CheckModeIsThere(other.iptables_mode, netlink::kFamilies, sources);
+  if (absl::IsUnavailable(there) || absl::IsFailedPrecondition(there)) return std::nullopt;
+  BackendOrError backend =
+      there.ok() ? OpenMode(other.iptables_mode, sources) : BackendOrError(there);
+  if (absl::IsUnavailable(backend.status())) return std::nullopt;
+  if (!backend.ok()) {
+    other.report.status = backend.status();
+    return other;
+  }
+  const Ruleset nothing = DesiredRuleset(Mode::kOff, netlink::kFamilies, MarkBits{});
+  RetirementSources dependents = MakeRetirementSources(other.iptables_mode, cni_conf_dirs, sources);
+  if (martians_dropped) dependents.route_localnet = [] { return std::vector<std::string>(); };
+  other.report = Reconciler(backend->get(), SystemClock())
+                     .Retire(nothing, dependents, {.canaries = canaries, .when_off = true}, apply);
+  return other;
+}
+
+}  // namespace kipt::agent

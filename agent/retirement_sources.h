@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/retirement_sources.h
+//
+// Who on this machine depends on kubelet's chains, as the reconciler asks for it.
+#ifndef KIPT_AGENT_RETIREMENT_SOURCES_H_
+#define KIPT_AGENT_RETIREMENT_SOURCES_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/detect/mode_evidence.h"
+#include "agent/loop/reconciler.h"
+#include "agent/policy/dependents.h"
+
+namespace kipt::agent {
+
+// The CNI configurations of `directories` or, where none are given, of the node.
+CniConfigs ReadCniConfigsFor(const std::vector<std::string>& directories,
+                             const ModeSources& sources);
+
+// For retirement from `iptables_mode`. What of the other mode cannot be read (legacy iptables, by a
+// daemon that may run no programs) counts as claiming every mark. `sources` must outlive the
+// result.
+RetirementSources MakeRetirementSources(const std::string& iptables_mode,
+                                        const std::vector<std::string>& cni_conf_dirs,
+                                        const ModeSources& sources);
+
+// Retires what stands in the mode that `managed` is not; nothing: nothing stands there. Nothing of
+// kubelet's is wanted there, so the hint goes too. `canaries` as in RetirementOptions. Where the
+// managed mode drops martian packets (`martians_dropped`), that mode's rule against them may go.
+std::optional<RetiredMode> RetireOtherMode(const std::string& managed,
+                                           const std::vector<std::string>& cni_conf_dirs,
+                                           const ModeSources& sources, bool canaries,
+                                           bool martians_dropped, bool apply);
+
+// The interfaces, or none where that cannot be read.
+std::vector<std::string> RouteLocalnetOrNone();
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_RETIREMENT_SOURCES_H_

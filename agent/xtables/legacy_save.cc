@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/xtables/legacy_save.h"
+
+#include <cerrno>
+#include <fstream>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "agent/xtables/legacy_failure.h"
+
+namespace kipt::agent {
+namespace {
+
+using netlink::Family;
+
+absl::StatusOr<bool> HasTables(Family family, const LegacyOptions& options) {
+  const std::string path = absl::StrReplaceAll(options.table_names_path,
+                                               {{"%s", std::string(netlink::FamilyName(family))}});
+  errno = 0;
+  std::ifstream file(path);
+  if (!file) {
+    // Without the module there is no file, and no table.
+    if (errno == ENOENT) return false;
+    return absl::ErrnoToStatus(
+        errno, absl::StrCat("cannot read ", path, ", which only uid 0 of the namespace may"));
+  }
+  std::string line;
+  while (line.empty() && std::getline(file, line)) {
+  }
+  return !line.empty();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> SaveLegacyTables(Family family, CommandRunner& runner,
+                                             const absl::StatusOr<LegacyPrograms>& programs,
+                                             const LegacyOptions& options) {
+  const absl::StatusOr<bool> has_tables = HasTables(family, options);
+  if (!has_tables.ok()) return has_tables.status();
+  if (!*has_tables) return std::string();
+  if (!programs.ok()) return programs.status();
+  // Not -t TABLE: that makes the table where it is gone by now.
+  absl::StatusOr<CommandResult> saved = runner.Run({.program = programs->save,
+                                                    .arguments = {"-c"},
+                                                    .environment = LegacyEnvironment(),
+                                                    .deadline = options.command_deadline,
+                                                    .output_limit = options.output_limit});
+  if (!saved.ok()) return saved.status();
+  if (saved->exit_code == 0) return std::move(saved->output);
+  return LegacyFailure(absl::StrCat("reading the tables of ", netlink::FamilyName(family)),
+                       programs->save, *saved, options.thread_status_path);
+}
+
+}  // namespace kipt::agent

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/xtables/save_marks.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <iterator>
+#include <optional>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/strip.h"
+
+namespace kipt::agent {
+namespace {
+
+using Words = absl::Span<const absl::string_view>;
+
+constexpr SavedMarks kAnything = {.tested = kAllMarks, .set = kAllMarks};
+
+// Matches that neither look at the packet mark nor change it (those that may, by their options,
+// stand in MarksOfMatch). A set of type hash:ip,mark does look at it, but a rule does not tell the
+// type of its set, and there are few of these and many rules with sets. Not here: bpf, whose
+// program may do so.
+constexpr absl::string_view kMatchesWithoutMark[] = {
+    "addrtype",  "ah",        "cgroup",    "cluster", "comment", "connbytes", "connlabel",
+    "connlimit", "connmark",  "conntrack", "cpu",     "dccp",    "devgroup",  "dscp",
+    "dst",       "ecn",       "esp",       "eui64",   "frag",    "hashlimit", "hbh",
+    "helper",    "hl",        "icmp",      "icmp6",   "ipcomp",  "iprange",   "ipv6header",
+    "ipvs",      "l2tp",      "length",    "limit",   "mac",     "mh",        "multiport",
+    "nfacct",    "osf",       "owner",     "physdev", "pkttype", "policy",    "quota",
+    "rateest",   "realm",     "recent",    "rt",      "sctp",    "set",       "srh",
+    "state",     "statistic", "string",    "tcp",     "tcpmss",  "time",      "tos",
+    "ttl",       "u32",       "udp",       "udplite",
+};
+static_assert(std::is_sorted(std::begin(kMatchesWithoutMark), std::end(kMatchesWithoutMark)));
+
+// The same of targets. Not here: NFQUEUE and QUEUE, whose programs may set the mark with their
+// verdict, and HMARK, which sets it.
+constexpr absl::string_view kTargetsWithoutMark[] = {
+    "ACCEPT",   "AUDIT",       "CHECKSUM",   "CLASSIFY", "CLUSTERIP", "CONNSECMARK", "CT",
+    "DNAT",     "DNPT",        "DROP",       "DSCP",     "ECN",       "HL",          "IDLETIMER",
+    "LED",      "LOG",         "MASQUERADE", "NETMAP",   "NFLOG",     "NOTRACK",     "RATEEST",
+    "REDIRECT", "REJECT",      "RETURN",     "SECMARK",  "SNAT",      "SNPT",        "SYNPROXY",
+    "TCPMSS",   "TCPOPTSTRIP", "TEE",        "TOS",      "TRACE",     "TTL",         "ULOG",
+};
+static_assert(std::is_sorted(std::begin(kTargetsWithoutMark), std::end(kTargetsWithoutMark)));
+
+template <size_t kSize>
+bool Contains(const absl::string_view (&names)[kSize], absl::string_view name) {
+  return std::binary_search(std::begin(names), std::end(names), name);
+}
+
+bool Contains(Words words, absl::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+Words OptionsOfMatch(Words words) {
+  const auto* const end = std::find_if(words.begin(), words.end(), [](absl::string_view word) {
+    return word == "-m" || word == "-j" || word == "-g";
+  });
+  return words.subspan(0, static_cast<size_t>(end - words.begin()));
+}
+
+// As xtables_strtoui with base 0: "16", "0x10", "020".
+std::optional<uint32_t> ReadNumber(absl::string_view text) {
+  if (text.empty() || !absl::ascii_isdigit(static_cast<unsigned char>(text.front()))) {
+    return std::nullopt;
+  }
+  uint32_t value = 0;
+  if (absl::ConsumePrefix(&text, "0x") || absl::ConsumePrefix(&text, "0X")) {
+    // SimpleHexAtoi would take a sign, and another "0x".
+    const bool is_hex = std::all_of(text.begin(), text.end(), [](char c) {
+      return absl::ascii_isxdigit(static_cast<unsigned char>(c));
+    });
+    if (text.empty() || !is_hex || !absl::SimpleHexAtoi(text, &value)) return std::nullopt;
+    return value;
+  }
+  if (text.front() != '0') {
+    if (!absl::SimpleAtoi(text, &value)) return std::nullopt;
+    return value;
+  }
+  constexpr size_t kMostOctalDigits = 12;
+  if (text.size() > kMostOctalDigits) return std::nullopt;
+  uint64_t octal = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '7') return std::nullopt;
+    octal = octal * 8 + static_cast<uint64_t>(c - '0');
+  }
+  return octal > kAllMarks ? std::nullopt : std::optional<uint32_t>(static_cast<uint32_t>(octal));
+}
+
+struct ValueAndMask {
+  uint32_t value = 0;
+  uint32_t mask = kAllMarks;
+};
+
+std::optional<ValueAndMask> ReadValueAndMask(absl::string_view word) {
+  const size_t slash = word.find('/');
+  const std::optional<uint32_t> value = ReadNumber(word.substr(0, slash));
+  if (!value) return std::nullopt;
+  if (slash == absl::string_view::npos) return ValueAndMask{.value = *value};
+  const std::optional<uint32_t> mask = ReadNumber(word.substr(slash + 1));
+  if (!mask) return std::nullopt;
+  return ValueAndMask{.value = *value, .mask = *mask};
+}
+
+// `[!] --mark VALUE[/MASK]`.
+SavedMarks MarksOfMarkMatch(Words options) {
+  if (!options.empty() && options[0] == "!") options.remove_prefix(1);
+  const std::optional<ValueAndMask> mark =
+      options.size() > 1 && options[0] == "--mark" ? ReadValueAndMask(options[1]) : std::nullopt;
+  return {.tested = mark ? mark->mask : kAllMarks};
+}
+
+// xt_mark's mark = (mark & ~mask) ^ value, in each of the spellings of libxt_MARK: what is turned
+// on are bits of the value.
+SavedMarks MarksOfMarkTarget(Words words) {
+  if (words.size() != 2) return {.set = kAllMarks};
+  const std::optional<ValueAndMask> mark = ReadValueAndMask(words[1]);
+  if (!mark) return {.set = kAllMarks};
+  if (words[0] == "--and-mark") return {};
+  const bool known = words[0] == "--set-xmark" || words[0] == "--set-mark" ||
+                     words[0] == "--or-mark" || words[0] == "--xor-mark";
+  return {.set = known ? mark->value : kAllMarks};
+}
+
+// The argument of `option`; all bits where the rule does not have it, nothing where it is no
+// number.
+std::optional<uint32_t> MaskOption(Words words, absl::string_view option) {
+  for (size_t at = 1; at + 1 < words.size(); ++at) {
+    if (words[at] == option || words[at] == "--mask") return ReadNumber(words[at + 1]);
+  }
+  return kAllMarks;
+}
+
+// linux/net/netfilter/xt_connmark.c: restoring is mark = (mark & ~nfmask) ^ (ctmark & ctmask),
+// saving looks at mark & nfmask, and the others do not touch the packet.
+SavedMarks MarksOfConnmarkTarget(Words words) {
+  if (words.empty()) return kAnything;
+  if (words[0] == "--restore-mark") {
+    const bool shifted =
+        Contains(words, "--left-shift-mark") || Contains(words, "--right-shift-mark");
+    return {.set = shifted ? kAllMarks : MaskOption(words, "--ctmask").value_or(kAllMarks)};
+  }
+  if (words[0] == "--save-mark") {
+    return {.tested = MaskOption(words, "--nfmask").value_or(kAllMarks)};
+  }
+  const bool of_connection = words[0] == "--set-xmark" || words[0] == "--set-mark" ||
+                             words[0] == "--and-mark" || words[0] == "--or-mark" ||
+                             words[0] == "--xor-mark";
+  return of_connection ? SavedMarks{} : kAnything;
+}
+
+SavedMarks MarksOfTproxyTarget(Words words) {
+  const auto* const option = std::find(words.begin(), words.end(), "--tproxy-mark");
+  if (option == words.end()) return {};
+  const std::optional<ValueAndMask> mark =
+      option + 1 != words.end() ? ReadValueAndMask(option[1]) : std::nullopt;
+  return {.set = mark ? mark->value : kAllMarks};
+}
+
+}  // namespace
+
+SavedMarks MarksOfMatch(absl::string_view name, Words words) {
+  if (Contains(kMatchesWithoutMark, name)) return {};
+  const Words options = OptionsOfMatch(words);
+  if (name == "mark") return MarksOfMarkMatch(options);
+  if (name == "rpfilter") return {.tested = Contains(options, "--validmark") ? kAllMarks : 0};
+  // It copies the socket's mark to the packet.
+  if (name == "socket") return {.set = Contains(options, "--restore-skmark") ? kAllMarks : 0};
+  return {.tested = kAllMarks};
+}
+
+SavedMarks MarksOfTarget(absl::string_view name, Words words) {
+  if (Contains(kTargetsWithoutMark, name)) return {};
+  if (name == "MARK") return MarksOfMarkTarget(words);
+  if (name == "CONNMARK") return MarksOfConnmarkTarget(words);
+  if (name == "TPROXY") return MarksOfTproxyTarget(words);
+  if (name == "SET") return {.set = Contains(words, "--map-mark") ? kAllMarks : 0};
+  return kAnything;
+}
+
+}  // namespace kipt::agent

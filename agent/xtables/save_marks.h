@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/xtables/save_marks.h
+//
+// Which bits of the packet mark the options of a saved rule look at, and which they may turn on, as
+// OpaqueRule::marks_tested and marks_set. Values may be spelled as iptables(8) accepts them, not
+// only as iptables-save prints them: files are written by hand, too.
+#ifndef KIPT_AGENT_XTABLES_SAVE_MARKS_H_
+#define KIPT_AGENT_XTABLES_SAVE_MARKS_H_
+
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace kipt::agent {
+
+inline constexpr uint32_t kAllMarks = 0xffffffff;
+
+struct SavedMarks {
+  uint32_t tested = 0;
+  uint32_t set = 0;
+
+  bool operator==(const SavedMarks&) const = default;
+};
+
+// Of the match `-m NAME`. `words` are those behind the name; its options end at the next -m, -j or
+// -g. A match that we do not know may look at every bit.
+SavedMarks MarksOfMatch(absl::string_view name, absl::Span<const absl::string_view> words);
+
+// Of the target `-j NAME`, which is no chain. `words` are those behind the name, all. A target that
+// we do not know may do anything with every bit.
+SavedMarks MarksOfTarget(absl::string_view name, absl::Span<const absl::string_view> words);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_XTABLES_SAVE_MARKS_H_

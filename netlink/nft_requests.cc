@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "netlink/nft_requests.h"
+
+// Before linux/netfilter.h, or the two redefine each other.
+#include <netinet/in.h>
+// Then the kernel's.
+#include <libmnl/libmnl.h>
+#include <libnftnl/common.h>
+#include <linux/netfilter.h>
+#include <linux/netfilter/nf_tables.h>
+#include <linux/netfilter/nfnetlink.h>
+
+#include <cerrno>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "netlink/attributes.h"
+#include "netlink/kernel_error.h"
+
+namespace kipt::netlink {
+namespace {
+
+// Two names of at most 255 bytes.
+constexpr size_t kMaxRequestBytes = 1024;
+
+}  // namespace
+
+void Requests::Add(uint16_t type, uint16_t family, uint16_t flags,
+                   std::initializer_list<std::pair<uint16_t, std::string>> attributes) {
+  const size_t offset = bytes_.size();
+  bytes_.resize(offset + kMaxRequestBytes, 0);
+  nlmsghdr* header = nftnl_nlmsg_build_hdr(reinterpret_cast<char*>(bytes_.data() + offset), type,
+                                           family, flags, first_ + count_);
+  for (const auto& [attribute, text] : attributes) {
+    mnl_attr_put_strz(header, attribute, text.c_str());
+  }
+  bytes_.resize(offset + NLMSG_ALIGN(header->nlmsg_len));
+  ++count_;
+}
+
+absl::Status Ask(Socket& socket, const Requests& requests,
+                 const std::function<void(const Reply&)>& handle) {
+  return socket.Ask(requests.bytes(), requests.first(), requests.count(), handle);
+}
+
+absl::StatusOr<uint32_t> ReadGeneration(Socket& socket) {
+  Requests requests(socket.ReserveSequences(1));
+  requests.Add(NFT_MSG_GETGEN, NFPROTO_UNSPEC, 0, {});
+  std::optional<uint32_t> generation;
+  int error = 0;
+  absl::Status asked = Ask(socket, requests, [&](const Reply& reply) {
+    error = reply.error_number;
+    if (reply.message == nullptr) return;
+    const std::optional<Attributes> attributes = Attributes::OfMessage(MessageBytes(reply.message));
+    if (attributes) generation = attributes->U32(NFTA_GEN_ID);
+  });
+  if (!asked.ok()) return asked;
+  // nfnetlink answers so for a subsystem that it does not have and cannot load.
+  if (error == EINVAL || error == EOPNOTSUPP) {
+    return absl::UnavailableError("this kernel has no nf_tables");
+  }
+  if (error != 0) return KernelError(error, "reading the generation of the ruleset");
+  if (!generation) return absl::DataLossError("nf_tables did not say its generation");
+  return *generation;
+}
+
+absl::StatusOr<uint32_t> AtOneGeneration(Socket& socket, const std::function<absl::Status()>& read,
+                                         int attempts) {
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    const absl::StatusOr<uint32_t> before = ReadGeneration(socket);
+    if (!before.ok()) return before.status();
+    const absl::Status status = read();
+    if (absl::IsAborted(status)) continue;
+    if (!status.ok()) return status;
+    absl::StatusOr<uint32_t> after = ReadGeneration(socket);
+    if (!after.ok() || *after == *before) return after;
+  }
+  return absl::AbortedError(attempts == 1 ? "the ruleset changed while it was read"
+                                          : absl::StrCat("the ruleset changed during each of ",
+                                                         attempts, " attempts to read it"));
+}
+
+}  // namespace kipt::netlink

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: netlink/nft_requests.h
+//
+// GET requests of nf_tables, several in one datagram, and the one that every reading begins and
+// ends with: the generation.
+#ifndef KIPT_NETLINK_NFT_REQUESTS_H_
+#define KIPT_NETLINK_NFT_REQUESTS_H_
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "netlink/socket.h"
+
+namespace kipt::netlink {
+
+// Requests to be sent in one datagram.
+class Requests {
+ public:
+  // `first` is the first one's sequence number.
+  explicit Requests(uint32_t first) : first_(first) {}
+
+  // `type` is an NFT_MSG_GET*, `family` an NFPROTO_*, `flags` NLM_F_* beside NLM_F_REQUEST.
+  // `attributes` are texts, {type, value}: two names of at most 255 bytes.
+  void Add(uint16_t type, uint16_t family, uint16_t flags,
+           std::initializer_list<std::pair<uint16_t, std::string>> attributes);
+
+  absl::Span<const uint8_t> bytes() const { return bytes_; }
+  uint32_t first() const { return first_; }
+  uint32_t count() const { return count_; }
+
+ private:
+  uint32_t first_;
+  uint32_t count_ = 0;
+  std::vector<uint8_t> bytes_;
+};
+
+// As Socket::Ask.
+absl::Status Ask(Socket& socket, const Requests& requests,
+                 const std::function<void(const Reply&)>& handle);
+
+// The generation of the namespace's ruleset (NFTA_GEN_ID). A reading between two equal ones is of
+// that one.
+//
+// Unavailable: this kernel has no nf_tables. Other codes as Socket::Ask and kernel_error.h have
+// them.
+absl::StatusOr<uint32_t> ReadGeneration(Socket& socket);
+
+// As often as one may have to read until nobody commits meanwhile. A commit that adds or removes
+// rules takes longer than a read, so more is a writer that never rests.
+inline constexpr int kReadAttempts = 10;
+
+// Calls `read` until the generation after it is the one before it, which is returned; `attempts`
+// times at most. `read` starts over at each call. Where it fails with Aborted (an interrupted dump,
+// a table that was there a moment ago) it is called again; other errors are returned.
+//
+// Aborted: the ruleset kept changing. Other codes as ReadGeneration has them.
+absl::StatusOr<uint32_t> AtOneGeneration(Socket& socket, const std::function<absl::Status()>& read,
+                                         int attempts = kReadAttempts);
+
+}  // namespace kipt::netlink
+
+#endif  // KIPT_NETLINK_NFT_REQUESTS_H_

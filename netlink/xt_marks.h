@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: netlink/xt_marks.h
+//
+// What xtables matches and targets have to do with the packet's mark: OpaqueRule::marks_tested and
+// marks_set. Whatever may look at it or turn a bit on, but does not say which, gets all bits.
+#ifndef KIPT_NETLINK_XT_MARKS_H_
+#define KIPT_NETLINK_XT_MARKS_H_
+
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+#include "netlink/xt_bytes.h"
+
+namespace kipt::netlink {
+
+inline constexpr uint32_t kAllMarks = 0xffffffff;
+
+struct XtMarks {
+  uint32_t tested = 0;
+  uint32_t set = 0;
+
+  bool operator==(const XtMarks&) const = default;
+};
+
+// `info` may be any bytes.
+XtMarks MarksOfXtMatch(absl::string_view name, uint32_t revision, XtBytes info);
+XtMarks MarksOfXtTarget(absl::string_view name, uint32_t revision, XtBytes info);
+
+}  // namespace kipt::netlink
+
+#endif  // KIPT_NETLINK_XT_MARKS_H_

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/detect/cni_configs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_tree.h"
+
+namespace kipt::testing {
+namespace {
+
+using agent::CniConfigs;
+using agent::CniReference;
+using agent::ParseCniConfig;
+using agent::ReadCniConfigs;
+using agent::ReadNodeCniConfigs;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr char kPortmap[] = R"({"cniVersion": "0.4.0", "name": "net", "plugins": [
+  {"type": "bridge", "bridge": "cni0"},
+  {"type": "portmap", "capabilities": {"portMappings": true},
+   "externalSetMarkChain": "KUBE-MARK-MASQ"}]})";
+
+CniReference Portmap(const std::string& file) {
+  return {.file = file, .plugin = "portmap", .chain = "KUBE-MARK-MASQ"};
+}
+
+TEST(CniConfigTest, FindsTheChainThatAPluginNames) {
+  struct Row {
+    std::string name;
+    std::string text;
+    std::vector<CniReference> wanted;
+  };
+  const std::vector<Row> rows = {
+      {"list", kPortmap, {Portmap("f")}},
+      {"none", R"({"plugins": [{"type": "portmap"}]})", {}},
+      {"nothing", "{}", {}},
+      {"single plugin",
+       R"({"type": "portmap", "externalSetMarkChain": "KUBE-MARK-MASQ"})",
+       {Portmap("f")}},
+      {"another plugin's",
+       R"({"plugins": [{"type": "mine", "externalSetMarkChain": "X"}]})",
+       {{"f", "mine", "X"}}},
+      {"plugin without a type",
+       R"({"plugins": [{"externalSetMarkChain": "X"}]})",
+       {{"f", "", "X"}}},
+      {"two, in their order",
+       R"({"plugins": [{"type": "a", "externalSetMarkChain": "X"},
+                       {"type": "b", "externalSetMarkChain": "Y"}]})",
+       {{"f", "a", "X"}, {"f", "b", "Y"}}},
+      {"in a plugin's own plugins",
+       R"({"type": "multus", "delegates": [{"plugins": [
+           {"type": "portmap", "externalSetMarkChain": "KUBE-MARK-MASQ"}]}]})",
+       {Portmap("f")}},
+      {"in another case",
+       R"({"type": "portmap", "ExternalSetMarkCHAIN": "KUBE-MARK-MASQ"})",
+       {Portmap("f")}},
+      {"null", R"({"type": "portmap", "externalSetMarkChain": null})", {}},
+      {"empty", R"({"type": "portmap", "externalSetMarkChain": ""})", {}},
+      {"in a text only", R"({"type": "\"externalSetMarkChain\": \"X\""})", {}},
+      {"type that is no text", R"({"type": 7, "externalSetMarkChain": "X"})", {{"f", "", "X"}}},
+      {"what we do not know",
+       R"({"cni": {"chainingMode": ["x", 1, true, null]}, "plugins": 3})",
+       {}},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    EXPECT_THAT(ParseCniConfig("f", row.text), IsOkAndHolds(row.wanted));
+  }
+}
+
+TEST(CniConfigTest, RefusesWhatItCannotUnderstand) {
+  struct Row {
+    std::string name;
+    std::string text;
+    std::string message;
+  };
+  const std::vector<Row> rows = {
+      {"empty", "", "f is not JSON"},
+      {"half", R"({"plugins": [)", "f is not JSON"},
+      {"more", "{} {}", "f is not JSON"},
+      {"bytes", std::string("\xff\x00\xfe", 3), "f is not JSON"},
+      {"array", "[]", "f is no CNI configuration"},
+      {"text", "\"x\"", "f is no CNI configuration"},
+      {"null", "null", "f is no CNI configuration"},
+      {"number", R"({"externalSetMarkChain": 7})", "externalSetMarkChain is no text"},
+      {"list", R"({"plugins": [{"externalSetMarkChain": ["X"]}]})",
+       "externalSetMarkChain is no text"},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    EXPECT_THAT(ParseCniConfig("f", row.text),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(row.message)));
+  }
+}
+
+// On an 8 MiB stack, recursion over half a million of anything ends badly.
+TEST(CniConfigTest, SurvivesDeepNesting) {
+  const std::string open(500'000, '[');
+  const std::string close(500'000, ']');
+  EXPECT_THAT(ParseCniConfig("f", open), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(ParseCniConfig("f", open + close), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(ParseCniConfig("f", absl::StrCat(R"({"a": )", open,
+                                               R"({"externalSetMarkChain": "X"})", close, "}")),
+              IsOkAndHolds(ElementsAre(CniReference{"f", "", "X"})));
+  std::string objects;
+  for (int i = 0; i < 100'000; ++i) objects += "{\"a\":";
+  EXPECT_THAT(ParseCniConfig("f", objects + "1" + std::string(100'000, '}')),
+              IsOkAndHolds(IsEmpty()));
+}
+
+TEST(CniConfigsTest, ReadsTheFilesThatLibcniReads) {
+  const TemporaryTree tree;
+  tree.Write("net.d/10-a.conflist", kPortmap);
+  tree.Write("net.d/20-b.conf", R"({"type": "b", "externalSetMarkChain": "B"})");
+  tree.Write("net.d/30-c.json", R"({"type": "c", "externalSetMarkChain": "C"})");
+  tree.Write("net.d/40-d.conflist.bak", kPortmap);
+  tree.Write("net.d/README", "no JSON");
+  tree.Directory("net.d/50-e.conf");
+  tree.Write("net.d/multus.d/60-f.conf", kPortmap);
+  const CniConfigs configs = ReadCniConfigs({tree.Path("net.d"), tree.Path("none")});
+  EXPECT_EQ(configs, (CniConfigs{.directories = {tree.Path("net.d")},
+                                 .references = {Portmap(tree.Path("net.d/10-a.conflist")),
+                                                {tree.Path("net.d/20-b.conf"), "b", "B"},
+                                                {tree.Path("net.d/30-c.json"), "c", "C"}},
+                                 .problems = {}}));
+}
+
+TEST(CniConfigsTest, ReportsWhatItCannotReadAndReadsTheOthers) {
+  const TemporaryTree tree;
+  tree.Write("net.d/10-bad.conf", "{");
+  tree.Write("net.d/20-large.conf", std::string((1 << 20) - 2, ' ') + "{}" + " ");
+  tree.Write("net.d/21-largest.conf", std::string((1 << 20) - 2, ' ') + "{}");
+  ASSERT_EQ(mkfifo(tree.Path("net.d/30-fifo.conf").c_str(), 0600), 0);
+  tree.Link("net.d/40-device.conf", "/dev/zero");
+  tree.Link("net.d/50-dangling.conf", "nowhere");
+  tree.Link("net.d/51-loop.conf", "51-loop.conf");
+  tree.Write("net.d/60-good.conflist", kPortmap);
+  tree.Write("plain", "a file");
+  const CniConfigs configs = ReadCniConfigs({tree.Path("plain"), tree.Path("net.d")});
+  EXPECT_THAT(configs.directories, ElementsAre(tree.Path("net.d")));
+  EXPECT_THAT(configs.references, ElementsAre(Portmap(tree.Path("net.d/60-good.conflist"))));
+  const auto about = [&](const char* name, const char* what) {
+    return AllOf(HasSubstr(tree.Path(name)), HasSubstr(what));
+  };
+  EXPECT_THAT(configs.problems, ElementsAre(about("plain", "Not a directory"),
+                                            about("net.d/10-bad.conf", "is not JSON"),
+                                            about("net.d/20-large.conf", "larger than 1 MiB"),
+                                            about("net.d/30-fifo.conf", "is no regular file"),
+                                            about("net.d/40-device.conf", "is no regular file"),
+                                            about("net.d/50-dangling.conf", "No such file"),
+                                            about("net.d/51-loop.conf", "symbolic links")));
+}
+
+TEST(CniConfigsTest, FollowsLinks) {
+  const TemporaryTree tree;
+  tree.Write("elsewhere/real", kPortmap);
+  tree.Link("elsewhere/10-a.conf", "real");
+  tree.Link("elsewhere/20-b.conf", tree.Path("elsewhere/real"));
+  tree.Link("net.d", "elsewhere");
+  EXPECT_THAT(
+      ReadCniConfigs({tree.Path("net.d")}).references,
+      ElementsAre(Portmap(tree.Path("net.d/10-a.conf")), Portmap(tree.Path("net.d/20-b.conf"))));
+}
+
+TEST(CniConfigsTest, ReadsTheKnownDirectoriesOfANode) {
+  const TemporaryTree tree;
+  for (const absl::string_view directory : agent::KnownCniDirectories()) {
+    tree.Write(absl::StrCat(directory, "/10-a.conflist"), kPortmap);
+  }
+  const CniConfigs configs = ReadNodeCniConfigs({tree.root(), ""});
+  EXPECT_THAT(configs.references, SizeIs(agent::KnownCniDirectories().size()));
+  EXPECT_THAT(configs.directories, SizeIs(agent::KnownCniDirectories().size()));
+  EXPECT_THAT(configs.references, Contains(Portmap(tree.Path("etc/cni/net.d/10-a.conflist"))));
+  EXPECT_THAT(configs.problems, IsEmpty());
+  EXPECT_EQ(ReadNodeCniConfigs({tree.root() + "/", ""}), configs);
+}
+
+// A container sees the node's files under a directory; the node's links know nothing of that.
+TEST(CniConfigsTest, FollowsANodesLinksWithinItsRoot) {
+  const TemporaryTree tree;
+  tree.Write("host/opt/net/10-a.conflist", kPortmap);
+  tree.Link("host/etc/cni/net.d", "/opt/net");
+  tree.Link("host/opt/net/20-b.conf", "/opt/net/10-a.conflist");
+  tree.Write("outside.conf", R"({"type": "x", "externalSetMarkChain": "OUTSIDE"})");
+  tree.Link("host/opt/net/30-c.conf", "../../../outside.conf");
+  const CniConfigs configs = ReadNodeCniConfigs({tree.Path("host"), ""});
+  EXPECT_THAT(configs.references,
+              ElementsAre(Portmap(tree.Path("host/etc/cni/net.d/10-a.conflist")),
+                          Portmap(tree.Path("host/etc/cni/net.d/20-b.conf"))));
+  EXPECT_THAT(configs.problems, ElementsAre(HasSubstr("30-c.conf")));
+}
+
+// The calling thread's kernel has no openat2, from now on.
+void ForbidOpenat2() {
+  std::array<sock_filter, 4> code = {
+      sock_filter{BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
+      sock_filter{BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_openat2},
+      sock_filter{BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EPERM},
+      sock_filter{BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}};
+  const sock_fprog program = {.len = code.size(), .filter = code.data()};
+  ASSERT_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+  ASSERT_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
+// Before Linux 5.6, and behind filters of system calls.
+TEST(CniConfigsTest, FollowsNoLinkOutOfANodesRootWithoutOpenat2AndSaysSo) {
+  const TemporaryTree tree;
+  tree.Write("host/etc/cni/net.d/10-a.conflist", kPortmap);
+  tree.Write("host/opt/net/20-b.conf", kPortmap);
+  tree.Link("host/etc/cni/net.d/20-b.conf", "../../../opt/net/20-b.conf");
+  tree.Link("host/etc/cni/net.d/30-c.conf", "/opt/no-such-file-here");
+  tree.Link("host/etc/cni/net.d/40-d.conf", tree.Path("outside.conf"));
+  tree.Write("outside.conf", R"({"type": "x", "externalSetMarkChain": "OUTSIDE"})");
+  tree.Link("host/etc/cni/net.mk", "/opt/no-such-directory-here");
+  CniConfigs configs;
+  CniConfigs whole;
+  std::thread([&] {
+    ForbidOpenat2();
+    configs = ReadNodeCniConfigs({tree.Path("host"), ""});
+    whole = ReadCniConfigs({tree.Path("host/etc/cni/net.d"), tree.Path("none")});
+  }).join();
+  EXPECT_THAT(configs.directories, ElementsAre(tree.Path("host/etc/cni/net.d")));
+  EXPECT_THAT(configs.references,
+              ElementsAre(Portmap(tree.Path("host/etc/cni/net.d/10-a.conflist")),
+                          Portmap(tree.Path("host/etc/cni/net.d/20-b.conf"))));
+  EXPECT_THAT(configs.problems,
+              ElementsAre(AllOf(HasSubstr("30-c.conf"), HasSubstr("out of the host's root")),
+                          AllOf(HasSubstr("40-d.conf"), HasSubstr("out of the host's root")),
+                          AllOf(HasSubstr("net.mk"), HasSubstr("out of the host's root"))));
+  EXPECT_THAT(whole.references, SizeIs(3));
+  EXPECT_THAT(whole.problems, ElementsAre(HasSubstr("30-c.conf: No such file")));
+}
+
+TEST(CniConfigsTest, SaysWhereANodesFilesCannotBeSeen) {
+  const CniConfigs unseen = ReadNodeCniConfigs({"", "not on the host"});
+  EXPECT_THAT(unseen.problems, ElementsAre(HasSubstr("not on the host")));
+  EXPECT_THAT(ReadNodeCniConfigs({"/no/such/root", ""}).problems,
+              ElementsAre(HasSubstr("/no/such/root")));
+  const TemporaryTree empty;
+  EXPECT_EQ(ReadNodeCniConfigs({empty.root(), ""}), CniConfigs{});
+}
+
+}  // namespace
+}  // namespace kipt::testing

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/policy/dependents.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/support/observed.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::Filter;
+using ::kipt::testing::Nat;
+using netlink::SurveyRule;
+using netlink::TableId;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+const TableId kIpNat = {"ip", "nat"};
+const TableId kIpFilter = {"ip", "filter"};
+
+SurveyRule Jump(const std::string& to, const std::string& before = "") {
+  SurveyRule rule;
+  rule.text = before + "-j " + to;
+  rule.jump = to;
+  return rule;
+}
+SurveyRule Mark(const std::string& text, uint32_t bits) {
+  SurveyRule rule;
+  rule.text = text;
+  rule.marks_set = bits;
+  return rule;
+}
+
+TEST(DependentsTest, AreRulesOfOthersThatJumpToAChainOfKubelets) {
+  DependentsCollector collector;
+  const netlink::SurveyFilter see = collector.ManagedMode();
+  EXPECT_FALSE(see(kIpNat, "CNI-DN-1", Jump("KUBE-MARK-MASQ", "-s 10.0.0.0/8 ")));
+  see(kIpNat, "KUBE-SVC-X", Jump("KUBE-MARK-MASQ"));
+  see(kIpNat, "MINE", Jump("OTHER"));
+  see({"inet", "nat"}, "MINE", Jump("KUBE-MARK-MASQ"));
+  const Dependents found = collector.Finish({}, {});
+  ASSERT_THAT(found.references, SizeIs(2));
+  EXPECT_EQ(found.references[0], (Reference{Nat("KUBE-MARK-MASQ"), "ip nat CNI-DN-1",
+                                            "-A CNI-DN-1 -s 10.0.0.0/8 -j KUBE-MARK-MASQ", false}));
+  EXPECT_TRUE(found.references[1].kube_proxy);
+  EXPECT_THAT(found.reference_counts, ElementsAre(std::pair(Nat("KUBE-MARK-MASQ"), 1U)));
+}
+
+TEST(DependentsTest, AreNotKubeletsOwnJumps) {
+  DependentsCollector collector;
+  const netlink::SurveyFilter see = collector.ManagedMode();
+  see(kIpFilter, "INPUT", Jump("KUBE-FIREWALL"));
+  see(kIpNat, "POSTROUTING",
+      Jump("KUBE-POSTROUTING", "-m comment --comment \"kubernetes postrouting rules\" "));
+  EXPECT_EQ(collector.Finish({}, {}), Dependents{});
+  // From another chain, or with a match of somebody's, they are somebody's.
+  see(kIpFilter, "FORWARD", Jump("KUBE-FIREWALL"));
+  see(kIpFilter, "INPUT", Jump("KUBE-FIREWALL", "-i eth0 "));
+  EXPECT_THAT(collector.Finish({}, {}).references, SizeIs(2));
+}
+
+TEST(DependentsTest, AreNotRulesOfIpvsModesOwnNatFirewall) {
+  DependentsCollector collector;
+  collector.ManagedMode()(kIpNat, "KUBE-LOAD-BALANCER", Jump("KUBE-FIREWALL"));
+  EXPECT_THAT(collector.Finish({}, {}).references, IsEmpty());
+}
+
+TEST(DependentsTest, CountAllAndKeepAFew) {
+  DependentsCollector collector;
+  const netlink::SurveyFilter see = collector.ManagedMode();
+  for (int i = 0; i < 1000; ++i) {
+    see(kIpNat, "CNI-DN-" + std::to_string(i), Jump("KUBE-MARK-MASQ"));
+    see(kIpNat, "KUBE-SEP-" + std::to_string(i), Jump("KUBE-MARK-MASQ"));
+  }
+  const Dependents found = collector.Finish({}, {});
+  EXPECT_THAT(found.references, SizeIs(8));
+  EXPECT_THAT(found.reference_counts, ElementsAre(std::pair(Nat("KUBE-MARK-MASQ"), 1000U)));
+}
+
+struct MarkCase {
+  std::string name;
+  TableId table;
+  std::string chain;
+  SurveyRule rule;
+  bool counts;
+};
+
+class MarkTest : public ::testing::TestWithParam<MarkCase> {};
+
+TEST_P(MarkTest, CountsWhereItIsNotKubeletsOrKubeProxys) {
+  for (const bool other_mode : {false, true}) {
+    DependentsCollector collector;
+    const netlink::SurveyFilter see = other_mode ? collector.OtherMode() : collector.ManagedMode();
+    see(GetParam().table, GetParam().chain, GetParam().rule);
+    EXPECT_EQ(collector.Finish({}, {}).mark_setters.size(), GetParam().counts ? 1U : 0U);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, MarkTest,
+    ::testing::Values(
+        MarkCase{"AForeignChain",
+                 {"ip", "mangle"},
+                 "MINE",
+                 Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000),
+                 true},
+        MarkCase{
+            "ANativeTable", {"inet", "mine"}, "prerouting", Mark("[nft meta]", 0xffffffff), true},
+        MarkCase{"TheMarkingChain", kIpNat, "KUBE-MARK-MASQ",
+                 Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000), false},
+        MarkCase{"AConditionalRuleInTheMarkingChain", kIpNat, "KUBE-MARK-MASQ",
+                 Mark("-i eth0 -j MARK --set-xmark 0x4000/0x4000", 0x4000), true},
+        MarkCase{"AChainOfThatNameInAnotherTable",
+                 {"ip", "mangle"},
+                 "KUBE-MARK-MASQ",
+                 Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000),
+                 true},
+        MarkCase{"KubeProxysNftablesMode",
+                 {"ip", "kube-proxy"},
+                 "mark-for-masquerade",
+                 Mark("[nft meta]", 0x4000),
+                 false},
+        MarkCase{"ARuleThatSetsNothing", kIpNat, "MINE", Mark("-j ACCEPT", 0), false},
+        MarkCase{"Arp", {"arp", "filter"}, "INPUT", Mark("[xt mangle rev 0]", 0xffffffff), false}),
+    [](const auto& tested) { return tested.param.name; });
+
+TEST(DependentsTest, SayWhichFamilysPacketsASetterSees) {
+  DependentsCollector collector;
+  const netlink::SurveyFilter see = collector.ManagedMode();
+  see({"ip6", "mangle"}, "SIX", Mark("-j MARK", 1));
+  see({"ip", "mangle"}, "FOUR", Mark("-j MARK", 2));
+  see({"bridge", "b"}, "BOTH", Mark("-j MARK", 4));
+  for (const MarkSetter& setter : collector.Finish({}, {}).mark_setters) {
+    EXPECT_EQ(setter.ipv4, setter.bits != 1) << setter.from;
+    EXPECT_EQ(setter.ipv6, setter.bits != 2) << setter.from;
+  }
+}
+
+TEST(DependentsTest, OfAModeThatCannotBeReadMaySetAnyMark) {
+  DependentsCollector collector;
+  collector.OtherModeUnreadable("why");
+  const Dependents found = collector.Finish({}, {});
+  ASSERT_THAT(found.mark_setters, SizeIs(1));
+  EXPECT_EQ(found.mark_setters[0].bits, 0xffffffff);
+  EXPECT_TRUE(found.mark_setters[0].ipv4 && found.mark_setters[0].ipv6);
+}
+
+}  // namespace
+}  // namespace kipt::agent

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/loop/martians.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "agent/policy/native_martians.h"
+#include "agent/policy/rule_forms.h"
+#include "tests/support/observed.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::Filter;
+using ::kipt::testing::ForeignAccept;
+using ::kipt::testing::ForeignAcceptAll;
+using ::kipt::testing::JumpTo;
+using ::kipt::testing::Made;
+using ::kipt::testing::Observed;
+using netlink::Family;
+
+Observed InPlace(Mode mode) { return Made(DesiredRuleset(mode, netlink::kFamilies, {})); }
+
+struct Case {
+  std::string name;
+  std::function<void(Observed&)> prepare;
+  bool stands;
+};
+
+TEST(MartianProtectionTest, IsARuleThatPacketsForThisNodeComeTo) {
+  for (const Case& row : {
+           Case{"as made", [](Observed&) {}, true},
+           Case{"behind a rule for some",
+                [](Observed& node) {
+                  node.Chain(Filter("INPUT"), {ForeignAccept(), JumpTo("KUBE-FIREWALL")});
+                },
+                true},
+           Case{"behind a rule for all",
+                [](Observed& node) {
+                  node.Chain(Filter("INPUT"), {ForeignAcceptAll(), JumpTo("KUBE-FIREWALL")});
+                },
+                false},
+           Case{"without a jump", [](Observed& node) { node.Chain(Filter("INPUT"), {}); }, false},
+           Case{"in a chain of no hook",
+                [](Observed& node) {
+                  node.Chain(Filter("INPUT"), {JumpTo("KUBE-FIREWALL")}, /*hooked=*/false);
+                },
+                false},
+           Case{"in IPv6 only",
+                [](Observed& node) {
+                  node.Chain(Filter("KUBE-FIREWALL"), {})
+                      .Chain(Filter("KUBE-FIREWALL", Family::kIPv6), {DropMartians(0)});
+                },
+                false},
+           Case{"without its match",
+                [](Observed& node) { node.Chain(Filter("KUBE-FIREWALL"), {testing::BareDrop()}); },
+                false},
+       }) {
+    for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
+      Observed node = InPlace(mode);
+      row.prepare(node);
+      EXPECT_EQ(FindMartianProtection(node.snapshot(), {}).stands, row.stands) << row.name;
+    }
+  }
+}
+
+TEST(MartianProtectionTest, IsAlsoTheNativeTableAsItMustBe) {
+  netlink::ObservedNativeTable table = {.table = NativeMartians()};
+  table.counters.packets = 3;
+  EXPECT_EQ(FindMartianProtection({}, table), (MartianProtection{.stands = true, .dropped = 3}));
+  table.altered = true;
+  EXPECT_FALSE(FindMartianProtection({}, table).stands);
+  table.altered = false;
+  table.table.chains.pop_back();
+  EXPECT_FALSE(FindMartianProtection({}, table).stands);
+}
+
+TEST(MartianProtectionTest, CountsWhatEveryRuleDropped) {
+  netlink::Snapshot snapshot = InPlace(Mode::kCleanup).snapshot();
+  auto& rules = snapshot.chains.at(Filter("KUBE-FIREWALL")).rules;
+  rules[0].counters.packets = 5;
+  rules.push_back(rules[0]);
+  netlink::ObservedNativeTable table = {.table = NativeMartians()};
+  table.counters.packets = 3;
+  EXPECT_EQ(FindMartianProtection(snapshot, table).dropped, 13U);
+}
+
+TEST(MartianProtectionTest, StandsOnceASyncHasMadeIt) {
+  SyncReport report;
+  report.families = {{Family::kIPv4, absl::OkStatus()}};
+  EXPECT_FALSE(MartianProtectionStands(report));
+  report.applied = ComputeDiff(DesiredRuleset(Mode::kCleanup, netlink::kFamilies, {}), {}).changes;
+  EXPECT_TRUE(MartianProtectionStands(report));
+  report.families = {{Family::kIPv4, absl::UnknownError("no")}};
+  EXPECT_FALSE(MartianProtectionStands(report));
+  report.native_put = true;
+  EXPECT_TRUE(MartianProtectionStands(report));
+}
+
+TEST(MartianCountTest, AddsUpWhatWasDroppedBetweenLooks) {
+  MartianCount count;
+  EXPECT_EQ(count.Note(100), 0U) << "dropped before anybody looked";
+  EXPECT_EQ(count.Note(100), 0U);
+  EXPECT_EQ(count.Note(130), 30U);
+  EXPECT_EQ(count.Note(7), 7U) << "the rule was made anew";
+  EXPECT_EQ(count.Note(0), 0U);
+  EXPECT_EQ(count.Note(2), 2U);
+}
+
+}  // namespace
+}  // namespace kipt::agent

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/audit/rule_words.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "agent/audit/rule_sentence.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+TEST(RuleWordsTest, TellsWhatAServiceRuleMatches) {
+  const std::string text =
+      "! -s 10.244.0.0/16 -d 10.96.0.10/32 -p tcp -m comment --comment "
+      "\"kube-system/kube-dns:metrics cluster IP\" -m tcp --dport 9153 -j KUBE-MARK-MASQ";
+  const RuleWords words = ParseRuleWords(text);
+  EXPECT_EQ(words.source.text, "10.244.0.0/16");
+  EXPECT_TRUE(words.source.negated);
+  EXPECT_EQ(words.destination.text, "10.96.0.10/32");
+  EXPECT_FALSE(words.destination.negated);
+  EXPECT_EQ(words.protocol.text, "tcp");
+  EXPECT_EQ(words.destination_port.text, "9153");
+  EXPECT_EQ(words.comment, "kube-system/kube-dns:metrics cluster IP");
+  EXPECT_EQ(words.target, "KUBE-MARK-MASQ");
+  EXPECT_THAT(words.others, IsEmpty());
+  EXPECT_FALSE(words.MatchesAll());
+}
+
+TEST(RuleWordsTest, KeepsTheTargetsArguments) {
+  const std::string text = "-p tcp -m tcp -j DNAT --to-destination 10.0.0.1:80 --random";
+  const RuleWords words = ParseRuleWords(text);
+  EXPECT_EQ(words.target, "DNAT");
+  EXPECT_EQ(words.target_arguments, "--to-destination 10.0.0.1:80 --random");
+  EXPECT_EQ(words.TargetArgument("--to-destination"), "10.0.0.1:80");
+  EXPECT_EQ(words.TargetArgument("--to-source"), "");
+}
+
+TEST(RuleWordsTest, KeepsWhatItDoesNotKnowAsItStands) {
+  const std::string text =
+      "-m physdev --physdev-in veth0 ! --physdev-is-bridged -s 10.0.0.1/32 [xt foo rev 1] -m mark "
+      "--mark 0x1 -m connmark --mark 0x2 -g OTHER";
+  const RuleWords words = ParseRuleWords(text);
+  EXPECT_THAT(words.others, ElementsAre("-m physdev --physdev-in veth0 ! --physdev-is-bridged",
+                                        "[xt foo rev 1]", "-m connmark --mark 0x2"));
+  EXPECT_EQ(words.source.text, "10.0.0.1/32");
+  EXPECT_EQ(words.mark.text, "0x1");
+  EXPECT_EQ(words.target, "OTHER");
+  EXPECT_TRUE(words.go_to);
+}
+
+TEST(RuleWordsTest, ReadsQuotedCommentsWithQuotesInThem) {
+  const std::string text = R"(-m comment --comment "dnat name: \"net\" id: \"1\"" -j CNI-DN-1)";
+  EXPECT_EQ(ParseRuleWords(text).comment, R"(dnat name: "net" id: "1")");
+}
+
+TEST(RuleWordsTest, ReadsSetsAndStatistics) {
+  const std::string text =
+      "-m set ! --match-set KUBE-CLUSTER-IP dst,dst -m statistic --mode random --probability "
+      "0.50000000000 -m addrtype ! --dst-type LOCAL";
+  const RuleWords words = ParseRuleWords(text);
+  EXPECT_EQ(words.set.text, "KUBE-CLUSTER-IP");
+  EXPECT_TRUE(words.set.negated);
+  EXPECT_EQ(words.set_flags, "dst,dst");
+  EXPECT_EQ(words.probability, "0.50000000000");
+  EXPECT_TRUE(words.destination_type.negated);
+  EXPECT_EQ(words.target, "");
+}
+
+TEST(RuleWordsTest, AnswersToAnyBytes) {
+  const std::vector<std::string> texts = {"",
+                                          "!",
+                                          "-j",
+                                          "-s",
+                                          "-m",
+                                          "-m comment --comment",
+                                          "\"open",
+                                          "-j \"",
+                                          "! ! -s ! x",
+                                          "-m set --match-set a",
+                                          std::string("\0\xff -s", 5),
+                                          "--probability",
+                                          "[xt",
+                                          "-m comment --comment \"\\"};
+  for (const std::string& text : texts) {
+    const RuleWords words = ParseRuleWords(text);
+    EXPECT_NE(RuleSentence(words), "") << text;
+  }
+}
+
+TEST(RuleWordsTest, ACommentRestrictsNothing) {
+  const std::string text = "-m comment --comment x -j ACCEPT";
+  EXPECT_TRUE(ParseRuleWords(text).MatchesAll());
+}
+
+struct SentenceRow {
+  std::string name;
+  std::string rule;
+  std::string sentence;
+};
+void PrintTo(const SentenceRow& row, std::ostream* out) { *out << row.name; }
+
+class RuleSentenceTest : public ::testing::TestWithParam<SentenceRow> {};
+
+TEST_P(RuleSentenceTest, SaysItInPlainWords) {
+  EXPECT_EQ(RuleSentence(ParseRuleWords(GetParam().rule)), GetParam().sentence);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rules, RuleSentenceTest,
+    ::testing::Values(
+        SentenceRow{"OrMark", "-j MARK --set-xmark 0x4000/0x4000",
+                    "every packet gets mark bit 14 (0x4000)"},
+        SentenceRow{"XorMark", "-j MARK --set-xmark 0x4000/0x0",
+                    "every packet has mark bit 14 (0x4000) turned over"},
+        SentenceRow{"ClearMark", "-j MARK --set-xmark 0x0/0xc000",
+                    "every packet loses mark bits 0xc000"},
+        SentenceRow{"UnmarkedReturn", "-m mark ! --mark 0x4000/0x4000 -j RETURN",
+                    "a packet without mark bit 14 (0x4000) goes back, and nothing else here "
+                    "concerns it"},
+        SentenceRow{"Dnat",
+                    "-s 10.0.0.1/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination 1.2.3.4:8",
+                    "a tcp packet from 10.0.0.1 to port 80 is sent to 1.2.3.4:8 instead"},
+        SentenceRow{
+            "Martian",
+            "! -s 127.0.0.0/8 -d 127.0.0.0/8 -m conntrack ! --ctstate "
+            "RELATED,ESTABLISHED,DNAT -j DROP",
+            "a packet from outside 127.0.0.0/8 to 127.0.0.0/8 of connections in none of the "
+            "states RELATED,ESTABLISHED,DNAT is dropped"},
+        SentenceRow{"Chance",
+                    "-m statistic --mode random --probability 0.33333333349 -j KUBE-SEP-X",
+                    "a packet by chance (33.3 %) goes to KUBE-SEP-X"},
+        SentenceRow{"NoTarget", "-p udp", "every udp packet is counted"}),
+    [](const auto& row) { return row.param.name; });
+
+TEST(ServiceInCommentTest, IsTheNameThatKubeProxyWrote) {
+  EXPECT_EQ(ServiceInComment("ns1/svc1:p80 cluster IP"), "ns1/svc1:p80");
+  EXPECT_EQ(ServiceInComment("default/echo: loadbalancer IP"), "default/echo");
+  EXPECT_EQ(ServiceInComment("masquerade traffic for b/np:p80 external destinations"), "b/np:p80");
+  EXPECT_EQ(ServiceInComment("masquerade LOCAL traffic for a/b LB IP"), "a/b");
+  EXPECT_EQ(ServiceInComment("b/aff:p80 -> 10.180.0.11:80"), "b/aff:p80");
+  EXPECT_EQ(ServiceInComment("kubernetes service portals"), "");
+  EXPECT_EQ(ServiceInComment(""), "");
+}
+
+TEST(SingleHostTest, IsAPrefixOfFullLength) {
+  EXPECT_EQ(SingleHost("10.0.0.1/32"), "10.0.0.1");
+  EXPECT_EQ(SingleHost("fd00::1/128"), "fd00::1");
+  EXPECT_EQ(SingleHost("10.0.0.1"), "10.0.0.1");
+  EXPECT_EQ(SingleHost("fd00::/32"), "");
+  EXPECT_EQ(SingleHost("10.0.0.0/8"), "");
+}
+
+}  // namespace
+}  // namespace kipt::agent

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/detect/xt_compat.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <ostream>
+#include <string>
+
+#include "tests/support/temporary_tree.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::TemporaryTree;
+using ::testing::HasSubstr;
+
+struct Row {
+  std::string name;
+  std::map<std::string, std::string> files;
+  XtCompat compat;
+  std::string reason;
+};
+void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
+
+class XtCompatTest : public ::testing::TestWithParam<Row> {};
+
+TEST_P(XtCompatTest, IsReadFromTheKernelsOwnLists) {
+  const TemporaryTree tree;
+  for (const auto& [name, text] : GetParam().files) tree.Write(name, text);
+  const KernelPaths paths = {.proc_modules = tree.Path("modules"),
+                             .proc_version = tree.Path("version"),
+                             .modules_disabled = tree.Path("disabled"),
+                             .sys_module = tree.Path("sys"),
+                             .kallsyms = tree.Path("kallsyms"),
+                             .module_directories = {tree.Path("host"), tree.Path("own")}};
+  const XtCompatReading reading = ReadXtCompat(paths);
+  EXPECT_EQ(reading.compat, GetParam().compat) << reading.reason;
+  EXPECT_THAT(reading.reason, HasSubstr(GetParam().reason));
+}
+
+constexpr char kLoaded[] =
+    "nft_compat 20480 9 - Live 0x0\nxt_comment 16384 3 - Live 0x0\n"
+    "xt_conntrack 16384 1 - Live 0x0\nxt_mark 16384 2 - Live 0x0\n";
+constexpr char kNothingLoaded[] = "nf_tables 1 - Live 0x0\n";
+constexpr char kOnDisk[] =
+    "kernel/net/netfilter/nft_compat.ko.xz: kernel/net/netfilter/nf_tables.ko.xz\n"
+    "kernel/net/netfilter/xt_comment.ko.xz: kernel/net/netfilter/x_tables.ko.xz\n"
+    "kernel/net/netfilter/xt_conntrack.ko.xz: kernel/net/netfilter/x_tables.ko.xz\n"
+    "kernel/net/netfilter/xt_mark.ko.xz: kernel/net/netfilter/x_tables.ko.xz\n";
+constexpr char kOnDiskWithoutConntrack[] =
+    "kernel/net/netfilter/nft_compat.ko:\nkernel/net/netfilter/xt_comment.ko:\n"
+    "kernel/net/netfilter/xt_mark.ko: kernel/net/netfilter/xt_conntrack.ko\n";
+constexpr char kSymbols[] =
+    "ffffffff81f98590 t nft_match_select_ops\nffffffff81fa7310 t mark_mt\n"
+    "ffffffff81faf4a0 t comment_mt\nffffffff81fb0330 t conntrack_mt_v3\n";
+constexpr char kSymbolsOfModules[] =
+    "ffffffff81f98590 t nft_match_select_ops\t[nft_compat]\nffffffff81fa7310 t mark_mt\t[xt_mark]\n"
+    "ffffffff81faf4a0 t comment_mt\nffffffff81fb0330 t conntrack_mt_v3\n";
+
+INSTANTIATE_TEST_SUITE_P(
+    Kernels, XtCompatTest,
+    ::testing::Values(
+        Row{"Loaded", {{"modules", kLoaded}}, XtCompat::kPresent, "loaded"},
+        Row{"LoadedAndNothingElseToBeLoaded",
+            {{"modules", kLoaded}, {"disabled", "1\n"}},
+            XtCompat::kPresent,
+            "loaded"},
+        Row{"BuiltInByTheList",
+            {{"modules", kNothingLoaded}, {"own/modules.builtin", kOnDisk}},
+            XtCompat::kPresent,
+            "built in"},
+        Row{"BuiltInByItsSymbols",
+            {{"version", "L"}, {"kallsyms", kSymbols}},
+            XtCompat::kPresent,
+            ""},
+        Row{"BuiltInByACompilerThatRenames",
+            {{"version", "L"},
+             {"kallsyms",
+              "ff t nft_match_select_ops.llvm.17\nff t mark_mt.llvm.4\nff t comment_mt.llvm.0\n"
+              "ff t conntrack_mt_v3.llvm.1\n"}},
+            XtCompat::kPresent,
+            ""},
+        Row{"SymbolsOfOtherNames",
+            {{"version", "L"},
+             {"kallsyms",
+              "ff t nft_match_select_ops_x\nff t xmark_mt\nff t comment_mt\nff t "
+              "conntrack_mt_v3\n"}},
+            XtCompat::kAbsent,
+            "nft_compat is not built in, and this kernel loads no modules"},
+        Row{"Loadable",
+            {{"modules", kNothingLoaded},
+             {"own/modules.builtin", ""},
+             {"own/modules.dep", kOnDisk}},
+            XtCompat::kPresent,
+            "loadable"},
+        Row{"SomeLoadedSomeLoadable",
+            {{"modules", "nft_compat 1 1 - Live\n"}, {"own/modules.dep", kOnDisk}},
+            XtCompat::kPresent,
+            "loadable"},
+        Row{"OnDiskWhateverIsBuiltIn",
+            {{"own/modules.dep", kOnDisk}},
+            XtCompat::kPresent,
+            "loadable"},
+        Row{"Missing",
+            {{"modules", kNothingLoaded}, {"own/modules.builtin", ""}, {"own/modules.dep", ""}},
+            XtCompat::kAbsent,
+            "nft_compat is not loaded and not in "},
+        Row{"MissingByTheKernelsSymbols",
+            {{"modules", kNothingLoaded}, {"kallsyms", kSymbolsOfModules}, {"own/modules.dep", ""}},
+            XtCompat::kAbsent,
+            "/own/modules.dep"},
+        Row{"OneMatchMissing",
+            {{"modules", kNothingLoaded},
+             {"own/modules.builtin", ""},
+             {"own/modules.dep", kOnDiskWithoutConntrack}},
+            XtCompat::kAbsent,
+            "xt_conntrack is not loaded"},
+        Row{"OneMatchMissingBehindOneThatNobodyKnows",
+            {{"modules", kNothingLoaded},
+             {"disabled", "1\n"},
+             {"sys/nft_compat/refcnt", "1"},
+             {"own/modules.builtin", "kernel/net/netfilter/xt_comment.ko\n"}},
+            XtCompat::kAbsent,
+            "xt_conntrack is not built in, and this kernel loads no modules"},
+        Row{"TheHostsListsCountBeforeOurOwn",
+            {{"modules", kNothingLoaded},
+             {"host/modules.builtin", ""},
+             {"host/modules.dep", ""},
+             {"own/modules.builtin", kOnDisk},
+             {"own/modules.dep", kOnDisk}},
+            XtCompat::kAbsent,
+            "/host/modules.dep"},
+        Row{"AContainerWithoutLists",
+            {{"modules", kNothingLoaded}, {"kallsyms", kSymbolsOfModules}},
+            XtCompat::kUnknown,
+            "no modules.dep"},
+        Row{"NotOnDiskAndNobodyKnowsWhatIsBuiltIn",
+            {{"modules", kNothingLoaded}, {"own/modules.dep", ""}},
+            XtCompat::kUnknown,
+            "whether it is built in cannot be read"},
+        Row{"NotOnDiskAndNobodyKnowsWhatIsLoaded",
+            {{"own/modules.builtin", ""}, {"own/modules.dep", ""}},
+            XtCompat::kUnknown,
+            "whether it is loaded cannot be read"},
+        Row{"AKernelWithoutModulesWhoseSymbolsAreHidden",
+            {{"version", "L"}},
+            XtCompat::kUnknown,
+            "whether nft_compat is built in cannot be read"},
+        Row{"NoProcAtAll", {}, XtCompat::kUnknown, "no modules.dep"}),
+    [](const auto& row) { return row.param.name; });
+
+TEST(XtCompatOfThisMachineTest, IsPresent) {
+  const XtCompatReading reading = ReadXtCompat(SystemKernelPaths(""));
+  EXPECT_EQ(reading.compat, XtCompat::kPresent) << reading.reason;
+}
+
+}  // namespace
+}  // namespace kipt::agent

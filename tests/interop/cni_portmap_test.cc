@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The CNI plugin portmap (Debian's containernetworking-plugins), told by its configuration to use
+// KUBE-MARK-MASQ: the best known third party that needs a chain of kubelet's. In its iptables
+// backend, which the configuration asks for: newer releases may choose nftables by themselves, and
+// refuse externalSetMarkChain there. (1.1.1 knows the one only, and ignores the word.)
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/interop/daemon_fixture.h"
+#include "tests/interop/packet_world.h"
+
+namespace kipt::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+using ::testing::StartsWith;
+
+constexpr char kHead[] =
+    "apiVersion: kube-iptables-agent/v1alpha1\nkind: KubeIPTablesAgentConfiguration\n";
+constexpr char kConflist[] = "net.d/10-podnet.conflist";
+constexpr uint16_t kPodPort = 8053;
+
+// "10.88.NUMBER.2" behind the node's "10.88.NUMBER.1", with a host port.
+class Pod {
+ public:
+  Pod(uint8_t number, Netns netns) : number_(number), netns_(std::move(netns)) {
+    const std::string mac = absl::StrCat("02:00:00:00:1", number, ":0");
+    ConnectVeth({Interface(), Address(1) + "/24", mac + "1"},
+                {"eth0", Address(2) + "/24", mac + "2"}, netns_);
+  }
+
+  uint16_t host_port() const { return static_cast<uint16_t>(18000 + number_); }
+  const Netns& netns() const { return netns_; }
+  uint32_t node_address() const { return 0x0a580001U + (uint32_t{number_} << 8); }
+  std::string container_id() const { return absl::StrCat("pod", number_); }
+  std::string Interface() const { return absl::StrCat("veth", number_); }
+
+  // What the plugin before portmap would have answered.
+  json PreviousResult() const {
+    return {
+        {"cniVersion", "1.0.0"},
+        {"interfaces", {{{"name", Interface()}}, {{"name", "eth0"}, {"sandbox", netns_.Path()}}}},
+        {"ips", {{{"interface", 1}, {"address", Address(2) + "/24"}, {"gateway", Address(1)}}}}};
+  }
+
+ private:
+  std::string Address(int last) const { return absl::StrCat("10.88.", number_, ".", last); }
+
+  uint8_t number_;
+  Netns netns_;
+};
+
+// One packet to the node's own 127.0.0.1, of a new connection.
+void SendToLocalhost(uint16_t port) {
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_in to = {};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(port);
+  to.sin_addr.s_addr = htonl(kLoopback);
+  EXPECT_EQ(sendto(fd, "?", 1, 0, reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 1);
+  close(fd);
+}
+
+class CniPortmapTest : public DaemonTest, public ::testing::WithParamInterface<IptablesMode> {
+ protected:
+  void SetUp() override {
+    DaemonTest::SetUp();
+    SetSysctl("ipv4/ip_forward", "1");
+    const std::string program = absl::StrCat("/usr/sbin/xtables-", NameOf(GetParam()), "-multi");
+    tree_.Link("bin/iptables", program);
+    tree_.Link("bin/ip6tables", program);
+    const json portmap = {{"type", "portmap"},
+                          {"backend", "iptables"},
+                          {"capabilities", {{"portMappings", true}}},
+                          {"externalSetMarkChain", "KUBE-MARK-MASQ"}};
+    plugin_ = portmap;
+    const json conflist = {
+        {"cniVersion", "1.0.0"}, {"name", "podnet"}, {"plugins", {{{"type", "ptp"}}, portmap}}};
+    tree_.Write(kConflist, conflist.dump(2));
+  }
+
+  // As a container runtime calls it.
+  ProgramResult Portmap(const std::string& command, const Pod& pod) const {
+    json config = plugin_;
+    config["cniVersion"] = "1.0.0";
+    config["name"] = "podnet";
+    config["prevResult"] = pod.PreviousResult();
+    config["runtimeConfig"] = {
+        {"portMappings",
+         {{{"hostPort", pod.host_port()}, {"containerPort", kPodPort}, {"protocol", "udp"}}}}};
+    return RunProgram(
+        {"/usr/bin/env", "CNI_COMMAND=" + command, "CNI_CONTAINERID=" + pod.container_id(),
+         "CNI_NETNS=" + pod.netns().Path(), "CNI_IFNAME=eth0", "CNI_PATH=/usr/lib/cni",
+         "PATH=" + tree_.Path("bin") + ":/usr/sbin:/usr/bin:/sbin:/bin", "/usr/lib/cni/portmap"},
+        config.dump());
+  }
+  void Add(const Pod& pod) const {
+    const ProgramResult added = Portmap("ADD", pod);
+    EXPECT_EQ(added.exit_code, 0) << added;
+  }
+  void Delete(const Pod& pod) const {
+    const ProgramResult deleted = Portmap("DEL", pod);
+    EXPECT_EQ(deleted.exit_code, 0) << deleted;
+  }
+
+  // From 127.0.0.1, which no pod can answer to: the node's address must take its place.
+  static void ExpectMasqueraded(const Pod& pod) {
+    constexpr uint64_t kPackets = 20;
+    std::optional<PacketTaker> taker;
+    {
+      const InNetns inside(pod.netns());
+      taker.emplace(/*address=*/0, kPodPort);
+    }
+    for (uint64_t i = 0; i < kPackets; ++i) SendToLocalhost(pod.host_port());
+    EXPECT_TRUE(WaitUntil([&] { return taker->received().packets == kPackets; }))
+        << taker->received().packets << " arrived";
+    EXPECT_THAT(taker->received().sources, ElementsAre(Pair(pod.node_address(), kPackets)));
+  }
+
+  void StartWithGate(bool cleanup) {
+    WriteGate(cleanup);
+    std::vector<std::string> flags = CommonFlags();
+    flags.push_back("--config=" + file_.path());
+    flags.push_back("--stale-chains=retire");
+    StartOnly(flags);
+    ASSERT_TRUE(BecomesReady()) << Readyz() << daemon().Output();
+  }
+  void WriteGate(bool cleanup) const {
+    std::ofstream(file_.path()) << kHead << "featureGates: {IPTablesOwnershipCleanup: "
+                                << (cleanup ? "true" : "false") << "}\n";
+  }
+  void SwitchGateOff() {
+    WriteGate(/*cleanup=*/false);
+    ASSERT_TRUE(WaitUntil([this] { return Stands("KUBE-MARK-DROP"); })) << daemon().Output();
+  }
+  // And waits until what nobody uses is gone.
+  void SwitchGateOn() {
+    const double retired = Metric("kube_iptables_agent_retired_total");
+    WriteGate(/*cleanup=*/true);
+    ASSERT_TRUE(MetricReaches("kube_iptables_agent_retired_total", retired + 1))
+        << daemon().Output();
+    ASSERT_FALSE(Stands("KUBE-MARK-DROP"));
+  }
+  bool Stands(const std::string& chain) const {
+    return iptables_.Run({"-t", "nat", "-S", chain}).exit_code == 0;
+  }
+  // In how many families KUBE-MARK-MASQ is claimed so.
+  static double MarkMasqClaims(const std::string& kind) {
+    return Metric("kube_iptables_agent_stale_claims",
+                  absl::StrCat("chain=\"KUBE-MARK-MASQ\",claim=\"", kind, "\""));
+  }
+
+  // The findings of an audit that must have some.
+  json Findings(bool cleanup) const {
+    std::vector<std::string> arguments = CommonFlags();
+    arguments.insert(arguments.begin(), "audit");
+    arguments.push_back("--output=json");
+    arguments.push_back(
+        absl::StrCat("--feature-gates=IPTablesOwnershipCleanup=", cleanup ? "true" : "false"));
+    const ProgramResult audit = Agent(arguments);
+    EXPECT_EQ(audit.exit_code, kExitDifferences) << audit;
+    return json::parse(audit.out, nullptr, /*allow_exceptions=*/false)["findings"];
+  }
+  // null where there is none, or more than one.
+  static json FindingOf(const json& findings, const std::string& id) {
+    json found;
+    for (const json& finding : findings) {
+      if (finding["id"] != id) continue;
+      EXPECT_TRUE(found.is_null()) << "a second " << id << ": " << finding;
+      found = finding;
+    }
+    EXPECT_FALSE(found.is_null()) << "no " << id << " in " << findings;
+    return found;
+  }
+  void ExpectCniFinding(const json& finding, const std::string& consequence) const {
+    EXPECT_EQ(finding["chain"], "nat/KUBE-MARK-MASQ");
+    EXPECT_EQ(finding["severity"], "error");
+    EXPECT_EQ(finding["owner"], "the CNI plugin portmap");
+    EXPECT_EQ(finding["details"], json({tree_.Path(kConflist)}));
+    EXPECT_THAT(finding["consequence"].get<std::string>(), HasSubstr(consequence));
+    EXPECT_THAT(finding["remedy"].get<std::string>(), HasSubstr("externalSetMarkChain"));
+  }
+
+  std::vector<std::string> CommonFlags() const {
+    return {"--cni-conf-dir=" + tree_.Path("net.d"),
+            absl::StrCat("--iptables-mode=", NameOf(GetParam()))};
+  }
+
+  const Iptables iptables_ = {.mode = GetParam()};
+  const TemporaryFile file_{kHead};
+  const TemporaryTree tree_;
+  json plugin_;
+};
+
+TEST_P(CniPortmapTest, AuditNamesItByItsFileAndByItsRulesBeforeTheGateIsSwitched) {
+  StartWithGate(/*cleanup=*/false);
+  const Pod pod(1, NewNetns());
+  Add(pod);
+  ExpectMasqueraded(pod);
+  const json findings = Findings(/*cleanup=*/false);
+  ExpectCniFinding(FindingOf(findings, "CniConfig"), "Once IPTablesOwnershipCleanup is on");
+  const json user = FindingOf(findings, "ChainUser");
+  EXPECT_EQ(user["chain"], "nat/KUBE-MARK-MASQ");
+  EXPECT_EQ(user["severity"], "error");
+  EXPECT_EQ(user["owner"], "the CNI plugin portmap");
+  EXPECT_EQ(user["iptablesMode"], NameOf(GetParam()));
+  EXPECT_EQ(user["family"], "ip");
+  EXPECT_EQ(user["packets"], 20);
+  EXPECT_THAT(user["remedy"].get<std::string>(), HasSubstr("externalSetMarkChain"));
+  ASSERT_EQ(user["rules"].size(), 2);
+  for (const json& rule : user["rules"]) {
+    EXPECT_THAT(rule["chain"].get<std::string>(), StartsWith("CNI-DN-"));
+    EXPECT_THAT(rule["rule"].get<std::string>(),
+                AllOf(HasSubstr("--dport 18001"), HasSubstr("-j KUBE-MARK-MASQ")));
+  }
+}
+
+TEST_P(CniPortmapTest, GoesOnToWorkWhenTheGateIsSwitchedOnAndWhatIsStaleIsRetired) {
+  StartWithGate(/*cleanup=*/false);
+  const Pod first(1, NewNetns());
+  Add(first);
+  ExpectMasqueraded(first);
+  SwitchGateOn();
+  EXPECT_EQ(MarkMasqClaims("foreignJump"), 1);
+  EXPECT_EQ(MarkMasqClaims("cniConfig"), 2) << "ip6 has no pod, and the next may have IPv6";
+  ExpectMasqueraded(first);
+  const Pod second(2, NewNetns());
+  Add(second);
+  ExpectMasqueraded(second);
+  ExpectMasqueraded(first);
+}
+
+TEST_P(CniPortmapTest, ItsConfigurationAloneKeepsTheChainWhenAllPodsAreGone) {
+  StartWithGate(/*cleanup=*/false);
+  const Pod pod(1, NewNetns());
+  Add(pod);
+  SwitchGateOn();
+  Delete(pod);
+  // Looks at everything anew.
+  SwitchGateOff();
+  SwitchGateOn();
+  EXPECT_EQ(MarkMasqClaims("foreignJump"), 0);
+  EXPECT_EQ(MarkMasqClaims("cniConfig"), 2);
+  std::vector<std::string> retire = CommonFlags();
+  retire.insert(retire.begin(), {"retire", "--yes"});
+  const ProgramResult by_hand = Agent(retire);
+  EXPECT_EQ(by_hand.exit_code, kExitOk) << by_hand;
+  EXPECT_THAT(by_hand.out, HasSubstr(tree_.Path(kConflist)));
+  Add(pod);
+  ExpectMasqueraded(pod);
+
+  Delete(pod);
+  tree_.Remove(kConflist);
+  SwitchGateOff();
+  SwitchGateOn();
+  EXPECT_FALSE(Stands("KUBE-MARK-MASQ")) << "nobody asks for it any more";
+}
+
+TEST_P(CniPortmapTest, OnAFreshNodeTheConfigurationAloneTellsThatTheNextAddWillFail) {
+  StartWithGate(/*cleanup=*/true);
+  const json findings = Findings(/*cleanup=*/true);
+  ASSERT_EQ(findings.size(), 1) << findings;
+  ExpectCniFinding(FindingOf(findings, "CniConfig"),
+                   "there is no nat/KUBE-MARK-MASQ: its next ADD will fail");
+  const ProgramResult added = Portmap("ADD", Pod(1, NewNetns()));
+  EXPECT_EQ(added.exit_code, 1) << added;
+  const json error = json::parse(added.out, nullptr, /*allow_exceptions=*/false);
+  EXPECT_THAT(error["msg"].get<std::string>(),
+              AllOf(HasSubstr("unable to setup DNAT"), HasSubstr("KUBE-MARK-MASQ")));
+}
+
+INSTANTIATE_TEST_SUITE_P(IptablesModes, CniPortmapTest, ::testing::ValuesIn(kBothModes),
+                         [](const auto& row) { return TestNameOf(row.param); });
+
+}  // namespace
+}  // namespace kipt::testing

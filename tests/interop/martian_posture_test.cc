@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the daemon says of packets to 127.0.0.0/8 from neighbours: whether the node is open to them
+// (CVE-2020-8558), and how many it has dropped.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "tests/interop/daemon_fixture.h"
+#include "tests/interop/notify_socket.h"
+#include "tests/interop/packet_world.h"
+
+namespace kipt::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr uint16_t kPort = 4001;
+constexpr int kPerSecond = 2000;
+constexpr char kExposed[] = "kube_iptables_agent_route_localnet_exposed";
+constexpr char kDropped[] = "kube_iptables_agent_martian_dropped_packets_total";
+constexpr char kWhy[] =
+    "route_localnet is 1 for outside and no rule keeps neighbours from 127.0.0.1";
+
+class MartianPostureTest : public DaemonTest, public ::testing::WithParamInterface<IptablesMode> {
+ protected:
+  void SetUp() override {
+    DaemonTest::SetUp();
+    world_.emplace();
+    listener_.emplace(kLoopback, kPort);
+    ASSERT_TRUE(told_.bound());
+  }
+  // Its thread has this test's mount namespace.
+  void TearDown() override { listener_.reset(); }
+
+  void StartWith(const std::vector<std::string>& more) {
+    std::vector<std::string> flags = {"--iptables-sync-period=1s",
+                                      absl::StrCat("--iptables-mode=", NameOf(GetParam()))};
+    flags.insert(flags.end(), more.begin(), more.end());
+    StartOnly(flags, {told_.Variable()});
+    ASSERT_TRUE(daemon().Prints("Watching: ")) << daemon().Output();
+  }
+
+  bool BecomesExposed(bool exposed) {
+    return WaitUntil([&] { return Metric(kExposed) == (exposed ? 1 : 0) && IsReady() != exposed; });
+  }
+  static std::string Statusz() { return HttpGet(kMetricsPort, "/statusz").body; }
+
+  void Change(const std::vector<std::string>& arguments) const {
+    const ProgramResult result = iptables_.Run(arguments);
+    ASSERT_EQ(result.exit_code, 0) << result;
+  }
+
+  // From the neighbour; how many.
+  uint64_t SendMartians(uint64_t at_least) {
+    const InNetns outside(world_->client());
+    PacketSender sender(PacketWorld::MartianPath(kPort), kPerSecond);
+    absl::SleepFor(absl::Seconds(1) * static_cast<double>(at_least) / kPerSecond);
+    return sender.Stop();
+  }
+
+  // Exactly: and it stays there for two looks.
+  ::testing::AssertionResult CountsDropped(uint64_t packets) {
+    const auto wanted = static_cast<double>(packets);
+    if (!MetricReaches(kDropped, wanted)) {
+      return ::testing::AssertionFailure() << Metric(kDropped) << " instead of " << packets;
+    }
+    const double looks = Metric("kube_iptables_agent_syncs_total");
+    MetricReaches("kube_iptables_agent_syncs_total", looks + 2);
+    if (Metric(kDropped) == wanted) return ::testing::AssertionSuccess();
+    return ::testing::AssertionFailure() << Metric(kDropped) << " instead of " << packets;
+  }
+
+  const Iptables iptables_ = {.mode = GetParam()};
+  NotifySocket told_;
+  std::optional<PacketWorld> world_;
+  std::optional<PacketTaker> listener_;
+};
+
+TEST_P(MartianPostureTest, WithoutARuleTheNodeIsExposedUntilSomebodyPutsOneThere) {
+  StartWith({"--make-iptables-util-chains=false"});
+  ASSERT_TRUE(BecomesExposed(true)) << Readyz();
+  EXPECT_THAT(Readyz(), HasSubstr(kWhy));
+  EXPECT_THAT(Statusz(), HasSubstr(absl::StrCat("Martian packets: EXPOSED: ", kWhy)));
+  EXPECT_TRUE(told_.IsTold(absl::StrCat("STATUS=exposed: ", kWhy))) << told_.Told();
+  EXPECT_EQ(HttpGet(kHealthPort, "/livez").status, 200) << "a restart would mend nothing";
+  SendMartians(100);
+  EXPECT_GT(listener_->received().packets, 0) << "it is true";
+
+  // A kubelet, or kube-proxy: the mode is off, the rule is not ours.
+  Kubelet(KubeletForm::k1_27GateOn, iptables_);
+  ASSERT_TRUE(BecomesExposed(false)) << Readyz();
+  EXPECT_TRUE(told_.IsTold("STATUS=in place")) << told_.Told();
+  EXPECT_THAT(Statusz(), Not(HasSubstr("EXPOSED")));
+  listener_->Forget();
+  SendMartians(100);
+  EXPECT_EQ(listener_->received().packets, 0);
+}
+
+TEST_P(MartianPostureTest, WithoutRouteLocalnetNoRuleIsNeeded) {
+  SetSysctl("ipv4/conf/outside/route_localnet", "0");
+  StartWith({"--make-iptables-util-chains=false"});
+  ASSERT_TRUE(BecomesReady());
+  EXPECT_EQ(Metric(kExposed), 0);
+  EXPECT_EQ(Metric("kube_iptables_agent_martian_rule_present"), 0);
+  SetSysctl("ipv4/conf/outside/route_localnet", "1");
+  EXPECT_TRUE(BecomesExposed(true)) << "it is looked at again";
+}
+
+TEST_P(MartianPostureTest, ARuleThatNoPacketComesToProtectsNobody) {
+  StartWith({});
+  ASSERT_TRUE(BecomesReady()) << Readyz();
+  EXPECT_EQ(Metric(kExposed), 0);
+  Change({"-I", "INPUT", "-j", "ACCEPT"});
+  ASSERT_TRUE(BecomesExposed(true)) << Readyz();
+  EXPECT_THAT(Readyz(), HasSubstr(kWhy));
+  EXPECT_THAT(Readyz(), HasSubstr("ShadowedJump"));
+  EXPECT_TRUE(told_.IsTold(kWhy)) << told_.Told();
+  SendMartians(100);
+  EXPECT_GT(listener_->received().packets, 0) << "it is true";
+  Change({"-D", "INPUT", "-j", "ACCEPT"});
+  EXPECT_TRUE(BecomesExposed(false)) << Readyz();
+}
+
+TEST_P(MartianPostureTest, CountsWhatWasDroppedAcrossARepairThatMakesTheRuleAnew) {
+  StartWith({});
+  ASSERT_TRUE(BecomesReady()) << Readyz();
+  const uint64_t before = SendMartians(400);
+  EXPECT_TRUE(CountsDropped(before));
+  Change({"-F", "KUBE-FIREWALL"});
+  ASSERT_TRUE(WaitUntil([this] {
+    return iptables_.Run({"-S", "KUBE-FIREWALL"}).out.find("-j DROP") != std::string::npos;
+  })) << daemon().Output();
+  const uint64_t after = SendMartians(200);
+  EXPECT_TRUE(CountsDropped(before + after));
+  EXPECT_EQ(listener_->received().packets, 0);
+}
+
+TEST_P(MartianPostureTest, CountsWhatWasDroppedByARuleThatAnotherWriterMadeAnew) {
+  StartWith({});
+  ASSERT_TRUE(BecomesReady()) << Readyz();
+  const uint64_t before = SendMartians(200);
+  EXPECT_TRUE(CountsDropped(before));
+  // As kube-proxy does on each sync: the chain is emptied and filled in one commit.
+  const double looks = Metric("kube_iptables_agent_syncs_total");
+  const ProgramResult restored = iptables_.Restore(
+      "*filter\n:KUBE-FIREWALL - [0:0]\n"
+      "-A KUBE-FIREWALL -m comment --comment \"block incoming localnet connections\" "
+      "-d 127.0.0.0/8 ! -s 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT "
+      "-j DROP\nCOMMIT\n");
+  ASSERT_EQ(restored.exit_code, 0) << restored;
+  ASSERT_TRUE(MetricReaches("kube_iptables_agent_syncs_total", looks + 1));
+  const uint64_t after = SendMartians(600);
+  EXPECT_TRUE(CountsDropped(before + after));
+}
+
+INSTANTIATE_TEST_SUITE_P(IptablesModes, MartianPostureTest, ::testing::ValuesIn(kBothModes),
+                         [](const auto& row) { return TestNameOf(row.param); });
+
+}  // namespace
+}  // namespace kipt::testing

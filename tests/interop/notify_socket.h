@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/interop/notify_socket.h
+//
+// The service manager's end of $NOTIFY_SOCKET: sd_notify(3).
+#ifndef KIPT_TESTS_INTEROP_NOTIFY_SOCKET_H_
+#define KIPT_TESTS_INTEROP_NOTIFY_SOCKET_H_
+
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "absl/strings/match.h"
+#include "tests/interop/agent_fixture.h"
+#include "tests/support/background_program.h"
+
+namespace kipt::testing {
+
+class NotifySocket {
+ public:
+  NotifySocket() : path_(directory_.directory() + "/notify") {
+    fd_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path_.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    bound_ = bind(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  }
+  ~NotifySocket() { close(fd_); }
+  NotifySocket(const NotifySocket&) = delete;
+  NotifySocket& operator=(const NotifySocket&) = delete;
+
+  bool bound() const { return bound_; }
+  std::string Variable() const { return "NOTIFY_SOCKET=" + path_; }
+  // All that was told so far.
+  const std::string& Told() {
+    char buffer[4096];
+    ssize_t count = 0;
+    while ((count = recv(fd_, buffer, sizeof(buffer), 0)) > 0) {
+      told_.append(buffer, static_cast<size_t>(count));
+      told_ += '\n';
+    }
+    return told_;
+  }
+  bool IsTold(const std::string& text) {
+    return WaitUntil([&] { return absl::StrContains(Told(), text); });
+  }
+
+ private:
+  TemporaryFile directory_{""};
+  std::string path_;
+  int fd_ = -1;
+  bool bound_ = false;
+  std::string told_;
+};
+
+}  // namespace kipt::testing
+
+#endif  // KIPT_TESTS_INTEROP_NOTIFY_SOCKET_H_

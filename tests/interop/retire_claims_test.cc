@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Everybody who may depend on a chain of kubelet's, kube-proxy aside, as they really are: what they
+// use stays as it is found, and the rest goes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/interop/retire_fixture.h"
+
+namespace kipt::testing {
+namespace {
+
+using ::testing::IsEmpty;
+
+enum class By {
+  kManaged,  // iptables of the managed mode
+  kOther,    // of the other one
+  kNft,      // nft itself
+  kCni,      // a file in the CNI configuration directory
+};
+
+struct Claimant {
+  const char* name;
+  By by;
+  // For each command, or for the one file.
+  std::vector<std::string> does;
+  // Of kubelet's nat: what it keeps, and why.
+  Kept keeps;
+};
+
+// "acts on what is marked", and the chain that marks.
+Kept Masquerade(const std::string& why) {
+  return {{"ip nat KUBE-MARK-MASQ", {why}}, {"ip nat KUBE-POSTROUTING", {"markedPackets"}}};
+}
+Kept Drop(const std::string& why) {
+  return {{"ip nat KUBE-MARK-DROP", {why}}, {"ip filter KUBE-FIREWALL rule", {"markedPackets"}}};
+}
+Kept Both(Kept a, const Kept& b) {
+  a.insert(b.begin(), b.end());
+  return a;
+}
+// Its IPv6 namesake is claimed, too.
+Kept OfBothFamilies(const Kept& kept) {
+  Kept both = kept;
+  for (const auto& [name, kinds] : kept) both[absl::StrCat("ip6", name.substr(2))] = kinds;
+  if (kept.count("ip filter KUBE-FIREWALL rule") != 0) {
+    both["ip6 filter KUBE-FIREWALL"] = {"markedPackets"};
+  }
+  return both;
+}
+
+constexpr char kConflist[] = R"({
+  "cniVersion": "0.3.1",
+  "name": "net",
+  "plugins": [
+    {"type": "bridge"},
+    {"type": "portmap", "capabilities": {"portMappings": true},
+     "externalSetMarkChain": "KUBE-MARK-MASQ"}
+  ]
+})";
+
+const Claimant kClaimants[] = {
+    {"AForeignJumpToTheMasqueradeMark",
+     By::kManaged,
+     {"-t nat -N MINE", "-t nat -A MINE -s 10.0.0.0/8 -j KUBE-MARK-MASQ"},
+     Masquerade("foreignJump")},
+    {"AForeignJumpToTheDropMark",
+     By::kManaged,
+     {"-t nat -N MINE", "-t nat -A MINE -s 10.0.0.0/8 -g KUBE-MARK-DROP"},
+     Drop("foreignJump")},
+    {"ABaseChainThatJumpsToTheMasqueradeMark",
+     By::kManaged,
+     {"-t nat -A PREROUTING -p tcp -j KUBE-MARK-MASQ"},
+     Masquerade("foreignJump")},
+    {"AnotherJumpToPostrouting",
+     By::kManaged,
+     {"-t nat -A POSTROUTING -o eth9 -j KUBE-POSTROUTING"},
+     {{"ip nat KUBE-POSTROUTING", {"foreignJump"}}}},
+    {"AForeignRuleInTheChain",
+     By::kManaged,
+     {"-t nat -I KUBE-MARK-MASQ -p udp -j RETURN"},
+     Masquerade("foreignRule")},
+    {"AForeignRuleThatSetsTheMasqueradeBit",
+     By::kManaged,
+     {"-t mangle -A PREROUTING -i eth9 -j MARK --set-xmark 0x4001/0x4001"},
+     {{"ip nat KUBE-POSTROUTING", {"markedPackets"}}}},
+    {"ARuleOfTheOtherModeThatSetsTheDropBit",
+     By::kOther,
+     {"-t mangle -A PREROUTING -i eth9 -j MARK --or-mark 0x8000"},
+     {{"ip filter KUBE-FIREWALL rule", {"markedPackets"}}}},
+    {"ARuleOfNftablesThatSetsTheMasqueradeBit",
+     By::kNft,
+     {"add table ip mine", "add chain ip mine c", "add rule ip mine c meta mark set 0x4000"},
+     {{"ip nat KUBE-POSTROUTING", {"markedPackets"}}}},
+    {"ARuleOfBothFamiliesThatMaySetAnyBit",
+     By::kNft,
+     {"add table inet mine", "add chain inet mine c", "add rule inet mine c meta mark set ct mark"},
+     OfBothFamilies({{"ip nat KUBE-POSTROUTING", {"markedPackets"}},
+                     {"ip filter KUBE-FIREWALL rule", {"markedPackets"}}})},
+    {"ACniConfigurationThatNamesTheChain",
+     By::kCni,
+     {kConflist},
+     OfBothFamilies(Masquerade("cniConfig"))},
+    {"ACniConfigurationThatCannotBeUnderstood",
+     By::kCni,
+     {"{"},
+     OfBothFamilies(Both(Masquerade("cniConfig"), Drop("cniConfig")))},
+    {"WhatKubeProxysCleanupLeft",
+     By::kManaged,
+     {"-t mangle -N KUBE-PROXY-CANARY", "-t nat -N KUBE-PROXY-CANARY",
+      "-t filter -N KUBE-PROXY-CANARY"},
+     {{"ip nat KUBE-MARK-MASQ", {"kubeProxyRemains"}},
+      {"ip nat KUBE-MARK-DROP", {"kubeProxyRemains"}},
+      {"ip nat KUBE-POSTROUTING", {"kubeProxyRemains", "markedPackets"}},
+      {"ip filter KUBE-FIREWALL rule", {"kubeProxyRemains", "markedPackets"}}}},
+    {"ARuleThatSetsAnotherBit",
+     By::kManaged,
+     {"-t mangle -A PREROUTING -i eth9 -j MARK --set-xmark 0x2000/0x2000"},
+     {}},
+    {"ARuleThatClearsTheBits",
+     By::kManaged,
+     {"-t mangle -A PREROUTING -i eth9 -j MARK --and-mark 0xffff3fff"},
+     {}},
+};
+
+class RetireClaimsTest : public RetireTest,
+                         public ::testing::WithParamInterface<std::tuple<Claimant, IptablesMode>> {
+ protected:
+  static IptablesMode Mode() { return std::get<1>(GetParam()); }
+
+  void Claim(const Claimant& claimant) {
+    if (claimant.by == By::kCni) return tree().Write("net.d/10-net.conflist", claimant.does[0]);
+    for (const std::string& command : claimant.does) {
+      IptablesMode mode = Mode();
+      if (claimant.by == By::kOther) {
+        mode = mode == IptablesMode::kNft ? IptablesMode::kLegacy : IptablesMode::kNft;
+      }
+      const std::string program =
+          claimant.by == By::kNft ? "nft" : absl::StrCat("iptables-", NameOf(mode));
+      Output({"sh", "-c", absl::StrCat(program, " ", command)});
+    }
+  }
+};
+
+TEST_P(RetireClaimsTest, KeepsWhatItUsesAndNothingElse) {
+  const Claimant& claimant = std::get<0>(GetParam());
+  LeaveResidue(Mode());
+  Claim(claimant);
+  SyncAndKeep(Mode());
+  std::map<IpFamily, Lines> before;
+  for (const IpFamily family : kBothFamilies) {
+    before[family] = LinesOf({.family = family, .mode = Mode()});
+  }
+
+  const Retired retired = SyncAndRetire(Mode());
+  EXPECT_EQ(retired.result.exit_code, kExitOk) << retired.result;
+  EXPECT_EQ(retired.kept, claimant.keeps) << retired.result;
+  for (const IpFamily family : kBothFamilies) {
+    const bool six = family == IpFamily::kIpv6;
+    const Iptables iptables = {.family = family, .mode = Mode()};
+    // A line of kubelet's stays if its chain does; the rules of filter's by themselves.
+    const auto kept = [&](const std::string& name) {
+      return claimant.keeps.count(absl::StrCat(six ? "ip6 " : "ip ", name)) != 0;
+    };
+    Lines expected = WholeResidue(family);
+    std::erase_if(expected, [&](const std::string& line) {
+      for (const std::string chain : {"KUBE-MARK-MASQ", "KUBE-MARK-DROP", "KUBE-POSTROUTING"}) {
+        if (line.find(chain) != std::string::npos) return kept(absl::StrCat("nat ", chain));
+      }
+      if (line.find("dropping marked") != std::string::npos) {
+        return kept("filter KUBE-FIREWALL rule");
+      }
+      return kept("filter KUBE-FIREWALL");
+    });
+    EXPECT_EQ(Without(before[family], LinesOf(iptables)), expected) << (six ? "IPv6" : "IPv4");
+    EXPECT_THAT(Without(LinesOf(iptables), before[family]), IsEmpty());
+  }
+  EXPECT_EQ(SyncAndRetire(Mode()).all_changes, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RetireClaimsTest,
+                         ::testing::Combine(::testing::ValuesIn(kClaimants),
+                                            ::testing::ValuesIn(kBothModes)),
+                         [](const auto& row) {
+                           return absl::StrCat(std::get<0>(row.param).name,
+                                               TestNameOf(std::get<1>(row.param)));
+                         });
+
+}  // namespace
+}  // namespace kipt::testing

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What kubelets of every form left behind, with any bits, in a family or an iptables mode that is
+// managed no longer; and the ways to have it removed: by policy, and by `retire`.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/interop/retire_fixture.h"
+#include "tests/support/generation_listener.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
+
+constexpr const char* kCanaries[] = {"mangle: :KUBE-KUBELET-CANARY -",
+                                     "nat: :KUBE-KUBELET-CANARY -",
+                                     "filter: :KUBE-KUBELET-CANARY -"};
+
+using LinesByFamily = std::map<IpFamily, Lines>;
+
+IptablesMode OtherThan(IptablesMode mode) {
+  return mode == IptablesMode::kNft ? IptablesMode::kLegacy : IptablesMode::kNft;
+}
+
+class RetirePathsTest : public RetireTest {
+ protected:
+  static LinesByFamily Stands(IptablesMode mode) {
+    LinesByFamily lines;
+    for (const IpFamily family : kBothFamilies) {
+      lines[family] = LinesOf({.family = family, .mode = mode});
+    }
+    return lines;
+  }
+  static LinesByFamily BaseChains(IptablesMode mode) {
+    LinesByFamily lines;
+    for (const IpFamily family : kBothFamilies) {
+      lines[family] = BaseChainsOf({.family = family, .mode = mode});
+    }
+    return lines;
+  }
+  // As on a node on which no other kubelet than one with the gate on ever was.
+  static LinesByFamily OfAFreshNode(IptablesMode mode) {
+    const Netns netns = NewNetns();
+    const InNetns inside(netns);
+    AddThirdParty(mode);
+    for (const IpFamily family : kBothFamilies) {
+      Kubelet(KubeletForm::k1_27GateOn, {.family = family, .mode = mode});
+    }
+    return Stands(mode);
+  }
+  // Somebody else's rules, and those chains which only an operator's word removes.
+  static Lines OfOthersAndCanaries(IptablesMode mode) {
+    const Netns netns = NewNetns();
+    const InNetns inside(netns);
+    AddThirdParty(mode);
+    Lines lines = LinesOf({.mode = mode});
+    lines.insert(std::begin(kCanaries), std::end(kCanaries));
+    return lines;
+  }
+  static std::string NftTables() { return Output({"nft", "list", "tables"}); }
+};
+
+// ---- forms and bits ----
+
+struct Residue {
+  const char* name;
+  std::vector<KubeletForm> forms;
+  std::vector<KubeletBits> bits = {{}};
+};
+const Residue kResidues[] = {
+    {"Of1_17", {KubeletForm::k1_17}},
+    {"Of1_19", {KubeletForm::k1_19}},
+    {"Of1_24", {KubeletForm::k1_24}},
+    {"Of1_27GateOff", {KubeletForm::k1_27GateOff}},
+    {"OfAllInTurn",
+     {KubeletForm::k1_17, KubeletForm::k1_19, KubeletForm::k1_24, KubeletForm::k1_27GateOff}},
+    {"OfOtherBits", {KubeletForm::k1_24}, {{.masquerade = 20, .drop = 21}}},
+    {"OfOtherBitsOf1_17", {KubeletForm::k1_17}, {{.masquerade = 20, .drop = 21}}},
+    {"OfChangedBits", {KubeletForm::k1_24}, {{}, {.masquerade = 20, .drop = 21}, {31, 0}}},
+};
+
+class ResidueTest : public RetirePathsTest,
+                    public ::testing::WithParamInterface<std::tuple<Residue, IptablesMode>> {};
+
+TEST_P(ResidueTest, AllOfItGoesAndNothingElse) {
+  const auto& [residue, mode] = GetParam();
+  AddThirdParty(mode);
+  for (const KubeletBits bits : residue.bits) {
+    for (const KubeletForm form : residue.forms) {
+      for (const IpFamily family : kBothFamilies) {
+        Kubelet(form, {.family = family, .mode = mode}, bits);
+      }
+    }
+  }
+  const LinesByFamily base_chains = BaseChains(mode);
+  const Retired retired = SyncAndRetire(mode);
+  EXPECT_EQ(retired.result.exit_code, kExitOk) << retired.result;
+  EXPECT_EQ(Stands(mode), OfAFreshNode(mode)) << retired.result;
+  EXPECT_THAT(retired.kept, IsEmpty());
+  for (const IpFamily family : kBothFamilies) {
+    EXPECT_THAT(BaseChains(mode)[family], IsSupersetOf(base_chains.at(family)));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ResidueTest,
+                         ::testing::Combine(::testing::ValuesIn(kResidues),
+                                            ::testing::ValuesIn(kBothModes)),
+                         [](const auto& row) {
+                           return absl::StrCat(std::get<0>(row.param).name,
+                                               TestNameOf(std::get<1>(row.param)));
+                         });
+
+// ---- families, modes, commands ----
+
+class RetireModesTest : public RetirePathsTest, public ::testing::WithParamInterface<IptablesMode> {
+ protected:
+  static IptablesMode Mode() { return GetParam(); }
+};
+
+TEST_P(RetireModesTest, AFamilyThatIsSwitchedOffLosesEverythingButItsCanaries) {
+  AddThirdParty(Mode());
+  LeaveResidue(Mode());
+  const Retired retired = SyncAndRetire(Mode(), {"--ip-families=ipv4"});
+  EXPECT_EQ(retired.result.exit_code, kExitOk) << retired.result;
+  EXPECT_EQ(Stands(Mode())[IpFamily::kIpv6], OfOthersAndCanaries(Mode()));
+  EXPECT_EQ(Stands(Mode())[IpFamily::kIpv4], OfAFreshNode(Mode())[IpFamily::kIpv4]);
+}
+
+TEST_P(RetireModesTest, OfTheOtherModeEverythingGoesAndNoTableComesIntoBeing) {
+  const IptablesMode other = OtherThan(Mode());
+  AddThirdParty(other);
+  LeaveResidue(other);
+  SyncAndKeep(Mode());  // --stale-chains=keep
+  const std::string nft = NftTables();
+  const std::string legacy4 = LegacyTables(IpFamily::kIpv4);
+  const std::string legacy6 = LegacyTables(IpFamily::kIpv6);
+  const LinesByFamily managed = Stands(Mode());
+  const LinesByFamily base_chains = BaseChains(other);
+
+  const Retired retired = SyncAndRetire(Mode());
+  EXPECT_EQ(retired.result.exit_code, kExitOk) << retired.result;
+  for (const IpFamily family : kBothFamilies) {
+    EXPECT_EQ(Stands(other)[family], OfOthersAndCanaries(other)) << retired.result;
+  }
+  EXPECT_EQ(BaseChains(other), base_chains);
+  EXPECT_EQ(Stands(Mode()), managed);
+  EXPECT_EQ(NftTables(), nft);
+  EXPECT_EQ(LegacyTables(IpFamily::kIpv4), legacy4);
+  EXPECT_EQ(LegacyTables(IpFamily::kIpv6), legacy6);
+  EXPECT_EQ(SyncAndRetire(Mode()).all_changes, 0);
+}
+
+TEST_P(RetireModesTest, OfTheOtherModeADaemonRetiresAtItsStart) {
+  const IptablesMode other = OtherThan(Mode());
+  LeaveResidue(other);
+  AddThirdParty(other);
+  StartOnly(RetireFlags(Mode()));
+  ASSERT_TRUE(BecomesReady()) << Readyz() << daemon().Output();
+  for (const IpFamily family : kBothFamilies) {
+    EXPECT_EQ(Stands(other)[family], OfOthersAndCanaries(other)) << daemon().Output();
+  }
+  EXPECT_EQ(Stop(SIGTERM), kExitOk);
+}
+
+TEST_P(RetireModesTest, WhatAKubeProxyOfTheOtherModeNeedsStays) {
+  const IptablesMode other = OtherThan(Mode());
+  LeaveResidue(other);
+  for (const IpFamily family : kBothFamilies) {
+    const ProgramResult loaded = LoadKubeProxy("1.24", {.family = family, .mode = other});
+    EXPECT_EQ(loaded.exit_code, 0) << loaded;
+  }
+  const LinesByFamily before = Stands(other);
+  EXPECT_EQ(SyncAndRetire(Mode()).result.exit_code, kExitOk);
+  for (const IpFamily family : kBothFamilies) {
+    EXPECT_EQ(Without(before.at(family), Stands(other)[family]),
+              Lines{"mangle: :KUBE-IPTABLES-HINT -"});
+  }
+}
+
+TEST_P(RetireModesTest, WhereNothingIsStaleNothingIsMadeEither) {
+  SyncAndKeep(Mode());
+  const std::string before = TablesAndModules();
+  EXPECT_EQ(SyncAndRetire(Mode()).all_changes, 0);
+  const Retired retired = RunRetire(Mode(), {"--yes"});
+  EXPECT_EQ(retired.result.exit_code, kExitOk) << retired.result;
+  EXPECT_EQ(retired.all_changes, 0);
+  EXPECT_EQ(TablesAndModules(), before);
+}
+
+TEST_P(RetireModesTest, WithoutYesItOnlySaysWhatWouldGo) {
+  AddThirdParty(Mode());
+  LeaveResidue(Mode());
+  SyncAndKeep(Mode());
+  const LinesByFamily before = Stands(Mode());
+  const auto listener = GenerationListener::Create();
+  ASSERT_THAT(listener, IsOk());
+  const Retired retired = RunRetire(Mode());
+  EXPECT_EQ(retired.result.exit_code, kExitDifferences) << retired.result;
+  EXPECT_GT(retired.changes, 0);
+  EXPECT_EQ(Stands(Mode()), before);
+  const auto generations = (*listener)->Drain();
+  ASSERT_THAT(generations, IsOk());
+  EXPECT_THAT(*generations, IsEmpty());
+  const ProgramResult text = Agent(
+      {"retire", absl::StrCat("--iptables-mode=", NameOf(Mode())), "--cni-conf-dir=" + cni_dir()});
+  EXPECT_THAT(text.out, HasSubstr("  - -X KUBE-MARK-DROP"));
+  EXPECT_THAT(text.out, HasSubstr(absl::StrCat(retired.changes, " to remove, 0 kept")));
+}
+
+TEST_P(RetireModesTest, WithYesItIsDoneOnceCanariesIncludedAndThenThereIsNothing) {
+  AddThirdParty(Mode());
+  LeaveResidue(Mode());
+  SyncAndKeep(Mode());
+  const LinesByFamily base_chains = BaseChains(Mode());
+  const Retired retired = RunRetire(Mode(), {"--yes"});
+  EXPECT_EQ(retired.result.exit_code, kExitOk) << retired.result;
+  LinesByFamily expected = OfAFreshNode(Mode());
+  for (auto& [family, lines] : expected) {
+    for (const char* canary : kCanaries) EXPECT_EQ(lines.erase(canary), 1U);
+  }
+  EXPECT_EQ(Stands(Mode()), expected);
+  for (const IpFamily family : kBothFamilies) {
+    EXPECT_THAT(BaseChains(Mode())[family], IsSupersetOf(base_chains.at(family)));
+  }
+
+  const auto listener = GenerationListener::Create();
+  ASSERT_THAT(listener, IsOk());
+  const Retired again = RunRetire(Mode(), {"--yes"});
+  EXPECT_EQ(again.result.exit_code, kExitOk) << again.result;
+  EXPECT_EQ(again.all_changes, 0);
+  const auto generations = (*listener)->Drain();
+  ASSERT_THAT(generations, IsOk());
+  EXPECT_THAT(*generations, IsEmpty());
+  EXPECT_EQ(Stands(Mode()), expected);
+}
+
+TEST_P(RetireModesTest, BeforeWhatIsWantedStandsNothingGoes) {
+  LeaveResidue(Mode());
+  const Iptables ip4 = {.mode = Mode()};
+  ASSERT_EQ(ip4.Run({"-D", "INPUT", "-j", "KUBE-FIREWALL"}).exit_code, 0);
+  const Lines before = LinesOf(ip4);
+  const Retired retired = RunRetire(Mode(), {"--yes"});
+  EXPECT_EQ(retired.result.exit_code, kExitDifferences) << retired.result;
+  EXPECT_EQ(LinesOf(ip4), before);
+}
+
+TEST_P(RetireModesTest, AnAdministratorsPolicyOfABuiltInChainStays) {
+  LeaveResidue(Mode());
+  for (const IpFamily family : kBothFamilies) {
+    const Iptables iptables = {.family = family, .mode = Mode()};
+    for (const char* chain : {"INPUT", "FORWARD", "OUTPUT"}) {
+      ASSERT_EQ(iptables.Run({"-P", chain, "DROP"}).exit_code, 0);
+    }
+  }
+  EXPECT_EQ(SyncAndRetire(Mode(), {"--ip-families=ipv4"}).result.exit_code, kExitOk);
+  EXPECT_EQ(RunRetire(Mode(), {"--yes", "--ip-families=ipv4"}).result.exit_code, kExitOk);
+  for (const IpFamily family : kBothFamilies) {
+    EXPECT_THAT(
+        BaseChains(Mode())[family],
+        IsSupersetOf({"filter: :INPUT DROP", "filter: :FORWARD DROP", "filter: :OUTPUT DROP"}));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, RetireModesTest, ::testing::ValuesIn(kBothModes),
+                         [](const auto& row) { return TestNameOf(row.param); });
+
+}  // namespace
+}  // namespace kipt::testing

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Somebody starts to use what is about to be removed, between the look that found it unused and the
+// transaction that removes it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/interop/retire_fixture.h"
+
+namespace kipt::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr char kLegacyProgram[] = "/usr/sbin/xtables-legacy-multi";
+constexpr char kTheirJump[] = "nat: -A THEIRS -p tcp -j KUBE-MARK-MASQ";
+
+// Stands in the way of iptables-legacy-save and -restore, and runs what stands in the file
+// `meanwhile` once: behind the SAVES-th reading of IPv4, or in front of the first restore.
+constexpr char kWrapper[] = R"sh(#!/bin/sh
+name=${0##*/}
+dir=DIRECTORY
+meanwhile() {
+  [ -e "$dir/meanwhile" ] || return
+  mv "$dir/meanwhile" "$dir/done"
+  PATH=/usr/sbin:/usr/bin:/sbin:/bin XTABLES_LOCKFILE="$dir/lock" sh "$dir/done" >>"$dir/log" 2>&1
+}
+case $name in
+iptables-legacy-save)
+  "$dir/real/$name" "$@"
+  code=$?
+  echo >>"$dir/saves"
+  if [ "$(wc -l <"$dir/saves")" = SAVES ]; then meanwhile; fi
+  exit $code
+  ;;
+iptables-legacy-restore)
+  if [ "$1" = --noflush ]; then meanwhile; fi
+  ;;
+esac
+exec "$dir/real/$name" "$@"
+)sh";
+
+struct Moment {
+  const char* name;
+  IptablesMode mode;
+  // Which reading it comes behind; none: it comes when the kernel is about to be told.
+  int saves;
+  // Whether the agent finds out before it has removed anything, and keeps what they use at once.
+  bool noticed;
+};
+
+class RetireRaceTest : public RetireTest, public ::testing::WithParamInterface<Moment> {
+ protected:
+  static Iptables Ip4() { return {.mode = GetParam().mode}; }
+
+  // In the mount namespace that the test has for itself.
+  void PutWrapperInPlace() {
+    namespace fs = std::filesystem;
+    const std::string real = tree().Path("real");
+    tree().Directory("real");
+    std::error_code error;
+    fs::copy_file(kLegacyProgram, real + "/xtables-legacy-multi", error);
+    ASSERT_FALSE(error) << error.message();
+    for (const char* program : {"iptables", "ip6tables"}) {
+      for (const char* suffix : {"", "-save", "-restore"}) {
+        tree().Link(absl::StrCat("real/", program, "-legacy", suffix), "xtables-legacy-multi");
+      }
+    }
+    std::string wrapper = kWrapper;
+    wrapper.replace(wrapper.find("DIRECTORY"), 9, tree().root());
+    wrapper.replace(wrapper.find("SAVES"), 5, std::to_string(GetParam().saves));
+    tree().Write("wrapper", wrapper);
+    fs::permissions(tree().Path("wrapper"), fs::perms(0755), error);
+    Output({"mount", "--bind", tree().Path("wrapper"), kLegacyProgram});
+  }
+  // A program that does not care for the lock of iptables.
+  void TheyComeMeanwhile() {
+    const std::string iptables = GetParam().mode == IptablesMode::kNft
+                                     ? "iptables-nft"
+                                     : tree().Path("real/iptables-legacy");
+    tree().Write("meanwhile", absl::StrCat("set -e\n", iptables, " -t nat -N THEIRS\n", iptables,
+                                           " -t nat -A THEIRS -p tcp -j KUBE-MARK-MASQ\n"));
+  }
+};
+
+TEST_P(RetireRaceTest, NothingThatTheyUseIsRemovedAndNextTimeItIsKept) {
+  LeaveResidue(GetParam().mode);
+  // Without a table of its own the other mode is not looked at.
+  Output({"iptables-legacy", "-t", "mangle", "-N", "UNRELATED"});
+  SyncAndKeep(GetParam().mode);
+  const Lines before = LinesOf(Ip4());
+  ASSERT_NO_FATAL_FAILURE(PutWrapperInPlace());
+  TheyComeMeanwhile();
+  const Retired first = SyncAndRetire(GetParam().mode);
+  Output({"umount", kLegacyProgram});
+  ASSERT_TRUE(std::filesystem::exists(tree().Path("done"))) << "they never came";
+  EXPECT_EQ(FileText(tree().Path("log")), "");
+
+  Lines expected = before;
+  expected.insert({"nat: :THEIRS -", kTheirJump});
+  const Kept kept = {{"ip nat KUBE-MARK-MASQ", {"foreignJump"}},
+                     {"ip nat KUBE-POSTROUTING", {"markedPackets"}}};
+  if (GetParam().noticed) {
+    EXPECT_EQ(first.result.exit_code, kExitOk) << first.result;
+    EXPECT_EQ(first.kept, kept);
+    EXPECT_EQ(Without(expected, LinesOf(Ip4())), DropResidue());
+  } else {
+    EXPECT_EQ(first.result.exit_code, kExitFailed);
+    EXPECT_THAT(first.result.err, HasSubstr("iptables-legacy-restore ended with exit code 1"));
+    EXPECT_THAT(Without(expected, LinesOf(Ip4())), IsEmpty()) << first.result;
+  }
+
+  const Retired second = SyncAndRetire(GetParam().mode);
+  EXPECT_EQ(second.result.exit_code, kExitOk) << second.result;
+  EXPECT_EQ(second.kept, kept);
+  EXPECT_EQ(Without(expected, LinesOf(Ip4())), DropResidue());
+  EXPECT_THAT(Without(LinesOf(Ip4()), expected), IsEmpty());
+  EXPECT_EQ(SyncAndRetire(GetParam().mode).all_changes, 0);
+}
+
+const Moment kMoments[] = {
+    // The other mode is read when the rules of this one have been.
+    {"NftBehindTheSurvey", IptablesMode::kNft, 1, true},
+    {"LegacyBehindTheFirstLook", IptablesMode::kLegacy, 2, true},
+    {"LegacyBehindTheSurvey", IptablesMode::kLegacy, 3, true},
+    // Not even the lock can keep them out: the kernel is the last guard.
+    {"LegacyInFrontOfTheRestore", IptablesMode::kLegacy, 0, false},
+};
+
+INSTANTIATE_TEST_SUITE_P(Moments, RetireRaceTest, ::testing::ValuesIn(kMoments),
+                         [](const auto& row) { return std::string(row.param.name); });
+
+class RetireHiddenJumpTest : public RetireTest {};
+
+// No rule that anybody lists names the chain: the kernel alone knows.
+TEST_F(RetireHiddenJumpTest, WhatAVerdictMapJumpsToStaysWithAllThatActsOnIt) {
+  LeaveResidue(IptablesMode::kNft);
+  SyncAndKeep(IptablesMode::kNft);
+  Output({"nft", "add rule ip nat POSTROUTING tcp dport vmap { 80 : jump KUBE-MARK-MASQ }"});
+  for (int run = 0; run < 2; ++run) {
+    const Retired retired = SyncAndRetire(IptablesMode::kNft);
+    EXPECT_EQ(retired.result.exit_code, kExitOk) << retired.result;
+    EXPECT_EQ(retired.kept, (Kept{{"ip nat KUBE-MARK-MASQ", {"foreignJump"}},
+                                  {"ip nat KUBE-POSTROUTING", {"markedPackets"}}}));
+    EXPECT_THAT(retired.result.out, HasSubstr("the kernel says that it is in use"));
+    EXPECT_EQ(retired.all_changes > 0, run == 0);
+  }
+  const std::string nat = Output({"nft", "list", "table", "ip", "nat"});
+  EXPECT_THAT(nat, HasSubstr("chain KUBE-POSTROUTING"));
+  EXPECT_THAT(nat, HasSubstr("jump KUBE-MARK-MASQ"));
+  EXPECT_THAT(nat, Not(HasSubstr("KUBE-MARK-DROP")));
+}
+
+}  // namespace
+}  // namespace kipt::testing

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// kube-proxy of every generation beside what kubelet left: what goes when the gate goes on, what
+// stays and by whose claim, in whichever order the three come. Nothing that is not kubelet's is
+// ever touched.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "tests/interop/retire_fixture.h"
+
+namespace kipt::testing {
+namespace {
+
+using ::testing::IsEmpty;
+
+// What it needs of what kubelet made.
+enum class Generation {
+  kNeedsDropMark,  // up to 1.24: jumps to KUBE-MARK-DROP; filter KUBE-FIREWALL acts on the mark
+  kDropsByItself,  // since 1.25: filter KUBE-PROXY-FIREWALL
+  kNeedsNothing,   // none, or the nftables mode
+};
+
+struct Ruleset {
+  const char* name = "";
+  const char* version = "";  // as KubeProxySave takes it; empty: none
+  Generation generation = Generation::kNeedsNothing;
+  // Does not make KUBE-MARK-DROP, so that nothing of nat loads where it is not.
+  bool needs_drop_chain = false;
+  // Empties IPv4's KUBE-FIREWALL, and the rule that drops what is marked goes with it.
+  bool empties_firewall = false;
+  // Jumps to KUBE-MARK-MASQ in IPv6, too.
+  bool ipv6_services = false;
+  // Has a rule of its own in KUBE-POSTROUTING.
+  bool own_postrouting = false;
+};
+
+constexpr Ruleset kRulesets[] = {
+    {.name = "KubeProxy1_17",
+     .version = "1.17",
+     .generation = Generation::kNeedsDropMark,
+     .needs_drop_chain = true},
+    {.name = "KubeProxy1_23", .version = "1.23", .generation = Generation::kNeedsDropMark},
+    {.name = "KubeProxy1_24", .version = "1.24", .generation = Generation::kNeedsDropMark},
+    {.name = "KubeProxy1_25", .version = "1.25", .generation = Generation::kDropsByItself},
+    {.name = "KubeProxy1_28",
+     .version = "1.28",
+     .generation = Generation::kDropsByItself,
+     .empties_firewall = true},
+    {.name = "IpvsBefore1_25",
+     .version = "ipvs-1.23",
+     .generation = Generation::kNeedsDropMark,
+     .ipv6_services = true,
+     .own_postrouting = true},
+    {.name = "IpvsSince1_25",
+     .version = "ipvs-1.28",
+     .generation = Generation::kDropsByItself,
+     .ipv6_services = true,
+     .own_postrouting = true},
+    {.name = "NoKubeProxy"},
+};
+
+enum class Order {
+  kProxyThenKubelet,      // before the gate flips, kube-proxy the first to write
+  kKubeletThenProxy,      // between what kubelet left and the agent's first sync
+  kBetweenFlipAndRetire,  // the gate has flipped, what is stale still stands
+  kAfterTheFlip,          // what is stale is gone already
+};
+constexpr Order kOrders[] = {Order::kProxyThenKubelet, Order::kKubeletThenProxy,
+                             Order::kBetweenFlipAndRetire, Order::kAfterTheFlip};
+constexpr const char* kOrderNames[] = {"ProxyThenKubelet", "KubeletThenProxy",
+                                       "BetweenFlipAndRetire", "AfterTheFlip"};
+
+class RetireRulesetsTest
+    : public RetireTest,
+      public ::testing::WithParamInterface<std::tuple<Ruleset, IptablesMode, Order>> {
+ protected:
+  static const Ruleset& Row() { return std::get<0>(GetParam()); }
+  static IptablesMode Mode() { return std::get<1>(GetParam()); }
+  static Order When() { return std::get<2>(GetParam()); }
+  static Iptables Of(IpFamily family) { return {.family = family, .mode = Mode()}; }
+  static bool Claims() { return Row().generation != Generation::kNeedsNothing; }
+
+  // Loads the ruleset of both families.
+  static void Load() {
+    for (const IpFamily family : kBothFamilies) {
+      if (!Claims()) return;
+      const ProgramResult result = LoadKubeProxy(Row().version, Of(family));
+      EXPECT_EQ(result.exit_code, 0) << result;
+    }
+  }
+  static Lines Goes(IpFamily family);
+  static Kept Stays(bool surveyed);
+  void Prepare();
+};
+
+// What of what stands goes.
+Lines RetireRulesetsTest::Goes(IpFamily family) {
+  if (When() == Order::kAfterTheFlip || Row().generation == Generation::kNeedsDropMark) return {};
+  if (Row().generation == Generation::kNeedsNothing) return WholeResidue(family);
+  Lines goes = DropResidue();
+  const bool emptied = Row().empties_firewall && When() != Order::kProxyThenKubelet;
+  if (emptied && family == IpFamily::kIpv4) {
+    std::erase_if(goes, [](const std::string& line) { return line.find("filter: ") == 0; });
+  }
+  return goes;
+}
+
+// Who jumps there is looked up only where something may go. (`surveyed`)
+Kept RetireRulesetsTest::Stays(bool surveyed) {
+  Kept kept;
+  if (!Claims()) return kept;
+  for (const std::string family : {"ip ", "ip6 "}) {
+    const bool six = family == "ip6 ";
+    std::set<std::string> masq = {"kubeProxy"};
+    if (surveyed && (!six || Row().ipv6_services)) masq.insert("foreignJump");
+    std::set<std::string> postrouting = {"kubeProxy", "markedPackets"};
+    if (Row().own_postrouting) postrouting.insert("foreignRule");
+    kept[family + "nat KUBE-MARK-MASQ"] = masq;
+    kept[family + "nat KUBE-POSTROUTING"] = postrouting;
+    const bool drop_mark = Row().generation == Generation::kNeedsDropMark;
+    const bool residue = When() != Order::kAfterTheFlip;
+    if (drop_mark) kept[family + "nat KUBE-MARK-DROP"] = {"kubeProxy"};
+    if (drop_mark && residue) {
+      kept[family + "filter KUBE-FIREWALL rule"] = {"kubeProxy", "markedPackets"};
+    }
+    // The chain of IPv4 is wanted.
+    if (!six) continue;
+    if (drop_mark && residue) kept["ip6 filter KUBE-FIREWALL"] = {"kubeProxy", "markedPackets"};
+    if (!drop_mark && residue) kept["ip6 filter KUBE-FIREWALL"] = {"kubeProxy"};
+    if (!residue && Row().empties_firewall) kept["ip6 filter KUBE-FIREWALL"] = {"kubeProxy"};
+  }
+  return kept;
+}
+
+void RetireRulesetsTest::Prepare() {
+  AddThirdParty(Mode());
+  if (When() == Order::kProxyThenKubelet) {
+    // 1.17 finds the chain that an earlier kubelet made.
+    for (const IpFamily family : kBothFamilies) {
+      if (Row().needs_drop_chain) Of(family).Run({"-t", "nat", "-N", "KUBE-MARK-DROP"});
+    }
+    Load();
+  }
+  LeaveResidue(Mode());
+  if (When() == Order::kKubeletThenProxy) Load();
+  if (When() == Order::kBetweenFlipAndRetire) {
+    SyncAndKeep(Mode());
+    Load();
+  }
+  if (When() != Order::kAfterTheFlip) return;
+  EXPECT_GT(SyncAndRetire(Mode()).changes, 0);
+  for (const IpFamily family : kBothFamilies) {
+    if (!Row().needs_drop_chain) continue;
+    // As on a fresh node; its operators are told so by `audit`, and by kube-proxy.
+    const std::string save = KubeProxySave(Row().version, Of(family));
+    const std::string text = absl::StrReplaceAll(save, {{":KUBE-MARK-DROP - [0:0]\n", ""}});
+    const ProgramResult refused = Of(family).Restore(OverWhatStands(text, Of(family)));
+    EXPECT_EQ(refused.exit_code == 0, family == IpFamily::kIpv6) << refused;
+    Of(family).Run({"-t", "nat", "-N", "KUBE-MARK-DROP"});
+  }
+  Load();
+}
+
+TEST_P(RetireRulesetsTest, ExactlyWhatNobodyClaimsGoes) {
+  Prepare();
+  std::map<IpFamily, Lines> before;
+  std::map<IpFamily, Lines> base_chains;
+  for (const IpFamily family : kBothFamilies) {
+    before[family] = LinesOf(Of(family));
+    base_chains[family] = BaseChainsOf(Of(family));
+  }
+  const Retired retired = SyncAndRetire(Mode());
+  EXPECT_EQ(retired.result.exit_code, kExitOk) << retired.result;
+  bool any_goes = false;
+  for (const IpFamily family : kBothFamilies) {
+    SCOPED_TRACE(family == IpFamily::kIpv4 ? "IPv4" : "IPv6");
+    const Lines after = LinesOf(Of(family));
+    EXPECT_EQ(Without(before[family], after), Goes(family));
+    EXPECT_THAT(Without(after, before[family]), IsEmpty());
+    EXPECT_THAT(Without(base_chains[family], BaseChainsOf(Of(family))), IsEmpty());
+    if (Claims()) {
+      const Lines proxy = LinesIn(KubeProxySave(Row().version, Of(family)));
+      EXPECT_THAT(Without(proxy, after), IsEmpty()) << "kube-proxy's";
+    }
+    any_goes |= !Goes(family).empty();
+  }
+  EXPECT_EQ(retired.kept, Stays(any_goes)) << retired.result;
+
+  const Retired again = SyncAndRetire(Mode());
+  EXPECT_EQ(again.all_changes, 0) << again.result;
+  EXPECT_EQ(again.result.exit_code, kExitOk);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RetireRulesetsTest,
+                         ::testing::Combine(::testing::ValuesIn(kRulesets),
+                                            ::testing::ValuesIn(kBothModes),
+                                            ::testing::ValuesIn(kOrders)),
+                         [](const auto& row) {
+                           return absl::StrCat(
+                               std::get<0>(row.param).name, TestNameOf(std::get<1>(row.param)),
+                               kOrderNames[static_cast<size_t>(std::get<2>(row.param))]);
+                         });
+
+}  // namespace
+}  // namespace kipt::testing

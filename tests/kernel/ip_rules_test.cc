@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Routing rules of real namespaces, against what `ip rule` prints of them.
+#include "agent/detect/ip_rules.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "tests/support/netns.h"
+#include "tests/support/run_program.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::testing {
+namespace {
+
+using agent::FwmarkRule;
+using agent::ReadFwmarkRules;
+using netlink::Family;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+void Add(const std::string& family, const std::string& rule) {
+  std::vector<std::string> arguments = {"ip", family, "rule", "add"};
+  for (const std::string& word : std::vector<std::string>(absl::StrSplit(rule, ' '))) {
+    arguments.push_back(word);
+  }
+  const ProgramResult result = RunProgram(arguments);
+  ASSERT_EQ(result.exit_code, 0) << result << rule;
+}
+
+// The lines with a fwmark, with a space behind the priority instead of a tab.
+std::vector<std::string> Shown(const std::string& family) {
+  std::vector<std::string> lines;
+  const ProgramResult result = RunProgram({"ip", family, "rule", "show"});
+  EXPECT_EQ(result.exit_code, 0) << result;
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(result.out, '\n'))) {
+    if (!absl::StrContains(line, " fwmark ")) continue;
+    lines.push_back(absl::StrReplaceAll(absl::StripTrailingAsciiWhitespace(line), {{":\t", ": "}}));
+  }
+  return lines;
+}
+
+std::vector<FwmarkRule> Read() {
+  absl::StatusOr<std::vector<FwmarkRule>> rules = ReadFwmarkRules();
+  EXPECT_THAT(rules, IsOk());
+  return rules.ok() ? *std::move(rules) : std::vector<FwmarkRule>{};
+}
+
+class IpRulesTest : public NetnsTest {};
+
+TEST_F(IpRulesTest, FindsNoneWhereThereIsNone) {
+  Add("-4", "from 10.0.0.0/8 table 7");
+  Add("-6", "from fd00::/8 table 7");
+  EXPECT_THAT(Read(), IsEmpty());
+}
+
+TEST_F(IpRulesTest, SpellsThemAsIpRuleDoes) {
+  const std::vector<std::string> rules = {
+      "fwmark 0x4000/0x4000 table 100",
+      "fwmark 1 table main",
+      "fwmark 0x1/0x1 table local pref 10",
+      "fwmark 0/0xff table default pref 11",
+      "not fwmark 0x20000/0xff0000 table 51820",
+      "from all to all fwmark 0x8000/0x8000 lookup 300",
+      "fwmark 0x2/0x2 iif lo lookup 300",
+      "fwmark 0x2/0x2 oif eth7 lookup 300",
+      "fwmark 0x2/0x2 iif eth8 oif lo lookup 300",
+      "fwmark 0x4/0x4 tos 0x10 lookup 300",
+      "fwmark 0x4/0x4 ipproto tcp dport 80 lookup 300",
+      "fwmark 0x4/0x4 ipproto udp sport 1-100 dport 53-54 lookup 300",
+      "fwmark 0x4/0x4 uidrange 0-99 lookup 300",
+      "fwmark 0x8/0x8 blackhole",
+      "fwmark 0x8/0x8 prohibit",
+      "fwmark 0x8/0x8 unreachable",
+      "fwmark 0x8/0x8 pref 50 goto 60",
+      "fwmark 0x9/0x9 lookup main suppress_prefixlength 0",
+      "fwmark 0xffffffff lookup 4294967295",
+  };
+  for (const char* family : {"-4", "-6"}) {
+    for (const std::string& rule : rules) Add(family, rule);
+  }
+  Add("-4", "from 10.1.0.0/16 to 10.2.3.4 fwmark 0x10/0x10 table 5");
+  Add("-6", "from fd00::/8 to fd00::1 fwmark 0x10/0x10 table 5");
+  const std::vector<FwmarkRule> read = Read();
+  for (const Family family : netlink::kFamilies) {
+    SCOPED_TRACE(netlink::FamilyName(family));
+    std::vector<std::string> texts;
+    for (const FwmarkRule& rule : read) {
+      if (rule.family == family) texts.push_back(rule.text);
+    }
+    EXPECT_THAT(texts, SizeIs(rules.size() + 1));
+    EXPECT_EQ(texts, Shown(family == Family::kIPv4 ? "-4" : "-6"));
+  }
+}
+
+TEST_F(IpRulesTest, HasPriorityMarkAndMask) {
+  Add("-4", "fwmark 0x4000/0xc000 table 100 pref 77");
+  Add("-6", "fwmark 5 table 100 pref 78");
+  const std::vector<FwmarkRule> read = Read();
+  ASSERT_THAT(read, SizeIs(2));
+  EXPECT_EQ(read[0], (FwmarkRule{.family = Family::kIPv4,
+                                 .priority = 77,
+                                 .mark = 0x4000,
+                                 .mask = 0xc000,
+                                 .text = "77: from all fwmark 0x4000/0xc000 lookup 100"}));
+  EXPECT_EQ(read[1], (FwmarkRule{.family = Family::kIPv6,
+                                 .priority = 78,
+                                 .mark = 5,
+                                 .mask = 0xffffffff,
+                                 .text = "78: from all fwmark 0x5 lookup 100"}));
+}
+
+// More than one piece of a dump.
+TEST_F(IpRulesTest, ReadsThousands) {
+  std::string batch;
+  for (int i = 1; i <= 3000; ++i) {
+    batch += "rule add fwmark " + std::to_string(i) + " table 7 pref " + std::to_string(i) + "\n";
+  }
+  const ProgramResult result = RunProgram({"ip", "-batch", "-"}, batch);
+  ASSERT_EQ(result.exit_code, 0) << result;
+  const std::vector<FwmarkRule> read = Read();
+  ASSERT_THAT(read, SizeIs(3000));
+  for (size_t i = 0; i < read.size(); ++i) EXPECT_EQ(read[i].mark, i + 1);
+}
+
+}  // namespace
+}  // namespace kipt::testing

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/kernel/martian_world.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "tests/support/run_program.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::testing {
+namespace {
+
+constexpr uint32_t kLocal = 0x7f000001;       // 127.0.0.1
+constexpr uint32_t kOtherLocal = 0x7f000002;  // 127.0.0.2
+constexpr uint32_t kNode = 0x0a090001;        // 10.9.0.1
+constexpr uint32_t kNeighbour = 0x0a090002;   // 10.9.0.2
+const std::vector<uint8_t> kNodeMac = {2, 0, 0, 0, 0, 1};
+
+// IP ids: of the packet that is tested, of those that make its connection, and of the one behind
+// it, which says that everything before it has been worked off.
+constexpr uint16_t kTested = 0x4b69;
+constexpr uint16_t kOther = 0x4b70;
+constexpr uint16_t kLast = 0x4b71;
+
+// Of packets that the test makes. What the node's own stack answers is not wanted.
+constexpr uint32_t kOurMark = 1;
+
+constexpr Ports kPorts = {1234, 5555};
+constexpr uint16_t kEchoId = 7;
+// Where a connection goes that announces another one, and where that one comes.
+constexpr Ports kAnnouncing = {5555, 9999};
+constexpr uint16_t kAnnounced = 7777;
+
+constexpr char kProbes[] = R"(
+table ip probe {
+  ct expectation later {
+    protocol EXPECTED
+    dport 7777
+    timeout 1m
+    size 8
+    l3proto ip
+  }
+  counter in_new { }
+  counter in_established { }
+  counter in_related { }
+  counter in_invalid { }
+  counter in_untracked { }
+  counter in_dnat { }
+  counter in_passed { }
+  counter out_new { }
+  counter out_established { }
+  counter out_related { }
+  counter out_invalid { }
+  counter out_untracked { }
+  counter out_dnat { }
+  counter out_passed { }
+  chain raw_in {
+    type filter hook prerouting priority raw
+    NOTRACK
+  }
+  chain raw_out {
+    type filter hook output priority raw
+    meta mark != 1 drop
+    NOTRACK
+  }
+  chain dnat_in {
+    type nat hook prerouting priority dstnat
+    ip daddr 10.9.0.1 ip id 0x4b69 DNAT
+  }
+  chain dnat_out {
+    type nat hook output priority -100
+    ip daddr 10.9.0.1 ip id 0x4b69 DNAT
+  }
+  chain announce {
+    type filter hook output priority -150
+    udp dport 9999 ct expectation set "later"
+  }
+  chain see_in {
+    type filter hook input priority -50
+    ip id != 0x4b69 accept
+    ct state new counter name in_new
+    ct state established counter name in_established
+    ct state related counter name in_related
+    ct state invalid counter name in_invalid
+    ct state untracked counter name in_untracked
+    ct status dnat counter name in_dnat
+  }
+  chain pass_in {
+    type filter hook input priority 50
+    ip id 0x4b69 counter name in_passed
+  }
+  chain see_out {
+    type filter hook output priority -50
+    ip id != 0x4b69 accept
+    ct state new counter name out_new
+    ct state established counter name out_established
+    ct state related counter name out_related
+    ct state invalid counter name out_invalid
+    ct state untracked counter name out_untracked
+    ct status dnat counter name out_dnat
+  }
+  chain pass_out {
+    type filter hook output priority 50
+    ip id 0x4b69 counter name out_passed
+  }
+}
+)";
+
+void Run(const std::vector<std::string>& argv, const std::string& input = "") {
+  const ProgramResult result = RunProgram(argv, input);
+  EXPECT_EQ(result.exit_code, 0) << result;
+}
+
+// /proc/sys/net is the calling thread's network namespace's.
+void Set(const std::string& sysctl, const std::string& value) {
+  std::ofstream file("/proc/sys/net/" + sysctl);
+  file << value << std::flush;
+  EXPECT_TRUE(file.good()) << sysctl;
+}
+
+std::string Replaced(std::string text, absl::string_view from, absl::string_view to) {
+  for (size_t at = text.find(from.data(), 0, from.size()); at != std::string::npos;
+       at = text.find(from.data(), at, from.size())) {
+    text.replace(at, from.size(), to.data(), to.size());
+  }
+  return text;
+}
+
+}  // namespace
+
+void PrintTo(const MartianCase& row, std::ostream* stream) { *stream << row.name; }
+
+void PrintTo(const Fate& fate, std::ostream* stream) {
+  *stream << "received " << fate.received;
+  for (const auto& [name, count] : fate.counters) *stream << ", " << name << " " << count;
+}
+
+MartianWorld::MartianWorld(const MartianCase& row, bool with_probes)
+    : row_(row), node_(*Netns::Create()), neighbour_(*Netns::Create()) {
+  ConnectNeighbour();
+  const InNetns inside(node_);
+  Set("ipv4/conf/all/route_localnet", "1");
+  Set("ipv4/conf/veth0/route_localnet", "1");
+  Set("ipv4/conf/all/rp_filter", "0");
+  Set("ipv4/conf/veth0/rp_filter", "0");
+  if (!with_probes) return;
+  LoadProbes();
+  // A packet from the middle of a connection is not taken for its beginning.
+  Set("netfilter/nf_conntrack_tcp_loose", "0");
+}
+
+void MartianWorld::ConnectNeighbour() {
+  {
+    const InNetns inside(node_);
+    Run({"ip", "link", "add", "veth0", "address", "02:00:00:00:00:01", "type", "veth", "peer",
+         "name", "veth1", "address", "02:00:00:00:00:02", "netns", neighbour_.Path()});
+    Run({"ip", "address", "add", "10.9.0.1/24", "dev", "veth0"});
+    Run({"ip", "link", "set", "veth0", "up"});
+    // An ARP request that says it comes from 127.0.0.1 is not answered.
+    Run({"ip", "neigh", "replace", "10.9.0.2", "lladdr", "02:00:00:00:00:02", "dev", "veth0"});
+  }
+  const InNetns inside(neighbour_);
+  Run({"ip", "link", "set", "veth1", "up"});
+}
+
+void MartianWorld::LoadProbes() {
+  const bool tcp = row_.protocol == IPPROTO_TCP;
+  std::string probes = Replaced(kProbes, "EXPECTED", tcp ? "tcp" : "udp");
+  probes = Replaced(probes, "NOTRACK",
+                    row_.meeting == Meeting::kUntracked ? "ip id 0x4b69 notrack" : "");
+  probes =
+      Replaced(probes, "DNAT", row_.meeting == Meeting::kDnat ? "dnat to 127.0.0.1" : "accept");
+  Run({"nft", "-f", "-"}, probes);
+}
+
+IpEnds MartianWorld::Ends() const {
+  const uint32_t outside = row_.way == Way::kIn ? kNeighbour : kNode;
+  if (row_.martian) return {outside, kLocal};
+  return row_.way == Way::kIn ? IpEnds{kNeighbour, kNode} : IpEnds{kOtherLocal, kLocal};
+}
+
+void MartianWorld::Forth(const PacketBytes& packet) {
+  if (row_.way == Way::kOut) {
+    const InNetns inside(node_);
+    EXPECT_THAT(SendAsLocal(packet, kOurMark), IsOk());
+    return;
+  }
+  const InNetns inside(neighbour_);
+  EXPECT_THAT(SendOnWire(packet, "veth1", kNodeMac), IsOk());
+}
+
+void MartianWorld::Back(const PacketBytes& packet) {
+  const InNetns inside(node_);
+  EXPECT_THAT(SendAsLocal(packet, kOurMark), IsOk());
+}
+
+void MartianWorld::MakeConnection() {
+  if (row_.meeting == Meeting::kEstablished) Establish();
+  if (row_.meeting == Meeting::kAnswer) Ask();
+  if (row_.meeting == Meeting::kRelated) {
+    Back(UdpPacket(Ends().Reversed(), kOther, kAnnouncing));
+  }
+}
+
+// The node's first packet, to which the one that is tested is the answer.
+void MartianWorld::Ask() {
+  const IpEnds back = Ends().Reversed();
+  if (row_.protocol == IPPROTO_TCP) {
+    Back(TcpPacket(back, kOther, kPorts.Reversed(), 100, 0, kTcpSyn));
+  } else if (row_.protocol == IPPROTO_UDP) {
+    Back(UdpPacket(back, kOther, kPorts.Reversed()));
+  } else {
+    Back(EchoRequest(back, kOther, kEchoId));
+  }
+}
+
+void MartianWorld::Establish() {
+  const IpEnds ends = Ends();
+  const IpEnds back = ends.Reversed();
+  if (row_.protocol == IPPROTO_TCP) {
+    Forth(TcpPacket(ends, kOther, kPorts, 100, 0, kTcpSyn));
+    Back(TcpPacket(back, kOther, kPorts.Reversed(), 500, 101, kTcpSyn | kTcpAck));
+    Forth(TcpPacket(ends, kOther, kPorts, 101, 501, kTcpAck));
+  } else if (row_.protocol == IPPROTO_UDP) {
+    Forth(UdpPacket(ends, kOther, kPorts));
+    Back(UdpPacket(back, kOther, kPorts.Reversed()));
+  } else {
+    Forth(EchoRequest(ends, kOther, kEchoId));
+    Back(EchoReply(back, kOther, kEchoId));
+  }
+}
+
+PacketBytes MartianWorld::Packet() const {
+  IpEnds ends = Ends();
+  const bool icmp = row_.protocol == IPPROTO_ICMP;
+  switch (row_.meeting) {
+    case Meeting::kDnat:
+      // The node makes 127.0.0.1 of it.
+      ends.destination = kNode;
+      return FirstPacket(ends);
+    case Meeting::kEstablished:
+      if (row_.protocol != IPPROTO_TCP) return FirstPacket(ends);
+      return TcpPacket(ends, kTested, kPorts, 101, 501, kTcpAck);
+    case Meeting::kAnswer:
+      if (icmp) return EchoReply(ends, kTested, kEchoId);
+      if (row_.protocol == IPPROTO_UDP) return FirstPacket(ends);
+      return TcpPacket(ends, kTested, kPorts, 500, 101, kTcpSyn | kTcpAck);
+    case Meeting::kRelated:
+      if (icmp) {
+        return Unreachable(ends, kTested, UdpPacket(ends.Reversed(), kOther, kAnnouncing));
+      }
+      if (row_.protocol == IPPROTO_UDP) return UdpPacket(ends, kTested, {1234, kAnnounced});
+      return TcpPacket(ends, kTested, {1234, kAnnounced}, 100, 0, kTcpSyn);
+    case Meeting::kInvalid:
+      return InvalidPacket(ends);
+    case Meeting::kNew:
+    case Meeting::kUntracked:
+      break;
+  }
+  return FirstPacket(ends);
+}
+
+PacketBytes MartianWorld::FirstPacket(IpEnds ends) const {
+  if (row_.protocol == IPPROTO_TCP) return TcpPacket(ends, kTested, kPorts, 100, 0, kTcpSyn);
+  if (row_.protocol == IPPROTO_UDP) return UdpPacket(ends, kTested, kPorts);
+  return EchoRequest(ends, kTested, kEchoId);
+}
+
+// Of no connection, and not the beginning of one.
+PacketBytes MartianWorld::InvalidPacket(IpEnds ends) const {
+  if (row_.protocol == IPPROTO_TCP) return TcpPacket(ends, kTested, kPorts, 100, 200, kTcpAck);
+  if (row_.protocol == IPPROTO_UDP) return DamagedUdpPacket(ends, kTested, kPorts);
+  return EchoReply(ends, kTested, kEchoId);
+}
+
+Fate MartianWorld::SendPacket() {
+  const InNetns inside(node_);
+  PacketReceiver tested(row_.protocol);
+  PacketReceiver last(IPPROTO_UDP);
+  Forth(Packet());
+  // Takes the same way, and no rule here is about it.
+  Forth(UdpPacket(row_.way == Way::kIn ? IpEnds{kNeighbour, kNode} : IpEnds{kLocal, kLocal}, kLast,
+                  {1, 2}));
+  EXPECT_EQ(last.Count(kLast, /*wait_ms=*/5000), 1) << "no packet comes through at all";
+  return {.received = tested.Count(kTested, /*wait_ms=*/0), .counters = ReadCounters()};
+}
+
+std::map<std::string, int> MartianWorld::ReadCounters() const {
+  const ProgramResult listed = RunProgram({"nft", "list", "counters"});
+  EXPECT_EQ(listed.exit_code, 0) << listed;
+  std::map<std::string, int> counters;
+  std::istringstream words(listed.out);
+  std::string name;
+  for (std::string word; words >> word;) {
+    if (word == "counter") words >> name;
+    int packets = 0;
+    if (word == "packets" && words >> packets && packets != 0) counters[name] = packets;
+  }
+  return counters;
+}
+
+}  // namespace kipt::testing

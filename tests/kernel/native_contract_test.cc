@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What every Backend promises of native tables, held against the fake and nf_tables; legacy
+// iptables has none, and says so.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/kernel/backend_world.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::testing {
+namespace {
+
+using netlink::CreateChain;
+using netlink::DeleteNativeTable;
+using netlink::Family;
+using netlink::NativeChain;
+using netlink::NativeDrop;
+using netlink::NativeReading;
+using netlink::NativeTable;
+using netlink::ObservedNativeTable;
+using netlink::Snapshot;
+using netlink::Transaction;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr char kName[] = "guard";
+const DeleteNativeTable kDelete = {.family = Family::kIPv4, .name = kName};
+
+NativeTable Guard(std::vector<NativeDrop> rules) {
+  return {.family = Family::kIPv4,
+          .name = kName,
+          .chains = {NativeChain{.name = "input", .hook = 1, .priority = -1, .rules = {rules}},
+                     NativeChain{.name = "output", .hook = 3, .priority = -1, .rules = {rules}}}};
+}
+const NativeDrop kInvalid = {.state_any = 1, .comment = "invalid"};
+const NativeDrop kNotDnat = {.state_none = 6, .status_none = 0x20};
+
+class NativeContractTest : public BackendContractTest {
+ protected:
+  NativeReading ReadNative(Family family = Family::kIPv4) {
+    const absl::StatusOr<NativeReading> reading = backend().ReadNativeTable(family, kName);
+    EXPECT_THAT(reading, IsOk());
+    return reading.ok() ? *reading : NativeReading{};
+  }
+
+  absl::Status Commit(Transaction transaction) {
+    transaction.generation = Read({}).generation;
+    return backend().Apply(transaction);
+  }
+
+  // Whether it is exactly `table` that stands.
+  bool Stands(const NativeTable& table) {
+    return ReadNative().table == std::make_optional(ObservedNativeTable{.table = table});
+  }
+};
+
+TEST_P(NativeContractTest, ReadsNothingWhereNothingIsAndMakesNothing) {
+  const uint32_t generation = Read({}).generation;
+  const NativeReading reading = ReadNative();
+  EXPECT_FALSE(reading.table.has_value());
+  EXPECT_EQ(reading.generation, generation);
+  EXPECT_EQ(Read({}).generation, generation) << "a read moved the ruleset";
+}
+
+TEST_P(NativeContractTest, ReadsWhatWasPut) {
+  const NativeTable table = Guard({kInvalid, kNotDnat});
+  ASSERT_THAT(Commit({.put_native = table}), IsOk());
+  EXPECT_TRUE(Stands(table));
+  EXPECT_EQ(ReadNative().generation, Read({}).generation);
+  EXPECT_FALSE(ReadNative(Family::kIPv6).table.has_value());
+}
+
+TEST_P(NativeContractTest, ReplacesWhatStood) {
+  ASSERT_THAT(Commit({.put_native = Guard({kInvalid, kNotDnat})}), IsOk());
+  NativeTable table = Guard({kNotDnat});
+  table.chains.erase(table.chains.begin());
+  ASSERT_THAT(Commit({.put_native = table}), IsOk());
+  EXPECT_TRUE(Stands(table));
+}
+
+TEST_P(NativeContractTest, DeletesIt) {
+  ASSERT_THAT(Commit({.put_native = Guard({kInvalid})}), IsOk());
+  ASSERT_THAT(Commit({.delete_native = kDelete}), IsOk());
+  EXPECT_FALSE(ReadNative().table.has_value());
+  EXPECT_THAT(Commit({.delete_native = kDelete}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("deleting the table ip guard")));
+}
+
+TEST_P(NativeContractTest, PutsItAndItsRulesOrNothing) {
+  EXPECT_THAT(Commit({.put_native = Guard({kInvalid}),
+                      .operations = {CreateChain{kUser}, Append(kUser, jump_)}}),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_FALSE(ReadNative().table.has_value());
+  ASSERT_THAT(Commit({.put_native = Guard({kInvalid}),
+                      .operations = {CreateChain{kUser}, Append(kUser, drop_)}}),
+              IsOk());
+  EXPECT_TRUE(Stands(Guard({kInvalid})));
+  EXPECT_EQ(Rules(kUser).size(), 1U);
+}
+
+TEST_P(NativeContractTest, PutsRulesAndDeletesTheTableOrNothing) {
+  ASSERT_THAT(Commit({.put_native = Guard({kInvalid})}), IsOk());
+  const uint32_t before = Read({}).generation;
+  EXPECT_THAT(Commit({.operations = {CreateChain{kUser}},
+                      .delete_native = DeleteNativeTable{.name = "other"}}),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(Rules(kUser), ElementsAre("absent"));
+  EXPECT_EQ(Read({}).generation, before);
+  ASSERT_THAT(Commit({.operations = {CreateChain{kUser}}, .delete_native = kDelete}), IsOk());
+  EXPECT_NE(Rules(kUser), std::vector<std::string>{"absent"});
+  EXPECT_FALSE(ReadNative().table.has_value());
+  EXPECT_EQ(Read({}).generation, before + 1) << "not one commit";
+}
+
+TEST_P(NativeContractTest, AbortsOnAStaleGenerationAndDoesNothing) {
+  const Snapshot old = Read({});
+  world().Touch();
+  EXPECT_THAT(
+      backend().Apply(Transaction{.generation = old.generation, .put_native = Guard({kInvalid})}),
+      StatusIs(absl::StatusCode::kAborted));
+  EXPECT_FALSE(ReadNative().table.has_value());
+}
+
+TEST_P(NativeContractTest, RefusesWhatCannotBeWritten) {
+  NativeTable table = Guard({kInvalid});
+  table.chains[0].rules[0].comment = std::string(128, 'x');
+  EXPECT_THAT(Commit({.put_native = table}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("putting in place the table ip guard, chain input")));
+  EXPECT_THAT(Commit({.delete_native = DeleteNativeTable{.name = ""}}),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, NativeContractTest,
+                         ::testing::ValuesIn(SubjectsWithNativeTables()),
+                         [](const auto& param_info) { return param_info.param.name; });
+
+class NoNativeTablesTest : public NativeContractTest {};
+
+TEST_P(NoNativeTablesTest, HasNoneAndRefusesThem) {
+  Read();
+  EXPECT_FALSE(ReadNative().table.has_value());
+  EXPECT_THAT(Commit({.put_native = Guard({kInvalid})}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no native tables")));
+  EXPECT_THAT(Commit({.operations = {CreateChain{kUser}}, .delete_native = kDelete}),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(Rules(kUser), ElementsAre("absent"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, NoNativeTablesTest,
+                         ::testing::ValuesIn(SubjectsWithoutNativeTables()),
+                         [](const auto& param_info) { return param_info.param.name; });
+
+}  // namespace
+}  // namespace kipt::testing

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Native tables on the kernel, and beside nft(8), which must be able to list, save and load them.
+#include "netlink/native_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <optional>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/kernel/nft_fixture.h"
+#include "tests/support/raw_rules.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::testing {
+namespace {
+
+using netlink::DeleteNativeTable;
+using netlink::Family;
+using netlink::NativeChain;
+using netlink::NativeDrop;
+using netlink::NativeReading;
+using netlink::NativeTable;
+using netlink::ObservedNativeTable;
+using netlink::PrefixMatch;
+using netlink::Transaction;
+using ::testing::HasSubstr;
+
+constexpr char kName[] = "own-guard";
+
+std::string FamilyText(Family family) { return std::string(FamilyName(family)); }
+
+// Every test that a rule can have, alone and together, and prefixes of every length.
+std::vector<NativeDrop> AllDrops(Family family) {
+  const bool ipv4 = family == Family::kIPv4;
+  const auto match = [&](const std::string& prefix, bool negated = false) {
+    return PrefixMatch{*netlink::ParsePrefix(family, prefix), negated};
+  };
+  const char* local = ipv4 ? "127.0.0.0/8" : "fd00::/8";
+  std::vector<NativeDrop> drops = {
+      NativeDrop{},
+      NativeDrop{.source = match(local, true),
+                 .destination = match(local),
+                 .state_any = 0x41,
+                 .comment = "packets of no connection"},
+      NativeDrop{.source = match(local, true),
+                 .destination = match(local),
+                 .state_none = 6,
+                 .status_none = 0x20,
+                 .comment = std::string(127, 'c')},
+      NativeDrop{.state_any = 0x4f, .state_none = 0x88, .status_none = 0x123f},
+  };
+  for (int length = 1; length <= (ipv4 ? 32 : 128); length += ipv4 ? 1 : 5) {
+    const std::string text = absl::StrCat(ipv4 ? "172.219.187.221/" : "fedc:ba98::ffff/", length);
+    drops.push_back(NativeDrop{.source = match(text, length % 2 == 0)});
+  }
+  return drops;
+}
+
+NativeTable AllOf4Chains(Family family) {
+  return {.family = family,
+          .name = kName,
+          .chains = {NativeChain{.name = "a", .hook = 1, .priority = -1, .rules = AllDrops(family)},
+                     NativeChain{.name = "b", .hook = 3, .priority = 0, .rules = {NativeDrop{}}},
+                     NativeChain{.name = "c", .hook = 0, .priority = -100, .rules = {}},
+                     NativeChain{.name = "d", .hook = 4, .priority = 105, .rules = {}},
+                     NativeChain{.name = "e", .hook = 2, .priority = -311, .rules = {}}}};
+}
+
+NativeTable Guard() {
+  return {
+      .family = Family::kIPv4,
+      .name = kName,
+      .chains = {
+          NativeChain{.name = "input",
+                      .hook = 1,
+                      .priority = -1,
+                      .rules = {NativeDrop{.state_any = 1, .comment = "first"},
+                                NativeDrop{.state_none = 6}}},
+          NativeChain{
+              .name = "output", .hook = 3, .priority = -1, .rules = {NativeDrop{.state_any = 1}}}}};
+}
+
+class NativeTableTest : public NftBackendTest {
+ protected:
+  std::optional<ObservedNativeTable> ReadNative(Family family = Family::kIPv4) {
+    const absl::StatusOr<NativeReading> reading = backend_->ReadNativeTable(family, kName);
+    EXPECT_THAT(reading, IsOk());
+    return reading.ok() ? reading->table : std::nullopt;
+  }
+
+  absl::Status Put(const NativeTable& table) {
+    return backend_->Apply(
+        Transaction{.generation = NftBackendTest::Read({}).generation, .put_native = table});
+  }
+
+  static std::string List(Family family, bool counters = false) {
+    std::vector<std::string> argv = {"nft", "list", "table", FamilyText(family), kName};
+    if (!counters) argv.insert(argv.begin() + 1, "--stateless");
+    const ProgramResult result = RunProgram(argv);
+    EXPECT_EQ(result.exit_code, 0) << result;
+    return result.out;
+  }
+};
+
+class NativeFamilyTest : public NativeTableTest, public ::testing::WithParamInterface<Family> {};
+
+TEST_P(NativeFamilyTest, StandsAsItWasPut) {
+  const NativeTable table = AllOf4Chains(GetParam());
+  ASSERT_THAT(Put(table), IsOk());
+  const std::optional<ObservedNativeTable> observed = ReadNative(GetParam());
+  ASSERT_TRUE(observed.has_value());
+  EXPECT_FALSE(observed->altered);
+  EXPECT_EQ(ToString(observed->table), ToString(table));
+  EXPECT_EQ(observed->table, table);
+  EXPECT_EQ(observed->counters.packets, 0U);
+}
+
+TEST_P(NativeFamilyTest, IsListedByNftAsWePrintIt) {
+  const NativeTable table = AllOf4Chains(GetParam());
+  ASSERT_THAT(Put(table), IsOk());
+  EXPECT_EQ(List(GetParam()), ToString(table));
+}
+
+TEST_P(NativeFamilyTest, IsReadTheSameWhenNftHasLoadedItsOwnListing) {
+  const NativeTable table = AllOf4Chains(GetParam());
+  ASSERT_THAT(Put(table), IsOk());
+  const std::string listing = List(GetParam(), /*counters=*/true);
+  EXPECT_THAT(listing, HasSubstr("counter packets 0 bytes 0 drop"));
+  MustRun({"nft", "flush", "ruleset"});
+  EXPECT_FALSE(ReadNative(GetParam()).has_value());
+  MustRun({"nft", "-f", "-"}, listing);
+  EXPECT_EQ(ReadNative(GetParam()), ObservedNativeTable{.table = table});
+}
+
+TEST_P(NativeFamilyTest, IsReadTheSameWhenNftHasLoadedOurText) {
+  const NativeTable table = AllOf4Chains(GetParam());
+  MustRun({"nft", "-f", "-"}, ToString(table));
+  EXPECT_EQ(ReadNative(GetParam()), ObservedNativeTable{.table = table});
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, NativeFamilyTest, ::testing::ValuesIn(netlink::kFamilies),
+                         [](const auto& param_info) { return FamilyText(param_info.param); });
+
+TEST_F(NativeTableTest, LeavesTheTablesOfIptablesReadable) {
+  ASSERT_THAT(Put(AllOf4Chains(Family::kIPv4)), IsOk());
+  MustRun({"iptables-nft", "-A", "INPUT", "-j", "ACCEPT"});
+  EXPECT_THAT(Save(Family::kIPv4), HasSubstr("-A INPUT -j ACCEPT"));
+}
+
+struct Alteration {
+  std::string name;
+  // Input of `nft -f -`, behind a table that stands as wanted.
+  std::string commands;
+};
+void PrintTo(const Alteration& row, std::ostream* out) { *out << row.name; }
+
+class AlterationTest : public NativeTableTest, public ::testing::WithParamInterface<Alteration> {};
+
+TEST_P(AlterationTest, ShowsAndIsUndoneByOneCommit) {
+  ASSERT_THAT(Put(Guard()), IsOk());
+  ASSERT_EQ(ReadNative(), ObservedNativeTable{.table = Guard()});
+  MustRun({"nft", "-f", "-"}, GetParam().commands);
+  EXPECT_NE(ReadNative(), ObservedNativeTable{.table = Guard()});
+  const uint32_t before = NftBackendTest::Read({}).generation;
+  ASSERT_THAT(Put(Guard()), IsOk());
+  EXPECT_EQ(ReadNative(), ObservedNativeTable{.table = Guard()});
+  EXPECT_EQ(NftBackendTest::Read({}).generation, before + 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Commands, AlterationTest,
+    ::testing::Values(
+        Alteration{"ARuleMore", "add rule ip own-guard input ip saddr 10.0.0.1 counter drop"},
+        Alteration{"ARuleFirst", "insert rule ip own-guard output accept"},
+        Alteration{"NoRules", "flush chain ip own-guard output"},
+        Alteration{"NoRulesAtAll", "flush table ip own-guard"},
+        Alteration{"NoOutput", "delete chain ip own-guard output"},
+        Alteration{"APlainChainMore", "add chain ip own-guard more"},
+        Alteration{"ABaseChainMore",
+                   "add chain ip own-guard more { type filter hook forward priority 0; }"},
+        Alteration{"ADropPolicy", "add chain ip own-guard input { policy drop; }"},
+        Alteration{"ASet", "add set ip own-guard more { type ipv4_addr; }"},
+        Alteration{"ACounter", "add counter ip own-guard more"},
+        Alteration{"Dormant", "add table ip own-guard { flags dormant; }"},
+        Alteration{"AnotherPriority",
+                   "delete chain ip own-guard output\n"
+                   "add chain ip own-guard output { type filter hook output priority 5; }\n"
+                   "add rule ip own-guard output ct state invalid counter drop"},
+        Alteration{"AnotherHook",
+                   "delete chain ip own-guard output\n"
+                   "add chain ip own-guard output { type filter hook forward priority -1; }\n"
+                   "add rule ip own-guard output ct state invalid counter drop"},
+        Alteration{"AnotherType",
+                   "delete chain ip own-guard output\n"
+                   "add chain ip own-guard output { type route hook output priority -1; }\n"
+                   "add rule ip own-guard output ct state invalid counter drop"},
+        Alteration{"NoCounter",
+                   "flush chain ip own-guard output\n"
+                   "add rule ip own-guard output ct state invalid drop"},
+        Alteration{"ASetOfStates",
+                   "flush chain ip own-guard output\n"
+                   "add rule ip own-guard output ct state { invalid, new } counter drop"},
+        Alteration{"AnotherComment",
+                   "flush chain ip own-guard output\n"
+                   "add rule ip own-guard output ct state invalid counter drop comment \"mine\""},
+        Alteration{"Replaced", "delete table ip own-guard\nadd table ip own-guard"}),
+    [](const auto& row) { return row.param.name; });
+
+TEST_F(NativeTableTest, IsNotAlteredByOtherTables) {
+  ASSERT_THAT(Put(Guard()), IsOk());
+  MustRun({"nft", "-f", "-"},
+          "table ip own-guard2 { set s { type ipv4_addr; }; chain input { type filter hook input "
+          "priority -1; policy drop; }; }\n"
+          "table ip6 own-guard { chain c { drop; }; }\n");
+  EXPECT_EQ(ReadNative(), ObservedNativeTable{.table = Guard()});
+  // Also where the table does not say by itself that nothing else is in it.
+  NativeTable empty = Guard();
+  for (NativeChain& chain : empty.chains) chain.rules.clear();
+  ASSERT_THAT(Put(empty), IsOk());
+  EXPECT_EQ(ReadNative(), ObservedNativeTable{.table = empty});
+}
+
+TEST_F(NativeTableTest, LeavesOtherPeoplesRulesAsTheyAre) {
+  MustRun({"iptables-nft", "-A", "INPUT", "-s", "10.0.0.0/8", "-j", "DROP"});
+  MustRun({"nft", "-f", "-"}, "table inet x { chain c { ct state new accept; }; }");
+  const auto before = ReadRawRules();
+  ASSERT_THAT(before, IsOk());
+  ASSERT_THAT(Put(Guard()), IsOk());
+  ASSERT_THAT(Put(Guard()), IsOk());
+  ASSERT_THAT(backend_->Apply(Transaction{.generation = NftBackendTest::Read({}).generation,
+                                          .delete_native = DeleteNativeTable{.name = kName}}),
+              IsOk());
+  const auto after = ReadRawRules();
+  ASSERT_THAT(after, IsOk());
+  EXPECT_EQ(*after, *before);
+}
+
+TEST_F(NativeTableTest, IsRefusedByNameWhereTheKernelHasNoSuchHook) {
+  NativeTable table = Guard();
+  table.chains[1].hook = 7;
+  EXPECT_THAT(Put(table), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                   HasSubstr("the table ip own-guard, chain output")));
+  EXPECT_FALSE(ReadNative().has_value());
+}
+
+TEST_F(NativeTableTest, CountsWhatItDropped) {
+  NativeTable table = Guard();
+  table.chains.pop_back();
+  table.chains[0].rules = {
+      NativeDrop{.destination = PrefixMatch{*netlink::ParsePrefix(Family::kIPv4, "127.0.0.9")}}};
+  ASSERT_THAT(Put(table), IsOk());
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_in to = {};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(9);
+  to.sin_addr.s_addr = htonl(0x7f000009);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(sendto(fd, "ten bytes.", 10, 0, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 10);
+  }
+  close(fd);
+  const std::optional<ObservedNativeTable> observed = ReadNative();
+  ASSERT_TRUE(observed.has_value());
+  EXPECT_FALSE(observed->altered);
+  // Headers of 20 and 8 bytes.
+  EXPECT_EQ(observed->counters, (netlink::RuleCounters{.packets = 3, .bytes = 3 * 38}));
+}
+
+}  // namespace
+}  // namespace kipt::testing

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an audit is given, of real namespaces: both iptables modes, `ip rule`, and no trace of the
+// looking.
+#include "agent/audit/node_view.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "agent/process/command.h"
+#include "tests/support/background_program.h"
+#include "tests/support/netns.h"
+#include "tests/support/private_run.h"
+#include "tests/support/run_program.h"
+
+namespace kipt::testing {
+namespace {
+
+using agent::CniConfigs;
+using agent::GatherAllNamespaces;
+using agent::GatherNodeView;
+using agent::NodeView;
+using netlink::Survey;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+std::string Contents(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void MustRun(const std::vector<std::string>& argv) {
+  const ProgramResult result = RunProgram(argv);
+  ASSERT_EQ(result.exit_code, 0) << result;
+}
+
+class NodeViewKernelTest : public NetnsTest {
+ protected:
+  void SetUp() override {
+    NetnsTest::SetUp();
+    if (!HasFatalFailure()) private_run_.emplace();
+  }
+
+  agent::ModeSources Sources() { return agent::SystemModeSources("/", runner_.get()); }
+
+  std::unique_ptr<agent::CommandRunner> runner_ = agent::NewCommandRunner();
+
+ private:
+  std::optional<PrivateRun> private_run_;
+};
+
+TEST_F(NodeViewKernelTest, FindsNothingInAFreshNamespaceAndLeavesItSo) {
+  const NodeView view = GatherNodeView(Sources(), {});
+  EXPECT_EQ(view, NodeView{});
+  EXPECT_EQ(Contents("/proc/thread-self/net/ip_tables_names"), "");
+  EXPECT_EQ(Contents("/proc/thread-self/net/ip6_tables_names"), "");
+  EXPECT_EQ(RunProgram({"nft", "list", "tables"}).out, "");
+}
+
+TEST_F(NodeViewKernelTest, HasBothModesRoutingRulesAndRouteLocalnet) {
+  MustRun({"iptables-legacy", "-t", "raw", "-A", "PREROUTING", "-i", "lo", "-j", "NOTRACK"});
+  MustRun({"iptables-nft", "-A", "INPUT", "-s", "10.0.0.0/8", "-j", "DROP"});
+  MustRun({"ip", "rule", "add", "fwmark", "0x4000/0x4000", "table", "100", "pref", "7"});
+  std::ofstream("/proc/sys/net/ipv4/conf/all/route_localnet") << "1\n";
+  const CniConfigs cni = {.directories = {"/etc/cni/net.d"}};
+  const NodeView view = GatherNodeView(Sources(), cni);
+  EXPECT_THAT(view.problems, IsEmpty());
+  EXPECT_EQ(view.cni, cni);
+  EXPECT_THAT(view.route_localnet, ElementsAre("all"));
+  ASSERT_THAT(view.ip_rules, SizeIs(1));
+  EXPECT_EQ(view.ip_rules[0].text, "7: from all fwmark 0x4000/0x4000 lookup 100");
+  ASSERT_THAT(view.surveys, SizeIs(2));
+  EXPECT_EQ(view.surveys[0].mode, "nft");
+  EXPECT_EQ(view.surveys[0].tables.at({"ip", "filter"}).at("INPUT").rules.at(0).text,
+            "-s 10.0.0.0/8 -j DROP");
+  EXPECT_EQ(view.surveys[1].mode, "legacy");
+  EXPECT_EQ(view.surveys[1].tables.at({"ip", "raw"}).at("PREROUTING").rules.at(0).text,
+            "-i lo -j NOTRACK");
+  EXPECT_EQ(Contents("/proc/thread-self/net/ip_tables_names"), "raw\n");
+}
+
+TEST_F(NodeViewKernelTest, VisitsEveryNamespaceAndStaysInItsOwn) {
+  MustRun({"iptables-legacy", "-N", "HERE"});
+  const Netns other = NewNetns();
+  std::optional<BackgroundProgram> program;
+  {
+    const InNetns inside(other);
+    program.emplace(std::vector<std::string>{"sleep", "60"});
+    MustRun({"iptables-legacy", "-N", "THERE"});
+    MustRun({"iptables-nft", "-N", "THERE-TOO"});
+    MustRun({"ip", "-6", "rule", "add", "fwmark", "0x1", "table", "9", "pref", "8"});
+    std::ofstream("/proc/sys/net/ipv4/conf/all/route_localnet") << "1\n";
+  }
+  const CniConfigs cni = {.directories = {"/etc/cni/net.d"}};
+  const std::vector<NodeView> views = GatherAllNamespaces(Sources(), cni);
+  ASSERT_GE(views.size(), 2U);
+  EXPECT_EQ(views[0].name, "");
+  EXPECT_EQ(views[0].cni, cni);
+  ASSERT_THAT(views[0].surveys, SizeIs(1));
+  EXPECT_EQ(views[0].surveys[0].tables.at({"ip", "filter"}).count("HERE"), 1U);
+  EXPECT_THAT(views[0].route_localnet, IsEmpty());
+  // `sleep`, or what starts it.
+  const auto found = std::find_if(views.begin() + 1, views.end(), [](const NodeView& view) {
+    return view.surveys.size() == 2 &&
+           view.surveys[1].tables.at({"ip", "filter"}).count("THERE") == 1;
+  });
+  ASSERT_NE(found, views.end());
+  EXPECT_THAT(found->name, HasSubstr("pid "));
+  EXPECT_EQ(found->cni, CniConfigs{});
+  EXPECT_THAT(found->problems, IsEmpty());
+  EXPECT_EQ(found->surveys[0].tables.at({"ip", "filter"}).count("THERE-TOO"), 1U);
+  EXPECT_THAT(found->route_localnet, ElementsAre("all"));
+  ASSERT_THAT(found->ip_rules, SizeIs(1));
+  EXPECT_EQ(found->ip_rules[0].priority, 8U);
+  // Not moved: HERE is still here.
+  EXPECT_EQ(RunProgram({"iptables-legacy", "-S", "HERE"}).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace kipt::testing

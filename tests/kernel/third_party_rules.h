@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/kernel/third_party_rules.h
+//
+// Rules as network plugins, container engines and firewalls write them, written by hand after what
+// they print: input of iptables-restore -c.
+#ifndef KIPT_TESTS_KERNEL_THIRD_PARTY_RULES_H_
+#define KIPT_TESTS_KERNEL_THIRD_PARTY_RULES_H_
+
+#include <string>
+#include <vector>
+
+#include "netlink/ruleset.h"
+
+namespace kipt::testing {
+
+// Those that we spell, of each kind of program and each option.
+std::string ThirdPartyRules(netlink::Family family);
+
+// One that we do not, for IPv4's mangle.
+struct UnspelledRule {
+  std::string line;  // what stands behind "-A CHAIN "
+  std::string text;  // what we show
+};
+std::vector<UnspelledRule> UnspelledRules();
+
+}  // namespace kipt::testing
+
+#endif  // KIPT_TESTS_KERNEL_THIRD_PARTY_RULES_H_

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "netlink/native_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "netlink/native_encoder.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::netlink {
+namespace {
+
+using ::kipt::testing::IsOk;
+using ::kipt::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+PrefixMatch Match(Family family, const char* prefix, bool negated = false) {
+  return {.prefix = *ParsePrefix(family, prefix), .negated = negated};
+}
+
+NativeTable Guard() {
+  return {.family = Family::kIPv4,
+          .name = "guard",
+          .chains = {
+              NativeChain{.name = "input",
+                          .hook = 1,
+                          .priority = -1,
+                          .rules = {NativeDrop{.source = Match(Family::kIPv4, "127.0.0.0/8", true),
+                                               .destination = Match(Family::kIPv4, "127.0.0.1"),
+                                               .state_any = 0x41,
+                                               .comment = "no connection"},
+                                    NativeDrop{.state_none = 6, .status_none = 0x20}}},
+              NativeChain{.name = "output", .hook = 3, .priority = 0, .rules = {}}}};
+}
+
+TEST(NativeTableTest, ReadsAsNftListsIt) {
+  EXPECT_EQ(ToString(Guard()),
+            "table ip guard {\n"
+            "\tchain input {\n"
+            "\t\ttype filter hook input priority filter - 1; policy accept;\n"
+            "\t\tip daddr 127.0.0.1 ip saddr != 127.0.0.0/8 ct state invalid,untracked counter drop"
+            " comment \"no connection\"\n"
+            "\t\tct state ! established,related ct status ! dnat counter drop\n"
+            "\t}\n"
+            "\n"
+            "\tchain output {\n"
+            "\t\ttype filter hook output priority filter; policy accept;\n"
+            "\t}\n"
+            "}\n");
+}
+
+TEST(NativeTableTest, NamesBitsThatHaveNoNameByTheirNumber) {
+  EXPECT_EQ(ToString(Family::kIPv6, NativeDrop{.destination = Match(Family::kIPv6, "::1"),
+                                               .state_any = 0x88,
+                                               .status_none = 0x1008}),
+            "ip6 daddr ::1 ct state new,0x80 ct status ! confirmed,0x1000 counter drop");
+}
+
+struct Refusal {
+  std::string name;
+  NativeTable table;
+  std::vector<std::string> words;
+};
+void PrintTo(const Refusal& row, std::ostream* out) { *out << row.name; }
+
+template <typename F>
+NativeTable Changed(F change) {
+  NativeTable table = Guard();
+  change(table);
+  return table;
+}
+
+class NativeRefusalTest : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(NativeRefusalTest, RefusesWhatCannotBeWrittenOrReadBack) {
+  const auto messages = EncodeNativeTable(GetParam().table);
+  ASSERT_THAT(messages, StatusIs(absl::StatusCode::kInvalidArgument));
+  for (const std::string& word : GetParam().words) {
+    EXPECT_THAT(std::string(messages.status().message()), HasSubstr(word));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Tables, NativeRefusalTest,
+    ::testing::Values(
+        Refusal{"ATableWithoutAName",
+                Changed([](NativeTable& table) { table.name = ""; }),
+                {"255 bytes"}},
+        Refusal{"ATableOfALongName",
+                Changed([](NativeTable& table) { table.name = std::string(256, 'x'); }),
+                {"255 bytes"}},
+        Refusal{"AChainWithoutAName",
+                Changed([](NativeTable& table) { table.chains[0].name = ""; }),
+                {"ip guard", "255 bytes"}},
+        Refusal{"ChainsOutOfOrder",
+                Changed([](NativeTable& table) { std::swap(table.chains[0], table.chains[1]); }),
+                {"order of their names"}},
+        Refusal{"AChainTwice",
+                Changed([](NativeTable& table) { table.chains[1].name = "input"; }),
+                {"order of their names"}},
+        Refusal{"ALongComment",
+                Changed([](NativeTable& table) {
+                  table.chains[0].rules[1].comment = std::string(128, 'x');
+                }),
+                {"ip guard", "chain input", "127 bytes"}},
+        Refusal{"AQuoteInAComment",
+                Changed([](NativeTable& table) { table.chains[0].rules[1].comment = "a\"b"; }),
+                {"no quotes"}},
+        Refusal{"ALineEndInAComment",
+                Changed([](NativeTable& table) { table.chains[0].rules[1].comment = "a\nb"; }),
+                {"control"}},
+        Refusal{"APrefixThatIsTooLong",
+                Changed([](NativeTable& table) {
+                  table.chains[0].rules[0].source->prefix.length = 33;
+                }),
+                {"33 bits"}},
+        Refusal{
+            "BitsBehindThePrefix",
+            Changed([](NativeTable& table) { table.chains[0].rules[0].source->prefix.length = 4; }),
+            {"bits behind"}}),
+    [](const auto& row) { return row.param.name; });
+
+TEST(NativeEncoderTest, SaysWhatEachMessageDoes) {
+  const auto messages = EncodeNativeTable(Guard());
+  ASSERT_THAT(messages, IsOk());
+  ASSERT_EQ(messages->size(), 7U);
+  EXPECT_EQ((*messages)[2].action, "putting in place the table ip guard");
+  EXPECT_EQ((*messages)[3].action, "putting in place the table ip guard, chain input");
+  EXPECT_EQ((*messages)[5].action,
+            "putting in place the table ip guard, chain input, the rule ct state ! "
+            "established,related ct status ! dnat counter drop");
+  const auto removal = EncodeDeleteNativeTable({.family = Family::kIPv6, .name = "guard"});
+  ASSERT_THAT(removal, IsOk());
+  EXPECT_EQ(removal->action, "deleting the table ip6 guard");
+  EXPECT_THAT(EncodeDeleteNativeTable({.family = Family::kIPv6, .name = ""}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("deleting the table"), HasSubstr("255 bytes"))));
+}
+
+}  // namespace
+}  // namespace kipt::netlink

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What rules have to do with the packet's mark.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "netlink/rule_codec.h"
+#include "tests/netlink/wire_bytes.h"
+
+namespace kipt::netlink {
+namespace {
+
+using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
+
+// "tested set" in hexadecimal.
+std::string Marks(const std::vector<Bytes>& expressions) {
+  const absl::StatusOr<ObservedRule> rule = DecodeRule(RuleMessage(Family::kIPv4, expressions));
+  EXPECT_TRUE(rule.ok()) << rule.status();
+  return absl::StrCat(absl::Hex(MarksTested(*rule)), " ", absl::Hex(MarksSet(*rule)));
+}
+
+TEST(RuleMarksTest, KnowsWhichMarksARuleLooksAtAndSets) {
+  const Bytes mark = Meta(3);
+  const Bytes store = ExpressionBytes("meta", Join({Attr(2, 3), Attr(3, 1)}));
+  const auto flip = [](uint32_t mask, uint32_t bits) {
+    return ExpressionBytes(
+        "bitwise", Join({Attr(1, 1), Attr(2, 1), Attr(3, 4), Attr(4, Attr(1, HostU32(mask))),
+                         Attr(5, Attr(1, HostU32(bits)))}));
+  };
+  const auto immediate = [](const Bytes& data) {
+    return ExpressionBytes("immediate", Join({Attr(1, 1), Attr(2, Attr(1, data))}));
+  };
+  struct MarkRow {
+    std::string name;
+    std::vector<Bytes> expressions;
+    std::string marks;
+  };
+  const std::vector<MarkRow> rows = {
+      {"none", {Verdict(1)}, "0 0"},
+      {"a test", {mark, Compare(HostU32(1))}, "ffffffff 0"},
+      {"a masked test", {mark, Mask(HostU32(0x8000)), Compare(HostU32(0))}, "8000 0"},
+      {"two tests",
+       {XtMatch("mark", 1, XtMarkInfo(1, 1, 0)), mark, Mask(HostU32(2)), Compare(HostU32(2))},
+       "3 0"},
+      {"a flipped test", {mark, flip(0xff, 1), Compare(HostU32(0))}, "ffffffff 0"},
+      {"a load for nothing", {mark}, "ffffffff 0"},
+      {"a load for a set",
+       {mark, ExpressionBytes("lookup", Join({Attr(1, Text("s")), Attr(2, 1)}))},
+       "ffffffff 0"},
+      {"a value", {immediate(HostU32(0x4000)), store}, "0 4000"},
+      {"bits of the mark", {mark, flip(~0x4000U, 0x4000), store}, "0 4000"},
+      {"fewer bits of the mark", {mark, Mask(HostU32(0xff)), store}, "0 0"},
+      {"an unknown value",
+       {ExpressionBytes("ct", Join({Attr(2, 3), Attr(1, 1)})), store},
+       "0 ffffffff"},
+      {"a value of another length", {immediate({1}), store}, "0 ffffffff"},
+      {"an xtables target", {XtTarget("MARK", 2, XtSetMarkInfo(0x4000, 0xc000))}, "0 4000"},
+      {"two targets",
+       {XtTarget("MARK", 2, XtSetMarkInfo(1, 1)), XtTarget("MARK", 2, XtSetMarkInfo(2, 2))},
+       "0 3"},
+      {"an older target", {XtTarget("MARK", 1, XtSetMarkInfo(1, 1))}, "0 ffffffff"},
+      {"an unknown target", {XtTarget("BRANDNEW", 0, Zeros(8))}, "ffffffff ffffffff"},
+      {"an unknown match", {XtMatch("brandnew", 0, Zeros(8))}, "ffffffff 0"},
+      {"an unknown expression", {ExpressionBytes("brandnew", {})}, "ffffffff ffffffff"},
+      {"a broken expression", {Attr(1, FromHex("ffff"))}, "ffffffff ffffffff"},
+      {"a queue", {Verdict(3)}, "ffffffff ffffffff"},
+      {"a queue's number", {Verdict(0x50003)}, "ffffffff ffffffff"},
+      {"an object", {ExpressionBytes("objref", {})}, "0 0"},
+      {"a route by the mark",
+       {ExpressionBytes("fib", Join({Attr(1, 1), Attr(2, 1), Attr(3, 4)}))},
+       "ffffffff 0"},
+      {"a route", {ExpressionBytes("fib", Join({Attr(1, 1), Attr(2, 1), Attr(3, 1)}))}, "0 0"},
+  };
+  for (const MarkRow& row : rows) EXPECT_EQ(Marks(row.expressions), row.marks) << row.name;
+}
+
+}  // namespace
+}  // namespace kipt::netlink

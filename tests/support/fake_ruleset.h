@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/support/fake_ruleset.h
+//
+// The rulesets of a kernel in memory, and what nf_tables does to them: FakeBackend is their door.
+#ifndef KIPT_TESTS_SUPPORT_FAKE_RULESET_H_
+#define KIPT_TESTS_SUPPORT_FAKE_RULESET_H_
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "netlink/native_table.h"
+#include "netlink/ruleset.h"
+#include "netlink/transaction.h"
+
+namespace kipt::testing {
+
+struct FakeRuleset {
+  // Everything, rules of all chains included.
+  netlink::Snapshot snapshot{.generation = 1, .chains = {}};
+  std::map<std::pair<netlink::Family, std::string>, netlink::ObservedNativeTable> native;
+  netlink::RuleHandle next_handle = 1;
+  // Whether the kernel has xtables' matches and targets.
+  bool has_xt = true;
+};
+
+// Whether iptables makes `chain` on a hook.
+bool IsBaseChain(const netlink::ChainId& chain);
+
+// Applies all of it to `ruleset`, which is a copy: on an error it is half done. The generation
+// moves when something changed.
+//
+// Errors as Backend::Apply has them.
+absl::Status ApplyTransaction(const netlink::Transaction& transaction, FakeRuleset& ruleset);
+
+}  // namespace kipt::testing
+
+#endif  // KIPT_TESTS_SUPPORT_FAKE_RULESET_H_
