@@ -144,6 +144,7 @@ ExitCode RunExplain(const std::string& chain, const Config& config, const Flags&
   }
   if (flags.output == OutputFormat::kJson) {
     std::vector<std::string> objects;
+    objects.reserve(explanations.size());
     for (const Explanation& one : explanations) objects.push_back(ExplainJson(one));
     streams.out << "[" << absl::StrJoin(objects, ",") << "]\n";
     return kExitOk;
