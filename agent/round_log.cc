@@ -85,6 +85,8 @@ void LogRound(const Round& round, const AgentState& state) {
 }
 
 void LogRetirement(const std::string& iptables_mode, const RetireReport& report) {
+  // The next quiet moment will do.
+  if (absl::IsAborted(report.status)) return;
   if (!report.status.ok()) {
     LOG(WARNING) << "What is stale in iptables " << iptables_mode
                  << " was left as it is: " << report.status.message();

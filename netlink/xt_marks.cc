@@ -46,11 +46,6 @@ constexpr absl::string_view kTargets[] = {
     "TOS",        "TRACE",    "TTL",      "ULOG"};
 static_assert(std::is_sorted(std::begin(kTargets), std::end(kTargets)));
 
-template <size_t kSize>
-bool Contains(const absl::string_view (&names)[kSize], absl::string_view name) {
-  return std::binary_search(std::begin(names), std::end(names), name);
-}
-
 XtMarks OfSocket(uint32_t revision, XtBytes bytes) {
   // Revision 0 has no struct, the others one byte of flags.
   if (revision == 0) return {};
@@ -110,8 +105,16 @@ XtMarks OfSet(uint32_t revision, XtBytes bytes) {
 
 }  // namespace
 
+bool IsMatchWithoutMark(absl::string_view name) {
+  return std::binary_search(std::begin(kMatches), std::end(kMatches), name);
+}
+
+bool IsTargetWithoutMark(absl::string_view name) {
+  return std::binary_search(std::begin(kTargets), std::end(kTargets), name);
+}
+
 XtMarks MarksOfXtMatch(absl::string_view name, uint32_t revision, XtBytes info) {
-  if (Contains(kMatches, name)) return {};
+  if (IsMatchWithoutMark(name)) return {};
   if (name == "mark") {
     const auto mark = FromXtBytes<xt_mark_mtinfo1>(info);
     return {.tested = mark && revision == 1 ? mark->mask : kAllMarks};
@@ -122,7 +125,7 @@ XtMarks MarksOfXtMatch(absl::string_view name, uint32_t revision, XtBytes info) 
 }
 
 XtMarks MarksOfXtTarget(absl::string_view name, uint32_t revision, XtBytes info) {
-  if (Contains(kTargets, name)) return {};
+  if (IsTargetWithoutMark(name)) return {};
   if (name == "MARK") {
     const auto mark = FromXtBytes<xt_mark_tginfo2>(info);
     return {.set = mark && revision == 2 ? mark->mark : kAllMarks};

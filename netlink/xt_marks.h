@@ -23,6 +23,11 @@ struct XtMarks {
   bool operator==(const XtMarks&) const = default;
 };
 
+// Whether every match, or target, of that name neither looks at the mark nor changes it, whatever
+// its options.
+bool IsMatchWithoutMark(absl::string_view name);
+bool IsTargetWithoutMark(absl::string_view name);
+
 // `info` may be any bytes.
 XtMarks MarksOfXtMatch(absl::string_view name, uint32_t revision, XtBytes info);
 XtMarks MarksOfXtTarget(absl::string_view name, uint32_t revision, XtBytes info);

@@ -218,6 +218,7 @@ void Agent::Turn(Trigger trigger) {
   NoteFamilies(round, end);
   if (backend_ != nullptr && damping_.next() == absl::InfiniteFuture()) {
     round.retirement = retirer_.Run(*backend_, SteadyClock(), options_.desired, round);
+    pace_.NoteWaiting(retirer_.next());
   }
   NoteState(round, end);
   if (!status.ok() && !MayPassByItself(status)) {

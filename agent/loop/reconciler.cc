@@ -278,6 +278,13 @@ RetireReport Reconciler::Retire(const Ruleset& desired, const RetirementSources&
   return report;
 }
 
+RetireReport Reconciler::TryRetire(const Ruleset& desired, const RetirementSources& sources,
+                                   const RetirementOptions& options, bool apply) {
+  RetireReport report;
+  report.status = RetireOnce(desired, sources, options, apply, report);
+  return report;
+}
+
 absl::Status Reconciler::RetireOnce(const Ruleset& desired, const RetirementSources& sources,
                                     const RetirementOptions& options, bool apply,
                                     RetireReport& report) {

@@ -154,6 +154,10 @@ class Reconciler {
   // Errors as Look's and Backend::Apply's.
   RetireReport Retire(const Ruleset& desired, const RetirementSources& sources,
                       const RetirementOptions& options, bool apply);
+  // The same in one attempt, for who has something more urgent to do: Aborted where others wrote
+  // meanwhile; nothing was done.
+  RetireReport TryRetire(const Ruleset& desired, const RetirementSources& sources,
+                         const RetirementOptions& options, bool apply);
 
  private:
   // What stands, at one generation.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/loop/retirer.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace kipt::agent {
@@ -8,6 +9,8 @@ namespace {
 
 // A survey costs up to a second beside 10,000 services.
 constexpr absl::Duration kSurveyPause = absl::Minutes(10);
+// Where others wrote meanwhile.
+constexpr absl::Duration kShortestPause = absl::Milliseconds(50);
 
 // Nobody has just changed anything.
 bool IsQuiet(Trigger trigger) {
@@ -19,16 +22,22 @@ bool IsQuiet(Trigger trigger) {
 void Retirer::SetSources(std::optional<RetirementSources> sources) {
   sources_ = std::move(sources);
   next_survey_ = absl::InfinitePast();
+  next_try_ = absl::InfiniteFuture();
 }
 
 std::optional<RetireReport> Retirer::Run(netlink::Backend& backend, const Clock& clock,
                                          const Ruleset& desired, const Round& round) {
-  if (!sources_ || !IsQuiet(round.trigger) || !round.report.FirstError().ok() ||
-      clock.now() < next_survey_) {
+  const absl::Time start = clock.now();
+  const bool is_time = IsQuiet(round.trigger) || start >= next_try_;
+  if (!sources_ || !is_time || !round.report.FirstError().ok() || start < next_survey_) {
     return std::nullopt;
   }
-  RetireReport report = Reconciler(&backend, clock).Retire(desired, *sources_, {}, /*apply=*/true);
-  if (report.surveyed && !report.applied) next_survey_ = clock.now() + kSurveyPause;
+  RetireReport report =
+      Reconciler(&backend, clock).TryRetire(desired, *sources_, {}, /*apply=*/true);
+  const absl::Time end = clock.now();
+  const bool again = absl::IsAborted(report.status);
+  next_try_ = again ? end + std::max(kShortestPause, 10 * (end - start)) : absl::InfiniteFuture();
+  if (report.surveyed && !report.applied && !again) next_survey_ = end + kSurveyPause;
   return report;
 }
 

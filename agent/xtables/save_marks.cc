@@ -19,37 +19,8 @@ using Words = absl::Span<const absl::string_view>;
 
 constexpr SavedMarks kAnything = {.tested = kAllMarks, .set = kAllMarks};
 
-// Matches that neither look at the packet mark nor change it (those that may, by their options,
-// stand in MarksOfMatch). A set of type hash:ip,mark does look at it, but a rule does not tell the
-// type of its set, and there are few of these and many rules with sets. Not here: bpf, whose
-// program may do so.
-constexpr absl::string_view kMatchesWithoutMark[] = {
-    "addrtype",  "ah",        "cgroup",    "cluster", "comment", "connbytes", "connlabel",
-    "connlimit", "connmark",  "conntrack", "cpu",     "dccp",    "devgroup",  "dscp",
-    "dst",       "ecn",       "esp",       "eui64",   "frag",    "hashlimit", "hbh",
-    "helper",    "hl",        "icmp",      "icmp6",   "ipcomp",  "iprange",   "ipv6header",
-    "ipvs",      "l2tp",      "length",    "limit",   "mac",     "mh",        "multiport",
-    "nfacct",    "osf",       "owner",     "physdev", "pkttype", "policy",    "quota",
-    "rateest",   "realm",     "recent",    "rt",      "sctp",    "set",       "srh",
-    "state",     "statistic", "string",    "tcp",     "tcpmss",  "time",      "tos",
-    "ttl",       "u32",       "udp",       "udplite",
-};
-static_assert(std::is_sorted(std::begin(kMatchesWithoutMark), std::end(kMatchesWithoutMark)));
-
-// The same of targets. Not here: NFQUEUE and QUEUE, whose programs may set the mark with their
-// verdict, and HMARK, which sets it.
-constexpr absl::string_view kTargetsWithoutMark[] = {
-    "ACCEPT",   "AUDIT",       "CHECKSUM",   "CLASSIFY", "CLUSTERIP", "CONNSECMARK", "CT",
-    "DNAT",     "DNPT",        "DROP",       "DSCP",     "ECN",       "HL",          "IDLETIMER",
-    "LED",      "LOG",         "MASQUERADE", "NETMAP",   "NFLOG",     "NOTRACK",     "RATEEST",
-    "REDIRECT", "REJECT",      "RETURN",     "SECMARK",  "SNAT",      "SNPT",        "SYNPROXY",
-    "TCPMSS",   "TCPOPTSTRIP", "TEE",        "TOS",      "TRACE",     "TTL",         "ULOG",
-};
-static_assert(std::is_sorted(std::begin(kTargetsWithoutMark), std::end(kTargetsWithoutMark)));
-
-template <size_t kSize>
-bool Contains(const absl::string_view (&names)[kSize], absl::string_view name) {
-  return std::binary_search(std::begin(names), std::end(names), name);
+bool IsVerdict(absl::string_view name) {
+  return name == "ACCEPT" || name == "DROP" || name == "RETURN";
 }
 
 bool Contains(Words words, absl::string_view word) {
@@ -164,7 +135,7 @@ SavedMarks MarksOfTproxyTarget(Words words) {
 }  // namespace
 
 SavedMarks MarksOfMatch(absl::string_view name, Words words) {
-  if (Contains(kMatchesWithoutMark, name)) return {};
+  if (netlink::IsMatchWithoutMark(name)) return {};
   const Words options = OptionsOfMatch(words);
   if (name == "mark") return MarksOfMarkMatch(options);
   if (name == "rpfilter") return {.tested = Contains(options, "--validmark") ? kAllMarks : 0};
@@ -174,7 +145,7 @@ SavedMarks MarksOfMatch(absl::string_view name, Words words) {
 }
 
 SavedMarks MarksOfTarget(absl::string_view name, Words words) {
-  if (Contains(kTargetsWithoutMark, name)) return {};
+  if (IsVerdict(name) || netlink::IsTargetWithoutMark(name)) return {};
   if (name == "MARK") return MarksOfMarkTarget(words);
   if (name == "CONNMARK") return MarksOfConnmarkTarget(words);
   if (name == "TPROXY") return MarksOfTproxyTarget(words);

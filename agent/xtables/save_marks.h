@@ -8,21 +8,14 @@
 #ifndef KIPT_AGENT_XTABLES_SAVE_MARKS_H_
 #define KIPT_AGENT_XTABLES_SAVE_MARKS_H_
 
-#include <cstdint>
-
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "netlink/xt_marks.h"
 
 namespace kipt::agent {
 
-inline constexpr uint32_t kAllMarks = 0xffffffff;
-
-struct SavedMarks {
-  uint32_t tested = 0;
-  uint32_t set = 0;
-
-  bool operator==(const SavedMarks&) const = default;
-};
+using netlink::kAllMarks;
+using SavedMarks = netlink::XtMarks;
 
 // Of the match `-m NAME`. `words` are those behind the name; its options end at the next -m, -j or
 // -g. A match that we do not know may look at every bit.

@@ -396,6 +396,19 @@ TEST_F(AgentTest, LooksAtAllRulesSeldomWhileWhatIsStaleIsClaimed) {
   ASSERT_TRUE(TurnUntil([&] { return cni_read_ == 2; })) << "what is new is looked at at once";
 }
 
+TEST_F(AgentTest, RetiresSoonAfterSomebodyWroteIntoTheFirstAttempt) {
+  Start(Mode::kLegacy);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  kernel_.AfterNextRead([](FakeBackend&) {});  // the look
+  kernel_.AfterNextRead([](FakeBackend& kernel) { kernel.Touch(); });
+  agent_->SetDesired(Retiring(Mode::kCleanup));
+  ASSERT_TRUE(TurnUntilRounds(2));
+  ASSERT_TRUE(rounds_[1].retirement.has_value());
+  EXPECT_TRUE(absl::IsAborted(rounds_[1].retirement->status));
+  EXPECT_NE(kernel_.state().Find(Nat("KUBE-MARK-MASQ")), nullptr);
+  ASSERT_TRUE(TurnUntil([&] { return kernel_.state().Find(Nat("KUBE-MARK-MASQ")) == nullptr; }));
+}
+
 TEST_F(AgentTest, TellsWhoIsExposedToMartiansUntilARuleStands) {
   Start(Mode::kOff);
   route_localnet_ = {"all"};

@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "agent/policy/kube_proxy_chains.h"
+
 namespace kipt::agent {
 namespace {
 
@@ -96,6 +98,24 @@ TEST(ChainGroupTest, IsOneForAllServices) {
   EXPECT_EQ(ChainGroup("KUBE-SVC-GNZBNJ2PO5MGZ6GT"), "KUBE-SVC-*");
   EXPECT_EQ(ChainGroup("KUBE-SERVICES"), "KUBE-SERVICES");
   EXPECT_EQ(ChainGroup("CNI-DN-1"), "CNI-DN-*");
+}
+
+// Two tables name kube-proxy's chains: whose rules claim a chain (policy), and how they are called.
+TEST(ChainOwnerTest, CallsKubeProxysWhatPolicyTakesForKubeProxys) {
+  for (const netlink::Table table : netlink::kTables) {
+    for (const char* name :
+         {"KUBE-SERVICES", "KUBE-PROXY-CANARY", "KUBE-FORWARD", "KUBE-PROXY-FIREWALL",
+          "KUBE-NODEPORTS", "KUBE-EXTERNAL-SERVICES", "KUBE-FIREWALL", "KUBE-LOAD-BALANCER",
+          "KUBE-NODE-PORT", "KUBE-SOURCE-RANGES-FIREWALL", "KUBE-IPVS-FILTER",
+          "KUBE-IPVS-OUT-FILTER", "KUBE-SVC-X", "KUBE-SEP-X", "KUBE-FW-X", "KUBE-XLB-X",
+          "KUBE-EXT-X", "KUBE-SVL-X"}) {
+      if (!IsKubeProxyChain({netlink::Family::kIPv4, table, name})) continue;
+      const Owner owner = OwnerOfChain({"ip", std::string(netlink::TableName(table))}, name);
+      EXPECT_TRUE(owner == Owner::kKubeProxy || owner == Owner::kKubeProxyIpvs)
+          << netlink::TableName(table) << " " << name;
+    }
+  }
+  EXPECT_TRUE(IsKubeProxyChain({netlink::Family::kIPv4, netlink::Table::kNat, "KUBE-SVC-X"}));
 }
 
 }  // namespace

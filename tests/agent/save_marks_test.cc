@@ -132,37 +132,5 @@ TEST(SaveMarksTest, ReadsWhatIsTurnedOn) {
   });
 }
 
-// What is known of extensions by their names stands twice: for options here, for the kernel's
-// structures in netlink/. `whatever` stands for what neither knows.
-TEST(SaveMarksTest, KnowsTheSameExtensionsAsTheDecoderOfNfTables) {
-  for (const char* name :
-       {"addrtype",   "ah",        "bpf",       "cgroup",    "cluster", "comment", "connbytes",
-        "connlabel",  "connlimit", "connmark",  "conntrack", "cpu",     "dccp",    "devgroup",
-        "dscp",       "dst",       "ecn",       "esp",       "eui64",   "frag",    "hashlimit",
-        "hbh",        "helper",    "hl",        "icmp",      "icmp6",   "ipcomp",  "iprange",
-        "ipv6header", "ipvs",      "l2tp",      "length",    "limit",   "mac",     "mh",
-        "multiport",  "nfacct",    "osf",       "owner",     "physdev", "pkttype", "policy",
-        "quota",      "rateest",   "realm",     "recent",    "rt",      "sctp",    "set",
-        "srh",        "state",     "statistic", "string",    "tcp",     "tcpmss",  "time",
-        "tos",        "ttl",       "u32",       "udp",       "udplite", "whatever"}) {
-    const netlink::XtMarks decoded = netlink::MarksOfXtMatch(name, 0, {});
-    const SavedMarks read = MarksOfMatch(name, {});
-    EXPECT_EQ(read.tested, decoded.tested) << name;
-    EXPECT_EQ(read.set, decoded.set) << name;
-  }
-  for (const char* name :
-       {"AUDIT",   "CHECKSUM",  "CLASSIFY", "CLUSTERIP", "CONNMARK",   "CONNSECMARK",
-        "CT",      "DNAT",      "DNPT",     "DSCP",      "ECN",        "HL",
-        "HMARK",   "IDLETIMER", "LED",      "LOG",       "MASQUERADE", "NETMAP",
-        "NFLOG",   "NFQUEUE",   "NOTRACK",  "RATEEST",   "REDIRECT",   "REJECT",
-        "SECMARK", "SNAT",      "SNPT",     "SYNPROXY",  "TCPMSS",     "TCPOPTSTRIP",
-        "TEE",     "TOS",       "TRACE",    "TTL",       "ULOG",       "WHATEVER"}) {
-    const netlink::XtMarks decoded = netlink::MarksOfXtTarget(name, 0, {});
-    const SavedMarks read = MarksOfTarget(name, {});
-    EXPECT_EQ(read.tested, decoded.tested) << name;
-    EXPECT_EQ(read.set, decoded.set) << name;
-  }
-}
-
 }  // namespace
 }  // namespace kipt::agent

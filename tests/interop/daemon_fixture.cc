@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/interop/daemon_fixture.h"
 
+#include <csignal>
 #include <cstdlib>
 
 #include "absl/strings/match.h"
@@ -17,7 +18,10 @@ void DaemonTest::StartOnly(const std::vector<std::string>& flags,
 
 void DaemonTest::StartProgram(const std::vector<std::string>& argv,
                               const std::vector<std::string>& environment) {
-  daemon_.reset();  // its ports are needed
+  // Its ports are needed. Not killed: a program that it was about to run would hold them for a
+  // moment longer.
+  if (daemon_ != nullptr && daemon_->Running()) Stop(SIGTERM);
+  daemon_.reset();
   daemon_ = std::make_unique<BackgroundProgram>(argv, environment);
 }
 
