@@ -28,6 +28,15 @@ const netlink::Jump* JumpOf(const netlink::Operation& operation) {
   return add != nullptr ? std::get_if<netlink::Jump>(&add->rule.target) : nullptr;
 }
 
+// Whether it makes the chain, or adds to it what kube-proxy puts there itself.
+bool KubeProxyWouldHaveLeftIt(const Change& change, const ChainId& chain) {
+  if (change.operation == netlink::Operation(netlink::CreateChain{chain})) return true;
+  const auto* add = std::get_if<netlink::AddRule>(&change.operation);
+  if (add == nullptr || add->chain != chain) return false;
+  const std::optional<KubeletForm> form = RecognizeKubeletForm(chain, add->rule);
+  return form && form->shared_with_kube_proxy;
+}
+
 // `held` and the chains whose changes cannot be done without those of `held`.
 std::set<ChainId> WithDependents(std::set<ChainId> held, absl::Span<const Change> changes) {
   std::set<ChainId> not_made;
@@ -57,11 +66,10 @@ bool IsRefill(const Change& change, const Plan& plan) {
   const auto& claimed = plan.claimed_by_kube_proxy;
   if (std::find(claimed.begin(), claimed.end(), add->chain.family) == claimed.end()) return false;
   const std::optional<KubeletForm> form = RecognizeKubeletForm(add->chain, add->rule);
-  const bool chain_is_new =
-      std::any_of(plan.diff.changes.begin(), plan.diff.changes.end(), [&](const Change& other) {
-        return other.operation == netlink::Operation(netlink::CreateChain{add->chain});
-      });
-  return form && !form->shared_with_kube_proxy && !chain_is_new;
+  const bool somebody_else_did_it =
+      std::any_of(plan.diff.changes.begin(), plan.diff.changes.end(),
+                  [&](const Change& other) { return KubeProxyWouldHaveLeftIt(other, add->chain); });
+  return form && !form->shared_with_kube_proxy && !somebody_else_did_it;
 }
 
 void Damping::NoteUndone(const Change& change, const Plan& plan, absl::Span<const Writer> writers,
@@ -70,9 +78,12 @@ void Damping::NoteUndone(const Change& change, const Plan& plan, absl::Span<cons
   const auto found = items_.find({chain, netlink::ToString(change.operation)});
   if (found == items_.end()) return;
   Item& item = found->second;
+  const bool refill = IsRefill(change, plan);
+  // More is gone by now than kube-proxy takes: all of the chain would wait with this.
+  if (std::exchange(item.refill, refill) && !refill) item.held_until = absl::InfinitePast();
   if (item.undone != absl::InfinitePast()) return;
   item.undone = now;
-  if (IsRefill(change, plan)) {
+  if (refill) {
     item.held_until = item.repaired + kBetweenRefills;
     return;
   }

@@ -10,7 +10,8 @@
 //     the item being undone ends the fight.
 //   * kube-proxy 1.27 and later (--iptables-localhost-nodeports) empties filter KUBE-FIREWALL of
 //     IPv4 on each of its syncs and puts back only its own rule. What else we want there is
-//     refilled at once, but at most once a second, and never taken for a fight.
+//     refilled at once, but at most once a second, and never taken for a fight. Where kube-proxy's
+//     own rule is missing too, it was somebody else, and nothing waits.
 #ifndef KIPT_AGENT_LOOP_DAMPING_H_
 #define KIPT_AGENT_LOOP_DAMPING_H_
 
@@ -59,6 +60,8 @@ class Damping {
     // When it was found undone; InfinitePast while it stands.
     absl::Time undone = absl::InfinitePast();
     absl::Time held_until = absl::InfinitePast();
+    // What it was undone by, as far as can be told: see IsRefill.
+    bool refill = false;
     // Times running that it was undone within a second.
     int rounds = 0;
     bool fighting = false;

@@ -158,6 +158,13 @@ Plan WipedByKubeProxy() {
   return plan;
 }
 
+// And kube-proxy has not been back yet.
+Plan FlushedBySomebody() {
+  Plan plan = WipedByKubeProxy();
+  plan.diff.changes.push_back(Add(Filter("KUBE-FIREWALL"), DropMartians(0)));
+  return plan;
+}
+
 TEST(DampingTest, ARefillIsDoneAtOnceButOnlyOnceASecondAndIsNoFight) {
   Damping damping(kLongest);
   absl::Time now = kStart;
@@ -187,6 +194,28 @@ TEST(DampingTest, OnlyWhatKubeProxyDoesNotKeepItselfIsARefill) {
   Plan gone = wiped;
   gone.diff.changes.insert(gone.diff.changes.begin(), Create(Filter("KUBE-FIREWALL")));
   EXPECT_FALSE(IsRefill(DropMark(), gone)) << "kube-proxy empties the chain, it does not delete it";
+  EXPECT_FALSE(IsRefill(DropMark(), FlushedBySomebody())) << "kube-proxy puts back its own rule";
+}
+
+// The martian rule of the same chain must not wait for a drop-mark rule that was just refilled.
+TEST(DampingTest, NothingWaitsWhereSomebodyElseFlushesTheChainBehindARefill) {
+  Damping damping(kLongest);
+  const Plan wiped = WipedByKubeProxy();
+  absl::Time now = kStart;
+  damping.NoteApplied(damping.Allow(wiped, {}, now), now);
+  now += absl::Milliseconds(300);
+  EXPECT_THAT(damping.Allow(FlushedBySomebody(), {}, now), ::testing::SizeIs(2));
+}
+
+TEST(DampingTest, NothingWaitsWhereSomebodyElseFlushesTheChainWhileARefillWaits) {
+  Damping damping(kLongest);
+  const Plan wiped = WipedByKubeProxy();
+  absl::Time now = kStart;
+  damping.NoteApplied(damping.Allow(wiped, {}, now), now);
+  now += absl::Milliseconds(300);
+  EXPECT_THAT(damping.Allow(wiped, {}, now), IsEmpty());
+  now += absl::Milliseconds(100);
+  EXPECT_THAT(damping.Allow(FlushedBySomebody(), {}, now), ::testing::SizeIs(2));
 }
 
 }  // namespace

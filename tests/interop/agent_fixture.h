@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tests/support/kubelet_sequence.h"
-#include "tests/support/netns.h"
+#include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
 #include "tests/support/saved_rules.h"

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "netlink/backend.h"
-#include "tests/support/netns.h"
+#include "tests/support/netns_fixture.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {

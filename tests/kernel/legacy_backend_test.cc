@@ -27,7 +27,7 @@
 #include "absl/time/clock.h"
 #include "agent/process/command.h"
 #include "tests/support/lock_holder.h"
-#include "tests/support/netns.h"
+#include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"

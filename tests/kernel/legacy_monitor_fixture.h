@@ -28,7 +28,7 @@
 #include "agent/xtables/legacy_backend.h"
 #include "agent/xtables/legacy_monitor.h"
 #include "netlink/monitor.h"
-#include "tests/support/netns.h"
+#include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"

@@ -26,7 +26,7 @@
 #include "agent/xtables/legacy_tables.h"
 #include "netlink/backend.h"
 #include "tests/kernel/legacy_monitor_fixture.h"
-#include "tests/support/netns.h"
+#include "tests/support/netns_fixture.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
 

@@ -24,7 +24,7 @@
 #include "absl/strings/strip.h"
 #include "agent/process/command.h"
 #include "agent/xtables/legacy_backend.h"
-#include "tests/support/netns.h"
+#include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"

@@ -18,7 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/process/network_namespace.h"
 #include "tests/support/background_program.h"
-#include "tests/support/netns.h"
+#include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
 #include "tests/support/status_matchers.h"
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "netlink/backend.h"
-#include "tests/support/netns.h"
+#include "tests/support/netns_fixture.h"
 #include "tests/support/run_program.h"
 
 namespace kipt::testing {

@@ -18,7 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/process/command.h"
 #include "tests/support/background_program.h"
-#include "tests/support/netns.h"
+#include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
 

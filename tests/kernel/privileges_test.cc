@@ -29,7 +29,7 @@
 #include "netlink/nft_backend.h"
 #include "tests/kernel/forbidden_calls.h"
 #include "tests/kernel/unprivileged_child.h"
-#include "tests/support/netns.h"
+#include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
 
 namespace kipt::testing {

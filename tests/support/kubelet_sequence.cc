@@ -172,6 +172,10 @@ ProgramResult Iptables::Restore(const std::string& text) const {
   return RunProgram(std::move(command), text);
 }
 
+ProgramResult Iptables::Replace(const std::string& text) const {
+  return RunProgram(Command("-restore"), text);
+}
+
 std::vector<KubeletStep> KubeletSequence(KubeletForm form, IpFamily family, KubeletBits bits) {
   return Sequence(form, family, bits).Steps();
 }

@@ -36,6 +36,8 @@ struct Iptables {
   ProgramResult Save(const std::string& table = "") const;
   // `iptables-MODE-restore --noflush`.
   ProgramResult Restore(const std::string& text) const;
+  // `iptables-MODE-restore`: each table that `text` names has afterwards what `text` says.
+  ProgramResult Replace(const std::string& text) const;
 
  private:
   std::vector<std::string> Command(const std::string& suffix) const;

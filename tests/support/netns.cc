@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +21,17 @@ namespace {
 
 // Not /proc/self/ns/net: that is the main thread's.
 constexpr char kThreadNetns[] = "/proc/thread-self/ns/net";
+
+void Must(const absl::Status& status) {
+  if (status.ok()) return;
+  std::cerr << status << "\n";
+  std::abort();
+}
+
+Netns MustHave(absl::StatusOr<Netns> netns) {
+  Must(netns.status());
+  return *std::move(netns);
+}
 
 absl::Status BringLoopbackUp() {
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -33,17 +45,17 @@ absl::Status BringLoopbackUp() {
   return absl::OkStatus();
 }
 
-absl::Status MoveToFreshNamespace() {
+}  // namespace
+
+absl::Status Netns::MoveToNew() {
   if (unshare(CLONE_NEWNET) < 0) {
     return absl::ErrnoToStatus(
         errno,
-        "unshare(CLONE_NEWNET): these tests need root (CAP_SYS_ADMIN) to get a network "
-        "namespace of their own");
+        "unshare(CLONE_NEWNET): this needs root (CAP_SYS_ADMIN), to get a network namespace of its "
+        "own");
   }
   return BringLoopbackUp();
 }
-
-}  // namespace
 
 absl::StatusOr<Netns> Netns::Current() {
   const int fd = open(kThreadNetns, O_RDONLY | O_CLOEXEC);
@@ -54,7 +66,7 @@ absl::StatusOr<Netns> Netns::Current() {
 absl::StatusOr<Netns> Netns::Create() {
   absl::StatusOr<Netns> back = Current();
   if (!back.ok()) return back;
-  absl::Status status = MoveToFreshNamespace();
+  absl::Status status = MoveToNew();
   absl::StatusOr<Netns> fresh = Current();
   status.Update(back->Enter());
   if (!status.ok()) return status;
@@ -79,29 +91,8 @@ absl::Status Netns::Enter() const {
   return absl::OkStatus();
 }
 
-InNetns::InNetns(const Netns& netns) : back_(Netns::Current()) {
-  EXPECT_TRUE(back_.ok()) << back_.status();
-  const absl::Status entered = netns.Enter();
-  EXPECT_TRUE(entered.ok()) << entered;
-}
+InNetns::InNetns(const Netns& netns) : back_(MustHave(Netns::Current())) { Must(netns.Enter()); }
 
-InNetns::~InNetns() {
-  if (!back_.ok()) return;
-  const absl::Status left = back_->Enter();
-  EXPECT_TRUE(left.ok()) << left;
-}
-
-void NetnsTest::SetUp() {
-  const absl::Status status = MoveToFreshNamespace();
-  ASSERT_TRUE(status.ok()) << status;
-}
-
-Netns NetnsTest::NewNetns() {
-  absl::StatusOr<Netns> netns = Netns::Create();
-  if (netns.ok()) return *std::move(netns);
-  // Never the machine's own namespace: without a fresh one nothing may run.
-  ADD_FAILURE() << netns.status();
-  std::abort();
-}
+InNetns::~InNetns() { Must(back_.Enter()); }
 
 }  // namespace kipt::testing

@@ -2,12 +2,9 @@
 //
 // File: tests/support/netns.h
 //
-// Throwaway network namespaces. Nothing a test does to nf_tables can reach the machine's own rules:
-// a fixture that gets no namespace of its own fails, it does not go on and it does not skip.
+// Throwaway network namespaces: they are gone with the last descriptor and process that is in them.
 #ifndef KIPT_TESTS_SUPPORT_NETNS_H_
 #define KIPT_TESTS_SUPPORT_NETNS_H_
-
-#include <gtest/gtest.h>
 
 #include <string>
 
@@ -23,6 +20,8 @@ class Netns {
   //
   // PermissionDenied: CAP_SYS_ADMIN is missing.
   static absl::StatusOr<Netns> Create();
+  // The calling thread moves to a new one, loopback up, for good. PermissionDenied as above.
+  static absl::Status MoveToNew();
   // The calling thread's own.
   static absl::StatusOr<Netns> Current();
 
@@ -42,7 +41,8 @@ class Netns {
 };
 
 // The calling thread is inside `netns` while this lives, and afterwards back where it was. Programs
-// started meanwhile run in `netns`; sockets opened meanwhile stay in it.
+// started meanwhile run in `netns`; sockets opened meanwhile stay in it. Where the kernel refuses
+// either way, the process ends: what follows would happen to the wrong namespace.
 class InNetns {
  public:
   explicit InNetns(const Netns& netns);
@@ -51,17 +51,7 @@ class InNetns {
   InNetns& operator=(const InNetns&) = delete;
 
  private:
-  absl::StatusOr<Netns> back_;
-};
-
-// Each test runs in a fresh network namespace of its own, loopback up. For tests of one thread: a
-// namespace belongs to a thread.
-class NetnsTest : public ::testing::Test {
- protected:
-  void SetUp() override;
-
-  // One more fresh namespace; fails the test where there is none to be had.
-  static Netns NewNetns();
+  Netns back_;
 };
 
 }  // namespace kipt::testing

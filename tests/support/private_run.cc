@@ -2,7 +2,6 @@
 #include "tests/support/private_run.h"
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <unistd.h>
@@ -10,14 +9,15 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
 
 namespace kipt::testing {
 namespace {
 
 void Must(bool done, const char* what) {
   if (done) return;
-  ADD_FAILURE() << what << ": " << std::strerror(errno)
-                << ": these tests need root (CAP_SYS_ADMIN) to get a /run of their own";
+  std::cerr << what << ": " << std::strerror(errno)
+            << ": this needs root (CAP_SYS_ADMIN), to get a /run of its own\n";
   std::abort();
 }
 
@@ -34,8 +34,8 @@ PrivateRun::PrivateRun()
 }
 
 PrivateRun::~PrivateRun() {
-  EXPECT_EQ(setns(mounts_before_, CLONE_NEWNS), 0) << std::strerror(errno);
-  EXPECT_EQ(fchdir(directory_before_), 0) << std::strerror(errno);
+  Must(setns(mounts_before_, CLONE_NEWNS) == 0, "going back to the mount namespace");
+  Must(fchdir(directory_before_) == 0, "going back to the directory");
   close(mounts_before_);
   close(directory_before_);
 }

@@ -2,7 +2,7 @@
 //
 // File: tests/support/private_run.h
 //
-// A /run of the test's own. Network namespaces do not separate /run/xtables.lock, the one lock of
+// A /run of one's own. Network namespaces do not separate /run/xtables.lock, the one lock of
 // all legacy iptables: without this a test waits for the machine's own writers, and they for it.
 #ifndef KIPT_TESTS_SUPPORT_PRIVATE_RUN_H_
 #define KIPT_TESTS_SUPPORT_PRIVATE_RUN_H_

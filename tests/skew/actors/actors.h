@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/skew/actors/actors.h
+#ifndef KIPT_TESTS_SKEW_ACTORS_ACTORS_H_
+#define KIPT_TESTS_SKEW_ACTORS_ACTORS_H_
+
+#include <memory>
+#include <string>
+
+#include "tests/skew/actors/actor.h"
+#include "tests/skew/versions/versions.h"
+#include "tests/support/kubelet_sequence.h"
+
+namespace kipt::skew {
+
+// The iptables an actor brings along: which mode, and out of which chroot (empty: this machine's).
+struct IptablesChoice {
+  testing::IptablesMode mode = testing::IptablesMode::kNft;
+  std::string chroot_dir = {};
+
+  testing::Iptables Of(testing::IpFamily family) const { return {family, chroot_dir, mode}; }
+};
+
+struct KubeletSettings {
+  KubeletVersion version;
+  IptablesChoice iptables = {};
+  testing::KubeletBits bits = {};
+};
+
+// A kubelet of that version: the literal sequence of its commands, both families (up to 1.19 IPv4
+// alone, as on a node whose primary family is IPv4), and the monitor that every minute looks for
+// its canary in mangle, and there alone, and starts over where that is gone.
+std::unique_ptr<NodeAgent> NewKubelet(const KubeletSettings& settings);
+
+struct AgentDaemonSettings {
+  // Absolute path of kube-iptables-agent.
+  std::string program;
+  // Versions before 1.24 cannot be emulated: 1.24 stands for them.
+  KubeletVersion version;
+  testing::IptablesMode mode = testing::IptablesMode::kNft;
+  testing::KubeletBits bits = {};
+  bool retire = true;
+  // --cni-conf-dir.
+  std::string cni_conf_dir = {};
+};
+
+// Our agent in kubelet's place: `kube-iptables-agent run`, with no endpoints but a health check on
+// a loopback port of the node's namespace. Start() returns when it is ready, Settle() when `plan`
+// finds nothing to change, Tick() behind one of its periodic rounds, which are a second apart. It
+// is killed when the thread that started it ends.
+std::unique_ptr<NodeAgent> NewAgentDaemon(const AgentDaemonSettings& settings);
+
+struct ProxyActorSettings {
+  ProxyVersion version;
+  IptablesChoice iptables = {};
+  std::string pod_cidr_v4 = {};
+  std::string pod_cidr_v6 = {};
+  int masquerade_bit = 14;
+  bool localhost_node_ports = true;
+};
+
+// A kube-proxy of that version, as the captured ones behaved in time: a full sync ensures chains
+// and jumps and then restores everything; from 1.27 on later syncs are partial and check no jump,
+// and one that fails is followed by a full one at the next tick; the canary in mangle, nat and
+// filter is looked at (in mangle) once per sync period, and a full sync follows where it is gone;
+// each restore commits table by table, filter first. In iptables mode, and up to 1.20 in IPVS mode,
+// it sets route_localnet as its version does. IPVS mode writes only iptables rules (other_modes.h),
+// all of them once per sync period, and has no canary; nftables mode writes nothing to iptables.
+std::unique_ptr<ServiceProxy> NewKubeProxy(const ProxyActorSettings& settings);
+
+}  // namespace kipt::skew
+
+#endif  // KIPT_TESTS_SKEW_ACTORS_ACTORS_H_

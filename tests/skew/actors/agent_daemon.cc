@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How one knows what a running agent has done, without sleeping and hoping:
+//
+//   * That it has put things right after others' changes: `kube-iptables-agent plan`, another
+//   process,
+//     finds nothing to change. What the kernel holds is asked, not the daemon.
+//   * That a minute has passed for it: its period is a second here (the shortest there is), and its
+//     log, with --vmodule=round_log=2, has a line "Round (timer)" when one of its periodic rounds
+//     is over; retiring what is stale is part of that round.
+#include <algorithm>
+#include <csignal>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "tests/skew/actors/actors.h"
+#include "tests/skew/actors/family_notes.h"
+#include "tests/skew/actors/scratch_directory.h"
+#include "tests/support/background_program.h"
+#include "tests/support/http_get.h"
+
+namespace kipt::skew {
+namespace {
+
+using testing::BackgroundProgram;
+using testing::ProgramResult;
+using testing::WaitUntil;
+
+// The node's network namespace is its own, and so are its ports.
+constexpr int kHealthPort = 10270;
+
+constexpr absl::Duration kStartPatience = absl::Seconds(10);
+constexpr absl::Duration kSettlePatience = absl::Seconds(5);
+constexpr absl::Duration kTickPatience = absl::Seconds(10);
+constexpr absl::Duration kStopPatience = absl::Seconds(10);
+
+// `plan` opens the lock of legacy iptables, which wakes the daemon: not more often than is needed.
+constexpr absl::Duration kFirstPause = absl::Milliseconds(10);
+constexpr absl::Duration kLongestPause = absl::Milliseconds(200);
+
+// Longer than any round takes on a test node: a round that ends later than this has begun since.
+constexpr absl::Duration kLongestRound = absl::Milliseconds(250);
+constexpr char kTimerRound[] = "Round (timer)";
+
+constexpr Version kOldestEmulated = {1, 24};
+constexpr Version kGateAlpha = {1, 25};
+constexpr Version kLastWithGateUnlocked = {1, 27};
+
+// Nothing of /etc/kube-iptables-agent counts.
+constexpr char kConfig[] =
+    "apiVersion: kube-iptables-agent/v1alpha1\nkind: KubeIPTablesAgentConfiguration\n";
+
+// A finding that needs attention ends `plan` with 2 too.
+bool NothingToDo(const ProgramResult& plan) {
+  return plan.exit_code == 0 ||
+         (plan.exit_code == 2 && absl::StrContains(plan.out, "\n0 to add, 0 to remove, "));
+}
+
+std::string LastLines(const std::string& text, size_t count) {
+  std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipWhitespace());
+  if (lines.size() > count) lines.erase(lines.begin(), lines.end() - static_cast<ptrdiff_t>(count));
+  return absl::StrJoin(lines, " | ");
+}
+
+// What a log line says that a report should have: warnings and errors, and what was done. Empty:
+// not worth it. A line is "I1121 05:14:03.568277 12650 round_log.cc:54] Made 8 changes ...".
+std::string NewsOf(const std::string& line) {
+  const size_t head = line.find("] ");
+  if (head == std::string::npos) return "";
+  const std::string text = line.substr(head + 2);
+  if (absl::StrContains("WEF", line.substr(0, 1))) return text;
+  for (const char* start : {"Made ", "Refilled ", "Retired what ", "Kept "}) {
+    if (absl::StartsWith(text, start)) return text;
+  }
+  return "";
+}
+
+class AgentDaemon : public NodeAgent {
+ public:
+  explicit AgentDaemon(const AgentDaemonSettings& settings)
+      : settings_(settings), emulated_(settings.version) {
+    emulated_.version = std::max(emulated_.version, kOldestEmulated);
+  }
+
+  std::string name() const override {
+    return absl::StrCat("kube-iptables-agent as ", ToString(emulated_));
+  }
+
+  Act Start() override {
+    if (!directory_.MakeDirectory("host") || !directory_.MakeDirectory("cni") ||
+        !directory_.WriteFile("config.yaml", kConfig)) {
+      return {.ok = false, .error = "no directory of its own to be had in /run"};
+    }
+    std::vector<std::string> command = {settings_.program, "run"};
+    for (std::string& flag : Flags()) command.push_back(std::move(flag));
+    command.insert(command.end(),
+                   {absl::StrCat("--healthz-bind-address=127.0.0.1:", kHealthPort),
+                    "--metrics-bind-address=", "--iptables-sync-period=1s",
+                    absl::StrCat("--stale-chains=", settings_.retire ? "retire" : "keep"),
+                    "--vmodule=round_log=2"});
+    reported_ = 0;
+    daemon_ = std::make_unique<BackgroundProgram>(std::move(command));
+    const bool over =
+        WaitUntil([this] { return IsReady() || !daemon_->Running(); }, kStartPatience);
+    if (over && daemon_->Running()) return Finish({.done = {"ready"}});
+    const std::string body = testing::HttpGet(kHealthPort, "/readyz?verbose").body;
+    return Finish({.ok = false,
+                   .error = absl::StrCat(
+                       over ? absl::StrCat("ended with ", daemon_->Wait(), ": ") : "not ready: ",
+                       LastLines(body, 8), LastLines(daemon_->Output(), 8))});
+  }
+
+  Act Settle() override {
+    Act act;
+    if (!Runs(act)) return act;
+    ProgramResult plan;
+    absl::Duration pause = kFirstPause;
+    const absl::Time end = absl::Now() + kSettlePatience;
+    while (!NothingToDo(plan = Plan())) {
+      if (absl::Now() >= end) {
+        act = {.ok = false, .error = "not settled: " + LastLines(plan.out + plan.err, 12)};
+        break;
+      }
+      absl::SleepFor(pause);
+      pause = std::min(2 * pause, kLongestPause);
+    }
+    return Finish(std::move(act));
+  }
+
+  Act Tick() override {
+    Act act;
+    if (!Runs(act)) return act;
+    const absl::Time begin = absl::Now();
+    int rounds = TimerRounds() + 1;
+    bool ticked = WaitForTimerRounds(rounds);
+    // It may have begun before what this tick is to follow.
+    if (ticked && absl::Now() - begin < kLongestRound) ticked = WaitForTimerRounds(++rounds);
+    if (!ticked) {
+      act = {.ok = false, .error = "no periodic round: " + LastLines(daemon_->Output(), 8)};
+      return Finish(std::move(act));
+    }
+    return Settle();
+  }
+
+  Act Stop() override {
+    Act act;
+    if (!Runs(act)) return act;
+    daemon_->Signal(SIGTERM);
+    const int code = daemon_->Wait(kStopPatience);
+    if (code != 0) {
+      act = {.ok = false,
+             .error = absl::StrCat("ended with ", code, ": ", LastLines(daemon_->Output(), 8))};
+    }
+    return Finish(std::move(act));
+  }
+
+ private:
+  // What decides which rules are wanted: the same for `run` and `plan`.
+  std::vector<std::string> Flags() const {
+    std::vector<std::string> flags = {
+        "--config=" + directory_.Path("config.yaml"),
+        absl::StrCat("--emulated-version=", featuregates::ToString(emulated_.version)),
+        absl::StrCat("--iptables-mode=", testing::NameOf(settings_.mode)),
+        "--ip-families=ipv4,ipv6",
+        // No iptables program of the machine's, no CNI configuration.
+        "--host-root=" + directory_.Path("host"),
+        "--cni-conf-dir=" +
+            (settings_.cni_conf_dir.empty() ? directory_.Path("cni") : settings_.cni_conf_dir)};
+    const bool may_choose =
+        emulated_.version >= kGateAlpha && emulated_.version <= kLastWithGateUnlocked;
+    if (may_choose && emulated_.ownership_cleanup.has_value()) {
+      flags.push_back(absl::StrCat("--feature-gates=IPTablesOwnershipCleanup=",
+                                   *emulated_.ownership_cleanup ? "true" : "false"));
+    }
+    // Where the gate is on they have no effect, and are warned of; from 1.31 on they are unknown.
+    if (!CleansUp(emulated_)) {
+      flags.push_back(absl::StrCat("--iptables-masquerade-bit=", settings_.bits.masquerade));
+      flags.push_back(absl::StrCat("--iptables-drop-bit=", settings_.bits.drop));
+    }
+    return flags;
+  }
+
+  // Not with what may be retired: that is done by the timer, not in answer to anybody.
+  ProgramResult Plan() const {
+    std::vector<std::string> command = {settings_.program, "plan", "--stale-chains=keep"};
+    for (std::string& flag : Flags()) command.push_back(std::move(flag));
+    return testing::RunProgram(std::move(command));
+  }
+
+  static bool IsReady() { return testing::HttpGet(kHealthPort, "/readyz").status == 200; }
+
+  bool Runs(Act& act) const {
+    if (daemon_ != nullptr && daemon_->Running()) return true;
+    act = {.ok = false,
+           .error = daemon_ == nullptr ? "not started"
+                                       : absl::StrCat("ended with ", daemon_->Wait(), ": ",
+                                                      LastLines(daemon_->Output(), 8))};
+    return false;
+  }
+
+  int TimerRounds() const { return testing::CountOf(kTimerRound, daemon_->Output()); }
+  bool WaitForTimerRounds(int count) const {
+    return daemon_->Prints(kTimerRound, count, kTickPatience);
+  }
+
+  // With what it has logged since the last act.
+  Act Finish(Act act) {
+    std::string log = daemon_->Output();
+    log.resize(log.rfind('\n') + 1);  // whole lines
+    for (const absl::string_view line :
+         absl::StrSplit(absl::string_view(log).substr(reported_), '\n')) {
+      if (std::string news = NewsOf(std::string(line)); !news.empty()) {
+        act.done.push_back(std::move(news));
+      }
+    }
+    reported_ = log.size();
+    return act;
+  }
+
+  const AgentDaemonSettings settings_;
+  // The version of settings_, or the oldest there is.
+  KubeletVersion emulated_;
+  // Outlives the daemon.
+  const ScratchDirectory directory_;
+  std::unique_ptr<BackgroundProgram> daemon_;
+  size_t reported_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<NodeAgent> NewAgentDaemon(const AgentDaemonSettings& settings) {
+  return std::make_unique<AgentDaemon>(settings);
+}
+
+}  // namespace kipt::skew

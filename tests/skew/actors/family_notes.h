@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/skew/actors/family_notes.h
+//
+// Notes what one family's part of an act came to: "ipv6: ...".
+#ifndef KIPT_TESTS_SKEW_ACTORS_FAMILY_NOTES_H_
+#define KIPT_TESTS_SKEW_ACTORS_FAMILY_NOTES_H_
+
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "tests/skew/actors/actor.h"
+#include "tests/support/kubelet_sequence.h"
+#include "tests/support/run_program.h"
+
+namespace kipt::skew {
+
+inline constexpr testing::IpFamily kBothFamilies[] = {testing::IpFamily::kIpv4,
+                                                      testing::IpFamily::kIpv6};
+
+// "exit code 2: iptables-restore v1.8.9 ..."
+inline std::string WhatFailed(const testing::ProgramResult& result) {
+  return absl::StrCat("exit code ", result.exit_code, ": ", absl::StripAsciiWhitespace(result.err));
+}
+
+class FamilyNotes {
+ public:
+  // `act` must outlive it.
+  FamilyNotes(testing::IpFamily family, Act& act)
+      : prefix_(family == testing::IpFamily::kIpv4 ? "ipv4: " : "ipv6: "), act_(act) {}
+
+  void Done(const std::string& what) { act_.done.push_back(prefix_ + what); }
+  // Errors of one act stand one behind the other.
+  void Failed(const std::string& what) {
+    act_.ok = false;
+    absl::StrAppend(&act_.error, act_.error.empty() ? "" : "; ", prefix_,
+                    absl::StripAsciiWhitespace(what));
+  }
+
+ private:
+  const char* prefix_;
+  Act& act_;
+};
+
+}  // namespace kipt::skew
+
+#endif  // KIPT_TESTS_SKEW_ACTORS_FAMILY_NOTES_H_

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// In time as the captured kube-proxies behaved (tests/skew/kube_proxy/testdata/README.md). Source:
+// syncProxyRules() and NewProxier() in Kubernetes' pkg/proxy/iptables/proxier.go, and
+// ipvs/proxier.go.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tests/skew/actors/actors.h"
+#include "tests/skew/actors/canary.h"
+#include "tests/skew/actors/family_notes.h"
+#include "tests/skew/kube_proxy/other_modes.h"
+#include "tests/skew/kube_proxy/proxy_rules.h"
+
+namespace kipt::skew {
+namespace {
+
+using testing::IpFamily;
+using testing::KubeletStep;
+using testing::ProgramResult;
+
+constexpr char kRouteLocalnet[] = "/proc/sys/net/ipv4/conf/all/route_localnet";
+
+// #108250: only where localhost can have node ports. Before, always, but for a list of node port
+// addresses without a loopback address (#107684), which the settings here do not have.
+constexpr Version kRouteLocalnetIsOptional = {1, 26};
+// #92938.
+constexpr Version kLastIpvsWithRouteLocalnet = {1, 20};
+// #82214 to #110289.
+constexpr Version kLastIpvsWithMarkDrop = {1, 24};
+
+bool SetsRouteLocalnet(const ProxyActorSettings& settings) {
+  const Version version = settings.version.version;
+  if (settings.version.mode == ProxyMode::kIpvs) return version <= kLastIpvsWithRouteLocalnet;
+  return version < kRouteLocalnetIsOptional || settings.localhost_node_ports;
+}
+
+KubeletStep EnsureChain(const char* table, const std::string& chain) {
+  return {KubeletStep::Kind::kEnsureChain, table, chain, {}};
+}
+
+// One family of a kube-proxy: a proxier of its own, as in the real one.
+class Proxier {
+ public:
+  Proxier(const ProxyActorSettings& settings, IpFamily family)
+      : family_(family),
+        sets_route_localnet_(family == IpFamily::kIpv4 && SetsRouteLocalnet(settings)),
+        iptables_(settings.iptables.Of(family)),
+        rules_{settings.version.version, family,
+               family == IpFamily::kIpv4 ? settings.pod_cidr_v4 : settings.pod_cidr_v6,
+               settings.masquerade_bit, settings.localhost_node_ports} {}
+  virtual ~Proxier() = default;
+  Proxier(const Proxier&) = delete;
+  Proxier& operator=(const Proxier&) = delete;
+
+  void Start(const std::vector<ServicePort>& services, Act& act) {
+    FamilyNotes notes(family_, act);
+    // Real ones end here.
+    if (sets_route_localnet_ && !SetRouteLocalnet(notes)) return;
+    running_ = true;
+    services_ = services;
+    OnStart(notes);
+    SyncRules(notes);
+  }
+
+  void Sync(const std::vector<ServicePort>& services, Act& act) {
+    if (!running_) return;
+    FamilyNotes notes(family_, act);
+    services_ = services;
+    SyncRules(notes);
+  }
+
+  void Tick(Act& act) {
+    if (!running_) return;
+    FamilyNotes notes(family_, act);
+    OnTick(notes);
+  }
+
+ protected:
+  virtual void OnStart(FamilyNotes& notes) = 0;
+  virtual void OnTick(FamilyNotes& notes) = 0;
+  virtual void SyncRules(FamilyNotes& notes) = 0;
+
+  const testing::Iptables& iptables() const { return iptables_; }
+  const ProxySettings& rules() const { return rules_; }
+  const std::vector<ServicePort>& services() const { return services_; }
+
+  bool Ensure(const std::vector<KubeletStep>& steps, FamilyNotes& notes) const {
+    const testing::KubeletRun run = testing::RunKubelet(iptables_, steps);
+    notes.Done(absl::StrCat(steps.size(), " chains and jumps ensured, ", run.chains_created,
+                            " chains and ", run.rules_added, " jumps were missing"));
+    if (run.error.empty()) return true;
+    notes.Failed("failed to ensure chain or jump: " + run.error);
+    return false;
+  }
+
+  bool Restore(const char* what, const std::string& text, FamilyNotes& notes) const {
+    const ProgramResult result = iptables_.Restore(text);
+    notes.Done(absl::StrCat(what, ": a restore of ", std::count(text.begin(), text.end(), '\n'),
+                            " lines"));
+    if (result.exit_code == 0) return true;
+    notes.Failed("failed to execute iptables-restore: " + WhatFailed(result));
+    return false;
+  }
+
+  static std::vector<KubeletStep> StepsOf(const std::vector<ProxyJump>& jumps) {
+    std::vector<KubeletStep> steps;
+    for (const ProxyJump& jump : jumps) {
+      steps.push_back(EnsureChain(jump.table.c_str(), jump.chain));
+      std::vector<std::string> rule = jump.match;
+      rule.insert(rule.end(), {"-j", jump.chain});
+      steps.push_back(
+          {KubeletStep::Kind::kEnsurePrepend, jump.table, jump.base_chain, std::move(rule)});
+    }
+    return steps;
+  }
+
+ private:
+  // What is 1 stays: nobody ever sets it back.
+  static bool SetRouteLocalnet(FamilyNotes& notes) {
+    const int fd = open(kRouteLocalnet, O_RDWR | O_CLOEXEC);
+    char old = '?';
+    const bool read_it = fd >= 0 && read(fd, &old, 1) == 1;
+    const bool set_it = read_it && (old == '1' || pwrite(fd, "1", 1, 0) == 1);
+    if (!set_it) notes.Failed(absl::StrCat(kRouteLocalnet, ": ", std::strerror(errno)));
+    if (set_it && old != '1') notes.Done("route_localnet is now 1");
+    if (fd >= 0) close(fd);
+    return set_it;
+  }
+
+  const IpFamily family_;
+  const bool sets_route_localnet_;
+  const testing::Iptables iptables_;
+  const ProxySettings rules_;
+  std::vector<ServicePort> services_;
+  bool running_ = false;
+};
+
+class IptablesProxier : public Proxier {
+ public:
+  IptablesProxier(const ProxyActorSettings& settings, IpFamily family)
+      : Proxier(settings, family), canary_(iptables(), "KUBE-PROXY-CANARY") {}
+
+ private:
+  // The monitor runs from the beginning on, and the first sync waits for the API server.
+  void OnStart(FamilyNotes& notes) override { canary_.Ensure(notes); }
+
+  void OnTick(FamilyNotes& notes) override {
+    if (!canary_.ensured()) {
+      canary_.Ensure(notes);
+    } else if (canary_.IsGone()) {
+      notes.Done("the canary is gone from mangle");
+      needs_full_sync_ = true;
+      SyncRules(notes);
+      return canary_.Ensure(notes);
+    }
+    if (failed_) SyncRules(notes);
+  }
+
+  void SyncRules(FamilyNotes& notes) override {
+    const bool partial = HasPartialSyncs(rules().version) && !needs_full_sync_;
+    // Until it has succeeded: what a failed one was to change is not known any more.
+    failed_ = true;
+    needs_full_sync_ = true;
+    if (!partial && !Ensure(Jumps(), notes)) return;
+    const bool restored =
+        partial ? Restore("partial sync", PartialSync(rules(), services(), synced_), notes)
+                : Restore("full sync", FullSync(rules(), services(), ChainsInNat()), notes);
+    if (!restored) return;
+    failed_ = false;
+    needs_full_sync_ = false;
+    synced_ = services();
+  }
+
+  std::vector<KubeletStep> Jumps() const {
+    std::vector<KubeletStep> steps = StepsOf(JumpsOf(rules()));
+    if (EnsuresMarkDrop(rules().version)) steps.push_back(EnsureChain("nat", "KUBE-MARK-DROP"));
+    return steps;
+  }
+
+  // Where they cannot be read the real one goes on without.
+  std::vector<std::string> ChainsInNat() const {
+    std::vector<std::string> chains;
+    const ProgramResult saved = iptables().Save("nat");
+    for (absl::string_view line : absl::StrSplit(saved.out, '\n')) {
+      if (!absl::ConsumePrefix(&line, ":")) continue;
+      chains.emplace_back(line.substr(0, line.find(' ')));
+    }
+    return chains;
+  }
+
+  Canary canary_;
+  std::vector<ServicePort> synced_;
+  bool needs_full_sync_ = true;
+  bool failed_ = false;
+};
+
+// Has no canary: it syncs everything once per sync period.
+class IpvsProxier : public Proxier {
+ public:
+  using Proxier::Proxier;
+
+ private:
+  void OnStart(FamilyNotes& /*notes*/) override {}
+  void OnTick(FamilyNotes& notes) override { SyncRules(notes); }
+
+  void SyncRules(FamilyNotes& notes) override {
+    const std::string text = IpvsSync(rules());
+    if (!MakeSets(text, notes)) return;
+    std::vector<KubeletStep> steps;
+    if (rules().version <= kLastIpvsWithMarkDrop) {
+      steps.push_back(EnsureChain("nat", "KUBE-MARK-DROP"));
+    }
+    for (KubeletStep& step : StepsOf(IpvsJumps(rules()))) steps.push_back(std::move(step));
+    if (Ensure(steps, notes)) Restore("sync", text, notes);
+  }
+
+  // The sets that rules name must exist; they stay empty.
+  bool MakeSets(const std::string& text, FamilyNotes& notes) const {
+    std::set<std::string> names;
+    const std::vector<std::string> words = absl::StrSplit(text, absl::ByAnyChar(" \n"));
+    for (size_t i = 0; i + 1 < words.size(); ++i) {
+      if (words[i] == "--match-set") names.insert(words[i + 1]);
+    }
+    std::string script;
+    for (const std::string& name : names) {
+      absl::StrAppend(&script, "create ", name, " hash:ip,port family ",
+                      rules().family == IpFamily::kIpv4 ? "inet" : "inet6", " -exist\n");
+    }
+    if (script.empty()) return true;
+    const ProgramResult made = testing::RunProgram({"/usr/sbin/ipset", "restore"}, script);
+    notes.Done(absl::StrCat(names.size(), " IP sets ensured"));
+    if (made.exit_code == 0) return true;
+    notes.Failed("ipset restore: " + WhatFailed(made));
+    return false;
+  }
+};
+
+class KubeProxy : public ServiceProxy {
+ public:
+  explicit KubeProxy(const ProxyActorSettings& settings) : version_(settings.version) {
+    for (std::unique_ptr<Proxier>* proxier : {&ipv4_, &ipv6_}) {
+      const IpFamily family = proxier == &ipv4_ ? IpFamily::kIpv4 : IpFamily::kIpv6;
+      if (version_.mode == ProxyMode::kIptables) {
+        *proxier = std::make_unique<IptablesProxier>(settings, family);
+      } else if (version_.mode == ProxyMode::kIpvs) {
+        *proxier = std::make_unique<IpvsProxier>(settings, family);
+      }
+    }
+  }
+
+  std::string name() const override { return absl::StrCat("kube-proxy ", ToString(version_)); }
+
+  Act Start(const std::vector<ServicePort>& ipv4, const std::vector<ServicePort>& ipv6) override {
+    if (version_.mode == ProxyMode::kNftables) return NothingToDo();
+    Act act;
+    ipv4_->Start(ipv4, act);
+    ipv6_->Start(ipv6, act);
+    return act;
+  }
+
+  Act Sync(const std::vector<ServicePort>& ipv4, const std::vector<ServicePort>& ipv6) override {
+    if (version_.mode == ProxyMode::kNftables) return NothingToDo();
+    Act act;
+    ipv4_->Sync(ipv4, act);
+    ipv6_->Sync(ipv6, act);
+    return act;
+  }
+
+  Act Tick() override {
+    if (version_.mode == ProxyMode::kNftables) return NothingToDo();
+    Act act;
+    ipv4_->Tick(act);
+    ipv6_->Tick(act);
+    return act;
+  }
+
+ private:
+  static Act NothingToDo() { return {.done = {"nothing in iptables"}}; }
+
+  const ProxyVersion version_;
+  // None in nftables mode.
+  std::unique_ptr<Proxier> ipv4_;
+  std::unique_ptr<Proxier> ipv6_;
+};
+
+}  // namespace
+
+std::unique_ptr<ServiceProxy> NewKubeProxy(const ProxyActorSettings& settings) {
+  return std::make_unique<KubeProxy>(settings);
+}
+
+}  // namespace kipt::skew

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Source: initNetworkUtil() and syncIPTablesRules() (up to 1.24 syncNetworkUtil()) in Kubernetes'
+// pkg/kubelet/kubelet_network_linux.go.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/skew/actors/actors.h"
+#include "tests/skew/actors/canary.h"
+#include "tests/skew/actors/family_notes.h"
+
+namespace kipt::skew {
+namespace {
+
+using testing::IpFamily;
+using testing::KubeletStep;
+
+constexpr char kCanary[] = "KUBE-KUBELET-CANARY";
+constexpr Version kFirstWithIpv6 = {1, 20};
+// Before, a family whose first sync failed was monitored all the same.
+constexpr Version kFirstThatGivesUp = {1, 21};
+
+class KubeletFamily {
+ public:
+  KubeletFamily(const KubeletSettings& settings, IpFamily family)
+      : family_(family),
+        gives_up_(settings.version.version >= kFirstThatGivesUp),
+        iptables_(settings.iptables.Of(family)),
+        canary_(iptables_, kCanary) {
+    for (KubeletStep& step :
+         testing::KubeletSequence(FormOf(settings.version), family, settings.bits)) {
+      if (step.chain != kCanary) rules_.push_back(std::move(step));
+    }
+  }
+
+  void Start(Act& act) {
+    FamilyNotes notes(family_, act);
+    monitored_ = Sync(notes) || !gives_up_;
+    if (monitored_) canary_.Ensure(notes);
+  }
+
+  void Tick(Act& act) {
+    if (!monitored_) return;
+    FamilyNotes notes(family_, act);
+    if (!canary_.ensured()) return canary_.Ensure(notes);
+    if (!canary_.IsGone()) return;
+    notes.Done("the canary is gone from mangle");
+    Sync(notes);
+    canary_.Ensure(notes);
+  }
+
+ private:
+  bool Sync(FamilyNotes& notes) {
+    const testing::KubeletRun run = testing::RunKubelet(iptables_, rules_);
+    notes.Done(absl::StrCat(rules_.size(), " chains and rules ensured, ", run.chains_created,
+                            " chains and ", run.rules_added, " rules were missing"));
+    if (!run.error.empty()) notes.Failed(run.error);
+    return run.error.empty();
+  }
+
+  const IpFamily family_;
+  const bool gives_up_;
+  const testing::Iptables iptables_;
+  std::vector<KubeletStep> rules_;
+  Canary canary_;
+  bool monitored_ = false;
+};
+
+class Kubelet : public NodeAgent {
+ public:
+  explicit Kubelet(const KubeletSettings& settings) : version_(settings.version) {
+    for (const IpFamily family : kBothFamilies) {
+      if (family == IpFamily::kIpv6 && version_.version < kFirstWithIpv6) continue;
+      families_.emplace_back(settings, family);
+    }
+  }
+
+  std::string name() const override { return absl::StrCat("kubelet ", ToString(version_)); }
+
+  Act Start() override {
+    Act act;
+    for (KubeletFamily& family : families_) family.Start(act);
+    return act;
+  }
+
+  Act Tick() override {
+    Act act;
+    for (KubeletFamily& family : families_) family.Tick(act);
+    return act;
+  }
+
+  Act Settle() override { return {}; }
+  Act Stop() override { return {}; }
+
+ private:
+  const KubeletVersion version_;
+  std::vector<KubeletFamily> families_;
+};
+
+}  // namespace
+
+std::unique_ptr<NodeAgent> NewKubelet(const KubeletSettings& settings) {
+  return std::make_unique<Kubelet>(settings);
+}
+
+}  // namespace kipt::skew

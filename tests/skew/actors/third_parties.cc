@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/skew/actors/third_parties.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tests/skew/actors/family_notes.h"
+#include "tests/skew/actors/scratch_directory.h"
+
+namespace kipt::skew {
+namespace {
+
+using nlohmann::json;
+using testing::IpFamily;
+using testing::Iptables;
+using testing::IptablesMode;
+using testing::KubeletStep;
+using testing::ProgramResult;
+
+constexpr const char* kTables[] = {"mangle", "nat", "filter"};
+constexpr const char* kPluginDirectories[] = {"/usr/lib/cni", "/opt/cni/bin"};
+constexpr char kMarkMasq[] = "KUBE-MARK-MASQ";
+
+// A "/run/..." of its own that holds `iptables` and `ip6tables`, which are those of `choice`.
+bool WritePrograms(const IptablesChoice& choice, const ScratchDirectory& directory) {
+  for (const char* name : {"iptables", "ip6tables"}) {
+    const std::string script = absl::StrCat(
+        "#!/bin/sh\nexec ",
+        choice.chroot_dir.empty() ? "" : absl::StrCat("/usr/sbin/chroot ", choice.chroot_dir, " "),
+        "/usr/sbin/", name, "-", testing::NameOf(choice.mode), " \"$@\"\n");
+    if (!directory.WriteFile(name, script, /*executable=*/true)) return false;
+  }
+  return true;
+}
+
+json PortmapPlugin(bool external) {
+  json plugin = {{"type", "portmap"},
+                 // Newer ones may choose nftables by themselves, and refuse the next there.
+                 {"backend", "iptables"},
+                 {"capabilities", {{"portMappings", true}}}};
+  if (external) plugin["externalSetMarkChain"] = kMarkMasq;
+  return plugin;
+}
+
+// What a container runtime gives the plugin, behind what the plugin before it has answered.
+json PortmapInput(const PortMapping& mapping, const std::string& pod_netns) {
+  json config = PortmapPlugin(mapping.external);
+  config["cniVersion"] = "1.0.0";
+  config["name"] = "podnet";
+  config["prevResult"] = {{"cniVersion", "1.0.0"},
+                          {"interfaces", {{{"name", "eth0"}, {"sandbox", pod_netns}}}},
+                          {"ips", {{{"interface", 0}, {"address", mapping.pod_address + "/24"}}}}};
+  json ports = json::array();
+  for (const char* protocol : {"tcp", "udp"}) {
+    ports.push_back({{"hostPort", mapping.host_port},
+                     {"containerPort", mapping.pod_port},
+                     {"protocol", protocol}});
+  }
+  config["runtimeConfig"] = {{"portMappings", ports}};
+  return config;
+}
+
+std::string PluginDirectory() {
+  for (const char* directory : kPluginDirectories) {
+    if (access(absl::StrCat(directory, "/portmap").c_str(), X_OK) == 0) return directory;
+  }
+  return "";
+}
+
+// `chain` of nat, to which packets with this destination type come, leads those to `port` to
+// `target`.
+Act AddUser(const IptablesChoice& iptables, const char* chain,
+            const std::vector<std::string>& match, int port, const char* target) {
+  using Kind = KubeletStep::Kind;
+  std::vector<KubeletStep> steps = {{Kind::kEnsureChain, "nat", chain, {}}};
+  for (const char* protocol : {"tcp", "udp"}) {
+    steps.push_back({Kind::kEnsureAppend,
+                     "nat",
+                     chain,
+                     {"-p", protocol, "--dport", absl::StrCat(port), "-j", target}});
+  }
+  std::vector<std::string> jump = match;
+  jump.insert(jump.end(), {"-j", chain});
+  steps.push_back({Kind::kEnsureAppend, "nat", "PREROUTING", std::move(jump)});
+  Act act;
+  for (const IpFamily family : kBothFamilies) {
+    FamilyNotes notes(family, act);
+    const testing::KubeletRun run = testing::RunKubelet(iptables.Of(family), steps);
+    notes.Done(absl::StrCat(chain, ": ", run.rules_added, " rules added"));
+    if (!run.error.empty()) notes.Failed(run.error);
+  }
+  return act;
+}
+
+Act Flush(const IptablesChoice& choice, const std::vector<std::string>& tables) {
+  Act act;
+  for (const IpFamily family : kBothFamilies) {
+    FamilyNotes notes(family, act);
+    const Iptables iptables = choice.Of(family);
+    for (const char* what : {"-F", "-X"}) {
+      for (const std::string& table : tables) {
+        const ProgramResult result = iptables.Run({"-w", "-t", table, what});
+        const std::string command = absl::StrCat("iptables -t ", table, " ", what);
+        if (result.exit_code == 0) {
+          notes.Done(command);
+        } else if (what == absl::string_view("-X")) {
+          notes.Done(absl::StrCat(command, " was refused: ", WhatFailed(result)));
+        } else {
+          notes.Failed(absl::StrCat(command, ": ", WhatFailed(result)));
+        }
+      }
+    }
+  }
+  return act;
+}
+
+// Of the calling thread's network namespace: a chroot has no /proc, without which
+// iptables-legacy-save finds no tables, and says nothing of it.
+std::vector<std::string> LegacyTables(IpFamily family) {
+  std::ifstream file(family == IpFamily::kIpv4 ? "/proc/thread-self/net/ip_tables_names"
+                                               : "/proc/thread-self/net/ip6_tables_names");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return absl::StrSplit(text, '\n', absl::SkipEmpty());
+}
+
+// Like `iptables-save`.
+ProgramResult SaveAll(const Iptables& iptables) {
+  if (iptables.mode == IptablesMode::kNft) return iptables.Save();
+  ProgramResult all;
+  for (const std::string& table : LegacyTables(iptables.family)) {
+    ProgramResult saved = iptables.Save(table);
+    if (saved.exit_code != 0) return saved;
+    all.out += saved.out;
+  }
+  return all;
+}
+
+}  // namespace
+
+Act AddPortmap(const IptablesChoice& iptables, const PortMapping& mapping,
+               const std::string& pod_netns) {
+  const std::string plugins = PluginDirectory();
+  if (plugins.empty()) return {.ok = false, .error = "no CNI plugin portmap on this machine"};
+  const ScratchDirectory directory;
+  if (!WritePrograms(iptables, directory)) {
+    return {.ok = false, .error = "no directory of its own to be had in /run"};
+  }
+  const ProgramResult added = testing::RunProgram(
+      {"/usr/bin/env", "CNI_COMMAND=ADD", absl::StrCat("CNI_CONTAINERID=pod", mapping.host_port),
+       "CNI_NETNS=" + pod_netns, "CNI_IFNAME=eth0", "CNI_PATH=" + plugins,
+       absl::StrCat("PATH=", directory.Path(""), ":/usr/sbin:/usr/bin:/sbin:/bin"),
+       plugins + "/portmap"},
+      PortmapInput(mapping, pod_netns).dump());
+  Act act;
+  act.done.push_back(absl::StrCat("portmap ADD: port ", mapping.host_port, " leads to ",
+                                  mapping.pod_address, ":", mapping.pod_port));
+  if (added.exit_code == 0) return act;
+  act.ok = false;
+  // It says what is wrong on standard output.
+  act.error = absl::StrCat("portmap: exit code ", added.exit_code, ": ", added.out, added.err);
+  return act;
+}
+
+Act WriteCniConfig(const std::string& directory) {
+  const std::string path = directory + "/10-podnet.conflist";
+  const json conflist = {{"cniVersion", "1.0.0"},
+                         {"name", "podnet"},
+                         {"plugins", {{{"type", "ptp"}}, PortmapPlugin(/*external=*/true)}}};
+  std::error_code ignored;
+  std::filesystem::create_directories(directory, ignored);
+  std::ofstream file(path);
+  file << conflist.dump(2) << "\n";
+  file.close();
+  if (!file.good()) return {.ok = false, .error = "cannot write " + path};
+  return {.done = {path + " names " + kMarkMasq}};
+}
+
+Act AddUserOfMarkDrop(const IptablesChoice& iptables, int port) {
+  return AddUser(iptables, "USER-DROPS", {"-m", "addrtype", "--dst-type", "LOCAL"}, port,
+                 "KUBE-MARK-DROP");
+}
+
+Act AddUserOfMarkMasq(const IptablesChoice& iptables, int port) {
+  return AddUser(iptables, "USER-MASQ", {"-m", "addrtype", "!", "--dst-type", "LOCAL"}, port,
+                 kMarkMasq);
+}
+
+Act FlushEverything(const IptablesChoice& iptables) {
+  return Flush(iptables, {std::begin(kTables), std::end(kTables)});
+}
+
+Act FlushTable(const IptablesChoice& iptables, const std::string& table) {
+  return Flush(iptables, {table});
+}
+
+Act SaveAndRestore(const IptablesChoice& choice) {
+  Act act;
+  for (const IpFamily family : kBothFamilies) {
+    FamilyNotes notes(family, act);
+    const Iptables iptables = choice.Of(family);
+    const ProgramResult saved = SaveAll(iptables);
+    if (saved.exit_code != 0) {
+      notes.Failed("iptables-save: " + WhatFailed(saved));
+      continue;
+    }
+    const ProgramResult restored = iptables.Replace(saved.out);
+    notes.Done("iptables-save | iptables-restore");
+    if (restored.exit_code != 0) notes.Failed("iptables-restore: " + WhatFailed(restored));
+  }
+  return act;
+}
+
+}  // namespace kipt::skew

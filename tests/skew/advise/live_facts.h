@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/skew/advise/live_facts.h
+//
+// What of a node matters to an upgrade. Pure.
+#ifndef KIPT_TESTS_SKEW_ADVISE_LIVE_FACTS_H_
+#define KIPT_TESTS_SKEW_ADVISE_LIVE_FACTS_H_
+
+#include "agent/audit/node_view.h"
+#include "tests/skew/advise/advise.h"
+
+namespace kipt::skew {
+
+// Facts that both families or both modes share are one; those that block come first.
+LiveNode LiveFacts(const agent::NodeView& view, const UpgradePlan& plan);
+
+}  // namespace kipt::skew
+
+#endif  // KIPT_TESTS_SKEW_ADVISE_LIVE_FACTS_H_

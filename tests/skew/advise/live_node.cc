@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// LookAtNode of advise.h.
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "agent/audit/node_view.h"
+#include "agent/detect/mode_evidence.h"
+#include "agent/process/command.h"
+#include "agent/retirement_sources.h"
+#include "tests/skew/advise/advise.h"
+#include "tests/skew/advise/live_facts.h"
+
+namespace kipt::skew {
+
+absl::StatusOr<LiveNode> LookAtNode(const UpgradePlan& plan) {
+  const std::unique_ptr<agent::CommandRunner> runner = agent::NewCommandRunner();
+  const agent::ModeSources sources = agent::SystemModeSources(std::nullopt, runner.get());
+  const agent::NodeView view =
+      agent::GatherNodeView(sources, agent::ReadCniConfigsFor({}, sources));
+  if (view.surveys.empty() && !view.problems.empty()) {
+    const std::string& why = view.problems.front();
+    const bool permission =
+        absl::StrContains(why, "CAP_") || absl::StrContains(why, "not permitted");
+    return permission ? absl::PermissionDeniedError(why) : absl::UnavailableError(why);
+  }
+  return LiveFacts(view, plan);
+}
+
+}  // namespace kipt::skew

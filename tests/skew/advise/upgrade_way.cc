@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/skew/advise/upgrade_way.h"
+
+#include <algorithm>
+
+#include "tests/skew/advise/pair_facts.h"
+
+namespace kipt::skew {
+namespace {
+
+// ---- what a change does, whatever its order ----
+
+bool Crosses(int from, int to, int first_with) { return from < first_with && first_with <= to; }
+
+bool StopsCleaningUp(const Change& change) {
+  return CleansUp(change.from.kubelet) && !CleansUp(change.to.kubelet);
+}
+bool LosesBitFlags(const Change& change) {
+  return Crosses(change.from.kubelet.version.minor, change.to.kubelet.version.minor, 31);
+}
+bool IgnoresBits(const Change& change) {
+  return StartsCleaningUp(change) ||
+         Crosses(change.from.kubelet.version.minor, change.to.kubelet.version.minor, 28);
+}
+bool LosesGate(const Change& change) {
+  return change.from.kubelet.ownership_cleanup.has_value() &&
+         !change.to.kubelet.ownership_cleanup.has_value() &&
+         change.to.kubelet.version >= Version{1, 28};
+}
+bool LeavesOldJump(const Change& change) {
+  return change.from.proxy.mode == ProxyMode::kIptables &&
+         Crosses(change.from.proxy.version.minor, change.to.proxy.version.minor, 20);
+}
+bool StartsPartialSyncs(const Change& change) {
+  return change.to.proxy.mode == ProxyMode::kIptables &&
+         Crosses(change.from.proxy.version.minor, change.to.proxy.version.minor, 27);
+}
+bool ChangesMode(const Change& change) { return change.from.proxy.mode != change.to.proxy.mode; }
+bool DropsByKubelet(const Change& change) {
+  const auto does = [](const ProxyVersion& proxy) {
+    return proxy.mode != ProxyMode::kNftables && proxy.version < Version{1, 25};
+  };
+  return does(change.from.proxy) || does(change.to.proxy);
+}
+bool GoesDown(const Change& change) { return !change.up && change.kubelet_moves(); }
+// Somebody made it before, and nobody does afterwards.
+bool LosesMarkMasq(const Change& change) {
+  const auto lacks = [](const Pair& pair) {
+    return pair.proxy.mode == ProxyMode::kNftables && CleansUp(pair.kubelet);
+  };
+  return !lacks(change.from) && lacks(change.to);
+}
+
+constexpr ChangeRow kChanges[] = {
+    {LosesGate,
+     "Take IPTablesOwnershipCleanup out of kubelet's feature gates (flag and configuration file) "
+     "before it becomes 1.28 or later.",
+     "IPTablesOwnershipCleanup=false keeps kubelet 1.28 and 1.29 from starting, and from 1.30 on "
+     "naming the gate at all does.",
+     0, 0},
+    {LosesBitFlags,
+     "Take --iptables-masquerade-bit and --iptables-drop-bit off kubelet's command line before it "
+     "becomes 1.31 or later.",
+     "kubelet 1.31 removed the flags --iptables-masquerade-bit and --iptables-drop-bit (deprecated "
+     "since 1.28): it does not start with them. The fields of its configuration file are still "
+     "accepted, and ignored.",
+     0, 0},
+    {StartsCleaningUp,
+     "Find out who else uses KUBE-MARK-DROP, KUBE-MARK-MASQ or their mark bits: "
+     "kube-iptables-agent "
+     "audit, or --live here.",
+     "From IPTablesOwnershipCleanup on kubelet no longer makes KUBE-MARK-DROP, KUBE-MARK-MASQ and "
+     "KUBE-POSTROUTING, and removes none of them: what an older kubelet left works until you "
+     "reboot "
+     "or something flushes it, and hides until then who misses it.",
+     27, 27},
+    {IgnoresBits, "",
+     "kubelet's mark bits no longer count, kube-proxy's --iptables-masquerade-bit alone does. If "
+     "the "
+     "two differ, what others mark with kubelet's bit was and is not masqueraded; what jumps to "
+     "KUBE-MARK-MASQ is.",
+     0, 0},
+    {StopsCleaningUp, "",
+     "An older kubelet makes its chains again when it starts; with IPTablesOwnershipCleanup on "
+     "afterwards they stay until the next reboot.",
+     0, 0},
+    {DropsByKubelet, "",
+     "All this takes makeIPTablesUtilChains to be true, the default. With false kubelet makes no "
+     "chain at all, and kube-proxy up to 1.24 has nothing that drops for it, whatever the "
+     "versions.",
+     0, 0},
+    {LeavesOldJump, "",
+     "INPUT's jump to KUBE-SERVICES, which kube-proxy up to 1.19 made, stays until the next "
+     "reboot. "
+     "It does no harm, but kube-proxy --cleanup of 1.28 and later fails in table filter because of "
+     "it.",
+     0, 0},
+    {StartsPartialSyncs, "",
+     "kube-proxy since 1.27 looks after its jumps in full syncs only: where something empties "
+     "table "
+     "filter alone, the jumps stay away until its canary is missed, a sync fails, or it restarts.",
+     0, 0},
+    {ChangesMode,
+     "Run kube-proxy --cleanup of the old mode, or reboot the node, before kube-proxy starts in "
+     "the "
+     "new one.",
+     "A kube-proxy that changes its mode leaves the rules of the old one standing, and packets "
+     "pass "
+     "both.",
+     0, 0},
+    {LosesMarkMasq,
+     "Take externalSetMarkChain: KUBE-MARK-MASQ out of the CNI configuration first, where it "
+     "stands.",
+     "Pods with host ports change over to portmap's own chain when they are recreated.", 0, 0},
+    {GoesDown, "",
+     "Kubernetes supports no downgrade of a kubelet in place: drain the node, and expect that "
+     "nothing but these rules was looked at here.",
+     0, 0},
+};
+
+// ---- the way from here to there ----
+
+// As far as kubelet may be behind the API server, which is upgraded first: three minors, two where
+// kubelet is older than 1.25.
+int NextMinor(int minor, int last) { return std::min(minor + (minor < 25 ? 2 : 3), last); }
+
+// kubelet's gate goes with it for as long as it can be set.
+KubeletVersion KubeletAt(const UpgradePlan& plan, int minor) {
+  if (minor == plan.to.version.minor) return plan.to;
+  KubeletVersion kubelet = {{1, minor}, {}};
+  if (minor >= 25 && minor <= 27) kubelet.ownership_cleanup = plan.from.ownership_cleanup;
+  return kubelet;
+}
+
+ProxyVersion ProxyAt(const ProxyVersion& from, const ProxyVersion& to, int minor, bool last) {
+  if (last) return to;
+  const auto [low, high] = std::minmax(from.version, to.version);
+  return {std::clamp(Version{1, minor}, low, high), from.mode};
+}
+
+// Third parties are no reason to prefer an order: they lose the same in the end.
+Harm Counted(const Pair& pair) { return std::max(HarmOf(pair), Harm::kThirdParties); }
+
+}  // namespace
+
+Way WayOf(const UpgradePlan& plan) {
+  const ProxyVersion proxy_from = plan.proxy_from.value_or(ProxyVersion{plan.from.version});
+  const ProxyVersion proxy_to =
+      plan.proxy_to.value_or(plan.proxy_from.has_value() && plan.from.version == plan.to.version
+                                 ? proxy_from
+                                 : ProxyVersion{plan.to.version, proxy_from.mode});
+  Way way;
+  way.whole = {{plan.from, proxy_from}, {plan.to, proxy_to}};
+  way.whole.up = plan.from.version != plan.to.version ? plan.from.version < plan.to.version
+                                                      : proxy_from.version <= proxy_to.version;
+  Pair at = way.whole.from;
+  const int last = plan.to.version.minor;
+  do {
+    const bool steps_up = at.kubelet.version.minor < last;
+    const int next = steps_up ? NextMinor(at.kubelet.version.minor, last) : last;
+    const Pair then = {KubeletAt(plan, next), ProxyAt(proxy_from, proxy_to, next, next == last)};
+    way.stages.push_back({at, then, way.whole.up});
+    at = then;
+  } while (at.kubelet.version.minor != last);
+  return way;
+}
+
+bool StartsCleaningUp(const Change& change) {
+  return !CleansUp(change.from.kubelet) && CleansUp(change.to.kubelet);
+}
+
+Pair Between(const Change& stage, Order order) {
+  return order == Order::kKubeletFirst ? Pair{stage.to.kubelet, stage.from.proxy}
+                                       : Pair{stage.from.kubelet, stage.to.proxy};
+}
+
+Order OrderOf(const Change& stage) {
+  if (!stage.kubelet_moves() || !stage.proxy_moves()) return Order::kAny;
+  const Harm kubelet_first = Counted(Between(stage, Order::kKubeletFirst));
+  const Harm proxy_first = Counted(Between(stage, Order::kProxyFirst));
+  const Harm ends = std::max(Counted(stage.from), Counted(stage.to));
+  if (std::min(kubelet_first, proxy_first) > ends) return Order::kNeither;
+  if (kubelet_first == proxy_first) return Order::kAny;
+  return kubelet_first < proxy_first ? Order::kKubeletFirst : Order::kProxyFirst;
+}
+
+std::vector<const ChangeRow*> WhatComesWith(const Change& change) {
+  std::vector<const ChangeRow*> rows;
+  for (const ChangeRow& row : kChanges) {
+    if (row.holds(change)) rows.push_back(&row);
+  }
+  return rows;
+}
+
+}  // namespace kipt::skew

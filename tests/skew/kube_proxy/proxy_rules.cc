@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/skew/kube_proxy/proxy_rules.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "tests/skew/kube_proxy/layout_from_1_24.h"
+#include "tests/skew/kube_proxy/layout_to_1_23.h"
+#include "tests/skew/kube_proxy/node_rules.h"
+#include "tests/skew/kube_proxy/restore_text.h"
+
+namespace kipt::skew {
+namespace {
+
+using Ports = std::vector<ServicePort>;
+
+Ports OfFamily(const Ports& services, testing::IpFamily family) {
+  Ports ports = services;
+  std::erase_if(ports, [family](const ServicePort& port) {
+    const bool six = port.cluster_ip.find(':') != std::string::npos;
+    return six != (family == testing::IpFamily::kIpv6);
+  });
+  return ports;
+}
+
+void WriteService(const ProxySettings& settings, const ServicePort& port, ServicePart part,
+                  SyncTables* tables) {
+  if (settings.version <= Version{1, 23}) return WriteServiceTo123(settings, port, tables);
+  WriteServiceFrom124(settings, port, part, tables);
+}
+
+// Whether a proxy of this version takes the chain for one of a service, and its own. A proxy leaves
+// the chains alone that only a newer one knows; 1.28 and later no longer look for XLB.
+bool IsServiceChain(Version version, const std::string& chain) {
+  for (const char* prefix : {"KUBE-SVC-", "KUBE-SEP-", "KUBE-FW-"}) {
+    if (absl::StartsWith(chain, prefix)) return true;
+  }
+  if (absl::StartsWith(chain, "KUBE-XLB-")) return version <= Version{1, 27};
+  const bool newer = absl::StartsWith(chain, "KUBE-EXT-") || absl::StartsWith(chain, "KUBE-SVL-");
+  return newer && version >= Version{1, 24};
+}
+
+void WriteAll(const ProxySettings& settings, const Ports& ports, SyncTables* tables) {
+  BeginSync(settings, tables);
+  for (const ServicePort& port : ports) {
+    WriteService(settings, port, ServicePart::kWhole, tables);
+  }
+}
+
+// Every chain in nat that these services have.
+std::set<std::string> ServiceChains(const ProxySettings& settings, const Ports& ports) {
+  SyncTables tables;
+  WriteAll(settings, ports, &tables);
+  std::set<std::string> chains = tables.nat.chains();
+  std::erase_if(chains, [&settings](const std::string& chain) {
+    return !IsServiceChain(settings.version, chain);
+  });
+  return chains;
+}
+
+template <typename Chains>
+void DeleteStale(Version version, const Chains& stood, const std::set<std::string>& needed,
+                 TableText* nat) {
+  for (const std::string& chain : std::set<std::string>(stood.begin(), stood.end())) {
+    if (IsServiceChain(version, chain) && needed.count(chain) == 0) nat->Delete(chain);
+  }
+}
+
+Ports OfService(const Ports& ports, const std::string& service) {
+  Ports rest = ports;
+  std::erase_if(rest, [&service](const ServicePort& port) { return port.service != service; });
+  return rest;
+}
+
+bool IsUnchanged(const Ports& now, const Ports& before) {
+  return now.size() == before.size() && std::is_permutation(now.begin(), now.end(), before.begin());
+}
+
+}  // namespace
+
+std::string FullSync(const ProxySettings& settings, const Ports& services,
+                     const std::vector<std::string>& stood) {
+  const Ports ports = OfFamily(services, settings.family);
+  SyncTables tables;
+  WriteAll(settings, ports, &tables);
+  DeleteStale(settings.version, stood, tables.nat.chains(), &tables.nat);
+  EndSync(settings, &tables);
+  return tables.Text();
+}
+
+std::string PartialSync(const ProxySettings& settings, const Ports& services, const Ports& synced) {
+  const Ports before = OfFamily(synced, settings.family);
+  const std::set<std::string> stood = ServiceChains(settings, before);
+  if (!HasPartialSyncs(settings.version)) {
+    return FullSync(settings, services, {stood.begin(), stood.end()});
+  }
+  const Ports now = OfFamily(services, settings.family);
+  SyncTables tables;
+  BeginSync(settings, &tables);
+  for (const ServicePort& port : now) {
+    const bool same = IsUnchanged(OfService(now, port.service), OfService(before, port.service));
+    WriteService(settings, port, same ? ServicePart::kCommonChains : ServicePart::kWhole, &tables);
+  }
+  DeleteStale(settings.version, stood, ServiceChains(settings, now), &tables.nat);
+  EndSync(settings, &tables);
+  return tables.Text();
+}
+
+}  // namespace kipt::skew

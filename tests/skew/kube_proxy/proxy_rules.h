@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/skew/kube_proxy/proxy_rules.h
+//
+// What kube-proxy's iptables mode of a version writes, as a pure function of its objects: the jumps
+// it checks one by one, and the text it gives to iptables-restore. The captured rulesets of 14
+// releases (tests/skew/kube_proxy/testdata/README.md) are the measure: equal line set for line set.
+#ifndef KIPT_TESTS_SKEW_KUBE_PROXY_PROXY_RULES_H_
+#define KIPT_TESTS_SKEW_KUBE_PROXY_PROXY_RULES_H_
+
+#include <string>
+#include <vector>
+
+#include "tests/skew/kube_proxy/services.h"
+#include "tests/skew/versions/versions.h"
+#include "tests/support/kubelet_sequence.h"
+
+namespace kipt::skew {
+
+// Settings of one family. Those that are not here have their defaults: masqueradeAll false,
+// nodePortAddresses empty.
+struct ProxySettings {
+  Version version = kNewest;
+  testing::IpFamily family = testing::IpFamily::kIpv4;
+  // Local traffic is what comes from this prefix (--cluster-cidr). Empty: no local detector.
+  std::string pod_cidr = {};
+  int masquerade_bit = 14;
+  // IPv4 only, from 1.26 on.
+  bool localhost_node_ports = true;
+};
+
+// A chain that is ensured (-N), and a jump to it that is ensured (-C, else -I) in a base chain.
+struct ProxyJump {
+  std::string table;
+  std::string chain;
+  std::string base_chain;
+  // What stands between the base chain's name and "-j CHAIN".
+  std::vector<std::string> match;
+
+  bool operator==(const ProxyJump&) const = default;
+};
+
+// In the order in which they are issued; each is inserted first, so a later one ends up higher.
+std::vector<ProxyJump> JumpsOf(const ProxySettings& settings);
+
+// Whether the chain nat KUBE-MARK-DROP is ensured before each sync: 1.20 to 1.24.
+bool EnsuresMarkDrop(Version version);
+// Whether a sync in which little has changed writes only what has, and checks no jumps: from 1.27
+// on (MinimizeIPTablesRestore).
+bool HasPartialSyncs(Version version);
+
+// For `iptables-restore --noflush --counters`: everything. Services are written in the order given,
+// those of the other family not at all. Chains that `stood` (names in nat) and that the services no
+// longer need are emptied and deleted, where this version takes them for service chains. Not
+// modelled: the rule for a node that is within its own load balancer's source ranges, and the words
+// that are left out from 1000 endpoints on.
+std::string FullSync(const ProxySettings& settings, const std::vector<ServicePort>& services,
+                     const std::vector<std::string>& stood = {});
+// As a version with partial syncs writes it: own chains only of those services of which a port or
+// endpoint differs from `synced`, with all their ports; all else whole. The chains that `synced`
+// had and that are no longer needed are emptied and deleted: kube-proxy looks for such chains at
+// partial syncs too (below 1000 endpoints). A version without partial syncs writes everything.
+std::string PartialSync(const ProxySettings& settings, const std::vector<ServicePort>& services,
+                        const std::vector<ServicePort>& synced);
+
+// "KUBE-SVC-GNZBNJ2PO5MGZ6GT": prefix "KUBE-SVC-" and the port's hash. The version matters to
+// unnamed ports only, which up to 1.19 had a colon more in what is hashed.
+std::string ServiceChain(const std::string& prefix, const ServicePort& port,
+                         Version version = kNewest);
+std::string EndpointChain(const ServicePort& port, const Endpoint& endpoint,
+                          Version version = kNewest);
+
+}  // namespace kipt::skew
+
+#endif  // KIPT_TESTS_SKEW_KUBE_PROXY_PROXY_RULES_H_

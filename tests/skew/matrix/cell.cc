@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/skew/matrix/cell.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+
+namespace kipt::skew {
+namespace {
+
+using testing::IptablesMode;
+
+struct PathName {
+  Path path;
+  const char* id;
+  const char* name;
+};
+constexpr PathName kPathNames[] = {
+    {Path::kBoot, "boot", "fresh boot"},
+    {Path::kUpgradeKubeletFirst, "upgrade-kubelet-first", "upgrade in place, kubelet first"},
+    {Path::kUpgradeProxyFirst, "upgrade-proxy-first", "upgrade in place, kube-proxy first"},
+    {Path::kRollback, "rollback", "upgrade and rollback"},
+    {Path::kUpDownUp, "up-down-up", "upgrade, downgrade, upgrade"},
+    {Path::kFlush, "flush", "all tables flushed"},
+    {Path::kIdleFlip, "idle-flip", "upgrade while idle, then services appear"},
+    {Path::kToNft, "to-nft", "node moved from legacy to nft"},
+};
+
+struct CompanyName {
+  Company company;
+  const char* id;
+  const char* chroot;
+};
+constexpr CompanyName kCompanyNames[] = {
+    {Company::kNobody, "", ""},
+    {Company::kThirdParties, "third-parties", ""},
+    {Company::kOtherBit, "other-bit", ""},
+    {Company::kRoundTrip1_8_7, "round-trip-1.8.7", "bullseye"},
+    {Company::kRoundTrip1_8_11, "round-trip-1.8.11", "trixie"},
+    {Company::kKubelet1_8_7, "kubelet-iptables-1.8.7", "bullseye"},
+    {Company::kKubelet1_8_11, "kubelet-iptables-1.8.11", "trixie"},
+    {Company::kProxy1_8_7, "proxy-iptables-1.8.7", "bullseye"},
+    {Company::kProxy1_8_11, "proxy-iptables-1.8.11", "trixie"},
+};
+
+constexpr IptablesMode kBothModes[] = {IptablesMode::kNft, IptablesMode::kLegacy};
+constexpr Actor kBothActors[] = {Actor::kKubelet, Actor::kAgent};
+
+constexpr ProxyVersion Ipvs(int minor) { return {{1, minor}, ProxyMode::kIpvs}; }
+constexpr ProxyVersion Nftables(int minor) { return {{1, minor}, ProxyMode::kNftables}; }
+
+Pair Minors(int kubelet, int proxy) { return {{{1, kubelet}, {}}, {{1, proxy}}}; }
+
+struct Row {
+  Pair pair;
+  Pair from;
+  const char* about;
+};
+
+// One pair for every two generations that the policy allows from 1.23 on ...
+std::vector<Row> AllowedPairs() {
+  return {
+      {Minors(23, 23), Minors(22, 22), ""},
+      {Minors(24, 24), Minors(23, 23), ""},
+      {Minors(25, 25), Minors(24, 24), "kube-proxy drops by itself from here on"},
+      {Minors(26, 26), Minors(25, 25), ""},
+      {Minors(27, 27), Minors(26, 26), "the gate's default changes, kube-proxy drops martians"},
+      {Minors(28, 25), Minors(25, 25), "the gate's default changes beside the oldest kube-proxy"},
+      {Minors(28, 26), Minors(26, 26), "the gate's default changes"},
+      {Minors(26, 27), Minors(26, 26),
+       "kube-proxy empties KUBE-FIREWALL of a kubelet that fills it"},
+  };
+}
+
+// ... and older ones, and those that it does not allow.
+std::vector<Row> OtherPairs() {
+  return {
+      {Minors(17, 17), Minors(17, 17), "the oldest rules; IPv4 only"},
+      {Minors(20, 20), Minors(19, 19), "kubelet writes IPv6 for the first time"},
+      {Minors(27, 17), Minors(17, 17), "kube-proxy needs a chain that nobody makes"},
+      {Minors(27, 19), Minors(19, 19), "kube-proxy needs a chain that nobody makes"},
+      {Minors(27, 23), Minors(23, 23), "kube-proxy marks what nobody drops"},
+      {Minors(27, 24), Minors(24, 24), "kube-proxy marks what nobody drops"},
+      {Minors(25, 24), Minors(24, 24), "kubelet 1.25 forgets the IPv6 jumps"},
+      {Minors(17, 27), Minors(17, 17),
+       "kube-proxy empties KUBE-FIREWALL of a kubelet that fills it"},
+      {Minors(24, 27), Minors(24, 24),
+       "kube-proxy empties KUBE-FIREWALL of a kubelet that fills it"},
+  };
+}
+
+// Neither serves anything here: what counts is what becomes of kubelet's chains.
+std::vector<Row> OtherModes() {
+  return {
+      {{{{1, 23}, {}}, Ipvs(23)}, {{{1, 22}, {}}, Ipvs(22)}, "IPVS, when it used KUBE-MARK-DROP"},
+      {{{{1, 27}, {}}, Ipvs(27)}, {{{1, 26}, {}}, Ipvs(26)}, "IPVS, since it drops by itself"},
+      {{{{1, 31}, {}}, Nftables(31)},
+       {{{1, 30}, {}}, Nftables(30)},
+       "nobody makes KUBE-MARK-MASQ on such a node"},
+  };
+}
+
+struct CompanyRow {
+  Company company;
+  Pair pair;
+  Pair from;
+  std::vector<Path> paths;
+  bool legacy_too;
+  const char* about;
+};
+
+std::vector<CompanyRow> CompanyRows() {
+  const char* round_trip = "an older or newer iptables saves and restores everybody's rules";
+  const char* brought = "one of them brings its own iptables along";
+  std::vector<CompanyRow> rows;
+  const auto third = [&rows](Pair pair, Pair from, const char* about) {
+    rows.push_back({Company::kThirdParties,
+                    pair,
+                    from,
+                    {Path::kBoot, Path::kUpgradeKubeletFirst},
+                    true,
+                    about});
+  };
+  third(Minors(24, 24), Minors(23, 23), "third parties use kubelet's chains");
+  third(Minors(26, 27), Minors(26, 26), "KUBE-MARK-DROP's drop is wiped at every sync");
+  third(Minors(27, 27), Minors(26, 26), "third parties find no KUBE-MARK-DROP on a fresh node");
+  const Pair nftables = {{{1, 31}, {}}, Nftables(31)};
+  rows.push_back({Company::kThirdParties,
+                  nftables,
+                  nftables,
+                  {Path::kBoot},
+                  true,
+                  "no chain of kubelet's is there for third parties"});
+  for (const Pair& pair : {Minors(24, 24), Minors(25, 25), Minors(26, 27)}) {
+    rows.push_back({Company::kOtherBit,
+                    pair,
+                    pair,
+                    {Path::kBoot},
+                    true,
+                    "two components, two ideas of the mark"});
+  }
+  for (const Pair& pair : {Minors(24, 24), Minors(26, 26), Minors(27, 27)}) {
+    for (const Company company : {Company::kRoundTrip1_8_7, Company::kRoundTrip1_8_11}) {
+      rows.push_back({company, pair, pair, {Path::kBoot}, false, round_trip});
+    }
+    for (const Company company : {Company::kKubelet1_8_7, Company::kKubelet1_8_11,
+                                  Company::kProxy1_8_7, Company::kProxy1_8_11}) {
+      rows.push_back({company, pair, pair, {Path::kBoot}, false, brought});
+    }
+  }
+  return rows;
+}
+
+class Cells {
+ public:
+  void Add(Cell cell, bool legacy_too) {
+    for (const IptablesMode mode : kBothModes) {
+      if (mode == IptablesMode::kLegacy && (!legacy_too || cell.path == Path::kToNft)) continue;
+      for (const Actor actor : kBothActors) {
+        cell.mode = mode;
+        cell.actor = actor;
+        cells_.push_back(cell);
+      }
+    }
+  }
+
+  void Add(const std::vector<Row>& rows, const std::vector<Path>& paths) {
+    for (const Path path : paths) {
+      for (const Row& row : rows) {
+        const bool moves = path != Path::kBoot && path != Path::kFlush && path != Path::kToNft;
+        if (moves && row.pair == row.from) continue;
+        Cell cell;
+        cell.path = path;
+        cell.pair = row.pair;
+        cell.from = row.from;
+        cell.about = row.about;
+        Add(std::move(cell), true);
+      }
+    }
+  }
+
+  std::vector<Cell> Take() && { return std::move(cells_); }
+
+ private:
+  std::vector<Cell> cells_;
+};
+
+}  // namespace
+
+const char* IdOf(Path path) {
+  for (const PathName& row : kPathNames) {
+    if (row.path == path) return row.id;
+  }
+  return "";
+}
+
+const char* NameOf(Path path) {
+  for (const PathName& row : kPathNames) {
+    if (row.path == path) return row.name;
+  }
+  return "";
+}
+
+const char* NameOf(Actor actor) { return actor == Actor::kKubelet ? "kubelet" : "agent"; }
+
+const char* IdOf(Company company) {
+  for (const CompanyName& row : kCompanyNames) {
+    if (row.company == company) return row.id;
+  }
+  return "";
+}
+
+const char* ChrootOf(Company company) {
+  for (const CompanyName& row : kCompanyNames) {
+    if (row.company == company) return row.chroot;
+  }
+  return "";
+}
+
+std::string CellId(const Cell& cell) {
+  const std::string company = IdOf(cell.company);
+  return absl::StrReplaceAll(
+      absl::StrCat(IdOf(cell.path), "/kubelet-", ToString(cell.pair.kubelet), "/proxy-",
+                   ToString(cell.pair.proxy), company.empty() ? "" : "/", company, "/",
+                   testing::NameOf(cell.mode), "/", NameOf(cell.actor)),
+      {{" ", "-"}});
+}
+
+std::vector<Path> MainPaths() { return {Path::kBoot, Path::kUpgradeKubeletFirst, Path::kFlush}; }
+
+std::vector<Cell> DefaultCells(const std::vector<Path>& paths) {
+  Cells cells;
+  cells.Add(AllowedPairs(), paths);
+  cells.Add(OtherPairs(), paths);
+  cells.Add(OtherModes(), paths);
+  for (const CompanyRow& row : CompanyRows()) {
+    for (const Path path : row.paths) {
+      if (std::find(paths.begin(), paths.end(), path) == paths.end()) continue;
+      Cell cell;
+      cell.path = path;
+      cell.pair = row.pair;
+      cell.from = row.from;
+      cell.company = row.company;
+      cell.about = row.about;
+      cells.Add(std::move(cell), row.legacy_too);
+    }
+  }
+  return std::move(cells).Take();
+}
+
+std::vector<Cell> AllCells() {
+  std::vector<Row> rows;
+  for (const Version kubelet : AllVersions()) {
+    for (const Version proxy : AllVersions()) {
+      const auto before = [](Version version) {
+        return std::max(version.minor - 1, kOldest.minor);
+      };
+      rows.push_back(
+          {Minors(kubelet.minor, proxy.minor), Minors(before(kubelet), before(proxy)), ""});
+    }
+  }
+  Cells cells;
+  cells.Add(rows, {std::begin(kAllPaths), std::end(kAllPaths)});
+  return std::move(cells).Take();
+}
+
+}  // namespace kipt::skew

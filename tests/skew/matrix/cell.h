@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/skew/matrix/cell.h
+//
+// The matrix: which kubelets meet which kube-proxies, on which path, and who keeps kubelet's
+// chains.
+#ifndef KIPT_TESTS_SKEW_MATRIX_CELL_H_
+#define KIPT_TESTS_SKEW_MATRIX_CELL_H_
+
+#include <string>
+#include <vector>
+
+#include "tests/skew/versions/versions.h"
+#include "tests/support/kubelet_sequence.h"
+
+namespace kipt::skew {
+
+// How a node comes to have its versions. `from` is what it had before.
+enum class Path {
+  // A fresh node starts kubelet, then kube-proxy.
+  kBoot,
+  // In place: the node goes on working with `from`'s rules while one, then the other, is replaced.
+  kUpgradeKubeletFirst,
+  kUpgradeProxyFirst,
+  // Up, kubelet first, and back again.
+  kRollback,
+  // And up once more.
+  kUpDownUp,
+  // A firewall empties all tables; a minute passes.
+  kFlush,
+  // No services while kubelet is replaced; then kube-proxy is, and services appear.
+  kIdleFlip,
+  // The node boots with legacy iptables, and everything moves to nft without a reboot.
+  kToNft,
+};
+inline constexpr Path kAllPaths[] = {Path::kBoot,     Path::kUpgradeKubeletFirst,
+                                     Path::kFlush,    Path::kUpgradeProxyFirst,
+                                     Path::kRollback, Path::kUpDownUp,
+                                     Path::kIdleFlip, Path::kToNft};
+// "boot", "upgrade-kubelet-first".
+const char* IdOf(Path path);
+// "fresh boot", "upgrade in place, kubelet first".
+const char* NameOf(Path path);
+
+enum class Actor { kKubelet, kAgent };
+// "kubelet", "agent".
+const char* NameOf(Actor actor);
+
+// What else is on the node.
+enum class Company {
+  kNobody,
+  // Before kube-proxy starts: a chain that leads to KUBE-MARK-DROP, one that leads to
+  // KUBE-MARK-MASQ, and the CNI plugin portmap with externalSetMarkChain.
+  kThirdParties,
+  // kube-proxy masquerades by bit 20, kubelet by 14.
+  kOtherBit,
+  // kube-proxy's container brings iptables of Debian 11 (1.8.7), or 13 (1.8.11), and with it
+  // somebody saves and restores all rules.
+  kRoundTrip1_8_7,
+  kRoundTrip1_8_11,
+  // kubelet, or kube-proxy, is a container with its own iptables.
+  kKubelet1_8_7,
+  kKubelet1_8_11,
+  kProxy1_8_7,
+  kProxy1_8_11,
+};
+// "", "third-parties", "other-bit", ...
+const char* IdOf(Company company);
+// Whether it needs another Debian's iptables; which: "bullseye", "trixie", or "".
+const char* ChrootOf(Company company);
+
+struct Pair {
+  KubeletVersion kubelet;
+  ProxyVersion proxy;
+
+  bool operator==(const Pair&) const = default;
+};
+
+struct Cell {
+  Path path = Path::kBoot;
+  Pair pair;
+  Pair from;
+  testing::IptablesMode mode = testing::IptablesMode::kNft;
+  Actor actor = Actor::kKubelet;
+  Company company = Company::kNobody;
+  // What it is there to show, a sentence or nothing.
+  std::string about = {};
+};
+
+// "boot/kubelet-1.24/proxy-1.27/nft/agent", "boot/kubelet-1.25/proxy-1.27/other-bit/nft/kubelet".
+std::string CellId(const Cell& cell);
+
+// Every pair of generations that the skew policy allows from 1.23 on, older ones, and those it does
+// not allow that teach something; on `paths`, in both modes, for both actors.
+std::vector<Cell> DefaultCells(const std::vector<Path>& paths);
+// The paths of the default matrix.
+std::vector<Path> MainPaths();
+// Every pair of versions from 1.17 to 1.34 on every path.
+std::vector<Cell> AllCells();
+
+}  // namespace kipt::skew
+
+#endif  // KIPT_TESTS_SKEW_MATRIX_CELL_H_

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/skew/matrix/cell_run.h
+//
+// A cell while it runs: the node, who acts on it, and what is known of it.
+#ifndef KIPT_TESTS_SKEW_MATRIX_CELL_RUN_H_
+#define KIPT_TESTS_SKEW_MATRIX_CELL_RUN_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "tests/skew/actors/actors.h"
+#include "tests/skew/matrix/cell.h"
+#include "tests/skew/matrix/node_facts.h"
+#include "tests/skew/matrix/run_cell.h"
+#include "tests/skew/matrix/test_services.h"
+#include "tests/skew/node/test_node.h"
+#include "tests/skew/probes/battery.h"
+#include "tests/skew/probes/stream.h"
+#include "tests/support/netns.h"
+
+namespace kipt::skew {
+
+class CellRun {
+ public:
+  CellRun(const Cell& cell, const HarnessOptions& options, std::vector<StepReport>& steps);
+  ~CellRun();
+
+  // Makes the node. To be called first; the calling thread is on the node from then on.
+  absl::Status Prepare();
+
+  // Steps. Each acts, waits until the agent has done what it does by itself, asks, and reports.
+  absl::Status StartBoth(const Pair& pair, bool services);
+  absl::Status ReplaceKubelet(const KubeletVersion& version);
+  absl::Status ReplaceProxy(const ProxyVersion& version);
+  absl::Status ServicesAppear();
+  absl::Status MinutePasses();
+  absl::Status FlushEverything();
+  absl::Status MoveToNft();
+  absl::Status ThirdPartiesAdd();
+  absl::Status RoundTrip();
+
+ private:
+  // What an act did, and whether the facts say that it must fail, and why.
+  struct Done {
+    StepReport& step;
+    void Take(const Act& act, const char* must_fail_because);
+  };
+  absl::Status Step(const std::string& name, const std::function<void(Done)>& act);
+  absl::Status Ask(StepReport& step);
+  void JudgeStreams(const std::vector<FamilyFacts>& before, StepReport& step);
+  absl::Status StartStreams();
+
+  // In both families.
+  void StartKubelet(const KubeletVersion& version, Done done);
+  void StartProxy(const ProxyVersion& version, Done done);
+  void SyncProxy(Done done);
+  void AgentActsByItself();
+  bool ProxySyncsFullyInFacts();
+  std::vector<ServicePort> Services(testing::IpFamily family) const;
+  std::string Rules() const;
+
+  const Cell cell_;
+  const HarnessOptions options_;
+  std::vector<StepReport>& steps_;
+  testing::IptablesMode mode_;
+  std::unique_ptr<TestNode> node_;
+  std::optional<testing::InNetns> on_node_;
+  std::unique_ptr<Battery> battery_;
+  std::unique_ptr<Streams> streams_;
+  std::vector<StreamQuestion> stream_questions_;
+  std::unique_ptr<NodeAgent> agent_;
+  std::unique_ptr<ServiceProxy> proxy_;
+  // Of what runs now.
+  KubeletVersion kubelet_version_;
+  ProxyVersion proxy_version_;
+  bool services_ = false;
+  bool users_ = false;
+  // kubelet's, and kube-proxy's, canary does not stand; kube-proxy's last restore failed.
+  bool kubelet_canary_gone_ = false;
+  bool proxy_must_start_over_ = false;
+  bool flushed_in_this_step_ = false;
+  // IPv4, IPv6.
+  std::vector<FamilyFacts> facts_;
+};
+
+}  // namespace kipt::skew
+
+#endif  // KIPT_TESTS_SKEW_MATRIX_CELL_RUN_H_

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/skew/matrix/expectations.h"
+
+#include <initializer_list>
+
+#include "absl/strings/match.h"
+
+namespace kipt::skew {
+namespace {
+
+// A row holds for questions about one of `about` where `applies`; the first that holds decides.
+// Where none does, it is as on a sound node.
+struct Row {
+  std::initializer_list<About> about;
+  bool (*applies)(const FamilyFacts& facts, const Question& question);
+  Outcome expected;
+  const char* because;
+};
+
+bool AsksNode(const Question& question) {
+  return question.probe.address == AddressOf(Place::kNode, question.probe.family) ||
+         question.probe.address == BoundVip(question.probe.family) ||
+         absl::StartsWith(question.probe.address, "127.");
+}
+
+bool NoNat(const FamilyFacts& facts, const Question& /*question*/) {
+  return !facts.proxy_nat.has_value();
+}
+
+bool ProxyMarks(const FamilyFacts& facts) {
+  return facts.proxy_nat.has_value() && *facts.proxy_nat < Version{1, 25};
+}
+
+// Who answers with no rule in place: whoever listens on the node, or the next hop.
+constexpr char kNoProxyRules[] =
+    "kube-proxy's nat rules do not stand: they were flushed, or refused because KUBE-MARK-DROP is "
+    "missing (kubernetes #80462), and it has not been back yet";
+constexpr char kDropsEverything[] =
+    "an iptables that cannot read the mark match has saved and restored KUBE-FIREWALL: 'drop "
+    "marked "
+    "packets' has become 'drop packets' (kubernetes #112477)";
+constexpr char kEmptyMarkDrop[] =
+    "kube-proxy up to 1.24 marks by KUBE-MARK-DROP and only kubelet fills it: with the gate on "
+    "nobody "
+    "does, and what should be dropped goes on (KEP-3178)";
+constexpr char kNoDropRule[] =
+    "the rule that drops marked packets is gone from KUBE-FIREWALL: kube-proxy 1.27 and later "
+    "flushes "
+    "that chain at each sync (IPv4), and its owner has not put it back";
+constexpr char kNoJumps[] =
+    "nothing jumps to KUBE-FIREWALL: kubelet 1.25 to 1.27 makes the jumps for IPv4 alone";
+constexpr char kForwardNotHooked[] =
+    "KUBE-FIREWALL hangs on INPUT and OUTPUT: a marked packet that is forwarded is not dropped; "
+    "kube-proxy 1.25 and later drops it (KUBE-PROXY-FIREWALL hangs on FORWARD)";
+const Row kRows[] = {
+    // A DROP without a match in KUBE-FIREWALL takes all that is for the node, or of it.
+    {{About::kService, About::kNoEndpoints, About::kUserDrop, About::kMartian,
+      About::kRefusedBoundVip, About::kNoLocalEndpoint},
+     [](const FamilyFacts& facts, const Question& question) {
+       return facts.drops_everything && AsksNode(question) && question.sound != Outcome::kServed &&
+              question.sound != Outcome::kServedMasqueraded;
+     },
+     Outcome::kDropped,
+     kDropsEverything},
+    {{About::kLocalhostNodePort},
+     [](const FamilyFacts& facts, const Question&) { return facts.drops_everything; },
+     Outcome::kDropped,
+     kDropsEverything},
+
+    // Before kube-proxy's nat rules, and without them.
+    {{About::kService, About::kRefusedBoundVip, About::kNoLocalEndpoint, About::kRefusedRoutedVip,
+      About::kNoInternalEndpoint},
+     [](const FamilyFacts& facts, const Question& question) {
+       return NoNat(facts, question) && AsksNode(question);
+     },
+     Outcome::kReachedHost,
+     kNoProxyRules},
+    {{About::kService, About::kRefusedBoundVip, About::kNoLocalEndpoint, About::kRefusedRoutedVip,
+      About::kNoInternalEndpoint},
+     NoNat,
+     Outcome::kForwarded,
+     kNoProxyRules},
+    {{About::kNoEndpoints},
+     [](const FamilyFacts& facts, const Question& question) {
+       return !facts.proxy_filter.has_value() && AsksNode(question);
+     },
+     Outcome::kReachedHost,
+     kNoProxyRules},
+    {{About::kNoEndpoints},
+     [](const FamilyFacts& facts, const Question&) { return !facts.proxy_filter.has_value(); },
+     Outcome::kForwarded,
+     kNoProxyRules},
+
+    // What kube-proxy marks, and kubelet drops.
+    {{About::kRefusedRoutedVip},
+     [](const FamilyFacts& facts, const Question&) { return ProxyMarks(facts); },
+     Outcome::kForwarded,
+     kForwardNotHooked},
+    {{About::kRefusedBoundVip, About::kNoLocalEndpoint},
+     [](const FamilyFacts& facts, const Question&) {
+       return ProxyMarks(facts) && !facts.mark_drop_sets;
+     },
+     Outcome::kReachedHost,
+     kEmptyMarkDrop},
+    {{About::kRefusedBoundVip, About::kNoLocalEndpoint},
+     [](const FamilyFacts& facts, const Question&) {
+       return ProxyMarks(facts) && !facts.drop_rule;
+     },
+     Outcome::kReachedHost,
+     kNoDropRule},
+    {{About::kRefusedBoundVip, About::kNoLocalEndpoint},
+     [](const FamilyFacts& facts, const Question&) {
+       return ProxyMarks(facts) && !facts.firewall_jumps;
+     },
+     Outcome::kReachedHost,
+     kNoJumps},
+    {{About::kNoInternalEndpoint},
+     [](const FamilyFacts& facts, const Question&) {
+       return *facts.proxy_nat < Version{1, 22};
+     },
+     Outcome::kServed,
+     "kube-proxy honours internalTrafficPolicy from 1.22 on"},
+    {{About::kNoInternalEndpoint},
+     [](const FamilyFacts& facts, const Question&) {
+       return *facts.proxy_nat < Version{1, 24};
+     },
+     Outcome::kRejected,
+     "kube-proxy 1.22 and 1.23 take a service without a local endpoint for one without any"},
+    {{About::kNoInternalEndpoint},
+     [](const FamilyFacts& facts, const Question&) { return ProxyMarks(facts); },
+     Outcome::kForwarded,
+     kForwardNotHooked},
+
+    // Martians.
+    {{About::kMartian},
+     [](const FamilyFacts& facts, const Question&) {
+       return facts.route_localnet && !(facts.martian_rule && facts.firewall_jumps);
+     },
+     Outcome::kReachedHost,
+     "route_localnet is 1 and no rule drops martian packets (CVE-2020-8558): kubelet's is not "
+     "there, "
+     "and kube-proxy has its own from 1.27 on"},
+    {{About::kLocalhostNodePort}, NoNat, Outcome::kReachedHost, kNoProxyRules},
+
+    // Third parties.
+    {{About::kUserDrop},
+     [](const FamilyFacts& facts, const Question&) { return !facts.user_drop; },
+     Outcome::kReachedHost,
+     "KUBE-MARK-DROP does not exist: iptables refuses the third party's rule"},
+    {{About::kUserDrop},
+     [](const FamilyFacts& facts, const Question&) { return !facts.mark_drop_sets; },
+     Outcome::kReachedHost,
+     kEmptyMarkDrop},
+    {{About::kUserDrop},
+     [](const FamilyFacts& facts, const Question&) { return !facts.drop_rule; },
+     Outcome::kReachedHost,
+     kNoDropRule},
+    {{About::kUserDrop},
+     [](const FamilyFacts& facts, const Question&) { return !facts.firewall_jumps; },
+     Outcome::kReachedHost,
+     kNoJumps},
+    {{About::kUserMasq},
+     [](const FamilyFacts& facts, const Question&) { return !facts.user_masq || !facts.mark_masq; },
+     Outcome::kServed,
+     "KUBE-MARK-MASQ does not exist: iptables refuses the third party's rule"},
+    {{About::kHostPort},
+     [](const FamilyFacts& facts, const Question&) { return !facts.host_port; },
+     Outcome::kReachedHost,
+     "KUBE-MARK-MASQ does not exist: the CNI plugin portmap fails, and its pod does not start"},
+
+};
+
+}  // namespace
+
+Expectation Expect(const FamilyFacts& facts, const Question& question) {
+  Expectation expectation = {question.sound, question.sound, ""};
+  // The kernel itself refuses packets to 127.0.0.0/8 from elsewhere, before any rule.
+  if (question.about == About::kMartian && !facts.route_localnet) {
+    return {Outcome::kLost, Outcome::kLost, ""};
+  }
+  for (const Row& row : kRows) {
+    bool holds = false;
+    for (const About about : row.about) holds |= about == question.about;
+    if (!holds || !row.applies(facts, question)) continue;
+    // A fact may make no difference to this packet.
+    if (row.expected != question.sound) {
+      expectation.expected = row.expected;
+      expectation.because = row.because;
+    }
+    break;
+  }
+  return expectation;
+}
+
+std::string StreamFails(const FamilyFacts& facts, const StreamQuestion& question) {
+  Question asked;
+  asked.probe = question.probe;
+  asked.about = question.about;
+  asked.sound = question.about == About::kService ? Outcome::kServedMasqueraded : Outcome::kDropped;
+  return Expect(facts, asked).because;
+}
+
+int Badness(Outcome sound, Outcome actual) {
+  if (sound == actual) return 0;
+  const bool was_to_be_stopped =
+      sound == Outcome::kDropped || sound == Outcome::kRejected || sound == Outcome::kLost;
+  const bool was_stopped =
+      actual == Outcome::kDropped || actual == Outcome::kRejected || actual == Outcome::kLost;
+  if (was_to_be_stopped) return was_stopped ? 1 : 3;
+  return was_stopped ? 2 : 1;
+}
+
+}  // namespace kipt::skew

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/skew/matrix/expectations.h
+//
+// What is expected of a packet on a node of which the facts are known, and why where that is not
+// what a sound node would do.
+#ifndef KIPT_TESTS_SKEW_MATRIX_EXPECTATIONS_H_
+#define KIPT_TESTS_SKEW_MATRIX_EXPECTATIONS_H_
+
+#include <string>
+
+#include "tests/skew/matrix/node_facts.h"
+#include "tests/skew/matrix/test_services.h"
+#include "tests/skew/probes/probe.h"
+
+namespace kipt::skew {
+
+struct Expectation {
+  Outcome sound = Outcome::kServed;
+  Outcome expected = Outcome::kServed;
+  // The fact; empty where the two are the same.
+  std::string because = {};
+
+  bool Sound() const { return sound == expected; }
+};
+
+Expectation Expect(const FamilyFacts& facts, const Question& question);
+
+// Whether a packet of the stream that breaks its rule is to be expected now; why, or nothing.
+std::string StreamFails(const FamilyFacts& facts, const StreamQuestion& question);
+
+// How bad it is, from 0 (sound): who is worse than another has a higher number. Letting through
+// what should be dropped is worse than losing what should be served.
+int Badness(Outcome sound, Outcome actual);
+
+}  // namespace kipt::skew
+
+#endif  // KIPT_TESTS_SKEW_MATRIX_EXPECTATIONS_H_

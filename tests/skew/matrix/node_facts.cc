@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/skew/matrix/node_facts.h"
+
+namespace kipt::skew {
+namespace {
+
+using testing::IpFamily;
+
+// kube-proxy jumps to KUBE-MARK-DROP up to here, and makes the chain itself from kMakesMarkDrop on.
+constexpr Version kLastWithMarkDrop = {1, 24};
+constexpr Version kMakesMarkDrop = {1, 20};
+// kube-proxy's own martian rule, jumps to KUBE-FIREWALL, partial syncs.
+constexpr Version kOwnFirewall = {1, 27};
+
+}  // namespace
+
+void KubeletSyncs(const KubeletVersion& kubelet, FamilyFacts& facts) {
+  const bool v6 = facts.family == IpFamily::kIpv6;
+  // kubernetes #94474: up to 1.19 the node's primary family alone.
+  if (v6 && kubelet.version < Version{1, 20}) return;
+  if (!v6) {
+    facts.firewall_jumps = true;
+    // CVE-2020-8558, #91569: not in the first releases of 1.17 and 1.18.
+    if (kubelet.version >= Version{1, 19}) facts.martian_rule = true;
+  }
+  if (CleansUp(kubelet)) return;
+  facts.mark_drop_exists = true;
+  facts.mark_drop_sets = true;
+  facts.drop_rule = true;
+  // Since 1.25 the jumps are made in the part that is IPv4's alone.
+  if (v6 && kubelet.version < Version{1, 25}) facts.firewall_jumps = true;
+  facts.mark_masq = true;
+}
+
+void AgentSyncs(const KubeletVersion& emulated, FamilyFacts& facts) {
+  if (facts.family == IpFamily::kIpv4) {
+    facts.firewall_jumps = true;
+    facts.martian_rule = true;
+  }
+  if (CleansUp(emulated)) return;
+  facts.mark_drop_exists = true;
+  facts.mark_drop_sets = true;
+  facts.drop_rule = true;
+  facts.firewall_jumps = true;
+  facts.drops_everything = false;
+  facts.mark_masq = true;
+}
+
+void AgentRetires(const KubeletVersion& emulated, FamilyFacts& facts) {
+  if (!CleansUp(emulated)) return;
+  // What lives from the drop mark is not removed: kube-proxy up to 1.24, a third party's jump.
+  const bool proxy_marks = facts.proxy_nat.has_value() && *facts.proxy_nat <= kLastWithMarkDrop;
+  if (!proxy_marks && !facts.user_drop) {
+    facts.mark_drop_exists = false;
+    facts.mark_drop_sets = false;
+    facts.drop_rule = false;
+    facts.drops_everything = false;
+  }
+  if (!facts.proxy_nat.has_value() && !facts.user_masq && !facts.host_port) facts.mark_masq = false;
+}
+
+bool ProxySyncsFully(const ProxyVersion& proxy, FamilyFacts& facts) {
+  switch (proxy.mode) {
+    case ProxyMode::kNftables:
+      return true;
+    case ProxyMode::kIpvs:
+      if (proxy.version <= kLastWithMarkDrop) facts.mark_drop_exists = true;
+      if (proxy.version < Version{1, 21}) facts.route_localnet = true;
+      facts.mark_masq = true;
+      return true;
+    case ProxyMode::kIptables:
+      break;
+  }
+  if (facts.family == IpFamily::kIpv4) facts.route_localnet = true;
+  facts.proxy_filter = proxy.version;
+  // Jumps to a chain that only kubelet makes (kubernetes #80462): nat is refused as a whole,
+  // filter, which comes first, is in place by then.
+  if (proxy.version < kMakesMarkDrop && !facts.mark_drop_exists) return false;
+  // kubernetes #94474: made, and never filled.
+  if (proxy.version <= kLastWithMarkDrop) facts.mark_drop_exists = true;
+  if (proxy.version >= kOwnFirewall) facts.firewall_jumps = true;
+  ProxySyncsPartly(proxy, facts);
+  return true;
+}
+
+void ProxySyncsPartly(const ProxyVersion& proxy, FamilyFacts& facts) {
+  if (proxy.mode != ProxyMode::kIptables) return;
+  facts.proxy_filter = proxy.version;
+  facts.proxy_nat = proxy.version;
+  // kubernetes #114470: KUBE-FIREWALL is flushed, and is the martian rule alone afterwards. IPv6's
+  // is ensured and not flushed.
+  if (proxy.version >= kOwnFirewall && facts.family == IpFamily::kIpv4) {
+    facts.drop_rule = false;
+    facts.drops_everything = false;
+    facts.martian_rule = true;
+  }
+  facts.mark_masq = true;
+}
+
+UsersAdded UsersAdd(FamilyFacts& facts) {
+  UsersAdded added;
+  added.drop = facts.user_drop = facts.mark_drop_exists;
+  added.masq = facts.user_masq = facts.mark_masq;
+  // portmap is asked for IPv4 alone.
+  added.host_port = facts.host_port = facts.family == IpFamily::kIpv4 && facts.mark_masq;
+  return added;
+}
+
+void Flushed(FamilyFacts& facts) {
+  FamilyFacts empty;
+  empty.family = facts.family;
+  // A sysctl, not a rule: nobody resets it.
+  empty.route_localnet = facts.route_localnet;
+  facts = empty;
+}
+
+void RoundTripBy187(FamilyFacts& facts) {
+  // kubernetes #112477: "drop marked packets" becomes "drop packets".
+  if (facts.drop_rule) facts.drops_everything = true;
+}
+
+}  // namespace kipt::skew

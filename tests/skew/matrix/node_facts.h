@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/skew/matrix/node_facts.h
+//
+// What stands on the node, as far as packets depend on it, and what each actor's act makes of it:
+// the facts about kubelet and kube-proxy, each said once, where it takes effect. What is expected
+// of a packet is derived from this (expectations.h), never from the rules that are really there.
+#ifndef KIPT_TESTS_SKEW_MATRIX_NODE_FACTS_H_
+#define KIPT_TESTS_SKEW_MATRIX_NODE_FACTS_H_
+
+#include <optional>
+
+#include "tests/skew/versions/versions.h"
+#include "tests/support/kubelet_sequence.h"
+
+namespace kipt::skew {
+
+// Of one family.
+struct FamilyFacts {
+  testing::IpFamily family = testing::IpFamily::kIpv4;
+
+  // nat KUBE-MARK-DROP, and the rule in it that sets the mark.
+  bool mark_drop_exists = false;
+  bool mark_drop_sets = false;
+  // filter KUBE-FIREWALL: the rule that drops marked packets, the jumps to it from INPUT and
+  // OUTPUT, the martian rule (IPv4).
+  bool drop_rule = false;
+  bool firewall_jumps = false;
+  bool martian_rule = false;
+  // A chain that masquerades what KUBE-MARK-MASQ marks, and that chain.
+  bool mark_masq = false;
+  // kube-proxy of iptables mode: whose rules stand in filter and in nat. A restore that fails
+  // leaves them different.
+  std::optional<Version> proxy_filter = {};
+  std::optional<Version> proxy_nat = {};
+  // net/ipv4/conf/all/route_localnet.
+  bool route_localnet = false;
+  // Third parties' rules.
+  bool user_drop = false;
+  bool user_masq = false;
+  bool host_port = false;
+  // The rule that drops marked packets has lost its match.
+  bool drops_everything = false;
+
+  bool DropMarkWorks() const {
+    return mark_drop_exists && mark_drop_sets && drop_rule && firewall_jumps;
+  }
+};
+
+// kubelet's sync: at its start, and when its canary in mangle is gone.
+void KubeletSyncs(const KubeletVersion& kubelet, FamilyFacts& facts);
+
+// Our agent: what it puts in place at its start, and back whenever somebody changes it.
+void AgentSyncs(const KubeletVersion& emulated, FamilyFacts& facts);
+// What --stale-chains=retire removes, at its start and with its timer.
+void AgentRetires(const KubeletVersion& emulated, FamilyFacts& facts);
+
+// kube-proxy's sync. False: its restore fails, as the real one's does.
+bool ProxySyncsFully(const ProxyVersion& proxy, FamilyFacts& facts);
+// From 1.27 on, where little has changed.
+void ProxySyncsPartly(const ProxyVersion& proxy, FamilyFacts& facts);
+
+// Third parties add their rules; false for one that is refused because the chain it names is
+// missing.
+struct UsersAdded {
+  bool drop = false;
+  bool masq = false;
+  bool host_port = false;
+};
+UsersAdded UsersAdd(FamilyFacts& facts);
+
+// Nothing is left of any table.
+void Flushed(FamilyFacts& facts);
+
+// iptables 1.8.7 saves and restores all rules, those that kubelet wrote with 1.8.8 or later too.
+void RoundTripBy187(FamilyFacts& facts);
+
+}  // namespace kipt::skew
+
+#endif  // KIPT_TESTS_SKEW_MATRIX_NODE_FACTS_H_

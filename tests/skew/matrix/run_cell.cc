@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/skew/matrix/run_cell.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "tests/skew/matrix/cell_run.h"
+
+namespace kipt::skew {
+namespace {
+
+using Steps = std::vector<std::function<absl::Status()>>;
+
+class PathOf {
+ public:
+  PathOf(const Cell& cell, CellRun& run) : cell_(cell), run_(run) {}
+
+  Steps All() && {
+    switch (cell_.path) {
+      case Path::kBoot:
+        Boot(cell_.pair, true);
+        break;
+      case Path::kUpgradeKubeletFirst:
+        Boot(cell_.from, true);
+        KubeletThenProxy(cell_.from, cell_.pair);
+        break;
+      case Path::kUpgradeProxyFirst:
+        Boot(cell_.from, true);
+        ProxyThenKubelet(cell_.from, cell_.pair);
+        break;
+      case Path::kRollback:
+        UpAndDown();
+        break;
+      case Path::kUpDownUp:
+        UpAndDown();
+        KubeletThenProxy(cell_.from, cell_.pair);
+        break;
+      case Path::kFlush:
+        Boot(cell_.pair, true);
+        steps_.push_back([run = &run_] { return run->FlushEverything(); });
+        break;
+      case Path::kIdleFlip:
+        Boot(cell_.from, false);
+        KubeletThenProxy(cell_.from, cell_.pair);
+        steps_.push_back([run = &run_] { return run->MinutePasses(); });
+        steps_.push_back([run = &run_] { return run->ServicesAppear(); });
+        break;
+      case Path::kToNft:
+        Boot(cell_.pair, true);
+        steps_.push_back([run = &run_] { return run->MoveToNft(); });
+        break;
+    }
+    steps_.push_back([run = &run_] { return run->MinutePasses(); });
+    return std::move(steps_);
+  }
+
+ private:
+  void Boot(const Pair& pair, bool services) {
+    steps_.push_back([run = &run_, pair, services] { return run->StartBoth(pair, services); });
+    if (cell_.company == Company::kThirdParties) {
+      steps_.push_back([run = &run_] { return run->ThirdPartiesAdd(); });
+    }
+    if (cell_.company == Company::kRoundTrip1_8_7 || cell_.company == Company::kRoundTrip1_8_11) {
+      steps_.push_back([run = &run_] { return run->RoundTrip(); });
+    }
+  }
+  void Kubelet(const Pair& from, const Pair& to) {
+    if (from.kubelet == to.kubelet) return;
+    steps_.push_back([run = &run_, version = to.kubelet] { return run->ReplaceKubelet(version); });
+  }
+  void Proxy(const Pair& from, const Pair& to) {
+    if (from.proxy == to.proxy) return;
+    steps_.push_back([run = &run_, version = to.proxy] { return run->ReplaceProxy(version); });
+  }
+  void KubeletThenProxy(const Pair& from, const Pair& to) {
+    Kubelet(from, to);
+    Proxy(from, to);
+  }
+  void ProxyThenKubelet(const Pair& from, const Pair& to) {
+    Proxy(from, to);
+    Kubelet(from, to);
+  }
+  void UpAndDown() {
+    Boot(cell_.from, true);
+    KubeletThenProxy(cell_.from, cell_.pair);
+    ProxyThenKubelet(cell_.pair, cell_.from);
+  }
+
+  const Cell& cell_;
+  CellRun& run_;
+  Steps steps_;
+};
+
+// "kubelet 1.25, 1.26, 1.27 gate off": the versions of the same generation.
+std::vector<std::string> StandsFor(const Pair& pair) {
+  std::vector<std::string> kubelets;
+  std::vector<std::string> proxies;
+  for (const Version version : AllVersions()) {
+    for (const std::optional<bool> gate :
+         {std::optional<bool>(), std::optional<bool>(true), std::optional<bool>(false)}) {
+      const KubeletVersion kubelet = {version, gate};
+      const bool settable = version >= Version{1, 25} && version <= Version{1, 27};
+      const bool told =
+          !gate.has_value() || (settable && CleansUp(kubelet) != CleansUp({version, {}}));
+      if (told && GenerationOf(kubelet) == GenerationOf(pair.kubelet)) {
+        kubelets.push_back(ToString(kubelet));
+      }
+    }
+    const ProxyVersion proxy = {version, pair.proxy.mode};
+    if (GenerationOf(proxy) == GenerationOf(pair.proxy)) proxies.push_back(ToString(proxy));
+  }
+  return {absl::StrCat("kubelet ", absl::StrJoin(kubelets, ", ")),
+          absl::StrCat("kube-proxy ", absl::StrJoin(proxies, ", "))};
+}
+
+}  // namespace
+
+CellReport RunCell(const Cell& cell, const HarnessOptions& options) {
+  CellReport report;
+  report.id = CellId(cell);
+  report.path = NameOf(cell.path);
+  report.kubelet = ToString(cell.pair.kubelet);
+  report.proxy = ToString(cell.pair.proxy);
+  report.mode = testing::NameOf(cell.mode);
+  report.actor = NameOf(cell.actor);
+  report.allowed = IsAllowed(cell.pair.kubelet.version, cell.pair.proxy.version).allowed;
+  report.stands_for = StandsFor(cell.pair);
+  report.about = cell.about;
+  const absl::Time started = absl::Now();
+  {
+    CellRun run(cell, options, report.steps);
+    absl::Status status = run.Prepare();
+    if (*ChrootOf(cell.company) != '\0' && options.chroot_dir.empty()) {
+      status = absl::FailedPreconditionError(
+          absl::StrCat("needs the iptables of Debian ", ChrootOf(cell.company),
+                       ": give --iptables-chroots=DIRECTORY, with that release in it"));
+    }
+    for (const std::function<absl::Status()>& step : PathOf(cell, run).All()) {
+      if (!status.ok()) break;
+      status = step();
+    }
+    if (!status.ok()) report.problem = status.ToString();
+  }
+  report.seconds = absl::ToDoubleSeconds(absl::Now() - started);
+  return report;
+}
+
+}  // namespace kipt::skew

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/skew/matrix/run_cell.h
+//
+// Runs one cell: makes a node, lets the actors act along the path, and asks with packets after each
+// step what the node does.
+#ifndef KIPT_TESTS_SKEW_MATRIX_RUN_CELL_H_
+#define KIPT_TESTS_SKEW_MATRIX_RUN_CELL_H_
+
+#include <string>
+
+#include "tests/skew/matrix/cell.h"
+#include "tests/skew/report/matrix_report.h"
+
+namespace kipt::skew {
+
+struct HarnessOptions {
+  // Absolute path of the kube-iptables-agent that is tried.
+  std::string agent_program;
+  // Whether it runs with --stale-chains=retire.
+  bool retire = true;
+  // Where the other Debian releases are: DIR/bullseye, DIR/trixie. Empty: there are none, and cells
+  // that need them are broken.
+  std::string chroot_dir = {};
+  // Packets per second of each stream.
+  int stream_rate = 200;
+};
+
+// In the calling process, which must have one thread only and a mount namespace of its own with a
+// /run of its own (workers.h sees to that). A cell that cannot be run is a report with a `problem`.
+CellReport RunCell(const Cell& cell, const HarnessOptions& options);
+
+}  // namespace kipt::skew
+
+#endif  // KIPT_TESTS_SKEW_MATRIX_RUN_CELL_H_

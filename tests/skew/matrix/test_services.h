@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/skew/matrix/test_services.h
+//
+// The services of the test node, and the questions asked of them: what a sound node answers.
+#ifndef KIPT_TESTS_SKEW_MATRIX_TEST_SERVICES_H_
+#define KIPT_TESTS_SKEW_MATRIX_TEST_SERVICES_H_
+
+#include <string>
+#include <vector>
+
+#include "tests/skew/kube_proxy/services.h"
+#include "tests/skew/probes/battery.h"
+#include "tests/skew/probes/probe.h"
+
+namespace kipt::skew {
+
+// What a probe is about: by this, and not by its name, it is looked up in the table of facts.
+enum class About {
+  // Served through an address of a service: masqueraded, or with the caller's own address.
+  kService,
+  // Past all services, from a client to a pod: nobody masquerades it.
+  kDirect,
+  // The service has no endpoint at all.
+  kNoEndpoints,
+  // To be dropped: a source outside a load balancer's ranges, to an address the node has, or routes
+  // on;
+  // a node port with externalTrafficPolicy Local without an endpoint here; a cluster address with
+  // internalTrafficPolicy Local without one here.
+  kRefusedBoundVip,
+  kRefusedRoutedVip,
+  kNoLocalEndpoint,
+  kNoInternalEndpoint,
+  // To 127.0.0.1, from a neighbour, and by the node itself through a node port.
+  kMartian,
+  kLocalhostNodePort,
+  // Through chains of third parties.
+  kUserDrop,
+  kUserMasq,
+  kHostPort,
+};
+
+struct Question {
+  Probe probe;
+  About about = About::kService;
+  Outcome sound = Outcome::kServed;
+  // Each of so many endpoints gets its share, within five standard deviations; 1: all go to one.
+  int balanced_over = 0;
+};
+
+// Of the services with both protocols.
+std::vector<ServicePort> TestServices(testing::IpFamily family);
+// Those asked beside a kube-proxy of iptables mode.
+std::vector<Question> ServiceQuestions(testing::IpFamily family);
+// Those asked on every node.
+std::vector<Question> DirectQuestions(testing::IpFamily family);
+// To 127.0.0.1: IPv4.
+std::vector<Question> MartianQuestions();
+// Beside third parties. `portmap`: its host port too (IPv4).
+std::vector<Question> UserQuestions(testing::IpFamily family);
+
+// Ports of the third parties' rules and mappings.
+inline constexpr int kUserDropPort = 9100;
+inline constexpr int kUserMasqPort = 9101;
+inline constexpr int kHostPort = 9102;
+inline constexpr int kHostPortTarget = 9103;
+
+// For streams: services of their own.
+struct StreamQuestion {
+  Probe probe;
+  About about = About::kService;
+  // "every packet must be served", "none may reach the host".
+  const char* rule = "";
+};
+std::vector<ServicePort> StreamServices(testing::IpFamily family);
+std::vector<StreamQuestion> StreamQuestions(testing::IpFamily family);
+
+// Who listens: the endpoints, and on the node and beyond it whoever should get nothing.
+std::vector<ListenerPorts> TestListeners();
+std::vector<ListenerPorts> StreamListeners();
+
+}  // namespace kipt::skew
+
+#endif  // KIPT_TESTS_SKEW_MATRIX_TEST_SERVICES_H_

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/skew/node/sysctls.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace kipt::skew {
+namespace {
+
+struct Sysctl {
+  const char* name;
+  const char* value;
+  // Absent from some kernels, or without some module.
+  bool may_be_absent = false;
+};
+
+// First: it sets others back to what routers have.
+constexpr Sysctl kForwarding[] = {
+    {"ipv4/ip_forward", "1"},
+    {"ipv6/conf/all/forwarding", "1"},
+    {"ipv6/conf/default/forwarding", "1"},
+};
+
+// A new namespace takes IPv4's from the machine.
+constexpr Sysctl kEverywhere[] = {
+    {"ipv4/conf/all/rp_filter", "0"},
+    {"ipv4/conf/default/rp_filter", "0"},
+    {"ipv4/conf/all/route_localnet", "0"},
+    {"ipv4/conf/default/route_localnet", "0"},
+    {"ipv4/conf/lo/route_localnet", "0"},
+    {"ipv4/conf/all/accept_local", "0"},
+    {"ipv4/conf/default/accept_local", "0"},
+    // A pod that reaches itself through the node goes in and out of one interface.
+    {"ipv4/conf/all/send_redirects", "0"},
+    {"ipv4/conf/default/send_redirects", "0"},
+    {"ipv6/conf/all/accept_redirects", "0"},
+    {"ipv6/conf/default/accept_redirects", "0"},
+    {"ipv6/conf/all/disable_ipv6", "0"},
+    {"ipv6/conf/default/disable_ipv6", "0"},
+    {"ipv6/conf/lo/disable_ipv6", "0"},
+    {"ipv6/conf/default/accept_dad", "0"},
+    {"ipv6/conf/default/accept_ra", "0"},
+    {"ipv6/conf/default/router_solicitations", "0"},
+    // No link-local addresses (IN6_ADDR_GEN_MODE_NONE).
+    {"ipv6/conf/default/addr_gen_mode", "1"},
+    // No limits on errors: by type, and by second and destination.
+    {"ipv4/icmp_ratemask", "0"},
+    {"ipv4/icmp_ratelimit", "0"},
+    {"ipv6/icmp/ratelimit", "0"},
+    {"ipv6/icmp/ratemask", "255", true},          // since 5.1
+    {"ipv4/icmp_msgs_per_sec", "1000000", true},  // of a namespace since 6.13
+    {"ipv4/icmp_msgs_burst", "10000", true},
+    // A stream makes hundreds of connections a second that nobody answers.
+    {"netfilter/nf_conntrack_udp_timeout", "10", true},
+};
+
+absl::Status Set(const Sysctl& sysctl) {
+  const std::string path = absl::StrCat("/proc/sys/net/", sysctl.name);
+  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0) {
+    if (sysctl.may_be_absent && errno == ENOENT) return absl::OkStatus();
+    return absl::ErrnoToStatus(errno, absl::StrCat("open ", path));
+  }
+  const absl::string_view value = sysctl.value;
+  const int refused = write(fd, value.data(), value.size()) < 0 ? errno : 0;
+  close(fd);
+  if (refused == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(refused, absl::StrCat("write ", value, " to ", path));
+}
+
+}  // namespace
+
+absl::Status SetSysctls(bool forwards) {
+  if (forwards) {
+    for (const Sysctl& sysctl : kForwarding) {
+      if (absl::Status status = Set(sysctl); !status.ok()) return status;
+    }
+  }
+  for (const Sysctl& sysctl : kEverywhere) {
+    if (absl::Status status = Set(sysctl); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace kipt::skew

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/skew/node/test_node.h"
+
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "tests/skew/node/interface_state.h"
+#include "tests/skew/node/sysctls.h"
+#include "tests/support/run_program.h"
+
+namespace kipt::skew {
+namespace {
+
+using testing::InNetns;
+using testing::IpFamily;
+using testing::Netns;
+
+// A veth pair: `near` is the side of the node, or of the second node towards its pod. Both sides
+// know their addresses as hosts (/32, /128): nothing is resolved, every route is written down.
+struct Link {
+  int number;
+  Place near;
+  Place far;
+  const char* near_interface;
+  const char* near_v4;
+  const char* near_v6;
+};
+constexpr char kFarInterface[] = "eth0";
+
+constexpr Link kLinks[] = {
+    {1, Place::kNode, Place::kRefusedClient, "refused", "192.168.50.2", "fd00:50::2"},
+    {2, Place::kNode, Place::kAllowedClient, "allowed", "192.168.52.2", "fd00:52::2"},
+    {3, Place::kNode, Place::kBeyond, "beyond", "192.168.53.2", "fd00:53::2"},
+    {4, Place::kNode, Place::kPodA, "pod_a", "192.168.54.2", "fd00:54::2"},
+    {5, Place::kNode, Place::kPodB, "pod_b", "192.168.55.2", "fd00:55::2"},
+    {6, Place::kNode, Place::kSecondNode, "second", "192.168.51.2", "fd00:51::2"},
+    {7, Place::kSecondNode, Place::kRemotePod, "pod_r", "192.168.56.3", "fd00:56::3"},
+};
+
+const Link* LinkTo(Place far) {
+  for (const Link& link : kLinks) {
+    if (link.far == far && link.near == Place::kNode) return &link;
+  }
+  return nullptr;
+}
+
+// Locally administered; the last byte is 1 on the near side, 2 on the far side.
+std::array<uint8_t, 6> MacOf(const Link& link, bool near) {
+  return {2, 0, 0, 0, static_cast<uint8_t>(link.number), static_cast<uint8_t>(near ? 1 : 2)};
+}
+
+std::string MacText(const Link& link, bool near) {
+  return absl::StrCat("02:00:00:00:0", link.number, near ? ":01" : ":02");
+}
+
+std::string AsHost(absl::string_view address) {
+  return absl::StrCat(address, address.find(':') == absl::string_view::npos ? "/32" : "/128");
+}
+
+std::string AddAddress(absl::string_view address, absl::string_view interface) {
+  const bool v6 = address.find(':') != absl::string_view::npos;
+  return absl::StrCat("addr add ", AsHost(address), " dev ", interface, v6 ? " nodad" : "", "\n");
+}
+
+// The host on the other side, for good: the first packet waits for nobody's answer.
+std::string AddNeighbour(absl::string_view address, absl::string_view mac,
+                         absl::string_view interface) {
+  return absl::StrCat("neigh add ", address, " lladdr ", mac, " dev ", interface,
+                      " nud permanent\nroute add ", AsHost(address), " dev ", interface, "\n");
+}
+
+std::string AddRoute(absl::string_view prefix, absl::string_view gateway) {
+  return absl::StrCat("route add ", prefix, " via ", gateway, "\n");
+}
+
+// Indices differ between the sides: the kernel reports the carrier of such a pair at once, others
+// may wait for a second (linkwatch_urgent_event() of net/core/link_watch.c).
+std::string MakePair(const Link& link, const Netns& far) {
+  return absl::StrCat("link add name ", link.near_interface, " index ", 100 + link.number,
+                      " address ", MacText(link, true), " type veth peer name ", kFarInterface,
+                      " index ", 2, " address ", MacText(link, false), " netns ", far.Path(), "\n",
+                      "link set ", link.near_interface, " up\n");
+}
+
+std::string NearSide(const Link& link) {
+  std::string commands = absl::StrCat(AddAddress(link.near_v4, link.near_interface),
+                                      AddAddress(link.near_v6, link.near_interface));
+  for (const IpFamily family : {IpFamily::kIpv4, IpFamily::kIpv6}) {
+    absl::StrAppend(&commands, AddNeighbour(AddressOf(link.far, family), MacText(link, false),
+                                            link.near_interface));
+  }
+  return commands;
+}
+
+std::string FarSide(const Link& link) {
+  std::string commands = absl::StrCat("link set ", kFarInterface, " up\n");
+  for (const IpFamily family : {IpFamily::kIpv4, IpFamily::kIpv6}) {
+    const bool v6 = family == IpFamily::kIpv6;
+    const char* gateway = v6 ? link.near_v6 : link.near_v4;
+    absl::StrAppend(&commands, AddAddress(AddressOf(link.far, family), kFarInterface),
+                    AddNeighbour(gateway, MacText(link, true), kFarInterface));
+    if (link.far != Place::kBeyond) {
+      absl::StrAppend(&commands, AddRoute(v6 ? "::/0" : "0.0.0.0/0", gateway));
+      continue;
+    }
+    // All that is left of the world lives there, so that whatever is forwarded to it is received.
+    const std::array<const char*, 3> back =
+        v6 ? std::array{"fd00:50::/28", "fd00:180::/32", "fd00:203::/64"}
+           : std::array{"192.168.0.0/16", "10.180.0.0/16", "203.0.113.0/24"};
+    for (const char* prefix : back) absl::StrAppend(&commands, AddRoute(prefix, gateway));
+    absl::StrAppend(&commands, AddRoute(AsHost(BoundVip(family)), gateway),
+                    AddAddress(RoutedVip(family), "lo"), "route add local ",
+                    v6 ? "::/0" : "0.0.0.0/0", " dev lo table main\n");
+  }
+  return commands;
+}
+
+// What the node has beside its links.
+std::string NodeItself() {
+  std::string commands;
+  for (const IpFamily family : {IpFamily::kIpv4, IpFamily::kIpv6}) {
+    const bool v6 = family == IpFamily::kIpv6;
+    absl::StrAppend(
+        &commands, AddAddress(BoundVip(family), "lo"),
+        AddRoute(v6 ? "fd00:180:1::/48" : "10.180.1.0/24", AddressOf(Place::kSecondNode, family)),
+        AddRoute(v6 ? "::/0" : "0.0.0.0/0", AddressOf(Place::kBeyond, family)));
+  }
+  return commands;
+}
+
+absl::Status RunIp(const Netns& netns, const std::string& commands) {
+  const InNetns inside(netns);
+  const testing::ProgramResult result = testing::RunProgram({"ip", "-batch", "-"}, commands);
+  if (result.exit_code == 127) return absl::NotFoundError(absl::StrCat("ip(8): ", result.err));
+  if (result.exit_code == 0) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("ip -batch: ", result.err, "of\n", commands));
+}
+
+}  // namespace
+
+const char* NameOf(Place place) {
+  switch (place) {
+    case Place::kNode:
+      return "node";
+    case Place::kRefusedClient:
+      return "refused client";
+    case Place::kAllowedClient:
+      return "allowed client";
+    case Place::kBeyond:
+      return "beyond";
+    case Place::kPodA:
+      return "pod a";
+    case Place::kPodB:
+      return "pod b";
+    case Place::kSecondNode:
+      return "second node";
+    case Place::kRemotePod:
+      return "remote pod";
+  }
+  return "?";
+}
+
+std::string AddressOf(Place place, IpFamily family) {
+  const bool v6 = family == IpFamily::kIpv6;
+  switch (place) {
+    case Place::kNode:
+      return v6 ? "fd00:50::2" : "192.168.50.2";
+    case Place::kRefusedClient:
+      return v6 ? "fd00:50::9" : "192.168.50.9";
+    case Place::kAllowedClient:
+      return v6 ? "fd00:203::9" : "203.0.113.9";
+    case Place::kBeyond:
+      return v6 ? "fd00:53::3" : "192.168.53.3";
+    case Place::kPodA:
+      return v6 ? "fd00:180::1" : "10.180.0.1";
+    case Place::kPodB:
+      return v6 ? "fd00:180::2" : "10.180.0.2";
+    case Place::kSecondNode:
+      return v6 ? "fd00:51::3" : "192.168.51.3";
+    case Place::kRemotePod:
+      return v6 ? "fd00:180:1::1" : "10.180.1.1";
+  }
+  return "";
+}
+
+std::string BoundVip(IpFamily family) {
+  return family == IpFamily::kIpv6 ? "fd00:1:2:3::4" : "1.2.3.4";
+}
+
+std::string RoutedVip(IpFamily family) {
+  return family == IpFamily::kIpv6 ? "fd00:1:2:3::5" : "1.2.3.5";
+}
+
+std::string AllowedRange(IpFamily family) {
+  return family == IpFamily::kIpv6 ? "fd00:203::/64" : "203.0.113.0/24";
+}
+
+std::string PodCidr(IpFamily family) {
+  return family == IpFamily::kIpv6 ? "fd00:180::/32" : "10.180.0.0/16";
+}
+
+absl::StatusOr<std::unique_ptr<TestNode>> TestNode::Create() {
+  std::unique_ptr<TestNode> node(new TestNode());
+  for (const Place place : kAllPlaces) {
+    absl::StatusOr<Netns> netns = Netns::Create();
+    if (!netns.ok()) return netns.status();
+    node->places_.push_back(*std::move(netns));
+    const bool forwards = place == Place::kNode || place == Place::kSecondNode;
+    const InNetns inside(node->places_.back());
+    if (absl::Status status = SetSysctls(forwards); !status.ok()) return status;
+  }
+
+  // Pairs first; then each place configures its sides of them.
+  std::array<std::string, std::size(kAllPlaces)> commands;
+  for (const Link& link : kLinks) {
+    commands[static_cast<size_t>(link.near)] += MakePair(link, node->At(link.far));
+    commands[static_cast<size_t>(link.near)] += NearSide(link);
+    commands[static_cast<size_t>(link.far)] += FarSide(link);
+    if (link.near != Place::kNode) continue;
+    node->addresses_v4_.emplace_back(link.near_v4);
+    node->addresses_v6_.emplace_back(link.near_v6);
+  }
+  node->addresses_v4_.push_back(BoundVip(IpFamily::kIpv4));
+  node->addresses_v6_.push_back(BoundVip(IpFamily::kIpv6));
+  commands[static_cast<size_t>(Place::kNode)] += NodeItself();
+  // The node, and then the second node, come before those they make an interface for.
+  for (const Place place :
+       {Place::kNode, Place::kSecondNode, Place::kRefusedClient, Place::kAllowedClient,
+        Place::kBeyond, Place::kPodA, Place::kPodB, Place::kRemotePod}) {
+    absl::Status status = RunIp(node->At(place), commands[static_cast<size_t>(place)]);
+    if (!status.ok()) return status;
+  }
+  for (const Link& link : kLinks) {
+    absl::Status status = WaitUntilRunning(node->At(link.near), link.near_interface);
+    status.Update(WaitUntilRunning(node->At(link.far), kFarInterface));
+    if (!status.ok()) return status;
+  }
+  return node;
+}
+
+const Netns& TestNode::At(Place place) const { return places_[static_cast<size_t>(place)]; }
+
+const std::vector<std::string>& TestNode::NodeAddresses(IpFamily family) const {
+  return family == IpFamily::kIpv6 ? addresses_v6_ : addresses_v4_;
+}
+
+std::string TestNode::InterfaceTo(Place neighbour) const {
+  const Link* link = LinkTo(neighbour);
+  return link == nullptr ? "" : link->near_interface;
+}
+
+std::string TestNode::NodeMacTowards(Place neighbour) const {
+  const Link* link = LinkTo(neighbour);
+  if (link == nullptr) return "";
+  const std::array<uint8_t, 6> mac = MacOf(*link, /*near=*/true);
+  return std::string(mac.begin(), mac.end());
+}
+
+}  // namespace kipt::skew

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/skew/options.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <exception>
+#include <filesystem>
+#include <optional>
+#include <regex>
+#include <thread>
+
+#include "CLI/App.hpp"
+#include "CLI/Config.hpp"
+#include "CLI/Error.hpp"
+#include "CLI/Formatter.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+
+namespace kipt::skew {
+namespace {
+
+constexpr char kAgentName[] = "kube-iptables-agent";
+
+// As given: what is still to be checked.
+struct Words {
+  std::string paths;
+  std::string stale_chains = "retire";
+  std::string colour = "auto";
+  std::string from;
+  std::string to;
+  std::string proxy;
+  std::string proxy_from;
+  std::string proxy_mode = "iptables";
+  std::string gate;
+  std::string output = "text";
+};
+
+std::string PathIds() {
+  std::vector<std::string> ids;
+  for (const Path path : kAllPaths) ids.emplace_back(IdOf(path));
+  return absl::StrJoin(ids, ",");
+}
+
+absl::StatusOr<std::vector<Path>> ParsePaths(const std::string& text) {
+  if (text.empty()) return MainPaths();
+  std::vector<Path> paths;
+  for (absl::string_view id : absl::StrSplit(text, ',')) {
+    const auto* path = std::find_if(std::begin(kAllPaths), std::end(kAllPaths),
+                                    [id](Path each) { return id == IdOf(each); });
+    if (id == "all") return std::vector<Path>(std::begin(kAllPaths), std::end(kAllPaths));
+    if (path == std::end(kAllPaths)) {
+      return absl::InvalidArgumentError(absl::StrCat("--paths: there is no path \"", id,
+                                                     "\"; there are ", PathIds(), ", and all"));
+    }
+    paths.push_back(*path);
+  }
+  return paths;
+}
+
+absl::StatusOr<Version> ParseMinor(const char* flag, const std::string& text) {
+  absl::StatusOr<Version> version = featuregates::ParseVersion(text);
+  if (!version.ok() || *version < kOldest || *version > kNewest) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, ": \"", text, "\" is no version from ", featuregates::ToString(kOldest),
+                     " to ", featuregates::ToString(kNewest), ", such as 1.27"));
+  }
+  return version;
+}
+
+absl::Status ParseAdvise(const Words& words, Options& options) {
+  absl::StatusOr<Version> from = ParseMinor("--from", words.from);
+  if (!from.ok()) return from.status();
+  absl::StatusOr<Version> to = ParseMinor("--to", words.to);
+  if (!to.ok()) return to.status();
+  options.plan.from.version = *from;
+  options.plan.to.version = *to;
+  if (!words.gate.empty()) options.plan.to.ownership_cleanup = words.gate == "true";
+  ProxyMode mode = ProxyMode::kIptables;
+  for (const ProxyMode each : {ProxyMode::kIpvs, ProxyMode::kNftables}) {
+    if (words.proxy_mode == NameOf(each)) mode = each;
+  }
+  const bool named = mode != ProxyMode::kIptables;
+  if (words.proxy.empty() && !words.proxy_from.empty()) {
+    return absl::InvalidArgumentError("--proxy-from needs --proxy: what it becomes");
+  }
+  if (!words.proxy.empty() || named) {
+    absl::StatusOr<Version> proxy = words.proxy.empty() ? to : ParseMinor("--proxy", words.proxy);
+    if (!proxy.ok()) return proxy.status();
+    // Given alone, it stays what it is.
+    absl::StatusOr<Version> proxy_from = words.proxy_from.empty()
+                                             ? (words.proxy.empty() ? from : proxy)
+                                             : ParseMinor("--proxy-from", words.proxy_from);
+    if (!proxy_from.ok()) return proxy_from.status();
+    options.plan.proxy_to = ProxyVersion{*proxy, mode};
+    options.plan.proxy_from = ProxyVersion{*proxy_from, mode};
+  }
+  options.json_output = words.output == "json";
+  return absl::OkStatus();
+}
+
+void AddCellFlags(CLI::App& app, Options& options, Words& words) {
+  app.add_flag(
+      "--full", options.full,
+      "Every pair of versions from 1.17 to 1.34 on every path, not one of each generation. "
+      "Takes hours.");
+  app.add_option("--paths", words.paths,
+                 absl::StrCat("Of ", PathIds(), ", or all. (default ",
+                              absl::StrJoin(MainPaths(), ",",
+                                            [](std::string* out, Path path) {
+                                              absl::StrAppend(out, IdOf(path));
+                                            }),
+                              ")"))
+      ->type_name("path,...");
+  app.add_option("--cells", options.cells,
+                 "Only cells whose name this regular expression finds something in, such as "
+                 "/nft/agent$. See list.")
+      ->type_name("regex");
+}
+
+void AddRunFlags(CLI::App& app, Options& options, Words& words) {
+  app.add_option("--agent", options.harness.agent_program,
+                 "The kube-iptables-agent to try. (default: beside this program, then "
+                 "/usr/sbin/kube-iptables-agent)")
+      ->type_name("file");
+  app.add_option("--stale-chains", words.stale_chains,
+                 "keep or retire: as of the agent. (default retire)")
+      ->check(CLI::IsMember({"keep", "retire"}))
+      ->type_name("string");
+  app.add_option("--iptables-chroots", options.harness.chroot_dir,
+                 "Where Debian 11 and 13 are unpacked, as bullseye and trixie, for their iptables. "
+                 "Without it cells that need them are left out.")
+      ->type_name("directory");
+  app.add_option("--jobs", options.jobs, "Cells side by side. (default: one per CPU)")
+      ->check(CLI::Range(1, 256))
+      ->type_name("int");
+  app.add_option("--stream-rate", options.harness.stream_rate,
+                 "Packets per second of each of the streams that go on while something happens. "
+                 "(default 200)")
+      ->check(CLI::Range(10, 2000))
+      ->type_name("int");
+  app.add_option("--json", options.json_file, "Writes the report there.")->type_name("file");
+  app.add_option("--junit", options.junit_file, "Writes the report there, for CI.")
+      ->type_name("file");
+  app.add_option("--html", options.html_file, "Writes the report there, as one page.")
+      ->type_name("file");
+  app.add_option("--colour", words.colour, "auto, always or never. (default auto)")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->type_name("string");
+}
+
+void AddAdviseFlags(CLI::App& app, Options& options, Words& words) {
+  app.add_option("--from", words.from, "kubelet's version now, such as 1.24.")
+      ->required()
+      ->type_name("version");
+  app.add_option("--to", words.to, "kubelet's version then.")->required()->type_name("version");
+  app.add_option("--proxy", words.proxy,
+                 "kube-proxy's version then. (default: it goes with kubelet)")
+      ->type_name("version");
+  app.add_option("--proxy-from", words.proxy_from, "kube-proxy's version now. (default --proxy)")
+      ->type_name("version");
+  app.add_option("--proxy-mode", words.proxy_mode, "iptables, ipvs or nftables. (default iptables)")
+      ->check(CLI::IsMember({"iptables", "ipvs", "nftables"}))
+      ->type_name("string");
+  app.add_option("--ownership-cleanup", words.gate,
+                 "true or false: IPTablesOwnershipCleanup as given to the kubelet of --to.")
+      ->check(CLI::IsMember({"true", "false"}))
+      ->type_name("bool");
+  app.add_flag("--live", options.live, "Also look at what is on this node now. Changes nothing.");
+  app.add_option("--output", words.output, "text or json. (default text)")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->type_name("string");
+}
+
+std::string DefaultAgent(const std::string& program) {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path folder =
+      error ? std::filesystem::path(program).parent_path() : self.parent_path();
+  const std::filesystem::path beside = folder / kAgentName;
+  if (std::filesystem::exists(beside, error)) return beside.string();
+  return absl::StrCat("/usr/sbin/", kAgentName);
+}
+
+absl::Status Finish(const std::string& program, const Words& words, Options& options) {
+  absl::StatusOr<std::vector<Path>> paths = ParsePaths(words.paths);
+  if (!paths.ok()) return paths.status();
+  options.paths = *std::move(paths);
+  options.harness.retire = words.stale_chains == "retire";
+  options.colour = words.colour == "always" || (words.colour == "auto" && isatty(1) == 1);
+  if (options.jobs == 0) {
+    options.jobs = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  }
+  if (options.harness.agent_program.empty()) options.harness.agent_program = DefaultAgent(program);
+  // The workers' working directory is none of the user's business.
+  std::error_code error;
+  options.harness.agent_program =
+      std::filesystem::absolute(options.harness.agent_program, error).string();
+  if (!options.harness.chroot_dir.empty()) {
+    options.harness.chroot_dir =
+        std::filesystem::absolute(options.harness.chroot_dir, error).string();
+  }
+  return options.command == Options::Command::kAdvise ? ParseAdvise(words, options)
+                                                      : absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Options> ParseOptions(const std::string& program,
+                                     const std::vector<std::string>& arguments) {
+  Options options;
+  Words words;
+  try {
+    CLI::App app(
+        "Sends real packets through a node on which every kubelet meets every kube-proxy, with "
+        "kubelet and with kube-iptables-agent in its place.",
+        "kube-iptables-skew");
+    app.require_subcommand(0, 1);
+    CLI::App* run = app.add_subcommand("run", "Run the matrix; what is done without a command.");
+    CLI::App* list =
+        app.add_subcommand("list", "Show the names of the cells, and why each is there.");
+    CLI::App* advise = app.add_subcommand(
+        "advise",
+        "Say whether an upgrade is safe, in which order, and why. Exit status 2: it is not.");
+    CLI::App* version = app.add_subcommand("version", "Show the version of this program.");
+    for (CLI::App* each : {&app, run}) {
+      AddCellFlags(*each, options, words);
+      AddRunFlags(*each, options, words);
+    }
+    AddCellFlags(*list, options, words);
+    AddAdviseFlags(*advise, options, words);
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+    try {
+      app.parse(std::move(reversed));
+    } catch (const CLI::CallForHelp&) {
+      options.command = Options::Command::kHelp;
+      options.help = app.help();
+      return options;
+    }
+    if (list->parsed()) options.command = Options::Command::kList;
+    if (advise->parsed()) options.command = Options::Command::kAdvise;
+    if (version->parsed()) options.command = Options::Command::kVersion;
+  } catch (const std::exception& error) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(error.what(), "; see kube-iptables-skew --help"));
+  }
+  absl::Status status = Finish(program, words, options);
+  if (!status.ok()) return status;
+  return options;
+}
+
+absl::StatusOr<std::vector<Cell>> ChosenCells(const Options& options) {
+  std::vector<Cell> cells = options.full ? AllCells() : DefaultCells(options.paths);
+  if (options.harness.chroot_dir.empty() && options.command == Options::Command::kRun) {
+    std::erase_if(cells, [](const Cell& cell) { return *ChrootOf(cell.company) != '\0'; });
+  }
+  if (options.cells.empty()) return cells;
+  std::optional<std::regex> wanted;
+  try {
+    wanted.emplace(options.cells);
+  } catch (const std::exception& error) {
+    return absl::InvalidArgumentError(absl::StrCat("--cells: ", error.what()));
+  }
+  std::erase_if(cells,
+                [&wanted](const Cell& cell) { return !std::regex_search(CellId(cell), *wanted); });
+  if (cells.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--cells=", options.cells, " finds no cell; kube-iptables-skew list shows their names"));
+  }
+  return cells;
+}
+
+}  // namespace kipt::skew

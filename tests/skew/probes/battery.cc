@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/skew/probes/battery.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tests/skew/probes/callers.h"
+#include "tests/skew/probes/drop_counters.h"
+#include "tests/skew/probes/frame.h"
+#include "tests/skew/probes/listeners.h"
+#include "tests/skew/probes/message.h"
+#include "tests/skew/probes/outcome.h"
+#include "tests/skew/probes/packet_barrier.h"
+
+namespace kipt::skew {
+namespace {
+
+using testing::IpFamily;
+using testing::IptablesMode;
+
+// Of the first packet of a connection.
+size_t LengthOf(const Probe& probe) {
+  if (probe.protocol == Protocol::kUdp) return UdpLength(probe.family, kMessageBytes);
+  if (probe.kind == ProbeKind::kMartian) return TcpFrameLength(kMessageBytes);
+  return KernelSynLength(probe.family);
+}
+
+class RealBattery : public Battery {
+ public:
+  RealBattery(const TestNode& node, CallTools tools) : node_(node), tools_(std::move(tools)) {
+    label_.battery = FreshNumber();
+  }
+
+  absl::StatusOr<std::vector<ProbeResult>> Ask(const std::vector<Probe>& probes,
+                                               IptablesMode mode) override {
+    std::vector<ProbeResult> results(probes.size());
+    std::vector<size_t> silent;
+    if (absl::Status status = AskAll(probes, results, silent); !status.ok()) return status;
+    // Of each family: the last reading, if any.
+    std::map<IpFamily, DropCounters> counters;
+    for (const size_t probe : silent) {
+      if (counters.count(probes[probe].family) == 0) {
+        absl::StatusOr<DropCounters> now = ReadDropCounters(node_, mode, probes[probe].family);
+        if (!now.ok()) return now.status();
+        counters[probes[probe].family] = *std::move(now);
+      }
+      absl::StatusOr<ProbeResult> result =
+          AskAlone(probes, probe, mode, counters[probes[probe].family]);
+      if (!result.ok()) return result.status();
+      results[probe] = *std::move(result);
+    }
+    return results;
+  }
+
+ private:
+  Message NextLabel() {
+    ++label_.round;
+    return label_;
+  }
+
+  ProbeResult Result(const Round& round, const std::vector<Probe>& probes, size_t probe,
+                     const std::string& dropped_by) const {
+    std::vector<const Call*> calls;
+    for (const std::unique_ptr<Call>& call : round.calls()) {
+      if (call->probe == probe) calls.push_back(call.get());
+    }
+    return ResultOf(probes[probe], calls, node_.NodeAddresses(probes[probe].family), dropped_by);
+  }
+
+  // All probes at once, the connections of each one after the other. Those of which a connection is
+  // `silent` have no result.
+  absl::Status AskAll(const std::vector<Probe>& probes, std::vector<ProbeResult>& results,
+                      std::vector<size_t>& silent) {
+    Round round(node_, probes, tools_, NextLabel());
+    for (size_t probe = 0; probe < probes.size(); ++probe) {
+      if (absl::Status status = round.Start(probe, 0); !status.ok()) return status;
+    }
+    for (;;) {
+      const absl::StatusOr<const Call*> over = round.Next();
+      if (!over.ok()) return over.status();
+      if (*over == nullptr) break;
+      const int next = (*over)->connection + 1;
+      if (next >= probes[(*over)->probe].connections) continue;
+      if (absl::Status status = round.Start((*over)->probe, next); !status.ok()) return status;
+    }
+    std::vector<bool> has_silent(probes.size(), false);
+    for (const std::unique_ptr<Call>& call : round.calls()) {
+      if (call->Silent()) has_silent[call->probe] = true;
+    }
+    for (size_t probe = 0; probe < probes.size(); ++probe) {
+      if (has_silent[probe]) {
+        silent.push_back(probe);
+      } else {
+        results[probe] = Result(round, probes, probe, "");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // One probe, all its connections at once, between `counters` and a later reading, which they are
+  // afterwards.
+  absl::StatusOr<ProbeResult> AskAlone(const std::vector<Probe>& probes, size_t probe,
+                                       IptablesMode mode, DropCounters& counters) {
+    Round round(node_, probes, tools_, NextLabel());
+    for (int connection = 0; connection < probes[probe].connections; ++connection) {
+      if (absl::Status status = round.Start(probe, connection); !status.ok()) return status;
+    }
+    for (;;) {
+      const absl::StatusOr<const Call*> over = round.Next();
+      if (!over.ok()) return over.status();
+      if (*over == nullptr) break;
+    }
+    absl::StatusOr<DropCounters> after = ReadDropCounters(node_, mode, probes[probe].family);
+    if (!after.ok()) return after.status();
+    const auto silent = static_cast<uint64_t>(
+        std::count_if(round.calls().begin(), round.calls().end(),
+                      [](const std::unique_ptr<Call>& call) { return call->Silent(); }));
+    std::string dropped_by;
+    if (silent != 0) {
+      dropped_by = RuleThatCounted(counters, *after, silent, LengthOf(probes[probe]),
+                                   UdpLength(probes[probe].family, kStreamMessageBytes));
+    }
+    counters = *std::move(after);
+    if (!dropped_by.empty()) {
+      dropped_by = absl::StrCat(probes[probe].family == IpFamily::kIpv6 ? "ip6" : "ip", " filter ",
+                                dropped_by);
+    }
+    return Result(round, probes, probe, dropped_by);
+  }
+
+  const TestNode& node_;
+  CallTools tools_;
+  Message label_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Battery>> Battery::Create(const TestNode& node,
+                                                         const std::vector<ListenerPorts>& ports) {
+  absl::StatusOr<std::unique_ptr<Listeners>> listeners = Listeners::Open(node, ports);
+  if (!listeners.ok()) return listeners.status();
+  absl::StatusOr<PacketBarrier> barrier = PacketBarrier::Create();
+  if (!barrier.ok()) return barrier.status();
+  return std::make_unique<RealBattery>(node, CallTools{*std::move(listeners), *std::move(barrier),
+                                                       static_cast<uint32_t>(FreshNumber())});
+}
+
+}  // namespace kipt::skew

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/skew/probes/callers.h
+//
+// Connections of probes, and what came of each: told by the caller, and by those who received it.
+#ifndef KIPT_TESTS_SKEW_PROBES_CALLERS_H_
+#define KIPT_TESTS_SKEW_PROBES_CALLERS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "agent/process/owned_fd.h"
+#include "tests/skew/node/test_node.h"
+#include "tests/skew/probes/frame.h"
+#include "tests/skew/probes/listeners.h"
+#include "tests/skew/probes/message.h"
+#include "tests/skew/probes/packet_barrier.h"
+#include "tests/skew/probes/probe.h"
+
+namespace kipt::skew {
+
+// One connection of a probe.
+struct Call {
+  size_t probe = 0;
+  int connection = 0;
+  // Its own address and port as its socket has them, or its frame.
+  std::string own_address = {};
+  uint16_t own_port = 0;
+  std::vector<Receipt> receipts = {};
+  std::optional<Place> answered_by = {};
+  // What the caller was told: by a packet that came (RST, ICMP), or by its own kernel, which sent
+  // none.
+  int error = 0;
+  bool refused_at_home = false;
+  // TCP's handshake was completed, with whom is not known by this.
+  bool connected = false;
+
+  bool Silent() const { return receipts.empty() && !answered_by && error == 0 && !connected; }
+};
+
+// What rounds have in common.
+struct CallTools {
+  std::unique_ptr<Listeners> listeners;
+  PacketBarrier barrier;
+  // Of the next call. No call has one that an earlier call had: for the node, whose connection
+  // tracking remembers that, it would not be a new connection.
+  uint32_t next_port = 0;
+};
+
+// One round of questions. Connections are closed with it.
+class Round {
+ public:
+  // `node`, `probes` and `tools` must outlive it. `label`: what is the same in its messages.
+  Round(const TestNode& node, const std::vector<Probe>& probes, CallTools& tools,
+        const Message& label);
+  ~Round();
+  Round(const Round&) = delete;
+  Round& operator=(const Round&) = delete;
+
+  // Sends a call's first packet. Errors are of the harness, not of the packet.
+  absl::Status Start(size_t probe, int connection);
+  // Does what there is to do until a call is over: that one. Null: all packets are where they go,
+  // and nobody has anything to tell any more.
+  absl::StatusOr<const Call*> Next();
+
+  // In the order in which they were started.
+  const std::vector<std::unique_ptr<Call>>& calls() const { return calls_; }
+
+ private:
+  struct Caller {
+    Call* call = nullptr;
+    agent::OwnedFd fd;
+    // Of TCP: the handshake is under way, or the answer.
+    bool connecting = false;
+  };
+
+  absl::Status StartConnect(Call& call);
+  // Binds the socket to the next port that is free there.
+  absl::Status TakePort(const agent::OwnedFd& fd, Call& call);
+  uint16_t NextPort();
+  absl::Status StartMartian(Call& call);
+  // Does what there is to do. Whether there was anything.
+  bool Serve();
+  void Hear(Caller& caller);
+  // Reads what the caller is told. False: nothing yet.
+  bool ReadAnswer(Caller& caller);
+  void Receive();
+  Call* CallOf(const Message& message);
+  Message MessageOf(const Call& call) const;
+  FrameBytes MartianFrame(const Call& call, uint8_t flags) const;
+
+  const TestNode& node_;
+  const std::vector<Probe>& probes_;
+  CallTools& tools_;
+  const Message label_;
+  agent::OwnedFd epoll_;
+  std::vector<std::unique_ptr<Call>> calls_;
+  // By descriptor; those that still wait.
+  std::map<int, Caller> callers_;
+  // Over, and not yet told.
+  std::vector<const Call*> over_;
+};
+
+}  // namespace kipt::skew
+
+#endif  // KIPT_TESTS_SKEW_PROBES_CALLERS_H_

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/skew/probes/drop_counters.h
+//
+// The proof that a packet was dropped: a DROP rule of filter counted it, with its bytes.
+#ifndef KIPT_TESTS_SKEW_PROBES_DROP_COUNTERS_H_
+#define KIPT_TESTS_SKEW_PROBES_DROP_COUNTERS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "tests/skew/node/test_node.h"
+#include "tests/support/kubelet_sequence.h"
+
+namespace kipt::skew {
+
+struct DropCounter {
+  // "-A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP", or ":INPUT DROP" of a chain's policy.
+  std::string rule;
+  uint64_t packets = 0;
+  uint64_t bytes = 0;
+
+  bool operator==(const DropCounter&) const = default;
+};
+using DropCounters = std::vector<DropCounter>;
+
+// Of a text as `iptables-save -c` writes it.
+DropCounters DropCountersIn(absl::string_view save);
+
+// Of the table filter on the node, as it is now. Reading makes no table. Internal: what
+// iptables-MODE-save said.
+absl::StatusOr<DropCounters> ReadDropCounters(const TestNode& node, testing::IptablesMode mode,
+                                              testing::IpFamily family);
+
+// Which rule counted `packets` packets of `length` bytes between two readings; "" where none did.
+// Streams may have sent packets of `stream_length`, another length, meanwhile: how many of either a
+// rule has counted follows from its packets and its bytes.
+std::string RuleThatCounted(const DropCounters& before, const DropCounters& after, uint64_t packets,
+                            size_t length, size_t stream_length);
+
+}  // namespace kipt::skew
+
+#endif  // KIPT_TESTS_SKEW_PROBES_DROP_COUNTERS_H_

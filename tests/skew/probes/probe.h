@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/skew/probes/probe.h
+//
+// Questions asked of the node with packets, and what packets answer.
+#ifndef KIPT_TESTS_SKEW_PROBES_PROBE_H_
+#define KIPT_TESTS_SKEW_PROBES_PROBE_H_
+
+#include <string>
+#include <vector>
+
+#include "tests/skew/kube_proxy/services.h"
+#include "tests/skew/node/test_node.h"
+
+namespace kipt::skew {
+
+// What became of a new connection.
+enum class Outcome {
+  // An endpoint answered, and saw the caller's own address, or one of the node's.
+  kServed,
+  kServedMasqueraded,
+  // A rule of filter dropped it: nobody received it, nobody answered, and a DROP rule counted it.
+  kDropped,
+  // The caller got an answer that says no: RST, or an ICMP error.
+  kRejected,
+  // No rule stopped it, and nothing served it: a program on the node has it, or the next hop has.
+  kReachedHost,
+  kForwarded,
+  // Nobody received it, nobody answered and no DROP rule counted it.
+  kLost,
+  // None of these: see the detail.
+  kOther,
+};
+// "served", "masqueraded", "dropped", "rejected", "reached the host", "forwarded", "lost", "other".
+const char* NameOf(Outcome outcome);
+
+enum class ProbeKind {
+  // A connection to `address`:`port`.
+  kConnect,
+  // A packet to 127.0.0.1:`port` of the node, put on the wire by the neighbour `from`: as of
+  // CVE-2020-8558. IPv4 and UDP or TCP (its SYN). Answers do not come back, so kReachedHost is what
+  // an
+  // unprotected node gives, kServed never.
+  kMartian,
+};
+
+struct Probe {
+  // "lb-refused/udp/ipv4": unique in a battery.
+  std::string name;
+  ProbeKind kind = ProbeKind::kConnect;
+  testing::IpFamily family = testing::IpFamily::kIpv4;
+  Protocol protocol = Protocol::kTcp;
+  Place from = Place::kRefusedClient;
+  std::string address;
+  int port = 0;
+  // How many connections are made, one after the other. More than 1: for balance and affinity.
+  int connections = 1;
+};
+
+struct ProbeResult {
+  std::string probe;
+  // That of all connections; kOther where they differ.
+  Outcome outcome = Outcome::kOther;
+  // Where it was received, and how often: {"pod a": 31, "pod b": 35}.
+  std::vector<std::pair<std::string, int>> receivers = {};
+  // The source address that the receiver saw.
+  std::string seen_source = {};
+  // Of kDropped: the rule that counted it, "ip filter -A KUBE-FIREWALL ... -j DROP".
+  std::string dropped_by = {};
+  // Packets that were sent, and of these the ones that a place received.
+  int sent = 0;
+  int received = 0;
+  // For people: why it is kOther, the errno of the caller.
+  std::string detail = {};
+
+  bool operator==(const ProbeResult&) const = default;
+};
+
+}  // namespace kipt::skew
+
+#endif  // KIPT_TESTS_SKEW_PROBES_PROBE_H_

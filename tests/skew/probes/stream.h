@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/skew/probes/stream.h
+//
+// Probes that go on while something happens: UDP at a steady rate, each packet of a connection of
+// its own, because nat looks at the first packet of a connection only.
+#ifndef KIPT_TESTS_SKEW_PROBES_STREAM_H_
+#define KIPT_TESTS_SKEW_PROBES_STREAM_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tests/skew/node/test_node.h"
+#include "tests/skew/probes/battery.h"
+#include "tests/skew/probes/probe.h"
+
+namespace kipt::skew {
+
+// Counted since the last Take().
+struct StreamCount {
+  std::string probe;
+  uint64_t sent = 0;
+  // By an endpoint (any pod), with the caller's address, or with one of the node's.
+  uint64_t served = 0;
+  uint64_t served_masqueraded = 0;
+  // By a program on the node, or the next hop.
+  uint64_t reached_host = 0;
+  uint64_t forwarded = 0;
+  // The longest run of consecutive packets of which none was served.
+  uint64_t longest_gap = 0;
+
+  bool operator==(const StreamCount&) const = default;
+};
+
+class Streams {
+ public:
+  // Sends each probe's packets (UDP; kConnect or kMartian), `per_second` of each, from this call
+  // on, in a thread of its own. It has listeners of its own, of UDP, at `listeners`: no port there
+  // may be one of a Battery's of the same place. `node` must outlive it.
+  static absl::StatusOr<std::unique_ptr<Streams>> Start(const TestNode& node,
+                                                        const std::vector<Probe>& probes,
+                                                        const std::vector<ListenerPorts>& listeners,
+                                                        int per_second);
+  // Ends the thread.
+  virtual ~Streams() = default;
+
+  // What was sent since the last call, or the start, and what became of it; waits until packets on
+  // their way have come. In the order of the probes.
+  virtual std::vector<StreamCount> Take() = 0;
+};
+
+}  // namespace kipt::skew
+
+#endif  // KIPT_TESTS_SKEW_PROBES_STREAM_H_

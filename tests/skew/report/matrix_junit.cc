@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// JUnit's XML as CI systems read it (the schema of Jenkins' xUnit plugin, junit-10.xsd): a suite
+// per path, a test case per cell, and one more suite for the matrix as a whole.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "tests/skew/report/escape.h"
+#include "tests/skew/report/matrix_report.h"
+#include "tests/skew/report/sentences.h"
+
+namespace kipt::skew {
+namespace {
+
+struct Suite {
+  std::string name;
+  std::string cases = {};
+  int tests = 0;
+  int failures = 0;
+  int errors = 0;
+  double seconds = 0;
+};
+
+std::string Counts(const Suite& suite) {
+  return absl::StrFormat("name=\"%s\" tests=\"%d\" failures=\"%d\" errors=\"%d\" time=\"%.3f\"",
+                         XmlText(suite.name), suite.tests, suite.failures, suite.errors,
+                         suite.seconds);
+}
+
+std::string Lines(const std::vector<Finding>& findings) {
+  return absl::StrJoin(findings, "\n", [](std::string* out, const Finding& finding) {
+    absl::StrAppend(out, finding.step, ": ", finding.text);
+  });
+}
+
+// `element`: "failure" or "error".
+std::string Bad(const std::string& element, const std::string& message, const std::string& text) {
+  return absl::StrFormat("      <%s type=\"%s\" message=\"%s\">%s</%s>\n", element, element,
+                         XmlText(message), XmlText(text), element);
+}
+
+void AddCell(const CellReport& cell, Suite& suite) {
+  const Verdict verdict = VerdictOf(cell);
+  std::string inside;
+  if (verdict == Verdict::kBroken) {
+    ++suite.errors;
+    inside = Bad("error", cell.problem.empty() ? "the cell asked nothing" : cell.problem,
+                 Lines(UnexpectedOf(cell)));
+  } else if (verdict == Verdict::kUnexpected) {
+    ++suite.failures;
+    const std::vector<Finding> findings = UnexpectedOf(cell);
+    inside = Bad("failure", absl::StrCat(findings.size(), " not as expected; ", findings[0].text),
+                 Lines(findings));
+  }
+  const std::vector<Finding> known = KnownOf(cell);
+  if (!known.empty()) {
+    absl::StrAppend(&inside, "      <system-out>Known failures:&#10;", XmlText(Lines(known)),
+                    "</system-out>\n");
+  }
+  absl::StrAppend(&suite.cases,
+                  absl::StrFormat("    <testcase classname=\"%s\" name=\"%s\" time=\"%.3f\"",
+                                  XmlText(suite.name), XmlText(cell.id), cell.seconds),
+                  inside.empty() ? "/>\n" : absl::StrCat(">\n", inside, "    </testcase>\n"));
+  ++suite.tests;
+  suite.seconds += cell.seconds;
+}
+
+Suite TheWhole(const MatrixReport& report) {
+  Suite suite{.name = "the matrix", .tests = 1};
+  const std::string open =
+      "    <testcase classname=\"the matrix\" name=\"as a whole\" time=\"0.000\"";
+  if (report.problems.empty()) {
+    suite.cases = absl::StrCat(open, "/>\n");
+    return suite;
+  }
+  suite.failures = 1;
+  suite.cases = absl::StrCat(
+      open, ">\n", Bad("failure", report.problems[0], absl::StrJoin(report.problems, "\n")),
+      "    </testcase>\n");
+  return suite;
+}
+
+}  // namespace
+
+std::string MatrixJunit(const MatrixReport& report) {
+  std::vector<Suite> suites;
+  for (const CellReport& cell : report.cells) {
+    auto suite = std::find_if(suites.begin(), suites.end(),
+                              [&cell](const Suite& one) { return one.name == cell.path; });
+    if (suite == suites.end()) suite = suites.insert(suites.end(), Suite{.name = cell.path});
+    AddCell(cell, *suite);
+  }
+  suites.push_back(TheWhole(report));
+
+  Suite all{.name = "kube-iptables-skew", .seconds = report.seconds};
+  std::string inside;
+  for (const Suite& suite : suites) {
+    all.tests += suite.tests;
+    all.failures += suite.failures;
+    all.errors += suite.errors;
+    absl::StrAppend(&inside, "  <testsuite ", Counts(suite), ">\n", suite.cases,
+                    "  </testsuite>\n");
+  }
+  return absl::StrCat("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites ", Counts(all),
+                      ">\n", inside, "</testsuites>\n");
+}
+
+}  // namespace kipt::skew

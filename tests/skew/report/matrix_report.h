@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/skew/report/matrix_report.h
+//
+// What a run of the matrix found, as values. Nothing here looks at the machine.
+#ifndef KIPT_TESTS_SKEW_REPORT_MATRIX_REPORT_H_
+#define KIPT_TESTS_SKEW_REPORT_MATRIX_REPORT_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tests/skew/probes/probe.h"
+#include "tests/skew/probes/stream.h"
+
+namespace kipt::skew {
+
+// One probe at one step.
+struct Check {
+  Probe probe;
+  ProbeResult result;
+  // What a sound node would do, and what is expected here; they differ where a failure is known.
+  Outcome sound = Outcome::kServed;
+  Outcome expected = Outcome::kServed;
+  // Why `expected` is: the fact. Empty where it is `sound`.
+  std::string because = {};
+  // Beyond the outcome: what of the packets themselves was wrong (the balance, the affinity), a
+  // sentence. Empty: nothing.
+  std::string complaint = {};
+
+  bool AsExpected() const { return result.outcome == expected && complaint.empty(); }
+  bool Sound() const { return result.outcome == sound && complaint.empty(); }
+};
+
+// One stream during one step.
+struct StreamCheck {
+  StreamCount count;
+  // What its packets must not do, a sentence: "none may reach the host". `bad` of them did.
+  std::string rule;
+  uint64_t bad = 0;
+  // How many may: 0, unless a failure is known.
+  uint64_t allowed = 0;
+  std::string because = {};
+
+  bool AsExpected() const { return bad <= allowed; }
+  bool Sound() const { return bad == 0; }
+};
+
+struct StepReport {
+  // "kubelet 1.24 becomes 1.27".
+  std::string name;
+  // What actors did, and said: error is what real Kubernetes would log.
+  std::vector<std::string> done = {};
+  std::string error = {};
+  // Whether that error is what was expected, and why.
+  bool error_expected = false;
+  std::string error_because = {};
+  std::vector<Check> checks = {};
+  std::vector<StreamCheck> streams = {};
+  // What iptables-save prints when the step is over, of both families.
+  std::string rules = {};
+};
+
+// "Sound": every packet did what it does on a sound node. "Known": some did not, or an actor
+// failed, all as expected. "Unexpected": some did otherwise than expected, or an actor failed
+// unexpectedly. "Broken": the cell could not be run (see `problem`), or asked nothing. A step
+// without an error is not measured by `error_expected`.
+enum class Verdict { kSound, kKnown, kUnexpected, kBroken };
+// "sound", "known failure", "unexpected", "broken".
+const char* NameOf(Verdict verdict);
+
+struct CellReport {
+  // "boot/kubelet-1.24/proxy-1.27/nft/agent": unique in a matrix.
+  std::string id;
+  // Its coordinates: the path ("fresh boot"), kubelet's generation ("1.25 gate on") and
+  // kube-proxy's, "nft" or "legacy", and who keeps kubelet's chains: "kubelet" or "agent".
+  std::string path;
+  std::string kubelet;
+  std::string proxy;
+  std::string mode;
+  std::string actor;
+  // Whether the version skew policy allows the pair; the versions that this cell stands for,
+  // "kubelet 1.24 with kube-proxy 1.24", and what it is there to show, a sentence or nothing.
+  bool allowed = true;
+  std::vector<std::string> stands_for = {};
+  std::string about = {};
+  std::vector<StepReport> steps = {};
+  std::string problem = {};
+  double seconds = 0;
+};
+
+Verdict VerdictOf(const StepReport& step);
+Verdict VerdictOf(const CellReport& cell);
+
+struct MatrixReport {
+  // "6.18.5", "1.8.9", "0.4.0".
+  std::string kernel;
+  std::string iptables;
+  std::string agent;
+  std::vector<CellReport> cells = {};
+  double seconds = 0;
+  // What is wrong with the matrix as a whole: "the agent is worse than kubelet in ...". Empty:
+  // nothing.
+  std::vector<std::string> problems = {};
+};
+
+// The numbers of cells of each verdict.
+struct Tally {
+  int sound = 0;
+  int known = 0;
+  int unexpected = 0;
+  int broken = 0;
+};
+Tally TallyOf(const MatrixReport& report);
+// Whether all is as expected: no cell is unexpected or broken, and there are no problems.
+bool AllAsExpected(const MatrixReport& report);
+
+// JSON, whose field names are stable; ParseCellReport(CellJson(cell)) is the cell again (workers
+// give their cells to the parent this way). InvalidArgument: what is missing, and where.
+std::string CellJson(const CellReport& cell);
+absl::StatusOr<CellReport> ParseCellReport(const std::string& json);
+std::string MatrixJson(const MatrixReport& report);
+
+// For a terminal, 100 columns: one table per path and mode, rows kubelet's generations, columns
+// kube-proxy's, both actors side by side; then every cell that is not as expected, with its checks.
+// `colour`: with ANSI colours.
+std::string MatrixText(const MatrixReport& report, bool colour);
+// One line when a cell is done: "[ 17/120] sound  boot kubelet 1.24 proxy 1.27 nft agent  1.9 s".
+std::string ProgressLine(const CellReport& cell, int done, int of, bool colour);
+// For CI: a test suite per path, a test case per cell, its checks in the failure's text.
+std::string MatrixJunit(const MatrixReport& report);
+// One page without anything outside itself.
+std::string MatrixHtml(const MatrixReport& report);
+
+}  // namespace kipt::skew
+
+#endif  // KIPT_TESTS_SKEW_REPORT_MATRIX_REPORT_H_

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The matrix itself: tables, filters, which cell is open. The last of the page's scripts; it starts.
+
+const data = JSON.parse(document.getElementById('data').textContent);
+// Everything that can be chosen: {grid, row, column, kubelet, agent, compared, button}.
+const pairs = [];
+let opened = null;
+
+function actorsOf(pair) {
+  return [pair.kubelet, pair.agent].filter((cell) => cell !== null);
+}
+
+function describe(pair) {
+  const {grid} = pair;
+  return `kubelet ${grid.rows[pair.row]}, kube-proxy ${grid.columns[pair.column]}, ${grid.title}, iptables ${grid.mode}`;
+}
+
+function drawHeader() {
+  document.getElementById('machine').textContent = [
+    'Linux ' + data.kernel, 'iptables ' + data.iptables, 'kube-iptables-agent ' + data.agent,
+    plural(data.cells.length, 'cell') + ' in ' + data.duration,
+  ].join(' \u00b7 ');
+  document.getElementById('totals').append(...data.tally.map((count, verdict) =>
+      element('div', {class: 'total' + (count === 0 ? ' zero' : '')}, mark(verdict),
+          element('b', {}, String(count)), VERDICTS[verdict])));
+  const problems = document.getElementById('problems');
+  problems.hidden = data.problems.length === 0;
+  problems.append(element('h2', {}, 'Wrong with the matrix as a whole'),
+      element('ul', {}, data.problems.map((problem) => element('li', {}, problem))));
+}
+
+function half(cell) {
+  if (cell === null) return element('span', {class: 'half none'}, '\u00b7');
+  return element('span', {class: 'half v' + cell.verdict}, GLYPHS[cell.verdict]);
+}
+
+function drawPair(pair) {
+  const says = (cell, name) => `${name} ${cell === null ? 'not run' : VERDICTS[cell.verdict]}`;
+  const allowed = actorsOf(pair)[0].allowed;
+  const label = `${describe(pair)}: ${says(pair.kubelet, 'kubelet')}, ${says(pair.agent, 'agent')}` +
+      (allowed ? '' : '; the version skew policy does not allow it');
+  pair.button = element('button', {
+    type: 'button', class: 'pair' + (allowed ? '' : ' forbidden'), 'aria-label': label, title: label,
+    'aria-expanded': 'false', 'data-row': pair.row, 'data-column': pair.column,
+    onclick: () => { opened === pair ? close() : select(pair); },
+  }, half(pair.kubelet), half(pair.agent));
+  return pair.button;
+}
+
+function drawGrid(grid) {
+  const at = new Map();
+  for (const [row, column, kubelet, agent] of grid.pairs) {
+    const cell = (index) => index < 0 ? null : data.cells[index];
+    const pair = {grid, row, column, kubelet: cell(kubelet), agent: cell(agent)};
+    pair.compared = compare(data, pair.kubelet, pair.agent);
+    pairs.push(pair);
+    at.set(row + ' ' + column, pair);
+  }
+  const head = element('tr', {}, element('th', {class: 'corner'}, 'kubelet'),
+      grid.columns.map((name) => {
+        const [version, ...kind] = name.split(' ');
+        return element('th', {scope: 'col'}, version, kind.length > 0 ? element('small', {}, kind.join(' ')) : null);
+      }));
+  const rows = grid.rows.map((name, row) => element('tr', {}, element('th', {scope: 'row'}, name),
+      grid.columns.map((_, column) => {
+        const pair = at.get(row + ' ' + column);
+        return element('td', {}, pair ? drawPair(pair) : element('span', {class: 'gap'}));
+      })));
+  grid.table = element('table', {class: 'grid'},
+      element('caption', {}, 'iptables ' + grid.mode, element('small', {}, 'columns: kube-proxy')),
+      element('thead', {}, head), element('tbody', {}, rows));
+  grid.table.addEventListener('keydown', moveFocus);
+  return element('div', {class: 'scroll'}, grid.table);
+}
+
+// One section per path, with a table per mode, and a place for the cell that is opened.
+function drawMatrix() {
+  const titles = [...new Set(data.grids.map((grid) => grid.title))];
+  for (const title of titles) {
+    const grids = data.grids.filter((grid) => grid.title === title);
+    const place = element('div', {class: 'place'});
+    const section = element('section', {class: 'path'}, element('h2', {}, title),
+        element('div', {class: 'grids'}, grids.map(drawGrid)), place);
+    for (const grid of grids) Object.assign(grid, {section, place});
+    document.getElementById('matrix').append(section);
+  }
+  const option = (name) => element('option', {value: name}, name);
+  document.getElementById('path').append(...titles.map(option));
+  document.getElementById('mode').append(...[...new Set(data.grids.map((grid) => grid.mode))].map(option));
+}
+
+// Arrow keys go from cell to cell, over gaps.
+function moveFocus(event) {
+  const steps = {ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1]};
+  const step = steps[event.key];
+  if (!step || !event.target.dataset.row) return;
+  event.preventDefault();
+  let row = Number(event.target.dataset.row);
+  let column = Number(event.target.dataset.column);
+  const {rows} = event.currentTarget.tBodies[0];
+  for (;;) {
+    row += step[0];
+    column += step[1];
+    if (row < 0 || row >= rows.length || column < 0 || column + 1 >= rows[row].cells.length) return;
+    const button = rows[row].cells[column + 1].querySelector('button:not(:disabled)');
+    if (button) return button.focus();
+  }
+}
+
+function open(pair) {
+  if (opened) opened.button.setAttribute('aria-expanded', 'false');
+  document.getElementById('panel')?.remove();
+  opened = pair;
+  if (!pair) return;
+  pair.button.setAttribute('aria-expanded', 'true');
+  const panel = cellPanel(data, pair, describe(pair), close);
+  pair.grid.place.append(panel);
+  panel.focus({preventScroll: true});
+  panel.scrollIntoView({block: 'start'});
+}
+
+// What is open stands in the address, so that it can be sent to somebody.
+function select(pair) {
+  const hash = '#' + encodeURI(actorsOf(pair)[0].id);
+  if (location.hash === hash) open(pair);
+  else location.hash = hash;
+}
+
+function close() {
+  const {button} = opened;
+  history.replaceState(null, '', location.pathname + location.search);
+  open(null);
+  button.focus();
+}
+
+function openFromAddress() {
+  let id = location.hash.slice(1);
+  try {
+    id = decodeURIComponent(id);
+  } catch {
+    // Somebody typed a lone %: it is no cell's id either way.
+  }
+  const pair = pairs.find((one) => actorsOf(one).some((cell) => cell.id === id));
+  if (pair && pair.button.disabled) {
+    document.getElementById('filters').reset();
+    filter();
+  }
+  if (pair || opened) open(pair || null);
+}
+
+function filter() {
+  const wanted = {
+    unexpected: document.getElementById('only-unexpected').checked,
+    different: document.getElementById('only-different').checked,
+    path: document.getElementById('path').value,
+    mode: document.getElementById('mode').value,
+  };
+  let shown = 0;
+  for (const grid of data.grids) grid.shown = 0;
+  for (const pair of pairs) {
+    const fits = (!wanted.unexpected || actorsOf(pair).some((cell) => cell.verdict >= 2)) &&
+        (!wanted.different || (pair.compared !== null && pair.compared.different)) &&
+        (!wanted.path || pair.grid.title === wanted.path) &&
+        (!wanted.mode || pair.grid.mode === wanted.mode);
+    pair.button.disabled = !fits;
+    if (!fits && opened === pair) open(null);
+    pair.grid.shown += fits ? 1 : 0;
+    shown += fits ? 1 : 0;
+  }
+  for (const grid of data.grids) {
+    grid.table.parentElement.hidden = grid.shown === 0;
+    grid.section.hidden = data.grids.every((one) => one.section !== grid.section || one.shown === 0);
+  }
+  document.getElementById('shown').textContent = `${shown} of ${plural(pairs.length, 'pair')} shown`;
+}
+
+drawHeader();
+drawMatrix();
+document.getElementById('filters').addEventListener('input', filter);
+document.getElementById('filters').addEventListener('submit', (event) => event.preventDefault());
+document.addEventListener('keydown', (event) => {
+  if (event.key === 'Escape' && opened) close();
+});
+window.addEventListener('hashchange', openFromAddress);
+filter();
+openFromAddress();

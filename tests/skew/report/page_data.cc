@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/skew/report/page_data.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tests/skew/report/grid.h"
+#include "tests/skew/report/sentences.h"
+#include "tests/skew/report/wire_names.h"
+
+namespace kipt::skew {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Each value once, in the order in which it was first asked for.
+template <typename Value>
+class Table {
+ public:
+  size_t IndexOf(const Value& value) {
+    const auto [found, added] = index_.try_emplace(value, index_.size());
+    if (added) values_.push_back(value);
+    return found->second;
+  }
+  const std::vector<Value>& values() const { return values_; }
+
+ private:
+  std::map<Value, size_t> index_;
+  std::vector<Value> values_;
+};
+
+template <typename Item>
+int StateOf(const Item& item) {
+  if (!item.AsExpected()) return 2;
+  return item.Sound() ? 0 : 1;
+}
+
+class PageBuilder {
+ public:
+  PageBuilder() { strings_.IndexOf(""); }
+
+  void Add(const CellReport& cell) {
+    Json steps = Json::array();
+    for (const StepReport& step : cell.steps) steps.push_back(StepJson(step));
+    cells_.push_back({{"id", cell.id},
+                      {"verdict", static_cast<int>(VerdictOf(cell))},
+                      {"allowed", cell.allowed},
+                      {"standsFor", cell.stands_for},
+                      {"about", cell.about},
+                      {"problem", cell.problem},
+                      {"seconds", cell.seconds},
+                      {"steps", std::move(steps)}});
+  }
+
+  void MoveTo(Json& page) && {
+    page["strings"] = strings_.values();
+    page["probes"] = probes_.values();
+    page["checks"] = checks_.values();
+    page["lists"] = lists_.values();
+    page["lines"] = lines_.values();
+    page["rules"] = rules_.values();
+    page["cells"] = std::move(cells_);
+  }
+
+ private:
+  using Row = std::vector<size_t>;
+
+  static void DropZeros(Row& row) {
+    while (!row.empty() && row.back() == 0) row.pop_back();
+  }
+
+  size_t ProbeIndex(const Probe& probe) {
+    return probes_.IndexOf({probe.name, WireName(probe.family), NameOf(probe.protocol),
+                            NameOf(probe.from), Destination(probe), absl::StrCat(probe.connections),
+                            WireName(probe.kind)});
+  }
+
+  size_t CheckIndex(const Check& check) {
+    const ProbeResult& result = check.result;
+    Row row = {ProbeIndex(check.probe),
+               static_cast<size_t>(StateOf(check)),
+               strings_.IndexOf(NameOf(result.outcome)),
+               strings_.IndexOf(NameOf(check.expected)),
+               strings_.IndexOf(NameOf(check.sound)),
+               static_cast<size_t>(result.sent),
+               static_cast<size_t>(result.received),
+               strings_.IndexOf(ReceiversText(result)),
+               strings_.IndexOf(result.seen_source),
+               strings_.IndexOf(result.dropped_by),
+               strings_.IndexOf(result.detail),
+               strings_.IndexOf(check.because),
+               strings_.IndexOf(check.complaint)};
+    DropZeros(row);
+    return checks_.IndexOf(row);
+  }
+
+  Row StreamRow(const StreamCheck& stream) {
+    const StreamCount& count = stream.count;
+    Row row = {strings_.IndexOf(count.probe),
+               static_cast<size_t>(StateOf(stream)),
+               count.sent,
+               count.served,
+               count.served_masqueraded,
+               count.reached_host,
+               count.forwarded,
+               count.longest_gap,
+               strings_.IndexOf(stream.rule),
+               stream.bad,
+               stream.allowed,
+               strings_.IndexOf(stream.because)};
+    DropZeros(row);
+    return row;
+  }
+
+  size_t RulesIndex(const std::string& rules) {
+    Row row;
+    for (const std::string& line : RuleLines(rules)) row.push_back(lines_.IndexOf(line));
+    return rules_.IndexOf(row);
+  }
+
+  Json StepJson(const StepReport& step) {
+    Row checks;
+    for (const Check& check : step.checks) checks.push_back(CheckIndex(check));
+    std::vector<Row> streams;
+    for (const StreamCheck& stream : step.streams) streams.push_back(StreamRow(stream));
+    const int error = step.error.empty() ? 0 : step.error_expected ? 1 : 2;
+    return {{"name", step.name},
+            {"verdict", static_cast<int>(VerdictOf(step))},
+            {"done", step.done},
+            {"error", step.error},
+            {"errorState", error},
+            {"errorBecause", step.error_because},
+            {"checks", lists_.IndexOf(checks)},
+            {"streams", streams},
+            {"rules", RulesIndex(step.rules)}};
+  }
+
+  Table<std::string> strings_;
+  Table<std::vector<std::string>> probes_;
+  Table<Row> checks_;
+  Table<Row> lists_;
+  Table<std::string> lines_;
+  Table<Row> rules_;
+  Json cells_ = Json::array();
+};
+
+Json GridJson(const Grid& grid, const MatrixReport& report) {
+  const auto index = [&report](const CellReport* cell) {
+    return cell == nullptr ? std::ptrdiff_t{-1} : cell - report.cells.data();
+  };
+  Json pairs = Json::array();
+  for (const GridPair& pair : grid.pairs) {
+    pairs.push_back({pair.row, pair.column, index(pair.kubelet), index(pair.agent)});
+  }
+  return {{"path", grid.path}, {"title", grid.Title()},   {"mode", grid.mode},
+          {"rows", grid.rows}, {"columns", grid.columns}, {"pairs", std::move(pairs)}};
+}
+
+// The end of "[12:720]" at `from`, or npos.
+size_t EndOfCounter(const std::string& line, size_t from) {
+  const size_t end = line.find_first_not_of("0123456789:", from + 1);
+  return line[from] == '[' && end != std::string::npos && line[end] == ']' ? end + 1
+                                                                           : std::string::npos;
+}
+
+}  // namespace
+
+std::vector<std::string> RuleLines(const std::string& rules) {
+  std::vector<std::string> lines;
+  for (const absl::string_view split : absl::StrSplit(rules, '\n', absl::SkipWhitespace())) {
+    std::string line(split);
+    // "# Completed on Mon ..." ends a table, as COMMIT does.
+    if (line.compare(0, 12, "# Completed ") == 0) continue;
+    if (line.compare(0, 12, "# Generated ") == 0)
+      line.erase(std::min(line.rfind(" on "), line.size()));
+    if (line[0] == '[') {
+      const size_t end = EndOfCounter(line, 0);
+      if (end != std::string::npos) line.erase(0, std::min(end + 1, line.size()));
+    } else if (line[0] == ':') {
+      const size_t at = line.rfind(" [");
+      if (at != std::string::npos && EndOfCounter(line, at + 1) == line.size()) line.erase(at);
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+std::string PageData(const MatrixReport& report) {
+  const Tally tally = TallyOf(report);
+  Json page = {{"kernel", report.kernel},
+               {"iptables", report.iptables},
+               {"agent", report.agent},
+               {"duration", Duration(report.seconds)},
+               {"problems", report.problems},
+               {"tally", {tally.sound, tally.known, tally.unexpected, tally.broken}}};
+  PageBuilder builder;
+  for (const CellReport& cell : report.cells) builder.Add(cell);
+  std::move(builder).MoveTo(page);
+  Json grids = Json::array();
+  for (const Grid& grid : GridsOf(report)) grids.push_back(GridJson(grid, report));
+  page["grids"] = std::move(grids);
+  return page.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+}
+
+}  // namespace kipt::skew

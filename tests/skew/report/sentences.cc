@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/skew/report/sentences.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+namespace kipt::skew {
+namespace {
+
+std::string Because(const std::string& because) {
+  return because.empty() ? "" : absl::StrCat(" Known: ", because, ".");
+}
+
+std::string Circumstances(const Check& check) {
+  const ProbeResult& result = check.result;
+  std::vector<std::string> parts = {absl::StrCat("from ", NameOf(check.probe.from), " to ",
+                                                 Destination(check.probe), ", ",
+                                                 NameOf(check.probe.protocol))};
+  if (!result.receivers.empty()) {
+    parts.push_back(absl::StrCat("received by ", ReceiversText(result)));
+  }
+  if (!result.seen_source.empty()) {
+    parts.push_back(absl::StrCat("seen from ", result.seen_source));
+  }
+  if (!result.dropped_by.empty()) parts.push_back(absl::StrCat("dropped by ", result.dropped_by));
+  parts.push_back(absl::StrCat("packets sent ", result.sent, ", received ", result.received));
+  if (!result.detail.empty()) parts.push_back(result.detail);
+  return absl::StrJoin(parts, "; ");
+}
+
+// Of the items that are not as expected, or of those that are but are not sound.
+template <typename Items>
+void AddSentences(const StepReport& step, const Items& items, bool unexpected,
+                  std::vector<Finding>& findings) {
+  for (const auto& item : items) {
+    const bool wanted = unexpected ? !item.AsExpected() : item.AsExpected() && !item.Sound();
+    if (wanted) findings.push_back({step.name, Sentence(item)});
+  }
+}
+
+std::vector<Finding> FindingsOf(const CellReport& cell, bool unexpected) {
+  std::vector<Finding> findings;
+  for (const StepReport& step : cell.steps) {
+    if (!step.error.empty() && step.error_expected != unexpected) {
+      findings.push_back({step.name, absl::StrCat("error: ", step.error,
+                                                  unexpected ? "" : Because(step.error_because))});
+    }
+    AddSentences(step, step.checks, unexpected, findings);
+    AddSentences(step, step.streams, unexpected, findings);
+  }
+  return findings;
+}
+
+}  // namespace
+
+std::string Sentence(const Check& check) {
+  std::string text = absl::StrCat(check.probe.name, ": ");
+  if (check.result.outcome == check.expected) {
+    absl::StrAppend(&text, NameOf(check.result.outcome));
+  } else {
+    absl::StrAppend(&text, "expected ", NameOf(check.expected), ", got ",
+                    NameOf(check.result.outcome));
+  }
+  if (check.expected != check.sound) {
+    absl::StrAppend(&text, ", sound would be ", NameOf(check.sound));
+  }
+  if (!check.complaint.empty()) absl::StrAppend(&text, ", but ", check.complaint);
+  absl::StrAppend(&text, " (", Circumstances(check), ").", Because(check.because));
+  return text;
+}
+
+std::string Sentence(const StreamCheck& stream) {
+  return absl::StrCat("stream ", stream.count.probe, ": ", stream.rule, ": broken by ", stream.bad,
+                      " of ", stream.count.sent, " packets, up to ", stream.allowed,
+                      " expected; the longest gap was ", stream.count.longest_gap, ".",
+                      Because(stream.because));
+}
+
+std::string Destination(const Probe& probe) {
+  const bool brackets = probe.address.find(':') != std::string::npos;
+  return absl::StrCat(brackets ? "[" : "", probe.address, brackets ? "]:" : ":", probe.port);
+}
+
+std::string ReceiversText(const ProbeResult& result) {
+  return absl::StrJoin(result.receivers, ", ", absl::PairFormatter(" "));
+}
+
+std::string Duration(double seconds) {
+  if (seconds < 60) return absl::StrFormat("%.1f s", seconds);
+  const auto whole = static_cast<int64_t>(seconds + 0.5);
+  return absl::StrFormat("%d min %d s", whole / 60, whole % 60);
+}
+
+std::vector<Finding> UnexpectedOf(const CellReport& cell) { return FindingsOf(cell, true); }
+
+std::vector<Finding> KnownOf(const CellReport& cell) { return FindingsOf(cell, false); }
+
+}  // namespace kipt::skew

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/skew/report/sentences.h
+//
+// What was found, in sentences: those that the terminal and JUnit share.
+#ifndef KIPT_TESTS_SKEW_REPORT_SENTENCES_H_
+#define KIPT_TESTS_SKEW_REPORT_SENTENCES_H_
+
+#include <string>
+#include <vector>
+
+#include "tests/skew/report/matrix_report.h"
+
+namespace kipt::skew {
+
+// "lb-refused/udp/ipv4: expected dropped, got reached the host (from refused client to 1.2.3.4:80,
+// udp; received by node 1 of 1)".
+std::string Sentence(const Check& check);
+// "stream martian/udp: none may reach the host: broken by 12 of 400 packets, up to 0 expected;
+// ...".
+std::string Sentence(const StreamCheck& stream);
+// "10.180.0.1:80", "[fd00::1]:80".
+std::string Destination(const Probe& probe);
+// "pod a 31, pod b 35".
+std::string ReceiversText(const ProbeResult& result);
+// "1.9 s", "2 min 5 s".
+std::string Duration(double seconds);
+
+struct Finding {
+  // The step's name.
+  std::string step;
+  std::string text;
+};
+// All in which the cell is not as expected, and all that is as expected but not sound, in order.
+std::vector<Finding> UnexpectedOf(const CellReport& cell);
+std::vector<Finding> KnownOf(const CellReport& cell);
+
+}  // namespace kipt::skew
+
+#endif  // KIPT_TESTS_SKEW_REPORT_SENTENCES_H_

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/skew/selftest/actor_fixture.h
+//
+// Actors in a network namespace and with a /run of the test's own.
+#ifndef KIPT_TESTS_SKEW_SELFTEST_ACTOR_FIXTURE_H_
+#define KIPT_TESTS_SKEW_SELFTEST_ACTOR_FIXTURE_H_
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/interop/agent_fixture.h"
+#include "tests/skew/actors/actor.h"
+#include "tests/skew/actors/actors.h"
+#include "tests/support/kubelet_sequence.h"
+#include "tests/support/saved_rules.h"
+
+namespace kipt::skew {
+
+using testing::IpFamily;
+using testing::IptablesMode;
+
+// In each iptables mode.
+class ActorTest : public testing::AgentTest, public ::testing::WithParamInterface<IptablesMode> {
+ protected:
+  static IptablesChoice Choice() { return {.mode = GetParam()}; }
+  static testing::Iptables V4() { return Choice().Of(IpFamily::kIpv4); }
+  static testing::Iptables V6() { return Choice().Of(IpFamily::kIpv6); }
+
+  static testing::SavedRules Saved(const testing::Iptables& iptables) {
+    return testing::SavedRules::Of(iptables);
+  }
+  static std::vector<std::string> RulesIn(const testing::Iptables& iptables,
+                                          const std::string& table, const std::string& chain) {
+    return Saved(iptables).Rules(table, chain);
+  }
+};
+
+inline std::string ModeName(const ::testing::TestParamInfo<IptablesMode>& row) {
+  return testing::TestNameOf(row.param);
+}
+
+inline KubeletVersion KubeletOf(int minor, std::optional<bool> gate = {}) {
+  return {{1, minor}, gate};
+}
+
+// Passes where `act` went well, and tells what went wrong where it did not.
+inline ::testing::AssertionResult Went(const Act& act) {
+  if (act.ok) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << act.error;
+}
+
+}  // namespace kipt::skew
+
+#endif  // KIPT_TESTS_SKEW_SELFTEST_ACTOR_FIXTURE_H_

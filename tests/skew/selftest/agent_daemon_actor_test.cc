@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <memory>
+#include <string>
+
+#include "tests/skew/actors/third_parties.h"
+#include "tests/skew/selftest/actor_fixture.h"
+#include "tests/support/background_program.h"
+#include "tests/support/http_get.h"
+
+namespace kipt::skew {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class AgentDaemonActorTest : public ActorTest {
+ protected:
+  static AgentDaemonSettings As(const KubeletVersion& version) {
+    return {.program = AgentProgram(), .version = version, .mode = GetParam()};
+  }
+  static bool Answers() { return testing::HttpGet(10270, "/livez").status == 200; }
+};
+
+TEST_P(AgentDaemonActorTest, HasPutItsRulesInPlaceWhenStartedAndLeavesThemWhenStopped) {
+  const std::unique_ptr<NodeAgent> agent = NewAgentDaemon(As(KubeletOf(26)));
+  EXPECT_EQ(agent->name(), "kube-iptables-agent as 1.26");
+  const Act started = agent->Start();
+  EXPECT_TRUE(Went(started));
+  EXPECT_THAT(started.done, Contains("ready"));
+  const testing::SavedRules before = Saved(V4());
+  EXPECT_TRUE(before.HasChain("nat", "KUBE-MARK-DROP"));
+  EXPECT_TRUE(Saved(V6()).HasChain("nat", "KUBE-MARK-DROP"));
+  EXPECT_TRUE(Went(agent->Stop()));
+  EXPECT_FALSE(Answers());
+  EXPECT_EQ(Saved(V4()), before);
+}
+
+TEST_P(AgentDaemonActorTest, WhatIsOlderThan1_24IsDoneAs1_24) {
+  const std::unique_ptr<NodeAgent> agent = NewAgentDaemon(As(KubeletOf(17)));
+  EXPECT_EQ(agent->name(), "kube-iptables-agent as 1.24");
+  EXPECT_TRUE(Went(agent->Start()));
+  EXPECT_TRUE(Saved(V4()).HasChain("nat", "KUBE-MARK-DROP"));
+}
+
+TEST_P(AgentDaemonActorTest, TheGateAndTheBitsAreGivenWhereTheVersionHasThem) {
+  for (const KubeletVersion& version : {KubeletOf(26, true), KubeletOf(29), KubeletOf(34)}) {
+    AgentDaemonSettings settings = As(version);
+    settings.bits = {.masquerade = 20, .drop = 21};
+    const std::unique_ptr<NodeAgent> agent = NewAgentDaemon(settings);
+    EXPECT_TRUE(Went(agent->Start())) << ToString(version);
+    EXPECT_FALSE(Saved(V4()).HasChain("nat", "KUBE-MARK-DROP")) << ToString(version);
+    EXPECT_TRUE(Went(agent->Stop()));
+  }
+  AgentDaemonSettings settings = As(KubeletOf(27, false));
+  settings.bits = {.masquerade = 20, .drop = 21};
+  const std::unique_ptr<NodeAgent> agent = NewAgentDaemon(settings);
+  EXPECT_TRUE(Went(agent->Start()));
+  EXPECT_THAT(RulesIn(V4(), "nat", "KUBE-MARK-DROP"), Contains(HasSubstr("0x200000/0x200000")));
+}
+
+TEST_P(AgentDaemonActorTest, SettlesWhenWhatOthersTookAwayIsBackAndNotBefore) {
+  const std::unique_ptr<NodeAgent> agent = NewAgentDaemon(As(KubeletOf(24)));
+  EXPECT_TRUE(Went(agent->Start()));
+  const testing::SavedRules before = Saved(V4());
+  const testing::SavedRules before_v6 = Saved(V6());
+  for (const char* table : {"nat", "filter", "mangle"}) {
+    EXPECT_TRUE(Went(FlushTable(Choice(), table)));
+    EXPECT_TRUE(Went(agent->Settle()));
+    EXPECT_EQ(Saved(V4()), before) << table;
+    EXPECT_EQ(Saved(V6()), before_v6) << table;
+  }
+  EXPECT_TRUE(Went(FlushEverything(Choice())));
+  const Act settled = agent->Settle();
+  EXPECT_TRUE(Went(settled));
+  EXPECT_THAT(settled.done, Contains(StartsWith("Repaired ")));
+  EXPECT_EQ(Saved(V4()), before);
+  EXPECT_EQ(Saved(V6()), before_v6);
+}
+
+TEST_P(AgentDaemonActorTest, DoesNotSettleWhileItCannotPutThingsRight) {
+  const std::unique_ptr<NodeAgent> agent = NewAgentDaemon(As(KubeletOf(24)));
+  EXPECT_TRUE(Went(agent->Start()));
+  // As one that hangs.
+  const pid_t pid = [] {
+    const testing::ProgramResult found = testing::RunProgram(
+        {"/usr/bin/pgrep", "--parent", std::to_string(getpid()), "kube-iptables"});
+    return static_cast<pid_t>(std::atoi(found.out.c_str()));
+  }();
+  ASSERT_GT(pid, 0);
+  kill(pid, SIGSTOP);
+  EXPECT_TRUE(Went(FlushTable(Choice(), "nat")));
+  const Act settled = agent->Settle();
+  EXPECT_FALSE(settled.ok);
+  EXPECT_THAT(settled.error, AllOf(HasSubstr("not settled"), HasSubstr("KUBE-MARK-DROP")));
+  kill(pid, SIGCONT);
+  EXPECT_TRUE(Went(agent->Settle()));
+  EXPECT_TRUE(Saved(V4()).HasChain("nat", "KUBE-MARK-DROP"));
+}
+
+TEST_P(AgentDaemonActorTest, RetiresWhatIsStaleWhenAMinuteIsOver) {
+  const std::unique_ptr<NodeAgent> agent = NewAgentDaemon(As(KubeletOf(28)));
+  EXPECT_TRUE(Went(agent->Start()));
+  EXPECT_TRUE(Went(NewKubelet({.version = KubeletOf(26), .iptables = Choice()})->Start()));
+  EXPECT_TRUE(Went(agent->Settle()));
+  EXPECT_TRUE(Saved(V4()).HasChain("nat", "KUBE-MARK-DROP"));
+  const Act tick = agent->Tick();
+  EXPECT_TRUE(Went(tick));
+  EXPECT_THAT(tick.done, Contains(StartsWith("Retired ")));
+  EXPECT_FALSE(Saved(V4()).HasChain("nat", "KUBE-MARK-DROP"));
+  EXPECT_FALSE(Saved(V6()).HasChain("nat", "KUBE-MARK-MASQ"));
+}
+
+TEST_P(AgentDaemonActorTest, KeepsWhatIsStaleWhereItIsToldTo) {
+  EXPECT_TRUE(Went(NewKubelet({.version = KubeletOf(26), .iptables = Choice()})->Start()));
+  const testing::SavedRules before = Saved(V4());
+  AgentDaemonSettings settings = As(KubeletOf(28));
+  settings.retire = false;
+  const std::unique_ptr<NodeAgent> agent = NewAgentDaemon(settings);
+  EXPECT_TRUE(Went(agent->Start()));
+  EXPECT_TRUE(Went(agent->Tick()));
+  EXPECT_EQ(Saved(V4()), before);
+}
+
+TEST_P(AgentDaemonActorTest, ACniConfigurationKeepsTheChainThatItNames) {
+  EXPECT_TRUE(Went(NewKubelet({.version = KubeletOf(26), .iptables = Choice()})->Start()));
+  EXPECT_TRUE(Went(WriteCniConfig("/run/net.d")));
+  AgentDaemonSettings settings = As(KubeletOf(28));
+  settings.cni_conf_dir = "/run/net.d";
+  EXPECT_TRUE(Went(NewAgentDaemon(settings)->Start()));
+  EXPECT_TRUE(Saved(V4()).HasChain("nat", "KUBE-MARK-MASQ"));
+  EXPECT_FALSE(Saved(V4()).HasChain("nat", "KUBE-MARK-DROP"));
+}
+
+TEST_P(AgentDaemonActorTest, SaysWhyItDoesNotStart) {
+  AgentDaemonSettings settings = As(KubeletOf(24));
+  settings.bits = {.masquerade = 14, .drop = 14};
+  const std::unique_ptr<NodeAgent> agent = NewAgentDaemon(settings);
+  const Act started = agent->Start();
+  EXPECT_FALSE(started.ok);
+  EXPECT_THAT(started.error, AllOf(HasSubstr("ended with 64"), HasSubstr("must be different")));
+  EXPECT_FALSE(agent->Settle().ok);
+  EXPECT_FALSE(agent->Tick().ok);
+  EXPECT_FALSE(agent->Stop().ok);
+}
+
+TEST_P(AgentDaemonActorTest, EndsWithTheProcessThatStartedIt) {
+  const pid_t harness = fork();
+  if (harness == 0) {
+    const std::unique_ptr<NodeAgent> agent = NewAgentDaemon(As(KubeletOf(24)));
+    if (agent->Start().ok && Answers()) kill(getpid(), SIGKILL);
+    _exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(harness, &status, 0), harness);
+  ASSERT_TRUE(WIFSIGNALED(status)) << "the agent did not start";
+  EXPECT_TRUE(testing::WaitUntil([] { return !Answers(); }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, AgentDaemonActorTest, ::testing::ValuesIn(testing::kBothModes),
+                         ModeName);
+
+}  // namespace
+}  // namespace kipt::skew

@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/skew/probes/battery.h"
+
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "tests/support/netns_fixture.h"
+#include "tests/support/private_run.h"
+
+namespace kipt::skew {
+namespace {
+
+using testing::InNetns;
+using testing::IpFamily;
+using testing::Iptables;
+using testing::IptablesMode;
+using testing::ProgramResult;
+
+// A service at 172.30.0.41 with its pods, and ports of the node, of pods and of nobody at which
+// each rule has its own effect.
+constexpr char kRules[] = R"(*raw
+-A PREROUTING -p PROTO --dport 8090 -j DROP
+COMMIT
+*filter
+-A FORWARD -p PROTO --dport 8091 -m comment --comment "dropped when forwarded" -j DROP
+-A INPUT -p PROTO --dport 8092 -m comment --comment "dropped at the host" -j DROP
+-A FORWARD -p PROTO --dport 8093 -j REJECT --reject-with TELL
+-A FORWARD -p PROTO --dport 8094 -j REJECT --reject-with HIDE
+-A OUTPUT -p PROTO --dport 8095 -m comment --comment "dropped at home" -j DROP
+COMMIT
+*nat
+-A PREROUTING -d CLUSTERIP -p PROTO --dport 80 -j DNAT --to-destination POD_A:8080
+-A PREROUTING -d CLUSTERIP -p PROTO --dport 81 -j DNAT --to-destination REMOTE:8080
+-A PREROUTING -d CLUSTERIP -p PROTO --dport 82 -m statistic --mode nth --every 2 --packet 0 -j DNAT --to-destination POD_A:8080
+-A PREROUTING -d CLUSTERIP -p PROTO --dport 82 -j DNAT --to-destination POD_B:8080
+-A PREROUTING -d CLUSTERIP -p PROTO --dport 83 -m statistic --mode nth --every 2 --packet 0 -j DNAT --to-destination POD_A:8080
+-A PREROUTING -d CLUSTERIP -p PROTO --dport 83 -j DNAT --to-destination POD_B:8091
+-A OUTPUT -d CLUSTERIP -p PROTO --dport 80 -j DNAT --to-destination POD_A:8080
+-A POSTROUTING -d REMOTE -j MASQUERADE --random-fully
+-A POSTROUTING -s POD_A -d POD_A -j MASQUERADE --random-fully
+COMMIT
+)";
+
+std::string ClusterIp(IpFamily family) {
+  return family == IpFamily::kIpv6 ? "fd00:30::41" : "172.30.0.41";
+}
+
+class BatteryTest : public testing::NetnsTest,
+                    public ::testing::WithParamInterface<std::tuple<IptablesMode, IpFamily>> {
+ protected:
+  static IptablesMode mode() { return std::get<0>(GetParam()); }
+  static IpFamily family() { return std::get<1>(GetParam()); }
+
+  void SetUp() override {
+    NetnsTest::SetUp();
+    absl::StatusOr<std::unique_ptr<TestNode>> node = TestNode::Create();
+    ASSERT_TRUE(node.ok()) << node.status();
+    node_ = *std::move(node);
+    absl::StatusOr<std::unique_ptr<Battery>> battery =
+        Battery::Create(*node_, {{Place::kNode, {80, 8092, 8096}},
+                                 {Place::kPodA, {8080, 8090, 8091, 8093, 8094}},
+                                 {Place::kPodB, {8080, 8091, 8095}},
+                                 {Place::kRemotePod, {8080}},
+                                 {Place::kSecondNode, {8080}},
+                                 {Place::kRefusedClient, {8080}},
+                                 {Place::kBeyond, {80}}});
+    ASSERT_TRUE(battery.ok()) << battery.status();
+    battery_ = *std::move(battery);
+  }
+
+  void Run(const std::vector<std::string>& argv) {
+    const InNetns inside(node_->At(Place::kNode));
+    const ProgramResult result = testing::RunProgram(argv);
+    ASSERT_EQ(result.exit_code, 0) << absl::StrJoin(argv, " ") << ": " << result;
+  }
+
+  void Load(const std::string& text) {
+    const InNetns inside(node_->At(Place::kNode));
+    const ProgramResult loaded = Iptables{.family = family(), .mode = mode()}.Restore(text);
+    ASSERT_EQ(loaded.exit_code, 0) << loaded << text;
+  }
+
+  void LoadRules(Protocol protocol) {
+    const bool v6 = family() == IpFamily::kIpv6;
+    const auto host = [&](Place place) {
+      const std::string address = AddressOf(place, family());
+      return v6 ? absl::StrCat("[", address, "]") : address;
+    };
+    const bool tcp = protocol == Protocol::kTcp;
+    Load(absl::StrReplaceAll(
+        kRules,
+        {{"PROTO", tcp ? "tcp" : "udp"},
+         {"TELL", tcp ? "tcp-reset" : (v6 ? "icmp6-port-unreachable" : "icmp-port-unreachable")},
+         {"HIDE", v6 ? "icmp6-adm-prohibited" : "icmp-admin-prohibited"},
+         {"CLUSTERIP", ClusterIp(family())},
+         {"-d REMOTE", absl::StrCat("-d ", AddressOf(Place::kRemotePod, family()))},
+         {"-s POD_A", absl::StrCat("-s ", AddressOf(Place::kPodA, family()))},
+         {"-d POD_A", absl::StrCat("-d ", AddressOf(Place::kPodA, family()))},
+         {"POD_A", host(Place::kPodA)},
+         {"POD_B", host(Place::kPodB)},
+         {"REMOTE", host(Place::kRemotePod)}}));
+  }
+
+  std::vector<ProbeResult> Ask(const std::vector<Probe>& probes) {
+    const absl::StatusOr<std::vector<ProbeResult>> results = battery_->Ask(probes, mode());
+    EXPECT_TRUE(results.ok()) << results.status();
+    return results.ok() ? *results : std::vector<ProbeResult>(probes.size());
+  }
+
+  Probe To(Place from, Protocol protocol, const std::string& address, int port) const {
+    return {.name = absl::StrCat(NameOf(from), " to ", address, " ", port),
+            .family = family(),
+            .protocol = protocol,
+            .from = from,
+            .address = address,
+            .port = port};
+  }
+
+  static std::string Shown(const ProbeResult& result) {
+    std::string text =
+        absl::StrCat(result.probe, ": ", NameOf(result.outcome), ", sent ", result.sent,
+                     ", received ", result.received, ", by [", result.dropped_by, "], source ",
+                     result.seen_source, ", detail ", result.detail);
+    for (const auto& [place, count] : result.receivers) absl::StrAppend(&text, "; ", place, count);
+    return text;
+  }
+
+  const testing::PrivateRun own_lock_;
+  std::unique_ptr<TestNode> node_;
+  std::unique_ptr<Battery> battery_;
+};
+
+std::string Name(const ::testing::TestParamInfo<std::tuple<IptablesMode, IpFamily>>& info) {
+  return absl::StrCat(testing::NameOf(std::get<0>(info.param)),
+                      std::get<1>(info.param) == IpFamily::kIpv6 ? "Ipv6" : "Ipv4");
+}
+INSTANTIATE_TEST_SUITE_P(All, BatteryTest,
+                         ::testing::Combine(::testing::Values(IptablesMode::kNft,
+                                                              IptablesMode::kLegacy),
+                                            ::testing::Values(IpFamily::kIpv4, IpFamily::kIpv6)),
+                         Name);
+
+struct Expected {
+  Place from;
+  std::string address;
+  int port;
+  Outcome outcome;
+  // What is to be in dropped_by, and who is to have received it.
+  std::string dropped_by = "";
+  std::string receiver = "";
+};
+
+std::vector<Expected> AllOutcomes(IpFamily family) {
+  const Place client = Place::kRefusedClient;
+  const std::string pod = AddressOf(Place::kPodA, family);
+  const std::string pod_b = AddressOf(Place::kPodB, family);
+  const std::string node = AddressOf(Place::kNode, family);
+  const std::string v = family == IpFamily::kIpv6 ? "ip6" : "ip";
+  const std::string blackhole = family == IpFamily::kIpv6 ? "fd00:99::1" : "10.99.0.1";
+  return {
+      {client, ClusterIp(family), 80, Outcome::kServed, "", "pod a"},
+      {Place::kNode, ClusterIp(family), 80, Outcome::kServed, "", "pod a"},
+      {Place::kPodB, pod, 8080, Outcome::kServed, "", "pod a"},
+      {client, ClusterIp(family), 81, Outcome::kServedMasqueraded, "", "remote pod"},
+      // Hairpin.
+      {Place::kPodA, ClusterIp(family), 80, Outcome::kServedMasqueraded, "", "pod a"},
+      {client, pod, 8091, Outcome::kDropped, v + " filter -A FORWARD "},
+      {Place::kAllowedClient, node, 8092, Outcome::kDropped, "\"dropped at the host\" -j DROP"},
+      {Place::kNode, pod_b, 8095, Outcome::kDropped, v + " filter -A OUTPUT "},
+      {client, pod, 8093, Outcome::kRejected},
+      {client, pod, 8094, Outcome::kRejected},
+      // Nobody listens.
+      {client, pod, 9999, Outcome::kRejected},
+      {client, node, 80, Outcome::kReachedHost, "", "node"},
+      {Place::kNode, node, 80, Outcome::kReachedHost, "", "node"},
+      {Place::kAllowedClient, BoundVip(family), 80, Outcome::kReachedHost, "", "node"},
+      {client, RoutedVip(family), 80, Outcome::kForwarded, "", "beyond"},
+      // Of nobody: a service that nobody serves.
+      {client, family == IpFamily::kIpv6 ? "fd00:30::99" : "172.30.0.99", 80, Outcome::kForwarded,
+       "", "beyond"},
+      {client, AddressOf(Place::kSecondNode, family), 8080, Outcome::kForwarded, "", "second node"},
+      {Place::kAllowedClient, AddressOf(client, family), 8080, Outcome::kForwarded, "",
+       "refused client"},
+      // Dropped, but not by a rule of filter: by raw, by routing.
+      {client, pod, 8090, Outcome::kLost},
+      {client, blackhole, 80, Outcome::kLost},
+  };
+}
+
+TEST_P(BatteryTest, TellsEveryOutcome) {
+  Run({"ip", "route", "add", "blackhole",
+       family() == IpFamily::kIpv6 ? "fd00:99::/64" : "10.99.0.0/16"});
+  for (const Protocol protocol : {Protocol::kTcp, Protocol::kUdp}) {
+    SCOPED_TRACE(protocol == Protocol::kTcp ? "tcp" : "udp");
+    LoadRules(protocol);
+    const std::vector<Expected> expected = AllOutcomes(family());
+    std::vector<Probe> probes;
+    for (const Expected& row : expected) {
+      probes.push_back(To(row.from, protocol, row.address, row.port));
+    }
+    const std::vector<ProbeResult> results = Ask(probes);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const Expected& row = expected[i];
+      const ProbeResult& result = results[i];
+      SCOPED_TRACE(Shown(result));
+      EXPECT_EQ(result.probe, probes[i].name);
+      EXPECT_EQ(NameOf(result.outcome), std::string(NameOf(row.outcome)));
+      EXPECT_TRUE(absl::StrContains(result.dropped_by, row.dropped_by));
+      EXPECT_EQ(result.dropped_by.empty(), row.outcome != Outcome::kDropped);
+      EXPECT_EQ(result.sent, 1);
+      std::vector<std::pair<std::string, int>> receivers;
+      if (!row.receiver.empty()) receivers.emplace_back(row.receiver, 1);
+      EXPECT_EQ(result.receivers, receivers);
+      EXPECT_EQ(result.received, row.receiver.empty() ? 0 : 1);
+      if (row.outcome == Outcome::kServed && row.from != Place::kNode) {
+        EXPECT_EQ(result.seen_source, AddressOf(row.from, family()));
+      }
+    }
+  }
+}
+
+// The second look is what keeps a packet that only came late, or was lost, from being called
+// dropped.
+TEST_P(BatteryTest, CallsNothingDroppedThatNoRuleHasCounted) {
+  Load(R"(*filter
+-A FORWARD -p udp --dport 9 -j DROP
+COMMIT
+*raw
+-A PREROUTING -p tcp -j DROP
+-A PREROUTING -p udp -j DROP
+COMMIT
+)");
+  const std::vector<ProbeResult> results =
+      Ask({To(Place::kRefusedClient, Protocol::kTcp, AddressOf(Place::kPodA, family()), 8080),
+           To(Place::kRefusedClient, Protocol::kUdp, AddressOf(Place::kPodA, family()), 9)});
+  for (const ProbeResult& result : results) {
+    EXPECT_EQ(result.outcome, Outcome::kLost) << Shown(result);
+    EXPECT_EQ(result.dropped_by, "");
+  }
+}
+
+TEST_P(BatteryTest, MakesAsManyConnectionsAsItIsToldAndSaysWhoReceivedThem) {
+  for (const Protocol protocol : {Protocol::kTcp, Protocol::kUdp}) {
+    LoadRules(protocol);
+    Probe balanced = To(Place::kRefusedClient, protocol, ClusterIp(family()), 82);
+    balanced.connections = 40;
+    // Every second connection of it is dropped.
+    Probe torn = To(Place::kRefusedClient, protocol, ClusterIp(family()), 83);
+    torn.connections = 6;
+    Probe dropped = To(Place::kRefusedClient, protocol, AddressOf(Place::kPodA, family()), 8091);
+    dropped.connections = 6;
+    const std::vector<ProbeResult> results = Ask({balanced, torn, dropped});
+    EXPECT_EQ(results[0].outcome, Outcome::kServed) << Shown(results[0]);
+    const std::vector<std::pair<std::string, int>> halves = {{"pod a", 20}, {"pod b", 20}};
+    EXPECT_EQ(results[0].receivers, halves) << Shown(results[0]);
+    EXPECT_EQ(results[1].outcome, Outcome::kOther) << Shown(results[1]);
+    EXPECT_EQ(results[1].detail, "3 served, 3 dropped");
+    EXPECT_TRUE(absl::StrContains(results[1].dropped_by, "-A FORWARD")) << Shown(results[1]);
+    EXPECT_EQ(results[2].outcome, Outcome::kDropped) << Shown(results[2]);
+    EXPECT_EQ(results[2].sent, 6);
+  }
+}
+
+TEST_P(BatteryTest, AsksEightyProbesInNoTime) {
+  LoadRules(Protocol::kTcp);
+  std::vector<Probe> probes;
+  const std::string pod = AddressOf(Place::kPodA, family());
+  for (int i = 0; i < 30; ++i) {
+    probes.push_back(To(Place::kRefusedClient, Protocol::kTcp, ClusterIp(family()), 80));
+    probes.push_back(To(Place::kAllowedClient, Protocol::kUdp, pod, 8080));
+  }
+  for (int i = 0; i < 20; ++i) {
+    probes.push_back(To(Place::kRefusedClient, Protocol::kTcp, pod, 8091));
+  }
+  const absl::Time start = absl::Now();
+  const std::vector<ProbeResult> results = Ask(probes);
+  const absl::Duration took = absl::Now() - start;
+  for (size_t i = 0; i < results.size(); ++i) {
+    EXPECT_EQ(results[i].outcome, i < 60 ? Outcome::kServed : Outcome::kDropped)
+        << Shown(results[i]);
+  }
+  EXPECT_LT(took, absl::Seconds(2));
+  std::cout << "80 probes in " << took << "\n";
+}
+
+// Packets of before, and of a battery that is gone, are nobody's answers.
+TEST_P(BatteryTest, FollowsTheRulesFromOneAskingToTheNext) {
+  LoadRules(Protocol::kUdp);
+  const Probe probe =
+      To(Place::kRefusedClient, Protocol::kUdp, AddressOf(Place::kPodA, family()), 8080);
+  EXPECT_EQ(Ask({probe})[0].outcome, Outcome::kServed);
+  Load("*filter\n-A FORWARD -p udp --dport 8080 -j DROP\nCOMMIT\n");
+  EXPECT_EQ(Ask({probe})[0].outcome, Outcome::kDropped);
+  Load("*filter\n-F FORWARD\nCOMMIT\n");
+  EXPECT_EQ(Ask({probe})[0].outcome, Outcome::kServed);
+}
+
+TEST_P(BatteryTest, RefusesWhatItCannotAsk) {
+  Probe martian = To(Place::kRemotePod, Protocol::kUdp, "127.0.0.1", 80);
+  martian.kind = ProbeKind::kMartian;
+  martian.family = IpFamily::kIpv4;
+  EXPECT_EQ(battery_->Ask({martian}, mode()).status().code(), absl::StatusCode::kInvalidArgument);
+  martian.from = Place::kRefusedClient;
+  martian.family = IpFamily::kIpv6;
+  EXPECT_EQ(battery_->Ask({martian}, mode()).status().code(), absl::StatusCode::kInvalidArgument);
+  const Probe nowhere = To(Place::kRefusedClient, Protocol::kUdp, "nowhere", 80);
+  EXPECT_EQ(battery_->Ask({nowhere}, mode()).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+class MartianTest : public BatteryTest {
+ protected:
+  std::vector<ProbeResult> AskMartians() {
+    std::vector<Probe> probes;
+    for (const Protocol protocol : {Protocol::kTcp, Protocol::kUdp}) {
+      for (const int port : {80, 9999}) {
+        probes.push_back(To(Place::kRefusedClient, protocol, "127.0.0.1", port));
+        probes.back().kind = ProbeKind::kMartian;
+      }
+    }
+    probes.erase(probes.begin() + 3);  // of UDP, a port at which nobody listens
+    return Ask(probes);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(All, MartianTest,
+                         ::testing::Combine(::testing::Values(IptablesMode::kNft,
+                                                              IptablesMode::kLegacy),
+                                            ::testing::Values(IpFamily::kIpv4)),
+                         Name);
+
+TEST_P(MartianTest, ReachesTheHostOnlyWithRouteLocalnetAndNoRule) {
+  for (const ProbeResult& result : AskMartians()) {
+    EXPECT_EQ(result.outcome, Outcome::kLost) << Shown(result);
+  }
+  {
+    const InNetns inside(node_->At(Place::kNode));
+    ASSERT_EQ(
+        testing::RunProgram({"sh", "-c", "echo 1 >/proc/sys/net/ipv4/conf/all/route_localnet"})
+            .exit_code,
+        0);
+  }
+  for (const ProbeResult& result : AskMartians()) {
+    EXPECT_EQ(result.outcome, Outcome::kReachedHost) << Shown(result);
+    EXPECT_EQ(result.seen_source, AddressOf(Place::kRefusedClient, IpFamily::kIpv4));
+  }
+  Load(R"(*filter
+-A INPUT ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP
+COMMIT
+*nat
+-A PREROUTING -p tcp --dport 8088 -j DNAT --to-destination 127.0.0.1:8096
+-A PREROUTING -p udp --dport 8088 -j DNAT --to-destination 127.0.0.1:8096
+COMMIT
+)");
+  for (const ProbeResult& result : AskMartians()) {
+    EXPECT_EQ(result.outcome, Outcome::kDropped) << Shown(result);
+    EXPECT_TRUE(absl::StrContains(result.dropped_by, "ip filter -A INPUT")) << Shown(result);
+  }
+  // What the node itself sends there is allowed.
+  for (const Protocol protocol : {Protocol::kTcp, Protocol::kUdp}) {
+    const std::string node = AddressOf(Place::kNode, IpFamily::kIpv4);
+    const ProbeResult allowed = Ask({To(Place::kRefusedClient, protocol, node, 8088)})[0];
+    EXPECT_EQ(allowed.outcome, Outcome::kReachedHost) << Shown(allowed);
+  }
+}
+
+}  // namespace
+}  // namespace kipt::skew

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/skew/selftest/captured_fixtures.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+
+namespace kipt::skew {
+namespace {
+
+using testing::IpFamily;
+
+constexpr char kAgentRulesets[] = KIPT_TESTS_DIR "/agent/testdata/rulesets/kube-proxy-";
+constexpr char kInteropData[] = KIPT_TESTS_DIR "/interop/testdata/kube-proxy/";
+constexpr char kOwnData[] = KIPT_TESTS_DIR "/skew/kube_proxy/testdata/kube-proxy-";
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file.is_open()) << path;
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// Whether other tests have this version's saves already.
+bool IsAgentRuleset(const std::string& label) {
+  for (const char* known : {"1.17", "1.23", "1.24", "1.25", "1.28"}) {
+    if (label == known) return true;
+  }
+  return false;
+}
+
+bool IsInteropInput(const std::string& label) { return label == "1.24" || label == "1.28"; }
+
+std::vector<ServicePort> FixtureA() {
+  return {
+      {.service = "ns1/svc1",
+       .port_name = "p80",
+       .cluster_ip = "172.30.0.41",
+       .port = 80,
+       .endpoints = {{"10.180.0.1", 80, true}, {"10.180.0.2", 80, true}}},
+      {.service = "ns2/svc2",
+       .port_name = "p80",
+       .cluster_ip = "172.30.0.42",
+       .port = 80,
+       .node_port = 30001,
+       .external_local = true,
+       .endpoints = {{"10.180.1.1", 80, false}}},
+      {.service = "ns3/svc3",
+       .port_name = "p80",
+       .cluster_ip = "172.30.0.43",
+       .port = 80,
+       .node_port = 30002,
+       .load_balancer_ips = {"1.2.3.4"},
+       .source_ranges = {"203.0.113.0/24"},
+       .endpoints = {{"10.180.0.3", 80, true}}},
+  };
+}
+
+std::vector<ServicePort> FixtureB() {
+  const std::vector<Endpoint> dns = {{"10.180.0.20", 53, true}, {"10.180.1.20", 53, false}};
+  return {
+      {.service = "b/aff",
+       .port_name = "p80",
+       .cluster_ip = "172.30.1.1",
+       .port = 80,
+       .affinity_seconds = 10800,
+       .endpoints = {{"10.180.0.11", 80, true}, {"10.180.1.11", 80, false}}},
+      {.service = "b/noep",
+       .port_name = "p80",
+       .cluster_ip = "172.30.1.2",
+       .port = 80,
+       .node_port = 30010},
+      {.service = "b/np",
+       .port_name = "p80",
+       .cluster_ip = "172.30.1.3",
+       .port = 80,
+       .node_port = 30011,
+       .endpoints = {{"10.180.1.13", 80, false}}},
+      {.service = "b/hairpin",
+       .port_name = "p80",
+       .cluster_ip = "172.30.1.4",
+       .port = 80,
+       .endpoints = {{"10.180.0.14", 80, true},
+                     {"10.180.0.15", 80, true},
+                     {"10.180.1.14", 80, false}}},
+      {.service = "b/dns",
+       .port_name = "dns",
+       .protocol = Protocol::kUdp,
+       .cluster_ip = "172.30.1.10",
+       .port = 53,
+       .endpoints = dns},
+      {.service = "b/dns",
+       .port_name = "dns-tcp",
+       .cluster_ip = "172.30.1.10",
+       .port = 53,
+       .endpoints = dns},
+      {.service = "b/unnamed",
+       .cluster_ip = "172.30.1.5",
+       .port = 443,
+       .external_ips = {"192.0.2.10"},
+       .endpoints = {{"10.180.1.15", 443, false}}},
+      {.service = "b/lblocal",
+       .port_name = "p80",
+       .cluster_ip = "172.30.1.6",
+       .port = 80,
+       .node_port = 30012,
+       .load_balancer_ips = {"1.2.3.5"},
+       .external_local = true,
+       .health_check_node_port = 32000,
+       .endpoints = {{"10.180.0.16", 80, true}, {"10.180.1.16", 80, false}}},
+      {.service = "b/itpnone",
+       .port_name = "p80",
+       .cluster_ip = "172.30.1.7",
+       .port = 80,
+       .internal_local = true,
+       .endpoints = {{"10.180.1.17", 80, false}}},
+      {.service = "b/itpsome",
+       .port_name = "p80",
+       .cluster_ip = "172.30.1.8",
+       .port = 80,
+       .internal_local = true,
+       .endpoints = {{"10.180.0.18", 80, true}, {"10.180.1.18", 80, false}}},
+      {.service = "b/six",
+       .port_name = "p80",
+       .cluster_ip = "fd00:30::41",
+       .port = 80,
+       .node_port = 30013,
+       .endpoints = {{"fd00:180::1", 80, true}, {"fd00:180:1::1", 80, false}}},
+  };
+}
+
+}  // namespace
+
+std::vector<ServicePort> ServicesOf(Fixture fixture) {
+  return fixture == Fixture::kA ? FixtureA() : FixtureB();
+}
+
+ProxySettings CapturedSettings(Version version, IpFamily family) {
+  return {.version = version,
+          .family = family,
+          .pod_cidr = family == IpFamily::kIpv4 ? "10.180.0.0/16" : ""};
+}
+
+std::vector<CapturedVersion> CapturedVersions() {
+  return {
+      {"V1_17", {1, 17}, "1.17", "1.17", "1.17", "1.17", "1.17", {1, 17}},
+      {"V1_18", {1, 18}, "1.18", "1.18", "1.18", "1.18", "1.18", {1, 18}},
+      // 1.19 was not captured. It is taken to be as 1.18.6 in what it restores; the capture's jumps
+      // are 1.20's, which 1.19 is not known to have had.
+      {"V1_18_6", {1, 19}, "1.20", "1.20", "1.18.6", "1.18.6", "1.20", {1, 20}},
+      {"V1_20", {1, 20}, "1.20", "1.20", "1.20", "1.20", "1.20", {1, 20}},
+      {"V1_21", {1, 21}, "1.21", "1.21", "1.21", "1.21", "1.21", {1, 21}},
+      {"V1_22", {1, 22}, "1.22", "1.21", "1.22", "1.22", "1.22", {1, 22}},
+      {"V1_23", {1, 23}, "1.23", "1.23", "1.23", "1.23", "1.23", {1, 23}},
+      {"V1_24", {1, 24}, "1.24", "1.24", "1.24", "1.24", "1.24", {1, 24}},
+      {"V1_25", {1, 25}, "1.25", "1.25", "1.25", "1.25", "1.25", {1, 25}},
+      {"V1_26", {1, 26}, "1.25", "1.26", "1.25", "1.26", "1.25", {1, 26}},
+      {"V1_27", {1, 27}, "1.28", "1.28", "1.28", "1.28", "1.28", {1, 27}},
+      {"V1_28", {1, 28}, "1.28", "1.28", "1.28", "1.28", "1.28", {1, 28}},
+      {"V1_29", {1, 29}, "1.28", "1.28", "1.28", "1.28", "1.28", {1, 29}},
+      {"V1_30", {1, 30}, "1.28", "1.28", "1.28", "1.28", "1.28", {1, 30}},
+  };
+}
+
+std::string ReadCapturedSave(const CapturedVersion& captured, Fixture fixture, IpFamily family) {
+  const bool four = family == IpFamily::kIpv4;
+  const char* of_a = four ? captured.a_v4 : captured.a_v6;
+  const char* of_b = four ? captured.b_v4 : captured.b_v6;
+  const char* label = fixture == Fixture::kA ? of_a : of_b;
+  return ReadFile(absl::StrCat(IsAgentRuleset(label) ? kAgentRulesets : kOwnData, label,
+                               fixture == Fixture::kA ? "-A-" : "-B-", four ? "v4" : "v6",
+                               ".save"));
+}
+
+std::string ReadCapturedInput(const std::string& label) {
+  return ReadFile(IsInteropInput(label) ? absl::StrCat(kInteropData, label, ".input")
+                                        : absl::StrCat(kOwnData, label, "-A-v4.input"));
+}
+
+std::string ReadCapturedPartialInput() {
+  return ReadFile(absl::StrCat(kInteropData, "1.28.resync.input"));
+}
+
+std::string ReadCapturedJumps(const std::string& label) {
+  return ReadFile(absl::StrCat(IsInteropInput(label) ? kInteropData : kOwnData, label, ".jumps"));
+}
+
+}  // namespace kipt::skew

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/skew/selftest/captured_fixtures.h
+//
+// What the real kube-proxy was fed, as values, and what it wrote then: the measure of the
+// generator. tests/skew/kube_proxy/testdata/README.md says how it was captured.
+#ifndef KIPT_TESTS_SKEW_SELFTEST_CAPTURED_FIXTURES_H_
+#define KIPT_TESTS_SKEW_SELFTEST_CAPTURED_FIXTURES_H_
+
+#include <string>
+#include <vector>
+
+#include "tests/skew/kube_proxy/proxy_rules.h"
+#include "tests/skew/kube_proxy/services.h"
+#include "tests/support/kubelet_sequence.h"
+
+namespace kipt::skew {
+
+enum class Fixture { kA, kB };
+
+// A: three services, IPv4. B: ten services more, one of them IPv6.
+std::vector<ServicePort> ServicesOf(Fixture fixture);
+
+// Pods are local by 10.180.0.0/16; in IPv6 there is no local detector.
+ProxySettings CapturedSettings(Version version, testing::IpFamily family);
+
+// One captured version, and the captures that it is held against. Those of other labels were found
+// to be the same lines.
+struct CapturedVersion {
+  const char* name;
+  Version version;
+  const char* a_v4;
+  const char* a_v6;
+  const char* b_v4;
+  const char* b_v6;
+  // What iptables-restore was fed, of A in IPv4.
+  const char* input;
+  // The version whose jumps are in the capture.
+  Version jumps;
+};
+std::vector<CapturedVersion> CapturedVersions();
+
+// Fails the test where it is missing.
+std::string ReadCapturedSave(const CapturedVersion& captured, Fixture fixture,
+                             testing::IpFamily family);
+// Of the first sync; `label` as in CapturedVersion::input.
+std::string ReadCapturedInput(const std::string& label);
+// Of a later sync of 1.28 with nothing changed.
+std::string ReadCapturedPartialInput();
+// "1.17", "1.24", "1.25", "1.28": "TABLE\tCHAIN\tBASE\tARGUMENTS" lines.
+std::string ReadCapturedJumps(const std::string& label);
+
+// "TABLE: LINE" of each line of a save or of a text for iptables-restore, so that equal rulesets
+// are equal: by table, the chains sorted and without counters, then the rules chain by chain, the
+// chains sorted and their rules in order. In the chains whose order of services is an accident,
+// rules are sorted by the service; those of one service keep their order.
+std::vector<std::string> ComparableLines(const std::string& text);
+
+}  // namespace kipt::skew
+
+#endif  // KIPT_TESTS_SKEW_SELFTEST_CAPTURED_FIXTURES_H_

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/skew/matrix/cell.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kipt::skew {
+namespace {
+
+TEST(CellsTest, HaveNamesOfTheirOwn) {
+  for (const std::vector<Cell>& cells :
+       {DefaultCells({std::begin(kAllPaths), std::end(kAllPaths)}), AllCells()}) {
+    std::set<std::string> ids;
+    for (const Cell& cell : cells) {
+      EXPECT_TRUE(ids.insert(CellId(cell)).second) << CellId(cell);
+      EXPECT_EQ(CellId(cell).find(' '), std::string::npos) << CellId(cell);
+    }
+  }
+}
+
+TEST(CellsTest, AreTriedWithKubeletAndWithTheAgent) {
+  std::set<std::string> ids;
+  for (const Cell& cell : DefaultCells(MainPaths())) ids.insert(CellId(cell));
+  for (std::string id : ids) {
+    const size_t actor = id.rfind('/') + 1;
+    EXPECT_EQ(ids.count(id.replace(actor, std::string::npos, "kubelet")), 1) << id;
+    EXPECT_EQ(ids.count(id.replace(actor, std::string::npos, "agent")), 1) << id;
+  }
+}
+
+TEST(CellsTest, CoverEveryPairOfGenerationsThatThePolicyAllowsFrom123On) {
+  std::set<std::pair<std::string, std::string>> have;
+  for (const Cell& cell : DefaultCells(MainPaths())) {
+    have.emplace(ToString(GenerationOf(cell.pair.kubelet)),
+                 ToString(GenerationOf(cell.pair.proxy)));
+  }
+  for (const Version kubelet : AllVersions()) {
+    for (const Version proxy : AllVersions()) {
+      const bool old = kubelet < Version{1, 23} || proxy < Version{1, 23};
+      if (old || !IsAllowed(kubelet, proxy).allowed) continue;
+      const std::pair<std::string, std::string> generations = {
+          ToString(GenerationOf(KubeletVersion{kubelet, {}})),
+          ToString(GenerationOf(ProxyVersion{proxy}))};
+      EXPECT_EQ(have.count(generations), 1)
+          << "kubelet " << generations.first << ", kube-proxy " << generations.second;
+    }
+  }
+}
+
+TEST(CellsTest, OfAllVersionsAreEveryPairOnEveryPath) {
+  const std::vector<Cell> cells = AllCells();
+  for (const Path path : kAllPaths) {
+    std::set<std::pair<int, int>> pairs;
+    for (const Cell& cell : cells) {
+      if (cell.path != path) continue;
+      pairs.emplace(cell.pair.kubelet.version.minor, cell.pair.proxy.version.minor);
+    }
+    // Of 18 versions each; 1.17 beside 1.17 has nothing older to come from.
+    const bool moves = path != Path::kBoot && path != Path::kFlush && path != Path::kToNft;
+    EXPECT_EQ(pairs.size(), moves ? 18U * 18U - 1U : 18U * 18U) << IdOf(path);
+  }
+}
+
+TEST(CellsTest, SayWhatTheyAreThereFor) {
+  const std::vector<Cell> cells = DefaultCells(MainPaths());
+  const auto told = std::count_if(cells.begin(), cells.end(),
+                                  [](const Cell& cell) { return !cell.about.empty(); });
+  EXPECT_GT(told, static_cast<std::ptrdiff_t>(cells.size() / 2));
+}
+
+TEST(PathTest, HasAnIdAndAName) {
+  std::set<std::string> ids;
+  for (const Path path : kAllPaths) {
+    EXPECT_TRUE(ids.insert(IdOf(path)).second) << IdOf(path);
+    EXPECT_STRNE(NameOf(path), "");
+  }
+}
+
+}  // namespace
+}  // namespace kipt::skew

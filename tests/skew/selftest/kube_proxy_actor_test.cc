@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a kube-proxy behaves in time, against what was captured of real ones.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/skew/actors/third_parties.h"
+#include "tests/skew/kube_proxy/proxy_rules.h"
+#include "tests/skew/selftest/actor_fixture.h"
+
+namespace kipt::skew {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+constexpr char kCanary[] = "KUBE-PROXY-CANARY";
+constexpr char kMartian[] = "block incoming localnet connections";
+constexpr char kMarkDropRule[] = "kubernetes firewall for dropping marked packets";
+
+ServicePort Plain(const std::string& service, const std::string& address) {
+  return {.service = service,
+          .port_name = "p80",
+          .cluster_ip = address,
+          .port = 80,
+          .endpoints = {{.address = "10.180.0.1", .port = 80, .local = true}}};
+}
+
+// Up to 1.24 it needs KUBE-MARK-DROP: no endpoint is on this node.
+ServicePort Dropping() {
+  return {.service = "ns2/svc2",
+          .port_name = "p80",
+          .cluster_ip = "172.30.0.42",
+          .port = 80,
+          .node_port = 30001,
+          .external_local = true,
+          .endpoints = {{.address = "10.180.1.1", .port = 80}}};
+}
+
+const ServicePort kFirst = Plain("ns1/svc1", "172.30.0.41");
+const ServicePort kAnother = Plain("ns4/svc4", "172.30.0.44");
+
+class KubeProxyActorTest : public ActorTest {
+ protected:
+  static ProxyActorSettings As(int minor, ProxyMode mode = ProxyMode::kIptables) {
+    return {.version = {{1, minor}, mode}, .iptables = Choice(), .pod_cidr_v4 = "10.180.0.0/16"};
+  }
+  static std::unique_ptr<ServiceProxy> New(int minor) { return NewKubeProxy(As(minor)); }
+
+  static void StartKubelet(int minor) {
+    EXPECT_TRUE(Went(NewKubelet({.version = KubeletOf(minor), .iptables = Choice()})->Start()));
+  }
+  static bool Stands(const std::string& table, const std::string& chain) {
+    return Saved(V4()).HasChain(table, chain);
+  }
+  static std::vector<std::string> Firewall(const testing::Iptables& iptables) {
+    return RulesIn(iptables, "filter", "KUBE-FIREWALL");
+  }
+  static void Run(const testing::Iptables& iptables, const std::vector<std::string>& arguments) {
+    const testing::ProgramResult result = iptables.Run(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result;
+  }
+  static std::vector<std::string> JumpsFrom(const std::string& table, const std::string& chain) {
+    return RulesIn(V4(), table, chain);
+  }
+  static char RouteLocalnet() {
+    std::ifstream file("/proc/sys/net/ipv4/conf/all/route_localnet");
+    return static_cast<char>(file.get());
+  }
+};
+
+TEST_P(KubeProxyActorTest, WritesBothFamiliesAndItsCanaries) {
+  const std::unique_ptr<ServiceProxy> proxy = New(28);
+  EXPECT_EQ(proxy->name(), "kube-proxy 1.28");
+  EXPECT_TRUE(Went(proxy->Start({kFirst, Dropping()}, {})));
+  for (const testing::Iptables& iptables : {V4(), V6()}) {
+    const testing::SavedRules saved = Saved(iptables);
+    for (const char* table : {"mangle", "nat", "filter"}) {
+      EXPECT_TRUE(saved.HasChain(table, kCanary)) << table;
+    }
+    EXPECT_TRUE(saved.HasChain("nat", "KUBE-SERVICES"));
+  }
+  EXPECT_TRUE(Stands("nat", ServiceChain("KUBE-SVC-", kFirst)));
+  EXPECT_TRUE(Went(proxy->Tick()));
+}
+
+TEST_P(KubeProxyActorTest, Until1_19WithoutKubeMarkDropOnlyTheFilterTableIsApplied) {
+  for (const int minor : {17, 19}) {
+    const std::unique_ptr<ServiceProxy> proxy = New(minor);
+    const Act started = proxy->Start({kFirst, Dropping()}, {});
+    EXPECT_FALSE(started.ok);
+    EXPECT_THAT(
+        started.error,
+        AllOf(HasSubstr("ipv4: failed to execute iptables-restore: exit code 2"),
+              HasSubstr(GetParam() == IptablesMode::kNft ? "Chain 'KUBE-MARK-DROP' does not exist"
+                                                         : "Couldn't load target `KUBE-MARK-DROP'"),
+              Not(HasSubstr("ipv6"))));
+    EXPECT_THAT(RulesIn(V4(), "filter", "KUBE-FORWARD"), Not(IsEmpty()));
+    EXPECT_FALSE(Stands("nat", ServiceChain("KUBE-SVC-", kFirst)));
+    EXPECT_THAT(RulesIn(V4(), "nat", "KUBE-SERVICES"), IsEmpty());
+    EXPECT_THAT(JumpsFrom("nat", "PREROUTING"), SizeIs(1));
+    EXPECT_FALSE(proxy->Tick().ok) << "it tries again, once per sync period";
+    Run(V4(), {"-t", "nat", "-N", "KUBE-MARK-DROP"});
+    EXPECT_TRUE(Went(proxy->Tick())) << "the empty chain heals it";
+    EXPECT_TRUE(Stands("nat", ServiceChain("KUBE-SVC-", kFirst)));
+    EXPECT_THAT(proxy->Tick().done, IsEmpty());
+    EXPECT_TRUE(Went(FlushEverything(Choice())));
+  }
+}
+
+TEST_P(KubeProxyActorTest, Until1_19ItDoesWithoutWhereNoServiceNeedsIt) {
+  EXPECT_TRUE(Went(New(17)->Start({kFirst}, {})));
+}
+
+TEST_P(KubeProxyActorTest, From1_20To1_24ItMakesKubeMarkDropAndLeavesItAsItIs) {
+  for (const int minor : {20, 24}) {
+    const std::unique_ptr<ServiceProxy> proxy = New(minor);
+    EXPECT_TRUE(Went(proxy->Start({kFirst, Dropping()}, {})));
+    EXPECT_TRUE(Stands("nat", "KUBE-MARK-DROP"));
+    EXPECT_THAT(RulesIn(V4(), "nat", "KUBE-MARK-DROP"), IsEmpty());
+    EXPECT_TRUE(Saved(V6()).HasChain("nat", "KUBE-MARK-DROP"));
+    EXPECT_FALSE(Stands("filter", "KUBE-FIREWALL"));
+    Run(V4(), {"-t", "nat", "-A", "KUBE-MARK-DROP", "-j", "MARK", "--or-mark", "0x8000"});
+    EXPECT_TRUE(Went(proxy->Sync({kFirst, Dropping()}, {})));
+    EXPECT_THAT(RulesIn(V4(), "nat", "KUBE-MARK-DROP"), SizeIs(1));
+    EXPECT_TRUE(Went(FlushEverything(Choice())));
+  }
+  EXPECT_TRUE(Went(New(25)->Start({kFirst, Dropping()}, {})));
+  EXPECT_FALSE(Stands("nat", "KUBE-MARK-DROP"));
+}
+
+TEST_P(KubeProxyActorTest, From1_27EverySyncWipesTheMarkDropRuleOfIpv4AndLeavesThatOfIpv6) {
+  StartKubelet(26);
+  EXPECT_THAT(Firewall(V4()), Contains(HasSubstr(kMarkDropRule)));
+  EXPECT_THAT(RulesIn(V6(), "filter", "INPUT"), IsEmpty()) << "kubelet 1.25 to 1.27 forgets it";
+  const std::unique_ptr<ServiceProxy> proxy = New(27);
+  EXPECT_TRUE(Went(proxy->Start({kFirst}, {})));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(Firewall(V4()), ElementsAre(HasSubstr(kMartian)));
+    EXPECT_THAT(Firewall(V6()), Contains(HasSubstr(kMarkDropRule)));
+    EXPECT_THAT(RulesIn(V6(), "filter", "INPUT"), Contains(HasSubstr("-j KUBE-FIREWALL")));
+    StartKubelet(26);
+    EXPECT_THAT(Firewall(V4()), ElementsAre(HasSubstr(kMartian), HasSubstr(kMarkDropRule)));
+    EXPECT_TRUE(Went(proxy->Sync({kFirst}, {}))) << "with nothing new";
+  }
+}
+
+TEST_P(KubeProxyActorTest, KeepsForeignRulesOfKubeFirewallUntil1_26OrWithoutLocalhostNodePorts) {
+  ProxyActorSettings without = As(27);
+  without.localhost_node_ports = false;
+  for (const ProxyActorSettings& settings : {As(26), without, As(27)}) {
+    StartKubelet(26);
+    Run(V4(), {"-I", "KUBE-FIREWALL", "-s", "192.0.2.1", "-j", "DROP"});
+    EXPECT_TRUE(Went(NewKubeProxy(settings)->Start({kFirst}, {})));
+    const bool wipes = settings.version.version >= Version{1, 27} && settings.localhost_node_ports;
+    EXPECT_THAT(Firewall(V4()), SizeIs(wipes ? 1 : 3)) << ToString(settings.version);
+    EXPECT_TRUE(Went(FlushEverything(Choice())));
+  }
+}
+
+TEST_P(KubeProxyActorTest, EverySyncRemovesForeignRulesFromTheMasqueradeChains) {
+  for (const int minor : {24, 28}) {
+    const std::unique_ptr<ServiceProxy> proxy = New(minor);
+    EXPECT_TRUE(Went(proxy->Start({kFirst}, {})));
+    const testing::SavedRules before = Saved(V4());
+    for (const char* chain : {"KUBE-MARK-MASQ", "KUBE-POSTROUTING"}) {
+      Run(V4(), {"-t", "nat", "-A", chain, "-j", "MARK", "--or-mark", "0x2000"});
+    }
+    EXPECT_TRUE(Went(proxy->Sync({kFirst}, {})));
+    EXPECT_EQ(Saved(V4()), before) << minor;
+    EXPECT_TRUE(Went(FlushEverything(Choice())));
+  }
+}
+
+TEST_P(KubeProxyActorTest, PartialSyncsRestoreNeitherJumpsNorUnchangedServiceChains) {
+  const std::unique_ptr<ServiceProxy> proxy = New(28);
+  EXPECT_TRUE(Went(proxy->Start({kFirst}, {})));
+  const std::string chain = ServiceChain("KUBE-SVC-", kFirst);
+  const testing::SavedRules before = Saved(V4());
+  Run(V4(), {"-D", "INPUT", "-j", "KUBE-FIREWALL"});
+  Run(V4(), {"-t", "nat", "-F", "POSTROUTING"});
+  Run(V4(), {"-t", "nat", "-F", chain});
+  EXPECT_TRUE(Went(proxy->Sync({kFirst}, {})));
+  EXPECT_TRUE(Went(proxy->Sync({kFirst, kAnother}, {})));
+  EXPECT_THAT(JumpsFrom("filter", "INPUT"), Not(Contains(HasSubstr("KUBE-FIREWALL"))));
+  EXPECT_THAT(JumpsFrom("nat", "POSTROUTING"), IsEmpty());
+  EXPECT_THAT(RulesIn(V4(), "nat", chain), IsEmpty());
+  EXPECT_THAT(RulesIn(V4(), "nat", ServiceChain("KUBE-SVC-", kAnother)), Not(IsEmpty()));
+}
+
+TEST_P(KubeProxyActorTest, Until1_26EverySyncRestoresEverything) {
+  const std::unique_ptr<ServiceProxy> proxy = New(26);
+  EXPECT_TRUE(Went(proxy->Start({kFirst}, {})));
+  const testing::SavedRules before = Saved(V4());
+  for (const char* table : {"filter", "nat"}) {
+    EXPECT_TRUE(Went(FlushTable(Choice(), table)));
+    EXPECT_THAT(proxy->Tick().done, IsEmpty()) << "the canary in mangle stands";
+  }
+  EXPECT_TRUE(Went(proxy->Sync({kFirst}, {})));
+  const testing::SavedRules after = Saved(V4());
+  EXPECT_THAT(before.LinesMissingIn(after), ElementsAre(HasSubstr(kCanary), HasSubstr(kCanary)));
+  EXPECT_THAT(after.LinesMissingIn(before), IsEmpty());
+}
+
+TEST_P(KubeProxyActorTest, From1_27LosingNatMakesTheNextSyncFailAndTheOneAfterThatAFullOne) {
+  const std::unique_ptr<ServiceProxy> proxy = New(28);
+  EXPECT_TRUE(Went(proxy->Start({kFirst}, {})));
+  Run(V4(), {"-D", "INPUT", "-j", "KUBE-FIREWALL"});
+  EXPECT_TRUE(Went(FlushTable(Choice(), "nat")));
+  EXPECT_THAT(proxy->Tick().done, IsEmpty());
+  const Act synced = proxy->Sync({kFirst}, {});
+  EXPECT_FALSE(synced.ok);
+  EXPECT_THAT(synced.error, AllOf(HasSubstr("exit code"), HasSubstr("KUBE-SVC-")));
+  EXPECT_FALSE(Stands("nat", ServiceChain("KUBE-SVC-", kFirst)));
+  EXPECT_TRUE(Went(proxy->Tick()));
+  EXPECT_TRUE(Stands("nat", ServiceChain("KUBE-SVC-", kFirst)));
+  EXPECT_THAT(JumpsFrom("filter", "INPUT"), Contains(HasSubstr("KUBE-FIREWALL")));
+  EXPECT_THAT(proxy->Tick().done, IsEmpty());
+}
+
+TEST_P(KubeProxyActorTest, From1_27LosingFilterLosesItsJumps) {
+  const std::unique_ptr<ServiceProxy> proxy = New(28);
+  EXPECT_TRUE(Went(proxy->Start({kFirst}, {})));
+  EXPECT_TRUE(Went(FlushTable(Choice(), "filter")));
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(Went(proxy->Sync({kFirst}, {})));
+  EXPECT_THAT(RulesIn(V4(), "filter", "KUBE-FORWARD"), Not(IsEmpty()));
+  for (const char* chain : {"INPUT", "FORWARD", "OUTPUT"}) {
+    EXPECT_THAT(JumpsFrom("filter", chain), IsEmpty()) << chain;
+  }
+}
+
+TEST_P(KubeProxyActorTest, AFlushIsSeenWhenASyncPeriodIsOverByItsCanaryInMangle) {
+  for (const int minor : {17, 24, 28}) {
+    const std::unique_ptr<ServiceProxy> proxy = New(minor);
+    EXPECT_TRUE(Went(proxy->Start({kFirst}, {})));
+    const testing::SavedRules before = Saved(V4());
+    const testing::SavedRules before_v6 = Saved(V6());
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_TRUE(Went(FlushEverything(Choice())));
+      EXPECT_TRUE(Went(proxy->Tick()));
+      EXPECT_EQ(Saved(V4()), before) << minor;
+      EXPECT_EQ(Saved(V6()), before_v6) << minor;
+    }
+    EXPECT_THAT(proxy->Tick().done, IsEmpty());
+    EXPECT_TRUE(Went(FlushEverything(Choice())));
+  }
+}
+
+TEST_P(KubeProxyActorTest, ANewerOneRemovesTheServiceChainsThatTheOlderOneMade) {
+  StartKubelet(23);
+  EXPECT_TRUE(Went(New(23)->Start({kFirst, Dropping()}, {})));
+  EXPECT_TRUE(Stands("nat", ServiceChain("KUBE-XLB-", Dropping())));
+  EXPECT_TRUE(Went(New(24)->Start({kFirst, Dropping()}, {})));
+  EXPECT_FALSE(Stands("nat", ServiceChain("KUBE-XLB-", Dropping())));
+  EXPECT_TRUE(Stands("nat", ServiceChain("KUBE-SVL-", Dropping())));
+  EXPECT_TRUE(Went(New(28)->Start({kFirst}, {})));
+  for (const auto& [table, chain] : Saved(V4()).Chains()) {
+    EXPECT_THAT(chain, Not(HasSubstr(ServiceChain("", Dropping()))));
+  }
+}
+
+TEST_P(KubeProxyActorTest, SetsRouteLocalnetUnlessThereAreNoLocalhostNodePorts) {
+  ProxyActorSettings without = As(26);
+  without.localhost_node_ports = false;
+  EXPECT_TRUE(Went(NewKubeProxy(without)->Start({}, {})));
+  EXPECT_EQ(RouteLocalnet(), '0');
+  without.version.version = {1, 25};
+  EXPECT_TRUE(Went(NewKubeProxy(without)->Start({}, {})));
+  EXPECT_EQ(RouteLocalnet(), '1');
+}
+
+TEST_P(KubeProxyActorTest, AFailedJumpEndsTheSync) {
+  ProxyActorSettings settings = As(28);
+  settings.iptables.chroot_dir = "/nonexistent";
+  const std::unique_ptr<ServiceProxy> proxy = NewKubeProxy(settings);
+  const Act started = proxy->Start({kFirst}, {});
+  EXPECT_FALSE(started.ok);
+  EXPECT_THAT(started.error, AllOf(HasSubstr("failed to ensure chain or jump"),
+                                   Not(HasSubstr("iptables-restore"))));
+  EXPECT_FALSE(proxy->Tick().ok);
+}
+
+TEST_P(KubeProxyActorTest, NftablesModeHasNothingInIptables) {
+  const std::unique_ptr<ServiceProxy> proxy = NewKubeProxy(As(31, ProxyMode::kNftables));
+  for (const Act& act : {proxy->Start({kFirst}, {}), proxy->Sync({kFirst}, {}), proxy->Tick()}) {
+    EXPECT_TRUE(Went(act));
+    EXPECT_THAT(act.done, ElementsAre("nothing in iptables"));
+  }
+  EXPECT_THAT(Saved(V4()).Chains(), IsEmpty());
+  EXPECT_EQ(RouteLocalnet(), '0');
+}
+
+TEST_P(KubeProxyActorTest, IpvsModeWritesItsChainsAndAllOfThemAgainInEachPeriod) {
+  for (const int minor : {20, 24, 25, 31}) {
+    const std::unique_ptr<ServiceProxy> proxy = NewKubeProxy(As(minor, ProxyMode::kIpvs));
+    EXPECT_TRUE(Went(proxy->Start({}, {})));
+    EXPECT_EQ(RouteLocalnet(), '1') << "from 1.20 on";
+    const testing::SavedRules before = Saved(V4());
+    const testing::SavedRules before_v6 = Saved(V6());
+    EXPECT_TRUE(before.HasChain("nat", "KUBE-SERVICES"));
+    EXPECT_FALSE(before.HasChain("mangle", kCanary));
+    EXPECT_EQ(before.HasChain("nat", "KUBE-MARK-DROP"), minor <= 24);
+    EXPECT_TRUE(Went(FlushTable(Choice(), "filter")));
+    EXPECT_TRUE(Went(proxy->Tick()));
+    EXPECT_EQ(Saved(V4()), before) << minor;
+    EXPECT_EQ(Saved(V6()), before_v6) << minor;
+    EXPECT_TRUE(Went(FlushEverything(Choice())));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, KubeProxyActorTest, ::testing::ValuesIn(testing::kBothModes),
+                         ModeName);
+
+}  // namespace
+}  // namespace kipt::skew

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The HTML page as far as it can be judged without a browser: what stands in it, and what must not.
+// With one: page_in_browser, beside this file.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/skew/report/matrix_report.h"
+#include "tests/skew/report/page_data.h"
+#include "tests/skew/selftest/sample_matrix.h"
+
+namespace kipt::skew {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::ordered_json;
+
+constexpr char kOpening[] = "<script type=\"application/json\" id=\"data\">";
+
+// What the script reads: all up to the first thing that ends the element.
+std::string DataOf(const std::string& page) {
+  const size_t from = page.find(kOpening) + std::size(kOpening) - 1;
+  return page.substr(from, page.find("</", from) - from);
+}
+
+size_t CountOf(const std::string& text, const std::string& what) {
+  size_t count = 0;
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++count;
+  return count;
+}
+
+MatrixReport OneCell() {
+  MatrixReport report{.kernel = "6.18.5", .iptables = "1.8.9", .agent = "0.4.0"};
+  report.cells = {CellWithEveryField()};
+  return report;
+}
+
+TEST(MatrixHtmlTest, IsOneWholePage) {
+  const std::string page = MatrixHtml(OneCell());
+  EXPECT_THAT(page, ::testing::StartsWith("<!DOCTYPE html>"));
+  for (const char* mark : {"@STYLE@", "@DATA@", "@SCRIPT@"})
+    EXPECT_THAT(page, Not(HasSubstr(mark)));
+  EXPECT_EQ(CountOf(page, "</html>"), 1U);
+  EXPECT_EQ(CountOf(page, "<script"), 2U);
+  EXPECT_EQ(CountOf(page, "</script"), 2U);
+  EXPECT_EQ(CountOf(page, "</style"), 1U);
+  EXPECT_THAT(page, HasSubstr("function diffRules("));
+  EXPECT_THAT(page, HasSubstr("function cellPanel("));
+  EXPECT_THAT(page, HasSubstr("openFromAddress();\n"));
+}
+
+TEST(MatrixHtmlTest, NamesNothingOutsideItself) {
+  const std::string page = MatrixHtml({});
+  const std::regex outside(
+      R"(https?:|\bsrc=|\bhref=|url\(|@import|\bimport\b|fetch\(|XMLHttpRequest|WebSocket|sendBeacon)",
+      std::regex::icase);
+  std::smatch found;
+  EXPECT_FALSE(std::regex_search(page, found, outside)) << found.str();
+  // And were something let in, the browser would not fetch it.
+  EXPECT_THAT(page, HasSubstr("default-src 'none'"));
+}
+
+// Text becomes markup nowhere: that is what keeps names harmless once they are out of the JSON.
+TEST(MatrixHtmlTest, MakesNoMarkupOutOfText) {
+  const std::string page = MatrixHtml({});
+  for (const char* way :
+       {"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("}) {
+    EXPECT_THAT(page, Not(HasSubstr(way)));
+  }
+}
+
+struct HostileRow {
+  std::string name;
+  std::string text;
+  // As the page's script sees it.
+  std::string read;
+};
+void PrintTo(const HostileRow& row, std::ostream* out) { *out << row.name; }
+
+class HostileTextTest : public ::testing::TestWithParam<HostileRow> {};
+
+TEST_P(HostileTextTest, StaysText) {
+  const std::string& text = GetParam().text;
+  const std::string harmless = MatrixHtml(OneCell());
+  MatrixReport report = OneCell();
+  CellReport& cell = report.cells[0];
+  cell.id = cell.path = cell.kubelet = cell.about = text;
+  cell.steps[0].name = cell.steps[0].rules = text;
+  cell.steps[0].checks[0].probe.name = cell.steps[0].checks[0].result.detail = text;
+  report.problems = {text};
+  const std::string page = MatrixHtml(report);
+  for (const char* part : {"<", ">", "&"}) EXPECT_EQ(CountOf(page, part), CountOf(harmless, part));
+  const std::string data = DataOf(page);
+  EXPECT_TRUE(std::all_of(data.begin(), data.end(), [](char c) { return c >= 0x20 && c < 0x7F; }));
+  const Json json = Json::parse(data);
+  EXPECT_EQ(json["cells"][0]["about"], GetParam().read);
+  EXPECT_EQ(json["problems"][0], GetParam().read);
+  EXPECT_EQ(json["grids"][0]["path"], GetParam().read);
+  EXPECT_EQ(json["probes"][0][0], GetParam().read);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rows, HostileTextTest,
+    ::testing::ValuesIn(std::vector<HostileRow>{
+        {"end of the script", "x</script><script>alert(1)</script>",
+         "x</script><script>alert(1)</script>"},
+        {"comment and script", "<!--<script>", "<!--<script>"},
+        {"element", "<img src=x onerror=alert(1)>", "<img src=x onerror=alert(1)>"},
+        {"end of a string", "\";alert(1)//\\", "\";alert(1)//\\"},
+        {"entity", "&lt;b&gt;", "&lt;b&gt;"},
+        {"line separator", "a\xE2\x80\xA8\xE2\x80\xA9z", "a\xE2\x80\xA8\xE2\x80\xA9z"},
+        {"invalid UTF-8", "a\xFF\xC0z", "a\xEF\xBF\xBD\xEF\xBF\xBDz"},
+        {"control characters", std::string("a\0\x1B\x7F", 4), std::string("a\0\x1B\x7F", 4)},
+        {"marks of the frame", "@SCRIPT@ @DATA@", "@SCRIPT@ @DATA@"},
+    }));
+
+TEST(PageDataTest, SaysEachThingOnce) {
+  MatrixReport report = OneCell();
+  report.cells = {SampleCell("boot/kubelet-1.24/proxy-1.27/nft/agent", Verdict::kKnown)};
+  report.cells.push_back(report.cells[0]);
+  report.cells[1].actor = "kubelet";
+  for (CellReport& cell : report.cells) cell.steps[0].rules = "*nat\n-A X\nCOMMIT\n";
+  const Json json = Json::parse(PageData(report));
+  EXPECT_EQ(json["probes"].size(), 1U);
+  EXPECT_EQ(json["checks"].size(), 2U);
+  EXPECT_EQ(json["lists"], Json::parse("[[0,1]]"));
+  EXPECT_EQ(json["lines"], Json::parse(R"(["*nat","-A X","COMMIT"])"));
+  EXPECT_EQ(json["rules"], Json::parse("[[0,1,2]]"));
+  EXPECT_EQ(json["cells"][1]["steps"][0]["rules"], 0);
+  EXPECT_EQ(json["tally"], Json::parse("[0,2,0,0]"));
+  EXPECT_EQ(json["grids"][0]["pairs"], Json::parse("[[0,0,1,0]]"));
+}
+
+TEST(PageDataTest, GivesEachCheckItsStateAndWhatItIsAbout) {
+  MatrixReport report = OneCell();
+  report.cells = {SampleCell("boot/kubelet-1.24/proxy-1.27/nft/agent", Verdict::kKnown)};
+  report.cells[0].steps[0].checks.push_back(SampleLeak(""));
+  const Json json = Json::parse(PageData(report));
+  const auto text = [&json](const Json& index) { return json["strings"][index.get<size_t>()]; };
+  ASSERT_EQ(json["checks"].size(), 3U);
+  EXPECT_EQ(json["checks"][0][1], 0);
+  EXPECT_EQ(json["checks"][1][1], 1);
+  EXPECT_EQ(json["checks"][2][1], 2);
+  const Json& known = json["checks"][1];
+  EXPECT_EQ(text(known[2]), "reached the host");
+  EXPECT_EQ(text(known[3]), "reached the host");
+  EXPECT_EQ(text(known[4]), "dropped");
+  EXPECT_EQ(text(known[7]), "node 1");
+  EXPECT_EQ(text(known[11]), "nobody fills the chain");
+  EXPECT_THAT(text(json["checks"][0][9]).get<std::string>(), HasSubstr("-j DROP"));
+  EXPECT_EQ(json["probes"][0], Json::parse(R"(["lb-refused/tcp/ipv4","ipv4","tcp","refused client",
+                                              "1.2.3.4:80","1","connect"])"));
+}
+
+TEST(RuleLinesTest, AreWithoutCountersDatesAndEmptyLines) {
+  EXPECT_THAT(
+      RuleLines("# Generated by iptables-save v1.8.9 (nf_tables) on Fri Nov 21 11:46:00 2025\n"
+                "*nat\n:INPUT ACCEPT [12:720]\n:KUBE-X - [0:0]\n\n"
+                "[5:300] -A INPUT -m comment --comment \"[1:2] on Fri\" -j KUBE-X\n"
+                "-A KUBE-X -j DROP\nCOMMIT\n# Completed on Fri Nov 21 11:46:00 2025\n"),
+      ElementsAre("# Generated by iptables-save v1.8.9 (nf_tables)", "*nat", ":INPUT ACCEPT",
+                  ":KUBE-X -", "-A INPUT -m comment --comment \"[1:2] on Fri\" -j KUBE-X",
+                  "-A KUBE-X -j DROP", "COMMIT"));
+}
+
+// 300 cells of 4 steps with 80 checks each, of which no two are alike, and rules of a real node.
+TEST(MatrixHtmlTest, IsSmallEnoughForABrowserWithALargeMatrix) {
+  MatrixReport report = LargeMatrix(KIPT_RULESETS_DIR, 80);
+  while (report.cells.size() < 300) report.cells.push_back(report.cells[report.cells.size() - 200]);
+  int number = 0;
+  for (CellReport& cell : report.cells) {
+    while (cell.steps.size() < 4) cell.steps.push_back(cell.steps.back());
+    for (StepReport& step : cell.steps) {
+      for (Check& check : step.checks) {
+        check.result.detail = absl::StrCat("errno ", number, ", port ", number * 7);
+        check.result.sent = ++number;
+      }
+    }
+  }
+  const std::string page = MatrixHtml(report);
+  EXPECT_LT(page.size(), 25U << 20U);
+  const Json json = Json::parse(DataOf(page));
+  EXPECT_EQ(json["cells"].size(), report.cells.size());
+  EXPECT_EQ(json["checks"].size(), static_cast<size_t>(number));
+}
+
+}  // namespace
+}  // namespace kipt::skew

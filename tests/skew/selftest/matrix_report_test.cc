@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/skew/report/matrix_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/skew/report/grid.h"
+#include "tests/skew/report/wire_names.h"
+#include "tests/skew/selftest/sample_matrix.h"
+
+namespace kipt::skew {
+namespace {
+
+using ::testing::ElementsAre;
+using Json = nlohmann::ordered_json;
+
+constexpr char kId[] = "boot/kubelet-1.24/proxy-1.27/nft/agent";
+
+// ---- verdicts ----
+
+struct StepRow {
+  std::string name;
+  StepReport step;
+  Verdict verdict;
+};
+void PrintTo(const StepRow& row, std::ostream* out) { *out << row.name; }
+
+Check Complained(Check check) {
+  check.complaint = "pod a had 60 of 64";
+  return check;
+}
+
+// Expected to leak, and did not: a fact that is not one.
+Check BetterThanExpected() {
+  Check check = SampleCheck();
+  check.expected = Outcome::kReachedHost;
+  return check;
+}
+
+StepReport Failed(bool expected, std::vector<Check> checks) {
+  return {
+      .name = "a step", .error = "exit 2", .error_expected = expected, .checks = std::move(checks)};
+}
+
+std::vector<StepRow> StepRows() {
+  return {
+      {"asked nothing", {.name = "a step"}, Verdict::kSound},
+      {"sound check", {.name = "a step", .checks = {SampleCheck()}}, Verdict::kSound},
+      {"known leak",
+       {.name = "a step", .checks = {SampleCheck(), SampleLeak("a fact")}},
+       Verdict::kKnown},
+      {"leak",
+       {.name = "a step", .checks = {SampleLeak("a fact"), SampleLeak("")}},
+       Verdict::kUnexpected},
+      {"better than expected",
+       {.name = "a step", .checks = {BetterThanExpected()}},
+       Verdict::kUnexpected},
+      {"complaint",
+       {.name = "a step", .checks = {Complained(SampleCheck())}},
+       Verdict::kUnexpected},
+      {"complaint about a known leak",
+       {.name = "a step", .checks = {Complained(SampleLeak("a fact"))}},
+       Verdict::kUnexpected},
+      {"sound stream", {.name = "a step", .streams = {SampleStream(0, 0)}}, Verdict::kSound},
+      {"sound stream that need not be",
+       {.name = "a step", .streams = {SampleStream(0, 9)}},
+       Verdict::kSound},
+      {"stream as bad as allowed",
+       {.name = "a step", .streams = {SampleStream(9, 9)}},
+       Verdict::kKnown},
+      {"stream worse than allowed",
+       {.name = "a step", .streams = {SampleStream(10, 9)}},
+       Verdict::kUnexpected},
+      {"expected error", Failed(true, {SampleCheck()}), Verdict::kKnown},
+      {"unexpected error", Failed(false, {SampleCheck()}), Verdict::kUnexpected},
+      {"expected error, and a leak", Failed(true, {SampleLeak("")}), Verdict::kUnexpected},
+  };
+}
+
+class StepVerdictTest : public ::testing::TestWithParam<StepRow> {};
+
+TEST_P(StepVerdictTest, IsThis) {
+  EXPECT_STREQ(NameOf(VerdictOf(GetParam().step)), NameOf(GetParam().verdict));
+}
+
+INSTANTIATE_TEST_SUITE_P(Steps, StepVerdictTest, ::testing::ValuesIn(StepRows()));
+
+TEST(CellVerdictTest, IsThatOfTheWorstStep) {
+  CellReport cell = SampleCell(kId, Verdict::kSound);
+  EXPECT_EQ(VerdictOf(cell), Verdict::kSound);
+  cell.steps.push_back({.name = "later", .checks = {SampleLeak("")}});
+  cell.steps.push_back({.name = "latest", .checks = {SampleLeak("a fact")}});
+  EXPECT_EQ(VerdictOf(cell), Verdict::kUnexpected);
+}
+
+TEST(CellVerdictTest, IsBrokenWithAProblemWhateverItsPacketsDid) {
+  CellReport cell = SampleCell(kId, Verdict::kUnexpected);
+  cell.problem = "the agent did not start";
+  EXPECT_EQ(VerdictOf(cell), Verdict::kBroken);
+}
+
+TEST(CellVerdictTest, IsBrokenWhereNothingWasAsked) {
+  CellReport cell;
+  EXPECT_EQ(VerdictOf(cell), Verdict::kBroken);
+  cell.steps = {{.name = "kubelet starts"}};
+  EXPECT_EQ(VerdictOf(cell), Verdict::kBroken);
+  cell.steps[0].streams = {SampleStream(0, 0)};
+  EXPECT_EQ(VerdictOf(cell), Verdict::kSound);
+}
+
+TEST(TallyTest, CountsEachVerdictAndAllIsAsExpectedOnlyWithoutBadOnes) {
+  MatrixReport report;
+  report.cells = {SampleCell(kId, Verdict::kSound), SampleCell(kId, Verdict::kKnown),
+                  SampleCell(kId, Verdict::kKnown)};
+  EXPECT_TRUE(AllAsExpected(report));
+  report.problems = {"the agent is worse than kubelet"};
+  EXPECT_FALSE(AllAsExpected(report));
+  report.problems.clear();
+  for (const Verdict verdict : {Verdict::kUnexpected, Verdict::kBroken}) {
+    MatrixReport bad = report;
+    bad.cells.push_back(SampleCell(kId, verdict));
+    EXPECT_FALSE(AllAsExpected(bad)) << NameOf(verdict);
+  }
+  report.cells.push_back(SampleCell(kId, Verdict::kUnexpected));
+  report.cells.push_back(SampleCell(kId, Verdict::kBroken));
+  const Tally tally = TallyOf(report);
+  EXPECT_THAT((std::vector<int>{tally.sound, tally.known, tally.unexpected, tally.broken}),
+              ElementsAre(1, 2, 1, 1));
+}
+
+template <typename Enum>
+void ExpectNamesOfTheirOwn(Enum any) {
+  std::set<std::string> names;
+  for (const Enum value : AllOf(any)) {
+    const std::string name = WireName(value);
+    EXPECT_NE(name, "");
+    EXPECT_TRUE(names.insert(name).second) << name;
+  }
+}
+
+TEST(NamesTest, AreThereForAllAndDifferent) {
+  ExpectNamesOfTheirOwn(Outcome::kServed);
+  ExpectNamesOfTheirOwn(Place::kNode);
+  ExpectNamesOfTheirOwn(Protocol::kTcp);
+  ExpectNamesOfTheirOwn(ProbeKind::kConnect);
+  ExpectNamesOfTheirOwn(testing::IpFamily::kIpv4);
+  EXPECT_STREQ(NameOf(Verdict::kSound), "sound");
+  EXPECT_STREQ(NameOf(Verdict::kKnown), "known failure");
+  EXPECT_STREQ(NameOf(Verdict::kUnexpected), "unexpected");
+  EXPECT_STREQ(NameOf(Verdict::kBroken), "broken");
+}
+
+// ---- JSON ----
+
+TEST(CellJsonTest, IsTheSameCellWhenItIsReadAgain) {
+  const CellReport cell = CellWithEveryField();
+  const absl::StatusOr<CellReport> read = ParseCellReport(CellJson(cell));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(CellJson(*read), CellJson(cell));
+  EXPECT_EQ(read->seconds, cell.seconds);
+  EXPECT_EQ(read->steps[0].error, cell.steps[0].error);
+  EXPECT_EQ(read->steps[0].streams[0].count, cell.steps[0].streams[0].count);
+  EXPECT_EQ(read->steps[0].checks[0].result, cell.steps[0].checks[0].result);
+  EXPECT_EQ(read->steps[0].checks[0].probe.from, Place::kSecondNode);
+}
+
+// So that the test above compares all of a cell.
+TEST(CellJsonTest, HoldsEveryField) {
+  const Json json = Json::parse(CellJson(CellWithEveryField()));
+  const Json flat = json.flatten();
+  for (const auto& leaf : flat.items()) {
+    const Json& value = leaf.value();
+    const bool set = !(value.is_null() || value == "" || value == 0);
+    EXPECT_TRUE(set) << leaf.key() << " " << value;
+  }
+  EXPECT_EQ(json.size(), 12U);
+  EXPECT_EQ(json["steps"][0].size(), 8U);
+  EXPECT_EQ(json["steps"][0]["checks"][0].size(), 6U);
+  EXPECT_EQ(json["steps"][0]["checks"][0]["probe"].size(), 8U);
+  EXPECT_EQ(json["steps"][0]["checks"][0]["result"].size(), 8U);
+  EXPECT_EQ(json["steps"][0]["streams"][0]["count"].size(), 7U);
+}
+
+TEST(CellJsonTest, WritesWhatIsNoUtf8AsReplacementCharacters) {
+  CellReport cell = SampleCell(kId, Verdict::kSound);
+  cell.about = "bad \xFF\xC0 byte";
+  const absl::StatusOr<CellReport> read = ParseCellReport(CellJson(cell));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->about, "bad \xEF\xBF\xBD\xEF\xBF\xBD byte");
+}
+
+struct BadJsonRow {
+  std::string name;
+  // Where the value is put; removed if it is null.
+  std::string pointer;
+  Json value;
+  std::string error;
+};
+void PrintTo(const BadJsonRow& row, std::ostream* out) { *out << row.name; }
+
+class BadCellJsonTest : public ::testing::TestWithParam<BadJsonRow> {};
+
+TEST_P(BadCellJsonTest, IsRefusedWithThePlace) {
+  Json json = Json::parse(CellJson(CellWithEveryField()));
+  const Json::json_pointer pointer(GetParam().pointer);
+  ASSERT_EQ(json.contains(pointer), GetParam().error.find("unknown field") == std::string::npos);
+  if (GetParam().value.is_null()) {
+    json.at(pointer.parent_pointer()).erase(pointer.back());
+  } else {
+    json[pointer] = GetParam().value;
+  }
+  const absl::StatusOr<CellReport> read = ParseCellReport(json.dump());
+  EXPECT_EQ(read.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(read.status().message(), "cell report: " + GetParam().error);
+}
+
+std::vector<BadJsonRow> BadJsonRows() {
+  return {
+      {"no id", "/id", nullptr, "it has no field \"id\""},
+      {"a field more", "/colour", "red", "it has an unknown field \"colour\""},
+      {"no sound", "/steps/0/checks/0/sound", nullptr, "steps[0].checks[0] has no field \"sound\""},
+      {"a field more inside", "/steps/0/streams/0/count/rate", 1,
+       "steps[0].streams[0].count has an unknown field \"rate\""},
+      {"number for a text", "/about", 5, "about is not a string"},
+      {"text for a flag", "/allowed", "yes", "allowed is neither true nor false"},
+      {"text for seconds", "/seconds", "1", "seconds is not a number"},
+      {"object for a list", "/steps", Json::object(), "steps is not a list"},
+      {"text for an object", "/steps/0/checks/0/probe", "x",
+       "steps[0].checks[0].probe is not an object"},
+      {"fraction of a packet", "/steps/0/checks/0/result/sent", 1.5,
+       "steps[0].checks[0].result.sent is not a whole number from 0 to 2147483647"},
+      {"fewer than none", "/steps/0/streams/0/bad", -1,
+       "steps[0].streams[0].bad is not a whole number from 0 to 18446744073709551615"},
+      {"too many", "/steps/0/checks/0/probe/port", 2147483648U,
+       "steps[0].checks[0].probe.port is not a whole number from 0 to 2147483647"},
+      {"no such outcome", "/steps/0/checks/0/expected", "eaten",
+       "steps[0].checks[0].expected is none of served, masqueraded, dropped, rejected, reached the "
+       "host, forwarded, lost, other"},
+      {"no such family", "/steps/0/checks/0/probe/family", 4,
+       "steps[0].checks[0].probe.family is none of ipv4, ipv6"},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, BadCellJsonTest, ::testing::ValuesIn(BadJsonRows()));
+
+TEST(CellJsonTest, IsRefusedWhereItIsCutOffOrNoObject) {
+  const std::string whole = CellJson(CellWithEveryField());
+  for (const std::string& json :
+       {whole.substr(0, whole.size() / 2), std::string(), std::string("[]")}) {
+    EXPECT_EQ(ParseCellReport(json).status().code(), absl::StatusCode::kInvalidArgument) << json;
+  }
+}
+
+TEST(MatrixJsonTest, HasTheWholeMatrixAndEachCellsVerdict) {
+  MatrixReport report{.kernel = "6.18.5", .iptables = "1.8.9", .agent = "0.4.0", .seconds = 2.5};
+  report.cells = {SampleCell(kId, Verdict::kKnown), SampleCell(kId, Verdict::kBroken)};
+  report.problems = {"a problem"};
+  const Json json = Json::parse(MatrixJson(report));
+  EXPECT_EQ(json["kernel"], "6.18.5");
+  EXPECT_EQ(json["problems"], Json::array({"a problem"}));
+  EXPECT_EQ(json["tally"]["knownFailure"], 1);
+  EXPECT_EQ(json["allAsExpected"], false);
+  ASSERT_EQ(json["cells"].size(), 2U);
+  EXPECT_EQ(json["cells"][0]["verdict"], "known failure");
+  EXPECT_EQ(json["cells"][1]["verdict"], "broken");
+  report.cells.clear();
+  EXPECT_TRUE(Json::parse(MatrixJson(report))["cells"].empty());
+}
+
+// ---- tables ----
+
+TEST(GridTest, IsOneForEachPathModeAndCompanyWithSortedGenerations) {
+  MatrixReport report;
+  for (const char* id :
+       {"boot/kubelet-1.25-gate-on/proxy-1.27/nft/agent",
+        "boot/kubelet-1.9/proxy-1.23-ipvs/nft/kubelet", "boot/kubelet-1.25/proxy-1.27/nft/kubelet",
+        "boot/kubelet-1.25/proxy-1.27/nft/agent", "boot/kubelet-1.25/proxy-1.27/legacy/agent",
+        "boot/kubelet-1.25/proxy-1.27/other-bit/nft/agent"}) {
+    report.cells.push_back(SampleCell(id, Verdict::kSound));
+  }
+  const std::vector<Grid> grids = GridsOf(report);
+  ASSERT_EQ(grids.size(), 3U);
+  EXPECT_THAT(grids[0].rows, ElementsAre("1.9", "1.25", "1.25 gate on"));
+  EXPECT_THAT(grids[0].columns, ElementsAre("1.27", "1.23 ipvs"));
+  ASSERT_EQ(grids[0].pairs.size(), 3U);
+  EXPECT_EQ(grids[0].pairs[1].kubelet, &report.cells[2]);
+  EXPECT_EQ(grids[0].pairs[1].agent, &report.cells[3]);
+  EXPECT_EQ(grids[0].pairs[2].kubelet, nullptr);
+  EXPECT_EQ(grids[1].mode, "legacy");
+  EXPECT_EQ(grids[2].Title(), "fresh boot, other bit");
+}
+
+}  // namespace
+}  // namespace kipt::skew

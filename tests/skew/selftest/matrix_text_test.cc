@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The matrix as people and CI systems read it without a browser.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tests/skew/report/escape.h"
+#include "tests/skew/report/matrix_report.h"
+#include "tests/skew/selftest/sample_matrix.h"
+
+namespace kipt::skew {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+MatrixReport SmallMatrix() {
+  MatrixReport report{.kernel = "6.18.5", .iptables = "1.8.9", .agent = "0.4.0", .seconds = 75};
+  report.cells = {
+      SampleCell("boot/kubelet-1.24/proxy-1.24/nft/kubelet", Verdict::kSound),
+      SampleCell("boot/kubelet-1.24/proxy-1.24/nft/agent", Verdict::kSound),
+      SampleCell("boot/kubelet-1.27/proxy-1.24/nft/kubelet", Verdict::kKnown),
+      SampleCell("boot/kubelet-1.27/proxy-1.24/nft/agent", Verdict::kUnexpected),
+      SampleCell("boot/kubelet-1.27/proxy-1.27-ipvs/nft/agent", Verdict::kBroken),
+  };
+  report.cells[2].allowed = report.cells[3].allowed = false;
+  report.cells[3].about = "kube-proxy marks what nobody drops";
+  return report;
+}
+
+TEST(MatrixTextTest, IsATableALegendAndTheCellsThatAreNotAsExpected) {
+  EXPECT_EQ(MatrixText(SmallMatrix(), false),
+            R"(Linux 6.18.5, iptables 1.8.9, kube-iptables-agent 0.4.0
+
+fresh boot, iptables nft
+  kubelet   1.24   1.27
+                   ipvs
+  1.24      +|+     .
+  1.27     (~|!)   .|#
+
+Each cell is kubelet|agent: who keeps kubelet's chains. Columns are kube-proxy's generations.
+  +  sound          every packet did what it does on a sound node
+  ~  known failure  something failed, as it is known to fail in these versions
+  !  unexpected     something did otherwise than expected
+  #  broken         the cell could not be run
+  .  not run      ( )  the version skew policy does not allow the pair
+
+unexpected  boot/kubelet-1.27/proxy-1.24/nft/agent
+  kube-proxy marks what nobody drops
+  at: kube-proxy starts
+    - lb-refused/tcp/ipv4: expected dropped, got reached the host (from refused client to
+      1.2.3.4:80, tcp; received by node 1; packets sent 1, received 1).
+
+broken  boot/kubelet-1.27/proxy-1.27-ipvs/nft/agent
+  could not be run: unshare: Operation not permitted
+
+5 cells: 2 sound, 1 known failure, 1 unexpected, 1 broken; 1 min 15 s
+)");
+}
+
+TEST(MatrixTextTest, SaysWhatIsWrongWithTheWhole) {
+  MatrixReport report = SmallMatrix();
+  report.problems = {"the agent is worse than kubelet"};
+  EXPECT_THAT(MatrixText(report, false),
+              HasSubstr("\nThe matrix as a whole:\n  - the agent is worse than kubelet\n"));
+}
+
+TEST(MatrixTextTest, CountsTheChecksThatItDoesNotShow) {
+  MatrixReport report = SmallMatrix();
+  report.cells[3].steps[0].checks.assign(20, SampleLeak(""));
+  EXPECT_THAT(MatrixText(report, false), HasSubstr("\n    and 12 more\n"));
+}
+
+TEST(MatrixTextTest, IsNeverWiderThan100Columns) {
+  MatrixReport report = SmallMatrix();
+  report.cells[4].problem = std::string(250, 'x') + " " + std::string(90, 'y');
+  report.cells[3].about = std::string(60, 'a') + " " + std::string(60, 'b');
+  for (int minor = 10; minor < 40; ++minor) {
+    report.cells.push_back(SampleCell(
+        absl::StrCat("boot/kubelet-1.25-gate-on/proxy-1.", minor, "/nft/agent"), Verdict::kSound));
+  }
+  const std::string text = MatrixText(report, false);
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    EXPECT_LE(line.size(), 100U) << line;
+  }
+  EXPECT_THAT(text, HasSubstr("1.39"));
+}
+
+TEST(MatrixTextTest, HasColoursOnlyWhenAskedAndNoOtherControlCharacters) {
+  MatrixReport report = SmallMatrix();
+  report.cells[4].problem =
+      "a \x1b[2J\x07 b \xC2\x9B"
+      "2J";
+  EXPECT_THAT(MatrixText(report, false), HasSubstr("a \\x1b[2J\\x07 b \\x9b2J"));
+  EXPECT_THAT(MatrixText(report, false), Not(HasSubstr("\x1b")));
+  const std::string coloured = MatrixText(report, true);
+  EXPECT_THAT(coloured, HasSubstr("\x1b[1;31m!\x1b[0m"));
+  EXPECT_EQ(std::regex_replace(coloured, std::regex("\x1b\\[[0-9;]*m"), ""),
+            MatrixText(report, false));
+}
+
+TEST(ProgressLineTest, SaysWhichCellIsDone) {
+  const CellReport cell = SampleCell("boot/kubelet-1.24/proxy-1.27/nft/agent", Verdict::kSound);
+  EXPECT_EQ(ProgressLine(cell, 17, 120, false),
+            "[ 17/120] sound          fresh boot  kubelet 1.24  proxy 1.27  nft  agent  1.9 s");
+  EXPECT_THAT(ProgressLine(cell, 17, 120, true), HasSubstr("\x1b[32msound        \x1b[0m"));
+}
+
+TEST(MatrixJunitTest, IsASuiteForEachPathAndACaseForEachCell) {
+  MatrixReport report = SmallMatrix();
+  report.cells.erase(report.cells.begin(), report.cells.begin() + 2);
+  report.cells.push_back(SampleCell("flush/kubelet-1.24/proxy-1.24/nft/agent", Verdict::kSound));
+  EXPECT_EQ(MatrixJunit(report), R"(<?xml version="1.0" encoding="UTF-8"?>
+<testsuites name="kube-iptables-skew" tests="5" failures="1" errors="1" time="75.000">
+  <testsuite name="fresh boot" tests="3" failures="1" errors="1" time="5.700">
+    <testcase classname="fresh boot" name="boot/kubelet-1.27/proxy-1.24/nft/kubelet" time="1.900">
+      <system-out>Known failures:&#10;kube-proxy starts: lb-refused/tcp/ipv4: reached the host, sound would be dropped (from refused client to 1.2.3.4:80, tcp; received by node 1; packets sent 1, received 1). Known: nobody fills the chain.</system-out>
+    </testcase>
+    <testcase classname="fresh boot" name="boot/kubelet-1.27/proxy-1.24/nft/agent" time="1.900">
+      <failure type="failure" message="1 not as expected; lb-refused/tcp/ipv4: expected dropped, got reached the host (from refused client to 1.2.3.4:80, tcp; received by node 1; packets sent 1, received 1).">kube-proxy starts: lb-refused/tcp/ipv4: expected dropped, got reached the host (from refused client to 1.2.3.4:80, tcp; received by node 1; packets sent 1, received 1).</failure>
+    </testcase>
+    <testcase classname="fresh boot" name="boot/kubelet-1.27/proxy-1.27-ipvs/nft/agent" time="1.900">
+      <error type="error" message="unshare: Operation not permitted"></error>
+    </testcase>
+  </testsuite>
+  <testsuite name="flush" tests="1" failures="0" errors="0" time="1.900">
+    <testcase classname="flush" name="flush/kubelet-1.24/proxy-1.24/nft/agent" time="1.900"/>
+  </testsuite>
+  <testsuite name="the matrix" tests="1" failures="0" errors="0" time="0.000">
+    <testcase classname="the matrix" name="as a whole" time="0.000"/>
+  </testsuite>
+</testsuites>
+)");
+}
+
+TEST(MatrixJunitTest, FailsTheWholeForItsProblems) {
+  MatrixReport report;
+  report.problems = {"the agent is worse than kubelet", "and again"};
+  EXPECT_THAT(MatrixJunit(report),
+              HasSubstr("<failure type=\"failure\" message=\"the agent is worse than kubelet\">the "
+                        "agent is worse than kubelet&#10;and again</failure>"));
+}
+
+TEST(MatrixJunitTest, HasNothingThatXmlCannotHold) {
+  MatrixReport report = SmallMatrix();
+  report.cells[4].problem = "<a b=\"c\">&]]>\x1b[0m \x01 \xFF \xEF\xBF\xBF \xED\xA0\x80\n\ttext";
+  EXPECT_THAT(MatrixJunit(report),
+              HasSubstr("message=\"&lt;a b=&quot;c&quot;&gt;&amp;]]&gt;\\x1b[0m \\x01 \xEF\xBF\xBD "
+                        "\xEF\xBF\xBD \xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD&#10;&#9;text\""));
+}
+
+struct Utf8Row {
+  std::string name;
+  std::string text;
+  std::string valid;
+};
+void PrintTo(const Utf8Row& row, std::ostream* out) { *out << row.name; }
+
+class ValidUtf8Test : public ::testing::TestWithParam<Utf8Row> {};
+
+TEST_P(ValidUtf8Test, IsThis) { EXPECT_EQ(ValidUtf8(GetParam().text), GetParam().valid); }
+
+constexpr char kBad[] = "\xEF\xBF\xBD";
+
+INSTANTIATE_TEST_SUITE_P(
+    Rows, ValidUtf8Test,
+    ::testing::ValuesIn(std::vector<Utf8Row>{
+        {"ascii", "a~", "a~"},
+        {"two, three and four bytes", "\xC3\xA4\xE2\x82\xAC\xF0\x9F\x90\xA7",
+         "\xC3\xA4\xE2\x82\xAC\xF0\x9F\x90\xA7"},
+        {"cut off", "a\xE2\x82", absl::StrCat("a", kBad, kBad)},
+        {"lone continuation", "\x80z", absl::StrCat(kBad, "z")},
+        {"overlong slash", "\xC0\xAF", absl::StrCat(kBad, kBad)},
+        {"overlong in three bytes", "\xE0\x80\xAF", absl::StrCat(kBad, kBad, kBad)},
+        {"surrogate", "\xED\xA0\x80", absl::StrCat(kBad, kBad, kBad)},
+        {"beyond U+10FFFF", "\xF4\x90\x80\x80", absl::StrCat(kBad, kBad, kBad, kBad)},
+    }));
+
+}  // namespace
+}  // namespace kipt::skew

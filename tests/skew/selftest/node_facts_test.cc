@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The facts, held against what was captured of real kube-proxies beside kubelet's commands, and
+// against the text of KEP-3178.
+#include "tests/skew/matrix/node_facts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/skew/matrix/expectations.h"
+
+namespace kipt::skew {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::IpFamily;
+
+using Act = std::function<void(FamilyFacts&)>;
+
+Act Kubelet(int minor, std::optional<bool> gate = {}) {
+  return [=](FamilyFacts& facts) { KubeletSyncs({{1, minor}, gate}, facts); };
+}
+Act Agent(int minor) {
+  return [=](FamilyFacts& facts) { AgentSyncs({{1, minor}, {}}, facts); };
+}
+Act Retire(int minor) {
+  return [=](FamilyFacts& facts) { AgentRetires({{1, minor}, {}}, facts); };
+}
+Act Proxy(int minor) {
+  return [=](FamilyFacts& facts) { ProxySyncsFully({{1, minor}}, facts); };
+}
+Act Users() {
+  return [](FamilyFacts& facts) { UsersAdd(facts); };
+}
+
+// The question of that name.
+Question Named(const std::string& name, IpFamily family) {
+  const std::string full = name + (family == IpFamily::kIpv4 ? "/udp/ipv4" : "/udp/ipv6");
+  for (const std::vector<Question>& questions :
+       {ServiceQuestions(family), UserQuestions(family), MartianQuestions()}) {
+    for (const Question& question : questions) {
+      if (question.probe.name == full) return question;
+    }
+  }
+  ADD_FAILURE() << "no question " << full;
+  return {};
+}
+
+struct FactRow {
+  const char* name;
+  IpFamily family;
+  std::vector<Act> acts;
+  const char* question;
+  Outcome expected;
+  // Part of the reason; empty: it is what a sound node does.
+  const char* because;
+};
+
+constexpr IpFamily kV4 = IpFamily::kIpv4;
+constexpr IpFamily kV6 = IpFamily::kIpv6;
+constexpr char kRefused[] = "load-balancer-refused";
+constexpr char kRouted[] = "load-balancer-routed-refused";
+constexpr char kLocal[] = "node-port-local-elsewhere";
+constexpr char kWeb[] = "cluster-ip-from-client";
+
+const FactRow kFacts[] = {
+    {"1.24 beside 1.24 drops", kV4, {Kubelet(24), Proxy(24)}, kRefused, Outcome::kDropped, ""},
+    {"1.24 beside 1.24 drops IPv6 too",
+     kV6,
+     {Kubelet(24), Proxy(24)},
+     kLocal,
+     Outcome::kDropped,
+     ""},
+    {"1.24 does not drop what is forwarded",
+     kV4,
+     {Kubelet(24), Proxy(24)},
+     kRouted,
+     Outcome::kForwarded,
+     "INPUT and OUTPUT"},
+    {"1.25 does", kV4, {Kubelet(25), Proxy(25)}, kRouted, Outcome::kDropped, ""},
+    {"A fresh 1.27 beside 1.24 fails open",
+     kV4,
+     {Kubelet(27), Proxy(24)},
+     kRefused,
+     Outcome::kReachedHost,
+     "only kubelet fills it"},
+    {"Residue hides that",
+     kV4,
+     {Kubelet(24), Proxy(24), Kubelet(27)},
+     kRefused,
+     Outcome::kDropped,
+     ""},
+    {"Until all is flushed",
+     kV4,
+     {Kubelet(24), Proxy(24), Kubelet(27), Flushed, Kubelet(27), Proxy(24)},
+     kRefused,
+     Outcome::kReachedHost,
+     "only kubelet fills it"},
+    {"1.25 with the gate off forgets the jumps of IPv6",
+     kV6,
+     {Kubelet(25), Proxy(24)},
+     kLocal,
+     Outcome::kReachedHost,
+     "IPv4 alone"},
+    {"The agent does not", kV6, {Agent(25), Proxy(24)}, kLocal, Outcome::kDropped, ""},
+    {"kube-proxy 1.27 makes them",
+     kV6,
+     {Kubelet(25), Proxy(27), Users()},
+     "user-of-mark-drop",
+     Outcome::kDropped,
+     ""},
+    {"kube-proxy 1.27 wipes the drop of a gate-off kubelet",
+     kV4,
+     {Kubelet(26), Users(), Proxy(27)},
+     "user-of-mark-drop",
+     Outcome::kReachedHost,
+     "flushes that chain"},
+    {"The agent puts it back",
+     kV4,
+     {Agent(26), Users(), Proxy(27), Agent(26)},
+     "user-of-mark-drop",
+     Outcome::kDropped,
+     ""},
+    {"kube-proxy 1.19 needs kubelet's chain",
+     kV4,
+     {Kubelet(27), Proxy(19)},
+     kWeb,
+     Outcome::kForwarded,
+     "#80462"},
+    {"kube-proxy 1.20 makes it",
+     kV4,
+     {Kubelet(27), Proxy(20)},
+     kWeb,
+     Outcome::kServedMasqueraded,
+     ""},
+    {"Its filter part stands",
+     kV4,
+     {Kubelet(27), Proxy(19)},
+     "no-endpoints",
+     Outcome::kRejected,
+     ""},
+    {"kubelet 1.19 writes no IPv6",
+     kV6,
+     {Kubelet(19), Proxy(19)},
+     kWeb,
+     Outcome::kForwarded,
+     "#80462"},
+    {"Martians pass beside kubelet 1.17",
+     kV4,
+     {Kubelet(17), Proxy(17)},
+     "martian",
+     Outcome::kReachedHost,
+     "CVE-2020-8558"},
+    {"kube-proxy 1.27 drops them by itself", kV4, {Proxy(27)}, "martian", Outcome::kDropped, ""},
+    {"The kernel does, before kube-proxy has come", kV4, {}, "martian", Outcome::kLost, ""},
+    {"internalTrafficPolicy before 1.22",
+     kV4,
+     {Kubelet(20), Proxy(20)},
+     "internal-local-elsewhere",
+     Outcome::kServed,
+     "from 1.22 on"},
+    {"The agent keeps what kube-proxy 1.24 uses",
+     kV4,
+     {Agent(24), Proxy(24), Agent(27), Retire(27)},
+     kRefused,
+     Outcome::kDropped,
+     ""},
+    {"And what a third party uses",
+     kV4,
+     {Agent(24), Proxy(25), Users(), Agent(27), Retire(27)},
+     "user-of-mark-drop",
+     Outcome::kDropped,
+     ""},
+    {"A third party finds no KUBE-MARK-DROP beside 1.27",
+     kV4,
+     {Kubelet(27), Proxy(27), Users()},
+     "user-of-mark-drop",
+     Outcome::kReachedHost,
+     "refuses"},
+    {"But KUBE-MARK-MASQ, which is kube-proxy's",
+     kV4,
+     {Kubelet(27), Proxy(27), Users()},
+     "user-of-mark-masq",
+     Outcome::kServedMasqueraded,
+     ""},
+    {"Nothing is left after a flush",
+     kV4,
+     {Kubelet(24), Proxy(24), Flushed},
+     kRefused,
+     Outcome::kReachedHost,
+     "kube-proxy's nat rules do not stand"},
+};
+
+TEST(NodeFactsTest, SayWhatBecomesOfAPacketAndWhy) {
+  for (const FactRow& row : kFacts) {
+    SCOPED_TRACE(row.name);
+    FamilyFacts facts;
+    facts.family = row.family;
+    for (const Act& act : row.acts) act(facts);
+    const Expectation expectation = Expect(facts, Named(row.question, row.family));
+    EXPECT_EQ(expectation.expected, row.expected)
+        << NameOf(expectation.expected) << ": " << expectation.because;
+    EXPECT_EQ(expectation.because.empty(), *row.because == '\0');
+    EXPECT_THAT(expectation.because, HasSubstr(row.because));
+  }
+}
+
+TEST(NodeFactsTest, LeaveNothingToRetireBesideAKubeletThatKeepsItsChains) {
+  FamilyFacts facts;
+  AgentSyncs({{1, 26}, {}}, facts);
+  AgentRetires({{1, 26}, {}}, facts);
+  EXPECT_TRUE(facts.DropMarkWorks());
+  AgentSyncs({{1, 27}, {}}, facts);
+  AgentRetires({{1, 27}, {}}, facts);
+  EXPECT_FALSE(facts.mark_drop_exists);
+  EXPECT_FALSE(facts.drop_rule);
+}
+
+TEST(BadnessTest, HoldsWhatIsLetThroughForWorst) {
+  EXPECT_EQ(Badness(Outcome::kDropped, Outcome::kDropped), 0);
+  EXPECT_LT(Badness(Outcome::kDropped, Outcome::kRejected),
+            Badness(Outcome::kDropped, Outcome::kReachedHost));
+  EXPECT_LT(Badness(Outcome::kServed, Outcome::kServedMasqueraded),
+            Badness(Outcome::kServed, Outcome::kLost));
+  EXPECT_LT(Badness(Outcome::kServed, Outcome::kLost),
+            Badness(Outcome::kDropped, Outcome::kForwarded));
+}
+
+}  // namespace
+}  // namespace kipt::skew

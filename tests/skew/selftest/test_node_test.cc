@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/skew/node/test_node.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <iostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "agent/process/owned_fd.h"
+#include "tests/support/background_program.h"
+#include "tests/support/netns_fixture.h"
+#include "tests/support/run_program.h"
+
+namespace kipt::skew {
+namespace {
+
+using testing::InNetns;
+using testing::IpFamily;
+using testing::Netns;
+using testing::RunProgram;
+
+std::string Name(const ::testing::TestParamInfo<IpFamily>& info) {
+  return info.param == IpFamily::kIpv6 ? "Ipv6" : "Ipv4";
+}
+
+class TestNodeTest : public testing::NetnsTest {
+ protected:
+  static std::unique_ptr<TestNode> MustCreate() {
+    absl::StatusOr<std::unique_ptr<TestNode>> node = TestNode::Create();
+    EXPECT_TRUE(node.ok()) << node.status();
+    return node.ok() ? *std::move(node) : nullptr;
+  }
+
+  // The names of the interfaces here.
+  static std::vector<std::string> Interfaces() {
+    std::vector<std::string> names;
+    struct if_nameindex* all = if_nameindex();
+    for (struct if_nameindex* one = all; one != nullptr && one->if_index != 0; ++one) {
+      names.emplace_back(one->if_name);
+    }
+    if_freenameindex(all);
+    return names;
+  }
+
+  // A pair of interfaces of which one is here, and is gone when that namespace is.
+  static void WatchEndOf(const std::string& netns_path, const std::string& name) {
+    const testing::ProgramResult made = RunProgram(
+        {"ip", "link", "add", name, "type", "veth", "peer", "name", name, "netns", netns_path});
+    ASSERT_EQ(made.exit_code, 0) << made;
+    ASSERT_NE(if_nametoindex(name.c_str()), 0U);
+  }
+
+  static std::string Watch(Place place) { return absl::StrCat("w", static_cast<int>(place)); }
+
+  static bool AllEndWithin(absl::Duration patience) {
+    return testing::WaitUntil([] { return Interfaces() == std::vector<std::string>{"lo"}; },
+                              patience);
+  }
+};
+
+class TestNodeFamilyTest : public TestNodeTest, public ::testing::WithParamInterface<IpFamily> {};
+INSTANTIATE_TEST_SUITE_P(Both, TestNodeFamilyTest,
+                         ::testing::Values(IpFamily::kIpv4, IpFamily::kIpv6), Name);
+
+TEST_F(TestNodeTest, IsMadeInTime) {
+  const absl::Time start = absl::Now();
+  const std::unique_ptr<TestNode> node = MustCreate();
+  ASSERT_NE(node, nullptr);
+  EXPECT_LT(absl::Now() - start, absl::Seconds(2));
+  std::cout << "made in " << absl::Now() - start << "\n";
+}
+
+// What a socket at `to` gets of one packet from `from`: the first that is sent there must come.
+bool OnePacketComes(const TestNode& node, Place from, Place to, const std::string& address,
+                    IpFamily family) {
+  constexpr uint16_t kPort = 7;
+  const auto open_at = [&](Place place) {
+    const InNetns inside(node.At(place));
+    return agent::OwnedFd(
+        socket(family == IpFamily::kIpv6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  };
+  const auto at = [&](const std::string& text) {
+    std::pair<sockaddr_storage, socklen_t> result = {{}, 0};
+    if (family == IpFamily::kIpv6) {
+      auto* ipv6 = reinterpret_cast<sockaddr_in6*>(&result.first);
+      *ipv6 = {.sin6_family = AF_INET6,
+               .sin6_port = htons(kPort),
+               .sin6_flowinfo = 0,
+               .sin6_addr = {},
+               .sin6_scope_id = 0};
+      EXPECT_EQ(inet_pton(AF_INET6, text.c_str(), &ipv6->sin6_addr), 1);
+      result.second = sizeof(sockaddr_in6);
+    } else {
+      auto* ipv4 = reinterpret_cast<sockaddr_in*>(&result.first);
+      *ipv4 = {.sin_family = AF_INET, .sin_port = htons(kPort), .sin_addr = {}, .sin_zero = {}};
+      EXPECT_EQ(inet_pton(AF_INET, text.c_str(), &ipv4->sin_addr), 1);
+      result.second = sizeof(sockaddr_in);
+    }
+    return result;
+  };
+  const agent::OwnedFd receiver = open_at(to);
+  const agent::OwnedFd sender = open_at(from);
+  const auto here = at(address);
+  if (bind(receiver.get(), reinterpret_cast<const sockaddr*>(&here.first), here.second) != 0 ||
+      sendto(sender.get(), "?", 1, 0, reinterpret_cast<const sockaddr*>(&here.first),
+             here.second) != 1) {
+    ADD_FAILURE() << std::strerror(errno);
+    return false;
+  }
+  pollfd waiting = {receiver.get(), POLLIN, 0};
+  return poll(&waiting, 1, 2000) == 1;
+}
+
+TEST_P(TestNodeFamilyTest, LetsEveryPlaceReachEveryOtherAtOnce) {
+  const IpFamily family = GetParam();
+  const std::unique_ptr<TestNode> node = MustCreate();
+  ASSERT_NE(node, nullptr);
+  for (const Place from : kAllPlaces) {
+    for (const Place to : kAllPlaces) {
+      EXPECT_TRUE(OnePacketComes(*node, from, to, AddressOf(to, family), family))
+          << NameOf(from) << " to " << NameOf(to);
+    }
+    EXPECT_TRUE(OnePacketComes(*node, from, Place::kNode, BoundVip(family), family))
+        << NameOf(from) << " to the bound address";
+    const Place beyond = Place::kBeyond;
+    EXPECT_TRUE(OnePacketComes(*node, from, beyond, RoutedVip(family), family))
+        << NameOf(from) << " to the routed address";
+  }
+}
+
+TEST_F(TestNodeTest, HasNoAddressInTheRangesOfOthers) {
+  const std::unique_ptr<TestNode> node = MustCreate();
+  ASSERT_NE(node, nullptr);
+  for (const std::string& address : node->NodeAddresses(IpFamily::kIpv4)) {
+    EXPECT_NE(address.rfind("203.0.113.", 0), 0U);
+    EXPECT_NE(address.rfind("10.180.", 0), 0U);
+  }
+  for (const std::string& address : node->NodeAddresses(IpFamily::kIpv6)) {
+    EXPECT_NE(address.rfind("fd00:203:", 0), 0U);
+    EXPECT_NE(address.rfind("fd00:180:", 0), 0U);
+  }
+}
+
+TEST_F(TestNodeTest, TellsWhatItsInterfacesAreCalledAndWhichAddressesTheyHave) {
+  const std::unique_ptr<TestNode> node = MustCreate();
+  ASSERT_NE(node, nullptr);
+  const InNetns inside(node->At(Place::kNode));
+  for (const Place neighbour : kAllPlaces) {
+    const std::string interface = node->InterfaceTo(neighbour);
+    const std::string mac = node->NodeMacTowards(neighbour);
+    if (neighbour == Place::kNode || neighbour == Place::kRemotePod) {
+      EXPECT_EQ(interface + mac, "") << NameOf(neighbour);
+      continue;
+    }
+    ASSERT_EQ(mac.size(), 6U);
+    const std::string text = absl::StrFormat("%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1],
+                                             mac[2], mac[3], mac[4], mac[5]);
+    const testing::ProgramResult link = RunProgram({"ip", "-o", "link", "show", interface});
+    EXPECT_NE(link.out.find(text), std::string::npos) << text << " in " << link;
+  }
+}
+
+TEST_F(TestNodeTest, LeavesNothingBehind) {
+  std::unique_ptr<TestNode> node = MustCreate();
+  ASSERT_NE(node, nullptr);
+  EXPECT_EQ(Interfaces(), std::vector<std::string>{"lo"});
+  for (const Place place : kAllPlaces) WatchEndOf(node->At(place).Path(), Watch(place));
+  const absl::Time start = absl::Now();
+  node.reset();
+  EXPECT_TRUE(AllEndWithin(testing::kPatience));
+  std::cout << "gone in " << absl::Now() - start << "\n";
+}
+
+TEST_F(TestNodeTest, LeavesNothingBehindWhenItsProcessIsKilled) {
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const absl::StatusOr<std::unique_ptr<TestNode>> node = TestNode::Create();
+    if (!node.ok()) _exit(1);
+    std::string paths;
+    for (const Place place : kAllPlaces) absl::StrAppend(&paths, (*node)->At(place).Path(), "\n");
+    if (write(ready[1], paths.data(), paths.size()) < 0) _exit(1);
+    for (;;) pause();
+  }
+  close(ready[1]);
+  char buffer[4096];
+  const ssize_t size = read(ready[0], buffer, sizeof(buffer));
+  close(ready[0]);
+  EXPECT_GT(size, 0) << "the child made no node";
+  const std::vector<std::string> paths = absl::StrSplit(
+      std::string(buffer, size > 0 ? static_cast<size_t>(size) : 0), '\n', absl::SkipEmpty());
+  EXPECT_EQ(paths.size(), std::size(kAllPlaces));
+  for (size_t i = 0; i < paths.size(); ++i) WatchEndOf(paths[i], absl::StrCat("w", i));
+  kill(child, SIGKILL);
+  const absl::Time killed = absl::Now();
+  EXPECT_TRUE(AllEndWithin(testing::kPatience));
+  std::cout << "gone in " << absl::Now() - killed << "\n";
+  waitpid(child, nullptr, 0);
+}
+
+// What leaves one must not come into another, though their addresses are the same.
+TEST_F(TestNodeTest, DoesNotMeetAnother) {
+  const std::unique_ptr<TestNode> one = MustCreate();
+  const std::unique_ptr<TestNode> other = MustCreate();
+  ASSERT_TRUE(one != nullptr && other != nullptr);
+  {
+    const InNetns inside(one->At(Place::kNode));
+    ASSERT_EQ(RunProgram({"ip", "link", "set", one->InterfaceTo(Place::kPodA), "down"}).exit_code,
+              0);
+  }
+  for (const IpFamily family : {IpFamily::kIpv4, IpFamily::kIpv6}) {
+    const std::string pod = AddressOf(Place::kPodA, family);
+    EXPECT_FALSE(OnePacketComes(*one, Place::kRefusedClient, Place::kPodA, pod, family));
+    EXPECT_TRUE(OnePacketComes(*other, Place::kRefusedClient, Place::kPodA, pod, family));
+  }
+}
+
+}  // namespace
+}  // namespace kipt::skew

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/skew/versions/versions.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <utility>
+
+namespace kipt::skew {
+namespace {
+
+using testing::KubeletForm;
+
+struct KubeletRow {
+  const char* name;
+  KubeletVersion kubelet;
+  const char* text;
+  bool cleans_up;
+  KubeletForm form;
+  const char* generation;
+};
+const KubeletRow kKubelets[] = {
+    {"The oldest", {{1, 17}, {}}, "1.17", false, KubeletForm::k1_17, "1.17"},
+    {"1.18", {{1, 18}, {}}, "1.18", false, KubeletForm::k1_17, "1.17"},
+    {"1.19 writes IPv4 alone", {{1, 19}, {}}, "1.19", false, KubeletForm::k1_19, "1.19"},
+    {"1.23", {{1, 23}, {}}, "1.23", false, KubeletForm::k1_19, "1.20"},
+    {"1.24 makes the hint", {{1, 24}, {}}, "1.24", false, KubeletForm::k1_24, "1.24"},
+    {"1.24 knows no gate", {{1, 24}, true}, "1.24 gate on", false, KubeletForm::k1_24, "1.24"},
+    {"1.25", {{1, 25}, {}}, "1.25", false, KubeletForm::k1_27GateOff, "1.25"},
+    {"1.25 gate on", {{1, 25}, true}, "1.25 gate on", true, KubeletForm::k1_27GateOn, "1.27"},
+    {"1.25 gate off, said", {{1, 25}, false}, "1.25", false, KubeletForm::k1_27GateOff, "1.25"},
+    {"1.27", {{1, 27}, {}}, "1.27", true, KubeletForm::k1_27GateOn, "1.27"},
+    {"1.27 gate off", {{1, 27}, false}, "1.27 gate off", false, KubeletForm::k1_27GateOff, "1.25"},
+    {"1.28 is locked", {{1, 28}, false}, "1.28 gate off", true, KubeletForm::k1_27GateOn, "1.27"},
+    {"The newest", {{1, 34}, {}}, "1.34", true, KubeletForm::k1_27GateOn, "1.27"},
+};
+
+TEST(KubeletVersionTest, KnowsItsGateItsFormAndItsGeneration) {
+  for (const KubeletRow& row : kKubelets) {
+    SCOPED_TRACE(row.name);
+    EXPECT_EQ(ToString(row.kubelet), row.text);
+    EXPECT_EQ(CleansUp(row.kubelet), row.cleans_up);
+    EXPECT_EQ(FormOf(row.kubelet), row.form);
+    EXPECT_EQ(ToString(GenerationOf(row.kubelet)), row.generation);
+  }
+}
+
+TEST(KubeletVersionTest, DoesAsItsGenerationDoes) {
+  for (const Version version : AllVersions()) {
+    for (const std::optional<bool> gate :
+         {std::optional<bool>(), std::optional<bool>(true), std::optional<bool>(false)}) {
+      const KubeletVersion kubelet = {version, gate};
+      const KubeletVersion generation = GenerationOf(kubelet);
+      EXPECT_EQ(FormOf(generation), FormOf(kubelet)) << ToString(kubelet);
+      EXPECT_EQ(GenerationOf(generation), generation) << ToString(kubelet);
+    }
+  }
+}
+
+struct SkewRow {
+  const char* name;
+  int kubelet;
+  int proxy;
+  bool allowed;
+};
+constexpr SkewRow kSkews[] = {
+    {"Before any policy, the same", 17, 17, true},
+    {"Before any policy, another", 18, 17, false},
+    {"Up to 1.26 the same alone", 26, 26, true},
+    {"Up to 1.26, one apart", 25, 24, false},
+    {"1.27, two apart", 27, 25, true},
+    {"1.27, kube-proxy ahead", 25, 27, true},
+    {"1.27, three apart", 27, 24, false},
+    {"Three apart since 1.28", 28, 25, true},
+    {"Three apart, kube-proxy ahead", 25, 28, true},
+    {"Four apart", 29, 25, false},
+    {"1.28 with one before 1.25", 28, 24, false},
+    {"The newest, three apart", 34, 31, true},
+};
+
+TEST(SkewPolicyTest, AllowsWhatItsTimesPageAllowed) {
+  for (const SkewRow& row : kSkews) {
+    const SkewVerdict verdict = IsAllowed({1, row.kubelet}, {1, row.proxy});
+    EXPECT_EQ(verdict.allowed, row.allowed) << row.name << ": " << verdict.because;
+    EXPECT_FALSE(verdict.because.empty()) << row.name;
+  }
+}
+
+// Issue 6 counts them.
+TEST(SkewPolicyTest, AllowsEightPairsOfGenerationsFrom123To134) {
+  std::set<std::pair<std::string, std::string>> pairs;
+  for (const Version kubelet : AllVersions()) {
+    for (const Version proxy : AllVersions()) {
+      const bool old = kubelet < Version{1, 23} || proxy < Version{1, 23};
+      if (old || !IsAllowed(kubelet, proxy).allowed) continue;
+      pairs.emplace(ToString(GenerationOf(KubeletVersion{kubelet, {}})),
+                    ToString(GenerationOf(ProxyVersion{proxy})));
+    }
+  }
+  const std::set<std::pair<std::string, std::string>> expected = {
+      {"1.20", "1.23"}, {"1.24", "1.24"}, {"1.25", "1.25"}, {"1.25", "1.26"},
+      {"1.25", "1.27"}, {"1.27", "1.25"}, {"1.27", "1.26"}, {"1.27", "1.27"}};
+  EXPECT_EQ(pairs, expected);
+}
+
+TEST(ProxyVersionTest, IsOfAGenerationOfItsMode) {
+  EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 34}})), "1.27");
+  EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 24}})), "1.24");
+  EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 24}, ProxyMode::kIpvs})), "1.21 ipvs");
+  EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 33}, ProxyMode::kNftables})), "1.29 nftables");
+}
+
+}  // namespace
+}  // namespace kipt::skew

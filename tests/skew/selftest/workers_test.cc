@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/skew/matrix/workers.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/support/background_program.h"
+
+namespace kipt::skew {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::vector<Cell> ThreeCells() {
+  std::vector<Cell> cells(3);
+  for (int i = 0; i < 3; ++i) {
+    cells[static_cast<size_t>(i)].pair = {{{1, 24 + i}, {}}, {{1, 27}}};
+  }
+  return cells;
+}
+
+CellReport Plain(const Cell& cell) {
+  CellReport report;
+  report.id = CellId(cell);
+  report.kubelet = ToString(cell.pair.kubelet);
+  return report;
+}
+
+std::vector<CellReport> RunThree(const CellRunner& run, int jobs = 2) {
+  return RunCells(ThreeCells(), jobs, absl::Seconds(2), run, [](const CellReport& /*cell*/) {});
+}
+
+TEST(WorkersTest, GiveTheReportsInTheOrderOfTheCells) {
+  const std::vector<CellReport> reports = RunThree([](const Cell& cell) {
+    // The first is the slowest.
+    usleep(cell.pair.kubelet.version.minor == 24 ? 200'000 : 0);
+    return Plain(cell);
+  });
+  ASSERT_EQ(reports.size(), 3U);
+  EXPECT_THAT(
+      (std::vector<std::string>{reports[0].kubelet, reports[1].kubelet, reports[2].kubelet}),
+      ElementsAre("1.24", "1.25", "1.26"));
+}
+
+TEST(WorkersTest, TellOfEachWhenItIsDone) {
+  std::vector<std::string> done;
+  RunCells(
+      ThreeCells(), 3, absl::Seconds(5),
+      [](const Cell& cell) {
+        usleep(static_cast<useconds_t>(26 - cell.pair.kubelet.version.minor) * 200'000);
+        return Plain(cell);
+      },
+      [&done](const CellReport& cell) { done.push_back(cell.kubelet); });
+  EXPECT_THAT(done, ElementsAre("1.26", "1.25", "1.24"));
+}
+
+TEST(WorkersTest, OutliveACellThatDies) {
+  const std::vector<CellReport> reports = RunThree([](const Cell& cell) {
+    if (cell.pair.kubelet.version.minor == 25) raise(SIGKILL);
+    return Plain(cell);
+  });
+  EXPECT_THAT(reports[1].problem, HasSubstr("ended by signal 9"));
+  EXPECT_EQ(reports[1].id, CellId(ThreeCells()[1]));
+  EXPECT_EQ(VerdictOf(reports[1]), Verdict::kBroken);
+  EXPECT_EQ(reports[2].problem, "");
+}
+
+TEST(WorkersTest, EndACellThatHangs) {
+  const std::vector<CellReport> reports = RunThree([](const Cell& cell) {
+    if (cell.pair.kubelet.version.minor == 24) sleep(60);
+    return Plain(cell);
+  });
+  EXPECT_THAT(reports[0].problem, HasSubstr("not done after 2s"));
+  EXPECT_EQ(reports[1].problem, "");
+}
+
+TEST(WorkersTest, HaveARunOfTheirOwn) {
+  const std::vector<CellReport> reports = RunThree([](const Cell& cell) {
+    CellReport report = Plain(cell);
+    for (const auto& entry : std::filesystem::directory_iterator("/run")) {
+      report.about += entry.path().string();
+    }
+    std::ofstream("/run/kipt-skew-was-here") << "x";
+    return report;
+  });
+  for (const CellReport& report : reports) EXPECT_EQ(report.about, "");
+  EXPECT_FALSE(std::filesystem::exists("/run/kipt-skew-was-here"));
+}
+
+TEST(WorkersTest, DieWithTheHarness) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t harness = fork();
+  if (harness == 0) {
+    close(ends[0]);
+    RunThree([](const Cell& cell) {
+      sleep(60);
+      return Plain(cell);
+    });
+    _exit(0);
+  }
+  close(ends[1]);
+  usleep(300'000);
+  kill(harness, SIGKILL);
+  waitpid(harness, nullptr, 0);
+  // Every process that held the other end is gone when this ends.
+  char byte = 0;
+  EXPECT_EQ(read(ends[0], &byte, 1), 0);
+  close(ends[0]);
+}
+
+// Two cells that are the same but for who keeps kubelet's chains.
+std::vector<CellReport> Compared(Outcome kubelets, Outcome agents, Outcome sound) {
+  std::vector<CellReport> cells(2);
+  const Outcome outcomes[] = {kubelets, agents};
+  const char* const actors[] = {"kubelet", "agent"};
+  for (size_t i = 0; i < 2; ++i) {
+    cells[i].id = std::string("boot/kubelet-1.27/proxy-1.24/nft/") + actors[i];
+    cells[i].actor = actors[i];
+    StepReport step;
+    step.name = "a minute passes";
+    Check check;
+    check.probe.name = "load-balancer-refused/tcp/ipv4";
+    check.result.outcome = outcomes[i];
+    check.sound = sound;
+    step.checks.push_back(check);
+    cells[i].steps.push_back(step);
+  }
+  return cells;
+}
+
+TEST(WhereTheAgentIsWorseTest, NamesWhatFaredWorse) {
+  EXPECT_THAT(
+      WhereTheAgentIsWorse(Compared(Outcome::kDropped, Outcome::kReachedHost, Outcome::kDropped)),
+      ElementsAre("the agent is worse than kubelet in "
+                  "boot/kubelet-1.27/proxy-1.24/nft/agent, after \"a minute passes\": "
+                  "load-balancer-refused/tcp/ipv4 reached the host, with kubelet dropped"));
+}
+
+TEST(WhereTheAgentIsWorseTest, SaysNothingWhereItIsAsGoodOrBetter) {
+  EXPECT_THAT(
+      WhereTheAgentIsWorse(Compared(Outcome::kReachedHost, Outcome::kDropped, Outcome::kDropped)),
+      IsEmpty());
+  EXPECT_THAT(
+      WhereTheAgentIsWorse(Compared(Outcome::kForwarded, Outcome::kForwarded, Outcome::kDropped)),
+      IsEmpty());
+}
+
+TEST(WhereTheAgentIsWorseTest, HoldsLettingThroughForWorseThanLosing) {
+  EXPECT_THAT(
+      WhereTheAgentIsWorse(Compared(Outcome::kLost, Outcome::kReachedHost, Outcome::kDropped)),
+      ::testing::SizeIs(1));
+  EXPECT_THAT(
+      WhereTheAgentIsWorse(Compared(Outcome::kReachedHost, Outcome::kLost, Outcome::kDropped)),
+      IsEmpty());
+}
+
+}  // namespace
+}  // namespace kipt::skew

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/support/netns_fixture.h
+//
+// Nothing a test does to nf_tables can reach the machine's own rules: a fixture that gets no
+// namespace of its own fails, it does not go on and it does not skip.
+#ifndef KIPT_TESTS_SUPPORT_NETNS_FIXTURE_H_
+#define KIPT_TESTS_SUPPORT_NETNS_FIXTURE_H_
+
+#include <gtest/gtest.h>
+
+#include "tests/support/netns.h"
+
+namespace kipt::testing {
+
+// Each test runs in a fresh network namespace of its own, loopback up. For tests of one thread: a
+// namespace belongs to a thread.
+class NetnsTest : public ::testing::Test {
+ protected:
+  void SetUp() override;
+
+  // One more fresh namespace; fails the test where there is none to be had.
+  static Netns NewNetns();
+};
+
+}  // namespace kipt::testing
+
+#endif  // KIPT_TESTS_SUPPORT_NETNS_FIXTURE_H_
