@@ -11,11 +11,14 @@
 
 namespace kipt::testing {
 
-HttpAnswer HttpGet(int port, const std::string& path, const std::string& method) {
+HttpAnswer HttpGet(int port, const std::string& path, const std::string& method,
+                   absl::Duration patience) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return {};
-  const timeval patience{.tv_sec = 10, .tv_usec = 0};
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  const timeval longest = absl::ToTimeval(patience);
+  // Of connect() and send(), and of recv().
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &longest, sizeof(longest));
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof(longest));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));

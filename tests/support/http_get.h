@@ -8,6 +8,8 @@
 
 #include <string>
 
+#include "absl/time/time.h"
+
 namespace kipt::testing {
 
 struct HttpAnswer {
@@ -18,7 +20,9 @@ struct HttpAnswer {
   std::string body;
 };
 
-HttpAnswer HttpGet(int port, const std::string& path, const std::string& method = "GET");
+// Each step of it (connecting, sending, the answer) may take `patience`.
+HttpAnswer HttpGet(int port, const std::string& path, const std::string& method = "GET",
+                   absl::Duration patience = absl::Seconds(10));
 
 }  // namespace kipt::testing
 

@@ -111,7 +111,7 @@ class AgentDaemon : public NodeAgent {
     const bool over =
         WaitUntil([this] { return IsReady() || !daemon_->Running(); }, kStartPatience);
     if (over && daemon_->Running()) return Finish({.done = {"ready"}});
-    const std::string body = testing::HttpGet(kHealthPort, "/readyz?verbose").body;
+    const std::string body = AskHealth("/readyz?verbose").body;
     return Finish({.ok = false,
                    .error = absl::StrCat(
                        over ? absl::StrCat("ended with ", daemon_->Wait(), ": ") : "not ready: ",
@@ -195,7 +195,11 @@ class AgentDaemon : public NodeAgent {
     return testing::RunProgram(std::move(command));
   }
 
-  static bool IsReady() { return testing::HttpGet(kHealthPort, "/readyz").status == 200; }
+  // An agent that cuts off its own node's loopback interface does not answer.
+  static testing::HttpAnswer AskHealth(const std::string& path) {
+    return testing::HttpGet(kHealthPort, path, "GET", absl::Seconds(1));
+  }
+  static bool IsReady() { return AskHealth("/readyz").status == 200; }
 
   bool Runs(Act& act) const {
     if (daemon_ != nullptr && daemon_->Running()) return true;

@@ -82,6 +82,7 @@ absl::Status CellRun::Step(const std::string& name, const std::function<void(Don
   step.name = name;
   const std::vector<FamilyFacts> before = facts_;
   flushed_in_this_step_ = false;
+  moved_in_this_step_ = false;
   act({step});
   AgentActsByItself();
   if (agent_ != nullptr) Done{step}.Take(agent_->Settle(), nullptr);
@@ -147,6 +148,12 @@ void CellRun::JudgeStreams(const std::vector<FamilyFacts>& before, StepReport& s
       // The kernel tells the agent of the flush once it has been done.
       check.allowed = static_cast<uint64_t>(options_.stream_rate) / 4;
       check.because = "flushed by somebody else, until the agent has put it back";
+    } else if (moved_in_this_step_ && cell_.actor == Actor::kKubelet) {
+      // The agent writes all of them in one transaction.
+      check.allowed = static_cast<uint64_t>(options_.stream_rate) / 4;
+      check.because =
+          "kubelet adds the rules of KUBE-POSTROUTING one by one: while the last is missing the mark "
+          "is cleared, and the legacy rules that come next see none";
     }
     step.streams.push_back(std::move(check));
   }
@@ -208,7 +215,7 @@ void CellRun::StartKubelet(const KubeletVersion& version, Done done) {
 
 bool CellRun::ProxySyncsFullyInFacts() {
   bool all = true;
-  for (FamilyFacts& facts : facts_) all = ProxySyncsFully(proxy_version_, facts) && all;
+  for (FamilyFacts& facts : facts_) all = ProxySyncsFully(proxy_version_, services_, facts) && all;
   proxy_must_start_over_ = !all;
   return all;
 }
@@ -323,6 +330,7 @@ absl::Status CellRun::MoveToNft() {
   return Step("everybody moves to nft", [&](Done done) {
     done.Take(agent_->Stop(), nullptr);
     mode_ = IptablesMode::kNft;
+    moved_in_this_step_ = true;
     StartKubelet(kubelet_version_, done);
     StartProxy(proxy_version_, done);
   });

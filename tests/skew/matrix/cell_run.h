@@ -84,6 +84,7 @@ class CellRun {
   bool kubelet_canary_gone_ = false;
   bool proxy_must_start_over_ = false;
   bool flushed_in_this_step_ = false;
+  bool moved_in_this_step_ = false;
   // IPv4, IPv6.
   std::vector<FamilyFacts> facts_;
 };

@@ -31,10 +31,21 @@ bool ProxyMarks(const FamilyFacts& facts) {
   return facts.proxy_nat.has_value() && *facts.proxy_nat < Version{1, 25};
 }
 
+bool DropsEverything(const FamilyFacts& facts) {
+  return facts.drops_everything && facts.firewall_jumps;
+}
+
+bool OldFilterNewNat(const FamilyFacts& facts, const Question& /*question*/) {
+  return facts.proxy_nat >= Version{1, 25} && facts.proxy_filter < Version{1, 25};
+}
+
 // Who answers with no rule in place: whoever listens on the node, or the next hop.
 constexpr char kNoProxyRules[] =
     "kube-proxy's nat rules do not stand: they were flushed, or refused because KUBE-MARK-DROP is "
     "missing (kubernetes #80462), and it has not been back yet";
+constexpr char kRefusedNat[] =
+    "the filter rules are those of the older kube-proxy, the nat rules still those of the newer one: "
+    "the older one's were refused because KUBE-MARK-DROP is missing (kubernetes #80462)";
 constexpr char kDropsEverything[] =
     "an iptables that cannot read the mark match has saved and restored KUBE-FIREWALL: 'drop "
     "marked "
@@ -54,16 +65,17 @@ constexpr char kForwardNotHooked[] =
     "kube-proxy 1.25 and later drops it (KUBE-PROXY-FIREWALL hangs on FORWARD)";
 const Row kRows[] = {
     // A DROP without a match in KUBE-FIREWALL takes all that is for the node, or of it.
-    {{About::kService, About::kNoEndpoints, About::kUserDrop, About::kMartian,
-      About::kRefusedBoundVip, About::kNoLocalEndpoint},
-     [](const FamilyFacts& facts, const Question& question) {
-       return facts.drops_everything && AsksNode(question) && question.sound != Outcome::kServed &&
-              question.sound != Outcome::kServedMasqueraded;
-     },
+    {{About::kNoEndpoints},
+     [](const FamilyFacts& facts, const Question&) { return DropsEverything(facts); },
+     Outcome::kLost,
+     "the answer of the REJECT rule is the node's own, and dropped on its way out: 'drop marked "
+     "packets' has become 'drop packets' (kubernetes #112477)"},
+    {{About::kUserDrop, About::kMartian, About::kRefusedBoundVip, About::kNoLocalEndpoint},
+     [](const FamilyFacts& facts, const Question&) { return DropsEverything(facts); },
      Outcome::kDropped,
      kDropsEverything},
     {{About::kLocalhostNodePort},
-     [](const FamilyFacts& facts, const Question&) { return facts.drops_everything; },
+     [](const FamilyFacts& facts, const Question&) { return DropsEverything(facts); },
      Outcome::kDropped,
      kDropsEverything},
 
@@ -91,7 +103,21 @@ const Row kRows[] = {
      Outcome::kForwarded,
      kNoProxyRules},
 
-    // What kube-proxy marks, and kubelet drops.
+    // kube-proxy 1.27 was rolled back to one whose nat rules are refused.
+    {{About::kNoLocalEndpoint},
+     OldFilterNewNat,
+     Outcome::kReachedHost,
+     kRefusedNat},
+    {{About::kNoInternalEndpoint},
+     OldFilterNewNat,
+     Outcome::kForwarded,
+     kRefusedNat},
+
+    // What kube-proxy marks, and kubelet drops; but what a newer kube-proxy has left behind drops too.
+    {{About::kRefusedBoundVip, About::kRefusedRoutedVip},
+     [](const FamilyFacts& facts, const Question&) { return facts.proxy_firewall; },
+     Outcome::kDropped,
+     ""},
     {{About::kRefusedRoutedVip},
      [](const FamilyFacts& facts, const Question&) { return ProxyMarks(facts); },
      Outcome::kForwarded,

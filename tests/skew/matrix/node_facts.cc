@@ -59,7 +59,7 @@ void AgentRetires(const KubeletVersion& emulated, FamilyFacts& facts) {
   if (!facts.proxy_nat.has_value() && !facts.user_masq && !facts.host_port) facts.mark_masq = false;
 }
 
-bool ProxySyncsFully(const ProxyVersion& proxy, FamilyFacts& facts) {
+bool ProxySyncsFully(const ProxyVersion& proxy, bool services, FamilyFacts& facts) {
   switch (proxy.mode) {
     case ProxyMode::kNftables:
       return true;
@@ -75,7 +75,7 @@ bool ProxySyncsFully(const ProxyVersion& proxy, FamilyFacts& facts) {
   facts.proxy_filter = proxy.version;
   // Jumps to a chain that only kubelet makes (kubernetes #80462): nat is refused as a whole,
   // filter, which comes first, is in place by then.
-  if (proxy.version < kMakesMarkDrop && !facts.mark_drop_exists) return false;
+  if (services && proxy.version < kMakesMarkDrop && !facts.mark_drop_exists) return false;
   // kubernetes #94474: made, and never filled.
   if (proxy.version <= kLastWithMarkDrop) facts.mark_drop_exists = true;
   if (proxy.version >= kOwnFirewall) facts.firewall_jumps = true;
@@ -87,6 +87,8 @@ void ProxySyncsPartly(const ProxyVersion& proxy, FamilyFacts& facts) {
   if (proxy.mode != ProxyMode::kIptables) return;
   facts.proxy_filter = proxy.version;
   facts.proxy_nat = proxy.version;
+  // An older one does not know the chain: after a downgrade it goes on dropping.
+  if (proxy.version > kLastWithMarkDrop) facts.proxy_firewall = true;
   // kubernetes #114470: KUBE-FIREWALL is flushed, and is the martian rule alone afterwards. IPv6's
   // is ensured and not flushed.
   if (proxy.version >= kOwnFirewall && facts.family == IpFamily::kIpv4) {

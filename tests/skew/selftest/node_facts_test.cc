@@ -31,7 +31,7 @@ Act Retire(int minor) {
   return [=](FamilyFacts& facts) { AgentRetires({{1, minor}, {}}, facts); };
 }
 Act Proxy(int minor) {
-  return [=](FamilyFacts& facts) { ProxySyncsFully({{1, minor}}, facts); };
+  return [=](FamilyFacts& facts) { ProxySyncsFully({{1, minor}}, true, facts); };
 }
 Act Users() {
   return [](FamilyFacts& facts) { UsersAdd(facts); };
@@ -187,6 +187,10 @@ const FactRow kFacts[] = {
      "user-of-mark-masq",
      Outcome::kServedMasqueraded,
      ""},
+    {"What kube-proxy 1.25 left behind still drops", kV4, {Kubelet(27), Proxy(25), Proxy(24)},
+     kRouted, Outcome::kDropped, ""},
+    {"A refused rollback leaves nat as it was", kV6, {Kubelet(27), Proxy(27), Proxy(17)}, kLocal,
+     Outcome::kReachedHost, "the older one's were refused"},
     {"Nothing is left after a flush",
      kV4,
      {Kubelet(24), Proxy(24), Flushed},

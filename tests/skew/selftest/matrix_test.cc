@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The program as a user runs it: a sample of the matrix, all of it (long), and with agents that are
+// broken on purpose.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+#include "tests/interop/agent_fixture.h"
+#include "tests/support/background_program.h"
+#include "tests/support/run_program.h"
+#include "tests/support/temporary_tree.h"
+
+namespace kipt::skew {
+namespace {
+
+using testing::ProgramResult;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+// One run of the program, and what it reported.
+class Matrix {
+ public:
+  Matrix(std::vector<std::string> flags, const std::string& agent) {
+    std::vector<std::string> command = {KIPT_SKEW_PROGRAM, "--agent=" + agent,
+                                        "--json=" + tree_.Path("report.json")};
+    command.insert(command.end(), flags.begin(), flags.end());
+    testing::BackgroundProgram program(command);
+    // RunProgram's minute is too short for all of it.
+    exit_code_ = program.Wait(absl::Hours(1));
+    output_ = program.Output();
+    std::ifstream file(tree_.Path("report.json"));
+    report_ = nlohmann::json::parse(file, nullptr, false);
+    if (report_.is_discarded()) report_ = {{"cells", nlohmann::json::array()}};
+  }
+
+  int exit_code() const { return exit_code_; }
+  const std::string& output() const { return output_; }
+
+  // By id, the verdict.
+  std::map<std::string, std::string> Verdicts() const {
+    std::map<std::string, std::string> verdicts;
+    for (const auto& cell : report_["cells"]) verdicts[cell["id"]] = cell["verdict"];
+    return verdicts;
+  }
+  // Of a cell, the names of the probes and streams that went otherwise than expected.
+  std::set<std::string> Unexpected(const std::string& id) const {
+    std::set<std::string> names;
+    for (const auto& cell : report_["cells"]) {
+      if (cell["id"] != id) continue;
+      for (const auto& step : cell["steps"]) {
+        for (const auto& check : step["checks"]) {
+          if (check["result"]["outcome"] != check["expected"]) names.insert(check["probe"]["name"]);
+        }
+        for (const auto& stream : step["streams"]) {
+          if (stream["bad"] > stream["allowed"]) names.insert(stream["count"]["probe"]);
+        }
+      }
+    }
+    return names;
+  }
+  // Packets that were sent, and of these the ones somebody received.
+  std::pair<uint64_t, uint64_t> Packets() const {
+    uint64_t sent = 0;
+    uint64_t received = 0;
+    for (const auto& cell : report_["cells"]) {
+      for (const auto& step : cell["steps"]) {
+        for (const auto& check : step["checks"]) {
+          sent += check["result"]["sent"].get<uint64_t>();
+          received += check["result"]["received"].get<uint64_t>();
+        }
+      }
+    }
+    return {sent, received};
+  }
+
+ private:
+  testing::TemporaryTree tree_;
+  int exit_code_ = -1;
+  std::string output_;
+  nlohmann::json report_;
+};
+
+std::string Mutant(const std::string& name) {
+  return absl::StrCat(KIPT_MUTANTS_DIR, "/kube-iptables-agent-", name);
+}
+
+std::string Chroots() {
+  return std::filesystem::path(testing::ChrootDir("bullseye")).parent_path().string();
+}
+
+// ---- the sample ----
+
+struct SampleRow {
+  const char* name;
+  // A regular expression, both actors.
+  const char* cells;
+  const char* paths;
+  // Of kubelet's cell, and of the agent's.
+  const char* kubelet;
+  const char* agent;
+};
+constexpr SampleRow kSample[] = {
+    {"AFreshNodeOfTheNewestIsSound", "^boot/kubelet-1.27/proxy-1.27/nft/", "boot", "sound", "sound"},
+    {"AndOnLegacyIptables", "^boot/kubelet-1.27/proxy-1.27/legacy/", "boot", "sound", "sound"},
+    {"Kubelet127Beside124FailsOpen", "^boot/kubelet-1.27/proxy-1.24/nft/", "boot", "known failure",
+     "known failure"},
+    {"TheDropOfAGateOffKubeletIsWipedAndTheAgentsIsNot",
+     "^boot/kubelet-1.26/proxy-1.27/third-parties/nft/", "boot", "known failure", "sound"},
+    {"AnUpgradeInPlaceIsSound", "^upgrade-kubelet-first/kubelet-1.27/proxy-1.27/nft/",
+     "upgrade-kubelet-first", "sound", "sound"},
+    {"AFlushIsRepaired", "^flush/kubelet-1.24/proxy-1.24/legacy/", "flush", "known failure",
+     "known failure"},
+    {"AnOldIptablesTurnsKubeletsRulesIntoADropAndNotTheAgents",
+     "^boot/kubelet-1.26/proxy-1.26/round-trip-1.8.7/nft/", "boot", "known failure", "sound"},
+    {"MovingToNftLosesNothingWithTheAgent", "^to-nft/kubelet-1.26/proxy-1.26/nft/", "to-nft",
+     nullptr, "sound"},
+};
+
+class SampleTest : public ::testing::TestWithParam<SampleRow> {};
+
+TEST_P(SampleTest, IsAsExpected) {
+  const SampleRow& row = GetParam();
+  const Matrix matrix({absl::StrCat("--cells=", row.cells), absl::StrCat("--paths=", row.paths),
+                       absl::StrCat("--iptables-chroots=", Chroots())},
+                      KIPT_AGENT_PROGRAM);
+  EXPECT_EQ(matrix.exit_code(), 0) << matrix.output();
+  const std::map<std::string, std::string> verdicts = matrix.Verdicts();
+  EXPECT_EQ(verdicts.size(), 2U);
+  for (const auto& [id, verdict] : verdicts) {
+    const char* expected = absl::EndsWith(id, "/agent") ? row.agent : row.kubelet;
+    if (expected != nullptr) {
+      EXPECT_EQ(verdict, expected) << id << "\n" << matrix.output();
+    }
+  }
+  const auto [sent, received] = matrix.Packets();
+  EXPECT_GT(sent, 200U);
+  EXPECT_GT(received, 50U);
+  EXPECT_LE(received, sent);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cells, SampleTest, ::testing::ValuesIn(kSample),
+                         [](const auto& row) { return std::string(row.param.name); });
+
+// ---- all of it ----
+
+TEST(WholeMatrixLongTest, IsAsExpected) {
+  const Matrix matrix({"--paths=all", absl::StrCat("--iptables-chroots=", Chroots())},
+                      KIPT_AGENT_PROGRAM);
+  EXPECT_EQ(matrix.exit_code(), 0) << matrix.output();
+  EXPECT_GT(matrix.Verdicts().size(), 600U);
+}
+
+// ---- broken agents ----
+
+struct MutantRow {
+  const char* mutant;
+  const char* paths;
+  const char* cells;
+  // Where it shows, and in what.
+  std::vector<std::pair<std::string, std::string>> red;
+  // Where the defect makes no difference to a packet.
+  std::vector<std::string> green;
+};
+const MutantRow kMutants[] = {
+    {"no-return",
+     "boot,flush",
+     "^(boot/kubelet-1.27/proxy-1.27|flush/kubelet-1.2(4/proxy-1.24|7/proxy-1.27))/nft/",
+     {{"flush/kubelet-1.24/proxy-1.24/nft/agent", "pod-directly/tcp/ipv4"},
+      {"flush/kubelet-1.24/proxy-1.24/nft/agent", "pod-directly/udp/ipv6"}},
+     {"boot/kubelet-1.27/proxy-1.27/nft/agent", "flush/kubelet-1.27/proxy-1.27/nft/agent",
+      "flush/kubelet-1.24/proxy-1.24/nft/kubelet"}},
+    {"inverted-martian",
+     "boot",
+     "^boot/kubelet-1.26/proxy-1.26/(nft|legacy)/",
+     {{"boot/kubelet-1.26/proxy-1.26/nft/agent", "martian/tcp/ipv4"},
+      {"boot/kubelet-1.26/proxy-1.26/nft/agent", "martian/udp/ipv4"},
+      {"boot/kubelet-1.26/proxy-1.26/legacy/agent", "martian/udp/ipv4"}},
+     {"boot/kubelet-1.26/proxy-1.26/nft/kubelet", "boot/kubelet-1.26/proxy-1.26/legacy/kubelet"}},
+    {"no-claims",
+     "boot,upgrade-kubelet-first",
+     "^(boot|upgrade-kubelet-first)/kubelet-1.2[67]/proxy-1.2[46]/nft/agent",
+     {{"upgrade-kubelet-first/kubelet-1.27/proxy-1.24/nft/agent", "load-balancer-refused/tcp/ipv4"},
+      {"upgrade-kubelet-first/kubelet-1.27/proxy-1.24/nft/agent",
+       "node-port-local-elsewhere/udp/ipv6"},
+      {"upgrade-kubelet-first/kubelet-1.27/proxy-1.24/nft/agent", "hairpin/tcp/ipv4"},
+      {"boot/kubelet-1.27/proxy-1.24/nft/agent", "stream-service/ipv4"}},
+     {"boot/kubelet-1.26/proxy-1.26/nft/agent",
+      "upgrade-kubelet-first/kubelet-1.26/proxy-1.26/nft/agent"}},
+    {"window",
+     "boot,upgrade-kubelet-first",
+     "^(boot/kubelet-1.27/proxy-1.27/nft|upgrade-kubelet-first/kubelet-1.2(4/proxy-1.24|7/proxy-1.27)"
+     "/(nft|legacy))/agent",
+     {{"upgrade-kubelet-first/kubelet-1.27/proxy-1.27/nft/agent", "stream-martian/ipv4"},
+      {"upgrade-kubelet-first/kubelet-1.24/proxy-1.24/nft/agent", "stream-refused/ipv6"},
+      {"upgrade-kubelet-first/kubelet-1.24/proxy-1.24/legacy/agent", "stream-martian/ipv4"}},
+     {"boot/kubelet-1.27/proxy-1.27/nft/agent"}},
+};
+
+class BrokenAgentTest : public ::testing::TestWithParam<MutantRow> {};
+
+TEST_P(BrokenAgentTest, IsSeenInTheRightCells) {
+  const MutantRow& row = GetParam();
+  const std::vector<std::string> flags = {absl::StrCat("--cells=", row.cells),
+                                          absl::StrCat("--paths=", row.paths)};
+  const Matrix sound(flags, KIPT_AGENT_PROGRAM);
+  ASSERT_EQ(sound.exit_code(), 0) << sound.output();
+  const Matrix broken(flags, Mutant(row.mutant));
+  EXPECT_EQ(broken.exit_code(), 2) << broken.output();
+  std::map<std::string, std::string> verdicts = broken.Verdicts();
+  for (const auto& [cell, probe] : row.red) {
+    EXPECT_EQ(verdicts[cell], "unexpected") << cell << "\n" << broken.output();
+    EXPECT_THAT(broken.Unexpected(cell), Contains(probe)) << cell << "\n" << broken.output();
+  }
+  for (const std::string& cell : row.green) {
+    EXPECT_EQ(verdicts[cell], sound.Verdicts()[cell]) << cell << "\n" << broken.output();
+    EXPECT_THAT(broken.Unexpected(cell), IsEmpty()) << cell;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Mutants, BrokenAgentTest, ::testing::ValuesIn(kMutants),
+                         [](const auto& row) {
+                           std::string name = row.param.mutant;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+// ---- as a program ----
+
+TEST(SkewProgramTest, LeavesNothingBehindWhenItIsKilled) {
+  // Of the harness, its workers and the agents in them.
+  const auto commands = [] {
+    return testing::RunProgram({"pgrep", "-a", "-f", "kipt-skew-killed-[m]arker"}).out;
+  };
+  // In the command lines of all of them.
+  const testing::TemporaryTree tree;
+  tree.Link("kipt-skew-killed-marker", KIPT_AGENT_PROGRAM);
+  testing::BackgroundProgram program({KIPT_SKEW_PROGRAM,
+                                      "--agent=" + tree.Path("kipt-skew-killed-marker"),
+                                      "--cells=^boot/kubelet-1.2[4-8]/.*agent", "--jobs=2"});
+  ASSERT_TRUE(program.Prints("] "));
+  ASSERT_TRUE(testing::WaitUntil([&] { return absl::StrContains(commands(), "--stale-chains"); }));
+  program.Signal(SIGKILL);
+  program.Wait();
+  EXPECT_TRUE(testing::WaitUntil([&] { return commands().empty(); })) << commands();
+}
+
+TEST(SkewProgramTest, SaysWhatItCannotDo) {
+  const ProgramResult no_agent =
+      testing::RunProgram({KIPT_SKEW_PROGRAM, "--agent=/nonexistent", "--cells=^boot/"});
+  EXPECT_EQ(no_agent.exit_code, 1) << no_agent;
+  EXPECT_THAT(no_agent.err, HasSubstr("--agent"));
+  const ProgramResult no_report = testing::RunProgram(
+      {KIPT_SKEW_PROGRAM, absl::StrCat("--agent=", KIPT_AGENT_PROGRAM), "--html=/nonexistent/x"});
+  EXPECT_EQ(no_report.exit_code, 1) << no_report;
+  EXPECT_THAT(no_report.err, HasSubstr("/nonexistent/x"));
+  const ProgramResult usage = testing::RunProgram({KIPT_SKEW_PROGRAM, "--cells=("});
+  EXPECT_EQ(usage.exit_code, 64) << usage;
+}
+
+TEST(SkewProgramTest, AdvisesByItsExitCode) {
+  const auto advise = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {KIPT_SKEW_PROGRAM, "advise"});
+    return testing::RunProgram(arguments);
+  };
+  const ProgramResult safe = advise({"--from=1.28", "--to=1.29"});
+  EXPECT_EQ(safe.exit_code, 0) << safe;
+  const ProgramResult unsafe = advise({"--from=1.24", "--to=1.27", "--proxy=1.24"});
+  EXPECT_EQ(unsafe.exit_code, 2) << unsafe;
+  EXPECT_THAT(unsafe.out, HasSubstr("KUBE-MARK-DROP"));
+}
+
+TEST(SkewProgramTest, ListsItsCellsAsNobodyToo) {
+  const ProgramResult listed = testing::RunProgram({KIPT_SKEW_PROGRAM, "list"});
+  EXPECT_EQ(listed.exit_code, 0);
+  EXPECT_THAT(listed.out, HasSubstr("boot/kubelet-1.27/proxy-1.24/nft/agent"));
+  EXPECT_THAT(listed.out, Not(HasSubstr("to-nft/"))) << "not one of the main paths";
+}
+
+}  // namespace
+}  // namespace kipt::skew
