@@ -4,8 +4,10 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -71,8 +73,7 @@ absl::Status CanRun(const Options& options) {
                                             "; say with --agent where kube-iptables-agent is"));
   }
   for (const std::string* path : {&options.json_file, &options.junit_file, &options.html_file}) {
-    const absl::Status writable = WriteFile(*path, "");
-    if (!writable.ok()) return writable;
+    if (absl::Status writable = WriteFile(*path, ""); !writable.ok()) return writable;
   }
   return absl::OkStatus();
 }
@@ -109,7 +110,7 @@ int Run(const Options& options, const std::vector<Cell>& cells) {
 int GiveAdvice(const Options& options) {
   std::optional<LiveNode> live;
   if (options.live) {
-    absl::StatusOr<LiveNode> node = LookAtNode(options.plan);
+    absl::StatusOr<LiveNode> node = LookAtNode(options.plan, options.live_sources);
     if (!node.ok()) return Fail(node.status(), kFailed);
     live = *std::move(node);
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <exception>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <regex>
 #include <thread>
@@ -18,6 +19,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "tests/skew/report/wrapped.h"
 
 namespace kipt::skew {
 namespace {
@@ -36,6 +38,21 @@ struct Words {
   std::string proxy_mode = "iptables";
   std::string gate;
   std::string output = "text";
+};
+
+// CLI11 2.3 leaves lines as long as they are.
+class WrappingFormatter : public CLI::Formatter {
+ public:
+  WrappingFormatter() { column_width(kNames); }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    std::string text = Wrapped("", "", CLI::Formatter::make_option_desc(option), kColumns - kNames);
+    text.pop_back();
+    return text;
+  }
+
+ private:
+  static constexpr size_t kColumns = 100;
+  static constexpr size_t kNames = 30;
 };
 
 std::string PathIds() {
@@ -169,6 +186,14 @@ void AddAdviseFlags(CLI::App& app, Options& options, Words& words) {
       ->check(CLI::IsMember({"true", "false"}))
       ->type_name("bool");
   app.add_flag("--live", options.live, "Also look at what is on this node now. Changes nothing.");
+  app.add_option("--host-root", options.live_sources.host_root,
+                 "Of --live: where the host's file system is seen. (default / outside containers)")
+      ->type_name("directory");
+  app.add_option("--cni-conf-dir", options.live_sources.cni_conf_dirs,
+                 "Of --live: where CNI configurations are. (default /etc/cni/net.d and the places "
+                 "of known distributions, under --host-root)")
+      ->delimiter(',')
+      ->type_name("directory,...");
   app.add_option("--output", words.output, "text or json. (default text)")
       ->check(CLI::IsMember({"text", "json"}))
       ->type_name("string");
@@ -217,6 +242,7 @@ absl::StatusOr<Options> ParseOptions(const std::string& program,
         "Sends real packets through a node on which every kubelet meets every kube-proxy, with "
         "kubelet and with kube-iptables-agent in its place.",
         "kube-iptables-skew");
+    app.formatter(std::make_shared<WrappingFormatter>());
     app.require_subcommand(0, 1);
     CLI::App* run = app.add_subcommand("run", "Run the matrix; what is done without a command.");
     CLI::App* list =

@@ -38,6 +38,7 @@ struct Options {
   // Of kAdvise.
   UpgradePlan plan = {};
   bool live = false;
+  LiveSources live_sources = {};
   bool json_output = false;
 };
 

@@ -34,6 +34,10 @@ PrivateRun::PrivateRun()
 }
 
 PrivateRun::~PrivateRun() {
+  // setns() refuses who shares its root and working directory with another thread. One that was
+  // joined may do so for a moment yet (the kernel wakes the joiner before it lets go of them), and
+  // ThreadSanitizer's own thread does for good.
+  Must(unshare(CLONE_FS) == 0, "unshare(CLONE_FS)");
   Must(setns(mounts_before_, CLONE_NEWNS) == 0, "going back to the mount namespace");
   Must(fchdir(directory_before_) == 0, "going back to the directory");
   close(mounts_before_);

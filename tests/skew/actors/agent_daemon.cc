@@ -2,9 +2,8 @@
 //
 // How one knows what a running agent has done, without sleeping and hoping:
 //
-//   * That it has put things right after others' changes: `kube-iptables-agent plan`, another
-//   process,
-//     finds nothing to change. What the kernel holds is asked, not the daemon.
+//   * That it has put things right after others' changes: `kube-iptables-agent plan`, a process of
+//     its own, finds nothing to change. What the kernel holds is asked, not the daemon.
 //   * That a minute has passed for it: its period is a second here (the shortest there is), and its
 //     log, with --vmodule=round_log=2, has a line "Round (timer)" when one of its periodic rounds
 //     is over; retiring what is stale is part of that round.
@@ -75,7 +74,7 @@ std::string LastLines(const std::string& text, size_t count) {
 std::string NewsOf(const std::string& line) {
   const size_t head = line.find("] ");
   if (head == std::string::npos) return "";
-  const std::string text = line.substr(head + 2);
+  std::string text = line.substr(head + 2);
   if (absl::StrContains("WEF", line.substr(0, 1))) return text;
   for (const char* start : {"Made ", "Refilled ", "Retired what ", "Kept "}) {
     if (absl::StartsWith(text, start)) return text;

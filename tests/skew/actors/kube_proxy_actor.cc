@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +17,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "agent/process/owned_fd.h"
 #include "tests/skew/actors/actors.h"
 #include "tests/skew/actors/canary.h"
 #include "tests/skew/actors/family_notes.h"
@@ -130,13 +131,12 @@ class Proxier {
  private:
   // What is 1 stays: nobody ever sets it back.
   static bool SetRouteLocalnet(FamilyNotes& notes) {
-    const int fd = open(kRouteLocalnet, O_RDWR | O_CLOEXEC);
+    const agent::OwnedFd fd(open(kRouteLocalnet, O_RDWR | O_CLOEXEC));
     char old = '?';
-    const bool read_it = fd >= 0 && read(fd, &old, 1) == 1;
-    const bool set_it = read_it && (old == '1' || pwrite(fd, "1", 1, 0) == 1);
+    const bool read_it = fd.valid() && read(fd.get(), &old, 1) == 1;
+    const bool set_it = read_it && (old == '1' || pwrite(fd.get(), "1", 1, 0) == 1);
     if (!set_it) notes.Failed(absl::StrCat(kRouteLocalnet, ": ", std::strerror(errno)));
     if (set_it && old != '1') notes.Done("route_localnet is now 1");
-    if (fd >= 0) close(fd);
     return set_it;
   }
 
@@ -217,31 +217,19 @@ class IpvsProxier : public Proxier {
   void OnTick(FamilyNotes& notes) override { SyncRules(notes); }
 
   void SyncRules(FamilyNotes& notes) override {
-    const std::string text = IpvsSync(rules());
-    if (!MakeSets(text, notes)) return;
+    if (!MakeSets(notes)) return;
     std::vector<KubeletStep> steps;
     if (rules().version <= kLastIpvsWithMarkDrop) {
       steps.push_back(EnsureChain("nat", "KUBE-MARK-DROP"));
     }
     for (KubeletStep& step : StepsOf(IpvsJumps(rules()))) steps.push_back(std::move(step));
-    if (Ensure(steps, notes)) Restore("sync", text, notes);
+    if (Ensure(steps, notes)) Restore("sync", IpvsSync(rules()), notes);
   }
 
-  // The sets that rules name must exist; they stay empty.
-  bool MakeSets(const std::string& text, FamilyNotes& notes) const {
-    std::set<std::string> names;
-    const std::vector<std::string> words = absl::StrSplit(text, absl::ByAnyChar(" \n"));
-    for (size_t i = 0; i + 1 < words.size(); ++i) {
-      if (words[i] == "--match-set") names.insert(words[i + 1]);
-    }
-    std::string script;
-    for (const std::string& name : names) {
-      absl::StrAppend(&script, "create ", name, " hash:ip,port family ",
-                      rules().family == IpFamily::kIpv4 ? "inet" : "inet6", " -exist\n");
-    }
-    if (script.empty()) return true;
-    const ProgramResult made = testing::RunProgram({"/usr/sbin/ipset", "restore"}, script);
-    notes.Done(absl::StrCat(names.size(), " IP sets ensured"));
+  bool MakeSets(FamilyNotes& notes) const {
+    const std::string sets = IpvsSets(rules());
+    const ProgramResult made = testing::RunProgram({"/usr/sbin/ipset", "-exist", "restore"}, sets);
+    notes.Done(absl::StrCat(std::count(sets.begin(), sets.end(), '\n'), " IP sets ensured"));
     if (made.exit_code == 0) return true;
     notes.Failed("ipset restore: " + WhatFailed(made));
     return false;

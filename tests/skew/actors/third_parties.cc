@@ -12,9 +12,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "tests/skew/actors/family_notes.h"
 #include "tests/skew/actors/scratch_directory.h"
+#include "tests/support/legacy_tables.h"
 
 namespace kipt::skew {
 namespace {
@@ -123,20 +124,11 @@ Act Flush(const IptablesChoice& choice, const std::vector<std::string>& tables) 
   return act;
 }
 
-// Of the calling thread's network namespace: a chroot has no /proc, without which
-// iptables-legacy-save finds no tables, and says nothing of it.
-std::vector<std::string> LegacyTables(IpFamily family) {
-  std::ifstream file(family == IpFamily::kIpv4 ? "/proc/thread-self/net/ip_tables_names"
-                                               : "/proc/thread-self/net/ip6_tables_names");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  return absl::StrSplit(text, '\n', absl::SkipEmpty());
-}
-
-// Like `iptables-save`.
+// Like `iptables-save`, in a chroot too.
 ProgramResult SaveAll(const Iptables& iptables) {
   if (iptables.mode == IptablesMode::kNft) return iptables.Save();
   ProgramResult all;
-  for (const std::string& table : LegacyTables(iptables.family)) {
+  for (const std::string& table : testing::LegacyTables(iptables.family)) {
     ProgramResult saved = iptables.Save(table);
     if (saved.exit_code != 0) return saved;
     all.out += saved.out;

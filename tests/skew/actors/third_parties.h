@@ -29,9 +29,9 @@ Act AddPortmap(const IptablesChoice& iptables, const PortMapping& mapping,
 Act WriteCniConfig(const std::string& directory);
 
 // A chain of somebody's own that leads packets to `port` of the node, TCP and UDP, to
-// KUBE-MARK-DROP
-// ("USER-DROPS"), or packets that are forwarded to `port` to KUBE-MARK-MASQ ("USER-MASQ"). Where
-// kubelet's chain does not exist iptables refuses the rule: an Act that is not ok.
+// KUBE-MARK-DROP ("USER-DROPS"), or packets that are forwarded to `port` to KUBE-MARK-MASQ
+// ("USER-MASQ"). Where kubelet's chain does not exist iptables refuses the rule: an Act that is
+// not ok.
 Act AddUserOfMarkDrop(const IptablesChoice& iptables, int port);
 Act AddUserOfMarkMasq(const IptablesChoice& iptables, int port);
 

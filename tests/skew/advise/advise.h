@@ -56,9 +56,15 @@ struct Advice {
 
 Advice Advise(const UpgradePlan& plan, const std::optional<LiveNode>& live);
 
+// As --host-root and --cni-conf-dir of kube-iptables-agent.
+struct LiveSources {
+  std::optional<std::string> host_root = {};
+  std::vector<std::string> cni_conf_dirs = {};
+};
+
 // As the node of the calling thread's network namespace is now, by the agent's own audit: creates,
 // changes and loads nothing. PermissionDenied, Unavailable: the rules cannot be read.
-absl::StatusOr<LiveNode> LookAtNode(const UpgradePlan& plan);
+absl::StatusOr<LiveNode> LookAtNode(const UpgradePlan& plan, const LiveSources& where = {});
 
 std::string AdviceText(const Advice& advice, const std::optional<LiveNode>& live);
 std::string AdviceJson(const Advice& advice, const std::optional<LiveNode>& live);

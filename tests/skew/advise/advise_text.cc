@@ -7,30 +7,14 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "tests/skew/advise/advise.h"
+#include "tests/skew/report/wrapped.h"
 
 namespace kipt::skew {
 namespace {
 
-constexpr size_t kColumns = 100;
-
-// `text` broken between words: the first line behind `first`, the others as far in. A word that is
-// longer than a line, a cell's name say, has its own.
-std::string Wrapped(const std::string& first, absl::string_view text) {
-  const std::string indent(first.size(), ' ');
-  std::string out;
-  std::string line = first;
-  bool empty = true;
-  for (absl::string_view word : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
-    if (!empty && line.size() + 1 + word.size() > kColumns) {
-      absl::StrAppend(&out, line, "\n");
-      line = indent;
-      empty = true;
-    }
-    absl::StrAppend(&line, empty ? "" : " ", word);
-    empty = false;
-  }
-  absl::StrAppend(&out, line, "\n");
-  return out;
+// As far in as the first line.
+std::string Hanging(const std::string& first, const std::string& text) {
+  return Wrapped(first, std::string(first.size(), ' '), text);
 }
 
 // Names keep their case: "nat/KUBE-MARK-DROP", "route_localnet", "kubelet".
@@ -44,12 +28,12 @@ std::string Sentence(std::string text) {
 
 std::string LiveText(const LiveNode& live) {
   std::string out = "\nOn this node\n";
-  absl::StrAppend(&out, Wrapped("  - ", absl::StrCat("kube-proxy: ",
+  absl::StrAppend(&out, Hanging("  - ", absl::StrCat("kube-proxy: ",
                                                      live.proxy_generation.value_or(
                                                          "none, or not to be told from its rules"),
                                                      ".")));
   for (const LiveNode::Fact& fact : live.facts) {
-    absl::StrAppend(&out, Wrapped(fact.blocking ? "  ! " : "  - ",
+    absl::StrAppend(&out, Hanging(fact.blocking ? "  ! " : "  - ",
                                   absl::StrCat(Sentence(fact.what), ". ", fact.means)));
   }
   if (live.facts.empty()) out += "  - Nothing that matters to this upgrade.\n";
@@ -71,20 +55,20 @@ const char* VerdictOf(Advice::Kind kind) {
 }  // namespace
 
 std::string AdviceText(const Advice& advice, const std::optional<LiveNode>& live) {
-  std::string out = Wrapped("", advice.answer);
+  std::string out = Hanging("", advice.answer);
   if (!advice.steps.empty()) {
     out += "\nSteps\n";
     int number = 0;
     for (const std::string& step : advice.steps) {
       ++number;
       const std::string mark = absl::StrCat(number < 10 ? "  " : " ", number, ". ");
-      absl::StrAppend(&out, Wrapped(mark, step));
+      absl::StrAppend(&out, Hanging(mark, step));
     }
   }
   if (live.has_value()) out += LiveText(*live);
   if (!advice.reasons.empty()) out += "\nWhy\n";
   for (const Advice::Reason& reason : advice.reasons) {
-    absl::StrAppend(&out, Wrapped("  - ", reason.text));
+    absl::StrAppend(&out, Hanging("  - ", reason.text));
     for (const std::string& cell : reason.cells) absl::StrAppend(&out, "    see ", cell, "\n");
   }
   return out;

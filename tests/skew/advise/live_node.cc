@@ -16,11 +16,11 @@
 
 namespace kipt::skew {
 
-absl::StatusOr<LiveNode> LookAtNode(const UpgradePlan& plan) {
+absl::StatusOr<LiveNode> LookAtNode(const UpgradePlan& plan, const LiveSources& where) {
   const std::unique_ptr<agent::CommandRunner> runner = agent::NewCommandRunner();
-  const agent::ModeSources sources = agent::SystemModeSources(std::nullopt, runner.get());
+  const agent::ModeSources sources = agent::SystemModeSources(where.host_root, runner.get());
   const agent::NodeView view =
-      agent::GatherNodeView(sources, agent::ReadCniConfigsFor({}, sources));
+      agent::GatherNodeView(sources, agent::ReadCniConfigsFor(where.cni_conf_dirs, sources));
   if (view.surveys.empty() && !view.problems.empty()) {
     const std::string& why = view.problems.front();
     const bool permission =

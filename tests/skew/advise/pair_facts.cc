@@ -22,20 +22,17 @@ constexpr PairFact kFacts[] = {
     {About::kDropping, Kubelet::kCleansUp, 0, kEver, Proxy::kIptables, 0, 19, Harm::kNoService,
      "no service would work",
      "kube-proxy up to 1.19 jumps to nat/KUBE-MARK-DROP and does not make it. Once no kubelet "
-     "does, "
-     "its iptables-restore fails as soon as a load balancer, or externalTrafficPolicy: Local "
-     "without "
-     "local endpoints, needs the chain: table filter is written, table nat is not, and no service "
-     "works (kubernetes #92275).",
+     "does, its iptables-restore fails as soon as a load balancer, or externalTrafficPolicy: Local "
+     "without local endpoints, needs the chain: table filter is written, table nat is not, and no "
+     "service works (kubernetes #92275).",
      27, 19},
     {About::kDropping, Kubelet::kCleansUp, 0, kEver, Proxy::kIptables, 20, 24, Harm::kFailsOpen,
      "what must be dropped would be let through",
      "kube-proxy 1.20 to 1.24 drops by nat/KUBE-MARK-DROP, makes the chain, and leaves it to "
-     "kubelet "
-     "to fill it, which a kubelet with IPTablesOwnershipCleanup does not: what load balancer "
-     "source "
-     "ranges and externalTrafficPolicy: Local without local endpoints must keep out goes on to the "
-     "node's own programs or to the next hop. It fails open, and nothing logs it.",
+     "kubelet to fill it, which a kubelet with IPTablesOwnershipCleanup does not: what load "
+     "balancer source ranges and externalTrafficPolicy: Local without local endpoints must keep "
+     "out goes on to the node's own programs or to the next hop. It fails open, and nothing logs "
+     "it.",
      27, 24},
     {About::kDropping, Kubelet::kCleansUp, 0, kEver, Proxy::kIpvs, 0, 24, Harm::kFailsOpen,
      "what must be dropped would be let through",
@@ -46,10 +43,8 @@ constexpr PairFact kFacts[] = {
     {About::kDropping, Kubelet::kKeepsMarks, 25, 27, Proxy::kIptablesOrIpvs, 0, 24,
      Harm::kFailsOpen, "what must be dropped would be let through on IPv6",
      "kubelet 1.25 to 1.27 with IPTablesOwnershipCleanup off fills IPv6's filter/KUBE-FIREWALL, "
-     "and "
-     "forgets the jumps to it from INPUT and OUTPUT: what kube-proxy up to 1.24 marks to be "
-     "dropped "
-     "is let through on IPv6 once the jumps of an older kubelet are gone.",
+     "and forgets the jumps to it from INPUT and OUTPUT: what kube-proxy up to 1.24 marks to be "
+     "dropped is let through on IPv6 once the jumps of an older kubelet are gone.",
      25, 24},
     {About::kMarkMasq, Kubelet::kCleansUp, 0, kEver, Proxy::kNftables, 0, kEver,
      Harm::kThirdParties, "nobody would make KUBE-MARK-MASQ",
@@ -62,10 +57,8 @@ constexpr PairFact kFacts[] = {
      Harm::kThirdParties, "third parties that drop by KUBE-MARK-DROP would stop dropping",
      "kube-proxy since 1.27 empties IPv4's filter/KUBE-FIREWALL at every sync (with "
      "localhostNodePorts, the default), and kubelet's rule that drops marked packets with it; "
-     "kubelet "
-     "writes it again only when it starts or misses its canary. kube-proxy itself needs it no "
-     "more; "
-     "third parties that drop by nat/KUBE-MARK-DROP lose it on IPv4.",
+     "kubelet writes it again only when it starts or misses its canary. kube-proxy itself needs it "
+     "no more; third parties that drop by nat/KUBE-MARK-DROP lose it on IPv4.",
      26, 27},
     {About::kMarkDrop, Kubelet::kCleansUp, 0, kEver, Proxy::kIptablesOrIpvs, 25, kEver,
      Harm::kThirdParties, "third parties that drop by KUBE-MARK-DROP would stop dropping",

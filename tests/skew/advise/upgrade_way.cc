@@ -67,18 +67,15 @@ constexpr ChangeRow kChanges[] = {
      0, 0},
     {StartsCleaningUp,
      "Find out who else uses KUBE-MARK-DROP, KUBE-MARK-MASQ or their mark bits: "
-     "kube-iptables-agent "
-     "audit, or --live here.",
+     "kube-iptables-agent audit, or --live here.",
      "From IPTablesOwnershipCleanup on kubelet no longer makes KUBE-MARK-DROP, KUBE-MARK-MASQ and "
      "KUBE-POSTROUTING, and removes none of them: what an older kubelet left works until you "
-     "reboot "
-     "or something flushes it, and hides until then who misses it.",
+     "reboot or something flushes it, and hides until then who misses it.",
      27, 27},
     {IgnoresBits, "",
      "kubelet's mark bits no longer count, kube-proxy's --iptables-masquerade-bit alone does. If "
-     "the "
-     "two differ, what others mark with kubelet's bit was and is not masqueraded; what jumps to "
-     "KUBE-MARK-MASQ is.",
+     "the two differ, what others mark with kubelet's bit was and is not masqueraded; what jumps "
+     "to KUBE-MARK-MASQ is.",
      0, 0},
     {StopsCleaningUp, "",
      "An older kubelet makes its chains again when it starts; with IPTablesOwnershipCleanup on "
@@ -91,22 +88,19 @@ constexpr ChangeRow kChanges[] = {
      0, 0},
     {LeavesOldJump, "",
      "INPUT's jump to KUBE-SERVICES, which kube-proxy up to 1.19 made, stays until the next "
-     "reboot. "
-     "It does no harm, but kube-proxy --cleanup of 1.28 and later fails in table filter because of "
-     "it.",
+     "reboot. It does no harm, but kube-proxy --cleanup of 1.28 and later fails in table filter "
+     "because of it.",
      0, 0},
     {StartsPartialSyncs, "",
      "kube-proxy since 1.27 looks after its jumps in full syncs only: where something empties "
-     "table "
-     "filter alone, the jumps stay away until its canary is missed, a sync fails, or it restarts.",
+     "table filter alone, the jumps stay away until its canary is missed, a sync fails, or it "
+     "restarts.",
      0, 0},
     {ChangesMode,
      "Run kube-proxy --cleanup of the old mode, or reboot the node, before kube-proxy starts in "
-     "the "
-     "new one.",
+     "the new one.",
      "A kube-proxy that changes its mode leaves the rules of the old one standing, and packets "
-     "pass "
-     "both.",
+     "pass both.",
      0, 0},
     {LosesMarkMasq,
      "Take externalSetMarkChain: KUBE-MARK-MASQ out of the CNI configuration first, where it "

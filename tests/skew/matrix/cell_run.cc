@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/skew/matrix/cell_run.h"
 
-#include <cmath>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 #include "tests/skew/actors/third_parties.h"
-#include "tests/skew/matrix/expectations.h"
 
 namespace kipt::skew {
 namespace {
@@ -17,28 +14,12 @@ namespace {
 using testing::IpFamily;
 using testing::IptablesMode;
 
-constexpr IpFamily kFamilies[] = {IpFamily::kIpv4, IpFamily::kIpv6};
 // The worker's own /run.
 constexpr char kCniConfDir[] = "/run/cni/net.d";
 
-// What of the packets themselves was wrong, though the outcome was right.
-std::string Complaint(const Question& question, const ProbeResult& result) {
-  if (question.balanced_over == 0) return "";
-  const int receivers = static_cast<int>(result.receivers.size());
-  if (receivers != question.balanced_over) {
-    return absl::StrCat("went to ", receivers, " endpoints, not ", question.balanced_over);
-  }
-  if (question.balanced_over == 1) return "";
-  const double share = 1.0 / question.balanced_over;
-  const double mean = result.sent * share;
-  const double deviation = std::sqrt(result.sent * share * (1 - share));
-  for (const auto& [place, count] : result.receivers) {
-    if (std::abs(count - mean) > 5 * deviation) {
-      return absl::StrCat(place, " got ", count, " of ", result.sent, " connections");
-    }
-  }
-  return "";
-}
+constexpr char kNoMarkDrop[] =
+    "kube-proxy up to 1.19 jumps to KUBE-MARK-DROP and does not make it (kubernetes #80462): its "
+    "nat rules are refused, its filter rules, which come first, are in place";
 
 }  // namespace
 
@@ -73,7 +54,9 @@ absl::Status CellRun::Prepare() {
   if (!battery.ok()) return battery.status();
   battery_ = *std::move(battery);
   on_node_.emplace(node_->At(Place::kNode));
-  std::filesystem::create_directories(kCniConfDir);
+  std::error_code error;
+  std::filesystem::create_directories(kCniConfDir, error);
+  if (error) return absl::UnavailableError(absl::StrCat(kCniConfDir, ": ", error.message()));
   return absl::OkStatus();
 }
 
@@ -90,89 +73,6 @@ absl::Status CellRun::Step(const std::string& name, const std::function<void(Don
   absl::Status status = Ask(step);
   step.rules = Rules();
   return status;
-}
-
-absl::Status CellRun::Ask(StepReport& step) {
-  std::vector<Question> questions;
-  const auto add = [&questions](const std::vector<Question>& more) {
-    questions.insert(questions.end(), more.begin(), more.end());
-  };
-  for (const IpFamily family : kFamilies) {
-    add(DirectQuestions(family));
-    if (services_) add(ServiceQuestions(family));
-    if (users_) add(UserQuestions(family));
-  }
-  for (const Question& question : MartianQuestions()) {
-    if (services_ || question.about == About::kMartian) questions.push_back(question);
-  }
-  std::vector<Probe> probes;
-  probes.reserve(questions.size());
-  for (const Question& question : questions) probes.push_back(question.probe);
-  const absl::StatusOr<std::vector<ProbeResult>> results = battery_->Ask(probes, mode_);
-  if (!results.ok()) return results.status();
-  for (size_t i = 0; i < questions.size(); ++i) {
-    const bool v6 = questions[i].probe.family == IpFamily::kIpv6;
-    const Expectation expectation = Expect(facts_[v6 ? 1 : 0], questions[i]);
-    Check check;
-    check.probe = questions[i].probe;
-    check.result = (*results)[i];
-    check.sound = expectation.sound;
-    check.expected = expectation.expected;
-    check.because = expectation.because;
-    if (check.result.outcome == check.sound) {
-      check.complaint = Complaint(questions[i], check.result);
-    }
-    step.checks.push_back(std::move(check));
-  }
-  return absl::OkStatus();
-}
-
-void CellRun::JudgeStreams(const std::vector<FamilyFacts>& before, StepReport& step) {
-  if (streams_ == nullptr) return;
-  const std::vector<StreamCount> counts = streams_->Take();
-  for (size_t i = 0; i < counts.size(); ++i) {
-    const StreamQuestion& question = stream_questions_[i];
-    const size_t family = question.probe.family == IpFamily::kIpv6 ? 1 : 0;
-    StreamCheck check;
-    check.count = counts[i];
-    check.rule = question.rule;
-    check.bad = question.about == About::kService
-                    ? check.count.sent - check.count.served_masqueraded
-                    : check.count.reached_host + check.count.forwarded + check.count.served +
-                          check.count.served_masqueraded;
-    check.because = StreamFails(before[family], question);
-    if (check.because.empty()) check.because = StreamFails(facts_[family], question);
-    if (!check.because.empty()) {
-      check.allowed = check.count.sent;
-    } else if (flushed_in_this_step_ && question.about == About::kMartian) {
-      // The kernel tells the agent of the flush once it has been done.
-      check.allowed = static_cast<uint64_t>(options_.stream_rate) / 4;
-      check.because = "flushed by somebody else, until the agent has put it back";
-    } else if (moved_in_this_step_ && cell_.actor == Actor::kKubelet) {
-      // The agent writes all of them in one transaction.
-      check.allowed = static_cast<uint64_t>(options_.stream_rate) / 4;
-      check.because =
-          "kubelet adds the rules of KUBE-POSTROUTING one by one: while the last is missing the mark "
-          "is cleared, and the legacy rules that come next see none";
-    }
-    step.streams.push_back(std::move(check));
-  }
-}
-
-absl::Status CellRun::StartStreams() {
-  if (streams_ != nullptr || !services_) return absl::OkStatus();
-  std::vector<Probe> probes;
-  for (const IpFamily family : kFamilies) {
-    for (StreamQuestion& question : StreamQuestions(family)) {
-      probes.push_back(question.probe);
-      stream_questions_.push_back(std::move(question));
-    }
-  }
-  absl::StatusOr<std::unique_ptr<Streams>> streams =
-      Streams::Start(*node_, probes, StreamListeners(), options_.stream_rate);
-  if (!streams.ok()) return streams.status();
-  streams_ = *std::move(streams);
-  return absl::OkStatus();
 }
 
 std::vector<ServicePort> CellRun::Services(IpFamily family) const {
@@ -220,15 +120,6 @@ bool CellRun::ProxySyncsFullyInFacts() {
   return all;
 }
 
-namespace {
-
-constexpr char kNoMarkDrop[] =
-    "kube-proxy up to 1.19 jumps to KUBE-MARK-DROP and does not make it (kubernetes #80462): its "
-    "nat "
-    "rules are refused, its filter rules, which come first, are in place";
-
-}  // namespace
-
 void CellRun::StartProxy(const ProxyVersion& version, Done done) {
   proxy_version_ = version;
   ProxyActorSettings settings;
@@ -252,7 +143,10 @@ void CellRun::SyncProxy(Done done) {
   const bool partly = proxy_version_.version >= Version{1, 27} && !proxy_must_start_over_;
   bool well = true;
   if (partly) {
-    for (FamilyFacts& facts : facts_) ProxySyncsPartly(proxy_version_, facts);
+    for (FamilyFacts& facts : facts_) {
+      ProxySyncsPartly(proxy_version_, facts);
+      facts.nat_has_services = services_;
+    }
   } else {
     well = ProxySyncsFullyInFacts();
   }
@@ -268,12 +162,12 @@ void CellRun::AgentActsByItself() {
 
 absl::Status CellRun::StartBoth(const Pair& pair, bool services) {
   services_ = services && pair.proxy.mode == ProxyMode::kIptables;
-  const absl::Status status = Step(absl::StrCat("the node boots: kubelet ", ToString(pair.kubelet),
-                                                ", kube-proxy ", ToString(pair.proxy)),
-                                   [&](Done done) {
-                                     StartKubelet(pair.kubelet, done);
-                                     StartProxy(pair.proxy, done);
-                                   });
+  absl::Status status = Step(absl::StrCat("the node boots: kubelet ", ToString(pair.kubelet),
+                                          ", kube-proxy ", ToString(pair.proxy)),
+                             [&](Done done) {
+                               StartKubelet(pair.kubelet, done);
+                               StartProxy(pair.proxy, done);
+                             });
   if (!status.ok()) return status;
   return StartStreams();
 }
@@ -293,7 +187,7 @@ absl::Status CellRun::ReplaceProxy(const ProxyVersion& version) {
 
 absl::Status CellRun::ServicesAppear() {
   services_ = proxy_version_.mode == ProxyMode::kIptables;
-  const absl::Status status = Step("services appear", [&](Done done) { SyncProxy(done); });
+  absl::Status status = Step("services appear", [&](Done done) { SyncProxy(done); });
   if (!status.ok()) return status;
   return StartStreams();
 }
@@ -373,25 +267,6 @@ absl::Status CellRun::RoundTrip() {
         SaveAndRestore({mode_, absl::StrCat(options_.chroot_dir, "/", ChrootOf(cell_.company))}),
         nullptr);
   });
-}
-
-std::string CellRun::Rules() const {
-  std::string text;
-  for (const IptablesMode mode : {IptablesMode::kNft, IptablesMode::kLegacy}) {
-    // Looking makes no tables, but legacy ones are shown only where they are used.
-    const bool legacy_used = cell_.mode == IptablesMode::kLegacy || cell_.path == Path::kToNft;
-    if (mode == IptablesMode::kLegacy && !legacy_used) continue;
-    if (mode == IptablesMode::kNft && mode_ == IptablesMode::kLegacy) continue;
-    for (const IpFamily family : kFamilies) {
-      const testing::ProgramResult saved = testing::Iptables{family, "", mode}.Save();
-      absl::StrAppend(&text, family == IpFamily::kIpv4 ? "# IPv4, " : "# IPv6, ",
-                      testing::NameOf(mode), "\n");
-      for (absl::string_view line : absl::StrSplit(saved.out, '\n')) {
-        if (!line.empty() && line[0] != '#') absl::StrAppend(&text, line, "\n");
-      }
-    }
-  }
-  return text;
 }
 
 }  // namespace kipt::skew

@@ -15,6 +15,7 @@ struct Row {
   bool (*applies)(const FamilyFacts& facts, const Question& question);
   Outcome expected;
   const char* because;
+  std::optional<Outcome> or_else = {};
 };
 
 bool AsksNode(const Question& question) {
@@ -24,7 +25,7 @@ bool AsksNode(const Question& question) {
 }
 
 bool NoNat(const FamilyFacts& facts, const Question& /*question*/) {
-  return !facts.proxy_nat.has_value();
+  return !facts.proxy_nat.has_value() || !facts.nat_has_services;
 }
 
 bool ProxyMarks(const FamilyFacts& facts) {
@@ -44,20 +45,17 @@ constexpr char kNoProxyRules[] =
     "kube-proxy's nat rules do not stand: they were flushed, or refused because KUBE-MARK-DROP is "
     "missing (kubernetes #80462), and it has not been back yet";
 constexpr char kRefusedNat[] =
-    "the filter rules are those of the older kube-proxy, the nat rules still those of the newer one: "
-    "the older one's were refused because KUBE-MARK-DROP is missing (kubernetes #80462)";
+    "the filter rules are those of the older kube-proxy, the nat rules still those of the newer "
+    "one: the older one's were refused because KUBE-MARK-DROP is missing (kubernetes #80462)";
 constexpr char kDropsEverything[] =
     "an iptables that cannot read the mark match has saved and restored KUBE-FIREWALL: 'drop "
-    "marked "
-    "packets' has become 'drop packets' (kubernetes #112477)";
+    "marked packets' has become 'drop packets' (kubernetes #112477)";
 constexpr char kEmptyMarkDrop[] =
     "kube-proxy up to 1.24 marks by KUBE-MARK-DROP and only kubelet fills it: with the gate on "
-    "nobody "
-    "does, and what should be dropped goes on (KEP-3178)";
+    "nobody does, and what should be dropped goes on (KEP-3178)";
 constexpr char kNoDropRule[] =
     "the rule that drops marked packets is gone from KUBE-FIREWALL: kube-proxy 1.27 and later "
-    "flushes "
-    "that chain at each sync (IPv4), and its owner has not put it back";
+    "flushes that chain at each sync (IPv4), and its owner has not put it back";
 constexpr char kNoJumps[] =
     "nothing jumps to KUBE-FIREWALL: kubelet 1.25 to 1.27 makes the jumps for IPv4 alone";
 constexpr char kForwardNotHooked[] =
@@ -69,12 +67,14 @@ const Row kRows[] = {
      [](const FamilyFacts& facts, const Question&) { return DropsEverything(facts); },
      Outcome::kLost,
      "the answer of the REJECT rule is the node's own, and dropped on its way out: 'drop marked "
-     "packets' has become 'drop packets' (kubernetes #112477)"},
+     "packets' has become 'drop packets' (kubernetes #112477)",
+     // Where the answer is as long as the question, its drop is taken for the question's.
+     Outcome::kDropped},
     {{About::kUserDrop, About::kMartian, About::kRefusedBoundVip, About::kNoLocalEndpoint},
      [](const FamilyFacts& facts, const Question&) { return DropsEverything(facts); },
      Outcome::kDropped,
      kDropsEverything},
-    {{About::kLocalhostNodePort},
+    {{About::kLocalhostNodePort, About::kServiceFromNode},
      [](const FamilyFacts& facts, const Question&) { return DropsEverything(facts); },
      Outcome::kDropped,
      kDropsEverything},
@@ -87,8 +87,8 @@ const Row kRows[] = {
      },
      Outcome::kReachedHost,
      kNoProxyRules},
-    {{About::kService, About::kRefusedBoundVip, About::kNoLocalEndpoint, About::kRefusedRoutedVip,
-      About::kNoInternalEndpoint},
+    {{About::kService, About::kServiceFromNode, About::kRefusedBoundVip, About::kNoLocalEndpoint,
+      About::kRefusedRoutedVip, About::kNoInternalEndpoint},
      NoNat,
      Outcome::kForwarded,
      kNoProxyRules},
@@ -104,16 +104,11 @@ const Row kRows[] = {
      kNoProxyRules},
 
     // kube-proxy 1.27 was rolled back to one whose nat rules are refused.
-    {{About::kNoLocalEndpoint},
-     OldFilterNewNat,
-     Outcome::kReachedHost,
-     kRefusedNat},
-    {{About::kNoInternalEndpoint},
-     OldFilterNewNat,
-     Outcome::kForwarded,
-     kRefusedNat},
+    {{About::kNoLocalEndpoint}, OldFilterNewNat, Outcome::kReachedHost, kRefusedNat},
+    {{About::kNoInternalEndpoint}, OldFilterNewNat, Outcome::kForwarded, kRefusedNat},
 
-    // What kube-proxy marks, and kubelet drops; but what a newer kube-proxy has left behind drops too.
+    // What kube-proxy marks, and kubelet drops; but what a newer kube-proxy has left behind drops
+    // too.
     {{About::kRefusedBoundVip, About::kRefusedRoutedVip},
      [](const FamilyFacts& facts, const Question&) { return facts.proxy_firewall; },
      Outcome::kDropped,
@@ -164,8 +159,7 @@ const Row kRows[] = {
      },
      Outcome::kReachedHost,
      "route_localnet is 1 and no rule drops martian packets (CVE-2020-8558): kubelet's is not "
-     "there, "
-     "and kube-proxy has its own from 1.27 on"},
+     "there, and kube-proxy has its own from 1.27 on"},
     {{About::kLocalhostNodePort}, NoNat, Outcome::kReachedHost, kNoProxyRules},
 
     // Third parties.
@@ -212,6 +206,7 @@ Expectation Expect(const FamilyFacts& facts, const Question& question) {
     if (row.expected != question.sound) {
       expectation.expected = row.expected;
       expectation.because = row.because;
+      expectation.or_else = row.or_else;
     }
     break;
   }

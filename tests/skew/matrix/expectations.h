@@ -7,6 +7,7 @@
 #ifndef KIPT_TESTS_SKEW_MATRIX_EXPECTATIONS_H_
 #define KIPT_TESTS_SKEW_MATRIX_EXPECTATIONS_H_
 
+#include <optional>
 #include <string>
 
 #include "tests/skew/matrix/node_facts.h"
@@ -20,6 +21,8 @@ struct Expectation {
   Outcome expected = Outcome::kServed;
   // The fact; empty where the two are the same.
   std::string because = {};
+  // What is as good as `expected`, where the two cannot always be told apart.
+  std::optional<Outcome> or_else = {};
 
   bool Sound() const { return sound == expected; }
 };

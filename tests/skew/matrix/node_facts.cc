@@ -77,9 +77,12 @@ bool ProxySyncsFully(const ProxyVersion& proxy, bool services, FamilyFacts& fact
   // filter, which comes first, is in place by then.
   if (services && proxy.version < kMakesMarkDrop && !facts.mark_drop_exists) return false;
   // kubernetes #94474: made, and never filled.
-  if (proxy.version <= kLastWithMarkDrop) facts.mark_drop_exists = true;
+  if (proxy.version >= kMakesMarkDrop && proxy.version <= kLastWithMarkDrop) {
+    facts.mark_drop_exists = true;
+  }
   if (proxy.version >= kOwnFirewall) facts.firewall_jumps = true;
   ProxySyncsPartly(proxy, facts);
+  facts.nat_has_services = services;
   return true;
 }
 

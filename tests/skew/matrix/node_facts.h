@@ -33,6 +33,8 @@ struct FamilyFacts {
   // leaves them different.
   std::optional<Version> proxy_filter = {};
   std::optional<Version> proxy_nat = {};
+  // The services of now are in nat.
+  bool nat_has_services = false;
   // filter KUBE-PROXY-FIREWALL and its jumps, with these services' rules.
   bool proxy_firewall = false;
   // net/ipv4/conf/all/route_localnet.
@@ -57,7 +59,8 @@ void AgentSyncs(const KubeletVersion& emulated, FamilyFacts& facts);
 // What --stale-chains=retire removes, at its start and with its timer.
 void AgentRetires(const KubeletVersion& emulated, FamilyFacts& facts);
 
-// kube-proxy's sync, with services or without any. False: its restore fails, as the real one's does.
+// kube-proxy's sync, with services or without any. False: its restore fails, as the real one's
+// does.
 bool ProxySyncsFully(const ProxyVersion& proxy, bool services, FamilyFacts& facts);
 // From 1.27 on, where little has changed.
 void ProxySyncsPartly(const ProxyVersion& proxy, FamilyFacts& facts);

@@ -120,7 +120,7 @@ std::vector<std::string> StandsFor(const Pair& pair) {
 
 }  // namespace
 
-CellReport RunCell(const Cell& cell, const HarnessOptions& options) {
+CellReport ReportOf(const Cell& cell) {
   CellReport report;
   report.id = CellId(cell);
   report.path = NameOf(cell.path);
@@ -131,6 +131,11 @@ CellReport RunCell(const Cell& cell, const HarnessOptions& options) {
   report.allowed = IsAllowed(cell.pair.kubelet.version, cell.pair.proxy.version).allowed;
   report.stands_for = StandsFor(cell.pair);
   report.about = cell.about;
+  return report;
+}
+
+CellReport RunCell(const Cell& cell, const HarnessOptions& options) {
+  CellReport report = ReportOf(cell);
   const absl::Time started = absl::Now();
   {
     CellRun run(cell, options, report.steps);

@@ -26,6 +26,9 @@ struct HarnessOptions {
   int stream_rate = 200;
 };
 
+// Which cell it is, and nothing of what was found.
+CellReport ReportOf(const Cell& cell);
+
 // In the calling process, which must have one thread only and a mount namespace of its own with a
 // /run of its own (workers.h sees to that). A cell that cannot be run is a report with a `problem`.
 CellReport RunCell(const Cell& cell, const HarnessOptions& options);

@@ -163,6 +163,7 @@ std::vector<Question> ServiceQuestions(IpFamily family) {
       {
           {"cluster-ip-from-client", client, ip(1), 80, About::kService, masqueraded, 60, 3},
           {"cluster-ip-from-pod", pod, ip(4), 80, About::kService, Outcome::kServed},
+          {"cluster-ip-from-node", Place::kNode, ip(4), 80, About::kServiceFromNode, masqueraded},
           {"affinity", client, ip(2), 80, About::kService, masqueraded, 10, 1},
           {"hairpin", pod, ip(3), 80, About::kService, masqueraded},
           {"node-port-cluster", client, node, 30004, About::kService, masqueraded},

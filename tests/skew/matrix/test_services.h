@@ -19,14 +19,15 @@ namespace kipt::skew {
 enum class About {
   // Served through an address of a service: masqueraded, or with the caller's own address.
   kService,
+  // The same, from the node itself: through OUTPUT.
+  kServiceFromNode,
   // Past all services, from a client to a pod: nobody masquerades it.
   kDirect,
   // The service has no endpoint at all.
   kNoEndpoints,
-  // To be dropped: a source outside a load balancer's ranges, to an address the node has, or routes
-  // on;
-  // a node port with externalTrafficPolicy Local without an endpoint here; a cluster address with
-  // internalTrafficPolicy Local without one here.
+  // To be dropped: a source outside a load balancer's ranges, to an address that the node has, or
+  // routes on; a node port with externalTrafficPolicy Local without an endpoint here; a cluster
+  // address with internalTrafficPolicy Local without one here.
   kRefusedBoundVip,
   kRefusedRoutedVip,
   kNoLocalEndpoint,
@@ -56,7 +57,7 @@ std::vector<Question> ServiceQuestions(testing::IpFamily family);
 std::vector<Question> DirectQuestions(testing::IpFamily family);
 // To 127.0.0.1: IPv4.
 std::vector<Question> MartianQuestions();
-// Beside third parties. `portmap`: its host port too (IPv4).
+// Beside third parties; in IPv4 of portmap's host port too.
 std::vector<Question> UserQuestions(testing::IpFamily family);
 
 // Ports of the third parties' rules and mappings.

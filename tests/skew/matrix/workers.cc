@@ -3,12 +3,12 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -18,30 +18,26 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "agent/process/owned_fd.h"
 #include "tests/skew/matrix/expectations.h"
 #include "tests/support/private_run.h"
 
 namespace kipt::skew {
 namespace {
 
+using agent::OwnedFd;
+
 // Of a cell of which nothing came back.
 CellReport Lost(const Cell& cell, std::string problem) {
-  CellReport report;
-  report.id = CellId(cell);
-  report.path = NameOf(cell.path);
-  report.kubelet = ToString(cell.pair.kubelet);
-  report.proxy = ToString(cell.pair.proxy);
-  report.mode = testing::NameOf(cell.mode);
-  report.actor = NameOf(cell.actor);
-  report.about = cell.about;
+  CellReport report = ReportOf(cell);
   report.problem = std::move(problem);
   return report;
 }
 
-void WriteAll(int fd, const std::string& text) {
+void WriteAll(const OwnedFd& fd, const std::string& text) {
   size_t written = 0;
   while (written < text.size()) {
-    const ssize_t count = write(fd, text.data() + written, text.size() - written);
+    const ssize_t count = write(fd.get(), text.data() + written, text.size() - written);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return;
     written += static_cast<size_t>(count);
@@ -51,7 +47,7 @@ void WriteAll(int fd, const std::string& text) {
 struct Worker {
   size_t cell = 0;
   pid_t pid = -1;
-  int output = -1;
+  OwnedFd output;
   std::string text;
   absl::Time deadline;
   bool late = false;
@@ -68,19 +64,19 @@ class Pool {
       broken_[cell] = absl::StrCat("pipe: ", std::strerror(errno));
       return;
     }
+    OwnedFd read_end(ends[0]);
+    const OwnedFd write_end(ends[1]);
     const pid_t parent = getpid();
     const pid_t pid = fork();
-    if (pid == 0) Work(cell, ends[1], parent);
-    close(ends[1]);
+    if (pid == 0) Work(cell, write_end, parent);
     if (pid < 0) {
-      close(ends[0]);
       broken_[cell] = absl::StrCat("fork: ", std::strerror(errno));
       return;
     }
     Worker worker;
     worker.cell = cell;
     worker.pid = pid;
-    worker.output = ends[0];
+    worker.output = std::move(read_end);
     worker.deadline = absl::Now() + deadline_;
     workers_.push_back(std::move(worker));
   }
@@ -93,7 +89,7 @@ class Pool {
     broken_.clear();
     std::vector<pollfd> polled;
     polled.reserve(workers_.size());
-    for (const Worker& worker : workers_) polled.push_back({worker.output, POLLIN, 0});
+    for (const Worker& worker : workers_) polled.push_back({worker.output.get(), POLLIN, 0});
     poll(polled.data(), polled.size(), 100);
     for (size_t i = workers_.size(); i-- > 0;) {
       if (absl::Now() > workers_[i].deadline && !workers_[i].late) {
@@ -110,7 +106,7 @@ class Pool {
   size_t busy() const { return workers_.size() + broken_.size(); }
 
  private:
-  [[noreturn]] void Work(size_t cell, int output, pid_t parent) {
+  [[noreturn]] void Work(size_t cell, const OwnedFd& output, pid_t parent) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);
     {
@@ -123,14 +119,14 @@ class Pool {
   // False at the end of what it writes.
   static bool ReadMore(Worker& worker) {
     char buffer[65536];
-    const ssize_t count = read(worker.output, buffer, sizeof(buffer));
+    const ssize_t count = read(worker.output.get(), buffer, sizeof(buffer));
     if (count < 0) return errno == EINTR || errno == EAGAIN;
     worker.text.append(buffer, static_cast<size_t>(count));
     return count > 0;
   }
 
   CellReport End(Worker& worker) {
-    close(worker.output);
+    worker.output.Close();
     int status = 0;
     while (waitpid(worker.pid, &status, 0) < 0 && errno == EINTR) {
     }

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "agent/process/owned_fd.h"
 
 namespace kipt::skew {
 namespace {
@@ -62,16 +63,14 @@ constexpr Sysctl kEverywhere[] = {
 
 absl::Status Set(const Sysctl& sysctl) {
   const std::string path = absl::StrCat("/proc/sys/net/", sysctl.name);
-  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  if (fd < 0) {
+  const agent::OwnedFd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!fd.valid()) {
     if (sysctl.may_be_absent && errno == ENOENT) return absl::OkStatus();
     return absl::ErrnoToStatus(errno, absl::StrCat("open ", path));
   }
   const absl::string_view value = sysctl.value;
-  const int refused = write(fd, value.data(), value.size()) < 0 ? errno : 0;
-  close(fd);
-  if (refused == 0) return absl::OkStatus();
-  return absl::ErrnoToStatus(refused, absl::StrCat("write ", value, " to ", path));
+  if (write(fd.get(), value.data(), value.size()) >= 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("write ", value, " to ", path));
 }
 
 }  // namespace

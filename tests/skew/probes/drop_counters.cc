@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/skew/probes/drop_counters.h"
 
-#include <fstream>
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "tests/support/legacy_tables.h"
 #include "tests/support/run_program.h"
 
 namespace kipt::skew {
@@ -30,13 +31,8 @@ bool ParseCounts(absl::string_view text, DropCounter& counter) {
 
 // Of legacy: saving a table makes it.
 bool HasLegacyFilter(IpFamily family) {
-  std::ifstream names(family == IpFamily::kIpv6 ? "/proc/thread-self/net/ip6_tables_names"
-                                                : "/proc/thread-self/net/ip_tables_names");
-  std::string name;
-  while (names >> name) {
-    if (name == "filter") return true;
-  }
-  return false;
+  const std::vector<std::string> tables = testing::LegacyTables(family);
+  return std::find(tables.begin(), tables.end(), "filter") != tables.end();
 }
 
 }  // namespace

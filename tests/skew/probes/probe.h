@@ -7,6 +7,7 @@
 #define KIPT_TESTS_SKEW_PROBES_PROBE_H_
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/skew/kube_proxy/services.h"
@@ -38,9 +39,8 @@ enum class ProbeKind {
   // A connection to `address`:`port`.
   kConnect,
   // A packet to 127.0.0.1:`port` of the node, put on the wire by the neighbour `from`: as of
-  // CVE-2020-8558. IPv4 and UDP or TCP (its SYN). Answers do not come back, so kReachedHost is what
-  // an
-  // unprotected node gives, kServed never.
+  // CVE-2020-8558. IPv4 and UDP or TCP (its SYN). Answers do not come back, so kReachedHost is
+  // what an unprotected node gives, kServed never.
   kMartian,
 };
 

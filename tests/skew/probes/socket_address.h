@@ -13,6 +13,8 @@
 
 namespace kipt::skew {
 
+// An address of either family with its port, as the socket calls take and give it: sockaddr_in,
+// sockaddr_in6, or (frame.h) sockaddr_ll.
 struct SocketAddress {
   sockaddr_storage storage = {};
   socklen_t size = sizeof(sockaddr_storage);

@@ -17,6 +17,12 @@ bool AllSound(const Items& items) {
   return std::all_of(items.begin(), items.end(), [](const auto& item) { return item.Sound(); });
 }
 
+template <typename Items>
+size_t CountNotSound(const Items& items) {
+  return static_cast<size_t>(
+      std::count_if(items.begin(), items.end(), [](const auto& item) { return !item.Sound(); }));
+}
+
 }  // namespace
 
 const char* NameOf(Verdict verdict) {
@@ -51,6 +57,15 @@ Verdict VerdictOf(const CellReport& cell) {
     worst = std::max(worst, VerdictOf(step));
   }
   return cell.problem.empty() && asked ? worst : Verdict::kBroken;
+}
+
+NotSound NotSoundOf(const CellReport& cell) {
+  NotSound count;
+  for (const StepReport& step : cell.steps) {
+    count.checks += CountNotSound(step.checks);
+    count.streams += CountNotSound(step.streams);
+  }
+  return count;
 }
 
 Tally TallyOf(const MatrixReport& report) {

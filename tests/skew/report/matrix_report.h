@@ -6,6 +6,7 @@
 #ifndef KIPT_TESTS_SKEW_REPORT_MATRIX_REPORT_H_
 #define KIPT_TESTS_SKEW_REPORT_MATRIX_REPORT_H_
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -92,6 +93,15 @@ struct CellReport {
 Verdict VerdictOf(const StepReport& step);
 Verdict VerdictOf(const CellReport& cell);
 
+// What of a cell was not sound, known or not, over all its steps.
+struct NotSound {
+  size_t checks = 0;
+  size_t streams = 0;
+
+  size_t Total() const { return checks + streams; }
+};
+NotSound NotSoundOf(const CellReport& cell);
+
 struct MatrixReport {
   // "6.18.5", "1.8.9", "0.4.0".
   std::string kernel;
@@ -122,8 +132,9 @@ absl::StatusOr<CellReport> ParseCellReport(const std::string& json);
 std::string MatrixJson(const MatrixReport& report);
 
 // For a terminal, 100 columns: one table per path and mode, rows kubelet's generations, columns
-// kube-proxy's, both actors side by side; then every cell that is not as expected, with its checks.
-// `colour`: with ANSI colours.
+// kube-proxy's, both actors side by side, each with the number of its checks and streams that were
+// not sound; a table that is wider continues below. Then every cell that is not as expected, with
+// its checks. `colour`: with ANSI colours.
 std::string MatrixText(const MatrixReport& report, bool colour);
 // One line when a cell is done: "[ 17/120] sound  boot kubelet 1.24 proxy 1.27 nft agent  1.9 s".
 std::string ProgressLine(const CellReport& cell, int done, int of, bool colour);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -14,13 +15,14 @@
 #include "tests/skew/report/grid.h"
 #include "tests/skew/report/matrix_report.h"
 #include "tests/skew/report/sentences.h"
+#include "tests/skew/report/wrapped.h"
 
 namespace kipt::skew {
 namespace {
 
 constexpr size_t kWidth = 100;
-// A cell's longest form is "(+|~)", and a column's name "nftables".
-constexpr size_t kColumn = 7;
+// Of a column's name: "nftables".
+constexpr size_t kName = 8;
 // Of one cell that is not as expected; the others are counted.
 constexpr size_t kFindings = 8;
 
@@ -47,112 +49,131 @@ std::string Painted(const std::string& text, Verdict verdict, bool colour) {
   return colour ? absl::StrCat(LookOf(verdict).colour, text, "\x1b[0m") : text;
 }
 
-std::string Glyph(const CellReport* cell, bool colour) {
+// "~12": the number is of what was not sound. A broken cell's would mean nothing.
+std::string Half(const CellReport* cell) {
   if (cell == nullptr) return ".";
   const Verdict verdict = VerdictOf(*cell);
-  return Painted(std::string(1, LookOf(verdict).glyph), verdict, colour);
+  const size_t count = verdict == Verdict::kBroken ? 0 : NotSoundOf(*cell).Total();
+  return absl::StrCat(std::string(1, LookOf(verdict).glyph), count == 0 ? "" : absl::StrCat(count));
+}
+
+std::string PaintedHalf(const CellReport* cell, bool colour) {
+  return cell == nullptr ? "." : Painted(Half(cell), VerdictOf(*cell), colour);
 }
 
 std::string Padded(const std::string& text, size_t width) {
   return absl::StrCat(text, std::string(width - std::min(width, text.size()), ' '));
 }
 
-// The glyphs' colours have no width, so the cell is padded by hand: five columns and a gap.
-std::string PairText(const GridPair* pair, bool colour) {
-  if (pair == nullptr) return Padded("  .", kColumn);
+// "(~12|~4)", or with blanks for the parentheses.
+size_t WidthOf(const GridPair& pair) {
+  return Half(pair.kubelet).size() + Half(pair.agent).size() + 3;
+}
+
+// Colours have no width, so it is padded by hand.
+std::string PairText(const GridPair* pair, size_t width, bool colour) {
+  if (pair == nullptr) return Padded("  .", width);
   const bool allowed = pair->any().allowed;
-  return absl::StrCat(allowed ? " " : "(", Glyph(pair->kubelet, colour), "|",
-                      Glyph(pair->agent, colour), allowed ? " " : ")",
-                      std::string(kColumn - 5, ' '));
+  return absl::StrCat(allowed ? " " : "(", PaintedHalf(pair->kubelet, colour), "|",
+                      PaintedHalf(pair->agent, colour), allowed ? " " : ")",
+                      std::string(width - WidthOf(*pair), ' '));
 }
 
 void TrimRight(std::string& line) { line.erase(line.find_last_not_of(' ') + 1); }
 
-// Two lines: "1.27" over "ipvs".
-std::string Header(const Grid& grid, size_t margin, size_t from, size_t to) {
-  std::string upper = Padded("  kubelet", margin);
-  std::string lower(margin, ' ');
-  for (size_t column = from; column < to; ++column) {
-    const std::vector<std::string> parts =
-        absl::StrSplit(TerminalText(grid.columns[column]), absl::MaxSplits(' ', 1));
-    absl::StrAppend(&upper, Padded(" " + parts[0].substr(0, kColumn - 2), kColumn));
-    absl::StrAppend(
-        &lower, Padded(" " + (parts.size() > 1 ? parts[1].substr(0, kColumn - 2) : ""), kColumn));
-  }
-  TrimRight(upper);
-  TrimRight(lower);
-  return absl::StrCat(upper, "\n", lower.empty() ? "" : lower + "\n");
-}
-
-std::string GridText(const Grid& grid, bool colour) {
-  size_t margin = 11;
-  for (const std::string& row : grid.rows) {
-    margin = std::max(margin, std::min<size_t>(TerminalText(row).size() + 4, 40));
-  }
-  const size_t per_block = (kWidth - margin) / kColumn;
-  std::map<std::pair<size_t, size_t>, const GridPair*> at;
-  for (const GridPair& pair : grid.pairs) at[{pair.row, pair.column}] = &pair;
-
-  std::string text = TerminalText(absl::StrCat(grid.Title(), ", iptables ", grid.mode)) + "\n";
-  for (size_t from = 0; from < grid.columns.size(); from += per_block) {
-    const size_t to = std::min(from + per_block, grid.columns.size());
-    absl::StrAppend(&text, Header(grid, margin, from, to));
-    for (size_t row = 0; row < grid.rows.size(); ++row) {
-      std::string line = Padded("  " + TerminalText(grid.rows[row]).substr(0, 36), margin);
-      for (size_t column = from; column < to; ++column) {
-        const auto found = at.find({row, column});
-        absl::StrAppend(&line, PairText(found == at.end() ? nullptr : found->second, colour));
-      }
-      TrimRight(line);
-      absl::StrAppend(&text, line, "\n");
+// A table as it is printed. Wider than a line, it goes on below, in blocks of columns.
+class GridPrinter {
+ public:
+  GridPrinter(const Grid& grid, bool colour) : grid_(grid), colour_(colour) {
+    for (const std::string& row : grid.rows) {
+      margin_ = std::max(margin_, std::min<size_t>(TerminalText(row).size() + 4, 40));
+    }
+    for (const std::string& column : grid.columns) {
+      const std::vector<std::string> name = NameOfColumn(column);
+      widths_.push_back(std::max(name[0].size(), name[1].size()) + 2);
+    }
+    for (const GridPair& pair : grid.pairs) {
+      at_[{pair.row, pair.column}] = &pair;
+      widths_[pair.column] = std::max(widths_[pair.column], WidthOf(pair));
     }
   }
-  return text;
-}
 
-// Breaks between words, and within a word that is longer than a line.
-std::string Wrapped(const std::string& first, const std::string& indent, const std::string& text) {
-  std::string wrapped;
-  std::string line = first;
-  bool empty = true;
-  const std::vector<std::string> words = absl::StrSplit(TerminalText(text), absl::ByAnyChar(" \n"));
-  for (std::string word : words) {
-    if (!empty && line.size() + 1 + word.size() > kWidth) {
-      absl::StrAppend(&wrapped, line, "\n");
-      line = indent;
-      empty = true;
+  std::string Text() const {
+    std::string text = TerminalText(absl::StrCat(grid_.Title(), ", iptables ", grid_.mode)) + "\n";
+    size_t from = 0;
+    while (from < widths_.size()) {
+      size_t to = from + 1;
+      size_t width = margin_ + widths_[from];
+      while (to < widths_.size() && width + widths_[to] <= kWidth) width += widths_[to++];
+      absl::StrAppend(&text, Header(from, to));
+      for (size_t row = 0; row < grid_.rows.size(); ++row)
+        absl::StrAppend(&text, Row(row, from, to));
+      from = to;
     }
-    while (line.size() + word.size() > kWidth) {
-      const size_t fits = kWidth - line.size();
-      absl::StrAppend(&wrapped, line, word.substr(0, fits), "\n");
-      word.erase(0, fits);
-      line = indent;
-    }
-    absl::StrAppend(&line, empty ? "" : " ", word);
-    empty = false;
+    return text;
   }
-  TrimRight(line);
-  return absl::StrCat(wrapped, line, "\n");
-}
+
+ private:
+  // "1.27" over "ipvs".
+  static std::vector<std::string> NameOfColumn(const std::string& column) {
+    std::vector<std::string> parts = absl::StrSplit(TerminalText(column), absl::MaxSplits(' ', 1));
+    parts.resize(2);
+    for (std::string& part : parts) part.resize(std::min(part.size(), kName));
+    return parts;
+  }
+
+  std::string Header(size_t from, size_t to) const {
+    std::string upper = Padded("  kubelet", margin_);
+    std::string lower(margin_, ' ');
+    for (size_t column = from; column < to; ++column) {
+      const std::vector<std::string> name = NameOfColumn(grid_.columns[column]);
+      absl::StrAppend(&upper, Padded(" " + name[0], widths_[column]));
+      absl::StrAppend(&lower, Padded(" " + name[1], widths_[column]));
+    }
+    TrimRight(upper);
+    TrimRight(lower);
+    return absl::StrCat(upper, "\n", lower.empty() ? "" : lower + "\n");
+  }
+
+  // Nothing, if none of these columns has anything in this row.
+  std::string Row(size_t row, size_t from, size_t to) const {
+    std::string line = Padded("  " + TerminalText(grid_.rows[row]).substr(0, 36), margin_);
+    bool any = false;
+    for (size_t column = from; column < to; ++column) {
+      const auto found = at_.find({row, column});
+      any = any || found != at_.end();
+      absl::StrAppend(
+          &line, PairText(found == at_.end() ? nullptr : found->second, widths_[column], colour_));
+    }
+    TrimRight(line);
+    return any ? line + "\n" : "";
+  }
+
+  const Grid& grid_;
+  const bool colour_;
+  size_t margin_ = 11;
+  std::vector<size_t> widths_;
+  std::map<std::pair<size_t, size_t>, const GridPair*> at_;
+};
 
 std::string FailingCell(const CellReport& cell, bool colour) {
   const Verdict verdict = VerdictOf(cell);
   std::string text =
       absl::StrCat(Painted(NameOf(verdict), verdict, colour), "  ", TerminalText(cell.id), "\n");
-  if (!cell.about.empty()) absl::StrAppend(&text, Wrapped("  ", "  ", cell.about));
+  if (!cell.about.empty()) absl::StrAppend(&text, Wrapped("  ", "  ", TerminalText(cell.about)));
   if (verdict == Verdict::kBroken) {
     const std::string problem =
         cell.problem.empty() ? "it asked nothing: no check and no stream" : cell.problem;
-    absl::StrAppend(&text, Wrapped("  could not be run: ", "    ", problem));
+    absl::StrAppend(&text, Wrapped("  could not be run: ", "    ", TerminalText(problem)));
   }
   const std::vector<Finding> findings = UnexpectedOf(cell);
   std::string step;
   for (size_t i = 0; i < std::min(findings.size(), kFindings); ++i) {
     if (i == 0 || findings[i].step != step) {
       step = findings[i].step;
-      absl::StrAppend(&text, Wrapped("  at: ", "      ", step));
+      absl::StrAppend(&text, Wrapped("  at: ", "      ", TerminalText(step)));
     }
-    absl::StrAppend(&text, Wrapped("    - ", "      ", findings[i].text));
+    absl::StrAppend(&text, Wrapped("    - ", "      ", TerminalText(findings[i].text)));
   }
   if (findings.size() > kFindings) {
     absl::StrAppend(&text, "    and ", findings.size() - kFindings, " more\n");
@@ -167,7 +188,8 @@ std::string Legend() {
          "  ~  known failure  something failed, as it is known to fail in these versions\n"
          "  !  unexpected     something did otherwise than expected\n"
          "  #  broken         the cell could not be run\n"
-         "  .  not run      ( )  the version skew policy does not allow the pair\n";
+         "  .  not run      ( )  the version skew policy does not allow the pair\n"
+         "  A number: so many checks and streams were not sound, over all steps.\n";
 }
 
 std::string Totals(const MatrixReport& report, bool colour) {
@@ -189,7 +211,8 @@ std::string MatrixText(const MatrixReport& report, bool colour) {
       TerminalText(absl::StrCat("Linux ", report.kernel, ", iptables ", report.iptables,
                                 ", kube-iptables-agent ", report.agent)) +
       "\n";
-  for (const Grid& grid : GridsOf(report)) absl::StrAppend(&text, "\n", GridText(grid, colour));
+  for (const Grid& grid : GridsOf(report))
+    absl::StrAppend(&text, "\n", GridPrinter(grid, colour).Text());
   absl::StrAppend(&text, "\n", Legend());
   for (const CellReport& cell : report.cells) {
     if (VerdictOf(cell) >= Verdict::kUnexpected) {
@@ -198,7 +221,7 @@ std::string MatrixText(const MatrixReport& report, bool colour) {
   }
   if (!report.problems.empty()) absl::StrAppend(&text, "\nThe matrix as a whole:\n");
   for (const std::string& problem : report.problems) {
-    absl::StrAppend(&text, Wrapped("  - ", "    ", problem));
+    absl::StrAppend(&text, Wrapped("  - ", "    ", TerminalText(problem)));
   }
   absl::StrAppend(&text, "\n", Totals(report, colour));
   return text;

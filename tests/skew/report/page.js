@@ -30,22 +30,37 @@ function drawHeader() {
       element('ul', {}, data.problems.map((problem) => element('li', {}, problem))));
 }
 
-function half(cell) {
+// Beside the glyph: how many of its checks and streams were not sound.
+function half(cell, fewer) {
   if (cell === null) return element('span', {class: 'half none'}, '\u00b7');
-  return element('span', {class: 'half v' + cell.verdict}, GLYPHS[cell.verdict]);
+  const count = total(cell.notSound);
+  return element('span', {class: 'half v' + cell.verdict + (fewer ? ' fewer' : '')}, GLYPHS[cell.verdict],
+      cell.verdict < 3 && count > 0 ? element('small', {class: count > 99 ? 'long' : null}, String(count)) : null);
 }
 
 function drawPair(pair) {
-  const says = (cell, name) => `${name} ${cell === null ? 'not run' : VERDICTS[cell.verdict]}`;
+  const {better} = pair.compared || {better: ''};
+  const says = (actor) => {
+    const cell = pair[actor];
+    if (cell === null) return actor + ' not run';
+    const count = cell.verdict < 3 && total(cell.notSound) > 0 ? `, ${notSoundText(cell.notSound)}` : '';
+    return `${actor} ${VERDICTS[cell.verdict]}${count}${better === actor ? ', which is fewer' : ''}`;
+  };
   const allowed = actorsOf(pair)[0].allowed;
-  const label = `${describe(pair)}: ${says(pair.kubelet, 'kubelet')}, ${says(pair.agent, 'agent')}` +
+  const label = `${describe(pair)}: ${says('kubelet')}; ${says('agent')}` +
       (allowed ? '' : '; the version skew policy does not allow it');
   pair.button = element('button', {
     type: 'button', class: 'pair' + (allowed ? '' : ' forbidden'), 'aria-label': label, title: label,
     'aria-expanded': 'false', 'data-row': pair.row, 'data-column': pair.column,
     onclick: () => { opened === pair ? close() : select(pair); },
-  }, half(pair.kubelet), half(pair.agent));
+  }, ACTORS.map((actor) => half(pair[actor], better === actor)));
   return pair.button;
+}
+
+// "1.31 nftables" with the kind below, or beside, the version.
+function generation(name) {
+  const [version, ...kind] = name.split(' ');
+  return [version, kind.length > 0 ? element('small', {}, kind.join(' ')) : null];
 }
 
 function drawGrid(grid) {
@@ -57,18 +72,15 @@ function drawGrid(grid) {
     pairs.push(pair);
     at.set(row + ' ' + column, pair);
   }
-  const head = element('tr', {}, element('th', {class: 'corner'}, 'kubelet'),
-      grid.columns.map((name) => {
-        const [version, ...kind] = name.split(' ');
-        return element('th', {scope: 'col'}, version, kind.length > 0 ? element('small', {}, kind.join(' ')) : null);
-      }));
-  const rows = grid.rows.map((name, row) => element('tr', {}, element('th', {scope: 'row'}, name),
+  const corner = element('th', {class: 'corner'}, element('small', {}, 'proxy \u2192'), 'kubelet \u2193');
+  const head = element('tr', {}, corner,
+      grid.columns.map((name) => element('th', {scope: 'col'}, generation(name))));
+  const rows = grid.rows.map((name, row) => element('tr', {}, element('th', {scope: 'row'}, generation(name)),
       grid.columns.map((_, column) => {
         const pair = at.get(row + ' ' + column);
         return element('td', {}, pair ? drawPair(pair) : element('span', {class: 'gap'}));
       })));
-  grid.table = element('table', {class: 'grid'},
-      element('caption', {}, 'iptables ' + grid.mode, element('small', {}, 'columns: kube-proxy')),
+  grid.table = element('table', {class: 'grid'}, element('caption', {}, 'iptables ' + grid.mode),
       element('thead', {}, head), element('tbody', {}, rows));
   grid.table.addEventListener('keydown', moveFocus);
   return element('div', {class: 'scroll'}, grid.table);
@@ -81,9 +93,10 @@ function drawMatrix() {
     const grids = data.grids.filter((grid) => grid.title === title);
     const place = element('div', {class: 'place'});
     const section = element('section', {class: 'path'}, element('h2', {}, title),
-        element('div', {class: 'grids'}, grids.map(drawGrid)), place);
+        element('div', {class: 'grids'}, grids.map(drawGrid)));
     for (const grid of grids) Object.assign(grid, {section, place});
-    document.getElementById('matrix').append(section);
+    // Small tables share a line; a cell that is opened takes a whole one.
+    document.getElementById('matrix').append(section, place);
   }
   const option = (name) => element('option', {value: name}, name);
   document.getElementById('path').append(...titles.map(option));
@@ -117,7 +130,11 @@ function open(pair) {
   const panel = cellPanel(data, pair, describe(pair), close);
   pair.grid.place.append(panel);
   panel.focus({preventScroll: true});
-  panel.scrollIntoView({block: 'start'});
+  showPanel();
+}
+
+function showPanel() {
+  document.getElementById('panel')?.scrollIntoView({block: 'start'});
 }
 
 // What is open stands in the address, so that it can be sent to somebody.
@@ -156,8 +173,7 @@ function filter() {
     path: document.getElementById('path').value,
     mode: document.getElementById('mode').value,
   };
-  let shown = 0;
-  for (const grid of data.grids) grid.shown = 0;
+  for (const grid of data.grids) grid.shown = {count: 0, rows: new Set(), columns: new Set()};
   for (const pair of pairs) {
     const fits = (!wanted.unexpected || actorsOf(pair).some((cell) => cell.verdict >= 2)) &&
         (!wanted.different || (pair.compared !== null && pair.compared.different)) &&
@@ -165,13 +181,22 @@ function filter() {
         (!wanted.mode || pair.grid.mode === wanted.mode);
     pair.button.disabled = !fits;
     if (!fits && opened === pair) open(null);
-    pair.grid.shown += fits ? 1 : 0;
-    shown += fits ? 1 : 0;
+    if (!fits) continue;
+    ++pair.grid.shown.count;
+    pair.grid.shown.rows.add(pair.row);
+    pair.grid.shown.columns.add(pair.column);
   }
   for (const grid of data.grids) {
-    grid.table.parentElement.hidden = grid.shown === 0;
-    grid.section.hidden = data.grids.every((one) => one.section !== grid.section || one.shown === 0);
+    const {count, rows, columns} = grid.shown;
+    grid.table.parentElement.hidden = count === 0;
+    // A row or a column of which nothing is left takes no room.
+    for (const tr of grid.table.rows) {
+      [...tr.cells].forEach((cell, at) => { cell.hidden = at > 0 && !columns.has(at - 1); });
+    }
+    [...grid.table.tBodies[0].rows].forEach((tr, at) => { tr.hidden = !rows.has(at); });
+    grid.section.hidden = data.grids.every((one) => one.section !== grid.section || one.shown.count === 0);
   }
+  const shown = data.grids.reduce((sum, grid) => sum + grid.shown.count, 0);
   document.getElementById('shown').textContent = `${shown} of ${plural(pairs.length, 'pair')} shown`;
 }
 
@@ -183,5 +208,8 @@ document.addEventListener('keydown', (event) => {
   if (event.key === 'Escape' && opened) close();
 });
 window.addEventListener('hashchange', openFromAddress);
+// What the address names is to be seen, not what was when the page was left.
+history.scrollRestoration = 'manual';
+window.addEventListener('load', showPanel);
 filter();
 openFromAddress();

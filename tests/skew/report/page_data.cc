@@ -49,8 +49,10 @@ class PageBuilder {
   void Add(const CellReport& cell) {
     Json steps = Json::array();
     for (const StepReport& step : cell.steps) steps.push_back(StepJson(step));
+    const NotSound not_sound = NotSoundOf(cell);
     cells_.push_back({{"id", cell.id},
                       {"verdict", static_cast<int>(VerdictOf(cell))},
+                      {"notSound", {{"checks", not_sound.checks}, {"streams", not_sound.streams}}},
                       {"allowed", cell.allowed},
                       {"standsFor", cell.stands_for},
                       {"about", cell.about},
@@ -176,10 +178,10 @@ std::vector<std::string> RuleLines(const std::string& rules) {
   std::vector<std::string> lines;
   for (const absl::string_view split : absl::StrSplit(rules, '\n', absl::SkipWhitespace())) {
     std::string line(split);
-    // "# Completed on Mon ..." ends a table, as COMMIT does.
-    if (line.compare(0, 12, "# Completed ") == 0) continue;
-    if (line.compare(0, 12, "# Generated ") == 0)
-      line.erase(std::min(line.rfind(" on "), line.size()));
+    // iptables-save's own comments have dates in them.
+    if (line.compare(0, 12, "# Completed ") == 0 || line.compare(0, 12, "# Generated ") == 0) {
+      continue;
+    }
     if (line[0] == '[') {
       const size_t end = EndOfCounter(line, 0);
       if (end != std::string::npos) line.erase(0, std::min(end + 1, line.size()));

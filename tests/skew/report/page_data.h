@@ -3,19 +3,19 @@
 // File: tests/skew/report/page_data.h
 //
 // The matrix as the page's script wants it: compact, because a matrix says the same thing many
-// times. Not the JSON of --json, and nobody else's business. page.js reads it.
+// times. Not the JSON of --json, and nobody else's business. page_read.js reads it.
 //
 //   strings  every text that checks and streams name by its index; 0 is ""
 //   probes   [name, family, protocol, from, to, connections, kind]
 //   checks   [probe, state, got, expected, sound, sent, received, receivers, seen source, dropped
-//   by,
-//             detail, because, complaint], zeros at the end left out; texts as indexes of `strings`
+//            by, detail, because, complaint], zeros at the end left out; texts as indexes of
+//            `strings`
 //   lists    the checks of a step, as indexes of `checks`
-//   lines    lines of rules; `rules`: what stood after a step, as indexes of `lines`
-//   cells    each with its steps, whose `checks` is an index of `lists`, and `rules` one of
-//   `rules`;
-//            a step's streams: [name, state, sent, served, masqueraded, reached host, forwarded,
-//            longest gap, rule, bad, allowed, because]
+//   lines    lines of rules, "# IPv4, nft" above the tables that are that
+//   rules    what stood after a step, as indexes of `lines`
+//   cells    each with the numbers of what was not sound, and its steps, whose `checks` is an index
+//            of `lists`, and `rules` one of `rules`; a step's streams: [name, state, sent, served,
+//            masqueraded, reached host, forwarded, longest gap, rule, bad, allowed, because]
 //   grids    each pair is [row, column, kubelet's cell, the agent's], -1 where there is none
 //
 // A state is 0 for sound, 1 for a known failure, 2 for unexpected; verdicts besides 3 for broken.
@@ -32,7 +32,8 @@ namespace kipt::skew {
 // JSON in ASCII.
 std::string PageData(const MatrixReport& report);
 
-// Lines of iptables-save without what differs from run to run: counters, dates.
+// Lines of iptables-save without what differs from run to run: counters, and its own comments, in
+// which there are dates.
 std::vector<std::string> RuleLines(const std::string& rules);
 
 }  // namespace kipt::skew

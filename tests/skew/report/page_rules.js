@@ -3,28 +3,24 @@
 // Rulesets and their differences, line by line and table by table. Nothing here touches the page.
 'use strict';
 
-// Lines of iptables-save, cut into tables: [{title: 'IPv4 nat', lines: [...]}]. The program's name in
-// the comment above a table says the family; without one the second table of a name is IPv6's.
+// Lines of iptables-save, cut into tables: [{title: 'IPv4, nft: nat', lines: [...]}]. "# IPv4, nft" above
+// tables says whose they are.
 function tablesOf(lines) {
   const tables = [];
-  const seen = new Map();
-  let family = '';
+  let whose = '';
   let table = null;
   for (const line of lines) {
     if (line.startsWith('#')) {
-      if (line.includes('ip6tables')) family = 'IPv6';
-      else if (line.includes('iptables')) family = 'IPv4';
+      whose = line.slice(1).trim() + ': ';
+      table = null;
     } else if (line.startsWith('*')) {
-      const name = line.slice(1);
-      const before = seen.get(name) || 0;
-      seen.set(name, before + 1);
-      table = {title: (family || (before === 0 ? 'IPv4' : 'IPv6')) + ' ' + name, lines: []};
+      table = {title: whose + line.slice(1), lines: []};
       tables.push(table);
     } else if (line === 'COMMIT') {
       table = null;
     } else {
       if (table === null) {
-        table = {title: 'outside of tables', lines: []};
+        table = {title: whose + 'outside of tables', lines: []};
         tables.push(table);
       }
       table.lines.push(line);

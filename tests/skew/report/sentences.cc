@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/skew/report/sentences.h"
 
+#include <cmath>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -91,7 +93,7 @@ std::string ReceiversText(const ProbeResult& result) {
 
 std::string Duration(double seconds) {
   if (seconds < 60) return absl::StrFormat("%.1f s", seconds);
-  const auto whole = static_cast<int64_t>(seconds + 0.5);
+  const int64_t whole = std::llround(seconds);
   return absl::StrFormat("%d min %d s", whole / 60, whole % 60);
 }
 

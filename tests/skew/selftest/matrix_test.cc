@@ -25,11 +25,11 @@
 namespace kipt::skew {
 namespace {
 
-using testing::ProgramResult;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using testing::ProgramResult;
 
 // One run of the program, and what it reported.
 class Matrix {
@@ -114,7 +114,8 @@ struct SampleRow {
   const char* agent;
 };
 constexpr SampleRow kSample[] = {
-    {"AFreshNodeOfTheNewestIsSound", "^boot/kubelet-1.27/proxy-1.27/nft/", "boot", "sound", "sound"},
+    {"AFreshNodeOfTheNewestIsSound", "^boot/kubelet-1.27/proxy-1.27/nft/", "boot", "sound",
+     "sound"},
     {"AndOnLegacyIptables", "^boot/kubelet-1.27/proxy-1.27/legacy/", "boot", "sound", "sound"},
     {"Kubelet127Beside124FailsOpen", "^boot/kubelet-1.27/proxy-1.24/nft/", "boot", "known failure",
      "known failure"},
@@ -202,7 +203,8 @@ const MutantRow kMutants[] = {
       "upgrade-kubelet-first/kubelet-1.26/proxy-1.26/nft/agent"}},
     {"window",
      "boot,upgrade-kubelet-first",
-     "^(boot/kubelet-1.27/proxy-1.27/nft|upgrade-kubelet-first/kubelet-1.2(4/proxy-1.24|7/proxy-1.27)"
+     "^(boot/kubelet-1.27/proxy-1.27/nft|upgrade-kubelet-first/kubelet-1.2(4/proxy-1.24|7/"
+     "proxy-1.27)"
      "/(nft|legacy))/agent",
      {{"upgrade-kubelet-first/kubelet-1.27/proxy-1.27/nft/agent", "stream-martian/ipv4"},
       {"upgrade-kubelet-first/kubelet-1.24/proxy-1.24/nft/agent", "stream-refused/ipv6"},

@@ -33,6 +33,9 @@ Act Retire(int minor) {
 Act Proxy(int minor) {
   return [=](FamilyFacts& facts) { ProxySyncsFully({{1, minor}}, true, facts); };
 }
+Act IdleProxy(int minor) {
+  return [=](FamilyFacts& facts) { ProxySyncsFully({{1, minor}}, false, facts); };
+}
 Act Users() {
   return [](FamilyFacts& facts) { UsersAdd(facts); };
 }
@@ -187,10 +190,24 @@ const FactRow kFacts[] = {
      "user-of-mark-masq",
      Outcome::kServedMasqueraded,
      ""},
-    {"What kube-proxy 1.25 left behind still drops", kV4, {Kubelet(27), Proxy(25), Proxy(24)},
-     kRouted, Outcome::kDropped, ""},
-    {"A refused rollback leaves nat as it was", kV6, {Kubelet(27), Proxy(27), Proxy(17)}, kLocal,
-     Outcome::kReachedHost, "the older one's were refused"},
+    {"What kube-proxy 1.25 left behind still drops",
+     kV4,
+     {Kubelet(27), Proxy(25), Proxy(24)},
+     kRouted,
+     Outcome::kDropped,
+     ""},
+    {"A refused rollback leaves nat as it was",
+     kV6,
+     {Kubelet(27), Proxy(27), Proxy(17)},
+     kLocal,
+     Outcome::kReachedHost,
+     "the older one's were refused"},
+    {"Services that appear beside a nat that is refused are not served",
+     kV6,
+     {Kubelet(27), IdleProxy(19), Proxy(19)},
+     kWeb,
+     Outcome::kForwarded,
+     "#80462"},
     {"Nothing is left after a flush",
      kV4,
      {Kubelet(24), Proxy(24), Flushed},

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/support/legacy_tables.h
+//
+// Which tables legacy iptables has: looking at any other with its programs would make it.
+#ifndef KIPT_TESTS_SUPPORT_LEGACY_TABLES_H_
+#define KIPT_TESTS_SUPPORT_LEGACY_TABLES_H_
+
+#include <string>
+#include <vector>
+
+#include "tests/support/kubelet_sequence.h"
+
+namespace kipt::testing {
+
+// "filter", "nat": of the calling thread's network namespace, by /proc/thread-self/net. A chroot
+// has no /proc: iptables-legacy-save finds no tables there, and says nothing of it.
+std::vector<std::string> LegacyTables(IpFamily family);
+
+}  // namespace kipt::testing
+
+#endif  // KIPT_TESTS_SUPPORT_LEGACY_TABLES_H_
