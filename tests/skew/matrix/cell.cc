@@ -70,6 +70,8 @@ std::vector<Row> AllowedPairs() {
       {Minors(28, 26), Minors(26, 26), "the gate's default changes"},
       {Minors(26, 27), Minors(26, 26),
        "kube-proxy empties KUBE-FIREWALL of a kubelet that fills it"},
+      {{{{1, 27}, false}, {{1, 27}}}, Minors(26, 26), "the gate is turned off by hand"},
+      {{{{1, 26}, true}, {{1, 26}}}, Minors(26, 26), "the gate is turned on by hand"},
   };
 }
 

@@ -139,11 +139,13 @@ CellReport RunCell(const Cell& cell, const HarnessOptions& options) {
   const absl::Time started = absl::Now();
   {
     CellRun run(cell, options, report.steps);
-    absl::Status status = run.Prepare();
+    absl::Status status;
     if (*ChrootOf(cell.company) != '\0' && options.chroot_dir.empty()) {
       status = absl::FailedPreconditionError(
           absl::StrCat("needs the iptables of Debian ", ChrootOf(cell.company),
                        ": give --iptables-chroots=DIRECTORY, with that release in it"));
+    } else {
+      status = run.Prepare();
     }
     for (const std::function<absl::Status()>& step : PathOf(cell, run).All()) {
       if (!status.ok()) break;
