@@ -61,8 +61,9 @@ std::string PathIds() {
   return absl::StrJoin(ids, ",");
 }
 
-absl::StatusOr<std::vector<Path>> ParsePaths(const std::string& text) {
-  if (text.empty()) return MainPaths();
+absl::StatusOr<std::vector<Path>> ParsePaths(const std::string& text, bool full) {
+  if (text.empty() && !full) return MainPaths();
+  if (text.empty()) return std::vector<Path>(std::begin(kAllPaths), std::end(kAllPaths));
   std::vector<Path> paths;
   for (absl::string_view id : absl::StrSplit(text, ',')) {
     const auto* path = std::find_if(std::begin(kAllPaths), std::end(kAllPaths),
@@ -210,7 +211,7 @@ std::string DefaultAgent(const std::string& program) {
 }
 
 absl::Status Finish(const std::string& program, const Words& words, Options& options) {
-  absl::StatusOr<std::vector<Path>> paths = ParsePaths(words.paths);
+  absl::StatusOr<std::vector<Path>> paths = ParsePaths(words.paths, options.full);
   if (!paths.ok()) return paths.status();
   options.paths = *std::move(paths);
   options.harness.retire = words.stale_chains == "retire";
@@ -278,7 +279,7 @@ absl::StatusOr<Options> ParseOptions(const std::string& program,
 }
 
 absl::StatusOr<std::vector<Cell>> ChosenCells(const Options& options) {
-  std::vector<Cell> cells = options.full ? AllCells() : DefaultCells(options.paths);
+  std::vector<Cell> cells = options.full ? AllCells(options.paths) : DefaultCells(options.paths);
   if (options.harness.chroot_dir.empty() && options.command == Options::Command::kRun) {
     std::erase_if(cells, [](const Cell& cell) { return *ChrootOf(cell.company) != '\0'; });
   }

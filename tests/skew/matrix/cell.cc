@@ -254,7 +254,7 @@ std::vector<Cell> DefaultCells(const std::vector<Path>& paths) {
   return std::move(cells).Take();
 }
 
-std::vector<Cell> AllCells() {
+std::vector<Cell> AllCells(const std::vector<Path>& paths) {
   std::vector<Row> rows;
   for (const Version kubelet : AllVersions()) {
     for (const Version proxy : AllVersions()) {
@@ -266,7 +266,7 @@ std::vector<Cell> AllCells() {
     }
   }
   Cells cells;
-  cells.Add(rows, {std::begin(kAllPaths), std::end(kAllPaths)});
+  cells.Add(rows, paths);
   return std::move(cells).Take();
 }
 

@@ -13,8 +13,8 @@ namespace kipt::skew {
 namespace {
 
 TEST(CellsTest, HaveNamesOfTheirOwn) {
-  for (const std::vector<Cell>& cells :
-       {DefaultCells({std::begin(kAllPaths), std::end(kAllPaths)}), AllCells()}) {
+  for (const std::vector<Cell>& cells : {DefaultCells({std::begin(kAllPaths), std::end(kAllPaths)}),
+                                         AllCells({std::begin(kAllPaths), std::end(kAllPaths)})}) {
     std::set<std::string> ids;
     for (const Cell& cell : cells) {
       EXPECT_TRUE(ids.insert(CellId(cell)).second) << CellId(cell);
@@ -53,7 +53,7 @@ TEST(CellsTest, CoverEveryPairOfGenerationsThatThePolicyAllowsFrom123On) {
 }
 
 TEST(CellsTest, OfAllVersionsAreEveryPairOnEveryPath) {
-  const std::vector<Cell> cells = AllCells();
+  const std::vector<Cell> cells = AllCells({std::begin(kAllPaths), std::end(kAllPaths)});
   for (const Path path : kAllPaths) {
     std::set<std::pair<int, int>> pairs;
     for (const Cell& cell : cells) {

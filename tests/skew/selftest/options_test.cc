@@ -94,6 +94,13 @@ TEST(ChosenCellsTest, AreThoseThatTheExpressionFinds) {
   EXPECT_THAT(std::string(ChosenCells(options).status().message()), HasSubstr("--cells"));
 }
 
+TEST(ChosenCellsTest, AreEveryPairOnEveryPathOrOnThoseNamed) {
+  const auto count = [](const Options& options) { return ChosenCells(options)->size(); };
+  const size_t boot = count(Parsed({"list", "--full", "--paths=boot"}));
+  EXPECT_EQ(boot, 18U * 18U * 2U * 2U);  // two modes, two actors
+  EXPECT_GT(count(Parsed({"list", "--full"})), 7U * boot);
+}
+
 TEST(ChosenCellsTest, LeaveOutOtherIptablesWithoutThem) {
   const auto with_chroot = [](const Options& options) {
     const absl::StatusOr<std::vector<Cell>> cells = ChosenCells(options);
