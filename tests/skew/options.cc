@@ -58,7 +58,7 @@ class WrappingFormatter : public CLI::Formatter {
 std::string PathIds() {
   std::vector<std::string> ids;
   for (const Path path : kAllPaths) ids.emplace_back(IdOf(path));
-  return absl::StrJoin(ids, ",");
+  return absl::StrJoin(ids, ", ");
 }
 
 absl::StatusOr<std::vector<Path>> ParsePaths(const std::string& text, bool full) {
@@ -126,7 +126,7 @@ void AddCellFlags(CLI::App& app, Options& options, Words& words) {
       "Takes hours.");
   app.add_option("--paths", words.paths,
                  absl::StrCat("Of ", PathIds(), ", or all. (default ",
-                              absl::StrJoin(MainPaths(), ",",
+                              absl::StrJoin(MainPaths(), ", ",
                                             [](std::string* out, Path path) {
                                               absl::StrAppend(out, IdOf(path));
                                             }),
