@@ -25,7 +25,6 @@ inline constexpr int kExitFailed = 1;
 inline constexpr int kExitDifferences = 2;
 inline constexpr int kExitUsage = 64;
 
-inline constexpr IpFamily kBothFamilies[] = {IpFamily::kIpv4, IpFamily::kIpv6};
 inline constexpr IptablesMode kBothModes[] = {IptablesMode::kNft, IptablesMode::kLegacy};
 inline constexpr const char* kIptablesTables[] = {"mangle", "nat", "filter"};
 

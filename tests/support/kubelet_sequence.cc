@@ -144,6 +144,8 @@ std::string Failure(const Arguments& arguments, const ProgramResult& result) {
 
 }  // namespace
 
+const char* NameOf(IpFamily family) { return family == IpFamily::kIpv4 ? "ipv4" : "ipv6"; }
+
 const char* NameOf(IptablesMode mode) { return mode == IptablesMode::kNft ? "nft" : "legacy"; }
 
 Arguments Iptables::Command(const std::string& suffix) const {

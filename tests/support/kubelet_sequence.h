@@ -18,6 +18,9 @@
 namespace kipt::testing {
 
 enum class IpFamily { kIpv4, kIpv6 };
+inline constexpr IpFamily kBothFamilies[] = {IpFamily::kIpv4, IpFamily::kIpv6};
+// "ipv4", "ipv6".
+const char* NameOf(IpFamily family);
 
 // Which of the two kernel interfaces, and of the two programs of an iptables installation.
 enum class IptablesMode { kNft, kLegacy };

@@ -16,9 +16,6 @@
 
 namespace kipt::skew {
 
-inline constexpr testing::IpFamily kBothFamilies[] = {testing::IpFamily::kIpv4,
-                                                      testing::IpFamily::kIpv6};
-
 // "exit code 2: iptables-restore v1.8.9 ..."
 inline std::string WhatFailed(const testing::ProgramResult& result) {
   return absl::StrCat("exit code ", result.exit_code, ": ", absl::StripAsciiWhitespace(result.err));
@@ -28,7 +25,7 @@ class FamilyNotes {
  public:
   // `act` must outlive it.
   FamilyNotes(testing::IpFamily family, Act& act)
-      : prefix_(family == testing::IpFamily::kIpv4 ? "ipv4: " : "ipv6: "), act_(act) {}
+      : prefix_(absl::StrCat(testing::NameOf(family), ": ")), act_(act) {}
 
   void Done(const std::string& what) { act_.done.push_back(prefix_ + what); }
   // Errors of one act stand one behind the other.
@@ -39,7 +36,7 @@ class FamilyNotes {
   }
 
  private:
-  const char* prefix_;
+  const std::string prefix_;
   Act& act_;
 };
 

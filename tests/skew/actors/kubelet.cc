@@ -72,7 +72,7 @@ class KubeletFamily {
 class Kubelet : public NodeAgent {
  public:
   explicit Kubelet(const KubeletSettings& settings) : version_(settings.version) {
-    for (const IpFamily family : kBothFamilies) {
+    for (const IpFamily family : testing::kBothFamilies) {
       if (family == IpFamily::kIpv6 && version_.version < kFirstWithIpv6) continue;
       families_.emplace_back(settings, family);
     }

@@ -93,7 +93,7 @@ Act AddUser(const IptablesChoice& iptables, const char* chain,
   jump.insert(jump.end(), {"-j", chain});
   steps.push_back({Kind::kEnsureAppend, "nat", "PREROUTING", std::move(jump)});
   Act act;
-  for (const IpFamily family : kBothFamilies) {
+  for (const IpFamily family : testing::kBothFamilies) {
     FamilyNotes notes(family, act);
     const testing::KubeletRun run = testing::RunKubelet(iptables.Of(family), steps);
     notes.Done(absl::StrCat(chain, ": ", run.rules_added, " rules added"));
@@ -104,7 +104,7 @@ Act AddUser(const IptablesChoice& iptables, const char* chain,
 
 Act Flush(const IptablesChoice& choice, const std::vector<std::string>& tables) {
   Act act;
-  for (const IpFamily family : kBothFamilies) {
+  for (const IpFamily family : testing::kBothFamilies) {
     FamilyNotes notes(family, act);
     const Iptables iptables = choice.Of(family);
     for (const char* what : {"-F", "-X"}) {
@@ -196,7 +196,7 @@ Act FlushTable(const IptablesChoice& iptables, const std::string& table) {
 
 Act SaveAndRestore(const IptablesChoice& choice) {
   Act act;
-  for (const IpFamily family : kBothFamilies) {
+  for (const IpFamily family : testing::kBothFamilies) {
     FamilyNotes notes(family, act);
     const Iptables iptables = choice.Of(family);
     const ProgramResult saved = SaveAll(iptables);

@@ -27,21 +27,16 @@ constexpr PathName kPathNames[] = {
     {Path::kToNft, "to-nft", "node moved from legacy to nft"},
 };
 
-struct CompanyName {
-  Company company;
-  const char* id;
-  const char* chroot;
-};
-constexpr CompanyName kCompanyNames[] = {
-    {Company::kNobody, "", ""},
-    {Company::kThirdParties, "third-parties", ""},
-    {Company::kOtherBit, "other-bit", ""},
-    {Company::kRoundTrip1_8_7, "round-trip-1.8.7", "bullseye"},
-    {Company::kRoundTrip1_8_11, "round-trip-1.8.11", "trixie"},
-    {Company::kKubelet1_8_7, "kubelet-iptables-1.8.7", "bullseye"},
-    {Company::kKubelet1_8_11, "kubelet-iptables-1.8.11", "trixie"},
-    {Company::kProxy1_8_7, "proxy-iptables-1.8.7", "bullseye"},
-    {Company::kProxy1_8_11, "proxy-iptables-1.8.11", "trixie"},
+constexpr CompanyTraits kCompanies[] = {
+    {Company::kNobody, "", "", ""},
+    {Company::kThirdParties, "third-parties", "", ""},
+    {Company::kOtherBit, "other-bit", "", ""},
+    {Company::kRoundTrip1_8_7, "round-trip-1.8.7", "", "bullseye"},
+    {Company::kRoundTrip1_8_11, "round-trip-1.8.11", "", "trixie"},
+    {Company::kKubelet1_8_7, "kubelet-iptables-1.8.7", "bullseye", ""},
+    {Company::kKubelet1_8_11, "kubelet-iptables-1.8.11", "trixie", ""},
+    {Company::kProxy1_8_7, "proxy-iptables-1.8.7", "", "bullseye"},
+    {Company::kProxy1_8_11, "proxy-iptables-1.8.11", "", "trixie"},
 };
 
 constexpr IptablesMode kBothModes[] = {IptablesMode::kNft, IptablesMode::kLegacy};
@@ -209,22 +204,20 @@ const char* NameOf(Path path) {
 
 const char* NameOf(Actor actor) { return actor == Actor::kKubelet ? "kubelet" : "agent"; }
 
-const char* IdOf(Company company) {
-  for (const CompanyName& row : kCompanyNames) {
-    if (row.company == company) return row.id;
+const CompanyTraits& TraitsOf(Company company) {
+  for (const CompanyTraits& row : kCompanies) {
+    if (row.company == company) return row;
   }
-  return "";
+  return kCompanies[0];
 }
 
 const char* ChrootOf(Company company) {
-  for (const CompanyName& row : kCompanyNames) {
-    if (row.company == company) return row.chroot;
-  }
-  return "";
+  const CompanyTraits& traits = TraitsOf(company);
+  return *traits.kubelet_release != '\0' ? traits.kubelet_release : traits.proxy_release;
 }
 
 std::string CellId(const Cell& cell) {
-  const std::string company = IdOf(cell.company);
+  const std::string company = TraitsOf(cell.company).id;
   return absl::StrReplaceAll(
       absl::StrCat(IdOf(cell.path), "/kubelet-", ToString(cell.pair.kubelet), "/proxy-",
                    ToString(cell.pair.proxy), company.empty() ? "" : "/", company, "/",

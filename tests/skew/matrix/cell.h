@@ -49,7 +49,7 @@ const char* NameOf(Actor actor);
 // What else is on the node.
 enum class Company {
   kNobody,
-  // Before kube-proxy starts: a chain that leads to KUBE-MARK-DROP, one that leads to
+  // Once the node has booted: a chain that leads to KUBE-MARK-DROP, one that leads to
   // KUBE-MARK-MASQ, and the CNI plugin portmap with externalSetMarkChain.
   kThirdParties,
   // kube-proxy masquerades by bit 20, kubelet by 14.
@@ -64,9 +64,17 @@ enum class Company {
   kProxy1_8_7,
   kProxy1_8_11,
 };
-// "", "third-parties", "other-bit", ...
-const char* IdOf(Company company);
-// Whether it needs another Debian's iptables; which: "bullseye", "trixie", or "".
+struct CompanyTraits {
+  Company company;
+  // "", "third-parties", "other-bit", ...
+  const char* id;
+  // The Debian release whose iptables kubelet, and kube-proxy, brings along: "bullseye", "trixie";
+  // "": this machine's.
+  const char* kubelet_release;
+  const char* proxy_release;
+};
+const CompanyTraits& TraitsOf(Company company);
+// The other release that it needs, or "".
 const char* ChrootOf(Company company);
 
 struct Pair {

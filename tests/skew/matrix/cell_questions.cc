@@ -18,8 +18,6 @@ namespace {
 using testing::IpFamily;
 using testing::IptablesMode;
 
-constexpr IpFamily kFamilies[] = {IpFamily::kIpv4, IpFamily::kIpv6};
-
 // What of the packets themselves was wrong, though the outcome was right.
 std::string Complaint(const Question& question, const ProbeResult& result) {
   if (question.balanced_over == 0) return "";
@@ -46,7 +44,7 @@ absl::Status CellRun::Ask(StepReport& step) {
   const auto add = [&questions](const std::vector<Question>& more) {
     questions.insert(questions.end(), more.begin(), more.end());
   };
-  for (const IpFamily family : kFamilies) {
+  for (const IpFamily family : testing::kBothFamilies) {
     add(DirectQuestions(family));
     if (services_) add(ServiceQuestions(family));
     if (users_) add(UserQuestions(family));
@@ -112,7 +110,7 @@ void CellRun::JudgeStreams(const std::vector<FamilyFacts>& before, StepReport& s
 absl::Status CellRun::StartStreams() {
   if (streams_ != nullptr || !services_) return absl::OkStatus();
   std::vector<Probe> probes;
-  for (const IpFamily family : kFamilies) {
+  for (const IpFamily family : testing::kBothFamilies) {
     for (StreamQuestion& question : StreamQuestions(family)) {
       probes.push_back(question.probe);
       stream_questions_.push_back(std::move(question));
@@ -126,13 +124,14 @@ absl::Status CellRun::StartStreams() {
 }
 
 std::string CellRun::Rules() const {
+  std::vector<IptablesMode> modes = {mode_};
+  // What everybody moved away from still stands.
+  if (cell_.path == Path::kToNft && mode_ == IptablesMode::kNft) {
+    modes.push_back(IptablesMode::kLegacy);
+  }
   std::string text;
-  for (const IptablesMode mode : {IptablesMode::kNft, IptablesMode::kLegacy}) {
-    // Looking makes no tables, but legacy ones are shown only where they are used.
-    const bool legacy_used = cell_.mode == IptablesMode::kLegacy || cell_.path == Path::kToNft;
-    if (mode == IptablesMode::kLegacy && !legacy_used) continue;
-    if (mode == IptablesMode::kNft && mode_ == IptablesMode::kLegacy) continue;
-    for (const IpFamily family : kFamilies) {
+  for (const IptablesMode mode : modes) {
+    for (const IpFamily family : testing::kBothFamilies) {
       const testing::ProgramResult saved = testing::Iptables{family, "", mode}.Save();
       absl::StrAppend(&text, family == IpFamily::kIpv4 ? "# IPv4, " : "# IPv6, ",
                       testing::NameOf(mode), "\n");

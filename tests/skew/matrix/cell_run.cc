@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/skew/actors/third_parties.h"
+#include "tests/skew/kube_proxy/proxy_rules.h"
 
 namespace kipt::skew {
 namespace {
@@ -84,16 +85,10 @@ std::vector<ServicePort> CellRun::Services(IpFamily family) const {
 
 void CellRun::StartKubelet(const KubeletVersion& version, Done done) {
   kubelet_version_ = version;
-  const std::string chroot = ChrootOf(cell_.company);
-  const bool own_iptables =
-      cell_.company == Company::kKubelet1_8_7 || cell_.company == Company::kKubelet1_8_11;
   if (cell_.actor == Actor::kKubelet) {
     KubeletSettings settings;
     settings.version = version;
-    settings.iptables.mode = mode_;
-    if (own_iptables) {
-      settings.iptables.chroot_dir = absl::StrCat(options_.chroot_dir, "/", chroot);
-    }
+    settings.iptables = {mode_, Chroot(TraitsOf(cell_.company).kubelet_release)};
     agent_ = NewKubelet(settings);
     for (FamilyFacts& facts : facts_) KubeletSyncs(version, facts);
   } else {
@@ -113,45 +108,37 @@ void CellRun::StartKubelet(const KubeletVersion& version, Done done) {
   done.Take(agent_->Start(), nullptr);
 }
 
-bool CellRun::ProxySyncsFullyInFacts() {
+const char* CellRun::FactsOfFullSync() {
   bool all = true;
   for (FamilyFacts& facts : facts_) all = ProxySyncsFully(proxy_version_, services_, facts) && all;
   proxy_must_start_over_ = !all;
-  return all;
+  return all ? nullptr : kNoMarkDrop;
+}
+
+const char* CellRun::FactsOfSync() {
+  if (!HasPartialSyncs(proxy_version_.version) || proxy_must_start_over_) return FactsOfFullSync();
+  for (FamilyFacts& facts : facts_) ProxySyncsPartly(proxy_version_, services_, facts);
+  return nullptr;
+}
+
+std::string CellRun::Chroot(const char* release) const {
+  return *release == '\0' ? "" : absl::StrCat(options_.chroot_dir, "/", release);
 }
 
 void CellRun::StartProxy(const ProxyVersion& version, Done done) {
   proxy_version_ = version;
   ProxyActorSettings settings;
   settings.version = version;
-  settings.iptables.mode = mode_;
-  // In a round trip it is kube-proxy's container whose iptables does it (kubernetes #112477).
-  if (*ChrootOf(cell_.company) != '\0' && cell_.company != Company::kKubelet1_8_7 &&
-      cell_.company != Company::kKubelet1_8_11) {
-    settings.iptables.chroot_dir = absl::StrCat(options_.chroot_dir, "/", ChrootOf(cell_.company));
-  }
+  settings.iptables = {mode_, Chroot(TraitsOf(cell_.company).proxy_release)};
   if (cell_.company == Company::kOtherBit) settings.masquerade_bit = 20;
   settings.pod_cidr_v4 = PodCidr(IpFamily::kIpv4);
   settings.pod_cidr_v6 = PodCidr(IpFamily::kIpv6);
   proxy_ = NewKubeProxy(settings);
-  const bool well = ProxySyncsFullyInFacts();
-  done.Take(proxy_->Start(Services(IpFamily::kIpv4), Services(IpFamily::kIpv6)),
-            well ? nullptr : kNoMarkDrop);
+  done.Take(proxy_->Start(Services(IpFamily::kIpv4), Services(IpFamily::kIpv6)), FactsOfFullSync());
 }
 
 void CellRun::SyncProxy(Done done) {
-  const bool partly = proxy_version_.version >= Version{1, 27} && !proxy_must_start_over_;
-  bool well = true;
-  if (partly) {
-    for (FamilyFacts& facts : facts_) {
-      ProxySyncsPartly(proxy_version_, facts);
-      facts.nat_has_services = services_;
-    }
-  } else {
-    well = ProxySyncsFullyInFacts();
-  }
-  done.Take(proxy_->Sync(Services(IpFamily::kIpv4), Services(IpFamily::kIpv6)),
-            well ? nullptr : kNoMarkDrop);
+  done.Take(proxy_->Sync(Services(IpFamily::kIpv4), Services(IpFamily::kIpv6)), FactsOfSync());
 }
 
 // The agent repairs what others change, kubelet does not.
@@ -202,9 +189,7 @@ absl::Status CellRun::MinutePasses() {
       for (FamilyFacts& facts : facts_) AgentRetires(kubelet_version_, facts);
     }
     done.Take(agent_->Tick(), nullptr);
-    bool well = true;
-    if (proxy_must_start_over_) well = ProxySyncsFullyInFacts();
-    done.Take(proxy_->Tick(), well ? nullptr : kNoMarkDrop);
+    done.Take(proxy_->Tick(), proxy_must_start_over_ ? FactsOfFullSync() : nullptr);
     // Some object changes once a minute; that is when what others did is written over.
     SyncProxy(done);
   });
@@ -263,9 +248,7 @@ absl::Status CellRun::RoundTrip() {
     if (cell_.company == Company::kRoundTrip1_8_7 && cell_.actor == Actor::kKubelet) {
       for (FamilyFacts& facts : facts_) RoundTripBy187(facts);
     }
-    done.Take(
-        SaveAndRestore({mode_, absl::StrCat(options_.chroot_dir, "/", ChrootOf(cell_.company))}),
-        nullptr);
+    done.Take(SaveAndRestore({mode_, Chroot(TraitsOf(cell_.company).proxy_release)}), nullptr);
   });
 }
 

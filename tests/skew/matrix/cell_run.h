@@ -60,7 +60,11 @@ class CellRun {
   void StartProxy(const ProxyVersion& version, Done done);
   void SyncProxy(Done done);
   void AgentActsByItself();
-  bool ProxySyncsFullyInFacts();
+  // Why kube-proxy's sync must fail by what is known now; nullptr: it must not.
+  const char* FactsOfFullSync();
+  const char* FactsOfSync();
+  // The other Debian release in which an actor finds its iptables; empty: this machine's.
+  std::string Chroot(const char* release) const;
   std::vector<ServicePort> Services(testing::IpFamily family) const;
   std::string Rules() const;
 

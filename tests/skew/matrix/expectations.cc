@@ -32,7 +32,12 @@ bool ProxyMarks(const FamilyFacts& facts) {
   return facts.proxy_nat.has_value() && *facts.proxy_nat < Version{1, 25};
 }
 
-bool DropsEverything(const FamilyFacts& facts) {
+// By KUBE-MARK-DROP.
+bool IsMarked(const FamilyFacts& facts, const Question& question) {
+  return question.about == About::kUserDrop || ProxyMarks(facts);
+}
+
+bool DropsEverything(const FamilyFacts& facts, const Question& /*question*/) {
   return facts.drops_everything && facts.firewall_jumps;
 }
 
@@ -64,18 +69,15 @@ constexpr char kForwardNotHooked[] =
 const Row kRows[] = {
     // A DROP without a match in KUBE-FIREWALL takes all that is for the node, or of it.
     {{About::kNoEndpoints},
-     [](const FamilyFacts& facts, const Question&) { return DropsEverything(facts); },
+     DropsEverything,
      Outcome::kLost,
      "the answer of the REJECT rule is the node's own, and dropped on its way out: 'drop marked "
      "packets' has become 'drop packets' (kubernetes #112477)",
      // Where the answer is as long as the question, its drop is taken for the question's.
      Outcome::kDropped},
-    {{About::kUserDrop, About::kMartian, About::kRefusedBoundVip, About::kNoLocalEndpoint},
-     [](const FamilyFacts& facts, const Question&) { return DropsEverything(facts); },
-     Outcome::kDropped,
-     kDropsEverything},
-    {{About::kLocalhostNodePort, About::kServiceFromNode},
-     [](const FamilyFacts& facts, const Question&) { return DropsEverything(facts); },
+    {{About::kUserDrop, About::kMartian, About::kRefusedBoundVip, About::kNoLocalEndpoint,
+      About::kLocalhostNodePort, About::kServiceFromNode},
+     DropsEverything,
      Outcome::kDropped,
      kDropsEverything},
 
@@ -113,28 +115,6 @@ const Row kRows[] = {
      [](const FamilyFacts& facts, const Question&) { return facts.proxy_firewall; },
      Outcome::kDropped,
      ""},
-    {{About::kRefusedRoutedVip},
-     [](const FamilyFacts& facts, const Question&) { return ProxyMarks(facts); },
-     Outcome::kForwarded,
-     kForwardNotHooked},
-    {{About::kRefusedBoundVip, About::kNoLocalEndpoint},
-     [](const FamilyFacts& facts, const Question&) {
-       return ProxyMarks(facts) && !facts.mark_drop_sets;
-     },
-     Outcome::kReachedHost,
-     kEmptyMarkDrop},
-    {{About::kRefusedBoundVip, About::kNoLocalEndpoint},
-     [](const FamilyFacts& facts, const Question&) {
-       return ProxyMarks(facts) && !facts.drop_rule;
-     },
-     Outcome::kReachedHost,
-     kNoDropRule},
-    {{About::kRefusedBoundVip, About::kNoLocalEndpoint},
-     [](const FamilyFacts& facts, const Question&) {
-       return ProxyMarks(facts) && !facts.firewall_jumps;
-     },
-     Outcome::kReachedHost,
-     kNoJumps},
     {{About::kNoInternalEndpoint},
      [](const FamilyFacts& facts, const Question&) {
        return *facts.proxy_nat < Version{1, 22};
@@ -147,10 +127,32 @@ const Row kRows[] = {
      },
      Outcome::kRejected,
      "kube-proxy 1.22 and 1.23 take a service without a local endpoint for one without any"},
-    {{About::kNoInternalEndpoint},
+    {{About::kRefusedRoutedVip, About::kNoInternalEndpoint},
      [](const FamilyFacts& facts, const Question&) { return ProxyMarks(facts); },
      Outcome::kForwarded,
      kForwardNotHooked},
+    {{About::kUserDrop},
+     [](const FamilyFacts& facts, const Question&) { return !facts.user_drop; },
+     Outcome::kReachedHost,
+     "KUBE-MARK-DROP does not exist: iptables refuses the third party's rule"},
+    {{About::kRefusedBoundVip, About::kNoLocalEndpoint, About::kUserDrop},
+     [](const FamilyFacts& facts, const Question& question) {
+       return IsMarked(facts, question) && !facts.mark_drop_sets;
+     },
+     Outcome::kReachedHost,
+     kEmptyMarkDrop},
+    {{About::kRefusedBoundVip, About::kNoLocalEndpoint, About::kUserDrop},
+     [](const FamilyFacts& facts, const Question& question) {
+       return IsMarked(facts, question) && !facts.drop_rule;
+     },
+     Outcome::kReachedHost,
+     kNoDropRule},
+    {{About::kRefusedBoundVip, About::kNoLocalEndpoint, About::kUserDrop},
+     [](const FamilyFacts& facts, const Question& question) {
+       return IsMarked(facts, question) && !facts.firewall_jumps;
+     },
+     Outcome::kReachedHost,
+     kNoJumps},
 
     // Martians.
     {{About::kMartian},
@@ -163,22 +165,6 @@ const Row kRows[] = {
     {{About::kLocalhostNodePort}, NoNat, Outcome::kReachedHost, kNoProxyRules},
 
     // Third parties.
-    {{About::kUserDrop},
-     [](const FamilyFacts& facts, const Question&) { return !facts.user_drop; },
-     Outcome::kReachedHost,
-     "KUBE-MARK-DROP does not exist: iptables refuses the third party's rule"},
-    {{About::kUserDrop},
-     [](const FamilyFacts& facts, const Question&) { return !facts.mark_drop_sets; },
-     Outcome::kReachedHost,
-     kEmptyMarkDrop},
-    {{About::kUserDrop},
-     [](const FamilyFacts& facts, const Question&) { return !facts.drop_rule; },
-     Outcome::kReachedHost,
-     kNoDropRule},
-    {{About::kUserDrop},
-     [](const FamilyFacts& facts, const Question&) { return !facts.firewall_jumps; },
-     Outcome::kReachedHost,
-     kNoJumps},
     {{About::kUserMasq},
      [](const FamilyFacts& facts, const Question&) { return !facts.user_masq || !facts.mark_masq; },
      Outcome::kServed,
@@ -187,7 +173,6 @@ const Row kRows[] = {
      [](const FamilyFacts& facts, const Question&) { return !facts.host_port; },
      Outcome::kReachedHost,
      "KUBE-MARK-MASQ does not exist: the CNI plugin portmap fails, and its pod does not start"},
-
 };
 
 }  // namespace

@@ -81,15 +81,15 @@ bool ProxySyncsFully(const ProxyVersion& proxy, bool services, FamilyFacts& fact
     facts.mark_drop_exists = true;
   }
   if (proxy.version >= kOwnFirewall) facts.firewall_jumps = true;
-  ProxySyncsPartly(proxy, facts);
-  facts.nat_has_services = services;
+  ProxySyncsPartly(proxy, services, facts);
   return true;
 }
 
-void ProxySyncsPartly(const ProxyVersion& proxy, FamilyFacts& facts) {
+void ProxySyncsPartly(const ProxyVersion& proxy, bool services, FamilyFacts& facts) {
   if (proxy.mode != ProxyMode::kIptables) return;
   facts.proxy_filter = proxy.version;
   facts.proxy_nat = proxy.version;
+  facts.nat_has_services = services;
   // An older one does not know the chain: after a downgrade it goes on dropping.
   if (proxy.version > kLastWithMarkDrop) facts.proxy_firewall = true;
   // kubernetes #114470: KUBE-FIREWALL is flushed, and is the martian rule alone afterwards. IPv6's

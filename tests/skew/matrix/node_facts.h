@@ -63,7 +63,7 @@ void AgentRetires(const KubeletVersion& emulated, FamilyFacts& facts);
 // does.
 bool ProxySyncsFully(const ProxyVersion& proxy, bool services, FamilyFacts& facts);
 // From 1.27 on, where little has changed.
-void ProxySyncsPartly(const ProxyVersion& proxy, FamilyFacts& facts);
+void ProxySyncsPartly(const ProxyVersion& proxy, bool services, FamilyFacts& facts);
 
 // Third parties add their rules; false for one that is refused because the chain it names is
 // missing.

@@ -107,8 +107,6 @@ std::vector<ServicePort> PortsOf(const std::vector<Service>& services, IpFamily 
   return ports;
 }
 
-const char* NameOfFamily(IpFamily family) { return family == IpFamily::kIpv4 ? "ipv4" : "ipv6"; }
-
 // A question of both protocols.
 struct Row {
   const char* name;
@@ -127,7 +125,7 @@ std::vector<Question> Questions(const std::vector<Row>& rows, IpFamily family) {
     for (const Protocol protocol : kBothProtocols) {
       Question question;
       question.probe.name =
-          absl::StrCat(row.name, "/", NameOf(protocol), "/", NameOfFamily(family));
+          absl::StrCat(row.name, "/", NameOf(protocol), "/", testing::NameOf(family));
       question.probe.family = family;
       question.probe.protocol = protocol;
       question.probe.from = row.from;
@@ -215,7 +213,7 @@ std::vector<Question> UserQuestions(IpFamily family) {
 }
 
 std::vector<StreamQuestion> StreamQuestions(IpFamily family) {
-  const char* suffix = NameOfFamily(family);
+  const char* suffix = testing::NameOf(family);
   const auto probe = [family, suffix](const char* name, const std::string& address, int port) {
     Probe result;
     result.name = absl::StrCat(name, "/", suffix);

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tests/skew/probes/epoll.h"
 #include "tests/skew/probes/socket_address.h"
 
 namespace kipt::skew {
@@ -77,10 +78,8 @@ Round::Round(const TestNode& node, const std::vector<Probe>& probes, CallTools& 
       tools_(tools),
       label_(label),
       epoll_(epoll_create1(EPOLL_CLOEXEC)) {
-  epoll_event interest = {};
-  interest.events = EPOLLIN;
-  interest.data.fd = tools_.listeners->poll_fd();
-  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, tools_.listeners->poll_fd(), &interest);
+  // A descriptor it cannot watch only makes the round slower: every descriptor is also looked at.
+  Watch(epoll_.get(), tools_.listeners->poll_fd(), EPOLLIN).IgnoreError();
 }
 
 Round::~Round() {
@@ -126,12 +125,8 @@ absl::Status Round::StartConnect(Call& call) {
     over_.push_back(&call);
     return absl::OkStatus();
   }
-  epoll_event interest = {};
-  interest.events = EPOLLIN | (tcp ? EPOLLOUT : 0U);
-  interest.data.fd = fd->get();
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd->get(), &interest) != 0) {
-    return absl::ErrnoToStatus(errno, "epoll_ctl");
-  }
+  const uint32_t events = EPOLLIN | (tcp ? EPOLLOUT : 0U);
+  if (absl::Status status = Watch(epoll_.get(), fd->get(), events); !status.ok()) return status;
   const int key = fd->get();
   callers_.insert_or_assign(key, Caller{&call, *std::move(fd), tcp});
   return absl::OkStatus();

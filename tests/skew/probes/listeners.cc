@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tests/skew/probes/epoll.h"
 #include "tests/skew/probes/frame.h"
 #include "tests/skew/probes/socket_address.h"
 
@@ -140,12 +141,7 @@ absl::Status Listeners::WatchSyns(const TestNode& node) {
 }
 
 absl::Status Listeners::Add(Kind kind, Place place, OwnedFd fd) {
-  epoll_event interest = {};
-  interest.events = EPOLLIN;
-  interest.data.fd = fd.get();
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd.get(), &interest) != 0) {
-    return absl::ErrnoToStatus(errno, "epoll_ctl");
-  }
+  if (absl::Status status = Watch(epoll_.get(), fd.get(), EPOLLIN); !status.ok()) return status;
   const int key = fd.get();
   sockets_.insert_or_assign(key, Socket{kind, place, std::move(fd)});
   return absl::OkStatus();

@@ -19,6 +19,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "agent/process/owned_fd.h"
+#include "tests/skew/probes/epoll.h"
 #include "tests/skew/probes/frame.h"
 #include "tests/skew/probes/message.h"
 #include "tests/skew/probes/packet_barrier.h"
@@ -128,7 +129,7 @@ class RealStreams : public Streams {
         for (const IpFamily family : {IpFamily::kIpv4, IpFamily::kIpv6}) {
           absl::StatusOr<OwnedFd> fd = ReceivingSocket(family, port);
           if (!fd.ok()) return fd.status();
-          if (absl::Status status = Watch(ports.place, *std::move(fd)); !status.ok()) {
+          if (absl::Status status = Receive(ports.place, *std::move(fd)); !status.ok()) {
             return status;
           }
         }
@@ -159,13 +160,8 @@ class RealStreams : public Streams {
   }
 
  private:
-  absl::Status Watch(Place place, OwnedFd fd) {
-    epoll_event interest = {};
-    interest.events = EPOLLIN;
-    interest.data.fd = fd.get();
-    if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd.get(), &interest) != 0) {
-      return absl::ErrnoToStatus(errno, "epoll_ctl");
-    }
+  absl::Status Receive(Place place, OwnedFd fd) {
+    if (absl::Status status = Watch(epoll_.get(), fd.get(), EPOLLIN); !status.ok()) return status;
     const int key = fd.get();
     receivers_.insert_or_assign(key, Receiver{place, std::move(fd)});
     return absl::OkStatus();
