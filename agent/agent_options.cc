@@ -10,7 +10,8 @@ namespace kipt::agent {
 namespace {
 
 bool Retires(const Config& config) {
-  return config.stale_chains == StaleChains::kRetire && config.mode != Mode::kOff;
+  return config.stale_chains == StaleChains::kRetire && config.mode != Mode::kOff &&
+         !config.observe;
 }
 
 }  // namespace
@@ -22,6 +23,7 @@ AgentOptions AgentOptionsSource::Make(const Config& config, std::optional<Iptabl
       .desired = DesiredRuleset(config.mode, config.families, config.bits, support_.support()),
       .emulated_version = config.emulated_version,
       .watch = config.watch,
+      .observe = config.observe,
       .sync_period = config.iptables_sync_period,
       .writers = {},
       .retire = {},

@@ -77,7 +77,7 @@ SyncReport Sync(Subject& subject, Reconciler& reconciler, const NodeQuestions& n
   std::optional<RuleSupport> support;
   const auto held_back = [&](const Plan& plan) {
     if (!support && node.support && AddsRules(plan.diff)) support = node.support();
-    return support && !support->xt ? std::vector<Change>() : plan.diff.changes;
+    return support && !support->xt ? Diff() : plan.diff;
   };
   SyncReport report = reconciler.Sync(subject.desired, held_back);
   if (support && support->xt && report.LacksExtension()) {

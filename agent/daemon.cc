@@ -9,18 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "agent/agent_options.h"
 #include "agent/config_log.h"
-#include "agent/detect/backend_choice.h"
-#include "agent/detect/mode_evidence.h"
 #include "agent/endpoints/endpoints.h"
 #include "agent/endpoints/http_server.h"
 #include "agent/endpoints/metrics.h"
-#include "agent/loop/agent.h"
 #include "agent/loop/event_loop.h"
-#include "agent/process/command.h"
+#include "agent/node_agent.h"
 #include "agent/process/config_watch.h"
 #include "agent/process/heap.h"
 #include "agent/process/privileges.h"
@@ -31,25 +25,21 @@
 namespace kipt::agent {
 namespace {
 
+void LogNotice(absl::LogSeverity severity, absl::string_view text) {
+  if (severity == absl::LogSeverity::kInfo) {
+    LOG(INFO) << text;
+  } else {
+    LOG(WARNING) << text;
+  }
+}
+
 // An editor moves the old file away before the new one comes: for a moment there is none.
 constexpr absl::Duration kEditorPause = absl::Milliseconds(100);
-
-// A program that hangs stops the loop for as long. A restore beside 30,000 services takes three
-// seconds.
-constexpr absl::Duration kProgramDeadline = absl::Seconds(20);
 
 class Daemon {
  public:
   Daemon(const Flags& flags, const Config& config, const std::string& version)
-      : flags_(flags),
-        config_(config),
-        version_(version),
-        metrics_(version),
-        runner_(NewCommandRunner()),
-        sources_(SystemModeSources(
-            config.host_root, runner_.get(),
-            {.command_deadline = kProgramDeadline,
-             .lock_waited = [this](absl::Duration wait) { metrics_.LockWaited(wait); }})) {}
+      : flags_(flags), config_(config), version_(version), metrics_(version) {}
 
   // The order matters: what needs a privilege comes before it is dropped, and threads, which keep
   // the privileges they were started with, after that.
@@ -57,10 +47,8 @@ class Daemon {
     KeepHeapSmall();
     if (absl::Status status = MakeLoop(); !status.ok()) return status;
     if (absl::Status status = Listen(); !status.ok()) return status;
-    OpenBackendEarly();
-    RetireOtherMode();
-    if (absl::Status status = DropCapabilities(MayRunPrograms()); !status.ok()) return status;
     if (absl::Status status = MakeAgent(); !status.ok()) return status;
+    if (absl::Status status = DropCapabilities(MayRunPrograms()); !status.ok()) return status;
     if (absl::Status status = Serve(); !status.ok()) return status;
     FilterSyscalls();
     WatchConfig();
@@ -96,47 +84,25 @@ class Daemon {
     return absl::OkStatus();
   }
 
-  // So that the mode is known before the privileges that the other mode would need are dropped.
-  void OpenBackendEarly() {
-    absl::StatusOr<std::unique_ptr<netlink::Backend>> backend = OpenBackend();
-    if (backend.ok()) early_backend_ = *std::move(backend);
-  }
-
   // Also where the mode is not known yet: it may turn out to be legacy.
   bool MayRunPrograms() const { return KnownMode() != IptablesMode::kNft; }
 
   std::optional<IptablesMode> KnownMode() const {
-    return iptables_mode_ ? iptables_mode_ : config_.iptables_mode;
+    return agent_->iptables_mode() ? agent_->iptables_mode() : config_.iptables_mode;
   }
 
-  absl::StatusOr<std::unique_ptr<netlink::Backend>> OpenBackend() {
-    if (early_backend_ != nullptr) return std::move(early_backend_);
-    absl::StatusOr<std::unique_ptr<netlink::Backend>> backend = ChooseBackend(
-        {.flag = KnownMode(), .families = config_.families, .off = config_.mode == Mode::kOff},
-        sources_);
-    if (!backend.ok() || iptables_mode_) return backend;
-    iptables_mode_ = (*backend)->mode() == "legacy" ? IptablesMode::kLegacy : IptablesMode::kNft;
-    if (const std::string caveat = (*backend)->caveat(); !caveat.empty()) LOG(WARNING) << caveat;
-    return backend;
-  }
-
-  // Before the privileges for it are dropped.
-  void RetireOtherMode() {
-    if (!iptables_mode_ || early_backend_ == nullptr) return;
-    const absl::StatusOr<std::optional<RetiredMode>> other =
-        options_.RetireOtherModeFirst(config_, *iptables_mode_, *early_backend_);
-    if (!other.ok()) {
-      LOG(WARNING) << "The other iptables mode is left as it is, for this one is not in place: "
-                   << other.status().message();
-    } else if (other->has_value()) {
-      LogRetirement((*other)->iptables_mode, (*other)->report);
-    }
-  }
-
+  // Opens its backend, if that is possible by now: so that the mode is known before the privileges
+  // that the other mode would need are dropped.
   absl::Status MakeAgent() {
-    absl::StatusOr<std::unique_ptr<Agent>> agent = Agent::Create(
-        *loop_, options_.Make(config_, iptables_mode_), [this] { return OpenBackend(); },
-        [this](const Round& round) { OnRound(round); });
+    LegacyOptions legacy = {
+        .command_deadline = kProgramDeadline,
+        .lock_waited = [this](absl::Duration wait) { metrics_.LockWaited(wait); }};
+    absl::StatusOr<std::unique_ptr<NodeAgent>> agent = NodeAgent::Create(
+        *loop_, {.config = config_, .netns = {}, .legacy = std::move(legacy)},
+        {.round = [this](const Round& round) { OnRound(round); },
+         .notice = LogNotice,
+         .retired =
+             [](const RetiredMode& other) { LogRetirement(other.iptables_mode, other.report); }});
     if (!agent.ok()) return agent.status();
     agent_ = *std::move(agent);
     metrics_.SetConfig(config_);
@@ -210,15 +176,13 @@ class Daemon {
   void Reload(absl::string_view why) {
     service_manager_.Reloading();
     absl::StatusOr<Config> config = LoadConfig(flags_);
-    if (!config.ok()) {
+    if (config.ok()) {
+      Use(*std::move(config), why);
+    } else {
       config_problem_ = std::string(config.status().message());
+      metrics_.ReloadFailed();
       LOG(ERROR) << "The new configuration (" << why
                  << ") is wrong and not used, the old one stays in force: " << config_problem_;
-    } else if (const auto fixed = WhatNeedsARestart(config_, *config); !fixed.empty()) {
-      must_restart_ = absl::StrCat("fixed at start, and changed: ", absl::StrJoin(fixed, ", "));
-    } else {
-      config_problem_.clear();
-      Use(*std::move(config), why);
     }
     Publish();
     service_manager_.Ready();
@@ -226,20 +190,23 @@ class Daemon {
   }
 
   void Use(Config config, absl::string_view why) {
-    if (config == config_) {
+    const bool same = config == config_;
+    // What it cannot have is told by Publish, and ends the daemon.
+    if (!same && !agent_->SetConfig(config).ok()) return;
+    config_problem_.clear();
+    config_ = std::move(config);
+    metrics_.SetConfig(config_);
+    if (same) {
       LOG(INFO) << "The configuration (" << why << ") says what it said before";
       return;
     }
-    config_ = std::move(config);
     LOG(INFO) << "Using the new configuration (" << why << ")";
     LogConfig(config_);
-    metrics_.SetConfig(config_);
     endpoints_->SetConfig(config_);
-    agent_->SetDesired(options_.Make(config_, iptables_mode_));
   }
 
   void OnRound(const Round& round) {
-    const AgentState& state = agent_->state();
+    const AgentState state = agent_->state();
     LogRound(round, state);
     if (state.watching != watching_) {
       watching_ = state.watching;
@@ -247,8 +214,6 @@ class Daemon {
     }
     metrics_.Record(round, state);
     if (round.retirement) LogRetirement(state.iptables_mode, *round.retirement);
-    if (round.trigger == Trigger::kTimer) CheckMode();
-    RenewOptions(round);
     Publish();
     if (round.trigger == Trigger::kStart) service_manager_.Ready();
     if (LookedAtEverything(round)) GiveBackFreePages();
@@ -261,31 +226,10 @@ class Daemon {
            (round.retirement && round.retirement->surveyed);
   }
 
-  void RenewOptions(const Round& round) {
-    std::string why;
-    if (!options_.IsOutdated(config_, iptables_mode_, round, why)) return;
-    if (!why.empty()) LOG(INFO) << why;
-    agent_->SetDesired(options_.Make(config_, iptables_mode_));
-  }
-
-  // Where the node's iptables was found out, somebody may have switched it since.
-  void CheckMode() {
-    if (config_.iptables_mode || config_.mode == Mode::kOff || !iptables_mode_) return;
-    const std::vector<FamilyMode> modes =
-        DetectModes(config_.families, std::nullopt, sources_, Thoroughness::kUntilDecided);
-    const absl::StatusOr<IptablesMode> now = ChooseMode(modes);
-    if (!now.ok() || *now == *iptables_mode_) return;
-    for (const FamilyMode& mode : modes) {
-      if (mode.mode != *now) return;
-    }
-    must_restart_ = absl::StrCat("the node's iptables is now ", IptablesModeName(*now), ", not ",
-                                 IptablesModeName(*iptables_mode_));
-  }
-
   void Publish() {
     AgentState state = agent_->state();
     state.config_problem = config_problem_;
-    state.must_restart = must_restart_;
+    must_restart_ = state.must_restart;
     std::string status_line = StatusLine(state);
     if (status_line != status_line_) {
       status_line_ = std::move(status_line);
@@ -304,17 +248,11 @@ class Daemon {
   Config config_;
   const std::string version_;
   Metrics metrics_;
-  const std::unique_ptr<CommandRunner> runner_;
-  const ModeSources sources_;
   ServiceManager service_manager_;
 
-  // Fixed once a backend was opened.
-  std::optional<IptablesMode> iptables_mode_;
-  AgentOptionsSource options_{sources_};
-  std::unique_ptr<netlink::Backend> early_backend_;
   std::string config_problem_;
-  std::string must_restart_;
   // As last told.
+  std::string must_restart_;
   std::string watching_;
   std::string status_line_;
 
@@ -322,7 +260,7 @@ class Daemon {
   std::unique_ptr<ConfigWatch> config_watch_;
   std::unique_ptr<EventSource> reload_timer_;
   std::vector<std::unique_ptr<EventSource>> loop_sources_;
-  std::unique_ptr<Agent> agent_;
+  std::unique_ptr<NodeAgent> agent_;
   std::unique_ptr<Endpoints> endpoints_;
   std::optional<HttpListener> health_listener_;
   std::optional<HttpListener> metrics_listener_;

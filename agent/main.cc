@@ -15,6 +15,7 @@
 #include "agent/audit_commands.h"
 #include "agent/commands.h"
 #include "agent/config/command_line.h"
+#include "agent/config/completion.h"
 #include "agent/config/config.h"
 #include "agent/config_log.h"
 #include "agent/daemon.h"
@@ -54,6 +55,13 @@ int RunVersion(const Flags& flags) {
   } else {
     std::cout << "kube-iptables-agent v" << version << "\n";
   }
+  return kExitOk;
+}
+
+int RunCompletion(const std::string& shell) {
+  const absl::StatusOr<std::string> script = Completion(AgentCompletion(), shell);
+  if (!script.ok()) return Fail(script.status(), kExitUsage);
+  std::cout << *script;
   return kExitOk;
 }
 
@@ -145,6 +153,7 @@ int Main(const char* program, const std::vector<std::string>& arguments) {
   const CommandLine& command_line = std::get<CommandLine>(*parsed);
   const Flags& flags = command_line.flags;
   if (command_line.command == Command::kVersion) return RunVersion(flags);
+  if (command_line.command == Command::kCompletion) return RunCompletion(command_line.argument);
 
   StartLogging(program, flags);
   // First, because whether there is IPv6 is the namespace's affair.

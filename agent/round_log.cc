@@ -35,6 +35,14 @@ void LogFamily(const FamilyState& family) {
   }
 }
 
+// What `sync` would do.
+void LogPending(const SyncReport& report, netlink::Family family) {
+  for (const Change& change : report.PendingOf(family)) {
+    LOG(INFO) << "Would: " << netlink::ToString(netlink::ChainOf(change.operation)) << " "
+              << netlink::ToString(change.operation) << ": " << change.reason;
+  }
+}
+
 // A table that is flushed in a loop is one fight over many chains, and one line.
 std::string FightText(const std::vector<Fight>& fights) {
   std::string text =
@@ -78,7 +86,10 @@ void LogRound(const Round& round, const AgentState& state) {
     VLOG(2) << "Refilled " << round.refills << " rules that kube-proxy removes on its syncs";
   }
   LogFights(round);
-  for (const FamilyState& family : round.changed_families) LogFamily(family);
+  for (const FamilyState& family : round.changed_families) {
+    LogFamily(family);
+    if (family.phase == FamilyPhase::kObserved) LogPending(round.report, family.family);
+  }
   VLOG(2) << "Round (" << TriggerName(round.trigger) << "): " << report.looks << " looks, "
           << round.external_changes << " changes by others, "
           << absl::ToInt64Microseconds(round.duration) << " us";

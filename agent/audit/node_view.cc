@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/audit/node_view.h"
 
-#include <sys/stat.h>
-
-#include <cerrno>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -13,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "agent/detect/route_localnet.h"
-#include "agent/process/network_namespace.h"
 #include "agent/process/network_namespaces.h"
+#include "agent/process/visited_namespace.h"
 
 namespace kipt::agent {
 namespace {
@@ -86,35 +81,17 @@ NodeView Gather(const ModeSources& sources) {
   return view;
 }
 
-// The path is a process', maybe, and that may have ended, and its number be another's now.
-absl::Status Enter(const NetworkNamespace& wanted) {
-  if (absl::Status status = EnterNetworkNamespace(wanted.path); !status.ok()) return status;
-  struct stat now = {};
-  if (stat("/proc/thread-self/ns/net", &now) != 0) {
-    return absl::ErrnoToStatus(errno, "reading /proc/thread-self/ns/net");
-  }
-  if (now.st_ino == wanted.inode) return absl::OkStatus();
-  return absl::NotFoundError("it has ended since it was listed");
-}
-
 NodeView Visit(const NetworkNamespace& wanted, const ModeSources& sources) {
   NodeView view;
-  const auto visit = [&] {
-    const absl::Status status = Enter(wanted);
-    if (status.ok()) {
-      view = Gather(sources);
-    } else {
-      AddProblem(view, "network namespace", status);
-    }
-    view.name = wanted.name;
-  };
-  try {
-    // Who has entered another namespace does not go back: the thread ends.
-    std::thread(visit).join();
-  } catch (const std::system_error& error) {
-    view = {.name = wanted.name,
-            .problems = {absl::StrCat("network namespace: no thread for it: ", error.what())}};
+  const absl::StatusOr<VisitedNamespace> visited = VisitedNamespace::Open(wanted.path);
+  absl::Status status = visited.status();
+  // The path is a process', maybe, and that may have ended, and its number be another's now.
+  if (visited.ok() && visited->inode() != wanted.inode) {
+    status = absl::NotFoundError("it has ended since it was listed");
   }
+  if (status.ok()) status = visited->Visit([&] { view = Gather(sources); });
+  if (!status.ok()) AddProblem(view, "network namespace", status);
+  view.name = wanted.name;
   return view;
 }
 

@@ -145,7 +145,7 @@ absl::StatusOr<CommandLine> ParseCommand(const std::vector<std::string>& words) 
     if (words.size() < expected) {
       return absl::InvalidArgumentError(absl::StrCat("the command ", row.name, " needs ",
                                                      row.argument, " behind it, as in ", row.name,
-                                                     " nat/KUBE-MARK-MASQ"));
+                                                     " ", row.example));
     }
     return absl::InvalidArgumentError(absl::StrCat(
         "unexpected argument ", GoQuote(words[expected]), " behind the command ", row.name,

@@ -31,6 +31,7 @@ enum class Command : uint8_t {
   kExplain,
   kDetect,
   kGates,
+  kCompletion,
   kVersion
 };
 absl::string_view CommandName(Command command);  // "run", ...
@@ -58,6 +59,7 @@ struct Flags {
   std::optional<std::string> netns = {};
   std::optional<absl::Duration> iptables_sync_period = {};  // config.h knows the range
   std::optional<std::string> watch = {};
+  std::optional<bool> observe = {};
   std::optional<std::string> healthz_bind_address = {};  // may be empty: nothing listens
   std::optional<std::string> metrics_bind_address = {};  // the same
   std::optional<std::string> stale_chains = {};
@@ -75,7 +77,7 @@ struct Flags {
 struct CommandLine {
   Command command = Command::kRun;
   Flags flags = {};
-  // Behind the command: the TABLE/CHAIN of `explain`; else empty.
+  // Behind the command: the TABLE/CHAIN of `explain`, the shell of `completion`; else empty.
   std::string argument = {};
 
   bool operator==(const CommandLine&) const = default;

@@ -27,7 +27,7 @@
 namespace kipt::agent {
 
 // This project's own release, as in CMakeLists.txt: its own feature gates live by it.
-inline constexpr featuregates::Version kAgentRelease = {0, 4};
+inline constexpr featuregates::Version kAgentRelease = {0, 5};
 
 // Read where no --config is given, and may be absent.
 inline constexpr char kDefaultConfigPath[] = "/etc/kube-iptables-agent/config.yaml";
@@ -54,6 +54,8 @@ struct Config {
   // From 1 s to 24 h.
   absl::Duration iptables_sync_period = absl::Minutes(1);
   netlink::WatchMode watch = netlink::WatchMode::kEvents;
+  // `run` changes nothing, and does not load nf_tables.
+  bool observe = false;
   // "HOST:PORT" as ParseBindAddress takes it; empty: nothing listens.
   std::string healthz_bind_address = "127.0.0.1:10270";
   std::string metrics_bind_address = "127.0.0.1:10271";

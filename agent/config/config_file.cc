@@ -55,7 +55,7 @@ class Decoder {
     bool in_kubelet_configuration;
     Read read;
   };
-  static const std::array<Field, 16> kFields;
+  static const std::array<Field, 17> kFields;
 
   absl::Status DecodeKind() {
     const YamlNode& root = document_.root();
@@ -159,6 +159,9 @@ class Decoder {
   absl::Status Watch(const YamlEntry& entry) {
     return Store(document_.String(entry.value, entry.key), entry, file_.watch);
   }
+  absl::Status Observe(const YamlEntry& entry) {
+    return Store(document_.Bool(entry.value, entry.key), entry, file_.observe);
+  }
   absl::Status HealthzBindAddress(const YamlEntry& entry) {
     return Store(document_.String(entry.value, entry.key), entry, file_.healthz_bind_address);
   }
@@ -193,7 +196,7 @@ class Decoder {
   ConfigFile file_;
 };
 
-constexpr std::array<Decoder::Field, 16> Decoder::kFields = {{
+constexpr std::array<Decoder::Field, 17> Decoder::kFields = {{
     {"apiVersion", false, &Decoder::Skip},
     {"kind", false, &Decoder::Skip},
     {"emulatedVersion", false, &Decoder::EmulatedVersion},
@@ -207,6 +210,7 @@ constexpr std::array<Decoder::Field, 16> Decoder::kFields = {{
     {"watch", false, &Decoder::Watch},
     {"healthzBindAddress", false, &Decoder::HealthzBindAddress},
     {"metricsBindAddress", false, &Decoder::MetricsBindAddress},
+    {"observe", false, &Decoder::Observe},
     {"staleChains", false, &Decoder::StaleChainsText},
     {"hintPolicy", false, &Decoder::HintPolicyText},
     {"cniConfDir", false, &Decoder::CniConfDir},

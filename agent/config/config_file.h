@@ -16,6 +16,7 @@
 //   iptablesMode: auto
 //   iptablesSyncPeriod: 1m0s
 //   watch: events
+//   observe: false
 //   healthzBindAddress: 127.0.0.1:10270
 //   metricsBindAddress: 127.0.0.1:10271
 //   staleChains: keep
@@ -65,6 +66,7 @@ struct ConfigFile {
   std::optional<FromLine<std::string>> iptables_mode;
   std::optional<FromLine<absl::Duration>> iptables_sync_period;
   std::optional<FromLine<std::string>> watch;
+  std::optional<FromLine<bool>> observe;
   std::optional<FromLine<std::string>> healthz_bind_address;
   std::optional<FromLine<std::string>> metrics_bind_address;
   std::optional<FromLine<std::string>> stale_chains;

@@ -58,6 +58,7 @@ std::string ToString(const Config& config) {
       "hostRoot: ", HostRootText(config), "\n",                                     //
       "iptablesSyncPeriod: ", FormatGoDuration(config.iptables_sync_period), "\n",  //
       "watch: ", WatchText(config), "\n",                                           //
+      "observe: ", config.observe ? "true" : "false", "\n",                         //
       "healthzBindAddress: ", HealthzText(config), "\n",                            //
       "metricsBindAddress: ", MetricsText(config), "\n",                            //
       "staleChains: ", StaleChainsName(config.stale_chains), "\n",                  //

@@ -69,6 +69,7 @@ absl::Status ResolveDaemonSettings(const ConfigInputs& inputs, Config& config) {
   const auto& [flags, file] = inputs;
   absl::Status status = ResolveSyncPeriod(inputs, config);
   if (status.ok()) status = ResolveWatch(inputs, config);
+  config.observe = ConfigInputs::Choose(flags.observe, file.observe, config.observe);
   if (status.ok()) {
     status = ResolveAddress(inputs,
                             {"healthz-bind-address", "healthzBindAddress",

@@ -63,6 +63,12 @@ absl::Status StoreMakeChains(absl::string_view value, Flags& flags) {
   if (status.ok()) flags.make_iptables_util_chains = make;
   return status;
 }
+absl::Status StoreObserve(absl::string_view value, Flags& flags) {
+  bool observe = false;
+  absl::Status status = StoreBool(value, observe);
+  if (status.ok()) flags.observe = observe;
+  return status;
+}
 absl::Status StoreMasqueradeBit(absl::string_view value, Flags& flags) {
   return StoreInt(value, flags.iptables_masquerade_bit);
 }
@@ -150,10 +156,12 @@ constexpr CommandRow kCommands[] = {
     {"audit", Command::kAudit,
      "show who depends on the chains that the feature gate ends; exit status 2 on findings"},
     {"explain", Command::kExplain, "say of every rule that leads to a chain what it is for",
-     "TABLE/CHAIN"},
+     "TABLE/CHAIN", "nat/KUBE-MARK-MASQ"},
     {"detect", Command::kDetect,
      "show which iptables the node uses, and why; exit status 1 unknown, 2 contradictory"},
     {"gates", Command::kGates, "list the feature gates of the emulated release"},
+    {"completion", Command::kCompletion, "write what lets a shell complete this command line",
+     "bash|zsh", "bash"},
     {"version", Command::kVersion, "show the version of this program"},
 };
 
@@ -230,6 +238,10 @@ constexpr FlagRow kFlags[] = {
     {"netns", "path", false,
      "The network namespace to work in, as a file such as /run/netns/NAME. (default the own one)",
      StoreNetns},
+    {"observe", "", true,
+     "run looks, plans and reports, and changes nothing. sync and retire --yes are asked for by "
+     "name, and do. (default false)",
+     StoreObserve},
     {"output", "string", false, "text or json; of audit also dot, for graphviz. (default text)",
      StoreOutput},
     {"stale-chains", "string", false,
@@ -289,9 +301,9 @@ std::string HelpText(absl::string_view emulated_version) {
       "iptables.\n\n"
       "Usage:\n  kube-iptables-agent [COMMAND] [flags]\n\nCommands:\n";
   for (const CommandRow& row : kCommands) {
-    absl::StrAppend(&out, "  ", row.name, std::string(10 - row.name.size(), ' '), row.help, "\n");
+    absl::StrAppend(&out, "  ", row.name, std::string(12 - row.name.size(), ' '), row.help, "\n");
     if (!row.argument.empty())
-      absl::StrAppend(&out, "            (", row.name, " ", row.argument, ")\n");
+      absl::StrAppend(&out, "              (", row.name, " ", row.argument, ")\n");
   }
   out +=
       "\nFlags, of every command but where they say of which:\n  -h, --help\n            this "

@@ -24,6 +24,8 @@ struct CommandRow {
   absl::string_view help;
   // What must stand behind the command: "TABLE/CHAIN". Empty: nothing may.
   absl::string_view argument = "";
+  // Of the argument, for the message where it is missing.
+  absl::string_view example = "";
 };
 
 struct FlagRow {

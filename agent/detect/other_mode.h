@@ -2,32 +2,18 @@
 //
 // File: agent/detect/other_mode.h
 //
-// What stands in the iptables mode that is not managed: chains that an upgrade, another image or a
-// switch of the host's alternatives left behind. Listed for people; nothing is done to it.
+// Looks into the iptables mode that is not managed; nothing is done to it.
 #ifndef KIPT_AGENT_DETECT_OTHER_MODE_H_
 #define KIPT_AGENT_DETECT_OTHER_MODE_H_
-
-#include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "agent/detect/mode_evidence.h"
+#include "agent/policy/other_mode.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {
-
-// What stands of kubelet's in the iptables mode that is not managed.
-struct OtherMode {
-  std::string iptables_mode;  // "nft" or "legacy"
-  // Chains of kubelet's, of any release, in the order of ChainId.
-  std::vector<netlink::ChainId> chains = {};
-  // Why it could not be looked into; then `chains` is empty.
-  std::string problem = {};
-
-  bool operator==(const OtherMode&) const = default;
-};
 
 // The kubelet chains of `families` in `snapshot`, which holds what ChainsToRead() asks for.
 OtherMode ListOtherMode(absl::string_view iptables_mode, absl::Span<const netlink::Family> families,

@@ -62,6 +62,7 @@ constexpr PrinterRow kPrinters[] = {
     {"metrics-bind-address",
      [](const Flags& flags) { return Given(flags.metrics_bind_address, "127.0.0.1:10271"); }},
     {"netns", [](const Flags& flags) { return Given(flags.netns, ""); }},
+    {"observe", [](const Flags& flags) { return Given(flags.observe, false); }},
     {"output",
      [](const Flags& flags) {
        return std::string(flags.output == OutputFormat::kJson ? "json" : "text");

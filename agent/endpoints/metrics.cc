@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/endpoints/metrics.h"
 
-#include <prometheus/counter.h>
-#include <prometheus/gauge.h>
-#include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
@@ -17,7 +14,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "agent/endpoints/process_usage.h"
+#include "agent/endpoints/metric_series.h"
 #include "agent/endpoints/round_counts.h"
 
 namespace kipt::agent {
@@ -28,16 +25,8 @@ using prometheus::Gauge;
 using prometheus::Histogram;
 using prometheus::Labels;
 
-constexpr absl::string_view kPrefix = "kube_iptables_agent_";
 constexpr absl::string_view kDeprecatedFlags[] = {"iptables-masquerade-bit", "iptables-drop-bit"};
 
-// A tenth of a millisecond, what a warm look takes, to half a minute.
-Histogram::BucketBoundaries Buckets() {
-  return {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
-          0.1,    0.25,    0.5,    1,     2.5,    5,     10,   30};
-}
-
-std::string Text(absl::string_view text) { return std::string(text); }
 std::string FamilyLabel(netlink::Family family) { return Text(netlink::FamilyName(family)); }
 
 std::string ReasonLabel(absl::StatusCode code) {
@@ -55,84 +44,6 @@ Labels DriftLabels(const Drift& drift) {
           {"table", Text(netlink::TableName(drift.chain.table))},
           {"chain", drift.chain.name},
           {"kind", Text(DamageKindName(drift.kind))}};
-}
-
-// ---- registration ----
-
-prometheus::Family<Counter>& Counters(prometheus::Registry& registry, absl::string_view name,
-                                      absl::string_view help) {
-  return prometheus::BuildCounter()
-      .Name(absl::StrCat(kPrefix, name))
-      .Help(Text(help))
-      .Register(registry);
-}
-prometheus::Family<Gauge>& Gauges(prometheus::Registry& registry, absl::string_view name,
-                                  absl::string_view help) {
-  return prometheus::BuildGauge()
-      .Name(absl::StrCat(kPrefix, name))
-      .Help(Text(help))
-      .Register(registry);
-}
-Histogram& OneHistogram(prometheus::Registry& registry, absl::string_view name,
-                        absl::string_view help) {
-  return prometheus::BuildHistogram()
-      .Name(absl::StrCat(kPrefix, name))
-      .Help(Text(help))
-      .Register(registry)
-      .Add({}, Buckets());
-}
-
-// Gauges whose labels come and go.
-class GaugeSet {
- public:
-  explicit GaugeSet(prometheus::Family<Gauge>& family) : family_(family) {}
-
-  // Exactly these series from now on.
-  void Set(const std::map<Labels, double>& wanted) {
-    for (auto series = gauges_.begin(); series != gauges_.end();) {
-      if (wanted.contains(series->first)) {
-        ++series;
-      } else {
-        family_.Remove(series->second);
-        series = gauges_.erase(series);
-      }
-    }
-    for (const auto& [labels, value] : wanted) {
-      Gauge*& gauge = gauges_[labels];
-      if (gauge == nullptr) gauge = &family_.Add(labels);
-      gauge->Set(value);
-    }
-  }
-
- private:
-  prometheus::Family<Gauge>& family_;
-  std::map<Labels, Gauge*> gauges_;
-};
-
-// ---- the process ----
-
-prometheus::MetricFamily Single(absl::string_view name, absl::string_view help,
-                                prometheus::MetricType type, double value) {
-  prometheus::ClientMetric metric;
-  metric.gauge.value = value;
-  metric.counter.value = value;
-  return {.name = Text(name), .help = Text(help), .type = type, .metric = {metric}};
-}
-
-void AppendProcess(std::vector<prometheus::MetricFamily>& families) {
-  const std::optional<ProcessUsage> usage = ReadProcessUsage();
-  if (!usage) return;
-  using prometheus::MetricType;
-  families.push_back(Single("process_start_time_seconds",
-                            "Start time of the process since the epoch in seconds.",
-                            MetricType::Gauge, usage->start_time_seconds));
-  families.push_back(Single("process_cpu_seconds_total",
-                            "User and system CPU time spent, in seconds.", MetricType::Counter,
-                            usage->cpu_seconds));
-  families.push_back(Single("process_resident_memory_bytes", "Resident memory, in bytes.",
-                            MetricType::Gauge, usage->resident_bytes));
-  families.push_back(Single("process_open_fds", "Number of open file descriptors.",
-                            MetricType::Gauge, usage->open_fds));
 }
 
 }  // namespace
@@ -158,8 +69,7 @@ struct Metrics::Impl {
   Counter& syncs = Counters(registry, "syncs_total", "Rounds, successful or not.").Add({});
   Gauge& last_success =
       Gauges(registry, "last_success_timestamp_seconds",
-             "When everything wanted was last known to stand, since the epoch; 0 before the first "
-             "time.")
+             "When a round last ended without an error, since the epoch; 0 before the first.")
           .Add({});
   prometheus::Family<Counter>& drift =
       Counters(registry, "drift_detected_total",
@@ -214,6 +124,26 @@ struct Metrics::Impl {
   GaugeSet hint_present{Gauges(registry, "hint_present",
                                "Whether mangle/KUBE-IPTABLES-HINT stands, in the iptables mode in "
                                "use.")};
+  Gauge& observing = Gauges(registry, "observing",
+                            "Whether nothing is written, only looked at and planned (--observe).")
+                         .Add({});
+  GaugeSet pending_changes{
+      Gauges(registry, "pending_changes",
+             "Changes that the last look found wanting and that were not made: while observing, or "
+             "held back in a fight.")};
+  GaugeSet findings{
+      Gauges(registry, "findings",
+             "What the last look found, by condition; what the agent mends by itself is left "
+             "out.")};
+  GaugeSet fighting{Gauges(registry, "ownership_fights",
+                           "Items of ours that another program keeps undoing now, by chain.")};
+  Gauge& sync_period = Gauges(registry, "sync_period_seconds",
+                              "The longest time between two looks (--iptables-sync-period).")
+                           .Add({});
+  Gauge& reload_successful =
+      Gauges(registry, "config_last_reload_successful",
+             "Whether the running configuration is the one that was last read.")
+          .Add({});
   GaugeSet mode_info{Gauges(registry, "mode_info", "The modes in use, as labels; always 1.")};
   GaugeSet stale_chains{
       Gauges(registry, "stale_chains",
@@ -273,8 +203,16 @@ void Metrics::SetConfig(const Config& config) {
             : 0;
   }
   const std::lock_guard<std::mutex> lock(impl_->mutex);
+  impl_->observing.Set(config.observe ? 1 : 0);
+  impl_->sync_period.Set(absl::ToDoubleSeconds(config.iptables_sync_period));
+  impl_->reload_successful.Set(1);
   impl_->features.Set(features);
   impl_->deprecated_flags.Set(flags);
+}
+
+void Metrics::ReloadFailed() {
+  const std::lock_guard<std::mutex> lock(impl_->mutex);
+  impl_->reload_successful.Set(0);
 }
 
 void Metrics::Impl::Count(const Round& round) {
@@ -337,6 +275,14 @@ void Metrics::Impl::ShowStanding(const Round& round, const AgentState& state) {
     stale[labels] = StaleChains(state, family);
     shadowed[labels] = ShadowedJumps(state, family);
   }
+  std::map<Labels, double> found;
+  for (const Condition condition : kConditions) {
+    for (const netlink::Family family : netlink::kFamilies) {
+      found[{{"family", FamilyLabel(family)}, {"condition", Text(ConditionName(condition))}}] =
+          Unmended(state, condition, family);
+    }
+  }
+  findings.Set(found);
   hint_present.Set(hints);
   stale_chains.Set(stale);
   shadowed_jumps.Set(shadowed);
@@ -352,10 +298,17 @@ void Metrics::Impl::ShowState(const AgentState& state) {
          {"iptables_mode", state.iptables_mode.empty() ? "unknown" : state.iptables_mode}},
         1}});
   std::map<Labels, double> ready;
+  std::map<Labels, double> pending;
   for (const FamilyState& one : state.families) {
-    ready[{{"family", FamilyLabel(one.family)}}] = NotReadyBecause(state, one).empty() ? 1 : 0;
+    const Labels labels = {{"family", FamilyLabel(one.family)}};
+    ready[labels] = NotReadyBecause(state, one).empty() ? 1 : 0;
+    pending[labels] = one.pending_changes;
   }
   family_ready.Set(ready);
+  pending_changes.Set(pending);
+  std::map<Labels, double> fights_now;
+  for (const Fight& fight : state.fights) ++fights_now[ChainLabels(fight.chain)];
+  fighting.Set(fights_now);
 }
 
 void Metrics::Record(const Round& round, const AgentState& state) {

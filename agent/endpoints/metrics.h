@@ -33,6 +33,9 @@ class Metrics {
   // longer knows loses its series.
   void SetConfig(const Config& config);
 
+  // A configuration was read and is not in force; the next SetConfig ends that.
+  void ReloadFailed();
+
   // `state` is the one after `round`. Numbers that tell what stands in the kernel stay what they
   // were where the round could not look.
   void Record(const Round& round, const AgentState& state);

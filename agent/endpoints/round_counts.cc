@@ -69,11 +69,15 @@ int StaleChains(const AgentState& state, netlink::Family family) {
       }));
 }
 
-int ShadowedJumps(const AgentState& state, netlink::Family family) {
+int Unmended(const AgentState& state, Condition condition, netlink::Family family) {
   return static_cast<int>(
-      std::count_if(state.findings.begin(), state.findings.end(), [family](const Finding& one) {
-        return one.chain.family == family && one.condition == Condition::kShadowedJump;
+      std::count_if(state.findings.begin(), state.findings.end(), [&](const Finding& one) {
+        return one.chain.family == family && one.condition == condition && !one.mended;
       }));
+}
+
+int ShadowedJumps(const AgentState& state, netlink::Family family) {
+  return Unmended(state, Condition::kShadowedJump, family);
 }
 
 int DuplicatesRemoved(const SyncReport& report) {

@@ -34,6 +34,8 @@ bool HintStands(const SyncReport& report, const AgentState& state, netlink::Fami
 
 // Chains alone: the rules in them and jumps to them are not counted.
 int StaleChains(const AgentState& state, netlink::Family family);
+// Findings of one kind that the agent does not mend by itself.
+int Unmended(const AgentState& state, Condition condition, netlink::Family family);
 int ShadowedJumps(const AgentState& state, netlink::Family family);
 // Second copies of rules and jumps of ours that `report` removed.
 int DuplicatesRemoved(const SyncReport& report);

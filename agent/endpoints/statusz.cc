@@ -104,6 +104,7 @@ std::string StatuszText(const AgentState& state, absl::string_view version, absl
       TimeText(state.started), "\nUp: ", UpText(now - state.started), "\nVersion: ", version,
       "\nEmulated version: ", featuregates::ToString(state.emulated_version),
       "\nMode: ", ModeName(state.mode),
+      state.observing ? ", observed only: nothing is written" : "",
       "\niptables mode: ", state.iptables_mode.empty() ? "not known yet" : state.iptables_mode,
       "\nWatching: ", state.watching.empty() ? "not yet" : OneLine(state.watching),
       "\nReady: ", IsReady(state) ? "yes" : "no", "\nLast look: ", TimeText(state.last_look),

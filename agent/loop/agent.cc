@@ -106,6 +106,7 @@ Agent::FamilyRecord& Agent::RecordOf(Family family) {
 void Agent::NoteOptions() {
   state_.emulated_version = options_.emulated_version;
   state_.mode = options_.desired.mode;
+  state_.observing = options_.observe;
   std::vector<FamilyState> families;
   for (const Family family : options_.desired.families) {
     families.push_back({.family = family, .since = state_.started});
@@ -118,6 +119,8 @@ void Agent::NoteOptions() {
 
 void Agent::SetDesired(AgentOptions options) {
   options.watch = options_.watch;
+  // Who only observes may have been given a backend that cannot write.
+  if (options.observe != options_.observe) CloseBackend();
   options_ = std::move(options);
   retirer_.SetSources(options_.retire);
   records_.clear();
@@ -186,6 +189,11 @@ void Agent::EnsureWatching() {
   lookout_.Drain();
 }
 
+void Agent::CloseBackend() {
+  lookout_.Stop();
+  backend_.reset();
+}
+
 void Agent::Turn(Trigger trigger) {
   const absl::Time start = SteadyNow();
   const absl::Duration cpu_before = CpuUsed();
@@ -216,30 +224,33 @@ void Agent::Turn(Trigger trigger) {
   round.fights_ended = damping_.TakeEnded();
   NoteDamage(round, sighting, std::min(sighting.first, start), end);
   NoteFamilies(round, end);
-  if (backend_ != nullptr && damping_.next() == absl::InfiniteFuture()) {
+  if (backend_ != nullptr && !options_.observe && damping_.next() == absl::InfiniteFuture()) {
     round.retirement = retirer_.Run(*backend_, SteadyClock(), options_.desired, round);
     pace_.NoteWaiting(retirer_.next());
   }
   NoteState(round, end);
-  if (!status.ok() && !MayPassByItself(status)) {
-    // A socket may be broken for good, a program may have come; either is found by opening anew.
-    lookout_.Stop();
-    backend_.reset();
-  }
+  // A socket may be broken for good, a program may have come; either is found by opening anew. So
+  // is an nf_tables that was not loaded for observing's sake.
+  const bool broken = !status.ok() && !MayPassByItself(status);
+  if (broken || (options_.observe && !lookout_.watching())) CloseBackend();
   Rearm();
   observer_(round);
 }
 
-std::vector<Change> Agent::Restrain(const Plan& plan, const Sighting& sighting) {
+Diff Agent::Restrain(const Plan& plan, const Sighting& sighting) {
+  if (options_.observe) return {};
   const absl::Time now = SteadyNow();
-  std::vector<Change> changes = damping_.Allow(plan, sighting.writers, now);
-  std::erase_if(changes, [&](const Change& change) {
+  Diff allowed = plan.diff;
+  allowed.changes = damping_.Allow(plan, sighting.writers, now);
+  std::erase_if(allowed.changes, [&](const Change& change) {
     const Family family = netlink::ChainOf(change.operation).family;
     const bool waits = RecordOf(family).backoff.next() > now;
     if (waits) waiting_families_.insert(family);
     return waits;
   });
-  return changes;
+  // What takes the native table's place may be among what is to wait.
+  if (allowed.changes.size() != plan.diff.changes.size()) allowed.native.remove.reset();
+  return allowed;
 }
 
 void Agent::NoteDamage(Round& round, const Sighting& sighting, absl::Time noticed,
@@ -292,7 +303,8 @@ void Agent::NoteFamilies(Round& round, absl::Time steady_now) {
       pace_.NoteWaiting(record.backoff.next());
       continue;
     }
-    const FamilyVerdict verdict = JudgeFamily(state.family, round.report, fights);
+    const FamilyVerdict verdict = JudgeFamily(state.family, round.report, fights, options_.observe);
+    state.pending_changes = PendingChanges(round.report, state.family);
     record.settled = verdict.phase != FamilyPhase::kFailed;
     if (record.settled) {
       record.backoff.NoteSuccess();

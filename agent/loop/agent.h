@@ -40,6 +40,8 @@ struct AgentOptions {
   // For AgentState only.
   featuregates::Version emulated_version;
   netlink::WatchMode watch = netlink::WatchMode::kEvents;
+  // Everything but the writing is done.
+  bool observe = false;
   // Between two looks where nothing happens, and the longest wait after a failure or in a fight.
   absl::Duration sync_period = absl::Minutes(1);
   WriterSources writers = {};
@@ -97,8 +99,9 @@ class Agent {
   void Turn(Trigger trigger);
   absl::Status EnsureBackend();
   void EnsureWatching();
+  void CloseBackend();
   // What of `plan` is done now; notes which families are left out.
-  std::vector<Change> Restrain(const Plan& plan, const Sighting& sighting);
+  Diff Restrain(const Plan& plan, const Sighting& sighting);
   // What the last round left in place and this one had to repair. Times are steady, as below.
   void NoteDamage(Round& round, const Sighting& sighting, absl::Time noticed, absl::Time ended);
   std::vector<Writer> WritersOf(absl::Span<const Change> damage, const Sighting& sighting) const;

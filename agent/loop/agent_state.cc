@@ -31,6 +31,8 @@ absl::string_view FamilyPhaseName(FamilyPhase phase) {
       return "in place";
     case FamilyPhase::kDegraded:
       return "degraded";
+    case FamilyPhase::kObserved:
+      return "observed";
     case FamilyPhase::kFailed:
       return "failed";
   }
@@ -43,6 +45,7 @@ std::string NotReadyBecause(const AgentState& state, const FamilyState& family) 
       return "";
     case FamilyPhase::kPending:
       return family.reason.empty() ? "the first attempt has not ended yet" : family.reason;
+    case FamilyPhase::kObserved:
     case FamilyPhase::kDegraded: {
       const Finding* blocker = Blocker(state, family.family);
       if (blocker == nullptr) return "";
@@ -83,7 +86,7 @@ std::string StatusLine(const AgentState& state) {
     add("exposed", exposed);
   }
   if (!state.config_problem.empty()) add("configuration not reloaded", state.config_problem);
-  if (line.empty()) return "in place";
+  if (line.empty()) return state.observing ? "in place, and observed only" : "in place";
   // A kernel's or a program's words may have several lines.
   std::replace_if(
       line.begin(), line.end(), [](unsigned char c) { return absl::ascii_iscntrl(c); }, ' ');

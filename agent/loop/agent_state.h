@@ -27,6 +27,7 @@ enum class FamilyPhase : uint8_t {
   kPending,   // no attempt has ended yet
   kInPlace,   // what is wanted stands
   kDegraded,  // what is wanted stands, but for findings, or a fight over it
+  kObserved,  // it does not, and is not to be put in place (--observe)
   kFailed,    // it does not, or nothing is known
 };
 absl::string_view FamilyPhaseName(FamilyPhase phase);  // "pending", "in place", ...
@@ -38,6 +39,8 @@ struct FamilyState {
   absl::Time since = absl::InfinitePast();
   // Empty where in place.
   std::string reason = {};
+  // What the last look found wanting and what was not done: observing, or in a fight.
+  int pending_changes = 0;
 
   bool operator==(const FamilyState&) const = default;
 };
@@ -61,6 +64,8 @@ struct AgentState {
   featuregates::Version emulated_version;
   // The gates' mode, and the families.
   Mode mode = Mode::kOff;
+  // --observe.
+  bool observing = false;
   // "nft" or "legacy"; empty until it is known.
   std::string iptables_mode;
   // How changes are noticed, for people: "kernel events", "poll", "timer only: REASON".
@@ -91,7 +96,8 @@ struct AgentState {
   uint64_t incidents = 0;
   // The last ten, newest first, with the time: one line each.
   std::vector<std::string> recent_incidents;
-  // Why the running configuration is not the one on disk; empty where it is.
+  // Why the running configuration is not the one on disk; empty where it is. For who reads files to
+  // fill in.
   std::string config_problem;
   // The process is about to end so that a supervisor starts it anew; empty else.
   std::string must_restart;

@@ -23,11 +23,30 @@ std::string Place(const netlink::ChainId& chain) {
 
 }  // namespace
 
+int PendingChanges(const SyncReport& report, netlink::Family family) {
+  if (!report.StatusOf(family).ok()) return 0;
+  const NativeDiff& native = report.plan.diff.native;
+  const bool native_pending =
+      family == netlink::Family::kIPv4 && ((native.put.has_value() && !report.native_put) ||
+                                           (native.remove.has_value() && !report.native_removed));
+  return static_cast<int>(report.PendingOf(family).size()) + (native_pending ? 1 : 0);
+}
+
 FamilyVerdict JudgeFamily(netlink::Family family, const SyncReport& report,
-                          absl::Span<const Fight> fights) {
+                          absl::Span<const Fight> fights, bool observe) {
   if (const absl::Status status = report.StatusOf(family); !status.ok()) return Failed(status);
   std::vector<std::string> reasons;
   std::vector<std::string> keys;
+  const int pending = PendingChanges(report, family);
+  const bool observed = observe && pending > 0;
+  if (observed) {
+    reasons.push_back(absl::StrCat(pending, pending == 1 ? " change is" : " changes are",
+                                   " wanted, and not made (observe)"));
+    keys.push_back(absl::StrCat("observe ", pending));
+    for (const Change& change : report.PendingOf(family)) {
+      keys.push_back(netlink::ToString(change.operation));
+    }
+  }
   size_t fought = 0;
   for (const Fight& fight : fights) {
     if (fight.chain.family != family) continue;
@@ -45,9 +64,10 @@ FamilyVerdict JudgeFamily(netlink::Family family, const SyncReport& report,
                                    ": ", finding.message));
     keys.push_back(absl::StrCat(ConditionName(finding.condition), " ", Place(finding.chain)));
   }
-  return {.phase = reasons.empty() ? FamilyPhase::kInPlace : FamilyPhase::kDegraded,
-          .reason = absl::StrJoin(reasons, "; "),
-          .key = absl::StrJoin(keys, ",")};
+  const FamilyPhase phase = observed          ? FamilyPhase::kObserved
+                            : reasons.empty() ? FamilyPhase::kInPlace
+                                              : FamilyPhase::kDegraded;
+  return {.phase = phase, .reason = absl::StrJoin(reasons, "; "), .key = absl::StrJoin(keys, ",")};
 }
 
 bool Update(const FamilyVerdict& verdict, absl::Time now, FamilyState& state, std::string& key) {

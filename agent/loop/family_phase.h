@@ -26,9 +26,13 @@ struct FamilyVerdict {
   bool operator==(const FamilyVerdict&) const = default;
 };
 
-// `fights` are those that go on.
+// `fights` are those that go on. `observe`: nothing was to be done, whatever is wanting.
 FamilyVerdict JudgeFamily(netlink::Family family, const SyncReport& report,
-                          absl::Span<const Fight> fights);
+                          absl::Span<const Fight> fights, bool observe = false);
+
+// SyncReport::PendingOf and what of the native table was not done, counted; 0 where it is not known
+// what stands.
+int PendingChanges(const SyncReport& report, netlink::Family family);
 
 // Takes the verdict over into `state`. True where that is another phase, or another reason for it:
 // `since` is `now` then.

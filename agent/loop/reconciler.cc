@@ -119,6 +119,17 @@ absl::Status SyncReport::StatusOf(Family family) const {
   return absl::OkStatus();
 }
 
+std::vector<Change> SyncReport::PendingOf(Family family) const {
+  std::vector<Change> pending;
+  for (const Change& change : plan.diff.changes) {
+    if (netlink::ChainOf(change.operation).family != family) continue;
+    if (std::find(applied.begin(), applied.end(), change) == applied.end()) {
+      pending.push_back(change);
+    }
+  }
+  return pending;
+}
+
 Clock SystemClock() {
   return {.now = [] { return absl::Now(); },
           .sleep = [](absl::Duration duration) { absl::SleepFor(duration); }};
@@ -194,13 +205,12 @@ absl::Status Reconciler::SyncFamilies(const Ruleset& desired,
       return plan.status();
     }
     report.plan = *std::move(plan);
-    Diff allowed = report.plan.diff;
-    if (restraint) allowed.changes = restraint(report.plan);
-    // What takes the native table's place may be among what is to wait.
-    if (allowed.changes.size() != report.plan.diff.changes.size()) allowed.native.remove.reset();
+    const Diff allowed = restraint ? restraint(report.plan) : report.plan.diff;
+    const netlink::Transaction transaction =
+        ToTransaction(allowed, report.plan.generation, families);
+    if (transaction.empty()) return absl::OkStatus();
     const absl::Time start = clock_.now();
-    absl::Status applied =
-        backend_->Apply(ToTransaction(allowed, report.plan.generation, families));
+    absl::Status applied = backend_->Apply(transaction);
     report.applying += clock_.now() - start;
     if (!applied.ok()) return applied;
     AppendChanges(allowed, families, report);

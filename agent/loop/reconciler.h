@@ -106,6 +106,9 @@ struct SyncReport {
   bool LacksExtension() const;
   // Whether what was wanted of `family` stands; OK also for one that was not asked for.
   absl::Status StatusOf(netlink::Family family) const;
+  // What the plan wants of `family` and what was not done, because it was held back; the native
+  // table's is not among them. Meaningless where StatusOf(family) is not OK.
+  std::vector<Change> PendingOf(netlink::Family family) const;
 };
 
 // Who depends on what, beside the rules of the backend itself.
@@ -125,8 +128,8 @@ struct Clock {
 Clock SystemClock();
 
 // What of a plan may be done now: called between a look and its transaction; returns the plan's
-// changes less those that are to wait.
-using Restraint = std::function<std::vector<Change>(const Plan& plan)>;
+// diff less the changes that are to wait.
+using Restraint = std::function<Diff(const Plan& plan)>;
 
 // Not safe for use by several threads at once. The backend must outlive it.
 class Reconciler {

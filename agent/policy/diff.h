@@ -14,6 +14,7 @@
 #ifndef KIPT_AGENT_POLICY_DIFF_H_
 #define KIPT_AGENT_POLICY_DIFF_H_
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -65,6 +66,11 @@ enum class Condition : uint8_t {
   // The same in cleanup mode: the martian protection stands in a native table instead.
   kNativeProtection,
 };
+inline constexpr std::array kConditions = {
+    Condition::kBaseChainNotHooked,   Condition::kBitConflict,
+    Condition::kOlderFormKept,        Condition::kShadowedJump,
+    Condition::kDamagedRule,          Condition::kForeignDropsEverything,
+    Condition::kLegacyModeImpossible, Condition::kNativeProtection};
 absl::string_view ConditionName(Condition condition);  // "BaseChainNotHooked", ...
 
 enum class Severity : uint8_t { kInfo, kWarning, kCritical };

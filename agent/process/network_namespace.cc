@@ -7,7 +7,6 @@
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
-#include "agent/process/owned_fd.h"
 
 namespace kipt::agent {
 namespace {
@@ -33,11 +32,20 @@ absl::Status NamespaceError(int error, absl::string_view step, const std::string
 
 }  // namespace
 
-absl::Status EnterNetworkNamespace(const std::string& path) {
-  const OwnedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+absl::StatusOr<OwnedFd> OpenNetworkNamespace(const std::string& path) {
+  OwnedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.valid()) return NamespaceError(errno, "open", path);
-  return setns(fd.get(), CLONE_NEWNET) == 0 ? absl::OkStatus()
-                                            : NamespaceError(errno, "setns", path);
+  return fd;
+}
+
+absl::Status EnterNetworkNamespace(const OwnedFd& namespace_fd, const std::string& path) {
+  if (setns(namespace_fd.get(), CLONE_NEWNET) == 0) return absl::OkStatus();
+  return NamespaceError(errno, "setns", path);
+}
+
+absl::Status EnterNetworkNamespace(const std::string& path) {
+  const absl::StatusOr<OwnedFd> fd = OpenNetworkNamespace(path);
+  return fd.ok() ? EnterNetworkNamespace(*fd, path) : fd.status();
 }
 
 }  // namespace kipt::agent

@@ -7,6 +7,8 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "agent/process/owned_fd.h"
 
 namespace kipt::agent {
 
@@ -16,6 +18,10 @@ namespace kipt::agent {
 // NotFound: nothing is at `path`. InvalidArgument: what is there is no network namespace.
 // PermissionDenied: CAP_SYS_ADMIN is missing, in either of the two namespaces.
 absl::Status EnterNetworkNamespace(const std::string& path);
+
+// The two halves of it. Of what is open at `namespace_fd`, `path` is for the message.
+absl::StatusOr<OwnedFd> OpenNetworkNamespace(const std::string& path);
+absl::Status EnterNetworkNamespace(const OwnedFd& namespace_fd, const std::string& path);
 
 }  // namespace kipt::agent
 

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "agent/detect/other_mode.h"
 #include "agent/loop/reconciler.h"
 #include "agent/policy/diff.h"
+#include "agent/policy/other_mode.h"
 #include "agent/policy/policy.h"
 #include "featuregates/feature_gates.h"
 #include "featuregates/version.h"

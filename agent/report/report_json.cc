@@ -255,6 +255,7 @@ std::string ConfigJson(const Config& config) {
        Text(config.iptables_mode ? IptablesModeName(*config.iptables_mode) : "auto")},
       {"iptablesSyncPeriod", FormatGoDuration(config.iptables_sync_period)},
       {"watch", Text(WatchModeName(config.watch))},
+      {"observe", config.observe},
       {"healthzBindAddress", config.healthz_bind_address},
       {"metricsBindAddress", config.metrics_bind_address},
       {"staleChains", Text(StaleChainsName(config.stale_chains))},

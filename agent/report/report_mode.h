@@ -10,7 +10,7 @@
 
 #include "absl/types/span.h"
 #include "agent/detect/iptables_mode.h"
-#include "agent/detect/other_mode.h"
+#include "agent/policy/other_mode.h"
 
 namespace kipt::agent {
 

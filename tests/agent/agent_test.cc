@@ -68,9 +68,10 @@ class AgentTest : public ::testing::Test {
     return options;
   }
 
-  void Start(Mode mode) {
+  void Start(Mode mode) { StartWith(Options(mode)); }
+  void StartWith(AgentOptions options) {
     absl::StatusOr<std::unique_ptr<Agent>> agent = Agent::Create(
-        *loop_, Options(mode),
+        *loop_, std::move(options),
         [this]() -> absl::StatusOr<std::unique_ptr<netlink::Backend>> {
           ++opened_;
           if (!open_error_.ok()) return open_error_;
@@ -421,6 +422,69 @@ TEST_F(AgentTest, TellsWhoIsExposedToMartiansUntilARuleStands) {
   ASSERT_TRUE(TurnUntil([&] { return agent_->state().martian_protection; }));
   EXPECT_EQ(ExposedBecause(agent_->state()), "");
   EXPECT_TRUE(IsReady(agent_->state()));
+}
+
+class ObservingAgentTest : public AgentTest {
+ protected:
+  AgentOptions Observing(Mode mode) {
+    AgentOptions options = Retiring(mode);
+    options.observe = true;
+    return options;
+  }
+  const FamilyState& Ip() { return agent_->state().families[0]; }
+};
+
+TEST_F(ObservingAgentTest, PlansEverythingAndWritesNothing) {
+  StartWith(Observing(Mode::kLegacy));
+  ASSERT_TRUE(TurnUntilRounds(1));
+  EXPECT_EQ(kernel_.apply_count(), 0);
+  EXPECT_THAT(rounds_[0].report.applied, IsEmpty());
+  EXPECT_EQ(Ip().phase, FamilyPhase::kObserved);
+  EXPECT_GT(Ip().pending_changes, 5);
+  EXPECT_EQ(Ip().pending_changes,
+            static_cast<int>(rounds_[0].report.PendingOf(Family::kIPv4).size()));
+  EXPECT_TRUE(IsReady(agent_->state())) << "it does what it was told";
+  EXPECT_NE(agent_->state().last_success, absl::InfinitePast()) << "it succeeds at observing";
+  EXPECT_THAT(StatusLine(agent_->state()), HasSubstr("ip observed: "));
+}
+
+TEST_F(ObservingAgentTest, LeavesDamageAndTellsOfIt) {
+  Start(Mode::kCleanup);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  const int applied = kernel_.apply_count();
+  agent_->SetDesired(Observing(Mode::kCleanup));
+  ASSERT_TRUE(TurnUntilRounds(2));
+  EXPECT_TRUE(InPlace());
+  EXPECT_EQ(StatusLine(agent_->state()), "in place, and observed only");
+  DeleteJump(Filter("INPUT"));
+  ASSERT_TRUE(TurnUntilRounds(3));
+  EXPECT_EQ(kernel_.apply_count(), applied);
+  EXPECT_EQ(Ip().phase, FamilyPhase::kObserved);
+  EXPECT_EQ(Ip().pending_changes, 1);
+  EXPECT_THAT(rounds_[2].changed_families, SizeIs(1));
+  EXPECT_FALSE(rounds_[2].incident.has_value()) << "an incident is what was repaired";
+  EXPECT_THAT(rounds_[2].fights_begun, IsEmpty());
+}
+
+TEST_F(ObservingAgentTest, RetiresNothing) {
+  Start(Mode::kLegacy);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  const int applied = kernel_.apply_count();
+  agent_->SetDesired(Observing(Mode::kCleanup));
+  ASSERT_TRUE(TurnUntilRounds(2));
+  EXPECT_FALSE(rounds_[1].retirement.has_value());
+  EXPECT_EQ(kernel_.apply_count(), applied);
+}
+
+TEST_F(ObservingAgentTest, WritesAsSoonAsItIsToldTo) {
+  StartWith(Observing(Mode::kCleanup));
+  ASSERT_TRUE(TurnUntilRounds(1));
+  const int opened = opened_;
+  agent_->SetDesired(Options(Mode::kCleanup));
+  ASSERT_TRUE(TurnUntilRounds(2));
+  EXPECT_TRUE(InPlace());
+  EXPECT_EQ(Ip().pending_changes, 0);
+  EXPECT_EQ(opened_, opened + 1) << "the backend of an observer may be one that cannot write";
 }
 
 }  // namespace

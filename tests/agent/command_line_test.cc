@@ -151,7 +151,8 @@ TEST_P(RefusedCommandLineTest, SaysWhatIsWrong) {
 }
 
 constexpr char kCommands[] =
-    "; the commands are run, sync, plan, status, retire, audit, explain, detect, gates, version";
+    "; the commands are run, sync, plan, status, retire, audit, explain, detect, gates, "
+    "completion, version";
 
 INSTANTIATE_TEST_SUITE_P(
     Arguments, RefusedCommandLineTest,

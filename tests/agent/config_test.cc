@@ -349,6 +349,7 @@ TEST(ConfigTextTest, PrintsTheEffectiveConfiguration) {
             "hostRoot: (own)\n"
             "iptablesSyncPeriod: 1m0s\n"
             "watch: events\n"
+            "observe: false\n"
             "healthzBindAddress: 127.0.0.1:10270\n"
             "metricsBindAddress: 127.0.0.1:10271\n"
             "staleChains: keep\n"

@@ -18,22 +18,25 @@ using ::testing::IsEmpty;
 TEST(DaemonSettingsTest, ComeFromTheFileAndFlagsWinOverIt) {
   const Node node;
   const std::string file = Agent(
-      "iptablesSyncPeriod: 90s\nwatch: poll\nhealthzBindAddress: ''\n"
+      "iptablesSyncPeriod: 90s\nwatch: poll\nobserve: true\nhealthzBindAddress: ''\n"
       "metricsBindAddress: '[::1]:0'\n");
   const auto by_file = node.Load({}, file);
   ASSERT_TRUE(by_file.ok()) << by_file.status();
   EXPECT_EQ(by_file->iptables_sync_period, absl::Seconds(90));
   EXPECT_EQ(by_file->watch, netlink::WatchMode::kPoll);
+  EXPECT_TRUE(by_file->observe);
   EXPECT_EQ(by_file->healthz_bind_address, "");
   EXPECT_EQ(by_file->metrics_bind_address, "[::1]:0");
   const auto by_flags = node.Load({.iptables_sync_period = absl::Hours(24),
                                    .watch = "events",
+                                   .observe = false,
                                    .healthz_bind_address = "0.0.0.0:65535",
                                    .metrics_bind_address = ""},
                                   file);
   ASSERT_TRUE(by_flags.ok()) << by_flags.status();
   EXPECT_EQ(by_flags->iptables_sync_period, absl::Hours(24));
   EXPECT_EQ(by_flags->watch, netlink::WatchMode::kEvents);
+  EXPECT_FALSE(by_flags->observe);
   EXPECT_EQ(by_flags->healthz_bind_address, "0.0.0.0:65535");
   EXPECT_EQ(by_flags->metrics_bind_address, "");
 }

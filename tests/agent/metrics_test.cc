@@ -163,6 +163,44 @@ TEST(MetricsTest, ShowsStaleChainsAndShadowedJumps) {
   EXPECT_EQ(Value(metrics, Ours("shadowed_jumps{family=\"ip6\"}")), 0);
 }
 
+TEST(MetricsTest, ShowsWhatWasNotDoneAndWhy) {
+  Metrics metrics("0.1.0");
+  AgentState state = StateInPlace();
+  state.families[0].pending_changes = 7;
+  state.findings = {{Condition::kBitConflict, Filter("INPUT"), "another bit", false},
+                    {Condition::kDamagedRule, Filter("INPUT"), "no match", true}};
+  state.fights = {Fight{.chain = Filter("INPUT")}, Fight{.chain = Filter("INPUT")}};
+  metrics.Record({}, state);
+  EXPECT_EQ(Value(metrics, Ours("pending_changes{family=\"ip\"}")), 7);
+  EXPECT_EQ(Value(metrics, Ours("pending_changes{family=\"ip6\"}")), 0);
+  EXPECT_EQ(Value(metrics, Ours("findings{condition=\"BitConflict\",family=\"ip\"}")), 1);
+  EXPECT_EQ(Value(metrics, Ours("findings{condition=\"BitConflict\",family=\"ip6\"}")), 0);
+  EXPECT_EQ(Value(metrics, Ours("findings{condition=\"DamagedRule\",family=\"ip\"}")), 0)
+      << "it was mended";
+  const std::string fights =
+      Ours("ownership_fights{chain=\"INPUT\",family=\"ip\",table=\"filter\"}");
+  EXPECT_EQ(Value(metrics, fights), 2);
+  state.fights.clear();
+  metrics.Record({}, state);
+  EXPECT_EQ(Value(metrics, fights), -1);
+}
+
+TEST(MetricsTest, ShowsWhetherTheConfigurationOnDiskIsInForce) {
+  Metrics metrics("0.1.0");
+  Config config = MakeConfig("1.27");
+  config.iptables_sync_period = absl::Seconds(90);
+  metrics.SetConfig(config);
+  EXPECT_EQ(Value(metrics, Ours("sync_period_seconds")), 90);
+  EXPECT_EQ(Value(metrics, Ours("observing")), 0);
+  EXPECT_EQ(Value(metrics, Ours("config_last_reload_successful")), 1);
+  metrics.ReloadFailed();
+  EXPECT_EQ(Value(metrics, Ours("config_last_reload_successful")), 0);
+  config.observe = true;
+  metrics.SetConfig(config);
+  EXPECT_EQ(Value(metrics, Ours("observing")), 1);
+  EXPECT_EQ(Value(metrics, Ours("config_last_reload_successful")), 1);
+}
+
 TEST(MetricsTest, ANewModeReplacesTheOldOne) {
   Metrics metrics("0.1.0");
   AgentState state = StateInPlace();

@@ -144,15 +144,17 @@ TEST(ReconcilerTest, WhatIsRestrainedIsPlannedButNotDone) {
   FakeTime time;
   const SyncReport report =
       Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup), [](const Plan& plan) {
-        std::vector<Change> changes = plan.diff.changes;
-        std::erase_if(changes, [](const Change& change) {
+        Diff allowed = plan.diff;
+        std::erase_if(allowed.changes, [](const Change& change) {
           return netlink::ChainOf(change.operation).table != netlink::Table::kMangle;
         });
-        return changes;
+        return allowed;
       });
   EXPECT_THAT(report.FirstError(), IsOk());
   EXPECT_THAT(report.applied, SizeIs(2));
-  EXPECT_GT(report.plan.diff.changes.size(), report.applied.size());
+  EXPECT_EQ(report.PendingOf(Family::kIPv4).size() + report.PendingOf(Family::kIPv6).size(),
+            report.plan.diff.changes.size() - report.applied.size());
+  EXPECT_THAT(report.PendingOf(Family::kIPv4), Not(IsEmpty()));
   EXPECT_EQ(backend.state().Find(Filter("KUBE-FIREWALL")), nullptr);
 }
 

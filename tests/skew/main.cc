@@ -124,6 +124,7 @@ int Main(const std::string& program, const std::vector<std::string>& arguments) 
   if (!options.ok()) return Fail(options.status(), kUsage);
   switch (options->command) {
     case Options::Command::kHelp:
+    case Options::Command::kCompletion:
       std::cout << options->help;
       return kOk;
     case Options::Command::kVersion:

@@ -19,12 +19,15 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "agent/config/completion.h"
+#include "tests/skew/completion.h"
 #include "tests/skew/report/wrapped.h"
 
 namespace kipt::skew {
 namespace {
 
 constexpr char kAgentName[] = "kube-iptables-agent";
+constexpr char kDefaultCommand[] = "run";
 
 // As given: what is still to be checked.
 struct Words {
@@ -38,6 +41,7 @@ struct Words {
   std::string proxy_mode = "iptables";
   std::string gate;
   std::string output = "text";
+  std::string shell;
 };
 
 // CLI11 2.3 leaves lines as long as they are.
@@ -200,6 +204,42 @@ void AddAdviseFlags(CLI::App& app, Options& options, Words& words) {
       ->type_name("string");
 }
 
+constexpr char kAbout[] =
+    "Sends real packets through a node on which every kubelet meets every kube-proxy, with kubelet "
+    "and with kube-iptables-agent in its place.";
+
+struct Commands {
+  CLI::App* list;
+  CLI::App* advise;
+  CLI::App* completion;
+  CLI::App* version;
+};
+
+Commands AddCommands(CLI::App& app, Options& options, Words& words) {
+  app.formatter(std::make_shared<WrappingFormatter>());
+  app.require_subcommand(0, 1);
+  CLI::App* run =
+      app.add_subcommand(kDefaultCommand, "Run the matrix; what is done without a command.");
+  Commands commands = {};
+  commands.list = app.add_subcommand("list", "Show the names of the cells, and why each is there.");
+  commands.advise = app.add_subcommand(
+      "advise",
+      "Say whether an upgrade is safe, in which order, and why. Exit status 2: it is not.");
+  commands.completion = app.add_subcommand(
+      "completion", "Write what lets a shell, bash or zsh, complete this command line.");
+  commands.version = app.add_subcommand("version", "Show the version of this program.");
+  for (CLI::App* each : {&app, run}) {
+    AddCellFlags(*each, options, words);
+    AddRunFlags(*each, options, words);
+  }
+  AddCellFlags(*commands.list, options, words);
+  AddAdviseFlags(*commands.advise, options, words);
+  commands.completion->add_option("shell", words.shell, "The shell.")
+      ->check(CLI::IsMember({"bash", "zsh"}))
+      ->required();
+  return commands;
+}
+
 std::string DefaultAgent(const std::string& program) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -239,25 +279,8 @@ absl::StatusOr<Options> ParseOptions(const std::string& program,
   Options options;
   Words words;
   try {
-    CLI::App app(
-        "Sends real packets through a node on which every kubelet meets every kube-proxy, with "
-        "kubelet and with kube-iptables-agent in its place.",
-        "kube-iptables-skew");
-    app.formatter(std::make_shared<WrappingFormatter>());
-    app.require_subcommand(0, 1);
-    CLI::App* run = app.add_subcommand("run", "Run the matrix; what is done without a command.");
-    CLI::App* list =
-        app.add_subcommand("list", "Show the names of the cells, and why each is there.");
-    CLI::App* advise = app.add_subcommand(
-        "advise",
-        "Say whether an upgrade is safe, in which order, and why. Exit status 2: it is not.");
-    CLI::App* version = app.add_subcommand("version", "Show the version of this program.");
-    for (CLI::App* each : {&app, run}) {
-      AddCellFlags(*each, options, words);
-      AddRunFlags(*each, options, words);
-    }
-    AddCellFlags(*list, options, words);
-    AddAdviseFlags(*advise, options, words);
+    CLI::App app(kAbout, "kube-iptables-skew");
+    const Commands commands = AddCommands(app, options, words);
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     try {
       app.parse(std::move(reversed));
@@ -266,9 +289,17 @@ absl::StatusOr<Options> ParseOptions(const std::string& program,
       options.help = app.help();
       return options;
     }
-    if (list->parsed()) options.command = Options::Command::kList;
-    if (advise->parsed()) options.command = Options::Command::kAdvise;
-    if (version->parsed()) options.command = Options::Command::kVersion;
+    if (commands.list->parsed()) options.command = Options::Command::kList;
+    if (commands.advise->parsed()) options.command = Options::Command::kAdvise;
+    if (commands.version->parsed()) options.command = Options::Command::kVersion;
+    if (commands.completion->parsed()) {
+      options.command = Options::Command::kCompletion;
+      absl::StatusOr<std::string> script =
+          agent::Completion(DescribeCommandLine(app, kDefaultCommand), words.shell);
+      if (!script.ok()) return script.status();
+      options.help = *std::move(script);
+      return options;
+    }
   } catch (const std::exception& error) {
     return absl::InvalidArgumentError(
         absl::StrCat(error.what(), "; see kube-iptables-skew --help"));
@@ -276,6 +307,14 @@ absl::StatusOr<Options> ParseOptions(const std::string& program,
   absl::Status status = Finish(program, words, options);
   if (!status.ok()) return status;
   return options;
+}
+
+agent::CompletionSpec SkewCompletion() {
+  Options options;
+  Words words;
+  CLI::App app(kAbout, "kube-iptables-skew");
+  AddCommands(app, options, words);
+  return DescribeCommandLine(app, kDefaultCommand);
 }
 
 absl::StatusOr<std::vector<Cell>> ChosenCells(const Options& options) {

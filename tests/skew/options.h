@@ -17,9 +17,9 @@
 namespace kipt::skew {
 
 struct Options {
-  enum class Command { kRun, kList, kAdvise, kVersion, kHelp };
+  enum class Command { kRun, kList, kAdvise, kCompletion, kVersion, kHelp };
   Command command = Command::kRun;
-  // Of kHelp: the text.
+  // Of kHelp and kCompletion: the text to print.
   std::string help = {};
 
   // Of kRun and kList: which cells.

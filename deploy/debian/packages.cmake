@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The install components `agent` and `skew` (`dev` is deploy/library/install.cmake), and three Debian
+# packages, one per component:
+#
+#   cmake --preset release && cmake --build --preset release && (cd build/release && cpack)
+#
+# Of other prefixes than /usr: what belongs into /etc goes to PREFIX/etc, and the unit, which names
+# /usr/sbin, is to be edited.
+include(GNUInstallDirs)
+set(packaged_components agent dev)
+if(TARGET kube-iptables-skew)
+  list(APPEND packaged_components skew)
+endif()
+set(package_of_agent kube-iptables-agent)
+set(package_of_dev libkube-iptables-agent-dev)
+set(package_of_skew kube-iptables-skew)
+set(debian_source ${CMAKE_CURRENT_LIST_DIR})
+set(debian_build ${CMAKE_BINARY_DIR}/deploy/debian)
+file(MAKE_DIRECTORY ${debian_build})
+
+set(KIPT_DEB_MAINTAINER "kube-iptables-agent maintainers <maintainers@kube-iptables-agent.example>"
+    CACHE STRING "Who answers for the packages")
+
+# ---- what is made of the programs that were just built: completions, manual pages ----
+set(packaged_files "")
+add_library(kipt_manual_page STATIC ${debian_source}/manual_page.cc)
+# Of this folder only, as kipt_library() does it.
+set(include_root ${CMAKE_BINARY_DIR}/include/packages)
+file(MAKE_DIRECTORY ${include_root}/deploy)
+file(CREATE_LINK ${debian_source} ${include_root}/deploy/debian SYMBOLIC)
+target_include_directories(kipt_manual_page PUBLIC ${include_root})
+target_link_libraries(kipt_manual_page PUBLIC kipt::agent PRIVATE kipt_warnings)
+
+file(TIMESTAMP ${CMAKE_SOURCE_DIR}/CHANGELOG.md KIPT_RELEASE_DATE "%Y-%m-%d" UTC)
+function(kipt_describe_program program component)
+  foreach(shell bash zsh)
+    set(completion ${debian_build}/${program}.${shell})
+    add_custom_command(OUTPUT ${completion}
+      COMMAND ${program} completion ${shell} > ${completion}
+      DEPENDS ${program} VERBATIM)
+    list(APPEND packaged_files ${completion})
+  endforeach()
+  add_executable(kipt_${component}_manual_page ${debian_source}/${component}_manual_page.cc)
+  target_link_libraries(kipt_${component}_manual_page PRIVATE kipt_manual_page kipt_warnings ${ARGN})
+  set(page ${debian_build}/${program}.8)
+  configure_file(${debian_source}/${program}.8.in ${page}.in @ONLY)
+  add_custom_command(OUTPUT ${page}.gz
+    COMMAND kipt_${component}_manual_page < ${page}.in > ${page}
+    COMMAND gzip -9nkf ${page}
+    DEPENDS kipt_${component}_manual_page ${page}.in VERBATIM)
+  list(APPEND packaged_files ${page}.gz)
+  set(packaged_files ${packaged_files} PARENT_SCOPE)
+endfunction()
+
+function(kipt_install_program program component)
+  install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_SBINDIR} COMPONENT ${component})
+  install(FILES ${debian_build}/${program}.bash RENAME ${program} COMPONENT ${component}
+          DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/bash-completion/completions)
+  install(FILES ${debian_build}/${program}.zsh RENAME _${program} COMPONENT ${component}
+          DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/zsh/vendor-completions)
+  install(FILES ${debian_build}/${program}.8.gz COMPONENT ${component}
+          DESTINATION ${CMAKE_INSTALL_MANDIR}/man8)
+endfunction()
+
+kipt_describe_program(kube-iptables-agent agent)
+kipt_install_program(kube-iptables-agent agent)
+if(TARGET kube-iptables-skew)
+  kipt_describe_program(kube-iptables-skew skew kipt::skew)
+  kipt_install_program(kube-iptables-skew skew)
+endif()
+
+# ---- the rest of the agent's ----
+function(kipt_compress source target)
+  add_custom_command(OUTPUT ${target} COMMAND gzip -9nc ${source} > ${target}
+                     DEPENDS ${source} VERBATIM)
+  set(packaged_files ${packaged_files} ${target} PARENT_SCOPE)
+endfunction()
+
+set(page5 kube-iptables-agent.yaml.5)
+configure_file(${debian_source}/${page5}.in ${debian_build}/${page5} @ONLY)
+kipt_compress(${debian_build}/${page5} ${debian_build}/${page5}.gz)
+install(FILES ${debian_build}/${page5}.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man5 COMPONENT agent)
+
+# GNU's own rule: of the prefix /usr, /etc is meant; and systemd of Debian 12 has its units in /lib.
+# A configuration that is there stays.
+install(CODE "
+  set(unit \"${CMAKE_SOURCE_DIR}/deploy/systemd/kube-iptables-agent.service\")
+  set(config \"${debian_source}/config.yaml\")"
+  COMPONENT agent)
+install(CODE [[
+  set(root "${CMAKE_INSTALL_PREFIX}")
+  if(root MATCHES "^(.*)/usr/?$")
+    set(root "${CMAKE_MATCH_1}")
+  endif()
+  file(INSTALL DESTINATION "${root}/lib/systemd/system" TYPE FILE FILES "${unit}")
+  if(NOT EXISTS "$ENV{DESTDIR}${root}/etc/kube-iptables-agent/config.yaml")
+    file(INSTALL DESTINATION "${root}/etc/kube-iptables-agent" TYPE FILE FILES "${config}")
+  endif()]]
+  COMPONENT agent)
+set(agent_doc ${CMAKE_INSTALL_DATAROOTDIR}/doc/kube-iptables-agent)
+install(FILES ${CMAKE_SOURCE_DIR}/deploy/systemd/nft-unprivileged.conf COMPONENT agent
+        DESTINATION ${agent_doc}/examples)
+kipt_compress(${CMAKE_SOURCE_DIR}/README.md ${debian_build}/README.md.gz)
+install(FILES ${debian_build}/README.md.gz DESTINATION ${agent_doc} COMPONENT agent)
+
+# ---- Debian's own files, in every package ----
+foreach(component IN LISTS packaged_components)
+  set(changelog ${debian_build}/${component}/changelog)
+  file(MAKE_DIRECTORY ${debian_build}/${component})
+  add_custom_command(OUTPUT ${changelog}.gz
+    COMMAND ${debian_source}/debian-changelog ${package_of_${component}} ${PROJECT_VERSION}
+            ${KIPT_DEB_MAINTAINER} ${CMAKE_SOURCE_DIR}/CHANGELOG.md > ${changelog}
+    COMMAND gzip -9nf ${changelog}
+    DEPENDS ${CMAKE_SOURCE_DIR}/CHANGELOG.md ${debian_source}/debian-changelog VERBATIM)
+  list(APPEND packaged_files ${changelog}.gz)
+  install(FILES ${changelog}.gz ${debian_source}/copyright COMPONENT ${component}
+          DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/${package_of_${component}})
+endforeach()
+add_custom_target(packaged ALL DEPENDS ${packaged_files})
+
+# ---- the packages ----
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME kube-iptables-agent)
+set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+set(CPACK_PACKAGE_CONTACT "${KIPT_DEB_MAINTAINER}")
+set(CPACK_VERBATIM_VARIABLES ON)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
+    OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+set(CPACK_COMPONENTS_ALL ${packaged_components})
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
+set(CPACK_DEBIAN_PACKAGE_HOMEPAGE https://github.com/kubernetes/enhancements/tree/master/keps/sig-network/3178-iptables-cleanup)
+
+set(CPACK_DEBIAN_AGENT_PACKAGE_NAME ${package_of_agent})
+set(CPACK_DEBIAN_AGENT_PACKAGE_SECTION net)
+set(CPACK_DEBIAN_AGENT_PACKAGE_SHLIBDEPS ON)
+# On nf_tables it runs no program; on legacy iptables it runs iptables-legacy-restore.
+set(CPACK_DEBIAN_AGENT_PACKAGE_RECOMMENDS iptables)
+set(CPACK_DEBIAN_AGENT_PACKAGE_SUGGESTS "nftables, kube-iptables-skew")
+set(CPACK_DEBIAN_AGENT_PACKAGE_CONTROL_EXTRA
+    ${debian_source}/conffiles ${debian_source}/postinst ${debian_source}/prerm
+    ${debian_source}/postrm)
+set(CPACK_COMPONENT_AGENT_DESCRIPTION "node agent for kubelet's iptables chains (KEP-3178)
+Puts on a node exactly the iptables chains and rules that kubelet would put
+there, in either mode of KEP-3178, \"Cleaning up IPTables Chain Ownership\",
+through nf_tables or legacy iptables, and keeps them there: damage is repaired
+at once, and the process that did it is named.
+
+As installed it observes: it plans and reports, and changes nothing, until
+/etc/kube-iptables-agent/config.yaml says \"observe: false\".")
+
+# CPack strips programs only.
+install(CODE "
+  if(CMAKE_INSTALL_DO_STRIP)
+    file(GLOB archives \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/libkipt_*.a\")
+    execute_process(COMMAND \"${CMAKE_STRIP}\" --strip-debug --enable-deterministic-archives
+                            \${archives} COMMAND_ERROR_IS_FATAL ANY)
+  endif()" COMPONENT dev)
+set(CPACK_DEBIAN_DEV_PACKAGE_NAME ${package_of_dev})
+set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
+string(CONCAT CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
+       "libabsl-dev, libcap-ng-dev (>= 0.8), libmicrohttpd-dev, libmnl-dev, libnftnl-dev (>= 1.2.4), "
+       "libseccomp-dev (>= 2.5), libsystemd-dev, libyaml-cpp-dev, prometheus-cpp-dev")
+set(CPACK_DEBIAN_DEV_PACKAGE_SUGGESTS "cmake, pkg-config")
+set(CPACK_COMPONENT_DEV_DESCRIPTION "node agent for kubelet's iptables chains, as a library
+Archives and headers of kube-iptables-agent for C++20 programs that take its
+place on a node: feature gates with Kubernetes' semantics, nf_tables rules as
+values over netlink, and the agent with its loop. For find_package() of CMake
+and for pkg-config.
+
+Version 0: the programming interface is not frozen.")
+
+set(CPACK_DEBIAN_SKEW_PACKAGE_NAME ${package_of_skew})
+set(CPACK_DEBIAN_SKEW_PACKAGE_SECTION net)
+set(CPACK_DEBIAN_SKEW_PACKAGE_SHLIBDEPS ON)
+# Without iptables and ip it makes no node; the others are companions of some cells.
+set(CPACK_DEBIAN_SKEW_PACKAGE_DEPENDS "iptables, iproute2")
+set(CPACK_DEBIAN_SKEW_PACKAGE_RECOMMENDS
+    "kube-iptables-agent, nftables, ipset, containernetworking-plugins")
+set(CPACK_COMPONENT_SKEW_DESCRIPTION "upgrade and version-skew harness for kubelet's iptables chains
+Sends real packets through a node of network namespaces on which every kubelet
+meets every kube-proxy, with kubelet and with kube-iptables-agent in its place,
+and says whether an upgrade is safe, in which order, and why.")
+include(CPack)
+
+# As root, and with the network for Debian 12's packages. Of other build types nobody makes packages.
+if(KIPT_BUILD_TESTS AND CMAKE_BUILD_TYPE STREQUAL Release)
+  add_test(NAME Packages.TriedInDebian12 COMMAND ${debian_source}/try --build ${CMAKE_BINARY_DIR})
+  set_tests_properties(Packages.TriedInDebian12 PROPERTIES LABELS packages TIMEOUT 600)
+endif()

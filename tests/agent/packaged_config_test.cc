@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The configuration file of the Debian package and its manual page say what the program does.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "agent/config/config.h"
+#include "agent/config/config_file.h"
+#include "tests/support/temporary_tree.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::testing::ElementsAreArray;
+using ::testing::SizeIs;
+using ::testing::UnorderedElementsAreArray;
+using Words = std::vector<std::string>;
+
+std::string ReadDebianFile(const std::string& name) {
+  std::ostringstream text;
+  text << std::ifstream(std::filesystem::path(KIPT_DEPLOY_DIR) / "debian" / name).rdbuf();
+  return text.str();
+}
+
+// As the decoder itself lists them, in the message about one that it does not know.
+Words Fields() {
+  const auto status = ParseConfigFile("f",
+                                      "apiVersion: kube-iptables-agent/v1alpha1\n"
+                                      "kind: KubeIPTablesAgentConfiguration\n"
+                                      "noSuchField: 1\n")
+                          .status();
+  const std::string message(status.message());
+  const std::string before = "KubeIPTablesAgentConfiguration has ";
+  const size_t at = message.find(before);
+  EXPECT_NE(at, std::string::npos) << message;
+  return absl::StrSplit(message.substr(at + before.size()), ", ");
+}
+
+// The lines of `text` that are fields, or are when their comment sign goes.
+std::string Uncommented(const std::string& text) {
+  std::string out;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    // Prose has a blank behind the sign, and a gate has two.
+    if (std::regex_search(std::string(line),
+                          std::regex("^#([a-zA-Z]+:|  [A-Za-z]+: (true|false)$)"))) {
+      absl::ConsumePrefix(&line, "#");
+    }
+    absl::StrAppend(&out, line, "\n");
+  }
+  return out;
+}
+
+Words TopLevelFields(const std::string& yaml) {
+  Words names;
+  std::smatch match;
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(yaml, '\n'))) {
+    if (std::regex_search(line, match, std::regex("^([a-zA-Z]+):"))) names.push_back(match[1]);
+  }
+  return names;
+}
+
+Config Defaults() { return *LoadConfig({}, {.default_config_path = "/nonexistent"}); }
+
+Config Load(const std::string& yaml) {
+  const testing::TemporaryTree tree;
+  tree.Write("config.yaml", yaml);
+  const auto config = LoadConfig({.config = tree.Path("config.yaml")});
+  EXPECT_TRUE(config.ok()) << config.status();
+  Config result = config.ok() ? *config : Defaults();
+  result.config_file.clear();
+  return result;
+}
+
+TEST(PackagedConfigTest, ObservesAndLeavesTheRestAtItsDefault) {
+  Config expected = Defaults();
+  ASSERT_FALSE(expected.observe);
+  expected.observe = true;
+  EXPECT_EQ(Load(ReadDebianFile("config.yaml")), expected);
+}
+
+TEST(PackagedConfigTest, NamesEveryField) {
+  EXPECT_THAT(Fields(), SizeIs(::testing::Gt(15U)));
+  EXPECT_THAT(TopLevelFields(Uncommented(ReadDebianFile("config.yaml"))),
+              UnorderedElementsAreArray(Fields()));
+}
+
+TEST(PackagedConfigTest, ShowsTheDefaultsInItsComments) {
+  const std::string text = ReadDebianFile("config.yaml");
+  Config commented = Load(text);
+  // The one default that depends on the node: what it shows is the first place of several.
+  commented.cni_conf_dirs = {"/etc/cni/net.d"};
+  EXPECT_EQ(ToString(Load(Uncommented(text))), ToString(commented));
+}
+
+TEST(ConfigManualPageTest, DescribesEveryFieldOnce) {
+  const std::string page = ReadDebianFile("kube-iptables-agent.yaml.5.in");
+  const size_t begin = page.find(".SH FIELDS\n");
+  ASSERT_NE(begin, std::string::npos);
+  const std::string section = page.substr(begin, page.find("\n.SH", begin + 1) - begin);
+  Words described;
+  const std::regex entry("\\.TP\n\\.(?:B|BR) ([a-zA-Z]+)");
+  for (std::sregex_iterator match(section.begin(), section.end(), entry), end; match != end;
+       ++match) {
+    described.push_back((*match)[1]);
+  }
+  EXPECT_THAT(described, UnorderedElementsAreArray(Fields()));
+}
+
+TEST(ConfigManualPageTest, SaysOfThoseFieldsThatNeedARestartThatTheyDo) {
+  const std::string page = ReadDebianFile("kube-iptables-agent.yaml.5.in");
+  Words marked;
+  const std::regex entry("\\.BR ([a-zA-Z]+) \" \\(restart\\)\"");
+  for (std::sregex_iterator match(page.begin(), page.end(), entry), end; match != end; ++match) {
+    marked.push_back((*match)[1]);
+  }
+  Config other = Defaults();
+  other.iptables_mode = IptablesMode::kLegacy;
+  other.watch = netlink::WatchMode::kPoll;
+  other.healthz_bind_address = other.metrics_bind_address = "";
+  other.observe = true;
+  other.iptables_sync_period = absl::Hours(1);
+  Words needed;
+  for (const std::string& line : WhatNeedsARestart(Defaults(), other)) {
+    needed.push_back(line.substr(0, line.find(':')));
+  }
+  EXPECT_THAT(marked, ElementsAreArray(needed));
+}
+
+}  // namespace
+}  // namespace kipt::agent

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One network namespace that this node agent looks after, and the log lines that come of it.
+#ifndef NODE_AGENT_SERVED_NAMESPACE_H_
+#define NODE_AGENT_SERVED_NAMESPACE_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "agent/node_agent.h"
+#include "settings.h"
+
+namespace node_agent {
+
+class ServedNamespace {
+ public:
+  // The rules are put in place when `loop` first turns.
+  static absl::StatusOr<std::unique_ptr<ServedNamespace>> Create(kipt::agent::EventLoop& loop,
+                                                                 const Serving& serving,
+                                                                 const NodeSettings& settings);
+  ServedNamespace(const ServedNamespace&) = delete;
+  ServedNamespace& operator=(const ServedNamespace&) = delete;
+
+  // Settings that are wrong, or cannot be had any more, are told in the log; what was, goes on.
+  void Apply(const NodeSettings& settings);
+
+ private:
+  explicit ServedNamespace(Serving serving) : serving_(std::move(serving)) {}
+  void LogRound(const kipt::agent::Round& round) const;
+
+  const Serving serving_;
+  std::unique_ptr<kipt::agent::NodeAgent> agent_;
+};
+
+}  // namespace node_agent
+
+#endif  // NODE_AGENT_SERVED_NAMESPACE_H_

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The library inside a host program: agents of other network namespaces than the one that the
+// program's thread is in and stays in, whatever happens.
+#include "agent/node_agent.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "agent/process/visited_namespace.h"
+#include "tests/support/legacy_tables.h"
+#include "tests/support/netns_fixture.h"
+#include "tests/support/private_run.h"
+#include "tests/support/run_program.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::InNetns;
+using ::kipt::testing::IsOk;
+using ::kipt::testing::Netns;
+using ::kipt::testing::NetnsTest;
+using ::kipt::testing::ProgramResult;
+using ::kipt::testing::RunProgram;
+using ::kipt::testing::StatusIs;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+ino_t ThreadNetns() {
+  struct stat about = {};
+  return stat("/proc/thread-self/ns/net", &about) == 0 ? about.st_ino : 0;
+}
+
+Flags FlagsFor(const std::string& iptables_mode) {
+  return {.config = {}, .iptables_mode = iptables_mode};
+}
+
+// What `program` prints inside `netns`.
+std::string Printed(const Netns& netns, const std::vector<std::string>& argv) {
+  const InNetns inside(netns);
+  const ProgramResult result = RunProgram(argv);
+  EXPECT_EQ(result.exit_code, 0) << result;
+  return result.out;
+}
+
+std::string Program(const std::string& mode, const std::string& suffix = "") {
+  return "iptables-" + mode + suffix;
+}
+
+// One agent, and what it told.
+struct Hosted {
+  std::unique_ptr<NodeAgent> agent;
+  std::vector<Round> rounds;
+  std::vector<std::string> notices;
+  // The namespaces in which it was told.
+  std::set<ino_t> told_in;
+
+  bool InPlace() const {
+    for (const FamilyState& family : agent->state().families) {
+      if (family.phase != FamilyPhase::kInPlace) return false;
+    }
+    return !rounds.empty();
+  }
+};
+
+class NodeAgentTest : public NetnsTest {
+ protected:
+  void SetUp() override {
+    NetnsTest::SetUp();
+    if (HasFatalFailure()) return;
+    private_run_.emplace();
+    home_ = ThreadNetns();
+    absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
+    ASSERT_THAT(loop, IsOk());
+    loop_ = *std::move(loop);
+  }
+  void TearDown() override {
+    EXPECT_EQ(ThreadNetns(), home_) << "the host's thread has moved";
+    // Nothing was ever made where the host program is.
+    EXPECT_EQ(RunProgram({"nft", "list", "ruleset"}).out, "");
+    EXPECT_THAT(kipt::testing::LegacyTables(kipt::testing::IpFamily::kIpv4), IsEmpty());
+  }
+
+  // Fails the test where there is none.
+  std::unique_ptr<Hosted> Serve(const Netns& netns, const Flags& flags, LegacyOptions legacy = {}) {
+    auto hosted = std::make_unique<Hosted>();
+    const absl::StatusOr<Config> config = LoadConfigIn(netns.Path(), flags, kNoFile);
+    EXPECT_THAT(config, IsOk());
+    if (!config.ok()) return nullptr;
+    absl::StatusOr<std::unique_ptr<NodeAgent>> agent =
+        NodeAgent::Create(*loop_, {.config = *config, .netns = netns.Path(), .legacy = legacy},
+                          {.round =
+                               [told = hosted.get()](const Round& round) {
+                                 told->rounds.push_back(round);
+                                 told->told_in.insert(ThreadNetns());
+                               },
+                           .notice =
+                               [told = hosted.get()](absl::LogSeverity, absl::string_view text) {
+                                 told->notices.emplace_back(text);
+                               }});
+    EXPECT_THAT(agent, IsOk());
+    if (!agent.ok()) return nullptr;
+    hosted->agent = *std::move(agent);
+    EXPECT_EQ(ThreadNetns(), home_);
+    return hosted;
+  }
+
+  // As the loop of a host program, for ten seconds at most.
+  bool TurnUntil(const std::function<bool()>& done) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(10);
+    while (!done()) {
+      if (absl::Now() > deadline || !loop_->Dispatch().ok()) return false;
+      EXPECT_EQ(ThreadNetns(), home_);
+      pollfd waited{.fd = loop_->fd(), .events = POLLIN, .revents = 0};
+      poll(&waited, 1, 10);
+    }
+    return true;
+  }
+
+  const ConfigSources kNoFile = {.default_config_path = "/nonexistent/config.yaml"};
+  std::optional<kipt::testing::PrivateRun> private_run_;
+  ino_t home_ = 0;
+  std::unique_ptr<EventLoop> loop_;
+};
+
+class NodeAgentModeTest : public NodeAgentTest,
+                          public ::testing::WithParamInterface<std::string> {};
+
+TEST_P(NodeAgentModeTest, KeepsANamespaceThatTheHostIsNotIn) {
+  const Netns served = NewNetns();
+  const std::unique_ptr<Hosted> hosted = Serve(served, FlagsFor(GetParam()));
+  ASSERT_NE(hosted, nullptr);
+  ASSERT_TRUE(TurnUntil([&] { return hosted->InPlace(); }));
+  const std::string before = Printed(served, {Program(GetParam()), "-S", "KUBE-FIREWALL"});
+  EXPECT_THAT(before, HasSubstr("block incoming localnet connections"));
+
+  Printed(served, {Program(GetParam()), "-F", "KUBE-FIREWALL"});
+  const auto repaired = [&] { return hosted->agent->state().incidents == 1; };
+  ASSERT_TRUE(TurnUntil(repaired)) << StatusLine(hosted->agent->state());
+  EXPECT_EQ(Printed(served, {Program(GetParam()), "-S", "KUBE-FIREWALL"}), before);
+  EXPECT_EQ(hosted->told_in, std::set<ino_t>{home_}) << "handlers run where the host is";
+}
+
+TEST_P(NodeAgentModeTest, RetiresInTheNamespaceThatItServes) {
+  const Netns served = NewNetns();
+  Flags flags = FlagsFor(GetParam());
+  flags.feature_gates = {"IPTablesOwnershipCleanup=false"};
+  {
+    const std::unique_ptr<Hosted> hosted = Serve(served, flags);
+    ASSERT_NE(hosted, nullptr);
+    ASSERT_TRUE(TurnUntil([&] { return hosted->InPlace(); }));
+  }
+  EXPECT_THAT(Printed(served, {Program(GetParam(), "-save")}), HasSubstr("KUBE-MARK-DROP"))
+      << "an agent that goes leaves the rules";
+  flags.feature_gates.clear();
+  flags.stale_chains = "retire";
+  flags.cni_conf_dir = "/nonexistent";
+  const std::unique_ptr<Hosted> hosted = Serve(served, flags);
+  ASSERT_NE(hosted, nullptr);
+  const auto retired = [](const Round& round) {
+    return round.retirement && round.retirement->applied;
+  };
+  EXPECT_TRUE(TurnUntil(
+      [&] { return std::any_of(hosted->rounds.begin(), hosted->rounds.end(), retired); }));
+  EXPECT_THAT(Printed(served, {Program(GetParam(), "-save")}), Not(HasSubstr("KUBE-MARK-DROP")));
+}
+
+TEST_P(NodeAgentModeTest, ObservesWithoutATrace) {
+  const Netns served = NewNetns();
+  Flags flags = FlagsFor(GetParam());
+  flags.observe = true;
+  const std::unique_ptr<Hosted> hosted = Serve(served, flags);
+  ASSERT_NE(hosted, nullptr);
+  ASSERT_TRUE(TurnUntil([&] { return !hosted->rounds.empty(); }));
+  EXPECT_EQ(hosted->agent->state().families[0].phase, FamilyPhase::kObserved);
+  EXPECT_EQ(Printed(served, {"nft", "list", "ruleset"}), "");
+  {
+    const InNetns inside(served);
+    EXPECT_THAT(kipt::testing::LegacyTables(kipt::testing::IpFamily::kIpv4), IsEmpty());
+  }
+
+  flags.observe = false;
+  ASSERT_THAT(hosted->agent->SetConfig(*LoadConfigIn(served.Path(), flags, kNoFile)), IsOk());
+  EXPECT_TRUE(TurnUntil([&] { return hosted->InPlace(); }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, NodeAgentModeTest, ::testing::Values("nft", "legacy"),
+                         [](const auto& mode) { return mode.param; });
+
+TEST_F(NodeAgentTest, TwoAgentsOfDifferentModesShareOneThreadAndOneLoop) {
+  const Netns nft = NewNetns();
+  const Netns legacy = NewNetns();
+  const std::unique_ptr<Hosted> first = Serve(nft, FlagsFor("nft"));
+  const std::unique_ptr<Hosted> second = Serve(legacy, FlagsFor("legacy"));
+  ASSERT_NE(first, nullptr);
+  ASSERT_NE(second, nullptr);
+  ASSERT_TRUE(TurnUntil([&] { return first->InPlace() && second->InPlace(); }));
+  EXPECT_EQ(first->agent->iptables_mode(), IptablesMode::kNft);
+  EXPECT_EQ(second->agent->iptables_mode(), IptablesMode::kLegacy);
+
+  Printed(nft, {"iptables-nft", "-F", "KUBE-FIREWALL"});
+  Printed(legacy, {"iptables-legacy", "-F", "KUBE-FIREWALL"});
+  ASSERT_TRUE(TurnUntil([&] {
+    return first->agent->state().incidents == 1 && second->agent->state().incidents == 1;
+  }));
+  EXPECT_EQ(Printed(legacy, {"nft", "list", "ruleset"}), "");
+}
+
+TEST_F(NodeAgentTest, AgentsOfTwoThreadsDoNotKnowOfEachOther) {
+  const Netns served[] = {NewNetns(), NewNetns()};
+  bool in_place[] = {false, false};
+  std::vector<std::thread> hosts;
+  for (size_t i = 0; i < 2; ++i) {
+    hosts.emplace_back([&, i] {
+      const std::unique_ptr<EventLoop> loop = *EventLoop::Create();
+      const Config config = *LoadConfigIn(served[i].Path(), FlagsFor("nft"), kNoFile);
+      const std::unique_ptr<NodeAgent> agent =
+          *NodeAgent::Create(*loop, {.config = config, .netns = served[i].Path()}, {});
+      const absl::Time deadline = absl::Now() + absl::Seconds(10);
+      while (absl::Now() < deadline && loop->Dispatch().ok()) {
+        in_place[i] = agent->state().families[0].phase == FamilyPhase::kInPlace;
+        if (in_place[i]) break;
+        absl::SleepFor(absl::Milliseconds(5));
+      }
+    });
+  }
+  for (std::thread& host : hosts) host.join();
+  EXPECT_TRUE(in_place[0]);
+  EXPECT_TRUE(in_place[1]);
+}
+
+TEST_F(NodeAgentTest, ANamespaceLivesOnWithoutItsName) {
+  std::optional<Netns> served(NewNetns());
+  const std::unique_ptr<Hosted> hosted = Serve(*served, FlagsFor("legacy"));
+  ASSERT_NE(hosted, nullptr);
+  served.reset();
+  EXPECT_TRUE(TurnUntil([&] { return hosted->InPlace(); }));
+}
+
+TEST_F(NodeAgentTest, WhatIsFixedNeedsAnotherAgent) {
+  const Netns served = NewNetns();
+  const std::unique_ptr<Hosted> hosted = Serve(served, FlagsFor("nft"));
+  ASSERT_NE(hosted, nullptr);
+  ASSERT_TRUE(TurnUntil([&] { return hosted->InPlace(); }));
+  const Config other = *LoadConfigIn(served.Path(), FlagsFor("legacy"), kNoFile);
+  EXPECT_THAT(hosted->agent->SetConfig(other),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("iptablesMode: nft now, legacy wanted")));
+  EXPECT_THAT(hosted->agent->state().must_restart, HasSubstr("iptablesMode"));
+  EXPECT_FALSE(IsReady(hosted->agent->state()));
+  EXPECT_EQ(hosted->agent->config().iptables_mode, IptablesMode::kNft);
+}
+
+TEST_F(NodeAgentTest, ProgramsThatAreMissingAreTriedAgainAndTold) {
+  const Netns served = NewNetns();
+  const std::unique_ptr<Hosted> hosted =
+      Serve(served, FlagsFor("legacy"), {.directories = {"/nonexistent"}});
+  ASSERT_NE(hosted, nullptr);
+  ASSERT_TRUE(TurnUntil([&] { return !hosted->rounds.empty(); }));
+  EXPECT_EQ(hosted->agent->state().families[0].phase, FamilyPhase::kFailed);
+  EXPECT_THAT(hosted->agent->state().families[0].reason, HasSubstr("/nonexistent"));
+}
+
+TEST_F(NodeAgentTest, AWrongNamespaceIsRefusedAtOnce) {
+  const Config config = *LoadConfig(FlagsFor("nft"), kNoFile);
+  EXPECT_THAT(NodeAgent::Create(*loop_, {.config = config, .netns = "/nonexistent"}, {}),
+              StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(NodeAgent::Create(*loop_, {.config = config, .netns = "/proc/self/status"}, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(LoadConfigIn("/nonexistent", FlagsFor("nft"), kNoFile),
+              StatusIs(absl::StatusCode::kNotFound));
+}
+
+class VisitedNamespaceTest : public NetnsTest {};
+
+TEST_F(VisitedNamespaceTest, IsVisitedByAnotherThreadThatHearsNoSignals) {
+  const Netns there = NewNetns();
+  const ino_t home = ThreadNetns();
+  const absl::StatusOr<VisitedNamespace> visited = VisitedNamespace::Open(there.Path());
+  ASSERT_THAT(visited, IsOk());
+  ino_t seen = 0;
+  pid_t visitor = 0;
+  sigset_t blocked;
+  EXPECT_THAT(visited->Visit([&] {
+    seen = ThreadNetns();
+    visitor = gettid();
+    pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+  }),
+              IsOk());
+  EXPECT_EQ(seen, visited->inode());
+  EXPECT_NE(seen, home);
+  EXPECT_EQ(ThreadNetns(), home);
+  EXPECT_NE(visitor, gettid());
+  EXPECT_EQ(sigismember(&blocked, SIGTERM), 1);
+  sigset_t own;
+  pthread_sigmask(SIG_BLOCK, nullptr, &own);
+  EXPECT_EQ(sigismember(&own, SIGTERM), 0) << "the caller's are as before";
+  EXPECT_NE(access(("/proc/self/task/" + std::to_string(visitor)).c_str(), F_OK), 0)
+      << "the thread has ended";
+}
+
+}  // namespace
+}  // namespace kipt::agent

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Programs that others could have written, of the installed library, at work: tests/consumer and
+// the one in deploy/library/README.md.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tests/interop/agent_fixture.h"
+#include "tests/support/background_program.h"
+
+namespace kipt::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+std::string Consumer(const std::string& name) {
+  return absl::StrCat(KIPT_CONSUMERS_DIR, "/", name);
+}
+
+// "net:[4026531840]", of the calling thread.
+std::string OwnNamespace() {
+  std::array<char, 64> name = {};
+  EXPECT_GT(readlink("/proc/thread-self/ns/net", name.data(), name.size() - 1), 0);
+  return name.data();
+}
+
+// One network namespace that the node agent serves.
+struct Served {
+  Netns netns;
+  IptablesMode mode;
+  std::vector<SavedRules> wanted = {};  // of IPv4, of IPv6
+
+  Iptables Of(IpFamily family) const { return {.family = family, .mode = mode}; }
+  SavedRules Saved(IpFamily family) const {
+    const InNetns in(netns);
+    return SavedRules::Of(Of(family));
+  }
+  std::string Run(IpFamily family, const std::vector<std::string>& arguments) const {
+    const InNetns in(netns);
+    const ProgramResult result = Of(family).Run(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result;
+    return result.out;
+  }
+  // What the node agent says of it begins with this, behind the time and the severity.
+  std::string Says(const std::string& text) const { return absl::StrCat(netns.Path(), ": ", text); }
+};
+
+class NodeAgentTest : public AgentTest {
+ protected:
+  void SetUp() override {
+    AgentTest::SetUp();
+    WriteSettings("IPTablesOwnershipCleanup=false");
+  }
+
+  void WriteSettings(const std::string& gates) const {
+    tree_.Write("settings", absl::StrCat("# the node's own\ngates = ", gates, "\n"));
+  }
+  std::vector<std::string> Command(const std::vector<std::string>& more) const {
+    std::vector<std::string> command = {Consumer("node-agent/node-agent"),
+                                        absl::StrCat("--settings=", tree_.Path("settings")),
+                                        "--housekeeping=50ms"};
+    command.insert(command.end(), more.begin(), more.end());
+    return command;
+  }
+  std::vector<std::string> ServeAll() const {
+    std::vector<std::string> serve;
+    for (const Served& each : served_) {
+      serve.push_back(absl::StrCat("--serve=", each.netns.Path(), ":", NameOf(each.mode)));
+    }
+    return Command(serve);
+  }
+
+  // What kubelet makes in an empty namespace, and the jumps of IPv6 that it forgets.
+  static SavedRules KubeletMakes(const Iptables& iptables) {
+    const Netns netns = NewNetns();
+    const InNetns in(netns);
+    Kubelet(KubeletForm::k1_27GateOff, iptables);
+    SavedRules rules = SavedRules::Of(iptables);
+    if (iptables.family == IpFamily::kIpv6) {
+      rules.AddRule("filter", "-A INPUT -j KUBE-FIREWALL");
+      rules.AddRule("filter", "-A OUTPUT -j KUBE-FIREWALL");
+    }
+    return rules;
+  }
+
+  void Serve(IptablesMode mode) {
+    served_.push_back({.netns = NewNetns(), .mode = mode});
+    for (const IpFamily family : kBothFamilies) {
+      served_.back().wanted.push_back(KubeletMakes(served_.back().Of(family)));
+    }
+  }
+  bool AllInPlace() const {
+    return WaitUntil([&] {
+      return std::all_of(served_.begin(), served_.end(), [](const Served& each) {
+        return each.Saved(IpFamily::kIpv4) == each.wanted[0] &&
+               each.Saved(IpFamily::kIpv6) == each.wanted[1];
+      });
+    });
+  }
+
+  // The namespaces that the host program saw itself in, each time it looked.
+  static std::vector<std::string> Housekeeping(const std::string& output) {
+    std::vector<std::string> seen;
+    for (const absl::string_view line : absl::StrSplit(output, '\n')) {
+      if (absl::StrContains(line, "housekeeping: ")) seen.emplace_back(line);
+    }
+    return seen;
+  }
+
+  TemporaryTree tree_;
+  std::vector<Served> served_;
+};
+
+class TwoNamespacesTest : public NodeAgentTest {
+ protected:
+  void SetUp() override {
+    NodeAgentTest::SetUp();
+    Serve(IptablesMode::kNft);
+    Serve(IptablesMode::kLegacy);
+  }
+};
+
+TEST_F(TwoNamespacesTest, HoldWhatKubeletWouldMakeAndTheHostsHoldsNothing) {
+  BackgroundProgram agent(ServeAll());
+  ASSERT_TRUE(AllInPlace()) << agent.Output();
+  agent.Signal(SIGTERM);
+  EXPECT_EQ(agent.Wait(), 0) << agent.Output();
+  // They stay.
+  ASSERT_TRUE(AllInPlace()) << agent.Output();
+  EXPECT_EQ(Output({"/usr/sbin/nft", "list", "ruleset"}), "");
+  for (const IpFamily family : kBothFamilies) EXPECT_EQ(LegacyTables(family), "");
+}
+
+TEST_F(TwoNamespacesTest, AreRepairedAsOftenAsTheyAreDamagedAndTheHostGoesOn) {
+  BackgroundProgram agent(ServeAll());
+  ASSERT_TRUE(AllInPlace()) << agent.Output();
+  const size_t before = Housekeeping(agent.Output()).size();
+  for (int round = 1; round <= 3; ++round) {
+    for (const Served& each : served_) each.Run(IpFamily::kIpv4, {"-F"});
+    for (const Served& each : served_) {
+      ASSERT_TRUE(agent.Prints(each.Says("incident: "), round)) << agent.Output();
+    }
+    ASSERT_TRUE(AllInPlace()) << agent.Output();
+  }
+  for (const Served& each : served_) {
+    each.Run(IpFamily::kIpv6, {"-t", "nat", "-F"});
+    ASSERT_TRUE(agent.Prints(each.Says("incident: "), 4)) << agent.Output();
+  }
+  ASSERT_TRUE(AllInPlace()) << agent.Output();
+  ASSERT_TRUE(WaitUntil([&] { return Housekeeping(agent.Output()).size() > before + 3; }));
+  agent.Signal(SIGTERM);
+  EXPECT_EQ(agent.Wait(), 0) << agent.Output();
+  EXPECT_THAT(Housekeeping(agent.Output()), Each(EndsWith("in " + OwnNamespace())));
+}
+
+TEST_F(TwoNamespacesTest, OfNftTheWriterIsNamed) {
+  BackgroundProgram agent(ServeAll());
+  ASSERT_TRUE(AllInPlace()) << agent.Output();
+  for (const Served& each : served_) each.Run(IpFamily::kIpv4, {"-F", "KUBE-FIREWALL"});
+  ASSERT_TRUE(agent.Prints(served_[0].Says("incident: 2 damaged by iptables-nft")))
+      << agent.Output();
+  ASSERT_TRUE(agent.Prints(served_[1].Says("incident: 2 damaged by somebody unseen")))
+      << agent.Output();
+}
+
+TEST_F(TwoNamespacesTest, FollowTheHostsSettings) {
+  BackgroundProgram agent(ServeAll());
+  ASSERT_TRUE(AllInPlace()) << agent.Output();
+  WriteSettings("IPTablesOwnershipCleanup=true");
+  agent.Signal(SIGHUP);
+  ASSERT_TRUE(agent.Prints("settings: read again")) << agent.Output();
+  for (const Served& each : served_) {
+    // kube-proxy's now; and what is still kubelet's.
+    each.Run(IpFamily::kIpv4, {"-t", "nat", "-F", "KUBE-POSTROUTING"});
+    each.Run(IpFamily::kIpv4, {"-F", "KUBE-FIREWALL"});
+    ASSERT_TRUE(WaitUntil([&] {
+      return each.Saved(IpFamily::kIpv4).Rules("filter", "KUBE-FIREWALL").size() == 1;
+    })) << agent.Output();
+    EXPECT_THAT(each.Saved(IpFamily::kIpv4).Rules("nat", "KUBE-POSTROUTING"), SizeIs(0));
+  }
+  WriteSettings("IPTablesOwnershipCleanup=false");
+  agent.Signal(SIGHUP);
+  ASSERT_TRUE(AllInPlace()) << agent.Output();
+}
+
+TEST_F(TwoNamespacesTest, GoOnWithWhatWasWhereTheHostsSettingsAreWrong) {
+  BackgroundProgram agent(ServeAll());
+  ASSERT_TRUE(AllInPlace()) << agent.Output();
+  WriteSettings("NoSuchGate=true");
+  agent.Signal(SIGHUP);
+  for (const Served& each : served_) {
+    ASSERT_TRUE(agent.Prints(each.Says("--feature-gates: unrecognized feature gate: NoSuchGate")))
+        << agent.Output();
+    each.Run(IpFamily::kIpv4, {"-F"});
+  }
+  ASSERT_TRUE(AllInPlace()) << agent.Output();
+}
+
+struct StartRow {
+  const char* name;
+  const char* serve;
+  const char* message;
+};
+
+class RefusedStartTest : public NodeAgentTest, public ::testing::WithParamInterface<StartRow> {};
+
+// Behind one namespace that can be served: what was entered for it has been left.
+TEST_P(RefusedStartTest, LeavesTheHostsThreadWhereItWas) {
+  const Netns good = NewNetns();
+  const ProgramResult result =
+      RunProgram(Command({absl::StrCat("--serve=", good.Path(), ":nft"), GetParam().serve}));
+  EXPECT_EQ(result.exit_code, 1) << result;
+  EXPECT_THAT(result.out, HasSubstr(GetParam().message));
+  EXPECT_THAT(Housekeeping(result.out), AllOf(SizeIs(2), Each(EndsWith("in " + OwnNamespace()))));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, RefusedStartTest,
+    ::testing::Values(
+        StartRow{"NoNamespaceThere", "--serve=/nonexistent:nft", "NOT_FOUND"},
+        StartRow{"NotANamespace", "--serve=/dev/null:legacy", "INVALID_ARGUMENT"},
+        StartRow{"AnotherKindOfNamespace", "--serve=/proc/self/ns/uts:nft", "INVALID_ARGUMENT"},
+        StartRow{"NoSuchMode", "--serve=/proc/self/ns/net:xtables", "INVALID_ARGUMENT"}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+struct GatesRow {
+  const char* name;
+  const char* release;
+  const char* gates;
+  int exit_code;
+  const char* printed;
+};
+
+class GatesTest : public ::testing::TestWithParam<GatesRow> {};
+
+TEST_P(GatesTest, TellsTheModeByFeatureGatesAlone) {
+  const ProgramResult result =
+      RunProgram({Consumer("gates/gates"), GetParam().release, GetParam().gates});
+  EXPECT_EQ(result.exit_code, GetParam().exit_code) << result;
+  EXPECT_EQ(result.out + result.err, absl::StrCat(GetParam().printed, "\n"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, GatesTest,
+    ::testing::Values(
+        GatesRow{"ByDefault", "1.27", "", 0, "cleanup"},
+        GatesRow{"TurnedOff", "1.27", "IPTablesOwnershipCleanup=false", 0, "legacy"},
+        GatesRow{"AlphaByDefault", "1.25", "", 0, "legacy"},
+        GatesRow{"AlphaWithAllAlpha", "1.25", "AllAlpha=true", 0, "cleanup"},
+        GatesRow{"Locked", "1.28", "IPTablesOwnershipCleanup=false", 64,
+                 "cannot set feature gate IPTablesOwnershipCleanup to false, feature is locked to "
+                 "true"}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+class ReadmeProgramTest : public AgentTest, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(ReadmeProgramTest, DoesWhatTheReadmeSays) {
+  BackgroundProgram smallest({Consumer(GetParam())});
+  ASSERT_TRUE(smallest.Prints("ip in place")) << smallest.Output();
+  const Iptables iptables{.family = IpFamily::kIpv4};
+  const SavedRules whole = SavedRules::Of(iptables);
+  EXPECT_THAT(whole.Rules("filter", "KUBE-FIREWALL"), SizeIs(1));
+  EXPECT_EQ(iptables.Run({"-F"}).exit_code, 0);
+  ASSERT_TRUE(smallest.Prints("iptables-nft")) << smallest.Output();
+  ASSERT_TRUE(WaitUntil([&] { return SavedRules::Of(iptables) == whole; }));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ReadmeProgramTest,
+                         ::testing::Values("readme/smallest", "pkg-config/smallest"),
+                         [](const auto& row) {
+                           return std::string(row.index == 0 ? "ByCMake" : "ByPkgConfig");
+                         });
+
+}  // namespace
+}  // namespace kipt::testing
