@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Usage: node check.mjs SOURCE_DIR VERSION AGENT
+//
+// Judges deploy/kubernetes and deploy/container/Dockerfile, and whether it would notice: every row of
+// spoilt.mjs must be found.
+import { execFileSync } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { problemsOfDockerfile } from "./dockerfile.mjs";
+import { problemsOfPolicy } from "./policy.mjs";
+import { renderAll } from "./render.mjs";
+import { spoiltDockerfiles, spoiltObjects } from "./spoilt.mjs";
+import { problemsOfTypes } from "./types.mjs";
+
+const [source, version, agent] = process.argv.slice(2);
+const work = process.cwd();
+const failures = [];
+const complain = (where, problems) => problems.forEach((problem) => failures.push(`${where}: ${problem}`));
+
+// The program itself reads its configuration and its flags. (Of `run`; `gates` checks them the same.)
+function problemsOfProgram({ objects }) {
+  const file = join(work, "config.yaml");
+  writeFileSync(file, objects.find((object) => object.kind === "ConfigMap").data["config.yaml"]);
+  const set = objects.find((object) => object.kind === "DaemonSet");
+  const [, ...flags] = set.spec.template.spec.containers[0].args;
+  const words = flags.map((flag) => flag.replace("$(HOST_IP)", "192.0.2.1").replace("/host", "/"));
+  try {
+    execFileSync(agent, ["gates", `--config=${file}`, ...words], { stdio: "pipe" });
+    return [];
+  } catch (error) {
+    return [`the program: ${error.stderr}`];
+  }
+}
+
+const renders = renderAll(join(source, "deploy/kubernetes"), work);
+const spoilt = spoiltObjects.map(({ name, of, spoil, found }) => {
+  const render = structuredClone(renders.find((candidate) => candidate.name === of));
+  const object = (kind) => render.objects.find((candidate) => candidate.kind === kind);
+  spoil(object, render.objects);
+  return { name, found, render };
+});
+
+const all = [...renders, ...spoilt.map(({ render }) => render)];
+const types = await problemsOfTypes(all.flatMap(({ objects }) => objects), work);
+for (const render of all) {
+  const ofTypes = types.splice(0, render.objects.length).flat();
+  render.problems = [...ofTypes, ...problemsOfPolicy(render, version)];
+}
+
+for (const render of renders) complain(render.name, [...render.problems, ...problemsOfProgram(render)]);
+for (const { name, found, render } of spoilt) {
+  if (!render.problems.some((problem) => found.test(problem))) {
+    complain(name, [`is not noticed as ${found}; noticed: ${render.problems.join("; ") || "nothing"}`]);
+  }
+}
+
+const dockerfile = readFileSync(join(source, "deploy/container/Dockerfile"), "utf8");
+complain("Dockerfile", problemsOfDockerfile(dockerfile, version));
+for (const { name, spoil, found } of spoiltDockerfiles) {
+  const problems = problemsOfDockerfile(spoil(dockerfile), version);
+  if (!problems.some((problem) => found.test(problem))) {
+    complain(name, [`is not noticed as ${found}; noticed: ${problems.join("; ") || "nothing"}`]);
+  }
+}
+
+failures.forEach((failure) => console.error(failure));
+console.log(`${renders.length} renders, ${renders.flatMap(({ objects }) => objects).length} objects, ` +
+  `${spoilt.length + spoiltDockerfiles.length} spoilt ones; ${failures.length} problems`);
+process.exitCode = failures.length === 0 ? 0 : 1;

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Manifests with one fault each, and how it must be told.
+const pod = (object) => object("DaemonSet").spec.template.spec;
+const container = (object) => pod(object).containers[0];
+
+export const spoiltObjects = [
+  { name: "a misspelled field", of: "coexist", found: /hostNetwrok/,
+    spoil: (object) => { pod(object).hostNetwrok = true; } },
+  { name: "a field one level too high", of: "coexist", found: /readOnlyRootFilesystem/,
+    spoil: (object) => { pod(object).securityContext.readOnlyRootFilesystem = true; } },
+  { name: "text where a truth value belongs", of: "coexist", found: /hostNetwork must be boolean/,
+    spoil: (object) => { pod(object).hostNetwork = "true"; } },
+  { name: "no selector", of: "coexist", found: /required property selector/,
+    spoil: (object) => { delete object("DaemonSet").spec.selector; } },
+  { name: "an apiVersion that is gone", of: "coexist", found: /has no DaemonSet/,
+    spoil: (object) => { object("DaemonSet").apiVersion = "apps/v1beta9"; } },
+  { name: "a PodMonitor with an unknown field", of: "coexist+podmonitor", found: /scheem/,
+    spoil: (object) => { object("PodMonitor").spec.podMetricsEndpoints[0].scheem = "http"; } },
+  { name: "privileged", of: "coexist", found: /securityContext/,
+    spoil: (object) => { container(object).securityContext.privileged = true; } },
+  { name: "one capability more", of: "coexist", found: /securityContext/,
+    spoil: (object) => { container(object).securityContext.capabilities.add.push("SYS_ADMIN"); } },
+  { name: "legacy without NET_RAW", of: "coexist+legacy", found: /securityContext/,
+    spoil: (object) => { container(object).securityContext.capabilities.add.pop(); } },
+  { name: "no seccomp profile", of: "coexist", found: /pod: securityContext/,
+    spoil: (object) => { delete pod(object).securityContext.seccompProfile; } },
+  { name: "a user whose capabilities are of no effect", of: "coexist", found: /pod: securityContext/,
+    spoil: (object) => { pod(object).securityContext.runAsUser = 65534; } },
+  { name: "a token", of: "coexist", found: /pod: token/,
+    spoil: (object) => { delete pod(object).automountServiceAccountToken; } },
+  { name: "the node's processes without being asked", of: "coexist", found: /hostPID/,
+    spoil: (object) => { pod(object).hostPID = true; } },
+  { name: "a probe of the pod's address", of: "coexist", found: /livenessProbe/,
+    spoil: (object) => { delete container(object).livenessProbe.httpGet.host; } },
+  { name: "no startup probe", of: "coexist", found: /startupProbe/,
+    spoil: (object) => { delete container(object).startupProbe; } },
+  { name: "an image without a tag", of: "coexist", found: /no tag/,
+    spoil: (object) => { container(object).image = "localhost/kube-iptables-agent"; } },
+  { name: "an image of another version", of: "coexist", found: /image tag/,
+    spoil: (object) => { container(object).image = "localhost/kube-iptables-agent:latest"; } },
+  { name: "the whole of the host", of: "coexist", found: /host paths/,
+    spoil: (object) => { pod(object).volumes.find((volume) => volume.hostPath).hostPath.path = "/"; } },
+  { name: "a writable host path", of: "coexist", found: /is writable/,
+    spoil: (object) => { container(object).volumeMounts[1].readOnly = false; } },
+  { name: "a lock that becomes a directory", of: "coexist+legacy", found: /host paths/,
+    spoil: (object) => {
+      delete pod(object).volumes.find((volume) => volume.name === "xtables-lock").hostPath.type;
+    } },
+  { name: "metrics for everyone", of: "coexist", found: /args/,
+    spoil: (object) => { container(object).args.push("--metrics-bind-address=0.0.0.0:10271"); } },
+  { name: "observe that writes", of: "observe", found: /observe is false/,
+    spoil: (object) => {
+      const map = object("ConfigMap");
+      map.data["config.yaml"] = map.data["config.yaml"].replace("observe: true", "observe: false");
+    } },
+  { name: "an object that nobody told of", of: "coexist", found: /kinds/,
+    spoil: (_, objects) => {
+      objects.push({ apiVersion: "v1", kind: "Secret", metadata: { name: "s", namespace: "kube-system" } });
+    } },
+];
+
+export const spoiltDockerfiles = [
+  { name: "a misspelled instruction", found: /ENTRYPIONT/,
+    spoil: (text) => text.replace("ENTRYPOINT", "ENTRYPIONT") },
+  { name: "a stage that is not there", found: /from flag/,
+    spoil: (text) => text.replace("COPY --from=build /rootfs /", "COPY --from= /rootfs /") },
+  { name: "an entry point by a shell", found: /ENTRYPOINT is not/,
+    spoil: (text) => text.replace(/^ENTRYPOINT .*$/m, "ENTRYPOINT /usr/sbin/kube-iptables-agent") },
+  { name: "another base", found: /not made from scratch/,
+    spoil: (text) => text.replace("FROM scratch", "FROM docker.io/library/debian:bookworm-slim") },
+];
