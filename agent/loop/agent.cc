@@ -211,6 +211,10 @@ void Agent::Turn(Trigger trigger) {
           return Restrain(plan, sighting);
         });
   }
+  // Nothing was.
+  if (options_.observe) {
+    for (Finding& finding : round.report.plan.diff.findings) finding.mended = false;
+  }
   const absl::Time end = SteadyNow();
   round.external_changes = sighting.changes;
   round.lost_events = sighting.lost_events;

@@ -466,6 +466,22 @@ TEST_F(ObservingAgentTest, LeavesDamageAndTellsOfIt) {
   EXPECT_THAT(rounds_[2].fights_begun, IsEmpty());
 }
 
+TEST_F(ObservingAgentTest, WhatItFindsDamagedIsNotMended) {
+  Start(Mode::kCleanup);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  // The martian rule as an old iptables leaves it: with its comment, without its matches.
+  kernel_.AppendRule(
+      Filter("KUBE-FIREWALL"),
+      netlink::Rule{.comment = "block incoming localnet connections", .target = netlink::Drop{}});
+  agent_->SetDesired(Observing(Mode::kCleanup));
+  ASSERT_TRUE(TurnUntilRounds(2));
+  const AgentState state = agent_->state();
+  ASSERT_THAT(state.findings, SizeIs(1));
+  EXPECT_EQ(state.findings[0].condition, Condition::kDamagedRule);
+  EXPECT_FALSE(state.findings[0].mended);
+  EXPECT_FALSE(IsReady(state)) << "a rule that drops everything stands";
+}
+
 TEST_F(ObservingAgentTest, RetiresNothing) {
   Start(Mode::kLegacy);
   ASSERT_TRUE(TurnUntilRounds(1));
