@@ -86,7 +86,10 @@ void Append(const std::vector<T>& more, std::vector<T>& all) {
 // What was seen of one family joins what was seen of another.
 void Merge(Family family_read, const Plan& family, Plan& all) {
   all.generation = family.generation;
-  if (family_read == Family::kIPv4) all.diff.native = family.diff.native;
+  if (family_read == Family::kIPv4) {
+    all.diff.native = family.diff.native;
+    all.martians = family.martians;
+  }
   Append(family.diff.changes, all.diff.changes);
   Append(family.diff.in_place, all.diff.in_place);
   Append(family.diff.stale, all.diff.stale);

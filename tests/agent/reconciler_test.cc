@@ -230,6 +230,30 @@ TEST(ReconcilerTest, AFamilyWithNothingToChangeIsNotBlamedForTheOther) {
   EXPECT_THAT(report.families[1].status, StatusIs(absl::StatusCode::kNotFound));
 }
 
+// As iptables-legacy-save where somebody replaced a table in the middle of it: both families at
+// once are not to be had, each alone is.
+class ReadsFamiliesApart : public BorrowedBackend {
+ public:
+  using BorrowedBackend::BorrowedBackend;
+  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override {
+    for (const netlink::ChainQuery& query : queries) {
+      if (query.chain.family != queries[0].chain.family) return absl::UnavailableError("not now");
+    }
+    return BorrowedBackend::Read(queries);
+  }
+};
+
+TEST(ReconcilerTest, TheMartianRuleIsSeenWhereTheFamiliesAreReadOneByOne) {
+  FakeBackend backend;
+  FakeTime time;
+  ASSERT_THAT(Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup)).FirstError(), IsOk());
+  ReadsFamiliesApart apart(&backend);
+  const SyncReport report = Reconciler(&apart, time.clock()).Sync(Both(Mode::kCleanup));
+  ASSERT_THAT(report.FirstError(), IsOk());
+  EXPECT_THAT(report.applied, IsEmpty());
+  EXPECT_TRUE(report.plan.martians.stands);
+}
+
 // As legacy xtables: each family is written for itself, and one of them is refused.
 class WritesFamiliesApart : public BorrowedBackend {
  public:
