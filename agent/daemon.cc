@@ -184,7 +184,7 @@ class Daemon {
       LOG(ERROR) << "The new configuration (" << why
                  << ") is wrong and not used, the old one stays in force: " << config_problem_;
     }
-    Publish();
+    Publish(agent_->state());
     service_manager_.Ready();
     EndIfDue();
   }
@@ -206,7 +206,7 @@ class Daemon {
   }
 
   void OnRound(const Round& round) {
-    const AgentState state = agent_->state();
+    AgentState state = agent_->state();
     LogRound(round, state);
     if (state.watching != watching_) {
       watching_ = state.watching;
@@ -214,7 +214,7 @@ class Daemon {
     }
     metrics_.Record(round, state);
     if (round.retirement) LogRetirement(state.iptables_mode, *round.retirement);
-    Publish();
+    Publish(std::move(state));
     if (round.trigger == Trigger::kStart) service_manager_.Ready();
     if (LookedAtEverything(round)) GiveBackFreePages();
     EndIfDue();
@@ -226,8 +226,7 @@ class Daemon {
            (round.retirement && round.retirement->surveyed);
   }
 
-  void Publish() {
-    AgentState state = agent_->state();
+  void Publish(AgentState state) {
     state.config_problem = config_problem_;
     must_restart_ = state.must_restart;
     std::string status_line = StatusLine(state);

@@ -106,8 +106,8 @@ class NodeAgent::Core {
     }
   }
 
-  // What asks the system asks from inside. Where that cannot be entered any more the answers are
-  // those of a system that says nothing: the retirement sources count that as a claim.
+  // What asks the system asks from inside. Where that cannot be entered any more, no interface is
+  // known, and the other iptables mode counts as claiming every mark.
   AgentOptions MakeOptions() {
     AgentOptions options = options_.Make(config_, iptables_mode_);
     if (!visited_) return options;

@@ -308,7 +308,6 @@ void Agent::NoteFamilies(Round& round, absl::Time steady_now) {
       continue;
     }
     const FamilyVerdict verdict = JudgeFamily(state.family, round.report, fights, options_.observe);
-    state.pending_changes = PendingChanges(round.report, state.family);
     record.settled = verdict.phase != FamilyPhase::kFailed;
     if (record.settled) {
       record.backoff.NoteSuccess();

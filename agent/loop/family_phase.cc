@@ -21,29 +21,27 @@ std::string Place(const netlink::ChainId& chain) {
   return absl::StrCat(netlink::TableName(chain.table), "/", chain.name);
 }
 
-}  // namespace
-
-int PendingChanges(const SyncReport& report, netlink::Family family) {
-  if (!report.StatusOf(family).ok()) return 0;
+bool NativeTablePends(const SyncReport& report) {
   const NativeDiff& native = report.plan.diff.native;
-  const bool native_pending =
-      family == netlink::Family::kIPv4 && ((native.put.has_value() && !report.native_put) ||
-                                           (native.remove.has_value() && !report.native_removed));
-  return static_cast<int>(report.PendingOf(family).size()) + (native_pending ? 1 : 0);
+  return (native.put && !report.native_put) || (native.remove && !report.native_removed);
 }
+
+}  // namespace
 
 FamilyVerdict JudgeFamily(netlink::Family family, const SyncReport& report,
                           absl::Span<const Fight> fights, bool observe) {
   if (const absl::Status status = report.StatusOf(family); !status.ok()) return Failed(status);
   std::vector<std::string> reasons;
   std::vector<std::string> keys;
-  const int pending = PendingChanges(report, family);
+  const std::vector<Change> changes = report.PendingOf(family);
+  const bool native = family == netlink::Family::kIPv4 && NativeTablePends(report);
+  const int pending = static_cast<int>(changes.size()) + (native ? 1 : 0);
   const bool observed = observe && pending > 0;
   if (observed) {
     reasons.push_back(absl::StrCat(pending, pending == 1 ? " change is" : " changes are",
                                    " wanted, and not made (observe)"));
     keys.push_back(absl::StrCat("observe ", pending));
-    for (const Change& change : report.PendingOf(family)) {
+    for (const Change& change : changes) {
       keys.push_back(netlink::ToString(change.operation));
     }
   }
@@ -67,7 +65,10 @@ FamilyVerdict JudgeFamily(netlink::Family family, const SyncReport& report,
   const FamilyPhase phase = observed          ? FamilyPhase::kObserved
                             : reasons.empty() ? FamilyPhase::kInPlace
                                               : FamilyPhase::kDegraded;
-  return {.phase = phase, .reason = absl::StrJoin(reasons, "; "), .key = absl::StrJoin(keys, ",")};
+  return {.phase = phase,
+          .reason = absl::StrJoin(reasons, "; "),
+          .key = absl::StrJoin(keys, ","),
+          .pending_changes = pending};
 }
 
 bool Update(const FamilyVerdict& verdict, absl::Time now, FamilyState& state, std::string& key) {
@@ -75,6 +76,7 @@ bool Update(const FamilyVerdict& verdict, absl::Time now, FamilyState& state, st
   if (changed) state.since = now;
   state.phase = verdict.phase;
   state.reason = verdict.reason;
+  state.pending_changes = verdict.pending_changes;
   key = verdict.key;
   return changed;
 }

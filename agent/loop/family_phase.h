@@ -22,6 +22,8 @@ struct FamilyVerdict {
   // What tells one reason from another: the words may differ from one attempt to the next (a
   // process ID, a count) where the reason is the same.
   std::string key;
+  // FamilyState::pending_changes; 0 where it is not known what stands.
+  int pending_changes = 0;
 
   bool operator==(const FamilyVerdict&) const = default;
 };
@@ -29,10 +31,6 @@ struct FamilyVerdict {
 // `fights` are those that go on. `observe`: nothing was to be done, whatever is wanting.
 FamilyVerdict JudgeFamily(netlink::Family family, const SyncReport& report,
                           absl::Span<const Fight> fights, bool observe = false);
-
-// SyncReport::PendingOf and what of the native table was not done, counted; 0 where it is not known
-// what stands.
-int PendingChanges(const SyncReport& report, netlink::Family family);
 
 // Takes the verdict over into `state`. True where that is another phase, or another reason for it:
 // `since` is `now` then.

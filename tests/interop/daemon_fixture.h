@@ -19,6 +19,9 @@ namespace kipt::testing {
 
 inline constexpr int kHealthPort = 10270;
 inline constexpr int kMetricsPort = 10271;
+// A configuration file of our own kind begins with this.
+inline constexpr char kConfigHead[] =
+    "apiVersion: kube-iptables-agent/v1alpha1\nkind: KubeIPTablesAgentConfiguration\n";
 
 class DaemonTest : public AgentTest {
  public:

@@ -17,18 +17,15 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr char kHead[] =
-    "apiVersion: kube-iptables-agent/v1alpha1\nkind: KubeIPTablesAgentConfiguration\n";
-
 class DaemonObserveTest : public DaemonTest {
  protected:
-  void Write(const std::string& more) const { std::ofstream(file_.path()) << kHead << more; }
+  void Write(const std::string& more) const { std::ofstream(file_.path()) << kConfigHead << more; }
   static std::string Rules() { return RunProgram({"nft", "list", "ruleset"}).out; }
   static bool HasFirewall() {
     return RunProgram({"iptables-nft", "-S", "KUBE-FIREWALL"}).exit_code == 0;
   }
 
-  TemporaryFile file_{kHead};
+  TemporaryFile file_{kConfigHead};
 };
 
 TEST_F(DaemonObserveTest, TellsWhatItWouldDoAndDoesNothing) {

@@ -19,15 +19,13 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr char kHead[] =
-    "apiVersion: kube-iptables-agent/v1alpha1\nkind: KubeIPTablesAgentConfiguration\n";
 constexpr char kLegacyMode[] = "featureGates: {IPTablesOwnershipCleanup: false}\n";
 
 class DaemonReloadTest : public DaemonTest {
  protected:
   void Write(const std::string& more) const { WriteTo(file_.path(), more); }
   static void WriteTo(const std::string& path, const std::string& more) {
-    std::ofstream(path) << kHead << more;
+    std::ofstream(path) << kConfigHead << more;
   }
   // As most editors save: a new file takes the old one's place.
   void Replace(const std::string& more) const {
@@ -50,7 +48,7 @@ class DaemonReloadTest : public DaemonTest {
   }
   static bool BecomesLegacyMode() { return WaitUntil(IsLegacyMode); }
 
-  TemporaryFile file_{kHead};
+  TemporaryFile file_{kConfigHead};
 };
 
 TEST_F(DaemonReloadTest, AFileWrittenInPlaceIsUsedWithinASecond) {
