@@ -32,8 +32,9 @@ TEST(DashboardTest, CanBeImportedTwiceAndIsThenOne) {
 }
 
 TEST(DashboardTest, EveryPanelSaysWhatItShowsAndTakesTheChosenDataSource) {
+  const nlohmann::json dashboard = Dashboard();
   std::set<int> ids;
-  for (const auto& panel : Dashboard().at("panels")) {
+  for (const auto& panel : dashboard.at("panels")) {
     SCOPED_TRACE(panel.value("title", "no title"));
     EXPECT_TRUE(ids.insert(panel.at("id").get<int>()).second);
     if (panel.at("type") == "row") continue;
@@ -51,8 +52,9 @@ TEST(DashboardTest, EveryPanelSaysWhatItShowsAndTakesTheChosenDataSource) {
 }
 
 TEST(DashboardTest, NoTwoPanelsLieOnEachOther) {
+  const nlohmann::json dashboard = Dashboard();
   std::set<std::pair<int, int>> taken;
-  for (const auto& panel : Dashboard().at("panels")) {
+  for (const auto& panel : dashboard.at("panels")) {
     const auto at = panel.at("gridPos");
     const int left = at.at("x");
     const int top = at.at("y");
