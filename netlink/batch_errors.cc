@@ -72,6 +72,21 @@ Culprit FindCulprit(WireBytes message, size_t offset) {
   return {};
 }
 
+// The module of an expression that need not be there; empty of those that nf_tables itself has.
+std::string ModuleOf(const Expression& expression) {
+  // In nf_tables itself since 5.18; Debian 11's kernel has it apart.
+  if (std::holds_alternative<CounterExpression>(expression)) return "counter";
+  const auto* other = std::get_if<OtherExpression>(&expression);
+  return other != nullptr ? other->name : "";
+}
+
+absl::Status LacksExpression(int error_number, const std::string& action,
+                             const std::string& expression) {
+  return KernelError(error_number, action,
+                     absl::StrCat("the kernel has no nf_tables expression ", expression,
+                                  ": module nft_", expression, " is missing"));
+}
+
 }  // namespace
 
 std::string ActionText(const Operation& operation) {
@@ -96,6 +111,9 @@ absl::Status ExplainRule(const AddRule& add, const BatchError& error, WireBytes 
                        " or nft_compat is missing"));
       SetMissingExtension(status, xt->name);
       return status;
+    }
+    if (const std::string module = ModuleOf(*culprit.expression); !module.empty()) {
+      return LacksExpression(error_number, action, module);
     }
     if (jump != nullptr && std::holds_alternative<VerdictExpression>(*culprit.expression)) {
       return KernelError(error_number, action,
@@ -123,12 +141,9 @@ absl::Status ExplainNative(const std::string& action, const BatchError& error, W
   const int error_number = error.error_number;
   if (action.empty()) return KernelError(error_number, "committing to nf_tables");
   const Culprit culprit = FindCulprit(message, error.attribute_offset);
-  const auto* other =
-      culprit.expression ? std::get_if<OtherExpression>(&*culprit.expression) : nullptr;
-  if (error_number != ENOENT || other == nullptr) return KernelError(error_number, action);
-  return KernelError(error_number, action,
-                     absl::StrCat("the kernel has no nf_tables expression ", other->name,
-                                  ": module nft_", other->name, " is missing"));
+  const std::string module = culprit.expression ? ModuleOf(*culprit.expression) : "";
+  if (error_number != ENOENT || module.empty()) return KernelError(error_number, action);
+  return LacksExpression(error_number, action, module);
 }
 
 }  // namespace kipt::netlink

@@ -39,6 +39,9 @@ namespace {
 // buffer.
 constexpr size_t kChainsAtOnce = 64;
 
+// To learn what became of a batch.
+constexpr int kAttemptsToConfirm = 3;
+
 // Hook and type are what decides whether packets come here and what may be done to them; where
 // among others of the same hook (the priority) an administrator may have moved it.
 bool IsHooked(const ChainId& chain, const Attributes& attributes) {
@@ -46,6 +49,16 @@ bool IsHooked(const ChainId& chain, const Attributes& attributes) {
   const std::optional<Attributes> hook = attributes.Nest(NFTA_CHAIN_HOOK);
   return base != nullptr && hook && hook->U32(NFTA_HOOK_HOOKNUM) == base->hook &&
          attributes.Text(NFTA_CHAIN_TYPE) == base->type;
+}
+
+// One rule twice in an answer would be taken for two equal rules, one of which can go: with it
+// would go the other.
+bool AnyTwice(const std::vector<ObservedRule>& rules) {
+  std::vector<RuleHandle> handles;
+  handles.reserve(rules.size());
+  for (const ObservedRule& rule : rules) handles.push_back(rule.handle);
+  std::sort(handles.begin(), handles.end());
+  return std::adjacent_find(handles.begin(), handles.end()) != handles.end();
 }
 
 class NftBackend : public Backend {
@@ -83,8 +96,10 @@ class NftBackend : public Backend {
     if (!batch.ok()) return batch.status();
     const absl::StatusOr<std::vector<BatchError>> errors =
         socket_->SendBatch(batch->bytes(), first, batch->message_count());
-    if (!errors.ok()) return errors.status();
-    absl::Status status = batch->Explain(*errors);
+    if (errors.ok()) {
+      if (absl::Status refused = batch->Explain(*errors); !refused.ok()) return refused;
+    }
+    absl::Status status = Confirm(transaction.generation, errors.status());
     if (status.ok()) own_commits_.Add(transaction.generation);
     return status;
   }
@@ -95,6 +110,26 @@ class NftBackend : public Backend {
   }
 
  private:
+  // What became of a batch of `generation` that no error came for, or of whose answer is known only
+  // that it was lost (`lost`). An answer can be lost and the kernel then says nothing at all, but
+  // each commit moves the generation.
+  //
+  // Aborted: look again, it was not done or may have been.
+  absl::Status Confirm(uint32_t generation, const absl::Status& lost) {
+    absl::StatusOr<uint32_t> now = ReadGeneration(*socket_);
+    // What was done would be known to nobody.
+    for (int attempt = 1; !now.ok() && attempt < kAttemptsToConfirm; ++attempt) {
+      now = ReadGeneration(*socket_);
+    }
+    if (now.ok() && *now == generation) {
+      if (!lost.ok()) return lost;
+      return absl::AbortedError("nf_tables did not do it, and why was lost on the way");
+    }
+    if (now.ok() && lost.ok()) return absl::OkStatus();
+    return absl::AbortedError(absl::StrCat("it is not known whether nf_tables has done it: ",
+                                           (lost.ok() ? now.status() : lost).message()));
+  }
+
   // Aborted where a commit came in between, as far as that shows.
   absl::Status ReadOnce(absl::Span<const ChainQuery> queries, Snapshot& snapshot) {
     for (size_t i = 0; i < queries.size(); i += kChainsAtOnce) {
@@ -139,7 +174,13 @@ class NftBackend : public Backend {
       }
       const std::optional<Attributes> attributes =
           Attributes::OfMessage(MessageBytes(reply.message));
-      snapshot.chains[chain].hooked = attributes && IsHooked(chain, *attributes);
+      if (!attributes || attributes->Text(NFTA_CHAIN_NAME) != chain.name ||
+          reply.message->nlmsg_type != ((NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG_NEWCHAIN)) {
+        status.Update(absl::DataLossError(
+            absl::StrCat("reading chain ", ToString(chain), ": its message is malformed")));
+        return;
+      }
+      snapshot.chains[chain].hooked = IsHooked(chain, *attributes);
     });
     return asked.ok() ? status : asked;
   }
@@ -165,7 +206,11 @@ class NftBackend : public Backend {
             absl::Status(rule.status().code(), absl::StrCat(action, ": ", rule.status().message()));
       }
     });
-    return asked.ok() ? status : asked;
+    if (!asked.ok()) return asked;
+    if (status.ok() && AnyTwice(rules)) {
+      return absl::DataLossError(absl::StrCat(action, ": one came twice"));
+    }
+    return status;
   }
 
   std::unique_ptr<Socket> socket_;

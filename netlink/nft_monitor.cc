@@ -157,8 +157,8 @@ class EventSocket::EventMonitor : public Monitor {
     const auto* message = reinterpret_cast<const nlmsghdr*>(buffers_[index].bytes.data());
     int rest = static_cast<int>(headers_[index].msg_len);
     // One that grew beyond our buffer still says that there was a commit.
-    if (!mnl_nlmsg_ok(message, rest)) Record(RulesetChange(), changes);
-    for (; mnl_nlmsg_ok(message, rest); message = mnl_nlmsg_next(message, &rest)) {
+    if (!IsWhole(message, rest)) Record(RulesetChange(), changes);
+    for (; IsWhole(message, rest); message = mnl_nlmsg_next(message, &rest)) {
       if (message->nlmsg_type != kNewGeneration || message->nlmsg_pid == own_port_) continue;
       Record(ParseChange(message), changes);
     }

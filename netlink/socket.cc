@@ -18,6 +18,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "netlink/attributes.h"
 #include "netlink/kernel_error.h"
 
@@ -30,6 +31,8 @@ constexpr size_t kDatagramWords = kDatagramBytes / sizeof(uint32_t);
 // Received by one system call: most answers are many small datagrams, and the end of each dump
 // comes in one of its own.
 constexpr size_t kDatagramsAtOnce = 16;
+// More take an allocation.
+constexpr size_t kUsuallyAskedAtOnce = 64;
 constexpr timeval kAnswerTimeout = {.tv_sec = 5, .tv_usec = 0};
 
 void GrowBuffer(int fd, int force_option, int option, int bytes) {
@@ -68,11 +71,18 @@ uint32_t FindAttributeOffset(const nlmsghdr* message, const nlmsgerr* error) {
   return value;
 }
 
+// The kernel's errors are negative, and none is beyond this (MAX_ERRNO, linux/err.h).
+constexpr int kMostErrno = 4095;
+int ErrnoOf(int error) {
+  if (error == 0) return 0;
+  return error < 0 && error >= -kMostErrno ? -error : EBADMSG;
+}
+
 // NLMSG_ERROR, an acknowledgement included (error 0).
 Ack ParseAck(const nlmsghdr* message) {
   if (mnl_nlmsg_get_payload_len(message) < sizeof(nlmsgerr)) return Ack{.error_number = EBADMSG};
   const auto* error = static_cast<const nlmsgerr*>(mnl_nlmsg_get_payload(message));
-  return Ack{.error_number = -error->error,
+  return Ack{.error_number = ErrnoOf(error->error),
              .attribute_offset = error->error != 0 ? FindAttributeOffset(message, error) : 0};
 }
 
@@ -82,17 +92,30 @@ int DoneError(const nlmsghdr* message) {
   if (mnl_nlmsg_get_payload_len(message) >= sizeof(error)) {
     std::memcpy(&error, mnl_nlmsg_get_payload(message), sizeof(error));
   }
-  return error < 0 ? -error : 0;
+  return error < 0 ? ErrnoOf(error) : 0;
 }
 
+// Hands over the answers to the `count` requests from `first`. DataLoss: this is not what nf_tables
+// sends, so what else is in it cannot be relied upon.
 template <typename F>
-void ForEachMessage(absl::Span<const uint8_t> datagram, uint32_t first, uint32_t count, F handle) {
+absl::Status ForEachMessage(absl::Span<const uint8_t> datagram, uint32_t first, uint32_t count,
+                            F handle) {
   const auto* message = reinterpret_cast<const nlmsghdr*>(datagram.data());
   int rest = static_cast<int>(datagram.size());
-  for (; mnl_nlmsg_ok(message, rest); message = mnl_nlmsg_next(message, &rest)) {
+  for (; IsWhole(message, rest); message = mnl_nlmsg_next(message, &rest)) {
+    const uint32_t place = message->nlmsg_seq - first;
+    if (place < count) {
+      handle(message);
+    } else if (static_cast<int32_t>(place) > 0) {
+      return absl::DataLossError("nf_tables answered what it was not asked");
+    }
     // Answers to requests that were given up on are still in the queue.
-    if (message->nlmsg_seq - first < count) handle(message);
   }
+  // Behind the last message there is at most its padding, which may be left out.
+  if (rest > 0) {
+    return absl::DataLossError("an answer of nf_tables is malformed: its lengths do not fit");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -110,6 +133,10 @@ absl::StatusOr<MnlSocketPtr> OpenNetfilterSocket(int flags) {
     return KernelError(errno, "binding a netfilter netlink socket");
   }
   return socket;
+}
+
+bool IsWhole(const nlmsghdr* message, int rest) {
+  return mnl_nlmsg_ok(message, rest) && message->nlmsg_len <= static_cast<uint32_t>(rest);
 }
 
 absl::Span<const uint8_t> MessageBytes(const nlmsghdr* message) {
@@ -202,24 +229,34 @@ absl::StatusOr<absl::Span<const absl::Span<const uint8_t>>> Socket::Receive(bool
 absl::Status Socket::Ask(absl::Span<const uint8_t> requests, uint32_t first, uint32_t count,
                          const std::function<void(const Reply&)>& handle) {
   if (absl::Status sent = Send(requests); !sent.ok()) return sent;
-  uint32_t answered = 0;
+  // Of each by itself: an answer that comes twice is not another's.
+  absl::InlinedVector<bool, kUsuallyAskedAtOnce> ended(count, false);
+  uint32_t left = count;
   bool interrupted = false;
+  const auto end = [&](uint32_t sequence) {
+    if (!std::exchange(ended[sequence - first], true)) --left;
+  };
   const auto take = [&](const nlmsghdr* message) {
+    if (ended[message->nlmsg_seq - first]) return;
     interrupted = interrupted || (message->nlmsg_flags & NLM_F_DUMP_INTR) != 0;
     const bool is_error = message->nlmsg_type == NLMSG_ERROR;
     if (is_error || message->nlmsg_type == NLMSG_DONE) {
       const int error = is_error ? ParseAck(message).error_number : DoneError(message);
       if (error != 0) handle(Reply{.sequence = message->nlmsg_seq, .error_number = error});
-      ++answered;
+      end(message->nlmsg_seq);
     } else if (message->nlmsg_type >= NLMSG_MIN_TYPE) {
       handle(Reply{.sequence = message->nlmsg_seq, .message = message});
-      if ((message->nlmsg_flags & NLM_F_MULTI) == 0) ++answered;
+      if ((message->nlmsg_flags & NLM_F_MULTI) == 0) end(message->nlmsg_seq);
     }
   };
-  while (answered < count) {
+  while (left > 0) {
     const auto datagrams = Receive(/*wait=*/true);
     if (!datagrams.ok()) return datagrams.status();
-    for (const auto& datagram : *datagrams) ForEachMessage(datagram, first, count, take);
+    for (const auto& datagram : *datagrams) {
+      if (absl::Status status = ForEachMessage(datagram, first, count, take); !status.ok()) {
+        return status;
+      }
+    }
   }
   if (interrupted) return absl::AbortedError("the ruleset changed while it was dumped");
   return absl::OkStatus();
@@ -241,7 +278,11 @@ absl::StatusOr<std::vector<BatchError>> Socket::SendBatch(absl::Span<const uint8
     const auto datagrams = Receive(/*wait=*/false);
     if (!datagrams.ok()) return datagrams.status();
     if (datagrams->empty()) return errors;
-    for (const auto& datagram : *datagrams) ForEachMessage(datagram, first, count, take);
+    for (const auto& datagram : *datagrams) {
+      if (absl::Status status = ForEachMessage(datagram, first, count, take); !status.ok()) {
+        return status;
+      }
+    }
   }
 }
 

@@ -39,6 +39,10 @@ using MnlSocketPtr = std::unique_ptr<mnl_socket, CloseMnlSocket>;
 // A NETLINK_NETFILTER socket, bound; `flags` are SOCK_* beside SOCK_CLOEXEC. Errors are Open's.
 absl::StatusOr<MnlSocketPtr> OpenNetfilterSocket(int flags);
 
+// Whether the `rest` bytes that begin with `message` hold all of it. (libmnl's mnl_nlmsg_ok alone
+// takes a length of 2^31 and more for a negative one, which fits.)
+bool IsWhole(const nlmsghdr* message, int rest);
+
 // The whole of `message`, its header too.
 absl::Span<const uint8_t> MessageBytes(const nlmsghdr* message);
 
@@ -81,7 +85,8 @@ class Socket {
   // not.
   //
   // Aborted: a dump was interrupted by a commit. ResourceExhausted: replies were lost.
-  // DeadlineExceeded: no answer for 5 seconds.
+  // DeadlineExceeded: no answer for 5 seconds. DataLoss: an answer is no netlink, or to nothing that
+  // was asked; what `handle` has seen is worth nothing.
   absl::Status Ask(absl::Span<const uint8_t> requests, uint32_t first, uint32_t count,
                    const std::function<void(const Reply&)>& handle);
 

@@ -24,9 +24,9 @@ std::string PacketsText(const std::optional<uint64_t>& packets) {
 // "[pod1] nft ip nat/KUBE-MARK-MASQ".
 std::string PlaceText(const AuditFinding& finding) {
   std::vector<std::string> words;
-  if (!finding.netns.empty()) words.push_back(absl::StrCat("[", finding.netns, "]"));
+  if (!finding.netns.empty()) words.push_back(absl::StrCat("[", Printable(finding.netns), "]"));
   for (const std::string* word : {&finding.iptables_mode, &finding.family, &finding.chain}) {
-    if (!word->empty()) words.push_back(*word);
+    if (!word->empty()) words.push_back(Printable(*word));
   }
   return absl::StrJoin(words, " ");
 }
@@ -63,8 +63,10 @@ std::string FindingText(const AuditFinding& finding) {
     absl::StrAppend(&text, Wrapped(Printable(*finding.allowed), 4, "allowed: "));
     return text;
   }
-  if (!finding.consequence.empty()) absl::StrAppend(&text, Wrapped(finding.consequence, 4));
-  if (!finding.remedy.empty()) absl::StrAppend(&text, Wrapped(finding.remedy, 4, "-> "));
+  if (!finding.consequence.empty()) {
+    absl::StrAppend(&text, Wrapped(Printable(finding.consequence), 4));
+  }
+  if (!finding.remedy.empty()) absl::StrAppend(&text, Wrapped(Printable(finding.remedy), 4, "-> "));
   return text;
 }
 
@@ -78,7 +80,7 @@ std::string GroupText(const PurposeGroup& group) {
       "\n", Wrapped(absl::StrCat(group.count, group.count == 1 ? " rule" : " rules",
                                  PacketsText(group.packets), ": ", Printable(group.title)),
                     2));
-  if (!group.reason.empty()) absl::StrAppend(&text, Wrapped(group.reason, 4));
+  if (!group.reason.empty()) absl::StrAppend(&text, Wrapped(Printable(group.reason), 4));
   for (const ExplainedRule& rule : group.examples) absl::StrAppend(&text, ExampleText(rule));
   if (group.count > group.examples.size()) {
     absl::StrAppend(&text, "      ... and ", group.count - group.examples.size(), " more\n");
@@ -135,10 +137,11 @@ std::string AuditText(const AuditReport& report) {
 }
 
 std::string ExplainText(const Explanation& explanation) {
-  std::string text = absl::StrCat(explanation.chain, "  (", explanation.iptables_mode,
-                                  explanation.iptables_mode.empty() ? "" : " ", explanation.family,
-                                  ")\n", Wrapped(explanation.what, 2),
-                                  Wrapped(explanation.maker, 2, "made by: "), "\nin short\n");
+  std::string text =
+      absl::StrCat(Printable(explanation.chain), "  (", explanation.iptables_mode,
+                   explanation.iptables_mode.empty() ? "" : " ", explanation.family, ")\n",
+                   Wrapped(Printable(explanation.what), 2),
+                   Wrapped(Printable(explanation.maker), 2, "made by: "), "\nin short\n");
   for (const std::string& point : explanation.in_short) {
     absl::StrAppend(&text, Wrapped(Printable(point), 2, "- "));
   }
@@ -156,7 +159,9 @@ std::string ExplainText(const Explanation& explanation) {
                     " more\n");
   }
   if (!explanation.next.empty()) absl::StrAppend(&text, "\nwhere packets go next\n");
-  for (const std::string& next : explanation.next) absl::StrAppend(&text, Wrapped(next, 2, "- "));
+  for (const std::string& next : explanation.next) {
+    absl::StrAppend(&text, Wrapped(Printable(next), 2, "- "));
+  }
   return text;
 }
 

@@ -26,6 +26,8 @@ struct Masked {
 
 // "0x4000/0x4000", "0x4000".
 std::optional<Masked> ReadMasked(absl::string_view text) {
+  // Of no text StrSplit makes no part at all, or one, as the view's pointer is null or not.
+  if (text.empty()) return std::nullopt;
   const std::vector<absl::string_view> parts = absl::StrSplit(text, '/');
   Masked masked;
   if (parts.size() > 2 || !absl::SimpleHexAtoi(parts[0], &masked.value)) return std::nullopt;

@@ -202,6 +202,8 @@ absl::Status ResolveFamilies(const ConfigInputs& inputs, const ConfigSources& so
       ParseFamilies(ConfigInputs::Choose(flags.ip_families, file.ip_families, std::string("auto")));
   absl::Status status = families.status();
   const bool has_ipv6 = access(sources.if_inet6_path.c_str(), F_OK) == 0;
+  // That it is not there is an answer. That it cannot be seen is none, and leaves no family out.
+  const int unseen = has_ipv6 || errno == ENOENT || errno == ENOTDIR ? 0 : errno;
   if (status.ok()) {
     config.families = *std::move(families);
     config.families_by_kernel = config.families.empty();
@@ -209,7 +211,12 @@ absl::Status ResolveFamilies(const ConfigInputs& inputs, const ConfigSources& so
       config.families.push_back(netlink::Family::kIPv4);
       if (has_ipv6) config.families.push_back(netlink::Family::kIPv6);
     }
-    if (config.families.back() == netlink::Family::kIPv6 && !has_ipv6) {
+    const bool asks_for_ipv6 = config.families.back() == netlink::Family::kIPv6;
+    if (unseen != 0 && (asks_for_ipv6 || config.families_by_kernel)) {
+      status = absl::ErrnoToStatus(
+          unseen, absl::StrCat("cannot tell whether this network namespace has IPv6 (",
+                               sources.if_inet6_path, ")"));
+    } else if (asks_for_ipv6 && !has_ipv6) {
       status = absl::InvalidArgumentError(absl::StrCat(
           "ipv6 is asked for, but this network namespace has no IPv6 (", sources.if_inet6_path,
           " does not exist); enable IPv6 in the kernel (ipv6.disable=0), or choose auto or ipv4"));

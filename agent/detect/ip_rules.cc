@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "netlink/attributes.h"
+#include "netlink/socket.h"
 
 namespace kipt::agent {
 namespace {
@@ -221,15 +222,24 @@ absl::Status Send(mnl_socket* socket, Family family, uint32_t sequence) {
   return absl::OkStatus();
 }
 
+// Whether every message in a datagram is whole: mnl_cb_run believes lengths of 2^31 and more.
+bool AreWhole(const char* datagram, size_t size) {
+  const auto* message = reinterpret_cast<const nlmsghdr*>(datagram);
+  int rest = static_cast<int>(size);
+  while (netlink::IsWhole(message, rest)) message = mnl_nlmsg_next(message, &rest);
+  return rest <= 0;
+}
+
 // The errno of the dump, 0 where it is whole.
 int Receive(mnl_socket* socket, uint32_t sequence, DumpReader reader) {
   // A dump's messages come in pieces of at most this size (NLMSG_GOODSIZE, less than a large page).
-  std::array<char, 32768> buffer;
+  alignas(nlmsghdr) std::array<char, 32768> buffer;
   const unsigned port = mnl_socket_get_portid(socket);
   for (;;) {
     const ssize_t size = mnl_socket_recvfrom(socket, buffer.data(), buffer.size());
     if (size < 0 && errno == EINTR) continue;
     if (size < 0) return errno;
+    if (!AreWhole(buffer.data(), static_cast<size_t>(size))) return EBADMSG;
     const int verdict =
         mnl_cb_run(buffer.data(), static_cast<size_t>(size), sequence, port, TakeMessage, &reader);
     if (verdict < 0) return errno;

@@ -127,7 +127,7 @@ class Execution {
  private:
   absl::Status Start();
   absl::Status Exchange();
-  void Write();
+  absl::Status Write();
   absl::Status Take(Channel& from, std::string& into, absl::string_view what);
   absl::Status AwaitExit();
   void Kill();
@@ -196,23 +196,28 @@ absl::Status Execution::Exchange() {
   const int ready = poll(waits.data(), waits.size(), left);
   if (ready < 0 && errno != EINTR) return Failure(errno, "poll");
   if (ready <= 0) return absl::OkStatus();
-  if (waits[0].revents != 0) Write();
   absl::Status status;
-  if (waits[1].revents != 0) status = Take(output_, result_.output, "standard output");
+  if (waits[0].revents != 0) status = Write();
+  if (status.ok() && waits[1].revents != 0)
+    status = Take(output_, result_.output, "standard output");
   if (status.ok() && waits[2].revents != 0)
     status = Take(errors_, result_.errors, "standard error");
   return status;
 }
 
-void Execution::Write() {
+absl::Status Execution::Write() {
   const ssize_t sent = send(input_.ours.get(), request_.input.data() + written_,
                             request_.input.size() - written_, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent >= 0) {
     written_ += static_cast<size_t>(sent);
-  } else if (errno != EAGAIN && errno != EINTR) {
+  } else if (errno == EPIPE || errno == ECONNRESET) {
     // The program has closed its input. That it did not want all of it is its own affair.
     input_.ours.Close();
+  } else if (errno != EAGAIN && errno != EINTR) {
+    // Not so where we could not give it all: it would take what it has for everything.
+    return Failure(errno, "writing its standard input");
   }
+  return absl::OkStatus();
 }
 
 absl::Status Execution::Take(Channel& from, std::string& into, absl::string_view what) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -96,7 +97,12 @@ std::map<Family, Result> AtOnce(const std::set<Family>& families, const Work& wo
   for (const Family family : families) {
     if (family == *families.begin()) continue;
     Result& result = results.at(family);
-    threads.emplace_back([&work, &result, family] { result = work(family); });
+    try {
+      threads.emplace_back([&work, &result, family] { result = work(family); });
+    } catch (const std::system_error&) {
+      // No thread is to be had: one behind the other does it, too.
+      result = work(family);
+    }
   }
   if (!families.empty()) results.at(*families.begin()) = work(*families.begin());
   threads.clear();  // joins them

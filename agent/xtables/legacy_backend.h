@@ -46,6 +46,10 @@ struct LegacyOptions {
   // The tables that exist in the calling thread's namespace, "%s" being "ip" or "ip6". (/proc/net
   // is the main thread's.) A table that is not listed is not looked at: looking would create it.
   std::string table_names_path = "/proc/thread-self/net/%s_tables_names";
+  // Not there where IPv6 is off by the kernel's command line. What ip6 tables there are
+  // (before 5.15 they come with the modules, unasked) then hold nothing, nobody can read or write
+  // them, and no packet meets them: they are read as none.
+  std::string if_inet6_path = "/proc/thread-self/net/if_inet6";
   absl::Duration command_deadline = absl::Seconds(60);
   // Bytes of one family's rules.
   size_t output_limit = size_t{256} << 20;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/xtables/legacy_save.h"
 
+#include <fcntl.h>
+
 #include <cerrno>
 #include <fstream>
 #include <utility>
@@ -8,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "agent/process/owned_fd.h"
 #include "agent/xtables/legacy_failure.h"
 
 namespace kipt::agent {
@@ -32,6 +35,12 @@ absl::StatusOr<bool> HasTables(Family family, const LegacyOptions& options) {
   return !line.empty();
 }
 
+// False only where it is certain.
+bool HasIpv6(const LegacyOptions& options) {
+  const OwnedFd file(open(options.if_inet6_path.c_str(), O_RDONLY | O_CLOEXEC));
+  return file.valid() || errno != ENOENT;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> SaveLegacyTables(Family family, CommandRunner& runner,
@@ -39,7 +48,7 @@ absl::StatusOr<std::string> SaveLegacyTables(Family family, CommandRunner& runne
                                              const LegacyOptions& options) {
   const absl::StatusOr<bool> has_tables = HasTables(family, options);
   if (!has_tables.ok()) return has_tables.status();
-  if (!*has_tables) return std::string();
+  if (!*has_tables || (family == Family::kIPv6 && !HasIpv6(options))) return std::string();
   if (!programs.ok()) return programs.status();
   // Not -t TABLE: that makes the table where it is gone by now.
   absl::StatusOr<CommandResult> saved = runner.Run({.program = programs->save,

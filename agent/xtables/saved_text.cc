@@ -30,7 +30,8 @@ absl::string_view WithoutCounters(absl::string_view rule) {
 }
 
 // The first line, with its newline. A rule's quoted comment may hold newlines, so a rule ends only
-// outside quotes.
+// outside quotes. Inside of a word a quote is none (SplitSavedRule): chains' names and those of
+// `recent` are printed as they are.
 absl::string_view TakeLine(absl::string_view& rest) {
   const bool is_rule = IsRule(rest);
   bool quoted = false;
@@ -38,7 +39,7 @@ absl::string_view TakeLine(absl::string_view& rest) {
   for (; end < rest.size(); ++end) {
     if (rest[end] == '\n' && !quoted) break;
     if (!is_rule) continue;
-    if (rest[end] == '"') quoted = !quoted;
+    if (rest[end] == '"') quoted = !quoted && rest[end - 1] == ' ';
     if (rest[end] == '\\' && quoted) ++end;
   }
   const absl::string_view line = rest.substr(0, end + 1);

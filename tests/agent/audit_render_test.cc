@@ -7,6 +7,7 @@
 
 #include "agent/audit/audit.h"
 #include "agent/audit/audit_text.h"
+#include "agent/audit/explain.h"
 #include "tests/agent/audited.h"
 
 namespace kipt::agent {
@@ -50,6 +51,24 @@ TEST(AuditTextTest, WrapsBetweenWords) {
 
 TEST(AuditTextTest, ShowsControlCharactersAsText) {
   EXPECT_EQ(Printable("a\x1b[0m\n"), "a\\x1b[0m\\x0a");
+}
+
+// A process may call itself what it likes, and so names its network namespace; a chain's name takes
+// any byte but space.
+TEST(AuditTextTest, LetsNoNameReachTheTerminal) {
+  NodeView view = ViewOf(SurveyOf("nft",
+                                  "*nat\n:KUBE-MARK-MASQ - [0:0]\n:x\x1b[2J - [0:0]\n"
+                                  "-A x\x1b[2J -j KUBE-MARK-MASQ\n"
+                                  "-A KUBE-MARK-MASQ -j x\x1b[2J\nCOMMIT\n"));
+  view.name = "pid 1 (\x1b[2J)";
+  view.problems = {"nft tables: \x1b[2J"};
+  const std::string text = AuditText(Audit(view, AuditOptions()));
+  EXPECT_THAT(text, AllOf(HasSubstr("[pid 1 (\\x1b[2J)]"), Not(HasSubstr("\x1b"))));
+  for (const std::string chain : {"KUBE-MARK-MASQ", "x\x1b[2J"}) {
+    const auto explanation = Explain(view.surveys[0], netlink::Family::kIPv4, chain);
+    ASSERT_TRUE(explanation.ok());
+    EXPECT_THAT(ExplainText(*explanation), AllOf(HasSubstr("\\x1b[2J"), Not(HasSubstr("\x1b"))));
+  }
 }
 
 TEST(AuditJsonTest, HasEveryFindingWithItsParts) {

@@ -81,6 +81,23 @@ TEST_F(LegacyBackendTest, SavesOnceWithoutATableAndOnlyTheFamilyAskedFor) {
   EXPECT_THAT(runner_.RequestsOf(Program("ip6tables", "save")), IsEmpty());
 }
 
+// Before 5.15 the tables come with the modules, and ip6tables-save fails for want of a socket.
+TEST_F(LegacyBackendTest, ReadsIPv6TablesAsNoneWhereTheKernelsIPv6IsOff) {
+  auto backend = Open("1.8.9");
+  Saves("iptables", kFilterWithUser);
+  TableNames("ip6", "filter\n");
+  runner_.On(Program("ip6tables", "save"),
+             Answers({.exit_code = 1, .output = "", .errors = "Address family not supported"}));
+  unlink(IfInet6Path().c_str());
+  EXPECT_THAT(Read(*backend, {kUser, kUser6}).chains, SizeIs(1));
+  EXPECT_THAT(backend->Read({}), IsOk());
+  EXPECT_THAT(backend->TakeSurvey(nullptr), IsOk());
+  EXPECT_THAT(backend->Apply(CreateUser(*backend)), IsOk());
+  EXPECT_THAT(runner_.RequestsOf(Program("ip6tables", "save")), IsEmpty());
+  std::ofstream(IfInet6Path()) << "";
+  EXPECT_THAT(backend->Read({}), Not(IsOk()));
+}
+
 TEST_F(LegacyBackendTest, ReadsNoRulesWhereOnlyExistenceIsAskedFor) {
   auto backend = Open("1.8.9");
   Saves("iptables", kFilterWithUser);

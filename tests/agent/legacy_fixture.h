@@ -29,10 +29,14 @@ namespace kipt::testing {
 
 class LegacyFixture : public ::testing::Test {
  protected:
-  void SetUp() override { std::ofstream(StatusPath()) << "CapEff:\t000001ffffffffff\n"; }
+  void SetUp() override {
+    std::ofstream(StatusPath()) << "CapEff:\t000001ffffffffff\n";
+    std::ofstream(IfInet6Path()) << "";
+  }
 
   std::string LockPath() const { return directory_ + "/xtables.lock"; }
   std::string StatusPath() const { return directory_ + "/status"; }
+  std::string IfInet6Path() const { return directory_ + "/if_inet6"; }
   // `verb` is "save" or "restore".
   std::string Program(const std::string& base, const std::string& verb) const {
     return directory_ + "/" + base + "-legacy-" + verb;
@@ -49,6 +53,7 @@ class LegacyFixture : public ::testing::Test {
             .lock_path = LockPath(),
             .lock_wait = lock_wait,
             .table_names_path = directory_ + "/%s_tables_names",
+            .if_inet6_path = IfInet6Path(),
             .thread_status_path = StatusPath()};
   }
 

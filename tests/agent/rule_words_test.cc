@@ -120,6 +120,9 @@ INSTANTIATE_TEST_SUITE_P(
                     "every packet has mark bit 14 (0x4000) turned over"},
         SentenceRow{"ClearMark", "-j MARK --set-xmark 0x0/0xc000",
                     "every packet loses mark bits 0xc000"},
+        SentenceRow{"MarkByHand", "-j MARK --or-mark 16384",
+                    "every packet has its mark changed (--or-mark 16384)"},
+        SentenceRow{"MarkWithoutOptions", "-j MARK", "every packet has its mark changed ()"},
         SentenceRow{"UnmarkedReturn", "-m mark ! --mark 0x4000/0x4000 -j RETURN",
                     "a packet without mark bit 14 (0x4000) goes back, and nothing else here "
                     "concerns it"},

@@ -97,5 +97,16 @@ TEST(SavedTextTest, SelectsRulesAndKeepsEveryOtherLineInItsPlace) {
             "*filter\n[1:2] -A USER -j A\n\n\nCOMMIT\n");
 }
 
+// iptables-save 1.8.9 prints names as they are; the rules behind one must still be seen.
+TEST(SavedTextTest, TakesAQuoteInsideOfAWordForItself) {
+  const std::string text =
+      "*filter\n:a\"b - [0:0]\n:USER - [0:0]\n"
+      "-A INPUT -m recent --set --name r\"s --mask 255.255.255.255 --rsource\n-A a\"b -j RETURN\n"
+      "-A a\"b -m comment --comment \"\\\"x\" -j RETURN\n-A USER -j A\nCOMMIT\n";
+  EXPECT_EQ(SelectSaved(text, Family::kIPv4,
+                        {.chains = {{Family::kIPv4, Table::kFilter, "USER"}}, .words = {}}),
+            "*filter\n:a\"b - [0:0]\n:USER - [0:0]\n\n\n\n-A USER -j A\nCOMMIT\n");
+}
+
 }  // namespace
 }  // namespace kipt::testing
