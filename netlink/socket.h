@@ -85,8 +85,8 @@ class Socket {
   // not.
   //
   // Aborted: a dump was interrupted by a commit. ResourceExhausted: replies were lost.
-  // DeadlineExceeded: no answer for 5 seconds. DataLoss: an answer is no netlink, or to nothing that
-  // was asked; what `handle` has seen is worth nothing.
+  // DeadlineExceeded: no answer for 5 seconds. DataLoss: an answer is no netlink, or to nothing
+  // that was asked; what `handle` has seen is worth nothing.
   absl::Status Ask(absl::Span<const uint8_t> requests, uint32_t first, uint32_t count,
                    const std::function<void(const Reply&)>& handle);
 

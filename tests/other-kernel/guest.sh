@@ -11,6 +11,8 @@ bad() {
   echo "FAILED: $*"
   failures=$((failures + 1))
 }
+# What may explain it.
+show_if_failed() { [ "$failures" = 0 ] || cat "$1"; }
 finish() {
   echo "$failures failed"
   [ "$failures" = 0 ]
@@ -60,6 +62,13 @@ expect_same() {
 }
 
 agent() { kube-iptables-agent "$@"; }
+
+# iptables_is nft|legacy: what `iptables` is, as of Debian's alternatives.
+iptables_is() {
+  for name in iptables ip6tables iptables-save ip6tables-save iptables-restore ip6tables-restore; do
+    ln -sf "xtables-$1-multi" "/usr/sbin/$name"
+  done
+}
 
 # What cleanup mode has on a node without IPv6's part, whichever way it was asked for.
 has_native_table() { nft list table ip kube-iptables-agent >/dev/null 2>&1; }

@@ -2,7 +2,7 @@
 # shellcheck shell=dash
 #
 # A kernel on which iptables can hold no rule, and that says so: as in the RHEL 10 class.
-# modules: nf_tables nft_ct nft_chain_nat nft_masq veth
+# modules: nf_tables nft_counter? nft_ct nft_chain_nat nft_masq veth
 # lists: yes
 . /guest.sh
 

@@ -2,7 +2,7 @@
 # shellcheck shell=dash
 #
 # A kernel that would load nf_tables for whoever asks it anything, and an agent that only observes.
-# later: nf_tables nft_compat nft_chain_nat xt_comment xt_conntrack xt_mark xt_MASQUERADE xt_nat
+# later: nf_tables nft_counter? nft_compat nft_chain_nat xt_comment xt_conntrack xt_mark xt_MASQUERADE xt_nat
 . /guest.sh
 
 modules=/lib/modules/$(uname -r)

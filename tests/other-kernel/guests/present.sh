@@ -2,7 +2,7 @@
 # shellcheck shell=dash
 #
 # The same kernel with everything that iptables needs.
-# modules: nf_tables nft_compat nft_ct nft_chain_nat xt_comment xt_conntrack xt_mark xt_MASQUERADE xt_nat veth
+# modules: nf_tables nft_counter? nft_compat nft_ct nft_chain_nat xt_comment xt_conntrack xt_mark xt_MASQUERADE xt_nat veth
 # lists: yes
 . /guest.sh
 
