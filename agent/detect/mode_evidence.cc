@@ -74,7 +74,7 @@ void LookForNftRules(Family family, const ModeSources& sources, ModeTraces& trac
 }
 
 ModeTraces LegacyMarks(Family family, const ModeSources& sources) {
-  const absl::StatusOr<std::vector<Table>> tables = LegacyTables(family, sources);
+  const absl::StatusOr<std::vector<Table>> tables = RegisteredLegacyTables(family, sources);
   if (absl::IsUnavailable(tables.status())) return Nothing(/*possible=*/false);
   if (!tables.ok()) return Unreadable(tables.status());
   if (tables->empty()) return Nothing(/*possible=*/true);
@@ -170,7 +170,8 @@ absl::StatusOr<std::vector<std::string>> LegacyTableNames(Family family,
   return std::vector<std::string>();
 }
 
-absl::StatusOr<std::vector<Table>> LegacyTables(Family family, const ModeSources& sources) {
+absl::StatusOr<std::vector<Table>> RegisteredLegacyTables(Family family,
+                                                          const ModeSources& sources) {
   const absl::StatusOr<std::vector<std::string>> names = LegacyTableNames(family, sources);
   if (!names.ok()) return names.status();
   std::vector<Table> tables;

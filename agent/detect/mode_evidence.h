@@ -87,8 +87,8 @@ absl::StatusOr<std::vector<std::string>> LegacyTableNames(netlink::Family family
                                                           const ModeSources& sources);
 
 // Those of them that are mangle, nat or filter.
-absl::StatusOr<std::vector<netlink::Table>> LegacyTables(netlink::Family family,
-                                                         const ModeSources& sources);
+absl::StatusOr<std::vector<netlink::Table>> RegisteredLegacyTables(netlink::Family family,
+                                                                   const ModeSources& sources);
 
 }  // namespace kipt::agent
 

@@ -1,51 +1,100 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The parser of iptables-save on any text, and what it promises: rules are numbered from 1, and a
-// rule that it takes for one of the vocabulary prints as a line that it reads as the same rule.
+// The parsers of iptables-save on any text, and what they promise: rules are numbered from 1, a
+// rule that is taken for one of the vocabulary prints as a line that is read as the same rule,
+// picking out a chain changes nothing of it, and a survey prints as a text that is read as the same
+// survey.
 #include <cstdint>
-#include <cstdlib>
+#include <map>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "agent/xtables/save_parser.h"
+#include "agent/xtables/saved_survey.h"
+#include "agent/xtables/saved_text.h"
+#include "tests/fuzz/require.h"
+#include "tests/fuzz/targets.h"
 
+namespace kipt::testing {
 namespace {
 
-using kipt::netlink::Family;
-using kipt::netlink::ObservedRule;
+using netlink::ChainId;
+using netlink::Family;
+using netlink::ObservedChain;
+using netlink::ObservedRule;
+using Chains = std::map<ChainId, ObservedChain>;
 
-void Require(bool holds) {
-  if (!holds) std::abort();
-}
+constexpr agent::FingerprintKey kKey = {1, 2};
 
-void CheckRule(const kipt::netlink::ChainId& id, const ObservedRule& rule) {
+void CheckRule(const ChainId& id, const ObservedRule& rule) {
   if (rule.rule() == nullptr) return;
   const std::string* jump = JumpTarget(rule);
   const std::string text = absl::StrCat(
-      "*", kipt::netlink::TableName(id.table), "\n:", id.name, " - [0:0]\n",
+      "*", netlink::TableName(id.table), "\n:", id.name, " - [0:0]\n",
       jump == nullptr || *jump == id.name ? "" : absl::StrCat(":", *jump, " - [0:0]\n"), "-A ",
       id.name, " ", ToString(id.family, rule), "\nCOMMIT\n");
-  const auto again = kipt::agent::ParseSave(id.family, text);
-  Require(again.ok());
-  Require(again->at(id).rules.size() == 1);
-  Require(again->at(id).rules[0].content == rule.content);
+  const auto again = agent::ParseSave(id.family, text);
+  KIPT_REQUIRE(again.ok());
+  KIPT_REQUIRE(again->at(id).rules.size() == 1);
+  KIPT_REQUIRE(again->at(id).rules[0].content == rule.content);
+}
+
+void CheckChains(Family family, const Chains& chains) {
+  for (const auto& [id, chain] : chains) {
+    KIPT_REQUIRE(id.family == family);
+    uint64_t number = 0;
+    for (const ObservedRule& rule : chain.rules) {
+      KIPT_REQUIRE(rule.handle == ++number);
+      CheckRule(id, rule);
+    }
+  }
+}
+
+// The legacy backend parses what was picked out of a text, not the text.
+void CheckSelection(Family family, absl::string_view text, const Chains& chains) {
+  agent::SavedSelection selection;
+  if (!chains.empty()) selection.chains.insert(chains.begin()->first);
+  const auto selected = agent::ParseSave(family, SelectSaved(text, family, selection));
+  KIPT_REQUIRE(selected.ok());
+  KIPT_REQUIRE(selected->size() == chains.size());
+  for (const auto& [id, chain] : chains) {
+    KIPT_REQUIRE(selected->count(id) == 1);
+    const std::vector<ObservedRule>& rules = selected->at(id).rules;
+    if (selection.chains.count(id) != 0) KIPT_REQUIRE(rules == chain.rules);
+    if (selection.chains.count(id) == 0) KIPT_REQUIRE(rules.empty());
+  }
+}
+
+void CheckSurvey(absl::string_view mode, Family family, const netlink::Survey& survey) {
+  const auto again = agent::ParseSurvey(mode, family, ToString(survey), nullptr);
+  KIPT_REQUIRE(again.ok());
+  KIPT_REQUIRE(*again == survey);
 }
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const absl::string_view text(reinterpret_cast<const char*>(data), size);
-  for (const Family family : kipt::netlink::kFamilies) {
-    const auto chains = kipt::agent::ParseSave(family, text);
-    if (!chains.ok()) continue;
-    for (const auto& [id, chain] : *chains) {
-      Require(id.family == family);
-      uint64_t number = 0;
-      for (const ObservedRule& rule : chain.rules) {
-        Require(rule.handle == ++number);
-        CheckRule(id, rule);
-      }
+void FuzzSaveParser(FuzzBytes input) {
+  const absl::string_view text = AsText(input);
+  for (const Family family : netlink::kFamilies) {
+    const auto survey = agent::ParseSurvey("legacy", family, text, nullptr);
+    if (survey.ok()) CheckSurvey("legacy", family, *survey);
+    if (!survey.ok()) KIPT_REQUIRE_REASON(survey.status());
+    const absl::StatusOr<Chains> chains = agent::ParseSave(family, text);
+    // A survey takes several saves for one, too.
+    KIPT_REQUIRE(!chains.ok() || survey.ok());
+    if (!chains.ok()) {
+      KIPT_REQUIRE_REASON(chains.status());
+      continue;
     }
+    CheckChains(family, *chains);
+    CheckSelection(family, text, *chains);
   }
-  return 0;
+  const auto file = agent::ParseSavedFile(text);
+  if (!file.ok()) KIPT_REQUIRE_REASON(file.status());
+  if (file.ok()) KIPT_REQUIRE(!file->tables.empty());
+  // A comment line and another in front say nothing.
+  KIPT_REQUIRE(agent::FingerprintSaved(kKey, absl::StrCat("# now\n", text)) ==
+               agent::FingerprintSaved(kKey, text));
 }
+
+}  // namespace kipt::testing

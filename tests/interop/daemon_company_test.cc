@@ -191,9 +191,7 @@ void DaemonCompanyTest::Live(absl::Duration how_long) {
   EXPECT_EQ(KubeletTurn(), 0);
 }
 
-TEST_P(DaemonCompanyTest, NothingIsDoubledFoughtOverOrRemoved) {
-  Live(absl::Seconds(20));
-}
+TEST_P(DaemonCompanyTest, NothingIsDoubledFoughtOverOrRemoved) { Live(absl::Seconds(20)); }
 
 class DaemonCompanyLongTest : public DaemonCompanyTest {};
 

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The differential fuzzer over its seeds, and on differences that it must see: it is worth only
+// what it notices.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/fuzz/seed_files.h"
+#include "tests/fuzz/targets.h"
+#include "tests/fuzz/two_backends.h"
+#include "tests/support/netns_fixture.h"
+#include "tests/support/run_program.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::testing {
+namespace {
+
+using netlink::ChainId;
+using netlink::Family;
+using netlink::Rule;
+using netlink::Table;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(FuzzBackendsTest, HoldsForEachOfItsSeeds) {
+  // The target moves its thread to another namespace for good.
+  std::thread([] {
+    for (const Seed& seed : ReadSeeds(std::string(KIPT_TESTS_DIR) + "/fuzz/seeds/backends")) {
+      std::printf("%s\n", seed.name.c_str());
+      FuzzBackends(seed.bytes);
+    }
+  }).join();
+}
+
+const ChainId kInput{Family::kIPv4, Table::kFilter, "INPUT"};
+const ChainId kUserChain{Family::kIPv4, Table::kFilter, "KUBE-A"};
+const ChainId kPostrouting6{Family::kIPv6, Table::kNat, "POSTROUTING"};
+const Rule kReturnMarked{.comment = "the \"one\"",
+                         .mark = netlink::MarkMatch{0x8000, 0x8000},
+                         .target = netlink::Return{}};
+
+class TwoBackendsTest : public NetnsTest {
+ protected:
+  void SetUp() override {
+    NetnsTest::SetUp();
+    if (HasFatalFailure()) return;
+    absl::StatusOr<std::unique_ptr<TwoBackends>> both = TwoBackends::Open();
+    ASSERT_THAT(both, IsOk());
+    both_ = *std::move(both);
+    ASSERT_THAT(both_->Apply({MakeChain{kUserChain}, MakeChain{kInput}, MakeChain{kPostrouting6},
+                              PutRule{kUserChain, kReturnMarked},
+                              PutRule{kUserChain, Rule{.target = netlink::Drop{}}},
+                              PutRule{kInput, Rule{.target = netlink::Jump{"KUBE-A"}}},
+                              PutRule{kPostrouting6, Rule{.target = netlink::Masquerade{true}}}}),
+                IsOk());
+  }
+
+  std::string Disagreement() {
+    const absl::StatusOr<std::string> disagreement = both_->Disagreement();
+    EXPECT_THAT(disagreement, IsOk());
+    return disagreement.ok() ? *disagreement : "";
+  }
+
+  std::unique_ptr<TwoBackends> both_;
+};
+
+TEST_F(TwoBackendsTest, AgreeOnWhatWasDoneThroughBoth) {
+  EXPECT_THAT(Disagreement(), IsEmpty());
+  ASSERT_THAT(both_->Apply({TakeRule{kUserChain, 1}, PutRule{kUserChain, kReturnMarked, 0}}),
+              IsOk());
+  EXPECT_THAT(Disagreement(), IsEmpty());
+  EXPECT_EQ(both_->model().at(kUserChain).size(), 2U);
+  ASSERT_THAT(both_->Flush(), IsOk());
+  EXPECT_THAT(Disagreement(), IsEmpty());
+}
+
+TEST_F(TwoBackendsTest, SeeEveryWrongRule) {
+  struct Row {
+    std::string name;
+    std::vector<std::string> damage;
+    std::vector<std::string> repair;
+    std::string seen;  // in what is said
+  };
+  const std::vector<Row> rows = {
+      {"a rule too much, in legacy",
+       {"iptables-legacy", "-A", "KUBE-A", "-j", "DROP"},
+       {"iptables-legacy", "-D", "KUBE-A", "3"},
+       "the reading of legacy"},
+      {"a rule too much, in nft",
+       {"iptables-nft", "-A", "KUBE-A", "-j", "DROP"},
+       {"iptables-nft", "-D", "KUBE-A", "3"},
+       "the reading of nft"},
+      {"one bit of a mask",
+       {"iptables-legacy", "-R", "KUBE-A", "1", "-m", "comment", "--comment", "the \"one\"", "-m",
+        "mark", "--mark", "0x8000/0x8001", "-j", "RETURN"},
+       {"iptables-legacy", "-R", "KUBE-A", "1", "-m", "comment", "--comment", "the \"one\"", "-m",
+        "mark", "--mark", "0x8000/0x8000", "-j", "RETURN"},
+       "0x8000/0x8001"},
+      {"an option that no model has",
+       {"ip6tables-nft", "-t", "nat", "-R", "POSTROUTING", "1", "-p", "tcp", "-j", "MASQUERADE",
+        "--random-fully"},
+       {"ip6tables-nft", "-t", "nat", "-R", "POSTROUTING", "1", "-j", "MASQUERADE",
+        "--random-fully"},
+       "-p tcp"},
+      {"a rule gone",
+       {"ip6tables-legacy", "-t", "nat", "-F", "POSTROUTING"},
+       {"ip6tables-legacy", "-t", "nat", "-A", "POSTROUTING", "-j", "MASQUERADE", "--random-fully"},
+       "POSTROUTING"},
+      {"a chain that nobody made",
+       {"iptables-legacy", "-t", "mangle", "-N", "nobodys"},
+       {"iptables-legacy", "-t", "mangle", "-X", "nobodys"},
+       "nobodys"},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    ASSERT_EQ(RunProgram(row.damage).exit_code, 0);
+    EXPECT_THAT(Disagreement(), HasSubstr(row.seen));
+    ASSERT_EQ(RunProgram(row.repair).exit_code, 0);
+    EXPECT_THAT(Disagreement(), IsEmpty());
+  }
+}
+
+TEST_F(TwoBackendsTest, SeeRulesInAnotherOrder) {
+  ASSERT_EQ(RunProgram({"iptables-legacy", "-D", "KUBE-A", "2"}).exit_code, 0);
+  ASSERT_EQ(RunProgram({"iptables-legacy", "-I", "KUBE-A", "-j", "DROP"}).exit_code, 0);
+  EXPECT_THAT(Disagreement(), HasSubstr("saves of nft and legacy, ip:"));
+}
+
+TEST_F(TwoBackendsTest, SayWhichOneRefuses) {
+  EXPECT_THAT(both_->Apply({RemoveChain{kUserChain}}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("nft: ")));
+}
+
+}  // namespace
+}  // namespace kipt::testing

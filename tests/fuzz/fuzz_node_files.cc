@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is read of the node: CNI configurations, lists of modules and symbols, the legacy tables'
+// names, versions and complaints of iptables programs, the tables' own bytes, other processes in
+// /proc, links of the host's programs, an operator's allow list. Whatever stands there, what is
+// said of it has one line and a reason, and is fit to be logged.
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "agent/audit/allow_list.h"
+#include "agent/detect/cni_configs.h"
+#include "agent/detect/host_program.h"
+#include "agent/detect/kernel_modules.h"
+#include "agent/detect/mode_evidence.h"
+#include "agent/detect/route_localnet.h"
+#include "agent/detect/xt_compat.h"
+#include "agent/endpoints/process_usage.h"
+#include "agent/loop/writer.h"
+#include "agent/xtables/legacy_failure.h"
+#include "agent/xtables/legacy_programs.h"
+#include "tests/fuzz/legacy_entries.h"
+#include "tests/fuzz/require.h"
+#include "tests/fuzz/targets.h"
+
+namespace kipt::testing {
+namespace {
+
+using netlink::Family;
+
+// Between the files of one input.
+constexpr char kSeparator = '\f';
+
+// Files, written over each time: one folder for the life of the process.
+class Tree {
+ public:
+  Tree() {
+    root_ = (std::filesystem::temp_directory_path() / "kipt-fuzz-XXXXXX").string();
+    KIPT_REQUIRE(mkdtemp(root_.data()) != nullptr);
+  }
+  ~Tree() {
+    std::error_code ignored;
+    std::filesystem::remove_all(root_, ignored);
+  }
+  Tree(const Tree&) = delete;
+  Tree& operator=(const Tree&) = delete;
+
+  std::string Path(const std::string& name) const { return absl::StrCat(root_, "/", name); }
+
+  std::string Write(const std::string& name, absl::string_view text) const {
+    MakeParent(name);
+    std::ofstream file(Path(name), std::ios::binary | std::ios::trunc);
+    file.write(text.data(), static_cast<std::streamsize>(text.size()));
+    return Path(name);
+  }
+  // False where no link can have that target.
+  bool Link(const std::string& name, absl::string_view target) const {
+    MakeParent(name);
+    std::error_code error;
+    std::filesystem::remove(Path(name), error);
+    std::filesystem::create_symlink(std::string(target), Path(name), error);
+    return !error;
+  }
+
+ private:
+  void MakeParent(const std::string& name) const {
+    std::filesystem::create_directories(std::filesystem::path(Path(name)).parent_path());
+  }
+
+  std::string root_;
+};
+
+const Tree& Files() {
+  static const Tree tree;
+  return tree;
+}
+
+bool IsOneLineOfAscii(absl::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return absl::ascii_isprint(static_cast<unsigned char>(c)); });
+}
+
+void CheckCniConfig(absl::string_view text) {
+  const auto references = agent::ParseCniConfig("fuzz.conflist", text);
+  if (!references.ok()) return KIPT_REQUIRE_REASON(references.status());
+  for (const agent::CniReference& reference : *references) {
+    KIPT_REQUIRE(reference.file == "fuzz.conflist" && !reference.chain.empty());
+  }
+}
+
+// /proc/modules, modules.builtin, modules.dep, kallsyms, modules_disabled.
+void CheckModules(absl::string_view text) {
+  agent::KernelPaths paths;
+  paths.proc_modules = Files().Write("modules", TakePart(text, kSeparator));
+  Files().Write("lib/modules.builtin", TakePart(text, kSeparator));
+  Files().Write("lib/modules.dep", TakePart(text, kSeparator));
+  paths.kallsyms = Files().Write("kallsyms", TakePart(text, kSeparator));
+  paths.modules_disabled = Files().Write("modules_disabled", text);
+  paths.sys_module = Files().Path("no sys");
+  paths.module_directories = {Files().Path("lib")};
+  const agent::XtCompatReading reading = agent::ReadXtCompat(paths);
+  KIPT_REQUIRE(reading.compat == agent::XtCompat::kPresent || !reading.reason.empty());
+  // All lists can be read, so it is known.
+  KIPT_REQUIRE(reading.compat != agent::XtCompat::kUnknown);
+  KIPT_REQUIRE(agent::FindModule(paths, "nf_tables", "nft_do_chain") !=
+               agent::ModuleState::kUnknown);
+}
+
+void CheckTableNames(absl::string_view text) {
+  agent::ModeSources sources;
+  Files().Write("ip_tables_names", text);
+  sources.table_names_path = Files().Path("%s_tables_names");
+  const auto names = agent::LegacyTableNames(Family::kIPv4, sources);
+  KIPT_REQUIRE(names.ok());
+  for (const std::string& name : *names) KIPT_REQUIRE(!name.empty());
+  const auto tables = agent::RegisteredLegacyTables(Family::kIPv4, sources);
+  KIPT_REQUIRE(tables.ok() && tables->size() <= netlink::kTables.size());
+}
+
+void CheckVersion(absl::string_view text) {
+  const auto program = agent::ParseIptablesVersion(text);
+  if (!program) return;
+  const std::string again =
+      absl::StrCat("iptables v", ToString(program->version),
+                   program->variant.empty() ? "" : absl::StrCat(" (", program->variant, ")"));
+  KIPT_REQUIRE(agent::ParseIptablesVersion(again) == program);
+  (void)agent::RestoreWaitArguments(program->version, absl::Seconds(5));
+}
+
+// The exit code, what the program said, /proc/thread-self/status.
+void CheckFailure(absl::string_view text) {
+  const int exit_code = text.empty() ? 1 : std::max(1, static_cast<int>(text[0] & 0xff));
+  if (!text.empty()) text.remove_prefix(1);
+  const agent::CommandResult result = {
+      .exit_code = exit_code, .output = {}, .errors = std::string(TakePart(text, kSeparator))};
+  const absl::Status status =
+      agent::LegacyFailure("writing", "/sbin/x", result, Files().Write("status", text));
+  KIPT_REQUIRE_REASON(status);
+  KIPT_REQUIRE(IsOneLineOfAscii(status.message()));
+}
+
+// comm, cmdline, cgroup and stat of a process, and its parent's comm.
+void CheckWriter(absl::string_view text) {
+  const absl::string_view comm = TakePart(text, kSeparator);
+  Files().Write("proc/42/comm", absl::StrCat(comm, "\n"));
+  Files().Write("proc/42/cmdline", TakePart(text, kSeparator));
+  Files().Write("proc/42/cgroup", TakePart(text, kSeparator));
+  Files().Write("proc/42/stat", TakePart(text, kSeparator));
+  Files().Write("proc/41/comm", text);
+  KIPT_REQUIRE(Files().Link("pid", "pid:[4026531836]"));
+  const agent::WriterLookup lookup(
+      {.proc = Files().Path("proc"), .pid_namespace = Files().Path("pid")});
+  const agent::Writer writer = lookup.Identify({.pid = 42, .command = std::string(comm)});
+  KIPT_REQUIRE(!writer.command.empty());
+  KIPT_REQUIRE(writer.command_line.size() <= 256);
+  KIPT_REQUIRE(IsOneLineOfAscii(ToString(writer)));
+}
+
+// /proc/self/stat, /proc/stat.
+void CheckUsage(absl::string_view text) {
+  Files().Write("usage/self/stat", TakePart(text, kSeparator));
+  Files().Write("usage/stat", text);
+  std::filesystem::create_directories(Files().Path("usage/self/fd"));
+  (void)agent::ReadProcessUsage(Files().Path("usage"));
+}
+
+// route_localnet of all, and of an interface.
+void CheckRouteLocalnet(absl::string_view text) {
+  Files().Write("conf/all/route_localnet", TakePart(text, kSeparator));
+  Files().Write("conf/eth0/route_localnet", text);
+  const auto exposed = agent::ReadRouteLocalnet(Files().Path("conf"));
+  if (!exposed.ok()) return KIPT_REQUIRE_REASON(exposed.status());
+  KIPT_REQUIRE(exposed->size() <= 1);
+}
+
+void CheckAllowList(absl::string_view text) {
+  const auto list = agent::ParseAllowList(text);
+  if (!list.ok()) return KIPT_REQUIRE_REASON(list.status());
+  for (const agent::AllowEntry& entry : list->entries) {
+    const std::string printed = ToString(entry);
+    const auto again = agent::ParseAllowList(printed.substr(printed.find(": ") + 2));
+    KIPT_REQUIRE(again.ok() && again->entries.size() == 1);
+    const agent::AllowEntry& read = again->entries[0];
+    KIPT_REQUIRE(read.kind == entry.kind && read.iptables_mode == entry.iptables_mode &&
+                 read.chain == entry.chain);
+    // A text with " # " in it cannot be printed so that it is read: its end would be a reason.
+    KIPT_REQUIRE(read.text == entry.text || absl::StrContains(printed, " # "));
+  }
+}
+
+// What /usr/sbin/iptables points to, and what /etc/alternatives/iptables does.
+void CheckHostProgram(absl::string_view text) {
+  const bool linked = Files().Link("host/usr/sbin/iptables", TakePart(text, kSeparator)) &&
+                      Files().Link("host/etc/alternatives/iptables", text);
+  if (!linked) return;
+  const agent::HostProgram program = agent::FindHostProgram(Files().Path("host"), Family::kIPv4);
+  KIPT_REQUIRE(!program.text.empty() && program.mode.has_value());
+}
+
+constexpr std::array<void (*)(absl::string_view), 11> kParsers = {
+    CheckCniConfig,     CheckModules,       CheckTableNames, CheckVersion,
+    CheckFailure,       CheckLegacyEntries, CheckWriter,     CheckUsage,
+    CheckRouteLocalnet, CheckAllowList,     CheckHostProgram};
+
+}  // namespace
+
+// '0' and on: which of kParsers.
+void FuzzNodeFiles(FuzzBytes input) {
+  const size_t parser = TakeSelector(input, kParsers.size());
+  kParsers[parser](AsText(input));
+}
+
+}  // namespace kipt::testing

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/fuzz/scripted_kernel.h
+//
+// A kernel that answers what it was told to. The linker puts it under netlink (`--wrap`,
+// CMakeLists.txt): while a ScriptedKernel lives, what the product sends goes nowhere, and what it
+// receives is the script. While an AnswerRecorder lives, the real kernel answers and what it says
+// is kept as such a script. Else everything goes its way.
+#ifndef KIPT_TESTS_FUZZ_SCRIPTED_KERNEL_H_
+#define KIPT_TESTS_FUZZ_SCRIPTED_KERNEL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tests/fuzz/wire_messages.h"
+
+namespace kipt::testing {
+
+// Frame::kind: how a datagram comes.
+enum class Arrival : uint8_t {
+  kFromKernel,
+  // From another process, as a privileged one could send it.
+  kFromProcess,
+  // No datagram: the call fails with the errno that the first byte is.
+  kError,
+  // Longer than the buffer that it was received into.
+  kCutOff,
+};
+inline constexpr uint8_t kArrivals = 4;
+
+class ScriptedKernel {
+ public:
+  // In each message of a datagram the sequence number, as long as it is less than 2^16, counts from
+  // the first message that was sent last (modulo their number and one beyond, which is foreign):
+  // the script cannot know the numbers. Behind the end of the script nothing comes any more.
+  explicit ScriptedKernel(std::vector<Frame> script);
+  ~ScriptedKernel();
+  ScriptedKernel(const ScriptedKernel&) = delete;
+  ScriptedKernel& operator=(const ScriptedKernel&) = delete;
+
+  // Errors, other than 0, that were delivered for a message of what was sent first.
+  size_t refusals() const { return refusals_; }
+  // Datagrams that the script still has.
+  size_t left() const { return script_.size() - next_; }
+
+  // What the wrapped calls do.
+  void Sent(FuzzBytes messages);
+  // The next datagram in `buffer`, its size, and who sent it; -1 with errno set.
+  ptrdiff_t Receive(uint8_t* buffer, size_t room, uint32_t& sender, bool& cut_off);
+
+ private:
+  void Renumber(uint8_t* datagram, size_t size);
+
+  std::vector<Frame> script_;
+  size_t next_ = 0;
+  uint32_t first_ = 0;
+  uint32_t count_ = 1;
+  size_t sends_ = 0;
+  size_t refusals_ = 0;
+};
+
+class AnswerRecorder {
+ public:
+  AnswerRecorder();
+  ~AnswerRecorder();
+  AnswerRecorder(const AnswerRecorder&) = delete;
+  AnswerRecorder& operator=(const AnswerRecorder&) = delete;
+
+  const std::vector<Frame>& script() const { return script_; }
+
+  void Sent(FuzzBytes messages);
+  void Received(FuzzBytes datagram);
+
+ private:
+  std::vector<Frame> script_;
+  uint32_t first_ = 0;
+};
+
+}  // namespace kipt::testing
+
+#endif  // KIPT_TESTS_FUZZ_SCRIPTED_KERNEL_H_

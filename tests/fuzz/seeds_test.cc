@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every fuzz target over its committed seeds, in any build: that they compile, and that what they
+// check holds for what is real.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/fuzz/seed_files.h"
+#include "tests/fuzz/targets.h"
+
+namespace kipt::testing {
+namespace {
+
+// Of larger ones each look takes milliseconds.
+constexpr size_t kMostToChange = 4096;
+
+class FuzzTargetTest : public ::testing::TestWithParam<FuzzTarget> {};
+
+std::vector<Seed> SeedsOf(const FuzzTarget& target) {
+  const std::string tests = KIPT_TESTS_DIR;
+  std::vector<Seed> seeds = ReadSeeds(tests + "/fuzz/seeds/" + target.name);
+  if (*target.more_seeds == '\0') return seeds;
+  for (Seed& seed : ReadSeeds(tests + "/" + target.more_seeds)) seeds.push_back(std::move(seed));
+  return seeds;
+}
+
+TEST_P(FuzzTargetTest, HoldsForEachOfItsSeeds) {
+  for (const Seed& seed : SeedsOf(GetParam())) {
+    // Where the target ends the process, this is the last that is said.
+    RecordProperty("seed", seed.name);
+    std::printf("%s\n", seed.name.c_str());
+    GetParam().run(seed.bytes);
+  }
+}
+
+// A cheap fuzzer for builds without libFuzzer: each seed cut off in some places, and with some
+// bytes replaced.
+TEST_P(FuzzTargetTest, HoldsForSeedsThatAreCutAndChanged) {
+  for (const Seed& seed : SeedsOf(GetParam())) {
+    if (seed.bytes.size() > kMostToChange) continue;
+    const size_t step = seed.bytes.size() / 8 + 1;
+    for (size_t i = 0; i < seed.bytes.size(); i += step) {
+      const std::vector<uint8_t> cut(seed.bytes.begin(),
+                                     seed.bytes.begin() + static_cast<ptrdiff_t>(i));
+      GetParam().run(cut);
+      std::vector<uint8_t> changed = seed.bytes;
+      changed[i] ^= 0xff;
+      GetParam().run(changed);
+    }
+  }
+}
+
+TEST_P(FuzzTargetTest, TakesNoBytesAtAll) { GetParam().run({}); }
+
+INSTANTIATE_TEST_SUITE_P(Every, FuzzTargetTest, ::testing::ValuesIn(kParserTargets),
+                         [](const ::testing::TestParamInfo<FuzzTarget>& target) {
+                           return std::string(target.param.name);
+                         });
+
+}  // namespace
+}  // namespace kipt::testing
