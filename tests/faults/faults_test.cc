@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// That the layer injects and that a damaged kernel is noticed; then some of the faults, at every
+// occurrence. All of them, all over: label `long`, and tests/faults/run.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "tests/faults/daemon_faults.h"
+#include "tests/faults/sync_faults.h"
+#include "tests/support/private_run.h"
+
+namespace kipt::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr Scene kWarm = {IptablesMode::kNft, true, StartState::kWarm};
+constexpr Scene kDamaged = {IptablesMode::kNft, true, StartState::kDamaged};
+constexpr Scene kLegacyDamaged = {IptablesMode::kLegacy, true, StartState::kDamaged};
+
+// On a thread that may move to other namespaces.
+void Apart(const std::function<void()>& work) {
+  std::jthread([&] {
+    const PrivateRun private_run;
+    work();
+  }).join();
+}
+
+const FaultRow& RowOf(Point point, absl::string_view name) {
+  const FaultRow* row = std::find_if(kFaults, kFaults + kFaultCount, [&](const FaultRow& each) {
+    return each.point == point && each.name == name;
+  });
+  EXPECT_NE(row, kFaults + kFaultCount) << "there is no fault " << std::string(name);
+  return *row;
+}
+
+bool IsOneOf(const FaultRow& row, const std::vector<std::pair<Point, std::string>>& faults) {
+  return std::any_of(faults.begin(), faults.end(), [&](const auto& fault) {
+    return fault.first == row.point && fault.second == row.name;
+  });
+}
+
+void ExpectSurvived(const Tally& tally, size_t fewest_runs) {
+  EXPECT_THAT(tally.failures(), IsEmpty());
+  EXPECT_GE(tally.runs(), fewest_runs) << "too few for the layer to be where it should be";
+  ::testing::Test::RecordProperty("runs", static_cast<int>(tally.runs()));
+}
+
+// ---- does it notice?
+
+TEST(FaultLayerTest, AFaultThatIsNeverMetIsNotSurvivedButFailed) {
+  Apart([] {
+    const Programs programs = BuiltPrograms();
+    const SyncBaseline baseline = MeasureSync(kWarm, programs);
+    ASSERT_EQ(baseline.problem, "");
+    const Verdict verdict =
+        SyncWithFault(kWarm, programs, baseline, RowOf(Point::kSend, "ENOBUFS"), 100000);
+    EXPECT_EQ(verdict.end, End::kFailed);
+    EXPECT_THAT(verdict.text, HasSubstr("not met"));
+  });
+}
+
+TEST(FaultLayerTest, WhatIsInjectedIsWhatTheProgramFailsWith) {
+  Apart([] {
+    const Programs programs = BuiltPrograms();
+    const SyncBaseline baseline = MeasureSync(kDamaged, programs);
+    ASSERT_EQ(baseline.problem, "");
+    const Verdict verdict =
+        SyncWithFault(kDamaged, programs, baseline, RowOf(Point::kSocket, "EMFILE"), 1);
+    EXPECT_EQ(verdict.end, End::kError) << verdict.text;
+    EXPECT_THAT(verdict.text, HasSubstr("Too many open files"));
+  });
+}
+
+TEST(FaultLayerTest, AProgramThatClaimsSuccessAndDidNothingIsNoticed) {
+  Apart([] {
+    const SyncBaseline baseline = MeasureSync(kDamaged, BuiltPrograms());
+    ASSERT_EQ(baseline.problem, "");
+    // It cannot be used to prepare a world, so the cold one is taken.
+    Programs liar = BuiltPrograms();
+    liar.agent = "/bin/true";
+    Scene cold = kDamaged;
+    cold.state = StartState::kCold;
+    const Verdict verdict = SyncWithFault(cold, liar, baseline, RowOf(Point::kSend, "ENOBUFS"), 1);
+    EXPECT_EQ(verdict.end, End::kFailed);
+    EXPECT_THAT(verdict.text, HasSubstr("exit code 0, but not in place"));
+  });
+}
+
+TEST(FaultLayerTest, AProgramThatFailsAndSaysNothingIsNoticed) {
+  Apart([] {
+    Scene cold = kDamaged;
+    cold.state = StartState::kCold;
+    const SyncBaseline baseline = MeasureSync(cold, BuiltPrograms());
+    ASSERT_EQ(baseline.problem, "");
+    Programs silent = BuiltPrograms();
+    silent.agent = "/bin/false";
+    const Verdict verdict =
+        SyncWithFault(cold, silent, baseline, RowOf(Point::kSend, "ENOBUFS"), 1);
+    EXPECT_EQ(verdict.end, End::kFailed);
+    EXPECT_THAT(verdict.text, HasSubstr("no clear error"));
+  });
+}
+
+struct BrokenRow {
+  std::string name;
+  std::string restore;  // what is done to the rules that stand
+};
+
+class BrokenKernelTest : public ::testing::TestWithParam<BrokenRow> {};
+
+TEST_P(BrokenKernelTest, IsNeitherAsBeforeNorAsWanted) {
+  Apart([] {
+    const Programs programs = BuiltPrograms();
+    const SyncBaseline baseline = MeasureSync(kDamaged, programs);
+    ASSERT_EQ(baseline.problem, "");
+    ASSERT_EQ(Prepare(kWarm, programs), "");
+    ASSERT_EQ(Restore(IptablesMode::kNft, IpFamily::kIpv4,
+                      "*filter\n-A FORWARD -p tcp -m tcp --dport 9 -j FOREIGN\nCOMMIT\n"),
+              "");
+    ASSERT_EQ(Difference(ReadKernel(IptablesMode::kNft), baseline.wanted), "");
+    ASSERT_EQ(Restore(IptablesMode::kNft, IpFamily::kIpv4, GetParam().restore), "");
+    const KernelText now = ReadKernel(IptablesMode::kNft);
+    EXPECT_NE(HalfDone(now, baseline.before, baseline.wanted, Atomicity::kWhole), "");
+    EXPECT_EQ(HalfDone(baseline.before, baseline.before, baseline.wanted, Atomicity::kWhole), "");
+    EXPECT_EQ(HalfDone(baseline.wanted, baseline.before, baseline.wanted, Atomicity::kWhole), "");
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BrokenKernelTest,
+    ::testing::Values(
+        BrokenRow{"OneRuleMissing", "*filter\n-D KUBE-FIREWALL 1\nCOMMIT\n"},
+        BrokenRow{"AJumpTwice", "*filter\n-A INPUT -j KUBE-FIREWALL\nCOMMIT\n"},
+        BrokenRow{"AForeignRuleGone", "*filter\n-F FOREIGN\nCOMMIT\n"},
+        BrokenRow{"AnotherOrder",
+                  "*filter\n-D INPUT -j KUBE-FIREWALL\n-A INPUT -j KUBE-FIREWALL\nCOMMIT\n"},
+        BrokenRow{"APolicy", "*filter\n:FORWARD DROP [0:0]\nCOMMIT\n"},
+        BrokenRow{"AChainTooMany", "*mangle\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n"}),
+    [](const auto& row) { return row.param.name; });
+
+// ---- some faults, at every occurrence
+
+TEST(SyncFaultsTest, AreSurvivedBySyncOnNftables) {
+  const Programs programs = BuiltPrograms();
+  Tally tally;
+  TrySyncFaults(
+      {kDamaged}, programs,
+      [](const FaultRow& row) {
+        return IsOneOf(row, {{Point::kSend, "lost on the way"},
+                             {Point::kReceive, "overflow: all lost, ENOBUFS"},
+                             {Point::kDatagram, "twice"},
+                             {Point::kSocket, "EMFILE"},
+                             {Point::kAccess, "EACCES"}});
+      },
+      tally);
+  ExpectSurvived(tally, 100);
+}
+
+TEST(SyncFaultsTest, AreSurvivedBySyncOnLegacyIptables) {
+  const Programs programs = BuiltPrograms();
+  Tally tally;
+  TrySyncFaults(
+      {kLegacyDamaged}, programs,
+      [](const FaultRow& row) {
+        return IsOneOf(row, {{Point::kProgram, "no process (EAGAIN)"},
+                             {Point::kProgram, "dies behind its first table"},
+                             {Point::kProgram, "done, but exit code 1"},
+                             {Point::kProgram, "exit code 4"},
+                             {Point::kProgram, "prints its first table only"},
+                             {Point::kFeed, "ENOMEM"},
+                             {Point::kThread, "EAGAIN"},
+                             {Point::kFlock, "ENOLCK"}});
+      },
+      tally);
+  ExpectSurvived(tally, 40);
+}
+
+TEST(DaemonFaultsTest, AreSurvivedByTheDaemon) {
+  const Programs programs = BuiltPrograms();
+  std::vector<Incident> incidents;
+  for (const Incident& incident : Incidents()) {
+    const absl::string_view name = incident.name;
+    if (name == "hint-deleted" || name == "lock-held") incidents.push_back(incident);
+  }
+  ASSERT_EQ(incidents.size(), 2U);
+  Tally tally;
+  TryDaemonFaults(
+      incidents, programs,
+      [](const FaultRow& row) {
+        return IsOneOf(row, {{Point::kReceive, "overflow: all lost, ENOBUFS"},
+                             {Point::kThread, "EAGAIN"},
+                             {Point::kProgram, "dies when it is done"}});
+      },
+      tally);
+  ExpectSurvived(tally, 20);
+}
+
+TEST(EveryFaultLongTest, IsSurvivedBySync) {
+  const Programs programs = BuiltPrograms();
+  Tally tally;
+  TrySyncFaults(
+      AllScenes(), programs, [](const FaultRow&) { return true; }, tally);
+  ExpectSurvived(tally, 5000);
+}
+
+TEST(EveryFaultLongTest, IsSurvivedByTheDaemon) {
+  const Programs programs = BuiltPrograms();
+  Tally tally;
+  TryDaemonFaults(
+      Incidents(), programs, [](const FaultRow&) { return true; }, tally);
+  ExpectSurvived(tally, 2000);
+}
+
+}  // namespace
+}  // namespace kipt::testing

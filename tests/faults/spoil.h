@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/faults/spoil.h
+//
+// What can be wrong with what the kernel sent.
+#ifndef KIPT_TESTS_FAULTS_SPOIL_H_
+#define KIPT_TESTS_FAULTS_SPOIL_H_
+
+#include <linux/netlink.h>
+
+#include <cstddef>
+
+#include "tests/faults/control.h"
+
+namespace kipt::testing {
+
+// Spoils one message, of which `size` bytes are there.
+void SpoilMessage(const FaultRow& row, nlmsghdr* message, size_t size);
+
+// Part of an answer of many messages, and not its end. The kernel never loses such a one without
+// saying ENOBUFS, and nothing else would tell.
+bool IsPartOfADump(const nlmsghdr* message);
+
+}  // namespace kipt::testing
+
+#endif  // KIPT_TESTS_FAULTS_SPOIL_H_

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/soak/soak.h"
+
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "tests/soak/daemon.h"
+#include "tests/soak/disturbances.h"
+#include "tests/soak/look.h"
+#include "tests/soak/quiet.h"
+#include "tests/soak/writer.h"
+#include "tests/support/background_program.h"
+
+namespace kipt::soak {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr absl::Duration kBetweenQuietMoments = absl::Seconds(10);
+constexpr absl::Duration kStartPatience = absl::Seconds(40);
+
+std::vector<std::unique_ptr<Writer>> AllWriters() {
+  std::vector<std::unique_ptr<Writer>> writers;
+  writers.push_back(NewUsers());
+  writers.push_back(NewKubeProxyWriter());
+  writers.push_back(NewDamager(1));
+  writers.push_back(NewDamager(2));
+  writers.push_back(NewWrecker());
+  writers.push_back(NewPolicySetter());
+  writers.push_back(NewPortMapper());
+  writers.push_back(NewStorm());
+  writers.push_back(NewKubeletWriter());
+  return writers;
+}
+
+// Threads that are joined.
+class Crew {
+ public:
+  Crew() = default;
+  ~Crew() { Join(); }
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+  void Add(std::function<void()> work) { threads_.emplace_back(std::move(work)); }
+  void Join() {
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+
+ private:
+  std::vector<std::thread> threads_;
+};
+
+// Everybody has come, all stands, packets do what they should: from now on it is soaked.
+bool Settle(Node& node, QuietMoments& quiet) {
+  const bool settled = testing::WaitUntil(
+      [&] { return !node.users_are_due && !node.proxy_is_due && node.windows.all_stand(); },
+      kStartPatience);
+  if (!settled) {
+    node.journal.Violate(node.name(), "in place", "not everything stands at the start",
+                         "it does within " + absl::FormatDuration(kStartPatience));
+  }
+  node.windows.Expect(kAllGuards);
+  quiet.Make();
+  return settled;
+}
+
+void NoteNamespaces(const Node& node, std::set<ino_t>& namespaces) {
+  for (const skew::Place place : skew::kAllPlaces) {
+    struct stat status = {};
+    if (stat(node.place().At(place).Path().c_str(), &status) == 0) namespaces.insert(status.st_ino);
+  }
+}
+
+}  // namespace
+
+NodeSummary SoakNode(testing::IptablesMode mode, const Options& options, Journal& journal,
+                     std::set<ino_t>& namespaces) {
+  NodeSummary summary{.name = NameOf(mode)};
+  absl::StatusOr<std::unique_ptr<Node>> made = Node::Create(mode, options, journal);
+  const absl::StatusOr<std::unique_ptr<Looker>> looker =
+      made.ok() ? Looker::Create(**made) : made.status();
+  if (!looker.ok()) {
+    journal.Violate(summary.name, "harness", std::string(looker.status().message()),
+                    "a node can be made");
+    return summary;
+  }
+  Node& node = **made;
+  NoteNamespaces(node, namespaces);
+  Daemon daemon(node);
+  QuietMoments quiet(node, daemon);
+  Judge judge(node);
+  Samples samples;
+  std::atomic<bool> started = false;
+  const std::vector<std::unique_ptr<Writer>> writers = AllWriters();
+  Crew crew;
+  node.calm = true;
+  crew.Add([&] { Disturb(node, daemon, started); });
+  testing::WaitUntil([&] { return started.load(); }, kStartPatience);
+  crew.Add([&] { Watch(node, **looker); });
+  for (const auto& writer : writers) crew.Add([&node, &writer] { Run(*writer, node); });
+  Settle(node, quiet);
+  crew.Add([&] { SendDatagrams(node, judge); });
+  crew.Add([&] { MakeConnections(node, judge); });
+  crew.Add([&] { TakeSamples(node, daemon, samples); });
+  crew.Add([&] { Scrape(node, daemon); });
+
+  const absl::Time end = journal.start() + options.length;
+  const auto is_over = [&] {
+    return absl::Now() >= end || (options.must_fail && !journal.violations().empty());
+  };
+  while (!is_over()) {
+    const absl::Time next = std::min(end, absl::Now() + kBetweenQuietMoments);
+    while (!is_over() && absl::Now() < next) absl::SleepFor(absl::Milliseconds(50));
+    if (options.cripple == Cripple::kNone) quiet.Make();
+  }
+  summary.run = journal.Elapsed();
+  node.ended = true;
+  crew.Join();
+  judge.Decide(/*everything=*/true);
+  summary.samples = samples.all();
+  JudgeGrowth(node, summary.samples, summary.run);
+  summary.counts = journal.counts(node.name());
+  summary.repairs = node.windows.repairs();
+  summary.longest_return = node.windows.longest_return();
+  summary.quiet = quiet.took();
+  summary.udp = judge.udp();
+  summary.tcp = judge.tcp();
+  return summary;
+}
+
+void JudgeRemains(const std::set<ino_t>& namespaces, Journal& journal) {
+  std::error_code error;
+  for (const auto& process : fs::directory_iterator("/proc", error)) {
+    const std::string name = process.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    struct stat status = {};
+    if (stat((process.path() / "ns/net").c_str(), &status) != 0) continue;
+    if (namespaces.count(status.st_ino) == 0) continue;
+    journal.Violate("all", "processes",
+                    absl::StrCat("process ", name, " is left in a namespace of the soak"),
+                    "nobody");
+  }
+  if (waitpid(-1, nullptr, WNOHANG) >= 0 || errno != ECHILD) {
+    journal.Violate("all", "processes", "a child is left", "none");
+  }
+}
+
+}  // namespace kipt::soak

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/soak/soak.h
+//
+// One node, from its first packet to its end.
+#ifndef KIPT_TESTS_SOAK_SOAK_H_
+#define KIPT_TESTS_SOAK_SOAK_H_
+
+#include <sys/types.h>
+
+#include <set>
+#include <string>
+
+#include "tests/soak/journal.h"
+#include "tests/soak/node.h"
+#include "tests/soak/summary.h"
+
+namespace kipt::soak {
+
+// Soaks one node for the length of the run. `namespaces` gets the inode of each network namespace
+// that was made: afterwards nobody may be in them.
+NodeSummary SoakNode(testing::IptablesMode mode, const Options& options, Journal& journal,
+                     std::set<ino_t>& namespaces);
+
+// Tells processes that are in one of them, and children of this process.
+void JudgeRemains(const std::set<ino_t>& namespaces, Journal& journal);
+
+}  // namespace kipt::soak
+
+#endif  // KIPT_TESTS_SOAK_SOAK_H_
