@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "agent/policy/kube_proxy_chains.h"
 
 namespace kipt::agent {
@@ -25,6 +26,7 @@ TEST(ChainOwnerTest, DoesNotTakeEveryKubeForKubernetes) {
   EXPECT_EQ(OwnerOfChain(kNat, "KUBE-HP-ABC"), Owner::kHostPorts);
   EXPECT_EQ(OwnerOfChain(kNat, "KUBE-HOSTPORTS"), Owner::kHostPorts);
   EXPECT_EQ(OwnerOfChain(kNat, "KUBE-SOMETHING-NEW"), Owner::kUnknown);
+  EXPECT_EQ(OwnerOfChain(kNat, "KUBE-SVCX"), Owner::kUnknown);
 }
 
 TEST(ChainOwnerTest, KnowsTheNeighboursByTheirNames) {
@@ -39,6 +41,113 @@ TEST(ChainOwnerTest, KnowsTheNeighboursByTheirNames) {
   EXPECT_EQ(OwnerOfChain({"ip", "kube-proxy"}, "masquerading"), Owner::kKubeProxyNftables);
   EXPECT_EQ(OwnerOfChain({"ip6", "k8s_svc6"}, "z_dispatch_svc"), Owner::kKpng);
   EXPECT_EQ(OwnerOfChain({"inet", "firewalld"}, "filter_INPUT"), Owner::kFirewalld);
+}
+
+TEST(ChainOwnerTest, HasANameForEachOwner) {
+  struct Row {
+    Owner owner;
+    const char* name;
+  };
+  const Row rows[] = {{Owner::kUnknown, "unknown"},
+                      {Owner::kBaseChain, "everybody (a base chain)"},
+                      {Owner::kKubelet, "kubelet"},
+                      {Owner::kKubeProxy, "kube-proxy"},
+                      {Owner::kKubeProxyIpvs, "kube-proxy (IPVS)"},
+                      {Owner::kKubeProxyNftables, "kube-proxy (nftables)"},
+                      {Owner::kKpng, "kpng"},
+                      {Owner::kThisAgent, "kube-iptables-agent"},
+                      {Owner::kKubeRouter, "kube-router"},
+                      {Owner::kPortmap, "the CNI plugin portmap"},
+                      {Owner::kHostPorts, "CRI-O up to 1.26, or dockershim"},
+                      {Owner::kCrio, "CRI-O"},
+                      {Owner::kCalico, "Calico"},
+                      {Owner::kCilium, "Cilium"},
+                      {Owner::kFlannel, "flannel"},
+                      {Owner::kWeave, "Weave Net"},
+                      {Owner::kAntrea, "Antrea"},
+                      {Owner::kDocker, "Docker"},
+                      {Owner::kFirewalld, "firewalld"},
+                      {Owner::kIpMasqAgent, "ip-masq-agent"},
+                      {Owner::kNodeLocalDns, "NodeLocal DNS"}};
+  for (const Row& row : rows) EXPECT_EQ(OwnerName(row.owner), row.name);
+}
+
+TEST(ChainOwnerTest, KnowsEachKindOfChain) {
+  struct Row {
+    netlink::TableId table;
+    const char* chain;
+    Owner owner;
+  };
+  const netlink::TableId mangle = {"ip", "mangle"};
+  const Row rows[] = {
+      {mangle, "KUBE-IPTABLES-HINT", Owner::kKubelet},
+      {kNat, "KUBE-KUBELET-CANARY", Owner::kKubelet},
+      {kNat, "KUBE-MARK-MASQ", Owner::kKubelet},
+      {kNat, "KUBE-MARK-DROP", Owner::kKubelet},
+      {kNat, "KUBE-POSTROUTING", Owner::kKubelet},
+      {kFilter, "KUBE-NODE-PORT", Owner::kKubeProxyIpvs},
+      {kFilter, "KUBE-SOURCE-RANGES-FIREWALL", Owner::kKubeProxyIpvs},
+      {kFilter, "KUBE-IPVS-FILTER", Owner::kKubeProxyIpvs},
+      {kFilter, "KUBE-IPVS-OUT-FILTER", Owner::kKubeProxyIpvs},
+      {kNat, "KUBE-SERVICES", Owner::kKubeProxy},
+      {kFilter, "KUBE-EXTERNAL-SERVICES", Owner::kKubeProxy},
+      {kFilter, "KUBE-NODEPORTS", Owner::kKubeProxy},
+      {kFilter, "KUBE-FORWARD", Owner::kKubeProxy},
+      {kFilter, "KUBE-PROXY-FIREWALL", Owner::kKubeProxy},
+      {mangle, "KUBE-PROXY-CANARY", Owner::kKubeProxy},
+      {kNat, "KUBE-SVL-GNZBNJ2PO5MGZ6GT", Owner::kKubeProxy},
+      {kNat, "KUBE-SEP-GNZBNJ2PO5MGZ6GT", Owner::kKubeProxy},
+      {kNat, "KUBE-FW-GNZBNJ2PO5MGZ6GT", Owner::kKubeProxy},
+      {kNat, "KUBE-XLB-GNZBNJ2PO5MGZ6GT", Owner::kKubeProxy},
+      {kNat, "KUBE-EXT-GNZBNJ2PO5MGZ6GT", Owner::kKubeProxy},
+      {kNat, "CILIUM_POST_nat", Owner::kCilium},
+      {kNat, "FLANNEL-POSTRTG", Owner::kFlannel},
+      {mangle, "ANTREA-MANGLE", Owner::kAntrea},
+      {kFilter, "DOCKER", Owner::kDocker},
+      {kFilter, "DOCKER-ISOLATION-STAGE-1", Owner::kDocker},
+      {kFilter, "IN_public", Owner::kFirewalld},
+      {kFilter, "FWDI_public", Owner::kFirewalld},
+      {kFilter, "FWDO_public", Owner::kFirewalld},
+      {kFilter, "INPUT_direct", Owner::kFirewalld},
+      {kFilter, "INPUT_ZONES_SOURCE", Owner::kFirewalld},
+      {kFilter, "FORWARD_direct", Owner::kFirewalld},
+      {kFilter, "OUTPUT_direct", Owner::kFirewalld},
+      {kNat, "PREROUTING_ZONES", Owner::kFirewalld},
+      {kNat, "POSTROUTING_ZONES", Owner::kFirewalld},
+      {{"ip", "k8s_svc"}, "z_dispatch_svc", Owner::kKpng},
+      {{"ip", "kube-iptables-agent"}, "input", Owner::kThisAgent},
+      {{"inet", "cni_hostport"}, "hostports", Owner::kPortmap},
+      {{"ip", "calico"}, "filter-FORWARD", Owner::kCalico},
+      {{"ip", "docker-bridges"}, "filter-FORWARD", Owner::kDocker},
+  };
+  for (const Row& row : rows) {
+    EXPECT_EQ(OwnerName(OwnerOfChain(row.table, row.chain)), OwnerName(row.owner)) << row.chain;
+  }
+}
+
+TEST(ChainOwnerTest, KnowsTheCommentsOfRulesInBaseChains) {
+  struct Row {
+    const char* comment;
+    Owner owner;
+  };
+  const Row rows[] = {
+      {"CNI portfwd requiring masquerade", Owner::kPortmap},
+      {"kube hostport portals", Owner::kHostPorts},
+      {"cali:O3lYWMrLQYEMJtB5", Owner::kCalico},
+      {"cilium-feeder: CILIUM_INPUT", Owner::kCilium},
+      {"flanneld masq", Owner::kFlannel},
+      {"NOTE: this must go before '-j KUBE-FORWARD'", Owner::kWeave},
+      {"ip-masq-agent: ensure nat POSTROUTING directs all", Owner::kIpMasqAgent},
+      {"Antrea: jump to Antrea forwarding rules", Owner::kAntrea},
+      {"kube-router netpol - 4IA2OSFRMVNDXBVV", Owner::kKubeRouter},
+      {"by hand", Owner::kUnknown},
+  };
+  for (const Row& row : rows) {
+    netlink::SurveyRule rule;
+    rule.text = absl::StrCat("-m comment --comment \"", row.comment, "\" -j ACCEPT");
+    EXPECT_EQ(OwnerOfRule(kFilter, "FORWARD", true, rule, ParseRuleWords(rule.text)), row.owner)
+        << row.comment;
+  }
 }
 
 struct RuleRow {
@@ -84,6 +193,56 @@ INSTANTIATE_TEST_SUITE_P(
         RuleRow{"KubeProxysJump", kNat, "PREROUTING", true,
                 "-m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES",
                 "KUBE-SERVICES", Owner::kKubeProxy},
+        RuleRow{"KubeletsJumpOnIPv6",
+                {"ip6", "filter"},
+                "OUTPUT",
+                true,
+                "-j KUBE-FIREWALL",
+                "KUBE-FIREWALL",
+                Owner::kKubelet},
+        RuleRow{"KubeletsPostroutingJump", kNat, "POSTROUTING", true,
+                "-m comment --comment \"kubernetes postrouting rules\" -j KUBE-POSTROUTING",
+                "KUBE-POSTROUTING", Owner::kKubelet},
+        RuleRow{"SomebodysJumpToPostrouting", kNat, "POSTROUTING", true,
+                "-m comment --comment \"mine\" -j KUBE-POSTROUTING", "KUBE-POSTROUTING",
+                Owner::kUnknown},
+        RuleRow{"KubeletsWordsInAnotherBaseChain", kNat, "OUTPUT", true,
+                "-m comment --comment \"kubernetes postrouting rules\" -j KUBE-POSTROUTING",
+                "KUBE-POSTROUTING", Owner::kUnknown},
+        RuleRow{"KubeletsWordsAtAnotherChain", kNat, "POSTROUTING", true,
+                "-m comment --comment \"kubernetes postrouting rules\" -j KUBE-MARK-MASQ",
+                "KUBE-MARK-MASQ", Owner::kUnknown},
+        RuleRow{"AGotoIsNotKubeletsJump", kFilter, "INPUT", true, "-g KUBE-FIREWALL",
+                "KUBE-FIREWALL", Owner::kUnknown},
+        RuleRow{"KubeletsFormOnIPv6",
+                {"ip6", "nat"},
+                "KUBE-MARK-MASQ",
+                false,
+                "-j MARK --set-xmark 0x4000/0x4000",
+                "",
+                Owner::kKubelet},
+        RuleRow{"AKubeletFormIsOneOfItsFamily",
+                {"ip6", "filter"},
+                "KUBE-FIREWALL",
+                false,
+                "! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment \"block incoming localnet "
+                "connections\" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP",
+                "",
+                Owner::kUnknown},
+        RuleRow{"AnotherTargetFromInput", kFilter, "INPUT", true, "-j ACCEPT", "", Owner::kUnknown},
+        RuleRow{"SomebodysCommentOnTheSameJump", kFilter, "INPUT", true,
+                "-m comment --comment \"mine\" -j KUBE-FIREWALL", "KUBE-FIREWALL", Owner::kUnknown},
+        RuleRow{"IpvsModesLoopbackSetInABaseChain", kNat, "POSTROUTING", true,
+                "-m set --match-set KUBE-LOOP-BACK dst,dst,src -j MASQUERADE", "", Owner::kUnknown},
+        RuleRow{"CalicosRuleInSomebodysChain", kFilter, "MINE", false,
+                "-m comment --comment \"cali:O3lYWMrLQYEMJtB5\" -j ACCEPT", "", Owner::kCalico},
+        RuleRow{"AKubeletFormInATableThatIptablesDoesNotHave",
+                {"inet", "nat"},
+                "KUBE-MARK-MASQ",
+                false,
+                "-j MARK --set-xmark 0x4000/0x4000",
+                "",
+                Owner::kUnknown},
         RuleRow{"NodeLocalDns", kFilter, "INPUT", true,
                 "-d 169.254.20.10/32 -m comment --comment \"NodeLocal DNS Cache: allow DNS "
                 "traffic\" -j ACCEPT",
@@ -97,7 +256,11 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(ChainGroupTest, IsOneForAllServices) {
   EXPECT_EQ(ChainGroup("KUBE-SVC-GNZBNJ2PO5MGZ6GT"), "KUBE-SVC-*");
   EXPECT_EQ(ChainGroup("KUBE-SERVICES"), "KUBE-SERVICES");
-  EXPECT_EQ(ChainGroup("CNI-DN-1"), "CNI-DN-*");
+  for (const char* prefix : {"KUBE-SVC-", "KUBE-SVL-", "KUBE-SEP-", "KUBE-FW-", "KUBE-XLB-",
+                             "KUBE-EXT-", "KUBE-POD-FW-", "KUBE-HP-", "CNI-DN-", "CNI-SN-",
+                             "KUBE-NWPLCY-", "CRIO-HOSTPORT-", "cali-fw-", "cali-tw-"}) {
+    EXPECT_EQ(ChainGroup(absl::StrCat(prefix, "1")), absl::StrCat(prefix, "*"));
+  }
 }
 
 // Two tables name kube-proxy's chains: whose rules claim a chain (policy), and how they are called.

@@ -150,6 +150,86 @@ TEST(DampingTest, WhatSomebodyElsePutsBackIsNotHeldAgainstAnybody) {
   EXPECT_EQ(damping.next(), absl::InfiniteFuture());
 }
 
+TEST(DampingTest, ExactlyASecondIsSoon) {
+  Damping damping(kLongest);
+  absl::Time now = kStart;
+  Contend(damping, Wants({InputJump()}), 11, absl::Seconds(1), now);
+  EXPECT_THAT(damping.fights(), SizeIs(1));
+}
+
+TEST(DampingTest, OneSlowTimeBetweenStartsTheCountAgain) {
+  Damping damping(kLongest);
+  absl::Time now = kStart;
+  const Plan plan = Wants({InputJump()});
+  Contend(damping, plan, 10, absl::Milliseconds(20), now);
+  Contend(damping, plan, 1, absl::Seconds(2), now);
+  Contend(damping, plan, 9, absl::Milliseconds(20), now);
+  EXPECT_THAT(damping.fights(), IsEmpty());
+  Contend(damping, plan, 1, absl::Milliseconds(20), now);
+  EXPECT_THAT(damping.fights(), SizeIs(1));
+}
+
+TEST(DampingTest, LookingAgainDoesNotEndAWait) {
+  Damping damping(kLongest);
+  absl::Time now = kStart;
+  const Plan plan = Wants({InputJump()});
+  Contend(damping, plan, 15, absl::Milliseconds(20), now);
+  now += absl::Milliseconds(1);
+  EXPECT_THAT(Allow(damping, plan, now), IsEmpty());
+  EXPECT_THAT(Allow(damping, plan, now + absl::Milliseconds(1)), IsEmpty());
+}
+
+TEST(DampingTest, RemembersWhoFoughtWhereNobodyIsSeenLater) {
+  Damping damping(kLongest);
+  absl::Time now = kStart;
+  const Plan plan = Wants({InputJump()});
+  Contend(damping, plan, 10, absl::Milliseconds(20), now);
+  now += absl::Milliseconds(20);
+  const Writer writer{.pid = 17, .command = "rival"};
+  damping.Allow(plan, {writer}, now);
+  now = damping.next();
+  damping.NoteApplied(damping.Allow(plan, {}, now), now);
+  now += absl::Milliseconds(20);
+  damping.Allow(plan, {}, now);
+  ASSERT_THAT(damping.fights(), SizeIs(1));
+  ASSERT_THAT(damping.fights()[0].writers, SizeIs(1));
+  EXPECT_EQ(damping.fights()[0].writers[0].command, "rival");
+}
+
+TEST(DampingTest, AChainThatStandsIsJumpedToWhileItsRulesWait) {
+  Damping damping(kLongest);
+  absl::Time now = kStart;
+  Contend(damping, Wants({DropMark()}), 15, absl::Milliseconds(20), now);
+  now += absl::Milliseconds(1);
+  EXPECT_THAT(Allow(damping, Wants({DropMark(), InputJump()}), now), ElementsAre(InputJump()));
+}
+
+TEST(DampingTest, RemembersABoundedNumberOfRepairs) {
+  const auto numbered = [](int number) {
+    return Add(Filter("INPUT"), JumpTo("KUBE-FIREWALL", std::to_string(number)));
+  };
+  // With `before` others known, whether a fight over one more is seen.
+  const auto is_seen = [&](int before) {
+    Damping damping(kLongest);
+    std::vector<Change> others;
+    for (int i = 0; i < before; ++i) others.push_back(numbered(i));
+    absl::Time now = kStart;
+    damping.NoteApplied(others, now);
+    Contend(damping, Wants({numbered(before)}), 12, absl::Milliseconds(20), now);
+    return !damping.fights().empty();
+  };
+  EXPECT_TRUE(is_seen(255));
+  EXPECT_FALSE(is_seen(256));
+  // What is known already is followed further.
+  Damping damping(kLongest);
+  std::vector<Change> known;
+  for (int i = 0; i < 256; ++i) known.push_back(numbered(i));
+  absl::Time now = kStart;
+  damping.NoteApplied(known, now);
+  Contend(damping, Wants({numbered(0)}), 12, absl::Milliseconds(20), now);
+  EXPECT_THAT(damping.fights(), SizeIs(1));
+}
+
 // ---- refills ----
 
 Plan WipedByKubeProxy() {
@@ -195,6 +275,10 @@ TEST(DampingTest, OnlyWhatKubeProxyDoesNotKeepItselfIsARefill) {
   gone.diff.changes.insert(gone.diff.changes.begin(), Create(Filter("KUBE-FIREWALL")));
   EXPECT_FALSE(IsRefill(DropMark(), gone)) << "kube-proxy empties the chain, it does not delete it";
   EXPECT_FALSE(IsRefill(DropMark(), FlushedBySomebody())) << "kube-proxy puts back its own rule";
+  Plan elsewhere = wiped;
+  elsewhere.diff.changes.push_back(Add(Nat("KUBE-MARK-MASQ"), SetBit(14)));
+  elsewhere.diff.changes.push_back(Add(Filter("INPUT"), DropMartians(0)));
+  EXPECT_TRUE(IsRefill(DropMark(), elsewhere)) << "what is missing elsewhere says nothing";
 }
 
 // The martian rule of the same chain must not wait for a drop-mark rule that was just refilled.

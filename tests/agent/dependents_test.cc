@@ -82,6 +82,53 @@ TEST(DependentsTest, CountAllAndKeepAFew) {
   EXPECT_THAT(found.reference_counts, ElementsAre(std::pair(Nat("KUBE-MARK-MASQ"), 1000U)));
 }
 
+TEST(DependentsTest, CountKubeProxysRulesApart) {
+  DependentsCollector collector;
+  const netlink::SurveyFilter see = collector.ManagedMode();
+  for (const char* chain : {"CNI-DN-1", "CNI-DN-2", "KUBE-SEP-1", "KUBE-SEP-2", "KUBE-SEP-3"}) {
+    see(kIpNat, chain, Jump("KUBE-MARK-MASQ"));
+  }
+  EXPECT_THAT(collector.Finish({}, {}).reference_counts,
+              ElementsAre(std::pair(Nat("KUBE-MARK-MASQ"), 2U)));
+}
+
+TEST(DependentsTest, KeepNoRuleForAnybodyElse) {
+  DependentsCollector collector;
+  EXPECT_FALSE(collector.ManagedMode()(kIpNat, "MINE", Jump("KUBE-MARK-MASQ")));
+  EXPECT_FALSE(collector.OtherMode()(kIpNat, "MINE", Mark("-j MARK", 1)));
+}
+
+// Another example of bits that are known, for packets that are known, says nothing new.
+TEST(DependentsTest, KeepASetterOnlyForWhatNoneBeforeItSets) {
+  struct Row {
+    const char* name;
+    TableId table;
+    uint32_t bits;
+    size_t setters;
+  };
+  const Row rows[] = {
+      {"the same bits", {"ip", "mangle"}, 0x6, 1}, {"fewer bits", {"ip", "mangle"}, 0x2, 1},
+      {"more bits", {"ip", "mangle"}, 0xE, 2},     {"other bits", {"ip", "mangle"}, 0x8, 2},
+      {"one bit more", {"ip", "mangle"}, 0x7, 2},  {"the other family", {"ip6", "mangle"}, 0x6, 2},
+      {"both families", {"inet", "mine"}, 0x6, 2},
+  };
+  for (const Row& row : rows) {
+    DependentsCollector collector;
+    const netlink::SurveyFilter see = collector.ManagedMode();
+    see({"ip", "mangle"}, "FIRST", Mark("-j MARK", 0x6));
+    see(row.table, "SECOND", Mark("-j MARK", row.bits));
+    EXPECT_THAT(collector.Finish({}, {}).mark_setters, SizeIs(row.setters)) << row.name;
+  }
+  DependentsCollector collector;
+  const netlink::SurveyFilter see = collector.ManagedMode();
+  see({"ip6", "mangle"}, "FIRST", Mark("-j MARK", 0x6));
+  see({"inet", "mine"}, "SECOND", Mark("-j MARK", 0x6));
+  EXPECT_THAT(collector.Finish({}, {}).mark_setters, SizeIs(2)) << "IPv4 is new";
+  see({"ip", "mangle"}, "THIRD", Mark("-j MARK", 0x6));
+  see({"ip6", "mangle"}, "FOURTH", Mark("-j MARK", 0x6));
+  EXPECT_THAT(collector.Finish({}, {}).mark_setters, SizeIs(2)) << "both are known";
+}
+
 struct MarkCase {
   std::string name;
   TableId table;

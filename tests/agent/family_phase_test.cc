@@ -67,6 +67,47 @@ TEST(FamilyPhaseTest, ManyFightsAreCountedNotListed) {
   EXPECT_LT(verdict.reason.size(), 400);
 }
 
+TEST(FamilyPhaseTest, ThreeFightsAreAllListed) {
+  const std::vector<Fight> fights(3, Fight{.chain = Filter("INPUT"), .item = "item"});
+  const FamilyVerdict verdict = JudgeFamily(Family::kIPv4, Good(), fights);
+  EXPECT_EQ(verdict.reason,
+            "OwnershipFight over \"item\" in filter/INPUT, repaired ever more seldom; "
+            "OwnershipFight over \"item\" in filter/INPUT, repaired ever more seldom; "
+            "OwnershipFight over \"item\" in filter/INPUT, repaired ever more seldom");
+}
+
+TEST(FamilyPhaseTest, TheNativeTablePendsUntilItIsPutOrRemovedAndIsOfIPv4) {
+  struct Row {
+    const char* name;
+    bool put;
+    bool remove;
+    bool was_put;
+    bool was_removed;
+    int pending;
+  };
+  const Row rows[] = {
+      {"nothing", false, false, false, false, 0},
+      {"to put", true, false, false, false, 1},
+      {"to put, something removed", true, false, false, true, 1},
+      {"put", true, false, true, false, 0},
+      {"to remove", false, true, false, false, 1},
+      {"to remove, something put", false, true, true, false, 1},
+      {"removed", false, true, false, true, 0},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    SyncReport report = Good();
+    if (row.put) report.plan.diff.native.put = netlink::NativeTable{};
+    if (row.remove) report.plan.diff.native.remove = netlink::DeleteNativeTable{};
+    report.native_put = row.was_put;
+    report.native_removed = row.was_removed;
+    const FamilyVerdict verdict = JudgeFamily(Family::kIPv4, report, {}, /*observe=*/true);
+    EXPECT_EQ(verdict.pending_changes, row.pending);
+    EXPECT_EQ(verdict.reason, row.pending == 0 ? "" : "1 change is wanted, and not made (observe)");
+    EXPECT_EQ(JudgeFamily(Family::kIPv6, report, {}, /*observe=*/true).pending_changes, 0);
+  }
+}
+
 TEST(FamilyPhaseTest, TheSameReasonInOtherWordsIsNoChange) {
   FamilyState state{.family = Family::kIPv4};
   std::string key;

@@ -9,6 +9,7 @@
 
 #include "agent/policy/kube_proxy_chains.h"
 #include "agent/policy/kubelet_forms.h"
+#include "agent/policy/native_martians.h"
 #include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/support/observed.h"
@@ -124,6 +125,83 @@ TEST(PolicyTest, BitsZeroAndThirtyOneReachTheEndsOfTheMark) {
                            "-m mark --mark 0x80000000/0x80000000 -j DROP\n"}) {
     EXPECT_THAT(text, ::testing::HasSubstr(line));
   }
+}
+
+TEST(PolicyTest, OnlyInPostroutingTheOrderOfRulesCounts) {
+  for (const Family family : netlink::kFamilies) {
+    for (const DesiredChain& chain : EveryKubeletChain(family)) {
+      EXPECT_EQ(chain.ordered, chain.id.name == kPostroutingChain) << netlink::ToString(chain.id);
+    }
+  }
+}
+
+TEST(PolicyTest, KubeProxyKeepsTheSameRulesButForThoseOfTheDropMark) {
+  for (const Family family : netlink::kFamilies) {
+    for (const DesiredChain& chain : EveryKubeletChain(family)) {
+      for (const DesiredRule& rule : chain.rules) {
+        const std::string text = netlink::ToString(family, rule.rule);
+        const bool of_drop_mark = text.find("0x8000") != std::string::npos;
+        EXPECT_EQ(rule.shared_with_kube_proxy, !of_drop_mark) << text;
+      }
+    }
+  }
+}
+
+TEST(PolicyTest, EachModeAndHintPolicyHasAName) {
+  EXPECT_EQ(ModeName(Mode::kOff), "off");
+  EXPECT_EQ(ModeName(Mode::kLegacy), "legacy");
+  EXPECT_EQ(ModeName(Mode::kCleanup), "cleanup");
+  EXPECT_EQ(HintPolicyName(HintPolicy::kUsable), "usable");
+  EXPECT_EQ(HintPolicyName(HintPolicy::kAlways), "always");
+}
+
+// The numbers are the kernel's: linux/netfilter.h, nf_conntrack_common.h, netfilter_ipv4.h.
+TEST(PolicyTest, TheNativeTableDropsMartiansOfNoConnectionAndOfNewOnes) {
+  const netlink::NativeTable table = NativeMartians();
+  ASSERT_EQ(table.chains.size(), 2);
+  EXPECT_EQ(table.family, Family::kIPv4);
+  EXPECT_EQ(table.name, "kube-iptables-agent");
+  EXPECT_EQ(table.chains[0].hook, 1);  // NF_INET_LOCAL_IN
+  EXPECT_EQ(table.chains[1].hook, 3);  // NF_INET_LOCAL_OUT
+  for (const netlink::NativeChain& chain : table.chains) {
+    EXPECT_EQ(chain.priority, -1) << chain.name;  // just before iptables' filter
+    ASSERT_EQ(chain.rules.size(), 2) << chain.name;
+    const netlink::NativeDrop& without_connection = chain.rules[0];
+    EXPECT_EQ(without_connection.state_any, 1 | 64);  // invalid, untracked
+    EXPECT_EQ(without_connection.state_none, 0);
+    EXPECT_EQ(without_connection.status_none, 0);
+    const netlink::NativeDrop& with_connection = chain.rules[1];
+    EXPECT_EQ(with_connection.state_any, 0);
+    EXPECT_EQ(with_connection.state_none, 2 | 4);  // established, related
+    EXPECT_EQ(with_connection.status_none, 32);    // IPS_DST_NAT
+    for (const netlink::NativeDrop& rule : chain.rules) {
+      EXPECT_EQ(rule.source, DropMartians(0).source);
+      EXPECT_EQ(rule.destination, DropMartians(0).destination);
+      EXPECT_EQ(rule.comment, "block incoming localnet connections");
+    }
+  }
+}
+
+TEST(PolicyTest, EachChainOfKubeProxysAloneClaimsItsFamily) {
+  const netlink::ChainId chains[] = {Nat("KUBE-SERVICES"), Filter("KUBE-SERVICES"),
+                                     Mangle("KUBE-PROXY-CANARY"), Nat("KUBE-PROXY-CANARY"),
+                                     Filter("KUBE-PROXY-CANARY")};
+  for (const netlink::ChainId& chain : chains) {
+    netlink::Snapshot snapshot;
+    snapshot.chains[chain] = {};
+    EXPECT_TRUE(IsClaimedByKubeProxy(snapshot, Family::kIPv4)) << netlink::ToString(chain);
+    EXPECT_FALSE(IsClaimedByKubeProxy(snapshot, Family::kIPv6)) << netlink::ToString(chain);
+  }
+}
+
+TEST(PolicyTest, SaysWhichOldFormARuleIs) {
+  const netlink::ChainId chain = Nat("KUBE-POSTROUTING");
+  EXPECT_EQ(RecognizeKubeletForm(chain, MasqueradeMarked(14))->description,
+            "the single masquerade rule of kubelet before 1.19");
+  EXPECT_EQ(RecognizeKubeletForm(chain, MasqueradeMarkedPlain(14))->description,
+            "the single masquerade rule of kubelet before 1.19, without --random-fully");
+  EXPECT_EQ(RecognizeKubeletForm(chain, MasqueradeAllPlain(0))->description,
+            "masquerade without --random-fully (iptables before 1.6.2)");
 }
 
 // ---- whose rule is it? ----

@@ -107,14 +107,15 @@ std::string Tally::Table(const std::string& error) const {
   const std::lock_guard lock(mutex_);
   std::string text = absl::StrCat("| at | fault | runs | in place | ", error,
                                   " | not reached | failed |\n|---|---|--:|--:|--:|--:|--:|\n");
+  const auto count_of = [](const auto& counts, End end) {
+    const auto found = counts.ends.find(end);
+    return found == counts.ends.end() ? 0 : found->second;
+  };
   for (const auto& [place, counts] : rows_) {
-    const auto count = [&](End end) {
-      const auto found = counts.ends.find(end);
-      return found == counts.ends.end() ? 0 : found->second;
-    };
     absl::StrAppend(&text, "| ", PointText(kFaults[place].point), " | ", kFaults[place].name, " | ",
-                    counts.runs, " | ", count(End::kInPlace), " | ", count(End::kError), " | ",
-                    count(End::kNotReached), " | ", count(End::kFailed), " |\n");
+                    counts.runs, " | ", count_of(counts, End::kInPlace), " | ",
+                    count_of(counts, End::kError), " | ", count_of(counts, End::kNotReached), " | ",
+                    count_of(counts, End::kFailed), " |\n");
   }
   return text;
 }

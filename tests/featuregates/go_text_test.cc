@@ -6,6 +6,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_format.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::featuregates {
@@ -13,6 +19,23 @@ namespace {
 
 using ::kipt::testing::IsOkAndHolds;
 using ::kipt::testing::StatusIs;
+
+constexpr char32_t kLastRune = 0x10FFFF;
+
+bool IsSurrogate(char32_t rune) { return rune >= 0xD800 && rune <= 0xDFFF; }
+
+// The byte that holds the lowest six bits of `bits`.
+char Continuation(char32_t bits) { return static_cast<char>(0x80 | (bits & 0x3F)); }
+
+std::string Utf8(char32_t rune) {
+  if (rune < 0x80) return {static_cast<char>(rune)};
+  if (rune < 0x800) return {static_cast<char>(0xC0 | (rune >> 6)), Continuation(rune)};
+  if (rune < 0x10000) {
+    return {static_cast<char>(0xE0 | (rune >> 12)), Continuation(rune >> 6), Continuation(rune)};
+  }
+  return {static_cast<char>(0xF0 | (rune >> 18)), Continuation(rune >> 12), Continuation(rune >> 6),
+          Continuation(rune)};
+}
 
 TEST(GoTextTest, ParsesTheTwelveSpellingsOfABool) {
   for (const char* text : {"1", "t", "T", "true", "TRUE", "True"}) {
@@ -86,6 +109,90 @@ TEST(GoTextTest, QuotesAsStrconvDoes) {
       {"beyond Unicode", "\xF4\x90\x80\x80", R"("\xf4\x90\x80\x80")"},
       {"cut sequence", "\xE2\x98", R"("\xe2\x98")"},
       {"continuation missing", "\xE2\x28\xA1", R"("\xe2(\xa1")"},
+  };
+  for (const Row& row : rows) {
+    EXPECT_EQ(GoQuote(row.text), row.quoted) << row.name;
+  }
+}
+
+TEST(GoTextTest, TrimsWhatUnicodeCallsWhiteSpaceAndNothingElse) {
+  // White_Space of Unicode's PropList.txt.
+  const std::set<char32_t> wanted = {0x09,   0x0A,   0x0B,   0x0C,   0x0D,   0x20,   0x85,
+                                     0xA0,   0x1680, 0x2000, 0x2001, 0x2002, 0x2003, 0x2004,
+                                     0x2005, 0x2006, 0x2007, 0x2008, 0x2009, 0x200A, 0x2028,
+                                     0x2029, 0x202F, 0x205F, 0x3000};
+  std::set<char32_t> trimmed;
+  for (char32_t rune = 0; rune <= 0xFFFF; ++rune) {  // beyond, there is none
+    if (!IsSurrogate(rune) && GoTrimSpace(Utf8(rune)).empty()) trimmed.insert(rune);
+  }
+  EXPECT_EQ(trimmed, wanted);
+}
+
+TEST(GoTextTest, QuotesEachSideOfWhatIsInvisible) {
+  struct Row {
+    const char* name;
+    char32_t first;
+    char32_t last;
+  };
+  const Row rows[] = {
+      {"controls to the no-break space", 0x80, 0xA0},
+      {"soft hyphen", 0xAD, 0xAD},
+      {"Arabic number signs", 0x600, 0x605},
+      {"Arabic letter mark", 0x61C, 0x61C},
+      {"Arabic end of ayah", 0x6DD, 0x6DD},
+      {"Syriac abbreviation mark", 0x70F, 0x70F},
+      {"Ogham space", 0x1680, 0x1680},
+      {"Mongolian vowel separator", 0x180E, 0x180E},
+      {"spaces, joiners and direction marks", 0x2000, 0x200F},
+      {"separators and embeddings", 0x2028, 0x202F},
+      {"mathematical space to the deprecated formats", 0x205F, 0x206F},
+      {"ideographic space", 0x3000, 0x3000},
+      {"private use", 0xE000, 0xF8FF},
+      {"byte order mark", 0xFEFF, 0xFEFF},
+      {"specials, to the interlinear annotations", 0xFFF0, 0xFFFB},
+      {"noncharacters at the end of the first plane", 0xFFFE, 0xFFFF},
+      {"tags", 0xE0000, 0xE00FF},
+      {"private use planes", 0xF0000, 0x10FFFF},
+  };
+  const auto escaped = [](char32_t rune) {
+    const auto number = static_cast<uint32_t>(rune);
+    return rune < 0x10000 ? absl::StrFormat("\"\\u%04x\"", number)
+                          : absl::StrFormat("\"\\U%08x\"", number);
+  };
+  const auto plain = [](char32_t rune) { return "\"" + Utf8(rune) + "\""; };
+  for (const Row& row : rows) {
+    EXPECT_EQ(GoQuote(Utf8(row.first)), escaped(row.first)) << row.name;
+    EXPECT_EQ(GoQuote(Utf8(row.last)), escaped(row.last)) << row.name;
+    // Before U+0080 stands a control, before U+E000 a surrogate; behind U+10FFFF nothing.
+    if (row.first > 0x80 && !IsSurrogate(row.first - 1)) {
+      EXPECT_EQ(GoQuote(Utf8(row.first - 1)), plain(row.first - 1)) << row.name;
+    }
+    if (row.last < kLastRune) {
+      EXPECT_EQ(GoQuote(Utf8(row.last + 1)), plain(row.last + 1)) << row.name;
+    }
+  }
+}
+
+TEST(GoTextTest, KnowsTheEdgesOfUtf8) {
+  struct Row {
+    const char* name;
+    absl::string_view text;
+    absl::string_view quoted;
+  };
+  const Row rows[] = {
+      {"first of two bytes", "\xC2\x80", R"("\u0080")"},
+      {"last that is overlong in two", "\xC1\xBF", R"("\xc1\xbf")"},
+      {"first of three bytes", "\xE0\xA0\x80", "\"\xE0\xA0\x80\""},
+      {"last that is overlong in three", "\xE0\x9F\xBF", R"("\xe0\x9f\xbf")"},
+      {"first of four bytes", "\xF0\x90\x80\x80", "\"\xF0\x90\x80\x80\""},
+      {"last that is overlong in four", "\xF0\x8F\xBF\xBF", R"("\xf0\x8f\xbf\xbf")"},
+      {"each lead of four bytes", "\xF1\x80\x80\x80\xF2\x80\x80\x80\xF3\xB0\x80\x80",
+       "\"\xF1\x80\x80\x80\xF2\x80\x80\x80\\U000f0000\""},
+      {"last before the surrogates", "\xED\x9F\xBF", "\"\xED\x9F\xBF\""},
+      {"last surrogate", "\xED\xBF\xBF", R"("\xed\xbf\xbf")"},
+      {"first behind the surrogates", "\xEE\x80\x80", R"("\ue000")"},
+      {"last escaped with four digits", "\xEF\xBF\xBF", R"("\uffff")"},
+      {"a lead of five bytes", "\xF8\x88\x80\x80\x80", R"("\xf8\x88\x80\x80\x80")"},
   };
   for (const Row& row : rows) {
     EXPECT_EQ(GoQuote(row.text), row.quoted) << row.name;

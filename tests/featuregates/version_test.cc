@@ -42,6 +42,7 @@ TEST(VersionTest, RefusesEverythingElseAndSaysWhatToWrite) {
       {"minor overflows int", "1.2147483648", "\"1.2147483648\""},
       {"major overflows 64 bits", "99999999999999999999.1", "\"99999999999999999999.1\""},
       {"leading zero", "1.027", "\"1.027\""},
+      {"leading zero of two digits", "1.07", "\"1.07\""},
       {"space before", " 1.27", "\" 1.27\""},
       {"newline behind", "1.27\n", "\"1.27\\n\""},
       {"a word", "latest", "\"latest\""},

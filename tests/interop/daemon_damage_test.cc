@@ -204,7 +204,8 @@ TEST_P(EitherModeDamageTest, AFlushThatTakesNothingOfOursIsNoIncident) {
   Start();
   Do(IpFamily::kIpv4, {"-t", "mangle", "-F"});
   Do(IpFamily::kIpv6, {"-F", "FORWARD"});
-  // Behind it, so that the first two have been looked at.
+  // Behind them, and once they have been looked at.
+  absl::SleepFor(absl::Milliseconds(500));
   Do(IpFamily::kIpv4, {"-F", "KUBE-FIREWALL"});
   ASSERT_TRUE(daemon().Prints(kIncident)) << daemon().Output();
   EXPECT_EQ(Stop(SIGTERM), kExitOk);

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "tests/soak/golden.h"
 #include "tests/soak/writer.h"
 #include "tests/support/background_program.h"
 #include "tests/support/foreign_writer.h"
@@ -27,7 +28,7 @@ constexpr char kReloaded[] = "Using the new configuration";
 class Disturber {
  public:
   Disturber(Node& node, Daemon& daemon)
-      : node_(node), daemon_(daemon), random_(node.RandomOf("disturbances")) {}
+      : node_(node), daemon_(daemon), golden_(node), random_(node.RandomOf("disturbances")) {}
 
   void StartFirst() {
     daemon_.Start();
@@ -152,9 +153,16 @@ class Disturber {
     return absl::StrCat("flip to ", node_.settings.Text(), ", ", node_.users.Text());
   }
 
-  bool AllIsInPlace() const {
-    return !node_.users_are_due && !node_.proxy_is_due && node_.windows.all_stand() &&
-           daemon_.IsReady();
+  // Alone at both gates. The rules themselves, too: of a jump of one family no stream may depend.
+  bool AllIsInPlace() {
+    if (node_.users_are_due || node_.proxy_is_due || !node_.windows.all_stand() ||
+        !daemon_.IsReady()) {
+      return false;
+    }
+    const testing::InNetns inside(node_.netns());
+    const absl::StatusOr<Rules> golden = golden_.Get();
+    const absl::StatusOr<Rules> rules = SavedRules(node_.mode());
+    return golden.ok() && rules.ok() && DifferencesOf(*rules, *golden, node_.ledger).empty();
   }
 
   void SomeUsersLeave() {
@@ -250,6 +258,7 @@ class Disturber {
 
   Node& node_;
   Daemon& daemon_;
+  Golden golden_;
   Random random_;
   // The process that lives to the end has been told to retire.
   bool has_retired_ = false;

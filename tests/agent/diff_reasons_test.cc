@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a diff says of each thing, and the native table in it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "agent/policy/diff.h"
+#include "agent/policy/native_martians.h"
+#include "agent/policy/policy.h"
+#include "agent/policy/rule_forms.h"
+#include "tests/support/observed.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::BareReturn;
+using ::kipt::testing::Filter;
+using ::kipt::testing::ForeignAccept;
+using ::kipt::testing::Made;
+using ::kipt::testing::Mangle;
+using ::kipt::testing::Nat;
+using ::kipt::testing::Observed;
+using ::kipt::testing::RuleContent;
+using netlink::Family;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr Family kIPv4Only[] = {Family::kIPv4};
+
+Ruleset Legacy() { return DesiredRuleset(Mode::kLegacy, kIPv4Only, {}); }
+Ruleset Cleanup() { return DesiredRuleset(Mode::kCleanup, kIPv4Only, {}); }
+
+std::vector<std::string> Operations(const Diff& diff) {
+  std::vector<std::string> lines;
+  lines.reserve(diff.changes.size());
+  for (const Change& change : diff.changes) lines.push_back(netlink::ToString(change.operation));
+  return lines;
+}
+
+std::vector<std::string> Conditions(const Diff& diff) {
+  std::vector<std::string> names;
+  for (const Finding& finding : diff.findings) {
+    names.emplace_back(ConditionName(finding.condition));
+  }
+  return names;
+}
+
+TEST(DiffReasonsTest, SaysWhyADamagedOrMisplacedRuleGoes) {
+  struct Row {
+    const char* name;
+    std::vector<RuleContent> rules;
+    const char* reason;
+  };
+  const Row rows[] = {
+      {"damaged",
+       {BareReturn(), ReturnUnmarked(14), ClearBit(14), MasqueradeAll(0)},
+       "damaged: it lost its match"},
+      {"twice",
+       {ReturnUnmarked(14), ReturnUnmarked(14), ClearBit(14), MasqueradeAll(0)},
+       "duplicate"},
+      {"too late",
+       {ReturnUnmarked(14), ForeignAccept(), ClearBit(14), MasqueradeAll(0)},
+       "stands behind a rule that may decide first"},
+      {"out of order", {ClearBit(14), ReturnUnmarked(14), MasqueradeAll(0)}, "stands out of order"},
+  };
+  for (const Row& row : rows) {
+    Observed observed = Made(Legacy());
+    observed.Chain(Nat("KUBE-POSTROUTING"), row.rules);
+    const Diff diff = ComputeDiff(Legacy(), observed.snapshot());
+    int deleted = 0;
+    for (const Change& change : diff.changes) {
+      if (!std::holds_alternative<netlink::DeleteRule>(change.operation)) continue;
+      EXPECT_EQ(change.reason, row.reason) << row.name;
+      ++deleted;
+    }
+    EXPECT_GE(deleted, 1) << row.name;
+  }
+}
+
+// transaction.h: the number of what is appended is 0.
+TEST(DiffReasonsTest, NumbersOnlyWhatIsInserted) {
+  int appended = 0;
+  for (const Change& change : ComputeDiff(Legacy(), {}).changes) {
+    const auto* add = std::get_if<netlink::AddRule>(&change.operation);
+    if (add == nullptr) continue;
+    EXPECT_EQ(add->number, 0) << netlink::ToString(change.operation);
+    ++appended;
+  }
+  EXPECT_GT(appended, 0);
+}
+
+TEST(DiffReasonsTest, MakesABaseChainThatAJumpNeedsAlthoughAllElseStands) {
+  Observed observed;
+  const Ruleset desired = Cleanup();
+  for (const DesiredChain& chain : desired.chains) {
+    std::vector<RuleContent> rules;
+    for (const DesiredRule& rule : chain.rules) rules.emplace_back(rule.rule);
+    observed.Chain(chain.id, rules);
+  }
+  EXPECT_THAT(Operations(ComputeDiff(desired, observed.snapshot())),
+              ElementsAre(":INPUT ACCEPT [0:0]", ":OUTPUT ACCEPT [0:0]",
+                          "-A INPUT -j KUBE-FIREWALL", "-A OUTPUT -j KUBE-FIREWALL"));
+}
+
+TEST(DiffReasonsTest, ARuleThatGoesIsNotStaleAndOneThatStaysIs) {
+  Observed replaced = Made(Legacy());
+  replaced.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(20), SetBit(14)});
+  EXPECT_THAT(ComputeDiff(Legacy(), replaced.snapshot()).stale, IsEmpty());
+  Observed stays = Made(Cleanup());
+  stays.Chain(Filter("KUBE-FIREWALL"), {DropMartians(0), DropMarked(15), DropMartians(0)});
+  const Diff diff = ComputeDiff(Cleanup(), stays.snapshot());
+  ASSERT_EQ(diff.changes.size(), 1);
+  EXPECT_EQ(diff.changes[0].reason, "duplicate");
+  ASSERT_EQ(diff.stale.size(), 1);
+  EXPECT_THAT(diff.stale[0].text, HasSubstr("--mark 0x8000/0x8000 -j DROP"));
+  EXPECT_EQ(diff.stale[0].reason, "stale, kept: not part of cleanup mode (mark bit 15)");
+}
+
+TEST(DiffReasonsTest, SaysInModeOffWhoseEachThingIs) {
+  Observed observed = Made(Legacy());
+  observed.Chain(Nat("KUBE-SERVICES"));
+  const Ruleset off = DesiredRuleset(Mode::kOff, kIPv4Only, {});
+  std::map<std::string, std::string> reasons;
+  for (const Standing& one : ComputeDiff(off, observed.snapshot()).stale) {
+    reasons[one.chain.name + " " + one.text] = one.reason;
+  }
+  EXPECT_THAT(reasons["KUBE-FIREWALL :KUBE-FIREWALL - [0:0]"],
+              HasSubstr("kube-proxy's: it uses this chain too; "));
+  EXPECT_THAT(reasons["KUBE-IPTABLES-HINT :KUBE-IPTABLES-HINT - [0:0]"],
+              HasSubstr("stale, kept: --make-iptables-util-chains=false; "));
+  EXPECT_EQ(reasons["INPUT -A INPUT -j KUBE-FIREWALL"], "kube-proxy's: it uses this chain too");
+}
+
+TEST(DiffReasonsTest, KeepsANativeTableWhereTheMartianRuleCannotStand) {
+  const netlink::ObservedNativeTable native = {.table = NativeMartians(),
+                                               .counters = {.packets = 7}};
+  Observed unhooked = Made(Cleanup());
+  unhooked.Chain(Filter("INPUT"), {}, /*hooked=*/false);
+  const NativeDiff kept = ComputeDiff(Cleanup(), unhooked.snapshot(), native).native;
+  EXPECT_TRUE(kept.stale);
+  EXPECT_FALSE(kept.remove.has_value());
+  EXPECT_EQ(kept.dropped, 7);
+  const NativeDiff gone = ComputeDiff(Cleanup(), Made(Cleanup()).snapshot(), native).native;
+  EXPECT_FALSE(gone.stale);
+  EXPECT_TRUE(gone.remove.has_value());
+  const Ruleset off = DesiredRuleset(Mode::kOff, kIPv4Only, {});
+  EXPECT_TRUE(ComputeDiff(off, {}, native).native.stale);
+  const NativeDiff legacy = ComputeDiff(Legacy(), Made(Legacy()).snapshot(), native).native;
+  EXPECT_TRUE(legacy.remove.has_value());
+}
+
+Ruleset WithoutXt(Mode mode, absl::Span<const Family> families,
+                  HintPolicy hint = HintPolicy::kUsable) {
+  return DesiredRuleset(mode, families, {}, {.xt = false, .reason = "no xt", .hint = hint});
+}
+
+TEST(DiffReasonsTest, PutsTheNativeTableUnlessItStandsAsItMust) {
+  const Ruleset desired = WithoutXt(Mode::kCleanup, kIPv4Only);
+  netlink::ObservedNativeTable native = {.table = NativeMartians()};
+  EXPECT_TRUE(ComputeDiff(desired, {}, native).native.in_place);
+  EXPECT_FALSE(ComputeDiff(desired, {}, native).native.put.has_value());
+  EXPECT_TRUE(ComputeDiff(desired, {}).native.put.has_value());
+  native.altered = true;
+  EXPECT_TRUE(ComputeDiff(desired, {}, native).native.put.has_value());
+  native.altered = false;
+  native.table.chains.pop_back();
+  EXPECT_TRUE(ComputeDiff(desired, {}, native).native.put.has_value());
+}
+
+TEST(DiffReasonsTest, WantsTheNativeTableForIPv4OnlyAndNothingInModeOff) {
+  const Family six[] = {Family::kIPv6};
+  EXPECT_TRUE(WithoutXt(Mode::kCleanup, kIPv4Only).native.has_value());
+  EXPECT_FALSE(WithoutXt(Mode::kCleanup, six).native.has_value());
+  EXPECT_FALSE(WithoutXt(Mode::kOff, kIPv4Only).native.has_value());
+  EXPECT_THAT(WithoutXt(Mode::kOff, kIPv4Only, HintPolicy::kAlways).chains, IsEmpty());
+  EXPECT_EQ(WithoutXt(Mode::kLegacy, kIPv4Only, HintPolicy::kAlways).chains.size(), 1);
+}
+
+TEST(DiffReasonsTest, SaysWhatIsNotPossibleWhereIptablesCanHoldNoRule) {
+  const Diff legacy = ComputeDiff(WithoutXt(Mode::kLegacy, kIPv4Only), {});
+  ASSERT_THAT(Conditions(legacy), ElementsAre("LegacyModeImpossible"));
+  EXPECT_EQ(legacy.findings[0].chain, Nat("KUBE-MARK-MASQ"));
+  EXPECT_FALSE(legacy.findings[0].mended);
+  const Diff cleanup = ComputeDiff(WithoutXt(Mode::kCleanup, kIPv4Only), {});
+  ASSERT_THAT(Conditions(cleanup), ElementsAre("NativeProtection"));
+  EXPECT_EQ(cleanup.findings[0].chain, Mangle("KUBE-IPTABLES-HINT"));
+  EXPECT_FALSE(cleanup.findings[0].mended);
+  EXPECT_THAT(cleanup.findings[0].message, HasSubstr("no hint tells others"));
+  const Diff always = ComputeDiff(WithoutXt(Mode::kCleanup, kIPv4Only, HintPolicy::kAlways), {});
+  EXPECT_THAT(always.findings[0].message, HasSubstr("the hint is made all the same"));
+}
+
+TEST(DiffReasonsTest, TheNativeTableGoesIntoTheTransactionOfIPv4) {
+  const Family six[] = {Family::kIPv6};
+  const Diff diff = ComputeDiff(WithoutXt(Mode::kCleanup, kIPv4Only), {});
+  EXPECT_TRUE(ToTransaction(diff, 1, kIPv4Only).put_native.has_value());
+  EXPECT_FALSE(ToTransaction(diff, 1, six).put_native.has_value());
+}
+
+}  // namespace
+}  // namespace kipt::agent

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The single judgements of policy, each with what is just beside it: tests/mutants says which of
+// them nothing else would miss.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "agent/policy/claims.h"
+#include "agent/policy/guards.h"
+#include "agent/policy/kubelet_forms.h"
+#include "agent/policy/native_martians.h"
+#include "agent/policy/rule_forms.h"
+#include "tests/support/observed.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::BareDrop;
+using ::kipt::testing::BareReturn;
+using ::kipt::testing::Filter;
+using ::kipt::testing::ForeignAccept;
+using ::kipt::testing::ForeignLog;
+using ::kipt::testing::JumpTo;
+using ::kipt::testing::Nat;
+using ::kipt::testing::Observed;
+using ::kipt::testing::RuleContent;
+using netlink::Family;
+using netlink::ObservedRule;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr char kDropComment[] = "kubernetes firewall for dropping marked packets";
+
+std::vector<ObservedRule> Rules(const std::vector<RuleContent>& contents) {
+  std::vector<ObservedRule> rules;
+  for (const RuleContent& content : contents) {
+    rules.push_back({.handle = rules.size() + 1, .content = content});
+  }
+  return rules;
+}
+
+// ---- forms ----
+
+TEST(KubeletFormsTest, SayWhatTellsThemApart) {
+  EXPECT_EQ(RecognizeKubeletForm(Nat("KUBE-MARK-MASQ"), SetBit(20))->description, "mark bit 20");
+  const std::optional<KubeletForm> martians =
+      RecognizeKubeletForm(Filter("KUBE-FIREWALL"), DropMartians(0));
+  EXPECT_EQ(martians->description, "keeps neighbours from 127.0.0.1 (CVE-2020-8558)");
+  EXPECT_EQ(martians->bit, std::nullopt);
+  EXPECT_EQ(RecognizeKubeletForm(Nat("KUBE-POSTROUTING"), MasqueradeAllPlain(0))->bit,
+            std::nullopt);
+}
+
+TEST(KubeletFormsTest, AreOnesOfTheirTableAndChain) {
+  EXPECT_TRUE(RecognizeKubeletForm(Nat("KUBE-POSTROUTING"), MasqueradeMarked(14)));
+  EXPECT_FALSE(RecognizeKubeletForm(Nat("KUBE-MARK-MASQ"), MasqueradeMarked(14)));
+  EXPECT_FALSE(RecognizeKubeletForm(Filter("KUBE-POSTROUTING"), MasqueradeMarked(14)));
+  EXPECT_TRUE(IsKubeletComment(Filter("KUBE-FIREWALL"), kDropComment));
+  EXPECT_FALSE(IsKubeletComment(Filter("KUBE-MARK-MASQ"), kDropComment));
+  EXPECT_FALSE(IsKubeletComment(Nat("KUBE-FIREWALL"), kDropComment));
+}
+
+TEST(KubeletFormsTest, AreACompleteSetOnlyInTheirChainAndWithNothingThatDecidesBetween) {
+  const netlink::ChainId chain = Nat("KUBE-POSTROUTING");
+  const auto bit_of = [](const netlink::ChainId& id, const std::vector<RuleContent>& contents) {
+    return CompleteSetBit(id, Rules(contents));
+  };
+  EXPECT_EQ(bit_of(chain, {ReturnUnmarked(3), ForeignLog(), ClearBit(3), MasqueradeAll(0)}), 3);
+  EXPECT_EQ(bit_of(chain, {ReturnUnmarked(3), ForeignAccept(), ClearBit(3), MasqueradeAll(0)}),
+            std::nullopt);
+  EXPECT_EQ(bit_of(chain, {ClearBit(3)}), std::nullopt);
+  EXPECT_EQ(bit_of(Nat("KUBE-MARK-MASQ"), {SetBit(3)}), 3);
+  EXPECT_EQ(bit_of(Nat("KUBE-MARK-MASQ"), {ClearBit(3)}), std::nullopt);
+  EXPECT_EQ(bit_of(Nat("KUBE-MARK-DROP"), {SetBit(3)}), std::nullopt);
+  EXPECT_EQ(bit_of(Nat("OTHER"), {MasqueradeMarked(3)}), std::nullopt);
+}
+
+// ---- damage ----
+
+TEST(DamageTest, IsLookedForWhereKubeletsRulesStand) {
+  const std::vector<ObservedRule> drop = Rules({BareDrop(kDropComment)});
+  EXPECT_EQ(FindDamage(Filter("KUBE-FIREWALL"), drop).size(), 1);
+  EXPECT_THAT(FindDamage(Filter("OTHER"), drop), IsEmpty());
+  EXPECT_THAT(FindDamage(Nat("KUBE-FIREWALL"), drop), IsEmpty());
+  const std::vector<ObservedRule> masquerade = Rules({BareReturn(), MasqueradeAll(0)});
+  EXPECT_FALSE(FindDamage(Nat("KUBE-POSTROUTING"), masquerade).empty());
+  EXPECT_THAT(FindDamage(Nat("OTHER"), masquerade), IsEmpty());
+  EXPECT_THAT(FindDamage(Filter("KUBE-POSTROUTING"), masquerade), IsEmpty());
+}
+
+TEST(DamageTest, OnlyAReturnOfWhatIsNotMarkedGuardsAMasquerade) {
+  netlink::Rule returns_marked = ReturnUnmarked(14);
+  returns_marked.mark->negated = false;
+  netlink::Rule jumps_unmarked = ReturnUnmarked(14);
+  jumps_unmarked.target = netlink::Jump{"OTHER"};
+  netlink::Rule returns_some = BareReturn();
+  returns_some.comment = "some";
+  const netlink::ChainId chain = Nat("KUBE-POSTROUTING");
+  EXPECT_THAT(FindDamage(chain, Rules({ReturnUnmarked(14), MasqueradeAll(0)})), IsEmpty());
+  for (const netlink::Rule& rule : {returns_marked, jumps_unmarked, returns_some}) {
+    EXPECT_EQ(FindDamage(chain, Rules({rule, MasqueradeAll(0)})).size(), 1)
+        << netlink::ToString(Family::kIPv4, rule);
+  }
+}
+
+// ---- claims ----
+
+TEST(ClaimsTest, AKubeletRuleIsAFormOrWhatIsLeftOfOne) {
+  const netlink::ChainId firewall = Filter("KUBE-FIREWALL");
+  const auto is = [](const netlink::ChainId& chain, const RuleContent& content) {
+    return IsKubeletRule(chain, {.handle = 1, .content = content});
+  };
+  EXPECT_TRUE(is(Nat("KUBE-POSTROUTING"), BareReturn()));
+  EXPECT_FALSE(is(Nat("KUBE-MARK-MASQ"), BareReturn()));
+  EXPECT_FALSE(is(Nat("KUBE-POSTROUTING"), JumpTo("OTHER")));
+  EXPECT_TRUE(is(firewall, BareDrop(kDropComment)));
+  EXPECT_FALSE(is(firewall, BareDrop("an admin's")));
+  // It is judged by itself, whatever stands behind it.
+  const std::vector<ObservedRule> rules = Rules({JumpTo("OTHER"), BareDrop(kDropComment)});
+  EXPECT_FALSE(IsKubeletRule(firewall, rules[0]));
+}
+
+TEST(ClaimsTest, KubeProxyIsThereWithItsServicesInEitherTable) {
+  const netlink::ChainId masq = Nat("KUBE-MARK-MASQ");
+  const auto kind_with = [&](const netlink::ChainId& chain) {
+    Observed observed;
+    observed.Chain(masq).Chain(chain);
+    const Dependents nobody;
+    const std::vector<Claim> claims =
+        Claims(Family::kIPv4, observed.snapshot(), nobody).OnChain(masq);
+    return claims.size() == 1 ? std::string(ClaimKindName(claims[0].kind)) : "not one";
+  };
+  EXPECT_EQ(kind_with(Nat("KUBE-SERVICES")), "kubeProxy");
+  EXPECT_EQ(kind_with(Filter("KUBE-SERVICES")), "kubeProxy");
+  EXPECT_EQ(kind_with(Filter("KUBE-PROXY-CANARY")), "kubeProxyRemains");
+}
+
+TEST(ClaimsTest, OnlyAFirewallWithTheMartianRuleKeepsMartiansOut) {
+  const netlink::ChainId firewall = Filter("KUBE-FIREWALL");
+  Dependents dependents;
+  dependents.route_localnet = {"eth0"};
+  const auto claims_on = [&](const std::vector<RuleContent>& rules) {
+    Observed observed;
+    observed.Chain(firewall, rules);
+    std::vector<ClaimKind> kinds;
+    for (const Claim& claim :
+         Claims(Family::kIPv4, observed.snapshot(), dependents).OnChain(firewall)) {
+      kinds.push_back(claim.kind);
+    }
+    return kinds;
+  };
+  EXPECT_THAT(claims_on({DropMarked(15)}), IsEmpty());
+  EXPECT_THAT(claims_on({DropMarked(15), DropMartians(0)}), ElementsAre(ClaimKind::kMartians));
+  EXPECT_THAT(claims_on({ForeignLog()}), ElementsAre(ClaimKind::kForeignRule));
+}
+
+TEST(ClaimsTest, AFirewallThatDropsNoMarkIsNotKeptForWhoMarks) {
+  Observed observed;
+  observed.Chain(Filter("KUBE-FIREWALL"), {DropMartians(0)}).Chain(Nat("KUBE-MARK-DROP"));
+  Dependents dependents;
+  dependents.references = {{Nat("KUBE-MARK-DROP"), "ip nat MINE", "-A MINE -j KUBE-MARK-DROP"}};
+  const Claims claims(Family::kIPv4, observed.snapshot(), dependents);
+  EXPECT_THAT(claims.OnChain(Filter("KUBE-FIREWALL")), IsEmpty());
+  EXPECT_FALSE(claims.OnChain(Nat("KUBE-MARK-DROP")).empty());
+}
+
+}  // namespace
+}  // namespace kipt::agent

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is said of what goes and of what stays; the native table.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "agent/policy/native_martians.h"
+#include "agent/policy/retirement.h"
+#include "agent/policy/rule_forms.h"
+#include "tests/support/observed.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::Made;
+using ::kipt::testing::Nat;
+using ::kipt::testing::Observed;
+using netlink::Family;
+
+const Family kIPv4Only[] = {Family::kIPv4};
+
+Ruleset Legacy() { return DesiredRuleset(Mode::kLegacy, kIPv4Only, {}); }
+Ruleset Cleanup() { return DesiredRuleset(Mode::kCleanup, kIPv4Only, {}); }
+
+Retirement Plan(const Ruleset& desired, const Observed& observed, const Dependents& dependents = {},
+                const RetirementOptions& options = {}) {
+  return PlanRetirement(desired, observed.snapshot(), ComputeDiff(desired, observed.snapshot()),
+                        dependents, options);
+}
+
+// What kubelet of legacy mode leaves on a node that nobody else uses.
+Observed Residue() { return Made(Legacy()); }
+
+// The reasons of the chains that go.
+std::set<std::string> WhyChainsGo(const Retirement& retirement) {
+  std::set<std::string> reasons;
+  for (const Change& change : retirement.changes) {
+    if (!std::holds_alternative<netlink::DeleteChain>(change.operation)) continue;
+    reasons.insert(change.reason);
+  }
+  return reasons;
+}
+
+TEST(RetirementReasonsTest, SaysWhyAChainGoes) {
+  using ::testing::ElementsAre;
+  EXPECT_THAT(WhyChainsGo(Plan(Cleanup(), Residue())),
+              ElementsAre("stale: not part of cleanup mode, and nobody uses it"));
+  const Ruleset off = DesiredRuleset(Mode::kOff, kIPv4Only, {});
+  EXPECT_THAT(WhyChainsGo(Plan(off, Residue(), {}, {.when_off = true})),
+              ElementsAre("stale: nothing of kubelet's is wanted, and nobody uses it"));
+  const Family six[] = {Family::kIPv6};
+  const Ruleset only_six = DesiredRuleset(Mode::kCleanup, six, {});
+  Observed observed = Made(only_six);
+  observed.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(14)});
+  EXPECT_THAT(WhyChainsGo(Plan(only_six, observed)),
+              ElementsAre("stale: this family is not managed (--ip-families), and nobody uses it"));
+}
+
+TEST(RetirementReasonsTest, ANativeTableThatPendsUnsettlesIPv4Only) {
+  Diff diff;
+  diff.native.put = NativeMartians();
+  const Ruleset desired = DesiredRuleset(Mode::kCleanup, netlink::kFamilies, {});
+  EXPECT_EQ(PlanRetirement(desired, {}, diff, {}, {}).unsettled,
+            std::vector<Family>{Family::kIPv4});
+}
+
+TEST(RetirementReasonsTest, OnlyWhatGoesIsLeftOutOfWhatIsStale) {
+  const netlink::ChainId masq = Nat("KUBE-MARK-MASQ");
+  Retirement retirement;
+  retirement.changes = {{netlink::DeleteChain{masq}, "why"}};
+  retirement.kept = {{{Nat("KUBE-POSTROUTING"), "kept", "r"}, {{ClaimKind::kKubeProxy, "claim"}}}};
+  const std::vector<Standing> stale = WithClaims({{masq, ":KUBE-MARK-MASQ - [0:0]", "a"},
+                                                  {masq, "another text", "b"},
+                                                  {Nat("OTHER"), ":KUBE-MARK-MASQ - [0:0]", "c"},
+                                                  {Nat("KUBE-POSTROUTING"), "kept", "d"},
+                                                  {Nat("KUBE-POSTROUTING"), "not kept", "e"},
+                                                  {Nat("OTHER"), "kept", "f"}},
+                                                 retirement);
+  std::vector<std::string> reasons;
+  for (const Standing& one : stale) reasons.push_back(one.reason);
+  EXPECT_EQ(reasons, (std::vector<std::string>{"b", "c", "stale, kept: claim", "e", "f"}));
+}
+
+TEST(RetirementReasonsTest, TheNativeTableThatGoesIsOursAndOfAFamilyThatIsNotManaged) {
+  const Family six[] = {Family::kIPv6};
+  const Ruleset desired = DesiredRuleset(Mode::kCleanup, six, {});
+  const Observed observed = Made(desired);
+  const Diff diff = ComputeDiff(desired, observed.snapshot(),
+                                netlink::ObservedNativeTable{.table = NativeMartians()});
+  Dependents dependents;
+  const netlink::DeleteNativeTable taken =
+      *PlanRetirement(desired, observed.snapshot(), diff, dependents, {}).native;
+  EXPECT_EQ(taken.family, Family::kIPv4);
+  EXPECT_EQ(taken.name, kNativeTable);
+  dependents.route_localnet = {"eth0"};
+  EXPECT_FALSE(
+      PlanRetirement(desired, observed.snapshot(), diff, dependents, {}).native.has_value());
+  // Of a family that is managed, sync takes it.
+  dependents.route_localnet = {};
+  EXPECT_FALSE(PlanRetirement(Cleanup(), {}, diff, dependents, {}).native.has_value());
+  EXPECT_FALSE(PlanRetirement(Legacy(), {}, diff, dependents, {}).native.has_value());
+}
+
+}  // namespace
+}  // namespace kipt::agent

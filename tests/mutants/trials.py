@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs test programs: first to see which test reaches which mutant, then each mutant until a test fails."""
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+
+# A mutant that never ends may also never stop taking memory.
+MEMORY = 4 << 30
+# Tests that take longer than this run only where no other one notices.
+SLOW_MS = 500
+
+
+@dataclass
+class Program:
+  path: str
+  name: str
+  tests: dict = field(default_factory=dict)  # name: milliseconds
+  reach: dict = field(default_factory=dict)  # mutant: names of tests
+  always: set = field(default_factory=set)  # mutants that are reached before the first test
+
+
+@dataclass
+class Outcome:
+  caught_by: str = ''  # empty: nobody
+  how: str = ''  # 'failed', 'crashed', 'time limit'
+  tests: int = 0  # that ran, or would have
+  program: str = ''
+
+
+def read_lines(path):
+  if not os.path.exists(path):
+    return []
+  with open(path, encoding='utf-8') as file:
+    return file.read().split('\n')
+
+
+def wait(child, program, told):
+  """Its exit code; None where one test took five times as long as it should, and ten seconds more."""
+  size = -1
+  since = time.monotonic()
+  pause = 0.005
+  while True:
+    try:
+      return child.wait(timeout=pause)
+    except subprocess.TimeoutExpired:
+      pause = min(2 * pause, 0.2)
+    now = os.path.getsize(told) if os.path.exists(told) else 0
+    if now != size:
+      size = now
+      since = time.monotonic()
+      continue
+    if time.monotonic() - since < 10:
+      continue
+    running = next((line.split()[1] for line in reversed(read_lines(told))
+                    if line.startswith('begin')), '')
+    usual = program.tests.get(running, 0) / 1000 if program.tests else 600
+    if time.monotonic() - since > 10 + 5 * usual:
+      return None
+
+
+def execute(program, mutant, tests, directory):
+  """Lines that the program told, its exit code (None: it was ended), and what it printed."""
+  told = os.path.join(directory, 'told')
+  if os.path.exists(told):
+    os.remove(told)
+  environment = dict(os.environ, KIPT_MUTANT_TOLD=told)
+  environment.pop('KIPT_MUTANT', None)
+  if mutant is not None:
+    environment['KIPT_MUTANT'] = str(mutant)
+  if tests is not None:
+    environment['GTEST_FILTER'] = ':'.join(tests)
+  log = open(os.path.join(directory, 'log'), 'w+b')
+  with log, subprocess.Popen(['prlimit', f'--as={MEMORY}', '--core=0', program.path,
+                              '--gtest_brief=1', '--gtest_color=no'], stdout=log, stderr=log,
+                             stdin=subprocess.DEVNULL, env=environment, cwd=directory,
+                             start_new_session=True) as child:
+    code = wait(child, program, told)
+    try:  # its session, and whatever it started
+      os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+      pass
+    child.wait()
+    log.seek(0)
+    printed = log.read()[-4000:].decode(errors='replace')
+  return read_lines(told), code, printed
+
+
+def survey(path):
+  """What of which mutants the tests of the program at `path` reach, none being active."""
+  program = Program(path, os.path.basename(path))
+  with tempfile.TemporaryDirectory() as directory:
+    lines, code, printed = execute(program, None, ['*', '-*Scale*:*Abuse*'], directory)
+  if code != 0:
+    raise RuntimeError(f'{program.name} fails with no mutant at all:\n{printed}')
+  for line in lines:
+    words = line.split()
+    if words[:1] == ['static']:
+      program.always = {int(word) for word in words[1:]}
+    elif words[:1] == ['end']:
+      program.tests[words[1]] = int(words[2])
+      for word in words[3:]:
+        program.reach.setdefault(int(word), []).append(words[1])
+  return program
+
+
+def tests_for(program, mutant):
+  """Those that may notice it."""
+  if mutant in program.always:
+    return list(program.tests)
+  return program.reach.get(mutant, [])
+
+
+def try_one(programs, mutant, only_quick):
+  """Runs what reaches the mutant, program by program, until a test fails."""
+  quick = []
+  slow = []
+  for program in programs:
+    tests = tests_for(program, mutant)
+    quick.append((program, [test for test in tests if program.tests[test] <= SLOW_MS]))
+    slow.append((program, [test for test in tests if program.tests[test] > SLOW_MS]))
+  total = 0
+  with tempfile.TemporaryDirectory() as directory:
+    for program, tests in quick + ([] if only_quick else slow):
+      if not tests:
+        continue
+      lines, code, _ = execute(program, mutant, tests, directory)
+      total += len(tests)
+      if code == 0:
+        continue
+      last = next((line.split() for line in reversed(lines)
+                   if line.startswith(('begin', 'failed'))), None)
+      name = last[1] if last else 'before the first test'
+      how = 'time limit' if code is None else 'crashed' if code < 0 or not last or last[
+          0] == 'begin' else 'failed'
+      return Outcome(name, how, total, program.name)
+  return Outcome(tests=total)
+
+
+def in_order(programs, numbers):
+  """Those first whose tests reach the most of a file's mutants."""
+  reached = {id(program): len([n for n in numbers if n in program.reach]) for program in programs}
+  most = [program for program in programs if reached[id(program)] > 0]
+  if not most:  # a file of tables that are filled before the first test
+    most = [program for program in programs if any(n in program.always for n in numbers)]
+  return sorted(most, key=lambda program: -reached[id(program)])
+
+
+def elapsed(since):
+  return f'{time.monotonic() - since:.0f} s'
