@@ -6,6 +6,7 @@
 #ifndef KIPT_TESTS_BENCH_FIGURES_H_
 #define KIPT_TESTS_BENCH_FIGURES_H_
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ class Figures {
   absl::Duration Quantile(double share) const;
   absl::Duration Median() const { return Quantile(0.5); }
 
+  // {"n", "min", "median", "p95", "p99", "max"}, in microseconds; null where there are none.
+  nlohmann::json Summary() const;
+
  private:
   std::vector<absl::Duration> durations_;
 };
@@ -32,7 +36,7 @@ class Figures {
 std::string InMilliseconds(absl::Duration duration);
 std::string InMicroseconds(absl::Duration duration);
 
-// Prints one line for each target and remembers whether one was missed.
+// Prints one line for each target and remembers them.
 class Targets {
  public:
   // `slack` multiplies every target: for machines that do other things meanwhile.
@@ -44,10 +48,13 @@ class Targets {
   void AtMostExactly(absl::string_view what, double figure, double target, absl::string_view unit);
 
   bool all_met() const { return all_met_; }
+  // [{"what", "figure", "target", "unit", "met"}, ...], in order.
+  const nlohmann::json& all() const { return all_; }
 
  private:
   double slack_;
   bool all_met_ = true;
+  nlohmann::json all_ = nlohmann::json::array();
 };
 
 }  // namespace kipt::testing

@@ -6,6 +6,7 @@
 #ifndef KIPT_TESTS_BENCH_INCIDENTS_H_
 #define KIPT_TESTS_BENCH_INCIDENTS_H_
 
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -22,8 +23,9 @@ struct IncidentOptions {
 };
 
 // Damages and measures, in one fresh network namespace for each number of services; prints a table
-// and the targets. Whether all of them were met. Any error: something could not be measured.
-absl::StatusOr<bool> MeasureIncidents(const IncidentOptions& options);
+// and the targets. {"met", "targets" (Targets::all), "incidents": [{"mode", "services", "outage",
+// "own", "writing" (Figures::Summary), "unseen"}]}. Any error: something could not be measured.
+absl::StatusOr<nlohmann::json> MeasureIncidents(const IncidentOptions& options);
 
 }  // namespace kipt::testing
 

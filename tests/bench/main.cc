@@ -5,19 +5,26 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "tests/bench/incidents.h"
+#include "tests/bench/report.h"
 #include "tests/bench/storms.h"
+#include "tests/bench/table.h"
 
 namespace kipt::testing {
 namespace {
 
+using nlohmann::json;
+
 // sysexits.h.
 constexpr int kExitUsage = 64;
+constexpr int kExitFailed = 2;
 
 // What is measured here is when this process wakes up: it goes before whatever else the machine
 // does. What it starts does not inherit that. Without the right to it, figures are a little worse.
@@ -26,43 +33,130 @@ void GoFirst() {
   sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &first);
 }
 
-int ExitCodeOf(const absl::StatusOr<bool>& met) {
-  if (met.ok()) return *met ? 0 : 1;
-  std::fprintf(stderr, "kipt_bench: %s\n", std::string(met.status().message()).c_str());
-  return 2;
+int Fail(absl::string_view message) {
+  std::fprintf(stderr, "kipt_bench: %s\n", std::string(message).c_str());
+  return kExitFailed;
 }
 
-int Main(int argc, char** argv) {
-  const std::map<std::string, IptablesMode> modes = {{"nft", IptablesMode::kNft},
-                                                     {"legacy", IptablesMode::kLegacy}};
+bool Write(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  return file.good();
+}
+
+// Keeps what was measured, where that was asked for.
+int Finish(const absl::StatusOr<json>& measured, const std::string& path) {
+  if (!measured.ok()) return Fail(measured.status().message());
+  if (!path.empty() && !Write(path, measured->dump(1) + "\n")) {
+    return Fail(absl::StrCat(path, " cannot be written"));
+  }
+  return measured->value("met", true) ? 0 : 1;
+}
+
+int Report(const std::string& path, const std::string& directory) {
+  std::ifstream file(path);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const json figures = json::parse(text, nullptr, false);
+  if (figures.is_discarded()) return Fail(absl::StrCat(path, " is no JSON"));
+  const FiguresView view(figures);
+  if (absl::Status status = CheckComplete(view); !status.ok()) return Fail(status.message());
+  const std::string report = ReportText(view);
+  if (!Write(directory + "/report.md", report) ||
+      !Write(directory + "/cost.dat", PlotPoints(view))) {
+    return Fail(absl::StrCat("cannot write into ", directory));
+  }
+  std::fputs(report.c_str(), stdout);
+  return AllMet(view) ? 0 : 1;
+}
+
+struct Options {
   double slack = 1;
+  // Where figures are kept; empty: printed only.
+  std::string json_path;
+  std::string parts;
+  std::string figures;
+  std::string directory;
   IncidentOptions incidents;
   StormOptions storms;
-  CLI::App app("Measures kube-iptables-agent");
-  app.require_subcommand(1);
-  app.add_option("--slack", slack)->check(CLI::PositiveNumber);
-  CLI::App* incidents_command = app.add_subcommand("incidents")->fallthrough();
-  incidents_command->add_option("--count", incidents.count)->check(CLI::PositiveNumber);
-  incidents_command->add_option("--services", incidents.services)->delimiter(',');
-  incidents_command->add_option("--mode", incidents.mode)
-      ->transform(CLI::CheckedTransformer(modes));
-  CLI::App* storms_command = app.add_subcommand("storms")->fallthrough();
-  storms_command->add_option("--repeats", storms.repeats)->check(CLI::PositiveNumber);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kExitUsage;
+  TableOptions table;
+};
+
+class Commands {
+ public:
+  Commands() : app_("Measures kube-iptables-agent") {
+    app_.require_subcommand(1);
+    app_.add_option("--slack", options_.slack)->check(CLI::PositiveNumber);
+    app_.add_option("--json", options_.json_path);
+    Incidents();
+    Storms();
+    Table();
+    collect_ = app_.add_subcommand("collect")->fallthrough();
+    collect_->add_option("--parts", options_.parts)->required();
+    report_ = app_.add_subcommand("report")->fallthrough();
+    report_->add_option("--figures", options_.figures)->required();
+    report_->add_option("--output", options_.directory)->required();
   }
-  incidents.slack = slack;
-  storms.slack = slack;
-  if (incidents_command->parsed()) {
+
+  int Run(int argc, char** argv) {
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      return app_.exit(error) == 0 ? 0 : kExitUsage;
+    }
+    options_.incidents.slack = options_.slack;
+    options_.storms.slack = options_.slack;
+    const std::string& path = options_.json_path;
+    if (report_->parsed()) return Report(options_.figures, options_.directory);
+    if (collect_->parsed()) return Finish(Collect(options_.parts), path);
+    if (machine_->parsed()) return Finish(DescribeMachine(), path);
+    if (table_->parsed()) return Finish(MeasureTable(options_.table), path);
+    if (storms_->parsed()) return Finish(MeasureStorms(options_.storms), path);
     GoFirst();
-    return ExitCodeOf(MeasureIncidents(incidents));
+    return Finish(MeasureIncidents(options_.incidents), path);
   }
-  return ExitCodeOf(MeasureStorms(storms));
-}
+
+ private:
+  void Incidents() {
+    CLI::App* command = app_.add_subcommand("incidents")->fallthrough();
+    command->add_option("--count", options_.incidents.count)->check(CLI::PositiveNumber);
+    command->add_option("--services", options_.incidents.services)->delimiter(',');
+    command->add_option("--mode", options_.incidents.mode)
+        ->transform(CLI::CheckedTransformer(modes_));
+  }
+
+  void Storms() {
+    storms_ = app_.add_subcommand("storms")->fallthrough();
+    storms_->add_option("--repeats", options_.storms.repeats)->check(CLI::PositiveNumber);
+  }
+
+  void Table() {
+    machine_ = app_.add_subcommand("machine")->fallthrough();
+    table_ = app_.add_subcommand("table")->fallthrough();
+    table_->add_option("--services", options_.table.services)
+        ->delimiter(',')
+        ->check(CLI::Range(0, 100000));
+    table_->add_option("--repeats", options_.table.repeats)->check(CLI::PositiveNumber);
+    table_->add_option("--mode", options_.table.modes)
+        ->delimiter(',')
+        ->transform(CLI::CheckedTransformer(modes_));
+    table_->add_option("--only", options_.table.only);
+    table_->add_option_function<double>(
+        "--budget", [this](double seconds) { options_.table.budget = absl::Seconds(seconds); });
+  }
+
+  const std::map<std::string, IptablesMode> modes_ = {{"nft", IptablesMode::kNft},
+                                                      {"legacy", IptablesMode::kLegacy}};
+  CLI::App app_;
+  Options options_;
+  CLI::App* storms_ = nullptr;
+  CLI::App* table_ = nullptr;
+  CLI::App* machine_ = nullptr;
+  CLI::App* collect_ = nullptr;
+  CLI::App* report_ = nullptr;
+};
 
 }  // namespace
 }  // namespace kipt::testing
 
-int main(int argc, char** argv) { return kipt::testing::Main(argc, argv); }
+int main(int argc, char** argv) { return kipt::testing::Commands().Run(argc, argv); }

@@ -29,7 +29,6 @@ using netlink::Table;
 constexpr int kEndpoints = 3;
 constexpr size_t kOperationsAtOnce = 4000;
 constexpr char kServices[] = "KUBE-SERVICES";
-constexpr char kMarkMasq[] = "KUBE-MARK-MASQ";
 
 ChainId Nat(Family family, std::string name) { return {family, Table::kNat, std::move(name)}; }
 
@@ -55,52 +54,33 @@ Rule JumpTo(std::string chain, std::string comment) {
   return {.comment = std::move(comment), .target = netlink::Jump{std::move(chain)}};
 }
 
-void AddEndpoint(Family family, int service, int endpoint, std::vector<Operation>& operations) {
+void AddEndpoint(Family family, int service, int endpoint, const std::string& mark_chain,
+                 std::vector<Operation>& operations) {
   const ChainId chain = Nat(family, EndpointChain(service, endpoint));
   const std::string comment = absl::StrCat("default/service-", service);
-  Rule hairpin = JumpTo(kMarkMasq, comment);
+  Rule hairpin = JumpTo(mark_chain, comment);
   hairpin.source = Address(family, 11, service * kEndpoints + endpoint);
   operations.emplace_back(AddRule{.chain = chain, .rule = hairpin});
   operations.emplace_back(AddRule{
       .chain = chain, .rule = {.comment = comment, .target = netlink::SetMark{0x4000, 0x4000}}});
 }
 
-void AddService(Family family, int service, std::vector<Operation>& operations) {
+void AddService(Family family, int service, const std::string& mark_chain,
+                std::vector<Operation>& operations) {
   const std::string comment = absl::StrCat("default/service-", service, " cluster IP");
   const ChainId chain = Nat(family, ServiceChain(service));
-  Rule masquerade = JumpTo(kMarkMasq, comment);
+  Rule masquerade = JumpTo(mark_chain, comment);
   masquerade.source = Address(family, 12, 1);
   masquerade.source->negated = true;
   operations.emplace_back(AddRule{.chain = chain, .rule = masquerade});
   for (int endpoint = 0; endpoint < kEndpoints; ++endpoint) {
-    AddEndpoint(family, service, endpoint, operations);
+    AddEndpoint(family, service, endpoint, mark_chain, operations);
     operations.emplace_back(
         AddRule{.chain = chain, .rule = JumpTo(EndpointChain(service, endpoint), comment)});
   }
   Rule dispatch = JumpTo(ServiceChain(service), comment);
   dispatch.destination = Address(family, 10, service);
   operations.emplace_back(AddRule{.chain = Nat(family, kServices), .rule = dispatch});
-}
-
-std::vector<Operation> ServiceOperations(Family family, int services) {
-  std::vector<Operation> operations;
-  for (const char* name : {kServices, kMarkMasq}) {
-    operations.emplace_back(CreateChain{Nat(family, name)});
-  }
-  for (int service = 0; service < services; ++service) {
-    operations.emplace_back(CreateChain{Nat(family, ServiceChain(service))});
-    for (int endpoint = 0; endpoint < kEndpoints; ++endpoint) {
-      operations.emplace_back(CreateChain{Nat(family, EndpointChain(service, endpoint))});
-    }
-  }
-  for (int service = 0; service < services; ++service) AddService(family, service, operations);
-  // Last: until then no commit has anything to walk through.
-  for (const char* base : {"PREROUTING", "OUTPUT"}) {
-    operations.emplace_back(CreateChain{Nat(family, base)});
-    operations.emplace_back(AddRule{.chain = Nat(family, base),
-                                    .rule = JumpTo(kServices, "kubernetes service portals")});
-  }
-  return operations;
 }
 
 absl::Status LoadNft(const std::vector<Operation>& operations) {
@@ -130,10 +110,33 @@ absl::Status LoadLegacy(Family family, std::vector<Operation> operations) {
 
 }  // namespace
 
-absl::Status LoadServices(IptablesMode mode, int services) {
+std::vector<Operation> ServiceOperations(Family family, int services,
+                                         const std::string& mark_chain) {
+  std::vector<Operation> operations;
+  for (const std::string& name : {std::string(kServices), mark_chain}) {
+    operations.emplace_back(CreateChain{Nat(family, name)});
+  }
+  for (int service = 0; service < services; ++service) {
+    operations.emplace_back(CreateChain{Nat(family, ServiceChain(service))});
+    for (int endpoint = 0; endpoint < kEndpoints; ++endpoint) {
+      operations.emplace_back(CreateChain{Nat(family, EndpointChain(service, endpoint))});
+    }
+  }
+  for (int service = 0; service < services; ++service)
+    AddService(family, service, mark_chain, operations);
+  // Last: until then no commit has anything to walk through.
+  for (const char* base : {"PREROUTING", "OUTPUT"}) {
+    operations.emplace_back(CreateChain{Nat(family, base)});
+    operations.emplace_back(AddRule{.chain = Nat(family, base),
+                                    .rule = JumpTo(kServices, "kubernetes service portals")});
+  }
+  return operations;
+}
+
+absl::Status LoadServices(IptablesMode mode, int services, const std::string& mark_chain) {
   if (services == 0) return absl::OkStatus();
   for (const Family family : netlink::kFamilies) {
-    std::vector<Operation> operations = ServiceOperations(family, services);
+    std::vector<Operation> operations = ServiceOperations(family, services, mark_chain);
     absl::Status status = mode == IptablesMode::kNft ? LoadNft(operations)
                                                      : LoadLegacy(family, std::move(operations));
     if (!status.ok()) return status;

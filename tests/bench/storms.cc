@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/bench/storms.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "tests/bench/bench_daemon.h"
 #include "tests/bench/figures.h"
@@ -34,6 +39,18 @@ void PrintSpent(absl::string_view what, const Costs& before, const Costs& after)
   absl::PrintF("%s: %d wake-ups (%s), %s us of CPU time\n", what, spent.wakeups,
                WakeupsText(before, after), InMicroseconds(spent.cpu));
   std::fflush(stdout);
+}
+
+// Page faults of all the programs that it has run and waited for, the 11th field of
+// /proc/PID/stat: no program can start without some.
+int64_t FaultsOfPrograms(pid_t process) {
+  std::ifstream file(absl::StrCat("/proc/", process, "/stat"));
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  // The second field is the name, in brackets; it may hold anything.
+  const std::vector<std::string> fields = absl::StrSplit(
+      text.substr(std::min(text.rfind(')') + 1, text.size())), ' ', absl::SkipEmpty());
+  int64_t faults = -1;
+  return fields.size() > 8 && absl::SimpleAtoi(fields[8], &faults) ? faults : -1;
 }
 
 // One transaction of many rules, several times over.
@@ -97,6 +114,10 @@ absl::Status Idle(const StormOptions& options, Targets& targets) {
   // One more fits in where the first comes at once.
   targets.AtMostExactly("wake-ups while idle", static_cast<double>(Spent(before, after).wakeups),
                         absl::FDivDuration(options.idle, kPeriod) + 1, "wake-ups");
+  const int64_t faults = FaultsOfPrograms((*daemon)->pid());
+  if (faults < 0) return absl::InternalError("/proc/PID/stat cannot be read");
+  targets.AtMostExactly("page faults of all programs that it has run (none: it ran none)",
+                        static_cast<double>(faults), 0, "faults");
   return absl::OkStatus();
 }
 
@@ -128,7 +149,8 @@ absl::Status MeasureWriter(const StormOptions& options, ForeignWriter& writer, W
   return absl::OkStatus();
 }
 
-absl::Status CostOfListening(const StormOptions& options, ForeignWriter& writer) {
+absl::Status CostOfListening(const StormOptions& options, ForeignWriter& writer,
+                             nlohmann::json& listening) {
   std::array<WriterCost, 3> costs = {{{"no daemon", {}, {}, {}},
                                       {"--watch=events", {"--watch=events", kRareSync}, {}, {}},
                                       {"--watch=poll", {"--watch=poll", kRareSync}, {}, {}}}};
@@ -144,12 +166,16 @@ absl::Status CostOfListening(const StormOptions& options, ForeignWriter& writer)
         cost.name, options.rules, InMilliseconds(cost.big.Quantile(0)),
         InMilliseconds(cost.big.Median()), absl::ToDoubleMicroseconds(cost.small.Quantile(0)),
         absl::ToDoubleMicroseconds(cost.small.Median()));
+    listening.push_back({{"daemon", cost.name},
+                         {"rules", options.rules},
+                         {"big", cost.big.Summary()},
+                         {"small", cost.small.Summary()}});
   }
   std::fflush(stdout);
   return absl::OkStatus();
 }
 
-absl::Status Measure(const StormOptions& options, Targets& targets) {
+absl::Status Measure(const StormOptions& options, Targets& targets, nlohmann::json& listening) {
   absl::StatusOr<std::unique_ptr<ForeignWriter>> writer = ForeignWriter::Create();
   if (!writer.ok()) return writer.status();
   {
@@ -167,19 +193,21 @@ absl::Status Measure(const StormOptions& options, Targets& targets) {
     targets.AtMost("VmRSS", static_cast<double>(memory.resident_kib) / 1024, 16, "MiB");
   }
   if (absl::Status status = Idle(options, targets); !status.ok()) return status;
-  return CostOfListening(options, **writer);
+  return CostOfListening(options, **writer, listening);
 }
 
 }  // namespace
 
-absl::StatusOr<bool> MeasureStorms(const StormOptions& options) {
+absl::StatusOr<nlohmann::json> MeasureStorms(const StormOptions& options) {
   absl::StatusOr<Netns> netns = Netns::Create();
   if (!netns.ok()) return netns.status();
   const PrivateRun private_run;
   const InNetns inside(*netns);
   Targets targets(options.slack);
-  if (absl::Status status = Measure(options, targets); !status.ok()) return status;
-  return targets.all_met();
+  nlohmann::json listening = nlohmann::json::array();
+  if (absl::Status status = Measure(options, targets, listening); !status.ok()) return status;
+  return nlohmann::json{
+      {"met", targets.all_met()}, {"targets", targets.all()}, {"listening", listening}};
 }
 
 }  // namespace kipt::testing

@@ -6,6 +6,8 @@
 #ifndef KIPT_TESTS_BENCH_STORMS_H_
 #define KIPT_TESTS_BENCH_STORMS_H_
 
+#include <nlohmann/json.hpp>
+
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 
@@ -22,8 +24,9 @@ struct StormOptions {
   double slack = 1;
 };
 
-// In one fresh network namespace. Prints figures and targets. Whether all of them were met.
-absl::StatusOr<bool> MeasureStorms(const StormOptions& options);
+// In one fresh network namespace. Prints figures and targets. {"met", "targets" (Targets::all),
+// "listening": [{"daemon", "big", "small" (Figures::Summary)}]}.
+absl::StatusOr<nlohmann::json> MeasureStorms(const StormOptions& options);
 
 }  // namespace kipt::testing
 

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/bench/kernel_floor.h"
+
+#include <arpa/inet.h>
+#include <linux/netfilter/nf_tables.h>
+#include <linux/netfilter/nfnetlink.h>
+#include <linux/netlink.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <utility>
+
+#include "netlink/nft_backend.h"
+
+namespace kipt::testing {
+namespace {
+
+using netlink::ChainId;
+using netlink::Family;
+using netlink::Table;
+
+struct Message {
+  nlmsghdr header;
+  nfgenmsg general;
+};
+
+Message MakeMessage(uint16_t type, uint16_t resource) {
+  Message message = {};
+  message.header.nlmsg_len = sizeof(message);
+  message.header.nlmsg_type = type;
+  message.header.nlmsg_flags = NLM_F_REQUEST;
+  message.general.version = NFNETLINK_V0;
+  message.general.res_id = htons(resource);
+  return message;
+}
+
+const ChainId kChain{Family::kIPv4, Table::kFilter, "FLOOR"};
+const ChainId kRuleChain{Family::kIPv4, Table::kNat, "FLOOR"};
+
+}  // namespace
+
+KernelFloor::KernelFloor(int fd, std::unique_ptr<netlink::Backend> backend,
+                         std::unique_ptr<netlink::Socket> socket)
+    : fd_(fd), backend_(std::move(backend)), socket_(std::move(socket)) {}
+
+KernelFloor::~KernelFloor() { close(fd_); }
+
+absl::StatusOr<std::unique_ptr<KernelFloor>> KernelFloor::Create() {
+  absl::StatusOr<std::unique_ptr<netlink::Backend>> backend = netlink::NewNftBackend();
+  if (!backend.ok()) return backend.status();
+  absl::StatusOr<std::unique_ptr<netlink::Socket>> socket = netlink::Socket::Open();
+  if (!socket.ok()) return socket.status();
+  const int fd = ::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER);
+  if (fd < 0) return absl::InternalError("no netlink socket");
+  return std::unique_ptr<KernelFloor>(new KernelFloor(fd, *std::move(backend), *std::move(socket)));
+}
+
+absl::Status KernelFloor::AskGeneration() const {
+  const Message question = MakeMessage((NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG_GETGEN, 0);
+  std::array<char, 256> answer;
+  if (send(fd_, &question, sizeof(question), 0) == sizeof(question) &&
+      recv(fd_, answer.data(), answer.size(), 0) > 0) {
+    return absl::OkStatus();
+  }
+  return absl::InternalError("NFT_MSG_GETGEN is not answered");
+}
+
+absl::Status KernelFloor::CommitNothing() const {
+  const std::array<Message, 2> batch = {MakeMessage(NFNL_MSG_BATCH_BEGIN, NFNL_SUBSYS_NFTABLES),
+                                        MakeMessage(NFNL_MSG_BATCH_END, NFNL_SUBSYS_NFTABLES)};
+  std::array<char, 256> answer;
+  if (send(fd_, batch.data(), sizeof(batch), 0) == sizeof(batch) &&
+      recv(fd_, answer.data(), answer.size(), MSG_DONTWAIT) < 0 && errno == EAGAIN) {
+    return absl::OkStatus();
+  }
+  return absl::InternalError("an empty batch is refused");
+}
+
+absl::Status KernelFloor::Prepare(std::vector<netlink::Operation> operations) {
+  const absl::StatusOr<netlink::Snapshot> now = backend_->Read({});
+  if (!now.ok()) return now.status();
+  batch_.reset();
+  transaction_ = {.generation = now->generation, .operations = std::move(operations)};
+  first_ = socket_->ReserveSequences(netlink::Batch::MaxMessages(transaction_));
+  absl::StatusOr<netlink::Batch> batch = netlink::Batch::Build(transaction_, first_);
+  if (!batch.ok()) return batch.status();
+  batch_ = *std::move(batch);
+  return absl::OkStatus();
+}
+
+absl::Status KernelFloor::PrepareChain() {
+  const absl::StatusOr<netlink::Snapshot> now = backend_->Read({{{kChain, false}}});
+  if (!now.ok()) return now.status();
+  if (now->Find(kChain) != nullptr) return Prepare({netlink::DeleteChain{kChain}});
+  return Prepare({netlink::CreateChain{kChain}});
+}
+
+absl::Status KernelFloor::PrepareRule() {
+  const absl::StatusOr<netlink::Snapshot> now = backend_->Read({{{kRuleChain}}});
+  if (!now.ok()) return now.status();
+  std::vector<netlink::Operation> operations;
+  if (const netlink::ObservedChain* chain = now->Find(kRuleChain); chain == nullptr) {
+    operations.emplace_back(netlink::CreateChain{kRuleChain});
+  } else {
+    for (const netlink::ObservedRule& rule : chain->rules) {
+      operations.emplace_back(
+          netlink::DeleteRule{.chain = kRuleChain, .handle = rule.handle, .rule = *rule.rule()});
+    }
+  }
+  if (!operations.empty()) {
+    absl::Status status =
+        backend_->Apply({.generation = now->generation, .operations = operations});
+    if (!status.ok()) return status;
+  }
+  return Prepare({netlink::AddRule{.chain = kRuleChain, .rule = {.target = netlink::Return{}}}});
+}
+
+absl::Status KernelFloor::Commit() {
+  const absl::StatusOr<std::vector<netlink::BatchError>> errors =
+      socket_->SendBatch(batch_->bytes(), first_, batch_->message_count());
+  if (!errors.ok()) return errors.status();
+  return batch_->Explain(*errors);
+}
+
+}  // namespace kipt::testing

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/bench/kernel_floor.h
+//
+// The least that nf_tables itself takes for a question and for a commit, with as little of our own
+// around it as there can be: what no program can go below.
+#ifndef KIPT_TESTS_BENCH_KERNEL_FLOOR_H_
+#define KIPT_TESTS_BENCH_KERNEL_FLOOR_H_
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "netlink/backend.h"
+#include "netlink/batch.h"
+#include "netlink/socket.h"
+
+namespace kipt::testing {
+
+class KernelFloor {
+ public:
+  // In the calling thread's network namespace.
+  static absl::StatusOr<std::unique_ptr<KernelFloor>> Create();
+  ~KernelFloor();
+  KernelFloor(const KernelFloor&) = delete;
+  KernelFloor& operator=(const KernelFloor&) = delete;
+
+  // One send and one receive of NFT_MSG_GETGEN.
+  absl::Status AskGeneration() const;
+  // A batch of nothing, and a look for errors.
+  absl::Status CommitNothing() const;
+
+  // Builds, untimed, what Commit() sends: an empty chain of filter that comes or goes; a rule (its
+  // verdict RETURN) in a chain of nat that nothing jumps to, for which the kernel walks through all
+  // of nat.
+  absl::Status PrepareChain();
+  absl::Status PrepareRule();
+  absl::Status Commit();
+
+ private:
+  KernelFloor(int fd, std::unique_ptr<netlink::Backend> backend,
+              std::unique_ptr<netlink::Socket> socket);
+  absl::Status Prepare(std::vector<netlink::Operation> operations);
+
+  const int fd_;
+  std::unique_ptr<netlink::Backend> backend_;
+  std::unique_ptr<netlink::Socket> socket_;
+  netlink::Transaction transaction_;
+  std::optional<netlink::Batch> batch_;
+  uint32_t first_ = 0;
+};
+
+}  // namespace kipt::testing
+
+#endif  // KIPT_TESTS_BENCH_KERNEL_FLOOR_H_

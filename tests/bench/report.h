@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/bench/report.h
+//
+// From what was measured to what is read: figures.json, report.md and the points of the plot.
+#ifndef KIPT_TESTS_BENCH_REPORT_H_
+#define KIPT_TESTS_BENCH_REPORT_H_
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tests/bench/figures_view.h"
+
+namespace kipt::testing {
+
+// The machine, as far as a figure depends on it: kernel, number of CPUs, versions of programs and
+// libraries, and how busy it is with other things.
+nlohmann::json DescribeMachine();
+
+// Puts the files that the measuring commands left in `parts` together: table.json, machine.json,
+// micro.json, and any number of incidents*.json and storms*.json. Those that are missing are left
+// out; one that is no JSON is an error.
+absl::StatusOr<nlohmann::json> Collect(const std::string& parts);
+
+// OK where every cell of the table holds what it must; names the first that does not.
+absl::Status CheckComplete(const FiguresView& figures);
+
+// Markdown.
+std::string ReportText(const FiguresView& figures);
+// A line for each number of services, columns in the order of cost.gnuplot, in milliseconds; "?"
+// where nothing was measured. No services at all stand at 10 of the logarithmic axis.
+std::string PlotPoints(const FiguresView& figures);
+
+// Whether every target was measured and met.
+bool AllMet(const FiguresView& figures);
+
+}  // namespace kipt::testing
+
+#endif  // KIPT_TESTS_BENCH_REPORT_H_
