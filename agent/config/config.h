@@ -27,7 +27,7 @@
 namespace kipt::agent {
 
 // This project's own release, as in CMakeLists.txt: its own feature gates live by it.
-inline constexpr featuregates::Version kAgentRelease = {0, 5};
+inline constexpr featuregates::Version kAgentRelease = {0, 6};
 
 // Read where no --config is given, and may be absent.
 inline constexpr char kDefaultConfigPath[] = "/etc/kube-iptables-agent/config.yaml";
