@@ -136,6 +136,7 @@ class Commands {
     table_->add_option("--services", options_.table.services)
         ->delimiter(',')
         ->check(CLI::Range(0, 100000));
+    table_->add_option("--legacy-most", options_.table.legacy_most)->check(CLI::NonNegativeNumber);
     table_->add_option("--repeats", options_.table.repeats)->check(CLI::PositiveNumber);
     table_->add_option("--mode", options_.table.modes)
         ->delimiter(',')
