@@ -51,9 +51,9 @@ bool IsHooked(const ChainId& chain, const Attributes& attributes) {
          attributes.Text(NFTA_CHAIN_TYPE) == base->type;
 }
 
-// One rule twice in an answer would be taken for two equal rules, one of which can go: with it would
-// go the other. Kernel 6.18 was seen to answer so, once in half an hour of others' storms, without
-// NLM_F_DUMP_INTR.
+// One rule twice in an answer would be taken for two equal rules, one of which can go: with it
+// would go the other. Kernel 6.18 was seen to answer so, once in half an hour of others' storms,
+// without NLM_F_DUMP_INTR.
 bool AnyTwice(const std::vector<ObservedRule>& rules) {
   std::vector<RuleHandle> handles;
   handles.reserve(rules.size());
