@@ -14,20 +14,34 @@ bool Retires(const Config& config) {
          !config.observe;
 }
 
+std::optional<ConnLabels> Labels(const Config& config) {
+  return LabelsFor(config.gates, config.mode, config.labels);
+}
+
+// For the log.
+std::string WhatChanged(const RuleSupport& before, const RuleSupport& now, const Round& round) {
+  if (!now.xt) return absl::StrCat("iptables can hold no rules here: ", now.reason);
+  if (!before.xt) return "iptables can hold rules now";
+  if (now.conn_labels) return "connection labels can be had now";
+  const absl::Status& refused = round.report.labels_refused;
+  return absl::StrCat("connection labels cannot be had here: ", now.conn_labels_reason,
+                      refused.ok() ? "" : absl::StrCat(" (", refused.message(), ")"));
+}
+
 }  // namespace
 
 AgentOptions AgentOptionsSource::Make(const Config& config, std::optional<IptablesMode> mode) {
   mode_ = mode;
-  if (mode) support_.Look(IptablesModeName(*mode), config.hint_policy);
-  AgentOptions options = {
-      .desired = DesiredRuleset(config.mode, config.families, config.bits, support_.support()),
-      .emulated_version = config.emulated_version,
-      .watch = config.watch,
-      .observe = config.observe,
-      .sync_period = config.iptables_sync_period,
-      .writers = {},
-      .retire = {},
-      .route_localnet = RouteLocalnetOrNone};
+  if (mode) support_.Look(IptablesModeName(*mode), config.hint_policy, Labels(config).has_value());
+  AgentOptions options = {.desired = DesiredRuleset(config.mode, config.families, config.bits,
+                                                    support_.support(), Labels(config)),
+                          .emulated_version = config.emulated_version,
+                          .watch = config.watch,
+                          .observe = config.observe,
+                          .sync_period = config.iptables_sync_period,
+                          .writers = {},
+                          .retire = {},
+                          .route_localnet = RouteLocalnetOrNone};
   if (mode && Retires(config)) {
     options.retire =
         MakeRetirementSources(std::string(IptablesModeName(*mode)), config.cni_conf_dirs, sources_);
@@ -37,17 +51,18 @@ AgentOptions AgentOptionsSource::Make(const Config& config, std::optional<Iptabl
 
 bool AgentOptionsSource::IsOutdated(const Config& config, std::optional<IptablesMode> mode,
                                     const Round& round, std::string& why) {
-  if (mode != mode_) return true;
-  const RuleSupport& support = support_.support();
-  const bool refused = support.xt && round.report.LacksExtension();
-  const bool waits = !support.xt && round.trigger == Trigger::kTimer;
+  const RuleSupport before = support_.support();
+  const bool refused = before.xt && round.report.LacksExtension();
+  const bool labels_refused = !round.report.labels_refused.ok();
+  const bool waits = !(before.xt && before.conn_labels) && round.trigger == Trigger::kTimer;
   if (refused) support_.NoteRefusal();
-  if (!mode || (!refused && !waits) ||
-      !support_.Look(IptablesModeName(*mode), config.hint_policy)) {
+  if (labels_refused) support_.NoteConnLabelRefusal();
+  if (mode != mode_) return true;
+  if (!mode || !(refused || labels_refused || waits) ||
+      !support_.Look(IptablesModeName(*mode), config.hint_policy, Labels(config).has_value())) {
     return false;
   }
-  why = support.xt ? "iptables can hold rules now"
-                   : absl::StrCat("iptables can hold no rules here: ", support.reason);
+  why = WhatChanged(before, support_.support(), round);
   return true;
 }
 
@@ -55,6 +70,7 @@ absl::StatusOr<std::optional<RetiredMode>> AgentOptionsSource::RetireOtherModeFi
     const Config& config, IptablesMode mode, netlink::Backend& backend) {
   if (!Retires(config)) return std::nullopt;
   const SyncReport synced = Reconciler(&backend, SystemClock()).Sync(Make(config, mode).desired);
+  if (!synced.labels_refused.ok()) support_.NoteConnLabelRefusal();
   if (!synced.FirstError().ok()) return synced.FirstError();
   return RetireOtherMode(std::string(IptablesModeName(mode)), config.cni_conf_dirs, sources_,
                          /*canaries=*/false, MartianProtectionStands(synced), /*apply=*/true);

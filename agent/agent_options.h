@@ -26,14 +26,16 @@ class AgentOptionsSource {
  public:
   // `sources` must outlive it, and the options it makes.
   explicit AgentOptionsSource(const ModeSources& sources)
-      : sources_(sources), support_([this] { return sources_.xt_compat(); }) {}
+      : sources_(sources),
+        support_([this] { return sources_.xt_compat(); },
+                 [this] { return sources_.conn_label_match(); }) {}
 
   // As things are now; `mode` is empty until it is known.
   AgentOptions Make(const Config& config, std::optional<IptablesMode> mode);
 
-  // After a round: whether Make would give something else by now. The mode has become known; the
-  // kernel refused a rule for want of a match; or modules have come, which is looked for with the
-  // timer. `why` is for the log, and may be empty.
+  // After a round: whether Make would give something else by now. The mode has become known; a rule
+  // was refused for want of a match; or modules have come, which is looked for with the timer.
+  // `why` is for the log, and may be empty.
   bool IsOutdated(const Config& config, std::optional<IptablesMode> mode, const Round& round,
                   std::string& why);
 

@@ -28,17 +28,19 @@ bool AddsRules(const Diff& diff) {
 }
 
 void WantWith(const RuleSupport& support, Subject& subject) {
-  subject.desired =
-      DesiredRuleset(subject.desired.mode, subject.desired.families, subject.desired.bits, support);
+  subject.desired = DesiredRuleset(subject.desired.mode, subject.desired.families,
+                                   subject.desired.bits, support, subject.desired.labels);
 }
 
-// Looks once; again where iptables turns out to hold no rules.
+bool HoldsAll(const RuleSupport& support) { return support.xt && support.conn_labels; }
+
+// Looks once; again where iptables turns out to hold no rules, or none about labels.
 absl::StatusOr<Plan> LookAtRules(Subject& subject, Reconciler& reconciler,
                                  const NodeQuestions& node) {
   absl::StatusOr<Plan> plan = reconciler.Look(subject.desired);
   if (!plan.ok() || !node.support || !AddsRules(plan->diff)) return plan;
   const RuleSupport support = node.support();
-  if (support.xt) return plan;
+  if (HoldsAll(support)) return plan;
   WantWith(support, subject);
   return reconciler.Look(subject.desired);
 }
@@ -72,20 +74,25 @@ ExitCode ReportLook(Subject subject, netlink::Backend& backend, const Clock& clo
   return nothing ? kExitOk : kExitDifferences;
 }
 
-// Syncs; where iptables turns out to hold no rules, what is wanted then.
+// Syncs; where iptables turns out to hold no rules, or none about labels, what is wanted then.
 SyncReport Sync(Subject& subject, Reconciler& reconciler, const NodeQuestions& node) {
   std::optional<RuleSupport> support;
   const auto held_back = [&](const Plan& plan) {
     if (!support && node.support && AddsRules(plan.diff)) support = node.support();
-    return support && !support->xt ? Diff() : plan.diff;
+    return support && !HoldsAll(*support) ? Diff() : plan.diff;
   };
   SyncReport report = reconciler.Sync(subject.desired, held_back);
   if (support && support->xt && report.LacksExtension()) {
     support->xt = false;
     support->reason = "the kernel refused a rule of iptables-nft for want of a match";
   }
-  if (!support || support->xt) return report;
-  WantWith(*support, subject);
+  const bool wants_less = support && !HoldsAll(*support);
+  // As the reconciler did by itself.
+  if (!report.labels_refused.ok()) {
+    support = WithoutConnLabels(support.value_or(subject.desired.support));
+  }
+  if (support) WantWith(*support, subject);
+  if (!wants_less) return report;
   return reconciler.Sync(subject.desired);
 }
 

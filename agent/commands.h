@@ -37,8 +37,8 @@ struct CommandStreams {
 
 // What a command may have to find out beyond the rules it manages.
 struct NodeQuestions {
-  // Whether iptables can hold rules: asked only where rules are to be made, for it may mean reading
-  // files of megabytes. Empty: it can.
+  // Whether iptables can hold rules, and, where labels are wanted, rules about those: asked only
+  // where rules are to be made, for it may mean reading files of megabytes. Empty: it can.
   std::function<RuleSupport()> support = {};
   // --stale-chains=retire: who depends on what.
   std::optional<RetirementSources> retire = {};

@@ -93,8 +93,11 @@ NodeQuestions QuestionsFor(Command command, const Config& config, const std::str
                            const ModeSources& sources) {
   NodeQuestions node;
   const bool retire_command = command == Command::kRetire;
-  node.support = [&sources, iptables_mode, hint = config.hint_policy] {
-    return SupportFor(iptables_mode, sources.xt_compat(), hint);
+  const bool labelled = LabelsFor(config.gates, config.mode, config.labels).has_value();
+  node.support = [&sources, iptables_mode, labelled, hint = config.hint_policy] {
+    RuleSupport support = SupportFor(iptables_mode, sources.xt_compat(), hint);
+    if (labelled && support.xt) AddConnLabelSupport(sources.conn_label_match(), support);
+    return support;
   };
   const bool policy = config.stale_chains == StaleChains::kRetire && config.mode != Mode::kOff;
   if (!policy && !retire_command) return node;
@@ -123,7 +126,8 @@ int RunOnKernel(Command command, const Flags& flags, const Config& config) {
       .emulated_version = config.emulated_version,
       .iptables_mode = std::string((*backend)->mode()),
       .desired =
-          DesiredRuleset(config.mode, config.families, config.bits, {.hint = config.hint_policy}),
+          DesiredRuleset(config.mode, config.families, config.bits, {.hint = config.hint_policy},
+                         LabelsFor(config.gates, config.mode, config.labels)),
   };
   const NodeQuestions node = QuestionsFor(command, config, subject.iptables_mode, sources);
   if (request.read_only) {

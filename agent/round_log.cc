@@ -64,6 +64,10 @@ void LogFights(const Round& round) {
   }
 }
 
+// An answer of the kernel is waited for for 5 s, a lock too. Far above what the rules of 10,000
+// services take, on legacy iptables also.
+constexpr absl::Duration kSlowRound = absl::Seconds(3);
+
 }  // namespace
 
 void LogRound(const Round& round, const AgentState& state) {
@@ -71,9 +75,15 @@ void LogRound(const Round& round, const AgentState& state) {
   if (round.incident) {
     LOG(WARNING) << ToString(*round.incident);
   } else if (!report.applied.empty() && round.refills == 0) {
-    LOG(INFO) << "Made " << report.applied.size() << " changes in "
-              << absl::ToInt64Microseconds(round.duration) << " us, through " << state.iptables_mode
-              << " (" << TriggerName(round.trigger) << ")";
+    const std::string made = absl::StrCat(
+        "Made ", report.applied.size(), " changes in ", absl::ToInt64Microseconds(round.duration),
+        " us, through ", state.iptables_mode, " (", TriggerName(round.trigger), ")");
+    if (round.duration < kSlowRound) {
+      LOG(INFO) << made;
+    } else {
+      LOG(WARNING) << made
+                   << ": an answer was lost or late; the kernel, a lock or a program is slow";
+    }
   }
   if (report.native_put) LOG(INFO) << "Put the native table with the martian rules in place";
   if (report.native_removed) LOG(INFO) << "Removed the native table: KUBE-FIREWALL does its work";

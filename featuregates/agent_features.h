@@ -15,8 +15,18 @@ namespace kipt::featuregates {
 
 inline constexpr absl::string_view kAgentComponentName = "kube-iptables-agent";
 
-// None so far. A new one is declared above like those of kubelet_features.h, and listed here.
-inline constexpr absl::Span<const Feature* const> kAgentFeatures = {};
+// Chains of kubelet's own that set and act on labels of the connection, beside those that use the
+// packet mark: the KEP "IPTables Drop and Masquerade Marking" of 2020, which nobody implemented.
+inline constexpr Milestone kConnLabelMarkingLife[] = {
+    {.since = {0, 7}, .stage = Stage::kAlpha, .enabled = false},
+};
+inline constexpr Feature kConnLabelMarking = {
+    .name = "ConnLabelMarking",
+    .milestones = kConnLabelMarkingLife,
+};
+
+// All of ours.
+inline constexpr const Feature* kAgentFeatures[] = {&kConnLabelMarking};
 
 // Our gates as our release `own` has them.
 inline Component AgentComponent(Version own) {

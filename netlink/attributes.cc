@@ -19,20 +19,27 @@ std::optional<T> BigEndian(std::optional<WireBytes> bytes) {
   return value;
 }
 
+// The first of `bytes`, which then begin behind it. Nothing where its length does not fit.
+std::optional<Attribute> TakeFirst(WireBytes& bytes) {
+  nlattr header = {};
+  if (bytes.size() < sizeof(header)) return std::nullopt;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  if (header.nla_len < sizeof(header) || header.nla_len > bytes.size()) return std::nullopt;
+  const Attribute attribute = {
+      .type = static_cast<uint16_t>(header.nla_type & NLA_TYPE_MASK),
+      .payload = bytes.subspan(sizeof(header), header.nla_len - sizeof(header))};
+  // The last one may come without its padding.
+  bytes.remove_prefix(std::min<size_t>(NLA_ALIGN(header.nla_len), bytes.size()));
+  return attribute;
+}
+
 }  // namespace
 
 std::optional<Attributes> Attributes::Parse(WireBytes bytes) {
   Attributes attributes;
+  attributes.bytes_ = bytes;
   while (!bytes.empty()) {
-    nlattr header = {};
-    if (bytes.size() < sizeof(header)) return std::nullopt;
-    std::memcpy(&header, bytes.data(), sizeof(header));
-    if (header.nla_len < sizeof(header) || header.nla_len > bytes.size()) return std::nullopt;
-    attributes.all_.push_back(
-        Attribute{.type = static_cast<uint16_t>(header.nla_type & NLA_TYPE_MASK),
-                  .payload = bytes.subspan(sizeof(header), header.nla_len - sizeof(header))});
-    // The last one may come without its padding.
-    bytes.remove_prefix(std::min<size_t>(NLA_ALIGN(header.nla_len), bytes.size()));
+    if (!TakeFirst(bytes)) return std::nullopt;
   }
   return attributes;
 }
@@ -42,17 +49,29 @@ std::optional<Attributes> Attributes::OfMessage(WireBytes message) {
   return message.size() < kHeaders ? std::nullopt : Parse(message.subspan(kHeaders));
 }
 
+std::vector<Attribute> Attributes::all() const {
+  std::vector<Attribute> all;
+  WireBytes rest = bytes_;
+  while (const std::optional<Attribute> attribute = TakeFirst(rest)) all.push_back(*attribute);
+  return all;
+}
+
 bool Attributes::HasOnly(std::initializer_list<uint16_t> types) const {
-  return std::all_of(all_.begin(), all_.end(), [&](const Attribute& attribute) {
-    const auto same_type = [&](const Attribute& other) { return other.type == attribute.type; };
-    return std::find(types.begin(), types.end(), attribute.type) != types.end() &&
-           std::count_if(all_.begin(), all_.end(), same_type) == 1;
-  });
+  WireBytes rest = bytes_;
+  while (const std::optional<Attribute> attribute = TakeFirst(rest)) {
+    WireBytes behind = rest;
+    while (const std::optional<Attribute> other = TakeFirst(behind)) {
+      if (other->type == attribute->type) return false;
+    }
+    if (std::find(types.begin(), types.end(), attribute->type) == types.end()) return false;
+  }
+  return true;
 }
 
 std::optional<WireBytes> Attributes::Bytes(uint16_t type) const {
-  for (const Attribute& attribute : all_) {
-    if (attribute.type == type) return attribute.payload;
+  WireBytes rest = bytes_;
+  while (const std::optional<Attribute> attribute = TakeFirst(rest)) {
+    if (attribute->type == type) return attribute->payload;
   }
   return std::nullopt;
 }

@@ -25,7 +25,7 @@ struct Attribute {
 };
 
 // The attributes of one nest, or of one message behind its nfgenmsg. Points into the bytes it was
-// parsed from.
+// parsed from, and takes no memory of its own: a look at the kernel reads hundreds of them.
 class Attributes {
  public:
   // Nothing where a length does not fit.
@@ -34,7 +34,8 @@ class Attributes {
   // than these.
   static std::optional<Attributes> OfMessage(WireBytes message);
 
-  const std::vector<Attribute>& all() const { return all_; }
+  // In their order.
+  std::vector<Attribute> all() const;
 
   // Every type is one of `types`, and none comes twice.
   bool HasOnly(std::initializer_list<uint16_t> types) const;
@@ -51,7 +52,8 @@ class Attributes {
   std::optional<Attributes> Nest(uint16_t type) const;
 
  private:
-  std::vector<Attribute> all_;
+  // Each of its lengths fits.
+  WireBytes bytes_;
 };
 
 }  // namespace kipt::netlink

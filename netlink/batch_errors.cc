@@ -64,8 +64,9 @@ Culprit FindCulprit(WireBytes message, size_t offset) {
     const std::optional<Attributes> elements = Attributes::Parse(attribute.payload);
     if (attribute.type != NFTA_RULE_EXPRESSIONS || !elements) return culprit;
     const std::vector<Expression> expressions = ParseExpressions(attribute.payload);
-    for (size_t i = 0; i < elements->all().size() && i < expressions.size(); ++i) {
-      if (holds_offset(elements->all()[i])) culprit.expression = expressions[i];
+    const std::vector<Attribute> list = elements->all();
+    for (size_t i = 0; i < list.size() && i < expressions.size(); ++i) {
+      if (holds_offset(list[i])) culprit.expression = expressions[i];
     }
     return culprit;
   }

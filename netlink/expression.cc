@@ -59,7 +59,8 @@ constexpr KnownExpression kKnown[] = {
     {"reject", false, true, true},
 };
 
-// More that have nothing to do with the packet mark, whatever else they do.
+// More that have nothing to do with the packet mark or the connection's labels, whatever else they
+// do.
 constexpr absl::string_view kLeavesMark[] = {"dup",     "flow_offload", "fwd",      "last",  "nat",
                                              "notrack", "objref",       "synproxy", "tproxy"};
 
@@ -81,8 +82,18 @@ bool LeavesMark(absl::string_view name) {
 
 // One that may do anything.
 OtherExpression Unknown(absl::string_view name) {
-  const uint32_t marks = LeavesMark(name) ? 0 : kAllMarks;
-  return {.name = std::string(name), .marks_tested = marks, .marks_set = marks};
+  if (LeavesMark(name)) return {.name = std::string(name)};
+  return {.name = std::string(name),
+          .marks_tested = kAllMarks,
+          .marks_set = kAllMarks,
+          .labels_set = AllConnLabels()};
+}
+
+// `ct label set`, which takes the labels of a register.
+ConnLabelSet LabelsSetBy(absl::string_view name, const Attributes& data) {
+  const bool sets = name == "ct" && data.Bytes(NFTA_CT_SREG).has_value() &&
+                    data.U32(NFTA_CT_KEY).value_or(NFT_CT_LABELS) == NFT_CT_LABELS;
+  return sets ? AllConnLabels() : ConnLabelSet();
 }
 
 OtherExpression Other(absl::string_view name, const std::optional<Attributes>& data) {
@@ -98,8 +109,11 @@ OtherExpression Other(absl::string_view name, const std::optional<Attributes>& d
   if (DecidesAfterAll(name, *data)) other.decides = other.is_target = true;
   other.text = DisplayNative(name, *data);
   if (absl::StartsWith(other.text, "-j ")) other.is_target = true;
-  // A store that could not be read, or a verdict.
-  if ((name == "meta" || name == "immediate") && other.decides) return other;
+  // A verdict that could not be read.
+  if (name == "immediate" && other.decides) return other;
+  other.labels_set = LabelsSetBy(name, *data);
+  // The same of a store.
+  if (name == "meta" && other.decides) return other;
   // A lookup of the route that the mark chooses.
   const bool route =
       name == "fib" && (data->U32(NFTA_FIB_FLAGS).value_or(0) & NFTA_FIB_F_MARK) != 0;

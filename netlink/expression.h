@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "netlink/attributes.h"
+#include "netlink/ruleset.h"
 
 namespace kipt::netlink {
 
@@ -110,6 +111,7 @@ struct OtherExpression {
   // As in OpaqueRule.
   uint32_t marks_tested = 0;
   uint32_t marks_set = 0;
+  ConnLabelSet labels_set = {};
 };
 
 using Expression = std::variant<PayloadLoad, MetaLoad, MetaStore, ImmediateLoad, Masking, Flipping,

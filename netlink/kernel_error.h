@@ -31,12 +31,16 @@ namespace kipt::netlink {
 //   others                                Unknown
 absl::Status KernelError(int error_number, absl::string_view action, absl::string_view advice = "");
 
-// Marks `status` as caused by an xtables match or target that the kernel does not have. Kernels
-// without nft_compat (RHEL 10 class) answer so to every one of them.
+// Marks `status` as caused by an xtables match or target that the kernel does not have, or that
+// legacy iptables does not. Kernels without nft_compat (RHEL 10 class) answer so to every one of
+// them.
 void SetMissingExtension(absl::Status& status, absl::string_view extension);
 
 // The extension ("conntrack", "MARK") that the kernel lacks, where that is why it refused.
 std::optional<std::string> MissingExtension(const absl::Status& status);
+
+// ConnLabelMatch's. A kernel may lack this one alone (CONFIG_NETFILTER_XT_MATCH_CONNLABEL).
+inline constexpr char kConnLabelExtension[] = "connlabel";
 
 // Marks `status` as caused by a chain that cannot be deleted because something refers to it: a
 // rule, or the verdict of a map's element.

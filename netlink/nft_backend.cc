@@ -192,24 +192,26 @@ class NftBackend : public Backend {
     requests.Add(
         NFT_MSG_GETRULE, WireFamily(chain.family), NLM_F_DUMP,
         {{NFTA_RULE_TABLE, std::string(TableName(chain.table))}, {NFTA_RULE_CHAIN, chain.name}});
-    const std::string action = absl::StrCat("reading the rules of chain ", ToString(chain));
+    const auto action = [&] {
+      return absl::StrCat("reading the rules of chain ", ToString(chain));
+    };
     absl::Status status;
     absl::Status asked = Ask(*socket_, requests, [&](const Reply& reply) {
       if (reply.message == nullptr) {
-        status = KernelError(reply.error_number, action);
+        status = KernelError(reply.error_number, action());
         return;
       }
       absl::StatusOr<ObservedRule> rule = DecodeRule(MessageBytes(reply.message));
       if (rule.ok()) {
         rules.push_back(*std::move(rule));
       } else if (status.ok()) {
-        status =
-            absl::Status(rule.status().code(), absl::StrCat(action, ": ", rule.status().message()));
+        status = absl::Status(rule.status().code(),
+                              absl::StrCat(action(), ": ", rule.status().message()));
       }
     });
     if (!asked.ok()) return asked;
     if (status.ok() && AnyTwice(rules)) {
-      return absl::AbortedError(absl::StrCat(action, ": one came twice"));
+      return absl::AbortedError(absl::StrCat(action(), ": one came twice"));
     }
     return status;
   }

@@ -18,17 +18,15 @@
 #include "netlink/kernel_error.h"
 
 namespace kipt::netlink {
-namespace {
-
-// Two names of at most 255 bytes.
-constexpr size_t kMaxRequestBytes = 1024;
-
-}  // namespace
 
 void Requests::Add(uint16_t type, uint16_t family, uint16_t flags,
                    std::initializer_list<std::pair<uint16_t, std::string>> attributes) {
+  size_t size = NLMSG_HDRLEN + NLMSG_ALIGN(sizeof(nfgenmsg));
+  for (const auto& [attribute, text] : attributes) {
+    size += MNL_ALIGN(MNL_ATTR_HDRLEN + text.size() + 1);
+  }
   const size_t offset = bytes_.size();
-  bytes_.resize(offset + kMaxRequestBytes, 0);
+  bytes_.resize(offset + size, 0);
   nlmsghdr* header = nftnl_nlmsg_build_hdr(reinterpret_cast<char*>(bytes_.data() + offset), type,
                                            family, flags, first_ + count_);
   for (const auto& [attribute, text] : attributes) {

@@ -54,6 +54,7 @@ SurveyRule ToSurveyRule(DescribedRule& described) {
   rule.terminal = described.content.terminal;
   rule.marks_tested = described.content.marks_tested;
   rule.marks_set = described.content.marks_set;
+  rule.labels_set = described.content.labels_set;
   rule.counters = described.counters;
   return rule;
 }

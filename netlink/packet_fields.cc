@@ -162,6 +162,8 @@ Statement ReadXt(std::optional<Family> family, const XtExpression& xt) {
     if (const auto state = DecodeXtCtState(xt.revision, xt.info)) {
       known = CtStateStatement{.match = state->match, .state_alias = state->state_alias};
     }
+  } else if (is(false, kXtConnLabel, kXtConnLabelRevision)) {
+    if (const auto label = DecodeXtConnLabel(xt.info)) known = *label;
   } else if (is(true, kXtSetMark, kXtSetMarkRevision)) {
     if (const auto mark = DecodeXtSetMark(xt.info)) known = *mark;
   } else if (family && is(true, kXtMasquerade, kXtMasqueradeRevision)) {
@@ -174,7 +176,8 @@ Statement ReadXt(std::optional<Family> family, const XtExpression& xt) {
                         .name = xt.name,
                         .revision = xt.revision,
                         .marks_tested = marks.tested,
-                        .marks_set = marks.set};
+                        .marks_set = marks.set,
+                        .labels_set = marks.labels_set};
   if (family) {
     statement.text = (xt.is_target ? DisplayXtTarget(*family, xt.name, xt.revision, xt.info)
                                    : DisplayXtMatch(*family, xt.name, xt.revision, xt.info))

@@ -43,7 +43,10 @@ struct TargetEncoder {
   void operator()(const Masquerade& masquerade) const {
     builder.Target(kXtMasquerade, kXtMasqueradeRevision, EncodeXtMasquerade(family, masquerade));
   }
+  void operator()(const NoTarget&) const {}
 };
+
+bool SetsLabel(const Rule& rule) { return rule.conn_label && rule.conn_label->set; }
 
 absl::Status CheckRule(Family family, const Rule& rule) {
   if (absl::Status status = CheckPrefix(family, rule.source); !status.ok()) return status;
@@ -55,6 +58,7 @@ absl::Status CheckRule(Family family, const Rule& rule) {
   if (rule.ct_state && !IsKnownCtState(rule.ct_state->states)) {
     return absl::InvalidArgumentError("a connection state that iptables has no name for");
   }
+  if (absl::Status status = CheckConnLabel(rule); !status.ok()) return status;
   const Jump* jump = std::get_if<Jump>(&rule.target);
   return jump != nullptr ? CheckChainName(jump->chain) : absl::OkStatus();
 }
@@ -72,6 +76,7 @@ class RuleAssembler {
     fits_ = fits_ && !state.state_alias;
     Set(rule_.ct_state, state.match);
   }
+  void operator()(const ConnLabelMatch& label) { Set(rule_.conn_label, label); }
   void operator()(const CommentStatement& comment) {
     // A comment may stand anywhere, behind the target too: it is in the user data then.
     fits_ = fits_ && rule_.comment.empty() && !comment.text.empty();
@@ -100,6 +105,7 @@ class RuleAssembler {
   void operator()(const OtherExpression&) { fits_ = false; }
 
   std::optional<Rule> Finish() && {
+    if (!has_target_ && SetsLabel(rule_)) SetTarget(NoTarget{});
     if (!fits_ || !has_target_) return std::nullopt;
     return std::move(rule_);
   }
@@ -213,6 +219,9 @@ absl::StatusOr<NftnlRulePtr> EncodeRule(const ChainId& chain, const Rule& rule) 
   if (rule.mark) builder.Match(kXtMark, kXtMarkRevision, EncodeXtMark(*rule.mark));
   if (rule.ct_state) {
     builder.Match(kXtConntrack, kXtConntrackRevision, EncodeXtCtState(*rule.ct_state));
+  }
+  if (rule.conn_label) {
+    builder.Match(kXtConnLabel, kXtConnLabelRevision, EncodeXtConnLabel(*rule.conn_label));
   }
   builder.Counter();
   std::visit(TargetEncoder{.family = chain.family, .builder = builder}, rule.target);

@@ -109,6 +109,11 @@ class Describer {
     }
     Condition(kMatches, /*negated=*/false, text, "");
   }
+  void operator()(const ConnLabelMatch& label) {
+    const Rule rule{.conn_label = label};
+    rule_.labels_set |= LabelsSet(ObservedRule{.content = rule});
+    AddMatch(rule);
+  }
   void operator()(const CommentStatement& comment) {
     Print(kMatches, absl::StrCat("-m comment --comment ", QuoteForSave(comment.text)));
   }
@@ -119,7 +124,10 @@ class Describer {
     if (jumps && !rule_.jump) rule_.jump = verdict.chain;
     rule_.terminal = rule_.terminal || verdict.code == NF_ACCEPT || verdict.code == NF_DROP ||
                      verdict.code == NFT_RETURN || verdict.code == NFT_GOTO;
-    if (!LeavesMark(verdict)) rule_.marks_tested = rule_.marks_set = kAllMarks;
+    if (!LeavesMark(verdict)) {
+      rule_.marks_tested = rule_.marks_set = kAllMarks;
+      rule_.labels_set = AllConnLabels();
+    }
     Print(kTarget, VerdictText(verdict));
   }
   void operator()(const SetMark& mark) {
@@ -132,6 +140,7 @@ class Describer {
   void operator()(const XtStatement& xt) {
     rule_.marks_tested |= xt.marks_tested;
     rule_.marks_set |= xt.marks_set;
+    rule_.labels_set |= xt.labels_set;
     const bool spelled = !xt.text.empty();
     const std::string name =
         spelled ? xt.text : absl::StrCat("[xt ", xt.name, " rev ", xt.revision, "]");
@@ -155,6 +164,7 @@ class Describer {
     rule_.terminal = rule_.terminal || other.terminal;
     rule_.marks_tested |= other.marks_tested;
     rule_.marks_set |= other.marks_set;
+    rule_.labels_set |= other.labels_set;
     if (!other.text.empty()) {
       Print(other.is_target ? kTarget : kMatches, other.text);
     } else if (other.name == "reject") {
@@ -218,7 +228,8 @@ class Describer {
   }
 
   static bool LeavesMark(const VerdictStatement& verdict) {
-    // A program that packets are queued to may set the mark with its verdict.
+    // A program that packets are queued to may set the mark with its verdict, and the
+    // connection's labels (NFQA_CT).
     constexpr int32_t kVerdicts[] = {NF_ACCEPT, NF_DROP,  NFT_CONTINUE, NFT_BREAK,
                                      NFT_JUMP,  NFT_GOTO, NFT_RETURN};
     return std::find(std::begin(kVerdicts), std::end(kVerdicts), verdict.code) !=

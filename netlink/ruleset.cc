@@ -74,6 +74,7 @@ struct TargetText {
   std::string operator()(const Masquerade& masquerade) const {
     return masquerade.random_fully ? "MASQUERADE --random-fully" : "MASQUERADE";
   }
+  std::string operator()(const NoTarget&) const { return ""; }
 };
 
 using ChainEntry = std::pair<const ChainId, ObservedChain>;
@@ -152,7 +153,25 @@ std::string ToString(Family family, const Prefix& prefix) {
 }
 
 bool IsUnconditional(const Rule& rule) {
-  return !Restricts(rule.source) && !Restricts(rule.destination) && !rule.mark && !rule.ct_state;
+  return !Restricts(rule.source) && !Restricts(rule.destination) && !rule.mark && !rule.ct_state &&
+         !rule.conn_label;
+}
+
+bool IsTerminal(const Target& target) {
+  return !std::holds_alternative<Jump>(target) && !std::holds_alternative<SetMark>(target) &&
+         !std::holds_alternative<NoTarget>(target);
+}
+
+absl::Status CheckConnLabel(const Rule& rule) {
+  if (rule.conn_label && rule.conn_label->label > kMostConnLabel) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a connection's label is between 0 and ", kMostConnLabel));
+  }
+  const bool sets_label = rule.conn_label && rule.conn_label->set;
+  if (std::holds_alternative<NoTarget>(rule.target) && !sets_label) {
+    return absl::InvalidArgumentError("a rule without a target that sets no label either");
+  }
+  return absl::OkStatus();
 }
 
 std::string ToString(Family family, const Rule& rule) {
@@ -176,7 +195,16 @@ std::string ToString(Family family, const Rule& rule) {
     words.push_back(absl::StrCat("-m conntrack ", OptionText("--ctstate", rule.ct_state->negated,
                                                              CtStatesText(rule.ct_state->states))));
   }
-  words.push_back(absl::StrCat("-j ", std::visit(TargetText{}, rule.target)));
+  if (rule.conn_label) {
+    // iptables quotes the number, for it may be a name (connlabel.conf).
+    words.push_back(absl::StrCat("-m connlabel ",
+                                 OptionText("--label", rule.conn_label->negated,
+                                            absl::StrCat("\"", rule.conn_label->label, "\"")),
+                                 rule.conn_label->set ? " --set" : ""));
+  }
+  if (!std::holds_alternative<NoTarget>(rule.target)) {
+    words.push_back(absl::StrCat("-j ", std::visit(TargetText{}, rule.target)));
+  }
   return absl::StrJoin(words, " ");
 }
 
@@ -186,13 +214,12 @@ std::string ToString(Family family, const ObservedRule& rule) {
 
 bool IsUnconditionalTerminal(const ObservedRule& rule) {
   if (const OpaqueRule* opaque = rule.opaque()) return opaque->unconditional && opaque->terminal;
-  const Target& target = rule.rule()->target;
-  return IsUnconditional(*rule.rule()) && !std::holds_alternative<Jump>(target) &&
-         !std::holds_alternative<SetMark>(target);
+  return IsUnconditional(*rule.rule()) && IsTerminal(rule.rule()->target);
 }
 
 bool MayDecide(const ObservedRule& rule) {
-  return rule.opaque() == nullptr || rule.opaque()->decides;
+  if (rule.opaque() != nullptr) return rule.opaque()->decides;
+  return !std::holds_alternative<NoTarget>(rule.rule()->target);
 }
 
 const std::string* JumpTarget(const ObservedRule& rule) {
@@ -212,6 +239,15 @@ uint32_t MarksSet(const ObservedRule& rule) {
   if (rule.opaque() != nullptr) return rule.opaque()->marks_set;
   const auto* mark = std::get_if<SetMark>(&rule.rule()->target);
   return mark == nullptr ? 0 : mark->value;
+}
+
+ConnLabelSet LabelsSet(const ObservedRule& rule) {
+  if (rule.opaque() != nullptr) return rule.opaque()->labels_set;
+  const std::optional<ConnLabelMatch>& match = rule.rule()->conn_label;
+  ConnLabelSet labels;
+  // Negated, too: the kernel sets it, and then says no.
+  if (match && match->set && match->label <= kMostConnLabel) labels.set(match->label);
+  return labels;
 }
 
 const ObservedChain* Snapshot::Find(const ChainId& chain) const {

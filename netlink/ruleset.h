@@ -19,6 +19,7 @@
 #define KIPT_NETLINK_RULESET_H_
 
 #include <array>
+#include <bitset>
 #include <compare>
 #include <cstdint>
 #include <map>
@@ -27,6 +28,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -105,6 +107,25 @@ struct MarkMatch {
   bool operator==(const MarkMatch&) const = default;
 };
 
+// Labels of a connection: bits 0 to 127 of struct nf_conn_labels (XT_CONNLABEL_MAXBIT,
+// linux/netfilter/xt_connlabel.h).
+inline constexpr int kMostConnLabel = 127;
+// Bit N: label N.
+using ConnLabelSet = std::bitset<kMostConnLabel + 1>;
+inline ConnLabelSet AllConnLabels() { return ConnLabelSet().set(); }
+
+// `-m connlabel --label N`: the connection has the label. With `set` it is given the label first,
+// so that the rule matches wherever that could be done: not where the packet has no connection, or
+// one that is older than the first rule about labels in its network namespace (the kernel makes
+// room for labels from then on).
+struct ConnLabelMatch {
+  uint8_t label = 0;
+  bool set = false;
+  bool negated = false;
+
+  bool operator==(const ConnLabelMatch&) const = default;
+};
+
 struct Drop {
   bool operator==(const Drop&) const = default;
 };
@@ -128,7 +149,11 @@ struct Masquerade {
   bool random_fully = false;
   bool operator==(const Masquerade&) const = default;
 };
-using Target = std::variant<Drop, Return, Jump, SetMark, Masquerade>;
+// No `-j`: the packet goes on to the next rule. Only of a rule that sets a label.
+struct NoTarget {
+  bool operator==(const NoTarget&) const = default;
+};
+using Target = std::variant<Drop, Return, Jump, SetMark, Masquerade, NoTarget>;
 
 struct Rule {
   std::optional<PrefixMatch> source{};
@@ -137,6 +162,7 @@ struct Rule {
   std::string comment{};
   std::optional<MarkMatch> mark{};
   std::optional<CtStateMatch> ct_state{};
+  std::optional<ConnLabelMatch> conn_label{};
   Target target{};
 
   bool operator==(const Rule&) const = default;
@@ -144,6 +170,11 @@ struct Rule {
 
 // Whether every packet that reaches the rule matches it. A comment matches every packet.
 bool IsUnconditional(const Rule& rule);
+// A packet that it is done to never comes to the next rule of the same chain. (From a jump it may
+// come back.)
+bool IsTerminal(const Target& target);
+// InvalidArgument: a label above kMostConnLabel, or no target where no label is set either.
+absl::Status CheckConnLabel(const Rule& rule);
 
 // The rule as iptables-save prints it behind "-A CHAIN ". `family` decides how addresses read.
 std::string ToString(Family family, const Rule& rule);
@@ -168,6 +199,8 @@ struct OpaqueRule {
   // know which (MarksTested and MarksSet, below, answer for any rule).
   uint32_t marks_tested = 0;
   uint32_t marks_set = 0;
+  // Labels that it may give to the connection; all where we cannot know which (LabelsSet).
+  ConnLabelSet labels_set = {};
 
   bool operator==(const OpaqueRule&) const = default;
 };
@@ -213,6 +246,9 @@ uint32_t MarksTested(const ObservedRule& rule);
 // Bits of the packet mark that `rule` may turn on: those of its value, for mark = (mark & ~mask) ^
 // value.
 uint32_t MarksSet(const ObservedRule& rule);
+// Labels that `rule` may give to the packet's connection, on whatever condition: rules are no
+// place to take one away.
+ConnLabelSet LabelsSet(const ObservedRule& rule);
 
 struct ObservedChain {
   // For a chain of a base chain's name (INPUT, POSTROUTING, ...): it hangs on the hook and has the

@@ -7,6 +7,7 @@
 #include <libmnl/libmnl.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nfnetlink.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/uio.h>
@@ -31,6 +32,9 @@ constexpr size_t kDatagramWords = kDatagramBytes / sizeof(uint32_t);
 // Received by one system call: most answers are many small datagrams, and the end of each dump
 // comes in one of its own.
 constexpr size_t kDatagramsAtOnce = 16;
+constexpr size_t kBufferBytes = kDatagramsAtOnce * kDatagramBytes;
+// What a look at our own chains takes; the rules of a whole node touch half a megabyte.
+constexpr size_t kUsualAnswerBytes = size_t{128} << 10;
 // More take an allocation.
 constexpr size_t kUsuallyAskedAtOnce = 64;
 constexpr timeval kAnswerTimeout = {.tv_sec = 5, .tv_usec = 0};
@@ -143,9 +147,10 @@ absl::Span<const uint8_t> MessageBytes(const nlmsghdr* message) {
   return {reinterpret_cast<const uint8_t*>(message), message->nlmsg_len};
 }
 
-Socket::Socket(MnlSocketPtr socket)
-    : socket_(std::move(socket)),
-      buffer_(std::make_unique_for_overwrite<uint32_t[]>(kDatagramsAtOnce * kDatagramWords)) {}
+void Socket::Unmap::operator()(uint32_t* buffer) const { munmap(buffer, kBufferBytes); }
+
+Socket::Socket(MnlSocketPtr socket, BufferPtr buffer)
+    : socket_(std::move(socket)), buffer_(std::move(buffer)) {}
 
 Socket::~Socket() = default;
 
@@ -162,7 +167,11 @@ absl::StatusOr<std::unique_ptr<Socket>> Socket::Open() {
   int on = 1;
   mnl_socket_setsockopt(socket.get(), NETLINK_EXT_ACK, &on, sizeof(on));
   mnl_socket_setsockopt(socket.get(), NETLINK_CAP_ACK, &on, sizeof(on));
-  return std::unique_ptr<Socket>(new Socket(std::move(socket)));
+  void* const buffer = mmap(nullptr, kBufferBytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, /*fd=*/-1, /*offset=*/0);
+  if (buffer == MAP_FAILED) return KernelError(errno, "mapping a receive buffer");
+  return std::unique_ptr<Socket>(
+      new Socket(std::move(socket), BufferPtr(static_cast<uint32_t*>(buffer))));
 }
 
 uint32_t Socket::port_id() const { return mnl_socket_get_portid(socket_.get()); }
@@ -249,15 +258,18 @@ absl::Status Socket::Ask(absl::Span<const uint8_t> requests, uint32_t first, uin
       if ((message->nlmsg_flags & NLM_F_MULTI) == 0) end(message->nlmsg_seq);
     }
   };
+  size_t received = 0;
   while (left > 0) {
     const auto datagrams = Receive(/*wait=*/true);
     if (!datagrams.ok()) return datagrams.status();
     for (const auto& datagram : *datagrams) {
+      received += datagram.size();
       if (absl::Status status = ForEachMessage(datagram, first, count, take); !status.ok()) {
         return status;
       }
     }
   }
+  if (received > kUsualAnswerBytes) madvise(buffer_.get(), kBufferBytes, MADV_DONTNEED);
   if (interrupted) return absl::AbortedError("the ruleset changed while it was dumped");
   return absl::OkStatus();
 }

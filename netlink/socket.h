@@ -96,7 +96,12 @@ class Socket {
                                                     uint32_t count);
 
  private:
-  explicit Socket(MnlSocketPtr socket);
+  struct Unmap {
+    void operator()(uint32_t* buffer) const;
+  };
+  using BufferPtr = std::unique_ptr<uint32_t[], Unmap>;
+
+  Socket(MnlSocketPtr socket, BufferPtr buffer);
 
   absl::Status Send(absl::Span<const uint8_t> bytes);
   // The datagrams of the kernel that have come, good until the next call. Empty when there are none
@@ -105,8 +110,8 @@ class Socket {
 
   MnlSocketPtr socket_;
   // Where datagrams are received, side by side. Not touched before: one that is never full takes
-  // no memory but the pages that were used.
-  std::unique_ptr<uint32_t[]> buffer_;
+  // no memory but the pages that were used, and those of a big answer go back to the kernel.
+  BufferPtr buffer_;
   std::vector<absl::Span<const uint8_t>> received_;
   uint32_t next_sequence_ = 1;
 };

@@ -79,12 +79,13 @@ struct XtStatement {
   // As in OpaqueRule.
   uint32_t marks_tested = 0;
   uint32_t marks_set = 0;
+  ConnLabelSet labels_set = {};
 };
 
-using Statement =
-    std::variant<AddressStatement, InterfaceStatement, ProtocolStatement, PortStatement,
-                 TcpFlagsStatement, MarkMatch, CtStateStatement, CommentStatement, CounterStatement,
-                 VerdictStatement, SetMark, Masquerade, XtStatement, OtherExpression>;
+using Statement = std::variant<AddressStatement, InterfaceStatement, ProtocolStatement,
+                               PortStatement, TcpFlagsStatement, MarkMatch, CtStateStatement,
+                               ConnLabelMatch, CommentStatement, CounterStatement, VerdictStatement,
+                               SetMark, Masquerade, XtStatement, OtherExpression>;
 
 // In the order of the expressions. Without a family (tables of inet, bridge, arp, netdev) nothing
 // is known about the network header, nor about what an xtables name stands for there.

@@ -29,16 +29,15 @@ SurveyRule ToSurveyRule(Family family, const ObservedRule& rule) {
   result.text = ToString(family, rule);
   result.marks_tested = MarksTested(rule);
   result.marks_set = MarksSet(rule);
+  result.labels_set = LabelsSet(rule);
   result.counters = rule.counters;
   if (const std::string* jump = JumpTarget(rule)) result.jump = *jump;
   if (const OpaqueRule* opaque = rule.opaque()) {
     result.unconditional = opaque->unconditional;
     result.terminal = opaque->terminal;
   } else {
-    const Target& target = rule.rule()->target;
     result.unconditional = IsUnconditional(*rule.rule());
-    result.terminal =
-        !std::holds_alternative<Jump>(target) && !std::holds_alternative<SetMark>(target);
+    result.terminal = IsTerminal(rule.rule()->target);
   }
   return result;
 }

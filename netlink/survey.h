@@ -45,13 +45,14 @@ struct SurveyRule {
   bool terminal = false;
   uint32_t marks_tested = 0;
   uint32_t marks_set = 0;
+  ConnLabelSet labels_set = {};
   RuleCounters counters = {};
 
   // Counters aside, as for ObservedRule.
   friend bool operator==(const SurveyRule& a, const SurveyRule& b) {
     return a.text == b.text && a.jump == b.jump && a.unconditional == b.unconditional &&
            a.terminal == b.terminal && a.marks_tested == b.marks_tested &&
-           a.marks_set == b.marks_set;
+           a.marks_set == b.marks_set && a.labels_set == b.labels_set;
   }
 };
 

@@ -7,6 +7,7 @@
 #include <linux/netfilter/nf_nat.h>
 #include <linux/netfilter/x_tables.h>
 #include <linux/netfilter/xt_comment.h>
+#include <linux/netfilter/xt_connlabel.h>
 #include <linux/netfilter/xt_conntrack.h>
 #include <linux/netfilter/xt_mark.h>
 
@@ -25,6 +26,7 @@ static_assert(kCtNew == XT_CONNTRACK_STATE_BIT(IP_CT_NEW));
 static_assert(kCtSnat == XT_CONNTRACK_STATE_SNAT);
 static_assert(kCtDnat == XT_CONNTRACK_STATE_DNAT);
 static_assert(kCtUntracked == XT_CONNTRACK_STATE_UNTRACKED);
+static_assert(kMostConnLabel == XT_CONNLABEL_MAXBIT);
 static_assert(kMaxCommentLength + 1 == XT_MAX_COMMENT_LEN);
 
 // A struct's bytes, all zero. Members are copied into them one by one: a struct on the stack will
@@ -116,6 +118,25 @@ std::optional<XtCtState> DecodeXtCtState(uint32_t revision, XtBytes bytes) {
     default:
       return std::nullopt;
   }
+}
+
+std::vector<uint8_t> EncodeXtConnLabel(const ConnLabelMatch& match) {
+  using Info = xt_connlabel_mtinfo;
+  const int options =
+      (match.set ? XT_CONNLABEL_OP_SET : 0) | (match.negated ? XT_CONNLABEL_OP_INVERT : 0);
+  std::vector<uint8_t> bytes = ZeroBytes<Info>();
+  Put<decltype(Info::bit)>(bytes, offsetof(Info, bit), match.label);
+  Put<decltype(Info::options)>(bytes, offsetof(Info, options), static_cast<uint16_t>(options));
+  return bytes;
+}
+
+std::optional<ConnLabelMatch> DecodeXtConnLabel(XtBytes bytes) {
+  const auto info = FromXtBytes<xt_connlabel_mtinfo>(bytes);
+  constexpr int kOptions = XT_CONNLABEL_OP_SET | XT_CONNLABEL_OP_INVERT;
+  if (!info || info->bit > kMostConnLabel || (info->options & ~kOptions) != 0) return std::nullopt;
+  return ConnLabelMatch{.label = static_cast<uint8_t>(info->bit),
+                        .set = (info->options & XT_CONNLABEL_OP_SET) != 0,
+                        .negated = (info->options & XT_CONNLABEL_OP_INVERT) != 0};
 }
 
 std::vector<uint8_t> EncodeXtSetMark(const SetMark& mark) {

@@ -31,6 +31,8 @@ inline constexpr char kXtMark[] = "mark";
 inline constexpr uint32_t kXtMarkRevision = 1;
 inline constexpr char kXtConntrack[] = "conntrack";
 inline constexpr uint32_t kXtConntrackRevision = 3;
+inline constexpr char kXtConnLabel[] = "connlabel";
+inline constexpr uint32_t kXtConnLabelRevision = 0;
 inline constexpr char kXtSetMark[] = "MARK";
 inline constexpr uint32_t kXtSetMarkRevision = 2;
 inline constexpr char kXtMasquerade[] = "MASQUERADE";
@@ -57,6 +59,9 @@ struct XtCtState {
 std::vector<uint8_t> EncodeXtCtState(const CtStateMatch& match);
 // Revisions 1, 2 and 3 differ in how wide the state is.
 std::optional<XtCtState> DecodeXtCtState(uint32_t revision, XtBytes info);
+
+std::vector<uint8_t> EncodeXtConnLabel(const ConnLabelMatch& match);
+std::optional<ConnLabelMatch> DecodeXtConnLabel(XtBytes info);
 
 std::vector<uint8_t> EncodeXtSetMark(const SetMark& mark);
 std::optional<SetMark> DecodeXtSetMark(XtBytes info);

@@ -17,13 +17,14 @@
 #include <iterator>
 #include <optional>
 
+#include "netlink/xt_info.h"
+
 namespace kipt::netlink {
 namespace {
 
-constexpr XtMarks kAnything = {.tested = kAllMarks, .set = kAllMarks};
-
 // Matches that have nothing to do with the mark. (A set of type hash:ip,mark looks at it, but a
-// rule does not tell the type of its set.) Not here: bpf, whose program may read anything.
+// rule does not tell the type of its set.) Not here: bpf, whose program may read anything. Of all
+// of them, and of those below, connlabel alone gives labels.
 constexpr absl::string_view kMatches[] = {
     "addrtype",  "ah",        "cgroup",    "cluster", "comment", "connbytes", "connlabel",
     "connlimit", "connmark",  "conntrack", "cpu",     "dccp",    "devgroup",  "dscp",
@@ -36,8 +37,8 @@ constexpr absl::string_view kMatches[] = {
     "ttl",       "u32",       "udp",       "udplite"};
 static_assert(std::is_sorted(std::begin(kMatches), std::end(kMatches)));
 
-// The same of targets. Not here: NFQUEUE, whose program may set the mark with its verdict, and
-// HMARK, which sets it.
+// The same of targets. Not here: NFQUEUE, whose program may set the mark with its verdict, and the
+// connection's labels (NFQA_CT), and HMARK, which sets the mark.
 constexpr absl::string_view kTargets[] = {
     "AUDIT",      "CHECKSUM", "CLASSIFY", "CLUSTERIP", "CONNSECMARK", "CT",          "DNAT",
     "DNPT",       "DSCP",     "ECN",      "HL",        "IDLETIMER",   "LED",         "LOG",
@@ -72,27 +73,28 @@ XtMarks OfConnmark(uint8_t mode, uint32_t ctmask, uint32_t nfmask, bool shifts) 
     case XT_CONNMARK_RESTORE:
       return {.set = shifts ? kAllMarks : ctmask};
     default:
-      return kAnything;
+      return MarksOfUnknownTarget();
   }
 }
 
 XtMarks OfConnmark(uint32_t revision, XtBytes bytes) {
   if (revision == 1) {
     const auto info = FromXtBytes<xt_connmark_tginfo1>(bytes);
-    return info ? OfConnmark(info->mode, info->ctmask, info->nfmask, false) : kAnything;
+    return info ? OfConnmark(info->mode, info->ctmask, info->nfmask, false)
+                : MarksOfUnknownTarget();
   }
   const auto info = FromXtBytes<xt_connmark_tginfo2>(bytes);
-  if (revision != 2 || !info) return kAnything;
+  if (revision != 2 || !info) return MarksOfUnknownTarget();
   return OfConnmark(info->mode, info->ctmask, info->nfmask, info->shift_bits != 0);
 }
 
 XtMarks OfTproxy(uint32_t revision, XtBytes bytes) {
   if (revision == 0) {
     const auto info = FromXtBytes<xt_tproxy_target_info>(bytes);
-    return info ? XtMarks{.set = info->mark_value} : kAnything;
+    return info ? XtMarks{.set = info->mark_value} : MarksOfUnknownTarget();
   }
   const auto info = FromXtBytes<xt_tproxy_target_info_v1>(bytes);
-  return info && revision == 1 ? XtMarks{.set = info->mark_value} : kAnything;
+  return info && revision == 1 ? XtMarks{.set = info->mark_value} : MarksOfUnknownTarget();
 }
 
 XtMarks OfSet(uint32_t revision, XtBytes bytes) {
@@ -103,7 +105,19 @@ XtMarks OfSet(uint32_t revision, XtBytes bytes) {
   return {.set = maps ? kAllMarks : 0};
 }
 
+XtMarks OfConnLabel(uint32_t revision, XtBytes bytes) {
+  const auto match = DecodeXtConnLabel(bytes);
+  if (!match || revision != kXtConnLabelRevision) return {.labels_set = AllConnLabels()};
+  return {.labels_set = LabelsSet(ObservedRule{.content = Rule{.conn_label = *match}})};
+}
+
 }  // namespace
+
+XtMarks MarksOfUnknownMatch() { return {.tested = kAllMarks, .labels_set = AllConnLabels()}; }
+
+XtMarks MarksOfUnknownTarget() {
+  return {.tested = kAllMarks, .set = kAllMarks, .labels_set = AllConnLabels()};
+}
 
 bool IsMatchWithoutMark(absl::string_view name) {
   return std::binary_search(std::begin(kMatches), std::end(kMatches), name);
@@ -114,6 +128,7 @@ bool IsTargetWithoutMark(absl::string_view name) {
 }
 
 XtMarks MarksOfXtMatch(absl::string_view name, uint32_t revision, XtBytes info) {
+  if (name == kXtConnLabel) return OfConnLabel(revision, info);
   if (IsMatchWithoutMark(name)) return {};
   if (name == "mark") {
     const auto mark = FromXtBytes<xt_mark_mtinfo1>(info);
@@ -121,7 +136,8 @@ XtMarks MarksOfXtMatch(absl::string_view name, uint32_t revision, XtBytes info) 
   }
   if (name == "socket") return OfSocket(revision, info);
   if (name == "rpfilter") return OfRpfilter(info);
-  return {.tested = kAllMarks};
+  if (name == "bpf") return {.tested = kAllMarks};
+  return MarksOfUnknownMatch();
 }
 
 XtMarks MarksOfXtTarget(absl::string_view name, uint32_t revision, XtBytes info) {
@@ -133,7 +149,8 @@ XtMarks MarksOfXtTarget(absl::string_view name, uint32_t revision, XtBytes info)
   if (name == "CONNMARK") return OfConnmark(revision, info);
   if (name == "TPROXY") return OfTproxy(revision, info);
   if (name == "SET") return OfSet(revision, info);
-  return kAnything;
+  if (name == "HMARK") return {.tested = kAllMarks, .set = kAllMarks};
+  return MarksOfUnknownTarget();
 }
 
 }  // namespace kipt::netlink

@@ -2,14 +2,16 @@
 //
 // File: netlink/xt_marks.h
 //
-// What xtables matches and targets have to do with the packet's mark: OpaqueRule::marks_tested and
-// marks_set. Whatever may look at it or turn a bit on, but does not say which, gets all bits.
+// What xtables matches and targets have to do with the packet's mark and its connection's labels:
+// OpaqueRule::marks_tested, marks_set and labels_set. Whatever may look at the mark, turn a bit on
+// or give a label, but does not say which, gets all.
 #ifndef KIPT_NETLINK_XT_MARKS_H_
 #define KIPT_NETLINK_XT_MARKS_H_
 
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
+#include "netlink/ruleset.h"
 #include "netlink/xt_bytes.h"
 
 namespace kipt::netlink {
@@ -19,17 +21,21 @@ inline constexpr uint32_t kAllMarks = 0xffffffff;
 struct XtMarks {
   uint32_t tested = 0;
   uint32_t set = 0;
+  ConnLabelSet labels_set = {};
 
   bool operator==(const XtMarks&) const = default;
 };
 
 // Whether every match, or target, of that name neither looks at the mark nor changes it, whatever
-// its options.
+// its options. But for the match connlabel they leave labels alone, too.
 bool IsMatchWithoutMark(absl::string_view name);
 bool IsTargetWithoutMark(absl::string_view name);
 
 // `info` may be any bytes.
 XtMarks MarksOfXtMatch(absl::string_view name, uint32_t revision, XtBytes info);
+// What a match, or target, of an unknown name may do.
+XtMarks MarksOfUnknownMatch();
+XtMarks MarksOfUnknownTarget();
 XtMarks MarksOfXtTarget(absl::string_view name, uint32_t revision, XtBytes info);
 
 }  // namespace kipt::netlink

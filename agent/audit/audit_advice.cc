@@ -12,6 +12,13 @@ constexpr absl::string_view kPostrouting = "nat/KUBE-POSTROUTING";
 constexpr absl::string_view kFirewall = "filter/KUBE-FIREWALL";
 constexpr absl::string_view kHint = "mangle/KUBE-IPTABLES-HINT";
 
+// "nat/KUBELET-MARK-MASQ".
+bool IsPrivate(absl::string_view chain) {
+  const size_t slash = chain.find('/');
+  return slash != absl::string_view::npos &&
+         IsPrivateChain(chain.substr(0, slash), chain.substr(slash + 1));
+}
+
 // What no longer happens to a packet once `chain` does nothing.
 absl::string_view LossOf(absl::string_view chain) {
   if (chain == kMasq || chain == kPostrouting) return "their packets leave unmasqueraded";
@@ -39,6 +46,7 @@ std::string MasqueradeRemedy(Owner owner) {
 }  // namespace
 
 ChainFuture FutureOf(absl::string_view chain, const KubeProxyFacts& proxy) {
+  if (IsPrivate(chain)) return ChainFuture::kPrivate;
   if (chain == kMasq || chain == kPostrouting) {
     return proxy.KeepsMarkMasq() ? ChainFuture::kKeptByProxy : ChainFuture::kGone;
   }
@@ -82,11 +90,22 @@ std::string ConsequenceForUsers(absl::string_view chain, const KubeProxyFacts& p
       return absl::StrCat(when, "nobody makes ", chain,
                           ": from the next reboot or flush on, adding such a rule fails, and ",
                           LossOf(chain), ".");
+    case ChainFuture::kPrivate:
+      return absl::StrCat(chain,
+                          " is private: this agent makes it for kubelet alone, while its feature "
+                          "gate ConnLabelMarking (alpha) is on. Its rules and its label may change "
+                          "with any release, and it goes with the gate.");
   }
   return "";
 }
 
 std::string RemedyForUsers(absl::string_view chain, Owner owner) {
+  if (IsPrivate(chain)) {
+    if (owner == Owner::kPortmap) return MasqueradeRemedy(owner);
+    return "Make chains of your own, with a label of your own: -m connlabel --label N --set in "
+           "one, "
+           "and one that acts on it; or masquerade and drop in the rules themselves.";
+  }
   if (chain == kMasq || chain == kPostrouting) return MasqueradeRemedy(owner);
   if (chain == kDrop) {
     return "Drop in table filter: the same match with -j DROP in a chain of your own that INPUT, "

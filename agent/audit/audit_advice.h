@@ -22,9 +22,10 @@ enum class ChainFuture : uint8_t {
   kKeptByProxy,  // kube-proxy does
   kEmpty,        // kube-proxy makes it, and leaves it empty
   kGone,         // nobody makes it; what stands, stands until a reboot or a flush
+  kPrivate,      // not kubelet's: this agent makes it for itself, with ConnLabelMarking
 };
 
-// Of TABLE/CHAIN, one of kubelet's.
+// Of TABLE/CHAIN, one of kubelet's or of this agent's.
 ChainFuture FutureOf(absl::string_view chain, const KubeProxyFacts& proxy);
 
 // "Once IPTablesOwnershipCleanup is on, ", or that it is.

@@ -25,12 +25,12 @@ struct ColourRow {
 };
 // Kubernetes' own in blues and greens, others in warm colours; all light, for black letters.
 constexpr std::array kColours = {
-    ColourRow{Owner::kBaseChain, "#ececec"}, ColourRow{Owner::kKubelet, "#9ec9f5"},
-    ColourRow{Owner::kKubeProxy, "#bfe6c4"}, ColourRow{Owner::kKubeProxyIpvs, "#a5dbd0"},
-    ColourRow{Owner::kPortmap, "#ffd59e"},   ColourRow{Owner::kHostPorts, "#ffc9a6"},
-    ColourRow{Owner::kCrio, "#ffc9a6"},      ColourRow{Owner::kKubeRouter, "#f7c6e0"},
-    ColourRow{Owner::kCalico, "#f9e79f"},    ColourRow{Owner::kCilium, "#f9e79f"},
-    ColourRow{Owner::kUnknown, "#f5b7b1"},
+    ColourRow{Owner::kBaseChain, "#ececec"},     ColourRow{Owner::kKubelet, "#9ec9f5"},
+    ColourRow{Owner::kThisAgent, "#c9d6f7"},     ColourRow{Owner::kKubeProxy, "#bfe6c4"},
+    ColourRow{Owner::kKubeProxyIpvs, "#a5dbd0"}, ColourRow{Owner::kPortmap, "#ffd59e"},
+    ColourRow{Owner::kHostPorts, "#ffc9a6"},     ColourRow{Owner::kCrio, "#ffc9a6"},
+    ColourRow{Owner::kKubeRouter, "#f7c6e0"},    ColourRow{Owner::kCalico, "#f9e79f"},
+    ColourRow{Owner::kCilium, "#f9e79f"},        ColourRow{Owner::kUnknown, "#f5b7b1"},
 };
 constexpr absl::string_view kOtherColour = "#e3d0f2";
 
@@ -117,8 +117,10 @@ class Picture {
     absl::StrAppend(&text_, "  subgraph ", Quoted(absl::StrCat("cluster ", name)),
                     " {\n    label=", Label({name}),
                     "; fontsize=13; style=rounded; color=\"#888888\";\n", tables, "  }\n");
-    DrawMark(chains, kMarkMasqChain, "nat", kPostroutingChain);
-    DrawMark(chains, kMarkDropChain, "filter", kFirewallChain);
+    DrawMark(chains, kMarkMasqChain, "nat", kPostroutingChain, "by the mark");
+    DrawMark(chains, kMarkDropChain, "filter", kFirewallChain, "by the mark");
+    DrawMark(chains, kLabelMasqChain, "nat", kLabelPostroutingChain, "by the label");
+    DrawMark(chains, kLabelDropChain, "filter", kLabelFirewallChain, "by the label");
   }
 
   std::string TableText(const FamilyChains& chains, absl::string_view table) {
@@ -140,7 +142,9 @@ class Picture {
     owners_.insert(node.owner);
     std::vector<std::string> lines = {node.chains > 1 ? absl::StrCat(name, " (", node.chains, ")")
                                                       : name};
-    if (node.owner == Owner::kKubelet) lines.push_back(Count(node.rules, "rule"));
+    if (node.owner == Owner::kKubelet || node.owner == Owner::kThisAgent) {
+      lines.push_back(Count(node.rules, "rule"));
+    }
     AuditSeverity worst = AuditSeverity::kInfo;
     std::set<std::string> kinds;
     const std::string chain = absl::StrCat(table, "/", name);
@@ -164,8 +168,8 @@ class Picture {
                                 const std::pair<std::string, std::string>& ends) const {
     const std::string chain = absl::StrCat(table, "/", ends.second);
     for (const AuditFinding& finding : report_.findings) {
-      if (finding.kind != AuditKind::kChainUser || finding.chain != chain ||
-          !Concerns(finding, chains)) {
+      if ((finding.kind != AuditKind::kChainUser && finding.kind != AuditKind::kPrivateChainUser) ||
+          finding.chain != chain || !Concerns(finding, chains)) {
         continue;
       }
       const auto stands = [&](const AuditedRule& rule) {
@@ -191,12 +195,13 @@ class Picture {
                         Quoted(NodeId(chains, table, ends.second)), " [", attributes, "];\n");
   }
 
-  // What a chain marks is acted on elsewhere.
+  // What a chain marks, or labels, is acted on elsewhere.
   void DrawMark(const FamilyChains& chains, absl::string_view from, absl::string_view table,
-                absl::string_view to) {
+                absl::string_view to, absl::string_view by) {
     if (!chains.Has("nat", from) || !chains.Has(table, to)) return;
     absl::StrAppend(&text_, "  ", Quoted(NodeId(chains, "nat", from)), " -> ",
-                    Quoted(NodeId(chains, table, to)), " [style=dashed, label=\"by the mark\"];\n");
+                    Quoted(NodeId(chains, table, to)),
+                    " [style=dashed, label=", Label({std::string(by)}), "];\n");
   }
 
   void DrawCni() {

@@ -13,6 +13,8 @@ struct KindRow {
 };
 constexpr std::array kKinds = {
     KindRow{AuditKind::kChainUser, "ChainUser", "others' rules that jump to a chain of kubelet's"},
+    KindRow{AuditKind::kPrivateChainUser, "PrivateChainUser",
+            "others' rules that jump to a private chain of this agent's"},
     KindRow{AuditKind::kForeignRule, "ForeignRule", "others' rules in a chain of kubelet's"},
     KindRow{AuditKind::kCniConfig, "CniConfig",
             "CNI configurations that name a chain of kubelet's"},

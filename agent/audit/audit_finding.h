@@ -22,7 +22,8 @@ namespace kipt::agent {
 // The names are for programs and allow lists, and stay.
 enum class AuditKind : uint8_t {
   kChainUser,              // a rule of a third party jumps to a chain of kubelet's
-  kForeignRule,            // a rule of a third party stands in one
+  kPrivateChainUser,       // a rule of a third party jumps to a chain of this agent's
+  kForeignRule,            // a rule of a third party stands in one of kubelet's, or of this agent's
   kCniConfig,              // a CNI configuration names one
   kCniConfigUnreadable,    // ... or may
   kMarkBitSet,             // a rule of a third party turns our mark bits on

@@ -18,10 +18,16 @@ using netlink::SurveyRule;
 using netlink::TableId;
 
 AuditSeverity SeverityOfUse(absl::string_view chain, const KubeProxyFacts& proxy) {
-  const ChainFuture future = FutureOf(chain, proxy);
-  return future == ChainFuture::kKept || future == ChainFuture::kKeptByProxy
-             ? AuditSeverity::kWarning
-             : AuditSeverity::kError;
+  switch (FutureOf(chain, proxy)) {
+    case ChainFuture::kKept:
+    case ChainFuture::kKeptByProxy:
+    case ChainFuture::kPrivate:
+      return AuditSeverity::kWarning;
+    case ChainFuture::kEmpty:
+    case ChainFuture::kGone:
+      break;
+  }
+  return AuditSeverity::kError;
 }
 
 void CountKubeProxy(const std::string& chain, const SurveyRule& rule, size_t max_examples,
@@ -36,7 +42,8 @@ void CountKubeProxy(const std::string& chain, const SurveyRule& rule, size_t max
 
 void AddUser(const std::string& chain, const SurveyRule& rule, const std::string& used, Owner owner,
              const FamilyAudit& audit, const AuditOptions& options, FindingCollector& findings) {
-  const FindingKey key = {.kind = AuditKind::kChainUser,
+  const bool is_private = FutureOf(used, audit.proxy) == ChainFuture::kPrivate;
+  const FindingKey key = {.kind = is_private ? AuditKind::kPrivateChainUser : AuditKind::kChainUser,
                           .iptables_mode = audit.proxy.iptables_mode,
                           .family = audit.chains.name(),
                           .chain = used,
@@ -46,7 +53,9 @@ void AddUser(const std::string& chain, const SurveyRule& rule, const std::string
     finding.severity = SeverityOfUse(used, audit.proxy);
     finding.message =
         owner == Owner::kUnknown
-            ? absl::StrCat("rules in ", ChainGroup(chain), ", not Kubernetes' own, jump to ", used)
+            ? absl::StrCat("rules in ", ChainGroup(chain),
+                           is_private ? ", not this agent's" : ", not Kubernetes' own",
+                           ", jump to ", used)
             : absl::StrCat("rules of ", OwnerName(owner), " jump to ", used);
     finding.consequence = ConsequenceForUsers(used, audit.proxy, options.mode);
     finding.remedy = RemedyForUsers(used, owner);
@@ -64,27 +73,36 @@ void AddForeign(const std::string& used, const std::string& chain, const SurveyR
     // kube-proxy flushes these on its syncs, with whatever others put there.
     const bool flushed = FutureOf(used, audit.proxy) == ChainFuture::kKeptByProxy;
     finding.severity = AuditSeverity::kWarning;
-    finding.message = absl::StrCat("rules that are not Kubernetes' stand in ", used);
+    const bool is_private = FutureOf(used, audit.proxy) == ChainFuture::kPrivate;
+    finding.message = absl::StrCat("rules that are not ",
+                                   is_private ? "this agent's" : "Kubernetes'", " stand in ", used);
     finding.consequence =
         flushed ? absl::StrCat(ProxyText(audit.proxy), " removes them on its next sync.") : "";
     finding.remedy = "Put them into a chain of their own.";
   });
 }
 
+// In the tables of iptables.
+bool IsKubeletsOrOurs(Owner owner) {
+  return owner == Owner::kKubelet || owner == Owner::kThisAgent;
+}
+
 void AuditRule(const TableId& table, const std::string& name, const SurveyChain& chain,
                const SurveyRule& rule, FamilyAudit& audit, const AuditOptions& options,
                FindingCollector& findings) {
   const Owner of_chain = chain.base ? Owner::kBaseChain : OwnerOfChain(table, name);
-  const bool uses = !rule.jump.empty() && OwnerOfChain(table, rule.jump) == Owner::kKubelet;
-  if (!uses && of_chain != Owner::kKubelet) return;
+  const Owner of_jump = rule.jump.empty() ? Owner::kUnknown : OwnerOfChain(table, rule.jump);
+  const bool uses = IsKubeletsOrOurs(of_jump);
+  if (!uses && !IsKubeletsOrOurs(of_chain)) return;
   const std::string used = absl::StrCat(table.name, "/", rule.jump);
   // Of tens of thousands of rules nearly all are in kube-proxy's own chains: told by those alone.
-  if (uses && of_chain != Owner::kBaseChain && of_chain != Owner::kKubelet &&
+  if (of_jump == Owner::kKubelet && of_chain != Owner::kBaseChain && of_chain != Owner::kKubelet &&
       IsKubernetes(of_chain)) {
     return CountKubeProxy(name, rule, options.max_examples, audit.uses[used]);
   }
   const Owner owner = OwnerOfRule(table, name, chain.base, rule, ParseRuleWords(rule.text));
-  if (IsKubernetes(owner)) return;
+  // Of the private chains kubelet and kube-proxy know nothing: it is somebody's who meant it.
+  if (owner == Owner::kThisAgent || (IsKubernetes(owner) && of_jump != Owner::kThisAgent)) return;
   if (uses) {
     ChainUse& use = audit.uses[used];
     ++use.by_others;

@@ -46,6 +46,15 @@ void DescribeCni(const CniReference& reference, const std::string& chain, bool e
     return;
   }
   finding.severity = AuditSeverity::kError;
+  if (future == ChainFuture::kPrivate) {
+    finding.severity = exists ? AuditSeverity::kWarning : AuditSeverity::kError;
+    finding.consequence = ConsequenceForUsers(chain, proxy, mode);
+    if (exists) return;
+    finding.consequence +=
+        " It does not stand: the plugin's next ADD fails, and pods with host "
+        "ports do not start.";
+    return;
+  }
   if (mode == Mode::kCleanup && !exists) {
     finding.consequence = absl::StrCat("IPTablesOwnershipCleanup is on, and there is no ", chain,
                                        ": its next ADD will fail, and pods with host ports do not "
@@ -65,7 +74,8 @@ void AuditCni(const NodeView& view, const std::vector<FamilyAudit>& families,
   for (const CniReference& reference : view.cni.references) {
     const std::string chain = absl::StrCat("nat/", reference.chain);
     // Whatever else it names is no business of kubelet's.
-    if (OwnerOfChain({.family = "ip", .name = "nat"}, reference.chain) != Owner::kKubelet) continue;
+    const Owner owner = OwnerOfChain({.family = "ip", .name = "nat"}, reference.chain);
+    if (owner != Owner::kKubelet && owner != Owner::kThisAgent) continue;
     const KubeProxyFacts* proxy = ProxyFor(chain, families);
     const bool exists = AnyHas(families, "nat", reference.chain);
     findings.AddDetail({.kind = AuditKind::kCniConfig,

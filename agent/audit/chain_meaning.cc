@@ -38,6 +38,22 @@ constexpr std::array kMeanings = {
         "nat", kFirewallChain,
         "IPVS mode's own, up to 1.24: clients that loadBalancerSourceRanges does not let in. "
         "Not the chain of the same name in table filter, which is kubelet's."},
+    MeaningRow{
+        "nat", kLabelMasqChain,
+        "Gives the packet's connection a label, by which nat/KUBELET-POSTROUTING masquerades "
+        "it. Private to kubelet, whose place this agent takes (feature gate "
+        "ConnLabelMarking): nobody else should jump here."},
+    MeaningRow{"nat", kLabelDropChain,
+               "Gives the packet's connection a label, by which filter/KUBELET-FIREWALL drops its "
+               "packets. Private, as nat/KUBELET-MARK-MASQ is."},
+    MeaningRow{"nat", kLabelPostroutingChain,
+               "Masquerades connections that nat/KUBELET-MARK-MASQ labelled, and nothing else. "
+               "Unlike a mark, the label is the connection's: the outer packets of a tunnel do not "
+               "inherit it."},
+    MeaningRow{
+        "filter", kLabelFirewallChain,
+        "Drops packets of connections that nat/KUBELET-MARK-DROP labelled: to this node, from "
+        "it, and those that it forwards."},
     MeaningRow{"mangle", kHintChain,
                "Empty on purpose: that it exists in this mode's tables tells other programs which "
                "iptables this node uses. Of all of kubelet's chains the one that they may rely on "
@@ -119,6 +135,14 @@ std::vector<std::string> NextOfDrop(const FamilyChains& chains) {
       "not dropped."};
 }
 
+std::vector<std::string> NextOfLabel(const FamilyChains& chains, absl::string_view table,
+                                     absl::string_view listener, absl::string_view base,
+                                     absl::string_view heard) {
+  if (chains.HangsOnBase(table, listener, base)) return {std::string(heard)};
+  return {absl::StrCat(base, " does not jump to ", table, "/", listener,
+                       ": the label is not acted on.")};
+}
+
 }  // namespace
 
 std::string ChainMeaning(absl::string_view table, absl::string_view chain, bool base) {
@@ -138,6 +162,9 @@ std::string ChainMeaning(absl::string_view table, absl::string_view chain, bool 
 std::string ChainMaker(const FamilyChains& chains, const KubeProxyFacts& proxy,
                        absl::string_view table, absl::string_view chain) {
   const Owner owner = OwnerOfChain(chains.Id(table), chain);
+  if (IsPrivateChain(table, chain)) {
+    return absl::StrCat(OwnerName(owner), ", with its feature gate ConnLabelMarking");
+  }
   if (owner != Owner::kKubelet) {
     if (owner != Owner::kKubeProxy && owner != Owner::kKubeProxyIpvs)
       return std::string(OwnerName(owner));
@@ -169,6 +196,21 @@ std::vector<std::string> WhereNext(const FamilyChains& chains, absl::string_view
   if (table == "nat" && chain == kMarkMasqChain) return NextOfMasq(chains);
   if (table == "nat" && chain == kMarkDropChain) return NextOfDrop(chains);
   if (table == "nat" && chain == kPostroutingChain) {
+    return {"Out, by the interface that routing chose; conntrack turns the answers back."};
+  }
+  if (table == "nat" && chain == kLabelMasqChain) {
+    return NextOfLabel(
+        chains, "nat", kLabelPostroutingChain, "POSTROUTING",
+        "When it leaves, POSTROUTING leads every connection's first packet to "
+        "nat/KUBELET-POSTROUTING: what is labelled is masqueraded, the rest returns.");
+  }
+  if (table == "nat" && chain == kLabelDropChain) {
+    return NextOfLabel(
+        chains, "filter", kLabelFirewallChain, "FORWARD",
+        "In table filter, INPUT, FORWARD and OUTPUT lead to filter/KUBELET-FIREWALL, "
+        "which drops what is labelled, now and as long as the connection lasts.");
+  }
+  if (table == "nat" && chain == kLabelPostroutingChain) {
     return {"Out, by the interface that routing chose; conntrack turns the answers back."};
   }
   return {};

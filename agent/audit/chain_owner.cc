@@ -66,6 +66,11 @@ constexpr std::array kChains = {
     ChainRow{"", kHintChain, Owner::kKubelet},
     ChainRow{"", kCanaryChain, Owner::kKubelet},
 
+    ChainRow{"nat", kLabelMasqChain, Owner::kThisAgent},
+    ChainRow{"nat", kLabelDropChain, Owner::kThisAgent},
+    ChainRow{"nat", kLabelPostroutingChain, Owner::kThisAgent},
+    ChainRow{"filter", kLabelFirewallChain, Owner::kThisAgent},
+
     // Not filter KUBE-FIREWALL: IPVS mode up to 1.24 has a chain of that name in nat.
     ChainRow{"nat", "KUBE-FIREWALL", Owner::kKubeProxyIpvs},
     ChainRow{"nat", "KUBE-LOAD-BALANCER", Owner::kKubeProxyIpvs},
@@ -180,6 +185,16 @@ bool IsKubeletJump(const netlink::TableId& table, absl::string_view chain, const
          words.comment == kPostroutingComment;
 }
 
+bool IsPrivateJump(const netlink::TableId& table, absl::string_view chain, const RuleWords& words) {
+  if (!words.MatchesAll() || words.go_to) return false;
+  if (table.name == "filter") {
+    return words.target == kLabelFirewallChain && words.comment.empty() &&
+           (chain == "INPUT" || chain == "FORWARD" || chain == "OUTPUT");
+  }
+  return table.name == "nat" && chain == "POSTROUTING" && words.target == kLabelPostroutingChain &&
+         words.comment == kLabelPostroutingComment;
+}
+
 }  // namespace
 
 absl::string_view OwnerName(Owner owner) {
@@ -206,23 +221,32 @@ Owner OwnerOfChain(const netlink::TableId& table, absl::string_view chain) {
   return Owner::kUnknown;
 }
 
+bool IsPrivateChain(absl::string_view table, absl::string_view chain) {
+  if (table == "filter") return chain == kLabelFirewallChain;
+  return table == "nat" &&
+         (chain == kLabelMasqChain || chain == kLabelDropChain || chain == kLabelPostroutingChain);
+}
+
 Owner OwnerOfRule(const netlink::TableId& table, absl::string_view chain, bool base,
                   const netlink::SurveyRule& rule, const RuleWords& words) {
   const Owner of_chain = base ? Owner::kBaseChain : OwnerOfChain(table, chain);
-  if (of_chain == Owner::kKubelet) {
-    if (IsKubeletForm(table, chain, rule)) return Owner::kKubelet;
+  if (of_chain == Owner::kKubelet ||
+      (of_chain == Owner::kThisAgent && IsPrivateChain(table.name, chain))) {
+    if (IsKubeletForm(table, chain, rule)) return of_chain;
     if (IsIpvsLoopback(words)) return Owner::kKubeProxyIpvs;
   } else if (of_chain != Owner::kBaseChain && of_chain != Owner::kUnknown) {
     return of_chain;
   }
   if (base && IsKubeletJump(table, chain, words)) return Owner::kKubelet;
+  if (base && IsPrivateJump(table, chain, words)) return Owner::kThisAgent;
   for (const OwnerRow& row : kComments) {
     if (absl::StartsWith(words.comment, row.name)) return row.owner;
   }
   if (rule.jump.empty()) return Owner::kUnknown;
   const Owner of_target = OwnerOfChain(table, rule.jump);
-  // That a rule uses a chain of kubelet's does not make it kubelet's.
-  return of_target == Owner::kKubelet ? Owner::kUnknown : of_target;
+  // That a rule uses a chain of kubelet's or of ours does not make it that.
+  const bool theirs = of_target != Owner::kKubelet && of_target != Owner::kThisAgent;
+  return theirs ? of_target : Owner::kUnknown;
 }
 
 absl::string_view ChainGroup(absl::string_view chain) {

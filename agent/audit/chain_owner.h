@@ -25,7 +25,8 @@ enum class Owner : uint8_t {
   kKubeProxyIpvs,  // what only its IPVS mode makes
   kKubeProxyNftables,
   kKpng,
-  kThisAgent,  // the native table
+  // The native table, and the chains of the gate ConnLabelMarking (IsPrivateChain).
+  kThisAgent,
   kKubeRouter,
   kPortmap,
   kHostPorts,  // CRI-O up to 1.26, or dockershim (kubelet up to 1.23): one and the same names
@@ -50,9 +51,13 @@ bool IsKubernetes(Owner owner);
 // By table and name. Base chains are told by their flag, not by this.
 Owner OwnerOfChain(const netlink::TableId& table, absl::string_view chain);
 
-// Who wrote a rule of `chain`. In a chain of somebody's own: they did, but for kubelet's chains,
-// where others put rules too: there only kubelet's own forms, of any release and mark bit, are
-// kubelet's. In a base chain, by its comment, or by whose chain it jumps to.
+// nat KUBELET-MARK-MASQ and the like: of this agent alone, and for nobody else's use. `table` as in
+// TableId::name.
+bool IsPrivateChain(absl::string_view table, absl::string_view chain);
+
+// Who wrote a rule of `chain`. In a chain of somebody's own: they did, but for kubelet's chains and
+// this agent's, where others put rules too: there only kubelet's own forms, of any release, mark
+// bit and label, are kubelet's. In a base chain, by its comment, or by whose chain it jumps to.
 Owner OwnerOfRule(const netlink::TableId& table, absl::string_view chain, bool base,
                   const netlink::SurveyRule& rule, const RuleWords& words);
 

@@ -163,14 +163,16 @@ absl::string_view PurposeReason(Purpose purpose) { return Row(purpose).reason; }
 
 RulePurpose PurposeOf(absl::string_view target, absl::string_view chain, bool base, Owner owner,
                       const RuleWords& words) {
-  if (base && IsKubernetes(owner)) return {Purpose::kBaseJump, std::string(chain)};
+  if (base && (IsKubernetes(owner) || owner == Owner::kThisAgent))
+    return {Purpose::kBaseJump, std::string(chain)};
   const bool masquerade = target == "nat/KUBE-MARK-MASQ";
   if (masquerade && (owner == Owner::kPortmap || owner == Owner::kHostPorts)) {
     return {IsLoopback(words.source) ? Purpose::kHostPortLoopback : Purpose::kHostPortHairpin,
             std::string(OwnerName(owner))};
   }
   const bool known = masquerade || target == "nat/KUBE-MARK-DROP";
-  if (known && !IsKubernetes(owner)) {
+  const bool is_private = target == "nat/KUBELET-MARK-MASQ" || target == "nat/KUBELET-MARK-DROP";
+  if ((known && !IsKubernetes(owner)) || is_private) {
     return {Purpose::kThirdParty, owner == Owner::kUnknown
                                       ? std::string(ChainGroup(chain))
                                       : absl::StrCat(OwnerName(owner), ", ", ChainGroup(chain))};

@@ -139,6 +139,11 @@ std::string ConditionText(const RuleWords& words) {
                                                         : "of connections in state ",
                                  words.ct_state.text));
   }
+  if (words.conn_label && !words.sets_label) {
+    parts.push_back(absl::StrCat(
+        words.conn_label.negated ? "of connections without label " : "of connections with label ",
+        words.conn_label.text));
+  }
   double probability = 0;
   if (absl::SimpleAtod(words.probability, &probability)) {
     parts.push_back(absl::StrFormat("by chance (%.3g %%)", probability * 100));
@@ -150,6 +155,12 @@ std::string ConditionText(const RuleWords& words) {
 }  // namespace
 
 std::string ActionText(const RuleWords& words) {
+  if (words.sets_label) {
+    RuleWords rest = words;
+    rest.sets_label = false;
+    return absl::StrCat("gives its connection label ", words.conn_label.text,
+                        words.target.empty() ? "" : absl::StrCat(" and ", ActionText(rest)));
+  }
   if (words.target.empty()) return "is counted";
   if (words.target == "MARK") return MarkAction(words);
   if (words.target == "DNAT") {

@@ -37,9 +37,9 @@ constexpr std::array kOptions = {
 };
 
 // Matches all of whose options are in kOptions, or below.
-constexpr std::array<absl::string_view, 11> kMatches = {
-    "tcp",   "udp",  "sctp",      "comment", "addrtype", "conntrack",
-    "state", "mark", "multiport", "set",     "statistic"};
+constexpr std::array<absl::string_view, 12> kMatches = {
+    "tcp",   "udp",  "sctp",      "comment", "addrtype",  "conntrack",
+    "state", "mark", "multiport", "set",     "statistic", "connlabel"};
 
 bool IsKnownMatch(absl::string_view name) {
   for (const absl::string_view match : kMatches) {
@@ -124,6 +124,18 @@ class Reader {
       rule_.mark = Argument(negated);
       return true;
     }
+    if (match_ == "connlabel" && option == "--label" && !rule_.conn_label) {
+      rule_.conn_label = Argument(negated);
+      absl::string_view& label = rule_.conn_label.text;
+      if (label.size() > 2 && label.front() == '"' && label.back() == '"') {
+        label = label.substr(1, label.size() - 2);
+      }
+      return true;
+    }
+    if (match_ == "connlabel" && option == "--set" && rule_.conn_label && !rule_.sets_label) {
+      rule_.sets_label = true;
+      return true;
+    }
     if (match_ == "set" && option == "--match-set" && !rule_.set) {
       rule_.set = Argument(negated);
       rule_.set_flags = Argument(false).text;
@@ -174,8 +186,8 @@ class Reader {
 
 bool RuleWords::MatchesAll() const {
   return !source && !destination && !in_interface && !out_interface && !protocol && !source_port &&
-         !destination_port && !source_type && !destination_type && !mark && !ct_state && !set &&
-         probability.empty() && others.empty();
+         !destination_port && !source_type && !destination_type && !mark && !ct_state &&
+         !conn_label && !set && probability.empty() && others.empty();
 }
 
 absl::string_view RuleWords::TargetArgument(absl::string_view option) const {

@@ -37,6 +37,9 @@ struct RuleWords {
   RuleWord destination_type;
   RuleWord mark;      // -m mark --mark: "0x4000/0x4000"
   RuleWord ct_state;  // --ctstate, --state
+  // -m connlabel --label: "114", without quotes. `sets_label`: with --set.
+  RuleWord conn_label;
+  bool sets_label = false;
   // -m set --match-set: the set's name, and "dst,dst".
   RuleWord set;
   absl::string_view set_flags = {};

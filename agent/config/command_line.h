@@ -51,6 +51,8 @@ struct Flags {
   std::optional<int> v = {};
   std::optional<std::string> vmodule = {};
   // ours
+  std::optional<int> iptables_masquerade_label = {};  // the same
+  std::optional<int> iptables_drop_label = {};
   std::optional<std::string> emulated_version = {};
   std::optional<std::string> ip_families = {};
   std::optional<std::string> iptables_mode = {};

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <optional>
 #include <system_error>
@@ -28,9 +27,6 @@ using featuregates::FeatureGates;
 using featuregates::Overrides;
 using featuregates::Version;
 
-// kubernetes/kubernetes#122363 removed --iptables-masquerade-bit and --iptables-drop-bit.
-constexpr Version kFirstReleaseWithoutBitFlags = {1, 31};
-
 absl::StatusOr<ConfigFile> ReadFile(const Flags& flags, const ConfigSources& sources) {
   if (flags.config) return ReadConfigFile(*flags.config);
   absl::StatusOr<std::optional<ConfigFile>> file =
@@ -51,10 +47,6 @@ absl::StatusOr<featuregates::EmulatedVersion> ResolveVersion(const ConfigInputs&
                    absl::StripPrefix(emulated.status().message(), "--emulated-version: ")));
 }
 
-std::string Kubernetes(Version emulated) {
-  return absl::StrCat("Kubernetes ", featuregates::ToString(emulated));
-}
-
 // ---- feature gates ----
 
 // Resolve's message, the file that is to blame, and what could be set instead.
@@ -70,7 +62,8 @@ absl::Status ExplainGates(const absl::Status& status, const ConfigInputs& inputs
   return absl::Status(
       status.code(),
       absl::StrCat(file_is_wrong ? inputs.file.path : "--feature-gates", ": ", status.message(),
-                   "; the gates of ", Kubernetes(emulated), " that this agent knows are ", known));
+                   "; the gates of ", "Kubernetes ", featuregates::ToString(emulated),
+                   " that this agent knows are ", known));
 }
 
 absl::StatusOr<FeatureGates> ResolveGates(const ConfigInputs& inputs, Version emulated) {
@@ -91,88 +84,6 @@ absl::StatusOr<FeatureGates> ResolveGates(const ConfigInputs& inputs, Version em
   absl::StatusOr<FeatureGates> gates = ResolveFeatureGates(emulated, overrides);
   if (gates.ok()) return gates;
   return ExplainGates(gates.status(), inputs, emulated, overrides.front());
-}
-
-// ---- mark bits ----
-
-// One of the two bits, by the names that its sources give it.
-struct Bit {
-  absl::string_view flag;   // without dashes
-  absl::string_view field;  // in both kinds of file
-  int fallback;
-  std::optional<int> from_flag;
-  std::optional<FromLine<int>> from_file;
-
-  int value() const { return ConfigInputs::Choose(from_flag, from_file, fallback); }
-};
-
-std::array<Bit, 2> Bits(const ConfigInputs& inputs) {
-  const auto& [flags, file] = inputs;
-  return {{{"iptables-masquerade-bit", "iptablesMasqueradeBit", MarkBits{}.masquerade,
-            flags.iptables_masquerade_bit, file.iptables_masquerade_bit},
-           {"iptables-drop-bit", "iptablesDropBit", MarkBits{}.drop, flags.iptables_drop_bit,
-            file.iptables_drop_bit}}};
-}
-
-// "14 (from the flag --iptables-drop-bit)".
-std::string ValueAndSource(const ConfigInputs& inputs, const Bit& bit) {
-  if (bit.from_flag) return absl::StrCat(*bit.from_flag, " (from the flag --", bit.flag, ")");
-  if (!bit.from_file) return absl::StrCat(bit.fallback, " (the default)");
-  return absl::StrCat(bit.from_file->value, " (from ", inputs.file.path, ":", bit.from_file->line,
-                      ")");
-}
-
-// The command line knows the flags of every release; only here the release is known.
-absl::Status RefuseRemovedFlags(const ConfigInputs& inputs, Version emulated) {
-  for (const Bit& bit : Bits(inputs)) {
-    if (!bit.from_flag || emulated < kFirstReleaseWithoutBitFlags) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("unknown flag: --", bit.flag, "; ", Kubernetes(kFirstReleaseWithoutBitFlags),
-                     " removed it, and ", Kubernetes(emulated),
-                     " is emulated: leave it out, or choose an older --emulated-version"));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<MarkBits> ResolveBits(const ConfigInputs& inputs, Version emulated, Mode mode) {
-  const std::array<Bit, 2> bits = Bits(inputs);
-  bool in_range = true;
-  for (const Bit& bit : bits) {
-    if (bit.value() >= 0 && bit.value() <= 31) continue;
-    in_range = false;
-    if (emulated >= kFirstReleaseWithoutBitFlags) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("invalid configuration: ", bit.field, " (--", bit.flag, ") ", bit.value(),
-                     " must be between 0 and 31, inclusive; found ", ValueAndSource(inputs, bit)));
-  }
-  const MarkBits result = {.masquerade = bits[0].value(), .drop = bits[1].value()};
-  const bool equal = result.masquerade == result.drop;
-  if (equal && mode == Mode::kLegacy) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "invalid configuration: iptables-masquerade-bit and iptables-drop-bit must be different; "
-        "found ",
-        ValueAndSource(inputs, bits[0]), " and ", ValueAndSource(inputs, bits[1]),
-        ". Choose another drop bit: the masquerade bit must be kube-proxy's"));
-  }
-  return equal || !in_range ? MarkBits{} : result;
-}
-
-// Of bits that have no effect. A flag is deprecated whatever its value, as in kubelet since 1.28; a
-// field is in so many old files, with its default, that only another value is worth a line.
-void WarnOfIgnoredBits(const ConfigInputs& inputs, std::vector<std::string>& warnings) {
-  const std::array<Bit, 2> bits = Bits(inputs);
-  for (const Bit& bit : bits) {
-    if (!bit.from_flag) continue;
-    warnings.push_back(absl::StrCat(
-        "Flag --", bit.flag,
-        " has been deprecated, This flag has no effect and will be removed in a future version."));
-  }
-  for (const Bit& bit : bits) {
-    if (!bit.from_file || bit.from_file->value == bit.fallback) continue;
-    warnings.push_back(absl::StrCat(
-        inputs.file.path, ":", bit.from_file->line, ": ", bit.field, " ", bit.from_file->value,
-        " has no effect where IPTablesOwnershipCleanup is on; remove the field"));
-  }
 }
 
 // ---- families ----
@@ -272,7 +183,7 @@ absl::StatusOr<Config> LoadConfig(const Flags& flags, const ConfigSources& sourc
   const auto emulated = ResolveVersion(inputs);
   if (!emulated.ok()) return emulated.status();
   const Version version = emulated->version;
-  if (absl::Status status = RefuseRemovedFlags(inputs, version); !status.ok()) return status;
+  if (absl::Status status = RefuseRemovedBitFlags(inputs, version); !status.ok()) return status;
   absl::StatusOr<FeatureGates> gates = ResolveGates(inputs, version);
   if (!gates.ok()) return gates.status();
 
@@ -281,9 +192,7 @@ absl::StatusOr<Config> LoadConfig(const Flags& flags, const ConfigSources& sourc
   config.make_iptables_util_chains = ConfigInputs::Choose(
       flags.make_iptables_util_chains, inputs.file.make_iptables_util_chains, true);
   config.mode = ModeFor(config.gates, config.make_iptables_util_chains);
-  const absl::StatusOr<MarkBits> bits = ResolveBits(inputs, version, config.mode);
-  if (!bits.ok()) return bits.status();
-  config.bits = *bits;
+  if (absl::Status status = ResolveBitsAndLabels(inputs, config); !status.ok()) return status;
   if (absl::Status status = ResolveFamilies(inputs, sources, config); !status.ok()) return status;
   if (absl::Status status = ResolveIptablesMode(inputs, config); !status.ok()) return status;
   if (absl::Status status = ResolveHostRoot(flags, config); !status.ok()) return status;
@@ -292,9 +201,7 @@ absl::StatusOr<Config> LoadConfig(const Flags& flags, const ConfigSources& sourc
 
   if (!emulated->warning.empty()) config.warnings.push_back(emulated->warning);
   for (const std::string& warning : config.gates.warnings()) config.warnings.push_back(warning);
-  if (config.gates.Enabled(featuregates::kIPTablesOwnershipCleanup)) {
-    WarnOfIgnoredBits(inputs, config.warnings);
-  }
+  WarnOfIgnoredBitsAndLabels(inputs, config);
   config.ignored_gates = config.gates.ignored();
   return config;
 }

@@ -27,7 +27,7 @@
 namespace kipt::agent {
 
 // This project's own release, as in CMakeLists.txt: its own feature gates live by it.
-inline constexpr featuregates::Version kAgentRelease = {0, 6};
+inline constexpr featuregates::Version kAgentRelease = {0, 7};
 
 // Read where no --config is given, and may be absent.
 inline constexpr char kDefaultConfigPath[] = "/etc/kube-iptables-agent/config.yaml";
@@ -43,6 +43,8 @@ struct Config {
   // mode may have left behind. Where the pair given has no effect and would not be valid, 14
   // and 15.
   MarkBits bits = {};
+  // As given, also where ConnLabelMarking is off; 114 and 115 where they are equal there.
+  ConnLabels labels = {};
   // --ip-families asked for "auto"; else for exactly `families`.
   bool families_by_kernel = true;
   // IPv4 before IPv6; never empty.
@@ -91,7 +93,8 @@ struct ConfigSources {
 // InvalidArgument, with what to do, for everything that is wrong, an unreadable file included. Bits
 // outside 0..31 are refused even where they have no effect, as by kubelet; from 1.31 on, where the
 // flags are gone, the flags are unknown and the fields are not looked at. Equal bits are refused in
-// legacy mode only.
+// legacy mode only. Labels outside 0..127 are refused always, equal ones where ConnLabelMarking is
+// on.
 absl::StatusOr<Config> LoadConfig(const Flags& flags, const ConfigSources& sources = {});
 
 // All gates, kubelet's and ours, at `emulated`. InvalidArgument as FeatureGates::Resolve.

@@ -55,7 +55,7 @@ class Decoder {
     bool in_kubelet_configuration;
     Read read;
   };
-  static const std::array<Field, 17> kFields;
+  static const std::array<Field, 19> kFields;
 
   absl::Status DecodeKind() {
     const YamlNode& root = document_.root();
@@ -139,6 +139,12 @@ class Decoder {
   absl::Status DropBit(const YamlEntry& entry) {
     return Store(document_.Int32(entry.value, entry.key), entry, file_.iptables_drop_bit);
   }
+  absl::Status MasqueradeLabel(const YamlEntry& entry) {
+    return Store(document_.Int32(entry.value, entry.key), entry, file_.iptables_masquerade_label);
+  }
+  absl::Status DropLabel(const YamlEntry& entry) {
+    return Store(document_.Int32(entry.value, entry.key), entry, file_.iptables_drop_label);
+  }
   absl::Status IpFamilies(const YamlEntry& entry) {
     return Store(document_.String(entry.value, entry.key), entry, file_.ip_families);
   }
@@ -196,7 +202,7 @@ class Decoder {
   ConfigFile file_;
 };
 
-constexpr std::array<Decoder::Field, 17> Decoder::kFields = {{
+constexpr std::array<Decoder::Field, 19> Decoder::kFields = {{
     {"apiVersion", false, &Decoder::Skip},
     {"kind", false, &Decoder::Skip},
     {"emulatedVersion", false, &Decoder::EmulatedVersion},
@@ -204,6 +210,8 @@ constexpr std::array<Decoder::Field, 17> Decoder::kFields = {{
     {"makeIPTablesUtilChains", false, &Decoder::MakeChains},
     {"iptablesMasqueradeBit", true, &Decoder::MasqueradeBit},
     {"iptablesDropBit", true, &Decoder::DropBit},
+    {"iptablesMasqueradeLabel", false, &Decoder::MasqueradeLabel},
+    {"iptablesDropLabel", false, &Decoder::DropLabel},
     {"ipFamilies", false, &Decoder::IpFamilies},
     {"iptablesMode", false, &Decoder::IptablesModeText},
     {"iptablesSyncPeriod", false, &Decoder::SyncPeriod},

@@ -62,6 +62,8 @@ struct ConfigFile {
   std::optional<FromLine<bool>> make_iptables_util_chains;
   std::optional<FromLine<int>> iptables_masquerade_bit;
   std::optional<FromLine<int>> iptables_drop_bit;
+  std::optional<FromLine<int>> iptables_masquerade_label;
+  std::optional<FromLine<int>> iptables_drop_label;
   std::optional<FromLine<std::string>> ip_families;
   std::optional<FromLine<std::string>> iptables_mode;
   std::optional<FromLine<absl::Duration>> iptables_sync_period;

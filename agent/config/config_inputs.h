@@ -2,7 +2,7 @@
 //
 // File: agent/config/config_inputs.h
 //
-// What LoadConfig merges, for the files that do the merging: config.cc,
+// What LoadConfig merges, for the files that do the merging: config.cc, mark_settings.cc,
 // daemon_settings.cc and ownership_settings.cc.
 #ifndef KIPT_AGENT_CONFIG_CONFIG_INPUTS_H_
 #define KIPT_AGENT_CONFIG_CONFIG_INPUTS_H_
@@ -45,6 +45,12 @@ struct ConfigInputs {
   }
 };
 
+// InvalidArgument, with kubelet's words, where a flag is given that release `emulated` no longer
+// has: the command line knows the flags of every release, and only here the release is known.
+absl::Status RefuseRemovedBitFlags(const ConfigInputs& inputs, featuregates::Version emulated);
+// config.bits and config.labels, from its release, gates and mode. InvalidArgument as LoadConfig.
+absl::Status ResolveBitsAndLabels(const ConfigInputs& inputs, Config& config);
+void WarnOfIgnoredBitsAndLabels(const ConfigInputs& inputs, Config& config);
 // The settings of `run`: sync period, watch, addresses. InvalidArgument as LoadConfig.
 absl::Status ResolveDaemonSettings(const ConfigInputs& inputs, Config& config);
 // What becomes of others' and of stale chains: stale chains, hint policy, CNI directories. The

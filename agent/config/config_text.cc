@@ -53,6 +53,8 @@ std::string ToString(const Config& config) {
       "mode: ", ModeName(config.mode), "\n",                    //
       "iptablesMasqueradeBit: ", config.bits.masquerade, "\n",  //
       "iptablesDropBit: ", config.bits.drop, "\n",              //
+      "iptablesMasqueradeLabel: ", config.labels.masquerade, "\n",
+      "iptablesDropLabel: ", config.labels.drop, "\n",  //
       "ipFamilies: ", config.families_by_kernel ? absl::StrCat("auto (", families, ")") : families,
       "\n", "iptablesMode: ", IptablesModeText(config), "\n",                       //
       "hostRoot: ", HostRootText(config), "\n",                                     //

@@ -75,6 +75,12 @@ absl::Status StoreMasqueradeBit(absl::string_view value, Flags& flags) {
 absl::Status StoreDropBit(absl::string_view value, Flags& flags) {
   return StoreInt(value, flags.iptables_drop_bit);
 }
+absl::Status StoreMasqueradeLabel(absl::string_view value, Flags& flags) {
+  return StoreInt(value, flags.iptables_masquerade_label);
+}
+absl::Status StoreDropLabel(absl::string_view value, Flags& flags) {
+  return StoreInt(value, flags.iptables_drop_label);
+}
 absl::Status StoreV(absl::string_view value, Flags& flags) { return StoreInt(value, flags.v); }
 absl::Status StoreVmodule(absl::string_view value, Flags& flags) {
   return StoreText(value, flags.vmodule);
@@ -213,11 +219,19 @@ constexpr FlagRow kFlags[] = {
      "The bit of the fwmark space to mark packets for dropping. Must be within the range [0, 31]. "
      "No effect where IPTablesOwnershipCleanup is on; gone from 1.31 on. (default 15)",
      StoreDropBit},
+    {"iptables-drop-label", "int32", false,
+     "The label of the connection by which KUBELET-FIREWALL drops. Must be within the range [0, "
+     "127]. Only with the feature gate ConnLabelMarking. (default 115)",
+     StoreDropLabel},
     {"iptables-masquerade-bit", "int32", false,
      "The bit of the fwmark space to mark packets for SNAT. Must be within the range [0, 31]. "
      "Please match this parameter with corresponding parameter in kube-proxy. No effect where "
      "IPTablesOwnershipCleanup is on; gone from 1.31 on. (default 14)",
      StoreMasqueradeBit},
+    {"iptables-masquerade-label", "int32", false,
+     "The label of the connection by which KUBELET-POSTROUTING masquerades. Must be within the "
+     "range [0, 127]. Only with the feature gate ConnLabelMarking. (default 114)",
+     StoreMasqueradeLabel},
     {"iptables-mode", "string", false,
      "auto, nft or legacy: which iptables to write. auto goes by the host's iptables program, "
      "KUBE-IPTABLES-HINT, KUBE-KUBELET-CANARY and other rules, in this order; where they "

@@ -118,6 +118,7 @@ ModeSources SystemModeSources(const std::optional<std::string>& host_root, Comma
   sources.host_root = host_root ? HostRoot{*host_root, ""} : OwnHostRoot();
   sources.kernel = SystemKernelPaths(sources.host_root.directory);
   sources.xt_compat = [kernel = sources.kernel] { return ReadXtCompat(kernel); };
+  sources.conn_label_match = [kernel = sources.kernel] { return ReadConnLabelMatch(kernel); };
   sources.open_nft = netlink::NewNftBackend;
   sources.list_nft = netlink::ListNftChains;
   sources.open_legacy = [runner, legacy] { return NewLegacyBackend(runner, legacy); };

@@ -52,6 +52,8 @@ struct ModeSources {
   std::function<BackendOrError()> open_legacy;
   // Whether iptables-nft can hold rules.
   std::function<XtCompatReading()> xt_compat;
+  // Whether rules about connection labels can be had, with either iptables.
+  std::function<XtCompatReading()> conn_label_match;
   // Everything in the legacy tables that exist.
   std::function<absl::StatusOr<ChainsByName>(netlink::Family)> list_legacy;
 };

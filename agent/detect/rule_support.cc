@@ -9,13 +9,26 @@ RuleSupport SupportFor(absl::string_view iptables_mode, const XtCompatReading& r
   return {.xt = !absent, .reason = absent ? reading.reason : "", .hint = hint};
 }
 
-bool SupportWatch::Look(absl::string_view iptables_mode, HintPolicy hint) {
+void AddConnLabelSupport(const XtCompatReading& reading, RuleSupport& support) {
+  support.conn_labels = reading.compat != XtCompat::kAbsent;
+  support.conn_labels_reason = support.conn_labels ? "" : reading.reason;
+}
+
+bool SupportWatch::Look(absl::string_view iptables_mode, HintPolicy hint, bool labels_wanted) {
   XtCompatReading reading = read_();
   if (reading.compat == XtCompat::kUnknown && refused_) {
     reading = {.compat = XtCompat::kAbsent,
                .reason = "the kernel refused a rule of iptables-nft for want of a match"};
   }
-  const RuleSupport before = std::exchange(support_, SupportFor(iptables_mode, reading, hint));
+  RuleSupport now = SupportFor(iptables_mode, reading, hint);
+  if (!labels_wanted) conn_label_at_refusal_.reset();
+  if (labels_wanted && now.xt) {
+    const XtCompatReading conn_label = read_conn_label_();
+    if (conn_label_at_refusal_ != conn_label) conn_label_at_refusal_.reset();
+    AddConnLabelSupport(conn_label, now);
+    if (conn_label_at_refusal_) now = WithoutConnLabels(std::move(now));
+  }
+  const RuleSupport before = std::exchange(support_, std::move(now));
   return support_ != before;
 }
 

@@ -2,11 +2,13 @@
 //
 // File: agent/detect/rule_support.h
 //
-// From what is known of the kernel to what policy wants to know: can iptables hold rules here.
+// From what is known of the kernel to what policy wants to know: can iptables hold rules here, and
+// rules about connection labels.
 #ifndef KIPT_AGENT_DETECT_RULE_SUPPORT_H_
 #define KIPT_AGENT_DETECT_RULE_SUPPORT_H_
 
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/string_view.h"
@@ -20,23 +22,36 @@ namespace kipt::agent {
 RuleSupport SupportFor(absl::string_view iptables_mode, const XtCompatReading& reading,
                        HintPolicy hint);
 
-// SupportFor over the life of a process: what a transaction showed counts where files tell nothing.
+// Adds what ReadConnLabelMatch says, for whom labels are wanted. Where nobody knows they are tried
+// (Reconciler::Sync).
+void AddConnLabelSupport(const XtCompatReading& reading, RuleSupport& support);
+
+// Both over the life of a process: what a transaction showed counts where files tell nothing.
 class SupportWatch {
  public:
-  explicit SupportWatch(std::function<XtCompatReading()> read) : read_(std::move(read)) {}
+  // `read_conn_label` is called only where labels are wanted.
+  SupportWatch(std::function<XtCompatReading()> read,
+               std::function<XtCompatReading()> read_conn_label)
+      : read_(std::move(read)), read_conn_label_(std::move(read_conn_label)) {}
 
   const RuleSupport& support() const { return support_; }
 
   // Reads again. True: `support` has changed.
-  bool Look(absl::string_view iptables_mode, HintPolicy hint);
+  bool Look(absl::string_view iptables_mode, HintPolicy hint, bool labels_wanted);
   // The kernel refused a rule for want of its match; Look takes that for an answer where it finds
   // none, from then on.
   void NoteRefusal() { refused_ = true; }
+  // The same of connlabel, and whatever Look finds: modprobe may have failed, or legacy iptables
+  // may lack its extension. It counts until files tell something else than now, or labels were not
+  // wanted for a while.
+  void NoteConnLabelRefusal() { conn_label_at_refusal_ = read_conn_label_(); }
 
  private:
   std::function<XtCompatReading()> read_;
+  std::function<XtCompatReading()> read_conn_label_;
   RuleSupport support_;
   bool refused_ = false;
+  std::optional<XtCompatReading> conn_label_at_refusal_;
 };
 
 }  // namespace kipt::agent

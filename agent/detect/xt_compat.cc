@@ -18,11 +18,15 @@ constexpr std::array<ModuleQuery, 4> kModules = {{
     {"xt_conntrack", "conntrack_mt_v3"},
     {"xt_mark", "mark_mt"},
 }};
+constexpr ModuleQuery kConnLabel = {"xt_connlabel", "connlabel_mt"};
 
 XtCompatReading Judge(absl::string_view module, const ModuleEvidence& evidence,
                       bool loads_modules) {
-  if (evidence.loaded.value_or(false) || evidence.built_in.value_or(false)) {
-    return {.compat = XtCompat::kPresent};
+  if (evidence.loaded.value_or(false)) {
+    return {.compat = XtCompat::kPresent, .reason = absl::StrCat(module, " is loaded")};
+  }
+  if (evidence.built_in.value_or(false)) {
+    return {.compat = XtCompat::kPresent, .reason = absl::StrCat(module, " is built in")};
   }
   if (!loads_modules) {
     if (!evidence.built_in) {
@@ -38,7 +42,9 @@ XtCompatReading Judge(absl::string_view module, const ModuleEvidence& evidence,
                                    " is not known to be loaded, and there is no modules.dep "
                                    "to say whether it can be")};
   }
-  if (*evidence.on_disk) return {.compat = XtCompat::kPresent};
+  if (*evidence.on_disk) {
+    return {.compat = XtCompat::kPresent, .reason = absl::StrCat(module, " is in ", evidence.list)};
+  }
   if (!evidence.loaded || !evidence.built_in) {
     return {.compat = XtCompat::kUnknown,
             .reason = absl::StrCat(module, " is not in ", evidence.list, ", and whether it is ",
@@ -66,6 +72,11 @@ XtCompatReading ReadXtCompat(const KernelPaths& paths) {
     }
   }
   return worst;
+}
+
+XtCompatReading ReadConnLabelMatch(const KernelPaths& paths) {
+  const ModulesEvidence evidence = LookForModules(paths, {&kConnLabel, 1});
+  return Judge(kConnLabel.module, evidence.modules.front(), evidence.loads_modules);
 }
 
 }  // namespace kipt::agent

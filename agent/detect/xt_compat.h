@@ -4,7 +4,8 @@
 //
 // Whether iptables-nft can make rules at all on this kernel: its matches are xtables', which
 // nf_tables runs through nft_compat. Cloud images of the RHEL 10 class have neither nft_compat nor
-// xt_*: a bare chain can be made there, so the hint chain too, but no rule.
+// xt_*: a bare chain can be made there, so the hint chain too, but no rule. And whether there is
+// one match more, which few kernels lack and few people miss: connlabel.
 #ifndef KIPT_AGENT_DETECT_XT_COMPAT_H_
 #define KIPT_AGENT_DETECT_XT_COMPAT_H_
 
@@ -32,6 +33,11 @@ struct XtCompatReading {
 // By files only; loads nothing. Looks at nft_compat and at the matches that kubelet's rules need:
 // xt_comment, xt_conntrack, and xt_mark (xt_MARK and xt_MASQUERADE are its and xt_nat's).
 XtCompatReading ReadXtCompat(const KernelPaths& paths);
+
+// The same of the match connlabel alone, xt_connlabel, which legacy iptables needs as well. That
+// the kernel keeps labels at all (CONFIG_NF_CONNTRACK_LABELS) goes with it: the module's own option
+// selects that one (net/netfilter/Kconfig). `reason` also says how it is there.
+XtCompatReading ReadConnLabelMatch(const KernelPaths& paths);
 
 }  // namespace kipt::agent
 

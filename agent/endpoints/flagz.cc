@@ -48,9 +48,15 @@ constexpr PrinterRow kPrinters[] = {
     {"ip-families", [](const Flags& flags) { return Given(flags.ip_families, "auto"); }},
     {"iptables-drop-bit",
      [](const Flags& flags) { return Given(flags.iptables_drop_bit, MarkBits{}.drop); }},
+    {"iptables-drop-label",
+     [](const Flags& flags) { return Given(flags.iptables_drop_label, ConnLabels{}.drop); }},
     {"iptables-masquerade-bit",
      [](const Flags& flags) {
        return Given(flags.iptables_masquerade_bit, MarkBits{}.masquerade);
+     }},
+    {"iptables-masquerade-label",
+     [](const Flags& flags) {
+       return Given(flags.iptables_masquerade_label, ConnLabels{}.masquerade);
      }},
     {"iptables-mode", [](const Flags& flags) { return Given(flags.iptables_mode, "auto"); }},
     {"iptables-sync-period",

@@ -98,6 +98,16 @@ void Merge(Family family_read, const Plan& family, Plan& all) {
   Append(family.foreign_jumps, all.foreign_jumps);
 }
 
+// The error of a rule about connection labels for which the match is missing; OK: there is none.
+absl::Status LabelsRefused(const SyncReport& report) {
+  for (const FamilyResult& result : report.families) {
+    if (netlink::MissingExtension(result.status) == netlink::kConnLabelExtension) {
+      return result.status;
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status SyncReport::FirstError() const {
@@ -110,7 +120,8 @@ absl::Status SyncReport::FirstError() const {
 
 bool SyncReport::LacksExtension() const {
   return std::any_of(families.begin(), families.end(), [](const FamilyResult& result) {
-    return netlink::MissingExtension(result.status).has_value();
+    const std::optional<std::string> missing = netlink::MissingExtension(result.status);
+    return missing && *missing != netlink::kConnLabelExtension;
   });
 }
 
@@ -187,8 +198,9 @@ absl::StatusOr<Plan> Reconciler::LookOnce(const Ruleset& desired,
 
 absl::StatusOr<Plan> Reconciler::Look(const Ruleset& desired) {
   absl::StatusOr<Plan> plan;
+  const std::vector<netlink::ChainQuery> queries = ChainsToRead(desired);
   const absl::Status status = RetryAborted([&] {
-    plan = LookOnce(desired, ChainsToRead());
+    plan = LookOnce(desired, queries);
     return plan.status();
   });
   if (!status.ok()) return status;
@@ -222,9 +234,26 @@ absl::Status Reconciler::SyncFamilies(const Ruleset& desired,
 }
 
 SyncReport Reconciler::Sync(const Ruleset& desired, const Restraint& restraint) {
+  SyncReport report = SyncWanted(desired, restraint);
+  absl::Status refused = LabelsRefused(report);
+  if (refused.ok() || !desired.labels || !desired.support.conn_labels) return report;
+  const SyncReport before = std::exchange(
+      report, SyncWanted(DesiredRuleset(desired.mode, desired.families, desired.bits,
+                                        WithoutConnLabels(desired.support), desired.labels),
+                         restraint));
+  report.labels_refused = std::move(refused);
+  report.applied.insert(report.applied.begin(), before.applied.begin(), before.applied.end());
+  report.native_put |= before.native_put;
+  report.native_removed |= before.native_removed;
+  report.looks += before.looks;
+  report.applying += before.applying;
+  return report;
+}
+
+SyncReport Reconciler::SyncWanted(const Ruleset& desired, const Restraint& restraint) {
   SyncReport report;
   const absl::Status both =
-      SyncFamilies(desired, ChainsToRead(), desired.families, restraint, report);
+      SyncFamilies(desired, ChainsToRead(desired), desired.families, restraint, report);
   if (!report.status.ok()) {
     if (desired.families.size() > 1) LookAtEachFamily(desired, restraint, report);
     return report;
@@ -249,7 +278,7 @@ void Reconciler::SyncEachFamily(const Ruleset& desired, const Restraint& restrai
     const size_t applied_before = report.applied.size();
     absl::Status alone;
     if (Changes(tried, family)) {
-      alone = SyncFamilies(desired, ChainsToRead(), {&family, 1}, restraint, report);
+      alone = SyncFamilies(desired, ChainsToRead(desired), {&family, 1}, restraint, report);
     }
     if (!report.status.ok()) return;
     const bool nothing_left = alone.ok() && report.applied.size() == applied_before;

@@ -99,10 +99,14 @@ struct SyncReport {
   int looks = 0;
   // Spent inside Backend::Apply.
   absl::Duration applying;
+  // Why a rule about connection labels was refused, where that was for want of the match connlabel:
+  // `plan`, `families` and `status` then are of the attempt without such rules.
+  absl::Status labels_refused;
 
   // The first error there is.
   absl::Status FirstError() const;
-  // The kernel refused a rule because it has no such match or target of xtables.
+  // The kernel refused a rule because it has no such match or target of xtables; connlabel, which
+  // may be missing alone, is not meant.
   bool LacksExtension() const;
   // Whether what was wanted of `family` stands; OK also for one that was not asked for.
   absl::Status StatusOf(netlink::Family family) const;
@@ -143,7 +147,9 @@ class Reconciler {
   // Makes `desired` stand. Both families go in one transaction. Where the ruleset moved in between,
   // looks again: ten times at once, then every 100 ms, for five seconds. Where the transaction is
   // refused, or the families cannot be read together, each family is tried alone, so that one
-  // cannot keep the other from its rules.
+  // cannot keep the other from its rules. Where a rule was refused for want of the match connlabel
+  // (SyncReport::labels_refused), all is done once more without what needs it, so that labels
+  // cannot keep the marks from their rules.
   // Without `restraint` all of each plan is done.
   SyncReport Sync(const Ruleset& desired, const Restraint& restraint = {});
 
@@ -181,6 +187,8 @@ class Reconciler {
                                 absl::Span<const netlink::ChainQuery> queries);
   // Retries `attempt` as long as it returns Aborted, within the bounds above.
   absl::Status RetryAborted(const std::function<absl::Status()>& attempt);
+  // What Sync does but for the second attempt without labels.
+  SyncReport SyncWanted(const Ruleset& desired, const Restraint& restraint);
   // Looks at what `queries` ask for and applies what concerns `families`.
   absl::Status SyncFamilies(const Ruleset& desired, absl::Span<const netlink::ChainQuery> queries,
                             absl::Span<const netlink::Family> families, const Restraint& restraint,

@@ -43,12 +43,14 @@ size_t DesiredIndex(const DesiredChain& desired, const ObservedRule& observed) {
 }
 
 // Why a form of kubelet's that we do not want goes; empty where it stays: in cleanup mode nothing
-// supersedes it (it is stale), and what kube-proxy keeps is kube-proxy's.
+// supersedes it (it is stale), and what kube-proxy keeps is kube-proxy's. Another label than ours
+// in a chain of labels is superseded in both.
 std::string WhySuperseded(const DesiredChain& desired, const ObservedRule& observed,
                           const ChainContext& context) {
-  if (context.mode != Mode::kLegacy || observed.rule() == nullptr) return "";
+  if (observed.rule() == nullptr) return "";
   const std::optional<KubeletForm> form = RecognizeKubeletForm(desired.id, *observed.rule());
-  if (!form.has_value() || (form->shared_with_kube_proxy && context.claimed_by_kube_proxy)) {
+  if (!form.has_value() || (context.mode != Mode::kLegacy && !form->label) ||
+      (form->shared_with_kube_proxy && context.claimed_by_kube_proxy)) {
     return "";
   }
   return absl::StrCat("superseded: ", form->description);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "agent/policy/guards.h"
 #include "agent/policy/kubelet_forms.h"
 #include "agent/policy/ownership.h"
@@ -37,6 +38,24 @@ uint32_t BitsTested(const ObservedChain& chain) {
   return bits;
 }
 
+// Labels of the connection that they look at.
+netlink::ConnLabelSet LabelsTested(const ObservedChain& chain) {
+  netlink::ConnLabelSet labels;
+  for (const ObservedRule& rule : chain.rules) {
+    const auto* own = rule.rule();
+    if (own != nullptr && own->conn_label && !own->conn_label->set) {
+      labels.set(own->conn_label->label);
+    }
+  }
+  return labels;
+}
+
+// Chains that mark packets, or label their connections, for whoever jumps there.
+bool IsMarkingChain(const ChainId& chain) {
+  return Is(chain, Table::kNat, kMarkMasqChain) || Is(chain, Table::kNat, kMarkDropChain) ||
+         Is(chain, Table::kNat, kLabelMasqChain) || Is(chain, Table::kNat, kLabelDropChain);
+}
+
 // A chain and a rule in it may be claimed for one reason.
 void Append(std::vector<Claim> more, std::vector<Claim>& claims) {
   for (Claim& claim : more) {
@@ -61,6 +80,8 @@ absl::string_view ClaimKindName(ClaimKind kind) {
       return "kubeProxyRemains";
     case ClaimKind::kMarkedPackets:
       return "markedPackets";
+    case ClaimKind::kLabelledPackets:
+      return "labelledPackets";
     case ClaimKind::kMartians:
       return "martians";
     case ClaimKind::kLiveKubelet:
@@ -86,6 +107,11 @@ bool IsKubeletRule(const ChainId& chain, const ObservedRule& observed) {
 Claims::Claims(Family family, const netlink::Snapshot& observed, const Dependents& dependents)
     : family_(family), observed_(observed), dependents_(dependents) {}
 
+bool Claims::Stays(absl::string_view marking_chain) const {
+  const ChainId marking = {family_, Table::kNat, std::string(marking_chain)};
+  return observed_.Find(marking) != nullptr && !OnChain(marking).empty();
+}
+
 bool Claims::Stands(Table table, absl::string_view name) const {
   return observed_.Find({family_, table, std::string(name)}) != nullptr;
 }
@@ -107,9 +133,7 @@ std::vector<Claim> Claims::OfOthers(const ChainId& chain) const {
            absl::StrCat("holds a rule that is not kubelet's: ", netlink::ToString(family_, rule))});
     }
   }
-  if (!Is(chain, Table::kNat, kMarkMasqChain) && !Is(chain, Table::kNat, kMarkDropChain)) {
-    return claims;
-  }
+  if (!IsMarkingChain(chain)) return claims;
   for (const CniReference& reference : dependents_.cni.references) {
     if (reference.chain != chain.name) continue;
     claims.push_back(
@@ -141,8 +165,7 @@ std::vector<Claim> Claims::OfKubeProxy(const ChainId& chain) const {
 // Claim (c): who marks stays, so what acts on the mark stays.
 std::vector<Claim> Claims::OfMarks(absl::string_view marking_chain, uint32_t mark) const {
   std::vector<Claim> claims;
-  const ChainId marking = {family_, Table::kNat, std::string(marking_chain)};
-  if (observed_.Find(marking) != nullptr && !OnChain(marking).empty()) {
+  if (Stays(marking_chain)) {
     claims.push_back({ClaimKind::kMarkedPackets,
                       absl::StrCat("acts on what nat/", marking_chain, " marks, which stays")});
   }
@@ -152,6 +175,28 @@ std::vector<Claim> Claims::OfMarks(absl::string_view marking_chain, uint32_t mar
     claims.push_back(
         {ClaimKind::kMarkedPackets, absl::StrFormat("acts on mark 0x%x, which %s may set: %s",
                                                     setter.bits & mark, setter.from, setter.rule)});
+  }
+  return claims;
+}
+
+std::vector<Claim> Claims::OfLabels(absl::string_view labelling_chain,
+                                    const netlink::ConnLabelSet& labels) const {
+  std::vector<Claim> claims;
+  if (Stays(labelling_chain)) {
+    claims.push_back({ClaimKind::kLabelledPackets,
+                      absl::StrCat("acts on what nat/", labelling_chain, " labels, which stays")});
+  }
+  for (const LabelSetter& setter : dependents_.label_setters) {
+    const bool sees = family_ == Family::kIPv4 ? setter.ipv4 : setter.ipv6;
+    const netlink::ConnLabelSet both = setter.labels & labels;
+    if (!sees || both.none()) continue;
+    std::vector<int> numbers;
+    for (int label = 0; label <= netlink::kMostConnLabel; ++label) {
+      if (both.test(static_cast<size_t>(label))) numbers.push_back(label);
+    }
+    claims.push_back({ClaimKind::kLabelledPackets,
+                      absl::StrCat("acts on label ", absl::StrJoin(numbers, ", "), ", which ",
+                                   setter.from, " may set: ", setter.rule)});
   }
   return claims;
 }
@@ -177,6 +222,12 @@ std::vector<Claim> Claims::OnChain(const ChainId& chain) const {
   if (standing == nullptr) return claims;
   if (Is(chain, Table::kNat, kPostroutingChain)) {
     Append(OfMarks(kMarkMasqChain, BitsTested(*standing)), claims);
+  }
+  if (Is(chain, Table::kNat, kLabelPostroutingChain)) {
+    Append(OfLabels(kLabelMasqChain, LabelsTested(*standing)), claims);
+  }
+  if (Is(chain, Table::kFilter, kLabelFirewallChain)) {
+    Append(OfLabels(kLabelDropChain, LabelsTested(*standing)), claims);
   }
   if (Is(chain, Table::kFilter, kFirewallChain)) {
     const uint32_t dropped = BitsTested(*standing);

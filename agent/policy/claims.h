@@ -27,6 +27,7 @@ enum class ClaimKind : uint8_t {
   kKubeProxy,         // kube-proxy lives in this family, and uses the chain or rule as its own
   kKubeProxyRemains,  // its canary stands without its services: likely `kube-proxy --cleanup`
   kMarkedPackets,     // a chain or rule that marks packets stays, and this is what acts on the mark
+  kLabelledPackets,   // the same of the connection's label
   kMartians,          // the kernel takes packets for 127.0.0.0/8 from neighbours
   kLiveKubelet,       // a live kubelet takes its absence for a flush
 };
@@ -56,6 +57,10 @@ class Claims {
   std::vector<Claim> OfOthers(const netlink::ChainId& chain) const;
   std::vector<Claim> OfKubeProxy(const netlink::ChainId& chain) const;
   std::vector<Claim> OfMarks(absl::string_view marking_chain, uint32_t mark) const;
+  std::vector<Claim> OfLabels(absl::string_view labelling_chain,
+                              const netlink::ConnLabelSet& labels) const;
+  // A chain of nat that is there, and that somebody claims.
+  bool Stays(absl::string_view marking_chain) const;
   bool Stands(netlink::Table table, absl::string_view name) const;
 
   netlink::Family family_;

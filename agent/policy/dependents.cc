@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -36,16 +37,6 @@ std::optional<ChainId> ChainIn(const TableId& table, const std::string& chain) {
   return std::nullopt;
 }
 
-// kubelet's jumps from base chains.
-bool IsKubeletJump(const ChainId& from, const SurveyRule& rule) {
-  for (const DesiredJump& jump : EveryKubeletJump(from.family)) {
-    if (jump.base_chain == from && netlink::ToString(from.family, jump.rule) == rule.text) {
-      return true;
-    }
-  }
-  return false;
-}
-
 // The rule that makes a marking chain one, whoever of kubelet and kube-proxy wrote it, and the one
 // that clears the mark.
 bool IsOwnMarking(const ChainId& chain, const SurveyRule& rule) {
@@ -53,12 +44,63 @@ bool IsOwnMarking(const ChainId& chain, const SurveyRule& rule) {
          absl::StartsWith(rule.text, "-j MARK --set-xmark ");
 }
 
+// The same of labels, with any label: in these two chains, and in no other of kubelet's.
+bool IsOwnLabelling(const ChainId& chain, const SurveyRule& rule) {
+  if (chain.table != netlink::Table::kNat || rule.labels_set.count() != 1 ||
+      (chain.name != kLabelMasqChain && chain.name != kLabelDropChain)) {
+    return false;
+  }
+  int label = 0;
+  while (!rule.labels_set.test(static_cast<size_t>(label))) ++label;
+  return rule.text == netlink::ToString(chain.family, SetLabel(label));
+}
+
+// Another example of what is known adds nothing to anybody's decision.
+template <typename Setter, typename Values>
+bool IsKnown(const std::vector<Setter>& setters, const Setter& setter, Values Setter::*values) {
+  return std::any_of(setters.begin(), setters.end(), [&](const Setter& known) {
+    return (setter.*values & ~(known.*values)) == Values{} && setter.ipv4 <= known.ipv4 &&
+           setter.ipv6 <= known.ipv6;
+  });
+}
+
+// A setter of `table` that has no values yet.
+template <typename Setter>
+Setter SetterOf(const TableId& table, const std::string& chain, const SurveyRule& rule) {
+  Setter setter;
+  setter.from = absl::StrCat(netlink::ToString(table), " ", chain);
+  setter.rule = absl::StrCat("-A ", chain, " ", rule.text);
+  setter.ipv4 = table.family != "ip6";
+  setter.ipv6 = table.family != "ip";
+  return setter;
+}
+
+bool SetsForOthers(const TableId& table) {
+  return table.name != kKubeProxyTable && table.family != "arp";
+}
+
 }  // namespace
+
+DependentsCollector::DependentsCollector() {
+  for (const Family family : netlink::kFamilies) {
+    for (const DesiredJump& jump : EveryKubeletJump(family)) {
+      own_jumps_.emplace_back(jump.base_chain, netlink::ToString(family, jump.rule));
+    }
+  }
+}
+
+// kubelet's jumps from base chains.
+bool DependentsCollector::IsKubeletJump(const ChainId& from, const SurveyRule& rule) const {
+  return std::any_of(own_jumps_.begin(), own_jumps_.end(), [&](const auto& jump) {
+    return jump.first == from && jump.second == rule.text;
+  });
+}
 
 netlink::SurveyFilter DependentsCollector::ManagedMode() {
   return [this](const TableId& table, const std::string& chain, const SurveyRule& rule) {
     if (!rule.jump.empty()) NoteReference(table, chain, rule);
     if (rule.marks_set != 0) NoteMarks(table, chain, rule);
+    if (rule.labels_set.any()) NoteLabels(table, chain, rule);
     return false;
   };
 }
@@ -66,12 +108,15 @@ netlink::SurveyFilter DependentsCollector::ManagedMode() {
 netlink::SurveyFilter DependentsCollector::OtherMode() {
   return [this](const TableId& table, const std::string& chain, const SurveyRule& rule) {
     if (rule.marks_set != 0) NoteMarks(table, chain, rule);
+    if (rule.labels_set.any()) NoteLabels(table, chain, rule);
     return false;
   };
 }
 
 void DependentsCollector::OtherModeUnreadable(const std::string& why) {
   mark_setters_.push_back({.from = "the other iptables mode", .rule = why, .bits = 0xffffffff});
+  label_setters_.push_back(
+      {.from = "the other iptables mode", .rule = why, .labels = netlink::AllConnLabels()});
 }
 
 void DependentsCollector::NoteReference(const TableId& table, const std::string& chain,
@@ -88,20 +133,26 @@ void DependentsCollector::NoteReference(const TableId& table, const std::string&
 
 void DependentsCollector::NoteMarks(const TableId& table, const std::string& chain,
                                     const SurveyRule& rule) {
-  if (table.name == kKubeProxyTable || table.family == "arp") return;
+  if (!SetsForOthers(table)) return;
   const std::optional<ChainId> from = ChainIn(table, chain);
   if (from && IsOwnMarking(*from, rule)) return;
-  // Another example of bits that are known adds nothing to anybody's decision.
-  MarkSetter setter = {.from = absl::StrCat(netlink::ToString(table), " ", chain),
-                       .rule = absl::StrCat("-A ", chain, " ", rule.text),
-                       .bits = rule.marks_set,
-                       .ipv4 = table.family != "ip6",
-                       .ipv6 = table.family != "ip"};
-  for (const MarkSetter& known : mark_setters_) {
-    if ((setter.bits & ~known.bits) == 0 && setter.ipv4 <= known.ipv4 && setter.ipv6 <= known.ipv6)
-      return;
+  auto setter = SetterOf<MarkSetter>(table, chain, rule);
+  setter.bits = rule.marks_set;
+  if (!IsKnown(mark_setters_, setter, &MarkSetter::bits)) {
+    mark_setters_.push_back(std::move(setter));
   }
-  mark_setters_.push_back(std::move(setter));
+}
+
+void DependentsCollector::NoteLabels(const TableId& table, const std::string& chain,
+                                     const SurveyRule& rule) {
+  if (!SetsForOthers(table)) return;
+  const std::optional<ChainId> from = ChainIn(table, chain);
+  if (from && IsOwnLabelling(*from, rule)) return;
+  auto setter = SetterOf<LabelSetter>(table, chain, rule);
+  setter.labels = rule.labels_set;
+  if (!IsKnown(label_setters_, setter, &LabelSetter::labels)) {
+    label_setters_.push_back(std::move(setter));
+  }
 }
 
 Dependents DependentsCollector::Finish(CniConfigs cni,
@@ -109,10 +160,15 @@ Dependents DependentsCollector::Finish(CniConfigs cni,
   Dependents dependents = {.references = references_,
                            .reference_counts = counts_,
                            .mark_setters = mark_setters_,
+                           .label_setters = label_setters_,
                            .cni = std::move(cni),
                            .route_localnet = std::move(route_localnet)};
   std::sort(dependents.references.begin(), dependents.references.end());
   std::sort(dependents.mark_setters.begin(), dependents.mark_setters.end());
+  std::sort(dependents.label_setters.begin(), dependents.label_setters.end(),
+            [](const LabelSetter& a, const LabelSetter& b) {
+              return std::tie(a.from, a.rule) < std::tie(b.from, b.rule);
+            });
   return dependents;
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "netlink/ruleset.h"
@@ -43,6 +44,18 @@ struct MarkSetter {
   auto operator<=>(const MarkSetter&) const = default;
 };
 
+// A rule that is not this agent's and may give the packet's connection labels.
+struct LabelSetter {
+  // As of MarkSetter.
+  std::string from;
+  std::string rule;
+  netlink::ConnLabelSet labels = {};
+  bool ipv4 = true;
+  bool ipv6 = true;
+
+  bool operator==(const LabelSetter&) const = default;
+};
+
 // A CNI configuration that names a chain of kubelet's.
 struct CniReference {
   // "/etc/cni/net.d/10-containerd-net.conflist".
@@ -72,6 +85,7 @@ struct Dependents {
   std::map<netlink::ChainId, uint64_t> reference_counts = {};
   // A few, sorted.
   std::vector<MarkSetter> mark_setters = {};
+  std::vector<LabelSetter> label_setters = {};
   CniConfigs cni = {};
   // Interfaces from which the kernel takes packets for 127.0.0.0/8 (detect/route_localnet.h).
   std::vector<std::string> route_localnet = {};
@@ -85,12 +99,15 @@ struct Dependents {
 // that kube-proxy's nftables mode has to itself, which masquerades what it marks (since 1.29).
 class DependentsCollector {
  public:
+  DependentsCollector();
+
   // For Backend::TakeSurvey of the mode whose chains may be retired. Refers to this collector, and
   // keeps no rule.
   netlink::SurveyFilter ManagedMode();
-  // For that of the other mode: a packet has one mark, whoever sets it.
+  // For that of the other mode: a packet has one mark, and its connection one set of labels,
+  // whoever sets them.
   netlink::SurveyFilter OtherMode();
-  // The other mode holds something, and it cannot be read: it may set any mark.
+  // The other mode holds something, and it cannot be read: it may set any mark and label.
   void OtherModeUnreadable(const std::string& why);
   // `cni` and `route_localnet` as they are.
   Dependents Finish(CniConfigs cni, std::vector<std::string> route_localnet) const;
@@ -100,11 +117,18 @@ class DependentsCollector {
                      const netlink::SurveyRule& rule);
   void NoteMarks(const netlink::TableId& table, const std::string& chain,
                  const netlink::SurveyRule& rule);
+  void NoteLabels(const netlink::TableId& table, const std::string& chain,
+                  const netlink::SurveyRule& rule);
+  bool IsKubeletJump(const netlink::ChainId& from, const netlink::SurveyRule& rule) const;
 
+  // Kubelet's jumps, by where they stand and how they read: a survey asks for them tens of
+  // thousands of times.
+  std::vector<std::pair<netlink::ChainId, std::string>> own_jumps_;
   std::vector<Reference> references_;
   std::map<netlink::ChainId, uint64_t> counts_;
   std::map<netlink::ChainId, uint64_t> kube_proxy_counts_;
   std::vector<MarkSetter> mark_setters_;
+  std::vector<LabelSetter> label_setters_;
 };
 
 }  // namespace kipt::agent

@@ -54,6 +54,7 @@ std::set<FamilyTable> FindUnhooked(const Ruleset& desired, const Snapshot& obser
   return unhooked;
 }
 
+// `chain` is kubelet's: what is stale is part of it, or leads to it.
 std::string WhyStale(const Ruleset& desired, const ChainId& chain, bool shared, bool claimed) {
   if (shared && claimed) return "kube-proxy's: it uses this chain too";
   if (desired.mode == Mode::kOff) return "stale, kept: --make-iptables-util-chains=false";
@@ -61,6 +62,7 @@ std::string WhyStale(const Ruleset& desired, const ChainId& chain, bool shared, 
       desired.families.end()) {
     return "stale, kept: this family is not managed (--ip-families)";
   }
+  if (IsLabelChain(chain)) return absl::StrCat("stale, kept: ", WhyNoLabels(desired));
   return absl::StrCat("stale, kept: not part of ", ModeName(desired.mode), " mode");
 }
 
@@ -121,10 +123,12 @@ void ListStaleJumps(const Ruleset& desired, Family family, const Snapshot& obser
     }
     const netlink::ObservedChain* base = observed.Find(known.base_chain);
     if (base == nullptr) continue;
+    const ChainId target = {family, known.base_chain.table,
+                            std::get<netlink::Jump>(known.rule.target).chain};
     for (const netlink::ObservedRule& rule : base->rules) {
       if (rule.rule() == nullptr || *rule.rule() != known.rule) continue;
       diff.stale.push_back({known.base_chain, RuleText(known.base_chain, rule),
-                            WhyStale(desired, known.base_chain, /*shared=*/true, claimed)});
+                            WhyStale(desired, target, /*shared=*/!IsLabelChain(target), claimed)});
     }
   }
 }
@@ -147,6 +151,8 @@ absl::string_view ConditionName(Condition condition) {
       return "ForeignDropsEverything";
     case Condition::kLegacyModeImpossible:
       return "LegacyModeImpossible";
+    case Condition::kConnLabelsImpossible:
+      return "ConnLabelsImpossible";
     case Condition::kNativeProtection:
       return "NativeProtection";
   }
@@ -172,6 +178,7 @@ Severity SeverityOf(Condition condition) {
       return Severity::kInfo;
     case Condition::kBitConflict:
     case Condition::kShadowedJump:
+    case Condition::kConnLabelsImpossible:
       return Severity::kWarning;
     case Condition::kBaseChainNotHooked:
     case Condition::kDamagedRule:

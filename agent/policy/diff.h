@@ -63,14 +63,17 @@ enum class Condition : uint8_t {
   kForeignDropsEverything,
   // Legacy mode is wanted, and iptables can hold no rule on this node.
   kLegacyModeImpossible,
-  // The same in cleanup mode: the martian protection stands in a native table instead.
+  // ConnLabelMarking is on, and the kernel has no connlabel: what needs it is not made.
+  kConnLabelsImpossible,
+  // As kLegacyModeImpossible, in cleanup mode: the martian protection stands in a native table.
   kNativeProtection,
 };
 inline constexpr std::array kConditions = {
     Condition::kBaseChainNotHooked,   Condition::kBitConflict,
     Condition::kOlderFormKept,        Condition::kShadowedJump,
     Condition::kDamagedRule,          Condition::kForeignDropsEverything,
-    Condition::kLegacyModeImpossible, Condition::kNativeProtection};
+    Condition::kLegacyModeImpossible, Condition::kConnLabelsImpossible,
+    Condition::kNativeProtection};
 absl::string_view ConditionName(Condition condition);  // "BaseChainNotHooked", ...
 
 enum class Severity : uint8_t { kInfo, kWarning, kCritical };

@@ -73,7 +73,8 @@ std::vector<Damage> FindPostroutingDamage(const ChainId& chain,
     } else if (Has<netlink::Return>(rule->target) && rule->mark.has_value() &&
                rule->mark->negated) {
       guarded = true;
-    } else if (Has<netlink::Masquerade>(rule->target) && !rule->mark.has_value() && !guarded) {
+    } else if (Has<netlink::Masquerade>(rule->target) && !rule->mark.has_value() &&
+               !rule->conn_label.has_value() && !guarded) {
       damage.push_back(
           {.condition = Condition::kDamagedRule,
            .message = absl::StrCat(Quoted(chain, *rule),

@@ -61,18 +61,29 @@ std::optional<KubeletForm> RecognizeKubeletForm(const ChainId& chain, const Rule
         !kep3178::Holds(row.families, chain.family)) {
       continue;
     }
+    if (kep3178::IsLabel(row.bit)) {
+      if (!rule.conn_label || row.form(rule.conn_label->label) != rule) continue;
+      const int label = rule.conn_label->label;
+      return KubeletForm{.description = absl::StrCat("label ", label),
+                         .bit = std::nullopt,
+                         .label = label,
+                         .shared_with_kube_proxy = false};
+    }
     if (row.bit != kep3178::Bit::kNone && !bit.has_value()) continue;
     if (row.form(bit.value_or(0)) != rule) continue;
     return KubeletForm{
         .description = row.bit == kep3178::Bit::kNone ? std::string(row.reason)
                                                       : absl::StrCat("mark bit ", *bit),
         .bit = row.bit == kep3178::Bit::kNone ? std::nullopt : bit,
+        .label = std::nullopt,
         .shared_with_kube_proxy = row.writer == kep3178::Writer::kKubeletAndKubeProxy};
   }
   for (const kep3178::SupersededRow& row : kep3178::kSuperseded) {
     if (row.table == chain.table && row.chain == chain.name && row.form(bit.value_or(0)) == rule) {
-      return KubeletForm{
-          .description = std::string(row.description), .bit = bit, .shared_with_kube_proxy = true};
+      return KubeletForm{.description = std::string(row.description),
+                         .bit = bit,
+                         .label = std::nullopt,
+                         .shared_with_kube_proxy = true};
     }
   }
   return std::nullopt;

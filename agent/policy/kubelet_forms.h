@@ -21,11 +21,13 @@ struct KubeletForm {
   std::string description;
   // The mark bit that it sets or tests; none for rules that use no mark.
   std::optional<int> bit;
+  // The label of the connection that it sets or tests; no one but this agent writes such rules.
+  std::optional<int> label;
   bool shared_with_kube_proxy = false;
 };
 
 // Recognizes `rule` of `chain` as a form that kubelet, since 1.17, has written there with some mark
-// bit. None: it is somebody else's.
+// bit, or this agent with some label. None: it is somebody else's.
 std::optional<KubeletForm> RecognizeKubeletForm(const netlink::ChainId& chain,
                                                 const netlink::Rule& rule);
 

@@ -39,6 +39,18 @@ void DiffNative(const Ruleset& desired, const std::optional<netlink::ObservedNat
 }
 
 void ReportSupport(const Ruleset& desired, Diff& diff) {
+  if (desired.labels && !desired.families.empty() &&
+      !(desired.support.xt && desired.support.conn_labels)) {
+    diff.findings.push_back(
+        {Condition::kConnLabelsImpossible,
+         {desired.families.front(), netlink::Table::kNat, std::string(kLabelMasqChain)},
+         absl::StrCat(
+             "ConnLabelMarking is on, but this node has no connection labels (",
+             desired.support.xt ? desired.support.conn_labels_reason : desired.support.reason,
+             "): nothing that needs them is made, everything else is. Turn the feature "
+             "gate off, or install the kernel module xt_connlabel"),
+         false});
+  }
   if (desired.support.xt || desired.mode == Mode::kOff || desired.families.empty()) return;
   const Family family = desired.families.front();
   if (desired.mode == Mode::kLegacy) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/policy/native_martians.h"
 #include "agent/policy/policy_tables.h"
+#include "featuregates/agent_features.h"
 #include "featuregates/kubelet_features.h"
 
 namespace kipt::agent {
@@ -16,8 +17,26 @@ namespace {
 using netlink::ChainId;
 using netlink::Family;
 
-int BitOf(kep3178::Bit bit, MarkBits bits) {
+// What decides about rows.
+struct Choice {
+  Mode mode = Mode::kLegacy;
+  MarkBits bits = {};
+  std::optional<ConnLabels> labels = {};
+
+  bool Takes(kep3178::In in) const { return kep3178::Holds(in, mode, labels.has_value()); }
+};
+
+// For what can have been left behind.
+constexpr Choice kEverything = {.labels = ConnLabels{}};
+
+int BitOf(kep3178::Bit bit, const Choice& choice) {
+  const MarkBits& bits = choice.bits;
+  const ConnLabels labels = choice.labels.value_or(ConnLabels{});
   switch (bit) {
+    case kep3178::Bit::kMasqueradeLabel:
+      return labels.masquerade;
+    case kep3178::Bit::kDropLabel:
+      return labels.drop;
     case kep3178::Bit::kMasquerade:
       return bits.masquerade;
     case kep3178::Bit::kDrop:
@@ -32,16 +51,16 @@ ChainId Id(Family family, netlink::Table table, absl::string_view name) {
   return {.family = family, .table = table, .name = std::string(name)};
 }
 
-DesiredChain MakeChain(const kep3178::ChainRow& row, Family family, Mode mode, MarkBits bits) {
+DesiredChain MakeChain(const kep3178::ChainRow& row, Family family, const Choice& choice) {
   DesiredChain chain{.id = Id(family, row.table, row.name),
                      .reason = std::string(row.reason),
                      .ordered = row.ordered,
                      .rules = {}};
   for (const kep3178::RuleRow& rule : kep3178::kRules) {
-    if (rule.table == row.table && rule.chain == row.name && kep3178::Holds(rule.in, mode) &&
+    if (rule.table == row.table && rule.chain == row.name && choice.Takes(rule.in) &&
         kep3178::Holds(rule.families, family)) {
       chain.rules.push_back(
-          {.rule = rule.form(BitOf(rule.bit, bits)),
+          {.rule = rule.form(BitOf(rule.bit, choice)),
            .reason = std::string(rule.reason),
            .shared_with_kube_proxy = rule.writer == kep3178::Writer::kKubeletAndKubeProxy});
     }
@@ -64,7 +83,7 @@ void AddHints(Ruleset& ruleset) {
   for (const Family family : ruleset.families) {
     for (const kep3178::ChainRow& row : kep3178::kChains) {
       if (row.name != kHintChain) continue;
-      ruleset.chains.push_back(MakeChain(row, family, ruleset.mode, ruleset.bits));
+      ruleset.chains.push_back(MakeChain(row, family, {.mode = ruleset.mode}));
     }
   }
 }
@@ -97,31 +116,49 @@ Mode ModeFor(const featuregates::FeatureGates& gates, bool make_iptables_util_ch
   return gates.Enabled(featuregates::kIPTablesOwnershipCleanup) ? Mode::kCleanup : Mode::kLegacy;
 }
 
+std::optional<ConnLabels> LabelsFor(const featuregates::FeatureGates& gates, Mode mode,
+                                    ConnLabels labels) {
+  if (mode == Mode::kOff || !gates.Enabled(featuregates::kConnLabelMarking)) return std::nullopt;
+  return labels;
+}
+
 absl::string_view HintPolicyName(HintPolicy policy) {
   return policy == HintPolicy::kAlways ? "always" : "usable";
 }
 
+RuleSupport WithoutConnLabels(RuleSupport support) {
+  support.conn_labels = false;
+  support.conn_labels_reason =
+      "a rule was refused because the kernel or iptables lacks the match connlabel";
+  return support;
+}
+
 Ruleset DesiredRuleset(Mode mode, absl::Span<const Family> families, MarkBits bits,
-                       const RuleSupport& support) {
+                       const RuleSupport& support, const std::optional<ConnLabels>& labels) {
   Ruleset ruleset{.mode = mode,
                   .bits = bits,
                   .families = {families.begin(), families.end()},
                   .chains = {},
                   .jumps = {},
-                  .support = support};
+                  .support = support,
+                  .native = {},
+                  .labels = labels};
   if (!support.xt) {
     AddNativeMartians(ruleset);
     AddHints(ruleset);
     return ruleset;
   }
+  const Choice choice = {.mode = mode,
+                         .bits = bits,
+                         .labels = support.conn_labels ? labels : std::optional<ConnLabels>()};
   for (const Family family : families) {
     for (const kep3178::ChainRow& row : kep3178::kChains) {
-      if (kep3178::Holds(row.in, mode) && kep3178::Holds(row.families, family)) {
-        ruleset.chains.push_back(MakeChain(row, family, mode, bits));
+      if (choice.Takes(row.in) && kep3178::Holds(row.families, family)) {
+        ruleset.chains.push_back(MakeChain(row, family, choice));
       }
     }
     for (const kep3178::JumpRow& row : kep3178::kJumps) {
-      if (kep3178::Holds(row.in, mode) && kep3178::Holds(row.families, family)) {
+      if (choice.Takes(row.in) && kep3178::Holds(row.families, family)) {
         ruleset.jumps.push_back(MakeJump(row, family));
       }
     }
@@ -133,7 +170,7 @@ std::vector<DesiredChain> EveryKubeletChain(Family family) {
   std::vector<DesiredChain> chains;
   for (const kep3178::ChainRow& row : kep3178::kChains) {
     if (kep3178::Holds(row.families, family)) {
-      chains.push_back(MakeChain(row, family, Mode::kLegacy, MarkBits{}));
+      chains.push_back(MakeChain(row, family, kEverything));
     }
   }
   return chains;
@@ -152,6 +189,18 @@ bool IsKubeletChain(const ChainId& chain) {
                      [&](const kep3178::ChainRow& row) {
                        return row.table == chain.table && row.name == chain.name;
                      });
+}
+
+bool IsLabelChain(const ChainId& chain) {
+  return std::any_of(kep3178::kChains.begin(), kep3178::kChains.end(),
+                     [&](const kep3178::ChainRow& row) {
+                       return row.in == kep3178::In::kBothModesLabelled &&
+                              row.table == chain.table && row.name == chain.name;
+                     });
+}
+
+absl::string_view WhyNoLabels(const Ruleset& desired) {
+  return desired.labels ? "this node has no connection labels" : "ConnLabelMarking is off";
 }
 
 std::vector<netlink::ChainQuery> ChainsToRead(Family family) {
@@ -182,6 +231,18 @@ std::vector<netlink::ChainQuery> ChainsToRead() {
   for (const Family family : netlink::kFamilies) {
     const std::vector<netlink::ChainQuery> more = ChainsToRead(family);
     queries.insert(queries.end(), more.begin(), more.end());
+  }
+  return queries;
+}
+
+std::vector<netlink::ChainQuery> ChainsToRead(const Ruleset& desired) {
+  std::vector<netlink::ChainQuery> queries = ChainsToRead();
+  for (netlink::ChainQuery& query : queries) {
+    query.with_rules =
+        query.with_rules &&
+        std::none_of(desired.chains.begin(), desired.chains.end(), [&](const DesiredChain& chain) {
+          return chain.rules.empty() && chain.id == query.chain;
+        });
   }
   return queries;
 }

@@ -44,6 +44,17 @@ struct MarkBits {
   bool operator==(const MarkBits&) const = default;
 };
 
+// Labels of the connection, 0..127, different from each other, that the gate ConnLabelMarking uses.
+struct ConnLabels {
+  int masquerade = 114;  // --iptables-masquerade-label
+  int drop = 115;        // --iptables-drop-label
+
+  bool operator==(const ConnLabels&) const = default;
+};
+// What the gate and the two flags choose; nothing where it is off, or where nothing is to be made.
+std::optional<ConnLabels> LabelsFor(const featuregates::FeatureGates& gates, Mode mode,
+                                    ConnLabels labels);
+
 struct DesiredRule {
   netlink::Rule rule;
   // Why it is there: for whoever reads a plan.
@@ -87,9 +98,16 @@ struct RuleSupport {
   // Why, for people.
   std::string reason = {};
   HintPolicy hint = HintPolicy::kUsable;
+  // False: rules can be made, but the match connlabel is missing: the module xt_connlabel, or the
+  // extension of that name of legacy iptables. Looked for only where labels are wanted.
+  bool conn_labels = true;
+  std::string conn_labels_reason = {};
 
   bool operator==(const RuleSupport&) const = default;
 };
+
+// The same where a rule was refused for want of the match connlabel.
+RuleSupport WithoutConnLabels(RuleSupport support);
 
 // What must stand: the first box of the data flow behind the configuration.
 struct Ruleset {
@@ -101,6 +119,9 @@ struct Ruleset {
   RuleSupport support = {};
   // The martian protection where support.xt is false (native_martians.h).
   std::optional<netlink::NativeTable> native = {};
+  // What ConnLabelMarking wants; also where support says that it cannot be had, and nothing of it
+  // is among the chains.
+  std::optional<ConnLabels> labels = {};
 
   bool operator==(const Ruleset&) const = default;
 };
@@ -110,9 +131,11 @@ struct Ruleset {
 //
 // Where iptables can hold no rule, what is wanted of it is the hint, if that; the martian
 // protection goes into a native table, in legacy mode too, which is refused beyond that (diff.h,
-// kLegacyModeImpossible): what others jump to must be iptables'.
+// kLegacyModeImpossible): what others jump to must be iptables'. Where only connlabel is missing,
+// what `labels` would make is left out, and the rest stands (kConnLabelsImpossible).
 Ruleset DesiredRuleset(Mode mode, absl::Span<const netlink::Family> families, MarkBits bits,
-                       const RuleSupport& support = {});
+                       const RuleSupport& support = {},
+                       const std::optional<ConnLabels>& labels = {});
 
 // As input for iptables-restore --noflush, one *table block per family and table; "# ip" or "# ip6"
 // heads each block.
@@ -124,8 +147,12 @@ std::vector<DesiredChain> EveryKubeletChain(netlink::Family family);
 // Every jump that some kubelet makes in `family`.
 std::vector<DesiredJump> EveryKubeletJump(netlink::Family family);
 
-// Whether some kubelet, in some mode, makes this chain.
+// Whether some kubelet, or this agent as one, makes this chain in some mode.
 bool IsKubeletChain(const netlink::ChainId& chain);
+// Of those, the chains of the gate ConnLabelMarking: this agent's own, and nobody else's.
+bool IsLabelChain(const netlink::ChainId& chain);
+// Why `desired` has none of them: the gate is off, or the node cannot. A clause.
+absl::string_view WhyNoLabels(const Ruleset& desired);
 
 // What a Backend must be asked for so that DesiredRuleset can be compared with what stands, in both
 // families or in one: kubelet's chains of every mode, the base chains that hold its jumps, and the
@@ -133,6 +160,9 @@ bool IsKubeletChain(const netlink::ChainId& chain);
 // kube-proxy: where ours were flushed, theirs were too.
 std::vector<netlink::ChainQuery> ChainsToRead();
 std::vector<netlink::ChainQuery> ChainsToRead(netlink::Family family);
+// The same for the diff against `desired` alone: rules in a chain that is wanted empty, a hint or a
+// canary, make no difference to it.
+std::vector<netlink::ChainQuery> ChainsToRead(const Ruleset& desired);
 
 }  // namespace kipt::agent
 

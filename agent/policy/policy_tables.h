@@ -2,7 +2,7 @@
 //
 // File: agent/policy/policy_tables.h
 //
-// KEP-3178 as five tables. This is the whole policy; policy.cc only filters it by mode and family.
+// KEP-3178 as tables. This is the whole policy; policy.cc only filters it by mode and family.
 // Not installed: policy.h is the promise.
 #ifndef KIPT_AGENT_POLICY_POLICY_TABLES_H_
 #define KIPT_AGENT_POLICY_POLICY_TABLES_H_
@@ -20,14 +20,19 @@ namespace kipt::agent::kep3178 {
 
 using netlink::Table;
 
-enum class In : uint8_t { kLegacyMode, kBothModes };
+// kBothModesLabelled: with the gate ConnLabelMarking, whatever the mode.
+enum class In : uint8_t { kLegacyMode, kBothModes, kBothModesLabelled };
 enum class For : uint8_t { kIPv4, kIPv6, kBothFamilies };
-enum class Bit : uint8_t { kNone, kMasquerade, kDrop };
+// Of the mark, or a label of the connection.
+enum class Bit : uint8_t { kNone, kMasquerade, kDrop, kMasqueradeLabel, kDropLabel };
 enum class Writer : uint8_t { kKubelet, kKubeletAndKubeProxy };
 
-constexpr bool Holds(In in, Mode mode) {
-  return mode == Mode::kLegacy || (mode == Mode::kCleanup && in == In::kBothModes);
+constexpr bool Holds(In in, Mode mode, bool labelled) {
+  if (mode == Mode::kOff || (in == In::kBothModesLabelled && !labelled)) return false;
+  return mode == Mode::kLegacy || in != In::kLegacyMode;
 }
+
+constexpr bool IsLabel(Bit bit) { return bit == Bit::kMasqueradeLabel || bit == Bit::kDropLabel; }
 
 constexpr bool Holds(For families, netlink::Family family) {
   return families == For::kBothFamilies ||
@@ -66,6 +71,17 @@ inline constexpr std::array kChains = {
              "kubelet's tripwire for flushed rules, since 1.17"},
     ChainRow{In::kLegacyMode, For::kBothFamilies, Table::kFilter, kCanaryChain, false,
              "kubelet's tripwire for flushed rules, since 1.17"},
+    // "IPTables Drop and Masquerade Marking" (KEP of 2020): each component has chains of its own,
+    // and labels of the connection in place of the packet's mark, which an encapsulated packet
+    // hands on to the outer one.
+    ChainRow{In::kBothModesLabelled, For::kBothFamilies, Table::kNat, kLabelDropChain, false,
+             "kubelet's own: labels the connection for KUBELET-FIREWALL"},
+    ChainRow{In::kBothModesLabelled, For::kBothFamilies, Table::kNat, kLabelMasqChain, false,
+             "kubelet's own: labels the connection for KUBELET-POSTROUTING"},
+    ChainRow{In::kBothModesLabelled, For::kBothFamilies, Table::kNat, kLabelPostroutingChain, false,
+             "masquerades what KUBELET-MARK-MASQ labelled"},
+    ChainRow{In::kBothModesLabelled, For::kBothFamilies, Table::kFilter, kLabelFirewallChain, false,
+             "drops what KUBELET-MARK-DROP labelled"},
 };
 
 // ---- table 2: the rules in them, in order ----
@@ -97,6 +113,17 @@ inline constexpr std::array kRules = {
             "clears the mark before an encapsulated packet can inherit it (kubernetes #78948)"},
     RuleRow{In::kLegacyMode, For::kBothFamilies, Table::kNat, kPostroutingChain, Bit::kNone,
             MasqueradeAll, Writer::kKubeletAndKubeProxy, "masquerades marked packets"},
+    RuleRow{In::kBothModesLabelled, For::kBothFamilies, Table::kNat, kLabelDropChain,
+            Bit::kDropLabel, SetLabel, Writer::kKubelet,
+            "labels the connection for KUBELET-FIREWALL"},
+    RuleRow{In::kBothModesLabelled, For::kBothFamilies, Table::kNat, kLabelMasqChain,
+            Bit::kMasqueradeLabel, SetLabel, Writer::kKubelet,
+            "labels the connection for KUBELET-POSTROUTING"},
+    RuleRow{In::kBothModesLabelled, For::kBothFamilies, Table::kNat, kLabelPostroutingChain,
+            Bit::kMasqueradeLabel, MasqueradeLabelled, Writer::kKubelet,
+            "masquerades labelled connections"},
+    RuleRow{In::kBothModesLabelled, For::kBothFamilies, Table::kFilter, kLabelFirewallChain,
+            Bit::kDropLabel, DropLabelled, Writer::kKubelet, "drops labelled connections"},
 };
 
 // ---- table 3: the jumps to them from base chains ----
@@ -124,6 +151,16 @@ inline constexpr std::array kJumps = {
             "packets from this node pass KUBE-FIREWALL"},
     JumpRow{In::kLegacyMode, For::kBothFamilies, Table::kNat, "POSTROUTING", kPostroutingComment,
             kPostroutingChain, "packets that leave this node pass KUBE-POSTROUTING"},
+    JumpRow{In::kBothModesLabelled, For::kBothFamilies, Table::kNat, "POSTROUTING",
+            kLabelPostroutingComment, kLabelPostroutingChain,
+            "packets that leave this node pass KUBELET-POSTROUTING"},
+    JumpRow{In::kBothModesLabelled, For::kBothFamilies, Table::kFilter, "INPUT", "",
+            kLabelFirewallChain, "packets to this node pass KUBELET-FIREWALL"},
+    // Marked packets that are forwarded were never dropped: KUBE-FIREWALL has no such jump.
+    JumpRow{In::kBothModesLabelled, For::kBothFamilies, Table::kFilter, "FORWARD", "",
+            kLabelFirewallChain, "packets that this node forwards pass KUBELET-FIREWALL"},
+    JumpRow{In::kBothModesLabelled, For::kBothFamilies, Table::kFilter, "OUTPUT", "",
+            kLabelFirewallChain, "packets from this node pass KUBELET-FIREWALL"},
 };
 
 // ---- table 4: forms that later kubelets superseded (another mark bit supersedes any form) ----
@@ -170,9 +207,9 @@ struct BaseChainRow {
   absl::string_view chain;
 };
 
-// CNI plugins (CNI-HOSTPORT-DNAT, cali-*, CILIUM_*) and kube-proxy. Only looked at.
+// CNI plugins (CNI-HOSTPORT-DNAT, cali-*, CILIUM_*) and kube-proxy. Only looked at. Theirs in
+// filter FORWARD are seen with table 3.
 inline constexpr std::array kOthersJumpFrom = {
-    BaseChainRow{Table::kFilter, "FORWARD"},
     BaseChainRow{Table::kNat, "PREROUTING"},
     BaseChainRow{Table::kNat, "OUTPUT"},
 };

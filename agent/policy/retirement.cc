@@ -135,6 +135,9 @@ class Planner {
     if (!Manages(desired_, chain.family)) {
       return "stale: this family is not managed (--ip-families), and nobody uses it";
     }
+    if (IsLabelChain(chain)) {
+      return absl::StrCat("stale: ", WhyNoLabels(desired_), ", and nobody uses it");
+    }
     return absl::StrCat("stale: not part of ", ModeName(desired_.mode),
                         " mode, and nobody uses it");
   }

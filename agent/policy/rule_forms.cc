@@ -77,6 +77,31 @@ Rule MasqueradeAll(int) {
   return rule;
 }
 
+// -m connlabel --label L --set
+Rule SetLabel(int label) {
+  Rule rule;
+  rule.conn_label =
+      netlink::ConnLabelMatch{.label = static_cast<uint8_t>(label), .set = true, .negated = false};
+  rule.target = netlink::NoTarget{};
+  return rule;
+}
+
+// -m connlabel --label L -j MASQUERADE --random-fully
+Rule MasqueradeLabelled(int label) {
+  Rule rule;
+  rule.conn_label = netlink::ConnLabelMatch{.label = static_cast<uint8_t>(label)};
+  rule.target = netlink::Masquerade{.random_fully = true};
+  return rule;
+}
+
+// -m connlabel --label L -j DROP
+Rule DropLabelled(int label) {
+  Rule rule;
+  rule.conn_label = netlink::ConnLabelMatch{.label = static_cast<uint8_t>(label)};
+  rule.target = netlink::Drop{};
+  return rule;
+}
+
 // The same where iptables before 1.6.2 wrote it.
 Rule MasqueradeAllPlain(int) {
   Rule rule = MasqueradeAll(0);

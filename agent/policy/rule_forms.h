@@ -3,8 +3,8 @@
 // File: agent/policy/rule_forms.h
 //
 // The rules that kubelets have written since 1.17, each as a function of the number (0..31) of the
-// mark bit that it uses; rules without a mark ignore the number. The names are what the rules do.
-// Beside them, the names of the chains they stand in.
+// mark bit (or label) that it uses; rules without one ignore the number. The names are what the
+// rules do. Beside them, the names of the chains they stand in.
 #ifndef KIPT_AGENT_POLICY_RULE_FORMS_H_
 #define KIPT_AGENT_POLICY_RULE_FORMS_H_
 
@@ -22,6 +22,13 @@ inline constexpr absl::string_view kMarkMasqChain = "KUBE-MARK-MASQ";
 inline constexpr absl::string_view kPostroutingChain = "KUBE-POSTROUTING";
 inline constexpr absl::string_view kCanaryChain = "KUBE-KUBELET-CANARY";
 
+// Of the gate ConnLabelMarking, and of nobody else.
+inline constexpr absl::string_view kLabelMasqChain = "KUBELET-MARK-MASQ";
+inline constexpr absl::string_view kLabelDropChain = "KUBELET-MARK-DROP";
+inline constexpr absl::string_view kLabelPostroutingChain = "KUBELET-POSTROUTING";
+inline constexpr absl::string_view kLabelFirewallChain = "KUBELET-FIREWALL";
+
+inline constexpr absl::string_view kLabelPostroutingComment = "kubelet postrouting rules";
 inline constexpr absl::string_view kPostroutingComment = "kubernetes postrouting rules";
 
 netlink::Rule DropMartians(int bit);
@@ -30,6 +37,11 @@ netlink::Rule SetBit(int bit);
 netlink::Rule ReturnUnmarked(int bit);
 netlink::Rule ClearBit(int bit);
 netlink::Rule MasqueradeAll(int bit);
+
+// Of a connection's label (0..127) in place of a mark bit.
+netlink::Rule SetLabel(int label);
+netlink::Rule MasqueradeLabelled(int label);
+netlink::Rule DropLabelled(int label);
 
 // Superseded.
 netlink::Rule MasqueradeAllPlain(int bit);

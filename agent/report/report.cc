@@ -53,6 +53,10 @@ std::string HeaderText(const Subject& subject, uint32_t generation) {
     absl::StrAppend(&text, ", masquerade bit ", subject.desired.bits.masquerade, ", drop bit ",
                     subject.desired.bits.drop);
   }
+  if (subject.desired.labels) {
+    absl::StrAppend(&text, ", masquerade label ", subject.desired.labels->masquerade,
+                    ", drop label ", subject.desired.labels->drop);
+  }
   absl::StrAppend(&text, ", generation ", generation, "\n");
   return text;
 }

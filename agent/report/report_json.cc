@@ -39,6 +39,10 @@ Json SubjectJson(const Subject& subject, uint32_t generation) {
     json["iptablesMasqueradeBit"] = subject.desired.bits.masquerade;
     json["iptablesDropBit"] = subject.desired.bits.drop;
   }
+  if (subject.desired.labels) {
+    json["iptablesMasqueradeLabel"] = subject.desired.labels->masquerade;
+    json["iptablesDropLabel"] = subject.desired.labels->drop;
+  }
   json["generation"] = generation;
   return json;
 }
@@ -250,6 +254,8 @@ std::string ConfigJson(const Config& config) {
       {"makeIPTablesUtilChains", config.make_iptables_util_chains},
       {"iptablesMasqueradeBit", config.bits.masquerade},
       {"iptablesDropBit", config.bits.drop},
+      {"iptablesMasqueradeLabel", config.labels.masquerade},
+      {"iptablesDropLabel", config.labels.drop},
       {"ipFamilies", config.families_by_kernel ? "auto" : FamiliesText(config.families)},
       {"iptablesMode",
        Text(config.iptables_mode ? IptablesModeName(*config.iptables_mode) : "auto")},

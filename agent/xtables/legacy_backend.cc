@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "agent/process/netns_guard.h"
 #include "agent/xtables/fingerprint.h"
@@ -27,6 +28,7 @@
 #include "agent/xtables/saved_survey.h"
 #include "agent/xtables/saved_text.h"
 #include "agent/xtables/xtables_lock.h"
+#include "netlink/kernel_error.h"
 
 namespace kipt::agent {
 namespace {
@@ -44,16 +46,17 @@ constexpr char kPrivateLock[] = "XTABLES_LOCKFILE=/proc/self/status";
 
 constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
 
-absl::Status Annotated(const absl::Status& status, absl::string_view more) {
-  return absl::Status(status.code(), absl::StrCat(status.message(), more));
-}
-
 std::set<Family> FamiliesOf(const Transaction& transaction) {
   std::set<Family> families;
   for (const Operation& operation : transaction.operations) {
     families.insert(ChainOf(operation).family);
   }
   return families;
+}
+
+// `path` has "%s" for the family.
+std::string OfFamily(const std::string& path, Family family) {
+  return absl::StrReplaceAll(path, {{"%s", netlink::FamilyName(family)}});
 }
 
 // What PlanRestore() has to know.
@@ -333,9 +336,13 @@ absl::Status LegacyBackend::Write(const Transaction& plan, Family family, const 
       more = absl::StrCat("; the lock ", options_.lock_path, ": ",
                           DescribeXtablesLockHolder(options_.lock_path), more);
     }
-    return Annotated(
-        LegacyFailure(what, programs_.at(family)->restore, *result, options_.thread_status_path),
-        more);
+    absl::Status failure =
+        LegacyFailure(what, programs_.at(family)->restore, *result, options_.thread_status_path);
+    if (AddsConnLabel(plan, family)) {
+      NoteMissingMatch(netlink::kConnLabelExtension, *result,
+                       OfFamily(options_.match_names_path, family), failure);
+    }
+    return Annotated(failure, more);
   }
 }
 

@@ -46,10 +46,15 @@ struct LegacyOptions {
   // The tables that exist in the calling thread's namespace, "%s" being "ip" or "ip6". (/proc/net
   // is the main thread's.) A table that is not listed is not looked at: looking would create it.
   std::string table_names_path = "/proc/thread-self/net/%s_tables_names";
+  // The matches that the kernel has loaded, likewise.
+  std::string match_names_path = "/proc/thread-self/net/%s_tables_matches";
   // Not there where IPv6 is off by the kernel's command line. What ip6 tables there are
   // (before 5.15 they come with the modules, unasked) then hold nothing, nobody can read or write
   // them, and no packet meets them: they are read as none.
   std::string if_inet6_path = "/proc/thread-self/net/if_inet6";
+  // Names of connections' labels, for people; iptables-save prints them (conn_label_names.h). Read
+  // where a label is printed. Not there as a rule.
+  std::string label_names_path = "/etc/xtables/connlabel.conf";
   absl::Duration command_deadline = absl::Seconds(60);
   // Bytes of one family's rules.
   size_t output_limit = size_t{256} << 20;
@@ -76,6 +81,9 @@ struct LegacyOptions {
 // is waited for), or was killed; DeadlineExceeded where the lock was not free in time, or a program
 // did not end; ResourceExhausted and InvalidArgument where iptables-legacy-save printed too much,
 // or what it never prints.
+//
+// Where Apply was refused for want of the match that rules about connection labels need, its error
+// has netlink::MissingExtension.
 //
 // Watch does the same in both WatchModes, and costs other writers nothing in either: what it does
 // and what it does not see is in agent/xtables/legacy_monitor.h. It returns FailedPrecondition,

@@ -7,15 +7,19 @@
 #include <array>
 #include <cstdint>
 #include <fstream>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "netlink/kernel_error.h"
 
 namespace kipt::agent {
 namespace {
@@ -76,13 +80,55 @@ std::string OneLine(absl::string_view text) {
   std::vector<std::string> lines;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     line = absl::StripAsciiWhitespace(line);
-    if (!line.empty()) lines.push_back(absl::CHexEscape(line));
+    std::string shown = absl::CHexEscape(line);
+    // A warning may come once for each rule, as that of a missing connlabel.conf does, and what it
+    // failed for comes last.
+    const bool again = std::find(lines.begin(), lines.end(), shown) != lines.end();
+    if (!line.empty() && !again) lines.push_back(std::move(shown));
     if (lines.size() == 8) break;
   }
   return absl::StrJoin(lines, "; ").substr(0, kShown);
 }
 
+// iptables also warns, each time, where connlabel.conf, with names of labels, is missing: that is
+// no word about the match.
+bool Names(absl::string_view text, absl::string_view match) {
+  for (size_t at = text.find(match); at != absl::string_view::npos; at = text.find(match, at + 1)) {
+    if (!absl::StartsWith(text.substr(at + match.size()), ".")) return true;
+  }
+  return false;
+}
+
+// Nothing where it cannot be read.
+std::optional<bool> IsListed(absl::string_view match, const std::string& matches_path) {
+  std::ifstream file(matches_path);
+  if (!file) return std::nullopt;
+  for (std::string line; std::getline(file, line);) {
+    if (line == match) return true;
+  }
+  if (file.bad()) return std::nullopt;
+  return false;
+}
+
 }  // namespace
+
+absl::Status Annotated(const absl::Status& status, absl::string_view more) {
+  absl::Status annotated(status.code(), absl::StrCat(status.message(), more));
+  status.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) {
+    annotated.SetPayload(type, payload);
+  });
+  return annotated;
+}
+
+void NoteMissingMatch(absl::string_view match, const CommandResult& result,
+                      const std::string& matches_path, absl::Status& failure) {
+  const bool refused = result.exit_code == kXtablesOtherProblem;
+  if (absl::IsPermissionDenied(failure)) return;
+  if (!refused && result.exit_code != kXtablesParameterProblem) return;
+  if (Names(result.errors, match) || (refused && IsListed(match, matches_path) == false)) {
+    netlink::SetMissingExtension(failure, match);
+  }
+}
 
 absl::Status LegacyFailure(absl::string_view what, absl::string_view program,
                            const CommandResult& result, const std::string& thread_status_path) {

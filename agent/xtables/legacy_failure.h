@@ -2,8 +2,8 @@
 //
 // File: agent/xtables/legacy_failure.h
 //
-// What an iptables program's exit code means. Its words are never looked at: they differ by
-// version, and go into the message only.
+// What an iptables program's exit code means. Its words are not looked at, for they differ by
+// version, and go into the message only; but for a name of ours, where one is in them.
 #ifndef KIPT_AGENT_XTABLES_LEGACY_FAILURE_H_
 #define KIPT_AGENT_XTABLES_LEGACY_FAILURE_H_
 
@@ -27,6 +27,17 @@ inline constexpr int kXtablesResourceProblem = 4;
 // then lacked too.
 absl::Status LegacyFailure(absl::string_view what, absl::string_view program,
                            const CommandResult& result, const std::string& thread_status_path);
+
+// Marks `failure`, which is LegacyFailure's of a write that needed `match`, with
+// netlink::SetMissingExtension where it was for want of that: the program names an extension that
+// it cannot load, or the kernel refused the table and has no such match, although it was just asked
+// for (then it would have loaded it). `matches_path` is what lists the kernel's matches, of the
+// family, one a line (/proc/net/ip_tables_matches).
+void NoteMissingMatch(absl::string_view match, const CommandResult& result,
+                      const std::string& matches_path, absl::Status& failure);
+
+// `status` with more words behind its message, and all else that is known of it.
+absl::Status Annotated(const absl::Status& status, absl::string_view more);
 
 }  // namespace kipt::agent
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "agent/process/owned_fd.h"
+#include "agent/xtables/conn_label_names.h"
 #include "agent/xtables/legacy_failure.h"
 
 namespace kipt::agent {
@@ -57,7 +58,10 @@ absl::StatusOr<std::string> SaveLegacyTables(Family family, CommandRunner& runne
                                                     .deadline = options.command_deadline,
                                                     .output_limit = options.output_limit});
   if (!saved.ok()) return saved.status();
-  if (saved->exit_code == 0) return std::move(saved->output);
+  if (saved->exit_code == 0) {
+    if (!MentionsConnLabels(saved->output)) return std::move(saved->output);
+    return WithConnLabelNumbers(saved->output, ReadConnLabelNames(options.label_names_path));
+  }
   return LegacyFailure(absl::StrCat("reading the tables of ", netlink::FamilyName(family)),
                        programs->save, *saved, options.thread_status_path);
 }

@@ -16,6 +16,7 @@ namespace kipt::agent {
 
 // What iptables-legacy-save -c prints of `family`, in the calling thread's network namespace: every
 // table that exists, and none is created. Nothing, and no program is run, where there is no table.
+// Connections' labels are numbers, whatever names they have on this node.
 //
 // The status of `programs` where that is an error and tables exist. The status that errno says
 // where the list of tables cannot be read, which only uid 0 of the namespace may. Else as

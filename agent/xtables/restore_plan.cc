@@ -147,6 +147,7 @@ class Player {
     if (HasControlCharacter(add.rule.comment)) {
       return absl::InvalidArgumentError("the comment has a control character");
     }
+    if (absl::Status status = netlink::CheckConnLabel(add.rule); !status.ok()) return status;
     if (const auto* masquerade = std::get_if<Masquerade>(&add.rule.target)) {
       return CheckMasquerade(add.chain.table, *masquerade);
     }
@@ -243,6 +244,13 @@ absl::StatusOr<netlink::Transaction> PlanRestore(ObservedChains state,
         return Rank(ChainOf(a).table, only_removes) < Rank(ChainOf(b).table, only_removes);
       });
   return plan;
+}
+
+bool AddsConnLabel(const netlink::Transaction& plan, netlink::Family family) {
+  return std::any_of(plan.operations.begin(), plan.operations.end(), [&](const Operation& each) {
+    const AddRule* add = std::get_if<AddRule>(&each);
+    return add != nullptr && add->chain.family == family && add->rule.conn_label.has_value();
+  });
 }
 
 }  // namespace kipt::agent

@@ -36,6 +36,9 @@ absl::StatusOr<netlink::Transaction> PlanRestore(ObservedChains state,
                                                  const netlink::Transaction& transaction,
                                                  const IptablesFeatures& features);
 
+// Whether `plan` adds a rule about a connection's label in `family`.
+bool AddsConnLabel(const netlink::Transaction& plan, netlink::Family family);
+
 }  // namespace kipt::agent
 
 #endif  // KIPT_AGENT_XTABLES_RESTORE_PLAN_H_

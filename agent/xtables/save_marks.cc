@@ -11,13 +11,12 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
+#include "agent/xtables/save_words.h"
 
 namespace kipt::agent {
 namespace {
 
 using Words = absl::Span<const absl::string_view>;
-
-constexpr SavedMarks kAnything = {.tested = kAllMarks, .set = kAllMarks};
 
 bool IsVerdict(absl::string_view name) {
   return name == "ACCEPT" || name == "DROP" || name == "RETURN";
@@ -109,7 +108,7 @@ std::optional<uint32_t> MaskOption(Words words, absl::string_view option) {
 // linux/net/netfilter/xt_connmark.c: restoring is mark = (mark & ~nfmask) ^ (ctmark & ctmask),
 // saving looks at mark & nfmask, and the others do not touch the packet.
 SavedMarks MarksOfConnmarkTarget(Words words) {
-  if (words.empty()) return kAnything;
+  if (words.empty()) return netlink::MarksOfUnknownTarget();
   if (words[0] == "--restore-mark") {
     const bool shifted =
         Contains(words, "--left-shift-mark") || Contains(words, "--right-shift-mark");
@@ -121,7 +120,7 @@ SavedMarks MarksOfConnmarkTarget(Words words) {
   const bool of_connection = words[0] == "--set-xmark" || words[0] == "--set-mark" ||
                              words[0] == "--and-mark" || words[0] == "--or-mark" ||
                              words[0] == "--xor-mark";
-  return of_connection ? SavedMarks{} : kAnything;
+  return of_connection ? SavedMarks{} : netlink::MarksOfUnknownTarget();
 }
 
 SavedMarks MarksOfTproxyTarget(Words words) {
@@ -132,16 +131,34 @@ SavedMarks MarksOfTproxyTarget(Words words) {
   return {.set = mark ? mark->value : kAllMarks};
 }
 
+// `[!] --label LABEL [--set]`, where the label may be a name (connlabel.conf), which could be that
+// of any.
+SavedMarks MarksOfConnlabelMatch(Words options) {
+  if (!Contains(options, "--set")) return {};
+  if (options[0] == "!") options.remove_prefix(1);
+  std::optional<uint32_t> number;
+  if (options.size() > 1 && options[0] == "--label") {
+    // iptables-save quotes numbers, too.
+    number = ReadNumber(absl::StripSuffix(absl::StripPrefix(options[1], "\""), "\""));
+  }
+  if (!number || *number > netlink::kMostConnLabel) {
+    return {.labels_set = netlink::AllConnLabels()};
+  }
+  return {.labels_set = netlink::ConnLabelSet().set(*number)};
+}
+
 }  // namespace
 
 SavedMarks MarksOfMatch(absl::string_view name, Words words) {
+  if (name == "connlabel") return MarksOfConnlabelMatch(OptionsOfMatch(words));
   if (netlink::IsMatchWithoutMark(name)) return {};
   const Words options = OptionsOfMatch(words);
   if (name == "mark") return MarksOfMarkMatch(options);
   if (name == "rpfilter") return {.tested = Contains(options, "--validmark") ? kAllMarks : 0};
   // It copies the socket's mark to the packet.
   if (name == "socket") return {.set = Contains(options, "--restore-skmark") ? kAllMarks : 0};
-  return {.tested = kAllMarks};
+  if (name == "bpf") return {.tested = kAllMarks};
+  return netlink::MarksOfUnknownMatch();
 }
 
 SavedMarks MarksOfTarget(absl::string_view name, Words words) {
@@ -150,7 +167,8 @@ SavedMarks MarksOfTarget(absl::string_view name, Words words) {
   if (name == "CONNMARK") return MarksOfConnmarkTarget(words);
   if (name == "TPROXY") return MarksOfTproxyTarget(words);
   if (name == "SET") return {.set = Contains(words, "--map-mark") ? kAllMarks : 0};
-  return kAnything;
+  if (name == "HMARK") return {.tested = kAllMarks, .set = kAllMarks};
+  return netlink::MarksOfUnknownTarget();
 }
 
 }  // namespace kipt::agent

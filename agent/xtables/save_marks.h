@@ -2,8 +2,9 @@
 //
 // File: agent/xtables/save_marks.h
 //
-// Which bits of the packet mark the options of a saved rule look at, and which they may turn on, as
-// OpaqueRule::marks_tested and marks_set. Values may be spelled as iptables(8) accepts them, not
+// Which bits of the packet mark the options of a saved rule look at, which they may turn on, and
+// which labels they may give to the connection, as OpaqueRule::marks_tested, marks_set and
+// labels_set. Values may be spelled as iptables(8) accepts them, not
 // only as iptables-save prints them: files are written by hand, too.
 #ifndef KIPT_AGENT_XTABLES_SAVE_MARKS_H_
 #define KIPT_AGENT_XTABLES_SAVE_MARKS_H_
@@ -18,11 +19,11 @@ using netlink::kAllMarks;
 using SavedMarks = netlink::XtMarks;
 
 // Of the match `-m NAME`. `words` are those behind the name; its options end at the next -m, -j or
-// -g. A match that we do not know may look at every bit.
+// -g. A match that we do not know may look at every bit, and give every label.
 SavedMarks MarksOfMatch(absl::string_view name, absl::Span<const absl::string_view> words);
 
 // Of the target `-j NAME`, which is no chain. `words` are those behind the name, all. A target that
-// we do not know may do anything with every bit.
+// we do not know may do anything with every bit and label.
 SavedMarks MarksOfTarget(absl::string_view name, absl::Span<const absl::string_view> words);
 
 }  // namespace kipt::agent

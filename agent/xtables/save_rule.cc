@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "agent/xtables/save_marks.h"
@@ -20,6 +21,7 @@
 namespace kipt::agent {
 namespace {
 
+using netlink::ConnLabelMatch;
 using netlink::CtStateMatch;
 using netlink::Drop;
 using netlink::Family;
@@ -109,6 +111,18 @@ std::optional<uint16_t> ReadStates(absl::string_view word) {
   return states;
 }
 
+// "114", quotes included: iptables-save quotes numbers, too, for names may have spaces. Names
+// themselves are no matter of one rule (conn_label_names.h).
+std::optional<uint8_t> ReadLabel(absl::string_view word) {
+  int label = 0;
+  const bool quoted = absl::ConsumePrefix(&word, "\"") && absl::ConsumeSuffix(&word, "\"");
+  if (!quoted || !absl::SimpleAtoi(word, &label) || absl::StrCat(label) != word || label < 0 ||
+      label > netlink::kMostConnLabel) {
+    return std::nullopt;
+  }
+  return static_cast<uint8_t>(label);
+}
+
 // Goes through the words once. Whatever it cannot say in a Rule makes the rule opaque, and is taken
 // for a condition where it stands before the target.
 class SavedRuleReader {
@@ -121,12 +135,17 @@ class SavedRuleReader {
     while (at_ < words_.size() && !AtTarget()) ReadMatch();
     if (at_ < words_.size()) {
       ReadTarget();
+    } else if (fits_ && rule_.conn_label && rule_.conn_label->set) {
+      rule_.target = netlink::NoTarget{};
     } else {
       fits_ = false;
       // A target that we cannot tell from a match's argument may do anything.
       const auto is_option = [](absl::string_view word) { return word == "-j" || word == "-g"; };
       opaque_.decides = std::any_of(words_.begin(), words_.end(), is_option);
-      if (opaque_.decides) opaque_.marks_set = kAllMarks;
+      if (opaque_.decides) {
+        opaque_.marks_set = kAllMarks;
+        opaque_.labels_set = netlink::AllConnLabels();
+      }
     }
     if (fits_) return std::move(rule_);
     opaque_.text = std::string(text);
@@ -177,6 +196,9 @@ class SavedRuleReader {
     } else if (option == "-m" && !negated && Word(1) == "conntrack") {
       at_ += 2;
       ReadConntrack();
+    } else if (option == "-m" && !negated && Word(1) == "connlabel") {
+      at_ += 2;
+      ReadConnLabel();
     } else {
       // With the argument of -m; of the others we do not know whether they have one.
       const bool is_match = option == "-m";
@@ -190,6 +212,7 @@ class SavedRuleReader {
   void AddMarks(const SavedMarks& marks) {
     opaque_.marks_tested |= marks.tested;
     opaque_.marks_set |= marks.set;
+    opaque_.labels_set |= marks.labels_set;
   }
 
   void ReadAddress(std::optional<PrefixMatch>& place, bool negated) {
@@ -232,6 +255,19 @@ class SavedRuleReader {
     if (!states) return SkipUnknown(0);
     at_ += option + 2;
     Set(rule_.ct_state, CtStateMatch{.states = *states, .negated = negated});
+  }
+
+  void ReadConnLabel() {
+    AddMarks(MarksOfMatch("connlabel", words_.subspan(at_)));
+    const bool negated = Word() == "!";
+    const size_t option = negated ? 1 : 0;
+    std::optional<uint8_t> label;
+    if (Word(option) == "--label") label = ReadLabel(Word(option + 1));
+    if (!label) return SkipUnknown(0);
+    at_ += option + 2;
+    const bool set = Word() == "--set";
+    if (set) ++at_;
+    Set(rule_.conn_label, ConnLabelMatch{.label = *label, .set = set, .negated = negated});
   }
 
   void ReadTarget() {

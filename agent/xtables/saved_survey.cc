@@ -32,6 +32,7 @@ SurveyRule ReadSurveyRule(Family family, const SavedRule& rule, const SavedChain
                      .jump = {},
                      .marks_tested = netlink::MarksTested(read),
                      .marks_set = netlink::MarksSet(read),
+                     .labels_set = netlink::LabelsSet(read),
                      .counters = rule.counters};
   if (const std::string* jump = netlink::JumpTarget(read)) kept.jump = *jump;
   if (auto* opaque = std::get_if<OpaqueRule>(&read.content)) {
@@ -41,8 +42,7 @@ SurveyRule ReadSurveyRule(Family family, const SavedRule& rule, const SavedChain
   } else {
     const Rule& own = *read.rule();
     kept.unconditional = netlink::IsUnconditional(own);
-    kept.terminal = !std::holds_alternative<netlink::Jump>(own.target) &&
-                    !std::holds_alternative<netlink::SetMark>(own.target);
+    kept.terminal = netlink::IsTerminal(own.target);
     kept.text = std::string(rule.text);
   }
   return kept;

@@ -269,6 +269,8 @@ TEST(HelpTest, ListsEveryCommandAndEveryFlag) {
                                  "--make-iptables-util-chains",
                                  "--iptables-masquerade-bit",
                                  "--iptables-drop-bit",
+                                 "--iptables-masquerade-label",
+                                 "--iptables-drop-label",
                                  "--v",
                                  "--vmodule",
                                  "--emulated-version",

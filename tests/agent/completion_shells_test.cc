@@ -68,7 +68,20 @@ const Case kCases[] = {
     {"OneArgumentOnly", "kube-iptables-agent explain nat/KUBE-MARK-MASQ nat/", {}, {}},
     {"AFile", "kube-iptables-agent --config=/etc/os-rel", {"/etc/os-release"}, {"os-release"}},
     {"ADirectory", "kube-iptables-agent --host-root /usr/sb", {"/usr/sbin"}, {"sbin"}},
+    {"OurGate",
+     "kube-iptables-agent --feature-gates=Conn",
+     {"ConnLabelMarking=true", "ConnLabelMarking=false"},
+     {"ConnLabelMarking=true", "ConnLabelMarking=false"}},
+    {"OurChain",
+     "kube-iptables-agent explain nat/KUBELET-P",
+     {"nat/KUBELET-POSTROUTING"},
+     {"nat/KUBELET-POSTROUTING"}},
+    {"ALabelFlag",
+     "kube-iptables-agent --iptables-drop-l",
+     {"--iptables-drop-label="},
+     {"--iptables-drop-label"}},
     {"NothingForANumber", "kube-iptables-agent --iptables-drop-bit=", {}, {}},
+    {"NothingForALabel", "kube-iptables-agent --iptables-drop-label=", {}, {}},
 };
 
 class ShellsTest : public ::testing::TestWithParam<Case> {

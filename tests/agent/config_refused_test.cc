@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(
                 {.feature_gates = {"NoSuchGate=true"}},
                 "",
                 {"--feature-gates: ", "unrecognized feature gate: NoSuchGate",
-                 "AllAlpha, AllBeta, IPTablesOwnershipCleanup"}},
+                 "AllAlpha, AllBeta, ConnLabelMarking, IPTablesOwnershipCleanup"}},
         BadCase{"AnUnknownGateInOurOwnKind",
                 {},
                 Agent("featureGates: {NoSuchGate: true}\n"),

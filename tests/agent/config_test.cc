@@ -339,11 +339,14 @@ TEST(ConfigTextTest, PrintsTheEffectiveConfiguration) {
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(ToString(*config),
             "emulatedVersion: 1.27\n"
-            "featureGates: AllAlpha=false,AllBeta=false,IPTablesOwnershipCleanup=false\n"
+            "featureGates: AllAlpha=false,AllBeta=false,ConnLabelMarking=false,"
+            "IPTablesOwnershipCleanup=false\n"
             "makeIPTablesUtilChains: true\n"
             "mode: legacy\n"
             "iptablesMasqueradeBit: 14\n"
             "iptablesDropBit: 15\n"
+            "iptablesMasqueradeLabel: 114\n"
+            "iptablesDropLabel: 115\n"
             "ipFamilies: ipv4\n"
             "iptablesMode: auto\n"
             "hostRoot: (own)\n"

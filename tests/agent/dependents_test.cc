@@ -188,13 +188,107 @@ TEST(DependentsTest, SayWhichFamilysPacketsASetterSees) {
   }
 }
 
-TEST(DependentsTest, OfAModeThatCannotBeReadMaySetAnyMark) {
+// ---- labels of connections ----
+
+SurveyRule Label(const std::string& text, const netlink::ConnLabelSet& labels) {
+  SurveyRule rule;
+  rule.text = text;
+  rule.labels_set = labels;
+  return rule;
+}
+SurveyRule Label(size_t label) {
+  return Label("-m connlabel --label \"" + std::to_string(label) + "\" --set",
+               netlink::ConnLabelSet().set(label));
+}
+
+TEST(DependentsTest, CountRulesThatSetLabelsOutsideOfTheChainsThatAreForIt) {
+  struct Row {
+    const char* name;
+    TableId table;
+    const char* chain;
+    SurveyRule rule;
+    bool counts;
+  };
+  const TableId ip6_nat = {"ip6", "nat"};
+  const Row rows[] = {
+      {"theirs", kIpNat, "MINE", Label(114), true},
+      {"of another table", {"ip", "mangle"}, "PREROUTING", Label(5), true},
+      {"native", {"inet", "mine"}, "c", Label("[nft ct]", netlink::AllConnLabels()), true},
+      {"ours", kIpNat, "KUBELET-MARK-MASQ", Label(114), false},
+      {"ours of label 0", kIpNat, "KUBELET-MARK-MASQ", Label(0), false},
+      {"ours of an earlier label", ip6_nat, "KUBELET-MARK-DROP", Label(7), false},
+      {"theirs in our chain", kIpNat, "KUBELET-MARK-MASQ",
+       Label("-p tcp -m connlabel --label \"114\" --set", netlink::ConnLabelSet().set(114)), true},
+      {"a chain of that name elsewhere", kIpFilter, "KUBELET-MARK-MASQ", Label(114), true},
+      {"where we set none", kIpNat, "KUBELET-POSTROUTING", Label(114), true},
+      {"in a chain for marks", kIpNat, "KUBE-MARK-MASQ", Label(114), true},
+      {"sets none", kIpNat, "MINE", Label("-m connlabel --label \"1\" -j DROP", {}), false},
+      {"arp", {"arp", "filter"}, "INPUT", Label("[xt x rev 0]", netlink::AllConnLabels()), false},
+  };
+  for (const Row& row : rows) {
+    for (const bool other_mode : {false, true}) {
+      DependentsCollector collector;
+      (other_mode ? collector.OtherMode() : collector.ManagedMode())(row.table, row.chain,
+                                                                     row.rule);
+      const Dependents found = collector.Finish({}, {});
+      EXPECT_EQ(found.label_setters.size(), row.counts ? 1U : 0U) << row.name;
+      EXPECT_THAT(found.mark_setters, IsEmpty()) << row.name;
+      if (found.label_setters.empty()) continue;
+      EXPECT_EQ(found.label_setters[0].labels, row.rule.labels_set) << row.name;
+      EXPECT_EQ(found.label_setters[0].rule, std::string("-A ") + row.chain + " " + row.rule.text);
+      EXPECT_EQ(found.label_setters[0].ipv6, row.table.family != "ip") << row.name;
+    }
+  }
+}
+
+TEST(DependentsTest, SortSettersOfLabels) {
+  DependentsCollector collector;
+  const netlink::SurveyFilter see = collector.ManagedMode();
+  see({"ip", "mangle"}, "SECOND", Label(2));
+  see({"ip", "mangle"}, "FIRST", Label(1));
+  const Dependents dependents = collector.Finish({}, {});
+  ASSERT_EQ(dependents.label_setters.size(), 2);
+  EXPECT_EQ(dependents.label_setters[0].from, "ip mangle FIRST");
+  EXPECT_EQ(dependents.label_setters[1].from, "ip mangle SECOND");
+}
+
+TEST(DependentsTest, KeepASetterOfLabelsOnlyForWhatNoneBeforeItSets) {
+  DependentsCollector collector;
+  const netlink::SurveyFilter see = collector.ManagedMode();
+  see({"ip", "mangle"}, "FIRST", Label("x", netlink::ConnLabelSet().set(1).set(2)));
+  see({"ip", "mangle"}, "FEWER", Label(2));
+  EXPECT_THAT(collector.Finish({}, {}).label_setters, SizeIs(1));
+  see({"ip", "mangle"}, "OTHER", Label(3));
+  see({"ip6", "mangle"}, "FAMILY", Label(2));
+  EXPECT_THAT(collector.Finish({}, {}).label_setters, SizeIs(3));
+}
+
+TEST(DependentsTest, AreNotOurJumpsToTheChainsThatActOnLabels) {
+  DependentsCollector collector;
+  const netlink::SurveyFilter see = collector.ManagedMode();
+  for (const char* base : {"INPUT", "FORWARD", "OUTPUT"}) {
+    see(kIpFilter, base, Jump("KUBELET-FIREWALL"));
+  }
+  see({"ip6", "nat"}, "POSTROUTING",
+      Jump("KUBELET-POSTROUTING", "-m comment --comment \"kubelet postrouting rules\" "));
+  EXPECT_EQ(collector.Finish({}, {}), Dependents{});
+  see(kIpNat, "MINE", Jump("KUBELET-MARK-MASQ"));
+  see(kIpFilter, "MINE", Jump("KUBELET-FIREWALL"));
+  EXPECT_THAT(collector.Finish({}, {}).reference_counts,
+              ElementsAre(std::pair(Nat("KUBELET-MARK-MASQ"), 1U),
+                          std::pair(Filter("KUBELET-FIREWALL"), 1U)));
+}
+
+TEST(DependentsTest, OfAModeThatCannotBeReadMaySetAnyMarkAndLabel) {
   DependentsCollector collector;
   collector.OtherModeUnreadable("why");
   const Dependents found = collector.Finish({}, {});
   ASSERT_THAT(found.mark_setters, SizeIs(1));
   EXPECT_EQ(found.mark_setters[0].bits, 0xffffffff);
   EXPECT_TRUE(found.mark_setters[0].ipv4 && found.mark_setters[0].ipv6);
+  ASSERT_THAT(found.label_setters, SizeIs(1));
+  EXPECT_TRUE(found.label_setters[0].labels.all());
+  EXPECT_TRUE(found.label_setters[0].ipv4 && found.label_setters[0].ipv6);
 }
 
 }  // namespace

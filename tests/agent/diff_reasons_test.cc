@@ -12,6 +12,7 @@
 #include "agent/policy/native_martians.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
+#include "tests/agent/ipv4_plans.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
@@ -29,18 +30,6 @@ using netlink::Family;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-constexpr Family kIPv4Only[] = {Family::kIPv4};
-
-Ruleset Legacy() { return DesiredRuleset(Mode::kLegacy, kIPv4Only, {}); }
-Ruleset Cleanup() { return DesiredRuleset(Mode::kCleanup, kIPv4Only, {}); }
-
-std::vector<std::string> Operations(const Diff& diff) {
-  std::vector<std::string> lines;
-  lines.reserve(diff.changes.size());
-  for (const Change& change : diff.changes) lines.push_back(netlink::ToString(change.operation));
-  return lines;
-}
 
 std::vector<std::string> Conditions(const Diff& diff) {
   std::vector<std::string> names;
@@ -200,6 +189,17 @@ TEST(DiffReasonsTest, TheNativeTableGoesIntoTheTransactionOfIPv4) {
   const Diff diff = ComputeDiff(WithoutXt(Mode::kCleanup, kIPv4Only), {});
   EXPECT_TRUE(ToTransaction(diff, 1, kIPv4Only).put_native.has_value());
   EXPECT_FALSE(ToTransaction(diff, 1, six).put_native.has_value());
+}
+
+// The metric `findings` has a series for each of them.
+TEST(DiffReasonsTest, EachConditionIsListedOnceAndHasANameOfItsOwn) {
+  ASSERT_EQ(kConditions.size(), static_cast<size_t>(Condition::kNativeProtection) + 1);
+  std::map<std::string, Condition> names;
+  for (size_t i = 0; i < kConditions.size(); ++i) {
+    EXPECT_EQ(kConditions[i], static_cast<Condition>(i));
+    names.emplace(ConditionName(kConditions[i]), kConditions[i]);
+  }
+  EXPECT_EQ(names.size(), kConditions.size());
 }
 
 }  // namespace

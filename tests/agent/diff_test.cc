@@ -9,6 +9,7 @@
 
 #include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
+#include "tests/agent/ipv4_plans.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
@@ -30,18 +31,6 @@ using netlink::Family;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-constexpr Family kIPv4Only[] = {Family::kIPv4};
-
-Ruleset Legacy(MarkBits bits = {}) { return DesiredRuleset(Mode::kLegacy, kIPv4Only, bits); }
-Ruleset Cleanup() { return DesiredRuleset(Mode::kCleanup, kIPv4Only, {}); }
-
-std::vector<std::string> Operations(const Diff& diff) {
-  std::vector<std::string> lines;
-  lines.reserve(diff.changes.size());
-  for (const Change& change : diff.changes) lines.push_back(netlink::ToString(change.operation));
-  return lines;
-}
 
 std::vector<std::string> Conditions(const Diff& diff) {
   std::vector<std::string> names;

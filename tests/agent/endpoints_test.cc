@@ -367,7 +367,8 @@ TEST(FlagzTest, ShowsWhatWasGivenElseTheDefault) {
   flags.make_iptables_util_chains = false;
   const std::string text = FlagzText(flags);
   for (const char* line : {"\nfeature-gates=A=true,B=false \n", "\niptables-drop-bit=3\n",
-                           "\niptables-masquerade-bit=14\n", "\nmake-iptables-util-chains=false\n",
+                           "\niptables-masquerade-bit=14\n", "\niptables-masquerade-label=114\n",
+                           "\niptables-drop-label=115\n", "\nmake-iptables-util-chains=false\n",
                            "\nemulated-version=1.27\n", "\nip-families=auto\n", "\nv=0\n",
                            "\noutput=text\n", "\nconfig=/etc/kube-iptables-agent/config.yaml\n"}) {
     EXPECT_THAT(text, HasSubstr(line));

@@ -53,7 +53,9 @@ class LegacyFixture : public ::testing::Test {
             .lock_path = LockPath(),
             .lock_wait = lock_wait,
             .table_names_path = directory_ + "/%s_tables_names",
+            .match_names_path = directory_ + "/%s_tables_matches",
             .if_inet6_path = IfInet6Path(),
+            .label_names_path = directory_ + "/connlabel.conf",
             .thread_status_path = StatusPath()};
   }
 

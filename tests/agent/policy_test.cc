@@ -135,13 +135,14 @@ TEST(PolicyTest, OnlyInPostroutingTheOrderOfRulesCounts) {
   }
 }
 
-TEST(PolicyTest, KubeProxyKeepsTheSameRulesButForThoseOfTheDropMark) {
+TEST(PolicyTest, KubeProxyKeepsTheSameRulesButForThoseOfTheDropMarkAndOfLabels) {
   for (const Family family : netlink::kFamilies) {
     for (const DesiredChain& chain : EveryKubeletChain(family)) {
       for (const DesiredRule& rule : chain.rules) {
         const std::string text = netlink::ToString(family, rule.rule);
         const bool of_drop_mark = text.find("0x8000") != std::string::npos;
-        EXPECT_EQ(rule.shared_with_kube_proxy, !of_drop_mark) << text;
+        const bool of_label = text.find("connlabel") != std::string::npos;
+        EXPECT_EQ(rule.shared_with_kube_proxy, !of_drop_mark && !of_label) << text;
       }
     }
   }
@@ -307,6 +308,18 @@ TEST(PolicyTest, KubeProxyClaimsAFamilyByEitherOfItsChains) {
 TEST(PolicyTest, ReadsRulesOfNoChainThatIsKubeProxys) {
   for (const netlink::ChainQuery& query : ChainsToRead()) {
     EXPECT_EQ(query.with_rules, !IsKubeProxyChain(query.chain)) << netlink::ToString(query.chain);
+  }
+}
+
+TEST(PolicyTest, ForADiffAsksForNoRulesOfChainsThatAreWantedEmpty) {
+  for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
+    for (const netlink::ChainQuery& query :
+         ChainsToRead(DesiredRuleset(mode, netlink::kFamilies, {}))) {
+      const bool wanted_empty = query.chain.name == kHintChain ||
+                                (query.chain.name == kCanaryChain && mode == Mode::kLegacy);
+      EXPECT_EQ(query.with_rules, !wanted_empty && !IsKubeProxyChain(query.chain))
+          << ModeName(mode) << " " << netlink::ToString(query.chain);
+    }
   }
 }
 

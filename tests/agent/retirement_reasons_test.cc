@@ -11,6 +11,7 @@
 #include "agent/policy/native_martians.h"
 #include "agent/policy/retirement.h"
 #include "agent/policy/rule_forms.h"
+#include "tests/agent/ipv4_plans.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
@@ -20,20 +21,6 @@ using ::kipt::testing::Made;
 using ::kipt::testing::Nat;
 using ::kipt::testing::Observed;
 using netlink::Family;
-
-const Family kIPv4Only[] = {Family::kIPv4};
-
-Ruleset Legacy() { return DesiredRuleset(Mode::kLegacy, kIPv4Only, {}); }
-Ruleset Cleanup() { return DesiredRuleset(Mode::kCleanup, kIPv4Only, {}); }
-
-Retirement Plan(const Ruleset& desired, const Observed& observed, const Dependents& dependents = {},
-                const RetirementOptions& options = {}) {
-  return PlanRetirement(desired, observed.snapshot(), ComputeDiff(desired, observed.snapshot()),
-                        dependents, options);
-}
-
-// What kubelet of legacy mode leaves on a node that nobody else uses.
-Observed Residue() { return Made(Legacy()); }
 
 // The reasons of the chains that go.
 std::set<std::string> WhyChainsGo(const Retirement& retirement) {

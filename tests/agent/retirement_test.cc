@@ -12,6 +12,7 @@
 
 #include "agent/policy/native_martians.h"
 #include "agent/policy/rule_forms.h"
+#include "tests/agent/ipv4_plans.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
@@ -28,8 +29,6 @@ using ::kipt::testing::Observed;
 using netlink::Family;
 using ::testing::Contains;
 using ::testing::IsEmpty;
-
-const Family kIPv4Only[] = {Family::kIPv4};
 
 // "-X KUBE-MARK-MASQ" with its table: "ip nat KUBE-MARK-MASQ: -X KUBE-MARK-MASQ".
 std::set<std::string> Gone(const Retirement& retirement) {
@@ -67,18 +66,6 @@ Kept KeptBy(const Retirement& retirement) {
   }
   return kept;
 }
-
-Ruleset Legacy(MarkBits bits = {}) { return DesiredRuleset(Mode::kLegacy, kIPv4Only, bits); }
-Ruleset Cleanup() { return DesiredRuleset(Mode::kCleanup, kIPv4Only, {}); }
-
-Retirement Plan(const Ruleset& desired, const Observed& observed, const Dependents& dependents = {},
-                const RetirementOptions& options = {}) {
-  return PlanRetirement(desired, observed.snapshot(), ComputeDiff(desired, observed.snapshot()),
-                        dependents, options);
-}
-
-// What kubelet of legacy mode leaves on a node that nobody else uses.
-Observed Residue() { return Made(Legacy()); }
 
 struct ClaimCase {
   std::string name;

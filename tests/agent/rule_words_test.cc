@@ -138,6 +138,18 @@ INSTANTIATE_TEST_SUITE_P(
         SentenceRow{"Chance",
                     "-m statistic --mode random --probability 0.33333333349 -j KUBE-SEP-X",
                     "a packet by chance (33.3 %) goes to KUBE-SEP-X"},
+        SentenceRow{"SetLabel", "-m connlabel --label \"114\" --set",
+                    "every packet gives its connection label 114"},
+        SentenceRow{"SetLabelAndMore",
+                    "-p tcp -m connlabel --label \"5\" --set -m tcp --dport 80 -j ACCEPT",
+                    "a tcp packet to port 80 gives its connection label 5 and is accepted"},
+        SentenceRow{"Labelled", "-m connlabel --label \"115\" -j DROP",
+                    "a packet of connections with label 115 is dropped"},
+        SentenceRow{"NotLabelled", "-m connlabel ! --label \"mine\" -j RETURN",
+                    "a packet of connections without label mine goes back, and nothing else here "
+                    "concerns it"},
+        SentenceRow{"LabelsThatAreNoLabels", "-m connlabel --set -j DROP",
+                    "a packet (--set) is dropped"},
         SentenceRow{"NoTarget", "-p udp", "every udp packet is counted"}),
     [](const auto& row) { return row.param.name; });
 

@@ -23,7 +23,8 @@ struct Row {
   SavedMarks marks;
 };
 
-constexpr SavedMarks kAnything = {.tested = kAllMarks, .set = kAllMarks};
+const SavedMarks kAnything = {
+    .tested = kAllMarks, .set = kAllMarks, .labels_set = netlink::AllConnLabels()};
 
 // Of any rule, whether it is one of ours or opaque.
 SavedMarks MarksOf(const std::string& text) {
@@ -32,7 +33,9 @@ SavedMarks MarksOf(const std::string& text) {
   EXPECT_EQ(SplitSavedRule(text, words), text.size());
   netlink::ObservedRule rule;
   rule.content = ParseSavedRule(netlink::Family::kIPv4, chains, text, words);
-  return {.tested = netlink::MarksTested(rule), .set = netlink::MarksSet(rule)};
+  return {.tested = netlink::MarksTested(rule),
+          .set = netlink::MarksSet(rule),
+          .labels_set = netlink::LabelsSet(rule)};
 }
 
 void Expect(const std::vector<Row>& rows) {
@@ -41,6 +44,7 @@ void Expect(const std::vector<Row>& rows) {
     const SavedMarks marks = MarksOf(row.rule);
     EXPECT_EQ(marks.tested, row.marks.tested);
     EXPECT_EQ(marks.set, row.marks.set);
+    EXPECT_EQ(marks.labels_set, row.marks.labels_set);
   }
 }
 
@@ -68,7 +72,9 @@ TEST(SaveMarksTest, ReadsWhatIsLookedAt) {
       {"without a target", "-m mark --mark 0x8/0x8", {.tested = 8}},
       {"mark of a connection", "-m connmark --mark 0x1/0xff -j ACCEPT", {}},
       {"name in a comment", R"(-m comment --comment "-m mark --mark 0x1" -j ACCEPT)", {}},
-      {"unknown match", "-m whatever --mark 0x1/0x1 -j ACCEPT", {.tested = kAllMarks}},
+      {"unknown match",
+       "-m whatever --mark 0x1/0x1 -j ACCEPT",
+       {.tested = kAllMarks, .labels_set = netlink::AllConnLabels()}},
       {"program", "-m bpf --bytecode \"4,48 0 0 9\" -j ACCEPT", {.tested = kAllMarks}},
       {"reverse path", "-m rpfilter --loose -j ACCEPT", {}},
       {"reverse path with the mark", "-m rpfilter --validmark -j DROP", {.tested = kAllMarks}},
@@ -119,16 +125,42 @@ TEST(SaveMarksTest, ReadsWhatIsTurnedOn) {
       {"set of addresses", "-j SET --add-set s src", {}},
       {"set that gives marks", "-j SET --map-set s src --map-mark", {.set = kAllMarks}},
       {"queue", "-j NFQUEUE --queue-num 1", kAnything},
-      {"hash", "-j HMARK --hmark-tuple src --hmark-mod 2 --hmark-offset 1 --hmark-rnd 1",
-       kAnything},
+      {"hash",
+       "-j HMARK --hmark-tuple src --hmark-mod 2 --hmark-offset 1 --hmark-rnd 1",
+       {.tested = kAllMarks, .set = kAllMarks}},
       {"unknown target", "-j WHATEVER", kAnything},
       {"chain of another table", "-j ELSEWHERE", kAnything},
       {"jump", "-j OTHER", {}},
-      {"target that cannot be told", "-j -x", {.set = kAllMarks}},
+      {"target that cannot be told",
+       "-j -x",
+       {.set = kAllMarks, .labels_set = netlink::AllConnLabels()}},
       {"none", "-p tcp", {}},
       {"accept", "-p tcp -j ACCEPT", {}},
       {"masquerade", "-p tcp -j MASQUERADE", {}},
       {"log", "-j LOG --log-prefix \"MARK \"", {}},
+  });
+}
+
+TEST(SaveMarksTest, ReadsWhichLabelsAreSet) {
+  const auto label = [](size_t number) {
+    return SavedMarks{.labels_set = netlink::ConnLabelSet().set(number)};
+  };
+  const SavedMarks any = {.labels_set = netlink::AllConnLabels()};
+  Expect({
+      {"own form", "-m connlabel --label \"114\" --set", label(114)},
+      {"tested", "-m connlabel --label \"114\" -j DROP", {}},
+      {"tested by name", "-m connlabel --label \"mine\" -j DROP", {}},
+      {"beside others", "-p tcp -m connlabel --label \"0\" --set -j ACCEPT", label(0)},
+      {"on the way to a chain", "-m connlabel --label \"127\" --set -j OTHER", label(127)},
+      {"negated", "-m connlabel ! --label \"7\" --set -j ACCEPT", label(7)},
+      {"without quotes", "-m connlabel --label 9 --set -j ACCEPT", label(9)},
+      {"hexadecimal", "-m connlabel --label 0x10 --set -j ACCEPT", label(16)},
+      {"by name", "-m connlabel --label \"mine\" --set -j ACCEPT", any},
+      {"beyond the last", "-m connlabel --label \"128\" --set -j ACCEPT", any},
+      {"option of the next match", "-m connlabel --label \"9\" -m set --set -j ACCEPT", {}},
+      {"two",
+       "-m connlabel --label \"1\" --set -m connlabel --label \"2\" --set",
+       {.labels_set = netlink::ConnLabelSet().set(1).set(2)}},
   });
 }
 

@@ -18,12 +18,14 @@
 namespace kipt::agent {
 namespace {
 
+using netlink::ConnLabelMatch;
 using netlink::CtStateMatch;
 using netlink::Drop;
 using netlink::Family;
 using netlink::Jump;
 using netlink::MarkMatch;
 using netlink::Masquerade;
+using netlink::NoTarget;
 using netlink::OpaqueRule;
 using netlink::PrefixMatch;
 using netlink::Return;
@@ -101,6 +103,24 @@ TEST(SaveRuleTest, ReadsWhatIsInTheVocabulary) {
       {"every state", k4,
        "-m conntrack --ctstate INVALID,NEW,RELATED,ESTABLISHED,UNTRACKED,SNAT,DNAT -j DROP",
        Rule{.ct_state = CtStateMatch{.states = 0x1cf}, .target = Drop{}}},
+      {"label", k4, "-m connlabel --label \"0\" -j DROP",
+       Rule{.conn_label = ConnLabelMatch{}, .target = Drop{}}},
+      {"not label", k6, "-m connlabel ! --label \"127\" -j MASQUERADE --random-fully",
+       Rule{.conn_label = ConnLabelMatch{.label = 127, .negated = true},
+            .target = Masquerade{true}}},
+      {"set label", k4, "-m connlabel --label \"114\" --set",
+       Rule{.conn_label = ConnLabelMatch{.label = 114, .set = true}, .target = NoTarget{}}},
+      // iptables-nft-save 1.8.7 prints a space at the end.
+      {"set label, by an old program", k4, "-m connlabel --label \"114\" --set ",
+       Rule{.conn_label = ConnLabelMatch{.label = 114, .set = true}, .target = NoTarget{}}},
+      {"set label on some", k4,
+       "-s 10.0.0.0/8 -m comment --comment -j -m connlabel ! --label \"1\" --set",
+       Rule{.source = Match(k4, "10.0.0.0/8"),
+            .comment = "-j",
+            .conn_label = ConnLabelMatch{.label = 1, .set = true, .negated = true},
+            .target = NoTarget{}}},
+      {"set label, and a target", k4, "-m connlabel --label \"1\" --set -j OTHER",
+       Rule{.conn_label = ConnLabelMatch{.label = 1, .set = true}, .target = Jump{"OTHER"}}},
       {"everything", k4,
        "! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment c -m mark --mark 0x1 -m conntrack "
        "--ctstate NEW -j DROP",
@@ -199,6 +219,38 @@ TEST(SaveRuleTest, FindsTheTargetBehindMatchesThatNobodyKnows) {
        false},
       {"interface like a target's option", "-i -j -o eth0 -j DROP", false, true, true},
       {"the target's own option like a target's", "-j LOG --log-prefix -j", true, false, false},
+  });
+}
+
+TEST(SaveRuleTest, IsStrictAboutLabels) {
+  ExpectOpaque({
+      {"a foreign rule", "-p tcp -m connlabel --label \"3\" -j ACCEPT", false, true, true},
+      {"counted", "-m connlabel --label \"3\"", false, false, false},
+      {"not, and counted", "-m connlabel ! --label \"3\"", false, false, false},
+      {"set on some", "-p tcp -m connlabel --label \"3\" --set", false, false, false},
+      {"set, and matched by nobody knows what", "-m connlabel --label \"3\" --set -m x", false,
+       false, false},
+      {"name", "-m connlabel --label \"masq\" -j DROP", false, true, true},
+      {"name of two words", "-m connlabel --label \"to masq\" --set", false, false, false},
+      {"name like a target", "-m connlabel --label \"-j DROP\" --set", false, false, false},
+      {"without quotes", "-m connlabel --label 3 -j DROP", false, true, true},
+      {"half in quotes", "-m connlabel --label 3\" -j DROP", false, true, true},
+      {"leading zero", "-m connlabel --label \"03\" -j DROP", false, true, true},
+      {"hexadecimal", "-m connlabel --label \"0x3\" -j DROP", false, true, true},
+      {"sign", "-m connlabel --label \"+3\" -j DROP", false, true, true},
+      {"space", "-m connlabel --label \" 3\" -j DROP", false, true, true},
+      {"below the first", "-m connlabel --label \"-1\" -j DROP", false, true, true},
+      {"behind the last", "-m connlabel --label \"128\" -j DROP", false, true, true},
+      {"set behind the last", "-m connlabel --label \"128\" --set", false, false, false},
+      {"too much for a number", "-m connlabel --label \"4294967299\" --set", false, false, false},
+      {"nothing", "-m connlabel --label \"\" -j DROP", false, true, true},
+      {"nothing at all", "-m connlabel", false, false, false},
+      {"set of nothing", "-m connlabel --set", false, false, false},
+      {"other option", "-m connlabel --mark \"3\" -j DROP", false, true, true},
+      {"set twice", "-m connlabel --label \"3\" --set --set", false, false, false},
+      {"two labels", "-m connlabel --label \"3\" -m connlabel --label \"4\" --set", false, false,
+       false},
+      {"negated match", "! -m connlabel --label \"3\" -j DROP", false, true, true},
   });
 }
 

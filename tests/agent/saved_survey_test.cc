@@ -145,7 +145,12 @@ TEST(SavedSurveyTest, SaysWhatRulesDoAndKeepsTheirSpelling) {
        {.text = "-m new --thing -j NEWER",
         .jump = "",
         .marks_tested = 0xffffffff,
-        .marks_set = 0xffffffff}},
+        .marks_set = 0xffffffff,
+        .labels_set = netlink::AllConnLabels()}},
+      {"a label",
+       {.text = "-m connlabel --label \"115\" --set",
+        .jump = "",
+        .labels_set = netlink::ConnLabelSet().set(115)}},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
@@ -159,6 +164,7 @@ TEST(SavedSurveyTest, SaysWhatRulesDoAndKeepsTheirSpelling) {
     EXPECT_EQ(rules[0].terminal, row.rule.terminal);
     EXPECT_EQ(rules[0].marks_tested, row.rule.marks_tested);
     EXPECT_EQ(rules[0].marks_set, row.rule.marks_set);
+    EXPECT_EQ(rules[0].labels_set, row.rule.labels_set);
   }
 }
 
@@ -330,12 +336,27 @@ TEST(SavedSurveyTest, KeepsCapturedSavesByteForByte) {
 // Who reads chains and who takes a survey are told the same.
 TEST(SavedSurveyTest, SaysOfARuleWhatTheSurveyOfAReadRuleSays) {
   std::string text = "*nat\n:POSTROUTING ACCEPT [0:0]\n:A - [0:0]\n:B - [0:0]\n";
-  for (const char* rule :
-       {"-j DROP", "-j RETURN", "-j B", "-g B", "-j MASQUERADE --random-fully", "-j ACCEPT",
-        "-j MARK --set-xmark 0x4000/0x4000", "-j MARK --set-xmark 0x0/0x4000", "-p tcp -j B",
-        "-m mark ! --mark 0x4000/0x4000 -j RETURN", "-p tcp -m mark --mark 0x1/0x3 -j ACCEPT",
-        "-s 10.0.0.0/8 -d 10.0.0.0/8 -j DROP", "-j LOG", "-j NFQUEUE", "-p tcp",
-        "-m comment --comment c", "-m comment --comment \"c d\" -j RETURN"}) {
+  for (const char* rule : {"-j DROP",
+                           "-j RETURN",
+                           "-j B",
+                           "-g B",
+                           "-j MASQUERADE --random-fully",
+                           "-j ACCEPT",
+                           "-j MARK --set-xmark 0x4000/0x4000",
+                           "-j MARK --set-xmark 0x0/0x4000",
+                           "-p tcp -j B",
+                           "-m mark ! --mark 0x4000/0x4000 -j RETURN",
+                           "-p tcp -m mark --mark 0x1/0x3 -j ACCEPT",
+                           "-s 10.0.0.0/8 -d 10.0.0.0/8 -j DROP",
+                           "-j LOG",
+                           "-j NFQUEUE",
+                           "-p tcp",
+                           "-m comment --comment c",
+                           "-m comment --comment \"c d\" -j RETURN",
+                           "-m connlabel --label \"114\" --set",
+                           "-m connlabel ! --label \"7\" -j DROP",
+                           "-p tcp -m connlabel --label \"3\" --set",
+                           "-m connlabel --label \"name\" --set"}) {
     absl::StrAppend(&text, "[1:2] -A A ", rule, "\n");
   }
   text += "COMMIT\n";

@@ -26,19 +26,21 @@ void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 
 class XtCompatTest : public ::testing::TestWithParam<Row> {};
 
-TEST_P(XtCompatTest, IsReadFromTheKernelsOwnLists) {
+void ExpectToRead(XtCompatReading (*read)(const KernelPaths&), const Row& row) {
   const TemporaryTree tree;
-  for (const auto& [name, text] : GetParam().files) tree.Write(name, text);
+  for (const auto& [name, text] : row.files) tree.Write(name, text);
   const KernelPaths paths = {.proc_modules = tree.Path("modules"),
                              .proc_version = tree.Path("version"),
                              .modules_disabled = tree.Path("disabled"),
                              .sys_module = tree.Path("sys"),
                              .kallsyms = tree.Path("kallsyms"),
                              .module_directories = {tree.Path("host"), tree.Path("own")}};
-  const XtCompatReading reading = ReadXtCompat(paths);
-  EXPECT_EQ(reading.compat, GetParam().compat) << reading.reason;
-  EXPECT_THAT(reading.reason, HasSubstr(GetParam().reason));
+  const XtCompatReading reading = read(paths);
+  EXPECT_EQ(reading.compat, row.compat) << reading.reason;
+  EXPECT_THAT(reading.reason, HasSubstr(row.reason));
 }
+
+TEST_P(XtCompatTest, IsReadFromTheKernelsOwnLists) { ExpectToRead(ReadXtCompat, GetParam()); }
 
 constexpr char kLoaded[] =
     "nft_compat 20480 9 - Live 0x0\nxt_comment 16384 3 - Live 0x0\n"
@@ -148,6 +150,57 @@ INSTANTIATE_TEST_SUITE_P(
             {{"version", "L"}},
             XtCompat::kUnknown,
             "whether nft_compat is built in cannot be read"},
+        Row{"NoProcAtAll", {}, XtCompat::kUnknown, "no modules.dep"}),
+    [](const auto& row) { return row.param.name; });
+
+class ConnLabelMatchTest : public ::testing::TestWithParam<Row> {};
+
+TEST_P(ConnLabelMatchTest, IsReadFromTheKernelsOwnLists) {
+  ExpectToRead(ReadConnLabelMatch, GetParam());
+}
+
+// All that iptables-nft needs is there; connlabel is looked for by itself.
+INSTANTIATE_TEST_SUITE_P(
+    Kernels, ConnLabelMatchTest,
+    ::testing::Values(
+        Row{"Loaded",
+            {{"modules", "xt_connlabel 16384 8 - Live 0x0\n"}},
+            XtCompat::kPresent,
+            "xt_connlabel is loaded"},
+        Row{"LoadedByItsDirectory",
+            {{"sys/xt_connlabel/refcnt", "1"}, {"own/modules.dep", kOnDisk}},
+            XtCompat::kPresent,
+            "xt_connlabel is loaded"},
+        Row{"BuiltInByTheList",
+            {{"modules", kLoaded},
+             {"own/modules.builtin", "kernel/net/netfilter/xt_connlabel.ko\n"}},
+            XtCompat::kPresent,
+            "xt_connlabel is built in"},
+        Row{"BuiltInByItsSymbol",
+            {{"version", "L"}, {"kallsyms", "ffffffff81faf840 t connlabel_mt\n"}},
+            XtCompat::kPresent,
+            "xt_connlabel is built in"},
+        Row{"Loadable",
+            {{"modules", kLoaded},
+             {"own/modules.builtin", ""},
+             {"own/modules.dep", "kernel/net/netfilter/xt_connlabel.ko.xz: a.ko.xz\n"}},
+            XtCompat::kPresent,
+            "/own/modules.dep"},
+        Row{"MissingBesideAllTheOthers",
+            {{"modules", kLoaded}, {"own/modules.builtin", ""}, {"own/modules.dep", kOnDisk}},
+            XtCompat::kAbsent,
+            "xt_connlabel is not loaded and not in "},
+        Row{"NotBuiltInWhereNothingIsLoaded",
+            {{"version", "L"}, {"kallsyms", kSymbols}},
+            XtCompat::kAbsent,
+            "xt_connlabel is not built in, and this kernel loads no modules"},
+        Row{"AModuleThatIsNamedAlike",
+            {{"modules", "xt_connlabels 1 0 - Live 0x0\n"},
+             {"kallsyms", "ff t connlabel_mt_check\n"},
+             {"own/modules.dep", "kernel/net/xt_connlabel2.ko: kernel/net/xt_connlabel.ko\n"}},
+            XtCompat::kAbsent,
+            "xt_connlabel is not loaded and not in "},
+        Row{"AContainerWithoutLists", {{"modules", kLoaded}}, XtCompat::kUnknown, "no modules.dep"},
         Row{"NoProcAtAll", {}, XtCompat::kUnknown, "no modules.dep"}),
     [](const auto& row) { return row.param.name; });
 

@@ -49,6 +49,8 @@ class FiguresView {
 
 // The yardstick: kubelet's sequence with everything in place, and with nothing.
 inline const FiguresView::Row kKubeletWarm = {"warm", "kubelet"};
+// Just after somebody else committed something, as the check after a commit is.
+inline const FiguresView::Row kKubeletAfterCommit = {"warm after a commit", "kubelet"};
 inline const FiguresView::Row kKubeletCold = {"cold", "kubelet"};
 
 // "1.31 µs", "49.4 ms", "10.7 s".

@@ -11,8 +11,10 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <string>
 #include <utility>
 
+#include "agent/policy/policy.h"
 #include "netlink/nft_backend.h"
 
 namespace kipt::testing {
@@ -66,6 +68,41 @@ absl::Status KernelFloor::AskGeneration() const {
     return absl::OkStatus();
   }
   return absl::InternalError("NFT_MSG_GETGEN is not answered");
+}
+
+absl::Status KernelFloor::Ask(const netlink::Requests& requests) {
+  return netlink::Ask(*socket_, requests, [](const netlink::Reply&) {});
+}
+
+absl::Status KernelFloor::AskForEverything() {
+  if (questions_.empty()) {
+    const std::vector<netlink::ChainQuery> queries =
+        agent::ChainsToRead(agent::DesiredRuleset(agent::Mode::kLegacy, netlink::kFamilies, {}));
+    const absl::StatusOr<netlink::Snapshot> now = backend_->Read(queries);
+    if (!now.ok()) return now.status();
+    for (const netlink::ChainQuery& query : queries) {
+      questions_.push_back({.chain = query.chain,
+                            .with_rules = query.with_rules && now->Find(query.chain) != nullptr});
+    }
+  }
+  const auto add = [](netlink::Requests& requests, const ChainId& chain, uint16_t type,
+                      uint16_t flags, uint16_t table, uint16_t name) {
+    requests.Add(type, netlink::WireFamily(chain.family), flags,
+                 {{table, std::string(netlink::TableName(chain.table))}, {name, chain.name}});
+  };
+  if (absl::Status status = AskGeneration(); !status.ok()) return status;
+  netlink::Requests chains(socket_->ReserveSequences(static_cast<uint32_t>(questions_.size())));
+  for (const netlink::ChainQuery& question : questions_) {
+    add(chains, question.chain, NFT_MSG_GETCHAIN, 0, NFTA_CHAIN_TABLE, NFTA_CHAIN_NAME);
+  }
+  if (absl::Status status = Ask(chains); !status.ok()) return status;
+  for (const netlink::ChainQuery& question : questions_) {
+    if (!question.with_rules) continue;
+    netlink::Requests rules(socket_->ReserveSequences(1));
+    add(rules, question.chain, NFT_MSG_GETRULE, NLM_F_DUMP, NFTA_RULE_TABLE, NFTA_RULE_CHAIN);
+    if (absl::Status status = Ask(rules); !status.ok()) return status;
+  }
+  return AskGeneration();
 }
 
 absl::Status KernelFloor::CommitNothing() const {

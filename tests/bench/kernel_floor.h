@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "netlink/backend.h"
 #include "netlink/batch.h"
+#include "netlink/nft_requests.h"
 #include "netlink/socket.h"
 
 namespace kipt::testing {
@@ -29,6 +30,9 @@ class KernelFloor {
 
   // One send and one receive of NFT_MSG_GETGEN.
   absl::Status AskGeneration() const;
+  // What a look of the agent's asks, in its own two calls for each question, the generation before
+  // and after; nothing of the answers is read.
+  absl::Status AskForEverything();
   // A batch of nothing, and a look for errors.
   absl::Status CommitNothing() const;
 
@@ -43,6 +47,7 @@ class KernelFloor {
   KernelFloor(int fd, std::unique_ptr<netlink::Backend> backend,
               std::unique_ptr<netlink::Socket> socket);
   absl::Status Prepare(std::vector<netlink::Operation> operations);
+  absl::Status Ask(const netlink::Requests& requests);
 
   const int fd_;
   std::unique_ptr<netlink::Backend> backend_;
@@ -50,6 +55,8 @@ class KernelFloor {
   netlink::Transaction transaction_;
   std::optional<netlink::Batch> batch_;
   uint32_t first_ = 0;
+  // Of AskForEverything(); without the rules of chains that are not there.
+  std::vector<netlink::ChainQuery> questions_;
 };
 
 }  // namespace kipt::testing

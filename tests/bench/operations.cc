@@ -137,8 +137,15 @@ class RowList {
     Add(
         "check", "agent", InPlace(), [&world = world_] { return world.Check(); }, 100);
     Add(
+        "check", "kernel", InPlace(), [&floor = *floor_] { return floor.AskForEverything(); }, 100);
+    Add(
         "check after a commit", "agent", Changed(absl::ZeroDuration()),
         [&world = world_] { return world.Check(); }, 1, 10);
+    Add("warm after a commit", "kubelet", Changed(absl::ZeroDuration()),
+        Kubelet(Expected::kNothingToDo));
+    Add(
+        "check after a commit", "kernel", Changed(absl::ZeroDuration()),
+        [&floor = *floor_] { return floor.AskForEverything(); }, 1, 10);
     Add(
         "check after a commit and 60 ms", "agent", Changed(kNap),
         [&world = world_] { return world.Check(); }, 1, 5);

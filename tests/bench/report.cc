@@ -75,7 +75,8 @@ constexpr char kDetail[] = R"(## In detail
 
 `unchanged` asks the kernel for its generation. `check` reads and compares everything of kubelet's, in
 a hot loop; `after a commit` does so just after somebody else committed something; `and 60 ms` when
-the caches have been others' meanwhile. `cold` begins without anything of kubelet's. A repair begins
+the caches have been others' meanwhile. The kernel's own part of a `check`: the same questions, of whose
+answers nothing is read. `cold` begins without anything of kubelet's. A repair begins
 with one chain, its rules and the jumps to it missing, 60 ms after they went, or `at once`: then the
 kernel itself waits until it has freed what was deleted (an RCU grace period and more). `tick` is what
 kubelet's monitor does once a minute.

@@ -40,6 +40,7 @@ std::optional<Row> Yardstick(const Row& row) {
   if (absl::StartsWith(row.operation, "repair")) {
     return Row{row.operation.substr(0, row.operation.find(',')), "kubelet"};
   }
+  if (row.operation == "check after a commit") return kKubeletAfterCommit;
   return kKubeletWarm;
 }
 

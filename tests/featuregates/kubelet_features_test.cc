@@ -155,5 +155,15 @@ TEST(EmulatedVersionTest, RefusesWhatItCannotEmulateAndSaysTheRange) {
   }
 }
 
+TEST(AgentFeaturesTest, ConnLabelMarkingIsAlphaAndOffSinceV07) {
+  EXPECT_EQ(kConnLabelMarking.name, "ConnLabelMarking");
+  ASSERT_EQ(kConnLabelMarking.milestones.size(), 1);
+  const Milestone& life = kConnLabelMarking.milestones[0];
+  EXPECT_EQ(life.since, (Version{0, 7}));
+  EXPECT_EQ(life.stage, Stage::kAlpha);
+  EXPECT_FALSE(life.enabled);
+  EXPECT_FALSE(life.locked);
+}
+
 }  // namespace
 }  // namespace kipt::featuregates

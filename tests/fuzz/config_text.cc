@@ -63,7 +63,9 @@ std::vector<std::string> FlagsOf(const Config& config) {
       absl::StrCat("--healthz-bind-address=", config.healthz_bind_address),
       absl::StrCat("--metrics-bind-address=", config.metrics_bind_address),
       absl::StrCat("--stale-chains=", StaleChainsName(config.stale_chains)),
-      absl::StrCat("--hint-policy=", HintPolicyName(config.hint_policy))};
+      absl::StrCat("--hint-policy=", HintPolicyName(config.hint_policy)),
+      absl::StrCat("--iptables-masquerade-label=", config.labels.masquerade),
+      absl::StrCat("--iptables-drop-label=", config.labels.drop)};
   if (!config.cni_conf_dirs.empty()) {
     flags.push_back(absl::StrCat("--cni-conf-dir=", absl::StrJoin(config.cni_conf_dirs, ",")));
   }

@@ -29,6 +29,7 @@ constexpr uint8_t kIpv6 = 10;
 void CheckAgreement(const ObservedRule& rule, const DescribedRule& described) {
   KIPT_REQUIRE(MarksTested(rule) == described.content.marks_tested);
   KIPT_REQUIRE(MarksSet(rule) == described.content.marks_set);
+  KIPT_REQUIRE(LabelsSet(rule) == described.content.labels_set);
   const std::string* jump = JumpTarget(rule);
   KIPT_REQUIRE((jump != nullptr) == described.content.jump.has_value());
   KIPT_REQUIRE(jump == nullptr || *jump == *described.content.jump);

@@ -28,7 +28,7 @@ void CheckText(const std::optional<std::string>& text, absl::string_view option)
 void CheckMatch(Family family, absl::string_view name, uint32_t revision, FuzzBytes info) {
   CheckText(netlink::DisplayXtMatch(family, name, revision, info), "-m ");
   const netlink::XtMarks marks = netlink::MarksOfXtMatch(name, revision, info);
-  if (netlink::IsMatchWithoutMark(name)) KIPT_REQUIRE(marks == netlink::XtMarks{});
+  if (netlink::IsMatchWithoutMark(name)) KIPT_REQUIRE((marks.tested | marks.set) == 0);
 }
 
 void CheckTarget(Family family, absl::string_view name, uint32_t revision, FuzzBytes info) {
@@ -51,6 +51,13 @@ void CheckVocabulary(Family family, uint32_t revision, FuzzBytes info) {
     const auto again =
         netlink::DecodeXtCtState(netlink::kXtConntrackRevision, EncodeXtCtState(state->match));
     KIPT_REQUIRE(again && again->match == state->match && !again->state_alias);
+  }
+  if (const auto label = netlink::DecodeXtConnLabel(info)) {
+    KIPT_REQUIRE(label->label <= netlink::kMostConnLabel);
+    KIPT_REQUIRE(netlink::DecodeXtConnLabel(netlink::EncodeXtConnLabel(*label)) == label);
+    const netlink::XtMarks marks =
+        netlink::MarksOfXtMatch(netlink::kXtConnLabel, netlink::kXtConnLabelRevision, info);
+    KIPT_REQUIRE(marks.labels_set.test(label->label) == label->set);
   }
   if (const auto mark = netlink::DecodeXtSetMark(info)) {
     KIPT_REQUIRE(netlink::DecodeXtSetMark(netlink::EncodeXtSetMark(*mark)) == mark);

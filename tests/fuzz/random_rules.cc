@@ -188,7 +188,14 @@ Rule RandomRule(const ChainId& chain, Choices& choices) {
     rule.ct_state =
         netlink::CtStateMatch{.states = RandomStates(choices), .negated = choices.Flag()};
   }
-  rule.target = RandomTarget(chain, choices);
+  if ((matches & 32) != 0) {
+    rule.conn_label = netlink::ConnLabelMatch{
+        .label = static_cast<uint8_t>(choices.Below(netlink::kMostConnLabel + 1)),
+        .set = choices.Flag(),
+        .negated = choices.Flag()};
+  }
+  const bool only_sets = rule.conn_label && rule.conn_label->set && choices.Flag();
+  rule.target = only_sets ? netlink::NoTarget{} : RandomTarget(chain, choices);
   return rule;
 }
 

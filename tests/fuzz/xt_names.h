@@ -12,9 +12,9 @@ namespace kipt::testing {
 
 // All that netlink/xt_info.h decodes, netlink/xt_*_display.cc shows or netlink/xt_marks.cc knows.
 inline constexpr absl::string_view kXtMatches[] = {
-    "comment", "mark",      "conntrack", "addrtype", "connmark", "icmp", "icmp6",
-    "limit",   "multiport", "nfacct",    "physdev",  "recent",   "sctp", "statistic",
-    "tcp",     "udp",       "set",       "state",    "rpfilter", "bpf",  "unknown"};
+    "comment",   "mark",   "conntrack", "addrtype", "connmark", "icmp",      "icmp6", "limit",
+    "multiport", "nfacct", "physdev",   "recent",   "sctp",     "statistic", "tcp",   "udp",
+    "set",       "state",  "rpfilter",  "bpf",      "unknown",  "connlabel"};
 inline constexpr absl::string_view kXtTargets[] = {
     "MARK",   "MASQUERADE", "CONNMARK", "CT",   "LOG",    "NFLOG",    "NOTRACK",
     "REJECT", "TCPMSS",     "TPROXY",   "DNAT", "SNAT",   "REDIRECT", "TRACE",

@@ -87,6 +87,56 @@ TEST_P(BackendContractTest, ReadsBackEveryKindOfRule) {
   EXPECT_EQ(rules(kNat), (std::vector<Rule>{mark, masquerade}));
 }
 
+TEST_P(BackendContractTest, ReadsBackEveryKindOfLabelInNatAndFilterOfBothFamilies) {
+  const auto label = [](uint8_t number, bool set, bool negated) {
+    return netlink::ConnLabelMatch{.label = number, .set = set, .negated = negated};
+  };
+  const std::vector<Rule> everywhere = {
+      Rule{.conn_label = label(114, true, false), .target = netlink::NoTarget{}},
+      Rule{.conn_label = label(127, true, true), .target = netlink::NoTarget{}},
+      Rule{.comment = "c", .conn_label = label(0, true, false), .target = netlink::Return{}},
+      Rule{.mark = netlink::MarkMatch{1, 1},
+           .ct_state = netlink::CtStateMatch{netlink::kCtNew},
+           .conn_label = label(1, false, true),
+           .target = SetMark{1, 1}}};
+  for (const Family family : netlink::kFamilies) {
+    for (const Table table : {Table::kNat, Table::kFilter}) {
+      const ChainId chain{family, table, "LABELS"};
+      std::vector<Rule> wanted = everywhere;
+      Rule last{.conn_label = label(127, false, false), .target = Drop{}};
+      // nat is not for dropping, says iptables.
+      if (table == Table::kNat) last.target = Masquerade{true};
+      wanted.push_back(last);
+      std::vector<Operation> operations = {CreateChain{chain}};
+      for (const Rule& rule : wanted) operations.emplace_back(Append(chain, rule));
+      ASSERT_THAT(Apply(operations), IsOk()) << ToString(chain);
+      std::vector<std::string> texts;
+      for (const Rule& rule : wanted) texts.push_back(ToString(family, rule));
+      EXPECT_EQ(Rules(chain), texts);
+      const Snapshot snapshot = Read({chain});
+      ASSERT_EQ(snapshot.Find(chain)->rules.size(), wanted.size());
+      for (size_t i = 0; i < wanted.size(); ++i) {
+        const Rule* rule = snapshot.Find(chain)->rules[i].rule();
+        ASSERT_NE(rule, nullptr) << texts[i];
+        EXPECT_EQ(*rule, wanted[i]);
+      }
+    }
+  }
+}
+
+TEST_P(BackendContractTest, DeletesAndInsertsRulesThatSetLabels) {
+  const Rule first{.conn_label = netlink::ConnLabelMatch{.label = 1, .set = true},
+                   .target = netlink::NoTarget{}};
+  Rule second = first;
+  second.conn_label->label = 2;
+  ASSERT_THAT(Apply({CreateChain{kNat}, Append(kNat, first)}), IsOk());
+  const RuleHandle old = HandleOf(kNat, 0);
+  ASSERT_THAT(Apply({InsertBefore(kNat, old, second),
+                     DeleteRule{.chain = kNat, .handle = old, .number = 1, .rule = first}}),
+              IsOk());
+  EXPECT_THAT(Rules(kNat), ElementsAre("-m connlabel --label \"2\" --set"));
+}
+
 TEST_P(BackendContractTest, InsertsBeforeAHandleAndAppendsAtTheEnd) {
   ASSERT_THAT(Apply({CreateChain{kUser}, Append(kUser, drop_)}), IsOk());
   ASSERT_THAT(Apply({InsertBefore(kUser, HandleOf(kUser, 0), return_), Append(kUser, return_)}),

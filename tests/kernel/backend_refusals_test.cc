@@ -141,6 +141,20 @@ TEST_P(BackendRefusalTest, RefusesTextsThatCannotBeWritten) {
               StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
+TEST_P(BackendRefusalTest, RefusesALabelThatTheKernelDoesNotHaveAndARuleThatDoesNothing) {
+  ASSERT_THAT(Apply({CreateChain{kUser}}), IsOk());
+  for (const Rule& rule :
+       {Rule{.conn_label = netlink::ConnLabelMatch{.label = 128}},
+        Rule{.conn_label = netlink::ConnLabelMatch{.label = 255, .set = true},
+        .target = netlink::NoTarget{}},
+        Rule{.conn_label = netlink::ConnLabelMatch{.label = 1}, .target = netlink::NoTarget{}},
+        Rule{.target = netlink::NoTarget{}}}) {
+    EXPECT_THAT(Apply({Append(kUser, rule)}), StatusIs(absl::StatusCode::kInvalidArgument))
+        << ToString(Family::kIPv4, rule);
+  }
+  EXPECT_THAT(Rules(kUser), IsEmpty());
+}
+
 TEST_P(UnhookedChainTest, TellsAnUnhookedChainOfABaseChainsNameAndRefusesToMakeIt) {
   world().AddUnhookedInput();
   const Snapshot snapshot = Read();

@@ -4,6 +4,7 @@
 // same rules must be what we print, byte for byte.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -21,11 +22,14 @@
 #include "netlink/nft_backend.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/kernel/third_party_rules.h"
+#include "tests/support/process_cost.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {
 
+using netlink::AllConnLabels;
+using netlink::ConnLabelSet;
 using netlink::Family;
 using netlink::Survey;
 using netlink::SurveyChain;
@@ -168,6 +172,41 @@ TEST_F(NftSurveyTest, NamesWhatItCannotSpell) {
     ASSERT_THAT(chain->rules, SizeIs(1));
     EXPECT_EQ(chain->rules[0].text, row.text);
   }
+}
+
+// ---- labels ----
+
+TEST_F(NftSurveyTest, KnowsWhichLabelsRulesSet) {
+  struct Row {
+    std::string rule;
+    ConnLabelSet labels;
+  };
+  const std::vector<Row> rows = {
+      {"-m connlabel --label \"114\" --set", ConnLabelSet().set(114)},
+      {"-p tcp -m connlabel ! --label \"3\" --set -j ACCEPT", ConnLabelSet().set(3)},
+      {"-m connlabel --label \"114\" -j ACCEPT", {}},
+      {"-p tcp -j NFQUEUE --queue-num 5", AllConnLabels()},
+      {"-p tcp -j CONNMARK --set-xmark 0x80/0x80", {}},
+  };
+  std::string text = "*mangle\n:T - [0:0]\n";
+  for (const Row& row : rows) absl::StrAppend(&text, "-A T ", row.rule, "\n");
+  MustRun({"iptables-nft-restore"}, text + "COMMIT\n");
+  MustRun(
+      {"nft", "-f", "-"},
+      "table inet mine { chain c { ct label set 5\n ct mark set 5\n ct label 5 accept\n }\n}\n");
+  const Survey survey = TakeSurvey();
+  const SurveyChain* chain = survey.Find({"ip", "mangle"}, "T");
+  ASSERT_NE(chain, nullptr);
+  ASSERT_THAT(chain->rules, SizeIs(rows.size()));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(chain->rules[i].labels_set, rows[i].labels) << rows[i].rule;
+  }
+  const SurveyChain* native = survey.Find({"inet", "mine"}, "c");
+  ASSERT_NE(native, nullptr);
+  ASSERT_THAT(native->rules, SizeIs(3));
+  EXPECT_TRUE(native->rules[0].labels_set.all()) << native->rules[0].text;
+  EXPECT_TRUE(native->rules[1].labels_set.none()) << native->rules[1].text;
+  EXPECT_TRUE(native->rules[2].labels_set.none()) << native->rules[2].text;
 }
 
 // ---- marks ----
@@ -335,6 +374,23 @@ TEST_F(NftSurveyTest, ReadCountsToo) {
   EXPECT_EQ(snapshot.Find(chain)->rules[0].counters, (netlink::RuleCounters{7, 420}));
   EXPECT_NE(snapshot.Find(chain)->rules[0].rule(), nullptr);
   EXPECT_EQ(snapshot.Find(chain)->rules[1].counters, (netlink::RuleCounters{1, 2}));
+}
+
+// The datagrams of a long dump are big: without care the socket keeps half a megabyte of pages.
+TEST_F(NftSurveyTest, ABigChainLeavesNoMemoryBehind) {
+  std::string text = "*filter\n:BIG - [0:0]\n";
+  for (int i = 0; i < 20000; ++i) {
+    absl::StrAppend(&text, "-A BIG -s 10.1.", i / 256, ".", i % 256, "/32 -j ACCEPT\n");
+  }
+  MustRun({"iptables-nft-restore"}, text + "COMMIT\n");
+  const int64_t before = MemoryOf(getpid()).anonymous_kib;
+  int seen = 0;
+  TakeSurvey([&](const auto&, const auto&, const SurveyRule&) {
+    ++seen;
+    return false;
+  });
+  EXPECT_EQ(seen, 20000);
+  EXPECT_LE(MemoryOf(getpid()).anonymous_kib, before + 200);
 }
 
 // ---- while others write ----

@@ -100,6 +100,12 @@ COMMIT
 -A MIXED -m physdev --physdev-is-bridged -j ACCEPT
 -A MIXED -m physdev --physdev-is-in --physdev-in eth+ ! --physdev-is-out ! --physdev-out lo -j DROP
 -A MIXED -m comment --comment "a/b: c \"q\" \\ \'x\'" -m mark ! --mark 0x1/0x3 -j DROP
+-A MIXED -p tcp -m connlabel --label "3" -j ACCEPT
+-A MIXED -m connlabel ! --label "127" -j DOCKER
+-A MIXED -m connlabel --label "0" --set
+-A MIXED -p tcp -m connlabel ! --label "5" --set
+-A MIXED -m connlabel --label "5"
+-A MIXED -i eth0 -m comment --comment x -m connlabel --label "6" -m connlabel ! --label "7" --set -j LOG
 -A MIXED -j LOG --log-prefix "a\"b\'c\\d" --log-level 0 --log-tcp-sequence --log-macdecode
 COMMIT
 *nat

@@ -98,6 +98,41 @@ TEST(RuleDisplayTest, PutsAddressesInterfacesAndProtocolFirst) {
   });
 }
 
+TEST(RuleDisplayTest, SpellsLabelsAsIptables) {
+  const auto label = [](uint16_t number, uint16_t options) {
+    return XtMatch("connlabel", 0, XtConnLabelInfo(number, options));
+  };
+  const Bytes tcp = Join({Payload(1, 9, 1), Compare({6})});
+  ExpectShown({
+      {"accept of some",
+       Family::kIPv4,
+       {tcp, label(3, 0), CounterBytes(), Verdict(1)},
+       "-p tcp -m connlabel --label \"3\" -j ACCEPT",
+       "decides terminal "},
+      {"accept of all that have it",
+       Family::kIPv6,
+       {label(3, 0), Verdict(1)},
+       "-m connlabel --label \"3\" -j ACCEPT",
+       "decides terminal "},
+      {"set on some",
+       Family::kIPv4,
+       {tcp, label(0, 2), CounterBytes()},
+       "-p tcp -m connlabel --label \"0\" --set",
+       ""},
+      {"counted", Family::kIPv4, {label(9, 1)}, "-m connlabel ! --label \"9\"", ""},
+      {"twice, in their order",
+       Family::kIPv4,
+       {label(2, 0), label(1, 3), Verdict(0)},
+       "-m connlabel --label \"2\" -m connlabel ! --label \"1\" --set -j DROP",
+       "decides terminal "},
+      {"that we cannot read",
+       Family::kIPv4,
+       {label(1, 4), Verdict(0)},
+       "[xt connlabel rev 0] -j DROP",
+       "decides terminal "},
+  });
+}
+
 TEST(RuleDisplayTest, NamesWhatItCannotSpell) {
   ExpectShown({
       {"match",

@@ -77,5 +77,65 @@ TEST(RuleMarksTest, KnowsWhichMarksARuleLooksAtAndSets) {
   for (const MarkRow& row : rows) EXPECT_EQ(Marks(row.expressions), row.marks) << row.name;
 }
 
+// ---- labels ----
+
+// "none", "all", or the numbers.
+std::string Labels(const std::vector<Bytes>& expressions) {
+  const absl::StatusOr<ObservedRule> rule = DecodeRule(RuleMessage(Family::kIPv4, expressions));
+  EXPECT_TRUE(rule.ok()) << rule.status();
+  const ConnLabelSet labels = LabelsSet(*rule);
+  if (labels.none()) return "none";
+  if (labels.all()) return "all";
+  std::string text;
+  for (size_t label = 0; label < labels.size(); ++label) {
+    if (labels.test(label)) absl::StrAppend(&text, text.empty() ? "" : " ", label);
+  }
+  return text;
+}
+
+TEST(RuleMarksTest, KnowsWhichLabelsARuleMaySet) {
+  const auto label = [](uint8_t number, uint8_t options) {
+    return XtMatch("connlabel", 0, {number, 0, options, 0});
+  };
+  // `ct ... set`: NFTA_CT_KEY is 2, NFTA_CT_SREG 4.
+  const auto ct_store = [](uint32_t key) {
+    return ExpressionBytes("ct", Join({Attr(2, key), Attr(4, 1)}));
+  };
+  const Bytes value = ExpressionBytes("immediate", Join({Attr(1, 1), Attr(2, Attr(1, Zeros(16)))}));
+  struct LabelRow {
+    std::string name;
+    std::vector<Bytes> expressions;
+    std::string labels;
+  };
+  const std::vector<LabelRow> rows = {
+      {"none", {Verdict(1)}, "none"},
+      {"a test", {label(114, 0), Verdict(0)}, "none"},
+      {"a label, in a rule of ours", {label(114, 2)}, "114"},
+      {"the first", {label(0, 2)}, "0"},
+      {"the last, negated", {label(127, 3)}, "127"},
+      {"beside somebody's match", {XtMatch("socket", 1, {0}), label(5, 2), Verdict(1)}, "5"},
+      {"two", {label(5, 2), label(64, 2)}, "5 64"},
+      {"ct label set", {value, ct_store(13)}, "all"},
+      {"ct mark set", {value, ct_store(3)}, "none"},
+      {"ct, no key", {value, ExpressionBytes("ct", Attr(4, 1))}, "all"},
+      {"a test of nft's",
+       {ExpressionBytes("ct", Join({Attr(2, 13), Attr(1, 1)})), Compare(HostU32(1))},
+       "none"},
+      {"meta mark set ct mark",
+       {ExpressionBytes("ct", Join({Attr(2, 3), Attr(1, 1)})),
+        ExpressionBytes("meta", Join({Attr(2, 3), Attr(3, 1)}))},
+       "none"},
+      {"a target without", {XtTarget("MARK", 1, XtSetMarkInfo(1, 1))}, "none"},
+      {"a queue's target", {XtTarget("NFQUEUE", 3, Zeros(8))}, "all"},
+      {"an unknown target", {XtTarget("BRANDNEW", 0, Zeros(8))}, "all"},
+      {"an unknown match", {XtMatch("brandnew", 0, Zeros(8))}, "all"},
+      {"an unknown expression", {ExpressionBytes("brandnew", {})}, "all"},
+      {"a broken expression", {Attr(1, FromHex("ffff"))}, "all"},
+      {"a queue", {Verdict(3)}, "all"},
+      {"an object", {ExpressionBytes("objref", {})}, "none"},
+  };
+  for (const LabelRow& row : rows) EXPECT_EQ(Labels(row.expressions), row.labels) << row.name;
+}
+
 }  // namespace
 }  // namespace kipt::netlink

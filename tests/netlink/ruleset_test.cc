@@ -106,6 +106,21 @@ TEST(RuleTextTest, IsWhatIptablesSavePrints) {
        "-j MARK --set-xmark 0x4000/0x0"},
       {"set whole mark", Family::kIPv4, Rule{.target = SetMark{.value = 1}},
        "-j MARK --set-xmark 0x1/0xffffffff"},
+      {"label", Family::kIPv4, Rule{.conn_label = ConnLabelMatch{}},
+       "-m connlabel --label \"0\" -j DROP"},
+      {"not label, behind the other matches", Family::kIPv6,
+       Rule{.comment = "c",
+            .mark = MarkMatch{1, 1},
+            .ct_state = CtStateMatch{kCtNew},
+            .conn_label = ConnLabelMatch{.label = 127, .negated = true}},
+       "-m comment --comment c -m mark --mark 0x1/0x1 -m conntrack --ctstate NEW -m connlabel ! "
+       "--label \"127\" -j DROP"},
+      {"set label", Family::kIPv4,
+       Rule{.conn_label = ConnLabelMatch{.label = 114, .set = true}, .target = NoTarget{}},
+       "-m connlabel --label \"114\" --set"},
+      {"set label or drop", Family::kIPv4,
+       Rule{.conn_label = ConnLabelMatch{.label = 5, .set = true, .negated = true}},
+       "-m connlabel ! --label \"5\" --set -j DROP"},
       {"masquerade", Family::kIPv4, Rule{.target = Masquerade{}}, "-j MASQUERADE"},
       {"masquerade at random", Family::kIPv4, Rule{.target = Masquerade{true}},
        "-j MASQUERADE --random-fully"},
@@ -136,6 +151,33 @@ TEST(RuleTest, IsUnconditionalWithoutAnyRestrictingMatch) {
   EXPECT_FALSE(IsUnconditional(Rule{.destination = PrefixMatch{P(Family::kIPv4, "10.0.0.1")}}));
   EXPECT_FALSE(IsUnconditional(Rule{.mark = MarkMatch{}}));
   EXPECT_FALSE(IsUnconditional(Rule{.ct_state = CtStateMatch{kCtNew}}));
+  EXPECT_FALSE(IsUnconditional(Rule{.conn_label = ConnLabelMatch{}}));
+  // Not even so: there are packets without a connection.
+  EXPECT_FALSE(IsUnconditional(
+      Rule{.conn_label = ConnLabelMatch{.label = 1, .set = true}, .target = NoTarget{}}));
+}
+
+TEST(RuleTest, EndsAChainUnlessItJumpsMarksOrOnlySetsALabel) {
+  for (const Target& target : {Target(Drop{}), Target(Return{}), Target(Masquerade{})}) {
+    EXPECT_TRUE(IsTerminal(target)) << target.index();
+  }
+  for (const Target& target : {Target(Jump{"X"}), Target(SetMark{}), Target(NoTarget{})}) {
+    EXPECT_FALSE(IsTerminal(target)) << target.index();
+  }
+}
+
+TEST(RuleTest, HasALabelOfTheKernelsAndSomethingToDo) {
+  for (const uint8_t label : {uint8_t{0}, uint8_t{127}}) {
+    EXPECT_THAT(CheckConnLabel(Rule{.conn_label = ConnLabelMatch{.label = label, .set = true},
+                                    .target = NoTarget{}}),
+                kipt::testing::IsOk());
+  }
+  EXPECT_THAT(CheckConnLabel(Rule{}), kipt::testing::IsOk());
+  for (const Rule& rule :
+       {Rule{.conn_label = ConnLabelMatch{.label = 128}}, Rule{.target = NoTarget{}},
+        Rule{.conn_label = ConnLabelMatch{.negated = true}, .target = NoTarget{}}}) {
+    EXPECT_THAT(CheckConnLabel(rule), StatusIs(absl::StatusCode::kInvalidArgument));
+  }
 }
 
 TEST(ObservedRuleTest, TellsWhereAPacketGoes) {
@@ -153,6 +195,12 @@ TEST(ObservedRuleTest, TellsWhereAPacketGoes) {
       {"drop of some", Rule{.mark = MarkMatch{}, .target = Drop{}}, false, true, ""},
       {"jump", Rule{.target = Jump{"X"}}, false, true, "X"},
       {"mark changes the packet", Rule{.target = SetMark{}}, false, true, ""},
+      {"drop of what has a label", Rule{.conn_label = ConnLabelMatch{}, .target = Drop{}}, false,
+       true, ""},
+      {"a label changes no packet",
+       Rule{.conn_label = ConnLabelMatch{.set = true}, .target = NoTarget{}}, false, false, ""},
+      {"a label, and a jump", Rule{.conn_label = ConnLabelMatch{.set = true}, .target = Jump{"X"}},
+       false, true, "X"},
       {"opaque accept", Opaque(true, true, true), true, true, ""},
       {"opaque accept of some", Opaque(false, true, true), false, true, ""},
       {"opaque jump", Opaque(false, true, false, "Y"), false, true, "Y"},

@@ -34,9 +34,20 @@ TEST(SurveyTest, MakesTheSameOfARuleWhateverItIs) {
   EXPECT_FALSE(mark.terminal);
   EXPECT_EQ(mark.marks_set, 0x4000U);
 
+  const SurveyRule label = ToSurveyRule(
+      Family::kIPv4, {.handle = 1,
+                      .content = Rule{.conn_label = ConnLabelMatch{.label = 114, .set = true},
+                                      .target = NoTarget{}},
+                      .counters = {}});
+  EXPECT_EQ(label.text, "-m connlabel --label \"114\" --set");
+  EXPECT_EQ(label.labels_set, ConnLabelSet().set(114));
+  EXPECT_FALSE(label.unconditional);
+  EXPECT_FALSE(label.terminal);
+
   OpaqueRule opaque{.text = "-p tcp -g Y", .jump = "Y", .terminal = true};
   opaque.marks_tested = 1;
   opaque.marks_set = 2;
+  opaque.labels_set.set(5);
   const SurveyRule other =
       ToSurveyRule(Family::kIPv4, {.handle = 1, .content = opaque, .counters = {}});
   EXPECT_EQ(other.text, "-p tcp -g Y");
@@ -44,6 +55,7 @@ TEST(SurveyTest, MakesTheSameOfARuleWhateverItIs) {
   EXPECT_TRUE(other.terminal);
   EXPECT_EQ(other.marks_tested, 1U);
   EXPECT_EQ(other.marks_set, 2U);
+  EXPECT_EQ(other.labels_set, ConnLabelSet().set(5));
 }
 
 TEST(SurveyTest, ReadsLikeIptablesSaveWithCounters) {
@@ -83,6 +95,9 @@ TEST(SurveyTest, RulesAreEqualWhateverTheyCounted) {
   other.counters.packets = 9;
   EXPECT_EQ(one, other);
   other.marks_set = 1;
+  EXPECT_FALSE(one == other);
+  other = one;
+  other.labels_set.set(127);
   EXPECT_FALSE(one == other);
 }
 

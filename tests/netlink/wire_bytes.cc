@@ -128,6 +128,10 @@ Bytes XtCtStateInfo(uint16_t match_flags, uint16_t invert_flags, uint16_t states
       {Zeros(146), HostU16(match_flags), HostU16(invert_flags), HostU16(states), Zeros(16)});
 }
 
+Bytes XtConnLabelInfo(uint16_t label, uint16_t options) {
+  return Join({HostU16(label), HostU16(options), Zeros(4)});
+}
+
 Bytes XtSetMarkInfo(uint32_t value, uint32_t mask) { return Join({HostU32(value), HostU32(mask)}); }
 
 Bytes XtMasqueradeInfo(uint32_t flags, uint32_t ranges) {

@@ -45,6 +45,7 @@ Bytes XtTarget(const std::string& name, uint32_t revision, const Bytes& info);
 Bytes XtCommentInfo(const std::string& text);
 Bytes XtMarkInfo(uint32_t value, uint32_t mask, uint8_t invert);
 Bytes XtCtStateInfo(uint16_t match_flags, uint16_t invert_flags, uint16_t states);
+Bytes XtConnLabelInfo(uint16_t label, uint16_t options);  // 1: negated, 2: set
 Bytes XtSetMarkInfo(uint32_t value, uint32_t mask);
 Bytes XtMasqueradeInfo(uint32_t flags, uint32_t ranges = 1);  // IPv4
 Bytes XtMasqueradeInfo6(uint32_t flags);

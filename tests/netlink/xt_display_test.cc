@@ -253,7 +253,7 @@ TEST(XtDisplayTest, TakesAnyBytes) {
   EXPECT_GT(texts, 100);
 }
 
-TEST(XtMarksTest, KnowsWhichBitsARuleMayTurnOn) {
+TEST(XtMarksTest, KnowsWhichBitsAndLabelsARuleMayTurnOn) {
   struct MarkRow {
     std::string name;
     bool is_target;
@@ -263,7 +263,8 @@ TEST(XtMarksTest, KnowsWhichBitsARuleMayTurnOn) {
     XtMarks marks;
   };
   constexpr XtMarks kNone;
-  constexpr XtMarks kAll = {.tested = kAllMarks, .set = kAllMarks};
+  const XtMarks kAll = {.tested = kAllMarks, .set = kAllMarks, .labels_set = AllConnLabels()};
+  const auto label = [](size_t number) { return ConnLabelSet().set(number); };
   const auto connmark = [](uint8_t shift, uint8_t mode) {
     return Join({HostU32(5), HostU32(6), HostU32(9), {0, shift, mode}, Zeros(1)});
   };
@@ -303,7 +304,25 @@ TEST(XtMarksTest, KnowsWhichBitsARuleMayTurnOn) {
       {"SET of 3", true, "SET", 3, Zeros(20), kNone},
       {"TOS", true, "TOS", 1, {}, kNone},
       {"NFQUEUE", true, "NFQUEUE", 3, {}, kAll},
+      {"HMARK", true, "HMARK", 0, {}, {.tested = kAllMarks, .set = kAllMarks}},
       {"the target of ebtables", true, "mark", 0, {}, kAll},
+      {"a label", false, "connlabel", 0, {114, 0, 0, 0}, kNone},
+      {"a label set", false, "connlabel", 0, {114, 0, 2, 0}, {.labels_set = label(114)}},
+      {"a label set, negated", false, "connlabel", 0, {3, 0, 3, 0}, {.labels_set = label(3)}},
+      {"a label beyond the last",
+       false,
+       "connlabel",
+       0,
+       {128, 0, 2, 0},
+       {.labels_set = AllConnLabels()}},
+      {"half a label", false, "connlabel", 0, {3, 0}, {.labels_set = AllConnLabels()}},
+      {"a label of later", false, "connlabel", 1, {3, 0, 0, 0}, {.labels_set = AllConnLabels()}},
+      {"a match of later",
+       false,
+       "brandnew",
+       0,
+       {},
+       {.tested = kAllMarks, .labels_set = AllConnLabels()}},
   };
   for (const MarkRow& row : rows) {
     EXPECT_EQ(row.is_target ? MarksOfXtTarget(row.extension, row.revision, row.info)

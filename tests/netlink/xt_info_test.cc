@@ -15,6 +15,7 @@ using ::kipt::testing::Bytes;
 using ::kipt::testing::Join;
 using ::kipt::testing::ToHex;
 using ::kipt::testing::XtCommentInfo;
+using ::kipt::testing::XtConnLabelInfo;
 using ::kipt::testing::XtCtStateInfo;
 using ::kipt::testing::XtMarkInfo;
 using ::kipt::testing::XtMasqueradeInfo;
@@ -40,6 +41,13 @@ TEST(XtInfoTest, EncodesEveryByteOfTheKernelsStructs) {
   EXPECT_EQ(ToHex(EncodeXtCtState({.states = 0x08, .negated = false})),
             ToHex(XtCtStateInfo(1, 0, 0x08)));
   DirtyStack();
+  EXPECT_EQ(ToHex(EncodeXtConnLabel({.label = 0})), ToHex(XtConnLabelInfo(0, 0)));
+  EXPECT_EQ(ToHex(EncodeXtConnLabel({.label = 127, .set = true})), ToHex(XtConnLabelInfo(127, 2)));
+  EXPECT_EQ(ToHex(EncodeXtConnLabel({.label = 114, .negated = true})),
+            ToHex(XtConnLabelInfo(114, 1)));
+  EXPECT_EQ(ToHex(EncodeXtConnLabel({.label = 1, .set = true, .negated = true})),
+            ToHex(XtConnLabelInfo(1, 3)));
+  DirtyStack();
   EXPECT_EQ(ToHex(EncodeXtSetMark({.value = 0x4000, .mask = 0})), ToHex(XtSetMarkInfo(0x4000, 0)));
   DirtyStack();
   EXPECT_EQ(ToHex(EncodeXtMasquerade(Family::kIPv4, {.random_fully = true})),
@@ -59,6 +67,14 @@ TEST(XtInfoTest, DecodesWhatItEncodes) {
   ASSERT_TRUE(decoded_state.has_value());
   EXPECT_EQ(decoded_state->match, state);
   EXPECT_FALSE(decoded_state->state_alias);
+  for (const int label : {0, 1, 114, kMostConnLabel}) {
+    for (const int options : {0, 1, 2, 3}) {
+      const ConnLabelMatch match{.label = static_cast<uint8_t>(label),
+                                 .set = (options & 1) != 0,
+                                 .negated = (options & 2) != 0};
+      EXPECT_EQ(DecodeXtConnLabel(EncodeXtConnLabel(match)), match) << label << " " << options;
+    }
+  }
   const SetMark set{.value = 5, .mask = 6};
   EXPECT_EQ(DecodeXtSetMark(EncodeXtSetMark(set)), set);
   for (const Family family : kFamilies) {
@@ -94,6 +110,14 @@ TEST(XtInfoTest, RefusesWhatSaysMoreThanARuleCan) {
   EXPECT_FALSE(DecodeXtCtState(3, XtCtStateInfo(1, 0, 0))) << "no state";
   EXPECT_FALSE(DecodeXtCtState(3, XtCtStateInfo(1, 0, 0x200))) << "a state without a name";
   EXPECT_FALSE(DecodeXtCtState(4, XtCtStateInfo(1, 0, 2))) << "a later revision";
+  for (const int label : {128, 256, 0x8000, 0xffff}) {
+    EXPECT_EQ(DecodeXtConnLabel(XtConnLabelInfo(static_cast<uint16_t>(label), 0)), std::nullopt)
+        << label;
+  }
+  for (const int options : {4, 5, 6, 8, 0x100, 0x8002}) {
+    EXPECT_EQ(DecodeXtConnLabel(XtConnLabelInfo(1, static_cast<uint16_t>(options))), std::nullopt)
+        << options;
+  }
   EXPECT_EQ(DecodeXtMasquerade(Family::kIPv4, XtMasqueradeInfo(0x10, 2)), std::nullopt);
   for (const uint32_t flags : {0x1U, 0x2U, 0x4U, 0x8U, 0x11U, 0x20U}) {
     EXPECT_EQ(DecodeXtMasquerade(Family::kIPv4, XtMasqueradeInfo(flags)), std::nullopt) << flags;
@@ -132,6 +156,9 @@ TEST(XtInfoTest, RefusesEveryOtherSize) {
   EXPECT_EQ(sizes_taken([](const Bytes& b) { return DecodeXtCtState(3, b).has_value(); }),
             "164 165 166 167 168 ");
   EXPECT_EQ(sizes_taken([](const Bytes& b) { return DecodeXtSetMark(b).has_value(); }), "8 ");
+  // The kernel dumps it as it is, or aligned to 8 bytes.
+  EXPECT_EQ(sizes_taken([](const Bytes& b) { return DecodeXtConnLabel(b).has_value(); }),
+            "4 5 6 7 8 ");
   EXPECT_EQ(
       sizes_taken([](const Bytes& b) { return DecodeXtMasquerade(Family::kIPv6, b).has_value(); }),
       "40 ");

@@ -4,15 +4,21 @@
 # What is in a guest: its initramfs. Sourced by run, which has `fail`, and sets root (where the
 # files are gathered), modules (the kernel's lib/modules/RELEASE) and script (the guest).
 
-# add_program FILE TARGET: with what it is linked to. Debugging information would be most of it.
-add_program() {
-  local program=$1 target=$2 library
-  strip -o "$root$target" -- "$program"
-  chmod 0755 "$root$target"
+# What FILE is linked to.
+add_libraries_of() {
+  local library
   # A static program has none, and ldd says so by its exit code.
-  for library in $(ldd "$program" 2>/dev/null | grep -o '/[^ ]*' || true); do
+  for library in $(ldd "$1" 2>/dev/null | grep -o '/[^ ]*' || true); do
     [[ -e $root$library ]] || install -D -- "$library" "$root$library"
   done
+}
+
+# add_program FILE TARGET: with what it is linked to. Debugging information would be most of it.
+add_program() {
+  local program=$1 target=$2
+  strip -o "$root$target" -- "$program"
+  chmod 0755 "$root$target"
+  add_libraries_of "$program"
 }
 
 # A word of the guest's head.
@@ -90,6 +96,8 @@ add_iptables() {
   extensions=$(dirname -- "$(find /usr/lib -name libxt_comment.so -print -quit)")
   mkdir -p "$root$extensions"
   cp -- "$extensions"/*.so "$root$extensions/"
+  # The only one that needs more than iptables itself.
+  add_libraries_of "$extensions/libxt_connlabel.so"
   # They open these by name.
   printf 'root:x:0:0::/root:/bin/sh\n' >"$root/etc/passwd"
   for name in protocols services; do

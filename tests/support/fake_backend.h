@@ -65,6 +65,9 @@ class FakeBackend : public netlink::Backend {
   // refused, and what stands stays.
   void LoseXt() { ruleset_.has_xt = false; }
   void GainXt() { ruleset_.has_xt = true; }
+  // The same of one match or target alone ("connlabel").
+  void LoseExtension(const std::string& name) { ruleset_.missing_extensions.insert(name); }
+  void GainExtension(const std::string& name) { ruleset_.missing_extensions.erase(name); }
   // A commit to something that is not ours: only the generation moves.
   void Touch();
   // Whose the next commits are, as a monitor tells it. Until then: a PID that no process can have

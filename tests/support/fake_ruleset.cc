@@ -43,14 +43,16 @@ auto FindRule(ObservedChain& chain, RuleHandle handle) {
                       [&](const ObservedRule& rule) { return rule.handle == handle; });
 }
 
-// The xtables extension that nf_tables needs for the rule; empty where it needs none.
-std::string XtExtension(const netlink::Rule& rule) {
-  if (!rule.comment.empty()) return "comment";
-  if (rule.mark) return "mark";
-  if (rule.ct_state) return "conntrack";
-  if (std::holds_alternative<netlink::SetMark>(rule.target)) return "MARK";
-  if (std::holds_alternative<Masquerade>(rule.target)) return "MASQUERADE";
-  return "";
+// The xtables extensions that nf_tables needs for the rule, in the order in which it meets them.
+std::vector<std::string> XtExtensions(const netlink::Rule& rule) {
+  std::vector<std::string> extensions;
+  if (!rule.comment.empty()) extensions.emplace_back("comment");
+  if (rule.mark) extensions.emplace_back("mark");
+  if (rule.ct_state) extensions.emplace_back("conntrack");
+  if (rule.conn_label) extensions.emplace_back("connlabel");
+  if (std::holds_alternative<netlink::SetMark>(rule.target)) extensions.emplace_back("MARK");
+  if (std::holds_alternative<Masquerade>(rule.target)) extensions.emplace_back("MASQUERADE");
+  return extensions;
 }
 
 // Applies one operation to a copy of the state.
@@ -151,16 +153,16 @@ class Applier {
     if (add.rule.comment.size() > kMaxComment) {
       return absl::InvalidArgumentError("the comment is too long");
     }
+    if (absl::Status status = netlink::CheckConnLabel(add.rule); !status.ok()) return status;
     if (std::holds_alternative<Masquerade>(add.rule.target) &&
         add.chain.table != netlink::Table::kNat) {
       return absl::InvalidArgumentError("MASQUERADE is for nat POSTROUTING only");
     }
-    if (!ruleset_.has_xt) {
-      if (const std::string extension = XtExtension(add.rule); !extension.empty()) {
-        absl::Status status = absl::NotFoundError(absl::StrCat("no xtables ", extension));
-        netlink::SetMissingExtension(status, extension);
-        return status;
-      }
+    for (const std::string& extension : XtExtensions(add.rule)) {
+      if (ruleset_.has_xt && ruleset_.missing_extensions.count(extension) == 0) continue;
+      absl::Status status = absl::NotFoundError(absl::StrCat("no xtables ", extension));
+      netlink::SetMissingExtension(status, extension);
+      return status;
     }
     const Jump* jump = std::get_if<Jump>(&add.rule.target);
     if (jump == nullptr) return absl::OkStatus();

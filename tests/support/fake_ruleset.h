@@ -7,6 +7,7 @@
 #define KIPT_TESTS_SUPPORT_FAKE_RULESET_H_
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -24,6 +25,8 @@ struct FakeRuleset {
   netlink::RuleHandle next_handle = 1;
   // Whether the kernel has xtables' matches and targets.
   bool has_xt = true;
+  // Of those that it has: which it lacks all the same ("connlabel").
+  std::set<std::string> missing_extensions;
 };
 
 // Whether iptables makes `chain` on a hook.

@@ -175,7 +175,10 @@ ProgramResult Iptables::Restore(const std::string& text) const {
 }
 
 ProgramResult Iptables::Replace(const std::string& text) const {
-  return RunProgram(Command("-restore"), text);
+  // In a chroot legacy iptables has one lock for all tests that run at once.
+  Arguments command = Command("-restore");
+  command.insert(command.end(), {"-w", "30"});
+  return RunProgram(std::move(command), text);
 }
 
 std::vector<KubeletStep> KubeletSequence(KubeletForm form, IpFamily family, KubeletBits bits) {

@@ -4,6 +4,7 @@
 #ifndef KIPT_TESTS_SUPPORT_OBSERVED_H_
 #define KIPT_TESTS_SUPPORT_OBSERVED_H_
 
+#include <map>
 #include <string>
 #include <utility>
 #include <variant>
@@ -51,7 +52,11 @@ inline Observed Made(const agent::Ruleset& ruleset) {
     for (const agent::DesiredRule& rule : chain.rules) rules.emplace_back(rule.rule);
     observed.Chain(chain.id, rules);
   }
-  for (const agent::DesiredJump& jump : ruleset.jumps) observed.Chain(jump.base_chain, {jump.rule});
+  std::map<netlink::ChainId, std::vector<RuleContent>> jumps;
+  for (const agent::DesiredJump& jump : ruleset.jumps) {
+    jumps[jump.base_chain].emplace_back(jump.rule);
+  }
+  for (const auto& [base_chain, rules] : jumps) observed.Chain(base_chain, rules);
   return observed;
 }
 

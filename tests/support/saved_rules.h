@@ -19,8 +19,8 @@ namespace kipt::testing {
 
 class SavedRules {
  public:
-  // What this iptables saves in the calling thread's network namespace. A save that fails, warns or
-  // calls a table incompatible fails the test.
+  // What this iptables saves in the calling thread's network namespace. A save that fails, warns
+  // (but of labels that have no names) or calls a table incompatible fails the test.
   static SavedRules Of(const Iptables& iptables);
   // Comments and counters are dropped; the order of the rules is kept.
   static SavedRules Parse(const std::string& text);

@@ -2,7 +2,7 @@
 # shellcheck shell=dash
 #
 # The native rules on a kernel without xtables: packets of every kind, as on this machine's own kernel.
-# modules: nf_tables nft_counter? nft_ct nft_chain_nat nft_nat nft_objref veth
+# modules: nf_tables nft_counter? nft_ct nft_chain_nat nft_nat nft_objref? veth
 # lists: yes
 . /guest.sh
 

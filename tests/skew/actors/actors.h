@@ -44,12 +44,15 @@ struct AgentDaemonSettings {
   bool retire = true;
   // --cni-conf-dir.
   std::string cni_conf_dir = {};
+  // The gate ConnLabelMarking, as it is at the start.
+  bool conn_labels = false;
 };
 
 // Our agent in kubelet's place: `kube-iptables-agent run`, with no endpoints but a health check on
 // a loopback port of the node's namespace. Start() returns when it is ready, Settle() when `plan`
-// finds nothing to change, Tick() behind one of its periodic rounds, which are a second apart. It
-// is killed when the thread that started it ends.
+// finds nothing to change, Tick() behind one of its periodic rounds, which are a second apart.
+// SetConnLabels() writes its configuration file anew and sends it SIGHUP. It is killed when the
+// thread that started it ends.
 std::unique_ptr<NodeAgent> NewAgentDaemon(const AgentDaemonSettings& settings);
 
 struct ProxyActorSettings {

@@ -7,10 +7,13 @@
 //   * That a minute has passed for it: its period is a second here (the shortest there is), and its
 //     log, with --vmodule=round_log=2, has a line "Round (timer)" when one of its periodic rounds
 //     is over; retiring what is stale is part of that round.
+//   * That it has done what a new configuration asks for: "Round (config)", which retires too.
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -48,6 +51,7 @@ constexpr absl::Duration kLongestPause = absl::Milliseconds(200);
 // Longer than any round takes on a test node: a round that ends later than this has begun since.
 constexpr absl::Duration kLongestRound = absl::Milliseconds(250);
 constexpr char kTimerRound[] = "Round (timer)";
+constexpr char kConfigRound[] = "Round (config)";
 
 constexpr Version kOldestEmulated = {1, 24};
 constexpr Version kGateAlpha = {1, 25};
@@ -55,7 +59,9 @@ constexpr Version kLastWithGateUnlocked = {1, 27};
 
 // Nothing of /etc/kube-iptables-agent counts.
 constexpr char kConfig[] =
-    "apiVersion: kube-iptables-agent/v1alpha1\nkind: KubeIPTablesAgentConfiguration\n";
+    "apiVersion: kube-iptables-agent/v1alpha1\nkind: KubeIPTablesAgentConfiguration\n"
+    "featureGates: {ConnLabelMarking: ";
+constexpr char kConfigFile[] = "config.yaml";
 
 // A finding that needs attention ends `plan` with 2 too.
 bool NothingToDo(const ProgramResult& plan) {
@@ -85,7 +91,7 @@ std::string NewsOf(const std::string& line) {
 class AgentDaemon : public NodeAgent {
  public:
   explicit AgentDaemon(const AgentDaemonSettings& settings)
-      : settings_(settings), emulated_(settings.version) {
+      : settings_(settings), emulated_(settings.version), conn_labels_(settings.conn_labels) {
     emulated_.version = std::max(emulated_.version, kOldestEmulated);
   }
 
@@ -94,8 +100,7 @@ class AgentDaemon : public NodeAgent {
   }
 
   Act Start() override {
-    if (!directory_.MakeDirectory("host") || !directory_.MakeDirectory("cni") ||
-        !directory_.WriteFile("config.yaml", kConfig)) {
+    if (!directory_.MakeDirectory("host") || !directory_.MakeDirectory("cni") || !WriteConfig()) {
       return {.ok = false, .error = "no directory of its own to be had in /run"};
     }
     std::vector<std::string> command = {settings_.program, "run"};
@@ -149,6 +154,20 @@ class AgentDaemon : public NodeAgent {
     return Settle();
   }
 
+  Act SetConnLabels(bool on) override {
+    Act act;
+    if (!Runs(act)) return act;
+    const int rounds = testing::CountOf(kConfigRound, daemon_->Output());
+    conn_labels_ = on;
+    if (!WriteConfig()) return Finish({.ok = false, .error = "the configuration is not written"});
+    daemon_->Signal(SIGHUP);
+    if (!daemon_->Prints(kConfigRound, rounds + 1, kTickPatience)) {
+      act = {.ok = false, .error = "not reloaded: " + LastLines(daemon_->Output(), 8)};
+      return Finish(std::move(act));
+    }
+    return Settle();
+  }
+
   Act Stop() override {
     Act act;
     if (!Runs(act)) return act;
@@ -162,10 +181,22 @@ class AgentDaemon : public NodeAgent {
   }
 
  private:
+  // The daemon, which watches it, must not read half of it.
+  bool WriteConfig() const {
+    const std::string fresh = absl::StrCat(kConfigFile, ".new");
+    std::error_code error;
+    if (!directory_.WriteFile(fresh,
+                              absl::StrCat(kConfig, conn_labels_ ? "true" : "false", "}\n"))) {
+      return false;
+    }
+    std::filesystem::rename(directory_.Path(fresh), directory_.Path(kConfigFile), error);
+    return !error;
+  }
+
   // What decides which rules are wanted: the same for `run` and `plan`.
   std::vector<std::string> Flags() const {
     std::vector<std::string> flags = {
-        "--config=" + directory_.Path("config.yaml"),
+        "--config=" + directory_.Path(kConfigFile),
         absl::StrCat("--emulated-version=", featuregates::ToString(emulated_.version)),
         absl::StrCat("--iptables-mode=", testing::NameOf(settings_.mode)),
         "--ip-families=ipv4,ipv6",
@@ -231,6 +262,7 @@ class AgentDaemon : public NodeAgent {
   const AgentDaemonSettings settings_;
   // The version of settings_, or the oldest there is.
   KubeletVersion emulated_;
+  bool conn_labels_;
   // Outlives the daemon.
   const ScratchDirectory directory_;
   std::unique_ptr<BackgroundProgram> daemon_;

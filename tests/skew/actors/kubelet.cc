@@ -93,6 +93,9 @@ class Kubelet : public NodeAgent {
   }
 
   Act Settle() override { return {}; }
+  Act SetConnLabels(bool /*on*/) override {
+    return {.ok = false, .error = "no kubelet has the gate ConnLabelMarking"};
+  }
   Act Stop() override { return {}; }
 
  private:

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "tests/skew/actors/family_notes.h"
 #include "tests/skew/actors/scratch_directory.h"
@@ -28,8 +29,11 @@ using testing::KubeletStep;
 using testing::ProgramResult;
 
 constexpr const char* kTables[] = {"mangle", "nat", "filter"};
+// Packets to the node and through it, and of the node itself.
+constexpr const char* kUserLabelsFrom[] = {"PREROUTING", "OUTPUT"};
 constexpr const char* kPluginDirectories[] = {"/usr/lib/cni", "/opt/cni/bin"};
 constexpr char kMarkMasq[] = "KUBE-MARK-MASQ";
+constexpr char kUserLabels[] = "USER-LABELS";
 
 // A "/run/..." of its own that holds `iptables` and `ip6tables`, which are those of `choice`.
 bool WritePrograms(const IptablesChoice& choice, const ScratchDirectory& directory) {
@@ -184,6 +188,53 @@ Act AddUserOfMarkDrop(const IptablesChoice& iptables, int port) {
 Act AddUserOfMarkMasq(const IptablesChoice& iptables, int port) {
   return AddUser(iptables, "USER-MASQ", {"-m", "addrtype", "!", "--dst-type", "LOCAL"}, port,
                  kMarkMasq);
+}
+
+Act AddUserOfLabels(const IptablesChoice& iptables, const LabelledPorts& ports) {
+  using Kind = KubeletStep::Kind;
+  std::vector<KubeletStep> steps = {{Kind::kEnsureChain, "nat", kUserLabels, {}}};
+  const auto lead = [&steps](int first, int last, const char* target) {
+    for (const char* protocol : {"tcp", "udp"}) {
+      steps.push_back({Kind::kEnsureAppend,
+                       "nat",
+                       kUserLabels,
+                       {"-p", protocol, "--dport", absl::StrCat(first, ":", last), "-j", target}});
+    }
+  };
+  lead(ports.drop_first, ports.drop_last, "KUBELET-MARK-DROP");
+  lead(ports.masq_first, ports.masq_last, "KUBELET-MARK-MASQ");
+  for (const char* from : kUserLabelsFrom) {
+    steps.push_back({Kind::kEnsureAppend, "nat", from, {"-j", kUserLabels}});
+  }
+  Act act;
+  for (const IpFamily family : testing::kBothFamilies) {
+    FamilyNotes notes(family, act);
+    const testing::KubeletRun run = testing::RunKubelet(iptables.Of(family), steps);
+    notes.Done(absl::StrCat(kUserLabels, ": ", run.rules_added, " rules added"));
+    if (!run.error.empty()) notes.Failed(run.error);
+  }
+  return act;
+}
+
+Act RemoveUserOfLabels(const IptablesChoice& choice) {
+  std::vector<std::vector<std::string>> commands;
+  for (const char* from : kUserLabelsFrom) commands.push_back({"-D", from, "-j", kUserLabels});
+  commands.push_back({"-F", kUserLabels});
+  commands.push_back({"-X", kUserLabels});
+  Act act;
+  for (const IpFamily family : testing::kBothFamilies) {
+    FamilyNotes notes(family, act);
+    for (const std::vector<std::string>& command : commands) {
+      std::vector<std::string> arguments = {"-w", "-t", "nat"};
+      arguments.insert(arguments.end(), command.begin(), command.end());
+      const ProgramResult result = choice.Of(family).Run(arguments);
+      if (result.exit_code != 0) {
+        notes.Failed(absl::StrCat(absl::StrJoin(command, " "), ": ", WhatFailed(result)));
+      }
+    }
+    notes.Done(absl::StrCat(kUserLabels, " removed"));
+  }
+  return act;
 }
 
 Act FlushEverything(const IptablesChoice& iptables) {

@@ -35,6 +35,19 @@ Act WriteCniConfig(const std::string& directory);
 Act AddUserOfMarkDrop(const IptablesChoice& iptables, int port);
 Act AddUserOfMarkMasq(const IptablesChoice& iptables, int port);
 
+// The ports at which somebody leads packets to chains of ConnLabelMarking, first to last.
+struct LabelledPorts {
+  int drop_first = 0;
+  int drop_last = 0;
+  int masq_first = 0;
+  int masq_last = 0;
+};
+// A chain of somebody's own ("USER-LABELS") that leads packets to these ports, TCP and UDP, whoever
+// sends them to whom, to KUBELET-MARK-DROP and KUBELET-MARK-MASQ; refused where these do not exist.
+Act AddUserOfLabels(const IptablesChoice& iptables, const LabelledPorts& ports);
+// And its end.
+Act RemoveUserOfLabels(const IptablesChoice& iptables);
+
 // A firewall that starts over: mangle, nat and filter of this mode are emptied of rules (-F), then
 // of chains (-X). Where somebody has put rules back in between, iptables refuses to delete the
 // chains that these lead to; the script goes on, as such scripts do, and `done` says so.

@@ -109,6 +109,7 @@ class Facts {
       case AuditKind::kMarkDropUnheard:
         if (finding.count != 0) Quote(finding, "So it is now: ");
         return;
+      case AuditKind::kPrivateChainUser:
       case AuditKind::kForeignRule:
       case AuditKind::kMarkBitTested:
       case AuditKind::kIpRuleFwmark:

@@ -25,6 +25,7 @@ constexpr PathName kPathNames[] = {
     {Path::kFlush, "flush", "all tables flushed"},
     {Path::kIdleFlip, "idle-flip", "upgrade while idle, then services appear"},
     {Path::kToNft, "to-nft", "node moved from legacy to nft"},
+    {Path::kLabelFlip, "label-flip", "ConnLabelMarking turned on, and off again"},
 };
 
 constexpr CompanyTraits kCompanies[] = {
@@ -37,6 +38,7 @@ constexpr CompanyTraits kCompanies[] = {
     {Company::kKubelet1_8_11, "kubelet-iptables-1.8.11", "trixie", ""},
     {Company::kProxy1_8_7, "proxy-iptables-1.8.7", "", "bullseye"},
     {Company::kProxy1_8_11, "proxy-iptables-1.8.11", "", "trixie"},
+    {Company::kLabelUserStays, "user-stays", "", ""},
 };
 
 constexpr IptablesMode kBothModes[] = {IptablesMode::kNft, IptablesMode::kLegacy};
@@ -152,12 +154,29 @@ std::vector<CompanyRow> CompanyRows() {
   return rows;
 }
 
+std::vector<CompanyRow> LabelRows() {
+  const std::vector<Path> flip = {Path::kLabelFlip};
+  const Pair nftables = {{{1, 31}, {}}, Nftables(31)};
+  std::vector<CompanyRow> rows;
+  const auto add = [&](Company company, const Pair& pair, const char* about) {
+    rows.push_back({company, pair, pair, flip, true, about});
+  };
+  add(Company::kNobody, Minors(24, 24), "labels beside the marks of kubelet and kube-proxy");
+  add(Company::kNobody, Minors(26, 27), "labels beside a kube-proxy that flushes KUBE-FIREWALL");
+  add(Company::kNobody, Minors(27, 27), "labels where kubelet marks nothing");
+  add(Company::kNobody, nftables, "labels where nobody marks anything");
+  add(Company::kLabelUserStays, Minors(27, 27),
+      "the chains stay while somebody uses them, and go with the next start");
+  return rows;
+}
+
 class Cells {
  public:
   void Add(Cell cell, bool legacy_too) {
     for (const IptablesMode mode : kBothModes) {
       if (mode == IptablesMode::kLegacy && (!legacy_too || cell.path == Path::kToNft)) continue;
       for (const Actor actor : kBothActors) {
+        if (actor == Actor::kKubelet && IsOfTheAgentAlone(cell.path)) continue;
         cell.mode = mode;
         cell.actor = actor;
         cells_.push_back(cell);
@@ -168,8 +187,7 @@ class Cells {
   void Add(const std::vector<Row>& rows, const std::vector<Path>& paths) {
     for (const Path path : paths) {
       for (const Row& row : rows) {
-        const bool moves = path != Path::kBoot && path != Path::kFlush && path != Path::kToNft;
-        if (moves && row.pair == row.from) continue;
+        if (MovesBetweenVersions(path) && row.pair == row.from) continue;
         Cell cell;
         cell.path = path;
         cell.pair = row.pair;
@@ -225,14 +243,25 @@ std::string CellId(const Cell& cell) {
       {{" ", "-"}});
 }
 
-std::vector<Path> MainPaths() { return {Path::kBoot, Path::kUpgradeKubeletFirst, Path::kFlush}; }
+bool MovesBetweenVersions(Path path) {
+  return path != Path::kBoot && path != Path::kFlush && path != Path::kToNft &&
+         path != Path::kLabelFlip;
+}
+
+std::vector<Path> MainPaths() {
+  return {Path::kBoot, Path::kUpgradeKubeletFirst, Path::kFlush, Path::kLabelFlip};
+}
 
 std::vector<Cell> DefaultCells(const std::vector<Path>& paths) {
+  std::vector<Path> of_both = paths;
+  std::erase_if(of_both, IsOfTheAgentAlone);
   Cells cells;
-  cells.Add(AllowedPairs(), paths);
-  cells.Add(OtherPairs(), paths);
-  cells.Add(OtherModes(), paths);
-  for (const CompanyRow& row : CompanyRows()) {
+  cells.Add(AllowedPairs(), of_both);
+  cells.Add(OtherPairs(), of_both);
+  cells.Add(OtherModes(), of_both);
+  std::vector<CompanyRow> rows = CompanyRows();
+  for (CompanyRow& row : LabelRows()) rows.push_back(std::move(row));
+  for (const CompanyRow& row : rows) {
     for (const Path path : row.paths) {
       if (std::find(paths.begin(), paths.end(), path) == paths.end()) continue;
       Cell cell;

@@ -32,15 +32,24 @@ enum class Path {
   kIdleFlip,
   // The node boots with legacy iptables, and everything moves to nft without a reboot.
   kToNft,
+  // While packets flow the agent's gate ConnLabelMarking goes on, somebody leads packets to its
+  // chains, and the gate goes off. A kubelet has no such gate.
+  kLabelFlip,
 };
 inline constexpr Path kAllPaths[] = {Path::kBoot,     Path::kUpgradeKubeletFirst,
                                      Path::kFlush,    Path::kUpgradeProxyFirst,
                                      Path::kRollback, Path::kUpDownUp,
-                                     Path::kIdleFlip, Path::kToNft};
+                                     Path::kIdleFlip, Path::kToNft,
+                                     Path::kLabelFlip};
 // "boot", "upgrade-kubelet-first".
 const char* IdOf(Path path);
 // "fresh boot", "upgrade in place, kubelet first".
 const char* NameOf(Path path);
+// What it is about is the agent's own: there are no cells of kubelet.
+constexpr bool IsOfTheAgentAlone(Path path) { return path == Path::kLabelFlip; }
+
+// Whether it comes from other versions (Cell::from) at all.
+bool MovesBetweenVersions(Path path);
 
 enum class Actor { kKubelet, kAgent };
 // "kubelet", "agent".
@@ -63,6 +72,9 @@ enum class Company {
   kKubelet1_8_11,
   kProxy1_8_7,
   kProxy1_8_11,
+  // Of kLabelFlip: whoever uses the chains of labels still does when the gate goes off, and leaves
+  // later.
+  kLabelUserStays,
 };
 struct CompanyTraits {
   Company company;
@@ -99,7 +111,7 @@ struct Cell {
 std::string CellId(const Cell& cell);
 
 // Every pair of generations that the skew policy allows from 1.23 on, older ones, and those it does
-// not allow that teach something; on `paths`, in both modes, for both actors.
+// not allow that teach something; on `paths`, in both modes, for both actors. On kLabelFlip a few.
 std::vector<Cell> DefaultCells(const std::vector<Path>& paths);
 // The paths of the default matrix.
 std::vector<Path> MainPaths();

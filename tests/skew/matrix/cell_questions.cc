@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "tests/skew/matrix/cell_run.h"
 #include "tests/skew/matrix/expectations.h"
+#include "tests/skew/matrix/label_streams.h"
 
 namespace kipt::skew {
 namespace {
@@ -20,6 +22,11 @@ using testing::IptablesMode;
 
 // What of the packets themselves was wrong, though the outcome was right.
 std::string Complaint(const Question& question, const ProbeResult& result) {
+  // Labels and marks drop what they are to drop, and not each other's.
+  const bool by_label = absl::StrContains(result.dropped_by, "KUBELET-FIREWALL");
+  if (!result.dropped_by.empty() && by_label != (question.about == About::kLabelled)) {
+    return absl::StrCat("was dropped by ", result.dropped_by);
+  }
   if (question.balanced_over == 0) return "";
   const int receivers = static_cast<int>(result.receivers.size());
   if (receivers != question.balanced_over) {
@@ -48,6 +55,7 @@ absl::Status CellRun::Ask(StepReport& step) {
     add(DirectQuestions(family));
     if (services_) add(ServiceQuestions(family));
     if (users_) add(UserQuestions(family));
+    if (cell_.path == Path::kLabelFlip) add(LabelQuestions(family));
   }
   for (const Question& question : MartianQuestions()) {
     if (services_ || question.about == About::kMartian) questions.push_back(question);
@@ -81,6 +89,10 @@ void CellRun::JudgeStreams(const std::vector<FamilyFacts>& before, StepReport& s
   for (size_t i = 0; i < counts.size(); ++i) {
     const StreamQuestion& question = stream_questions_[i];
     const size_t family = question.probe.family == IpFamily::kIpv6 ? 1 : 0;
+    if (question.about == About::kLabelled) {
+      step.streams.push_back(JudgeLabelStream(before[family], facts_[family], question, counts[i]));
+      continue;
+    }
     StreamCheck check;
     check.count = counts[i];
     check.rule = question.rule;
@@ -108,13 +120,18 @@ void CellRun::JudgeStreams(const std::vector<FamilyFacts>& before, StepReport& s
 }
 
 absl::Status CellRun::StartStreams() {
-  if (streams_ != nullptr || !services_) return absl::OkStatus();
+  const bool labels = cell_.path == Path::kLabelFlip;
+  if (streams_ != nullptr || (!services_ && !labels)) return absl::OkStatus();
   std::vector<Probe> probes;
-  for (const IpFamily family : testing::kBothFamilies) {
-    for (StreamQuestion& question : StreamQuestions(family)) {
+  const auto add = [&](std::vector<StreamQuestion> questions) {
+    for (StreamQuestion& question : questions) {
       probes.push_back(question.probe);
       stream_questions_.push_back(std::move(question));
     }
+  };
+  for (const IpFamily family : testing::kBothFamilies) {
+    if (services_) add(StreamQuestions(family));
+    if (labels) add(LabelStreamQuestions(family));
   }
   absl::StatusOr<std::unique_ptr<Streams>> streams =
       Streams::Start(*node_, probes, StreamListeners(), options_.stream_rate);

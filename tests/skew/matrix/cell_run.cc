@@ -73,6 +73,7 @@ absl::Status CellRun::Step(const std::string& name, const std::function<void(Don
   JudgeStreams(before, step);
   absl::Status status = Ask(step);
   step.rules = Rules();
+  if (cell_.path == Path::kLabelFlip) JudgeLabelChains(step);
   return status;
 }
 
@@ -98,11 +99,10 @@ void CellRun::StartKubelet(const KubeletVersion& version, Done done) {
     settings.mode = mode_;
     settings.retire = options_.retire;
     settings.cni_conf_dir = kCniConfDir;
+    settings.conn_labels = label_gate_;
     agent_ = NewAgentDaemon(settings);
-    for (FamilyFacts& facts : facts_) {
-      AgentSyncs(version, facts);
-      if (options_.retire) AgentRetires(version, facts);
-    }
+    for (FamilyFacts& facts : facts_) AgentSyncs(version, facts);
+    AgentRetiresWhatItMay();
   }
   kubelet_canary_gone_ = false;
   done.Take(agent_->Start(), nullptr);
@@ -144,7 +144,18 @@ void CellRun::SyncProxy(Done done) {
 // The agent repairs what others change, kubelet does not.
 void CellRun::AgentActsByItself() {
   if (cell_.actor != Actor::kAgent || agent_ == nullptr) return;
-  for (FamilyFacts& facts : facts_) AgentSyncs(kubelet_version_, facts);
+  for (FamilyFacts& facts : facts_) {
+    AgentSyncs(kubelet_version_, facts);
+    if (label_gate_) AgentLabels(facts);
+  }
+}
+
+void CellRun::AgentRetiresWhatItMay() {
+  if (cell_.actor != Actor::kAgent || !options_.retire) return;
+  for (FamilyFacts& facts : facts_) {
+    AgentRetires(kubelet_version_, facts);
+    if (!label_gate_) AgentRetiresLabels(facts);
+  }
 }
 
 absl::Status CellRun::StartBoth(const Pair& pair, bool services) {
@@ -185,9 +196,7 @@ absl::Status CellRun::MinutePasses() {
       for (FamilyFacts& facts : facts_) KubeletSyncs(kubelet_version_, facts);
       kubelet_canary_gone_ = false;
     }
-    if (cell_.actor == Actor::kAgent && options_.retire) {
-      for (FamilyFacts& facts : facts_) AgentRetires(kubelet_version_, facts);
-    }
+    AgentRetiresWhatItMay();
     done.Take(agent_->Tick(), nullptr);
     done.Take(proxy_->Tick(), proxy_must_start_over_ ? FactsOfFullSync() : nullptr);
     // Some object changes once a minute; that is when what others did is written over.

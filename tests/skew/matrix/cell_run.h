@@ -43,6 +43,11 @@ class CellRun {
   absl::Status MoveToNft();
   absl::Status ThirdPartiesAdd();
   absl::Status RoundTrip();
+  // Of ConnLabelMarking (cell_labels.cc).
+  absl::Status SetLabelGate(bool on);
+  absl::Status LabelUserAdds();
+  absl::Status LabelUserLeaves();
+  absl::Status RestartAgent();
 
  private:
   // What an act did, and whether the facts say that it must fail, and why.
@@ -60,6 +65,9 @@ class CellRun {
   void StartProxy(const ProxyVersion& version, Done done);
   void SyncProxy(Done done);
   void AgentActsByItself();
+  void AgentRetiresWhatItMay();
+  // Whether the chains of labels stand as is known, and nothing of them where they should not.
+  void JudgeLabelChains(StepReport& step) const;
   // Why kube-proxy's sync must fail by what is known now; nullptr: it must not.
   const char* FactsOfFullSync();
   const char* FactsOfSync();
@@ -84,6 +92,7 @@ class CellRun {
   ProxyVersion proxy_version_;
   bool services_ = false;
   bool users_ = false;
+  bool label_gate_ = false;
   // kubelet's, and kube-proxy's, canary does not stand; kube-proxy's last restore failed.
   bool kubelet_canary_gone_ = false;
   bool proxy_must_start_over_ = false;

@@ -183,6 +183,10 @@ Expectation Expect(const FamilyFacts& facts, const Question& question) {
   if (question.about == About::kMartian && !facts.route_localnet) {
     return {Outcome::kLost, Outcome::kLost, ""};
   }
+  // It is like any other packet then.
+  if (question.unlabelled && !facts.LabelsWork()) {
+    return {*question.unlabelled, *question.unlabelled, ""};
+  }
   for (const Row& row : kRows) {
     bool holds = false;
     for (const About about : row.about) holds |= about == question.about;

@@ -59,6 +59,13 @@ void AgentRetires(const KubeletVersion& emulated, FamilyFacts& facts) {
   if (!facts.proxy_nat.has_value() && !facts.user_masq && !facts.host_port) facts.mark_masq = false;
 }
 
+void AgentLabels(FamilyFacts& facts) { facts.label_chains = true; }
+
+// Who labels stays while it is jumped to, and with it what acts on the label.
+void AgentRetiresLabels(FamilyFacts& facts) {
+  if (!facts.label_user) facts.label_chains = false;
+}
+
 bool ProxySyncsFully(const ProxyVersion& proxy, bool services, FamilyFacts& facts) {
   switch (proxy.mode) {
     case ProxyMode::kNftables:
@@ -110,6 +117,10 @@ UsersAdded UsersAdd(FamilyFacts& facts) {
   added.host_port = facts.host_port = facts.family == IpFamily::kIpv4 && facts.mark_masq;
   return added;
 }
+
+bool LabelUserAdds(FamilyFacts& facts) { return facts.label_user = facts.label_chains; }
+
+void LabelUserLeaves(FamilyFacts& facts) { facts.label_user = false; }
 
 void Flushed(FamilyFacts& facts) {
   FamilyFacts empty;

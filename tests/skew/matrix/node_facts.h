@@ -45,10 +45,15 @@ struct FamilyFacts {
   bool host_port = false;
   // The rule that drops marked packets has lost its match.
   bool drops_everything = false;
+  // Of ConnLabelMarking: the chains that set labels and those that act on them, with all jumps; and
+  // rules of somebody who leads packets to the former.
+  bool label_chains = false;
+  bool label_user = false;
 
   bool DropMarkWorks() const {
     return mark_drop_exists && mark_drop_sets && drop_rule && firewall_jumps;
   }
+  bool LabelsWork() const { return label_chains && label_user; }
 };
 
 // kubelet's sync: at its start, and when its canary in mangle is gone.
@@ -58,6 +63,11 @@ void KubeletSyncs(const KubeletVersion& kubelet, FamilyFacts& facts);
 void AgentSyncs(const KubeletVersion& emulated, FamilyFacts& facts);
 // What --stale-chains=retire removes, at its start and with its timer.
 void AgentRetires(const KubeletVersion& emulated, FamilyFacts& facts);
+
+// The same two of our gate ConnLabelMarking, while it is on, and while it is off. What it makes
+// depends on nothing else, and nothing else on it.
+void AgentLabels(FamilyFacts& facts);
+void AgentRetiresLabels(FamilyFacts& facts);
 
 // kube-proxy's sync, with services or without any. False: its restore fails, as the real one's
 // does.
@@ -73,6 +83,10 @@ struct UsersAdded {
   bool host_port = false;
 };
 UsersAdded UsersAdd(FamilyFacts& facts);
+
+// Somebody leads packets to KUBELET-MARK-DROP and KUBELET-MARK-MASQ; false where these are missing.
+bool LabelUserAdds(FamilyFacts& facts);
+void LabelUserLeaves(FamilyFacts& facts);
 
 // Nothing is left of any table.
 void Flushed(FamilyFacts& facts);

@@ -54,6 +54,10 @@ class PathOf {
         Boot(cell_.pair, true);
         steps_.push_back([run = &run_] { return run->MoveToNft(); });
         break;
+      case Path::kLabelFlip:
+        Boot(cell_.pair, true);
+        LabelsOnAndOff(cell_.company == Company::kLabelUserStays);
+        break;
     }
     steps_.push_back([run = &run_] { return run->MinutePasses(); });
     return std::move(steps_);
@@ -84,6 +88,19 @@ class PathOf {
   void ProxyThenKubelet(const Pair& from, const Pair& to) {
     Proxy(from, to);
     Kubelet(from, to);
+  }
+  void LabelsOnAndOff(bool user_stays) {
+    CellRun* run = &run_;
+    steps_.push_back([run] { return run->SetLabelGate(true); });
+    steps_.push_back([run] { return run->LabelUserAdds(); });
+    steps_.push_back([run] { return run->MinutePasses(); });
+    if (!user_stays) steps_.push_back([run] { return run->LabelUserLeaves(); });
+    steps_.push_back([run] { return run->SetLabelGate(false); });
+    if (!user_stays) return;
+    steps_.push_back([run] { return run->MinutePasses(); });
+    steps_.push_back([run] { return run->LabelUserLeaves(); });
+    // What was claimed it looks at again after ten minutes, or at its start.
+    steps_.push_back([run] { return run->RestartAgent(); });
   }
   void UpAndDown() {
     Boot(cell_.from, true);
@@ -128,6 +145,7 @@ CellReport ReportOf(const Cell& cell) {
   report.proxy = ToString(cell.pair.proxy);
   report.mode = testing::NameOf(cell.mode);
   report.actor = NameOf(cell.actor);
+  report.agent_only = IsOfTheAgentAlone(cell.path);
   report.allowed = IsAllowed(cell.pair.kubelet.version, cell.pair.proxy.version).allowed;
   report.stands_for = StandsFor(cell.pair);
   report.about = cell.about;

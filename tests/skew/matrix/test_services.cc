@@ -117,6 +117,7 @@ struct Row {
   Outcome sound;
   int connections = 1;
   int balanced_over = 0;
+  std::optional<Outcome> unlabelled = {};
 };
 
 std::vector<Question> Questions(const std::vector<Row>& rows, IpFamily family) {
@@ -136,6 +137,7 @@ std::vector<Question> Questions(const std::vector<Row>& rows, IpFamily family) {
       question.about = row.about;
       question.sound = row.sound;
       question.balanced_over = row.balanced_over;
+      question.unlabelled = row.unlabelled;
       questions.push_back(std::move(question));
     }
   }
@@ -212,17 +214,57 @@ std::vector<Question> UserQuestions(IpFamily family) {
   return Questions(rows, family);
 }
 
+std::vector<Question> LabelQuestions(IpFamily family) {
+  const std::string node = AddressOf(Place::kNode, family);
+  const std::string pod_a = AddressOf(Place::kPodA, family);
+  const std::string pod_b = AddressOf(Place::kPodB, family);
+  const std::string remote = AddressOf(Place::kRemotePod, family);
+  const Outcome served = Outcome::kServed;
+  std::vector<Row> rows;
+  const auto add = [&rows](const char* name, Place from, const std::string& address, int port,
+                           Outcome sound, Outcome unlabelled) {
+    rows.push_back({name, from, address, port, About::kLabelled, sound, 1, 0, unlabelled});
+  };
+  const auto drop = [&add](const char* name, Place from, const std::string& address,
+                           Outcome unlabelled) {
+    add(name, from, address, kLabelDropPort, Outcome::kDropped, unlabelled);
+  };
+  drop("label-drop-to-node", Place::kRefusedClient, node, Outcome::kReachedHost);
+  drop("label-drop-from-node", Place::kNode, pod_a, served);
+  drop("label-drop-forwarded", Place::kRefusedClient, pod_a, served);
+  drop("label-drop-between-pods", Place::kPodA, pod_b, served);
+  const Outcome masqueraded = Outcome::kServedMasqueraded;
+  add("label-masq-forwarded", Place::kRefusedClient, pod_a, kLabelMasqPort, masqueraded, served);
+  add("label-masq-between-pods", Place::kPodA, remote, kLabelMasqPort, masqueraded, served);
+  return Questions(rows, family);
+}
+
+namespace {
+
+Probe StreamProbe(const char* name, IpFamily family, const std::string& address, int port) {
+  Probe probe;
+  probe.name = absl::StrCat(name, "/", testing::NameOf(family));
+  probe.family = family;
+  probe.protocol = Protocol::kUdp;
+  probe.from = Place::kRefusedClient;
+  probe.address = address;
+  probe.port = port;
+  return probe;
+}
+
+}  // namespace
+
+std::vector<StreamQuestion> LabelStreamQuestions(IpFamily family) {
+  const std::string pod = AddressOf(Place::kPodA, family);
+  return {{StreamProbe("stream-label-drop", family, pod, kLabelDropPort + 1), About::kLabelled, "",
+           Outcome::kDropped},
+          {StreamProbe("stream-label-masq", family, pod, kLabelMasqPort + 1), About::kLabelled, "",
+           Outcome::kServedMasqueraded}};
+}
+
 std::vector<StreamQuestion> StreamQuestions(IpFamily family) {
-  const char* suffix = testing::NameOf(family);
-  const auto probe = [family, suffix](const char* name, const std::string& address, int port) {
-    Probe result;
-    result.name = absl::StrCat(name, "/", suffix);
-    result.family = family;
-    result.protocol = Protocol::kUdp;
-    result.from = Place::kRefusedClient;
-    result.address = address;
-    result.port = port;
-    return result;
+  const auto probe = [family](const char* name, const std::string& address, int port) {
+    return StreamProbe(name, family, address, port);
   };
   std::vector<StreamQuestion> questions = {
       {probe("stream-service", ClusterIp(family, 21), 80), About::kService,
@@ -245,9 +287,12 @@ std::vector<ListenerPorts> TestListeners() {
   for (const Place place : {Place::kPodA, Place::kPodB, Place::kRemotePod}) {
     listeners.push_back({place, endpoints});
   }
+  for (ListenerPorts& pod : listeners) {
+    pod.ports.insert(pod.ports.end(), {kLabelDropPort, kLabelMasqPort});
+  }
   listeners[0].ports.push_back(kUserMasqPort);
   listeners[0].ports.push_back(kHostPortTarget);
-  ListenerPorts node = {Place::kNode, {80, kMartianPort, kUserDropPort, kHostPort}};
+  ListenerPorts node = {Place::kNode, {80, kMartianPort, kUserDropPort, kHostPort, kLabelDropPort}};
   for (const Service& service : Table()) {
     if (service.node_port != 0) node.ports.push_back(service.node_port);
   }
@@ -257,7 +302,7 @@ std::vector<ListenerPorts> TestListeners() {
 }
 
 std::vector<ListenerPorts> StreamListeners() {
-  return {{Place::kPodA, {8021, 8022}},
+  return {{Place::kPodA, {8021, 8022, kLabelDropPort + 1, kLabelMasqPort + 1}},
           {Place::kRemotePod, {8021}},
           {Place::kNode, {81, kMartianStreamPort}},
           {Place::kBeyond, {81}}};

@@ -70,11 +70,15 @@ size_t WidthOf(const GridPair& pair) {
   return Half(pair.kubelet).size() + Half(pair.agent).size() + 3;
 }
 
+std::string KubeletsHalf(const GridPair& pair, bool colour) {
+  return pair.any().agent_only ? "-" : PaintedHalf(pair.kubelet, colour);
+}
+
 // Colours have no width, so it is padded by hand.
 std::string PairText(const GridPair* pair, size_t width, bool colour) {
   if (pair == nullptr) return Padded("  .", width);
   const bool allowed = pair->any().allowed;
-  return absl::StrCat(allowed ? " " : "(", PaintedHalf(pair->kubelet, colour), "|",
+  return absl::StrCat(allowed ? " " : "(", KubeletsHalf(*pair, colour), "|",
                       PaintedHalf(pair->agent, colour), allowed ? " " : ")",
                       std::string(width - WidthOf(*pair), ' '));
 }
@@ -189,6 +193,7 @@ std::string Legend() {
          "  !  unexpected     something did otherwise than expected\n"
          "  #  broken         the cell could not be run\n"
          "  .  not run      ( )  the version skew policy does not allow the pair\n"
+         "  -  no kubelet can do what is tried: it is the agent's own\n"
          "  A number: so many checks and streams were not sound, over all steps.\n";
 }
 

@@ -31,8 +31,8 @@ function drawHeader() {
 }
 
 // Beside the glyph: how many of its checks and streams were not sound.
-function half(cell, fewer) {
-  if (cell === null) return element('span', {class: 'half none'}, '\u00b7');
+function half(cell, fewer, impossible) {
+  if (cell === null) return element('span', {class: 'half none'}, impossible ? '\u2013' : '\u00b7');
   const count = total(cell.notSound);
   return element('span', {class: 'half v' + cell.verdict + (fewer ? ' fewer' : '')}, GLYPHS[cell.verdict],
       cell.verdict < 3 && count > 0 ? element('small', {class: count > 99 ? 'long' : null}, String(count)) : null);
@@ -42,7 +42,7 @@ function drawPair(pair) {
   const {better} = pair.compared || {better: ''};
   const says = (actor) => {
     const cell = pair[actor];
-    if (cell === null) return actor + ' not run';
+    if (cell === null) return pair.agentOnly ? 'no kubelet has this' : actor + ' not run';
     const count = cell.verdict < 3 && total(cell.notSound) > 0 ? `, ${notSoundText(cell.notSound)}` : '';
     return `${actor} ${VERDICTS[cell.verdict]}${count}${better === actor ? ', which is fewer' : ''}`;
   };
@@ -53,7 +53,7 @@ function drawPair(pair) {
     type: 'button', class: 'pair' + (allowed ? '' : ' forbidden'), 'aria-label': label, title: label,
     'aria-expanded': 'false', 'data-row': pair.row, 'data-column': pair.column,
     onclick: () => { opened === pair ? close() : select(pair); },
-  }, ACTORS.map((actor) => half(pair[actor], better === actor)));
+  }, ACTORS.map((actor) => half(pair[actor], better === actor, pair.agentOnly)));
   return pair.button;
 }
 
@@ -69,6 +69,7 @@ function drawGrid(grid) {
     const cell = (index) => index < 0 ? null : data.cells[index];
     const pair = {grid, row, column, kubelet: cell(kubelet), agent: cell(agent)};
     pair.compared = compare(data, pair.kubelet, pair.agent);
+    pair.agentOnly = actorsOf(pair)[0].agentOnly;
     pairs.push(pair);
     at.set(row + ' ' + column, pair);
   }

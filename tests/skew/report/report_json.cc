@@ -108,6 +108,7 @@ void Fields(Visit& visit, Is<CellReport> auto& cell) {
   visit("proxy", cell.proxy);
   visit("iptablesMode", cell.mode);
   visit("actor", cell.actor);
+  visit("agentOnly", cell.agent_only);
   visit("allowed", cell.allowed);
   visit("standsFor", cell.stands_for);
   visit("about", cell.about);

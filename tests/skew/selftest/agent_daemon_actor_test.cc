@@ -18,6 +18,8 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::Each;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -116,6 +118,32 @@ TEST_P(AgentDaemonActorTest, RetiresWhatIsStaleWhenAMinuteIsOver) {
   EXPECT_THAT(tick.done, Contains(StartsWith("Retired ")));
   EXPECT_FALSE(Saved(V4()).HasChain("nat", "KUBE-MARK-DROP"));
   EXPECT_FALSE(Saved(V6()).HasChain("nat", "KUBE-MARK-MASQ"));
+}
+
+TEST_P(AgentDaemonActorTest, LabelsWhileItsGateIsOnAndKeepsNothingOfItAfterwards) {
+  const std::unique_ptr<NodeAgent> agent = NewAgentDaemon(As(KubeletOf(27)));
+  EXPECT_TRUE(Went(agent->Start()));
+  const testing::SavedRules before = Saved(V4());
+  const testing::SavedRules before_v6 = Saved(V6());
+  EXPECT_FALSE(before.HasChain("filter", "KUBELET-FIREWALL"));
+  EXPECT_TRUE(Went(agent->SetConnLabels(true)));
+  for (const testing::Iptables& iptables : {V4(), V6()}) {
+    for (const char* base : {"INPUT", "FORWARD", "OUTPUT"}) {
+      EXPECT_THAT(RulesIn(iptables, "filter", base), Contains(HasSubstr("-j KUBELET-FIREWALL")));
+    }
+    EXPECT_TRUE(Saved(iptables).HasChain("nat", "KUBELET-MARK-MASQ"));
+  }
+  EXPECT_TRUE(Went(agent->SetConnLabels(false)));
+  // Built-in chains that had not been asked for before are all that is new.
+  EXPECT_THAT(Saved(V4()).LinesMissingIn(before), Each(EndsWith(" ACCEPT")));
+  EXPECT_THAT(Saved(V6()).LinesMissingIn(before_v6), Each(EndsWith(" ACCEPT")));
+}
+
+TEST_P(AgentDaemonActorTest, StartsWithTheGateThatItIsGiven) {
+  AgentDaemonSettings settings = As(KubeletOf(24));
+  settings.conn_labels = true;
+  EXPECT_TRUE(Went(NewAgentDaemon(settings)->Start()));
+  EXPECT_TRUE(Saved(V6()).HasChain("filter", "KUBELET-FIREWALL"));
 }
 
 TEST_P(AgentDaemonActorTest, KeepsWhatIsStaleWhereItIsToldTo) {

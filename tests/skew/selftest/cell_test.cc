@@ -27,6 +27,7 @@ TEST(CellsTest, AreTriedWithKubeletAndWithTheAgent) {
   std::set<std::string> ids;
   for (const Cell& cell : DefaultCells(MainPaths())) ids.insert(CellId(cell));
   for (std::string id : ids) {
+    if (id.rfind("label-flip/", 0) == 0) continue;
     const size_t actor = id.rfind('/') + 1;
     EXPECT_EQ(ids.count(id.replace(actor, std::string::npos, "kubelet")), 1) << id;
     EXPECT_EQ(ids.count(id.replace(actor, std::string::npos, "agent")), 1) << id;
@@ -61,9 +62,28 @@ TEST(CellsTest, OfAllVersionsAreEveryPairOnEveryPath) {
       pairs.emplace(cell.pair.kubelet.version.minor, cell.pair.proxy.version.minor);
     }
     // Of 18 versions each; 1.17 beside 1.17 has nothing older to come from.
-    const bool moves = path != Path::kBoot && path != Path::kFlush && path != Path::kToNft;
-    EXPECT_EQ(pairs.size(), moves ? 18U * 18U - 1U : 18U * 18U) << IdOf(path);
+    EXPECT_EQ(pairs.size(), MovesBetweenVersions(path) ? 18U * 18U - 1U : 18U * 18U) << IdOf(path);
   }
+}
+
+TEST(CellsTest, OfConnLabelMarkingAreTheAgentsAloneAndFew) {
+  std::set<testing::IptablesMode> modes;
+  std::set<bool> cleans_up;
+  std::set<Company> companies;
+  const std::vector<Cell> cells = DefaultCells({Path::kLabelFlip});
+  for (const Cell& cell : cells) {
+    EXPECT_EQ(cell.path, Path::kLabelFlip) << CellId(cell);
+    EXPECT_EQ(cell.actor, Actor::kAgent) << CellId(cell);
+    EXPECT_FALSE(cell.about.empty()) << CellId(cell);
+    modes.insert(cell.mode);
+    cleans_up.insert(CleansUp(cell.pair.kubelet));
+    companies.insert(cell.company);
+  }
+  EXPECT_EQ(modes.size(), 2U);
+  EXPECT_EQ(cleans_up.size(), 2U);
+  EXPECT_EQ(companies.count(Company::kLabelUserStays), 1U);
+  EXPECT_LE(cells.size(), 12U);
+  for (const Cell& cell : AllCells({Path::kLabelFlip})) EXPECT_EQ(cell.actor, Actor::kAgent);
 }
 
 TEST(CellsTest, SayWhatTheyAreThereFor) {

@@ -88,6 +88,8 @@ TEST_P(KubeletActorTest, ANewerOneLeavesWhatTheOlderOneMade) {
   EXPECT_EQ(Saved(V4()), before);
 }
 
+TEST_P(KubeletActorTest, HasNoGateForLabels) { EXPECT_FALSE(New(28)->SetConnLabels(true).ok); }
+
 TEST_P(KubeletActorTest, From1_21ItGivesUpOnAFamilyWhoseFirstSyncFailed) {
   const IptablesChoice missing = {.mode = GetParam(), .chroot_dir = "/nonexistent"};
   const std::unique_ptr<NodeAgent> newer =

@@ -26,10 +26,14 @@ namespace kipt::skew {
 namespace {
 
 using ::testing::Contains;
+using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::Pair;
 using testing::ProgramResult;
+using ::testing::UnorderedElementsAre;
 
 // One run of the program, and what it reported.
 class Matrix {
@@ -71,6 +75,19 @@ class Matrix {
       }
     }
     return names;
+  }
+  // Of a cell, what became of each probe, step by step.
+  std::map<std::string, std::vector<std::string>> Outcomes(const std::string& id) const {
+    std::map<std::string, std::vector<std::string>> outcomes;
+    for (const auto& cell : report_["cells"]) {
+      if (cell["id"] != id) continue;
+      for (const auto& step : cell["steps"]) {
+        for (const auto& check : step["checks"]) {
+          outcomes[check["probe"]["name"]].push_back(check["result"]["outcome"]);
+        }
+      }
+    }
+    return outcomes;
   }
   // Packets that were sent, and of these the ones somebody received.
   std::pair<uint64_t, uint64_t> Packets() const {
@@ -156,6 +173,33 @@ TEST_P(SampleTest, IsAsExpected) {
 INSTANTIATE_TEST_SUITE_P(Cells, SampleTest, ::testing::ValuesIn(kSample),
                          [](const auto& row) { return std::string(row.param.name); });
 
+// ---- ConnLabelMarking ----
+
+TEST(LabelFlipTest, LabelsWhatItIsLedToAndTouchesNothingElse) {
+  const Matrix matrix({"--cells=kubelet-1.27/.*/nft/", "--paths=label-flip"}, KIPT_AGENT_PROGRAM);
+  EXPECT_EQ(matrix.exit_code(), 0) << matrix.output();
+  const std::string flip = "label-flip/kubelet-1.27/proxy-1.27/nft/agent";
+  const std::string stays = "label-flip/kubelet-1.27/proxy-1.27/user-stays/nft/agent";
+  EXPECT_THAT(matrix.Verdicts(), UnorderedElementsAre(Pair(flip, "sound"), Pair(stays, "sound")));
+  EXPECT_THAT(matrix.Outcomes(flip)["label-drop-forwarded/tcp/ipv6"],
+              ElementsAre("served", "served", "dropped", "dropped", "served", "served", "served"));
+  EXPECT_THAT(matrix.Outcomes(flip)["label-drop-to-node/udp/ipv4"],
+              ElementsAre("reached the host", "reached the host", "dropped", "dropped",
+                          "reached the host", "reached the host", "reached the host"));
+  EXPECT_THAT(matrix.Outcomes(stays)["label-masq-forwarded/udp/ipv4"],
+              ElementsAre("served", "served", "masqueraded", "masqueraded", "masqueraded",
+                          "masqueraded", "served", "served", "served"));
+  for (const std::string& cell : {flip, stays}) {
+    std::set<std::string> others;
+    for (const auto& [probe, outcomes] : matrix.Outcomes(cell)) {
+      if (absl::StartsWith(probe, "label-")) continue;
+      others.insert(probe);
+      EXPECT_THAT(outcomes, Each(outcomes.front())) << cell << " " << probe;
+    }
+    EXPECT_GT(others.size(), 60U) << cell;
+  }
+}
+
 // ---- all of it ----
 
 TEST(WholeMatrixLongTest, IsAsExpected) {
@@ -209,6 +253,13 @@ const MutantRow kMutants[] = {
      {{"upgrade-kubelet-first/kubelet-1.27/proxy-1.27/nft/agent", "stream-martian/ipv4"},
       {"upgrade-kubelet-first/kubelet-1.24/proxy-1.24/nft/agent", "stream-refused/ipv6"},
       {"upgrade-kubelet-first/kubelet-1.24/proxy-1.24/legacy/agent", "stream-martian/ipv4"}},
+     {"boot/kubelet-1.27/proxy-1.27/nft/agent"}},
+    {"no-label-forward",
+     "boot,label-flip",
+     "^(boot|label-flip)/kubelet-1.27/proxy-1.27/nft/agent",
+     {{"label-flip/kubelet-1.27/proxy-1.27/nft/agent", "label-drop-forwarded/tcp/ipv4"},
+      {"label-flip/kubelet-1.27/proxy-1.27/nft/agent", "label-drop-between-pods/udp/ipv6"},
+      {"label-flip/kubelet-1.27/proxy-1.27/nft/agent", "stream-label-drop/ipv4"}},
      {"boot/kubelet-1.27/proxy-1.27/nft/agent"}},
 };
 

@@ -17,6 +17,7 @@
 namespace kipt::skew {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -50,6 +51,7 @@ Each cell is kubelet|agent: who keeps kubelet's chains. Columns are kube-proxy's
   !  unexpected     something did otherwise than expected
   #  broken         the cell could not be run
   .  not run      ( )  the version skew policy does not allow the pair
+  -  no kubelet can do what is tried: it is the agent's own
   A number: so many checks and streams were not sound, over all steps.
 
 unexpected  boot/kubelet-1.27/proxy-1.24/nft/agent
@@ -63,6 +65,16 @@ broken  boot/kubelet-1.27/proxy-1.27-ipvs/nft/agent
 
 5 cells: 2 sound, 1 known failure, 1 unexpected, 1 broken; 1 min 15 s
 )");
+}
+
+TEST(MatrixTextTest, TellsWhatNoKubeletHasFromWhatWasNotRun) {
+  MatrixReport report = SmallMatrix();
+  report.cells = {SampleCell("label-flip/kubelet-1.27/proxy-1.27/nft/agent", Verdict::kSound),
+                  SampleCell("boot/kubelet-1.27/proxy-1.27/nft/agent", Verdict::kSound)};
+  report.cells[0].agent_only = true;
+  EXPECT_THAT(MatrixText(report, false),
+              AllOf(HasSubstr("label-flip, iptables nft\n  kubelet   1.27\n  1.27      -|+\n"),
+                    HasSubstr("fresh boot, iptables nft\n  kubelet   1.27\n  1.27      .|+\n")));
 }
 
 TEST(MatrixTextTest, SaysWhatIsWrongWithTheWhole) {

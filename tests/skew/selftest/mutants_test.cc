@@ -209,6 +209,16 @@ TEST_P(MutantsTest, WindowEndsWhereItBegan) {
   EXPECT_EQ(AloneAfter(Sync("window", /*gate=*/false)), real);
 }
 
+TEST_P(MutantsTest, NoLabelForwardLacksTheJumpFromForward) {
+  const std::vector<std::string> labels = {"--feature-gates=ConnLabelMarking=true"};
+  const Lines real = AloneAfter(Sync(kReal, /*gate=*/true, labels));
+  const Lines mutant = AloneAfter(Sync("no-label-forward", /*gate=*/true, labels));
+  EXPECT_THAT(Without(real, mutant), ElementsAre("filter: -A FORWARD -j KUBELET-FIREWALL"));
+  EXPECT_THAT(Without(mutant, real), IsEmpty());
+  EXPECT_EQ(AloneAfter(Sync("no-label-forward", /*gate=*/true)),
+            AloneAfter(Sync(kReal, /*gate=*/true)));
+}
+
 INSTANTIATE_TEST_SUITE_P(Of, MutantsTest,
                          ::testing::Values(IptablesMode::kNft, IptablesMode::kLegacy),
                          [](const auto& row) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/skew/matrix/expectations.h"
+#include "tests/skew/matrix/label_streams.h"
 
 namespace kipt::skew {
 namespace {
@@ -40,11 +41,15 @@ Act Users() {
   return [](FamilyFacts& facts) { UsersAdd(facts); };
 }
 
+Act LabelUser() {
+  return [](FamilyFacts& facts) { LabelUserAdds(facts); };
+}
+
 // The question of that name.
 Question Named(const std::string& name, IpFamily family) {
   const std::string full = name + (family == IpFamily::kIpv4 ? "/udp/ipv4" : "/udp/ipv6");
-  for (const std::vector<Question>& questions :
-       {ServiceQuestions(family), UserQuestions(family), MartianQuestions()}) {
+  for (const std::vector<Question>& questions : {ServiceQuestions(family), UserQuestions(family),
+                                                 LabelQuestions(family), MartianQuestions()}) {
     for (const Question& question : questions) {
       if (question.probe.name == full) return question;
     }
@@ -208,6 +213,49 @@ const FactRow kFacts[] = {
      kWeb,
      Outcome::kForwarded,
      "#80462"},
+    {"What nobody labels is served",
+     kV4,
+     {Agent(27), Proxy(27), AgentLabels},
+     "label-drop-forwarded",
+     Outcome::kServed,
+     ""},
+    {"What is labelled is dropped, forwarded too",
+     kV4,
+     {Agent(27), Proxy(27), AgentLabels, LabelUser()},
+     "label-drop-forwarded",
+     Outcome::kDropped,
+     ""},
+    {"And to the node, in IPv6",
+     kV6,
+     {Agent(24), Proxy(24), AgentLabels, LabelUser()},
+     "label-drop-to-node",
+     Outcome::kDropped,
+     ""},
+    {"Or masqueraded",
+     kV6,
+     {Agent(27), Proxy(27), AgentLabels, LabelUser()},
+     "label-masq-between-pods",
+     Outcome::kServedMasqueraded,
+     ""},
+    {"Who uses the chains of labels keeps them",
+     kV4,
+     {Agent(27), Proxy(27), AgentLabels, LabelUser(), AgentRetiresLabels},
+     "label-drop-to-node",
+     Outcome::kDropped,
+     ""},
+    {"Who has left finds them gone",
+     kV4,
+     {Agent(27), Proxy(27), AgentLabels, LabelUser(), LabelUserLeaves, AgentRetiresLabels,
+      LabelUser()},
+     "label-drop-to-node",
+     Outcome::kReachedHost,
+     ""},
+    {"A label is nothing to a mark",
+     kV4,
+     {Agent(27), Proxy(24), AgentLabels, LabelUser()},
+     kRefused,
+     Outcome::kReachedHost,
+     "only kubelet fills it"},
     {"Nothing is left after a flush",
      kV4,
      {Kubelet(24), Proxy(24), Flushed},
@@ -239,6 +287,50 @@ TEST(NodeFactsTest, LeaveNothingToRetireBesideAKubeletThatKeepsItsChains) {
   AgentRetires({{1, 27}, {}}, facts);
   EXPECT_FALSE(facts.mark_drop_exists);
   EXPECT_FALSE(facts.drop_rule);
+}
+
+struct StreamRow {
+  const char* name;
+  bool before;
+  bool after;
+  Outcome labelled;
+  // sent, served, masqueraded, reached the host, forwarded
+  StreamCount count;
+  uint64_t bad;
+};
+const StreamRow kStreams[] = {
+    {"unlabelled", false, false, Outcome::kDropped, {"", 9, 9, 0, 0, 0}, 0},
+    {"unlabelled and lost", false, false, Outcome::kDropped, {"", 9, 7, 0, 0, 0}, 2},
+    {"unlabelled and masqueraded",
+     false,
+     false,
+     Outcome::kServedMasqueraded,
+     {"", 9, 6, 3, 0, 0},
+     3},
+    {"dropped", true, true, Outcome::kDropped, {"", 9, 0, 0, 0, 0}, 0},
+    {"not dropped", true, true, Outcome::kDropped, {"", 9, 1, 1, 1, 1}, 4},
+    {"masqueraded", true, true, Outcome::kServedMasqueraded, {"", 9, 0, 9, 0, 0}, 0},
+    {"not masqueraded", true, true, Outcome::kServedMasqueraded, {"", 9, 2, 6, 0, 0}, 3},
+    {"dropped from now on", false, true, Outcome::kDropped, {"", 9, 4, 0, 0, 0}, 0},
+    {"dropped until now", true, false, Outcome::kDropped, {"", 9, 4, 1, 0, 1}, 2},
+    {"masqueraded from now on", false, true, Outcome::kServedMasqueraded, {"", 9, 4, 5, 0, 0}, 0},
+    {"lost in between", false, true, Outcome::kServedMasqueraded, {"", 9, 4, 3, 0, 0}, 2},
+};
+
+TEST(LabelStreamTest, CountsWhatHasNoneOfTheFatesThatItMayHave) {
+  for (const StreamRow& row : kStreams) {
+    FamilyFacts before;
+    before.label_chains = before.label_user = row.before;
+    FamilyFacts after;
+    after.label_chains = true;
+    after.label_user = row.after;
+    StreamQuestion question;
+    question.labelled = row.labelled;
+    const StreamCheck check = JudgeLabelStream(before, after, question, row.count);
+    EXPECT_EQ(check.bad, row.bad) << row.name;
+    EXPECT_EQ(check.allowed, 0U) << row.name;
+    EXPECT_STRNE(check.rule.c_str(), "") << row.name;
+  }
 }
 
 TEST(BadnessTest, HoldsWhatIsLetThroughForWorst) {

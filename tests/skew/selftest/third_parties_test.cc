@@ -90,6 +90,34 @@ TEST_P(ThirdPartiesTest, AChainThatLeadsToKubeMarkMasqNeedsIt) {
                              HasSubstr("-j KUBE-MARK-MASQ"))));
 }
 
+TEST_P(ThirdPartiesTest, AUserOfLabelsNeedsTheChainsAndLeavesNothingBehind) {
+  const LabelledPorts ports = {7780, 7781, 7782, 7783};
+  EXPECT_FALSE(AddUserOfLabels(Choice(), ports).ok);
+  EXPECT_FALSE(RemoveUserOfLabels(Choice()).ok);
+  AgentDaemonSettings settings = {
+      .program = AgentProgram(), .version = KubeletOf(27), .mode = GetParam()};
+  settings.conn_labels = true;
+  const std::unique_ptr<NodeAgent> agent = NewAgentDaemon(settings);
+  EXPECT_TRUE(Went(agent->Start()));
+  EXPECT_TRUE(Went(AddUserOfLabels(Choice(), ports)));
+  for (const testing::Iptables& iptables : {V4(), V6()}) {
+    EXPECT_THAT(
+        RulesIn(iptables, "nat", "USER-LABELS"),
+        AllOf(SizeIs(4),
+              Contains(AllOf(HasSubstr("-p udp"), HasSubstr("--dport 7780:7781"),
+                             HasSubstr("-j KUBELET-MARK-DROP"))),
+              Contains(AllOf(HasSubstr("--dport 7782:7783"), HasSubstr("-j KUBELET-MARK-MASQ")))));
+    for (const char* base : {"PREROUTING", "OUTPUT"}) {
+      EXPECT_THAT(RulesIn(iptables, "nat", base), Contains(HasSubstr("-j USER-LABELS"))) << base;
+    }
+  }
+  EXPECT_TRUE(Went(RemoveUserOfLabels(Choice())));
+  for (const testing::Iptables& iptables : {V4(), V6()}) {
+    EXPECT_FALSE(Saved(iptables).HasChain("nat", "USER-LABELS"));
+    EXPECT_THAT(RulesIn(iptables, "nat", "OUTPUT"), Not(Contains(HasSubstr("USER-LABELS"))));
+  }
+}
+
 TEST_P(ThirdPartiesTest, AFlushOfEverythingLeavesNoRuleAndNoChainEvenWhereChainsUseEachOther) {
   StartKubelet(24);
   EXPECT_TRUE(Went(AddUserOfMarkDrop(Choice(), 7777)));

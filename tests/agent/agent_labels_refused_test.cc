@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The daemon's loop with ConnLabelMarking on a node that lacks the match connlabel, over the kernel
+// in memory: what a round found out becomes what the next ones want.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/agent_options.h"
+#include "agent/loop/agent.h"
+#include "tests/support/borrowed_backend.h"
+#include "tests/support/fake_backend.h"
+#include "tests/support/observed.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::BorrowedBackend;
+using ::kipt::testing::FakeBackend;
+using ::kipt::testing::IsOk;
+using ::kipt::testing::Nat;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+featuregates::FeatureGates Gates(bool labels) {
+  return ResolveFeatureGates({1, 27}, {{.values = {{"ConnLabelMarking", labels}}}}).value();
+}
+
+class AgentLabelsRefusedTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    sources_.xt_compat = [] { return XtCompatReading{.compat = XtCompat::kPresent}; };
+    sources_.conn_label_match = [this] {
+      ++labels_read_;
+      return labels_;
+    };
+    config_.mode = Mode::kLegacy;
+    config_.families = {netlink::kFamilies.begin(), netlink::kFamilies.end()};
+    config_.iptables_sync_period = absl::Milliseconds(200);
+  }
+
+  AgentOptions Make() {
+    AgentOptions options = options_.Make(config_, IptablesMode::kNft);
+    options.route_localnet = [] { return std::vector<std::string>(); };
+    return options;
+  }
+
+  // As NodeAgent does.
+  void Start() {
+    absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
+    ASSERT_THAT(loop, IsOk());
+    loop_ = *std::move(loop);
+    absl::StatusOr<std::unique_ptr<Agent>> agent = Agent::Create(
+        *loop_, Make(),
+        [this]() -> absl::StatusOr<std::unique_ptr<netlink::Backend>> {
+          return std::make_unique<BorrowedBackend>(&kernel_);
+        },
+        [this](const Round& round) {
+          rounds_.push_back(round);
+          std::string why;
+          if (!options_.IsOutdated(config_, IptablesMode::kNft, round, why)) return;
+          told_.push_back(why);
+          agent_->SetDesired(Make());
+        });
+    ASSERT_THAT(agent, IsOk());
+    agent_ = *std::move(agent);
+  }
+
+  // False after five seconds.
+  bool TurnUntil(const std::function<bool()>& done) {
+    const absl::Time deadline = SteadyNow() + absl::Seconds(5);
+    while (!done()) {
+      if (SteadyNow() > deadline || !loop_->Dispatch().ok()) return false;
+      pollfd waited{.fd = loop_->fd(), .events = POLLIN, .revents = 0};
+      if (!done()) poll(&waited, 1, 10);
+    }
+    return true;
+  }
+  bool TurnUntilRounds(size_t count) {
+    return TurnUntil([&] { return rounds_.size() >= count; });
+  }
+
+  bool Stands(const netlink::ChainId& chain) const {
+    const netlink::ObservedChain* found = kernel_.state().Find(chain);
+    return found != nullptr && !found->rules.empty();
+  }
+  bool SaysThatLabelsAreMissing() const {
+    const auto& findings = agent_->state().findings;
+    return findings.size() == 1 && findings[0].condition == Condition::kConnLabelsImpossible;
+  }
+
+  FakeBackend kernel_;
+  XtCompatReading labels_ = {.compat = XtCompat::kUnknown, .reason = "no modules.dep"};
+  int labels_read_ = 0;
+  ModeSources sources_;
+  Config config_ = {.emulated_version = {1, 27}, .gates = Gates(true)};
+  AgentOptionsSource options_{sources_};
+  std::vector<Round> rounds_;
+  std::vector<std::string> told_;
+  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<Agent> agent_;
+};
+
+TEST_F(AgentLabelsRefusedTest, TheFirstRoundMakesTheMarksAndLaterOnesDoNotTryAgain) {
+  kernel_.LoseExtension("connlabel");
+  Start();
+  ASSERT_TRUE(TurnUntilRounds(1));
+  EXPECT_THAT(rounds_[0].report.FirstError(), IsOk());
+  EXPECT_TRUE(Stands(Nat("KUBE-MARK-MASQ")));
+  EXPECT_TRUE(SaysThatLabelsAreMissing());
+  EXPECT_EQ(kernel_.apply_count(), 2) << "with labels, and without";
+  ASSERT_THAT(told_, SizeIs(1));
+  EXPECT_THAT(told_[0], HasSubstr("connection labels cannot be had here"));
+  EXPECT_THAT(told_[0], HasSubstr("no xtables connlabel")) << "what the kernel said";
+  ASSERT_TRUE(TurnUntilRounds(5));
+  EXPECT_EQ(kernel_.apply_count(), 2);
+  EXPECT_THAT(told_, SizeIs(1));
+  EXPECT_TRUE(SaysThatLabelsAreMissing());
+  for (const Round& round : rounds_) EXPECT_THAT(round.report.FirstError(), IsOk());
+}
+
+TEST_F(AgentLabelsRefusedTest, WhatFilesTellIsNotTriedAndAModuleThatComesIsFound) {
+  kernel_.LoseExtension("connlabel");
+  labels_ = {.compat = XtCompat::kAbsent, .reason = "xt_connlabel is not there"};
+  Start();
+  ASSERT_TRUE(TurnUntilRounds(2));
+  EXPECT_EQ(kernel_.apply_count(), 1);
+  EXPECT_TRUE(Stands(Nat("KUBE-MARK-MASQ")));
+  EXPECT_FALSE(Stands(Nat("KUBELET-MARK-MASQ")));
+  EXPECT_TRUE(SaysThatLabelsAreMissing());
+  kernel_.GainExtension("connlabel");
+  labels_ = {.compat = XtCompat::kPresent, .reason = "xt_connlabel is in modules.dep"};
+  ASSERT_TRUE(TurnUntil([&] { return Stands(Nat("KUBELET-MARK-MASQ")); }));
+  EXPECT_THAT(told_, ElementsAre("connection labels can be had now"));
+  EXPECT_THAT(agent_->state().findings, IsEmpty());
+}
+
+TEST_F(AgentLabelsRefusedTest, AModuleThatIsLoadedAfterARefusalIsFound) {
+  kernel_.LoseExtension("connlabel");
+  Start();
+  ASSERT_TRUE(TurnUntilRounds(3));
+  kernel_.GainExtension("connlabel");
+  labels_ = {.compat = XtCompat::kPresent, .reason = "xt_connlabel is loaded"};
+  ASSERT_TRUE(TurnUntil([&] { return Stands(Nat("KUBELET-MARK-MASQ")); }));
+  EXPECT_TRUE(TurnUntil([&] { return agent_->state().findings.empty(); }));
+}
+
+TEST_F(AgentLabelsRefusedTest, NobodyLooksForTheMatchWhereTheGateIsOff) {
+  config_.gates = Gates(false);
+  kernel_.LoseExtension("connlabel");
+  Start();
+  ASSERT_TRUE(TurnUntilRounds(3));
+  EXPECT_EQ(labels_read_, 0);
+  EXPECT_THAT(agent_->state().findings, IsEmpty());
+  EXPECT_EQ(kernel_.apply_count(), 1);
+}
+
+// As at a daemon's start with --stale-chains=retire.
+TEST_F(AgentLabelsRefusedTest, ARefusalBeforeTheFirstRoundIsRemembered) {
+  kernel_.LoseExtension("connlabel");
+  config_.stale_chains = StaleChains::kRetire;
+  // Of legacy iptables there is nothing.
+  sources_.table_names_path = "/none/%s_tables_names";
+  sources_.open_legacy = []() -> BackendOrError { return absl::UnavailableError("none"); };
+  EXPECT_THAT(options_.RetireOtherModeFirst(config_, IptablesMode::kNft, kernel_), IsOk());
+  EXPECT_EQ(kernel_.apply_count(), 2);
+  config_.stale_chains = StaleChains::kKeep;
+  Start();
+  ASSERT_TRUE(TurnUntilRounds(1));
+  EXPECT_EQ(kernel_.apply_count(), 2) << "all that can be had stands";
+  EXPECT_TRUE(SaysThatLabelsAreMissing());
+}
+
+}  // namespace
+}  // namespace kipt::agent

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/agent/ipv4_plans.h
+//
+// What tests of the policy want of IPv4, and what they find to do.
+#ifndef KIPT_TESTS_AGENT_IPV4_PLANS_H_
+#define KIPT_TESTS_AGENT_IPV4_PLANS_H_
+
+#include <string>
+#include <vector>
+
+#include "agent/policy/diff.h"
+#include "agent/policy/policy.h"
+#include "agent/policy/retirement.h"
+#include "tests/support/observed.h"
+
+namespace kipt::agent {
+
+inline constexpr netlink::Family kIPv4Only[] = {netlink::Family::kIPv4};
+
+inline Ruleset Legacy(MarkBits bits = {}) { return DesiredRuleset(Mode::kLegacy, kIPv4Only, bits); }
+inline Ruleset Cleanup() { return DesiredRuleset(Mode::kCleanup, kIPv4Only, {}); }
+
+inline std::vector<std::string> Operations(const Diff& diff) {
+  std::vector<std::string> lines;
+  lines.reserve(diff.changes.size());
+  for (const Change& change : diff.changes) lines.push_back(netlink::ToString(change.operation));
+  return lines;
+}
+
+inline Retirement Plan(const Ruleset& desired, const ::kipt::testing::Observed& observed,
+                       const Dependents& dependents = {}, const RetirementOptions& options = {}) {
+  return PlanRetirement(desired, observed.snapshot(), ComputeDiff(desired, observed.snapshot()),
+                        dependents, options);
+}
+
+// What kubelet of legacy mode leaves on a node that nobody else uses.
+inline ::kipt::testing::Observed Residue() { return ::kipt::testing::Made(Legacy()); }
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_TESTS_AGENT_IPV4_PLANS_H_

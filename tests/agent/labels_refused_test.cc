@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ConnLabelMarking where the match connlabel is missing and nothing else: the rules of the marks
+// stand, whether that was known or found out by a refusal.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "agent/commands.h"
+#include "agent/loop/reconciler.h"
+#include "agent/policy/diff.h"
+#include "tests/support/fake_backend.h"
+#include "tests/support/observed.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::FakeBackend;
+using ::kipt::testing::IsOk;
+using ::kipt::testing::Nat;
+using ::kipt::testing::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+Clock StandingClock() {
+  return {.now = [] { return absl::UnixEpoch(); }, .sleep = [](absl::Duration) {}};
+}
+
+Ruleset Labelled(Mode mode) {
+  return DesiredRuleset(mode, netlink::kFamilies, {}, {}, ConnLabels{});
+}
+
+std::vector<std::string> Conditions(const Diff& diff) {
+  std::vector<std::string> names;
+  for (const Finding& finding : diff.findings) {
+    names.emplace_back(ConditionName(finding.condition));
+  }
+  return names;
+}
+
+// What stands where the gate is off.
+netlink::Snapshot WithoutTheGate(Mode mode) {
+  FakeBackend backend;
+  EXPECT_THAT(Reconciler(&backend, StandingClock())
+                  .Sync(DesiredRuleset(mode, netlink::kFamilies, {}))
+                  .FirstError(),
+              IsOk());
+  return backend.state();
+}
+
+void ExpectTheSameChains(const netlink::Snapshot& found, const netlink::Snapshot& wanted) {
+  ASSERT_EQ(found.chains.size(), wanted.chains.size());
+  for (const auto& [id, chain] : wanted.chains) {
+    const netlink::ObservedChain* other = found.Find(id);
+    ASSERT_NE(other, nullptr) << netlink::ToString(id);
+    EXPECT_EQ(other->rules.size(), chain.rules.size()) << netlink::ToString(id);
+  }
+}
+
+TEST(LabelsRefusedTest, TheSameSyncMakesAllTheRest) {
+  for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
+    FakeBackend backend;
+    backend.LoseExtension("connlabel");
+    const SyncReport report = Reconciler(&backend, StandingClock()).Sync(Labelled(mode));
+    EXPECT_THAT(report.FirstError(), IsOk());
+    EXPECT_THAT(report.labels_refused, StatusIs(absl::StatusCode::kNotFound));
+    EXPECT_FALSE(report.LacksExtension()) << "only the labels are missing";
+    EXPECT_THAT(backend.applied(), SizeIs(1)) << "both families in one transaction";
+    EXPECT_EQ(report.looks, 2);
+    EXPECT_THAT(Conditions(report.plan.diff), ElementsAre("ConnLabelsImpossible"));
+    EXPECT_THAT(report.plan.diff.findings[0].message, HasSubstr("lacks the match connlabel"));
+    ExpectTheSameChains(backend.state(), WithoutTheGate(mode));
+  }
+}
+
+TEST(LabelsRefusedTest, TheMarksAreMendedAgainAndAgain) {
+  FakeBackend backend;
+  backend.LoseExtension("connlabel");
+  Reconciler reconciler(&backend, StandingClock());
+  reconciler.Sync(Labelled(Mode::kLegacy));
+  backend.FlushChain(Nat("KUBE-MARK-MASQ"));
+  EXPECT_THAT(reconciler.Sync(Labelled(Mode::kLegacy)).FirstError(), IsOk());
+  EXPECT_THAT(backend.state().Find(Nat("KUBE-MARK-MASQ"))->rules, SizeIs(1));
+}
+
+TEST(LabelsRefusedTest, NothingIsRefusedWhereTheMatchIsThere) {
+  FakeBackend backend;
+  const SyncReport report = Reconciler(&backend, StandingClock()).Sync(Labelled(Mode::kLegacy));
+  EXPECT_THAT(report.FirstError(), IsOk());
+  EXPECT_THAT(report.labels_refused, IsOk());
+  EXPECT_THAT(report.plan.diff.findings, IsEmpty());
+  EXPECT_NE(backend.state().Find(Nat("KUBELET-MARK-MASQ")), nullptr);
+}
+
+// As where nft_compat is missing and only rules about labels are still to be made.
+TEST(LabelsRefusedTest, AKernelWithoutAnyMatchLacksMoreThanLabels) {
+  FakeBackend backend;
+  backend.LoseXt();
+  const SyncReport report = Reconciler(&backend, StandingClock()).Sync(Labelled(Mode::kLegacy));
+  EXPECT_THAT(report.FirstError(), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_TRUE(report.LacksExtension());
+  EXPECT_THAT(backend.state().chains, IsEmpty());
+}
+
+TEST(LabelsRefusedTest, WhatWasDoneForOneFamilyBeforeItWasRefusedForTheOtherIsReported) {
+  FakeBackend backend;
+  backend.FailNextApply(absl::FailedPreconditionError("something else"));
+  // The first family alone is made; then connlabel vanishes.
+  backend.AfterNextRead([](FakeBackend&) {});
+  backend.AfterNextRead([](FakeBackend&) {});
+  backend.AfterNextRead([](FakeBackend& kernel) { kernel.LoseExtension("connlabel"); });
+  const SyncReport report = Reconciler(&backend, StandingClock()).Sync(Labelled(Mode::kLegacy));
+  EXPECT_THAT(report.FirstError(), IsOk());
+  EXPECT_FALSE(report.labels_refused.ok());
+  bool first_family = false;
+  for (const Change& change : report.applied) {
+    const netlink::ChainId& chain = netlink::ChainOf(change.operation);
+    if (chain == Nat("KUBELET-MARK-MASQ")) first_family = true;
+  }
+  EXPECT_TRUE(first_family);
+  EXPECT_NE(backend.state().Find(Nat("KUBE-MARK-MASQ")), nullptr);
+}
+
+// ---- the commands ----
+
+struct Outcome {
+  ExitCode code = kExitOk;
+  std::string out;
+};
+
+template <typename Command>
+Outcome Invoke(Command command, FakeBackend& backend, RuleSupport known) {
+  std::ostringstream out;
+  const Subject subject = {
+      .emulated_version = {1, 27}, .iptables_mode = "nft", .desired = Labelled(Mode::kLegacy)};
+  const ExitCode code = command(subject, backend, StandingClock(), OutputFormat::kText,
+                                {.out = out, .err = out}, {.support = [known] { return known; }});
+  return {code, out.str()};
+}
+
+const RuleSupport kMissing = {.conn_labels = false, .conn_labels_reason = "xt_connlabel: none"};
+
+TEST(LabelsRefusedTest, SyncMakesTheMarksAndAsksForAttention) {
+  for (const RuleSupport& known : {kMissing, RuleSupport()}) {
+    FakeBackend backend;
+    backend.LoseExtension("connlabel");
+    const Outcome sync = Invoke(RunSync, backend, known);
+    EXPECT_EQ(sync.code, kExitDifferences);
+    EXPECT_THAT(sync.out, HasSubstr("ConnLabelsImpossible (warning)"));
+    EXPECT_THAT(sync.out, Not(HasSubstr("KUBELET-MARK-DROP")));
+    EXPECT_EQ(backend.apply_count(), known.conn_labels ? 2 : 1) << "what is known is not tried";
+    ExpectTheSameChains(backend.state(), WithoutTheGate(Mode::kLegacy));
+  }
+}
+
+TEST(LabelsRefusedTest, PlanAndStatusKnowItFromFiles) {
+  FakeBackend backend;
+  backend.LoseExtension("connlabel");
+  EXPECT_THAT(Invoke(RunPlan, backend, kMissing).out, Not(HasSubstr("KUBELET-MARK-DROP")));
+  Invoke(RunSync, backend, kMissing);
+  for (const auto command : {RunPlan, RunStatus}) {
+    const Outcome look = Invoke(command, backend, kMissing);
+    EXPECT_EQ(look.code, kExitDifferences) << "it needs attention";
+    EXPECT_THAT(look.out, HasSubstr("xt_connlabel: none"));
+  }
+  EXPECT_EQ(backend.apply_count(), 1);
+}
+
+TEST(LabelsRefusedTest, LabelsAreMadeOnceTheMatchIsThere) {
+  FakeBackend backend;
+  backend.LoseExtension("connlabel");
+  Invoke(RunSync, backend, kMissing);
+  backend.GainExtension("connlabel");
+  EXPECT_EQ(Invoke(RunSync, backend, {}).code, kExitOk);
+  EXPECT_THAT(backend.state().Find(Nat("KUBELET-MARK-MASQ"))->rules, SizeIs(1));
+}
+
+TEST(LabelsRefusedTest, ANodeWithoutAnyMatchGetsTheNativeTable) {
+  FakeBackend backend;
+  backend.LoseXt();
+  const Outcome sync = Invoke(RunSync, backend, {});
+  EXPECT_EQ(sync.code, kExitDifferences);
+  EXPECT_THAT(sync.out, HasSubstr("LegacyModeImpossible"));
+  EXPECT_THAT(sync.out, HasSubstr("+ table ip kube-iptables-agent"));
+}
+
+}  // namespace
+}  // namespace kipt::agent
