@@ -174,12 +174,11 @@ absl::StatusOr<RuleMessage> ParseMessage(WireBytes message) {
     return absl::DataLossError("a rule's message is too short");
   }
   std::memcpy(&header, message.data() + NLMSG_HDRLEN, sizeof(header));
-  std::optional<Attributes> attributes = Attributes::OfMessage(message);
+  const std::optional<Attributes> attributes = Attributes::OfMessage(message);
   const std::optional<uint64_t> handle =
       attributes ? attributes->U64(NFTA_RULE_HANDLE) : std::optional<uint64_t>();
   if (!handle) return absl::DataLossError("a rule's message is malformed");
-  return RuleMessage{
-      .family = header.nfgen_family, .handle = *handle, .attributes = *std::move(attributes)};
+  return RuleMessage{.family = header.nfgen_family, .handle = *handle, .attributes = *attributes};
 }
 
 std::optional<Family> IpFamily(uint8_t wire_family) {
