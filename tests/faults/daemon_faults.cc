@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -19,6 +17,7 @@
 #include "tests/support/netns.h"
 #include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
+#include "tests/support/scratch_directory.h"
 
 namespace kipt::testing {
 namespace {
@@ -39,26 +38,6 @@ constexpr absl::Duration kRest = absl::Milliseconds(250);
 constexpr int kAttempts = 3;
 constexpr size_t kDaemonsAtOnce = 10;
 
-// A directory that is removed with this.
-class Directory {
- public:
-  Directory() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "kipt-faults-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) std::abort();
-    path_ = pattern;
-  }
-  ~Directory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Directory(const Directory&) = delete;
-  Directory& operator=(const Directory&) = delete;
-  std::string File(const std::string& name) const { return absl::StrCat(path_, "/", name); }
-
- private:
-  std::string path_;
-};
-
 // The daemon at rest, in a network namespace of the calling thread's, others' rules beside its own.
 class Stage {
  public:
@@ -67,10 +46,11 @@ class Stage {
 
   // Empty, or why it could not be.
   std::string Begin() {
+    if (!directory_.made()) return "no directory can be made in /run";
     const absl::Status moved = Netns::MoveToNew();
     if (!moved.ok()) return std::string(moved.message());
     std::string problem = PutForeignRules(incident_.iptables);
-    const std::string config = directory_.File("config.yaml");
+    const std::string config = directory_.Path("config.yaml");
     if (problem.empty()) problem = WriteFile(config, ConfigFor(incident_.cleanup));
     if (!problem.empty()) return problem;
     daemon_.emplace(Command(), control_.environment());
@@ -88,7 +68,7 @@ class Stage {
   std::string Strike() {
     control_->armed = 1;
     std::string problem =
-        incident_.strike({.daemon = daemon_->pid(), .config_path = directory_.File("config.yaml")});
+        incident_.strike({.daemon = daemon_->pid(), .config_path = directory_.Path("config.yaml")});
     struck_ = last_missing_ = absl::Now();
     return problem;
   }
@@ -124,7 +104,7 @@ class Stage {
 
  private:
   std::vector<std::string> Flags() const {
-    std::vector<std::string> flags = {absl::StrCat("--config=", directory_.File("config.yaml"))};
+    std::vector<std::string> flags = {absl::StrCat("--config=", directory_.Path("config.yaml"))};
     if (incident_.iptables == IptablesMode::kLegacy) flags.push_back("--iptables-mode=legacy");
     return flags;
   }
@@ -137,7 +117,7 @@ class Stage {
   const Incident& incident_;
   const Programs& programs_;
   ControlPage control_;
-  Directory directory_;
+  const ScratchDirectory directory_;
   std::optional<BackgroundProgram> daemon_;
   KernelText now_;
   absl::Time struck_;

@@ -53,12 +53,26 @@ class Connections {
     Connect();
     Accept();
     while (!attempts_.empty() && attempts_.front().at < absl::Now() - kGivenUpAfter) {
+      const Attempt& attempt = attempts_.front();
+      if (masqueraded_) {
+        const bool came = IsConnected(attempt.fd);
+        judge_.Note("TCP", guard_, {attempt.at - kBetween, attempt.at + kGivenUpAfter},
+                    {.sent = 1, .right = came ? 1 : 0, .lost = came ? 0 : 1});
+      }
       // Packets of a connection that is given up say so at once: nothing of it lingers.
       attempts_.pop_front();
     }
   }
 
  private:
+  // Also where the other end, which closes at once, has closed.
+  static bool IsConnected(const OwnedFd& fd) {
+    tcp_info info = {};
+    socklen_t size = sizeof(info);
+    return getsockopt(fd.get(), SOL_TCP, TCP_INFO, &info, &size) == 0 &&
+           info.tcpi_state != TCP_SYN_SENT && info.tcpi_state != TCP_CLOSE;
+  }
+
   OwnedFd Listen() const {
     const InNetns inside(node_.place().At(masqueraded_ ? Place::kPodA : Place::kNode));
     OwnedFd fd(socket(skew::DomainOf(family_), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -84,7 +98,8 @@ class Connections {
     if (connect(fd.get(), address->get(), address->size) != 0 && errno != EINPROGRESS) return;
     const absl::Time now = absl::Now();
     attempts_.push_back({std::move(fd), now});
-    judge_.Note("TCP", guard_, {now - kBetween, now}, {.sent = 1, .right = masqueraded_ ? 0 : 1});
+    // Of what must come it is known when it is given up.
+    if (!masqueraded_) judge_.Note("TCP", guard_, {now - kBetween, now}, {.sent = 1, .right = 1});
   }
 
   void Accept() {
@@ -94,12 +109,8 @@ class Connections {
       if (!fd.valid()) break;
       const std::vector<std::string>& node = node_.place().NodeAddresses(family_);
       const bool by_node = std::find(node.begin(), node.end(), peer.Text()) != node.end();
-      const Span span = {accepted_, absl::Now()};
-      if (masqueraded_ && by_node) {
-        judge_.Note("TCP", guard_, span, {.right = 1});
-      } else {
-        judge_.Note("TCP", guard_, span, {.right = masqueraded_ ? 0 : -1, .wrong = 1});
-      }
+      if (masqueraded_ && by_node) continue;
+      judge_.Note("TCP", guard_, {accepted_, absl::Now()}, {.right = -1, .wrong = 1});
     }
     accepted_ = absl::Now();
   }

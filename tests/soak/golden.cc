@@ -127,7 +127,7 @@ absl::StatusOr<Rules> Golden::Make() const {
   if (!netns.ok()) return netns.status();
   const testing::InNetns inside(*netns);
   LetMartiansIn();
-  const skew::ScratchDirectory files;
+  const testing::ScratchDirectory files;
   if (!files.MakeDirectory("cni")) return absl::InternalError("no directory in /run");
   const auto sync = [&](const AgentSettings& settings) {
     std::ofstream(files.Path("config.yaml")) << settings.FileText();

@@ -18,7 +18,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "tests/skew/actors/actors.h"
-#include "tests/skew/actors/scratch_directory.h"
 #include "tests/skew/node/test_node.h"
 #include "tests/soak/agent_settings.h"
 #include "tests/soak/gate.h"
@@ -28,6 +27,7 @@
 #include "tests/soak/windows.h"
 #include "tests/support/kubelet_sequence.h"
 #include "tests/support/netns.h"
+#include "tests/support/scratch_directory.h"
 
 namespace kipt::soak {
 
@@ -108,7 +108,7 @@ class Node {
   const testing::IptablesMode mode_;
   const Options& options_;
   std::unique_ptr<skew::TestNode> place_;
-  const skew::ScratchDirectory files_;
+  const testing::ScratchDirectory files_;
 };
 
 // Of a kube-proxy: those of both sets have other services.

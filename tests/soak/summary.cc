@@ -107,14 +107,17 @@ std::string Times(const std::vector<NodeSummary>& nodes) {
 }
 
 std::string Packets(const std::vector<NodeSummary>& nodes) {
-  std::string text = Row({"packets", "sent", "right", "wrong, all excused", "lost"}) + Rule(5);
+  std::string text = Row({"packets", "sent", "right", "wrong, all excused", "lost",
+                          "sent while nothing is excused", "of these lost"}) +
+                     Rule(7);
   for (const NodeSummary& node : nodes) {
     for (unsigned i = 0; i < kGuards; ++i) {
       const auto row = [&](const char* of, const TrafficCount& count) {
         if (count.sent == 0) return;
         text += Row({absl::StrCat(node.name, " ", of, " ", NameOf(static_cast<Guard>(i))),
                      absl::StrCat(count.sent), absl::StrCat(count.right), absl::StrCat(count.wrong),
-                     absl::StrCat(count.lost)});
+                     absl::StrCat(count.lost), absl::StrCat(count.sent_in_peace),
+                     absl::StrCat(count.lost_in_peace)});
       };
       row("UDP", node.udp[i]);
       row("TCP", node.tcp[i]);

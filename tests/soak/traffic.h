@@ -29,6 +29,9 @@ struct TrafficCount {
   int64_t wrong = 0;
   // That must come and did not.
   int64_t lost = 0;
+  // Of the sent and the lost, those that nothing excuses.
+  int64_t sent_in_peace = 0;
+  int64_t lost_in_peace = 0;
 };
 
 // Who decides what is excused. What happens is judged a little later, when all that may excuse it
@@ -40,7 +43,7 @@ class Judge {
   // In `span` so many packets were sent; `of` is "UDP" or "TCP". Where nothing is expected of them
   // now they do not count.
   void Note(const char* of, Guard guard, Span span, const TrafficCount& count);
-  // Of all that is old enough, or of everything.
+  // Of all that is old enough, or of everything. For one thread at a time.
   void Decide(bool everything);
   std::array<TrafficCount, kGuards> udp() const;
   std::array<TrafficCount, kGuards> tcp() const;
@@ -52,13 +55,24 @@ class Judge {
     Span span;
     TrafficCount count;
   };
-  void DecideOne(const Case& one);
+  // Both what was sent in peace and came to nothing, by protocol and guard: until enough is known
+  // to be judged.
+  struct Peace {
+    int64_t sent = 0;
+    int64_t lost = 0;
+    absl::Time from;
+  };
+  void DecideWrong(const Case& one, absl::Duration excused);
+  void DecideLost(const Case& one, Peace& peace);
 
   Node& node_;
   mutable std::mutex mutex_;
   std::deque<Case> cases_;
   std::array<TrafficCount, kGuards> udp_;
   std::array<TrafficCount, kGuards> tcp_;
+  // Of Decide alone, which one thread calls at a time.
+  std::array<Peace, kGuards> udp_peace_;
+  std::array<Peace, kGuards> tcp_peace_;
 };
 
 // Each until the node has ended.

@@ -25,15 +25,16 @@
 #include "absl/time/time.h"
 #include "tests/skew/actors/actors.h"
 #include "tests/skew/actors/family_notes.h"
-#include "tests/skew/actors/scratch_directory.h"
 #include "tests/support/background_program.h"
 #include "tests/support/http_get.h"
+#include "tests/support/scratch_directory.h"
 
 namespace kipt::skew {
 namespace {
 
 using testing::BackgroundProgram;
 using testing::ProgramResult;
+using testing::ScratchDirectory;
 using testing::WaitUntil;
 
 // The node's network namespace is its own, and so are its ports.

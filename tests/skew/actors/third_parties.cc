@@ -15,8 +15,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "tests/skew/actors/family_notes.h"
-#include "tests/skew/actors/scratch_directory.h"
 #include "tests/support/legacy_tables.h"
+#include "tests/support/scratch_directory.h"
 
 namespace kipt::skew {
 namespace {
@@ -27,6 +27,7 @@ using testing::Iptables;
 using testing::IptablesMode;
 using testing::KubeletStep;
 using testing::ProgramResult;
+using testing::ScratchDirectory;
 
 constexpr const char* kTables[] = {"mangle", "nat", "filter"};
 // Packets to the node and through it, and of the node itself.

@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/actors/scratch_directory.h
-//
 // Files that a program must be given.
-#ifndef KIPT_TESTS_SKEW_ACTORS_SCRATCH_DIRECTORY_H_
-#define KIPT_TESTS_SKEW_ACTORS_SCRATCH_DIRECTORY_H_
+#ifndef KIPT_TESTS_SUPPORT_SCRATCH_DIRECTORY_H_
+#define KIPT_TESTS_SUPPORT_SCRATCH_DIRECTORY_H_
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
-namespace kipt::skew {
+namespace kipt::testing {
 
 // A directory of one's own, gone with the object. It is made in /run: where that is a PrivateRun's,
 // nothing is left behind even by a process that was killed.
 class ScratchDirectory {
  public:
   ScratchDirectory() {
-    std::string pattern = "/run/kube-iptables-skew-XXXXXX";
+    std::string pattern = "/run/kipt-scratch-XXXXXX";
     if (mkdtemp(pattern.data()) != nullptr) path_ = pattern;
   }
   ~ScratchDirectory() {
@@ -53,6 +51,6 @@ class ScratchDirectory {
   std::string path_;
 };
 
-}  // namespace kipt::skew
+}  // namespace kipt::testing
 
-#endif  // KIPT_TESTS_SKEW_ACTORS_SCRATCH_DIRECTORY_H_
+#endif  // KIPT_TESTS_SUPPORT_SCRATCH_DIRECTORY_H_
