@@ -4,21 +4,21 @@
 // in memory: what a round found out becomes what the next ones want.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "agent/agent_options.h"
 #include "agent/loop/agent.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/turn_loop.h"
 
 namespace kipt::agent {
 namespace {
@@ -76,16 +76,7 @@ class AgentLabelsRefusedTest : public ::testing::Test {
     agent_ = *std::move(agent);
   }
 
-  // False after five seconds.
-  bool TurnUntil(const std::function<bool()>& done) {
-    const absl::Time deadline = SteadyNow() + absl::Seconds(5);
-    while (!done()) {
-      if (SteadyNow() > deadline || !loop_->Dispatch().ok()) return false;
-      pollfd waited{.fd = loop_->fd(), .events = POLLIN, .revents = 0};
-      if (!done()) poll(&waited, 1, 10);
-    }
-    return true;
-  }
+  bool TurnUntil(absl::FunctionRef<bool()> done) { return kipt::testing::TurnUntil(*loop_, done); }
   bool TurnUntilRounds(size_t count) {
     return TurnUntil([&] { return rounds_.size() >= count; });
   }

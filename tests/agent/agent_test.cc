@@ -6,18 +6,18 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 
-#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/turn_loop.h"
 
 namespace kipt::agent {
 namespace {
@@ -82,17 +82,7 @@ class AgentTest : public ::testing::Test {
     agent_ = *std::move(agent);
   }
 
-  // Turns the loop until `done`, as a host program with a loop of its own would. False after five
-  // seconds.
-  bool TurnUntil(const std::function<bool()>& done) {
-    const absl::Time deadline = SteadyNow() + absl::Seconds(5);
-    while (!done()) {
-      if (SteadyNow() > deadline || !loop_->Dispatch().ok()) return false;
-      pollfd waited{.fd = loop_->fd(), .events = POLLIN, .revents = 0};
-      if (!done()) poll(&waited, 1, 10);
-    }
-    return true;
-  }
+  bool TurnUntil(absl::FunctionRef<bool()> done) { return kipt::testing::TurnUntil(*loop_, done); }
   bool TurnUntilRounds(size_t count) {
     return TurnUntil([&] { return rounds_.size() >= count; });
   }

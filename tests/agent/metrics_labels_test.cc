@@ -1,54 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The gate ConnLabelMarking and its chains among the metrics.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/str_cat.h"
 #include "agent/endpoints/metrics.h"
 #include "agent/endpoints/round_counts.h"
+#include "tests/agent/metric_values.h"
 #include "tests/agent/metrics_rounds.h"
 #include "tests/support/observed.h"
-#include "tests/support/status_matchers.h"
 
 namespace kipt::agent {
 namespace {
 
 using ::kipt::testing::Filter;
-using ::kipt::testing::IsOk;
 using ::kipt::testing::Nat;
-using ::testing::HasSubstr;
-
-// The value of the first series that begins like this, which is not negative; -1 where there is
-// none.
-double Value(const Metrics& metrics, const std::string& series) {
-  const std::string text = metrics.Serialize();
-  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
-    double value = 0;
-    if (absl::StartsWith(line, series) &&
-        absl::SimpleAtod(line.substr(line.rfind(' ') + 1), &value)) {
-      return value;
-    }
-  }
-  return -1;
-}
-
-Config MakeConfig(const std::string& emulated, std::vector<std::string> gates = {}) {
-  Flags flags;
-  flags.emulated_version = emulated;
-  flags.ip_families = "ipv4";
-  flags.feature_gates = std::move(gates);
-  absl::StatusOr<Config> config =
-      LoadConfig(flags, {.default_config_path = "/nonexistent/config.yaml"});
-  EXPECT_THAT(config, IsOk());
-  return *std::move(config);
-}
 
 TEST(LabelMetricsTest, OurOwnGateIsThereWithItsStage) {
   Metrics metrics("0.7.0");
@@ -63,11 +32,22 @@ TEST(LabelMetricsTest, OurOwnGateIsThereWithItsStage) {
 
 TEST(LabelMetricsTest, EveryChainHasItsCountersFromTheStart) {
   const Metrics metrics("0.7.0");
-  for (const char* chain :
-       {"KUBELET-MARK-MASQ", "KUBELET-MARK-DROP", "KUBELET-POSTROUTING", "KUBELET-FIREWALL"}) {
-    const std::string name = std::string("{chain=\"") + chain + "\"";
-    EXPECT_EQ(Value(metrics, "kube_iptables_agent_drift_detected_total" + name), 0) << chain;
-    EXPECT_EQ(Value(metrics, "kube_iptables_agent_retired_total" + name), 0) << chain;
+  const std::pair<const char*, const char*> chains[] = {{"KUBELET-MARK-MASQ", "nat"},
+                                                        {"KUBELET-MARK-DROP", "nat"},
+                                                        {"KUBELET-POSTROUTING", "nat"},
+                                                        {"KUBELET-FIREWALL", "filter"}};
+  for (const auto& [chain, table] : chains) {
+    for (const char* family : {"ip", "ip6"}) {
+      const std::string head = absl::StrCat("{chain=\"", chain, "\",family=\"", family, "\",");
+      const std::string tail = absl::StrCat("table=\"", table, "\"}");
+      for (const char* kind :
+           {"chain_missing", "rule_missing", "rule_misplaced", "rule_unwanted"}) {
+        const std::string series =
+            absl::StrCat("drift_detected_total", head, "kind=\"", kind, "\",", tail);
+        EXPECT_EQ(Value(metrics, Ours(series)), 0) << series;
+      }
+      EXPECT_EQ(Value(metrics, Ours(absl::StrCat("retired_total", head, tail))), 0) << head;
+    }
   }
   EXPECT_TRUE(EveryDrift().contains({Filter("FORWARD"), DamageKind::kJumpMissing}));
 }
@@ -87,16 +67,30 @@ TEST(LabelMetricsTest, TheChainsAreCountedLikeTheOthers) {
                     {{ClaimKind::kLabelledPackets, "x"}}}};
   state.findings = {{Condition::kConnLabelsImpossible, Nat("KUBELET-MARK-MASQ"), "no", false}};
   metrics.Record(round, state);
-  const std::string ours = "kube_iptables_agent_";
-  const std::string chain = "{chain=\"KUBELET-MARK-MASQ\"";
-  EXPECT_EQ(Value(metrics, ours + "stale_chains{family=\"ip\"}"), 2);
-  EXPECT_EQ(Value(metrics, ours + "drift_detected_total" + chain +
-                               ",family=\"ip\",kind=\"chain_missing\",table=\"nat\"}"),
-            1);
-  EXPECT_EQ(Value(metrics, ours + "foreign_references" + chain), 3);
-  EXPECT_EQ(Value(metrics, ours + "stale_claims" + chain + ",claim=\"foreignJump\""), 1);
-  EXPECT_THAT(metrics.Serialize(), HasSubstr("claim=\"labelledPackets\""));
-  EXPECT_EQ(Value(metrics, ours + "findings{condition=\"ConnLabelsImpossible\",family=\"ip\"}"), 1);
+  const std::pair<const char*, double> expected[] = {
+      {"stale_chains{family=\"ip\"}", 2},
+      {"drift_detected_total{chain=\"KUBELET-MARK-MASQ\",family=\"ip\",kind=\"chain_missing\","
+       "table=\"nat\"}",
+       1},
+      {"drift_detected_total{chain=\"KUBELET-MARK-MASQ\",family=\"ip\",kind=\"rule_missing\","
+       "table=\"nat\"}",
+       0},
+      {"drift_detected_total{chain=\"KUBELET-MARK-MASQ\",family=\"ip6\",kind=\"chain_missing\","
+       "table=\"nat\"}",
+       0},
+      {"foreign_references{chain=\"KUBELET-MARK-MASQ\",family=\"ip\",table=\"nat\"}", 3},
+      {"stale_claims{chain=\"KUBELET-MARK-MASQ\",claim=\"foreignJump\",family=\"ip\","
+       "table=\"nat\"}",
+       1},
+      {"stale_claims{chain=\"KUBELET-POSTROUTING\",claim=\"labelledPackets\",family=\"ip\","
+       "table=\"nat\"}",
+       1},
+      {"findings{condition=\"ConnLabelsImpossible\",family=\"ip\"}", 1},
+      {"findings{condition=\"ConnLabelsImpossible\",family=\"ip6\"}", 0},
+  };
+  for (const auto& [series, value] : expected) {
+    EXPECT_EQ(Value(metrics, Ours(series)), value) << series;
+  }
 }
 
 }  // namespace

@@ -15,31 +15,24 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "agent/endpoints/process_usage.h"
 #include "agent/endpoints/round_counts.h"
+#include "tests/agent/metric_values.h"
 #include "tests/agent/metrics_rounds.h"
 #include "tests/support/observed.h"
-#include "tests/support/status_matchers.h"
 
 namespace kipt::agent {
 namespace {
 
 using ::kipt::testing::Filter;
-using ::kipt::testing::IsOk;
 using ::kipt::testing::Made;
 using ::kipt::testing::Mangle;
 using netlink::Family;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-std::vector<std::string> Lines(const Metrics& metrics) {
-  return absl::StrSplit(metrics.Serialize(), '\n', absl::SkipEmpty());
-}
 
 // Everything of the lines but the values of series.
 std::set<std::string> Series(const Metrics& metrics) {
@@ -48,32 +41,6 @@ std::set<std::string> Series(const Metrics& metrics) {
     series.insert(line[0] == '#' ? line : line.substr(0, line.rfind(' ')));
   }
   return series;
-}
-
-// The value of `series`, which is not negative; -1 where there is none.
-double Value(const Metrics& metrics, const std::string& series) {
-  for (const std::string& line : Lines(metrics)) {
-    double value = 0;
-    if (absl::StartsWith(line, series + " ") &&
-        absl::SimpleAtod(line.substr(series.size() + 1), &value)) {
-      return value;
-    }
-  }
-  return -1;
-}
-
-std::string Ours(const std::string& name) { return absl::StrCat("kube_iptables_agent_", name); }
-
-Config MakeConfig(const std::string& emulated, std::vector<std::string> gates = {}) {
-  Flags flags;
-  flags.emulated_version = emulated;
-  flags.ip_families = "ipv4";
-  flags.feature_gates = std::move(gates);
-  if (emulated < std::string("1.31")) flags.iptables_drop_bit = 15;
-  absl::StatusOr<Config> config =
-      LoadConfig(flags, {.default_config_path = "/nonexistent/config.yaml"});
-  EXPECT_THAT(config, IsOk());
-  return *std::move(config);
 }
 
 TEST(MetricsTest, EveryCounterExistsFromTheStart) {

@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <fstream>
 #include <optional>
 #include <string>
@@ -140,16 +139,7 @@ class GateFlipPacketsTest : public DaemonTest, public ::testing::WithParamInterf
     return packets;
   }
 
-  static uint64_t MartiansArrived() {
-    const std::string text = Output({"nft", "list", "counter", "inet", "witness", "martians"});
-    const std::vector<std::string> words =
-        absl::StrSplit(text, absl::ByAnyChar(" \t\n"), absl::SkipEmpty());
-    for (size_t i = 0; i + 1 < words.size(); ++i) {
-      if (words[i] == "packets") return std::strtoull(words[i + 1].c_str(), nullptr, 10);
-    }
-    ADD_FAILURE() << text;
-    return 0;
-  }
+  static uint64_t MartiansArrived() { return Witnessed().at("martians"); }
 
   // Both streams, from the client.
   void StartSending() {

@@ -18,7 +18,6 @@
 namespace kipt::testing {
 namespace {
 
-const std::vector<Way> kAllWays = {Way::kToNode, Way::kFromNode, Way::kForwarded, Way::kTunnelled};
 constexpr uint16_t kOthersMasqueradedPort = 7004;
 constexpr uint16_t kOthersDroppedPort = 7005;
 constexpr uint16_t kWeMasqueradeTheyDropPort = 7006;
@@ -36,7 +35,7 @@ void PrintTo(const Acted& acted, std::ostream* stream) {
 }
 // One port of each component's, on all ways, both families, UDP and TCP. What is for the node does
 // not leave it, and is not masqueraded.
-constexpr Acted kOnce = {.masqueraded = 3 * 2 * 2, .dropped = 4 * 2 * 2};
+constexpr Acted kOnce = {.masqueraded = 4 * 2 * 2, .dropped = 5 * 2 * 2};
 
 // The same as kubelet's chains, of somebody else, with labels 20 and 21.
 constexpr char kOther[] = R"(*nat

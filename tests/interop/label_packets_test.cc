@@ -17,7 +17,6 @@
 namespace kipt::testing {
 namespace {
 
-const std::vector<Way> kAllWays = {Way::kToNode, Way::kFromNode, Way::kForwarded, Way::kTunnelled};
 // Both families, UDP and TCP.
 constexpr uint64_t kCallsOfAWay = 4;
 // A SYN that was not answered is sent again after a second.
@@ -38,10 +37,12 @@ class LabelPacketsTest : public LabelTest {
     SyncWith({.cleanup = cleanup, .labels = true});
     Load(Component("COMPONENT", "KUBELET-MARK-MASQ", "KUBELET-MARK-DROP"));
   }
-  static std::string ForPlainPort(const char* table, const char* chain, const char* rest) {
+  // `end`: --dport, or --sport for what answers.
+  static std::string ForPlainPort(const char* table, const char* chain, const char* rest,
+                                  const char* end = "--dport") {
     std::string text = absl::StrCat("*", table, "\n");
     for (const char* const protocol : {"udp", "tcp"}) {
-      absl::StrAppend(&text, "-A ", chain, " -p ", protocol, " --dport ", kPlainPort, " ", rest,
+      absl::StrAppend(&text, "-A ", chain, " -p ", protocol, " ", end, " ", kPlainPort, " ", rest,
                       "\n");
     }
     return text + "COMMIT\n";
@@ -63,18 +64,19 @@ TEST_P(LabelPacketsTest, LabelledConnectionsAreMasqueradedOrDroppedOnEveryWay) {
     EXPECT_EQ(world_->Ask(kAllWays, kPlainPort, kPatience),
               TunnelWorld::Unchanged(kAllWays, kPlainPort));
   }
-  EXPECT_EQ(DroppedByLabel(), 2 * std::size(kWays) * kCallsOfAWay);
+  EXPECT_EQ(DroppedByLabel(), 2 * kAllWays.size() * kCallsOfAWay);
 }
 
 // The yardstick. Forwarded packets are the difference: KUBE-FIREWALL does not see them, and of
-// those in the tunnel it drops what is around them (label_tunnel_test.cc).
+// those into the tunnel it drops what is around them (label_tunnel_test.cc).
 TEST_P(LabelPacketsTest, MarkedPacketsAreTreatedTheSameButForwardedOnesAreNotDropped) {
   SyncWith({});
   Load(Component("COMPONENT", "KUBE-MARK-MASQ", "KUBE-MARK-DROP"));
   EXPECT_EQ(world_->Ask(kAllWays, kMasqueradedPort, kPatience),
             TunnelWorld::Masqueraded(kAllWays, kMasqueradedPort));
   Answers dropped = TunnelWorld::Nothing(kAllWays, kDroppedPort);
-  for (const auto& [name, answer] : TunnelWorld::Unchanged({Way::kForwarded}, kDroppedPort)) {
+  for (const auto& [name, answer] :
+       TunnelWorld::Unchanged({Way::kForwarded, Way::kFromTunnel}, kDroppedPort)) {
     dropped[name] = answer;
   }
   EXPECT_EQ(world_->Ask(kAllWays, kDroppedPort, kDroppedByThen), dropped);
@@ -91,7 +93,7 @@ TEST_P(LabelPacketsTest, RepliesAndLaterPacketsOfAConnectionAreTreatedAsTheFirst
     auto calls = world_->Open(kAllWays, port);
     for (int i = 0; i < 3; ++i) EXPECT_EQ(EchoCall::AskAll(calls, kPatience), expected) << i;
   }
-  EXPECT_EQ(Labelled("KUBELET-MARK-MASQ"), std::size(kWays) * kCallsOfAWay);
+  EXPECT_EQ(Labelled("KUBELET-MARK-MASQ"), kAllWays.size() * kCallsOfAWay);
   // The rules are gone, the connections go on as they began; new ones do not.
   auto calls = world_->Open(kAllWays, kMasqueradedPort);
   const Answers masqueraded = TunnelWorld::Masqueraded(kAllWays, kMasqueradedPort);
@@ -110,7 +112,7 @@ TEST_P(LabelPacketsTest, EachPacketOfADroppedConnectionIsDropped) {
   EXPECT_EQ(EchoCall::AskAll(calls, kDroppedByThen), nothing);
   EXPECT_EQ(EchoCall::AskAll(calls, kSentAgainByThen), nothing);
   // Two datagrams, or a SYN that was sent again, or more where the machine is slow.
-  EXPECT_GE(DroppedByLabel(), 2 * std::size(kWays) * kCallsOfAWay);
+  EXPECT_GE(DroppedByLabel(), 2 * kAllWays.size() * kCallsOfAWay);
   EXPECT_EQ(Labelled("KUBELET-MARK-DROP"), DroppedByLabel());
   // Without the rule the same ones come through: TCP's SYN is sent again, UDP's program asks again.
   Change({"-t", "nat", "-F", "COMPONENT"});
@@ -139,6 +141,25 @@ TEST_P(LabelPacketsTest, AConnectionLabelledInTheMiddleIsDroppedFromThenOnAndNoO
   EXPECT_EQ(EchoCall::AskAll(labelled, kDroppedByThen), nothing) << "the label stays";
   EXPECT_EQ(EchoCall::AskAll(before, kPatience), unchanged);
   EXPECT_EQ(world_->Ask(ways, kPlainPort, kPatience), unchanged);
+}
+
+// What asks passes, so only what answers is there to be dropped: on its way in, out or through.
+TEST_P(LabelPacketsTest, AnswersOfAConnectionLabelledOnTheWayBackAreDropped) {
+  Label(/*cleanup=*/true);
+  const Answers nothing = TunnelWorld::Nothing(kAllWays, kPlainPort);
+  auto before = world_->Open(kAllWays, kPlainPort);
+  ASSERT_EQ(EchoCall::AskAll(before, kPatience), TunnelWorld::Unchanged(kAllWays, kPlainPort));
+  ASSERT_EQ(DroppedByLabel(), 0);
+  for (const char* const chain : {"PREROUTING", "OUTPUT"}) {
+    Load(ForPlainPort("mangle", chain, "-m connlabel --label 115 --set", "--sport"));
+  }
+  EXPECT_EQ(EchoCall::AskAll(before, kDroppedByThen), nothing);
+  EXPECT_GE(DroppedByLabel(), kAllWays.size() * kCallsOfAWay);
+  const uint64_t answers = Packets("mangle", {"--sport", "connlabel"});
+  EXPECT_GE(answers, kAllWays.size() * kCallsOfAWay) << "each question was answered";
+  // New ones: of TCP nothing but the handshake, whose answer is an answer too.
+  EXPECT_EQ(world_->Ask(kAllWays, kPlainPort, kDroppedByThen), nothing);
+  EXPECT_GE(Packets("mangle", {"--sport", "connlabel"}), answers + kAllWays.size() * kCallsOfAWay);
 }
 
 INSTANTIATE_TEST_SUITE_P(On, LabelPacketsTest, ::testing::ValuesIn(kBothModes),

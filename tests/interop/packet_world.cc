@@ -3,8 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
+#include <cstdlib>
 
+#include "absl/strings/str_split.h"
 #include "tests/support/run_program.h"
 
 namespace kipt::testing {
@@ -12,12 +13,6 @@ namespace {
 
 constexpr char kClientInterface[] = "client0";
 const std::vector<uint8_t> kNodeMac = {2, 0, 0, 0, 0, 1};
-
-absl::StatusOr<Netns> Fresh() {
-  absl::StatusOr<Netns> netns = Netns::Create();
-  EXPECT_TRUE(netns.ok()) << netns.status();
-  return netns;
-}
 
 void Run(const std::vector<std::string>& argv) {
   const ProgramResult result = RunProgram(argv);
@@ -36,10 +31,18 @@ void SetUp(const VethEnd& end, const VethEnd& neighbour) {
 
 }  // namespace
 
-void SetSysctl(const std::string& name, const std::string& value) {
-  std::ofstream file("/proc/sys/net/" + name);
-  file << value << std::flush;
-  EXPECT_TRUE(file.good()) << name;
+std::map<std::string, uint64_t> Witnessed() {
+  const ProgramResult result = RunProgram({"nft", "list", "counters", "table", "inet", "witness"});
+  EXPECT_EQ(result.exit_code, 0) << result;
+  const std::vector<std::string> words =
+      absl::StrSplit(result.out, absl::ByAnyChar(" \t\n"), absl::SkipEmpty());
+  std::map<std::string, uint64_t> counters;
+  std::string name;
+  for (size_t i = 0; i + 1 < words.size(); ++i) {
+    if (words[i] == "counter") name = words[i + 1];
+    if (words[i] == "packets") counters[name] = std::strtoull(words[i + 1].c_str(), nullptr, 10);
+  }
+  return counters;
 }
 
 void ConnectVeth(const VethEnd& here, const VethEnd& there, const Netns& netns) {
@@ -51,7 +54,7 @@ void ConnectVeth(const VethEnd& here, const VethEnd& there, const Netns& netns) 
   Run({"ip", "route", "add", "default", "via", AddressOf(here)});
 }
 
-PacketWorld::PacketWorld() : client_(*Fresh()), receiver_(*Fresh()) {
+PacketWorld::PacketWorld() : client_(NewNetns()), receiver_(NewNetns()) {
   ConnectVeth({kOutsideInterface, "10.77.1.1/24", "02:00:00:00:00:01"},
               {kClientInterface, "10.77.1.2/24", "02:00:00:00:00:02"}, client_);
   ConnectVeth({"inside", "10.77.2.1/24", "02:00:00:00:00:03"},

@@ -9,10 +9,11 @@
 #define KIPT_TESTS_INTEROP_PACKET_WORLD_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
-#include "tests/support/netns.h"
+#include "tests/support/netns_fixture.h"
 #include "tests/support/packet_stream.h"
 
 namespace kipt::testing {
@@ -44,8 +45,8 @@ class PacketWorld {
   Netns receiver_;
 };
 
-// Of the calling thread's network namespace: "ipv4/ip_forward".
-void SetSysctl(const std::string& name, const std::string& value);
+// Packets of each named counter in the table "inet witness".
+std::map<std::string, uint64_t> Witnessed();
 
 // A pair of interfaces: `here`, of the calling thread's network namespace, with `here_address`
 // ("10.0.0.1/24"), and `there` in `netns`, with its own, and with a default route to here.

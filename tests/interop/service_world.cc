@@ -9,13 +9,13 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <fstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "tests/support/background_program.h"
+#include "tests/support/netns_fixture.h"
 #include "tests/support/run_program.h"
 
 namespace kipt::testing {
@@ -26,23 +26,11 @@ constexpr char kAllowedAddress[] = "203.0.113.9";
 constexpr char kOtherPodAddress[] = "10.180.2.9";
 constexpr char kNodesPodSide[] = "10.180.0.254";
 
-Netns Fresh() {
-  absl::StatusOr<Netns> netns = Netns::Create();
-  EXPECT_TRUE(netns.ok()) << netns.status();
-  return *std::move(netns);
-}
-
 void Ip(const std::string& arguments) {
   std::vector<std::string> argv = {"ip"};
   for (absl::string_view word : absl::StrSplit(arguments, ' ')) argv.emplace_back(word);
   const ProgramResult result = RunProgram(argv);
   EXPECT_EQ(result.exit_code, 0) << arguments << result;
-}
-
-void Set(const std::string& sysctl, const std::string& value) {
-  std::ofstream file("/proc/sys/net/ipv4/" + sysctl);
-  file << value << std::flush;
-  EXPECT_TRUE(file.good()) << sysctl;
 }
 
 sockaddr_in Address(const std::string& address, int port) {
@@ -89,7 +77,7 @@ std::string TakeFrom(int listener) {
 
 }  // namespace
 
-ServiceWorld::ServiceWorld() : client_(Fresh()), pods_(Fresh()), other_pod_(Fresh()) {
+ServiceWorld::ServiceWorld() : client_(NewNetns()), pods_(NewNetns()), other_pod_(NewNetns()) {
   Connect();
   Listen();
 }
@@ -112,7 +100,7 @@ void ServiceWorld::Connect() {
   Ip("addr add 10.180.0.254/23 dev pods");
   Ip("addr add 10.180.2.254/24 dev other");
   Ip("addr add 1.2.3.4/32 dev lo");
-  Set("ip_forward", "1");
+  SetSysctl("ipv4/ip_forward", "1");
   const auto arrange = [](const Netns& netns, const std::vector<std::string>& addresses,
                           const std::string& gateway) {
     const InNetns inside(netns);

@@ -3,24 +3,25 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "tests/support/background_program.h"
+#include "tests/support/netns_fixture.h"
 #include "tests/support/run_program.h"
 
 namespace kipt::testing {
 namespace {
 
+enum class Caller : uint8_t { kPod, kNode, kOtherPod };
+
 // Who asks whom; by family.
 struct Route {
   Way way;
   const char* name;
-  bool from_node;
+  Caller from;
   const char* source[2];
   const char* target[2];
   // What the node masquerades it with; the source where it does not.
@@ -30,28 +31,34 @@ struct Route {
 constexpr Route kRoutes[] = {
     {Way::kToNode,
      "to the node",
-     false,
+     Caller::kPod,
      {"10.9.1.2", "fd09:1::2"},
      {"10.9.1.254", "fd09:1::254"},
      {"10.9.1.2", "fd09:1::2"}},
     {Way::kFromNode,
      "from the node",
-     true,
+     Caller::kNode,
      {"10.9.1.254", "fd09:1::254"},
      {"10.9.3.2", "fd09:3::2"},
      {"10.9.3.254", "fd09:3::254"}},
     {Way::kForwarded,
      "forwarded",
-     false,
+     Caller::kPod,
      {"10.9.1.2", "fd09:1::2"},
      {"10.9.3.2", "fd09:3::2"},
      {"10.9.3.254", "fd09:3::254"}},
     {Way::kTunnelled,
      "tunnelled",
-     false,
+     Caller::kPod,
      {"10.9.1.2", "fd09:1::2"},
      {"10.9.2.2", "fd09:2::2"},
      {"10.9.0.1", "fd09::1"}},
+    {Way::kFromTunnel,
+     "from the tunnel",
+     Caller::kOtherPod,
+     {"10.9.2.2", "fd09:2::2"},
+     {"10.9.1.2", "fd09:1::2"},
+     {"10.9.1.254", "fd09:1::254"}},
 };
 
 // One end of a link: its addresses are 10.9.NET.HOST and fd09:NET::HOST (host 254 as in the text).
@@ -61,21 +68,9 @@ struct End {
   int host;
 };
 
-Netns Fresh() {
-  absl::StatusOr<Netns> netns = Netns::Create();
-  EXPECT_TRUE(netns.ok()) << netns.status();
-  return *std::move(netns);
-}
-
 void Ip(const std::string& lines) {
   const ProgramResult result = RunProgram({"ip", "-batch", "-"}, lines);
   EXPECT_EQ(result.exit_code, 0) << lines << result;
-}
-
-void SetInProc(const std::string& name, const std::string& value) {
-  std::ofstream file("/proc/sys/net/" + name);
-  file << value << std::flush;
-  EXPECT_TRUE(file.good()) << name;
 }
 
 std::string Ipv4(const End& end) { return absl::StrCat("10.9.", end.net, ".", end.host); }
@@ -112,11 +107,11 @@ void Link(const End& here, const End& there, const Netns& netns, bool default_ro
 
 // Reports of MLDv2 leave with a number of the kernel's own where the mark is (sk_buff has one place
 // for both, mark and reserved_tailroom), and would be counted as marked; those of MLDv1 do not.
-void ReportAsMldv1() { SetInProc("ipv6/conf/default/force_mld_version", "1"); }
+void ReportAsMldv1() { SetSysctl("ipv6/conf/default/force_mld_version", "1"); }
 
 void Forward() {
-  SetInProc("ipv4/ip_forward", "1");
-  SetInProc("ipv6/conf/all/forwarding", "1");
+  SetSysctl("ipv4/ip_forward", "1");
+  SetSysctl("ipv6/conf/all/forwarding", "1");
 }
 
 // The tunnel's end in the calling thread's namespace, and the way to the pods at the other.
@@ -147,7 +142,7 @@ void ForEachCall(const std::vector<Way>& ways, uint16_t port, Make make) {
 }  // namespace
 
 TunnelWorld::TunnelWorld(const std::vector<uint16_t>& ports)
-    : pod_(Fresh()), neighbour_(Fresh()), other_node_(Fresh()), other_pod_(Fresh()) {
+    : pod_(NewNetns()), neighbour_(NewNetns()), other_node_(NewNetns()), other_pod_(NewNetns()) {
   const End under = {"under", 9, 1};
   const End there_under = {"under", 9, 2};
   ReportAsMldv1();
@@ -164,15 +159,14 @@ TunnelWorld::TunnelWorld(const std::vector<uint16_t>& ports)
     Link({"pods", 2, 254}, {"eth0", 2, 2}, other_pod_, /*default_route=*/true);
     AddTunnel(there_under, under, 2, 1);
   }
-  for (const Netns* netns : {&neighbour_, &other_pod_}) {
+  for (const Netns* netns : {&pod_, &neighbour_, &other_pod_}) {
     const InNetns inside(*netns);
     servers_.emplace_back(ports);
   }
   // A link loses packets for a moment after it was brought up.
-  const std::vector<Way> ways(std::begin(kWays), std::end(kWays));
-  const Answers unchanged = Unchanged(ways, ports.front());
-  EXPECT_TRUE(
-      WaitUntil([&] { return Ask(ways, ports.front(), absl::Milliseconds(100)) == unchanged; }));
+  const Answers unchanged = Unchanged(kAllWays, ports.front());
+  EXPECT_TRUE(WaitUntil(
+      [&] { return Ask(kAllWays, ports.front(), absl::Milliseconds(100)) == unchanged; }));
 }
 
 std::map<std::string, EchoCall> TunnelWorld::Open(const std::vector<Way>& ways,
@@ -182,7 +176,9 @@ std::map<std::string, EchoCall> TunnelWorld::Open(const std::vector<Way>& ways,
   EXPECT_TRUE(node.ok()) << node.status();
   ForEachCall(ways, port,
               [&](const std::string& name, const Route& route, int family, Protocol protocol) {
-                const InNetns inside(route.from_node ? *node : pod_);
+                const InNetns inside(route.from == Caller::kNode  ? *node
+                                     : route.from == Caller::kPod ? pod_
+                                                                  : other_pod_);
                 calls.emplace(name, EchoCall({.protocol = protocol,
                                               .address = route.target[family],
                                               .port = port,

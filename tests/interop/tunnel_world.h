@@ -29,8 +29,10 @@ enum class Way : uint8_t {
   kFromNode,   // from the node to the neighbour, from an address that is not the nearest
   kForwarded,  // from the pod to the neighbour
   kTunnelled,  // from the pod to the other node's pod
+  kFromTunnel  // from the other node's pod to the pod
 };
-inline constexpr Way kWays[] = {Way::kToNode, Way::kFromNode, Way::kForwarded, Way::kTunnelled};
+inline const std::vector<Way> kAllWays = {Way::kToNode, Way::kFromNode, Way::kForwarded,
+                                          Way::kTunnelled, Way::kFromTunnel};
 
 // "tunnelled ipv6 tcp 7001" and so on, with what the other end took the caller for; empty where no
 // answer came.

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 
-#include <fstream>
 #include <sstream>
 #include <utility>
 
@@ -13,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "tests/support/netns_fixture.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
 
@@ -120,13 +120,6 @@ void Run(const std::vector<std::string>& argv, const std::string& input = "") {
   EXPECT_EQ(result.exit_code, 0) << result;
 }
 
-// /proc/sys/net is the calling thread's network namespace's.
-void Set(const std::string& sysctl, const std::string& value) {
-  std::ofstream file("/proc/sys/net/" + sysctl);
-  file << value << std::flush;
-  EXPECT_TRUE(file.good()) << sysctl;
-}
-
 std::string Replaced(std::string text, absl::string_view from, absl::string_view to) {
   for (size_t at = text.find(from.data(), 0, from.size()); at != std::string::npos;
        at = text.find(from.data(), at, from.size())) {
@@ -145,17 +138,17 @@ void PrintTo(const Fate& fate, std::ostream* stream) {
 }
 
 MartianWorld::MartianWorld(const MartianCase& row, bool with_probes)
-    : row_(row), node_(*Netns::Create()), neighbour_(*Netns::Create()) {
+    : row_(row), node_(NewNetns()), neighbour_(NewNetns()) {
   ConnectNeighbour();
   const InNetns inside(node_);
-  Set("ipv4/conf/all/route_localnet", "1");
-  Set("ipv4/conf/veth0/route_localnet", "1");
-  Set("ipv4/conf/all/rp_filter", "0");
-  Set("ipv4/conf/veth0/rp_filter", "0");
+  SetSysctl("ipv4/conf/all/route_localnet", "1");
+  SetSysctl("ipv4/conf/veth0/route_localnet", "1");
+  SetSysctl("ipv4/conf/all/rp_filter", "0");
+  SetSysctl("ipv4/conf/veth0/rp_filter", "0");
   if (!with_probes) return;
   LoadProbes();
   // A packet from the middle of a connection is not taken for its beginning.
-  Set("netfilter/nf_conntrack_tcp_loose", "0");
+  SetSysctl("netfilter/nf_conntrack_tcp_loose", "0");
 }
 
 void MartianWorld::ConnectNeighbour() {

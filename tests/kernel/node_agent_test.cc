@@ -6,7 +6,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,7 +13,6 @@
 #include <algorithm>
 #include <csignal>
 #include <fstream>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -23,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/time/clock.h"
 #include "agent/process/visited_namespace.h"
 #include "tests/support/legacy_tables.h"
@@ -30,9 +29,12 @@
 #include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/turn_loop.h"
 
 namespace kipt::agent {
 namespace {
+
+using ::kipt::testing::NewNetns;
 
 using ::kipt::testing::InNetns;
 using ::kipt::testing::IsOk;
@@ -125,16 +127,14 @@ class NodeAgentTest : public NetnsTest {
     return hosted;
   }
 
-  // As the loop of a host program, for ten seconds at most.
-  bool TurnUntil(const std::function<bool()>& done) {
-    const absl::Time deadline = absl::Now() + absl::Seconds(10);
-    while (!done()) {
-      if (absl::Now() > deadline || !loop_->Dispatch().ok()) return false;
-      EXPECT_EQ(ThreadNetns(), home_);
-      pollfd waited{.fd = loop_->fd(), .events = POLLIN, .revents = 0};
-      poll(&waited, 1, 10);
-    }
-    return true;
+  bool TurnUntil(absl::FunctionRef<bool()> done) {
+    return kipt::testing::TurnUntil(
+        *loop_,
+        [&] {
+          EXPECT_EQ(ThreadNetns(), home_);
+          return done();
+        },
+        absl::Seconds(10));
   }
 
   const ConfigSources kNoFile = {.default_config_path = "/nonexistent/config.yaml"};

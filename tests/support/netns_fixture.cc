@@ -2,6 +2,7 @@
 #include "tests/support/netns_fixture.h"
 
 #include <cstdlib>
+#include <fstream>
 #include <utility>
 
 namespace kipt::testing {
@@ -11,12 +12,17 @@ void NetnsTest::SetUp() {
   ASSERT_TRUE(status.ok()) << status;
 }
 
-Netns NetnsTest::NewNetns() {
+Netns NewNetns() {
   absl::StatusOr<Netns> netns = Netns::Create();
   if (netns.ok()) return *std::move(netns);
-  // Never the machine's own namespace: without a fresh one nothing may run.
   ADD_FAILURE() << netns.status();
   std::abort();
+}
+
+void SetSysctl(const std::string& name, const std::string& value) {
+  std::ofstream file("/proc/sys/net/" + name);
+  file << value << std::flush;
+  EXPECT_TRUE(file.good()) << name;
 }
 
 }  // namespace kipt::testing

@@ -9,18 +9,24 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "tests/support/netns.h"
 
 namespace kipt::testing {
+
+// A fresh namespace; fails the test and ends the program where there is none to be had, for without
+// it what comes next would be done to the machine's own.
+Netns NewNetns();
+
+// Of the calling thread's network namespace: "ipv4/ip_forward".
+void SetSysctl(const std::string& name, const std::string& value);
 
 // Each test runs in a fresh network namespace of its own, loopback up. For tests of one thread: a
 // namespace belongs to a thread.
 class NetnsTest : public ::testing::Test {
  protected:
   void SetUp() override;
-
-  // One more fresh namespace; fails the test where there is none to be had.
-  static Netns NewNetns();
 };
 
 }  // namespace kipt::testing
