@@ -19,13 +19,11 @@ std::optional<ConnLabels> Labels(const Config& config) {
 }
 
 // For the log.
-std::string WhatChanged(const RuleSupport& before, const RuleSupport& now, const Round& round) {
+std::string WhatChanged(const RuleSupport& before, const RuleSupport& now) {
   if (!now.xt) return absl::StrCat("iptables can hold no rules here: ", now.reason);
   if (!before.xt) return "iptables can hold rules now";
   if (now.conn_labels) return "connection labels can be had now";
-  const absl::Status& refused = round.report.labels_refused;
-  return absl::StrCat("connection labels cannot be had here: ", now.conn_labels_reason,
-                      refused.ok() ? "" : absl::StrCat(" (", refused.message(), ")"));
+  return absl::StrCat("connection labels cannot be had here: ", now.conn_labels_reason);
 }
 
 }  // namespace
@@ -56,13 +54,13 @@ bool AgentOptionsSource::IsOutdated(const Config& config, std::optional<Iptables
   const bool labels_refused = !round.report.labels_refused.ok();
   const bool waits = !(before.xt && before.conn_labels) && round.trigger == Trigger::kTimer;
   if (refused) support_.NoteRefusal();
-  if (labels_refused) support_.NoteConnLabelRefusal();
+  if (labels_refused) support_.NoteConnLabelRefusal(round.report.labels_refused.message());
   if (mode != mode_) return true;
   if (!mode || !(refused || labels_refused || waits) ||
       !support_.Look(IptablesModeName(*mode), config.hint_policy, Labels(config).has_value())) {
     return false;
   }
-  why = WhatChanged(before, support_.support(), round);
+  why = WhatChanged(before, support_.support());
   return true;
 }
 
@@ -70,7 +68,9 @@ absl::StatusOr<std::optional<RetiredMode>> AgentOptionsSource::RetireOtherModeFi
     const Config& config, IptablesMode mode, netlink::Backend& backend) {
   if (!Retires(config)) return std::nullopt;
   const SyncReport synced = Reconciler(&backend, SystemClock()).Sync(Make(config, mode).desired);
-  if (!synced.labels_refused.ok()) support_.NoteConnLabelRefusal();
+  if (!synced.labels_refused.ok()) {
+    support_.NoteConnLabelRefusal(synced.labels_refused.message());
+  }
   if (!synced.FirstError().ok()) return synced.FirstError();
   return RetireOtherMode(std::string(IptablesModeName(mode)), config.cni_conf_dirs, sources_,
                          /*canaries=*/false, MartianProtectionStands(synced), /*apply=*/true);

@@ -89,7 +89,8 @@ SyncReport Sync(Subject& subject, Reconciler& reconciler, const NodeQuestions& n
   const bool wants_less = support && !HoldsAll(*support);
   // As the reconciler did by itself.
   if (!report.labels_refused.ok()) {
-    support = WithoutConnLabels(support.value_or(subject.desired.support));
+    support = WithoutConnLabels(support.value_or(subject.desired.support),
+                                report.labels_refused.message());
   }
   if (support) WantWith(*support, subject);
   if (!wants_less) return report;

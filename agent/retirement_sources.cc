@@ -26,8 +26,7 @@ void LookAtOtherMode(const std::string& mode, const ModeSources& sources,
       if (!absl::IsAborted(status)) break;
     }
   }
-  // A kernel without nf_tables says so only when it is asked.
-  if (status.ok() || absl::IsUnavailable(status)) return;
+  if (status.ok() || HoldsNothing(mode, status)) return;
   collector.OtherModeUnreadable(
       absl::StrCat("rules of iptables ", mode, ", which cannot be read: ", status.message()));
 }
@@ -66,7 +65,7 @@ std::optional<RetiredMode> RetireOtherMode(const std::string& managed,
   if (absl::IsUnavailable(there) || absl::IsFailedPrecondition(there)) return std::nullopt;
   BackendOrError backend =
       there.ok() ? OpenMode(other.iptables_mode, sources) : BackendOrError(there);
-  if (absl::IsUnavailable(backend.status())) return std::nullopt;
+  if (HoldsNothing(other.iptables_mode, backend.status())) return std::nullopt;
   if (!backend.ok()) {
     other.report.status = backend.status();
     return other;

@@ -2,9 +2,12 @@
 #include "agent/audit/chain_meaning.h"
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "agent/audit/audit_advice.h"
 #include "agent/audit/chain_owner.h"
 #include "agent/policy/rule_forms.h"
@@ -123,24 +126,44 @@ std::vector<std::string> NextOfMasq(const FamilyChains& chains) {
   return next;
 }
 
-std::vector<std::string> NextOfDrop(const FamilyChains& chains) {
-  if (!chains.HangsOnBase("filter", kFirewallChain, "INPUT")) {
-    return {
-        "INPUT does not jump to filter/KUBE-FIREWALL: the mark is not acted on, and the packet "
-        "goes on."};
+// "INPUT does", "INPUT, FORWARD and OUTPUT do".
+std::string WhoDoes(const std::vector<absl::string_view>& names, absl::string_view one,
+                    absl::string_view many) {
+  std::string text(names.front());
+  for (size_t i = 1; i < names.size(); ++i) {
+    absl::StrAppend(&text, i + 1 == names.size() ? " and " : ", ", names[i]);
   }
-  return {
-      "In table filter, INPUT and OUTPUT lead to filter/KUBE-FIREWALL, which drops what is "
-      "marked if it has its rule for that. A packet that is forwarded passes neither, and is "
-      "not dropped."};
+  return absl::StrCat(text, " ", names.size() == 1 ? one : many);
 }
 
-std::vector<std::string> NextOfLabel(const FamilyChains& chains, absl::string_view table,
-                                     absl::string_view listener, absl::string_view base,
-                                     absl::string_view heard) {
-  if (chains.HangsOnBase(table, listener, base)) return {std::string(heard)};
-  return {absl::StrCat(base, " does not jump to ", table, "/", listener,
-                       ": the label is not acted on.")};
+// What becomes of packets that the chain `listener` waits for: `heard`, "%s" being "INPUT leads" of
+// those `bases` that do, and `unheard` of the others.
+std::vector<std::string> NextAt(const FamilyChains& chains, absl::string_view table,
+                                absl::string_view listener,
+                                std::initializer_list<absl::string_view> bases,
+                                absl::string_view heard, absl::string_view unheard) {
+  std::vector<absl::string_view> leading;
+  std::vector<absl::string_view> missing;
+  for (const absl::string_view base : bases) {
+    (chains.HangsOnBase(table, listener, base) ? leading : missing).push_back(base);
+  }
+  std::vector<std::string> next;
+  if (!leading.empty()) {
+    next.push_back(absl::StrReplaceAll(heard, {{"%s", WhoDoes(leading, "leads", "lead")}}));
+  }
+  if (!missing.empty()) {
+    next.push_back(absl::StrCat(WhoDoes(missing, "does", "do"), " not jump to ", table, "/",
+                                listener, ": ", leading.empty() ? "" : "there ", unheard, "."));
+  }
+  return next;
+}
+
+std::vector<std::string> NextOfDrop(const FamilyChains& chains) {
+  return NextAt(chains, "filter", kFirewallChain, {"INPUT", "OUTPUT"},
+                "In table filter, %s to filter/KUBE-FIREWALL, which drops what is marked if it has "
+                "its rule for that. A packet that is forwarded passes neither INPUT nor OUTPUT, "
+                "and is not dropped.",
+                "the mark is not acted on, and the packet goes on");
 }
 
 }  // namespace
@@ -199,16 +222,16 @@ std::vector<std::string> WhereNext(const FamilyChains& chains, absl::string_view
     return {"Out, by the interface that routing chose; conntrack turns the answers back."};
   }
   if (table == "nat" && chain == kLabelMasqChain) {
-    return NextOfLabel(
-        chains, "nat", kLabelPostroutingChain, "POSTROUTING",
-        "When it leaves, POSTROUTING leads every connection's first packet to "
-        "nat/KUBELET-POSTROUTING: what is labelled is masqueraded, the rest returns.");
+    return NextAt(chains, "nat", kLabelPostroutingChain, {"POSTROUTING"},
+                  "When it leaves, %s every connection's first packet to "
+                  "nat/KUBELET-POSTROUTING: what is labelled is masqueraded, the rest returns.",
+                  "the label is not acted on");
   }
   if (table == "nat" && chain == kLabelDropChain) {
-    return NextOfLabel(
-        chains, "filter", kLabelFirewallChain, "FORWARD",
-        "In table filter, INPUT, FORWARD and OUTPUT lead to filter/KUBELET-FIREWALL, "
-        "which drops what is labelled, now and as long as the connection lasts.");
+    return NextAt(chains, "filter", kLabelFirewallChain, {"INPUT", "FORWARD", "OUTPUT"},
+                  "In table filter, %s to filter/KUBELET-FIREWALL, which drops what is labelled, "
+                  "now and as long as the connection lasts.",
+                  "the label is not acted on");
   }
   if (table == "nat" && chain == kLabelPostroutingChain) {
     return {"Out, by the interface that routing chose; conntrack turns the answers back."};

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/audit/chain_owner.h"
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <variant>
@@ -9,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "agent/policy/kubelet_forms.h"
+#include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
 #include "agent/xtables/save_rule.h"
 #include "agent/xtables/save_words.h"
@@ -174,25 +178,28 @@ bool IsIpvsLoopback(const RuleWords& words) {
   return words.set.text == "KUBE-LOOP-BACK" || words.set.text == "KUBE-6-LOOP-BACK";
 }
 
-// Kubelet's jumps carry no comment, or the one that kube-proxy's have too, and no other match.
+// A jump from one of `bases` with this comment, or none, and no other match.
+bool IsPlainJump(absl::string_view chain, const RuleWords& words, absl::string_view target,
+                 absl::string_view comment, std::initializer_list<absl::string_view> bases) {
+  return words.MatchesAll() && !words.go_to && words.target == target && words.comment == comment &&
+         std::find(bases.begin(), bases.end(), chain) != bases.end();
+}
+
+// The one from POSTROUTING has the comment of kube-proxy's.
 bool IsKubeletJump(const netlink::TableId& table, absl::string_view chain, const RuleWords& words) {
-  if (!words.MatchesAll() || words.go_to) return false;
   if (table.name == "filter") {
-    return words.target == kFirewallChain && words.comment.empty() &&
-           (chain == "INPUT" || chain == "OUTPUT");
+    return IsPlainJump(chain, words, kFirewallChain, "", {"INPUT", "OUTPUT"});
   }
-  return table.name == "nat" && chain == "POSTROUTING" && words.target == kPostroutingChain &&
-         words.comment == kPostroutingComment;
+  return table.name == "nat" &&
+         IsPlainJump(chain, words, kPostroutingChain, kPostroutingComment, {"POSTROUTING"});
 }
 
 bool IsPrivateJump(const netlink::TableId& table, absl::string_view chain, const RuleWords& words) {
-  if (!words.MatchesAll() || words.go_to) return false;
   if (table.name == "filter") {
-    return words.target == kLabelFirewallChain && words.comment.empty() &&
-           (chain == "INPUT" || chain == "FORWARD" || chain == "OUTPUT");
+    return IsPlainJump(chain, words, kLabelFirewallChain, "", {"INPUT", "FORWARD", "OUTPUT"});
   }
-  return table.name == "nat" && chain == "POSTROUTING" && words.target == kLabelPostroutingChain &&
-         words.comment == kLabelPostroutingComment;
+  return table.name == "nat" && IsPlainJump(chain, words, kLabelPostroutingChain,
+                                            kLabelPostroutingComment, {"POSTROUTING"});
 }
 
 }  // namespace
@@ -222,9 +229,15 @@ Owner OwnerOfChain(const netlink::TableId& table, absl::string_view chain) {
 }
 
 bool IsPrivateChain(absl::string_view table, absl::string_view chain) {
-  if (table == "filter") return chain == kLabelFirewallChain;
-  return table == "nat" &&
-         (chain == kLabelMasqChain || chain == kLabelDropChain || chain == kLabelPostroutingChain);
+  const std::optional<netlink::ChainId> id =
+      KubeletChainId({.family = "ip", .name = std::string(table)}, chain);
+  return id && IsLabelChain(*id);
+}
+
+bool IsPrivateChain(absl::string_view place) {
+  const size_t slash = place.find('/');
+  return slash != absl::string_view::npos &&
+         IsPrivateChain(place.substr(0, slash), place.substr(slash + 1));
 }
 
 Owner OwnerOfRule(const netlink::TableId& table, absl::string_view chain, bool base,

@@ -54,6 +54,8 @@ Owner OwnerOfChain(const netlink::TableId& table, absl::string_view chain);
 // nat KUBELET-MARK-MASQ and the like: of this agent alone, and for nobody else's use. `table` as in
 // TableId::name.
 bool IsPrivateChain(absl::string_view table, absl::string_view chain);
+// `place` is "nat/KUBELET-MARK-MASQ".
+bool IsPrivateChain(absl::string_view place);
 
 // Who wrote a rule of `chain`. In a chain of somebody's own: they did, but for kubelet's chains and
 // this agent's, where others put rules too: there only kubelet's own forms, of any release, mark

@@ -171,8 +171,7 @@ RulePurpose PurposeOf(absl::string_view target, absl::string_view chain, bool ba
             std::string(OwnerName(owner))};
   }
   const bool known = masquerade || target == "nat/KUBE-MARK-DROP";
-  const bool is_private = target == "nat/KUBELET-MARK-MASQ" || target == "nat/KUBELET-MARK-DROP";
-  if ((known && !IsKubernetes(owner)) || is_private) {
+  if ((known && !IsKubernetes(owner)) || IsPrivateChain(target)) {
     return {Purpose::kThirdParty, owner == Owner::kUnknown
                                       ? std::string(ChainGroup(chain))
                                       : absl::StrCat(OwnerName(owner), ", ", ChainGroup(chain))};

@@ -8,10 +8,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "agent/policy/rule_forms.h"
 #include "agent/xtables/legacy_survey.h"
+#include "agent/xtables/legacy_tables.h"
 #include "netlink/nft_backend.h"
 
 namespace kipt::agent {
@@ -118,7 +118,9 @@ ModeSources SystemModeSources(const std::optional<std::string>& host_root, Comma
   sources.host_root = host_root ? HostRoot{*host_root, ""} : OwnHostRoot();
   sources.kernel = SystemKernelPaths(sources.host_root.directory);
   sources.xt_compat = [kernel = sources.kernel] { return ReadXtCompat(kernel); };
-  sources.conn_label_match = [kernel = sources.kernel] { return ReadConnLabelMatch(kernel); };
+  sources.conn_label_match = [kernel = sources.kernel, names = legacy.label_names_path] {
+    return ReadConnLabelMatch(kernel, names);
+  };
   sources.open_nft = netlink::NewNftBackend;
   sources.list_nft = netlink::ListNftChains;
   sources.open_legacy = [runner, legacy] { return NewLegacyBackend(runner, legacy); };
@@ -148,7 +150,7 @@ absl::Status CheckNftIsThere(const ModeSources& sources) {
 absl::StatusOr<std::vector<std::string>> LegacyTableNames(Family family,
                                                           const ModeSources& sources) {
   const std::string name(netlink::FamilyName(family));
-  const std::string path = absl::StrReplaceAll(sources.table_names_path, {{"%s", name}});
+  const std::string path = PathOfFamily(sources.table_names_path, family);
   int error = 0;
   const std::optional<std::string> text = ReadSmallFile(path, error);
   if (text) return std::vector<std::string>(absl::StrSplit(*text, '\n', absl::SkipEmpty()));

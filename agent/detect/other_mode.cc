@@ -36,6 +36,10 @@ absl::Status CheckModeIsThere(absl::string_view mode, absl::Span<const Family> f
   return nothing;
 }
 
+bool HoldsNothing(absl::string_view mode, const absl::Status& error) {
+  return mode == "nft" && absl::IsUnavailable(error);
+}
+
 BackendOrError OpenMode(absl::string_view mode, const ModeSources& sources) {
   return mode == "nft" ? sources.open_nft() : sources.open_legacy();
 }
@@ -64,8 +68,7 @@ OtherMode ReadOtherMode(absl::string_view managed, absl::Span<const Family> fami
       status = snapshot.status();
     }
   }
-  // A kernel without nf_tables says so only when it is asked.
-  if (!absl::IsUnavailable(status)) other.problem = std::string(status.message());
+  if (!HoldsNothing(other.iptables_mode, status)) other.problem = std::string(status.message());
   return other;
 }
 

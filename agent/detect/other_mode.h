@@ -25,6 +25,10 @@ OtherMode ListOtherMode(absl::string_view iptables_mode, absl::Span<const netlin
 absl::Status CheckModeIsThere(absl::string_view mode, absl::Span<const netlink::Family> families,
                               const ModeSources& sources);
 
+// Whether `error`, met when `mode` was opened or read, says that it holds nothing: a kernel without
+// nf_tables says so only then. Legacy iptables that fails may hold anything.
+bool HoldsNothing(absl::string_view mode, const absl::Status& error);
+
 // Opens the backend of `mode`.
 BackendOrError OpenMode(absl::string_view mode, const ModeSources& sources);
 

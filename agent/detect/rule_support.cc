@@ -14,19 +14,27 @@ void AddConnLabelSupport(const XtCompatReading& reading, RuleSupport& support) {
   support.conn_labels_reason = support.conn_labels ? "" : reading.reason;
 }
 
+void SupportWatch::NoteConnLabelRefusal(absl::string_view refusal) {
+  conn_label_refusal_ = {.at = {read_(), read_conn_label_()}, .said = std::string(refusal)};
+}
+
 bool SupportWatch::Look(absl::string_view iptables_mode, HintPolicy hint, bool labels_wanted) {
-  XtCompatReading reading = read_();
+  const XtCompatReading xt = read_();
+  XtCompatReading reading = xt;
   if (reading.compat == XtCompat::kUnknown && refused_) {
     reading = {.compat = XtCompat::kAbsent,
                .reason = "the kernel refused a rule of iptables-nft for want of a match"};
   }
   RuleSupport now = SupportFor(iptables_mode, reading, hint);
-  if (!labels_wanted) conn_label_at_refusal_.reset();
+  if (!labels_wanted) conn_label_refusal_.reset();
   if (labels_wanted && now.xt) {
     const XtCompatReading conn_label = read_conn_label_();
-    if (conn_label_at_refusal_ != conn_label) conn_label_at_refusal_.reset();
+    // nft_compat may have been what was missing.
+    if (conn_label_refusal_ && conn_label_refusal_->at != Readings{xt, conn_label}) {
+      conn_label_refusal_.reset();
+    }
     AddConnLabelSupport(conn_label, now);
-    if (conn_label_at_refusal_) now = WithoutConnLabels(std::move(now));
+    if (conn_label_refusal_) now = WithoutConnLabels(std::move(now), conn_label_refusal_->said);
   }
   const RuleSupport before = std::exchange(support_, std::move(now));
   return support_ != before;

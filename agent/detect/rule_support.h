@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/string_view.h"
@@ -43,15 +44,27 @@ class SupportWatch {
   void NoteRefusal() { refused_ = true; }
   // The same of connlabel, and whatever Look finds: modprobe may have failed, or legacy iptables
   // may lack its extension. It counts until files tell something else than now, or labels were not
-  // wanted for a while.
-  void NoteConnLabelRefusal() { conn_label_at_refusal_ = read_conn_label_(); }
+  // wanted for a while. `refusal` is what was said.
+  void NoteConnLabelRefusal(absl::string_view refusal);
 
  private:
+  // What files tell, of all matches and of connlabel.
+  struct Readings {
+    XtCompatReading xt;
+    XtCompatReading conn_label;
+
+    bool operator==(const Readings&) const = default;
+  };
+  struct Refusal {
+    Readings at;
+    std::string said;
+  };
+
   std::function<XtCompatReading()> read_;
   std::function<XtCompatReading()> read_conn_label_;
   RuleSupport support_;
   bool refused_ = false;
-  std::optional<XtCompatReading> conn_label_at_refusal_;
+  std::optional<Refusal> conn_label_refusal_;
 };
 
 }  // namespace kipt::agent

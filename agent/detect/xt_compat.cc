@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "agent/xtables/conn_label_names.h"
 
 namespace kipt::agent {
 namespace {
@@ -74,9 +75,14 @@ XtCompatReading ReadXtCompat(const KernelPaths& paths) {
   return worst;
 }
 
-XtCompatReading ReadConnLabelMatch(const KernelPaths& paths) {
+XtCompatReading ReadConnLabelMatch(const KernelPaths& paths, const std::string& label_names_path) {
   const ModulesEvidence evidence = LookForModules(paths, {&kConnLabel, 1});
-  return Judge(kConnLabel.module, evidence.modules.front(), evidence.loads_modules);
+  XtCompatReading reading =
+      Judge(kConnLabel.module, evidence.modules.front(), evidence.loads_modules);
+  if (reading.compat == XtCompat::kAbsent) return reading;
+  std::string problem = ConnLabelNamesProblem(label_names_path);
+  if (problem.empty()) return reading;
+  return {.compat = XtCompat::kAbsent, .reason = std::move(problem)};
 }
 
 }  // namespace kipt::agent

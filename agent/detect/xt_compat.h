@@ -37,7 +37,10 @@ XtCompatReading ReadXtCompat(const KernelPaths& paths);
 // The same of the match connlabel alone, xt_connlabel, which legacy iptables needs as well. That
 // the kernel keeps labels at all (CONFIG_NF_CONNTRACK_LABELS) goes with it: the module's own option
 // selects that one (net/netfilter/Kconfig). `reason` also says how it is there.
-XtCompatReading ReadConnLabelMatch(const KernelPaths& paths);
+//
+// Absent, too, where iptables of either kind could not print a rule with that match for what is in
+// its file of names, at `label_names_path` (ConnLabelNamesProblem): such a rule must not be made.
+XtCompatReading ReadConnLabelMatch(const KernelPaths& paths, const std::string& label_names_path);
 
 }  // namespace kipt::agent
 

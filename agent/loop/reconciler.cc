@@ -98,14 +98,12 @@ void Merge(Family family_read, const Plan& family, Plan& all) {
   Append(family.foreign_jumps, all.foreign_jumps);
 }
 
-// The error of a rule about connection labels for which the match is missing; OK: there is none.
-absl::Status LabelsRefused(const SyncReport& report) {
+// That of a rule about connection labels for which the match is missing; null: there is none.
+const FamilyResult* LabelsRefused(const SyncReport& report) {
   for (const FamilyResult& result : report.families) {
-    if (netlink::MissingExtension(result.status) == netlink::kConnLabelExtension) {
-      return result.status;
-    }
+    if (netlink::MissingExtension(result.status) == netlink::kConnLabelExtension) return &result;
   }
-  return absl::OkStatus();
+  return nullptr;
 }
 
 }  // namespace
@@ -235,13 +233,17 @@ absl::Status Reconciler::SyncFamilies(const Ruleset& desired,
 
 SyncReport Reconciler::Sync(const Ruleset& desired, const Restraint& restraint) {
   SyncReport report = SyncWanted(desired, restraint);
-  absl::Status refused = LabelsRefused(report);
-  if (refused.ok() || !desired.labels || !desired.support.conn_labels) return report;
-  const SyncReport before = std::exchange(
-      report, SyncWanted(DesiredRuleset(desired.mode, desired.families, desired.bits,
-                                        WithoutConnLabels(desired.support), desired.labels),
-                         restraint));
-  report.labels_refused = std::move(refused);
+  if (LabelsRefused(report) == nullptr || !desired.labels || !desired.support.conn_labels) {
+    return report;
+  }
+  const FamilyResult refused = *LabelsRefused(report);
+  const RuleSupport support = WithoutConnLabels(desired.support, refused.status.message());
+  const SyncReport before =
+      std::exchange(report, SyncWanted(DesiredRuleset(desired.mode, desired.families, desired.bits,
+                                                      support, desired.labels),
+                                       restraint));
+  // Where it fails without labels too, they were not the reason: the next round tries them again.
+  if (report.StatusOf(refused.family).ok()) report.labels_refused = refused.status;
   report.applied.insert(report.applied.begin(), before.applied.begin(), before.applied.end());
   report.native_put |= before.native_put;
   report.native_removed |= before.native_removed;

@@ -88,7 +88,8 @@ std::vector<Damage> FindPostroutingDamage(const ChainId& chain,
 }  // namespace
 
 std::vector<Damage> FindDamage(const ChainId& chain, absl::Span<const ObservedRule> rules) {
-  if (chain.table == netlink::Table::kFilter && chain.name == kFirewallChain) {
+  if (chain.table == netlink::Table::kFilter &&
+      (chain.name == kFirewallChain || chain.name == kLabelFirewallChain)) {
     return FindFirewallDamage(chain, rules);
   }
   if (chain.table == netlink::Table::kNat && chain.name == kPostroutingChain) {

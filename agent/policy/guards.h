@@ -30,7 +30,8 @@ struct Damage {
 //   * in KUBE-FIREWALL, "drop marked packets" as "drop packets";
 //   * in KUBE-POSTROUTING, "return unmarked packets" as "return packets", or a MASQUERADE that no
 //     mark guards.
-// A rule that drops everything and does not have kubelet's comment is an admin's: reported only.
+// A rule of KUBE-FIREWALL or KUBELET-FIREWALL that drops everything and does not have kubelet's
+// comment is an admin's: reported only. No rule of the latter has such a comment.
 std::vector<Damage> FindDamage(const netlink::ChainId& chain,
                                absl::Span<const netlink::ObservedRule> rules);
 

@@ -11,6 +11,27 @@ namespace kipt::agent {
 
 using netlink::Family;
 
+namespace {
+
+constexpr absl::string_view kInstallModules =
+    "install the kernel modules (kernel-modules-extra on RHEL 10)";
+
+void ReportConnLabels(const Ruleset& desired, Diff& diff) {
+  const RuleSupport& support = desired.support;
+  if (!desired.labels || desired.families.empty() || (support.xt && support.conn_labels)) return;
+  diff.findings.push_back(
+      {Condition::kConnLabelsImpossible,
+       {desired.families.front(), netlink::Table::kNat, std::string(kLabelMasqChain)},
+       absl::StrCat("ConnLabelMarking is on, but this node has no connection labels (",
+                    support.xt ? support.conn_labels_reason : support.reason,
+                    "): nothing that needs them is made", support.xt ? ", everything else is" : "",
+                    ". Turn the feature gate off, or ",
+                    support.xt ? "install the kernel module xt_connlabel" : kInstallModules),
+       false});
+}
+
+}  // namespace
+
 void DiffNative(const Ruleset& desired, const std::optional<netlink::ObservedNativeTable>& observed,
                 bool martian_rule_can_stand, Diff& diff) {
   NativeDiff& native = diff.native;
@@ -39,18 +60,7 @@ void DiffNative(const Ruleset& desired, const std::optional<netlink::ObservedNat
 }
 
 void ReportSupport(const Ruleset& desired, Diff& diff) {
-  if (desired.labels && !desired.families.empty() &&
-      !(desired.support.xt && desired.support.conn_labels)) {
-    diff.findings.push_back(
-        {Condition::kConnLabelsImpossible,
-         {desired.families.front(), netlink::Table::kNat, std::string(kLabelMasqChain)},
-         absl::StrCat(
-             "ConnLabelMarking is on, but this node has no connection labels (",
-             desired.support.xt ? desired.support.conn_labels_reason : desired.support.reason,
-             "): nothing that needs them is made, everything else is. Turn the feature "
-             "gate off, or install the kernel module xt_connlabel"),
-         false});
-  }
+  ReportConnLabels(desired, diff);
   if (desired.support.xt || desired.mode == Mode::kOff || desired.families.empty()) return;
   const Family family = desired.families.front();
   if (desired.mode == Mode::kLegacy) {
@@ -60,8 +70,8 @@ void ReportSupport(const Ruleset& desired, Diff& diff) {
          absl::StrCat("legacy mode is wanted, but iptables can hold no rule on this node (",
                       desired.support.reason,
                       "): others could not jump to KUBE-MARK-MASQ or KUBE-MARK-DROP. Turn the "
-                      "feature gate IPTablesOwnershipCleanup on, or install the kernel modules "
-                      "(kernel-modules-extra on RHEL 10)"),
+                      "feature gate IPTablesOwnershipCleanup on, or ",
+                      kInstallModules),
          false});
     return;
   }

@@ -126,10 +126,10 @@ absl::string_view HintPolicyName(HintPolicy policy) {
   return policy == HintPolicy::kAlways ? "always" : "usable";
 }
 
-RuleSupport WithoutConnLabels(RuleSupport support) {
+RuleSupport WithoutConnLabels(RuleSupport support, absl::string_view refusal) {
   support.conn_labels = false;
-  support.conn_labels_reason =
-      "a rule was refused because the kernel or iptables lacks the match connlabel";
+  support.conn_labels_reason = absl::StrCat(
+      "a rule was refused because the kernel or iptables lacks the match connlabel: ", refusal);
   return support;
 }
 

@@ -106,8 +106,8 @@ struct RuleSupport {
   bool operator==(const RuleSupport&) const = default;
 };
 
-// The same where a rule was refused for want of the match connlabel.
-RuleSupport WithoutConnLabels(RuleSupport support);
+// The same where a rule was refused for want of the match connlabel; `refusal` is what was said.
+RuleSupport WithoutConnLabels(RuleSupport support, absl::string_view refusal);
 
 // What must stand: the first box of the data flow behind the configuration.
 struct Ruleset {

@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/xtables/conn_label_names.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <fstream>
 #include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "agent/process/owned_fd.h"
 #include "agent/xtables/save_words.h"
 #include "netlink/ruleset.h"
 
@@ -48,22 +54,29 @@ bool HasName(const ConnLabelNames& names, int label) {
                      [&](const auto& name) { return name.second == label; });
 }
 
-// The label that `word`, quotes included, names; nothing where it is a number already, or nothing
-// that we know.
-std::optional<int> LabelNamed(absl::string_view word, const ConnLabelNames& names) {
-  if (word.size() < 2 || word.front() != '"' || word.back() != '"') return std::nullopt;
-  word = word.substr(1, word.size() - 2);
-  const auto named = names.find(std::string(word));
-  if (named == names.end() || named->second > netlink::kMostConnLabel) return std::nullopt;
+// As iptables prints a label that has no name.
+std::optional<int> PlainNumber(absl::string_view label) {
   int number = 0;
-  const bool is_number = absl::SimpleAtoi(word, &number) && absl::StrCat(number) == word;
-  if (is_number && !HasName(names, number)) return std::nullopt;
+  if (!absl::SimpleAtoi(label, &number) || absl::StrCat(number) != label) return std::nullopt;
+  return number;
+}
+
+// The label that is printed as `printed`; nothing where that is a number already, or nothing that
+// we know.
+std::optional<int> LabelNamed(absl::string_view printed, const ConnLabelNames& names) {
+  const auto named = names.find(std::string(printed));
+  if (named == names.end() || named->second > netlink::kMostConnLabel) return std::nullopt;
+  const std::optional<int> number = PlainNumber(printed);
+  if (number && !HasName(names, *number)) return std::nullopt;
   return named->second;
 }
 
+// From a label as it is printed; nothing where it is to stay as it is.
+using LabelNumber = absl::FunctionRef<std::optional<int>(absl::string_view printed)>;
+
 // The rule of which `words` are the words, the label's name replaced by its number.
 std::string WithNumber(absl::string_view rule, const std::vector<absl::string_view>& words,
-                       const ConnLabelNames& names) {
+                       LabelNumber number_of) {
   std::string result;
   const char* copied = rule.data();
   for (size_t at = 0; at + 3 < words.size(); ++at) {
@@ -71,13 +84,66 @@ std::string WithNumber(absl::string_view rule, const std::vector<absl::string_vi
     const size_t option = at + (words[at + 2] == "!" ? 3 : 2);
     if (option + 1 >= words.size() || words[option] != "--label") continue;
     const absl::string_view word = words[option + 1];
-    const std::optional<int> label = LabelNamed(word, names);
+    if (word.size() < 2 || word.front() != '"' || word.back() != '"') continue;
+    const std::optional<int> label = number_of(word.substr(1, word.size() - 2));
     if (!label) continue;
     result.append(copied, word.data());
     absl::StrAppend(&result, "\"", *label, "\"");
     copied = word.data() + word.size();
   }
   return result.append(copied, rule.data() + rule.size());
+}
+
+std::string WithNumbers(absl::string_view saved, LabelNumber number_of) {
+  std::string result;
+  result.reserve(saved.size());
+  std::vector<absl::string_view> words;
+  while (!saved.empty()) {
+    const bool is_rule = saved.front() == '-' || saved.front() == '[';
+    std::optional<size_t> size = std::min(saved.find('\n'), saved.size());
+    if (is_rule) size = SplitSavedRule(saved, words);
+    if (!size) break;
+    const absl::string_view line = saved.substr(0, *size + 1);
+    absl::StrAppend(&result, is_rule ? WithNumber(line, words, number_of) : std::string(line));
+    saved.remove_prefix(line.size());
+  }
+  return absl::StrCat(result, saved);
+}
+
+struct NamesFile {
+  int open_error = 0;  // of errno(3), as the other
+  int read_error = 0;
+  // One byte more than kLargestFile where the file is too large.
+  std::string text = {};
+};
+
+NamesFile ReadFile(const std::string& path) {
+  // A FIFO that nobody writes to must not hold us up.
+  const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.valid()) return {.open_error = errno};
+  std::string text(kLargestFile + 1, '\0');
+  size_t size = 0;
+  while (size < text.size()) {
+    const ssize_t got = read(file.get(), text.data() + size, text.size() - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return {.read_error = errno};
+    if (got == 0) break;
+    size += static_cast<size_t>(got);
+  }
+  text.resize(size);
+  return {.text = std::move(text)};
+}
+
+std::string CannotBeRead(const std::string& path, int error) {
+  const std::string reading = absl::StrCat("reading ", path, ", which names connection labels");
+  return absl::StrCat(absl::ErrnoToStatus(error, reading).message(),
+                      ": make it readable, or remove it");
+}
+
+std::string IsTooLarge(const std::string& path) {
+  return absl::StrCat(path, " has more than ", kLargestFile >> 10,
+                      " KiB, so the names of connection labels in it are not read: shorten or "
+                      "remove it");
 }
 
 }  // namespace
@@ -101,34 +167,46 @@ ConnLabelNames ParseConnLabelNames(absl::string_view text) {
   return names;
 }
 
-ConnLabelNames ReadConnLabelNames(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kLargestFile + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad() || file.gcount() > static_cast<std::streamsize>(kLargestFile)) return {};
-  text.resize(static_cast<size_t>(file.gcount()));
-  return ParseConnLabelNames(text);
+absl::StatusOr<ConnLabelNames> ReadConnLabelNames(const std::string& path) {
+  const NamesFile file = ReadFile(path);
+  if (file.open_error == ENOENT || file.open_error == ENOTDIR) return ConnLabelNames();
+  if (const int error = file.open_error != 0 ? file.open_error : file.read_error; error != 0) {
+    return absl::FailedPreconditionError(CannotBeRead(path, error));
+  }
+  if (file.text.size() > kLargestFile) return absl::FailedPreconditionError(IsTooLarge(path));
+  return ParseConnLabelNames(file.text);
+}
+
+std::string ConnLabelNamesProblem(const std::string& path) {
+  const NamesFile file = ReadFile(path);
+  if (file.open_error != 0) return "";
+  // Such as a directory: to iptables it is a file that ends at once.
+  if (file.read_error != 0) return CannotBeRead(path, file.read_error);
+  if (file.text.size() > kLargestFile) return IsTooLarge(path);
+  if (!ParseConnLabelNames(file.text).empty()) return "";
+  return absl::StrCat(
+      path,
+      " names no connection label, and with such a file iptables cannot print a "
+      "rule that has one: give it a name, in a line such as \"0 unused\", or remove "
+      "it");
 }
 
 bool MentionsConnLabels(absl::string_view saved) {
   return absl::StrContains(saved, "-m connlabel ");
 }
 
+bool HasConnLabelNames(absl::string_view saved) {
+  bool has_names = false;
+  WithNumbers(saved, [&](absl::string_view printed) -> std::optional<int> {
+    has_names = has_names || !PlainNumber(printed);
+    return std::nullopt;
+  });
+  return has_names;
+}
+
 std::string WithConnLabelNumbers(absl::string_view saved, const ConnLabelNames& names) {
   if (names.empty()) return std::string(saved);
-  std::string result;
-  result.reserve(saved.size());
-  std::vector<absl::string_view> words;
-  while (!saved.empty()) {
-    const bool is_rule = saved.front() == '-' || saved.front() == '[';
-    std::optional<size_t> size = std::min(saved.find('\n'), saved.size());
-    if (is_rule) size = SplitSavedRule(saved, words);
-    if (!size) break;
-    const absl::string_view line = saved.substr(0, *size + 1);
-    absl::StrAppend(&result, is_rule ? WithNumber(line, words, names) : std::string(line));
-    saved.remove_prefix(line.size());
-  }
-  return absl::StrCat(result, saved);
+  return WithNumbers(saved, [&](absl::string_view printed) { return LabelNamed(printed, names); });
 }
 
 }  // namespace kipt::agent

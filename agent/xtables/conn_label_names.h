@@ -10,6 +10,7 @@
 #include <map>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace kipt::agent {
@@ -22,12 +23,21 @@ using ConnLabelNames = std::map<std::string, int>;
 // does not understand are left out. Of two lines with one name, or of one label, the first counts.
 ConnLabelNames ParseConnLabelNames(absl::string_view text);
 
-// Of the file at `path`. None where there is no such file (nobody has one who did not write it),
-// where it cannot be read, and where it has more than 64 KiB.
-ConnLabelNames ReadConnLabelNames(const std::string& path);
+// Of the file at `path`. None where there is no such file: nobody has one who did not write it.
+// FailedPrecondition, with what to do, where it cannot be read and where it has more than 64 KiB.
+absl::StatusOr<ConnLabelNames> ReadConnLabelNames(const std::string& path);
+
+// Why no rule about labels may be made while the file at `path` is as it is, and what to do; empty
+// where one may. Where iptables opens a file that names nothing, it ends with an error whenever it
+// prints such a rule, and iptables-save shows nobody's rules any more. Where it cannot open the
+// file it prints numbers. Where the file is too large for us, we could not read our rules back.
+std::string ConnLabelNamesProblem(const std::string& path);
 
 // Whether `saved`, the text of iptables-save, may hold names.
 bool MentionsConnLabels(absl::string_view saved);
+
+// Whether it holds one for certain: a label without a name is printed as its plain number.
+bool HasConnLabelNames(absl::string_view saved);
 
 // `saved` with numbers, as where nothing has a name: `-m connlabel --label "NAME"` becomes
 // `-m connlabel --label "114"`. A name that looks like a number is one only where the label of that

@@ -14,7 +14,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "agent/process/netns_guard.h"
 #include "agent/xtables/fingerprint.h"
@@ -23,6 +22,7 @@
 #include "agent/xtables/legacy_monitor.h"
 #include "agent/xtables/legacy_programs.h"
 #include "agent/xtables/legacy_save.h"
+#include "agent/xtables/legacy_tables.h"
 #include "agent/xtables/restore_plan.h"
 #include "agent/xtables/save_parser.h"
 #include "agent/xtables/saved_survey.h"
@@ -52,11 +52,6 @@ std::set<Family> FamiliesOf(const Transaction& transaction) {
     families.insert(ChainOf(operation).family);
   }
   return families;
-}
-
-// `path` has "%s" for the family.
-std::string OfFamily(const std::string& path, Family family) {
-  return absl::StrReplaceAll(path, {{"%s", netlink::FamilyName(family)}});
 }
 
 // What PlanRestore() has to know.
@@ -340,7 +335,7 @@ absl::Status LegacyBackend::Write(const Transaction& plan, Family family, const 
         LegacyFailure(what, programs_.at(family)->restore, *result, options_.thread_status_path);
     if (AddsConnLabel(plan, family)) {
       NoteMissingMatch(netlink::kConnLabelExtension, *result,
-                       OfFamily(options_.match_names_path, family), failure);
+                       PathOfFamily(options_.match_names_path, family), failure);
     }
     return Annotated(failure, more);
   }
@@ -351,7 +346,7 @@ absl::StatusOr<CommandResult> LegacyBackend::Restore(const Transaction& plan, Fa
   const LegacyPrograms& programs = *programs_.at(family);
   CommandRequest request{.program = programs.restore,
                          .arguments = {"--noflush"},
-                         .input = ToRestoreText(plan, family),
+                         .input = RestoreText(plan, family),
                          .environment = LegacyEnvironment(),
                          .deadline = options_.command_deadline,
                          .output_limit = options_.output_limit};

@@ -9,10 +9,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "agent/process/owned_fd.h"
 #include "agent/xtables/conn_label_names.h"
 #include "agent/xtables/legacy_failure.h"
+#include "agent/xtables/legacy_tables.h"
 
 namespace kipt::agent {
 namespace {
@@ -20,8 +20,7 @@ namespace {
 using netlink::Family;
 
 absl::StatusOr<bool> HasTables(Family family, const LegacyOptions& options) {
-  const std::string path = absl::StrReplaceAll(options.table_names_path,
-                                               {{"%s", std::string(netlink::FamilyName(family))}});
+  const std::string path = PathOfFamily(options.table_names_path, family);
   errno = 0;
   std::ifstream file(path);
   if (!file) {
@@ -42,6 +41,14 @@ bool HasIpv6(const LegacyOptions& options) {
   return file.valid() || errno != ENOENT;
 }
 
+absl::StatusOr<std::string> WithLabelsAsNumbers(std::string saved, const std::string& names_path) {
+  if (!MentionsConnLabels(saved)) return saved;
+  const absl::StatusOr<ConnLabelNames> names = ReadConnLabelNames(names_path);
+  if (names.ok()) return WithConnLabelNumbers(saved, *names);
+  if (HasConnLabelNames(saved)) return names.status();
+  return saved;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> SaveLegacyTables(Family family, CommandRunner& runner,
@@ -59,8 +66,7 @@ absl::StatusOr<std::string> SaveLegacyTables(Family family, CommandRunner& runne
                                                     .output_limit = options.output_limit});
   if (!saved.ok()) return saved.status();
   if (saved->exit_code == 0) {
-    if (!MentionsConnLabels(saved->output)) return std::move(saved->output);
-    return WithConnLabelNumbers(saved->output, ReadConnLabelNames(options.label_names_path));
+    return WithLabelsAsNumbers(std::move(saved->output), options.label_names_path);
   }
   return LegacyFailure(absl::StrCat("reading the tables of ", netlink::FamilyName(family)),
                        programs->save, *saved, options.thread_status_path);

@@ -18,6 +18,8 @@ namespace kipt::agent {
 // table that exists, and none is created. Nothing, and no program is run, where there is no table.
 // Connections' labels are numbers, whatever names they have on this node.
 //
+// FailedPrecondition where labels are printed by names and the file of those cannot be read whole:
+// rules of ours would look like somebody else's, and be made once more by each round.
 // The status of `programs` where that is an error and tables exist. The status that errno says
 // where the list of tables cannot be read, which only uid 0 of the namespace may. Else as
 // CommandRunner::Run and LegacyFailure.

@@ -99,6 +99,10 @@ absl::StatusOr<OwnedFd> OpenSocket(Family family) {
 
 }  // namespace
 
+std::string PathOfFamily(absl::string_view path, Family family) {
+  return absl::StrReplaceAll(path, {{"%s", FamilyName(family)}});
+}
+
 absl::StatusOr<Fingerprint> FingerprintEntries(Family family, const FingerprintKey& key,
                                                std::string entries) {
   for (size_t at = 0; at < entries.size();) {
@@ -124,8 +128,7 @@ absl::StatusOr<LegacyTableReader> LegacyTableReader::Open(const std::string& tab
     if (!socket.ok()) return socket.status();
     Source source{.socket = *std::move(socket),
                   .names = OwnedFd(),
-                  .names_path = absl::StrReplaceAll(table_names_path,
-                                                    {{"%s", std::string(FamilyName(family))}})};
+                  .names_path = PathOfFamily(table_names_path, family)};
     if (absl::Status status = reader.OpenNames(source); !status.ok()) return status;
     reader.sources_.emplace(family, std::move(source));
   }

@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "agent/process/netns_guard.h"
 #include "agent/process/owned_fd.h"
 #include "agent/xtables/fingerprint.h"
@@ -42,6 +43,9 @@ struct LegacyTable {
 
 // The tables that exist.
 using LegacyTables = std::map<std::pair<netlink::Family, netlink::Table>, LegacyTable>;
+
+// `path`, of LegacyOptions or as it has them, with the family's name in place of "%s".
+std::string PathOfFamily(absl::string_view path, netlink::Family family);
 
 // The fingerprint of what IPT_SO_GET_ENTRIES gave, with all counters taken for 0.
 //

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -22,6 +23,7 @@ using netlink::ChainId;
 using netlink::CreateChain;
 using netlink::DeleteChain;
 using netlink::DeleteRule;
+using netlink::Family;
 using netlink::Jump;
 using netlink::Masquerade;
 using netlink::ObservedChain;
@@ -210,40 +212,94 @@ class Player {
   std::vector<Operation> operations_;
 };
 
-bool OnlyRemoves(const std::vector<Operation>& operations) {
-  return std::all_of(operations.begin(), operations.end(), [](const Operation& operation) {
-    return std::holds_alternative<DeleteRule>(operation) ||
-           std::holds_alternative<DeleteChain>(operation);
+bool Removes(const Operation& operation) {
+  return std::holds_alternative<DeleteRule>(operation) ||
+         std::holds_alternative<DeleteChain>(operation);
+}
+
+bool AddsRules(const std::vector<Operation>& operations, Family family, Table table) {
+  return std::any_of(operations.begin(), operations.end(), [&](const Operation& operation) {
+    const ChainId& chain = ChainOf(operation);
+    return chain.family == family && chain.table == table &&
+           std::holds_alternative<AddRule>(operation);
   });
 }
 
-int Rank(Table table, bool only_removes) {
-  constexpr std::array kOrder = {Table::kMangle, Table::kFilter, Table::kNat};
-  const auto place = std::find(kOrder.begin(), kOrder.end(), table) - kOrder.begin();
-  return static_cast<int>(only_removes ? -place : place);
-}
+// Which operations go before which, by table.
+class TableOrder {
+ public:
+  TableOrder(const std::vector<Operation>& operations, const ObservedChains& state)
+      : only_removes_(std::all_of(operations.begin(), operations.end(), [&](const auto& operation) {
+          const CreateChain* create = std::get_if<CreateChain>(&operation);
+          return create != nullptr ? state.count(create->chain) != 0 : Removes(operation);
+        })) {
+    for (const Family family : netlink::kFamilies) {
+      if (AddsRules(operations, family, Table::kFilter) &&
+          AddsRules(operations, family, Table::kNat)) {
+        twice_.insert(family);
+      }
+    }
+  }
+
+  int RankOf(const Operation& operation) const {
+    constexpr std::array kOrder = {Table::kMangle, Table::kFilter, Table::kNat};
+    const ChainId& chain = ChainOf(operation);
+    const auto place = std::find(kOrder.begin(), kOrder.end(), chain.table) - kOrder.begin();
+    if (only_removes_) return static_cast<int>(-place);
+    const bool behind_nat =
+        chain.table == Table::kFilter && Removes(operation) && twice_.count(chain.family) != 0;
+    return static_cast<int>(behind_nat ? kOrder.size() : place);
+  }
+
+ private:
+  const bool only_removes_;
+  // Those whose filter comes once more.
+  std::set<Family> twice_;
+};
 
 }  // namespace
 
 absl::StatusOr<netlink::Transaction> PlanRestore(ObservedChains state,
                                                  const netlink::Transaction& transaction,
                                                  const IptablesFeatures& features) {
+  const TableOrder order(transaction.operations, state);
+  std::vector<Operation> operations = transaction.operations;
+  std::stable_sort(operations.begin(), operations.end(),
+                   [&](const auto& a, const auto& b) { return order.RankOf(a) < order.RankOf(b); });
   Player player(std::move(state), features);
-  for (const Operation& operation : transaction.operations) {
+  for (const Operation& operation : operations) {
     const absl::Status status = std::visit(player, operation);
     if (status.ok()) continue;
     return absl::Status(status.code(),
                         absl::StrCat(ToString(ChainOf(operation)), ": ", ToString(operation), ": ",
                                      status.message(), "; nothing was done"));
   }
-  netlink::Transaction plan{.generation = transaction.generation,
-                            .operations = player.TakeOperations()};
-  const bool only_removes = OnlyRemoves(plan.operations);
-  std::stable_sort(
-      plan.operations.begin(), plan.operations.end(), [&](const Operation& a, const Operation& b) {
-        return Rank(ChainOf(a).table, only_removes) < Rank(ChainOf(b).table, only_removes);
-      });
-  return plan;
+  return netlink::Transaction{.generation = transaction.generation,
+                              .operations = player.TakeOperations()};
+}
+
+std::string RestoreText(const netlink::Transaction& plan, Family family) {
+  std::string text;
+  netlink::Transaction part;
+  std::set<Table> done;
+  const auto finish = [&] {
+    text += ToRestoreText(part, family);
+    part.operations.clear();
+    done.clear();
+  };
+  std::optional<Table> table;
+  for (const Operation& operation : plan.operations) {
+    const ChainId& chain = ChainOf(operation);
+    if (chain.family != family) continue;
+    if (table != chain.table) {
+      if (done.count(chain.table) != 0) finish();
+      done.insert(chain.table);
+      table = chain.table;
+    }
+    part.operations.push_back(operation);
+  }
+  finish();
+  return text;
 }
 
 bool AddsConnLabel(const netlink::Transaction& plan, netlink::Family family) {

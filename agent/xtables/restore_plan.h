@@ -10,6 +10,7 @@
 #define KIPT_AGENT_XTABLES_RESTORE_PLAN_H_
 
 #include <map>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "agent/xtables/legacy_programs.h"
@@ -24,7 +25,9 @@ using ObservedChains = std::map<netlink::ChainId, netlink::ObservedChain>;
 //  - rules are found by handle, and all numbers are set from that;
 //  - chains that exist are not created;
 //  - whole tables are ordered mangle, filter, nat, so that no packet is marked for a drop that is
-//    not there yet; nat, filter, mangle where the transaction only removes.
+//    not there yet; nat, filter, mangle where the transaction only removes;
+//  - what goes from filter goes once more behind nat where both get rules: with another drop bit,
+//    packets are dropped by the old one for as long as they are marked with it.
 //
 // `state` has each chain that the transaction names or jumps to, with its rules, and each chain
 // with a rule that jumps to one that the transaction deletes.
@@ -35,6 +38,10 @@ using ObservedChains = std::map<netlink::ChainId, netlink::ObservedChain>;
 absl::StatusOr<netlink::Transaction> PlanRestore(ObservedChains state,
                                                  const netlink::Transaction& transaction,
                                                  const IptablesFeatures& features);
+
+// `plan` of PlanRestore as input of iptables-restore --noflush: a table as often as the plan comes
+// back to it. iptables-restore commits each time.
+std::string RestoreText(const netlink::Transaction& plan, netlink::Family family);
 
 // Whether `plan` adds a rule about a connection's label in `family`.
 bool AddsConnLabel(const netlink::Transaction& plan, netlink::Family family);

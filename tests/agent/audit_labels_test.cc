@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/audit/audit.h"
@@ -208,6 +209,58 @@ TEST(ExplainLabelsTest, TellsOurJumpsFromThoseOfOthers) {
   ASSERT_THAT(masquerade->purposes, SizeIs(1));
   EXPECT_EQ(masquerade->purposes[0].purpose, Purpose::kThirdParty);
   EXPECT_EQ(masquerade->purposes[0].title, "rules of others: MINE");
+}
+
+TEST(ExplainLabelsTest, WhoElseJumpsToAnyOfTheChainsIsAThirdParty) {
+  const netlink::Survey survey =
+      SurveyOf("nft", With("-A MINE -p tcp -j KUBELET-MARK-DROP\n"
+                           "-A POSTROUTING -o eth0 -j KUBELET-POSTROUTING\n",
+                           "-A FORWARD -i eth0 -j KUBELET-FIREWALL\n"));
+  const std::pair<const char*, const char*> rows[] = {
+      {"nat/KUBELET-MARK-DROP", "rules of others: MINE"},
+      {"nat/KUBELET-POSTROUTING", "rules of others: POSTROUTING"},
+      {"filter/KUBELET-FIREWALL", "rules of others: FORWARD"}};
+  for (const auto& [chain, title] : rows) {
+    const auto explanation = Explain(survey, Family::kIPv4, chain);
+    ASSERT_TRUE(explanation.ok()) << chain;
+    EXPECT_EQ(explanation->purposes.back().purpose, Purpose::kThirdParty) << chain;
+    EXPECT_EQ(explanation->purposes.back().title, title);
+  }
+}
+
+TEST(ExplainLabelsTest, NamesTheBaseChainsThatDoNotLeadToTheFirewall) {
+  struct Row {
+    std::vector<std::string> missing;
+    std::vector<std::string> next;
+  };
+  const std::string drops =
+      " to filter/KUBELET-FIREWALL, which drops what is labelled, now and as long as the "
+      "connection lasts.";
+  const std::string not_jump = " not jump to filter/KUBELET-FIREWALL: ";
+  const std::string unheard = "the label is not acted on.";
+  const Row rows[] = {
+      {{}, {"In table filter, INPUT, FORWARD and OUTPUT lead" + drops}},
+      {{"INPUT"},
+       {"In table filter, FORWARD and OUTPUT lead" + drops,
+        "INPUT does" + not_jump + "there " + unheard}},
+      {{"FORWARD"},
+       {"In table filter, INPUT and OUTPUT lead" + drops,
+        "FORWARD does" + not_jump + "there " + unheard}},
+      {{"INPUT", "OUTPUT"},
+       {"In table filter, FORWARD leads" + drops,
+        "INPUT and OUTPUT do" + not_jump + "there " + unheard}},
+      {{"INPUT", "FORWARD", "OUTPUT"}, {"INPUT, FORWARD and OUTPUT do" + not_jump + unheard}},
+  };
+  for (const Row& row : rows) {
+    std::string text = With();
+    for (const std::string& base : row.missing) {
+      const std::string jump = "-A " + base + " -j KUBELET-FIREWALL\n";
+      text.erase(text.find(jump), jump.size());
+    }
+    const auto explanation = Explain(SurveyOf("nft", text), Family::kIPv4, "nat/KUBELET-MARK-DROP");
+    ASSERT_TRUE(explanation.ok());
+    EXPECT_EQ(explanation->next, row.next);
+  }
 }
 
 TEST(ExplainLabelsTest, SaysWhereALabelIsNotActedOn) {

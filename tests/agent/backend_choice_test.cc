@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "agent/detect/other_mode.h"
+#include "agent/retirement_sources.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
@@ -207,6 +208,24 @@ TEST_F(BackendChoiceTest, TheOtherModesProblemIsSaid) {
   EXPECT_EQ(Other("legacy").problem, "needs CAP_NET_ADMIN");
   nft_status_ = absl::UnavailableError("this kernel has no nf_tables");
   EXPECT_EQ(Other("legacy").problem, "");
+  legacy_status_ = absl::UnavailableError("a signal ended iptables-legacy-save");
+  EXPECT_EQ(Other("nft").problem, "a signal ended iptables-legacy-save");
+}
+
+// A program that dies (out of memory) is no sign that nothing is there: who knows who sets marks.
+TEST_F(BackendChoiceTest, WhoUsesTheChainsFromTheOtherModeIsUnknownWhereItCannotBeRead) {
+  SetLegacyTables("filter\n");
+  const auto mark_setters = [this](const std::string& managed) {
+    DependentsCollector collector;
+    MakeRetirementSources(managed, {}, sources_).other_mode(collector);
+    return collector.Finish({}, {}).mark_setters.size();
+  };
+  EXPECT_EQ(mark_setters("nft"), 0U);
+  EXPECT_EQ(mark_setters("legacy"), 0U);
+  legacy_.FailNextSurvey(absl::UnavailableError("a signal ended iptables-legacy-save"));
+  EXPECT_EQ(mark_setters("nft"), 1U);
+  nft_.FailNextSurvey(absl::UnavailableError("this kernel has no nf_tables"));
+  EXPECT_EQ(mark_setters("legacy"), 0U);
 }
 
 TEST(ListOtherModeTest, TakesChainsOfTheFamiliesAskedFor) {

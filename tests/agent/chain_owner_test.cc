@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/policy/kube_proxy_chains.h"
+#include "agent/policy/policy.h"
 
 namespace kipt::agent {
 namespace {
@@ -132,6 +133,40 @@ TEST(ChainOwnerTest, KnowsEachKindOfChain) {
   }
 }
 
+TEST(ChainOwnerTest, PrivateAreTheChainsOfLabelsInTheirTables) {
+  struct Row {
+    const char* table;
+    const char* chain;
+    bool is_private;
+  };
+  const Row rows[] = {
+      {"nat", "KUBELET-MARK-MASQ", true},     {"nat", "KUBELET-MARK-DROP", true},
+      {"nat", "KUBELET-POSTROUTING", true},   {"filter", "KUBELET-FIREWALL", true},
+      {"filter", "KUBELET-MARK-MASQ", false}, {"nat", "KUBELET-FIREWALL", false},
+      {"raw", "KUBELET-FIREWALL", false},     {"nat", "KUBE-MARK-MASQ", false},
+      {"nat", "KUBELET-MARK", false},         {"", "", false},
+  };
+  for (const Row& row : rows) {
+    const std::string place = absl::StrCat(row.table, "/", row.chain);
+    EXPECT_EQ(IsPrivateChain(row.table, row.chain), row.is_private) << place;
+    EXPECT_EQ(IsPrivateChain(place), row.is_private) << place;
+  }
+  EXPECT_FALSE(IsPrivateChain("KUBELET-MARK-MASQ"));
+}
+
+// Whose a chain is and what policy makes of it are two tables.
+TEST(ChainOwnerTest, CallsOursWhatPolicyMakesForTheGate) {
+  for (const netlink::Family family : netlink::kFamilies) {
+    for (const DesiredChain& chain : EveryKubeletChain(family)) {
+      const netlink::TableId table = {std::string(netlink::FamilyName(family)),
+                                      std::string(netlink::TableName(chain.id.table))};
+      EXPECT_EQ(OwnerOfChain(table, chain.id.name),
+                IsPrivateChain(table.name, chain.id.name) ? Owner::kThisAgent : Owner::kKubelet)
+          << netlink::ToString(chain.id);
+    }
+  }
+}
+
 TEST(ChainOwnerTest, KnowsTheCommentsOfRulesInBaseChains) {
   struct Row {
     const char* comment;
@@ -204,6 +239,11 @@ INSTANTIATE_TEST_SUITE_P(
                 "-m comment --comment \"kubelet postrouting rules\" -j KUBELET-POSTROUTING",
                 "KUBELET-POSTROUTING",
                 Owner::kThisAgent},
+        RuleRow{"AGotoIsNotOurJump", kFilter, "FORWARD", true, "-g KUBELET-FIREWALL",
+                "KUBELET-FIREWALL", Owner::kUnknown},
+        RuleRow{"SomebodysCommentOnOurJump", kFilter, "FORWARD", true,
+                "-m comment --comment \"mine\" -j KUBELET-FIREWALL", "KUBELET-FIREWALL",
+                Owner::kUnknown},
         RuleRow{"SomebodysJumpToOurChain", kFilter, "FORWARD", true, "-i eth0 -j KUBELET-FIREWALL",
                 "KUBELET-FIREWALL", Owner::kUnknown},
         RuleRow{"SomebodysJumpWithoutOurComment", kNat, "POSTROUTING", true,

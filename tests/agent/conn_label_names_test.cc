@@ -6,11 +6,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
-#include <fstream>
+#include <cstddef>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "agent/process/command.h"
+#include "agent/xtables/legacy_save.h"
 #include "agent/xtables/save_parser.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
@@ -18,10 +22,23 @@
 namespace kipt::agent {
 namespace {
 
+using ::kipt::testing::IsOk;
+using ::kipt::testing::IsOkAndHolds;
+using ::kipt::testing::StatusIs;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::SizeIs;
+
+constexpr size_t kLargest = 64 << 10;
+
+// "114 masq", and empty lines.
+std::string OfSize(size_t size) {
+  const std::string line = "114 masq\n";
+  return line + std::string(size - line.size(), '\n');
+}
 
 TEST(ConnLabelNamesTest, ReadsTheFileAsIptablesDoes) {
   EXPECT_THAT(ParseConnLabelNames("# 1 comment\n114 masq\n115\ttwo  words \t\r\n0x10 hex\n010 oct\n"
@@ -46,16 +63,70 @@ TEST(ConnLabelNamesTest, LeavesOutWhatItDoesNotUnderstand) {
               ElementsAre(Pair("a", 1), Pair("c", 2)));
 }
 
-TEST(ConnLabelNamesTest, HasNoneWhereTheFileIsNotThereNoFileOrTooLarge) {
-  const testing::TemporaryTree tree;
-  EXPECT_THAT(ReadConnLabelNames(tree.root() + "/none"), IsEmpty());
-  EXPECT_THAT(ReadConnLabelNames(tree.root()), IsEmpty()) << "a directory";
-  const std::string path = tree.root() + "/connlabel.conf";
-  const std::string line = "114 masq\n";
-  std::ofstream(path) << line << std::string((64 << 10) - line.size(), '\n');
-  EXPECT_THAT(ReadConnLabelNames(path), SizeIs(1));
-  std::ofstream(path, std::ios::app) << "\n";
-  EXPECT_THAT(ReadConnLabelNames(path), IsEmpty());
+TEST(ConnLabelNamesTest, HasNoneWhereThereIsNoFile) {
+  const kipt::testing::TemporaryTree tree;
+  tree.Write("file", "114 masq\n");
+  tree.Link("nowhere", "none");
+  for (const std::string path : {"none", "none/connlabel.conf", "file/connlabel.conf", "nowhere"}) {
+    EXPECT_THAT(ReadConnLabelNames(tree.Path(path)), IsOkAndHolds(IsEmpty())) << path;
+    EXPECT_EQ(ConnLabelNamesProblem(tree.Path(path)), "") << path;
+  }
+}
+
+TEST(ConnLabelNamesTest, AFileThatCannotBeReadWholeIsAnErrorThatSaysWhatToDo) {
+  const kipt::testing::TemporaryTree tree;
+  const std::string path = tree.Path("connlabel.conf");
+  const auto fails = [&](const std::string& why, const std::string& advice) {
+    return StatusIs(absl::StatusCode::kFailedPrecondition,
+                    AllOf(HasSubstr(path), HasSubstr(why), HasSubstr(advice)));
+  };
+  tree.Write("connlabel.conf", OfSize(kLargest));
+  EXPECT_THAT(ReadConnLabelNames(path), IsOkAndHolds(SizeIs(1)));
+  tree.Write("connlabel.conf", OfSize(kLargest + 1));
+  EXPECT_THAT(ReadConnLabelNames(path), fails("64 KiB", "shorten or remove it"));
+  tree.Remove("connlabel.conf");
+  tree.Directory("connlabel.conf");
+  EXPECT_THAT(ReadConnLabelNames(path), fails("Is a directory", "remove it"));
+  tree.Remove("connlabel.conf");
+  // For a test that runs as root, who may read everything.
+  tree.Link("connlabel.conf", path);
+  EXPECT_THAT(ReadConnLabelNames(path), fails("symbolic links", "make it readable"));
+}
+
+TEST(ConnLabelNamesTest, AFileThatNamesNothingForbidsLabels) {
+  const kipt::testing::TemporaryTree tree;
+  const std::string path = tree.Path("connlabel.conf");
+  for (const std::string text : {"", "\n", "# 114 masq\n", "masq\n", "114\n", "114 under_score\n",
+                                 "1024 above\n", "-1 below\n", "4294967297 a\n"}) {
+    tree.Write("connlabel.conf", text);
+    EXPECT_THAT(ConnLabelNamesProblem(path),
+                AllOf(HasSubstr(path), HasSubstr("names no connection label"),
+                      HasSubstr("give it a name"), HasSubstr("or remove it")))
+        << text;
+  }
+  for (const std::string text :
+       {"0 unused\n", "# none\n\nx\n5 a", "1024 above\n5 a\n", "1000 above\n"}) {
+    tree.Write("connlabel.conf", text);
+    EXPECT_EQ(ConnLabelNamesProblem(path), "") << text;
+  }
+}
+
+TEST(ConnLabelNamesTest, WhatElseForbidsLabelsIsWhatWouldKeepUsFromReadingThem) {
+  const kipt::testing::TemporaryTree tree;
+  const std::string path = tree.Path("connlabel.conf");
+  tree.Write("connlabel.conf", OfSize(kLargest));
+  EXPECT_EQ(ConnLabelNamesProblem(path), "");
+  tree.Write("connlabel.conf", OfSize(kLargest + 1));
+  EXPECT_THAT(ConnLabelNamesProblem(path), HasSubstr("64 KiB"));
+  tree.Remove("connlabel.conf");
+  tree.Directory("connlabel.conf");
+  EXPECT_THAT(ConnLabelNamesProblem(path), HasSubstr("Is a directory"));
+  tree.Remove("connlabel.conf");
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THAT(ConnLabelNamesProblem(path), HasSubstr("names no connection label"));
+  tree.Remove("connlabel.conf");
+  tree.Link("connlabel.conf", path);
+  EXPECT_EQ(ConnLabelNamesProblem(path), "") << "iptables cannot open it either: it prints numbers";
 }
 
 TEST(ConnLabelNamesTest, PutsNumbersInPlaceOfNames) {
@@ -114,6 +185,30 @@ TEST(ConnLabelNamesTest, KnowsWhereNamesMayBe) {
   EXPECT_FALSE(MentionsConnLabels("-A X -m mark --mark 0x1/0x1\n"));
 }
 
+TEST(ConnLabelNamesTest, TellsANameFromWhatIsPrintedWithoutOne) {
+  struct Row {
+    std::string rule;
+    bool named;
+  };
+  const Row rows[] = {
+      {"-A X -m connlabel --label \"masq\" --set", true},
+      {"[1:2] -A X -m connlabel ! --label \"masq\" --set", true},
+      {"-A X -m connlabel --label \"114\" -m connlabel --label \"two words\"", true},
+      {"-A X -m connlabel --label \"0x10\"", true},
+      {"-A X -m connlabel --label \"010\"", true},
+      {"-A X -m connlabel --label \"114\" --set", false},
+      {"-A X -m connlabel ! --label \"0\"", false},
+      {"-A X -m comment --comment \"-m connlabel --label \\\"masq\\\"\" -j DROP", false},
+      {"-A X -m comment --comment \"-m connlabel --label \" -j DROP", false},
+      {"# -m connlabel --label \"masq\"", false},
+  };
+  for (const Row& row : rows) {
+    EXPECT_EQ(HasConnLabelNames(absl::StrCat("*nat\n:X - [0:0]\n", row.rule, "\nCOMMIT\n")),
+              row.named)
+        << row.rule;
+  }
+}
+
 TEST(ConnLabelNamesTest, MakesOurRulesOutOfNamedOnes) {
   const std::string saved = "*nat\n:X - [0:0]\n-A X -m connlabel --label \"masq\" --set\nCOMMIT\n";
   const netlink::ChainId chain{netlink::Family::kIPv4, netlink::Table::kNat, "X"};
@@ -127,6 +222,48 @@ TEST(ConnLabelNamesTest, MakesOurRulesOutOfNamedOnes) {
   EXPECT_EQ(*numbered->at(chain).rules[0].rule(),
             (netlink::Rule{.conn_label = netlink::ConnLabelMatch{.label = 114, .set = true},
                            .target = netlink::NoTarget{}}));
+}
+
+// An iptables-legacy-save that prints what it is told.
+class SavingRunner : public CommandRunner {
+ public:
+  explicit SavingRunner(std::string saved) : saved_(std::move(saved)) {}
+  absl::StatusOr<CommandResult> Run(const CommandRequest& /*request*/) override {
+    return CommandResult{.exit_code = 0, .output = saved_, .errors = ""};
+  }
+
+ private:
+  std::string saved_;
+};
+
+TEST(ConnLabelNamesTest, ATextWithNamesThatCannotBeLookedUpIsNotHandedOut) {
+  const kipt::testing::TemporaryTree tree;
+  tree.Write("ip_tables_names", "nat\n");
+  const LegacyOptions options = {.table_names_path = tree.Path("%s_tables_names"),
+                                 .label_names_path = tree.Path("connlabel.conf")};
+  const auto saved = [](const std::string& label) {
+    return absl::StrCat("*nat\n:X - [0:0]\n[0:0] -A X -m connlabel --label \"", label,
+                        "\" --set\nCOMMIT\n");
+  };
+  const auto read = [&](const std::string& text) {
+    SavingRunner runner(text);
+    return SaveLegacyTables(netlink::Family::kIPv4, runner,
+                            LegacyPrograms{.save = "never run", .restore = "", .version = {}},
+                            options);
+  };
+  const auto names_the_file =
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(options.label_names_path));
+  tree.Write("connlabel.conf", "114 masq\n");
+  EXPECT_THAT(read(saved("masq")), IsOkAndHolds(saved("114")));
+  tree.Write("connlabel.conf", OfSize(kLargest + 1));
+  EXPECT_THAT(read(saved("masq")), names_the_file);
+  EXPECT_THAT(read(saved("114")), IsOkAndHolds(saved("114")));
+  tree.Remove("connlabel.conf");
+  tree.Link("connlabel.conf", options.label_names_path);
+  EXPECT_THAT(read(saved("masq")), names_the_file);
+  EXPECT_THAT(read(saved("114")), IsOkAndHolds(saved("114")))
+      << "iptables prints numbers where it cannot open the file";
+  EXPECT_THAT(read("*nat\nCOMMIT\n"), IsOk());
 }
 
 }  // namespace

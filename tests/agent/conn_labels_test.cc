@@ -18,11 +18,14 @@
 namespace kipt::agent {
 namespace {
 
+using ::kipt::testing::BareDrop;
 using ::kipt::testing::Filter;
 using ::kipt::testing::Made;
 using ::kipt::testing::Nat;
 using ::kipt::testing::Observed;
+using ::kipt::testing::RuleContent;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -146,6 +149,68 @@ TEST(ConnLabelsTest, WhatAKernelLacksIsLeftOutAndSaid) {
     EXPECT_TRUE(NeedsAttention(diff.findings[0]));
     EXPECT_THAT(diff.findings[0].message, HasSubstr("xt_connlabel: no"));
     EXPECT_EQ(diff.findings[0].chain, Nat("KUBELET-MARK-MASQ"));
+  }
+}
+
+TEST(ConnLabelsTest, TheAdviceIsToInstallWhatIsMissing) {
+  struct Row {
+    RuleSupport support;
+    const char* said;
+    const char* advice;
+    const char* not_said;
+  };
+  const Row rows[] = {
+      {{.conn_labels = false, .conn_labels_reason = "not in modules.dep"},
+       "(not in modules.dep): nothing that needs them is made, everything else is. Turn",
+       "or install the kernel module xt_connlabel",
+       "kernel-modules-extra"},
+      {{.xt = false, .reason = "nft_compat is not loaded"},
+       "(nft_compat is not loaded): nothing that needs them is made. Turn",
+       "or install the kernel modules (kernel-modules-extra on RHEL 10)",
+       "xt_connlabel"},
+  };
+  for (const Row& row : rows) {
+    for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
+      const Diff diff = ComputeDiff(Labelled(mode, {}, row.support), {});
+      ASSERT_FALSE(diff.findings.empty()) << row.said;
+      EXPECT_EQ(ConditionName(diff.findings[0].condition), "ConnLabelsImpossible");
+      EXPECT_THAT(diff.findings[0].message, HasSubstr(row.said));
+      EXPECT_THAT(diff.findings[0].message, EndsWith(row.advice));
+      EXPECT_THAT(diff.findings[0].message, Not(HasSubstr(row.not_said)));
+    }
+  }
+}
+
+// KUBELET-FIREWALL is passed from INPUT, FORWARD and OUTPUT: such a rule cuts the node off.
+TEST(ConnLabelsTest, SomebodysDropOfEverythingIsReportedAndStays) {
+  const netlink::ChainId firewall = Filter("KUBELET-FIREWALL");
+  struct Row {
+    const char* name;
+    Ruleset desired;
+    std::vector<RuleContent> rules;
+    std::vector<std::string> operations;
+  };
+  const std::string ours = "KUBELET-FIREWALL -m connlabel --label \"115\" -j DROP";
+  const std::string ours_first = "KUBELET-FIREWALL 1 -m connlabel --label \"115\" -j DROP";
+  const Row rows[] = {
+      {"behind ours", Labelled(Mode::kLegacy), {DropLabelled(115), BareDrop()}, {}},
+      {"with a comment", Labelled(Mode::kCleanup), {DropLabelled(115), BareDrop("lockdown")}, {}},
+      {"before ours",
+       Labelled(Mode::kCleanup),
+       {BareDrop(), DropLabelled(115)},
+       {"-I " + ours_first, "-D " + ours}},
+      {"the gate is off", Cleanup(), {DropLabelled(115), BareDrop()}, {}},
+  };
+  for (const Row& row : rows) {
+    Observed observed = Made(Labelled(row.desired.mode));
+    observed.Chain(firewall, row.rules);
+    const Diff diff = ComputeDiff(row.desired, observed.snapshot());
+    EXPECT_EQ(Operations(diff), row.operations) << row.name;
+    ASSERT_EQ(diff.findings.size(), 1) << row.name;
+    EXPECT_EQ(ConditionName(diff.findings[0].condition), "ForeignDropsEverything") << row.name;
+    EXPECT_EQ(diff.findings[0].chain, firewall) << row.name;
+    EXPECT_THAT(diff.findings[0].message, HasSubstr("-A KUBELET-FIREWALL ")) << row.name;
+    EXPECT_TRUE(NeedsAttention(diff.findings[0])) << row.name;
   }
 }
 

@@ -176,6 +176,35 @@ TEST(ExplainTest, OtherWaysToTellPodsAndMasqueradeAll) {
   EXPECT_THAT(explanation->next, ElementsAre(HasSubstr("the mark is not acted on")));
 }
 
+TEST(ExplainTest, NamesTheBaseChainsThatDoNotLeadToTheDrop) {
+  struct Row {
+    const char* jumps;
+    std::vector<std::string> next;
+  };
+  const std::string drops =
+      " to filter/KUBE-FIREWALL, which drops what is marked if it has its rule for that. A packet "
+      "that is forwarded passes neither INPUT nor OUTPUT, and is not dropped.";
+  const std::string unheard = "the mark is not acted on, and the packet goes on.";
+  const Row rows[] = {
+      {"-A INPUT -j KUBE-FIREWALL\n-A OUTPUT -j KUBE-FIREWALL\n",
+       {"In table filter, INPUT and OUTPUT lead" + drops}},
+      {"-A INPUT -j KUBE-FIREWALL\n",
+       {"In table filter, INPUT leads" + drops,
+        "OUTPUT does not jump to filter/KUBE-FIREWALL: there " + unheard}},
+      {"", {"INPUT and OUTPUT do not jump to filter/KUBE-FIREWALL: " + unheard}},
+  };
+  for (const Row& row : rows) {
+    const std::string text =
+        absl::StrCat(NatText({"KUBE-MARK-DROP"}, {}),
+                     "*filter\n:INPUT ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:KUBE-FIREWALL - [0:0]\n",
+                     row.jumps, "COMMIT\n");
+    const absl::StatusOr<Explanation> explanation =
+        Explain(SurveyOf("nft", text), Family::kIPv4, "nat/KUBE-MARK-DROP");
+    ASSERT_TRUE(explanation.ok()) << row.jumps;
+    EXPECT_EQ(explanation->next, row.next);
+  }
+}
+
 TEST(ExplainTest, TellsTheTwoKubeFirewallsApart) {
   const Explanation nat = ExplainFile("audited/ipvs-1.23-v4.save", "nat/KUBE-FIREWALL");
   EXPECT_EQ(nat.owner, Owner::kKubeProxyIpvs);

@@ -91,6 +91,23 @@ TEST(DamageTest, IsLookedForWhereKubeletsRulesStand) {
   EXPECT_THAT(FindDamage(Filter("KUBE-POSTROUTING"), masquerade), IsEmpty());
 }
 
+// KUBELET-FIREWALL had no rule with a comment, so what drops everything there was never kubelet's.
+TEST(DamageTest, ADropOfEverythingAmongTheLabelsIsAlwaysSomebodyElses) {
+  for (const Family family : netlink::kFamilies) {
+    const netlink::ChainId chain = Filter("KUBELET-FIREWALL", family);
+    for (const char* comment : {"", "lockdown", kDropComment}) {
+      const std::vector<Damage> damage =
+          FindDamage(chain, Rules({DropLabelled(115), BareDrop(comment)}));
+      ASSERT_EQ(damage.size(), 1) << comment;
+      EXPECT_EQ(damage[0].condition, Condition::kForeignDropsEverything) << comment;
+      EXPECT_EQ(damage[0].index, 1);
+      EXPECT_FALSE(damage[0].delete_rule) << comment;
+    }
+    EXPECT_THAT(FindDamage(chain, Rules({DropLabelled(115), BareReturn()})), IsEmpty());
+  }
+  EXPECT_THAT(FindDamage(Nat("KUBELET-FIREWALL"), Rules({BareDrop()})), IsEmpty());
+}
+
 TEST(DamageTest, OnlyAReturnOfWhatIsNotMarkedGuardsAMasquerade) {
   netlink::Rule returns_marked = ReturnUnmarked(14);
   returns_marked.mark->negated = false;

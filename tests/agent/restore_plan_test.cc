@@ -33,7 +33,7 @@ std::string Plan(const Observed& observed, std::vector<Operation> operations) {
       PlanRestore(observed.snapshot().chains, {.generation = 1, .operations = operations},
                   {.random_fully = true});
   EXPECT_THAT(plan, IsOk());
-  return plan.ok() ? ToRestoreText(*plan, Family::kIPv4) : "";
+  return plan.ok() ? agent::RestoreText(*plan, Family::kIPv4) : "";
 }
 
 absl::Status Refusal(const Observed& observed, std::vector<Operation> operations) {
@@ -55,6 +55,38 @@ TEST(RestorePlanTest, WritesMarksAfterTheDropOfWhatIsMarkedAndRemovesThemBefore)
   EXPECT_EQ(Plan(Observed().Chain(Nat("N")).Chain(Filter("F")).Chain(Mangle("M")),
                  {DeleteChain{Mangle("M")}, DeleteChain{Filter("F")}, DeleteChain{Nat("N")}}),
             "*nat\n-X N\nCOMMIT\n*filter\n-X F\nCOMMIT\n*mangle\n-X M\nCOMMIT\n");
+}
+
+// Else what nat marks with the old bit, until nat has its turn, would not be dropped any more.
+TEST(RestorePlanTest, KeepsTheDropOfAnOldMarkUntilNothingGetsThatMarkAnyMore) {
+  const auto marked = [](uint32_t bit) {
+    Rule rule = BareDrop();
+    rule.mark = netlink::MarkMatch{.value = bit, .mask = bit, .negated = false};
+    return rule;
+  };
+  const auto sets = [](uint32_t bit) { return Rule{.target = netlink::SetMark{bit, bit}}; };
+  const Observed observed =
+      Observed().Chain(Filter("F"), {marked(1)}).Chain(Nat("N"), {sets(1)});  // handles 1 and 2
+  const DeleteRule old_drop{.chain = Filter("F"), .handle = 1, .rule = marked(1)};
+  const AddRule new_drop{.chain = Filter("F"), .rule = marked(2)};
+  const DeleteRule old_mark{.chain = Nat("N"), .handle = 2, .rule = sets(1)};
+  const AddRule new_mark{.chain = Nat("N"), .rule = sets(2)};
+  EXPECT_EQ(Plan(observed, {old_mark, new_mark, old_drop, new_drop}),
+            "*filter\n-A F -m mark --mark 0x2/0x2 -j DROP\nCOMMIT\n"
+            "*nat\n-D N 1\n-A N -j MARK --set-xmark 0x2/0x2\nCOMMIT\n"
+            "*filter\n-D F 1\nCOMMIT\n");
+  // Where nat stays as it is there is nothing to wait for.
+  EXPECT_EQ(Plan(observed, {old_drop, new_drop}),
+            "*filter\n-D F 1\n-A F -m mark --mark 0x2/0x2 -j DROP\nCOMMIT\n");
+}
+
+TEST(RestorePlanTest, IsWrittenForOneFamilyAtATime) {
+  const ChainId other = {.family = Family::kIPv6, .table = netlink::Table::kFilter, .name = "F"};
+  const netlink::Transaction plan{
+      .operations = {CreateChain{Filter("F")}, CreateChain{other}, CreateChain{Nat("N")}}};
+  EXPECT_EQ(agent::RestoreText(plan, Family::kIPv4),
+            "*filter\n:F - [0:0]\nCOMMIT\n*nat\n:N - [0:0]\nCOMMIT\n");
+  EXPECT_EQ(agent::RestoreText(plan, Family::kIPv6), "*filter\n:F - [0:0]\nCOMMIT\n");
 }
 
 TEST(RestorePlanTest, CountsRulesAsTheyAreWhenTheirTurnComes) {

@@ -6,6 +6,8 @@
 
 #include <string>
 
+#include "tests/support/temporary_tree.h"
+
 namespace kipt::agent {
 namespace {
 
@@ -63,6 +65,58 @@ TEST_F(SupportWatchTest, LabelsAreLeftOutInBothModesWhereTheMatchIsMissing) {
   }
 }
 
+// iptables could print no rule any more.
+TEST_F(SupportWatchTest, LabelsAreLeftOutInBothModesWhileTheFileOfTheirNamesHasNone) {
+  const kipt::testing::TemporaryTree tree;
+  tree.Write("modules", "xt_connlabel 16384 8 - Live 0x0\n");
+  const KernelPaths kernel = {.proc_modules = tree.Path("modules"),
+                              .sys_module = tree.Path("sys"),
+                              .kallsyms = tree.Path("kallsyms"),
+                              .module_directories = {}};
+  const std::string names = tree.Path("connlabel.conf");
+  SupportWatch watch([this] { return xt_; }, [&] { return ReadConnLabelMatch(kernel, names); });
+  for (const char* mode : {"nft", "legacy"}) {
+    watch.Look(mode, kHint, /*labels_wanted=*/true);
+    EXPECT_TRUE(watch.support().conn_labels) << "no file";
+    tree.Write("connlabel.conf", "# nothing\n");
+    EXPECT_TRUE(watch.Look(mode, kHint, true));
+    EXPECT_TRUE(watch.support().xt);
+    EXPECT_FALSE(watch.support().conn_labels);
+    EXPECT_THAT(watch.support().conn_labels_reason, HasSubstr(names));
+    EXPECT_FALSE(watch.Look(mode, kHint, true));
+    tree.Write("connlabel.conf", "114 masq\n");
+    EXPECT_TRUE(watch.Look(mode, kHint, true)) << "somebody has mended it";
+    EXPECT_TRUE(watch.support().conn_labels);
+    tree.Write("connlabel.conf", "");
+    EXPECT_TRUE(watch.Look(mode, kHint, true));
+    EXPECT_FALSE(watch.support().conn_labels);
+    tree.Remove("connlabel.conf");
+    EXPECT_TRUE(watch.Look(mode, kHint, true)) << "or has removed it";
+    EXPECT_TRUE(watch.support().conn_labels);
+    EXPECT_THAT(watch.support().conn_labels_reason, IsEmpty());
+  }
+}
+
+TEST_F(SupportWatchTest, TheFileOfNamesForbidsLabelsWhereNobodyKnowsAndAddsNothingWhereNoneAre) {
+  const kipt::testing::TemporaryTree tree;
+  tree.Write("connlabel.conf", "# nothing\n");
+  KernelPaths kernel = {.proc_modules = tree.Path("modules"),
+                        .proc_version = tree.Path("version"),
+                        .modules_disabled = tree.Path("disabled"),
+                        .sys_module = tree.Path("sys"),
+                        .kallsyms = tree.Path("kallsyms"),
+                        .module_directories = {tree.Path("own")}};
+  const auto read = [&] { return ReadConnLabelMatch(kernel, tree.Path("connlabel.conf")); };
+  ASSERT_EQ(ReadConnLabelMatch(kernel, tree.Path("none")).compat, XtCompat::kUnknown);
+  EXPECT_EQ(read().compat, XtCompat::kAbsent);
+  EXPECT_THAT(read().reason, HasSubstr("connlabel.conf"));
+  tree.Write("modules", "nf_tables 1 - Live 0x0\n");
+  tree.Write("own/modules.builtin", "");
+  tree.Write("own/modules.dep", "");
+  EXPECT_EQ(read().compat, XtCompat::kAbsent);
+  EXPECT_THAT(read().reason, HasSubstr("xt_connlabel is not loaded"));
+}
+
 TEST_F(SupportWatchTest, LabelsAreTriedWhereNobodyKnows) {
   labels_ = {.compat = XtCompat::kUnknown, .reason = "no modules.dep"};
   Look();
@@ -77,10 +131,11 @@ TEST_F(SupportWatchTest, ARefusalCountsWhateverFilesSayUntilTheySaySomethingElse
     labels_ = reading;
     Look();
     ASSERT_TRUE(support().conn_labels) << reading.reason;
-    watch_.NoteConnLabelRefusal();
+    watch_.NoteConnLabelRefusal("no such match");
     EXPECT_TRUE(Look());
     EXPECT_FALSE(support().conn_labels) << reading.reason;
     EXPECT_THAT(support().conn_labels_reason, HasSubstr("was refused"));
+    EXPECT_THAT(support().conn_labels_reason, HasSubstr("no such match"));
     EXPECT_TRUE(support().xt);
     EXPECT_FALSE(Look()) << "not tried again each minute";
     labels_ = {.compat = XtCompat::kPresent, .reason = "xt_connlabel is loaded"};
@@ -93,12 +148,23 @@ TEST_F(SupportWatchTest, ARefusalCountsWhateverFilesSayUntilTheySaySomethingElse
 }
 
 TEST_F(SupportWatchTest, ARefusalIsForgottenWhereLabelsWereNotWantedForAWhile) {
-  watch_.NoteConnLabelRefusal();
+  watch_.NoteConnLabelRefusal("no such match");
   Look();
   ASSERT_FALSE(support().conn_labels);
   Look(/*labels_wanted=*/false);
   EXPECT_TRUE(support().conn_labels);
   Look();
+  EXPECT_TRUE(support().conn_labels);
+}
+
+// Where rules about labels are the only ones of a family, their match is what the kernel names.
+TEST_F(SupportWatchTest, ARefusalIsForgottenWhereFilesTellSomethingElseOfAllMatches) {
+  xt_ = {.compat = XtCompat::kUnknown, .reason = "no modules.dep"};
+  watch_.NoteConnLabelRefusal("no such match");
+  Look();
+  ASSERT_FALSE(support().conn_labels);
+  xt_ = {.compat = XtCompat::kPresent, .reason = "nft_compat is loaded"};
+  EXPECT_TRUE(Look());
   EXPECT_TRUE(support().conn_labels);
 }
 

@@ -156,7 +156,8 @@ INSTANTIATE_TEST_SUITE_P(
 class ConnLabelMatchTest : public ::testing::TestWithParam<Row> {};
 
 TEST_P(ConnLabelMatchTest, IsReadFromTheKernelsOwnLists) {
-  ExpectToRead(ReadConnLabelMatch, GetParam());
+  ExpectToRead([](const KernelPaths& paths) { return ReadConnLabelMatch(paths, "/none"); },
+               GetParam());
 }
 
 // All that iptables-nft needs is there; connlabel is looked for by itself.

@@ -27,15 +27,16 @@ struct Case {
   Damage damage;
   IptablesMode mode;
   IpFamily family;
+  bool labels;
 };
 
 void PrintTo(const Case& row, std::ostream* stream) { *stream << row.damage.name; }
 
-std::vector<Case> Cases() {
+std::vector<Case> Cases(const std::vector<Damage>& rows, bool labels) {
   std::vector<Case> cases;
-  for (const Damage& row : EveryDamage()) {
+  for (const Damage& row : rows) {
     for (const IptablesMode mode : kBothModes) {
-      for (const IpFamily family : kBothFamilies) cases.push_back({row, mode, family});
+      for (const IpFamily family : kBothFamilies) cases.push_back({row, mode, family, labels});
     }
   }
   return cases;
@@ -74,7 +75,14 @@ class DaemonDamageTest : public DaemonTest {
   }
 };
 
-class EachDamageTest : public DaemonDamageTest, public ::testing::WithParamInterface<Case> {};
+class EachDamageTest : public DaemonDamageTest, public ::testing::WithParamInterface<Case> {
+ protected:
+  void StartFor(const Case& row) {
+    if (!row.labels) return Start(Settings(row.mode));
+    Start({.ownership_cleanup = true, .iptables = row.mode},
+          {"--feature-gates=ConnLabelMarking=true"});
+  }
+};
 
 TEST_P(EachDamageTest, IsRepairedNamedAndCounted) {
   const Case& row = GetParam();
@@ -82,10 +90,11 @@ TEST_P(EachDamageTest, IsRepairedNamedAndCounted) {
   const Iptables other{.family = row.family == IpFamily::kIpv4 ? IpFamily::kIpv6 : IpFamily::kIpv4,
                        .mode = row.mode};
   Load(row.mode, kForeignRules);
-  Start(Settings(row.mode));
+  StartFor(row);
   Content expected = ContentOf(iptables);
   const Content expected_of_other = ContentOf(other);
-  ASSERT_EQ(expected.count("nat/KUBE-POSTROUTING"), 1U);
+  ASSERT_EQ(expected.count("nat/KUBE-POSTROUTING"), row.labels ? 0U : 1U);
+  ASSERT_EQ(expected.count("nat/KUBELET-POSTROUTING"), row.labels ? 1U : 0U);
   row.damage.leaves(expected);
 
   if (row.damage.asleep) daemon().Signal(SIGSTOP);
@@ -105,10 +114,15 @@ TEST_P(EachDamageTest, IsRepairedNamedAndCounted) {
                                                                  : "by somebody who was not seen"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Damage, EachDamageTest, ::testing::ValuesIn(Cases()), [](const auto& row) {
+std::string NameOfCase(const ::testing::TestParamInfo<Case>& row) {
   return absl::StrCat(row.param.damage.name, TestNameOf(row.param.mode),
                       row.param.family == IpFamily::kIpv4 ? "Ip" : "Ip6");
-});
+}
+INSTANTIATE_TEST_SUITE_P(Damage, EachDamageTest,
+                         ::testing::ValuesIn(Cases(EveryDamage(), /*labels=*/false)), NameOfCase);
+INSTANTIATE_TEST_SUITE_P(DamageToLabels, EachDamageTest,
+                         ::testing::ValuesIn(Cases(EveryDamageToLabels(), /*labels=*/true)),
+                         NameOfCase);
 
 TEST_F(DaemonDamageTest, AFlushOfTheWholeRulesetIsOneIncident) {
   Load(IptablesMode::kNft, kForeignRules);

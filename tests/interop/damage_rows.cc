@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -84,6 +85,13 @@ Strike RestoreWhole(const std::string& table) {
 
 Effect Adds(const std::string& chain, const std::string& rule) {
   return [=](Content& content) { content[chain].push_back(rule); };
+}
+
+// What is put back is inserted.
+void ComesFirst(std::vector<std::string>& rules, const std::string& rule) {
+  const auto found = std::find(rules.begin(), rules.end(), rule);
+  ASSERT_NE(found, rules.end()) << rule;
+  std::rotate(rules.begin(), found, found + 1);
 }
 
 Effect LosesRulesOf(const std::string& table) {
@@ -219,6 +227,67 @@ Strike Runs(std::vector<std::string> arguments) {
   return [arguments = std::move(arguments)](const Iptables& iptables) {
     const ProgramResult result = iptables.Run(arguments);
     EXPECT_EQ(result.exit_code, 0) << result;
+  };
+}
+
+std::vector<Damage> EveryDamageToLabels() {
+  const std::string mark_masq = R"("-A KUBELET-MARK-MASQ -m connlabel --label "114" --set")";
+  const std::string mark_drop = R"("-A KUBELET-MARK-DROP -m connlabel --label "115" --set")";
+  const std::string masquerade =
+      R"("-A KUBELET-POSTROUTING -m connlabel --label "114" -j MASQUERADE --random-fully")";
+  const std::string drop = R"("-A KUBELET-FIREWALL -m connlabel --label "115" -j DROP")";
+  const std::vector<std::string> jumps = {R"(filter jump_missing "-A INPUT -j KUBELET-FIREWALL")",
+                                          R"(filter jump_missing "-A FORWARD -j KUBELET-FIREWALL")",
+                                          R"(filter jump_missing "-A OUTPUT -j KUBELET-FIREWALL")"};
+  return {
+      {"FlushOfTheSetterOfALabel",
+       Runs({"-t", "nat", "-F", "KUBELET-MARK-MASQ"}),
+       {"nat rule_missing " + mark_masq}},
+      {"SetterOfAnotherLabel",
+       Runs({"-t", "nat", "-R", "KUBELET-MARK-DROP", "1", "-m", "connlabel", "--label", "20",
+             "--set"}),
+       {"nat rule_missing " + mark_drop,
+        R"(nat rule_unwanted "-A KUBELET-MARK-DROP -m connlabel --label "20" --set")"}},
+      {"FlushOfNatWithLabels",
+       Runs({"-t", "nat", "-F"}),
+       {"nat rule_missing " + mark_drop, "nat rule_missing " + mark_masq,
+        "nat rule_missing " + masquerade,
+        R"(nat jump_missing "-A POSTROUTING -m comment --comment "kubelet postrouting rules" )"
+        R"(-j KUBELET-POSTROUTING")"},
+       LosesRulesOf("nat")},
+      {"DeletionOfTheForwardJump", Runs({"-D", "FORWARD", "-j", "KUBELET-FIREWALL"}), {jumps[1]}},
+      {"SecondForwardJump",
+       Runs({"-A", "FORWARD", "-j", "KUBELET-FIREWALL"}),
+       {R"(filter rule_unwanted "-A FORWARD -j KUBELET-FIREWALL")"}},
+      {"DropThatBecameAReturn",
+       Runs({"-R", "KUBELET-FIREWALL", "1", "-m", "connlabel", "--label", "21", "-j", "RETURN"}),
+       {"filter rule_missing " + drop},
+       // Where ours stood.
+       Adds("filter/KUBELET-FIREWALL",
+            R"(-A KUBELET-FIREWALL -m connlabel --label "21" -j RETURN)")},
+      {"AcceptBeforeTheDrop",
+       Runs({"-I", "KUBELET-FIREWALL", "-j", "ACCEPT"}),
+       {"filter rule_misplaced " + drop},
+       Adds("filter/KUBELET-FIREWALL", "-A KUBELET-FIREWALL -j ACCEPT")},
+      {"DeletionOfTheLabelFirewall",
+       Restore("filter",
+               "-D INPUT -j KUBELET-FIREWALL\n-D FORWARD -j KUBELET-FIREWALL\n"
+               "-D OUTPUT -j KUBELET-FIREWALL\n-F KUBELET-FIREWALL\n-X KUBELET-FIREWALL\n"),
+       {R"(filter chain_missing ":KUBELET-FIREWALL")", jumps[0], jumps[1], jumps[2]},
+       [](Content& content) {
+         ComesFirst(content["filter/INPUT"], "-A INPUT -j KUBELET-FIREWALL");
+         ComesFirst(content["filter/OUTPUT"], "-A OUTPUT -j KUBELET-FIREWALL");
+       },
+       "-restore"},
+      {"RestoreOfFilterWithoutNoflushWithLabels",
+       RestoreWhole("filter"),
+       {R"(filter chain_missing ":KUBELET-FIREWALL")", jumps[0], jumps[1], jumps[2]},
+       [](Content& content) {
+         LoseForeignChains(content, "filter");
+         // In cleanup mode IPv6's is somebody else's.
+         if (content["filter/KUBE-FIREWALL"].empty()) content.erase("filter/KUBE-FIREWALL");
+       },
+       "-restore"},
   };
 }
 

@@ -53,6 +53,9 @@ Strike Runs(std::vector<std::string> arguments);
 // All of them do the same in both families and both modes of iptables.
 std::vector<Damage> EveryDamage();
 
+// The same of the chains of ConnLabelMarking, beside cleanup mode.
+std::vector<Damage> EveryDamageToLabels();
+
 }  // namespace kipt::testing
 
 #endif  // KIPT_TESTS_INTEROP_DAMAGE_ROWS_H_

@@ -160,5 +160,66 @@ TEST_F(ConnLabelNamesKernelTest, AFileWithoutNamesFailsWithWhatIptablesSaysOfIt)
   EXPECT_THAT(legacy.Read({{.chain = chain_}}), IsOk());
 }
 
+// Both kinds of iptables are asked, of a rule whose label no file names.
+TEST_F(ConnLabelNamesKernelTest, LabelsAreForbiddenExactlyWhereIptablesCouldNotPrintThem) {
+  const std::array<std::string, 2> kinds = {"iptables-nft", "iptables-legacy"};
+  for (const std::string& kind : kinds) {
+    const ProgramResult added = RunProgram(
+        {kind, "-t", "nat", "-A", "OUTPUT", "-m", "connlabel", "--label", "115", "--set"});
+    ASSERT_EQ(added.exit_code, 0) << added;
+  }
+  int forbidden = 0;
+  const auto compare = [&](const std::string& what) {
+    const bool allowed = agent::ConnLabelNamesProblem(kNames).empty();
+    for (const std::string& kind : kinds) {
+      const ProgramResult saved = RunProgram({kind + "-save"});
+      EXPECT_EQ(saved.exit_code == 0, allowed) << kind << ": " << what << ": " << saved;
+    }
+    if (!allowed) ++forbidden;
+  };
+  compare("no file");
+  for (const std::string text :
+       {"", "\n", "# nothing\n", "nothing\n", "1\n", "1 \n", "1 under_score\n", "1,a\n", "1 a #b\n",
+        "-1 a\n", "1024 a\n", "4294967297 a\n"}) {
+    std::ofstream(kNames) << text;
+    compare(text);
+  }
+  EXPECT_EQ(forbidden, 12);
+  for (const std::string text :
+       {"1 a", "115 masq\n", "# b\nc\n1000 a\n", "\t0x10 a b\n", "08 a\n"}) {
+    std::ofstream(kNames) << text;
+    compare(text);
+  }
+  std::filesystem::remove(kNames);
+  std::filesystem::create_symlink(kNames, kNames);
+  compare("a file that nobody can open");
+  EXPECT_EQ(forbidden, 12);
+  std::filesystem::remove(kNames);
+  std::filesystem::create_directory(kNames);
+  compare("a directory");
+  EXPECT_EQ(forbidden, 13);
+}
+
+TEST_F(ConnLabelNamesKernelTest, RulesWithNamesFromAFileThatIsTooLargeAreNotTakenForForeignOnes) {
+  netlink::Backend& legacy = *backends_[1];
+  ASSERT_EQ(RunProgram({"iptables-legacy", "-t", "nat", "-N", "LABELS"}).exit_code, 0);
+  ASSERT_EQ(RunProgram({"iptables-legacy", "-t", "nat", "-A", "LABELS", "-m", "connlabel",
+                        "--label", "115", "--set"})
+                .exit_code,
+            0);
+  std::ofstream(kNames) << "115 to drop\n" << std::string(64 << 10, '\n');
+  EXPECT_THAT(legacy.Read({{.chain = chain_}}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(kNames)));
+  std::ofstream(kNames) << "115 to drop\n";
+  const auto read = legacy.Read({{.chain = chain_}});
+  ASSERT_THAT(read, IsOk());
+  EXPECT_NE(read->Find(chain_)->rules.at(0).rule(), nullptr);
+  // Of a label without a name iptables prints the number, however large the file is.
+  std::ofstream(kNames) << "1 other\n" << std::string(64 << 10, '\n');
+  const auto unnamed = legacy.Read({{.chain = chain_}});
+  ASSERT_THAT(unnamed, IsOk());
+  EXPECT_NE(unnamed->Find(chain_)->rules.at(0).rule(), nullptr);
+}
+
 }  // namespace
 }  // namespace kipt::testing
