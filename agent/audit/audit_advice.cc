@@ -12,13 +12,6 @@ constexpr absl::string_view kPostrouting = "nat/KUBE-POSTROUTING";
 constexpr absl::string_view kFirewall = "filter/KUBE-FIREWALL";
 constexpr absl::string_view kHint = "mangle/KUBE-IPTABLES-HINT";
 
-// "nat/KUBELET-MARK-MASQ".
-bool IsPrivate(absl::string_view chain) {
-  const size_t slash = chain.find('/');
-  return slash != absl::string_view::npos &&
-         IsPrivateChain(chain.substr(0, slash), chain.substr(slash + 1));
-}
-
 // What no longer happens to a packet once `chain` does nothing.
 absl::string_view LossOf(absl::string_view chain) {
   if (chain == kMasq || chain == kPostrouting) return "their packets leave unmasqueraded";
@@ -46,7 +39,7 @@ std::string MasqueradeRemedy(Owner owner) {
 }  // namespace
 
 ChainFuture FutureOf(absl::string_view chain, const KubeProxyFacts& proxy) {
-  if (IsPrivate(chain)) return ChainFuture::kPrivate;
+  if (IsPrivateChain(chain)) return ChainFuture::kPrivate;
   if (chain == kMasq || chain == kPostrouting) {
     return proxy.KeepsMarkMasq() ? ChainFuture::kKeptByProxy : ChainFuture::kGone;
   }
@@ -100,11 +93,10 @@ std::string ConsequenceForUsers(absl::string_view chain, const KubeProxyFacts& p
 }
 
 std::string RemedyForUsers(absl::string_view chain, Owner owner) {
-  if (IsPrivate(chain)) {
+  if (IsPrivateChain(chain)) {
     if (owner == Owner::kPortmap) return MasqueradeRemedy(owner);
     return "Make chains of your own, with a label of your own: -m connlabel --label N --set in "
-           "one, "
-           "and one that acts on it; or masquerade and drop in the rules themselves.";
+           "one, and one that acts on it; or masquerade and drop in the rules themselves.";
   }
   if (chain == kMasq || chain == kPostrouting) return MasqueradeRemedy(owner);
   if (chain == kDrop) {

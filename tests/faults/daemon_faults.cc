@@ -219,20 +219,6 @@ Verdict IncidentWithFault(const Incident& incident, const Programs& programs,
   return verdict;
 }
 
-bool IsForSyncOnly(const FaultRow& row) {
-  switch (row.kind) {
-    case Kind::kWrongType:
-    case Kind::kWrongPort:
-    case Kind::kLengthShort:
-    case Kind::kLengthZero:
-    case Kind::kAttributeZero:
-    case Kind::kAttributeType:
-      return true;
-    default:
-      return false;
-  }
-}
-
 void TryDaemonFaults(const std::vector<Incident>& incidents, const Programs& programs,
                      const std::function<bool(const FaultRow&)>& chosen, Tally& tally) {
   Jobs jobs;
@@ -248,7 +234,7 @@ void TryDaemonFaults(const std::vector<Incident>& incidents, const Programs& pro
     }
     for (size_t i = 0; i < kFaultCount; ++i) {
       const FaultRow& row = kFaults[i];
-      if (IsForSyncOnly(row) || !chosen(row)) continue;
+      if (!chosen(row)) continue;
       for (uint32_t nth = 1; nth <= baseline->occurrences[static_cast<size_t>(row.point)]; ++nth) {
         jobs.waiting.emplace_back([=, &incident, &programs, &tally, &row] {
           tally.Add(

@@ -30,12 +30,7 @@ IncidentBaseline MeasureIncident(const Incident& incident, const Programs& progr
 Verdict IncidentWithFault(const Incident& incident, const Programs& programs,
                           const IncidentBaseline& baseline, const FaultRow& row, uint32_t nth);
 
-// Faults that a daemon need not be tried with, because what looks at them is what a `sync` looks
-// with, and there are hundreds of messages.
-bool IsForSyncOnly(const FaultRow& row);
-
-// Runs each fault that `chosen` wants, and that is for daemons, at each of its occurrences in each
-// of `incidents`.
+// Runs each fault that `chosen` wants at each of its occurrences in each of `incidents`.
 void TryDaemonFaults(const std::vector<Incident>& incidents, const Programs& programs,
                      const std::function<bool(const FaultRow&)>& chosen, Tally& tally);
 
