@@ -248,7 +248,7 @@ class TableOrder {
     if (only_removes_) return static_cast<int>(-place);
     const bool behind_nat =
         chain.table == Table::kFilter && Removes(operation) && twice_.count(chain.family) != 0;
-    return static_cast<int>(behind_nat ? kOrder.size() : place);
+    return behind_nat ? static_cast<int>(kOrder.size()) : static_cast<int>(place);
   }
 
  private:
