@@ -180,9 +180,9 @@ std::optional<FwmarkRule> ReadRule(Family family, WireBytes message) {
   if (message.size() < kHeaders) return std::nullopt;
   RawRule raw;
   std::memcpy(&raw.header, message.data() + NLMSG_HDRLEN, sizeof raw.header);
-  std::optional<Attributes> attributes = Attributes::Parse(message.subspan(kHeaders));
+  const std::optional<Attributes> attributes = Attributes::Parse(message.subspan(kHeaders));
   if (!attributes) return std::nullopt;
-  raw.attributes = *std::move(attributes);
+  raw.attributes = *attributes;
   const std::optional<uint32_t> mark = Get<uint32_t>(raw.attributes, FRA_FWMARK);
   const std::optional<uint32_t> mask = Get<uint32_t>(raw.attributes, FRA_FWMASK);
   if (!mark && !mask) return std::nullopt;
