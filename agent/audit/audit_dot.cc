@@ -142,7 +142,7 @@ class Picture {
     owners_.insert(node.owner);
     std::vector<std::string> lines = {node.chains > 1 ? absl::StrCat(name, " (", node.chains, ")")
                                                       : name};
-    if (node.owner == Owner::kKubelet || node.owner == Owner::kThisAgent) {
+    if (IsKubeletsOrOurs(node.owner)) {
       lines.push_back(Count(node.rules, "rule"));
     }
     AuditSeverity worst = AuditSeverity::kInfo;

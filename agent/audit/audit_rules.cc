@@ -82,11 +82,6 @@ void AddForeign(const std::string& used, const std::string& chain, const SurveyR
   });
 }
 
-// In the tables of iptables.
-bool IsKubeletsOrOurs(Owner owner) {
-  return owner == Owner::kKubelet || owner == Owner::kThisAgent;
-}
-
 void AuditRule(const TableId& table, const std::string& name, const SurveyChain& chain,
                const SurveyRule& rule, FamilyAudit& audit, const AuditOptions& options,
                FindingCollector& findings) {

@@ -75,7 +75,7 @@ void AuditCni(const NodeView& view, const std::vector<FamilyAudit>& families,
     const std::string chain = absl::StrCat("nat/", reference.chain);
     // Whatever else it names is no business of kubelet's.
     const Owner owner = OwnerOfChain({.family = "ip", .name = "nat"}, reference.chain);
-    if (owner != Owner::kKubelet && owner != Owner::kThisAgent) continue;
+    if (!IsKubeletsOrOurs(owner)) continue;
     const KubeProxyFacts* proxy = ProxyFor(chain, families);
     const bool exists = AnyHas(families, "nat", reference.chain);
     findings.AddDetail({.kind = AuditKind::kCniConfig,

@@ -46,7 +46,7 @@ ChainGraph GraphAround(const FamilyChains& chains, absl::string_view table) {
   ChainGraph graph = WholeGraph(chains, table);
   std::set<std::string> wanted;
   for (const auto& [name, node] : graph.nodes) {
-    if (node.owner == Owner::kKubelet || node.owner == Owner::kThisAgent) wanted.insert(name);
+    if (IsKubeletsOrOurs(node.owner)) wanted.insert(name);
   }
   std::set<std::string> targets;
   for (const auto& [ends, edge] : graph.edges) {

@@ -216,6 +216,10 @@ bool IsKubernetes(Owner owner) {
          owner == Owner::kKubeProxyNftables;
 }
 
+bool IsKubeletsOrOurs(Owner owner) {
+  return owner == Owner::kKubelet || owner == Owner::kThisAgent;
+}
+
 Owner OwnerOfChain(const netlink::TableId& table, absl::string_view chain) {
   for (const OwnerRow& row : kTables) {
     if (row.name == table.name) return row.owner;
@@ -258,8 +262,7 @@ Owner OwnerOfRule(const netlink::TableId& table, absl::string_view chain, bool b
   if (rule.jump.empty()) return Owner::kUnknown;
   const Owner of_target = OwnerOfChain(table, rule.jump);
   // That a rule uses a chain of kubelet's or of ours does not make it that.
-  const bool theirs = of_target != Owner::kKubelet && of_target != Owner::kThisAgent;
-  return theirs ? of_target : Owner::kUnknown;
+  return IsKubeletsOrOurs(of_target) ? Owner::kUnknown : of_target;
 }
 
 absl::string_view ChainGroup(absl::string_view chain) {

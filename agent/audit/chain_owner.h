@@ -47,6 +47,8 @@ absl::string_view OwnerName(Owner owner);
 
 // Kubernetes' own: kubelet, kube-proxy of any mode.
 bool IsKubernetes(Owner owner);
+// Kubelet's, or this agent's, which takes kubelet's place.
+bool IsKubeletsOrOurs(Owner owner);
 
 // By table and name. Base chains are told by their flag, not by this.
 Owner OwnerOfChain(const netlink::TableId& table, absl::string_view chain);
