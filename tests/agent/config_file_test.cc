@@ -79,7 +79,7 @@ TEST(ConfigFileTest, LeavesFieldsThatAreNotWrittenUnset) {
 
 TEST(ConfigFileTest, ReadsThreeFieldsOfANodesKubeletConfigurationAndSkipsSixtyOthers) {
   const std::filesystem::path path =
-      std::filesystem::path(__FILE__).parent_path() / "testdata" / "kubelet-config.yaml";
+      std::filesystem::path(KIPT_TESTDATA_DIR) / "kubelet-config.yaml";
   const auto file = ReadConfigFile(path.string());
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(file->kind, ConfigFile::Kind::kKubelet);

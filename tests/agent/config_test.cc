@@ -296,7 +296,7 @@ TEST(ConfigSourcesTest, AnExplicitFileReplacesTheDefaultOne) {
 TEST(ConfigSourcesTest, ARealKubeletConfigurationIsAcceptedWithTenGatesThatAreNoneOfOurs) {
   const Node node;
   const std::filesystem::path path =
-      std::filesystem::path(__FILE__).parent_path() / "testdata" / "kubelet-config.yaml";
+      std::filesystem::path(KIPT_TESTDATA_DIR) / "kubelet-config.yaml";
   const auto config = node.Load(Flags{.config = path.string()});
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->mode, Mode::kLegacy);
