@@ -191,5 +191,6 @@ include(CPack)
 # As root, and with the network for Debian 12's packages. Of other build types nobody makes packages.
 if(KIPT_BUILD_TESTS AND CMAKE_BUILD_TYPE STREQUAL Release)
   add_test(NAME Packages.TriedInDebian12 COMMAND ${debian_source}/try --build ${CMAKE_BINARY_DIR})
-  set_tests_properties(Packages.TriedInDebian12 PROPERTIES LABELS packages TIMEOUT 600)
+  set_tests_properties(Packages.TriedInDebian12 PROPERTIES LABELS packages TIMEOUT 600
+                       PROCESSORS 4 COST 60)
 endif()
