@@ -8,6 +8,7 @@
 #include "netlink/nft_backend.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/run_program.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
 namespace {
@@ -71,8 +72,9 @@ class NftWorld : public World {
 class LegacyWorld : public World {
  public:
   LegacyWorld() : runner_(agent::NewCommandRunner()) {
-    // Never the machine's own lock.
-    const std::string lock = ::testing::TempDir() + "/contract-xtables.lock";
+    // Neither the machine's lock nor that of a test that runs at the same time: who watches it
+    // would hear the other.
+    const std::string lock = tree_.Path("xtables.lock");
     EXPECT_EQ(setenv("XTABLES_LOCKFILE", lock.c_str(), 1), 0);
     auto backend = agent::NewLegacyBackend(runner_.get(), {.lock_path = lock});
     EXPECT_THAT(backend, IsOk());
@@ -94,6 +96,7 @@ class LegacyWorld : public World {
   void AddUnhookedInput() override { ADD_FAILURE() << "legacy iptables has no unhooked INPUT"; }
 
  private:
+  TemporaryTree tree_;
   std::unique_ptr<agent::CommandRunner> runner_;
   std::unique_ptr<Backend> backend_;
   int names_ = 0;
