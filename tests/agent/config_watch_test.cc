@@ -125,6 +125,22 @@ TEST(ConfigWatchTest, WatchesWhatIsNoRegularFileUntilItIsOne) {
   EXPECT_EQ(TimesSaid(*watch), 1);
 }
 
+// A relative path: any program may make files in the directories above the tree, such as /tmp, and
+// an absolute path has these watched, too.
+TEST(ConfigWatchTest, DoesNotWakeItself) {
+  const TemporaryTree tree;
+  MakeFile(tree);
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(tree.root());
+  const auto watch = ConfigWatch::Create("etc/config.yaml");
+  ASSERT_THAT(watch, IsOk());
+  EXPECT_FALSE(HasEvents(**watch));
+  tree.Write("etc/config.yaml", "new");
+  EXPECT_THAT((*watch)->Drain(), IsOkAndHolds(true));
+  EXPECT_FALSE(HasEvents(**watch));
+  std::filesystem::current_path(before);
+}
+
 TEST(ConfigWatchTest, RefusesAnEmptyPath) {
   EXPECT_THAT(ConfigWatch::Create(""), StatusIs(absl::StatusCode::kInvalidArgument));
 }
