@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <iostream>
 #include <memory>
 #include <random>
 #include <string>
@@ -49,6 +52,15 @@ std::vector<Damage> Damages() {
           {"Firewall", "IPT -F KUBE-FIREWALL"},
           {"Postrouting", "IPT -t nat -F KUBE-POSTROUTING"},
           {"Everything", absl::StrCat(wipe, kForeignRules)}};
+}
+
+// KIPT_SEED repeats the moments of an earlier run.
+uint32_t Seed() {
+  const char* given = std::getenv("KIPT_SEED");
+  const uint32_t seed = given == nullptr ? std::random_device{}()
+                                         : static_cast<uint32_t>(std::strtoul(given, nullptr, 10));
+  std::cout << "KIPT_SEED=" << seed << "\n";
+  return seed;
 }
 
 class DaemonKillTest : public DaemonTest, public ::testing::WithParamInterface<IptablesMode> {
@@ -141,7 +153,7 @@ class DaemonKillTest : public DaemonTest, public ::testing::WithParamInterface<I
 
   void KillManyTimes(int times) {
     ASSERT_NO_FATAL_FAILURE(LearnStates());
-    std::mt19937 random(std::random_device{}());
+    std::mt19937 random(Seed());
     for (int i = 0; i < times && !HasFailure(); ++i) {
       const size_t which = random() % damages_.size();
       const bool starting = random() % 2 == 0;
