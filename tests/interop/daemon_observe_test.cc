@@ -9,6 +9,7 @@
 #include <fstream>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "tests/interop/daemon_fixture.h"
 
 namespace kipt::testing {
@@ -61,7 +62,10 @@ TEST_F(DaemonObserveTest, TheFileTurnsItIntoAnAgentThatWritesAndBack) {
   ASSERT_EQ(Rules(), "");
   Write("observe: false\n");
   EXPECT_TRUE(WaitUntil(HasFirewall)) << daemon().Output();
-  EXPECT_TRUE(MetricReaches("kube_iptables_agent_observing", 0));
+  EXPECT_TRUE(WaitUntil([] {
+    return absl::StrContains(HttpGet(kMetricsPort, "/metrics").body,
+                             "\nkube_iptables_agent_observing 0\n");
+  }));
   Write("observe: true\n");
   ASSERT_TRUE(MetricReaches("kube_iptables_agent_observing", 1));
   ASSERT_EQ(RunProgram({"nft", "flush", "ruleset"}).exit_code, 0);
