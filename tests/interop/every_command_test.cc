@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every command of README's table on a node with a kubelet, a kube-proxy and a CNI plugin, in both
+// iptables modes, as text and as JSON: the exit code, the line that a reader needs, and the fields
+// that a program may rely on.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "tests/interop/daemon_fixture.h"
+
+namespace kipt::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+// One call of the program. "MODE" anywhere in a row is the iptables mode, "DIR" the directory with
+// the files of this test.
+struct Row {
+  std::vector<std::string> arguments;
+  int exit_code;
+  // The text output contains it.
+  std::string text;
+  // JSON pointers that exist.
+  std::vector<std::string> fields;
+  // JSON pointers and their values.
+  Json values = Json::object();
+  // Standard input: the node's rules, as iptables-save -c prints them.
+  bool reads_rules = false;
+};
+
+std::vector<std::string> Below(const std::string& parent, const std::vector<std::string>& names) {
+  std::vector<std::string> fields;
+  for (const std::string& name : names) fields.push_back(absl::StrCat(parent, "/", name));
+  return fields;
+}
+
+std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+const std::vector<std::string> kSubject =
+    Below("", {"mode", "emulatedVersion", "iptablesMode", "ipFamilies/1", "generation"});
+const std::vector<std::string> kChange = {"family",    "table", "chain",
+                                          "operation", "text",  "reason"};
+const std::vector<std::string> kStanding = {"family", "table", "chain", "text", "reason"};
+const std::vector<std::string> kLook =
+    kSubject + Below("/inPlace/0", kStanding) + Below("/stale/0", kStanding) +
+    Below("", {"findings", "nativeTable/state", "nativeTable/reason", "nativeTable/packetsDropped",
+               "otherMode/iptablesMode", "otherMode/chains", "otherMode/problem"});
+const std::vector<std::string> kRetiredMode =
+    Below("/modes/0", {"generation", "removesNativeTable", "unsettled", "error", "kept/0/text",
+                       "kept/0/claims/0/kind", "kept/0/claims/0/text"}) +
+    Below("/modes/0/changes/0", kChange);
+const std::vector<std::string> kAudit =
+    Below("/findings/0",
+          {"id", "severity", "netns", "iptablesMode", "family", "chain", "owner", "message",
+           "count", "packets", "rules", "details", "consequence", "remedy", "allowed"}) +
+    Below("/kubeProxy/0", {"iptablesMode", "family", "mode", "release", "oldestMinor",
+                           "newestMinor", "leftovers", "evidence/0"}) +
+    Below("", {"errors", "warnings", "infos", "allowed"});
+const std::vector<std::string> kExplanation =
+    Below("/0", {"owner", "what", "madeBy", "inShort/0", "users", "ruleCount", "next"}) +
+    Below("/0/purposes/0", {"id", "title", "reason", "owner", "count", "packets"}) +
+    Below("/0/purposes/0/examples/0", {"chain", "rule", "meaning", "packets"}) +
+    Below("/0/rules/0", {"chain", "rule", "meaning", "packets"});
+
+// Those that only read.
+const std::vector<Row> kReading = {
+    {{"version"}, kExitOk, "kube-iptables-agent v", {"/version"}},
+    {{"gates"},
+     kExitOk,
+     "IPTablesOwnershipCleanup",
+     Below("/gates/0", {"component", "stage", "default", "value", "locked", "set"}),
+     {{"/emulatedVersion", "1.27"}}},
+    {{"detect"},
+     kExitOk,
+     "ip: MODE\n",
+     Below("/families/0", {"findings", "contradiction", "evidence/0/source", "evidence/0/says",
+                           "evidence/0/text"}),
+     {{"/families/0/family", "ip"},
+      {"/families/0/iptablesMode", "MODE"},
+      {"/families/1/family", "ip6"},
+      {"/families/1/iptablesMode", "MODE"}}},
+    {{"plan"},
+     kExitDifferences,
+     "  + :KUBE-IPTABLES-HINT - [0:0]",
+     kLook + Below("/changes/0", kChange),
+     {{"/mode", "cleanup"},
+      {"/iptablesMode", "MODE"},
+      {"/changes/0/chain", "KUBE-IPTABLES-HINT"},
+      {"/changes/0/operation", "createChain"}}},
+    {{"status"},
+     kExitDifferences,
+     "ip: 3 changes needed (see plan)\n",
+     kLook + Below("/martians", {"ruleStands", "packetsDropped", "routeLocalnet", "exposed"}),
+     {{"/iptablesMode", "MODE"}, {"/changesNeeded", 4}}},
+    {{"audit", "--cni-conf-dir=DIR/cni"},
+     kExitDifferences,
+     "CniConfig",
+     kAudit,
+     {{"/kubeProxy/0/iptablesMode", "MODE"}}},
+    {{"audit", "--cni-conf-dir=DIR/cni", "--all-netns"},
+     kExitDifferences,
+     "ChainUser  [/run/netns/pod1] MODE ip nat/KUBE-MARK-MASQ\n",
+     kAudit},
+    {{"explain", "nat/KUBE-MARK-MASQ"},
+     kExitOk,
+     "nat/KUBE-MARK-MASQ  (MODE ip)\n",
+     kExplanation,
+     {{"/0/chain", "nat/KUBE-MARK-MASQ"},
+      {"/0/family", "ip"},
+      {"/0/iptablesMode", "MODE"},
+      {"/1/family", "ip6"}}},
+    {{"explain", "--from-file=DIR/rules", "nat/KUBE-MARK-MASQ"},
+     kExitOk,
+     "nat/KUBE-MARK-MASQ  (ip)\n",
+     kExplanation,
+     {{"/0/chain", "nat/KUBE-MARK-MASQ"}, {"/0/iptablesMode", ""}}},
+    {{"explain", "--from-file=-", "nat/KUBE-MARK-MASQ"},
+     kExitOk,
+     "nat/KUBE-MARK-MASQ  (ip)\n",
+     kExplanation,
+     {{"/0/chain", "nat/KUBE-MARK-MASQ"}, {"/0/iptablesMode", ""}},
+     /*reads_rules=*/true},
+};
+
+// Those that write, and what the others say afterwards, in this order.
+const std::vector<Row> kWriting = {
+    {{"sync"},
+     kExitOk,
+     "ip: 3 changes made\n",
+     kSubject + Below("/applied/0", kChange) +
+         Below("", {"nativeTablePut", "nativeTableRemoved", "findings", "error"}),
+     {{"/looks", 1},
+      {"/families/0/family", "ip"},
+      {"/families/0/ok", true},
+      {"/families/0/error", ""},
+      {"/families/1/ok", true}}},
+    {{"sync"},
+     kExitOk,
+     "ip: nothing to change\nip6: nothing to change\n",
+     {"/looks"},
+     {{"/applied", Json::array()}}},
+    {{"plan"}, kExitOk, "0 to add, 0 to remove", kLook, {{"/changes", Json::array()}}},
+    {{"status"}, kExitOk, "ip: in place\nip6: in place\n", kLook, {{"/changesNeeded", 0}}},
+    {{"retire", "--cni-conf-dir=DIR/cni"},
+     kExitDifferences,
+     "- -X KUBE-MARK-DROP",
+     kRetiredMode,
+     {{"/dryRun", true}, {"/modes/0/applied", false}, {"/modes/0/iptablesMode", "MODE"}}},
+    {{"retire", "--cni-conf-dir=DIR/cni", "--yes"},
+     kExitOk,
+     "- -X KUBE-MARK-DROP",
+     kRetiredMode,
+     {{"/dryRun", false}, {"/modes/0/applied", true}, {"/modes/0/iptablesMode", "MODE"}}},
+    {{"retire", "--cni-conf-dir=DIR/cni"},
+     kExitOk,
+     "0 to remove",
+     {},
+     {{"/modes/0/changes", Json::array()}}},
+};
+
+class NodeWithKubeletTest : public DaemonTest {
+ protected:
+  // kubelet 1.23 of both families, kube-proxy 1.24 of IPv4, and a plugin that will use a chain of
+  // kubelet's. In a namespace with the name pod1, others' rules use that chain.
+  void MakeNode(IptablesMode mode) {
+    mode_ = NameOf(mode);
+    for (const IpFamily family : kBothFamilies) {
+      Kubelet(KubeletForm::k1_19, {.family = family, .mode = mode});
+    }
+    Output({KIPT_KUBE_PROXY_LIKE, mode_, KIPT_KUBE_PROXY_INPUTS, "1.24", "never"});
+    tree_.Write("cni/10-net.conflist",
+                R"({"cniVersion": "0.4.0", "name": "net", "plugins": [{"type": "portmap",)"
+                R"( "externalSetMarkChain": "KUBE-MARK-MASQ"}]})");
+    rules_ = Output({absl::StrCat("iptables-", mode_, "-save"), "-c"});
+    tree_.Write("rules", rules_);
+
+    pod_.emplace(NewNetns());
+    ASSERT_EQ(mkdir("/run/netns", 0755), 0);
+    std::ofstream("/run/netns/pod1").close();
+    ASSERT_EQ(mount(pod_->Path().c_str(), "/run/netns/pod1", "none", MS_BIND, nullptr), 0);
+    const InNetns inside(*pod_);
+    const ProgramResult restored = Iptables{.mode = mode}.Restore(
+        "*nat\n:KUBE-MARK-MASQ - [0:0]\n:CNI-DN-pod - [0:0]\n-A CNI-DN-pod -j KUBE-MARK-MASQ\n"
+        "COMMIT\n");
+    ASSERT_EQ(restored.exit_code, 0) << restored;
+  }
+
+  std::string Filled(const std::string& text) const {
+    return absl::StrReplaceAll(text, {{"MODE", mode_}, {"DIR", tree_.root()}});
+  }
+
+  // --all-netns lists the namespaces of all processes. Here these are the program's own: other
+  // tests run at the same time.
+  ProgramResult Call(const Row& row, bool json) const {
+    std::vector<std::string> argv;
+    if (row.arguments.back() == "--all-netns") {
+      argv = {"unshare", "--pid", "--fork", "--propagation=unchanged", "--mount-proc", "--"};
+    }
+    argv.push_back(AgentProgram());
+    for (const std::string& argument : row.arguments) argv.push_back(Filled(argument));
+    if (json) argv.push_back("--output=json");
+    return RunProgram(argv, row.reads_rules ? rules_ : "");
+  }
+
+  void ExpectText(const Row& row) const {
+    const ProgramResult result = Call(row, /*json=*/false);
+    EXPECT_EQ(result.exit_code, row.exit_code) << result;
+    EXPECT_THAT(result.out, HasSubstr(Filled(row.text))) << result;
+  }
+
+  void ExpectJson(const Row& row) const {
+    const ProgramResult result = Call(row, /*json=*/true);
+    EXPECT_EQ(result.exit_code, row.exit_code) << result;
+    const Json json = Json::parse(result.out, nullptr, /*allow_exceptions=*/false);
+    ASSERT_FALSE(json.is_discarded()) << result;
+    for (const std::string& field : row.fields) {
+      EXPECT_TRUE(json.contains(Json::json_pointer(field))) << field << " is missing" << result;
+    }
+    for (const auto& [field, value] : row.values.items()) {
+      const Json::json_pointer pointer(field);
+      ASSERT_TRUE(json.contains(pointer)) << field << " is missing" << result;
+      EXPECT_EQ(json[pointer], value == "MODE" ? Json(mode_) : value) << field << result;
+    }
+  }
+
+  const std::string& mode() const { return mode_; }
+  const TemporaryTree& tree() const { return tree_; }
+
+ private:
+  TemporaryTree tree_;
+  std::string mode_;
+  std::string rules_;
+  std::optional<Netns> pod_;
+};
+
+class EveryCommandTest : public NodeWithKubeletTest,
+                         public ::testing::WithParamInterface<std::tuple<IptablesMode, bool>> {};
+
+TEST_P(EveryCommandTest, EndsAsPromisedAndSaysWhatItPromises) {
+  const auto [mode, json] = GetParam();
+  ASSERT_NO_FATAL_FAILURE(MakeNode(mode));
+  for (const std::vector<Row>* rows : {&kReading, &kWriting}) {
+    for (const Row& row : *rows) {
+      SCOPED_TRACE(absl::StrJoin(row.arguments, " "));
+      if (json) {
+        ExpectJson(row);
+      } else {
+        ExpectText(row);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Outputs, EveryCommandTest,
+                         ::testing::Combine(::testing::ValuesIn(kBothModes), ::testing::Bool()),
+                         [](const auto& row) {
+                           return absl::StrCat(TestNameOf(std::get<0>(row.param)),
+                                               std::get<1>(row.param) ? "Json" : "Text");
+                         });
+
+class InspectionTest : public NodeWithKubeletTest,
+                       public ::testing::WithParamInterface<IptablesMode> {};
+
+TEST_P(InspectionTest, ConfigzIsAConfigurationFileAndFlagzTheCommandLine) {
+  ASSERT_NO_FATAL_FAILURE(MakeNode(GetParam()));
+  const std::vector<std::string> flags = {absl::StrCat("--iptables-mode=", mode()),
+                                          "--iptables-sync-period=2h", "--iptables-drop-bit=13",
+                                          "--feature-gates=IPTablesOwnershipCleanup=false"};
+  StartOnly(flags);
+  ASSERT_TRUE(BecomesReady()) << Readyz() << daemon().Output();
+
+  const HttpAnswer configz = HttpGet(kMetricsPort, "/configz");
+  EXPECT_EQ(configz.status, 200);
+  const Json json = Json::parse(configz.body, nullptr, /*allow_exceptions=*/false);
+  const Json config = json.is_object() ? json.value("kube-iptables-agent", Json()) : Json();
+  const Json expected = {{"apiVersion", "kube-iptables-agent/v1alpha1"},
+                         {"kind", "KubeIPTablesAgentConfiguration"},
+                         {"emulatedVersion", "1.27"},
+                         {"iptablesMasqueradeBit", 14},
+                         {"iptablesDropBit", 13},
+                         {"iptablesMasqueradeLabel", 114},
+                         {"iptablesDropLabel", 115},
+                         {"ipFamilies", "auto"},
+                         {"iptablesMode", mode()},
+                         {"makeIPTablesUtilChains", true},
+                         {"iptablesSyncPeriod", "2h0m0s"},
+                         {"watch", "events"},
+                         {"observe", false},
+                         {"healthzBindAddress", "127.0.0.1:10270"},
+                         {"metricsBindAddress", "127.0.0.1:10271"},
+                         {"staleChains", "keep"},
+                         {"hintPolicy", "usable"}};
+  for (const auto& [field, value] : expected.items()) {
+    EXPECT_EQ(config.value(field, Json()), value) << field << configz.body;
+  }
+  EXPECT_EQ(config.value(Json::json_pointer("/featureGates/IPTablesOwnershipCleanup"), true),
+            false);
+  EXPECT_TRUE(config.contains("cniConfDir")) << configz.body;
+  // JSON is YAML: as a file it asks for what the daemon has put in place.
+  tree().Write("config.yaml", config.dump());
+  const ProgramResult plan = Agent({"plan", "--config=" + tree().Path("config.yaml")});
+  EXPECT_EQ(plan.exit_code, kExitOk) << plan;
+
+  const HttpAnswer flagz = HttpGet(kMetricsPort, "/flagz");
+  EXPECT_EQ(flagz.status, 200);
+  for (const std::string& line :
+       {absl::StrCat("iptables-mode=", mode()), std::string("iptables-sync-period=2h0m0s"),
+        std::string("iptables-drop-bit=13"), std::string("iptables-masquerade-bit=14"),
+        std::string("feature-gates=IPTablesOwnershipCleanup=false"), std::string("watch=events")}) {
+    EXPECT_THAT(flagz.body, HasSubstr(absl::StrCat("\n", line, "\n")));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, InspectionTest, ::testing::ValuesIn(kBothModes),
+                         [](const auto& row) { return TestNameOf(row.param); });
+
+}  // namespace
+}  // namespace kipt::testing
