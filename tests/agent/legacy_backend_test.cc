@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -366,25 +367,26 @@ TEST_F(LegacyBackendTest, GivesUpOnTheLockWithoutRunningAnything) {
 TEST_F(LegacyBackendTest, TellsHowLongItWaitedForTheLockWhetherItGotItOrNot) {
   Open("1.8.9");
   std::vector<absl::Duration> waits;
-  agent::LegacyOptions options = Options(absl::Milliseconds(300));
+  agent::LegacyOptions options = Options(absl::Seconds(1));
   options.lock_waited = [&waits](absl::Duration wait) { waits.push_back(wait); };
   auto backend = agent::NewLegacyBackend(&runner_, options);
   ASSERT_THAT(backend, IsOk());
   const Transaction transaction = CreateUser(**backend);
   EXPECT_THAT(waits, IsEmpty()) << "reading takes no lock";
-  EXPECT_THAT((*backend)->Apply(transaction), IsOk());
-  ASSERT_THAT(waits, SizeIs(1));
-  EXPECT_LT(waits[0], absl::Milliseconds(100));
+  // The shortest of three: a busy machine only adds to them.
+  for (int i = 0; i < 3; ++i) EXPECT_THAT((*backend)->Apply(transaction), IsOk());
+  ASSERT_THAT(waits, SizeIs(3));
+  EXPECT_LT(*std::min_element(waits.begin(), waits.end()), absl::Milliseconds(100));
   {
-    const LockHolder holder(LockPath(), absl::Milliseconds(100));
+    const LockHolder holder(LockPath(), absl::Milliseconds(500));
     EXPECT_THAT((*backend)->Apply(transaction), IsOk());
   }
-  ASSERT_THAT(waits, SizeIs(2));
-  EXPECT_GE(waits[1], absl::Milliseconds(50));
+  ASSERT_THAT(waits, SizeIs(4));
+  EXPECT_GE(waits[3], absl::Milliseconds(50));
   const LockHolder holder(LockPath(), absl::InfiniteDuration());
   EXPECT_THAT((*backend)->Apply(transaction), StatusIs(absl::StatusCode::kDeadlineExceeded));
-  ASSERT_THAT(waits, SizeIs(3));
-  EXPECT_GE(waits[2], absl::Milliseconds(300));
+  ASSERT_THAT(waits, SizeIs(5));
+  EXPECT_GE(waits[4], absl::Seconds(1));
 }
 
 TEST_F(LegacyBackendTest, NamesTheHolderWhereTheProgramWaitedInVain) {

@@ -73,7 +73,12 @@ TEST_P(TwoAgentsTest, RepairTheSameDamageWithoutDoublingOrUndoingEachOther) {
       default:
         EXPECT_EQ(iptables.Run({"-w", "-t", "nat", "-F"}).exit_code, 0);
     }
+    // More would be a fight. On a busy machine repairs may take longer.
     absl::SleepFor(absl::Seconds(1));
+    WaitUntil([&] {
+      return SavedRules::Of(Of(IpFamily::kIpv4)) == before_ip4 &&
+             SavedRules::Of(Of(IpFamily::kIpv6)) == before_ip6;
+    });
     EXPECT_EQ(SavedRules::Of(Of(IpFamily::kIpv4)), before_ip4) << "strike " << i;
     EXPECT_EQ(SavedRules::Of(Of(IpFamily::kIpv6)), before_ip6) << "strike " << i;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/process_cost.h"
 
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -31,6 +32,12 @@ int64_t WakeupsOf(const std::map<pid_t, ThreadCost>& costs, pid_t thread) {
 }
 
 }  // namespace
+
+absl::Duration CpuOfThisThread() {
+  timespec time = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return absl::DurationFromTimespec(time);
+}
 
 std::map<pid_t, ThreadCost> ThreadCosts(pid_t process) {
   std::map<pid_t, ThreadCost> costs;

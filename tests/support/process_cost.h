@@ -24,6 +24,9 @@ struct ThreadCost {
   absl::Duration cpu;
 };
 
+// Time that the calling thread has had on a CPU. A bound on it holds on a busy machine, too.
+absl::Duration CpuOfThisThread();
+
 // Of each thread that lives; empty where the process has ended.
 std::map<pid_t, ThreadCost> ThreadCosts(pid_t process);
 // Of all threads of `after`, less what they had cost at `before`.
