@@ -16,10 +16,13 @@ namespace {
 // program 20 s; it may meet each more than once.
 constexpr absl::Duration kBound = absl::Seconds(30);
 constexpr absl::Duration kProgramBound = absl::Seconds(90);
+// The incident ends with the periodic check that follows the repair: a period of the timer, and
+// rest.
+constexpr absl::Duration kLastReached = absl::Milliseconds(3500);
 // An effect of the fault on the kernel comes within this.
 constexpr absl::Duration kEffect = absl::Milliseconds(20);
 constexpr size_t kWaitingThreads = 40;
-constexpr size_t kWorkingThreads = 10;
+constexpr size_t kWorkingThreads = 14;
 // Exit codes with which the program reports that it cannot go on.
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 64;
@@ -142,7 +145,8 @@ Verdict IncidentWithFault(const Incident& incident, const Programs& programs,
   Observed observed = {.in_place = stage.BecomesInPlace(baseline.desired, bound),
                        .missing = stage.known_missing()};
   // The last occurrences come after the repair.
-  if (observed.in_place && !early && WaitUntil([&] { return control.injected > 0; }, kRest)) {
+  if (observed.in_place && !early &&
+      WaitUntil([&] { return control.injected > 0; }, kLastReached)) {
     absl::SleepFor(kEffect);
     observed.damaged_later = !stage.BecomesInPlace(baseline.desired, stage.since_strike() + bound);
   }

@@ -20,7 +20,7 @@ constexpr char kSyncPeriod[] = "--iptables-sync-period=3s";
 
 // Preparing is most of the CPU time of a run. A limit on it, not on the runs, lets many runs wait
 // for their deadlines at once while those that are being repaired find a CPU.
-constexpr int kPreparedAtOnce = 3;
+constexpr int kPreparedAtOnce = 4;
 std::counting_semaphore<kPreparedAtOnce> g_preparing(kPreparedAtOnce);
 
 class Turn {
