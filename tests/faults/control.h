@@ -81,6 +81,7 @@ enum class Kind : uint32_t {
   kHalf,
   kFirstTable,
   kErrorsOnly,
+  kKinds,
 };
 
 struct FaultRow {

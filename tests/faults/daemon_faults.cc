@@ -2,6 +2,7 @@
 #include "tests/faults/daemon_faults.h"
 
 #include <csignal>
+#include <cstdlib>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -21,19 +22,34 @@ constexpr absl::Duration kProgramBound = absl::Seconds(90);
 constexpr absl::Duration kLastReached = absl::Milliseconds(3500);
 // An effect of the fault on the kernel comes within this.
 constexpr absl::Duration kEffect = absl::Milliseconds(20);
+// A repair that reports at least this reports that it waited for an answer or a program.
+constexpr absl::Duration kReportedDelay = absl::Seconds(3);
 constexpr size_t kWaitingThreads = 40;
 constexpr size_t kWorkingThreads = 14;
 // Exit codes with which the program reports that it cannot go on.
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 64;
 
-// Whether glog's lines, "E1121 20:00:00.000000 PID file:line] ...", have one of `severities`.
-bool Logs(absl::string_view severities, const std::string& log) {
+// glog's lines, "E1121 20:00:00.000000 PID file:line] ...", that have one of `severities`.
+std::vector<absl::string_view> Logged(absl::string_view severities, absl::string_view log) {
+  std::vector<absl::string_view> lines;
   for (const absl::string_view line : absl::StrSplit(log, '\n', absl::SkipEmpty())) {
     if (line.size() > 1 && absl::StrContains(severities, line[0]) && line[1] >= '0' &&
         line[1] <= '9') {
-      return true;
+      lines.push_back(line);
     }
+  }
+  return lines;
+}
+
+// Whether the log has a reason for a delay. A warning that only reports a quick repair is none.
+bool ReportsDelay(absl::string_view log) {
+  constexpr absl::string_view kRepaired = "Repaired in ";
+  for (const absl::string_view line : Logged("WE", log)) {
+    const size_t at = line.find(kRepaired);
+    if (at == absl::string_view::npos) return true;
+    const std::string text(line.substr(at + kRepaired.size()));
+    if (absl::Microseconds(std::atoll(text.c_str())) >= kReportedDelay) return true;
   }
   return false;
 }
@@ -79,7 +95,7 @@ Verdict JudgeIncident(const Observed& observed) {
   if (observed.exit_code != 0) {
     return Fail(absl::StrCat("ended with ", observed.exit_code), observed.log);
   }
-  if (observed.missing > kSilent && !Logs("WE", observed.log)) {
+  if (observed.missing > kSilent && !ReportsDelay(observed.log)) {
     return Fail(absl::StrCat("took ", absl::FormatDuration(observed.missing), " and said nothing"),
                 observed.log, /*timing=*/true);
   }
@@ -92,7 +108,7 @@ Verdict JudgeEndAtStart(const EndAtStart& end) {
   if (end.exit_code != kExitFailed && end.exit_code != kExitUsage) {
     return Fail(absl::StrCat("the daemon ended with ", end.exit_code), end.log);
   }
-  if (!Logs("E", end.log) && !absl::StrContains(end.log, "Error: ")) {
+  if (Logged("E", end.log).empty() && !absl::StrContains(end.log, "Error: ")) {
     return Fail("the daemon ended and logged no error", end.log);
   }
   if (!end.half_done.empty()) return Fail(end.half_done, end.log);

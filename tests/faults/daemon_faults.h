@@ -33,8 +33,8 @@ struct Observed {
   std::string difference = {};
 };
 
-// More than this has to be in the log as a warning or an error: one period of the timer and the
-// repair.
+// The log must have a warning or an error that explains what takes longer than this: a period of
+// the timer and the repair. That something was damaged and quickly repaired explains no delay.
 inline constexpr absl::Duration kSilent = absl::Seconds(4);
 
 Verdict JudgeIncident(const Observed& observed);

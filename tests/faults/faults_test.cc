@@ -4,10 +4,11 @@
 // occurrence. All of them, all over: label `long`, and tests/faults/run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <functional>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -22,6 +23,7 @@
 namespace kipt::testing {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -113,6 +115,76 @@ TEST(FaultLayerTest, AProgramThatFailsAndSaysNothingIsNoticed) {
   });
 }
 
+// ---- what happens to the daemon
+
+const Incident& IncidentNamed(absl::string_view name) {
+  const std::vector<Incident>& all = Incidents();
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const Incident& each) { return each.name == name; });
+  EXPECT_NE(found, all.end()) << "there is no incident " << name;
+  return *found;
+}
+
+// hint-deleted, and then `strike`.
+Verdict HintDeletedAnd(std::string (*strike)(const Site& site), const FaultRow& row, uint32_t nth) {
+  Verdict verdict;
+  Apart([&] {
+    const Programs programs = BuiltPrograms();
+    Incident incident = IncidentNamed("hint-deleted");
+    const Baseline baseline = MeasureIncident(incident, programs);
+    ASSERT_EQ(baseline.problem, "");
+    if (strike != nullptr) incident.strike = strike;
+    verdict = IncidentWithFault(incident, programs, baseline, row, nth);
+  });
+  return verdict;
+}
+
+TEST(DaemonJudgeTest, AFaultThatIsNeverReachedIsAFailure) {
+  const Verdict verdict = HintDeletedAnd(nullptr, RowOf(Point::kSend, "ENOBUFS"), 100000);
+  EXPECT_EQ(verdict.end, End::kNotReached) << verdict.text;
+  EXPECT_TRUE(verdict.failed());
+}
+
+TEST(DaemonJudgeTest, AnIncidentThatDoesNotReachTheDaemonIsAFailure) {
+  Incident nothing = IncidentNamed("hint-deleted");
+  nothing.strike = [](const Site&) { return std::string(); };
+  Tally tally(Subject::kDaemon);
+  TryDaemonFaults(
+      {nothing}, BuiltPrograms(), [](const FaultRow&) { return true; }, tally);
+  EXPECT_THAT(tally.Problems(Scope::kPart), Contains(HasSubstr("did not reach it")));
+}
+
+TEST(DaemonJudgeTest, ADaemonThatIsKilledIsNoticed) {
+  const Verdict verdict = HintDeletedAnd(
+      [](const Site& site) {
+        std::string problem = IncidentNamed("hint-deleted").strike(site);
+        kill(site.daemon, SIGKILL);
+        return problem;
+      },
+      RowOf(Point::kSend, "ENOBUFS"), 1);
+  EXPECT_EQ(verdict.end, End::kFailed);
+  EXPECT_THAT(verdict.text, HasSubstr("the daemon ended with 137"));
+}
+
+TEST(DaemonJudgeTest, ADaemonThatRepairsLateInSilenceIsNoticed) {
+  const Verdict verdict = HintDeletedAnd(
+      [](const Site& site) {
+        // Its log warns of the damage, and not of the delay.
+        kill(site.daemon, SIGSTOP);
+        std::string problem = IncidentNamed("hint-deleted").strike(site);
+        if (fork() == 0) {
+          sleep(static_cast<unsigned>(absl::ToInt64Seconds(kSilent)) + 1);
+          kill(site.daemon, SIGCONT);
+          _exit(0);
+        }
+        return problem;
+      },
+      RowOf(Point::kSend, "EINTR"), 1);
+  EXPECT_EQ(verdict.end, End::kFailed);
+  EXPECT_TRUE(verdict.timing);
+  EXPECT_THAT(verdict.text, HasSubstr("said nothing"));
+}
+
 struct BrokenRow {
   std::string name;
   std::string restore;  // what is done to the rules that stand
@@ -188,16 +260,9 @@ TEST(SyncFaultsTest, AreSurvivedBySyncOnLegacyIptables) {
 }
 
 TEST(DaemonFaultsTest, AreSurvivedByTheDaemon) {
-  const Programs programs = BuiltPrograms();
-  std::vector<Incident> incidents;
-  for (const Incident& incident : Incidents()) {
-    const absl::string_view name = incident.name;
-    if (name == "hint-deleted" || name == "lock-held") incidents.push_back(incident);
-  }
-  ASSERT_EQ(incidents.size(), 2U);
   Tally tally(Subject::kDaemon);
   TryDaemonFaults(
-      incidents, programs,
+      {IncidentNamed("hint-deleted"), IncidentNamed("lock-held")}, BuiltPrograms(),
       [](const FaultRow& row) {
         return IsOneOf(row, {{Point::kReceive, "overflow: all lost, ENOBUFS"},
                              {Point::kThread, "EAGAIN"},
@@ -205,6 +270,43 @@ TEST(DaemonFaultsTest, AreSurvivedByTheDaemon) {
       },
       tally);
   ExpectSurvived(tally, 20);
+}
+
+// A lost answer holds the start up for 5 s; then the log has a warning.
+TEST(DaemonFaultsTest, AreSurvivedByTheDaemonsStart) {
+  Tally tally(Subject::kDaemon);
+  TryDaemonFaults(
+      {IncidentNamed("agent-started")}, BuiltPrograms(),
+      [](const FaultRow& row) {
+        return IsOneOf(row, {{Point::kSend, "lost on the way"},
+                             {Point::kEpollCtl, "ENOMEM"},
+                             {Point::kTimer, "EMFILE"},
+                             {Point::kInotify, "ENOSPC"}});
+      },
+      tally);
+  ExpectSurvived(tally, 30);
+}
+
+// What a whole run requires of the faults, for their points: each is reached where control.cc says
+// so, and only there.
+TEST(PointsTest, AreReachedBySyncAndByTheDaemonAsListed) {
+  const Programs programs = BuiltPrograms();
+  std::vector<Baseline> counted(4);
+  DoApart({[&] { counted[0] = MeasureSync(kDamaged, programs); },
+           [&] { counted[1] = MeasureSync(kLegacyDamaged, programs); },
+           [&] { counted[2] = MeasureIncident(IncidentNamed("agent-started"), programs); },
+           [&] { counted[3] = MeasureIncident(IncidentNamed("lock-held"), programs); }},
+          /*threads=*/4);
+  for (const Baseline& baseline : counted) ASSERT_EQ(baseline.problem, "");
+  for (size_t i = 0; i < kPointCount; ++i) {
+    const auto point = static_cast<Point>(i);
+    EXPECT_EQ(counted[0].occurrences[i] + counted[1].occurrences[i] > 0,
+              Uses(Subject::kSync, point))
+        << PointName(point);
+    EXPECT_EQ(counted[2].occurrences[i] + counted[3].occurrences[i] > 0,
+              Uses(Subject::kDaemon, point))
+        << PointName(point);
+  }
 }
 
 TEST(EveryFaultLongTest, IsSurvivedBySync) {

@@ -47,8 +47,8 @@ std::string Stage::Begin() {
     if (problem.empty()) problem = WriteFile(config, ConfigFor(incident_.cleanup));
     if (!problem.empty() || incident_.strike == nullptr) return problem;
     StartDaemon(control_.environment());
-    WaitUntil([&] { return !daemon_->Running() || IsReady(); });
-    if (!daemon_->Running() || !IsReady()) {
+    const bool ended_or_ready = WaitUntil([&] { return !daemon_->Running() || IsReady(); });
+    if (!ended_or_ready || !daemon_->Running()) {
       return absl::StrCat("the daemon is not ready: ", daemon_->Output());
     }
   }
