@@ -19,6 +19,7 @@
 #include "tests/faults/daemon_faults.h"
 #include "tests/faults/sync_faults.h"
 #include "tests/support/private_run.h"
+#include "tests/support/scratch_directory.h"
 
 namespace kipt::testing {
 namespace {
@@ -85,35 +86,55 @@ TEST(FaultLayerTest, WhatIsInjectedIsWhatTheProgramFailsWith) {
   });
 }
 
-TEST(FaultLayerTest, AProgramThatClaimsSuccessAndDidNothingIsNoticed) {
-  Apart([] {
-    const Baseline baseline = MeasureSync(kDamaged, BuiltPrograms());
-    ASSERT_EQ(baseline.problem, "");
-    // It cannot be used to prepare a world, so the cold one is taken.
-    Programs liar = BuiltPrograms();
-    liar.agent = "/bin/true";
-    Scene cold = kDamaged;
-    cold.state = StartState::kCold;
-    const Verdict verdict = SyncWithFault(cold, liar, baseline, RowOf(Point::kSend, "ENOBUFS"), 1);
-    EXPECT_EQ(verdict.end, End::kFailed);
-    EXPECT_THAT(verdict.text, HasSubstr("exit code 0, but not in place"));
-  });
-}
-
-TEST(FaultLayerTest, AProgramThatFailsAndSaysNothingIsNoticed) {
-  Apart([] {
+// A script in the agent's place, where nothing of ours exists.
+Verdict ColdSyncOf(const std::string& script) {
+  Verdict verdict;
+  Apart([&] {
     Scene cold = kDamaged;
     cold.state = StartState::kCold;
     const Baseline baseline = MeasureSync(cold, BuiltPrograms());
     ASSERT_EQ(baseline.problem, "");
-    Programs silent = BuiltPrograms();
-    silent.agent = "/bin/false";
-    const Verdict verdict =
-        SyncWithFault(cold, silent, baseline, RowOf(Point::kSend, "ENOBUFS"), 1);
-    EXPECT_EQ(verdict.end, End::kFailed);
-    EXPECT_THAT(verdict.text, HasSubstr("no clear error"));
+    const ScratchDirectory directory;
+    ASSERT_TRUE(directory.WriteFile("agent", "#!/bin/sh\n" + script, /*executable=*/true));
+    Programs impostor = BuiltPrograms();
+    impostor.agent = directory.Path("agent");
+    verdict = SyncWithFault(cold, impostor, baseline, RowOf(Point::kSend, "ENOBUFS"), 1);
   });
+  return verdict;
 }
+
+struct ImpostorRow {
+  std::string name;
+  std::string script;
+  std::string text;
+};
+
+class SyncJudgeTest : public ::testing::TestWithParam<ImpostorRow> {};
+
+TEST_P(SyncJudgeTest, IsNoticed) {
+  const Verdict verdict = ColdSyncOf(GetParam().script);
+  EXPECT_EQ(verdict.end, End::kFailed);
+  EXPECT_THAT(verdict.text, HasSubstr(GetParam().text));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, SyncJudgeTest,
+    ::testing::Values(
+        ImpostorRow{"SuccessWithNothingDone", "exit 0", "exit code 0, but not in place"},
+        ImpostorRow{"AnErrorInSilence", "exit 1", "no clear error"},
+        ImpostorRow{"ALibrarysError",
+                    "echo 'Error: basic_filebuf::underflow error reading' >&2; exit 1",
+                    "a library's"},
+        ImpostorRow{"AnotherExitCode", "echo 'Error: the kernel refused it' >&2; exit 3",
+                    "exit code 3"},
+        ImpostorRow{"ACrash", "kill -SEGV $$", "crashed, 139"},
+        ImpostorRow{"ASanitizersWord", "echo 'AddressSanitizer: heap-use-after-free'; exit 1",
+                    "crashed, 1"},
+        ImpostorRow{"AnErrorWithHalfOfItDone",
+                    "LD_PRELOAD= /usr/sbin/iptables-nft -N HALF-DONE\n"
+                    "echo 'Error: the kernel refused the transaction' >&2; exit 1",
+                    "neither as before nor as desired"}),
+    [](const auto& row) { return row.param.name; });
 
 // ---- what happens to the daemon
 
@@ -307,6 +328,13 @@ TEST(PointsTest, AreReachedBySyncAndByTheDaemonAsListed) {
               Uses(Subject::kDaemon, point))
         << PointName(point);
   }
+}
+
+TEST(EveryFaultLongTest, ASyncThatDoesNotEndIsNoticed) {
+  const Verdict verdict = ColdSyncOf("exec sleep 600");
+  EXPECT_EQ(verdict.end, End::kFailed);
+  EXPECT_TRUE(verdict.timing);
+  EXPECT_THAT(verdict.text, HasSubstr("still runs after"));
 }
 
 TEST(EveryFaultLongTest, IsSurvivedBySync) {

@@ -16,6 +16,7 @@
 #include "tests/faults/report.h"
 #include "tests/faults/runs.h"
 #include "tests/faults/tally.h"
+#include "tests/faults/world.h"
 #include "tests/support/private_run.h"
 #include "tests/support/scratch_directory.h"
 
@@ -132,6 +133,46 @@ INSTANTIATE_TEST_SUITE_P(
                  {.log = kError, .in_place_again = false},
                  End::kFailed,
                  "started again"}),
+    [](const auto& row) { return row.param.name; });
+
+// ---- how much may be done where a change ends in an error
+
+KernelText With(const std::string& ip_nat, const std::string& ip_filter, const std::string& ip6) {
+  KernelText text;
+  text.parts = {{"ip nat", ip_nat}, {"ip filter", ip_filter}, {"ip6 filter", ip6}};
+  return text;
+}
+
+struct HalfDoneRow {
+  std::string name;
+  KernelText now;
+  // Whether it is too much where all, a family, or a table is written at once.
+  bool whole;
+  bool family;
+  bool table;
+};
+
+class HalfDoneTest : public ::testing::TestWithParam<HalfDoneRow> {};
+
+TEST_P(HalfDoneTest, IsJudgedByWhatIsWrittenAtOnce) {
+  const KernelText before = With("old", "old", "old");
+  const KernelText desired = With("new", "new", "new");
+  const auto fails = [&](Atomicity atomicity) {
+    return !HalfDone(GetParam().now, before, desired, atomicity).empty();
+  };
+  EXPECT_EQ(fails(Atomicity::kWhole), GetParam().whole);
+  EXPECT_EQ(fails(Atomicity::kFamily), GetParam().family);
+  EXPECT_EQ(fails(Atomicity::kTable), GetParam().table);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, HalfDoneTest,
+    ::testing::Values(HalfDoneRow{"AsBefore", With("old", "old", "old"), false, false, false},
+                      HalfDoneRow{"AsDesired", With("new", "new", "new"), false, false, false},
+                      HalfDoneRow{"OneFamily", With("new", "new", "old"), true, false, false},
+                      HalfDoneRow{"OneTableOfAFamily", With("new", "old", "old"), true, true,
+                                  false},
+                      HalfDoneRow{"AThirdState", With("new", "new", "other"), true, true, true}),
     [](const auto& row) { return row.param.name; });
 
 // ---- the plan

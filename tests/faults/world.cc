@@ -157,7 +157,7 @@ std::string HalfDone(const KernelText& now, const KernelText& before, const Kern
   }
   for (const auto& [unit, same] : as_before) {
     if (same || as_wanted[unit]) continue;
-    return absl::StrCat(unit, " is neither as before nor as wanted:\n", Difference(now, wanted));
+    return absl::StrCat(unit, " is neither as before nor as desired:\n", Difference(now, wanted));
   }
   return "";
 }
