@@ -146,64 +146,72 @@ const Incident& IncidentNamed(absl::string_view name) {
   return *found;
 }
 
-// hint-deleted, and then `strike`.
-Verdict HintDeletedAnd(std::string (*strike)(const Site& site), const FaultRow& row, uint32_t nth) {
-  Verdict verdict;
-  Apart([&] {
-    const Programs programs = BuiltPrograms();
-    Incident incident = IncidentNamed("hint-deleted");
-    const Baseline baseline = MeasureIncident(incident, programs);
-    ASSERT_EQ(baseline.problem, "");
-    if (strike != nullptr) incident.strike = strike;
-    verdict = IncidentWithFault(incident, programs, baseline, row, nth);
-  });
-  return verdict;
+struct DaemonRow {
+  std::string name;
+  // The incident; hint-deleted is part of each.
+  std::string (*strike)(const Site& site);
+  uint32_t nth;  // of send: EINTR
+  End end;
+  bool timing;
+  std::string text;
+};
+
+std::string DeleteHint(const Site& site) { return IncidentNamed("hint-deleted").strike(site); }
+
+std::string DeleteHintAndKill(const Site& site) {
+  std::string problem = DeleteHint(site);
+  kill(site.daemon, SIGKILL);
+  return problem;
 }
 
-TEST(DaemonJudgeTest, AFaultThatIsNeverReachedIsAFailure) {
-  const Verdict verdict = HintDeletedAnd(nullptr, RowOf(Point::kSend, "ENOBUFS"), 100000);
-  EXPECT_EQ(verdict.end, End::kNotReached) << verdict.text;
-  EXPECT_TRUE(verdict.failed());
+// The log warns of the damage, and not of the delay.
+std::string DeleteHintWhileItIsStopped(const Site& site) {
+  kill(site.daemon, SIGSTOP);
+  std::string problem = DeleteHint(site);
+  if (fork() == 0) {
+    sleep(static_cast<unsigned>(absl::ToInt64Seconds(kSilent)) + 1);
+    kill(site.daemon, SIGCONT);
+    _exit(0);
+  }
+  return problem;
 }
 
-TEST(DaemonJudgeTest, AnIncidentThatDoesNotReachTheDaemonIsAFailure) {
+// All at once, for they wait.
+TEST(DaemonJudgeTest, NoticesAFaultThatIsNeverReachedADaemonThatIsKilledAndOneThatIsLateInSilence) {
+  const std::vector<DaemonRow> rows = {
+      {"never reached", DeleteHint, 100000, End::kNotReached, false, ""},
+      {"killed", DeleteHintAndKill, 1, End::kFailed, false, "the daemon ended with 137"},
+      {"late in silence", DeleteHintWhileItIsStopped, 1, End::kFailed, true, "said nothing"}};
+  const Programs programs = BuiltPrograms();
+  Baseline baseline;
+  Apart([&] { baseline = MeasureIncident(IncidentNamed("hint-deleted"), programs); });
+  ASSERT_EQ(baseline.problem, "");
+  std::vector<Verdict> verdicts(rows.size());
+  std::vector<std::function<void()>> jobs;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    jobs.emplace_back([&, i] {
+      Incident incident = IncidentNamed("hint-deleted");
+      incident.strike = rows[i].strike;
+      verdicts[i] = IncidentWithFault(incident, programs, baseline, RowOf(Point::kSend, "EINTR"),
+                                      rows[i].nth);
+    });
+  }
+  DoApart(jobs, jobs.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(verdicts[i].end, rows[i].end) << rows[i].name << ": " << verdicts[i].text;
+    EXPECT_EQ(verdicts[i].timing, rows[i].timing) << rows[i].name;
+    EXPECT_TRUE(verdicts[i].failed()) << rows[i].name;
+    EXPECT_THAT(verdicts[i].text, HasSubstr(rows[i].text)) << rows[i].name;
+  }
+}
+
+TEST(DaemonJudgeTest, NoticesAnIncidentThatDoesNotReachTheDaemon) {
   Incident nothing = IncidentNamed("hint-deleted");
   nothing.strike = [](const Site&) { return std::string(); };
   Tally tally(Subject::kDaemon);
   TryDaemonFaults(
       {nothing}, BuiltPrograms(), [](const FaultRow&) { return true; }, tally);
   EXPECT_THAT(tally.Problems(Scope::kPart), Contains(HasSubstr("did not reach it")));
-}
-
-TEST(DaemonJudgeTest, ADaemonThatIsKilledIsNoticed) {
-  const Verdict verdict = HintDeletedAnd(
-      [](const Site& site) {
-        std::string problem = IncidentNamed("hint-deleted").strike(site);
-        kill(site.daemon, SIGKILL);
-        return problem;
-      },
-      RowOf(Point::kSend, "ENOBUFS"), 1);
-  EXPECT_EQ(verdict.end, End::kFailed);
-  EXPECT_THAT(verdict.text, HasSubstr("the daemon ended with 137"));
-}
-
-TEST(DaemonJudgeTest, ADaemonThatRepairsLateInSilenceIsNoticed) {
-  const Verdict verdict = HintDeletedAnd(
-      [](const Site& site) {
-        // Its log warns of the damage, and not of the delay.
-        kill(site.daemon, SIGSTOP);
-        std::string problem = IncidentNamed("hint-deleted").strike(site);
-        if (fork() == 0) {
-          sleep(static_cast<unsigned>(absl::ToInt64Seconds(kSilent)) + 1);
-          kill(site.daemon, SIGCONT);
-          _exit(0);
-        }
-        return problem;
-      },
-      RowOf(Point::kSend, "EINTR"), 1);
-  EXPECT_EQ(verdict.end, End::kFailed);
-  EXPECT_TRUE(verdict.timing);
-  EXPECT_THAT(verdict.text, HasSubstr("said nothing"));
 }
 
 struct BrokenRow {
@@ -293,19 +301,17 @@ TEST(DaemonFaultsTest, AreSurvivedByTheDaemon) {
   ExpectSurvived(tally, 20);
 }
 
-// A lost answer holds the start up for 5 s; then the log has a warning.
-TEST(DaemonFaultsTest, AreSurvivedByTheDaemonsStart) {
-  Tally tally(Subject::kDaemon);
-  TryDaemonFaults(
-      {IncidentNamed("agent-started")}, BuiltPrograms(),
-      [](const FaultRow& row) {
-        return IsOneOf(row, {{Point::kSend, "lost on the way"},
-                             {Point::kEpollCtl, "ENOMEM"},
-                             {Point::kTimer, "EMFILE"},
-                             {Point::kInotify, "ENOSPC"}});
-      },
-      tally);
-  ExpectSurvived(tally, 30);
+TEST(DaemonFaultsTest, AStartThatALostAnswerHeldUpIsExplainedInTheLog) {
+  Apart([] {
+    const Programs programs = BuiltPrograms();
+    const Incident& start = IncidentNamed("agent-started");
+    const Baseline baseline = MeasureIncident(start, programs);
+    ASSERT_EQ(baseline.problem, "");
+    const Verdict verdict =
+        IncidentWithFault(start, programs, baseline, RowOf(Point::kSend, "lost on the way"), 1);
+    // Late, and explained: JudgeIncident.
+    EXPECT_EQ(verdict.end, End::kError) << verdict.text;
+  });
 }
 
 // What a whole run requires of the faults, for their points: each is reached where control.cc says

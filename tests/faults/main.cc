@@ -91,48 +91,67 @@ void AddPart(Part part, Scope scope, Outcome& outcome) {
   outcome.parts.push_back(std::move(part));
 }
 
+struct Chosen {
+  std::vector<Scene> scenes;
+  std::vector<std::string> scene_names;
+  std::vector<Incident> incidents;
+  std::vector<std::string> incident_names;
+};
+
+Chosen Choose(const Arguments& arguments) {
+  Chosen chosen;
+  for (const Scene& scene : AllScenes()) {
+    if (!arguments.sync || !std::regex_search(NameOf(scene), arguments.where)) continue;
+    chosen.scenes.push_back(scene);
+    chosen.scene_names.push_back(NameOf(scene));
+  }
+  for (const Incident& incident : Incidents()) {
+    const std::string name = incident.name;
+    if (!arguments.daemon || !std::regex_search(name, arguments.where)) continue;
+    chosen.incidents.push_back(incident);
+    chosen.incident_names.push_back(name);
+  }
+  return chosen;
+}
+
+// Makes the runs and judges them.
+Outcome Try(const Arguments& arguments, Tally& sync, Tally& daemon) {
+  const Chosen where = Choose(arguments);
+  const auto chosen = [&](const FaultRow& row) {
+    return std::regex_search(absl::StrCat(PointName(row.point), ": ", row.name), arguments.faults);
+  };
+  const absl::Time start = absl::Now();
+  const absl::Time end = start + arguments.minutes;
+  if (!where.incidents.empty()) {
+    TryDaemonFaults(where.incidents, arguments.programs, chosen, daemon, end);
+  }
+  if (!where.scenes.empty()) {
+    TrySyncFaults(where.scenes, arguments.programs, chosen, sync, end);
+  }
+  Outcome outcome = {
+      .parts = {},
+      .problems = {},
+      .program = absl::StrCat(VersionOf(arguments.programs), ", commit ", arguments.commit),
+      .taken = absl::Now() - start};
+  AddPart({.tally = sync, .places = where.scene_names}, arguments.scope, outcome);
+  AddPart({.tally = daemon, .places = where.incident_names}, arguments.scope, outcome);
+  if (outcome.parts.empty()) outcome.problems.emplace_back("nothing was chosen");
+  return outcome;
+}
+
 int Main(const std::vector<std::string>& words) {
   const Arguments arguments = Parse(words);
   if (!arguments.unknown.empty()) {
     std::cerr << "kipt-faults: unknown argument " << arguments.unknown << "\n";
     return kUsage;
   }
-  std::vector<Scene> scenes;
-  std::vector<Incident> incidents;
-  std::vector<std::string> scene_names;
-  std::vector<std::string> incident_names;
-  for (const Scene& scene : AllScenes()) {
-    if (!arguments.sync || !std::regex_search(NameOf(scene), arguments.where)) continue;
-    scenes.push_back(scene);
-    scene_names.push_back(NameOf(scene));
-  }
-  for (const Incident& incident : Incidents()) {
-    if (!arguments.daemon || !std::regex_search(std::string(incident.name), arguments.where))
-      continue;
-    incidents.push_back(incident);
-    incident_names.emplace_back(incident.name);
-  }
-  const auto chosen = [&](const FaultRow& row) {
-    return std::regex_search(absl::StrCat(PointName(row.point), ": ", row.name), arguments.faults);
-  };
   Tally sync(Subject::kSync);
   Tally daemon(Subject::kDaemon);
   if (!Keep(arguments, sync) || !Keep(arguments, daemon)) {
     std::cerr << "kipt-faults: cannot write " << arguments.runs << "\n";
     return kFailed;
   }
-  const absl::Time start = absl::Now();
-  const absl::Time end = start + arguments.minutes;
-  if (!incidents.empty()) TryDaemonFaults(incidents, arguments.programs, chosen, daemon, end);
-  if (!scenes.empty()) TrySyncFaults(scenes, arguments.programs, chosen, sync, end);
-  Outcome outcome = {
-      .parts = {},
-      .problems = {},
-      .program = absl::StrCat(VersionOf(arguments.programs), ", commit ", arguments.commit),
-      .taken = absl::Now() - start};
-  AddPart({.tally = sync, .places = scene_names}, arguments.scope, outcome);
-  AddPart({.tally = daemon, .places = incident_names}, arguments.scope, outcome);
-  if (outcome.parts.empty()) outcome.problems.emplace_back("nothing was chosen");
+  const Outcome outcome = Try(arguments, sync, daemon);
   const std::string report = ReportText(outcome);
   std::cout << report;
   if (!arguments.report.empty() && !(std::ofstream(arguments.report) << report)) {
