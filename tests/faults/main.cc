@@ -77,6 +77,28 @@ bool Keep(const Arguments& arguments, Tally& tally) {
   return arguments.runs.empty() || tally.KeepIn(arguments.runs);
 }
 
+// A run that is resumed took the time of its parts: each leaves such a line with its seconds.
+constexpr char kTimeLine[] = "time\t";
+
+absl::Duration TimeOfEarlierParts(const std::string& path) {
+  absl::Duration time;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    absl::string_view text = line;
+    int64_t seconds = 0;
+    if (absl::ConsumePrefix(&text, kTimeLine) && absl::SimpleAtoi(text, &seconds)) {
+      time += absl::Seconds(seconds);
+    }
+  }
+  return time;
+}
+
+bool NoteTime(const std::string& path, absl::Duration time) {
+  std::ofstream file(path, std::ios::app);
+  file << kTimeLine << absl::ToInt64Seconds(time) << "\n" << std::flush;
+  return file.good();
+}
+
 std::string VersionOf(const Programs& programs) {
   const std::string out = RunProgram({programs.agent, "version"}).out;
   return out.substr(0, out.find('\n'));
@@ -151,7 +173,10 @@ int Main(const std::vector<std::string>& words) {
     std::cerr << "kipt-faults: cannot write " << arguments.runs << "\n";
     return kFailed;
   }
-  const Outcome outcome = Try(arguments, sync, daemon);
+  const absl::Duration before = TimeOfEarlierParts(arguments.runs);
+  Outcome outcome = Try(arguments, sync, daemon);
+  if (!arguments.runs.empty() && !NoteTime(arguments.runs, outcome.taken)) return kFailed;
+  outcome.taken += before;
   const std::string report = ReportText(outcome);
   std::cout << report;
   if (!arguments.report.empty() && !(std::ofstream(arguments.report) << report)) {
