@@ -77,6 +77,15 @@ Verdict UntilReached(const Run& run) {
   return verdict;
 }
 
+void Make(const Run& run, const std::string& first_failure, Tally& tally) {
+  Verdict verdict = UntilReached(run);
+  verdict.first_failure = first_failure;
+  tally.Add(run, verdict);
+  if (verdict.failed()) {
+    std::cerr << absl::StrCat("FAILED ", NameOf(run), ": ", verdict.text, "\n");
+  }
+}
+
 void Report(const Tally& tally, absl::Time start) {
   const Counts total = tally.Total();
   std::cerr << SubjectName(tally.subject()) << ": " << total.made << " of " << total.planned
@@ -92,7 +101,7 @@ void MakeMissing(const std::vector<Run>& runs, const Pace& pace, Tally& tally) {
   for (const Run& run : runs) {
     if (tally.VerdictOf(run)) continue;
     (run.row->waits > 0 ? waiting : working).emplace_back([&] {
-      if (absl::Now() < pace.end) tally.Add(run, UntilReached(run));
+      if (absl::Now() < pace.end) Make(run, /*first_failure=*/"", tally);
     });
   }
   Queue waiting_queue(std::move(waiting));
@@ -130,11 +139,7 @@ void MakeRuns(const std::vector<Run>& runs, const Pace& pace, Tally& tally) {
   for (const Run& run : runs) {
     const std::optional<Verdict> first = tally.VerdictOf(run);
     if (!first || !first->failed() || !first->timing || !first->first_failure.empty()) continue;
-    again.emplace_back([&, text = first->text] {
-      Verdict second = UntilReached(run);
-      second.first_failure = text;
-      tally.Add(run, second);
-    });
+    again.emplace_back([&, text = first->text] { Make(run, text, tally); });
   }
   const size_t most = runs.size() / kRunsForEachRepetition + 1;
   if (tally.Total().repeated + again.size() > most) {

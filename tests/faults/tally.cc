@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <iostream>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -103,7 +102,6 @@ void Tally::Add(const Run& run, const Verdict& verdict) {
   const std::lock_guard lock(mutex_);
   entries_[NameOf(run)] = {.place = run.place, .row = run.row, .verdict = verdict};
   if (file_.is_open()) file_ << LineOf(subject_, run, verdict) << std::flush;
-  if (verdict.failed()) std::cerr << "FAILED " << NameOf(run) << ": " << verdict.text << "\n";
 }
 
 void Tally::AddProblem(const std::string& place, const std::string& problem) {
