@@ -7,6 +7,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "agent/agent_options.h"
 #include "agent/detect/backend_choice.h"
 #include "agent/detect/mode_evidence.h"
@@ -28,9 +29,15 @@ class NodeAgent::Core {
         sources_(SystemModeSources(config_.host_root, runner_.get(), std::move(options.legacy))) {}
 
   absl::Status Start(EventLoop& loop) {
+    const absl::Time start = absl::Now();
     BackendOrError backend = OpenBackend();
     if (backend.ok()) early_backend_ = *std::move(backend);
     RetireOtherMode();
+    if (const absl::Duration taken = absl::Now() - start; taken > kSlowRound) {
+      Notice(absl::LogSeverity::kWarning,
+             absl::StrCat("Reading which iptables the node uses took ", absl::FormatDuration(taken),
+                          ": an answer was lost or late; the kernel, a lock or a program is slow"));
+    }
     absl::StatusOr<std::unique_ptr<Agent>> agent = Agent::Create(
         loop, MakeOptions(), [this] { return OpenBackend(); },
         [this](const Round& round) { OnRound(round); });

@@ -64,10 +64,6 @@ void LogFights(const Round& round) {
   }
 }
 
-// An answer of the kernel is waited for for 5 s, a lock too. Far above what the rules of 10,000
-// services take, on legacy iptables also.
-constexpr absl::Duration kSlowRound = absl::Seconds(3);
-
 }  // namespace
 
 void LogRound(const Round& round, const AgentState& state) {

@@ -28,6 +28,10 @@ enum class Trigger : uint8_t {
 };
 absl::string_view TriggerName(Trigger trigger);  // "start", "change", ...
 
+// The kernel's answers and locks have deadlines of 5 s. This is far above what the rules of 10,000
+// services take, on iptables-legacy too: what takes longer waited for a deadline, and is logged.
+inline constexpr absl::Duration kSlowRound = absl::Seconds(3);
+
 struct Round {
   Trigger trigger = Trigger::kStart;
   // Commits of others that were noticed since the last round, and events that were lost.

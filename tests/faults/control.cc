@@ -6,10 +6,13 @@
 namespace kipt::testing {
 namespace {
 
+// Which subjects use a point.
+enum class Users : uint8_t { kBoth, kDaemonOnly };
+
 struct PointRow {
   const char* name;
   const char* text;
-  bool varies = false;
+  Users users = Users::kBoth;
 };
 
 constexpr PointRow kPointRows[kPointCount] = {
@@ -17,28 +20,31 @@ constexpr PointRow kPointRows[kPointCount] = {
     {"bind", "bind(2) of it"},
     {"getsockname", "getsockname(2) of it"},
     {"setsockopt", "setsockopt(2) of it"},
-    {"getsockopt", "getsockopt(2) of it"},
+    // Only a monitor of events asks for its losses.
+    {"getsockopt", "getsockopt(2) of it", Users::kDaemonOnly},
     {"send", "a datagram sent to the kernel"},
     {"receive", "a call that receives from the kernel"},
     {"datagram", "a datagram of the kernel's"},
     {"message", "a message in such a datagram"},
+    {"attribute", "the first attribute of such a message"},
     {"socketpair", "socketpair(2) for a program's streams"},
     {"program", "the start of a program, and the program"},
     {"feed", "a write to a program's standard input"},
-    {"output", "a read of a program's output", true},
-    {"poll", "poll(2)", true},
-    {"waitpid", "waitpid(2)", true},
+    {"output", "a read of a program's output"},
+    {"poll", "poll(2)"},
+    {"waitpid", "waitpid(2)"},
     {"thread", "pthread_create(3)"},
     {"open", "open(2), openat(2), fopen(3)"},
-    {"read", "read(2) of a file", true},
-    {"directory", "opendir(3)"},
+    {"read", "read(2) of a file"},
+    {"directory", "opendir(3)", Users::kDaemonOnly},
     {"stat", "stat(2), fstat(2)"},
     {"access", "access(2)"},
-    {"flock", "flock(2)", true},
-    {"epoll_wait", "epoll_wait(2)", true},
-    {"epoll_ctl", "epoll_ctl(2)"},
-    {"timer", "timerfd_create(2)"},
-    {"inotify", "inotify_init1(2), inotify_add_watch(2)"},
+    {"flock", "flock(2)"},
+    // The event loop and its timers; the watch over the configuration file.
+    {"epoll_wait", "epoll_wait(2)", Users::kDaemonOnly},
+    {"epoll_ctl", "epoll_ctl(2)", Users::kDaemonOnly},
+    {"timer", "timerfd_create(2)", Users::kDaemonOnly},
+    {"inotify", "inotify_init1(2), inotify_add_watch(2)", Users::kDaemonOnly},
 };
 
 // Of a netlink socket's answers: SO_RCVTIMEO. Of programs: the deadline of LegacyOptions.
@@ -85,9 +91,9 @@ const FaultRow kFaults[] = {
     {Point::kMessage, "length beyond the end", Kind::kLengthLong, 0, kAnswer},
     {Point::kMessage, "length too short", Kind::kLengthShort, 0, kAnswer},
     {Point::kMessage, "length 0", Kind::kLengthZero, 0, kAnswer},
-    {Point::kMessage, "attribute beyond the end", Kind::kAttributeLong},
-    {Point::kMessage, "attribute of length 0", Kind::kAttributeZero},
-    {Point::kMessage, "attribute of another type", Kind::kAttributeType},
+    {Point::kAttribute, "beyond the end", Kind::kAttributeLong},
+    {Point::kAttribute, "of length 0", Kind::kAttributeZero},
+    {Point::kAttribute, "of another type", Kind::kAttributeType},
 
     {Point::kSocketpair, "EMFILE", Kind::kErrno, EMFILE},
     {Point::kSocketpair, "ENOMEM", Kind::kErrno, ENOMEM},
@@ -151,6 +157,10 @@ const size_t kFaultCount = sizeof(kFaults) / sizeof(kFaults[0]);
 
 const char* PointName(Point point) { return kPointRows[static_cast<size_t>(point)].name; }
 const char* PointText(Point point) { return kPointRows[static_cast<size_t>(point)].text; }
-bool Varies(Point point) { return kPointRows[static_cast<size_t>(point)].varies; }
+const char* SubjectName(Subject subject) { return subject == Subject::kSync ? "sync" : "daemon"; }
+bool Uses(Subject subject, Point point) {
+  return subject == Subject::kDaemon ||
+         kPointRows[static_cast<size_t>(point)].users == Users::kBoth;
+}
 
 }  // namespace kipt::testing

@@ -2,9 +2,8 @@
 //
 // File: tests/faults/control.h
 //
-// What the driver and the layer that is preloaded into the program under test have in common: the
-// points at which a fault can happen, the faults, and the page of memory through which the one
-// tells the other what to do and the other what it did.
+// Shared by the driver and the layer that is preloaded into the program under test: the points
+// where a fault can happen, the faults, and the page of memory through which the two communicate.
 #ifndef KIPT_TESTS_FAULTS_CONTROL_H_
 #define KIPT_TESTS_FAULTS_CONTROL_H_
 
@@ -21,10 +20,11 @@ enum class Point : uint32_t {
   kGetsockname,
   kSetsockopt,
   kGetsockopt,
-  kSend,      // a datagram to the kernel
-  kReceive,   // a call that receives from the kernel
-  kDatagram,  // a datagram that came from the kernel
-  kMessage,   // a message in one of these
+  kSend,       // a datagram to the kernel
+  kReceive,    // a call that receives from the kernel
+  kDatagram,   // a datagram that came from the kernel
+  kMessage,    // a message in one of these
+  kAttribute,  // the first attribute of such a message; a message without one does not count
   kSocketpair,
   kProgram,  // the start of a program, and the program
   kFeed,     // what is written to its standard input
@@ -81,6 +81,7 @@ enum class Kind : uint32_t {
   kHalf,
   kFirstTable,
   kErrorsOnly,
+  kKinds,
 };
 
 struct FaultRow {
@@ -100,8 +101,14 @@ extern const size_t kFaultCount;
 const char* PointName(Point point);
 // What one occurrence is, for the report.
 const char* PointText(Point point);
-// How often a point is come to is a matter of time (how much one read() gets, how often one polls).
-bool Varies(Point point);
+
+// What the faults are tried under.
+enum class Subject : uint8_t { kSync, kDaemon };
+// "sync", "daemon".
+const char* SubjectName(Subject subject);
+// Whether `subject` uses `point`. If it does, each fault of the point must be reached; if it does
+// not, none may be: an entry that has become wrong fails a whole run (Tally::Problems).
+bool Uses(Subject subject, Point point);
 
 // A file that both map. All zero is a layer that does nothing.
 struct Control {

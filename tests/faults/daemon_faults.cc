@@ -1,251 +1,198 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/faults/daemon_faults.h"
 
-#include <unistd.h>
-
-#include <algorithm>
 #include <csignal>
-#include <memory>
-#include <optional>
-#include <thread>
+#include <cstdlib>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "tests/support/http_get.h"
-#include "tests/support/netns.h"
-#include "tests/support/private_run.h"
-#include "tests/support/run_program.h"
-#include "tests/support/scratch_directory.h"
+#include "tests/faults/stage.h"
 
 namespace kipt::testing {
 namespace {
 
-constexpr int kHealthPort = 10270;
-constexpr int kHttpOk = 200;
-// The safety net for an event that never came.
-constexpr char kSyncPeriod[] = "--iptables-sync-period=3s";
-// From the incident until all is in place: three periods, and long for what takes milliseconds. The
-// daemon's deadline for a program is 20 s, an answer's 5 s; it may come to each more than once.
+// From the incident until all is in place. The daemon's deadline for an answer is 5 s, for a
+// program 20 s; it may meet each more than once.
 constexpr absl::Duration kBound = absl::Seconds(30);
 constexpr absl::Duration kProgramBound = absl::Seconds(90);
-// What is known to take longer than this has to be said.
-constexpr absl::Duration kSilent = absl::Seconds(4);
-// Until the daemon rests after an incident: its second look at legacy tables comes after 20 ms, a
-// changed file is read after 100 ms.
-constexpr absl::Duration kRest = absl::Milliseconds(250);
-constexpr int kAttempts = 3;
-constexpr size_t kDaemonsAtOnce = 10;
+// The incident ends with the periodic check that follows the repair: a period of the timer, and
+// rest.
+constexpr absl::Duration kLastReached = absl::Milliseconds(3500);
+// An effect of the fault on the kernel comes within this.
+constexpr absl::Duration kEffect = absl::Milliseconds(20);
+// A repair that reports at least this reports that it waited for an answer or a program.
+constexpr absl::Duration kReportedDelay = absl::Seconds(3);
+constexpr size_t kWaitingThreads = 40;
+constexpr size_t kWorkingThreads = 14;
+// Exit codes with which the program reports that it cannot go on.
+constexpr int kExitFailed = 1;
+constexpr int kExitUsage = 64;
 
-// The daemon at rest, in a network namespace of the calling thread's, others' rules beside its own.
-class Stage {
- public:
-  Stage(const Incident& incident, const Programs& programs)
-      : incident_(incident), programs_(programs), control_(programs) {}
-
-  // Empty, or why it could not be.
-  std::string Begin() {
-    if (!directory_.made()) return "no directory can be made in /run";
-    const absl::Status moved = Netns::MoveToNew();
-    if (!moved.ok()) return std::string(moved.message());
-    std::string problem = PutForeignRules(incident_.iptables);
-    const std::string config = directory_.Path("config.yaml");
-    if (problem.empty()) problem = WriteFile(config, ConfigFor(incident_.cleanup));
-    if (!problem.empty()) return problem;
-    daemon_.emplace(Command(), control_.environment());
-    const bool ready = WaitUntil(
-        [&] { return !daemon_->Running() || HttpGet(kHealthPort, "/readyz").status == kHttpOk; });
-    if (!ready || !daemon_->Running()) {
-      return absl::StrCat("the daemon is not ready: ", daemon_->Output());
-    }
-    absl::SleepFor(kRest);
-    said_before_ = daemon_->Output().size();
-    return "";
-  }
-
-  // From here on occurrences count.
-  std::string Strike() {
-    control_->armed = 1;
-    std::string problem =
-        incident_.strike({.daemon = daemon_->pid(), .config_path = directory_.Path("config.yaml")});
-    struck_ = last_missing_ = absl::Now();
-    return problem;
-  }
-
-  // Asks iptables-save and nft ever more seldom, for these take CPU that the daemon needs.
-  bool BecomesInPlace(const KernelText& wanted, absl::Duration bound) {
-    for (absl::Duration pause = absl::Milliseconds(20);;
-         pause = std::min(pause * 1.6, absl::Duration(absl::Seconds(1)))) {
-      absl::SleepFor(pause);
-      const absl::Time asked = absl::Now();
-      now_ = ReadKernel(incident_.iptables);
-      if (now_ == wanted) return true;
-      last_missing_ = asked;
-      if (!daemon_->Running() || absl::Now() - struck_ > bound) return false;
-    }
-  }
-
-  // What a `plan` without faults says: 0 is nothing to do.
-  int PlanExitCode() const {
-    std::vector<std::string> command = {programs_.agent, "plan"};
-    for (const std::string& flag : Flags()) command.push_back(flag);
-    return RunProgram(std::move(command)).exit_code;
-  }
-
-  Control& control() { return *control_; }
-  BackgroundProgram& daemon() { return *daemon_; }
-  const KernelText& now() const { return now_; }
-  absl::Duration since_strike() const { return absl::Now() - struck_; }
-  // For how long it was not in place at least, however busy this machine is.
-  absl::Duration known_missing() const { return last_missing_ - struck_; }
-  // What the daemon has said since the incident.
-  std::string Said() const { return daemon_->Output().substr(said_before_); }
-
- private:
-  std::vector<std::string> Flags() const {
-    std::vector<std::string> flags = {absl::StrCat("--config=", directory_.Path("config.yaml"))};
-    if (incident_.iptables == IptablesMode::kLegacy) flags.push_back("--iptables-mode=legacy");
-    return flags;
-  }
-  std::vector<std::string> Command() const {
-    std::vector<std::string> command = {programs_.agent, "run", kSyncPeriod};
-    for (const std::string& flag : Flags()) command.push_back(flag);
-    return command;
-  }
-
-  const Incident& incident_;
-  const Programs& programs_;
-  ControlPage control_;
-  const ScratchDirectory directory_;
-  std::optional<BackgroundProgram> daemon_;
-  KernelText now_;
-  absl::Time struck_;
-  absl::Time last_missing_;
-  size_t said_before_ = 0;
-};
-
-// Whether glog's lines, "E1121 20:00:00.000000 PID file:line] ...", warn of anything.
-bool Warns(const std::string& log) {
+// glog's lines, "E1121 20:00:00.000000 PID file:line] ...", that have one of `severities`.
+std::vector<absl::string_view> Logged(absl::string_view severities, absl::string_view log) {
+  std::vector<absl::string_view> lines;
   for (const absl::string_view line : absl::StrSplit(log, '\n', absl::SkipEmpty())) {
-    if (line.size() > 1 && (line[0] == 'W' || line[0] == 'E') && line[1] >= '0' && line[1] <= '9') {
-      return true;
+    if (line.size() > 1 && absl::StrContains(severities, line[0]) && line[1] >= '0' &&
+        line[1] <= '9') {
+      lines.push_back(line);
     }
+  }
+  return lines;
+}
+
+// Whether the log has a reason for a delay. A warning that only reports a quick repair is none.
+bool ReportsDelay(absl::string_view log) {
+  constexpr absl::string_view kRepaired = "Repaired in ";
+  for (const absl::string_view line : Logged("WE", log)) {
+    const size_t at = line.find(kRepaired);
+    if (at == absl::string_view::npos) return true;
+    const std::string text(line.substr(at + kRepaired.size()));
+    if (absl::Microseconds(std::atoll(text.c_str())) >= kReportedDelay) return true;
   }
   return false;
 }
 
-Verdict Fail(const std::string& why, const std::string& log) {
-  return {.end = End::kFailed, .text = absl::StrCat(why, "\n--- the log\n", log, "---")};
+Verdict Fail(const std::string& why, const std::string& log, bool timing = false) {
+  return {.end = End::kFailed,
+          .text = absl::StrCat(why, "\n--- the log\n", log, "---"),
+          .timing = timing};
 }
 
 bool SanitizerSpoke(const std::string& log) {
   return absl::StrContains(log, "Sanitizer") || absl::StrContains(log, "runtime error:");
 }
 
-Verdict RunOnce(const Incident& incident, const Programs& programs,
-                const IncidentBaseline& baseline, const FaultRow& row, uint32_t nth) {
-  Stage stage(incident, programs);
-  if (std::string problem = stage.Begin(); !problem.empty()) return Fail(problem, "");
-  stage.control().row = static_cast<uint32_t>(&row - kFaults);
-  stage.control().nth = nth;
-  if (std::string problem = stage.Strike(); !problem.empty()) return Fail(problem, stage.Said());
-  const absl::Duration bound = row.point == Point::kProgram ? kProgramBound : kBound;
-  const bool repaired = stage.BecomesInPlace(baseline.wanted, bound);
-  const absl::Duration taken = stage.known_missing();
-  if (!stage.daemon().Running()) {
-    return Fail(absl::StrCat("the daemon ended with ", stage.daemon().Wait()), stage.Said());
-  }
-  if (!repaired) {
-    return Fail(absl::StrCat("not in place after ", absl::FormatDuration(taken), ":\n",
-                             Difference(stage.now(), baseline.wanted)),
-                stage.Said());
-  }
-  // The last occurrences come after the repair.
-  WaitUntil([&] { return stage.control().injected > 0; }, kRest);
-  if (stage.control().injected == 0) return {.end = End::kNotReached};
-  absl::SleepFor(absl::Milliseconds(20));
-  if (!stage.BecomesInPlace(baseline.wanted, stage.since_strike() + bound)) {
-    return Fail("damaged by the fault and not repaired", stage.Said());
-  }
+// The daemon has ended while it started.
+Verdict SeeEndAtStart(Stage& stage, const Baseline& baseline) {
+  EndAtStart end = {.exit_code = stage.daemon().Wait(), .log = stage.Said()};
+  end.half_done = HalfDone(stage.now(), baseline.before, baseline.desired, Atomicity::kWhole);
+  if (stage.control().injected == 0) return Fail("the daemon ended without a fault", end.log);
   stage.control().armed = 0;
-  stage.daemon().Signal(SIGTERM);
-  const int exit_code = stage.daemon().Wait(kProgramBound);
-  const std::string said = stage.Said();
-  if (exit_code != 0 || SanitizerSpoke(said)) {
-    return Fail(absl::StrCat("ended with ", exit_code), said);
-  }
-  const bool warned = Warns(said);
-  if (taken > kSilent && !warned) {
-    return Fail(absl::StrCat("took ", absl::FormatDuration(taken), " and said nothing"), said);
-  }
-  return {.end = taken > kSilent ? End::kError : End::kInPlace,
-          .text = {},
-          .seconds = absl::ToDoubleSeconds(taken)};
+  stage.StartAgain();
+  end.in_place_again = stage.BecomesInPlace(baseline.desired, stage.since_strike() + kBound);
+  return JudgeEndAtStart(end);
 }
 
 }  // namespace
 
-IncidentBaseline MeasureIncident(const Incident& incident, const Programs& programs) {
-  IncidentBaseline baseline;
+Verdict JudgeIncident(const Observed& observed) {
+  if (observed.ended) {
+    return Fail(absl::StrCat("the daemon ended with ", *observed.ended), observed.log);
+  }
+  if (SanitizerSpoke(observed.log)) return Fail("a sanitizer reported", observed.log);
+  if (!observed.in_place) {
+    return Fail(absl::StrCat("not in place after ", absl::FormatDuration(observed.missing), ":\n",
+                             observed.difference),
+                observed.log, /*timing=*/true);
+  }
+  if (!observed.injected) return {.end = End::kNotReached};
+  if (observed.damaged_later) {
+    return Fail(absl::StrCat("damaged by the fault and not repaired:\n", observed.difference),
+                observed.log);
+  }
+  if (observed.exit_code != 0) {
+    return Fail(absl::StrCat("ended with ", observed.exit_code), observed.log);
+  }
+  if (observed.missing > kSilent && !ReportsDelay(observed.log)) {
+    return Fail(absl::StrCat("took ", absl::FormatDuration(observed.missing), " and said nothing"),
+                observed.log, /*timing=*/true);
+  }
+  return {.end = observed.missing > kSilent ? End::kError : End::kInPlace,
+          .seconds = absl::ToDoubleSeconds(observed.missing)};
+}
+
+Verdict JudgeEndAtStart(const EndAtStart& end) {
+  if (SanitizerSpoke(end.log)) return Fail("a sanitizer reported", end.log);
+  if (end.exit_code != kExitFailed && end.exit_code != kExitUsage) {
+    return Fail(absl::StrCat("the daemon ended with ", end.exit_code), end.log);
+  }
+  if (Logged("E", end.log).empty() && !absl::StrContains(end.log, "Error: ")) {
+    return Fail("the daemon ended and logged no error", end.log);
+  }
+  if (!end.half_done.empty()) return Fail(end.half_done, end.log);
+  if (!end.in_place_again) {
+    return Fail("started again, the daemon put nothing in place", end.log, /*timing=*/true);
+  }
+  return {.end = End::kError};
+}
+
+Baseline MeasureIncident(const Incident& incident, const Programs& programs) {
+  Baseline baseline;
   Stage stage(incident, programs);
   baseline.problem = stage.Begin();
-  if (baseline.problem.empty()) baseline.problem = stage.Strike();
+  if (baseline.problem.empty()) {
+    baseline.before = ReadKernel(incident.iptables);
+    baseline.problem = stage.Strike();
+  }
   if (!baseline.problem.empty()) return baseline;
-  // The flipped gate's file is what `plan` reads; where the file is nonsense, what it said before
-  // is compared with.
+  // `plan` reads the flipped gate's file. A file that is nonsense it cannot read.
   const bool readable = std::string(incident.name) != "config-spoilt";
-  absl::SleepFor(absl::Milliseconds(500));
+  absl::SleepFor(2 * kRest);
   if (readable && !WaitUntil([&] { return stage.PlanExitCode() == 0; })) {
     baseline.problem = absl::StrCat("without a fault it is not repaired: ", stage.Said());
   }
-  baseline.wanted = ReadKernel(incident.iptables);
-  if (!baseline.wanted.problem.empty()) baseline.problem = baseline.wanted.problem;
+  baseline.desired = ReadKernel(incident.iptables);
+  if (!baseline.desired.problem.empty()) baseline.problem = baseline.desired.problem;
   if (stage.control().loaded == 0) baseline.problem = "the layer was not loaded";
   for (size_t i = 0; i < kPointCount; ++i) {
     baseline.occurrences[i] = stage.control().occurrences[i];
+  }
+  const auto count = [&](Point point) { return baseline.occurrences[static_cast<size_t>(point)]; };
+  if (baseline.problem.empty() && count(Point::kSend) + count(Point::kProgram) == 0) {
+    baseline.problem = "the daemon asked the kernel nothing: the incident did not reach it";
   }
   return baseline;
 }
 
 Verdict IncidentWithFault(const Incident& incident, const Programs& programs,
-                          const IncidentBaseline& baseline, const FaultRow& row, uint32_t nth) {
-  Verdict verdict;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    verdict = RunOnce(incident, programs, baseline, row, nth);
-    if (verdict.end != End::kNotReached) return verdict;
+                          const Baseline& baseline, const FaultRow& row, uint32_t nth) {
+  Stage stage(incident, programs);
+  if (std::string problem = stage.Begin(); !problem.empty()) return Fail(problem, "", true);
+  Control& control = stage.control();
+  control.row = static_cast<uint32_t>(&row - kFaults);
+  control.nth = nth;
+  if (std::string problem = stage.Strike(); !problem.empty()) return Fail(problem, stage.Said());
+  const absl::Duration bound = row.point == Point::kProgram ? kProgramBound : kBound;
+  // Most faults come at once: the kernel need not be read before.
+  const bool early =
+      WaitUntil([&] { return control.injected > 0 || !stage.daemon().Running(); }, kRest);
+  Observed observed = {.in_place = stage.BecomesInPlace(baseline.desired, bound),
+                       .missing = stage.known_missing()};
+  // The last occurrences come after the repair.
+  if (observed.in_place && !early &&
+      WaitUntil([&] { return control.injected > 0; }, kLastReached)) {
+    absl::SleepFor(kEffect);
+    observed.damaged_later = !stage.BecomesInPlace(baseline.desired, stage.since_strike() + bound);
   }
-  // How many looks a daemon takes is a matter of time.
-  return verdict;
+  observed.injected = control.injected > 0;
+  observed.difference = Difference(stage.now(), baseline.desired);
+  if (!stage.daemon().Running()) {
+    if (incident.strike == nullptr) return SeeEndAtStart(stage, baseline);
+    observed.ended = stage.daemon().Wait();
+  }
+  control.armed = 0;
+  stage.daemon().Signal(SIGTERM);
+  observed.exit_code = stage.daemon().Wait(kProgramBound);
+  observed.log = stage.Said();
+  return JudgeIncident(observed);
 }
 
 void TryDaemonFaults(const std::vector<Incident>& incidents, const Programs& programs,
-                     const std::function<bool(const FaultRow&)>& chosen, Tally& tally) {
-  Jobs jobs;
+                     const FaultChoice& chosen, Tally& tally, absl::Time end) {
+  std::vector<Place> places;
   for (const Incident& incident : incidents) {
-    const auto baseline = std::make_shared<IncidentBaseline>();
-    std::jthread([&] {
-      const PrivateRun private_run;
-      *baseline = MeasureIncident(incident, programs);
-    }).join();
-    if (!baseline->problem.empty()) {
-      tally.Add(kFaults[0], incident.name, Fail(baseline->problem, ""));
-      continue;
-    }
-    for (size_t i = 0; i < kFaultCount; ++i) {
-      const FaultRow& row = kFaults[i];
-      if (!chosen(row)) continue;
-      for (uint32_t nth = 1; nth <= baseline->occurrences[static_cast<size_t>(row.point)]; ++nth) {
-        jobs.waiting.emplace_back([=, &incident, &programs, &tally, &row] {
-          tally.Add(
-              row,
-              absl::StrCat(incident.name, ": ", PointName(row.point), " ", nth, ", ", row.name),
-              IncidentWithFault(incident, programs, *baseline, row, nth));
-        });
-      }
-    }
+    places.push_back({.name = incident.name,
+                      .measure = [&] { return MeasureIncident(incident, programs); },
+                      .attempt =
+                          [&](const Baseline& baseline, const FaultRow& row, uint32_t nth) {
+                            return IncidentWithFault(incident, programs, baseline, row, nth);
+                          }});
   }
-  RunJobs(jobs, "daemon", kDaemonsAtOnce);
+  TryFaults(places, chosen,
+            {.waiting_threads = kWaitingThreads, .working_threads = kWorkingThreads, .end = end},
+            tally);
 }
 
 }  // namespace kipt::testing

@@ -6,33 +6,60 @@
 #ifndef KIPT_TESTS_FAULTS_DAEMON_FAULTS_H_
 #define KIPT_TESTS_FAULTS_DAEMON_FAULTS_H_
 
-#include <array>
-#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "tests/faults/incidents.h"
-#include "tests/faults/tally.h"
+#include "tests/faults/plan.h"
 
 namespace kipt::testing {
 
-// How an incident ends where nothing else is wrong.
-struct IncidentBaseline {
-  KernelText wanted;
-  // From the incident until its traces are gone and the daemon rests.
-  std::array<uint32_t, kPointCount> occurrences = {};
-  std::string problem;
+// What is seen of a daemon that was hit by an incident and a fault.
+struct Observed {
+  bool injected = true;
+  bool in_place = true;
+  // How long it was not in place, at least.
+  absl::Duration missing = {};
+  // Set if the daemon ended before it was asked to.
+  std::optional<int> ended = {};
+  // When it was asked to end.
+  int exit_code = 0;
+  // In place at first, and no longer after the fault.
+  bool damaged_later = false;
+  std::string log = {};
+  // The kernel, where it is not in place.
+  std::string difference = {};
 };
 
-// Moves the calling thread to a network namespace of its own, as below.
-IncidentBaseline MeasureIncident(const Incident& incident, const Programs& programs);
+// The log must have a warning or an error that explains what takes longer than this: a period of
+// the timer and the repair. That something was damaged and quickly repaired explains no delay.
+inline constexpr absl::Duration kSilent = absl::Seconds(4);
 
+Verdict JudgeIncident(const Observed& observed);
+
+// What is seen of a daemon that ended while it started.
+struct EndAtStart {
+  int exit_code = 1;
+  std::string log = {};
+  // What is neither as before nor as desired.
+  std::string half_done = {};
+  // Once it has been started again, without a fault.
+  bool in_place_again = true;
+};
+
+Verdict JudgeEndAtStart(const EndAtStart& end);
+
+// One counting run. Moves the calling thread to a network namespace of its own, as the next does.
+Baseline MeasureIncident(const Incident& incident, const Programs& programs);
 Verdict IncidentWithFault(const Incident& incident, const Programs& programs,
-                          const IncidentBaseline& baseline, const FaultRow& row, uint32_t nth);
+                          const Baseline& baseline, const FaultRow& row, uint32_t nth);
 
-// Runs each fault that `chosen` wants at each of its occurrences in each of `incidents`.
+// Runs each chosen fault at each of its occurrences in each of `incidents`.
 void TryDaemonFaults(const std::vector<Incident>& incidents, const Programs& programs,
-                     const std::function<bool(const FaultRow&)>& chosen, Tally& tally);
+                     const FaultChoice& chosen, Tally& tally,
+                     absl::Time end = absl::InfiniteFuture());
 
 }  // namespace kipt::testing
 

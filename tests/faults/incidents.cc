@@ -117,6 +117,7 @@ std::string WriteFile(const std::string& path, const std::string& text) {
 const std::vector<Incident>& Incidents() {
   constexpr IptablesMode kNft = IptablesMode::kNft;
   static const std::vector<Incident> incidents = {
+      {"agent-started", "the daemon starts where no rule of ours exists", kNft, true, nullptr},
       {"chain-deleted", "KUBE-FIREWALL and the jumps to it are deleted", kNft, true, DeleteChain},
       {"jump-deleted", "the jump from INPUT is deleted", kNft, false, DeleteJump},
       {"table-flushed", "`nft flush table ip filter`", kNft, false, FlushTable},

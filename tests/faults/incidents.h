@@ -27,11 +27,12 @@ struct Incident {
   IptablesMode iptables;
   // What the configuration file says at the start.
   bool cleanup;
-  // Happens once this returns. Empty, or why it could not be made to happen.
+  // The incident has happened when this returns. Empty, or why it could not be made to happen.
+  // Null: the daemon's start is the incident.
   std::string (*strike)(const Site& site);
 };
 
-// All ten.
+// All eleven.
 const std::vector<Incident>& Incidents();
 
 // The configuration file that asks for this mode.

@@ -35,7 +35,7 @@ nlmsghdr* FirstMessage(Datagram& datagram) {
              : reinterpret_cast<nlmsghdr*>(datagram.bytes.data());
 }
 
-// Counts the messages of a datagram and spoils the one that is due.
+// Counts the messages of a datagram, and their attributes, and spoils the one that is due.
 void SpoilMessages(Datagram& datagram) {
   size_t left = datagram.bytes.size();
   char* at = datagram.bytes.data();
@@ -43,7 +43,9 @@ void SpoilMessages(Datagram& datagram) {
     auto* message = reinterpret_cast<nlmsghdr*>(at);
     const size_t size = message->nlmsg_len;
     if (size < sizeof(nlmsghdr) || size > left) return;
-    if (const FaultRow* row = Meet(Point::kMessage)) SpoilMessage(*row, message, size);
+    const FaultRow* row = Meet(Point::kMessage);
+    if (row == nullptr && HasAttributes(message, size)) row = Meet(Point::kAttribute);
+    if (row != nullptr) SpoilMessage(*row, message, size);
     const size_t step = std::min<size_t>(NLMSG_ALIGN(size), left);
     at += step;
     left -= step;

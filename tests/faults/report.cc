@@ -4,13 +4,17 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/strip.h"
 #include "tests/support/run_program.h"
 
 namespace kipt::testing {
 namespace {
+
+// Of the problems; the file of all runs has them all.
+constexpr size_t kMostProblems = 10;
 
 std::string FirstLine(std::vector<std::string> argv) {
   const std::string out = RunProgram(std::move(argv)).out;
@@ -25,61 +29,82 @@ std::string Machine() {
                       FirstLine({"/usr/sbin/nft", "--version"}));
 }
 
-std::string Failures(const Tally& tally) {
-  std::string text;
-  for (const std::string& failure : tally.failures()) {
-    absl::StrAppend(&text, "* ", failure.substr(0, failure.find('\n')), "\n");
-  }
-  return text.empty() ? text : absl::StrCat("\nFailed:\n\n", text);
+size_t CountOf(const Counts& counts, End end) {
+  const auto found = counts.ends.find(end);
+  return found == counts.ends.end() ? 0 : found->second;
 }
 
-std::string SyncSection(const Outcome& outcome) {
+std::string RowOf(const std::string& subject, const std::string& place, const Counts& counts) {
+  return absl::StrFormat("| %s | %s | %d | %d | %d | %d | %d | %d | %d | %d | %.1f |\n", subject,
+                         place, counts.planned, counts.made, CountOf(counts, End::kInPlace),
+                         CountOf(counts, End::kError), CountOf(counts, End::kNotReached),
+                         CountOf(counts, End::kFailed), counts.late, counts.repeated,
+                         counts.longest);
+}
+
+std::string PlaceTable(const std::vector<Part>& parts) {
   std::string text =
-      "\n## `sync`\n\n"
-      "*In place*: exit code 0, and every rule stands as without the fault. *Clear error*: exit "
-      "code "
-      "1 or 64, an error that says what was done and what failed, nothing half done, and the next "
-      "`sync` puts everything in place. Started from:\n\n";
-  for (const Scene& scene : outcome.scenes) absl::StrAppend(&text, "* ", NameOf(scene), "\n");
-  absl::StrAppend(&text, "\n", outcome.sync.Table("clear error"),
-                  absl::StrFormat("\n%d runs, %d failed; the longest took %.1f s. %d different "
-                                  "errors were said.\n",
-                                  outcome.sync.runs(), outcome.sync.failures().size(),
-                                  outcome.sync.longest(), outcome.sync.errors().size()),
-                  Failures(outcome.sync));
+      "| subject | where | planned | made | in place | error | not reached | failed | reached late "
+      "| "
+      "repeated alone | longest, s |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n";
+  for (const Part& part : parts) {
+    const std::string subject = SubjectName(part.tally.subject());
+    absl::StrAppend(&text, RowOf(subject, "all", part.tally.Total()));
+    for (const std::string& place : part.places) {
+      absl::StrAppend(&text, RowOf(subject, place, part.tally.OfPlace(place)));
+    }
+  }
   return text;
 }
 
-std::string DaemonSection(const Outcome& outcome) {
-  std::string text =
-      "\n## The daemon\n\n"
-      "*In place*: within 4 s of the incident, one more period of the timer. *Later*: within its "
-      "own "
-      "deadlines and pauses, and its log says why. It is alive afterwards and ends with 0 when it "
-      "is "
-      "told to. *Not reached*: how often it looks is a matter of time. Incidents:\n\n";
-  for (const Incident& incident : outcome.incidents) {
-    absl::StrAppend(&text, "* `", incident.name, "`: ", incident.text, "\n");
+std::string PointTable(const std::vector<Part>& parts) {
+  std::string text = "| point | faults |";
+  std::string line = "|---|--:|";
+  for (const Part& part : parts) {
+    absl::StrAppend(&text, " ", SubjectName(part.tally.subject()), " | failed |");
+    absl::StrAppend(&line, "--:|--:|");
   }
-  absl::StrAppend(
-      &text, "\n", outcome.daemon.Table("later"),
-      absl::StrFormat("\n%d runs, %d failed; the longest took %.1f s.\n", outcome.daemon.runs(),
-                      outcome.daemon.failures().size(), outcome.daemon.longest()),
-      Failures(outcome.daemon));
+  absl::StrAppend(&text, "\n", line, "\n");
+  for (size_t i = 0; i < kPointCount; ++i) {
+    const auto point = static_cast<Point>(i);
+    const auto faults = std::count_if(kFaults, kFaults + kFaultCount,
+                                      [&](const FaultRow& row) { return row.point == point; });
+    if (std::all_of(parts.begin(), parts.end(),
+                    [&](const Part& part) { return part.tally.OfPoint(point).planned == 0; })) {
+      continue;
+    }
+    absl::StrAppend(&text, "| ", PointText(point), " | ", faults, " |");
+    for (const Part& part : parts) {
+      const Counts counts = part.tally.OfPoint(point);
+      if (Uses(part.tally.subject(), point)) {
+        absl::StrAppend(&text, " ", counts.made, " | ", counts.failed(), " |");
+      } else {
+        absl::StrAppend(&text, " not used | ", counts.failed(), " |");
+      }
+    }
+    absl::StrAppend(&text, "\n");
+  }
+  return text;
+}
+
+std::string ProblemList(const std::vector<std::string>& problems) {
+  if (problems.empty()) return "";
+  std::string text = absl::StrCat("\n## Problems: ", problems.size(), "\n\n");
+  for (size_t i = 0; i < std::min(problems.size(), kMostProblems); ++i) {
+    absl::StrAppend(&text, "* ", problems[i].substr(0, problems[i].find('\n')), "\n");
+  }
   return text;
 }
 
 }  // namespace
 
 std::string ReportText(const Outcome& outcome) {
-  std::string text = absl::StrCat(
-      "# Faults that were tried\n\n"
-      "Written by `tests/faults/run`; what is done is in [README.md](README.md). ",
-      Machine(), ". ", outcome.sync.runs() + outcome.daemon.runs(), " runs in ",
-      absl::ToInt64Minutes(absl::Ceil(outcome.taken, absl::Minutes(1))), " minutes.\n");
-  if (outcome.sync.runs() > 0) absl::StrAppend(&text, SyncSection(outcome));
-  if (outcome.daemon.runs() > 0) absl::StrAppend(&text, DaemonSection(outcome));
-  return text;
+  return absl::StrCat(
+      "# Faults: ", outcome.problems.empty() ? "passed" : "failed", "\n\n",
+      "Written by `tests/faults/run`; [README.md](README.md) explains the columns. ",
+      outcome.program, ". ", Machine(), ". ",
+      absl::ToInt64Minutes(absl::Ceil(outcome.taken, absl::Minutes(1))), " minutes.\n\n",
+      PlaceTable(outcome.parts), "\n", PointTable(outcome.parts), ProblemList(outcome.problems));
 }
 
 }  // namespace kipt::testing

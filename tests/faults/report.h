@@ -2,7 +2,7 @@
 //
 // File: tests/faults/report.h
 //
-// tests/faults/report.md: the faults that were tried, and what became of them.
+// tests/faults/report.md: how many runs were made where, and how they ended.
 #ifndef KIPT_TESTS_FAULTS_REPORT_H_
 #define KIPT_TESTS_FAULTS_REPORT_H_
 
@@ -10,21 +10,25 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "tests/faults/incidents.h"
 #include "tests/faults/tally.h"
-#include "tests/faults/world.h"
 
 namespace kipt::testing {
 
+struct Part {
+  const Tally& tally;
+  std::vector<std::string> places;
+};
+
 struct Outcome {
-  const Tally& sync;
-  const std::vector<Scene>& scenes;
-  const Tally& daemon;
-  const std::vector<Incident>& incidents;
+  std::vector<Part> parts;
+  std::vector<std::string> problems;
+  // "kube-iptables-agent v1.2.3, commit 0123abc"
+  std::string program;
   absl::Duration taken;
 };
 
-// Names this machine by its kernel, its CPUs and the programs' versions only.
+// A summary: a table by place and one by point. It names this machine by its kernel, its CPUs and
+// the programs' versions only.
 std::string ReportText(const Outcome& outcome);
 
 }  // namespace kipt::testing

@@ -11,12 +11,8 @@
 namespace kipt::testing {
 namespace {
 
-// The first attribute behind the header and nfgenmsg; null where the message has none.
-nlattr* FirstAttribute(nlmsghdr* message, size_t size) {
-  const size_t start = NLMSG_HDRLEN + NLMSG_ALIGN(sizeof(nfgenmsg));
-  if (message->nlmsg_type < NLMSG_MIN_TYPE || size < start + sizeof(nlattr)) return nullptr;
-  return reinterpret_cast<nlattr*>(reinterpret_cast<char*>(message) + start);
-}
+// Attributes follow the header and nfgenmsg.
+constexpr size_t kAttributesAt = NLMSG_HDRLEN + NLMSG_ALIGN(sizeof(nfgenmsg));
 
 // The kernel's answer to a request that it refuses, in the place of any other. One that is longer
 // keeps its length: the rest is what an error echoes of the request.
@@ -38,8 +34,8 @@ void BecomeError(nlmsghdr* message, size_t size, int error_number) {
   std::memcpy(NLMSG_DATA(message), &error, sizeof(error));
 }
 
-void SpoilAttribute(Kind kind, nlattr* attribute) {
-  if (attribute == nullptr) return;
+void SpoilFirstAttribute(Kind kind, nlmsghdr* message) {
+  auto* attribute = reinterpret_cast<nlattr*>(reinterpret_cast<char*>(message) + kAttributesAt);
   if (kind == Kind::kAttributeLong) attribute->nla_len = 0x7ff0;
   if (kind == Kind::kAttributeZero) attribute->nla_len = 0;
   if (kind == Kind::kAttributeType) attribute->nla_type = 0x3ffe;
@@ -49,6 +45,10 @@ void SpoilAttribute(Kind kind, nlattr* attribute) {
 
 bool IsPartOfADump(const nlmsghdr* message) {
   return (message->nlmsg_flags & NLM_F_MULTI) != 0 && message->nlmsg_type != NLMSG_DONE;
+}
+
+bool HasAttributes(const nlmsghdr* message, size_t size) {
+  return message->nlmsg_type >= NLMSG_MIN_TYPE && size >= kAttributesAt + sizeof(nlattr);
 }
 
 void SpoilMessage(const FaultRow& row, nlmsghdr* message, size_t size) {
@@ -77,7 +77,7 @@ void SpoilMessage(const FaultRow& row, nlmsghdr* message, size_t size) {
       message->nlmsg_len = 0;
       return;
     default:
-      return SpoilAttribute(row.kind, FirstAttribute(message, size));
+      return SpoilFirstAttribute(row.kind, message);
   }
 }
 

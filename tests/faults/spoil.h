@@ -14,7 +14,11 @@
 
 namespace kipt::testing {
 
-// Spoils one message, of which `size` bytes are there.
+// Whether a message of `size` bytes has attributes. Only then there is one to be spoilt.
+bool HasAttributes(const nlmsghdr* message, size_t size);
+
+// Spoils one message, of which `size` bytes are there. For a fault of Point::kAttribute it must
+// have attributes.
 void SpoilMessage(const FaultRow& row, nlmsghdr* message, size_t size);
 
 // Part of an answer of many messages, and not its end. The kernel never loses such a one without

@@ -2,14 +2,11 @@
 #include "tests/faults/sync_faults.h"
 
 #include <algorithm>
-#include <memory>
-#include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
 
 namespace kipt::testing {
@@ -24,8 +21,8 @@ constexpr int kFirstSignal = 128;
 // Long for what takes milliseconds; the program's own deadlines come on top, and it may try again
 // what did not end, each family by itself.
 constexpr absl::Duration kPatienceWithoutDeadline = absl::Seconds(40);
-constexpr int kAttempts = 3;
-// What took this long, without an error, waited for a deadline. It is for a lost answer only.
+constexpr size_t kWaitingThreads = 48;
+constexpr size_t kWorkingThreads = 3;
 constexpr char kErrorHead[] = "Error: ";
 constexpr size_t kShortestError = 20;
 
@@ -70,13 +67,13 @@ Verdict Fail(const std::string& why, const std::string& output) {
 }
 
 // What stands afterwards, and what was said of it.
-Verdict Judge(const Scene& scene, const SyncBaseline& baseline, const FaultRow& row, int exit_code,
+Verdict Judge(const Scene& scene, const Baseline& baseline, const FaultRow& row, int exit_code,
               const std::string& output) {
   if (Crashed(exit_code, output)) return Fail(absl::StrCat("crashed, ", exit_code), output);
   const KernelText now = ReadKernel(scene.iptables);
   if (exit_code == kExitOk) {
-    if (now == baseline.wanted) return {.end = End::kInPlace};
-    return Fail(absl::StrCat("exit code 0, but not in place:\n", Difference(now, baseline.wanted)),
+    if (now == baseline.desired) return {.end = End::kInPlace};
+    return Fail(absl::StrCat("exit code 0, but not in place:\n", Difference(now, baseline.desired)),
                 output);
   }
   if (exit_code != kExitFailed && exit_code != kExitUsage) {
@@ -84,7 +81,8 @@ Verdict Judge(const Scene& scene, const SyncBaseline& baseline, const FaultRow& 
   }
   const std::string errors = ErrorsOf(output);
   if (const std::string unclear = Unclear(errors); !unclear.empty()) return Fail(unclear, output);
-  const std::string half = HalfDone(now, baseline.before, baseline.wanted, AtomicityOf(scene, row));
+  const std::string half =
+      HalfDone(now, baseline.before, baseline.desired, AtomicityOf(scene, row));
   if (!half.empty()) return Fail(half, output);
   if (scene.iptables == IptablesMode::kNft && now != baseline.before) {
     return Fail("an error, but all is done", output);
@@ -93,18 +91,21 @@ Verdict Judge(const Scene& scene, const SyncBaseline& baseline, const FaultRow& 
 }
 
 // Whether nothing of the fault is left.
-std::string SyncAgain(const Scene& scene, const Programs& programs, const SyncBaseline& baseline) {
+std::string SyncAgain(const Scene& scene, const Programs& programs, const Baseline& baseline) {
   const ProgramResult again = RunProgram(SyncCommand(scene, programs));
   if (again.exit_code != kExitOk) {
     return absl::StrCat("the next sync failed: ", again.out, again.err);
   }
   const KernelText now = ReadKernel(scene.iptables);
-  if (now == baseline.wanted) return "";
-  return absl::StrCat("the next sync did not put it in place:\n", Difference(now, baseline.wanted));
+  if (now == baseline.desired) return "";
+  return absl::StrCat("the next sync did not put it in place:\n",
+                      Difference(now, baseline.desired));
 }
 
-Verdict RunOnce(const Scene& scene, const Programs& programs, const SyncBaseline& baseline,
-                const FaultRow& row, uint32_t nth) {
+}  // namespace
+
+Verdict SyncWithFault(const Scene& scene, const Programs& programs, const Baseline& baseline,
+                      const FaultRow& row, uint32_t nth) {
   if (std::string problem = Prepare(scene, programs); !problem.empty()) return Fail(problem, "");
   ControlPage control(programs);
   control->row = static_cast<uint32_t>(&row - kFaults);
@@ -116,7 +117,9 @@ Verdict RunOnce(const Scene& scene, const Programs& programs, const SyncBaseline
   const int exit_code = sync.Wait(patience);
   const std::string output = sync.Output();
   if (exit_code < 0) {
-    return Fail(absl::StrCat("still runs after ", absl::FormatDuration(patience)), output);
+    Verdict late = Fail(absl::StrCat("still runs after ", absl::FormatDuration(patience)), output);
+    late.timing = true;
+    return late;
   }
   Verdict verdict = Judge(scene, baseline, row, exit_code, output);
   verdict.seconds = absl::ToDoubleSeconds(absl::Now() - start);
@@ -129,10 +132,8 @@ Verdict RunOnce(const Scene& scene, const Programs& programs, const SyncBaseline
   return problem.empty() ? verdict : Fail(problem, output);
 }
 
-}  // namespace
-
-SyncBaseline MeasureSync(const Scene& scene, const Programs& programs) {
-  SyncBaseline baseline;
+Baseline MeasureSync(const Scene& scene, const Programs& programs) {
+  Baseline baseline;
   baseline.problem = Prepare(scene, programs);
   if (!baseline.problem.empty()) return baseline;
   baseline.before = ReadKernel(scene.iptables);
@@ -140,28 +141,16 @@ SyncBaseline MeasureSync(const Scene& scene, const Programs& programs) {
   control->armed = 1;
   BackgroundProgram sync(SyncCommand(scene, programs), control.environment());
   const int exit_code = sync.Wait();
-  baseline.wanted = ReadKernel(scene.iptables);
+  baseline.desired = ReadKernel(scene.iptables);
   for (size_t i = 0; i < kPointCount; ++i) baseline.occurrences[i] = control->occurrences[i];
   if (exit_code != kExitOk) {
     baseline.problem = absl::StrCat("exit code ", exit_code, ": ", sync.Output());
   } else if (control->loaded == 0) {
     baseline.problem = "the layer was not loaded";
-  } else if ((baseline.before == baseline.wanted) != (scene.state == StartState::kWarm)) {
+  } else if ((baseline.before == baseline.desired) != (scene.state == StartState::kWarm)) {
     baseline.problem = "the oracle sees no difference, or one where there is none";
   }
   return baseline;
-}
-
-Verdict SyncWithFault(const Scene& scene, const Programs& programs, const SyncBaseline& baseline,
-                      const FaultRow& row, uint32_t nth) {
-  Verdict verdict;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    verdict = RunOnce(scene, programs, baseline, row, nth);
-    if (verdict.end != End::kNotReached) return verdict;
-  }
-  // Where the order of things decides how often.
-  if (Varies(row.point)) return verdict;
-  return Fail("the fault was not met, so nothing is known of it", "");
 }
 
 std::vector<Scene> AllScenes() {
@@ -177,34 +166,19 @@ std::vector<Scene> AllScenes() {
 }
 
 void TrySyncFaults(const std::vector<Scene>& scenes, const Programs& programs,
-                   const std::function<bool(const FaultRow&)>& chosen, Tally& tally) {
-  Jobs jobs;
+                   const FaultChoice& chosen, Tally& tally, absl::Time end) {
+  std::vector<Place> places;
   for (const Scene& scene : scenes) {
-    const auto baseline = std::make_shared<SyncBaseline>();
-    // A thread's own: it moves to another network namespace.
-    std::jthread([&] {
-      const PrivateRun private_run;
-      *baseline = MeasureSync(scene, programs);
-    }).join();
-    if (!baseline->problem.empty()) {
-      tally.Add(kFaults[0], NameOf(scene), Fail(baseline->problem, ""));
-      continue;
-    }
-    for (size_t i = 0; i < kFaultCount; ++i) {
-      const FaultRow& row = kFaults[i];
-      if (!chosen(row)) continue;
-      for (uint32_t nth = 1; nth <= baseline->occurrences[static_cast<size_t>(row.point)]; ++nth) {
-        (row.waits > 0 ? jobs.waiting : jobs.working).emplace_back([=, &programs, &tally, &row] {
-          tally.Add(
-              row,
-              absl::StrCat(NameOf(scene), ": ", PointName(row.point), " ", nth, ", ", row.name),
-              SyncWithFault(scene, programs, *baseline, row, nth));
-        });
-      }
-    }
+    places.push_back({.name = NameOf(scene),
+                      .measure = [&] { return MeasureSync(scene, programs); },
+                      .attempt =
+                          [&](const Baseline& baseline, const FaultRow& row, uint32_t nth) {
+                            return SyncWithFault(scene, programs, baseline, row, nth);
+                          }});
   }
-  // The long ones first.
-  RunJobs(jobs, "sync");
+  TryFaults(places, chosen,
+            {.waiting_threads = kWaitingThreads, .working_threads = kWorkingThreads, .end = end},
+            tally);
 }
 
 }  // namespace kipt::testing

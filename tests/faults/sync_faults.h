@@ -6,40 +6,28 @@
 #ifndef KIPT_TESTS_FAULTS_SYNC_FAULTS_H_
 #define KIPT_TESTS_FAULTS_SYNC_FAULTS_H_
 
-#include <array>
-#include <functional>
-#include <string>
 #include <vector>
 
-#include "tests/faults/tally.h"
-#include "tests/faults/world.h"
+#include "absl/time/time.h"
+#include "tests/faults/plan.h"
 
 namespace kipt::testing {
 
-// What a `sync` does where nothing is wrong.
-struct SyncBaseline {
-  KernelText before;
-  KernelText wanted;
-  // How often each point is come to.
-  std::array<uint32_t, kPointCount> occurrences = {};
-  // Empty, or why there is none.
-  std::string problem;
-};
-
-// Moves the calling thread to a network namespace of its own, as all below.
-SyncBaseline MeasureSync(const Scene& scene, const Programs& programs);
+// One counting run. Moves the calling thread to a network namespace of its own, as the next does.
+Baseline MeasureSync(const Scene& scene, const Programs& programs);
 
 // `nth` from 1. Where the program did what it may do, a `sync` without a fault follows that has to
 // put everything in place.
-Verdict SyncWithFault(const Scene& scene, const Programs& programs, const SyncBaseline& baseline,
+Verdict SyncWithFault(const Scene& scene, const Programs& programs, const Baseline& baseline,
                       const FaultRow& row, uint32_t nth);
 
 // Every scene there is: nft and legacy iptables, both modes; cold, warm and damaged.
 std::vector<Scene> AllScenes();
 
-// Runs each fault that `chosen` wants at each of its occurrences in each of `scenes`.
+// Runs each chosen fault at each of its occurrences in each of `scenes`.
 void TrySyncFaults(const std::vector<Scene>& scenes, const Programs& programs,
-                   const std::function<bool(const FaultRow&)>& chosen, Tally& tally);
+                   const FaultChoice& chosen, Tally& tally,
+                   absl::Time end = absl::InfiniteFuture());
 
 }  // namespace kipt::testing
 

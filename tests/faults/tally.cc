@@ -1,26 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/faults/tally.h"
 
-#include <sys/mount.h>
-
 #include <algorithm>
-#include <atomic>
+#include <array>
 #include <cctype>
-#include <fstream>
-#include <iostream>
-#include <thread>
+#include <utility>
 
-#include "absl/strings/match.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "tests/support/private_run.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 
 namespace kipt::testing {
 namespace {
 
-// Those who wait for a deadline take no CPU; these take one each.
-constexpr size_t kWorkingThreads = 3;
-constexpr absl::Duration kProgress = absl::Seconds(10);
+constexpr std::array<const char*, 4> kEndNames = {"in place", "error", "not reached", "failed"};
 
 // Each number becomes N: ports, process IDs and generations differ from run to run.
 std::string WithoutNumbers(const std::string& text) {
@@ -35,112 +30,165 @@ std::string WithoutNumbers(const std::string& text) {
   return result;
 }
 
-// The kernel prints its 200,000 symbols anew for whoever reads them, which is most of what a `sync`
-// costs that asks for a match. Here thousands do: the calling thread's mount namespace gets a list
-// of netfilter's.
-void ShortenSymbols() {
-  static const std::string symbols = [] {
-    std::ifstream all("/proc/kallsyms");
-    std::string text;
-    for (std::string line; std::getline(all, line);) {
-      if (absl::StrContains(line, "nft") || absl::StrContains(line, "nf_tables") ||
-          absl::StrContains(line, "xt_") || absl::StrContains(line, "_mt") ||
-          absl::StrContains(line, "table")) {
-        absl::StrAppend(&text, line, "\n");
-      }
-    }
-    return text;
-  }();
-  constexpr char kShort[] = "/run/kallsyms";
-  std::ofstream(kShort) << symbols;
-  if (mount(kShort, "/proc/kallsyms", nullptr, MS_BIND, nullptr) != 0) {
-    std::cerr << "/proc/kallsyms stays as long as it is\n";
-  }
+std::string FaultName(const FaultRow& row) {
+  return absl::StrCat(PointName(row.point), ": ", row.name);
 }
 
-void Work(const std::vector<std::function<void()>>& jobs, std::atomic<size_t>& next,
-          std::atomic<size_t>& done) {
-  const PrivateRun private_run;
-  ShortenSymbols();
-  for (size_t i = next++; i < jobs.size(); i = next++) {
-    jobs[i]();
-    ++done;
+// The file's columns: subject, place, fault, occurrence, end, seconds, attempts, "time" if it
+// failed by its timing, text, the first failure.
+constexpr size_t kColumns = 10;
+
+std::string LineOf(Subject subject, const Run& run, const Verdict& verdict) {
+  return absl::StrCat(SubjectName(subject), "\t", run.place, "\t", FaultName(*run.row), "\t",
+                      run.nth, "\t", kEndNames[static_cast<size_t>(verdict.end)], "\t",
+                      absl::StrFormat("%.2f", verdict.seconds), "\t", verdict.attempts, "\t",
+                      verdict.timing ? "time" : "", "\t", absl::CEscape(verdict.text), "\t",
+                      absl::CEscape(verdict.first_failure), "\n");
+}
+
+const FaultRow* FaultNamed(absl::string_view name) {
+  for (size_t i = 0; i < kFaultCount; ++i) {
+    if (FaultName(kFaults[i]) == name) return &kFaults[i];
   }
+  return nullptr;
 }
 
 }  // namespace
 
-void Tally::Add(const FaultRow& row, const std::string& what, const Verdict& verdict) {
-  const std::lock_guard lock(mutex_);
-  Counts& counts = rows_[static_cast<size_t>(&row - kFaults)];
-  ++counts.ends[verdict.end];
-  ++counts.runs;
-  ++runs_;
-  longest_ = std::max(longest_, verdict.seconds);
-  if (verdict.end == End::kError) errors_.insert(WithoutNumbers(verdict.text));
-  if (verdict.end != End::kFailed) return;
-  failures_.push_back(absl::StrCat(what, ": ", verdict.text));
-  std::cerr << "FAILED " << failures_.back() << "\n";
+std::string NameOf(const Run& run) {
+  return absl::StrCat(run.place, ": ", PointName(run.row->point), " ", run.nth, ", ",
+                      run.row->name);
 }
 
-size_t Tally::runs() const {
-  const std::lock_guard lock(mutex_);
-  return runs_;
-}
-
-std::vector<std::string> Tally::failures() const {
-  const std::lock_guard lock(mutex_);
-  return failures_;
-}
-
-std::set<std::string> Tally::errors() const {
-  const std::lock_guard lock(mutex_);
-  return errors_;
-}
-
-double Tally::longest() const {
-  const std::lock_guard lock(mutex_);
-  return longest_;
-}
-
-std::string Tally::Table(const std::string& error) const {
-  const std::lock_guard lock(mutex_);
-  std::string text = absl::StrCat("| at | fault | runs | in place | ", error,
-                                  " | not reached | failed |\n|---|---|--:|--:|--:|--:|--:|\n");
-  const auto count_of = [](const auto& counts, End end) {
-    const auto found = counts.ends.find(end);
-    return found == counts.ends.end() ? 0 : found->second;
-  };
-  for (const auto& [place, counts] : rows_) {
-    absl::StrAppend(&text, "| ", PointText(kFaults[place].point), " | ", kFaults[place].name, " | ",
-                    counts.runs, " | ", count_of(counts, End::kInPlace), " | ",
-                    count_of(counts, End::kError), " | ", count_of(counts, End::kNotReached), " | ",
-                    count_of(counts, End::kFailed), " |\n");
+size_t Counts::failed() const {
+  size_t count = 0;
+  for (const End end : {End::kFailed, End::kNotReached}) {
+    const auto found = ends.find(end);
+    if (found != ends.end()) count += found->second;
   }
-  return text;
+  return count;
 }
 
-void RunJobs(const Jobs& jobs, const std::string& title, size_t waiting_threads) {
-  const absl::Time start = absl::Now();
-  std::atomic<size_t> next_waiting = 0;
-  std::atomic<size_t> next_working = 0;
-  std::atomic<size_t> done = 0;
-  const size_t all = jobs.waiting.size() + jobs.working.size();
-  std::vector<std::jthread> threads;
-  for (size_t i = 0; i < std::min(waiting_threads, jobs.waiting.size()); ++i) {
-    threads.emplace_back([&] { Work(jobs.waiting, next_waiting, done); });
+bool Tally::KeepIn(const std::string& path) {
+  std::ifstream before(path);
+  for (std::string line; std::getline(before, line);) ReadLine(line);
+  file_.open(path, std::ios::app);
+  return file_.good();
+}
+
+// A line that was cut off, by a kill, is none.
+void Tally::ReadLine(absl::string_view line) {
+  const std::vector<std::string> words = absl::StrSplit(line, '\t');
+  if (words.size() != kColumns || words[0] != SubjectName(subject_)) return;
+  Run run = {.place = words[1], .row = FaultNamed(words[2])};
+  const auto* const end = std::find(kEndNames.begin(), kEndNames.end(), words[4]);
+  Verdict verdict = {.timing = words[7] == "time"};
+  if (run.row == nullptr || end == kEndNames.end() || !absl::SimpleAtoi(words[3], &run.nth) ||
+      !absl::SimpleAtod(words[5], &verdict.seconds) ||
+      !absl::SimpleAtoi(words[6], &verdict.attempts) || !absl::CUnescape(words[8], &verdict.text) ||
+      !absl::CUnescape(words[9], &verdict.first_failure)) {
+    return;
   }
-  for (size_t i = 0; i < std::min(kWorkingThreads, jobs.working.size()); ++i) {
-    threads.emplace_back([&] { Work(jobs.working, next_working, done); });
+  verdict.end = static_cast<End>(end - kEndNames.begin());
+  entries_[NameOf(run)] = {.place = run.place, .row = run.row, .verdict = std::move(verdict)};
+}
+
+void Tally::Plan(const Run& run) {
+  const std::lock_guard lock(mutex_);
+  entries_.try_emplace(NameOf(run), Entry{.place = run.place, .row = run.row, .verdict = {}});
+}
+
+void Tally::Add(const Run& run, const Verdict& verdict) {
+  const std::lock_guard lock(mutex_);
+  entries_[NameOf(run)] = {.place = run.place, .row = run.row, .verdict = verdict};
+  if (file_.is_open()) file_ << LineOf(subject_, run, verdict) << std::flush;
+}
+
+void Tally::AddProblem(const std::string& place, const std::string& problem) {
+  const std::lock_guard lock(mutex_);
+  problems_.push_back(absl::StrCat(place, ": ", problem));
+}
+
+std::optional<Verdict> Tally::VerdictOf(const Run& run) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(NameOf(run));
+  return found == entries_.end() ? std::nullopt : found->second.verdict;
+}
+
+Counts Tally::Count(const std::function<bool(const Entry&)>& which) const {
+  const std::lock_guard lock(mutex_);
+  Counts counts;
+  for (const auto& [name, entry] : entries_) {
+    if (!which(entry)) continue;
+    ++counts.planned;
+    if (!entry.verdict) continue;
+    ++counts.made;
+    ++counts.ends[entry.verdict->end];
+    if (!entry.verdict->first_failure.empty()) ++counts.repeated;
+    if (entry.verdict->attempts > 1) ++counts.late;
+    counts.longest = std::max(counts.longest, entry.verdict->seconds);
   }
-  absl::Time told = start;
-  while (done < all) {
-    absl::SleepFor(absl::Milliseconds(20));
-    if (absl::Now() - told < kProgress && done < all) continue;
-    told = absl::Now();
-    std::cerr << title << ": " << done << " of " << all << " runs, "
-              << absl::ToInt64Seconds(told - start) << " s\n";
+  return counts;
+}
+
+Counts Tally::Total() const {
+  return Count([](const Entry&) { return true; });
+}
+
+Counts Tally::OfPlace(absl::string_view place) const {
+  return Count([&](const Entry& entry) { return entry.place == place; });
+}
+
+Counts Tally::OfPoint(Point point) const {
+  return Count([&](const Entry& entry) { return entry.row->point == point; });
+}
+
+std::set<std::string> Tally::Errors() const {
+  const std::lock_guard lock(mutex_);
+  std::set<std::string> errors;
+  for (const auto& [name, entry] : entries_) {
+    if (entry.verdict && entry.verdict->end == End::kError && !entry.verdict->text.empty()) {
+      errors.insert(WithoutNumbers(entry.verdict->text));
+    }
   }
+  return errors;
+}
+
+std::vector<std::string> Tally::Unreached() const {
+  std::vector<size_t> reached(kFaultCount);
+  for (const auto& [name, entry] : entries_) {
+    if (entry.verdict && entry.verdict->end != End::kNotReached) {
+      ++reached[static_cast<size_t>(entry.row - kFaults)];
+    }
+  }
+  std::vector<std::string> problems;
+  for (size_t i = 0; i < kFaultCount; ++i) {
+    const bool uses = Uses(subject_, kFaults[i].point);
+    if (uses == (reached[i] > 0)) continue;
+    problems.push_back(absl::StrCat("\"", FaultName(kFaults[i]), "\" ",
+                                    uses ? "was never reached" : "was reached",
+                                    ", control.cc says otherwise: ", SubjectName(subject_)));
+  }
+  return problems;
+}
+
+std::vector<std::string> Tally::Problems(Scope scope) const {
+  const Counts total = Total();
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> problems = problems_;
+  for (const auto& [name, entry] : entries_) {
+    if (!entry.verdict || !entry.verdict->failed()) continue;
+    problems.push_back(absl::StrCat(name, ": ", entry.verdict->text));
+  }
+  if (total.made < total.planned) {
+    problems.push_back(absl::StrCat(SubjectName(subject_), ": only ", total.made, " of ",
+                                    total.planned, " planned runs were made"));
+  }
+  if (total.planned == 0)
+    problems.push_back(absl::StrCat(SubjectName(subject_), ": no run at all"));
+  if (scope == Scope::kPart) return problems;
+  for (std::string& problem : Unreached()) problems.push_back(std::move(problem));
+  return problems;
 }
 
 }  // namespace kipt::testing

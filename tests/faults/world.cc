@@ -126,16 +126,21 @@ std::string UnitOf(const std::string& name, Atomicity atomicity) {
 
 }  // namespace
 
-KernelText ReadKernel(IptablesMode mode) {
+KernelText ReadNftables() {
   KernelText text;
+  const ProgramResult listed = RunProgram({"/usr/sbin/nft", "-s", "list", "ruleset"});
+  if (listed.exit_code != 0) text.problem = TrimmedProblem(listed);
+  text.parts[kNftPart] = SortedRuleset(listed.out);
+  return text;
+}
+
+KernelText ReadKernel(IptablesMode mode) {
+  KernelText text = ReadNftables();
   for (const IpFamily family : kBothFamilies) {
     const ProgramResult saved = Iptables{.family = family, .mode = mode}.Save();
     if (saved.exit_code != 0) text.problem = TrimmedProblem(saved);
     AddSaved(family == IpFamily::kIpv4 ? "ip" : "ip6", saved.out, text);
   }
-  const ProgramResult listed = RunProgram({"/usr/sbin/nft", "-s", "list", "ruleset"});
-  if (listed.exit_code != 0) text.problem = TrimmedProblem(listed);
-  text.parts["nft"] = SortedRuleset(listed.out);
   return text;
 }
 
@@ -152,7 +157,7 @@ std::string HalfDone(const KernelText& now, const KernelText& before, const Kern
   }
   for (const auto& [unit, same] : as_before) {
     if (same || as_wanted[unit]) continue;
-    return absl::StrCat(unit, " is neither as before nor as wanted:\n", Difference(now, wanted));
+    return absl::StrCat(unit, " is neither as before nor as desired:\n", Difference(now, wanted));
   }
   return "";
 }
@@ -186,6 +191,15 @@ std::string NameOf(const Scene& scene) {
 
 Programs BuiltPrograms() {
   return {.agent = KIPT_AGENT_PROGRAM, .layer = KIPT_FAULT_LAYER, .stand_in = KIPT_FAULT_STAND_IN};
+}
+
+Programs ProgramsIn(const std::string& directory) {
+  const auto moved = [&](const std::string& path) {
+    return absl::StrCat(directory, path.substr(path.rfind('/')));
+  };
+  const Programs built = BuiltPrograms();
+  return {
+      .agent = moved(built.agent), .layer = moved(built.layer), .stand_in = moved(built.stand_in)};
 }
 
 std::vector<std::string> FlagsOf(const Scene& scene) {

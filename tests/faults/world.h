@@ -27,8 +27,12 @@ struct KernelText {
   bool operator==(const KernelText&) const = default;
 };
 
+inline constexpr char kNftPart[] = "nft";
+
 // Of the calling thread's network namespace. Of nft mode, both iptables-nft-save and nft are asked.
 KernelText ReadKernel(IptablesMode mode);
+// kNftPart only, which one program prints.
+KernelText ReadNftables();
 
 // How much of a change may be done where it ends in an error.
 enum class Atomicity { kWhole, kFamily, kTable };
@@ -59,6 +63,8 @@ struct Programs {
 };
 // As built.
 Programs BuiltPrograms();
+// Copies with the same file names, so that a build cannot replace them during a run.
+Programs ProgramsIn(const std::string& directory);
 
 // The flags that ask for `scene`. Where rules stand, which iptables it is the program has to find
 // out.
