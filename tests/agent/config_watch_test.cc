@@ -145,6 +145,49 @@ TEST(ConfigWatchTest, RefusesAnEmptyPath) {
   EXPECT_THAT(ConfigWatch::Create(""), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
+// Fills the queue of every watch on the directory `etc`: what happens from then on is lost.
+void Overflow(const TemporaryTree& tree) {
+  int most = 0;
+  std::ifstream("/proc/sys/fs/inotify/max_queued_events") >> most;
+  ASSERT_GT(most, 0);
+  tree.Write("etc/other", "x");
+  const std::string from = tree.Path("etc/other");
+  const std::string to = tree.Path("etc/another");
+  // There and back is four events.
+  bool renamed = true;
+  for (int events = 0; events <= most; events += 4) {
+    renamed =
+        renamed && rename(from.c_str(), to.c_str()) == 0 && rename(to.c_str(), from.c_str()) == 0;
+  }
+  ASSERT_TRUE(renamed);
+}
+
+TEST(ConfigWatchTest, SaysThatTheFileMayHaveChangedWhereEventsWereLost) {
+  const TemporaryTree tree;
+  MakeFile(tree);
+  Settle();
+  auto watch = Watch(tree, "etc/config.yaml");
+  Overflow(tree);
+  tree.Write("etc/config.yaml", "new");
+  EXPECT_EQ(TimesSaid(*watch), 1);
+  tree.Write("etc/config.yaml", "newer");
+  EXPECT_EQ(TimesSaid(*watch), 1) << "it goes on watching";
+}
+
+TEST(ConfigWatchTest, DoesNotWaitForTheEndOfAWritingThatWasLost) {
+  const TemporaryTree tree;
+  MakeFile(tree);
+  auto watch = Watch(tree, "etc/config.yaml");
+  tree.Remove("etc/config.yaml");
+  EXPECT_EQ(TimesSaid(*watch), 1);
+  OpenFile file(tree.Path("etc/config.yaml"), O_CREAT);
+  EXPECT_EQ(TimesSaid(*watch), 0);
+  Overflow(tree);
+  file.Write("new");
+  file.Close();
+  EXPECT_EQ(TimesSaid(*watch), 1);
+}
+
 TEST(ConfigWatchTest, KeepsNoDescriptorOrWatchOfWhatIsGone) {
   const TemporaryTree tree;
   MakeFile(tree);
