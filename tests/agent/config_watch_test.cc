@@ -188,20 +188,38 @@ TEST(ConfigWatchTest, DoesNotWaitForTheEndOfAWritingThatWasLost) {
   EXPECT_EQ(TimesSaid(*watch), 1);
 }
 
+// What the kernel watches for it.
+int WatchesOf(const ConfigWatch& watch) {
+  std::ifstream info(absl::StrCat("/proc/self/fdinfo/", watch.fd()));
+  int count = 0;
+  for (std::string line; std::getline(info, line);) count += line.rfind("inotify", 0) == 0;
+  return count;
+}
+
+TEST(ConfigWatchTest, KeepsNoWatchOfADirectoryThatTheLinkHasLeft) {
+  const TemporaryTree tree;
+  tree.Write("0/config.yaml", "old");
+  tree.Link("etc", "0");
+  auto watch = Watch(tree, "etc/config.yaml");
+  const int before = WatchesOf(*watch);
+  EXPECT_GT(before, 0);
+  for (int i = 1; i <= 20; ++i) {
+    tree.Write(absl::StrCat(i, "/config.yaml"), "new");
+    tree.Link("etc.new", absl::StrCat(i));
+    Rename(tree, "etc.new", "etc");
+    EXPECT_EQ(TimesSaid(*watch), 1) << i;
+  }
+  EXPECT_EQ(WatchesOf(*watch), before);
+}
+
 TEST(ConfigWatchTest, KeepsNoDescriptorOrWatchOfWhatIsGone) {
   const TemporaryTree tree;
   MakeFile(tree);
   auto watch = Watch(tree, "etc/config.yaml");
-  const auto watches = [&watch] {
-    std::ifstream info(absl::StrCat("/proc/self/fdinfo/", watch->fd()));
-    int count = 0;
-    for (std::string line; std::getline(info, line);) count += line.rfind("inotify", 0) == 0;
-    return count;
-  };
   const auto descriptors = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
   };
-  const int watches_before = watches();
+  const int watches_before = WatchesOf(*watch);
   const auto descriptors_before = descriptors();
   for (int i = 0; i < 1000; ++i) {
     Rename(tree, "etc", "etc.old");
@@ -210,7 +228,7 @@ TEST(ConfigWatchTest, KeepsNoDescriptorOrWatchOfWhatIsGone) {
     tree.Remove("etc.old");
     TimesSaid(*watch);
   }
-  EXPECT_EQ(watches(), watches_before);
+  EXPECT_EQ(WatchesOf(*watch), watches_before);
   EXPECT_EQ(descriptors(), descriptors_before);
 }
 
