@@ -63,7 +63,10 @@ class AgentTest : public ::testing::Test {
           if (!open_error_.ok()) return open_error_;
           return door_();
         },
-        [this](const Round& round) { rounds_.push_back(round); });
+        [this](const Round& round) {
+          rounds_.push_back(round);
+          at_round_();
+        });
     ASSERT_THAT(agent, ::kipt::testing::IsOk());
     agent_ = *std::move(agent);
   }
@@ -102,6 +105,8 @@ class AgentTest : public ::testing::Test {
   std::vector<std::string> route_localnet_;
   absl::Duration sync_period_ = absl::Minutes(1);
   std::vector<Round> rounds_;
+  // Called at the end of each round, before anything else happens.
+  std::function<void()> at_round_ = [] {};
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<Agent> agent_;
 };
