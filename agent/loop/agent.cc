@@ -32,17 +32,6 @@ std::function<double()> RandomJitter() {
   };
 }
 
-// Of this thread and of the programs it has run.
-absl::Duration CpuUsed() {
-  absl::Duration used;
-  for (const auto who : {RUSAGE_THREAD, RUSAGE_CHILDREN}) {
-    rusage usage{};
-    getrusage(who, &usage);
-    used += absl::DurationFromTimeval(usage.ru_utime) + absl::DurationFromTimeval(usage.ru_stime);
-  }
-  return used;
-}
-
 Clock SteadyClock() {
   return {.now = SteadyNow, .sleep = [](absl::Duration duration) { absl::SleepFor(duration); }};
 }
@@ -65,6 +54,16 @@ bool MayPassByItself(const absl::Status& status) {
 }
 
 }  // namespace
+
+absl::Duration CpuUsed() {
+  absl::Duration used;
+  for (const auto who : {RUSAGE_THREAD, RUSAGE_CHILDREN}) {
+    rusage usage{};
+    getrusage(who, &usage);
+    used += absl::DurationFromTimeval(usage.ru_utime) + absl::DurationFromTimeval(usage.ru_stime);
+  }
+  return used;
+}
 
 Agent::Agent(EventLoop& loop, AgentOptions options, OpenBackend open_backend, Observer observer)
     : options_(std::move(options)),
@@ -196,7 +195,7 @@ void Agent::CloseBackend() {
 
 void Agent::Turn(Trigger trigger) {
   const absl::Time start = SteadyNow();
-  const absl::Duration cpu_before = CpuUsed();
+  const absl::Duration cpu_before = options_.cpu_used();
   next_trigger_ = Trigger::kTimer;
   Round round{.trigger = trigger};
   waiting_families_.clear();
@@ -220,7 +219,7 @@ void Agent::Turn(Trigger trigger) {
   round.lost_events = sighting.lost_events;
   round.duration = end - start;
   const absl::Status& status = round.report.status;
-  pace_.NoteLook(start, end, CpuUsed() - cpu_before, !status.ok());
+  pace_.NoteLook(start, end, options_.cpu_used() - cpu_before, !status.ok());
   damping_.NoteApplied(round.report.applied, end);
   pace_.NoteWaiting(damping_.next());
   if (!round.report.applied.empty() && IsLegacy(*backend_)) pace_.NoteWaiting(end + kSecondLook);

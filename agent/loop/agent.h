@@ -35,6 +35,9 @@
 
 namespace kipt::agent {
 
+// The CPU time of the calling thread, and of the programs that this process has run to their end.
+absl::Duration CpuUsed();
+
 struct AgentOptions {
   Ruleset desired;
   // For AgentState only.
@@ -50,6 +53,8 @@ struct AgentOptions {
   std::optional<RetirementSources> retire = {};
   // ReadRouteLocalnet, or nothing where that is not to be known.
   std::function<std::vector<std::string>()> route_localnet = {};
+  // What a look costs is the difference of two calls. Passed in so that tests cost nothing.
+  std::function<absl::Duration()> cpu_used = CpuUsed;
 };
 
 // Must be destroyed before its loop, and used on the thread that turns the loop only.

@@ -145,20 +145,81 @@ TEST(ConfigWatchTest, RefusesAnEmptyPath) {
   EXPECT_THAT(ConfigWatch::Create(""), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
+// Fills the queue of every watch on the directory `etc`: what happens from then on is lost.
+void Overflow(const TemporaryTree& tree) {
+  int most = 0;
+  std::ifstream("/proc/sys/fs/inotify/max_queued_events") >> most;
+  ASSERT_GT(most, 0);
+  tree.Write("etc/other", "x");
+  const std::string from = tree.Path("etc/other");
+  const std::string to = tree.Path("etc/another");
+  // There and back is four events.
+  bool renamed = true;
+  for (int events = 0; events <= most; events += 4) {
+    renamed =
+        renamed && rename(from.c_str(), to.c_str()) == 0 && rename(to.c_str(), from.c_str()) == 0;
+  }
+  ASSERT_TRUE(renamed);
+}
+
+TEST(ConfigWatchTest, SaysThatTheFileMayHaveChangedWhereEventsWereLost) {
+  const TemporaryTree tree;
+  MakeFile(tree);
+  Settle();
+  auto watch = Watch(tree, "etc/config.yaml");
+  Overflow(tree);
+  tree.Write("etc/config.yaml", "new");
+  EXPECT_EQ(TimesSaid(*watch), 1);
+  tree.Write("etc/config.yaml", "newer");
+  EXPECT_EQ(TimesSaid(*watch), 1) << "it goes on watching";
+}
+
+TEST(ConfigWatchTest, DoesNotWaitForTheEndOfAWritingThatWasLost) {
+  const TemporaryTree tree;
+  MakeFile(tree);
+  auto watch = Watch(tree, "etc/config.yaml");
+  tree.Remove("etc/config.yaml");
+  EXPECT_EQ(TimesSaid(*watch), 1);
+  OpenFile file(tree.Path("etc/config.yaml"), O_CREAT);
+  EXPECT_EQ(TimesSaid(*watch), 0);
+  Overflow(tree);
+  file.Write("new");
+  file.Close();
+  EXPECT_EQ(TimesSaid(*watch), 1);
+}
+
+// What the kernel watches for it.
+int WatchesOf(const ConfigWatch& watch) {
+  std::ifstream info(absl::StrCat("/proc/self/fdinfo/", watch.fd()));
+  int count = 0;
+  for (std::string line; std::getline(info, line);) count += line.rfind("inotify", 0) == 0;
+  return count;
+}
+
+TEST(ConfigWatchTest, KeepsNoWatchOfADirectoryThatTheLinkHasLeft) {
+  const TemporaryTree tree;
+  tree.Write("0/config.yaml", "old");
+  tree.Link("etc", "0");
+  auto watch = Watch(tree, "etc/config.yaml");
+  const int before = WatchesOf(*watch);
+  EXPECT_GT(before, 0);
+  for (int i = 1; i <= 20; ++i) {
+    tree.Write(absl::StrCat(i, "/config.yaml"), "new");
+    tree.Link("etc.new", absl::StrCat(i));
+    Rename(tree, "etc.new", "etc");
+    EXPECT_EQ(TimesSaid(*watch), 1) << i;
+  }
+  EXPECT_EQ(WatchesOf(*watch), before);
+}
+
 TEST(ConfigWatchTest, KeepsNoDescriptorOrWatchOfWhatIsGone) {
   const TemporaryTree tree;
   MakeFile(tree);
   auto watch = Watch(tree, "etc/config.yaml");
-  const auto watches = [&watch] {
-    std::ifstream info(absl::StrCat("/proc/self/fdinfo/", watch->fd()));
-    int count = 0;
-    for (std::string line; std::getline(info, line);) count += line.rfind("inotify", 0) == 0;
-    return count;
-  };
   const auto descriptors = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
   };
-  const int watches_before = watches();
+  const int watches_before = WatchesOf(*watch);
   const auto descriptors_before = descriptors();
   for (int i = 0; i < 1000; ++i) {
     Rename(tree, "etc", "etc.old");
@@ -167,7 +228,7 @@ TEST(ConfigWatchTest, KeepsNoDescriptorOrWatchOfWhatIsGone) {
     tree.Remove("etc.old");
     TimesSaid(*watch);
   }
-  EXPECT_EQ(watches(), watches_before);
+  EXPECT_EQ(WatchesOf(*watch), watches_before);
   EXPECT_EQ(descriptors(), descriptors_before);
 }
 

@@ -232,6 +232,21 @@ TEST_F(EndpointsTest, AHeartbeatThatWasOldWhenPublishedIsOld) {
   EXPECT_THAT(endpoints->Health({"/livez"}).body, HasSubstr("has not turned yet"));
 }
 
+// The time of day was set back after the loop had turned.
+TEST_F(EndpointsTest, AHeartbeatInTheFutureHidesNoDeadLoop) {
+  const std::unique_ptr<Endpoints> endpoints = Make(Fine());
+  AgentState state = Fine();
+  state.heartbeat = time_.now + absl::Hours(1);
+  endpoints->Publish(state);
+  time_.Pass(absl::Seconds(180));
+  EXPECT_EQ(endpoints->Health({"/livez"}).status, 200);
+  time_.Pass(absl::Seconds(1));
+  EXPECT_EQ(endpoints->Health({"/livez"}).status, 500);
+  EXPECT_EQ(endpoints->Health({"/readyz"}).status, 503);
+  endpoints->Publish(state);
+  EXPECT_EQ(endpoints->Health({"/livez"}).status, 200);
+}
+
 TEST_F(EndpointsTest, IsReadyExactlyWhereTheStateIs) {
   for (const HealthRow& row : kHealthRows) {
     time_ = Time();

@@ -5,11 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "agent/policy/native_martians.h"
+#include "netlink/kernel_error.h"
+#include "tests/agent/fake_time.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/observed.h"
@@ -27,26 +31,6 @@ using netlink::Family;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-// Time that only passes when somebody sleeps, or by `per_look` at each question.
-class FakeTime {
- public:
-  explicit FakeTime(absl::Duration per_look = absl::ZeroDuration()) : per_look_(per_look) {}
-  Clock clock() {
-    return {.now = [this] { return now_ += per_look_; },
-            .sleep =
-                [this](absl::Duration duration) {
-                  now_ += duration;
-                  slept_ += duration;
-                }};
-  }
-  absl::Duration slept() const { return slept_; }
-
- private:
-  absl::Duration per_look_;
-  absl::Time now_ = absl::UnixEpoch();
-  absl::Duration slept_ = absl::ZeroDuration();
-};
 
 Ruleset Both(Mode mode) { return DesiredRuleset(mode, netlink::kFamilies, {}); }
 
@@ -95,6 +79,104 @@ TEST(ReconcilerTest, LooksAgainWhenSomebodyElseCommitsInBetween) {
   EXPECT_NE(chain->rules[1].opaque(), nullptr);
 }
 
+// Another process writes between the read of the native table and that of the chains.
+class WritesBetweenReads : public BorrowedBackend {
+ public:
+  WritesBetweenReads(FakeBackend* backend, std::function<void()> other)
+      : BorrowedBackend(backend), other_(std::move(other)) {}
+  absl::StatusOr<netlink::NativeReading> ReadNativeTable(Family family,
+                                                         const std::string& name) override {
+    absl::StatusOr<netlink::NativeReading> reading = BorrowedBackend::ReadNativeTable(family, name);
+    if (const std::function<void()> other = std::exchange(other_, {})) other();
+    return reading;
+  }
+
+ private:
+  std::function<void()> other_;
+};
+
+TEST(ReconcilerTest, ANativeTableOfAnotherGenerationThanTheChainsIsReadAgain) {
+  const Ruleset desired =
+      DesiredRuleset(Mode::kCleanup, netlink::kFamilies, {}, {.xt = false, .reason = "no xt"});
+  const std::string name(kNativeTable);
+  FakeBackend backend;
+  backend.LoseXt();
+  FakeTime time;
+  ASSERT_TRUE(Reconciler(&backend, time.clock()).Sync(desired).native_put);
+  WritesBetweenReads torn(&backend, [&] { backend.RemoveNativeTable(Family::kIPv4, name); });
+  const SyncReport report = Reconciler(&torn, time.clock()).Sync(desired);
+  EXPECT_THAT(report.FirstError(), IsOk());
+  EXPECT_EQ(report.looks, 2);
+  EXPECT_TRUE(report.native_put);
+  EXPECT_TRUE(backend.ReadNativeTable(Family::kIPv4, name)->table.has_value());
+}
+
+TEST(ReconcilerTest, ALookThatIsTornEachTimeEndsInAnError) {
+  FakeBackend backend;
+  backend.PutNativeTable({.table = NativeMartians()});
+  FakeTime time(absl::Seconds(1));
+  class AlwaysTorn : public BorrowedBackend {
+   public:
+    using BorrowedBackend::BorrowedBackend;
+    absl::StatusOr<netlink::NativeReading> ReadNativeTable(Family family,
+                                                           const std::string& name) override {
+      absl::StatusOr<netlink::NativeReading> reading =
+          BorrowedBackend::ReadNativeTable(family, name);
+      --reading->generation;
+      return reading;
+    }
+  };
+  AlwaysTorn torn(&backend);
+  EXPECT_THAT(
+      Reconciler(&torn, time.clock()).Look(Both(Mode::kCleanup)),
+      StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("others kept changing the ruleset")));
+}
+
+TEST(ReconcilerTest, ANativeTableThatCannotBeReadIsNoMissingOne) {
+  class Unreadable : public BorrowedBackend {
+   public:
+    using BorrowedBackend::BorrowedBackend;
+    absl::StatusOr<netlink::NativeReading> ReadNativeTable(Family, const std::string&) override {
+      return absl::PermissionDeniedError("no CAP_NET_ADMIN");
+    }
+  };
+  FakeBackend backend;
+  FakeTime time;
+  Unreadable unreadable(&backend);
+  const SyncReport report = Reconciler(&unreadable, time.clock()).Sync(Both(Mode::kCleanup));
+  EXPECT_THAT(report.status, StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_EQ(backend.apply_count(), 0);
+}
+
+TEST(ReconcilerTest, TellsHowLongItWrote) {
+  FakeBackend backend;
+  FakeTime time(absl::Milliseconds(1));
+  EXPECT_EQ(Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup)).applying,
+            absl::Milliseconds(1));
+}
+
+TEST(ReconcilerTest, TellsThatTheNativeTableWasRemovedWithWhatTookItsPlace) {
+  FakeBackend backend;
+  backend.PutNativeTable({.table = NativeMartians()});
+  FakeTime time;
+  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup));
+  EXPECT_THAT(report.FirstError(), IsOk());
+  EXPECT_TRUE(report.native_removed);
+  EXPECT_FALSE(report.native_put);
+  EXPECT_THAT(backend.applied(), SizeIs(1)) << "in one transaction";
+}
+
+TEST(ReconcilerTest, OneFamilyThatLacksAnExtensionIsEnough) {
+  SyncReport report;
+  absl::Status lacks = absl::NotFoundError("no module");
+  netlink::SetMissingExtension(lacks, "comment");
+  report.families = {{Family::kIPv4, absl::OkStatus()}, {Family::kIPv6, lacks}};
+  EXPECT_TRUE(report.LacksExtension());
+  netlink::SetMissingExtension(lacks, netlink::kConnLabelExtension);
+  report.families[1].status = lacks;
+  EXPECT_FALSE(report.LacksExtension()) << "that one may be missing alone";
+}
+
 TEST(ReconcilerTest, PausesAfterTenRetriesAndGivesUpAfterFiveSeconds) {
   FakeBackend backend;
   FakeTime time;
@@ -122,23 +204,6 @@ TEST(ReconcilerTest, AReadThatFailsIsTheWholeReport) {
   EXPECT_THAT(backend.applied(), IsEmpty());
 }
 
-TEST(ReconcilerTest, AFamilyThatCannotBeReadDoesNotKeepTheOtherFromItsRules) {
-  FakeBackend backend;
-  FakeTime time;
-  backend.FailNextRead(absl::NotFoundError("no program"));
-  backend.FailNextRead(absl::NotFoundError("no program for ip"));
-  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kLegacy));
-  EXPECT_THAT(report.status, IsOk());
-  ASSERT_THAT(report.families, SizeIs(2));
-  EXPECT_THAT(report.families[0].status,
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no program for ip")));
-  EXPECT_THAT(report.families[1].status, IsOk());
-  EXPECT_THAT(report.applied, Not(IsEmpty()));
-  for (const Change& change : report.applied) {
-    EXPECT_EQ(netlink::ChainOf(change.operation).family, Family::kIPv6);
-  }
-}
-
 TEST(ReconcilerTest, WhatIsRestrainedIsPlannedButNotDone) {
   FakeBackend backend;
   FakeTime time;
@@ -164,47 +229,12 @@ TEST(ReconcilerTest, TellsWhereKubeProxyLivesAndWhoElseJumpsFromBaseChains) {
   backend.AddChain({Family::kIPv6, netlink::Table::kMangle, "KUBE-PROXY-CANARY"});
   backend.AppendRule(Filter("FORWARD"), ::kipt::testing::JumpTo("cali-FORWARD"));
   backend.AppendRule(Filter("INPUT"), ::kipt::testing::JumpTo("KUBE-FIREWALL"));
+  backend.AppendRule(Filter("KUBE-FIREWALL"), ::kipt::testing::JumpTo("NOT-FROM-A-BASE-CHAIN"));
   const absl::StatusOr<Plan> plan = Reconciler(&backend, time.clock()).Look(Both(Mode::kCleanup));
   ASSERT_THAT(plan, IsOk());
   EXPECT_THAT(plan->claimed_by_kube_proxy, ::testing::ElementsAre(Family::kIPv6));
   EXPECT_THAT(plan->foreign_jumps,
               ::testing::ElementsAre(ForeignJump{Filter("FORWARD"), "cali-FORWARD"}));
-}
-
-// Refuses every transaction that has something of one family.
-class RefusesFamily : public BorrowedBackend {
- public:
-  RefusesFamily(FakeBackend* backend, Family family) : BorrowedBackend(backend), family_(family) {}
-  absl::Status Apply(const netlink::Transaction& transaction) override {
-    for (const netlink::Operation& operation : transaction.operations) {
-      if (netlink::ChainOf(operation).family == family_) {
-        return absl::NotFoundError("no such kernel module");
-      }
-    }
-    return BorrowedBackend::Apply(transaction);
-  }
-
- private:
-  Family family_;
-};
-
-TEST(ReconcilerTest, AFamilyThatIsRefusedDoesNotKeepTheOtherFromItsRules) {
-  for (const Family refused : netlink::kFamilies) {
-    FakeBackend backend;
-    FakeTime time;
-    RefusesFamily refusing(&backend, refused);
-    const SyncReport report = Reconciler(&refusing, time.clock()).Sync(Both(Mode::kLegacy));
-    ASSERT_THAT(report.families, SizeIs(2));
-    for (const FamilyResult& result : report.families) {
-      EXPECT_EQ(result.status.ok(), result.family != refused);
-    }
-    EXPECT_THAT(report.applied, Not(IsEmpty()));
-    for (const Change& change : report.applied) {
-      EXPECT_NE(netlink::ChainOf(change.operation).family, refused);
-    }
-    EXPECT_THAT(backend.applied(), SizeIs(1));
-    EXPECT_THAT(report.FirstError(), StatusIs(absl::StatusCode::kNotFound));
-  }
 }
 
 TEST(ReconcilerTest, AKernelWithoutMatchesGetsNoChainOfTheOtherFamilyEither) {
@@ -215,83 +245,6 @@ TEST(ReconcilerTest, AKernelWithoutMatchesGetsNoChainOfTheOtherFamilyEither) {
   EXPECT_THAT(report.FirstError(), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_THAT(backend.state().chains, IsEmpty()) << "a hint that iptables can be used";
   EXPECT_THAT(report.applied, IsEmpty());
-}
-
-TEST(ReconcilerTest, AFamilyWithNothingToChangeIsNotBlamedForTheOther) {
-  FakeBackend backend;
-  FakeTime time;
-  RefusesFamily refusing(&backend, Family::kIPv6);
-  const Family ipv4[] = {Family::kIPv4};
-  Reconciler reconciler(&refusing, time.clock());
-  ASSERT_THAT(reconciler.Sync(DesiredRuleset(Mode::kCleanup, ipv4, {})).FirstError(), IsOk());
-  const SyncReport report = reconciler.Sync(Both(Mode::kCleanup));
-  ASSERT_THAT(report.families, SizeIs(2));
-  EXPECT_THAT(report.families[0].status, IsOk());
-  EXPECT_THAT(report.families[1].status, StatusIs(absl::StatusCode::kNotFound));
-}
-
-// As iptables-legacy-save where somebody replaced a table in the middle of it: both families at
-// once are not to be had, each alone is.
-class ReadsFamiliesApart : public BorrowedBackend {
- public:
-  using BorrowedBackend::BorrowedBackend;
-  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override {
-    for (const netlink::ChainQuery& query : queries) {
-      if (query.chain.family != queries[0].chain.family) return absl::UnavailableError("not now");
-    }
-    return BorrowedBackend::Read(queries);
-  }
-};
-
-TEST(ReconcilerTest, TheMartianRuleIsSeenWhereTheFamiliesAreReadOneByOne) {
-  FakeBackend backend;
-  FakeTime time;
-  ASSERT_THAT(Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup)).FirstError(), IsOk());
-  ReadsFamiliesApart apart(&backend);
-  const SyncReport report = Reconciler(&apart, time.clock()).Sync(Both(Mode::kCleanup));
-  ASSERT_THAT(report.FirstError(), IsOk());
-  EXPECT_THAT(report.applied, IsEmpty());
-  EXPECT_TRUE(report.plan.martians.stands);
-}
-
-// As legacy xtables: each family is written for itself, and one of them is refused.
-class WritesFamiliesApart : public BorrowedBackend {
- public:
-  WritesFamiliesApart(FakeBackend* backend, Family refused)
-      : BorrowedBackend(backend), refused_(refused) {}
-  bool spans_families() const override { return false; }
-  absl::Status Apply(const netlink::Transaction& transaction) override {
-    netlink::Transaction possible{.generation = transaction.generation, .operations = {}};
-    for (const netlink::Operation& operation : transaction.operations) {
-      if (netlink::ChainOf(operation).family != refused_) {
-        possible.operations.push_back(operation);
-      }
-    }
-    absl::Status status = BorrowedBackend::Apply(possible);
-    const bool whole = possible.operations.size() == transaction.operations.size();
-    return status.ok() && !whole ? absl::NotFoundError("no such program") : status;
-  }
-
- private:
-  Family refused_;
-};
-
-TEST(ReconcilerTest, ReportsWhatWasDoneForOneFamilyBeforeTheOtherWasRefused) {
-  for (const Family refused : netlink::kFamilies) {
-    FakeBackend backend;
-    FakeTime time;
-    WritesFamiliesApart legacy(&backend, refused);
-    const SyncReport report = Reconciler(&legacy, time.clock()).Sync(Both(Mode::kLegacy));
-    ASSERT_THAT(report.families, SizeIs(2));
-    for (const FamilyResult& result : report.families) {
-      EXPECT_EQ(result.status.ok(), result.family != refused);
-    }
-    ASSERT_THAT(backend.applied(), SizeIs(1));
-    EXPECT_EQ(report.applied.size(), backend.applied().front().operations.size());
-    for (const Change& change : report.applied) {
-      EXPECT_NE(netlink::ChainOf(change.operation).family, refused);
-    }
-  }
 }
 
 TEST(ReconcilerTest, FlippingTheGateBackAndForthLosesNothing) {

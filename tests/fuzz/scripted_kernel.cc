@@ -42,6 +42,8 @@ std::pair<uint32_t, uint32_t> SequencesOf(FuzzBytes messages) {
   return {first, std::max(count, 1U)};
 }
 
+Arrival ArrivalOf(const Frame& frame) { return static_cast<Arrival>(frame.kind % kArrivals); }
+
 bool IsRefusal(const nlmsghdr& message) {
   if (message.nlmsg_type != NLMSG_ERROR) return false;
   if (mnl_nlmsg_get_payload_len(&message) < sizeof(nlmsgerr)) return false;
@@ -57,15 +59,19 @@ ScriptedKernel::ScriptedKernel(std::vector<Frame> script) : script_(std::move(sc
 
 ScriptedKernel::~ScriptedKernel() { scripted = nullptr; }
 
-void ScriptedKernel::Sent(FuzzBytes messages) { std::tie(first_, count_) = SequencesOf(messages); }
+void ScriptedKernel::Sent(FuzzBytes messages) {
+  std::tie(first_, count_) = SequencesOf(messages);
+  const bool waits = next_ < script_.size() && ArrivalOf(script_[next_]) == Arrival::kNoMore;
+  if (sends_++ > 0 && waits) ++next_;
+}
 
 ptrdiff_t ScriptedKernel::Receive(uint8_t* buffer, size_t room, uint32_t& sender, bool& cut_off) {
-  if (next_ == script_.size()) {
+  if (next_ == script_.size() || ArrivalOf(script_[next_]) == Arrival::kNoMore) {
     errno = EAGAIN;
     return -1;
   }
   const Frame& frame = script_[next_++];
-  const auto arrival = static_cast<Arrival>(frame.kind % kArrivals);
+  const Arrival arrival = ArrivalOf(frame);
   if (arrival == Arrival::kError) {
     errno = frame.bytes.empty() || frame.bytes[0] == 0 ? ENOBUFS : frame.bytes[0];
     return -1;
@@ -97,7 +103,11 @@ AnswerRecorder::AnswerRecorder() {
 
 AnswerRecorder::~AnswerRecorder() { recorder = nullptr; }
 
-void AnswerRecorder::Sent(FuzzBytes messages) { first_ = SequencesOf(messages).first; }
+void AnswerRecorder::Sent(FuzzBytes messages) {
+  first_ = SequencesOf(messages).first;
+  if (sends_++ > 0)
+    script_.push_back({.kind = static_cast<uint8_t>(Arrival::kNoMore), .bytes = {}});
+}
 
 void AnswerRecorder::Received(FuzzBytes datagram) {
   std::vector<uint8_t> bytes(datagram.begin(), datagram.end());

@@ -26,8 +26,10 @@ enum class Arrival : uint8_t {
   kError,
   // Longer than the buffer that it was received into.
   kCutOff,
+  // No datagram: nothing more comes until something is sent again.
+  kNoMore,
 };
-inline constexpr uint8_t kArrivals = 4;
+inline constexpr uint8_t kArrivals = 5;
 
 class ScriptedKernel {
  public:
@@ -75,6 +77,7 @@ class AnswerRecorder {
  private:
   std::vector<Frame> script_;
   uint32_t first_ = 0;
+  size_t sends_ = 0;
 };
 
 }  // namespace kipt::testing

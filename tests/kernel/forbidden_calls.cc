@@ -33,7 +33,7 @@ struct Call {
   const char* name;
   // Negative, and errno, where it fails.
   long (*make)(int network_namespace);
-  // By which of the two it is refused.
+  // The filter refuses all of them; whether the capabilities do so, too.
   enum class By { kCapabilities, kFilter } by = By::kFilter;
   // The agent of legacy iptables may.
   bool programs_may = false;
@@ -145,12 +145,13 @@ ForbiddenCalls::ForbiddenCalls(bool may_run_programs)
 
 ForbiddenCalls::~ForbiddenCalls() { close(network_namespace_); }
 
-std::string ForbiddenCalls::TryAll() const {
+std::string ForbiddenCalls::TryAll(Guard guard) const {
+  // Without the filter there are the capabilities.
+  if (agent::kBuiltWithASanitizer && guard == Guard::kBoth) guard = Guard::kCapabilities;
   std::string wrong;
   for (const Call& call : kCalls) {
     if (call.programs_may && may_run_programs_) continue;
-    // Without the filter there are the capabilities.
-    if (agent::kBuiltWithASanitizer && call.by == Call::By::kFilter) continue;
+    if (guard == Guard::kCapabilities && call.by == Call::By::kFilter) continue;
     errno = 0;
     const long result = call.make(network_namespace_);
     if (result < 0 && (errno == EPERM || errno == EACCES)) continue;

@@ -7,9 +7,17 @@
 #ifndef KIPT_TESTS_KERNEL_FORBIDDEN_CALLS_H_
 #define KIPT_TESTS_KERNEL_FORBIDDEN_CALLS_H_
 
+#include <cstdint>
 #include <string>
 
 namespace kipt::testing {
+
+// What keeps the agent from the calls.
+enum class Guard : uint8_t {
+  kCapabilities,  // those that it gave up, and no filter
+  kFilter,        // the filter, and no capability was given up
+  kBoth,
+};
 
 class ForbiddenCalls {
  public:
@@ -19,8 +27,9 @@ class ForbiddenCalls {
   ForbiddenCalls(const ForbiddenCalls&) = delete;
   ForbiddenCalls& operator=(const ForbiddenCalls&) = delete;
 
-  // Every call that did not fail with EPERM or EACCES, with what it did; empty where all did.
-  std::string TryAll() const;
+  // Every call that `guard` should refuse and that did not fail with EPERM or EACCES, with what it
+  // did; empty where all did.
+  std::string TryAll(Guard guard) const;
 
  private:
   bool may_run_programs_;

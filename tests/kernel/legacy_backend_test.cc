@@ -156,6 +156,25 @@ TEST_F(LegacyBackendKernelTest, StaysInItsThreadsNamespace) {
   EXPECT_EQ(Read(*here).Find(kNat), nullptr);
 }
 
+// Both namespaces are empty: nothing but the check could tell that it is the wrong one.
+TEST_F(LegacyBackendKernelTest, RefusesEverythingFromAThreadInAnotherNamespace) {
+  auto here = Open();
+  const Transaction transaction = Adding(*here, "here");
+  std::thread([&] {
+    const absl::StatusOr<Netns> other = Netns::Create();
+    ASSERT_THAT(other, IsOk());
+    ASSERT_THAT(other->Enter(), IsOk());
+    const auto refused =
+        StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another network namespace"));
+    EXPECT_THAT(here->Apply(transaction), refused);
+    EXPECT_EQ(TableNames(), "/");
+    EXPECT_THAT(here->Read({}), refused);
+    EXPECT_THAT(here->TakeSurvey(nullptr), refused);
+    EXPECT_THAT(here->Watch(netlink::WatchMode::kEvents), refused);
+  }).join();
+  EXPECT_THAT(here->Apply(transaction), IsOk()) << "nothing was done";
+}
+
 TEST_F(LegacyBackendKernelTest, WritesWhatIptablesItselfFinds) {
   auto backend = Open();
   ASSERT_THAT(backend->Apply(Adding(*backend, "it's \"quoted\"")), IsOk());

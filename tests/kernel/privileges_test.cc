@@ -53,18 +53,40 @@ struct Variant {
 };
 void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
 
+struct Sets {
+  uint64_t own = 0;
+  uint64_t inherited = 0;
+  uint64_t bounding = 0;
+};
+
 class PrivilegesTest : public NetnsTest, public ::testing::WithParamInterface<Variant> {
  protected:
   // Goes on as an agent that has done what is to be done first. What went wrong.
   static std::string GiveUp() {
+    std::string wrong = GiveUpCapabilities();
+    return wrong.empty() ? InstallFilter() : wrong;
+  }
+  static std::string GiveUpCapabilities() {
     if (GetParam().as_nobody) {
       if (std::string wrong = BecomeNobodyWith(CAP_NET_ADMIN); !wrong.empty()) return wrong;
     }
     const absl::Status dropped = DropCapabilities(GetParam().may_run_programs);
-    if (!dropped.ok()) return dropped.ToString();
+    return dropped.ok() ? "" : dropped.ToString();
+  }
+  static std::string InstallFilter() {
     const absl::Status filtered = InstallSyscallFilter(GetParam().may_run_programs);
     if (kBuiltWithASanitizer && absl::IsUnimplemented(filtered)) return "";
     return filtered.ok() ? "" : filtered.ToString();
+  }
+
+  // The thread's capability sets once all that are not needed were given up.
+  static Sets Kept(uint64_t bounding_before) {
+    const bool programs = GetParam().may_run_programs;
+    const uint64_t own = programs ? kAdminAndRaw : kAdmin;
+    // Who has no CAP_SETPCAP cannot make its bounding set smaller.
+    return {.own = own,
+            .inherited = programs ? own : 0,
+            .bounding = GetParam().as_nobody ? bounding_before : own};
   }
 
   // Never destroyed, because to go back is what can no longer be done.
@@ -88,20 +110,20 @@ class PrivilegesTest : public NetnsTest, public ::testing::WithParamInterface<Va
 };
 
 // One line of proc_pid_status(5) for each thread.
-std::string CheckThreads(uint64_t own, uint64_t inherited, uint64_t bounding) {
+std::string CheckThreads(const Sets& sets, bool filtered) {
   std::string wrong;
   int threads = 0;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
     ++threads;
     const ThreadStatus status(task.path() / "status");
-    for (const auto& [key, expected] :
-         std::vector<std::pair<std::string, uint64_t>>{{"CapEff", own},
-                                                       {"CapPrm", own},
-                                                       {"CapInh", inherited},
-                                                       {"CapAmb", inherited},
-                                                       {"CapBnd", bounding},
-                                                       {"NoNewPrivs", 1},
-                                                       {"Seccomp", kBuiltWithASanitizer ? 0 : 2}}) {
+    for (const auto& [key, expected] : std::vector<std::pair<std::string, uint64_t>>{
+             {"CapEff", sets.own},
+             {"CapPrm", sets.own},
+             {"CapInh", sets.inherited},
+             {"CapAmb", sets.inherited},
+             {"CapBnd", sets.bounding},
+             {"NoNewPrivs", 1},
+             {"Seccomp", filtered && !kBuiltWithASanitizer ? 2 : 0}}) {
       if (status.Hex(key) == expected) continue;
       absl::StrAppend(&wrong, task.path().string(), ": ", key, " is ", status.Text(key), "; ");
     }
@@ -109,18 +131,20 @@ std::string CheckThreads(uint64_t own, uint64_t inherited, uint64_t bounding) {
   return threads >= 2 ? wrong : absl::StrCat(wrong, "only ", threads, " threads");
 }
 
+// Looks at all threads while there are two.
+std::string CheckTwoThreads(const Sets& sets, bool filtered) {
+  std::latch looked(1);
+  const std::jthread later([&looked] { looked.wait(); });
+  const std::string wrong = CheckThreads(sets, filtered);
+  looked.count_down();
+  return wrong;
+}
+
 TEST_P(PrivilegesTest, AreTheSameFewInEveryThread) {
   EXPECT_THAT(InChild([]() -> std::string {
                 const uint64_t bounding_before = ThreadStatus().Hex("CapBnd");
                 if (std::string wrong = GiveUp(); !wrong.empty()) return wrong;
-                std::latch looked(1);
-                const std::jthread later([&looked] { looked.wait(); });
-                const bool programs = GetParam().may_run_programs;
-                const uint64_t own = programs ? kAdminAndRaw : kAdmin;
-                const std::string wrong = CheckThreads(
-                    own, programs ? own : 0, GetParam().as_nobody ? bounding_before : own);
-                looked.count_down();
-                return wrong;
+                return CheckTwoThreads(Kept(bounding_before), /*filtered=*/true);
               }),
               IsEmpty());
 }
@@ -131,7 +155,40 @@ TEST_P(PrivilegesTest, AreTooFewForAnythingElse) {
                 LeaveMounts();
                 const ForbiddenCalls calls(GetParam().may_run_programs);
                 if (std::string wrong = GiveUp(); !wrong.empty()) return wrong;
-                return calls.TryAll();
+                return calls.TryAll(Guard::kBoth);
+              }),
+              IsEmpty());
+}
+
+// On a kernel without filters the capabilities are all there is.
+TEST_P(PrivilegesTest, AreGivenUpWhollyWithoutTheFilterToo) {
+  EXPECT_THAT(InChild([]() -> std::string {
+                LeaveMounts();
+                const ForbiddenCalls calls(GetParam().may_run_programs);
+                const uint64_t bounding_before = ThreadStatus().Hex("CapBnd");
+                if (std::string wrong = GiveUpCapabilities(); !wrong.empty()) return wrong;
+                std::string wrong = CheckTwoThreads(Kept(bounding_before), /*filtered=*/false);
+                return wrong + calls.TryAll(Guard::kCapabilities);
+              }),
+              IsEmpty());
+}
+
+// Whoever finds a way back to capabilities gains nothing by it.
+TEST_P(PrivilegesTest, AreNoneForWhatTheFilterRefusesHoweverManyThereAre) {
+  if (kBuiltWithASanitizer) {
+    EXPECT_EQ(InstallSyscallFilter(false).code(), absl::StatusCode::kUnimplemented);
+    return;
+  }
+  EXPECT_THAT(InChild([]() -> std::string {
+                LeaveMounts();
+                const ForbiddenCalls calls(GetParam().may_run_programs);
+                const ThreadStatus before;
+                const Sets all = {.own = before.Hex("CapEff"),
+                                  .inherited = before.Hex("CapInh"),
+                                  .bounding = before.Hex("CapBnd")};
+                if (std::string wrong = InstallFilter(); !wrong.empty()) return wrong;
+                std::string wrong = CheckTwoThreads(all, /*filtered=*/true);
+                return wrong + calls.TryAll(Guard::kFilter);
               }),
               IsEmpty());
 }

@@ -202,9 +202,14 @@ class BatchErrorTest : public ::testing::Test {
 TEST_F(BatchErrorTest, IsNoneWithoutErrors) { EXPECT_THAT(Explain({}), IsOk()); }
 
 TEST_F(BatchErrorTest, IsAbortedForAStaleGenerationWhateverElseFailed) {
-  EXPECT_THAT(Explain({{.sequence = 52, .error_number = ENOENT},
-                       {.sequence = 50, .error_number = ERESTART}}),
-              StatusIs(absl::StatusCode::kAborted));
+  const BatchError other{.sequence = 52, .error_number = ENOENT};
+  // The batch's own begin and end, and messages before and after the other that failed.
+  for (const uint32_t sequence : {50U, 51U, 53U, 55U, 56U}) {
+    SCOPED_TRACE(sequence);
+    const BatchError stale{.sequence = sequence, .error_number = ERESTART};
+    EXPECT_THAT(Explain({other, stale}), StatusIs(absl::StatusCode::kAborted));
+    EXPECT_THAT(Explain({stale, other}), StatusIs(absl::StatusCode::kAborted));
+  }
 }
 
 TEST_F(BatchErrorTest, NamesTheFirstOperationThatFailed) {

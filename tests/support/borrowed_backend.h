@@ -7,9 +7,12 @@
 #ifndef KIPT_TESTS_SUPPORT_BORROWED_BACKEND_H_
 #define KIPT_TESTS_SUPPORT_BORROWED_BACKEND_H_
 
+#include <algorithm>
 #include <memory>
 
+#include "absl/status/status.h"
 #include "netlink/backend.h"
+#include "netlink/transaction.h"
 
 namespace kipt::testing {
 
@@ -37,6 +40,31 @@ class BorrowedBackend : public netlink::Backend {
 
  private:
   netlink::Backend* backend_;
+};
+
+struct FamilyRefusal {
+  netlink::Family family = netlink::Family::kIPv4;
+  bool refusing = true;
+  // Transactions that were refused.
+  int count = 0;
+};
+
+// Refuses each transaction with an operation of one family, as a kernel without a module does.
+class RefusesFamily : public BorrowedBackend {
+ public:
+  RefusesFamily(netlink::Backend* backend, FamilyRefusal* refusal)
+      : BorrowedBackend(backend), refusal_(refusal) {}
+  absl::Status Apply(const netlink::Transaction& transaction) override {
+    const bool concerned = std::any_of(
+        transaction.operations.begin(), transaction.operations.end(),
+        [this](const auto& operation) { return ChainOf(operation).family == refusal_->family; });
+    if (!refusal_->refusing || !concerned) return BorrowedBackend::Apply(transaction);
+    ++refusal_->count;
+    return absl::NotFoundError("no such kernel module");
+  }
+
+ private:
+  FamilyRefusal* refusal_;
 };
 
 }  // namespace kipt::testing

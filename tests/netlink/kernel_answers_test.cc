@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is made of answers that the kernel hardly ever gives, and of messages that are not the
+// kernel's.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <linux/netfilter/nf_tables.h>
+
+#include <cerrno>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "netlink/monitor.h"
+#include "netlink/nft_backend.h"
+#include "netlink/nft_requests.h"
+#include "netlink/socket.h"
+#include "tests/fuzz/scripted_kernel.h"
+#include "tests/netlink/kernel_script.h"
+#include "tests/netlink/wire_bytes.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::netlink {
+namespace {
+
+using ::kipt::testing::Attr;
+using ::kipt::testing::Bytes;
+using ::kipt::testing::ChainMessage;
+using ::kipt::testing::CutOff;
+using ::kipt::testing::Done;
+using ::kipt::testing::DumpedRule;
+using ::kipt::testing::Fails;
+using ::kipt::testing::Frame;
+using ::kipt::testing::FromKernel;
+using ::kipt::testing::FromProcess;
+using ::kipt::testing::Generation;
+using ::kipt::testing::HostU32;
+using ::kipt::testing::IsOk;
+using ::kipt::testing::Join;
+using ::kipt::testing::MalformedRule;
+using ::kipt::testing::Message;
+using ::kipt::testing::NftMessage;
+using ::kipt::testing::Open;
+using ::kipt::testing::Refusal;
+using ::kipt::testing::Script;
+using ::kipt::testing::ScriptedKernel;
+using ::kipt::testing::StatusIs;
+using ::kipt::testing::TableMessage;
+using ::kipt::testing::Text;
+using ::kipt::testing::Zeros;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+const ChainId kChain{Family::kIPv4, Table::kFilter, "TEST"};
+const ChainId kOther{Family::kIPv4, Table::kFilter, "OTHER"};
+
+absl::StatusOr<Snapshot> Read(const std::vector<std::vector<Frame>>& answers, bool with_rules,
+                              const std::vector<ChainId>& chains = {kChain}) {
+  const ScriptedKernel kernel(Script(answers));
+  std::vector<ChainQuery> queries;
+  for (const ChainId& chain : chains) {
+    queries.push_back({.chain = chain, .with_rules = with_rules});
+  }
+  return Open()->Read(queries);
+}
+
+const std::vector<Frame> kGeneration = {FromKernel(Generation(7))};
+
+struct ErrorRow {
+  int error_number;
+  absl::StatusCode code;
+};
+
+// ---- chains and rules ----
+
+TEST(KernelAnswersTest, OnlyOneErrorSaysThatAChainIsNotThere) {
+  const absl::StatusOr<Snapshot> missing =
+      Read({kGeneration, {FromKernel(Refusal(ENOENT))}, kGeneration}, /*with_rules=*/false);
+  ASSERT_THAT(missing, IsOk());
+  EXPECT_THAT(missing->chains, IsEmpty());
+  const ErrorRow rows[] = {{EPERM, absl::StatusCode::kPermissionDenied},
+                           {ENOMEM, absl::StatusCode::kResourceExhausted},
+                           {EINVAL, absl::StatusCode::kInvalidArgument},
+                           {EINTR, absl::StatusCode::kAborted},
+                           {EIO, absl::StatusCode::kUnknown}};
+  for (const ErrorRow& row : rows) {
+    SCOPED_TRACE(row.error_number);
+    // An interruption is tried again until the script ends.
+    const absl::StatusCode code =
+        row.code == absl::StatusCode::kAborted ? absl::StatusCode::kDeadlineExceeded : row.code;
+    EXPECT_THAT(Read({kGeneration, {FromKernel(Refusal(row.error_number))}, kGeneration}, false),
+                StatusIs(code));
+    // Whatever becomes of the others.
+    for (const uint32_t refused : {0U, 1U}) {
+      const std::string there = refused == 0 ? kOther.name : kChain.name;
+      EXPECT_THAT(Read({kGeneration,
+                        {FromKernel(Refusal(row.error_number, refused)),
+                         FromKernel(ChainMessage(there, 1 - refused))},
+                        kGeneration},
+                       false, {kChain, kOther}),
+                  StatusIs(code));
+    }
+  }
+}
+
+TEST(KernelAnswersTest, AChainOfAnotherNameIsNoAnswer) {
+  EXPECT_THAT(Read({kGeneration, {FromKernel(ChainMessage("ELSE"))}, kGeneration}, false),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("reading chain ip filter TEST")));
+  EXPECT_THAT(Read({kGeneration, {FromKernel(TableMessage()), FromKernel(Done())}}, false),
+              StatusIs(absl::StatusCode::kDataLoss));
+}
+
+TEST(KernelAnswersTest, RulesThatWereNotAllReadAreNone) {
+  const std::vector<Frame> chain = {FromKernel(ChainMessage("TEST"))};
+  const absl::StatusOr<Snapshot> whole =
+      Read({kGeneration, chain, {FromKernel(DumpedRule()), FromKernel(Done())}, kGeneration}, true);
+  ASSERT_THAT(whole, IsOk());
+  EXPECT_THAT(whole->Find(kChain)->rules, SizeIs(1));
+  EXPECT_THAT(
+      Read({kGeneration, chain, {FromKernel(MalformedRule()), FromKernel(Done())}, kGeneration},
+           true),
+      StatusIs(absl::StatusCode::kDataLoss, HasSubstr("the rules of chain")));
+  for (const Bytes& end : {Done(ENOMEM), Refusal(ENOMEM)}) {
+    EXPECT_THAT(
+        Read({kGeneration, chain, {FromKernel(DumpedRule()), FromKernel(end)}, kGeneration}, true),
+        StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("the rules of chain")));
+  }
+}
+
+TEST(KernelAnswersTest, AChainThatIsAskedForTwiceIsReadOnce) {
+  const absl::StatusOr<Snapshot> snapshot =
+      Read({kGeneration,
+            {FromKernel(ChainMessage("TEST", 0)), FromKernel(ChainMessage("TEST", 1))},
+            {FromKernel(DumpedRule()), FromKernel(Done())},
+            kGeneration},
+           true, {kChain, kChain});
+  ASSERT_THAT(snapshot, IsOk());
+  EXPECT_THAT(snapshot->Find(kChain)->rules, SizeIs(1));
+}
+
+TEST(KernelAnswersTest, AChainThatCannotBeIsNotAskedFor) {
+  const ChainId too_long{Family::kIPv4, Table::kFilter, std::string(300, 'x')};
+  EXPECT_THAT(Read({kGeneration}, false, {too_long}), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST(KernelAnswersTest, ADumpThatSomebodyWroteIntoIsReadAgain) {
+  const std::vector<Frame> chain = {FromKernel(ChainMessage("TEST"))};
+  const std::vector<Frame> rule = {FromKernel(DumpedRule()), FromKernel(Done())};
+  const std::vector<std::vector<Frame>> torn = {
+      {FromKernel(Done(0, NLM_F_DUMP_INTR))},
+      {FromKernel(DumpedRule()), FromKernel(DumpedRule()), FromKernel(Done())},  // one came twice
+  };
+  for (const std::vector<Frame>& first : torn) {
+    const absl::StatusOr<Snapshot> snapshot =
+        Read({kGeneration, chain, first, kGeneration, chain, rule, kGeneration}, true);
+    ASSERT_THAT(snapshot, IsOk());
+    EXPECT_THAT(snapshot->Find(kChain)->rules, SizeIs(1));
+  }
+  // A commit that shows in the generation alone.
+  const absl::StatusOr<Snapshot> snapshot = Read({kGeneration,
+                                                  chain,
+                                                  rule,
+                                                  {FromKernel(Generation(8))},
+                                                  {FromKernel(Generation(8))},
+                                                  {FromKernel(Refusal(ENOENT))},
+                                                  {FromKernel(Generation(8))}},
+                                                 true);
+  ASSERT_THAT(snapshot, IsOk());
+  EXPECT_EQ(snapshot->generation, 8U);
+  EXPECT_THAT(snapshot->chains, IsEmpty());
+}
+
+// ---- the survey ----
+
+TEST(KernelAnswersTest, ASurveyOfWhatIsGoneIsAbortedAndOtherErrorsAreWhatTheyAre) {
+  const ErrorRow rows[] = {{ENOENT, absl::StatusCode::kAborted},
+                           {EPERM, absl::StatusCode::kPermissionDenied},
+                           {ENOMEM, absl::StatusCode::kResourceExhausted}};
+  const std::vector<std::vector<Frame>> answers = {
+      kGeneration,
+      {FromKernel(TableMessage()), FromKernel(Done())},
+      {FromKernel(ChainMessage("TEST", 0, NLM_F_MULTI)), FromKernel(Done())},
+      {FromKernel(DumpedRule()), FromKernel(Done())},
+      kGeneration};
+  {
+    const ScriptedKernel kernel(Script(answers));
+    const absl::StatusOr<Survey> survey = Open()->TakeSurvey({});
+    ASSERT_THAT(survey, IsOk());
+    ASSERT_NE(survey->Find({"ip", "filter"}, "TEST"), nullptr);
+    EXPECT_THAT(survey->Find({"ip", "filter"}, "TEST")->rules, SizeIs(1));
+  }
+  for (const ErrorRow& row : rows) {
+    // Of tables, chains, rules.
+    for (const size_t step : {1U, 2U, 3U}) {
+      SCOPED_TRACE(::testing::Message() << row.error_number << " in step " << step);
+      for (const Bytes& end : {Done(row.error_number), Refusal(row.error_number)}) {
+        std::vector<std::vector<Frame>> refused = answers;
+        refused[step] = {FromKernel(end)};
+        const ScriptedKernel kernel(Script(refused));
+        EXPECT_THAT(Open()->TakeSurvey({}), StatusIs(row.code));
+      }
+    }
+  }
+}
+
+TEST(KernelAnswersTest, ASurveyIsWholeOrNone) {
+  struct Row {
+    const char* name;
+    std::vector<Frame> rules;
+    absl::StatusCode code;
+  };
+  const Row rows[] = {
+      {"interrupted", {FromKernel(Done(0, NLM_F_DUMP_INTR))}, absl::StatusCode::kAborted},
+      {"without its end", {FromKernel(DumpedRule())}, absl::StatusCode::kDeadlineExceeded},
+      {"lost", {Fails(ENOBUFS)}, absl::StatusCode::kResourceExhausted},
+      {"malformed", {FromKernel(MalformedRule()), FromKernel(Done())}, absl::StatusCode::kDataLoss},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    const ScriptedKernel kernel(
+        Script({kGeneration,
+                {FromKernel(TableMessage()), FromKernel(Done())},
+                {FromKernel(ChainMessage("TEST", 0, NLM_F_MULTI)), FromKernel(Done())},
+                row.rules,
+                kGeneration}));
+    EXPECT_THAT(Open()->TakeSurvey({}), StatusIs(row.code));
+  }
+}
+
+// ---- the native table ----
+
+TEST(KernelAnswersTest, ANativeTableIsMissingWhereTheKernelSaysSoAndNothingElse) {
+  struct Row {
+    const char* name;
+    std::vector<std::vector<Frame>> answers;
+    absl::StatusCode code;
+  };
+  const std::vector<Frame> table = {
+      FromKernel(NftMessage(NFT_MSG_NEWTABLE, 0, 0, Attr(NFTA_TABLE_NAME, Text("mine"))))};
+  const std::vector<Frame> missing = {FromKernel(Refusal(ENOENT))};
+  const std::vector<Frame> no_rules = {FromKernel(Done())};
+  const Row rows[] = {
+      {"missing", {kGeneration, missing, kGeneration}, absl::StatusCode::kOk},
+      {"not permitted",
+       {kGeneration, {FromKernel(Refusal(EPERM))}, kGeneration},
+       absl::StatusCode::kPermissionDenied},
+      // Read again, and missing then.
+      {"gone before its rules were read",
+       {kGeneration, table, missing, kGeneration, missing, kGeneration},
+       absl::StatusCode::kOk},
+      {"changed while its rules were read",
+       {kGeneration,
+        table,
+        {FromKernel(Done(0, NLM_F_DUMP_INTR))},
+        kGeneration,
+        missing,
+        kGeneration},
+       absl::StatusCode::kOk},
+      {"its rules are not told",
+       {kGeneration, table, {FromKernel(Refusal(ENOMEM))}, kGeneration},
+       absl::StatusCode::kResourceExhausted},
+      {"the answer about its rules is lost",
+       {kGeneration, table, {Fails(ENOBUFS)}, kGeneration},
+       absl::StatusCode::kResourceExhausted},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    const ScriptedKernel kernel(Script(row.answers));
+    const absl::StatusOr<NativeReading> reading = Open()->ReadNativeTable(Family::kIPv4, "mine");
+    EXPECT_EQ(reading.status().code(), row.code) << reading.status();
+    if (reading.ok()) {
+      EXPECT_FALSE(reading->table.has_value());
+    }
+  }
+}
+
+// ---- who answers, and whether that is an answer ----
+
+TEST(KernelAnswersTest, AnotherProcessCannotAnswerInTheKernelsPlace) {
+  const ScriptedKernel kernel(
+      Script({{FromProcess(Generation(666)), FromKernel(Generation(7))},
+              {FromProcess(Refusal(ENOENT)), FromKernel(ChainMessage("TEST"))},
+              {FromProcess(Generation(666)), FromKernel(Generation(7))}}));
+  const absl::StatusOr<Snapshot> snapshot = Open()->Read({{.chain = kChain, .with_rules = false}});
+  ASSERT_THAT(snapshot, IsOk());
+  EXPECT_EQ(snapshot->generation, 7U);
+  EXPECT_THAT(snapshot->chains, SizeIs(1));
+}
+
+TEST(KernelAnswersTest, AnotherProcessCannotRefuseABatch) {
+  const ScriptedKernel kernel(
+      Script({{FromProcess(Refusal(EPERM, 1))}, {FromKernel(Generation(8))}}));
+  EXPECT_THAT(Open()->Apply({.generation = 7, .operations = {CreateChain{kChain}}}), IsOk());
+}
+
+TEST(KernelAnswersTest, AnotherProcessCannotTellOfChanges) {
+  const ScriptedKernel kernel({FromProcess(Generation(8)), FromKernel(Generation(9))});
+  const auto backend = Open();
+  const auto monitor = backend->Watch(WatchMode::kEvents);
+  ASSERT_THAT(monitor, IsOk());
+  const absl::StatusOr<RulesetChanges> changes = (*monitor)->Drain();
+  ASSERT_THAT(changes, IsOk());
+  EXPECT_EQ(changes->count, 1U);
+}
+
+TEST(KernelAnswersTest, AnEventThatIsTooBigTellsOfACommitAllTheSame) {
+  const Bytes event = NftMessage(NFT_MSG_NEWGEN, 0, 0,
+                                 Join({Attr(NFTA_GEN_ID, 9), Attr(NFTA_GEN_MAX, Zeros(300))}));
+  const ScriptedKernel kernel({FromKernel(event)});
+  const auto backend = Open();
+  const auto monitor = backend->Watch(WatchMode::kEvents);
+  ASSERT_THAT(monitor, IsOk());
+  const absl::StatusOr<RulesetChanges> changes = (*monitor)->Drain();
+  ASSERT_THAT(changes, IsOk());
+  EXPECT_EQ(changes->count, 1U);
+  EXPECT_THAT(changes->writers, IsEmpty());
+}
+
+TEST(KernelAnswersTest, WhatIsNoAnswerIsTakenForNone) {
+  struct Row {
+    const char* name;
+    std::vector<Frame> answer;
+    absl::StatusCode code;
+  };
+  const Bytes whole = Generation(7);
+  // Of a request that was given up on: its answer may still be in the queue.
+  const Bytes old = Generation(6, 0xffff'fff0);
+  const Row rows[] = {
+      {"an answer", {FromKernel(whole)}, absl::StatusCode::kOk},
+      {"behind an old one", {FromKernel(old), FromKernel(whole)}, absl::StatusCode::kOk},
+      {"behind one in the same datagram", {FromKernel(Join({old, whole}))}, absl::StatusCode::kOk},
+      {"followed by another", {FromKernel(Join({whole, Generation(8)}))}, absl::StatusCode::kOk},
+      {"after an interruption", {Fails(EINTR), FromKernel(whole)}, absl::StatusCode::kOk},
+      {"nothing", {}, absl::StatusCode::kDeadlineExceeded},
+      {"an old one only", {FromKernel(old)}, absl::StatusCode::kDeadlineExceeded},
+      {"cut off", {CutOff(whole)}, absl::StatusCode::kDataLoss},
+      {"to what was not asked", {FromKernel(Generation(7, 1))}, absl::StatusCode::kDataLoss},
+      {"with bytes behind it", {FromKernel(Join({whole, {1}}))}, absl::StatusCode::kDataLoss},
+      {"shorter than it says",
+       {FromKernel(Bytes(whole.begin(), whole.end() - 4))},
+       absl::StatusCode::kDataLoss},
+      {"lost", {Fails(ENOBUFS), FromKernel(whole)}, absl::StatusCode::kResourceExhausted},
+      {"of another kind", {FromKernel(ChainMessage("7"))}, absl::StatusCode::kDataLoss},
+      {"refused", {FromKernel(Refusal(EPERM))}, absl::StatusCode::kPermissionDenied},
+      {"unknown to the kernel", {FromKernel(Refusal(EINVAL))}, absl::StatusCode::kUnavailable},
+      {"an error that is none", {FromKernel(Refusal(-5))}, absl::StatusCode::kUnknown},
+      {"an error that is too short",
+       {FromKernel(Message(NLMSG_ERROR, 0, 0, HostU32(0)))},
+       absl::StatusCode::kUnknown},
+      {"success and nothing else", {FromKernel(Refusal(0))}, absl::StatusCode::kDataLoss},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    const ScriptedKernel kernel(row.answer);
+    const auto socket = Socket::Open();
+    ASSERT_THAT(socket, IsOk());
+    const absl::StatusOr<uint32_t> generation = ReadGeneration(**socket);
+    EXPECT_EQ(generation.status().code(), row.code) << generation.status();
+    EXPECT_EQ(generation.value_or(7), 7U);
+  }
+}
+
+// ---- what became of a batch ----
+
+TEST(KernelAnswersTest, ABatchIsDoneWhereNothingRefusesItAndTheGenerationHasMoved) {
+  struct Row {
+    const char* name;
+    std::vector<std::vector<Frame>> answers;
+    absl::StatusCode code;
+  };
+  const std::vector<Frame> moved = {FromKernel(Generation(8))};
+  const Row rows[] = {
+      {"done", {{}, moved}, absl::StatusCode::kOk},
+      {"acknowledged", {{FromKernel(Refusal(0, 1))}, moved}, absl::StatusCode::kOk},
+      {"refused", {{FromKernel(Refusal(EPERM, 1))}}, absl::StatusCode::kPermissionDenied},
+      {"refused by what comes late",
+       {{FromKernel(Refusal(0, 1)), FromKernel(Refusal(EPERM, 2))}},
+       absl::StatusCode::kPermissionDenied},
+      {"not done, and no word of it", {{}, kGeneration}, absl::StatusCode::kAborted},
+      {"the answer lost, not done",
+       {{Fails(ENOBUFS)}, kGeneration},
+       absl::StatusCode::kResourceExhausted},
+      {"the answer lost, perhaps done", {{Fails(ENOBUFS)}, moved}, absl::StatusCode::kAborted},
+      {"the answer cut off, perhaps done",
+       {{CutOff(Refusal(EPERM, 1))}, moved},
+       absl::StatusCode::kAborted},
+      {"the generation is told at the third attempt",
+       {{}, {Fails(ENOBUFS)}, {Fails(ENOBUFS)}, moved},
+       absl::StatusCode::kOk},
+      {"the generation is never told",
+       {{}, {Fails(ENOBUFS)}, {Fails(ENOBUFS)}, {Fails(ENOBUFS)}, moved},
+       absl::StatusCode::kAborted},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    const ScriptedKernel kernel(Script(row.answers));
+    const absl::Status status =
+        Open()->Apply({.generation = 7, .operations = {CreateChain{kChain}}});
+    EXPECT_EQ(status.code(), row.code) << status;
+    // What the fuzzers compare with.
+    EXPECT_EQ(kernel.refusals() > 0, row.code == absl::StatusCode::kPermissionDenied);
+  }
+}
+
+}  // namespace
+}  // namespace kipt::netlink
