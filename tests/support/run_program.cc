@@ -17,7 +17,7 @@
 namespace kipt::testing {
 namespace {
 
-constexpr int kDeadlineMilliseconds = 60'000;
+constexpr int kDeadlineMilliseconds = 100'000;
 
 // A file in memory as each of the program's standard streams: no pipe can fill up, so nothing has
 // to be pumped while the program runs.
@@ -107,7 +107,7 @@ ProgramResult RunProgram(std::vector<std::string> argv, std::string stdin_text) 
   ProgramResult result{0, out.Text(), err.Text()};
   if (!ended) {
     result.exit_code = 124;
-    result.err += "\n(killed: still running after 60 seconds)";
+    result.err += "\n(killed: still running after 100 seconds)";
   } else if (WIFSIGNALED(status)) {
     result.exit_code = 128 + WTERMSIG(status);
   } else {

@@ -27,7 +27,8 @@ std::ostream& operator<<(std::ostream& stream, const ProgramResult& result);
 
 // Runs argv[0] (looked up in PATH where it has no slash) with `stdin_text` as its standard input,
 // in the calling thread's network namespace and with this process's environment. Returns when the
-// program has ended, or 60 seconds after its start: then it is killed.
+// program has ended, or 100 seconds after its start: then it is killed, before ctest would end the
+// test.
 ProgramResult RunProgram(std::vector<std::string> argv, std::string stdin_text = "");
 
 }  // namespace kipt::testing
