@@ -2,9 +2,9 @@
 //
 // File: tests/bench/figures_view.h
 //
-// figures.json, read: {"machine": {...}, "table": (table.h), "incidents": [of each run of
-// incidents.h], "storms": (storms.h), "micro": (Google Benchmark's own JSON)}. Any part may be
-// missing.
+// figures.json, read: {"stamp": what tests/stamp printed before the run, "machine": {...}, "table":
+// (table.h), "incidents": [of each run of incidents.h], "storms": (storms.h), "micro": (Google
+// Benchmark's own JSON)}. Any part but the stamp may be missing.
 #ifndef KIPT_TESTS_BENCH_FIGURES_VIEW_H_
 #define KIPT_TESTS_BENCH_FIGURES_VIEW_H_
 

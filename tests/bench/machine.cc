@@ -44,8 +44,8 @@ json DescribeMachine() {
           {"load", load[0]}};
 }
 
-absl::StatusOr<json> Collect(const std::string& parts) {
-  json figures = json::object();
+absl::StatusOr<json> Collect(const std::string& parts, const std::string& stamp) {
+  json figures = {{"stamp", stamp}};
   // In the order of their names, so that the same parts make the same file.
   std::map<std::string, json> files;
   std::error_code error;

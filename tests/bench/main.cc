@@ -61,12 +61,13 @@ int Report(const std::string& path, const std::string& directory) {
   if (figures.is_discarded()) return Fail(absl::StrCat(path, " is no JSON"));
   const FiguresView view(figures);
   if (absl::Status status = CheckComplete(view); !status.ok()) return Fail(status.message());
-  const std::string report = ReportText(view);
-  if (!Write(directory + "/report.md", report) ||
+  const std::string summary = SummaryText(view);
+  if (!Write(directory + "/report.md", summary) ||
+      !Write(directory + "/details.md", DetailsText(view)) ||
       !Write(directory + "/cost.dat", PlotPoints(view))) {
     return Fail(absl::StrCat("cannot write into ", directory));
   }
-  std::fputs(report.c_str(), stdout);
+  std::fputs(summary.c_str(), stdout);
   return AllMet(view) ? 0 : 1;
 }
 
@@ -76,6 +77,8 @@ struct Options {
   std::string json_path;
   std::string parts;
   std::string figures;
+  // Version and commit of what was measured (tests/stamp).
+  std::string stamp;
   std::string directory;
   IncidentOptions incidents;
   StormOptions storms;
@@ -93,6 +96,7 @@ class Commands {
     Table();
     collect_ = app_.add_subcommand("collect")->fallthrough();
     collect_->add_option("--parts", options_.parts)->required();
+    collect_->add_option("--stamp", options_.stamp)->required();
     report_ = app_.add_subcommand("report")->fallthrough();
     report_->add_option("--figures", options_.figures)->required();
     report_->add_option("--output", options_.directory)->required();
@@ -108,7 +112,7 @@ class Commands {
     options_.storms.slack = options_.slack;
     const std::string& path = options_.json_path;
     if (report_->parsed()) return Report(options_.figures, options_.directory);
-    if (collect_->parsed()) return Finish(Collect(options_.parts), path);
+    if (collect_->parsed()) return Finish(Collect(options_.parts, options_.stamp), path);
     if (machine_->parsed()) return Finish(DescribeMachine(), path);
     if (table_->parsed()) return Finish(MeasureTable(options_.table), path);
     if (storms_->parsed()) return Finish(MeasureStorms(options_.storms), path);

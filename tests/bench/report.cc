@@ -19,12 +19,14 @@ using Row = FiguresView::Row;
 
 constexpr const char* kModes[] = {"nft", "legacy"};
 
-std::string MachineText(const FiguresView& figures) {
+std::string StampText(const FiguresView& figures) {
+  std::string text = absl::StrCat("Measured with ", figures.Part("stamp").get<std::string>());
   const json& machine = figures.Part("machine");
-  if (machine.is_null()) return "";
+  if (machine.is_null()) return absl::StrCat(text, ".\n\n");
   return absl::StrFormat(
-      "Linux %s, %d CPUs; %s; %s. Load of the machine when it began (1 minute): %.2f.\n\n",
-      machine["kernel"].get<std::string>(), machine["cpus"].get<int>(),
+      "%s on Linux %s, %d CPUs; %s; %s. Load average of the machine at the start (1 minute): "
+      "%.2f.\n\n",
+      text, machine["kernel"].get<std::string>(), machine["cpus"].get<int>(),
       machine["programs"].get<std::string>(), machine["libraries"].get<std::string>(),
       machine["load"].get<double>());
 }
@@ -56,30 +58,37 @@ std::string LeftOutText(const FiguresView& figures) {
   return text;
 }
 
-constexpr char kIntroduction[] = R"(# What it costs
+constexpr char kSummaryIntroduction[] = R"(# What it costs
 
-Written by `tests/bench/run`; `tests/bench/README.md` says how it is measured. `figures.json` beside
+Written by `tests/bench/run`; `tests/bench/README.md` explains how it measures. Each run leaves every
+figure in `build/bench/figures.json` and every table in `build/bench/details.md`.
+
+)";
+
+constexpr char kDetailsIntroduction[] = R"(# What it costs, in detail
+
+Written by `tests/bench/run`; `tests/bench/README.md` explains how it measures. `figures.json` next to
 this file holds every figure.
 
 )";
 
 constexpr char kInShort[] = R"(## In short
 
-How many times less wall time (in brackets: CPU time) than kubelet's sequence of iptables programs, by
-medians of one run, both families. Repairs and `cold` are compared with what kubelet runs to make the
-same missing things, everything else with its sequence when all is in place, which changes nothing.
+A cell says how many times less wall time (in brackets: CPU time) a row takes than kubelet's sequence of
+iptables programs: medians of one run, both families. Repairs and `cold` are compared with what kubelet
+runs to create the same missing rules. Every other row is compared with kubelet's sequence when everything
+is in place, which changes nothing; `check after a commit` with that sequence right after such a commit.
 
 )";
 
-constexpr char kDetail[] = R"(## In detail
+constexpr char kRows[] = R"(## The rows
 
-`unchanged` asks the kernel for its generation. `check` reads and compares everything of kubelet's, in
-a hot loop; `after a commit` does so just after somebody else committed something; `and 60 ms` when
-the caches have been others' meanwhile. The kernel's own part of a `check`: the same questions, of whose
-answers nothing is read. `cold` begins without anything of kubelet's. A repair begins
-with one chain, its rules and the jumps to it missing, 60 ms after they went, or `at once`: then the
-kernel itself waits until it has freed what was deleted (an RCU grace period and more). `tick` is what
-kubelet's monitor does once a minute.
+`unchanged` asks the kernel for its generation. `check` reads and compares all of kubelet's rules, in a hot
+loop; `after a commit` does so right after another process committed; `and 60 ms` after other work has used
+the caches. `check: the kernel itself` asks the same questions and discards the answers. `cold` starts without
+any of kubelet's rules. A repair starts with one chain, its rules and the jumps to it missing, 60 ms after they
+were removed, or `at once`: then the kernel waits until it has freed what was deleted (an RCU grace period and
+more). `tick` is what kubelet's monitor does once a minute.
 
 )";
 
@@ -93,6 +102,9 @@ int CountedServices(const FiguresView& figures, const std::string& mode) {
 }  // namespace
 
 absl::Status CheckComplete(const FiguresView& figures) {
+  if (!figures.Part("stamp").is_string() || figures.Part("stamp").get<std::string>().empty()) {
+    return absl::DataLossError("the figures carry neither version nor commit");
+  }
   const json& table = figures.Part("table");
   if (table.is_null() || table["cells"].empty()) return absl::DataLossError("there is no table");
   for (const json& cell : table["cells"]) {
@@ -124,15 +136,19 @@ absl::Status CheckComplete(const FiguresView& figures) {
   return absl::OkStatus();
 }
 
-std::string ReportText(const FiguresView& figures) {
-  std::string text = absl::StrCat(kIntroduction, MachineText(figures), kInShort);
+std::string SummaryText(const FiguresView& figures) {
+  std::string text = absl::StrCat(kSummaryIntroduction, StampText(figures), kInShort);
   for (const char* mode : kModes) {
     if (!figures.Services(mode).empty()) absl::StrAppend(&text, RatioTable(figures, mode));
   }
   absl::StrAppend(&text, VerdictTable(figures),
                   "## Cost against the number of services\n\n"
-                  "![wall time against the number of services](cost.svg)\n\n",
-                  kDetail);
+                  "![wall time against the number of services](cost.svg)\n");
+  return text;
+}
+
+std::string DetailsText(const FiguresView& figures) {
+  std::string text = absl::StrCat(kDetailsIntroduction, StampText(figures), kRows);
   for (const char* mode : kModes) {
     const std::vector<int> services = figures.Services(mode);
     if (services.empty()) continue;

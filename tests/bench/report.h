@@ -2,7 +2,7 @@
 //
 // File: tests/bench/report.h
 //
-// From what was measured to what is read: figures.json, report.md and the points of the plot.
+// From what was measured to what is read: figures.json, the report and the points of the plot.
 #ifndef KIPT_TESTS_BENCH_REPORT_H_
 #define KIPT_TESTS_BENCH_REPORT_H_
 
@@ -21,14 +21,15 @@ nlohmann::json DescribeMachine();
 
 // Puts the files that the measuring commands left in `parts` together: table.json, machine.json,
 // micro.json, and any number of incidents*.json and storms*.json. Those that are missing are left
-// out; one that is no JSON is an error.
-absl::StatusOr<nlohmann::json> Collect(const std::string& parts);
+// out; one that is no JSON is an error. `stamp` is the version and commit that were measured.
+absl::StatusOr<nlohmann::json> Collect(const std::string& parts, const std::string& stamp);
 
-// OK where every cell of the table holds what it must; names the first that does not.
+// OK if there is a stamp and every cell of the table is complete; names the first that is not.
 absl::Status CheckComplete(const FiguresView& figures);
 
-// Markdown.
-std::string ReportText(const FiguresView& figures);
+// Markdown: the summary that is committed (report.md), and every table (details.md).
+std::string SummaryText(const FiguresView& figures);
+std::string DetailsText(const FiguresView& figures);
 // A line for each number of services, columns in the order of cost.gnuplot, in milliseconds; "?"
 // where nothing was measured. No services at all stand at 10 of the logarithmic axis.
 std::string PlotPoints(const FiguresView& figures);

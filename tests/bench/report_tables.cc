@@ -78,7 +78,7 @@ std::string RowTitle(const Row& row) {
 
 std::string RatioTable(const FiguresView& figures, const std::string& mode) {
   std::string text = absl::StrCat("**", ModeTitle(mode), "**\n\n",
-                                  ServicesHead(figures, mode, "services of kube-proxy's"));
+                                  ServicesHead(figures, mode, "kube-proxy services"));
   for (const Row& row : figures.Rows(mode)) {
     const std::optional<Row> yardstick = Yardstick(row);
     if (!yardstick || row.operation == "check what kubelet made") continue;

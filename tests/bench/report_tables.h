@@ -2,7 +2,7 @@
 //
 // File: tests/bench/report_tables.h
 //
-// The tables of report.md, each as Markdown with its heading.
+// The tables of the report, each as Markdown with its heading.
 #ifndef KIPT_TESTS_BENCH_REPORT_TABLES_H_
 #define KIPT_TESTS_BENCH_REPORT_TABLES_H_
 

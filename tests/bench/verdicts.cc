@@ -22,9 +22,9 @@ class Judge {
     const Row cold = {"cold", "agent"};
     Everywhere("nft", "warm check against kubelet's warm sequence", kKubeletWarm,
                {"check", "agent"}, 100);
-    Everywhere("nft", "the same, each just after somebody else's commit", kKubeletAfterCommit,
+    Everywhere("nft", "the same, each right after another process's commit", kKubeletAfterCommit,
                {"check after a commit", "agent"}, 100);
-    Everywhere("nft", "question whether anything changed, against the same", kKubeletWarm,
+    Everywhere("nft", "question whether anything changed, against the same sequence", kKubeletWarm,
                {"unchanged", "agent"}, 10000);
     Growth();
     At("nft", 0, "cold sync against kubelet's cold sequence", kKubeletCold, cold, 50);

@@ -35,20 +35,27 @@ cell() {
   ((cell_code == 0)) || failed_logs+=("$log")
 }
 
+# joined: the lines of its input, in one cell of a table.
+joined() { tr '|' '/' | paste -sd ';' | sed 's/;/; /g'; }
+
 guest_cell() {
-  local kernel=$1 guest=$2 log=$logs/$1-$2.log passed failed
+  local kernel=$1 guest=$2 log=$logs/$1-$2.log passed failed names
   cell "$kernel" "guest $guest" "$log" \
     --program="$build/tests/kernel/kernel_martian_test" "$guest"
   passed=$(grep -c '^ok: ' "$log" || true)
   failed=$(grep -c '^FAILED: ' "$log" || true)
+  names=$(sed -n 's/^FAILED: //p' "$log" | joined)
   # A guest that did not come to its end has failed, whatever it had printed.
-  ((cell_code == 0 || failed > 0)) || failed=1
+  if ((cell_code != 0 && failed == 0)); then
+    failed=1
+    names="exit code $cell_code"
+  fi
   row "$(kernel_release "$kernel")" "$guest's own" "guest $guest" $((passed + failed)) "$passed" \
-    "$failed" 0 "$cell_seconds" >>"$rows"
+    "$failed" 0 "$cell_seconds" "$names" >>"$cells"
 }
 
 programs_cell() {
-  local kernel=$1 set=$2 log=$logs/$1-$2.log program all apply result arguments=()
+  local kernel=$1 set=$2 log=$logs/$1-$2.log program all apply result names failed=0 arguments=()
   for program in "${test_programs[@]}"; do
     arguments+=(--program="$build/tests/kernel/$program")
   done
@@ -59,14 +66,23 @@ programs_cell() {
     result=$(awk -v name="$program" '$1 == "result:" && $2 == name { print $4, $6, $8 }' "$log")
     # shellcheck disable=SC2086
     set -- ${result:-0 0 0}
+    names=
     # What applies and neither passed nor failed has not run.
-    row "$(kernel_release "$kernel")" "$set" "$program" "$apply" "$1" $((apply - $1)) \
-      $((all - apply)) "$3" >>"$rows"
     if (($1 != apply)); then
-      echo "    $program: $1 of $apply tests passed, $2 failed, $((apply - $1 - $2)) did not run"
+      failed=1
+      names=$({
+        sed -n "s/^not passed: $program //p" "$log"
+        (($1 + $2 == apply)) || echo "$((apply - $1 - $2)) did not run"
+      } | joined)
+      echo "    $program: $1 of $apply tests passed; failed: $names"
       ((cell_code != 0)) || failed_logs+=("$log")
     fi
+    row "$(kernel_release "$kernel")" "$set" "$program" "$apply" "$1" $((apply - $1)) \
+      $((all - apply)) "$3" "$names" >>"$cells"
   done
+  # A cell that failed is in the table even if every program passed.
+  ((cell_code == 0 || failed > 0)) ||
+    row "$(kernel_release "$kernel")" "$set" programs 1 0 1 0 0 "exit code $cell_code" >>"$cells"
 }
 
 # Rows of the table not-applicable that fit no test any more.
@@ -95,53 +111,78 @@ list_not_applicable() {
             print "| " part[1] " | " count[order[i]] " | " part[2] " |" } }'
 }
 
-write_rows() {
-  row kernel modules what tests passed failed "not applicable" seconds
-  row --- --- --- ---: ---: ---: ---: ---:
-  cat "$rows"
+begin_cells() {
+  echo "# The agent on other kernels, cell by cell"
   echo
-  awk -F'|' '{ tests += $5; passed += $6; failed += $7; na += $8 }
-    END { printf "In all: %d tests, %d passed, %d failed, %d not applicable.\n",
-          tests, passed, failed, na }' "$rows"
+  echo "Written by \`tests/other-kernel/run --matrix\`. A guest's tests are its lines; a program's are"
+  echo "its googletests. Seconds include booting for a guest, and do not for a program."
+  echo
+  echo "Measured with $("$here/../stamp") on Linux $(uname -r) with $(nproc) CPUs; $(iptables --version)," \
+    "$(nft --version | sed 's/ (.*//'), $(qemu-system-x86_64 --version | head -n 1 | sed 's/ (.*//')."
+  echo
+  row kernel modules what tests passed failed "not applicable" seconds "failed tests"
+  row --- --- --- ---: ---: ---: ---: ---: ---
 }
 
-write_report() {
-  echo "# The agent on other kernels"
-  echo
-  echo "Made by \`tests/other-kernel/run --matrix\`: Debian's cloud kernels under qemu's software"
-  echo "emulation (one CPU, 1 GiB), on Linux $(uname -r) with $(nproc) CPUs; $(iptables --version),"
-  echo "$(nft --version | sed 's/ (.*//'), $(qemu-system-x86_64 --version | head -n 1 | sed 's/ (.*//')."
-  echo "A guest's tests are its lines; a program's are its googletests. Seconds include booting for a"
-  echo "guest, and do not for a program."
-  echo
-  write_rows
+end_cells() {
   echo
   echo "## Not applicable"
   echo
-  echo "Decided by the table \`tests/other-kernel/not-applicable\`, which names them, and never by a test."
+  echo "The table \`tests/other-kernel/not-applicable\` names these tests; no test decides it for itself."
   echo
   row kernel modules program tests because
   row --- --- --- ---: ---
   list_not_applicable
-  if ((${#failed_logs[@]} > 0)); then
-    echo
-    echo "## Failed"
-    echo
-    # The log's name says which kernel and which modules.
-    grep -H -e '^not passed: ' -e '^FAILED: ' -e 'did not come to its end' "${failed_logs[@]}" |
-      sed "s,^$logs/,* ,; s,\\.log:,: ," || true
-  fi
+}
+
+# From rows of the cells to one row for the guests of a kernel, and for each set of modules on it.
+summary_rows() {
+  row kernel modules tests passed failed "not applicable" seconds
+  row --- --- ---: ---: ---: ---: ---:
+  awk -F' *[|] *' '
+    function add(key) {
+      if (!(key in tests)) order[++keys] = key
+      tests[key] += $5; passed[key] += $6; failed[key] += $7; others[key] += $8; seconds[key] += $9
+    }
+    { add($2 " | " ($4 ~ /^guest / ? "the guests\047 own" : $3)); total[NR] = $0 }
+    END { for (i in total) { $0 = total[i]; add("all | all") }
+      for (i = 1; i <= keys; ++i) { key = order[i]
+        print "| " key " | " tests[key] " | " passed[key] " | " failed[key] " | " others[key] \
+              " | " seconds[key] " |" } }'
+}
+
+# summarise CELLS: the report that is committed.
+summarise() {
+  local stamp rows
+  stamp=$(grep '^Measured with ' "$1") || fail "$1 names no version"
+  rows=$(sed '/^## /,$d' "$1" | grep '^| [0-9]') || fail "$1 has no rows"
+  awk -F'|' 'NF != 11 { exit 1 }' <<<"$rows" || fail "$1 has a row that is not of nine columns"
+  echo "# The agent on other kernels"
+  echo
+  echo "Written by \`tests/other-kernel/run --matrix\`: Debian's cloud kernels under qemu's software"
+  echo "emulation (one CPU, 1 GiB). The run leaves every guest and program in \`other-kernel/cells.md\` in"
+  echo "the build directory."
+  echo
+  echo "$stamp"
+  echo
+  summary_rows <<<"$rows"
+  echo
+  echo "## Failed"
+  echo
+  awk -F' *[|] *' '
+    $7 > 0 { ++count; print "* " $2 ", " $3 ", " $4 ": " $7 " of " $5 ($10 == "" ? "" : ": " $10) }
+    END { if (!count) print "None." }' <<<"$rows"
 }
 
 run_matrix() {
   local kernel set guest started=$SECONDS
   logs=$build/other-kernel
-  rows=$logs/rows
+  cells=$logs/cells.md
   failed_logs=()
   [[ -x $build/tests/kernel/kernel_test ]] || fail "there is no $build/tests/kernel/kernel_test"
   mkdir -p "$logs"
-  : >"$rows"
   check_not_applicable
+  begin_cells >"$cells"
   for kernel in "${kernels[@]}"; do
     if ((${#sets[@]} == 0)); then
       for guest in $(own_guests); do guest_cell "$kernel" "$guest"; done
@@ -151,12 +192,9 @@ run_matrix() {
       programs_cell "$kernel" "$set"
     done
   done
-  if [[ $whole == yes ]]; then
-    write_report >"$report.new"
-    mv -- "$report.new" "$report"
-  else
-    write_rows
-  fi
-  echo "other-kernel: $((SECONDS - started)) s; consoles in $logs"
+  end_cells >>"$cells"
+  summarise "$cells" >"$logs/summary.md"
+  if [[ $whole == yes ]]; then cp -- "$logs/summary.md" "$report"; else cat "$logs/summary.md"; fi
+  echo "other-kernel: $((SECONDS - started)) s; every cell in $cells, consoles beside it"
   ((${#failed_logs[@]} == 0)) || fail "failed: ${failed_logs[*]}"
 }
