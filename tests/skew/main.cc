@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/skew/advise/advise.h"
+#include "tests/skew/matrix/programs.h"
 #include "tests/skew/matrix/run_cell.h"
 #include "tests/skew/matrix/workers.h"
 #include "tests/skew/options.h"
@@ -63,7 +64,7 @@ absl::Status WriteFile(const std::string& path, const std::string& text) {
   return absl::UnavailableError(absl::StrCat("the report cannot be written to ", path));
 }
 
-absl::Status CanRun(const Options& options) {
+absl::Status CanRun(const Options& options, const std::vector<Cell>& cells) {
   if (geteuid() != 0) {
     return absl::PermissionDeniedError(
         "run this as root: it makes network namespaces, and touches nothing outside of them");
@@ -72,6 +73,8 @@ absl::Status CanRun(const Options& options) {
     return absl::NotFoundError(absl::StrCat("there is no program ", options.harness.agent_program,
                                             "; say with --agent where kube-iptables-agent is"));
   }
+  const absl::Status programs = HasPrograms(cells, options.harness.chroot_dir, CanRunHere);
+  if (!programs.ok()) return programs;
   for (const std::string* path : {&options.json_file, &options.junit_file, &options.html_file}) {
     if (absl::Status writable = WriteFile(*path, ""); !writable.ok()) return writable;
   }
@@ -79,7 +82,7 @@ absl::Status CanRun(const Options& options) {
 }
 
 int Run(const Options& options, const std::vector<Cell>& cells) {
-  absl::Status status = CanRun(options);
+  absl::Status status = CanRun(options, cells);
   if (!status.ok()) return Fail(status, kFailed);
   MatrixReport report;
   utsname kernel = {};

@@ -324,6 +324,19 @@ TEST(SkewProgramTest, SaysWhatItCannotDo) {
   EXPECT_EQ(usage.exit_code, 64) << usage;
 }
 
+// Before the first cell, and not once per cell.
+TEST(SkewProgramTest, SaysWhichProgramIsMissingAndRunsNoCell) {
+  const ProgramResult result = testing::RunProgram(
+      {"unshare", "--mount", "sh", "-c", "mount --bind /dev/null /usr/sbin/ipset && exec \"$@\"",
+       "sh", KIPT_SKEW_PROGRAM, absl::StrCat("--agent=", KIPT_AGENT_PROGRAM), "--cells=ipvs"});
+  EXPECT_EQ(result.exit_code, 1) << result;
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(
+      result.err,
+      "Error: the chosen cells run programs that are missing: /usr/sbin/ipset (Debian package "
+      "ipset). Install the packages, or choose other cells with --cells\n");
+}
+
 TEST(SkewProgramTest, AdvisesByItsExitCode) {
   const auto advise = [](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {KIPT_SKEW_PROGRAM, "advise"});
