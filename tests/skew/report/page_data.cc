@@ -106,13 +106,14 @@ class PageBuilder {
 
   Row StreamRow(const StreamCheck& stream) {
     const StreamCount& count = stream.count;
-    Row row = {strings_.IndexOf(count.probe),
+    Row row = {strings_.IndexOf(NameOf(stream)),
                static_cast<size_t>(StateOf(stream)),
                count.sent,
                count.served,
                count.served_masqueraded,
                count.reached_host,
                count.forwarded,
+               count.other,
                count.longest_gap,
                strings_.IndexOf(stream.rule),
                stream.bad,

@@ -76,12 +76,17 @@ void Fields(Visit& visit, Is<StreamCount> auto& count) {
   visit("servedMasqueraded", count.served_masqueraded);
   visit("reachedHost", count.reached_host);
   visit("forwarded", count.forwarded);
+  visit("other", count.other);
   visit("longestGap", count.longest_gap);
+  visit("lateMilliseconds", count.late_milliseconds);
+  visit("lateInAllMilliseconds", count.late_in_all_milliseconds);
 }
 
 template <typename Visit>
 void Fields(Visit& visit, Is<StreamCheck> auto& stream) {
   visit("count", stream.count);
+  visit("afterwards", stream.afterwards);
+  visit("sound", stream.sound);
   visit("rule", stream.rule);
   visit("bad", stream.bad);
   visit("allowed", stream.allowed);

@@ -142,6 +142,18 @@ TEST(PageDataTest, SaysEachThingOnce) {
   EXPECT_EQ(json["grids"][0]["pairs"], Json::parse("[[0,0,1,0]]"));
 }
 
+// [name, state, sent, served, masqueraded, reached host, forwarded, other, gap, rule, bad, allowed,
+// because], as page_read.js reads it.
+TEST(PageDataTest, GivesEachStreamItsNameItsFatesAndItsState) {
+  const Json json = Json::parse(PageData(OneCell()));
+  const Json& row = json["cells"][0]["steps"][0]["streams"][0];
+  ASSERT_EQ(row.size(), 13U);
+  EXPECT_EQ(json["strings"][row[0].get<size_t>()], "martian-afterwards/udp");
+  EXPECT_EQ(row[1], 1);
+  for (size_t fate = 1; fate <= 6; ++fate) EXPECT_EQ(row[fate + 2], fate);
+  EXPECT_EQ(json["strings"][row[12].get<size_t>()], "an old kubelet");
+}
+
 TEST(PageDataTest, GivesEachCheckItsStateAndWhatItIsAbout) {
   MatrixReport report = OneCell();
   report.cells = {SampleCell("boot/kubelet-1.24/proxy-1.27/nft/agent", Verdict::kKnown)};

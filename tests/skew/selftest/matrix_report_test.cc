@@ -113,6 +113,15 @@ TEST(CellVerdictTest, IsBrokenWhereNothingWasAsked) {
   EXPECT_EQ(VerdictOf(cell), Verdict::kSound);
 }
 
+TEST(StreamNameTest, SaysWhetherItsPacketsWereSentAfterTheAct) {
+  StreamCheck stream = SampleStream(0, 0);
+  EXPECT_EQ(NameOf(stream), "stream-refused/ipv4");
+  stream.afterwards = true;
+  EXPECT_EQ(NameOf(stream), "stream-refused-afterwards/ipv4");
+  stream.count.probe = "stream";
+  EXPECT_EQ(NameOf(stream), "stream-afterwards");
+}
+
 TEST(TallyTest, CountsEachVerdictAndAllIsAsExpectedOnlyWithoutBadOnes) {
   MatrixReport report;
   report.cells = {SampleCell(kId, Verdict::kSound), SampleCell(kId, Verdict::kKnown),
@@ -183,7 +192,8 @@ TEST(CellJsonTest, HoldsEveryField) {
   EXPECT_EQ(json["steps"][0]["checks"][0].size(), 6U);
   EXPECT_EQ(json["steps"][0]["checks"][0]["probe"].size(), 8U);
   EXPECT_EQ(json["steps"][0]["checks"][0]["result"].size(), 8U);
-  EXPECT_EQ(json["steps"][0]["streams"][0]["count"].size(), 7U);
+  EXPECT_EQ(json["steps"][0]["streams"][0].size(), 7U);
+  EXPECT_EQ(json["steps"][0]["streams"][0]["count"].size(), 10U);
 }
 
 TEST(CellJsonTest, WritesWhatIsNoUtf8AsReplacementCharacters) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -38,17 +39,19 @@ using ::testing::UnorderedElementsAre;
 // One run of the program, and what it reported.
 class Matrix {
  public:
-  Matrix(std::vector<std::string> flags, const std::string& agent) {
+  Matrix(const std::vector<std::string>& flags, const std::string& agent) {
+    const testing::TemporaryTree tree;
     std::vector<std::string> command = {KIPT_SKEW_PROGRAM, "--agent=" + agent,
-                                        "--json=" + tree_.Path("report.json")};
+                                        "--json=" + tree.Path("report.json")};
     command.insert(command.end(), flags.begin(), flags.end());
     testing::BackgroundProgram program(command);
     // RunProgram's minute is too short for all of it.
     exit_code_ = program.Wait(absl::Hours(1));
     output_ = program.Output();
-    std::ifstream file(tree_.Path("report.json"));
+    std::ifstream file(tree.Path("report.json"));
     report_ = nlohmann::json::parse(file, nullptr, false);
-    if (report_.is_discarded()) report_ = {{"cells", nlohmann::json::array()}};
+    if (report_.is_discarded())
+      report_ = {{"cells", nlohmann::json::array()}, {"problems", nlohmann::json::array()}};
   }
 
   int exit_code() const { return exit_code_; }
@@ -105,7 +108,6 @@ class Matrix {
   }
 
  private:
-  testing::TemporaryTree tree_;
   int exit_code_ = -1;
   std::string output_;
   nlohmann::json report_;
@@ -219,6 +221,8 @@ struct MutantRow {
   std::vector<std::pair<std::string, std::string>> red;
   // Where the defect makes no difference to a packet.
   std::vector<std::string> green;
+  // Of a defect that only takes time: on a busy machine that much may be the machine's.
+  int attempts = 1;
 };
 const MutantRow kMutants[] = {
     {"no-return",
@@ -253,7 +257,13 @@ const MutantRow kMutants[] = {
      {{"upgrade-kubelet-first/kubelet-1.27/proxy-1.27/nft/agent", "stream-martian/ipv4"},
       {"upgrade-kubelet-first/kubelet-1.24/proxy-1.24/nft/agent", "stream-refused/ipv6"},
       {"upgrade-kubelet-first/kubelet-1.24/proxy-1.24/legacy/agent", "stream-martian/ipv4"}},
-     {"boot/kubelet-1.27/proxy-1.27/nft/agent"}},
+     {"boot/kubelet-1.27/proxy-1.27/nft/agent"},
+     3},
+    {"late",
+     "flush",
+     "^flush/kubelet-1.27/proxy-1.27/nft/",
+     {{"flush/kubelet-1.27/proxy-1.27/nft/agent", "stream-martian/ipv4"}},
+     {"flush/kubelet-1.27/proxy-1.27/nft/kubelet"}},
     {"no-label-forward",
      "boot,label-flip",
      "^(boot|label-flip)/kubelet-1.27/proxy-1.27/nft/agent",
@@ -271,7 +281,15 @@ TEST_P(BrokenAgentTest, IsSeenInTheRightCells) {
                                           absl::StrCat("--paths=", row.paths)};
   const Matrix sound(flags, KIPT_AGENT_PROGRAM);
   ASSERT_EQ(sound.exit_code(), 0) << sound.output();
-  const Matrix broken(flags, Mutant(row.mutant));
+  const auto shows = [&row](const Matrix& matrix) {
+    return std::all_of(row.red.begin(), row.red.end(), [&matrix](const auto& red) {
+      return matrix.Unexpected(red.first).contains(red.second);
+    });
+  };
+  Matrix broken(flags, Mutant(row.mutant));
+  for (int attempt = 1; attempt < row.attempts && !shows(broken); ++attempt) {
+    broken = Matrix(flags, Mutant(row.mutant));
+  }
   EXPECT_EQ(broken.exit_code(), 2) << broken.output();
   std::map<std::string, std::string> verdicts = broken.Verdicts();
   for (const auto& [cell, probe] : row.red) {

@@ -77,6 +77,18 @@ TEST(MatrixTextTest, TellsWhatNoKubeletHasFromWhatWasNotRun) {
                     HasSubstr("fresh boot, iptables nft\n  kubelet   1.27\n  1.27      .|+\n")));
 }
 
+TEST(MatrixTextTest, ShowsAStreamThatIsNotExplainedAsUnexpected) {
+  MatrixReport report = SmallMatrix();
+  StreamCheck stream = SampleStream(12, 9);
+  stream.afterwards = true;
+  report.cells[0].steps[0].streams = {stream};
+  EXPECT_THAT(
+      MatrixText(report, false),
+      HasSubstr("    - stream stream-refused-afterwards/ipv4: none may reach the host: broken "
+                "by 12 of 400 packets, 9\n      of which are explained; the longest gap was "
+                "400.\n"));
+}
+
 TEST(MatrixTextTest, SaysWhatIsWrongWithTheWhole) {
   MatrixReport report = SmallMatrix();
   report.problems = {"the agent is worse than kubelet"};
