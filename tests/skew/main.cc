@@ -9,6 +9,7 @@
 #include <iostream>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,6 +18,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/skew/advise/advise.h"
+#include "tests/skew/matrix/comparison.h"
 #include "tests/skew/matrix/programs.h"
 #include "tests/skew/matrix/run_cell.h"
 #include "tests/skew/matrix/workers.h"
@@ -81,10 +83,12 @@ absl::Status CanRun(const Options& options, const std::vector<Cell>& cells) {
   return absl::OkStatus();
 }
 
-int Run(const Options& options, const std::vector<Cell>& cells) {
+int Run(const Options& options, const Choice& choice) {
+  const std::vector<Cell>& cells = choice.cells;
   absl::Status status = CanRun(options, cells);
   if (!status.ok()) return Fail(status, kFailed);
   MatrixReport report;
+  report.left_out = choice.left_out;
   utsname kernel = {};
   uname(&kernel);
   report.kernel = kernel.release;
@@ -101,7 +105,9 @@ int Run(const Options& options, const std::vector<Cell>& cells) {
                   << std::flush;
       });
   report.seconds = absl::ToDoubleSeconds(absl::Now() - started);
-  report.problems = WhereTheAgentIsWorse(report.cells);
+  Comparison comparison = CompareWithKubelet(report.cells, options.harness.stream_rate);
+  report.compared = comparison.compared;
+  report.problems = std::move(comparison.worse);
   std::cout << "\n" << MatrixText(report, options.colour);
   status = WriteFile(options.json_file, MatrixJson(report));
   status.Update(WriteFile(options.junit_file, MatrixJunit(report)));
@@ -139,9 +145,9 @@ int Main(const std::string& program, const std::vector<std::string>& arguments) 
     case Options::Command::kRun:
       break;
   }
-  const absl::StatusOr<std::vector<Cell>> cells = ChosenCells(*options);
-  if (!cells.ok()) return Fail(cells.status(), kUsage);
-  return options->command == Options::Command::kList ? List(*cells) : Run(*options, *cells);
+  const absl::StatusOr<Choice> choice = ChosenCells(*options);
+  if (!choice.ok()) return Fail(choice.status(), kUsage);
+  return options->command == Options::Command::kList ? List(choice->cells) : Run(*options, *choice);
 }
 
 }  // namespace

@@ -111,6 +111,21 @@ struct NotSound {
 };
 NotSound NotSoundOf(const CellReport& cell);
 
+// What was compared between the agent and the kubelet of the same cell.
+struct Compared {
+  size_t cells = 0;
+  size_t checks = 0;
+  size_t streams = 0;
+};
+
+// A cell that was to be run, and was not.
+struct LeftOut {
+  std::string id;
+  std::string path;
+  // What it lacks, and how to give it that: a sentence.
+  std::string why;
+};
+
 struct MatrixReport {
   // "6.18.5", "1.8.9", "0.4.0".
   std::string kernel;
@@ -118,6 +133,8 @@ struct MatrixReport {
   std::string agent;
   std::vector<CellReport> cells = {};
   double seconds = 0;
+  std::vector<LeftOut> left_out = {};
+  Compared compared = {};
   // What is wrong with the matrix as a whole: "the agent is worse than kubelet in ...". Empty:
   // nothing.
   std::vector<std::string> problems = {};

@@ -122,6 +122,20 @@ void Fields(Visit& visit, Is<CellReport> auto& cell) {
   visit("seconds", cell.seconds);
 }
 
+template <typename Visit>
+void Fields(Visit& visit, Is<LeftOut> auto& cell) {
+  visit("id", cell.id);
+  visit("path", cell.path);
+  visit("why", cell.why);
+}
+
+template <typename Visit>
+void Fields(Visit& visit, Is<Compared> auto& compared) {
+  visit("cells", compared.cells);
+  visit("checks", compared.checks);
+  visit("streams", compared.streams);
+}
+
 // ---- writing ----
 
 template <typename T>
@@ -267,11 +281,13 @@ class Reader {
   std::set<std::string> seen_;
 };
 
-Json TallyJson(const Tally& tally) {
+Json TallyJson(const MatrixReport& report) {
+  const Tally tally = TallyOf(report);
   return {{"sound", tally.sound},
           {"knownFailure", tally.known},
           {"unexpected", tally.unexpected},
-          {"broken", tally.broken}};
+          {"broken", tally.broken},
+          {"leftOut", report.left_out.size()}};
 }
 
 }  // namespace
@@ -298,7 +314,9 @@ std::string MatrixJson(const MatrixReport& report) {
                      {"agent", report.agent},
                      {"seconds", report.seconds},
                      {"problems", report.problems},
-                     {"tally", TallyJson(TallyOf(report))},
+                     {"compared", JsonOf(report.compared)},
+                     {"tally", TallyJson(report)},
+                     {"leftOut", JsonOf(report.left_out)},
                      {"allAsExpected", AllAsExpected(report)}};
   std::string text = Dump(head);
   text.pop_back();

@@ -142,6 +142,16 @@ TEST(PageDataTest, SaysEachThingOnce) {
   EXPECT_EQ(json["grids"][0]["pairs"], Json::parse("[[0,0,1,0]]"));
 }
 
+TEST(PageDataTest, HasWhatWasLeftOutAndHowMuchWasCompared) {
+  MatrixReport report = OneCell();
+  report.left_out = {{.id = "boot/x/agent", .path = "fresh boot", .why = "no such thing"}};
+  report.compared = {.cells = 1, .checks = 20, .streams = 30};
+  const Json json = Json::parse(PageData(report));
+  EXPECT_EQ(json["leftOut"], Json::parse(R"([["boot/x/agent","no such thing"]])"));
+  EXPECT_EQ(json["compared"], Json::parse("[1,20,30]"));
+  EXPECT_THAT(MatrixHtml(report), HasSubstr("' left out')"));
+}
+
 // [name, state, sent, served, masqueraded, reached host, forwarded, other, gap, rule, bad, allowed,
 // because], as page_read.js reads it.
 TEST(PageDataTest, GivesEachStreamItsNameItsFatesAndItsState) {

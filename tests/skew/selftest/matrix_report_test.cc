@@ -270,10 +270,16 @@ TEST(MatrixJsonTest, HasTheWholeMatrixAndEachCellsVerdict) {
   MatrixReport report{.kernel = "6.18.5", .iptables = "1.8.9", .agent = "0.4.0", .seconds = 2.5};
   report.cells = {SampleCell(kId, Verdict::kKnown), SampleCell(kId, Verdict::kBroken)};
   report.problems = {"a problem"};
+  report.left_out = {{.id = "boot/x/agent", .path = "fresh boot", .why = "no such thing"}};
+  report.compared = {.cells = 1, .checks = 20, .streams = 30};
   const Json json = Json::parse(MatrixJson(report));
   EXPECT_EQ(json["kernel"], "6.18.5");
   EXPECT_EQ(json["problems"], Json::array({"a problem"}));
   EXPECT_EQ(json["tally"]["knownFailure"], 1);
+  EXPECT_EQ(json["tally"]["leftOut"], 1);
+  EXPECT_EQ(json["leftOut"],
+            Json::parse(R"([{"id":"boot/x/agent","path":"fresh boot","why":"no such thing"}])"));
+  EXPECT_EQ(json["compared"], Json::parse(R"({"cells":1,"checks":20,"streams":30})"));
   EXPECT_EQ(json["allAsExpected"], false);
   ASSERT_EQ(json["cells"].size(), 2U);
   EXPECT_EQ(json["cells"][0]["verdict"], "known failure");

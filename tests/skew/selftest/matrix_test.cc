@@ -79,6 +79,8 @@ class Matrix {
     }
     return names;
   }
+  // What is wrong with it as a whole.
+  std::vector<std::string> Problems() const { return report_["problems"]; }
   // Of a cell, what became of each probe, step by step.
   std::map<std::string, std::vector<std::string>> Outcomes(const std::string& id) const {
     std::map<std::string, std::vector<std::string>> outcomes;
@@ -221,6 +223,8 @@ struct MutantRow {
   std::vector<std::pair<std::string, std::string>> red;
   // Where the defect makes no difference to a packet.
   std::vector<std::string> green;
+  // In what the agent is then found worse than kubelet: parts of a problem of the matrix.
+  std::vector<std::string> worse = {};
   // Of a defect that only takes time: on a busy machine that much may be the machine's.
   int attempts = 1;
 };
@@ -251,13 +255,14 @@ const MutantRow kMutants[] = {
       "upgrade-kubelet-first/kubelet-1.26/proxy-1.26/nft/agent"}},
     {"window",
      "boot,upgrade-kubelet-first",
-     "^(boot/kubelet-1.27/proxy-1.27/nft|upgrade-kubelet-first/kubelet-1.2(4/proxy-1.24|7/"
-     "proxy-1.27)"
-     "/(nft|legacy))/agent",
+     "^(boot/kubelet-1.27/proxy-1.27/nft/agent|upgrade-kubelet-first/kubelet-1.2(4/proxy-1.24/(nft|"
+     "legacy)/agent|7/proxy-1.27/(nft/|legacy/agent)))",
      {{"upgrade-kubelet-first/kubelet-1.27/proxy-1.27/nft/agent", "stream-martian/ipv4"},
       {"upgrade-kubelet-first/kubelet-1.24/proxy-1.24/nft/agent", "stream-refused/ipv6"},
       {"upgrade-kubelet-first/kubelet-1.24/proxy-1.24/legacy/agent", "stream-martian/ipv4"}},
      {"boot/kubelet-1.27/proxy-1.27/nft/agent"},
+     {"upgrade-kubelet-first/kubelet-1.27/proxy-1.27/nft/agent", "stream-martian/ipv4",
+      "reached the host, with kubelet 0 of"},
      3},
     {"late",
      "flush",
@@ -295,6 +300,14 @@ TEST_P(BrokenAgentTest, IsSeenInTheRightCells) {
   for (const auto& [cell, probe] : row.red) {
     EXPECT_EQ(verdicts[cell], "unexpected") << cell << "\n" << broken.output();
     EXPECT_THAT(broken.Unexpected(cell), Contains(probe)) << cell << "\n" << broken.output();
+  }
+  if (!row.worse.empty()) {
+    const std::vector<std::string> problems = broken.Problems();
+    EXPECT_TRUE(std::any_of(problems.begin(), problems.end(), [&row](const std::string& problem) {
+      return std::all_of(row.worse.begin(), row.worse.end(), [&problem](const std::string& part) {
+        return absl::StrContains(problem, part);
+      });
+    })) << broken.output();
   }
   for (const std::string& cell : row.green) {
     EXPECT_EQ(verdicts[cell], sound.Verdicts()[cell]) << cell << "\n" << broken.output();
@@ -353,6 +366,17 @@ TEST(SkewProgramTest, SaysWhichProgramIsMissingAndRunsNoCell) {
       result.err,
       "Error: the chosen cells run programs that are missing: /usr/sbin/ipset (Debian package "
       "ipset). Install the packages, or choose other cells with --cells\n");
+}
+
+TEST(SkewProgramTest, SaysWhatItLeftOut) {
+  const ProgramResult result = testing::RunProgram(
+      {KIPT_SKEW_PROGRAM, absl::StrCat("--agent=", KIPT_AGENT_PROGRAM), "--paths=boot",
+       "--cells=^boot/kubelet-1.27/proxy-1.27/(round-trip-1.8.11/)?nft/kubelet"});
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.out,
+              HasSubstr("Left out:\n  - 1 cell: no iptables of Debian's release trixie"));
+  EXPECT_THAT(result.out, HasSubstr("1 cells: 1 sound, 0 known failure, 0 unexpected, 0 broken, 1 "
+                                    "left out"));
 }
 
 TEST(SkewProgramTest, AdvisesByItsExitCode) {
