@@ -231,7 +231,9 @@ struct MutantRow {
 const MutantRow kMutants[] = {
     {"no-return",
      "boot,flush",
-     "^(boot/kubelet-1.27/proxy-1.27|flush/kubelet-1.2(4/proxy-1.24|7/proxy-1.27))/nft/",
+     "^(boot/kubelet-1.27/proxy-1.27/nft/agent|flush/kubelet-1.2(4/proxy-1.24/nft/|7/proxy-1.27/"
+     "nft/"
+     "agent))",
      {{"flush/kubelet-1.24/proxy-1.24/nft/agent", "pod-directly/tcp/ipv4"},
       {"flush/kubelet-1.24/proxy-1.24/nft/agent", "pod-directly/udp/ipv6"}},
      {"boot/kubelet-1.27/proxy-1.27/nft/agent", "flush/kubelet-1.27/proxy-1.27/nft/agent",
@@ -266,9 +268,9 @@ const MutantRow kMutants[] = {
      3},
     {"late",
      "flush",
-     "^flush/kubelet-1.27/proxy-1.27/nft/",
+     "^flush/kubelet-1.27/proxy-1.27/nft/agent",
      {{"flush/kubelet-1.27/proxy-1.27/nft/agent", "stream-martian/ipv4"}},
-     {"flush/kubelet-1.27/proxy-1.27/nft/kubelet"}},
+     {}},
     {"no-label-forward",
      "boot,label-flip",
      "^(boot|label-flip)/kubelet-1.27/proxy-1.27/nft/agent",

@@ -221,7 +221,7 @@ TEST_P(MutantsTest, NoLabelForwardLacksTheJumpFromForward) {
             AloneAfter(Sync(kReal, /*gate=*/true)));
 }
 
-TEST_P(MutantsTest, LateWritesTheSameAndTakesLongerThanARepairMay) {
+TEST_P(MutantsNftTest, LateWritesTheSameAndTakesLongerThanARepairMay) {
   const Lines real = AloneAfter(Sync(kReal, /*gate=*/false));
   const absl::Time start = absl::Now();
   EXPECT_EQ(AloneAfter(Sync("late", /*gate=*/false)), real);
