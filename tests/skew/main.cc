@@ -9,6 +9,7 @@
 #include <iostream>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,6 +18,8 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/skew/advise/advise.h"
+#include "tests/skew/matrix/comparison.h"
+#include "tests/skew/matrix/programs.h"
 #include "tests/skew/matrix/run_cell.h"
 #include "tests/skew/matrix/workers.h"
 #include "tests/skew/options.h"
@@ -63,7 +66,7 @@ absl::Status WriteFile(const std::string& path, const std::string& text) {
   return absl::UnavailableError(absl::StrCat("the report cannot be written to ", path));
 }
 
-absl::Status CanRun(const Options& options) {
+absl::Status CanRun(const Options& options, const std::vector<Cell>& cells) {
   if (geteuid() != 0) {
     return absl::PermissionDeniedError(
         "run this as root: it makes network namespaces, and touches nothing outside of them");
@@ -72,16 +75,20 @@ absl::Status CanRun(const Options& options) {
     return absl::NotFoundError(absl::StrCat("there is no program ", options.harness.agent_program,
                                             "; say with --agent where kube-iptables-agent is"));
   }
+  const absl::Status programs = HasPrograms(cells, options.harness.chroot_dir, CanRunHere);
+  if (!programs.ok()) return programs;
   for (const std::string* path : {&options.json_file, &options.junit_file, &options.html_file}) {
     if (absl::Status writable = WriteFile(*path, ""); !writable.ok()) return writable;
   }
   return absl::OkStatus();
 }
 
-int Run(const Options& options, const std::vector<Cell>& cells) {
-  absl::Status status = CanRun(options);
+int Run(const Options& options, const Choice& choice) {
+  const std::vector<Cell>& cells = choice.cells;
+  absl::Status status = CanRun(options, cells);
   if (!status.ok()) return Fail(status, kFailed);
   MatrixReport report;
+  report.left_out = choice.left_out;
   utsname kernel = {};
   uname(&kernel);
   report.kernel = kernel.release;
@@ -98,7 +105,9 @@ int Run(const Options& options, const std::vector<Cell>& cells) {
                   << std::flush;
       });
   report.seconds = absl::ToDoubleSeconds(absl::Now() - started);
-  report.problems = WhereTheAgentIsWorse(report.cells);
+  Comparison comparison = CompareWithKubelet(report.cells, options.harness.stream_rate);
+  report.compared = comparison.compared;
+  report.problems = std::move(comparison.worse);
   std::cout << "\n" << MatrixText(report, options.colour);
   status = WriteFile(options.json_file, MatrixJson(report));
   status.Update(WriteFile(options.junit_file, MatrixJunit(report)));
@@ -136,9 +145,9 @@ int Main(const std::string& program, const std::vector<std::string>& arguments) 
     case Options::Command::kRun:
       break;
   }
-  const absl::StatusOr<std::vector<Cell>> cells = ChosenCells(*options);
-  if (!cells.ok()) return Fail(cells.status(), kUsage);
-  return options->command == Options::Command::kList ? List(*cells) : Run(*options, *cells);
+  const absl::StatusOr<Choice> choice = ChosenCells(*options);
+  if (!choice.ok()) return Fail(choice.status(), kUsage);
+  return options->command == Options::Command::kList ? List(choice->cells) : Run(*options, *choice);
 }
 
 }  // namespace

@@ -153,7 +153,7 @@ void AddRunFlags(CLI::App& app, Options& options, Words& words) {
       ->type_name("string");
   app.add_option("--iptables-chroots", options.harness.chroot_dir,
                  "Where Debian 11 and 13 are unpacked, as bullseye and trixie, for their iptables. "
-                 "Without it cells that need them are left out.")
+                 "Without it cells that need them are left out, and counted as such.")
       ->type_name("directory");
   app.add_option("--jobs", options.jobs, "Cells side by side. (default: one per CPU)")
       ->check(CLI::Range(1, 256))
@@ -317,25 +317,40 @@ agent::CompletionSpec SkewCompletion() {
   return DescribeCommandLine(app, kDefaultCommand);
 }
 
-absl::StatusOr<std::vector<Cell>> ChosenCells(const Options& options) {
+absl::StatusOr<Choice> ChosenCells(const Options& options) {
   std::vector<Cell> cells = options.full ? AllCells(options.paths) : DefaultCells(options.paths);
-  if (options.harness.chroot_dir.empty() && options.command == Options::Command::kRun) {
-    std::erase_if(cells, [](const Cell& cell) { return *ChrootOf(cell.company) != '\0'; });
+  if (!options.cells.empty()) {
+    std::optional<std::regex> wanted;
+    try {
+      wanted.emplace(options.cells);
+    } catch (const std::exception& error) {
+      return absl::InvalidArgumentError(absl::StrCat("--cells: ", error.what()));
+    }
+    std::erase_if(
+        cells, [&wanted](const Cell& cell) { return !std::regex_search(CellId(cell), *wanted); });
   }
-  if (options.cells.empty()) return cells;
-  std::optional<std::regex> wanted;
-  try {
-    wanted.emplace(options.cells);
-  } catch (const std::exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat("--cells: ", error.what()));
+  Choice choice;
+  const bool no_chroots =
+      options.harness.chroot_dir.empty() && options.command == Options::Command::kRun;
+  for (Cell& cell : cells) {
+    const std::string release = ChrootOf(cell.company);
+    if (!no_chroots || release.empty()) {
+      choice.cells.push_back(std::move(cell));
+      continue;
+    }
+    choice.left_out.push_back(
+        {.id = CellId(cell),
+         .path = NameOf(cell.path),
+         .why = absl::StrCat("no iptables of Debian's release ", release,
+                             ": --iptables-chroots=DIRECTORY names where it is unpacked")});
   }
-  std::erase_if(cells,
-                [&wanted](const Cell& cell) { return !std::regex_search(CellId(cell), *wanted); });
-  if (cells.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--cells=", options.cells, " finds no cell; kube-iptables-skew list shows their names"));
-  }
-  return cells;
+  if (!choice.cells.empty()) return choice;
+  return absl::InvalidArgumentError(
+      choice.left_out.empty()
+          ? absl::StrCat("--cells=", options.cells,
+                         " finds no cell; kube-iptables-skew list shows their names")
+          : absl::StrCat("--cells=", options.cells, " finds ", choice.left_out.size(),
+                         " cells, and none can be run: ", choice.left_out.front().why));
 }
 
 }  // namespace kipt::skew

@@ -13,6 +13,7 @@
 #include "tests/skew/advise/advise.h"
 #include "tests/skew/matrix/cell.h"
 #include "tests/skew/matrix/run_cell.h"
+#include "tests/skew/report/matrix_report.h"
 
 namespace kipt::skew {
 
@@ -47,9 +48,15 @@ struct Options {
 absl::StatusOr<Options> ParseOptions(const std::string& program,
                                      const std::vector<std::string>& arguments);
 
-// Of the matrix, those that `options` chooses. InvalidArgument: the expression is none, or chooses
-// nothing.
-absl::StatusOr<std::vector<Cell>> ChosenCells(const Options& options);
+// Cells of the matrix.
+struct Choice {
+  std::vector<Cell> cells;
+  // Chosen too, but this machine lacks what they need.
+  std::vector<LeftOut> left_out;
+};
+// Those that `options` chooses. InvalidArgument: the expression is none, or chooses nothing that
+// can be run.
+absl::StatusOr<Choice> ChosenCells(const Options& options);
 
 }  // namespace kipt::skew
 

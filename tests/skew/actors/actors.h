@@ -55,6 +55,9 @@ struct AgentDaemonSettings {
 // thread that started it ends.
 std::unique_ptr<NodeAgent> NewAgentDaemon(const AgentDaemonSettings& settings);
 
+// What kube-proxy's IPVS mode runs.
+inline constexpr char kIpset[] = "/usr/sbin/ipset";
+
 struct ProxyActorSettings {
   ProxyVersion version;
   IptablesChoice iptables = {};

@@ -228,7 +228,7 @@ class IpvsProxier : public Proxier {
 
   bool MakeSets(FamilyNotes& notes) const {
     const std::string sets = IpvsSets(rules());
-    const ProgramResult made = testing::RunProgram({"/usr/sbin/ipset", "-exist", "restore"}, sets);
+    const ProgramResult made = testing::RunProgram({kIpset, "-exist", "restore"}, sets);
     notes.Done(absl::StrCat(std::count(sets.begin(), sets.end(), '\n'), " IP sets ensured"));
     if (made.exit_code == 0) return true;
     notes.Failed("ipset restore: " + WhatFailed(made));

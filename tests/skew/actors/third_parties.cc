@@ -32,7 +32,6 @@ using testing::ScratchDirectory;
 constexpr const char* kTables[] = {"mangle", "nat", "filter"};
 // Packets to the node and through it, and of the node itself.
 constexpr const char* kUserLabelsFrom[] = {"PREROUTING", "OUTPUT"};
-constexpr const char* kPluginDirectories[] = {"/usr/lib/cni", "/opt/cni/bin"};
 constexpr char kMarkMasq[] = "KUBE-MARK-MASQ";
 constexpr char kUserLabels[] = "USER-LABELS";
 

@@ -22,6 +22,8 @@ struct PortMapping {
   std::string pod_address;
   int pod_port = 0;
 };
+// Where it may be.
+inline constexpr const char* kPluginDirectories[] = {"/usr/lib/cni", "/opt/cni/bin"};
 // `pod_netns` is a path to the pod's namespace. The plugin runs this iptables.
 Act AddPortmap(const IptablesChoice& iptables, const PortMapping& mapping,
                const std::string& pod_netns);

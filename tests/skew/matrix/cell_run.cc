@@ -24,17 +24,16 @@ constexpr char kNoMarkDrop[] =
 
 }  // namespace
 
-void CellRun::Done::Take(const Act& act, const char* must_fail_because) {
+void CellRun::Done::Take(const Act& act, const KnownError& known) {
   for (const std::string& line : act.done) step.done.push_back(line);
-  const bool must_fail = must_fail_because != nullptr;
-  if (act.ok && !must_fail) return;
+  if (act.ok && !known.MustFail()) return;
   const std::string text =
-      act.ok ? absl::StrCat("it went well, and should not have: ", must_fail_because) : act.error;
+      act.ok ? absl::StrCat("it went well, and should not have: ", known.because) : act.error;
   // One that was expected does not hide one that was not.
-  const bool expected = !act.ok && must_fail;
+  const bool expected = !act.ok && known.MustFail() && Explains(known, act.error);
   step.error_expected = expected && (step.error.empty() || step.error_expected);
   step.error = step.error.empty() ? text : absl::StrCat(step.error, "\n", text);
-  if (expected) step.error_because = must_fail_because;
+  if (expected) step.error_because = known.because;
 }
 
 CellRun::CellRun(const Cell& cell, const HarnessOptions& options, std::vector<StepReport>& steps)
@@ -69,9 +68,11 @@ absl::Status CellRun::Step(const std::string& name, const std::function<void(Don
   moved_in_this_step_ = false;
   act({step});
   AgentActsByItself();
-  if (agent_ != nullptr) Done{step}.Take(agent_->Settle(), nullptr);
-  JudgeStreams(before, step);
-  absl::Status status = Ask(step);
+  if (agent_ != nullptr) Done{step}.Take(agent_->Settle());
+  JudgeStreams(before, /*afterwards=*/false, step);
+  absl::Status status = StartStreams();
+  if (status.ok()) status = Ask(step);
+  JudgeStreams(facts_, /*afterwards=*/true, step);
   step.rules = Rules();
   if (cell_.path == Path::kLabelFlip) JudgeLabelChains(step);
   return status;
@@ -105,20 +106,22 @@ void CellRun::StartKubelet(const KubeletVersion& version, Done done) {
     AgentRetiresWhatItMay();
   }
   kubelet_canary_gone_ = false;
-  done.Take(agent_->Start(), nullptr);
+  done.Take(agent_->Start());
 }
 
-const char* CellRun::FactsOfFullSync() {
-  bool all = true;
-  for (FamilyFacts& facts : facts_) all = ProxySyncsFully(proxy_version_, services_, facts) && all;
-  proxy_must_start_over_ = !all;
-  return all ? nullptr : kNoMarkDrop;
+KnownError CellRun::FactsOfFullSync() {
+  KnownError known = {.because = kNoMarkDrop, .missing_chain = "KUBE-MARK-DROP"};
+  for (size_t family = 0; family < facts_.size(); ++family) {
+    known.families[family] = !ProxySyncsFully(proxy_version_, services_, facts_[family]);
+  }
+  proxy_must_start_over_ = known.MustFail();
+  return known;
 }
 
-const char* CellRun::FactsOfSync() {
+KnownError CellRun::FactsOfSync() {
   if (!HasPartialSyncs(proxy_version_.version) || proxy_must_start_over_) return FactsOfFullSync();
   for (FamilyFacts& facts : facts_) ProxySyncsPartly(proxy_version_, services_, facts);
-  return nullptr;
+  return {};
 }
 
 std::string CellRun::Chroot(const char* release) const {
@@ -160,20 +163,18 @@ void CellRun::AgentRetiresWhatItMay() {
 
 absl::Status CellRun::StartBoth(const Pair& pair, bool services) {
   services_ = services && pair.proxy.mode == ProxyMode::kIptables;
-  absl::Status status = Step(absl::StrCat("the node boots: kubelet ", ToString(pair.kubelet),
-                                          ", kube-proxy ", ToString(pair.proxy)),
-                             [&](Done done) {
-                               StartKubelet(pair.kubelet, done);
-                               StartProxy(pair.proxy, done);
-                             });
-  if (!status.ok()) return status;
-  return StartStreams();
+  return Step(absl::StrCat("the node boots: kubelet ", ToString(pair.kubelet), ", kube-proxy ",
+                           ToString(pair.proxy)),
+              [&](Done done) {
+                StartKubelet(pair.kubelet, done);
+                StartProxy(pair.proxy, done);
+              });
 }
 
 absl::Status CellRun::ReplaceKubelet(const KubeletVersion& version) {
   return Step(absl::StrCat("kubelet ", ToString(kubelet_version_), " becomes ", ToString(version)),
               [&](Done done) {
-                done.Take(agent_->Stop(), nullptr);
+                done.Take(agent_->Stop());
                 StartKubelet(version, done);
               });
 }
@@ -185,9 +186,7 @@ absl::Status CellRun::ReplaceProxy(const ProxyVersion& version) {
 
 absl::Status CellRun::ServicesAppear() {
   services_ = proxy_version_.mode == ProxyMode::kIptables;
-  absl::Status status = Step("services appear", [&](Done done) { SyncProxy(done); });
-  if (!status.ok()) return status;
-  return StartStreams();
+  return Step("services appear", [&](Done done) { SyncProxy(done); });
 }
 
 absl::Status CellRun::MinutePasses() {
@@ -197,8 +196,8 @@ absl::Status CellRun::MinutePasses() {
       kubelet_canary_gone_ = false;
     }
     AgentRetiresWhatItMay();
-    done.Take(agent_->Tick(), nullptr);
-    done.Take(proxy_->Tick(), proxy_must_start_over_ ? FactsOfFullSync() : nullptr);
+    done.Take(agent_->Tick());
+    done.Take(proxy_->Tick(), proxy_must_start_over_ ? FactsOfFullSync() : KnownError{});
     // Some object changes once a minute; that is when what others did is written over.
     SyncProxy(done);
   });
@@ -210,13 +209,13 @@ absl::Status CellRun::FlushEverything() {
     flushed_in_this_step_ = true;
     kubelet_canary_gone_ = true;
     proxy_must_start_over_ = true;
-    done.Take(skew::FlushEverything({mode_, ""}), nullptr);
+    done.Take(skew::FlushEverything({mode_, ""}));
   });
 }
 
 absl::Status CellRun::MoveToNft() {
   return Step("everybody moves to nft", [&](Done done) {
-    done.Take(agent_->Stop(), nullptr);
+    done.Take(agent_->Stop());
     mode_ = IptablesMode::kNft;
     moved_in_this_step_ = true;
     StartKubelet(kubelet_version_, done);
@@ -229,25 +228,25 @@ absl::Status CellRun::ThirdPartiesAdd() {
   return Step("third parties add their rules", [&](Done done) {
     constexpr char kMissing[] =
         "the chain of kubelet's that it names does not exist, so iptables refuses it";
-    UsersAdded added;
-    bool drop = true;
-    bool masq = true;
-    for (FamilyFacts& facts : facts_) {
-      const UsersAdded now = UsersAdd(facts);
-      drop = drop && now.drop;
-      masq = masq && now.masq;
-      added.host_port = added.host_port || now.host_port;
+    KnownError no_drop = {.because = kMissing, .missing_chain = "KUBE-MARK-DROP"};
+    KnownError no_masq = {.because = kMissing, .missing_chain = "KUBE-MARK-MASQ"};
+    KnownError no_portmap = no_masq;
+    for (size_t family = 0; family < facts_.size(); ++family) {
+      const UsersAdded now = UsersAdd(facts_[family]);
+      no_drop.families[family] = !now.drop;
+      no_masq.families[family] = !now.masq;
+      // portmap is asked for IPv4 alone.
+      no_portmap.families[family] = family == 0 && !now.host_port;
     }
     const IptablesChoice iptables = {mode_, ""};
-    done.Take(AddUserOfMarkDrop(iptables, kUserDropPort), drop ? nullptr : kMissing);
-    done.Take(AddUserOfMarkMasq(iptables, kUserMasqPort), masq ? nullptr : kMissing);
-    done.Take(WriteCniConfig(kCniConfDir), nullptr);
+    done.Take(AddUserOfMarkDrop(iptables, kUserDropPort), no_drop);
+    done.Take(AddUserOfMarkMasq(iptables, kUserMasqPort), no_masq);
+    done.Take(WriteCniConfig(kCniConfDir));
     PortMapping mapping;
     mapping.host_port = kHostPort;
     mapping.pod_address = AddressOf(Place::kPodA, IpFamily::kIpv4);
     mapping.pod_port = kHostPortTarget;
-    done.Take(AddPortmap(iptables, mapping, node_->At(Place::kPodA).Path()),
-              added.host_port ? nullptr : kMissing);
+    done.Take(AddPortmap(iptables, mapping, node_->At(Place::kPodA).Path()), no_portmap);
   });
 }
 
@@ -257,7 +256,7 @@ absl::Status CellRun::RoundTrip() {
     if (cell_.company == Company::kRoundTrip1_8_7 && cell_.actor == Actor::kKubelet) {
       for (FamilyFacts& facts : facts_) RoundTripBy187(facts);
     }
-    done.Take(SaveAndRestore({mode_, Chroot(TraitsOf(cell_.company).proxy_release)}), nullptr);
+    done.Take(SaveAndRestore({mode_, Chroot(TraitsOf(cell_.company).proxy_release)}));
   });
 }
 

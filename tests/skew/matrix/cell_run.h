@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "tests/skew/actors/actors.h"
 #include "tests/skew/matrix/cell.h"
+#include "tests/skew/matrix/known_error.h"
 #include "tests/skew/matrix/node_facts.h"
 #include "tests/skew/matrix/run_cell.h"
 #include "tests/skew/matrix/test_services.h"
@@ -50,14 +51,15 @@ class CellRun {
   absl::Status RestartAgent();
 
  private:
-  // What an act did, and whether the facts say that it must fail, and why.
+  // What an act did, and whether the facts say that it must fail, and how.
   struct Done {
     StepReport& step;
-    void Take(const Act& act, const char* must_fail_because);
+    void Take(const Act& act, const KnownError& known = {});
   };
   absl::Status Step(const std::string& name, const std::function<void(Done)>& act);
   absl::Status Ask(StepReport& step);
-  void JudgeStreams(const std::vector<FamilyFacts>& before, StepReport& step);
+  // Of the packets since the last time: the step's act, or what came after it.
+  void JudgeStreams(const std::vector<FamilyFacts>& before, bool afterwards, StepReport& step);
   absl::Status StartStreams();
 
   // In both families.
@@ -68,9 +70,9 @@ class CellRun {
   void AgentRetiresWhatItMay();
   // Whether the chains of labels stand as is known, and nothing of them where they should not.
   void JudgeLabelChains(StepReport& step) const;
-  // Why kube-proxy's sync must fail by what is known now; nullptr: it must not.
-  const char* FactsOfFullSync();
-  const char* FactsOfSync();
+  // How kube-proxy's sync must fail by what is known now, if it must.
+  KnownError FactsOfFullSync();
+  KnownError FactsOfSync();
   // The other Debian release in which an actor finds its iptables; empty: this machine's.
   std::string Chroot(const char* release) const;
   std::vector<ServicePort> Services(testing::IpFamily family) const;

@@ -16,6 +16,7 @@ struct Row {
   Outcome expected;
   const char* because;
   std::optional<Outcome> or_else = {};
+  const char* dropped_by = "";
 };
 
 bool AsksNode(const Question& question) {
@@ -45,6 +46,7 @@ bool OldFilterNewNat(const FamilyFacts& facts, const Question& /*question*/) {
   return facts.proxy_nat >= Version{1, 25} && facts.proxy_filter < Version{1, 25};
 }
 
+constexpr char kFirewall[] = "-A KUBE-FIREWALL ";
 // Who answers with no rule in place: whoever listens on the node, or the next hop.
 constexpr char kNoProxyRules[] =
     "kube-proxy's nat rules do not stand: they were flushed, or refused because KUBE-MARK-DROP is "
@@ -74,12 +76,15 @@ const Row kRows[] = {
      "the answer of the REJECT rule is the node's own, and dropped on its way out: 'drop marked "
      "packets' has become 'drop packets' (kubernetes #112477)",
      // Where the answer is as long as the question, its drop is taken for the question's.
-     Outcome::kDropped},
+     Outcome::kDropped,
+     kFirewall},
     {{About::kUserDrop, About::kMartian, About::kRefusedBoundVip, About::kNoLocalEndpoint,
       About::kLocalhostNodePort, About::kServiceFromNode},
      DropsEverything,
      Outcome::kDropped,
-     kDropsEverything},
+     kDropsEverything,
+     {},
+     kFirewall},
 
     // Before kube-proxy's nat rules, and without them.
     {{About::kService, About::kRefusedBoundVip, About::kNoLocalEndpoint, About::kRefusedRoutedVip,
@@ -178,14 +183,14 @@ const Row kRows[] = {
 }  // namespace
 
 Expectation Expect(const FamilyFacts& facts, const Question& question) {
-  Expectation expectation = {question.sound, question.sound, ""};
+  Expectation expectation = {.sound = question.sound, .expected = question.sound};
   // The kernel itself refuses packets to 127.0.0.0/8 from elsewhere, before any rule.
   if (question.about == About::kMartian && !facts.route_localnet) {
-    return {Outcome::kLost, Outcome::kLost, ""};
+    return {.sound = Outcome::kLost, .expected = Outcome::kLost};
   }
   // It is like any other packet then.
   if (question.unlabelled && !facts.LabelsWork()) {
-    return {*question.unlabelled, *question.unlabelled, ""};
+    return {.sound = *question.unlabelled, .expected = *question.unlabelled};
   }
   for (const Row& row : kRows) {
     bool holds = false;
@@ -196,28 +201,29 @@ Expectation Expect(const FamilyFacts& facts, const Question& question) {
       expectation.expected = row.expected;
       expectation.because = row.because;
       expectation.or_else = row.or_else;
+      expectation.dropped_by = row.dropped_by;
     }
     break;
   }
   return expectation;
 }
 
-std::string StreamFails(const FamilyFacts& facts, const StreamQuestion& question) {
+Expectation ExpectStream(const FamilyFacts& facts, const StreamQuestion& question) {
   Question asked;
   asked.probe = question.probe;
   asked.about = question.about;
   asked.sound = question.about == About::kService ? Outcome::kServedMasqueraded : Outcome::kDropped;
-  return Expect(facts, asked).because;
+  return Expect(facts, asked);
+}
+
+bool IsStopped(Outcome outcome) {
+  return outcome == Outcome::kDropped || outcome == Outcome::kRejected || outcome == Outcome::kLost;
 }
 
 int Badness(Outcome sound, Outcome actual) {
   if (sound == actual) return 0;
-  const bool was_to_be_stopped =
-      sound == Outcome::kDropped || sound == Outcome::kRejected || sound == Outcome::kLost;
-  const bool was_stopped =
-      actual == Outcome::kDropped || actual == Outcome::kRejected || actual == Outcome::kLost;
-  if (was_to_be_stopped) return was_stopped ? 1 : 3;
-  return was_stopped ? 2 : 1;
+  if (IsStopped(sound)) return IsStopped(actual) ? 1 : 3;
+  return IsStopped(actual) ? 2 : 1;
 }
 
 }  // namespace kipt::skew

@@ -21,6 +21,8 @@ struct Expectation {
   Outcome expected = Outcome::kServed;
   // The fact; empty where the two are the same.
   std::string because = {};
+  // Where `expected` is kDropped by a fact: part of the rule that must have done it.
+  std::string dropped_by = {};
   // What is as good as `expected`, where the two cannot always be told apart.
   std::optional<Outcome> or_else = {};
 
@@ -29,8 +31,11 @@ struct Expectation {
 
 Expectation Expect(const FamilyFacts& facts, const Question& question);
 
-// Whether a packet of the stream that breaks its rule is to be expected now; why, or nothing.
-std::string StreamFails(const FamilyFacts& facts, const StreamQuestion& question);
+// The same of a stream's packets: all are to be served, masqueraded, or none is to be received.
+Expectation ExpectStream(const FamilyFacts& facts, const StreamQuestion& question);
+
+// It got nowhere, whoever saw to that.
+bool IsStopped(Outcome outcome);
 
 // How bad it is, from 0 (sound): who is worse than another has a higher number. Letting through
 // what should be dropped is worse than losing what should be served.

@@ -52,15 +52,22 @@ std::vector<Service> Table() {
   };
 }
 
+// Of their own, so that who gets a packet that was not served can be told.
+constexpr int kStreamServicePort = 82;
+constexpr int kStreamVipPort = 81;
+
 std::vector<Service> StreamTable() {
   return {
-      {.name = "stream-web", .number = 21, .endpoints = {Place::kPodA, Place::kRemotePod}},
+      {.name = "stream-web",
+       .number = 21,
+       .endpoints = {Place::kPodA, Place::kRemotePod},
+       .port = kStreamServicePort},
       {.name = "stream-bound",
        .number = 22,
        .endpoints = {Place::kPodA},
        .node_port = 30022,
        .vip = Service::Vip::kBound,
-       .port = 81},
+       .port = kStreamVipPort},
   };
 }
 
@@ -267,9 +274,9 @@ std::vector<StreamQuestion> StreamQuestions(IpFamily family) {
     return StreamProbe(name, family, address, port);
   };
   std::vector<StreamQuestion> questions = {
-      {probe("stream-service", ClusterIp(family, 21), 80), About::kService,
+      {probe("stream-service", ClusterIp(family, 21), kStreamServicePort), About::kService,
        "every packet is served, masqueraded"},
-      {probe("stream-refused", BoundVip(family), 81), About::kRefusedBoundVip,
+      {probe("stream-refused", BoundVip(family), kStreamVipPort), About::kRefusedBoundVip,
        "no packet reaches a program on the node"},
   };
   if (family == IpFamily::kIpv4) {
@@ -304,8 +311,8 @@ std::vector<ListenerPorts> TestListeners() {
 std::vector<ListenerPorts> StreamListeners() {
   return {{Place::kPodA, {8021, 8022, kLabelDropPort + 1, kLabelMasqPort + 1}},
           {Place::kRemotePod, {8021}},
-          {Place::kNode, {81, kMartianStreamPort}},
-          {Place::kBeyond, {81}}};
+          {Place::kNode, {kStreamVipPort, kMartianStreamPort}},
+          {Place::kBeyond, {kStreamVipPort, kStreamServicePort}}};
 }
 
 }  // namespace kipt::skew

@@ -89,7 +89,7 @@ struct StreamQuestion {
 };
 std::vector<ServicePort> StreamServices(testing::IpFamily family);
 std::vector<StreamQuestion> StreamQuestions(testing::IpFamily family);
-// Whose rule depends on what is done meanwhile (label_streams.h).
+// Whose rule depends on what is done meanwhile (judge.h).
 std::vector<StreamQuestion> LabelStreamQuestions(testing::IpFamily family);
 
 // Who listens: the endpoints, and on the node and beyond it whoever should get nothing.

@@ -15,11 +15,9 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "agent/process/owned_fd.h"
-#include "tests/skew/matrix/expectations.h"
 #include "tests/support/private_run.h"
 
 namespace kipt::skew {
@@ -165,35 +163,6 @@ std::vector<CellReport> RunCells(const std::vector<Cell>& cells, int jobs, absl:
     }
   }
   return reports;
-}
-
-std::vector<std::string> WhereTheAgentIsWorse(const std::vector<CellReport>& cells) {
-  std::map<std::string, const CellReport*> kubelets;
-  for (const CellReport& cell : cells) {
-    if (cell.actor == NameOf(Actor::kKubelet)) kubelets[cell.id] = &cell;
-  }
-  std::vector<std::string> worse;
-  for (const CellReport& cell : cells) {
-    const std::string suffix = absl::StrCat("/", NameOf(Actor::kAgent));
-    if (!absl::EndsWith(cell.id, suffix)) continue;
-    const auto kubelet = kubelets.find(absl::StrCat(
-        cell.id.substr(0, cell.id.size() - suffix.size()), "/", NameOf(Actor::kKubelet)));
-    if (kubelet == kubelets.end()) continue;
-    const std::vector<StepReport>& theirs = kubelet->second->steps;
-    for (size_t step = 0; step < cell.steps.size() && step < theirs.size(); ++step) {
-      const std::vector<Check>& ours = cell.steps[step].checks;
-      for (size_t i = 0; i < ours.size() && i < theirs[step].checks.size(); ++i) {
-        const Check& their = theirs[step].checks[i];
-        const int our_badness = Badness(ours[i].sound, ours[i].result.outcome);
-        if (our_badness <= Badness(their.sound, their.result.outcome)) continue;
-        worse.push_back(absl::StrCat("the agent is worse than kubelet in ", cell.id, ", after \"",
-                                     cell.steps[step].name, "\": ", ours[i].probe.name, " ",
-                                     NameOf(ours[i].result.outcome), ", with kubelet ",
-                                     NameOf(their.result.outcome)));
-      }
-    }
-  }
-  return worse;
 }
 
 }  // namespace kipt::skew

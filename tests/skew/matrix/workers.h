@@ -29,10 +29,6 @@ std::vector<CellReport> RunCells(const std::vector<Cell>& cells, int jobs, absl:
                                  const CellRunner& run,
                                  const std::function<void(const CellReport&)>& done);
 
-// Holds every cell of the agent against the same cell of kubelet: a sentence for each place where a
-// packet fared worse with the agent (Badness of expectations.h).
-std::vector<std::string> WhereTheAgentIsWorse(const std::vector<CellReport>& cells);
-
 }  // namespace kipt::skew
 
 #endif  // KIPT_TESTS_SKEW_MATRIX_WORKERS_H_

@@ -56,6 +56,15 @@ struct Stream {
   StreamFates fates = {};
 };
 
+struct Late {
+  absl::Duration longest;
+  absl::Duration sum;
+};
+
+uint64_t Milliseconds(absl::Duration duration) {
+  return static_cast<uint64_t>(absl::ToInt64Milliseconds(duration));
+}
+
 struct Receiver {
   Place place;
   OwnedFd fd;
@@ -151,10 +160,13 @@ class RealStreams : public Streams {
     const uint64_t turn = turns_ + 2;
     while (turns_ < turn) absl::SleepFor(absl::Milliseconds(1));
     const std::lock_guard<std::mutex> lock(mutex_);
+    const Late late = std::exchange(late_, {});
     std::vector<StreamCount> counts;
     for (size_t i = 0; i < streams_.size(); ++i) {
       counts.push_back(streams_[i].fates.Take(ends[i]));
       counts.back().probe = streams_[i].probe.name;
+      counts.back().late_milliseconds = Milliseconds(late.longest);
+      counts.back().late_in_all_milliseconds = Milliseconds(late.sum);
     }
     return counts;
   }
@@ -168,17 +180,19 @@ class RealStreams : public Streams {
   }
 
   void Run() {
-    absl::Time start = absl::Now();
+    const absl::Time start = absl::Now();
+    absl::Time next = start;
     uint64_t done = 0;
     while (!stopped_) {
-      const auto due =
-          static_cast<uint64_t>(absl::ToDoubleSeconds(absl::Now() - start) * per_second_);
+      const absl::Time now = absl::Now();
+      NoteLate(now - next);
+      next = now + kBetweenBursts;
+      const auto due = static_cast<uint64_t>(absl::ToDoubleSeconds(now - start) * per_second_);
       const uint64_t burst = std::min(due - std::min(due, done), kLargestBurst);
       for (Stream& stream : streams_) SendBurst(stream, burst);
       done = due;
       std::array<epoll_event, 64> events = {};
       const int wait = static_cast<int>(absl::ToInt64Milliseconds(kBetweenBursts));
-      const absl::Time next = absl::Now() + kBetweenBursts;
       const int count = epoll_wait(epoll_.get(), events.data(), events.size(), wait);
       for (size_t i = 0; static_cast<int>(i) < count; ++i) {
         Receive(receivers_.at(events[i].data.fd));
@@ -186,6 +200,12 @@ class RealStreams : public Streams {
       absl::SleepFor(next - absl::Now());
       ++turns_;
     }
+  }
+
+  void NoteLate(absl::Duration late) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    late_.longest = std::max(late_.longest, late);
+    late_.sum += late;
   }
 
   void SendBurst(Stream& stream, uint64_t burst) {
@@ -231,6 +251,8 @@ class RealStreams : public Streams {
   std::map<int, Receiver> receivers_;
   std::vector<Stream> streams_;
   std::mutex mutex_;
+  // Since the last Take(); guarded by the mutex.
+  Late late_;
   std::atomic<bool> stopped_ = false;
   // How often the thread has sent and received.
   std::atomic<uint64_t> turns_ = 0;

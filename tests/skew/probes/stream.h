@@ -29,9 +29,19 @@ struct StreamCount {
   // By a program on the node, or the next hop.
   uint64_t reached_host = 0;
   uint64_t forwarded = 0;
+  // By an endpoint, with an address that is neither.
+  uint64_t other = 0;
   // The longest run of consecutive packets of which none was served.
   uint64_t longest_gap = 0;
+  // How long this machine held up the thread that sends: at once at worst, and in all. What packets
+  // count as time is known no better than the first.
+  uint64_t late_milliseconds = 0;
+  uint64_t late_in_all_milliseconds = 0;
 
+  // By nobody.
+  uint64_t Silent() const {
+    return sent - served - served_masqueraded - reached_host - forwarded - other;
+  }
   bool operator==(const StreamCount&) const = default;
 };
 

@@ -42,6 +42,7 @@ StreamCount StreamFates::Take(uint64_t number) {
     if (*fate == Fate::kServedMasqueraded) ++count.served_masqueraded;
     if (*fate == Fate::kReachedHost) ++count.reached_host;
     if (*fate == Fate::kForwarded) ++count.forwarded;
+    if (*fate == Fate::kOther) ++count.other;
     const bool served = *fate == Fate::kServed || *fate == Fate::kServedMasqueraded;
     gap = served ? 0 : gap + 1;
     count.longest_gap = std::max(count.longest_gap, gap);

@@ -22,13 +22,14 @@ struct Suite {
   int tests = 0;
   int failures = 0;
   int errors = 0;
+  int skipped = 0;
   double seconds = 0;
 };
 
 std::string Counts(const Suite& suite) {
-  return absl::StrFormat("name=\"%s\" tests=\"%d\" failures=\"%d\" errors=\"%d\" time=\"%.3f\"",
-                         XmlText(suite.name), suite.tests, suite.failures, suite.errors,
-                         suite.seconds);
+  return absl::StrFormat(
+      "name=\"%s\" tests=\"%d\" failures=\"%d\" errors=\"%d\" skipped=\"%d\" time=\"%.3f\"",
+      XmlText(suite.name), suite.tests, suite.failures, suite.errors, suite.skipped, suite.seconds);
 }
 
 std::string Lines(const std::vector<Finding>& findings) {
@@ -69,6 +70,16 @@ void AddCell(const CellReport& cell, Suite& suite) {
   suite.seconds += cell.seconds;
 }
 
+// A cell that was not run is not one that passed.
+void AddLeftOut(const LeftOut& cell, Suite& suite) {
+  absl::StrAppend(&suite.cases,
+                  absl::StrFormat("    <testcase classname=\"%s\" name=\"%s\" time=\"0.000\">\n"
+                                  "      <skipped message=\"%s\"/>\n    </testcase>\n",
+                                  XmlText(suite.name), XmlText(cell.id), XmlText(cell.why)));
+  ++suite.tests;
+  ++suite.skipped;
+}
+
 Suite TheWhole(const MatrixReport& report) {
   Suite suite{.name = "the matrix", .tests = 1};
   const std::string open =
@@ -88,12 +99,13 @@ Suite TheWhole(const MatrixReport& report) {
 
 std::string MatrixJunit(const MatrixReport& report) {
   std::vector<Suite> suites;
-  for (const CellReport& cell : report.cells) {
-    auto suite = std::find_if(suites.begin(), suites.end(),
-                              [&cell](const Suite& one) { return one.name == cell.path; });
-    if (suite == suites.end()) suite = suites.insert(suites.end(), Suite{.name = cell.path});
-    AddCell(cell, *suite);
-  }
+  const auto suite_of = [&suites](const std::string& path) -> Suite& {
+    const auto suite = std::find_if(suites.begin(), suites.end(),
+                                    [&path](const Suite& one) { return one.name == path; });
+    return suite == suites.end() ? suites.emplace_back(Suite{.name = path}) : *suite;
+  };
+  for (const CellReport& cell : report.cells) AddCell(cell, suite_of(cell.path));
+  for (const LeftOut& cell : report.left_out) AddLeftOut(cell, suite_of(cell.path));
   suites.push_back(TheWhole(report));
 
   Suite all{.name = "kube-iptables-skew", .seconds = report.seconds};
@@ -102,6 +114,7 @@ std::string MatrixJunit(const MatrixReport& report) {
     all.tests += suite.tests;
     all.failures += suite.failures;
     all.errors += suite.errors;
+    all.skipped += suite.skipped;
     absl::StrAppend(&inside, "  <testsuite ", Counts(suite), ">\n", suite.cases,
                     "  </testsuite>\n");
   }

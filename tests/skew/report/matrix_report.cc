@@ -2,6 +2,9 @@
 #include "tests/skew/report/matrix_report.h"
 
 #include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
 
 namespace kipt::skew {
 namespace {
@@ -37,6 +40,13 @@ const char* NameOf(Verdict verdict) {
       return "broken";
   }
   return "";
+}
+
+std::string NameOf(const StreamCheck& stream) {
+  if (!stream.afterwards) return stream.count.probe;
+  const size_t end = std::min(stream.count.probe.find('/'), stream.count.probe.size());
+  return absl::StrCat(stream.count.probe.substr(0, end), "-afterwards",
+                      stream.count.probe.substr(end));
 }
 
 Verdict VerdictOf(const StepReport& step) {

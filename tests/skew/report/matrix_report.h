@@ -36,16 +36,23 @@ struct Check {
 // One stream during one step.
 struct StreamCheck {
   StreamCount count;
+  // Its packets were sent after the step's act, while the node was asked and nobody acted.
+  bool afterwards = false;
+  // What becomes of each packet on a sound node; kDropped: nobody receives it.
+  Outcome sound = Outcome::kDropped;
   // What its packets must not do, a sentence: "none may reach the host". `bad` of them did.
   std::string rule;
   uint64_t bad = 0;
-  // How many may: 0, unless a failure is known.
+  // How many of these a known failure explains, and which: 0 where none is known.
   uint64_t allowed = 0;
   std::string because = {};
 
   bool AsExpected() const { return bad <= allowed; }
   bool Sound() const { return bad == 0; }
 };
+
+// "stream-martian/ipv4", "stream-martian-afterwards/ipv4".
+std::string NameOf(const StreamCheck& stream);
 
 struct StepReport {
   // "kubelet 1.24 becomes 1.27".
@@ -104,6 +111,21 @@ struct NotSound {
 };
 NotSound NotSoundOf(const CellReport& cell);
 
+// What was compared between the agent and the kubelet of the same cell.
+struct Compared {
+  size_t cells = 0;
+  size_t checks = 0;
+  size_t streams = 0;
+};
+
+// A cell that was to be run, and was not.
+struct LeftOut {
+  std::string id;
+  std::string path;
+  // What it lacks, and how to give it that: a sentence.
+  std::string why;
+};
+
 struct MatrixReport {
   // "6.18.5", "1.8.9", "0.4.0".
   std::string kernel;
@@ -111,6 +133,8 @@ struct MatrixReport {
   std::string agent;
   std::vector<CellReport> cells = {};
   double seconds = 0;
+  std::vector<LeftOut> left_out = {};
+  Compared compared = {};
   // What is wrong with the matrix as a whole: "the agent is worse than kubelet in ...". Empty:
   // nothing.
   std::vector<std::string> problems = {};

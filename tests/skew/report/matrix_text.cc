@@ -206,7 +206,27 @@ std::string Totals(const MatrixReport& report, bool colour) {
   return absl::StrCat(report.cells.size(), " cells: ", part(tally.sound, Verdict::kSound), ", ",
                       part(tally.known, Verdict::kKnown), ", ",
                       part(tally.unexpected, Verdict::kUnexpected), ", ",
-                      part(tally.broken, Verdict::kBroken), "; ", Duration(report.seconds), "\n");
+                      part(tally.broken, Verdict::kBroken), ", ", report.left_out.size(),
+                      " left out; ", Duration(report.seconds), "\n");
+}
+
+// By what they lack, how many cells were not run.
+std::string LeftOutText(const MatrixReport& report) {
+  std::map<std::string, size_t> reasons;
+  for (const LeftOut& cell : report.left_out) ++reasons[cell.why];
+  std::string text;
+  for (const auto& [why, cells] : reasons) {
+    absl::StrAppend(
+        &text, text.empty() ? "\nLeft out:\n" : "",
+        Wrapped("  - ", "    ",
+                absl::StrCat(cells, cells == 1 ? " cell: " : " cells: ", TerminalText(why))));
+  }
+  return text;
+}
+
+std::string ComparedText(const Compared& compared) {
+  return absl::StrCat("Compared with kubelet: ", compared.cells, " cells of the agent, ",
+                      compared.checks, " checks and ", compared.streams, " streams\n");
 }
 
 }  // namespace
@@ -228,7 +248,8 @@ std::string MatrixText(const MatrixReport& report, bool colour) {
   for (const std::string& problem : report.problems) {
     absl::StrAppend(&text, Wrapped("  - ", "    ", TerminalText(problem)));
   }
-  absl::StrAppend(&text, "\n", Totals(report, colour));
+  absl::StrAppend(&text, LeftOutText(report), "\n", ComparedText(report.compared),
+                  Totals(report, colour));
   return text;
 }
 

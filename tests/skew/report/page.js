@@ -20,6 +20,8 @@ function drawHeader() {
   document.getElementById('machine').textContent = [
     'Linux ' + data.kernel, 'iptables ' + data.iptables, 'kube-iptables-agent ' + data.agent,
     plural(data.cells.length, 'cell') + ' in ' + data.duration,
+    `compared with kubelet: ${plural(data.compared[0], 'cell')} of the agent, ` +
+        `${plural(data.compared[1], 'check')}, ${plural(data.compared[2], 'stream')}`,
   ].join(' \u00b7 ');
   document.getElementById('totals').append(...data.tally.map((count, verdict) =>
       element('div', {class: 'total' + (count === 0 ? ' zero' : '')}, mark(verdict),
@@ -28,6 +30,19 @@ function drawHeader() {
   problems.hidden = data.problems.length === 0;
   problems.append(element('h2', {}, 'Wrong with the matrix as a whole'),
       element('ul', {}, data.problems.map((problem) => element('li', {}, problem))));
+}
+
+// Cells that were not run, under what they lack.
+function drawLeftOut() {
+  const reasons = [...new Set(data.leftOut.map(([, why]) => why))];
+  const place = document.getElementById('left-out');
+  place.hidden = reasons.length === 0;
+  place.append(element('h2', {}, plural(data.leftOut.length, 'cell') + ' left out'),
+      reasons.map((why) => {
+        const ids = data.leftOut.filter((one) => one[1] === why).map(([id]) => id);
+        return later({}, `${plural(ids.length, 'cell')}: ${why}`,
+            () => element('ul', {}, ids.map((id) => element('li', {}, element('code', {}, id)))));
+      }));
 }
 
 // Beside the glyph: how many of its checks and streams were not sound.
@@ -202,6 +217,7 @@ function filter() {
 }
 
 drawHeader();
+drawLeftOut();
 drawMatrix();
 document.getElementById('filters').addEventListener('input', filter);
 document.getElementById('filters').addEventListener('submit', (event) => event.preventDefault());

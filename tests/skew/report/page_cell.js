@@ -54,12 +54,12 @@ function streamFacts(stream) {
   const fates = [
     [stream.served, 'served'], [stream.masqueraded, 'served, masqueraded'],
     [stream.reachedHost, 'reached a program on the node'], [stream.forwarded, 'reached the next hop'],
-    [stream.nobody, 'received by nobody'],
+    [stream.other, 'served, seen from another address'], [stream.nobody, 'received by nobody'],
   ];
   return `${plural(stream.sent, 'packet')}: ` +
       fates.filter(([count]) => count > 0).map(([count, fate]) => `${count} ${fate}`).join(', ') +
       (stream.served + stream.masqueraded > 0 ? `; the longest run of which none was served: ${stream.gap}` : '') +
-      (stream.allowed > 0 ? `; up to ${stream.allowed} expected to break the rule` : '');
+      (stream.bad > 0 ? `; ${stream.bad} broke the rule, ${stream.allowed} of which are explained` : '');
 }
 
 function checkHalf(check) {

@@ -106,13 +106,14 @@ class PageBuilder {
 
   Row StreamRow(const StreamCheck& stream) {
     const StreamCount& count = stream.count;
-    Row row = {strings_.IndexOf(count.probe),
+    Row row = {strings_.IndexOf(NameOf(stream)),
                static_cast<size_t>(StateOf(stream)),
                count.sent,
                count.served,
                count.served_masqueraded,
                count.reached_host,
                count.forwarded,
+               count.other,
                count.longest_gap,
                strings_.IndexOf(stream.rule),
                stream.bad,
@@ -197,12 +198,17 @@ std::vector<std::string> RuleLines(const std::string& rules) {
 
 std::string PageData(const MatrixReport& report) {
   const Tally tally = TallyOf(report);
-  Json page = {{"kernel", report.kernel},
-               {"iptables", report.iptables},
-               {"agent", report.agent},
-               {"duration", Duration(report.seconds)},
-               {"problems", report.problems},
-               {"tally", {tally.sound, tally.known, tally.unexpected, tally.broken}}};
+  Json left_out = Json::array();
+  for (const LeftOut& cell : report.left_out) left_out.push_back({cell.id, cell.why});
+  Json page = {
+      {"kernel", report.kernel},
+      {"iptables", report.iptables},
+      {"agent", report.agent},
+      {"duration", Duration(report.seconds)},
+      {"problems", report.problems},
+      {"compared", {report.compared.cells, report.compared.checks, report.compared.streams}},
+      {"leftOut", std::move(left_out)},
+      {"tally", {tally.sound, tally.known, tally.unexpected, tally.broken}}};
   PageBuilder builder;
   for (const CellReport& cell : report.cells) builder.Add(cell);
   std::move(builder).MoveTo(page);

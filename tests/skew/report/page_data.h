@@ -15,7 +15,9 @@
 //   rules    what stood after a step, as indexes of `lines`
 //   cells    each with the numbers of what was not sound, and its steps, whose `checks` is an index
 //            of `lists`, and `rules` one of `rules`; a step's streams: [name, state, sent, served,
-//            masqueraded, reached host, forwarded, longest gap, rule, bad, allowed, because]
+//            masqueraded, reached host, forwarded, other, longest gap, rule, bad, allowed, because]
+//   leftOut  [id, why] of each cell that was not run
+//   compared the numbers of the agent's cells, checks and streams that were held against kubelet's
 //   grids    each pair is [row, column, kubelet's cell, the agent's], -1 where there is none
 //
 // A state is 0 for sound, 1 for a known failure, 2 for unexpected; verdicts besides 3 for broken.

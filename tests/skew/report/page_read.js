@@ -28,11 +28,11 @@ function readStream(data, row) {
   const text = (at) => data.strings[number(at)];
   const stream = {
     name: text(0), state: number(1), sent: number(2), served: number(3), masqueraded: number(4),
-    reachedHost: number(5), forwarded: number(6), gap: number(7), sound: text(8), bad: number(9),
-    allowed: number(10), because: text(11),
+    reachedHost: number(5), forwarded: number(6), other: number(7), gap: number(8), sound: text(9),
+    bad: number(10), allowed: number(11), because: text(12),
   };
   stream.nobody = Math.max(0, stream.sent - stream.served - stream.masqueraded -
-                                stream.reachedHost - stream.forwarded);
+                                stream.reachedHost - stream.forwarded - stream.other);
   return stream;
 }
 

@@ -76,12 +76,17 @@ void Fields(Visit& visit, Is<StreamCount> auto& count) {
   visit("servedMasqueraded", count.served_masqueraded);
   visit("reachedHost", count.reached_host);
   visit("forwarded", count.forwarded);
+  visit("other", count.other);
   visit("longestGap", count.longest_gap);
+  visit("lateMilliseconds", count.late_milliseconds);
+  visit("lateInAllMilliseconds", count.late_in_all_milliseconds);
 }
 
 template <typename Visit>
 void Fields(Visit& visit, Is<StreamCheck> auto& stream) {
   visit("count", stream.count);
+  visit("afterwards", stream.afterwards);
+  visit("sound", stream.sound);
   visit("rule", stream.rule);
   visit("bad", stream.bad);
   visit("allowed", stream.allowed);
@@ -115,6 +120,20 @@ void Fields(Visit& visit, Is<CellReport> auto& cell) {
   visit("steps", cell.steps);
   visit("problem", cell.problem);
   visit("seconds", cell.seconds);
+}
+
+template <typename Visit>
+void Fields(Visit& visit, Is<LeftOut> auto& cell) {
+  visit("id", cell.id);
+  visit("path", cell.path);
+  visit("why", cell.why);
+}
+
+template <typename Visit>
+void Fields(Visit& visit, Is<Compared> auto& compared) {
+  visit("cells", compared.cells);
+  visit("checks", compared.checks);
+  visit("streams", compared.streams);
 }
 
 // ---- writing ----
@@ -262,11 +281,13 @@ class Reader {
   std::set<std::string> seen_;
 };
 
-Json TallyJson(const Tally& tally) {
+Json TallyJson(const MatrixReport& report) {
+  const Tally tally = TallyOf(report);
   return {{"sound", tally.sound},
           {"knownFailure", tally.known},
           {"unexpected", tally.unexpected},
-          {"broken", tally.broken}};
+          {"broken", tally.broken},
+          {"leftOut", report.left_out.size()}};
 }
 
 }  // namespace
@@ -293,7 +314,9 @@ std::string MatrixJson(const MatrixReport& report) {
                      {"agent", report.agent},
                      {"seconds", report.seconds},
                      {"problems", report.problems},
-                     {"tally", TallyJson(TallyOf(report))},
+                     {"compared", JsonOf(report.compared)},
+                     {"tally", TallyJson(report)},
+                     {"leftOut", JsonOf(report.left_out)},
                      {"allAsExpected", AllAsExpected(report)}};
   std::string text = Dump(head);
   text.pop_back();

@@ -76,10 +76,10 @@ std::string Sentence(const Check& check) {
 }
 
 std::string Sentence(const StreamCheck& stream) {
-  return absl::StrCat("stream ", stream.count.probe, ": ", stream.rule, ": broken by ", stream.bad,
-                      " of ", stream.count.sent, " packets, up to ", stream.allowed,
-                      " expected; the longest gap was ", stream.count.longest_gap, ".",
-                      Because(stream.because));
+  return absl::StrCat("stream ", NameOf(stream), ": ", stream.rule, ": broken by ", stream.bad,
+                      " of ", stream.count.sent, " packets, ", stream.allowed,
+                      " of which are explained; the longest gap was ", stream.count.longest_gap,
+                      ".", Because(stream.because));
 }
 
 std::string Destination(const Probe& probe) {

@@ -16,7 +16,8 @@ namespace kipt::skew {
 // "lb-refused/udp/ipv4: expected dropped, got reached the host (from refused client to 1.2.3.4:80,
 // udp; received by node 1 of 1)".
 std::string Sentence(const Check& check);
-// "stream martian/udp: none may reach the host: broken by 12 of 400 packets, up to 0 expected;
+// "stream martian/udp: none may reach the host: broken by 12 of 400 packets, 0 of which
+// are explained;
 // ...".
 std::string Sentence(const StreamCheck& stream);
 // "10.180.0.1:80", "[fd00::1]:80".

@@ -6,10 +6,12 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "tests/skew/advise/advise.h"
+#include "tests/skew/report/page_data.h"
 #include "tests/support/kubelet_sequence.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
@@ -55,16 +57,13 @@ TEST_P(LookAtNodeTest, FindsWhoUsesWhatTheUpgradeTakesAway) {
   ASSERT_EQ(iptables.Run({"-t", "nat", "-A", "PREROUTING", "-p", "tcp", "-j", "KUBE-MARK-DROP"})
                 .exit_code,
             0);
-  const std::string saved = iptables.Save().out;
+  const std::vector<std::string> saved = RuleLines(iptables.Save().out);
   const absl::StatusOr<LiveNode> after = LookAtNode(kPlan);
   ASSERT_TRUE(after.ok()) << after.status();
   EXPECT_TRUE(HasUserOfMarkDrop(*after));
   EXPECT_EQ(Advise(kPlan, *after).kind, Advice::Kind::kUnsafe);
   EXPECT_FALSE(after->proxy_generation.has_value());
-  EXPECT_EQ(saved.substr(saved.find('\n')), [&] {
-    const std::string now = iptables.Save().out;
-    return now.substr(now.find('\n'));
-  }());
+  EXPECT_EQ(RuleLines(iptables.Save().out), saved);
 }
 
 class LookAtBareNodeTest : public testing::NetnsTest {};

@@ -142,6 +142,28 @@ TEST(PageDataTest, SaysEachThingOnce) {
   EXPECT_EQ(json["grids"][0]["pairs"], Json::parse("[[0,0,1,0]]"));
 }
 
+TEST(PageDataTest, HasWhatWasLeftOutAndHowMuchWasCompared) {
+  MatrixReport report = OneCell();
+  report.left_out = {{.id = "boot/x/agent", .path = "fresh boot", .why = "no such thing"}};
+  report.compared = {.cells = 1, .checks = 20, .streams = 30};
+  const Json json = Json::parse(PageData(report));
+  EXPECT_EQ(json["leftOut"], Json::parse(R"([["boot/x/agent","no such thing"]])"));
+  EXPECT_EQ(json["compared"], Json::parse("[1,20,30]"));
+  EXPECT_THAT(MatrixHtml(report), HasSubstr("' left out')"));
+}
+
+// [name, state, sent, served, masqueraded, reached host, forwarded, other, gap, rule, bad, allowed,
+// because], as page_read.js reads it.
+TEST(PageDataTest, GivesEachStreamItsNameItsFatesAndItsState) {
+  const Json json = Json::parse(PageData(OneCell()));
+  const Json& row = json["cells"][0]["steps"][0]["streams"][0];
+  ASSERT_EQ(row.size(), 13U);
+  EXPECT_EQ(json["strings"][row[0].get<size_t>()], "martian-afterwards/udp");
+  EXPECT_EQ(row[1], 1);
+  for (size_t fate = 1; fate <= 6; ++fate) EXPECT_EQ(row[fate + 2], fate);
+  EXPECT_EQ(json["strings"][row[12].get<size_t>()], "an old kubelet");
+}
+
 TEST(PageDataTest, GivesEachCheckItsStateAndWhatItIsAbout) {
   MatrixReport report = OneCell();
   report.cells = {SampleCell("boot/kubelet-1.24/proxy-1.27/nft/agent", Verdict::kKnown)};

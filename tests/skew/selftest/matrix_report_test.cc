@@ -113,6 +113,15 @@ TEST(CellVerdictTest, IsBrokenWhereNothingWasAsked) {
   EXPECT_EQ(VerdictOf(cell), Verdict::kSound);
 }
 
+TEST(StreamNameTest, SaysWhetherItsPacketsWereSentAfterTheAct) {
+  StreamCheck stream = SampleStream(0, 0);
+  EXPECT_EQ(NameOf(stream), "stream-refused/ipv4");
+  stream.afterwards = true;
+  EXPECT_EQ(NameOf(stream), "stream-refused-afterwards/ipv4");
+  stream.count.probe = "stream";
+  EXPECT_EQ(NameOf(stream), "stream-afterwards");
+}
+
 TEST(TallyTest, CountsEachVerdictAndAllIsAsExpectedOnlyWithoutBadOnes) {
   MatrixReport report;
   report.cells = {SampleCell(kId, Verdict::kSound), SampleCell(kId, Verdict::kKnown),
@@ -183,7 +192,8 @@ TEST(CellJsonTest, HoldsEveryField) {
   EXPECT_EQ(json["steps"][0]["checks"][0].size(), 6U);
   EXPECT_EQ(json["steps"][0]["checks"][0]["probe"].size(), 8U);
   EXPECT_EQ(json["steps"][0]["checks"][0]["result"].size(), 8U);
-  EXPECT_EQ(json["steps"][0]["streams"][0]["count"].size(), 7U);
+  EXPECT_EQ(json["steps"][0]["streams"][0].size(), 7U);
+  EXPECT_EQ(json["steps"][0]["streams"][0]["count"].size(), 10U);
 }
 
 TEST(CellJsonTest, WritesWhatIsNoUtf8AsReplacementCharacters) {
@@ -260,10 +270,16 @@ TEST(MatrixJsonTest, HasTheWholeMatrixAndEachCellsVerdict) {
   MatrixReport report{.kernel = "6.18.5", .iptables = "1.8.9", .agent = "0.4.0", .seconds = 2.5};
   report.cells = {SampleCell(kId, Verdict::kKnown), SampleCell(kId, Verdict::kBroken)};
   report.problems = {"a problem"};
+  report.left_out = {{.id = "boot/x/agent", .path = "fresh boot", .why = "no such thing"}};
+  report.compared = {.cells = 1, .checks = 20, .streams = 30};
   const Json json = Json::parse(MatrixJson(report));
   EXPECT_EQ(json["kernel"], "6.18.5");
   EXPECT_EQ(json["problems"], Json::array({"a problem"}));
   EXPECT_EQ(json["tally"]["knownFailure"], 1);
+  EXPECT_EQ(json["tally"]["leftOut"], 1);
+  EXPECT_EQ(json["leftOut"],
+            Json::parse(R"([{"id":"boot/x/agent","path":"fresh boot","why":"no such thing"}])"));
+  EXPECT_EQ(json["compared"], Json::parse(R"({"cells":1,"checks":20,"streams":30})"));
   EXPECT_EQ(json["allAsExpected"], false);
   ASSERT_EQ(json["cells"].size(), 2U);
   EXPECT_EQ(json["cells"][0]["verdict"], "known failure");

@@ -32,6 +32,7 @@ MatrixReport SmallMatrix() {
   };
   report.cells[2].allowed = report.cells[3].allowed = false;
   report.cells[3].about = "kube-proxy marks what nobody drops";
+  report.compared = {.cells = 2, .checks = 30, .streams = 40};
   return report;
 }
 
@@ -63,7 +64,8 @@ unexpected  boot/kubelet-1.27/proxy-1.24/nft/agent
 broken  boot/kubelet-1.27/proxy-1.27-ipvs/nft/agent
   could not be run: unshare: Operation not permitted
 
-5 cells: 2 sound, 1 known failure, 1 unexpected, 1 broken; 1 min 15 s
+Compared with kubelet: 2 cells of the agent, 30 checks and 40 streams
+5 cells: 2 sound, 1 known failure, 1 unexpected, 1 broken, 0 left out; 1 min 15 s
 )");
 }
 
@@ -75,6 +77,32 @@ TEST(MatrixTextTest, TellsWhatNoKubeletHasFromWhatWasNotRun) {
   EXPECT_THAT(MatrixText(report, false),
               AllOf(HasSubstr("label-flip, iptables nft\n  kubelet   1.27\n  1.27      -|+\n"),
                     HasSubstr("fresh boot, iptables nft\n  kubelet   1.27\n  1.27      .|+\n")));
+}
+
+std::vector<LeftOut> ThreeLeftOut() {
+  return {{.id = "boot/x/nft/kubelet", .path = "fresh boot", .why = "no bullseye"},
+          {.id = "boot/x/nft/agent", .path = "fresh boot", .why = "no bullseye"},
+          {.id = "to-nft/y/nft/agent", .path = "to nft", .why = "no <trixie>"}};
+}
+
+TEST(MatrixTextTest, SaysAndCountsWhatWasLeftOut) {
+  MatrixReport report = SmallMatrix();
+  report.left_out = ThreeLeftOut();
+  EXPECT_THAT(MatrixText(report, false), AllOf(HasSubstr("\nLeft out:\n  - 1 cell: no <trixie>\n"
+                                                         "  - 2 cells: no bullseye\n"),
+                                               HasSubstr("1 broken, 3 left out; 1 min 15 s\n")));
+}
+
+TEST(MatrixTextTest, ShowsAStreamThatIsNotExplainedAsUnexpected) {
+  MatrixReport report = SmallMatrix();
+  StreamCheck stream = SampleStream(12, 9);
+  stream.afterwards = true;
+  report.cells[0].steps[0].streams = {stream};
+  EXPECT_THAT(
+      MatrixText(report, false),
+      HasSubstr("    - stream stream-refused-afterwards/ipv4: none may reach the host: broken "
+                "by 12 of 400 packets, 9\n      of which are explained; the longest gap was "
+                "400.\n"));
 }
 
 TEST(MatrixTextTest, SaysWhatIsWrongWithTheWhole) {
@@ -159,8 +187,8 @@ TEST(MatrixJunitTest, IsASuiteForEachPathAndACaseForEachCell) {
   report.cells.erase(report.cells.begin(), report.cells.begin() + 2);
   report.cells.push_back(SampleCell("flush/kubelet-1.24/proxy-1.24/nft/agent", Verdict::kSound));
   EXPECT_EQ(MatrixJunit(report), R"(<?xml version="1.0" encoding="UTF-8"?>
-<testsuites name="kube-iptables-skew" tests="5" failures="1" errors="1" time="75.000">
-  <testsuite name="fresh boot" tests="3" failures="1" errors="1" time="5.700">
+<testsuites name="kube-iptables-skew" tests="5" failures="1" errors="1" skipped="0" time="75.000">
+  <testsuite name="fresh boot" tests="3" failures="1" errors="1" skipped="0" time="5.700">
     <testcase classname="fresh boot" name="boot/kubelet-1.27/proxy-1.24/nft/kubelet" time="1.900">
       <system-out>Known failures:&#10;kube-proxy starts: lb-refused/tcp/ipv4: reached the host, sound would be dropped (from refused client to 1.2.3.4:80, tcp; received by node 1; packets sent 1, received 1). Known: nobody fills the chain.</system-out>
     </testcase>
@@ -171,14 +199,28 @@ TEST(MatrixJunitTest, IsASuiteForEachPathAndACaseForEachCell) {
       <error type="error" message="unshare: Operation not permitted"></error>
     </testcase>
   </testsuite>
-  <testsuite name="flush" tests="1" failures="0" errors="0" time="1.900">
+  <testsuite name="flush" tests="1" failures="0" errors="0" skipped="0" time="1.900">
     <testcase classname="flush" name="flush/kubelet-1.24/proxy-1.24/nft/agent" time="1.900"/>
   </testsuite>
-  <testsuite name="the matrix" tests="1" failures="0" errors="0" time="0.000">
+  <testsuite name="the matrix" tests="1" failures="0" errors="0" skipped="0" time="0.000">
     <testcase classname="the matrix" name="as a whole" time="0.000"/>
   </testsuite>
 </testsuites>
 )");
+}
+
+TEST(MatrixJunitTest, SkipsWhatWasLeftOut) {
+  MatrixReport report = SmallMatrix();
+  report.left_out = ThreeLeftOut();
+  EXPECT_THAT(
+      MatrixJunit(report),
+      AllOf(HasSubstr("<testsuites name=\"kube-iptables-skew\" tests=\"9\" failures=\"1\" "
+                      "errors=\"1\" skipped=\"3\""),
+            HasSubstr("<testsuite name=\"fresh boot\" tests=\"7\" failures=\"1\" errors=\"1\" "
+                      "skipped=\"2\""),
+            HasSubstr("    <testcase classname=\"to nft\" name=\"to-nft/y/nft/agent\" "
+                      "time=\"0.000\">\n      <skipped message=\"no &lt;trixie&gt;\"/>\n"
+                      "    </testcase>\n")));
 }
 
 TEST(MatrixJunitTest, FailsTheWholeForItsProblems) {

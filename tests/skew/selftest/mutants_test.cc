@@ -14,6 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "tests/support/background_program.h"
 #include "tests/support/generation_listener.h"
 #include "tests/support/kubelet_sequence.h"
@@ -217,6 +219,13 @@ TEST_P(MutantsTest, NoLabelForwardLacksTheJumpFromForward) {
   EXPECT_THAT(Without(mutant, real), IsEmpty());
   EXPECT_EQ(AloneAfter(Sync("no-label-forward", /*gate=*/true)),
             AloneAfter(Sync(kReal, /*gate=*/true)));
+}
+
+TEST_P(MutantsNftTest, LateWritesTheSameAndTakesLongerThanARepairMay) {
+  const Lines real = AloneAfter(Sync(kReal, /*gate=*/false));
+  const absl::Time start = absl::Now();
+  EXPECT_EQ(AloneAfter(Sync("late", /*gate=*/false)), real);
+  EXPECT_GE(absl::Now() - start, absl::Milliseconds(300));
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, MutantsTest,

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "tests/skew/matrix/expectations.h"
-#include "tests/skew/matrix/label_streams.h"
 
 namespace kipt::skew {
 namespace {
@@ -287,50 +286,6 @@ TEST(NodeFactsTest, LeaveNothingToRetireBesideAKubeletThatKeepsItsChains) {
   AgentRetires({{1, 27}, {}}, facts);
   EXPECT_FALSE(facts.mark_drop_exists);
   EXPECT_FALSE(facts.drop_rule);
-}
-
-struct StreamRow {
-  const char* name;
-  bool before;
-  bool after;
-  Outcome labelled;
-  // sent, served, masqueraded, reached the host, forwarded
-  StreamCount count;
-  uint64_t bad;
-};
-const StreamRow kStreams[] = {
-    {"unlabelled", false, false, Outcome::kDropped, {"", 9, 9, 0, 0, 0}, 0},
-    {"unlabelled and lost", false, false, Outcome::kDropped, {"", 9, 7, 0, 0, 0}, 2},
-    {"unlabelled and masqueraded",
-     false,
-     false,
-     Outcome::kServedMasqueraded,
-     {"", 9, 6, 3, 0, 0},
-     3},
-    {"dropped", true, true, Outcome::kDropped, {"", 9, 0, 0, 0, 0}, 0},
-    {"not dropped", true, true, Outcome::kDropped, {"", 9, 1, 1, 1, 1}, 4},
-    {"masqueraded", true, true, Outcome::kServedMasqueraded, {"", 9, 0, 9, 0, 0}, 0},
-    {"not masqueraded", true, true, Outcome::kServedMasqueraded, {"", 9, 2, 6, 0, 0}, 3},
-    {"dropped from now on", false, true, Outcome::kDropped, {"", 9, 4, 0, 0, 0}, 0},
-    {"dropped until now", true, false, Outcome::kDropped, {"", 9, 4, 1, 0, 1}, 2},
-    {"masqueraded from now on", false, true, Outcome::kServedMasqueraded, {"", 9, 4, 5, 0, 0}, 0},
-    {"lost in between", false, true, Outcome::kServedMasqueraded, {"", 9, 4, 3, 0, 0}, 2},
-};
-
-TEST(LabelStreamTest, CountsWhatHasNoneOfTheFatesThatItMayHave) {
-  for (const StreamRow& row : kStreams) {
-    FamilyFacts before;
-    before.label_chains = before.label_user = row.before;
-    FamilyFacts after;
-    after.label_chains = true;
-    after.label_user = row.after;
-    StreamQuestion question;
-    question.labelled = row.labelled;
-    const StreamCheck check = JudgeLabelStream(before, after, question, row.count);
-    EXPECT_EQ(check.bad, row.bad) << row.name;
-    EXPECT_EQ(check.allowed, 0U) << row.name;
-    EXPECT_STRNE(check.rule.c_str(), "") << row.name;
-  }
 }
 
 TEST(BadnessTest, HoldsWhatIsLetThroughForWorst) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 namespace kipt::skew {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -85,9 +87,9 @@ TEST(OptionsTest, RefuseWhatMakesNoSense) {
 
 TEST(ChosenCellsTest, AreThoseThatTheExpressionFinds) {
   Options options = Parsed({"list", "--cells=^boot/kubelet-1.27/proxy-1.24/"});
-  const absl::StatusOr<std::vector<Cell>> cells = ChosenCells(options);
-  ASSERT_TRUE(cells.ok()) << cells.status();
-  EXPECT_EQ(cells->size(), 4U);  // two modes, two actors
+  const absl::StatusOr<Choice> choice = ChosenCells(options);
+  ASSERT_TRUE(choice.ok()) << choice.status();
+  EXPECT_EQ(choice->cells.size(), 4U);  // two modes, two actors
   options.cells = "no such cell";
   EXPECT_THAT(std::string(ChosenCells(options).status().message()), HasSubstr("finds no cell"));
   options.cells = "(";
@@ -95,20 +97,40 @@ TEST(ChosenCellsTest, AreThoseThatTheExpressionFinds) {
 }
 
 TEST(ChosenCellsTest, AreEveryPairOnEveryPathOrOnThoseNamed) {
-  const auto count = [](const Options& options) { return ChosenCells(options)->size(); };
+  const auto count = [](const Options& options) { return ChosenCells(options)->cells.size(); };
   const size_t boot = count(Parsed({"list", "--full", "--paths=boot"}));
   EXPECT_EQ(boot, 18U * 18U * 2U * 2U);  // two modes, two actors
   EXPECT_GT(count(Parsed({"list", "--full"})), 7U * boot);
 }
 
-TEST(ChosenCellsTest, LeaveOutOtherIptablesWithoutThem) {
-  const auto with_chroot = [](const Options& options) {
-    const absl::StatusOr<std::vector<Cell>> cells = ChosenCells(options);
-    return std::count_if(cells->begin(), cells->end(),
-                         [](const Cell& cell) { return *ChrootOf(cell.company) != '\0'; });
-  };
-  EXPECT_EQ(with_chroot(Parsed({})), 0);
-  EXPECT_GT(with_chroot(Parsed({"--iptables-chroots=/var/cache/x"})), 0);
+TEST(ChosenCellsTest, AreLeftOutByNameWhereOtherIptablesAreMissing) {
+  const auto needs_chroot = [](const Cell& cell) { return *ChrootOf(cell.company) != '\0'; };
+  const absl::StatusOr<Choice> without = ChosenCells(Parsed({}));
+  const absl::StatusOr<Choice> with = ChosenCells(Parsed({"--iptables-chroots=/var/cache/x"}));
+  ASSERT_TRUE(without.ok() && with.ok());
+  EXPECT_TRUE(std::none_of(without->cells.begin(), without->cells.end(), needs_chroot));
+  std::vector<std::string> left_out;
+  for (const LeftOut& cell : without->left_out) left_out.push_back(cell.id);
+  std::vector<std::string> needing;
+  for (const Cell& cell : with->cells) {
+    if (needs_chroot(cell)) needing.push_back(CellId(cell));
+  }
+  EXPECT_FALSE(needing.empty());
+  EXPECT_EQ(left_out, needing);
+  EXPECT_EQ(without->cells.size() + left_out.size(), with->cells.size());
+  ASSERT_FALSE(left_out.empty());
+  EXPECT_THAT(without->left_out.front().why,
+              AllOf(HasSubstr("release bullseye"), HasSubstr("--iptables-chroots")));
+  EXPECT_EQ(without->left_out.front().path, "fresh boot");
+  EXPECT_TRUE(with->left_out.empty());
+  EXPECT_TRUE(ChosenCells(Parsed({"list"}))->left_out.empty());
+}
+
+TEST(ChosenCellsTest, AreRefusedWhereNoneCanBeRun) {
+  const absl::Status status = ChosenCells(Parsed({"--cells=round-trip-1.8.7/"})).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("none can be run"), HasSubstr("--iptables-chroots")));
 }
 
 }  // namespace

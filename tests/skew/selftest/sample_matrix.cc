@@ -233,7 +233,9 @@ CellReport CellWithEveryField() {
   step.error_expected = true;
   step.error_because = "as known";
   step.rules = "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n";
-  step.streams = {{.count = {"martian/udp", 18446744073709551615U, 1, 2, 3, 4, 5},
+  step.streams = {{.count = {"martian/udp", 18446744073709551615U, 1, 2, 3, 4, 5, 6, 7, 8},
+                   .afterwards = true,
+                   .sound = Outcome::kServed,
                    .rule = "none may reach the host",
                    .bad = 6,
                    .allowed = 7,

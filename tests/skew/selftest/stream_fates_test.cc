@@ -24,12 +24,14 @@ TEST(StreamFatesTest, CountsEveryPacketOnceAndGapsByNumber) {
   fates.Received(6, Fate::kOther);
   fates.Received(10, Fate::kServed);  // never sent
   const StreamCount count = fates.Take(10);
+  EXPECT_EQ(count.Silent(), 4U);
   EXPECT_EQ(count, (StreamCount{.probe = "",
                                 .sent = 10,
                                 .served = 2,
                                 .served_masqueraded = 1,
                                 .reached_host = 1,
                                 .forwarded = 1,
+                                .other = 1,
                                 .longest_gap = 5}));
 }
 

@@ -21,7 +21,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 std::vector<Cell> ThreeCells() {
   std::vector<Cell> cells(3);
@@ -119,52 +118,6 @@ TEST(WorkersTest, DieWithTheHarness) {
   char byte = 0;
   EXPECT_EQ(read(ends[0], &byte, 1), 0);
   close(ends[0]);
-}
-
-// Two cells that are the same but for who keeps kubelet's chains.
-std::vector<CellReport> Compared(Outcome kubelets, Outcome agents, Outcome sound) {
-  std::vector<CellReport> cells(2);
-  const Outcome outcomes[] = {kubelets, agents};
-  const char* const actors[] = {"kubelet", "agent"};
-  for (size_t i = 0; i < 2; ++i) {
-    cells[i].id = std::string("boot/kubelet-1.27/proxy-1.24/nft/") + actors[i];
-    cells[i].actor = actors[i];
-    StepReport step;
-    step.name = "a minute passes";
-    Check check;
-    check.probe.name = "load-balancer-refused/tcp/ipv4";
-    check.result.outcome = outcomes[i];
-    check.sound = sound;
-    step.checks.push_back(check);
-    cells[i].steps.push_back(step);
-  }
-  return cells;
-}
-
-TEST(WhereTheAgentIsWorseTest, NamesWhatFaredWorse) {
-  EXPECT_THAT(
-      WhereTheAgentIsWorse(Compared(Outcome::kDropped, Outcome::kReachedHost, Outcome::kDropped)),
-      ElementsAre("the agent is worse than kubelet in "
-                  "boot/kubelet-1.27/proxy-1.24/nft/agent, after \"a minute passes\": "
-                  "load-balancer-refused/tcp/ipv4 reached the host, with kubelet dropped"));
-}
-
-TEST(WhereTheAgentIsWorseTest, SaysNothingWhereItIsAsGoodOrBetter) {
-  EXPECT_THAT(
-      WhereTheAgentIsWorse(Compared(Outcome::kReachedHost, Outcome::kDropped, Outcome::kDropped)),
-      IsEmpty());
-  EXPECT_THAT(
-      WhereTheAgentIsWorse(Compared(Outcome::kForwarded, Outcome::kForwarded, Outcome::kDropped)),
-      IsEmpty());
-}
-
-TEST(WhereTheAgentIsWorseTest, HoldsLettingThroughForWorseThanLosing) {
-  EXPECT_THAT(
-      WhereTheAgentIsWorse(Compared(Outcome::kLost, Outcome::kReachedHost, Outcome::kDropped)),
-      ::testing::SizeIs(1));
-  EXPECT_THAT(
-      WhereTheAgentIsWorse(Compared(Outcome::kReachedHost, Outcome::kLost, Outcome::kDropped)),
-      IsEmpty());
 }
 
 }  // namespace

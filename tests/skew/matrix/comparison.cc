@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/skew/matrix/comparison.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tests/skew/matrix/cell.h"
+#include "tests/skew/matrix/expectations.h"
+#include "tests/skew/matrix/judge.h"
+
+namespace kipt::skew {
+namespace {
+
+constexpr int kWorst = 3;
+
+// What became of the packets. Silence is sound where they are to be stopped; elsewhere it is loss.
+std::vector<std::pair<Outcome, uint64_t>> FatesOf(const StreamCheck& stream) {
+  std::vector<std::pair<Outcome, uint64_t>> fates = {
+      {IsStopped(stream.sound) ? stream.sound : Outcome::kLost, stream.count.Silent()}};
+  for (const Outcome outcome : {Outcome::kServed, Outcome::kServedMasqueraded,
+                                Outcome::kReachedHost, Outcome::kForwarded, Outcome::kOther}) {
+    fates.emplace_back(outcome, PacketsWith(stream.count, outcome));
+  }
+  return fates;
+}
+
+// Packets that fared at least this badly.
+uint64_t PacketsAtLeast(const StreamCheck& stream, int badness) {
+  uint64_t packets = 0;
+  for (const auto& [outcome, count] : FatesOf(stream)) {
+    if (Badness(stream.sound, outcome) >= badness) packets += count;
+  }
+  return packets;
+}
+
+double ShareAtLeast(const StreamCheck* stream, int badness) {
+  if (stream == nullptr || stream->count.sent == 0) return 0;
+  return static_cast<double>(PacketsAtLeast(*stream, badness)) /
+         static_cast<double>(stream->count.sent);
+}
+
+const Check* Find(const std::vector<Check>& checks, const std::string& name) {
+  const auto found = std::find_if(checks.begin(), checks.end(),
+                                  [&](const Check& check) { return check.probe.name == name; });
+  return found == checks.end() ? nullptr : &*found;
+}
+
+const StreamCheck* Find(const StepReport* step, const std::string& probe, bool afterwards) {
+  if (step == nullptr) return nullptr;
+  const auto found =
+      std::find_if(step->streams.begin(), step->streams.end(), [&](const StreamCheck& stream) {
+        return stream.count.probe == probe && stream.afterwards == afterwards;
+      });
+  return found == step->streams.end() ? nullptr : &*found;
+}
+
+// One cell of the agent, and kubelet's.
+class Twins {
+ public:
+  Twins(const CellReport& agent, const CellReport& kubelet, int per_second, Comparison& result)
+      : agent_(agent), kubelet_(kubelet), per_second_(per_second), result_(result) {}
+
+  void Compare() {
+    ++result_.compared.cells;
+    if (agent_.steps.size() != kubelet_.steps.size()) {
+      return Add("", absl::StrCat("it has ", agent_.steps.size(), " steps, with kubelet ",
+                                  kubelet_.steps.size()));
+    }
+    for (size_t step = 0; step < agent_.steps.size(); ++step) {
+      CompareChecks(step);
+      CompareStreams(step);
+    }
+  }
+
+ private:
+  void Add(const std::string& step, const std::string& what) {
+    result_.worse.push_back(absl::StrCat("the agent is worse than kubelet in ", agent_.id,
+                                         step.empty() ? "" : ", after \"", step,
+                                         step.empty() ? "" : "\"", ": ", what));
+  }
+
+  void CompareChecks(size_t at) {
+    const StepReport& ours = agent_.steps[at];
+    const StepReport& theirs = kubelet_.steps[at];
+    if (ours.checks.size() != theirs.checks.size()) {
+      Add(ours.name,
+          absl::StrCat(ours.checks.size(), " checks, with kubelet ", theirs.checks.size()));
+    }
+    for (const Check& our : ours.checks) {
+      const Check* their = Find(theirs.checks, our.probe.name);
+      if (their == nullptr) {
+        Add(ours.name, absl::StrCat(our.probe.name, " was not asked with kubelet"));
+        continue;
+      }
+      ++result_.compared.checks;
+      if (Badness(our.sound, our.result.outcome) <= Badness(their->sound, their->result.outcome)) {
+        continue;
+      }
+      Add(ours.name, absl::StrCat(our.probe.name, " ", NameOf(our.result.outcome),
+                                  ", with kubelet ", NameOf(their->result.outcome)));
+    }
+  }
+
+  void CompareStreams(size_t at) {
+    const StepReport& ours = agent_.steps[at];
+    if (ours.streams.size() != kubelet_.steps[at].streams.size()) {
+      Add(ours.name, absl::StrCat(ours.streams.size(), " streams, with kubelet ",
+                                  kubelet_.steps[at].streams.size()));
+    }
+    for (const StreamCheck& our : ours.streams) {
+      const StreamCheck* their = Find(&kubelet_.steps[at], our.count.probe, our.afterwards);
+      if (their == nullptr) {
+        Add(ours.name, absl::StrCat(NameOf(our), " was not sent with kubelet"));
+        continue;
+      }
+      ++result_.compared.streams;
+      for (int badness = kWorst; badness > 0; --badness) {
+        if (!IsWorse(at, our, *their, badness)) continue;
+        Add(ours.name,
+            absl::StrCat(NameOf(our), " ", PacketsAtLeast(our, badness), " of ", our.count.sent,
+                         " packets ", FateAtLeast(our, badness), ", with kubelet ",
+                         PacketsAtLeast(*their, badness), " of ", their->count.sent));
+        break;
+      }
+    }
+  }
+
+  bool IsWorse(size_t at, const StreamCheck& our, const StreamCheck& their, int badness) const {
+    if (our.afterwards) {
+      return ShareAtLeast(&our, badness) > ShareAtLeast(&their, badness) + kShareTolerance;
+    }
+    const StepReport* before = at == 0 ? nullptr : &kubelet_.steps[at - 1];
+    const std::string& probe = their.count.probe;
+    for (const StepReport* step : {before, &kubelet_.steps[at]}) {
+      if (ShareAtLeast(Find(step, probe, true), badness) > kShareTolerance) return false;
+    }
+    const uint64_t late = std::max(our.count.late_milliseconds, their.count.late_milliseconds);
+    const absl::Duration longer = kTimeTolerance + absl::Milliseconds(static_cast<int64_t>(late));
+    return static_cast<double>(PacketsAtLeast(our, badness)) >
+           static_cast<double>(PacketsAtLeast(their, badness)) +
+               absl::ToDoubleSeconds(longer) * per_second_;
+  }
+
+  // Of those packets: "reached the host", "served or lost".
+  static std::string FateAtLeast(const StreamCheck& stream, int badness) {
+    std::vector<std::string> names;
+    for (const auto& [outcome, count] : FatesOf(stream)) {
+      if (count > 0 && Badness(stream.sound, outcome) >= badness) names.push_back(NameOf(outcome));
+    }
+    return absl::StrJoin(names, " or ");
+  }
+
+  const CellReport& agent_;
+  const CellReport& kubelet_;
+  const int per_second_;
+  Comparison& result_;
+};
+
+}  // namespace
+
+Comparison CompareWithKubelet(const std::vector<CellReport>& cells, int per_second) {
+  std::map<std::string, const CellReport*> kubelets;
+  for (const CellReport& cell : cells) {
+    if (cell.actor == NameOf(Actor::kKubelet)) kubelets[cell.id] = &cell;
+  }
+  Comparison result;
+  for (const CellReport& cell : cells) {
+    const std::string suffix = absl::StrCat("/", NameOf(Actor::kAgent));
+    if (!absl::EndsWith(cell.id, suffix)) continue;
+    const auto kubelet = kubelets.find(absl::StrCat(
+        cell.id.substr(0, cell.id.size() - suffix.size()), "/", NameOf(Actor::kKubelet)));
+    if (kubelet == kubelets.end()) continue;
+    // A broken cell is red by itself.
+    if (!cell.problem.empty() || !kubelet->second->problem.empty()) continue;
+    Twins(cell, *kubelet->second, per_second, result).Compare();
+  }
+  return result;
+}
+
+}  // namespace kipt::skew

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/skew/matrix/judge.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "tests/skew/matrix/expectations.h"
+
+namespace kipt::skew {
+namespace {
+
+constexpr char kFlushed[] =
+    "another program flushed all tables: the agent may take 100 ms to repair its own (README, "
+    "Figures), and as long as this machine held up the harness, 250 ms in all";
+constexpr char kMovedKubelet[] =
+    "kubelet adds the rules of KUBE-POSTROUTING one by one: while the last is missing the mark is "
+    "cleared, and the legacy rules that come next see none";
+
+constexpr std::array<absl::string_view, 4> kLabelChains = {
+    "KUBELET-FIREWALL", "KUBELET-MARK-DROP", "KUBELET-MARK-MASQ", "KUBELET-POSTROUTING"};
+
+// Each of so many endpoints got its share.
+std::string ImbalanceOf(const Question& question, const ProbeResult& result) {
+  if (question.balanced_over == 0) return "";
+  const int receivers = static_cast<int>(result.receivers.size());
+  if (receivers != question.balanced_over) {
+    return absl::StrCat("went to ", receivers, " endpoints, not ", question.balanced_over);
+  }
+  if (question.balanced_over == 1) return "";
+  const double share = 1.0 / question.balanced_over;
+  const double mean = result.sent * share;
+  const double deviation = std::sqrt(result.sent * share * (1 - share));
+  for (const auto& [place, count] : result.receivers) {
+    if (std::abs(count - mean) > 5 * deviation) {
+      return absl::StrCat(place, " got ", count, " of ", result.sent, " connections");
+    }
+  }
+  return "";
+}
+
+// What of the packets themselves was wrong, though the outcome was right.
+std::string Complaint(const Question& question, const Expectation& expectation,
+                      const ProbeResult& result) {
+  // Labels and marks drop what they are to drop, and not each other's.
+  const bool by_label = absl::StrContains(result.dropped_by, "KUBELET-FIREWALL");
+  const bool dropped = result.outcome == Outcome::kDropped;
+  if (dropped && (by_label != (question.about == About::kLabelled) ||
+                  !absl::StrContains(result.dropped_by, expectation.dropped_by))) {
+    return absl::StrCat("was dropped by ", result.dropped_by);
+  }
+  return result.outcome == expectation.sound ? ImbalanceOf(question, result) : "";
+}
+
+uint64_t PacketsIn(absl::Duration time, int per_second) {
+  return static_cast<uint64_t>(absl::ToDoubleSeconds(time) * per_second);
+}
+
+// The packets of `count` were labelled all the time, never, or from some moment on or until then.
+// Even then each has one of two fates: a packet that is to be masqueraded is not lost, one that is
+// to be dropped is not masqueraded.
+StreamCheck JudgeLabelStream(const StreamMoment& moment, const StreamQuestion& question,
+                             const StreamCount& count) {
+  const bool labelled = moment.before.LabelsWork() && moment.after.LabelsWork();
+  const bool unlabelled = !moment.before.LabelsWork() && !moment.after.LabelsWork();
+  const bool drop = question.labelled == Outcome::kDropped;
+  StreamCheck check;
+  check.count = count;
+  check.afterwards = moment.afterwards;
+  check.sound = unlabelled ? Outcome::kServed : question.labelled;
+  if (unlabelled) {
+    check.rule = "nothing labels it: every packet is served, as itself";
+    check.bad = count.sent - count.served;
+  } else if (labelled && drop) {
+    check.rule = "labelled: no packet is received by anybody";
+    check.bad = count.sent - count.Silent();
+  } else if (labelled) {
+    check.rule = "labelled: every packet is served, masqueraded";
+    check.bad = count.sent - count.served_masqueraded;
+  } else if (drop) {
+    check.rule = "labelled for a part of the time: every packet is served as itself, or dropped";
+    check.bad = count.sent - count.served - count.Silent();
+  } else {
+    check.rule = "labelled for a part of the time: every packet is served";
+    check.bad = count.sent - count.served - count.served_masqueraded;
+  }
+  return check;
+}
+
+// By what is known of these versions before and after.
+void ExplainByFacts(const StreamMoment& moment, const StreamQuestion& question,
+                    StreamCheck& check) {
+  std::set<Outcome> explained;
+  for (const FamilyFacts* facts : {&moment.before, &moment.after}) {
+    const Expectation expectation = ExpectStream(*facts, question);
+    if (expectation.because.empty() || !explained.insert(expectation.expected).second) continue;
+    if (check.because.empty()) check.because = expectation.because;
+    check.allowed += PacketsWith(check.count, expectation.expected);
+  }
+}
+
+// By what happens once, while the step acts.
+void ExplainByAct(const StreamMoment& moment, const StreamQuestion& question, StreamCheck& check) {
+  if (moment.agent_repaired_flush && question.about == About::kMartian) {
+    check.allowed =
+        std::min(check.count.reached_host,
+                 MartiansAfterFlush(moment.per_second, check.count.late_in_all_milliseconds));
+    check.because = kFlushed;
+  }
+  if (moment.moved_kubelet.has_value() && question.about == About::kService) {
+    FamilyFacts written;
+    written.family = moment.after.family;
+    KubeletSyncs(*moment.moved_kubelet, written);
+    if (!written.mark_masq) return;
+    check.allowed = std::min(check.count.served, PacketsIn(kRepairAtMost, moment.per_second));
+    check.because = kMovedKubelet;
+  }
+}
+
+}  // namespace
+
+Check JudgeCheck(const FamilyFacts& facts, const Question& question, const ProbeResult& result) {
+  const Expectation expectation = Expect(facts, question);
+  Check check;
+  check.probe = question.probe;
+  check.result = result;
+  check.sound = expectation.sound;
+  check.expected = expectation.or_else == result.outcome ? result.outcome : expectation.expected;
+  check.because = expectation.because;
+  check.complaint = Complaint(question, expectation, result);
+  return check;
+}
+
+std::string LabelChainsComplaint(absl::string_view save, bool all) {
+  for (const absl::string_view chain : kLabelChains) {
+    const bool exists = absl::StrContains(save, absl::StrCat(":", chain, " "));
+    const bool named = exists || absl::StrContains(save, absl::StrCat(" -j ", chain));
+    if (all && !exists) return absl::StrCat(chain, " does not exist");
+    if (!all && named) return absl::StrCat(chain, " is still there");
+  }
+  return "";
+}
+
+uint64_t PacketsWith(const StreamCount& count, Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kServed:
+      return count.served;
+    case Outcome::kServedMasqueraded:
+      return count.served_masqueraded;
+    case Outcome::kReachedHost:
+      return count.reached_host;
+    case Outcome::kForwarded:
+      return count.forwarded;
+    case Outcome::kOther:
+      return count.other;
+    case Outcome::kDropped:
+    case Outcome::kRejected:
+    case Outcome::kLost:
+      return count.Silent();
+  }
+  return 0;
+}
+
+uint64_t MartiansAfterFlush(int per_second, uint64_t late_milliseconds) {
+  const absl::Duration late = absl::Milliseconds(static_cast<int64_t>(late_milliseconds));
+  // In a time of so many packets' distances there may be one packet more.
+  return std::min(PacketsIn(kRepairPromise + late, per_second) + 1,
+                  PacketsIn(kRepairAtMost, per_second));
+}
+
+StreamCheck JudgeStream(const StreamMoment& moment, const StreamQuestion& question,
+                        const StreamCount& count) {
+  if (question.about == About::kLabelled) return JudgeLabelStream(moment, question, count);
+  StreamCheck check;
+  check.count = count;
+  check.rule = question.rule;
+  check.afterwards = moment.afterwards;
+  check.sound = ExpectStream(moment.after, question).sound;
+  check.bad = count.sent - PacketsWith(count, check.sound);
+  ExplainByFacts(moment, question, check);
+  if (check.because.empty() && !moment.afterwards) ExplainByAct(moment, question, check);
+  return check;
+}
+
+}  // namespace kipt::skew

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/skew/matrix/judge.h
+//
+// What packets did, held against what is expected of them.
+#ifndef KIPT_TESTS_SKEW_MATRIX_JUDGE_H_
+#define KIPT_TESTS_SKEW_MATRIX_JUDGE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "tests/skew/matrix/node_facts.h"
+#include "tests/skew/matrix/test_services.h"
+#include "tests/skew/report/matrix_report.h"
+#include "tests/skew/versions/versions.h"
+
+namespace kipt::skew {
+
+// What a probe did. A known failure explains its outcome, and no other rule that dropped it, no
+// balance that was lost.
+Check JudgeCheck(const FamilyFacts& facts, const Question& question, const ProbeResult& result);
+
+// "" where `save`, an iptables-save's output, has all chains of ConnLabelMarking, or nothing of
+// any, as `all` says; else what is wrong.
+std::string LabelChainsComplaint(absl::string_view save, bool all);
+
+// What README promises of a repair beside few services, and the longest time that the machine's own
+// delay may stretch it to.
+inline constexpr absl::Duration kRepairPromise = absl::Milliseconds(100);
+inline constexpr absl::Duration kRepairAtMost = absl::Milliseconds(250);
+
+// What happened while a stream's packets were sent.
+struct StreamMoment {
+  // What was known of the stream's family when it began and when it ended.
+  FamilyFacts before;
+  FamilyFacts after;
+  // The step's act was over: `before` and `after` are the same, and nobody acted.
+  bool afterwards = false;
+  // Another program flushed all tables, and the agent repaired its own.
+  bool agent_repaired_flush = false;
+  // A kubelet of this version moved from legacy iptables to nft.
+  std::optional<KubeletVersion> moved_kubelet = {};
+  int per_second = 0;
+};
+
+// A known failure explains only packets with the fate that the facts predict, at the time that they
+// hold: whatever else broke the rule stays unexpected.
+StreamCheck JudgeStream(const StreamMoment& moment, const StreamQuestion& question,
+                        const StreamCount& count);
+
+// How many packets with this outcome `count` has. Silence is dropped, rejected and lost alike.
+uint64_t PacketsWith(const StreamCount& count, Outcome outcome);
+
+// How many martian packets may come in after a flush: those of kRepairPromise, and of the time for
+// which this machine held up the harness itself, together kRepairAtMost.
+uint64_t MartiansAfterFlush(int per_second, uint64_t late_milliseconds);
+
+}  // namespace kipt::skew
+
+#endif  // KIPT_TESTS_SKEW_MATRIX_JUDGE_H_

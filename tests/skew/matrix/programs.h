@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/skew/matrix/programs.h
+//
+// What cells run beside the agent: asked for before the first of them, because each would fail in a
+// way of its own.
+#ifndef KIPT_TESTS_SKEW_MATRIX_PROGRAMS_H_
+#define KIPT_TESTS_SKEW_MATRIX_PROGRAMS_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "tests/skew/matrix/cell.h"
+
+namespace kipt::skew {
+
+// NotFound: which programs of those that `cells` run are not there, and which Debian packages have
+// them. `chroot_dir` as in HarnessOptions; `can_run` says whether there is a program
+// of this path, or in PATH of this name.
+absl::Status HasPrograms(const std::vector<Cell>& cells, const std::string& chroot_dir,
+                         const std::function<bool(const std::string& path)>& can_run);
+// The last on this machine.
+bool CanRunHere(const std::string& path);
+
+}  // namespace kipt::skew
+
+#endif  // KIPT_TESTS_SKEW_MATRIX_PROGRAMS_H_

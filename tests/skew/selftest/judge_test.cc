@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the judges let pass and what they do not: each row of a known failure has next to it what
+// the failure does not explain.
+#include "tests/skew/matrix/judge.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "tests/skew/matrix/known_error.h"
+
+namespace kipt::skew {
+namespace {
+
+using testing::IpFamily;
+
+constexpr int kPerSecond = 200;
+
+Question Asked(About about, Outcome sound, int balanced_over = 0) {
+  Question question;
+  question.probe.name = "a probe";
+  question.probe.address = AddressOf(Place::kNode, IpFamily::kIpv4);
+  question.about = about;
+  question.sound = sound;
+  question.balanced_over = balanced_over;
+  return question;
+}
+
+// A node on which nobody fills KUBE-MARK-DROP, though kube-proxy 1.24 marks by it.
+FamilyFacts FailsOpen(IpFamily family = IpFamily::kIpv4) {
+  FamilyFacts facts;
+  facts.family = family;
+  KubeletSyncs({{1, 27}, {}}, facts);
+  ProxySyncsFully({{1, 24}}, true, facts);
+  return facts;
+}
+
+FamilyFacts Sound(IpFamily family = IpFamily::kIpv4) {
+  FamilyFacts facts;
+  facts.family = family;
+  KubeletSyncs({{1, 24}, {}}, facts);
+  ProxySyncsFully({{1, 24}}, true, facts);
+  return facts;
+}
+
+FamilyFacts DropsAll() {
+  FamilyFacts facts = Sound();
+  RoundTripBy187(facts);
+  return facts;
+}
+
+FamilyFacts AllFlushed() {
+  FamilyFacts facts = Sound();
+  Flushed(facts);
+  return facts;
+}
+
+// ---- probes ----
+
+struct CheckRow {
+  const char* name;
+  FamilyFacts facts;
+  Question question;
+  Outcome outcome;
+  const char* dropped_by;
+  bool as_expected;
+};
+
+const CheckRow kChecks[] = {
+    {"a known leak", FailsOpen(), Asked(About::kRefusedBoundVip, Outcome::kDropped),
+     Outcome::kReachedHost, "", true},
+    {"the same packet lost", FailsOpen(), Asked(About::kRefusedBoundVip, Outcome::kDropped),
+     Outcome::kLost, "", false},
+    {"the same packet served", FailsOpen(), Asked(About::kRefusedBoundVip, Outcome::kDropped),
+     Outcome::kServed, "", false},
+    {"a known leak that did not happen", FailsOpen(),
+     Asked(About::kRefusedBoundVip, Outcome::kDropped), Outcome::kDropped,
+     "ip filter -A KUBE-FIREWALL -j DROP", false},
+    {"another probe of that cell", FailsOpen(), Asked(About::kService, Outcome::kServedMasqueraded),
+     Outcome::kReachedHost, "", false},
+    {"the same probe where nothing is known", Sound(),
+     Asked(About::kRefusedBoundVip, Outcome::kDropped), Outcome::kReachedHost, "", false},
+    {"dropped by the rule that lost its match", DropsAll(),
+     Asked(About::kLocalhostNodePort, Outcome::kServedMasqueraded), Outcome::kDropped,
+     "ip filter -A KUBE-FIREWALL -j DROP", true},
+    {"dropped by another rule", DropsAll(),
+     Asked(About::kLocalhostNodePort, Outcome::kServedMasqueraded), Outcome::kDropped,
+     "ip filter -A INPUT -j DROP", false},
+    {"an answer that is lost there", DropsAll(), Asked(About::kNoEndpoints, Outcome::kRejected),
+     Outcome::kLost, "", true},
+    {"or counted as dropped", DropsAll(), Asked(About::kNoEndpoints, Outcome::kRejected),
+     Outcome::kDropped, "ip filter -A KUBE-FIREWALL -j DROP", true},
+    {"but by that rule alone", DropsAll(), Asked(About::kNoEndpoints, Outcome::kRejected),
+     Outcome::kDropped, "ip filter -A FORWARD -j DROP", false},
+    {"a mark's packet dropped by a label", Sound(),
+     Asked(About::kRefusedBoundVip, Outcome::kDropped), Outcome::kDropped,
+     "ip filter -A KUBELET-FIREWALL -j DROP", false},
+};
+
+TEST(JudgeCheckTest, ExcusesTheOutcomeThatIsKnownAndNoOther) {
+  for (const CheckRow& row : kChecks) {
+    ProbeResult result;
+    result.outcome = row.outcome;
+    result.dropped_by = row.dropped_by;
+    const Check check = JudgeCheck(row.facts, row.question, result);
+    EXPECT_EQ(check.AsExpected(), row.as_expected) << row.name << ": " << check.complaint;
+  }
+}
+
+TEST(JudgeCheckTest, SeesALostBalance) {
+  const Question question = Asked(About::kService, Outcome::kServedMasqueraded, 3);
+  ProbeResult result;
+  result.outcome = Outcome::kServedMasqueraded;
+  result.sent = 60;
+  result.receivers = {{"pod a", 20}, {"pod b", 22}, {"remote pod", 18}};
+  EXPECT_TRUE(JudgeCheck(Sound(), question, result).AsExpected());
+  result.receivers = {{"pod a", 50}, {"pod b", 5}, {"remote pod", 5}};
+  EXPECT_FALSE(JudgeCheck(Sound(), question, result).AsExpected());
+  result.receivers = {{"pod a", 30}, {"pod b", 30}};
+  EXPECT_FALSE(JudgeCheck(Sound(), question, result).AsExpected());
+}
+
+// ---- streams ----
+
+StreamQuestion StreamNamed(About about, IpFamily family = IpFamily::kIpv4) {
+  for (const StreamQuestion& question : StreamQuestions(family)) {
+    if (question.about == about) return question;
+  }
+  ADD_FAILURE() << "no such stream";
+  return {};
+}
+
+struct StreamRow {
+  const char* name;
+  About about;
+  StreamMoment moment;
+  StreamCount count;
+  uint64_t bad;
+  // Of these.
+  uint64_t explained;
+};
+
+StreamMoment During(const FamilyFacts& before, const FamilyFacts& after) {
+  return {.before = before, .after = after, .per_second = kPerSecond};
+}
+StreamMoment After(const FamilyFacts& facts) {
+  return {.before = facts, .after = facts, .afterwards = true, .per_second = kPerSecond};
+}
+StreamMoment RepairedFlush(IpFamily family = IpFamily::kIpv4) {
+  StreamMoment moment = During(Sound(family), Sound(family));
+  moment.agent_repaired_flush = true;
+  return moment;
+}
+StreamMoment Moved(int kubelet, IpFamily family = IpFamily::kIpv4) {
+  StreamMoment moment = During(Sound(family), Sound(family));
+  moment.moved_kubelet = KubeletVersion{{1, kubelet}, {}};
+  return moment;
+}
+StreamMoment LongAfter(StreamMoment moment) {
+  moment.afterwards = true;
+  return moment;
+}
+
+const StreamRow kStreams[] = {
+    {"nobody receives what is refused", About::kRefusedBoundVip, After(Sound()), {.sent = 9}, 0, 0},
+    {"a leak that nothing explains",
+     About::kRefusedBoundVip,
+     After(Sound()),
+     {.sent = 9, .reached_host = 1},
+     1,
+     0},
+    {"a source that nobody has is a leak too",
+     About::kRefusedBoundVip,
+     After(Sound()),
+     {.sent = 9, .other = 1},
+     1,
+     0},
+    {"a known leak",
+     About::kRefusedBoundVip,
+     After(FailsOpen()),
+     {.sent = 9, .reached_host = 9},
+     9,
+     9},
+    {"does not explain that packets are forwarded",
+     About::kRefusedBoundVip,
+     After(FailsOpen()),
+     {.sent = 9, .reached_host = 7, .forwarded = 2},
+     9,
+     7},
+    {"nor that another stream of the cell is lost",
+     About::kService,
+     After(FailsOpen()),
+     {.sent = 9, .served_masqueraded = 7},
+     2,
+     0},
+    {"nor martians", About::kMartian, After(FailsOpen()), {.sent = 9, .reached_host = 1}, 1, 0},
+    {"one that ends while the step acts",
+     About::kRefusedBoundVip,
+     During(FailsOpen(), Sound()),
+     {.sent = 9, .reached_host = 4},
+     4,
+     4},
+    {"is over afterwards",
+     About::kRefusedBoundVip,
+     After(Sound()),
+     {.sent = 9, .reached_host = 4},
+     4,
+     0},
+    {"without kube-proxy's rules a service's packets are forwarded",
+     About::kService,
+     After(AllFlushed()),
+     {.sent = 9, .forwarded = 9},
+     9,
+     9},
+    {"and not lost", About::kService, After(AllFlushed()), {.sent = 9, .forwarded = 6}, 9, 6},
+    {"nor served with the wrong address",
+     About::kService,
+     After(AllFlushed()),
+     {.sent = 9, .served = 2, .forwarded = 7},
+     9,
+     7},
+    {"a flush lets martians in for 100 ms",
+     About::kMartian,
+     RepairedFlush(),
+     {.sent = 99, .reached_host = 21},
+     21,
+     21},
+    {"and no longer", About::kMartian, RepairedFlush(), {.sent = 99, .reached_host = 22}, 22, 21},
+    {"but as long as the machine held the harness up",
+     About::kMartian,
+     RepairedFlush(),
+     {.sent = 99, .reached_host = 31, .late_in_all_milliseconds = 50},
+     31,
+     31},
+    {"and never longer than 250 ms",
+     About::kMartian,
+     RepairedFlush(),
+     {.sent = 99, .reached_host = 51, .late_in_all_milliseconds = 900},
+     51,
+     50},
+    {"not where they are forwarded",
+     About::kMartian,
+     RepairedFlush(),
+     {.sent = 99, .forwarded = 1},
+     1,
+     0},
+    {"not once it is repaired",
+     About::kMartian,
+     LongAfter(RepairedFlush()),
+     {.sent = 99, .reached_host = 1},
+     1,
+     0},
+    {"not what a load balancer refuses",
+     About::kRefusedBoundVip,
+     RepairedFlush(),
+     {.sent = 99, .reached_host = 1},
+     1,
+     0},
+    {"a kubelet that moves to nft forgets to masquerade for a moment",
+     About::kService,
+     Moved(26),
+     {.sent = 99, .served = 9, .served_masqueraded = 90},
+     9,
+     9},
+    {"and loses nothing",
+     About::kService,
+     Moved(26),
+     {.sent = 99, .served = 9, .served_masqueraded = 89},
+     10,
+     9},
+    {"and is done after that moment",
+     About::kService,
+     LongAfter(Moved(26)),
+     {.sent = 99, .served = 9, .served_masqueraded = 90},
+     9,
+     0},
+    {"one that has no such rules has no such moment",
+     About::kService,
+     Moved(27),
+     {.sent = 99, .served = 9, .served_masqueraded = 90},
+     9,
+     0},
+    {"it lets nothing in",
+     About::kRefusedBoundVip,
+     Moved(26),
+     {.sent = 99, .reached_host = 1},
+     1,
+     0},
+};
+
+TEST(JudgeStreamTest, ExplainsTheFateThatIsKnownAndNoOther) {
+  for (const StreamRow& row : kStreams) {
+    const StreamCheck check = JudgeStream(row.moment, StreamNamed(row.about), row.count);
+    EXPECT_EQ(check.bad, row.bad) << row.name;
+    EXPECT_EQ(check.allowed, row.explained) << row.name << ": " << check.because;
+    EXPECT_EQ(check.AsExpected(), row.bad == row.explained) << row.name;
+    EXPECT_EQ(check.afterwards, row.moment.afterwards) << row.name;
+  }
+}
+
+TEST(JudgeStreamTest, ExplainsOneFamilyByItsOwnFacts) {
+  const StreamCount count = {.sent = 9, .served = 9};
+  const StreamQuestion ipv6 = StreamNamed(About::kService, IpFamily::kIpv6);
+  // kubelet 1.19 writes no IPv6.
+  EXPECT_EQ(JudgeStream(Moved(19, IpFamily::kIpv6), ipv6, count).allowed, 0U);
+  EXPECT_EQ(JudgeStream(Moved(19), StreamNamed(About::kService), count).allowed, 9U);
+}
+
+struct LabelRow {
+  const char* name;
+  bool before;
+  bool after;
+  Outcome labelled;
+  // sent, served, masqueraded, reached the host, forwarded
+  StreamCount count;
+  uint64_t bad;
+};
+const LabelRow kLabelStreams[] = {
+    {"unlabelled", false, false, Outcome::kDropped, {"", 9, 9, 0, 0, 0}, 0},
+    {"unlabelled and lost", false, false, Outcome::kDropped, {"", 9, 7, 0, 0, 0}, 2},
+    {"unlabelled and masqueraded",
+     false,
+     false,
+     Outcome::kServedMasqueraded,
+     {"", 9, 6, 3, 0, 0},
+     3},
+    {"dropped", true, true, Outcome::kDropped, {"", 9, 0, 0, 0, 0}, 0},
+    {"not dropped", true, true, Outcome::kDropped, {"", 9, 1, 1, 1, 1}, 4},
+    {"masqueraded", true, true, Outcome::kServedMasqueraded, {"", 9, 0, 9, 0, 0}, 0},
+    {"not masqueraded", true, true, Outcome::kServedMasqueraded, {"", 9, 2, 6, 0, 0}, 3},
+    {"dropped from now on", false, true, Outcome::kDropped, {"", 9, 4, 0, 0, 0}, 0},
+    {"dropped until now", true, false, Outcome::kDropped, {"", 9, 4, 1, 0, 1}, 2},
+    {"masqueraded from now on", false, true, Outcome::kServedMasqueraded, {"", 9, 4, 5, 0, 0}, 0},
+    {"lost in between", false, true, Outcome::kServedMasqueraded, {"", 9, 4, 3, 0, 0}, 2},
+};
+
+TEST(LabelStreamTest, CountsWhatHasNoneOfTheFatesThatItMayHave) {
+  for (const LabelRow& row : kLabelStreams) {
+    FamilyFacts before;
+    before.label_chains = before.label_user = row.before;
+    FamilyFacts after;
+    after.label_chains = true;
+    after.label_user = row.after;
+    StreamQuestion question;
+    question.about = About::kLabelled;
+    question.labelled = row.labelled;
+    const StreamCheck check = JudgeStream(During(before, after), question, row.count);
+    EXPECT_EQ(check.bad, row.bad) << row.name;
+    EXPECT_EQ(check.allowed, 0U) << row.name;
+    EXPECT_STRNE(check.rule.c_str(), "") << row.name;
+  }
+}
+
+TEST(LabelChainsTest, AreAllThereOrNone) {
+  const std::string all =
+      ":KUBELET-FIREWALL - [0:0]\n:KUBELET-MARK-DROP - [0:0]\n:KUBELET-MARK-MASQ - [0:0]\n"
+      ":KUBELET-POSTROUTING - [0:0]\n-A FORWARD -j KUBELET-FIREWALL\n";
+  EXPECT_EQ(LabelChainsComplaint(all, true), "");
+  EXPECT_EQ(LabelChainsComplaint(all, false), "KUBELET-FIREWALL is still there");
+  EXPECT_EQ(LabelChainsComplaint("", false), "");
+  EXPECT_EQ(LabelChainsComplaint(":KUBELET-FIREWALL - [0:0]\n", true),
+            "KUBELET-MARK-DROP does not exist");
+  EXPECT_EQ(LabelChainsComplaint("-A X -j KUBELET-MARK-MASQ\n", false),
+            "KUBELET-MARK-MASQ is still there");
+}
+
+// ---- errors ----
+
+struct ErrorRow {
+  const char* name;
+  std::array<bool, 2> families;
+  std::string error;
+  bool explained;
+};
+
+constexpr char kRefusedNft[] =
+    "failed to execute iptables-restore: exit code 2: iptables-restore v1.8.9 (nf_tables): Chain "
+    "'KUBE-MARK-DROP' does not exist\nError occurred at line: 63";
+constexpr char kRefusedLegacy[] =
+    "iptables -w 5 -C X -j KUBE-MARK-DROP: exit code 2: iptables v1.8.9 (legacy): Couldn't load "
+    "target `KUBE-MARK-DROP':No such file or directory";
+constexpr char kLocked[] =
+    "iptables -w 5 -A X -j KUBE-MARK-DROP: exit code 4: Another app is currently holding the "
+    "xtables lock";
+
+std::string Errors(const std::string& ipv4, const std::string& ipv6) {
+  if (ipv6.empty()) return "ipv4: " + ipv4;
+  return ipv4.empty() ? "ipv6: " + ipv6 : "ipv4: " + ipv4 + "; ipv6: " + ipv6;
+}
+
+const ErrorRow kErrors[] = {
+    {"nft's refusal", {true, true}, Errors(kRefusedNft, kRefusedNft), true},
+    {"legacy's", {true, false}, Errors(kRefusedLegacy, ""), true},
+    {"of IPv6 alone", {false, true}, Errors("", kRefusedNft), true},
+    {"one family too many", {false, true}, Errors(kRefusedNft, kRefusedNft), false},
+    {"one too few", {true, true}, Errors("", kRefusedNft), false},
+    {"the wrong one", {true, false}, Errors("", kRefusedNft), false},
+    {"another error of a command that names the chain", {true, false}, Errors(kLocked, ""), false},
+    {"another error in one of two families", {true, true}, Errors(kRefusedNft, kLocked), false},
+    {"a program that is missing",
+     {true, false},
+     Errors("failed to execute iptables-restore: exit code 127: No such file or directory", ""),
+     false},
+};
+
+TEST(KnownErrorTest, ExplainsThatChainInTheseFamiliesAndNothingElse) {
+  for (const ErrorRow& row : kErrors) {
+    const KnownError known = {
+        .because = "a fact", .missing_chain = "KUBE-MARK-DROP", .families = row.families};
+    EXPECT_EQ(Explains(known, row.error), row.explained) << row.name;
+  }
+  const KnownError masq = {
+      .because = "a fact", .missing_chain = "KUBE-MARK-MASQ", .families = {true, true}};
+  EXPECT_FALSE(Explains(masq, Errors(kRefusedNft, kRefusedNft))) << "another chain";
+}
+
+}  // namespace
+}  // namespace kipt::skew

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/skew/matrix/programs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+
+namespace kipt::skew {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::IptablesMode;
+
+constexpr char kChroots[] = "/chroots";
+
+struct ProgramRow {
+  const char* name;
+  Path path;
+  IptablesMode mode;
+  ProxyMode proxy;
+  Company company;
+  // What is not there: all whose paths have this in them.
+  const char* missing;
+  // Parts of the message; no parts: it can run.
+  std::vector<const char*> message;
+};
+
+const ProgramRow kPrograms[] = {
+    {"all is there",
+     Path::kBoot,
+     IptablesMode::kNft,
+     ProxyMode::kIptables,
+     Company::kNobody,
+     "nothing",
+     {}},
+    {"ip",
+     Path::kBoot,
+     IptablesMode::kNft,
+     ProxyMode::kIptables,
+     Company::kNobody,
+     "ip",
+     {"ip (Debian package iproute2)"}},
+    {"iptables of nf_tables",
+     Path::kBoot,
+     IptablesMode::kNft,
+     ProxyMode::kIptables,
+     Company::kNobody,
+     "ip6tables-nft-save",
+     {"/usr/sbin/ip6tables-nft-save (Debian package iptables)"}},
+    {"legacy iptables",
+     Path::kBoot,
+     IptablesMode::kLegacy,
+     ProxyMode::kIptables,
+     Company::kNobody,
+     "-legacy",
+     {"/usr/sbin/iptables-legacy, ", "ip6tables-legacy-restore"}},
+    {"legacy iptables for nft alone",
+     Path::kBoot,
+     IptablesMode::kNft,
+     ProxyMode::kIptables,
+     Company::kNobody,
+     "-legacy",
+     {}},
+    {"legacy iptables for a move to nft",
+     Path::kToNft,
+     IptablesMode::kNft,
+     ProxyMode::kIptables,
+     Company::kNobody,
+     "-legacy",
+     {"Debian package iptables"}},
+    {"ipset",
+     Path::kBoot,
+     IptablesMode::kNft,
+     ProxyMode::kIpvs,
+     Company::kNobody,
+     "ipset",
+     {"/usr/sbin/ipset (Debian package ipset)"}},
+    {"ipset where nobody names sets",
+     Path::kBoot,
+     IptablesMode::kNft,
+     ProxyMode::kIptables,
+     Company::kNobody,
+     "ipset",
+     {}},
+    {"portmap",
+     Path::kBoot,
+     IptablesMode::kNft,
+     ProxyMode::kIptables,
+     Company::kThirdParties,
+     "portmap",
+     {"/usr/lib/cni/portmap or /opt/cni/bin/portmap (Debian package "
+      "containernetworking-plugins)"}},
+    {"portmap in its first place",
+     Path::kBoot,
+     IptablesMode::kNft,
+     ProxyMode::kIptables,
+     Company::kThirdParties,
+     "/opt/cni",
+     {}},
+    {"portmap in its second",
+     Path::kBoot,
+     IptablesMode::kNft,
+     ProxyMode::kIptables,
+     Company::kThirdParties,
+     "/usr/lib/cni",
+     {}},
+    {"another Debian release",
+     Path::kBoot,
+     IptablesMode::kNft,
+     ProxyMode::kIptables,
+     Company::kProxy1_8_7,
+     "/chroots/bullseye",
+     {"/chroots/bullseye/usr/sbin/iptables-nft, ", "Debian's release bullseye there"}},
+    {"the other one",
+     Path::kBoot,
+     IptablesMode::kNft,
+     ProxyMode::kIptables,
+     Company::kProxy1_8_7,
+     "/chroots/trixie",
+     {}},
+};
+
+TEST(HasProgramsTest, NamesWhatIsMissingAndItsPackage) {
+  for (const ProgramRow& row : kPrograms) {
+    Cell cell;
+    cell.path = row.path;
+    cell.mode = row.mode;
+    cell.company = row.company;
+    cell.pair.proxy.mode = row.proxy;
+    const absl::Status status = HasPrograms({cell}, kChroots, [&row](const std::string& path) {
+      return row.missing == absl::string_view("ip") ? path != "ip"
+                                                    : !absl::StrContains(path, row.missing);
+    });
+    if (row.message.empty()) {
+      EXPECT_TRUE(status.ok()) << row.name << ": " << status;
+      continue;
+    }
+    EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << row.name;
+    for (const char* part : row.message) {
+      EXPECT_THAT(std::string(status.message()), HasSubstr(part)) << row.name;
+    }
+  }
+}
+
+TEST(HasProgramsTest, NamesEachOnceWhateverTheNumberOfCells) {
+  const std::vector<Cell> cells = DefaultCells(MainPaths());
+  const absl::Status status = HasPrograms(
+      cells, kChroots, [](const std::string& path) { return path != "/usr/sbin/ipset"; });
+  EXPECT_EQ(status.message(),
+            "the chosen cells run programs that are missing: /usr/sbin/ipset (Debian package "
+            "ipset). Install the packages, or choose other cells with --cells");
+}
+
+TEST(CanRunHereTest, LooksInPathWhereThereIsNoSlash) {
+  EXPECT_TRUE(CanRunHere("sh"));
+  EXPECT_TRUE(CanRunHere("/bin/sh"));
+  EXPECT_FALSE(CanRunHere("/etc/passwd"));
+  EXPECT_FALSE(CanRunHere("no-such-program-anywhere"));
+}
+
+}  // namespace
+}  // namespace kipt::skew
