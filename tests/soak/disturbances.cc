@@ -7,7 +7,9 @@
 #include <mutex>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "tests/soak/golden.h"
 #include "tests/soak/writer.h"
@@ -122,8 +124,28 @@ class Disturber {
     }
     daemon_.WriteConfig();
     ExpectReload(before);
+    // It reports the configuration first and writes the rules afterwards.
+    if (!testing::WaitUntil([this] { return DropBitIsWritten(); }, kPatience)) {
+      node_.journal.Violate(node_.name(), "reload", "the rules have not the new drop bit",
+                            absl::StrCat("within ", absl::FormatDuration(kPatience)));
+    }
     Count("reloads of bits");
     return absl::StrCat("bits ", bits.masquerade, " and ", bits.drop);
+  }
+
+  // By KUBE-MARK-DROP and by the rule that drops, of both families.
+  bool DropBitIsWritten() {
+    const testing::InNetns inside(node_.netns());
+    const std::string mark = absl::StrFormat("0x%x", 1U << node_.settings.bits.drop);
+    const std::string sets = absl::StrCat("--set-xmark ", mark, "/", mark);
+    const std::string drops = absl::StrCat("--mark ", mark, "/", mark, " -j DROP");
+    for (const testing::IpFamily family : testing::kBothFamilies) {
+      const testing::Iptables iptables = node_.Of(family);
+      const std::string nat = iptables.Run({"-w", "-t", "nat", "-S", "KUBE-MARK-DROP"}).out;
+      const std::string filter = iptables.Run({"-w", "-S", "KUBE-FIREWALL"}).out;
+      if (!absl::StrContains(nat, sets) || !absl::StrContains(filter, drops)) return false;
+    }
+    return true;
   }
 
   std::string Flip() {
