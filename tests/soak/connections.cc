@@ -27,7 +27,6 @@ using skew::SocketAddress;
 using testing::InNetns;
 using testing::IpFamily;
 
-constexpr absl::Duration kBetween = absl::Milliseconds(50);
 // Before the kernel sends its SYN again, which would meet other rules.
 constexpr absl::Duration kGivenUpAfter = absl::Milliseconds(700);
 constexpr int kBacklog = 128;
@@ -39,7 +38,7 @@ struct Attempt {
 
 class Connections {
  public:
-  Connections(Node& node, Judge& judge, Guard guard, IpFamily family)
+  Connections(Node& node, TrafficJudge& judge, Guard guard, IpFamily family)
       : node_(node),
         judge_(judge),
         guard_(guard),
@@ -56,7 +55,9 @@ class Connections {
       const Attempt& attempt = attempts_.front();
       if (masqueraded_) {
         const bool came = IsConnected(attempt.fd);
-        judge_.Note("TCP", guard_, {attempt.at - kBetween, attempt.at + kGivenUpAfter},
+        // Its SYN meets the rules of that moment alone.
+        judge_.Note(kTcp, guard_,
+                    {attempt.at - kBetweenConnections, attempt.at + kBetweenConnections},
                     {.sent = 1, .right = came ? 1 : 0, .lost = came ? 0 : 1});
       }
       // Packets of a connection that is given up say so at once: nothing of it lingers.
@@ -99,7 +100,8 @@ class Connections {
     const absl::Time now = absl::Now();
     attempts_.push_back({std::move(fd), now});
     // Of what must come it is known when it is given up.
-    if (!masqueraded_) judge_.Note("TCP", guard_, {now - kBetween, now}, {.sent = 1, .right = 1});
+    if (!masqueraded_)
+      judge_.Note(kTcp, guard_, {now - kBetweenConnections, now}, {.sent = 1, .right = 1});
   }
 
   void Accept() {
@@ -110,13 +112,13 @@ class Connections {
       const std::vector<std::string>& node = node_.place().NodeAddresses(family_);
       const bool by_node = std::find(node.begin(), node.end(), peer.Text()) != node.end();
       if (masqueraded_ && by_node) continue;
-      judge_.Note("TCP", guard_, {accepted_, absl::Now()}, {.right = -1, .wrong = 1});
+      judge_.Note(kTcp, guard_, {accepted_, absl::Now()}, {.right = -1, .wrong = 1});
     }
     accepted_ = absl::Now();
   }
 
   Node& node_;
-  Judge& judge_;
+  TrafficJudge& judge_;
   const Guard guard_;
   const IpFamily family_;
   const bool masqueraded_;
@@ -128,7 +130,7 @@ class Connections {
 
 }  // namespace
 
-void MakeConnections(Node& node, Judge& judge) {
+void MakeConnections(Node& node, TrafficJudge& judge) {
   std::deque<Connections> all;
   all.emplace_back(node, judge, kMasq4, IpFamily::kIpv4);
   all.emplace_back(node, judge, kMasq6, IpFamily::kIpv6);
@@ -140,7 +142,7 @@ void MakeConnections(Node& node, Judge& judge) {
     return;
   }
   while (!node.ended) {
-    const absl::Time next = absl::Now() + kBetween;
+    const absl::Time next = absl::Now() + kBetweenConnections;
     for (Connections& one : all) one.Turn();
     absl::SleepFor(next - absl::Now());
   }

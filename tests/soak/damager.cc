@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
@@ -103,10 +104,9 @@ class PolicySetter : public Writer {
     const testing::Iptables iptables = node.Of(family);
     if (iptables.Run({"-w", "-P", "FORWARD", "DROP"}).exit_code != 0) return "";
     absl::SleepFor(absl::Milliseconds(Draw(random, 300)));
-    const std::string chain = iptables.Run({"-w", "-S", "FORWARD"}).out;
-    if (chain.rfind("-P FORWARD DROP", 0) != 0) {
-      node.journal.Violate(node.name(), "foreign",
-                           "the policy of FORWARD is \"" + chain.substr(0, chain.find('\n')) + "\"",
+    const std::string fault = PolicyFault(iptables.Run({"-w", "-S", "FORWARD"}).out);
+    if (!fault.empty()) {
+      node.journal.Violate(node.name(), "foreign", fault,
                            "-P FORWARD DROP, as its owner has set it");
     }
     iptables.Run({"-w", "-P", "FORWARD", "ACCEPT"});
@@ -115,6 +115,11 @@ class PolicySetter : public Writer {
 };
 
 }  // namespace
+
+std::string PolicyFault(const std::string& listed) {
+  if (absl::StartsWith(listed, "-P FORWARD DROP\n")) return "";
+  return absl::StrCat("the policy of FORWARD is \"", listed.substr(0, listed.find('\n')), "\"");
+}
 
 std::unique_ptr<Writer> NewDamager(int number) { return std::make_unique<Damager>(number); }
 std::unique_ptr<Writer> NewPolicySetter() { return std::make_unique<PolicySetter>(); }

@@ -7,7 +7,9 @@
 #include <mutex>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "tests/soak/golden.h"
 #include "tests/soak/writer.h"
@@ -49,7 +51,7 @@ class Disturber {
     }
     int drawn = Draw(random_, 16);
     // From the second quarter on it is one and the same process, so that it shows whether it grows.
-    const bool may_end = node_.journal.Elapsed() < node_.options().length / 4;
+    const bool may_end = node_.Soaked() < node_.options().length / 4;
     if (may_end && Draw(random_, 4) == 0) drawn = 9 + Draw(random_, 3);
     if (!may_end && drawn >= 9 && drawn < 12) drawn -= 8;
     // Its first look at everybody's rules leaves half a megabyte with malloc, once.
@@ -85,9 +87,14 @@ class Disturber {
   // The daemon must say that it has taken what is in its file; as often by SIGHUP as without.
   void ExpectReload(int before) {
     if (Draw(random_, 2) == 0) daemon_.Signal(SIGHUP);
-    if (testing::WaitUntil([&] { return daemon_.Says(kReloaded) > before; }, kPatience)) return;
+    std::string fault;
+    const auto is_right = [&] {
+      fault = ReloadFault(before, daemon_.Says(kReloaded), true);
+      return fault.empty();
+    };
+    if (testing::WaitUntil(is_right, kPatience)) return;
     node_.journal.Violate(
-        node_.name(), "reload", "no reload: " + daemon_.LastWords(),
+        node_.name(), "reload", absl::StrCat(fault, ": ", daemon_.LastWords()),
         absl::StrCat("\"", kReloaded, "\" within ", absl::FormatDuration(kPatience)));
   }
 
@@ -117,8 +124,28 @@ class Disturber {
     }
     daemon_.WriteConfig();
     ExpectReload(before);
+    // It reports the configuration first and writes the rules afterwards.
+    if (!testing::WaitUntil([this] { return DropBitIsWritten(); }, kPatience)) {
+      node_.journal.Violate(node_.name(), "reload", "the rules have not the new drop bit",
+                            absl::StrCat("within ", absl::FormatDuration(kPatience)));
+    }
     Count("reloads of bits");
     return absl::StrCat("bits ", bits.masquerade, " and ", bits.drop);
+  }
+
+  // By KUBE-MARK-DROP and by the rule that drops, of both families.
+  bool DropBitIsWritten() {
+    const testing::InNetns inside(node_.netns());
+    const std::string mark = absl::StrFormat("0x%x", 1U << node_.settings.bits.drop);
+    const std::string sets = absl::StrCat("--set-xmark ", mark, "/", mark);
+    const std::string drops = absl::StrCat("--mark ", mark, "/", mark, " -j DROP");
+    for (const testing::IpFamily family : testing::kBothFamilies) {
+      const testing::Iptables iptables = node_.Of(family);
+      const std::string nat = iptables.Run({"-w", "-t", "nat", "-S", "KUBE-MARK-DROP"}).out;
+      const std::string filter = iptables.Run({"-w", "-S", "KUBE-FIREWALL"}).out;
+      if (!absl::StrContains(nat, sets) || !absl::StrContains(filter, drops)) return false;
+    }
+    return true;
   }
 
   std::string Flip() {
@@ -149,7 +176,7 @@ class Disturber {
     ExpectReload(before);
     if (!node_.settings.cleanup) UsersComeBack();
     Count("flips");
-    if (node_.journal.Elapsed() >= node_.options().length / 4) has_retired_ = true;
+    if (node_.Soaked() >= node_.options().length / 4) has_retired_ = true;
     return absl::StrCat("flip to ", node_.settings.Text(), ", ", node_.users.Text());
   }
 
@@ -191,9 +218,9 @@ class Disturber {
     const int before = daemon_.Says(kReloaded);
     daemon_.WriteConfig(node_.settings.FileText() + "nonsense: [\n");
     absl::SleepFor(absl::Milliseconds(300) + UpTo(absl::Milliseconds(500)));
-    if (daemon_.Says(kReloaded) != before) {
-      node_.journal.Violate(node_.name(), "reload", "an invalid configuration was taken",
-                            "it is refused, and the old one stays");
+    const std::string fault = ReloadFault(before, daemon_.Says(kReloaded), false);
+    if (!fault.empty()) {
+      node_.journal.Violate(node_.name(), "reload", fault, "it is refused, and the old one stays");
     }
     daemon_.WriteConfig();
     Count("invalid configurations");
@@ -203,12 +230,9 @@ class Disturber {
   std::string Restart(int signal) {
     const Shared settings(node_.settings_gate);
     node_.windows.DaemonIsAway();
-    const int code = daemon_.End(signal);
-    const int expected = signal == SIGKILL ? 128 + SIGKILL : 0;
-    if (code != expected) {
-      node_.journal.Violate(node_.name(), "daemon",
-                            absl::StrCat("exit code ", code, " on signal ", signal),
-                            absl::StrCat(expected));
+    const std::string fault = ExitFault(daemon_.End(signal), signal);
+    if (!fault.empty()) {
+      node_.journal.Violate(node_.name(), "daemon", fault, "0, or death by SIGKILL");
     }
     absl::SleepFor(UpTo(absl::Seconds(1.5)));
     daemon_.Start();
@@ -266,23 +290,37 @@ class Disturber {
 
 }  // namespace
 
+std::string ExitFault(int exit_code, int signal) {
+  if (exit_code == (signal == SIGKILL ? 128 + SIGKILL : 0)) return "";
+  return absl::StrCat("exit code ", exit_code, " on signal ", signal);
+}
+
+std::string ReloadFault(int taken_before, int taken_after, bool valid) {
+  if (valid) return taken_after > taken_before ? "" : "a valid configuration was not taken";
+  return taken_after == taken_before ? "" : "an invalid configuration was taken";
+}
+
 void Disturb(Node& node, Daemon& daemon, std::atomic<bool>& started) {
   Disturber disturber(node, daemon);
   disturber.StartFirst();
   started = true;
   Random random = node.RandomOf("pauses");
   while (!node.ended) {
-    const absl::Time next =
-        absl::Now() + kPause / 2 + kPause * (static_cast<double>(Draw(random, 1000)) / 1000);
+    const absl::Duration pause =
+        kPause / 2 + kPause * (static_cast<double>(Draw(random, 1000)) / 1000);
+    // A crippled daemon has nothing to wait for.
+    const bool crippled = node.options().cripple != Cripple::kNone;
+    const absl::Time next = absl::Now() + (crippled ? absl::ZeroDuration() : pause);
+    if (node.Soaked() == absl::ZeroDuration()) {
+      absl::SleepFor(absl::Milliseconds(50));
+      continue;
+    }
     while (!node.ended && absl::Now() < next) absl::SleepFor(absl::Milliseconds(50));
     if (!node.ended) disturber.Act();
   }
   if (node.options().cripple == Cripple::kStopped) daemon.Signal(SIGCONT);
-  const int code = daemon.End(SIGTERM);
-  if (code != 0) {
-    node.journal.Violate(node.name(), "daemon", absl::StrCat("exit code ", code, " at the end"),
-                         "0");
-  }
+  const std::string fault = ExitFault(daemon.End(SIGTERM), SIGTERM);
+  if (!fault.empty()) node.journal.Violate(node.name(), "daemon", fault + " at the end", "0");
 }
 
 }  // namespace kipt::soak

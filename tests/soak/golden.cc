@@ -2,11 +2,11 @@
 #include "tests/soak/golden.h"
 
 #include <algorithm>
-#include <fstream>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "tests/support/run_program.h"
 
@@ -14,7 +14,11 @@ namespace kipt::soak {
 namespace {
 
 using testing::IpFamily;
+using testing::KubeletForm;
+using testing::KubeletSequence;
+using testing::KubeletStep;
 using testing::ProgramResult;
+using Arguments = std::vector<std::string>;
 
 constexpr size_t kMostDifferences = 12;
 
@@ -30,17 +34,6 @@ bool IsUnordered(const std::string& chain) {
   constexpr const char* kChains[] = {"INPUT",      "OUTPUT",      "FORWARD",
                                      "PREROUTING", "POSTROUTING", "KUBE-FIREWALL"};
   return std::find(std::begin(kChains), std::end(kChains), chain) != std::end(kChains);
-}
-
-void Read(const std::string& saved, IpFamily family, Rules& rules) {
-  TableId table = {family, ""};
-  for (absl::string_view line : absl::StrSplit(saved, '\n')) {
-    if (absl::ConsumePrefix(&line, "*")) table.second = std::string(line);
-    if (absl::StartsWith(line, "-A ")) rules[table].emplace_back(line);
-    if (!absl::StartsWith(line, ":")) continue;
-    line = line.substr(0, line.rfind(" ["));
-    if (!absl::EndsWith(line, " ACCEPT")) rules[table].emplace_back(line);
-  }
 }
 
 // Of one table, by chain in their order; chains under "".
@@ -98,7 +91,138 @@ class Comparison {
   Lines differences_;
 };
 
+using Steps = std::vector<KubeletStep>;
+struct FamilySteps {
+  IpFamily family;
+  Steps steps;
+};
+
+constexpr char kCanary[] = "KUBE-KUBELET-CANARY";
+
+// What kubelet 1.25 to 1.27 makes with the gate off.
+std::vector<FamilySteps> InLegacyMode(testing::KubeletBits bits) {
+  std::vector<FamilySteps> all;
+  for (const IpFamily family : testing::kBothFamilies) {
+    all.push_back({family, KubeletSequence(KubeletForm::k1_27GateOff, family, bits)});
+  }
+  // The agent differs: kubelet forgot the jumps of IPv6, without which its drop mark has no effect.
+  for (const char* base : {"OUTPUT", "INPUT"}) {
+    all.back().steps.push_back(
+        {KubeletStep::Kind::kEnsurePrepend, "filter", base, {"-j", "KUBE-FIREWALL"}});
+  }
+  return all;
+}
+
+// What kubelet makes with the gate on.
+std::vector<FamilySteps> InCleanupMode(testing::KubeletBits bits) {
+  std::vector<FamilySteps> all;
+  for (const IpFamily family : testing::kBothFamilies) {
+    all.push_back({family, KubeletSequence(KubeletForm::k1_27GateOn, family, bits)});
+    // The agent differs: it makes no canary in cleanup mode, and with it no nat table.
+    std::erase_if(all.back().steps, [](const KubeletStep& step) { return step.chain == kCanary; });
+  }
+  return all;
+}
+
+// What is left of legacy mode once the gate is on. Kubelet removes nothing; the agent differs: with
+// `staleChains: retire` it removes what no other program uses.
+struct StaleRow {
+  const char* table;
+  const char* chain;
+  // The rule in it that acts on this comment alone; without one, the chain and the jumps to it.
+  const char* comment;
+  bool (*stays)(const Scene& scene, IpFamily family);
+};
+
+// Up to 1.24 kube-proxy drops by KUBE-MARK-DROP; later ones have a chain of their own.
+bool DropMarkIsUsed(const Scene& scene, IpFamily /*family*/) {
+  return scene.users.drop || (scene.proxy && scene.proxy->minor <= 24);
+}
+// Every kube-proxy keeps KUBE-MARK-MASQ and KUBE-POSTROUTING as its own.
+bool MasqueradeMarkIsUsed(const Scene& scene, IpFamily /*family*/) {
+  return scene.users.masq || scene.proxy.has_value();
+}
+// IPv4 has the martian rule in cleanup mode too.
+bool FirewallIsUsed(const Scene& scene, IpFamily family) {
+  return family == IpFamily::kIpv4 || scene.proxy.has_value() || DropMarkIsUsed(scene, family);
+}
+
+// The canaries stay in every case: a live kubelet takes a missing one for a flush.
+constexpr StaleRow kStaleRows[] = {
+    {"filter", "KUBE-FIREWALL", "kubernetes firewall for dropping marked packets", DropMarkIsUsed},
+    {"filter", "KUBE-FIREWALL", nullptr, FirewallIsUsed},
+    {"nat", "KUBE-MARK-DROP", nullptr, DropMarkIsUsed},
+    {"nat", "KUBE-POSTROUTING", nullptr, MasqueradeMarkIsUsed},
+    {"nat", "KUBE-MARK-MASQ", nullptr, MasqueradeMarkIsUsed},
+};
+
+bool Has(const Arguments& rule, const std::string& word) {
+  return std::find(rule.begin(), rule.end(), word) != rule.end();
+}
+
+// Kubelet on a node of its own, by the commands that it runs.
+class Kubelet {
+ public:
+  Kubelet(const Scene& scene, const skew::IptablesChoice& iptables)
+      : scene_(scene), iptables_(iptables) {}
+
+  void Ensure(const std::vector<FamilySteps>& all) {
+    for (const auto& [family, steps] : all) {
+      const testing::KubeletRun run = testing::RunKubelet(iptables_.Of(family), steps);
+      if (!run.error.empty()) status_.Update(absl::InternalError(run.error));
+    }
+  }
+
+  void RemoveWhatNobodyUses() {
+    for (const auto& [family, steps] : InLegacyMode(scene_.settings.bits)) {
+      for (const StaleRow& row : kStaleRows) {
+        if (!row.stays(scene_, family)) Remove(family, steps, row);
+      }
+    }
+  }
+
+  const absl::Status& status() const { return status_; }
+
+ private:
+  void Remove(IpFamily family, const Steps& steps, const StaleRow& row) {
+    for (const KubeletStep& step : steps) {
+      if (step.table != row.table) continue;
+      const bool goes = row.comment == nullptr
+                            ? Has(step.rule, row.chain)
+                            : step.chain == row.chain && Has(step.rule, row.comment);
+      if (!goes) continue;
+      Arguments arguments = {"-w", "-t", step.table, "-D", step.chain};
+      arguments.insert(arguments.end(), step.rule.begin(), step.rule.end());
+      Run(family, arguments);
+    }
+    if (row.comment != nullptr) return;
+    Run(family, {"-w", "-t", row.table, "-F", row.chain});
+    Run(family, {"-w", "-t", row.table, "-X", row.chain});
+  }
+  void Run(IpFamily family, const Arguments& arguments) {
+    const ProgramResult result = iptables_.Of(family).Run(arguments);
+    if (result.exit_code == 0) return;
+    status_.Update(absl::InternalError(
+        absl::StrCat("iptables ", absl::StrJoin(arguments, " "), ": ", result.err)));
+  }
+
+  const Scene& scene_;
+  const skew::IptablesChoice iptables_;
+  absl::Status status_;
+};
+
 }  // namespace
+
+void AddSaved(const std::string& saved, IpFamily family, Rules& rules) {
+  TableId table = {family, ""};
+  for (absl::string_view line : absl::StrSplit(saved, '\n')) {
+    if (absl::ConsumePrefix(&line, "*")) table.second = std::string(line);
+    if (absl::StartsWith(line, "-A ")) rules[table].emplace_back(line);
+    if (!absl::StartsWith(line, ":")) continue;
+    line = line.substr(0, line.rfind(" ["));
+    if (!absl::EndsWith(line, " ACCEPT")) rules[table].emplace_back(line);
+  }
+}
 
 absl::StatusOr<Rules> SavedRules(testing::IptablesMode mode) {
   Rules rules;
@@ -106,55 +230,50 @@ absl::StatusOr<Rules> SavedRules(testing::IptablesMode mode) {
     const ProgramResult saved = testing::Iptables{family, "", mode}.Save();
     if (saved.exit_code != 0) return absl::InternalError("iptables-save: " + saved.err);
     if (absl::StrContains(saved.out, "incompatible")) return absl::InternalError(saved.out);
-    Read(saved.out, family, rules);
+    AddSaved(saved.out, family, rules);
   }
   return rules;
 }
 
+std::string Scene::Text() const {
+  return absl::StrCat(settings.Text(), ", kube-proxy ",
+                      proxy ? absl::StrCat("1.", proxy->minor) : "none", ", services ", services,
+                      ", ", users.Text());
+}
+
 absl::StatusOr<Rules> Golden::Get() {
-  const std::string key =
-      absl::StrCat(node_.settings.Text(), ", kube-proxy ", node_.proxy ? node_.proxy->minor : 0,
-                   ", services ", node_.services, ", ", node_.users.Text());
-  const auto known = known_.find(key);
+  const Scene scene = {node_.settings, node_.proxy, node_.services, node_.users};
+  const auto known = known_.find(scene.Text());
   if (known != known_.end()) return known->second;
-  absl::StatusOr<Rules> made = Make();
-  if (made.ok()) known_[key] = *made;
+  absl::StatusOr<Rules> made = GoldenRules(scene, node_.mode());
+  if (made.ok()) known_[scene.Text()] = *made;
   return made;
 }
 
-absl::StatusOr<Rules> Golden::Make() const {
+absl::StatusOr<Rules> GoldenRules(const Scene& scene, testing::IptablesMode mode) {
   const absl::StatusOr<testing::Netns> netns = testing::Netns::Create();
   if (!netns.ok()) return netns.status();
   const testing::InNetns inside(*netns);
-  LetMartiansIn();
-  const testing::ScratchDirectory files;
-  if (!files.MakeDirectory("cni")) return absl::InternalError("no directory in /run");
-  const auto sync = [&](const AgentSettings& settings) {
-    std::ofstream(files.Path("config.yaml")) << settings.FileText();
-    const ProgramResult result =
-        testing::RunProgram({KIPT_AGENT_PROGRAM, "sync", "--config=" + files.Path("config.yaml"),
-                             absl::StrCat("--iptables-mode=", NameOf(node_.mode())),
-                             "--cni-conf-dir=" + files.Path("cni")});
-    // 2: in place, and there is something to be said.
-    if (result.exit_code == 0 || result.exit_code == 2) return absl::OkStatus();
-    return absl::InternalError("sync: " + result.err + result.out);
-  };
-  AgentSettings legacy = node_.settings;
-  legacy.cleanup = false;
-  absl::Status status = sync(legacy);
-  if (!status.ok()) return status;
-  const skew::Act users = PutUsers(node_.Choice(), UserSet());
+  const skew::IptablesChoice iptables = {mode, ""};
+  Kubelet kubelet(scene, iptables);
+  kubelet.Ensure(InLegacyMode(scene.settings.bits));
+  const skew::Act users = PutUsers(iptables, UserSet());
   if (!users.ok) return absl::InternalError(users.error);
-  if (node_.proxy) {
-    const skew::Act proxy = NewProxy(node_.Choice(), *node_.proxy)
-                                ->Start(ServicesOf(node_.services, IpFamily::kIpv4),
-                                        ServicesOf(node_.services, IpFamily::kIpv6));
+  if (scene.proxy) {
+    const skew::Act proxy = NewProxy(iptables, *scene.proxy)
+                                ->Start(ServicesOf(scene.services, IpFamily::kIpv4),
+                                        ServicesOf(scene.services, IpFamily::kIpv6));
     if (!proxy.ok) return absl::InternalError(proxy.error);
   }
-  TakeUsersAway(node_.Choice(), node_.users);
-  status = sync(node_.settings);
-  if (!status.ok()) return status;
-  return SavedRules(node_.mode());
+  // A kube-proxy from 1.27 on has emptied KUBE-FIREWALL of IPv4.
+  kubelet.Ensure(InLegacyMode(scene.settings.bits));
+  TakeUsersAway(iptables, scene.users);
+  if (scene.settings.cleanup) {
+    kubelet.RemoveWhatNobodyUses();
+    kubelet.Ensure(InCleanupMode(scene.settings.bits));
+  }
+  if (!kubelet.status().ok()) return kubelet.status();
+  return SavedRules(mode);
 }
 
 Lines DifferencesOf(const Rules& seen, const Rules& golden, const Ledger& ledger) {

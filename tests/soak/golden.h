@@ -8,6 +8,7 @@
 #define KIPT_TESTS_SOAK_GOLDEN_H_
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,20 +23,33 @@ namespace kipt::soak {
 using Lines = std::vector<std::string>;
 using Rules = std::map<TableId, Lines>;
 
+// Adds what iptables-save has printed.
+void AddSaved(const std::string& saved, testing::IpFamily family, Rules& rules);
 // Of the calling thread's network namespace.
 absl::StatusOr<Rules> SavedRules(testing::IptablesMode mode);
+
+// All that the rules depend on.
+struct Scene {
+  AgentSettings settings = {};
+  std::optional<skew::Version> proxy = {};
+  int services = 0;
+  UserSet users = {};
+  std::string Text() const;
+};
+
+// What exists on a node of this scene to which nothing has happened. Made in a new network
+// namespace by kubelet's own commands, kube-proxy and the users, never by the agent; where the
+// agent differs from kubelet on purpose, golden.cc has a row for it.
+absl::StatusOr<Rules> GoldenRules(const Scene& scene, testing::IptablesMode mode);
 
 class Golden {
  public:
   explicit Golden(const Node& node) : node_(node) {}
 
-  // For what is wanted of the node now; nobody may change that meanwhile. Made in a namespace of
-  // its own by the same program, the same kube-proxy and the same users; remembered.
+  // For what is desired of the node now; nobody may change that meanwhile. Remembered.
   absl::StatusOr<Rules> Get();
 
  private:
-  absl::StatusOr<Rules> Make() const;
-
   const Node& node_;
   std::map<std::string, Rules> known_;
 };

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -74,12 +75,12 @@ std::vector<Sample> Samples::all() const {
 }
 
 void TakeSamples(Node& node, const Daemon& daemon, Samples& samples) {
-  std::map<int, int> zombies;
+  ZombieJudge zombies;
   for (; !node.ended; Sleep(node, kBetweenSamples)) {
     const pid_t pid = daemon.pid();
     if (pid <= 0 || absl::Now() - daemon.started() < kGrownUp) continue;
     const std::map<int, char> children = ChildrenOf(pid);
-    const Sample sample = {.at = node.journal.Elapsed(),
+    const Sample sample = {.at = node.Soaked(),
                            .anonymous_kib = testing::MemoryOf(pid).anonymous_kib,
                            .descriptors = testing::DescriptorsOf(pid),
                            .threads = static_cast<int64_t>(testing::ThreadCosts(pid).size()),
@@ -90,22 +91,43 @@ void TakeSamples(Node& node, const Daemon& daemon, Samples& samples) {
     node.journal.Event(node.name(), absl::StrCat("RssAnon ", sample.anonymous_kib, " KiB of ", pid,
                                                  ", ", sample.descriptors, " descriptors"));
     if (node.windows.daemon_is_away()) continue;  // a stopped one reaps nobody
-    std::map<int, int> still;
-    for (const auto& [child, state] : children) {
-      if (state == 'Z') still[child] = zombies[child] + 1;
-      if (still[child] != kZombieSamples) continue;
+    for (const int child : zombies.See(children)) {
       node.journal.Violate(node.name(), "processes",
                            absl::StrCat("process ", child, " is a zombie"),
-                           "who starts a program waits for it");
+                           "a process that starts a program waits for it");
     }
-    zombies = still;
   }
+}
+
+std::vector<int> ZombieJudge::See(const std::map<int, char>& children) {
+  std::map<int, int> samples;
+  std::vector<int> found;
+  for (const auto& [child, state] : children) {
+    if (state != 'Z') continue;
+    samples[child] = samples_[child] + 1;
+    if (samples[child] == kZombieSamples) found.push_back(child);
+  }
+  samples_ = std::move(samples);
+  return found;
+}
+
+std::optional<absl::Duration> SilenceJudge::See(absl::Time now, bool answered, bool can_answer) {
+  if (answered || !can_answer) answered_ = now;
+  if (answered) reported_ = false;
+  if (now - answered_ <= bound_ || reported_) return std::nullopt;
+  reported_ = true;
+  return now - answered_;
+}
+
+std::string MetricsFault(int status, const std::string& body) {
+  if (status == 200 && absl::StrContains(body, "kube_iptables_agent_syncs_total")) return "";
+  return absl::StrCat("/metrics: status ", status, ", ", body.size(), " bytes");
 }
 
 void Scrape(Node& node, const Daemon& daemon) {
   const testing::InNetns inside(node.netns());
-  absl::Time answered = absl::Now();
-  bool told = false;
+  const absl::Duration bound = node.options().limits.repair;
+  SilenceJudge silence(bound, absl::Now());
   int64_t lost = 0;
   for (int i = 0; !node.ended; ++i) {
     Sleep(node, kBetweenRequests);
@@ -113,36 +135,27 @@ void Scrape(Node& node, const Daemon& daemon) {
     const testing::HttpAnswer answer =
         metrics ? testing::HttpGet(kMetricsPort, "/metrics", "GET", absl::Seconds(1))
                 : testing::HttpGet(kHealthPort, "/readyz", "GET", absl::Seconds(1));
-    // Only then could it answer; and one that comes back needs a moment.
-    if (node.windows.daemon_is_away() || absl::Now() - daemon.started() < kGrownUp) {
-      answered = absl::Now();
-    }
-    if (answer.status != 0) {
-      answered = absl::Now();
-      told = false;
-      node.journal.Count(node.name(), "requests answered");
-    }
-    if (metrics && answer.status == 200) {
-      const int64_t now = MetricIn(answer.body, "kube_iptables_agent_events_overrun_total");
-      // Another process begins at 0.
-      if (now > lost) node.journal.Count(node.name(), "events lost", now - lost);
-      lost = now;
-    }
-    if (metrics && answer.status != 0 &&
-        (answer.status != 200 ||
-         !absl::StrContains(answer.body, "kube_iptables_agent_syncs_total"))) {
-      node.journal.Violate(
-          node.name(), "endpoints",
-          absl::StrCat("/metrics: status ", answer.status, ", ", answer.body.size(), " bytes"),
-          "status 200 and all metrics");
-    }
-    const absl::Duration bound = node.options().repair_bound;
-    if (absl::Now() - answered > bound && !told) {
-      told = true;
+    // One that has just started needs a moment.
+    const bool can_answer =
+        !node.windows.daemon_is_away() && absl::Now() - daemon.started() >= kGrownUp;
+    const auto silent = silence.See(absl::Now(), answer.status != 0, can_answer);
+    if (silent) {
       node.journal.Violate(node.name(), "endpoints",
-                           "no answer for " + absl::FormatDuration(absl::Now() - answered),
+                           "no answer for " + absl::FormatDuration(*silent),
                            "an answer within " + absl::FormatDuration(bound));
     }
+    if (answer.status == 0) continue;
+    node.journal.Count(node.name(), "requests answered");
+    if (!metrics) continue;
+    const std::string fault = MetricsFault(answer.status, answer.body);
+    if (!fault.empty()) {
+      node.journal.Violate(node.name(), "endpoints", fault, "status 200 and all metrics");
+      continue;
+    }
+    const int64_t now = MetricIn(answer.body, "kube_iptables_agent_events_overrun_total");
+    // Another process begins at 0.
+    if (now > lost) node.journal.Count(node.name(), "events lost", now - lost);
+    lost = now;
   }
 }
 
@@ -158,13 +171,14 @@ int64_t MedianOf(const std::vector<Sample>& samples, absl::Duration run, double 
   return *middle;
 }
 
-void JudgeGrowth(Node& node, const std::vector<Sample>& samples, absl::Duration run) {
+void JudgeGrowth(const std::string& node, const std::vector<Sample>& samples, absl::Duration run,
+                 Journal& journal) {
   struct Row {
     const char* what;
     int64_t Sample::*of;
     int64_t may_grow;
   };
-  // A run that was cut short has nothing to compare.
+  // Nothing to compare: JudgeFloor() reports it.
   if (MedianOf(samples, run, 0.25, 0.5, &Sample::threads) == 0) return;
   // A legacy round has pipes and programs of its own while it runs.
   const int64_t may_grow = run < kShortRun ? kMayGrowInAShortRunKib : kMayGrowKib;
@@ -175,8 +189,8 @@ void JudgeGrowth(Node& node, const std::vector<Sample>& samples, absl::Duration 
     const int64_t early = MedianOf(samples, run, 0.25, 0.5, row.of);
     const int64_t late = MedianOf(samples, run, 0.75, 1.0, row.of);
     if (late <= early + row.may_grow) continue;
-    node.journal.Violate(
-        node.name(), "memory",
+    journal.Violate(
+        node, "memory",
         absl::StrCat(row.what, ": median of the second quarter ", early, ", of the last ", late),
         absl::StrCat("at most ", row.may_grow, " more"));
   }

@@ -7,7 +7,10 @@
 #define KIPT_TESTS_SOAK_HEALTH_H_
 
 #include <cstdint>
+#include <map>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -35,16 +38,43 @@ class Samples {
   std::vector<Sample> samples_;
 };
 
-// Each until the node has ended. Zombies that stay are told.
+// Each until the node has ended.
 void TakeSamples(Node& node, const Daemon& daemon, Samples& samples);
-// /metrics and /readyz, all the time. A daemon that can answer and does not is told.
+// Asks /metrics and /readyz all the time.
 void Scrape(Node& node, const Daemon& daemon);
+
+// Children that are zombies in five samples running: their parent does not wait for them.
+class ZombieJudge {
+ public:
+  // The children of one sample with their states ('Z'). Returns the zombies that came to five.
+  std::vector<int> See(const std::map<int, char>& children);
+
+ private:
+  std::map<int, int> samples_;
+};
+
+// How long the endpoints are silent while the daemon could answer.
+class SilenceJudge {
+ public:
+  SilenceJudge(absl::Duration bound, absl::Time now) : bound_(bound), answered_(now) {}
+  // The silence where it is longer than the bound, once for each silence.
+  std::optional<absl::Duration> See(absl::Time now, bool answered, bool can_answer);
+
+ private:
+  const absl::Duration bound_;
+  absl::Time answered_;
+  bool reported_ = false;
+};
+
+// What is wrong with an answer of /metrics; "" where nothing is.
+std::string MetricsFault(int status, const std::string& body);
 
 // The median of `of` over the samples between two parts of the run (0 to 1).
 int64_t MedianOf(const std::vector<Sample>& samples, absl::Duration run, double from, double to,
                  int64_t Sample::*of);
-// Tells what grows: the second quarter is held against the last.
-void JudgeGrowth(Node& node, const std::vector<Sample>& samples, absl::Duration run);
+// Compares the second quarter with the last.
+void JudgeGrowth(const std::string& node, const std::vector<Sample>& samples, absl::Duration run,
+                 Journal& journal);
 
 }  // namespace kipt::soak
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/soak/journal.h"
 
+#include <algorithm>
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
@@ -44,6 +45,15 @@ void Journal::Violate(const std::string& node, const std::string& of, const std:
 std::vector<Violation> Journal::violations() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return violations_;
+}
+
+bool Journal::Violated(const std::vector<std::string>& judges) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return !judges.empty() &&
+         std::all_of(judges.begin(), judges.end(), [this](const std::string& judge) {
+           return std::any_of(violations_.begin(), violations_.end(),
+                              [&judge](const Violation& one) { return one.of == judge; });
+         });
 }
 
 std::map<std::string, int64_t> Journal::counts(const std::string& node) const {

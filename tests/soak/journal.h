@@ -44,6 +44,8 @@ class Journal {
                const std::string& expected);
 
   std::vector<Violation> violations() const;
+  // Each of these judges has reported a violation. Without any name: false.
+  bool Violated(const std::vector<std::string>& judges) const;
   // Of one node, by what was counted.
   std::map<std::string, int64_t> counts(const std::string& node) const;
 

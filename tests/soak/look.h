@@ -2,25 +2,19 @@
 //
 // File: tests/soak/look.h
 //
-// Looks at the rules themselves, whenever the kernel says that they may have changed. nft: each
-// commit is an event, and a look is a few netlink requests. Legacy: whoever closes xtables.lock has
-// perhaps written, and a look is iptables-legacy-save; while something is missing also every 20 ms.
+// Reads the rules whenever the kernel reports that they may have changed. nft: each commit is an
+// event. iptables-legacy: a program that closes xtables.lock may have written; while a rule is
+// missing, the rules are also read every 20 ms.
 #ifndef KIPT_TESTS_SOAK_LOOK_H_
 #define KIPT_TESTS_SOAK_LOOK_H_
 
-#include <map>
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "netlink/ruleset.h"
 #include "tests/soak/node.h"
+#include "tests/soak/sight.h"
 
 namespace kipt::soak {
-
-using Chains = std::map<netlink::ChainId, netlink::ObservedChain>;
-
-// Of each guard whether all of its rules are there.
-Sight SightOf(const Chains& chains);
 
 class Looker {
  public:
@@ -30,11 +24,11 @@ class Looker {
 
   // Until something may have changed, at most `patience`.
   virtual void Wait(absl::Duration patience) = 0;
-  // Aborted: others changed it meanwhile; look again.
-  virtual absl::StatusOr<Chains> Look() = 0;
+  // Aborted: another process changed the rules in the meantime; read again.
+  virtual absl::StatusOr<SeenChains> Look() = 0;
 };
 
-// Tells node.windows what it sees, until the node has ended.
+// Reports what it sees to node.windows, until the node has ended.
 void Watch(Node& node, Looker& looker);
 
 }  // namespace kipt::soak

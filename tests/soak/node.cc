@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/soak/node.h"
 
+#include <algorithm>
 #include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "tests/skew/actors/third_parties.h"
 #include "tests/skew/matrix/test_services.h"
 #include "tests/support/run_program.h"
@@ -28,7 +30,7 @@ table inet soak {
 
 Node::Node(testing::IptablesMode mode, const Options& options, Journal& the_journal)
     : journal(the_journal),
-      windows(NameOf(mode), the_journal, options.repair_bound, options.slack),
+      windows(NameOf(mode), the_journal, options.limits.repair, options.limits.slack),
       name_(NameOf(mode)),
       mode_(mode),
       options_(options) {}
@@ -55,6 +57,16 @@ Random Node::RandomOf(const std::string& actor) const {
   const std::string text = absl::StrCat(name_, "/", actor, "/", options_.seed);
   std::seed_seq seeds(text.begin(), text.end());
   return Random(seeds);
+}
+
+void Node::BeginSoak() {
+  const std::lock_guard<std::mutex> lock(soak_mutex_);
+  soak_begun_ = absl::Now();
+}
+
+absl::Duration Node::Soaked() const {
+  const std::lock_guard<std::mutex> lock(soak_mutex_);
+  return std::max(absl::Now() - soak_begun_, absl::ZeroDuration());
 }
 
 std::optional<skew::Version> Node::DrawProxy(Random& random) const {

@@ -73,6 +73,10 @@ class Node {
   std::optional<skew::Version> DrawProxy(Random& random) const;
   std::string ConfigPath() const { return files_.Path("config.yaml"); }
   std::string CniDirectory() const { return files_.Path("cni"); }
+  // Everything has existed once: from now on the node is soaked.
+  void BeginSoak();
+  // For how long; 0 before.
+  absl::Duration Soaked() const;
 
   // Those who act by what the daemon is told to do share it; who tells the daemon has it alone.
   Gate settings_gate;
@@ -109,6 +113,8 @@ class Node {
   const Options& options_;
   std::unique_ptr<skew::TestNode> place_;
   const testing::ScratchDirectory files_;
+  mutable std::mutex soak_mutex_;
+  absl::Time soak_begun_ = absl::InfiniteFuture();
 };
 
 // Of a kube-proxy: those of both sets have other services.

@@ -23,6 +23,20 @@ constexpr absl::Duration kBetweenComparisons = absl::Milliseconds(20);
 
 }  // namespace
 
+absl::Duration QuietBoundOf(const QuietLook& look, absl::Duration quiet_bound) {
+  const bool is_stale =
+      look.cleanup && !look.differences.empty() &&
+      std::all_of(look.differences.begin(), look.differences.end(),
+                  [](const std::string& one) { return absl::StrContains(one, "too many by"); });
+  return quiet_bound * (is_stale ? kLongerForWhatIsStale : 1);
+}
+
+QuietVerdict JudgeQuiet(const QuietLook& look, absl::Duration quiet_bound) {
+  if (look.differences.empty() && look.ready) return QuietVerdict::kInPlace;
+  return look.after > QuietBoundOf(look, quiet_bound) ? QuietVerdict::kTooLate
+                                                      : QuietVerdict::kNotYet;
+}
+
 bool QuietMoments::OwnersAreDone(Alone& settings, Alone& foreign) {
   const absl::Time end = absl::Now() + kOwnersPatience;
   for (;;) {
@@ -57,46 +71,38 @@ void QuietMoments::Make() {
 void QuietMoments::ExpectInPlace() {
   const testing::InNetns inside(node_.netns());
   const absl::Time start = absl::Now();
-  absl::Duration bound = node_.options().quiet_bound;
-  std::string seen = "not looked yet";
-  bool in_place = false;
   absl::StatusOr<Rules> golden = absl::UnknownError("");
+  QuietLook look = {.cleanup = node_.settings.cleanup};
+  QuietVerdict verdict = QuietVerdict::kNotYet;
   for (;;) {
     const absl::StatusOr<Rules> rules = SavedRules(node_.mode());
-    // Its own time is not the daemon's.
-    const absl::Time looked = absl::Now();
+    // The time that making the golden rules takes is not the daemon's.
+    look.after = absl::Now() - start;
     if (!golden.ok()) golden = golden_.Get();
     const absl::Status status = golden.ok() ? rules.status() : golden.status();
-    if (!status.ok()) {
-      seen = std::string(status.message());
-    } else {
-      const Lines differences = DifferencesOf(*rules, *golden, node_.ledger);
-      seen = absl::StrJoin(differences, "; ");
-      const bool is_stale =
-          node_.settings.cleanup &&
-          std::all_of(differences.begin(), differences.end(),
-                      [](const std::string& one) { return absl::StrContains(one, "too many by"); });
-      bound = node_.options().quiet_bound * (is_stale ? kLongerForWhatIsStale : 1);
-      if (seen.empty() && !daemon_.IsReady()) seen = "the daemon is not ready";
-    }
-    in_place = seen.empty();
-    if (in_place) took_.push_back(looked - start);
-    if (in_place || looked > start + bound) break;
+    look.differences = status.ok() ? DifferencesOf(*rules, *golden, node_.ledger)
+                                   : Lines{std::string(status.message())};
+    look.ready = !look.differences.empty() || daemon_.IsReady();
+    verdict = JudgeQuiet(look, node_.options().limits.quiet);
+    if (verdict != QuietVerdict::kNotYet) break;
     absl::SleepFor(kBetweenComparisons);
   }
   node_.journal.Count(node_.name(), "quiet moments");
-  if (in_place) {
+  if (verdict == QuietVerdict::kInPlace) {
+    took_.push_back(look.after);
     node_.journal.Event(
         node_.name(),
-        absl::StrCat("quiet: all in place after ", absl::FormatDuration(took_.back()), ", ",
+        absl::StrCat("quiet: all in place after ", absl::FormatDuration(look.after), ", ",
                      node_.settings.Text(), ", ", node_.ledger.size(), " lines in the ledger"));
     return;
   }
   node_.journal.Violate(
       node_.name(), "in place",
-      absl::StrCat(seen, " (", node_.settings.Text(), ", kube-proxy ",
+      absl::StrCat(look.ready ? absl::StrJoin(look.differences, "; ") : "the daemon is not ready",
+                   " (", node_.settings.Text(), ", kube-proxy ",
                    node_.proxy ? absl::StrCat("1.", node_.proxy->minor) : "none", ")"),
-      absl::StrCat("all in place within ", absl::FormatDuration(bound)));
+      absl::StrCat("all in place within ",
+                   absl::FormatDuration(QuietBoundOf(look, node_.options().limits.quiet))));
 }
 
 }  // namespace kipt::soak

@@ -15,6 +15,20 @@
 
 namespace kipt::soak {
 
+// One comparison during a quiet moment.
+struct QuietLook {
+  Lines differences = {};
+  bool ready = true;
+  bool cleanup = false;
+  // Since the quiet moment began.
+  absl::Duration after = {};
+};
+enum class QuietVerdict { kInPlace, kNotYet, kTooLate };
+// `quiet_bound` is for what must exist. In cleanup mode, what only has to be removed may take five
+// times as long.
+absl::Duration QuietBoundOf(const QuietLook& look, absl::Duration quiet_bound);
+QuietVerdict JudgeQuiet(const QuietLook& look, absl::Duration quiet_bound);
+
 class QuietMoments {
  public:
   QuietMoments(Node& node, const Daemon& daemon) : node_(node), daemon_(daemon), golden_(node) {}

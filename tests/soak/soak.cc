@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "tests/soak/daemon.h"
 #include "tests/soak/disturbances.h"
+#include "tests/soak/floor.h"
 #include "tests/soak/look.h"
 #include "tests/soak/quiet.h"
 #include "tests/soak/writer.h"
@@ -61,10 +62,27 @@ class Crew {
   std::vector<std::thread> threads_;
 };
 
+// Without any rule every packet arrives. A stream that is silent even then would always be right.
+void ExpectToHearAll(const Node& node, const TrafficJudge& judge) {
+  for (const Transport transport : {kUdp, kTcp}) {
+    for (unsigned i = 0; i < kGuards; ++i) {
+      const Guard guard = static_cast<Guard>(i);
+      if (!IsSent(transport, guard)) continue;
+      if (testing::WaitUntil([&] { return judge.WasHeard(transport, guard); }, kStartPatience)) {
+        continue;
+      }
+      node.journal.Violate(
+          node.name(), "floor",
+          absl::StrCat("proved nothing: ", NameOf(transport), " ", NameOf(guard), " is deaf"),
+          "its packets arrive while no rule exists");
+    }
+  }
+}
+
 // Everybody has come, all stands, packets do what they should: from now on it is soaked.
 bool Settle(Node& node, QuietMoments& quiet) {
   const bool settled = testing::WaitUntil(
-      [&] { return !node.users_are_due && !node.proxy_is_due && node.windows.all_stand(); },
+      [&] { return !node.users_are_due && !node.proxy_is_due && node.windows.everything_stands(); },
       kStartPatience);
   if (!settled) {
     node.journal.Violate(node.name(), "in place", "not everything stands at the start",
@@ -99,43 +117,44 @@ NodeSummary SoakNode(testing::IptablesMode mode, const Options& options, Journal
   NoteNamespaces(node, namespaces);
   Daemon daemon(node);
   QuietMoments quiet(node, daemon);
-  Judge judge(node);
+  TrafficJudge judge(node.name(), node.windows, journal);
   Samples samples;
   std::atomic<bool> started = false;
   const std::vector<std::unique_ptr<Writer>> writers = AllWriters();
   Crew crew;
   node.calm = true;
+  crew.Add([&] { SendDatagrams(node, judge); });
+  crew.Add([&] { MakeConnections(node, judge); });
+  ExpectToHearAll(node, judge);
   crew.Add([&] { Disturb(node, daemon, started); });
   testing::WaitUntil([&] { return started.load(); }, kStartPatience);
   crew.Add([&] { Watch(node, **looker); });
   for (const auto& writer : writers) crew.Add([&node, &writer] { Run(*writer, node); });
   Settle(node, quiet);
-  crew.Add([&] { SendDatagrams(node, judge); });
-  crew.Add([&] { MakeConnections(node, judge); });
+  node.BeginSoak();
   crew.Add([&] { TakeSamples(node, daemon, samples); });
   crew.Add([&] { Scrape(node, daemon); });
 
-  const absl::Time end = journal.start() + options.length;
-  const auto is_over = [&] {
-    return absl::Now() >= end || (options.must_fail && !journal.violations().empty());
-  };
+  const absl::Time end = absl::Now() + options.length;
+  const auto is_over = [&] { return absl::Now() >= end || journal.Violated(options.must_fail); };
   while (!is_over()) {
     const absl::Time next = std::min(end, absl::Now() + kBetweenQuietMoments);
     while (!is_over() && absl::Now() < next) absl::SleepFor(absl::Milliseconds(50));
     if (options.cripple == Cripple::kNone) quiet.Make();
   }
-  summary.run = journal.Elapsed();
+  summary.run = node.Soaked();
   node.ended = true;
   crew.Join();
   judge.Decide(/*everything=*/true);
   summary.samples = samples.all();
-  JudgeGrowth(node, summary.samples, summary.run);
+  JudgeGrowth(summary.name, summary.samples, summary.run, journal);
   summary.counts = journal.counts(node.name());
   summary.repairs = node.windows.repairs();
   summary.longest_return = node.windows.longest_return();
   summary.quiet = quiet.took();
-  summary.udp = judge.udp();
-  summary.tcp = judge.tcp();
+  summary.looks = node.windows.looks();
+  summary.traffic = judge.counts();
+  JudgeFloor(summary, options, journal);
   return summary;
 }
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "tests/soak/floor.h"
 
 namespace kipt::soak {
 namespace {
@@ -102,25 +103,27 @@ std::string Times(const std::vector<NodeSummary>& nodes) {
   });
   row("back (started, continued, lock free) to repaired, longest",
       [](const NodeSummary& node) { return Milliseconds(node.longest_return); });
+  row("one read of the rules", [](const NodeSummary& node) { return Spread(node.looks); });
   row("quiet to all in place", [](const NodeSummary& node) { return Spread(node.quiet); });
   return text;
 }
 
-std::string Packets(const std::vector<NodeSummary>& nodes) {
+std::string Packets(const std::vector<NodeSummary>& nodes, const Options& options) {
   std::string text = Row({"packets", "sent", "right", "wrong, all excused", "lost",
-                          "sent while nothing is excused", "of these lost"}) +
-                     Rule(7);
+                          "judged: sent while nothing is excused", "floor", "of these lost"}) +
+                     Rule(8);
   for (const NodeSummary& node : nodes) {
     for (unsigned i = 0; i < kGuards; ++i) {
-      const auto row = [&](const char* of, const TrafficCount& count) {
-        if (count.sent == 0) return;
-        text += Row({absl::StrCat(node.name, " ", of, " ", NameOf(static_cast<Guard>(i))),
+      for (const Transport transport : {kUdp, kTcp}) {
+        const Guard guard = static_cast<Guard>(i);
+        if (!IsSent(transport, guard)) continue;
+        const TrafficCount& count = node.traffic[transport][i];
+        text += Row({absl::StrCat(node.name, " ", NameOf(transport), " ", NameOf(guard)),
                      absl::StrCat(count.sent), absl::StrCat(count.right), absl::StrCat(count.wrong),
-                     absl::StrCat(count.lost), absl::StrCat(count.sent_in_peace),
-                     absl::StrCat(count.lost_in_peace)});
-      };
-      row("UDP", node.udp[i]);
-      row("TCP", node.tcp[i]);
+                     absl::StrCat(count.lost), absl::StrCat(count.judged),
+                     absl::StrCat(FloorOfPackets(transport, options)),
+                     absl::StrCat(count.judged_lost)});
+      }
     }
   }
   return text;
@@ -157,15 +160,16 @@ std::string SummaryText(const std::vector<NodeSummary>& nodes, const Options& op
                         const Journal& journal) {
   utsname machine = {};
   uname(&machine);
-  std::string text =
-      absl::StrCat("# Soak\n\nMade by `tests/soak/run`. Seed ", journal.seed(), ", ",
-                   absl::FormatDuration(options.length), "; kernel ", machine.release, ", ",
-                   sysconf(_SC_NPROCESSORS_ONLN),
-                   " CPUs. Bounds: ", absl::FormatDuration(options.repair_bound), " for a repair, ",
-                   absl::FormatDuration(options.quiet_bound), " from quiet to all in place.\n\n");
+  std::string text = absl::StrCat(
+      "# Soak\n\nMade by `tests/soak/run`: ", options.version, ". Seed ", journal.seed(), ", ",
+      absl::FormatDuration(options.length), "; kernel ", machine.release, ", ",
+      sysconf(_SC_NPROCESSORS_ONLN), " CPUs. Limits: ", absl::FormatDuration(options.limits.repair),
+      " for a repair, ", absl::FormatDuration(options.limits.quiet),
+      " from quiet to all in place, ", absl::FormatDuration(options.limits.slack),
+      " of slack.\n\n");
   const std::vector<Violation> violations = journal.violations();
   absl::StrAppend(&text, violations.empty() ? "Every invariant held.\n" : "", "\n", Counts(nodes),
-                  "\n", Times(nodes), "\n", Packets(nodes), "\n", Sizes(nodes));
+                  "\n", Times(nodes), "\n", Packets(nodes, options), "\n", Sizes(nodes));
   if (violations.empty()) return text;
   absl::StrAppend(&text, "\n**", violations.size(), " violations:**\n\n");
   for (const Violation& one : violations) {

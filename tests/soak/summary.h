@@ -4,7 +4,6 @@
 #ifndef KIPT_TESTS_SOAK_SUMMARY_H_
 #define KIPT_TESTS_SOAK_SUMMARY_H_
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -26,8 +25,9 @@ struct NodeSummary {
   std::vector<absl::Duration> repairs = {};
   absl::Duration longest_return = {};
   std::vector<absl::Duration> quiet = {};
-  std::array<TrafficCount, kGuards> udp = {};
-  std::array<TrafficCount, kGuards> tcp = {};
+  // How long each read of the rules took.
+  std::vector<absl::Duration> looks = {};
+  TrafficCounts traffic = {};
   std::vector<Sample> samples = {};
   absl::Duration run = {};
 };

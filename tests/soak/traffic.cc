@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/soak/traffic.h"
 
-#include <algorithm>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "tests/skew/probes/stream.h"
 
 namespace kipt::soak {
 namespace {
@@ -15,11 +18,8 @@ using testing::IpFamily;
 
 constexpr absl::Duration kJudgedAfter = absl::Seconds(3);
 constexpr absl::Duration kBetweenCounts = absl::Milliseconds(100);
-// What queues lose on a busy machine, of packets that must come.
-constexpr double kMayBeLost = 0.1;
-constexpr int64_t kJudgedTogether = 100;
-
-bool MustCome(Guard guard) { return guard == kMasq4 || guard == kMasq6; }
+// One packet in a thousand may be lost.
+constexpr int64_t kOneMayBeLostOf = 1000;
 
 struct Stream {
   Guard guard;
@@ -75,85 +75,97 @@ void AddTo(TrafficCount& sum, const TrafficCount& more) {
   sum.right += more.right;
   sum.wrong += more.wrong;
   sum.lost += more.lost;
-  sum.sent_in_peace += more.sent_in_peace;
-  sum.lost_in_peace += more.lost_in_peace;
+  sum.judged += more.judged;
+  sum.judged_lost += more.judged_lost;
 }
 
 }  // namespace
 
-void Judge::Note(const char* of, Guard guard, Span span, const TrafficCount& count) {
-  // Nothing is expected of them while their users are away.
-  if (!node_.windows.ExpectedSince(guard, span.from)) return;
+const char* NameOf(Transport transport) { return transport == kUdp ? "UDP" : "TCP"; }
+
+void TrafficJudge::Note(Transport transport, Guard guard, Span span, const TrafficCount& count) {
+  const bool expected = windows_.ExpectedSince(guard, span.from);
   const std::lock_guard<std::mutex> lock(mutex_);
-  cases_.push_back({of, guard, span, count});
+  if (count.wrong > 0 || (MustCome(guard) && count.right > 0)) heard_[transport][guard] = true;
+  if (expected) cases_.push_back({transport, guard, span, count});
 }
 
-void Judge::Decide(bool everything) {
+void TrafficJudge::Decide(bool everything) {
   for (;;) {
     Case one;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      if (cases_.empty()) return;
+      if (cases_.empty()) break;
       if (!everything && cases_.front().span.to > absl::Now() - kJudgedAfter) return;
       one = cases_.front();
       cases_.pop_front();
     }
-    const bool udp = one.of[0] == 'U';
-    const absl::Duration excused = node_.windows.Excused(one.guard, one.span);
-    if (excused == absl::ZeroDuration()) {
-      one.count.sent_in_peace = one.count.sent;
-      one.count.lost_in_peace = one.count.lost;
+    DecideOne(std::move(one));
+  }
+  if (!everything) return;
+  for (const Transport transport : {kUdp, kTcp}) {
+    for (unsigned i = 0; i < kGuards; ++i) {
+      DecideLost(transport, static_cast<Guard>(i), batches_[transport][i]);
     }
-    DecideWrong(one, excused);
-    DecideLost(one, udp ? udp_peace_[one.guard] : tcp_peace_[one.guard]);
-    const std::lock_guard<std::mutex> lock(mutex_);
-    AddTo(udp ? udp_[one.guard] : tcp_[one.guard], one.count);
   }
 }
 
-void Judge::DecideWrong(const Case& one, absl::Duration excused) {
+void TrafficJudge::DecideOne(Case one) {
+  const absl::Duration excused = windows_.Excused(one.guard, one.span);
+  DecideWrong(one, excused);
+  if (excused == absl::ZeroDuration()) {
+    one.count.judged = one.count.sent;
+    one.count.judged_lost = one.count.lost;
+    Batch& batch = batches_[one.transport][one.guard];
+    if (batch.sent == 0) batch.span.from = one.span.from;
+    batch.span.to = one.span.to;
+    batch.sent += one.count.sent;
+    batch.lost += one.count.lost;
+    if (batch.sent >= kOneMayBeLostOf) DecideLost(one.transport, one.guard, batch);
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  AddTo(counts_[one.transport][one.guard], one.count);
+}
+
+std::string TrafficJudge::Text(Span span) const {
+  return absl::StrCat("between ", absl::FormatDuration(span.from - journal_.start()), " and ",
+                      absl::FormatDuration(span.to - journal_.start()));
+}
+
+void TrafficJudge::DecideWrong(const Case& one, absl::Duration excused) {
   if (one.count.wrong <= 0) return;
-  const std::string when =
-      absl::StrCat(NameOf(one.guard), ", ", one.of, ", of ", one.count.sent, " sent between ",
-                   absl::FormatDuration(one.span.from - node_.journal.start()), " and ",
-                   absl::FormatDuration(one.span.to - node_.journal.start()));
-  node_.journal.Event(node_.name(), absl::StrCat(one.count.wrong, " wrong: ", when, ", excused ",
-                                                 absl::FormatDuration(excused)));
+  const std::string when = absl::StrCat(NameOf(one.guard), ", ", NameOf(one.transport), ", of ",
+                                        one.count.sent, " sent ", Text(one.span));
+  journal_.Event(node_, absl::StrCat(one.count.wrong, " wrong: ", when, ", excused ",
+                                     absl::FormatDuration(excused)));
   if (excused > absl::ZeroDuration()) return;
-  node_.journal.Violate(node_.name(), "packets",
-                        absl::StrCat(one.count.wrong, " came that must not: ", when),
-                        "none: the rules were not away, and nobody was about to damage them");
+  journal_.Violate(node_, "packets", absl::StrCat(one.count.wrong, " came that must not: ", when),
+                   "none: the rules existed, and no writer was about to damage them");
 }
 
-// By the hundred, and by nothing but their share: of fewer, one that waits in a queue at the end of
-// a span would weigh too much.
-void Judge::DecideLost(const Case& one, Peace& peace) {
-  if (peace.sent == 0) peace.from = one.span.from;
-  peace.sent += one.count.sent_in_peace;
-  peace.lost += one.count.lost_in_peace;
-  if (peace.sent < kJudgedTogether) return;
-  if (static_cast<double>(peace.lost) > static_cast<double>(peace.sent) * kMayBeLost) {
-    node_.journal.Violate(
-        node_.name(), "packets",
-        absl::StrCat(peace.lost, " of ", peace.sent, " did not come: ", NameOf(one.guard), ", ",
-                     one.of, ", between ", absl::FormatDuration(peace.from - node_.journal.start()),
-                     " and ", absl::FormatDuration(one.span.to - node_.journal.start()),
-                     ", of which nothing is excused"),
-        absl::StrCat("at most one in ", 1 / kMayBeLost));
+// A batch of fewer than a thousand, which the end of the run has cut short, may lose none.
+void TrafficJudge::DecideLost(Transport transport, Guard guard, Batch& batch) {
+  if (batch.lost * kOneMayBeLostOf > batch.sent) {
+    journal_.Violate(
+        node_, "loss",
+        absl::StrCat(batch.lost, " of ", batch.sent, " did not come: ", NameOf(guard), ", ",
+                     NameOf(transport), ", ", Text(batch.span), ", without what is excused"),
+        absl::StrCat("at most one in ", kOneMayBeLostOf));
   }
-  peace = {};
+  batch = {};
 }
 
-std::array<TrafficCount, kGuards> Judge::udp() const {
+TrafficCounts TrafficJudge::counts() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return udp_;
-}
-std::array<TrafficCount, kGuards> Judge::tcp() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return tcp_;
+  return counts_;
 }
 
-void SendDatagrams(Node& node, Judge& judge) {
+bool TrafficJudge::WasHeard(Transport transport, Guard guard) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return heard_[transport][guard];
+}
+
+void SendDatagrams(Node& node, TrafficJudge& judge) {
   const std::vector<Stream> streams = TheStreams();
   std::vector<skew::Probe> probes;
   for (const Stream& stream : streams) probes.push_back(stream.probe);
@@ -172,8 +184,7 @@ void SendDatagrams(Node& node, Judge& judge) {
     const absl::Time to = absl::Now();
     const std::vector<skew::StreamCount> counts = (*sending)->Take();
     for (size_t i = 0; i < streams.size(); ++i) {
-      judge.Note("UDP", streams[i].guard, {from, absl::Now()},
-                 CountOf(streams[i].guard, counts[i]));
+      judge.Note(kUdp, streams[i].guard, {from, absl::Now()}, CountOf(streams[i].guard, counts[i]));
     }
     from = to;
     judge.Decide(false);

@@ -2,82 +2,96 @@
 //
 // File: tests/soak/traffic.h
 //
-// Packets that never cease. UDP, and TCP connections, of both families: those to a pod's port must
-// come masqueraded, those to a port of the node that somebody has dropped must not come; martians,
-// neither.
+// Packets that never cease: UDP, and TCP connections, of both families. Those to a pod's port must
+// arrive masqueraded. Those to a port of the node that a user drops must not arrive, nor must
+// martian packets.
 #ifndef KIPT_TESTS_SOAK_TRAFFIC_H_
 #define KIPT_TESTS_SOAK_TRAFFIC_H_
 
 #include <array>
 #include <deque>
-#include <memory>
 #include <mutex>
-#include <vector>
+#include <string>
+#include <utility>
 
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "tests/skew/probes/stream.h"
 #include "tests/soak/node.h"
 
 namespace kipt::soak {
 
+enum Transport : unsigned { kUdp, kTcp, kTransports };
+const char* NameOf(Transport transport);
+// Martian packets are UDP only.
+constexpr bool IsSent(Transport transport, Guard guard) {
+  return transport == kUdp || guard != kMartian;
+}
+// Packets of this stream must arrive; those of the others must not.
+constexpr bool MustCome(Guard guard) { return guard == kMasq4 || guard == kMasq6; }
+
+// TCP connections of each stream.
+inline constexpr absl::Duration kBetweenConnections = absl::Milliseconds(50);
+
 struct TrafficCount {
   int64_t sent = 0;
   int64_t right = 0;
-  // That came as they must not, or came where they must not; those that nothing excuses are
-  // violations.
+  // Packets that arrived and must not, or not so. Those that nothing excuses are violations.
   int64_t wrong = 0;
-  // That must come and did not.
+  // Packets that must arrive and did not.
   int64_t lost = 0;
-  // Of the sent and the lost, those that nothing excuses.
-  int64_t sent_in_peace = 0;
-  int64_t lost_in_peace = 0;
+  // Sent and lost while nothing was excused: these are judged.
+  int64_t judged = 0;
+  int64_t judged_lost = 0;
 };
+using TrafficCounts = std::array<std::array<TrafficCount, kGuards>, kTransports>;
 
-// Who decides what is excused. What happens is judged a little later, when all that may excuse it
-// is known.
-class Judge {
+// Judges packets a little later than they are sent, when all that may excuse them is known.
+class TrafficJudge {
  public:
-  explicit Judge(Node& node) : node_(node) {}
+  TrafficJudge(std::string node, const Windows& windows, Journal& journal)
+      : node_(std::move(node)), windows_(windows), journal_(journal) {}
 
-  // In `span` so many packets were sent; `of` is "UDP" or "TCP". Where nothing is expected of them
-  // now they do not count.
-  void Note(const char* of, Guard guard, Span span, const TrafficCount& count);
-  // Of all that is old enough, or of everything. For one thread at a time.
+  // In `span` so many packets were sent. Not counted while nothing is expected of them, as when
+  // their users are away.
+  void Note(Transport transport, Guard guard, Span span, const TrafficCount& count);
+  // Judges what is old enough, or everything. For one thread at a time.
   void Decide(bool everything);
-  std::array<TrafficCount, kGuards> udp() const;
-  std::array<TrafficCount, kGuards> tcp() const;
+
+  TrafficCounts counts() const;
+  // A packet of this stream has arrived, whether it should or not: the listener is not deaf.
+  bool WasHeard(Transport transport, Guard guard) const;
 
  private:
   struct Case {
-    const char* of;
-    Guard guard;
+    Transport transport = kUdp;
+    Guard guard = kMasq4;
     Span span;
     TrafficCount count;
   };
-  // Both what was sent in peace and came to nothing, by protocol and guard: until enough is known
-  // to be judged.
-  struct Peace {
+  // Packets of one stream that are judged together for loss.
+  struct Batch {
     int64_t sent = 0;
     int64_t lost = 0;
-    absl::Time from;
+    Span span;
   };
+  void DecideOne(Case one);
   void DecideWrong(const Case& one, absl::Duration excused);
-  void DecideLost(const Case& one, Peace& peace);
+  void DecideLost(Transport transport, Guard guard, Batch& batch);
+  std::string Text(Span span) const;
 
-  Node& node_;
+  const std::string node_;
+  const Windows& windows_;
+  Journal& journal_;
   mutable std::mutex mutex_;
   std::deque<Case> cases_;
-  std::array<TrafficCount, kGuards> udp_;
-  std::array<TrafficCount, kGuards> tcp_;
-  // Of Decide alone, which one thread calls at a time.
-  std::array<Peace, kGuards> udp_peace_;
-  std::array<Peace, kGuards> tcp_peace_;
+  TrafficCounts counts_ = {};
+  std::array<std::array<bool, kGuards>, kTransports> heard_ = {};
+  // For Decide() alone.
+  std::array<std::array<Batch, kGuards>, kTransports> batches_ = {};
 };
 
 // Each until the node has ended.
-void SendDatagrams(Node& node, Judge& judge);
-void MakeConnections(Node& node, Judge& judge);
+void SendDatagrams(Node& node, TrafficJudge& judge);
+void MakeConnections(Node& node, TrafficJudge& judge);
 
 }  // namespace kipt::soak
 

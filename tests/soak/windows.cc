@@ -38,12 +38,14 @@ GuardSet GuardsOf(testing::IpFamily family) {
                                             : Bit(kMasq6) | Bit(kDrop6);
 }
 
-Windows::Windows(std::string node, Journal& journal, absl::Duration bound, absl::Duration slack)
+Windows::Windows(std::string node, Journal& journal, absl::Duration bound, absl::Duration slack,
+                 Clock clock)
     : node_(std::move(node)),
       journal_(journal),
       bound_(bound),
       slack_(slack),
-      back_since_(absl::Now()) {}
+      clock_(std::move(clock)),
+      back_since_(clock_()) {}
 
 // The part of a window in which the daemon could have acted.
 absl::Duration Windows::Counted(const State& state, absl::Time when) const {
@@ -87,6 +89,7 @@ void Windows::Close(Guard guard, State& state, absl::Time when) {
 void Windows::See(const Sight& sight, Span look) {
   const absl::Time when = look.to;
   const std::lock_guard<std::mutex> lock(mutex_);
+  looks_.push_back(look.to - look.from);
   for (unsigned i = 0; i < kGuards; ++i) {
     const Guard guard = static_cast<Guard>(i);
     State& state = states_[i];
@@ -124,7 +127,7 @@ void Windows::Expect(GuardSet guards) {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (unsigned i = 0; i < kGuards; ++i) {
     const bool expected = (guards >> i & 1U) != 0;
-    if (expected && !states_[i].expected) states_[i].expected_since = absl::Now();
+    if (expected && !states_[i].expected) states_[i].expected_since = clock_();
     states_[i].expected = expected;
   }
 }
@@ -162,7 +165,7 @@ void Windows::DaemonIsAway() {
 void Windows::DaemonIsBack() {
   const std::lock_guard<std::mutex> lock(mutex_);
   away_ = false;
-  back_since_ = absl::Now();
+  back_since_ = clock_();
 }
 
 bool Windows::daemon_is_away() const {
@@ -172,7 +175,7 @@ bool Windows::daemon_is_away() const {
 
 int Windows::Begin(GuardSet guards) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  announced_[++announcements_] = {guards, absl::Now()};
+  announced_[++announcements_] = {guards, clock_()};
   return announcements_;
 }
 
@@ -182,8 +185,8 @@ void Windows::End(int announcement) {
   announced_.erase(announcement);
   for (unsigned i = 0; i < kGuards; ++i) {
     if ((guards >> i & 1U) == 0) continue;
-    unproven_[i].push_back({from, absl::Now()});
-    announcements_past_[i].push_back({from, absl::Now()});
+    unproven_[i].push_back({from, clock_()});
+    announcements_past_[i].push_back({from, clock_()});
   }
 }
 
@@ -217,6 +220,11 @@ absl::Duration Windows::Excused(Guard guard, Span span) const {
 std::vector<absl::Duration> Windows::repairs() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return repairs_;
+}
+
+std::vector<absl::Duration> Windows::looks() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return looks_;
 }
 
 absl::Duration Windows::longest_return() const {

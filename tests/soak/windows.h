@@ -7,9 +7,11 @@
 #ifndef KIPT_TESTS_SOAK_WINDOWS_H_
 #define KIPT_TESTS_SOAK_WINDOWS_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -17,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/soak/journal.h"
 #include "tests/support/kubelet_sequence.h"
@@ -42,13 +45,22 @@ struct Span {
 struct Sight {
   std::array<bool, kGuards> ours = {};
   std::array<bool, kGuards> theirs = {};
+
+  bool IsWhole() const {
+    const auto exists = [](bool one) { return one; };
+    return std::all_of(ours.begin(), ours.end(), exists) &&
+           std::all_of(theirs.begin(), theirs.end(), exists);
+  }
 };
 
 class Windows {
  public:
-  // `bound`: how long what is missing may stay so while the daemon can act. `slack`: how much later
-  // than it happens something may be seen.
-  Windows(std::string node, Journal& journal, absl::Duration bound, absl::Duration slack);
+  using Clock = std::function<absl::Time()>;
+
+  // `bound`: how long a rule may be missing while the daemon can act. `slack`: how much later than
+  // it happens something may be seen.
+  Windows(std::string node, Journal& journal, absl::Duration bound, absl::Duration slack,
+          Clock clock = absl::Now);
 
   // As it was at some time in `look`.
   void See(const Sight& sight, Span look);
@@ -77,6 +89,8 @@ class Windows {
 
   // How long each window of ours was that the daemon could do something about.
   std::vector<absl::Duration> repairs() const;
+  // How long each read of the rules took.
+  std::vector<absl::Duration> looks() const;
   // That of the time after the daemon had come back to something broken.
   absl::Duration longest_return() const;
 
@@ -100,6 +114,7 @@ class Windows {
   Journal& journal_;
   const absl::Duration bound_;
   const absl::Duration slack_;
+  const Clock clock_;
   mutable std::mutex mutex_;
   std::array<State, kGuards> states_;
   // Those of the last minute.
@@ -113,6 +128,7 @@ class Windows {
   bool away_ = true;
   absl::Time back_since_;
   std::vector<absl::Duration> repairs_;
+  std::vector<absl::Duration> looks_;
   absl::Duration longest_return_;
 };
 

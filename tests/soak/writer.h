@@ -47,6 +47,10 @@ std::unique_ptr<Writer> NewUsers();
 std::unique_ptr<Writer> NewKubeProxyWriter();
 std::unique_ptr<Writer> NewKubeletWriter();
 
+// What is wrong with `iptables -S FORWARD` while its owner has set the policy DROP; "" where
+// nothing is.
+std::string PolicyFault(const std::string& listed);
+
 // Puts back what is theirs where somebody has taken it away. False: not yet possible.
 bool PutUsersBack(Node& node);
 
