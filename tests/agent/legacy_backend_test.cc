@@ -222,6 +222,95 @@ TEST_F(LegacyBackendTest, AbortsOnAGenerationThatItNeverGave) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ip6 was not read")));
 }
 
+TEST_F(LegacyBackendTest, WritesNoNativeTableAndRunsNothingForIt) {
+  auto backend = Open("1.8.9");
+  Transaction put = CreateUser(*backend);
+  put.put_native = netlink::NativeTable{.name = "kube-iptables-agent"};
+  Transaction remove = CreateUser(*backend);
+  remove.delete_native.emplace();
+  for (const Transaction& transaction : {put, remove}) {
+    EXPECT_THAT(backend->Apply(transaction),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no native tables")));
+  }
+  EXPECT_THAT(runner_.RequestsOf(Program("iptables", "restore")), IsEmpty());
+}
+
+TEST_F(LegacyBackendTest, GivesEachReadingTheGenerationOfWhatItRead) {
+  auto backend = Open("1.8.9");
+  Saves("iptables", kEmptyFilter);
+  const absl::StatusOr<Snapshot> everything = backend->Read({});
+  ASSERT_THAT(everything, IsOk());
+  const absl::StatusOr<netlink::Survey> survey = backend->TakeSurvey(nullptr);
+  ASSERT_THAT(survey, IsOk());
+  EXPECT_EQ(survey->generation, everything->generation);
+  EXPECT_EQ(survey->mode, "legacy");
+  const auto native_generation = [&] {
+    return backend->ReadNativeTable(Family::kIPv4, "any")->generation;
+  };
+  EXPECT_EQ(native_generation(), survey->generation);
+  Saves("ip6tables", kFilterWithUser);
+  const uint32_t later = backend->Read({})->generation;
+  EXPECT_NE(later, everything->generation) << "who asks for nothing asks for both families";
+  EXPECT_EQ(native_generation(), later);
+  EXPECT_EQ(backend->TakeSurvey(nullptr)->generation, later);
+  Saves("ip6tables", kEmptyFilter);
+  const uint32_t surveyed = backend->TakeSurvey(nullptr)->generation;
+  EXPECT_NE(surveyed, later);
+  EXPECT_EQ(native_generation(), surveyed);
+}
+
+TEST_F(LegacyBackendTest, SurveysBothFamilies) {
+  auto backend = Open("1.8.9");
+  Saves("iptables", kEmptyFilter);
+  Saves("ip6tables", kFilterWithUser);
+  const absl::StatusOr<netlink::Survey> survey = backend->TakeSurvey(nullptr);
+  ASSERT_THAT(survey, IsOk());
+  EXPECT_NE(survey->Find({"ip", "filter"}, "INPUT"), nullptr);
+  EXPECT_NE(survey->Find({"ip6", "filter"}, "USER"), nullptr);
+  Saves("ip6tables", "*filter\n:INPUT");
+  EXPECT_THAT(backend->TakeSurvey(nullptr), Not(IsOk()));
+}
+
+TEST_F(LegacyBackendTest, ReadsNoChainThatWasNotAskedFor) {
+  auto backend = Open("1.8.9");
+  Saves("iptables", kFilterWithUser);
+  Saves("ip6tables", kFilterWithUser);
+  EXPECT_THAT(Read(*backend, {kUser6}).chains, ElementsAre(::testing::Key(kUser6)));
+}
+
+TEST_F(LegacyBackendTest, WritesOnlyTheFamiliesThatTheTransactionChanges) {
+  auto backend = Open("1.8.9");
+  const uint32_t generation = Read(*backend, {kUser, kUser6}).generation;
+  EXPECT_THAT(backend->Apply({.generation = generation, .operations = {CreateChain{kUser6}}}),
+              IsOk());
+  EXPECT_THAT(runner_.RequestsOf(Program("iptables", "restore")), IsEmpty());
+  EXPECT_THAT(runner_.RequestsOf(Program("ip6tables", "restore")), SizeIs(1));
+}
+
+TEST_F(LegacyBackendTest, DeletesAChainOnlyWhereNoRuleOfAnotherChainJumpsToIt) {
+  auto backend = Open("1.8.9");
+  Saves("iptables", absl::StrCat("*filter\n:FORWARD ACCEPT [0:0]\n:USER - [0:0]\n",
+                                 "-A FORWARD -j USER\nCOMMIT\n"));
+  const uint32_t generation = Read(*backend, {kUser}).generation;
+  EXPECT_THAT(
+      backend->Apply({.generation = generation, .operations = {netlink::DeleteChain{kUser}}}),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("rules jump to the chain")));
+  EXPECT_THAT(runner_.RequestsOf(Program("iptables", "restore")), IsEmpty());
+}
+
+TEST_F(LegacyBackendTest, JumpsToAChainThatStands) {
+  auto backend = Open("1.8.9");
+  Saves("iptables", kFilterWithUser);
+  const ChainId forward{Family::kIPv4, Table::kFilter, "FORWARD"};
+  const uint32_t generation = Read(*backend, {forward}).generation;
+  const Rule jump{.target = netlink::Jump{"USER"}};
+  EXPECT_THAT(backend->Apply({.generation = generation,
+                              .operations = {AddRule{.chain = forward, .rule = jump}}}),
+              IsOk());
+  EXPECT_EQ(runner_.RequestsOf(Program("iptables", "restore"))[0].input,
+            "*filter\n-A FORWARD -j USER\nCOMMIT\n");
+}
+
 TEST_F(LegacyBackendTest, TellsExitCodesApartAndNeverWords) {
   struct Row {
     std::string name;

@@ -21,7 +21,7 @@
 namespace kipt_mutants {
 
 inline constexpr int kMost = 40000;
-extern int active;               // none: -1
+extern int active;              // none: -1
 extern unsigned char* reached;  // kMost + 1, by the test that runs, or before the first of them
 
 inline bool Is(int mutant) {
@@ -78,10 +78,18 @@ T Flag(int mutant, T value) {
   return Is(mutant) ? T{} : value;
 }
 
+// Iterated by pointers, as std::array is.
+template <typename T>
+class RowsLeft : public std::vector<T> {
+ public:
+  const T* begin() const { return this->data(); }
+  const T* end() const { return this->data() + this->size(); }
+};
+
 // The rows of a table less the one whose mutant runs; `first` is the first row's.
 template <typename Rows>
 auto WithoutOne(int first, const Rows& rows) {
-  std::vector<typename Rows::value_type> left;
+  RowsLeft<typename Rows::value_type> left;
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!Is(first + static_cast<int>(i))) left.push_back(rows[i]);
   }

@@ -15,7 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 
 
 # The value that a template or an array needs to be known when it is compiled.
-NO_CONSTANT = re.compile(r"value of [‘'](?:[\w:]*::)?(\w+)[’'] is not usable in a constant expression")
+NO_CONSTANT = re.compile(r"value of [‘'](?:[^’']*::)?(\w+)[’'] is not usable in a constant expression")
 
 
 def say(text):

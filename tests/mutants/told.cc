@@ -24,9 +24,11 @@ unsigned char* reached = nullptr;
 
 namespace {
 
-// Before any table is filled. Shared with the processes that a test forks, whose tests' places count.
+// Before any table is filled. Shared with the processes that a test forks, whose tests' places
+// count.
 __attribute__((constructor(101))) void ReadActive() {
-  void* const memory = mmap(nullptr, kMost + 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* const memory =
+      mmap(nullptr, kMost + 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) _exit(2);
   reached = static_cast<unsigned char*>(memory);
   if (const char* text = std::getenv("KIPT_MUTANT")) active = std::atoi(text);
