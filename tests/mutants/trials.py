@@ -115,22 +115,23 @@ def survey(path):
   return program
 
 
-def tests_for(program, mutant):
-  """Those that may notice it."""
+def tests_for(program, mutant, near):
+  """Those that may notice it. A table is filled before the first test; the tests of its own source use it."""
   if mutant in program.always:
-    return list(program.tests)
+    return near or list(program.tests)
   return program.reach.get(mutant, [])
 
 
-def in_turn(programs, mutant, only_quick, likely):
+def in_turn(order, mutant, only_quick, likely):
   """Pairs of a program and those of its tests that reach the mutant, in the order to run them."""
   first = []
   quick = []
   slow = []
-  if any(tests_for(program, mutant) for program in programs if not program.kernel):
-    programs = [program for program in programs if not program.kernel]
-  for program in programs:
-    tests = tests_for(program, mutant)
+  found = [(program, tests_for(program, mutant, near)) for program, near in order]
+  by_unit_tests = any(tests for program, tests in found if not program.kernel)
+  for program, tests in found:
+    if program.kernel and by_unit_tests:
+      continue
     if (program.name, likely[1]) == likely and likely[1] in tests:
       first = [(program, [likely[1]])]
       tests = [test for test in tests if test != likely[1]]
@@ -139,12 +140,12 @@ def in_turn(programs, mutant, only_quick, likely):
   return [(program, tests) for program, tests in first + quick + ([] if only_quick else slow) if tests]
 
 
-def try_one(programs, mutant, only_quick, likely=('', '')):
+def try_one(order, mutant, only_quick, likely=('', '')):
   """Runs what reaches the mutant until a test fails. `likely` is a program and its test that come first:
   it has caught a mutant next to this one."""
   total = 0
   with tempfile.TemporaryDirectory() as directory:
-    for program, tests in in_turn(programs, mutant, only_quick, likely):
+    for program, tests in in_turn(order, mutant, only_quick, likely):
       lines, code, _ = execute(program, mutant, tests, directory)
       total += len(tests)
       if code == 0:
@@ -159,12 +160,13 @@ def try_one(programs, mutant, only_quick, likely=('', '')):
 
 
 def in_order(programs, numbers):
-  """Those first whose tests reach the most of a file's mutants."""
+  """Pairs of a program and its tests that reach a mutant of the file: those first that reach the most."""
   reached = {id(program): len([n for n in numbers if n in program.reach]) for program in programs}
   most = [program for program in programs if reached[id(program)] > 0]
   if not most:  # a file of tables that are filled before the first test
     most = [program for program in programs if any(n in program.always for n in numbers)]
-  return sorted(most, key=lambda program: -reached[id(program)])
+  most.sort(key=lambda program: -reached[id(program)])
+  return [(program, sorted({test for n in numbers for test in program.reach.get(n, [])})) for program in most]
 
 
 def elapsed(since):
