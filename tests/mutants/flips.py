@@ -220,7 +220,12 @@ class Rewriter:
       if '.' not in texts:  # of a member
         return raw(left) + sign.raw() + raw(right)
     if 'constexpr' in texts:
-      return self.constant(left, sign, right, context)
+      first = self.next_number
+      text = self.constant(left, sign, right, context)
+      if 'static' in texts and context.in_function and self.next_number > first:
+        # It is filled once, but each test that comes by uses it.
+        text += f'; kipt_mutants::Touch({first}, {self.next_number})'
+      return text
     inside = context.but(verdict=[node.text for node in left[-2:]] == ['.', 'target'])
     return self.plain(left, context) + sign.raw() + self.expression(right, inside)
 

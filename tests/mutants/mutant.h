@@ -29,6 +29,10 @@ inline bool Is(int mutant) {
   return mutant == active;
 }
 
+inline void Touch(int first, int end) {
+  for (int mutant = first; mutant < end; ++mutant) reached[mutant] = 1;
+}
+
 // Of each comparison, what it becomes. Templates, so that each operand is written and evaluated
 // once.
 template <typename A, typename B>
