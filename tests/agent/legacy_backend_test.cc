@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/agent/legacy_fixture.h"
 #include "tests/support/fake_command_runner.h"
@@ -381,6 +382,94 @@ TEST_F(LegacyBackendTest, SaysWhatBecameOfEachFamily) {
                               .operations = {CreateChain{kUser}, CreateChain{kUser6}}}),
               StatusIs(absl::StatusCode::kNotFound,
                        AllOf(HasSubstr("writing ip6 filter"), HasSubstr("; ip: done"))));
+}
+
+TEST_F(LegacyBackendTest, SaysOfEachFamilyThatFailsWhatAndOfTheOthersThatTheyAreDone) {
+  const CommandResult fails{.exit_code = 2, .output = "", .errors = ""};
+  const auto message = [&](bool ipv4_fails, bool ipv6_fails) {
+    auto backend = Open("1.8.9");
+    const uint32_t generation = Read(*backend, {kUser, kUser6}).generation;
+    if (ipv4_fails) runner_.On(Program("iptables", "restore"), Answers(fails));
+    if (ipv6_fails) runner_.On(Program("ip6tables", "restore"), Answers(fails));
+    return std::string(backend
+                           ->Apply({.generation = generation,
+                                    .operations = {CreateChain{kUser}, CreateChain{kUser6}}})
+                           .message());
+  };
+  EXPECT_THAT(message(true, true),
+              AllOf(HasSubstr("writing ip filter"), HasSubstr("writing ip6 filter"),
+                    Not(HasSubstr(": done"))));
+  EXPECT_THAT(message(true, false), AllOf(HasSubstr("writing ip filter"), HasSubstr("; ip6: done"),
+                                          Not(HasSubstr("ip: done")), Not(HasSubstr("; ;"))));
+  EXPECT_THAT(message(false, true), AllOf(HasSubstr("; ip: done"), Not(HasSubstr("ip6: done"))));
+}
+
+TEST_F(LegacyBackendTest, NamesTheTablesOfTheFamilyThatFailedOnce) {
+  auto backend = Open("1.8.9");
+  const uint32_t generation = Read(*backend, {kUser, kUser6}).generation;
+  runner_.On(Program("iptables", "restore"), Answers({.exit_code = 2, .output = "", .errors = ""}));
+  EXPECT_THAT(backend->Apply({.generation = generation,
+                              .operations = {CreateChain{{Family::kIPv6, Table::kMangle, "A"}},
+                                             CreateChain{{Family::kIPv4, Table::kFilter, "B"}},
+                                             CreateChain{{Family::kIPv4, Table::kFilter, "C"}},
+                                             CreateChain{{Family::kIPv4, Table::kNat, "D"}}}}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("writing ip filter, nat:")));
+}
+
+TEST_F(LegacyBackendTest, NamesTheLockOnlyWhereTheProgramWaitedForIt) {
+  for (const int exit_code : {2, 4}) {
+    for (const char* version : {"1.8.6", "1.8.9"}) {  // the first takes the lock itself
+      auto backend = Open(version);
+      const Transaction transaction = CreateUser(*backend);
+      runner_.On(Program("iptables", "restore"),
+                 Answers({.exit_code = exit_code, .output = "", .errors = ""}));
+      const std::string message(backend->Apply(transaction).message());
+      const bool named = absl::StrContains(message, absl::StrCat("; the lock ", LockPath()));
+      EXPECT_EQ(named, exit_code == 4 && version == std::string("1.8.6")) << message;
+    }
+  }
+}
+
+TEST_F(LegacyBackendTest, DeletesARuleByItsPlace) {
+  auto backend = Open("1.8.9");
+  Saves("iptables", kFilterWithUser);
+  const Snapshot snapshot = Read(*backend, {kUser});
+  ASSERT_NE(snapshot.Find(kUser), nullptr);
+  const netlink::DeleteRule remove{
+      .chain = kUser, .handle = snapshot.Find(kUser)->rules[0].handle, .rule = Rule{}};
+  EXPECT_THAT(backend->Apply({.generation = snapshot.generation, .operations = {remove}}), IsOk());
+  EXPECT_EQ(runner_.RequestsOf(Program("iptables", "restore"))[0].input,
+            "*filter\n-D USER 1\nCOMMIT\n");
+}
+
+TEST_F(LegacyBackendTest, RefusesAJumpToAChainThatJumpsBack) {
+  auto backend = Open("1.8.9");
+  Saves("iptables", "*filter\n:OTHER - [0:0]\n:USER - [0:0]\n-A OTHER -j USER\nCOMMIT\n");
+  const uint32_t generation = Read(*backend, {kUser}).generation;
+  const Rule jump{.target = netlink::Jump{"OTHER"}};
+  EXPECT_THAT(backend->Apply({.generation = generation,
+                              .operations = {AddRule{.chain = kUser, .rule = jump}}}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("jump in a circle")));
+}
+
+TEST_F(LegacyBackendTest, WritesNothingWhereItCannotReadAgain) {
+  auto backend = Open("1.8.9");
+  Saves("iptables", kEmptyFilter);
+  const Transaction transaction = CreateUser(*backend);
+  runner_.On(Program("iptables", "save"), Answers({.exit_code = 1, .output = "", .errors = "no"}));
+  EXPECT_THAT(backend->Apply(transaction), Not(IsOk()));
+  EXPECT_THAT(runner_.RequestsOf(Program("iptables", "restore")), IsEmpty());
+}
+
+TEST_F(LegacyBackendTest, WritesRandomFullyWhereTheProgramCan) {
+  auto backend = Open("1.8.9");
+  Saves("iptables", "*nat\n:USER - [0:0]\nCOMMIT\n");
+  const ChainId user{Family::kIPv4, Table::kNat, "USER"};
+  const uint32_t generation = Read(*backend, {user}).generation;
+  const Rule masquerade{.target = Masquerade{.random_fully = true}};
+  EXPECT_THAT(backend->Apply({.generation = generation,
+                              .operations = {AddRule{.chain = user, .rule = masquerade}}}),
+              IsOk());
 }
 
 TEST_F(LegacyBackendTest, NamesAMissingCapability) {
