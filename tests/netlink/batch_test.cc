@@ -166,6 +166,11 @@ TEST(BatchTest, RefusesOperationsThatNoKernelMayGet) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ip6 filter INPUT")));
   EXPECT_THAT(build(CreateChain{ChainId{Family::kIPv4, Table::kNat, ""}}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("creating chain")));
+  for (const Transaction& transaction :
+       {Transaction{.put_native = NativeTable{.name = ""}},
+        Transaction{.delete_native = DeleteNativeTable{.name = ""}}}) {
+    EXPECT_THAT(Batch::Build(transaction, 1), StatusIs(absl::StatusCode::kInvalidArgument));
+  }
   EXPECT_THAT(
       build(AddRule{.chain = kUser, .rule = Rule{.comment = std::string(256, 'x')}, .before = {}}),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("appending to chain ip filter USER")));
