@@ -106,6 +106,7 @@ TEST(BatchErrorsTest, SaysWhatIsMissingWhereTheKernelPointed) {
               HasSubstr("(there is no such chain)"));
   EXPECT_THAT(explain(message.OffsetOf(NFTA_RULE_POSITION) + 8, ENOENT),
               Not(HasSubstr("there is no")));
+  EXPECT_THAT(explain(0, ENOENT), Not(HasSubstr("there is no"))) << "the kernel did not point";
 }
 
 TEST(BatchErrorsTest, SaysWhereARuleWasToGo) {
