@@ -260,16 +260,22 @@ TEST_F(LegacyBackendTest, GivesEachReadingTheGenerationOfWhatItRead) {
   EXPECT_EQ(native_generation(), surveyed);
 }
 
-TEST_F(LegacyBackendTest, SurveysBothFamilies) {
+TEST_F(LegacyBackendTest, TakesNoFailureToReadForATableThatIsMissing) {
   auto backend = Open("1.8.9");
-  Saves("iptables", kEmptyFilter);
-  Saves("ip6tables", kFilterWithUser);
-  const absl::StatusOr<netlink::Survey> survey = backend->TakeSurvey(nullptr);
-  ASSERT_THAT(survey, IsOk());
-  EXPECT_NE(survey->Find({"ip", "filter"}, "INPUT"), nullptr);
-  EXPECT_NE(survey->Find({"ip6", "filter"}, "USER"), nullptr);
-  Saves("ip6tables", "*filter\n:INPUT");
-  EXPECT_THAT(backend->TakeSurvey(nullptr), Not(IsOk()));
+  ASSERT_EQ(symlink("ip_tables_names", (directory_ + "/ip_tables_names").c_str()), 0);
+  EXPECT_THAT(std::string(backend->Read({{.chain = kUser}}).status().message()),
+              HasSubstr("cannot read"));
+  EXPECT_THAT(backend->Read({{.chain = kUser6}}), IsOk());
+}
+
+TEST_F(LegacyBackendTest, NeedsTheProgramOfAFamilyThatHasTables) {
+  auto backend = Open("1.8.9");
+  for (const char* verb : {"save", "restore"}) unlink(Program("ip6tables", verb).c_str());
+  auto only_ipv4 = agent::NewLegacyBackend(&runner_, Options());
+  ASSERT_THAT(only_ipv4, IsOk());
+  TableNames("ip6", "filter\n");
+  EXPECT_THAT((*only_ipv4)->Read({{.chain = kUser6}}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("ip6tables-legacy-save")));
 }
 
 TEST_F(LegacyBackendTest, ReadsNoChainThatWasNotAskedFor) {
