@@ -112,8 +112,8 @@ TEST(RestorePlanTest, RefusesToDeleteAnotherRuleThanTheOneMeant) {
 }
 
 TEST(RestorePlanTest, RefusesNamesAndCommentsThatWouldReadAsSomethingElse) {
-  for (const std::string name : {"", "-X", "!X", "A B", "A\nCOMMIT", "A\"", "DROP", "RETURN",
-                                 "ABCDEFGHIJABCDEFGHIJABCDEFGHI"}) {
+  for (const std::string name : {"", "-X", "!X", "A B", "A\nCOMMIT", "A\"", "ACCEPT", "DROP",
+                                 "QUEUE", "RETURN", "ABCDEFGHIJABCDEFGHIJABCDEFGHI"}) {
     SCOPED_TRACE(name);
     EXPECT_THAT(Refusal(Observed(), {CreateChain{Filter(name)}}),
                 StatusIs(absl::StatusCode::kInvalidArgument));
