@@ -119,19 +119,21 @@ class Rewritten:
 
   def prepare(self):
     self.build.bring_up_to_date(self.names)
-    objects = self.compile()
+    self.objects = self.compile()
     self.build.compile_told()
-    self.programs = []
-    self.add_programs([name for name in self.names if not name.startswith('tests/kernel/')], objects)
-    by_unit_tests = set().union(*(program.always | program.reach.keys() for program in self.programs))
-    if any(mutant.number not in by_unit_tests for mutant in self.mutants):
-      self.add_programs([name for name in self.names if name.startswith('tests/kernel/')], objects)
 
-  def add_programs(self, names, objects):
-    """Links them, and finds out which test reaches which mutant."""
+  def find_tests(self, chosen):
+    """Finds out which test reaches which mutant; in kernel tests only where a chosen one needs them."""
+    self.programs = []
+    self.add_programs([name for name in self.names if not name.startswith('tests/kernel/')])
+    by_unit_tests = set().union(*(program.always | program.reach.keys() for program in self.programs))
+    if any(mutant.number not in by_unit_tests for mutant in chosen):
+      self.add_programs([name for name in self.names if name.startswith('tests/kernel/')])
+
+  def add_programs(self, names):
     say(f'  linking {len(names)} test programs')
     with ThreadPoolExecutor(self.build.jobs) as pool:
-      paths = list(pool.map(lambda name: self.build.link(name, objects), names))
+      paths = list(pool.map(lambda name: self.build.link(name, self.objects), names))
       found = list(pool.map(trials.survey, paths))
     self.programs += [program for program in found if program.reach or program.always]
     self.programs.sort(key=lambda program: -len(program.reach))
