@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What flips.py and statements.py make of short sources, and what lists.py holds against wrong lists."""
+"""What flips.py and statements.py make of short sources, what lists.py holds against wrong lists, and the report."""
 import os
 import sys
 import tempfile
@@ -7,6 +7,7 @@ import unittest
 from types import SimpleNamespace
 
 sys.dont_write_bytecode = True
+import report
 from flips import Rewriter
 from lists import Lists
 from mutant import Mutant
@@ -75,7 +76,7 @@ class StatementsTest(unittest.TestCase):
                      ['`kill` left out of the list', '`pipe2` left out of the list'])
 
 
-class ListsTest(unittest.TestCase):
+class WithLists(unittest.TestCase):
 
   def setUp(self):
     self.folder = tempfile.TemporaryDirectory()
@@ -88,6 +89,9 @@ class ListsTest(unittest.TestCase):
       with open(paths[-1], 'w', encoding='utf-8') as file:
         file.write(text)
     return Lists(*paths)
+
+
+class ListsTest(WithLists):
 
   def wrong(self, lists, caught_by, all_tried=True):
     mutant = Mutant(7, 'a.cc', 3, 'F', 'A();', '`A();` left out')
@@ -120,10 +124,36 @@ class ListsTest(unittest.TestCase):
 
   def test_survivors_are_written_in_place_of_the_file_s_lines(self):
     lists = self.lists(alive='# head\nb.cc\tG\tB();\tflip\na.cc\tF\told\tflip\n')
-    mutant = Mutant(7, 'a.cc', 3, 'F', 'A();', '`A();` left out')
-    lists.write_alive([mutant], {7: SimpleNamespace(caught_by='')}, ['a.cc'])
+    lists.write_alive([tuple(self.LINE.split('\t'))], {'a.cc'})
     with open(lists.alive_path, encoding='utf-8') as file:
       self.assertEqual(file.read(), f'# head\n{self.LINE}\nb.cc\tG\tB();\tflip\n')
+
+
+class ReportTest(WithLists):
+
+  def test_is_one_page_and_says_what_was_tried_where(self):
+    folder = os.path.join(self.folder.name, 'records')
+    files = [f'a/{number}.cc' for number in range(100)]
+    mutants = [Mutant(number, file, 3, 'F', 'A();', '`A();` left out') for number, file in enumerate(files)]
+    outcomes = {number: SimpleNamespace(caught_by='T.Catches' if number < 20 else '', how='failed')
+                for number in range(100)}
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+    report.keep(folder, root, files[:90], mutants[:90], outcomes, [])
+    key = 'F\tA();\t`A();` left out'
+    lists = self.lists(equivalent=f'a/20.cc\t{key}\tno effect\n', alive=f'a/21.cc\t{key}\n')
+    path = os.path.join(self.folder.name, 'report.md')
+    report.write_short(path, report.records(folder, files, lists), files)
+    with open(path, encoding='utf-8') as file:
+      text = file.read()
+    self.assertIn('90 mutants: 20 caught (20 by a failed expectation', text)
+    self.assertIn('1 equivalent, 1 known to be alive, 68 alive', text)
+    self.assertRegex(text, r'- 90 sources: version \d+\.\d+\.\d+, commit ')
+    self.assertIn('- 10 sources were not tried: a/90.cc, a/91.cc', text)
+    self.assertLessEqual(text.count('\n'), 65)
+    self.assertEqual(len(report.survivors(folder, files)), 70)
+    outcomes[89].caught_by = 'T.CatchesNow'
+    report.keep_survivors(folder, root, mutants[89:90], outcomes)
+    self.assertEqual(len(report.survivors(folder, files)), 69)
 
 
 if __name__ == '__main__':

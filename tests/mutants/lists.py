@@ -36,13 +36,12 @@ class Lists:
   def files(self):
     return {key[0] for key in [*self.equivalents, *self.alive]}
 
-  def write_alive(self, mutants, outcomes, files):
-    """Replaces what alive.txt holds of `files` by what lives now."""
+  def write_alive(self, survivors, files):
+    """Replaces what alive.txt holds of `files` by those of the keys `survivors` that may not live otherwise."""
     with open(self.alive_path, encoding='utf-8') as file:
       head = [line for line in file.read().split('\n') if line.startswith('#')]
     kept = [key for key in self.alive if key[0] not in files]
-    found = [m.key() for m in sorted(mutants, key=lambda m: (m.file, m.line, m.number))
-             if not outcomes[m.number].caught_by and m.key() not in self.equivalents]
+    found = [key for key in survivors if key[0] in files and key not in self.equivalents]
     self.alive = {key: '' for key in sorted(kept + found, key=lambda key: key[0])}
     with open(self.alive_path, 'w', encoding='utf-8') as file:
       file.write('\n'.join(head + ['\t'.join(key) for key in self.alive]) + '\n')

@@ -20,55 +20,61 @@ def stamp(root):
   return version, (said[0] or 'unknown') + ('+' if said[1] else '')
 
 
-def verdict(mutant, outcome, lists):
-  if outcome.caught_by:
-    return 'caught'
-  if mutant.key() in lists.equivalents:
-    return 'equivalent'
-  return 'known' if mutant.key() in lists.alive else 'alive'
+def judged(key, caught_by, lists):
+  """A verdict, and its reason."""
+  if caught_by:
+    return 'caught', caught_by
+  if key in lists.equivalents:
+    return 'equivalent', lists.equivalents[key]
+  return ('known' if key in lists.alive else 'alive'), ''
 
 
 def record_path(folder, file):
   return os.path.join(folder, file.replace('/', '_') + '.json')
 
 
-def keep(folder, root, files, mutants, outcomes, lists, unviable):
+def keep(folder, root, files, mutants, outcomes, unviable):
   """Writes a record for each of `files`, which were tried whole."""
   os.makedirs(folder, exist_ok=True)
   version, commit = stamp(root)
   for file in files:
     rows = []
     for m in sorted((m for m in mutants if m.file == file), key=lambda m: (m.line, m.number)):
-      outcome = outcomes[m.number]
-      by = outcome.caught_by or lists.equivalents.get(m.key(), '')
-      rows.append([m.line, m.where, m.flip, verdict(m, outcome, lists), outcome.how, by, m.key()])
+      rows.append([m.line, m.where, m.flip, outcomes[m.number].caught_by, outcomes[m.number].how, m.key()])
     record = {'file': file, 'version': version, 'commit': commit, 'rows': rows,
               'unviable': [[m.line, m.where, m.flip] for m in unviable if m.file == file]}
     with open(record_path(folder, file), 'w', encoding='utf-8') as out:
       json.dump(record, out)
 
 
-def keep_survivors(folder, root, mutants, outcomes, lists):
+def keep_survivors(folder, root, mutants, outcomes):
   """Corrects the records by the outcomes of mutants that lived when they were written."""
   commit = stamp(root)[1]
-  for record in records(folder, sorted({m.file for m in mutants})):
-    tried = {m.key(): (m, outcomes[m.number]) for m in mutants if m.file == record['file']}
+  for record in stored(folder, sorted({m.file for m in mutants})):
+    tried = {m.key(): outcomes[m.number] for m in mutants if m.file == record['file']}
     for row in record['rows']:
-      mutant, outcome = tried.get(tuple(row[6]), (None, None))
-      if mutant is not None:
-        row[3:6] = [verdict(mutant, outcome, lists), outcome.how,
-                    outcome.caught_by or lists.equivalents.get(mutant.key(), '')]
+      if tuple(row[5]) in tried:
+        row[3:5] = [tried[tuple(row[5])].caught_by, tried[tuple(row[5])].how]
     record['survivors_commit'] = commit
     with open(record_path(folder, record['file']), 'w', encoding='utf-8') as out:
       json.dump(record, out)
 
 
 def survivors(folder, files):
-  """The keys of mutants that no test caught when they were tried last."""
-  return {tuple(row[6]) for record in records(folder, files) for row in record['rows'] if row[3] != 'caught'}
+  """The keys of mutants that no test caught when they were tried last, in their order."""
+  return [tuple(row[5]) for record in stored(folder, files) for row in record['rows'] if not row[3]]
 
 
-def records(folder, files):
+def records(folder, files, lists):
+  """Those of `files`, each row with its verdict: line, function, flip, verdict, how, by whom or why."""
+  found = stored(folder, files)
+  for record in found:
+    record['rows'] = [row[:3] + [judged(tuple(row[5]), row[3], lists)[0], row[4],
+                                 judged(tuple(row[5]), row[3], lists)[1]] for row in record['rows']]
+  return found
+
+
+def stored(folder, files):
   found = []
   for file in files:
     if os.path.exists(record_path(folder, file)):
@@ -109,11 +115,11 @@ def write_all(path, found):
   for record in found:
     out += ['', f'## {record["file"]}', '', f'Version {record["version"]}, commit {record["commit"]}.', '',
             '| line | in | flip | caught by |', '|---:|---|---|---|']
-    for line, where, flip, judged, how, by, _ in record['rows']:
-      if judged == 'caught':
+    for line, where, flip, verdict, how, by in record['rows']:
+      if verdict == 'caught':
         by += {'crashed': ', which crashed', 'time limit': ', at its time limit'}.get(how, '')
       else:
-        by = {'equivalent': f'equivalent: {by}', 'known': 'none (alive.txt)', 'alive': '**none**'}[judged]
+        by = {'equivalent': f'equivalent: {by}', 'known': 'none (alive.txt)', 'alive': '**none**'}[verdict]
       out.append(f'| {line} | {cell(where)} | {cell(flip)} | {cell(by)} |')
     out += [f'| {line} | {cell(where)} | {cell(flip)} | does not compile |'
             for line, where, flip in record['unviable']]
