@@ -33,7 +33,7 @@ class Mutant:
 
   def key(self):
     nth = f' ({self.nth})' if self.nth > 1 else ''
-    return (self.file, self.where, self.source, self.flip + nth)
+    return (self.file, self.where or '-', self.source, self.flip + nth)
 
 
 @dataclass(frozen=True)
