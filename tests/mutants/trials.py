@@ -159,14 +159,18 @@ def try_one(order, mutant, only_quick, likely=('', '')):
   return Outcome(tests=total)
 
 
-def in_order(programs, numbers):
-  """Pairs of a program and its tests that reach a mutant of the file: those first that reach the most."""
+def in_order(programs, numbers, neighbours):
+  """Pairs of a program and its tests that reach a mutant of the file: those first that reach the most. A file
+  of tables alone has the tests of its neighbours, those tried in its folder."""
   reached = {id(program): len([n for n in numbers if n in program.reach]) for program in programs}
   most = [program for program in programs if reached[id(program)] > 0]
   if not most:  # a file of tables that are filled before the first test
     most = [program for program in programs if any(n in program.always for n in numbers)]
   most.sort(key=lambda program: -reached[id(program)])
-  return [(program, sorted({test for n in numbers for test in program.reach.get(n, [])})) for program in most]
+  near = [(program, sorted({test for n in numbers for test in program.reach.get(n, [])})) for program in most]
+  if any(tests for _, tests in near) or numbers == neighbours:
+    return near
+  return in_order(programs, neighbours, neighbours)
 
 
 def elapsed(since):
