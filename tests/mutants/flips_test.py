@@ -138,7 +138,7 @@ class ReportTest(WithLists):
     outcomes = {number: SimpleNamespace(caught_by='T.Catches' if number < 20 else '', how='failed')
                 for number in range(100)}
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-    report.keep(folder, root, files[:90], mutants[:90], outcomes, [])
+    report.keep(folder, report.stamp(root), files[:90], mutants[:90], outcomes, [])
     key = 'F\tA();\t`A();` left out'
     lists = self.lists(equivalent=f'a/20.cc\t{key}\tno effect\n', alive=f'a/21.cc\t{key}\n')
     path = os.path.join(self.folder.name, 'report.md')
@@ -152,7 +152,7 @@ class ReportTest(WithLists):
     self.assertLessEqual(text.count('\n'), 65)
     self.assertEqual(len(report.survivors(folder, files)), 70)
     outcomes[89].caught_by = 'T.CatchesNow'
-    report.keep_survivors(folder, root, mutants[89:90], outcomes)
+    report.keep_survivors(folder, report.stamp(root), mutants[89:90], outcomes)
     self.assertEqual(len(report.survivors(folder, files)), 69)
 
 

@@ -33,10 +33,10 @@ def record_path(folder, file):
   return os.path.join(folder, file.replace('/', '_') + '.json')
 
 
-def keep(folder, root, files, mutants, outcomes, unviable):
+def keep(folder, stamped, files, mutants, outcomes, unviable):
   """Writes a record for each of `files`, which were tried whole."""
   os.makedirs(folder, exist_ok=True)
-  version, commit = stamp(root)
+  version, commit = stamped
   for file in files:
     rows = []
     for m in sorted((m for m in mutants if m.file == file), key=lambda m: (m.line, m.number)):
@@ -47,15 +47,14 @@ def keep(folder, root, files, mutants, outcomes, unviable):
       json.dump(record, out)
 
 
-def keep_survivors(folder, root, mutants, outcomes):
+def keep_survivors(folder, stamped, mutants, outcomes):
   """Corrects the records by the outcomes of mutants that lived when they were written."""
-  commit = stamp(root)[1]
   for record in stored(folder, sorted({m.file for m in mutants})):
     tried = {m.key(): outcomes[m.number] for m in mutants if m.file == record['file']}
     for row in record['rows']:
       if tuple(row[5]) in tried:
         row[3:5] = [tried[tuple(row[5])].caught_by, tried[tuple(row[5])].how]
-    record['survivors_commit'] = commit
+    record['survivors_commit'] = stamped[1]
     with open(record_path(folder, record['file']), 'w', encoding='utf-8') as out:
       json.dump(record, out)
 
