@@ -137,8 +137,9 @@ def write_short(path, found, files):
                f'{f", survivors again with commit {again}" if again else ""}.')
   not_tried = [file for file in files if file not in {record['file'] for record in found}]
   if not_tried:
-    out.append(f'- {len(not_tried)} sources were not tried: {", ".join(not_tried[:6])}'
-               f'{", ..." if len(not_tried) > 6 else "."}')
+    of = Counter(os.path.dirname(file) for file in not_tried)
+    out.append(f'- {len(not_tried)} sources were not tried: '
+               f'{", ".join(f"{number} of {folder}" for folder, number in sorted(of.items()))}.')
   out += [''] + table('folder', [
       (folder, [record for record in found if os.path.dirname(record['file']) == folder])
       for folder in folders])
