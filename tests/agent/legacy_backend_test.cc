@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/agent/legacy_fixture.h"
 #include "tests/support/fake_command_runner.h"
@@ -222,6 +223,101 @@ TEST_F(LegacyBackendTest, AbortsOnAGenerationThatItNeverGave) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ip6 was not read")));
 }
 
+TEST_F(LegacyBackendTest, WritesNoNativeTableAndRunsNothingForIt) {
+  auto backend = Open("1.8.9");
+  Transaction put = CreateUser(*backend);
+  put.put_native = netlink::NativeTable{.name = "kube-iptables-agent"};
+  Transaction remove = CreateUser(*backend);
+  remove.delete_native.emplace();
+  for (const Transaction& transaction : {put, remove}) {
+    EXPECT_THAT(backend->Apply(transaction),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no native tables")));
+  }
+  EXPECT_THAT(runner_.RequestsOf(Program("iptables", "restore")), IsEmpty());
+}
+
+TEST_F(LegacyBackendTest, GivesEachReadingTheGenerationOfWhatItRead) {
+  auto backend = Open("1.8.9");
+  Saves("iptables", kEmptyFilter);
+  const absl::StatusOr<Snapshot> everything = backend->Read({});
+  ASSERT_THAT(everything, IsOk());
+  const absl::StatusOr<netlink::Survey> survey = backend->TakeSurvey(nullptr);
+  ASSERT_THAT(survey, IsOk());
+  EXPECT_EQ(survey->generation, everything->generation);
+  EXPECT_EQ(survey->mode, "legacy");
+  const auto native_generation = [&] {
+    return backend->ReadNativeTable(Family::kIPv4, "any")->generation;
+  };
+  EXPECT_EQ(native_generation(), survey->generation);
+  Saves("ip6tables", kFilterWithUser);
+  const uint32_t later = backend->Read({})->generation;
+  EXPECT_NE(later, everything->generation) << "who asks for nothing asks for both families";
+  EXPECT_EQ(native_generation(), later);
+  EXPECT_EQ(backend->TakeSurvey(nullptr)->generation, later);
+  Saves("ip6tables", kEmptyFilter);
+  const uint32_t surveyed = backend->TakeSurvey(nullptr)->generation;
+  EXPECT_NE(surveyed, later);
+  EXPECT_EQ(native_generation(), surveyed);
+}
+
+TEST_F(LegacyBackendTest, TakesNoFailureToReadForATableThatIsMissing) {
+  auto backend = Open("1.8.9");
+  ASSERT_EQ(symlink("ip_tables_names", (directory_ + "/ip_tables_names").c_str()), 0);
+  EXPECT_THAT(std::string(backend->Read({{.chain = kUser}}).status().message()),
+              HasSubstr("cannot read"));
+  EXPECT_THAT(backend->Read({{.chain = kUser6}}), IsOk());
+}
+
+TEST_F(LegacyBackendTest, NeedsTheProgramOfAFamilyThatHasTables) {
+  auto backend = Open("1.8.9");
+  for (const char* verb : {"save", "restore"}) unlink(Program("ip6tables", verb).c_str());
+  auto only_ipv4 = agent::NewLegacyBackend(&runner_, Options());
+  ASSERT_THAT(only_ipv4, IsOk());
+  TableNames("ip6", "filter\n");
+  EXPECT_THAT((*only_ipv4)->Read({{.chain = kUser6}}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("ip6tables-legacy-save")));
+}
+
+TEST_F(LegacyBackendTest, ReadsNoChainThatWasNotAskedFor) {
+  auto backend = Open("1.8.9");
+  Saves("iptables", kFilterWithUser);
+  Saves("ip6tables", kFilterWithUser);
+  EXPECT_THAT(Read(*backend, {kUser6}).chains, ElementsAre(::testing::Key(kUser6)));
+}
+
+TEST_F(LegacyBackendTest, WritesOnlyTheFamiliesThatTheTransactionChanges) {
+  auto backend = Open("1.8.9");
+  const uint32_t generation = Read(*backend, {kUser, kUser6}).generation;
+  EXPECT_THAT(backend->Apply({.generation = generation, .operations = {CreateChain{kUser6}}}),
+              IsOk());
+  EXPECT_THAT(runner_.RequestsOf(Program("iptables", "restore")), IsEmpty());
+  EXPECT_THAT(runner_.RequestsOf(Program("ip6tables", "restore")), SizeIs(1));
+}
+
+TEST_F(LegacyBackendTest, DeletesAChainOnlyWhereNoRuleOfAnotherChainJumpsToIt) {
+  auto backend = Open("1.8.9");
+  Saves("iptables", absl::StrCat("*filter\n:FORWARD ACCEPT [0:0]\n:USER - [0:0]\n",
+                                 "-A FORWARD -j USER\nCOMMIT\n"));
+  const uint32_t generation = Read(*backend, {kUser}).generation;
+  EXPECT_THAT(
+      backend->Apply({.generation = generation, .operations = {netlink::DeleteChain{kUser}}}),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("rules jump to the chain")));
+  EXPECT_THAT(runner_.RequestsOf(Program("iptables", "restore")), IsEmpty());
+}
+
+TEST_F(LegacyBackendTest, JumpsToAChainThatStands) {
+  auto backend = Open("1.8.9");
+  Saves("iptables", kFilterWithUser);
+  const ChainId forward{Family::kIPv4, Table::kFilter, "FORWARD"};
+  const uint32_t generation = Read(*backend, {forward}).generation;
+  const Rule jump{.target = netlink::Jump{"USER"}};
+  EXPECT_THAT(backend->Apply({.generation = generation,
+                              .operations = {AddRule{.chain = forward, .rule = jump}}}),
+              IsOk());
+  EXPECT_EQ(runner_.RequestsOf(Program("iptables", "restore"))[0].input,
+            "*filter\n-A FORWARD -j USER\nCOMMIT\n");
+}
+
 TEST_F(LegacyBackendTest, TellsExitCodesApartAndNeverWords) {
   struct Row {
     std::string name;
@@ -292,6 +388,94 @@ TEST_F(LegacyBackendTest, SaysWhatBecameOfEachFamily) {
                               .operations = {CreateChain{kUser}, CreateChain{kUser6}}}),
               StatusIs(absl::StatusCode::kNotFound,
                        AllOf(HasSubstr("writing ip6 filter"), HasSubstr("; ip: done"))));
+}
+
+TEST_F(LegacyBackendTest, SaysOfEachFamilyThatFailsWhatAndOfTheOthersThatTheyAreDone) {
+  const CommandResult fails{.exit_code = 2, .output = "", .errors = ""};
+  const auto message = [&](bool ipv4_fails, bool ipv6_fails) {
+    auto backend = Open("1.8.9");
+    const uint32_t generation = Read(*backend, {kUser, kUser6}).generation;
+    if (ipv4_fails) runner_.On(Program("iptables", "restore"), Answers(fails));
+    if (ipv6_fails) runner_.On(Program("ip6tables", "restore"), Answers(fails));
+    return std::string(backend
+                           ->Apply({.generation = generation,
+                                    .operations = {CreateChain{kUser}, CreateChain{kUser6}}})
+                           .message());
+  };
+  EXPECT_THAT(message(true, true),
+              AllOf(HasSubstr("writing ip filter"), HasSubstr("writing ip6 filter"),
+                    Not(HasSubstr(": done"))));
+  EXPECT_THAT(message(true, false), AllOf(HasSubstr("writing ip filter"), HasSubstr("; ip6: done"),
+                                          Not(HasSubstr("ip: done")), Not(HasSubstr("; ;"))));
+  EXPECT_THAT(message(false, true), AllOf(HasSubstr("; ip: done"), Not(HasSubstr("ip6: done"))));
+}
+
+TEST_F(LegacyBackendTest, NamesTheTablesOfTheFamilyThatFailedOnce) {
+  auto backend = Open("1.8.9");
+  const uint32_t generation = Read(*backend, {kUser, kUser6}).generation;
+  runner_.On(Program("iptables", "restore"), Answers({.exit_code = 2, .output = "", .errors = ""}));
+  EXPECT_THAT(backend->Apply({.generation = generation,
+                              .operations = {CreateChain{{Family::kIPv6, Table::kMangle, "A"}},
+                                             CreateChain{{Family::kIPv4, Table::kFilter, "B"}},
+                                             CreateChain{{Family::kIPv4, Table::kFilter, "C"}},
+                                             CreateChain{{Family::kIPv4, Table::kNat, "D"}}}}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("writing ip filter, nat:")));
+}
+
+TEST_F(LegacyBackendTest, NamesTheLockOnlyWhereTheProgramWaitedForIt) {
+  for (const int exit_code : {2, 4}) {
+    for (const char* version : {"1.8.6", "1.8.9"}) {  // the first takes the lock itself
+      auto backend = Open(version);
+      const Transaction transaction = CreateUser(*backend);
+      runner_.On(Program("iptables", "restore"),
+                 Answers({.exit_code = exit_code, .output = "", .errors = ""}));
+      const std::string message(backend->Apply(transaction).message());
+      const bool named = absl::StrContains(message, absl::StrCat("; the lock ", LockPath()));
+      EXPECT_EQ(named, exit_code == 4 && version == std::string("1.8.6")) << message;
+    }
+  }
+}
+
+TEST_F(LegacyBackendTest, DeletesARuleByItsPlace) {
+  auto backend = Open("1.8.9");
+  Saves("iptables", kFilterWithUser);
+  const Snapshot snapshot = Read(*backend, {kUser});
+  ASSERT_NE(snapshot.Find(kUser), nullptr);
+  const netlink::DeleteRule remove{
+      .chain = kUser, .handle = snapshot.Find(kUser)->rules[0].handle, .rule = Rule{}};
+  EXPECT_THAT(backend->Apply({.generation = snapshot.generation, .operations = {remove}}), IsOk());
+  EXPECT_EQ(runner_.RequestsOf(Program("iptables", "restore"))[0].input,
+            "*filter\n-D USER 1\nCOMMIT\n");
+}
+
+TEST_F(LegacyBackendTest, RefusesAJumpToAChainThatJumpsBack) {
+  auto backend = Open("1.8.9");
+  Saves("iptables", "*filter\n:OTHER - [0:0]\n:USER - [0:0]\n-A OTHER -j USER\nCOMMIT\n");
+  const uint32_t generation = Read(*backend, {kUser}).generation;
+  const Rule jump{.target = netlink::Jump{"OTHER"}};
+  EXPECT_THAT(backend->Apply({.generation = generation,
+                              .operations = {AddRule{.chain = kUser, .rule = jump}}}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("jump in a circle")));
+}
+
+TEST_F(LegacyBackendTest, WritesNothingWhereItCannotReadAgain) {
+  auto backend = Open("1.8.9");
+  Saves("iptables", kEmptyFilter);
+  const Transaction transaction = CreateUser(*backend);
+  runner_.On(Program("iptables", "save"), Answers({.exit_code = 1, .output = "", .errors = "no"}));
+  EXPECT_THAT(backend->Apply(transaction), Not(IsOk()));
+  EXPECT_THAT(runner_.RequestsOf(Program("iptables", "restore")), IsEmpty());
+}
+
+TEST_F(LegacyBackendTest, WritesRandomFullyWhereTheProgramCan) {
+  auto backend = Open("1.8.9");
+  Saves("iptables", "*nat\n:USER - [0:0]\nCOMMIT\n");
+  const ChainId user{Family::kIPv4, Table::kNat, "USER"};
+  const uint32_t generation = Read(*backend, {user}).generation;
+  const Rule masquerade{.target = Masquerade{.random_fully = true}};
+  EXPECT_THAT(backend->Apply({.generation = generation,
+                              .operations = {AddRule{.chain = user, .rule = masquerade}}}),
+              IsOk());
 }
 
 TEST_F(LegacyBackendTest, NamesAMissingCapability) {

@@ -2,6 +2,8 @@
 //
 // Surveys of the legacy backend over programs that are never run:
 // tests/kernel/legacy_survey_test.cc has the real ones.
+#include "agent/xtables/legacy_survey.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -142,6 +144,38 @@ TEST_F(LegacySurveyTest, HasNoNativeTables) {
   ASSERT_THAT(reading, IsOk());
   EXPECT_EQ(reading->generation, read);
   EXPECT_FALSE(reading->table.has_value());
+}
+
+// What other iptables mode has chains is decided by this.
+TEST_F(LegacySurveyTest, ListsTheChainsOfAFamilyWithItsOwnProgram) {
+  Open("1.8.9");
+  Saves("iptables", kSave);
+  agent::LegacyOptions options = Options();
+  options.command_deadline = absl::Seconds(7);
+  const auto chains = agent::ListLegacyChains(Family::kIPv4, runner_, options);
+  ASSERT_THAT(chains, IsOk());
+  EXPECT_EQ(chains->count(kUser), 1U);
+  const auto requests = runner_.RequestsOf(Program("iptables", "save"));
+  ASSERT_THAT(requests, SizeIs(1));
+  EXPECT_EQ(requests[0].deadline, absl::Seconds(7));
+  EXPECT_THAT(requests[0].environment, ::testing::Contains(HasSubstr("PATH=")));
+}
+
+TEST_F(LegacySurveyTest, TakesNoFailureForAFamilyWithoutChains) {
+  Open("1.8.9");
+  Saves("iptables", "");
+  EXPECT_THAT(*agent::ListLegacyChains(Family::kIPv4, runner_, Options()), IsEmpty());
+  runner_.On(Program("iptables", "save"),
+             Answers({.exit_code = 1, .output = "", .errors = "no such table"}));
+  EXPECT_THAT(agent::ListLegacyChains(Family::kIPv4, runner_, Options()),
+              StatusIs(absl::StatusCode::kUnknown,
+                       ::testing::AllOf(HasSubstr("exit status 1"), HasSubstr("no such table"))));
+  runner_.On(Program("iptables", "save"), Fails(absl::DeadlineExceededError("it hangs")));
+  EXPECT_THAT(agent::ListLegacyChains(Family::kIPv4, runner_, Options()),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+  unlink(Program("iptables", "save").c_str());
+  EXPECT_THAT(agent::ListLegacyChains(Family::kIPv4, runner_, Options()),
+              StatusIs(absl::StatusCode::kNotFound));
 }
 
 }  // namespace

@@ -112,8 +112,8 @@ TEST(RestorePlanTest, RefusesToDeleteAnotherRuleThanTheOneMeant) {
 }
 
 TEST(RestorePlanTest, RefusesNamesAndCommentsThatWouldReadAsSomethingElse) {
-  for (const std::string name : {"", "-X", "!X", "A B", "A\nCOMMIT", "A\"", "DROP", "RETURN",
-                                 "ABCDEFGHIJABCDEFGHIJABCDEFGHI"}) {
+  for (const std::string name : {"", "-X", "!X", "A B", "A\nCOMMIT", "A\"", "ACCEPT", "DROP",
+                                 "QUEUE", "RETURN", "ABCDEFGHIJABCDEFGHIJABCDEFGHI"}) {
     SCOPED_TRACE(name);
     EXPECT_THAT(Refusal(Observed(), {CreateChain{Filter(name)}}),
                 StatusIs(absl::StatusCode::kInvalidArgument));
@@ -136,6 +136,163 @@ TEST(RestorePlanTest, WritesLabelsAsIptablesRestoreTakesThem) {
             "*filter\n-A F -m connlabel ! --label \"115\" -j DROP\nCOMMIT\n"
             "*nat\n-A N -m connlabel --label \"114\" --set\n"
             "-I N 2 -m connlabel --label \"114\" --set\n-D N 1\nCOMMIT\n");
+}
+
+// Each of these would leave rules that no desired state has, or fail in the middle of a table.
+TEST(RestorePlanTest, RefusesWhatTheKernelOrIptablesRestoreWouldRefuse) {
+  using Code = absl::StatusCode;
+  const Rule masquerade{.target = netlink::Masquerade{}};
+  const ChainId ipv6 = Filter("X", Family::kIPv6);
+  const struct {
+    std::string name;
+    Observed observed;
+    Operation operation;
+    Code code;
+    std::string message;
+  } rows[] = {
+      {"a base chain is not deleted", Observed().Chain(Filter("FORWARD")),
+       DeleteChain{Filter("FORWARD")}, Code::kInvalidArgument, "a base chain is not deleted"},
+      {"a chain that is missing is not deleted", Observed(), DeleteChain{Filter("X")},
+       Code::kNotFound, "there is no such chain"},
+      {"a chain of the other family is not the one", Observed().Chain(ipv6),
+       DeleteChain{Filter("X")}, Code::kNotFound, "there is no such chain"},
+      {"a chain with rules is not deleted", Observed().Chain(Filter("X"), {BareDrop()}),
+       DeleteChain{Filter("X")}, Code::kFailedPrecondition, "the chain is not empty"},
+      {"a chain with a user is not deleted",
+       Observed().Chain(Filter("X")).Chain(Filter("Y"), {BareDrop(), JumpTo("X")}),
+       DeleteChain{Filter("X")}, Code::kFailedPrecondition, "rules jump to the chain"},
+      {"no rule is added to a chain that is missing", Observed(),
+       AddRule{.chain = Filter("X"), .rule = BareDrop()}, Code::kNotFound,
+       "there is no such chain"},
+      {"no rule is added before one that is missing", Observed().Chain(Filter("X"), {BareDrop()}),
+       AddRule{.chain = Filter("X"), .rule = BareDrop(), .before = 2}, Code::kNotFound,
+       "there is no rule of that handle"},
+      {"no rule is deleted from a chain that is missing", Observed(),
+       DeleteRule{.chain = Filter("X"), .handle = 1, .rule = BareDrop()}, Code::kNotFound,
+       "there is no such chain"},
+      {"no rule is deleted by a handle that is missing",
+       Observed().Chain(Filter("X"), {BareDrop()}),
+       DeleteRule{.chain = Filter("X"), .handle = 2, .rule = BareDrop()}, Code::kNotFound,
+       "there is no rule of that handle"},
+      {"no jump to a chain that is missing", Observed().Chain(Filter("X")),
+       AddRule{.chain = Filter("X"), .rule = JumpTo("Y")}, Code::kNotFound,
+       "there is no chain Y to jump to"},
+      {"no jump to a chain of another table", Observed().Chain(Filter("X")).Chain(Nat("Y")),
+       AddRule{.chain = Filter("X"), .rule = JumpTo("Y")}, Code::kNotFound,
+       "there is no chain Y to jump to"},
+      {"no jump to a base chain", Observed().Chain(Filter("X")).Chain(Filter("FORWARD")),
+       AddRule{.chain = Filter("X"), .rule = JumpTo("FORWARD")}, Code::kFailedPrecondition,
+       "a jump to a base chain"},
+      {"no jump to the chain itself", Observed().Chain(Filter("X")),
+       AddRule{.chain = Filter("X"), .rule = JumpTo("X")}, Code::kFailedPrecondition,
+       "chains would jump in a circle"},
+      {"no circle through two other chains",
+       Observed()
+           .Chain(Filter("A"), {JumpTo("B")})
+           .Chain(Filter("B"), {JumpTo("C")})
+           .Chain(Filter("C")),
+       AddRule{.chain = Filter("C"), .rule = JumpTo("A")}, Code::kFailedPrecondition,
+       "chains would jump in a circle"},
+      {"no masquerading outside of nat", Observed().Chain(Filter("X")),
+       AddRule{.chain = Filter("X"), .rule = masquerade}, Code::kInvalidArgument,
+       "MASQUERADE is for nat POSTROUTING only"},
+      {"no comment of 256 bytes", Observed().Chain(Filter("X")),
+       AddRule{.chain = Filter("X"), .rule = BareDrop(std::string(256, 'c'))},
+       Code::kInvalidArgument, "the comment is too long"},
+      {"no label beyond the last", Observed().Chain(Filter("X")),
+       AddRule{.chain = Filter("X"), .rule = {.conn_label = netlink::ConnLabelMatch{.label = 128}}},
+       Code::kInvalidArgument, "label"},
+  };
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.name);
+    EXPECT_THAT(Refusal(row.observed, {row.operation}),
+                StatusIs(row.code,
+                         ::testing::AllOf(HasSubstr(row.message), HasSubstr("nothing was done"))));
+  }
+}
+
+TEST(RestorePlanTest, TakesWhatOnlyLooksLikeOneOfThese) {
+  const struct {
+    std::string name;
+    Observed observed;
+    Operation operation;
+    std::string text;
+  } rows[] = {
+      {"the user of another table's chain of that name",
+       Observed().Chain(Filter("X")).Chain(Nat("X")).Chain(Nat("Y"), {JumpTo("X")}),
+       DeleteChain{Filter("X")}, "*filter\n-X X\nCOMMIT\n"},
+      {"the user of another family's chain of that name",
+       Observed().Chain(Filter("X")).Chain(Filter("Y", Family::kIPv6), {JumpTo("X")}),
+       DeleteChain{Filter("X")}, "*filter\n-X X\nCOMMIT\n"},
+      {"a comment of 255 bytes", Observed().Chain(Filter("X")),
+       AddRule{.chain = Filter("X"), .rule = BareDrop(std::string(255, 'c'))},
+       "*filter\n-A X -m comment --comment " + std::string(255, 'c') + " -j DROP\nCOMMIT\n"},
+      {"two ways to one chain are no circle",
+       Observed()
+           .Chain(Filter("A"), {JumpTo("B"), JumpTo("C")})
+           .Chain(Filter("B"), {JumpTo("D")})
+           .Chain(Filter("C"))
+           .Chain(Filter("D")),
+       AddRule{.chain = Filter("C"), .rule = JumpTo("D")}, "*filter\n-A C -j D\nCOMMIT\n"},
+      {"a jump from a base chain", Observed().Chain(Filter("FORWARD")).Chain(Filter("X")),
+       AddRule{.chain = Filter("FORWARD"), .rule = JumpTo("X")},
+       "*filter\n-A FORWARD -j X\nCOMMIT\n"},
+  };
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.name);
+    EXPECT_EQ(Plan(row.observed, {row.operation}), row.text);
+  }
+}
+
+TEST(RestorePlanTest, ANewRuleHasNoHandleToBeFoundBy) {
+  EXPECT_THAT(Refusal(Observed().Chain(Filter("X")),
+                      {AddRule{.chain = Filter("X"), .rule = BareDrop()},
+                       DeleteRule{.chain = Filter("X"), .handle = 0, .rule = BareDrop()}}),
+              StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST(RestorePlanTest, RandomFullyNeedsAnIptablesThatHasIt) {
+  const AddRule add{.chain = Nat("N"),
+                    .rule = {.target = netlink::Masquerade{.random_fully = true}}};
+  const ObservedChains chains = Observed().Chain(Nat("N")).snapshot().chains;
+  EXPECT_THAT(PlanRestore(chains, {.generation = 1, .operations = {add}}, {.random_fully = true}),
+              IsOk());
+  EXPECT_THAT(
+      PlanRestore(chains, {.generation = 1, .operations = {add}}, {.random_fully = false}).status(),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("iptables 1.6.2 or later")));
+}
+
+TEST(RestorePlanTest, KeepsTheGenerationThatItWasPlannedFor) {
+  const absl::StatusOr<netlink::Transaction> plan =
+      PlanRestore({}, {.generation = 7, .operations = {CreateChain{Filter("X")}}}, {});
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_EQ(plan->generation, 7U);
+}
+
+// The order of tables where rules only go: nat first. A chain that exists already is no addition.
+TEST(RestorePlanTest, OnlyRemovingIsToldFromWritingByWhatChanges) {
+  const Observed observed = Observed().Chain(Filter("F")).Chain(Nat("N"));
+  EXPECT_EQ(
+      Plan(observed, {CreateChain{Filter("F")}, DeleteChain{Filter("F")}, DeleteChain{Nat("N")}}),
+      "*nat\n-X N\nCOMMIT\n*filter\n-X F\nCOMMIT\n");
+  EXPECT_EQ(
+      Plan(observed, {CreateChain{Filter("G")}, DeleteChain{Filter("F")}, DeleteChain{Nat("N")}}),
+      "*filter\n:G - [0:0]\n-X F\nCOMMIT\n*nat\n-X N\nCOMMIT\n");
+}
+
+TEST(RestorePlanTest, AddsALabelOnlyWhereARuleOfThatFamilyHasOne) {
+  const Rule labels{.conn_label = netlink::ConnLabelMatch{.label = 114}};
+  const auto plan = [](std::vector<Operation> operations) {
+    return netlink::Transaction{.operations = std::move(operations)};
+  };
+  const netlink::Transaction adds =
+      plan({CreateChain{Filter("F")}, AddRule{.chain = Filter("F"), .rule = labels}});
+  EXPECT_TRUE(agent::AddsConnLabel(adds, Family::kIPv4));
+  EXPECT_FALSE(agent::AddsConnLabel(adds, Family::kIPv6));
+  EXPECT_FALSE(agent::AddsConnLabel(plan({AddRule{.chain = Filter("F"), .rule = BareDrop()}}),
+                                    Family::kIPv4));
+  EXPECT_FALSE(agent::AddsConnLabel(
+      plan({DeleteRule{.chain = Filter("F"), .handle = 1, .rule = labels}}), Family::kIPv4));
 }
 
 TEST(RestorePlanTest, RefusesToDeleteAChainAndMakeItAgain) {

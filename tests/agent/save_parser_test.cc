@@ -127,6 +127,23 @@ TEST(SaveParserTest, ACommentHasAsManyLinesAsItLikes) {
   EXPECT_EQ(right->at(Filter("A")).rules[0].rule()->comment, "x\n-A A -j DROP\nCOMMIT\n");
 }
 
+TEST(SaveParserTest, TakesAChainOfTheSameNameInEachTableForAnother) {
+  const absl::StatusOr<Chains> chains = ParseSave(
+      Family::kIPv4,
+      "*filter\n:A - [0:0]\n-A A -j DROP\nCOMMIT\n*nat\n:A - [0:0]\n-A A -j RETURN\nCOMMIT\n");
+  EXPECT_THAT(Lines(chains, Filter("A")), ElementsAre("1 -j DROP"));
+  EXPECT_THAT(Lines(chains, Nat("A")), ElementsAre("1 -j RETURN"));
+}
+
+TEST(SaveParserTest, TakesEveryPolicyThatAChainCanHave) {
+  for (const char* policy : {"-", "ACCEPT", "DROP", "QUEUE", "RETURN"}) {
+    EXPECT_THAT(
+        ParseSave(Family::kIPv4, absl::StrCat("*filter\n:INPUT ", policy, " [0:0]\nCOMMIT\n")),
+        IsOk())
+        << policy;
+  }
+}
+
 TEST(SaveParserTest, RefusesWhatIptablesSaveDoesNotPrint) {
   struct Row {
     std::string name;
@@ -155,6 +172,8 @@ TEST(SaveParserTest, RefusesWhatIptablesSaveDoesNotPrint) {
       {"rule outside", "-A A -j DROP\n", "line 1: a rule outside"},
       {"undeclared chain", head + "-A B -j DROP\nCOMMIT\n", "line 3: a rule of a chain"},
       {"another table's chain", head + "COMMIT\n*nat\n-A A -j DROP\nCOMMIT\n", "line 5: a rule of"},
+      {"another table's chain, right after its rules",
+       head + "-A A -j DROP\nCOMMIT\n*nat\n-A A -j DROP\nCOMMIT\n", "line 6: a rule of"},
       {"same beginning", head + "-A A2 -j DROP\nCOMMIT\n", "line 3: a rule of a chain"},
       {"another command", head + "-I A -j DROP\nCOMMIT\n", "line 3: unknown line: -I A"},
       {"no chain", head + "-A\nCOMMIT\n", "line 3: unknown line: -A"},

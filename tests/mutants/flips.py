@@ -3,10 +3,12 @@
 
 What is flipped: each comparison (to the opposite; < <= > >= also at their edge), && and ||, each
 condition that is neither, true and false, each number, enumerator and flag; in tables and constants
-also each text and name, and the presence of each row. Lines stay where they are.
+also each text and name, and the presence of each row. Statements are left out (statements.py), and the
+condition of each `if` is left out. Lines stay where they are.
 """
-from mutant import (ALGORITHM, ASSIGNMENT, EDGE, MACRO_LIKE, MOST_ENUMERATORS, OPPOSITE, TEMPLATE, VERBATIM,
-                    Context, Mutant, text_of, texts_of)
+from mutant import (ALGORITHM, ASSIGNMENT, EDGE, LISTS_OF_NAMES, MACRO_LIKE, MOST_ENUMERATORS, OPPOSITE,
+                    TEMPLATE, UNEVALUATED, VERBATIM, Context, Mutant, text_of, texts_of)
+from statements import JUMPS, can_be_deleted, goes_on_after, is_lambda_body, last_return
 from syntax import Token, is_binary, is_group, parse, raw, rows_of
 
 
@@ -54,18 +56,24 @@ class Rewriter:
     part = []
     returns = False
     at = 0
+    # What a function ends with stays: there is nothing after it.
+    stays = last_return(nodes) if context.body else None
+    inner = context.but(body=False)
 
     def flush():
       nonlocal part, returns
       if part:
-        out.append(self.part(part, context, returns))
+        out.append(self.part(part, inner, returns))
       part = []
       returns = False
 
     while at < len(nodes):
       node = nodes[at]
       text = node.text if node.kind != 'group' else ''
-      if text in (';', ',') or (text == ':' and not self.is_choice(part)):
+      if text == ';' and context.block and not returns and can_be_deleted(part):
+        out.append(self.deletable(part, node, self.part(part, inner, False), context))
+        part = []
+      elif text in (';', ',') or (text == ':' and not self.is_choice(part)):
         if text == ':' and part and is_group(part[-1], '(') and not context.in_function:
           self.pending = self.name_before(part)
         flush()
@@ -87,8 +95,15 @@ class Rewriter:
         if nodes[at].kind != 'group':  # if constexpr
           out.append(nodes[at].raw())
           at += 1
-        out.append(self.condition(text, nodes[at], context))
-      elif text in ('else', 'do', 'default', 'break', 'continue'):
+        out.append(self.condition(text, nodes[at], inner))
+      elif text in JUMPS and context.block and at != stays and (
+          context.falls_through or text != 'return' or nodes[at + 1].text == ';'):
+        flush()
+        stop = next(i for i in range(at, len(nodes)) if nodes[i].text == ';')
+        rest = self.part(nodes[at + 1:stop], inner, True) if stop > at + 1 else ''
+        out.append(self.deletable(nodes[at:stop], nodes[stop], node.raw() + rest, context))
+        at = stop
+      elif text in ('else', 'do', 'default', 'break', 'continue', 'friend'):
         flush()
         out.append(node.raw())
       elif text == 'return':
@@ -96,7 +111,7 @@ class Rewriter:
         out.append(node.raw())
         returns = True
       elif is_group(node, '{') and self.opens_block(part, context):
-        inside = self.inside_block(part, context)
+        inside = self.inside_block(part, inner, node.kids)
         if inside.in_function and not context.in_function:
           part = [self.not_constexpr(kid) for kid in part]
         flush()
@@ -107,6 +122,14 @@ class Rewriter:
       at += 1
     flush()
     return ''.join(out)
+
+  def deletable(self, nodes, end, text, context):
+    """`nodes;`, rewritten as `text`, in braces: what stands around it may be an if without its own."""
+    lead = nodes[0].before
+    active = self.mutant(nodes[0], context.where, f'`{self.short(nodes)};` left out')
+    if active is None:
+      return text + end.raw()
+    return f'{lead}{{ if (!{active}) {text[len(lead):]}{end.raw()} }}'
 
   @staticmethod
   def is_choice(part):
@@ -133,11 +156,13 @@ class Rewriter:
     last = part[-1]
     if last.text in ('const', 'noexcept', 'override') and last.kind == 'name':
       return True
+    if last.text in ('&', '&&') and len(part) > 1 and is_group(part[-2], '('):
+      return True
     if is_group(last, '('):
       return not (len(part) > 1 and is_group(part[-2], '['))
     return False
 
-  def inside_block(self, part, context):
+  def inside_block(self, part, context, kids):
     if part and part[0].text in ('struct', 'class') and len(part) > 1:
       return context.but(where=part[1].text)
     if context.in_function or not part or not any(is_group(node, '(') for node in part):
@@ -146,7 +171,8 @@ class Rewriter:
     texts = texts_of(part)
     result = texts[:texts.index(name.split('::')[0])] if name.split('::')[0] in texts else []
     result = [text for text in result if text not in ('inline', 'static', 'constexpr')]
-    return context.but(in_function=True, where=name, returns_bool=result == ['bool'])
+    return context.but(in_function=True, where=name, returns_bool=result == ['bool'], block=True, body=True,
+                       falls_through=goes_on_after(kids))
 
   @staticmethod
   def not_constexpr(node):
@@ -164,9 +190,17 @@ class Rewriter:
     last = max((at for at, kid in enumerate(kids) if kid.text == ';' and kid.kind == 'operator'),
                default=-1)
     if keyword not in ('if', 'while') or '=' in texts_of(kids[last + 1:]):
-      return self.bracketed(group, context)
-    before = self.statements(kids[:last + 1], context)
-    return (group.opener.raw() + before + self.truth(kids[last + 1:], context) + group.closer.raw())
+      return self.bracketed(group, context.but(block=False))
+    before = self.statements(kids[:last + 1], context.but(block=False))
+    asked = kids[last + 1:]
+    always = None
+    if keyword == 'if' and context.block:
+      always = self.mutant(asked[0], context.where, f'`{self.short(asked)}` is not asked')
+    truth = self.truth(asked, context.but(block=False))
+    if always is not None:
+      lead = asked[0].before
+      truth = f'{lead}({always} || ({truth[len(lead):]}))'
+    return group.opener.raw() + before + truth + group.closer.raw()
 
   # ---- declarations, assignments, expressions ----
 
@@ -186,7 +220,12 @@ class Rewriter:
       if '.' not in texts:  # of a member
         return raw(left) + sign.raw() + raw(right)
     if 'constexpr' in texts:
-      return self.constant(left, sign, right, context)
+      first = self.next_number
+      text = self.constant(left, sign, right, context)
+      if 'static' in texts and context.in_function and self.next_number > first:
+        # It is filled once, but each test that comes by uses it.
+        text += f'; kipt_mutants::Touch({first}, {self.next_number})'
+      return text
     inside = context.but(verdict=[node.text for node in left[-2:]] == ['.', 'target'])
     return self.plain(left, context) + sign.raw() + self.expression(right, inside)
 
@@ -274,12 +313,22 @@ class Rewriter:
       other = 'netlink::Return{}' if 'Drop' in texts_of(nodes) else 'netlink::Drop{}'
       return f'{lead}({active} ? netlink::Target({other}) : netlink::Target({text[len(lead):]}))'
     if (returns or context.constant) and all(node.kind == 'string' for node in nodes):
-      active = self.mutant(nodes[0], context.where, f'`{self.short(nodes)}` becomes another text')
-      return raw(nodes) if active is None else f'{lead}({active} ? "another text" : {raw(nodes)[len(lead):]})'
+      return self.text_cell(nodes, context)
     if context.constant and len(nodes) == 1 and nodes[0].kind == 'name' and nodes[0].text not in (
         'true', 'false', 'nullptr'):
       return self.cell(nodes[0], context)
     return self.plain(nodes, context)
+
+  def text_cell(self, nodes, context):
+    lead = nodes[0].before
+    active = self.mutant(nodes[0], context.where, f'`{self.short(nodes)}` becomes another text')
+    text = raw(nodes)[len(lead):]
+    names = nodes[0].text.strip('"').split(' ') if len(nodes) == 1 and context.constant else []
+    if self.file in LISTS_OF_NAMES and len(names) > 1:
+      numbers = [self.number(nodes[0], context.where, f'`{name}` left out of the list') for name in names]
+      if None not in numbers:
+        text = f'kipt_mutants::WithoutName({numbers[0]}, {text})'
+    return lead + (text if active is None else f'({active} ? "another text" : {text})')
 
   def binary(self, left, sign, right, context):
     lead = left[0].before
@@ -327,7 +376,14 @@ class Rewriter:
     while at < len(nodes):
       node = nodes[at]
       name_end = self.qualified(nodes, at)
-      if node.kind == 'group':
+      if is_group(node, '{') and is_lambda_body(nodes, at):
+        out.append(self.bracketed(node, context.but(
+            index=False, verdict=False, returns_bool=False, constant=False, block=context.in_function,
+            body=context.in_function, falls_through=goes_on_after(node.kids))))
+      elif node.text in UNEVALUATED and at + 1 < len(nodes) and is_group(nodes[at + 1], '('):
+        out.append(node.raw() + nodes[at + 1].raw())
+        at += 1
+      elif node.kind == 'group':
         out.append(self.group(node, context))
       elif name_end > at + 1:
         at = self.qualified_name(nodes, at, name_end, out, context)
@@ -350,11 +406,16 @@ class Rewriter:
   def group(self, group, context):
     if group.text == '<':
       return group.raw()
+    context = context.but(block=False)
+    pending = self.pending  # an initializer may hold brackets that look like a block
     if group.text == '[':
-      return self.bracketed(group, context.but(index=True, constant=False))
-    if group.text == '(':
-      return self.bracketed(group, context.but(index=False, verdict=False))
-    return self.bracketed(group, context.but(index=False, verdict=False, returns_bool=False))
+      text = self.bracketed(group, context.but(index=True, constant=False))
+    elif group.text == '(':
+      text = self.bracketed(group, context.but(index=False, verdict=False))
+    else:
+      text = self.bracketed(group, context.but(index=False, verdict=False, returns_bool=False))
+    self.pending = pending
+    return text
 
   @staticmethod
   def qualified(nodes, at):
@@ -375,7 +436,7 @@ class Rewriter:
       function, other = ALGORITHM[name]
       active = self.mutant(node, context.where, f'`{name}` becomes `{other}`')
       if active is not None:
-        inside = self.statements(nodes[end].kids, context.but(verdict=False))
+        inside = self.statements(nodes[end].kids, context.but(verdict=False, block=False))
         out.append(f'{node.before}kipt_mutants::{function}({active}, {inside})')
         return end + 1
     scope, _, enumerator = name.rpartition('::')

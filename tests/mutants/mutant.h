@@ -9,22 +9,28 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <deque>
 #include <iterator>
-#include <string_view>
+#include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 
 namespace kipt_mutants {
 
-inline constexpr int kMost = 20000;
-extern int active;                        // none: -1
-extern unsigned char reached[kMost + 1];  // by the test that runs, or before the first of them
+inline constexpr int kMost = 40000;
+extern int active;              // none: -1
+extern unsigned char* reached;  // kMost + 1, by the test that runs, or before the first of them
 
 inline bool Is(int mutant) {
   reached[mutant] = 1;
   return mutant == active;
+}
+
+inline void Touch(int first, int end) {
+  for (int mutant = first; mutant < end; ++mutant) reached[mutant] = 1;
 }
 
 // Of each comparison, what it becomes. Templates, so that each operand is written and evaluated
@@ -64,6 +70,7 @@ template <typename T>
 requires std::is_integral_v<T> || std::is_enum_v<T> T Cell(int mutant, T value) {
   return Is(mutant) ? static_cast<T>(static_cast<long long>(value) + 1) : value;
 }
+inline void* Cell(int mutant, void* value) { return Is(mutant) ? nullptr : value; }
 template <typename R, typename... A>
 auto Cell(int mutant, R (*function)(A...)) -> R (*)(A...) {
   return Is(mutant) ? +[](A...) -> R { return R{}; } : function;
@@ -75,10 +82,18 @@ T Flag(int mutant, T value) {
   return Is(mutant) ? T{} : value;
 }
 
+// Iterated by pointers, as std::array is.
+template <typename T>
+class RowsLeft : public std::vector<T> {
+ public:
+  const T* begin() const { return this->data(); }
+  const T* end() const { return this->data() + this->size(); }
+};
+
 // The rows of a table less the one whose mutant runs; `first` is the first row's.
 template <typename Rows>
 auto WithoutOne(int first, const Rows& rows) {
-  std::vector<typename Rows::value_type> left;
+  RowsLeft<typename Rows::value_type> left;
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!Is(first + static_cast<int>(i))) left.push_back(rows[i]);
   }
@@ -91,6 +106,21 @@ bool OverwriteOne(int first, T (&rows)[kRows]) {
     if (Is(first + static_cast<int>(i))) rows[i] = i + 1 < kRows ? rows[i + 1] : rows[i - 1];
   }
   return true;
+}
+
+// A list of names with a space between less the one whose mutant runs; `first` is the first name's.
+inline absl::string_view WithoutName(int first, absl::string_view names) {
+  static std::deque<std::string> kept;  // which keep their addresses
+  std::string left;
+  int name = first;
+  for (size_t begin = 0; begin < names.size(); ++name) {
+    const size_t end = std::min(names.find(' ', begin), names.size());
+    if (!Is(name)) {
+      left += (left.empty() ? "" : " ") + std::string(names.substr(begin, end - begin));
+    }
+    begin = end + 1;
+  }
+  return kept.emplace_back(std::move(left));
 }
 
 template <typename A, typename B>

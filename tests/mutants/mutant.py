@@ -12,9 +12,12 @@ TEMPLATE = {'==': 'Equal', '!=': 'Unequal', '<': 'Less', '<=': 'LessEqual', '>':
 ALGORITHM = {'std::min': ('Min', 'std::max'), 'std::max': ('Max', 'std::min'),
              'std::any_of': ('AnyOf', 'std::all_of'), 'std::all_of': ('AllOf', 'std::any_of')}
 ASSIGNMENT = {'=', '|=', '&=', '+=', '-=', '^='}
-VERBATIM = {'static_assert', 'using', 'enum', 'friend', 'typedef'}
+VERBATIM = {'static_assert', 'using', 'enum', 'typedef'}
+UNEVALUATED = {'alignof', 'decltype', 'offsetof', 'sizeof'}
 # Small enumerations are tried whole.
 MOST_ENUMERATORS = 4
+# Sources whose texts list names: of system calls.
+LISTS_OF_NAMES = {'agent/process/syscall_table.cc'}
 MACRO_LIKE = re.compile(r'[A-Z][A-Z0-9]*_[A-Z0-9_]*[A-Z0-9]')
 
 
@@ -30,13 +33,16 @@ class Mutant:
 
   def key(self):
     nth = f' ({self.nth})' if self.nth > 1 else ''
-    return (self.file, self.where, self.source, self.flip + nth)
+    return (self.file, self.where or '-', self.source, self.flip + nth)
 
 
 @dataclass(frozen=True)
 class Context:
   where: str = ''
   in_function: bool = False
+  block: bool = False  # between the statements of a function, not inside of one
+  body: bool = False  # between the outermost of them
+  falls_through: bool = False  # something is returned where a `return` inside the function is left out
   constant: bool = False  # inside the value of a constexpr
   verdict: bool = False  # the value of a rule's target
   index: bool = False

@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The unit test programs of a build directory, with some of their sources exchanged for rewritten ones."""
+import fnmatch
 import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
-PROGRAM = re.compile(r'^(tests/(?:agent|featuregates)/\w+_test): CXX_EXECUTABLE', re.MULTILINE)
-ERROR = re.compile(r'^(/[^:]+):(\d+):\d+: (?:fatal )?error: (.*)', re.MULTILINE)
+# The first folder is that of the sources; the unit tests of the others may notice too. A kernel test is run
+# only where no unit test comes by.
+PROGRAM_FOLDERS = {'featuregates': ('featuregates',), 'netlink': ('netlink', 'agent', 'kernel'),
+                   'agent': ('agent', 'kernel')}
+OBJECTS = ('agent/CMakeFiles/kipt_agent.dir', 'featuregates/', 'netlink/CMakeFiles/', 'tests/support/')
+ERROR = re.compile(r'^(\S[^:\n]*):(\d+):\d+: (?:fatal )?error: (.*)', re.MULTILINE)
 
 
 class BuildFailed(Exception):
@@ -28,6 +34,7 @@ class Build:
     self.build = build
     self.work = work
     self.jobs = jobs
+    self.ccache = shutil.which('ccache')
     self.shadow = os.path.join(work, 'sources')
     self.include = os.path.join(root, 'tests', 'mutants', 'mutant.h')
     with open(os.path.join(build, 'compile_commands.json'), encoding='utf-8') as file:
@@ -67,8 +74,12 @@ class Build:
         needs[object_] = set()
     return needs
 
-  def programs(self):
-    return PROGRAM.findall(self.ninja('targets', 'all'))
+  def programs(self, folder, patterns):
+    """Test programs for the sources of `folder`; where there are patterns, those that fit one."""
+    targets = self.ninja('targets', 'all')
+    return [name for of in PROGRAM_FOLDERS[folder]
+            for name in re.findall(rf'^(tests/{of}/\w+_test): CXX_EXECUTABLE', targets, re.MULTILINE)
+            if not patterns or any(fnmatch.fnmatch(os.path.basename(name), each) for each in patterns)]
 
   def bring_up_to_date(self, programs):
     done = run(['ninja', '-C', self.build, f'-j{self.jobs}', *programs])
@@ -88,8 +99,7 @@ class Build:
                                  os.path.basename(program) + '.dir') for program in programs)
     found = []
     for object_ in self.commands:
-      if not object_.startswith(('agent/CMakeFiles/kipt_agent.dir', 'featuregates/',
-                                 'tests/support/') + folders):
+      if not object_.startswith(OBJECTS + folders):
         continue
       if self.sources[object_] in files or self.needs.get(object_, set()) & files:
         found.append(object_)
@@ -116,12 +126,16 @@ class Build:
     source = os.path.join(self.shadow, self.sources[object_])
     if os.path.exists(source):
       words[words.index('-c') + 1] = source
-    words = [word for word in words if word != '-Werror' and not word.startswith('-g')]
-    if not self.sources[object_].startswith('tests/'):
-      words = [word for word in words if not re.fullmatch(r'-O\d|-D_FORTIFY_SOURCE=\d', word)]
+    words = [word for word in words if word != '-Werror']
     at = words.index('-o')
-    # A mutant that reads behind the end of a vector must be seen to.
-    words[at:at] = ['-w', '-Wno-narrowing', '-D_GLIBCXX_ASSERTIONS', '-include', self.include]
+    words[at:at] = ['-w', '-Wno-narrowing', '-include', self.include]
+    # A test's options stay: its precompiled headers were made with them.
+    if not self.sources[object_].startswith('tests/'):
+      words = [word for word in words if not re.fullmatch(r'-O\d|-g\d?|-D_FORTIFY_SOURCE=\d', word)]
+      # A mutant that reads beyond the end of a vector must be noticed.
+      words.insert(words.index('-w'), '-D_GLIBCXX_ASSERTIONS')
+    if self.ccache and not os.path.basename(words[0]).endswith('ccache'):
+      words.insert(0, self.ccache)
     # Before all others: there the rewritten headers are found.
     first = next(at for at, word in enumerate(words) if word.startswith(('-I', '-isystem', '-D', '-O',
                                                                          '-std', '-f', '-w')))
@@ -134,13 +148,13 @@ class Build:
     errors = [(self.tree_file(path), int(line), text) for path, line, text in
               ERROR.findall(done.stdout)]
     places = [(self.tree_file(path), int(line), '') for path, line in
-              re.findall(r'^(/[^:]+):(\d+):\d+:', done.stdout, re.MULTILINE)]
+              re.findall(r'^(\S[^:\n]*):(\d+):\d+:', done.stdout, re.MULTILINE)]
     if not errors:
       raise BuildFailed(f'{" ".join(words)}\n{done.stdout[-4000:]}')
     return errors + places
 
   def tree_file(self, path):
-    path = os.path.realpath(path)
+    path = os.path.realpath(os.path.join(self.build, path))  # ccache makes it relative
     if path.startswith(self.shadow + os.sep):
       return os.path.relpath(path, self.shadow)
     return os.path.relpath(path, self.root)
@@ -178,7 +192,8 @@ class Build:
         library.append(path)
     # In front, so that they are taken instead of the archives' and their tables are filled first.
     words[first:first] = [os.path.join(self.work, 'told.o'), *library]
-    words.append('-fuse-ld=gold')
+    if not any(word.startswith('-fuse-ld=') for word in words):
+      words.append('-fuse-ld=gold')
     done = run(words, cwd=self.build)
     if done.returncode != 0:
       raise BuildFailed(f'{" ".join(words)}\n{done.stdout[-4000:]}')

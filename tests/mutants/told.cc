@@ -8,6 +8,7 @@
 //   failed TEST          it did not pass; the process ends at once: no other needs to
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -19,12 +20,17 @@
 namespace kipt_mutants {
 
 int active = -1;
-unsigned char reached[kMost + 1];
+unsigned char* reached = nullptr;
 
 namespace {
 
-// Before any table is filled.
+// Before any table is filled. Shared with the processes that a test forks, whose tests' places
+// count.
 __attribute__((constructor(101))) void ReadActive() {
+  void* const memory =
+      mmap(nullptr, kMost + 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) _exit(2);
+  reached = static_cast<unsigned char*>(memory);
   if (const char* text = std::getenv("KIPT_MUTANT")) active = std::atoi(text);
 }
 
@@ -33,7 +39,7 @@ std::string TakeReached() {
   for (int i = 0; i <= kMost; ++i) {
     if (reached[i] != 0) numbers += " " + std::to_string(i);
   }
-  std::memset(reached, 0, sizeof reached);
+  std::memset(reached, 0, kMost + 1);
   return numbers;
 }
 

@@ -80,5 +80,15 @@ TEST(AttributesTest, TakesTheLastWithoutItsPadding) {
   EXPECT_EQ(attributes->Bytes(1)->size(), 1U);
 }
 
+TEST(AttributesTest, StandBehindTheHeadersOfAMessage) {
+  const Bytes headers(20, 0);
+  const auto none = Attributes::OfMessage(headers);
+  ASSERT_TRUE(none.has_value()) << "a message may have no attributes";
+  EXPECT_TRUE(none->all().empty());
+  EXPECT_FALSE(Attributes::OfMessage(WireBytes(headers).subspan(1)).has_value());
+  const Bytes message = Join({headers, Attr(1, 5)});
+  EXPECT_EQ(Attributes::OfMessage(message)->U32(1), 5U);
+}
+
 }  // namespace
 }  // namespace kipt::netlink

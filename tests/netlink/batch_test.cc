@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/netfilter/nf_tables.h>
 
 #include <cerrno>
 #include <cstring>
@@ -165,9 +166,48 @@ TEST(BatchTest, RefusesOperationsThatNoKernelMayGet) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ip6 filter INPUT")));
   EXPECT_THAT(build(CreateChain{ChainId{Family::kIPv4, Table::kNat, ""}}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("creating chain")));
+  for (const Transaction& transaction :
+       {Transaction{.put_native = NativeTable{.name = ""}},
+        Transaction{.delete_native = DeleteNativeTable{.name = ""}}}) {
+    EXPECT_THAT(Batch::Build(transaction, 1), StatusIs(absl::StatusCode::kInvalidArgument));
+  }
   EXPECT_THAT(
       build(AddRule{.chain = kUser, .rule = Rule{.comment = std::string(256, 'x')}, .before = {}}),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("appending to chain ip filter USER")));
+}
+
+// Without its handle, the deletion of a rule is the deletion of every rule of the chain.
+TEST(BatchTest, NamesInEachMessageWhatItIsAbout) {
+  const ChainId chain{Family::kIPv6, Table::kNat, "USER"};
+  const Transaction transaction{
+      .operations = {CreateChain{chain}, AddRule{.chain = chain, .rule = {}, .before = {}},
+                     AddRule{.chain = chain, .rule = {}, .before = 5},
+                     DeleteRule{.chain = chain, .handle = 6, .rule = {}}, DeleteChain{chain}}};
+  const absl::StatusOr<Batch> batch = Batch::Build(transaction, 1);
+  ASSERT_THAT(batch, IsOk());
+  std::vector<size_t> offsets;
+  const std::vector<Header> headers = Headers(*batch, &offsets);
+  ASSERT_EQ(headers.size(), 8U);
+  const auto message = [&](size_t index) {
+    return *Attributes::OfMessage(batch->bytes().subspan(offsets[index], headers[index].length));
+  };
+  EXPECT_EQ(message(1).Text(NFTA_TABLE_NAME), "nat");
+  EXPECT_EQ(message(2).Text(NFTA_CHAIN_TABLE), "nat");
+  EXPECT_EQ(message(2).Text(NFTA_CHAIN_NAME), "USER");
+  for (const size_t rule : {3U, 4U, 5U}) {
+    SCOPED_TRACE(rule);
+    EXPECT_EQ(message(rule).Text(NFTA_RULE_TABLE), "nat");
+    EXPECT_EQ(message(rule).Text(NFTA_RULE_CHAIN), "USER");
+    EXPECT_EQ(message(rule).U64(NFTA_RULE_POSITION),
+              rule == 4 ? std::optional<uint64_t>(5) : std::nullopt);
+    EXPECT_EQ(message(rule).U64(NFTA_RULE_HANDLE),
+              rule == 5 ? std::optional<uint64_t>(6) : std::nullopt);
+  }
+  EXPECT_EQ(message(6).Text(NFTA_CHAIN_TABLE), "nat");
+  EXPECT_EQ(message(6).Text(NFTA_CHAIN_NAME), "USER");
+  for (size_t i = 1; i + 1 < headers.size(); ++i) {
+    EXPECT_EQ(batch->bytes()[offsets[i] + 16], 10) << "NFPROTO_IPV6, message " << i;
+  }
 }
 
 class BatchErrorTest : public ::testing::Test {
@@ -218,6 +258,13 @@ TEST_F(BatchErrorTest, NamesTheFirstOperationThatFailed) {
       StatusIs(absl::StatusCode::kNotFound,
                AllOf(HasSubstr("appending to chain ip filter USER"),
                      HasSubstr("-m comment --comment why"), HasSubstr("-j GONE"))));
+  EXPECT_THAT(
+      Explain({{.sequence = 53, .error_number = ENOENT}, {.sequence = 54, .error_number = EBUSY}}),
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr("appending to chain")))
+      << "in whichever order the kernel reports them";
+  EXPECT_THAT(
+      Explain({{.sequence = 53, .error_number = ENOENT}, {.sequence = 53, .error_number = EINVAL}}),
+      StatusIs(absl::StatusCode::kNotFound));
   EXPECT_THAT(Explain({{.sequence = 51, .error_number = ENOMEM}}),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("creating table ip filter for chain USER")));
@@ -230,6 +277,34 @@ TEST_F(BatchErrorTest, NamesTheFirstOperationThatFailed) {
   EXPECT_THAT(
       Explain({{.sequence = 55, .error_number = EBUSY}}),
       StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("deleting chain ip filter USER")));
+}
+
+TEST_F(BatchErrorTest, SaysWhatIsMissingOnlyWhereSomethingIs) {
+  const struct {
+    std::string name;
+    BatchError error;
+    std::string message;
+  } rows[] = {
+      {"a rule to delete",
+       {.sequence = 54, .error_number = ENOENT},
+       "there is no such chain, or no rule of that handle in it"},
+      {"a chain to delete", {.sequence = 55, .error_number = ENOENT}, "(there is no such chain)"},
+      {"a chain to make", {.sequence = 52, .error_number = ENOENT}, "(there is no such chain)"},
+  };
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.name);
+    EXPECT_THAT(Explain({row.error}),
+                StatusIs(absl::StatusCode::kNotFound, HasSubstr(row.message)));
+  }
+  EXPECT_THAT(std::string(Explain({{.sequence = 55, .error_number = EBUSY}}).message()),
+              ::testing::Not(HasSubstr("there is no such chain")));
+}
+
+TEST_F(BatchErrorTest, NamesTheChainThatIsInUseOnlyWhereAChainIs) {
+  EXPECT_EQ(ChainInUse(Explain({{.sequence = 55, .error_number = EBUSY}})), "ip filter USER");
+  EXPECT_EQ(ChainInUse(Explain({{.sequence = 55, .error_number = ENOENT}})), std::nullopt);
+  EXPECT_EQ(ChainInUse(Explain({{.sequence = 54, .error_number = EBUSY}})), std::nullopt);
+  EXPECT_EQ(ChainInUse(Explain({{.sequence = 52, .error_number = EBUSY}})), std::nullopt);
 }
 
 TEST_F(BatchErrorTest, SaysThatPrivilegesAreMissing) {
@@ -261,8 +336,11 @@ TEST_F(BatchErrorTest, SurvivesAnyOffset) {
 }
 
 TEST_F(BatchErrorTest, SurvivesASequenceNumberThatIsNotItsOwn) {
-  EXPECT_THAT(Explain({{.sequence = 9, .error_number = EINVAL}}),
-              StatusIs(absl::StatusCode::kInvalidArgument));
+  for (const uint32_t sequence : {9U, 56U, 57U}) {
+    EXPECT_THAT(Explain({{.sequence = sequence, .error_number = EINVAL}}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("committing to nf_tables")))
+        << sequence;
+  }
 }
 
 }  // namespace

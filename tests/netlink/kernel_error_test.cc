@@ -18,30 +18,52 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-TEST(KernelErrorTest, MapsEachErrnoToTheCodeOfItsHeader) {
+TEST(KernelErrorTest, MapsEachErrnoToTheCodeOfItsHeaderWithItsAdvice) {
   struct Row {
     int error;
     absl::StatusCode code;
+    std::string advice;
   };
   const std::vector<Row> rows = {
-      {EPERM, absl::StatusCode::kPermissionDenied},
-      {EACCES, absl::StatusCode::kPermissionDenied},
-      {ENOENT, absl::StatusCode::kNotFound},
-      {EINVAL, absl::StatusCode::kInvalidArgument},
-      {EBUSY, absl::StatusCode::kFailedPrecondition},
-      {EEXIST, absl::StatusCode::kFailedPrecondition},
-      {EOPNOTSUPP, absl::StatusCode::kFailedPrecondition},
-      {ELOOP, absl::StatusCode::kFailedPrecondition},
-      {EMLINK, absl::StatusCode::kFailedPrecondition},
-      {ERESTART, absl::StatusCode::kAborted},
-      {EINTR, absl::StatusCode::kAborted},
-      {ENOMEM, absl::StatusCode::kResourceExhausted},
-      {ENOBUFS, absl::StatusCode::kResourceExhausted},
-      {EPROTONOSUPPORT, absl::StatusCode::kUnavailable},
-      {ETIMEDOUT, absl::StatusCode::kDeadlineExceeded},
-      {EXDEV, absl::StatusCode::kUnknown},
+      {EPERM, absl::StatusCode::kPermissionDenied, "CAP_NET_ADMIN"},
+      {EACCES, absl::StatusCode::kPermissionDenied, "CAP_NET_ADMIN"},
+      {ENOENT, absl::StatusCode::kNotFound, "is not there"},
+      {EINVAL, absl::StatusCode::kInvalidArgument, "does not allow this here"},
+      {ERANGE, absl::StatusCode::kInvalidArgument, "a number is out of range"},
+      {EOVERFLOW, absl::StatusCode::kInvalidArgument, "a number is out of range"},
+      {ENAMETOOLONG, absl::StatusCode::kInvalidArgument, "a name is too long"},
+      {EMSGSIZE, absl::StatusCode::kInvalidArgument, "too large for the socket"},
+      {ELOOP, absl::StatusCode::kFailedPrecondition, "in a circle"},
+      {EMLINK, absl::StatusCode::kFailedPrecondition, "in a circle, or too deep"},
+      {EBUSY, absl::StatusCode::kFailedPrecondition, "it is in use"},
+      {EEXIST, absl::StatusCode::kFailedPrecondition, "something else of that name"},
+      {EOPNOTSUPP, absl::StatusCode::kFailedPrecondition, "the kernel cannot do this"},
+      {ERESTART, absl::StatusCode::kAborted, "has changed since it was read"},
+      {EINTR, absl::StatusCode::kAborted, "interrupted"},
+      {ENOMEM, absl::StatusCode::kResourceExhausted, "out of memory"},
+      {ENOBUFS, absl::StatusCode::kResourceExhausted, "receive buffer is full"},
+      {ENFILE, absl::StatusCode::kResourceExhausted, "too many are open"},
+      {EMFILE, absl::StatusCode::kResourceExhausted, "too many are open"},
+      {ENOSPC, absl::StatusCode::kResourceExhausted, ""},
+      {EPROTONOSUPPORT, absl::StatusCode::kUnavailable, "no netfilter netlink"},
+      {EAFNOSUPPORT, absl::StatusCode::kUnavailable, "no netlink for this family"},
+      {ETIMEDOUT, absl::StatusCode::kDeadlineExceeded, "did not answer"},
+      {EXDEV, absl::StatusCode::kUnknown, ""},
   };
-  for (const Row& row : rows) EXPECT_THAT(KernelError(row.error, "x"), StatusIs(row.code));
+  for (const Row& row : rows) {
+    EXPECT_THAT(KernelError(row.error, "x"), StatusIs(row.code, HasSubstr(row.advice)));
+  }
+}
+
+TEST(KernelErrorTest, HasNoEmptyAdvice) {
+  EXPECT_THAT(std::string(KernelError(ENOSPC, "x").message()), ::testing::Not(HasSubstr("(")));
+}
+
+TEST(KernelErrorTest, KeepsTheNameOfAChainInUse) {
+  absl::Status status = KernelError(EBUSY, "x");
+  EXPECT_EQ(ChainInUse(status), std::nullopt);
+  SetChainInUse(status, ChainId{Family::kIPv6, Table::kNat, "X"});
+  EXPECT_EQ(ChainInUse(status), "ip6 nat X");
 }
 
 TEST(KernelErrorTest, SaysWhatWasDoneWhatTheKernelSaidAndWhatToDo) {

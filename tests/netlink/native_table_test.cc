@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "netlink/native_decoder.h"
 #include "netlink/native_encoder.h"
+#include "tests/netlink/wire_bytes.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::netlink {
@@ -59,6 +61,40 @@ TEST(NativeTableTest, NamesBitsThatHaveNoNameByTheirNumber) {
                                                .state_any = 0x88,
                                                .status_none = 0x1008}),
             "ip6 daddr ::1 ct state new,0x80 ct status ! confirmed,0x1000 counter drop");
+}
+
+TEST(NativeTableTest, NamesEveryBitThatNftNames) {
+  EXPECT_EQ(ToString(Family::kIPv4, NativeDrop{.state_any = 0x4f, .status_none = 0x23f}),
+            "ct state invalid,established,related,new,untracked ct status ! "
+            "expected,seen-reply,assured,confirmed,snat,dnat,dying counter drop");
+}
+
+TEST(NativeTableTest, CountsPrioritiesFromTheNameThatNftWouldTake) {
+  const struct {
+    uint32_t hook;
+    int32_t priority;
+    std::string text;
+  } rows[] = {
+      {0, -300, "hook prerouting priority raw;"},
+      {2, -150, "hook forward priority mangle;"},
+      {0, -100, "hook prerouting priority dstnat;"},
+      {1, -100, "hook input priority -100;"},
+      {1, 50, "hook input priority security;"},
+      {4, 100, "hook postrouting priority srcnat;"},
+      {3, 100, "hook output priority 100;"},
+      {1, 10, "hook input priority filter + 10;"},
+      {1, 1, "hook input priority filter + 1;"},
+      {1, -10, "hook input priority filter - 10;"},
+      {1, 11, "hook input priority 11;"},
+      {4, 90, "hook postrouting priority srcnat - 10;"},
+      {5, 0, "hook 5 priority filter;"},
+  };
+  for (const auto& row : rows) {
+    const NativeTable table{
+        .name = "t",
+        .chains = {NativeChain{.name = "c", .hook = row.hook, .priority = row.priority}}};
+    EXPECT_THAT(ToString(table), HasSubstr("type filter " + row.text));
+  }
 }
 
 struct Refusal {
@@ -124,6 +160,42 @@ INSTANTIATE_TEST_SUITE_P(
             Changed([](NativeTable& table) { table.chains[0].rules[0].source->prefix.length = 4; }),
             {"bits behind"}}),
     [](const auto& row) { return row.param.name; });
+
+NativeTable Guard6() {
+  return {
+      .family = Family::kIPv6,
+      .name = "guard",
+      .chains = {NativeChain{.name = "forward",
+                             .hook = 2,
+                             .priority = 7,
+                             .rules = {NativeDrop{.source = Match(Family::kIPv6, "fd00::/8"),
+                                                  .destination = Match(Family::kIPv6, "::1", true)},
+                                       NativeDrop{.comment = std::string(127, 'c')}}}}};
+}
+
+// As the kernel echoes it, with the table's use added.
+TEST(NativeEncoderTest, IsReadBackAsTheSameTable) {
+  using ::kipt::testing::Attr;
+  for (const NativeTable& table : {Guard(), Guard6()}) {
+    const auto messages = EncodeNativeTable(table);
+    ASSERT_THAT(messages, IsOk());
+    NativeTableDecoder decoder(table.family, table.name);
+    decoder.AddTable(::kipt::testing::Join(
+        {::kipt::testing::Zeros(20), Attr(2, 0), Attr(3, static_cast<uint32_t>(1))}));
+    for (const NativeMessage& message : *messages) {
+      SCOPED_TRACE(message.action);
+      EXPECT_EQ(message.bytes[0] + 256 * message.bytes[1], message.bytes.size());
+      EXPECT_EQ(message.bytes[16], table.family == Family::kIPv4 ? 2 : 10);
+      ASSERT_TRUE(Attributes::OfMessage(message.bytes).has_value());
+      EXPECT_EQ(Attributes::OfMessage(message.bytes)->Text(1), "guard");
+      if (message.bytes[4] == 3) decoder.AddChain(message.bytes);  // NFT_MSG_NEWCHAIN
+      if (message.bytes[4] == 6) decoder.AddRule(message.bytes);   // NFT_MSG_NEWRULE
+    }
+    const ObservedNativeTable observed = std::move(decoder).Finish();
+    EXPECT_FALSE(observed.altered);
+    EXPECT_EQ(observed.table, table);
+  }
+}
 
 TEST(NativeEncoderTest, SaysWhatEachMessageDoes) {
   const auto messages = EncodeNativeTable(Guard());

@@ -210,7 +210,28 @@ TEST(DecodeRuleTest, LeavesEverythingElseAboutAPacketOpaque) {
        ""},
       {"a protocol", Family::kIPv4, {Payload(kNetwork, 9, 1), Compare({6}), drop}, ""},
       {"an interface", Family::kIPv4, {Meta(6), Compare(Text("lo")), drop}, ""},
+      {"a port without its protocol",
+       Family::kIPv4,
+       {Payload(2, 2, 2), Compare(FromHex("0050")), drop},
+       ""},
+      {"TCP's flags without their protocol",
+       Family::kIPv4,
+       {Payload(2, 13, 1), Mask({2}), Compare({2}), drop},
+       ""},
   });
+}
+
+TEST(DecodeRuleTest, ReadsWhatARuleCounted) {
+  const Bytes counter = ExpressionBytes("counter", Join({Attr(1, FromHex("0000000000000140")),
+                                                         Attr(2, FromHex("0000000000000004"))}));
+  const absl::StatusOr<ObservedRule> rule =
+      DecodeRule(RuleMessage(Family::kIPv4, {counter, Verdict(0)}));
+  ASSERT_THAT(rule, IsOk());
+  EXPECT_EQ(rule->counters, (RuleCounters{.packets = 4, .bytes = 320}));
+}
+
+TEST(DescribeRuleTest, RefusesWhatIsNoRule) {
+  EXPECT_THAT(DescribeRule(FromHex("0102")), ::testing::Not(IsOk()));
 }
 
 TEST(DecodeRuleTest, ReadsBothFormsOfAMark) {
