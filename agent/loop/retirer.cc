@@ -37,7 +37,9 @@ std::optional<RetireReport> Retirer::Run(netlink::Backend& backend, const Clock&
   const absl::Time end = clock.now();
   const bool again = absl::IsAborted(report.status);
   next_try_ = again ? end + std::max(kShortestPause, 10 * (end - start)) : absl::InfiniteFuture();
-  if (report.surveyed && !report.applied && !again) next_survey_ = end + kSurveyPause;
+  // A family that waits for a repair was not judged.
+  const bool judged = !report.status.ok() || report.plan.unsettled.empty();
+  if (report.surveyed && !report.applied && !again && judged) next_survey_ = end + kSurveyPause;
   return report;
 }
 

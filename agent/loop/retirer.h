@@ -22,8 +22,9 @@ class Retirer {
   // Who depends on what; nothing: --stale-chains=keep. The next quiet moment is used.
   void SetSources(std::optional<RetirementSources> sources);
 
-  // Behind a round's repair. Nothing where it is not time to: somebody is changing things, what is
-  // wanted does not stand, or a look ten minutes ago or less found everything claimed. One attempt:
+  // After a round's repair. Nothing if it is not time to: another process is changing things, the
+  // desired state is not in place, or the kernel refused, or every stale chain of every family was
+  // claimed, less than ten minutes ago. One attempt:
   // while it goes on (a second and a half beside 10,000 services) nothing is repaired. Where it was
   // aborted, see next(). Times are steady.
   std::optional<RetireReport> Run(netlink::Backend& backend, const Clock& clock,

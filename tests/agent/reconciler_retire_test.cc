@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "agent/loop/reconciler.h"
+#include "agent/loop/retirer.h"
 #include "netlink/kernel_error.h"
 #include "tests/agent/fake_time.h"
 #include "tests/support/borrowed_backend.h"
@@ -134,6 +135,67 @@ TEST_F(ReconcilerRetireTest, AnAttemptThatOthersWroteIntoIsMadeAgainFromTheStart
   EXPECT_TRUE(report.applied);
   EXPECT_EQ(report.generation + 1, kernel_.state().generation);
   EXPECT_FALSE(Stands(Nat("KUBE-MARK-MASQ")));
+}
+
+// What a running agent does at its quiet moments.
+class RetirerTest : public ReconcilerRetireTest {
+ protected:
+  void SetUp() override {
+    ReconcilerRetireTest::SetUp();
+    retirer_.SetSources(Nobody());
+  }
+  // Whether there was an attempt; what came of it is in report_.
+  bool Tries() {
+    std::optional<RetireReport> report = retirer_.Run(kernel_, time_.clock(), Both(Mode::kCleanup),
+                                                      Round{.trigger = Trigger::kTimer});
+    if (report) report_ = *std::move(report);
+    return report.has_value();
+  }
+  void ClaimAllOfIPv6() {
+    const netlink::ChainId chain = Nat("PREROUTING", Family::kIPv6);
+    kernel_.AddChain(chain);
+    for (const char* used : {"KUBE-MARK-MASQ", "KUBE-MARK-DROP"}) {
+      kernel_.AppendRule(chain, ::kipt::testing::JumpTo(used));
+    }
+  }
+
+  Retirer retirer_;
+  RetireReport report_;
+};
+
+TEST_F(RetirerTest, WaitsTenMinutesOnlyWhereAllThatIsStaleIsClaimed) {
+  ClaimAllOfIPv6();
+  ASSERT_TRUE(Tries());
+  EXPECT_TRUE(report_.applied);
+  ASSERT_TRUE(Tries());
+  EXPECT_FALSE(report_.applied);
+  EXPECT_FALSE(Tries());
+  time_.clock().sleep(absl::Minutes(10));
+  EXPECT_TRUE(Tries());
+}
+
+TEST_F(RetirerTest, AFamilyThatWaitedForItsRepairIsTriedAtTheNextQuietMoment) {
+  ClaimAllOfIPv6();
+  kernel_.RemoveChain(::kipt::testing::Mangle("KUBE-IPTABLES-HINT"));
+  ASSERT_TRUE(Tries());
+  ASSERT_TRUE(report_.surveyed);
+  ASSERT_FALSE(report_.applied);
+  ASSERT_THAT(report_.plan.unsettled, ::testing::ElementsAre(Family::kIPv4));
+  ASSERT_THAT(Reconciler(&kernel_, time_.clock()).Sync(Both(Mode::kCleanup)).FirstError(), IsOk());
+  EXPECT_TRUE(Tries());
+  EXPECT_TRUE(report_.applied);
+  EXPECT_FALSE(Stands(Nat("KUBE-MARK-MASQ")));
+  EXPECT_TRUE(Stands(Nat("KUBE-MARK-MASQ", Family::kIPv6)));
+}
+
+TEST_F(RetirerTest, ARefusedAttemptIsMadeAgainAfterTenMinutes) {
+  kernel_.FailNextApply(absl::ResourceExhaustedError("no memory"));
+  ASSERT_TRUE(Tries());
+  ASSERT_TRUE(report_.surveyed);
+  EXPECT_FALSE(Tries());
+  time_.clock().sleep(absl::Minutes(10));
+  EXPECT_TRUE(Tries());
+  EXPECT_TRUE(report_.applied);
 }
 
 }  // namespace
