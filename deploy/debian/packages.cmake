@@ -192,5 +192,5 @@ include(CPack)
 if(KIPT_BUILD_TESTS AND CMAKE_BUILD_TYPE STREQUAL Release)
   add_test(NAME Packages.TriedInDebian12 COMMAND ${debian_source}/try --build ${CMAKE_BINARY_DIR})
   set_tests_properties(Packages.TriedInDebian12 PROPERTIES LABELS packages TIMEOUT 600
-                       PROCESSORS 4 COST 60)
+                       PROCESSORS 3 COST 60)
 endif()
