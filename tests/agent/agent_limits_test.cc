@@ -40,7 +40,7 @@ class AsLegacy : public BorrowedBackend {
 
 class AgentCpuTest : public AgentTest {
  protected:
-  // Each look costs `cost`, as far as the agent is told.
+  // Each check costs `cost` of CPU, as the agent measures it.
   AgentOptions Costing(absl::Duration cost) {
     AgentOptions options = Options(Mode::kCleanup);
     options.cpu_used = [this, cost] { return used_ += cost; };
@@ -217,7 +217,7 @@ class CountsWatching : public BorrowedBackend {
   struct Counts {
     int watched = 0;
     int drained = 0;
-    // Events that the next Drain is told were lost.
+    // Events that the next Drain reports as lost.
     uint64_t lost = 0;
   };
   CountsWatching(netlink::Backend* backend, Counts* counts)

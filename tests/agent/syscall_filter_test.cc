@@ -139,7 +139,7 @@ constexpr char kNeeded[] =
     "bind listen accept accept4 shutdown getsockname getpeername "
     "sendto sendmsg sendmmsg recvfrom recvmsg recvmmsg getsockopt setsockopt "
     "getuid geteuid getgid getegid getrandom uname sysinfo getrusage getrlimit";
-// What the programs of legacy iptables call besides, and whoever starts, waits for and ends them.
+// What the programs of iptables-legacy call in addition, and what starts, waits for and ends them.
 constexpr char kNeededForPrograms[] =
     "execve wait4 waitid setpgid socketpair pipe arch_prctl getresuid getresgid getgroups getpgrp "
     "getpgid flock alarm setitimer umask";

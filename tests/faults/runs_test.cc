@@ -107,7 +107,7 @@ TEST(RunsTest, AFaultThatIsNeverReachedIsRed) {
       tally);
   EXPECT_THAT(tally.Problems(Scope::kPart), ElementsAre(HasSubstr("not reached")));
   EXPECT_EQ(tally.Total().failed(), 1U);
-  // All attempts beside others, and all again, alone.
+  // All attempts next to others, then all again alone.
   EXPECT_EQ(attempts, 2 * kAttempts);
 }
 

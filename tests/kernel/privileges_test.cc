@@ -173,7 +173,7 @@ TEST_P(PrivilegesTest, AreGivenUpWhollyWithoutTheFilterToo) {
               IsEmpty());
 }
 
-// Whoever finds a way back to capabilities gains nothing by it.
+// A process that regains capabilities gains nothing by it.
 TEST_P(PrivilegesTest, AreNoneForWhatTheFilterRefusesHoweverManyThereAre) {
   if (kBuiltWithASanitizer) {
     EXPECT_EQ(InstallSyscallFilter(false).code(), absl::StatusCode::kUnimplemented);

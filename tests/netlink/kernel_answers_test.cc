@@ -386,7 +386,7 @@ TEST(KernelAnswersTest, ABatchIsDoneWhereNothingRefusesItAndTheGenerationHasMove
       {"the answer cut off, perhaps done",
        {{CutOff(Refusal(EPERM, 1))}, moved},
        absl::StatusCode::kAborted},
-      {"the generation is told at the third attempt",
+      {"the generation is reported at the third attempt",
        {{}, {Fails(ENOBUFS)}, {Fails(ENOBUFS)}, moved},
        absl::StatusCode::kOk},
       {"the generation is never told",

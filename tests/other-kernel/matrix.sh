@@ -195,6 +195,6 @@ run_matrix() {
   end_cells >>"$cells"
   summarise "$cells" >"$logs/summary.md"
   if [[ $whole == yes ]]; then cp -- "$logs/summary.md" "$report"; else cat "$logs/summary.md"; fi
-  echo "other-kernel: $((SECONDS - started)) s; every cell in $cells, consoles beside it"
+  echo "other-kernel: $((SECONDS - started)) s; every cell in $cells, the consoles are next to it"
   ((${#failed_logs[@]} == 0)) || fail "failed: ${failed_logs[*]}"
 }
