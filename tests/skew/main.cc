@@ -75,7 +75,7 @@ absl::Status CanRun(const Options& options, const std::vector<Cell>& cells) {
     return absl::NotFoundError(absl::StrCat("there is no program ", options.harness.agent_program,
                                             "; say with --agent where kube-iptables-agent is"));
   }
-  const absl::Status programs = HasPrograms(cells, options.harness.chroot_dir, CanRunHere);
+  absl::Status programs = HasPrograms(cells, options.harness.chroot_dir, CanRunHere);
   if (!programs.ok()) return programs;
   for (const std::string* path : {&options.json_file, &options.junit_file, &options.html_file}) {
     if (absl::Status writable = WriteFile(*path, ""); !writable.ok()) return writable;
