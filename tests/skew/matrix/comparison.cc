@@ -150,7 +150,8 @@ class Twins {
   static std::string FateAtLeast(const StreamCheck& stream, int badness) {
     std::vector<std::string> names;
     for (const auto& [outcome, count] : FatesOf(stream)) {
-      if (count > 0 && Badness(stream.sound, outcome) >= badness) names.emplace_back(NameOf(outcome));
+      if (count > 0 && Badness(stream.sound, outcome) >= badness)
+        names.emplace_back(NameOf(outcome));
     }
     return absl::StrJoin(names, " or ");
   }
