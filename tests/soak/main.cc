@@ -23,14 +23,14 @@ std::vector<NodeSummary> SoakAll(const Options& options, Journal& journal) {
   // One /run for all: only legacy iptables has anything there.
   const testing::PrivateRun run;
   std::vector<NodeSummary> summaries(options.modes.size());
-  std::vector<std::set<ino_t>> namespaces(options.modes.size());
+  std::vector<std::vector<testing::Netns>> namespaces(options.modes.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < options.modes.size(); ++i) {
     threads.emplace_back(
         [&, i] { summaries[i] = SoakNode(options.modes[i], options, journal, namespaces[i]); });
   }
   for (std::thread& thread : threads) thread.join();
-  for (const std::set<ino_t>& of_node : namespaces) JudgeRemains(of_node, journal);
+  for (const auto& of_node : namespaces) JudgeRemains(InodesOf(of_node), journal);
   return summaries;
 }
 

@@ -93,17 +93,20 @@ bool Settle(Node& node, QuietMoments& quiet) {
   return settled;
 }
 
-void NoteNamespaces(const Node& node, std::set<ino_t>& namespaces) {
+absl::Status HoldNamespaces(const Node& node, std::vector<testing::Netns>& namespaces) {
   for (const skew::Place place : skew::kAllPlaces) {
-    struct stat status = {};
-    if (stat(node.place().At(place).Path().c_str(), &status) == 0) namespaces.insert(status.st_ino);
+    const testing::InNetns inside(node.place().At(place));
+    absl::StatusOr<testing::Netns> held = testing::Netns::Current();
+    if (!held.ok()) return held.status();
+    namespaces.push_back(*std::move(held));
   }
+  return absl::OkStatus();
 }
 
 }  // namespace
 
 NodeSummary SoakNode(testing::IptablesMode mode, const Options& options, Journal& journal,
-                     std::set<ino_t>& namespaces) {
+                     std::vector<testing::Netns>& namespaces) {
   NodeSummary summary{.name = NameOf(mode)};
   absl::StatusOr<std::unique_ptr<Node>> made = Node::Create(mode, options, journal);
   const absl::StatusOr<std::unique_ptr<Looker>> looker =
@@ -114,7 +117,11 @@ NodeSummary SoakNode(testing::IptablesMode mode, const Options& options, Journal
     return summary;
   }
   Node& node = **made;
-  NoteNamespaces(node, namespaces);
+  if (const absl::Status held = HoldNamespaces(node, namespaces); !held.ok()) {
+    journal.Violate(summary.name, "harness", std::string(held.message()),
+                    "its namespaces can be held");
+    return summary;
+  }
   Daemon daemon(node);
   QuietMoments quiet(node, daemon);
   TrafficJudge judge(node.name(), node.windows, journal);
@@ -156,6 +163,15 @@ NodeSummary SoakNode(testing::IptablesMode mode, const Options& options, Journal
   summary.traffic = judge.counts();
   JudgeFloor(summary, options, journal);
   return summary;
+}
+
+std::set<ino_t> InodesOf(const std::vector<testing::Netns>& namespaces) {
+  std::set<ino_t> inodes;
+  for (const testing::Netns& netns : namespaces) {
+    struct stat status = {};
+    if (stat(netns.Path().c_str(), &status) == 0) inodes.insert(status.st_ino);
+  }
+  return inodes;
 }
 
 void JudgeRemains(const std::set<ino_t>& namespaces, Journal& journal) {
