@@ -5,7 +5,6 @@
 #include <iostream>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <thread>
 #include <vector>
 
