@@ -35,7 +35,7 @@ struct Verdict {
   double seconds = 0;
   // A failure that a busy machine can cause: a limit of time, or an occurrence that did not come.
   bool timing = false;
-  // How often it was tried until the fault was reached.
+  // The number of attempts until the fault was reached.
   int attempts = 1;
   // Set if this is the verdict of a second run, alone: how the first one failed.
   std::string first_failure = {};
