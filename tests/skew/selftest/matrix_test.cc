@@ -17,6 +17,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 #include "tests/interop/agent_fixture.h"
 #include "tests/support/background_program.h"
@@ -26,6 +29,7 @@
 namespace kipt::skew {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
@@ -280,22 +284,40 @@ const MutantRow kMutants[] = {
      {"boot/kubelet-1.27/proxy-1.27/nft/agent"}},
 };
 
+std::vector<std::string> Flags(const MutantRow& row) {
+  return {absl::StrCat("--cells=", row.cells), absl::StrCat("--paths=", row.paths)};
+}
+
+// So that what the rows below show is the mutants' doing.
+TEST(SoundAgentTest, IsGreenInAllCellsOfTheBrokenOnes) {
+  std::set<std::string> paths;
+  std::set<std::string> cells;
+  for (const MutantRow& row : kMutants) {
+    for (absl::string_view path : absl::StrSplit(row.paths, ',')) paths.emplace(path);
+    cells.emplace(row.cells);
+  }
+  const Matrix sound({absl::StrCat("--cells=", absl::StrJoin(cells, "|")),
+                      absl::StrCat("--paths=", absl::StrJoin(paths, ","))},
+                     KIPT_AGENT_PROGRAM);
+  EXPECT_EQ(sound.exit_code(), 0) << sound.output();
+  for (const MutantRow& row : kMutants) {
+    for (const auto& [cell, probe] : row.red) EXPECT_TRUE(sound.Verdicts().contains(cell)) << cell;
+    for (const std::string& cell : row.green) EXPECT_TRUE(sound.Verdicts().contains(cell)) << cell;
+  }
+}
+
 class BrokenAgentTest : public ::testing::TestWithParam<MutantRow> {};
 
 TEST_P(BrokenAgentTest, IsSeenInTheRightCells) {
   const MutantRow& row = GetParam();
-  const std::vector<std::string> flags = {absl::StrCat("--cells=", row.cells),
-                                          absl::StrCat("--paths=", row.paths)};
-  const Matrix sound(flags, KIPT_AGENT_PROGRAM);
-  ASSERT_EQ(sound.exit_code(), 0) << sound.output();
   const auto shows = [&row](const Matrix& matrix) {
     return std::all_of(row.red.begin(), row.red.end(), [&matrix](const auto& red) {
       return matrix.Unexpected(red.first).contains(red.second);
     });
   };
-  Matrix broken(flags, Mutant(row.mutant));
+  Matrix broken(Flags(row), Mutant(row.mutant));
   for (int attempt = 1; attempt < row.attempts && !shows(broken); ++attempt) {
-    broken = Matrix(flags, Mutant(row.mutant));
+    broken = Matrix(Flags(row), Mutant(row.mutant));
   }
   EXPECT_EQ(broken.exit_code(), 2) << broken.output();
   std::map<std::string, std::string> verdicts = broken.Verdicts();
@@ -312,7 +334,7 @@ TEST_P(BrokenAgentTest, IsSeenInTheRightCells) {
     })) << broken.output();
   }
   for (const std::string& cell : row.green) {
-    EXPECT_EQ(verdicts[cell], sound.Verdicts()[cell]) << cell << "\n" << broken.output();
+    EXPECT_THAT(verdicts[cell], AnyOf("sound", "known failure")) << cell << "\n" << broken.output();
     EXPECT_THAT(broken.Unexpected(cell), IsEmpty()) << cell;
   }
 }
