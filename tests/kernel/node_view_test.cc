@@ -112,8 +112,8 @@ TEST_F(NodeViewKernelTest, VisitsEveryNamespaceAndStaysInItsOwn) {
   ASSERT_THAT(views[0].surveys, SizeIs(1));
   EXPECT_EQ(views[0].surveys[0].tables.at({"ip", "filter"}).count("HERE"), 1U);
   EXPECT_THAT(views[0].route_localnet, IsEmpty());
-  // Beside those of other tests, which may have any tables. The namespace's process is `sleep`, or what
-  // starts it.
+  // Beside those of other tests, which may have any tables. The namespace's process is `sleep`, or
+  // what starts it.
   const auto found = std::find_if(views.begin() + 1, views.end(), [](const NodeView& view) {
     if (view.surveys.size() != 2) return false;
     const auto filter = view.surveys[1].tables.find({"ip", "filter"});
