@@ -288,23 +288,45 @@ TEST(RetirementTest, LeavesAFamilyAloneInWhichNotAllThatIsWantedStands) {
   EXPECT_THAT(retirement.unsettled, ::testing::ElementsAre(Family::kIPv4));
 }
 
-TEST(RetirementTest, TakesAFamilyThatIsSwitchedOff) {
-  Observed observed = Made(DesiredRuleset(Mode::kLegacy, netlink::kFamilies, {}));
-  const Retirement retirement = Plan(Legacy(), observed);
-  EXPECT_EQ(ChainsGone(retirement),
-            (std::set<std::string>{"mangle/KUBE-IPTABLES-HINT", "nat/KUBE-MARK-DROP",
-                                   "nat/KUBE-MARK-MASQ", "nat/KUBE-POSTROUTING",
-                                   "filter/KUBE-FIREWALL"}));
-  for (const Change& change : retirement.changes) {
-    EXPECT_EQ(netlink::ChainOf(change.operation).family, Family::kIPv6);
+// Another run may manage it, in another iptables mode.
+TEST(RetirementTest, TakesNothingOfAFamilyThatIsNotAskedFor) {
+  const Observed observed = Made(DesiredRuleset(Mode::kLegacy, netlink::kFamilies, {}));
+  EXPECT_EQ(Plan(Legacy(), observed), Retirement{});
+  const Ruleset off = DesiredRuleset(Mode::kOff, kIPv4Only, {});
+  const Retirement all = Plan(off, observed, {}, {.canaries = true, .when_off = true});
+  EXPECT_FALSE(all.empty());
+  for (const Change& change : all.changes) {
+    EXPECT_EQ(netlink::ChainOf(change.operation).family, Family::kIPv4);
   }
+}
+
+TEST(RetirementTest, KeepsTheHintsAsLongAsAnybodyElseUsesTheMode) {
+  const Ruleset off = DesiredRuleset(Mode::kOff, netlink::kFamilies, {});
+  const Observed observed = Made(DesiredRuleset(Mode::kCleanup, netlink::kFamilies, {}));
+  Dependents others;
+  others.rule_of_others = "ip filter MINE: -A MINE -j DROP";
+  const Retirement kept = Plan(off, observed, others, {.when_off = true});
+  EXPECT_EQ(ChainsGone(kept), std::set<std::string>{"filter/KUBE-FIREWALL"});
+  ASSERT_EQ(kept.kept.size(), 2U) << "of each family";
+  EXPECT_EQ(KeptBy(kept)["mangle/KUBE-IPTABLES-HINT"], std::set<std::string>{"hintReaders"});
+  EXPECT_THAT(ToString(kept.kept[0].claims), ::testing::HasSubstr("-A MINE -j DROP"));
+  // What of kubelet's stays is such a user, too.
+  Dependents martians;
+  martians.route_localnet = {"all"};
+  EXPECT_EQ(KeptBy(Plan(off, observed, martians, {.when_off = true}))["mangle/KUBE-IPTABLES-HINT"],
+            std::set<std::string>{"hintReaders"});
+  EXPECT_EQ(
+      ChainsGone(Plan(off, observed, {}, {.when_off = true})).count("mangle/KUBE-IPTABLES-HINT"),
+      1U);
+  // Of a mode that is not managed it misleads.
+  EXPECT_THAT(Plan(off, observed, others, {.when_off = true, .hints = true}).kept, IsEmpty());
 }
 
 TEST(RetirementTest, OfModeOffTakesNothingUnlessItIsToldTo) {
   const Ruleset off = DesiredRuleset(Mode::kOff, kIPv4Only, {});
   EXPECT_TRUE(Plan(off, Residue()).empty());
   EXPECT_THAT(Plan(off, Residue()).kept, IsEmpty());
-  EXPECT_THAT(ChainsGone(Plan(off, Residue(), {}, {.when_off = true})),
+  EXPECT_THAT(ChainsGone(Plan(off, Residue(), {}, {.canaries = true, .when_off = true})),
               ::testing::IsSupersetOf({"mangle/KUBE-IPTABLES-HINT", "filter/KUBE-FIREWALL"}));
 }
 
@@ -370,20 +392,6 @@ TEST(RetirementTest, KnowsWithoutASurveyWhereNothingCanGo) {
   EXPECT_FALSE(may(Cleanup(), observed));
   EXPECT_TRUE(may(Cleanup(), Residue()));
   EXPECT_FALSE(may(Legacy(), Residue()));
-}
-
-TEST(RetirementTest, TakesTheNativeTableOfAFamilyThatIsNotManaged) {
-  const Family six[] = {Family::kIPv6};
-  const Ruleset desired = DesiredRuleset(Mode::kCleanup, six, {});
-  const Observed observed = Made(desired);
-  const Diff diff = ComputeDiff(desired, observed.snapshot(),
-                                netlink::ObservedNativeTable{.table = NativeMartians()});
-  Dependents dependents;
-  EXPECT_TRUE(
-      PlanRetirement(desired, observed.snapshot(), diff, dependents, {}).native.has_value());
-  dependents.route_localnet = {"eth0"};
-  EXPECT_FALSE(
-      PlanRetirement(desired, observed.snapshot(), diff, dependents, {}).native.has_value());
 }
 
 }  // namespace
