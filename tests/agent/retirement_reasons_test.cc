@@ -34,10 +34,10 @@ std::set<std::string> WhyChainsGo(const Retirement& retirement) {
 
 TEST(RetirementReasonsTest, SaysWhyAChainGoes) {
   using ::testing::ElementsAre;
-  EXPECT_THAT(WhyChainsGo(Plan(Cleanup(), Residue())),
+  EXPECT_THAT(WhyChainsGo(PlanFor(Cleanup(), Residue())),
               ElementsAre("stale: not part of cleanup mode, and nobody uses it"));
   const Ruleset off = DesiredRuleset(Mode::kOff, kIPv4Only, {});
-  EXPECT_THAT(WhyChainsGo(Plan(off, Residue(), {}, {.when_off = true})),
+  EXPECT_THAT(WhyChainsGo(PlanFor(off, Residue(), {}, {.when_off = true})),
               ElementsAre("stale: nothing of kubelet's is wanted, and nobody uses it"));
 }
 
