@@ -207,7 +207,8 @@ TEST_F(AgentTest, AFightIsToldOnceDampedAndDoesNotDelayOtherRepairs) {
     return agent_->state().fights.size() == 1 && deletions > 12;
   };
   ASSERT_TRUE(TurnUntil(delete_again));
-  EXPECT_EQ(agent_->state().families[0].phase, FamilyPhase::kDegraded);
+  EXPECT_EQ(agent_->state().families[0].phase, FamilyPhase::kFailed);
+  EXPECT_EQ(agent_->state().families[1].phase, FamilyPhase::kInPlace);
   EXPECT_THAT(agent_->state().families[0].reason, HasSubstr("OwnershipFight"));
   size_t told = 0;
   for (const Round& round : rounds_) told += round.fights_begun.size();
