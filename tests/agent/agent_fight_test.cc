@@ -131,6 +131,22 @@ TEST_F(AgentFightTest, DoesNotKeepWhatItLeavesMissingFromBeingCalledDamaged) {
   EXPECT_TRUE(TurnUntil([&] { return agent_->state().incidents > incidents; }));
 }
 
+// Another process commits so often that none of our transactions is in time, and stops.
+TEST_F(AgentFightTest, WhatOthersKeptFromBeingWrittenWaitsNoLongerThanAFight) {
+  for (int i = 0; i < 6; ++i) {
+    kernel_.FailNextApply(absl::DeadlineExceededError("others kept changing the ruleset"));
+  }
+  kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
+  const size_t rounds = rounds_.size();
+  std::vector<absl::Time> ends;
+  at_round_ = [&] { ends.push_back(SteadyNow()); };
+  ASSERT_TRUE(kipt::testing::TurnUntil(
+      *loop_, [&] { return rounds_.size() > rounds && InPlace(); }, absl::Seconds(20)));
+  ASSERT_GE(ends.size(), 7U);
+  // 20 % for the pauses' randomness.
+  EXPECT_LT(ends.back() - ends[ends.size() - 2], absl::Seconds(2) * 1.2 + absl::Milliseconds(50));
+}
+
 // ---- who is named ----
 
 TEST_F(AgentFightTest, NamesWhoUndidItAndNotWhoWroteWhileTheRepairWaited) {
@@ -143,6 +159,7 @@ TEST_F(AgentFightTest, NamesWhoUndidItAndNotWhoWroteWhileTheRepairWaited) {
   }));
   ASSERT_GT(number, 1U);
   EXPECT_THAT(LastIncident().writers, ElementsAre(Called("rival")));
+  EXPECT_FALSE(LastIncident().others);
   EXPECT_THAT(agent_->state().fights[0].writers, ElementsAre(Called("rival")));
 }
 
@@ -151,8 +168,7 @@ TEST_F(AgentFightTest, NamesAllWhoWroteBetweenTwoChecks) {
   kernel_.ActAs(4'194'306, "rival");
   DeleteJump(Filter("INPUT"));
   ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
-  EXPECT_THAT(LastIncident().writers,
-              UnorderedElementsAre(Called("bystander"), Called("rival")));
+  EXPECT_THAT(LastIncident().writers, UnorderedElementsAre(Called("bystander"), Called("rival")));
   EXPECT_THAT(ToString(LastIncident()), HasSubstr("by one of bystander"));
 }
 
@@ -228,8 +244,7 @@ TEST_F(AgentLateEventTest, WhoIsReportedWithOurRepairIsNamedToo) {
   // This is what wakes the agent.
   WriteAsBystander();
   ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
-  EXPECT_THAT(LastIncident().writers,
-              UnorderedElementsAre(Called("bystander"), Called("rival")));
+  EXPECT_THAT(LastIncident().writers, UnorderedElementsAre(Called("bystander"), Called("rival")));
 }
 
 TEST_F(AgentLateEventTest, WhatIsReportedWithOurRepairIsCheckedAgain) {
@@ -257,8 +272,8 @@ TEST_F(AgentLateEventTest, WhoIsReportedWhileTheRepairWaitsIsNamedAndOneOfThem) 
   held_.holding = false;
   WriteAsBystander(1);
   ASSERT_TRUE(TurnUntil([&] { return JumpStands(); }));
-  EXPECT_THAT(LastIncident().writers,
-              UnorderedElementsAre(Called("bystander"), Called("rival")));
+  EXPECT_THAT(LastIncident().writers, UnorderedElementsAre(Called("bystander"), Called("rival")));
+  EXPECT_FALSE(LastIncident().others);
 }
 
 TEST_F(AgentFightTest, SaysThatAnotherMayHaveDoneItWhereNotEveryWriterIsKnown) {
@@ -266,6 +281,7 @@ TEST_F(AgentFightTest, SaysThatAnotherMayHaveDoneItWhereNotEveryWriterIsKnown) {
   kernel_.ActAs(4'194'306, "rival");
   DeleteJump(Filter("INPUT"));
   ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
+  EXPECT_TRUE(LastIncident().others);
   EXPECT_THAT(ToString(LastIncident()),
               HasSubstr(", or another process that was not seen: ip filter jump_missing"));
 }

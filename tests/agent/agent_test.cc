@@ -114,6 +114,20 @@ TEST_F(AgentTest, AMonitorThatFailsIsMadeAnewAndNothingIsMissed) {
   kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
   ASSERT_TRUE(TurnUntilRounds(3));
   EXPECT_EQ(rounds_[2].trigger, Trigger::kChange);
+  EXPECT_EQ(agent_->state().watching, "kernel events, anew after a failure: broken");
+}
+
+TEST_F(AgentTest, AMonitorThatFailsDuringACheckIsMadeAnewWithinASecond) {
+  Start(Mode::kCleanup);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  kernel_.FailNextDrain(absl::InternalError("broken"));
+  kernel_.FailNextDrain(absl::InternalError("broken again"));
+  ASSERT_TRUE(TurnUntilRounds(2));
+  EXPECT_EQ(agent_->state().watching, "timer only: broken again");
+  kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
+  ASSERT_TRUE(TurnUntilRounds(3)) << "long before the timer";
+  EXPECT_TRUE(rounds_[2].incident.has_value());
+  EXPECT_EQ(agent_->state().watching, "kernel events, anew after a failure: broken again");
 }
 
 // ---- failure as a normal state ----

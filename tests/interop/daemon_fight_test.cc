@@ -61,9 +61,10 @@ class DaemonFightTest : public DaemonTest, public ::testing::WithParamInterface<
   }
   // Deletes the jump to KUBE-POSTROUTING.
   static std::unique_ptr<BackgroundProgram> Opponent() {
-    return Loop(absl::StrCat(
-        Program(), " -w -t nat -D POSTROUTING -m comment --comment 'kubernetes postrouting rules'"
-                   " -j KUBE-POSTROUTING"));
+    return Loop(
+        absl::StrCat(Program(),
+                     " -w -t nat -D POSTROUTING -m comment --comment 'kubernetes postrouting rules'"
+                     " -j KUBE-POSTROUTING"));
   }
   // Flushes everything, and rests for a moment: the daemon needs a processor, too.
   static std::unique_ptr<BackgroundProgram> Flusher() {
@@ -135,7 +136,7 @@ TEST_P(DaemonFightTest, IsNotReadyWhileAFlushInALoopLeavesNothingAndRepairsSoonA
   Start(Settings());
   auto opponent = Flusher();
   ASSERT_TRUE(daemon().Prints(kFight)) << daemon().Output();
-  // Waits of 100 ms, doubling: the next would be of 6.4 s.
+  // With waits that double up to a minute, the next would be of 6.4 s.
   const absl::Time end = absl::Now() + absl::Seconds(7);
   ASSERT_TRUE(WaitUntil([] { return !IsReady(); }));
   int ready = 0;
@@ -148,9 +149,9 @@ TEST_P(DaemonFightTest, IsNotReadyWhileAFlushInALoopLeavesNothingAndRepairsSoonA
   opponent.reset();
   const absl::Time last = absl::Now();
   EXPECT_TRUE(WaitUntil([] { return Has("filter", kInputJump); }));
-  EXPECT_LT(absl::Now() - last, absl::Seconds(5) + kSoon) << daemon().Output();
+  EXPECT_LT(absl::Now() - last, absl::Seconds(2) + kSoon) << daemon().Output();
   EXPECT_TRUE(WaitUntil([] { return IsReady(); })) << Readyz();
-  EXPECT_LT(absl::Now() - last, absl::Seconds(6) + kSoon) << daemon().Output();
+  EXPECT_LT(absl::Now() - last, absl::Seconds(3) + kSoon) << daemon().Output();
 }
 
 // Both write all the time; only one of them touches what is ours.

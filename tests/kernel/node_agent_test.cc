@@ -271,6 +271,20 @@ TEST_F(NodeAgentTest, WhatIsFixedNeedsAnotherAgent) {
   EXPECT_EQ(hosted->agent->config().iptables_mode, IptablesMode::kNft);
 }
 
+TEST_F(NodeAgentTest, IsReadyAgainWithTheConfigurationItHadBeforeOneThatItRefused) {
+  const Netns served = NewNetns();
+  const std::unique_ptr<Hosted> hosted = Serve(served, FlagsFor("nft"));
+  ASSERT_NE(hosted, nullptr);
+  ASSERT_TRUE(TurnUntil([&] { return hosted->InPlace(); }));
+  const Config before = hosted->agent->config();
+  const Config other = *LoadConfigIn(served.Path(), FlagsFor("legacy"), kNoFile);
+  ASSERT_FALSE(hosted->agent->SetConfig(other).ok());
+  ASSERT_FALSE(IsReady(hosted->agent->state()));
+  ASSERT_THAT(hosted->agent->SetConfig(before), IsOk());
+  EXPECT_EQ(hosted->agent->state().must_restart, "");
+  EXPECT_TRUE(TurnUntil([&] { return IsReady(hosted->agent->state()); }));
+}
+
 TEST_F(NodeAgentTest, ProgramsThatAreMissingAreTriedAgainAndTold) {
   const Netns served = NewNetns();
   const std::unique_ptr<Hosted> hosted =
