@@ -52,7 +52,8 @@ struct RulesetChanges {
   // The last change of each of the first kMaxWriters writers (pid and command), oldest writer
   // first. Empty where writers are not known.
   std::vector<RulesetChange> writers = {};
-  // How many of the changes are by none of `writers`.
+  // How many of the changes are by none of `writers`, or by a writer or of a generation that is
+  // not known.
   uint64_t others = 0;
   // Events that the kernel could not deliver because we were too slow. Harmless: a look follows
   // anyway.

@@ -74,7 +74,7 @@ RulesetChange ParseChange(const nlmsghdr* message) {
 
 void Record(RulesetChange change, RulesetChanges& changes) {
   ++changes.count;
-  if (change.pid == 0 && change.command.empty()) {
+  if (change.generation == 0 || (change.pid == 0 && change.command.empty())) {
     ++changes.others;
     return;
   }

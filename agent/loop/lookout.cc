@@ -25,6 +25,8 @@ absl::Status Lookout::Watch(netlink::Backend& backend, netlink::WatchMode mode) 
   if (!readable.ok()) return readable.status();
   monitor_ = *std::move(monitor);
   readable_ = *std::move(readable);
+  // Who committed before is not reported.
+  seen_.others = true;
   return absl::OkStatus();
 }
 

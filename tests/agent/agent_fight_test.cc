@@ -172,6 +172,16 @@ TEST_F(AgentFightTest, NamesAllWhoWroteBetweenTwoChecks) {
   EXPECT_THAT(ToString(LastIncident()), HasSubstr("by one of bystander"));
 }
 
+TEST_F(AgentFightTest, SaysThatAnotherMayHaveDoneItWhereWatchingHadFailed) {
+  kernel_.FailNextDrain(absl::InternalError("broken"));
+  kernel_.ActAs(4'194'306, "rival");
+  DeleteJump(Filter("INPUT"));
+  kernel_.AfterNextRead([this](auto&) { WriteAsBystander(); });
+  ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
+  EXPECT_THAT(LastIncident().writers, IsEmpty());
+  EXPECT_TRUE(LastIncident().others);
+}
+
 // ---- a commit whose effect can be read before the kernel reports it ----
 
 // Reports commits of "rival" only once it is told to, or with the next transaction of ours.
