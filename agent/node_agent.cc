@@ -49,9 +49,10 @@ class NodeAgent::Core {
   absl::Status SetConfig(Config config) {
     const std::vector<std::string> fixed = WhatNeedsARestart(config_, config);
     if (!fixed.empty()) {
-      must_restart_ = absl::StrCat("fixed at start, and changed: ", absl::StrJoin(fixed, ", "));
-      return absl::FailedPreconditionError(must_restart_);
+      refused_config_ = absl::StrCat("fixed at start, and changed: ", absl::StrJoin(fixed, ", "));
+      return absl::FailedPreconditionError(refused_config_);
     }
+    refused_config_.clear();
     config_ = std::move(config);
     agent_->SetDesired(MakeOptions());
     return absl::OkStatus();
@@ -60,7 +61,7 @@ class NodeAgent::Core {
   const Config& config() const { return config_; }
   AgentState state() const {
     AgentState state = agent_->state();
-    state.must_restart = must_restart_;
+    state.must_restart = refused_config_.empty() ? changed_mode_ : refused_config_;
     return state;
   }
   std::optional<IptablesMode> iptables_mode() const { return iptables_mode_; }
@@ -161,11 +162,13 @@ class NodeAgent::Core {
     });
     if (!status.ok()) return;
     const absl::StatusOr<IptablesMode> now = ChooseMode(modes);
-    if (!now.ok() || *now == *iptables_mode_) return;
+    if (!now.ok()) return;
+    changed_mode_.clear();
+    if (*now == *iptables_mode_) return;
     for (const FamilyMode& mode : modes) {
       if (mode.mode != *now) return;
     }
-    must_restart_ = absl::StrCat("the node's iptables is now ", IptablesModeName(*now), ", not ",
+    changed_mode_ = absl::StrCat("the node's iptables is now ", IptablesModeName(*now), ", not ",
                                  IptablesModeName(*iptables_mode_));
   }
 
@@ -183,7 +186,10 @@ class NodeAgent::Core {
   std::optional<IptablesMode> iptables_mode_;
   // Until the agent takes it.
   std::unique_ptr<netlink::Backend> early_backend_;
-  std::string must_restart_;
+  // Why another agent is needed: the last SetConfig was refused, the node's iptables is another.
+  // Empty where it is not.
+  std::string refused_config_;
+  std::string changed_mode_;
   std::unique_ptr<Agent> agent_;
 };
 

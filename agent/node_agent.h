@@ -96,12 +96,12 @@ class NodeAgent {
   // afterwards: fd() need not become readable by this alone.
   //
   // FailedPrecondition: WhatNeedsARestart says that it needs another agent; this one goes on as
-  // before, and is not ready any more.
+  // before, and is not ready until a SetConfig succeeds; that of config() does.
   absl::Status SetConfig(Config config);
   const Config& config() const;
 
-  // As it is now; a copy. must_restart is not empty where only a new agent can go on: SetConfig was
-  // refused, or the node has changed its iptables mode.
+  // As it is now; a copy. must_restart is not empty where only a new agent can go on: the last
+  // SetConfig was refused, or the node has changed its iptables mode.
   AgentState state() const;
   // Fixed once a backend was opened; empty before, and then config().iptables_mode may tell.
   std::optional<IptablesMode> iptables_mode() const;

@@ -11,15 +11,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "agent/loop/damping.h"
+#include "agent/loop/suspects.h"
 
 namespace kipt::agent {
 namespace {
-
-std::string WritersText(const Fight& fight) {
-  if (fight.writers.empty()) return "somebody who was not seen";
-  return absl::StrJoin(fight.writers, ", ",
-                       [](std::string* out, const Writer& writer) { *out += ToString(writer); });
-}
 
 void LogFamily(const FamilyState& family) {
   const std::string text =
@@ -58,7 +54,9 @@ void LogFights(const Round& round) {
     const Fight& first = round.fights_begun[0];
     LOG(WARNING) << "OwnershipFight: " << FightText(round.fights_begun) << " was undone "
                  << first.rounds << " times running within a second of its repair, by "
-                 << WritersText(first) << "; it is repaired ever more seldom until they stop";
+                 << ToString(Suspected{first.writers, first.others})
+                 << "; it is repaired less and less often, but at least every "
+                 << absl::FormatDuration(kLongestFightWait);
   }
   if (!round.fights_ended.empty()) {
     LOG(INFO) << "The fight over " << FightText(round.fights_ended) << " has ended after "

@@ -30,6 +30,8 @@ enum class WatchMode : uint8_t {
 struct RulesetChange {
   // The generation that it led to; 0 where not known.
   uint32_t generation = 0;
+  // In RulesetChanges::writers: the generation of the first change of this writer's.
+  uint32_t first_generation = 0;
   // NFTA_GEN_PROC_PID: the writer in the initial PID namespace, whichever it lives in itself; 0
   // where not known.
   uint32_t pid = 0;
@@ -50,6 +52,9 @@ struct RulesetChanges {
   // The last change of each of the first kMaxWriters writers (pid and command), oldest writer
   // first. Empty where writers are not known.
   std::vector<RulesetChange> writers = {};
+  // How many of the changes are by none of `writers`, or by a writer or of a generation that is
+  // not known.
+  uint64_t others = 0;
   // Events that the kernel could not deliver because we were too slow. Harmless: a look follows
   // anyway.
   uint64_t lost = 0;

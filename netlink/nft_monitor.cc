@@ -74,7 +74,10 @@ RulesetChange ParseChange(const nlmsghdr* message) {
 
 void Record(RulesetChange change, RulesetChanges& changes) {
   ++changes.count;
-  if (change.pid == 0 && change.command.empty()) return;
+  if (change.generation == 0 || (change.pid == 0 && change.command.empty())) {
+    ++changes.others;
+    return;
+  }
   const auto known = std::find_if(
       changes.writers.begin(), changes.writers.end(), [&](const RulesetChange& writer) {
         return writer.pid == change.pid && writer.command == change.command;
@@ -82,7 +85,10 @@ void Record(RulesetChange change, RulesetChanges& changes) {
   if (known != changes.writers.end()) {
     known->generation = change.generation;
   } else if (changes.writers.size() < RulesetChanges::kMaxWriters) {
+    change.first_generation = change.generation;
     changes.writers.push_back(std::move(change));
+  } else {
+    ++changes.others;
   }
 }
 
@@ -260,7 +266,7 @@ class PollMonitor : public Monitor {
     if (!generation.ok()) return generation.status();
     const uint32_t before = std::exchange(seen_, *generation);
     RulesetChanges changes;
-    if (before != *generation && !own_.Explain(before, *generation)) changes.count = 1;
+    if (before != *generation && !own_.Explain(before, *generation)) Record({}, changes);
     return changes;
   }
 

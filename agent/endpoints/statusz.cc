@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "agent/loop/suspects.h"
 
 namespace kipt::agent {
 namespace {
@@ -44,13 +45,7 @@ void AppendFights(const AgentState& state, std::string& out) {
     absl::StrAppend(&out, "  ", netlink::ToString(fight.chain), ": ", OneLine(fight.item),
                     " undone ", fight.rounds, " times since ", TimeText(fight.since),
                     ", next repair after ", absl::FormatDuration(fight.wait), "; by ",
-                    fight.writers.empty() ? "unknown" : "");
-    absl::StrAppend(&out,
-                    absl::StrJoin(fight.writers, ", ",
-                                  [](std::string* text, const Writer& writer) {
-                                    *text += OneLine(ToString(writer));
-                                  }),
-                    "\n");
+                    OneLine(ToString(Suspected{fight.writers, fight.others})), "\n");
   }
 }
 

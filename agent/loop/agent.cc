@@ -23,6 +23,8 @@ constexpr double kLegacyCpuShare = 0.05;
 // Legacy tables that were damaged in the same way again before the monitor read them are to it what
 // they were before the repair: no change. So a repair is looked after, once.
 constexpr absl::Duration kSecondLook = absl::Milliseconds(20);
+// After a monitor has failed.
+constexpr absl::Duration kWatchAgain = absl::Seconds(1);
 constexpr size_t kRecentIncidents = 10;
 
 // So that a fleet that fails at one moment does not retry at one moment.
@@ -47,6 +49,11 @@ std::string WatchingText(const netlink::Backend& backend, netlink::WatchMode mod
 // Whether trying again with the same backend may help: somebody else was in the way.
 bool MayPassByItself(const absl::Status& status) {
   return absl::IsAborted(status) || absl::IsDeadlineExceeded(status);
+}
+
+// Before a family is tried again. Nothing tells when another process ends that was in the way.
+absl::Duration LongestWait(const absl::Status& status) {
+  return MayPassByItself(status) ? kLongestFightWait : absl::InfiniteDuration();
 }
 
 }  // namespace
@@ -120,6 +127,7 @@ void Agent::SetDesired(AgentOptions options) {
   retirer_.SetSources(options_.retire);
   records_.clear();
   damping_ = Damping(options_.sync_period);
+  suspects_.Forget();
   SetPace();
   pace_.NoteUrgent();
   next_trigger_ = Trigger::kConfig;
@@ -175,13 +183,19 @@ absl::Status Agent::EnsureBackend() {
 }
 
 void Agent::EnsureWatching() {
-  if (!lookout_.watching()) {
-    const absl::Status status = lookout_.Watch(*backend_, options_.watch);
-    state_.watching = status.ok() ? WatchingText(*backend_, options_.watch)
-                                  : absl::StrCat("timer only: ", status.message());
-  }
+  absl::Status status;
+  if (!lookout_.watching()) status = lookout_.Watch(*backend_, options_.watch);
   lookout_.Pause(false);
   lookout_.Drain();
+  const absl::Status& failure = lookout_.failure();
+  if (status.ok() && !lookout_.watching()) status = failure;
+  if (!status.ok()) {
+    state_.watching = absl::StrCat("timer only: ", status.message());
+    return;
+  }
+  state_.watching = WatchingText(*backend_, options_.watch);
+  if (failure.ok()) return;
+  absl::StrAppend(&state_.watching, ", anew after a failure: ", failure.message());
 }
 
 void Agent::CloseBackend() {
@@ -201,9 +215,10 @@ void Agent::Turn(Trigger trigger) {
   } else {
     EnsureWatching();
     sighting = lookout_.Take();
+    suspects_.NoteCommits(sighting.commits, sighting.others);
     round.report =
         Reconciler(backend_.get(), SteadyClock()).Sync(options_.desired, [&](const Plan& plan) {
-          return Restrain(plan, sighting);
+          return Restrain(plan);
         });
   }
   // Nothing was.
@@ -216,12 +231,16 @@ void Agent::Turn(Trigger trigger) {
   round.duration = end - start;
   const absl::Status& status = round.report.status;
   pace_.NoteLook(start, end, options_.cpu_used() - cpu_before, !status.ok());
+  NoteSuspects(round.report);
+  const bool stopped = sighting.stopped || lookout_.seen().stopped;
+  if (stopped && !lookout_.watching()) pace_.NoteWaiting(end + kWatchAgain);
   damping_.NoteApplied(round.report.applied, end);
   pace_.NoteWaiting(damping_.next());
   if (!round.report.applied.empty() && IsLegacy(*backend_)) pace_.NoteWaiting(end + kSecondLook);
   round.fights_begun = damping_.TakeBegun();
   round.fights_ended = damping_.TakeEnded();
-  NoteDamage(round, sighting, std::min(sighting.first, start), end);
+  NoteDamage(round, std::min(sighting.first, start), end);
+  suspects_.NoteApplied(round.report.applied);
   NoteFamilies(round, end);
   if (backend_ != nullptr && !options_.observe && damping_.next() == absl::InfiniteFuture()) {
     round.retirement = retirer_.Run(*backend_, SteadyClock(), options_.desired, round);
@@ -236,11 +255,12 @@ void Agent::Turn(Trigger trigger) {
   observer_(round);
 }
 
-Diff Agent::Restrain(const Plan& plan, const Sighting& sighting) {
+Diff Agent::Restrain(const Plan& plan) {
   if (options_.observe) return {};
   const absl::Time now = SteadyNow();
   Diff allowed = plan.diff;
-  allowed.changes = damping_.Allow(plan, sighting.writers, now);
+  suspects_.NoteCheck(plan);
+  allowed.changes = damping_.Allow(plan, now);
   std::erase_if(allowed.changes, [&](const Change& change) {
     const Family family = netlink::ChainOf(change.operation).family;
     const bool waits = RecordOf(family).backoff.next() > now;
@@ -252,8 +272,18 @@ Diff Agent::Restrain(const Plan& plan, const Sighting& sighting) {
   return allowed;
 }
 
-void Agent::NoteDamage(Round& round, const Sighting& sighting, absl::Time noticed,
-                       absl::Time ended) {
+void Agent::NoteSuspects(const SyncReport& report) {
+  if (options_.observe || report.plan.diff.changes.empty()) return;
+  // The kernel reports a commit a moment after its effect can be read, and before it takes ours.
+  lookout_.Drain();
+  // Some may be younger than the check, and once drained they wake nobody.
+  if (lookout_.seen().changes > 0) pace_.NoteChange();
+  const Sighting late = lookout_.TakeCommits();
+  suspects_.NoteCommits(late.commits, late.others);
+  damping_.NoteSuspects(suspects_);
+}
+
+void Agent::NoteDamage(Round& round, absl::Time noticed, absl::Time ended) {
   const SyncReport& report = round.report;
   // What stands is not known, and what stood last is what the next look is compared with.
   if (!report.status.ok()) return;
@@ -272,26 +302,18 @@ void Agent::NoteDamage(Round& round, const Sighting& sighting, absl::Time notice
     return !report.StatusOf(jump.base_chain.family).ok();
   });
   if (damage.empty()) return;
+  std::vector<Item> items;
+  for (const Change& change : damage) items.push_back(ItemOf(change.operation));
+  Suspected suspected = suspects_.Of(items);
   Incident incident{.damage = DamageOf(damage),
-                    .writers = WritersOf(damage, sighting),
+                    .writers = std::move(suspected.writers),
+                    .others = suspected.others,
                     .lost_jumps = {},
                     .latency = ended - noticed,
                     .applying = report.applying};
   std::set_difference(before.begin(), before.end(), foreign_jumps_.begin(), foreign_jumps_.end(),
                       std::back_inserter(incident.lost_jumps));
   round.incident = std::move(incident);
-}
-
-std::vector<Writer> Agent::WritersOf(absl::Span<const Change> damage,
-                                     const Sighting& sighting) const {
-  if (!sighting.writers.empty()) return sighting.writers;
-  // What a fight held back was damaged by whom the fight is with.
-  for (const Fight& fight : damping_.fights()) {
-    for (const Change& change : damage) {
-      if (netlink::ChainOf(change.operation) == fight.chain) return fight.writers;
-    }
-  }
-  return {};
 }
 
 void Agent::NoteFamilies(Round& round, absl::Time steady_now) {
@@ -303,12 +325,12 @@ void Agent::NoteFamilies(Round& round, absl::Time steady_now) {
       continue;
     }
     const FamilyVerdict verdict = JudgeFamily(state.family, round.report, fights, options_.observe);
-    record.settled = verdict.phase != FamilyPhase::kFailed;
+    record.settled = round.report.StatusOf(state.family).ok();
     if (record.settled) {
       record.backoff.NoteSuccess();
     } else if (round.report.status.ok()) {
       // Only this family: the other is looked after as before.
-      record.backoff.NoteFailure(steady_now);
+      record.backoff.NoteFailure(steady_now, LongestWait(round.report.StatusOf(state.family)));
       pace_.NoteWaiting(record.backoff.next());
     }
     if (Update(verdict, absl::Now(), state, record.reason_key)) {

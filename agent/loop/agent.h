@@ -28,6 +28,7 @@
 #include "agent/loop/reconciler.h"
 #include "agent/loop/retirer.h"
 #include "agent/loop/round.h"
+#include "agent/loop/suspects.h"
 #include "agent/loop/writer.h"
 #include "agent/policy/policy.h"
 #include "featuregates/version.h"
@@ -106,10 +107,11 @@ class Agent {
   void EnsureWatching();
   void CloseBackend();
   // What of `plan` is done now; notes which families are left out.
-  Diff Restrain(const Plan& plan, const Sighting& sighting);
+  Diff Restrain(const Plan& plan);
+  // Which commits of others came before the last check of this round, as far as is known by now.
+  void NoteSuspects(const SyncReport& report);
   // What the last round left in place and this one had to repair. Times are steady, as below.
-  void NoteDamage(Round& round, const Sighting& sighting, absl::Time noticed, absl::Time ended);
-  std::vector<Writer> WritersOf(absl::Span<const Change> damage, const Sighting& sighting) const;
+  void NoteDamage(Round& round, absl::Time noticed, absl::Time ended);
   void NoteFamilies(Round& round, absl::Time steady_now);
   void NoteState(const Round& round, absl::Time steady_now);
 
@@ -122,6 +124,7 @@ class Agent {
   Lookout lookout_;
   Pace pace_;
   Damping damping_;
+  Suspects suspects_;
   std::map<netlink::Family, FamilyRecord> records_;
   Trigger next_trigger_ = Trigger::kStart;
   // Of the last look that succeeded.

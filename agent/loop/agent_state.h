@@ -28,7 +28,7 @@ enum class FamilyPhase : uint8_t {
   kInPlace,   // what is wanted stands
   kDegraded,  // what is wanted stands, but for findings, or a fight over it
   kObserved,  // it does not, and is not to be put in place (--observe)
-  kFailed,    // it does not, or nothing is known
+  kFailed,    // it does not, or nothing is known; in a fight over what is missing, too
 };
 absl::string_view FamilyPhaseName(FamilyPhase phase);  // "pending", "in place", ...
 
@@ -54,7 +54,12 @@ struct Fight {
   absl::Time since = absl::InfinitePast();
   // The wait before the next repair.
   absl::Duration wait = absl::ZeroDuration();
+  // As Suspected, in suspects.h: of the last time that somebody was seen.
   std::vector<Writer> writers = {};
+  bool others = false;
+  // A rule or chain is missing, or was put back less than a second ago. Not where the fight is over
+  // something that we delete.
+  bool missing = false;
 
   bool operator==(const Fight&) const = default;
 };

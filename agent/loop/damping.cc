@@ -72,94 +72,125 @@ bool IsRefill(const Change& change, const Plan& plan) {
   return form && !form->shared_with_kube_proxy && !somebody_else_did_it;
 }
 
-void Damping::NoteUndone(const Change& change, const Plan& plan, absl::Span<const Writer> writers,
-                         absl::Time now) {
-  const ChainId& chain = netlink::ChainOf(change.operation);
-  const auto found = items_.find({chain, netlink::ToString(change.operation)});
-  if (found == items_.end()) return;
-  Item& item = found->second;
+void Damping::NoteUndone(const Change& change, const Plan& plan, absl::Time now) {
+  const auto found = repairs_.find(ItemOf(change.operation));
+  if (found == repairs_.end()) return;
+  const Item& item = found->first;
+  Repair& repair = found->second;
   const bool refill = IsRefill(change, plan);
   // More is gone by now than kube-proxy takes: all of the chain would wait with this.
-  if (std::exchange(item.refill, refill) && !refill) item.held_until = absl::InfinitePast();
-  if (item.undone != absl::InfinitePast()) return;
-  item.undone = now;
+  if (std::exchange(repair.refill, refill) && !refill) repair.held_until = absl::InfinitePast();
+  if (repair.undone != absl::InfinitePast()) return;
+  repair.undone = now;
   if (refill) {
-    item.held_until = item.repaired + kBetweenRefills;
+    repair.held_until = repair.repaired + kBetweenRefills;
     return;
   }
-  const bool soon = now - item.repaired <= kSoon;
-  if (soon) ++item.rounds;
-  if (!soon && !item.fighting) item.rounds = 0;
-  if (item.rounds < kRoundsOfAFight) return;
-  if (!item.fighting) {
-    item.fight = {.chain = chain, .item = found->first.second, .since = now, .wait = kFirstWait};
+  const bool soon = now - repair.repaired <= kSoon;
+  if (soon) ++repair.rounds;
+  if (!soon && !repair.fighting) repair.rounds = 0;
+  if (repair.rounds < kRoundsOfAFight) return;
+  if (!repair.fighting) {
+    repair.fight = {.chain = item.chain, .item = item.text, .since = now, .wait = kFirstWait};
   } else if (soon) {
-    item.fight.wait = std::min(2 * item.fight.wait, longest_wait_);
+    repair.fight.wait = std::min(2 * repair.fight.wait, longest_wait_);
   }
-  item.fight.rounds = item.rounds;
-  if (!writers.empty()) item.fight.writers.assign(writers.begin(), writers.end());
-  item.held_until = now + item.fight.wait;
-  if (!std::exchange(item.fighting, true)) begun_.push_back(item.fight);
+  repair.fight.rounds = repair.rounds;
+  repair.held_until = now + repair.fight.wait;
+  if (!std::exchange(repair.fighting, true)) begun_.push_back(item);
 }
 
 void Damping::Forget(absl::Time now) {
-  for (auto item = items_.begin(); item != items_.end();) {
-    const Item& it = item->second;
-    const bool stands = it.undone == absl::InfinitePast();
-    if (!stands || now - it.repaired < kQuiet) {
-      ++item;
+  for (auto it = repairs_.begin(); it != repairs_.end();) {
+    const Repair& repair = it->second;
+    const bool stands = repair.undone == absl::InfinitePast();
+    if (!stands || now - repair.repaired < kQuiet) {
+      ++it;
       continue;
     }
-    if (it.fighting) ended_.push_back(it.fight);
-    item = items_.erase(item);
+    if (repair.fighting) ended_.push_back(repair.fight);
+    it = repairs_.erase(it);
   }
 }
 
-std::vector<Change> Damping::Allow(const Plan& plan, absl::Span<const Writer> writers,
-                                   absl::Time now) {
-  Forget(now);
-  const std::vector<Change>& changes = plan.diff.changes;
-  std::set<Key> undone;
-  for (const Change& change : changes) {
-    undone.insert({netlink::ChainOf(change.operation), netlink::ToString(change.operation)});
-    NoteUndone(change, plan, writers, now);
+// What was undone, as far as `plan` knows of it: of families that it is not about, nothing is new.
+void Damping::NoteUndone(const Plan& plan, absl::Time now) {
+  std::set<Item> undone;
+  for (const Change& change : plan.diff.changes) {
+    undone.insert(ItemOf(change.operation));
+    NoteUndone(change, plan, now);
   }
-  for (auto& [key, item] : items_) {
+  for (auto& [item, repair] : repairs_) {
+    const auto& families = plan.families;
+    if (std::find(families.begin(), families.end(), item.chain.family) == families.end()) continue;
     // It stands, or somebody else has put it back.
-    if (undone.count(key) == 0) item.undone = absl::InfinitePast();
+    if (undone.count(item) == 0) repair.undone = absl::InfinitePast();
   }
+}
 
+std::vector<Change> Damping::Allow(const Plan& plan, absl::Time now) {
+  Forget(now);
+  NoteUndone(plan, now);
   next_ = absl::InfiniteFuture();
   held_.clear();
   std::set<ChainId> waiting;
-  for (const auto& [key, item] : items_) {
-    if (item.undone == absl::InfinitePast() || item.held_until <= now) continue;
-    waiting.insert(key.first);
-    if (item.fighting) held_.push_back(key.first);
-    next_ = std::min(next_, item.held_until);
+  for (auto& [item, repair] : repairs_) {
+    const bool stands = repair.undone == absl::InfinitePast();
+    const bool lasted = now - repair.repaired >= kSoon;
+    repair.fight.missing = repair.fighting && repair.addition && !(stands && lasted);
+    if (stands) {
+      if (repair.fight.missing) next_ = std::min(next_, repair.repaired + kSoon);
+      continue;
+    }
+    if (repair.held_until <= now) continue;
+    waiting.insert(item.chain);
+    if (repair.fighting) held_.push_back(item.chain);
+    next_ = std::min(next_, repair.held_until);
   }
-  waiting = WithDependents(std::move(waiting), changes);
+  waiting = WithDependents(std::move(waiting), plan.diff.changes);
   std::vector<Change> allowed;
-  for (const Change& change : changes) {
+  for (const Change& change : plan.diff.changes) {
     if (waiting.count(netlink::ChainOf(change.operation)) == 0) allowed.push_back(change);
   }
   return allowed;
 }
 
+void Damping::NoteSuspects(const Suspects& suspects) {
+  for (auto& [item, repair] : repairs_) {
+    if (!repair.fighting || repair.undone == absl::InfinitePast()) continue;
+    Suspected suspected = suspects.Of({&item, 1});
+    // Who fought before still is the best guess.
+    if (suspected.writers.empty()) continue;
+    repair.fight.writers = std::move(suspected.writers);
+    repair.fight.others = suspected.others;
+  }
+}
+
 void Damping::NoteApplied(absl::Span<const Change> applied, absl::Time now) {
   for (const Change& change : applied) {
-    const Key key = {netlink::ChainOf(change.operation), netlink::ToString(change.operation)};
-    if (items_.size() >= kMaxItems && items_.count(key) == 0) continue;
-    Item& item = items_[key];
-    item.repaired = now;
-    item.undone = absl::InfinitePast();
+    const Item item = ItemOf(change.operation);
+    if (repairs_.size() >= kMaxItems && repairs_.count(item) == 0) continue;
+    Repair& repair = repairs_[item];
+    repair.repaired = now;
+    repair.undone = absl::InfinitePast();
+    repair.addition = IsAddition(change);
+    if (repair.fight.missing) next_ = std::min(next_, now + kSoon);
   }
+}
+
+std::vector<Fight> Damping::TakeBegun() {
+  std::vector<Fight> begun;
+  for (const Item& item : std::exchange(begun_, {})) {
+    const auto repair = repairs_.find(item);
+    if (repair != repairs_.end()) begun.push_back(repair->second.fight);
+  }
+  return begun;
 }
 
 std::vector<Fight> Damping::fights() const {
   std::vector<Fight> fights;
-  for (const auto& [key, item] : items_) {
-    if (item.fighting) fights.push_back(item.fight);
+  for (const auto& [item, repair] : repairs_) {
+    if (repair.fighting) fights.push_back(repair.fight);
   }
   return fights;
 }

@@ -6,8 +6,12 @@
 // less and less often, and everything else as before. Pure; times are of a steady clock.
 //
 //   * A fight is one item undone within a second of its repair, ten times running. From then on it
-//     waits before each repair, 100 ms at first, doubling up to `longest_wait`. A minute without
+//     waits before each repair: 100 ms at first, doubling up to kLongestFightWait. A minute without
 //     the item being undone ends the fight.
+//   * So what a fight leaves missing is repaired at most kLongestFightWait after it was last seen
+//   to
+//     be undone. Silence would be no better sign that the other process has stopped: a flush of
+//     what is empty already is no commit, and nobody hears of it.
 //   * kube-proxy 1.27 and later (--iptables-localhost-nodeports) empties filter KUBE-FIREWALL of
 //     IPv4 on each of its syncs and puts back only its own rule. What else we want there is
 //     refilled at once, but at most once a second, and never taken for a fight. Where kube-proxy's
@@ -15,34 +19,41 @@
 #ifndef KIPT_AGENT_LOOP_DAMPING_H_
 #define KIPT_AGENT_LOOP_DAMPING_H_
 
+#include <algorithm>
 #include <map>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "agent/loop/agent_state.h"
+#include "agent/loop/item.h"
 #include "agent/loop/reconciler.h"
+#include "agent/loop/suspects.h"
 
 namespace kipt::agent {
+
+inline constexpr absl::Duration kLongestFightWait = absl::Seconds(2);
 
 // Whether `change` puts back what kube-proxy empties on each of its syncs.
 bool IsRefill(const Change& change, const Plan& plan);
 
 class Damping {
  public:
-  explicit Damping(absl::Duration longest_wait) : longest_wait_(longest_wait) {}
+  // No wait is longer than `sync_period` either.
+  explicit Damping(absl::Duration sync_period)
+      : longest_wait_(std::min(sync_period, kLongestFightWait)) {}
 
   // What of the plan's changes may be done at `now`. All changes of a chain are held back together,
-  // and with them what would jump to a chain that is not made. `writers` are those who committed
-  // since the last look.
-  std::vector<Change> Allow(const Plan& plan, absl::Span<const Writer> writers, absl::Time now);
+  // and with them what would jump to a chain that is not made.
+  std::vector<Change> Allow(const Plan& plan, absl::Time now);
+  // Who undid what the last Allow found undone. Before NoteApplied.
+  void NoteSuspects(const Suspects& suspects);
   // These were done.
   void NoteApplied(absl::Span<const Change> applied, absl::Time now);
 
-  // When something that was held back at the last Allow may be done; InfiniteFuture where nothing
-  // was.
+  // When something that was held back may be done, or something that was put back in a fight has
+  // lasted (Fight::missing); InfiniteFuture where there is neither.
   absl::Time next() const { return next_; }
   // Where changes were held back at the last Allow, by a fight.
   const std::vector<netlink::ChainId>& held() const { return held_; }
@@ -50,12 +61,11 @@ class Damping {
   // Fights that go on, those that began and those that ended since they were last asked for.
   // Fight::since is in the clock of `now`.
   std::vector<Fight> fights() const;
-  std::vector<Fight> TakeBegun() { return std::exchange(begun_, {}); }
+  std::vector<Fight> TakeBegun();
   std::vector<Fight> TakeEnded() { return std::exchange(ended_, {}); }
 
  private:
-  using Key = std::pair<netlink::ChainId, std::string>;
-  struct Item {
+  struct Repair {
     absl::Time repaired = absl::InfinitePast();
     // When it was found undone; InfinitePast while it stands.
     absl::Time undone = absl::InfinitePast();
@@ -66,17 +76,19 @@ class Damping {
     int rounds = 0;
     bool fighting = false;
     Fight fight;
+    // IsAddition.
+    bool addition = false;
   };
 
-  void NoteUndone(const Change& change, const Plan& plan, absl::Span<const Writer> writers,
-                  absl::Time now);
+  void NoteUndone(const Change& change, const Plan& plan, absl::Time now);
+  void NoteUndone(const Plan& plan, absl::Time now);
   void Forget(absl::Time now);
 
   absl::Duration longest_wait_;
-  std::map<Key, Item> items_;
+  std::map<Item, Repair> repairs_;
   absl::Time next_ = absl::InfiniteFuture();
   std::vector<netlink::ChainId> held_;
-  std::vector<Fight> begun_;
+  std::vector<Item> begun_;
   std::vector<Fight> ended_;
 };
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/loop/family_phase.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "agent/loop/damping.h"
+#include "agent/loop/item.h"
 
 namespace kipt::agent {
 namespace {
@@ -37,21 +40,26 @@ FamilyVerdict JudgeFamily(netlink::Family family, const SyncReport& report,
   const bool native = family == netlink::Family::kIPv4 && NativeTablePends(report);
   const int pending = static_cast<int>(changes.size()) + (native ? 1 : 0);
   const bool observed = observe && pending > 0;
+  bool missing = !observe && std::any_of(changes.begin(), changes.end(), [&](const Change& change) {
+    return IsAddition(change) && !IsRefill(change, report.plan);
+  });
   if (observed) {
     reasons.push_back(absl::StrCat(pending, pending == 1 ? " change is" : " changes are",
                                    " wanted, and not made (observe)"));
     keys.push_back(absl::StrCat("observe ", pending));
     for (const Change& change : changes) {
-      keys.push_back(netlink::ToString(change.operation));
+      keys.push_back(ItemOf(change.operation).text);
     }
   }
   size_t fought = 0;
   for (const Fight& fight : fights) {
     if (fight.chain.family != family) continue;
+    missing |= fight.missing;
     keys.push_back(absl::StrCat("fight ", Place(fight.chain)));
     if (++fought > kMostFightsTold) continue;
     reasons.push_back(absl::StrCat("OwnershipFight over \"", fight.item, "\" in ",
-                                   Place(fight.chain), ", repaired ever more seldom"));
+                                   Place(fight.chain), fight.missing ? ", which is missing" : "",
+                                   ", repaired less and less often"));
   }
   if (fought > kMostFightsTold) {
     reasons.push_back(absl::StrCat("and ", fought - kMostFightsTold, " more fights"));
@@ -62,7 +70,9 @@ FamilyVerdict JudgeFamily(netlink::Family family, const SyncReport& report,
                                    ": ", finding.message));
     keys.push_back(absl::StrCat(ConditionName(finding.condition), " ", Place(finding.chain)));
   }
+  if (missing && reasons.empty()) reasons.emplace_back("what is missing was not made yet");
   const FamilyPhase phase = observed          ? FamilyPhase::kObserved
+                            : missing         ? FamilyPhase::kFailed
                             : reasons.empty() ? FamilyPhase::kInPlace
                                               : FamilyPhase::kDegraded;
   return {.phase = phase,

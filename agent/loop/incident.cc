@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "agent/loop/suspects.h"
 #include "agent/policy/chain_diff.h"
 #include "netlink/base_chains.h"
 
@@ -58,13 +59,6 @@ std::string JoinShown(const Items& items, Format format) {
   return absl::StrJoin(shown, ", ");
 }
 
-std::string WritersText(const std::vector<Writer>& writers) {
-  if (writers.empty()) return "by somebody who was not seen";
-  const std::string names =
-      JoinShown(writers, [](const Writer& writer) { return ToString(writer); });
-  return absl::StrCat(writers.size() == 1 ? "by " : "by one of ", names);
-}
-
 }  // namespace
 
 absl::string_view DamageKindName(DamageKind kind) {
@@ -110,14 +104,15 @@ std::vector<DamagedItem> DamageOf(absl::Span<const Change> changes) {
 }
 
 std::string ToString(const Incident& incident) {
-  std::string text = absl::StrCat(
-      "Repaired in ", absl::ToInt64Microseconds(incident.latency), " us (writing ",
-      absl::ToInt64Microseconds(incident.applying), " us) what was damaged ",
-      WritersText(incident.writers), ": ", JoinShown(incident.damage, [](const DamagedItem& item) {
-        return absl::StrCat(netlink::FamilyName(item.chain.family), " ",
-                            netlink::TableName(item.chain.table), " ", DamageKindName(item.kind),
-                            " \"", item.text, "\"");
-      }));
+  std::string text =
+      absl::StrCat("Repaired in ", absl::ToInt64Microseconds(incident.latency), " us (writing ",
+                   absl::ToInt64Microseconds(incident.applying), " us) what was damaged by ",
+                   ToString(Suspected{incident.writers, incident.others}), ": ",
+                   JoinShown(incident.damage, [](const DamagedItem& item) {
+                     return absl::StrCat(netlink::FamilyName(item.chain.family), " ",
+                                         netlink::TableName(item.chain.table), " ",
+                                         DamageKindName(item.kind), " \"", item.text, "\"");
+                   }));
   if (incident.lost_jumps.empty()) return text;
   absl::StrAppend(&text, "; gone with it, and broken until their owners put them back: ",
                   JoinShown(incident.lost_jumps, [](const ForeignJump& jump) {

@@ -45,9 +45,10 @@ std::vector<DamagedItem> DamageOf(absl::Span<const Change> changes);
 
 struct Incident {
   std::vector<DamagedItem> damage;
-  // Who committed since the last look; several where it cannot be told which of them did it, none
-  // where nobody was seen (found by the timer, --watch=poll, legacy iptables).
+  // As Suspected, in suspects.h: several where it cannot be told which of them did it, none where
+  // nobody was seen (found by the timer, --watch=poll, legacy iptables).
   std::vector<Writer> writers;
+  bool others = false;
   // Other people's jumps that stood in the base chains at the last look and no longer do: what
   // stays broken until its owner repairs it.
   std::vector<ForeignJump> lost_jumps;

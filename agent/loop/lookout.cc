@@ -11,7 +11,6 @@ Lookout::Lookout(EventLoop& loop, const WriterSources& sources, std::function<vo
 
 absl::Status Lookout::Watch(netlink::Backend& backend, netlink::WatchMode mode) {
   Stop();
-  failure_ = absl::OkStatus();
   absl::StatusOr<std::unique_ptr<netlink::Monitor>> monitor = backend.Watch(mode);
   if (!monitor.ok()) return monitor.status();
   absl::StatusOr<std::unique_ptr<EventSource>> readable =
@@ -19,6 +18,8 @@ absl::Status Lookout::Watch(netlink::Backend& backend, netlink::WatchMode mode) 
   if (!readable.ok()) return readable.status();
   monitor_ = *std::move(monitor);
   readable_ = *std::move(readable);
+  // Who committed before is not reported.
+  seen_.others = true;
   return absl::OkStatus();
 }
 
@@ -29,7 +30,14 @@ void Lookout::Stop() {
 
 void Lookout::Pause(bool pause) {
   if (readable_ == nullptr) return;
-  failure_.Update(readable_->Enable(!pause));
+  // Else it would be deaf from now on.
+  if (absl::Status status = readable_->Enable(!pause); !status.ok()) Fail(std::move(status));
+}
+
+void Lookout::Fail(absl::Status status) {
+  failure_ = std::move(status);
+  seen_.stopped = true;
+  Stop();
 }
 
 void Lookout::Drain() {
@@ -37,23 +45,31 @@ void Lookout::Drain() {
   const absl::Time now = SteadyNow();
   const absl::StatusOr<netlink::RulesetChanges> changes = monitor_->Drain();
   if (!changes.ok()) {
-    failure_ = changes.status();
-    Stop();
+    Fail(changes.status());
     return;
   }
   seen_.changes += changes->count;
   seen_.lost_events += changes->lost;
   if (changes->count > 0) seen_.first = std::min(seen_.first, now);
-  for (const netlink::RulesetChange& change : changes->writers) {
-    if (seen_.writers.size() == netlink::RulesetChanges::kMaxWriters) break;
-    Writer writer = lookup_.Identify(change);
-    const auto same = [&](const Writer& known) {
-      return known.pid == writer.pid && known.command == writer.command;
-    };
+  seen_.others |= changes->others > 0 || changes->lost > 0;
+  for (const netlink::RulesetChange& change : changes->writers) Note(change);
+}
+
+void Lookout::Note(const netlink::RulesetChange& change) {
+  std::vector<Commits>& commits = seen_.commits;
+  Commits next = {.first = change.first_generation,
+                  .last = change.generation,
+                  .writer = lookup_.Identify(change)};
+  const auto known = std::find_if(commits.begin(), commits.end(), [&](const Commits& one) {
+    return one.writer.pid == next.writer.pid && one.writer.command == next.writer.command;
+  });
+  if (known != commits.end()) {
     // What was found out first counts: the process may have ended since.
-    if (std::none_of(seen_.writers.begin(), seen_.writers.end(), same)) {
-      seen_.writers.push_back(std::move(writer));
-    }
+    known->last = next.last;
+  } else if (commits.size() < netlink::RulesetChanges::kMaxWriters) {
+    commits.push_back(std::move(next));
+  } else {
+    seen_.others = true;
   }
 }
 
@@ -64,5 +80,11 @@ void Lookout::OnReadable() {
 }
 
 Sighting Lookout::Take() { return std::exchange(seen_, {}); }
+
+Sighting Lookout::TakeCommits() {
+  Sighting taken = {.commits = std::exchange(seen_.commits, {}),
+                    .others = std::exchange(seen_.others, false)};
+  return taken;
+}
 
 }  // namespace kipt::agent

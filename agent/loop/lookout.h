@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "agent/loop/clock.h"
 #include "agent/loop/event_loop.h"
+#include "agent/loop/suspects.h"
 #include "agent/loop/writer.h"
 #include "netlink/backend.h"
 #include "netlink/monitor.h"
@@ -25,12 +26,16 @@ namespace kipt::agent {
 
 // What was noticed between two rounds.
 struct Sighting {
+  // Watching failed, and stopped.
+  bool stopped = false;
   uint64_t changes = 0;
   uint64_t lost_events = 0;
   // By a steady clock: when the loop woke for the first of the changes.
   absl::Time first = absl::InfiniteFuture();
-  // Each once, oldest first, at most RulesetChanges::kMaxWriters.
-  std::vector<Writer> writers = {};
+  // Each writer of one Drain once, oldest first, at most RulesetChanges::kMaxWriters in all.
+  std::vector<Commits> commits = {};
+  // There were commits of others, or of writers that are not known.
+  bool others = false;
 };
 
 // Must be destroyed before its loop and before the backend that it watches.
@@ -43,7 +48,7 @@ class Lookout {
   absl::Status Watch(netlink::Backend& backend, netlink::WatchMode mode);
   void Stop();
   bool watching() const { return monitor_ != nullptr; }
-  // Why it stopped by itself; OK where it did not.
+  // Why it last stopped without Stop(); OK where it never did.
   const absl::Status& failure() const { return failure_; }
 
   // False: changes pile up in the kernel, unheard, until Drain() or Pause(false). For a storm.
@@ -53,10 +58,14 @@ class Lookout {
   void Drain();
   // What was noticed since the last Take.
   Sighting Take();
+  // Only `commits` and `others` of it; the rest is left for Take.
+  Sighting TakeCommits();
   const Sighting& seen() const { return seen_; }
 
  private:
   void OnReadable();
+  void Fail(absl::Status status);
+  void Note(const netlink::RulesetChange& change);
 
   EventLoop& loop_;
   WriterLookup lookup_;

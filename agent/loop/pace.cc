@@ -43,11 +43,11 @@ absl::Time Allowance::When(double amount, absl::Time now) const {
 Backoff::Backoff(absl::Duration longest, std::function<double()> jitter)
     : longest_(longest), jitter_(std::move(jitter)) {}
 
-void Backoff::NoteFailure(absl::Time now) {
+void Backoff::NoteFailure(absl::Time now, absl::Duration longest) {
   absl::Duration wait = kFirstWait;
   for (int i = 0; i < failures_ && wait < longest_; ++i) wait *= 2;
   ++failures_;
-  next_ = now + std::min(wait, longest_) * jitter_();
+  next_ = now + std::min({wait, longest_, longest}) * jitter_();
 }
 
 void Backoff::NoteSuccess() {

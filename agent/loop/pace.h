@@ -38,7 +38,8 @@ class Backoff {
   // `jitter` returns what each wait is multiplied with: about 1, different on each node.
   Backoff(absl::Duration longest, std::function<double()> jitter);
 
-  void NoteFailure(absl::Time now);
+  // This time no longer than `longest` either.
+  void NoteFailure(absl::Time now, absl::Duration longest = absl::InfiniteDuration());
   void NoteSuccess();
   bool failing() const { return failures_ > 0; }
   // When to try again; InfinitePast where the last attempt did not fail.

@@ -85,6 +85,7 @@ void Append(const std::vector<T>& more, std::vector<T>& all) {
 // What was seen of one family joins what was seen of another.
 void Merge(Family family_read, const Plan& family, Plan& all) {
   all.generation = family.generation;
+  Append(family.families, all.families);
   if (family_read == Family::kIPv4) {
     all.diff.native = family.diff.native;
     all.martians = family.martians;
@@ -178,6 +179,7 @@ absl::StatusOr<Plan> Reconciler::LookOnce(const Ruleset& desired,
   if (!observed.ok()) return observed.status();
   const netlink::Snapshot& snapshot = observed->snapshot;
   Plan plan{.generation = snapshot.generation,
+            .families = desired.families,
             .diff = ComputeDiff(desired, snapshot, observed->native),
             .claimed_by_kube_proxy = {},
             .foreign_jumps = ForeignJumps(snapshot),

@@ -46,6 +46,8 @@ struct MartianProtection {
 // What one look at the kernel found.
 struct Plan {
   uint32_t generation = 0;
+  // What it is about; of the others it says nothing.
+  std::vector<netlink::Family> families = {};
   Diff diff;
   // Where kube-proxy lives (ownership.h).
   std::vector<netlink::Family> claimed_by_kube_proxy = {};

@@ -81,7 +81,7 @@ absl::StatusOr<RulesetChanges> LegacyMonitor::Drain() {
   if (absl::Status status = Arm(); !status.ok()) return status;
   const absl::StatusOr<bool> changed = Look();
   if (!changed.ok()) return changed.status();
-  if (*changed || changes.lost > 0) changes.count = 1;
+  if (*changed || changes.lost > 0) changes.count = changes.others = 1;
   return changes;
 }
 

@@ -114,6 +114,20 @@ TEST_F(AgentTest, AMonitorThatFailsIsMadeAnewAndNothingIsMissed) {
   kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
   ASSERT_TRUE(TurnUntilRounds(3));
   EXPECT_EQ(rounds_[2].trigger, Trigger::kChange);
+  EXPECT_EQ(agent_->state().watching, "kernel events, anew after a failure: broken");
+}
+
+TEST_F(AgentTest, AMonitorThatFailsDuringACheckIsMadeAnewWithinASecond) {
+  Start(Mode::kCleanup);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  kernel_.FailNextDrain(absl::InternalError("broken"));
+  kernel_.FailNextDrain(absl::InternalError("broken again"));
+  ASSERT_TRUE(TurnUntilRounds(2));
+  EXPECT_EQ(agent_->state().watching, "timer only: broken again");
+  kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
+  ASSERT_TRUE(TurnUntilRounds(3)) << "long before the timer";
+  EXPECT_TRUE(rounds_[2].incident.has_value());
+  EXPECT_EQ(agent_->state().watching, "kernel events, anew after a failure: broken again");
 }
 
 // ---- failure as a normal state ----
@@ -207,7 +221,8 @@ TEST_F(AgentTest, AFightIsToldOnceDampedAndDoesNotDelayOtherRepairs) {
     return agent_->state().fights.size() == 1 && deletions > 12;
   };
   ASSERT_TRUE(TurnUntil(delete_again));
-  EXPECT_EQ(agent_->state().families[0].phase, FamilyPhase::kDegraded);
+  EXPECT_EQ(agent_->state().families[0].phase, FamilyPhase::kFailed);
+  EXPECT_EQ(agent_->state().families[1].phase, FamilyPhase::kInPlace);
   EXPECT_THAT(agent_->state().families[0].reason, HasSubstr("OwnershipFight"));
   size_t told = 0;
   for (const Round& round : rounds_) told += round.fights_begun.size();

@@ -71,9 +71,9 @@ TEST(FamilyPhaseTest, ThreeFightsAreAllListed) {
   const std::vector<Fight> fights(3, Fight{.chain = Filter("INPUT"), .item = "item"});
   const FamilyVerdict verdict = JudgeFamily(Family::kIPv4, Good(), fights);
   EXPECT_EQ(verdict.reason,
-            "OwnershipFight over \"item\" in filter/INPUT, repaired ever more seldom; "
-            "OwnershipFight over \"item\" in filter/INPUT, repaired ever more seldom; "
-            "OwnershipFight over \"item\" in filter/INPUT, repaired ever more seldom");
+            "OwnershipFight over \"item\" in filter/INPUT, repaired less and less often; "
+            "OwnershipFight over \"item\" in filter/INPUT, repaired less and less often; "
+            "OwnershipFight over \"item\" in filter/INPUT, repaired less and less often");
 }
 
 TEST(FamilyPhaseTest, TheNativeTablePendsUntilItIsPutOrRemovedAndIsOfIPv4) {

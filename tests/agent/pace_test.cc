@@ -121,6 +121,14 @@ TEST(PaceTest, WhatWaitsIsLookedAtInTimeAndForgottenByTheLook) {
   EXPECT_EQ(pace.Next(due), due + absl::Minutes(1));
 }
 
+TEST(PaceTest, OneFailureMayAllowAShorterWaitThanOthers) {
+  Backoff backoff(absl::Minutes(1), [] { return 1.0; });
+  for (int i = 0; i < 6; ++i) backoff.NoteFailure(kStart, absl::Seconds(2));
+  EXPECT_EQ(backoff.next(), kStart + absl::Seconds(2));
+  backoff.NoteFailure(kStart);
+  EXPECT_EQ(backoff.next(), kStart + absl::Milliseconds(6400)) << "of seven failures";
+}
+
 TEST(PaceTest, SomethingUrgentDoesNotWaitForABackoff) {
   Pace pace = NewPace();
   for (int i = 0; i < 10; ++i) pace.NoteLook(kStart, kStart, absl::ZeroDuration(), true);

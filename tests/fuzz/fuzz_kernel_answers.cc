@@ -52,7 +52,7 @@ void CheckSurvey(const netlink::Survey& survey) {
 
 void CheckChanges(const netlink::RulesetChanges& changes) {
   KIPT_REQUIRE(changes.writers.size() <= netlink::RulesetChanges::kMaxWriters);
-  KIPT_REQUIRE(changes.writers.size() <= changes.count);
+  KIPT_REQUIRE(changes.writers.size() + changes.others <= changes.count);
 }
 
 void AskBackend(Question question, Backend& backend, const ScriptedKernel& kernel) {

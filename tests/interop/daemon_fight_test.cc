@@ -13,6 +13,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "agent/process/sanitizer.h"
 #include "tests/interop/daemon_fixture.h"
@@ -30,6 +32,7 @@ const std::vector<std::string> kPostroutingJump = {
     "POSTROUTING",     "-m", "comment", "--comment", "kubernetes postrouting rules", "-j",
     "KUBE-POSTROUTING"};
 
+const std::vector<std::string> kInputJump = {"INPUT", "-j", "KUBE-FIREWALL"};
 const std::vector<std::string> kDropMarked = {"KUBE-FIREWALL",
                                               "-m",
                                               "comment",
@@ -51,13 +54,27 @@ class DaemonFightTest : public DaemonTest, public ::testing::WithParamInterface<
   static Iptables Ip4() { return {.mode = GetParam()}; }
   static std::string Program() { return absl::StrCat("iptables-", NameOf(GetParam())); }
 
-  // A process that deletes the jump to KUBE-POSTROUTING as often as it can.
-  static std::unique_ptr<BackgroundProgram> Opponent() {
+  // A process that does this as often as it can.
+  static std::unique_ptr<BackgroundProgram> Loop(const std::string& commands) {
     return std::make_unique<BackgroundProgram>(std::vector<std::string>{
-        "/bin/sh", "-c",
-        absl::StrCat("while :; do ", Program(),
+        "/bin/sh", "-c", absl::StrCat("while :; do ", commands, "; done 2>/dev/null")});
+  }
+  // Deletes the jump to KUBE-POSTROUTING.
+  static std::unique_ptr<BackgroundProgram> Opponent() {
+    return Loop(
+        absl::StrCat(Program(),
                      " -w -t nat -D POSTROUTING -m comment --comment 'kubernetes postrouting rules'"
-                     " -j KUBE-POSTROUTING 2>/dev/null; done")});
+                     " -j KUBE-POSTROUTING"));
+  }
+  // Flushes everything, and rests for a moment: the daemon needs a processor, too.
+  static std::unique_ptr<BackgroundProgram> Flusher() {
+    if (GetParam() == IptablesMode::kNft) return Loop("nft flush ruleset; sleep 0.02");
+    std::string commands;
+    for (const char* table : {"mangle", "nat", "filter"}) {
+      absl::StrAppend(&commands, Program(), " -w -t ", table, " -F; ", Program(), " -w -t ", table,
+                      " -X; ");
+    }
+    return Loop(commands + "sleep 0.02");
   }
   // kube-proxy 1.28, which empties KUBE-FIREWALL five times a second.
   static std::unique_ptr<BackgroundProgram> KubeProxy() {
@@ -89,7 +106,9 @@ TEST_P(DaemonFightTest, IsNamedOnceAndDoesNotKeepTheRestFromBeingRepaired) {
     EXPECT_THAT(daemon().Output(), HasSubstr("by somebody who was not seen;"));
   }
   EXPECT_TRUE(WaitUntil([] { return absl::StrContains(Readyz(), "OwnershipFight"); })) << Readyz();
-  EXPECT_TRUE(IsReady()) << "degraded, for a stated reason";
+  EXPECT_FALSE(IsReady()) << "the jump is missing: " << Readyz();
+  EXPECT_EQ(Metric("kube_iptables_agent_family_ready", "family=\"ip\""), 0);
+  EXPECT_EQ(Metric("kube_iptables_agent_family_ready", "family=\"ip6\""), 1);
 
   const auto before = ThreadCosts(daemon().pid());
   const double repairs = Metric("kube_iptables_agent_repair_latency_seconds_count");
@@ -105,11 +124,54 @@ TEST_P(DaemonFightTest, IsNamedOnceAndDoesNotKeepTheRestFromBeingRepaired) {
 
   const absl::Time struck = absl::Now();
   ASSERT_EQ(Ip4().Run({"-w", "-D", "INPUT", "-j", "KUBE-FIREWALL"}).exit_code, 0);
-  EXPECT_TRUE(WaitUntil([] { return Has("filter", {"INPUT", "-j", "KUBE-FIREWALL"}); }));
+  EXPECT_TRUE(WaitUntil([] { return Has("filter", kInputJump); }));
   EXPECT_LT(absl::Now() - struck, absl::Seconds(2)) << daemon().Output();
 
   EXPECT_EQ(CountOf(kFight, daemon().Output()), 1) << daemon().Output();
   EXPECT_EQ(Metric("kube_iptables_agent_ownership_fights_total"), 1);
+}
+
+// A flush of what is empty already is no commit: nothing tells whether the other process goes on.
+TEST_P(DaemonFightTest, IsNotReadyWhileAFlushInALoopLeavesNothingAndRepairsSoonAfterTheLast) {
+  Start(Settings());
+  auto opponent = Flusher();
+  ASSERT_TRUE(daemon().Prints(kFight)) << daemon().Output();
+  // With waits that double up to a minute, the next would be of 6.4 s.
+  const absl::Time end = absl::Now() + absl::Seconds(7);
+  ASSERT_TRUE(WaitUntil([] { return !IsReady(); }));
+  int ready = 0;
+  while (absl::Now() < end) {
+    ready += IsReady() ? 1 : 0;
+    absl::SleepFor(absl::Milliseconds(50));
+  }
+  EXPECT_EQ(ready, 0) << Readyz() << daemon().Output();
+
+  opponent.reset();
+  const absl::Time last = absl::Now();
+  EXPECT_TRUE(WaitUntil([] { return Has("filter", kInputJump); }));
+  EXPECT_LT(absl::Now() - last, absl::Seconds(2) + kSoon) << daemon().Output();
+  EXPECT_TRUE(WaitUntil([] { return IsReady(); })) << Readyz();
+  EXPECT_LT(absl::Now() - last, absl::Seconds(3) + kSoon) << daemon().Output();
+}
+
+// Both write all the time; only one of them touches what is ours.
+TEST_P(DaemonFightTest, TheOtherProcessIsNamedInEachLineAndABystanderNeverAlone) {
+  if (GetParam() == IptablesMode::kLegacy) GTEST_SKIP() << "legacy iptables names nobody";
+  Start(Settings());
+  const auto bystander = Loop("nft add table inet bystander; nft delete table inet bystander");
+  const auto opponent = Opponent();
+  ASSERT_TRUE(daemon().Prints(kFight)) << daemon().Output();
+  absl::SleepFor(absl::Seconds(4));
+  int lines = 0;
+  for (const absl::string_view line : absl::StrSplit(daemon().Output(), '\n')) {
+    if (!absl::StrContains(line, kIncident) && !absl::StrContains(line, kFight)) continue;
+    ++lines;
+    EXPECT_THAT(line, HasSubstr("iptables-nft (PID "));
+    if (absl::StrContains(line, "nft add") || absl::StrContains(line, "nft delete")) {
+      EXPECT_THAT(line, HasSubstr("by one of "));
+    }
+  }
+  EXPECT_GT(lines, 12);
 }
 
 class DaemonFightLongTest : public DaemonFightTest {};

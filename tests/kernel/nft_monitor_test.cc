@@ -111,6 +111,7 @@ TEST_F(NftMonitorTest, NamesNftAndIptablesNftWithTheirProcessAndGeneration) {
     EXPECT_EQ(changes, (RulesetChanges{.count = 1,
                                        .writers = {RulesetChange{
                                            .generation = Read({}).generation,
+                                           .first_generation = Read({}).generation,
                                            .pid = pid,
                                            .command = command,
                                        }}}))
@@ -151,6 +152,7 @@ TEST_F(NftMonitorTest, CountsAnotherBackendOfThisProcess) {
   CommitOtherwise(1);
   EXPECT_THAT(Drain(*monitor).writers,
               ElementsAre(RulesetChange{.generation = generation + 1,
+                                        .first_generation = generation + 1,
                                         .pid = static_cast<uint32_t>(gettid()),
                                         .command = OwnComm()}));
 }
@@ -166,8 +168,10 @@ TEST_F(NftMonitorTest, RemembersTheLastChangeOfEachOfTheFirstEightWriters) {
   ASSERT_THAT(changes.writers, SizeIs(RulesetChanges::kMaxWriters));
   EXPECT_EQ(changes.writers[0].command, OwnComm());
   EXPECT_EQ(changes.writers[0].generation, generation + 15);
+  EXPECT_EQ(changes.writers[0].first_generation, generation + 1);
   EXPECT_EQ(changes.writers[7].command, "nft");
   EXPECT_EQ(changes.writers[7].generation, generation + 9);
+  EXPECT_EQ(changes.others, 2) << "the last two of nft";
 }
 
 TEST_F(NftMonitorTest, CountsWhatWasLostAndGoesOn) {
@@ -266,7 +270,7 @@ TEST_F(NftMonitorTest, PollingFindsAChangeAtTheNextTick) {
     const absl::Time start = absl::Now();
     while (!IsReadable(*monitor, absl::Seconds(10))) FAIL() << "no tick";
     EXPECT_LE(absl::Now() - start, absl::Seconds(1));  // 100 ms, on a machine that does not wait
-    EXPECT_EQ(Drain(*monitor), (RulesetChanges{.count = 1}));
+    EXPECT_EQ(Drain(*monitor), (RulesetChanges{.count = 1, .others = 1}));
   }
 }
 

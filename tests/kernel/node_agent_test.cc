@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -29,6 +30,7 @@
 #include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_tree.h"
 #include "tests/support/turn_loop.h"
 
 namespace kipt::agent {
@@ -269,6 +271,52 @@ TEST_F(NodeAgentTest, WhatIsFixedNeedsAnotherAgent) {
   EXPECT_THAT(hosted->agent->state().must_restart, HasSubstr("iptablesMode"));
   EXPECT_FALSE(IsReady(hosted->agent->state()));
   EXPECT_EQ(hosted->agent->config().iptables_mode, IptablesMode::kNft);
+}
+
+TEST_F(NodeAgentTest, IsReadyAgainWithTheConfigurationItHadBeforeOneThatItRefused) {
+  const Netns served = NewNetns();
+  const std::unique_ptr<Hosted> hosted = Serve(served, FlagsFor("nft"));
+  ASSERT_NE(hosted, nullptr);
+  ASSERT_TRUE(TurnUntil([&] { return hosted->InPlace(); }));
+  const Config before = hosted->agent->config();
+  const Config other = *LoadConfigIn(served.Path(), FlagsFor("legacy"), kNoFile);
+  ASSERT_FALSE(hosted->agent->SetConfig(other).ok());
+  ASSERT_FALSE(IsReady(hosted->agent->state()));
+  ASSERT_THAT(hosted->agent->SetConfig(before), IsOk());
+  EXPECT_EQ(hosted->agent->state().must_restart, "");
+  EXPECT_TRUE(TurnUntil([&] { return IsReady(hosted->agent->state()); }));
+}
+
+TEST_F(NodeAgentTest, IsReadyAgainWhereTheNodeGoesBackToItsIptables) {
+  namespace fs = std::filesystem;
+  const kipt::testing::TemporaryTree place;
+  const fs::path root = place.root();
+  const fs::path programs = root / "usr/sbin";
+  fs::create_directories(programs);
+  for (const char* name : {"xtables-nft-multi", "xtables-legacy-multi"}) {
+    std::ofstream(programs / name).close();
+    fs::permissions(programs / name, fs::perms(0755));
+  }
+  // As update-alternatives does.
+  const auto use = [&](const char* target) {
+    for (const char* name : {"iptables", "ip6tables"}) {
+      fs::create_symlink(target, programs / "new");
+      fs::rename(programs / "new", programs / name);
+    }
+  };
+  use("xtables-nft-multi");
+  const Netns served = NewNetns();
+  Flags flags = FlagsFor("auto");
+  flags.host_root = root.string();
+  flags.iptables_sync_period = absl::Seconds(1);
+  const std::unique_ptr<Hosted> hosted = Serve(served, flags);
+  ASSERT_NE(hosted, nullptr);
+  ASSERT_TRUE(TurnUntil([&] { return hosted->InPlace(); }));
+  use("xtables-legacy-multi");
+  ASSERT_TRUE(TurnUntil([&] { return !IsReady(hosted->agent->state()); }));
+  EXPECT_THAT(hosted->agent->state().must_restart, HasSubstr("is now legacy, not nft"));
+  use("xtables-nft-multi");
+  EXPECT_TRUE(TurnUntil([&] { return IsReady(hosted->agent->state()); }));
 }
 
 TEST_F(NodeAgentTest, ProgramsThatAreMissingAreTriedAgainAndTold) {

@@ -315,6 +315,7 @@ TEST(KernelAnswersTest, AnEventThatIsTooBigTellsOfACommitAllTheSame) {
   const absl::StatusOr<RulesetChanges> changes = (*monitor)->Drain();
   ASSERT_THAT(changes, IsOk());
   EXPECT_EQ(changes->count, 1U);
+  EXPECT_EQ(changes->others, 1U);
   EXPECT_THAT(changes->writers, IsEmpty());
 }
 

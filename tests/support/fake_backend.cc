@@ -58,7 +58,7 @@ class FakeBackend::FakeMonitor : public netlink::Monitor {
     if (mode_ == netlink::WatchMode::kEvents) {
       netlink::Record(std::move(change), changes_);
     } else {
-      changes_.count = 1;
+      changes_.count = changes_.others = 1;
     }
   }
 
