@@ -3,6 +3,7 @@
 // kube-iptables-agent: flags -> Config -> Ruleset -> command. Flags are read here and nowhere else.
 #include <glog/logging.h>
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <iostream>
@@ -26,6 +27,7 @@
 #include "agent/loop/reconciler.h"
 #include "agent/process/command.h"
 #include "agent/process/network_namespace.h"
+#include "agent/process/standard_streams.h"
 #include "agent/report/report.h"
 #include "agent/retirement_sources.h"
 
@@ -183,9 +185,15 @@ int Main(const char* program, const std::vector<std::string>& arguments) {
 }  // namespace kipt::agent
 
 int main(int argc, char** argv) {
+  kipt::agent::OccupyStandardDescriptors();
+  // A reader of the log that ends must not end the daemon: writing fails instead.
+  std::signal(SIGPIPE, SIG_IGN);
+  // The parent may have left it ignored, and then the exit codes of programs are lost.
+  std::signal(SIGCHLD, SIG_DFL);
   // Ours throws nothing; what a library throws, memory that ran out say, ends here and says so.
   try {
-    return kipt::agent::Main(argv[0], std::vector<std::string>(argv + 1, argv + argc));
+    return kipt::agent::FinishOutput(
+        kipt::agent::Main(argv[0], std::vector<std::string>(argv + 1, argv + argc)));
   } catch (const std::exception& error) {
     std::fputs("Error: ", stderr);
     std::fputs(error.what(), stderr);
