@@ -105,6 +105,10 @@ HttpReply ReadyzReply(const HttpRequest& request, const AgentState& state, absl:
   std::vector<Check> checks = {LoopCheck(silence, limit), ConfigCheck(state)};
   for (const FamilyState& family : state.families) checks.push_back(FamilyCheck(state, family));
   checks.push_back(MartianCheck(state));
+  // The rules do not depend on it.
+  if (!state.listen_problem.empty()) {
+    checks.push_back({.name = "listening", .reason = state.listen_problem});
+  }
   if (state.families.empty()) {
     checks.push_back({.name = "families", .passed = false, .reason = "none is known"});
   }
