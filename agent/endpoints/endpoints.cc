@@ -125,6 +125,10 @@ Endpoints::Endpoints(Setup setup, AgentState state)
       config_(std::make_shared<const Config>(std::move(setup.config))) {}
 
 std::shared_ptr<const Endpoints::Shown> Endpoints::MakeShown(AgentState state) const {
+  // Every local user can read it over TCP, and /proc may hide other users' arguments (hidepid).
+  for (Fight& fight : state.fights) {
+    for (Writer& writer : fight.writers) writer.command_line.clear();
+  }
   const absl::Duration age = std::max(absl::ZeroDuration(), clock_.now() - state.heartbeat);
   const absl::Time steady_heartbeat = clock_.steady() - age;
   return std::make_shared<const Shown>(Shown{std::move(state), steady_heartbeat});
