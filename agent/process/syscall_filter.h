@@ -7,7 +7,13 @@
 #ifndef KIPT_AGENT_PROCESS_SYSCALL_FILTER_H_
 #define KIPT_AGENT_PROCESS_SYSCALL_FILTER_H_
 
+#include <linux/filter.h>
+
+#include <vector>
+
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace kipt::agent {
 
@@ -21,10 +27,19 @@ namespace kipt::agent {
 //
 // Sets no_new_privs, if it is not set yet.
 //
-// Unimplemented: this kernel has no seccomp filters, or this is a build with a sanitizer, whose run
-// time makes calls of its own; nothing was changed, and the agent can go on without. Internal:
-// anything else; nothing was changed.
+// Without programs, no file can be opened for writing or made, and no signal be sent to another
+// process.
+//
+// Unimplemented: this kernel has no seccomp filters; or the table was not tested for this machine;
+// or this is a build with a sanitizer, whose run time makes calls of its own. Nothing was changed,
+// and the agent can go on without. Internal: anything else; nothing was changed.
 absl::Status InstallSyscallFilter(bool may_run_programs);
+
+// The same filter for `machine`, one of kSyscallTableMachines, for a process with the number
+// `process`: what the kernel would be given (linux/filter.h), in the byte order of that machine.
+// For the tests. Internal: it cannot be made.
+absl::StatusOr<std::vector<sock_filter>> SyscallFilterFor(absl::string_view machine,
+                                                          bool may_run_programs, int process);
 
 }  // namespace kipt::agent
 
