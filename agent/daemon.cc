@@ -2,6 +2,7 @@
 #include "agent/daemon.h"
 
 #include <glog/logging.h>
+#include <linux/capability.h>
 
 #include <csignal>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "agent/loop/event_loop.h"
 #include "agent/node_agent.h"
 #include "agent/process/config_watch.h"
+#include "agent/process/file_writes.h"
 #include "agent/process/heap.h"
 #include "agent/process/privileges.h"
 #include "agent/process/service_manager.h"
@@ -48,8 +50,10 @@ class Daemon {
     KeepHeapSmall();
     if (absl::Status status = MakeLoop(); !status.ok()) return status;
     if (absl::Status status = Listen(); !status.ok()) return status;
+    if (absl::Status status = LimitToFirstLook(); !status.ok()) return status;
     if (absl::Status status = MakeAgent(); !status.ok()) return status;
     if (absl::Status status = DropCapabilities(MayRunPrograms()); !status.ok()) return status;
+    ForbidWrites();
     Serve();
     FilterSyscalls();
     WatchConfig();
@@ -85,13 +89,22 @@ class Daemon {
     };
     add(config_.healthz_bind_address, &Endpoints::Health);
     add(config_.metrics_bind_address, &Endpoints::Inspect);
-    absl::StatusOr<std::unique_ptr<ServedAddresses>> served =
-        ServedAddresses::Create(*loop_, std::move(endpoints),
-                                {.notice = LogNotice, .changed = [this] { Publish(agent_->state()); }});
+    absl::StatusOr<std::unique_ptr<ServedAddresses>> served = ServedAddresses::Create(
+        *loop_, std::move(endpoints),
+        {.notice = LogNotice, .changed = [this] { Publish(agent_->state()); }});
     if (!served.ok()) return served.status();
     served_ = *std::move(served);
     served_->Listen(TakePassedSockets());
     return absl::OkStatus();
+  }
+
+  // What the first check of the node's rules may need in either iptables mode: CAP_SYS_PTRACE to
+  // see which files are the host's, CAP_SYS_MODULE for iptables-legacy's modprobe, and CAP_SETPCAP
+  // to give up the rest when the mode is known.
+  absl::Status LimitToFirstLook() const {
+    std::vector<unsigned int> kept = {CAP_NET_ADMIN, CAP_NET_RAW, CAP_SETPCAP, CAP_SYS_PTRACE};
+    if (config_.iptables_mode != IptablesMode::kNft) kept.push_back(CAP_SYS_MODULE);
+    return LimitCapabilities(kept, /*for_programs=*/true);
   }
 
   // Also where the mode is not known yet: it may turn out to be legacy.
@@ -129,8 +142,14 @@ class Daemon {
     served_->Serve();
   }
 
+  // Before there are threads, which would keep what they had.
+  void ForbidWrites() const {
+    const absl::Status status = ForbidFileWrites(MayRunPrograms() ? LegacyOptions().lock_path : "");
+    if (!status.ok()) LOG(INFO) << "Going on without Landlock: " << status.message();
+  }
+
   void FilterSyscalls() {
-    const absl::Status status = InstallSyscallFilter(MayRunPrograms());
+    const absl::Status status = InstallSyscallFilter({.programs = MayRunPrograms()});
     if (!status.ok()) LOG(WARNING) << "Going on without a system call filter: " << status.message();
   }
 

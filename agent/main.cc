@@ -19,6 +19,7 @@
 #include "agent/config/completion.h"
 #include "agent/config/config.h"
 #include "agent/config_log.h"
+#include "agent/confinement.h"
 #include "agent/daemon.h"
 #include "agent/detect/backend_choice.h"
 #include "agent/detect/mode_evidence.h"
@@ -68,6 +69,7 @@ int RunCompletion(const std::string& shell) {
 }
 
 int RunGates(const Config& config, OutputFormat format) {
+  if (absl::Status status = ConfineToComputing(); !status.ok()) return Fail(status, kExitFailed);
   std::cout << (format == OutputFormat::kJson ? GatesJson(config.emulated_version, config.gates)
                                               : GatesText(config.emulated_version, config.gates));
   return kExitOk;
@@ -75,10 +77,12 @@ int RunGates(const Config& config, OutputFormat format) {
 
 int RunDetection(const Config& config, OutputFormat format) {
   const std::unique_ptr<CommandRunner> runner = NewCommandRunner();
-  return RunDetect(
-      DetectModes(config.families, config.iptables_mode,
-                  SystemModeSources(config.host_root, runner.get()), Thoroughness::kAll),
-      format, {.out = std::cout, .err = std::cerr});
+  const ModeSources sources = SystemModeSources(config.host_root, runner.get());
+  if (absl::Status status = ConfineToReading({}, sources); !status.ok()) {
+    return Fail(status, kExitFailed);
+  }
+  return RunDetect(DetectModes(config.families, config.iptables_mode, sources, Thoroughness::kAll),
+                   format, {.out = std::cout, .err = std::cerr});
 }
 
 int RunLook(const CommandLine& command_line, const Config& config) {
@@ -118,6 +122,13 @@ int RunOnKernel(Command command, const Flags& flags, const Config& config) {
                                .families = config.families,
                                .off = config.mode == Mode::kOff,
                                .read_only = command != Command::kSync && !flags.yes};
+  if (request.read_only) {
+    // The node's iptables may turn out to be legacy without any table.
+    const ReadingNeeds needs{.programs = config.iptables_mode != IptablesMode::kNft};
+    if (absl::Status status = ConfineToReading(needs, sources); !status.ok()) {
+      return Fail(status, kExitFailed);
+    }
+  }
   const OutputFormat format = flags.output;
   absl::StatusOr<std::unique_ptr<netlink::Backend>> backend = ChooseBackend(request, sources);
   if (!backend.ok()) return Fail(backend.status(), kExitFailed);

@@ -61,7 +61,7 @@ std::vector<scmp_arg_cmp> Comparisons(absl::Span<const ArgumentCondition> condit
 // For whom a filter is.
 struct Target {
   uint32_t machine = 0;  // SCMP_ARCH_*
-  bool may_run_programs = false;
+  SyscallNeeds needs;
   int process = 0;
 };
 
@@ -94,11 +94,20 @@ absl::Status AddRule(scmp_filter_ctx filter, const Target& target, uint32_t acti
 }
 
 bool IsFor(const SyscallGroup& group, const Target& target) {
-  const SyscallUser other =
-      target.may_run_programs ? SyscallUser::kWithoutPrograms : SyscallUser::kPrograms;
   const SyscallMachines others = target.machine == SCMP_ARCH_S390X ? SyscallMachines::kAllButS390x
                                                                    : SyscallMachines::kOnlyS390x;
-  return group.user != other && group.machines != others;
+  if (group.machines == others) return false;
+  switch (group.user) {
+    case SyscallUser::kAlways:
+      return true;
+    case SyscallUser::kPrograms:
+      return target.needs.programs;
+    case SyscallUser::kWithoutPrograms:
+      return !target.needs.programs;
+    case SyscallUser::kRoutes:
+      return target.needs.routes;
+  }
+  return false;
 }
 
 absl::Status Fill(scmp_filter_ctx filter, const Target& target) {
@@ -110,7 +119,7 @@ absl::Status Fill(scmp_filter_ctx filter, const Target& target) {
       if (status.ok()) status = AddRule(filter, target, SCMP_ACT_ALLOW, name, comparisons);
     }
   }
-  if (status.ok() && !target.may_run_programs) {
+  if (status.ok() && !target.needs.programs) {
     const ArgumentCondition own = {0, 0xffff'ffff, static_cast<uint64_t>(target.process)};
     status = AddRule(filter, target, SCMP_ACT_ALLOW, kSyscallOnOwnProcess, Comparisons({&own, 1}));
   }
@@ -138,22 +147,21 @@ absl::Status CheckMachine() {
       std::any_of(kSyscallTableMachines.begin(), kSyscallTableMachines.end(),
                   [](absl::string_view name) { return MachineOf(name) == seccomp_arch_native(); });
   if (tested) return absl::OkStatus();
-  return absl::UnimplementedError(
-      absl::StrCat("the table of system calls was tested for ",
-                   absl::StrJoin(kSyscallTableMachines, ", "), " and not for this machine"));
+  return absl::UnimplementedError(absl::StrCat("the table of system calls was tested for ",
+                                               absl::StrJoin(kSyscallTableMachines, ", "),
+                                               " and not for this machine"));
 }
 
 }  // namespace
 
-absl::Status InstallSyscallFilter(bool may_run_programs) {
+absl::Status InstallSyscallFilter(const SyscallNeeds& needs) {
   if (kBuiltWithASanitizer) {
     return absl::UnimplementedError(
         "built with a sanitizer, whose run time makes system calls of its own");
   }
   if (absl::Status status = CheckMachine(); !status.ok()) return status;
   if (absl::Status status = CheckKernel(); !status.ok()) return status;
-  const absl::StatusOr<Filter> filter =
-      MakeFilter({seccomp_arch_native(), may_run_programs, getpid()});
+  const absl::StatusOr<Filter> filter = MakeFilter({seccomp_arch_native(), needs, getpid()});
   if (!filter.ok()) return filter.status();
   // All threads at once, or none.
   if (const int refused = seccomp_attr_set(filter->get(), SCMP_FLTATR_CTL_TSYNC, 1); refused != 0) {
@@ -164,9 +172,8 @@ absl::Status InstallSyscallFilter(bool may_run_programs) {
 }
 
 absl::StatusOr<std::vector<sock_filter>> SyscallFilterFor(absl::string_view machine,
-                                                          bool may_run_programs, int process) {
-  const absl::StatusOr<Filter> filter =
-      MakeFilter({MachineOf(machine), may_run_programs, process});
+                                                          const SyscallNeeds& needs, int process) {
+  const absl::StatusOr<Filter> filter = MakeFilter({MachineOf(machine), needs, process});
   if (!filter.ok()) return filter.status();
   const OwnedFd file(memfd_create("filter", MFD_CLOEXEC));
   if (!file.valid()) return Failure("a file in memory", errno);

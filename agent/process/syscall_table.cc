@@ -34,6 +34,7 @@ constexpr ArgumentCondition kOpenAtToRead[] = {{2, kWrites, O_RDONLY}};
 
 constexpr ArgumentCondition kUnix[] = {{0, kInt, AF_UNIX}};
 constexpr ArgumentCondition kNetfilter[] = {{0, kInt, AF_NETLINK}, {2, kInt, NETLINK_NETFILTER}};
+constexpr ArgumentCondition kRoute[] = {{0, kInt, AF_NETLINK}, {2, kInt, NETLINK_ROUTE}};
 constexpr ArgumentCondition kStreamIPv4[] = {{0, kInt, AF_INET}, {1, kSocketType, SOCK_STREAM}};
 constexpr ArgumentCondition kStreamIPv6[] = {{0, kInt, AF_INET6}, {1, kSocketType, SOCK_STREAM}};
 constexpr ArgumentCondition kRawIPv4[] = {{0, kInt, AF_INET}, {1, kSocketType, SOCK_RAW}};
@@ -49,6 +50,7 @@ constexpr ArgumentCondition kGetName[] = {{0, kInt, PR_GET_NAME}};
 constexpr SyscallUser kAlways = SyscallUser::kAlways;
 constexpr SyscallUser kPrograms = SyscallUser::kPrograms;
 constexpr SyscallUser kWithoutPrograms = SyscallUser::kWithoutPrograms;
+constexpr SyscallUser kRoutes = SyscallUser::kRoutes;
 
 constexpr SyscallMachines kAllButS390x = SyscallMachines::kAllButS390x;
 constexpr SyscallMachines kOnlyS390x = SyscallMachines::kOnlyS390x;
@@ -64,7 +66,8 @@ constexpr SyscallGroup kGroups[] = {
     {kPrograms, "mmap mmap2 mprotect"},
 
     // Threads, and how they and the process end.
-    {kAlways, "futex futex_time64 set_robust_list get_robust_list rseq set_tid_address sched_yield"},
+    {kAlways,
+     "futex futex_time64 set_robust_list get_robust_list rseq set_tid_address sched_yield"},
     // Of 32-bit Arm: where a thread's own data is.
     {kAlways, "set_tls cacheflush"},
     {kAlways, "sched_getaffinity sched_getparam sched_getscheduler getcpu"},
@@ -107,6 +110,7 @@ constexpr SyscallGroup kGroups[] = {
     // sends to an address.
     {kAlways, "socket", kUnix},
     {kAlways, "socket", kNetfilter},
+    {kRoutes, "socket", kRoute},
     {kAlways, "socket", kStreamIPv4},
     {kAlways, "socket", kStreamIPv6},
     {kAlways, "bind listen accept accept4 shutdown getsockname getpeername"},

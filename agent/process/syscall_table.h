@@ -24,6 +24,8 @@ enum class SyscallUser : uint8_t {
   kPrograms,
   // Only where no programs may be run.
   kWithoutPrograms,
+  // Only where the kernel's routing rules are read.
+  kRoutes,
 };
 
 // s390x has clone's flags in the second argument, and mmap's arguments in memory.

@@ -74,7 +74,7 @@ std::string OfThread(absl::string_view key) {
 
 // With a sanitizer there is no filter, and that is said.
 std::string Installed(bool may_run_programs) {
-  const absl::Status status = InstallSyscallFilter(may_run_programs);
+  const absl::Status status = InstallSyscallFilter({.programs = may_run_programs});
   if (kBuiltWithASanitizer) return absl::IsUnimplemented(status) ? "" : status.ToString();
   if (!status.ok()) return status.ToString();
   if (OfThread("Seccomp:") != "2") return "no filter";
@@ -109,7 +109,7 @@ TEST(SyscallFilterTest, HoldsInThreadsThatWereThereAndThatCome) {
 
 TEST(SyscallFilterTest, LetsOnlyTheOneVariantMakeProcesses) {
   if (kBuiltWithASanitizer) {
-    EXPECT_EQ(InstallSyscallFilter(false).code(), absl::StatusCode::kUnimplemented);
+    EXPECT_EQ(InstallSyscallFilter({}).code(), absl::StatusCode::kUnimplemented);
     return;
   }
   const auto make_a_process = [](bool may_run_programs) -> std::string {
@@ -220,7 +220,7 @@ int Outcome(const Call& call) {
 
 TEST(SyscallFilterTest, ChangesNothingForTheCallsThatAreNeeded) {
   if (kBuiltWithASanitizer) {
-    EXPECT_EQ(InstallSyscallFilter(false).code(), absl::StatusCode::kUnimplemented);
+    EXPECT_EQ(InstallSyscallFilter({}).code(), absl::StatusCode::kUnimplemented);
     return;
   }
   std::vector<Call> calls = CallsWithMeaning();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The filter for every machine that the table is for, judged by an interpreter of its program: which
-// call, with which arguments, ends how. The numbers of calls are libseccomp's.
+// The filter for every machine that the table is for, judged by an interpreter of its program:
+// which call, with which arguments, ends how. The numbers of calls are libseccomp's.
 #include "agent/process/syscall_table.h"
 
 #include <endian.h>
@@ -116,18 +116,18 @@ constexpr uint32_t kUnknownCall = SECCOMP_RET_ERRNO | ENOSYS;
 
 // asm/unistd.h of the two machines that have socketcall as well.
 const std::map<std::pair<std::string, std::string>, int> kSocketCalls = {
-    {{"ppc64le", "socket"}, 326},   {{"ppc64le", "bind"}, 327},    {{"ppc64le", "connect"}, 328},
-    {{"ppc64le", "listen"}, 329},   {{"ppc64le", "sendto"}, 335},  {{"ppc64le", "recvfrom"}, 337},
-    {{"ppc64le", "sendmsg"}, 341},  {{"ppc64le", "recvmsg"}, 342}, {{"ppc64le", "accept4"}, 344},
-    {{"s390x", "socket"}, 359},     {{"s390x", "bind"}, 361},      {{"s390x", "connect"}, 362},
-    {{"s390x", "listen"}, 363},     {{"s390x", "accept4"}, 364},   {{"s390x", "sendto"}, 369},
-    {{"s390x", "sendmsg"}, 370},    {{"s390x", "recvfrom"}, 371},  {{"s390x", "recvmsg"}, 372}};
+    {{"ppc64le", "socket"}, 326},  {{"ppc64le", "bind"}, 327},    {{"ppc64le", "connect"}, 328},
+    {{"ppc64le", "listen"}, 329},  {{"ppc64le", "sendto"}, 335},  {{"ppc64le", "recvfrom"}, 337},
+    {{"ppc64le", "sendmsg"}, 341}, {{"ppc64le", "recvmsg"}, 342}, {{"ppc64le", "accept4"}, 344},
+    {{"s390x", "socket"}, 359},    {{"s390x", "bind"}, 361},      {{"s390x", "connect"}, 362},
+    {{"s390x", "listen"}, 363},    {{"s390x", "accept4"}, 364},   {{"s390x", "sendto"}, 369},
+    {{"s390x", "sendmsg"}, 370},   {{"s390x", "recvfrom"}, 371},  {{"s390x", "recvmsg"}, 372}};
 
 class SyscallTableTest : public ::testing::TestWithParam<Machine> {
  protected:
   void SetUp() override {
     for (const bool programs : {false, true}) {
-      auto program = SyscallFilterFor(GetParam().name, programs, kProcess);
+      auto program = SyscallFilterFor(GetParam().name, {.programs = programs}, kProcess);
       ASSERT_THAT(program, IsOk());
       (programs ? with_programs_ : without_) = *std::move(program);
     }
@@ -237,9 +237,10 @@ TEST_P(SyscallTableTest, OpensFewKindsOfSockets) {
   EXPECT_EQ(Ends("socket", {AF_INET, SOCK_RAW, 255}), kRefused);
   EXPECT_EQ(Ends("socket", {AF_PACKET, SOCK_RAW, 3}), kRefused);
   EXPECT_EQ(Ends("socket", {AF_NETLINK, SOCK_RAW, NETLINK_ROUTE}), kRefused);
-  for (const char* name : {"connect", "bpf", "ptrace", "init_module", "mount", "unlinkat",
-                           "renameat2", "fchmodat", "ftruncate", "linkat", "mkdirat", "memfd_create",
-                           "io_uring_setup", "process_vm_writev", "userfaultfd", "seccomp"}) {
+  for (const char* name :
+       {"connect", "bpf", "ptrace", "init_module", "mount", "unlinkat", "renameat2", "fchmodat",
+        "ftruncate", "linkat", "mkdirat", "memfd_create", "io_uring_setup", "process_vm_writev",
+        "userfaultfd", "seccomp"}) {
     if (Exists(name)) EXPECT_EQ(Ends(name, {1, 2, 3}), kRefused) << name;
   }
 }
@@ -263,7 +264,7 @@ TEST_P(SyscallTableTest, LetsTheCLibrarysCallsThrough) {
         "send recv arm_fadvise64_64";
   } else {
     names += GetParam().name == "s390x" || GetParam().name == "aarch64" ? " newfstatat"
-                                                                         : " newfstatat getrlimit";
+                                                                        : " newfstatat getrlimit";
   }
   for (const absl::string_view name : absl::StrSplit(names, ' ')) {
     for (const bool programs : {false, true}) {
@@ -273,8 +274,8 @@ TEST_P(SyscallTableTest, LetsTheCLibrarysCallsThrough) {
   }
 }
 
-// glibc on s390x, which is built for kernels before 4.3, asks socketcall. Its arguments are in memory,
-// so any kind of socket is let through there; capabilities remain.
+// glibc on s390x, which is built for kernels before 4.3, asks socketcall. Its arguments are in
+// memory, so any kind of socket is let through there; capabilities remain.
 TEST_P(SyscallTableTest, LetsPartsOfSocketcallThroughAsTheirOwnCalls) {
   if (!Exists("socketcall")) return;
   constexpr uint64_t kSocket = 1;
