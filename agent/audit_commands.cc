@@ -16,6 +16,7 @@
 #include "agent/audit/audit.h"
 #include "agent/audit/explain.h"
 #include "agent/audit/node_view.h"
+#include "agent/confinement.h"
 #include "agent/process/owned_fd.h"
 #include "agent/process/read_file.h"
 #include "agent/retirement_sources.h"
@@ -45,11 +46,9 @@ absl::Status About(const std::string& path, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
 }
 
-absl::StatusOr<AllowList> ReadAllowList(const Flags& flags) {
+absl::StatusOr<AllowList> ParseAllowListOf(const Flags& flags, const std::string& text) {
   if (!flags.allow) return AllowList();
-  const absl::StatusOr<std::string> text = ReadFileOrInput(*flags.allow, kMostAllowListBytes);
-  if (!text.ok()) return text.status();
-  absl::StatusOr<AllowList> list = ParseAllowList(*text);
+  absl::StatusOr<AllowList> list = ParseAllowList(text);
   if (!list.ok()) return About(*flags.allow, list.status());
   return list;
 }
@@ -60,9 +59,13 @@ absl::StatusOr<std::vector<netlink::Survey>> SurveysFor(const Flags& flags,
   if (flags.from_file) {
     const absl::StatusOr<std::string> text = ReadFileOrInput(*flags.from_file, kMostRulesBytes);
     if (!text.ok()) return text.status();
+    if (absl::Status status = ConfineToComputing(); !status.ok()) return status;
     absl::StatusOr<netlink::Survey> survey = ParseSavedFile(*text);
     if (!survey.ok()) return About(*flags.from_file, survey.status());
     return std::vector<netlink::Survey>{*std::move(survey)};
+  }
+  if (absl::Status status = ConfineToReading({.routes = true}, sources); !status.ok()) {
+    return status;
   }
   NodeView view = GatherNodeView(sources, CniConfigs());
   if (view.surveys.empty()) {
@@ -77,12 +80,20 @@ absl::StatusOr<std::vector<netlink::Survey>> SurveysFor(const Flags& flags,
 
 ExitCode RunAudit(const Config& config, const Flags& flags, const ModeSources& sources,
                   CommandStreams streams) {
-  absl::StatusOr<AllowList> allow = ReadAllowList(flags);
+  // A file that only root may read is read before root's privileges are given up.
+  absl::StatusOr<std::string> allowed = std::string();
+  if (flags.allow) allowed = ReadFileOrInput(*flags.allow, kMostAllowListBytes);
+  if (!allowed.ok()) return Fail(allowed.status(), kExitUsage, streams.err);
+  absl::Status confined = ConfineToReading({.routes = true, .all_netns = flags.all_netns}, sources);
+  if (!confined.ok()) return Fail(confined, kExitFailed, streams.err);
+  absl::StatusOr<AllowList> allow = ParseAllowListOf(flags, *allowed);
   if (!allow.ok()) return Fail(allow.status(), kExitUsage, streams.err);
   const CniConfigs cni = ReadCniConfigsFor(config.cni_conf_dirs, sources);
   std::vector<NodeView> views;
   if (flags.all_netns) {
     views = GatherAllNamespaces(sources, cni);
+    confined = ConfineToComputing();
+    if (!confined.ok()) return Fail(confined, kExitFailed, streams.err);
   } else {
     views.push_back(GatherNodeView(sources, cni));
   }

@@ -2,6 +2,7 @@
 #include "agent/daemon.h"
 
 #include <glog/logging.h>
+#include <linux/capability.h>
 
 #include <csignal>
 #include <memory>
@@ -15,9 +16,11 @@
 #include "agent/endpoints/endpoints.h"
 #include "agent/endpoints/http_server.h"
 #include "agent/endpoints/metrics.h"
+#include "agent/endpoints/served_addresses.h"
 #include "agent/loop/event_loop.h"
 #include "agent/node_agent.h"
 #include "agent/process/config_watch.h"
+#include "agent/process/file_writes.h"
 #include "agent/process/heap.h"
 #include "agent/process/privileges.h"
 #include "agent/process/service_manager.h"
@@ -49,9 +52,11 @@ class Daemon {
     KeepHeapSmall();
     if (absl::Status status = MakeLoop(); !status.ok()) return status;
     if (absl::Status status = Listen(); !status.ok()) return status;
+    if (absl::Status status = LimitToFirstLook(); !status.ok()) return status;
     if (absl::Status status = MakeAgent(); !status.ok()) return status;
     if (absl::Status status = DropCapabilities(MayRunPrograms()); !status.ok()) return status;
-    if (absl::Status status = Serve(); !status.ok()) return status;
+    ForbidWrites();
+    Serve();
     FilterSyscalls();
     WatchConfig();
     const absl::StatusOr<int> code = loop_->Run();
@@ -74,16 +79,34 @@ class Daemon {
     return loop_->EnableWatchdog().status();
   }
 
+  // Before privileges are dropped: a port below 1024 needs one.
   absl::Status Listen() {
-    for (const auto& [address, listener] :
-         {std::pair(&config_.healthz_bind_address, &health_listener_),
-          std::pair(&config_.metrics_bind_address, &metrics_listener_)}) {
-      if (address->empty()) continue;
-      absl::StatusOr<HttpListener> bound = HttpListener::Bind(*address);
-      if (!bound.ok()) return bound.status();
-      *listener = *std::move(bound);
-    }
+    std::vector<ServedAddresses::Endpoint> endpoints;
+    const auto add = [&](const std::string& address,
+                         HttpReply (Endpoints::*handler)(const HttpRequest&) const) {
+      if (address.empty()) return;
+      endpoints.push_back({address, [this, handler](const HttpRequest& request) {
+                             return (endpoints_.get()->*handler)(request);
+                           }});
+    };
+    add(config_.healthz_bind_address, &Endpoints::Health);
+    add(config_.metrics_bind_address, &Endpoints::Inspect);
+    absl::StatusOr<std::unique_ptr<ServedAddresses>> served = ServedAddresses::Create(
+        *loop_, std::move(endpoints),
+        {.notice = LogNotice, .changed = [this] { Publish(agent_->state()); }});
+    if (!served.ok()) return served.status();
+    served_ = *std::move(served);
+    served_->Listen(TakePassedSockets());
     return absl::OkStatus();
+  }
+
+  // What the first check of the node's rules may need in either iptables mode: CAP_SYS_PTRACE to
+  // see which files are the host's, CAP_SYS_MODULE for iptables-legacy's modprobe, and CAP_SETPCAP
+  // to give up the rest when the mode is known.
+  absl::Status LimitToFirstLook() const {
+    std::vector<unsigned int> kept = {CAP_NET_ADMIN, CAP_NET_RAW, CAP_SETPCAP, CAP_SYS_PTRACE};
+    if (config_.iptables_mode != IptablesMode::kNft) kept.push_back(CAP_SYS_MODULE);
+    return LimitCapabilities(kept, /*for_programs=*/true);
   }
 
   // Also where the mode is not known yet: it may turn out to be legacy.
@@ -113,34 +136,24 @@ class Daemon {
     return absl::OkStatus();
   }
 
-  absl::Status Serve() {
+  void Serve() {
     endpoints_ = std::make_unique<Endpoints>(
         Endpoints::Setup{.version = version_,
                          .flags = flags_,
                          .config = config_,
                          .metrics = [this] { return metrics_.Serialize(); }},
         agent_->state());
-    if (absl::Status status = Start(health_listener_, &Endpoints::Health); !status.ok()) {
-      return status;
-    }
-    return Start(metrics_listener_, &Endpoints::Inspect);
+    served_->Serve();
   }
 
-  absl::Status Start(std::optional<HttpListener>& listener,
-                     HttpReply (Endpoints::*handler)(const HttpRequest&) const) {
-    if (!listener) return absl::OkStatus();
-    absl::StatusOr<std::unique_ptr<HttpServer>> server =
-        HttpServer::Start(*std::move(listener), [this, handler](const HttpRequest& request) {
-          return (endpoints_.get()->*handler)(request);
-        });
-    if (!server.ok()) return server.status();
-    LOG(INFO) << "Listening on http://" << (*server)->address();
-    servers_.push_back(*std::move(server));
-    return absl::OkStatus();
+  // Before there are threads, which would keep what they had.
+  void ForbidWrites() const {
+    const absl::Status status = ForbidFileWrites(MayRunPrograms() ? LegacyOptions().lock_path : "");
+    if (!status.ok()) LOG(INFO) << "Going on without Landlock: " << status.message();
   }
 
   void FilterSyscalls() {
-    const absl::Status status = InstallSyscallFilter(MayRunPrograms());
+    const absl::Status status = InstallSyscallFilter({.programs = MayRunPrograms()});
     if (!status.ok()) LOG(WARNING) << "Going on without a system call filter: " << status.message();
   }
 
@@ -236,6 +249,7 @@ class Daemon {
 
   void Publish(AgentState state) {
     state.config_problem = config_problem_;
+    state.listen_problem = served_->problem();
     must_restart_ = state.must_restart;
     std::string status_line = StatusLine(state);
     if (status_line != status_line_) {
@@ -270,10 +284,8 @@ class Daemon {
   std::vector<std::unique_ptr<EventSource>> loop_sources_;
   std::unique_ptr<NodeAgent> agent_;
   std::unique_ptr<Endpoints> endpoints_;
-  std::optional<HttpListener> health_listener_;
-  std::optional<HttpListener> metrics_listener_;
   // Last, so that its threads end first.
-  std::vector<std::unique_ptr<HttpServer>> servers_;
+  std::unique_ptr<ServedAddresses> served_;
 };
 
 }  // namespace

@@ -19,9 +19,9 @@ namespace kipt::agent {
 // called before there are other threads, in the network namespace to work in. Drops this process'
 // capabilities for good.
 //
-// kExitFailed: it could not start (a privilege is missing, an address is in use), or a setting that
-// is fixed at start has changed; a supervisor should start it again. A kernel that refuses rules
-// does not end it.
+// kExitFailed: it could not start (a privilege is missing), or a setting that is fixed at start has
+// changed; a supervisor should start it again. Neither a kernel that refuses rules nor an address
+// that is in use ends it.
 //
 // SIGHUP and a change of the configuration file load it again, `flags` over it. One that is wrong
 // is reported and not used.

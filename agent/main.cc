@@ -3,6 +3,7 @@
 // kube-iptables-agent: flags -> Config -> Ruleset -> command. Flags are read here and nowhere else.
 #include <glog/logging.h>
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <iostream>
@@ -18,6 +19,7 @@
 #include "agent/config/completion.h"
 #include "agent/config/config.h"
 #include "agent/config_log.h"
+#include "agent/confinement.h"
 #include "agent/daemon.h"
 #include "agent/detect/backend_choice.h"
 #include "agent/detect/mode_evidence.h"
@@ -26,6 +28,7 @@
 #include "agent/loop/reconciler.h"
 #include "agent/process/command.h"
 #include "agent/process/network_namespace.h"
+#include "agent/process/standard_streams.h"
 #include "agent/report/report.h"
 #include "agent/retirement_sources.h"
 
@@ -66,6 +69,7 @@ int RunCompletion(const std::string& shell) {
 }
 
 int RunGates(const Config& config, OutputFormat format) {
+  if (absl::Status status = ConfineToComputing(); !status.ok()) return Fail(status, kExitFailed);
   std::cout << (format == OutputFormat::kJson ? GatesJson(config.emulated_version, config.gates)
                                               : GatesText(config.emulated_version, config.gates));
   return kExitOk;
@@ -73,10 +77,12 @@ int RunGates(const Config& config, OutputFormat format) {
 
 int RunDetection(const Config& config, OutputFormat format) {
   const std::unique_ptr<CommandRunner> runner = NewCommandRunner();
-  return RunDetect(
-      DetectModes(config.families, config.iptables_mode,
-                  SystemModeSources(config.host_root, runner.get()), Thoroughness::kAll),
-      format, {.out = std::cout, .err = std::cerr});
+  const ModeSources sources = SystemModeSources(config.host_root, runner.get());
+  if (absl::Status status = ConfineToReading({}, sources); !status.ok()) {
+    return Fail(status, kExitFailed);
+  }
+  return RunDetect(DetectModes(config.families, config.iptables_mode, sources, Thoroughness::kAll),
+                   format, {.out = std::cout, .err = std::cerr});
 }
 
 int RunLook(const CommandLine& command_line, const Config& config) {
@@ -116,6 +122,13 @@ int RunOnKernel(Command command, const Flags& flags, const Config& config) {
                                .families = config.families,
                                .off = config.mode == Mode::kOff,
                                .read_only = command != Command::kSync && !flags.yes};
+  if (request.read_only) {
+    // The node's iptables may turn out to be legacy without any table.
+    const ReadingNeeds needs{.programs = config.iptables_mode != IptablesMode::kNft};
+    if (absl::Status status = ConfineToReading(needs, sources); !status.ok()) {
+      return Fail(status, kExitFailed);
+    }
+  }
   const OutputFormat format = flags.output;
   absl::StatusOr<std::unique_ptr<netlink::Backend>> backend = ChooseBackend(request, sources);
   if (!backend.ok()) return Fail(backend.status(), kExitFailed);
@@ -182,9 +195,15 @@ int Main(const char* program, const std::vector<std::string>& arguments) {
 }  // namespace kipt::agent
 
 int main(int argc, char** argv) {
+  kipt::agent::OccupyStandardDescriptors();
+  // A reader of the log that ends must not end the daemon: writing fails instead.
+  std::signal(SIGPIPE, SIG_IGN);
+  // The parent may have left it ignored, and then the exit codes of programs are lost.
+  std::signal(SIGCHLD, SIG_DFL);
   // Ours throws nothing; what a library throws, memory that ran out say, ends here and says so.
   try {
-    return kipt::agent::Main(argv[0], std::vector<std::string>(argv + 1, argv + argc));
+    return kipt::agent::FinishOutput(
+        kipt::agent::Main(argv[0], std::vector<std::string>(argv + 1, argv + argc)));
   } catch (const std::exception& error) {
     std::fputs("Error: ", stderr);
     std::fputs(error.what(), stderr);

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
 namespace kipt::agent {
@@ -63,6 +65,31 @@ absl::StatusOr<BindAddress> ParseBindAddress(absl::string_view text) {
   return absl::InvalidArgumentError(
       "it must be an IPv4 address or an IPv6 address in brackets, a colon and a port, as in "
       "127.0.0.1:10270 or [::1]:10270");
+}
+
+std::string ToString(const BindAddress& address) {
+  std::array<char, INET6_ADDRSTRLEN> host{};
+  if (address.family() == AF_INET6) {
+    const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(address.storage);
+    inet_ntop(AF_INET6, &ipv6.sin6_addr, host.data(), host.size());
+    return absl::StrCat("[", host.data(), "]:", ntohs(ipv6.sin6_port));
+  }
+  if (address.family() != AF_INET) return "";
+  const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(address.storage);
+  inet_ntop(AF_INET, &ipv4.sin_addr, host.data(), host.size());
+  return absl::StrCat(host.data(), ":", ntohs(ipv4.sin_port));
+}
+
+bool IsLoopback(const BindAddress& address) {
+  constexpr uint8_t kLoopbackNet = 127;
+  if (address.family() == AF_INET) {
+    const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(address.storage);
+    return ntohl(ipv4.sin_addr.s_addr) >> 24 == kLoopbackNet;
+  }
+  if (address.family() != AF_INET6) return false;
+  const in6_addr& ipv6 = reinterpret_cast<const sockaddr_in6&>(address.storage).sin6_addr;
+  return IN6_IS_ADDR_LOOPBACK(&ipv6) ||
+         (IN6_IS_ADDR_V4MAPPED(&ipv6) && ipv6.s6_addr[12] == kLoopbackNet);
 }
 
 }  // namespace kipt::agent

@@ -8,6 +8,8 @@
 
 #include <sys/socket.h>
 
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -26,6 +28,13 @@ struct BindAddress {
 //
 // InvalidArgument: anything else; the message, "it must be ...", does not repeat `text`.
 absl::StatusOr<BindAddress> ParseBindAddress(absl::string_view text);
+
+// The text of an IPv4 or IPv6 address, in the one form that ParseBindAddress has for it; empty for
+// another kind of address.
+std::string ToString(const BindAddress& address);
+
+// Whether only this machine reaches it: 127.0.0.0/8, also as an IPv4-mapped address, and ::1.
+bool IsLoopback(const BindAddress& address);
 
 }  // namespace kipt::agent
 

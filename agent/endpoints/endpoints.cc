@@ -105,6 +105,10 @@ HttpReply ReadyzReply(const HttpRequest& request, const AgentState& state, absl:
   std::vector<Check> checks = {LoopCheck(silence, limit), ConfigCheck(state)};
   for (const FamilyState& family : state.families) checks.push_back(FamilyCheck(state, family));
   checks.push_back(MartianCheck(state));
+  // The rules do not depend on it.
+  if (!state.listen_problem.empty()) {
+    checks.push_back({.name = "listening", .reason = state.listen_problem});
+  }
   if (state.families.empty()) {
     checks.push_back({.name = "families", .passed = false, .reason = "none is known"});
   }
@@ -121,6 +125,10 @@ Endpoints::Endpoints(Setup setup, AgentState state)
       config_(std::make_shared<const Config>(std::move(setup.config))) {}
 
 std::shared_ptr<const Endpoints::Shown> Endpoints::MakeShown(AgentState state) const {
+  // Every local user can read it over TCP, and /proc may hide other users' arguments (hidepid).
+  for (Fight& fight : state.fights) {
+    for (Writer& writer : fight.writers) writer.command_line.clear();
+  }
   const absl::Duration age = std::max(absl::ZeroDuration(), clock_.now() - state.heartbeat);
   const absl::Time steady_heartbeat = clock_.steady() - age;
   return std::make_shared<const Shown>(Shown{std::move(state), steady_heartbeat});

@@ -7,7 +7,8 @@
 //   health address:  /healthz /livez /readyz, with ?verbose as Kubernetes' own
 //   metrics address: /metrics /statusz /flagz /configz
 //
-// and an index at / on both. Nothing of a request comes back in a reply.
+// and an index at / on both. Nothing of a request comes back in a reply. Other processes are named
+// without their arguments: whoever reaches the address reads it.
 #ifndef KIPT_AGENT_ENDPOINTS_ENDPOINTS_H_
 #define KIPT_AGENT_ENDPOINTS_ENDPOINTS_H_
 

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // HttpListener of http_server.h.
-#include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <system_error>
 #include <utility>
@@ -20,20 +18,11 @@ namespace {
 
 constexpr int kBacklog = 64;
 
-// The address that `fd` is bound to.
+// The address that `fd` is bound to; empty where that is no IP address.
 std::string BoundAddress(int fd) {
   BindAddress endpoint;
   endpoint.size = sizeof(endpoint.storage);
-  if (getsockname(fd, endpoint.get(), &endpoint.size) != 0) return "";
-  std::array<char, INET6_ADDRSTRLEN> host{};
-  if (endpoint.storage.ss_family == AF_INET6) {
-    const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(endpoint.storage);
-    inet_ntop(AF_INET6, &ipv6.sin6_addr, host.data(), host.size());
-    return absl::StrCat("[", host.data(), "]:", ntohs(ipv6.sin6_port));
-  }
-  const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(endpoint.storage);
-  inet_ntop(AF_INET, &ipv4.sin_addr, host.data(), host.size());
-  return absl::StrCat(host.data(), ":", ntohs(ipv4.sin_port));
+  return getsockname(fd, endpoint.get(), &endpoint.size) == 0 ? ToString(endpoint) : "";
 }
 
 absl::Status SocketError(absl::string_view address, int error) {
@@ -75,6 +64,19 @@ absl::StatusOr<HttpListener> HttpListener::Bind(absl::string_view address) {
     return SocketError(address, errno);
   }
   return HttpListener(std::move(owned), BoundAddress(fd));
+}
+
+absl::StatusOr<HttpListener> HttpListener::Adopt(OwnedFd fd) {
+  int type = 0;
+  int listens = 0;
+  socklen_t size = sizeof(int);
+  const bool usable = getsockopt(fd.get(), SOL_SOCKET, SO_TYPE, &type, &size) == 0 &&
+                      getsockopt(fd.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 &&
+                      type == SOCK_STREAM && listens != 0;
+  std::string address = usable ? BoundAddress(fd.get()) : "";
+  if (address.empty()) return absl::InvalidArgumentError("not a TCP socket that listens");
+  if (fcntl(fd.get(), F_SETFL, O_NONBLOCK) != 0) return SocketError(address, errno);
+  return HttpListener(std::move(fd), std::move(address));
 }
 
 }  // namespace kipt::agent

@@ -19,7 +19,9 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "agent/config/bind_address.h"
 
 namespace kipt::agent {
 namespace {
@@ -27,6 +29,9 @@ namespace {
 constexpr unsigned int kMaxConnections = 32;
 constexpr int kMaxPerAddress = 4;
 constexpr size_t kMaxRequestBytes = size_t{16} * 1024;
+// Each argument takes memory of the request's, and where that is used up MHD cannot even refuse.
+constexpr size_t kMaxQueryBytes = 1024;
+constexpr int64_t kMaxArguments = 32;
 constexpr unsigned int kIdleSeconds = 10;
 constexpr std::chrono::seconds kPatienceAtEnd(1);
 
@@ -69,8 +74,35 @@ bool HasBody(MHD_Connection* connection) {
                                      MHD_HTTP_HEADER_TRANSFER_ENCODING) != nullptr;
 }
 
+// Whether the connection came to an address that only this machine reaches.
+bool CameToLoopback(MHD_Connection* connection) {
+  const auto* info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+  BindAddress local;
+  local.size = sizeof(local.storage);
+  return info != nullptr && getsockname(info->connect_fd, local.get(), &local.size) == 0 &&
+         IsLoopback(local);
+}
+
+// An address, or localhost; with or without a port. HTTP/1.0 knows no Host.
+bool IsAddressOrLocalhost(absl::string_view host) {
+  const size_t bracket = host.rfind(']');
+  const size_t colon = host.rfind(':');
+  if (colon != host.npos && (bracket == host.npos || colon > bracket)) host = host.substr(0, colon);
+  return absl::EqualsIgnoreCase(host, "localhost") || ParseBindAddress(absl::StrCat(host, ":0")).ok();
+}
+
+bool NamesAnotherHost(MHD_Connection* connection) {
+  const char* host =
+      MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+  return host != nullptr && !IsAddressOrLocalhost(host) && CameToLoopback(connection);
+}
+
 // What is answered as soon as the headers are there, whatever the path.
 std::optional<HttpReply> Refusal(MHD_Connection* connection, const char* method) {
+  if (NamesAnotherHost(connection)) {
+    return HttpReply{.status = MHD_HTTP_FORBIDDEN,
+                     .body = "the Host header must be an IP address or localhost here\n"};
+  }
   if (std::strcmp(method, MHD_HTTP_METHOD_GET) != 0 &&
       std::strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
     return HttpReply{.status = MHD_HTTP_METHOD_NOT_ALLOWED, .body = "only GET and HEAD\n"};
@@ -79,6 +111,19 @@ std::optional<HttpReply> Refusal(MHD_Connection* connection, const char* method)
     return HttpReply{.status = MHD_HTTP_CONTENT_TOO_LARGE, .body = "no body is read\n"};
   }
   return std::nullopt;
+}
+
+// Called with the whole target of a request, before MHD takes it apart in place.
+void* CheckQuery(void* too_long, const char* target, MHD_Connection* /*connection*/) {
+  char* const query = const_cast<char*>(std::strchr(target, '?'));
+  if (query == nullptr) return nullptr;
+  const absl::string_view text = query;
+  if (text.size() <= kMaxQueryBytes && std::count(text.begin(), text.end(), '&') < kMaxArguments) {
+    return nullptr;
+  }
+  // Nothing is left to take apart; the request is refused when its headers are there.
+  query[1] = '\0';
+  return too_long;
 }
 
 // Paths are compared as they come: none of ours has a character that needs an escape, and a decoded
@@ -122,6 +167,8 @@ struct HttpServer::Impl {
 
   HttpHandler handler;
   std::string address;
+  // Its address marks a request whose query is not read.
+  char too_long = 0;
   // Only on MHD's thread. Who has been silent for the longest time comes first.
   std::list<Peer> peers;
   // Requests that came to the handler and whose reply is not sent yet.
@@ -146,11 +193,14 @@ MHD_Result HttpServer::Impl::OnRequest(void* context, MHD_Connection* connection
   auto* impl = static_cast<Impl*>(context);
   // A C library calls, and knows no exceptions.
   try {
-    if (*request == nullptr) {
+    if (*request == nullptr || *request == &impl->too_long) {
       // The first of two calls. An answer given here ends the connection, which a refusal should.
+      std::optional<HttpReply> refusal = Refusal(connection, method);
+      if (*request == &impl->too_long && !refusal) {
+        refusal = {.status = MHD_HTTP_URI_TOO_LONG, .body = "the query is too long\n"};
+      }
       *request = impl;
       impl->Touch(connection);
-      const std::optional<HttpReply> refusal = Refusal(connection, method);
       return refusal ? Send(connection, *refusal) : MHD_YES;
     }
     impl->NoteAnswering(1);
@@ -247,6 +297,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(HttpListener liste
       MHD_OPTION_CONNECTION_TIMEOUT, kIdleSeconds,                     //
       MHD_OPTION_STRICT_FOR_CLIENT, 1,                                 //
       MHD_OPTION_UNESCAPE_CALLBACK, &KeepEscapes, nullptr,             //
+      MHD_OPTION_URI_LOG_CALLBACK, &CheckQuery, &impl->too_long,       //
       MHD_OPTION_NOTIFY_COMPLETED, &Impl::OnRequestEnded, impl.get(),  //
       MHD_OPTION_NOTIFY_CONNECTION, &Impl::OnConnection, impl.get(),   //
       MHD_OPTION_END));

@@ -44,6 +44,10 @@ class HttpListener {
   // PermissionDenied: a port below 1024.
   static absl::StatusOr<HttpListener> Bind(absl::string_view address);
 
+  // A socket that already listens, as a service manager passes it. InvalidArgument: it is no
+  // listening TCP socket.
+  static absl::StatusOr<HttpListener> Adopt(OwnedFd fd);
+
   // With the port that was really given.
   const std::string& address() const { return address_; }
 
@@ -60,6 +64,10 @@ class HttpServer {
   // Starts the thread. At most 32 connections at once, 4 from one address; 16 KiB of request; idle
   // connections are closed after 10 s. Another method than GET and HEAD is answered with 405, a
   // request that is too large with 413, 414 or 431, and neither comes to `handler`.
+  //
+  // A request that comes to a loopback address and names another host than an IP address or
+  // localhost is answered with 403: a web page whose name was pointed at 127.0.0.1 (DNS rebinding)
+  // must not read what is served there.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(HttpListener listener,
                                                            HttpHandler handler);
 

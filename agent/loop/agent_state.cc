@@ -86,6 +86,7 @@ std::string StatusLine(const AgentState& state) {
     add("exposed", exposed);
   }
   if (!state.config_problem.empty()) add("configuration not reloaded", state.config_problem);
+  if (!state.listen_problem.empty()) add(state.listen_problem, "");
   if (line.empty()) return state.observing ? "in place, and observed only" : "in place";
   // A kernel's or a program's words may have several lines.
   std::replace_if(

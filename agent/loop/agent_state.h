@@ -99,11 +99,13 @@ struct AgentState {
   absl::Time heartbeat = absl::InfinitePast();
   uint64_t looks = 0;
   uint64_t incidents = 0;
-  // The last ten, newest first, with the time: one line each.
+  // The last ten, newest first, with the time and without the writers' arguments: one line each.
   std::vector<std::string> recent_incidents;
   // Why the running configuration is not the one on disk; empty where it is. For who reads files to
   // fill in.
   std::string config_problem;
+  // Why an address is not answered on; empty where all are. For the program that listens to fill in.
+  std::string listen_problem;
   // The process is about to end so that a supervisor starts it anew; empty else.
   std::string must_restart;
 

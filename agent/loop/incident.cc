@@ -123,4 +123,9 @@ std::string ToString(const Incident& incident) {
   return text;
 }
 
+Incident WithoutCommandLines(Incident incident) {
+  for (Writer& writer : incident.writers) writer.command_line.clear();
+  return incident;
+}
+
 }  // namespace kipt::agent

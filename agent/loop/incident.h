@@ -63,6 +63,10 @@ struct Incident {
 // One line.
 std::string ToString(const Incident& incident);
 
+// Without the writers' arguments, which /proc may hide from other users (hidepid) and which may hold
+// secrets.
+Incident WithoutCommandLines(Incident incident);
+
 }  // namespace kipt::agent
 
 #endif  // KIPT_AGENT_LOOP_INCIDENT_H_

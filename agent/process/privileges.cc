@@ -11,6 +11,7 @@
 #include <iterator>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "agent/process/sanitizer.h"
@@ -76,13 +77,24 @@ absl::Status DropCapabilities(bool keep_net_raw) {
       return Missing(needed, keep_net_raw);
     }
   }
+  constexpr unsigned int kMost[] = {CAP_NET_ADMIN, CAP_NET_RAW};
+  return LimitCapabilities(absl::MakeSpan(kMost).first(keep_net_raw ? 2 : 1), keep_net_raw);
+}
+
+absl::Status LimitCapabilities(absl::Span<const unsigned int> most, bool for_programs) {
+  if (absl::Status status = CheckAlone(); !status.ok()) return status;
+  errno = 0;
+  if (capng_get_caps_process() != 0) return Refused("reading them");
+  std::vector<unsigned int> kept;
+  for (const unsigned int capability : most) {
+    if (capng_have_capability(CAPNG_PERMITTED, capability) != 0) kept.push_back(capability);
+  }
   // The bounding set can only be made smaller by who has CAP_SETPCAP. Who has not, a service with
   // an ambient CAP_NET_ADMIN say, was given its bounding set by whoever started it, and
   // no_new_privs below keeps programs from gaining anything out of a larger one.
   const bool may_bound = capng_have_capability(CAPNG_EFFECTIVE, CAP_SETPCAP) != 0;
   capng_clear(CAPNG_SELECT_ALL);
-  Keep(CAP_NET_ADMIN, keep_net_raw);
-  if (keep_net_raw) Keep(CAP_NET_RAW, true);
+  for (const unsigned int capability : kept) Keep(capability, for_programs);
   // The bounding set first: the rest takes CAP_SETPCAP away.
   if (may_bound && capng_apply(CAPNG_SELECT_BOUNDS) != 0) return Refused("the bounding set");
   if (capng_apply(CAPNG_SELECT_CAPS) != 0) return Refused("the thread's sets");

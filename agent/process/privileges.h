@@ -7,6 +7,7 @@
 #define KIPT_AGENT_PROCESS_PRIVILEGES_H_
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 
 namespace kipt::agent {
 
@@ -23,6 +24,11 @@ namespace kipt::agent {
 // FailedPrecondition: there are other threads. Internal: the kernel did not do as it was told; do
 // not go on.
 absl::Status DropCapabilities(bool keep_net_raw);
+
+// As above, for who reads what it can: of its capabilities the calling thread keeps those in `most`
+// (CAP_* of linux/capability.h), and none has to be there. `for_programs`: programs have them, too.
+// FailedPrecondition and Internal as above.
+absl::Status LimitCapabilities(absl::Span<const unsigned int> most, bool for_programs);
 
 }  // namespace kipt::agent
 

@@ -44,4 +44,11 @@ void ServiceManager::Reloading() const {
 
 void ServiceManager::Stopping() const { Send("STOPPING=1"); }
 
+std::vector<OwnedFd> TakePassedSockets() {
+  std::vector<OwnedFd> sockets;
+  const int count = sd_listen_fds(/*unset_environment=*/1);
+  for (int i = 0; i < count; ++i) sockets.emplace_back(SD_LISTEN_FDS_START + i);
+  return sockets;
+}
+
 }  // namespace kipt::agent

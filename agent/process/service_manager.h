@@ -7,7 +7,10 @@
 #ifndef KIPT_AGENT_PROCESS_SERVICE_MANAGER_H_
 #define KIPT_AGENT_PROCESS_SERVICE_MANAGER_H_
 
+#include <vector>
+
 #include "absl/strings/string_view.h"
+#include "agent/process/owned_fd.h"
 
 namespace kipt::agent {
 
@@ -29,6 +32,11 @@ class ServiceManager {
   // Ends soon, of its own will.
   void Stopping() const;
 };
+
+// The sockets that the service manager opened for this process and holds open while it does not run
+// (sd_listen_fds(3), a .socket unit of systemd). Empty where there are none, and at the second call.
+// Changes the environment: call it before there are other threads.
+std::vector<OwnedFd> TakePassedSockets();
 
 }  // namespace kipt::agent
 

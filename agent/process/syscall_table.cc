@@ -2,6 +2,7 @@
 #include "agent/process/syscall_table.h"
 
 #include <asm/ioctls.h>
+#include <fcntl.h>
 #include <linux/netlink.h>
 #include <linux/prctl.h>
 #include <linux/sched.h>
@@ -19,15 +20,21 @@ constexpr uint64_t kSocketType = 0xf;
 constexpr ArgumentCondition kNotExecutable[] = {{2, PROT_EXEC, 0}};
 // A thread of this process, not a process.
 constexpr ArgumentCondition kThread[] = {{0, CLONE_THREAD, CLONE_THREAD}};
+constexpr ArgumentCondition kThreadOnS390x[] = {{1, CLONE_THREAD, CLONE_THREAD}};
 // A process, in the namespaces that we are in.
-constexpr ArgumentCondition kNoNewNamespace[] = {{0,
-                                                  CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS |
-                                                      CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |
-                                                      CLONE_NEWNET,
-                                                  0}};
+constexpr uint64_t kNewNamespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
+                                    CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
+constexpr ArgumentCondition kNoNewNamespace[] = {{0, kNewNamespaces, 0}};
+constexpr ArgumentCondition kNoNewNamespaceOnS390x[] = {{1, kNewNamespaces, 0}};
+
+// What open(2) needs to write, make, cut off or link a file. O_TMPFILE has O_DIRECTORY in it.
+constexpr uint64_t kWrites = O_ACCMODE | O_CREAT | O_TRUNC | (O_TMPFILE & ~O_DIRECTORY);
+constexpr ArgumentCondition kOpenToRead[] = {{1, kWrites, O_RDONLY}};
+constexpr ArgumentCondition kOpenAtToRead[] = {{2, kWrites, O_RDONLY}};
 
 constexpr ArgumentCondition kUnix[] = {{0, kInt, AF_UNIX}};
 constexpr ArgumentCondition kNetfilter[] = {{0, kInt, AF_NETLINK}, {2, kInt, NETLINK_NETFILTER}};
+constexpr ArgumentCondition kRoute[] = {{0, kInt, AF_NETLINK}, {2, kInt, NETLINK_ROUTE}};
 constexpr ArgumentCondition kStreamIPv4[] = {{0, kInt, AF_INET}, {1, kSocketType, SOCK_STREAM}};
 constexpr ArgumentCondition kStreamIPv6[] = {{0, kInt, AF_INET6}, {1, kSocketType, SOCK_STREAM}};
 constexpr ArgumentCondition kRawIPv4[] = {{0, kInt, AF_INET}, {1, kSocketType, SOCK_RAW}};
@@ -43,41 +50,58 @@ constexpr ArgumentCondition kGetName[] = {{0, kInt, PR_GET_NAME}};
 constexpr SyscallUser kAlways = SyscallUser::kAlways;
 constexpr SyscallUser kPrograms = SyscallUser::kPrograms;
 constexpr SyscallUser kWithoutPrograms = SyscallUser::kWithoutPrograms;
+constexpr SyscallUser kRoutes = SyscallUser::kRoutes;
+
+constexpr SyscallMachines kAllButS390x = SyscallMachines::kAllButS390x;
+constexpr SyscallMachines kOnlyS390x = SyscallMachines::kOnlyS390x;
 
 constexpr SyscallGroup kGroups[] = {
     // Memory: malloc and its arenas, stacks of threads; mincore for libunwind, which looks before
     // it reads.
     {kAlways, "brk munmap mremap madvise mincore membarrier"},
-    {kWithoutPrograms, "mmap mprotect", kNotExecutable},
+    {kWithoutPrograms, "mprotect", kNotExecutable},
+    {kWithoutPrograms, "mmap mmap2", kNotExecutable, kAllButS390x},
+    {kWithoutPrograms, "mmap", {}, kOnlyS390x},
     // A loader maps libraries.
-    {kPrograms, "mmap mprotect"},
+    {kPrograms, "mmap mmap2 mprotect"},
 
     // Threads, and how they and the process end.
-    {kAlways, "futex set_robust_list get_robust_list rseq set_tid_address sched_yield"},
+    {kAlways,
+     "futex futex_time64 set_robust_list get_robust_list rseq set_tid_address sched_yield"},
+    // Of 32-bit Arm: where a thread's own data is.
+    {kAlways, "set_tls cacheflush"},
     {kAlways, "sched_getaffinity sched_getparam sched_getscheduler getcpu"},
     {kAlways, "getpid gettid getppid exit exit_group restart_syscall"},
-    {kWithoutPrograms, "clone", kThread},
+    {kWithoutPrograms, "clone", kThread, kAllButS390x},
+    {kWithoutPrograms, "clone", kThreadOnS390x, kOnlyS390x},
     {kAlways, "prctl", kSetName},  // pthread_setname_np of libmicrohttpd
     {kAlways, "prctl", kGetName},
 
-    // Signals: signalfd of the event loop, and abort().
+    // Signals: signalfd of the event loop, and abort(), which is kSyscallOnOwnProcess.
     {kAlways, "rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait sigaltstack"},
-    {kAlways, "tgkill signalfd4"},
+    {kAlways, "rt_sigtimedwait_time64 sigreturn signalfd4"},
+    {kPrograms, "tgkill"},
 
     // Time, mostly through the vDSO, which asks the kernel where the machine's clock is no good.
     {kAlways, "clock_gettime clock_getres gettimeofday time clock_nanosleep nanosleep"},
-    {kAlways, "timerfd_create timerfd_settime timerfd_gettime"},
+    {kAlways, "clock_gettime64 clock_getres_time64 clock_nanosleep_time64"},
+    {kAlways, "timerfd_create timerfd_settime timerfd_gettime timerfd_settime64 timerfd_gettime64"},
 
     // The loop, and libmicrohttpd's.
     {kAlways, "epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2"},
-    {kAlways, "poll ppoll select pselect6 eventfd2 pipe2"},
+    {kAlways, "poll ppoll ppoll_time64 select _newselect pselect6 pselect6_time64 eventfd2 pipe2"},
     {kAlways, "inotify_init1 inotify_add_watch inotify_rm_watch"},
 
-    // Files: configuration, /proc, /sys, time zones, logs. Nothing is removed, renamed or owned.
-    {kAlways, "openat openat2 open close close_range read pread64 readv write writev lseek"},
-    {kAlways, "newfstatat fstat stat lstat statx fstatfs statfs"},
+    // Files: configuration, /proc, /sys, time zones. Nothing is removed, renamed or owned, and
+    // nothing is written but where it was opened before. (iptables-legacy makes its lock.)
+    {kWithoutPrograms, "open", kOpenToRead},
+    {kWithoutPrograms, "openat", kOpenAtToRead},
+    {kPrograms, "open openat"},
+    {kAlways, "close close_range read pread64 readv write writev lseek _llseek"},
+    {kAlways, "newfstatat fstatat64 fstat fstat64 stat stat64 lstat lstat64 statx"},
+    {kAlways, "fstatfs fstatfs64 statfs statfs64"},
     {kAlways, "access faccessat faccessat2 readlink readlinkat getdents64 getcwd"},
-    {kAlways, "fcntl dup dup2 dup3 fadvise64"},
+    {kAlways, "fcntl fcntl64 dup dup2 dup3 fadvise64 fadvise64_64 arm_fadvise64_64"},
     {kAlways, "ioctl", kIsTerminal},
     {kAlways, "ioctl", kBytesToRead},
     {kAlways, "ioctl", kNonBlocking},
@@ -86,33 +110,41 @@ constexpr SyscallGroup kGroups[] = {
     // sends to an address.
     {kAlways, "socket", kUnix},
     {kAlways, "socket", kNetfilter},
+    {kRoutes, "socket", kRoute},
     {kAlways, "socket", kStreamIPv4},
     {kAlways, "socket", kStreamIPv6},
     {kAlways, "bind listen accept accept4 shutdown getsockname getpeername"},
-    {kAlways, "sendto sendmsg sendmmsg recvfrom recvmsg recvmmsg getsockopt setsockopt"},
+    {kAlways, "send sendto sendmsg sendmmsg recv recvfrom recvmsg recvmmsg recvmmsg_time64"},
+    {kAlways, "getsockopt setsockopt"},
 
     // Who and where we are, for messages and for the C library.
     {kAlways, "getuid geteuid getgid getegid getrandom uname sysinfo getrusage"},
+    {kAlways, "getuid32 geteuid32 getgid32 getegid32"},
     // getrlimit(3), and the size of a new thread's stack.
     {kAlways, "prlimit64", kOfThisProcess},
-    {kAlways, "getrlimit"},
+    {kAlways, "getrlimit ugetrlimit"},
 
     // To start a program, feed it, wait for it, and end it where it takes too long.
-    {kPrograms, "clone", kNoNewNamespace},
+    {kPrograms, "clone", kNoNewNamespace, kAllButS390x},
+    {kPrograms, "clone", kNoNewNamespaceOnS390x, kOnlyS390x},
     {kPrograms, "vfork fork execve wait4 waitid kill setpgid socketpair pipe"},
     // Its loader and its C library. (iptables-legacy may be a shell script that chooses one.)
     {kPrograms, "arch_prctl getresuid getresgid getgroups getpgrp getpgid"},
+    {kPrograms, "getresuid32 getresgid32 getgroups32"},
     // iptables-legacy-save and -restore: their socket, the lock, and how long they wait for it.
     {kPrograms, "socket", kRawIPv4},
     {kPrograms, "socket", kRawIPv6},
     {kPrograms, "flock alarm setitimer umask"},
 };
 
-// Its flags are in memory, where no filter can look. glibc then uses clone.
-constexpr absl::string_view kReplaced[] = {"clone3"};
+// Their flags are in memory, where no filter can look. glibc then uses clone and openat.
+constexpr absl::string_view kReplaced[] = {"clone3", "openat2"};
+
+constexpr absl::string_view kMachines[] = {"x86_64", "aarch64", "arm", "ppc64le", "s390x"};
 
 }  // namespace
 
+constinit const absl::Span<const absl::string_view> kSyscallTableMachines = kMachines;
 constinit const absl::Span<const SyscallGroup> kSyscallTable = kGroups;
 constinit const absl::Span<const absl::string_view> kSyscallsToReplace = kReplaced;
 

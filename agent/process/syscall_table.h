@@ -5,9 +5,9 @@
 // The system calls of the agent, as a table: who needs them and with which arguments. Used by
 // syscall_filter.cc.
 //
-// Names are the kernel's, of any machine: those that this machine has not (open, on arm64) are
-// skipped. Names that are newer than this file belong here as soon as the C library makes such
-// calls; EPERM, unlike ENOSYS, does not make it fall back.
+// Names are the kernel's, of any machine: those that a machine does not have (open on arm64, mmap2
+// on 64-bit machines) are skipped there. Names that are newer than this file belong here as soon as
+// the C library makes such calls; EPERM, unlike ENOSYS, does not make it fall back.
 #ifndef KIPT_AGENT_PROCESS_SYSCALL_TABLE_H_
 #define KIPT_AGENT_PROCESS_SYSCALL_TABLE_H_
 
@@ -24,9 +24,14 @@ enum class SyscallUser : uint8_t {
   kPrograms,
   // Only where no programs may be run.
   kWithoutPrograms,
+  // Only where the kernel's routing rules are read.
+  kRoutes,
 };
 
-// argument & mask == value, on all 64 bits of the argument.
+// s390x has clone's flags in the second argument, and mmap's arguments in memory.
+enum class SyscallMachines : uint8_t { kAll, kAllButS390x, kOnlyS390x };
+
+// argument & mask == value, on all 64 bits of the argument (32 on a 32-bit machine).
 struct ArgumentCondition {
   unsigned int argument = 0;  // from 0
   uint64_t mask = 0;
@@ -39,9 +44,16 @@ struct SyscallGroup {
   absl::string_view names;
   // All of them at once. Several groups may name the same call: one that holds is enough.
   absl::Span<const ArgumentCondition> conditions = {};
+  SyscallMachines machines = SyscallMachines::kAll;
 };
 
+// As libseccomp names machines: those for which the tests interpret the filter.
+extern const absl::Span<const absl::string_view> kSyscallTableMachines;
+
 extern const absl::Span<const SyscallGroup> kSyscallTable;
+
+// The call that only reaches this process, by its first argument, where no programs may be run.
+inline constexpr absl::string_view kSyscallOnOwnProcess = "tgkill";
 
 // Calls that fail with ENOSYS, so that the C library makes an older one.
 extern const absl::Span<const absl::string_view> kSyscallsToReplace;

@@ -334,7 +334,8 @@ TEST_F(EndpointsTest, StatuszTellsWhatGoesOn) {
                    .rounds = 12,
                    .since = kStart,
                    .wait = absl::Milliseconds(400),
-                   .writers = {Writer{.pid = 42, .command = "nft"}}}};
+                   .writers = {Writer{
+                       .pid = 42, .command = "nft", .command_line = "nft --token=secret"}}}};
   state.stale = {{Filter("KUBE-FIREWALL", Family::kIPv6), ":KUBE-FIREWALL", "why"}};
   state.incidents = 7;
   state.recent_incidents = {"what happened last"};
@@ -357,6 +358,7 @@ TEST_F(EndpointsTest, StatuszTellsWhatGoesOn) {
   }
   EXPECT_THAT(body, HasSubstr("  ip filter INPUT: -A INPUT -j KUBE-FIREWALL undone 12 times since "
                               "2026-01-31T23:59:58Z, next repair after 400ms; by nft"));
+  EXPECT_THAT(body, Not(HasSubstr("secret"))) << "any local user may ask";
 }
 
 // ---- flagz ----

@@ -61,7 +61,7 @@ TEST(HttpServerAbuseTest, WhoAsksStaysAndWhoIsSilentGoes) {
   RawHttpClient silent(*server);
   for (int i = 0; i < 3; ++i) {
     // A whole request makes it the last to go, although it came first.
-    regular.Send("GET /ok HTTP/1.1\r\nHost: x\r\n\r\n");
+    regular.Send("GET /ok HTTP/1.1\r\nHost: localhost\r\n\r\n");
     EXPECT_THAT(regular.ReceiveUntil("\r\n\r\nok"), EndsWith("ok"));
   }
   const RawHttpClient third(*server);
@@ -85,7 +85,7 @@ int64_t ResidentPages() {
 TEST(HttpServerAbuseTest, DoesNotGrowWithWhatItIsSent) {
   const std::unique_ptr<HttpServer> server = Serve();
   const std::string large =
-      "GET /ok HTTP/1.1\r\nHost: x\r\nX: " + std::string(1 << 20, 'a') + "\r\n\r\n";
+      "GET /ok HTTP/1.1\r\nHost: localhost\r\nX: " + std::string(1 << 20, 'a') + "\r\n\r\n";
   const auto abuse = [&] {
     for (int i = 0; i < 100; ++i) {
       EXPECT_THAT(Exchange(*server, large), StartsWith("HTTP/1.1 431 "));

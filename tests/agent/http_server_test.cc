@@ -4,9 +4,12 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <ifaddrs.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -20,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "agent/config/bind_address.h"
 #include "tests/agent/raw_http_client.h"
 #include "tests/support/status_matchers.h"
 
@@ -80,17 +84,38 @@ TEST(HttpListenerTest, SaysWhyAnAddressCannotBeHad) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("of this machine")));
 }
 
+TEST(HttpListenerTest, AdoptsOnlyATcpSocketThatListens) {
+  const int listening = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(listen(listening, 1), 0);
+  const absl::StatusOr<HttpListener> adopted = HttpListener::Adopt(OwnedFd(listening));
+  ASSERT_THAT(adopted, IsOk());
+  EXPECT_THAT(adopted->address(), StartsWith("[::]:"));
+  EXPECT_NE(fcntl(listening, F_GETFL) & O_NONBLOCK, 0);
+  for (const int fd : {socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+                       socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0),
+                       socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0),
+                       open("/dev/null", O_RDONLY | O_CLOEXEC)}) {
+    EXPECT_THAT(HttpListener::Adopt(OwnedFd(fd)), StatusIs(absl::StatusCode::kInvalidArgument));
+  }
+}
+
 TEST(HttpListenerTest, CanBeBoundAnewWhileOldConnectionsLinger) {
   std::unique_ptr<HttpServer> server = Serve();
   const std::string address = server->address();
   RawHttpClient client(*server);
-  client.Send("GET /ok HTTP/1.1\r\nHost: x\r\n\r\n");
+  client.Send("GET /ok HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_THAT(client.ReceiveUntil("\r\n\r\nok"), EndsWith("ok"));
   server.reset();
   EXPECT_THAT(HttpListener::Bind(address), IsOk());
 }
 
 // ---- requests ----
+
+std::string Repeated(const std::string& text, int count) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += text;
+  return all;
+}
 
 struct ExchangeRow {
   std::string name;
@@ -120,20 +145,30 @@ const ExchangeRow kExchanges[] = {
     {"VerboseWithAValue", Get("/ok?a=b&verbose=1"), "HTTP/1.1 200 ", "\r\n\r\nok, verbosely"},
     {"OtherQuery", Get("/ok?verbosely&x"), "HTTP/1.1 200 ", "\r\n\r\nok"},
     {"EscapedNul", Get("/ok%00"), "HTTP/1.1 404 ", "\r\n\r\nnone"},
-    {"Head", "HEAD /ok HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 ",
+    {"Head", "HEAD /ok HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 ",
      "\r\n\r\n"},
-    {"Post", "POST /ok HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", "HTTP/1.1 405 ",
+    {"Post", "POST /ok HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc", "HTTP/1.1 405 ",
      "only GET and HEAD\n"},
-    {"Connect", "CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 405 ", "only GET and HEAD\n"},
-    {"GetWithABody", "GET /ok HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", "HTTP/1.1 413 ",
+    {"Connect", "CONNECT x:1 HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 405 ", "only GET and HEAD\n"},
+    {"GetWithABody", "GET /ok HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc", "HTTP/1.1 413 ",
      "no body is read\n"},
     {"GetWithChunks",
-     "GET /ok HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+     "GET /ok HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
      "HTTP/1.1 413 ", "no body is read\n"},
     {"NoHost", "GET /ok HTTP/1.1\r\n\r\n", "HTTP/1.1 400 ", ""},
-    {"LargeHeader", "GET /ok HTTP/1.1\r\nHost: x\r\nX: " + std::string(1 << 20, 'a') + "\r\n\r\n",
+    {"LargeHeader", "GET /ok HTTP/1.1\r\nHost: localhost\r\nX: " + std::string(1 << 20, 'a') + "\r\n\r\n",
      "HTTP/1.1 431 ", ""},
     {"LargePath", Get("/" + std::string(1 << 20, 'a')), "HTTP/1.1 414 ", ""},
+    {"ManyArguments", Get("/ok?" + Repeated("a&", 300)), "HTTP/1.1 414 ", "the query is too long\n"},
+    {"ManyMoreArguments", Get("/ok?" + Repeated("&", 5000)), "HTTP/1.1 414 ",
+     "the query is too long\n"},
+    {"LongArgument", Get("/ok?a=" + std::string(2000, 'b')), "HTTP/1.1 414 ",
+     "the query is too long\n"},
+    {"SomeArguments", Get("/ok?" + Repeated("a&", 31) + "verbose"), "HTTP/1.1 200 ",
+     "\r\n\r\nok, verbosely"},
+    {"PostWithManyArguments",
+     "POST /ok?" + Repeated("a&", 300) + " HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 405 ",
+     "only GET and HEAD\n"},
     {"ThrowingHandler", Get("/throw"), "HTTP/1.1 500 ", "\r\n\r\n"},
     {"Garbage", std::string("\x16\x03\x01\0\xff\xfe\r\n\r\n", 10), "", ""},
     {"OnlyLineEnds", std::string(4096, '\n'), "", ""},
@@ -143,25 +178,74 @@ INSTANTIATE_TEST_SUITE_P(HttpServerTest, HttpExchangeTest, ::testing::ValuesIn(k
                            return row.param.name;
                          });
 
+// DNS rebinding: a web page's own name leads to 127.0.0.1, and its script asks there.
+TEST(HttpServerTest, RefusesANameThatIsNotThisMachinesOnLoopback) {
+  for (const char* listens_on : {"127.0.0.1:0", "0.0.0.0:0", "[::]:0"}) {
+    absl::StatusOr<HttpListener> listener = HttpListener::Bind(listens_on);
+    ASSERT_THAT(listener, IsOk());
+    const auto server = HttpServer::Start(*std::move(listener), Answer);
+    ASSERT_THAT(server, IsOk());
+    const std::string port = (*server)->address().substr((*server)->address().rfind(':') + 1);
+    const auto ask = [&](const std::string& host) {
+      return Exchange(**server, absl::StrCat("GET /ok HTTP/1.1\r\nHost: ", host,
+                                             "\r\nConnection: close\r\n\r\n"));
+    };
+    for (const char* host : {"evil.example", "localhost.evil.example", "evil.example:10270",
+                             "127.0.0.1.evil.example", "[::1].evil.example", "127.0.0.1evil", "",
+                             "localhost@evil", "[evil]", "evil:1:1", "xlocalhost", "1", "127.1",
+                             "localhost:80:evil.example"}) {
+      EXPECT_THAT(ask(host), AllOf(StartsWith("HTTP/1.1 403 "), HasSubstr("Host header")))
+          << listens_on << " \"" << host << "\"";
+    }
+    for (const std::string& host :
+         {std::string("127.0.0.1"), "127.0.0.1:" + port, std::string("localhost"),
+          "LOCALHOST:" + port, std::string("[::1]"), "[::1]:" + port, std::string("10.1.2.3:80")}) {
+      EXPECT_THAT(ask(host), EndsWith("\r\n\r\nok")) << listens_on << " " << host;
+    }
+  }
+}
+
+// Prometheus and probes name the node as they like.
+TEST(HttpServerTest, TakesAnyNameOnAnAddressThatOthersReach) {
+  std::string own;
+  ifaddrs* all = nullptr;
+  ASSERT_EQ(getifaddrs(&all), 0);
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
+    BindAddress address;
+    std::memcpy(&address.storage, one->ifa_addr, sizeof(sockaddr_in));
+    if (!IsLoopback(address)) own = ToString(address);
+  }
+  freeifaddrs(all);
+  if (own.empty()) GTEST_SKIP() << "this machine has no address of its own";
+  absl::StatusOr<HttpListener> listener = HttpListener::Bind(own);
+  ASSERT_THAT(listener, IsOk());
+  const auto server = HttpServer::Start(*std::move(listener), Answer);
+  ASSERT_THAT(server, IsOk());
+  RawHttpClient client(**server, RawHttpClient::AnyAddress());
+  client.Send("GET /ok HTTP/1.1\r\nHost: node1.example:10271\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(client.Receive(), EndsWith("\r\n\r\nok"));
+}
+
 TEST(HttpServerTest, HeadHasTheHeadersOfGet) {
   const std::unique_ptr<HttpServer> server = Serve();
   const std::string head =
-      Exchange(*server, "HEAD /ok HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+      Exchange(*server, "HEAD /ok HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
   EXPECT_THAT(head, AllOf(HasSubstr("Content-Length: 2\r\n"),
                           HasSubstr("Content-Type: text/plain; charset=utf-8\r\n"),
                           HasSubstr("X-Content-Type-Options: nosniff\r\n"), EndsWith("\r\n\r\n")));
 }
 
 TEST(HttpServerTest, ARefusedMethodIsToldTheOthers) {
-  EXPECT_THAT(Exchange(*Serve(), "DELETE /ok HTTP/1.1\r\nHost: x\r\n\r\n"),
+  EXPECT_THAT(Exchange(*Serve(), "DELETE /ok HTTP/1.1\r\nHost: localhost\r\n\r\n"),
               HasSubstr("Allow: GET, HEAD\r\n"));
 }
 
 TEST(HttpServerTest, AnswersPipelinedRequestsInTheirOrder) {
   const std::unique_ptr<HttpServer> server = Serve();
-  const std::string one = "GET /ok HTTP/1.1\r\nHost: x\r\n\r\n";
+  const std::string one = "GET /ok HTTP/1.1\r\nHost: localhost\r\n\r\n";
   const std::string reply =
-      Exchange(*server, one + "GET /none HTTP/1.1\r\nHost: x\r\n\r\n" + Get("/ok?verbose"));
+      Exchange(*server, one + "GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n" + Get("/ok?verbose"));
   const size_t first = reply.find("\r\n\r\nok");
   const size_t second = reply.find("\r\n\r\nnone");
   ASSERT_NE(first, std::string::npos) << reply;
@@ -238,7 +322,7 @@ TEST(HttpServerTest, ItsThreadTakesNoSignals) {
 TEST(HttpServerTest, EveryDescriptorIsClosedOnExec) {
   const std::unique_ptr<HttpServer> server = Serve();
   RawHttpClient client(*server);
-  client.Send("GET /ok HTTP/1.1\r\nHost: x\r\n\r\n");
+  client.Send("GET /ok HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_THAT(client.ReceiveUntil("\r\n\r\nok"), EndsWith("ok"));
   int seen = 0;
   for (int fd = 3; fd < 256; ++fd) {
@@ -263,7 +347,7 @@ TEST(HttpServerTest, EndsWithConnectionsOpen) {
   RawHttpClient half(*server);
   half.Send("GET /o");
   RawHttpClient kept(*server);
-  kept.Send("GET /ok HTTP/1.1\r\nHost: x\r\n\r\n");
+  kept.Send("GET /ok HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_THAT(kept.ReceiveUntil("\r\n\r\nok"), EndsWith("ok"));
   const absl::Time start = absl::Now();
   server.reset();

@@ -20,9 +20,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "agent/config/bind_address.h"
 #include "agent/endpoints/http_server.h"
 #include "tests/support/status_matchers.h"
 
@@ -31,6 +31,8 @@ namespace kipt::agent {
 // Speaks raw bytes.
 class RawHttpClient {
  public:
+  struct AnyAddress {};
+
   // From `source`, an address of the loopback network in host order.
   explicit RawHttpClient(const HttpServer& server, uint32_t source = INADDR_LOOPBACK)
       : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -40,10 +42,18 @@ class RawHttpClient {
     EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&from), sizeof(from)), 0);
     sockaddr_in to = from;
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const std::string& address = server.address();
     int port = 0;
-    EXPECT_TRUE(absl::SimpleAtoi(absl::StripPrefix(server.address(), "127.0.0.1:"), &port));
+    EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
     to.sin_port = htons(static_cast<uint16_t>(port));
     EXPECT_EQ(connect(fd_, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+  }
+  // To the address that `server` listens on, whatever its host is.
+  explicit RawHttpClient(const HttpServer& server, AnyAddress /*tag*/)
+      : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    absl::StatusOr<BindAddress> to = ParseBindAddress(server.address());
+    EXPECT_THAT(to, ::kipt::testing::IsOk());
+    EXPECT_EQ(connect(fd_, to->get(), to->size), 0);
   }
   ~RawHttpClient() { close(fd_); }
   RawHttpClient(const RawHttpClient&) = delete;
@@ -93,7 +103,7 @@ class RawHttpClient {
 };
 
 inline std::string Get(const std::string& path) {
-  return absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  return absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
 }
 
 inline HttpReply Answer(const HttpRequest& request) {

@@ -3,6 +3,7 @@
 // The filter as any user can install it. What only root could try is in tests/kernel.
 #include "agent/process/syscall_filter.h"
 
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/netlink.h>
 #include <netinet/in.h>
@@ -73,7 +74,7 @@ std::string OfThread(absl::string_view key) {
 
 // With a sanitizer there is no filter, and that is said.
 std::string Installed(bool may_run_programs) {
-  const absl::Status status = InstallSyscallFilter(may_run_programs);
+  const absl::Status status = InstallSyscallFilter({.programs = may_run_programs});
   if (kBuiltWithASanitizer) return absl::IsUnimplemented(status) ? "" : status.ToString();
   if (!status.ok()) return status.ToString();
   if (OfThread("Seccomp:") != "2") return "no filter";
@@ -108,7 +109,7 @@ TEST(SyscallFilterTest, HoldsInThreadsThatWereThereAndThatCome) {
 
 TEST(SyscallFilterTest, LetsOnlyTheOneVariantMakeProcesses) {
   if (kBuiltWithASanitizer) {
-    EXPECT_EQ(InstallSyscallFilter(false).code(), absl::StatusCode::kUnimplemented);
+    EXPECT_EQ(InstallSyscallFilter({}).code(), absl::StatusCode::kUnimplemented);
     return;
   }
   const auto make_a_process = [](bool may_run_programs) -> std::string {
@@ -128,12 +129,12 @@ constexpr char kNeeded[] =
     "brk munmap mremap madvise mincore membarrier "
     "set_robust_list get_robust_list rseq set_tid_address sched_yield sched_getaffinity "
     "sched_getparam sched_getscheduler getcpu getpid gettid getppid restart_syscall "
-    "rt_sigaction rt_sigprocmask rt_sigpending rt_sigtimedwait sigaltstack tgkill signalfd4 "
+    "rt_sigaction rt_sigprocmask rt_sigpending rt_sigtimedwait sigaltstack signalfd4 "
     "clock_gettime clock_getres gettimeofday time clock_nanosleep nanosleep "
     "timerfd_create timerfd_settime timerfd_gettime "
     "epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 poll ppoll select pselect6 "
     "eventfd2 pipe2 inotify_init1 inotify_add_watch inotify_rm_watch "
-    "openat openat2 open close close_range read pread64 readv write writev lseek "
+    "close close_range read pread64 readv write writev lseek "
     "newfstatat fstat stat lstat statx fstatfs statfs access faccessat faccessat2 "
     "readlink readlinkat getdents64 getcwd fcntl dup dup2 dup3 fadvise64 "
     "bind listen accept accept4 shutdown getsockname getpeername "
@@ -187,6 +188,10 @@ std::vector<Call> CallsWithMeaning() {
          char name[16];
          return long{prctl(PR_GET_NAME, name)};
        }},
+      {"open to read", [] { return long{open("/no/such/file", O_RDONLY | O_CLOEXEC)}; }},
+      {"open to write", [] { return long{open("/no/such/directory/file", O_WRONLY)}; }, true},
+      {"tgkill", [] { return syscall(SYS_tgkill, getpid(), gettid(), 0); }},
+      {"tgkill of another", [] { return syscall(SYS_tgkill, getppid(), getppid(), 0); }, true},
       {"ioctl(TCGETS)", [] { return long{ioctl(-1, TCGETS)}; }},
       {"ioctl(FIONREAD)", [] { return long{ioctl(-1, FIONREAD)}; }},
       {"ioctl(FIONBIO)", [] { return long{ioctl(-1, FIONBIO)}; }},
@@ -215,7 +220,7 @@ int Outcome(const Call& call) {
 
 TEST(SyscallFilterTest, ChangesNothingForTheCallsThatAreNeeded) {
   if (kBuiltWithASanitizer) {
-    EXPECT_EQ(InstallSyscallFilter(false).code(), absl::StatusCode::kUnimplemented);
+    EXPECT_EQ(InstallSyscallFilter({}).code(), absl::StatusCode::kUnimplemented);
     return;
   }
   std::vector<Call> calls = CallsWithMeaning();
@@ -272,9 +277,9 @@ TEST(SyscallFilterTest, LetsAnAbortBeAnAbort) {
   int status = 0;
   const pid_t child = fork();
   if (child == 0) {
-    if (!Installed(false).empty()) _exit(1);
     // Not into the test's output.
     if (std::freopen("/dev/null", "w", stderr) == nullptr) _exit(2);
+    if (!Installed(false).empty()) _exit(1);
     std::abort();
   }
   ASSERT_EQ(waitpid(child, &status, 0), child);

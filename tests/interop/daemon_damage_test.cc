@@ -161,6 +161,23 @@ INSTANTIATE_TEST_SUITE_P(DamageWhilePolling, EachDamageTest, ::testing::ValuesIn
                          NameOfCase);
 
 // The kernel shows a timer's period: no clock of the test's is needed.
+// Arguments may hold secrets, and /proc may be mounted so that other users do not see them.
+TEST_F(DaemonDamageTest, TheWritersArgumentsAreInTheLogAndNotInWhatEveryUserMayAskFor) {
+  Start({}, {"--iptables-mode=nft"});
+  const BackgroundProgram writer(
+      {"/bin/sh", "-c",
+       "{ printf '*mangle\\n-X KUBE-IPTABLES-HINT\\nCOMMIT\\n'; sleep 5; } | "
+       "iptables-nft-restore --noflush --modprobe=/secret"});
+  ASSERT_TRUE(daemon().Prints(kRepairedIn)) << writer.Output();
+  EXPECT_THAT(daemon().Output(), HasSubstr("--modprobe=/secret"));
+  std::string statusz;
+  EXPECT_TRUE(WaitUntil([&] {
+    statusz = HttpGet(kMetricsPort, "/statusz").body;
+    return statusz.find("iptables-nft-re") != std::string::npos;
+  })) << statusz;
+  EXPECT_THAT(statusz, Not(HasSubstr("secret")));
+}
+
 TEST_F(DaemonDamageTest, PollingAsksTenTimesASecond) {
   Start(Settings(IptablesMode::kNft), {"--watch=poll"});
   std::string timers;

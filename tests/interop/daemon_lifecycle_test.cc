@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The daemon as a service: starting, ending, what the service manager is told, and who may run it.
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -13,6 +16,8 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "agent/process/sanitizer.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/notify_socket.h"
@@ -50,6 +55,27 @@ class UserCopy {
   std::string path_;
 };
 
+// A TCP port of 127.0.0.1 that another program listens on.
+class TakenPort {
+ public:
+  explicit TakenPort(int port) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const int on = 1;
+    setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    EXPECT_EQ(bind(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0) << port;
+    EXPECT_EQ(listen(fd_, 1), 0) << port;
+  }
+  ~TakenPort() { close(fd_); }
+  TakenPort(const TakenPort&) = delete;
+  TakenPort& operator=(const TakenPort&) = delete;
+
+ private:
+  int fd_;
+};
+
 // What `name` is in /proc/PID/task/*/status.
 std::vector<std::string> OfEveryThread(pid_t pid, const std::string& name) {
   std::vector<std::string> values;
@@ -78,14 +104,65 @@ TEST_F(DaemonLifecycleTest, ATerminationLeavesTheRulesAndIsNoFailure) {
   }
 }
 
-TEST_F(DaemonLifecycleTest, AnAddressInUseEndsItWithAClearLineAndAnUnchangedKernel) {
-  Start({});
-  const std::string before = SavedNft();
-  BackgroundProgram second(
-      {AgentProgram(), "run", "--feature-gates=IPTablesOwnershipCleanup=false"});
-  EXPECT_EQ(second.Wait(), kExitFailed);
-  EXPECT_THAT(second.Output(), HasSubstr("127.0.0.1:10270"));
-  EXPECT_EQ(SavedNft(), before);
+// ---- addresses ----
+
+TEST_F(DaemonLifecycleTest, TakenPortsKeepNoRuleFromBeingMadeAndAreHadOnceTheyAreFree) {
+  for (const AgentSettings& settings :
+       {AgentSettings{}, AgentSettings{.iptables = IptablesMode::kLegacy}}) {
+    {
+      const TakenPort health(kHealthPort);
+      const TakenPort metrics(kMetricsPort);
+      StartOnly(settings.Flags());
+      ASSERT_TRUE(daemon().Prints("ip6 is in place")) << daemon().Output();
+      ExpectNothingPlanned(settings);
+      for (const char* address : {"127.0.0.1:10270", "127.0.0.1:10271"}) {
+        const std::string said = absl::StrCat("cannot listen on ", address, ": Address already");
+        EXPECT_TRUE(daemon().Prints(said)) << daemon().Output();
+      }
+      absl::SleepFor(absl::Seconds(7));
+      EXPECT_EQ(CountOf("cannot listen on", daemon().Output()), 2) << "not at each attempt";
+    }
+    EXPECT_TRUE(BecomesReady()) << daemon().Output();
+    EXPECT_TRUE(WaitUntil([] { return HttpGet(kMetricsPort, "/metrics").status == 200; }));
+    EXPECT_EQ(Stop(SIGTERM), kExitOk);
+  }
+}
+
+TEST_F(DaemonLifecycleTest, AnAddressThatCannotBeHadIsToldButNoReasonNotToBeReady) {
+  NotifySocket manager;
+  ASSERT_TRUE(manager.bound());
+  // No address of this machine yet.
+  Start({}, {"--metrics-bind-address=192.0.2.7:10271"}, {manager.Variable()});
+  EXPECT_THAT(Readyz(), HasSubstr("[+]listening ok: cannot listen on 192.0.2.7:10271"));
+  EXPECT_TRUE(manager.IsTold("cannot listen on 192.0.2.7:10271")) << manager.Told();
+  Output({"ip", "address", "add", "192.0.2.7/32", "dev", "lo"});
+  EXPECT_TRUE(daemon().Prints("Listening on http://192.0.2.7:10271")) << daemon().Output();
+  EXPECT_THAT(Readyz(), Not(HasSubstr("192.0.2.7")));
+}
+
+TEST_F(DaemonLifecycleTest, AnAddressThatIsWrongInItselfIsAFlagError) {
+  StartOnly({"--healthz-bind-address=localhost:10270"});
+  EXPECT_EQ(daemon().Wait(), kExitUsage) << daemon().Output();
+}
+
+// The service manager holds the ports also while no agent runs.
+TEST_F(DaemonLifecycleTest, ListensOnTheSocketsThatTheServiceManagerPasses) {
+  StartProgram({"systemd-socket-activate", "--listen=127.0.0.1:10271", "--listen=127.0.0.1:10270",
+                AgentProgram(), "run"});
+  // Started by the first connection.
+  ASSERT_TRUE(BecomesReady()) << daemon().Output();
+  EXPECT_EQ(HttpGet(kMetricsPort, "/metrics").status, 200);
+  EXPECT_THAT(daemon().Output(), Not(HasSubstr("cannot listen")));
+  EXPECT_EQ(CountOf("Listening on http://127.0.0.1:1027", daemon().Output()), 2);
+}
+
+TEST_F(DaemonLifecycleTest, PassedSocketsThatNoAddressAsksForAreNamed) {
+  StartProgram({"systemd-socket-activate", "--listen=127.0.0.1:10270", "--listen=127.0.0.1:9",
+                "--listen=/run/kipt-test-socket", AgentProgram(), "run",
+                "--metrics-bind-address="});
+  ASSERT_TRUE(BecomesReady()) << daemon().Output();
+  EXPECT_TRUE(daemon().Prints("127.0.0.1:9, which systemd passed, is not used"));
+  EXPECT_EQ(HttpGet(kMetricsPort, "/metrics").status, 0);
 }
 
 TEST_F(DaemonLifecycleTest, EndpointsCanBeSwitchedOff) {

@@ -23,6 +23,7 @@
 #include "agent/loop/reconciler.h"
 #include "agent/policy/policy.h"
 #include "agent/process/command.h"
+#include "agent/process/file_writes.h"
 #include "agent/process/sanitizer.h"
 #include "agent/process/syscall_filter.h"
 #include "agent/xtables/legacy_backend.h"
@@ -64,6 +65,7 @@ class PrivilegesTest : public NetnsTest, public ::testing::WithParamInterface<Va
   // Goes on as an agent that has done what is to be done first. What went wrong.
   static std::string GiveUp() {
     std::string wrong = GiveUpCapabilities();
+    if (wrong.empty()) wrong = ForbidWrites();
     return wrong.empty() ? InstallFilter() : wrong;
   }
   static std::string GiveUpCapabilities() {
@@ -73,8 +75,13 @@ class PrivilegesTest : public NetnsTest, public ::testing::WithParamInterface<Va
     const absl::Status dropped = DropCapabilities(GetParam().may_run_programs);
     return dropped.ok() ? "" : dropped.ToString();
   }
+  static std::string ForbidWrites() {
+    const absl::Status status =
+        agent::ForbidFileWrites(GetParam().may_run_programs ? "/run/xtables.lock" : "");
+    return status.ok() || absl::IsUnimplemented(status) ? "" : status.ToString();
+  }
   static std::string InstallFilter() {
-    const absl::Status filtered = InstallSyscallFilter(GetParam().may_run_programs);
+    const absl::Status filtered = InstallSyscallFilter({.programs = GetParam().may_run_programs});
     if (kBuiltWithASanitizer && absl::IsUnimplemented(filtered)) return "";
     return filtered.ok() ? "" : filtered.ToString();
   }
@@ -176,7 +183,7 @@ TEST_P(PrivilegesTest, AreGivenUpWhollyWithoutTheFilterToo) {
 // A process that regains capabilities gains nothing by it.
 TEST_P(PrivilegesTest, AreNoneForWhatTheFilterRefusesHoweverManyThereAre) {
   if (kBuiltWithASanitizer) {
-    EXPECT_EQ(InstallSyscallFilter(false).code(), absl::StatusCode::kUnimplemented);
+    EXPECT_EQ(InstallSyscallFilter({}).code(), absl::StatusCode::kUnimplemented);
     return;
   }
   EXPECT_THAT(InChild([]() -> std::string {

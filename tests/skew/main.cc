@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <fstream>
 #include <iostream>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "agent/process/standard_streams.h"
 #include "tests/skew/advise/advise.h"
 #include "tests/skew/matrix/comparison.h"
 #include "tests/skew/matrix/programs.h"
@@ -154,5 +156,8 @@ int Main(const std::string& program, const std::vector<std::string>& arguments) 
 }  // namespace kipt::skew
 
 int main(int argc, char** argv) {
-  return kipt::skew::Main(argv[0], std::vector<std::string>(argv + 1, argv + argc));
+  kipt::agent::OccupyStandardDescriptors();
+  std::signal(SIGCHLD, SIG_DFL);
+  return kipt::agent::FinishOutput(
+      kipt::skew::Main(argv[0], std::vector<std::string>(argv + 1, argv + argc)));
 }

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/endpoints/served_addresses.h
+//
+// The addresses that the daemon answers on. An address that cannot be had, because another program
+// has taken the port, is no reason not to work: it is tried again until it can be had.
+#ifndef KIPT_AGENT_ENDPOINTS_SERVED_ADDRESSES_H_
+#define KIPT_AGENT_ENDPOINTS_SERVED_ADDRESSES_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/log_severity.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "agent/endpoints/http_server.h"
+#include "agent/loop/event_loop.h"
+#include "agent/process/owned_fd.h"
+
+namespace kipt::agent {
+
+inline constexpr absl::Duration kListenAgainAfter = absl::Seconds(5);
+
+// Not safe for use by several threads at once. Must be destroyed before its loop.
+class ServedAddresses {
+ public:
+  struct Endpoint {
+    std::string address;  // as ParseBindAddress takes it
+    HttpHandler handler;  // called on a thread of its own, once Serve() was called
+  };
+  // Called on the thread that uses this; both must be given.
+  struct Handlers {
+    // One sentence for the log, at each change.
+    std::function<void(absl::LogSeverity, absl::string_view)> notice;
+    // problem() has changed, after Serve().
+    std::function<void()> changed;
+  };
+
+  // Errors are EventLoop::AddTimer's.
+  static absl::StatusOr<std::unique_ptr<ServedAddresses>> Create(EventLoop& loop,
+                                                                 std::vector<Endpoint> endpoints,
+                                                                 Handlers handlers);
+
+  // Opens the sockets, while privileges and the right network namespace are there. A socket among
+  // `passed` that listens on the address of an endpoint is taken; the others are closed.
+  void Listen(std::vector<OwnedFd> passed);
+  // Starts a thread for each socket. What cannot be had is tried again every kListenAgainAfter, as
+  // long as the loop turns.
+  void Serve();
+
+  // "cannot listen on 127.0.0.1:10270: Address already in use"; empty where every address is
+  // answered on.
+  std::string problem() const;
+
+ private:
+  struct Slot {
+    Endpoint endpoint;
+    absl::Status failure = {};
+    std::optional<HttpListener> listener = {};
+    std::unique_ptr<HttpServer> server = {};
+  };
+
+  ServedAddresses(std::vector<Endpoint> endpoints, Handlers handlers);
+  void Bind(Slot& slot);
+  void Start(Slot& slot);
+  void Failed(Slot& slot, absl::Status status);
+  void TryAgain();
+  void TryAgainLater();
+
+  const Handlers handlers_;
+  std::unique_ptr<EventSource> timer_;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_ENDPOINTS_SERVED_ADDRESSES_H_
