@@ -246,10 +246,13 @@ Diff Agent::Restrain(const Plan& plan, const Sighting& sighting) {
   Diff allowed = plan.diff;
   allowed.changes = damping_.Allow(plan, sighting.writers, now);
   std::erase_if(allowed.changes, [&](const Change& change) {
-    const Family family = netlink::ChainOf(change.operation).family;
-    const bool waits = RecordOf(family).backoff.next() > now;
-    if (waits) waiting_families_.insert(family);
-    return waits;
+    const netlink::ChainId& chain = netlink::ChainOf(change.operation);
+    const FamilyRecord& record = RecordOf(chain.family);
+    if (record.backoff.next() <= now) return false;
+    waiting_families_.insert(chain.family);
+    const auto& refused = record.refused;
+    return refused.empty() || WaitsForOtherTables(options_.desired, change) ||
+           std::find(refused.begin(), refused.end(), chain.table) != refused.end();
   });
   // What takes the native table's place may be among what is to wait.
   if (allowed.changes.size() != plan.diff.changes.size()) allowed.native.remove.reset();
@@ -313,6 +316,7 @@ void Agent::NoteFamilies(Round& round, absl::Time steady_now) {
     } else if (round.report.status.ok()) {
       // Only this family: the other is looked after as before.
       record.backoff.NoteFailure(steady_now);
+      record.refused = round.report.RefusedTablesOf(state.family);
       pace_.NoteWaiting(record.backoff.next());
     }
     if (Update(verdict, absl::Now(), state, record.reason_key)) {

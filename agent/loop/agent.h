@@ -87,6 +87,8 @@ class Agent {
     Backoff backoff;
     // What was wanted stood at the end of the last round: what is missing now was damaged.
     bool settled = false;
+    // Those that `backoff` is for (FamilyResult::refused); none: all of them.
+    std::vector<netlink::Table> refused = {};
     // FamilyVerdict::key of the last round.
     std::string reason_key = {};
   };

@@ -2,14 +2,17 @@
 #include "agent/loop/reconciler.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "agent/loop/martians.h"
 #include "agent/policy/native_martians.h"
 #include "agent/policy/ownership.h"
+#include "agent/policy/rule_forms.h"
 #include "netlink/base_chains.h"
 #include "netlink/kernel_error.h"
 
@@ -40,6 +43,16 @@ void AppendChanges(const Diff& diff, absl::Span<const Family> families, SyncRepo
   if (std::find(families.begin(), families.end(), Family::kIPv4) == families.end()) return;
   report.native_put |= diff.native.put.has_value();
   report.native_removed |= diff.native.remove.has_value();
+}
+
+// The same of what `tried` changes and is no longer to be done: what was refused did it all the same,
+// where transactions are done in parts.
+void AppendGone(Diff tried, absl::Span<const Family> families, SyncReport& report) {
+  const std::vector<Change>& left = report.plan.diff.changes;
+  std::erase_if(tried.changes, [&](const Change& change) {
+    return std::find(left.begin(), left.end(), change) != left.end();
+  });
+  AppendChanges(tried, families, report);
 }
 
 // What each family is told after one attempt for both: only those that had something to change can
@@ -78,6 +91,64 @@ Ruleset OfFamily(const Ruleset& desired, Family family) {
   return result;
 }
 
+// What `diff` changes in one table, without what waits for the others, or only that. The native
+// table stands for the martian rule, and so goes with filter.
+Diff OfTable(const Ruleset& desired, Diff diff, netlink::Table table, bool waiting) {
+  std::erase_if(diff.changes, [&](const Change& change) {
+    return netlink::ChainOf(change.operation).table != table ||
+           WaitsForOtherTables(desired, change) != waiting;
+  });
+  if (table != netlink::Table::kFilter || waiting) diff.native = {};
+  return diff;
+}
+
+// Others were not in the way, and it was not for a missing match, which is missing in every table: a
+// bare chain of another one, the hint, would say that iptables can be used.
+bool IsRefusal(const absl::Status& status) {
+  return !status.ok() && !absl::IsDeadlineExceeded(status) &&
+         !netlink::MissingExtension(status).has_value();
+}
+
+// Of `family`, those in which `diff` changes something.
+std::vector<netlink::Table> ChangedTables(const Diff& diff, Family family) {
+  // What drops a packet stands before what marks it.
+  constexpr std::array kOrder = {netlink::Table::kFilter, netlink::Table::kNat,
+                                 netlink::Table::kMangle};
+  std::vector<netlink::Table> tables;
+  for (const netlink::Table table : kOrder) {
+    const bool native = table == netlink::Table::kFilter && family == Family::kIPv4;
+    const bool changed =
+        (native && diff.native.changes()) ||
+        std::any_of(diff.changes.begin(), diff.changes.end(), [&](const Change& change) {
+          const netlink::ChainId& chain = netlink::ChainOf(change.operation);
+          return chain.family == family && chain.table == table;
+        });
+    if (changed) tables.push_back(table);
+  }
+  return tables;
+}
+
+std::string TableNames(absl::Span<const netlink::Table> tables) {
+  return absl::StrJoin(tables, ", ", [](std::string* out, netlink::Table table) {
+    absl::StrAppend(out, netlink::TableName(table));
+  });
+}
+
+// `desired`, or what is wanted where iptables can hold rules, if a rule in `snapshot` proves that.
+Ruleset Proven(const Ruleset& desired, const netlink::Snapshot& snapshot) {
+  if (desired.support.xt || desired.support.refused) return desired;
+  for (const auto& [id, chain] : snapshot.chains) {
+    if (std::none_of(chain.rules.begin(), chain.rules.end(), [](const auto& r) { return r.xt; })) {
+      continue;
+    }
+    RuleSupport support = desired.support;
+    support.xt = true;
+    support.reason = "";
+    return DesiredRuleset(desired.mode, desired.families, desired.bits, support, desired.labels);
+  }
+  return desired;
+}
+
 template <typename T>
 void Append(const std::vector<T>& more, std::vector<T>& all) {
   all.insert(all.end(), more.begin(), more.end());
@@ -90,6 +161,7 @@ void Merge(Family family_read, const Plan& family, Plan& all) {
     all.diff.native = family.diff.native;
     all.martians = family.martians;
   }
+  all.support_disproved |= family.support_disproved;
   Append(family.diff.changes, all.diff.changes);
   Append(family.diff.in_place, all.diff.in_place);
   Append(family.diff.stale, all.diff.stale);
@@ -131,6 +203,13 @@ absl::Status SyncReport::StatusOf(Family family) const {
   return absl::OkStatus();
 }
 
+std::vector<netlink::Table> SyncReport::RefusedTablesOf(Family family) const {
+  for (const FamilyResult& result : families) {
+    if (result.family == family) return result.refused;
+  }
+  return {};
+}
+
 std::vector<Change> SyncReport::PendingOf(Family family) const {
   std::vector<Change> pending;
   for (const Change& change : plan.diff.changes) {
@@ -140,6 +219,24 @@ std::vector<Change> SyncReport::PendingOf(Family family) const {
     }
   }
   return pending;
+}
+
+bool WaitsForOtherTables(const Ruleset& desired, const Change& change) {
+  const auto* remove = std::get_if<netlink::DeleteRule>(&change.operation);
+  if (remove == nullptr) return false;
+  const std::string& name = remove->chain.name;
+  const bool sets = remove->chain.table == netlink::Table::kNat &&
+                    (name == kMarkDropChain || name == kLabelDropChain);
+  const bool drops = remove->chain.table == netlink::Table::kFilter &&
+                     (name == kFirewallChain || name == kLabelFirewallChain) &&
+                     (remove->rule.mark || remove->rule.conn_label);
+  if (!sets && !drops) return false;
+  // A duplicate, or one that only moves.
+  return std::none_of(desired.chains.begin(), desired.chains.end(), [&](const auto& chain) {
+    return chain.id == remove->chain &&
+           std::any_of(chain.rules.begin(), chain.rules.end(),
+                       [&](const DesiredRule& rule) { return rule.rule == remove->rule; });
+  });
 }
 
 Clock SystemClock() {
@@ -183,11 +280,13 @@ absl::StatusOr<Plan> Reconciler::LookOnce(const Ruleset& desired,
   const absl::StatusOr<Observation> observed = Observe(queries);
   if (!observed.ok()) return observed.status();
   const netlink::Snapshot& snapshot = observed->snapshot;
+  const Ruleset proven = Proven(desired, snapshot);
   Plan plan{.generation = snapshot.generation,
-            .diff = ComputeDiff(desired, snapshot, observed->native),
+            .diff = ComputeDiff(proven, snapshot, observed->native),
             .claimed_by_kube_proxy = {},
             .foreign_jumps = ForeignJumps(snapshot),
-            .martians = FindMartianProtection(snapshot, observed->native)};
+            .martians = FindMartianProtection(snapshot, observed->native),
+            .support_disproved = proven.support.xt != desired.support.xt};
   for (const Family family : netlink::kFamilies) {
     if (IsClaimedByKubeProxy(snapshot, family)) plan.claimed_by_kube_proxy.push_back(family);
   }
@@ -260,34 +359,75 @@ SyncReport Reconciler::SyncWanted(const Ruleset& desired, const Restraint& restr
     if (desired.families.size() > 1) LookAtEachFamily(desired, restraint, report);
     return report;
   }
-  const Diff& tried = report.plan.diff;
-  const bool one_family = !Changes(tried, Family::kIPv4) || !Changes(tried, Family::kIPv6);
-  // A match that the kernel lacks it lacks for both: a bare chain of the other family, the hint,
-  // would say that iptables can be used.
-  const bool lacks_match = netlink::MissingExtension(both).has_value();
-  if (both.ok() || absl::IsDeadlineExceeded(both) || one_family || lacks_match) {
-    report.families = Results(desired, tried, both);
+  if (IsRefusal(both)) {
+    SyncEachFamily(desired, both, restraint, report);
   } else {
-    SyncEachFamily(desired, restraint, report);
+    report.families = Results(desired, report.plan.diff, both);
   }
   return report;
 }
 
-void Reconciler::SyncEachFamily(const Ruleset& desired, const Restraint& restraint,
-                                SyncReport& report) {
+void Reconciler::SyncEachFamily(const Ruleset& desired, const absl::Status& both,
+                                const Restraint& restraint, SyncReport& report) {
   const Diff tried = report.plan.diff;
+  const bool one_family = !Changes(tried, Family::kIPv4) || !Changes(tried, Family::kIPv6);
   for (const Family family : desired.families) {
     const size_t applied_before = report.applied.size();
     absl::Status alone;
     if (Changes(tried, family)) {
-      alone = SyncFamilies(desired, ChainsToRead(desired), {&family, 1}, restraint, report);
+      alone = one_family ? both
+                         : SyncFamilies(desired, ChainsToRead(desired), {&family, 1}, restraint,
+                                        report);
     }
     if (!report.status.ok()) return;
     const bool nothing_left = alone.ok() && report.applied.size() == applied_before;
-    // What is no longer to be done was done by the attempt that was refused for the other.
-    if (nothing_left && !backend_->spans_families()) AppendChanges(tried, {&family, 1}, report);
-    report.families.push_back({family, std::move(alone)});
+    if (nothing_left && !backend_->spans_families()) AppendGone(tried, {&family, 1}, report);
+    FamilyResult result = {family, std::move(alone)};
+    if (IsRefusal(result.status)) {
+      result = SyncEachTable(desired, family, result.status, tried, restraint, report);
+    }
+    if (!report.status.ok()) return;
+    report.families.push_back(std::move(result));
   }
+}
+
+FamilyResult Reconciler::SyncEachTable(const Ruleset& desired, Family family,
+                                       const absl::Status& alone, const Diff& tried,
+                                       const Restraint& restraint, SyncReport& report) {
+  const std::vector<netlink::Table> tables = ChangedTables(tried, family);
+  FamilyResult result = {family, alone};
+  if (tables.size() < 2) return result;
+  std::vector<netlink::Table> done;
+  absl::Status first;
+  const auto sync = [&](netlink::Table table, bool waiting) {
+    const size_t applied_before = report.applied.size();
+    absl::Status status = SyncFamilies(
+        desired, ChainsToRead(desired), {&family, 1},
+        [&](const Plan& plan) {
+          return OfTable(desired, restraint ? restraint(plan) : plan.diff, table, waiting);
+        },
+        report);
+    const bool nothing_left = status.ok() && report.applied.size() == applied_before;
+    if (nothing_left && !backend_->spans_families()) {
+      AppendGone(OfTable(desired, tried, table, waiting), {&family, 1}, report);
+    }
+    return status;
+  };
+  for (const netlink::Table table : tables) {
+    absl::Status status = sync(table, /*waiting=*/false);
+    if (!report.status.ok() || netlink::MissingExtension(status)) return {family, status};
+    (status.ok() ? done : result.refused).push_back(table);
+    first.Update(status);
+  }
+  for (const netlink::Table table : tables) {
+    if (first.ok()) first.Update(sync(table, /*waiting=*/true));
+  }
+  result.status = first;
+  if (done.empty() || result.refused.empty()) return result;
+  result.status = absl::Status(
+      first.code(), absl::StrCat(first.message(), "; refused of ", netlink::FamilyName(family),
+                                 ": ", TableNames(result.refused), "; done: ", TableNames(done)));
+  return result;
 }
 
 void Reconciler::LookAtEachFamily(const Ruleset& desired, const Restraint& restraint,
@@ -336,8 +476,9 @@ absl::Status Reconciler::RetireOnce(const Ruleset& desired, const RetirementSour
   if (!observed.ok()) return observed.status();
   const netlink::Snapshot& snapshot = observed->snapshot;
   report.generation = snapshot.generation;
-  const Diff diff = ComputeDiff(desired, snapshot, observed->native);
-  if (MayRetire(desired, snapshot, diff, options)) {
+  const Ruleset proven = Proven(desired, snapshot);
+  const Diff diff = ComputeDiff(proven, snapshot, observed->native);
+  if (MayRetire(proven, snapshot, diff, options)) {
     DependentsCollector collector;
     const absl::StatusOr<netlink::Survey> survey = backend_->TakeSurvey(collector.ManagedMode());
     if (!survey.ok()) return survey.status();
@@ -348,7 +489,7 @@ absl::Status Reconciler::RetireOnce(const Ruleset& desired, const RetirementSour
     report.dependents = collector.Finish(sources.cni(), sources.route_localnet());
     report.surveyed = true;
   }
-  return RetireUnused(desired, snapshot, diff, options, apply, report);
+  return RetireUnused(proven, snapshot, diff, options, apply, report);
 }
 
 absl::Status Reconciler::RetireUnused(const Ruleset& desired, const netlink::Snapshot& snapshot,

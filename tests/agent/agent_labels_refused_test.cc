@@ -39,8 +39,8 @@ featuregates::FeatureGates Gates(bool labels) {
 class AgentLabelsRefusedTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    sources_.xt_compat = [] { return XtCompatReading{.compat = XtCompat::kPresent}; };
-    sources_.conn_label_match = [this] {
+    sources_.xt_compat = [](KernelSymbols) { return XtCompatReading{.compat = XtCompat::kPresent}; };
+    sources_.conn_label_match = [this](KernelSymbols) {
       ++labels_read_;
       return labels_;
     };

@@ -143,6 +143,11 @@ class Applier {
     return absl::OkStatus();
   }
 
+  absl::Status operator()(const netlink::WakeTable& wake) {
+    changed_ |= state_.dormant.erase({wake.chain.family, wake.chain.table}) != 0;
+    return absl::OkStatus();
+  }
+
  private:
   ObservedChain* Find(const ChainId& chain) {
     const auto found = state_.chains.find(chain);
