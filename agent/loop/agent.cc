@@ -250,13 +250,18 @@ Diff Agent::Restrain(const Plan& plan, const Sighting& sighting) {
     const FamilyRecord& record = RecordOf(chain.family);
     if (record.backoff.next() <= now) return false;
     waiting_families_.insert(chain.family);
-    const auto& refused = record.refused;
-    return refused.empty() || WaitsForOtherTables(options_.desired, change) ||
-           std::find(refused.begin(), refused.end(), chain.table) != refused.end();
+    return record.refused.empty() || IsRefused(record, change);
   });
   // What takes the native table's place may be among what is to wait.
   if (allowed.changes.size() != plan.diff.changes.size()) allowed.native.remove.reset();
   return allowed;
+}
+
+bool Agent::IsRefused(const FamilyRecord& record, const Change& change) const {
+  const netlink::Table table = netlink::ChainOf(change.operation).table;
+  return !record.refused.empty() &&
+         (WaitsForOtherTables(options_.desired, change) ||
+          std::find(record.refused.begin(), record.refused.end(), table) != record.refused.end());
 }
 
 void Agent::NoteDamage(Round& round, const Sighting& sighting, absl::Time noticed,
@@ -266,7 +271,8 @@ void Agent::NoteDamage(Round& round, const Sighting& sighting, absl::Time notice
   if (!report.status.ok()) return;
   std::vector<Change> damage;
   for (const Change& change : report.applied) {
-    if (!RecordOf(netlink::ChainOf(change.operation).family).settled) continue;
+    const FamilyRecord& record = RecordOf(netlink::ChainOf(change.operation).family);
+    if (!record.settled || IsRefused(record, change)) continue;
     if (IsRefill(change, report.plan)) {
       ++round.refills;
     } else {
@@ -310,13 +316,14 @@ void Agent::NoteFamilies(Round& round, absl::Time steady_now) {
       continue;
     }
     const FamilyVerdict verdict = JudgeFamily(state.family, round.report, fights, options_.observe);
-    record.settled = verdict.phase != FamilyPhase::kFailed;
-    if (record.settled) {
+    const bool failed = verdict.phase == FamilyPhase::kFailed;
+    record.refused = round.report.RefusedTablesOf(state.family);
+    record.settled = !failed || !record.refused.empty();
+    if (!failed) {
       record.backoff.NoteSuccess();
     } else if (round.report.status.ok()) {
       // Only this family: the other is looked after as before.
       record.backoff.NoteFailure(steady_now);
-      record.refused = round.report.RefusedTablesOf(state.family);
       pace_.NoteWaiting(record.backoff.next());
     }
     if (Update(verdict, absl::Now(), state, record.reason_key)) {
