@@ -395,8 +395,8 @@ FamilyResult Reconciler::SyncEachTable(const Ruleset& desired, Family family,
                                        const absl::Status& alone, const Diff& tried,
                                        const Restraint& restraint, SyncReport& report) {
   const std::vector<netlink::Table> tables = ChangedTables(tried, family);
-  FamilyResult result = {family, alone};
-  if (tables.size() < 2) return result;
+  if (tables.size() < 2) return {family, alone, tables};
+  FamilyResult result = {.family = family, .status = absl::OkStatus(), .refused = {}};
   std::vector<netlink::Table> done;
   absl::Status first;
   const auto sync = [&](netlink::Table table, bool waiting) {

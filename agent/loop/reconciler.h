@@ -90,8 +90,7 @@ struct FamilyResult {
   netlink::Family family = netlink::Family::kIPv4;
   // OK: what was wanted of this family stands, but for the findings.
   absl::Status status;
-  // Where the kernel refused what was wanted of some tables only: these. What was wanted of the
-  // others stands.
+  // The tables whose changes were refused. What was wanted of the others stands, unless this is empty.
   std::vector<netlink::Table> refused = {};
 };
 

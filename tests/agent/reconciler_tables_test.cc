@@ -4,8 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+#include <variant>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "agent/loop/reconciler.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/fake_time.h"
@@ -38,27 +42,33 @@ Ruleset Marking(int drop_bit) {
   return DesiredRuleset(Mode::kLegacy, netlink::kFamilies, {.drop = drop_bit});
 }
 
-// As iptables-legacy-restore: each table is committed for itself, in order, until one is refused.
+// As the backend of iptables-legacy: tables are committed one by one, in the order of PlanRestore, until
+// one is refused.
 class WritesTablesApart : public RefusesFamily {
  public:
   using RefusesFamily::RefusesFamily;
   bool spans_families() const override { return false; }
   absl::Status Apply(const netlink::Transaction& transaction) override {
+    const std::function<bool(Table, bool)> parts[] = {
+        [](Table table, bool /*removes*/) { return table == Table::kMangle; },
+        [](Table table, bool removes) { return table == Table::kFilter && !removes; },
+        [](Table table, bool /*removes*/) { return table == Table::kNat; },
+        [](Table table, bool removes) { return table == Table::kFilter && removes; }};
     for (const Family family : netlink::kFamilies) {
-      for (const Table table : {Table::kMangle, Table::kNat, Table::kFilter}) {
-        netlink::Transaction part = {.generation = generation(), .operations = {}};
+      for (const auto& is_in : parts) {
+        netlink::Transaction part = {.generation = Read({})->generation, .operations = {}};
         for (const netlink::Operation& operation : transaction.operations) {
           const netlink::ChainId& chain = netlink::ChainOf(operation);
-          if (chain.family == family && chain.table == table) part.operations.push_back(operation);
+          const bool removes = std::holds_alternative<netlink::DeleteRule>(operation);
+          if (chain.family == family && is_in(chain.table, removes)) {
+            part.operations.push_back(operation);
+          }
         }
         if (absl::Status status = RefusesFamily::Apply(part); !status.ok()) return status;
       }
     }
     return absl::OkStatus();
   }
-
- private:
-  uint32_t generation() { return Read({})->generation; }
 };
 
 template <typename Backend>
@@ -117,26 +127,28 @@ TYPED_TEST(ReconcilerTablesTest, TheOtherTablesGetTheirRulesAndTheReportNamesThe
 }
 
 TYPED_TEST(ReconcilerTablesTest, AMarkThatIsStillSetIsStillDropped) {
-  ASSERT_THAT(Reconciler(&this->kernel_, this->time_.clock()).Sync(Marking(15)).FirstError(),
-              IsOk());
   for (const Table table : {Table::kNat, Table::kFilter}) {
-    this->refusal_.table = table;
-    const SyncReport report = this->Sync(Marking(13));
-    EXPECT_THAT(report.StatusOf(Family::kIPv4), Not(IsOk()));
+    FakeBackend kernel;
+    FakeTime time;
+    ASSERT_THAT(Reconciler(&kernel, time.clock()).Sync(Marking(15)).FirstError(), IsOk());
+    FamilyRefusal refusal{.family = Family::kIPv4, .table = table};
+    TypeParam refusing(&kernel, &refusal);
+    Reconciler reconciler(&refusing, time.clock());
+    EXPECT_THAT(reconciler.Sync(Marking(13)).StatusOf(Family::kIPv4), Not(IsOk()));
     const auto has = [&](const netlink::ChainId& chain, const char* mark) {
-      for (const netlink::ObservedRule& rule : this->kernel_.state().Find(chain)->rules) {
-        if (ToString(Family::kIPv4, rule).find(mark) != std::string::npos) return true;
-      }
-      return false;
+      const std::vector<netlink::ObservedRule>& rules = kernel.state().Find(chain)->rules;
+      return std::any_of(rules.begin(), rules.end(), [&](const netlink::ObservedRule& rule) {
+        return absl::StrContains(ToString(Family::kIPv4, rule), mark);
+      });
     };
     EXPECT_TRUE(has(Nat("KUBE-MARK-DROP"), "0x8000"));
     EXPECT_TRUE(has(Filter("KUBE-FIREWALL"), "0x8000"))
         << "packets that KUBE-MARK-DROP marked pass";
     EXPECT_EQ(has(Filter("KUBE-FIREWALL"), "0x2000"), table != Table::kFilter);
+    refusal.refusing = false;
+    EXPECT_THAT(reconciler.Sync(Marking(13)).FirstError(), IsOk());
+    EXPECT_THAT(ComputeDiff(Marking(13), kernel.state()).changes, IsEmpty());
   }
-  this->refusal_.refusing = false;
-  EXPECT_THAT(this->Sync(Marking(13)).FirstError(), IsOk());
-  EXPECT_THAT(ComputeDiff(Marking(13), this->kernel_.state()).changes, IsEmpty());
 }
 
 TYPED_TEST(ReconcilerTablesTest, AMatchThatTheKernelLacksIsNoTablesFault) {

@@ -195,7 +195,8 @@ TEST_P(MartianPostureTest, InterfacesToComeInheritWhatOpensThem) {
   StartWith({"--make-iptables-util-chains=false"});
   EXPECT_TRUE(BecomesExposed(true)) << Readyz();
   EXPECT_THAT(Readyz(), HasSubstr("route_localnet is 1 for default"));
-  Output({"/usr/sbin/ip", "link", "add", "late", "type", "dummy"});
+  Output({"/usr/sbin/ip", "link", "add", "late", "type", "veth", "peer", "name",
+          "later"});
   EXPECT_EQ(FileText("/proc/sys/net/ipv4/conf/late/route_localnet"), "1\n") << "it is true";
 }
 

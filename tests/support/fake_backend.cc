@@ -84,6 +84,11 @@ absl::StatusOr<Snapshot> FakeBackend::Read(absl::Span<const netlink::ChainQuery>
     if (query.with_rules) observed.rules = chain->rules;
   }
   Follow(queries, snapshot);
+  for (auto& [id, chain] : snapshot.chains) {
+    for (netlink::ObservedRule& rule : chain.rules) {
+      rule.xt = mode_ == "nft" && ruleset_.has_xt && IsXt(rule);
+    }
+  }
   if (!other_writers_.empty()) {
     const std::function<void(FakeBackend&)> other_writer = other_writers_.front();
     other_writers_.pop_front();

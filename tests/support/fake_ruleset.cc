@@ -234,6 +234,10 @@ bool IsBaseChain(const ChainId& chain) {
   return netlink::FindBaseChain(chain.table, chain.name) != nullptr;
 }
 
+bool IsXt(const netlink::ObservedRule& rule) {
+  return rule.rule() != nullptr && !XtExtensions(*rule.rule()).empty();
+}
+
 absl::Status ApplyTransaction(const Transaction& transaction, FakeRuleset& ruleset) {
   for (const Operation& operation : transaction.operations) {
     if (absl::Status status = CheckName(operation); !status.ok()) return status;
