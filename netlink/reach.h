@@ -29,8 +29,8 @@ class Walk {
  public:
   explicit Walk(const Snapshot& snapshot) : snapshot_(snapshot) {}
 
-  // No packet that comes to `rule` of `chain` comes to the next one: a verdict, a goto, or a jump to
-  // a chain that no packet comes back from.
+  // No packet that comes to `rule` of `chain` comes to the next one: a verdict, a goto, or a jump
+  // to a chain that no packet comes back from.
   bool Stops(const ChainId& chain, const ObservedRule& rule);
   // Every packet in `from` comes to `to`, of the same table, whatever its rules make of it there.
   bool Leads(const ChainId& from, const ChainId& to);

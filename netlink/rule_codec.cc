@@ -239,14 +239,14 @@ absl::StatusOr<ObservedRule> DecodeRule(WireBytes message) {
   const std::optional<Family> family = IpFamily(parsed->family);
   if (!family) return absl::DataLossError("a rule of an unexpected family");
   const std::vector<Expression> expressions = ReadExpressions(parsed->attributes);
-  const std::vector<Statement> statements =
-      ReadStatements(family, parsed->attributes, expressions);
-  return ObservedRule{.handle = parsed->handle,
-                      .content = ContentOf(*family, statements),
-                      .counters = CountersOf(statements),
-                      .xt = std::any_of(expressions.begin(), expressions.end(), [](const Expression& each) {
-                        return std::holds_alternative<XtExpression>(each);
-                      })};
+  const std::vector<Statement> statements = ReadStatements(family, parsed->attributes, expressions);
+  return ObservedRule{
+      .handle = parsed->handle,
+      .content = ContentOf(*family, statements),
+      .counters = CountersOf(statements),
+      .xt = std::any_of(expressions.begin(), expressions.end(), [](const Expression& each) {
+        return std::holds_alternative<XtExpression>(each);
+      })};
 }
 
 absl::StatusOr<DescribedRule> DescribeRule(WireBytes message) {

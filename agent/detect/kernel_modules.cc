@@ -61,8 +61,9 @@ bool IsSymbol(absl::string_view line, absl::string_view symbol) {
          (line.empty() || (line[0] == '.' && !absl::StrContains(line, '\t')));
 }
 
-// Of each symbol, whether the kernel itself has it. Nothing where that cannot be read, or is hidden:
-// systemd (ProtectKernelTunables=, InaccessiblePaths=) and container engines put an empty file there.
+// Of each symbol, whether the kernel itself has it. Nothing where that cannot be read, or is
+// hidden: systemd (ProtectKernelTunables=, InaccessiblePaths=) and container engines put an empty
+// file there.
 std::optional<std::vector<bool>> AreBuiltInSymbols(const KernelPaths& paths,
                                                    absl::Span<const absl::string_view> symbols) {
   std::vector<bool> found(symbols.size(), false);

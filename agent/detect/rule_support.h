@@ -42,8 +42,8 @@ class SupportWatch {
   // The kernel refused a rule for want of its match; Look takes that for an answer where it finds
   // none, from then on.
   void NoteRefusal() { refused_ = true; }
-  // Plan::support_disproved: where files say that there is none, Look takes that for no answer, from
-  // then on.
+  // Plan::support_disproved: where files say that there is none, Look takes that for no answer,
+  // from then on.
   void NoteDisproof() { disproved_ = true; }
   // The same of connlabel, and whatever Look finds: modprobe may have failed, or legacy iptables
   // may lack its extension. It counts until files tell something else than now, or labels were not

@@ -99,8 +99,8 @@ std::vector<DamagedItem> DamageOf(absl::Span<const Change> changes) {
   for (const Change& change : changes) {
     const ChainId& chain = netlink::ChainOf(change.operation);
     if (std::holds_alternative<netlink::WakeTable>(change.operation)) {
-      damage.push_back({chain, DamageKind::kTableDormant,
-                        absl::StrCat("*", netlink::TableName(chain.table))});
+      damage.push_back(
+          {chain, DamageKind::kTableDormant, absl::StrCat("*", netlink::TableName(chain.table))});
       continue;
     }
     if (missing.count(chain) != 0) continue;

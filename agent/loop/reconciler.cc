@@ -2,17 +2,14 @@
 #include "agent/loop/reconciler.h"
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "agent/loop/martians.h"
 #include "agent/policy/native_martians.h"
 #include "agent/policy/ownership.h"
-#include "agent/policy/rule_forms.h"
 #include "netlink/base_chains.h"
 #include "netlink/kernel_error.h"
 
@@ -24,36 +21,6 @@ using netlink::Family;
 constexpr int kRetriesAtOnce = 10;
 constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
 constexpr absl::Duration kRetryLimit = absl::Seconds(5);
-
-bool Changes(const Diff& diff, Family family) {
-  if (family == Family::kIPv4 && diff.native.changes()) return true;
-  return std::any_of(diff.changes.begin(), diff.changes.end(), [&](const Change& change) {
-    return netlink::ChainOf(change.operation).family == family;
-  });
-}
-
-// Notes as applied what `diff` changes in `families`.
-void AppendChanges(const Diff& diff, absl::Span<const Family> families, SyncReport& report) {
-  for (const Change& change : diff.changes) {
-    const Family family = netlink::ChainOf(change.operation).family;
-    if (std::find(families.begin(), families.end(), family) != families.end()) {
-      report.applied.push_back(change);
-    }
-  }
-  if (std::find(families.begin(), families.end(), Family::kIPv4) == families.end()) return;
-  report.native_put |= diff.native.put.has_value();
-  report.native_removed |= diff.native.remove.has_value();
-}
-
-// The same of what `tried` changes and is no longer to be done: what was refused did it all the same,
-// where transactions are done in parts.
-void AppendGone(Diff tried, absl::Span<const Family> families, SyncReport& report) {
-  const std::vector<Change>& left = report.plan.diff.changes;
-  std::erase_if(tried.changes, [&](const Change& change) {
-    return std::find(left.begin(), left.end(), change) != left.end();
-  });
-  AppendChanges(tried, families, report);
-}
 
 // What each family is told after one attempt for both: only those that had something to change can
 // have failed, but where nothing could be planned all have.
@@ -81,59 +48,6 @@ std::vector<ForeignJump> ForeignJumps(const netlink::Snapshot& snapshot) {
   return {jumps.begin(), jumps.end()};
 }
 
-Ruleset OfFamily(const Ruleset& desired, Family family) {
-  Ruleset result = desired;
-  const auto other = [family](const netlink::ChainId& chain) { return chain.family != family; };
-  result.families = {family};
-  if (family != Family::kIPv4) result.native.reset();
-  std::erase_if(result.chains, [&](const DesiredChain& chain) { return other(chain.id); });
-  std::erase_if(result.jumps, [&](const DesiredJump& jump) { return other(jump.base_chain); });
-  return result;
-}
-
-// What `diff` changes in one table, without what waits for the others, or only that. The native
-// table stands for the martian rule, and so goes with filter.
-Diff OfTable(const Ruleset& desired, Diff diff, netlink::Table table, bool waiting) {
-  std::erase_if(diff.changes, [&](const Change& change) {
-    return netlink::ChainOf(change.operation).table != table ||
-           WaitsForOtherTables(desired, change) != waiting;
-  });
-  if (table != netlink::Table::kFilter || waiting) diff.native = {};
-  return diff;
-}
-
-// Others were not in the way, and it was not for a missing match, which is missing in every table: a
-// bare chain of another one, the hint, would say that iptables can be used.
-bool IsRefusal(const absl::Status& status) {
-  return !status.ok() && !absl::IsDeadlineExceeded(status) &&
-         !netlink::MissingExtension(status).has_value();
-}
-
-// Of `family`, those in which `diff` changes something.
-std::vector<netlink::Table> ChangedTables(const Diff& diff, Family family) {
-  // What drops a packet stands before what marks it.
-  constexpr std::array kOrder = {netlink::Table::kFilter, netlink::Table::kNat,
-                                 netlink::Table::kMangle};
-  std::vector<netlink::Table> tables;
-  for (const netlink::Table table : kOrder) {
-    const bool native = table == netlink::Table::kFilter && family == Family::kIPv4;
-    const bool changed =
-        (native && diff.native.changes()) ||
-        std::any_of(diff.changes.begin(), diff.changes.end(), [&](const Change& change) {
-          const netlink::ChainId& chain = netlink::ChainOf(change.operation);
-          return chain.family == family && chain.table == table;
-        });
-    if (changed) tables.push_back(table);
-  }
-  return tables;
-}
-
-std::string TableNames(absl::Span<const netlink::Table> tables) {
-  return absl::StrJoin(tables, ", ", [](std::string* out, netlink::Table table) {
-    absl::StrAppend(out, netlink::TableName(table));
-  });
-}
-
 // `desired`, or what is wanted where iptables can hold rules, if a rule in `snapshot` proves that.
 Ruleset Proven(const Ruleset& desired, const netlink::Snapshot& snapshot) {
   if (desired.support.xt || desired.support.refused) return desired;
@@ -149,27 +63,6 @@ Ruleset Proven(const Ruleset& desired, const netlink::Snapshot& snapshot) {
   return desired;
 }
 
-template <typename T>
-void Append(const std::vector<T>& more, std::vector<T>& all) {
-  all.insert(all.end(), more.begin(), more.end());
-}
-
-// What was seen of one family joins what was seen of another.
-void Merge(Family family_read, const Plan& family, Plan& all) {
-  all.generation = family.generation;
-  if (family_read == Family::kIPv4) {
-    all.diff.native = family.diff.native;
-    all.martians = family.martians;
-  }
-  all.support_disproved |= family.support_disproved;
-  Append(family.diff.changes, all.diff.changes);
-  Append(family.diff.in_place, all.diff.in_place);
-  Append(family.diff.stale, all.diff.stale);
-  Append(family.diff.findings, all.diff.findings);
-  Append(family.claimed_by_kube_proxy, all.claimed_by_kube_proxy);
-  Append(family.foreign_jumps, all.foreign_jumps);
-}
-
 // That of a rule about connection labels for which the match is missing; null: there is none.
 const FamilyResult* LabelsRefused(const SyncReport& report) {
   for (const FamilyResult& result : report.families) {
@@ -179,6 +72,16 @@ const FamilyResult* LabelsRefused(const SyncReport& report) {
 }
 
 }  // namespace
+
+void SyncReport::NoteApplied(const Diff& diff, absl::Span<const Family> in) {
+  for (const Change& change : diff.changes) {
+    const Family family = netlink::ChainOf(change.operation).family;
+    if (std::find(in.begin(), in.end(), family) != in.end()) applied.push_back(change);
+  }
+  if (std::find(in.begin(), in.end(), Family::kIPv4) == in.end()) return;
+  native_put |= diff.native.put.has_value();
+  native_removed |= diff.native.remove.has_value();
+}
 
 absl::Status SyncReport::FirstError() const {
   if (!status.ok()) return status;
@@ -219,24 +122,6 @@ std::vector<Change> SyncReport::PendingOf(Family family) const {
     }
   }
   return pending;
-}
-
-bool WaitsForOtherTables(const Ruleset& desired, const Change& change) {
-  const auto* remove = std::get_if<netlink::DeleteRule>(&change.operation);
-  if (remove == nullptr) return false;
-  const std::string& name = remove->chain.name;
-  const bool sets = remove->chain.table == netlink::Table::kNat &&
-                    (name == kMarkDropChain || name == kLabelDropChain);
-  const bool drops = remove->chain.table == netlink::Table::kFilter &&
-                     (name == kFirewallChain || name == kLabelFirewallChain) &&
-                     (remove->rule.mark || remove->rule.conn_label);
-  if (!sets && !drops) return false;
-  // A duplicate, or one that only moves.
-  return std::none_of(desired.chains.begin(), desired.chains.end(), [&](const auto& chain) {
-    return chain.id == remove->chain &&
-           std::any_of(chain.rules.begin(), chain.rules.end(),
-                       [&](const DesiredRule& rule) { return rule.rule == remove->rule; });
-  });
 }
 
 Clock SystemClock() {
@@ -325,7 +210,7 @@ absl::Status Reconciler::SyncFamilies(const Ruleset& desired,
     absl::Status applied = backend_->Apply(transaction);
     report.applying += clock_.now() - start;
     if (!applied.ok()) return applied;
-    AppendChanges(allowed, families, report);
+    report.NoteApplied(allowed, families);
     return absl::OkStatus();
   });
 }
@@ -365,91 +250,6 @@ SyncReport Reconciler::SyncWanted(const Ruleset& desired, const Restraint& restr
     report.families = Results(desired, report.plan.diff, both);
   }
   return report;
-}
-
-void Reconciler::SyncEachFamily(const Ruleset& desired, const absl::Status& both,
-                                const Restraint& restraint, SyncReport& report) {
-  const Diff tried = report.plan.diff;
-  const bool one_family = !Changes(tried, Family::kIPv4) || !Changes(tried, Family::kIPv6);
-  for (const Family family : desired.families) {
-    const size_t applied_before = report.applied.size();
-    absl::Status alone;
-    if (Changes(tried, family)) {
-      alone = one_family ? both
-                         : SyncFamilies(desired, ChainsToRead(desired), {&family, 1}, restraint,
-                                        report);
-    }
-    if (!report.status.ok()) return;
-    const bool nothing_left = alone.ok() && report.applied.size() == applied_before;
-    if (nothing_left && !backend_->spans_families()) AppendGone(tried, {&family, 1}, report);
-    FamilyResult result = {family, std::move(alone)};
-    if (IsRefusal(result.status)) {
-      result = SyncEachTable(desired, family, result.status, tried, restraint, report);
-    }
-    if (!report.status.ok()) return;
-    report.families.push_back(std::move(result));
-  }
-}
-
-FamilyResult Reconciler::SyncEachTable(const Ruleset& desired, Family family,
-                                       const absl::Status& alone, const Diff& tried,
-                                       const Restraint& restraint, SyncReport& report) {
-  const std::vector<netlink::Table> tables = ChangedTables(tried, family);
-  if (tables.size() < 2) return {family, alone, tables};
-  FamilyResult result = {.family = family, .status = absl::OkStatus(), .refused = {}};
-  std::vector<netlink::Table> done;
-  absl::Status first;
-  const auto sync = [&](netlink::Table table, bool waiting) {
-    const size_t applied_before = report.applied.size();
-    absl::Status status = SyncFamilies(
-        desired, ChainsToRead(desired), {&family, 1},
-        [&](const Plan& plan) {
-          return OfTable(desired, restraint ? restraint(plan) : plan.diff, table, waiting);
-        },
-        report);
-    const bool nothing_left = status.ok() && report.applied.size() == applied_before;
-    if (nothing_left && !backend_->spans_families()) {
-      AppendGone(OfTable(desired, tried, table, waiting), {&family, 1}, report);
-    }
-    return status;
-  };
-  for (const netlink::Table table : tables) {
-    absl::Status status = sync(table, /*waiting=*/false);
-    if (!report.status.ok() || netlink::MissingExtension(status)) return {family, status};
-    (status.ok() ? done : result.refused).push_back(table);
-    first.Update(status);
-  }
-  for (const netlink::Table table : tables) {
-    if (first.ok()) first.Update(sync(table, /*waiting=*/true));
-  }
-  result.status = first;
-  if (done.empty() || result.refused.empty()) return result;
-  result.status = absl::Status(
-      first.code(), absl::StrCat(first.message(), "; refused of ", netlink::FamilyName(family),
-                                 ": ", TableNames(result.refused), "; done: ", TableNames(done)));
-  return result;
-}
-
-void Reconciler::LookAtEachFamily(const Ruleset& desired, const Restraint& restraint,
-                                  SyncReport& report) {
-  const absl::Status together = report.status;
-  std::vector<FamilyResult> results;
-  bool any_was_read = false;
-  Plan plan;
-  for (const Family family : desired.families) {
-    report.status = absl::OkStatus();
-    absl::Status alone = SyncFamilies(OfFamily(desired, family), ChainsToRead(family), {&family, 1},
-                                      restraint, report);
-    if (report.status.ok()) {
-      any_was_read = true;
-      Merge(family, report.plan, plan);
-    }
-    results.push_back({family, std::move(alone)});
-  }
-  report.status = any_was_read ? absl::OkStatus() : together;
-  if (!any_was_read) return;
-  report.plan = std::move(plan);
-  report.families = std::move(results);
 }
 
 RetireReport Reconciler::Retire(const Ruleset& desired, const RetirementSources& sources,

@@ -90,7 +90,8 @@ struct FamilyResult {
   netlink::Family family = netlink::Family::kIPv4;
   // OK: what was wanted of this family stands, but for the findings.
   absl::Status status;
-  // The tables whose changes were refused. What was wanted of the others stands, unless this is empty.
+  // The tables whose changes were refused. What was wanted of the others stands, unless this is
+  // empty.
   std::vector<netlink::Table> refused = {};
 };
 
@@ -115,6 +116,8 @@ struct SyncReport {
   // `plan`, `families` and `status` then are of the attempt without such rules.
   absl::Status labels_refused;
 
+  // `diff` was applied to `in`.
+  void NoteApplied(const Diff& diff, absl::Span<const netlink::Family> in);
   // The first error there is.
   absl::Status FirstError() const;
   // The kernel refused a rule because it has no such match or target of xtables; connlabel, which
@@ -138,9 +141,9 @@ struct RetirementSources {
   std::function<void(DependentsCollector&)> other_mode;
 };
 
-// Whether `change` takes away one half of what drops packets by a mark or a label, the rule that sets
-// it or the rule that drops, and a table of its own has the other half: where the new half there
-// could not be put in place, the old halves stay, or a packet that was dropped would pass.
+// Whether `change` takes away one half of what drops packets by a mark or a label, the rule that
+// sets it or the rule that drops, and a table of its own has the other half: where the new half
+// there could not be put in place, the old halves stay, or a packet that was dropped would pass.
 bool WaitsForOtherTables(const Ruleset& desired, const Change& change);
 
 // Time, passed in so that tests need not wait.
@@ -166,10 +169,10 @@ class Reconciler {
   // Makes `desired` stand. Both families go in one transaction. Where the ruleset moved in between,
   // looks again: ten times at once, then every 100 ms, for five seconds. Where the transaction is
   // refused, or the families cannot be read together, each family is tried alone, and then each of
-  // its tables, so that one cannot keep the others from their rules. Where a rule was refused for want of the match connlabel
-  // (SyncReport::labels_refused), all is done once more without what needs it, so that labels
-  // cannot keep the marks from their rules.
-  // Without `restraint` all of each plan is done.
+  // its tables, so that one cannot keep the others from their rules. Where a rule was refused for
+  // want of the match connlabel (SyncReport::labels_refused), all is done once more without what
+  // needs it, so that labels cannot keep the marks from their rules. Without `restraint` all of
+  // each plan is done.
   SyncReport Sync(const Ruleset& desired, const Restraint& restraint = {});
 
   // What another mode, bit or family left behind, and who claims it; with `apply` what nobody
@@ -212,6 +215,9 @@ class Reconciler {
   absl::Status SyncFamilies(const Ruleset& desired, absl::Span<const netlink::ChainQuery> queries,
                             absl::Span<const netlink::Family> families, const Restraint& restraint,
                             SyncReport& report);
+  // Others were not in the way, and it was not for a missing match, which every table lacks then: a
+  // bare chain of another one, the hint, would say that iptables can be used.
+  static bool IsRefusal(const absl::Status& status);
   // What Sync does where the transaction that report.plan led to was refused; `both` is why.
   void SyncEachFamily(const Ruleset& desired, const absl::Status& both, const Restraint& restraint,
                       SyncReport& report);

@@ -244,8 +244,7 @@ void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, net
       diff.findings.push_back(
           {Condition::kShadowedJump, base,
            absl::StrCat("\"", RuleText(base, rule),
-                        "\" stands below a rule that no packet passes, \"",
-                        RuleText(base, *above),
+                        "\" stands below a rule that no packet passes, \"", RuleText(base, *above),
                         "\"; jumps are never moved, because CNIs insert first too: move that rule "
                         "down"),
            false});

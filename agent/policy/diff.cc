@@ -214,6 +214,13 @@ Severity SeverityOf(Condition condition) {
   return Severity::kCritical;
 }
 
+bool Changes(const Diff& diff, Family family) {
+  if (family == Family::kIPv4 && diff.native.changes()) return true;
+  return std::any_of(diff.changes.begin(), diff.changes.end(), [&](const Change& change) {
+    return netlink::ChainOf(change.operation).family == family;
+  });
+}
+
 bool NeedsAttention(const Finding& finding) {
   return !finding.mended && SeverityOf(finding.condition) != Severity::kInfo;
 }

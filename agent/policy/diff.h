@@ -133,6 +133,9 @@ struct Diff {
 Diff ComputeDiff(const Ruleset& desired, const netlink::Snapshot& observed,
                  const std::optional<netlink::ObservedNativeTable>& native = {});
 
+// Whether `diff` changes anything of `family`, the native table included.
+bool Changes(const Diff& diff, netlink::Family family);
+
 // The changes that concern `families`, to be applied to the ruleset at `generation`.
 netlink::Transaction ToTransaction(const Diff& diff, uint32_t generation,
                                    absl::Span<const netlink::Family> families);

@@ -257,10 +257,10 @@ std::vector<netlink::ChainQuery> ChainsToRead(const Ruleset& desired) {
     const bool martians = query.chain.family == Family::kIPv4 &&
                           query.chain.table == netlink::Table::kFilter &&
                           (query.chain.name == "INPUT" || query.chain.name == kFirewallChain);
-    query.follow =
-        martians ||
-        std::any_of(desired.jumps.begin(), desired.jumps.end(),
-                    [&](const DesiredJump& jump) { return jump.base_chain == query.chain; });
+    query.follow = martians || std::any_of(desired.jumps.begin(), desired.jumps.end(),
+                                           [&](const DesiredJump& jump) {
+                                             return jump.base_chain == query.chain;
+                                           });
   }
   return queries;
 }

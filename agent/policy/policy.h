@@ -97,8 +97,8 @@ struct RuleSupport {
   bool xt = true;
   // Why, for people.
   std::string reason = {};
-  // The kernel has refused one. Else a rule of xtables that stands proves that `xt` is true, whatever
-  // files say.
+  // The kernel has refused one. Else a rule of xtables that stands proves that `xt` is true,
+  // whatever files say.
   bool refused = false;
   HintPolicy hint = HintPolicy::kUsable;
   // False: rules can be made, but the match connlabel is missing: the module xt_connlabel, or the

@@ -42,8 +42,8 @@ Ruleset Marking(int drop_bit) {
   return DesiredRuleset(Mode::kLegacy, netlink::kFamilies, {.drop = drop_bit});
 }
 
-// As the backend of iptables-legacy: tables are committed one by one, in the order of PlanRestore, until
-// one is refused.
+// As the backend of iptables-legacy: tables are committed one by one, in the order of PlanRestore,
+// until one is refused.
 class WritesTablesApart : public RefusesFamily {
  public:
   using RefusesFamily::RefusesFamily;
@@ -110,7 +110,7 @@ TYPED_TEST(ReconcilerTablesTest, TheOtherTablesGetTheirRulesAndTheReportNamesThe
           continue;
         }
         EXPECT_THAT(result.refused, ElementsAre(table));
-        EXPECT_THAT(result.status.message(), HasSubstr("no such kernel module; refused of "));
+        EXPECT_THAT(result.status.message(), HasSubstr("no such kernel module; refused: ip"));
       }
       const std::vector<Change> missing = ComputeDiff(desired, {}).changes;
       for (const Family each : netlink::kFamilies) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// /proc/kallsyms hidden by an empty file, as systemd and container engines do, or with nothing in it
-// that tells: no proof that iptables can hold no rules.
+// /proc/kallsyms hidden by an empty file, as systemd and container engines do, or with nothing in
+// it that tells: no proof that iptables can hold no rules.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,9 +28,7 @@ class HiddenSymbolsTest : public DaemonTest, public ::testing::WithParamInterfac
     if (HasModules()) GTEST_SKIP() << "this kernel has modules, and tells without symbols";
     DaemonTest::SetUp();
   }
-  static AgentSettings Settings() {
-    return {.ownership_cleanup = false, .iptables = GetParam()};
-  }
+  static AgentSettings Settings() { return {.ownership_cleanup = false, .iptables = GetParam()}; }
 };
 
 TEST_P(HiddenSymbolsTest, AnEmptyFileProvesNothing) {

@@ -195,8 +195,7 @@ TEST_P(MartianPostureTest, InterfacesToComeInheritWhatOpensThem) {
   StartWith({"--make-iptables-util-chains=false"});
   EXPECT_TRUE(BecomesExposed(true)) << Readyz();
   EXPECT_THAT(Readyz(), HasSubstr("route_localnet is 1 for default"));
-  Output({"/usr/sbin/ip", "link", "add", "late", "type", "veth", "peer", "name",
-          "later"});
+  Output({"/usr/sbin/ip", "link", "add", "late", "type", "veth", "peer", "name", "later"});
   EXPECT_EQ(FileText("/proc/sys/net/ipv4/conf/late/route_localnet"), "1\n") << "it is true";
 }
 
@@ -257,11 +256,12 @@ TEST_P(DormantTableTest, IsPlannedAndWokenBySync) {
   EXPECT_EQ(plan.exit_code, kExitDifferences) << plan;
   EXPECT_THAT(plan.out, HasSubstr("nft add table ip filter"));
   EXPECT_THAT(plan.out, HasSubstr("TableDormant"));
-  const std::string rules = Output({"/usr/sbin/nft", "--handle", "list", "chain", "ip", "filter",
-                                    "INPUT"});
+  const std::string rules =
+      Output({"/usr/sbin/nft", "--handle", "list", "chain", "ip", "filter", "INPUT"});
   const ProgramResult sync = Agent("sync", {});
   EXPECT_EQ(sync.exit_code, kExitOk) << sync;
-  EXPECT_THAT(Output({"/usr/sbin/nft", "list", "table", "ip", "filter"}), Not(HasSubstr("dormant")));
+  EXPECT_THAT(Output({"/usr/sbin/nft", "list", "table", "ip", "filter"}),
+              Not(HasSubstr("dormant")));
   EXPECT_EQ(Output({"/usr/sbin/nft", "--handle", "list", "chain", "ip", "filter", "INPUT"}), rules);
   ExpectNothingPlanned({});
 }
@@ -269,7 +269,8 @@ TEST_P(DormantTableTest, IsPlannedAndWokenBySync) {
 TEST_P(DormantTableTest, IsWokenWhereNothingIsInItYet) {
   Sleep();
   Sync({});
-  EXPECT_THAT(Output({"/usr/sbin/nft", "list", "table", "ip", "filter"}), Not(HasSubstr("dormant")));
+  EXPECT_THAT(Output({"/usr/sbin/nft", "list", "table", "ip", "filter"}),
+              Not(HasSubstr("dormant")));
   ExpectNothingPlanned({});
 }
 
@@ -283,6 +284,21 @@ TEST_P(DormantTableTest, IsWokenByTheDaemon) {
   })) << daemon().Output();
   ExpectClosed();
   EXPECT_EQ(Metric("kube_iptables_agent_drift_detected_total", "kind=\"table_dormant\""), 1);
+}
+
+TEST_P(DormantTableTest, IsReportedAndLeftToTheProgramThatOwnsIt) {
+  const BackgroundProgram owner(
+      {"/bin/sh", "-c",
+       "(echo 'add table ip filter { flags dormant, owner; }'; exec sleep 1000) | exec nft -i"});
+  ASSERT_TRUE(WaitUntil([] {
+    return RunProgram({"/usr/sbin/nft", "list", "table", "ip", "filter"}).exit_code == 0;
+  })) << owner.Output();
+  StartWith({});
+  ExpectOpen();
+  EXPECT_THAT(Readyz(), HasSubstr("ip failed"));
+  const ProgramResult status = Agent("status", {});
+  EXPECT_THAT(status.out, HasSubstr("another program owns it")) << status;
+  EXPECT_THAT(Output({"/usr/sbin/nft", "list", "table", "ip", "filter"}), HasSubstr("dormant"));
 }
 
 INSTANTIATE_TEST_SUITE_P(IptablesModes, DormantTableTest, ::testing::Values(IptablesMode::kNft),

@@ -47,8 +47,9 @@ class RefusedTableTest : public DaemonTest, public ::testing::WithParamInterface
         return RunProgram({"/usr/sbin/nft", "list", "table", "ip", "nat"}).exit_code == 0;
       })) << owner_->Output();
     } else {
-      Output({"/usr/sbin/nft", "add table ip filter; add chain ip filter KUBE-FIREWALL { type filter "
-                     "hook input priority 10; }"});
+      Output({"/usr/sbin/nft",
+              "add table ip filter; add chain ip filter KUBE-FIREWALL { type filter "
+              "hook input priority 10; }"});
     }
   }
 
@@ -57,15 +58,18 @@ class RefusedTableTest : public DaemonTest, public ::testing::WithParamInterface
     const std::string program = "/usr/sbin/xtables-legacy-multi";
     const std::string real = absl::StrCat(directory_.root(), "/real");
     std::filesystem::copy_file(program, real);
-    directory_.Write("program", absl::StrCat("#!/bin/sh\n"
-                                             "name=${0##*/}\n"
-                                             "if [ $name = iptables-legacy-restore ]; then\n"
-                                             "  text=$(cat)\n"
-                                             "  case $text in *'*nat'*) echo refused >&2; exit 1;; esac\n"
-                                             "  printf '%s\\n' \"$text\" | exec ", real,
-                                             " $name \"$@\"\n"
-                                             "fi\n"
-                                             "exec ", real, " $name \"$@\"\n"));
+    directory_.Write("program",
+                     absl::StrCat("#!/bin/sh\n"
+                                  "name=${0##*/}\n"
+                                  "if [ $name = iptables-legacy-restore ]; then\n"
+                                  "  text=$(cat)\n"
+                                  "  case $text in *'*nat'*) echo refused >&2; exit 1;; esac\n"
+                                  "  printf '%s\\n' \"$text\" | exec ",
+                                  real,
+                                  " $name \"$@\"\n"
+                                  "fi\n"
+                                  "exec ",
+                                  real, " $name \"$@\"\n"));
     const std::string script = directory_.Path("program");
     std::filesystem::permissions(script, std::filesystem::perms(0755));
     replaced_ = std::make_unique<InPlaceOf>(script, program);
@@ -78,7 +82,8 @@ class RefusedTableTest : public DaemonTest, public ::testing::WithParamInterface
   static std::string Saved(const std::string& table) { return Ipv4().Save(table).out; }
   static void ExpectTheOthers() {
     EXPECT_THAT(Saved("mangle"), HasSubstr(kHint));
-    EXPECT_THAT(Saved(GetParam().other_table), HasSubstr(absl::StrCat(":", GetParam().other_chain)));
+    EXPECT_THAT(Saved(GetParam().other_table),
+                HasSubstr(absl::StrCat(":", GetParam().other_chain)));
     const Iptables ipv6 = {.family = IpFamily::kIpv6, .mode = GetParam().iptables};
     EXPECT_THAT(ipv6.Save("nat").out, HasSubstr(":KUBE-MARK-DROP"));
   }
@@ -120,14 +125,14 @@ TEST_P(RefusedTableTest, ADaemonRepairsTheOthersAtOnceAndIsNotReady) {
   EXPECT_GE(Metric("kube_iptables_agent_drift_detected_total", "chain=\"KUBE-IPTABLES-HINT\""), 3);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Refusals, RefusedTableTest,
-    ::testing::Values(Refusal{"OwnedNat", IptablesMode::kNft, "nat", "filter", "KUBE-FIREWALL"},
-                      Refusal{"FirewallIsABaseChain", IptablesMode::kNft, "filter", "nat",
-                              "KUBE-MARK-DROP"},
-                      Refusal{"LegacyNat", IptablesMode::kLegacy, "nat", "filter",
-                              "KUBE-FIREWALL"}),
-    [](const auto& row) { return row.param.name; });
+INSTANTIATE_TEST_SUITE_P(Refusals, RefusedTableTest,
+                         ::testing::Values(Refusal{"OwnedNat", IptablesMode::kNft, "nat", "filter",
+                                                   "KUBE-FIREWALL"},
+                                           Refusal{"FirewallIsABaseChain", IptablesMode::kNft,
+                                                   "filter", "nat", "KUBE-MARK-DROP"},
+                                           Refusal{"LegacyNat", IptablesMode::kLegacy, "nat",
+                                                   "filter", "KUBE-FIREWALL"}),
+                         [](const auto& row) { return row.param.name; });
 
 }  // namespace
 }  // namespace kipt::testing

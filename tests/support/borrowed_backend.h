@@ -59,13 +59,13 @@ class RefusesFamily : public BorrowedBackend {
   RefusesFamily(netlink::Backend* backend, FamilyRefusal* refusal)
       : BorrowedBackend(backend), refusal_(refusal) {}
   absl::Status Apply(const netlink::Transaction& transaction) override {
-    const bool concerned = std::any_of(
-        transaction.operations.begin(), transaction.operations.end(),
-        [this](const auto& operation) {
-          const netlink::ChainId& chain = ChainOf(operation);
-          return chain.family == refusal_->family &&
-                 chain.table == refusal_->table.value_or(chain.table);
-        });
+    const bool concerned =
+        std::any_of(transaction.operations.begin(), transaction.operations.end(),
+                    [this](const auto& operation) {
+                      const netlink::ChainId& chain = ChainOf(operation);
+                      return chain.family == refusal_->family &&
+                             chain.table == refusal_->table.value_or(chain.table);
+                    });
     if (!refusal_->refusing || !concerned) return BorrowedBackend::Apply(transaction);
     ++refusal_->count;
     return absl::NotFoundError("no such kernel module");
