@@ -30,6 +30,8 @@ std::string WhatChanged(const RuleSupport& before, const RuleSupport& now) {
 
 AgentOptions AgentOptionsSource::Make(const Config& config, std::optional<IptablesMode> mode) {
   mode_ = mode;
+  // Who observes tries nothing.
+  symbols_ = config.observe ? KernelSymbols::kRead : KernelSymbols::kSkip;
   if (mode) support_.Look(IptablesModeName(*mode), config.hint_policy, Labels(config).has_value());
   AgentOptions options = {.desired = DesiredRuleset(config.mode, config.families, config.bits,
                                                     support_.support(), Labels(config)),
@@ -50,13 +52,15 @@ AgentOptions AgentOptionsSource::Make(const Config& config, std::optional<Iptabl
 bool AgentOptionsSource::IsOutdated(const Config& config, std::optional<IptablesMode> mode,
                                     const Round& round, std::string& why) {
   const RuleSupport before = support_.support();
-  const bool refused = before.xt && round.report.LacksExtension();
+  const bool refused = !before.refused && round.report.LacksExtension();
+  const bool disproved = round.report.plan.support_disproved;
   const bool labels_refused = !round.report.labels_refused.ok();
   const bool waits = !(before.xt && before.conn_labels) && round.trigger == Trigger::kTimer;
   if (refused) support_.NoteRefusal();
+  if (disproved) support_.NoteDisproof();
   if (labels_refused) support_.NoteConnLabelRefusal(round.report.labels_refused.message());
   if (mode != mode_) return true;
-  if (!mode || !(refused || labels_refused || waits) ||
+  if (!mode || !(refused || disproved || labels_refused || waits) ||
       !support_.Look(IptablesModeName(*mode), config.hint_policy, Labels(config).has_value())) {
     return false;
   }

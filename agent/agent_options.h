@@ -27,14 +27,15 @@ class AgentOptionsSource {
   // `sources` must outlive it, and the options it makes.
   explicit AgentOptionsSource(const ModeSources& sources)
       : sources_(sources),
-        support_([this] { return sources_.xt_compat(); },
-                 [this] { return sources_.conn_label_match(); }) {}
+        support_([this] { return sources_.xt_compat(symbols_); },
+                 [this] { return sources_.conn_label_match(symbols_); }) {}
 
   // As things are now; `mode` is empty until it is known.
   AgentOptions Make(const Config& config, std::optional<IptablesMode> mode);
 
   // After a round: whether Make would give something else by now. The mode has become known; a rule
-  // was refused for want of a match; or modules have come, which is looked for with the timer.
+  // was refused for want of a match, or proves that there are such; or modules have come, which is
+  // looked for with the timer.
   // `why` is for the log, and may be empty.
   bool IsOutdated(const Config& config, std::optional<IptablesMode> mode, const Round& round,
                   std::string& why);
@@ -48,6 +49,7 @@ class AgentOptionsSource {
 
  private:
   const ModeSources& sources_;
+  KernelSymbols symbols_ = KernelSymbols::kSkip;
   SupportWatch support_;
   // Of the options last made.
   std::optional<IptablesMode> mode_;

@@ -82,8 +82,9 @@ SyncReport Sync(Subject& subject, Reconciler& reconciler, const NodeQuestions& n
     return support && !HoldsAll(*support) ? Diff() : plan.diff;
   };
   SyncReport report = reconciler.Sync(subject.desired, held_back);
-  if (support && support->xt && report.LacksExtension()) {
+  if (support && report.LacksExtension()) {
     support->xt = false;
+    support->refused = true;
     support->reason = "the kernel refused a rule of iptables-nft for want of a match";
   }
   const bool wants_less = support && !HoldsAll(*support);

@@ -100,9 +100,12 @@ NodeQuestions QuestionsFor(Command command, const Config& config, const std::str
   NodeQuestions node;
   const bool retire_command = command == Command::kRetire;
   const bool labelled = LabelsFor(config.gates, config.mode, config.labels).has_value();
-  node.support = [&sources, iptables_mode, labelled, hint = config.hint_policy] {
-    RuleSupport support = SupportFor(iptables_mode, sources.xt_compat(), hint);
-    if (labelled && support.xt) AddConnLabelSupport(sources.conn_label_match(), support);
+  // A sync tries what files do not tell.
+  const KernelSymbols symbols =
+      command == Command::kSync ? KernelSymbols::kSkip : KernelSymbols::kRead;
+  node.support = [&sources, iptables_mode, labelled, symbols, hint = config.hint_policy] {
+    RuleSupport support = SupportFor(iptables_mode, sources.xt_compat(symbols), hint);
+    if (labelled && support.xt) AddConnLabelSupport(sources.conn_label_match(symbols), support);
     return support;
   };
   const bool policy = config.stale_chains == StaleChains::kRetire && config.mode != Mode::kOff;

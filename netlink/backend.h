@@ -29,6 +29,11 @@ struct ChainQuery {
   // False asks only whether the chain exists: its rules, which may be tens of thousands, are not
   // read.
   bool with_rules = true;
+  // Also reads what keeps packets from rules of this chain, which is then read with its rules: the
+  // chains, with their rules, that every packet goes into before the last jump to another chain
+  // that is asked for with rules (in a user chain: before its end), and those that these lead to;
+  // and whether the table is dormant. A chain that is asked for without rules stays so.
+  bool follow = false;
 };
 
 // A native table, at one generation. Nothing: it does not exist.

@@ -130,6 +130,8 @@ absl::Status Batch::AppendOperation(const Operation& operation) {
     return AppendNewRule(operation, *add);
   } else if (const auto* remove = std::get_if<DeleteRule>(&operation)) {
     AppendDeleteRule(operation, *remove);
+  } else if (const auto* wake = std::get_if<WakeTable>(&operation)) {
+    AppendWake(operation, *wake);
   } else {
     return AppendDeleteChain(operation, ChainOf(operation));
   }
@@ -205,6 +207,20 @@ absl::Status Batch::AppendDeleteChain(const Operation& operation, const ChainId&
     return header;
   });
   return absl::OkStatus();
+}
+
+void Batch::AppendWake(const Operation& operation, const WakeTable& wake) {
+  const NftnlTablePtr table(nftnl_table_alloc());
+  nftnl_table_set_str(table.get(), NFTNL_TABLE_NAME,
+                      std::string(TableName(wake.chain.table)).c_str());
+  nftnl_table_set_u32(table.get(), NFTNL_TABLE_FLAGS, wake.flags & ~kTableDormant);
+  Append(Message{.operation = &operation}, [&](char* memory, uint32_t sequence) {
+    // Without NLM_F_CREATE: one that has gone meanwhile is not made.
+    nlmsghdr* header =
+        nftnl_nlmsg_build_hdr(memory, NFT_MSG_NEWTABLE, WireFamily(wake.chain.family), 0, sequence);
+    nftnl_table_nlmsg_build_payload(header, table.get());
+    return header;
+  });
 }
 
 absl::Status Batch::Explain(absl::Span<const BatchError> errors) const {

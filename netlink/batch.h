@@ -58,6 +58,7 @@ class Batch {
   absl::Status AppendNewRule(const Operation& operation, const AddRule& add);
   void AppendDeleteRule(const Operation& operation, const DeleteRule& remove);
   absl::Status AppendDeleteChain(const Operation& operation, const ChainId& chain);
+  void AppendWake(const Operation& operation, const WakeTable& wake);
 
   uint32_t first_sequence_;
   std::vector<uint8_t> bytes_;

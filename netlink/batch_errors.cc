@@ -41,6 +41,10 @@ struct OperationAction {
   std::string operator()(const DeleteChain& remove) const {
     return absl::StrCat("deleting chain ", ToString(remove.chain));
   }
+  std::string operator()(const WakeTable& wake) const {
+    return absl::StrCat("waking table ", FamilyName(wake.chain.family), " ",
+                        TableName(wake.chain.table));
+  }
 };
 
 // What the kernel pointed at in a message it refused.

@@ -29,6 +29,7 @@
 #include "netlink/nft_monitor.h"
 #include "netlink/nft_requests.h"
 #include "netlink/nft_survey.h"
+#include "netlink/reach.h"
 #include "netlink/rule_codec.h"
 #include "netlink/socket.h"
 
@@ -74,7 +75,7 @@ class NftBackend : public Backend {
     // Whether anything has changed at all is asked often, and is one round trip.
     const absl::StatusOr<uint32_t> generation =
         queries.empty() ? ReadGeneration(*socket_) : AtOneGeneration(*socket_, [&] {
-          snapshot.chains.clear();
+          snapshot = {};
           return ReadOnce(queries, snapshot);
         });
     if (!generation.ok()) return generation.status();
@@ -150,7 +151,58 @@ class NftBackend : public Backend {
       absl::Status status = ReadRules(chain->first, chain->second.rules);
       if (!status.ok()) return status;
     }
-    return absl::OkStatus();
+    return Follow(queries, std::move(read), snapshot);
+  }
+
+  // What ChainQuery::follow asks for; `read` are the chains whose rules are known.
+  absl::Status Follow(absl::Span<const ChainQuery> queries, std::set<ChainId> read,
+                      Snapshot& snapshot) {
+    if (absl::Status status = ReadTables(queries, snapshot); !status.ok()) return status;
+    for (;;) {
+      const std::set<ChainId> more = ChainsOnTheWay(snapshot.chains, queries, read);
+      if (more.empty()) return absl::OkStatus();
+      for (const ChainId& chain : more) {
+        absl::Status status = ReadRules(chain, snapshot.chains[chain].rules);
+        if (!status.ok()) return status;
+        read.insert(chain);
+      }
+    }
+  }
+
+  // Which tables are dormant, of those whose chains are followed.
+  absl::Status ReadTables(absl::Span<const ChainQuery> queries, Snapshot& snapshot) {
+    std::set<std::pair<Family, Table>> asked;
+    for (const ChainQuery& query : queries) {
+      if (query.follow) asked.emplace(query.chain.family, query.chain.table);
+    }
+    if (asked.empty()) return absl::OkStatus();
+    const std::vector<std::pair<Family, Table>> tables(asked.begin(), asked.end());
+    Requests requests(socket_->ReserveSequences(static_cast<uint32_t>(tables.size())));
+    for (const auto& [family, table] : tables) {
+      requests.Add(NFT_MSG_GETTABLE, WireFamily(family), 0,
+                   {{NFTA_TABLE_NAME, std::string(TableName(table))}});
+    }
+    absl::Status status;
+    absl::Status answered = Ask(*socket_, requests, [&](const Reply& reply) {
+      const auto& [family, table] = tables[reply.sequence - requests.first()];
+      const auto action = [family = family, table = table] {
+        return absl::StrCat("reading table ", FamilyName(family), " ", TableName(table));
+      };
+      if (reply.message == nullptr) {
+        if (reply.error_number != ENOENT) status.Update(KernelError(reply.error_number, action()));
+        return;
+      }
+      const std::optional<Attributes> attributes =
+          Attributes::OfMessage(MessageBytes(reply.message));
+      const std::optional<uint32_t> flags =
+          attributes ? attributes->U32(NFTA_TABLE_FLAGS) : std::nullopt;
+      if (!flags || reply.message->nlmsg_type != ((NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG_NEWTABLE)) {
+        status.Update(absl::DataLossError(absl::StrCat(action(), ": its message is malformed")));
+      } else if ((*flags & kTableDormant) != 0) {
+        snapshot.dormant[{family, table}] = *flags;
+      }
+    });
+    return answered.ok() ? status : answered;
   }
 
   // Whether the chains are there, and on their hooks.

@@ -9,10 +9,12 @@
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netlink.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -128,9 +130,12 @@ class RuleAssembler {
   bool has_target_ = false;
 };
 
-std::vector<Statement> ReadStatements(std::optional<Family> family, const Attributes& attributes) {
-  const std::vector<Expression> expressions =
-      ParseExpressions(attributes.Bytes(NFTA_RULE_EXPRESSIONS).value_or(WireBytes()));
+std::vector<Expression> ReadExpressions(const Attributes& attributes) {
+  return ParseExpressions(attributes.Bytes(NFTA_RULE_EXPRESSIONS).value_or(WireBytes()));
+}
+
+std::vector<Statement> ReadStatements(std::optional<Family> family, const Attributes& attributes,
+                                      const std::vector<Expression>& expressions) {
   std::vector<Statement> statements = ResolveStatements(family, expressions);
   for (std::string& comment :
        UserDataComments(attributes.Bytes(NFTA_RULE_USERDATA).value_or(WireBytes()))) {
@@ -233,17 +238,23 @@ absl::StatusOr<ObservedRule> DecodeRule(WireBytes message) {
   if (!parsed.ok()) return parsed.status();
   const std::optional<Family> family = IpFamily(parsed->family);
   if (!family) return absl::DataLossError("a rule of an unexpected family");
-  const std::vector<Statement> statements = ReadStatements(family, parsed->attributes);
-  return ObservedRule{.handle = parsed->handle,
-                      .content = ContentOf(*family, statements),
-                      .counters = CountersOf(statements)};
+  const std::vector<Expression> expressions = ReadExpressions(parsed->attributes);
+  const std::vector<Statement> statements = ReadStatements(family, parsed->attributes, expressions);
+  return ObservedRule{
+      .handle = parsed->handle,
+      .content = ContentOf(*family, statements),
+      .counters = CountersOf(statements),
+      .xt = std::any_of(expressions.begin(), expressions.end(), [](const Expression& each) {
+        return std::holds_alternative<XtExpression>(each);
+      })};
 }
 
 absl::StatusOr<DescribedRule> DescribeRule(WireBytes message) {
   const absl::StatusOr<RuleMessage> parsed = ParseMessage(message);
   if (!parsed.ok()) return parsed.status();
   const std::optional<Family> family = IpFamily(parsed->family);
-  const std::vector<Statement> statements = ReadStatements(family, parsed->attributes);
+  const std::vector<Statement> statements =
+      ReadStatements(family, parsed->attributes, ReadExpressions(parsed->attributes));
   return DescribedRule{.content = DescribeOpaqueRule(family, statements),
                        .counters = CountersOf(statements)};
 }

@@ -124,6 +124,7 @@ class Describer {
     if (jumps && !rule_.jump) rule_.jump = verdict.chain;
     rule_.terminal = rule_.terminal || verdict.code == NF_ACCEPT || verdict.code == NF_DROP ||
                      verdict.code == NFT_RETURN || verdict.code == NFT_GOTO;
+    rule_.returns = rule_.returns || verdict.code == NFT_RETURN;
     if (!LeavesMark(verdict)) {
       rule_.marks_tested = rule_.marks_set = kAllMarks;
       rule_.labels_set = AllConnLabels();

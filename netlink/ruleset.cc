@@ -212,9 +212,13 @@ std::string ToString(Family family, const ObservedRule& rule) {
   return rule.rule() != nullptr ? ToString(family, *rule.rule()) : rule.opaque()->text;
 }
 
+bool IsUnconditional(const ObservedRule& rule) {
+  return rule.opaque() != nullptr ? rule.opaque()->unconditional : IsUnconditional(*rule.rule());
+}
+
 bool IsUnconditionalTerminal(const ObservedRule& rule) {
-  if (const OpaqueRule* opaque = rule.opaque()) return opaque->unconditional && opaque->terminal;
-  return IsUnconditional(*rule.rule()) && IsTerminal(rule.rule()->target);
+  if (!IsUnconditional(rule)) return false;
+  return rule.opaque() != nullptr ? rule.opaque()->terminal : IsTerminal(rule.rule()->target);
 }
 
 bool MayDecide(const ObservedRule& rule) {
@@ -267,6 +271,10 @@ std::string ToString(const Snapshot& snapshot) {
     block.push_back(&entry);
   }
   if (!block.empty()) AppendTable(block, text);
+  for (const auto& [table, flags] : snapshot.dormant) {
+    absl::StrAppend(&text, "# ", FamilyName(table.first), " ", TableName(table.second),
+                    " is dormant, flags ", Hex(flags), "\n");
+  }
   return text;
 }
 

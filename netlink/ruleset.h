@@ -25,6 +25,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -195,6 +196,8 @@ struct OpaqueRule {
   // A packet that matches never comes to the next rule: ACCEPT, DROP, RETURN, REJECT, goto. Unlike
   // `decides`, false where we cannot know.
   bool terminal = false;
+  // A packet that matches goes back to the chain that jumped here: RETURN.
+  bool returns = false;
   // Bits of the packet mark that it looks at, and bits that it may turn on; all where we cannot
   // know which (MarksTested and MarksSet, below, answer for any rule).
   uint32_t marks_tested = 0;
@@ -222,12 +225,15 @@ struct ObservedRule {
   std::variant<Rule, OpaqueRule> content;
   // Zero where the rule has no counter, or the backend was not asked to read it.
   RuleCounters counters = {};
+  // nft: it has a match or target of xtables, which the kernel runs by nft_compat. So it has that.
+  bool xt = false;
 
   // Null where the rule is opaque.
   const Rule* rule() const { return std::get_if<Rule>(&content); }
   const OpaqueRule* opaque() const { return std::get_if<OpaqueRule>(&content); }
 
-  // Counters aside: they move with every packet, and the rule stays the same.
+  // Counters aside: they move with every packet, and the rule stays the same. `xt` aside: two ways
+  // to say the same.
   friend bool operator==(const ObservedRule& a, const ObservedRule& b) {
     return a.handle == b.handle && a.content == b.content;
   }
@@ -235,7 +241,10 @@ struct ObservedRule {
 
 std::string ToString(Family family, const ObservedRule& rule);
 
-// A packet that matches `rule` never comes to the next one of the same chain.
+// Whether every packet that reaches the rule matches it.
+bool IsUnconditional(const ObservedRule& rule);
+// No packet that comes to `rule` comes to the next one of the same chain, whatever stands in other
+// chains (reach.h looks there, too).
 bool IsUnconditionalTerminal(const ObservedRule& rule);
 // A packet that matches `rule` may not come to the next one, or comes there changed.
 bool MayDecide(const ObservedRule& rule);
@@ -261,12 +270,20 @@ struct ObservedChain {
   bool operator==(const ObservedChain&) const = default;
 };
 
+// Bits of a table's flags, as NFT_TABLE_F_* in linux/netfilter/nf_tables.h. One process owns an
+// owned table; the kernel refuses what others write to it.
+inline constexpr uint32_t kTableDormant = 0x1;
+inline constexpr uint32_t kTableOwned = 0x2;
+
 // What stood in the kernel at one generation, as far as it was asked for. A chain that is not here
 // did not exist.
 struct Snapshot {
   // nft: NFTA_GEN_ID of the namespace, which changes with every commit to any family or table.
   uint32_t generation = 0;
   std::map<ChainId, ObservedChain> chains;
+  // nft: tables that are dormant, so that no packet comes to their chains, with all their flags
+  // (NFTA_TABLE_FLAGS). Of those that ChainQuery::follow asks for.
+  std::map<std::pair<Family, Table>, uint32_t> dormant = {};
 
   // Null where the chain does not exist (or was not asked for).
   const ObservedChain* Find(const ChainId& chain) const;

@@ -29,6 +29,11 @@ struct OperationText {
   std::string operator()(const DeleteChain& remove) const {
     return absl::StrCat("-X ", remove.chain.name);
   }
+  // Without flags.
+  std::string operator()(const WakeTable& wake) const {
+    return absl::StrCat("nft add table ", FamilyName(wake.chain.family), " ",
+                        TableName(wake.chain.table));
+  }
 };
 
 // The lines of one table, in the three parts in which iptables-restore wants them.
@@ -46,6 +51,7 @@ struct RestoreTable {
   void operator()(const DeleteChain& remove) {
     absl::StrAppend(&removals, "-X ", remove.chain.name, "\n");
   }
+  void operator()(const WakeTable& /*wake*/) {}
 
   Table table;
   std::string chains;
@@ -67,7 +73,7 @@ std::string ToRestoreText(const Transaction& transaction, Family family) {
   std::vector<RestoreTable> tables;
   for (const Operation& operation : transaction.operations) {
     const ChainId& chain = ChainOf(operation);
-    if (chain.family != family) continue;
+    if (chain.family != family || std::holds_alternative<WakeTable>(operation)) continue;
     auto table = std::find_if(tables.begin(), tables.end(), [&](const RestoreTable& candidate) {
       return candidate.table == chain.table;
     });

@@ -55,13 +55,22 @@ struct DeleteChain {
   bool operator==(const DeleteChain&) const = default;
 };
 
-using Operation = std::variant<CreateChain, AddRule, DeleteRule, DeleteChain>;
+// Makes packets come to a dormant table's base chains again, `chain` among them; needs nf_tables.
+// Nothing else of the table changes.
+struct WakeTable {
+  ChainId chain;
+  // As observed (Snapshot::dormant); those that remain must be the kernel's own.
+  uint32_t flags = 0;
+  bool operator==(const WakeTable&) const = default;
+};
+
+using Operation = std::variant<CreateChain, AddRule, DeleteRule, DeleteChain, WakeTable>;
 
 // The chain that `operation` is about.
 const ChainId& ChainOf(const Operation& operation);
 
 // One line for people: "-A MARKED -j MARK --set-xmark 0x8000/0x8000". A deletion is shown
-// with the rule, not with its number.
+// with the rule, not with its number; what iptables has no words for is said in nft(8)'s.
 std::string ToString(const Operation& operation);
 
 // A native table of ours goes, with all that is in it.
@@ -88,7 +97,7 @@ struct Transaction {
 // IPv6). Loading it does what applying the transaction does, as long as the user chains that it
 // creates do not exist: iptables-restore empties a chain that is declared. Base chains are not
 // declared, because that would reset their policy, and iptables-restore makes them as needed.
-// Native tables are not iptables', and are left out.
+// Native tables and WakeTable are not iptables', and are left out.
 std::string ToRestoreText(const Transaction& transaction, Family family);
 
 }  // namespace kipt::netlink

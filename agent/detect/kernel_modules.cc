@@ -69,12 +69,16 @@ bool IsSymbol(absl::string_view line, absl::string_view symbol) {
          (line.empty() || (line[0] == '.' && !absl::StrContains(line, '\t')));
 }
 
-// Of each symbol, whether the kernel itself has it. Nothing where that cannot be read.
+// Of each symbol, whether the kernel itself has it. Nothing where that cannot be read, or is
+// hidden: systemd (ProtectKernelTunables=, InaccessiblePaths=) and container engines put an empty
+// file there.
 std::optional<std::vector<bool>> AreBuiltInSymbols(const KernelPaths& paths,
                                                    absl::Span<const absl::string_view> symbols) {
   std::vector<bool> found(symbols.size(), false);
   size_t missing = symbols.size();
+  bool hidden = true;
   const std::optional<bool> read = AnyLine(paths.kallsyms, [&](absl::string_view line) {
+    hidden = false;
     for (size_t i = 0; i < symbols.size(); ++i) {
       if (found[i] || !IsSymbol(line, symbols[i])) continue;
       found[i] = true;
@@ -82,7 +86,7 @@ std::optional<std::vector<bool>> AreBuiltInSymbols(const KernelPaths& paths,
     }
     return missing == 0;
   });
-  if (!read) return std::nullopt;
+  if (!read || hidden) return std::nullopt;
   return found;
 }
 

@@ -107,9 +107,12 @@ ModeSources SystemModeSources(const std::optional<std::string>& host_root, Comma
   ModeSources sources;
   sources.host_root = host_root ? HostRoot{*host_root, ""} : OwnHostRoot();
   sources.kernel = SystemKernelPaths(sources.host_root.directory);
-  sources.xt_compat = [kernel = sources.kernel] { return ReadXtCompat(kernel); };
-  sources.conn_label_match = [kernel = sources.kernel, names = legacy.label_names_path] {
-    return ReadConnLabelMatch(kernel, names);
+  sources.xt_compat = [kernel = sources.kernel](KernelSymbols symbols) {
+    return ReadXtCompat(kernel, symbols);
+  };
+  sources.conn_label_match = [kernel = sources.kernel,
+                              names = legacy.label_names_path](KernelSymbols symbols) {
+    return ReadConnLabelMatch(kernel, names, symbols);
   };
   sources.open_nft = netlink::NewNftBackend;
   sources.list_nft = netlink::ListNftChains;

@@ -51,9 +51,9 @@ struct ModeSources {
   std::function<absl::StatusOr<std::vector<netlink::ListedChain>>(netlink::Family)> list_nft;
   std::function<BackendOrError()> open_legacy;
   // Whether iptables-nft can hold rules.
-  std::function<XtCompatReading()> xt_compat;
+  std::function<XtCompatReading(KernelSymbols)> xt_compat;
   // Whether rules about connection labels can be had, with either iptables.
-  std::function<XtCompatReading()> conn_label_match;
+  std::function<XtCompatReading(KernelSymbols)> conn_label_match;
   // Everything in the legacy tables that exist.
   std::function<absl::StatusOr<ChainsByName>(netlink::Family)> list_legacy;
 };

@@ -53,7 +53,7 @@ absl::StatusOr<std::vector<std::string>> ReadRouteLocalnet(const std::string& co
     const dirent* entry = readdir(directory.get());
     if (entry == nullptr) break;
     const absl::string_view name = entry->d_name;
-    if (name == "." || name == ".." || name == kAll || name == "default" || name == "lo") continue;
+    if (name == "." || name == ".." || name == kAll || name == "lo") continue;
     const absl::StatusOr<std::optional<bool>> own = ReadSetting(conf_directory, name);
     if (!own.ok()) return own.status();
     if (own->value_or(false)) exposed.emplace_back(name);

@@ -16,8 +16,8 @@
 namespace kipt::agent {
 
 // The interfaces for which the kernel routes 127.0.0.0/8 (its own setting or that of "all" is 1; lo
-// is left out, "default" too, which is for interfaces to come), sorted. {"all"} stands for every
-// interface.
+// is left out), sorted. "default" is among them where interfaces to come will inherit it. {"all"}
+// stands for every interface.
 //
 // `conf_directory` is the calling thread's namespace's. NotFound: no IPv4 there. Other errors as
 // errno says.

@@ -21,11 +21,13 @@ void SupportWatch::NoteConnLabelRefusal(absl::string_view refusal) {
 bool SupportWatch::Look(absl::string_view iptables_mode, HintPolicy hint, bool labels_wanted) {
   const XtCompatReading xt = read_();
   XtCompatReading reading = xt;
+  if (reading.compat == XtCompat::kAbsent && disproved_) reading.compat = XtCompat::kUnknown;
   if (reading.compat == XtCompat::kUnknown && refused_) {
     reading = {.compat = XtCompat::kAbsent,
                .reason = "the kernel refused a rule of iptables-nft for want of a match"};
   }
   RuleSupport now = SupportFor(iptables_mode, reading, hint);
+  now.refused = !now.xt && refused_;
   if (!labels_wanted) conn_label_refusal_.reset();
   if (labels_wanted && now.xt) {
     const XtCompatReading conn_label = read_conn_label_();

@@ -42,6 +42,9 @@ class SupportWatch {
   // The kernel refused a rule for want of its match; Look takes that for an answer where it finds
   // none, from then on.
   void NoteRefusal() { refused_ = true; }
+  // Plan::support_disproved: where files say that there is none, Look takes that for no answer,
+  // from then on.
+  void NoteDisproof() { disproved_ = true; }
   // The same of connlabel, and whatever Look finds: modprobe may have failed, or legacy iptables
   // may lack its extension. It counts until files tell something else than now, or labels were not
   // wanted for a while. `refusal` is what was said.
@@ -64,6 +67,7 @@ class SupportWatch {
   std::function<XtCompatReading()> read_conn_label_;
   RuleSupport support_;
   bool refused_ = false;
+  bool disproved_ = false;
   std::optional<Refusal> conn_label_refusal_;
 };
 

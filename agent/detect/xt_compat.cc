@@ -57,7 +57,8 @@ XtCompatReading Judge(absl::string_view module, const ModuleEvidence& evidence,
 
 }  // namespace
 
-XtCompatReading ReadXtCompat(const KernelPaths& paths) {
+XtCompatReading ReadXtCompat(KernelPaths paths, KernelSymbols symbols) {
+  if (symbols == KernelSymbols::kSkip) paths.kallsyms.clear();
   const ModulesEvidence evidence = LookForModules(paths, kModules);
   XtCompatReading worst = {
       .compat = XtCompat::kPresent,
@@ -75,7 +76,9 @@ XtCompatReading ReadXtCompat(const KernelPaths& paths) {
   return worst;
 }
 
-XtCompatReading ReadConnLabelMatch(const KernelPaths& paths, const std::string& label_names_path) {
+XtCompatReading ReadConnLabelMatch(KernelPaths paths, const std::string& label_names_path,
+                                   KernelSymbols symbols) {
+  if (symbols == KernelSymbols::kSkip) paths.kallsyms.clear();
   const ModulesEvidence evidence = LookForModules(paths, {&kConnLabel, 1});
   XtCompatReading reading =
       Judge(kConnLabel.module, evidence.modules.front(), evidence.loads_modules);

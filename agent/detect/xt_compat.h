@@ -9,6 +9,7 @@
 #ifndef KIPT_AGENT_DETECT_XT_COMPAT_H_
 #define KIPT_AGENT_DETECT_XT_COMPAT_H_
 
+#include <cstdint>
 #include <string>
 
 #include "agent/detect/kernel_modules.h"
@@ -30,9 +31,13 @@ struct XtCompatReading {
   bool operator==(const XtCompatReading&) const = default;
 };
 
+// Whether the kernel's symbols may be read, some 40 ms, where nothing else tells what is built in.
+// kSkip is for those who will try: the kernel tells them sooner.
+enum class KernelSymbols : uint8_t { kRead, kSkip };
+
 // By files only; loads nothing. Looks at nft_compat and at the matches that kubelet's rules need:
 // xt_comment, xt_conntrack, and xt_mark (xt_MARK and xt_MASQUERADE are its and xt_nat's).
-XtCompatReading ReadXtCompat(const KernelPaths& paths);
+XtCompatReading ReadXtCompat(KernelPaths paths, KernelSymbols symbols = KernelSymbols::kRead);
 
 // The same of the match connlabel alone, xt_connlabel, which legacy iptables needs as well. That
 // the kernel keeps labels at all (CONFIG_NF_CONNTRACK_LABELS) goes with it: the module's own option
@@ -40,7 +45,8 @@ XtCompatReading ReadXtCompat(const KernelPaths& paths);
 //
 // Absent, too, where iptables of either kind could not print a rule with that match for what is in
 // its file of names, at `label_names_path` (ConnLabelNamesProblem): such a rule must not be made.
-XtCompatReading ReadConnLabelMatch(const KernelPaths& paths, const std::string& label_names_path);
+XtCompatReading ReadConnLabelMatch(KernelPaths paths, const std::string& label_names_path,
+                                   KernelSymbols symbols = KernelSymbols::kRead);
 
 }  // namespace kipt::agent
 

@@ -53,6 +53,7 @@ std::set<Drift> EveryDrift() {
     for (const DesiredJump& jump : EveryKubeletJump(family)) {
       all.insert({jump.base_chain, DamageKind::kJumpMissing});
       all.insert({jump.base_chain, DamageKind::kRuleUnwanted});
+      all.insert({jump.base_chain, DamageKind::kTableDormant});
     }
   }
   return all;

@@ -262,10 +262,11 @@ Diff Agent::Restrain(const Plan& plan) {
   suspects_.NoteCheck(plan);
   allowed.changes = damping_.Allow(plan, now);
   std::erase_if(allowed.changes, [&](const Change& change) {
-    const Family family = netlink::ChainOf(change.operation).family;
-    const bool waits = RecordOf(family).backoff.next() > now;
-    if (waits) waiting_families_.insert(family);
-    return waits;
+    const netlink::ChainId& chain = netlink::ChainOf(change.operation);
+    const FamilyRecord& record = RecordOf(chain.family);
+    if (record.backoff.next() <= now) return false;
+    waiting_families_.insert(chain.family);
+    return record.refused.empty() || IsRefused(record, change);
   });
   // What takes the native table's place may be among what is to wait.
   if (allowed.changes.size() != plan.diff.changes.size()) allowed.native.remove.reset();
@@ -283,13 +284,21 @@ void Agent::NoteSuspects(const SyncReport& report) {
   damping_.NoteSuspects(suspects_);
 }
 
+bool Agent::IsRefused(const FamilyRecord& record, const Change& change) const {
+  const netlink::Table table = netlink::ChainOf(change.operation).table;
+  return !record.refused.empty() &&
+         (WaitsForOtherTables(options_.desired, change) ||
+          std::find(record.refused.begin(), record.refused.end(), table) != record.refused.end());
+}
+
 void Agent::NoteDamage(Round& round, absl::Time noticed, absl::Time ended) {
   const SyncReport& report = round.report;
   // What stands is not known, and what stood last is what the next look is compared with.
   if (!report.status.ok()) return;
   std::vector<Change> damage;
   for (const Change& change : report.applied) {
-    if (!RecordOf(netlink::ChainOf(change.operation).family).settled) continue;
+    const FamilyRecord& record = RecordOf(netlink::ChainOf(change.operation).family);
+    if (!record.settled || IsRefused(record, change)) continue;
     if (IsRefill(change, report.plan)) {
       ++round.refills;
     } else {
@@ -325,8 +334,10 @@ void Agent::NoteFamilies(Round& round, absl::Time steady_now) {
       continue;
     }
     const FamilyVerdict verdict = JudgeFamily(state.family, round.report, fights, options_.observe);
-    record.settled = round.report.StatusOf(state.family).ok();
-    if (record.settled) {
+    const bool failed = !round.report.StatusOf(state.family).ok();
+    record.refused = round.report.RefusedTablesOf(state.family);
+    record.settled = !failed || !record.refused.empty();
+    if (!failed) {
       record.backoff.NoteSuccess();
     } else if (round.report.status.ok()) {
       // Only this family: the other is looked after as before.

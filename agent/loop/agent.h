@@ -86,8 +86,11 @@ class Agent {
   struct FamilyRecord {
     // Of this family alone: where nothing can be read, Pace waits.
     Backoff backoff;
-    // What was wanted stood at the end of the last round: what is missing now was damaged.
+    // At the end of the last round the desired state was in place, except in tables of `refused`:
+    // what is missing now was damaged.
     bool settled = false;
+    // The tables that `backoff` is for (FamilyResult::refused); none: all of them.
+    std::vector<netlink::Table> refused = {};
     // FamilyVerdict::key of the last round.
     std::string reason_key = {};
   };
@@ -101,6 +104,8 @@ class Agent {
   void SetPace();
   void NoteOptions();
   FamilyRecord& RecordOf(netlink::Family family);
+  // Whether `change` belongs to a table of `record.refused`, or waits for one.
+  bool IsRefused(const FamilyRecord& record, const Change& change) const;
 
   void Turn(Trigger trigger);
   absl::Status EnsureBackend();

@@ -73,6 +73,8 @@ absl::string_view DamageKindName(DamageKind kind) {
       return "rule_misplaced";
     case DamageKind::kRuleUnwanted:
       return "rule_unwanted";
+    case DamageKind::kTableDormant:
+      return "table_dormant";
   }
   return "unknown";
 }
@@ -90,6 +92,11 @@ std::vector<DamagedItem> DamageOf(absl::Span<const Change> changes) {
   }
   for (const Change& change : changes) {
     const ChainId& chain = netlink::ChainOf(change.operation);
+    if (std::holds_alternative<netlink::WakeTable>(change.operation)) {
+      damage.push_back(
+          {chain, DamageKind::kTableDormant, absl::StrCat("*", netlink::TableName(chain.table))});
+      continue;
+    }
     if (missing.count(chain) != 0) continue;
     if (const netlink::Rule* rule = Added(change); rule != nullptr) {
       DamageKind kind = DamageKind::kRuleMissing;

@@ -26,6 +26,7 @@ enum class DamageKind : uint8_t {
   kRuleMissing,    // a rule in a chain of ours
   kRuleMisplaced,  // it stands where it cannot do its work
   kRuleUnwanted,   // a duplicate of ours, or a form of it that is not wanted
+  kTableDormant,   // no packet comes to any rule of the table
 };
 // As in the label `kind` of drift_detected_total: "chain_missing", ...
 absl::string_view DamageKindName(DamageKind kind);
@@ -33,7 +34,7 @@ absl::string_view DamageKindName(DamageKind kind);
 struct DamagedItem {
   netlink::ChainId chain;
   DamageKind kind = DamageKind::kRuleMissing;
-  // "-A INPUT -j KUBE-FIREWALL"; ":KUBE-FIREWALL" for a chain.
+  // "-A INPUT -j KUBE-FIREWALL"; ":KUBE-FIREWALL" for a chain; "*filter" for a table.
   std::string text;
 
   bool operator==(const DamagedItem&) const = default;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/loop/martians.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <variant>
 
 #include "agent/policy/native_martians.h"
 #include "agent/policy/rule_forms.h"
+#include "netlink/reach.h"
 
 namespace kipt::agent {
 namespace {
@@ -25,12 +25,16 @@ const ChainId& Firewall() {
 
 bool IsMartianRule(const netlink::Rule& rule) { return rule == DropMartians(0); }
 
-// Nothing before a jump to KUBE-FIREWALL keeps all packets from it.
-bool LeadsToFirewall(const ObservedChain& input) {
-  for (const ObservedRule& rule : input.rules) {
-    const std::string* target = netlink::JumpTarget(rule);
-    if (target != nullptr && *target == kFirewallChain) return input.hooked;
-    if (netlink::IsUnconditionalTerminal(rule)) return false;
+const ChainId& Input() {
+  static const ChainId kChain = {Family::kIPv4, Table::kFilter, "INPUT"};
+  return kChain;
+}
+
+// A martian packet that comes into `firewall` comes to the rule.
+bool HoldsMartianRule(const ObservedChain& firewall, netlink::Walk& walk) {
+  for (const ObservedRule& rule : firewall.rules) {
+    if (rule.rule() != nullptr && IsMartianRule(*rule.rule())) return true;
+    if (walk.Stops(Firewall(), rule)) return false;
   }
   return false;
 }
@@ -45,28 +49,35 @@ MartianProtection FindMartianProtection(const netlink::Snapshot& observed,
     protection.dropped = native->counters.packets;
   }
   const ObservedChain* firewall = observed.Find(Firewall());
-  const ObservedChain* input = observed.Find({Family::kIPv4, Table::kFilter, "INPUT"});
+  const ObservedChain* input = observed.Find(Input());
+  netlink::Walk walk(observed);
+  protection.dormant = observed.dormant.count({Family::kIPv4, Table::kFilter}) != 0;
+  protection.way = input != nullptr && input->hooked && walk.Leads(Input(), Firewall());
   if (firewall == nullptr) return protection;
+  protection.rule = HoldsMartianRule(*firewall, walk);
+  protection.stands |= protection.rule && protection.way && !protection.dormant;
   for (const ObservedRule& rule : firewall->rules) {
     if (rule.rule() == nullptr || !IsMartianRule(*rule.rule())) continue;
-    protection.stands |= input != nullptr && LeadsToFirewall(*input);
     protection.dropped += rule.counters.packets;
   }
   return protection;
 }
 
 bool MartianProtectionStands(const SyncReport& report) {
-  if (report.plan.martians.stands || report.native_put) return true;
-  // A jump that was missing, or the rule, was put in place.
-  const bool repaired =
-      std::any_of(report.applied.begin(), report.applied.end(), [](const Change& change) {
-        const auto* add = std::get_if<netlink::AddRule>(&change.operation);
-        if (add == nullptr || add->chain.family != Family::kIPv4) return false;
-        const auto* jump = std::get_if<netlink::Jump>(&add->rule.target);
-        return (add->chain == Firewall() && IsMartianRule(add->rule)) ||
-               (add->chain.name == "INPUT" && jump != nullptr && jump->chain == kFirewallChain);
-      });
-  return repaired && report.StatusOf(Family::kIPv4).ok();
+  MartianProtection now = report.plan.martians;
+  if (now.stands || report.native_put) return true;
+  // What is put in place stands where packets come to it: before what could keep them from it.
+  for (const Change& change : report.applied) {
+    const ChainId& chain = netlink::ChainOf(change.operation);
+    if (const auto* add = std::get_if<netlink::AddRule>(&change.operation)) {
+      const auto* jump = std::get_if<netlink::Jump>(&add->rule.target);
+      now.rule |= chain == Firewall() && IsMartianRule(add->rule);
+      now.way |= chain == Input() && jump != nullptr && jump->chain == kFirewallChain;
+    } else if (std::holds_alternative<netlink::WakeTable>(change.operation)) {
+      now.dormant &= chain.family != Family::kIPv4 || chain.table != Table::kFilter;
+    }
+  }
+  return now.rule && now.way && !now.dormant;
 }
 
 uint64_t MartianCount::Note(uint64_t dropped) {

@@ -21,26 +21,6 @@ constexpr int kRetriesAtOnce = 10;
 constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
 constexpr absl::Duration kRetryLimit = absl::Seconds(5);
 
-bool Changes(const Diff& diff, Family family) {
-  if (family == Family::kIPv4 && diff.native.changes()) return true;
-  return std::any_of(diff.changes.begin(), diff.changes.end(), [&](const Change& change) {
-    return netlink::ChainOf(change.operation).family == family;
-  });
-}
-
-// Notes as applied what `diff` changes in `families`.
-void AppendChanges(const Diff& diff, absl::Span<const Family> families, SyncReport& report) {
-  for (const Change& change : diff.changes) {
-    const Family family = netlink::ChainOf(change.operation).family;
-    if (std::find(families.begin(), families.end(), family) != families.end()) {
-      report.applied.push_back(change);
-    }
-  }
-  if (std::find(families.begin(), families.end(), Family::kIPv4) == families.end()) return;
-  report.native_put |= diff.native.put.has_value();
-  report.native_removed |= diff.native.remove.has_value();
-}
-
 // What each family is told after one attempt for both: only those that had something to change can
 // have failed, but where nothing could be planned all have.
 std::vector<FamilyResult> Results(const Ruleset& desired, const Diff& diff,
@@ -67,35 +47,19 @@ std::vector<ForeignJump> ForeignJumps(const netlink::Snapshot& snapshot) {
   return {jumps.begin(), jumps.end()};
 }
 
-Ruleset OfFamily(const Ruleset& desired, Family family) {
-  Ruleset result = desired;
-  const auto other = [family](const netlink::ChainId& chain) { return chain.family != family; };
-  result.families = {family};
-  if (family != Family::kIPv4) result.native.reset();
-  std::erase_if(result.chains, [&](const DesiredChain& chain) { return other(chain.id); });
-  std::erase_if(result.jumps, [&](const DesiredJump& jump) { return other(jump.base_chain); });
-  return result;
-}
-
-template <typename T>
-void Append(const std::vector<T>& more, std::vector<T>& all) {
-  all.insert(all.end(), more.begin(), more.end());
-}
-
-// What was seen of one family joins what was seen of another.
-void Merge(Family family_read, const Plan& family, Plan& all) {
-  all.generation = family.generation;
-  Append(family.families, all.families);
-  if (family_read == Family::kIPv4) {
-    all.diff.native = family.diff.native;
-    all.martians = family.martians;
+// `desired`, or what is wanted where iptables can hold rules, if a rule in `snapshot` proves that.
+Ruleset Proven(const Ruleset& desired, const netlink::Snapshot& snapshot) {
+  if (desired.support.xt || desired.support.refused) return desired;
+  for (const auto& [id, chain] : snapshot.chains) {
+    if (std::none_of(chain.rules.begin(), chain.rules.end(), [](const auto& r) { return r.xt; })) {
+      continue;
+    }
+    RuleSupport support = desired.support;
+    support.xt = true;
+    support.reason = "";
+    return DesiredRuleset(desired.mode, desired.families, desired.bits, support, desired.labels);
   }
-  Append(family.diff.changes, all.diff.changes);
-  Append(family.diff.in_place, all.diff.in_place);
-  Append(family.diff.stale, all.diff.stale);
-  Append(family.diff.findings, all.diff.findings);
-  Append(family.claimed_by_kube_proxy, all.claimed_by_kube_proxy);
-  Append(family.foreign_jumps, all.foreign_jumps);
+  return desired;
 }
 
 // That of a rule about connection labels for which the match is missing; null: there is none.
@@ -107,6 +71,16 @@ const FamilyResult* LabelsRefused(const SyncReport& report) {
 }
 
 }  // namespace
+
+void SyncReport::NoteApplied(const Diff& diff, absl::Span<const Family> in) {
+  for (const Change& change : diff.changes) {
+    const Family family = netlink::ChainOf(change.operation).family;
+    if (std::find(in.begin(), in.end(), family) != in.end()) applied.push_back(change);
+  }
+  if (std::find(in.begin(), in.end(), Family::kIPv4) == in.end()) return;
+  native_put |= diff.native.put.has_value();
+  native_removed |= diff.native.remove.has_value();
+}
 
 absl::Status SyncReport::FirstError() const {
   if (!status.ok()) return status;
@@ -129,6 +103,13 @@ absl::Status SyncReport::StatusOf(Family family) const {
     if (result.family == family) return result.status;
   }
   return absl::OkStatus();
+}
+
+std::vector<netlink::Table> SyncReport::RefusedTablesOf(Family family) const {
+  for (const FamilyResult& result : families) {
+    if (result.family == family) return result.refused;
+  }
+  return {};
 }
 
 std::vector<Change> SyncReport::PendingOf(Family family) const {
@@ -178,12 +159,14 @@ absl::StatusOr<Plan> Reconciler::LookOnce(const Ruleset& desired,
   const absl::StatusOr<Observation> observed = Observe(queries);
   if (!observed.ok()) return observed.status();
   const netlink::Snapshot& snapshot = observed->snapshot;
+  const Ruleset proven = Proven(desired, snapshot);
   Plan plan{.generation = snapshot.generation,
             .families = desired.families,
-            .diff = ComputeDiff(desired, snapshot, observed->native),
+            .diff = ComputeDiff(proven, snapshot, observed->native),
             .claimed_by_kube_proxy = {},
             .foreign_jumps = ForeignJumps(snapshot),
-            .martians = FindMartianProtection(snapshot, observed->native)};
+            .martians = FindMartianProtection(snapshot, observed->native),
+            .support_disproved = proven.support.xt != desired.support.xt};
   for (const Family family : netlink::kFamilies) {
     if (IsClaimedByKubeProxy(snapshot, family)) plan.claimed_by_kube_proxy.push_back(family);
   }
@@ -222,7 +205,7 @@ absl::Status Reconciler::SyncFamilies(const Ruleset& desired,
     absl::Status applied = backend_->Apply(transaction);
     report.applying += clock_.now() - start;
     if (!applied.ok()) return applied;
-    AppendChanges(allowed, families, report);
+    report.NoteApplied(allowed, families);
     return absl::OkStatus();
   });
 }
@@ -256,56 +239,12 @@ SyncReport Reconciler::SyncWanted(const Ruleset& desired, const Restraint& restr
     if (desired.families.size() > 1) LookAtEachFamily(desired, restraint, report);
     return report;
   }
-  const Diff& tried = report.plan.diff;
-  const bool one_family = !Changes(tried, Family::kIPv4) || !Changes(tried, Family::kIPv6);
-  // A match that the kernel lacks it lacks for both: a bare chain of the other family, the hint,
-  // would say that iptables can be used.
-  const bool lacks_match = netlink::MissingExtension(both).has_value();
-  if (both.ok() || absl::IsDeadlineExceeded(both) || one_family || lacks_match) {
-    report.families = Results(desired, tried, both);
+  if (IsRefusal(both)) {
+    SyncEachFamily(desired, both, restraint, report);
   } else {
-    SyncEachFamily(desired, restraint, report);
+    report.families = Results(desired, report.plan.diff, both);
   }
   return report;
-}
-
-void Reconciler::SyncEachFamily(const Ruleset& desired, const Restraint& restraint,
-                                SyncReport& report) {
-  const Diff tried = report.plan.diff;
-  for (const Family family : desired.families) {
-    const size_t applied_before = report.applied.size();
-    absl::Status alone;
-    if (Changes(tried, family)) {
-      alone = SyncFamilies(desired, ChainsToRead(desired), {&family, 1}, restraint, report);
-    }
-    if (!report.status.ok()) return;
-    const bool nothing_left = alone.ok() && report.applied.size() == applied_before;
-    // What is no longer to be done was done by the attempt that was refused for the other.
-    if (nothing_left && !backend_->spans_families()) AppendChanges(tried, {&family, 1}, report);
-    report.families.push_back({family, std::move(alone)});
-  }
-}
-
-void Reconciler::LookAtEachFamily(const Ruleset& desired, const Restraint& restraint,
-                                  SyncReport& report) {
-  const absl::Status together = report.status;
-  std::vector<FamilyResult> results;
-  bool any_was_read = false;
-  Plan plan;
-  for (const Family family : desired.families) {
-    report.status = absl::OkStatus();
-    absl::Status alone = SyncFamilies(OfFamily(desired, family), ChainsToRead(family), {&family, 1},
-                                      restraint, report);
-    if (report.status.ok()) {
-      any_was_read = true;
-      Merge(family, report.plan, plan);
-    }
-    results.push_back({family, std::move(alone)});
-  }
-  report.status = any_was_read ? absl::OkStatus() : together;
-  if (!any_was_read) return;
-  report.plan = std::move(plan);
-  report.families = std::move(results);
 }
 
 RetireReport Reconciler::Retire(const Ruleset& desired, const RetirementSources& sources,
@@ -332,8 +271,9 @@ absl::Status Reconciler::RetireOnce(const Ruleset& desired, const RetirementSour
   if (!observed.ok()) return observed.status();
   const netlink::Snapshot& snapshot = observed->snapshot;
   report.generation = snapshot.generation;
-  const Diff diff = ComputeDiff(desired, snapshot, observed->native);
-  if (MayRetire(desired, snapshot, diff, options)) {
+  const Ruleset proven = Proven(desired, snapshot);
+  const Diff diff = ComputeDiff(proven, snapshot, observed->native);
+  if (MayRetire(proven, snapshot, diff, options)) {
     DependentsCollector collector;
     const absl::StatusOr<netlink::Survey> survey = backend_->TakeSurvey(collector.ManagedMode());
     if (!survey.ok()) return survey.status();
@@ -344,7 +284,7 @@ absl::Status Reconciler::RetireOnce(const Ruleset& desired, const RetirementSour
     report.dependents = collector.Finish(sources.cni(), sources.route_localnet());
     report.surveyed = true;
   }
-  return RetireUnused(desired, snapshot, diff, options, apply, report);
+  return RetireUnused(proven, snapshot, diff, options, apply, report);
 }
 
 absl::Status Reconciler::RetireUnused(const Ruleset& desired, const netlink::Snapshot& snapshot,

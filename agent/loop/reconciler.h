@@ -35,8 +35,15 @@ struct ForeignJump {
 
 // The rule that keeps neighbours from 127.0.0.1, whoever wrote it, and however (CVE-2020-8558).
 struct MartianProtection {
-  // It stands, and packets for this node come to it.
+  // It stands, and packets for this node come to it: `rule`, `way` and not `dormant`; or it is the
+  // native table's.
   bool stands = false;
+  // It is in KUBE-FIREWALL, and whatever comes into that chain comes to it.
+  bool rule = false;
+  // Packets for this node come from INPUT into KUBE-FIREWALL.
+  bool way = false;
+  // Table ip filter is dormant: none of its rules sees a packet.
+  bool dormant = false;
   // Packets that it has dropped since it was made.
   uint64_t dropped = 0;
 
@@ -54,6 +61,9 @@ struct Plan {
   // In the base chains that were read, each once, sorted.
   std::vector<ForeignJump> foreign_jumps = {};
   MartianProtection martians = {};
+  // RuleSupport said that iptables can hold no rule, and one that stands proves that it can: `diff`
+  // is against what is wanted then.
+  bool support_disproved = false;
   // What of diff.stale is to go, and what of the other iptables mode; where that was asked for.
   std::optional<Retirement> retirement = {};
   std::optional<Retirement> other_retirement = {};
@@ -83,6 +93,9 @@ struct FamilyResult {
   netlink::Family family = netlink::Family::kIPv4;
   // OK: what was wanted of this family stands, but for the findings.
   absl::Status status;
+  // The tables whose changes were refused. What was wanted of the others stands, unless this is
+  // empty.
+  std::vector<netlink::Table> refused = {};
 };
 
 struct SyncReport {
@@ -106,11 +119,15 @@ struct SyncReport {
   // `plan`, `families` and `status` then are of the attempt without such rules.
   absl::Status labels_refused;
 
+  // `diff` was applied to `in`.
+  void NoteApplied(const Diff& diff, absl::Span<const netlink::Family> in);
   // The first error there is.
   absl::Status FirstError() const;
   // The kernel refused a rule because it has no such match or target of xtables; connlabel, which
   // may be missing alone, is not meant.
   bool LacksExtension() const;
+  // FamilyResult::refused of `family`.
+  std::vector<netlink::Table> RefusedTablesOf(netlink::Family family) const;
   // Whether what was wanted of `family` stands; OK also for one that was not asked for.
   absl::Status StatusOf(netlink::Family family) const;
   // What the plan wants of `family` and what was not done, because it was held back; the native
@@ -127,6 +144,11 @@ struct RetirementSources {
   std::function<void(DependentsCollector&)> other_mode;
 };
 
+// Whether `change` takes away one half of what drops packets by a mark or a label, the rule that
+// sets it or the rule that drops, and a table of its own has the other half: where the new half
+// there could not be put in place, the old halves stay, or a packet that was dropped would pass.
+bool WaitsForOtherTables(const Ruleset& desired, const Change& change);
+
 // What of a plan may be done now: called between a look and its transaction; returns the plan's
 // diff less the changes that are to wait.
 using Restraint = std::function<Diff(const Plan& plan)>;
@@ -142,11 +164,11 @@ class Reconciler {
 
   // Makes `desired` stand. Both families go in one transaction. Where the ruleset moved in between,
   // looks again: ten times at once, then every 100 ms, for five seconds. Where the transaction is
-  // refused, or the families cannot be read together, each family is tried alone, so that one
-  // cannot keep the other from its rules. Where a rule was refused for want of the match connlabel
-  // (SyncReport::labels_refused), all is done once more without what needs it, so that labels
-  // cannot keep the marks from their rules.
-  // Without `restraint` all of each plan is done.
+  // refused, or the families cannot be read together, each family is tried alone, and then each of
+  // its tables, so that one cannot keep the others from their rules. Where a rule was refused for
+  // want of the match connlabel (SyncReport::labels_refused), all is done once more without what
+  // needs it, so that labels cannot keep the marks from their rules. Without `restraint` all of
+  // each plan is done.
   SyncReport Sync(const Ruleset& desired, const Restraint& restraint = {});
 
   // What another mode, bit or family left behind, and who claims it; with `apply` what nobody
@@ -189,8 +211,16 @@ class Reconciler {
   absl::Status SyncFamilies(const Ruleset& desired, absl::Span<const netlink::ChainQuery> queries,
                             absl::Span<const netlink::Family> families, const Restraint& restraint,
                             SyncReport& report);
-  // What Sync does where a transaction of both families was refused.
-  void SyncEachFamily(const Ruleset& desired, const Restraint& restraint, SyncReport& report);
+  // Others were not in the way, and it was not for a missing match, which every table lacks then: a
+  // bare chain of another one, the hint, would say that iptables can be used.
+  static bool IsRefusal(const absl::Status& status);
+  // What Sync does where the transaction that report.plan led to was refused; `both` is why.
+  void SyncEachFamily(const Ruleset& desired, const absl::Status& both, const Restraint& restraint,
+                      SyncReport& report);
+  // The same for the one of `tried` of one family; `alone` is why.
+  FamilyResult SyncEachTable(const Ruleset& desired, netlink::Family family,
+                             const absl::Status& alone, const Diff& tried,
+                             const Restraint& restraint, SyncReport& report);
   // What Sync does where the families could not be read together.
   void LookAtEachFamily(const Ruleset& desired, const Restraint& restraint, SyncReport& report);
 

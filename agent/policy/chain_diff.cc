@@ -211,8 +211,10 @@ void DiffExistingChain(const DesiredChain& desired, const ObservedChain& observe
   Delete(desired, observed, placement, /*only_damaged=*/false, numbers, diff);
 }
 
-void DiffJump(const DesiredJump& desired, const ObservedChain* observed, Diff& diff) {
+void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, netlink::Walk& walk,
+              Diff& diff) {
   const netlink::ChainId& base = desired.base_chain;
+  const ObservedChain* observed = snapshot.Find(base);
   if (observed == nullptr) {
     const bool planned =
         std::any_of(diff.changes.begin(), diff.changes.end(), [&](const Change& change) {
@@ -226,12 +228,10 @@ void DiffJump(const DesiredJump& desired, const ObservedChain* observed, Diff& d
   }
   RuleNumbers numbers(observed->rules);
   bool found = false;
-  bool shadowed = false;
+  const ObservedRule* above = nullptr;  // no packet passes it
   for (const ObservedRule& rule : observed->rules) {
     if (rule.rule() == nullptr || *rule.rule() != desired.rule) {
-      if (!found && !shadowed && netlink::IsUnconditionalTerminal(rule)) {
-        shadowed = true;
-      }
+      if (!found && above == nullptr && walk.Stops(base, rule)) above = &rule;
       continue;
     }
     if (found) {
@@ -240,12 +240,13 @@ void DiffJump(const DesiredJump& desired, const ObservedChain* observed, Diff& d
     }
     found = true;
     diff.in_place.push_back({base, RuleText(base, rule), desired.reason});
-    if (shadowed) {
+    if (above != nullptr) {
       diff.findings.push_back(
           {Condition::kShadowedJump, base,
            absl::StrCat("\"", RuleText(base, rule),
-                        "\" stands below a rule that no packet passes; jumps are never moved, "
-                        "because CNIs insert first too: move that rule down"),
+                        "\" stands below a rule that no packet passes, \"", RuleText(base, *above),
+                        "\"; jumps are never moved, because CNIs insert first too: move that rule "
+                        "down"),
            false});
     }
   }

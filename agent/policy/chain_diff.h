@@ -9,6 +9,7 @@
 
 #include "agent/policy/diff.h"
 #include "agent/policy/policy.h"
+#include "netlink/reach.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {
@@ -26,8 +27,9 @@ void DiffExistingChain(const DesiredChain& desired, const netlink::ObservedChain
 // The same for a chain of ours that does not exist.
 void DiffMissingChain(const DesiredChain& desired, Diff& diff);
 
-// The same for a jump; `observed` is null where the base chain does not exist yet.
-void DiffJump(const DesiredJump& desired, const netlink::ObservedChain* observed, Diff& diff);
+// The same for a jump; `walk` is through `snapshot`.
+void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, netlink::Walk& walk,
+              Diff& diff);
 
 // ":KUBE-FIREWALL - [0:0]" and "-A KUBE-FIREWALL ...", as iptables-save prints them.
 std::string ChainText(const netlink::ChainId& chain);

@@ -13,6 +13,7 @@
 #include "agent/policy/kubelet_forms.h"
 #include "agent/policy/native_diff.h"
 #include "agent/policy/ownership.h"
+#include "netlink/reach.h"
 
 namespace kipt::agent {
 namespace {
@@ -25,8 +26,8 @@ using FamilyTable = std::pair<Family, netlink::Table>;
 
 FamilyTable TableOf(const ChainId& chain) { return {chain.family, chain.table}; }
 
-// Chains first, because rules jump to them; deletions last, so that the new protection stands
-// before the old one goes.
+// Chains first, because rules jump to them; deletions after what is added, so that the new
+// protection stands before the old one goes; a table is woken last.
 int Phase(const netlink::Operation& operation) { return static_cast<int>(operation.index()); }
 static_assert(
     std::is_same_v<std::variant_alternative_t<0, netlink::Operation>, netlink::CreateChain>);
@@ -52,6 +53,27 @@ std::set<FamilyTable> FindUnhooked(const Ruleset& desired, const Snapshot& obser
          false});
   }
   return unhooked;
+}
+
+// A table is iptables' unless another process owns it, or a base chain of ours is not on its hook:
+// such a table is its owner's to wake.
+void DiffDormant(const Ruleset& desired, const Snapshot& observed,
+                 const std::set<FamilyTable>& unhooked, Diff& diff) {
+  std::set<FamilyTable> seen;
+  for (const DesiredJump& jump : desired.jumps) {
+    const FamilyTable table = TableOf(jump.base_chain);
+    const auto dormant = observed.dormant.find(table);
+    if (dormant == observed.dormant.end() || !seen.insert(table).second) continue;
+    const netlink::WakeTable wake = {.chain = jump.base_chain, .flags = dormant->second};
+    const bool ours = (wake.flags & netlink::kTableOwned) == 0 && unhooked.count(table) == 0;
+    const std::string what =
+        absl::StrCat("table ", netlink::FamilyName(table.first), " ",
+                     netlink::TableName(table.second), " is dormant: no packet comes to its rules");
+    diff.findings.push_back(
+        {Condition::kTableDormant, jump.base_chain,
+         absl::StrCat(what, ours ? "" : "; another program owns it: have that one wake it"), ours});
+    if (ours) diff.changes.push_back({wake, what});
+  }
 }
 
 // `chain` is kubelet's: what is stale is part of it, or leads to it.
@@ -155,6 +177,8 @@ absl::string_view ConditionName(Condition condition) {
       return "ConnLabelsImpossible";
     case Condition::kNativeProtection:
       return "NativeProtection";
+    case Condition::kTableDormant:
+      return "TableDormant";
   }
   return "Unknown";
 }
@@ -184,9 +208,17 @@ Severity SeverityOf(Condition condition) {
     case Condition::kDamagedRule:
     case Condition::kForeignDropsEverything:
     case Condition::kLegacyModeImpossible:
+    case Condition::kTableDormant:
       return Severity::kCritical;
   }
   return Severity::kCritical;
+}
+
+bool Changes(const Diff& diff, Family family) {
+  if (family == Family::kIPv4 && diff.native.changes()) return true;
+  return std::any_of(diff.changes.begin(), diff.changes.end(), [&](const Change& change) {
+    return netlink::ChainOf(change.operation).family == family;
+  });
 }
 
 bool NeedsAttention(const Finding& finding) {
@@ -215,10 +247,12 @@ Diff ComputeDiff(const Ruleset& desired, const Snapshot& observed,
     DiffExistingChain(chain, *existing, context, diff);
     ListStaleRules(desired, chain, *existing, context.claimed_by_kube_proxy, diff);
   }
+  netlink::Walk walk(observed);
   for (const DesiredJump& jump : desired.jumps) {
     if (unhooked.count(TableOf(jump.base_chain)) != 0) continue;
-    DiffJump(jump, observed.Find(jump.base_chain), diff);
+    DiffJump(jump, observed, walk, diff);
   }
+  DiffDormant(desired, observed, unhooked, diff);
   for (const Family family : netlink::kFamilies) {
     for (const DesiredChain& known : EveryKubeletChain(family)) {
       const netlink::ObservedChain* existing = observed.Find(known.id);

@@ -54,7 +54,7 @@ enum class Condition : uint8_t {
   kBitConflict,
   // kube-proxy keeps an older form that does the same work.
   kOlderFormKept,
-  // Our jump stands below a rule that no packet passes.
+  // Our jump stands below a rule that no packet passes (netlink/reach.h).
   kShadowedJump,
   // A rule of kubelet's that lost its match, by a known fault of version skew between iptables
   // programs. Mended where the chain is ours.
@@ -67,13 +67,16 @@ enum class Condition : uint8_t {
   kConnLabelsImpossible,
   // As kLegacyModeImpossible, in cleanup mode: the martian protection stands in a native table.
   kNativeProtection,
+  // nft: a table with a jump of ours is dormant, so no packet comes to any of its rules. Mended
+  // where the table is iptables'.
+  kTableDormant,
 };
 inline constexpr std::array kConditions = {
     Condition::kBaseChainNotHooked,   Condition::kBitConflict,
     Condition::kOlderFormKept,        Condition::kShadowedJump,
     Condition::kDamagedRule,          Condition::kForeignDropsEverything,
     Condition::kLegacyModeImpossible, Condition::kConnLabelsImpossible,
-    Condition::kNativeProtection};
+    Condition::kNativeProtection,     Condition::kTableDormant};
 absl::string_view ConditionName(Condition condition);  // "BaseChainNotHooked", ...
 
 enum class Severity : uint8_t { kInfo, kWarning, kCritical };
@@ -129,6 +132,9 @@ struct Diff {
 // KUBE-FIREWALL in place, never before; in mode off it is left as it is.
 Diff ComputeDiff(const Ruleset& desired, const netlink::Snapshot& observed,
                  const std::optional<netlink::ObservedNativeTable>& native = {});
+
+// Whether `diff` changes anything of `family`, the native table included.
+bool Changes(const Diff& diff, netlink::Family family);
 
 // The changes that concern `families`, to be applied to the ruleset at `generation`.
 netlink::Transaction ToTransaction(const Diff& diff, uint32_t generation,

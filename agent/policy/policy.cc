@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -211,6 +212,7 @@ absl::string_view WhyNoLabels(const Ruleset& desired) {
 
 std::vector<netlink::ChainQuery> ChainsToRead(Family family) {
   std::map<ChainId, bool> with_rules;
+  std::set<ChainId> follow = {Id(family, netlink::Table::kFilter, kFirewallChain)};
   for (const kep3178::KubeProxyRow& row : kep3178::kKubeProxyChains) {
     with_rules[Id(family, row.table, row.chain)] = false;
   }
@@ -219,7 +221,9 @@ std::vector<netlink::ChainQuery> ChainsToRead(Family family) {
     with_rules[Id(family, row.table, row.name)] = true;
   }
   for (const kep3178::JumpRow& row : kep3178::kJumps) {
-    with_rules[Id(family, row.table, row.base_chain)] = true;
+    const ChainId base = Id(family, row.table, row.base_chain);
+    with_rules[base] = true;
+    follow.insert(base);
   }
   for (const kep3178::BaseChainRow& row : kep3178::kOthersJumpFrom) {
     with_rules[Id(family, row.table, row.chain)] = true;
@@ -227,7 +231,7 @@ std::vector<netlink::ChainQuery> ChainsToRead(Family family) {
   std::vector<netlink::ChainQuery> queries;
   queries.reserve(with_rules.size());
   for (const auto& [chain, rules] : with_rules) {
-    queries.push_back({.chain = chain, .with_rules = rules});
+    queries.push_back({.chain = chain, .with_rules = rules, .follow = follow.count(chain) != 0});
   }
   return queries;
 }
@@ -249,6 +253,14 @@ std::vector<netlink::ChainQuery> ChainsToRead(const Ruleset& desired) {
         std::none_of(desired.chains.begin(), desired.chains.end(), [&](const DesiredChain& chain) {
           return chain.rules.empty() && chain.id == query.chain;
         });
+    // The way to the martian rule matters whoever put that there.
+    const bool martians = query.chain.family == Family::kIPv4 &&
+                          query.chain.table == netlink::Table::kFilter &&
+                          (query.chain.name == "INPUT" || query.chain.name == kFirewallChain);
+    query.follow = martians || std::any_of(desired.jumps.begin(), desired.jumps.end(),
+                                           [&](const DesiredJump& jump) {
+                                             return jump.base_chain == query.chain;
+                                           });
   }
   return queries;
 }

@@ -97,6 +97,9 @@ struct RuleSupport {
   bool xt = true;
   // Why, for people.
   std::string reason = {};
+  // The kernel has refused one. Else a rule of xtables that stands proves that `xt` is true,
+  // whatever files say.
+  bool refused = false;
   HintPolicy hint = HintPolicy::kUsable;
   // False: rules can be made, but the match connlabel is missing: the module xt_connlabel, or the
   // extension of that name of legacy iptables. Looked for only where labels are wanted.
@@ -158,7 +161,8 @@ absl::string_view WhyNoLabels(const Ruleset& desired);
 
 // What a Backend must be asked for so that DesiredRuleset can be compared with what stands, in both
 // families or in one: kubelet's chains of every mode, the base chains that hold its jumps, and the
-// existence of kube-proxy's. Also the base chains that hold the jumps of CNI plugins and
+// existence of kube-proxy's; and what keeps packets from its jumps and the martian rule
+// (ChainQuery::follow). Also the base chains that hold the jumps of CNI plugins and
 // kube-proxy: where ours were flushed, theirs were too.
 std::vector<netlink::ChainQuery> ChainsToRead();
 std::vector<netlink::ChainQuery> ChainsToRead(netlink::Family family);

@@ -135,7 +135,7 @@ std::string MartianText(const Subject& subject, const Plan& plan) {
   } else if (subject.route_localnet.empty()) {
     text += "no rule, and route_localnet is nowhere 1";
   } else {
-    text += "EXPOSED: no rule";
+    text += plan.martians.rule ? "EXPOSED: no packet comes to the rule" : "EXPOSED: no rule";
   }
   if (!subject.route_localnet.empty()) {
     absl::StrAppend(&text, "; route_localnet is 1 for ",

@@ -53,6 +53,7 @@ absl::string_view OperationName(const netlink::Operation& operation) {
     absl::string_view operator()(const netlink::AddRule&) { return "addRule"; }
     absl::string_view operator()(const netlink::DeleteRule&) { return "deleteRule"; }
     absl::string_view operator()(const netlink::DeleteChain&) { return "deleteChain"; }
+    absl::string_view operator()(const netlink::WakeTable&) { return "wakeTable"; }
   };
   return std::visit(Namer{}, operation);
 }

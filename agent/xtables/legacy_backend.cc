@@ -29,6 +29,7 @@
 #include "agent/xtables/saved_text.h"
 #include "agent/xtables/xtables_lock.h"
 #include "netlink/kernel_error.h"
+#include "netlink/reach.h"
 
 namespace kipt::agent {
 namespace {
@@ -83,6 +84,8 @@ std::string TablesOf(const Transaction& transaction, Family family) {
 struct FamilyState {
   Fingerprint fingerprint;
   ObservedChains chains;
+  // Of them, those that nobody asked for by name.
+  std::set<ChainId> followed = {};
 };
 
 // `work` for every family at the same time: nearly all of it is waiting for a program, and the
@@ -138,9 +141,11 @@ class LegacyBackend : public netlink::Backend {
   absl::StatusOr<std::string> Save(Family family) {
     return SaveLegacyTables(family, *runner_, programs_.at(family), options_);
   }
-  absl::StatusOr<FamilyState> ReadFamily(Family family, const SavedSelection& selection);
-  std::map<Family, absl::StatusOr<FamilyState>> ReadFamilies(const std::set<Family>& families,
-                                                             const SavedSelection& selection);
+  absl::StatusOr<FamilyState> ReadFamily(Family family, const SavedSelection& selection,
+                                         absl::Span<const ChainQuery> queries);
+  std::map<Family, absl::StatusOr<FamilyState>> ReadFamilies(
+      const std::set<Family>& families, const SavedSelection& selection,
+      absl::Span<const ChainQuery> queries = {});
   absl::StatusOr<bool> Stands(Family family, const Fingerprint& content);
   absl::StatusOr<std::optional<XtablesLock>> Lock(const std::set<Family>& families);
   absl::StatusOr<Transaction> Check(const Transaction& transaction, const LegacyContent& content,
@@ -183,9 +188,10 @@ absl::StatusOr<Snapshot> LegacyBackend::Read(absl::Span<const ChainQuery> querie
   if (queries.empty()) families.insert(netlink::kFamilies.begin(), netlink::kFamilies.end());
   Snapshot snapshot;
   LegacyContent content;
-  for (auto& [family, state] : ReadFamilies(families, selection)) {
+  for (auto& [family, state] : ReadFamilies(families, selection, queries)) {
     if (!state.ok()) return state.status();
     content[family] = state->fingerprint;
+    asked.merge(state->followed);
     for (auto& [id, chain] : state->chains) {
       if (asked.count(id) != 0) snapshot.chains.emplace(id, std::move(chain));
     }
@@ -214,19 +220,35 @@ absl::StatusOr<netlink::Survey> LegacyBackend::TakeSurvey(const netlink::SurveyF
 
 // What stands in `family`: the chains, and the rules of those that are selected.
 absl::StatusOr<FamilyState> LegacyBackend::ReadFamily(Family family,
-                                                      const SavedSelection& selection) {
+                                                      const SavedSelection& selection,
+                                                      absl::Span<const ChainQuery> queries) {
   const absl::StatusOr<std::string> text = Save(family);
   if (!text.ok()) return text.status();
   // Strict even about what is not wanted, but for rules: a text that is cut off is no answer.
   absl::StatusOr<ObservedChains> chains = ParseSave(family, SelectSaved(*text, family, selection));
   if (!chains.ok()) return chains.status();
-  return FamilyState{.fingerprint = FingerprintSaved(key_, *text), .chains = *std::move(chains)};
+  FamilyState state{.fingerprint = FingerprintSaved(key_, *text), .chains = *std::move(chains)};
+  SavedSelection read = selection;
+  for (;;) {
+    const std::set<ChainId> more = netlink::ChainsOnTheWay(state.chains, queries, read.chains);
+    if (more.empty()) return state;
+    absl::StatusOr<ObservedChains> followed =
+        ParseSave(family, SelectSaved(*text, family, {.chains = more, .words = {}}));
+    if (!followed.ok()) return followed.status();
+    for (const ChainId& id : more) {
+      const auto chain = followed->find(id);
+      if (chain != followed->end()) state.chains[id] = std::move(chain->second);
+      read.chains.insert(id);
+      state.followed.insert(id);
+    }
+  }
 }
 
 std::map<Family, absl::StatusOr<FamilyState>> LegacyBackend::ReadFamilies(
-    const std::set<Family>& families, const SavedSelection& selection) {
+    const std::set<Family>& families, const SavedSelection& selection,
+    absl::Span<const ChainQuery> queries) {
   return AtOnce<absl::StatusOr<FamilyState>>(
-      families, [&](Family family) { return ReadFamily(family, selection); });
+      families, [&](Family family) { return ReadFamily(family, selection, queries); });
 }
 
 absl::Status LegacyBackend::Apply(const Transaction& transaction) {

@@ -126,6 +126,10 @@ class Player {
     return absl::OkStatus();
   }
 
+  absl::Status operator()(const netlink::WakeTable& /*wake*/) {
+    return absl::InvalidArgumentError("no table of iptables-legacy is dormant");
+  }
+
  private:
   static absl::Status NoSuchRule() {
     return absl::NotFoundError("there is no rule of that handle in the chain");

@@ -285,6 +285,7 @@ class SavedRuleReader {
         !is_verdict && chain != chains_.end() && !chain->second && at_ == words_.size();
     opaque_.decides = is_chain || !is_known || known->decides;
     opaque_.terminal = is_goto || (!is_chain && is_known && known->terminal);
+    opaque_.returns = name == "RETURN";
     if (is_chain) opaque_.jump = std::string(name);
     fits_ = fits_ && !is_goto;
     if (is_chain) {

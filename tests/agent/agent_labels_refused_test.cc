@@ -25,6 +25,7 @@ namespace {
 
 using ::kipt::testing::BorrowedBackend;
 using ::kipt::testing::FakeBackend;
+using ::kipt::testing::Filter;
 using ::kipt::testing::IsOk;
 using ::kipt::testing::Nat;
 using ::testing::ElementsAre;
@@ -39,8 +40,8 @@ featuregates::FeatureGates Gates(bool labels) {
 class AgentLabelsRefusedTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    sources_.xt_compat = [] { return XtCompatReading{.compat = XtCompat::kPresent}; };
-    sources_.conn_label_match = [this] {
+    sources_.xt_compat = [this](KernelSymbols) { return xt_; };
+    sources_.conn_label_match = [this](KernelSymbols) {
       ++labels_read_;
       return labels_;
     };
@@ -91,6 +92,7 @@ class AgentLabelsRefusedTest : public ::testing::Test {
   }
 
   FakeBackend kernel_;
+  XtCompatReading xt_ = {.compat = XtCompat::kPresent};
   XtCompatReading labels_ = {.compat = XtCompat::kUnknown, .reason = "no modules.dep"};
   int labels_read_ = 0;
   ModeSources sources_;
@@ -170,6 +172,23 @@ TEST_F(AgentLabelsRefusedTest, ARefusalBeforeTheFirstRoundIsRemembered) {
   ASSERT_TRUE(TurnUntilRounds(1));
   EXPECT_EQ(kernel_.apply_count(), 2) << "all that can be had stands";
   EXPECT_TRUE(SaysThatLabelsAreMissing());
+}
+
+// Files that say that iptables can hold no rule are wrong where one stands.
+TEST_F(AgentLabelsRefusedTest, ARuleThatStandsOutweighsWhatFilesTellOfAllMatches) {
+  config_.gates = Gates(false);
+  config_.mode = Mode::kCleanup;
+  Start();
+  ASSERT_TRUE(TurnUntilRounds(1));
+  agent_.reset();
+  xt_ = {.compat = XtCompat::kAbsent, .reason = "nft_compat is not built in"};
+  kernel_.FlushChain(Filter("INPUT"));
+  const size_t rounds = rounds_.size();
+  Start();
+  ASSERT_TRUE(TurnUntilRounds(rounds + 3));
+  EXPECT_TRUE(Stands(Filter("INPUT")));
+  EXPECT_THAT(agent_->state().findings, IsEmpty());
+  EXPECT_THAT(told_, ElementsAre("iptables can hold rules now"));
 }
 
 }  // namespace

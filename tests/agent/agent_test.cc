@@ -189,6 +189,29 @@ TEST_F(AgentTest, AFamilyThatIsRefusedWaitsLongerAndLongerWhileTheOtherIsRepaire
   EXPECT_LE(refusal.count - refused_before, 2);
 }
 
+TEST_F(AgentTest, ATableThatIsRefusedWaitsLongerAndLongerWhileTheOthersAreRepairedAtOnce) {
+  FamilyRefusal refusal{.family = Family::kIPv4, .table = netlink::Table::kNat};
+  door_ = [&] { return std::make_unique<RefusesFamily>(&kernel_, &refusal); };
+  Start(Mode::kLegacy);
+  ASSERT_TRUE(TurnUntil([&] { return rounds_.size() >= 3; }));
+  TurnFor(absl::Seconds(1));  // the pauses of the table have grown by now
+  const int refused_before = refusal.count;
+  for (int i = 0; i < 5; ++i) {
+    DeleteJump(Filter("INPUT"));
+    const size_t rounds = rounds_.size();
+    ASSERT_TRUE(TurnUntilRounds(rounds + 1));
+    ASSERT_TRUE(rounds_.back().incident.has_value());
+    EXPECT_THAT(rounds_.back().incident->damage, SizeIs(1));
+    EXPECT_EQ(agent_->state().families[0].phase, FamilyPhase::kFailed);
+    EXPECT_THAT(agent_->state().families[0].reason, HasSubstr("no such kernel module"));
+  }
+  EXPECT_LE(refusal.count - refused_before, 6) << "two attempts of three transactions";
+  refusal.refusing = false;
+  const uint64_t incidents = agent_->state().incidents;
+  EXPECT_TRUE(TurnUntil([&] { return InPlace(); }));
+  EXPECT_EQ(agent_->state().incidents, incidents) << "what could not be made was not damaged";
+}
+
 // ---- storms, fights, refills ----
 
 TEST_F(AgentTest, AStormCostsAtMostTwentyLooksASecondAndHidesNoDamage) {

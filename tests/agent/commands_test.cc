@@ -197,7 +197,8 @@ TEST(CommandsTest, ThePlanInJsonHoldsWhatTheTextHolds) {
 
 TEST(CommandsTest, TheSyncReportInJsonNamesTheFamilyThatFailed) {
   FakeBackend backend;
-  for (int i = 0; i < 3; ++i) backend.FailNextApply(absl::NotFoundError("no module"));
+  // Both families together, each alone, and each table.
+  for (int i = 0; i < 5; ++i) backend.FailNextApply(absl::NotFoundError("no module"));
   const Json report =
       Json::parse(Invoke(RunSync, Mode::kCleanup, backend, OutputFormat::kJson).out);
   ASSERT_EQ(report["families"].size(), 2U);
@@ -300,6 +301,25 @@ TEST(NativeTest, ARefusedMatchIsAnAnswerWhereNobodyKnew) {
   const NodeQuestions node = {.support = [] { return RuleSupport(); }};
   EXPECT_EQ(Invoke(RunSync, Mode::kCleanup, backend, OutputFormat::kText, node).code, kExitOk);
   EXPECT_TRUE(HasNativeTable(backend));
+}
+
+// Whatever files say: /proc/kallsyms, say, may be hidden.
+TEST(NativeTest, ARuleThatStandsProvesThatOthersCanBeMade) {
+  FakeBackend backend;
+  InPlace(backend);
+  backend.FlushChain({netlink::Family::kIPv4, netlink::Table::kFilter, "INPUT"});
+  NodeQuestions node = WithoutXt();
+  node.retire = RetirementSources{.cni = [] { return CniConfigs(); },
+                                  .route_localnet = [] { return std::vector<std::string>(); },
+                                  .other_mode = [](DependentsCollector&) {}};
+  const Outcome plan = Invoke(RunPlan, Mode::kCleanup, backend, OutputFormat::kText, node);
+  EXPECT_EQ(plan.code, kExitDifferences);
+  EXPECT_THAT(plan.out, HasSubstr("-A INPUT -j KUBE-FIREWALL"));
+  EXPECT_THAT(plan.out, Not(HasSubstr("NativeProtection")));
+  EXPECT_EQ(Invoke(RunSync, Mode::kCleanup, backend, OutputFormat::kText, node).code, kExitOk);
+  EXPECT_FALSE(HasNativeTable(backend));
+  EXPECT_NE(backend.state().Find(kHint), nullptr);
+  EXPECT_EQ(Invoke(RunPlan, Mode::kCleanup, backend).code, kExitOk);
 }
 
 // ---- retirement ----

@@ -193,7 +193,7 @@ TEST(DiffReasonsTest, TheNativeTableGoesIntoTheTransactionOfIPv4) {
 
 // The metric `findings` has a series for each of them.
 TEST(DiffReasonsTest, EachConditionIsListedOnceAndHasANameOfItsOwn) {
-  ASSERT_EQ(kConditions.size(), static_cast<size_t>(Condition::kNativeProtection) + 1);
+  ASSERT_EQ(kConditions.size(), static_cast<size_t>(Condition::kTableDormant) + 1);
   std::map<std::string, Condition> names;
   for (size_t i = 0; i < kConditions.size(); ++i) {
     EXPECT_EQ(kConditions[i], static_cast<Condition>(i));

@@ -371,6 +371,44 @@ TEST(DiffTest, ReportsAJumpBelowARuleThatNoPacketPasses) {
   EXPECT_THAT(Conditions(diff), ElementsAre("ShadowedJump"));
 }
 
+TEST(DiffTest, ReportsAJumpBelowAChainThatNoPacketComesBackFrom) {
+  Observed observed = Made(Cleanup());
+  observed.Chain(Filter("INPUT"), {JumpTo("OUTER"), JumpTo("KUBE-FIREWALL")})
+      .Chain(Filter("OUTER"), {JumpTo("INNER")})
+      .Chain(Filter("INNER"), {ForeignAccept(), ForeignAcceptAll()});
+  const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
+  EXPECT_THAT(Operations(diff), IsEmpty());
+  EXPECT_THAT(Conditions(diff), ElementsAre("ShadowedJump"));
+  EXPECT_THAT(diff.findings[0].message, HasSubstr("\"-A INPUT -j OUTER\""));
+}
+
+TEST(DiffTest, WakesATableThatIsDormantUnlessItIsAnothersOrHoldsNoneOfOurJumps) {
+  const auto diff_of = [](const Ruleset& desired, const Observed& observed, netlink::Table table,
+                          uint32_t flags) {
+    netlink::Snapshot snapshot = observed.snapshot();
+    snapshot.dormant[{netlink::Family::kIPv4, table}] = flags;
+    return ComputeDiff(desired, snapshot);
+  };
+  const uint32_t owned = netlink::kTableDormant | netlink::kTableOwned;
+  const Observed made = Made(Cleanup());
+  Diff diff = diff_of(Cleanup(), made, netlink::Table::kFilter, netlink::kTableDormant);
+  EXPECT_THAT(Operations(diff), ElementsAre("nft add table ip filter"));
+  EXPECT_THAT(Conditions(diff), ElementsAre("TableDormant mended"));
+
+  diff = diff_of(Cleanup(), made, netlink::Table::kFilter, owned);
+  EXPECT_THAT(Operations(diff), IsEmpty());
+  EXPECT_THAT(Conditions(diff), ElementsAre("TableDormant"));
+  EXPECT_THAT(diff.findings[0].message, HasSubstr("another program owns it"));
+
+  diff = diff_of(Cleanup(), made, netlink::Table::kNat, netlink::kTableDormant);
+  EXPECT_TRUE(diff.empty() && diff.findings.empty()) << "nothing of ours is in it";
+
+  Observed unhooked = made;
+  unhooked.Chain(Filter("INPUT"), {JumpTo("KUBE-FIREWALL")}, /*hooked=*/false);
+  diff = diff_of(Cleanup(), unhooked, netlink::Table::kFilter, netlink::kTableDormant);
+  EXPECT_THAT(Operations(diff), IsEmpty());
+}
+
 TEST(DiffTest, KeepsTheFirstOfDuplicateJumps) {
   Observed observed = Made(Cleanup());
   observed.Chain(Filter("OUTPUT"),

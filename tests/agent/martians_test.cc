@@ -20,6 +20,7 @@ using ::kipt::testing::JumpTo;
 using ::kipt::testing::Made;
 using ::kipt::testing::Observed;
 using netlink::Family;
+using netlink::OpaqueRule;
 
 Observed InPlace(Mode mode) { return Made(DesiredRuleset(mode, netlink::kFamilies, {})); }
 
@@ -42,6 +43,37 @@ TEST(MartianProtectionTest, IsARuleThatPacketsForThisNodeComeTo) {
                   node.Chain(Filter("INPUT"), {ForeignAcceptAll(), JumpTo("KUBE-FIREWALL")});
                 },
                 false},
+           Case{"behind a jump to a chain that accepts everything",
+                [](Observed& node) {
+                  node.Chain(Filter("INPUT"), {JumpTo("OUTER"), JumpTo("KUBE-FIREWALL")})
+                      .Chain(Filter("OUTER"), {JumpTo("INNER"), ForeignAccept()})
+                      .Chain(Filter("INNER"), {ForeignAccept(), ForeignAcceptAll()});
+                },
+                false},
+           Case{"by way of another chain",
+                [](Observed& node) {
+                  node.Chain(Filter("INPUT"), {JumpTo("OUTER"), ForeignAcceptAll()})
+                      .Chain(Filter("OUTER"), {JumpTo("KUBE-FIREWALL")});
+                },
+                true},
+           Case{"by a jump for some",
+                [](Observed& node) {
+                  OpaqueRule jump = ForeignAccept();
+                  jump.terminal = false;
+                  jump.jump = "KUBE-FIREWALL";
+                  node.Chain(Filter("INPUT"), {jump});
+                },
+                false},
+           Case{"in its chain behind a rule for all",
+                [](Observed& node) {
+                  node.Chain(Filter("KUBE-FIREWALL"), {ForeignAcceptAll(), DropMartians(0)});
+                },
+                false},
+           Case{"in its chain behind a rule for some",
+                [](Observed& node) {
+                  node.Chain(Filter("KUBE-FIREWALL"), {ForeignAccept(), DropMartians(0)});
+                },
+                true},
            Case{"without a jump", [](Observed& node) { node.Chain(Filter("INPUT"), {}); }, false},
            Case{"in a chain of no hook",
                 [](Observed& node) {
@@ -87,13 +119,29 @@ TEST(MartianProtectionTest, CountsWhatEveryRuleDropped) {
   EXPECT_EQ(FindMartianProtection(snapshot, table).dropped, 13U);
 }
 
+TEST(MartianProtectionTest, IsNoneInATableThatIsDormant) {
+  netlink::Snapshot snapshot = InPlace(Mode::kCleanup).snapshot();
+  snapshot.dormant[{Family::kIPv6, netlink::Table::kFilter}] = netlink::kTableDormant;
+  snapshot.dormant[{Family::kIPv4, netlink::Table::kNat}] = netlink::kTableDormant;
+  EXPECT_TRUE(FindMartianProtection(snapshot, {}).stands);
+  snapshot.dormant[{Family::kIPv4, netlink::Table::kFilter}] = netlink::kTableDormant;
+  EXPECT_FALSE(FindMartianProtection(snapshot, {}).stands);
+}
+
 TEST(MartianProtectionTest, StandsOnceASyncHasMadeIt) {
   SyncReport report;
-  report.families = {{Family::kIPv4, absl::OkStatus()}};
   EXPECT_FALSE(MartianProtectionStands(report));
   report.applied = ComputeDiff(DesiredRuleset(Mode::kCleanup, netlink::kFamilies, {}), {}).changes;
   EXPECT_TRUE(MartianProtectionStands(report));
-  report.families = {{Family::kIPv4, absl::UnknownError("no")}};
+  report.families = {{Family::kIPv4, absl::UnknownError("no"), {netlink::Table::kMangle}}};
+  EXPECT_TRUE(MartianProtectionStands(report)) << "another table was refused";
+  report.plan.martians.dormant = true;
+  EXPECT_FALSE(MartianProtectionStands(report));
+  report.applied.push_back({netlink::WakeTable{.chain = Filter("INPUT", Family::kIPv6)}, ""});
+  EXPECT_FALSE(MartianProtectionStands(report));
+  report.applied.push_back({netlink::WakeTable{.chain = Filter("INPUT")}, ""});
+  EXPECT_TRUE(MartianProtectionStands(report));
+  report.applied.clear();
   EXPECT_FALSE(MartianProtectionStands(report));
   report.native_put = true;
   EXPECT_TRUE(MartianProtectionStands(report));

@@ -123,13 +123,26 @@ TEST(ReconcilerFamiliesTest, TheNativeTableIsPutThoughIPv6IsRefused) {
   EXPECT_THAT(report.StatusOf(Family::kIPv6), Not(IsOk()));
 }
 
-TEST(ReconcilerFamiliesTest, TheNativeTableIsOfIPv4AndFailsWithIt) {
+TEST(ReconcilerFamiliesTest, TheNativeTableIsPutThoughTheHintIsRefused) {
   FakeBackend backend;
   backend.LoseXt();
   FakeTime time;
   FamilyRefusal refusal{.family = Family::kIPv4};
   RefusesFamily refusing(&backend, &refusal);
   const SyncReport report = Reconciler(&refusing, time.clock()).Sync(Native());
+  EXPECT_TRUE(report.native_put);
+  EXPECT_TRUE(NativeStands(backend));
+  EXPECT_THAT(report.StatusOf(Family::kIPv4), Not(IsOk()));
+  EXPECT_THAT(report.StatusOf(Family::kIPv6), IsOk());
+}
+
+TEST(ReconcilerFamiliesTest, TheNativeTableIsOfIPv4AndFailsWithIt) {
+  FakeBackend backend;
+  backend.LoseXt();
+  FakeTime time;
+  // Both families, IPv4 alone, the native table, the hint.
+  for (int i = 0; i < 4; ++i) backend.FailNextApply(absl::NotFoundError("no such kernel module"));
+  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Native());
   EXPECT_FALSE(report.native_put) << "what was not done is not said to be done";
   EXPECT_FALSE(NativeStands(backend));
   EXPECT_THAT(report.StatusOf(Family::kIPv4), Not(IsOk()));

@@ -29,7 +29,8 @@ TEST(RouteLocalnetTest, NamesTheInterfacesThatAreOpen) {
        {{"all", "0\n"}, {"eth1", "1\n"}, {"eth0", "1\n"}, {"eth2", "0\n"}},
        {"eth0", "eth1"}},
       {"all", {{"all", "1\n"}, {"eth0", "0\n"}, {"eth1", "1\n"}}, {"all"}},
-      {"interfaces to come, and lo", {{"all", "0\n"}, {"default", "1\n"}, {"lo", "1\n"}}, {}},
+      {"interfaces to come inherit", {{"all", "0\n"}, {"default", "1\n"}}, {"default"}},
+      {"lo is no way in", {{"all", "0\n"}, {"default", "0\n"}, {"lo", "1\n"}}, {}},
       {"any number but 0", {{"all", "0\n"}, {"eth0", "2\n"}}, {"eth0"}},
   };
   for (const Row& row : rows) {

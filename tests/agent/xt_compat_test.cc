@@ -40,7 +40,9 @@ void ExpectToRead(XtCompatReading (*read)(const KernelPaths&), const Row& row) {
   EXPECT_THAT(reading.reason, HasSubstr(row.reason));
 }
 
-TEST_P(XtCompatTest, IsReadFromTheKernelsOwnLists) { ExpectToRead(ReadXtCompat, GetParam()); }
+XtCompatReading ReadXt(const KernelPaths& paths) { return ReadXtCompat(paths); }
+
+TEST_P(XtCompatTest, IsReadFromTheKernelsOwnLists) { ExpectToRead(ReadXt, GetParam()); }
 
 constexpr char kLoaded[] =
     "nft_compat 20480 9 - Live 0x0\nxt_comment 16384 3 - Live 0x0\n"
@@ -150,8 +152,32 @@ INSTANTIATE_TEST_SUITE_P(
             {{"version", "L"}},
             XtCompat::kUnknown,
             "whether nft_compat is built in cannot be read"},
+        Row{"AKernelWithoutModulesWhoseSymbolsAreAnEmptyFile",
+            {{"version", "L"}, {"kallsyms", ""}},
+            XtCompat::kUnknown,
+            "whether nft_compat is built in cannot be read"},
+        Row{"NotOnDiskAndSymbolsAreAnEmptyFile",
+            {{"modules", kNothingLoaded}, {"kallsyms", ""}, {"own/modules.dep", ""}},
+            XtCompat::kUnknown,
+            "whether it is built in cannot be read"},
         Row{"NoProcAtAll", {}, XtCompat::kUnknown, "no modules.dep"}),
     [](const auto& row) { return row.param.name; });
+
+TEST(XtCompatOfWhoTriesTest, DoesNotReadTheKernelsSymbolsForWhoTries) {
+  const TemporaryTree tree;
+  tree.Write("version", "L");
+  tree.Write("kallsyms", "ff t something_else\n");
+  const KernelPaths paths = {.proc_modules = tree.Path("modules"),
+                             .proc_version = tree.Path("version"),
+                             .modules_disabled = tree.Path("disabled"),
+                             .sys_module = tree.Path("sys"),
+                             .kallsyms = tree.Path("kallsyms"),
+                             .module_directories = {}};
+  EXPECT_EQ(ReadXtCompat(paths).compat, XtCompat::kAbsent);
+  EXPECT_EQ(ReadXtCompat(paths, KernelSymbols::kSkip).compat, XtCompat::kUnknown);
+  EXPECT_EQ(ReadConnLabelMatch(paths, "/none").compat, XtCompat::kAbsent);
+  EXPECT_EQ(ReadConnLabelMatch(paths, "/none", KernelSymbols::kSkip).compat, XtCompat::kUnknown);
+}
 
 class ConnLabelMatchTest : public ::testing::TestWithParam<Row> {};
 

@@ -3,7 +3,6 @@
 // Failure as a normal state: what fails is retried, told once, and not ready; what works goes on.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/mount.h>
 
 #include <csignal>
 #include <filesystem>
@@ -12,6 +11,7 @@
 
 #include "absl/time/clock.h"
 #include "tests/interop/daemon_fixture.h"
+#include "tests/support/in_place_of.h"
 #include "tests/support/lock_holder.h"
 
 namespace kipt::testing {
@@ -21,26 +21,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 const AgentSettings kLegacyIptables{.iptables = IptablesMode::kLegacy};
-
-// Something else stands where a file of the system's was, in this test's mount namespace.
-class InPlaceOf {
- public:
-  InPlaceOf(const std::string& source, std::string target) : target_(std::move(target)) {
-    EXPECT_EQ(mount(source.c_str(), target_.c_str(), nullptr, MS_BIND, nullptr), 0) << target_;
-  }
-  ~InPlaceOf() { Undo(); }
-  InPlaceOf(const InPlaceOf&) = delete;
-  InPlaceOf& operator=(const InPlaceOf&) = delete;
-
-  void Undo() {
-    if (target_.empty()) return;
-    EXPECT_EQ(umount2(target_.c_str(), MNT_DETACH), 0) << target_;
-    target_.clear();
-  }
-
- private:
-  std::string target_;
-};
 
 constexpr char kLegacyProgram[] = "/usr/sbin/xtables-legacy-multi";
 

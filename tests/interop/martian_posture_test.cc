@@ -78,6 +78,28 @@ class MartianPostureTest : public DaemonTest, public ::testing::WithParamInterfa
     return ::testing::AssertionFailure() << Metric(kDropped) << " instead of " << packets;
   }
 
+  // The rules as this agent makes them, before the daemon runs.
+  void SyncFirst() { Sync({.iptables = GetParam()}); }
+
+  // A packet of the neighbour comes to the node's 127.0.0.1, and everything says so.
+  void ExpectOpen(const std::string& why = kWhy) {
+    listener_->Forget();
+    SendMartians(100);
+    EXPECT_GT(listener_->received().packets, 0) << "the node is not open";
+    EXPECT_TRUE(BecomesExposed(true)) << Readyz();
+    EXPECT_THAT(Readyz(), HasSubstr(why));
+    EXPECT_EQ(Metric("kube_iptables_agent_martian_rule_present"), 0);
+    const ProgramResult status =
+        Agent({"status", absl::StrCat("--iptables-mode=", NameOf(GetParam()))});
+    EXPECT_THAT(status.out, HasSubstr("martian packets: EXPOSED: ")) << status;
+  }
+  void ExpectClosed() {
+    EXPECT_TRUE(BecomesExposed(false)) << Readyz();
+    listener_->Forget();
+    SendMartians(100);
+    EXPECT_EQ(listener_->received().packets, 0);
+  }
+
   const Iptables iptables_ = {.mode = GetParam()};
   NotifySocket told_;
   std::optional<PacketWorld> world_;
@@ -129,6 +151,54 @@ TEST_P(MartianPostureTest, ARuleThatNoPacketComesToProtectsNobody) {
   EXPECT_TRUE(BecomesExposed(false)) << Readyz();
 }
 
+TEST_P(MartianPostureTest, AJumpToAChainThatAcceptsEverythingShadowsOurs) {
+  StartWith({});
+  ASSERT_TRUE(BecomesReady()) << Readyz();
+  Change({"-N", "OUTER"});
+  Change({"-N", "INNER"});
+  Change({"-A", "INNER", "-p", "udp", "-j", "RETURN"});
+  Change({"-A", "INNER", "-j", "ACCEPT"});
+  Change({"-A", "OUTER", "-j", "INNER"});
+  Change({"-I", "INPUT", "-j", "OUTER"});
+  ExpectClosed();  // its packets are UDP, and come back
+  Change({"-A", "OUTER", "-j", "ACCEPT"});
+  ExpectOpen();
+  EXPECT_THAT(Readyz(), HasSubstr("ShadowedJump"));
+  EXPECT_THAT(Readyz(), HasSubstr("-A INPUT -j OUTER"));
+  EXPECT_EQ(Metric("kube_iptables_agent_shadowed_jumps"), 1);
+  Change({"-D", "INPUT", "-j", "OUTER"});
+  ExpectClosed();
+}
+
+TEST_P(MartianPostureTest, ARuleBelowAnAcceptInItsOwnChainProtectsNobody) {
+  SyncFirst();
+  Change({"-I", "KUBE-FIREWALL", "-j", "ACCEPT"});
+  StartWith({"--observe"});
+  ExpectOpen();
+  Change({"-D", "KUBE-FIREWALL", "-j", "ACCEPT"});
+  ExpectClosed();
+}
+
+TEST_P(MartianPostureTest, AJumpForSomePacketsProtectsNobody) {
+  SyncFirst();
+  Change({"-I", "INPUT", "-i", "lo", "-j", "KUBE-FIREWALL"});
+  Change({"-D", "INPUT", "-j", "KUBE-FIREWALL"});
+  StartWith({"--observe"});
+  ExpectOpen();
+  Change({"-A", "INPUT", "-j", "KUBE-FIREWALL"});
+  ExpectClosed();
+}
+
+TEST_P(MartianPostureTest, InterfacesToComeInheritWhatOpensThem) {
+  SetSysctl("ipv4/conf/outside/route_localnet", "0");
+  SetSysctl("ipv4/conf/default/route_localnet", "1");
+  StartWith({"--make-iptables-util-chains=false"});
+  EXPECT_TRUE(BecomesExposed(true)) << Readyz();
+  EXPECT_THAT(Readyz(), HasSubstr("route_localnet is 1 for default"));
+  Output({"/usr/sbin/ip", "link", "add", "late", "type", "veth", "peer", "name", "later"});
+  EXPECT_EQ(FileText("/proc/sys/net/ipv4/conf/late/route_localnet"), "1\n") << "it is true";
+}
+
 TEST_P(MartianPostureTest, CountsWhatWasDroppedAcrossARepairThatMakesTheRuleAnew) {
   StartWith({});
   ASSERT_TRUE(BecomesReady()) << Readyz();
@@ -161,6 +231,78 @@ TEST_P(MartianPostureTest, CountsWhatWasDroppedByARuleThatAnotherWriterMadeAnew)
   EXPECT_TRUE(CountsDropped(before + after));
 }
 
+// Only nft has tables that sleep.
+class DormantTableTest : public MartianPostureTest {
+ protected:
+  static void Sleep() {
+    Output({"/usr/sbin/nft", "add", "table", "ip", "filter", "{ flags dormant; }"});
+  }
+};
+
+TEST_P(DormantTableTest, IsSeenByWhoOnlyObserves) {
+  SyncFirst();
+  Sleep();
+  StartWith({"--observe"});
+  ExpectOpen();
+  EXPECT_THAT(Readyz(), HasSubstr("TableDormant"));
+  Output({"/usr/sbin/nft", "add", "table", "ip", "filter"});
+  ExpectClosed();
+}
+
+TEST_P(DormantTableTest, IsPlannedAndWokenBySync) {
+  SyncFirst();
+  Sleep();
+  const ProgramResult plan = Agent("plan", {});
+  EXPECT_EQ(plan.exit_code, kExitDifferences) << plan;
+  EXPECT_THAT(plan.out, HasSubstr("nft add table ip filter"));
+  EXPECT_THAT(plan.out, HasSubstr("TableDormant"));
+  const std::string rules =
+      Output({"/usr/sbin/nft", "--handle", "list", "chain", "ip", "filter", "INPUT"});
+  const ProgramResult sync = Agent("sync", {});
+  EXPECT_EQ(sync.exit_code, kExitOk) << sync;
+  EXPECT_THAT(Output({"/usr/sbin/nft", "list", "table", "ip", "filter"}),
+              Not(HasSubstr("dormant")));
+  EXPECT_EQ(Output({"/usr/sbin/nft", "--handle", "list", "chain", "ip", "filter", "INPUT"}), rules);
+  ExpectNothingPlanned({});
+}
+
+TEST_P(DormantTableTest, IsWokenWhereNothingIsInItYet) {
+  Sleep();
+  Sync({});
+  EXPECT_THAT(Output({"/usr/sbin/nft", "list", "table", "ip", "filter"}),
+              Not(HasSubstr("dormant")));
+  ExpectNothingPlanned({});
+}
+
+TEST_P(DormantTableTest, IsWokenByTheDaemon) {
+  StartWith({});
+  ASSERT_TRUE(BecomesReady()) << Readyz();
+  Sleep();
+  ASSERT_TRUE(WaitUntil([] {
+    return Output({"/usr/sbin/nft", "list", "table", "ip", "filter"}).find("dormant") ==
+           std::string::npos;
+  })) << daemon().Output();
+  ExpectClosed();
+  EXPECT_EQ(Metric("kube_iptables_agent_drift_detected_total", "kind=\"table_dormant\""), 1);
+}
+
+TEST_P(DormantTableTest, IsReportedAndLeftToTheProgramThatOwnsIt) {
+  const BackgroundProgram owner(
+      {"/bin/sh", "-c",
+       "(echo 'add table ip filter { flags dormant, owner; }'; exec sleep 1000) | exec nft -i"});
+  ASSERT_TRUE(WaitUntil([] {
+    return RunProgram({"/usr/sbin/nft", "list", "table", "ip", "filter"}).exit_code == 0;
+  })) << owner.Output();
+  StartWith({});
+  ExpectOpen();
+  EXPECT_THAT(Readyz(), HasSubstr("ip failed"));
+  const ProgramResult status = Agent("status", {});
+  EXPECT_THAT(status.out, HasSubstr("another program owns it")) << status;
+  EXPECT_THAT(Output({"/usr/sbin/nft", "list", "table", "ip", "filter"}), HasSubstr("dormant"));
+}
+
+INSTANTIATE_TEST_SUITE_P(IptablesModes, DormantTableTest, ::testing::Values(IptablesMode::kNft),
+                         [](const auto& row) { return TestNameOf(row.param); });
 INSTANTIATE_TEST_SUITE_P(IptablesModes, MartianPostureTest, ::testing::ValuesIn(kBothModes),
                          [](const auto& row) { return TestNameOf(row.param); });
 

@@ -78,6 +78,38 @@ TEST_F(NftBackendTest, CallsABaseChainHookedWhateverItsPriority) {
   EXPECT_FALSE(snapshot.Find(mangle_output)->hooked) << "of another type";
 }
 
+TEST_F(NftBackendTest, WakesATableThatIsDormantAndChangesNothingElseOfIt) {
+  const ChainId input{Family::kIPv4, Table::kFilter, "INPUT"};
+  const auto dormant = [&] {
+    const ChainQuery query{.chain = input, .follow = true};
+    const absl::StatusOr<Snapshot> snapshot = backend_->Read({&query, 1});
+    EXPECT_THAT(snapshot, IsOk());
+    return snapshot->dormant;
+  };
+  const netlink::WakeTable wake{.chain = input, .flags = netlink::kTableDormant};
+  EXPECT_THAT(Apply({wake}), StatusIs(absl::StatusCode::kNotFound, HasSubstr("ip filter")));
+  EXPECT_EQ(RunProgram({"nft", "list", "tables"}).out, "") << "it is not made";
+  MustRun({"iptables-nft", "-A", "INPUT", "-j", "ACCEPT"});
+  const std::string awake = RunProgram({"nft", "-a", "list", "ruleset"}).out;
+  EXPECT_THAT(dormant(), IsEmpty());
+  MustRun({"nft", "add table ip filter { flags dormant; }"});
+  EXPECT_EQ(dormant().at({Family::kIPv4, Table::kFilter}), netlink::kTableDormant);
+  EXPECT_THAT(Apply({wake}), IsOk());
+  EXPECT_THAT(dormant(), IsEmpty());
+  EXPECT_EQ(RunProgram({"nft", "-a", "list", "ruleset"}).out, awake);
+}
+
+TEST_F(NftBackendTest, TellsARuleOfXtablesFromOneThatNeedsNone) {
+  const ChainId input{Family::kIPv4, Table::kFilter, "INPUT"};
+  MustRun({"iptables-nft", "-A", "INPUT", "-m", "comment", "--comment", "x", "-j", "ACCEPT"});
+  MustRun({"nft", "add rule ip filter INPUT counter accept"});
+  const Snapshot snapshot = Read({input});
+  const std::vector<ObservedRule>& rules = snapshot.Find(input)->rules;
+  ASSERT_THAT(rules, SizeIs(2));
+  EXPECT_TRUE(rules[0].xt);
+  EXPECT_FALSE(rules[1].xt);
+}
+
 TEST_F(NftBackendTest, ReadsWithoutMakingTables) {
   Read({{Family::kIPv4, Table::kFilter, "INPUT"}, {Family::kIPv6, Table::kNat, "X"}});
   EXPECT_EQ(RunProgram({"nft", "list", "tables"}).out, "");

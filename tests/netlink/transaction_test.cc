@@ -24,6 +24,7 @@ TEST(OperationTest, PrintsAsALineOfIptablesRestore) {
   EXPECT_EQ(ToString(Operation(DeleteRule{.chain = kUser, .handle = 9, .number = 2, .rule = drop})),
             "-D USER -m comment --comment \"x y\" -j DROP");
   EXPECT_EQ(ToString(Operation(DeleteChain{kUser})), "-X USER");
+  EXPECT_EQ(ToString(Operation(WakeTable{kInput})), "nft add table ip filter");
 }
 
 TEST(OperationTest, KnowsItsChain) {
@@ -31,6 +32,7 @@ TEST(OperationTest, KnowsItsChain) {
   EXPECT_EQ(ChainOf(AddRule{.chain = kNat, .rule = {}, .before = {}}), kNat);
   EXPECT_EQ(ChainOf(DeleteRule{.chain = kUser6, .rule = {}}), kUser6);
   EXPECT_EQ(ChainOf(DeleteChain{kUser}), kUser);
+  EXPECT_EQ(ChainOf(WakeTable{kInput}), kInput);
 }
 
 TEST(RestoreTextTest, HasOneFamilyGroupedByTable) {
@@ -46,6 +48,7 @@ TEST(RestoreTextTest, HasOneFamilyGroupedByTable) {
           AddRule{.chain = kInput, .rule = Rule{.target = Jump{"USER"}}, .before = 3, .number = 1},
           DeleteRule{.chain = kInput, .handle = 4, .number = 2, .rule = {}},
           DeleteChain{ChainId{Family::kIPv4, Table::kFilter, "OLD"}},
+          WakeTable{ChainId{Family::kIPv4, Table::kMangle, "OUTPUT"}, kTableDormant},
       }};
   EXPECT_EQ(ToRestoreText(transaction, Family::kIPv4),
             "*filter\n"

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "netlink/backend.h"
@@ -44,20 +45,27 @@ class BorrowedBackend : public netlink::Backend {
 
 struct FamilyRefusal {
   netlink::Family family = netlink::Family::kIPv4;
+  // Nothing: every table.
+  std::optional<netlink::Table> table = {};
   bool refusing = true;
   // Transactions that were refused.
   int count = 0;
 };
 
-// Refuses each transaction with an operation of one family, as a kernel without a module does.
+// Refuses each transaction with an operation of one family, or of one table of it, as a kernel
+// without a module does.
 class RefusesFamily : public BorrowedBackend {
  public:
   RefusesFamily(netlink::Backend* backend, FamilyRefusal* refusal)
       : BorrowedBackend(backend), refusal_(refusal) {}
   absl::Status Apply(const netlink::Transaction& transaction) override {
-    const bool concerned = std::any_of(
-        transaction.operations.begin(), transaction.operations.end(),
-        [this](const auto& operation) { return ChainOf(operation).family == refusal_->family; });
+    const bool concerned =
+        std::any_of(transaction.operations.begin(), transaction.operations.end(),
+                    [this](const auto& operation) {
+                      const netlink::ChainId& chain = ChainOf(operation);
+                      return chain.family == refusal_->family &&
+                             chain.table == refusal_->table.value_or(chain.table);
+                    });
     if (!refusal_->refusing || !concerned) return BorrowedBackend::Apply(transaction);
     ++refusal_->count;
     return absl::NotFoundError("no such kernel module");

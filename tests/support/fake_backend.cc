@@ -7,8 +7,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "netlink/nft_monitor.h"
+#include "netlink/reach.h"
 
 namespace kipt::testing {
 namespace {
@@ -80,12 +83,39 @@ absl::StatusOr<Snapshot> FakeBackend::Read(absl::Span<const netlink::ChainQuery>
     observed.hooked = chain->hooked;
     if (query.with_rules) observed.rules = chain->rules;
   }
+  Follow(queries, snapshot);
+  for (auto& [id, chain] : snapshot.chains) {
+    for (netlink::ObservedRule& rule : chain.rules) {
+      rule.xt = mode_ == "nft" && ruleset_.has_xt && IsXt(rule);
+    }
+  }
   if (!other_writers_.empty()) {
     const std::function<void(FakeBackend&)> other_writer = other_writers_.front();
     other_writers_.pop_front();
     other_writer(*this);
   }
   return snapshot;
+}
+
+void FakeBackend::Follow(absl::Span<const netlink::ChainQuery> queries, Snapshot& snapshot) const {
+  std::set<ChainId> read;
+  for (const netlink::ChainQuery& query : queries) {
+    if (query.with_rules) read.insert(query.chain);
+    const std::pair table(query.chain.family, query.chain.table);
+    const auto dormant = ruleset_.snapshot.dormant.find(table);
+    if (query.follow && dormant != ruleset_.snapshot.dormant.end()) {
+      snapshot.dormant.insert(*dormant);
+    }
+  }
+  for (;;) {
+    const std::set<ChainId> more = netlink::ChainsOnTheWay(snapshot.chains, queries, read);
+    if (more.empty()) return;
+    for (const ChainId& id : more) {
+      read.insert(id);
+      const ObservedChain* chain = ruleset_.snapshot.Find(id);
+      if (chain != nullptr) snapshot.chains[id] = *chain;
+    }
+  }
 }
 
 absl::StatusOr<netlink::NativeReading> FakeBackend::ReadNativeTable(netlink::Family family,
@@ -156,6 +186,11 @@ void FakeBackend::FailNextDrain(absl::Status status) {
   if (monitor_ != nullptr) monitor_->Wake();
 }
 
+void FakeBackend::MakeDormant(netlink::Family family, netlink::Table table, uint32_t flags) {
+  ruleset_.snapshot.dormant[{family, table}] = flags;
+  Touch();
+}
+
 void FakeBackend::AddChain(const ChainId& chain, bool hooked) {
   ruleset_.snapshot.chains[chain].hooked = hooked && IsBaseChain(chain);
   Touch();
@@ -202,6 +237,7 @@ void FakeBackend::RemoveChain(const ChainId& chain) {
 
 void FakeBackend::Clear() {
   ruleset_.snapshot.chains.clear();
+  ruleset_.snapshot.dormant.clear();
   ruleset_.native.clear();
   Touch();
 }

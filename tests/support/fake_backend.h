@@ -57,6 +57,8 @@ class FakeBackend : public netlink::Backend {
   void FlushChain(const netlink::ChainId& chain);
   // With its rules; rules that jump to it stay, as after `iptables-legacy -X` by hand.
   void RemoveChain(const netlink::ChainId& chain);
+  // `nft add table FAMILY TABLE '{ flags dormant; }'`.
+  void MakeDormant(netlink::Family family, netlink::Table table, uint32_t flags = 1);
   // `nft flush ruleset`.
   void Clear();
   void PutNativeTable(netlink::ObservedNativeTable table);
@@ -101,6 +103,8 @@ class FakeBackend : public netlink::Backend {
  private:
   class FakeMonitor;
 
+  // Adds to `snapshot` what ChainQuery::follow asks for.
+  void Follow(absl::Span<const netlink::ChainQuery> queries, netlink::Snapshot& snapshot) const;
   netlink::RuleHandle Place(const netlink::ChainId& chain, bool first, Content content);
 
   std::string mode_;

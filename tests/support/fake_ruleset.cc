@@ -143,6 +143,11 @@ class Applier {
     return absl::OkStatus();
   }
 
+  absl::Status operator()(const netlink::WakeTable& wake) {
+    changed_ |= state_.dormant.erase({wake.chain.family, wake.chain.table}) != 0;
+    return absl::OkStatus();
+  }
+
  private:
   ObservedChain* Find(const ChainId& chain) {
     const auto found = state_.chains.find(chain);
@@ -227,6 +232,10 @@ absl::Status CheckName(const Operation& operation) {
 
 bool IsBaseChain(const ChainId& chain) {
   return netlink::FindBaseChain(chain.table, chain.name) != nullptr;
+}
+
+bool IsXt(const netlink::ObservedRule& rule) {
+  return rule.rule() != nullptr && !XtExtensions(*rule.rule()).empty();
 }
 
 absl::Status ApplyTransaction(const Transaction& transaction, FakeRuleset& ruleset) {

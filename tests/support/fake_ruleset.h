@@ -32,6 +32,9 @@ struct FakeRuleset {
 // Whether iptables makes `chain` on a hook.
 bool IsBaseChain(const netlink::ChainId& chain);
 
+// ObservedRule::xt, as nf_tables has it.
+bool IsXt(const netlink::ObservedRule& rule);
+
 // Applies all of it to `ruleset`, which is a copy: on an error it is half done. The generation
 // moves when something changed.
 //

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "netlink/reach.h"
+
+#include <cstddef>
+#include <variant>
+#include <vector>
+
+#include "netlink/base_chains.h"
+
+namespace kipt::netlink {
+namespace {
+
+// The kernel takes no circle and, in nf_tables, 16 jumps; a text may hold anything.
+constexpr int kDeepest = 64;
+
+ChainId Sibling(const ChainId& chain, const std::string& name) {
+  return {.family = chain.family, .table = chain.table, .name = name};
+}
+
+bool IsGoto(const ObservedRule& rule) {
+  const OpaqueRule* opaque = rule.opaque();
+  return opaque != nullptr && opaque->jump && opaque->terminal;
+}
+
+// Matching packets go back to the chain that jumped here.
+bool Returns(const ObservedRule& rule) {
+  if (const OpaqueRule* opaque = rule.opaque()) return opaque->returns;
+  return std::holds_alternative<Return>(rule.rule()->target);
+}
+
+// How many of the rules of `query`'s chain are on the way to another chain that is asked for.
+size_t LengthOfWay(const ChainQuery& query, const ObservedChain& chain,
+                   const std::set<ChainId>& asked) {
+  // In a chain of no base chain's name any rule may be the one that matters.
+  if (FindBaseChain(query.chain.table, query.chain.name) == nullptr) return chain.rules.size();
+  for (size_t length = chain.rules.size(); length > 0; --length) {
+    const std::string* jump = JumpTarget(chain.rules[length - 1]);
+    if (jump != nullptr && asked.count(Sibling(query.chain, *jump)) != 0) return length;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::set<ChainId> ChainsOnTheWay(const std::map<ChainId, ObservedChain>& chains,
+                                 absl::Span<const ChainQuery> queries,
+                                 const std::set<ChainId>& read) {
+  std::set<ChainId> asked;
+  // Whoever asks only whether a chain exists has a reason: it may have tens of thousands of rules.
+  std::set<ChainId> seen;
+  for (const ChainQuery& query : queries) (query.with_rules ? asked : seen).insert(query.chain);
+
+  std::set<ChainId> missing;
+  std::vector<ChainId> ahead;
+  const auto look = [&](const ChainId& id, absl::Span<const ObservedRule> rules) {
+    for (const ObservedRule& rule : rules) {
+      const std::string* jump = JumpTarget(rule);
+      if (!IsUnconditional(rule)) continue;
+      if (jump != nullptr && seen.insert(Sibling(id, *jump)).second) {
+        ahead.push_back(Sibling(id, *jump));
+      }
+      if (IsUnconditionalTerminal(rule)) return;
+    }
+  };
+  for (const ChainQuery& query : queries) {
+    const auto chain = chains.find(query.chain);
+    if (!query.follow || chain == chains.end()) continue;
+    const size_t length = LengthOfWay(query, chain->second, asked);
+    look(query.chain, absl::MakeConstSpan(chain->second.rules).first(length));
+  }
+  while (!ahead.empty()) {
+    const ChainId id = ahead.back();
+    ahead.pop_back();
+    const auto chain = chains.find(id);
+    if (read.count(id) == 0) {
+      missing.insert(id);
+    } else if (chain != chains.end()) {
+      look(id, chain->second.rules);
+    }
+  }
+  return missing;
+}
+
+bool Walk::Stops(const ChainId& chain, const ObservedRule& rule) {
+  if (IsUnconditionalTerminal(rule)) return true;
+  const std::string* jump = JumpTarget(rule);
+  return jump != nullptr && IsUnconditional(rule) && KeepsEveryPacket(Sibling(chain, *jump), 0);
+}
+
+bool Walk::KeepsEveryPacket(const ChainId& id, int depth) {
+  const auto [known, is_new] = keeps_.emplace(id, false);
+  const ObservedChain* chain = snapshot_.Find(id);
+  if (!is_new || chain == nullptr || depth > kDeepest) return known->second;
+  for (const ObservedRule& rule : chain->rules) {
+    // Some packets come back.
+    if (Returns(rule)) return false;
+    const std::string* jump = JumpTarget(rule);
+    const bool kept = jump != nullptr && KeepsEveryPacket(Sibling(id, *jump), depth + 1);
+    // What comes back from there comes back from here, too.
+    if (IsGoto(rule) && !kept) return false;
+    if (!IsUnconditional(rule)) continue;
+    if (kept || (jump == nullptr && IsUnconditionalTerminal(rule))) return known->second = true;
+  }
+  return false;
+}
+
+bool Walk::Leads(const ChainId& from, const ChainId& to) {
+  std::set<ChainId> seen;
+  return Leads(from, to, 0, seen);
+}
+
+bool Walk::Leads(const ChainId& from, const ChainId& to, int depth, std::set<ChainId>& seen) {
+  const ObservedChain* chain = snapshot_.Find(from);
+  if (chain == nullptr || depth > kDeepest || !seen.insert(from).second) return false;
+  for (const ObservedRule& rule : chain->rules) {
+    const std::string* jump = JumpTarget(rule);
+    if (jump != nullptr && IsUnconditional(rule)) {
+      const ChainId next = Sibling(from, *jump);
+      if (next == to || Leads(next, to, depth + 1, seen)) return true;
+    }
+    if (Stops(from, rule)) return false;
+  }
+  return false;
+}
+
+}  // namespace kipt::netlink

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: netlink/reach.h
+//
+// Whether packets come to a rule: a walk along the rules of a chain and into the chains that they
+// jump to. Only what every packet does counts: a rule with a condition keeps some packets from the
+// next rule, and is taken to keep none. Pure.
+#ifndef KIPT_NETLINK_REACH_H_
+#define KIPT_NETLINK_REACH_H_
+
+#include <map>
+#include <set>
+
+#include "absl/types/span.h"
+#include "netlink/backend.h"
+#include "netlink/ruleset.h"
+
+namespace kipt::netlink {
+
+// The chains that ChainQuery::follow asks for, in addition to those of `read`, whose rules are
+// known. Read them and call again, until there are none.
+std::set<ChainId> ChainsOnTheWay(const std::map<ChainId, ObservedChain>& chains,
+                                 absl::Span<const ChainQuery> queries,
+                                 const std::set<ChainId>& read);
+
+// Walks through `snapshot`, which must outlive it. A chain that was not read stops no packet. Not
+// safe for use by several threads at once.
+class Walk {
+ public:
+  explicit Walk(const Snapshot& snapshot) : snapshot_(snapshot) {}
+
+  // No packet that comes to `rule` of `chain` comes to the next one: a verdict, a goto, or a jump
+  // to a chain that no packet comes back from.
+  bool Stops(const ChainId& chain, const ObservedRule& rule);
+  // Every packet in `from` comes to `to`, of the same table, whatever its rules make of it there.
+  bool Leads(const ChainId& from, const ChainId& to);
+
+ private:
+  bool KeepsEveryPacket(const ChainId& chain, int depth);
+  bool Leads(const ChainId& from, const ChainId& to, int depth, std::set<ChainId>& seen);
+
+  const Snapshot& snapshot_;
+  // Of the chains that were walked through, whether they keep every packet.
+  std::map<ChainId, bool> keeps_;
+};
+
+}  // namespace kipt::netlink
+
+#endif  // KIPT_NETLINK_REACH_H_

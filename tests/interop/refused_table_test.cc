@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A table that nobody but its owner can write, or that refuses our chain: the other tables of its
+// family are made and repaired all the same.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/interop/daemon_fixture.h"
+#include "tests/support/in_place_of.h"
+
+namespace kipt::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kHint[] = "KUBE-IPTABLES-HINT";
+
+struct Refusal {
+  std::string name;
+  IptablesMode iptables = IptablesMode::kNft;
+  // The table that is refused, and one whose rules must be there.
+  std::string refused;
+  std::string other_table;
+  std::string other_chain;
+};
+
+void PrintTo(const Refusal& row, std::ostream* out) { *out << row.name; }
+
+class RefusedTableTest : public DaemonTest, public ::testing::WithParamInterface<Refusal> {
+ protected:
+  void SetUp() override {
+    DaemonTest::SetUp();
+    if (HasFatalFailure()) return;
+    if (GetParam().iptables == IptablesMode::kLegacy) {
+      ReplaceLegacyProgram();
+    } else if (GetParam().refused == "nat") {
+      owner_ = std::make_unique<BackgroundProgram>(std::vector<std::string>{
+          "/bin/sh", "-c",
+          "(echo 'add table ip nat { flags owner; }'; exec sleep 1000) | exec nft -i"});
+      ASSERT_TRUE(WaitUntil([] {
+        return RunProgram({"/usr/sbin/nft", "list", "table", "ip", "nat"}).exit_code == 0;
+      })) << owner_->Output();
+    } else {
+      Output({"/usr/sbin/nft",
+              "add table ip filter; add chain ip filter KUBE-FIREWALL { type filter "
+              "hook input priority 10; }"});
+    }
+  }
+
+  // iptables-legacy whose kernel refuses table nat of IPv4.
+  void ReplaceLegacyProgram() {
+    const std::string program = "/usr/sbin/xtables-legacy-multi";
+    const std::string real = absl::StrCat(directory_.root(), "/real");
+    std::filesystem::copy_file(program, real);
+    directory_.Write("program",
+                     absl::StrCat("#!/bin/sh\n"
+                                  "name=${0##*/}\n"
+                                  "if [ $name = iptables-legacy-restore ]; then\n"
+                                  "  text=$(cat)\n"
+                                  "  case $text in *'*nat'*) echo refused >&2; exit 1;; esac\n"
+                                  "  printf '%s\\n' \"$text\" | exec ",
+                                  real,
+                                  " $name \"$@\"\n"
+                                  "fi\n"
+                                  "exec ",
+                                  real, " $name \"$@\"\n"));
+    const std::string script = directory_.Path("program");
+    std::filesystem::permissions(script, std::filesystem::perms(0755));
+    replaced_ = std::make_unique<InPlaceOf>(script, program);
+  }
+
+  static AgentSettings Settings() {
+    return {.ownership_cleanup = false, .iptables = GetParam().iptables};
+  }
+  static Iptables Ipv4() { return {.mode = GetParam().iptables}; }
+  static std::string Saved(const std::string& table) { return Ipv4().Save(table).out; }
+  static void ExpectTheOthers() {
+    EXPECT_THAT(Saved("mangle"), HasSubstr(kHint));
+    EXPECT_THAT(Saved(GetParam().other_table),
+                HasSubstr(absl::StrCat(":", GetParam().other_chain)));
+    const Iptables ipv6 = {.family = IpFamily::kIpv6, .mode = GetParam().iptables};
+    EXPECT_THAT(ipv6.Save("nat").out, HasSubstr(":KUBE-MARK-DROP"));
+  }
+  static void Run(const std::vector<std::string>& arguments) {
+    const ProgramResult result = Ipv4().Run(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result;
+  }
+
+  const TemporaryTree directory_;
+  std::unique_ptr<InPlaceOf> replaced_;
+  std::unique_ptr<BackgroundProgram> owner_;
+};
+
+TEST_P(RefusedTableTest, ASyncMakesAndRepairsTheOthersAndEndsWithAnError) {
+  for (int i = 0; i < 2; ++i) {
+    const ProgramResult sync = Agent("sync", Settings());
+    EXPECT_EQ(sync.exit_code, kExitFailed) << sync;
+    ExpectTheOthers();
+    Run({"-t", "mangle", "-X", kHint});
+    const std::string& chain = GetParam().other_chain;
+    Run({"-t", GetParam().other_table, "-F", chain});
+  }
+}
+
+TEST_P(RefusedTableTest, ADaemonRepairsTheOthersAtOnceAndIsNotReady) {
+  std::vector<std::string> flags = Settings().Flags();
+  flags.push_back("--iptables-sync-period=60s");
+  StartOnly(flags);
+  ASSERT_TRUE(daemon().Prints("ip is failed: ")) << daemon().Output();
+  ASSERT_TRUE(daemon().Prints("ip6 is in place")) << daemon().Output();
+  for (int i = 1; i <= 3; ++i) {
+    Run({"-t", "mangle", "-X", kHint});
+    ASSERT_TRUE(WaitUntil([] { return Saved("mangle").find(kHint) != std::string::npos; },
+                          absl::Seconds(5)))
+        << i << daemon().Output();
+  }
+  EXPECT_FALSE(IsReady());
+  ExpectTheOthers();
+  EXPECT_GE(Metric("kube_iptables_agent_drift_detected_total", "chain=\"KUBE-IPTABLES-HINT\""), 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Refusals, RefusedTableTest,
+                         ::testing::Values(Refusal{"OwnedNat", IptablesMode::kNft, "nat", "filter",
+                                                   "KUBE-FIREWALL"},
+                                           Refusal{"FirewallIsABaseChain", IptablesMode::kNft,
+                                                   "filter", "nat", "KUBE-MARK-DROP"},
+                                           Refusal{"LegacyNat", IptablesMode::kLegacy, "nat",
+                                                   "filter", "KUBE-FIREWALL"}),
+                         [](const auto& row) { return row.param.name; });
+
+}  // namespace
+}  // namespace kipt::testing
