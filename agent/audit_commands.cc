@@ -25,11 +25,6 @@ namespace {
 // iptables-save beside 30,000 services prints some 60 MB.
 constexpr size_t kMostFileBytes = size_t{512} << 20;
 
-ExitCode Fail(const absl::Status& status, ExitCode code, std::ostream& err) {
-  err << "Error: " << status.message() << "\n";
-  return code;
-}
-
 absl::StatusOr<std::string> ReadAll(std::istream& stream, const std::string& name) {
   std::string text;
   std::vector<char> chunk(size_t{1} << 20);

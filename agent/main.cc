@@ -3,6 +3,7 @@
 // kube-iptables-agent: flags -> Config -> Ruleset -> command. Flags are read here and nowhere else.
 #include <glog/logging.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <iostream>
@@ -28,25 +29,14 @@
 #include "agent/process/network_namespace.h"
 #include "agent/report/report.h"
 #include "agent/retirement_sources.h"
+#include "agent/stderr_log.h"
 
 namespace kipt::agent {
 namespace {
 
 static_assert(kAgentRelease == featuregates::Version{KIPT_VERSION_MAJOR, KIPT_VERSION_MINOR});
 
-int Fail(const absl::Status& status, ExitCode code) {
-  std::cerr << "Error: " << status.message() << "\n";
-  return code;
-}
-
-// klog's shape, as far as glog has it: header "I1120 23:24:11.000000 PID file:line] ", to stderr.
-void StartLogging(const char* program, const Flags& flags) {
-  FLAGS_logtostderr = true;
-  FLAGS_log_year_in_prefix = false;
-  FLAGS_v = flags.v.value_or(0);
-  FLAGS_vmodule = flags.vmodule.value_or("");
-  google::InitGoogleLogging(program);
-}
+int Fail(const absl::Status& status, ExitCode code) { return Fail(status, code, std::cerr); }
 
 int RunVersion(const Flags& flags) {
   const std::string version = KIPT_VERSION;
@@ -159,7 +149,7 @@ int Main(const char* program, const std::vector<std::string>& arguments) {
   if (command_line.command == Command::kVersion) return RunVersion(flags);
   if (command_line.command == Command::kCompletion) return RunCompletion(command_line.argument);
 
-  StartLogging(program, flags);
+  const StderrLog log(program, flags);
   // First, because whether there is IPv6 is the namespace's affair.
   if (flags.netns.has_value()) {
     absl::Status entered = EnterNetworkNamespace(*flags.netns);
@@ -179,13 +169,24 @@ int Main(const char* program, const std::vector<std::string>& arguments) {
   return RunOnKernel(command_line.command, flags, *config);
 }
 
+// A report that did not arrive is a failure, whatever the command did: a script that reads an empty
+// plan would take it for nothing to do.
+int WithOutputWritten(int code) {
+  errno = 0;
+  std::cout.flush();
+  if (std::fflush(stdout) == 0 && std::cout) return code;
+  return Fail(absl::ErrnoToStatus(errno != 0 ? errno : EIO, "writing to standard output"),
+              kExitFailed);
+}
+
 }  // namespace
 }  // namespace kipt::agent
 
 int main(int argc, char** argv) {
   // Ours throws nothing; what a library throws, memory that ran out say, ends here and says so.
   try {
-    return kipt::agent::Main(argv[0], std::vector<std::string>(argv + 1, argv + argc));
+    return kipt::agent::WithOutputWritten(
+        kipt::agent::Main(argv[0], std::vector<std::string>(argv + 1, argv + argc)));
   } catch (const std::exception& error) {
     std::fputs("Error: ", stderr);
     std::fputs(error.what(), stderr);

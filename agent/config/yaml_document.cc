@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "featuregates/printable.h"
 #include "yaml-cpp/anchor.h"
 #include "yaml-cpp/emitterstyle.h"
 #include "yaml-cpp/eventhandler.h"
@@ -39,22 +40,6 @@ absl::string_view LineOf(absl::string_view text, int number) {
   return "";
 }
 
-// Length of the UTF-8 sequence at the start of `text`; 0 where there is none (overlong forms,
-// surrogates and values above U+10FFFF included).
-size_t Utf8SequenceLength(absl::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return 1;
-  const size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4 || text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  const bool overlong = (lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xf0 && byte(1) < 0x90);
-  const bool outside = (lead == 0xed && byte(1) > 0x9f) || (lead == 0xf4 && byte(1) > 0x8f);
-  return overlong || outside ? 0 : length;
-}
-
 // yaml-cpp takes bytes for UTF-16 or UTF-32 by their look and byte 0x04 for the end of the file, so
 // it is given nothing but printable UTF-8.
 std::optional<Problem> CheckText(absl::string_view text) {
@@ -64,15 +49,15 @@ std::optional<Problem> CheckText(absl::string_view text) {
   int line = 1;
   while (!text.empty()) {
     const char c = text.front();
-    const size_t length = Utf8SequenceLength(text);
-    if (length == 0) return Problem{line, "not a YAML text: the bytes are not UTF-8"};
+    const featuregates::Rune rune = featuregates::FirstRune(text);
+    if (!rune.valid) return Problem{line, "not a YAML text: the bytes are not UTF-8"};
     const bool control = absl::ascii_iscntrl(static_cast<unsigned char>(c)) != 0;
     if (control && c != '\n' && c != '\r' && c != '\t') {
       return Problem{line, absl::StrCat("not a YAML text: it contains the control character 0x",
                                         absl::Hex(static_cast<uint8_t>(c), absl::kZeroPad2))};
     }
     if (c == '\n') ++line;
-    text.remove_prefix(length);
+    text.remove_prefix(rune.length);
   }
   return std::nullopt;
 }
