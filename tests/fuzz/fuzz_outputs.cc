@@ -166,7 +166,8 @@ void CheckDaemon(const agent::Plan& plan, const Hostile& hostile) {
   round.report.plan = plan;
   round.fights_begun = state.fights;
   round.incident =
-      agent::Incident{.damage = {{{Family::kIPv4, Table::kNat, hostile.name},
+      // The chain is one of ours: metrics have it as a label.
+      agent::Incident{.damage = {{{Family::kIPv4, Table::kNat, std::string(agent::kMarkMasqChain)},
                                   agent::DamageKind::kRuleMissing,
                                   hostile.comment}},
                       .writers = {WriterOf(hostile)},

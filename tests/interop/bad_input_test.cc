@@ -64,7 +64,7 @@ const FlagsRow kBadFlags[] = {
      {"unrecognized feature gate: IPTablesOwnershipCleanup"}},
     {"GateWithoutValue",
      {"--feature-gates=IPTablesOwnershipCleanup"},
-     {"missing bool value for IPTablesOwnershipCleanup"}},
+     {"malformed pair, expect string=bool"}},
     {"GateWithAnotherValue",
      {"--feature-gates=IPTablesOwnershipCleanup=maybe"},
      {"invalid value of IPTablesOwnershipCleanup=maybe"}},
