@@ -72,8 +72,9 @@ absl::StatusOr<std::optional<RetiredMode>> AgentOptionsSource::RetireOtherModeFi
     support_.NoteConnLabelRefusal(synced.labels_refused.message());
   }
   if (!synced.FirstError().ok()) return synced.FirstError();
-  return RetireOtherMode(std::string(IptablesModeName(mode)), config.cni_conf_dirs, sources_,
-                         /*canaries=*/false, MartianProtectionStands(synced), /*apply=*/true);
+  return RetireOtherMode(std::string(IptablesModeName(mode)), config.families, config.cni_conf_dirs,
+                         sources_, MartianProtectionStands(synced),
+                         /*apply=*/true);
 }
 
 }  // namespace kipt::agent

@@ -92,10 +92,9 @@ NodeQuestions QuestionsFor(Command command, const Config& config, const std::str
   const bool policy = config.stale_chains == StaleChains::kRetire && config.mode != Mode::kOff;
   if (!policy && !retire_command) return node;
   node.retire = MakeRetirementSources(iptables_mode, config.cni_conf_dirs, sources);
-  node.retire_other = [&sources, &config, iptables_mode, retire_command](bool martians_dropped,
-                                                                         bool apply) {
-    return RetireOtherMode(iptables_mode, config.cni_conf_dirs, sources,
-                           /*canaries=*/retire_command, martians_dropped, apply);
+  node.retire_other = [&sources, &config, iptables_mode](bool martians_dropped, bool apply) {
+    return RetireOtherMode(iptables_mode, config.families, config.cni_conf_dirs, sources,
+                           martians_dropped, apply);
   };
   return node;
 }

@@ -57,11 +57,12 @@ RetirementSources MakeRetirementSources(const std::string& iptables_mode,
 }
 
 std::optional<RetiredMode> RetireOtherMode(const std::string& managed,
+                                           absl::Span<const netlink::Family> families,
                                            const std::vector<std::string>& cni_conf_dirs,
-                                           const ModeSources& sources, bool canaries,
-                                           bool martians_dropped, bool apply) {
+                                           const ModeSources& sources, bool martians_dropped,
+                                           bool apply) {
   RetiredMode other = {.iptables_mode = OtherThan(managed), .report = {}};
-  const absl::Status there = CheckModeIsThere(other.iptables_mode, netlink::kFamilies, sources);
+  const absl::Status there = CheckModeIsThere(other.iptables_mode, families, sources);
   if (absl::IsUnavailable(there) || absl::IsFailedPrecondition(there)) return std::nullopt;
   BackendOrError backend =
       there.ok() ? OpenMode(other.iptables_mode, sources) : BackendOrError(there);
@@ -70,11 +71,12 @@ std::optional<RetiredMode> RetireOtherMode(const std::string& managed,
     other.report.status = backend.status();
     return other;
   }
-  const Ruleset nothing = DesiredRuleset(Mode::kOff, netlink::kFamilies, MarkBits{});
+  const Ruleset nothing = DesiredRuleset(Mode::kOff, families, MarkBits{});
   RetirementSources dependents = MakeRetirementSources(other.iptables_mode, cni_conf_dirs, sources);
   if (martians_dropped) dependents.route_localnet = [] { return std::vector<std::string>(); };
-  other.report = Reconciler(backend->get(), SystemClock())
-                     .Retire(nothing, dependents, {.canaries = canaries, .when_off = true}, apply);
+  other.report =
+      Reconciler(backend->get(), SystemClock())
+          .Retire(nothing, dependents, {.canaries = true, .when_off = true, .hints = true}, apply);
   return other;
 }
 

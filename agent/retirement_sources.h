@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "agent/detect/mode_evidence.h"
 #include "agent/loop/reconciler.h"
 #include "agent/policy/dependents.h"
@@ -27,13 +28,15 @@ RetirementSources MakeRetirementSources(const std::string& iptables_mode,
                                         const std::vector<std::string>& cni_conf_dirs,
                                         const ModeSources& sources);
 
-// Retires what stands in the mode that `managed` is not; nothing: nothing stands there. Nothing of
-// kubelet's is wanted there, so the hint goes too. `canaries` as in RetirementOptions. Where the
-// managed mode drops martian packets (`martians_dropped`), that mode's rule against them may go.
+// Retires what stands of `families` in the mode that `managed` is not; nothing: nothing stands
+// there. Nothing of kubelet's is wanted there, so hint and canary go too, which would lead programs
+// that look for them into that mode. Where the managed mode drops martian packets
+// (`martians_dropped`), that mode's rule against them may go.
 std::optional<RetiredMode> RetireOtherMode(const std::string& managed,
+                                           absl::Span<const netlink::Family> families,
                                            const std::vector<std::string>& cni_conf_dirs,
-                                           const ModeSources& sources, bool canaries,
-                                           bool martians_dropped, bool apply);
+                                           const ModeSources& sources, bool martians_dropped,
+                                           bool apply);
 
 // The interfaces, or none where that cannot be read.
 std::vector<std::string> RouteLocalnetOrNone();

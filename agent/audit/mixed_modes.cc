@@ -46,7 +46,19 @@ struct Both {
 };
 
 std::vector<ModeMeeting> TwoHints(const Both& both) {
-  if (!both.nft.Has("mangle", kHintChain) || !both.legacy.Has("mangle", kHintChain)) return {};
+  if (!both.legacy.Has("mangle", kHintChain)) return {};
+  if (!both.nft.Has("mangle", kHintChain) && both.nft.Has("mangle", kCanaryChain)) {
+    return {{.kind = AuditKind::kTwoHints,
+             .severity = AuditSeverity::kError,
+             .family = both.nft.family(),
+             .reason =
+                 "legacy has mangle/KUBE-IPTABLES-HINT and nft has mangle/KUBE-KUBELET-CANARY: "
+                 "iptables-wrappers takes either, nft's first, and so writes to nft",
+             .remedy = "Delete the canary from the mode that the host's iptables does not have; "
+                       "--stale-chains=retire does.",
+             .details = {"mangle/KUBE-KUBELET-CANARY"}}};
+  }
+  if (!both.nft.Has("mangle", kHintChain)) return {};
   return {{.kind = AuditKind::kTwoHints,
            .severity = AuditSeverity::kError,
            .family = both.nft.family(),

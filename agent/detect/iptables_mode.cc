@@ -129,6 +129,13 @@ class Decision {
                      AnswerText(question_.legacy, legacy)));
     const bool is_mark = level.source != EvidenceSource::kRules;
     if (is_mark && !marked_) Compare(level, verdict);
+    const bool misleads = level.source == EvidenceSource::kCanary && marked_ &&
+                          nft == Answer::kYes && result_.mode == IptablesMode::kLegacy;
+    if (misleads) {
+      Contradict(absl::StrCat(level.what,
+                              " stands in nft, beside the hint in legacy; iptables-wrappers takes "
+                              "either, in nft first, and so takes nft. Delete it there"));
+    }
     if (!is_mark && verdict.both && !decided_) {
       Find("both nft and legacy hold rules, and nothing else tells which of them is in use");
     }

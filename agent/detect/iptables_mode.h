@@ -57,7 +57,8 @@ struct FamilyMode {
   // unreadable source that kept the mode unknown.
   std::vector<std::string> findings = {};
   // Others may be misled, whether we know the mode or not: two hints, or two canaries and no hint;
-  // or the hint (without one, the canary) is not of the mode that the program or the flag says.
+  // or the hint (without one, the canary) is not of the mode that the program or the flag says; or
+  // the mode is legacy and nft has a canary, which iptables-wrappers finds before legacy's hint.
   bool contradiction = false;
 
   bool operator==(const FamilyMode&) const = default;

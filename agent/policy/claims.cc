@@ -38,6 +38,13 @@ uint32_t BitsTested(const ObservedChain& chain) {
   return bits;
 }
 
+// And those that they turn on.
+uint32_t BitsSet(const ObservedChain& chain) {
+  uint32_t bits = 0;
+  for (const ObservedRule& rule : chain.rules) bits |= netlink::MarksSet(rule);
+  return bits;
+}
+
 // Labels of the connection that they look at.
 netlink::ConnLabelSet LabelsTested(const ObservedChain& chain) {
   netlink::ConnLabelSet labels;
@@ -48,12 +55,6 @@ netlink::ConnLabelSet LabelsTested(const ObservedChain& chain) {
     }
   }
   return labels;
-}
-
-// Chains that mark packets, or label their connections, for whoever jumps there.
-bool IsMarkingChain(const ChainId& chain) {
-  return Is(chain, Table::kNat, kMarkMasqChain) || Is(chain, Table::kNat, kMarkDropChain) ||
-         Is(chain, Table::kNat, kLabelMasqChain) || Is(chain, Table::kNat, kLabelDropChain);
 }
 
 // A chain and a rule in it may be claimed for one reason.
@@ -86,6 +87,8 @@ absl::string_view ClaimKindName(ClaimKind kind) {
       return "martians";
     case ClaimKind::kLiveKubelet:
       return "liveKubelet";
+    case ClaimKind::kHintReaders:
+      return "hintReaders";
   }
   return "unknown";
 }
@@ -162,12 +165,16 @@ std::vector<Claim> Claims::OfKubeProxy(const ChainId& chain) const {
                         "for good")}};
 }
 
-// Claim (c): who marks stays, so what acts on the mark stays.
+// Claim (c): who marks stays, so what acts on the mark stays. Anybody may have put a rule for any
+// bit into either chain.
 std::vector<Claim> Claims::OfMarks(absl::string_view marking_chain, uint32_t mark) const {
   std::vector<Claim> claims;
-  if (Stays(marking_chain)) {
+  for (const absl::string_view name : {kMarkMasqChain, kMarkDropChain}) {
+    const ObservedChain* chain = observed_.Find({family_, Table::kNat, std::string(name)});
+    const bool marks = chain != nullptr && (name == marking_chain || (BitsSet(*chain) & mark) != 0);
+    if (!marks || !Stays(name)) continue;
     claims.push_back({ClaimKind::kMarkedPackets,
-                      absl::StrCat("acts on what nat/", marking_chain, " marks, which stays")});
+                      absl::StrCat("acts on what nat/", name, " marks, which stays")});
   }
   for (const MarkSetter& setter : dependents_.mark_setters) {
     const bool sees = family_ == Family::kIPv4 ? setter.ipv4 : setter.ipv6;

@@ -30,6 +30,7 @@ enum class ClaimKind : uint8_t {
   kLabelledPackets,   // the same of the connection's label
   kMartians,          // the kernel takes packets for 127.0.0.0/8 from neighbours
   kLiveKubelet,       // a live kubelet takes its absence for a flush
+  kHintReaders,       // programs that choose their iptables mode by the hint: the mode is in use
 };
 absl::string_view ClaimKindName(ClaimKind kind);  // "foreignJump", ...
 

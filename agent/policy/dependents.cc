@@ -2,10 +2,12 @@
 #include "agent/policy/dependents.h"
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 #include <tuple>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "agent/policy/kube_proxy_chains.h"
@@ -38,10 +40,15 @@ std::optional<ChainId> ChainIn(const TableId& table, const std::string& chain) {
 }
 
 // The rule that makes a marking chain one, whoever of kubelet and kube-proxy wrote it, and the one
-// that clears the mark.
+// that clears the mark; with any bit.
 bool IsOwnMarking(const ChainId& chain, const SurveyRule& rule) {
-  return IsKubeletChain(chain) && rule.jump.empty() &&
-         absl::StartsWith(rule.text, "-j MARK --set-xmark ");
+  if (chain.table != netlink::Table::kNat || std::popcount(rule.marks_set) != 1) return false;
+  const int bit = std::countr_zero(rule.marks_set);
+  if (chain.name == kMarkMasqChain || chain.name == kMarkDropChain) {
+    return rule.text == netlink::ToString(chain.family, SetBit(bit));
+  }
+  return chain.name == kPostroutingChain &&
+         rule.text == netlink::ToString(chain.family, ClearBit(bit));
 }
 
 // The same of labels, with any label: in these two chains, and in no other of kubelet's.
@@ -75,6 +82,20 @@ Setter SetterOf(const TableId& table, const std::string& chain, const SurveyRule
   return setter;
 }
 
+// A mark or label is set by whoever comes to `chain`, if anybody does.
+template <typename Setter>
+void AddIfUsed(const std::vector<std::pair<ChainId, Setter>>& own, const std::set<ChainId>& targets,
+               const CniConfigs& cni, std::vector<Setter>& setters) {
+  for (const auto& [chain, setter] : own) {
+    const bool named =
+        !cni.problems.empty() || std::any_of(cni.references.begin(), cni.references.end(),
+                                             [&name = chain.name](const CniReference& reference) {
+                                               return reference.chain == name;
+                                             });
+    if (named || targets.contains(chain)) setters.push_back(setter);
+  }
+}
+
 bool SetsForOthers(const TableId& table) {
   return table.name != kKubeProxyTable && table.family != "arp";
 }
@@ -101,12 +122,25 @@ netlink::SurveyFilter DependentsCollector::ManagedMode() {
     if (!rule.jump.empty()) NoteReference(table, chain, rule);
     if (rule.marks_set != 0) NoteMarks(table, chain, rule);
     if (rule.labels_set.any()) NoteLabels(table, chain, rule);
+    if (rule_of_others_.empty()) NoteRuleOfOthers(table, chain, rule);
     return false;
   };
 }
 
 netlink::SurveyFilter DependentsCollector::OtherMode() {
   return [this](const TableId& table, const std::string& chain, const SurveyRule& rule) {
+    const std::optional<ChainId> from = ChainIn(table, chain);
+    if (!rule.jump.empty()) NoteOtherJump(table, chain, rule);
+    if (from && IsOwnMarking(*from, rule)) {
+      auto setter = SetterOf<MarkSetter>(table, chain, rule);
+      setter.bits = rule.marks_set;
+      other_marking_.emplace_back(*from, std::move(setter));
+    }
+    if (from && IsOwnLabelling(*from, rule)) {
+      auto setter = SetterOf<LabelSetter>(table, chain, rule);
+      setter.labels = rule.labels_set;
+      other_labelling_.emplace_back(*from, std::move(setter));
+    }
     if (rule.marks_set != 0) NoteMarks(table, chain, rule);
     if (rule.labels_set.any()) NoteLabels(table, chain, rule);
     return false;
@@ -129,6 +163,27 @@ void DependentsCollector::NoteReference(const TableId& table, const std::string&
   if (++(kube_proxy ? kube_proxy_counts_ : counts_)[*target] > kExamples) return;
   references_.push_back(
       {*target, netlink::ToString(from), absl::StrCat("-A ", chain, " ", rule.text), kube_proxy});
+}
+
+void DependentsCollector::NoteOtherJump(const TableId& table, const std::string& chain,
+                                        const SurveyRule& rule) {
+  std::optional<ChainId> target = ChainIn(table, rule.jump);
+  if (!target || !IsMarkingChain(*target)) return;
+  const bool kube_proxy = IsKubeProxyChain({target->family, target->table, chain});
+  if (kube_proxy && target->name == kMarkMasqChain) return;
+  other_targets_.insert(*std::move(target));
+}
+
+void DependentsCollector::NoteRuleOfOthers(const TableId& table, const std::string& chain,
+                                           const SurveyRule& rule) {
+  constexpr absl::string_view kIptablesTables[] = {"filter", "nat", "mangle", "raw", "security"};
+  const bool of_iptables = (table.family == "ip" || table.family == "ip6") &&
+                           absl::c_linear_search(kIptablesTables, table.name);
+  if (!of_iptables) return;
+  const std::optional<ChainId> from = ChainIn(table, chain);
+  if (from && (IsKubeletChain(*from) || IsKubeletJump(*from, rule))) return;
+  rule_of_others_ =
+      absl::StrCat(netlink::ToString(table), " ", chain, ": -A ", chain, " ", rule.text);
 }
 
 void DependentsCollector::NoteMarks(const TableId& table, const std::string& chain,
@@ -162,7 +217,10 @@ Dependents DependentsCollector::Finish(CniConfigs cni,
                            .mark_setters = mark_setters_,
                            .label_setters = label_setters_,
                            .cni = std::move(cni),
-                           .route_localnet = std::move(route_localnet)};
+                           .route_localnet = std::move(route_localnet),
+                           .rule_of_others = rule_of_others_};
+  AddIfUsed(other_marking_, other_targets_, dependents.cni, dependents.mark_setters);
+  AddIfUsed(other_labelling_, other_targets_, dependents.cni, dependents.label_setters);
   std::sort(dependents.references.begin(), dependents.references.end());
   std::sort(dependents.mark_setters.begin(), dependents.mark_setters.end());
   std::sort(dependents.label_setters.begin(), dependents.label_setters.end(),

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -89,6 +90,9 @@ struct Dependents {
   CniConfigs cni = {};
   // Interfaces from which the kernel takes packets for 127.0.0.0/8 (detect/route_localnet.h).
   std::vector<std::string> route_localnet = {};
+  // A rule that is not kubelet's in a table of iptables, of any family: "ip nat KUBE-SVC-1: -A
+  // ...". Empty: nobody else uses this iptables mode.
+  std::string rule_of_others = {};
 
   bool operator==(const Dependents&) const = default;
 };
@@ -97,6 +101,10 @@ struct Dependents {
 //
 // Not counted: kubelet's own rules, in any form; kube-proxy's in the chains they share; the table
 // that kube-proxy's nftables mode has to itself, which masquerades what it marks (since 1.29).
+//
+// A chain of kubelet's that marks in the other mode does count where anybody may come to it: a jump
+// or a CNI configuration leads there. kube-proxy's jumps to KUBE-MARK-MASQ alone do not: it brings
+// what acts on that mark.
 class DependentsCollector {
  public:
   DependentsCollector();
@@ -119,6 +127,10 @@ class DependentsCollector {
                  const netlink::SurveyRule& rule);
   void NoteLabels(const netlink::TableId& table, const std::string& chain,
                   const netlink::SurveyRule& rule);
+  void NoteOtherJump(const netlink::TableId& table, const std::string& chain,
+                     const netlink::SurveyRule& rule);
+  void NoteRuleOfOthers(const netlink::TableId& table, const std::string& chain,
+                        const netlink::SurveyRule& rule);
   bool IsKubeletJump(const netlink::ChainId& from, const netlink::SurveyRule& rule) const;
 
   // Kubelet's jumps, by where they stand and how they read: a survey asks for them tens of
@@ -129,6 +141,11 @@ class DependentsCollector {
   std::map<netlink::ChainId, uint64_t> kube_proxy_counts_;
   std::vector<MarkSetter> mark_setters_;
   std::vector<LabelSetter> label_setters_;
+  // Kubelet's marking chains in the other mode: what they set, and who jumps to them.
+  std::vector<std::pair<netlink::ChainId, MarkSetter>> other_marking_;
+  std::vector<std::pair<netlink::ChainId, LabelSetter>> other_labelling_;
+  std::set<netlink::ChainId> other_targets_;
+  std::string rule_of_others_;
 };
 
 }  // namespace kipt::agent

@@ -199,6 +199,12 @@ bool IsLabelChain(const ChainId& chain) {
                      });
 }
 
+bool IsMarkingChain(const ChainId& chain) {
+  return chain.table == netlink::Table::kNat &&
+         (chain.name == kMarkMasqChain || chain.name == kMarkDropChain ||
+          chain.name == kLabelMasqChain || chain.name == kLabelDropChain);
+}
+
 absl::string_view WhyNoLabels(const Ruleset& desired) {
   return desired.labels ? "this node has no connection labels" : "ConnLabelMarking is off";
 }

@@ -149,6 +149,8 @@ std::vector<DesiredJump> EveryKubeletJump(netlink::Family family);
 
 // Whether some kubelet, or this agent as one, makes this chain in some mode.
 bool IsKubeletChain(const netlink::ChainId& chain);
+// Of those, one that marks packets, or labels their connections, for whoever jumps there.
+bool IsMarkingChain(const netlink::ChainId& chain);
 // Of those, the chains of the gate ConnLabelMarking: this agent's own, and nobody else's.
 bool IsLabelChain(const netlink::ChainId& chain);
 // Why `desired` has none of them: the gate is off, or the node cannot. A clause.

@@ -22,9 +22,9 @@ using netlink::Family;
 using netlink::ObservedChain;
 using netlink::ObservedRule;
 
-bool Manages(const Ruleset& desired, Family family) {
-  return desired.mode != Mode::kOff && std::find(desired.families.begin(), desired.families.end(),
-                                                 family) != desired.families.end();
+bool IsAskedFor(const Ruleset& desired, Family family) {
+  return std::find(desired.families.begin(), desired.families.end(), family) !=
+         desired.families.end();
 }
 
 bool IsDesired(const Ruleset& desired, const ChainId& chain) {
@@ -132,9 +132,6 @@ class Planner {
   std::string Why(const ChainId& chain) const {
     if (desired_.mode == Mode::kOff)
       return "stale: nothing of kubelet's is wanted, and nobody uses it";
-    if (!Manages(desired_, chain.family)) {
-      return "stale: this family is not managed (--ip-families), and nobody uses it";
-    }
     if (IsLabelChain(chain)) {
       return absl::StrCat("stale: ", WhyNoLabels(desired_), ", and nobody uses it");
     }
@@ -153,6 +150,32 @@ class Planner {
 // Rules and jumps before chains: a chain that is referred to, or not empty, cannot go.
 bool DeletesRule(const Change& change) {
   return std::holds_alternative<netlink::DeleteRule>(change.operation);
+}
+
+bool DeletesHint(const Change& change) {
+  const auto* chain = std::get_if<netlink::DeleteChain>(&change.operation);
+  return chain != nullptr && chain->chain.name == kHintChain;
+}
+
+// Programs that have to choose an iptables mode (iptables-wrappers, CNI plugins) do it by the hint:
+// those of both families stay as long as anybody else uses this mode.
+void KeepHints(const Dependents& dependents, Retirement& retirement) {
+  std::string user = dependents.rule_of_others;
+  if (user.empty() && !retirement.kept.empty()) {
+    const Standing& kept = retirement.kept.front().standing;
+    user = absl::StrCat(netlink::ToString(kept.chain), ": ", kept.text);
+  }
+  if (user.empty()) return;
+  for (const Change& change : retirement.changes) {
+    if (!DeletesHint(change)) continue;
+    const ChainId& hint = netlink::ChainOf(change.operation);
+    retirement.kept.push_back(
+        {{hint, ChainText(hint), change.reason},
+         {{ClaimKind::kHintReaders,
+           absl::StrCat("tells others which iptables mode this node uses, and it is in use: ",
+                        user)}}});
+  }
+  std::erase_if(retirement.changes, DeletesHint);
 }
 
 // What `operation` removes, as it is listed while it stands.
@@ -175,14 +198,16 @@ Retirement PlanRetirement(const Ruleset& desired, const netlink::Snapshot& obser
                           const RetirementOptions& options) {
   Retirement retirement;
   if (desired.mode == Mode::kOff && !options.when_off) return retirement;
-  for (const Family family : netlink::kFamilies) {
+  for (const Family family : desired.families) {
     if (Unsettled(diff, family)) {
       retirement.unsettled.push_back(family);
       continue;
     }
     Planner(family, desired, observed, dependents, options, retirement).Plan();
   }
-  if (diff.native.stale && !Manages(desired, Family::kIPv4) && dependents.route_localnet.empty()) {
+  if (!options.hints) KeepHints(dependents, retirement);
+  if (diff.native.stale && desired.mode == Mode::kOff && IsAskedFor(desired, Family::kIPv4) &&
+      dependents.route_localnet.empty()) {
     retirement.native =
         netlink::DeleteNativeTable{.family = Family::kIPv4, .name = std::string(kNativeTable)};
   }

@@ -32,6 +32,9 @@ struct RetirementOptions {
   bool canaries = false;
   // Also where the mode is off: everything of kubelet's is stale then.
   bool when_off = false;
+  // Of the iptables mode that is not managed: its hint misleads who reads it, and goes though
+  // others use that mode.
+  bool hints = false;
 
   bool operator==(const RetirementOptions&) const = default;
 };
@@ -60,9 +63,9 @@ struct Retirement {
   bool operator==(const Retirement&) const = default;
 };
 
-// What of `observed` goes and what stays, where `desired` is wanted. Only in families in which all
-// that is wanted stands (`diff`, of the same observation, changes nothing): first the new, then
-// away with the old.
+// What of `observed` goes and what stays, where `desired` is wanted. Only in `desired`'s families,
+// for another run may manage the other one, and only in those in which all that is wanted stands
+// (`diff`, of the same observation, changes nothing): first the new, then away with the old.
 Retirement PlanRetirement(const Ruleset& desired, const netlink::Snapshot& observed,
                           const Diff& diff, const Dependents& dependents,
                           const RetirementOptions& options);

@@ -3,12 +3,24 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "agent/policy/rule_forms.h"
 #include "featuregates/printable.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {
+namespace {
 
 using featuregates::AppendLine;
+
+// Who chooses an iptables mode as iptables-wrappers does finds this first.
+absl::string_view MisleadingIn(const OtherMode& other, const netlink::ChainId& chain) {
+  const bool looked_for = chain.table == netlink::Table::kMangle &&
+                          (chain.name == kHintChain || chain.name == kCanaryChain);
+  if (other.iptables_mode != "nft" || !looked_for) return "";
+  return "  # misleading: iptables-wrappers takes hint or canary, nft's first, and so takes nft";
+}
+
+}  // namespace
 
 std::string DetectText(absl::Span<const FamilyMode> modes) {
   std::string text;
@@ -31,7 +43,7 @@ std::string OtherModeText(const OtherMode& other) {
   std::string text =
       absl::StrCat("\nother iptables mode, ", other.iptables_mode, ", which is not managed\n");
   for (const netlink::ChainId& chain : other.chains) {
-    AppendLine(text, "  . ", netlink::ToString(chain));
+    AppendLine(text, "  . ", netlink::ToString(chain), MisleadingIn(other, chain));
   }
   if (!other.problem.empty()) {
     AppendLine(text, "  ! it could not be looked into: ", other.problem);

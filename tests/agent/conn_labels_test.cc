@@ -132,7 +132,7 @@ TEST(ConnLabelsTest, AreStaleWhereTheGateIsOff) {
 }
 
 TEST(ConnLabelsTest, GoTogetherWhereNobodyUsesThem) {
-  const Retirement retirement = Plan(Cleanup(), Made(Labelled(Mode::kCleanup)));
+  const Retirement retirement = PlanFor(Cleanup(), Made(Labelled(Mode::kCleanup)));
   EXPECT_THAT(retirement.kept, IsEmpty());
   EXPECT_EQ(retirement.changes.size(), 4 + 4 + 4) << "chains, their rules, their jumps";
 }

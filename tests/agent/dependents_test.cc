@@ -162,6 +162,16 @@ INSTANTIATE_TEST_SUITE_P(
                  Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000), false},
         MarkCase{"AConditionalRuleInTheMarkingChain", kIpNat, "KUBE-MARK-MASQ",
                  Mark("-i eth0 -j MARK --set-xmark 0x4000/0x4000", 0x4000), true},
+        MarkCase{"AnotherMaskInTheMarkingChain", kIpNat, "KUBE-MARK-MASQ",
+                 Mark("-j MARK --set-xmark 0x4000/0xffffffff", 0x4000), true},
+        MarkCase{"TwoBitsInTheMarkingChain", kIpNat, "KUBE-MARK-MASQ",
+                 Mark("-j MARK --set-xmark 0xc000/0xc000", 0xc000), true},
+        MarkCase{"WhatClearsTheMark", kIpNat, "KUBE-POSTROUTING",
+                 Mark("-j MARK --set-xmark 0x4000/0x0", 0x4000), false},
+        MarkCase{"WhatSetsAMarkWhereItIsCleared", kIpNat, "KUBE-POSTROUTING",
+                 Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000), true},
+        MarkCase{"AMarkInTheFirewall", kIpFilter, "KUBE-FIREWALL",
+                 Mark("-j MARK --set-xmark 0x8000/0x8000", 0x8000), true},
         MarkCase{"AChainOfThatNameInAnotherTable",
                  {"ip", "mangle"},
                  "KUBE-MARK-MASQ",
@@ -175,6 +185,71 @@ INSTANTIATE_TEST_SUITE_P(
         MarkCase{"ARuleThatSetsNothing", kIpNat, "MINE", Mark("-j ACCEPT", 0), false},
         MarkCase{"Arp", {"arp", "filter"}, "INPUT", Mark("[xt mangle rev 0]", 0xffffffff), false}),
     [](const auto& tested) { return tested.param.name; });
+
+TEST(DependentsTest, AreSetByAMarkingChainOfTheOtherModeWhereAnybodyComesToIt) {
+  const SurveyRule drops = Mark("-j MARK --set-xmark 0x8000/0x8000", 0x8000);
+  const SurveyRule masquerades = Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000);
+  struct Row {
+    const char* name;
+    const char* from;
+    const char* chain;
+    CniConfigs cni;
+    bool drops;
+    bool masquerades;
+  };
+  const Row rows[] = {
+      {"nobody", "", "", {}, false, false},
+      {"a jump", "PREROUTING", "KUBE-MARK-DROP", {}, true, false},
+      {"a user chain's jump", "MINE", "KUBE-MARK-MASQ", {}, false, true},
+      {"kube-proxy, which brings what acts on it",
+       "KUBE-SVC-X",
+       "KUBE-MARK-MASQ",
+       {},
+       false,
+       false},
+      {"kube-proxy, which does not", "KUBE-SVC-X", "KUBE-MARK-DROP", {}, true, false},
+      {"a CNI plugin", "", "", {.references = {{"f", "portmap", "KUBE-MARK-MASQ"}}}, false, true},
+      {"perhaps a CNI plugin", "", "", {.problems = {"unreadable"}}, true, true},
+  };
+  for (const Row& row : rows) {
+    DependentsCollector collector;
+    const netlink::SurveyFilter see = collector.OtherMode();
+    see(kIpNat, "KUBE-MARK-DROP", drops);
+    see(kIpNat, "KUBE-MARK-MASQ", masquerades);
+    if (*row.from != '\0') see(kIpNat, row.from, Jump(row.chain));
+    uint32_t bits = 0;
+    for (const MarkSetter& setter : collector.Finish(row.cni, {}).mark_setters) bits |= setter.bits;
+    EXPECT_EQ(bits, (row.drops ? 0x8000U : 0U) | (row.masquerades ? 0x4000U : 0U)) << row.name;
+  }
+}
+
+TEST(DependentsTest, KnowOneRuleOfOthersInATableOfIptables) {
+  struct Row {
+    TableId table;
+    const char* chain;
+    SurveyRule rule;
+    const char* known;
+  };
+  const Row rows[] = {
+      {kIpFilter, "MINE", Mark("-j DROP", 0), "ip filter MINE: -A MINE -j DROP"},
+      {{"ip6", "raw"},
+       "PREROUTING",
+       Mark("-j DROP", 0),
+       "ip6 raw PREROUTING: -A PREROUTING -j DROP"},
+      {kIpNat, "KUBE-SVC-X", Jump("KUBE-MARK-MASQ"),
+       "ip nat KUBE-SVC-X: -A KUBE-SVC-X -j KUBE-MARK-MASQ"},
+      {kIpFilter, "INPUT", Jump("KUBE-FIREWALL"), ""},
+      {kIpNat, "KUBE-MARK-MASQ", Mark("-j DROP", 0), ""},
+      {{"inet", "filter"}, "input", Mark("-j DROP", 0), ""},
+      {{"ip", "kube-proxy"}, "filter", Mark("-j DROP", 0), ""},
+  };
+  for (const Row& row : rows) {
+    DependentsCollector collector;
+    collector.ManagedMode()(row.table, row.chain, row.rule);
+    collector.OtherMode()(kIpFilter, "MINE", Mark("-j ACCEPT", 0));
+    EXPECT_EQ(collector.Finish({}, {}).rule_of_others, row.known);
+  }
+}
 
 TEST(DependentsTest, SayWhichFamilysPacketsASetterSees) {
   DependentsCollector collector;

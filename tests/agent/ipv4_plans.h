@@ -28,8 +28,9 @@ inline std::vector<std::string> Operations(const Diff& diff) {
   return lines;
 }
 
-inline Retirement Plan(const Ruleset& desired, const ::kipt::testing::Observed& observed,
-                       const Dependents& dependents = {}, const RetirementOptions& options = {}) {
+inline Retirement PlanFor(const Ruleset& desired, const ::kipt::testing::Observed& observed,
+                          const Dependents& dependents = {},
+                          const RetirementOptions& options = {}) {
   return PlanRetirement(desired, observed.snapshot(), ComputeDiff(desired, observed.snapshot()),
                         dependents, options);
 }

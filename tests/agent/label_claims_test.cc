@@ -75,7 +75,7 @@ TEST_P(LabelClaimTest, KeepsWhatIsUsedAndWhatActsOnIt) {
       Dependents dependents;
       GetParam().prepare(family, observed, dependents);
       const Ruleset without = DesiredRuleset(mode, {&family, 1}, {});
-      const Retirement retirement = Plan(without, observed, dependents);
+      const Retirement retirement = PlanFor(without, observed, dependents);
       EXPECT_EQ(KeptBy(retirement), GetParam().kept);
       std::set<std::string> expected = {"KUBELET-MARK-MASQ", "KUBELET-MARK-DROP",
                                         "KUBELET-POSTROUTING", "KUBELET-FIREWALL"};
@@ -189,7 +189,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(LabelClaimsTest, WhatIsWantedIsNotRetired) {
   for (const Mode mode : kModes) {
     const Ruleset with = DesiredRuleset(mode, netlink::kFamilies, {}, {}, ConnLabels{});
-    EXPECT_EQ(Plan(with, Made(with)).changes.size(), 0U) << ModeName(mode);
+    EXPECT_EQ(PlanFor(with, Made(with)).changes.size(), 0U) << ModeName(mode);
   }
 }
 
@@ -229,7 +229,7 @@ TEST(LabelClaimsTest, NameTheLabelsThatOthersSetUpToBothEnds) {
   Dependents dependents;
   dependents.label_setters = {Setter(0)};
   dependents.label_setters[0].labels = netlink::AllConnLabels();
-  EXPECT_EQ(FirstClaims(Plan(Cleanup(), observed, dependents)),
+  EXPECT_EQ(FirstClaims(PlanFor(Cleanup(), observed, dependents)),
             (std::map<std::string, std::string>{
                 {"KUBELET-POSTROUTING",
                  "acts on label 0, which ip mangle MINE may set: -A MINE -m connlabel --set"},
@@ -243,7 +243,7 @@ TEST(LabelClaimsTest, AreOfLabelsThatAreTestedNotOfThoseThatAreSet) {
                  {MasqueradeLabelled(114), SetLabel(3), MasqueradeAll(0)});
   Dependents dependents;
   dependents.label_setters = {Setter(3), Setter(0)};
-  EXPECT_EQ(KeptBy(Plan(Cleanup(), observed, dependents)),
+  EXPECT_EQ(KeptBy(PlanFor(Cleanup(), observed, dependents)),
             (Kept{{"KUBELET-POSTROUTING", {"foreignRule"}}}));
 }
 
@@ -252,7 +252,7 @@ TEST(LabelClaimsTest, ACniConfigurationClaimsEitherOfTheChainsThatLabel) {
     const Observed observed = Made(DesiredRuleset(Mode::kCleanup, kIPv4Only, {}, {}, ConnLabels{}));
     Dependents dependents;
     dependents.cni.references = {{"/etc/cni/net.d/1.conflist", "portmap", chain}};
-    EXPECT_EQ(KeptBy(Plan(Cleanup(), observed, dependents)).at(chain),
+    EXPECT_EQ(KeptBy(PlanFor(Cleanup(), observed, dependents)).at(chain),
               std::set<std::string>{"cniConfig"});
   }
 }

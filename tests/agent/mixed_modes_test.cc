@@ -63,6 +63,17 @@ TEST(MixedModesTest, TwoHintsAreAnError) {
   EXPECT_EQ(meetings[0].severity, AuditSeverity::kError);
 }
 
+// iptables-wrappers takes hint or canary, in nft first.
+TEST(MixedModesTest, ACanaryInNftBesideLegacysHintIsAnError) {
+  constexpr char kCanaryText[] = "*mangle\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n";
+  const std::vector<ModeMeeting> meetings = Meetings(kCanaryText, kHintText);
+  ASSERT_THAT(meetings, SizeIs(1));
+  EXPECT_EQ(meetings[0].kind, AuditKind::kTwoHints);
+  EXPECT_EQ(meetings[0].severity, AuditSeverity::kError);
+  EXPECT_THAT(meetings[0].details, ::testing::ElementsAre("mangle/KUBE-KUBELET-CANARY"));
+  EXPECT_THAT(Meetings(kHintText, kCanaryText), ::testing::IsEmpty());
+}
+
 TEST(MixedModesTest, TheSameServicesInBothModesAreAnError) {
   const std::vector<ModeMeeting> meetings =
       Meetings(ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save"),

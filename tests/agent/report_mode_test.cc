@@ -109,6 +109,16 @@ TEST(OtherModeReportTest, PlanAndStatusListItsChains) {
   EXPECT_EQ(Json::parse(StatusJson(subject, {}))["otherMode"], wanted);
 }
 
+TEST(OtherModeReportTest, SaysWhatMisleadsIptablesWrappers) {
+  OtherMode other = {"nft", {Mangle("KUBE-KUBELET-CANARY"), Nat("KUBE-KUBELET-CANARY")}};
+  constexpr char kWhy[] = "ip mangle KUBE-KUBELET-CANARY  # misleading: iptables-wrappers";
+  const std::string text = StatusText(WithOther(other), {});
+  EXPECT_THAT(text, HasSubstr(kWhy));
+  EXPECT_THAT(text, HasSubstr("ip nat KUBE-KUBELET-CANARY\n"));
+  other.iptables_mode = "legacy";
+  EXPECT_THAT(StatusText(WithOther(other), {}), ::testing::Not(HasSubstr("misleading")));
+}
+
 TEST(OtherModeReportTest, SaysWhyItCouldNotBeLookedInto) {
   const Subject subject =
       WithOther(OtherMode{.iptables_mode = "legacy", .problem = "not installed"});

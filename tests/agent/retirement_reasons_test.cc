@@ -34,17 +34,11 @@ std::set<std::string> WhyChainsGo(const Retirement& retirement) {
 
 TEST(RetirementReasonsTest, SaysWhyAChainGoes) {
   using ::testing::ElementsAre;
-  EXPECT_THAT(WhyChainsGo(Plan(Cleanup(), Residue())),
+  EXPECT_THAT(WhyChainsGo(PlanFor(Cleanup(), Residue())),
               ElementsAre("stale: not part of cleanup mode, and nobody uses it"));
   const Ruleset off = DesiredRuleset(Mode::kOff, kIPv4Only, {});
-  EXPECT_THAT(WhyChainsGo(Plan(off, Residue(), {}, {.when_off = true})),
+  EXPECT_THAT(WhyChainsGo(PlanFor(off, Residue(), {}, {.when_off = true})),
               ElementsAre("stale: nothing of kubelet's is wanted, and nobody uses it"));
-  const Family six[] = {Family::kIPv6};
-  const Ruleset only_six = DesiredRuleset(Mode::kCleanup, six, {});
-  Observed observed = Made(only_six);
-  observed.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(14)});
-  EXPECT_THAT(WhyChainsGo(Plan(only_six, observed)),
-              ElementsAre("stale: this family is not managed (--ip-families), and nobody uses it"));
 }
 
 TEST(RetirementReasonsTest, ANativeTableThatPendsUnsettlesIPv4Only) {
@@ -72,24 +66,27 @@ TEST(RetirementReasonsTest, OnlyWhatGoesIsLeftOutOfWhatIsStale) {
   EXPECT_EQ(reasons, (std::vector<std::string>{"b", "c", "stale, kept: claim", "e", "f"}));
 }
 
-TEST(RetirementReasonsTest, TheNativeTableThatGoesIsOursAndOfAFamilyThatIsNotManaged) {
-  const Family six[] = {Family::kIPv6};
-  const Ruleset desired = DesiredRuleset(Mode::kCleanup, six, {});
-  const Observed observed = Made(desired);
-  const Diff diff = ComputeDiff(desired, observed.snapshot(),
-                                netlink::ObservedNativeTable{.table = NativeMartians()});
+TEST(RetirementReasonsTest, TheNativeTableThatGoesIsOursAndOfModeOff) {
+  const Ruleset off = DesiredRuleset(Mode::kOff, kIPv4Only, {});
+  const Diff diff = ComputeDiff(off, {}, netlink::ObservedNativeTable{.table = NativeMartians()});
+  ASSERT_TRUE(diff.native.stale);
+  const RetirementOptions options = {.when_off = true};
   Dependents dependents;
   const netlink::DeleteNativeTable taken =
-      *PlanRetirement(desired, observed.snapshot(), diff, dependents, {}).native;
+      *PlanRetirement(off, {}, diff, dependents, options).native;
   EXPECT_EQ(taken.family, Family::kIPv4);
   EXPECT_EQ(taken.name, kNativeTable);
   dependents.route_localnet = {"eth0"};
-  EXPECT_FALSE(
-      PlanRetirement(desired, observed.snapshot(), diff, dependents, {}).native.has_value());
-  // Of a family that is managed, sync takes it.
+  EXPECT_FALSE(PlanRetirement(off, {}, diff, dependents, options).native.has_value());
+  // Of a family that is managed, sync takes it; of one that is not, nobody does.
   dependents.route_localnet = {};
-  EXPECT_FALSE(PlanRetirement(Cleanup(), {}, diff, dependents, {}).native.has_value());
-  EXPECT_FALSE(PlanRetirement(Legacy(), {}, diff, dependents, {}).native.has_value());
+  const Family six[] = {Family::kIPv6};
+  for (const Mode mode : {Mode::kCleanup, Mode::kLegacy, Mode::kOff}) {
+    const Ruleset of_six = DesiredRuleset(mode, six, {});
+    EXPECT_FALSE(PlanRetirement(of_six, {}, diff, dependents, options).native.has_value());
+  }
+  EXPECT_FALSE(PlanRetirement(Cleanup(), {}, diff, dependents, options).native.has_value());
+  EXPECT_FALSE(PlanRetirement(Legacy(), {}, diff, dependents, options).native.has_value());
 }
 
 }  // namespace

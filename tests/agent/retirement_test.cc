@@ -86,7 +86,7 @@ TEST_P(ClaimTest, KeepsWhatIsClaimedAndNothingElse) {
   Observed observed = Residue();
   Dependents dependents;
   GetParam().prepare(observed, dependents);
-  const Retirement retirement = Plan(Cleanup(), observed, dependents);
+  const Retirement retirement = PlanFor(Cleanup(), observed, dependents);
   EXPECT_EQ(ChainsGone(retirement), GetParam().chains_gone);
   Kept expected = GetParam().kept;
   expected.insert(kCanaries.begin(), kCanaries.end());
@@ -223,7 +223,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& tested) { return tested.param.name; });
 
 TEST(RetirementTest, TakesRulesAndJumpsBeforeChains) {
-  const Retirement retirement = Plan(Cleanup(), Residue());
+  const Retirement retirement = PlanFor(Cleanup(), Residue());
   bool chain_seen = false;
   for (const Change& change : retirement.changes) {
     const bool chain = std::holds_alternative<netlink::DeleteChain>(change.operation);
@@ -237,7 +237,7 @@ TEST(RetirementTest, TakesRulesAndJumpsBeforeChains) {
 }
 
 TEST(RetirementTest, NeverTouchesABaseChainOrTheMartianRule) {
-  for (const std::string& line : Gone(Plan(Cleanup(), Residue(), {}, {.canaries = true}))) {
+  for (const std::string& line : Gone(PlanFor(Cleanup(), Residue(), {}, {.canaries = true}))) {
     EXPECT_THAT(line, Not(::testing::HasSubstr("block incoming localnet")));
     EXPECT_THAT(line, Not(::testing::HasSubstr("-X INPUT")));
     EXPECT_THAT(line, Not(::testing::HasSubstr("-X POSTROUTING")));
@@ -259,7 +259,7 @@ TEST(RetirementTest, TakesEveryFormThatAKubeletWroteSince117) {
           .Chain(Nat("KUBE-MARK-MASQ"), {SetBit(bit), SetBit(bit)})
           .Chain(Nat("KUBE-MARK-DROP"), {SetBit(bit)})
           .Chain(Filter("KUBE-FIREWALL"), {DropMartians(0), DropMarked(bit), DropMarked(bit)});
-      const Retirement retirement = Plan(Cleanup(), observed);
+      const Retirement retirement = PlanFor(Cleanup(), observed);
       EXPECT_EQ(ChainsGone(retirement), kAllOfNat) << bit;
       EXPECT_EQ(KeptBy(retirement), kCanaries) << bit;
     }
@@ -269,12 +269,12 @@ TEST(RetirementTest, TakesEveryFormThatAKubeletWroteSince117) {
 TEST(RetirementTest, TakesAChainWhoseRulesLostTheirMatches) {
   Observed observed = Residue();
   observed.Chain(Nat("KUBE-POSTROUTING"), {testing::BareReturn(), ClearBit(14), MasqueradeAll(0)});
-  EXPECT_THAT(ChainsGone(Plan(Cleanup(), observed)), Contains("nat/KUBE-POSTROUTING"));
+  EXPECT_THAT(ChainsGone(PlanFor(Cleanup(), observed)), Contains("nat/KUBE-POSTROUTING"));
 }
 
 TEST(RetirementTest, TakesCanariesOnlyOnAnOperatorsWord) {
-  EXPECT_EQ(KeptBy(Plan(Cleanup(), Residue())), kCanaries);
-  const Retirement retirement = Plan(Cleanup(), Residue(), {}, {.canaries = true});
+  EXPECT_EQ(KeptBy(PlanFor(Cleanup(), Residue())), kCanaries);
+  const Retirement retirement = PlanFor(Cleanup(), Residue(), {}, {.canaries = true});
   EXPECT_THAT(ChainsGone(retirement),
               ::testing::IsSupersetOf({"mangle/KUBE-KUBELET-CANARY", "nat/KUBE-KUBELET-CANARY",
                                        "filter/KUBE-KUBELET-CANARY"}));
@@ -283,28 +283,51 @@ TEST(RetirementTest, TakesCanariesOnlyOnAnOperatorsWord) {
 TEST(RetirementTest, LeavesAFamilyAloneInWhichNotAllThatIsWantedStands) {
   Observed observed = Residue();
   observed.Chain(Filter("INPUT"), {});  // the jump is missing
-  const Retirement retirement = Plan(Cleanup(), observed);
+  const Retirement retirement = PlanFor(Cleanup(), observed);
   EXPECT_TRUE(retirement.empty());
   EXPECT_THAT(retirement.unsettled, ::testing::ElementsAre(Family::kIPv4));
 }
 
-TEST(RetirementTest, TakesAFamilyThatIsSwitchedOff) {
-  Observed observed = Made(DesiredRuleset(Mode::kLegacy, netlink::kFamilies, {}));
-  const Retirement retirement = Plan(Legacy(), observed);
-  EXPECT_EQ(ChainsGone(retirement),
-            (std::set<std::string>{"mangle/KUBE-IPTABLES-HINT", "nat/KUBE-MARK-DROP",
-                                   "nat/KUBE-MARK-MASQ", "nat/KUBE-POSTROUTING",
-                                   "filter/KUBE-FIREWALL"}));
-  for (const Change& change : retirement.changes) {
-    EXPECT_EQ(netlink::ChainOf(change.operation).family, Family::kIPv6);
+// Another run may manage it, in another iptables mode.
+TEST(RetirementTest, TakesNothingOfAFamilyThatIsNotAskedFor) {
+  const Observed observed = Made(DesiredRuleset(Mode::kLegacy, netlink::kFamilies, {}));
+  EXPECT_EQ(PlanFor(Legacy(), observed), Retirement{});
+  const Ruleset off = DesiredRuleset(Mode::kOff, kIPv4Only, {});
+  const Retirement all = PlanFor(off, observed, {}, {.canaries = true, .when_off = true});
+  EXPECT_FALSE(all.empty());
+  for (const Change& change : all.changes) {
+    EXPECT_EQ(netlink::ChainOf(change.operation).family, Family::kIPv4);
   }
+}
+
+TEST(RetirementTest, KeepsTheHintsAsLongAsAnybodyElseUsesTheMode) {
+  const Ruleset off = DesiredRuleset(Mode::kOff, netlink::kFamilies, {});
+  const Observed observed = Made(DesiredRuleset(Mode::kCleanup, netlink::kFamilies, {}));
+  Dependents others;
+  others.rule_of_others = "ip filter MINE: -A MINE -j DROP";
+  const Retirement kept = PlanFor(off, observed, others, {.when_off = true});
+  EXPECT_EQ(ChainsGone(kept), std::set<std::string>{"filter/KUBE-FIREWALL"});
+  ASSERT_EQ(kept.kept.size(), 2U) << "of each family";
+  EXPECT_EQ(KeptBy(kept)["mangle/KUBE-IPTABLES-HINT"], std::set<std::string>{"hintReaders"});
+  EXPECT_THAT(ToString(kept.kept[0].claims), ::testing::HasSubstr("-A MINE -j DROP"));
+  // What of kubelet's stays is such a user, too.
+  Dependents martians;
+  martians.route_localnet = {"all"};
+  EXPECT_EQ(
+      KeptBy(PlanFor(off, observed, martians, {.when_off = true}))["mangle/KUBE-IPTABLES-HINT"],
+      std::set<std::string>{"hintReaders"});
+  EXPECT_EQ(
+      ChainsGone(PlanFor(off, observed, {}, {.when_off = true})).count("mangle/KUBE-IPTABLES-HINT"),
+      1U);
+  // Of a mode that is not managed it misleads.
+  EXPECT_THAT(PlanFor(off, observed, others, {.when_off = true, .hints = true}).kept, IsEmpty());
 }
 
 TEST(RetirementTest, OfModeOffTakesNothingUnlessItIsToldTo) {
   const Ruleset off = DesiredRuleset(Mode::kOff, kIPv4Only, {});
-  EXPECT_TRUE(Plan(off, Residue()).empty());
-  EXPECT_THAT(Plan(off, Residue()).kept, IsEmpty());
-  EXPECT_THAT(ChainsGone(Plan(off, Residue(), {}, {.when_off = true})),
+  EXPECT_TRUE(PlanFor(off, Residue()).empty());
+  EXPECT_THAT(PlanFor(off, Residue()).kept, IsEmpty());
+  EXPECT_THAT(ChainsGone(PlanFor(off, Residue(), {}, {.canaries = true, .when_off = true})),
               ::testing::IsSupersetOf({"mangle/KUBE-IPTABLES-HINT", "filter/KUBE-FIREWALL"}));
 }
 
@@ -312,10 +335,11 @@ TEST(RetirementTest, KeepsTheMartianRuleWhereNeighboursWouldReachLocalhost) {
   const Ruleset off = DesiredRuleset(Mode::kOff, kIPv4Only, {});
   Dependents dependents;
   dependents.route_localnet = {"all"};
-  const Retirement retirement = Plan(off, Residue(), dependents, {.when_off = true});
+  const Retirement retirement = PlanFor(off, Residue(), dependents, {.when_off = true});
   EXPECT_EQ(KeptBy(retirement)["filter/KUBE-FIREWALL"], std::set<std::string>{"martians"});
   // Those of its rules that nobody needs go all the same.
-  EXPECT_EQ(Gone(retirement).size(), Gone(Plan(off, Residue(), {}, {.when_off = true})).size() - 4);
+  EXPECT_EQ(Gone(retirement).size(),
+            Gone(PlanFor(off, Residue(), {}, {.when_off = true})).size() - 4);
 }
 
 TEST(RetirementTest, OfAFirewallThatOthersUseTakesTheRuleThatNobodyNeeds) {
@@ -324,7 +348,7 @@ TEST(RetirementTest, OfAFirewallThatOthersUseTakesTheRuleThatNobodyNeeds) {
   Observed observed = Made(DesiredRuleset(Mode::kLegacy, six, {}));
   observed.Chain(Nat("KUBE-SERVICES", Family::kIPv6))
       .Chain(Filter("KUBE-PROXY-FIREWALL", Family::kIPv6));
-  const Retirement retirement = Plan(DesiredRuleset(Mode::kCleanup, six, {}), observed);
+  const Retirement retirement = PlanFor(DesiredRuleset(Mode::kCleanup, six, {}), observed);
   EXPECT_THAT(Gone(retirement), Contains(::testing::HasSubstr("-D KUBE-FIREWALL")));
   EXPECT_THAT(Gone(retirement), Not(Contains(::testing::HasSubstr("-D INPUT"))));
   EXPECT_EQ(KeptBy(retirement)["filter/KUBE-FIREWALL"], std::set<std::string>{"kubeProxy"});
@@ -336,7 +360,7 @@ TEST(RetirementTest, NumbersRulesAsTheyAreWhenTheirTurnComes) {
                  {ForeignAccept(), JumpTo("KUBE-POSTROUTING", std::string(kPostroutingComment)),
                   ForeignLog(), JumpTo("KUBE-POSTROUTING", std::string(kPostroutingComment))});
   std::vector<int> numbers;
-  for (const Change& change : Plan(Cleanup(), observed).changes) {
+  for (const Change& change : PlanFor(Cleanup(), observed).changes) {
     const auto* rule = std::get_if<netlink::DeleteRule>(&change.operation);
     if (rule != nullptr && rule->chain.name == "POSTROUTING") numbers.push_back(rule->number);
   }
@@ -347,7 +371,7 @@ TEST(RetirementTest, SaysOfWhatIsStaleWhyItStays) {
   Observed observed = Residue();
   observed.Chain(Nat("KUBE-SERVICES"));
   const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
-  const std::vector<Standing> stale = WithClaims(diff.stale, Plan(Cleanup(), observed));
+  const std::vector<Standing> stale = WithClaims(diff.stale, PlanFor(Cleanup(), observed));
   int told = 0;
   for (const Standing& standing : stale) {
     if (standing.text != ":KUBE-MARK-MASQ - [0:0]") continue;
@@ -356,7 +380,7 @@ TEST(RetirementTest, SaysOfWhatIsStaleWhyItStays) {
   }
   EXPECT_EQ(told, 1);
   EXPECT_LT(
-      WithClaims(ComputeDiff(Cleanup(), Residue().snapshot()).stale, Plan(Cleanup(), Residue()))
+      WithClaims(ComputeDiff(Cleanup(), Residue().snapshot()).stale, PlanFor(Cleanup(), Residue()))
           .size(),
       stale.size());
 }
@@ -370,20 +394,6 @@ TEST(RetirementTest, KnowsWithoutASurveyWhereNothingCanGo) {
   EXPECT_FALSE(may(Cleanup(), observed));
   EXPECT_TRUE(may(Cleanup(), Residue()));
   EXPECT_FALSE(may(Legacy(), Residue()));
-}
-
-TEST(RetirementTest, TakesTheNativeTableOfAFamilyThatIsNotManaged) {
-  const Family six[] = {Family::kIPv6};
-  const Ruleset desired = DesiredRuleset(Mode::kCleanup, six, {});
-  const Observed observed = Made(desired);
-  const Diff diff = ComputeDiff(desired, observed.snapshot(),
-                                netlink::ObservedNativeTable{.table = NativeMartians()});
-  Dependents dependents;
-  EXPECT_TRUE(
-      PlanRetirement(desired, observed.snapshot(), diff, dependents, {}).native.has_value());
-  dependents.route_localnet = {"eth0"};
-  EXPECT_FALSE(
-      PlanRetirement(desired, observed.snapshot(), diff, dependents, {}).native.has_value());
 }
 
 }  // namespace

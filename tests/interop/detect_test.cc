@@ -178,8 +178,8 @@ TEST_F(DetectTest, ALegacyHintBesideAnOldNftCanaryIsLegacy) {
   KubeletWith("nft", /*hint=*/false);
   KubeletWith("legacy");
   const ProgramResult result = Agent({"detect"});
-  EXPECT_EQ(result.exit_code, kExitOk) << result;
-  EXPECT_THAT(result.out, HasSubstr("ip: legacy\n"));
+  EXPECT_EQ(result.exit_code, kExitDifferences) << result;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("ip: legacy\n"), HasSubstr("and so takes nft")));
   EXPECT_EQ(WrappersAnswer(), "nft");
 }
 

@@ -205,6 +205,55 @@ INSTANTIATE_TEST_SUITE_P(All, PacketFlipTest, ::testing::ValuesIn(FlipCases()),
                                TestNameOf(row.param.mode));
                          });
 
+// ---- marks of the other iptables mode ----
+
+// A packet has one mark, whichever mode sets it; and what acted on it in the mode that sets it is
+// gone.
+class OtherModeMarksTest : public RetireTest, public ::testing::WithParamInterface<IptablesMode> {
+ protected:
+  static IptablesMode Managed() { return GetParam(); }
+  static Iptables Other() {
+    return {.mode = Managed() == IptablesMode::kNft ? IptablesMode::kLegacy : IptablesMode::kNft};
+  }
+  static void MustRun(const std::vector<std::string>& arguments) {
+    const ProgramResult result = Other().Run(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result;
+  }
+};
+
+TEST_P(OtherModeMarksTest, WhatIsMarkedThereIsStillDroppedAndMasqueraded) {
+  ServiceWorld world;
+  LeaveResidue(Other().mode);
+  LeaveResidue(Managed());
+  MustRun(
+      {"-t", "nat", "-A", "PREROUTING", "-p", "tcp", "--dport", "30001", "-j", "KUBE-MARK-DROP"});
+  const ProgramResult port = Other().Restore(
+      "*nat\n:CNI-DN-TEST - [0:0]\n-A PREROUTING -p tcp -m tcp --dport 8080 -j CNI-DN-TEST\n"
+      "-A CNI-DN-TEST -j KUBE-MARK-MASQ\n"
+      "-A CNI-DN-TEST -p tcp -j DNAT --to-destination 10.180.0.3:80\nCOMMIT\n");
+  EXPECT_EQ(port.exit_code, 0) << port;
+  MustRun({"-F"});
+  MustRun({"-X"});
+  MustRun({"-t", "nat", "-F", "KUBE-POSTROUTING"});
+  const auto expect_acted_on = [&world](const char* when) {
+    EXPECT_EQ(world.Reaches(kLocalNodePort, kSilence), kNobody) << when;
+    EXPECT_EQ(world.Reaches(kHostPort, kPatience), kPodMasqueraded) << when;
+  };
+  expect_acted_on("before");
+  EXPECT_EQ(SyncAndRetire(Managed()).result.exit_code, kExitOk);
+  expect_acted_on("after the policy");
+  EXPECT_EQ(RunRetire(Managed(), {"--yes"}).result.exit_code, kExitOk);
+  expect_acted_on("after the command");
+  // With whoever set the marks, what acts on them goes.
+  MustRun({"-t", "nat", "-F", "PREROUTING"});
+  MustRun({"-t", "nat", "-F", "CNI-DN-TEST"});
+  EXPECT_EQ(SyncAndRetire(Managed()).result.exit_code, kExitOk);
+  EXPECT_EQ(LinesOf({.mode = Managed()}).count("nat: :KUBE-POSTROUTING -"), 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, OtherModeMarksTest, ::testing::ValuesIn(kBothModes),
+                         [](const auto& row) { return TestNameOf(row.param); });
+
 // ---- at the same time ----
 
 struct RaceCase {

@@ -19,13 +19,11 @@
 namespace kipt::testing {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
-
-constexpr const char* kCanaries[] = {"mangle: :KUBE-KUBELET-CANARY -",
-                                     "nat: :KUBE-KUBELET-CANARY -",
-                                     "filter: :KUBE-KUBELET-CANARY -"};
+using ::testing::Not;
 
 using LinesByFamily = std::map<IpFamily, Lines>;
 
@@ -59,14 +57,11 @@ class RetirePathsTest : public RetireTest {
     }
     return Stands(mode);
   }
-  // Somebody else's rules, and those chains which only an operator's word removes.
-  static Lines OfOthersAndCanaries(IptablesMode mode) {
+  static Lines OfOthers(IptablesMode mode) {
     const Netns netns = NewNetns();
     const InNetns inside(netns);
     AddThirdParty(mode);
-    Lines lines = LinesOf({.mode = mode});
-    lines.insert(std::begin(kCanaries), std::end(kCanaries));
-    return lines;
+    return LinesOf({.mode = mode});
   }
   static std::string NftTables() { return Output({"nft", "list", "tables"}); }
 };
@@ -128,13 +123,50 @@ class RetireModesTest : public RetirePathsTest, public ::testing::WithParamInter
   static IptablesMode Mode() { return GetParam(); }
 };
 
-TEST_P(RetireModesTest, AFamilyThatIsSwitchedOffLosesEverythingButItsCanaries) {
+// It may be somebody else's who manages it: another run, in the other iptables mode.
+TEST_P(RetireModesTest, AFamilyThatIsNotAskedForIsLeftAsItIs) {
   AddThirdParty(Mode());
   LeaveResidue(Mode());
+  LeaveResidue(OtherThan(Mode()));
+  const Lines six = Stands(Mode())[IpFamily::kIpv6];
+  const Lines other_six = Stands(OtherThan(Mode()))[IpFamily::kIpv6];
   const Retired retired = SyncAndRetire(Mode(), {"--ip-families=ipv4"});
   EXPECT_EQ(retired.result.exit_code, kExitOk) << retired.result;
-  EXPECT_EQ(Stands(Mode())[IpFamily::kIpv6], OfOthersAndCanaries(Mode()));
+  EXPECT_EQ(Stands(Mode())[IpFamily::kIpv6], six);
+  EXPECT_EQ(Stands(OtherThan(Mode()))[IpFamily::kIpv6], other_six);
   EXPECT_EQ(Stands(Mode())[IpFamily::kIpv4], OfAFreshNode(Mode())[IpFamily::kIpv4]);
+  const Retired more = RunRetire(Mode(), {"--yes", "--ip-families=ipv4"});
+  EXPECT_EQ(more.result.exit_code, kExitOk) << more.result;
+  EXPECT_EQ(Stands(Mode())[IpFamily::kIpv6], six);
+  EXPECT_EQ(Stands(OtherThan(Mode()))[IpFamily::kIpv6], other_six);
+}
+
+// A node whose families use different iptables modes, in one run for each.
+TEST_P(RetireModesTest, ARunForEachFamilyInItsOwnModeLeavesTheOtherOnesAlone) {
+  const IptablesMode other = OtherThan(Mode());
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(SyncAndRetire(Mode(), {"--ip-families=ipv4"}).result.exit_code, kExitOk);
+    EXPECT_EQ(SyncAndRetire(other, {"--ip-families=ipv6"}).result.exit_code, kExitOk);
+  }
+  EXPECT_THAT(Stands(Mode())[IpFamily::kIpv4],
+              IsSupersetOf({"mangle: :KUBE-IPTABLES-HINT -", "filter: -A INPUT -j KUBE-FIREWALL"}));
+  EXPECT_THAT(Stands(other)[IpFamily::kIpv6], IsSupersetOf({"mangle: :KUBE-IPTABLES-HINT -"}));
+  EXPECT_EQ(SyncAndRetire(Mode(), {"--ip-families=ipv4"}).all_changes, 0);
+}
+
+// Where the managed mode marks and the other one acts on it.
+TEST_P(RetireModesTest, WhatActsOnAMarkOfTheManagedModeStaysInTheOtherOne) {
+  const IptablesMode other = OtherThan(Mode());
+  LeaveResidue(other);
+  const Iptables managed = {.mode = Mode()};
+  for (const char* command : {"-N KUBE-MARK-DROP", "-A KUBE-MARK-DROP -j MARK --or-mark 0x8000",
+                              "-A PREROUTING -p udp --dport 6000 -j KUBE-MARK-DROP"}) {
+    Output({"sh", "-c", absl::StrCat("iptables-", NameOf(Mode()), " -t nat ", command)});
+  }
+  EXPECT_EQ(SyncAndRetire(Mode()).result.exit_code, kExitOk);
+  const Lines stay = Stands(other)[IpFamily::kIpv4];
+  EXPECT_THAT(stay, Contains(HasSubstr("dropping marked packets")));
+  EXPECT_THAT(stay, Not(Contains(HasSubstr("MASQUERADE"))));
 }
 
 TEST_P(RetireModesTest, OfTheOtherModeEverythingGoesAndNoTableComesIntoBeing) {
@@ -151,7 +183,7 @@ TEST_P(RetireModesTest, OfTheOtherModeEverythingGoesAndNoTableComesIntoBeing) {
   const Retired retired = SyncAndRetire(Mode());
   EXPECT_EQ(retired.result.exit_code, kExitOk) << retired.result;
   for (const IpFamily family : kBothFamilies) {
-    EXPECT_EQ(Stands(other)[family], OfOthersAndCanaries(other)) << retired.result;
+    EXPECT_EQ(Stands(other)[family], OfOthers(other)) << retired.result;
   }
   EXPECT_EQ(BaseChains(other), base_chains);
   EXPECT_EQ(Stands(Mode()), managed);
@@ -168,7 +200,7 @@ TEST_P(RetireModesTest, OfTheOtherModeADaemonRetiresAtItsStart) {
   StartOnly(RetireFlags(Mode()));
   ASSERT_TRUE(BecomesReady()) << Readyz() << daemon().Output();
   for (const IpFamily family : kBothFamilies) {
-    EXPECT_EQ(Stands(other)[family], OfOthersAndCanaries(other)) << daemon().Output();
+    EXPECT_EQ(Stands(other)[family], OfOthers(other)) << daemon().Output();
   }
   EXPECT_EQ(Stop(SIGTERM), kExitOk);
 }
@@ -184,7 +216,8 @@ TEST_P(RetireModesTest, WhatAKubeProxyOfTheOtherModeNeedsStays) {
   EXPECT_EQ(SyncAndRetire(Mode()).result.exit_code, kExitOk);
   for (const IpFamily family : kBothFamilies) {
     EXPECT_EQ(Without(before.at(family), Stands(other)[family]),
-              Lines{"mangle: :KUBE-IPTABLES-HINT -"});
+              (Lines{"mangle: :KUBE-IPTABLES-HINT -", "filter: :KUBE-KUBELET-CANARY -",
+                     "mangle: :KUBE-KUBELET-CANARY -", "nat: :KUBE-KUBELET-CANARY -"}));
   }
 }
 
@@ -227,7 +260,9 @@ TEST_P(RetireModesTest, WithYesItIsDoneOnceCanariesIncludedAndThenThereIsNothing
   EXPECT_EQ(retired.result.exit_code, kExitOk) << retired.result;
   LinesByFamily expected = OfAFreshNode(Mode());
   for (auto& [family, lines] : expected) {
-    for (const char* canary : kCanaries) EXPECT_EQ(lines.erase(canary), 1U);
+    for (const char* table : {"mangle", "nat", "filter"}) {
+      EXPECT_EQ(lines.erase(absl::StrCat(table, ": :KUBE-KUBELET-CANARY -")), 1U);
+    }
   }
   EXPECT_EQ(Stands(Mode()), expected);
   for (const IpFamily family : kBothFamilies) {
@@ -253,6 +288,32 @@ TEST_P(RetireModesTest, BeforeWhatIsWantedStandsNothingGoes) {
   const Retired retired = RunRetire(Mode(), {"--yes"});
   EXPECT_EQ(retired.result.exit_code, kExitDifferences) << retired.result;
   EXPECT_EQ(LinesOf(ip4), before);
+}
+
+// iptables-wrappers and CNI plugins choose their mode by it.
+TEST_P(RetireModesTest, TheHintStaysAsLongAsAnythingElseOfItsModeDoes) {
+  const std::string hint = "mangle: :KUBE-IPTABLES-HINT -";
+  const std::vector<std::string> off = {"--yes", "--make-iptables-util-chains=false"};
+  LeaveResidue(Mode());
+  SyncAndKeep(Mode());
+  const ProgramResult loaded = LoadKubeProxy("1.28", {.mode = Mode()});
+  EXPECT_EQ(loaded.exit_code, 0) << loaded;
+  const Retired kept = RunRetire(Mode(), off);
+  EXPECT_EQ(kept.result.exit_code, kExitOk) << kept.result;
+  EXPECT_EQ(kept.kept.at("ip mangle KUBE-IPTABLES-HINT"), std::set<std::string>{"hintReaders"});
+  for (const IpFamily family : kBothFamilies) {
+    EXPECT_EQ(Stands(Mode())[family].count(hint), 1U) << "wrappers look at both families";
+  }
+  const std::string program = absl::StrCat("iptables-", NameOf(Mode()));
+  for (const char* table : {"mangle", "nat", "filter"}) {
+    Output({program, "-t", table, "-F"});
+    Output({program, "-t", table, "-X"});
+    Output({absl::StrCat("ip6tables-", NameOf(Mode())), "-t", table, "-F"});
+  }
+  SyncAndKeep(Mode());
+  const Retired gone = RunRetire(Mode(), off);
+  EXPECT_EQ(gone.result.exit_code, kExitOk) << gone.result;
+  for (const IpFamily family : kBothFamilies) EXPECT_THAT(Stands(Mode())[family], IsEmpty());
 }
 
 TEST_P(RetireModesTest, AnAdministratorsPolicyOfABuiltInChainStays) {

@@ -28,6 +28,7 @@
 #include "agent/xtables/legacy_backend.h"
 #include "agent/xtables/legacy_monitor.h"
 #include "netlink/monitor.h"
+#include "tests/kernel/nft_fixture.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
@@ -36,11 +37,6 @@
 namespace kipt::testing {
 
 inline constexpr char kLock[] = "/run/xtables.lock";
-
-inline void MustRun(const std::vector<std::string>& argv, const std::string& input = "") {
-  const ProgramResult result = RunProgram(argv, input);
-  ASSERT_EQ(result.exit_code, 0) << ::testing::PrintToString(argv) << result;
-}
 
 inline std::string TableNames() {
   std::ostringstream text;

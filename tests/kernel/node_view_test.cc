@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/process/command.h"
+#include "tests/kernel/nft_fixture.h"
 #include "tests/support/background_program.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
@@ -40,11 +41,6 @@ std::string Contents(const std::string& path) {
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
-}
-
-void MustRun(const std::vector<std::string>& argv) {
-  const ProgramResult result = RunProgram(argv);
-  ASSERT_EQ(result.exit_code, 0) << result;
 }
 
 class NodeViewKernelTest : public NetnsTest {
