@@ -4,10 +4,15 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
+#include <limits>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "featuregates/printable.h"
 
 namespace kipt::featuregates {
@@ -27,6 +32,37 @@ bool IsSpace(char32_t rune) {
   return std::any_of(std::begin(kSpaces), std::end(kSpaces), [rune](const Range& range) {
     return range.first <= rune && rune <= range.last;
   });
+}
+
+constexpr absl::string_view kInvalidSyntax = "invalid syntax";
+constexpr absl::string_view kOutOfRange = "value out of range";
+
+// Larger than any base where `c` is no digit.
+uint32_t DigitValue(char c) {
+  const char lower = absl::ascii_tolower(static_cast<unsigned char>(c));
+  if (lower >= '0' && lower <= '9') return static_cast<uint32_t>(lower - '0');
+  if (lower >= 'a' && lower <= 'z') return static_cast<uint32_t>(lower - 'a') + 10;
+  return std::numeric_limits<uint32_t>::max();
+}
+
+// Removes the prefix. In "0" and "0x" it is only the 0 of an octal number.
+uint32_t ConsumeBase(absl::string_view& digits) {
+  if (digits.front() != '0') return 10;
+  uint32_t base = 8;
+  size_t prefix = 1;
+  if (digits.size() > 2) {
+    const char letter = absl::ascii_tolower(static_cast<unsigned char>(digits[1]));
+    base = letter == 'x' ? 16 : letter == 'b' ? 2 : 8;
+    prefix = letter == 'x' || letter == 'b' || letter == 'o' ? 2 : 1;
+  }
+  digits.remove_prefix(prefix);
+  return base;
+}
+
+// The prefix of the base counts as a digit.
+bool UnderscoresSeparateDigits(absl::string_view digits) {
+  if (digits.front() == '_' || digits.back() == '_') return false;
+  return !absl::StrContains(digits, "__");
 }
 
 }  // namespace
@@ -52,6 +88,32 @@ absl::StatusOr<bool> GoParseBool(absl::string_view text) {
   if (std::find(kFalse.begin(), kFalse.end(), text) != kFalse.end()) return false;
   return absl::InvalidArgumentError(
       absl::StrCat("strconv.ParseBool: parsing ", GoQuote(text), ": invalid syntax"));
+}
+
+absl::StatusOr<int32_t> GoParseInt32(absl::string_view text) {
+  const auto error = [text](absl::string_view what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("strconv.ParseInt: parsing ", GoQuote(text), ": ", what));
+  };
+  absl::string_view digits = text;
+  const bool negative = absl::ConsumePrefix(&digits, "-");
+  if (!negative) absl::ConsumePrefix(&digits, "+");
+  if (digits.empty()) return error(kInvalidSyntax);
+  const bool separated = UnderscoresSeparateDigits(digits);
+  const uint32_t base = ConsumeBase(digits);
+  uint64_t value = 0;
+  for (const char c : digits) {
+    if (c == '_') continue;
+    const uint32_t digit = DigitValue(c);
+    if (digit >= base) return error(kInvalidSyntax);
+    value = value * base + digit;
+    if (value > std::numeric_limits<uint32_t>::max()) return error(kOutOfRange);
+  }
+  if (!separated) return error(kInvalidSyntax);
+  const uint64_t most = uint64_t{std::numeric_limits<int32_t>::max()} + (negative ? 1 : 0);
+  if (value > most) return error(kOutOfRange);
+  return static_cast<int32_t>(negative ? -static_cast<int64_t>(value)
+                                       : static_cast<int64_t>(value));
 }
 
 std::string GoQuote(absl::string_view text) {

@@ -67,7 +67,7 @@ const FlagsRow kBadFlags[] = {
      {"malformed pair, expect string=bool"}},
     {"GateWithAnotherValue",
      {"--feature-gates=IPTablesOwnershipCleanup=maybe"},
-     {"invalid value of IPTablesOwnershipCleanup=maybe"}},
+     {"invalid value of IPTablesOwnershipCleanup: maybe"}},
     {"UnknownFlag", {"--iptables-drop-byte=1"}, {"unknown flag: --iptables-drop-byte"}},
     {"RemovedFlag",
      {"--emulated-version=1.31", "--iptables-drop-bit=15"},
