@@ -13,6 +13,8 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "agent/audit_commands.h"
 #include "agent/commands.h"
 #include "agent/config/command_line.h"
@@ -174,7 +176,10 @@ int WithOutputWritten(int code) {
   errno = 0;
   std::cout.flush();
   if (std::fflush(stdout) == 0 && std::cout) return code;
-  return Fail(absl::ErrnoToStatus(errno != 0 ? errno : EIO, "writing to standard output"),
+  // Of an earlier write the error is lost.
+  constexpr char kWhat[] = "writing to standard output";
+  return Fail(errno != 0 ? absl::ErrnoToStatus(errno, kWhat)
+                         : absl::DataLossError(absl::StrCat(kWhat, ": not all of it was taken")),
               kExitFailed);
 }
 
