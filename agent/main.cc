@@ -32,6 +32,7 @@
 #include "agent/report/report.h"
 #include "agent/retirement_sources.h"
 #include "agent/stderr_log.h"
+#include "featuregates/printable.h"
 
 namespace kipt::agent {
 namespace {
@@ -193,7 +194,7 @@ int main(int argc, char** argv) {
         kipt::agent::Main(argv[0], std::vector<std::string>(argv + 1, argv + argc)));
   } catch (const std::exception& error) {
     std::fputs("Error: ", stderr);
-    std::fputs(error.what(), stderr);
+    std::fputs(kipt::featuregates::Printable(error.what()).c_str(), stderr);
     std::fputs("\n", stderr);
     return kipt::agent::kExitFailed;
   }
