@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/audit_commands.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
-#include <fstream>
-#include <iostream>
 #include <iterator>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -16,6 +16,8 @@
 #include "agent/audit/audit.h"
 #include "agent/audit/explain.h"
 #include "agent/audit/node_view.h"
+#include "agent/process/owned_fd.h"
+#include "agent/process/read_file.h"
 #include "agent/retirement_sources.h"
 #include "agent/xtables/saved_survey.h"
 
@@ -23,33 +25,15 @@ namespace kipt::agent {
 namespace {
 
 // iptables-save beside 30,000 services prints some 60 MB.
-constexpr size_t kMostFileBytes = size_t{512} << 20;
+constexpr size_t kMostRulesBytes = size_t{512} << 20;
+constexpr size_t kMostAllowListBytes = size_t{1} << 20;
 
-absl::StatusOr<std::string> ReadAll(std::istream& stream, const std::string& name) {
-  std::string text;
-  std::vector<char> chunk(size_t{1} << 20);
-  while (stream.read(chunk.data(), static_cast<std::streamsize>(chunk.size())) ||
-         stream.gcount() > 0) {
-    text.append(chunk.data(), static_cast<size_t>(stream.gcount()));
-    if (text.size() > kMostFileBytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, " is larger than ", kMostFileBytes >> 20, " MiB"));
-    }
-  }
-  if (stream.bad()) return absl::InvalidArgumentError(absl::StrCat("cannot read ", name));
-  return text;
-}
-
-// "-" is standard input.
-absl::StatusOr<std::string> ReadFileOrInput(const std::string& path) {
-  if (path == "-") return ReadAll(std::cin, "standard input");
-  errno = 0;
-  std::ifstream file(path);
-  if (!file) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cannot read ", path, ": ", std::generic_category().message(errno)));
-  }
-  return ReadAll(file, path);
+// "-" is standard input. Waits for whoever writes to a pipe.
+absl::StatusOr<std::string> ReadFileOrInput(const std::string& path, size_t most) {
+  if (path == "-") return ReadToEnd(STDIN_FILENO, "standard input", most);
+  const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  if (!file.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("reading ", path));
+  return ReadToEnd(file.get(), path, most);
 }
 
 absl::Status About(const std::string& path, const absl::Status& status) {
@@ -58,7 +42,7 @@ absl::Status About(const std::string& path, const absl::Status& status) {
 
 absl::StatusOr<AllowList> ReadAllowList(const Flags& flags) {
   if (!flags.allow) return AllowList();
-  const absl::StatusOr<std::string> text = ReadFileOrInput(*flags.allow);
+  const absl::StatusOr<std::string> text = ReadFileOrInput(*flags.allow, kMostAllowListBytes);
   if (!text.ok()) return text.status();
   absl::StatusOr<AllowList> list = ParseAllowList(*text);
   if (!list.ok()) return About(*flags.allow, list.status());
@@ -69,7 +53,7 @@ absl::StatusOr<AllowList> ReadAllowList(const Flags& flags) {
 absl::StatusOr<std::vector<netlink::Survey>> SurveysFor(const Flags& flags,
                                                         const ModeSources& sources) {
   if (flags.from_file) {
-    const absl::StatusOr<std::string> text = ReadFileOrInput(*flags.from_file);
+    const absl::StatusOr<std::string> text = ReadFileOrInput(*flags.from_file, kMostRulesBytes);
     if (!text.ok()) return text.status();
     absl::StatusOr<netlink::Survey> survey = ParseSavedFile(*text);
     if (!survey.ok()) return About(*flags.from_file, survey.status());

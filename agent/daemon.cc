@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "agent/config_log.h"
 #include "agent/endpoints/endpoints.h"
 #include "agent/endpoints/http_server.h"
@@ -97,12 +99,14 @@ class Daemon {
     LegacyOptions legacy = {
         .command_deadline = kProgramDeadline,
         .lock_waited = [this](absl::Duration wait) { metrics_.LockWaited(wait); }};
-    absl::StatusOr<std::unique_ptr<NodeAgent>> agent = NodeAgent::Create(
-        *loop_, {.config = config_, .netns = {}, .legacy = std::move(legacy)},
-        {.round = [this](const Round& round) { OnRound(round); },
-         .notice = LogNotice,
-         .retired =
-             [](const RetiredMode& other) { LogRetirement(other.iptables_mode, other.report); }});
+    absl::StatusOr<std::unique_ptr<NodeAgent>> agent =
+        NodeAgent::Create(*loop_, {.config = config_, .netns = {}, .legacy = std::move(legacy)},
+                          {.round = [this](const Round& round) { OnRound(round); },
+                           .notice = LogNotice,
+                           .retired =
+                               [this](const RetiredMode& other) {
+                                 retirement_log_.Log(other.iptables_mode, other.report);
+                               }});
     if (!agent.ok()) return agent.status();
     agent_ = *std::move(agent);
     metrics_.SetConfig(config_);
@@ -194,13 +198,17 @@ class Daemon {
     // What it cannot have is told by Publish, and ends the daemon.
     if (!same && !agent_->SetConfig(config).ok()) return;
     config_problem_.clear();
+    const std::vector<ConfigChange> changes = WhatChanges(config_, config);
     config_ = std::move(config);
     metrics_.SetConfig(config_);
     if (same) {
       LOG(INFO) << "The configuration (" << why << ") says what it said before";
       return;
     }
-    LOG(INFO) << "Using the new configuration (" << why << ")";
+    LOG(INFO) << "Using the new configuration (" << why << ")"
+              << absl::StrJoin(changes, "", [](std::string* out, const ConfigChange& change) {
+                   absl::StrAppend(out, "; ", change.name, ": ", change.to, ", was ", change.from);
+                 });
     LogConfig(config_);
     endpoints_->SetConfig(config_);
   }
@@ -213,7 +221,7 @@ class Daemon {
       LOG(INFO) << "Watching: " << watching_;
     }
     metrics_.Record(round, state);
-    if (round.retirement) LogRetirement(state.iptables_mode, *round.retirement);
+    if (round.retirement) retirement_log_.Log(state.iptables_mode, *round.retirement);
     Publish(std::move(state));
     if (round.trigger == Trigger::kStart) service_manager_.Ready();
     if (LookedAtEverything(round)) GiveBackFreePages();
@@ -248,6 +256,7 @@ class Daemon {
   const std::string version_;
   Metrics metrics_;
   ServiceManager service_manager_;
+  RetirementLog retirement_log_;
 
   std::string config_problem_;
   // As last told.

@@ -128,14 +128,14 @@ int RunOnKernel(Command command, const Flags& flags, const Config& config) {
   const CommandStreams streams{.out = std::cout, .err = std::cerr};
   switch (command) {
     case Command::kSync:
-      return RunSync(subject, **backend, SystemClock(), format, streams, node);
+      return RunSync(subject, **backend, SteadyClock(), format, streams, node);
     case Command::kRetire:
-      return RunRetire(subject, **backend, flags.yes, SystemClock(), format, streams, node);
+      return RunRetire(subject, **backend, flags.yes, SteadyClock(), format, streams, node);
     case Command::kStatus:
       subject.route_localnet = RouteLocalnetOrNone();
-      return RunStatus(subject, **backend, SystemClock(), format, streams, node);
+      return RunStatus(subject, **backend, SteadyClock(), format, streams, node);
     default:
-      return RunPlan(subject, **backend, SystemClock(), format, streams, node);
+      return RunPlan(subject, **backend, SteadyClock(), format, streams, node);
   }
 }
 

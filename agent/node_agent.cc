@@ -7,11 +7,11 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "agent/agent_options.h"
 #include "agent/detect/backend_choice.h"
 #include "agent/detect/mode_evidence.h"
 #include "agent/loop/agent.h"
+#include "agent/loop/clock.h"
 #include "agent/process/command.h"
 #include "agent/process/visited_namespace.h"
 #include "agent/visiting_backend.h"
@@ -29,11 +29,11 @@ class NodeAgent::Core {
         sources_(SystemModeSources(config_.host_root, runner_.get(), std::move(options.legacy))) {}
 
   absl::Status Start(EventLoop& loop) {
-    const absl::Time start = absl::Now();
+    const absl::Time start = SteadyNow();
     BackendOrError backend = OpenBackend();
     if (backend.ok()) early_backend_ = *std::move(backend);
     RetireOtherMode();
-    if (const absl::Duration taken = absl::Now() - start; taken > kSlowRound) {
+    if (const absl::Duration taken = SteadyNow() - start; taken > kSlowRound) {
       Notice(absl::LogSeverity::kWarning,
              absl::StrCat("Reading which iptables the node uses took ", absl::FormatDuration(taken),
                           ": an answer was lost or late; the kernel, a lock or a program is slow"));

@@ -75,7 +75,7 @@ std::optional<RetiredMode> RetireOtherMode(const std::string& managed,
   RetirementSources dependents = MakeRetirementSources(other.iptables_mode, cni_conf_dirs, sources);
   if (martians_dropped) dependents.route_localnet = [] { return std::vector<std::string>(); };
   other.report =
-      Reconciler(backend->get(), SystemClock())
+      Reconciler(backend->get(), SteadyClock())
           .Retire(nothing, dependents, {.canaries = true, .when_off = true, .hints = true}, apply);
   return other;
 }

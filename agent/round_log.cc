@@ -3,7 +3,9 @@
 
 #include <glog/logging.h>
 
+#include <map>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -64,6 +66,36 @@ void LogFights(const Round& round) {
   }
 }
 
+// Identifies what is kept without the claims' texts, which can name a chain of a pod and so change
+// with every pod.
+std::string KeptItems(const std::vector<Claimed>& kept) {
+  std::string items;
+  for (const Claimed& each : kept) {
+    absl::StrAppend(&items, netlink::ToString(each.standing.chain), each.standing.text);
+    for (const Claim& claim : each.claims) absl::StrAppend(&items, ClaimKindName(claim.kind));
+  }
+  return items;
+}
+
+// The first claim of each kind speaks for the others.
+std::string KeptText(const std::vector<Claimed>& kept) {
+  std::map<ClaimKind, std::pair<int, std::string>> kinds;
+  for (const Claimed& each : kept) {
+    for (const Claim& claim : each.claims) {
+      auto& [count, text] = kinds[claim.kind];
+      if (count++ == 0) {
+        text = absl::StrCat(netlink::ToString(each.standing.chain), ": ", each.standing.text, ": ",
+                            claim.text);
+      }
+    }
+  }
+  return absl::StrJoin(kinds, "; ", [](std::string* out, const auto& kind) {
+    const auto& [count, text] = kind.second;
+    absl::StrAppend(out, ClaimKindName(kind.first), " (", count, "): ", text,
+                    count > 1 ? ", ..." : "");
+  });
+}
+
 }  // namespace
 
 void LogRound(const Round& round, const AgentState& state) {
@@ -101,13 +133,18 @@ void LogRound(const Round& round, const AgentState& state) {
           << absl::ToInt64Microseconds(round.duration) << " us";
 }
 
-void LogRetirement(const std::string& iptables_mode, const RetireReport& report) {
+void RetirementLog::Log(const std::string& iptables_mode, const RetireReport& report) {
   // The next quiet moment will do.
   if (absl::IsAborted(report.status)) return;
   if (!report.status.ok()) {
     LOG(WARNING) << "What is stale in iptables " << iptables_mode
                  << " was left as it is: " << report.status.message();
     return;
+  }
+  std::string items = KeptItems(report.plan.kept);
+  if (std::exchange(kept_[iptables_mode], items) != items && !items.empty()) {
+    LOG(INFO) << "Stale in iptables " << iptables_mode
+              << ", and kept: " << KeptText(report.plan.kept);
   }
   if (!report.applied) return;
   std::vector<std::string> chains;

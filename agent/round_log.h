@@ -7,6 +7,9 @@
 #ifndef KIPT_AGENT_ROUND_LOG_H_
 #define KIPT_AGENT_ROUND_LOG_H_
 
+#include <map>
+#include <string>
+
 #include "agent/loop/agent_state.h"
 #include "agent/loop/round.h"
 
@@ -17,8 +20,16 @@ namespace kipt::agent {
 // and every round.
 void LogRound(const Round& round, const AgentState& state);
 
-// What was retired, and what could not be.
-void LogRetirement(const std::string& iptables_mode, const RetireReport& report);
+// Logs what was retired, what failed, and what is kept for which claims whenever that changes. One
+// instance per process.
+class RetirementLog {
+ public:
+  void Log(const std::string& iptables_mode, const RetireReport& report);
+
+ private:
+  // By iptables mode: what was last logged as kept.
+  std::map<std::string, std::string> kept_;
+};
 
 }  // namespace kipt::agent
 

@@ -219,6 +219,7 @@ absl::StatusOr<Config> LoadConfig(const Flags& flags, const ConfigSources& sourc
   for (const std::string& warning : config.gates.warnings()) config.warnings.push_back(warning);
   WarnOfIgnoredGate(inputs, config);
   WarnOfIgnoredBitsAndLabels(inputs, config);
+  if (!inputs.file.writable.empty()) config.warnings.push_back(inputs.file.writable);
   config.ignored_gates = config.gates.ignored();
   return config;
 }

@@ -105,6 +105,14 @@ absl::StatusOr<featuregates::FeatureGates> ResolveFeatureGates(
 // value as a flag or a file would give it.
 std::string ToString(const Config& config);
 
+struct ConfigChange {
+  std::string name;
+  std::string from;
+  std::string to;
+};
+// The lines of ToString that differ.
+std::vector<ConfigChange> WhatChanges(const Config& from, const Config& to);
+
 // The settings that a process keeps from its start to its end and that differ: iptablesMode,
 // hostRoot, watch and the two addresses (sockets are opened, and privileges dropped, once). Each as
 // a line for people: "watch: events now, poll wanted". Empty: everything in `wanted` can be had by

@@ -17,6 +17,7 @@
 #include "agent/config/go_duration.h"
 #include "agent/config/yaml_document.h"
 #include "agent/process/owned_fd.h"
+#include "agent/process/read_file.h"
 
 namespace kipt::agent {
 namespace {
@@ -256,8 +257,41 @@ absl::Status SystemError(absl::string_view path, int error) {
                                       : "give the path of a readable file in --config");
 }
 
+// "user 1000". Empty if only root and this process's user can write the file or directory.
+std::string OtherWriters(const struct stat& about) {
+  // The sticky bit keeps users from replacing each other's files.
+  const bool sticky = S_ISDIR(about.st_mode) && (about.st_mode & S_ISVTX) != 0;
+  if (about.st_uid != 0 && about.st_uid != geteuid()) return absl::StrCat("user ", about.st_uid);
+  if ((about.st_mode & S_IWOTH) != 0 && !sticky) return "everybody";
+  if ((about.st_mode & S_IWGRP) != 0 && about.st_gid != 0 && !sticky) {
+    return absl::StrCat("group ", about.st_gid);
+  }
+  return "";
+}
+
+std::string WarningOfWriters(const std::string& path, const struct stat& file) {
+  const size_t slash = path.rfind('/');
+  const std::string directory(slash == std::string::npos ? "./" : path.substr(0, slash + 1));
+  struct stat about {};
+  const std::pair<std::string, std::string> writers[] = {
+      {path, OtherWriters(file)},
+      {directory, stat(directory.c_str(), &about) == 0 ? OtherWriters(about) : ""}};
+  for (const auto& [name, who] : writers) {
+    if (!who.empty()) {
+      return absl::StrCat(name, " can be written by ", who,
+                          ", who so decides over this node's rules: leave it to root");
+    }
+  }
+  return "";
+}
+
+struct TextFile {
+  std::string text;
+  std::string writable;
+};
+
 // Nothing: the file does not exist.
-absl::StatusOr<std::optional<std::string>> ReadText(const std::string& path) {
+absl::StatusOr<std::optional<TextFile>> ReadText(const std::string& path) {
   // Without O_NONBLOCK a named pipe would hold us up for ever.
   const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!file.valid() && errno == ENOENT) return std::nullopt;
@@ -267,17 +301,13 @@ absl::StatusOr<std::optional<std::string>> ReadText(const std::string& path) {
     return Unreadable(path, S_ISDIR(about.st_mode) ? "it is a directory" : "it is no regular file",
                       "give the path of a regular file in --config");
   }
-  std::string text;
-  std::array<char, 16384> buffer;
-  while (text.size() <= kMaxYamlBytes) {
-    const ssize_t count = read(file.get(), buffer.data(), buffer.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return SystemError(path, errno);
-    if (count == 0) return text;
-    text.append(buffer.data(), static_cast<size_t>(count));
+  absl::StatusOr<std::string> text = ReadToEnd(file.get(), path, kMaxYamlBytes);
+  if (absl::IsResourceExhausted(text.status())) {
+    return Unreadable(path, absl::StrCat("it is larger than ", kMaxYamlBytes, " bytes"),
+                      "is it the right file?");
   }
-  return Unreadable(path, absl::StrCat("it is larger than ", kMaxYamlBytes, " bytes"),
-                    "is it the right file?");
+  if (!text.ok()) return SystemError(path, errno);
+  return TextFile{.text = *std::move(text), .writable = WarningOfWriters(path, about)};
 }
 
 }  // namespace
@@ -300,11 +330,12 @@ absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path) {
 }
 
 absl::StatusOr<std::optional<ConfigFile>> ReadConfigFileIfPresent(const std::string& path) {
-  absl::StatusOr<std::optional<std::string>> text = ReadText(path);
-  if (!text.ok()) return text.status();
-  if (!text->has_value()) return std::nullopt;
-  absl::StatusOr<ConfigFile> file = ParseConfigFile(path, **text);
+  absl::StatusOr<std::optional<TextFile>> read = ReadText(path);
+  if (!read.ok()) return read.status();
+  if (!read->has_value()) return std::nullopt;
+  absl::StatusOr<ConfigFile> file = ParseConfigFile(path, (*read)->text);
   if (!file.ok()) return file.status();
+  file->writable = std::move((*read)->writable);
   return *std::move(file);
 }
 

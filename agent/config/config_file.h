@@ -55,6 +55,8 @@ struct ConfigFile {
   enum class Kind : uint8_t { kAgent, kKubelet };
 
   std::string path;
+  // A warning if others than root and this process's user can write the file.
+  std::string writable = {};
   Kind kind = Kind::kAgent;
   // Empty where the field is missing. A KubeletConfiguration has none of them but the two bits and
   // feature_gates.

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The part of config.h that writes a Config down: ToString and WhatNeedsARestart.
+#include <algorithm>
 #include <array>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "agent/config/config.h"
 #include "agent/config/go_duration.h"
 
@@ -20,17 +23,9 @@ std::string AddressText(const std::string& address) { return address.empty() ? "
 std::string HealthzText(const Config& config) { return AddressText(config.healthz_bind_address); }
 std::string MetricsText(const Config& config) { return AddressText(config.metrics_bind_address); }
 
-struct FixedSetting {
-  absl::string_view name;
-  std::string (*text)(const Config& config);
-};
-constexpr std::array<FixedSetting, 5> kFixedSettings = {{
-    {"iptablesMode", IptablesModeText},
-    {"hostRoot", HostRootText},
-    {"watch", WatchText},
-    {"healthzBindAddress", HealthzText},
-    {"metricsBindAddress", MetricsText},
-}};
+// Kept from start to end.
+constexpr std::array<absl::string_view, 5> kFixedSettings = {
+    "iptablesMode", "hostRoot", "watch", "healthzBindAddress", "metricsBindAddress"};
 
 }  // namespace
 
@@ -70,13 +65,29 @@ std::string ToString(const Config& config) {
       "config: ", config.config_file.empty() ? "(none)" : config.config_file, "\n");
 }
 
+std::vector<ConfigChange> WhatChanges(const Config& from, const Config& to) {
+  const std::string before = ToString(from);
+  const std::string after = ToString(to);
+  const std::vector<absl::string_view> were = absl::StrSplit(before, '\n', absl::SkipEmpty());
+  const std::vector<absl::string_view> are = absl::StrSplit(after, '\n', absl::SkipEmpty());
+  std::vector<ConfigChange> changes;
+  for (size_t i = 0; i < are.size(); ++i) {
+    const std::pair<std::string, std::string> was =
+        absl::StrSplit(were[i], absl::MaxSplits(": ", 1));
+    const std::pair<std::string, std::string> is = absl::StrSplit(are[i], absl::MaxSplits(": ", 1));
+    if (was != is) changes.push_back({.name = is.first, .from = was.second, .to = is.second});
+  }
+  return changes;
+}
+
 std::vector<std::string> WhatNeedsARestart(const Config& running, const Config& wanted) {
   std::vector<std::string> lines;
-  for (const FixedSetting& setting : kFixedSettings) {
-    const std::string now = setting.text(running);
-    const std::string then = setting.text(wanted);
-    if (now == then) continue;
-    lines.push_back(absl::StrCat(setting.name, ": ", now, " now, ", then, " wanted"));
+  for (const ConfigChange& change : WhatChanges(running, wanted)) {
+    if (std::find(kFixedSettings.begin(), kFixedSettings.end(), change.name) ==
+        kFixedSettings.end()) {
+      continue;
+    }
+    lines.push_back(absl::StrCat(change.name, ": ", change.from, " now, ", change.to, " wanted"));
   }
   return lines;
 }

@@ -4,7 +4,9 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <fstream>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -21,12 +23,18 @@ bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 // line: kallsyms is 10 MB.
 template <typename F>
 std::optional<bool> AnyLine(const std::string& path, F matches) {
-  std::ifstream file(path);
-  if (!file) return std::nullopt;
-  std::string line;
+  // "e": close-on-exec.
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(fopen(path.c_str(), "re"), fclose);
+  if (file == nullptr) return std::nullopt;
+  char* line = nullptr;
+  size_t capacity = 0;
   bool found = false;
-  while (!found && std::getline(file, line)) found = matches(absl::string_view(line));
-  if (file.bad()) return std::nullopt;
+  for (ssize_t size; !found && (size = getline(&line, &capacity, file.get())) > 0;) {
+    const absl::string_view read(line, static_cast<size_t>(size));
+    found = matches(absl::StripSuffix(read, "\n"));
+  }
+  free(line);
+  if (!found && ferror(file.get()) != 0) return std::nullopt;
   return found;
 }
 

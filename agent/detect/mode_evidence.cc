@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "agent/policy/rule_forms.h"
+#include "agent/process/read_file.h"
 #include "agent/xtables/legacy_survey.h"
 #include "agent/xtables/legacy_tables.h"
 #include "netlink/nft_backend.h"
@@ -100,16 +100,6 @@ void LookForLegacyRules(Family family, const ModeSources& sources, ModeTraces& t
 
 bool IsMarked(const ModeTraces& traces) { return traces.hint || traces.canary; }
 
-std::optional<std::string> ReadSmallFile(const std::string& path, int& error) {
-  errno = 0;
-  std::ifstream file(path);
-  std::string text;
-  std::getline(file, text, '\0');
-  error = errno;
-  if (!file.is_open() || file.bad()) return std::nullopt;
-  return text;
-}
-
 }  // namespace
 
 ModeSources SystemModeSources(const std::optional<std::string>& host_root, CommandRunner* runner,
@@ -151,12 +141,9 @@ absl::StatusOr<std::vector<std::string>> LegacyTableNames(Family family,
                                                           const ModeSources& sources) {
   const std::string name(netlink::FamilyName(family));
   const std::string path = PathOfFamily(sources.table_names_path, family);
-  int error = 0;
-  const std::optional<std::string> text = ReadSmallFile(path, error);
-  if (text) return std::vector<std::string>(absl::StrSplit(*text, '\n', absl::SkipEmpty()));
-  if (error != ENOENT) {
-    return absl::ErrnoToStatus(error == 0 ? EIO : error, absl::StrCat("reading ", path));
-  }
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  if (text.ok()) return std::vector<std::string>(absl::StrSplit(*text, '\n', absl::SkipEmpty()));
+  if (!absl::IsNotFound(text.status())) return text.status();
   // The file comes with the module. (Where proc(5) is not mounted there are no modules either.)
   switch (FindModule(sources.kernel, name + "_tables",
                      name == "ip" ? "ipt_do_table" : "ip6t_do_table")) {

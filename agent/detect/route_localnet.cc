@@ -5,13 +5,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
 #include <memory>
 #include <optional>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "agent/process/read_file.h"
 
 namespace kipt::agent {
 namespace {
@@ -30,12 +31,12 @@ absl::Status Failure(int error, absl::string_view path) {
 absl::StatusOr<std::optional<bool>> ReadSetting(const std::string& conf_directory,
                                                 absl::string_view interface) {
   const std::string path = absl::StrCat(conf_directory, "/", interface, "/route_localnet");
-  errno = 0;
-  std::ifstream file(path);
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  if (absl::IsNotFound(text.status()) && interface != kAll) return std::optional<bool>();
+  if (!text.ok()) return text.status();
   int value = 0;
-  if (file >> value) return std::optional<bool>(value != 0);
-  if (errno == ENOENT && interface != kAll) return std::optional<bool>();
-  return Failure(errno == 0 ? EINVAL : errno, path);
+  if (absl::SimpleAtoi(*text, &value)) return std::optional<bool>(value != 0);
+  return Failure(EINVAL, path);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "agent/endpoints/metrics.h"
 #include "agent/endpoints/statusz.h"
-#include "agent/loop/lookout.h"
+#include "agent/loop/clock.h"
 #include "agent/report/report.h"
 #include "featuregates/printable.h"
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/endpoints/process_usage.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <system_error>
@@ -14,7 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "agent/process/owned_fd.h"
+#include "agent/process/read_file.h"
 
 namespace kipt::agent {
 namespace {
@@ -25,22 +23,11 @@ constexpr size_t kSystemTime = 12;
 constexpr size_t kStartTime = 19;
 constexpr size_t kResidentPages = 21;
 
-// Not a stream: those are not closed in the programs that another thread starts meanwhile.
-std::string ReadText(const std::string& path) {
-  const OwnedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return "";
-  std::string text;
-  std::array<char, 4096> piece{};
-  ssize_t got = 0;
-  while ((got = read(fd.get(), piece.data(), piece.size())) > 0) {
-    text.append(piece.data(), static_cast<size_t>(got));
-  }
-  return text;
-}
+std::string TextOf(const std::string& path) { return ReadFile(path).value_or(""); }
 
 // When the machine was booted, by the clock as it is set now.
 std::optional<double> BootTime(const std::string& proc) {
-  const std::string text = ReadText(proc + "/stat");
+  const std::string text = TextOf(proc + "/stat");
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     int64_t seconds = 0;
     if (absl::ConsumePrefix(&line, "btime ") && absl::SimpleAtoi(line, &seconds)) {
@@ -63,7 +50,7 @@ std::optional<double> CountFds(const std::string& proc) {
 }  // namespace
 
 std::optional<ProcessUsage> ReadProcessUsage(const std::string& proc) {
-  const std::string text = ReadText(proc + "/self/stat");
+  const std::string text = TextOf(proc + "/self/stat");
   // The command, in parentheses, may itself contain any character.
   const size_t command_end = text.rfind(") ");
   if (command_end == std::string::npos) return std::nullopt;

@@ -32,10 +32,6 @@ std::function<double()> RandomJitter() {
   };
 }
 
-Clock SteadyClock() {
-  return {.now = SteadyNow, .sleep = [](absl::Duration duration) { absl::SleepFor(duration); }};
-}
-
 std::vector<Change> Retired(const Round& round) {
   if (!round.retirement || !round.retirement->applied) return {};
   return round.retirement->plan.changes;

@@ -2,16 +2,9 @@
 #include "agent/loop/lookout.h"
 
 #include <algorithm>
-#include <ctime>
 #include <utility>
 
 namespace kipt::agent {
-
-absl::Time SteadyNow() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return absl::TimeFromTimespec(now);
-}
 
 Lookout::Lookout(EventLoop& loop, const WriterSources& sources, std::function<void()> on_sight)
     : loop_(loop), lookup_(sources), on_sight_(std::move(on_sight)) {}

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "agent/loop/clock.h"
 #include "agent/loop/event_loop.h"
 #include "agent/loop/writer.h"
 #include "netlink/backend.h"
@@ -65,9 +66,6 @@ class Lookout {
   absl::Status failure_;
   Sighting seen_;
 };
-
-// The time of CLOCK_MONOTONIC, counted from absl::UnixEpoch(): only differences mean anything.
-absl::Time SteadyNow();
 
 }  // namespace kipt::agent
 

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "agent/loop/martians.h"
 #include "agent/policy/native_martians.h"
 #include "agent/policy/ownership.h"
@@ -140,11 +139,6 @@ std::vector<Change> SyncReport::PendingOf(Family family) const {
     }
   }
   return pending;
-}
-
-Clock SystemClock() {
-  return {.now = [] { return absl::Now(); },
-          .sleep = [](absl::Duration duration) { absl::SleepFor(duration); }};
 }
 
 Reconciler::Reconciler(netlink::Backend* backend, Clock clock)

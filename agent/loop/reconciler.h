@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "agent/loop/clock.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/retirement.h"
@@ -123,13 +124,6 @@ struct RetirementSources {
   // Looks at the rules of the other iptables mode through DependentsCollector::OtherMode.
   std::function<void(DependentsCollector&)> other_mode;
 };
-
-// Time, passed in so that tests need not wait.
-struct Clock {
-  std::function<absl::Time()> now;
-  std::function<void(absl::Duration)> sleep;
-};
-Clock SystemClock();
 
 // What of a plan may be done now: called between a look and its transaction; returns the plan's
 // diff less the changes that are to wait.

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -21,7 +20,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "agent/process/owned_fd.h"
+#include "agent/process/read_file.h"
 
 namespace kipt::agent {
 namespace {
@@ -146,9 +147,10 @@ class Lister {
                                  result_.found.front().inode == inode &&
                                  result_.found.front().name.empty();
     if (!is_nameless_own && seen_.count(inode) != 0) return;
-    std::string command;
-    std::getline(std::ifstream(absl::StrCat(paths_.proc, "/", process, "/comm")), command);
-    const std::string name = absl::StrCat("pid ", process, " (", command, ")");
+    const absl::StatusOr<std::string> command =
+        ReadFile(absl::StrCat(paths_.proc, "/", process, "/comm"));
+    const std::string name =
+        absl::StrCat("pid ", process, " (", absl::StripSuffix(command.value_or(""), "\n"), ")");
     if (is_nameless_own) {
       result_.found.front().name = name;
     } else {

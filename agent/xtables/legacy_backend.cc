@@ -312,7 +312,7 @@ absl::Status LegacyBackend::Write(const Transaction& plan, Family family, const 
   if (FamiliesOf(plan).count(family) == 0) return absl::OkStatus();
   const std::string what =
       absl::StrCat("writing ", netlink::FamilyName(family), " ", TablesOf(plan, family));
-  const absl::Time end = absl::Now() + options_.lock_wait;
+  const auto start = std::chrono::steady_clock::now();
   for (;;) {
     const absl::StatusOr<CommandResult> result = Restore(plan, family, locked);
     if (!result.ok()) {
@@ -320,7 +320,8 @@ absl::Status LegacyBackend::Write(const Transaction& plan, Family family, const 
                        absl::StrCat(" while ", what, WhatIsDone(plan, family, before)));
     }
     if (result->exit_code == 0) return absl::OkStatus();
-    const bool again = result->exit_code == kXtablesResourceProblem && absl::Now() < end;
+    const auto taken = absl::FromChrono(std::chrono::steady_clock::now() - start);
+    const bool again = result->exit_code == kXtablesResourceProblem && taken < options_.lock_wait;
     const absl::StatusOr<bool> unmoved = again ? Stands(family, before) : false;
     if (again && unmoved.ok() && *unmoved) {
       absl::SleepFor(Jittered(kRetryPause));

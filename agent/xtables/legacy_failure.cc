@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <fstream>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "agent/process/read_file.h"
 #include "featuregates/printable.h"
 #include "netlink/kernel_error.h"
 
@@ -60,10 +60,9 @@ const Row& FindRow(int exit_code) {
 
 // The names of capabilities that we lack; empty where that cannot be seen.
 std::vector<std::string> MissingCapabilities(const std::string& thread_status_path) {
-  std::ifstream file(thread_status_path);
+  const absl::StatusOr<std::string> text = ReadFile(thread_status_path);
   std::vector<std::string> missing;
-  for (std::string line; std::getline(file, line);) {
-    absl::string_view value = line;
+  for (absl::string_view value : absl::StrSplit(text.value_or(""), '\n')) {
     uint64_t effective = 0;
     if (!absl::ConsumePrefix(&value, "CapEff:") || !absl::SimpleHexAtoi(value, &effective)) {
       continue;
@@ -100,13 +99,10 @@ bool Names(absl::string_view text, absl::string_view match) {
 
 // Nothing where it cannot be read.
 std::optional<bool> IsListed(absl::string_view match, const std::string& matches_path) {
-  std::ifstream file(matches_path);
-  if (!file) return std::nullopt;
-  for (std::string line; std::getline(file, line);) {
-    if (line == match) return true;
-  }
-  if (file.bad()) return std::nullopt;
-  return false;
+  const absl::StatusOr<std::string> text = ReadFile(matches_path);
+  if (!text.ok()) return std::nullopt;
+  const std::vector<absl::string_view> lines = absl::StrSplit(*text, '\n');
+  return std::find(lines.begin(), lines.end(), match) != lines.end();
 }
 
 }  // namespace

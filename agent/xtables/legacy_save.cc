@@ -4,12 +4,13 @@
 #include <fcntl.h>
 
 #include <cerrno>
-#include <fstream>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "agent/process/owned_fd.h"
+#include "agent/process/read_file.h"
 #include "agent/xtables/conn_label_names.h"
 #include "agent/xtables/legacy_failure.h"
 #include "agent/xtables/legacy_tables.h"
@@ -21,18 +22,11 @@ using netlink::Family;
 
 absl::StatusOr<bool> HasTables(Family family, const LegacyOptions& options) {
   const std::string path = PathOfFamily(options.table_names_path, family);
-  errno = 0;
-  std::ifstream file(path);
-  if (!file) {
-    // Without the module there is no file, and no table.
-    if (errno == ENOENT) return false;
-    return absl::ErrnoToStatus(
-        errno, absl::StrCat("cannot read ", path, ", which only uid 0 of the namespace may"));
-  }
-  std::string line;
-  while (line.empty() && std::getline(file, line)) {
-  }
-  return !line.empty();
+  const absl::StatusOr<std::string> names = ReadFile(path);
+  // Without the module there is no file, and no table.
+  if (absl::IsNotFound(names.status())) return false;
+  if (!names.ok()) return Annotated(names.status(), "; only uid 0 of the namespace may read it");
+  return !absl::StripAsciiWhitespace(*names).empty();
 }
 
 // False only where it is certain.

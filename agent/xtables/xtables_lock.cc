@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <fstream>
 #include <optional>
 #include <random>
 #include <string>
@@ -23,7 +22,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "agent/process/read_file.h"
 
 namespace kipt::agent {
 namespace {
@@ -81,10 +82,9 @@ absl::StatusOr<OwnedFd> OpenLock(const std::string& path) {
 }
 
 std::string CommandName(pid_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/comm"));
-  std::string name;
-  std::getline(file, name);
-  return name.empty() ? "a process that cannot be seen" : name;
+  const absl::StatusOr<std::string> name = ReadFile(absl::StrCat("/proc/", pid, "/comm"));
+  if (!name.ok() || name->empty()) return "a process that cannot be seen";
+  return std::string(absl::StripSuffix(*name, "\n"));
 }
 
 // The process of one line of /proc/locks, as "1: FLOCK  ADVISORY  WRITE 4711 00:1a:53 0 EOF", if it
@@ -111,9 +111,9 @@ std::string DescribeXtablesLockHolder(const std::string& path) {
   // As the kernel prints it: fs/locks.c, lock_get_status().
   const std::string file =
       absl::StrFormat("%02x:%02x:%d", major(status.st_dev), minor(status.st_dev), status.st_ino);
-  std::ifstream locks("/proc/locks");
+  const absl::StatusOr<std::string> locks = ReadFile("/proc/locks");
   std::vector<std::string> holders;
-  for (std::string line; std::getline(locks, line);) {
+  for (const absl::string_view line : absl::StrSplit(locks.value_or(""), '\n')) {
     if (const std::optional<pid_t> pid = HolderOf(line, file)) {
       holders.push_back(absl::StrCat("process ", *pid, " (", CommandName(*pid), ")"));
     }

@@ -145,7 +145,7 @@ TEST_F(AgentTest, CountsTheMartianPacketsThatWereDroppedBetweenItsLooks) {
 // ---- what it knows of others, with --stale-chains=retire ----
 
 TEST_F(AgentTest, RetiresAtTheStartToo) {
-  ASSERT_TRUE(Reconciler(&kernel_, SystemClock()).Sync(Options(Mode::kLegacy).desired).status.ok());
+  ASSERT_TRUE(Reconciler(&kernel_, SteadyClock()).Sync(Options(Mode::kLegacy).desired).status.ok());
   StartWith(Retiring(Mode::kCleanup));
   ASSERT_TRUE(TurnUntilRounds(1));
   EXPECT_EQ(kernel_.state().Find(Nat("KUBE-MARK-MASQ")), nullptr);

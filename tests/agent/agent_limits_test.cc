@@ -141,7 +141,7 @@ TEST_F(AgentTest, AFamilyThatWasPutInPlaceByAnotherDoesNotWaitWhenItIsDamaged) {
   // Waits of 100 and 200 ms are over, and one of 400 ms has begun.
   ASSERT_TRUE(TurnUntilRounds(3));
   refusal.refusing = false;
-  Clock clock = SystemClock();
+  Clock clock = SteadyClock();
   ASSERT_TRUE(Reconciler(&kernel_, clock).Sync(Options(Mode::kCleanup).desired).FirstError().ok());
   kernel_.Touch();
   ASSERT_TRUE(TurnUntilRounds(4));

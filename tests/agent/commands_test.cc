@@ -135,7 +135,7 @@ TEST(CommandsTest, EveryLineOfAPlanHasAReason) {
   backend.AppendRule(Nat("KUBE-MARK-MASQ"), SetBit(20));
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup, Mode::kOff}) {
     const absl::StatusOr<Plan> plan =
-        Reconciler(&backend, SystemClock()).Look(Wanted(mode).desired);
+        Reconciler(&backend, SteadyClock()).Look(Wanted(mode).desired);
     ASSERT_TRUE(plan.ok());
     ASSERT_THAT(PlanLines(plan->diff), Not(IsEmpty()));
     for (const PlanLine& line : PlanLines(plan->diff)) EXPECT_NE(line.reason, "") << line.text;

@@ -299,6 +299,32 @@ TEST_F(ConfigFileOnDiskTest, ReadsAFile) {
   EXPECT_EQ(file->iptables_drop_bit->value, 3);
 }
 
+struct WriterRow {
+  mode_t file;
+  mode_t directory;
+  std::string says;
+};
+
+// Users and groups: BadConfigFileTest, which is root.
+TEST_F(ConfigFileOnDiskTest, SaysWhereEverybodyMayWriteIt) {
+  const std::string path = Write("c.yaml", Agent());
+  const std::string directory = directory_.string();
+  const std::vector<WriterRow> rows = {
+      {0644, 0755, ""},
+      {0646, 0755, path + " can be written by everybody"},
+      {0644, 0757, directory + "/ can be written by everybody"},
+      {0644, 01757, ""},
+  };
+  for (const WriterRow& row : rows) {
+    ASSERT_EQ(chmod(path.c_str(), row.file), 0);
+    ASSERT_EQ(chmod(directory.c_str(), row.directory), 0);
+    const auto file = ReadConfigFile(path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    EXPECT_THAT(file->writable, StartsWith(row.says));
+    EXPECT_EQ(file->writable.empty(), row.says.empty()) << file->writable;
+  }
+}
+
 TEST_F(ConfigFileOnDiskTest, AFileThatIsAskedForMustExist) {
   const std::string path = (directory_ / "none.yaml").string();
   EXPECT_EQ(ErrorOf(path), "cannot read the configuration file " + path +

@@ -264,7 +264,7 @@ TEST_F(LegacyBackendTest, TakesNoFailureToReadForATableThatIsMissing) {
   auto backend = Open("1.8.9");
   ASSERT_EQ(symlink("ip_tables_names", (directory_ + "/ip_tables_names").c_str()), 0);
   EXPECT_THAT(std::string(backend->Read({{.chain = kUser}}).status().message()),
-              HasSubstr("cannot read"));
+              HasSubstr("ip_tables_names: Too many levels of symbolic links; only uid 0"));
   EXPECT_THAT(backend->Read({{.chain = kUser6}}), IsOk());
 }
 

@@ -132,7 +132,7 @@ TEST_F(LegacyLabelsTest, ASyncMakesEverythingWithoutLabelsThen) {
         Answers({.exit_code = 0, .output = base + "-restore v1.8.9 (legacy)\n", .errors = ""}));
   }
   const agent::SyncReport report =
-      agent::Reconciler(backend.get(), agent::SystemClock())
+      agent::Reconciler(backend.get(), agent::SteadyClock())
           .Sync(agent::DesiredRuleset(agent::Mode::kLegacy, netlink::kFamilies, {}, {},
                                       agent::ConnLabels{}));
   EXPECT_THAT(report.FirstError(), IsOk());

@@ -72,7 +72,7 @@ absl::Status World::Open() {
                                   : agent::NewLegacyBackend(runner_.get());
   if (!backend.ok()) return backend.status();
   backend_ = *std::move(backend);
-  reconciler_.emplace(backend_.get(), agent::SystemClock());
+  reconciler_.emplace(backend_.get(), agent::SteadyClock());
   if (mode_ == IptablesMode::kLegacy) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<ForeignWriter>> writer = ForeignWriter::Create();
   if (!writer.ok()) return writer.status();

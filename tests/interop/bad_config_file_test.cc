@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <string>
@@ -15,6 +16,9 @@
 
 namespace kipt::testing {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 class BadConfigFileTest : public RefusalTest {};
 
@@ -185,6 +189,30 @@ volumeStatsAggPeriod: 1m0s
   const InNetns in(fresh);
   Sync({.ownership_cleanup = false, .bits = {20, 21}});
   EXPECT_EQ(from_file, SavedRules::Of({IpFamily::kIpv6}));
+}
+
+TEST_F(BadConfigFileTest, WhoElseMayWriteItIsTold) {
+  const TemporaryFile file(kOurs);
+  struct Row {
+    uid_t owner;
+    gid_t group;
+    mode_t mode;
+    std::string says;
+  };
+  for (const Row& row : std::vector<Row>{{0, 0, 0664, ""},
+                                         {0, 1000, 0644, ""},
+                                         {0, 1000, 0664, "can be written by group 1000, who so"},
+                                         {1000, 0, 0600, "can be written by user 1000, who so"}}) {
+    ASSERT_EQ(chown(file.path().c_str(), row.owner, row.group), 0);
+    ASSERT_EQ(chmod(file.path().c_str(), row.mode), 0);
+    const ProgramResult result = Agent({"plan", "--config=" + file.path()});
+    EXPECT_EQ(result.exit_code, kExitDifferences) << result;
+    if (row.says.empty()) {
+      EXPECT_THAT(result.err, Not(HasSubstr("can be written"))) << result;
+    } else {
+      EXPECT_THAT(result.err, HasSubstr(row.says)) << result;
+    }
+  }
 }
 
 }  // namespace

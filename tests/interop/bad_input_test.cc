@@ -114,6 +114,12 @@ TEST_F(BadInputTest, WithoutCapNetAdminSyncSaysSo) {
   }
 }
 
+TEST_F(BadInputTest, AnAllowListWithoutEndIsRefusedInLittleMemory) {
+  const ProgramResult result = RunProgram(
+      {"/usr/bin/prlimit", "--as=134217728", AgentProgram(), "audit", "--allow=/dev/zero"});
+  ExpectRefused(result, kExitUsage, {"/dev/zero is larger than 1048576 bytes"});
+}
+
 TEST_F(BadInputTest, AnOrdinaryUserIsToldSo) {
   ExpectRefused(AgentAsNobody({"sync"}), kExitFailed, {"CAP_NET_ADMIN"});
 }

@@ -55,7 +55,9 @@ TEST_F(DaemonReloadTest, AFileWrittenInPlaceIsUsedWithinASecond) {
   StartWithFile();
   Write(kLegacyMode);
   EXPECT_TRUE(BecomesLegacyMode()) << daemon().Output();
-  EXPECT_THAT(daemon().Output(), HasSubstr("Using the new configuration (the file has changed)"));
+  EXPECT_THAT(daemon().Output(),
+              HasSubstr("Using the new configuration (the file has changed); featureGates: "));
+  EXPECT_THAT(daemon().Output(), HasSubstr("; mode: legacy, was cleanup\n"));
   EXPECT_THAT(daemon().Output(), Not(HasSubstr("Repaired"))) << "nobody damaged anything";
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What /metrics tells of a daemon's retirement.
+// What /metrics and the log tell of a daemon's retirement.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -11,6 +12,8 @@
 
 namespace kipt::testing {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr char kRetired[] = "kube_iptables_agent_retired_total";
 constexpr char kClaims[] = "kube_iptables_agent_stale_claims";
@@ -80,6 +83,29 @@ TEST_P(RetirementMetricsTest, TellWhatWentWhatIsClaimedAndHowManyRulesOfOthersTh
   EXPECT_EQ(Metric(kStale, "family=\"ip6\""), 3);
   EXPECT_EQ(Metric("kube_iptables_agent_drift_detected_total"), 0) << "nobody damaged anything";
   EXPECT_TRUE(IsReady()) << "what is kept is no fault";
+}
+
+TEST_P(RetirementMetricsTest, TheLogSaysOnceWhatIsKeptForWhom) {
+  StartWith("retire");
+  ASSERT_TRUE(MetricReaches(kRetired, 1)) << daemon().Output();
+  const std::string mode = absl::StrCat("Stale in iptables ", NameOf(GetParam()));
+  EXPECT_TRUE(daemon().Prints(mode + ", and kept: foreignJump (2): ip nat KUBE-MARK-MASQ"))
+      << daemon().Output();
+  EXPECT_THAT(daemon().Output(), HasSubstr("; markedPackets (1): ip nat KUBE-POSTROUTING"));
+  EXPECT_THAT(daemon().Output(), HasSubstr("; liveKubelet (6): "));
+  EXPECT_FALSE(daemon().Prints(mode, 2, absl::Seconds(1)));
+}
+
+// Whose CNI configurations cannot be read, because they are the host's.
+TEST_P(RetirementMetricsTest, TheLogSaysWhyADaemonInAContainerRetiresNothing) {
+  StartProgram({"unshare", "--pid", "--fork", "--mount-proc", AgentProgram(), "run",
+                absl::StrCat("--iptables-mode=", NameOf(GetParam())), "--stale-chains=retire"});
+  ASSERT_TRUE(BecomesReady()) << Readyz() << daemon().Output();
+  EXPECT_TRUE(
+      daemon().Prints("a CNI configuration may name it: CNI configurations: this process is "
+                      "in a container (another pid namespace); give --host-root"))
+      << daemon().Output();
+  EXPECT_EQ(Metric(kRetired), 0);
 }
 
 TEST_P(RetirementMetricsTest, WhoHasGoneClaimsNothingFromTheNextStartOn) {

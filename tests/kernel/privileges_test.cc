@@ -99,7 +99,7 @@ class PrivilegesTest : public NetnsTest, public ::testing::WithParamInterface<Va
   static std::string Sync(netlink::Backend& backend) {
     const std::vector<Family> families = {Family::kIPv4, Family::kIPv6};
     const auto desired = agent::DesiredRuleset(agent::Mode::kLegacy, families, agent::MarkBits{});
-    agent::Reconciler reconciler(&backend, agent::SystemClock());
+    agent::Reconciler reconciler(&backend, agent::SteadyClock());
     const agent::SyncReport first = reconciler.Sync(desired);
     const agent::SyncReport second = reconciler.Sync(desired);
     if (!first.status.ok()) return first.status.ToString();
