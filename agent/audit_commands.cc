@@ -29,11 +29,6 @@ namespace {
 constexpr size_t kMostRulesBytes = size_t{512} << 20;
 constexpr size_t kMostAllowListBytes = size_t{1} << 20;
 
-ExitCode Fail(const absl::Status& status, ExitCode code, std::ostream& err) {
-  err << "Error: " << status.message() << "\n";
-  return code;
-}
-
 // "-" is standard input. Waits for whoever writes to a pipe.
 absl::StatusOr<std::string> ReadFileOrInput(const std::string& path, size_t most) {
   if (path == "-") return ReadToEnd(STDIN_FILENO, "standard input", most);

@@ -8,17 +8,13 @@
 
 #include "agent/loop/martians.h"
 #include "agent/report/report_mode.h"
+#include "featuregates/printable.h"
 
 namespace kipt::agent {
 namespace {
 
 bool AnyNeedsAttention(const Diff& diff) {
   return std::any_of(diff.findings.begin(), diff.findings.end(), NeedsAttention);
-}
-
-ExitCode Fail(const absl::Status& status, std::ostream& err) {
-  err << "Error: " << status.message() << "\n";
-  return kExitFailed;
 }
 
 bool AddsRules(const Diff& diff) {
@@ -64,7 +60,7 @@ ExitCode ReportLook(Subject subject, netlink::Backend& backend, const Clock& clo
                     const NodeQuestions& node) {
   Reconciler reconciler(&backend, clock);
   const absl::StatusOr<Plan> plan = Look(subject, reconciler, node);
-  if (!plan.ok()) return Fail(plan.status(), streams.err);
+  if (!plan.ok()) return Fail(plan.status(), kExitFailed, streams.err);
   streams.out << report(subject, *plan);
   const auto goes = [](const std::optional<Retirement>& retirement) {
     return retirement && !retirement->empty();
@@ -100,6 +96,11 @@ SyncReport Sync(Subject& subject, Reconciler& reconciler, const NodeQuestions& n
 
 }  // namespace
 
+ExitCode Fail(const absl::Status& status, ExitCode code, std::ostream& err) {
+  err << "Error: " << featuregates::Printable(status.message()) << "\n";
+  return code;
+}
+
 ExitCode RunPlan(Subject subject, netlink::Backend& backend, const Clock& clock,
                  OutputFormat format, CommandStreams streams, const NodeQuestions& node) {
   return ReportLook(std::move(subject), backend, clock,
@@ -116,7 +117,7 @@ ExitCode RunSync(Subject subject, netlink::Backend& backend, const Clock& clock,
                  OutputFormat format, CommandStreams streams, const NodeQuestions& node) {
   Reconciler reconciler(&backend, clock);
   SyncReport report = Sync(subject, reconciler, node);
-  if (!report.status.ok()) return Fail(report.status, streams.err);
+  if (!report.status.ok()) return Fail(report.status, kExitFailed, streams.err);
   if (node.retire && report.FirstError().ok()) {
     report.retired.push_back(
         {subject.iptables_mode,
@@ -131,10 +132,10 @@ ExitCode RunSync(Subject subject, netlink::Backend& backend, const Clock& clock,
   ExitCode code = AnyNeedsAttention(report.plan.diff) ? kExitDifferences : kExitOk;
   for (const FamilyResult& result : report.families) {
     if (result.status.ok()) continue;
-    code = Fail(result.status, streams.err);
+    code = Fail(result.status, kExitFailed, streams.err);
   }
   for (const RetiredMode& mode : report.retired) {
-    if (!mode.report.status.ok()) code = Fail(mode.report.status, streams.err);
+    if (!mode.report.status.ok()) code = Fail(mode.report.status, kExitFailed, streams.err);
   }
   return code;
 }
@@ -143,7 +144,7 @@ ExitCode RunRetire(Subject subject, netlink::Backend& backend, bool yes, const C
                    OutputFormat format, CommandStreams streams, const NodeQuestions& node) {
   Reconciler reconciler(&backend, clock);
   const absl::StatusOr<Plan> plan = LookAtRules(subject, reconciler, node);
-  if (!plan.ok()) return Fail(plan.status(), streams.err);
+  if (!plan.ok()) return Fail(plan.status(), kExitFailed, streams.err);
   const RetirementOptions options = {.canaries = true, .when_off = true};
   std::vector<RetiredMode> done;
   done.push_back(
@@ -157,7 +158,7 @@ ExitCode RunRetire(Subject subject, netlink::Backend& backend, bool yes, const C
     const Retirement& planned = mode.report.plan;
     const bool left = !planned.unsettled.empty() || (!yes && !planned.empty());
     if (left && code == kExitOk) code = kExitDifferences;
-    if (!mode.report.status.ok()) code = Fail(mode.report.status, streams.err);
+    if (!mode.report.status.ok()) code = Fail(mode.report.status, kExitFailed, streams.err);
   }
   if (format == OutputFormat::kJson) {
     streams.out << RetireJson(done, /*dry_run=*/!yes);

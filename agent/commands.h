@@ -35,6 +35,9 @@ struct CommandStreams {
   std::ostream& err;
 };
 
+// Prints "Error: ..." in one line, and returns `code`.
+ExitCode Fail(const absl::Status& status, ExitCode code, std::ostream& err);
+
 // What a command may have to find out beyond the rules it manages.
 struct NodeQuestions {
   // Whether iptables can hold rules, and, where labels are wanted, rules about those: asked only

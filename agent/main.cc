@@ -13,6 +13,8 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "agent/audit_commands.h"
 #include "agent/commands.h"
 #include "agent/config/command_line.h"
@@ -31,25 +33,15 @@
 #include "agent/process/standard_streams.h"
 #include "agent/report/report.h"
 #include "agent/retirement_sources.h"
+#include "agent/stderr_log.h"
+#include "featuregates/printable.h"
 
 namespace kipt::agent {
 namespace {
 
 static_assert(kAgentRelease == featuregates::Version{KIPT_VERSION_MAJOR, KIPT_VERSION_MINOR});
 
-int Fail(const absl::Status& status, ExitCode code) {
-  std::cerr << "Error: " << status.message() << "\n";
-  return code;
-}
-
-// klog's shape, as far as glog has it: header "I1120 23:24:11.000000 PID file:line] ", to stderr.
-void StartLogging(const char* program, const Flags& flags) {
-  FLAGS_logtostderr = true;
-  FLAGS_log_year_in_prefix = false;
-  FLAGS_v = flags.v.value_or(0);
-  FLAGS_vmodule = flags.vmodule.value_or("");
-  google::InitGoogleLogging(program);
-}
+int Fail(const absl::Status& status, ExitCode code) { return Fail(status, code, std::cerr); }
 
 int RunVersion(const Flags& flags) {
   const std::string version = KIPT_VERSION;
@@ -174,7 +166,7 @@ int Main(const char* program, const std::vector<std::string>& arguments) {
   if (command_line.command == Command::kVersion) return RunVersion(flags);
   if (command_line.command == Command::kCompletion) return RunCompletion(command_line.argument);
 
-  StartLogging(program, flags);
+  const StderrLog log(program, flags);
   // First, because whether there is IPv6 is the namespace's affair.
   if (flags.netns.has_value()) {
     absl::Status entered = EnterNetworkNamespace(*flags.netns);
@@ -209,7 +201,7 @@ int main(int argc, char** argv) {
         kipt::agent::Main(argv[0], std::vector<std::string>(argv + 1, argv + argc)));
   } catch (const std::exception& error) {
     std::fputs("Error: ", stderr);
-    std::fputs(error.what(), stderr);
+    std::fputs(kipt::featuregates::Printable(error.what()).c_str(), stderr);
     std::fputs("\n", stderr);
     return kipt::agent::kExitFailed;
   }

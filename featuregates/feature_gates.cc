@@ -193,12 +193,12 @@ absl::StatusOr<GateValues> ParseFeatureGatesFlag(absl::string_view text) {
     const size_t equals = entry.find('=');
     const absl::string_view name = GoTrimSpace(entry.substr(0, equals));
     if (equals == absl::string_view::npos) {
-      return absl::InvalidArgumentError(absl::StrCat("missing bool value for ", name));
+      return absl::InvalidArgumentError("malformed pair, expect string=bool");
     }
     const absl::string_view value_text = GoTrimSpace(entry.substr(equals + 1));
     const absl::StatusOr<bool> value = GoParseBool(value_text);
     if (!value.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("invalid value of ", name, "=", value_text,
+      return absl::InvalidArgumentError(absl::StrCat("invalid value of ", name, ": ", value_text,
                                                      ", err: ", value.status().message()));
     }
     values[absl::StrCat(name)] = *value;

@@ -31,10 +31,11 @@ namespace kipt::featuregates {
 // What one flag or one configuration file says, gate by gate.
 using GateValues = std::map<std::string, bool>;
 
-// Parses the text of one --feature-gates flag: "A=true,B=false". White space around names and
-// values and empty entries do not matter; of a gate given twice the later value holds. Values are
-// Go's (GoParseBool). InvalidArgument at the first wrong entry: `missing bool value for A`, or
-// `invalid value of A=x, err: strconv.ParseBool: parsing "x": invalid syntax`. Whether the gates
+// Parses the text of one --feature-gates flag, as kubelet's does (MapStringBool of
+// k8s.io/component-base/cli/flag): "A=true,B=false". White space around names and values and empty
+// entries do not matter; of a gate given twice the later value holds. Values are Go's
+// (GoParseBool). InvalidArgument at the first wrong entry: `malformed pair, expect string=bool`, or
+// `invalid value of A: x, err: strconv.ParseBool: parsing "x": invalid syntax`. Whether the gates
 // exist is Resolve's affair.
 absl::StatusOr<GateValues> ParseFeatureGatesFlag(absl::string_view text);
 

@@ -6,11 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <optional>
+#include <limits>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "featuregates/printable.h"
 
 namespace kipt::featuregates {
 namespace {
@@ -25,91 +28,41 @@ constexpr Range kSpaces[] = {{0x09, 0x0D},     {0x20, 0x20},     {0x85, 0x85},  
                              {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F},
                              {0x205F, 0x205F}, {0x3000, 0x3000}};
 
-// What unicode.IsPrint refuses beyond ASCII: controls, spaces, format characters (the ones that
-// turn text around among them), private use.
-constexpr Range kInvisible[] = {
-    {0x80, 0xA0},     {0xAD, 0xAD},       {0x600, 0x605},     {0x61C, 0x61C},   {0x6DD, 0x6DD},
-    {0x70F, 0x70F},   {0x1680, 0x1680},   {0x180E, 0x180E},   {0x2000, 0x200F}, {0x2028, 0x202F},
-    {0x205F, 0x206F}, {0x3000, 0x3000},   {0xE000, 0xF8FF},   {0xFEFF, 0xFEFF}, {0xFFF0, 0xFFFB},
-    {0xFFFE, 0xFFFF}, {0xE0000, 0xE00FF}, {0xF0000, 0x10FFFF}};
-
-template <size_t kSize>
-bool IsIn(const Range (&ranges)[kSize], char32_t rune) {
-  return std::any_of(std::begin(ranges), std::end(ranges), [rune](const Range& range) {
+bool IsSpace(char32_t rune) {
+  return std::any_of(std::begin(kSpaces), std::end(kSpaces), [rune](const Range& range) {
     return range.first <= rune && rune <= range.last;
   });
 }
 
-// One code point, or one byte that is not UTF-8 (`valid` false).
-struct Rune {
-  char32_t value = 0;
-  size_t length = 1;
-  bool valid = false;
-};
+constexpr absl::string_view kInvalidSyntax = "invalid syntax";
+constexpr absl::string_view kOutOfRange = "value out of range";
 
-uint8_t ByteAt(absl::string_view text, size_t index) { return static_cast<uint8_t>(text[index]); }
-
-// Refuses what RFC 3629 refuses: overlong forms, surrogates, beyond U+10FFFF, cut sequences.
-Rune FirstRune(absl::string_view text) {
-  const uint8_t lead = ByteAt(text, 0);
-  if (lead < 0x80) return {.value = lead, .length = 1, .valid = true};
-  Rune rune{.value = lead};
-  size_t length = 0;
-  char32_t smallest = 0;
-  if ((lead & 0xE0) == 0xC0) {
-    length = 2, smallest = 0x80, rune.value = lead & 0x1F;
-  } else if ((lead & 0xF0) == 0xE0) {
-    length = 3, smallest = 0x800, rune.value = lead & 0x0F;
-  } else if ((lead & 0xF8) == 0xF0) {
-    length = 4, smallest = 0x10000, rune.value = lead & 0x07;
-  }
-  const Rune not_utf8{.value = lead};
-  if (length == 0 || text.size() < length) return not_utf8;
-  for (size_t i = 1; i < length; ++i) {
-    if ((ByteAt(text, i) & 0xC0) != 0x80) return not_utf8;
-    rune.value = (rune.value << 6) | (ByteAt(text, i) & 0x3F);
-  }
-  const bool surrogate = rune.value >= 0xD800 && rune.value <= 0xDFFF;
-  if (rune.value < smallest || rune.value > 0x10FFFF || surrogate) return not_utf8;
-  rune.length = length;
-  rune.valid = true;
-  return rune;
+// Larger than any base where `c` is no digit.
+uint32_t DigitValue(char c) {
+  const char lower = absl::ascii_tolower(static_cast<unsigned char>(c));
+  if (lower >= '0' && lower <= '9') return static_cast<uint32_t>(lower - '0');
+  if (lower >= 'a' && lower <= 'z') return static_cast<uint32_t>(lower - 'a') + 10;
+  return std::numeric_limits<uint32_t>::max();
 }
 
-// "\n" and its like: the letter after the backslash.
-std::optional<char> ShortEscape(char32_t rune) {
-  switch (rune) {
-    case '\a':
-      return 'a';
-    case '\b':
-      return 'b';
-    case '\f':
-      return 'f';
-    case '\n':
-      return 'n';
-    case '\r':
-      return 'r';
-    case '\t':
-      return 't';
-    case '\v':
-      return 'v';
-    case '"':
-    case '\\':
-      return static_cast<char>(rune);
-    default:
-      return std::nullopt;
+// Removes the prefix. In "0" and "0x" it is only the 0 of an octal number.
+uint32_t ConsumeBase(absl::string_view& digits) {
+  if (digits.front() != '0') return 10;
+  uint32_t base = 8;
+  size_t prefix = 1;
+  if (digits.size() > 2) {
+    const char letter = absl::ascii_tolower(static_cast<unsigned char>(digits[1]));
+    base = letter == 'x' ? 16 : letter == 'b' ? 2 : 8;
+    prefix = letter == 'x' || letter == 'b' || letter == 'o' ? 2 : 1;
   }
+  digits.remove_prefix(prefix);
+  return base;
 }
 
-std::string QuoteRune(const Rune& rune, absl::string_view bytes) {
-  const auto code = static_cast<uint32_t>(rune.value);
-  if (!rune.valid) return absl::StrFormat("\\x%02x", code);
-  if (const std::optional<char> letter = ShortEscape(rune.value)) {
-    return {'\\', *letter};
-  }
-  if (code < 0x20 || code == 0x7F) return absl::StrFormat("\\x%02x", code);
-  if (!IsIn(kInvisible, rune.value)) return absl::StrCat(bytes);
-  return code < 0x10000 ? absl::StrFormat("\\u%04x", code) : absl::StrFormat("\\U%08x", code);
+// The prefix of the base counts as a digit.
+bool UnderscoresSeparateDigits(absl::string_view digits) {
+  if (digits.front() == '_' || digits.back() == '_') return false;
+  return !absl::StrContains(digits, "__");
 }
 
 }  // namespace
@@ -119,7 +72,7 @@ absl::string_view GoTrimSpace(absl::string_view text) {
   size_t end = 0;
   for (size_t at = 0; at < text.size();) {
     const Rune rune = FirstRune(text.substr(at));
-    if (!rune.valid || !IsIn(kSpaces, rune.value)) {
+    if (!rune.valid || !IsSpace(rune.value)) {
       begin = std::min(begin, at);
       end = at + rune.length;
     }
@@ -137,12 +90,42 @@ absl::StatusOr<bool> GoParseBool(absl::string_view text) {
       absl::StrCat("strconv.ParseBool: parsing ", GoQuote(text), ": invalid syntax"));
 }
 
+absl::StatusOr<int32_t> GoParseInt32(absl::string_view text) {
+  const auto error = [text](absl::string_view what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("strconv.ParseInt: parsing ", GoQuote(text), ": ", what));
+  };
+  absl::string_view digits = text;
+  const bool negative = absl::ConsumePrefix(&digits, "-");
+  if (!negative) absl::ConsumePrefix(&digits, "+");
+  if (digits.empty()) return error(kInvalidSyntax);
+  const bool separated = UnderscoresSeparateDigits(digits);
+  const uint32_t base = ConsumeBase(digits);
+  uint64_t value = 0;
+  for (const char c : digits) {
+    if (c == '_') continue;
+    const uint32_t digit = DigitValue(c);
+    if (digit >= base) return error(kInvalidSyntax);
+    value = value * base + digit;
+    if (value > std::numeric_limits<uint32_t>::max()) return error(kOutOfRange);
+  }
+  if (!separated) return error(kInvalidSyntax);
+  const uint64_t most = uint64_t{std::numeric_limits<int32_t>::max()} + (negative ? 1 : 0);
+  if (value > most) return error(kOutOfRange);
+  return static_cast<int32_t>(negative ? -static_cast<int64_t>(value)
+                                       : static_cast<int64_t>(value));
+}
+
 std::string GoQuote(absl::string_view text) {
   std::string quoted = "\"";
-  for (size_t at = 0; at < text.size();) {
-    const Rune rune = FirstRune(text.substr(at));
-    absl::StrAppend(&quoted, QuoteRune(rune, text.substr(at, rune.length)));
-    at += rune.length;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find_first_of("\"\\"), text.size());
+    absl::StrAppend(&quoted, Printable(text.substr(0, end)));
+    text.remove_prefix(end);
+    if (text.empty()) break;
+    quoted += '\\';
+    quoted += text.front();
+    text.remove_prefix(1);
   }
   quoted += '"';
   return quoted;

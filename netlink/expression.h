@@ -111,6 +111,7 @@ struct OtherExpression {
   // As in OpaqueRule.
   uint32_t marks_tested = 0;
   uint32_t marks_set = 0;
+  uint32_t marks_cleared = 0;
   ConnLabelSet labels_set = {};
 };
 

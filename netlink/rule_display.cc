@@ -133,6 +133,7 @@ class Describer {
   }
   void operator()(const SetMark& mark) {
     rule_.marks_set |= mark.value;
+    rule_.marks_cleared |= MarksCleared(mark);
     AddTarget(Rule{.target = mark}, /*terminal=*/false);
   }
   void operator()(const Masquerade& masquerade) {
@@ -165,6 +166,7 @@ class Describer {
     rule_.terminal = rule_.terminal || other.terminal;
     rule_.marks_tested |= other.marks_tested;
     rule_.marks_set |= other.marks_set;
+    rule_.marks_cleared |= other.marks_cleared;
     rule_.labels_set |= other.labels_set;
     if (!other.text.empty()) {
       Print(other.is_target ? kTarget : kMatches, other.text);

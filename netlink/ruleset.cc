@@ -245,6 +245,14 @@ uint32_t MarksSet(const ObservedRule& rule) {
   return mark == nullptr ? 0 : mark->value;
 }
 
+uint32_t MarksCleared(const ObservedRule& rule) {
+  if (rule.opaque() != nullptr) return rule.opaque()->marks_cleared;
+  const auto* mark = std::get_if<SetMark>(&rule.rule()->target);
+  return mark == nullptr ? 0 : MarksCleared(*mark);
+}
+
+uint32_t MarksCleared(const SetMark& mark) { return mark.mask ^ mark.value; }
+
 ConnLabelSet LabelsSet(const ObservedRule& rule) {
   if (rule.opaque() != nullptr) return rule.opaque()->labels_set;
   const std::optional<ConnLabelMatch>& match = rule.rule()->conn_label;

@@ -202,6 +202,9 @@ struct OpaqueRule {
   // know which (MarksTested and MarksSet, below, answer for any rule).
   uint32_t marks_tested = 0;
   uint32_t marks_set = 0;
+  // Bits of the packet mark that it turns off where they are on; none where we cannot know
+  // (MarksCleared).
+  uint32_t marks_cleared = 0;
   // Labels that it may give to the connection; all where we cannot know which (LabelsSet).
   ConnLabelSet labels_set = {};
 
@@ -255,6 +258,10 @@ uint32_t MarksTested(const ObservedRule& rule);
 // Bits of the packet mark that `rule` may turn on: those of its value, for mark = (mark & ~mask) ^
 // value.
 uint32_t MarksSet(const ObservedRule& rule);
+// Bits of the packet mark that `rule` turns off where they are on: those of the mask that the value
+// does not have, and those that it flips.
+uint32_t MarksCleared(const ObservedRule& rule);
+uint32_t MarksCleared(const SetMark& mark);
 // Labels that `rule` may give to the packet's connection, on whatever condition: rules are no
 // place to take one away.
 ConnLabelSet LabelsSet(const ObservedRule& rule);

@@ -63,7 +63,8 @@ std::optional<Statement> ReadMetaStore(const Register& value, uint32_t key) {
   return OtherExpression{.name = "meta",
                          .condition = false,
                          .text = ToString(Family::kIPv4, Rule{.target = mark}),
-                         .marks_set = mark.value};
+                         .marks_set = mark.value,
+                         .marks_cleared = MarksCleared(mark)};
 }
 
 // Runs through a rule as the kernel does, but remembers where each value came from.

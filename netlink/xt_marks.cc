@@ -144,7 +144,9 @@ XtMarks MarksOfXtTarget(absl::string_view name, uint32_t revision, XtBytes info)
   if (IsTargetWithoutMark(name)) return {};
   if (name == "MARK") {
     const auto mark = FromXtBytes<xt_mark_tginfo2>(info);
-    return {.set = mark && revision == 2 ? mark->mark : kAllMarks};
+    if (!mark || revision != 2) return {.set = kAllMarks};
+    return {.set = mark->mark,
+            .cleared = MarksCleared(SetMark{.value = mark->mark, .mask = mark->mask})};
   }
   if (name == "CONNMARK") return OfConnmark(revision, info);
   if (name == "TPROXY") return OfTproxy(revision, info);

@@ -3,8 +3,8 @@
 // File: netlink/xt_marks.h
 //
 // What xtables matches and targets have to do with the packet's mark and its connection's labels:
-// OpaqueRule::marks_tested, marks_set and labels_set. Whatever may look at the mark, turn a bit on
-// or give a label, but does not say which, gets all.
+// OpaqueRule::marks_tested, marks_set, marks_cleared and labels_set. Whatever may look at the mark,
+// turn a bit on or give a label, but does not say which, gets all.
 #ifndef KIPT_NETLINK_XT_MARKS_H_
 #define KIPT_NETLINK_XT_MARKS_H_
 
@@ -21,6 +21,7 @@ inline constexpr uint32_t kAllMarks = 0xffffffff;
 struct XtMarks {
   uint32_t tested = 0;
   uint32_t set = 0;
+  uint32_t cleared = 0;
   ConnLabelSet labels_set = {};
 
   bool operator==(const XtMarks&) const = default;

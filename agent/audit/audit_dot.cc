@@ -11,10 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "agent/audit/audit.h"
-#include "agent/audit/audit_text.h"
 #include "agent/audit/chain_graph.h"
 #include "agent/audit/family_chains.h"
 #include "agent/policy/rule_forms.h"
+#include "featuregates/printable.h"
 
 namespace kipt::agent {
 namespace {
@@ -41,9 +41,10 @@ absl::string_view ColourOf(Owner owner) {
   return kOtherColour;
 }
 
+// A string of DOT, in one line.
 std::string Quoted(absl::string_view text) {
   std::string quoted = "\"";
-  for (const char c : text) {
+  for (const char c : featuregates::Printable(text)) {
     if (c == '"' || c == '\\') quoted += '\\';
     quoted += c;
   }
@@ -54,7 +55,7 @@ std::string Quoted(absl::string_view text) {
 std::string Label(const std::vector<std::string>& lines) {
   std::vector<std::string> escaped;
   for (const std::string& line : lines) {
-    const std::string quoted = Quoted(Printable(line));
+    const std::string quoted = Quoted(line);
     escaped.push_back(quoted.substr(1, quoted.size() - 2));
   }
   return absl::StrCat("\"", absl::StrJoin(escaped, "\\n"), "\"");

@@ -64,9 +64,9 @@ Json RulesJson(const std::vector<ExplainedRule>& rules) {
   return json;
 }
 
-// Comments in the kernel are bytes of other people's choice; what is not UTF-8 becomes U+FFFD.
+// As of report_json.cc.
 std::string Print(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace

@@ -9,9 +9,12 @@
 #include "absl/strings/str_split.h"
 #include "agent/audit/audit.h"
 #include "agent/audit/explain.h"
+#include "featuregates/printable.h"
 
 namespace kipt::agent {
 namespace {
+
+using featuregates::Printable;
 
 constexpr size_t kColumns = 96;
 
@@ -109,19 +112,6 @@ std::string Wrapped(absl::string_view text, size_t indent, absl::string_view lea
     first = false;
   }
   return wrapped + "\n";
-}
-
-std::string Printable(absl::string_view text) {
-  std::string printable;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
-      absl::StrAppendFormat(&printable, "\\x%02x", byte);
-    } else {
-      printable += c;
-    }
-  }
-  return printable;
 }
 
 std::string AuditText(const AuditReport& report) {

@@ -17,9 +17,6 @@ namespace kipt::agent {
 // `lead`, which stands in that indentation; ends with a newline. Words are not cut.
 std::string Wrapped(absl::string_view text, size_t indent, absl::string_view lead = "");
 
-// What other people put into the kernel, fit for a terminal: control characters as "\x1b".
-std::string Printable(absl::string_view text);
-
 }  // namespace kipt::agent
 
 #endif  // KIPT_AGENT_AUDIT_AUDIT_TEXT_H_

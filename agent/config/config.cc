@@ -86,6 +86,22 @@ absl::StatusOr<FeatureGates> ResolveGates(const ConfigInputs& inputs, Version em
   return ExplainGates(gates.status(), inputs, emulated, overrides.front());
 }
 
+// kubelet of that release refuses its own gate in the file. Here the file may be another release's,
+// so that a gate which would have chosen the other mode is worth a line.
+void WarnOfIgnoredGate(const ConfigInputs& inputs, Config& config) {
+  const absl::string_view name = featuregates::kIPTablesOwnershipCleanup.name;
+  const std::vector<std::string>& ignored = config.gates.ignored();
+  if (std::find(ignored.begin(), ignored.end(), name) == ignored.end()) return;
+  const auto gate = inputs.file.feature_gates.find(std::string(name));
+  const bool enabled = config.gates.Enabled(featuregates::kIPTablesOwnershipCleanup);
+  if (gate == inputs.file.feature_gates.end() || gate->second == enabled) return;
+  config.warnings.push_back(absl::StrCat(
+      inputs.file.path, ": featureGates.", name, " ", gate->second ? "true" : "false",
+      " has no effect: Kubernetes ", featuregates::ToString(config.emulated_version),
+      " has no such gate, and the agent is in ", ModeName(config.mode),
+      " mode; remove it, or give an --emulated-version from 1.25 to 1.27"));
+}
+
 // ---- families ----
 
 // The families that `text` names, in netlink's order; nothing for "auto".
@@ -201,6 +217,7 @@ absl::StatusOr<Config> LoadConfig(const Flags& flags, const ConfigSources& sourc
 
   if (!emulated->warning.empty()) config.warnings.push_back(emulated->warning);
   for (const std::string& warning : config.gates.warnings()) config.warnings.push_back(warning);
+  WarnOfIgnoredGate(inputs, config);
   WarnOfIgnoredBitsAndLabels(inputs, config);
   if (!inputs.file.writable.empty()) config.warnings.push_back(inputs.file.writable);
   config.ignored_gates = config.gates.ignored();

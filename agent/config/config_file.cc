@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <system_error>
@@ -41,6 +42,7 @@ class Decoder {
 
   absl::StatusOr<ConfigFile> Decode() {
     absl::Status status = DecodeKind();
+    if (status.ok()) status = CheckWrittenOut();
     for (const YamlEntry& entry : document_.root().entries) {
       if (!status.ok()) return status;
       status = DecodeField(entry);
@@ -97,6 +99,24 @@ class Decoder {
                                    : "this kind of file is not known: ",
                      "apiVersion ", QuoteForMessage(api_version), ", kind ", QuoteForMessage(kind),
                      "; ", AcceptedKinds()));
+  }
+
+  // What is shared may be anywhere in a KubeletConfiguration except where the agent reads.
+  absl::Status CheckWrittenOut() const {
+    const YamlNode& root = document_.root();
+    if (file_.kind == ConfigFile::Kind::kAgent || root.shared) {
+      return document_.CheckWrittenOut(root);
+    }
+    for (const YamlEntry& entry : root.entries) {
+      absl::Status status = document_.CheckKeyWrittenOut(entry);
+      const bool read =
+          std::any_of(kFields.begin(), kFields.end(), [&entry](const Field& field) {
+            return field.in_kubelet_configuration && field.name == entry.key;
+          });
+      if (status.ok() && read) status = document_.CheckWrittenOut(entry.value);
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
   }
 
   absl::Status DecodeField(const YamlEntry& entry) {

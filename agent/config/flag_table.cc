@@ -25,9 +25,16 @@ absl::Status StoreText(absl::string_view value, std::optional<std::string>& fiel
   return absl::OkStatus();
 }
 
-// pflag also takes 0x0e and 016; a bit that one program reads as 14 and another as 16 is better
-// refused.
-absl::Status StoreInt(absl::string_view value, std::optional<int>& field) {
+// As pflag reads kubelet's flags of the same name, so that one command line suits both.
+absl::Status StoreInt32(absl::string_view value, std::optional<int>& field) {
+  const absl::StatusOr<int32_t> number = featuregates::GoParseInt32(value);
+  if (!number.ok()) return number.status();
+  field = *number;
+  return absl::OkStatus();
+}
+
+// klog's -v is decimal.
+absl::Status StoreDecimal(absl::string_view value, std::optional<int>& field) {
   const absl::string_view digits = absl::StripPrefix(value, "-");
   const bool decimal =
       !digits.empty() && std::all_of(digits.begin(), digits.end(), absl::ascii_isdigit);
@@ -70,18 +77,18 @@ absl::Status StoreObserve(absl::string_view value, Flags& flags) {
   return status;
 }
 absl::Status StoreMasqueradeBit(absl::string_view value, Flags& flags) {
-  return StoreInt(value, flags.iptables_masquerade_bit);
+  return StoreInt32(value, flags.iptables_masquerade_bit);
 }
 absl::Status StoreDropBit(absl::string_view value, Flags& flags) {
-  return StoreInt(value, flags.iptables_drop_bit);
+  return StoreInt32(value, flags.iptables_drop_bit);
 }
 absl::Status StoreMasqueradeLabel(absl::string_view value, Flags& flags) {
-  return StoreInt(value, flags.iptables_masquerade_label);
+  return StoreInt32(value, flags.iptables_masquerade_label);
 }
 absl::Status StoreDropLabel(absl::string_view value, Flags& flags) {
-  return StoreInt(value, flags.iptables_drop_label);
+  return StoreInt32(value, flags.iptables_drop_label);
 }
-absl::Status StoreV(absl::string_view value, Flags& flags) { return StoreInt(value, flags.v); }
+absl::Status StoreV(absl::string_view value, Flags& flags) { return StoreDecimal(value, flags.v); }
 absl::Status StoreVmodule(absl::string_view value, Flags& flags) {
   return StoreText(value, flags.vmodule);
 }

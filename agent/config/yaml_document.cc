@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "featuregates/printable.h"
 #include "yaml-cpp/anchor.h"
 #include "yaml-cpp/emitterstyle.h"
 #include "yaml-cpp/eventhandler.h"
@@ -39,22 +40,6 @@ absl::string_view LineOf(absl::string_view text, int number) {
   return "";
 }
 
-// Length of the UTF-8 sequence at the start of `text`; 0 where there is none (overlong forms,
-// surrogates and values above U+10FFFF included).
-size_t Utf8SequenceLength(absl::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return 1;
-  const size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4 || text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  const bool overlong = (lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xf0 && byte(1) < 0x90);
-  const bool outside = (lead == 0xed && byte(1) > 0x9f) || (lead == 0xf4 && byte(1) > 0x8f);
-  return overlong || outside ? 0 : length;
-}
-
 // yaml-cpp takes bytes for UTF-16 or UTF-32 by their look and byte 0x04 for the end of the file, so
 // it is given nothing but printable UTF-8.
 std::optional<Problem> CheckText(absl::string_view text) {
@@ -64,15 +49,15 @@ std::optional<Problem> CheckText(absl::string_view text) {
   int line = 1;
   while (!text.empty()) {
     const char c = text.front();
-    const size_t length = Utf8SequenceLength(text);
-    if (length == 0) return Problem{line, "not a YAML text: the bytes are not UTF-8"};
+    const featuregates::Rune rune = featuregates::FirstRune(text);
+    if (!rune.valid) return Problem{line, "not a YAML text: the bytes are not UTF-8"};
     const bool control = absl::ascii_iscntrl(static_cast<unsigned char>(c)) != 0;
     if (control && c != '\n' && c != '\r' && c != '\t') {
       return Problem{line, absl::StrCat("not a YAML text: it contains the control character 0x",
                                         absl::Hex(static_cast<uint8_t>(c), absl::kZeroPad2))};
     }
     if (c == '\n') ++line;
-    text.remove_prefix(length);
+    text.remove_prefix(rune.length);
   }
   return std::nullopt;
 }
@@ -97,21 +82,23 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnDocumentEnd() override {}
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    if (!Accept(mark, anchor)) return;
+    if (!Accept(mark)) return;
     // The library takes `word` on a line of its own for a key with no value.
     if (!frames_.empty() && frames_.back().key && frames_.back().key->pos == mark.pos) {
       return Fail(At(mark, absl::StrCat("the key ", QuoteForMessage(frames_.back().key->text),
                                         " is not followed by a colon")));
     }
-    Attach(MakeNode(YamlNode::Kind::kNull, mark, ""), mark);
+    Attach(MakeNode(YamlNode::Kind::kNull, mark, "", anchor), mark);
   }
 
-  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override { Accept(mark, anchor); }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    if (Accept(mark)) Attach(MakeNode(YamlNode::Kind::kScalar, mark, "", anchor), mark);
+  }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
-    if (!Accept(mark, anchor)) return;
-    YamlNode node = MakeNode(YamlNode::Kind::kScalar, mark, tag);
+    if (!Accept(mark)) return;
+    YamlNode node = MakeNode(YamlNode::Kind::kScalar, mark, tag, anchor);
     node.text = value;
     node.plain = tag == "?";
     Attach(std::move(node), mark);
@@ -135,6 +122,8 @@ class TreeBuilder final : public YAML::EventHandler {
     int line = 1;
     int column = 1;
     int pos = 0;
+    bool shared = false;
+    bool merge = false;
   };
   // A sequence or map that is not closed yet.
   struct Frame {
@@ -147,24 +136,23 @@ class TreeBuilder final : public YAML::EventHandler {
     if (!problem_) problem_ = std::move(problem);
   }
 
-  bool Accept(const YAML::Mark& mark, YAML::anchor_t anchor) {
+  bool Accept(const YAML::Mark& mark) {
     last_line_ = std::max(last_line_, mark.line + 1);
-    if (problem_) return false;
-    if (anchor != YAML::NullAnchor) {
-      Fail(At(mark, "anchors (&name) and aliases (*name) are not accepted; write the value out"));
-    } else if (++nodes_ > kMaxYamlNodes) {
+    if (!problem_ && ++nodes_ > kMaxYamlNodes) {
       Fail(At(mark, absl::StrCat("the file holds more than ", kMaxYamlNodes, " values")));
     }
     return !problem_;
   }
 
-  static YamlNode MakeNode(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag) {
+  static YamlNode MakeNode(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag,
+                           YAML::anchor_t anchor) {
     YamlNode node;
     node.kind = kind;
     // "?" is the library's "no tag, plain", "!" its "no tag, quoted".
     if (tag != "?" && tag != "!") node.tag = tag;
     node.line = mark.line + 1;
     node.column = mark.column + 1;
+    node.shared = anchor != YAML::NullAnchor;
     return node;
   }
 
@@ -175,12 +163,12 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void Open(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag,
             YAML::anchor_t anchor) {
-    if (!Accept(mark, anchor)) return;
+    if (!Accept(mark)) return;
     if (ExpectsKey()) return Fail(At(mark, "a key must be a word or a string"));
     if (frames_.size() == kMaxYamlDepth) {
       return Fail(At(mark, absl::StrCat("nested more than ", kMaxYamlDepth, " levels deep")));
     }
-    frames_.emplace_back().node = MakeNode(kind, mark, tag);
+    frames_.emplace_back().node = MakeNode(kind, mark, tag, anchor);
   }
 
   void Close() {
@@ -201,7 +189,11 @@ class TreeBuilder final : public YAML::EventHandler {
         node.line = frame.key->line;
         node.column = frame.key->column;
       }
-      frame.node.entries.push_back({std::move(frame.key->text), frame.key->line, std::move(node)});
+      frame.node.entries.push_back({.key = std::move(frame.key->text),
+                                    .key_line = frame.key->line,
+                                    .key_shared = frame.key->shared,
+                                    .merge = frame.key->merge,
+                                    .value = std::move(node)});
       frame.key.reset();
     } else {
       frame.node.items.push_back(std::move(node));
@@ -210,15 +202,19 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void SetKey(YamlNode node, const YAML::Mark& mark) {
     if (node.kind != YamlNode::Kind::kScalar) return Fail(At(mark, "a value without a key"));
-    if (node.plain && node.text == "<<") {
-      return Fail(At(mark, "merge keys (<<) are not accepted; write the fields out"));
-    }
-    const auto [first, added] = frames_.back().key_lines.try_emplace(node.text, node.line);
+    const bool alias = node.shared && node.text.empty();
+    const auto [first, added] = alias ? std::pair(frames_.back().key_lines.end(), true)
+                                      : frames_.back().key_lines.try_emplace(node.text, node.line);
     if (!added) {
       return Fail(At(mark, absl::StrCat("duplicate key ", QuoteForMessage(node.text),
                                         ", already set in line ", first->second)));
     }
-    frames_.back().key = Key{std::move(node.text), node.line, node.column, mark.pos};
+    frames_.back().key = Key{.text = node.text,
+                             .line = node.line,
+                             .column = node.column,
+                             .pos = mark.pos,
+                             .shared = node.shared,
+                             .merge = node.plain && node.text == "<<"};
   }
 
   absl::string_view text_;
@@ -229,6 +225,10 @@ class TreeBuilder final : public YAML::EventHandler {
   size_t nodes_ = 0;
   int last_line_ = 1;
 };
+
+constexpr absl::string_view kShared =
+    "anchors (&name) and aliases (*name) are not accepted; write the value out";
+constexpr absl::string_view kMerge = "merge keys (<<) are not accepted; write the fields out";
 
 // Runs the parser: the one place its exceptions can come from.
 std::optional<Problem> Build(absl::string_view text, TreeBuilder& builder) {
@@ -272,6 +272,24 @@ absl::StatusOr<YamlDocument> YamlDocument::Parse(absl::string_view origin, absl:
   YamlDocument document(origin, builder.TakeRoot());
   if (problem) return document.ErrorAt(problem->line, problem->message);
   return document;
+}
+
+absl::Status YamlDocument::CheckKeyWrittenOut(const YamlEntry& entry) const {
+  if (entry.key_shared) return ErrorAt(entry.key_line, kShared);
+  return entry.merge ? ErrorAt(entry.key_line, kMerge) : absl::OkStatus();
+}
+
+absl::Status YamlDocument::CheckWrittenOut(const YamlNode& node) const {
+  if (node.shared) return ErrorAt(node.line, kShared);
+  absl::Status status;
+  for (auto item = node.items.begin(); status.ok() && item != node.items.end(); ++item) {
+    status = CheckWrittenOut(*item);
+  }
+  for (auto entry = node.entries.begin(); status.ok() && entry != node.entries.end(); ++entry) {
+    status = CheckKeyWrittenOut(*entry);
+    if (status.ok()) status = CheckWrittenOut(entry->value);
+  }
+  return status;
 }
 
 absl::Status YamlDocument::ErrorAt(int line, absl::string_view message) const {

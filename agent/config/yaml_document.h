@@ -4,8 +4,9 @@
 //
 // One YAML document as a small immutable tree in which every value knows its line, and typed
 // readers that refuse what merely converts. Files come from operators and templates, so the parser
-// takes no more than a configuration needs: one document, no anchors, aliases or merge keys, no
-// duplicate keys, bounded size, depth and number of values.
+// takes no more than a configuration needs: one document, no duplicate keys, bounded size, depth and
+// number of values. Anchors, aliases and merge keys are accepted where nobody reads: a
+// KubeletConfiguration may have them in fields that are kubelet's alone.
 //
 //   auto document = YamlDocument::Parse("config.yaml", "iptablesDropBit: 15\n");
 //   const YamlNode* bit = document->root().Find("iptablesDropBit");
@@ -49,14 +50,18 @@ struct YamlNode {
   // Where it is written, from 1. A null value has the place of its key.
   int line = 1;
   int column = 1;
+  // It has an anchor, or is an alias. What an alias stands for is not looked up.
+  bool shared = false;
 
   // The value of `key` in a map. Null where there is none, or where this is not a map.
   const YamlNode* Find(absl::string_view key) const;
 };
 
 struct YamlEntry {
-  std::string key;
+  std::string key;  // empty where it is an alias
   int key_line = 1;
+  bool key_shared = false;  // as YamlNode::shared
+  bool merge = false;       // the key is the merge key, <<
   YamlNode value;
 };
 
@@ -72,7 +77,13 @@ class YamlDocument {
   // InvalidArgument "ORIGIN:LINE: message".
   absl::Status ErrorAt(int line, absl::string_view message) const;
 
-  // The readers below take the path of the field for their message ("featureGates.AllAlpha").
+  // An error at the first anchor, alias or merge key in `node`: its value is not what is written
+  // there.
+  absl::Status CheckWrittenOut(const YamlNode& node) const;
+  // The same of the key alone.
+  absl::Status CheckKeyWrittenOut(const YamlEntry& entry) const;
+
+  // The readers below refuse what is not written out. They take the path of the field for their message ("featureGates.AllAlpha").
 
   // The booleans of YAML 1.1, as sigs.k8s.io/yaml reads a KubeletConfiguration: true, yes, on, y
   // and false, no, off, n, each also Capitalised and in CAPITALS, never in quotes.

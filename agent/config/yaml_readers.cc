@@ -70,12 +70,14 @@ absl::Status YamlDocument::WrongType(const YamlNode& node, absl::string_view pat
 }
 
 absl::StatusOr<bool> YamlDocument::Bool(const YamlNode& node, absl::string_view path) const {
+  if (absl::Status status = CheckWrittenOut(node); !status.ok()) return status;
   const std::optional<bool> value = node.plain ? ResolveBool(node.text) : std::nullopt;
   if (!value) return WrongType(node, path, "true or false, without quotes");
   return *value;
 }
 
 absl::StatusOr<int32_t> YamlDocument::Int32(const YamlNode& node, absl::string_view path) const {
+  if (absl::Status status = CheckWrittenOut(node); !status.ok()) return status;
   static constexpr absl::string_view kAccepted =
       "a decimal integer, without quotes, leading zeros or a fraction";
   const absl::string_view digits = absl::StripPrefix(node.text, "-");
@@ -92,6 +94,7 @@ absl::StatusOr<int32_t> YamlDocument::Int32(const YamlNode& node, absl::string_v
 
 absl::StatusOr<std::string> YamlDocument::String(const YamlNode& node,
                                                  absl::string_view path) const {
+  if (absl::Status status = CheckWrittenOut(node); !status.ok()) return status;
   const bool typed = node.plain && (ResolveBool(node.text) || LooksLikeNumber(node.text));
   if (node.kind != YamlNode::Kind::kScalar || typed || !node.tag.empty()) {
     std::string accepted = "a string";

@@ -1,29 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/detect/cni_configs.h"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <linux/openat2.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <climits>
 #include <cstddef>
 #include <exception>
 #include <iterator>
-#include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
-#include "agent/process/owned_fd.h"
+#include "agent/detect/node_files.h"
+#include "featuregates/go_text.h"
 #include "nlohmann/json.hpp"
 
 namespace kipt::agent {
@@ -33,6 +24,8 @@ using nlohmann::json;
 
 constexpr absl::string_view kKey = "externalSetMarkChain";
 constexpr size_t kMostBytes = size_t{1} << 20;
+constexpr absl::string_view kListSuffix = ".conflist";
+constexpr absl::string_view kPluginSuffix = ".conf";
 
 constexpr absl::string_view kDirectories[] = {
     // containerd, CRI-O, cri-dockerd, and so kubeadm, RKE2, k0s, Talos, Bottlerocket, EKS, GKE,
@@ -53,162 +46,9 @@ constexpr absl::string_view kDirectories[] = {
     "etc/cni/net.mk",
 };
 
-struct DirectoryCloser {
-  void operator()(DIR* directory) const { closedir(directory); }
-};
-
-absl::Status Failure(int error, absl::string_view path) {
-  if (error == EXDEV) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("reading ", path, ": its links lead out of the host's root"));
-  }
-  return absl::ErrnoToStatus(error, absl::StrCat("reading ", path));
-}
-
-// Files as the node sees them: an absolute link begins at `root`, which is a directory of this
-// process where it runs in a container, and none leads out of it.
-class NodeFiles {
- public:
-  explicit NodeFiles(std::string root)
-      : root_(std::move(root)), fd_(open(root_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)) {}
-
-  absl::Status Check() const { return fd_.valid() ? absl::OkStatus() : Failure(ENOENT, root_); }
-
-  // "/host/etc/cni/net.d", for messages.
-  std::string Shown(absl::string_view path) const {
-    return absl::StrCat(absl::StripSuffix(root_, "/"), "/", absl::StripPrefix(path, "/"));
-  }
-
-  // Without reading it: opening a device or a FIFO may do something, or wait. Negative: errno.
-  OwnedFd Locate(const std::string& path) const {
-    open_how how = {};
-    how.flags = O_PATH | O_CLOEXEC;
-    how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
-    OwnedFd found(
-        static_cast<int>(syscall(SYS_openat2, fd_.get(), path.c_str(), &how, sizeof how)));
-    // Before Linux 5.6, or where a filter does not know the call.
-    if (!found.valid() && (errno == ENOSYS || errno == EPERM)) return LocateByPath(path);
-    return found;
-  }
-
- private:
-  OwnedFd LocateByPath(const std::string& path) const {
-    OwnedFd found(open(Shown(path).c_str(), O_PATH | O_CLOEXEC));
-    if (root_ == "/") return found;
-    // Where links lead out of the root, it is another file than the node's, or none although the
-    // node has it.
-    const bool is_the_nodes = found.valid() ? absl::StartsWith(Resolved(found), Resolved(fd_) + "/")
-                                            : errno != ENOENT || !HasLink(path);
-    if (is_the_nodes) return found;
-    errno = EXDEV;
-    return OwnedFd();
-  }
-
-  // Keeps errno where it says no.
-  bool HasLink(const std::string& path) const {
-    const int error = errno;
-    for (size_t end = 0; end != std::string::npos;) {
-      end = path.find('/', end + 1);
-      char target = 0;
-      if (readlink(Shown(path.substr(0, end)).c_str(), &target, sizeof target) > 0) return true;
-    }
-    errno = error;
-    return false;
-  }
-
-  static std::string Resolved(const OwnedFd& fd) {
-    std::array<char, PATH_MAX> buffer{};
-    const std::string link = absl::StrCat("/proc/self/fd/", fd.get());
-    const ssize_t size = readlink(link.c_str(), buffer.data(), buffer.size());
-    return size < 0 ? std::string() : std::string(buffer.data(), static_cast<size_t>(size));
-  }
-
-  std::string root_;
-  OwnedFd fd_;
-};
-
-// What was located, to be read.
-OwnedFd OpenLocated(const OwnedFd& located, int flags) {
-  return OwnedFd(
-      open(absl::StrCat("/proc/self/fd/", located.get()).c_str(), O_RDONLY | O_CLOEXEC | flags));
-}
-
-absl::StatusOr<std::string> ReadRegularFile(const NodeFiles& node, const std::string& path) {
-  const std::string shown = node.Shown(path);
-  const OwnedFd located = node.Locate(path);
-  struct stat status = {};
-  if (!located.valid() || fstat(located.get(), &status) != 0) return Failure(errno, shown);
-  if (!S_ISREG(status.st_mode)) {
-    return absl::FailedPreconditionError(absl::StrCat(shown, " is no regular file"));
-  }
-  const OwnedFd file = OpenLocated(located, O_NONBLOCK);
-  if (!file.valid()) return Failure(errno, shown);
-  std::string text(kMostBytes + 1, '\0');
-  size_t size = 0;
-  while (size < text.size()) {
-    const ssize_t count = read(file.get(), text.data() + size, text.size() - size);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return Failure(errno, shown);
-    if (count == 0) break;
-    size += static_cast<size_t>(count);
-  }
-  if (size > kMostBytes) {
-    return absl::ResourceExhaustedError(absl::StrCat(shown, " is larger than 1 MiB"));
-  }
-  text.resize(size);
-  return text;
-}
-
 bool IsConfigName(absl::string_view name) {
-  return absl::EndsWith(name, ".conflist") || absl::EndsWith(name, ".conf") ||
+  return absl::EndsWith(name, kListSuffix) || absl::EndsWith(name, kPluginSuffix) ||
          absl::EndsWith(name, ".json");
-}
-
-// The names of the files that libcni would read, sorted as it sorts them. Directories are not among
-// them.
-absl::StatusOr<std::set<std::string>> ListConfigs(const NodeFiles& node, const std::string& path) {
-  const OwnedFd located = node.Locate(path);
-  if (!located.valid()) return Failure(errno, node.Shown(path));
-  OwnedFd fd = OpenLocated(located, O_DIRECTORY);
-  if (!fd.valid()) return Failure(errno, node.Shown(path));
-  const std::unique_ptr<DIR, DirectoryCloser> directory(fdopendir(fd.get()));
-  if (directory == nullptr) return Failure(errno, node.Shown(path));
-  fd.Release();
-  std::set<std::string> names;
-  for (;;) {
-    errno = 0;
-    const dirent* entry = readdir(directory.get());
-    if (entry == nullptr) break;
-    if (entry->d_type != DT_DIR && IsConfigName(entry->d_name)) names.insert(entry->d_name);
-  }
-  if (errno != 0) return Failure(errno, node.Shown(path));
-  return names;
-}
-
-absl::StatusOr<std::vector<CniReference>> ReadConfig(const NodeFiles& node,
-                                                     const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadRegularFile(node, path);
-  if (!text.ok()) return text.status();
-  return ParseCniConfig(node.Shown(path), *text);
-}
-
-void ReadDirectory(const NodeFiles& node, const std::string& path, CniConfigs& configs) {
-  const absl::StatusOr<std::set<std::string>> names = ListConfigs(node, path);
-  if (absl::IsNotFound(names.status())) return;
-  if (!names.ok()) {
-    configs.problems.emplace_back(names.status().message());
-    return;
-  }
-  configs.directories.push_back(node.Shown(path));
-  for (const std::string& name : *names) {
-    const std::string file = absl::StrCat(path, "/", name);
-    absl::StatusOr<std::vector<CniReference>> references = ReadConfig(node, file);
-    if (!references.ok()) {
-      configs.problems.emplace_back(references.status().message());
-      continue;
-    }
-    std::move(references->begin(), references->end(), std::back_inserter(configs.references));
-  }
 }
 
 // What `object` itself says; "" where it names no chain.
@@ -249,13 +89,28 @@ absl::StatusOr<std::vector<CniReference>> FindReferences(absl::string_view file,
   return found;
 }
 
-}  // namespace
+// One configuration.
+struct CniFile {
+  std::vector<CniReference> references;
+  // Of a list whose plugins may also be files of their own: the name of its network. libcni looks
+  // for both by their exact letters, and takes true in quotes, too (libcni/conf.go,
+  // NetworkConfFromBytes).
+  std::optional<std::string> network;
+};
 
-absl::Span<const absl::string_view> KnownCniDirectories() { return kDirectories; }
+std::optional<std::string> NetworkWithSubFolder(const json& list) {
+  const auto name = list.find("name");
+  if (name == list.end() || !name->is_string()) return std::nullopt;
+  const auto only = list.find("loadOnlyInlinedPlugins");
+  const bool inlined =
+      only != list.end() &&
+      (*only == true ||
+       (only->is_string() && absl::EqualsIgnoreCase(only->get_ref<const std::string&>(), "true")));
+  return inlined ? std::nullopt : std::optional(name->get<std::string>());
+}
 
-absl::StatusOr<std::vector<CniReference>> ParseCniConfig(absl::string_view file,
-                                                         absl::string_view text) {
-  // Nothing of this is expected to throw; the library may all the same, for want of memory too.
+absl::StatusOr<CniFile> Parse(absl::string_view file, absl::string_view text) {
+  // Nothing of this is expected to throw; the library may all the same, where memory runs out.
   try {
     const json document = json::parse(text.begin(), text.end(), nullptr,
                                       /*allow_exceptions=*/false);
@@ -265,16 +120,95 @@ absl::StatusOr<std::vector<CniReference>> ParseCniConfig(absl::string_view file,
     if (!document.is_object()) {
       return absl::InvalidArgumentError(absl::StrCat(file, " is no CNI configuration"));
     }
-    return FindReferences(file, document);
+    absl::StatusOr<std::vector<CniReference>> references = FindReferences(file, document);
+    if (!references.ok()) return references.status();
+    return CniFile{*std::move(references), NetworkWithSubFolder(document)};
   } catch (const std::exception& error) {
     return absl::InvalidArgumentError(absl::StrCat(file, ": ", error.what()));
   }
 }
 
+// utils.ValidateNetworkName of libcni, with which it refuses to use a network.
+bool IsNetworkName(absl::string_view name) {
+  const auto is_alphanumeric = [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c));
+  };
+  return !name.empty() && is_alphanumeric(name[0]) &&
+         std::all_of(name.begin(), name.end(), [&](char c) {
+           return is_alphanumeric(c) || c == '_' || c == '.' || c == '-';
+         });
+}
+
+// One directory of configurations, and the sub-folders of its networks.
+class DirectoryReader {
+ public:
+  DirectoryReader(const NodeFiles& node, CniConfigs& configs) : node_(node), configs_(configs) {}
+
+  void Read(const std::string& path) {
+    const absl::StatusOr<std::set<std::string>> names = node_.List(path, IsConfigName);
+    if (absl::IsNotFound(names.status())) return;
+    if (!names.ok()) return NoteProblem(names.status());
+    configs_.directories.push_back(node_.Shown(path));
+    std::set<std::string> networks;
+    for (const std::string& name : *names) {
+      std::optional<std::string> network = ReadFile(absl::StrCat(path, "/", name));
+      if (!network || !absl::EndsWith(name, kListSuffix)) continue;
+      if (IsNetworkName(*network)) {
+        networks.insert(*std::move(network));
+      } else {
+        NoteProblem(absl::InvalidArgumentError(
+            absl::StrCat(node_.Shown(path), "/", name, ": ", featuregates::GoQuote(*network),
+                         " is no name of a network, so its sub-folder is not read")));
+      }
+    }
+    for (const std::string& network : networks) ReadSubFolder(absl::StrCat(path, "/", network));
+  }
+
+ private:
+  // NetworkPluginConfsFromFiles.
+  void ReadSubFolder(const std::string& path) {
+    const absl::StatusOr<std::set<std::string>> names = node_.List(
+        path, [](absl::string_view name) { return absl::EndsWith(name, kPluginSuffix); });
+    if (absl::IsNotFound(names.status())) return;
+    if (!names.ok()) return NoteProblem(names.status());
+    for (const std::string& name : *names) ReadFile(absl::StrCat(path, "/", name));
+  }
+
+  // Returns CniFile::network.
+  std::optional<std::string> ReadFile(const std::string& path) {
+    const absl::StatusOr<std::string> text = node_.Read(path, kMostBytes);
+    absl::StatusOr<CniFile> file = text.ok() ? Parse(node_.Shown(path), *text) : text.status();
+    if (!file.ok()) {
+      NoteProblem(file.status());
+      return std::nullopt;
+    }
+    std::move(file->references.begin(), file->references.end(),
+              std::back_inserter(configs_.references));
+    return std::move(file->network);
+  }
+
+  void NoteProblem(const absl::Status& status) { configs_.problems.emplace_back(status.message()); }
+
+  const NodeFiles& node_;
+  CniConfigs& configs_;
+};
+
+}  // namespace
+
+absl::Span<const absl::string_view> KnownCniDirectories() { return kDirectories; }
+
+absl::StatusOr<std::vector<CniReference>> ParseCniConfig(absl::string_view file,
+                                                         absl::string_view text) {
+  absl::StatusOr<CniFile> parsed = Parse(file, text);
+  if (!parsed.ok()) return parsed.status();
+  return std::move(parsed->references);
+}
+
 CniConfigs ReadCniConfigs(absl::Span<const std::string> directories) {
   CniConfigs configs;
   const NodeFiles files("/");
-  for (const std::string& directory : directories) ReadDirectory(files, directory, configs);
+  DirectoryReader reader(files, configs);
+  for (const std::string& directory : directories) reader.Read(directory);
   return configs;
 }
 
@@ -289,9 +223,8 @@ CniConfigs ReadNodeCniConfigs(const HostRoot& root) {
     configs.problems.emplace_back(status.message());
     return configs;
   }
-  for (const absl::string_view directory : kDirectories) {
-    ReadDirectory(files, std::string(directory), configs);
-  }
+  DirectoryReader reader(files, configs);
+  for (const absl::string_view directory : kDirectories) reader.Read(std::string(directory));
   return configs;
 }
 

@@ -11,6 +11,7 @@
 #include "agent/endpoints/statusz.h"
 #include "agent/loop/clock.h"
 #include "agent/report/report.h"
+#include "featuregates/printable.h"
 
 namespace kipt::agent {
 namespace {
@@ -32,9 +33,9 @@ HttpReply ChecksReply(absl::string_view endpoint, const HttpRequest& request,
   if (passed && !request.verbose) return {.body = "ok"};
   HttpReply reply = {.status = passed ? 200 : failure, .body = ""};
   for (const Check& check : checks) {
-    absl::StrAppend(&reply.body, check.passed ? "[+]" : "[-]", check.name,
-                    check.passed ? " ok" : " failed", check.reason.empty() ? "" : ": ",
-                    OneLine(check.reason), "\n");
+    featuregates::AppendLine(reply.body, check.passed ? "[+]" : "[-]", check.name,
+                             check.passed ? " ok" : " failed", check.reason.empty() ? "" : ": ",
+                             check.reason);
   }
   absl::StrAppend(&reply.body, endpoint, " check ", passed ? "passed" : "failed", "\n");
   return reply;

@@ -12,12 +12,13 @@
 #include "agent/config/go_duration.h"
 #include "agent/endpoints/statusz.h"
 #include "featuregates/kubelet_features.h"
+#include "featuregates/printable.h"
 
 namespace kipt::agent {
 namespace {
 
 std::string Given(const std::optional<std::string>& value, absl::string_view fallback) {
-  return value ? OneLine(*value) : std::string(fallback);
+  return value ? *value : std::string(fallback);
 }
 std::string Given(const std::optional<int>& value, int fallback) {
   return absl::StrCat(value.value_or(fallback));
@@ -39,8 +40,7 @@ constexpr PrinterRow kPrinters[] = {
        return Given(flags.emulated_version,
                     featuregates::ToString(featuregates::kDefaultEmulatedVersion));
      }},
-    {"feature-gates",
-     [](const Flags& flags) { return OneLine(absl::StrJoin(flags.feature_gates, ",")); }},
+    {"feature-gates", [](const Flags& flags) { return absl::StrJoin(flags.feature_gates, ","); }},
     {"healthz-bind-address",
      [](const Flags& flags) { return Given(flags.healthz_bind_address, "127.0.0.1:10270"); }},
     {"hint-policy", [](const Flags& flags) { return Given(flags.hint_policy, "usable"); }},
@@ -91,7 +91,7 @@ std::string FlagzText(const Flags& flags) {
         std::find_if(std::begin(kPrinters), std::end(kPrinters),
                      [&row](const PrinterRow& one) { return one.name == row.name; });
     if (printer == std::end(kPrinters)) continue;
-    absl::StrAppend(&out, row.name, "=", printer->print(flags), "\n");
+    featuregates::AppendLine(out, row.name, "=", printer->print(flags));
   }
   return out;
 }

@@ -4,14 +4,17 @@
 #include <algorithm>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "agent/loop/suspects.h"
+#include "featuregates/printable.h"
 
 namespace kipt::agent {
 namespace {
+
+using featuregates::AppendLine;
+using featuregates::Printable;
 
 std::string UpText(absl::Duration up) {
   const int64_t seconds = std::max<int64_t>(0, absl::ToInt64Seconds(up));
@@ -22,37 +25,36 @@ std::string UpText(absl::Duration up) {
 void AppendFamilies(const AgentState& state, std::string& out) {
   out += "\nFamilies:\n";
   for (const FamilyState& family : state.families) {
-    absl::StrAppend(&out, "  ", netlink::FamilyName(family.family), ": ",
-                    FamilyPhaseName(family.phase), " since ", TimeText(family.since),
-                    family.reason.empty() ? "" : ", ", OneLine(family.reason), "\n");
+    AppendLine(out, "  ", netlink::FamilyName(family.family), ": ", FamilyPhaseName(family.phase),
+               " since ", TimeText(family.since), family.reason.empty() ? "" : ", ", family.reason);
     const std::string why = NotReadyBecause(state, family);
-    if (!why.empty()) absl::StrAppend(&out, "    not ready: ", OneLine(why), "\n");
+    if (!why.empty()) AppendLine(out, "    not ready: ", why);
   }
 }
 
 void AppendFindings(const AgentState& state, std::string& out) {
   absl::StrAppend(&out, "\nFindings: ", state.findings.size(), "\n");
   for (const Finding& finding : state.findings) {
-    absl::StrAppend(&out, "  [", SeverityName(SeverityOf(finding.condition)), "] ",
-                    ConditionName(finding.condition), " in ", netlink::ToString(finding.chain),
-                    finding.mended ? " (mended): " : ": ", OneLine(finding.message), "\n");
+    AppendLine(out, "  [", SeverityName(SeverityOf(finding.condition)), "] ",
+               ConditionName(finding.condition), " in ", netlink::ToString(finding.chain),
+               finding.mended ? " (mended): " : ": ", finding.message);
   }
 }
 
 void AppendFights(const AgentState& state, std::string& out) {
   absl::StrAppend(&out, "\nFights: ", state.fights.size(), "\n");
   for (const Fight& fight : state.fights) {
-    absl::StrAppend(&out, "  ", netlink::ToString(fight.chain), ": ", OneLine(fight.item),
-                    " undone ", fight.rounds, " times since ", TimeText(fight.since),
-                    ", next repair after ", absl::FormatDuration(fight.wait), "; by ",
-                    OneLine(ToString(Suspected{fight.writers, fight.others})), "\n");
+    AppendLine(out, "  ", netlink::ToString(fight.chain), ": ", fight.item, " undone ",
+               fight.rounds, " times since ", TimeText(fight.since), ", next repair after ",
+               absl::FormatDuration(fight.wait), "; by ",
+               ToString(Suspected{fight.writers, fight.others}));
   }
 }
 
 void AppendIncidents(const AgentState& state, std::string& out) {
   absl::StrAppend(&out, "\nIncidents: ", state.incidents, "\n");
   for (const std::string& incident : state.recent_incidents) {
-    absl::StrAppend(&out, "  ", OneLine(incident), "\n");
+    AppendLine(out, "  ", incident);
   }
 }
 
@@ -72,8 +74,8 @@ void AppendStale(const AgentState& state, std::string& out) {
   absl::StrAppend(&out, "\nStale, and kept: ", state.stale.size(),
                   state.stale.empty() ? "\n" : " (kube-iptables-agent status lists them)\n");
   for (const Claimed& claimed : state.claimed) {
-    absl::StrAppend(&out, "  ", netlink::ToString(claimed.standing.chain), ": ",
-                    OneLine(claimed.standing.text), ": ", OneLine(ToString(claimed.claims)), "\n");
+    AppendLine(out, "  ", netlink::ToString(claimed.standing.chain), ": ", claimed.standing.text,
+               ": ", ToString(claimed.claims));
   }
 }
 
@@ -82,13 +84,6 @@ void AppendStale(const AgentState& state, std::string& out) {
 std::string TimeText(absl::Time time) {
   if (time == absl::InfinitePast()) return "never";
   return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
-}
-
-std::string OneLine(absl::string_view text) {
-  std::string line(text);
-  std::replace_if(
-      line.begin(), line.end(), [](unsigned char c) { return absl::ascii_iscntrl(c); }, ' ');
-  return line;
 }
 
 std::string StatuszText(const AgentState& state, absl::string_view version, absl::Time now) {
@@ -101,16 +96,16 @@ std::string StatuszText(const AgentState& state, absl::string_view version, absl
       "\nMode: ", ModeName(state.mode),
       state.observing ? ", observed only: nothing is written" : "",
       "\niptables mode: ", state.iptables_mode.empty() ? "not known yet" : state.iptables_mode,
-      "\nWatching: ", state.watching.empty() ? "not yet" : OneLine(state.watching),
+      "\nWatching: ", state.watching.empty() ? "not yet" : Printable(state.watching),
       "\nReady: ", IsReady(state) ? "yes" : "no", "\nLast look: ", TimeText(state.last_look),
       "\nLast success: ", TimeText(state.last_success), "\nLooks: ", state.looks,
-      "\nMartian packets: ", MartianText(state), "\nConfiguration: ",
+      "\nMartian packets: ", Printable(MartianText(state)), "\nConfiguration: ",
       state.config_problem.empty()
           ? "as on disk"
-          : absl::StrCat("not as on disk: ", OneLine(state.config_problem)),
+          : absl::StrCat("not as on disk: ", Printable(state.config_problem)),
       "\n");
   if (!state.must_restart.empty()) {
-    absl::StrAppend(&out, "Must restart: ", OneLine(state.must_restart), "\n");
+    AppendLine(out, "Must restart: ", state.must_restart);
   }
   AppendFamilies(state, out);
   AppendFindings(state, out);

@@ -26,9 +26,6 @@ std::string FlagzText(const Flags& flags);
 // "2026-01-31T23:59:58Z"; "never" for the infinite past.
 std::string TimeText(absl::Time time);
 
-// `text` with a space for each control character: a kernel's or a program's words stay one line.
-std::string OneLine(absl::string_view text);
-
 }  // namespace kipt::agent
 
 #endif  // KIPT_AGENT_ENDPOINTS_STATUSZ_H_

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "featuregates/printable.h"
 
 namespace kipt::agent {
 namespace {
@@ -88,10 +88,7 @@ std::string StatusLine(const AgentState& state) {
   if (!state.config_problem.empty()) add("configuration not reloaded", state.config_problem);
   if (!state.listen_problem.empty()) add(state.listen_problem, "");
   if (line.empty()) return state.observing ? "in place, and observed only" : "in place";
-  // A kernel's or a program's words may have several lines.
-  std::replace_if(
-      line.begin(), line.end(), [](unsigned char c) { return absl::ascii_iscntrl(c); }, ' ');
-  return line;
+  return featuregates::Printable(line);
 }
 
 }  // namespace kipt::agent

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "agent/loop/suspects.h"
 #include "agent/policy/chain_diff.h"
+#include "featuregates/printable.h"
 #include "netlink/base_chains.h"
 
 namespace kipt::agent {
@@ -120,14 +121,14 @@ std::string ToString(const Incident& incident) {
                                          netlink::TableName(item.chain.table), " ",
                                          DamageKindName(item.kind), " \"", item.text, "\"");
                    }));
-  if (incident.lost_jumps.empty()) return text;
+  if (incident.lost_jumps.empty()) return featuregates::Printable(text);
   absl::StrAppend(&text, "; gone with it, and broken until their owners put them back: ",
                   JoinShown(incident.lost_jumps, [](const ForeignJump& jump) {
                     return absl::StrCat(netlink::FamilyName(jump.base_chain.family), " ",
                                         netlink::TableName(jump.base_chain.table), " ",
                                         jump.base_chain.name, " -> ", jump.target);
                   }));
-  return text;
+  return featuregates::Printable(text);
 }
 
 Incident WithoutCommandLines(Incident incident) {

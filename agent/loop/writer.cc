@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -20,6 +19,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "agent/process/owned_fd.h"
+#include "featuregates/go_text.h"
+#include "featuregates/printable.h"
 
 namespace kipt::agent {
 namespace {
@@ -57,7 +58,13 @@ std::string ReadStart(int directory, const char* name, size_t limit) {
   return text;
 }
 
-// Arguments as a shell would take them, in ASCII and one line.
+// For double quotes to stand around it.
+std::string Escaped(absl::string_view text) {
+  const std::string quoted = featuregates::GoQuote(text);
+  return quoted.substr(1, quoted.size() - 2);
+}
+
+// Arguments as a shell would take them, in one line.
 std::string CommandLine(absl::string_view bytes) {
   // proc_pid_cmdline(5): a NUL behind each; many, where a program has overwritten its own.
   while (!bytes.empty() && bytes.back() == '\0') bytes.remove_suffix(1);
@@ -73,7 +80,11 @@ std::string CommandLine(absl::string_view bytes) {
     if (!line.empty()) add(" ");
     const bool quoted = argument.empty() || absl::StrContains(argument, ' ');
     if (quoted) add("'");
-    for (size_t i = 0; i < argument.size(); ++i) add(absl::CEscape(argument.substr(i, 1)));
+    for (size_t i = 0; i < argument.size();) {
+      const size_t length = featuregates::FirstRune(argument.substr(i)).length;
+      add(argument[i] == '\'' ? "\\'" : Escaped(argument.substr(i, length)));
+      i += length;
+    }
     if (quoted) add("'");
   }
   if (line.size() <= kMaxCommandLine) return line;
@@ -134,14 +145,6 @@ absl::string_view ContainerOf(absl::string_view part) {
   return part.substr(0, kShownDigits);
 }
 
-// Whatever a user who may make cgroups called one.
-std::string Printable(absl::string_view name) {
-  for (const char c : name) {
-    if (!absl::ascii_isprint(static_cast<unsigned char>(c))) return absl::CEscape(name);
-  }
-  return std::string(name);
-}
-
 std::string UnitOfPath(absl::string_view path) {
   absl::ConsumeSuffix(&path, " (deleted)");
   const std::vector<absl::string_view> parts = absl::StrSplit(path, '/');
@@ -157,7 +160,8 @@ std::string UnitOfPath(absl::string_view path) {
     }
     if (container.empty() &&
         (absl::EndsWith(*part, ".service") || absl::EndsWith(*part, ".scope"))) {
-      return Printable(*part);
+      // Whatever a user who may make cgroups called it.
+      return featuregates::Printable(*part);
     }
   }
   return container;
@@ -208,7 +212,7 @@ WriterLookup::WriterLookup(const WriterSources& sources)
 
 Writer WriterLookup::Identify(const netlink::RulesetChange& change) const {
   Writer writer{.pid = change.pid};
-  if (!change.command.empty()) writer.command = absl::CEscape(change.command);
+  if (!change.command.empty()) writer.command = Escaped(change.command);
   if (change.pid == 0 || !in_initial_namespace_) return writer;
   const OwnedFd proc(open(proc_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   // Stays this process' whatever becomes of its ID: all that is read through it is of one process.
@@ -221,8 +225,7 @@ Writer WriterLookup::Identify(const netlink::RulesetChange& change) const {
   found.unit = UnitOf(ReadStart(process.get(), "cgroup", kCgroupBytes));
   found.parent_pid = ReadParent(process.get());
   if (found.parent_pid != 0) {
-    found.parent_command =
-        absl::CEscape(ReadComm(proc.get(), absl::StrCat(found.parent_pid, "/comm")));
+    found.parent_command = Escaped(ReadComm(proc.get(), absl::StrCat(found.parent_pid, "/comm")));
   }
   // It may have become another program meanwhile. Gone (empty) is no reason to forget what it was.
   const std::string comm = ReadComm(process.get(), "comm");

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <optional>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -56,6 +57,14 @@ std::string WhySuperseded(const DesiredChain& desired, const ObservedRule& obser
   return absl::StrCat("superseded: ", form->description);
 }
 
+// Behind a rule that only changes the mark ours still sets it; before that rule it would do so in
+// vain.
+bool MayDecideFirst(const netlink::ChainId& chain, const ObservedRule& observed) {
+  const bool only_marks = observed.rule() != nullptr &&
+                          std::holds_alternative<netlink::SetMark>(observed.rule()->target);
+  return netlink::MayDecide(observed) && !(IsMarkingChain(chain) && only_marks);
+}
+
 Placement Place(const DesiredChain& desired, const ObservedChain& observed,
                 const std::vector<Damage>& damages, const ChainContext& context) {
   const size_t count = observed.rules.size();
@@ -69,7 +78,7 @@ Placement Place(const DesiredChain& desired, const ObservedChain& observed,
     if (!placement.removal[i].empty()) continue;
     if (DesiredIndex(desired, observed.rules[i]) != kNone) continue;
     placement.removal[i] = WhySuperseded(desired, observed.rules[i], context);
-    if (placement.removal[i].empty() && netlink::MayDecide(observed.rules[i])) {
+    if (placement.removal[i].empty() && MayDecideFirst(desired.id, observed.rules[i])) {
       placement.first_foreign = std::min(placement.first_foreign, i);
     }
   }
@@ -160,7 +169,10 @@ void DiffMissingChain(const DesiredChain& desired, Diff& diff) {
 void DiffExistingChain(const DesiredChain& desired, const ObservedChain& observed,
                        const ChainContext& context, Diff& diff) {
   diff.in_place.push_back({desired.id, ChainText(desired.id), desired.reason});
-  const std::vector<Damage> damages = FindDamage(desired.id, observed.rules);
+  std::vector<Damage> damages = FindDamage(desired.id, observed.rules);
+  for (Damage& voided : FindVoidedMarks(desired.id, observed.rules)) {
+    damages.push_back(std::move(voided));
+  }
   bool unguarded = false;  // damage that only our own rules, put before it, can mend
   for (const Damage& damage : damages) {
     diff.findings.push_back(

@@ -171,6 +171,8 @@ absl::string_view ConditionName(Condition condition) {
       return "DamagedRule";
     case Condition::kForeignDropsEverything:
       return "ForeignDropsEverything";
+    case Condition::kVoidedMark:
+      return "VoidedMark";
     case Condition::kLegacyModeImpossible:
       return "LegacyModeImpossible";
     case Condition::kConnLabelsImpossible:
@@ -202,6 +204,7 @@ Severity SeverityOf(Condition condition) {
       return Severity::kInfo;
     case Condition::kBitConflict:
     case Condition::kShadowedJump:
+    case Condition::kVoidedMark:
     case Condition::kConnLabelsImpossible:
       return Severity::kWarning;
     case Condition::kBaseChainNotHooked:

@@ -61,6 +61,8 @@ enum class Condition : uint8_t {
   kDamagedRule,
   // A rule of somebody else's that drops every packet in a chain of kubelet's.
   kForeignDropsEverything,
+  // A rule of somebody else's that clears the mark which kubelet's rule above it has set.
+  kVoidedMark,
   // Legacy mode is wanted, and iptables can hold no rule on this node.
   kLegacyModeImpossible,
   // ConnLabelMarking is on, and the kernel has no connlabel: what needs it is not made.
@@ -75,8 +77,9 @@ inline constexpr std::array kConditions = {
     Condition::kBaseChainNotHooked,   Condition::kBitConflict,
     Condition::kOlderFormKept,        Condition::kShadowedJump,
     Condition::kDamagedRule,          Condition::kForeignDropsEverything,
-    Condition::kLegacyModeImpossible, Condition::kConnLabelsImpossible,
-    Condition::kNativeProtection,     Condition::kTableDormant};
+    Condition::kVoidedMark,           Condition::kLegacyModeImpossible,
+    Condition::kConnLabelsImpossible, Condition::kNativeProtection,
+    Condition::kTableDormant};
 absl::string_view ConditionName(Condition condition);  // "BaseChainNotHooked", ...
 
 enum class Severity : uint8_t { kInfo, kWarning, kCritical };

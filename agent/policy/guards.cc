@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "agent/policy/kubelet_forms.h"
 #include "agent/policy/rule_forms.h"
 
@@ -96,6 +97,28 @@ std::vector<Damage> FindDamage(const ChainId& chain, absl::Span<const ObservedRu
     return FindPostroutingDamage(chain, rules);
   }
   return {};
+}
+
+std::vector<Damage> FindVoidedMarks(const ChainId& chain, absl::Span<const ObservedRule> rules) {
+  std::vector<Damage> damage;
+  uint32_t set = 0;  // by kubelet's rules so far
+  for (size_t i = 0; IsMarkingChain(chain) && i < rules.size(); ++i) {
+    const Rule* rule = rules[i].rule();
+    if (rule != nullptr && RecognizeKubeletForm(chain, *rule)) {
+      set |= netlink::MarksSet(rules[i]);
+      continue;
+    }
+    const uint32_t voided = set & netlink::MarksCleared(rules[i]);
+    if (voided == 0) continue;
+    damage.push_back(
+        {.condition = Condition::kVoidedMark,
+         .message = absl::StrFormat(
+             "\"-A %s %s\" clears mark 0x%x after kubelet's rule has set it, so packets "
+             "that match it are not marked: delete it",
+             chain.name, netlink::ToString(chain.family, rules[i]), voided),
+         .index = i});
+  }
+  return damage;
 }
 
 }  // namespace kipt::agent

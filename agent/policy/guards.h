@@ -35,6 +35,11 @@ struct Damage {
 std::vector<Damage> FindDamage(const netlink::ChainId& chain,
                                absl::Span<const netlink::ObservedRule> rules);
 
+// Rules of others in KUBE-MARK-MASQ or KUBE-MARK-DROP that clear the mark after kubelet's rule has
+// set it. The rules of kubelet that act on the mark miss the packets that match them.
+std::vector<Damage> FindVoidedMarks(const netlink::ChainId& chain,
+                                    absl::Span<const netlink::ObservedRule> rules);
+
 }  // namespace kipt::agent
 
 #endif  // KIPT_AGENT_POLICY_GUARDS_H_

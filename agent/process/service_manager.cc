@@ -7,8 +7,8 @@
 #include <chrono>
 #include <string>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "featuregates/printable.h"
 
 namespace kipt::agent {
 namespace {
@@ -23,16 +23,13 @@ void Send(const std::string& message) { sd_notify(/*unset_environment=*/0, messa
 void ServiceManager::Ready() const { Send("READY=1"); }
 
 void ServiceManager::Status(absl::string_view text) const {
-  size_t end = std::min(text.size(), kLongestStatus);
+  const std::string line = featuregates::Printable(text);
+  size_t end = std::min(line.size(), kLongestStatus);
   // Not in the middle of a UTF-8 sequence: systemd drops a status that is not UTF-8.
-  while (end > 0 && end < text.size() && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) {
+  while (end > 0 && end < line.size() && (static_cast<unsigned char>(line[end]) & 0xc0) == 0x80) {
     --end;
   }
-  std::string line(text.substr(0, end));
-  std::replace_if(
-      line.begin(), line.end(),
-      [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); }, ' ');
-  Send(absl::StrCat("STATUS=", line));
+  Send(absl::StrCat("STATUS=", line.substr(0, end)));
 }
 
 void ServiceManager::Reloading() const {

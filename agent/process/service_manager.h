@@ -24,8 +24,8 @@ class ServiceManager {
  public:
   // Started, or done with the reload that was announced.
   void Ready() const;
-  // For people who look. `text` may be a stranger's: what is no printable character of one line is
-  // shown as a space, because a line break would begin a message of its own.
+  // For people who look. `text` may be a stranger's, and is escaped (featuregates/printable.h): a
+  // line break would begin a message of its own.
   void Status(absl::string_view text) const;
   // A reload begins now; Ready() ends it.
   void Reloading() const;

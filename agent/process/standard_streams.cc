@@ -27,8 +27,10 @@ int FinishOutput(int exit_code) {
   const bool flushed = std::fflush(stdout) == 0;
   const int error = errno;
   if (flushed && std::cout.good() && std::ferror(stdout) == 0) return exit_code;
-  std::cerr << "Error: cannot write to standard output"
-            << (error == 0 ? "" : ": " + std::generic_category().message(error)) << "\n";
+  // The error of an earlier write is lost.
+  std::cerr << "Error: writing to standard output: "
+            << (error == 0 ? "not all of it was written" : std::generic_category().message(error))
+            << "\n";
   return 1;
 }
 

@@ -11,11 +11,14 @@
 #include "agent/policy/native_martians.h"
 #include "agent/policy/retirement.h"
 #include "agent/report/report_mode.h"
+#include "featuregates/printable.h"
 #include "netlink/base_chains.h"
 
 namespace kipt::agent {
 namespace {
 
+using featuregates::AppendLine;
+using featuregates::Printable;
 using netlink::ChainId;
 using netlink::Family;
 
@@ -70,8 +73,7 @@ std::string LinesText(const std::vector<PlanLine>& lines) {
                       netlink::TableName(line.chain.table), "\n");
     }
     last = &line.chain;
-    absl::StrAppend(&text, "  ", absl::string_view(&line.sign, 1), " ", line.text, "  # ",
-                    line.reason, "\n");
+    AppendLine(text, "  ", absl::string_view(&line.sign, 1), " ", line.text, "  # ", line.reason);
   }
   return text;
 }
@@ -80,10 +82,9 @@ std::string FindingsText(const std::vector<Finding>& findings) {
   if (findings.empty()) return "";
   std::string text = "\nfindings\n";
   for (const Finding& finding : findings) {
-    absl::StrAppend(&text, "  ! ", ConditionName(finding.condition), " (",
-                    SeverityName(SeverityOf(finding.condition)), ") ",
-                    netlink::ToString(finding.chain), ": ", finding.message,
-                    finding.mended ? " (mended by this plan)" : "", "\n");
+    AppendLine(text, "  ! ", ConditionName(finding.condition), " (",
+               SeverityName(SeverityOf(finding.condition)), ") ", netlink::ToString(finding.chain),
+               ": ", finding.message, finding.mended ? " (mended by this plan)" : "");
   }
   return text;
 }
@@ -92,8 +93,8 @@ std::string KeptText(const std::vector<Claimed>& kept) {
   if (kept.empty()) return "";
   std::string text = "\nkept, because somebody uses it\n";
   for (const Claimed& one : kept) {
-    absl::StrAppend(&text, "  = ", netlink::ToString(one.standing.chain), ": ", one.standing.text,
-                    "  # ", ToString(one.claims), "\n");
+    AppendLine(text, "  = ", netlink::ToString(one.standing.chain), ": ", one.standing.text, "  # ",
+               ToString(one.claims));
   }
   return text;
 }
@@ -141,7 +142,7 @@ std::string MartianText(const Subject& subject, const Plan& plan) {
     absl::StrAppend(&text, "; route_localnet is 1 for ",
                     absl::StrJoin(subject.route_localnet, ", "));
   }
-  return text + "\n";
+  return Printable(text) + "\n";
 }
 
 std::string SummaryText(const Diff& diff) {
@@ -228,14 +229,12 @@ std::string SyncText(const Subject& subject, const SyncReport& report) {
           return netlink::ChainOf(change.operation).family == result.family;
         });
     if (result.family == Family::kIPv4) changes += report.native_put + report.native_removed;
-    absl::StrAppend(&text, netlink::FamilyName(result.family), ": ");
-    if (!result.status.ok()) {
-      absl::StrAppend(&text, "FAILED: ", result.status.message(), "\n");
-    } else if (changes == 0) {
-      absl::StrAppend(&text, "nothing to change\n");
-    } else {
-      absl::StrAppend(&text, Counted(static_cast<size_t>(changes), "change", "changes"), " made\n");
-    }
+    AppendLine(
+        text, netlink::FamilyName(result.family), ": ",
+        !result.status.ok() ? absl::StrCat("FAILED: ", result.status.message())
+        : changes == 0
+            ? "nothing to change"
+            : absl::StrCat(Counted(static_cast<size_t>(changes), "change", "changes"), " made"));
   }
   return text;
 }

@@ -161,9 +161,10 @@ Json EvidenceJson(const std::vector<Evidence>& evidence) {
   return json;
 }
 
-// Comments in the kernel are bytes of other people's choice; what is not UTF-8 becomes U+FFFD.
+// Comments in the kernel are bytes of other people's choice: what is not UTF-8 becomes U+FFFD, and
+// what is not ASCII is spelled \\uNNNN, because JSON is read on terminals, too.
 std::string Print(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace

@@ -4,10 +4,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "agent/policy/rule_forms.h"
+#include "featuregates/printable.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {
 namespace {
+
+using featuregates::AppendLine;
 
 // Who chooses an iptables mode as iptables-wrappers does finds this first.
 absl::string_view MisleadingIn(const OtherMode& other, const netlink::ChainId& chain) {
@@ -25,11 +28,12 @@ std::string DetectText(absl::Span<const FamilyMode> modes) {
     absl::StrAppend(&text, text.empty() ? "" : "\n", netlink::FamilyName(mode.family), ": ",
                     IptablesModeName(mode.mode), "\n");
     for (const Evidence& evidence : mode.evidence) {
-      absl::StrAppend(&text,
-                      absl::StrFormat("  %-8s %-8s %s\n", EvidenceSourceName(evidence.source),
-                                      IptablesModeName(evidence.says), evidence.text));
+      AppendLine(text,
+                 absl::StrFormat("  %-8s %-8s ", EvidenceSourceName(evidence.source),
+                                 IptablesModeName(evidence.says)),
+                 evidence.text);
     }
-    for (const std::string& finding : mode.findings) absl::StrAppend(&text, "  ! ", finding, "\n");
+    for (const std::string& finding : mode.findings) AppendLine(text, "  ! ", finding);
   }
   return text;
 }
@@ -39,10 +43,10 @@ std::string OtherModeText(const OtherMode& other) {
   std::string text =
       absl::StrCat("\nother iptables mode, ", other.iptables_mode, ", which is not managed\n");
   for (const netlink::ChainId& chain : other.chains) {
-    absl::StrAppend(&text, "  . ", netlink::ToString(chain), MisleadingIn(other, chain), "\n");
+    AppendLine(text, "  . ", netlink::ToString(chain), MisleadingIn(other, chain));
   }
   if (!other.problem.empty()) {
-    absl::StrAppend(&text, "  ! it could not be looked into: ", other.problem, "\n");
+    AppendLine(text, "  ! it could not be looked into: ", other.problem);
   }
   return text;
 }

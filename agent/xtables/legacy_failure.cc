@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -19,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "agent/process/read_file.h"
+#include "featuregates/printable.h"
 #include "netlink/kernel_error.h"
 
 namespace kipt::agent {
@@ -76,17 +76,16 @@ std::vector<std::string> MissingCapabilities(const std::string& thread_status_pa
 // For one line of a message.
 std::string OneLine(absl::string_view text) {
   constexpr size_t kShown = 400;
-  std::vector<std::string> lines;
+  std::vector<absl::string_view> lines;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     line = absl::StripAsciiWhitespace(line);
-    std::string shown = absl::CHexEscape(line);
     // A warning may come once for each rule, as that of a missing connlabel.conf does, and what it
     // failed for comes last.
-    const bool again = std::find(lines.begin(), lines.end(), shown) != lines.end();
-    if (!line.empty() && !again) lines.push_back(std::move(shown));
+    const bool again = std::find(lines.begin(), lines.end(), line) != lines.end();
+    if (!line.empty() && !again) lines.push_back(line);
     if (lines.size() == 8) break;
   }
-  return absl::StrJoin(lines, "; ").substr(0, kShown);
+  return featuregates::Printable(absl::StrJoin(lines, "; ").substr(0, kShown));
 }
 
 // iptables also warns, each time, where connlabel.conf, with names of labels, is missing: that is

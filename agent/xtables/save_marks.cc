@@ -90,10 +90,12 @@ SavedMarks MarksOfMarkTarget(Words words) {
   if (words.size() != 2) return {.set = kAllMarks};
   const std::optional<ValueAndMask> mark = ReadValueAndMask(words[1]);
   if (!mark) return {.set = kAllMarks};
-  if (words[0] == "--and-mark") return {};
-  const bool known = words[0] == "--set-xmark" || words[0] == "--set-mark" ||
-                     words[0] == "--or-mark" || words[0] == "--xor-mark";
-  return {.set = known ? mark->value : kAllMarks};
+  if (words[0] == "--and-mark") return {.cleared = ~mark->value};
+  if (words[0] == "--or-mark") return {.set = mark->value};
+  if (words[0] == "--xor-mark") return {.set = mark->value, .cleared = mark->value};
+  if (words[0] == "--set-mark") return {.set = mark->value, .cleared = mark->mask & ~mark->value};
+  if (words[0] == "--set-xmark") return {.set = mark->value, .cleared = mark->mask ^ mark->value};
+  return {.set = kAllMarks};
 }
 
 // The argument of `option`; all bits where the rule does not have it, nothing where it is no

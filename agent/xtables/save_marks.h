@@ -2,10 +2,10 @@
 //
 // File: agent/xtables/save_marks.h
 //
-// Which bits of the packet mark the options of a saved rule look at, which they may turn on, and
-// which labels they may give to the connection, as OpaqueRule::marks_tested, marks_set and
-// labels_set. Values may be spelled as iptables(8) accepts them, not
-// only as iptables-save prints them: files are written by hand, too.
+// Which bits of the packet mark the options of a saved rule look at, which they may turn on and
+// which they turn off, and which labels they may give to the connection, as in OpaqueRule. Values
+// may be spelled as iptables(8) accepts them, not only as iptables-save prints them: files are
+// written by hand, too.
 #ifndef KIPT_AGENT_XTABLES_SAVE_MARKS_H_
 #define KIPT_AGENT_XTABLES_SAVE_MARKS_H_
 

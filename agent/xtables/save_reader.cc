@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "agent/xtables/save_words.h"
+#include "featuregates/printable.h"
 
 namespace kipt::agent {
 namespace {
@@ -66,9 +66,9 @@ class SaveReader {
   absl::Status Error(absl::string_view what, absl::string_view line) const {
     // Lines may be of any length and hold anything.
     constexpr size_t kShown = 60;
-    return absl::InvalidArgumentError(absl::StrCat("iptables-save, line ", line_, ": ", what,
-                                                   line.empty() ? "" : ": ",
-                                                   absl::CHexEscape(line.substr(0, kShown))));
+    return absl::InvalidArgumentError(
+        absl::StrCat("iptables-save, line ", line_, ": ", what, line.empty() ? "" : ": ",
+                     featuregates::Printable(line.substr(0, kShown))));
   }
 
   void CountLines(absl::string_view passed) {

@@ -212,6 +212,7 @@ class SavedRuleReader {
   void AddMarks(const SavedMarks& marks) {
     opaque_.marks_tested |= marks.tested;
     opaque_.marks_set |= marks.set;
+    opaque_.marks_cleared |= marks.cleared;
     opaque_.labels_set |= marks.labels_set;
   }
 

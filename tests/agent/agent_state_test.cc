@@ -81,7 +81,7 @@ const Row kRows[] = {
      "configuration not reloaded: config.yaml:3: wrong"},
     {"a reason of several lines",
      State({{.family = Family::kIPv4, .phase = FamilyPhase::kFailed, .reason = "a\nb\tc"}}), false,
-     "a\nb\tc", "ip failed: a b c"},
+     "a\nb\tc", "ip failed: a\\nb\\tc"},
 };
 
 TEST(AgentStateTest, ReadyAndWhyNot) {

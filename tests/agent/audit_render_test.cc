@@ -49,10 +49,6 @@ TEST(AuditTextTest, WrapsBetweenWords) {
   EXPECT_EQ(Wrapped(word + " " + word, 2, "- "), "  - " + word + "\n    " + word + "\n");
 }
 
-TEST(AuditTextTest, ShowsControlCharactersAsText) {
-  EXPECT_EQ(Printable("a\x1b[0m\n"), "a\\x1b[0m\\x0a");
-}
-
 // A process may call itself what it likes, and so names its network namespace; a chain's name takes
 // any byte but space.
 TEST(AuditTextTest, LetsNoNameReachTheTerminal) {
@@ -64,6 +60,8 @@ TEST(AuditTextTest, LetsNoNameReachTheTerminal) {
   view.problems = {"nft tables: \x1b[2J"};
   const std::string text = AuditText(Audit(view, AuditOptions()));
   EXPECT_THAT(text, AllOf(HasSubstr("[pid 1 (\\x1b[2J)]"), Not(HasSubstr("\x1b"))));
+  const std::string dot = AuditDot(view, Audit(view, AuditOptions()));
+  EXPECT_THAT(dot, AllOf(HasSubstr("x\\\\x1b[2J\" -> "), Not(HasSubstr("\x1b"))));
   for (const std::string chain : {"KUBE-MARK-MASQ", "x\x1b[2J"}) {
     const auto explanation = Explain(view.surveys[0], netlink::Family::kIPv4, chain);
     ASSERT_TRUE(explanation.ok());

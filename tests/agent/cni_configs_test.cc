@@ -40,6 +40,8 @@ constexpr char kPortmap[] = R"({"cniVersion": "0.4.0", "name": "net", "plugins":
   {"type": "portmap", "capabilities": {"portMappings": true},
    "externalSetMarkChain": "KUBE-MARK-MASQ"}]})";
 
+constexpr char kPlugin[] = R"({"type": "portmap", "externalSetMarkChain": "KUBE-MARK-MASQ"})";
+
 CniReference Portmap(const std::string& file) {
   return {.file = file, .plugin = "portmap", .chain = "KUBE-MARK-MASQ"};
 }
@@ -180,6 +182,108 @@ TEST(CniConfigsTest, FollowsLinks) {
   EXPECT_THAT(
       ReadCniConfigs({tree.Path("net.d")}).references,
       ElementsAre(Portmap(tree.Path("net.d/10-a.conf")), Portmap(tree.Path("net.d/20-b.conf"))));
+}
+
+// CNI 1.1 (libcni 1.3): a list's plugins may each be a file of its own.
+TEST(CniConfigsTest, ReadsTheSubFolderThatIsNamedAsTheNetwork) {
+  const TemporaryTree tree;
+  tree.Write("net.d/10-pods.conflist", R"({"cniVersion": "1.1.0", "name": "pod.net-1_a"})");
+  tree.Write("net.d/pod.net-1_a/10-bridge.conf", R"({"type": "bridge"})");
+  tree.Write("net.d/pod.net-1_a/20-portmap.conf", kPlugin);
+  tree.Write("net.d/pod.net-1_a/30-list.conflist", kPortmap);
+  tree.Write("net.d/pod.net-1_a/40-old.json", kPlugin);
+  tree.Directory("net.d/pod.net-1_a/50-directory.conf");
+  tree.Write("net.d/pod.net-1_a/deeper/60-portmap.conf", kPlugin);
+  tree.Write("net.d/another/70-portmap.conf", kPlugin);
+  // Two lists of one name have one sub-folder.
+  tree.Write("net.d/20-again.conflist", R"({"name": "pod.net-1_a", "plugins": [{"type": "x"}]})");
+  const CniConfigs configs = ReadCniConfigs({tree.Path("net.d")});
+  EXPECT_EQ(configs,
+            (CniConfigs{.directories = {tree.Path("net.d")},
+                        .references = {Portmap(tree.Path("net.d/pod.net-1_a/20-portmap.conf"))},
+                        .problems = {}}));
+}
+
+struct SubFolderRow {
+  std::string name;
+  std::string file;
+  std::string text;
+  bool read;
+};
+
+// As libcni decides it: libcni/conf.go, NetworkConfFromFile and NetworkConfFromBytes.
+TEST(CniConfigsTest, ReadsTheSubFolderWhereverLibcniWould) {
+  const std::vector<SubFolderRow> rows = {
+      {"list without plugins", "10.conflist", R"({"name": "net"})", true},
+      {"list with plugins", "10.conflist", R"({"name": "net", "plugins": [{"type": "x"}]})", true},
+      {"false", "10.conflist", R"({"name": "net", "loadOnlyInlinedPlugins": false})", true},
+      {"False in quotes", "10.conflist", R"({"name": "net", "loadOnlyInlinedPlugins": "False"})",
+       true},
+      {"another letter case is another field", "10.conflist",
+       R"({"name": "net", "loadonlyinlinedplugins": true})", true},
+      {"true", "10.conflist",
+       R"({"name": "net", "loadOnlyInlinedPlugins": true, "plugins": [{"type": "x"}]})", false},
+      {"tRUE in quotes", "10.conflist",
+       R"({"name": "net", "loadOnlyInlinedPlugins": "tRUE", "plugins": [{"type": "x"}]})", false},
+      {"single plugin", "10.conf", R"({"name": "net", "type": "x"})", false},
+      {"list that is called a plugin", "10.json", R"({"name": "net", "plugins": []})", false},
+      {"no name", "10.conflist", R"({"plugins": [{"type": "x"}]})", false},
+      {"name that is no text", "10.conflist", R"({"name": ["net"]})", false},
+      {"another network", "10.conflist", R"({"name": "Net"})", false},
+  };
+  for (const SubFolderRow& row : rows) {
+    SCOPED_TRACE(row.name);
+    const TemporaryTree tree;
+    tree.Write("net.d/" + row.file, row.text);
+    tree.Write("net.d/net/20-portmap.conf", kPlugin);
+    const CniConfigs configs = ReadCniConfigs({tree.Path("net.d")});
+    EXPECT_THAT(configs.references, SizeIs(row.read ? 1 : 0));
+    EXPECT_THAT(configs.problems, IsEmpty());
+  }
+}
+
+// libcni refuses to use a network of such a name (utils.ValidateNetworkName), and a path that it
+// would lead to is not read here.
+TEST(CniConfigsTest, FollowsNoNameThatIsNoNetworks) {
+  for (const std::string name : {"..", ".", "../outside", "a/b", ".hidden", "-net", "net ", ""}) {
+    SCOPED_TRACE(name);
+    const TemporaryTree tree;
+    tree.Write("net.d/10.conflist", absl::StrCat(R"({"name": ")", name, R"("})"));
+    for (const std::string folder :
+         {".", "net.d", "net.d/a/b", "outside", "net.d/.hidden", "net.d/-net", "net.d/net "}) {
+      tree.Write(folder + "/20-portmap.conf", kPlugin);
+    }
+    const CniConfigs configs = ReadCniConfigs({tree.Path("net.d")});
+    // That of net.d itself, as ever.
+    EXPECT_THAT(configs.references, ElementsAre(Portmap(tree.Path("net.d/20-portmap.conf"))));
+    EXPECT_THAT(configs.problems,
+                ElementsAre(AllOf(HasSubstr("10.conflist"), HasSubstr("no name of a network"))));
+  }
+}
+
+TEST(CniConfigsTest, ReportsASubFolderThatItCannotRead) {
+  const TemporaryTree tree;
+  tree.Write("net.d/10-a.conflist", R"({"name": "file"})");
+  tree.Write("net.d/20-b.conflist", R"({"name": "loop"})");
+  tree.Write("net.d/30-c.conflist", R"({"name": "net"})");
+  tree.Write("net.d/40-d.conflist", R"({"name": "none"})");
+  tree.Write("net.d/file", "");
+  tree.Link("net.d/loop", "loop");
+  tree.Write("elsewhere/10-bad.conf", "{");
+  tree.Directory("elsewhere/really");
+  tree.Link("elsewhere/20-directory.conf", "really");
+  tree.Write("elsewhere/30-portmap.conf", kPlugin);
+  tree.Link("net.d/net", "../elsewhere");
+  const CniConfigs configs = ReadCniConfigs({tree.Path("net.d")});
+  EXPECT_THAT(configs.references, ElementsAre(Portmap(tree.Path("net.d/net/30-portmap.conf"))));
+  const auto about = [&](const char* name, const char* what) {
+    return AllOf(HasSubstr(tree.Path(name)), HasSubstr(what));
+  };
+  EXPECT_THAT(
+      configs.problems,
+      ElementsAre(about("net.d/file", "Not a directory"), about("net.d/loop", "symbolic links"),
+                  about("net.d/net/10-bad.conf", "is not JSON"),
+                  about("net.d/net/20-directory.conf", "is no regular file")));
 }
 
 TEST(CniConfigsTest, ReadsTheKnownDirectoriesOfANode) {

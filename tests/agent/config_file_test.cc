@@ -91,6 +91,61 @@ TEST(ConfigFileTest, ReadsThreeFieldsOfANodesKubeletConfigurationAndSkipsSixtyOt
   EXPECT_EQ(file->iptables_drop_bit->value, 13);
 }
 
+// sigs.k8s.io/yaml takes them, and what is not read cannot be wrong.
+TEST(ConfigFileTest, TakesSharedValuesInIgnoredFieldsOfAKubeletConfiguration) {
+  const auto file =
+      ParseConfigFile("k.yaml", std::string(kKubeletHead) +
+                                    "x-shared: &shared {a: &a 1}\n"
+                                    "evictionHard: &hard\n"
+                                    "  <<: *shared\n"
+                                    "  memory.available: 100Mi\n"
+                                    "evictionSoft: *hard\n"
+                                    "makeIPTablesUtilChains: &make false\n"
+                                    "list: [&i one, *i, {*i : *a}, &n]\n"
+                                    "featureGates: {IPTablesOwnershipCleanup: false}\n"
+                                    "iptablesDropBit: 9\n");
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_FALSE(file->feature_gates.at("IPTablesOwnershipCleanup"));
+  ASSERT_TRUE(file->iptables_drop_bit);
+  EXPECT_EQ(file->iptables_drop_bit->value, 9);
+}
+
+TEST(ConfigFileTest, RefusesSharedValuesWhereverTheyAreRead) {
+  struct Row {
+    const char* name;
+    std::string text;
+    const char* message;
+  };
+  const std::string kubelet = kKubeletHead;
+  const std::string agent = kAgentHead;
+  const Row rows[] = {
+      {"an alias", kubelet + "x: &b 9\niptablesDropBit: *b\n", "k.yaml:4: anchors (&name)"},
+      {"an anchor", kubelet + "iptablesDropBit: &b 9\n", "k.yaml:3: anchors (&name)"},
+      {"gates by alias", kubelet + "x: &g {A: true}\nfeatureGates: *g\n", "k.yaml:4: anchors"},
+      {"a gate by alias", kubelet + "x: &g true\nfeatureGates:\n  B: false\n  A: *g\n",
+       "k.yaml:6: anchors"},
+      {"a gate's name by alias", kubelet + "x: &g A\nfeatureGates:\n  *g : true\n",
+       "k.yaml:5: anchors"},
+      {"gates by merging", kubelet + "x: &g {A: true}\nfeatureGates:\n  <<: *g\n",
+       "k.yaml:5: merge keys (<<)"},
+      {"anything by merging", kubelet + "<<: {iptablesDropBit: 9}\n", "k.yaml:3: merge keys (<<)"},
+      {"a field's name by alias", kubelet + "x: &n iptablesDropBit\n*n : 9\n", "k.yaml:4: anchors"},
+      {"the kind by alias", "x: &k KubeletConfiguration\nkind: *k\napiVersion: v1\n",
+       "k.yaml:2: anchors"},
+      {"all of it", "&all\n" + kubelet, "k.yaml:1: anchors"},
+      {"our own kind", agent + "iptablesDropBit: &b 9\n", "k.yaml:3: anchors"},
+      {"our own kind, by alias", agent + "x: &b 9\niptablesDropBit: *b\n", "k.yaml:3: anchors"},
+      {"our own kind, deep", agent + "featureGates:\n  A: &b true\n", "k.yaml:4: anchors"},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    const auto file = ParseConfigFile("k.yaml", row.text);
+    ASSERT_FALSE(file.ok());
+    EXPECT_EQ(file.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(file.status().message()), StartsWith(row.message));
+  }
+}
+
 TEST(ConfigFileTest, IgnoresMakeIPTablesUtilChainsOfAKubeletConfiguration) {
   const auto file =
       ParseConfigFile("k.yaml", std::string(kKubeletHead) + "makeIPTablesUtilChains: false\n");

@@ -127,11 +127,11 @@ INSTANTIATE_TEST_SUITE_P(
                 {.feature_gates = {"IPTablesOwnershipCleanup"}},
                 "",
                 {"invalid argument \"IPTablesOwnershipCleanup\" for \"--feature-gates\" flag: ",
-                 "missing bool value for IPTablesOwnershipCleanup"}},
+                 "malformed pair, expect string=bool"}},
         BadCase{"AGateWithAWordForAValue",
                 {.feature_gates = {"AllBeta=maybe"}},
                 "",
-                {"invalid value of AllBeta=maybe, err: "}}),
+                {"invalid value of AllBeta: maybe, err: "}}),
     RowName);
 
 INSTANTIATE_TEST_SUITE_P(

@@ -320,6 +320,50 @@ TEST(DiffTest, LeavesKubeProxysOtherMasqueradeBitAloneAndSaysSo) {
   EXPECT_THAT(diff.findings[0].message, HasSubstr("was given bit 14"));
 }
 
+TEST(DiffTest, ReportsARuleThatClearsTheMarkAgainAndLeavesIt) {
+  netlink::Rule clear;
+  clear.target = netlink::SetMark{.value = 0};
+  Observed observed = Made(Legacy());
+  observed.Chain(Nat("KUBE-MARK-DROP"), {SetBit(15), clear});
+  const Diff diff = ComputeDiff(Legacy(), observed.snapshot());
+  EXPECT_THAT(Operations(diff), IsEmpty());
+  ASSERT_THAT(Conditions(diff), ElementsAre("VoidedMark"));
+  EXPECT_TRUE(NeedsAttention(diff.findings[0]));
+}
+
+// Repair must not make such a rule effective.
+TEST(DiffTest, MarksBehindARuleThatOnlyChangesTheMark) {
+  netlink::Rule clear;
+  clear.target = netlink::SetMark{.value = 0};
+  Observed observed = Made(Legacy());
+  observed.Chain(Nat("KUBE-MARK-DROP"), {clear, SetBit(15)});
+  observed.Chain(Nat("KUBE-MARK-MASQ"), {clear, ForeignAccept()});
+  const Diff diff = ComputeDiff(Legacy(), observed.snapshot());
+  EXPECT_THAT(Operations(diff),
+              ElementsAre("-I KUBE-MARK-MASQ 2 -j MARK --set-xmark 0x4000/0x4000"));
+  EXPECT_THAT(Conditions(diff), IsEmpty());
+}
+
+// A rule of the same kind in another chain decides what the rules of kubelet after it see.
+TEST(DiffTest, StandsBeforeAForeignMarkWhereTheMarkIsTested) {
+  netlink::Rule mark;
+  mark.target = netlink::SetMark{.value = 0x4000, .mask = 0x4000};
+  Observed observed = Made(Legacy());
+  observed.Chain(Nat("KUBE-POSTROUTING"),
+                 {mark, ReturnUnmarked(14), ClearBit(14), MasqueradeAll(0)});
+  EXPECT_THAT(Operations(ComputeDiff(Legacy(), observed.snapshot())), ::testing::SizeIs(6));
+}
+
+TEST(DiffTest, SaysNothingOfClearedMarksThatNoModePromises) {
+  netlink::Rule clear;
+  clear.target = netlink::SetMark{.value = 0};
+  Observed observed = Made(Cleanup());
+  observed.Chain(Nat("KUBE-MARK-DROP"), {SetBit(15), clear});
+  const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
+  EXPECT_THAT(Operations(diff), IsEmpty());
+  EXPECT_THAT(Conditions(diff), IsEmpty());
+}
+
 TEST(DiffTest, ReplacesAnotherMasqueradeBitWhereNoKubeProxyLives) {
   Observed observed = Made(Legacy());
   observed.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(20)});

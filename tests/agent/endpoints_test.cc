@@ -156,7 +156,7 @@ const HealthRow kHealthRows[] = {
      absl::Seconds(1),
      503,
      "[+]loop ok\n[+]config ok\n[+]ip ok\n"
-     "[-]ip6 failed: since 2026-01-31T23:59:58Z, not permitted\n[+]martians ok\nreadyz check "
+     "[-]ip6 failed: since 2026-01-31T23:59:58Z, not\\npermitted\n[+]martians ok\nreadyz check "
      "failed\n"},
     {"readyz before the first attempt has ended",
      {"/readyz"},
@@ -349,9 +349,9 @@ TEST_F(EndpointsTest, StatuszTellsWhatGoesOn) {
         "Emulated version: 1.27", "Mode: cleanup", "iptables mode: nft", "Watching: kernel events",
         "Ready: no", "Last success: never", "Configuration: as on disk",
         "  ip: degraded since 2026-01-31T23:59:58Z, a fight",
-        "    not ready: ShadowedJump: below -j DROP",
-        "  ip6: failed since 2026-01-31T23:59:58Z, not permitted", "Findings: 1",
-        "  [warning] ShadowedJump in ip filter INPUT: below -j DROP", "Fights: 1",
+        "    not ready: ShadowedJump: below\\n-j DROP",
+        "  ip6: failed since 2026-01-31T23:59:58Z, not\\npermitted", "Findings: 1",
+        "  [warning] ShadowedJump in ip filter INPUT: below\\n-j DROP", "Fights: 1",
         "Stale, and kept: 1 (kube-iptables-agent status lists them)", "Incidents: 7",
         "  what happened last"}) {
     EXPECT_THAT(lines, Contains(line));
@@ -383,7 +383,7 @@ TEST(FlagzTest, ShowsWhatWasGivenElseTheDefault) {
   flags.iptables_drop_bit = 3;
   flags.make_iptables_util_chains = false;
   const std::string text = FlagzText(flags);
-  for (const char* line : {"\nfeature-gates=A=true,B=false \n", "\niptables-drop-bit=3\n",
+  for (const char* line : {"\nfeature-gates=A=true,B=false\\n\n", "\niptables-drop-bit=3\n",
                            "\niptables-masquerade-bit=14\n", "\niptables-masquerade-label=114\n",
                            "\niptables-drop-label=115\n", "\nmake-iptables-util-chains=false\n",
                            "\nemulated-version=1.27\n", "\nip-families=auto\n", "\nv=0\n",

@@ -108,6 +108,57 @@ TEST(DamageTest, ADropOfEverythingAmongTheLabelsIsAlwaysSomebodyElses) {
   EXPECT_THAT(FindDamage(Nat("KUBELET-FIREWALL"), Rules({BareDrop()})), IsEmpty());
 }
 
+// ---- marks that are cleared again ----
+
+netlink::Rule Marks(uint32_t value, uint32_t mask) {
+  netlink::Rule rule;
+  rule.target = netlink::SetMark{.value = value, .mask = mask};
+  return rule;
+}
+
+TEST(VoidedMarksTest, AreTheBitsThatKubeletsRuleAboveHasSet) {
+  const netlink::Rule set_all = Marks(0, 0xffffffff);
+  const netlink::OpaqueRule udp = {.text = "-p udp -j MARK --set-xmark 0x0/0x8000",
+                                   .marks_cleared = 0x8000};
+  struct Row {
+    const char* name;
+    std::vector<RuleContent> rules;
+    std::vector<size_t> voided;
+  };
+  const std::vector<Row> rows = {
+      {"nothing of others", {SetBit(15)}, {}},
+      {"all cleared", {SetBit(15), set_all}, {1}},
+      {"the bit cleared", {SetBit(15), Marks(0, 0x8000)}, {1}},
+      {"the bit flipped", {SetBit(15), Marks(0x8000, 0)}, {1}},
+      {"another mark instead", {SetBit(15), Marks(0x10, 0xffffffff)}, {1}},
+      {"of some packets", {SetBit(15), udp}, {1}},
+      {"two", {SetBit(15), udp, set_all}, {1, 2}},
+      {"another bit's kubelet", {SetBit(20), Marks(0, 0x100000)}, {1}},
+      {"above kubelet's", {set_all, udp, SetBit(15)}, {}},
+      {"no rule of kubelet's", {set_all}, {}},
+      {"another bit cleared", {SetBit(15), Marks(0, 0x4000)}, {}},
+      {"the bit set again", {SetBit(15), Marks(0x18000, 0x18000)}, {}},
+      {"no mark at all", {SetBit(15), ForeignAccept(), ForeignLog(), BareReturn()}, {}},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    for (const char* chain : {"KUBE-MARK-DROP", "KUBE-MARK-MASQ"}) {
+      std::vector<size_t> voided;
+      for (const Damage& damage : FindVoidedMarks(Nat(chain), Rules(row.rules))) {
+        EXPECT_EQ(damage.condition, Condition::kVoidedMark);
+        EXPECT_FALSE(damage.delete_rule);
+        voided.push_back(damage.index);
+      }
+      EXPECT_EQ(voided, row.voided);
+    }
+    EXPECT_THAT(FindVoidedMarks(Filter("KUBE-MARK-DROP"), Rules(row.rules)), IsEmpty());
+    EXPECT_THAT(FindVoidedMarks(Nat("OTHER"), Rules(row.rules)), IsEmpty());
+  }
+  EXPECT_EQ(FindVoidedMarks(Nat("KUBE-MARK-DROP"), Rules({SetBit(15), set_all}))[0].message,
+            "\"-A KUBE-MARK-DROP -j MARK --set-xmark 0x0/0xffffffff\" clears mark 0x8000 after "
+            "kubelet's rule has set it, so packets that match it are not marked: delete it");
+}
+
 TEST(DamageTest, OnlyAReturnOfWhatIsNotMarkedGuardsAMasquerade) {
   netlink::Rule returns_marked = ReturnUnmarked(14);
   returns_marked.mark->negated = false;

@@ -35,6 +35,7 @@ SavedMarks MarksOf(const std::string& text) {
   rule.content = ParseSavedRule(netlink::Family::kIPv4, chains, text, words);
   return {.tested = netlink::MarksTested(rule),
           .set = netlink::MarksSet(rule),
+          .cleared = netlink::MarksCleared(rule),
           .labels_set = netlink::LabelsSet(rule)};
 }
 
@@ -44,6 +45,7 @@ void Expect(const std::vector<Row>& rows) {
     const SavedMarks marks = MarksOf(row.rule);
     EXPECT_EQ(marks.tested, row.marks.tested);
     EXPECT_EQ(marks.set, row.marks.set);
+    EXPECT_EQ(marks.cleared, row.marks.cleared);
     EXPECT_EQ(marks.labels_set, row.marks.labels_set);
   }
 }
@@ -95,16 +97,19 @@ TEST(SaveMarksTest, ReadsWhatIsLookedAt) {
 TEST(SaveMarksTest, ReadsWhatIsTurnedOn) {
   Expect({
       {"own form", "-j MARK --set-xmark 0x4000/0x4000", {.set = 0x4000}},
-      {"own form, unmasked", "-j MARK --set-xmark 0x4000/0x0", {.set = 0x4000}},
-      {"cleared", "-j MARK --set-xmark 0x0/0x4000", {}},
+      {"own form, unmasked", "-j MARK --set-xmark 0x4000/0x0", {.set = 0x4000, .cleared = 0x4000}},
+      {"cleared", "-j MARK --set-xmark 0x0/0x4000", {.cleared = 0x4000}},
+      {"cleared on a condition",
+       "-p udp -j MARK --set-xmark 0x0/0xffffffff",
+       {.cleared = kAllMarks}},
       {"on a condition", "-p tcp -j MARK --set-xmark 0x4000/0x4000", {.set = 0x4000}},
-      {"value beyond the mask", "-p tcp -j MARK --set-xmark 0x3/0x1", {.set = 3}},
-      {"no mask", "-p tcp -j MARK --set-xmark 0x3", {.set = 3}},
-      {"set", "-j MARK --set-mark 7", {.set = 7}},
-      {"set with a mask", "-j MARK --set-mark 0x10/0xff", {.set = 0x10}},
+      {"value beyond the mask", "-p tcp -j MARK --set-xmark 0x3/0x1", {.set = 3, .cleared = 2}},
+      {"no mask", "-p tcp -j MARK --set-xmark 0x3", {.set = 3, .cleared = ~3U}},
+      {"set", "-j MARK --set-mark 7", {.set = 7, .cleared = ~7U}},
+      {"set with a mask", "-j MARK --set-mark 0x10/0xff", {.set = 0x10, .cleared = 0xef}},
       {"or", "-j MARK --or-mark 0x4000", {.set = 0x4000}},
-      {"xor", "-j MARK --xor-mark 16384", {.set = 0x4000}},
-      {"and", "-j MARK --and-mark 0xffffbfff", {}},
+      {"xor", "-j MARK --xor-mark 16384", {.set = 0x4000, .cleared = 0x4000}},
+      {"and", "-j MARK --and-mark 0xffffbfff", {.cleared = 0x4000}},
       {"no number", "-j MARK --set-mark x", {.set = kAllMarks}},
       {"unknown option", "-j MARK --flip-mark 0x1", {.set = kAllMarks}},
       {"two options", "-j MARK --set-mark 1 --more 2", {.set = kAllMarks}},

@@ -87,7 +87,7 @@ TEST_F(ServiceManagerTest, IsToldWhenAReloadBegan) {
 
 TEST_F(ServiceManagerTest, IsToldAStatusOfOneLineWhateverIsInIt) {
   manager_.Status("ip6 failed: caf\u00e9\nREADY=1\x7f\t!");
-  EXPECT_EQ(Told(), "STATUS=ip6 failed: caf\u00e9 READY=1  !");
+  EXPECT_EQ(Told(), "STATUS=ip6 failed: caf\u00e9\\nREADY=1\\x7f\\t!");
   manager_.Status("");
   EXPECT_EQ(Told(), "STATUS=");
 }

@@ -33,25 +33,25 @@ TEST(ParseFeatureGatesFlagTest, AcceptsWhatComponentBaseAccepts) {
   }
 }
 
-TEST(ParseFeatureGatesFlagTest, RefusesInTheWordsOfComponentBase) {
+TEST(ParseFeatureGatesFlagTest, RefusesInTheWordsOfKubeletsFlag) {
   struct Row {
     const char* name;
     const char* text;
     const char* error;
   };
   const Row rows[] = {
-      {"no value", "A", "missing bool value for A"},
-      {"no value, trimmed name", "B=true, A ", "missing bool value for A"},
-      {"an entry of spaces is not empty", "A=true, ", "missing bool value for "},
+      {"no value", "A", "malformed pair, expect string=bool"},
+      {"no value, in the second entry", "B=true, A ", "malformed pair, expect string=bool"},
+      {"an entry of spaces is not empty", "A=true, ", "malformed pair, expect string=bool"},
       {"not a bool", "A=banana",
-       "invalid value of A=banana, err: strconv.ParseBool: parsing \"banana\": invalid syntax"},
+       "invalid value of A: banana, err: strconv.ParseBool: parsing \"banana\": invalid syntax"},
       {"empty value",
-       "A=", "invalid value of A=, err: strconv.ParseBool: parsing \"\": invalid syntax"},
+       "A=", "invalid value of A: , err: strconv.ParseBool: parsing \"\": invalid syntax"},
       {"the first = divides", "A=true=false",
-       "invalid value of A=true=false, err: strconv.ParseBool: parsing \"true=false\": invalid "
+       "invalid value of A: true=false, err: strconv.ParseBool: parsing \"true=false\": invalid "
        "syntax"},
       {"only the first mistake", "A=x,B",
-       "invalid value of A=x, err: strconv.ParseBool: parsing "
+       "invalid value of A: x, err: strconv.ParseBool: parsing "
        "\"x\": invalid syntax"},
   };
   for (const Row& row : rows) {

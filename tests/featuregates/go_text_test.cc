@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tests/support/status_matchers.h"
 
@@ -55,6 +56,52 @@ TEST(GoTextTest, RefusesOtherBoolsInGosWords) {
   EXPECT_THAT(GoParseBool("a\"b"),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        "strconv.ParseBool: parsing \"a\\\"b\": invalid syntax"));
+}
+
+// The cases of parseUint64BaseTests and parseInt64BaseTests that base 0 and 32 bits have.
+TEST(GoTextTest, ParsesAnIntegerOfAnyBaseAsStrconvDoes) {
+  struct Row {
+    const char* text;
+    int32_t value;
+  };
+  for (const Row& row : std::vector<Row>{{"0", 0},
+                                         {"-0", 0},
+                                         {"+15", 15},
+                                         {"-15", -15},
+                                         {"0xf", 15},
+                                         {"0XF", 15},
+                                         {"-0xF", -15},
+                                         {"017", 15},
+                                         {"0o17", 15},
+                                         {"0O17", 15},
+                                         {"0b1111", 15},
+                                         {"0B1111", 15},
+                                         {"0x_f", 15},
+                                         {"0_17", 15},
+                                         {"1_5", 15},
+                                         {"0x1_F", 31},
+                                         {"2147483647", 2147483647},
+                                         {"-2147483648", -2147483647 - 1}}) {
+    EXPECT_THAT(GoParseInt32(row.text), IsOkAndHolds(row.value)) << row.text;
+  }
+}
+
+TEST(GoTextTest, RefusesOtherIntegersInGosWords) {
+  for (const char* text : {"",    "x",    "+",    "-",   "--1",  "+-1",   " 3",  "3 ",   "0x",
+                           "0b",  "0o",   "019",  "0b2", "0o8",  "0xg",   "1.0", "1e3",  "_15",
+                           "15_", "1__5", "_0xf", "0x_", "0xf_", "0__17", "+_1", "0_xf", "f"}) {
+    EXPECT_THAT(GoParseInt32(text),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         absl::StrCat("strconv.ParseInt: parsing \"", text, "\": invalid syntax")))
+        << text;
+  }
+  for (const char* text : {"2147483648", "-2147483649", "0x80000000", "18446744073709551616",
+                           "99999999999999999999x"}) {
+    EXPECT_THAT(GoParseInt32(text), StatusIs(absl::StatusCode::kInvalidArgument,
+                                             absl::StrCat("strconv.ParseInt: parsing \"", text,
+                                                          "\": value out of range")))
+        << text;
+  }
 }
 
 TEST(GoTextTest, TrimsUnicodeSpacesAtBothEndsOnly) {

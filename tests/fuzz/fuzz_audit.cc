@@ -16,18 +16,14 @@
 #include "nlohmann/json.hpp"
 #include "tests/fuzz/require.h"
 #include "tests/fuzz/targets.h"
+#include "tests/support/unescaped.h"
 
 namespace kipt::testing {
 namespace {
 
 using netlink::Family;
 
-bool IsFitForATerminal(absl::string_view text) {
-  for (const char c : text) {
-    if (c != '\n' && (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)) return false;
-  }
-  return true;
-}
+bool IsFitForATerminal(absl::string_view text) { return FindUnescaped(text).empty(); }
 
 void CheckWords(absl::string_view text) {
   const agent::RuleWords words = agent::ParseRuleWords(text);
@@ -64,7 +60,8 @@ void CheckReport(const agent::NodeView& view, const agent::AuditReport& report) 
   }
   KIPT_REQUIRE(IsFitForATerminal(agent::AuditText(report)));
   KIPT_REQUIRE(nlohmann::json::accept(agent::AuditJson(report)));
-  KIPT_REQUIRE(!agent::AuditDot(view, report).empty());
+  const std::string dot = agent::AuditDot(view, report);
+  KIPT_REQUIRE(!dot.empty() && IsFitForATerminal(dot));
 }
 
 }  // namespace

@@ -17,11 +17,13 @@
 #include "featuregates/feature_gates.h"
 #include "featuregates/go_text.h"
 #include "featuregates/kubelet_features.h"
+#include "featuregates/printable.h"
 #include "featuregates/version.h"
 #include "netlink/ruleset.h"
 #include "tests/fuzz/config_text.h"
 #include "tests/fuzz/require.h"
 #include "tests/fuzz/targets.h"
+#include "tests/support/unescaped.h"
 
 namespace kipt::testing {
 namespace {
@@ -93,7 +95,11 @@ void CheckGoText(absl::string_view text) {
   if (!value.ok()) KIPT_REQUIRE_REASON(value.status());
   const std::string quoted = featuregates::GoQuote(text);
   KIPT_REQUIRE(quoted.size() >= 2 && quoted.front() == '"' && quoted.back() == '"');
-  for (const char c : quoted) KIPT_REQUIRE(static_cast<unsigned char>(c) >= 0x20 && c != 0x7f);
+  const std::string printable = featuregates::Printable(text);
+  KIPT_REQUIRE(featuregates::Printable(printable) == printable);
+  for (const std::string& shown : {quoted, printable}) {
+    KIPT_REQUIRE(FindUnescaped(shown).empty() && shown.find('\n') == std::string::npos);
+  }
 }
 
 // One argument a line.

@@ -23,6 +23,7 @@ void FuzzFlags(FuzzBytes input);
 void FuzzKernelAnswers(FuzzBytes input);
 void FuzzNativeTable(FuzzBytes input);
 void FuzzNodeFiles(FuzzBytes input);
+void FuzzOutputs(FuzzBytes input);
 void FuzzRuleDecoder(FuzzBytes input);
 void FuzzSaveParser(FuzzBytes input);
 void FuzzXtBlobs(FuzzBytes input);
@@ -37,13 +38,14 @@ struct FuzzTarget {
 };
 
 // Those that need no kernel.
-inline constexpr std::array<FuzzTarget, 9> kParserTargets = {{
+inline constexpr std::array<FuzzTarget, 10> kParserTargets = {{
     {"audit", FuzzAudit, "agent/testdata/audited"},
     {"config_file", FuzzConfigFile},
     {"flags", FuzzFlags},
     {"kernel_answers", FuzzKernelAnswers},
     {"native_table", FuzzNativeTable},
     {"node_files", FuzzNodeFiles},
+    {"outputs", FuzzOutputs},
     {"rule_decoder", FuzzRuleDecoder},
     {"save_parser", FuzzSaveParser, "agent/testdata/rulesets"},
     {"xt_blobs", FuzzXtBlobs},

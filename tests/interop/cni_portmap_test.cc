@@ -273,6 +273,15 @@ TEST_P(CniPortmapTest, ItsConfigurationAloneKeepsTheChainWhenAllPodsAreGone) {
   EXPECT_FALSE(Stands("KUBE-MARK-MASQ")) << "nobody asks for it any more";
 }
 
+TEST_P(CniPortmapTest, AuditFindsItInTheNetworksOwnSubFolder) {
+  tree_.Remove(kConflist);
+  tree_.Write(kConflist, R"({"cniVersion": "1.1.0", "name": "podnet"})");
+  tree_.Write("net.d/podnet/20-portmap.conf", plugin_.dump());
+  const json finding = FindingOf(Findings(/*cleanup=*/true), "CniConfig");
+  EXPECT_EQ(finding["chain"], "nat/KUBE-MARK-MASQ");
+  EXPECT_EQ(finding["details"], json({tree_.Path("net.d/podnet/20-portmap.conf")}));
+}
+
 TEST_P(CniPortmapTest, OnAFreshNodeTheConfigurationAloneTellsThatTheNextAddWillFail) {
   StartWithGate(/*cleanup=*/true);
   const json findings = Findings(/*cleanup=*/true);

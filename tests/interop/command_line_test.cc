@@ -47,6 +47,33 @@ TEST_F(CommandLineTest, PlanThenSyncThenPlanThenSync) {
   }
 }
 
+// A script that reads an empty plan would take it for nothing to do.
+TEST_F(CommandLineTest, AReportThatCannotBeWrittenIsAFailure) {
+  const std::vector<std::vector<std::string>> calls = {{"gates"},
+                                                       {"gates", "--output=json"},
+                                                       {"version"},
+                                                       {"completion", "bash"},
+                                                       {"--help"},
+                                                       {"detect"},
+                                                       {"plan", "--output=json"},
+                                                       {"sync"},
+                                                       {"plan"},
+                                                       {"status"},
+                                                       {"retire"},
+                                                       {"audit", "--output=dot"},
+                                                       {"explain", "filter/KUBE-FIREWALL"}};
+  for (const std::vector<std::string>& call : calls) {
+    std::vector<std::string> argv = {"sh", "-c", "exec \"$0\" \"$@\" >/dev/full", AgentProgram()};
+    argv.insert(argv.end(), call.begin(), call.end());
+    const ProgramResult result = RunProgram(argv);
+    EXPECT_EQ(result.exit_code, kExitFailed) << call.front() << result;
+    EXPECT_THAT(result.err, HasSubstr("Error: writing to standard output: "))
+        << call.front() << result;
+  }
+  // What sync did stays done.
+  ExpectNothingPlanned({});
+}
+
 TEST_F(CommandLineTest, EachChangeOfAPlanIsGivenWithAReason) {
   const Json plan = AgentJson({"plan", kGateOff});
   ASSERT_GT(plan["changes"].size(), 20U);

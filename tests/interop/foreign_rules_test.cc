@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "tests/interop/agent_fixture.h"
 #include "tests/support/generation_listener.h"
 #include "tests/support/raw_rules.h"
@@ -119,6 +120,12 @@ class ForeignRulesTest : public AgentTest {
       ASSERT_NE(found, after.end()) << id.table << "/" << id.chain << " rule " << id.handle;
       EXPECT_EQ(found->second, bytes) << id.table << "/" << id.chain << " rule " << id.handle;
     }
+  }
+  static void ExpectVoidedMarks(const ProgramResult& result, size_t count) {
+    EXPECT_EQ(result.exit_code, kExitDifferences) << result;
+    const std::vector<std::string> parts =
+        absl::StrSplit(result.out, "! VoidedMark (warning) ip nat KUBE-MARK-DROP: \"-A ");
+    EXPECT_THAT(parts, SizeIs(count + 1)) << result;
   }
   static void SyncInEveryMode(IptablesMode iptables = IptablesMode::kNft) {
     // Exit codes are not the point here: a foreign rule may well be a finding.
@@ -284,6 +291,50 @@ TEST_P(ForeignTextTest, ADropAllWithoutOurCommentIsAnAdminsAndStays) {
   EXPECT_EQ(plan.exit_code, kExitDifferences) << plan;
   Agent("sync", Settings());
   ExpectAllStillThere(before);
+  EXPECT_EQ(SavedRules::Of(ipv4), saved);
+}
+
+// Of every packet, of some packets, by a flipped bit.
+TEST_P(ForeignTextTest, RulesThatClearTheMarkBehindOursAreFindingsAndStay) {
+  Sync(Settings());
+  const Iptables ipv4 = Of(IpFamily::kIpv4);
+  for (const std::vector<std::string>& rule :
+       std::vector<std::vector<std::string>>{{"-j", "MARK", "--set-mark", "0"},
+                                             {"-p", "udp", "-j", "MARK", "--and-mark", "0"},
+                                             {"-j", "MARK", "--xor-mark", "0x8000"},
+                                             {"-j", "MARK", "--set-xmark", "0x30/0x30"}}) {
+    std::vector<std::string> arguments = {"-t", "nat", "-A", "KUBE-MARK-DROP"};
+    arguments.insert(arguments.end(), rule.begin(), rule.end());
+    const ProgramResult added = ipv4.Run(arguments);
+    ASSERT_EQ(added.exit_code, 0) << added;
+  }
+  const SavedRules saved = SavedRules::Of(ipv4);
+  for (const char* command : {"plan", "sync", "plan"})
+    ExpectVoidedMarks(Agent(command, Settings()), 3);
+  EXPECT_EQ(SavedRules::Of(ipv4), saved);
+}
+
+TEST_F(ForeignRulesTest, ThatClearTheMarkInNftsWordsAreFindingsAndStay) {
+  Sync({.ownership_cleanup = false});
+  Nft("add rule ip nat KUBE-MARK-DROP meta mark set 0\n"
+      "add rule ip nat KUBE-MARK-DROP meta mark set meta mark and 0xffff7fff\n"
+      "add rule ip nat KUBE-MARK-DROP meta mark set meta mark or 0x30\n");
+  const RawRules before = Raw();
+  ExpectVoidedMarks(Agent("sync", {.ownership_cleanup = false}), 2);
+  ExpectAllStillThere(before);
+}
+
+// Repair must not make such a rule effective.
+TEST_P(ForeignTextTest, OursIsNotMovedBeforeARuleThatClearsTheMark) {
+  Sync(Settings());
+  const Iptables ipv4 = Of(IpFamily::kIpv4);
+  ipv4.Run({"-t", "nat", "-I", "KUBE-MARK-DROP", "-j", "MARK", "--set-mark", "0"});
+  const SavedRules saved = SavedRules::Of(ipv4);
+  ExpectNothingPlanned(Settings());
+  Sync(Settings());
+  EXPECT_EQ(SavedRules::Of(ipv4), saved);
+  ipv4.Run({"-t", "nat", "-D", "KUBE-MARK-DROP", "2"});
+  Sync(Settings());
   EXPECT_EQ(SavedRules::Of(ipv4), saved);
 }
 

@@ -28,7 +28,7 @@ enum class By {
 struct Claimant {
   const char* name;
   By by;
-  // For each command, or for the one file.
+  // Commands; or a file, and one more in the sub-folder of the network "pods".
   std::vector<std::string> does;
   // Of kubelet's nat: what it keeps, and why.
   Kept keeps;
@@ -126,6 +126,11 @@ const Claimant kClaimants[] = {
      By::kCni,
      {kConflist},
      OfBothFamilies(Masquerade("cniConfig"))},
+    {"ACniConfigurationInTheNetworksOwnSubFolder",
+     By::kCni,
+     {R"({"cniVersion": "1.1.0", "name": "pods"})",
+      R"({"type": "portmap", "externalSetMarkChain": "KUBE-MARK-MASQ"})"},
+     OfBothFamilies(Masquerade("cniConfig"))},
     {"ACniConfigurationThatCannotBeUnderstood",
      By::kCni,
      {"{"},
@@ -154,7 +159,11 @@ class RetireClaimsTest : public RetireTest,
   static IptablesMode Mode() { return std::get<1>(GetParam()); }
 
   void Claim(const Claimant& claimant) {
-    if (claimant.by == By::kCni) return tree().Write("net.d/10-net.conflist", claimant.does[0]);
+    if (claimant.by == By::kCni) {
+      tree().Write("net.d/10-net.conflist", claimant.does[0]);
+      if (claimant.does.size() > 1) tree().Write("net.d/pods/20-portmap.conf", claimant.does[1]);
+      return;
+    }
     for (const std::string& command : claimant.does) {
       IptablesMode mode = Mode();
       if (claimant.by == By::kOther) {

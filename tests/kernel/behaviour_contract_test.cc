@@ -138,6 +138,16 @@ TEST_P(BehaviourContractTest, AnAdminsDropOfEverythingIsReportedAndStays) {
   ExpectSettled(Mode::kCleanup, {"ForeignDropsEverything"});
 }
 
+TEST_P(BehaviourContractTest, ARuleThatClearsTheMarkAgainIsReportedAndStays) {
+  Sync(Mode::kLegacy);
+  netlink::Rule clear;
+  clear.target = netlink::SetMark{.value = 0};
+  SetRules(kMarkMasq, {agent::SetBit(14), clear});
+  ExpectSettled(Mode::kLegacy, {"VoidedMark"});
+  SetRules(kMarkMasq, {clear, agent::SetBit(14)});
+  ExpectSettled(Mode::kLegacy);
+}
+
 TEST_P(BehaviourContractTest, AReturnThatLostItsMatchIsReplacedInOrder) {
   Sync(Mode::kLegacy);
   SetRules(kPostroutingRules, {BareReturn(), agent::ClearBit(14), agent::MasqueradeAll(0)});

@@ -279,7 +279,7 @@ TEST(XtMarksTest, KnowsWhichBitsAndLabelsARuleMayTurnOn) {
       {"rpfilter", false, "rpfilter", 0, {8}, kNone},
       {"rpfilter by the mark", false, "rpfilter", 0, {2}, {.tested = kAllMarks}},
       {"a program", false, "bpf", 1, {}, {.tested = kAllMarks}},
-      {"MARK", true, "MARK", 2, XtSetMarkInfo(5, 7), {.set = 5}},
+      {"MARK", true, "MARK", 2, XtSetMarkInfo(5, 7), {.set = 5, .cleared = 2}},
       {"MARK of old", true, "MARK", 0, XtSetMarkInfo(5, 7), {.set = kAllMarks}},
       {"restore", true, "CONNMARK", 2, connmark(0, 2), {.set = 6}},
       {"restore, shifted", true, "CONNMARK", 2, connmark(1, 2), {.set = kAllMarks}},

@@ -19,6 +19,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "agent/process/standard_streams.h"
+#include "featuregates/printable.h"
 #include "tests/skew/advise/advise.h"
 #include "tests/skew/matrix/comparison.h"
 #include "tests/skew/matrix/programs.h"
@@ -41,7 +42,7 @@ constexpr int kUsage = 64;
 constexpr absl::Duration kCellDeadline = absl::Minutes(3);
 
 int Fail(const absl::Status& status, int code) {
-  std::cerr << "Error: " << status.message() << "\n";
+  std::cerr << "Error: " << featuregates::Printable(status.message()) << "\n";
   return code;
 }
 

@@ -6,15 +6,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "featuregates/printable.h"
 #include "tests/skew/advise/advise.h"
 #include "tests/skew/report/wrapped.h"
 
 namespace kipt::skew {
 namespace {
 
-// As far in as the first line.
+// As far in as the first line. A live node's rules and files have names of any bytes.
 std::string Hanging(const std::string& first, const std::string& text) {
-  return Wrapped(first, std::string(first.size(), ' '), text);
+  return Wrapped(first, std::string(first.size(), ' '), featuregates::Printable(text));
 }
 
 // Names keep their case: "nat/KUBE-MARK-DROP", "route_localnet", "kubelet".
@@ -93,8 +94,10 @@ std::string AdviceJson(const Advice& advice, const std::optional<LiveNode>& live
           {{"what", fact.what}, {"means", fact.means}, {"blocking", fact.blocking}});
     }
   }
-  // Names of rules and files are whatever bytes they are.
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  // As in agent/report/report_json.cc.
+  return json.dump(2, ' ', /*ensure_ascii=*/true,
+                   nlohmann::ordered_json::error_handler_t::replace) +
+         "\n";
 }
 
 }  // namespace kipt::skew

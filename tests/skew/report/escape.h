@@ -2,7 +2,7 @@
 //
 // File: tests/skew/report/escape.h
 //
-// Text of programs and rules, made safe for where it is shown. What is not UTF-8 becomes U+FFFD.
+// Text of programs and rules, made safe for where it is shown.
 #ifndef KIPT_TESTS_SKEW_REPORT_ESCAPE_H_
 #define KIPT_TESTS_SKEW_REPORT_ESCAPE_H_
 
@@ -10,15 +10,14 @@
 
 namespace kipt::skew {
 
-// Every other function here begins with this. Overlong forms and surrogates are no UTF-8 (RFC
-// 3629).
+// What is not UTF-8 becomes U+FFFD. Overlong forms and surrogates are no UTF-8 (RFC 3629).
 std::string ValidUtf8(const std::string& text);
 
 // For XML 1.0, in an element or in an attribute of double quotes. Characters that XML cannot have
 // at all, escaped or not (production [2], Char), are written for people: "\x1b".
 std::string XmlText(const std::string& text);
 
-// For a terminal: no control character gets there, but a line's end ("\x1b" as above).
+// For a terminal: featuregates::Printable, but line ends stay.
 std::string TerminalText(const std::string& text);
 
 // For a `script` element: `json` with all that could end it, or begin a comment, as \u escapes.

@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "tests/skew/advise/pair_facts.h"
 #include "tests/skew/matrix/cell.h"
+#include "tests/support/unescaped.h"
 
 namespace kipt::skew {
 namespace {
@@ -313,6 +314,21 @@ TEST(LiveAdviceTest, IsSafeWhereNothingOnTheNodeIsInTheWay) {
   LiveNode node = ANode();
   node.facts.erase(node.facts.begin());
   EXPECT_EQ(Advise({K(26), K(27)}, node).kind, Kind::kSafe);
+}
+
+// A live node's rules, chains and files are named by strangers.
+TEST(AdviceTextTest, ShowsNoNameUnescaped) {
+  LiveNode live;
+  live.proxy_generation = "1.27\x1b[2J";
+  live.facts = {{.what = "x\nforged \xc2\x9b"
+                         "2J",
+                 .means = "\xe2\x80\xae \xff",
+                 .blocking = true}};
+  const Advice advice = Advise({K(24), K(25)}, live);
+  const std::string text = AdviceText(advice, live);
+  EXPECT_EQ(kipt::testing::FindUnescaped(text), "") << text;
+  EXPECT_THAT(text, HasSubstr("x\\nforged \\u009b2J"));
+  EXPECT_EQ(kipt::testing::FindUnescaped(AdviceJson(advice, live)), "");
 }
 
 TEST(AdviceTextTest, AnswersFirstThenSaysWhatToDoAndWhatIsOnTheNodeAndWhy) {

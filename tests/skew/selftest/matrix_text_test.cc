@@ -167,7 +167,7 @@ TEST(MatrixTextTest, HasColoursOnlyWhenAskedAndNoOtherControlCharacters) {
   report.cells[4].problem =
       "a \x1b[2J\x07 b \xC2\x9B"
       "2J";
-  EXPECT_THAT(MatrixText(report, false), HasSubstr("a \\x1b[2J\\x07 b \\x9b2J"));
+  EXPECT_THAT(MatrixText(report, false), HasSubstr("a \\x1b[2J\\a b \\u009b2J"));
   EXPECT_THAT(MatrixText(report, false), Not(HasSubstr("\x1b")));
   const std::string coloured = MatrixText(report, true);
   EXPECT_THAT(coloured, HasSubstr("\x1b[1;31m!1\x1b[0m"));

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Chains, comments, files and namespaces whose names are written to deceive whoever reads them:
+// terminal escapes, lines of a log that was never written, text that runs backwards. Real programs
+// make them, in both iptables modes; nothing that the agent prints may hold one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "netlink/nft_backend.h"
+#include "tests/interop/daemon_fixture.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/unescaped.h"
+
+namespace kipt::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// For comments: any bytes but NUL. The line that is forged would look like one of the daemon's.
+constexpr char kForged[] = "E0101 00:00:00.000000     1 agent.cc:1] forged";
+std::string HostileComment() {
+  return absl::StrCat("a\n", kForged,
+                      "\r\x1b[2J\x1b]0;title\x07 \x7f \xc2\x9b"
+                      "31m \xe2\x80\xae gnp \xe2\x81\xa6 \xd8\x9c \xff\xfe \xed\xa0\x80");
+}
+// For chains: iptables takes 28 bytes without white space.
+constexpr char kChain[] =
+    "E\x1b[2J\xc2\x9b"
+    "2J\xe2\x80\xae\xff";
+// The kernel of nf_tables also takes the end of a line.
+std::string NftChain() { return absl::StrCat("N\n", kForged, "\x1b]0;t\x07"); }
+
+class HostileTextTest : public DaemonTest, public ::testing::WithParamInterface<IptablesMode> {
+ protected:
+  void SetUp() override {
+    DaemonTest::SetUp();
+    cni_.Directory("net.d");
+    // A file of the administrator's, and one whose name is hostile, too.
+    cni_.Write(absl::StrCat("net.d/10", kChain, ".conflist"),
+               absl::StrCat(R"({"name": "n", "plugins": [{"type": "\u001b[2J\u009b\u202e",)",
+                            R"("externalSetMarkChain": "KUBE-MARK-MASQ"}]})"));
+    cni_.Write(absl::StrCat("net.d/20", kChain, ".conf"), "{");
+    for (const IpFamily family : kBothFamilies) {
+      Kubelet(KubeletForm::k1_24, {.family = family, .mode = GetParam()});
+    }
+    MakeHostileRules();
+  }
+
+  void Run(const std::vector<std::string>& arguments) const {
+    const ProgramResult result = iptables_.Run(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result;
+  }
+
+  // In the calling thread's namespace.
+  void MakeHostileRules() const {
+    const std::vector<std::string> comment = {"-m", "comment", "--comment", HostileComment()};
+    const auto rule = [&](std::vector<std::string> where, const std::vector<std::string>& then) {
+      where.insert(where.end(), comment.begin(), comment.end());
+      where.insert(where.end(), then.begin(), then.end());
+      Run(where);
+    };
+    Run({"-t", "nat", "-N", kChain});
+    rule({"-t", "nat", "-A", kChain}, {"-j", "KUBE-MARK-MASQ"});
+    rule({"-t", "nat", "-A", "PREROUTING"}, {"-j", kChain});
+    // In kubelet's own chains: a claim, and findings.
+    rule({"-t", "nat", "-I", "KUBE-MARK-DROP"}, {"-p", "udp", "-j", "RETURN"});
+    rule({"-t", "filter", "-A", "KUBE-FIREWALL"}, {"-j", "DROP"});
+    // It leads nowhere that a packet comes to, and its loss is reported.
+    Run({"-t", "filter", "-N", kChain});
+    rule({"-t", "filter", "-A", "INPUT"}, {"-j", kChain});
+    for (const char* chain : {"INPUT", "OUTPUT"}) {
+      rule({"-t", "filter", "-I", chain}, {"-j", "ACCEPT"});
+    }
+    rule({"-t", "mangle", "-A", "PREROUTING"}, {"-j", "MARK", "--set-xmark", "0x4000/0x4000"});
+    if (GetParam() != IptablesMode::kNft) return;
+    auto backend = netlink::NewNftBackend();
+    ASSERT_THAT(backend, IsOk());
+    const netlink::ChainId chain = {netlink::Family::kIPv4, netlink::Table::kNat, NftChain()};
+    const netlink::ChainId base = {netlink::Family::kIPv4, netlink::Table::kNat, "PREROUTING"};
+    const auto snapshot = (*backend)->Read({});
+    ASSERT_THAT(snapshot, IsOk());
+    netlink::Rule jump;
+    jump.target = netlink::Jump{NftChain()};
+    netlink::Rule to_kubelet;
+    to_kubelet.target = netlink::Jump{"KUBE-MARK-DROP"};
+    ASSERT_THAT(
+        (*backend)->Apply({.generation = snapshot->generation,
+                           .operations = {netlink::CreateChain{chain},
+                                          netlink::AddRule{.chain = chain, .rule = to_kubelet},
+                                          netlink::AddRule{.chain = base, .rule = jump}}}),
+        IsOk());
+  }
+
+  std::vector<std::string> Flags() const {
+    return {absl::StrCat("--iptables-mode=", NameOf(GetParam())),
+            "--cni-conf-dir=" + cni_.Path("net.d")};
+  }
+
+  // What the program printed is fit to be shown, and begins no line of a stranger's.
+  static void ExpectShown(const std::string& text) {
+    EXPECT_EQ(FindUnescaped(text), "") << text;
+    EXPECT_THAT(absl::StrCat("\n", text), Not(HasSubstr(absl::StrCat("\n", kForged))));
+  }
+
+  // `shown`: part of what must be there, escaped.
+  ProgramResult Call(std::vector<std::string> arguments, const std::string& shown,
+                     bool all_netns = false) const {
+    SCOPED_TRACE(absl::StrJoin(arguments, " "));
+    if (all_netns) {
+      // Of this test's processes only.
+      std::vector<std::string> apart = {
+          "unshare",      "--pid", "--fork",      "--propagation=unchanged",
+          "--mount-proc", "--",    AgentProgram()};
+      apart.insert(apart.end(), arguments.begin(), arguments.end());
+      arguments = std::move(apart);
+    } else {
+      arguments.insert(arguments.begin(), AgentProgram());
+    }
+    ProgramResult result = RunProgram(arguments);
+    ExpectShown(result.out);
+    ExpectShown(result.err);
+    EXPECT_THAT(result.out + result.err, HasSubstr(shown));
+    return result;
+  }
+
+  // Of the same command.
+  void CallBoth(std::vector<std::string> arguments, const std::string& shown) const {
+    Call(arguments, shown);
+    arguments.emplace_back("--output=json");
+    const ProgramResult json = Call(arguments, "\\u001b");
+    EXPECT_TRUE(nlohmann::json::accept(json.out)) << json;
+  }
+
+  const Iptables iptables_ = {.mode = GetParam()};
+  const TemporaryTree cni_;
+};
+
+std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+TEST_P(HostileTextTest, NoCommandPrintsItUnescaped) {
+  const std::string comment = "a\\n" + std::string(kForged) + "\\r\\x1b[2J";
+  const std::vector<std::string> retire =
+      Flags() + std::vector<std::string>{"--stale-chains=retire"};
+  CallBoth(std::vector<std::string>{"plan"} + Flags(), comment);
+  CallBoth(std::vector<std::string>{"plan"} + retire, comment);
+  CallBoth(std::vector<std::string>{"status"} + Flags(), comment);
+  CallBoth(std::vector<std::string>{"status"} + retire, comment);
+  CallBoth(std::vector<std::string>{"audit"} + Flags(), comment);
+  Call(std::vector<std::string>{"audit", "--output=dot"} + Flags(), "E\\\\x1b[2J\\\\u009b");
+  CallBoth(std::vector<std::string>{"explain", "nat/KUBE-MARK-MASQ"} + Flags(), "E\\x1b[2J");
+  CallBoth(std::vector<std::string>{"explain", absl::StrCat("nat/", kChain)} + Flags(),
+           "E\\x1b[2J");
+  CallBoth(std::vector<std::string>{"sync"} + retire, comment);
+  CallBoth(std::vector<std::string>{"retire"} + Flags(), comment);
+  CallBoth(std::vector<std::string>{"retire", "--yes"} + Flags(), comment);
+  Call({"detect"}, NameOf(GetParam()));
+}
+
+// Of the other mode, which is not managed.
+TEST_P(HostileTextTest, NoCommandPrintsTheOtherModesUnescaped) {
+  const std::string other = absl::StrCat(
+      "--iptables-mode=",
+      NameOf(GetParam() == IptablesMode::kNft ? IptablesMode::kLegacy : IptablesMode::kNft));
+  const std::vector<std::string> flags = {other, "--cni-conf-dir=" + cni_.Path("net.d"),
+                                          "--stale-chains=retire"};
+  Call(std::vector<std::string>{"plan"} + flags, "\\x1b[2J");
+  Call(std::vector<std::string>{"status"} + flags, "");
+  Call(std::vector<std::string>{"sync"} + flags, "\\x1b[2J");
+  Call(std::vector<std::string>{"retire"} + flags, "\\x1b[2J");
+}
+
+TEST_P(HostileTextTest, NoErrorRepeatsAnArgumentUnescaped) {
+  const std::string hostile = HostileComment();
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {hostile},
+           {"plan", hostile},
+           {"explain", hostile},
+           {"explain", "nat/" + hostile},
+           {"explain", "nat/X", "--from-file=" + hostile},
+           {"plan", "--" + hostile},
+           {"plan", "-" + hostile},
+           {"plan", "--config=" + hostile},
+           {"plan", "--netns=" + hostile},
+           {"plan", "--host-root=" + hostile},
+           {"plan", "--feature-gates=" + hostile},
+           {"plan", "--feature-gates=" + hostile + "=true"},
+           {"plan", "--emulated-version=" + hostile},
+           {"plan", "--ip-families=" + hostile},
+           {"plan", "--cni-conf-dir=" + hostile},
+           {"audit", "--allow=" + hostile},
+           {"run", "--healthz-bind-address=" + hostile},
+           {"completion", hostile},
+       }) {
+    const ProgramResult result = Call(arguments, "\\x1b[2J");
+    EXPECT_NE(result.exit_code, kExitOk) << result;
+  }
+}
+
+// A namespace that any user can make: whoever runs `audit --all-netns` reads it.
+TEST_P(HostileTextTest, AuditOfAllNamespacesPrintsNoOtherNamespacesTextUnescaped) {
+  const Netns other = NewNetns();
+  {
+    const InNetns inside(other);
+    Run({"-t", "nat", "-N", "KUBE-MARK-MASQ"});
+    Run({"-t", "nat", "-N", "KUBE-MARK-DROP"});
+    Run({"-t", "filter", "-N", "KUBE-FIREWALL"});
+    MakeHostileRules();
+  }
+  ASSERT_EQ(mkdir("/run/netns", 0755), 0);
+  const std::string name = absl::StrCat("/run/netns/", kChain);
+  std::ofstream(name).close();
+  ASSERT_EQ(mount(other.Path().c_str(), name.c_str(), "none", MS_BIND, nullptr), 0);
+  const std::vector<std::string> all = {"audit", "--all-netns", "--cni-conf-dir=" + cni_.root()};
+  Call(all, "[/run/netns/E\\x1b[2J\\u009b2J\\u202e\\xff]", /*all_netns=*/true);
+  const ProgramResult json =
+      Call(all + std::vector<std::string>{"--output=json"}, "\\u202e", /*all_netns=*/true);
+  EXPECT_TRUE(nlohmann::json::accept(json.out)) << json;
+}
+
+TEST_P(HostileTextTest, TheDaemonsLogAndPagesHoldItEscaped) {
+  StartOnly(Flags() +
+            std::vector<std::string>{"--stale-chains=retire", "-v=2", "--iptables-sync-period=1s"});
+  ASSERT_TRUE(daemon().Prints("Watching: ")) << daemon().Output();
+  const std::string flushed =
+      "*nat\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n*mangle\n"
+      ":PREROUTING ACCEPT [0:0]\nCOMMIT\n*filter\n:INPUT ACCEPT [0:0]\n"
+      "COMMIT\n";
+  // What was claimed is in the pages; what was lost in the log.
+  const HttpAnswer statusz = HttpGet(kMetricsPort, "/statusz");
+  EXPECT_THAT(statusz.body, HasSubstr("\\x1b[2J"));
+  const ProgramResult replaced = iptables_.Replace(flushed);
+  ASSERT_EQ(replaced.exit_code, 0) << replaced;
+  ASSERT_TRUE(daemon().Prints("Repaired in")) << daemon().Output();
+  for (const auto& [port, path] :
+       std::vector<std::pair<int, std::string>>{{kMetricsPort, "/statusz"},
+                                                {kMetricsPort, "/flagz"},
+                                                {kMetricsPort, "/configz"},
+                                                {kMetricsPort, "/metrics"},
+                                                {kHealthPort, "/readyz?verbose"}}) {
+    SCOPED_TRACE(path);
+    ExpectShown(HttpGet(port, path).body);
+  }
+  ExpectShown(statusz.body);
+  EXPECT_EQ(Stop(SIGTERM), kExitOk);
+  const std::string log = daemon().Output();
+  ExpectShown(log);
+  EXPECT_THAT(log, HasSubstr("gone with it, and broken until their owners put them back: ip"));
+  EXPECT_THAT(log, HasSubstr("ip filter INPUT -> E\\x1b[2J\\u009b2J\\u202e\\xff"));
+  // Every line is the daemon's own.
+  static const std::regex kLine(R"([IWE]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [a-z_]+\.cc:\d+\] .*)");
+  for (const absl::string_view part : absl::StrSplit(log, '\n', absl::SkipEmpty())) {
+    const std::string line(part);
+    EXPECT_TRUE(std::regex_match(line, kLine)) << line;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, HostileTextTest, ::testing::ValuesIn(kBothModes),
+                         [](const auto& row) { return TestNameOf(row.param); });
+
+}  // namespace
+}  // namespace kipt::testing
