@@ -85,7 +85,8 @@ install(FILES ${debian_build}/${page5}.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/ma
 # GNU's own rule: of the prefix /usr, /etc is meant; and systemd of Debian 12 has its units in /lib.
 # A configuration that is there stays.
 install(CODE "
-  set(unit \"${CMAKE_SOURCE_DIR}/deploy/systemd/kube-iptables-agent.service\")
+  set(units \"${CMAKE_SOURCE_DIR}/deploy/systemd/kube-iptables-agent.service\"
+            \"${CMAKE_SOURCE_DIR}/deploy/systemd/kube-iptables-agent.socket\")
   set(config \"${debian_source}/config.yaml\")"
   COMPONENT agent)
 install(CODE [[
@@ -93,7 +94,7 @@ install(CODE [[
   if(root MATCHES "^(.*)/usr/?$")
     set(root "${CMAKE_MATCH_1}")
   endif()
-  file(INSTALL DESTINATION "${root}/lib/systemd/system" TYPE FILE FILES "${unit}")
+  file(INSTALL DESTINATION "${root}/lib/systemd/system" TYPE FILE FILES ${units})
   if(NOT EXISTS "$ENV{DESTDIR}${root}/etc/kube-iptables-agent/config.yaml")
     file(INSTALL DESTINATION "${root}/etc/kube-iptables-agent" TYPE FILE FILES "${config}")
   endif()]]

@@ -71,6 +71,20 @@ TEST_F(SystemdUnitTest, SystemdFindsNothingWrongWithTheDropIn) {
   EXPECT_THAT(result.err, IsEmpty());
 }
 
+// Beside the service, which it must be able to find.
+TEST_F(SystemdUnitTest, TheSocketUnitHoldsTheDefaultPorts) {
+  const fs::path socket = fs::path(unit()).replace_extension("socket");
+  fs::copy_file(fs::path(KIPT_DEPLOY_DIR) / "systemd" / "kube-iptables-agent.socket", socket);
+  const ProgramResult result = RunProgram({"systemd-analyze", "verify", "--man=no", socket.string()});
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.err, IsEmpty());
+  const std::string text = FileText(socket);
+  for (const std::string address : {"127.0.0.1:10270", "127.0.0.1:10271"}) {
+    EXPECT_THAT(text, HasSubstr("\nListenStream=" + address + "\n"));
+    EXPECT_THAT(Agent({"run", "--help"}).out, HasSubstr(address));
+  }
+}
+
 TEST_F(SystemdUnitTest, ExposesLittleAndLessWithTheDropIn) {
   const double as_root = Exposure();
   EXPECT_LE(as_root, 2.4);
