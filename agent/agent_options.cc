@@ -71,7 +71,12 @@ bool AgentOptionsSource::IsOutdated(const Config& config, std::optional<Iptables
 absl::StatusOr<std::optional<RetiredMode>> AgentOptionsSource::RetireOtherModeFirst(
     const Config& config, IptablesMode mode, netlink::Backend& backend) {
   if (!Retires(config)) return std::nullopt;
-  const SyncReport synced = Reconciler(&backend, SteadyClock()).Sync(Make(config, mode).desired);
+  Reconciler reconciler(&backend, SteadyClock());
+  SyncReport synced = reconciler.Sync(Make(config, mode).desired);
+  if (synced.LacksExtension()) {
+    support_.NoteRefusal();
+    synced = reconciler.Sync(Make(config, mode).desired);
+  }
   if (!synced.labels_refused.ok()) {
     support_.NoteConnLabelRefusal(synced.labels_refused.message());
   }

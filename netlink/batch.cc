@@ -215,7 +215,7 @@ void Batch::AppendWake(const Operation& operation, const WakeTable& wake) {
                       std::string(TableName(wake.chain.table)).c_str());
   nftnl_table_set_u32(table.get(), NFTNL_TABLE_FLAGS, wake.flags & ~kTableDormant);
   Append(Message{.operation = &operation}, [&](char* memory, uint32_t sequence) {
-    // Without NLM_F_CREATE: one that has gone meanwhile is not made.
+    // The kernel would make a table that has gone meanwhile; the batch's generation prevents that.
     nlmsghdr* header =
         nftnl_nlmsg_build_hdr(memory, NFT_MSG_NEWTABLE, WireFamily(wake.chain.family), 0, sequence);
     nftnl_table_nlmsg_build_payload(header, table.get());

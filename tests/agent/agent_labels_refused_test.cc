@@ -174,6 +174,18 @@ TEST_F(AgentLabelsRefusedTest, ARefusalBeforeTheFirstRoundIsRemembered) {
   EXPECT_TRUE(SaysThatLabelsAreMissing());
 }
 
+TEST_F(AgentLabelsRefusedTest, ARefusalOfAllMatchesBeforeTheFirstRoundIsAnAnswer) {
+  kernel_.LoseXt();
+  xt_ = {.compat = XtCompat::kUnknown, .reason = "no modules.dep"};
+  config_.gates = Gates(false);
+  config_.mode = Mode::kCleanup;
+  config_.stale_chains = StaleChains::kRetire;
+  sources_.table_names_path = "/none/%s_tables_names";
+  sources_.open_legacy = []() -> BackendOrError { return absl::UnavailableError("none"); };
+  EXPECT_THAT(options_.RetireOtherModeFirst(config_, IptablesMode::kNft, kernel_), IsOk());
+  EXPECT_FALSE(Make().desired.support.xt);
+}
+
 // Files that say that iptables can hold no rule are wrong where one stands.
 TEST_F(AgentLabelsRefusedTest, ARuleThatStandsOutweighsWhatFilesTellOfAllMatches) {
   config_.gates = Gates(false);

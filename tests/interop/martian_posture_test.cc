@@ -287,9 +287,9 @@ TEST_P(DormantTableTest, IsWokenByTheDaemon) {
 }
 
 TEST_P(DormantTableTest, IsReportedAndLeftToTheProgramThatOwnsIt) {
-  const BackgroundProgram owner(
-      {"/bin/sh", "-c",
-       "(echo 'add table ip filter { flags dormant, owner; }'; exec sleep 1000) | exec nft -i"});
+  const BackgroundProgram owner({"/bin/sh", "-c",
+                                 "(echo 'add table ip filter { flags dormant; flags owner; }'; "
+                                 "exec sleep 1000) | exec nft -i"});
   ASSERT_TRUE(WaitUntil([] {
     return RunProgram({"/usr/sbin/nft", "list", "table", "ip", "filter"}).exit_code == 0;
   })) << owner.Output();

@@ -87,7 +87,11 @@ TEST_F(NftBackendTest, WakesATableThatIsDormantAndChangesNothingElseOfIt) {
     return snapshot->dormant;
   };
   const netlink::WakeTable wake{.chain = input, .flags = netlink::kTableDormant};
-  EXPECT_THAT(Apply({wake}), StatusIs(absl::StatusCode::kNotFound, HasSubstr("ip filter")));
+  MustRun({"nft", "add table ip filter { flags dormant; }"});
+  const uint32_t generation = Read({}).generation;
+  MustRun({"nft", "delete table ip filter"});
+  EXPECT_THAT(backend_->Apply({.generation = generation, .operations = {wake}}),
+              StatusIs(absl::StatusCode::kAborted));
   EXPECT_EQ(RunProgram({"nft", "list", "tables"}).out, "") << "it is not made";
   MustRun({"iptables-nft", "-A", "INPUT", "-j", "ACCEPT"});
   const std::string awake = RunProgram({"nft", "-a", "list", "ruleset"}).out;
