@@ -154,9 +154,13 @@ TEST_P(DaemonFightTest, IsNotReadyWhileAFlushInALoopLeavesNothingAndRepairsSoonA
   EXPECT_LT(absl::Now() - last, absl::Seconds(3) + kSoon) << daemon().Output();
 }
 
+// iptables-legacy names nobody.
+class DaemonBlameTest : public DaemonFightTest {};
+INSTANTIATE_TEST_SUITE_P(Modes, DaemonBlameTest, ::testing::Values(IptablesMode::kNft),
+                         [](const auto& row) { return TestNameOf(row.param); });
+
 // Both write all the time; only one of them touches what is ours.
-TEST_P(DaemonFightTest, TheOtherProcessIsNamedInEachLineAndABystanderNeverAlone) {
-  if (GetParam() == IptablesMode::kLegacy) GTEST_SKIP() << "legacy iptables names nobody";
+TEST_P(DaemonBlameTest, TheOtherProcessIsNamedInEachLineAndABystanderNeverAlone) {
   Start(Settings());
   const auto bystander = Loop("nft add table inet bystander; nft delete table inet bystander");
   const auto opponent = Opponent();

@@ -164,10 +164,10 @@ std::vector<Damage> SingleItems() {
       {"RuleReplacedByAStrangers",
        Runs({"-t", "nat", "-R", "KUBE-MARK-MASQ", "1", "-j", "MARK", "--set-xmark", "0x30/0x30"}),
        {R"(nat rule_missing "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000")"},
-       // Where ours stood, before what was there already.
+       // It stays in front, where it can void nothing that ours sets.
        [](Content& content) {
          auto& rules = content["nat/KUBE-MARK-MASQ"];
-         rules.insert(rules.begin() + 1, "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x30/0x30");
+         rules.insert(rules.begin(), "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x30/0x30");
        }},
       {"RuleReplacedByOneOfAnotherBit",
        Runs({"-t", "nat", "-R", "KUBE-MARK-MASQ", "1", "-j", "MARK", "--set-xmark", "0x10/0x10"}),

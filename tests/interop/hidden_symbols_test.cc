@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -19,15 +18,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr char kSymbols[] = "/proc/kallsyms";
-// Its kernel tells by its symbols only what is built in.
-bool HasModules() { return std::filesystem::exists("/proc/modules"); }
-
 class HiddenSymbolsTest : public DaemonTest, public ::testing::WithParamInterface<IptablesMode> {
  protected:
-  void SetUp() override {
-    if (HasModules()) GTEST_SKIP() << "this kernel has modules, and tells without symbols";
-    DaemonTest::SetUp();
-  }
   static AgentSettings Settings() { return {.ownership_cleanup = false, .iptables = GetParam()}; }
 };
 
