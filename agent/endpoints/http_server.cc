@@ -88,12 +88,12 @@ bool IsAddressOrLocalhost(absl::string_view host) {
   const size_t bracket = host.rfind(']');
   const size_t colon = host.rfind(':');
   if (colon != host.npos && (bracket == host.npos || colon > bracket)) host = host.substr(0, colon);
-  return absl::EqualsIgnoreCase(host, "localhost") || ParseBindAddress(absl::StrCat(host, ":0")).ok();
+  return absl::EqualsIgnoreCase(host, "localhost") ||
+         ParseBindAddress(absl::StrCat(host, ":0")).ok();
 }
 
 bool NamesAnotherHost(MHD_Connection* connection) {
-  const char* host =
-      MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+  const char* host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
   return host != nullptr && !IsAddressOrLocalhost(host) && CameToLoopback(connection);
 }
 

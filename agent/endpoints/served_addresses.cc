@@ -30,9 +30,9 @@ void ServedAddresses::Listen(std::vector<OwnedFd> passed) {
   for (OwnedFd& fd : passed) {
     absl::StatusOr<HttpListener> adopted = HttpListener::Adopt(std::move(fd));
     if (!adopted.ok()) {
-      handlers_.notice(absl::LogSeverity::kWarning,
-                       absl::StrCat("A socket that systemd passed is not used: ",
-                                    adopted.status().message()));
+      handlers_.notice(
+          absl::LogSeverity::kWarning,
+          absl::StrCat("A socket that systemd passed is not used: ", adopted.status().message()));
       continue;
     }
     const auto slot = std::find_if(slots_.begin(), slots_.end(), [&](const Slot& one) {
@@ -88,8 +88,9 @@ void ServedAddresses::Failed(Slot& slot, absl::Status status) {
   if (status == slot.failure) return;
   slot.failure = std::move(status);
   handlers_.notice(absl::LogSeverity::kWarning,
-                   absl::StrCat(slot.failure.message(), "; rules are kept in place without it, and "
-                                                        "it is tried again every ",
+                   absl::StrCat(slot.failure.message(),
+                                "; rules are kept in place without it, and "
+                                "it is tried again every ",
                                 absl::FormatDuration(kListenAgainAfter)));
 }
 

@@ -380,9 +380,8 @@ void Agent::NoteState(const Round& round, absl::Time steady_now) {
   if (!round.incident) return;
   ++state_.incidents;
   auto& recent = state_.recent_incidents;
-  recent.insert(recent.begin(),
-                absl::StrCat(absl::FormatTime(now), " ",
-                             ToString(WithoutCommandLines(*round.incident))));
+  recent.insert(recent.begin(), absl::StrCat(absl::FormatTime(now), " ",
+                                             ToString(WithoutCommandLines(*round.incident))));
   if (recent.size() > kRecentIncidents) recent.pop_back();
 }
 

@@ -104,7 +104,8 @@ struct AgentState {
   // Why the running configuration is not the one on disk; empty where it is. For who reads files to
   // fill in.
   std::string config_problem;
-  // Why an address is not answered on; empty where all are. For the program that listens to fill in.
+  // Why an address is not answered on; empty where all are. For the program that listens to fill
+  // in.
   std::string listen_problem;
   // The process is about to end so that a supervisor starts it anew; empty else.
   std::string must_restart;

@@ -64,8 +64,8 @@ struct Incident {
 // One line.
 std::string ToString(const Incident& incident);
 
-// Without the writers' arguments, which /proc may hide from other users (hidepid) and which may hold
-// secrets.
+// Without the writers' arguments, which /proc may hide from other users (hidepid) and which may
+// hold secrets.
 Incident WithoutCommandLines(Incident incident);
 
 }  // namespace kipt::agent

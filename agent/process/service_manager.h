@@ -34,8 +34,8 @@ class ServiceManager {
 };
 
 // The sockets that the service manager opened for this process and holds open while it does not run
-// (sd_listen_fds(3), a .socket unit of systemd). Empty where there are none, and at the second call.
-// Changes the environment: call it before there are other threads.
+// (sd_listen_fds(3), a .socket unit of systemd). Empty where there are none, and at the second
+// call. Changes the environment: call it before there are other threads.
 std::vector<OwnedFd> TakePassedSockets();
 
 }  // namespace kipt::agent

@@ -91,10 +91,10 @@ TEST(HttpListenerTest, AdoptsOnlyATcpSocketThatListens) {
   ASSERT_THAT(adopted, IsOk());
   EXPECT_THAT(adopted->address(), StartsWith("[::]:"));
   EXPECT_NE(fcntl(listening, F_GETFL) & O_NONBLOCK, 0);
-  for (const int fd : {socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
-                       socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0),
-                       socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0),
-                       open("/dev/null", O_RDONLY | O_CLOEXEC)}) {
+  for (const int fd :
+       {socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+        socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0),
+        socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), open("/dev/null", O_RDONLY | O_CLOEXEC)}) {
     EXPECT_THAT(HttpListener::Adopt(OwnedFd(fd)), StatusIs(absl::StatusCode::kInvalidArgument));
   }
 }
@@ -147,19 +147,23 @@ const ExchangeRow kExchanges[] = {
     {"EscapedNul", Get("/ok%00"), "HTTP/1.1 404 ", "\r\n\r\nnone"},
     {"Head", "HEAD /ok HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 ",
      "\r\n\r\n"},
-    {"Post", "POST /ok HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc", "HTTP/1.1 405 ",
+    {"Post", "POST /ok HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc",
+     "HTTP/1.1 405 ", "only GET and HEAD\n"},
+    {"Connect", "CONNECT x:1 HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 405 ",
      "only GET and HEAD\n"},
-    {"Connect", "CONNECT x:1 HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 405 ", "only GET and HEAD\n"},
-    {"GetWithABody", "GET /ok HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc", "HTTP/1.1 413 ",
-     "no body is read\n"},
+    {"GetWithABody", "GET /ok HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc",
+     "HTTP/1.1 413 ", "no body is read\n"},
     {"GetWithChunks",
-     "GET /ok HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+     "GET /ok HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: "
+     "chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
      "HTTP/1.1 413 ", "no body is read\n"},
     {"NoHost", "GET /ok HTTP/1.1\r\n\r\n", "HTTP/1.1 400 ", ""},
-    {"LargeHeader", "GET /ok HTTP/1.1\r\nHost: localhost\r\nX: " + std::string(1 << 20, 'a') + "\r\n\r\n",
+    {"LargeHeader",
+     "GET /ok HTTP/1.1\r\nHost: localhost\r\nX: " + std::string(1 << 20, 'a') + "\r\n\r\n",
      "HTTP/1.1 431 ", ""},
     {"LargePath", Get("/" + std::string(1 << 20, 'a')), "HTTP/1.1 414 ", ""},
-    {"ManyArguments", Get("/ok?" + Repeated("a&", 300)), "HTTP/1.1 414 ", "the query is too long\n"},
+    {"ManyArguments", Get("/ok?" + Repeated("a&", 300)), "HTTP/1.1 414 ",
+     "the query is too long\n"},
     {"ManyMoreArguments", Get("/ok?" + Repeated("&", 5000)), "HTTP/1.1 414 ",
      "the query is too long\n"},
     {"LongArgument", Get("/ok?a=" + std::string(2000, 'b')), "HTTP/1.1 414 ",
@@ -190,10 +194,10 @@ TEST(HttpServerTest, RefusesANameThatIsNotThisMachinesOnLoopback) {
       return Exchange(**server, absl::StrCat("GET /ok HTTP/1.1\r\nHost: ", host,
                                              "\r\nConnection: close\r\n\r\n"));
     };
-    for (const char* host : {"evil.example", "localhost.evil.example", "evil.example:10270",
-                             "127.0.0.1.evil.example", "[::1].evil.example", "127.0.0.1evil", "",
-                             "localhost@evil", "[evil]", "evil:1:1", "xlocalhost", "1", "127.1",
-                             "localhost:80:evil.example"}) {
+    for (const char* host :
+         {"evil.example", "localhost.evil.example", "evil.example:10270", "127.0.0.1.evil.example",
+          "[::1].evil.example", "127.0.0.1evil", "", "localhost@evil", "[evil]", "evil:1:1",
+          "xlocalhost", "1", "127.1", "localhost:80:evil.example"}) {
       EXPECT_THAT(ask(host), AllOf(StartsWith("HTTP/1.1 403 "), HasSubstr("Host header")))
           << listens_on << " \"" << host << "\"";
     }

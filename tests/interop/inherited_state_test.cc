@@ -79,15 +79,15 @@ TEST_F(InheritedStateTest, OutputThatCannotBeWrittenIsAFailure) {
 
 TEST_F(InheritedStateTest, AClosedPipeEndsACommandWithAnErrorAndNotWithASignal) {
   const ProgramResult result =
-      RunProgram({"/bin/bash", "-c", "{ sleep 0.3; \"$0\" gates; echo \"ended with $?\" >&2; } | :",
-                  AgentProgram()});
-  EXPECT_THAT(result.err, AllOf(HasSubstr("Error: "), HasSubstr("Broken pipe"),
-                                HasSubstr("ended with 1\n")));
+      RunProgram({"/bin/bash", "-c",
+                  "{ sleep 0.3; \"$0\" gates; echo \"ended with $?\" >&2; } | :", AgentProgram()});
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("Error: "), HasSubstr("Broken pipe"), HasSubstr("ended with 1\n")));
 }
 
 TEST_F(InheritedStateTest, LegacyIptablesWorksWhereTheParentIgnoresItsChildren) {
-  const ProgramResult result = RunProgram(
-      {"env", "--ignore-signal=CHLD", AgentProgram(), "sync", "--iptables-mode=legacy"});
+  const ProgramResult result =
+      RunProgram({"env", "--ignore-signal=CHLD", AgentProgram(), "sync", "--iptables-mode=legacy"});
   EXPECT_EQ(result.exit_code, kExitOk) << result;
   StartProgram({"env", "--ignore-signal=CHLD", AgentProgram(), "run", "--iptables-mode=legacy"});
   EXPECT_TRUE(BecomesReady()) << daemon().Output();
