@@ -95,11 +95,11 @@ void WarnOfIgnoredGate(const ConfigInputs& inputs, Config& config) {
   const auto gate = inputs.file.feature_gates.find(std::string(name));
   const bool enabled = config.gates.Enabled(featuregates::kIPTablesOwnershipCleanup);
   if (gate == inputs.file.feature_gates.end() || gate->second == enabled) return;
-  config.warnings.push_back(absl::StrCat(
-      inputs.file.path, ": featureGates.", name, " ", gate->second ? "true" : "false",
-      " has no effect: Kubernetes ", featuregates::ToString(config.emulated_version),
-      " has no such gate, and the agent is in ", ModeName(config.mode),
-      " mode; remove it, or give an --emulated-version from 1.25 to 1.27"));
+  config.warnings.push_back(
+      absl::StrCat(inputs.file.path, ": featureGates.", name, " ", gate->second ? "true" : "false",
+                   " has no effect: Kubernetes ", featuregates::ToString(config.emulated_version),
+                   " has no such gate, and the agent is in ", ModeName(config.mode),
+                   " mode; remove it, or give an --emulated-version from 1.25 to 1.27"));
 }
 
 // ---- families ----

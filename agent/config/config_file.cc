@@ -109,10 +109,9 @@ class Decoder {
     }
     for (const YamlEntry& entry : root.entries) {
       absl::Status status = document_.CheckKeyWrittenOut(entry);
-      const bool read =
-          std::any_of(kFields.begin(), kFields.end(), [&entry](const Field& field) {
-            return field.in_kubelet_configuration && field.name == entry.key;
-          });
+      const bool read = std::any_of(kFields.begin(), kFields.end(), [&entry](const Field& field) {
+        return field.in_kubelet_configuration && field.name == entry.key;
+      });
       if (status.ok() && read) status = document_.CheckWrittenOut(entry.value);
       if (!status.ok()) return status;
     }

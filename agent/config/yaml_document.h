@@ -4,8 +4,8 @@
 //
 // One YAML document as a small immutable tree in which every value knows its line, and typed
 // readers that refuse what merely converts. Files come from operators and templates, so the parser
-// takes no more than a configuration needs: one document, no duplicate keys, bounded size, depth and
-// number of values. Anchors, aliases and merge keys are accepted where nobody reads: a
+// takes no more than a configuration needs: one document, no duplicate keys, bounded size, depth
+// and number of values. Anchors, aliases and merge keys are accepted where nobody reads: a
 // KubeletConfiguration may have them in fields that are kubelet's alone.
 //
 //   auto document = YamlDocument::Parse("config.yaml", "iptablesDropBit: 15\n");
@@ -83,7 +83,8 @@ class YamlDocument {
   // The same of the key alone.
   absl::Status CheckKeyWrittenOut(const YamlEntry& entry) const;
 
-  // The readers below refuse what is not written out. They take the path of the field for their message ("featureGates.AllAlpha").
+  // The readers below refuse what is not written out. They take the path of the field for their
+  // message ("featureGates.AllAlpha").
 
   // The booleans of YAML 1.1, as sigs.k8s.io/yaml reads a KubeletConfiguration: true, yes, on, y
   // and false, no, off, n, each also Capitalised and in CAPITALS, never in quotes.

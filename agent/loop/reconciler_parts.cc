@@ -18,8 +18,8 @@ namespace {
 
 using netlink::Family;
 
-// Notes as applied what `tried` changes and is no longer to be done: what was refused did it all the
-// same, where transactions are done in parts.
+// Notes as applied what `tried` changes and is no longer to be done: what was refused did it all
+// the same, where transactions are done in parts.
 void AppendGone(Diff tried, absl::Span<const Family> families, SyncReport& report) {
   const std::vector<Change>& left = report.plan.diff.changes;
   std::erase_if(tried.changes, [&](const Change& change) {
@@ -129,9 +129,9 @@ void Reconciler::SyncEachFamily(const Ruleset& desired, const absl::Status& both
     const size_t applied_before = report.applied.size();
     absl::Status alone;
     if (Changes(tried, family)) {
-      alone = one_family ? both
-                         : SyncFamilies(desired, ChainsToRead(desired), {&family, 1}, restraint,
-                                        report);
+      alone = one_family
+                  ? both
+                  : SyncFamilies(desired, ChainsToRead(desired), {&family, 1}, restraint, report);
     }
     if (!report.status.ok()) return;
     const bool nothing_left = alone.ok() && report.applied.size() == applied_before;

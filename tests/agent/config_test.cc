@@ -198,15 +198,17 @@ INSTANTIATE_TEST_SUITE_P(
                  Mode::kLegacy,
                  {14, 9},
                  {}},
-        // kubelet 1.30 refuses such a file; whoever emulates it must hear that the gate does nothing.
-        GoodCase{"In130AGateOfAKubeletConfigurationThatWouldHaveBeenOffWarns",
-                 At("1.30"),
-                 Kubelet("featureGates: {IPTablesOwnershipCleanup: false, Other: true}\n"),
-                 Mode::kCleanup,
-                 {14, 15},
-                 {"PATH: featureGates.IPTablesOwnershipCleanup false has no effect: Kubernetes 1.30 "
-                  "has no such gate, and the agent is in cleanup mode; remove it, or give an "
-                  "--emulated-version from 1.25 to 1.27"}},
+        // kubelet 1.30 refuses such a file; whoever emulates it must hear that the gate does
+        // nothing.
+        GoodCase{
+            "In130AGateOfAKubeletConfigurationThatWouldHaveBeenOffWarns",
+            At("1.30"),
+            Kubelet("featureGates: {IPTablesOwnershipCleanup: false, Other: true}\n"),
+            Mode::kCleanup,
+            {14, 15},
+            {"PATH: featureGates.IPTablesOwnershipCleanup false has no effect: Kubernetes 1.30 "
+             "has no such gate, and the agent is in cleanup mode; remove it, or give an "
+             "--emulated-version from 1.25 to 1.27"}},
         GoodCase{"In130AGateOfAKubeletConfigurationThatSaysWhatIsSoIsSilent",
                  At("1.31"),
                  Kubelet("featureGates: {IPTablesOwnershipCleanup: true}\n"),

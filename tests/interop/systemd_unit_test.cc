@@ -75,7 +75,8 @@ TEST_F(SystemdUnitTest, SystemdFindsNothingWrongWithTheDropIn) {
 TEST_F(SystemdUnitTest, TheSocketUnitHoldsTheDefaultPorts) {
   const fs::path socket = fs::path(unit()).replace_extension("socket");
   fs::copy_file(fs::path(KIPT_DEPLOY_DIR) / "systemd" / "kube-iptables-agent.socket", socket);
-  const ProgramResult result = RunProgram({"systemd-analyze", "verify", "--man=no", socket.string()});
+  const ProgramResult result =
+      RunProgram({"systemd-analyze", "verify", "--man=no", socket.string()});
   EXPECT_EQ(result.exit_code, 0) << result;
   EXPECT_THAT(result.err, IsEmpty());
   const std::string text = FileText(socket);
