@@ -43,7 +43,9 @@ void ServiceManager::Stopping() const { Send("STOPPING=1"); }
 
 std::vector<OwnedFd> TakePassedSockets() {
   std::vector<OwnedFd> sockets;
-  const int count = sd_listen_fds(/*unset_environment=*/1);
+  // Below 0: they cannot be taken over.
+  const int count = std::max(sd_listen_fds(/*unset_environment=*/1), 0);
+  sockets.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) sockets.emplace_back(SD_LISTEN_FDS_START + i);
   return sockets;
 }
