@@ -15,7 +15,8 @@ Item ItemOf(const netlink::Operation& operation) {
 
 bool IsAddition(const Change& change) {
   return std::holds_alternative<netlink::AddRule>(change.operation) ||
-         std::holds_alternative<netlink::CreateChain>(change.operation);
+         std::holds_alternative<netlink::CreateChain>(change.operation) ||
+         std::holds_alternative<netlink::WakeTable>(change.operation);
 }
 
 }  // namespace kipt::agent

@@ -27,7 +27,7 @@ struct Item {
 // the next as other programs add and delete rules, and the item is the same.
 Item ItemOf(const netlink::Operation& operation);
 
-// Whether a rule or chain is missing until `change` is made.
+// Whether a rule or chain is missing, or no packet comes to it, until `change` is made.
 bool IsAddition(const Change& change);
 
 }  // namespace kipt::agent

@@ -106,6 +106,19 @@ TEST_F(AgentFightTest, IsReadyASecondAfterTheRepairThatLasts) {
   EXPECT_THAT(agent_->state().fights, ::testing::SizeIs(1));
 }
 
+// No packet comes to the rules of a dormant table: it is as if they were missing.
+TEST_F(AgentFightTest, IsNotReadyWhileATableIsMadeDormantAgainAndAgain) {
+  ASSERT_TRUE(TurnUntil([&] {
+    if (kernel_.state().dormant.empty()) {
+      kernel_.MakeDormant(netlink::Family::kIPv4, netlink::Table::kFilter);
+    }
+    return !agent_->state().fights.empty() &&
+           agent_->state().fights[0].wait >= absl::Milliseconds(200);
+  }));
+  EXPECT_FALSE(IsReady(agent_->state()));
+  EXPECT_EQ(Ip().phase, FamilyPhase::kFailed);
+}
+
 TEST_F(AgentFightTest, IsOneChangeOfStateHoweverOftenItIsRepaired) {
   ASSERT_TRUE(FightUntilItWaits(absl::Milliseconds(800)));
   int changes = 0;
