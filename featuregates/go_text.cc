@@ -37,11 +37,11 @@ bool IsSpace(char32_t rune) {
 constexpr absl::string_view kInvalidSyntax = "invalid syntax";
 constexpr absl::string_view kOutOfRange = "value out of range";
 
-// Larger than any base where `c` is no digit.
+// At least 16, and so no digit of any base, for other characters.
 uint32_t DigitValue(char c) {
   const char lower = absl::ascii_tolower(static_cast<unsigned char>(c));
   if (lower >= '0' && lower <= '9') return static_cast<uint32_t>(lower - '0');
-  if (lower >= 'a' && lower <= 'z') return static_cast<uint32_t>(lower - 'a') + 10;
+  if (lower >= 'a') return static_cast<uint32_t>(lower - 'a') + 10;
   return std::numeric_limits<uint32_t>::max();
 }
 

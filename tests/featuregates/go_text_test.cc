@@ -69,6 +69,8 @@ TEST(GoTextTest, ParsesAnIntegerOfAnyBaseAsStrconvDoes) {
                                          {"+15", 15},
                                          {"-15", -15},
                                          {"0xf", 15},
+                                         {"0xa", 10},
+                                         {"0x0a", 10},
                                          {"0XF", 15},
                                          {"-0xF", -15},
                                          {"017", 15},
@@ -87,9 +89,10 @@ TEST(GoTextTest, ParsesAnIntegerOfAnyBaseAsStrconvDoes) {
 }
 
 TEST(GoTextTest, RefusesOtherIntegersInGosWords) {
-  for (const char* text : {"",    "x",    "+",    "-",   "--1",  "+-1",   " 3",  "3 ",   "0x",
-                           "0b",  "0o",   "019",  "0b2", "0o8",  "0xg",   "1.0", "1e3",  "_15",
-                           "15_", "1__5", "_0xf", "0x_", "0xf_", "0__17", "+_1", "0_xf", "f"}) {
+  for (const char* text : {"",     "x",    "+",   "-",    "--1",   "+-1", " 3",          "3 ",
+                           "0x",   "0b",   "0o",  "019",  "0b2",   "0o8", "0xg",         "1.0",
+                           "1e3",  "_15",  "08",  "-+1",  "0x`",   "0x{", "4294967295x", "15_",
+                           "1__5", "_0xf", "0x_", "0xf_", "0__17", "+_1", "0_xf",        "f"}) {
     EXPECT_THAT(GoParseInt32(text),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          absl::StrCat("strconv.ParseInt: parsing \"", text, "\": invalid syntax")))
