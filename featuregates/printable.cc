@@ -11,21 +11,21 @@
 namespace kipt::featuregates {
 namespace {
 
-struct Range {
+struct RuneRange {
   char32_t first;
   char32_t last;
 };
 
 // What unicode.IsPrint refuses beyond ASCII: controls, spaces, format characters (the ones that
 // turn text around among them), private use.
-constexpr Range kInvisible[] = {
+constexpr RuneRange kInvisible[] = {
     {0x80, 0xA0},     {0xAD, 0xAD},       {0x600, 0x605},     {0x61C, 0x61C},   {0x6DD, 0x6DD},
     {0x70F, 0x70F},   {0x1680, 0x1680},   {0x180E, 0x180E},   {0x2000, 0x200F}, {0x2028, 0x202F},
     {0x205F, 0x206F}, {0x3000, 0x3000},   {0xE000, 0xF8FF},   {0xFEFF, 0xFEFF}, {0xFFF0, 0xFFFB},
     {0xFFFE, 0xFFFF}, {0xE0000, 0xE00FF}, {0xF0000, 0x10FFFF}};
 
 bool IsInvisible(char32_t rune) {
-  return std::any_of(std::begin(kInvisible), std::end(kInvisible), [rune](const Range& range) {
+  return std::any_of(std::begin(kInvisible), std::end(kInvisible), [rune](const RuneRange& range) {
     return range.first <= rune && rune <= range.last;
   });
 }

@@ -19,7 +19,7 @@ namespace kipt::agent {
 namespace {
 
 // linux/landlock.h of Linux 6.12. Older headers lack most of it; older kernels take zeros.
-struct Ruleset {
+struct LandlockRuleset {
   uint64_t handled_access_fs = 0;
   uint64_t handled_access_net = 0;
   uint64_t scoped = 0;
@@ -66,7 +66,7 @@ absl::Status ForbidFileWrites(const std::string& may_be_made) {
     return absl::UnimplementedError(absl::StrCat("this kernel, or the container, has no Landlock: ",
                                                  std::generic_category().message(errno)));
   }
-  Ruleset rules = {.handled_access_fs = kWrites};
+  LandlockRuleset rules = {.handled_access_fs = kWrites};
   if (abi >= kAbiOfRefer) rules.handled_access_fs |= LANDLOCK_ACCESS_FS_REFER;
   if (abi >= kAbiOfTruncate) rules.handled_access_fs |= kTruncate;
   if (abi >= kAbiOfScopes) rules.scoped = kScopeSignal;

@@ -117,7 +117,7 @@ struct NamesFile {
   std::string text = {};
 };
 
-NamesFile ReadFile(const std::string& path) {
+NamesFile ReadNamesFile(const std::string& path) {
   // A FIFO that nobody writes to must not hold us up.
   const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.valid()) return {.open_error = errno};
@@ -168,7 +168,7 @@ ConnLabelNames ParseConnLabelNames(absl::string_view text) {
 }
 
 absl::StatusOr<ConnLabelNames> ReadConnLabelNames(const std::string& path) {
-  const NamesFile file = ReadFile(path);
+  const NamesFile file = ReadNamesFile(path);
   if (file.open_error == ENOENT || file.open_error == ENOTDIR) return ConnLabelNames();
   if (const int error = file.open_error != 0 ? file.open_error : file.read_error; error != 0) {
     return absl::FailedPreconditionError(CannotBeRead(path, error));
@@ -178,7 +178,7 @@ absl::StatusOr<ConnLabelNames> ReadConnLabelNames(const std::string& path) {
 }
 
 std::string ConnLabelNamesProblem(const std::string& path) {
-  const NamesFile file = ReadFile(path);
+  const NamesFile file = ReadNamesFile(path);
   if (file.open_error != 0) return "";
   // Such as a directory: to iptables it is a file that ends at once.
   if (file.read_error != 0) return CannotBeRead(path, file.read_error);
