@@ -8,10 +8,9 @@
 //   * A fight is one item undone within a second of its repair, ten times running. From then on it
 //     waits before each repair: 100 ms at first, doubling up to kLongestFightWait. A minute without
 //     the item being undone ends the fight.
-//   * So what a fight leaves missing is repaired at most kLongestFightWait after it was last seen
-//   to
-//     be undone. Silence would be no better sign that the other process has stopped: a flush of
-//     what is empty already is no commit, and nobody hears of it.
+//   * So what a fight leaves missing is repaired within kLongestFightWait of the last check that
+//     found it undone. Silence does not prove that the other process has stopped: flushing an empty
+//     chain is no commit, so no event reports it.
 //   * kube-proxy 1.27 and later (--iptables-localhost-nodeports) empties filter KUBE-FIREWALL of
 //     IPv4 on each of its syncs and puts back only its own rule. What else we want there is
 //     refilled at once, but at most once a second, and never taken for a fight. Where kube-proxy's
