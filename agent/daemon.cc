@@ -4,6 +4,7 @@
 #include <glog/logging.h>
 #include <linux/capability.h>
 
+#include <algorithm>
 #include <csignal>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "agent/endpoints/http_server.h"
 #include "agent/endpoints/metrics.h"
 #include "agent/endpoints/served_addresses.h"
+#include "agent/loop/clock.h"
 #include "agent/loop/event_loop.h"
 #include "agent/node_agent.h"
 #include "agent/process/config_watch.h"
@@ -40,6 +42,8 @@ void LogNotice(absl::LogSeverity severity, absl::string_view text) {
 
 // An editor moves the old file away before the new one comes: for a moment there is none.
 constexpr absl::Duration kEditorPause = absl::Milliseconds(100);
+// A file that changes all the time is loaded this long after the first change.
+constexpr absl::Duration kLongestEditorPause = absl::Milliseconds(500);
 
 class Daemon {
  public:
@@ -159,8 +163,10 @@ class Daemon {
 
   void WatchConfig() {
     const std::string path = flags_.config.value_or(kDefaultConfigPath);
-    absl::StatusOr<std::unique_ptr<EventSource>> timer =
-        loop_->AddTimer([this] { Reload("the file has changed"); });
+    absl::StatusOr<std::unique_ptr<EventSource>> timer = loop_->AddTimer([this] {
+      reload_due_ = absl::InfiniteFuture();
+      Reload("the file has changed");
+    });
     absl::StatusOr<std::unique_ptr<ConfigWatch>> watch = ConfigWatch::Create(path);
     absl::Status status = timer.status();
     status.Update(watch.status());
@@ -186,7 +192,12 @@ class Daemon {
   void OnConfigChange() {
     const absl::StatusOr<bool> changed = config_watch_->Drain();
     absl::Status status = changed.status();
-    if (status.ok() && *changed) status = reload_timer_->FireAfter(kEditorPause);
+    if (status.ok() && *changed) {
+      const absl::Time now = SteadyNow();
+      reload_due_ = std::min(reload_due_, now + kLongestEditorPause);
+      const absl::Duration rest = std::max(absl::ZeroDuration(), reload_due_ - now);
+      status = reload_timer_->FireAfter(std::min(kEditorPause, rest));
+    }
     if (!status.ok()) LOG(WARNING) << "Watching the configuration: " << status.message();
   }
 
@@ -281,6 +292,8 @@ class Daemon {
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<ConfigWatch> config_watch_;
   std::unique_ptr<EventSource> reload_timer_;
+  // At the latest, where the file changes all the time. InfiniteFuture: nothing is to be loaded.
+  absl::Time reload_due_ = absl::InfiniteFuture();
   std::vector<std::unique_ptr<EventSource>> loop_sources_;
   std::unique_ptr<NodeAgent> agent_;
   std::unique_ptr<Endpoints> endpoints_;

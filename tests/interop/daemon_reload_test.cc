@@ -5,12 +5,15 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "tests/interop/daemon_fixture.h"
 
 namespace kipt::testing {
@@ -65,6 +68,20 @@ TEST_F(DaemonReloadTest, AFileReplacedByAnEditorIsUsed) {
   StartWithFile();
   Replace(kLegacyMode);
   EXPECT_TRUE(BecomesLegacyMode()) << daemon().Output();
+}
+
+TEST_F(DaemonReloadTest, AFileThatIsReplacedAllTheTimeIsUsedAllTheSame) {
+  StartWithFile();
+  std::atomic<bool> ended = false;
+  std::thread writer([&] {
+    while (!ended) {
+      Replace(kLegacyMode);
+      absl::SleepFor(absl::Milliseconds(20));
+    }
+  });
+  EXPECT_TRUE(WaitUntil(IsLegacyMode, absl::Seconds(5))) << daemon().Output();
+  ended = true;
+  writer.join();
 }
 
 TEST_F(DaemonReloadTest, AConfigMapVolumeThatIsSwappedIsUsed) {

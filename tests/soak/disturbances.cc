@@ -43,7 +43,6 @@ class Disturber {
 
   void Act() {
     const std::lock_guard<std::mutex> turn(node_.daemon_turn);
-    // Once is enough; anything else it would get over.
     if (node_.options().cripple != Cripple::kNone) Count("crippled");
     if (node_.options().cripple == Cripple::kStopped) return daemon_.Signal(SIGSTOP);
     if (node_.options().cripple == Cripple::kObserving) {
@@ -317,6 +316,8 @@ void Disturb(Node& node, Daemon& daemon, std::atomic<bool>& started) {
     }
     while (!node.ended && absl::Now() < next) absl::SleepFor(absl::Milliseconds(50));
     if (!node.ended) disturber.Act();
+    // Once is enough.
+    while (crippled && !node.ended) absl::SleepFor(absl::Milliseconds(50));
   }
   if (node.options().cripple == Cripple::kStopped) daemon.Signal(SIGCONT);
   const std::string fault = ExitFault(daemon.End(SIGTERM), SIGTERM);
