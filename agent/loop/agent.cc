@@ -312,6 +312,7 @@ void Agent::NoteDamage(Round& round, absl::Time noticed, absl::Time ended) {
   });
   if (damage.empty()) return;
   std::vector<Item> items;
+  items.reserve(damage.size());
   for (const Change& change : damage) items.push_back(ItemOf(change.operation));
   Suspected suspected = suspects_.Of(items);
   Incident incident{.damage = DamageOf(damage),
