@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "agent/config/load_config.h"
 #include "agent/config_log.h"
 #include "agent/endpoints/endpoints.h"
 #include "agent/endpoints/http_server.h"

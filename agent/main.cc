@@ -20,6 +20,7 @@
 #include "agent/config/command_line.h"
 #include "agent/config/completion.h"
 #include "agent/config/config.h"
+#include "agent/config/load_config.h"
 #include "agent/config_log.h"
 #include "agent/confinement.h"
 #include "agent/daemon.h"

@@ -215,12 +215,11 @@ const Config& NodeAgent::config() const { return core_->config(); }
 AgentState NodeAgent::state() const { return core_->state(); }
 std::optional<IptablesMode> NodeAgent::iptables_mode() const { return core_->iptables_mode(); }
 
-absl::StatusOr<Config> LoadConfigIn(const std::string& netns, const Flags& flags,
-                                    const ConfigSources& sources) {
+absl::StatusOr<Config> ResolveConfigIn(const std::string& netns, const Flags& flags) {
   const absl::StatusOr<VisitedNamespace> visited = VisitedNamespace::Open(netns);
   if (!visited.ok()) return visited.status();
   absl::StatusOr<Config> config = absl::UnknownError("");
-  const absl::Status status = visited->Visit([&] { config = LoadConfig(flags, sources); });
+  const absl::Status status = visited->Visit([&] { config = ResolveConfig(flags); });
   if (!status.ok()) return status;
   return config;
 }

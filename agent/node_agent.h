@@ -5,7 +5,7 @@
 // The library's front door: what `kube-iptables-agent run` does for one network namespace, inside a
 // host program (a kubelet-like node agent) that brings its own event loop, log and configuration.
 //
-//   absl::StatusOr<Config> config = LoadConfig(flags);            // agent/config/config.h
+//   absl::StatusOr<Config> config = ResolveConfig(flags);         // agent/config/config.h
 //   auto loop = EventLoop::Create();                              // agent/loop/event_loop.h
 //   auto agent = NodeAgent::Create(**loop, {.config = *config}, {.round = Log});
 //   (*loop)->Dispatch();                       // once, and whenever (*loop)->fd() is readable
@@ -54,7 +54,7 @@ namespace kipt::agent {
 inline constexpr absl::Duration kProgramDeadline = absl::Seconds(20);
 
 struct NodeAgentOptions {
-  // The families of `auto` are those of the thread that called LoadConfig: see LoadConfigIn.
+  // The families of `auto` are those of the thread that called ResolveConfig: see ResolveConfigIn.
   Config config;
   // A path as /run/netns/NAME or /proc/PID/ns/net; nothing: the calling thread's. The namespace is
   // held, and so lives at least as long as the agent.
@@ -112,10 +112,9 @@ class NodeAgent {
   std::unique_ptr<Core> core_;
 };
 
-// LoadConfig in the network namespace at `netns`, whose IPv6 it then is that `auto` goes by.
-// Errors are LoadConfig's and those that NodeAgent::Create has for `netns`.
-absl::StatusOr<Config> LoadConfigIn(const std::string& netns, const Flags& flags,
-                                    const ConfigSources& sources = {});
+// ResolveConfig in the network namespace at `netns`, whose IPv6 it then is that `auto` goes by.
+// Errors are ResolveConfig's and those that NodeAgent::Create has for `netns`.
+absl::StatusOr<Config> ResolveConfigIn(const std::string& netns, const Flags& flags);
 
 }  // namespace kipt::agent
 

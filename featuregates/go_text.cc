@@ -131,4 +131,13 @@ std::string GoQuote(absl::string_view text) {
   return quoted;
 }
 
+std::string QuoteForMessage(absl::string_view text) {
+  static constexpr size_t kMaxShown = 60;
+  if (text.size() <= kMaxShown) return GoQuote(text);
+  size_t end = kMaxShown;
+  // Not in the middle of a UTF-8 sequence.
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return absl::StrCat(GoQuote(text.substr(0, end)), "...");
+}
+
 }  // namespace kipt::featuregates

@@ -33,6 +33,9 @@ absl::StatusOr<int32_t> GoParseInt32(absl::string_view text);
 // code points that Unicode does not assign: they stay as they are.
 std::string GoQuote(absl::string_view text);
 
+// The same, cut after 60 bytes: how a message repeats what it was given.
+std::string QuoteForMessage(absl::string_view text);
+
 }  // namespace kipt::featuregates
 
 #endif  // KIPT_FEATUREGATES_GO_TEXT_H_

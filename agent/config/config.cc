@@ -16,8 +16,8 @@
 #include "absl/strings/strip.h"
 #include "agent/config/config_file.h"
 #include "agent/config/config_inputs.h"
-#include "agent/config/yaml_document.h"
 #include "featuregates/agent_features.h"
+#include "featuregates/go_text.h"
 #include "featuregates/kubelet_features.h"
 
 namespace kipt::agent {
@@ -26,14 +26,6 @@ namespace {
 using featuregates::FeatureGates;
 using featuregates::Overrides;
 using featuregates::Version;
-
-absl::StatusOr<ConfigFile> ReadFile(const Flags& flags, const ConfigSources& sources) {
-  if (flags.config) return ReadConfigFile(*flags.config);
-  absl::StatusOr<std::optional<ConfigFile>> file =
-      ReadConfigFileIfPresent(sources.default_config_path);
-  if (!file.ok()) return file.status();
-  return (*std::move(file)).value_or(ConfigFile{});
-}
 
 absl::StatusOr<featuregates::EmulatedVersion> ResolveVersion(const ConfigInputs& inputs) {
   const auto& [flags, file] = inputs;
@@ -76,7 +68,7 @@ absl::StatusOr<FeatureGates> ResolveGates(const ConfigInputs& inputs, Version em
     absl::StatusOr<featuregates::GateValues> values = featuregates::ParseFeatureGatesFlag(text);
     if (!values.ok()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("invalid argument ", QuoteForMessage(text),
+          absl::StrCat("invalid argument ", featuregates::QuoteForMessage(text),
                        " for \"--feature-gates\" flag: ", values.status().message()));
     }
     overrides.push_back(Overrides{.values = *std::move(values)});
@@ -113,7 +105,8 @@ absl::StatusOr<std::vector<netlink::Family>> ParseFamilies(absl::string_view tex
     const netlink::Family family = ipv4 ? netlink::Family::kIPv4 : netlink::Family::kIPv6;
     if ((!ipv4 && name != "ipv6") ||
         std::find(families.begin(), families.end(), family) != families.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("invalid value ", QuoteForMessage(text),
+      return absl::InvalidArgumentError(absl::StrCat("invalid value ",
+                                                     featuregates::QuoteForMessage(text),
                                                      "; accepted are auto, ipv4, ipv6, ipv4,ipv6"));
     }
     families.push_back(family);
@@ -122,13 +115,13 @@ absl::StatusOr<std::vector<netlink::Family>> ParseFamilies(absl::string_view tex
   return families;
 }
 
-absl::Status ResolveFamilies(const ConfigInputs& inputs, const ConfigSources& sources,
+absl::Status ResolveFamilies(const ConfigInputs& inputs, const std::string& if_inet6_path,
                              Config& config) {
   const auto& [flags, file] = inputs;
   auto families =
       ParseFamilies(ConfigInputs::Choose(flags.ip_families, file.ip_families, std::string("auto")));
   absl::Status status = families.status();
-  const bool has_ipv6 = access(sources.if_inet6_path.c_str(), F_OK) == 0;
+  const bool has_ipv6 = access(if_inet6_path.c_str(), F_OK) == 0;
   // That it is not there is an answer. That it cannot be seen is none, and leaves no family out.
   const int unseen = has_ipv6 || errno == ENOENT || errno == ENOTDIR ? 0 : errno;
   if (status.ok()) {
@@ -142,10 +135,10 @@ absl::Status ResolveFamilies(const ConfigInputs& inputs, const ConfigSources& so
     if (unseen != 0 && (asks_for_ipv6 || config.families_by_kernel)) {
       status = absl::ErrnoToStatus(
           unseen, absl::StrCat("cannot tell whether this network namespace has IPv6 (",
-                               sources.if_inet6_path, ")"));
+                               if_inet6_path, ")"));
     } else if (asks_for_ipv6 && !has_ipv6) {
       status = absl::InvalidArgumentError(absl::StrCat(
-          "ipv6 is asked for, but this network namespace has no IPv6 (", sources.if_inet6_path,
+          "ipv6 is asked for, but this network namespace has no IPv6 (", if_inet6_path,
           " does not exist); enable IPv6 in the kernel (ipv6.disable=0), or choose auto or ipv4"));
     }
   }
@@ -165,9 +158,9 @@ absl::Status ResolveIptablesMode(const ConfigInputs& inputs, Config& config) {
     if (IptablesModeName(mode) == text) config.iptables_mode = mode;
   }
   if (config.iptables_mode) return absl::OkStatus();
-  return inputs.Blame(
-      "iptables-mode", flags.iptables_mode, "iptablesMode", file.iptables_mode,
-      absl::StrCat("invalid value ", QuoteForMessage(text), "; accepted are auto, nft, legacy"));
+  return inputs.Blame("iptables-mode", flags.iptables_mode, "iptablesMode", file.iptables_mode,
+                      absl::StrCat("invalid value ", featuregates::QuoteForMessage(text),
+                                   "; accepted are auto, nft, legacy"));
 }
 
 // A directory that is not there would be a host without iptables.
@@ -178,7 +171,7 @@ absl::Status ResolveHostRoot(const Flags& flags, Config& config) {
   const int error = stat(config.host_root->c_str(), &about) == 0 ? 0 : errno;
   if (error == 0 && S_ISDIR(about.st_mode)) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("--host-root: ", QuoteForMessage(*config.host_root), ": ",
+      absl::StrCat("--host-root: ", featuregates::QuoteForMessage(*config.host_root), ": ",
                    std::generic_category().message(error == 0 ? ENOTDIR : error),
                    "; give the directory where the host's root is mounted"));
 }
@@ -192,10 +185,12 @@ absl::StatusOr<FeatureGates> ResolveFeatureGates(Version emulated,
       overrides);
 }
 
-absl::StatusOr<Config> LoadConfig(const Flags& flags, const ConfigSources& sources) {
-  absl::StatusOr<ConfigFile> file = ReadFile(flags, sources);
-  if (!file.ok()) return file.status();
-  const ConfigInputs inputs = {flags, *std::move(file)};
+absl::StatusOr<Config> ResolveConfig(const Flags& flags) {
+  return ResolveConfig(ConfigInputs{flags});
+}
+
+absl::StatusOr<Config> ResolveConfig(const ConfigInputs& inputs, const std::string& if_inet6_path) {
+  const Flags& flags = inputs.flags;
   const auto emulated = ResolveVersion(inputs);
   if (!emulated.ok()) return emulated.status();
   const Version version = emulated->version;
@@ -209,7 +204,8 @@ absl::StatusOr<Config> LoadConfig(const Flags& flags, const ConfigSources& sourc
       flags.make_iptables_util_chains, inputs.file.make_iptables_util_chains, true);
   config.mode = ModeFor(config.gates, config.make_iptables_util_chains);
   if (absl::Status status = ResolveBitsAndLabels(inputs, config); !status.ok()) return status;
-  if (absl::Status status = ResolveFamilies(inputs, sources, config); !status.ok()) return status;
+  if (absl::Status status = ResolveFamilies(inputs, if_inet6_path, config); !status.ok())
+    return status;
   if (absl::Status status = ResolveIptablesMode(inputs, config); !status.ok()) return status;
   if (absl::Status status = ResolveHostRoot(flags, config); !status.ok()) return status;
   if (absl::Status status = ResolveDaemonSettings(inputs, config); !status.ok()) return status;

@@ -15,7 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "agent/config/command_line.h"
+#include "agent/config/flags.h"
 #include "agent/detect/iptables_mode.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/retirement.h"
@@ -28,9 +28,6 @@ namespace kipt::agent {
 
 // This project's own release, as in CMakeLists.txt: its own feature gates live by it.
 inline constexpr featuregates::Version kAgentRelease = {0, 7};
-
-// Read where no --config is given, and may be absent.
-inline constexpr char kDefaultConfigPath[] = "/etc/kube-iptables-agent/config.yaml";
 
 struct Config {
   // A release newer than the newest known one is already replaced by that one.
@@ -76,26 +73,14 @@ struct Config {
   bool operator==(const Config&) const = default;
 };
 
-// The files that decide, for tests to set.
-struct ConfigSources {
-  std::string default_config_path = kDefaultConfigPath;
-  // Exists where the kernel has IPv6 in the network namespace of the calling thread (not disabled
-  // at boot by ipv6.disable=1). The kernel takes ip6 rules all the same, so rules tell nothing.
-  std::string if_inet6_path = "/proc/thread-self/net/if_inet6";
-};
-
-// Reads the configuration file and merges. Enter the namespace of --netns first.
+// Merges flags over defaults, for a host program. Reads no configuration file. `auto` families are
+// those of the calling thread's network namespace.
 //
-// Precedence: flags, file, defaults; feature gates gate by gate. makeIPTablesUtilChains of a
-// KubeletConfiguration is not read (config_file.h). A gate that nobody knows is an error in a flag
-// and in our own kind, and ignored in a KubeletConfiguration.
-//
-// InvalidArgument, with what to do, for everything that is wrong, an unreadable file included. Bits
-// outside 0..31 are refused even where they have no effect, as by kubelet; from 1.31 on, where the
-// flags are gone, the flags are unknown and the fields are not looked at. Equal bits are refused in
-// legacy mode only. Labels outside 0..127 are refused always, equal ones where ConnLabelMarking is
-// on.
-absl::StatusOr<Config> LoadConfig(const Flags& flags, const ConfigSources& sources = {});
+// InvalidArgument, with what to do, for everything that is wrong. Bits outside 0..31 are refused
+// even where they have no effect, as by kubelet; from 1.31 on, where kubelet has no such flags,
+// they are unknown. Equal bits are refused in legacy mode only. Labels outside 0..127 are refused
+// always, equal ones where ConnLabelMarking is on.
+absl::StatusOr<Config> ResolveConfig(const Flags& flags);
 
 // All gates, kubelet's and ours, at `emulated`. InvalidArgument as FeatureGates::Resolve.
 absl::StatusOr<featuregates::FeatureGates> ResolveFeatureGates(

@@ -18,6 +18,7 @@
 #include "agent/config/yaml_document.h"
 #include "agent/process/owned_fd.h"
 #include "agent/process/read_file.h"
+#include "featuregates/go_text.h"
 
 namespace kipt::agent {
 namespace {
@@ -97,8 +98,8 @@ class Decoder {
         document_.root().Find("apiVersion")->line,
         absl::StrCat(other_version ? "this version of KubeletConfiguration is not known: "
                                    : "this kind of file is not known: ",
-                     "apiVersion ", QuoteForMessage(api_version), ", kind ", QuoteForMessage(kind),
-                     "; ", AcceptedKinds()));
+                     "apiVersion ", featuregates::QuoteForMessage(api_version), ", kind ",
+                     featuregates::QuoteForMessage(kind), "; ", AcceptedKinds()));
   }
 
   // What is shared may be anywhere in a KubeletConfiguration except where the agent reads.
@@ -133,8 +134,8 @@ class Decoder {
       absl::StrAppend(&known, known.empty() ? "" : ", ", field.name);
     }
     return document_.ErrorAt(
-        entry.key_line, absl::StrCat("unknown field ", QuoteForMessage(entry.key), "; ", kAgentKind,
-                                     " has ", known));
+        entry.key_line, absl::StrCat("unknown field ", featuregates::QuoteForMessage(entry.key),
+                                     "; ", kAgentKind, " has ", known));
   }
 
   template <typename T, typename U>

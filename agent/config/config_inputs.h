@@ -2,26 +2,32 @@
 //
 // File: agent/config/config_inputs.h
 //
-// What LoadConfig merges, for the files that do the merging: config.cc, mark_settings.cc,
+// What ResolveConfig merges, for the files that do the merging: config.cc, mark_settings.cc,
 // daemon_settings.cc and ownership_settings.cc.
 #ifndef KIPT_AGENT_CONFIG_CONFIG_INPUTS_H_
 #define KIPT_AGENT_CONFIG_CONFIG_INPUTS_H_
 
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "agent/config/command_line.h"
 #include "agent/config/config.h"
 #include "agent/config/config_file.h"
+#include "agent/config/flags.h"
 
 namespace kipt::agent {
+
+// Exists where the kernel has IPv6 in the network namespace of the calling thread (not disabled at
+// boot by ipv6.disable=1). The kernel takes ip6 rules all the same, so rules tell nothing.
+inline constexpr char kIfInet6Path[] = "/proc/thread-self/net/if_inet6";
 
 // Flags over file over defaults.
 struct ConfigInputs {
   const Flags& flags;
-  ConfigFile file;  // its path is empty where none was read
+  ConfigFile file = {};  // its path is empty where none was read
 
   // The flag's value, else the file's, else the default.
   template <typename T>
@@ -44,6 +50,10 @@ struct ConfigInputs {
     return absl::InvalidArgumentError(absl::StrCat("--", flag_name, ": ", message));
   }
 };
+
+// Merges. InvalidArgument as LoadConfig (load_config.h).
+absl::StatusOr<Config> ResolveConfig(const ConfigInputs& inputs,
+                                     const std::string& if_inet6_path = kIfInet6Path);
 
 // InvalidArgument, with kubelet's words, where a flag is given that release `emulated` no longer
 // has: the command line knows the flags of every release, and only here the release is known.

@@ -9,7 +9,7 @@
 #include "agent/config/bind_address.h"
 #include "agent/config/config_inputs.h"
 #include "agent/config/go_duration.h"
-#include "agent/config/yaml_document.h"
+#include "featuregates/go_text.h"
 
 namespace kipt::agent {
 namespace {
@@ -39,9 +39,9 @@ absl::Status ResolveWatch(const ConfigInputs& inputs, Config& config) {
     config.watch = mode;
     return absl::OkStatus();
   }
-  return inputs.Blame(
-      "watch", flag, "watch", field,
-      absl::StrCat("invalid value ", QuoteForMessage(text), "; accepted are events, poll"));
+  return inputs.Blame("watch", flag, "watch", field,
+                      absl::StrCat("invalid value ", featuregates::QuoteForMessage(text),
+                                   "; accepted are events, poll"));
 }
 
 // One of the two addresses, by its names.
@@ -59,7 +59,7 @@ absl::Status ResolveAddress(const ConfigInputs& inputs, const AddressSetting& se
   absl::Status status = ParseBindAddress(address).status();
   if (status.ok()) return status;
   return inputs.Blame(setting.flag_name, setting.flag, setting.field_name, setting.field,
-                      absl::StrCat("invalid value ", QuoteForMessage(address), "; ",
+                      absl::StrCat("invalid value ", featuregates::QuoteForMessage(address), "; ",
                                    status.message(), ", or empty for none"));
 }
 

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "agent/config/config_inputs.h"
-#include "agent/config/yaml_document.h"
+#include "featuregates/go_text.h"
 
 namespace kipt::agent {
 namespace {
@@ -21,9 +21,9 @@ absl::Status ResolveStaleChains(const ConfigInputs& inputs, Config& config) {
     config.stale_chains = policy;
     return absl::OkStatus();
   }
-  return inputs.Blame(
-      "stale-chains", flag, "staleChains", field,
-      absl::StrCat("invalid value ", QuoteForMessage(text), "; accepted are keep, retire"));
+  return inputs.Blame("stale-chains", flag, "staleChains", field,
+                      absl::StrCat("invalid value ", featuregates::QuoteForMessage(text),
+                                   "; accepted are keep, retire"));
 }
 
 absl::Status ResolveHintPolicy(const ConfigInputs& inputs, Config& config) {
@@ -35,9 +35,9 @@ absl::Status ResolveHintPolicy(const ConfigInputs& inputs, Config& config) {
     config.hint_policy = policy;
     return absl::OkStatus();
   }
-  return inputs.Blame(
-      "hint-policy", flag, "hintPolicy", field,
-      absl::StrCat("invalid value ", QuoteForMessage(text), "; accepted are usable, always"));
+  return inputs.Blame("hint-policy", flag, "hintPolicy", field,
+                      absl::StrCat("invalid value ", featuregates::QuoteForMessage(text),
+                                   "; accepted are usable, always"));
 }
 
 // Relative to what, a daemon could not say.
@@ -50,7 +50,7 @@ absl::Status ResolveCniConfDirs(const ConfigInputs& inputs, Config& config) {
   for (const std::string& directory : config.cni_conf_dirs) {
     if (!directory.empty() && directory[0] == '/') continue;
     return inputs.Blame("cni-conf-dir", flag, "cniConfDir", field,
-                        absl::StrCat("invalid value ", QuoteForMessage(directory),
+                        absl::StrCat("invalid value ", featuregates::QuoteForMessage(directory),
                                      "; give absolute paths with commas between them"));
   }
   return absl::OkStatus();

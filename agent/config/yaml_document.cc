@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "featuregates/go_text.h"
 #include "featuregates/printable.h"
 #include "yaml-cpp/anchor.h"
 #include "yaml-cpp/emitterstyle.h"
@@ -85,8 +86,9 @@ class TreeBuilder final : public YAML::EventHandler {
     if (!Accept(mark)) return;
     // The library takes `word` on a line of its own for a key with no value.
     if (!frames_.empty() && frames_.back().key && frames_.back().key->pos == mark.pos) {
-      return Fail(At(mark, absl::StrCat("the key ", QuoteForMessage(frames_.back().key->text),
-                                        " is not followed by a colon")));
+      return Fail(
+          At(mark, absl::StrCat("the key ", featuregates::QuoteForMessage(frames_.back().key->text),
+                                " is not followed by a colon")));
     }
     Attach(MakeNode(YamlNode::Kind::kNull, mark, "", anchor), mark);
   }
@@ -206,7 +208,7 @@ class TreeBuilder final : public YAML::EventHandler {
     const auto [first, added] = alias ? std::pair(frames_.back().key_lines.end(), true)
                                       : frames_.back().key_lines.try_emplace(node.text, node.line);
     if (!added) {
-      return Fail(At(mark, absl::StrCat("duplicate key ", QuoteForMessage(node.text),
+      return Fail(At(mark, absl::StrCat("duplicate key ", featuregates::QuoteForMessage(node.text),
                                         ", already set in line ", first->second)));
     }
     frames_.back().key = Key{.text = node.text,

@@ -108,10 +108,6 @@ class YamlDocument {
   YamlNode root_;
 };
 
-// How a message shows what it was given: in double quotes, unprintable characters escaped, cut
-// after 60 bytes.
-std::string QuoteForMessage(absl::string_view text);
-
 }  // namespace kipt::agent
 
 #endif  // KIPT_AGENT_CONFIG_YAML_DOCUMENT_H_

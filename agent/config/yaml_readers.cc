@@ -51,8 +51,9 @@ std::string TypeOf(const YamlNode& node) {
     case YamlNode::Kind::kScalar:
       break;
   }
-  const std::string text = QuoteForMessage(node.text);
-  if (!node.tag.empty()) return absl::StrCat(text, " with the tag ", QuoteForMessage(node.tag));
+  const std::string text = featuregates::QuoteForMessage(node.text);
+  if (!node.tag.empty())
+    return absl::StrCat(text, " with the tag ", featuregates::QuoteForMessage(node.tag));
   // What YAML reads as a boolean or a number has nothing to escape.
   if (node.plain && ResolveBool(node.text)) return absl::StrCat("the boolean ", node.text);
   if (node.plain && LooksLikeNumber(node.text)) {
@@ -98,19 +99,11 @@ absl::StatusOr<std::string> YamlDocument::String(const YamlNode& node,
   const bool typed = node.plain && (ResolveBool(node.text) || LooksLikeNumber(node.text));
   if (node.kind != YamlNode::Kind::kScalar || typed || !node.tag.empty()) {
     std::string accepted = "a string";
-    if (typed) absl::StrAppend(&accepted, ", in quotes: ", QuoteForMessage(node.text));
+    if (typed)
+      absl::StrAppend(&accepted, ", in quotes: ", featuregates::QuoteForMessage(node.text));
     return WrongType(node, path, accepted);
   }
   return node.text;
-}
-
-std::string QuoteForMessage(absl::string_view text) {
-  static constexpr size_t kMaxShown = 60;
-  if (text.size() <= kMaxShown) return featuregates::GoQuote(text);
-  size_t end = kMaxShown;
-  // Not in the middle of a UTF-8 sequence.
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
-  return absl::StrCat(featuregates::GoQuote(text.substr(0, end)), "...");
 }
 
 }  // namespace kipt::agent

@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "agent/config/config.h"
 #include "agent/config/flag_table.h"
 #include "agent/config/go_duration.h"
+#include "agent/config/load_config.h"
 #include "agent/endpoints/statusz.h"
 #include "featuregates/kubelet_features.h"
 #include "featuregates/printable.h"

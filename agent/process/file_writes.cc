@@ -30,11 +30,11 @@ constexpr long kAbiOfRefer = 2;
 constexpr long kAbiOfTruncate = 3;
 constexpr long kAbiOfScopes = 6;
 
-constexpr uint64_t kWrites = LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR |
-                             LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_CHAR |
-                             LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG |
-                             LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO |
-                             LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_MAKE_SYM;
+constexpr uint64_t kForbidden = LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR |
+                                LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_CHAR |
+                                LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG |
+                                LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO |
+                                LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_MAKE_SYM;
 
 absl::Status Failure(absl::string_view step) {
   return absl::InternalError(absl::StrCat("forbidding writes to files (Landlock): ", step, ": ",
@@ -66,7 +66,7 @@ absl::Status ForbidFileWrites(const std::string& may_be_made) {
     return absl::UnimplementedError(absl::StrCat("this kernel, or the container, has no Landlock: ",
                                                  std::generic_category().message(errno)));
   }
-  LandlockRuleset rules = {.handled_access_fs = kWrites};
+  LandlockRuleset rules = {.handled_access_fs = kForbidden};
   if (abi >= kAbiOfRefer) rules.handled_access_fs |= LANDLOCK_ACCESS_FS_REFER;
   if (abi >= kAbiOfTruncate) rules.handled_access_fs |= kTruncate;
   if (abi >= kAbiOfScopes) rules.scoped = kScopeSignal;

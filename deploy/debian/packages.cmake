@@ -30,7 +30,7 @@ set(include_root ${CMAKE_BINARY_DIR}/include/packages)
 file(MAKE_DIRECTORY ${include_root}/deploy)
 file(CREATE_LINK ${debian_source} ${include_root}/deploy/debian SYMBOLIC)
 target_include_directories(kipt_manual_page PUBLIC ${include_root})
-target_link_libraries(kipt_manual_page PUBLIC kipt::agent PRIVATE kipt_warnings)
+target_link_libraries(kipt_manual_page PUBLIC kipt::program PRIVATE kipt_warnings)
 
 file(TIMESTAMP ${CMAKE_SOURCE_DIR}/CHANGELOG.md KIPT_RELEASE_DATE "%Y-%m-%d" UTC)
 function(kipt_describe_program program component)
@@ -165,8 +165,7 @@ install(CODE "
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME ${package_of_dev})
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 string(CONCAT CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
-       "libabsl-dev, libcap-ng-dev (>= 0.8), libmicrohttpd-dev, libmnl-dev, libnftnl-dev (>= 1.2.4), "
-       "libseccomp-dev (>= 2.5), libsystemd-dev, libyaml-cpp-dev, prometheus-cpp-dev")
+       "libabsl-dev, libmnl-dev, libnftnl-dev (>= 1.2.4), libsystemd-dev")
 set(CPACK_DEBIAN_DEV_PACKAGE_SUGGESTS "cmake, pkg-config")
 set(CPACK_COMPONENT_DEV_DESCRIPTION "node agent for kubelet's iptables chains, as a library
 Archives and headers of kube-iptables-agent for C++20 programs that take its

@@ -11,8 +11,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "agent/config/command_line.h"
-#include "agent/config/config.h"
 #include "agent/config/flag_table.h"
+#include "agent/config/load_config.h"
 #include "deploy/debian/manual_page.h"
 
 namespace kipt::agent {

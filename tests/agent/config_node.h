@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "agent/config/command_line.h"
-#include "agent/config/config.h"
+#include "agent/config/load_config.h"
 #include "gtest/gtest.h"
 #include "tests/support/temporary_tree.h"
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/config/config.h"
-
 #include <filesystem>
 #include <optional>
 #include <ostream>
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "agent/config/command_line.h"
+#include "agent/config/load_config.h"
 #include "config_node.h"
 #include "featuregates/kubelet_features.h"
 #include "gmock/gmock.h"

@@ -16,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "agent/config/config_file.h"
 #include "agent/config/flag_table.h"
+#include "agent/config/load_config.h"
 #include "agent/endpoints/metrics.h"
 #include "agent/endpoints/statusz.h"
 #include "tests/support/observed.h"

@@ -17,7 +17,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "agent/config/config.h"
+#include "agent/config/load_config.h"
 #include "agent/endpoints/metrics.h"
 #include "tests/support/status_matchers.h"
 

@@ -70,8 +70,7 @@ absl::StatusOr<kipt::agent::Config> ConfigFor(const Serving& serving,
   flags.iptables_mode = serving.iptables_mode;
   if (!settings.gates.empty()) flags.feature_gates = {settings.gates};
   if (!settings.kubernetes.empty()) flags.emulated_version = settings.kubernetes;
-  // The host has a file of its own: that of the program kube-iptables-agent is not read.
-  return kipt::agent::LoadConfigIn(serving.netns, flags, {.default_config_path = "/nonexistent"});
+  return kipt::agent::ResolveConfigIn(serving.netns, flags);
 }
 
 }  // namespace node_agent

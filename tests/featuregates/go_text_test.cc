@@ -249,5 +249,13 @@ TEST(GoTextTest, KnowsTheEdgesOfUtf8) {
   }
 }
 
+TEST(QuoteForMessageTest, EscapesAndCutsWhatItShows) {
+  EXPECT_EQ(QuoteForMessage("a\"b\n"), R"("a\"b\n")");
+  EXPECT_EQ(QuoteForMessage(std::string(60, 'x')), "\"" + std::string(60, 'x') + "\"");
+  EXPECT_EQ(QuoteForMessage(std::string(61, 'x')), "\"" + std::string(60, 'x') + "\"...");
+  EXPECT_EQ(QuoteForMessage(std::string(59, 'x') + "\xc3\xa4"),
+            "\"" + std::string(59, 'x') + "\"...");
+}
+
 }  // namespace
 }  // namespace kipt::featuregates

@@ -13,6 +13,7 @@
 #include "agent/config/bind_address.h"
 #include "agent/config/command_line.h"
 #include "agent/config/go_duration.h"
+#include "agent/config/load_config.h"
 #include "tests/fuzz/require.h"
 
 namespace kipt::testing {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "agent/config/load_config.h"
 #include "agent/endpoints/metrics.h"
 #include "tests/agent/metrics_rounds.h"
 #include "tests/support/run_program.h"

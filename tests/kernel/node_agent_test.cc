@@ -108,7 +108,7 @@ class NodeAgentTest : public NetnsTest {
   // Fails the test where there is none.
   std::unique_ptr<Hosted> Serve(const Netns& netns, const Flags& flags, LegacyOptions legacy = {}) {
     auto hosted = std::make_unique<Hosted>();
-    const absl::StatusOr<Config> config = LoadConfigIn(netns.Path(), flags, kNoFile);
+    const absl::StatusOr<Config> config = ResolveConfigIn(netns.Path(), flags);
     EXPECT_THAT(config, IsOk());
     if (!config.ok()) return nullptr;
     absl::StatusOr<std::unique_ptr<NodeAgent>> agent =
@@ -139,7 +139,6 @@ class NodeAgentTest : public NetnsTest {
         absl::Seconds(10));
   }
 
-  const ConfigSources kNoFile = {.default_config_path = "/nonexistent/config.yaml"};
   std::optional<kipt::testing::PrivateRun> private_run_;
   ino_t home_ = 0;
   std::unique_ptr<EventLoop> loop_;
@@ -202,7 +201,7 @@ TEST_P(NodeAgentModeTest, ObservesWithoutATrace) {
   }
 
   flags.observe = false;
-  ASSERT_THAT(hosted->agent->SetConfig(*LoadConfigIn(served.Path(), flags, kNoFile)), IsOk());
+  ASSERT_THAT(hosted->agent->SetConfig(*ResolveConfigIn(served.Path(), flags)), IsOk());
   EXPECT_TRUE(TurnUntil([&] { return hosted->InPlace(); }));
 }
 
@@ -235,7 +234,7 @@ TEST_F(NodeAgentTest, AgentsOfTwoThreadsDoNotKnowOfEachOther) {
   for (size_t i = 0; i < 2; ++i) {
     hosts.emplace_back([&, i] {
       const std::unique_ptr<EventLoop> loop = *EventLoop::Create();
-      const Config config = *LoadConfigIn(served[i].Path(), FlagsFor("nft"), kNoFile);
+      const Config config = *ResolveConfigIn(served[i].Path(), FlagsFor("nft"));
       const std::unique_ptr<NodeAgent> agent =
           *NodeAgent::Create(*loop, {.config = config, .netns = served[i].Path()}, {});
       const absl::Time deadline = absl::Now() + absl::Seconds(10);
@@ -264,7 +263,7 @@ TEST_F(NodeAgentTest, WhatIsFixedNeedsAnotherAgent) {
   const std::unique_ptr<Hosted> hosted = Serve(served, FlagsFor("nft"));
   ASSERT_NE(hosted, nullptr);
   ASSERT_TRUE(TurnUntil([&] { return hosted->InPlace(); }));
-  const Config other = *LoadConfigIn(served.Path(), FlagsFor("legacy"), kNoFile);
+  const Config other = *ResolveConfigIn(served.Path(), FlagsFor("legacy"));
   EXPECT_THAT(hosted->agent->SetConfig(other),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("iptablesMode: nft now, legacy wanted")));
@@ -279,7 +278,7 @@ TEST_F(NodeAgentTest, IsReadyAgainWithTheConfigurationItHadBeforeOneThatItRefuse
   ASSERT_NE(hosted, nullptr);
   ASSERT_TRUE(TurnUntil([&] { return hosted->InPlace(); }));
   const Config before = hosted->agent->config();
-  const Config other = *LoadConfigIn(served.Path(), FlagsFor("legacy"), kNoFile);
+  const Config other = *ResolveConfigIn(served.Path(), FlagsFor("legacy"));
   ASSERT_FALSE(hosted->agent->SetConfig(other).ok());
   ASSERT_FALSE(IsReady(hosted->agent->state()));
   ASSERT_THAT(hosted->agent->SetConfig(before), IsOk());
@@ -330,12 +329,12 @@ TEST_F(NodeAgentTest, ProgramsThatAreMissingAreTriedAgainAndTold) {
 }
 
 TEST_F(NodeAgentTest, AWrongNamespaceIsRefusedAtOnce) {
-  const Config config = *LoadConfig(FlagsFor("nft"), kNoFile);
+  const Config config = *ResolveConfig(FlagsFor("nft"));
   EXPECT_THAT(NodeAgent::Create(*loop_, {.config = config, .netns = "/nonexistent"}, {}),
               StatusIs(absl::StatusCode::kNotFound));
   EXPECT_THAT(NodeAgent::Create(*loop_, {.config = config, .netns = "/proc/self/status"}, {}),
               StatusIs(absl::StatusCode::kInvalidArgument));
-  EXPECT_THAT(LoadConfigIn("/nonexistent", FlagsFor("nft"), kNoFile),
+  EXPECT_THAT(ResolveConfigIn("/nonexistent", FlagsFor("nft")),
               StatusIs(absl::StatusCode::kNotFound));
 }
 

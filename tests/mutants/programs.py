@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 # only where no unit test comes by.
 PROGRAM_FOLDERS = {'featuregates': ('featuregates',), 'netlink': ('netlink', 'agent', 'kernel'),
                    'agent': ('agent', 'kernel')}
-OBJECTS = ('agent/CMakeFiles/kipt_agent.dir', 'featuregates/', 'netlink/CMakeFiles/', 'tests/support/')
+OBJECTS = ('agent/CMakeFiles/kipt_', 'featuregates/', 'netlink/CMakeFiles/', 'tests/support/')
 ERROR = re.compile(r'^(\S[^:\n]*):(\d+):\d+: (?:fatal )?error: (.*)', re.MULTILINE)
 
 
