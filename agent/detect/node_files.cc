@@ -18,6 +18,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "agent/process/read_file.h"
 
 namespace kipt::agent {
 namespace {
@@ -105,20 +106,11 @@ absl::StatusOr<std::string> NodeFiles::Read(const std::string& path, size_t most
   }
   const OwnedFd file = OpenLocated(located, O_NONBLOCK);
   if (!file.valid()) return Failure(errno, shown);
-  std::string text(most_bytes + 1, '\0');
-  size_t size = 0;
-  while (size < text.size()) {
-    const ssize_t count = read(file.get(), text.data() + size, text.size() - size);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return Failure(errno, shown);
-    if (count == 0) break;
-    size += static_cast<size_t>(count);
-  }
-  if (size > most_bytes) {
+  absl::StatusOr<std::string> text = ReadToEnd(file.get(), shown, most_bytes);
+  if (absl::IsResourceExhausted(text.status())) {
     return absl::ResourceExhaustedError(
         absl::StrCat(shown, " is larger than ", most_bytes >> 20, " MiB"));
   }
-  text.resize(size);
   return text;
 }
 

@@ -21,6 +21,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "agent/process/owned_fd.h"
+#include "agent/process/read_file.h"
 #include "agent/xtables/save_words.h"
 #include "netlink/ruleset.h"
 
@@ -111,39 +112,32 @@ std::string WithNumbers(absl::string_view saved, LabelNumber number_of) {
 }
 
 struct NamesFile {
-  int open_error = 0;  // of errno(3), as the other
-  int read_error = 0;
-  // One byte more than kLargestFile where the file is too large.
-  std::string text = {};
+  int open_error = 0;  // of errno(3)
+  // Errors as of ReadToEnd.
+  absl::StatusOr<std::string> text = std::string();
 };
 
 NamesFile ReadNamesFile(const std::string& path) {
+  const std::string name = absl::StrCat(path, ", which names connection labels");
   // A FIFO that nobody writes to must not hold us up.
   const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file.valid()) return {.open_error = errno};
-  std::string text(kLargestFile + 1, '\0');
-  size_t size = 0;
-  while (size < text.size()) {
-    const ssize_t got = read(file.get(), text.data() + size, text.size() - size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return {.read_error = errno};
-    if (got == 0) break;
-    size += static_cast<size_t>(got);
-  }
-  text.resize(size);
-  return {.text = std::move(text)};
-}
-
-std::string CannotBeRead(const std::string& path, int error) {
-  const std::string reading = absl::StrCat("reading ", path, ", which names connection labels");
-  return absl::StrCat(absl::ErrnoToStatus(error, reading).message(),
-                      ": make it readable, or remove it");
+  if (file.valid()) return {.text = ReadToEnd(file.get(), name, kLargestFile)};
+  const int error = errno;
+  return {error, absl::ErrnoToStatus(error, absl::StrCat("reading ", name))};
 }
 
 std::string IsTooLarge(const std::string& path) {
   return absl::StrCat(path, " has more than ", kLargestFile >> 10,
                       " KiB, so the names of connection labels in it are not read: shorten or "
                       "remove it");
+}
+
+// What to do about a file that could not be read.
+std::string NamesFileProblem(const NamesFile& file, const std::string& path) {
+  // An opened file; opening fails so where descriptors have run out.
+  if (file.open_error == 0 && absl::IsResourceExhausted(file.text.status()))
+    return IsTooLarge(path);
+  return absl::StrCat(file.text.status().message(), ": make it readable, or remove it");
 }
 
 }  // namespace
@@ -170,20 +164,16 @@ ConnLabelNames ParseConnLabelNames(absl::string_view text) {
 absl::StatusOr<ConnLabelNames> ReadConnLabelNames(const std::string& path) {
   const NamesFile file = ReadNamesFile(path);
   if (file.open_error == ENOENT || file.open_error == ENOTDIR) return ConnLabelNames();
-  if (const int error = file.open_error != 0 ? file.open_error : file.read_error; error != 0) {
-    return absl::FailedPreconditionError(CannotBeRead(path, error));
-  }
-  if (file.text.size() > kLargestFile) return absl::FailedPreconditionError(IsTooLarge(path));
-  return ParseConnLabelNames(file.text);
+  if (!file.text.ok()) return absl::FailedPreconditionError(NamesFileProblem(file, path));
+  return ParseConnLabelNames(*file.text);
 }
 
 std::string ConnLabelNamesProblem(const std::string& path) {
   const NamesFile file = ReadNamesFile(path);
   if (file.open_error != 0) return "";
   // Such as a directory: to iptables it is a file that ends at once.
-  if (file.read_error != 0) return CannotBeRead(path, file.read_error);
-  if (file.text.size() > kLargestFile) return IsTooLarge(path);
-  if (!ParseConnLabelNames(file.text).empty()) return "";
+  if (!file.text.ok()) return NamesFileProblem(file, path);
+  if (!ParseConnLabelNames(*file.text).empty()) return "";
   return absl::StrCat(
       path,
       " names no connection label, and with such a file iptables cannot print a "
