@@ -259,7 +259,6 @@ Owner OwnerOfRule(const netlink::TableId& table, absl::string_view chain, bool b
   for (const OwnerRow& row : kComments) {
     if (absl::StartsWith(words.comment, row.name)) return row.owner;
   }
-  if (rule.jump.empty()) return Owner::kUnknown;
   const Owner of_target = OwnerOfChain(table, rule.jump);
   // That a rule uses a chain of kubelet's or of ours does not make it that.
   return IsKubeletsOrOurs(of_target) ? Owner::kUnknown : of_target;

@@ -276,10 +276,10 @@ void Metrics::Impl::ShowStanding(const Round& round, const AgentState& state) {
     shadowed[labels] = ShadowedJumps(state, family);
   }
   std::map<Labels, double> found;
-  for (const Condition condition : kConditions) {
+  for (const ConditionRow& row : Conditions()) {
     for (const netlink::Family family : netlink::kFamilies) {
-      found[{{"family", FamilyLabel(family)}, {"condition", Text(ConditionName(condition))}}] =
-          Unmended(state, condition, family);
+      found[{{"family", FamilyLabel(family)}, {"condition", Text(row.name)}}] =
+          Unmended(state, row.condition, family);
     }
   }
   findings.Set(found);

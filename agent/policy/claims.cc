@@ -112,7 +112,8 @@ Claims::Claims(Family family, const netlink::Snapshot& observed, const Dependent
 
 bool Claims::Stays(absl::string_view marking_chain) const {
   const ChainId marking = {family_, Table::kNat, std::string(marking_chain)};
-  return observed_.Find(marking) != nullptr && !OnChain(marking).empty();
+  const ObservedChain* chain = observed_.Find(marking);
+  return chain != nullptr && !OnChain(marking, *chain).empty();
 }
 
 bool Claims::Stands(Table table, absl::string_view name) const {
@@ -121,20 +122,17 @@ bool Claims::Stands(Table table, absl::string_view name) const {
 
 // Claim (a): somebody jumps to it, put a rule into it, or means to jump to it when the next pod
 // starts.
-std::vector<Claim> Claims::OfOthers(const ChainId& chain) const {
+std::vector<Claim> Claims::OfOthers(const ChainId& chain, const ObservedChain& observed) const {
   std::vector<Claim> claims;
   for (const Reference& reference : dependents_.references) {
     if (reference.chain != chain) continue;
     claims.push_back({ClaimKind::kForeignJump,
                       absl::StrCat("jumped to from ", reference.from, ": ", reference.rule)});
   }
-  if (const ObservedChain* standing = observed_.Find(chain); standing != nullptr) {
-    for (const ObservedRule& rule : standing->rules) {
-      if (IsKubeletRule(chain, rule)) continue;
-      claims.push_back(
-          {ClaimKind::kForeignRule,
-           absl::StrCat("holds a rule that is not kubelet's: ", netlink::ToString(family_, rule))});
-    }
+  for (const ObservedRule& rule : observed.rules) {
+    if (IsKubeletRule(chain, rule)) continue;
+    claims.push_back({ClaimKind::kForeignRule, absl::StrCat("holds a rule that is not kubelet's: ",
+                                                            netlink::ToString(family_, rule))});
   }
   if (!IsMarkingChain(chain)) return claims;
   for (const CniReference& reference : dependents_.cni.references) {
@@ -218,29 +216,27 @@ std::vector<Claim> Claims::OnDropMarkRule(uint32_t mark) const {
   return claims;
 }
 
-std::vector<Claim> Claims::OnChain(const ChainId& chain) const {
-  std::vector<Claim> claims = OfOthers(chain);
+std::vector<Claim> Claims::OnChain(const ChainId& chain, const ObservedChain& observed) const {
+  std::vector<Claim> claims = OfOthers(chain, observed);
   if (UsedByKubeProxy(chain)) Append(OfKubeProxy(chain), claims);
   if (Is(chain, Table::kNat, kMarkDropChain) &&
       !Stands(Table::kFilter, kep3178::kKubeProxyFirewallChain)) {
     Append(OfKubeProxy(chain), claims);
   }
-  const ObservedChain* standing = observed_.Find(chain);
-  if (standing == nullptr) return claims;
   if (Is(chain, Table::kNat, kPostroutingChain)) {
-    Append(OfMarks(kMarkMasqChain, BitsTested(*standing)), claims);
+    Append(OfMarks(kMarkMasqChain, BitsTested(observed)), claims);
   }
   if (Is(chain, Table::kNat, kLabelPostroutingChain)) {
-    Append(OfLabels(kLabelMasqChain, LabelsTested(*standing)), claims);
+    Append(OfLabels(kLabelMasqChain, LabelsTested(observed)), claims);
   }
   if (Is(chain, Table::kFilter, kLabelFirewallChain)) {
-    Append(OfLabels(kLabelDropChain, LabelsTested(*standing)), claims);
+    Append(OfLabels(kLabelDropChain, LabelsTested(observed)), claims);
   }
   if (Is(chain, Table::kFilter, kFirewallChain)) {
-    const uint32_t dropped = BitsTested(*standing);
+    const uint32_t dropped = BitsTested(observed);
     if (dropped != 0) Append(OnDropMarkRule(dropped), claims);
     const bool martians =
-        std::any_of(standing->rules.begin(), standing->rules.end(), [](const ObservedRule& rule) {
+        std::any_of(observed.rules.begin(), observed.rules.end(), [](const ObservedRule& rule) {
           return rule.rule() != nullptr && *rule.rule() == DropMartians(0);
         });
     if (martians && !dependents_.route_localnet.empty()) {

@@ -48,14 +48,16 @@ class Claims {
   // All must outlive it. `observed` must hold what ChainsToRead() asks for.
   Claims(netlink::Family family, const netlink::Snapshot& observed, const Dependents& dependents);
 
-  // On `chain` of kubelet's, as a whole: its jumps, and its rules, go with it. Empty: nobody's.
-  std::vector<Claim> OnChain(const netlink::ChainId& chain) const;
+  // On `chain` of kubelet's, observed so, with its jumps and its rules. Empty: nobody's.
+  std::vector<Claim> OnChain(const netlink::ChainId& chain,
+                             const netlink::ObservedChain& observed) const;
 
   // On a rule of filter/KUBE-FIREWALL that drops what bears `mark`.
   std::vector<Claim> OnDropMarkRule(uint32_t mark) const;
 
  private:
-  std::vector<Claim> OfOthers(const netlink::ChainId& chain) const;
+  std::vector<Claim> OfOthers(const netlink::ChainId& chain,
+                              const netlink::ObservedChain& observed) const;
   std::vector<Claim> OfKubeProxy(const netlink::ChainId& chain) const;
   std::vector<Claim> OfMarks(absl::string_view marking_chain, uint32_t mark) const;
   std::vector<Claim> OfLabels(absl::string_view labelling_chain,

@@ -24,6 +24,20 @@ using netlink::Snapshot;
 
 using FamilyTable = std::pair<Family, netlink::Table>;
 
+constexpr ConditionRow kConditions[] = {
+    {Condition::kBaseChainNotHooked, "BaseChainNotHooked", Severity::kCritical},
+    {Condition::kBitConflict, "BitConflict", Severity::kWarning},
+    {Condition::kOlderFormKept, "OlderFormKept", Severity::kInfo},
+    {Condition::kShadowedJump, "ShadowedJump", Severity::kWarning},
+    {Condition::kDamagedRule, "DamagedRule", Severity::kCritical},
+    {Condition::kForeignDropsEverything, "ForeignDropsEverything", Severity::kCritical},
+    {Condition::kVoidedMark, "VoidedMark", Severity::kWarning},
+    {Condition::kLegacyModeImpossible, "LegacyModeImpossible", Severity::kCritical},
+    {Condition::kConnLabelsImpossible, "ConnLabelsImpossible", Severity::kWarning},
+    {Condition::kNativeProtection, "NativeProtection", Severity::kInfo},
+    {Condition::kTableDormant, "TableDormant", Severity::kCritical},
+};
+
 FamilyTable TableOf(const ChainId& chain) { return {chain.family, chain.table}; }
 
 // Chains first, because rules jump to them; deletions after what is added, so that the new
@@ -157,32 +171,14 @@ void ListStaleJumps(const Ruleset& desired, Family family, const Snapshot& obser
 
 }  // namespace
 
+absl::Span<const ConditionRow> Conditions() { return kConditions; }
+
 absl::string_view ConditionName(Condition condition) {
-  switch (condition) {
-    case Condition::kBaseChainNotHooked:
-      return "BaseChainNotHooked";
-    case Condition::kBitConflict:
-      return "BitConflict";
-    case Condition::kOlderFormKept:
-      return "OlderFormKept";
-    case Condition::kShadowedJump:
-      return "ShadowedJump";
-    case Condition::kDamagedRule:
-      return "DamagedRule";
-    case Condition::kForeignDropsEverything:
-      return "ForeignDropsEverything";
-    case Condition::kVoidedMark:
-      return "VoidedMark";
-    case Condition::kLegacyModeImpossible:
-      return "LegacyModeImpossible";
-    case Condition::kConnLabelsImpossible:
-      return "ConnLabelsImpossible";
-    case Condition::kNativeProtection:
-      return "NativeProtection";
-    case Condition::kTableDormant:
-      return "TableDormant";
-  }
-  return "Unknown";
+  return kConditions[static_cast<size_t>(condition)].name;
+}
+
+Severity SeverityOf(Condition condition) {
+  return kConditions[static_cast<size_t>(condition)].severity;
 }
 
 absl::string_view SeverityName(Severity severity) {
@@ -195,26 +191,6 @@ absl::string_view SeverityName(Severity severity) {
       return "critical";
   }
   return "unknown";
-}
-
-Severity SeverityOf(Condition condition) {
-  switch (condition) {
-    case Condition::kOlderFormKept:
-    case Condition::kNativeProtection:
-      return Severity::kInfo;
-    case Condition::kBitConflict:
-    case Condition::kShadowedJump:
-    case Condition::kVoidedMark:
-    case Condition::kConnLabelsImpossible:
-      return Severity::kWarning;
-    case Condition::kBaseChainNotHooked:
-    case Condition::kDamagedRule:
-    case Condition::kForeignDropsEverything:
-    case Condition::kLegacyModeImpossible:
-    case Condition::kTableDormant:
-      return Severity::kCritical;
-  }
-  return Severity::kCritical;
 }
 
 bool Changes(const Diff& diff, Family family) {

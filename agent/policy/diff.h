@@ -14,13 +14,13 @@
 #ifndef KIPT_AGENT_POLICY_DIFF_H_
 #define KIPT_AGENT_POLICY_DIFF_H_
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "agent/policy/policy.h"
 #include "netlink/native_table.h"
 #include "netlink/ruleset.h"
@@ -73,17 +73,17 @@ enum class Condition : uint8_t {
   // where the table is iptables'.
   kTableDormant,
 };
-inline constexpr std::array kConditions = {
-    Condition::kBaseChainNotHooked,   Condition::kBitConflict,
-    Condition::kOlderFormKept,        Condition::kShadowedJump,
-    Condition::kDamagedRule,          Condition::kForeignDropsEverything,
-    Condition::kVoidedMark,           Condition::kLegacyModeImpossible,
-    Condition::kConnLabelsImpossible, Condition::kNativeProtection,
-    Condition::kTableDormant};
-absl::string_view ConditionName(Condition condition);  // "BaseChainNotHooked", ...
-
 enum class Severity : uint8_t { kInfo, kWarning, kCritical };
 absl::string_view SeverityName(Severity severity);  // "info", "warning", "critical"
+
+struct ConditionRow {
+  Condition condition;
+  absl::string_view name;  // "BaseChainNotHooked", ...
+  Severity severity;
+};
+// Each condition once, in the order of the enumeration.
+absl::Span<const ConditionRow> Conditions();
+absl::string_view ConditionName(Condition condition);
 Severity SeverityOf(Condition condition);
 
 struct Finding {

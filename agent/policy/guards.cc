@@ -106,7 +106,6 @@ std::vector<Damage> FindVoidedMarks(const ChainId& chain, absl::Span<const Obser
     const Rule* rule = rules[i].rule();
     if (rule != nullptr && RecognizeKubeletForm(chain, *rule)) {
       set |= netlink::MarksSet(rules[i]);
-      continue;
     }
     const uint32_t voided = set & netlink::MarksCleared(rules[i]);
     if (voided == 0) continue;

@@ -43,7 +43,7 @@ int BitOf(kep3178::Bit bit, const Choice& choice) {
     case kep3178::Bit::kDrop:
       return bits.drop;
     case kep3178::Bit::kNone:
-      return 0;
+      break;
   }
   return 0;
 }

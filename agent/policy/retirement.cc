@@ -77,7 +77,7 @@ class Planner {
 
  private:
   void PlanChain(const DesiredChain& known, const ObservedChain& chain) {
-    std::vector<Claim> claims = claims_.OnChain(known.id);
+    std::vector<Claim> claims = claims_.OnChain(known.id, chain);
     if (known.id.name == kCanaryChain && !options_.canaries) {
       claims.push_back({ClaimKind::kLiveKubelet,
                         "a live kubelet takes its absence for a flush; `retire --yes` removes it"});

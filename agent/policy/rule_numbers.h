@@ -33,7 +33,6 @@ class RuleNumbers {
   }
 
   netlink::AddRule Append(const netlink::ChainId& chain, const netlink::Rule& rule) {
-    handles_.emplace_back(std::nullopt);
     return {.chain = chain, .rule = rule, .before = std::nullopt, .number = 0};
   }
 

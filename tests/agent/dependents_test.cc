@@ -36,6 +36,17 @@ SurveyRule Mark(const std::string& text, uint32_t bits) {
   return rule;
 }
 
+SurveyRule Label(const std::string& text, const netlink::ConnLabelSet& labels) {
+  SurveyRule rule;
+  rule.text = text;
+  rule.labels_set = labels;
+  return rule;
+}
+SurveyRule Label(size_t label) {
+  return Label("-m connlabel --label \"" + std::to_string(label) + "\" --set",
+               netlink::ConnLabelSet().set(label));
+}
+
 TEST(DependentsTest, AreRulesOfOthersThatJumpToAChainOfKubelets) {
   DependentsCollector collector;
   const netlink::SurveyFilter see = collector.ManagedMode();
@@ -223,6 +234,61 @@ TEST(DependentsTest, AreSetByAMarkingChainOfTheOtherModeWhereAnybodyComesToIt) {
   }
 }
 
+TEST(DependentsTest, AreLabelledByAChainOfTheOtherModeWhereAnybodyComesToIt) {
+  struct Row {
+    const char* name;
+    TableId table;
+    const char* chain;  // jumped to; none if empty
+    CniConfigs cni;
+    std::vector<int> labels;
+  };
+  const Row rows[] = {
+      {"nobody", kIpNat, "", {}, {}},
+      {"a jump", kIpNat, "KUBELET-MARK-DROP", {}, {115}},
+      {"a jump to the other", kIpNat, "KUBELET-MARK-MASQ", {}, {114}},
+      {"a jump in a table of no iptables", {"inet", "mine"}, "KUBELET-MARK-DROP", {}, {}},
+      {"a jump to another chain", kIpNat, "KUBELET-POSTROUTING", {}, {}},
+      {"a CNI plugin", kIpNat, "", {.references = {{"f", "portmap", "KUBELET-MARK-MASQ"}}}, {114}},
+      {"perhaps a CNI plugin", kIpNat, "", {.problems = {"unreadable"}}, {114, 115}},
+  };
+  for (const Row& row : rows) {
+    DependentsCollector collector;
+    const netlink::SurveyFilter see = collector.OtherMode();
+    see(kIpNat, "KUBELET-MARK-MASQ", Label(114));
+    see(kIpNat, "KUBELET-MARK-DROP", Label(115));
+    if (*row.chain != '\0') see(row.table, "MINE", Jump(row.chain));
+    netlink::ConnLabelSet labels;
+    for (const LabelSetter& setter : collector.Finish(row.cni, {}).label_setters) {
+      labels |= setter.labels;
+    }
+    netlink::ConnLabelSet expected;
+    for (const int label : row.labels) expected.set(static_cast<size_t>(label));
+    EXPECT_EQ(labels, expected) << row.name;
+  }
+}
+
+TEST(DependentsTest, AreSorted) {
+  DependentsCollector collector;
+  const netlink::SurveyFilter see = collector.ManagedMode();
+  see(kIpNat, "SECOND", Jump("KUBE-MARK-MASQ"));
+  see(kIpNat, "FIRST", Jump("KUBE-MARK-MASQ"));
+  see({"ip", "mangle"}, "SECOND", Mark("-j MARK", 2));
+  see({"ip", "mangle"}, "FIRST", Mark("-j MARK", 1));
+  const Dependents found = collector.Finish({}, {});
+  ASSERT_THAT(found.references, SizeIs(2));
+  EXPECT_EQ(found.references[0].from, "ip nat FIRST");
+  ASSERT_THAT(found.mark_setters, SizeIs(2));
+  EXPECT_EQ(found.mark_setters[0].from, "ip mangle FIRST");
+}
+
+TEST(DependentsTest, KnowTheFirstRuleOfOthers) {
+  DependentsCollector collector;
+  const netlink::SurveyFilter see = collector.ManagedMode();
+  see(kIpFilter, "FIRST", Mark("-j DROP", 0));
+  see(kIpFilter, "SECOND", Mark("-j DROP", 0));
+  EXPECT_EQ(collector.Finish({}, {}).rule_of_others, "ip filter FIRST: -A FIRST -j DROP");
+}
+
 TEST(DependentsTest, KnowOneRuleOfOthersInATableOfIptables) {
   struct Row {
     TableId table;
@@ -236,6 +302,8 @@ TEST(DependentsTest, KnowOneRuleOfOthersInATableOfIptables) {
        "PREROUTING",
        Mark("-j DROP", 0),
        "ip6 raw PREROUTING: -A PREROUTING -j DROP"},
+      {{"ip", "mangle"}, "MINE", Mark("-j DROP", 0), "ip mangle MINE: -A MINE -j DROP"},
+      {{"ip6", "security"}, "MINE", Mark("-j DROP", 0), "ip6 security MINE: -A MINE -j DROP"},
       {kIpNat, "KUBE-SVC-X", Jump("KUBE-MARK-MASQ"),
        "ip nat KUBE-SVC-X: -A KUBE-SVC-X -j KUBE-MARK-MASQ"},
       {kIpFilter, "INPUT", Jump("KUBE-FIREWALL"), ""},
@@ -264,17 +332,6 @@ TEST(DependentsTest, SayWhichFamilysPacketsASetterSees) {
 }
 
 // ---- labels of connections ----
-
-SurveyRule Label(const std::string& text, const netlink::ConnLabelSet& labels) {
-  SurveyRule rule;
-  rule.text = text;
-  rule.labels_set = labels;
-  return rule;
-}
-SurveyRule Label(size_t label) {
-  return Label("-m connlabel --label \"" + std::to_string(label) + "\" --set",
-               netlink::ConnLabelSet().set(label));
-}
 
 TEST(DependentsTest, CountRulesThatSetLabelsOutsideOfTheChainsThatAreForIt) {
   struct Row {

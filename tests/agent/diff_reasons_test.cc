@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -132,11 +133,13 @@ TEST(DiffReasonsTest, KeepsANativeTableWhereTheMartianRuleCannotStand) {
   unhooked.Chain(Filter("INPUT"), {}, /*hooked=*/false);
   const NativeDiff kept = ComputeDiff(Cleanup(), unhooked.snapshot(), native).native;
   EXPECT_TRUE(kept.stale);
+  EXPECT_THAT(kept.reason, HasSubstr("stale, kept: "));
   EXPECT_FALSE(kept.remove.has_value());
   EXPECT_EQ(kept.dropped, 7);
   const NativeDiff gone = ComputeDiff(Cleanup(), Made(Cleanup()).snapshot(), native).native;
   EXPECT_FALSE(gone.stale);
   EXPECT_TRUE(gone.remove.has_value());
+  EXPECT_THAT(gone.reason, HasSubstr("this table says the same"));
   const Ruleset off = DesiredRuleset(Mode::kOff, kIPv4Only, {});
   EXPECT_TRUE(ComputeDiff(off, {}, native).native.stale);
   const NativeDiff legacy = ComputeDiff(Legacy(), Made(Legacy()).snapshot(), native).native;
@@ -193,13 +196,16 @@ TEST(DiffReasonsTest, TheNativeTableGoesIntoTheTransactionOfIPv4) {
 
 // The metric `findings` has a series for each of them.
 TEST(DiffReasonsTest, EachConditionIsListedOnceAndHasANameOfItsOwn) {
-  ASSERT_EQ(kConditions.size(), static_cast<size_t>(Condition::kTableDormant) + 1);
-  std::map<std::string, Condition> names;
-  for (size_t i = 0; i < kConditions.size(); ++i) {
-    EXPECT_EQ(kConditions[i], static_cast<Condition>(i));
-    names.emplace(ConditionName(kConditions[i]), kConditions[i]);
+  const absl::Span<const ConditionRow> rows = kipt::agent::Conditions();
+  ASSERT_EQ(rows.size(), static_cast<size_t>(Condition::kTableDormant) + 1);
+  std::set<absl::string_view> names;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(rows[i].condition, static_cast<Condition>(i));
+    EXPECT_EQ(ConditionName(rows[i].condition), rows[i].name);
+    EXPECT_EQ(SeverityOf(rows[i].condition), rows[i].severity);
+    names.insert(rows[i].name);
   }
-  EXPECT_EQ(names.size(), kConditions.size());
+  EXPECT_EQ(names.size(), rows.size());
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/ipv4_plans.h"
@@ -391,6 +392,14 @@ TEST(DiffTest, FillsTheEmptyKubeMarkDropOfKubeProxy120To124) {
 
 // ---- jumps in base chains ----
 
+TEST(DiffTest, MakesABaseChainOnceForTwoJumps) {
+  const Ruleset desired = DesiredRuleset(Mode::kCleanup, kIPv4Only, {}, {}, ConnLabels{});
+  const std::vector<std::string> operations = Operations(ComputeDiff(desired, {}));
+  EXPECT_EQ(absl::c_count(operations, ":INPUT ACCEPT [0:0]"), 1);
+  EXPECT_THAT(operations, ::testing::Contains("-A INPUT -j KUBE-FIREWALL"));
+  EXPECT_THAT(operations, ::testing::Contains("-A INPUT -j KUBELET-FIREWALL"));
+}
+
 TEST(DiffTest, InsertsAMissingJumpFirst) {
   Observed observed = Made(Cleanup());
   observed.Chain(Filter("INPUT"), {ForeignAccept(), JumpTo("CALI-INPUT")});
@@ -413,6 +422,15 @@ TEST(DiffTest, ReportsAJumpBelowARuleThatNoPacketPasses) {
   const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
   EXPECT_THAT(Operations(diff), IsEmpty());
   EXPECT_THAT(Conditions(diff), ElementsAre("ShadowedJump"));
+}
+
+TEST(DiffTest, NamesTheFirstOfTheRulesThatNoPacketPasses) {
+  Observed observed = Made(Cleanup());
+  observed.Chain(Filter("INPUT"), {ForeignAcceptAll(), JumpTo("OUTER"), JumpTo("KUBE-FIREWALL")})
+      .Chain(Filter("OUTER"), {ForeignAcceptAll()});
+  const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
+  ASSERT_THAT(Conditions(diff), ElementsAre("ShadowedJump"));
+  EXPECT_THAT(diff.findings[0].message, ::testing::Not(HasSubstr("OUTER")));
 }
 
 TEST(DiffTest, ReportsAJumpBelowAChainThatNoPacketComesBackFrom) {
@@ -438,6 +456,7 @@ TEST(DiffTest, WakesATableThatIsDormantUnlessItIsAnothersOrHoldsNoneOfOurJumps) 
   Diff diff = diff_of(Cleanup(), made, netlink::Table::kFilter, netlink::kTableDormant);
   EXPECT_THAT(Operations(diff), ElementsAre("nft add table ip filter"));
   EXPECT_THAT(Conditions(diff), ElementsAre("TableDormant mended"));
+  EXPECT_EQ(diff.findings[0].chain, Filter("INPUT")) << "the first with a jump of ours";
 
   diff = diff_of(Cleanup(), made, netlink::Table::kFilter, owned);
   EXPECT_THAT(Operations(diff), IsEmpty());
@@ -462,6 +481,25 @@ TEST(DiffTest, KeepsTheFirstOfDuplicateJumps) {
   const auto& deletion = std::get<netlink::DeleteRule>(diff.changes[0].operation);
   EXPECT_EQ(deletion.number, 3);
   EXPECT_EQ(deletion.handle, observed.snapshot().Find(Filter("OUTPUT"))->rules[2].handle);
+  EXPECT_EQ(absl::c_count(Texts(diff.in_place), "-A OUTPUT -j KUBE-FIREWALL"), 1);
+}
+
+TEST(DiffTest, KeepsTheFirstOfDuplicateRules) {
+  Observed observed = Made(Legacy());
+  observed.Chain(Filter("KUBE-FIREWALL"), {DropMartians(0), DropMarked(15), DropMartians(0)});
+  const Diff diff = ComputeDiff(Legacy(), observed.snapshot());
+  ASSERT_EQ(diff.changes.size(), 1U);
+  EXPECT_EQ(std::get<netlink::DeleteRule>(diff.changes[0].operation).number, 3);
+}
+
+TEST(DiffTest, AppendsToAChainWhoseOrderDoesNotMatter) {
+  Observed observed = Made(Legacy());
+  observed.Chain(Filter("KUBE-FIREWALL"), {DropMarked(15)});
+  EXPECT_THAT(Operations(ComputeDiff(Legacy(), observed.snapshot())),
+              ElementsAre(HasSubstr("-A KUBE-FIREWALL ! -s 127.0.0.0/8")));
+  observed.Chain(Filter("KUBE-FIREWALL"), {DropMartians(0)});
+  EXPECT_THAT(Operations(ComputeDiff(Legacy(), observed.snapshot())),
+              ElementsAre(HasSubstr("-A KUBE-FIREWALL -m comment")));
 }
 
 TEST(DiffTest, AJumpWithSomebodyElsesCommentIsNotOurs) {

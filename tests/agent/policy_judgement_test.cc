@@ -191,14 +191,18 @@ TEST(ClaimsTest, AKubeletRuleIsAFormOrWhatIsLeftOfOne) {
   EXPECT_FALSE(IsKubeletRule(firewall, rules[0]));
 }
 
+std::vector<Claim> ClaimsOn(const netlink::ChainId& chain, const Observed& observed,
+                            const Dependents& dependents) {
+  return Claims(Family::kIPv4, observed.snapshot(), dependents)
+      .OnChain(chain, *observed.snapshot().Find(chain));
+}
+
 TEST(ClaimsTest, KubeProxyIsThereWithItsServicesInEitherTable) {
   const netlink::ChainId masq = Nat("KUBE-MARK-MASQ");
   const auto kind_with = [&](const netlink::ChainId& chain) {
     Observed observed;
     observed.Chain(masq).Chain(chain);
-    const Dependents nobody;
-    const std::vector<Claim> claims =
-        Claims(Family::kIPv4, observed.snapshot(), nobody).OnChain(masq);
+    const std::vector<Claim> claims = ClaimsOn(masq, observed, {});
     return claims.size() == 1 ? std::string(ClaimKindName(claims[0].kind)) : "not one";
   };
   EXPECT_EQ(kind_with(Nat("KUBE-SERVICES")), "kubeProxy");
@@ -214,8 +218,7 @@ TEST(ClaimsTest, OnlyAFirewallWithTheMartianRuleKeepsMartiansOut) {
     Observed observed;
     observed.Chain(firewall, rules);
     std::vector<ClaimKind> kinds;
-    for (const Claim& claim :
-         Claims(Family::kIPv4, observed.snapshot(), dependents).OnChain(firewall)) {
+    for (const Claim& claim : ClaimsOn(firewall, observed, dependents)) {
       kinds.push_back(claim.kind);
     }
     return kinds;
@@ -230,9 +233,8 @@ TEST(ClaimsTest, AFirewallThatDropsNoMarkIsNotKeptForWhoMarks) {
   observed.Chain(Filter("KUBE-FIREWALL"), {DropMartians(0)}).Chain(Nat("KUBE-MARK-DROP"));
   Dependents dependents;
   dependents.references = {{Nat("KUBE-MARK-DROP"), "ip nat MINE", "-A MINE -j KUBE-MARK-DROP"}};
-  const Claims claims(Family::kIPv4, observed.snapshot(), dependents);
-  EXPECT_THAT(claims.OnChain(Filter("KUBE-FIREWALL")), IsEmpty());
-  EXPECT_FALSE(claims.OnChain(Nat("KUBE-MARK-DROP")).empty());
+  EXPECT_THAT(ClaimsOn(Filter("KUBE-FIREWALL"), observed, dependents), IsEmpty());
+  EXPECT_FALSE(ClaimsOn(Nat("KUBE-MARK-DROP"), observed, dependents).empty());
 }
 
 }  // namespace

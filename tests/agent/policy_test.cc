@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "agent/policy/kube_proxy_chains.h"
 #include "agent/policy/kubelet_forms.h"
 #include "agent/policy/native_martians.h"
@@ -246,6 +247,8 @@ INSTANTIATE_TEST_SUITE_P(
         FormCase{"TwoBitsAtOnce", Nat("KUBE-MARK-MASQ"), TwoBits(), false, {}},
         FormCase{"AnotherChain", Nat("MY-MARK"), SetBit(14), false, {}},
         FormCase{"TheSameNameInAnotherTable", Nat("KUBE-FIREWALL"), DropMarked(15), false, {}},
+        FormCase{"WhatMarksWhereTheMarkIsCleared", Nat("KUBE-POSTROUTING"), SetBit(14), false, {}},
+        FormCase{"WhatDropsInAMarkingChain", Nat("KUBE-MARK-DROP"), DropMarked(15), false, {}},
         FormCase{"MartiansOnIPv4", Filter("KUBE-FIREWALL"), DropMartians(0), true, {}},
         FormCase{
             "MartiansOnIPv6", Filter("KUBE-FIREWALL", Family::kIPv6), DropMartians(0), false, {}},
@@ -295,6 +298,34 @@ INSTANTIATE_TEST_SUITE_P(
                               {}}),
     [](const auto& row) { return row.param.name; });
 
+TEST(PolicyTest, ASetIsCompleteAroundARuleThatDecidesNothingAndNotBehindOneThatMay) {
+  const netlink::ChainId chain = Nat("KUBE-POSTROUTING");
+  for (const bool decides : {false, true}) {
+    Observed observed;
+    observed.Chain(chain,
+                   {ReturnUnmarked(9),
+                    decides ? ::kipt::testing::ForeignAccept() : ::kipt::testing::ForeignLog(),
+                    ClearBit(9), MasqueradeAll(0)});
+    EXPECT_EQ(CompleteSetBit(chain, observed.snapshot().Find(chain)->rules).has_value(), !decides);
+  }
+}
+
+TEST(PolicyTest, OnlyChainsOfNatHaveACompleteSet) {
+  for (const netlink::ChainId& chain :
+       {Nat("KUBE-MARK-MASQ"), Filter("KUBE-MARK-MASQ"), Mangle("KUBE-MARK-MASQ")}) {
+    Observed observed;
+    observed.Chain(chain, {SetBit(14)});
+    EXPECT_EQ(CompleteSetBit(chain, observed.snapshot().Find(chain)->rules).has_value(),
+              chain.table == netlink::Table::kNat);
+  }
+}
+
+TEST(PolicyTest, TheTextOfARulesetHasItsNativeTable) {
+  const Ruleset desired = DesiredRuleset(Mode::kCleanup, netlink::kFamilies, {},
+                                         {.xt = false, .reason = "", .hint = HintPolicy::kUsable});
+  EXPECT_THAT(ToString(desired), ::testing::HasSubstr(netlink::ToString(NativeMartians())));
+}
+
 TEST(PolicyTest, KubeProxyClaimsAFamilyByEitherOfItsChains) {
   for (const netlink::ChainId& chain : {Nat("KUBE-SERVICES"), Mangle("KUBE-PROXY-CANARY")}) {
     Observed observed;
@@ -303,6 +334,52 @@ TEST(PolicyTest, KubeProxyClaimsAFamilyByEitherOfItsChains) {
     EXPECT_FALSE(IsClaimedByKubeProxy(observed.snapshot(), Family::kIPv6));
   }
   EXPECT_FALSE(IsClaimedByKubeProxy({}, Family::kIPv4));
+}
+
+std::vector<std::string> Lines(absl::Span<const netlink::ChainQuery> queries) {
+  std::vector<std::string> lines;
+  for (const netlink::ChainQuery& query : queries) {
+    lines.push_back(absl::StrCat(netlink::ToString(query.chain), query.with_rules ? " rules" : "",
+                                 query.follow ? " follow" : ""));
+  }
+  return lines;
+}
+
+TEST(PolicyTest, ReadsTheseChainsAndFollowsWhatLeadsToKubelets) {
+  EXPECT_THAT(
+      Lines(ChainsToRead(Family::kIPv4)),
+      ::testing::ElementsAre(
+          "ip mangle KUBE-IPTABLES-HINT rules", "ip mangle KUBE-KUBELET-CANARY rules",
+          "ip mangle KUBE-PROXY-CANARY", "ip nat KUBE-KUBELET-CANARY rules",
+          "ip nat KUBE-MARK-DROP rules", "ip nat KUBE-MARK-MASQ rules",
+          "ip nat KUBE-POSTROUTING rules", "ip nat KUBE-PROXY-CANARY", "ip nat KUBE-SERVICES",
+          "ip nat KUBELET-MARK-DROP rules", "ip nat KUBELET-MARK-MASQ rules",
+          "ip nat KUBELET-POSTROUTING rules", "ip nat OUTPUT rules",
+          "ip nat POSTROUTING rules follow", "ip nat PREROUTING rules",
+          "ip filter FORWARD rules follow", "ip filter INPUT rules follow",
+          "ip filter KUBE-FIREWALL rules follow", "ip filter KUBE-KUBELET-CANARY rules",
+          "ip filter KUBE-PROXY-CANARY", "ip filter KUBE-PROXY-FIREWALL", "ip filter KUBE-SERVICES",
+          "ip filter KUBELET-FIREWALL rules", "ip filter OUTPUT rules follow"));
+}
+
+TEST(PolicyTest, ForADiffFollowsItsJumpsAndTheWayToTheMartianRule) {
+  const auto followed = [](const Ruleset& desired) {
+    std::vector<std::string> chains;
+    for (const netlink::ChainQuery& query : ChainsToRead(desired)) {
+      if (query.follow) chains.push_back(netlink::ToString(query.chain));
+    }
+    return chains;
+  };
+  const Family six[] = {Family::kIPv6};
+  EXPECT_THAT(followed(DesiredRuleset(Mode::kOff, six, {})),
+              ::testing::ElementsAre("ip filter INPUT", "ip filter KUBE-FIREWALL"));
+  EXPECT_THAT(followed(DesiredRuleset(Mode::kCleanup, six, {})),
+              ::testing::ElementsAre("ip filter INPUT", "ip filter KUBE-FIREWALL"));
+  EXPECT_THAT(
+      followed(DesiredRuleset(Mode::kLegacy, netlink::kFamilies, {})),
+      ::testing::ElementsAre("ip nat POSTROUTING", "ip filter INPUT", "ip filter KUBE-FIREWALL",
+                             "ip filter OUTPUT", "ip6 nat POSTROUTING", "ip6 filter INPUT",
+                             "ip6 filter OUTPUT"));
 }
 
 TEST(PolicyTest, ReadsRulesOfNoChainThatIsKubeProxys) {

@@ -76,6 +76,7 @@ TEST(RetirementReasonsTest, TheNativeTableThatGoesIsOursAndOfModeOff) {
       *PlanRetirement(off, {}, diff, dependents, options).native;
   EXPECT_EQ(taken.family, Family::kIPv4);
   EXPECT_EQ(taken.name, kNativeTable);
+  EXPECT_TRUE(ToTransaction(PlanRetirement(off, {}, diff, dependents, options), 1).delete_native);
   dependents.route_localnet = {"eth0"};
   EXPECT_FALSE(PlanRetirement(off, {}, diff, dependents, options).native.has_value());
   // Of a family that is managed, sync takes it; of one that is not, nobody does.

@@ -126,6 +126,14 @@ INSTANTIATE_TEST_SUITE_P(
                   {"nat/KUBE-MARK-MASQ", "nat/KUBE-POSTROUTING"},
                   {{"nat/KUBE-MARK-DROP", {"foreignJump"}},
                    {"filter/KUBE-FIREWALL rule", {"markedPackets"}}}},
+        ClaimCase{"ARuleInAMarkingChainThatStaysSetsTheDropBit",
+                  [](Observed& observed, Dependents&) {
+                    observed.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(14), SetBit(15), ForeignLog()});
+                  },
+                  {"nat/KUBE-MARK-DROP"},
+                  {{"nat/KUBE-MARK-MASQ", {"foreignRule"}},
+                   {"nat/KUBE-POSTROUTING", {"markedPackets"}},
+                   {"filter/KUBE-FIREWALL rule", {"markedPackets"}}}},
         ClaimCase{
             "AChainHoldsAForeignRule",
             [](Observed& observed, Dependents&) {
@@ -221,6 +229,34 @@ INSTANTIATE_TEST_SUITE_P(
                   {{"nat/KUBE-POSTROUTING", {"markedPackets"}}},
                   true}),
     [](const auto& tested) { return tested.param.name; });
+
+TEST(RetirementTest, AMarkingChainClaimsTheBitsThatItSetsOnly) {
+  const MarkBits bits = {.masquerade = 14, .drop = 0};
+  Observed observed = Made(Legacy(bits));
+  observed.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(14), ForeignLog()});
+  const Kept kept = KeptBy(PlanFor(Cleanup(), observed));
+  EXPECT_EQ(kept.count("nat/KUBE-MARK-MASQ"), 1U);
+  EXPECT_EQ(kept.count("filter/KUBE-FIREWALL rule"), 0U);
+}
+
+TEST(RetirementTest, TakesAChainWhoseBaseChainIsGone) {
+  netlink::Snapshot snapshot = Residue().snapshot();
+  snapshot.chains.erase(Nat("POSTROUTING"));
+  const Diff diff = ComputeDiff(Cleanup(), snapshot);
+  EXPECT_THAT(ChainsGone(PlanRetirement(Cleanup(), snapshot, diff, {}, {})),
+              Contains("nat/KUBE-POSTROUTING"));
+}
+
+TEST(RetirementTest, SaysEachClaimOnce) {
+  Observed observed = Residue();
+  observed.Chain(Nat("KUBE-SERVICES"));
+  const Ruleset off = DesiredRuleset(Mode::kOff, kIPv4Only, {});
+  for (const Claimed& one : PlanFor(off, observed, {}, {.when_off = true}).kept) {
+    std::set<std::string> texts;
+    for (const Claim& claim : one.claims) texts.insert(claim.text);
+    EXPECT_EQ(texts.size(), one.claims.size()) << one.standing.text;
+  }
+}
 
 TEST(RetirementTest, TakesRulesAndJumpsBeforeChains) {
   const Retirement retirement = PlanFor(Cleanup(), Residue());
