@@ -108,7 +108,8 @@ file(GLOB_RECURSE documents RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS
      ${CMAKE_SOURCE_DIR}/.github/*.md ${CMAKE_SOURCE_DIR}/agent/*.md ${CMAKE_SOURCE_DIR}/deploy/*.md
      ${CMAKE_SOURCE_DIR}/netlink/*.md ${CMAKE_SOURCE_DIR}/tests/*.md)
 list(FILTER documents EXCLUDE REGEX /node_modules/)
-foreach(document IN LISTS documents ITEMS README.md CHANGELOG.md deploy/debian/copyright tests/bench/report/cost.svg)
+foreach(document IN LISTS documents ITEMS
+        README.md CHANGELOG.md deploy/chains.svg deploy/debian/copyright tests/bench/report/cost.svg)
   get_filename_component(folder ${document} DIRECTORY)
   install(FILES ${CMAKE_SOURCE_DIR}/${document} DESTINATION ${agent_doc}/${folder} COMPONENT agent)
 endforeach()
