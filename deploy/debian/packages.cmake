@@ -111,7 +111,10 @@ list(FILTER documents EXCLUDE REGEX /node_modules/)
 foreach(document IN LISTS documents ITEMS
         README.md CHANGELOG.md deploy/chains.svg deploy/debian/copyright tests/bench/report/cost.svg)
   get_filename_component(folder ${document} DIRECTORY)
-  install(FILES ${CMAKE_SOURCE_DIR}/${document} DESTINATION ${agent_doc}/${folder} COMPONENT agent)
+  # The image is built without tests/.
+  if(EXISTS ${CMAKE_SOURCE_DIR}/${document})
+    install(FILES ${CMAKE_SOURCE_DIR}/${document} DESTINATION ${agent_doc}/${folder} COMPONENT agent)
+  endif()
 endforeach()
 
 # ---- Debian's own files, in every package ----
