@@ -102,8 +102,20 @@ install(CODE [[
 set(agent_doc ${CMAKE_INSTALL_DATAROOTDIR}/doc/kube-iptables-agent)
 install(FILES ${CMAKE_SOURCE_DIR}/deploy/systemd/nft-unprivileged.conf COMPONENT agent
         DESTINATION ${agent_doc}/examples)
-kipt_compress(${CMAKE_SOURCE_DIR}/README.md ${debian_build}/README.md.gz)
-install(FILES ${debian_build}/README.md.gz DESTINATION ${agent_doc} COMPONENT agent)
+
+# The documents, where they are in the sources and not compressed, so that their links work offline.
+file(GLOB_RECURSE documents RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS
+     ${CMAKE_SOURCE_DIR}/.github/*.md ${CMAKE_SOURCE_DIR}/agent/*.md ${CMAKE_SOURCE_DIR}/deploy/*.md
+     ${CMAKE_SOURCE_DIR}/netlink/*.md ${CMAKE_SOURCE_DIR}/tests/*.md)
+list(FILTER documents EXCLUDE REGEX /node_modules/)
+foreach(document IN LISTS documents ITEMS
+        README.md CHANGELOG.md deploy/chains.svg deploy/debian/copyright tests/bench/report/cost.svg)
+  get_filename_component(folder ${document} DIRECTORY)
+  # The image is built without tests/.
+  if(EXISTS ${CMAKE_SOURCE_DIR}/${document})
+    install(FILES ${CMAKE_SOURCE_DIR}/${document} DESTINATION ${agent_doc}/${folder} COMPONENT agent)
+  endif()
+endforeach()
 
 # ---- Debian's own files, in every package ----
 foreach(component IN LISTS packaged_components)

@@ -17,8 +17,9 @@ namespace kipt::skew {
 namespace {
 
 constexpr char kFlushed[] =
-    "another program flushed all tables: the agent may take 100 ms to repair its own (README, "
-    "Figures), and as long as this machine held up the harness, 250 ms in all";
+    "another program flushed all tables: the agent may take 100 ms to repair its own (the "
+    "target in tests/bench/report/report.md), and as long as this machine held up the harness, 250 "
+    "ms in all";
 constexpr char kMovedKubelet[] =
     "kubelet adds the rules of KUBE-POSTROUTING one by one: while the last is missing the mark is "
     "cleared, and the legacy rules that come next see none";

@@ -27,8 +27,8 @@ Check JudgeCheck(const FamilyFacts& facts, const Question& question, const Probe
 // any, as `all` says; else what is wrong.
 std::string LabelChainsComplaint(absl::string_view save, bool all);
 
-// What README promises of a repair beside few services, and the longest time that the machine's own
-// delay may stretch it to.
+// The target of a repair with few services (tests/bench), and the longest time that the machine's
+// own delay may stretch it to.
 inline constexpr absl::Duration kRepairPromise = absl::Milliseconds(100);
 inline constexpr absl::Duration kRepairAtMost = absl::Milliseconds(250);
 
