@@ -222,9 +222,9 @@ TEST(DiffReasonsTest, WhatLeavesPacketsUnprotectedIsCriticalAndWhatNeedsNobodyIs
   }
   using ::testing::UnorderedElementsAre;
   EXPECT_THAT(names[Severity::kInfo], UnorderedElementsAre("OlderFormKept", "NativeProtection"));
-  EXPECT_THAT(names[Severity::kWarning],
-              UnorderedElementsAre("BitConflict", "ShadowedJump", "VoidedMark",
-                                   "ConnLabelsImpossible"));
+  EXPECT_THAT(
+      names[Severity::kWarning],
+      UnorderedElementsAre("BitConflict", "ShadowedJump", "VoidedMark", "ConnLabelsImpossible"));
   EXPECT_THAT(names[Severity::kCritical],
               UnorderedElementsAre("BaseChainNotHooked", "DamagedRule", "ForeignDropsEverything",
                                    "LegacyModeImpossible", "TableDormant"));
