@@ -69,7 +69,6 @@ std::optional<KubeletForm> RecognizeKubeletForm(const ChainId& chain, const Rule
                          .label = label,
                          .shared_with_kube_proxy = false};
     }
-    if (row.bit != kep3178::Bit::kNone && !bit.has_value()) continue;
     if (row.form(bit.value_or(0)) != rule) continue;
     return KubeletForm{
         .description = row.bit == kep3178::Bit::kNone ? std::string(row.reason)

@@ -203,9 +203,31 @@ TEST(DiffReasonsTest, EachConditionIsListedOnceAndHasANameOfItsOwn) {
     EXPECT_EQ(rows[i].condition, static_cast<Condition>(i));
     EXPECT_EQ(ConditionName(rows[i].condition), rows[i].name);
     EXPECT_EQ(SeverityOf(rows[i].condition), rows[i].severity);
+    Finding finding = {.condition = rows[i].condition, .chain = {}, .message = {}};
+    EXPECT_EQ(NeedsAttention(finding), rows[i].severity != Severity::kInfo);
+    finding.mended = true;
+    EXPECT_FALSE(NeedsAttention(finding));
     names.insert(rows[i].name);
   }
   EXPECT_EQ(names.size(), rows.size());
+}
+
+// Alerts go by it.
+TEST(DiffReasonsTest, WhatLeavesPacketsUnprotectedIsCriticalAndWhatNeedsNobodyIsInfo) {
+  std::map<Severity, std::set<absl::string_view>> names;
+  for (const ConditionRow& row : kipt::agent::Conditions()) {
+    names[row.severity].insert(row.name);
+    EXPECT_EQ(NeedsAttention({.condition = row.condition, .chain = {}, .message = {}}),
+              row.severity != Severity::kInfo);
+  }
+  using ::testing::UnorderedElementsAre;
+  EXPECT_THAT(names[Severity::kInfo], UnorderedElementsAre("OlderFormKept", "NativeProtection"));
+  EXPECT_THAT(
+      names[Severity::kWarning],
+      UnorderedElementsAre("BitConflict", "ShadowedJump", "VoidedMark", "ConnLabelsImpossible"));
+  EXPECT_THAT(names[Severity::kCritical],
+              UnorderedElementsAre("BaseChainNotHooked", "DamagedRule", "ForeignDropsEverything",
+                                   "LegacyModeImpossible", "TableDormant"));
 }
 
 }  // namespace

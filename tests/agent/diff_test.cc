@@ -355,6 +355,19 @@ TEST(DiffTest, StandsBeforeAForeignMarkWhereTheMarkIsTested) {
   EXPECT_THAT(Operations(ComputeDiff(Legacy(), observed.snapshot())), ::testing::SizeIs(6));
 }
 
+TEST(DiffTest, SaysNothingOfAMarkThatAnotherProgramSetsAndClears) {
+  netlink::Rule set;
+  set.target = netlink::SetMark{.value = 0x60, .mask = 0x60};
+  netlink::Rule clear;
+  clear.target = netlink::SetMark{.value = 0, .mask = 0x60};
+  Observed observed = Made(Legacy());
+  observed.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(14), set, clear});
+  EXPECT_THAT(Conditions(ComputeDiff(Legacy(), observed.snapshot())), IsEmpty());
+  clear.target = netlink::SetMark{.value = 0, .mask = 0x4020};
+  observed.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(14), clear});
+  EXPECT_THAT(Conditions(ComputeDiff(Legacy(), observed.snapshot())), ElementsAre("VoidedMark"));
+}
+
 TEST(DiffTest, SaysNothingOfClearedMarksThatNoModePromises) {
   netlink::Rule clear;
   clear.target = netlink::SetMark{.value = 0};

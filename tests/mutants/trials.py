@@ -136,6 +136,9 @@ def in_turn(order, mutant, only_quick, likely):
       first = [(program, [likely[1]])]
       tests = [test for test in tests if test != likely[1]]
     quick.append((program, [test for test in tests if program.tests[test] <= SLOW_MS]))
+    # Other sources' tests may be the ones that look into a table.
+    if mutant in program.always and not program.kernel:
+      slow.append((program, [test for test in program.tests if test not in tests]))
     slow.append((program, [test for test in tests if program.tests[test] > SLOW_MS]))
   return [(program, tests) for program, tests in first + quick + ([] if only_quick else slow) if tests]
 
