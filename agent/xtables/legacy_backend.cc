@@ -24,7 +24,7 @@
 #include "agent/xtables/legacy_save.h"
 #include "agent/xtables/legacy_tables.h"
 #include "agent/xtables/restore_plan.h"
-#include "agent/xtables/save_parser.h"
+#include "agent/xtables/save_reader.h"
 #include "agent/xtables/saved_survey.h"
 #include "agent/xtables/saved_text.h"
 #include "agent/xtables/xtables_lock.h"

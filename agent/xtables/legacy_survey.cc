@@ -4,7 +4,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "agent/xtables/legacy_programs.h"
-#include "agent/xtables/save_parser.h"
+#include "agent/xtables/save_reader.h"
 
 namespace kipt::agent {
 

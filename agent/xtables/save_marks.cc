@@ -4,14 +4,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
-#include <iterator>
-#include <optional>
 #include <string>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
-#include "agent/xtables/save_words.h"
 
 namespace kipt::agent {
 namespace {
@@ -35,52 +31,22 @@ Words OptionsOfMatch(Words words) {
 
 // As xtables_strtoui with base 0: "16", "0x10", "020".
 std::optional<uint32_t> ReadNumber(absl::string_view text) {
+  // strtoull would skip spaces and take a sign.
   if (text.empty() || !absl::ascii_isdigit(static_cast<unsigned char>(text.front()))) {
     return std::nullopt;
   }
-  uint32_t value = 0;
-  if (absl::ConsumePrefix(&text, "0x") || absl::ConsumePrefix(&text, "0X")) {
-    // SimpleHexAtoi would take a sign, and another "0x".
-    const bool is_hex = std::all_of(text.begin(), text.end(), [](char c) {
-      return absl::ascii_isxdigit(static_cast<unsigned char>(c));
-    });
-    if (text.empty() || !is_hex || !absl::SimpleHexAtoi(text, &value)) return std::nullopt;
-    return value;
-  }
-  if (text.front() != '0') {
-    if (!absl::SimpleAtoi(text, &value)) return std::nullopt;
-    return value;
-  }
-  constexpr size_t kMostOctalDigits = 12;
-  if (text.size() > kMostOctalDigits) return std::nullopt;
-  uint64_t octal = 0;
-  for (const char c : text) {
-    if (c < '0' || c > '7') return std::nullopt;
-    octal = octal * 8 + static_cast<uint64_t>(c - '0');
-  }
-  return octal > kAllMarks ? std::nullopt : std::optional<uint32_t>(static_cast<uint32_t>(octal));
-}
-
-struct ValueAndMask {
-  uint32_t value = 0;
-  uint32_t mask = kAllMarks;
-};
-
-std::optional<ValueAndMask> ReadValueAndMask(absl::string_view word) {
-  const size_t slash = word.find('/');
-  const std::optional<uint32_t> value = ReadNumber(word.substr(0, slash));
-  if (!value) return std::nullopt;
-  if (slash == absl::string_view::npos) return ValueAndMask{.value = *value};
-  const std::optional<uint32_t> mask = ReadNumber(word.substr(slash + 1));
-  if (!mask) return std::nullopt;
-  return ValueAndMask{.value = *value, .mask = *mask};
+  const std::string terminated(text);
+  char* end = nullptr;
+  const uint64_t value = std::strtoull(terminated.c_str(), &end, 0);
+  if (end != terminated.c_str() + terminated.size() || value > kAllMarks) return std::nullopt;
+  return static_cast<uint32_t>(value);
 }
 
 // `[!] --mark VALUE[/MASK]`.
 SavedMarks MarksOfMarkMatch(Words options) {
   if (!options.empty() && options[0] == "!") options.remove_prefix(1);
-  const std::optional<ValueAndMask> mark =
-      options.size() > 1 && options[0] == "--mark" ? ReadValueAndMask(options[1]) : std::nullopt;
+  const std::optional<MaskedValue> mark =
+      options.size() > 1 && options[0] == "--mark" ? ReadMaskedValue(options[1]) : std::nullopt;
   return {.tested = mark ? mark->mask : kAllMarks};
 }
 
@@ -88,7 +54,7 @@ SavedMarks MarksOfMarkMatch(Words options) {
 // on are bits of the value.
 SavedMarks MarksOfMarkTarget(Words words) {
   if (words.size() != 2) return {.set = kAllMarks};
-  const std::optional<ValueAndMask> mark = ReadValueAndMask(words[1]);
+  const std::optional<MaskedValue> mark = ReadMaskedValue(words[1]);
   if (!mark) return {.set = kAllMarks};
   if (words[0] == "--and-mark") return {.cleared = ~mark->value};
   if (words[0] == "--or-mark") return {.set = mark->value};
@@ -128,8 +94,8 @@ SavedMarks MarksOfConnmarkTarget(Words words) {
 SavedMarks MarksOfTproxyTarget(Words words) {
   const auto* const option = std::find(words.begin(), words.end(), "--tproxy-mark");
   if (option == words.end()) return {};
-  const std::optional<ValueAndMask> mark =
-      option + 1 != words.end() ? ReadValueAndMask(option[1]) : std::nullopt;
+  const std::optional<MaskedValue> mark =
+      option + 1 != words.end() ? ReadMaskedValue(option[1]) : std::nullopt;
   return {.set = mark ? mark->value : kAllMarks};
 }
 
@@ -150,6 +116,15 @@ SavedMarks MarksOfConnlabelMatch(Words options) {
 }
 
 }  // namespace
+
+std::optional<MaskedValue> ReadMaskedValue(absl::string_view word) {
+  const size_t slash = word.find('/');
+  const bool has_mask = slash != absl::string_view::npos;
+  const std::optional<uint32_t> value = ReadNumber(word.substr(0, slash));
+  const std::optional<uint32_t> mask = has_mask ? ReadNumber(word.substr(slash + 1)) : kAllMarks;
+  if (!value || !mask) return std::nullopt;
+  return MaskedValue{.value = *value, .mask = *mask};
+}
 
 SavedMarks MarksOfMatch(absl::string_view name, Words words) {
   if (name == "connlabel") return MarksOfConnlabelMatch(OptionsOfMatch(words));

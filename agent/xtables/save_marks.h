@@ -9,6 +9,9 @@
 #ifndef KIPT_AGENT_XTABLES_SAVE_MARKS_H_
 #define KIPT_AGENT_XTABLES_SAVE_MARKS_H_
 
+#include <cstdint>
+#include <optional>
+
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "netlink/xt_marks.h"
@@ -17,6 +20,14 @@ namespace kipt::agent {
 
 using netlink::kAllMarks;
 using SavedMarks = netlink::XtMarks;
+
+struct MaskedValue {
+  uint32_t value = 0;
+  uint32_t mask = kAllMarks;
+};
+
+// "16/0xff" or "020": decimal, hexadecimal or octal, as iptables(8) accepts numbers.
+std::optional<MaskedValue> ReadMaskedValue(absl::string_view word);
 
 // Of the match `-m NAME`. `words` are those behind the name; its options end at the next -m, -j or
 // -g. A match that we do not know may look at every bit, and give every label.

@@ -3,46 +3,60 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
-#include <optional>
+#include <charconv>
 #include <set>
 #include <string>
-#include <vector>
+#include <system_error>
+#include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "agent/xtables/save_words.h"
 #include "featuregates/printable.h"
+#include "netlink/base_chains.h"
 
 namespace kipt::agent {
 namespace {
 
+using netlink::ChainId;
+using netlink::Family;
+using netlink::ObservedChain;
+using netlink::ObservedRule;
 using netlink::RuleCounters;
+using netlink::Table;
 
-// Takes the digits that `text` begins with.
-std::optional<uint64_t> ConsumeNumber(absl::string_view& text) {
-  size_t digits = 0;
-  while (digits < text.size() && absl::ascii_isdigit(static_cast<unsigned char>(text[digits]))) {
-    ++digits;
-  }
-  uint64_t number = 0;
-  if (!absl::SimpleAtoi(text.substr(0, digits), &number)) return std::nullopt;
-  text.remove_prefix(digits);
-  return number;
+using Chains = std::map<ChainId, ObservedChain>;
+
+bool ReadNumber(absl::string_view text, uint64_t& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
 }
 
 // "[12:34]", packets and bytes.
 std::optional<RuleCounters> ReadCounters(absl::string_view text) {
-  if (!absl::ConsumePrefix(&text, "[")) return std::nullopt;
-  const std::optional<uint64_t> packets = ConsumeNumber(text);
-  if (!packets || !absl::ConsumePrefix(&text, ":")) return std::nullopt;
-  const std::optional<uint64_t> bytes = ConsumeNumber(text);
-  if (!bytes || text != "]") return std::nullopt;
-  return RuleCounters{.packets = *packets, .bytes = *bytes};
+  if (!absl::ConsumePrefix(&text, "[") || !absl::ConsumeSuffix(&text, "]")) return std::nullopt;
+  const std::pair<absl::string_view, absl::string_view> numbers =
+      absl::StrSplit(text, absl::MaxSplits(':', 1));
+  RuleCounters counters;
+  if (!ReadNumber(numbers.first, counters.packets) || !ReadNumber(numbers.second, counters.bytes)) {
+    return std::nullopt;
+  }
+  return counters;
+}
+
+// Behind the closing quote of the word that begins at `begin`.
+std::optional<size_t> EndOfQuoted(absl::string_view text, size_t begin) {
+  for (size_t at = begin + 1; at < text.size(); ++at) {
+    if (text[at] == '\\') {
+      ++at;
+    } else if (text[at] == '"') {
+      const size_t end = at + 1;
+      if (end < text.size() && text[end] != ' ' && text[end] != '\n') return std::nullopt;
+      return end;
+    }
+  }
+  return std::nullopt;
 }
 
 class SaveReader {
@@ -181,10 +195,79 @@ class SaveReader {
   std::vector<absl::string_view> words_;
 };
 
+class ChainCollector : public SaveVisitor {
+ public:
+  explicit ChainCollector(Family family) : family_(family) {}
+
+  void BeginTable(absl::string_view name) override {
+    table_ = netlink::FindTable(name);
+    last_ = nullptr;
+  }
+
+  void DeclareChain(absl::string_view name, absl::string_view policy) override {
+    if (table_) chains_[Id(name)].hooked = policy != "-";
+  }
+
+  void AddRule(const SavedRule& rule, const SavedChains& chains) override {
+    if (!table_) return;
+    if (last_ == nullptr || rule.chain != last_name_) {
+      last_name_ = rule.chain;
+      last_ = &chains_.at(Id(rule.chain));
+    }
+    last_->rules.push_back(
+        ObservedRule{.handle = last_->rules.size() + 1,
+                     .content = ParseSavedRule(family_, chains, rule.text, rule.words),
+                     .counters = rule.counters});
+  }
+
+  Chains Take() { return std::move(chains_); }
+
+ private:
+  ChainId Id(absl::string_view name) const {
+    return {.family = family_, .table = *table_, .name = std::string(name)};
+  }
+
+  Family family_;
+  Chains chains_;
+  std::optional<Table> table_;  // none: one that is skipped
+  // The last rule's chain: the next one's too, as a rule.
+  absl::string_view last_name_;
+  ObservedChain* last_ = nullptr;
+};
+
 }  // namespace
+
+std::optional<size_t> SplitSavedRule(absl::string_view text,
+                                     std::vector<absl::string_view>& words) {
+  words.clear();
+  size_t at = 0;
+  while (at < text.size() && text[at] != '\n') {
+    if (text[at] == ' ') {
+      ++at;
+      continue;
+    }
+    size_t end = std::min(text.find_first_of(" \n", at), text.size());
+    if (text[at] == '"') {
+      const std::optional<size_t> closed = EndOfQuoted(text, at);
+      if (!closed) return std::nullopt;
+      end = *closed;
+    }
+    words.push_back(text.substr(at, end - at));
+    at = end;
+  }
+  return at;
+}
 
 absl::Status ReadSave(absl::string_view text, SavedTables tables, SaveVisitor& visitor) {
   return SaveReader(text, tables, visitor).Read();
+}
+
+absl::StatusOr<Chains> ParseSave(Family family, absl::string_view text) {
+  ChainCollector collector(family);
+  if (absl::Status status = ReadSave(text, SavedTables::kOnce, collector); !status.ok()) {
+    return status;
+  }
+  return collector.Take();
 }
 
 }  // namespace kipt::agent

@@ -10,13 +10,13 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "agent/xtables/save_marks.h"
-#include "agent/xtables/save_words.h"
+#include "netlink/xt_info.h"
 
 namespace kipt::agent {
 namespace {
@@ -34,9 +34,6 @@ using netlink::PrefixMatch;
 using netlink::Return;
 using netlink::Rule;
 using netlink::SetMark;
-
-// XT_MAX_COMMENT_LEN of linux/netfilter/xt_comment.h, less its NUL.
-constexpr size_t kMaxCommentLength = 255;
 
 // What targets outside our vocabulary do, as netlink/rule_display.cc has them for nft; verdicts
 // stand here too. A name that is not here may do anything.
@@ -63,6 +60,14 @@ constexpr StateName kStates[] = {
     {"DNAT", netlink::kCtDnat},
 };
 
+// Null if no row of `rows` has that name.
+template <typename T, size_t N>
+const T* FindName(const T (&rows)[N], absl::string_view name) {
+  const T* const row =
+      std::find_if(rows, rows + N, [&](const T& each) { return each.name == name; });
+  return row != rows + N ? row : nullptr;
+}
+
 std::optional<Prefix> ReadPrefix(Family family, absl::string_view word) {
   const absl::StatusOr<Prefix> prefix = netlink::ParsePrefix(family, word);
   const absl::StatusOr<Prefix> address =
@@ -72,40 +77,21 @@ std::optional<Prefix> ReadPrefix(Family family, absl::string_view word) {
   return *prefix;
 }
 
-// "0x8000".
-std::optional<uint32_t> ReadHex(absl::string_view word) {
-  uint32_t value = 0;
-  const auto is_hex = [](char c) { return absl::ascii_isxdigit(static_cast<unsigned char>(c)); };
-  if (!absl::ConsumePrefix(&word, "0x") || !std::all_of(word.begin(), word.end(), is_hex) ||
-      !absl::SimpleHexAtoi(word, &value)) {
+// "0x8000/0x8000" or "0x8000": iptables-save prints no other base.
+std::optional<MaskedValue> ReadHexadecimal(absl::string_view word) {
+  const size_t slash = word.find('/');
+  const bool has_mask = slash != absl::string_view::npos;
+  if (!absl::StartsWith(word, "0x") || (has_mask && !absl::StartsWith(word.substr(slash), "/0x"))) {
     return std::nullopt;
   }
-  return value;
-}
-
-struct MaskedValue {
-  uint32_t value = 0;
-  std::optional<uint32_t> mask{};
-};
-
-// "0x8000/0x8000" or "0x8000".
-std::optional<MaskedValue> ReadMaskedValue(absl::string_view word) {
-  const size_t slash = word.find('/');
-  const std::optional<uint32_t> value = ReadHex(word.substr(0, slash));
-  if (!value) return std::nullopt;
-  if (slash == absl::string_view::npos) return MaskedValue{.value = *value};
-  const std::optional<uint32_t> mask = ReadHex(word.substr(slash + 1));
-  if (!mask) return std::nullopt;
-  return MaskedValue{.value = *value, .mask = mask};
+  return ReadMaskedValue(word);
 }
 
 std::optional<uint16_t> ReadStates(absl::string_view word) {
   uint16_t states = 0;
   for (const absl::string_view name : absl::StrSplit(word, ',')) {
-    const auto* const known =
-        std::find_if(std::begin(kStates), std::end(kStates),
-                     [&](const StateName& state) { return state.name == name; });
-    if (known == std::end(kStates) || (states & known->bit) != 0) return std::nullopt;
+    const StateName* const known = FindName(kStates, name);
+    if (known == nullptr || (states & known->bit) != 0) return std::nullopt;
     states = static_cast<uint16_t>(states | known->bit);
   }
   return states;
@@ -227,7 +213,7 @@ class SavedRuleReader {
   void ReadComment() {
     std::optional<std::string> comment = UnquoteSavedWord(Word());
     fits_ = fits_ && rule_.comment.empty() && comment && !comment->empty() &&
-            comment->size() <= kMaxCommentLength;
+            comment->size() <= netlink::kMaxCommentLength;
     if (comment) rule_.comment = *std::move(comment);
     ++at_;
   }
@@ -236,16 +222,15 @@ class SavedRuleReader {
     const bool negated = Word() == "!";
     const size_t option = negated ? 1 : 0;
     std::optional<MaskedValue> mark;
-    if (Word(option) == "--mark") mark = ReadMaskedValue(Word(option + 1));
+    if (Word(option) == "--mark") mark = ReadHexadecimal(Word(option + 1));
     // At the option again: what it is called does not matter any more.
     if (!mark) {
       AddMarks(MarksOfMatch("mark", words_.subspan(at_)));
       return SkipUnknown(0);
     }
     at_ += option + 2;
-    const uint32_t mask = mark->mask.value_or(kAllMarks);
-    AddMarks({.tested = mask});
-    Set(rule_.mark, MarkMatch{.value = mark->value, .mask = mask, .negated = negated});
+    AddMarks({.tested = mark->mask});
+    Set(rule_.mark, MarkMatch{.value = mark->value, .mask = mark->mask, .negated = negated});
   }
 
   void ReadConntrack() {
@@ -275,17 +260,14 @@ class SavedRuleReader {
     const bool is_goto = Word() == "-g";
     const absl::string_view name = Word(1);
     at_ += 2;
-    const auto* const known =
-        std::find_if(std::begin(kTargets), std::end(kTargets),
-                     [&](const KnownTarget& target) { return target.name == name; });
-    const bool is_known = known != std::end(kTargets);
+    const KnownTarget* const known = FindName(kTargets, name);
     const auto chain = chains_.find(name);
     // A verdict's name is never a chain's; an extension's may be.
     const bool is_verdict = name == "ACCEPT" || name == "DROP" || name == "RETURN";
     const bool is_chain =
         !is_verdict && chain != chains_.end() && !chain->second && at_ == words_.size();
-    opaque_.decides = is_chain || !is_known || known->decides;
-    opaque_.terminal = is_goto || (!is_chain && is_known && known->terminal);
+    opaque_.decides = is_chain || known == nullptr || known->decides;
+    opaque_.terminal = is_goto || (!is_chain && known != nullptr && known->terminal);
     opaque_.returns = name == "RETURN";
     if (is_chain) opaque_.jump = std::string(name);
     fits_ = fits_ && !is_goto;
@@ -315,9 +297,9 @@ class SavedRuleReader {
     // Whatever the rule was written with: since xt_MARK's revision 2 (Linux 2.6.25) iptables-save
     // knows only this spelling, up to 1.8.11 at least.
     if (name == "MARK" && arguments == 2 && Word() == "--set-xmark") {
-      const std::optional<MaskedValue> mark = ReadMaskedValue(Word(1));
-      if (!mark || !mark->mask) return false;
-      rule_.target = SetMark{.value = mark->value, .mask = *mark->mask};
+      const std::optional<MaskedValue> mark = ReadHexadecimal(Word(1));
+      if (!mark || !absl::StrContains(Word(1), '/')) return false;
+      rule_.target = SetMark{.value = mark->value, .mask = mark->mask};
       return true;
     }
     return false;
@@ -339,6 +321,19 @@ std::variant<Rule, OpaqueRule> ParseSavedRule(Family family, const SavedChains& 
                                               absl::string_view text,
                                               absl::Span<const absl::string_view> words) {
   return SavedRuleReader(family, chains, words).Read(text);
+}
+
+std::optional<std::string> UnquoteSavedWord(absl::string_view word) {
+  std::string plain(word);
+  if (word.size() >= 2 && word.front() == '"' && word.back() == '"') {
+    plain.clear();
+    for (size_t at = 1; at + 1 < word.size(); ++at) {
+      if (word[at] == '\\') ++at;
+      plain += word[at];
+    }
+  }
+  if (netlink::QuoteForSave(plain) != word) return std::nullopt;
+  return plain;
 }
 
 }  // namespace kipt::agent

@@ -2,11 +2,12 @@
 //
 // File: agent/xtables/save_rule.h
 //
-// One rule of iptables-save's text: its words, and what they say. save_parser puts tables and
-// chains around it.
+// What the words of one rule say, as iptables-save prints it.
 #ifndef KIPT_AGENT_XTABLES_SAVE_RULE_H_
 #define KIPT_AGENT_XTABLES_SAVE_RULE_H_
 
+#include <optional>
+#include <string>
 #include <variant>
 
 #include "absl/container/flat_hash_map.h"
@@ -25,6 +26,9 @@ using SavedChains = absl::flat_hash_map<absl::string_view, bool>;
 std::variant<netlink::Rule, netlink::OpaqueRule> ParseSavedRule(
     netlink::Family family, const SavedChains& chains, absl::string_view text,
     absl::Span<const absl::string_view> words);
+
+// The inverse of netlink::QuoteForSave. Nothing where QuoteForSave would not have written `word`.
+std::optional<std::string> UnquoteSavedWord(absl::string_view word);
 
 }  // namespace kipt::agent
 

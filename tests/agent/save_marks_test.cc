@@ -9,8 +9,8 @@
 #include <variant>
 #include <vector>
 
+#include "agent/xtables/save_reader.h"
 #include "agent/xtables/save_rule.h"
-#include "agent/xtables/save_words.h"
 #include "netlink/ruleset.h"
 #include "netlink/xt_marks.h"
 

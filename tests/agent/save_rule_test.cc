@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "agent/xtables/save_words.h"
+#include "agent/xtables/save_reader.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {

@@ -17,7 +17,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "agent/xtables/save_parser.h"
+#include "agent/xtables/save_reader.h"
 #include "tests/support/process_cost.h"
 #include "tests/support/status_matchers.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "agent/xtables/save_parser.h"
+#include "agent/xtables/save_reader.h"
 #include "agent/xtables/saved_survey.h"
 #include "agent/xtables/saved_text.h"
 #include "tests/fuzz/require.h"

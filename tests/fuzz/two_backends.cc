@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "agent/xtables/legacy_backend.h"
-#include "agent/xtables/save_parser.h"
+#include "agent/xtables/save_reader.h"
 #include "netlink/base_chains.h"
 #include "netlink/nft_backend.h"
 #include "netlink/transaction.h"
