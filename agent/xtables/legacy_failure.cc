@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/xtables/legacy_failure.h"
 
+#include <fcntl.h>
 #include <linux/capability.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -17,12 +19,17 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "agent/process/owned_fd.h"
 #include "agent/process/read_file.h"
+#include "agent/xtables/conn_label_names.h"
+#include "agent/xtables/legacy_tables.h"
 #include "featuregates/printable.h"
 #include "netlink/kernel_error.h"
 
 namespace kipt::agent {
 namespace {
+
+using netlink::Family;
 
 struct Row {
   int exit_code;
@@ -105,6 +112,29 @@ std::optional<bool> IsListed(absl::string_view match, const std::string& matches
   return std::find(lines.begin(), lines.end(), match) != lines.end();
 }
 
+absl::StatusOr<bool> HasTables(Family family, const LegacyOptions& options) {
+  const std::string path = PathOfFamily(options.table_names_path, family);
+  const absl::StatusOr<std::string> names = ReadFile(path);
+  // Without the module there is no file, and no table.
+  if (absl::IsNotFound(names.status())) return false;
+  if (!names.ok()) return Annotated(names.status(), "; only uid 0 of the namespace may read it");
+  return !absl::StripAsciiWhitespace(*names).empty();
+}
+
+// False only where it is certain.
+bool HasIpv6(const LegacyOptions& options) {
+  const OwnedFd file(open(options.if_inet6_path.c_str(), O_RDONLY | O_CLOEXEC));
+  return file.valid() || errno != ENOENT;
+}
+
+absl::StatusOr<std::string> WithLabelsAsNumbers(std::string saved, const std::string& names_path) {
+  if (!MentionsConnLabels(saved)) return saved;
+  const absl::StatusOr<ConnLabelNames> names = ReadConnLabelNames(names_path);
+  if (names.ok()) return WithConnLabelNumbers(saved, *names);
+  if (HasConnLabelNames(saved)) return names.status();
+  return saved;
+}
+
 }  // namespace
 
 absl::Status Annotated(const absl::Status& status, absl::string_view more) {
@@ -139,6 +169,27 @@ absl::Status LegacyFailure(absl::string_view what, absl::string_view program,
   return absl::Status(
       code, absl::StrCat(what, ": ", program, " ended with exit code ", result.exit_code, ": ",
                          meaning, said.empty() ? "" : absl::StrCat(" (it said: ", said, ")")));
+}
+
+absl::StatusOr<std::string> SaveLegacyTables(Family family, CommandRunner& runner,
+                                             const absl::StatusOr<LegacyPrograms>& programs,
+                                             const LegacyOptions& options) {
+  const absl::StatusOr<bool> has_tables = HasTables(family, options);
+  if (!has_tables.ok()) return has_tables.status();
+  if (!*has_tables || (family == Family::kIPv6 && !HasIpv6(options))) return std::string();
+  if (!programs.ok()) return programs.status();
+  // Not -t TABLE: that makes the table where it is gone by now.
+  absl::StatusOr<CommandResult> saved = runner.Run({.program = programs->save,
+                                                    .arguments = {"-c"},
+                                                    .environment = LegacyEnvironment(),
+                                                    .deadline = options.command_deadline,
+                                                    .output_limit = options.output_limit});
+  if (!saved.ok()) return saved.status();
+  if (saved->exit_code == 0) {
+    return WithLabelsAsNumbers(std::move(saved->output), options.label_names_path);
+  }
+  return LegacyFailure(absl::StrCat("reading the tables of ", netlink::FamilyName(family)),
+                       programs->save, *saved, options.thread_status_path);
 }
 
 }  // namespace kipt::agent

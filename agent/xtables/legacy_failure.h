@@ -2,16 +2,21 @@
 //
 // File: agent/xtables/legacy_failure.h
 //
-// What an iptables program's exit code means. Its words are not looked at, for they differ by
-// version, and go into the message only; but for a name of ours, where one is in them.
+// Runs iptables-legacy-save, and explains how an iptables-legacy program failed. The exit code
+// decides: what the program prints differs by version and only goes into the message, except the
+// name of a match that we asked for.
 #ifndef KIPT_AGENT_XTABLES_LEGACY_FAILURE_H_
 #define KIPT_AGENT_XTABLES_LEGACY_FAILURE_H_
 
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "agent/process/command.h"
+#include "agent/xtables/legacy_backend.h"
+#include "agent/xtables/legacy_programs.h"
+#include "netlink/ruleset.h"
 
 namespace kipt::agent {
 
@@ -38,6 +43,18 @@ void NoteMissingMatch(absl::string_view match, const CommandResult& result,
 
 // `status` with more words behind its message, and all else that is known of it.
 absl::Status Annotated(const absl::Status& status, absl::string_view more);
+
+// What iptables-legacy-save -c prints of `family`, in the calling thread's network namespace: every
+// table that exists, and none is created. Nothing, and no program is run, if there is no table.
+// Connections' labels are numbers, whatever names they have on this node.
+//
+// FailedPrecondition if labels are printed by names and the file of names cannot be read whole: our
+// rules would look like another program's, and each round would add them again. The status of
+// `programs` if that is an error and tables exist. The status of errno if the list of tables cannot
+// be read, which only uid 0 of the namespace may. Else as CommandRunner::Run and LegacyFailure.
+absl::StatusOr<std::string> SaveLegacyTables(netlink::Family family, CommandRunner& runner,
+                                             const absl::StatusOr<LegacyPrograms>& programs,
+                                             const LegacyOptions& options);
 
 }  // namespace kipt::agent
 

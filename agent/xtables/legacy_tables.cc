@@ -14,12 +14,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "agent/process/read_file.h"
 #include "netlink/kernel_error.h"
 
 namespace kipt::agent {
@@ -31,6 +31,8 @@ using netlink::KernelError;
 using netlink::Table;
 using netlink::TableName;
 
+// Five tables a family; extensions may bring more.
+constexpr size_t kMostNamesBytes = 64 << 10;
 // A table that somebody rewrites this often meanwhile is one that changed.
 constexpr int kMostAttempts = 5;
 
@@ -156,16 +158,10 @@ absl::StatusOr<std::set<std::string>> LegacyTableReader::Names(Source& source) c
       if (absl::Status status = OpenNames(source); !status.ok()) return status;
       if (!source.names.valid()) return std::set<std::string>();
     }
-    std::string text;
-    char buffer[1024];
-    ssize_t count = 0;
-    while ((count = pread(source.names.get(), buffer, sizeof buffer,
-                          static_cast<off_t>(text.size()))) > 0) {
-      text.append(buffer, static_cast<size_t>(count));
-    }
-    if (count == 0) {
-      const std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
-      return std::set<std::string>(lines.begin(), lines.end());
+    if (lseek(source.names.get(), 0, SEEK_SET) == 0) {
+      const absl::StatusOr<std::string> text =
+          ReadToEnd(source.names.get(), source.names_path, kMostNamesBytes);
+      if (text.ok()) return std::set<std::string>(absl::StrSplit(*text, '\n', absl::SkipEmpty()));
     }
     // The module was removed, and with it this file; it may have come back.
     source.names = OwnedFd();

@@ -14,7 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/process/command.h"
-#include "agent/xtables/legacy_save.h"
+#include "agent/xtables/legacy_failure.h"
 #include "agent/xtables/save_reader.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
