@@ -122,7 +122,7 @@ class LegacyBackend : public netlink::Backend {
     return status;
   }
 
-  absl::string_view mode() const override { return "legacy"; }
+  netlink::BackendKind kind() const override { return netlink::BackendKind::kIptablesLegacy; }
   bool spans_families() const override { return false; }
   std::string caveat() const override;
   absl::StatusOr<Snapshot> Read(absl::Span<const ChainQuery> queries) override;
@@ -200,7 +200,8 @@ absl::StatusOr<Snapshot> LegacyBackend::Read(absl::Span<const ChainQuery> querie
 
 absl::StatusOr<netlink::Survey> LegacyBackend::TakeSurvey(const netlink::SurveyFilter& keep) {
   if (absl::Status status = netns_.Check(); !status.ok()) return status;
-  netlink::Survey survey = {.mode = std::string(mode()), .generation = 0, .tables = {}};
+  const absl::string_view name = netlink::BackendKindName(kind());
+  netlink::Survey survey = {.mode = std::string(name), .generation = 0, .tables = {}};
   LegacyContent content;
   for (const auto& [family, text] :
        AtOnce<absl::StatusOr<std::string>>({netlink::kFamilies.begin(), netlink::kFamilies.end()},
@@ -208,7 +209,7 @@ absl::StatusOr<netlink::Survey> LegacyBackend::TakeSurvey(const netlink::SurveyF
     if (!text.ok()) return text.status();
     content[family] = FingerprintSaved(key_, *text);
     // Here, not at once: nobody said that `keep` may be called by two threads.
-    absl::StatusOr<netlink::Survey> of_family = ParseSurvey(mode(), family, *text, keep);
+    absl::StatusOr<netlink::Survey> of_family = ParseSurvey(name, family, *text, keep);
     if (!of_family.ok()) return of_family.status();
     survey.tables.merge(of_family->tables);
   }

@@ -65,7 +65,7 @@ TEST_F(LegacyBackendTest, RunsNoProgramWhereNoTableExists) {
   TableNames("ip6", "");
   EXPECT_EQ(Read(*backend, {kUser, kUser6}), snapshot);
   EXPECT_THAT(runner_.requests(), SizeIs(asked));
-  EXPECT_EQ(backend->mode(), "legacy");
+  EXPECT_EQ(netlink::BackendKindName(backend->kind()), "legacy");
   EXPECT_FALSE(backend->spans_families());
 }
 

@@ -78,8 +78,8 @@ class ModeEvidenceTest : public ::testing::Test {
   }
 
   TemporaryTree tree_;
-  FakeBackend nft_{"nft"};
-  FakeBackend legacy_{"legacy"};
+  FakeBackend nft_{netlink::BackendKind::kNft};
+  FakeBackend legacy_{netlink::BackendKind::kIptablesLegacy};
   std::vector<ListedChain> nft_list_;
   absl::Status nft_status_;
   absl::Status legacy_status_;

@@ -219,7 +219,8 @@ absl::Status TwoBackends::Apply(const std::vector<Edit>& edits) {
   for (const std::unique_ptr<Backend>& backend : backends_) {
     const absl::Status status = ApplyTo(*backend, edits);
     if (!status.ok()) {
-      return absl::Status(status.code(), absl::StrCat(backend->mode(), ": ", status.message()));
+      return absl::Status(status.code(), absl::StrCat(netlink::BackendKindName(backend->kind()),
+                                                      ": ", status.message()));
     }
   }
   Follow(edits);
@@ -233,8 +234,9 @@ absl::StatusOr<std::string> TwoBackends::Disagreement() {
     const absl::StatusOr<Snapshot> snapshot = Read(*backend);
     if (!snapshot.ok()) return snapshot.status();
     const std::string read = Text(ModelOf(snapshot->chains, found));
-    found +=
-        Difference(absl::StrCat("the model and the reading of ", backend->mode()), model, read);
+    found += Difference(
+        absl::StrCat("the model and the reading of ", netlink::BackendKindName(backend->kind())),
+        model, read);
   }
   Chains saved_chains;
   for (const Family family : netlink::kFamilies) {

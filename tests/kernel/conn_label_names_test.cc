@@ -91,7 +91,7 @@ TEST_F(ConnLabelNamesKernelTest, EveryLabelIsReadAsItselfByItsNameAndByItsNumber
   for (const char* names : {"", kStrangeNames}) {
     if (*names != '\0') std::ofstream(kNames) << names;
     for (const auto& backend : backends_) {
-      SCOPED_TRACE(backend->mode());
+      SCOPED_TRACE(netlink::BackendKindName(backend->kind()));
       const std::vector<Rule> wanted = EveryLabel();
       const auto before = backend->Read({{.chain = chain_}});
       ASSERT_THAT(before, IsOk());
