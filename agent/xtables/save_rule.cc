@@ -218,42 +218,42 @@ class SavedRuleReader {
     ++at_;
   }
 
+  // `[!] OPTION VALUE`. Nothing, and the rule is opaque, if these are other words; they are then
+  // read once more, as options of unknown names.
+  template <typename T>
+  std::optional<T> ReadOption(absl::string_view option, std::optional<T> (*read)(absl::string_view),
+                              bool& negated) {
+    negated = Word() == "!";
+    const size_t at = negated ? 1 : 0;
+    const std::optional<T> value = Word(at) == option ? read(Word(at + 1)) : std::nullopt;
+    if (!value) SkipUnknown(0);
+    if (value) at_ += at + 2;
+    return value;
+  }
+
   void ReadMark() {
-    const bool negated = Word() == "!";
-    const size_t option = negated ? 1 : 0;
-    std::optional<MaskedValue> mark;
-    if (Word(option) == "--mark") mark = ReadHexadecimal(Word(option + 1));
-    // At the option again: what it is called does not matter any more.
-    if (!mark) {
-      AddMarks(MarksOfMatch("mark", words_.subspan(at_)));
-      return SkipUnknown(0);
+    AddMarks(MarksOfMatch("mark", words_.subspan(at_)));
+    bool negated = false;
+    if (const auto mark = ReadOption("--mark", ReadHexadecimal, negated)) {
+      Set(rule_.mark, MarkMatch{.value = mark->value, .mask = mark->mask, .negated = negated});
     }
-    at_ += option + 2;
-    AddMarks({.tested = mark->mask});
-    Set(rule_.mark, MarkMatch{.value = mark->value, .mask = mark->mask, .negated = negated});
   }
 
   void ReadConntrack() {
-    const bool negated = Word() == "!";
-    const size_t option = negated ? 1 : 0;
-    std::optional<uint16_t> states;
-    if (Word(option) == "--ctstate") states = ReadStates(Word(option + 1));
-    if (!states) return SkipUnknown(0);
-    at_ += option + 2;
-    Set(rule_.ct_state, CtStateMatch{.states = *states, .negated = negated});
+    bool negated = false;
+    if (const auto states = ReadOption("--ctstate", ReadStates, negated)) {
+      Set(rule_.ct_state, CtStateMatch{.states = *states, .negated = negated});
+    }
   }
 
   void ReadConnLabel() {
     AddMarks(MarksOfMatch("connlabel", words_.subspan(at_)));
-    const bool negated = Word() == "!";
-    const size_t option = negated ? 1 : 0;
-    std::optional<uint8_t> label;
-    if (Word(option) == "--label") label = ReadLabel(Word(option + 1));
-    if (!label) return SkipUnknown(0);
-    at_ += option + 2;
-    const bool set = Word() == "--set";
-    if (set) ++at_;
-    Set(rule_.conn_label, ConnLabelMatch{.label = *label, .set = set, .negated = negated});
+    bool negated = false;
+    if (const auto label = ReadOption("--label", ReadLabel, negated)) {
+      const bool set = Word() == "--set";
+      if (set) ++at_;
+      Set(rule_.conn_label, ConnLabelMatch{.label = *label, .set = set, .negated = negated});
+    }
   }
 
   void ReadTarget() {
