@@ -2,14 +2,15 @@
 //
 // File: agent/xtables/iptables_legacy_monitor.h
 //
-// The Monitor of legacy xtables. The kernel tells nobody that legacy tables have changed, but
-// everybody who changes them with iptables 1.6.2 or later opens xtables.lock before and closes it
-// afterwards, and inotify(7) tells that. Whether anything was changed in this network namespace is
-// then asked of the kernel: readers take the lock, too, and one lock serves all namespaces.
+// The Monitor of the iptables-legacy backend. The kernel does not report changes of these tables,
+// but every program that changes them with iptables 1.6.2 or later opens xtables.lock before and
+// closes it afterwards, and inotify(7) reports that. The kernel is then asked whether anything was
+// changed in this network namespace: readers take the lock, too, and one lock serves all
+// namespaces.
 //
-// Not seen: those who take no lock or another one (an older iptables, a container with a /run of
-// its own, a program that was given XTABLES_LOCKFILE), and a lock file that is mounted over the
-// watched one later. Whoever must not miss these looks from time to time.
+// Not seen: programs that take no lock or another one (an older iptables, a container with a /run
+// of its own, a program that was given XTABLES_LOCKFILE), and a lock file that is mounted over the
+// watched one later. A caller that must not miss these checks from time to time.
 #ifndef KIPT_AGENT_XTABLES_IPTABLES_LEGACY_MONITOR_H_
 #define KIPT_AGENT_XTABLES_IPTABLES_LEGACY_MONITOR_H_
 

@@ -2,9 +2,9 @@
 //
 // File: agent/xtables/iptables_legacy_tables.h
 //
-// What the kernel itself says of the legacy tables (getsockopt(2) with IPT_SO_GET_INFO and
-// IPT_SO_GET_ENTRIES, linux/netfilter_ipv4/ip_tables.h): enough to tell whether somebody changed
-// them, in microseconds and without running a program. Nothing is decoded, changed or created.
+// What the kernel reports of the iptables-legacy tables (getsockopt(2) with IPT_SO_GET_INFO and
+// IPT_SO_GET_ENTRIES, linux/netfilter_ipv4/ip_tables.h): enough to see whether they were changed,
+// in microseconds and without running a program. Nothing is decoded, changed or created.
 #ifndef KIPT_AGENT_XTABLES_IPTABLES_LEGACY_TABLES_H_
 #define KIPT_AGENT_XTABLES_IPTABLES_LEGACY_TABLES_H_
 
