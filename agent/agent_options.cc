@@ -32,7 +32,7 @@ AgentOptions AgentOptionsSource::Make(const Config& config, std::optional<Iptabl
   mode_ = mode;
   // Who observes tries nothing.
   symbols_ = config.observe ? KernelSymbols::kRead : KernelSymbols::kSkip;
-  if (mode) support_.Look(IptablesModeName(*mode), config.hint_policy, Labels(config).has_value());
+  if (mode) support_.Look(*BackendKindOf(*mode), config.hint_policy, Labels(config).has_value());
   AgentOptions options = {.desired = DesiredRuleset(config.mode, config.families, config.bits,
                                                     support_.support(), Labels(config)),
                           .emulated_version = config.emulated_version,
@@ -43,8 +43,7 @@ AgentOptions AgentOptionsSource::Make(const Config& config, std::optional<Iptabl
                           .retire = {},
                           .route_localnet = RouteLocalnetOrNone};
   if (mode && Retires(config)) {
-    options.retire =
-        MakeRetirementSources(std::string(IptablesModeName(*mode)), config.cni_conf_dirs, sources_);
+    options.retire = MakeRetirementSources(*BackendKindOf(*mode), config.cni_conf_dirs, sources_);
   }
   return options;
 }
@@ -61,7 +60,7 @@ bool AgentOptionsSource::IsOutdated(const Config& config, std::optional<Iptables
   if (labels_refused) support_.NoteConnLabelRefusal(round.report.labels_refused.message());
   if (mode != mode_) return true;
   if (!mode || !(refused || disproved || labels_refused || waits) ||
-      !support_.Look(IptablesModeName(*mode), config.hint_policy, Labels(config).has_value())) {
+      !support_.Look(*BackendKindOf(*mode), config.hint_policy, Labels(config).has_value())) {
     return false;
   }
   why = WhatChanged(before, support_.support());
@@ -81,8 +80,8 @@ absl::StatusOr<std::optional<RetiredMode>> AgentOptionsSource::RetireOtherModeFi
     support_.NoteConnLabelRefusal(synced.labels_refused.message());
   }
   if (!synced.FirstError().ok()) return synced.FirstError();
-  return RetireOtherMode(std::string(IptablesModeName(mode)), config.families, config.cni_conf_dirs,
-                         sources_, MartianProtectionStands(synced),
+  return RetireOtherMode(*BackendKindOf(mode), config.families, config.cni_conf_dirs, sources_,
+                         MartianProtectionStands(synced),
                          /*apply=*/true);
 }
 

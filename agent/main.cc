@@ -88,7 +88,7 @@ int RunLook(const CommandLine& command_line, const Config& config) {
   return RunExplain(command_line.argument, config, command_line.flags, sources, streams);
 }
 
-NodeQuestions QuestionsFor(Command command, const Config& config, const std::string& iptables_mode,
+NodeQuestions QuestionsFor(Command command, const Config& config, netlink::BackendKind kind,
                            const ModeSources& sources) {
   NodeQuestions node;
   const bool retire_command = command == Command::kRetire;
@@ -96,17 +96,17 @@ NodeQuestions QuestionsFor(Command command, const Config& config, const std::str
   // A sync tries what files do not tell.
   const KernelSymbols symbols =
       command == Command::kSync ? KernelSymbols::kSkip : KernelSymbols::kRead;
-  node.support = [&sources, iptables_mode, labelled, symbols, hint = config.hint_policy] {
-    RuleSupport support = SupportFor(iptables_mode, sources.xt_compat(symbols), hint);
+  node.support = [&sources, kind, labelled, symbols, hint = config.hint_policy] {
+    RuleSupport support = SupportFor(kind, sources.xt_compat(symbols), hint);
     if (labelled && support.xt) AddConnLabelSupport(sources.conn_label_match(symbols), support);
     return support;
   };
   const bool policy = config.stale_chains == StaleChains::kRetire && config.mode != Mode::kOff;
   if (!policy && !retire_command) return node;
-  node.retire = MakeRetirementSources(iptables_mode, config.cni_conf_dirs, sources);
-  node.retire_other = [&sources, &config, iptables_mode](bool martians_dropped, bool apply) {
-    return RetireOtherMode(iptables_mode, config.families, config.cni_conf_dirs, sources,
-                           martians_dropped, apply);
+  node.retire = MakeRetirementSources(kind, config.cni_conf_dirs, sources);
+  node.retire_other = [&sources, &config, kind](bool martians_dropped, bool apply) {
+    return RetireOtherMode(kind, config.families, config.cni_conf_dirs, sources, martians_dropped,
+                           apply);
   };
   return node;
 }
@@ -130,16 +130,17 @@ int RunOnKernel(Command command, const Flags& flags, const Config& config) {
   if (!backend.ok()) return Fail(backend.status(), kExitFailed);
   const std::string caveat = (*backend)->caveat();
   if (!caveat.empty()) LOG(WARNING) << caveat;
+  const netlink::BackendKind kind = (*backend)->kind();
   Subject subject{
       .emulated_version = config.emulated_version,
-      .iptables_mode = std::string((*backend)->mode()),
+      .iptables_mode = std::string(netlink::BackendKindName(kind)),
       .desired =
           DesiredRuleset(config.mode, config.families, config.bits, {.hint = config.hint_policy},
                          LabelsFor(config.gates, config.mode, config.labels)),
   };
-  const NodeQuestions node = QuestionsFor(command, config, subject.iptables_mode, sources);
+  const NodeQuestions node = QuestionsFor(command, config, kind, sources);
   if (request.read_only) {
-    subject.other_mode = ReadOtherMode(subject.iptables_mode, config.families, sources);
+    subject.other_mode = ReadOtherMode(kind, config.families, sources);
   }
   const CommandStreams streams{.out = std::cout, .err = std::cerr};
   switch (command) {

@@ -88,7 +88,7 @@ class NodeAgent::Core {
     });
     if (!status.ok()) return status;
     if (!backend.ok()) return backend;
-    const bool legacy = (*backend)->mode() == "legacy";
+    const bool legacy = (*backend)->kind() == netlink::BackendKind::kIptablesLegacy;
     if (legacy && visited_) backend = NewVisitingBackend(*std::move(backend), *visited_);
     if (!iptables_mode_) {
       iptables_mode_ = legacy ? IptablesMode::kLegacy : IptablesMode::kNft;

@@ -13,12 +13,12 @@ namespace {
 // While somebody else writes.
 constexpr int kAttempts = 10;
 
-void LookAtOtherMode(const std::string& mode, const ModeSources& sources,
+void LookAtOtherMode(netlink::BackendKind kind, const ModeSources& sources,
                      DependentsCollector& collector) {
-  absl::Status status = CheckModeIsThere(mode, netlink::kFamilies, sources);
+  absl::Status status = CheckModeIsThere(kind, netlink::kFamilies, sources);
   if (absl::IsUnavailable(status) || absl::IsFailedPrecondition(status)) return;
   if (status.ok()) {
-    BackendOrError backend = OpenMode(mode, sources);
+    BackendOrError backend = OpenMode(kind, sources);
     status = backend.status();
     // A rule that is seen twice, or is gone by the second time, adds no claim that matters.
     for (int attempt = 0; backend.ok() && attempt < kAttempts; ++attempt) {
@@ -26,12 +26,10 @@ void LookAtOtherMode(const std::string& mode, const ModeSources& sources,
       if (!absl::IsAborted(status)) break;
     }
   }
-  if (status.ok() || HoldsNothing(mode, status)) return;
-  collector.OtherModeUnreadable(
-      absl::StrCat("rules of iptables ", mode, ", which cannot be read: ", status.message()));
+  if (status.ok() || HoldsNothing(kind, status)) return;
+  collector.OtherModeUnreadable(absl::StrCat("rules of iptables ", netlink::BackendKindName(kind),
+                                             ", which cannot be read: ", status.message()));
 }
-
-std::string OtherThan(const std::string& mode) { return mode == "nft" ? "legacy" : "nft"; }
 
 }  // namespace
 
@@ -44,10 +42,10 @@ std::vector<std::string> RouteLocalnetOrNone() {
   return ReadRouteLocalnet().value_or(std::vector<std::string>());
 }
 
-RetirementSources MakeRetirementSources(const std::string& iptables_mode,
+RetirementSources MakeRetirementSources(netlink::BackendKind kind,
                                         const std::vector<std::string>& cni_conf_dirs,
                                         const ModeSources& sources) {
-  const std::string other = OtherThan(iptables_mode);
+  const netlink::BackendKind other = OtherThan(kind);
   return {.cni = [&sources, cni_conf_dirs] { return ReadCniConfigsFor(cni_conf_dirs, sources); },
           .route_localnet = RouteLocalnetOrNone,
           .other_mode =
@@ -56,23 +54,23 @@ RetirementSources MakeRetirementSources(const std::string& iptables_mode,
               }};
 }
 
-std::optional<RetiredMode> RetireOtherMode(const std::string& managed,
+std::optional<RetiredMode> RetireOtherMode(netlink::BackendKind managed,
                                            absl::Span<const netlink::Family> families,
                                            const std::vector<std::string>& cni_conf_dirs,
                                            const ModeSources& sources, bool martians_dropped,
                                            bool apply) {
-  RetiredMode other = {.iptables_mode = OtherThan(managed), .report = {}};
-  const absl::Status there = CheckModeIsThere(other.iptables_mode, families, sources);
+  const netlink::BackendKind kind = OtherThan(managed);
+  RetiredMode other = {.iptables_mode = std::string(netlink::BackendKindName(kind)), .report = {}};
+  const absl::Status there = CheckModeIsThere(kind, families, sources);
   if (absl::IsUnavailable(there) || absl::IsFailedPrecondition(there)) return std::nullopt;
-  BackendOrError backend =
-      there.ok() ? OpenMode(other.iptables_mode, sources) : BackendOrError(there);
-  if (HoldsNothing(other.iptables_mode, backend.status())) return std::nullopt;
+  BackendOrError backend = there.ok() ? OpenMode(kind, sources) : BackendOrError(there);
+  if (HoldsNothing(kind, backend.status())) return std::nullopt;
   if (!backend.ok()) {
     other.report.status = backend.status();
     return other;
   }
   const Ruleset nothing = DesiredRuleset(Mode::kOff, families, MarkBits{});
-  RetirementSources dependents = MakeRetirementSources(other.iptables_mode, cni_conf_dirs, sources);
+  RetirementSources dependents = MakeRetirementSources(kind, cni_conf_dirs, sources);
   if (martians_dropped) dependents.route_localnet = [] { return std::vector<std::string>(); };
   other.report =
       Reconciler(backend->get(), SteadyClock())

@@ -14,6 +14,7 @@
 #include "agent/detect/mode_evidence.h"
 #include "agent/loop/reconciler.h"
 #include "agent/policy/dependents.h"
+#include "netlink/backend.h"
 
 namespace kipt::agent {
 
@@ -21,10 +22,10 @@ namespace kipt::agent {
 CniConfigs ReadCniConfigsFor(const std::vector<std::string>& directories,
                              const ModeSources& sources);
 
-// For retirement from `iptables_mode`. What of the other mode cannot be read (legacy iptables, by a
-// daemon that may run no programs) counts as claiming every mark. `sources` must outlive the
-// result.
-RetirementSources MakeRetirementSources(const std::string& iptables_mode,
+// For retirement with the backend of `kind`. What of the other mode cannot be read (legacy
+// iptables, by a daemon that may run no programs) counts as claiming every mark. `sources` must
+// outlive the result.
+RetirementSources MakeRetirementSources(netlink::BackendKind kind,
                                         const std::vector<std::string>& cni_conf_dirs,
                                         const ModeSources& sources);
 
@@ -32,7 +33,7 @@ RetirementSources MakeRetirementSources(const std::string& iptables_mode,
 // there. Nothing of kubelet's is wanted there, so hint and canary go too, which would lead programs
 // that look for them into that mode. Where the managed mode drops martian packets
 // (`martians_dropped`), that mode's rule against them may go.
-std::optional<RetiredMode> RetireOtherMode(const std::string& managed,
+std::optional<RetiredMode> RetireOtherMode(netlink::BackendKind managed,
                                            absl::Span<const netlink::Family> families,
                                            const std::vector<std::string>& cni_conf_dirs,
                                            const ModeSources& sources, bool martians_dropped,

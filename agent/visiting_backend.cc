@@ -40,7 +40,7 @@ class VisitingBackend : public netlink::Backend {
   VisitingBackend(std::unique_ptr<netlink::Backend> inner, const VisitedNamespace& visited)
       : inner_(std::move(inner)), visited_(visited) {}
 
-  absl::string_view mode() const override { return inner_->mode(); }
+  netlink::BackendKind kind() const override { return inner_->kind(); }
   bool spans_families() const override { return inner_->spans_families(); }
   std::string caveat() const override { return inner_->caveat(); }
 

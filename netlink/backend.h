@@ -42,14 +42,25 @@ struct NativeReading {
   std::optional<ObservedNativeTable> table = {};
 };
 
+// How rules are written.
+enum class BackendKind : uint8_t { kNft, kIptablesLegacy };
+
+// "nft" or "legacy", in flags, JSON, metrics and texts.
+constexpr absl::string_view BackendKindName(BackendKind kind) {
+  return kind == BackendKind::kNft ? "nft" : "legacy";
+}
+
+constexpr BackendKind OtherThan(BackendKind kind) {
+  return kind == BackendKind::kNft ? BackendKind::kIptablesLegacy : BackendKind::kNft;
+}
+
 // Not safe for use by several threads at once; may be created on one thread and used on another.
 // A backend stays in the network namespace in which it was created.
 class Backend {
  public:
   virtual ~Backend() = default;
 
-  // "nft" or "legacy".
-  virtual absl::string_view mode() const = 0;
+  virtual BackendKind kind() const = 0;
 
   // Whether a transaction of both families is applied whole or not at all. Where it is not, a
   // transaction that was refused may have been applied for one of them.

@@ -28,6 +28,13 @@ constexpr BaseChain kBaseChains[] = {
 
 }  // namespace
 
+std::optional<Table> FindTable(absl::string_view name) {
+  for (const Table table : kTables) {
+    if (TableName(table) == name) return table;
+  }
+  return std::nullopt;
+}
+
 const BaseChain* FindBaseChain(Table table, absl::string_view name) {
   for (const BaseChain& chain : kBaseChains) {
     if (chain.table == table && name == chain.name) return &chain;

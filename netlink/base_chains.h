@@ -9,6 +9,7 @@
 #define KIPT_NETLINK_BASE_CHAINS_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/strings/string_view.h"
 #include "netlink/ruleset.h"
@@ -22,6 +23,9 @@ struct BaseChain {
   int32_t priority;  // enum nf_ip_hook_priorities, linux/netfilter_ipv4.h; the same in IPv6
   const char* type;  // NFTA_CHAIN_TYPE: "filter", "nat" or "route"
 };
+
+// The table of that name, if it is one of kTables.
+std::optional<Table> FindTable(absl::string_view name);
 
 // Null when `name` is a user chain in `table`. The same for both families.
 const BaseChain* FindBaseChain(Table table, absl::string_view name);

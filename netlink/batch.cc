@@ -24,7 +24,7 @@
 #include "netlink/batch_errors.h"
 #include "netlink/kernel_error.h"
 #include "netlink/native_encoder.h"
-#include "netlink/nftnl_ptr.h"
+#include "netlink/rule_builder.h"
 #include "netlink/rule_codec.h"
 #include "netlink/socket.h"
 

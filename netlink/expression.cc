@@ -25,17 +25,19 @@ struct KnownExpression {
   bool condition;
   bool decides;
   bool terminal;
+  // The attribute that makes it a store: it writes to the packet.
+  uint16_t source = 0;
 };
 
 constexpr KnownExpression kKnown[] = {
-    // Loads and tests: they choose packets, and leave them as they are.
+    // Loads and tests: they choose packets, and do not change them.
     {"bitwise", false, false, false},
     {"byteorder", false, false, false},
     {"cmp", true, false, false},
     {"connlimit", true, false, false},
-    {"ct", true, false, false},
+    {"ct", true, false, false, NFTA_CT_SREG},
     {"dynset", true, false, false},
-    {"exthdr", true, false, false},
+    {"exthdr", true, false, false, NFTA_EXTHDR_SREG},
     {"fib", true, false, false},
     {"hash", true, false, false},
     {"immediate", false, false, false},
@@ -43,10 +45,10 @@ constexpr KnownExpression kKnown[] = {
     {"limit", true, false, false},
     {"log", false, false, false},
     {"lookup", true, false, false},
-    {"meta", true, false, false},
+    {"meta", true, false, false, NFTA_META_SREG},
     {"numgen", true, false, false},
     {"osf", true, false, false},
-    {"payload", true, false, false},
+    {"payload", true, false, false, NFTA_PAYLOAD_SREG},
     {"quota", true, false, false},
     {"range", true, false, false},
     {"rt", true, false, false},
@@ -64,16 +66,14 @@ constexpr KnownExpression kKnown[] = {
 constexpr absl::string_view kLeavesMark[] = {"dup",     "flow_offload", "fwd",      "last",  "nat",
                                              "notrack", "objref",       "synproxy", "tproxy"};
 
-// What looks like a load or a test, but sets the verdict or writes to the packet.
-bool DecidesAfterAll(absl::string_view name, const Attributes& data) {
+// Whether what looks like a load or a test sets the verdict or writes to the packet.
+bool DecidesAfterAll(const KnownExpression& known, const Attributes& data) {
   // A verdict map looks verdicts up.
-  if (name == "lookup") return data.U32(NFTA_LOOKUP_DREG) == NFT_REG_VERDICT;
-  if (name == "immediate") return data.U32(NFTA_IMMEDIATE_DREG).value_or(0) == NFT_REG_VERDICT;
-  if (name == "meta") return data.Bytes(NFTA_META_SREG).has_value();
-  if (name == "payload") return data.Bytes(NFTA_PAYLOAD_SREG).has_value();
-  if (name == "ct") return data.Bytes(NFTA_CT_SREG).has_value();
-  if (name == "exthdr") return data.Bytes(NFTA_EXTHDR_SREG).has_value();
-  return false;
+  if (known.name == "lookup") return data.U32(NFTA_LOOKUP_DREG) == NFT_REG_VERDICT;
+  if (known.name == "immediate") {
+    return data.U32(NFTA_IMMEDIATE_DREG).value_or(0) == NFT_REG_VERDICT;
+  }
+  return known.source != 0 && data.Bytes(known.source).has_value();
 }
 
 bool LeavesMark(absl::string_view name) {
@@ -106,7 +106,7 @@ OtherExpression Other(absl::string_view name, const std::optional<Attributes>& d
   other.decides = known->decides;
   other.terminal = known->terminal;
   other.is_target = known->decides;
-  if (DecidesAfterAll(name, *data)) other.decides = other.is_target = true;
+  if (DecidesAfterAll(*known, *data)) other.decides = other.is_target = true;
   other.text = DisplayNative(name, *data);
   if (absl::StartsWith(other.text, "-j ")) other.is_target = true;
   // A verdict that could not be read.
@@ -171,11 +171,9 @@ std::optional<Expression> ParseBitwise(const Attributes& data) {
   const auto flip = DataValue(data, NFTA_BITWISE_XOR);
   if (!from || !to || !length || !mask || !flip) return std::nullopt;
   if (mask->size() != *length || flip->size() != *length) return std::nullopt;
-  const auto is_zero = [](uint8_t byte) { return byte == 0; };
-  if (!std::all_of(flip->begin(), flip->end(), is_zero)) {
-    return Flipping{.from = *from, .to = *to, .mask = *mask, .flip = *flip};
-  }
-  return Masking{.from = *from, .to = *to, .mask = *mask};
+  const bool flips =
+      std::any_of(flip->begin(), flip->end(), [](uint8_t byte) { return byte != 0; });
+  return Masking{.from = *from, .to = *to, .mask = *mask, .flip = flips ? *flip : WireBytes()};
 }
 
 std::optional<Expression> ParseComparison(const Attributes& data) {

@@ -44,19 +44,12 @@ struct ImmediateLoad {
   WireBytes data;
 };
 
-// bitwise: to = from & mask. Those that shift, or take two registers, are OtherExpression.
+// bitwise: to = (from & mask) ^ flip. Those that shift, or take two registers, are OtherExpression.
 struct Masking {
   uint32_t from = 0;
   uint32_t to = 0;
   WireBytes mask;
-};
-
-// bitwise that flips bits, too: to = (from & mask) ^ flip.
-struct Flipping {
-  uint32_t from = 0;
-  uint32_t to = 0;
-  WireBytes mask;
-  WireBytes flip;  // as long as the mask
+  WireBytes flip;  // as long as the mask; empty if it flips no bit
 };
 
 // cmp, for equality or inequality.
@@ -115,7 +108,7 @@ struct OtherExpression {
   ConnLabelSet labels_set = {};
 };
 
-using Expression = std::variant<PayloadLoad, MetaLoad, MetaStore, ImmediateLoad, Masking, Flipping,
+using Expression = std::variant<PayloadLoad, MetaLoad, MetaStore, ImmediateLoad, Masking,
                                 Comparison, RangeComparison, CounterExpression, VerdictExpression,
                                 XtExpression, OtherExpression>;
 

@@ -109,7 +109,7 @@ class DropReader {
     const auto* comparison = Peek<Comparison>(2);
     uint32_t bits = 0;
     if (!load || mask == nullptr || comparison == nullptr || mask->from != load->to ||
-        comparison->from != mask->to || mask->mask.size() != sizeof(bits) ||
+        !mask->flip.empty() || comparison->from != mask->to || mask->mask.size() != sizeof(bits) ||
         comparison->data != absl::MakeConstSpan(std::array<uint8_t, sizeof(bits)>{})) {
       return false;
     }

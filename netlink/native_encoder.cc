@@ -16,7 +16,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "netlink/native_decoder.h"
-#include "netlink/nftnl_ptr.h"
 #include "netlink/rule_builder.h"
 #include "netlink/rule_codec.h"
 #include "netlink/socket.h"

@@ -8,12 +8,11 @@
 #include <linux/netfilter/nf_tables.h>
 
 #include <cerrno>
-#include <functional>
-#include <initializer_list>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "netlink/attributes.h"
 #include "netlink/kernel_error.h"
@@ -22,8 +21,6 @@
 
 namespace kipt::netlink {
 namespace {
-
-using Names = std::initializer_list<std::pair<uint16_t, std::string>>;
 
 // Reads what makes up one table.
 class TableReader {
@@ -37,19 +34,13 @@ class TableReader {
 
   // Nothing: there is no such table. Aborted: it changed meanwhile.
   absl::StatusOr<std::optional<ObservedNativeTable>> Read() && {
-    bool exists = true;
-    absl::Status status = Request(
-        NFT_MSG_GETTABLE, 0, {{NFTA_TABLE_NAME, name_}},
-        [&](WireBytes message) { decoder_.AddTable(message); },
-        [&](int error) {
-          if (error != ENOENT) return KernelError(error, action_);
-          exists = false;
-          return absl::OkStatus();
-        });
-    if (!status.ok()) return status;
-    if (!exists) return std::optional<ObservedNativeTable>();
-    status = Dump(NFT_MSG_GETRULE, {{NFTA_RULE_TABLE, name_}},
-                  [&](WireBytes message) { decoder_.AddRule(message); });
+    const absl::StatusOr<int> error = Ask(NFT_MSG_GETTABLE, 0, {{NFTA_TABLE_NAME, name_}},
+                                          [&](WireBytes message) { decoder_.AddTable(message); });
+    if (!error.ok()) return error.status();
+    if (*error == ENOENT) return std::optional<ObservedNativeTable>();
+    if (*error != 0) return KernelError(*error, action_);
+    absl::Status status = Request(NFT_MSG_GETRULE, NLM_F_DUMP, {{NFTA_RULE_TABLE, name_}},
+                                  [&](WireBytes message) { decoder_.AddRule(message); });
     const std::set<std::string> chains = decoder_.ChainsOfRules();
     if (status.ok()) {
       // NFTA_TABLE_USE also counts what a transaction of somebody else's has begun and may yet
@@ -74,13 +65,13 @@ class TableReader {
   }
 
   absl::Status ReadEverything() {
-    absl::Status status = Dump(NFT_MSG_GETCHAIN, {}, [&](WireBytes message) {
+    absl::Status status = Request(NFT_MSG_GETCHAIN, NLM_F_DUMP, {}, [&](WireBytes message) {
       if (IsOfThisTable(message)) decoder_.AddChain(message);
     });
     // NFTA_SET_TABLE, NFTA_OBJ_TABLE and NFTA_FLOWTABLE_TABLE are one number.
     for (const uint16_t type : {NFT_MSG_GETSET, NFT_MSG_GETOBJ, NFT_MSG_GETFLOWTABLE}) {
       if (!status.ok()) return status;
-      status = Dump(type, {{NFTA_SET_TABLE, name_}}, [&](WireBytes message) {
+      status = Request(type, NLM_F_DUMP, {{NFTA_SET_TABLE, name_}}, [&](WireBytes message) {
         if (IsOfThisTable(message)) decoder_.AddOther();
       });
     }
@@ -93,31 +84,22 @@ class TableReader {
     return attributes && attributes->Text(NFTA_CHAIN_TABLE) == name_;
   }
 
-  absl::Status Dump(uint16_t type, Names names, const std::function<void(WireBytes)>& handle) {
-    return Request(type, NLM_F_DUMP, names, handle);
-  }
-
-  // What was there a moment ago and is gone is a change.
-  absl::Status ErrorBehindTheTable(int error) const {
-    return error == ENOENT ? absl::AbortedError(absl::StrCat(action_, ": it changed meanwhile"))
-                           : KernelError(error, action_);
-  }
-
-  absl::Status Request(uint16_t type, uint16_t flags, Names names,
-                       const std::function<void(WireBytes)>& handle,
-                       const std::function<absl::Status(int)>& explain = nullptr) {
-    Requests requests(socket_.ReserveSequences(1));
-    requests.Add(type, WireFamily(family_), flags, names);
-    absl::Status status;
-    absl::Status asked = Ask(socket_, requests, [&](const Reply& reply) {
-      if (reply.message != nullptr) {
-        handle(MessageBytes(reply.message));
-      } else if (reply.error_number != 0) {
-        status.Update(explain ? explain(reply.error_number)
-                              : ErrorBehindTheTable(reply.error_number));
-      }
+  absl::StatusOr<int> Ask(uint16_t type, uint16_t flags, Requests::Texts names,
+                          absl::FunctionRef<void(WireBytes)> handle) {
+    return AskOne(socket_, type, WireFamily(family_), flags, names, [&](WireBytes message) {
+      handle(message);
+      return absl::OkStatus();
     });
-    return asked.ok() ? status : asked;
+  }
+
+  // For what belongs to the table: if it was there a moment ago and is gone, the table has changed.
+  absl::Status Request(uint16_t type, uint16_t flags, Requests::Texts names,
+                       absl::FunctionRef<void(WireBytes)> handle) {
+    const absl::StatusOr<int> error = Ask(type, flags, names, handle);
+    if (!error.ok()) return error.status();
+    if (*error == ENOENT)
+      return absl::AbortedError(absl::StrCat(action_, ": it changed meanwhile"));
+    return *error == 0 ? absl::OkStatus() : KernelError(*error, action_);
   }
 
   Socket& socket_;

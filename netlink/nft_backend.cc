@@ -68,7 +68,7 @@ class NftBackend : public Backend {
   NftBackend(std::unique_ptr<Socket> socket, std::unique_ptr<EventSocket> events)
       : socket_(std::move(socket)), events_(std::move(events)) {}
 
-  absl::string_view mode() const override { return "nft"; }
+  BackendKind kind() const override { return BackendKind::kNft; }
 
   absl::StatusOr<Snapshot> Read(absl::Span<const ChainQuery> queries) override {
     Snapshot snapshot;

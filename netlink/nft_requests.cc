@@ -14,13 +14,11 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "netlink/attributes.h"
 #include "netlink/kernel_error.h"
 
 namespace kipt::netlink {
 
-void Requests::Add(uint16_t type, uint16_t family, uint16_t flags,
-                   std::initializer_list<std::pair<uint16_t, std::string>> attributes) {
+void Requests::Add(uint16_t type, uint16_t family, uint16_t flags, Texts attributes) {
   size_t size = NLMSG_HDRLEN + NLMSG_ALIGN(sizeof(nfgenmsg));
   for (const auto& [attribute, text] : attributes) {
     size += MNL_ALIGN(MNL_ATTR_HDRLEN + text.size() + 1);
@@ -41,23 +39,43 @@ absl::Status Ask(Socket& socket, const Requests& requests,
   return socket.Ask(requests.bytes(), requests.first(), requests.count(), handle);
 }
 
-absl::StatusOr<uint32_t> ReadGeneration(Socket& socket) {
+absl::StatusOr<int> AskOne(Socket& socket, uint16_t type, uint16_t family, uint16_t flags,
+                           Requests::Texts attributes,
+                           absl::FunctionRef<absl::Status(WireBytes)> take) {
   Requests requests(socket.ReserveSequences(1));
-  requests.Add(NFT_MSG_GETGEN, NFPROTO_UNSPEC, 0, {});
-  std::optional<uint32_t> generation;
+  requests.Add(type, family, flags, attributes);
+  absl::Status taken;
   int error = 0;
   absl::Status asked = Ask(socket, requests, [&](const Reply& reply) {
-    error = reply.error_number;
-    if (reply.message == nullptr) return;
-    const std::optional<Attributes> attributes = Attributes::OfMessage(MessageBytes(reply.message));
-    if (attributes) generation = attributes->U32(NFTA_GEN_ID);
+    if (reply.message == nullptr) {
+      error = reply.error_number;
+    } else if (taken.ok()) {
+      taken = take(MessageBytes(reply.message));
+    }
   });
+  asked.Update(taken);
   if (!asked.ok()) return asked;
+  return error;
+}
+
+absl::Status NfTablesError(int error_number, absl::string_view action) {
   // nfnetlink answers so for a subsystem that it does not have and cannot load.
-  if (error == EINVAL || error == EOPNOTSUPP) {
+  if (error_number == EINVAL || error_number == EOPNOTSUPP) {
     return absl::UnavailableError("this kernel has no nf_tables");
   }
-  if (error != 0) return KernelError(error, "reading the generation of the ruleset");
+  return KernelError(error_number, action);
+}
+
+absl::StatusOr<uint32_t> ReadGeneration(Socket& socket) {
+  std::optional<uint32_t> generation;
+  const absl::StatusOr<int> error =
+      AskOne(socket, NFT_MSG_GETGEN, NFPROTO_UNSPEC, 0, {}, [&](WireBytes message) {
+        const std::optional<Attributes> attributes = Attributes::OfMessage(message);
+        if (attributes) generation = attributes->U32(NFTA_GEN_ID);
+        return absl::OkStatus();
+      });
+  if (!error.ok()) return error.status();
+  if (*error != 0) return NfTablesError(*error, "reading the generation of the ruleset");
   if (!generation) return absl::DataLossError("nf_tables did not say its generation");
   return *generation;
 }

@@ -14,9 +14,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "netlink/attributes.h"
 #include "netlink/socket.h"
 
 namespace kipt::netlink {
@@ -24,13 +26,15 @@ namespace kipt::netlink {
 // Requests to be sent in one datagram.
 class Requests {
  public:
+  // Attributes that are texts, {type, value}.
+  using Texts = std::initializer_list<std::pair<uint16_t, std::string>>;
+
   // `first` is the first one's sequence number.
   explicit Requests(uint32_t first) : first_(first) {}
 
   // `type` is an NFT_MSG_GET*, `family` an NFPROTO_*, `flags` NLM_F_* beside NLM_F_REQUEST.
-  // `attributes` are texts, {type, value}: two names of at most 255 bytes.
-  void Add(uint16_t type, uint16_t family, uint16_t flags,
-           std::initializer_list<std::pair<uint16_t, std::string>> attributes);
+  // `attributes` are two names of at most 255 bytes.
+  void Add(uint16_t type, uint16_t family, uint16_t flags, Texts attributes);
 
   absl::Span<const uint8_t> bytes() const { return bytes_; }
   uint32_t first() const { return first_; }
@@ -45,6 +49,17 @@ class Requests {
 // As Socket::Ask.
 absl::Status Ask(Socket& socket, const Requests& requests,
                  const std::function<void(const Reply&)>& handle);
+
+// Sends one request, as Requests::Add has it, and hands each message of the answer to `take`.
+// Returns the errno that the kernel answered, 0 for none; or the first error of `take`, which is
+// not called again then. Other errors as Socket::Ask.
+absl::StatusOr<int> AskOne(Socket& socket, uint16_t type, uint16_t family, uint16_t flags,
+                           Requests::Texts attributes,
+                           absl::FunctionRef<absl::Status(WireBytes)> take);
+
+// Unavailable if nfnetlink answers `error_number` because the kernel has no nf_tables; else as
+// KernelError.
+absl::Status NfTablesError(int error_number, absl::string_view action);
 
 // The generation of the namespace's ruleset (NFTA_GEN_ID). A reading between two equal ones is of
 // that one.

@@ -96,9 +96,7 @@ class Surveyor {
   }
 
   absl::Status ReadTables() {
-    Requests requests(socket_.ReserveSequences(1));
-    requests.Add(NFT_MSG_GETTABLE, NFPROTO_UNSPEC, NLM_F_DUMP, {});
-    return Dump(requests, "listing all tables", [&](WireBytes message) {
+    return Dump(NFT_MSG_GETTABLE, NFPROTO_UNSPEC, {}, "listing all tables", [&](WireBytes message) {
       const std::optional<Attributes> attributes = Attributes::OfMessage(message);
       const auto name = attributes ? attributes->Text(NFTA_TABLE_NAME) : std::nullopt;
       if (!name) return absl::DataLossError("a table's message is malformed");
@@ -108,9 +106,7 @@ class Surveyor {
   }
 
   absl::Status ReadChains() {
-    Requests requests(socket_.ReserveSequences(1));
-    requests.Add(NFT_MSG_GETCHAIN, NFPROTO_UNSPEC, NLM_F_DUMP, {});
-    return Dump(requests, "listing all chains", [&](WireBytes message) {
+    return Dump(NFT_MSG_GETCHAIN, NFPROTO_UNSPEC, {}, "listing all chains", [&](WireBytes message) {
       const std::optional<Attributes> attributes = Attributes::OfMessage(message);
       const auto table = attributes ? attributes->Text(NFTA_CHAIN_TABLE) : std::nullopt;
       const auto name = attributes ? attributes->Text(NFTA_CHAIN_NAME) : std::nullopt;
@@ -126,16 +122,16 @@ class Surveyor {
   }
 
   absl::Status ReadRules(const TableId& table, const std::string& name, SurveyChain& chain) {
-    Requests requests(socket_.ReserveSequences(1));
-    requests.Add(NFT_MSG_GETRULE, families_.at(table), NLM_F_DUMP,
-                 {{NFTA_RULE_TABLE, table.name}, {NFTA_RULE_CHAIN, name}});
-    return Dump(requests, "reading the rules of a chain", [&](WireBytes message) {
+    const auto take = [&](WireBytes message) {
       absl::StatusOr<DescribedRule> described = DescribeRule(message);
       if (!described.ok()) return described.status();
       SurveyRule rule = ToSurveyRule(*described);
       if (!keep_ || keep_(table, name, rule)) chain.rules.push_back(std::move(rule));
       return absl::OkStatus();
-    });
+    };
+    return Dump(NFT_MSG_GETRULE, families_.at(table),
+                {{NFTA_RULE_TABLE, table.name}, {NFTA_RULE_CHAIN, name}},
+                "reading the rules of a chain", take);
   }
 
   std::map<std::string, SurveyChain>& TableOf(uint8_t family, std::string name) {
@@ -145,20 +141,14 @@ class Surveyor {
   }
 
   // Aborted where the dump was interrupted, or what was to be dumped has gone.
-  absl::Status Dump(const Requests& requests, absl::string_view action,
+  absl::Status Dump(uint16_t type, uint16_t family, Requests::Texts names, absl::string_view action,
                     absl::FunctionRef<absl::Status(WireBytes)> take) {
-    absl::Status status;
-    absl::Status asked = Ask(socket_, requests, [&](const Reply& reply) {
-      if (!status.ok()) return;
-      if (reply.message != nullptr) {
-        status = take(MessageBytes(reply.message));
-      } else if (reply.error_number == ENOENT) {
-        status = absl::AbortedError(absl::StrCat(action, ": it has just been deleted"));
-      } else {
-        status = KernelError(reply.error_number, action);
-      }
-    });
-    return asked.ok() ? status : asked;
+    const absl::StatusOr<int> error = AskOne(socket_, type, family, NLM_F_DUMP, names, take);
+    if (!error.ok()) return error.status();
+    if (*error == ENOENT) {
+      return absl::AbortedError(absl::StrCat(action, ": it has just been deleted"));
+    }
+    return *error == 0 ? absl::OkStatus() : KernelError(*error, action);
   }
 
   Socket& socket_;

@@ -2,12 +2,18 @@
 //
 // File: netlink/rule_builder.h
 //
-// The expressions of a rule on their way to the kernel: what rule_codec and native_encoder have
-// in common.
+// What is on its way to the kernel, as libnftnl has it, and the expressions of a rule: what
+// rule_codec, native_encoder and batch have in common.
 #ifndef KIPT_NETLINK_RULE_BUILDER_H_
 #define KIPT_NETLINK_RULE_BUILDER_H_
 
+#include <libnftnl/chain.h>
+#include <libnftnl/expr.h>
+#include <libnftnl/rule.h>
+#include <libnftnl/table.h>
+
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,10 +21,23 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "netlink/attributes.h"
-#include "netlink/nftnl_ptr.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::netlink {
+
+// Owners of libnftnl's objects. A rule owns the expressions that were added to it.
+template <auto Free>
+struct NftnlDeleter {
+  template <typename T>
+  void operator()(T* object) const {
+    Free(object);
+  }
+};
+
+using NftnlTablePtr = std::unique_ptr<nftnl_table, NftnlDeleter<&nftnl_table_free>>;
+using NftnlChainPtr = std::unique_ptr<nftnl_chain, NftnlDeleter<&nftnl_chain_free>>;
+using NftnlRulePtr = std::unique_ptr<nftnl_rule, NftnlDeleter<&nftnl_rule_free>>;
+using NftnlExprPtr = std::unique_ptr<nftnl_expr, NftnlDeleter<&nftnl_expr_free>>;
 
 // Adds expressions to a rule in the order of the calls. All go through register 1.
 class RuleBuilder {

@@ -99,12 +99,10 @@ class RuleAssembler {
   }
   void operator()(const SetMark& mark) { SetTarget(mark); }
   void operator()(const Masquerade& masquerade) { SetTarget(masquerade); }
-  void operator()(const InterfaceStatement&) { fits_ = false; }
-  void operator()(const ProtocolStatement&) { fits_ = false; }
-  void operator()(const PortStatement&) { fits_ = false; }
-  void operator()(const TcpFlagsStatement&) { fits_ = false; }
-  void operator()(const XtStatement&) { fits_ = false; }
-  void operator()(const OtherExpression&) { fits_ = false; }
+  template <typename T>  // what no Rule has a place for
+  void operator()(const T&) {
+    fits_ = false;
+  }
 
   std::optional<Rule> Finish() && {
     if (!has_target_ && SetsLabel(rule_)) SetTarget(NoTarget{});

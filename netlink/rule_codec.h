@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "netlink/attributes.h"
-#include "netlink/nftnl_ptr.h"
+#include "netlink/rule_builder.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::netlink {

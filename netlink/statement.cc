@@ -21,7 +21,7 @@ namespace {
 struct Register {
   std::variant<PayloadLoad, MetaLoad, ImmediateLoad> load;
   std::optional<WireBytes> mask = std::nullopt;
-  std::optional<WireBytes> flip = std::nullopt;
+  WireBytes flip = {};
   size_t first = 0;   // byte in the register file
   size_t length = 0;  // bytes; 0 where the load does not say (meta)
   bool used = false;
@@ -56,7 +56,7 @@ std::optional<Statement> ReadMetaStore(const Register& value, uint32_t key) {
     mark.value = HostOrder(immediate->data);
   } else if (HoldsMark(value) && value.mask && value.mask->size() == sizeof(uint32_t)) {
     mark.mask = ~HostOrder(*value.mask);
-    mark.value = value.flip ? HostOrder(*value.flip) : 0;
+    mark.value = value.flip.empty() ? 0 : HostOrder(value.flip);
   } else {
     return std::nullopt;
   }
@@ -79,10 +79,19 @@ class Resolver {
   void operator()(const ImmediateLoad& load) { Load(load.to, load, load.data.size()); }
 
   void operator()(const Masking& masking) {
-    Mask(masking.from, masking.to, masking.mask, std::nullopt);
-  }
-  void operator()(const Flipping& flipping) {
-    Mask(flipping.from, flipping.to, flipping.mask, flipping.flip);
+    Register* from = Find(masking.from, masking.mask.size());
+    const std::optional<size_t> to = RegisterStart(masking.to);
+    if (from == nullptr || from->mask || !to) {
+      (*this)(OtherExpression{
+          .name = "bitwise", .condition = false, .decides = false, .is_target = false});
+      return;
+    }
+    from->used = true;
+    Store(Register{.load = from->load,
+                   .mask = masking.mask,
+                   .flip = masking.flip,
+                   .first = *to,
+                   .length = masking.mask.size()});
   }
 
   void operator()(const MetaStore& store) {
@@ -101,7 +110,7 @@ class Resolver {
   void operator()(const Comparison& comparison) {
     Register* from = Find(comparison.from, comparison.data.size());
     std::optional<Statement> known;
-    if (from != nullptr && !from->flip) {
+    if (from != nullptr && from->flip.empty()) {
       if (const auto* payload = std::get_if<PayloadLoad>(&from->load)) {
         if (ReadBothPorts(*payload, from->mask, comparison)) {
           from->used = true;
@@ -184,25 +193,6 @@ class Resolver {
           PortStatement{.is_source = is_source, .negated = false, .first = port, .last = port});
     }
     return true;
-  }
-
-  void Mask(uint32_t from_number, uint32_t to_number, WireBytes mask,
-            std::optional<WireBytes> flip) {
-    Register* from = Find(from_number, mask.size());
-    const std::optional<size_t> to = RegisterStart(to_number);
-    if (from == nullptr || from->mask || !to) {
-      (*this)(OtherExpression{
-          .name = "bitwise", .condition = false, .decides = false, .is_target = false});
-      return;
-    }
-    Register masked = *from;
-    from->used = true;
-    masked.mask = mask;
-    masked.flip = flip;
-    masked.first = *to;
-    masked.length = mask.size();
-    masked.used = false;
-    Store(masked);
   }
 
   void Load(uint32_t to, std::variant<PayloadLoad, MetaLoad, ImmediateLoad> load, size_t length) {

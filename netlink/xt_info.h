@@ -13,16 +13,34 @@
 #ifndef KIPT_NETLINK_XT_INFO_H_
 #define KIPT_NETLINK_XT_INFO_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "netlink/ruleset.h"
-#include "netlink/xt_bytes.h"
 
 namespace kipt::netlink {
+
+// The kernel's structs, taken from bytes that may be anything.
+using XtBytes = absl::Span<const uint8_t>;
+
+// XT_ALIGN of linux/netfilter/x_tables.h, on the 64-bit machines that we run on.
+constexpr size_t AlignXt(size_t size) { return (size + 7) & ~size_t{7}; }
+
+// Nothing where `bytes` has another size than T. The kernel takes sizes that are equal once
+// aligned, and dumps the aligned one.
+template <typename T>
+std::optional<T> FromXtBytes(XtBytes bytes) {
+  if (bytes.size() < sizeof(T) || bytes.size() > AlignXt(sizeof(T))) return std::nullopt;
+  T value;
+  std::memcpy(&value, bytes.data(), sizeof(T));
+  return value;
+}
 
 // Names and revisions as encoded. Revision 0 of mark and MARK is gone from current kernels.
 inline constexpr char kXtComment[] = "comment";

@@ -17,8 +17,6 @@
 #include <iterator>
 #include <optional>
 
-#include "netlink/xt_info.h"
-
 namespace kipt::netlink {
 namespace {
 

@@ -12,7 +12,7 @@
 
 #include "absl/strings/string_view.h"
 #include "netlink/ruleset.h"
-#include "netlink/xt_bytes.h"
+#include "netlink/xt_info.h"
 
 namespace kipt::netlink {
 

@@ -13,7 +13,7 @@ namespace {
 // nf_tables that is not loaded, for commands that only look: there is nothing in it.
 class EmptyBackend : public netlink::Backend {
  public:
-  absl::string_view mode() const override { return "nft"; }
+  netlink::BackendKind kind() const override { return netlink::BackendKind::kNft; }
   absl::StatusOr<netlink::Snapshot> Read(
       absl::Span<const netlink::ChainQuery> /*queries*/) override {
     return netlink::Snapshot();

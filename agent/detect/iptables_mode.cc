@@ -190,6 +190,12 @@ class Decision {
 
 }  // namespace
 
+std::optional<netlink::BackendKind> BackendKindOf(IptablesMode mode) {
+  if (mode == IptablesMode::kNft) return netlink::BackendKind::kNft;
+  if (mode == IptablesMode::kLegacy) return netlink::BackendKind::kIptablesLegacy;
+  return std::nullopt;
+}
+
 absl::string_view IptablesModeName(IptablesMode mode) {
   switch (mode) {
     case IptablesMode::kNft:

@@ -24,29 +24,30 @@ std::vector<netlink::ChainQuery> KubeletChains(absl::Span<const Family> families
 
 }  // namespace
 
-absl::Status CheckModeIsThere(absl::string_view mode, absl::Span<const Family> families,
+absl::Status CheckModeIsThere(netlink::BackendKind kind, absl::Span<const Family> families,
                               const ModeSources& sources) {
-  if (mode == "nft") return CheckNftIsThere(sources);
+  if (kind == netlink::BackendKind::kNft) return CheckNftIsThere(sources);
   absl::Status nothing = absl::FailedPreconditionError("there are no legacy tables");
   for (const Family family : families) {
-    const absl::StatusOr<std::vector<std::string>> tables = LegacyTableNames(family, sources);
+    const absl::StatusOr<std::vector<std::string>> tables =
+        IptablesLegacyTableNames(family, sources);
     if (tables.ok() && !tables->empty()) return absl::OkStatus();
     if (!tables.ok() && !absl::IsUnavailable(tables.status())) nothing = tables.status();
   }
   return nothing;
 }
 
-bool HoldsNothing(absl::string_view mode, const absl::Status& error) {
-  return mode == "nft" && absl::IsUnavailable(error);
+bool HoldsNothing(netlink::BackendKind kind, const absl::Status& error) {
+  return kind == netlink::BackendKind::kNft && absl::IsUnavailable(error);
 }
 
-BackendOrError OpenMode(absl::string_view mode, const ModeSources& sources) {
-  return mode == "nft" ? sources.open_nft() : sources.open_legacy();
+BackendOrError OpenMode(netlink::BackendKind kind, const ModeSources& sources) {
+  return kind == netlink::BackendKind::kNft ? sources.open_nft() : sources.open_legacy();
 }
 
-OtherMode ListOtherMode(absl::string_view iptables_mode, absl::Span<const Family> families,
+OtherMode ListOtherMode(netlink::BackendKind kind, absl::Span<const Family> families,
                         const netlink::Snapshot& snapshot) {
-  OtherMode other = {.iptables_mode = std::string(iptables_mode)};
+  OtherMode other = {.iptables_mode = std::string(netlink::BackendKindName(kind))};
   for (const netlink::ChainQuery& query : KubeletChains(families)) {
     if (snapshot.Find(query.chain) != nullptr) other.chains.push_back(query.chain);
   }
@@ -54,21 +55,22 @@ OtherMode ListOtherMode(absl::string_view iptables_mode, absl::Span<const Family
   return other;
 }
 
-OtherMode ReadOtherMode(absl::string_view managed, absl::Span<const Family> families,
+OtherMode ReadOtherMode(netlink::BackendKind managed, absl::Span<const Family> families,
                         const ModeSources& sources) {
-  OtherMode other = {.iptables_mode = managed == "nft" ? "legacy" : "nft"};
-  absl::Status status = CheckModeIsThere(other.iptables_mode, families, sources);
+  const netlink::BackendKind kind = OtherThan(managed);
+  OtherMode other = {.iptables_mode = std::string(netlink::BackendKindName(kind))};
+  absl::Status status = CheckModeIsThere(kind, families, sources);
   if (absl::IsUnavailable(status) || absl::IsFailedPrecondition(status)) return other;
   if (status.ok()) {
-    BackendOrError backend = OpenMode(other.iptables_mode, sources);
+    BackendOrError backend = OpenMode(kind, sources);
     status = backend.status();
     if (backend.ok()) {
       const absl::StatusOr<netlink::Snapshot> snapshot = (*backend)->Read(KubeletChains(families));
-      if (snapshot.ok()) return ListOtherMode(other.iptables_mode, families, *snapshot);
+      if (snapshot.ok()) return ListOtherMode(kind, families, *snapshot);
       status = snapshot.status();
     }
   }
-  if (!HoldsNothing(other.iptables_mode, status)) other.problem = std::string(status.message());
+  if (!HoldsNothing(kind, status)) other.problem = std::string(status.message());
   return other;
 }
 

@@ -3,9 +3,8 @@
 
 namespace kipt::agent {
 
-RuleSupport SupportFor(absl::string_view iptables_mode, const XtCompatReading& reading,
-                       HintPolicy hint) {
-  const bool absent = iptables_mode != "legacy" && reading.compat == XtCompat::kAbsent;
+RuleSupport SupportFor(netlink::BackendKind kind, const XtCompatReading& reading, HintPolicy hint) {
+  const bool absent = kind == netlink::BackendKind::kNft && reading.compat == XtCompat::kAbsent;
   return {.xt = !absent, .reason = absent ? reading.reason : "", .hint = hint};
 }
 
@@ -18,7 +17,7 @@ void SupportWatch::NoteConnLabelRefusal(absl::string_view refusal) {
   conn_label_refusal_ = {.at = {read_(), read_conn_label_()}, .said = std::string(refusal)};
 }
 
-bool SupportWatch::Look(absl::string_view iptables_mode, HintPolicy hint, bool labels_wanted) {
+bool SupportWatch::Look(netlink::BackendKind kind, HintPolicy hint, bool labels_wanted) {
   const XtCompatReading xt = read_();
   XtCompatReading reading = xt;
   if (reading.compat == XtCompat::kAbsent && disproved_) reading.compat = XtCompat::kUnknown;
@@ -26,7 +25,7 @@ bool SupportWatch::Look(absl::string_view iptables_mode, HintPolicy hint, bool l
     reading = {.compat = XtCompat::kAbsent,
                .reason = "the kernel refused a rule of iptables-nft for want of a match"};
   }
-  RuleSupport now = SupportFor(iptables_mode, reading, hint);
+  RuleSupport now = SupportFor(kind, reading, hint);
   now.refused = !now.xt && refused_;
   if (!labels_wanted) conn_label_refusal_.reset();
   if (labels_wanted && now.xt) {

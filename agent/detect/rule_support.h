@@ -15,13 +15,13 @@
 #include "absl/strings/string_view.h"
 #include "agent/detect/xt_compat.h"
 #include "agent/policy/policy.h"
+#include "netlink/backend.h"
 
 namespace kipt::agent {
 
-// `iptables_mode` is the Backend's. Legacy iptables always holds rules; of nft, where nobody knows,
-// they are tried.
-RuleSupport SupportFor(absl::string_view iptables_mode, const XtCompatReading& reading,
-                       HintPolicy hint);
+// `kind` is the Backend's. The iptables-legacy backend can always hold rules; with nft they are
+// tried if that is not known.
+RuleSupport SupportFor(netlink::BackendKind kind, const XtCompatReading& reading, HintPolicy hint);
 
 // Adds what ReadConnLabelMatch says, for whom labels are wanted. Where nobody knows they are tried
 // (Reconciler::Sync).
@@ -38,7 +38,7 @@ class SupportWatch {
   const RuleSupport& support() const { return support_; }
 
   // Reads again. True: `support` has changed.
-  bool Look(absl::string_view iptables_mode, HintPolicy hint, bool labels_wanted);
+  bool Look(netlink::BackendKind kind, HintPolicy hint, bool labels_wanted);
   // The kernel refused a rule for want of its match; Look takes that for an answer where it finds
   // none, from then on.
   void NoteRefusal() { refused_ = true; }

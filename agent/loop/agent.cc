@@ -39,7 +39,9 @@ std::vector<Change> Retired(const Round& round) {
   return round.retirement->plan.changes;
 }
 
-bool IsLegacy(const netlink::Backend& backend) { return backend.mode() == "legacy"; }
+bool IsLegacy(const netlink::Backend& backend) {
+  return backend.kind() == netlink::BackendKind::kIptablesLegacy;
+}
 
 std::string WatchingText(const netlink::Backend& backend, netlink::WatchMode mode) {
   if (IsLegacy(backend)) return "users of xtables.lock";
@@ -177,7 +179,7 @@ absl::Status Agent::EnsureBackend() {
   absl::StatusOr<std::unique_ptr<netlink::Backend>> backend = open_backend_();
   if (!backend.ok()) return backend.status();
   backend_ = *std::move(backend);
-  state_.iptables_mode = std::string(backend_->mode());
+  state_.iptables_mode = std::string(netlink::BackendKindName(backend_->kind()));
   SetPace();
   return absl::OkStatus();
 }

@@ -22,7 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/process/owned_fd.h"
 #include "agent/process/read_file.h"
-#include "agent/xtables/save_words.h"
+#include "agent/xtables/iptables_save_reader.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {
@@ -34,18 +34,13 @@ constexpr uint64_t kLabelsWithNames = 1024;
 // Its buffer, less the NUL: what is longer is read as several lines.
 constexpr size_t kLongestLine = 1023;
 
-// Spaces that stand around a name.
-bool IsSpace(char c) { return c == ' ' || c == '\f' || c == '\r' || c == '\t' || c == '\v'; }
-
 bool IsNameCharacter(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == ' ' || c == '-';
 }
 
-std::string NameIn(const char* rest) {
-  absl::string_view name(rest);
-  name = name.substr(0, name.find('\n'));
-  while (!name.empty() && IsSpace(name.front())) name.remove_prefix(1);
-  while (!name.empty() && IsSpace(name.back())) name.remove_suffix(1);
+// Empty if it is no name.
+std::string NameIn(absl::string_view rest) {
+  const absl::string_view name = absl::StripAsciiWhitespace(rest.substr(0, rest.find('\n')));
   const bool sane = std::all_of(name.begin(), name.end(), IsNameCharacter);
   return sane ? std::string(name) : "";
 }
@@ -126,17 +121,14 @@ NamesFile ReadNamesFile(const std::string& path) {
   return {error, absl::ErrnoToStatus(error, absl::StrCat("reading ", name))};
 }
 
-std::string IsTooLarge(const std::string& path) {
-  return absl::StrCat(path, " has more than ", kLargestFile >> 10,
-                      " KiB, so the names of connection labels in it are not read: shorten or "
-                      "remove it");
-}
-
 // What to do about a file that could not be read.
 std::string NamesFileProblem(const NamesFile& file, const std::string& path) {
-  // An opened file; opening fails so where descriptors have run out.
-  if (file.open_error == 0 && absl::IsResourceExhausted(file.text.status()))
-    return IsTooLarge(path);
+  // Opening a file returns this code too, when descriptors have run out.
+  if (file.open_error == 0 && absl::IsResourceExhausted(file.text.status())) {
+    return absl::StrCat(path, " has more than ", kLargestFile >> 10,
+                        " KiB, so the names of connection labels in it are not read: shorten or "
+                        "remove it");
+  }
   return absl::StrCat(file.text.status().message(), ": make it readable, or remove it");
 }
 

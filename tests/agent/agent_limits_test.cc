@@ -35,7 +35,7 @@ using ::testing::SizeIs;
 class AsLegacy : public BorrowedBackend {
  public:
   using BorrowedBackend::BorrowedBackend;
-  absl::string_view mode() const override { return "legacy"; }
+  netlink::BackendKind kind() const override { return netlink::BackendKind::kIptablesLegacy; }
 };
 
 class AgentCpuTest : public AgentTest {

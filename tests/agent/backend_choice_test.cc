@@ -30,6 +30,7 @@ using ::kipt::testing::Nat;
 using ::kipt::testing::Observed;
 using ::kipt::testing::StatusIs;
 using ::kipt::testing::TemporaryTree;
+using netlink::BackendKind;
 using netlink::Family;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -114,15 +115,15 @@ class BackendChoiceTest : public ::testing::Test {
     if (request.families.empty()) request.families = {Family::kIPv4, Family::kIPv6};
     const BackendOrError backend = ChooseBackend(request, sources_);
     if (!backend.ok()) return backend.status();
-    return std::string((*backend)->mode());
+    return std::string(netlink::BackendKindName((*backend)->kind()));
   }
-  OtherMode Other(const std::string& managed) {
+  OtherMode Other(BackendKind managed) {
     return ReadOtherMode(managed, netlink::kFamilies, sources_);
   }
 
   TemporaryTree tree_;
-  FakeBackend nft_{"nft"};
-  FakeBackend legacy_{"legacy"};
+  FakeBackend nft_{BackendKind::kNft};
+  FakeBackend legacy_{BackendKind::kIptablesLegacy};
   absl::Status nft_status_;
   absl::Status legacy_status_;
   int opened_ = 0;
@@ -186,7 +187,7 @@ TEST_F(BackendChoiceTest, TheOtherModeIsListedByKubeletsChains) {
   legacy_.AddChain(Nat("DOCKER"));
   legacy_.AddChain(Mangle("KUBE-KUBELET-CANARY"));
   legacy_.AddChain(Mangle("KUBE-KUBELET-CANARY", Family::kIPv6));
-  const OtherMode other = Other("nft");
+  const OtherMode other = Other(BackendKind::kNft);
   EXPECT_EQ(other.iptables_mode, "legacy");
   EXPECT_EQ(other.problem, "");
   EXPECT_THAT(other.chains, ElementsAre(Mangle("KUBE-KUBELET-CANARY"), Nat("KUBE-MARK-DROP"),
@@ -194,38 +195,38 @@ TEST_F(BackendChoiceTest, TheOtherModeIsListedByKubeletsChains) {
 }
 
 TEST_F(BackendChoiceTest, TheOtherModeIsNotOpenedWhereNothingCanBeInIt) {
-  EXPECT_EQ(Other("nft"), (OtherMode{.iptables_mode = "legacy"}));
+  EXPECT_EQ(Other(BackendKind::kNft), (OtherMode{.iptables_mode = "legacy"}));
   UnloadNft();
-  EXPECT_EQ(Other("legacy"), (OtherMode{.iptables_mode = "nft"}));
+  EXPECT_EQ(Other(BackendKind::kIptablesLegacy), (OtherMode{.iptables_mode = "nft"}));
   EXPECT_EQ(opened_, 0);
 }
 
 TEST_F(BackendChoiceTest, TheOtherModesProblemIsSaid) {
   SetLegacyTables("filter\n");
   legacy_status_ = absl::NotFoundError("iptables-legacy is not installed");
-  EXPECT_EQ(Other("nft").problem, "iptables-legacy is not installed");
+  EXPECT_EQ(Other(BackendKind::kNft).problem, "iptables-legacy is not installed");
   nft_status_ = absl::PermissionDeniedError("needs CAP_NET_ADMIN");
-  EXPECT_EQ(Other("legacy").problem, "needs CAP_NET_ADMIN");
+  EXPECT_EQ(Other(BackendKind::kIptablesLegacy).problem, "needs CAP_NET_ADMIN");
   nft_status_ = absl::UnavailableError("this kernel has no nf_tables");
-  EXPECT_EQ(Other("legacy").problem, "");
+  EXPECT_EQ(Other(BackendKind::kIptablesLegacy).problem, "");
   legacy_status_ = absl::UnavailableError("a signal ended iptables-legacy-save");
-  EXPECT_EQ(Other("nft").problem, "a signal ended iptables-legacy-save");
+  EXPECT_EQ(Other(BackendKind::kNft).problem, "a signal ended iptables-legacy-save");
 }
 
 // A program that dies (out of memory) is no sign that nothing is there: who knows who sets marks.
 TEST_F(BackendChoiceTest, WhoUsesTheChainsFromTheOtherModeIsUnknownWhereItCannotBeRead) {
   SetLegacyTables("filter\n");
-  const auto mark_setters = [this](const std::string& managed) {
+  const auto mark_setters = [this](BackendKind managed) {
     DependentsCollector collector;
     MakeRetirementSources(managed, {}, sources_).other_mode(collector);
     return collector.Finish({}, {}).mark_setters.size();
   };
-  EXPECT_EQ(mark_setters("nft"), 0U);
-  EXPECT_EQ(mark_setters("legacy"), 0U);
+  EXPECT_EQ(mark_setters(BackendKind::kNft), 0U);
+  EXPECT_EQ(mark_setters(BackendKind::kIptablesLegacy), 0U);
   legacy_.FailNextSurvey(absl::UnavailableError("a signal ended iptables-legacy-save"));
-  EXPECT_EQ(mark_setters("nft"), 1U);
+  EXPECT_EQ(mark_setters(BackendKind::kNft), 1U);
   nft_.FailNextSurvey(absl::UnavailableError("this kernel has no nf_tables"));
-  EXPECT_EQ(mark_setters("legacy"), 0U);
+  EXPECT_EQ(mark_setters(BackendKind::kIptablesLegacy), 0U);
 }
 
 TEST(ListOtherModeTest, TakesChainsOfTheFamiliesAskedFor) {
@@ -234,7 +235,7 @@ TEST(ListOtherModeTest, TakesChainsOfTheFamiliesAskedFor) {
                                 .Chain(Filter("KUBE-FIREWALL", Family::kIPv6))
                                 .Chain(Filter("KUBE-SERVICES"))
                                 .Chain(Filter("INPUT"));
-  EXPECT_EQ(ListOtherMode("legacy", {Family::kIPv4}, observed.snapshot()),
+  EXPECT_EQ(ListOtherMode(BackendKind::kIptablesLegacy, {Family::kIPv4}, observed.snapshot()),
             (OtherMode{.iptables_mode = "legacy", .chains = {Filter("KUBE-FIREWALL")}}));
 }
 

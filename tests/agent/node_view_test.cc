@@ -36,7 +36,7 @@ class SurveyedBackend : public netlink::Backend {
   SurveyedBackend(std::vector<absl::StatusOr<Survey>> answers, int& taken)
       : answers_(std::move(answers)), taken_(taken) {}
 
-  absl::string_view mode() const override { return "test"; }
+  netlink::BackendKind kind() const override { return netlink::BackendKind::kNft; }
   absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery>) override {
     return Refused();
   }

@@ -11,6 +11,7 @@
 namespace kipt::agent {
 namespace {
 
+using netlink::BackendKind;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -19,7 +20,7 @@ constexpr HintPolicy kHint = HintPolicy::kUsable;
 // A node, of which files say what a test sets.
 class SupportWatchTest : public ::testing::Test {
  protected:
-  bool Look(bool labels_wanted = true, const std::string& mode = "nft") {
+  bool Look(bool labels_wanted = true, BackendKind mode = BackendKind::kNft) {
     return watch_.Look(mode, kHint, labels_wanted);
   }
   const RuleSupport& support() const { return watch_.support(); }
@@ -47,12 +48,12 @@ TEST_F(SupportWatchTest, DoesNotLookForLabelsWhereNoRuleCanBeMade) {
   xt_ = {.compat = XtCompat::kAbsent, .reason = "no nft_compat"};
   Look();
   EXPECT_EQ(labels_read_, 0);
-  Look(true, "legacy");
+  Look(true, BackendKind::kIptablesLegacy);
   EXPECT_EQ(labels_read_, 1) << "legacy iptables does not need nft_compat";
 }
 
 TEST_F(SupportWatchTest, LabelsAreLeftOutInBothModesWhereTheMatchIsMissing) {
-  for (const char* mode : {"nft", "legacy"}) {
+  for (const BackendKind mode : {BackendKind::kNft, BackendKind::kIptablesLegacy}) {
     labels_ = {.compat = XtCompat::kAbsent, .reason = "xt_connlabel is not there"};
     EXPECT_TRUE(Look(true, mode));
     EXPECT_TRUE(support().xt);
@@ -75,7 +76,7 @@ TEST_F(SupportWatchTest, LabelsAreLeftOutInBothModesWhileTheFileOfTheirNamesHasN
                               .module_directories = {}};
   const std::string names = tree.Path("connlabel.conf");
   SupportWatch watch([this] { return xt_; }, [&] { return ReadConnLabelMatch(kernel, names); });
-  for (const char* mode : {"nft", "legacy"}) {
+  for (const BackendKind mode : {BackendKind::kNft, BackendKind::kIptablesLegacy}) {
     watch.Look(mode, kHint, /*labels_wanted=*/true);
     EXPECT_TRUE(watch.support().conn_labels) << "no file";
     tree.Write("connlabel.conf", "# nothing\n");

@@ -14,8 +14,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "agent/xtables/legacy_backend.h"
-#include "agent/xtables/save_parser.h"
+#include "agent/xtables/iptables_legacy_backend.h"
+#include "agent/xtables/iptables_save_reader.h"
 #include "netlink/base_chains.h"
 #include "netlink/nft_backend.h"
 #include "netlink/transaction.h"
@@ -160,7 +160,7 @@ absl::StatusOr<std::unique_ptr<TwoBackends>> TwoBackends::Open() {
   both->runner_ = agent::NewCommandRunner();
   auto nft = netlink::NewNftBackend();
   if (!nft.ok()) return nft.status();
-  auto legacy = agent::NewLegacyBackend(both->runner_.get(), {.lock_path = both->lock_});
+  auto legacy = agent::NewIptablesLegacyBackend(both->runner_.get(), {.lock_path = both->lock_});
   if (!legacy.ok()) return legacy.status();
   both->backends_ = {*std::move(nft), *std::move(legacy)};
   if (absl::Status status = both->Flush(); !status.ok()) return status;
@@ -219,7 +219,8 @@ absl::Status TwoBackends::Apply(const std::vector<Edit>& edits) {
   for (const std::unique_ptr<Backend>& backend : backends_) {
     const absl::Status status = ApplyTo(*backend, edits);
     if (!status.ok()) {
-      return absl::Status(status.code(), absl::StrCat(backend->mode(), ": ", status.message()));
+      return absl::Status(status.code(), absl::StrCat(netlink::BackendKindName(backend->kind()),
+                                                      ": ", status.message()));
     }
   }
   Follow(edits);
@@ -233,8 +234,9 @@ absl::StatusOr<std::string> TwoBackends::Disagreement() {
     const absl::StatusOr<Snapshot> snapshot = Read(*backend);
     if (!snapshot.ok()) return snapshot.status();
     const std::string read = Text(ModelOf(snapshot->chains, found));
-    found +=
-        Difference(absl::StrCat("the model and the reading of ", backend->mode()), model, read);
+    found += Difference(
+        absl::StrCat("the model and the reading of ", netlink::BackendKindName(backend->kind())),
+        model, read);
   }
   Chains saved_chains;
   for (const Family family : netlink::kFamilies) {

@@ -21,7 +21,7 @@ class BorrowedBackend : public netlink::Backend {
  public:
   explicit BorrowedBackend(netlink::Backend* backend) : backend_(backend) {}
 
-  absl::string_view mode() const override { return backend_->mode(); }
+  netlink::BackendKind kind() const override { return backend_->kind(); }
   absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override {
     return backend_->Read(queries);
   }

@@ -86,7 +86,7 @@ absl::StatusOr<Snapshot> FakeBackend::Read(absl::Span<const netlink::ChainQuery>
   Follow(queries, snapshot);
   for (auto& [id, chain] : snapshot.chains) {
     for (netlink::ObservedRule& rule : chain.rules) {
-      rule.xt = mode_ == "nft" && ruleset_.has_xt && IsXt(rule);
+      rule.xt = kind_ == netlink::BackendKind::kNft && ruleset_.has_xt && IsXt(rule);
     }
   }
   if (!other_writers_.empty()) {
@@ -129,7 +129,7 @@ absl::StatusOr<netlink::NativeReading> FakeBackend::ReadNativeTable(netlink::Fam
 absl::StatusOr<netlink::Survey> FakeBackend::TakeSurvey(const netlink::SurveyFilter& keep) {
   if (const std::optional<absl::Status> fault = Pop(survey_faults_)) return *fault;
   netlink::Survey survey;
-  survey.mode = mode_;
+  survey.mode = std::string(netlink::BackendKindName(kind_));
   survey.generation = ruleset_.snapshot.generation;
   for (const auto& [id, chain] : ruleset_.snapshot.chains) {
     const netlink::TableId table{.family = std::string(netlink::FamilyName(id.family)),
@@ -149,7 +149,8 @@ absl::Status FakeBackend::Apply(const netlink::Transaction& transaction) {
   ++apply_count_;
   if (const std::optional<absl::Status> fault = Pop(apply_faults_)) return *fault;
   if (transaction.empty()) return absl::OkStatus();
-  if (mode_ == "legacy" && (transaction.put_native || transaction.delete_native)) {
+  if (kind_ == netlink::BackendKind::kIptablesLegacy &&
+      (transaction.put_native || transaction.delete_native)) {
     return absl::InvalidArgumentError("legacy iptables has no native tables");
   }
   FakeRuleset copy = ruleset_;

@@ -33,9 +33,9 @@ class FakeBackend : public netlink::Backend {
  public:
   using Content = std::variant<netlink::Rule, netlink::OpaqueRule>;
 
-  explicit FakeBackend(std::string mode = "nft") : mode_(std::move(mode)) {}
+  explicit FakeBackend(netlink::BackendKind kind = netlink::BackendKind::kNft) : kind_(kind) {}
 
-  absl::string_view mode() const override { return mode_; }
+  netlink::BackendKind kind() const override { return kind_; }
   absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override;
   // Not among the reads that faults, other writers and counts are about.
   absl::StatusOr<netlink::NativeReading> ReadNativeTable(netlink::Family family,
@@ -107,7 +107,7 @@ class FakeBackend : public netlink::Backend {
   void Follow(absl::Span<const netlink::ChainQuery> queries, netlink::Snapshot& snapshot) const;
   netlink::RuleHandle Place(const netlink::ChainId& chain, bool first, Content content);
 
-  std::string mode_;
+  netlink::BackendKind kind_;
   FakeRuleset ruleset_;
   std::deque<absl::Status> read_faults_;
   std::deque<absl::Status> survey_faults_;
