@@ -32,7 +32,7 @@ namespace kipt::netlink {
 absl::Status KernelError(int error_number, absl::string_view action, absl::string_view advice = "");
 
 // Marks `status` as caused by an xtables match or target that the kernel does not have, or that
-// legacy iptables does not. Kernels without nft_compat (RHEL 10 class) answer so to every one of
+// iptables-legacy does not. Kernels without nft_compat (RHEL 10 class) answer so to every one of
 // them.
 void SetMissingExtension(absl::Status& status, absl::string_view extension);
 

@@ -43,7 +43,7 @@ struct RulesetChange {
 };
 
 // What has happened since the last Drain, our own commits left out where the backend can tell them
-// from others' (legacy xtables cannot).
+// from others' (the iptables-legacy backend cannot).
 struct RulesetChanges {
   // How many distinct writers `writers` holds at most.
   static constexpr size_t kMaxWriters = 8;

@@ -47,12 +47,6 @@ void GrowBuffer(int fd, int force_option, int option, int bytes) {
   }
 }
 
-// A message's own errors, before it is looked into.
-struct Ack {
-  int error_number = 0;
-  uint32_t attribute_offset = 0;
-};
-
 uint32_t FindAttributeOffset(const nlmsghdr* message, const nlmsgerr* error) {
   if ((message->nlmsg_flags & NLM_F_ACK_TLVS) == 0) return 0;
   WireBytes rest(static_cast<const uint8_t*>(mnl_nlmsg_get_payload(message)),
@@ -82,12 +76,16 @@ int ErrnoOf(int error) {
   return error < 0 && error >= -kMostErrno ? -error : EBADMSG;
 }
 
-// NLMSG_ERROR, an acknowledgement included (error 0).
-Ack ParseAck(const nlmsghdr* message) {
-  if (mnl_nlmsg_get_payload_len(message) < sizeof(nlmsgerr)) return Ack{.error_number = EBADMSG};
+// NLMSG_ERROR; its error_number is 0 for an acknowledgement.
+BatchError ParseError(const nlmsghdr* message) {
+  if (mnl_nlmsg_get_payload_len(message) < sizeof(nlmsgerr)) {
+    return BatchError{.sequence = message->nlmsg_seq, .error_number = EBADMSG};
+  }
   const auto* error = static_cast<const nlmsgerr*>(mnl_nlmsg_get_payload(message));
-  return Ack{.error_number = ErrnoOf(error->error),
-             .attribute_offset = error->error != 0 ? FindAttributeOffset(message, error) : 0};
+  return BatchError{
+      .sequence = message->nlmsg_seq,
+      .error_number = ErrnoOf(error->error),
+      .attribute_offset = error->error != 0 ? FindAttributeOffset(message, error) : 0};
 }
 
 // NLMSG_DONE carries the dump's error since Linux 2.6.
@@ -250,7 +248,7 @@ absl::Status Socket::Ask(absl::Span<const uint8_t> requests, uint32_t first, uin
     interrupted = interrupted || (message->nlmsg_flags & NLM_F_DUMP_INTR) != 0;
     const bool is_error = message->nlmsg_type == NLMSG_ERROR;
     if (is_error || message->nlmsg_type == NLMSG_DONE) {
-      const int error = is_error ? ParseAck(message).error_number : DoneError(message);
+      const int error = is_error ? ParseError(message).error_number : DoneError(message);
       if (error != 0) handle(Reply{.sequence = message->nlmsg_seq, .error_number = error});
       end(message->nlmsg_seq);
     } else if (message->nlmsg_type >= NLMSG_MIN_TYPE) {
@@ -280,11 +278,8 @@ absl::StatusOr<std::vector<BatchError>> Socket::SendBatch(absl::Span<const uint8
   std::vector<BatchError> errors;
   const auto take = [&](const nlmsghdr* message) {
     if (message->nlmsg_type != NLMSG_ERROR) return;
-    const Ack ack = ParseAck(message);
-    if (ack.error_number == 0) return;
-    errors.push_back(BatchError{.sequence = message->nlmsg_seq,
-                                .error_number = ack.error_number,
-                                .attribute_offset = ack.attribute_offset});
+    const BatchError error = ParseError(message);
+    if (error.error_number != 0) errors.push_back(error);
   };
   while (true) {
     const auto datagrams = Receive(/*wait=*/false);

@@ -39,8 +39,8 @@ using netlink::Operation;
 using netlink::Snapshot;
 using netlink::Transaction;
 
-// A lock file that no other process has: each process' own, by the kernel's doing. Nothing is to be
-// made or removed for it, and it works where every file system is read-only.
+// A lock file that no other process has: the kernel gives each process its own. Nothing has to be
+// made or removed, and it works if every file system is read-only.
 constexpr char kPrivateLock[] = "XTABLES_LOCKFILE=/proc/self/status";
 
 constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
@@ -53,7 +53,7 @@ std::set<Family> FamiliesOf(const Transaction& transaction) {
   return families;
 }
 
-// What PlanRestore() has to know.
+// What PlanRestore() needs.
 SavedSelection SelectionFor(const Transaction& transaction) {
   SavedSelection selection;
   for (const Operation& operation : transaction.operations) {
@@ -78,11 +78,11 @@ std::string TablesOf(const Transaction& transaction, Family family) {
   return absl::StrJoin(tables, ", ");
 }
 
-// What stands in one family.
+// The rules of one family.
 struct FamilyState {
   Fingerprint fingerprint;
   ObservedChains chains;
-  // Of them, those that nobody asked for by name.
+  // Those of `chains` that no query names.
   std::set<ChainId> followed = {};
 };
 
@@ -99,7 +99,7 @@ std::map<Family, Result> AtOnce(const std::set<Family>& families, const Work& wo
     try {
       threads.emplace_back([&work, &result, family] { result = work(family); });
     } catch (const std::system_error&) {
-      // No thread is to be had: one behind the other does it, too.
+      // No thread can be made: one family after the other.
       result = work(family);
     }
   }
@@ -182,7 +182,7 @@ absl::StatusOr<Snapshot> LegacyBackend::Read(absl::Span<const ChainQuery> querie
     asked.insert(query.chain);
     if (query.with_rules) selection.chains.insert(query.chain);
   }
-  // Who asks for nothing asks for the generation, of everything.
+  // No query asks for the generation of everything.
   if (queries.empty()) families.insert(netlink::kFamilies.begin(), netlink::kFamilies.end());
   Snapshot snapshot;
   LegacyContent content;
@@ -208,7 +208,7 @@ absl::StatusOr<netlink::Survey> LegacyBackend::TakeSurvey(const netlink::SurveyF
                                            [this](Family each) { return Save(each); })) {
     if (!text.ok()) return text.status();
     content[family] = FingerprintSaved(key_, *text);
-    // Here, not at once: nobody said that `keep` may be called by two threads.
+    // One family after the other: `keep` need not allow calls from two threads.
     absl::StatusOr<netlink::Survey> of_family = ParseSurvey(name, family, *text, keep);
     if (!of_family.ok()) return of_family.status();
     survey.tables.merge(of_family->tables);
@@ -217,13 +217,14 @@ absl::StatusOr<netlink::Survey> LegacyBackend::TakeSurvey(const netlink::SurveyF
   return survey;
 }
 
-// What stands in `family`: the chains, and the rules of those that are selected.
+// The chains of `family`, and the rules of those that are selected.
 absl::StatusOr<FamilyState> LegacyBackend::ReadFamily(Family family,
                                                       const SavedSelection& selection,
                                                       absl::Span<const ChainQuery> queries) {
   const absl::StatusOr<std::string> text = Save(family);
   if (!text.ok()) return text.status();
-  // Strict even about what is not wanted, but for rules: a text that is cut off is no answer.
+  // Strict about everything except rules that are not selected: a text that is cut off is no
+  // answer.
   absl::StatusOr<ObservedChains> chains = ParseSave(family, SelectSaved(*text, family, selection));
   if (!chains.ok()) return chains.status();
   FamilyState state{.fingerprint = FingerprintSaved(key_, *text), .chains = *std::move(chains)};
@@ -300,8 +301,8 @@ absl::StatusOr<std::optional<XtablesLock>> LegacyBackend::Lock(const std::set<Fa
   return std::optional<XtablesLock>(*std::move(lock));
 }
 
-// The transaction as it is to be written, if what it was made from still stands and all of it can
-// be done.
+// The transaction as it is written, if the rules that it was made from are unchanged and all of it
+// can be done.
 absl::StatusOr<Transaction> LegacyBackend::Check(const Transaction& transaction,
                                                  const LegacyContent& content,
                                                  const std::set<Family>& families) {
@@ -388,7 +389,7 @@ absl::StatusOr<bool> LegacyBackend::Stands(Family family, const Fingerprint& con
   return FingerprintSaved(key_, *text) == content;
 }
 
-// There are no events to be had of legacy tables, so there is one way only to watch them.
+// The kernel reports no changes of these tables, so there is only one way to watch them.
 absl::StatusOr<std::unique_ptr<netlink::Monitor>> LegacyBackend::Watch(
     netlink::WatchMode /*mode*/) {
   if (absl::Status status = netns_.Check(); !status.ok()) return status;

@@ -2,11 +2,11 @@
 //
 // File: agent/xtables/legacy_backend.h
 //
-// The Backend of legacy xtables: runs iptables-legacy-save to read and iptables-legacy-restore
+// The iptables-legacy backend: runs iptables-legacy-save to read and iptables-legacy-restore
 // --noflush to write, once per family and direction at most, in the order mangle, filter, nat, so
 // that a packet is never marked for a drop that is not there yet.
 //
-// Legacy xtables has no generation. A Snapshot's generation is a number that this backend gives to
+// iptables-legacy has no generation. A Snapshot's generation is a number that this backend gives to
 // what iptables-legacy-save printed, counters aside: it names a content, so that one that comes
 // back gets its number back. Before a write the families that it changes are read again and
 // compared.
@@ -15,7 +15,7 @@
 // the write, while the children lock a file of their own (XTABLES_LOCKFILE), so nothing that takes
 // the lock moves in between. Before 1.6.2 iptables-restore takes no lock, and ours is enough. The
 // versions between these take the lock and cannot be told another: there a window of milliseconds
-// is left between the second look and the write, in which a rule of somebody else's is not seen.
+// is left between the second look and the write, in which another program's rule is not seen.
 //
 // The two families are two programs and two writes: all is checked before the first of them, but
 // the second can still fail when the first is done. The message says what happened to each.
@@ -39,7 +39,7 @@ struct LegacyOptions {
   // Where the programs are looked for, in order; the first that has one wins. Looked for once.
   std::vector<std::string> directories = {"/usr/local/sbin", "/usr/sbin", "/sbin",
                                           "/usr/local/bin",  "/usr/bin",  "/bin"};
-  // The lock of everybody who uses legacy iptables.
+  // The lock of every program that uses iptables-legacy.
   std::string lock_path = "/run/xtables.lock";
   // How long to wait for it.
   absl::Duration lock_wait = absl::Seconds(5);
@@ -86,8 +86,8 @@ struct LegacyOptions {
 // has netlink::MissingExtension.
 //
 // Watch does the same in both WatchModes, and costs other writers nothing in either: what it does
-// and what it does not see is in agent/xtables/legacy_monitor.h. It returns FailedPrecondition,
-// too, where the calling thread is in another namespace.
+// and what it does not see is in agent/xtables/legacy_monitor.h. It returns
+// FailedPrecondition, too, where the calling thread is in another namespace.
 absl::StatusOr<std::unique_ptr<netlink::Backend>> NewLegacyBackend(CommandRunner* runner,
                                                                    LegacyOptions options = {});
 

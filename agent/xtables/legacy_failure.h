@@ -51,7 +51,8 @@ absl::Status Annotated(const absl::Status& status, absl::string_view more);
 // FailedPrecondition if labels are printed by names and the file of names cannot be read whole: our
 // rules would look like another program's, and each round would add them again. The status of
 // `programs` if that is an error and tables exist. The status of errno if the list of tables cannot
-// be read, which only uid 0 of the namespace may. Else as CommandRunner::Run and LegacyFailure.
+// be read, which only uid 0 of the namespace may. Else as CommandRunner::Run and
+// LegacyFailure.
 absl::StatusOr<std::string> SaveLegacyTables(netlink::Family family, CommandRunner& runner,
                                              const absl::StatusOr<LegacyPrograms>& programs,
                                              const LegacyOptions& options);

@@ -2,14 +2,15 @@
 //
 // File: agent/xtables/legacy_monitor.h
 //
-// The Monitor of legacy xtables. The kernel tells nobody that legacy tables have changed, but
-// everybody who changes them with iptables 1.6.2 or later opens xtables.lock before and closes it
-// afterwards, and inotify(7) tells that. Whether anything was changed in this network namespace is
-// then asked of the kernel: readers take the lock, too, and one lock serves all namespaces.
+// The Monitor of the iptables-legacy backend. The kernel does not report changes of these tables,
+// but every program that changes them with iptables 1.6.2 or later opens xtables.lock before and
+// closes it afterwards, and inotify(7) reports that. The kernel is then asked whether anything was
+// changed in this network namespace: readers take the lock, too, and one lock serves all
+// namespaces.
 //
-// Not seen: those who take no lock or another one (an older iptables, a container with a /run of
-// its own, a program that was given XTABLES_LOCKFILE), and a lock file that is mounted over the
-// watched one later. Whoever must not miss these looks from time to time.
+// Not seen: programs that take no lock or another one (an older iptables, a container with a /run
+// of its own, a program that was given XTABLES_LOCKFILE), and a lock file that is mounted over the
+// watched one later. A caller that must not miss these checks from time to time.
 #ifndef KIPT_AGENT_XTABLES_LEGACY_MONITOR_H_
 #define KIPT_AGENT_XTABLES_LEGACY_MONITOR_H_
 
@@ -25,14 +26,14 @@ namespace kipt::agent {
 // LegacyOptions.
 //
 // Drain counts 1 where the rules, policies or tables differ from those of the last time, or where a
-// table of more than kMostLegacyTableBytes may differ: it is not read, so any use of the lock
-// counts, readers' and other namespaces' included, and the caller limits how often it looks. Our
-// own writes count like anybody's. Nobody is named. Errors are LegacyTableReader::Read's, and those
-// of the watches that have to be renewed, as here:
+// table of more than kMostLegacyTableBytes may differ: it is not read, so any use of the
+// lock counts, readers' and other namespaces' included, and the caller limits how often it looks.
+// Our own writes count like anybody's. Nobody is named. Errors are
+// LegacyTableReader::Read's, and those of the watches that have to be renewed, as here:
 //
 // NotFound: neither the lock file nor its directory exists. PermissionDenied: the lock file may not
-// be read, or what LegacyTableReader says. ResourceExhausted: no descriptors, or too many inotify
-// instances or watches.
+// be read, or what LegacyTableReader says. ResourceExhausted: no descriptors, or too many
+// inotify instances or watches.
 absl::StatusOr<std::unique_ptr<netlink::Monitor>> NewLegacyMonitor(
     const std::string& lock_path, const std::string& table_names_path);
 

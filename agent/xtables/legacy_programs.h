@@ -2,7 +2,7 @@
 //
 // File: agent/xtables/legacy_programs.h
 //
-// Which programs of which version write legacy iptables here, and what that version can do.
+// Which iptables-legacy programs this machine has, of which version, and what that version can do.
 #ifndef KIPT_AGENT_XTABLES_LEGACY_PROGRAMS_H_
 #define KIPT_AGENT_XTABLES_LEGACY_PROGRAMS_H_
 
@@ -43,7 +43,7 @@ struct IptablesProgram {
 // else.
 std::optional<IptablesProgram> ParseIptablesVersion(absl::string_view text);
 
-// How iptables-restore and the lock of all legacy writers go together.
+// What iptables-restore does about the lock that all iptables-legacy programs share.
 enum class RestoreLock {
   // It takes none: whoever runs it takes it.
   kNone,
@@ -74,8 +74,9 @@ struct LegacyPrograms {
 };
 
 // iptables-legacy-save and -restore (ip6tables- for IPv6) in the first of `directories` that has
-// both; else iptables-save and -restore of the first directory where these are the legacy programs,
-// which is asked by running them with --version.
+// both; else iptables-save and -restore of the first directory where these are iptables-legacy's,
+// as
+// --version reports.
 //
 // NotFound: there are none; the message says where was looked and what was found instead.
 absl::StatusOr<LegacyPrograms> FindLegacyPrograms(CommandRunner& runner, netlink::Family family,

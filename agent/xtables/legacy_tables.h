@@ -2,9 +2,9 @@
 //
 // File: agent/xtables/legacy_tables.h
 //
-// What the kernel itself says of the legacy tables (getsockopt(2) with IPT_SO_GET_INFO and
-// IPT_SO_GET_ENTRIES, linux/netfilter_ipv4/ip_tables.h): enough to tell whether somebody changed
-// them, in microseconds and without running a program. Nothing is decoded, changed or created.
+// What the kernel reports of the iptables-legacy tables (getsockopt(2) with IPT_SO_GET_INFO and
+// IPT_SO_GET_ENTRIES, linux/netfilter_ipv4/ip_tables.h): enough to see whether they were changed,
+// in microseconds and without running a program. Nothing is decoded, changed or created.
 #ifndef KIPT_AGENT_XTABLES_LEGACY_TABLES_H_
 #define KIPT_AGENT_XTABLES_LEGACY_TABLES_H_
 
@@ -57,8 +57,8 @@ absl::StatusOr<Fingerprint> FingerprintEntries(netlink::Family family, const Fin
 // safe for use by several threads at once.
 class LegacyTableReader {
  public:
-  // `table_names_path` as LegacyOptions::table_names_path: asking for a table that is not listed
-  // would create it. A kernel without IPv6 has no tables of IPv6.
+  // `table_names_path` as LegacyOptions::table_names_path: asking for a table that is not
+  // listed would create it. A kernel without IPv6 has no tables of IPv6.
   //
   // PermissionDenied: without CAP_NET_RAW, or not uid 0 of the namespace.
   static absl::StatusOr<LegacyTableReader> Open(const std::string& table_names_path);

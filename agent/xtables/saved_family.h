@@ -12,7 +12,8 @@
 
 namespace kipt::agent {
 
-// The family of each table in `text`, in its order, told as ParseSavedFile (saved_survey.h) says.
+// The family of each table in `text`, in its order, told as ParseSavedFile (saved_survey.h)
+// says.
 //
 // InvalidArgument as ReadSave, and where what is said of a table contradicts itself.
 absl::StatusOr<std::vector<netlink::Family>> FamiliesOfSavedTables(absl::string_view text);

@@ -2,9 +2,9 @@
 //
 // File: agent/xtables/xtables_lock.h
 //
-// The lock of everybody who writes legacy iptables: flock(2) on one file, /run/xtables.lock. The
-// iptables-legacy programs take it for each table they change (iptables 1.8 xshared.c,
-// xtables_lock); iptables-legacy-save and all of iptables-nft do not.
+// The lock of every program that writes iptables-legacy tables: flock(2) on one file,
+// /run/xtables.lock. The iptables-legacy programs take it for each table they change (iptables 1.8
+// xshared.c, xtables_lock); iptables-legacy-save and all of iptables-nft do not.
 #ifndef KIPT_AGENT_XTABLES_XTABLES_LOCK_H_
 #define KIPT_AGENT_XTABLES_XTABLES_LOCK_H_
 
