@@ -3,11 +3,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <future>
 #include <map>
 #include <optional>
 #include <set>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -90,21 +90,15 @@ struct FamilyState {
 // kernel has a lock for each family. The threads are in the namespaces of this one, and end here.
 template <typename Result, typename Work>
 std::map<Family, Result> AtOnce(const std::set<Family>& families, const Work& work) {
-  std::map<Family, Result> results;
-  for (const Family family : families) results.emplace(family, Result());
-  std::vector<std::jthread> threads;
+  std::vector<std::pair<Family, std::future<Result>>> running;
   for (const Family family : families) {
-    if (family == *families.begin()) continue;
-    Result& result = results.at(family);
-    try {
-      threads.emplace_back([&work, &result, family] { result = work(family); });
-    } catch (const std::system_error&) {
-      // No thread can be made: one family after the other.
-      result = work(family);
-    }
+    // The first one is done by this thread; the others too, if no thread can be made.
+    const auto policy =
+        running.empty() ? std::launch::deferred : std::launch::async | std::launch::deferred;
+    running.emplace_back(family, std::async(policy, std::cref(work), family));
   }
-  if (!families.empty()) results.at(*families.begin()) = work(*families.begin());
-  threads.clear();  // joins them
+  std::map<Family, Result> results;
+  for (auto& [family, result] : running) results.emplace(family, result.get());
   return results;
 }
 
