@@ -25,7 +25,7 @@ struct Config;
 // What a report is about.
 struct Subject {
   featuregates::Version emulated_version;
-  // "nft" or "legacy": the Backend's mode.
+  // "nft" or "legacy": the Backend's kind.
   std::string iptables_mode;
   Ruleset desired;
   // Shown by plan and status where it was looked at.
