@@ -20,7 +20,7 @@
 #include "agent/process/owned_fd.h"
 #include "agent/process/read_file.h"
 #include "agent/retirement_sources.h"
-#include "agent/xtables/saved_survey.h"
+#include "agent/xtables/iptables_save_survey.h"
 
 namespace kipt::agent {
 namespace {

@@ -12,7 +12,7 @@
 #include "agent/process/file_writes.h"
 #include "agent/process/privileges.h"
 #include "agent/process/syscall_filter.h"
-#include "agent/xtables/legacy_backend.h"
+#include "agent/xtables/iptables_legacy_backend.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {
@@ -30,7 +30,8 @@ void GoOnWithout(absl::string_view what, const absl::Status& status) {
 
 bool HasLegacyTables(const ModeSources& sources) {
   for (const netlink::Family family : netlink::kFamilies) {
-    const absl::StatusOr<std::vector<std::string>> names = LegacyTableNames(family, sources);
+    const absl::StatusOr<std::vector<std::string>> names =
+        IptablesLegacyTableNames(family, sources);
     if (names.ok() ? !names->empty() : !absl::IsUnavailable(names.status())) return true;
   }
   return false;
@@ -53,7 +54,7 @@ absl::Status ConfineToReading(const ReadingNeeds& needs, const ModeSources& sour
   if (needs.all_netns) kept.insert(kept.end(), {CAP_SYS_ADMIN, CAP_SETPCAP});
   if (absl::Status status = LimitCapabilities(kept, programs); !status.ok()) return status;
   if (!other_roots) {
-    GoOnWithout("Landlock", ForbidFileWrites(programs ? LegacyOptions().lock_path : ""));
+    GoOnWithout("Landlock", ForbidFileWrites(programs ? IptablesLegacyOptions().lock_path : ""));
   }
   if (!needs.all_netns) {
     GoOnWithout("a system call filter",

@@ -124,7 +124,7 @@ class Daemon {
   // Opens its backend, if that is possible by now: so that the mode is known before the privileges
   // that the other mode would need are dropped.
   absl::Status MakeAgent() {
-    LegacyOptions legacy = {
+    IptablesLegacyOptions legacy = {
         .command_deadline = kProgramDeadline,
         .lock_waited = [this](absl::Duration wait) { metrics_.LockWaited(wait); }};
     absl::StatusOr<std::unique_ptr<NodeAgent>> agent =
@@ -153,7 +153,8 @@ class Daemon {
 
   // Before there are threads, which would keep what they had.
   void ForbidWrites() const {
-    const absl::Status status = ForbidFileWrites(MayRunPrograms() ? LegacyOptions().lock_path : "");
+    const absl::Status status =
+        ForbidFileWrites(MayRunPrograms() ? IptablesLegacyOptions().lock_path : "");
     if (!status.ok()) LOG(INFO) << "Going on without Landlock: " << status.message();
   }
 

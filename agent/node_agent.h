@@ -45,7 +45,7 @@
 #include "agent/loop/event_loop.h"
 #include "agent/loop/reconciler.h"
 #include "agent/loop/round.h"
-#include "agent/xtables/legacy_backend.h"
+#include "agent/xtables/iptables_legacy_backend.h"
 
 namespace kipt::agent {
 
@@ -61,7 +61,7 @@ struct NodeAgentOptions {
   std::optional<std::string> netns = {};
   // How legacy iptables is read and written. lock_waited is called on the thread that is in the
   // namespace, while the loop's waits for it.
-  LegacyOptions legacy = {.command_deadline = kProgramDeadline};
+  IptablesLegacyOptions legacy = {.command_deadline = kProgramDeadline};
 };
 
 // All are called on the thread that turns the loop, in its own network namespace, and may be empty.

@@ -14,8 +14,8 @@
 #include "agent/policy/kubelet_forms.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
-#include "agent/xtables/save_reader.h"
-#include "agent/xtables/save_rule.h"
+#include "agent/xtables/iptables_save_reader.h"
+#include "agent/xtables/iptables_save_rule.h"
 
 namespace kipt::agent {
 namespace {

@@ -52,7 +52,8 @@ void SurveyNft(const ModeSources& sources, NodeView& view) {
 void SurveyLegacy(const ModeSources& sources, NodeView& view) {
   bool has_tables = false;
   for (const Family family : netlink::kFamilies) {
-    const absl::StatusOr<std::vector<std::string>> names = LegacyTableNames(family, sources);
+    const absl::StatusOr<std::vector<std::string>> names =
+        IptablesLegacyTableNames(family, sources);
     has_tables = has_tables || (names.ok() && !names->empty());
     if (!names.ok() && !absl::IsUnavailable(names.status())) {
       AddProblem(view, absl::StrCat("legacy tables of ", netlink::FamilyName(family)),

@@ -41,7 +41,7 @@ struct BackendRequest {
 };
 
 // The backend of --iptables-mode or, for auto, of ChooseMode. Errors are ChooseMode's,
-// NewNftBackend's and NewLegacyBackend's.
+// NewNftBackend's and NewIptablesLegacyBackend's.
 absl::StatusOr<std::unique_ptr<netlink::Backend>> ChooseBackend(const BackendRequest& request,
                                                                 const ModeSources& sources);
 

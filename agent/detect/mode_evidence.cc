@@ -10,8 +10,8 @@
 #include "absl/strings/str_split.h"
 #include "agent/policy/rule_forms.h"
 #include "agent/process/read_file.h"
-#include "agent/xtables/legacy_survey.h"
-#include "agent/xtables/legacy_tables.h"
+#include "agent/xtables/iptables_legacy_chains.h"
+#include "agent/xtables/iptables_legacy_tables.h"
 #include "netlink/nft_backend.h"
 
 namespace kipt::agent {
@@ -74,7 +74,7 @@ void LookForNftRules(Family family, const ModeSources& sources, ModeTraces& trac
 }
 
 ModeTraces LegacyMarks(Family family, const ModeSources& sources) {
-  const absl::StatusOr<std::vector<Table>> tables = RegisteredLegacyTables(family, sources);
+  const absl::StatusOr<std::vector<Table>> tables = RegisteredIptablesLegacyTables(family, sources);
   if (absl::IsUnavailable(tables.status())) return Nothing(/*possible=*/false);
   if (!tables.ok()) return Unreadable(tables.status());
   if (tables->empty()) return Nothing(/*possible=*/true);
@@ -103,7 +103,7 @@ bool IsMarked(const ModeTraces& traces) { return traces.hint || traces.canary; }
 }  // namespace
 
 ModeSources SystemModeSources(const std::optional<std::string>& host_root, CommandRunner* runner,
-                              LegacyOptions legacy) {
+                              IptablesLegacyOptions legacy) {
   ModeSources sources;
   sources.host_root = host_root ? HostRoot{*host_root, ""} : OwnHostRoot();
   sources.kernel = SystemKernelPaths(sources.host_root.directory);
@@ -116,9 +116,9 @@ ModeSources SystemModeSources(const std::optional<std::string>& host_root, Comma
   };
   sources.open_nft = netlink::NewNftBackend;
   sources.list_nft = netlink::ListNftChains;
-  sources.open_legacy = [runner, legacy] { return NewLegacyBackend(runner, legacy); };
+  sources.open_legacy = [runner, legacy] { return NewIptablesLegacyBackend(runner, legacy); };
   sources.list_legacy = [runner, legacy = std::move(legacy)](Family family) {
-    return ListLegacyChains(family, *runner, legacy);
+    return ListIptablesLegacyChains(family, *runner, legacy);
   };
   return sources;
 }
@@ -140,8 +140,8 @@ absl::Status CheckNftIsThere(const ModeSources& sources) {
       "or give --iptables-mode");
 }
 
-absl::StatusOr<std::vector<std::string>> LegacyTableNames(Family family,
-                                                          const ModeSources& sources) {
+absl::StatusOr<std::vector<std::string>> IptablesLegacyTableNames(Family family,
+                                                                  const ModeSources& sources) {
   const std::string name(netlink::FamilyName(family));
   const std::string path = PathOfFamily(sources.table_names_path, family);
   const absl::StatusOr<std::string> text = ReadFile(path);
@@ -163,9 +163,9 @@ absl::StatusOr<std::vector<std::string>> LegacyTableNames(Family family,
   return std::vector<std::string>();
 }
 
-absl::StatusOr<std::vector<Table>> RegisteredLegacyTables(Family family,
-                                                          const ModeSources& sources) {
-  const absl::StatusOr<std::vector<std::string>> names = LegacyTableNames(family, sources);
+absl::StatusOr<std::vector<Table>> RegisteredIptablesLegacyTables(Family family,
+                                                                  const ModeSources& sources) {
+  const absl::StatusOr<std::vector<std::string>> names = IptablesLegacyTableNames(family, sources);
   if (!names.ok()) return names.status();
   std::vector<Table> tables;
   for (const Table table : netlink::kTables) {

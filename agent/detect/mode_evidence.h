@@ -31,7 +31,7 @@
 #include "agent/detect/kernel_modules.h"
 #include "agent/detect/xt_compat.h"
 #include "agent/process/command.h"
-#include "agent/xtables/legacy_backend.h"
+#include "agent/xtables/iptables_legacy_backend.h"
 #include "netlink/backend.h"
 #include "netlink/nft_chain_list.h"
 #include "netlink/ruleset.h"
@@ -45,7 +45,7 @@ using ChainsByName = std::map<netlink::ChainId, netlink::ObservedChain>;
 struct ModeSources {
   HostRoot host_root;
   KernelPaths kernel;
-  // As LegacyOptions::table_names_path.
+  // As IptablesLegacyOptions::table_names_path.
   std::string table_names_path = "/proc/thread-self/net/%s_tables_names";
   std::function<BackendOrError()> open_nft;
   std::function<absl::StatusOr<std::vector<netlink::ListedChain>>(netlink::Family)> list_nft;
@@ -62,7 +62,7 @@ struct ModeSources {
 // --host-root; nothing: see OwnHostRoot. `runner` must outlive the result. `legacy` is how legacy
 // iptables is read and written.
 ModeSources SystemModeSources(const std::optional<std::string>& host_root, CommandRunner* runner,
-                              LegacyOptions legacy = {});
+                              IptablesLegacyOptions legacy = {});
 
 enum class Thoroughness : uint8_t {
   // Rules, of which there may be tens of thousands, only where neither hint nor canary stands.
@@ -85,12 +85,12 @@ absl::Status CheckNftIsThere(const ModeSources& sources);
 // The tables that legacy iptables has in `family`, raw and security too, in the calling thread's
 // network namespace. Unavailable: this kernel has no legacy iptables. Else a status that says why
 // it is not known: PermissionDenied, for the file is root's.
-absl::StatusOr<std::vector<std::string>> LegacyTableNames(netlink::Family family,
-                                                          const ModeSources& sources);
+absl::StatusOr<std::vector<std::string>> IptablesLegacyTableNames(netlink::Family family,
+                                                                  const ModeSources& sources);
 
 // Those of them that are mangle, nat or filter.
-absl::StatusOr<std::vector<netlink::Table>> RegisteredLegacyTables(netlink::Family family,
-                                                                   const ModeSources& sources);
+absl::StatusOr<std::vector<netlink::Table>> RegisteredIptablesLegacyTables(
+    netlink::Family family, const ModeSources& sources);
 
 }  // namespace kipt::agent
 

@@ -29,7 +29,8 @@ absl::Status CheckModeIsThere(netlink::BackendKind kind, absl::Span<const Family
   if (kind == netlink::BackendKind::kNft) return CheckNftIsThere(sources);
   absl::Status nothing = absl::FailedPreconditionError("there are no legacy tables");
   for (const Family family : families) {
-    const absl::StatusOr<std::vector<std::string>> tables = LegacyTableNames(family, sources);
+    const absl::StatusOr<std::vector<std::string>> tables =
+        IptablesLegacyTableNames(family, sources);
     if (tables.ok() && !tables->empty()) return absl::OkStatus();
     if (!tables.ok() && !absl::IsUnavailable(tables.status())) nothing = tables.status();
   }

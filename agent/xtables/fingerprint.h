@@ -46,13 +46,13 @@ class Fingerprinter {
 FingerprintKey RandomFingerprintKey();
 
 // The rules of each family at one time; nothing for a family that was not read.
-using LegacyContent = std::map<netlink::Family, Fingerprint>;
+using IptablesLegacyContent = std::map<netlink::Family, Fingerprint>;
 
 // Numbers for rulesets that have none of their own. Each content has a number, from 1. One that
 // comes back has its number again, if it is among the last ones seen.
-class LegacyGenerations {
+class IptablesLegacyGenerations {
  public:
-  uint32_t NumberOf(const LegacyContent& content) {
+  uint32_t NumberOf(const IptablesLegacyContent& content) {
     for (const auto& [number, known] : known_) {
       if (known == content) return number;
     }
@@ -62,7 +62,7 @@ class LegacyGenerations {
   }
 
   // Null where that number was never given, or long ago.
-  const LegacyContent* Find(uint32_t number) const {
+  const IptablesLegacyContent* Find(uint32_t number) const {
     const auto found = std::find_if(known_.begin(), known_.end(),
                                     [&](const auto& each) { return each.first == number; });
     return found != known_.end() ? &found->second : nullptr;
@@ -73,7 +73,7 @@ class LegacyGenerations {
   static constexpr size_t kMost = 16;
 
   uint32_t last_ = 0;
-  std::deque<std::pair<uint32_t, LegacyContent>> known_;
+  std::deque<std::pair<uint32_t, IptablesLegacyContent>> known_;
 };
 
 }  // namespace kipt::agent

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "agent/xtables/legacy_programs.h"
+#include "agent/xtables/iptables_legacy_programs.h"
 #include "netlink/ruleset.h"
 #include "netlink/transaction.h"
 

@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "agent/loop/reconciler.h"
 #include "agent/policy/policy.h"
-#include "tests/agent/legacy_fixture.h"
+#include "tests/agent/iptables_legacy_fixture.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/status_matchers.h"
 

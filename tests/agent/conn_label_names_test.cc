@@ -14,8 +14,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/process/command.h"
-#include "agent/xtables/legacy_failure.h"
-#include "agent/xtables/save_reader.h"
+#include "agent/xtables/iptables_legacy_run.h"
+#include "agent/xtables/iptables_save_reader.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 
@@ -239,17 +239,17 @@ class SavingRunner : public CommandRunner {
 TEST(ConnLabelNamesTest, ATextWithNamesThatCannotBeLookedUpIsNotHandedOut) {
   const kipt::testing::TemporaryTree tree;
   tree.Write("ip_tables_names", "nat\n");
-  const LegacyOptions options = {.table_names_path = tree.Path("%s_tables_names"),
-                                 .label_names_path = tree.Path("connlabel.conf")};
+  const IptablesLegacyOptions options = {.table_names_path = tree.Path("%s_tables_names"),
+                                         .label_names_path = tree.Path("connlabel.conf")};
   const auto saved = [](const std::string& label) {
     return absl::StrCat("*nat\n:X - [0:0]\n[0:0] -A X -m connlabel --label \"", label,
                         "\" --set\nCOMMIT\n");
   };
   const auto read = [&](const std::string& text) {
     SavingRunner runner(text);
-    return SaveLegacyTables(netlink::Family::kIPv4, runner,
-                            LegacyPrograms{.save = "never run", .restore = "", .version = {}},
-                            options);
+    return SaveIptablesLegacyTables(
+        netlink::Family::kIPv4, runner,
+        IptablesLegacyPrograms{.save = "never run", .restore = "", .version = {}}, options);
   };
   const auto names_the_file =
       StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(options.label_names_path));

@@ -281,13 +281,14 @@ TEST_F(ModeEvidenceTest, TheHostsProgramIsThatOfTheFamily) {
 
 TEST_F(ModeEvidenceTest, TheListedTablesAreReadByWholeLines) {
   tree_.Write("ip_tables_names", "security\nnat\nmangle\n");
-  const auto tables = RegisteredLegacyTables(kV4, sources_);
+  const auto tables = RegisteredIptablesLegacyTables(kV4, sources_);
   ASSERT_TRUE(tables.ok());
   EXPECT_THAT(*tables, ElementsAre(Table::kMangle, Table::kNat));
-  EXPECT_THAT(*RegisteredLegacyTables(Family::kIPv6, sources_), IsEmpty());
+  EXPECT_THAT(*RegisteredIptablesLegacyTables(Family::kIPv6, sources_), IsEmpty());
   tree_.Remove("modules");
   tree_.Remove("ip_tables_names");
-  EXPECT_THAT(RegisteredLegacyTables(kV4, sources_), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(RegisteredIptablesLegacyTables(kV4, sources_),
+              StatusIs(absl::StatusCode::kUnavailable));
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "agent/config/config_file.h"
 #include "agent/detect/cni_configs.h"
-#include "agent/xtables/save_reader.h"
+#include "agent/xtables/iptables_save_reader.h"
 #include "featuregates/feature_gates.h"
 #include "tests/bench/micro_rulesets.h"
 

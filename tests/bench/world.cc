@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "agent/xtables/legacy_backend.h"
+#include "agent/xtables/iptables_legacy_backend.h"
 #include "netlink/nft_backend.h"
 #include "tests/bench/service_rules.h"
 
@@ -69,7 +69,7 @@ absl::StatusOr<std::unique_ptr<World>> World::Create(IptablesMode mode, int serv
 absl::Status World::Open() {
   absl::StatusOr<std::unique_ptr<netlink::Backend>> backend =
       mode_ == IptablesMode::kNft ? netlink::NewNftBackend()
-                                  : agent::NewLegacyBackend(runner_.get());
+                                  : agent::NewIptablesLegacyBackend(runner_.get());
   if (!backend.ok()) return backend.status();
   backend_ = *std::move(backend);
   reconciler_.emplace(backend_.get(), agent::SteadyClock());

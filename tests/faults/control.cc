@@ -47,7 +47,7 @@ constexpr PointRow kPointRows[kPointCount] = {
     {"inotify", "inotify_init1(2), inotify_add_watch(2)", Users::kDaemonOnly},
 };
 
-// Of a netlink socket's answers: SO_RCVTIMEO. Of programs: the deadline of LegacyOptions.
+// Of a netlink socket's answers: SO_RCVTIMEO. Of programs: the deadline of IptablesLegacyOptions.
 constexpr int kAnswer = 5;
 constexpr int kProgramEnd = 60;
 

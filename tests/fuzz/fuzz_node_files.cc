@@ -23,8 +23,8 @@
 #include "agent/detect/xt_compat.h"
 #include "agent/endpoints/process_usage.h"
 #include "agent/loop/writer.h"
-#include "agent/xtables/legacy_failure.h"
-#include "agent/xtables/legacy_programs.h"
+#include "agent/xtables/iptables_legacy_programs.h"
+#include "agent/xtables/iptables_legacy_run.h"
 #include "tests/fuzz/legacy_entries.h"
 #include "tests/fuzz/require.h"
 #include "tests/fuzz/targets.h"
@@ -116,10 +116,10 @@ void CheckTableNames(absl::string_view text) {
   agent::ModeSources sources;
   Files().Write("ip_tables_names", text);
   sources.table_names_path = Files().Path("%s_tables_names");
-  const auto names = agent::LegacyTableNames(Family::kIPv4, sources);
+  const auto names = agent::IptablesLegacyTableNames(Family::kIPv4, sources);
   KIPT_REQUIRE(names.ok());
   for (const std::string& name : *names) KIPT_REQUIRE(!name.empty());
-  const auto tables = agent::RegisteredLegacyTables(Family::kIPv4, sources);
+  const auto tables = agent::RegisteredIptablesLegacyTables(Family::kIPv4, sources);
   KIPT_REQUIRE(tables.ok() && tables->size() <= netlink::kTables.size());
 }
 
@@ -140,7 +140,7 @@ void CheckFailure(absl::string_view text) {
   const agent::CommandResult result = {
       .exit_code = exit_code, .output = {}, .errors = std::string(TakePart(text, kSeparator))};
   const absl::Status status =
-      agent::LegacyFailure("writing", "/sbin/x", result, Files().Write("status", text));
+      agent::IptablesLegacyFailure("writing", "/sbin/x", result, Files().Write("status", text));
   KIPT_REQUIRE_REASON(status);
   KIPT_REQUIRE(IsOneLine(status.message()));
 }

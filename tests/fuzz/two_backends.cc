@@ -14,8 +14,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "agent/xtables/legacy_backend.h"
-#include "agent/xtables/save_reader.h"
+#include "agent/xtables/iptables_legacy_backend.h"
+#include "agent/xtables/iptables_save_reader.h"
 #include "netlink/base_chains.h"
 #include "netlink/nft_backend.h"
 #include "netlink/transaction.h"
@@ -160,7 +160,7 @@ absl::StatusOr<std::unique_ptr<TwoBackends>> TwoBackends::Open() {
   both->runner_ = agent::NewCommandRunner();
   auto nft = netlink::NewNftBackend();
   if (!nft.ok()) return nft.status();
-  auto legacy = agent::NewLegacyBackend(both->runner_.get(), {.lock_path = both->lock_});
+  auto legacy = agent::NewIptablesLegacyBackend(both->runner_.get(), {.lock_path = both->lock_});
   if (!legacy.ok()) return legacy.status();
   both->backends_ = {*std::move(nft), *std::move(legacy)};
   if (absl::Status status = both->Flush(); !status.ok()) return status;

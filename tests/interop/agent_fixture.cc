@@ -88,7 +88,7 @@ std::string AgentTest::FileText(const std::string& path) {
   return text.str();
 }
 
-std::string AgentTest::LegacyTables(IpFamily family) {
+std::string AgentTest::IptablesLegacyTables(IpFamily family) {
   const std::string text =
       FileText(family == IpFamily::kIpv4 ? "/proc/thread-self/net/ip_tables_names"
                                          : "/proc/thread-self/net/ip6_tables_names");
@@ -102,8 +102,8 @@ std::string AgentTest::TablesAndModules() {
   for (absl::string_view line : absl::StrSplit(FileText("/proc/modules"), '\n')) {
     absl::StrAppend(&modules, line.substr(0, line.find(' ')), "\n");
   }
-  return absl::StrCat("modules:\n", modules, "ip:\n", LegacyTables(IpFamily::kIpv4), "\nip6:\n",
-                      LegacyTables(IpFamily::kIpv6), "\nnft:\n",
+  return absl::StrCat("modules:\n", modules, "ip:\n", IptablesLegacyTables(IpFamily::kIpv4),
+                      "\nip6:\n", IptablesLegacyTables(IpFamily::kIpv6), "\nnft:\n",
                       Output({"/usr/sbin/nft", "list", "ruleset"}));
 }
 

@@ -61,7 +61,7 @@ class AgentTest : public NetnsTest {
   // Empty where there is no such file.
   static std::string FileText(const std::string& path);
   // The legacy tables of the calling thread's network namespace, sorted: "filter mangle".
-  static std::string LegacyTables(IpFamily family);
+  static std::string IptablesLegacyTables(IpFamily family);
   // What looking must not change: the loaded modules, the legacy tables and everything of nft.
   static std::string TablesAndModules();
 

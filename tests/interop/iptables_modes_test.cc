@@ -139,14 +139,15 @@ TEST_P(IptablesModesTest, LegacyMakesNothingOfNftAndOnlyTheTablesItNeeds) {
   for (int i = 0; i < 2; ++i) {
     Sync(Settings(IptablesMode::kLegacy));
     EXPECT_EQ(Output({"/usr/sbin/nft", "list", "ruleset"}), "");
-    EXPECT_EQ(LegacyTables(IpFamily::kIpv4), GetParam() ? "filter mangle" : "filter mangle nat");
-    EXPECT_EQ(LegacyTables(IpFamily::kIpv6), GetParam() ? "mangle" : "filter mangle nat");
+    EXPECT_EQ(IptablesLegacyTables(IpFamily::kIpv4),
+              GetParam() ? "filter mangle" : "filter mangle nat");
+    EXPECT_EQ(IptablesLegacyTables(IpFamily::kIpv6), GetParam() ? "mangle" : "filter mangle nat");
   }
 }
 
 TEST_P(IptablesModesTest, NftMakesNoLegacyTable) {
   Sync(Settings(IptablesMode::kNft));
-  for (const IpFamily family : kBothFamilies) EXPECT_EQ(LegacyTables(family), "");
+  for (const IpFamily family : kBothFamilies) EXPECT_EQ(IptablesLegacyTables(family), "");
 }
 
 TEST_P(IptablesModesTest, OneFamilyLeavesTheOtherFamilysTablesAlone) {
@@ -154,8 +155,8 @@ TEST_P(IptablesModesTest, OneFamilyLeavesTheOtherFamilysTablesAlone) {
   arguments.insert(arguments.begin(), {"sync", "--ip-families=ipv6"});
   const ProgramResult result = Agent(arguments);
   EXPECT_EQ(result.exit_code, kExitOk) << result;
-  EXPECT_EQ(LegacyTables(IpFamily::kIpv4), "");
-  EXPECT_THAT(LegacyTables(IpFamily::kIpv6), HasSubstr("mangle"));
+  EXPECT_EQ(IptablesLegacyTables(IpFamily::kIpv4), "");
+  EXPECT_THAT(IptablesLegacyTables(IpFamily::kIpv6), HasSubstr("mangle"));
 }
 
 TEST_P(IptablesModesTest, LookingMakesNoTableAndLoadsNoModule) {
@@ -163,14 +164,14 @@ TEST_P(IptablesModesTest, LookingMakesNoTableAndLoadsNoModule) {
   const std::string fresh = TablesAndModules();
   LookAtEverything(flags);
   EXPECT_EQ(TablesAndModules(), fresh);
-  for (const IpFamily family : kBothFamilies) EXPECT_EQ(LegacyTables(family), "");
+  for (const IpFamily family : kBothFamilies) EXPECT_EQ(IptablesLegacyTables(family), "");
   // Nor beside one table that is there.
   const ProgramResult made =
       Iptables{.family = IpFamily::kIpv4, .mode = IptablesMode::kLegacy}.Run({"-N", "X"});
   EXPECT_EQ(made.exit_code, 0) << made;
   LookAtEverything(flags);
-  EXPECT_EQ(LegacyTables(IpFamily::kIpv4), "filter");
-  EXPECT_EQ(LegacyTables(IpFamily::kIpv6), "");
+  EXPECT_EQ(IptablesLegacyTables(IpFamily::kIpv4), "filter");
+  EXPECT_EQ(IptablesLegacyTables(IpFamily::kIpv6), "");
 }
 
 // Whoever writes legacy tables holds the lock.

@@ -181,8 +181,8 @@ TEST_P(KubeletDeviationTest, CleanupModeMakesNoNatTable) {
   const bool nft = GetParam() == IptablesMode::kNft;
   EXPECT_EQ(Output({"/usr/sbin/nft", "list", "tables"}),
             nft ? "table ip mangle\ntable ip filter\ntable ip6 mangle\n" : "");
-  EXPECT_EQ(LegacyTables(IpFamily::kIpv4), nft ? "" : "filter mangle");
-  EXPECT_EQ(LegacyTables(IpFamily::kIpv6), nft ? "" : "mangle");
+  EXPECT_EQ(IptablesLegacyTables(IpFamily::kIpv4), nft ? "" : "filter mangle");
+  EXPECT_EQ(IptablesLegacyTables(IpFamily::kIpv6), nft ? "" : "mangle");
   // kubelet's canary makes one.
   Kubelet(KubeletForm::k1_27GateOn, Of(IpFamily::kIpv4));
   EXPECT_TRUE(SavedRules::Of(Of(IpFamily::kIpv4)).HasTable("nat"));

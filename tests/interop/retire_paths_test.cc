@@ -175,8 +175,8 @@ TEST_P(RetireModesTest, OfTheOtherModeEverythingGoesAndNoTableComesIntoBeing) {
   LeaveResidue(other);
   SyncAndKeep(Mode());  // --stale-chains=keep
   const std::string nft = NftTables();
-  const std::string legacy4 = LegacyTables(IpFamily::kIpv4);
-  const std::string legacy6 = LegacyTables(IpFamily::kIpv6);
+  const std::string legacy4 = IptablesLegacyTables(IpFamily::kIpv4);
+  const std::string legacy6 = IptablesLegacyTables(IpFamily::kIpv6);
   const LinesByFamily managed = Stands(Mode());
   const LinesByFamily base_chains = BaseChains(other);
 
@@ -188,8 +188,8 @@ TEST_P(RetireModesTest, OfTheOtherModeEverythingGoesAndNoTableComesIntoBeing) {
   EXPECT_EQ(BaseChains(other), base_chains);
   EXPECT_EQ(Stands(Mode()), managed);
   EXPECT_EQ(NftTables(), nft);
-  EXPECT_EQ(LegacyTables(IpFamily::kIpv4), legacy4);
-  EXPECT_EQ(LegacyTables(IpFamily::kIpv6), legacy6);
+  EXPECT_EQ(IptablesLegacyTables(IpFamily::kIpv4), legacy4);
+  EXPECT_EQ(IptablesLegacyTables(IpFamily::kIpv6), legacy6);
   EXPECT_EQ(SyncAndRetire(Mode()).all_changes, 0);
 }
 

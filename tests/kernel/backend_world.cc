@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "agent/process/command.h"
-#include "agent/xtables/legacy_backend.h"
+#include "agent/xtables/iptables_legacy_backend.h"
 #include "netlink/nft_backend.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/run_program.h"
@@ -76,7 +76,7 @@ class LegacyWorld : public World {
     // would hear the other.
     const std::string lock = tree_.Path("xtables.lock");
     EXPECT_EQ(setenv("XTABLES_LOCKFILE", lock.c_str(), 1), 0);
-    auto backend = agent::NewLegacyBackend(runner_.get(), {.lock_path = lock});
+    auto backend = agent::NewIptablesLegacyBackend(runner_.get(), {.lock_path = lock});
     EXPECT_THAT(backend, IsOk());
     if (backend.ok()) backend_ = *std::move(backend);
   }

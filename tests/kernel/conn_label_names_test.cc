@@ -19,7 +19,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "agent/process/command.h"
-#include "agent/xtables/legacy_backend.h"
+#include "agent/xtables/iptables_legacy_backend.h"
 #include "netlink/nft_backend.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
@@ -61,7 +61,7 @@ class ConnLabelNamesKernelTest : public NetnsTest {
     runner_ = agent::NewCommandRunner();
     auto nft = netlink::NewNftBackend();
     ASSERT_THAT(nft, IsOk());
-    auto legacy = agent::NewLegacyBackend(runner_.get());
+    auto legacy = agent::NewIptablesLegacyBackend(runner_.get());
     ASSERT_THAT(legacy, IsOk());
     backends_[0] = *std::move(nft);
     backends_[1] = *std::move(legacy);

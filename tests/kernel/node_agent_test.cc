@@ -102,11 +102,12 @@ class NodeAgentTest : public NetnsTest {
     EXPECT_EQ(ThreadNetns(), home_) << "the host's thread has moved";
     // Nothing was ever made where the host program is.
     EXPECT_EQ(RunProgram({"nft", "list", "ruleset"}).out, "");
-    EXPECT_THAT(kipt::testing::LegacyTables(kipt::testing::IpFamily::kIpv4), IsEmpty());
+    EXPECT_THAT(kipt::testing::IptablesLegacyTables(kipt::testing::IpFamily::kIpv4), IsEmpty());
   }
 
   // Fails the test where there is none.
-  std::unique_ptr<Hosted> Serve(const Netns& netns, const Flags& flags, LegacyOptions legacy = {}) {
+  std::unique_ptr<Hosted> Serve(const Netns& netns, const Flags& flags,
+                                IptablesLegacyOptions legacy = {}) {
     auto hosted = std::make_unique<Hosted>();
     const absl::StatusOr<Config> config = ResolveConfigIn(netns.Path(), flags);
     EXPECT_THAT(config, IsOk());
@@ -197,7 +198,7 @@ TEST_P(NodeAgentModeTest, ObservesWithoutATrace) {
   EXPECT_EQ(Printed(served, {"nft", "list", "ruleset"}), "");
   {
     const InNetns inside(served);
-    EXPECT_THAT(kipt::testing::LegacyTables(kipt::testing::IpFamily::kIpv4), IsEmpty());
+    EXPECT_THAT(kipt::testing::IptablesLegacyTables(kipt::testing::IpFamily::kIpv4), IsEmpty());
   }
 
   flags.observe = false;

@@ -26,7 +26,7 @@
 #include "agent/process/file_writes.h"
 #include "agent/process/sanitizer.h"
 #include "agent/process/syscall_filter.h"
-#include "agent/xtables/legacy_backend.h"
+#include "agent/xtables/iptables_legacy_backend.h"
 #include "netlink/nft_backend.h"
 #include "tests/kernel/forbidden_calls.h"
 #include "tests/kernel/unprivileged_child.h"
@@ -222,7 +222,7 @@ TEST_P(LegacyPrivilegesTest, AreEnoughForLegacyIptables) {
                 LeaveMounts();
                 if (std::string wrong = GiveUp(); !wrong.empty()) return wrong;
                 const auto runner = agent::NewCommandRunner();
-                auto backend = agent::NewLegacyBackend(runner.get());
+                auto backend = agent::NewIptablesLegacyBackend(runner.get());
                 return backend.ok() ? Sync(**backend) : backend.status().ToString();
               }),
               IsEmpty());

@@ -143,7 +143,7 @@ TEST_F(TwoNamespacesTest, HoldWhatKubeletWouldMakeAndTheHostsHoldsNothing) {
   // They stay.
   ASSERT_TRUE(AllInPlace()) << agent.Output();
   EXPECT_EQ(Output({"/usr/sbin/nft", "list", "ruleset"}), "");
-  for (const IpFamily family : kBothFamilies) EXPECT_EQ(LegacyTables(family), "");
+  for (const IpFamily family : kBothFamilies) EXPECT_EQ(IptablesLegacyTables(family), "");
 }
 
 TEST_F(TwoNamespacesTest, AreRepairedAsOftenAsTheyAreDamagedAndTheHostGoesOn) {

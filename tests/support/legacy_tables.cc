@@ -6,7 +6,7 @@
 
 namespace kipt::testing {
 
-std::vector<std::string> LegacyTables(IpFamily family) {
+std::vector<std::string> IptablesLegacyTables(IpFamily family) {
   std::ifstream names(family == IpFamily::kIpv4 ? "/proc/thread-self/net/ip_tables_names"
                                                 : "/proc/thread-self/net/ip6_tables_names");
   return {std::istream_iterator<std::string>(names), {}};

@@ -15,7 +15,7 @@ namespace kipt::testing {
 
 // "filter", "nat": of the calling thread's network namespace, by /proc/thread-self/net. A chroot
 // has no /proc: iptables-legacy-save finds no tables there, and says nothing of it.
-std::vector<std::string> LegacyTables(IpFamily family);
+std::vector<std::string> IptablesLegacyTables(IpFamily family);
 
 }  // namespace kipt::testing
 

@@ -132,7 +132,7 @@ Act Flush(const IptablesChoice& choice, const std::vector<std::string>& tables) 
 ProgramResult SaveAll(const Iptables& iptables) {
   if (iptables.mode == IptablesMode::kNft) return iptables.Save();
   ProgramResult all;
-  for (const std::string& table : testing::LegacyTables(iptables.family)) {
+  for (const std::string& table : testing::IptablesLegacyTables(iptables.family)) {
     ProgramResult saved = iptables.Save(table);
     if (saved.exit_code != 0) return saved;
     all.out += saved.out;

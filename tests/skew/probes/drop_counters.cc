@@ -31,7 +31,7 @@ bool ParseCounts(absl::string_view text, DropCounter& counter) {
 
 // Of legacy: saving a table makes it.
 bool HasLegacyFilter(IpFamily family) {
-  const std::vector<std::string> tables = testing::LegacyTables(family);
+  const std::vector<std::string> tables = testing::IptablesLegacyTables(family);
   return std::find(tables.begin(), tables.end(), "filter") != tables.end();
 }
 

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/xtables/iptables_save_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <set>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "featuregates/printable.h"
+#include "netlink/base_chains.h"
+
+namespace kipt::agent {
+namespace {
+
+using netlink::ChainId;
+using netlink::Family;
+using netlink::ObservedChain;
+using netlink::ObservedRule;
+using netlink::RuleCounters;
+using netlink::Table;
+
+using Chains = std::map<ChainId, ObservedChain>;
+
+bool ReadNumber(absl::string_view text, uint64_t& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// "[12:34]", packets and bytes.
+std::optional<RuleCounters> ReadCounters(absl::string_view text) {
+  if (!absl::ConsumePrefix(&text, "[") || !absl::ConsumeSuffix(&text, "]")) return std::nullopt;
+  const std::pair<absl::string_view, absl::string_view> numbers =
+      absl::StrSplit(text, absl::MaxSplits(':', 1));
+  RuleCounters counters;
+  if (!ReadNumber(numbers.first, counters.packets) || !ReadNumber(numbers.second, counters.bytes)) {
+    return std::nullopt;
+  }
+  return counters;
+}
+
+// Behind the closing quote of the word that begins at `begin`.
+std::optional<size_t> EndOfQuoted(absl::string_view text, size_t begin) {
+  for (size_t at = begin + 1; at < text.size(); ++at) {
+    if (text[at] == '\\') {
+      ++at;
+    } else if (text[at] == '"') {
+      const size_t end = at + 1;
+      if (end < text.size() && text[end] != ' ' && text[end] != '\n') return std::nullopt;
+      return end;
+    }
+  }
+  return std::nullopt;
+}
+
+class SaveReader {
+ public:
+  SaveReader(absl::string_view text, SavedTables tables, SaveVisitor& visitor)
+      : rest_(text), tables_(tables), visitor_(visitor) {}
+
+  absl::Status Read() && {
+    if (const size_t nul = rest_.find('\0'); nul != absl::string_view::npos) {
+      CountLines(rest_.substr(0, nul));
+      return Error("a NUL byte", "");
+    }
+    while (!rest_.empty()) {
+      if (absl::Status status = ReadLine(); !status.ok()) return status;
+    }
+    if (in_table_) return Error("the end, before the table's COMMIT", "");
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Error(absl::string_view what, absl::string_view line) const {
+    // Lines may be of any length and hold anything.
+    constexpr size_t kShown = 60;
+    return absl::InvalidArgumentError(
+        absl::StrCat("iptables-save, line ", line_, ": ", what, line.empty() ? "" : ": ",
+                     featuregates::Printable(line.substr(0, kShown))));
+  }
+
+  void CountLines(absl::string_view passed) {
+    line_ += static_cast<size_t>(std::count(passed.begin(), passed.end(), '\n'));
+  }
+
+  // Takes `size` bytes and the newline behind them.
+  void Advance(size_t size) {
+    const size_t taken = std::min(size + 1, rest_.size());
+    CountLines(rest_.substr(0, taken));
+    rest_.remove_prefix(taken);
+  }
+
+  absl::Status ReadLine() {
+    if (rest_.front() == '-' || rest_.front() == '[') return ReadRule();
+    const absl::string_view line = rest_.substr(0, rest_.find('\n'));
+    absl::Status status;
+    if (absl::EndsWith(line, "\r")) {
+      status = CrLfError();
+    } else if (absl::StartsWith(line, ":")) {
+      status = DeclareChain(line);
+    } else if (absl::StartsWith(line, "*")) {
+      status = BeginTable(line);
+    } else if (line == "COMMIT") {
+      if (!in_table_) status = Error("COMMIT outside a table", "");
+      in_table_ = false;
+    } else if (absl::StartsWith(line, "#")) {
+      visitor_.Comment(line);
+    } else if (!line.empty()) {
+      status = Error("unknown line", line);
+    }
+    if (status.ok()) Advance(line.size());
+    return status;
+  }
+
+  absl::Status CrLfError() const {
+    return Error("it ends in CR LF, which iptables-restore does not take either; make it LF", "");
+  }
+
+  absl::Status BeginTable(absl::string_view line) {
+    const absl::string_view name = absl::StripPrefix(line, "*");
+    if (in_table_) return Error("a table before the last one's COMMIT", line);
+    if (name.empty()) return Error("unknown line", line);
+    if (!seen_.insert(std::string(name)).second && tables_ == SavedTables::kOnce) {
+      return Error("a table for the second time", line);
+    }
+    in_table_ = true;
+    has_rules_ = false;
+    declared_.clear();
+    last_name_ = absl::string_view();
+    visitor_.BeginTable(name);
+    return absl::OkStatus();
+  }
+
+  absl::Status DeclareChain(absl::string_view line) {
+    if (!in_table_ || has_rules_) return Error("a chain outside the head of a table", line);
+    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
+    static constexpr std::array<absl::string_view, 5> kPolicies = {"-", "ACCEPT", "DROP", "QUEUE",
+                                                                   "RETURN"};
+    if (words.size() != 3 || words[0].size() < 2 || !ReadCounters(words[2]) ||
+        std::find(kPolicies.begin(), kPolicies.end(), words[1]) == kPolicies.end()) {
+      return Error("unknown line", line);
+    }
+    const absl::string_view name = words[0].substr(1);
+    if (!declared_.emplace(name, words[1] != "-").second) {
+      return Error("a chain for the second time", line);
+    }
+    visitor_.DeclareChain(name, words[1]);
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadRule() {
+    const std::optional<size_t> size = SplitSavedRule(rest_, words_);
+    const absl::string_view line = rest_.substr(0, size ? *size : rest_.find('\n'));
+    if (absl::EndsWith(line, "\r")) return CrLfError();
+    if (!size) return Error("a quote that does not end its word", line);
+    absl::Span<const absl::string_view> words = words_;
+    const std::optional<RuleCounters> counters = ReadCounters(words[0]);
+    if (counters) words.remove_prefix(1);
+    if (words.size() < 2 || words[0] != "-A") return Error("unknown line", line);
+    if (!in_table_) return Error("a rule outside a table", line);
+    const absl::string_view name = words[1];
+    // The last rule's chain is the next one's too, as a rule.
+    if (last_name_ != name && !declared_.contains(name)) {
+      return Error("a rule of a chain that is not declared", line);
+    }
+    last_name_ = name;
+    has_rules_ = true;
+    const size_t behind = static_cast<size_t>(name.data() - line.data()) + name.size();
+    visitor_.AddRule(SavedRule{.chain = name,
+                               .text = absl::StripPrefix(line.substr(behind), " "),
+                               .words = words.subspan(2),
+                               .counters = counters.value_or(RuleCounters{})},
+                     declared_);
+    Advance(line.size());
+    return absl::OkStatus();
+  }
+
+  absl::string_view rest_;
+  SavedTables tables_;
+  SaveVisitor& visitor_;
+  size_t line_ = 1;             // of the first byte of rest_
+  std::set<std::string> seen_;  // tables
+
+  // Of the table at hand:
+  bool in_table_ = false;
+  bool has_rules_ = false;
+  SavedChains declared_;
+  absl::string_view last_name_;
+  std::vector<absl::string_view> words_;
+};
+
+class ChainCollector : public SaveVisitor {
+ public:
+  explicit ChainCollector(Family family) : family_(family) {}
+
+  void BeginTable(absl::string_view name) override {
+    table_ = netlink::FindTable(name);
+    last_ = nullptr;
+  }
+
+  void DeclareChain(absl::string_view name, absl::string_view policy) override {
+    if (table_) chains_[Id(name)].hooked = policy != "-";
+  }
+
+  void AddRule(const SavedRule& rule, const SavedChains& chains) override {
+    if (!table_) return;
+    if (last_ == nullptr || rule.chain != last_name_) {
+      last_name_ = rule.chain;
+      last_ = &chains_.at(Id(rule.chain));
+    }
+    last_->rules.push_back(
+        ObservedRule{.handle = last_->rules.size() + 1,
+                     .content = ParseSavedRule(family_, chains, rule.text, rule.words),
+                     .counters = rule.counters});
+  }
+
+  Chains Take() { return std::move(chains_); }
+
+ private:
+  ChainId Id(absl::string_view name) const {
+    return {.family = family_, .table = *table_, .name = std::string(name)};
+  }
+
+  Family family_;
+  Chains chains_;
+  std::optional<Table> table_;  // none: one that is skipped
+  // The last rule's chain: the next one's too, as a rule.
+  absl::string_view last_name_;
+  ObservedChain* last_ = nullptr;
+};
+
+}  // namespace
+
+std::optional<size_t> SplitSavedRule(absl::string_view text,
+                                     std::vector<absl::string_view>& words) {
+  words.clear();
+  size_t at = 0;
+  while (at < text.size() && text[at] != '\n') {
+    if (text[at] == ' ') {
+      ++at;
+      continue;
+    }
+    size_t end = std::min(text.find_first_of(" \n", at), text.size());
+    if (text[at] == '"') {
+      const std::optional<size_t> closed = EndOfQuoted(text, at);
+      if (!closed) return std::nullopt;
+      end = *closed;
+    }
+    words.push_back(text.substr(at, end - at));
+    at = end;
+  }
+  return at;
+}
+
+absl::Status ReadSave(absl::string_view text, SavedTables tables, SaveVisitor& visitor) {
+  return SaveReader(text, tables, visitor).Read();
+}
+
+absl::StatusOr<Chains> ParseSave(Family family, absl::string_view text) {
+  ChainCollector collector(family);
+  if (absl::Status status = ReadSave(text, SavedTables::kOnce, collector); !status.ok()) {
+    return status;
+  }
+  return collector.Take();
+}
+
+}  // namespace kipt::agent

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/xtables/iptables_save_rule.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "agent/xtables/iptables_save_marks.h"
+#include "netlink/xt_info.h"
+
+namespace kipt::agent {
+namespace {
+
+using netlink::ConnLabelMatch;
+using netlink::CtStateMatch;
+using netlink::Drop;
+using netlink::Family;
+using netlink::Jump;
+using netlink::MarkMatch;
+using netlink::Masquerade;
+using netlink::OpaqueRule;
+using netlink::Prefix;
+using netlink::PrefixMatch;
+using netlink::Return;
+using netlink::Rule;
+using netlink::SetMark;
+
+// What targets outside our vocabulary do, as netlink/rule_display.cc has them for nft; verdicts
+// stand here too. A name that is not here may do anything.
+struct KnownTarget {
+  absl::string_view name;
+  bool decides;
+  bool terminal;
+};
+constexpr KnownTarget kTargets[] = {
+    {"ACCEPT", true, true},     {"DROP", true, true},     {"RETURN", true, true},
+    {"LOG", false, false},      {"NFLOG", false, false},  {"TRACE", false, false},
+    {"REJECT", true, true},     {"DNAT", true, true},     {"SNAT", true, true},
+    {"MASQUERADE", true, true}, {"REDIRECT", true, true}, {"NETMAP", true, true},
+};
+
+struct StateName {
+  absl::string_view name;
+  uint16_t bit;
+};
+constexpr StateName kStates[] = {
+    {"INVALID", netlink::kCtInvalid},     {"NEW", netlink::kCtNew},
+    {"RELATED", netlink::kCtRelated},     {"ESTABLISHED", netlink::kCtEstablished},
+    {"UNTRACKED", netlink::kCtUntracked}, {"SNAT", netlink::kCtSnat},
+    {"DNAT", netlink::kCtDnat},
+};
+
+// Null if no row of `rows` has that name.
+template <typename T, size_t N>
+const T* FindName(const T (&rows)[N], absl::string_view name) {
+  const T* const row =
+      std::find_if(rows, rows + N, [&](const T& each) { return each.name == name; });
+  return row != rows + N ? row : nullptr;
+}
+
+std::optional<Prefix> ReadPrefix(Family family, absl::string_view word) {
+  const absl::StatusOr<Prefix> prefix = netlink::ParsePrefix(family, word);
+  const absl::StatusOr<Prefix> address =
+      netlink::ParsePrefix(family, word.substr(0, word.find('/')));
+  // A bit behind the length makes a match that can never hold: no Prefix says that.
+  if (!prefix.ok() || !address.ok() || prefix->address != address->address) return std::nullopt;
+  return *prefix;
+}
+
+// "0x8000/0x8000" or "0x8000": iptables-save prints no other base.
+std::optional<MaskedValue> ReadHexadecimal(absl::string_view word) {
+  const size_t slash = word.find('/');
+  const bool has_mask = slash != absl::string_view::npos;
+  if (!absl::StartsWith(word, "0x") || (has_mask && !absl::StartsWith(word.substr(slash), "/0x"))) {
+    return std::nullopt;
+  }
+  return ReadMaskedValue(word);
+}
+
+std::optional<uint16_t> ReadStates(absl::string_view word) {
+  uint16_t states = 0;
+  for (const absl::string_view name : absl::StrSplit(word, ',')) {
+    const StateName* const known = FindName(kStates, name);
+    if (known == nullptr || (states & known->bit) != 0) return std::nullopt;
+    states = static_cast<uint16_t>(states | known->bit);
+  }
+  return states;
+}
+
+// "114", quotes included: iptables-save quotes numbers, too, for names may have spaces. Names
+// themselves are no matter of one rule (conn_label_names.h).
+std::optional<uint8_t> ReadLabel(absl::string_view word) {
+  int label = 0;
+  const bool quoted = absl::ConsumePrefix(&word, "\"") && absl::ConsumeSuffix(&word, "\"");
+  if (!quoted || !absl::SimpleAtoi(word, &label) || absl::StrCat(label) != word || label < 0 ||
+      label > netlink::kMostConnLabel) {
+    return std::nullopt;
+  }
+  return static_cast<uint8_t>(label);
+}
+
+// Goes through the words once. Whatever it cannot say in a Rule makes the rule opaque, and is taken
+// for a condition where it stands before the target.
+class SavedRuleReader {
+ public:
+  SavedRuleReader(Family family, const SavedChains& chains,
+                  absl::Span<const absl::string_view> words)
+      : family_(family), chains_(chains), words_(words) {}
+
+  std::variant<Rule, OpaqueRule> Read(absl::string_view text) && {
+    while (at_ < words_.size() && !AtTarget()) ReadMatch();
+    if (at_ < words_.size()) {
+      ReadTarget();
+    } else if (fits_ && rule_.conn_label && rule_.conn_label->set) {
+      rule_.target = netlink::NoTarget{};
+    } else {
+      fits_ = false;
+      // A target that we cannot tell from a match's argument may do anything.
+      const auto is_option = [](absl::string_view word) { return word == "-j" || word == "-g"; };
+      opaque_.decides = std::any_of(words_.begin(), words_.end(), is_option);
+      if (opaque_.decides) {
+        opaque_.marks_set = kAllMarks;
+        opaque_.labels_set = netlink::AllConnLabels();
+      }
+    }
+    if (fits_) return std::move(rule_);
+    opaque_.text = std::string(text);
+    opaque_.unconditional = !unknown_condition_ && netlink::IsUnconditional(rule_);
+    return std::move(opaque_);
+  }
+
+ private:
+  absl::string_view Word(size_t ahead = 0) const {
+    return at_ + ahead < words_.size() ? words_[at_ + ahead] : absl::string_view();
+  }
+
+  // A match's argument may be "-j" too (iptables-save does not quote it), but then an option
+  // follows: no target's name begins like one.
+  bool AtTarget() const {
+    const absl::string_view name = Word(1);
+    return (Word() == "-j" || Word() == "-g") && !name.empty() && name[0] != '-' &&
+           name[0] != '"' && name != "!";
+  }
+
+  void SkipUnknown(size_t words) {
+    at_ += words;
+    fits_ = false;
+    unknown_condition_ = true;
+  }
+
+  template <typename T>
+  void Set(std::optional<T>& place, const T& value) {
+    // Twice is a rule of two conditions.
+    fits_ = fits_ && !place.has_value();
+    place = value;
+  }
+
+  void ReadMatch() {
+    const bool negated = Word() == "!";
+    if (negated) ++at_;
+    const absl::string_view option = Word();
+    if (option == "-s" || option == "-d") {
+      ReadAddress(option == "-s" ? rule_.source : rule_.destination, negated);
+    } else if (option == "-i" || option == "-o" || option == "-p") {
+      SkipUnknown(2);
+    } else if (option == "-m" && !negated && Word(1) == "comment" && Word(2) == "--comment") {
+      at_ += 3;
+      ReadComment();
+    } else if (option == "-m" && !negated && Word(1) == "mark") {
+      at_ += 2;
+      ReadMark();
+    } else if (option == "-m" && !negated && Word(1) == "conntrack") {
+      at_ += 2;
+      ReadConntrack();
+    } else if (option == "-m" && !negated && Word(1) == "connlabel") {
+      at_ += 2;
+      ReadConnLabel();
+    } else {
+      // With the argument of -m; of the others we do not know whether they have one.
+      const bool is_match = option == "-m";
+      if (is_match && at_ + 2 <= words_.size()) {
+        AddMarks(MarksOfMatch(Word(1), words_.subspan(at_ + 2)));
+      }
+      SkipUnknown(is_match ? 2 : 1);
+    }
+  }
+
+  void AddMarks(const SavedMarks& marks) {
+    opaque_.marks_tested |= marks.tested;
+    opaque_.marks_set |= marks.set;
+    opaque_.marks_cleared |= marks.cleared;
+    opaque_.labels_set |= marks.labels_set;
+  }
+
+  void ReadAddress(std::optional<PrefixMatch>& place, bool negated) {
+    const std::optional<Prefix> prefix = ReadPrefix(family_, Word(1));
+    if (!prefix) return SkipUnknown(2);
+    at_ += 2;
+    Set(place, PrefixMatch{.prefix = *prefix, .negated = negated});
+  }
+
+  // Matches every packet, whatever it says.
+  void ReadComment() {
+    std::optional<std::string> comment = UnquoteSavedWord(Word());
+    fits_ = fits_ && rule_.comment.empty() && comment && !comment->empty() &&
+            comment->size() <= netlink::kMaxCommentLength;
+    if (comment) rule_.comment = *std::move(comment);
+    ++at_;
+  }
+
+  // `[!] OPTION VALUE`. Nothing, and the rule is opaque, if these are other words; they are then
+  // read once more, as options of unknown names.
+  template <typename T>
+  std::optional<T> ReadOption(absl::string_view option, std::optional<T> (*read)(absl::string_view),
+                              bool& negated) {
+    negated = Word() == "!";
+    const size_t at = negated ? 1 : 0;
+    const std::optional<T> value = Word(at) == option ? read(Word(at + 1)) : std::nullopt;
+    if (!value) SkipUnknown(0);
+    if (value) at_ += at + 2;
+    return value;
+  }
+
+  void ReadMark() {
+    AddMarks(MarksOfMatch("mark", words_.subspan(at_)));
+    bool negated = false;
+    if (const auto mark = ReadOption("--mark", ReadHexadecimal, negated)) {
+      Set(rule_.mark, MarkMatch{.value = mark->value, .mask = mark->mask, .negated = negated});
+    }
+  }
+
+  void ReadConntrack() {
+    bool negated = false;
+    if (const auto states = ReadOption("--ctstate", ReadStates, negated)) {
+      Set(rule_.ct_state, CtStateMatch{.states = *states, .negated = negated});
+    }
+  }
+
+  void ReadConnLabel() {
+    AddMarks(MarksOfMatch("connlabel", words_.subspan(at_)));
+    bool negated = false;
+    if (const auto label = ReadOption("--label", ReadLabel, negated)) {
+      const bool set = Word() == "--set";
+      if (set) ++at_;
+      Set(rule_.conn_label, ConnLabelMatch{.label = *label, .set = set, .negated = negated});
+    }
+  }
+
+  void ReadTarget() {
+    const bool is_goto = Word() == "-g";
+    const absl::string_view name = Word(1);
+    at_ += 2;
+    const KnownTarget* const known = FindName(kTargets, name);
+    const auto chain = chains_.find(name);
+    // A verdict's name is never a chain's; an extension's may be.
+    const bool is_verdict = name == "ACCEPT" || name == "DROP" || name == "RETURN";
+    const bool is_chain =
+        !is_verdict && chain != chains_.end() && !chain->second && at_ == words_.size();
+    opaque_.decides = is_chain || known == nullptr || known->decides;
+    opaque_.terminal = is_goto || (!is_chain && known != nullptr && known->terminal);
+    opaque_.returns = name == "RETURN";
+    if (is_chain) opaque_.jump = std::string(name);
+    fits_ = fits_ && !is_goto;
+    if (is_chain) {
+      rule_.target = Jump{.chain = std::string(name)};
+    } else {
+      AddMarks(MarksOfTarget(name, words_.subspan(at_)));
+      fits_ = fits_ && ReadOwnTarget(name);
+    }
+  }
+
+  bool ReadOwnTarget(absl::string_view name) {
+    const size_t arguments = words_.size() - at_;
+    if (name == "DROP" && arguments == 0) {
+      rule_.target = Drop{};
+      return true;
+    }
+    if (name == "RETURN" && arguments == 0) {
+      rule_.target = Return{};
+      return true;
+    }
+    if (name == "MASQUERADE" &&
+        (arguments == 0 || (arguments == 1 && Word() == "--random-fully"))) {
+      rule_.target = Masquerade{.random_fully = arguments == 1};
+      return true;
+    }
+    // Whatever the rule was written with: since xt_MARK's revision 2 (Linux 2.6.25) iptables-save
+    // knows only this spelling, up to 1.8.11 at least.
+    if (name == "MARK" && arguments == 2 && Word() == "--set-xmark") {
+      const std::optional<MaskedValue> mark = ReadHexadecimal(Word(1));
+      if (!mark || !absl::StrContains(Word(1), '/')) return false;
+      rule_.target = SetMark{.value = mark->value, .mask = mark->mask};
+      return true;
+    }
+    return false;
+  }
+
+  Family family_;
+  const SavedChains& chains_;
+  absl::Span<const absl::string_view> words_;
+  size_t at_ = 0;
+  Rule rule_;
+  OpaqueRule opaque_{.text = {}, .jump = {}, .decides = false};
+  bool fits_ = true;
+  bool unknown_condition_ = false;
+};
+
+}  // namespace
+
+std::variant<Rule, OpaqueRule> ParseSavedRule(Family family, const SavedChains& chains,
+                                              absl::string_view text,
+                                              absl::Span<const absl::string_view> words) {
+  return SavedRuleReader(family, chains, words).Read(text);
+}
+
+std::optional<std::string> UnquoteSavedWord(absl::string_view word) {
+  std::string plain(word);
+  if (word.size() >= 2 && word.front() == '"' && word.back() == '"') {
+    plain.clear();
+    for (size_t at = 1; at + 1 < word.size(); ++at) {
+      if (word[at] == '\\') ++at;
+      plain += word[at];
+    }
+  }
+  if (netlink::QuoteForSave(plain) != word) return std::nullopt;
+  return plain;
+}
+
+}  // namespace kipt::agent

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The fingerprint of legacy rules over bytes of the test's own: what counts, what does not, and
+// what is no row of rules at all.
+#include "agent/xtables/iptables_legacy_tables.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+
+// Need struct in6_addr to be the C library's, and so come behind it.
+#include <linux/netfilter_ipv4/ip_tables.h>
+#include <linux/netfilter_ipv6/ip6_tables.h>
+
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/support/status_matchers.h"
+
+namespace kipt::testing {
+namespace {
+
+using agent::Fingerprint;
+using agent::FingerprintEntries;
+using agent::FingerprintKey;
+using netlink::Family;
+
+constexpr FingerprintKey kKey = {1, 2};
+
+// One rule with `more` behind its head, which says that the rule has `size` bytes.
+template <typename Entry>
+std::string RuleOfSize(const std::string& more, size_t size, uint64_t packets = 0) {
+  Entry entry = {};
+  entry.target_offset = sizeof entry;
+  entry.next_offset = static_cast<uint16_t>(size);
+  entry.counters.pcnt = packets;
+  entry.counters.bcnt = packets * 40;
+  std::string bytes(sizeof entry, '\0');
+  std::memcpy(bytes.data(), &entry, sizeof entry);
+  return bytes + more;
+}
+template <typename Entry>
+std::string Rule(const std::string& more, uint64_t packets = 0) {
+  return RuleOfSize<Entry>(more, sizeof(Entry) + more.size(), packets);
+}
+
+Fingerprint Of(Family family, const std::string& entries) {
+  const absl::StatusOr<Fingerprint> fingerprint = FingerprintEntries(family, kKey, entries);
+  EXPECT_THAT(fingerprint, IsOk());
+  return fingerprint.ok() ? *fingerprint : Fingerprint{};
+}
+
+template <typename Entry>
+void ExpectAllButCountersCount(Family family) {
+  const std::string two = Rule<Entry>("first---") + Rule<Entry>("second--");
+  EXPECT_EQ(Of(family, two), Of(family, Rule<Entry>("first---", 7) + Rule<Entry>("second--", 9)));
+  EXPECT_NE(Of(family, two), Of(family, Rule<Entry>("first---") + Rule<Entry>("SECOND--")));
+  EXPECT_NE(Of(family, two), Of(family, Rule<Entry>("second--") + Rule<Entry>("first---")));
+  EXPECT_NE(Of(family, two), Of(family, Rule<Entry>("first---")));
+  // Every byte but those of the counters.
+  const size_t counters = offsetof(Entry, counters);
+  for (size_t at = 0; at < offsetof(Entry, target_offset); ++at) {
+    std::string other = two;
+    other[at] = static_cast<char>(other[at] ^ 1);
+    EXPECT_NE(Of(family, other), Of(family, two)) << at;
+  }
+  for (size_t at = counters; at < counters + sizeof(xt_counters); ++at) {
+    std::string other = two;
+    other[at] = static_cast<char>(other[at] ^ 1);
+    EXPECT_EQ(Of(family, other), Of(family, two)) << at;
+  }
+}
+
+TEST(LegacyTablesTest, FingerprintsRulesWithoutTheirCounters) {
+  ExpectAllButCountersCount<ipt_entry>(Family::kIPv4);
+  ExpectAllButCountersCount<ip6t_entry>(Family::kIPv6);
+}
+
+TEST(LegacyTablesTest, TakesATableWithoutRules) {
+  EXPECT_THAT(FingerprintEntries(Family::kIPv4, kKey, ""), IsOk());
+}
+
+TEST(LegacyTablesTest, RefusesWhatIsNoRowOfWholeRules) {
+  struct Row {
+    std::string name;
+    std::string entries;
+  };
+  constexpr size_t kSize = sizeof(ipt_entry);
+  const std::string good = Rule<ipt_entry>("12345678");
+  const std::vector<Row> rows = {
+      {.name = "one byte", .entries = "x"},
+      {.name = "a head that is cut off", .entries = good.substr(0, kSize - 1)},
+      {.name = "a rule of no bytes", .entries = RuleOfSize<ipt_entry>("", 0)},
+      {.name = "a rule that ends inside its head", .entries = RuleOfSize<ipt_entry>("", kSize - 1)},
+      {.name = "a rule that ends behind the table",
+       .entries = RuleOfSize<ipt_entry>("", kSize + 1)},
+      {.name = "a rule of the largest size", .entries = RuleOfSize<ipt_entry>("", 0xffff)},
+      {.name = "a second rule that is cut off", .entries = good + good.substr(0, good.size() - 1)},
+      {.name = "bytes behind the last rule", .entries = good + std::string(8, '\0')},
+      {.name = "a second rule of no bytes", .entries = good + RuleOfSize<ipt_entry>("", 0)},
+      {.name = "zeroes", .entries = std::string(4096, '\0')},
+      {.name = "all ones", .entries = std::string(4096, '\xff')},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    EXPECT_THAT(FingerprintEntries(Family::kIPv4, kKey, row.entries),
+                StatusIs(absl::StatusCode::kDataLoss, ::testing::HasSubstr("no whole rule")));
+  }
+  EXPECT_THAT(FingerprintEntries(Family::kIPv6, kKey, good), StatusIs(absl::StatusCode::kDataLoss));
+}
+
+// For the sanitizers: whatever the bytes are, nothing behind them is touched.
+TEST(LegacyTablesTest, SurvivesBytesOfAnyKind) {
+  std::minstd_rand random(20261121);  // the same bytes each time
+  int whole = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string entries;
+    for (auto rules = random() % 4; rules > 0; --rules) {
+      entries += Rule<ipt_entry>(std::string(random() % 64, 'x'));
+    }
+    for (auto flips = random() % 3; flips > 0 && !entries.empty(); --flips) {
+      entries[random() % entries.size()] = static_cast<char>(random());
+    }
+    entries.resize(entries.size() - (entries.empty() ? 0 : random() % 2));
+    for (const Family family : netlink::kFamilies) {
+      whole += FingerprintEntries(family, kKey, entries).ok() ? 1 : 0;
+    }
+  }
+  EXPECT_GT(whole, 2000) << "the bytes are too wild to try anything";
+}
+
+}  // namespace
+}  // namespace kipt::testing

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The parser of iptables-save against the decoder of nf_tables: the same kernel rules, read both
+// ways, say the same. What differs is only how an opaque rule is spelled.
+#include "agent/xtables/iptables_save_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "absl/types/span.h"
+#include "tests/kernel/nft_fixture.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::testing {
+namespace {
+
+using netlink::ChainId;
+using netlink::Family;
+using netlink::ObservedChain;
+using netlink::ObservedRule;
+using netlink::OpaqueRule;
+using netlink::Rule;
+using netlink::Snapshot;
+using netlink::Table;
+
+// Rules of filter; THEIRS and LEAF are user chains. "4 " or "6 " before those of one family.
+constexpr const char* kFilterRules[] = {
+    "",
+    "-j ACCEPT",
+    "-j DROP",
+    "-j RETURN",
+    "-j LEAF",
+    "-g LEAF",
+    "-j REJECT",
+    "-j LOG",
+    R"(-j LOG --log-prefix "-j DROP ")",
+    "-j NFLOG --nflog-group 1",
+    "-j NFQUEUE --queue-num 3",
+    "-j CONNMARK --set-xmark 0x1/0x1",
+    "-j MARK --set-xmark 0x4000/0x0",
+    "-j CLASSIFY --set-class 1:1",
+    "-p tcp -j DROP",
+    "! -p tcp -j DROP",
+    "-p 89 -j DROP",
+    "-p tcp -m tcp --dport 22 -j ACCEPT",
+    "-p tcp -m tcp --dport 22 -j LEAF",
+    "-p udp -m udp --sport 1:100 ! --dport 53 -g LEAF",
+    "-p tcp -m tcp --tcp-flags SYN,ACK SYN -j ACCEPT",
+    "-p tcp -m multiport --dports 80,443,8000:8080 -j ACCEPT",
+    "-i lo -j ACCEPT",
+    "-i eth+ -o wlan0 -j DROP",
+    "! -i lo -j DROP",
+    "-i -j -j DROP",
+    "-s SELF -j DROP",
+    "! -s NET -d SELF -j RETURN",
+    "! -d NET -i lo -j DROP",
+    "-m mark --mark 0x8000/0x8000 -j DROP",
+    "-m mark ! --mark 0x4000/0x4000 -j RETURN",
+    "-m mark --mark 0 -j RETURN",
+    "-m mark --mark 0x1 -j ACCEPT",
+    "-m mark --mark 0x1 -m mark ! --mark 0x2 -j DROP",
+    "-m mark --mark 0x1 -m comment --comment behind -j DROP",
+    "-m conntrack --ctstate NEW -j DROP",
+    "-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP",
+    "-m conntrack --ctstate INVALID,NEW,RELATED,ESTABLISHED,UNTRACKED,SNAT,DNAT -j DROP",
+    "-m conntrack --ctstate NEW -m comment --comment c -m mark --mark 1 -j LEAF",
+    "-m conntrack --ctstate NEW --ctproto tcp -j DROP",
+    "-m conntrack --ctstatus ASSURED -j DROP",
+    "-m state --state NEW -j DROP",
+    "-m connmark --mark 0x1/0xff -j ACCEPT",
+    "-m statistic --mode nth --every 3 --packet 0 -j ACCEPT",
+    "-m statistic --mode random --probability 0.5 -j LEAF",
+    "-m limit --limit 5/min -j LOG",
+    "-m limit --limit 5/min -j RETURN",
+    "-m hashlimit --hashlimit-above 10/sec --hashlimit-name -j --hashlimit-mode srcip -j DROP",
+    R"(-m string --algo bm --string "\"q\\uote" -j DROP)",
+    R"(-m string --algo bm --string "-j LEAF" -j LOG)",
+    "-m addrtype --dst-type LOCAL -j LEAF",
+    "-m length --length 100:200 -j ACCEPT",
+    R"(-m u32 --u32 "0&0xFFFF=0x100:0xFFFF" -j ACCEPT)",
+    "-m conntrack --ctstate NEW -m connlimit --connlimit-above 5 -j REJECT",
+    "-m dscp --dscp 0x20 -j ACCEPT",
+    "-m recent --rcheck --seconds 10 --reap --name x --rsource -j LEAF",
+    "-m recent --set --name x --rsource",
+    "-m physdev ! --physdev-is-in -j DROP",
+    "-m comment --comment word",
+    "-m comment --comment word -j DROP",
+    "-m comment --comment -j -j LEAF",
+    R"(-m comment --comment "two words" -j ACCEPT)",
+    R"(-m comment --comment "say \"hi\" \\ b'ack\\\\slash #hash -j DROP" -j ACCEPT)",
+    R"(-m comment --comment "say \"hi\" \\ b'ack\\\\slash #hash -j DROP" -j LEAF)",
+    R"(-m comment --comment "-A THEIRS -j LEAF" -j DROP)",
+    R"(-m comment --comment "COMMIT" -j DROP)",
+    R"(-m comment --comment ":LEAF - [0:0] $(id) `id` %s%n {}" -j DROP)",
+    R"(-m comment --comment "" -j DROP)",
+    "-m comment --comment one -m comment --comment two -j DROP",
+    "4 -s 10.0.0.1/255.0.255.255 -j DROP",
+    "4 -f -j DROP",
+    "4 -m ttl --ttl-eq 3 -j LEAF",
+    "4 -p icmp -m icmp --icmp-type 8 -j ACCEPT",
+    "6 -p ipv6-icmp -m icmp6 --icmpv6-type 135 -j ACCEPT",
+    "6 -s fedc:ba98::/33 -d ::ffff:1.2.3.4/128 -j DROP",
+    "6 -m hl --hl-eq 3 -j LEAF",
+};
+
+constexpr const char* kNatRules[] = {
+    "-j MASQUERADE",
+    "-j MASQUERADE --random-fully",
+    "-j MASQUERADE --random",
+    "-p tcp -j MASQUERADE --to-ports 1024-31000",
+    "-m mark --mark 0x4000/0x4000 -j MASQUERADE --random-fully",
+    "-m comment --comment \"needs SNAT\" -j MASQUERADE",
+    "-j MARK --or-mark 0x4000",
+    "-j MARK --and-mark 0xff",
+    "-j MARK --xor-mark 0x4000",
+    "-j MARK --set-mark 7",
+    "-p udp -j MARK --set-mark 7",
+    "-j SNAT --to-source SELF",
+};
+
+std::string Spelled(Family family, absl::string_view rule) {
+  const bool ipv4 = family == Family::kIPv4;
+  return absl::StrReplaceAll(rule, {{"SELF", ipv4 ? "192.0.2.7" : "2001:db8::7"},
+                                    {"NET", ipv4 ? "10.8.0.0/13" : "fd00::/9"}});
+}
+
+std::string Rules(Family family, absl::string_view chain, absl::Span<const char* const> rules) {
+  std::string text;
+  for (absl::string_view rule : rules) {
+    if (absl::ConsumePrefix(&rule, family == Family::kIPv4 ? "6 " : "4 ")) continue;
+    absl::ConsumePrefix(&rule, family == Family::kIPv4 ? "4 " : "6 ");
+    absl::StrAppend(&text, "-A ", chain, " ", Spelled(family, rule), "\n");
+  }
+  return text;
+}
+
+class SaveParserTest : public NftBackendTest {
+ protected:
+  static void Load(Family family, const std::string& text) {
+    MustRun({Iptables(family) + "-restore"}, text);
+  }
+
+  static std::map<ChainId, ObservedChain> Parse(Family family,
+                                                const std::vector<std::string>& options = {}) {
+    std::vector<std::string> argv = {Iptables(family) + "-save"};
+    argv.insert(argv.end(), options.begin(), options.end());
+    const ProgramResult saved = RunProgram(argv);
+    EXPECT_EQ(saved.exit_code, 0) << saved;
+    auto chains = agent::ParseSave(family, saved.out);
+    EXPECT_THAT(chains, IsOk()) << saved.out;
+    return chains.ok() ? *std::move(chains) : std::map<ChainId, ObservedChain>();
+  }
+
+  // Every chain of the save, rule by rule.
+  void ExpectAgreement(const std::map<ChainId, ObservedChain>& parsed) {
+    std::vector<ChainId> ids;
+    for (const auto& [id, chain] : parsed) ids.push_back(id);
+    const Snapshot snapshot = Read(ids);
+    for (const auto& [id, chain] : parsed) {
+      const ObservedChain* read = snapshot.Find(id);
+      // iptables-nft-save prints the built-in chains of a table that it has not made yet.
+      if (read == nullptr) {
+        EXPECT_TRUE(chain.hooked && chain.rules.empty()) << ToString(id);
+        continue;
+      }
+      EXPECT_EQ(chain.hooked, read->hooked) << ToString(id);
+      ASSERT_EQ(chain.rules.size(), read->rules.size()) << ToString(id);
+      for (size_t i = 0; i < chain.rules.size(); ++i) {
+        ExpectSame(id.family, chain.rules[i], read->rules[i]);
+      }
+    }
+  }
+
+  void ExpectSame(Family family, const ObservedRule& parsed, const ObservedRule& read) {
+    SCOPED_TRACE(absl::StrCat(netlink::FamilyName(family), ": ", ToString(family, parsed),
+                              "\nof nft: ", ToString(family, read)));
+    ASSERT_EQ(parsed.rule() != nullptr, read.rule() != nullptr);
+    if (const Rule* rule = parsed.rule()) {
+      ++rules_;
+      EXPECT_EQ(*rule, *read.rule());
+      return;
+    }
+    ++opaque_;
+    const OpaqueRule& ours = *parsed.opaque();
+    const OpaqueRule& nft = *read.opaque();
+    EXPECT_EQ(ours.jump, nft.jump);
+    EXPECT_EQ(ours.unconditional, nft.unconditional);
+    EXPECT_EQ(ours.decides, nft.decides);
+    EXPECT_EQ(ours.terminal, nft.terminal);
+  }
+
+  int rules_ = 0;
+  int opaque_ = 0;
+};
+
+TEST_F(SaveParserTest, AgreesWithTheNftBackendOnRulesOfAllKinds) {
+  for (const Family family : netlink::kFamilies) {
+    Load(family, absl::StrCat("*filter\n:THEIRS - [0:0]\n:LEAF - [0:0]\n",
+                              Rules(family, "THEIRS", kFilterRules), "-A INPUT -j LEAF\nCOMMIT\n",
+                              "*nat\n:SNATTED - [0:0]\n", Rules(family, "SNATTED", kNatRules),
+                              "-A POSTROUTING -m comment --comment \"a b\" -j SNATTED\nCOMMIT\n"));
+    ExpectAgreement(Parse(family));
+  }
+  EXPECT_GT(rules_, 40);
+  EXPECT_GT(opaque_, 80);
+}
+
+TEST_F(SaveParserTest, AgreesOnRulesOfOurOwn) {
+  for (const Family family : netlink::kFamilies) {
+    ASSERT_THAT(Apply(AllOperations(family)), IsOk());
+    const std::map<ChainId, ObservedChain> parsed = Parse(family);
+    ExpectAgreement(parsed);
+    std::vector<Rule> filter;
+    for (const auto& [id, rule] : AllRules(family)) {
+      if (id.table == Table::kFilter) filter.push_back(rule);
+    }
+    std::vector<Rule> found;
+    for (const ObservedRule& rule : parsed.at({family, Table::kFilter, "TEST"}).rules) {
+      ASSERT_NE(rule.rule(), nullptr) << ToString(family, rule);
+      found.push_back(*rule.rule());
+    }
+    EXPECT_EQ(found, filter);
+  }
+  EXPECT_EQ(opaque_, 0);
+}
+
+TEST_F(SaveParserTest, CountersChangeNothing) {
+  Load(Family::kIPv4, absl::StrCat("*filter\n:THEIRS - [0:0]\n:LEAF - [0:0]\n",
+                                   Rules(Family::kIPv4, "THEIRS", kFilterRules), "COMMIT\n"));
+  EXPECT_EQ(Parse(Family::kIPv4, {"-c"}), Parse(Family::kIPv4));
+}
+
+TEST_F(SaveParserTest, ACommentOfSeveralLinesIsOneRule) {
+  const std::string comment = "first\n-A INPUT -j DROP\nCOMMIT\n*nat \"\\'";
+  MustRun({"iptables-nft", "-A", "INPUT", "-m", "comment", "--comment", comment, "-j", "RETURN"});
+  MustRun({"iptables-nft", "-A", "INPUT", "-j", "ACCEPT"});
+  const std::map<ChainId, ObservedChain> parsed = Parse(Family::kIPv4);
+  ExpectAgreement(parsed);
+  const std::vector<ObservedRule>& rules =
+      parsed.at({Family::kIPv4, Table::kFilter, "INPUT"}).rules;
+  ASSERT_EQ(rules.size(), 2U);
+  ASSERT_NE(rules[0].rule(), nullptr);
+  EXPECT_EQ(rules[0].rule()->comment, comment);
+}
+
+}  // namespace
+}  // namespace kipt::testing
