@@ -85,10 +85,10 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     if (!Accept(mark)) return;
     // The library takes `word` on a line of its own for a key with no value.
-    if (!frames_.empty() && frames_.back().key && frames_.back().key->pos == mark.pos) {
-      return Fail(
-          At(mark, absl::StrCat("the key ", featuregates::QuoteForMessage(frames_.back().key->text),
-                                " is not followed by a colon")));
+    if (!frames_.empty() && frames_.back().key_position == mark.pos) {
+      const std::string& key = frames_.back().node.entries.back().key;
+      return Fail(At(mark, absl::StrCat("the key ", featuregates::QuoteForMessage(key),
+                                        " is not followed by a colon")));
     }
     Attach(MakeNode(YamlNode::Kind::kNull, mark, "", anchor), mark);
   }
@@ -119,18 +119,10 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnMapEnd() override { Close(); }
 
  private:
-  struct Key {
-    std::string text;
-    int line = 1;
-    int column = 1;
-    int pos = 0;
-    bool shared = false;
-    bool merge = false;
-  };
   // A sequence or map that is not closed yet.
   struct Frame {
     YamlNode node;
-    std::optional<Key> key;                // of the value that comes next
+    std::optional<int> key_position;       // of a map whose last entry has no value yet
     std::map<std::string, int> key_lines;  // of a map
   };
 
@@ -153,14 +145,13 @@ class TreeBuilder final : public YAML::EventHandler {
     // "?" is the library's "no tag, plain", "!" its "no tag, quoted".
     if (tag != "?" && tag != "!") node.tag = tag;
     node.line = mark.line + 1;
-    node.column = mark.column + 1;
     node.shared = anchor != YAML::NullAnchor;
     return node;
   }
 
   bool ExpectsKey() const {
     return !frames_.empty() && frames_.back().node.kind == YamlNode::Kind::kMap &&
-           !frames_.back().key;
+           !frames_.back().key_position;
   }
 
   void Open(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag,
@@ -185,38 +176,36 @@ class TreeBuilder final : public YAML::EventHandler {
     if (frames_.empty()) {
       root_ = std::move(node);
     } else if (ExpectsKey()) {
-      SetKey(std::move(node), mark);
-    } else if (Frame& frame = frames_.back(); frame.key) {
-      if (node.kind == YamlNode::Kind::kNull) {
-        node.line = frame.key->line;
-        node.column = frame.key->column;
-      }
-      frame.node.entries.push_back({.key = std::move(frame.key->text),
-                                    .key_line = frame.key->line,
-                                    .key_shared = frame.key->shared,
-                                    .merge = frame.key->merge,
-                                    .value = std::move(node)});
-      frame.key.reset();
+      AddKey(node, mark);
+    } else if (Frame& frame = frames_.back(); frame.key_position) {
+      YamlNode& value = frame.node.entries.back().value;
+      // A null value has the place of its key, which is there already.
+      if (node.kind == YamlNode::Kind::kNull) node.line = value.line;
+      value = std::move(node);
+      frame.key_position.reset();
     } else {
       frame.node.items.push_back(std::move(node));
     }
   }
 
-  void SetKey(YamlNode node, const YAML::Mark& mark) {
+  void AddKey(const YamlNode& node, const YAML::Mark& mark) {
     if (node.kind != YamlNode::Kind::kScalar) return Fail(At(mark, "a value without a key"));
+    Frame& frame = frames_.back();
     const bool alias = node.shared && node.text.empty();
-    const auto [first, added] = alias ? std::pair(frames_.back().key_lines.end(), true)
-                                      : frames_.back().key_lines.try_emplace(node.text, node.line);
-    if (!added) {
-      return Fail(At(mark, absl::StrCat("duplicate key ", featuregates::QuoteForMessage(node.text),
-                                        ", already set in line ", first->second)));
+    if (!alias) {
+      const auto [first, added] = frame.key_lines.try_emplace(node.text, node.line);
+      if (!added) {
+        return Fail(
+            At(mark, absl::StrCat("duplicate key ", featuregates::QuoteForMessage(node.text),
+                                  ", already set in line ", first->second)));
+      }
     }
-    frames_.back().key = Key{.text = node.text,
-                             .line = node.line,
-                             .column = node.column,
-                             .pos = mark.pos,
-                             .shared = node.shared,
-                             .merge = node.plain && node.text == "<<"};
+    frame.key_position = mark.pos;
+    frame.node.entries.push_back({.key = node.text,
+                                  .key_line = node.line,
+                                  .key_shared = node.shared,
+                                  .merge = node.plain && node.text == "<<",
+                                  .value = node});
   }
 
   absl::string_view text_;
