@@ -310,14 +310,14 @@ TEST_F(EndpointsTest, ConfigzIsAConfigurationFileThatGivesTheSame) {
         ParseConfigFile("configz", json.at("kube-iptables-agent").dump());
     ASSERT_THAT(file, IsOk());
     EXPECT_EQ(file->kind, ConfigFile::Kind::kAgent);
-    EXPECT_EQ(file->emulated_version->value, version);
-    EXPECT_EQ(file->iptables_masquerade_bit->value, 14);
-    EXPECT_EQ(file->ip_families->value, "ipv4");
-    EXPECT_EQ(file->iptables_mode->value, "auto");
-    EXPECT_EQ(file->iptables_sync_period->value, absl::Minutes(1));
-    EXPECT_EQ(file->watch->value, "events");
-    EXPECT_EQ(file->healthz_bind_address->value, "127.0.0.1:10270");
-    EXPECT_EQ(file->metrics_bind_address->value, "127.0.0.1:10271");
+    EXPECT_EQ(file->given.emulated_version, version);
+    EXPECT_EQ(file->given.iptables_masquerade_bit, 14);
+    EXPECT_EQ(file->given.ip_families, "ipv4");
+    EXPECT_EQ(file->given.iptables_mode, "auto");
+    EXPECT_EQ(file->given.iptables_sync_period, absl::Minutes(1));
+    EXPECT_EQ(file->given.watch, "events");
+    EXPECT_EQ(file->given.healthz_bind_address, "127.0.0.1:10270");
+    EXPECT_EQ(file->given.metrics_bind_address, "127.0.0.1:10271");
     for (const featuregates::GateState& gate : config.gates.States()) {
       EXPECT_EQ(file->feature_gates.at(gate.name), gate.enabled) << gate.name;
     }
