@@ -3,15 +3,18 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <limits>
+#include <system_error>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "featuregates/printable.h"
 
@@ -37,18 +40,10 @@ bool IsSpace(char32_t rune) {
 constexpr absl::string_view kInvalidSyntax = "invalid syntax";
 constexpr absl::string_view kOutOfRange = "value out of range";
 
-// At least 16, and so no digit of any base, for other characters.
-uint32_t DigitValue(char c) {
-  const char lower = absl::ascii_tolower(static_cast<unsigned char>(c));
-  if (lower >= '0' && lower <= '9') return static_cast<uint32_t>(lower - '0');
-  if (lower >= 'a') return static_cast<uint32_t>(lower - 'a') + 10;
-  return std::numeric_limits<uint32_t>::max();
-}
-
 // Removes the prefix. In "0" and "0x" it is only the 0 of an octal number.
-uint32_t ConsumeBase(absl::string_view& digits) {
+int ConsumeBase(absl::string_view& digits) {
   if (digits.front() != '0') return 10;
-  uint32_t base = 8;
+  int base = 8;
   size_t prefix = 1;
   if (digits.size() > 2) {
     const char letter = absl::ascii_tolower(static_cast<unsigned char>(digits[1]));
@@ -100,16 +95,16 @@ absl::StatusOr<int32_t> GoParseInt32(absl::string_view text) {
   if (!negative) absl::ConsumePrefix(&digits, "+");
   if (digits.empty()) return error(kInvalidSyntax);
   const bool separated = UnderscoresSeparateDigits(digits);
-  const uint32_t base = ConsumeBase(digits);
+  const int base = ConsumeBase(digits);
+  const std::string plain = absl::StrReplaceAll(digits, {{"_", ""}});
   uint64_t value = 0;
-  for (const char c : digits) {
-    if (c == '_') continue;
-    const uint32_t digit = DigitValue(c);
-    if (digit >= base) return error(kInvalidSyntax);
-    value = value * base + digit;
-    if (value > std::numeric_limits<uint32_t>::max()) return error(kOutOfRange);
+  const char* const end = plain.data() + plain.size();
+  const auto [rest, problem] = std::from_chars(plain.data(), end, value, base);
+  // Go stops at the first of the two.
+  if (problem == std::errc::result_out_of_range || value > std::numeric_limits<uint32_t>::max()) {
+    return error(kOutOfRange);
   }
-  if (!separated) return error(kInvalidSyntax);
+  if (rest != end || !separated) return error(kInvalidSyntax);
   const uint64_t most = uint64_t{std::numeric_limits<int32_t>::max()} + (negative ? 1 : 0);
   if (value > most) return error(kOutOfRange);
   return static_cast<int32_t>(negative ? -static_cast<int64_t>(value)

@@ -2,25 +2,46 @@
 #include "agent/config/command_line.h"
 
 #include <algorithm>
-#include <exception>
-#include <map>
 #include <utility>
 
-#include "CLI/App.hpp"
-#include "CLI/Config.hpp"
-#include "CLI/Error.hpp"
-#include "CLI/Formatter.hpp"
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "agent/config/flag_table.h"
+#include "agent/config/config.h"
+#include "agent/config/settings.h"
+#include "featuregates/feature_gates.h"
 #include "featuregates/go_text.h"
+#include "featuregates/kubelet_features.h"
 
 namespace kipt::agent {
 namespace {
 
 using featuregates::GoQuote;
+
+constexpr CommandRow kCommands[] = {
+    {"run", Command::kRun, "keep the chains and rules in place; what is done without a command"},
+    {"sync", Command::kSync, "put the chains and rules in place, once"},
+    {"plan", Command::kPlan, "show what sync would change, and why; exit status 2 if anything"},
+    {"status", Command::kStatus, "show the effective configuration and what stands in the kernel"},
+    {"retire", Command::kRetire,
+     "show what another mode, bit or family left behind; --yes removes what nobody uses"},
+    {"audit", Command::kAudit,
+     "show who depends on the chains that the feature gate ends; exit status 2 on findings"},
+    {"explain", Command::kExplain, "say of every rule that leads to a chain what it is for",
+     "TABLE/CHAIN", "nat/KUBE-MARK-MASQ"},
+    {"detect", Command::kDetect,
+     "show which iptables the node uses, and why; exit status 1 unknown, 2 contradictory"},
+    {"gates", Command::kGates, "list the feature gates of the emulated release"},
+    {"completion", Command::kCompletion, "write what lets a shell complete this command line",
+     "bash|zsh", "bash"},
+    {"version", Command::kVersion, "show the version of this program"},
+};
+
+// ---- flags and words ----
 
 bool EndsFlags(absl::string_view argument) { return argument == "--"; }
 
@@ -31,110 +52,63 @@ bool AsksForHelp(absl::Span<const std::string> arguments) {
   });
 }
 
-// The value of the last --emulated-version, however wrong the rest is: for --help.
-std::string EmulatedVersionGiven(absl::Span<const std::string> arguments) {
-  static constexpr absl::string_view kName = "--emulated-version";
-  std::string value;
-  for (size_t i = 0; i < arguments.size() && !EndsFlags(arguments[i]); ++i) {
-    if (arguments[i] == kName && i + 1 < arguments.size()) value = arguments[i + 1];
-    if (absl::StartsWith(arguments[i], absl::StrCat(kName, "="))) {
-      value = arguments[i].substr(kName.size() + 1);
-    }
-  }
-  return value;
-}
-
-bool IsBareBool(absl::string_view argument) {
-  return absl::ConsumePrefix(&argument, "--") &&
-         std::any_of(kFlagTable.begin(), kFlagTable.end(),
-                     [&](const FlagRow& row) { return row.is_bool && argument == row.name; });
-}
-
-// CLI11 takes the next word where "--flag=" has nothing behind the sign, gives a boolean without a
-// value the next word, and knows no "-v=2".
-std::vector<std::string> Normalise(absl::Span<const std::string> arguments) {
-  std::vector<std::string> words;
-  bool flags_ended = false;
-  for (const std::string& argument : arguments) {
-    flags_ended = flags_ended || EndsFlags(argument);
-    words.push_back(argument);
-    if (flags_ended) continue;
-    if (IsBareBool(argument)) {
-      words.back() += "=true";
-    } else if (absl::StartsWith(argument, "-v=")) {
-      words.back().insert(0, "-");
-    }
-    if (absl::StartsWith(words.back(), "--") && words.back().back() == '=' &&
-        words.back().find('=') == words.back().size() - 1) {
-      words.back().pop_back();
-      words.emplace_back();
-    }
-  }
-  return words;
-}
-
-// The words and the values of each flag, by name.
 struct Tokens {
+  absl::Status error;
   std::vector<std::string> words;
-  std::map<absl::string_view, std::vector<std::string>> values;
+  std::vector<std::pair<const Setting*, std::string>> values;  // as given
 };
 
 absl::Status UnknownFlag(absl::string_view argument) {
-  const std::string name(argument.substr(0, argument.find('=')));
-  if (absl::StartsWith(name, "--")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("unknown flag: ", name, "; see kube-iptables-agent --help"));
-  }
-  return absl::InvalidArgumentError(absl::StrCat("unknown shorthand flag: '", name.substr(1, 1),
-                                                 "' in ", argument,
-                                                 "; see kube-iptables-agent --help"));
+  const bool shorthand = !absl::StartsWith(argument, "--");
+  return absl::InvalidArgumentError(absl::StrCat(
+      shorthand
+          ? absl::StrCat("unknown shorthand flag: '", argument.substr(1, 1), "' in ", argument)
+          : absl::StrCat("unknown flag: ", argument.substr(0, argument.find('='))),
+      "; see kube-iptables-agent --help"));
 }
 
-// The one place that runs CLI11: it splits, everything else is ours.
-absl::StatusOr<Tokens> Tokenise(absl::Span<const std::string> arguments) {
+// The setting of "--NAME", "--NAME=VALUE", "-v", "-vVALUE" or "-v=VALUE"; null where there is none.
+// Leaves in `argument` what follows the name, with the equals sign.
+const Setting* TakeFlag(absl::string_view& argument) {
+  if (absl::ConsumePrefix(&argument, "-v")) return SettingOf(&Flags::v);
+  if (!absl::ConsumePrefix(&argument, "--")) return nullptr;
+  const absl::string_view name = argument.substr(0, argument.find('='));
+  const auto setting =
+      absl::c_find_if(kSettings, [&](const auto& one) { return one.flag == name; });
+  argument.remove_prefix(name.size());
+  return setting == kSettings.end() ? nullptr : &*setting;
+}
+
+// Splits as pflag does: a flag takes the next word, whatever it looks like, except a boolean.
+Tokens Tokenise(absl::Span<const std::string> arguments) {
   Tokens tokens;
-  try {
-    CLI::App app;
-    app.set_help_flag();
-    app.allow_extras();
-    app.add_option("command", tokens.words);
-    std::vector<std::pair<absl::string_view, CLI::Option*>> options;
-    std::vector<std::string> unused;
-    for (const FlagRow& row : kFlagTable) {
-      const std::string dashed = absl::StrCat("--", row.name);
-      options.emplace_back(row.name, app.add_option(row.name == "v" ? "-v,--v" : dashed, unused)
-                                         ->expected(1)
-                                         ->allow_extra_args(false)
-                                         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll));
+  bool flags_ended = false;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    absl::string_view rest = arguments[i];
+    if (flags_ended || rest.size() < 2 || rest[0] != '-') {
+      tokens.words.push_back(arguments[i]);
+    } else if (EndsFlags(rest)) {
+      flags_ended = true;
+    } else if (const Setting* const setting = TakeFlag(rest); setting == nullptr) {
+      tokens.error.Update(UnknownFlag(arguments[i]));
+    } else if (absl::ConsumePrefix(&rest, "=") || !rest.empty()) {
+      tokens.values.emplace_back(setting, rest);
+    } else if (setting->is_bool()) {
+      tokens.values.emplace_back(setting, "true");
+    } else if (++i < arguments.size()) {
+      tokens.values.emplace_back(setting, arguments[i]);
+    } else {
+      tokens.error =
+          absl::InvalidArgumentError(absl::StrCat("flag needs an argument: --", setting->flag));
     }
-    std::vector<std::string> words = Normalise(arguments);
-    std::reverse(words.begin(), words.end());  // as App::parse wants them
-    app.parse(std::move(words));
-    for (const std::string& extra : app.remaining()) {
-      if (extra != "--") return UnknownFlag(extra);
-    }
-    for (const auto& [name, option] : options) {
-      if (option->count() > 0) tokens.values[name] = option->results();
-    }
-  } catch (const CLI::ArgumentMismatch& error) {
-    // "--config: 1 required TEXT missing"
-    const absl::string_view text = error.what();
-    return absl::InvalidArgumentError(
-        absl::StrCat("flag needs an argument: ", text.substr(0, text.find(':'))));
-  } catch (const std::exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot read the flags: ", error.what()));
   }
   return tokens;
 }
 
 absl::StatusOr<CommandLine> ParseCommand(const std::vector<std::string>& words) {
-  std::string commands;
-  for (const CommandRow& row : kCommandTable) {
-    absl::StrAppend(&commands, commands.empty() ? "" : ", ", row.name);
-  }
   // As a daemon of Kubernetes' is started: by its name and flags.
   if (words.empty()) return CommandLine();
-  for (const CommandRow& row : kCommandTable) {
+  for (const CommandRow& row : kCommands) {
     if (row.name != words[0]) continue;
     const size_t expected = row.argument.empty() ? 1 : 2;
     if (words.size() == expected) {
@@ -152,55 +126,125 @@ absl::StatusOr<CommandLine> ParseCommand(const std::vector<std::string>& words) 
         "; flags begin with --, and a boolean flag takes its value behind an equals sign"));
   }
   std::string message =
-      absl::StrCat("unknown command ", GoQuote(words[0]), "; the commands are ", commands);
+      absl::StrCat("unknown command ", GoQuote(words[0]), "; the commands are ",
+                   absl::StrJoin(kCommands, ", ", [](std::string* out, const CommandRow& row) {
+                     absl::StrAppend(out, row.name);
+                   }));
   if (featuregates::GoParseBool(words[0]).ok()) {
     absl::StrAppend(&message, "; a boolean flag takes its value behind an equals sign");
   }
   return absl::InvalidArgumentError(message);
 }
 
-// Whether no flag, and not the output format, is another command's.
-absl::Status CheckFitsCommand(const CommandLine& line, const Tokens& tokens) {
-  for (const FlagRow& row : kFlagTable) {
-    const auto given = tokens.values.find(row.name);
-    if (!row.only_for || *row.only_for == line.command || given == tokens.values.end() ||
-        given->second.empty()) {
-      continue;
+// Reads the values, flag by flag in the order of --help.
+absl::Status StoreFlags(const Tokens& tokens, Flags& flags) {
+  for (const Setting* setting : SettingsByFlag()) {
+    for (const auto& [given, value] : tokens.values) {
+      if (given != setting) continue;
+      const absl::Status status = ParseFlag(*setting, value, flags);
+      if (status.ok()) continue;
+      return absl::InvalidArgumentError(absl::StrCat("invalid argument ", GoQuote(value), " for \"",
+                                                     setting->flag == "v" ? "-v, " : "", "--",
+                                                     setting->flag, "\" flag: ", status.message()));
     }
-    return absl::InvalidArgumentError(absl::StrCat("the flag --", row.name, " is of the command ",
-                                                   CommandName(*row.only_for), " only, not of ",
-                                                   CommandName(line.command)));
-  }
-  if (line.flags.output == OutputFormat::kDot && line.command != Command::kAudit) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--output=dot is of the command audit only, not of ", CommandName(line.command)));
   }
   return absl::OkStatus();
 }
 
+// Whether no flag, and not the output format, is another command's.
+absl::Status CheckFitsCommand(const CommandLine& line, const Tokens& tokens) {
+  const absl::string_view command = CommandName(line.command);
+  for (const Setting* setting : SettingsByFlag()) {
+    const bool given = absl::c_any_of(
+        tokens.values, [setting](const auto& value) { return value.first == setting; });
+    if (!given || setting->only_for.empty() || setting->only_for == command) continue;
+    return absl::InvalidArgumentError(absl::StrCat("the flag --", setting->flag,
+                                                   " is of the command ", setting->only_for,
+                                                   " only, not of ", command));
+  }
+  if (line.flags.output == OutputFormat::kDot && line.command != Command::kAudit) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--output=dot is of the command audit only, not of ", command));
+  }
+  return absl::OkStatus();
+}
+
+// ---- --help ----
+
+// `text` in lines of at most 100 columns, each indented.
+void AppendWrapped(absl::string_view text, std::string& out) {
+  static constexpr absl::string_view kIndent = "           ";
+  size_t column = 0;
+  for (absl::string_view word : absl::StrSplit(text, ' ')) {
+    if (column == 0 || column + 1 + word.size() > 100) {
+      absl::StrAppend(&out, column == 0 ? "" : "\n", kIndent);
+      column = kIndent.size();
+    }
+    absl::StrAppend(&out, " ", word);
+    column += 1 + word.size();
+  }
+  out += '\n';
+}
+
+// The gates are those of the last --emulated-version, however wrong the rest is.
+std::string HelpText(const Tokens& tokens) {
+  std::string emulated_version;
+  for (const auto& [setting, value] : tokens.values) {
+    if (setting->flag == "emulated-version") emulated_version = value;
+  }
+  std::string out =
+      "Keeps kubelet's iptables chains as KEP-3178 wants them, through nf_tables or legacy "
+      "iptables.\n\n"
+      "Usage:\n  kube-iptables-agent [COMMAND] [flags]\n\nCommands:\n";
+  for (const CommandRow& row : kCommands) {
+    absl::StrAppend(&out, "  ", row.name, std::string(12 - row.name.size(), ' '), row.help, "\n");
+    if (row.argument.empty()) continue;
+    absl::StrAppend(&out, "              (", row.name, " ", row.argument, ")\n");
+  }
+  out +=
+      "\nFlags, of every command but where they say of which:\n  -h, --help\n            this "
+      "text\n";
+  for (const Setting* setting : SettingsByFlag()) {
+    absl::StrAppend(&out, setting->flag == "v" ? "  -v, --" : "      --", setting->flag,
+                    setting->is_bool() ? "" : " ", setting->type, "\n");
+    AppendWrapped(HelpWithDefault(*setting), out);
+    if (setting->flag != "feature-gates") continue;
+    for (const std::string& line : KnownGates(emulated_version)) AppendWrapped(line, out);
+  }
+  return out;
+}
+
 }  // namespace
+
+constinit const absl::Span<const CommandRow> kCommandTable = kCommands;
+
+absl::string_view CommandName(Command command) {
+  for (const CommandRow& row : kCommands) {
+    if (row.command == command) return row.name;
+  }
+  return "";
+}
+
+std::vector<std::string> KnownGates(absl::string_view emulated_version) {
+  const auto emulated = featuregates::ResolveEmulatedVersion(emulated_version);
+  const auto gates = ResolveFeatureGates(
+      emulated.ok() ? emulated->version : featuregates::kDefaultEmulatedVersion, {});
+  return gates.ok() ? gates->KnownFeatures() : std::vector<std::string>();
+}
 
 absl::StatusOr<std::variant<CommandLine, Help>> ParseCommandLine(
     absl::Span<const std::string> arguments) {
-  if (AsksForHelp(arguments)) return Help{HelpText(EmulatedVersionGiven(arguments))};
-  absl::StatusOr<Tokens> tokens = Tokenise(arguments);
-  if (!tokens.ok()) return tokens.status();
-  absl::StatusOr<CommandLine> result = ParseCommand(tokens->words);
+  const Tokens tokens = Tokenise(arguments);
+  if (AsksForHelp(arguments)) return Help{HelpText(tokens)};
+  if (!tokens.error.ok()) return tokens.error;
+  absl::StatusOr<CommandLine> result = ParseCommand(tokens.words);
   const absl::Status command = result.status();
   // What is wrong with a flag is told first: it may have taken the command's place.
   if (!result.ok()) result = CommandLine();
-  for (const FlagRow& row : kFlagTable) {
-    for (const std::string& value : tokens->values[row.name]) {
-      const absl::Status status = row.store(value, result->flags);
-      if (status.ok()) continue;
-      const absl::string_view shorthand = row.name == "v" ? "-v, " : "";
-      return absl::InvalidArgumentError(absl::StrCat("invalid argument ", GoQuote(value), " for \"",
-                                                     shorthand, "--", row.name,
-                                                     "\" flag: ", status.message()));
-    }
-  }
-  if (!command.ok()) return command;
-  if (absl::Status status = CheckFitsCommand(*result, *tokens); !status.ok()) return status;
+  absl::Status status = StoreFlags(tokens, result->flags);
+  if (status.ok()) status = command;
+  if (status.ok()) status = CheckFitsCommand(*result, tokens);
+  if (!status.ok()) return status;
   return *std::move(result);
 }
 

@@ -35,6 +35,17 @@ enum class Command : uint8_t {
 };
 absl::string_view CommandName(Command command);  // "run", ...
 
+struct CommandRow {
+  absl::string_view name;
+  Command command;
+  absl::string_view help;
+  // What must stand behind the command: "TABLE/CHAIN". Empty: nothing may.
+  absl::string_view argument = "";
+  // Of the argument, for the message where it is missing.
+  absl::string_view example = "";
+};
+extern const absl::Span<const CommandRow> kCommandTable;
+
 struct CommandLine {
   Command command = Command::kRun;
   Flags flags = {};
@@ -62,6 +73,10 @@ struct Help {
 // of another command. No other effect, no exit().
 absl::StatusOr<std::variant<CommandLine, Help>> ParseCommandLine(
     absl::Span<const std::string> arguments);
+
+// The gates of the release that `emulated_version` names, or of the default where that names none,
+// as --help lists them: "NAME=true|false (BETA - default=true)".
+std::vector<std::string> KnownGates(absl::string_view emulated_version);
 
 }  // namespace kipt::agent
 

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/config/completion.h"
 
-#include <algorithm>
-#include <array>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "agent/config/config.h"
-#include "agent/config/flag_table.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "agent/config/command_line.h"
+#include "agent/config/settings.h"
 #include "agent/policy/policy_tables.h"
 #include "featuregates/go_text.h"
 #include "featuregates/kubelet_features.h"
@@ -28,15 +27,9 @@ CompletionValues ListOf(std::vector<std::string> words) {
   return {.kind = Kind::kWords, .words = std::move(words), .list = true};
 }
 
-// Those of the default release, as --help lists them: "NAME=true|false (BETA - default=true)".
-std::vector<std::string> KnownGates() {
-  const auto gates = ResolveFeatureGates(featuregates::kDefaultEmulatedVersion, {});
-  return gates.ok() ? gates->KnownFeatures() : std::vector<std::string>();
-}
-
 CompletionValues Gates() {
   std::vector<std::string> words;
-  for (const std::string& line : KnownGates()) {
+  for (const std::string& line : KnownGates("")) {
     const std::string name = line.substr(0, line.find('='));
     for (const char* value : {"=true", "=false"}) words.push_back(absl::StrCat(name, value));
   }
@@ -52,32 +45,18 @@ CompletionValues Releases() {
   return OneOf(std::move(words));
 }
 
-// What --flag takes. The other flags take numbers, addresses or patterns, which nobody can offer.
-CompletionValues ValuesOf(absl::string_view flag) {
-  struct Row {
-    absl::string_view flag;
-    CompletionValues values;
-  };
-  const std::array rows = {
-      Row{"allow", {.kind = Kind::kFile}},
-      Row{"cni-conf-dir", {.kind = Kind::kDirectory, .list = true}},
-      Row{"config", {.kind = Kind::kFile}},
-      Row{"emulated-version", Releases()},
-      Row{"feature-gates", Gates()},
-      Row{"from-file", {.kind = Kind::kFile}},
-      Row{"hint-policy", OneOf({"usable", "always"})},
-      Row{"host-root", {.kind = Kind::kDirectory}},
-      Row{"ip-families", ListOf({"auto", "ipv4", "ipv6"})},
-      Row{"iptables-mode", OneOf({"auto", "nft", "legacy"})},
-      Row{"netns", {.kind = Kind::kNetns}},
-      Row{"output", OneOf({"text", "json", "dot"})},
-      Row{"stale-chains", OneOf({"keep", "retire"})},
-      Row{"watch", OneOf({"events", "poll"})},
-  };
-  for (const Row& row : rows) {
-    if (row.flag == flag) return row.values;
-  }
-  return {};
+// Numbers, addresses and patterns cannot be offered.
+CompletionValues ValuesOf(const Setting& setting) {
+  absl::string_view type = setting.type;
+  if (setting.is_bool()) return OneOf({"true", "false"});
+  if (setting.member == FlagMember(&Flags::emulated_version)) return Releases();
+  if (setting.member == FlagMember(&Flags::feature_gates)) return Gates();
+  if (setting.member == FlagMember(&Flags::netns)) return {.kind = Kind::kNetns};
+  if (type == "file" || setting.member == FlagMember(&Flags::config)) return {.kind = Kind::kFile};
+  const bool list = absl::ConsumeSuffix(&type, ",...") || setting.field == "ipFamilies";
+  if (type == "directory") return {.kind = Kind::kDirectory, .list = list};
+  if (setting.accepted.empty()) return {};
+  return {.kind = Kind::kWords, .words = absl::StrSplit(setting.accepted, ", "), .list = list};
 }
 
 CompletionValues ArgumentsOf(Command command) {
@@ -105,17 +84,17 @@ CompletionSpec AgentCompletion() {
                              .argument = std::string(row.argument),
                              .argument_values = ArgumentsOf(row.command)});
   }
-  for (const FlagRow& row : kFlagTable) {
-    CompletionFlag flag{.name = std::string(row.name),
-                        .shorthand = row.name == "v" ? "v" : "",
-                        .is_bool = row.is_bool,
-                        .type = std::string(row.type),
-                        .help = std::string(row.help),
-                        .values = row.is_bool ? OneOf({"true", "false"}) : ValuesOf(row.name)};
-    if (row.name == "feature-gates") {
-      for (const std::string& gate : KnownGates()) absl::StrAppend(&flag.help, "\n", gate);
+  for (const Setting* setting : SettingsByFlag()) {
+    CompletionFlag flag{.name = std::string(setting->flag),
+                        .shorthand = setting->flag == "v" ? "v" : "",
+                        .is_bool = setting->is_bool(),
+                        .type = std::string(setting->type),
+                        .help = HelpWithDefault(*setting),
+                        .values = ValuesOf(*setting)};
+    if (setting->flag == "feature-gates") {
+      for (const std::string& gate : KnownGates("")) absl::StrAppend(&flag.help, "\n", gate);
     }
-    if (row.only_for) flag.commands.emplace_back(CommandName(*row.only_for));
+    if (!setting->only_for.empty()) flag.commands.emplace_back(setting->only_for);
     spec.flags.push_back(std::move(flag));
   }
   return spec;

@@ -4,7 +4,7 @@
 //
 // Completion of a command line by bash and zsh, made from a description of the program. The scripts
 // do not run the program: a command line that is being typed has no effect. Both programs of this
-// project make theirs here; that of the agent comes from flag_table.h. Their manual pages are made
+// project make theirs here; that of the agent comes from settings.h. Their manual pages are made
 // from the same description (deploy/debian/manual_page.h). Pure.
 #ifndef KIPT_AGENT_CONFIG_COMPLETION_H_
 #define KIPT_AGENT_CONFIG_COMPLETION_H_
@@ -72,7 +72,7 @@ std::string ZshCompletion(const CompletionSpec& spec);
 // The script of `shell`. InvalidArgument for a shell that is not "bash" or "zsh".
 absl::StatusOr<std::string> Completion(const CompletionSpec& spec, absl::string_view shell);
 
-// Of kube-iptables-agent: kCommandTable and kFlagTable, the feature gates of the default release,
+// kube-iptables-agent's own: kCommandTable, kSettings, the feature gates of the default release and
 // kubelet's chains.
 CompletionSpec AgentCompletion();
 

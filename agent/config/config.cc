@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/config/config.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <map>
 #include <optional>
-#include <system_error>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "agent/config/config_file.h"
 #include "agent/config/config_inputs.h"
+#include "agent/config/settings.h"
 #include "featuregates/agent_features.h"
 #include "featuregates/go_text.h"
 #include "featuregates/kubelet_features.h"
@@ -27,74 +29,25 @@ using featuregates::FeatureGates;
 using featuregates::Overrides;
 using featuregates::Version;
 
-absl::StatusOr<featuregates::EmulatedVersion> ResolveVersion(const ConfigInputs& inputs) {
-  const auto& [flags, file] = inputs;
-  auto emulated = featuregates::ResolveEmulatedVersion(
-      ConfigInputs::Choose(flags.emulated_version, file.emulated_version,
-                           featuregates::ToString(featuregates::kDefaultEmulatedVersion)));
-  if (emulated.ok() || flags.emulated_version) return emulated;
-  return inputs.InFile(
-      *file.emulated_version,
-      absl::StrCat("emulatedVersion: ",
-                   absl::StripPrefix(emulated.status().message(), "--emulated-version: ")));
+// kubernetes/kubernetes#122363 removed --iptables-masquerade-bit and --iptables-drop-bit.
+constexpr Version kFirstReleaseWithoutBitFlags = {1, 31};
+constexpr int kMostMarkBit = 31;
+
+std::string Kubernetes(Version emulated) {
+  return absl::StrCat("Kubernetes ", featuregates::ToString(emulated));
 }
 
-// ---- feature gates ----
+// One of the numbers that kubelet's rules use: a bit of the packet mark, or a connection label.
+struct Number {
+  const Setting& setting;
+  std::optional<int> from_flag;
+  std::optional<int> from_file;
+  std::string line;  // of the file, "FILE:LINE"
+  int fallback;
 
-// Resolve's message, the file that is to blame, and what could be set instead.
-absl::Status ExplainGates(const absl::Status& status, const ConfigInputs& inputs, Version emulated,
-                          const Overrides& from_file) {
-  const bool file_is_wrong = !ResolveFeatureGates(emulated, {from_file}).ok();
-  const absl::StatusOr<FeatureGates> gates = ResolveFeatureGates(emulated, {});
-  std::string known;
-  for (const featuregates::GateState& gate :
-       gates.ok() ? gates->States() : std::vector<featuregates::GateState>()) {
-    absl::StrAppend(&known, known.empty() ? "" : ", ", gate.name, gate.locked ? " (locked)" : "");
-  }
-  return absl::Status(
-      status.code(),
-      absl::StrCat(file_is_wrong ? inputs.file.path : "--feature-gates", ": ", status.message(),
-                   "; the gates of ", "Kubernetes ", featuregates::ToString(emulated),
-                   " that this agent knows are ", known));
-}
-
-absl::StatusOr<FeatureGates> ResolveGates(const ConfigInputs& inputs, Version emulated) {
-  const auto& [flags, file] = inputs;
-  std::vector<Overrides> overrides = {
-      file.kind == ConfigFile::Kind::kKubelet
-          ? featuregates::FromKubeletConfiguration(file.feature_gates)
-          : Overrides{.values = file.feature_gates}};
-  for (const std::string& text : flags.feature_gates) {
-    absl::StatusOr<featuregates::GateValues> values = featuregates::ParseFeatureGatesFlag(text);
-    if (!values.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("invalid argument ", featuregates::QuoteForMessage(text),
-                       " for \"--feature-gates\" flag: ", values.status().message()));
-    }
-    overrides.push_back(Overrides{.values = *std::move(values)});
-  }
-  absl::StatusOr<FeatureGates> gates = ResolveFeatureGates(emulated, overrides);
-  if (gates.ok()) return gates;
-  return ExplainGates(gates.status(), inputs, emulated, overrides.front());
-}
-
-// kubelet of that release refuses its own gate in the file. Here the file may be another release's,
-// so that a gate which would have chosen the other mode is worth a line.
-void WarnOfIgnoredGate(const ConfigInputs& inputs, Config& config) {
-  const absl::string_view name = featuregates::kIPTablesOwnershipCleanup.name;
-  const std::vector<std::string>& ignored = config.gates.ignored();
-  if (std::find(ignored.begin(), ignored.end(), name) == ignored.end()) return;
-  const auto gate = inputs.file.feature_gates.find(std::string(name));
-  const bool enabled = config.gates.Enabled(featuregates::kIPTablesOwnershipCleanup);
-  if (gate == inputs.file.feature_gates.end() || gate->second == enabled) return;
-  config.warnings.push_back(
-      absl::StrCat(inputs.file.path, ": featureGates.", name, " ", gate->second ? "true" : "false",
-                   " has no effect: Kubernetes ", featuregates::ToString(config.emulated_version),
-                   " has no such gate, and the agent is in ", ModeName(config.mode),
-                   " mode; remove it, or give an --emulated-version from 1.25 to 1.27"));
-}
-
-// ---- families ----
+  int value() const { return from_flag.value_or(from_file.value_or(fallback)); }
+};
+using Pair = std::array<Number, 2>;
 
 // The families that `text` names, in netlink's order; nothing for "auto".
 absl::StatusOr<std::vector<netlink::Family>> ParseFamilies(absl::string_view text) {
@@ -103,78 +56,286 @@ absl::StatusOr<std::vector<netlink::Family>> ParseFamilies(absl::string_view tex
   for (absl::string_view name : absl::StrSplit(text, ',')) {
     const bool ipv4 = name == "ipv4";
     const netlink::Family family = ipv4 ? netlink::Family::kIPv4 : netlink::Family::kIPv6;
-    if ((!ipv4 && name != "ipv6") ||
-        std::find(families.begin(), families.end(), family) != families.end()) {
+    if ((!ipv4 && name != "ipv6") || absl::c_linear_search(families, family)) {
       return absl::InvalidArgumentError(absl::StrCat("invalid value ",
                                                      featuregates::QuoteForMessage(text),
                                                      "; accepted are auto, ipv4, ipv6, ipv4,ipv6"));
     }
     families.push_back(family);
   }
-  std::sort(families.begin(), families.end());
+  absl::c_sort(families);
   return families;
 }
 
-absl::Status ResolveFamilies(const ConfigInputs& inputs, const std::string& if_inet6_path,
-                             Config& config) {
-  const auto& [flags, file] = inputs;
-  auto families =
-      ParseFamilies(ConfigInputs::Choose(flags.ip_families, file.ip_families, std::string("auto")));
-  absl::Status status = families.status();
-  const bool has_ipv6 = access(if_inet6_path.c_str(), F_OK) == 0;
-  // That it is not there is an answer. That it cannot be seen is none, and leaves no family out.
-  const int unseen = has_ipv6 || errno == ENOENT || errno == ENOTDIR ? 0 : errno;
-  if (status.ok()) {
-    config.families = *std::move(families);
-    config.families_by_kernel = config.families.empty();
-    if (config.families_by_kernel) {
-      config.families.push_back(netlink::Family::kIPv4);
-      if (has_ipv6) config.families.push_back(netlink::Family::kIPv6);
-    }
-    const bool asks_for_ipv6 = config.families.back() == netlink::Family::kIPv6;
-    if (unseen != 0 && (asks_for_ipv6 || config.families_by_kernel)) {
-      status = absl::ErrnoToStatus(
-          unseen, absl::StrCat("cannot tell whether this network namespace has IPv6 (",
-                               if_inet6_path, ")"));
-    } else if (asks_for_ipv6 && !has_ipv6) {
-      status = absl::InvalidArgumentError(absl::StrCat(
-          "ipv6 is asked for, but this network namespace has no IPv6 (", if_inet6_path,
-          " does not exist); enable IPv6 in the kernel (ipv6.disable=0), or choose auto or ipv4"));
-    }
-  }
-  if (status.ok()) return status;
-  return inputs.Blame("ip-families", flags.ip_families, "ipFamilies", file.ip_families,
-                      status.message());
+// "14 (from the flag --iptables-drop-bit)".
+std::string ValueAndSource(const Number& number) {
+  const std::string source = number.from_flag
+                                 ? absl::StrCat("from the flag --", number.setting.flag)
+                             : number.from_file ? absl::StrCat("from ", number.line)
+                                                : "the default";
+  return absl::StrCat(number.value(), " (", source, ")");
 }
 
-// ---- the iptables mode ----
-
-absl::Status ResolveIptablesMode(const ConfigInputs& inputs, Config& config) {
-  const auto& [flags, file] = inputs;
-  const std::string text =
-      ConfigInputs::Choose(flags.iptables_mode, file.iptables_mode, std::string("auto"));
-  if (text == "auto") return absl::OkStatus();
-  for (const IptablesMode mode : {IptablesMode::kNft, IptablesMode::kLegacy}) {
-    if (IptablesModeName(mode) == text) config.iptables_mode = mode;
+absl::Status CheckRange(const Pair& pair, int most) {
+  for (const Number& number : pair) {
+    if (number.value() >= 0 && number.value() <= most) continue;
+    return absl::InvalidArgumentError(absl::StrCat("invalid configuration: ", number.setting.field,
+                                                   " (--", number.setting.flag, ") ",
+                                                   number.value(), " must be between 0 and ", most,
+                                                   ", inclusive; found ", ValueAndSource(number)));
   }
-  if (config.iptables_mode) return absl::OkStatus();
-  return inputs.Blame("iptables-mode", flags.iptables_mode, "iptablesMode", file.iptables_mode,
-                      absl::StrCat("invalid value ", featuregates::QuoteForMessage(text),
-                                   "; accepted are auto, nft, legacy"));
+  return absl::OkStatus();
 }
 
-// A directory that is not there would be a host without iptables.
-absl::Status ResolveHostRoot(const Flags& flags, Config& config) {
-  config.host_root = flags.host_root;
-  if (!config.host_root) return absl::OkStatus();
-  struct stat about {};
-  const int error = stat(config.host_root->c_str(), &about) == 0 ? 0 : errno;
-  if (error == 0 && S_ISDIR(about.st_mode)) return absl::OkStatus();
+absl::Status MustDiffer(const Pair& pair, absl::string_view advice) {
   return absl::InvalidArgumentError(
-      absl::StrCat("--host-root: ", featuregates::QuoteForMessage(*config.host_root), ": ",
-                   std::generic_category().message(error == 0 ? ENOTDIR : error),
-                   "; give the directory where the host's root is mounted"));
+      absl::StrCat("invalid configuration: ", pair[0].setting.flag, " and ", pair[1].setting.flag,
+                   " must be different; found ", ValueAndSource(pair[0]), " and ",
+                   ValueAndSource(pair[1]), advice));
 }
+
+// Flags over file over defaults, for one configuration.
+class Resolver {
+ public:
+  Resolver(const Flags& flags, const ConfigFile& file) : flags_(flags), file_(file) {}
+
+  absl::StatusOr<Config> Resolve(const std::string& if_inet6_path) {
+    config_.config_file = file_.path;
+    absl::Status status = ResolveVersion();
+    if (status.ok()) status = ResolveGates();
+    if (!status.ok()) return status;
+    // Before what depends on the mode.
+    status = Apply(*SettingOf(&Flags::make_iptables_util_chains));
+    config_.mode = ModeFor(config_.gates, config_.make_iptables_util_chains);
+    if (status.ok()) status = ResolveBits();
+    if (status.ok()) status = ResolveLabels();
+    if (status.ok()) status = ResolveFamilies(if_inet6_path);
+    for (const Setting& setting : kSettings) {
+      if (status.ok()) status = Apply(setting);
+    }
+    if (!status.ok()) return status;
+
+    if (!version_warning_.empty()) config_.warnings.push_back(version_warning_);
+    for (const std::string& warning : config_.gates.warnings()) config_.warnings.push_back(warning);
+    WarnOfIgnoredGate();
+    WarnOfIgnoredNumbers();
+    if (!file_.writable.empty()) config_.warnings.push_back(file_.writable);
+    config_.ignored_gates = config_.gates.ignored();
+    return std::move(config_);
+  }
+
+ private:
+  template <typename T>
+  std::optional<T> Given(std::optional<T> Flags::*member) const {
+    return flags_.*member ? flags_.*member : file_.given.*member;
+  }
+  // "FILE:LINE".
+  std::string Line(const Setting& setting) const {
+    return absl::StrCat(file_.path, ":", file_.lines.at(setting.field));
+  }
+
+  // The flag or the line that gave the value: "--FLAG: reason", or "FILE:LINE: FIELD: reason".
+  absl::Status Blame(const Setting& setting, absl::string_view reason) const {
+    if (IsGiven(setting, flags_) || !IsGiven(setting, file_.given)) {
+      return absl::InvalidArgumentError(absl::StrCat("--", setting.flag, ": ", reason));
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat(Line(setting), ": ", setting.field, ": ", reason));
+  }
+
+  absl::Status Apply(const Setting& setting) {
+    const Flags& given = IsGiven(setting, flags_) ? flags_ : file_.given;
+    if (setting.apply == nullptr || !IsGiven(setting, given)) return absl::OkStatus();
+    const std::string text = FlagText(setting, given);
+    const std::vector<absl::string_view> accepted =
+        absl::StrSplit(setting.accepted, ", ", absl::SkipEmpty());
+    if (!accepted.empty() && !absl::c_linear_search(accepted, text)) {
+      return Blame(setting, absl::StrCat("invalid value ", featuregates::QuoteForMessage(text),
+                                         "; accepted are ", setting.accepted));
+    }
+    const absl::Status status = setting.apply(given, config_);
+    return status.ok() ? status : Blame(setting, status.message());
+  }
+
+  absl::Status ResolveVersion() {
+    const auto emulated = featuregates::ResolveEmulatedVersion(
+        Given(&Flags::emulated_version).value_or(featuregates::ToString(config_.emulated_version)));
+    if (!emulated.ok()) {
+      return Blame(*SettingOf(&Flags::emulated_version),
+                   absl::StripPrefix(emulated.status().message(), "--emulated-version: "));
+    }
+    config_.emulated_version = emulated->version;
+    version_warning_ = emulated->warning;
+    // The command line knows the flags of every release, and only here the release is known.
+    for (const Number& bit : Bits()) {
+      if (!bit.from_flag || config_.emulated_version < kFirstReleaseWithoutBitFlags) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "unknown flag: --", bit.setting.flag, "; ", Kubernetes(kFirstReleaseWithoutBitFlags),
+          " removed it, and ", Kubernetes(config_.emulated_version),
+          " is emulated: leave it out, or choose an older --emulated-version"));
+    }
+    return absl::OkStatus();
+  }
+
+  // ---- feature gates ----
+
+  absl::Status ResolveGates() {
+    std::vector<Overrides> overrides = {
+        file_.kind == ConfigFile::Kind::kKubelet
+            ? featuregates::FromKubeletConfiguration(file_.feature_gates)
+            : Overrides{.values = file_.feature_gates}};
+    for (const std::string& text : flags_.feature_gates) {
+      absl::StatusOr<featuregates::GateValues> values = featuregates::ParseFeatureGatesFlag(text);
+      if (!values.ok()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("invalid argument ", featuregates::QuoteForMessage(text),
+                         " for \"--feature-gates\" flag: ", values.status().message()));
+      }
+      overrides.push_back(Overrides{.values = *std::move(values)});
+    }
+    absl::StatusOr<FeatureGates> gates = ResolveFeatureGates(config_.emulated_version, overrides);
+    if (!gates.ok()) return ExplainGates(gates.status(), overrides.front());
+    config_.gates = *std::move(gates);
+    return absl::OkStatus();
+  }
+
+  // Resolve's message, the file that is to blame, and what could be set instead.
+  absl::Status ExplainGates(const absl::Status& status, const Overrides& from_file) const {
+    const bool file_is_wrong = !ResolveFeatureGates(config_.emulated_version, {from_file}).ok();
+    const absl::StatusOr<FeatureGates> gates = ResolveFeatureGates(config_.emulated_version, {});
+    const auto known = gates.ok() ? gates->States() : std::vector<featuregates::GateState>();
+    return absl::Status(
+        status.code(),
+        absl::StrCat(file_is_wrong ? file_.path : "--feature-gates", ": ", status.message(),
+                     "; the gates of ", Kubernetes(config_.emulated_version),
+                     " that this agent knows are ",
+                     absl::StrJoin(known, ", ", [](std::string* out, const auto& gate) {
+                       absl::StrAppend(out, gate.name, gate.locked ? " (locked)" : "");
+                     })));
+  }
+
+  // kubelet of that release refuses its own gate in the file. Here the file may be another
+  // release's, so that a gate which would have chosen the other mode is worth a line.
+  void WarnOfIgnoredGate() {
+    const absl::string_view name = featuregates::kIPTablesOwnershipCleanup.name;
+    const auto gate = file_.feature_gates.find(std::string(name));
+    const bool enabled = config_.gates.Enabled(featuregates::kIPTablesOwnershipCleanup);
+    if (!absl::c_linear_search(config_.gates.ignored(), name) ||
+        gate == file_.feature_gates.end() || gate->second == enabled) {
+      return;
+    }
+    config_.warnings.push_back(
+        absl::StrCat(file_.path, ": featureGates.", name, " ", gate->second ? "true" : "false",
+                     " has no effect: ", Kubernetes(config_.emulated_version),
+                     " has no such gate, and the agent is in ", ModeName(config_.mode),
+                     " mode; remove it, or give an --emulated-version from 1.25 to 1.27"));
+  }
+
+  // ---- families ----
+
+  absl::Status ResolveFamilies(const std::string& if_inet6_path) {
+    auto families = ParseFamilies(Given(&Flags::ip_families).value_or("auto"));
+    absl::Status status = families.status();
+    if (status.ok()) {
+      config_.families = *std::move(families);
+      config_.families_by_kernel = config_.families.empty();
+      if (config_.families_by_kernel) config_.families = {netlink::Family::kIPv4};
+      status = FindIPv6(if_inet6_path);
+    }
+    return status.ok() ? status : Blame(*SettingOf(&Flags::ip_families), status.message());
+  }
+
+  // Adds IPv6 for "auto" where the namespace has it, and refuses it where it does not.
+  absl::Status FindIPv6(const std::string& if_inet6_path) {
+    const bool by_kernel = config_.families_by_kernel;
+    const bool asked = config_.families.back() == netlink::Family::kIPv6;
+    if (!by_kernel && !asked) return absl::OkStatus();
+    const bool has_ipv6 = access(if_inet6_path.c_str(), F_OK) == 0;
+    // That it is not there is an answer. That it cannot be seen is none, and leaves no family out.
+    if (!has_ipv6 && errno != ENOENT && errno != ENOTDIR) {
+      return absl::ErrnoToStatus(
+          errno, absl::StrCat("cannot tell whether this network namespace has IPv6 (",
+                              if_inet6_path, ")"));
+    }
+    if (by_kernel && has_ipv6) config_.families.push_back(netlink::Family::kIPv6);
+    if (has_ipv6 || by_kernel) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "ipv6 is asked for, but this network namespace has no IPv6 (", if_inet6_path,
+        " does not exist); enable IPv6 in the kernel (ipv6.disable=0), or choose auto or ipv4"));
+  }
+
+  // ---- bits of the packet mark, and connection labels ----
+
+  Number NumberOf(std::optional<int> Flags::*member, int fallback) const {
+    const Setting& setting = *SettingOf(member);
+    const std::optional<int> from_file = file_.given.*member;
+    return {setting, flags_.*member, from_file, from_file ? Line(setting) : "", fallback};
+  }
+
+  absl::Status ResolveBits() {
+    const Pair bits = Bits();
+    absl::Status range = CheckRange(bits, kMostMarkBit);
+    if (!range.ok() && config_.emulated_version < kFirstReleaseWithoutBitFlags) return range;
+    const bool equal = bits[0].value() == bits[1].value();
+    if (equal && config_.mode == Mode::kLegacy) {
+      return MustDiffer(bits, ". Choose another drop bit: the masquerade bit must be kube-proxy's");
+    }
+    if (!equal && range.ok())
+      config_.bits = {.masquerade = bits[0].value(), .drop = bits[1].value()};
+    return absl::OkStatus();
+  }
+
+  absl::Status ResolveLabels() {
+    const Pair labels = Labels();
+    if (absl::Status range = CheckRange(labels, netlink::kMostConnLabel); !range.ok()) return range;
+    const bool equal = labels[0].value() == labels[1].value();
+    if (equal && config_.gates.Enabled(featuregates::kConnLabelMarking)) {
+      return MustDiffer(labels, ". Both are this agent's alone: change either");
+    }
+    if (!equal) config_.labels = {.masquerade = labels[0].value(), .drop = labels[1].value()};
+    return absl::OkStatus();
+  }
+
+  // A flag is deprecated whatever its value, as in kubelet since 1.28; a field is in so many old
+  // files, with its default, that only another value is worth a line.
+  void WarnOfIgnoredNumbers() {
+    const bool cleanup = config_.gates.Enabled(featuregates::kIPTablesOwnershipCleanup);
+    const bool labelled = config_.gates.Enabled(featuregates::kConnLabelMarking);
+    for (const Number& bit : Bits()) {
+      if (!cleanup || !bit.from_flag) continue;
+      config_.warnings.push_back(absl::StrCat("Flag --", bit.setting.flag,
+                                              " has been deprecated, This flag has no effect and "
+                                              "will be removed in a future version."));
+    }
+    for (const Number& bit : Bits()) {
+      if (!cleanup || !bit.from_file || *bit.from_file == bit.fallback) continue;
+      config_.warnings.push_back(
+          absl::StrCat(bit.line, ": ", bit.setting.field, " ", *bit.from_file,
+                       " has no effect where IPTablesOwnershipCleanup is on; remove the field"));
+    }
+    for (const Number& label : Labels()) {
+      if (labelled || (!label.from_flag && !label.from_file)) continue;
+      config_.warnings.push_back(
+          absl::StrCat(label.from_flag ? absl::StrCat("--", label.setting.flag)
+                                       : absl::StrCat(label.line, ": ", label.setting.field),
+                       " has no effect where ConnLabelMarking is off"));
+    }
+  }
+
+  Pair Bits() const {
+    return {NumberOf(&Flags::iptables_masquerade_bit, MarkBits{}.masquerade),
+            NumberOf(&Flags::iptables_drop_bit, MarkBits{}.drop)};
+  }
+  Pair Labels() const {
+    return {NumberOf(&Flags::iptables_masquerade_label, ConnLabels{}.masquerade),
+            NumberOf(&Flags::iptables_drop_label, ConnLabels{}.drop)};
+  }
+
+  const Flags& flags_;
+  const ConfigFile& file_;
+  std::string version_warning_;
+  Config config_ = DefaultConfig();
+};
 
 }  // namespace
 
@@ -185,39 +346,11 @@ absl::StatusOr<FeatureGates> ResolveFeatureGates(Version emulated,
       overrides);
 }
 
-absl::StatusOr<Config> ResolveConfig(const Flags& flags) {
-  return ResolveConfig(ConfigInputs{flags});
-}
+absl::StatusOr<Config> ResolveConfig(const Flags& flags) { return ResolveConfig(flags, {}); }
 
-absl::StatusOr<Config> ResolveConfig(const ConfigInputs& inputs, const std::string& if_inet6_path) {
-  const Flags& flags = inputs.flags;
-  const auto emulated = ResolveVersion(inputs);
-  if (!emulated.ok()) return emulated.status();
-  const Version version = emulated->version;
-  if (absl::Status status = RefuseRemovedBitFlags(inputs, version); !status.ok()) return status;
-  absl::StatusOr<FeatureGates> gates = ResolveGates(inputs, version);
-  if (!gates.ok()) return gates.status();
-
-  Config config = {.emulated_version = version, .gates = *std::move(gates)};
-  config.config_file = inputs.file.path;
-  config.make_iptables_util_chains = ConfigInputs::Choose(
-      flags.make_iptables_util_chains, inputs.file.make_iptables_util_chains, true);
-  config.mode = ModeFor(config.gates, config.make_iptables_util_chains);
-  if (absl::Status status = ResolveBitsAndLabels(inputs, config); !status.ok()) return status;
-  if (absl::Status status = ResolveFamilies(inputs, if_inet6_path, config); !status.ok())
-    return status;
-  if (absl::Status status = ResolveIptablesMode(inputs, config); !status.ok()) return status;
-  if (absl::Status status = ResolveHostRoot(flags, config); !status.ok()) return status;
-  if (absl::Status status = ResolveDaemonSettings(inputs, config); !status.ok()) return status;
-  if (absl::Status status = ResolveOwnershipSettings(inputs, config); !status.ok()) return status;
-
-  if (!emulated->warning.empty()) config.warnings.push_back(emulated->warning);
-  for (const std::string& warning : config.gates.warnings()) config.warnings.push_back(warning);
-  WarnOfIgnoredGate(inputs, config);
-  WarnOfIgnoredBitsAndLabels(inputs, config);
-  if (!inputs.file.writable.empty()) config.warnings.push_back(inputs.file.writable);
-  config.ignored_gates = config.gates.ignored();
-  return config;
+absl::StatusOr<Config> ResolveConfig(const Flags& flags, const ConfigFile& file,
+                                     const std::string& if_inet6_path) {
+  return Resolver(flags, file).Resolve(if_inet6_path);
 }
 
 }  // namespace kipt::agent

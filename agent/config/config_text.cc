@@ -1,31 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The part of config.h that writes a Config down: ToString and WhatNeedsARestart.
-#include <algorithm>
-#include <array>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "agent/config/config.h"
-#include "agent/config/go_duration.h"
+#include "agent/config/settings.h"
 
 namespace kipt::agent {
 namespace {
 
-std::string IptablesModeText(const Config& config) {
-  return std::string(config.iptables_mode ? IptablesModeName(*config.iptables_mode) : "auto");
+// Names and values.
+std::vector<std::pair<absl::string_view, std::string>> ConfigLines(const Config& config) {
+  std::vector<std::pair<absl::string_view, std::string>> lines;
+  for (const Setting& setting : kSettings) {
+    if (setting.print == nullptr) continue;
+    std::string value = setting.print(config);
+    if (value.empty()) value = std::string(setting.if_empty);
+    if (setting.field == "ipFamilies" && config.families_by_kernel) {
+      absl::StrAppend(&value, " (", FamiliesText(config.families), ")");
+    }
+    lines.emplace_back(setting.field, std::move(value));
+    // No setting, but what the ones above choose.
+    if (setting.flag == "make-iptables-util-chains") {
+      lines.emplace_back("mode", ModeName(config.mode));
+    }
+  }
+  return lines;
 }
-std::string HostRootText(const Config& config) { return config.host_root.value_or("(own)"); }
-std::string WatchText(const Config& config) { return std::string(WatchModeName(config.watch)); }
-std::string AddressText(const std::string& address) { return address.empty() ? "(none)" : address; }
-std::string HealthzText(const Config& config) { return AddressText(config.healthz_bind_address); }
-std::string MetricsText(const Config& config) { return AddressText(config.metrics_bind_address); }
-
-// Kept from start to end.
-constexpr std::array<absl::string_view, 5> kFixedSettings = {
-    "iptablesMode", "hostRoot", "watch", "healthzBindAddress", "metricsBindAddress"};
 
 }  // namespace
 
@@ -40,42 +43,16 @@ std::string FamiliesText(absl::Span<const netlink::Family> families) {
 }
 
 std::string ToString(const Config& config) {
-  const std::string families = FamiliesText(config.families);
-  return absl::StrCat(
-      "emulatedVersion: ", featuregates::ToString(config.emulated_version), "\n",  //
-      "featureGates: ", featuregates::ToString(config.gates), "\n",                //
-      "makeIPTablesUtilChains: ", config.make_iptables_util_chains ? "true" : "false", "\n",
-      "mode: ", ModeName(config.mode), "\n",                    //
-      "iptablesMasqueradeBit: ", config.bits.masquerade, "\n",  //
-      "iptablesDropBit: ", config.bits.drop, "\n",              //
-      "iptablesMasqueradeLabel: ", config.labels.masquerade, "\n",
-      "iptablesDropLabel: ", config.labels.drop, "\n",  //
-      "ipFamilies: ", config.families_by_kernel ? absl::StrCat("auto (", families, ")") : families,
-      "\n", "iptablesMode: ", IptablesModeText(config), "\n",                       //
-      "hostRoot: ", HostRootText(config), "\n",                                     //
-      "iptablesSyncPeriod: ", FormatGoDuration(config.iptables_sync_period), "\n",  //
-      "watch: ", WatchText(config), "\n",                                           //
-      "observe: ", config.observe ? "true" : "false", "\n",                         //
-      "healthzBindAddress: ", HealthzText(config), "\n",                            //
-      "metricsBindAddress: ", MetricsText(config), "\n",                            //
-      "staleChains: ", StaleChainsName(config.stale_chains), "\n",                  //
-      "hintPolicy: ", HintPolicyName(config.hint_policy), "\n",                     //
-      "cniConfDir: ",
-      config.cni_conf_dirs.empty() ? "(known)" : absl::StrJoin(config.cni_conf_dirs, ","), "\n",
-      "config: ", config.config_file.empty() ? "(none)" : config.config_file, "\n");
+  return absl::StrCat(absl::StrJoin(ConfigLines(config), "\n", absl::PairFormatter(": ")), "\n");
 }
 
 std::vector<ConfigChange> WhatChanges(const Config& from, const Config& to) {
-  const std::string before = ToString(from);
-  const std::string after = ToString(to);
-  const std::vector<absl::string_view> were = absl::StrSplit(before, '\n', absl::SkipEmpty());
-  const std::vector<absl::string_view> are = absl::StrSplit(after, '\n', absl::SkipEmpty());
+  const auto before = ConfigLines(from);
+  const auto after = ConfigLines(to);
   std::vector<ConfigChange> changes;
-  for (size_t i = 0; i < are.size(); ++i) {
-    const std::pair<std::string, std::string> was =
-        absl::StrSplit(were[i], absl::MaxSplits(": ", 1));
-    const std::pair<std::string, std::string> is = absl::StrSplit(are[i], absl::MaxSplits(": ", 1));
-    if (was != is) changes.push_back({.name = is.first, .from = was.second, .to = is.second});
+  for (size_t i = 0; i < after.size(); ++i) {
+    if (before[i] == after[i]) continue;
+    changes.push_back({std::string(after[i].first), before[i].second, after[i].second});
   }
   return changes;
 }
@@ -83,10 +60,10 @@ std::vector<ConfigChange> WhatChanges(const Config& from, const Config& to) {
 std::vector<std::string> WhatNeedsARestart(const Config& running, const Config& wanted) {
   std::vector<std::string> lines;
   for (const ConfigChange& change : WhatChanges(running, wanted)) {
-    if (std::find(kFixedSettings.begin(), kFixedSettings.end(), change.name) ==
-        kFixedSettings.end()) {
-      continue;
-    }
+    const bool fixed = absl::c_any_of(kSettings, [&change](const Setting& setting) {
+      return setting.fixed && setting.field == change.name;
+    });
+    if (!fixed) continue;
     lines.push_back(absl::StrCat(change.name, ": ", change.from, " now, ", change.to, " wanted"));
   }
   return lines;

@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <limits>
-#include <optional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -37,13 +36,6 @@ constexpr std::array<std::pair<absl::string_view, uint64_t>, 8> kUnits = {{
     {"h", 3600 * kNsPerSecond},
 }};
 
-std::optional<uint64_t> UnitNs(absl::string_view name) {
-  for (const auto& [known, ns] : kUnits) {
-    if (known == name) return ns;
-  }
-  return std::nullopt;
-}
-
 absl::string_view TakeWhile(absl::string_view& rest, bool (*wanted)(char)) {
   const auto end = std::find_if_not(rest.begin(), rest.end(), wanted);
   const absl::string_view taken = rest.substr(0, static_cast<size_t>(end - rest.begin()));
@@ -54,32 +46,22 @@ absl::string_view TakeWhile(absl::string_view& rest, bool (*wanted)(char)) {
 bool IsDigit(char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); }
 bool IsOfUnit(char c) { return c != '.' && !IsDigit(c); }
 
-// What a 64-bit integer does not hold stays empty.
-std::optional<uint64_t> Sum(std::optional<uint64_t> a, std::optional<uint64_t> b) {
-  if (!a || !b || *a > std::numeric_limits<uint64_t>::max() - *b) return std::nullopt;
-  return *a + *b;
-}
-std::optional<uint64_t> Product(std::optional<uint64_t> a, uint64_t b) {
-  if (!a || (b != 0 && *a > std::numeric_limits<uint64_t>::max() / b)) return std::nullopt;
-  return *a * b;
-}
+// Nanoseconds, or kTooMany: wide enough for that many of any unit.
+using Wide = unsigned __int128;
+constexpr Wide kTooMany = Wide{1} << 64;
 
-// `whole`.`fraction` units of `unit` nanoseconds.
-std::optional<uint64_t> Nanoseconds(absl::string_view whole, absl::string_view fraction,
-                                    uint64_t unit) {
-  std::optional<uint64_t> sum = 0;
-  for (const char digit : whole) sum = Sum(Product(sum, 10), static_cast<uint64_t>(digit - '0'));
-  sum = Product(sum, unit);
+Wide Nanoseconds(absl::string_view whole, absl::string_view fraction, uint64_t unit) {
+  Wide units = 0;
+  for (const char digit : whole)
+    units = std::min<Wide>(units * 10 + static_cast<Wide>(digit - '0'), kTooMany);
   // Below a nanosecond no digit counts any more; an hour has 13 that do.
-  uint64_t numerator = 0;
-  uint64_t denominator = 1;
+  Wide numerator = 0;
+  Wide denominator = 1;
   for (const char digit : fraction.substr(0, 13)) {
-    numerator = numerator * 10 + static_cast<uint64_t>(digit - '0');
+    numerator = numerator * 10 + static_cast<Wide>(digit - '0');
     denominator *= 10;
   }
-  const auto part =
-      static_cast<uint64_t>(static_cast<unsigned __int128>(numerator) * unit / denominator);
-  return Sum(sum, part);
+  return units * unit + numerator * unit / denominator;
 }
 
 absl::Status Refused(absl::string_view what, absl::string_view text) {
@@ -107,7 +89,7 @@ absl::StatusOr<absl::Duration> ParseGoDuration(absl::string_view text) {
   if (!negative) absl::ConsumePrefix(&rest, "+");
   if (rest == "0") return absl::ZeroDuration();
   if (rest.empty()) return Refused("invalid duration", text);
-  std::optional<uint64_t> sum = 0;
+  Wide sum = 0;
   while (!rest.empty()) {
     const absl::string_view whole = TakeWhile(rest, IsDigit);
     const absl::string_view fraction =
@@ -115,17 +97,18 @@ absl::StatusOr<absl::Duration> ParseGoDuration(absl::string_view text) {
     if (whole.empty() && fraction.empty()) return Refused("invalid duration", text);
     const absl::string_view name = TakeWhile(rest, IsOfUnit);
     if (name.empty()) return Refused("missing unit in duration", text);
-    const std::optional<uint64_t> unit = UnitNs(name);
-    if (!unit) {
+    const auto* const unit =
+        absl::c_find_if(kUnits, [name](const auto& known) { return known.first == name; });
+    if (unit == kUnits.end()) {
       return Refused(absl::StrCat("unknown unit ", GoQuote(name), " in duration"), text);
     }
-    sum = Sum(sum, Nanoseconds(whole, fraction, *unit));
+    sum = std::min(sum + Nanoseconds(whole, fraction, unit->second), kTooMany);
   }
-  if (!sum || *sum > (negative ? kMostNegative : kMostNegative - 1)) {
+  if (sum > (negative ? kMostNegative : kMostNegative - 1)) {
     return Refused("invalid duration", text);
   }
   // Unsigned, for the most negative one; two's complement is C++20's.
-  return absl::Nanoseconds(static_cast<int64_t>(negative ? 0 - *sum : *sum));
+  return absl::Nanoseconds(static_cast<int64_t>(negative ? 0 - sum : sum));
 }
 
 std::string FormatGoDuration(absl::Duration duration) {

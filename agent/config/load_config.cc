@@ -1,28 +1,277 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/config/load_config.h"
 
-#include <optional>
-#include <utility>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include "agent/config/config_file.h"
+#include <array>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+#include <variant>
+
+#include "absl/algorithm/container.h"
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "agent/config/go_duration.h"
+#include "agent/config/yaml_document.h"
+#include "agent/process/owned_fd.h"
+#include "agent/process/read_file.h"
+#include "featuregates/go_text.h"
 
 namespace kipt::agent {
 namespace {
 
-absl::StatusOr<ConfigFile> ReadFileOf(const Flags& flags, const ConfigSources& sources) {
-  if (flags.config) return ReadConfigFile(*flags.config);
-  absl::StatusOr<std::optional<ConfigFile>> file =
-      ReadConfigFileIfPresent(sources.default_config_path);
-  if (!file.ok()) return file.status();
-  return (*std::move(file)).value_or(ConfigFile{});
+constexpr absl::string_view kAgentApiVersion = "kube-iptables-agent/v1alpha1";
+constexpr absl::string_view kAgentKind = "KubeIPTablesAgentConfiguration";
+constexpr absl::string_view kKubeletGroup = "kubelet.config.k8s.io/";
+constexpr absl::string_view kKubeletApiVersion = "kubelet.config.k8s.io/v1beta1";
+constexpr absl::string_view kKubeletKind = "KubeletConfiguration";
+constexpr std::array<absl::string_view, 2> kKindFields = {"apiVersion", "kind"};
+
+std::string AcceptedKinds() {
+  return absl::StrCat("accepted are kind ", kAgentKind, " of apiVersion ", kAgentApiVersion,
+                      " and kind ", kKubeletKind, " of apiVersion ", kKubeletApiVersion);
+}
+
+// Reads the fields of one document, of either kind.
+class Decoder {
+ public:
+  Decoder(const YamlDocument& document, absl::string_view path) : document_(document) {
+    file_.path = std::string(path);
+  }
+
+  absl::StatusOr<ConfigFile> Decode() {
+    absl::Status status = DecodeKind();
+    if (status.ok()) status = CheckWrittenOut();
+    for (const YamlEntry& entry : document_.root().entries) {
+      if (!status.ok()) return status;
+      status = DecodeField(entry);
+    }
+    if (!status.ok()) return status;
+    return std::move(file_);
+  }
+
+ private:
+  absl::Status DecodeKind() {
+    const YamlNode& root = document_.root();
+    if (root.kind == YamlNode::Kind::kNull) {
+      return document_.ErrorAt(
+          root.line, absl::StrCat("the file holds no configuration; write apiVersion and kind (",
+                                  AcceptedKinds(), "), or leave out --config"));
+    }
+    if (root.kind != YamlNode::Kind::kMap) {
+      return document_.ErrorAt(
+          root.line, absl::StrCat("the file must hold a map of fields; ", AcceptedKinds()));
+    }
+    std::array<std::string, 2> values;
+    for (size_t i = 0; i < kKindFields.size(); ++i) {
+      const YamlNode* node = root.Find(kKindFields[i]);
+      if (node == nullptr) {
+        return document_.ErrorAt(root.line,
+                                 absl::StrCat(kKindFields[i], " is missing; ", AcceptedKinds()));
+      }
+      absl::StatusOr<std::string> value = document_.String(*node, kKindFields[i]);
+      if (!value.ok()) return value.status();
+      values[i] = *std::move(value);
+    }
+    return ChooseKind(values[0], values[1]);
+  }
+
+  absl::Status ChooseKind(const std::string& api_version, const std::string& kind) {
+    const bool kubelet = api_version == kKubeletApiVersion && kind == kKubeletKind;
+    if (kubelet || (api_version == kAgentApiVersion && kind == kAgentKind)) {
+      file_.kind = kubelet ? ConfigFile::Kind::kKubelet : ConfigFile::Kind::kAgent;
+      return absl::OkStatus();
+    }
+    const bool other_version = kind == kKubeletKind && absl::StartsWith(api_version, kKubeletGroup);
+    return document_.ErrorAt(
+        document_.root().Find("apiVersion")->line,
+        absl::StrCat(other_version ? "this version of KubeletConfiguration is not known: "
+                                   : "this kind of file is not known: ",
+                     "apiVersion ", featuregates::QuoteForMessage(api_version), ", kind ",
+                     featuregates::QuoteForMessage(kind), "; ", AcceptedKinds()));
+  }
+
+  // Null where this kind of file has no such field, or one that the agent does not read.
+  const Setting* SettingFor(absl::string_view field) const {
+    const auto setting =
+        absl::c_find_if(kSettings, [field](const Setting& one) { return one.field == field; });
+    const bool read =
+        setting != kSettings.end() &&
+        setting->file >= (IsKubelets() ? InFile::kAgentsAndKubelets : InFile::kAgents);
+    return read ? &*setting : nullptr;
+  }
+  bool IsKubelets() const { return file_.kind == ConfigFile::Kind::kKubelet; }
+
+  // What is shared may be anywhere in a KubeletConfiguration except where the agent reads.
+  absl::Status CheckWrittenOut() const {
+    const YamlNode& root = document_.root();
+    if (!IsKubelets() || root.shared) return document_.CheckWrittenOut(root);
+    for (const YamlEntry& entry : root.entries) {
+      absl::Status status = document_.CheckKeyWrittenOut(entry);
+      if (status.ok() && SettingFor(entry.key) != nullptr) {
+        status = document_.CheckWrittenOut(entry.value);
+      }
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status DecodeField(const YamlEntry& entry) {
+    if (const Setting* const setting = SettingFor(entry.key)) {
+      // Go's decoder leaves a field that is null unset.
+      if (IsKubelets() && entry.value.kind == YamlNode::Kind::kNull) return absl::OkStatus();
+      file_.lines[setting->field] = entry.value.line;
+      return std::visit([&](auto member) { return Read(entry, file_.given.*member); },
+                        setting->member);
+    }
+    if (IsKubelets() || absl::c_linear_search(kKindFields, entry.key)) return absl::OkStatus();
+    std::string known = absl::StrJoin(kKindFields, ", ");
+    for (const Setting& setting : kSettings) {
+      if (setting.file != InFile::kNever) absl::StrAppend(&known, ", ", setting.field);
+    }
+    return document_.ErrorAt(
+        entry.key_line, absl::StrCat("unknown field ", featuregates::QuoteForMessage(entry.key),
+                                     "; ", kAgentKind, " has ", known));
+  }
+
+  template <typename T>
+  static absl::Status Store(absl::StatusOr<T> read, std::optional<T>& value) {
+    if (read.ok()) value = *std::move(read);
+    return read.status();
+  }
+  absl::Status Read(const YamlEntry& entry, std::optional<bool>& value) {
+    return Store(document_.Bool(entry.value, entry.key), value);
+  }
+  absl::Status Read(const YamlEntry& entry, std::optional<int>& value) {
+    return Store(document_.Int32(entry.value, entry.key), value);
+  }
+  absl::Status Read(const YamlEntry& entry, std::optional<std::string>& value) {
+    return Store(document_.String(entry.value, entry.key), value);
+  }
+  absl::Status Read(const YamlEntry& entry, std::optional<absl::Duration>& value) {
+    const absl::StatusOr<std::string> text = document_.String(entry.value, entry.key);
+    if (!text.ok()) return text.status();
+    const absl::StatusOr<absl::Duration> period = ParseGoDuration(*text);
+    if (period.ok()) return Store(period, value);
+    return document_.ErrorAt(
+        entry.value.line,
+        absl::StrCat(entry.key, ": ", period.status().message(), "; write it as 1m0s or 90s"));
+  }
+  // featureGates
+  absl::Status Read(const YamlEntry& entry, std::vector<std::string>& /*value*/) {
+    if (entry.value.kind != YamlNode::Kind::kMap) {
+      return document_.ErrorAt(entry.value.line,
+                               "featureGates: must be a map of names to true or false, as in "
+                               "\"IPTablesOwnershipCleanup: false\" on a line of its own");
+    }
+    for (const YamlEntry& gate : entry.value.entries) {
+      const absl::StatusOr<bool> value =
+          document_.Bool(gate.value, absl::StrCat("featureGates.", gate.key));
+      if (!value.ok()) return value.status();
+      file_.feature_gates[gate.key] = *value;
+    }
+    return absl::OkStatus();
+  }
+  // No field has another type.
+  template <typename T>
+  absl::Status Read(const YamlEntry& /*entry*/, T& /*value*/) {
+    return absl::OkStatus();
+  }
+
+  const YamlDocument& document_;
+  ConfigFile file_;
+};
+
+absl::Status Unreadable(absl::string_view path, absl::string_view why, absl::string_view mend) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("cannot read the configuration file ", path, ": ", why, "; ", mend));
+}
+
+absl::Status SystemError(absl::string_view path, int error) {
+  return Unreadable(path, std::generic_category().message(error),
+                    error == ENOENT   ? "create it, or give another path in --config"
+                    : error == EACCES ? "let the agent's user read it and its directory"
+                                      : "give the path of a readable file in --config");
+}
+
+// "user 1000". Empty if only root and this process's user can write the file or directory.
+std::string OtherWriters(const struct stat& about) {
+  // The sticky bit keeps users from replacing each other's files.
+  const bool sticky = S_ISDIR(about.st_mode) && (about.st_mode & S_ISVTX) != 0;
+  if (about.st_uid != 0 && about.st_uid != geteuid()) return absl::StrCat("user ", about.st_uid);
+  if ((about.st_mode & S_IWOTH) != 0 && !sticky) return "everybody";
+  if ((about.st_mode & S_IWGRP) != 0 && about.st_gid != 0 && !sticky) {
+    return absl::StrCat("group ", about.st_gid);
+  }
+  return "";
+}
+
+std::string WarningOfWriters(const std::string& path, const struct stat& file) {
+  const size_t slash = path.rfind('/');
+  const std::string directory(slash == std::string::npos ? "./" : path.substr(0, slash + 1));
+  struct stat about {};
+  const std::pair<std::string, std::string> writers[] = {
+      {path, OtherWriters(file)},
+      {directory, stat(directory.c_str(), &about) == 0 ? OtherWriters(about) : ""}};
+  for (const auto& [name, who] : writers) {
+    if (!who.empty()) {
+      return absl::StrCat(name, " can be written by ", who,
+                          ", who so decides over this node's rules: leave it to root");
+    }
+  }
+  return "";
 }
 
 }  // namespace
 
+absl::StatusOr<ConfigFile> ParseConfigFile(absl::string_view path, absl::string_view text) {
+  const absl::StatusOr<YamlDocument> document = YamlDocument::Parse(path, text);
+  if (!document.ok()) return document.status();
+  return Decoder(*document, path).Decode();
+}
+
+absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path) {
+  if (path.empty()) {
+    return absl::InvalidArgumentError(
+        "--config is empty; give the path of a file, or leave the flag out");
+  }
+  absl::StatusOr<ConfigFile> file = ReadConfigFileIfPresent(path);
+  if (file.ok() && file->path.empty()) return SystemError(path, ENOENT);
+  return file;
+}
+
+absl::StatusOr<ConfigFile> ReadConfigFileIfPresent(const std::string& path) {
+  // Without O_NONBLOCK a named pipe would hold us up for ever.
+  const OwnedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!fd.valid() && errno == ENOENT) return ConfigFile();
+  struct stat about {};
+  if (!fd.valid() || fstat(fd.get(), &about) != 0) return SystemError(path, errno);
+  if (!S_ISREG(about.st_mode)) {
+    return Unreadable(path, S_ISDIR(about.st_mode) ? "it is a directory" : "it is no regular file",
+                      "give the path of a regular file in --config");
+  }
+  const absl::StatusOr<std::string> text = ReadToEnd(fd.get(), path, kMaxYamlBytes);
+  if (absl::IsResourceExhausted(text.status())) {
+    return Unreadable(path, absl::StrCat("it is larger than ", kMaxYamlBytes, " bytes"),
+                      "is it the right file?");
+  }
+  if (!text.ok()) return SystemError(path, errno);
+  absl::StatusOr<ConfigFile> file = ParseConfigFile(path, *text);
+  if (file.ok()) file->writable = WarningOfWriters(path, about);
+  return file;
+}
+
 absl::StatusOr<Config> LoadConfig(const Flags& flags, const ConfigSources& sources) {
-  absl::StatusOr<ConfigFile> file = ReadFileOf(flags, sources);
+  const absl::StatusOr<ConfigFile> file =
+      flags.config ? ReadConfigFile(*flags.config)
+                   : ReadConfigFileIfPresent(sources.default_config_path);
   if (!file.ok()) return file.status();
-  return ResolveConfig(ConfigInputs{flags, *std::move(file)}, sources.if_inet6_path);
+  return ResolveConfig(flags, *file, sources.if_inet6_path);
 }
 
 }  // namespace kipt::agent

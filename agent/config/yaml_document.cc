@@ -24,13 +24,8 @@
 namespace kipt::agent {
 namespace {
 
-struct Problem {
-  int line = 1;
-  std::string message;
-};
-
-Problem At(const YAML::Mark& mark, absl::string_view message) {
-  return Problem{.line = mark.line + 1, .message = std::string(message)};
+absl::Status Error(absl::string_view origin, int line, absl::string_view message) {
+  return absl::InvalidArgumentError(absl::StrCat(origin, ":", line, ": ", message));
 }
 
 // The 1-based line `number` of `text`; empty behind the last.
@@ -43,33 +38,33 @@ absl::string_view LineOf(absl::string_view text, int number) {
 
 // yaml-cpp takes bytes for UTF-16 or UTF-32 by their look and byte 0x04 for the end of the file, so
 // it is given nothing but printable UTF-8.
-std::optional<Problem> CheckText(absl::string_view text) {
+absl::Status CheckText(absl::string_view origin, absl::string_view text) {
   if (text.size() > kMaxYamlBytes) {
-    return Problem{1, absl::StrCat("the file is larger than ", kMaxYamlBytes, " bytes")};
+    return Error(origin, 1, absl::StrCat("the file is larger than ", kMaxYamlBytes, " bytes"));
   }
   int line = 1;
   while (!text.empty()) {
     const char c = text.front();
     const featuregates::Rune rune = featuregates::FirstRune(text);
-    if (!rune.valid) return Problem{line, "not a YAML text: the bytes are not UTF-8"};
-    const bool control = absl::ascii_iscntrl(static_cast<unsigned char>(c)) != 0;
-    if (control && c != '\n' && c != '\r' && c != '\t') {
-      return Problem{line, absl::StrCat("not a YAML text: it contains the control character 0x",
-                                        absl::Hex(static_cast<uint8_t>(c), absl::kZeroPad2))};
+    if (!rune.valid) return Error(origin, line, "not a YAML text: the bytes are not UTF-8");
+    if (absl::ascii_iscntrl(static_cast<unsigned char>(c)) && !absl::StrContains("\n\r\t", c)) {
+      return Error(origin, line,
+                   absl::StrCat("not a YAML text: it contains the control character 0x",
+                                absl::Hex(static_cast<uint8_t>(c), absl::kZeroPad2)));
     }
     if (c == '\n') ++line;
     text.remove_prefix(rune.length);
   }
-  return std::nullopt;
+  return absl::OkStatus();
 }
 
 // Builds the tree from the parser's events. After the first problem it ignores what follows: the
 // parser itself ends with the document, at depth 500 (its own limit) at the latest.
 class TreeBuilder final : public YAML::EventHandler {
  public:
-  explicit TreeBuilder(absl::string_view text) : text_(text) {}
+  TreeBuilder(absl::string_view origin, absl::string_view text) : origin_(origin), text_(text) {}
 
-  const std::optional<Problem>& problem() const { return problem_; }
+  const absl::Status& status() const { return status_; }
   // The last line an event came from.
   int last_line() const { return last_line_; }
   YamlNode TakeRoot() { return std::move(root_); }
@@ -77,18 +72,18 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++documents_ < 2) return;
     const bool marked = absl::StartsWith(LineOf(text_, mark.line + 1), "---");
-    Fail(At(mark, marked ? "a second document begins here; a configuration file holds one"
-                         : "unexpected text behind the end of the document"));
+    Fail(mark, marked ? "a second document begins here; a configuration file holds one"
+                      : "unexpected text behind the end of the document");
   }
   void OnDocumentEnd() override {}
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     if (!Accept(mark)) return;
     // The library takes `word` on a line of its own for a key with no value.
-    if (!frames_.empty() && frames_.back().key && frames_.back().key->pos == mark.pos) {
-      return Fail(
-          At(mark, absl::StrCat("the key ", featuregates::QuoteForMessage(frames_.back().key->text),
-                                " is not followed by a colon")));
+    if (!frames_.empty() && frames_.back().key_position == mark.pos) {
+      const std::string& key = frames_.back().node.entries.back().key;
+      return Fail(mark, absl::StrCat("the key ", featuregates::QuoteForMessage(key),
+                                     " is not followed by a colon"));
     }
     Attach(MakeNode(YamlNode::Kind::kNull, mark, "", anchor), mark);
   }
@@ -119,31 +114,23 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnMapEnd() override { Close(); }
 
  private:
-  struct Key {
-    std::string text;
-    int line = 1;
-    int column = 1;
-    int pos = 0;
-    bool shared = false;
-    bool merge = false;
-  };
   // A sequence or map that is not closed yet.
   struct Frame {
     YamlNode node;
-    std::optional<Key> key;                // of the value that comes next
+    std::optional<int> key_position;       // of a map whose last entry has no value yet
     std::map<std::string, int> key_lines;  // of a map
   };
 
-  void Fail(Problem problem) {
-    if (!problem_) problem_ = std::move(problem);
+  void Fail(const YAML::Mark& mark, absl::string_view message) {
+    status_.Update(Error(origin_, mark.line + 1, message));
   }
 
   bool Accept(const YAML::Mark& mark) {
     last_line_ = std::max(last_line_, mark.line + 1);
-    if (!problem_ && ++nodes_ > kMaxYamlNodes) {
-      Fail(At(mark, absl::StrCat("the file holds more than ", kMaxYamlNodes, " values")));
+    if (status_.ok() && ++nodes_ > kMaxYamlNodes) {
+      Fail(mark, absl::StrCat("the file holds more than ", kMaxYamlNodes, " values"));
     }
-    return !problem_;
+    return status_.ok();
   }
 
   static YamlNode MakeNode(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag,
@@ -153,28 +140,27 @@ class TreeBuilder final : public YAML::EventHandler {
     // "?" is the library's "no tag, plain", "!" its "no tag, quoted".
     if (tag != "?" && tag != "!") node.tag = tag;
     node.line = mark.line + 1;
-    node.column = mark.column + 1;
     node.shared = anchor != YAML::NullAnchor;
     return node;
   }
 
   bool ExpectsKey() const {
     return !frames_.empty() && frames_.back().node.kind == YamlNode::Kind::kMap &&
-           !frames_.back().key;
+           !frames_.back().key_position;
   }
 
   void Open(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag,
             YAML::anchor_t anchor) {
     if (!Accept(mark)) return;
-    if (ExpectsKey()) return Fail(At(mark, "a key must be a word or a string"));
+    if (ExpectsKey()) return Fail(mark, "a key must be a word or a string");
     if (frames_.size() == kMaxYamlDepth) {
-      return Fail(At(mark, absl::StrCat("nested more than ", kMaxYamlDepth, " levels deep")));
+      return Fail(mark, absl::StrCat("nested more than ", kMaxYamlDepth, " levels deep"));
     }
     frames_.emplace_back().node = MakeNode(kind, mark, tag, anchor);
   }
 
   void Close() {
-    if (problem_) return;
+    if (!status_.ok()) return;
     YamlNode node = std::move(frames_.back().node);
     frames_.pop_back();
     Attach(std::move(node), YAML::Mark());
@@ -185,44 +171,42 @@ class TreeBuilder final : public YAML::EventHandler {
     if (frames_.empty()) {
       root_ = std::move(node);
     } else if (ExpectsKey()) {
-      SetKey(std::move(node), mark);
-    } else if (Frame& frame = frames_.back(); frame.key) {
-      if (node.kind == YamlNode::Kind::kNull) {
-        node.line = frame.key->line;
-        node.column = frame.key->column;
-      }
-      frame.node.entries.push_back({.key = std::move(frame.key->text),
-                                    .key_line = frame.key->line,
-                                    .key_shared = frame.key->shared,
-                                    .merge = frame.key->merge,
-                                    .value = std::move(node)});
-      frame.key.reset();
+      AddKey(node, mark);
+    } else if (Frame& frame = frames_.back(); frame.key_position) {
+      YamlNode& value = frame.node.entries.back().value;
+      // A null value has the place of its key, which is there already.
+      if (node.kind == YamlNode::Kind::kNull) node.line = value.line;
+      value = std::move(node);
+      frame.key_position.reset();
     } else {
       frame.node.items.push_back(std::move(node));
     }
   }
 
-  void SetKey(YamlNode node, const YAML::Mark& mark) {
-    if (node.kind != YamlNode::Kind::kScalar) return Fail(At(mark, "a value without a key"));
+  void AddKey(const YamlNode& node, const YAML::Mark& mark) {
+    if (node.kind != YamlNode::Kind::kScalar) return Fail(mark, "a value without a key");
+    Frame& frame = frames_.back();
     const bool alias = node.shared && node.text.empty();
-    const auto [first, added] = alias ? std::pair(frames_.back().key_lines.end(), true)
-                                      : frames_.back().key_lines.try_emplace(node.text, node.line);
-    if (!added) {
-      return Fail(At(mark, absl::StrCat("duplicate key ", featuregates::QuoteForMessage(node.text),
-                                        ", already set in line ", first->second)));
+    if (!alias) {
+      const auto [first, added] = frame.key_lines.try_emplace(node.text, node.line);
+      if (!added) {
+        return Fail(mark, absl::StrCat("duplicate key ", featuregates::QuoteForMessage(node.text),
+                                       ", already set in line ", first->second));
+      }
     }
-    frames_.back().key = Key{.text = node.text,
-                             .line = node.line,
-                             .column = node.column,
-                             .pos = mark.pos,
-                             .shared = node.shared,
-                             .merge = node.plain && node.text == "<<"};
+    frame.key_position = mark.pos;
+    frame.node.entries.push_back({.key = node.text,
+                                  .key_line = node.line,
+                                  .key_shared = node.shared,
+                                  .merge = node.plain && node.text == "<<",
+                                  .value = node});
   }
 
+  absl::string_view origin_;
   absl::string_view text_;
   YamlNode root_;
   std::vector<Frame> frames_;
-  std::optional<Problem> problem_;
+  absl::Status status_;
   int documents_ = 0;
   size_t nodes_ = 0;
   int last_line_ = 1;
@@ -233,29 +217,27 @@ constexpr absl::string_view kShared =
 constexpr absl::string_view kMerge = "merge keys (<<) are not accepted; write the fields out";
 
 // Runs the parser: the one place its exceptions can come from.
-std::optional<Problem> Build(absl::string_view text, TreeBuilder& builder) {
+absl::Status Build(absl::string_view origin, absl::string_view text, TreeBuilder& builder) {
   try {
     std::istringstream stream{std::string(text)};
     YAML::Parser parser(stream);
     // The library makes endless empty documents of a text like ",[ull,": ask for no more than two.
-    if (parser.HandleNextDocument(builder) && !builder.problem()) {
+    if (parser.HandleNextDocument(builder) && builder.status().ok()) {
       parser.HandleNextDocument(builder);
     }
   } catch (const YAML::Exception& error) {
-    if (builder.problem()) return builder.problem();
+    if (!builder.status().ok()) return builder.status();
     // At the end of the file the library forgets the line.
     const int line = std::max(builder.last_line(), error.mark.line + 1);
-    std::string message = absl::StrCat("not well-formed YAML: ", error.msg);
     const absl::string_view content = LineOf(text, line);
-    const absl::string_view indent = content.substr(0, content.find_first_not_of(" \t"));
-    if (absl::StrContains(indent, '\t')) {
-      absl::StrAppend(&message, "; the line is indented with a tab, use spaces");
-    }
-    return Problem{line, std::move(message)};
+    const bool tab = absl::StrContains(content.substr(0, content.find_first_not_of(" \t")), '\t');
+    return Error(origin, line,
+                 absl::StrCat("not well-formed YAML: ", error.msg,
+                              tab ? "; the line is indented with a tab, use spaces" : ""));
   } catch (const std::exception& error) {
-    return Problem{builder.last_line(), absl::StrCat("cannot be parsed: ", error.what())};
+    return Error(origin, builder.last_line(), absl::StrCat("cannot be parsed: ", error.what()));
   }
-  return builder.problem();
+  return builder.status();
 }
 
 }  // namespace
@@ -268,12 +250,11 @@ const YamlNode* YamlNode::Find(absl::string_view key) const {
 }
 
 absl::StatusOr<YamlDocument> YamlDocument::Parse(absl::string_view origin, absl::string_view text) {
-  TreeBuilder builder(text);
-  std::optional<Problem> problem = CheckText(text);
-  if (!problem) problem = Build(text, builder);
-  YamlDocument document(origin, builder.TakeRoot());
-  if (problem) return document.ErrorAt(problem->line, problem->message);
-  return document;
+  TreeBuilder builder(origin, text);
+  absl::Status status = CheckText(origin, text);
+  if (status.ok()) status = Build(origin, text, builder);
+  if (!status.ok()) return status;
+  return YamlDocument(origin, builder.TakeRoot());
 }
 
 absl::Status YamlDocument::CheckKeyWrittenOut(const YamlEntry& entry) const {
@@ -295,7 +276,7 @@ absl::Status YamlDocument::CheckWrittenOut(const YamlNode& node) const {
 }
 
 absl::Status YamlDocument::ErrorAt(int line, absl::string_view message) const {
-  return absl::InvalidArgumentError(absl::StrCat(origin_, ":", line, ": ", message));
+  return Error(origin_, line, message);
 }
 
 }  // namespace kipt::agent

@@ -47,9 +47,8 @@ struct YamlNode {
   std::string tag;
   std::vector<YamlNode> items;     // sequence
   std::vector<YamlEntry> entries;  // map, in the order of the file
-  // Where it is written, from 1. A null value has the place of its key.
+  // Where it is written, from 1. A null value has the line of its key.
   int line = 1;
-  int column = 1;
   // It has an anchor, or is an alias. What an alias stands for is not looked up.
   bool shared = false;
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "agent/config/settings.h"
 #include "agent/loop/suspects.h"
 #include "featuregates/printable.h"
 
@@ -112,6 +113,18 @@ std::string StatuszText(const AgentState& state, absl::string_view version, absl
   AppendFights(state, out);
   AppendStale(state, out);
   AppendIncidents(state, out);
+  return out;
+}
+
+std::string FlagzText(const Flags& flags) {
+  std::string out =
+      "kube-iptables-agent flags\n"
+      "For people who look for a fault. Not for programs: any release may print it "
+      "differently.\n\n";
+  for (const Setting* setting : SettingsByFlag()) {
+    if (!setting->only_for.empty()) continue;
+    featuregates::AppendLine(out, setting->flag, "=", FlagText(*setting, flags));
+  }
   return out;
 }
 

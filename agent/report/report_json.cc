@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_join.h"
 #include "agent/config/config.h"
-#include "agent/config/go_duration.h"
+#include "agent/config/settings.h"
 #include "agent/report/report.h"
 #include "agent/report/report_mode.h"
 
@@ -248,27 +248,16 @@ std::string GatesJson(featuregates::Version emulated_version,
 std::string ConfigJson(const Config& config) {
   Json gates = Json::object();
   for (const featuregates::GateState& gate : config.gates.States()) gates[gate.name] = gate.enabled;
-  const Json file = {
-      {"apiVersion", "kube-iptables-agent/v1alpha1"},
-      {"kind", "KubeIPTablesAgentConfiguration"},
-      {"emulatedVersion", featuregates::ToString(config.emulated_version)},
-      {"featureGates", std::move(gates)},
-      {"makeIPTablesUtilChains", config.make_iptables_util_chains},
-      {"iptablesMasqueradeBit", config.bits.masquerade},
-      {"iptablesDropBit", config.bits.drop},
-      {"iptablesMasqueradeLabel", config.labels.masquerade},
-      {"iptablesDropLabel", config.labels.drop},
-      {"ipFamilies", config.families_by_kernel ? "auto" : FamiliesText(config.families)},
-      {"iptablesMode",
-       Text(config.iptables_mode ? IptablesModeName(*config.iptables_mode) : "auto")},
-      {"iptablesSyncPeriod", FormatGoDuration(config.iptables_sync_period)},
-      {"watch", Text(WatchModeName(config.watch))},
-      {"observe", config.observe},
-      {"healthzBindAddress", config.healthz_bind_address},
-      {"metricsBindAddress", config.metrics_bind_address},
-      {"staleChains", Text(StaleChainsName(config.stale_chains))},
-      {"hintPolicy", Text(HintPolicyName(config.hint_policy))},
-      {"cniConfDir", absl::StrJoin(config.cni_conf_dirs, ",")}};
+  Json file = {{"apiVersion", "kube-iptables-agent/v1alpha1"},
+               {"kind", "KubeIPTablesAgentConfiguration"}};
+  for (const Setting& setting : kSettings) {
+    if (setting.file == InFile::kNever) continue;
+    const std::string text = setting.print(config);
+    // The types of a file: text is in quotes there, booleans and numbers are not.
+    const bool plain = setting.is_bool() || setting.type == "int32";
+    file[Text(setting.field)] = plain ? Json::parse(text) : Json(text);
+  }
+  file["featureGates"] = std::move(gates);  // in its place
   return Print({{"kube-iptables-agent", file}});
 }
 

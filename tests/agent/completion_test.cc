@@ -11,8 +11,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "agent/config/command_line.h"
-#include "agent/config/flag_table.h"
 #include "agent/config/load_config.h"
+#include "agent/config/settings.h"
 #include "deploy/debian/manual_page.h"
 
 namespace kipt::agent {
@@ -38,11 +38,11 @@ TEST(AgentCompletionTest, HasEveryCommandAndEveryFlag) {
     EXPECT_THAT(spec.commands, Contains(AllOf(Field(&CompletionCommand::name, row.name),
                                               Field(&CompletionCommand::argument, row.argument))));
   }
-  for (const FlagRow& row : kFlagTable) {
-    const CompletionFlag* const flag = FlagOf(spec, row.name);
-    ASSERT_NE(flag, nullptr) << row.name;
-    EXPECT_EQ(flag->is_bool, row.is_bool) << row.name;
-    EXPECT_EQ(flag->commands.empty(), !row.only_for.has_value()) << row.name;
+  for (const Setting& row : kSettings) {
+    const CompletionFlag* const flag = FlagOf(spec, row.flag);
+    ASSERT_NE(flag, nullptr) << row.flag;
+    EXPECT_EQ(flag->is_bool, row.is_bool()) << row.flag;
+    EXPECT_EQ(flag->commands.empty(), row.only_for.empty()) << row.flag;
   }
 }
 
@@ -140,8 +140,8 @@ TEST(ManualPageTest, ListsCommandsAndFlags) {
 
 TEST(ManualPageTest, HasEveryFlagOfTheAgent) {
   const std::string page = packages::ManualPage(AgentCompletion(), "%COMMANDS%\n%OPTIONS%\n");
-  for (const FlagRow& row : kFlagTable) {
-    EXPECT_THAT(page, HasSubstr(absl::StrCat("\\fB", packages::Roff(absl::StrCat("--", row.name)),
+  for (const Setting& row : kSettings) {
+    EXPECT_THAT(page, HasSubstr(absl::StrCat("\\fB", packages::Roff(absl::StrCat("--", row.flag)),
                                              "\\fR")));
   }
   EXPECT_THAT(page, HasSubstr("\n.br\nIPTablesOwnershipCleanup=true|false (BETA"));

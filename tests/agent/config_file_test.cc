@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/config/config_file.h"
-
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "agent/config/load_config.h"
 #include "agent/config/yaml_document.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -47,33 +46,43 @@ TEST(ConfigFileTest, ReadsEveryFieldOfTheAgentsOwnKind) {
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(file->path, "c.yaml");
   EXPECT_EQ(file->kind, ConfigFile::Kind::kAgent);
-  EXPECT_EQ(file->emulated_version, (FromLine<std::string>{"1.26", 3}));
+  EXPECT_EQ(file->given.emulated_version, "1.26");
+  EXPECT_EQ(file->lines.at("emulatedVersion"), 3);
   EXPECT_EQ(file->feature_gates,
             (featuregates::GateValues{{"AllAlpha", false}, {"IPTablesOwnershipCleanup", true}}));
-  EXPECT_EQ(file->make_iptables_util_chains, (FromLine<bool>{false, 7}));
-  EXPECT_EQ(file->iptables_masquerade_bit, (FromLine<int>{0, 8}));
-  EXPECT_EQ(file->iptables_drop_bit, (FromLine<int>{31, 9}));
-  EXPECT_EQ(file->ip_families, (FromLine<std::string>{"ipv4,ipv6", 10}));
-  EXPECT_EQ(file->iptables_mode, (FromLine<std::string>{"nft", 11}));
-  EXPECT_EQ(file->iptables_sync_period, (FromLine<absl::Duration>{absl::Seconds(90), 12}));
-  EXPECT_EQ(file->watch, (FromLine<std::string>{"poll", 13}));
-  EXPECT_EQ(file->healthz_bind_address, (FromLine<std::string>{"", 14}));
-  EXPECT_EQ(file->metrics_bind_address, (FromLine<std::string>{"[::]:10271", 15}));
+  EXPECT_EQ(file->given.make_iptables_util_chains, false);
+  EXPECT_EQ(file->lines.at("makeIPTablesUtilChains"), 7);
+  EXPECT_EQ(file->given.iptables_masquerade_bit, 0);
+  EXPECT_EQ(file->lines.at("iptablesMasqueradeBit"), 8);
+  EXPECT_EQ(file->given.iptables_drop_bit, 31);
+  EXPECT_EQ(file->lines.at("iptablesDropBit"), 9);
+  EXPECT_EQ(file->given.ip_families, "ipv4,ipv6");
+  EXPECT_EQ(file->lines.at("ipFamilies"), 10);
+  EXPECT_EQ(file->given.iptables_mode, "nft");
+  EXPECT_EQ(file->lines.at("iptablesMode"), 11);
+  EXPECT_EQ(file->given.iptables_sync_period, absl::Seconds(90));
+  EXPECT_EQ(file->lines.at("iptablesSyncPeriod"), 12);
+  EXPECT_EQ(file->given.watch, "poll");
+  EXPECT_EQ(file->lines.at("watch"), 13);
+  EXPECT_EQ(file->given.healthz_bind_address, "");
+  EXPECT_EQ(file->lines.at("healthzBindAddress"), 14);
+  EXPECT_EQ(file->given.metrics_bind_address, "[::]:10271");
+  EXPECT_EQ(file->lines.at("metricsBindAddress"), 15);
 }
 
 TEST(ConfigFileTest, LeavesFieldsThatAreNotWrittenUnset) {
   const auto file = ParseConfigFile("c.yaml", kAgentHead);
   ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_FALSE(file->emulated_version);
-  EXPECT_FALSE(file->make_iptables_util_chains);
-  EXPECT_FALSE(file->iptables_masquerade_bit);
-  EXPECT_FALSE(file->iptables_drop_bit);
-  EXPECT_FALSE(file->ip_families);
-  EXPECT_FALSE(file->iptables_mode);
-  EXPECT_FALSE(file->iptables_sync_period);
-  EXPECT_FALSE(file->watch);
-  EXPECT_FALSE(file->healthz_bind_address);
-  EXPECT_FALSE(file->metrics_bind_address);
+  EXPECT_FALSE(file->given.emulated_version);
+  EXPECT_FALSE(file->given.make_iptables_util_chains);
+  EXPECT_FALSE(file->given.iptables_masquerade_bit);
+  EXPECT_FALSE(file->given.iptables_drop_bit);
+  EXPECT_FALSE(file->given.ip_families);
+  EXPECT_FALSE(file->given.iptables_mode);
+  EXPECT_FALSE(file->given.iptables_sync_period);
+  EXPECT_FALSE(file->given.watch);
+  EXPECT_FALSE(file->given.healthz_bind_address);
+  EXPECT_FALSE(file->given.metrics_bind_address);
   EXPECT_TRUE(file->feature_gates.empty());
 }
 
@@ -85,10 +94,10 @@ TEST(ConfigFileTest, ReadsThreeFieldsOfANodesKubeletConfigurationAndSkipsSixtyOt
   EXPECT_EQ(file->kind, ConfigFile::Kind::kKubelet);
   EXPECT_EQ(file->feature_gates.size(), 11u);
   EXPECT_FALSE(file->feature_gates.at("IPTablesOwnershipCleanup"));
-  ASSERT_TRUE(file->iptables_masquerade_bit);
-  EXPECT_EQ(file->iptables_masquerade_bit->value, 12);
-  ASSERT_TRUE(file->iptables_drop_bit);
-  EXPECT_EQ(file->iptables_drop_bit->value, 13);
+  ASSERT_TRUE(file->given.iptables_masquerade_bit);
+  EXPECT_EQ(file->given.iptables_masquerade_bit, 12);
+  ASSERT_TRUE(file->given.iptables_drop_bit);
+  EXPECT_EQ(file->given.iptables_drop_bit, 13);
 }
 
 // sigs.k8s.io/yaml takes them, and what is not read cannot be wrong.
@@ -106,8 +115,8 @@ TEST(ConfigFileTest, TakesSharedValuesInIgnoredFieldsOfAKubeletConfiguration) {
                                     "iptablesDropBit: 9\n");
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_FALSE(file->feature_gates.at("IPTablesOwnershipCleanup"));
-  ASSERT_TRUE(file->iptables_drop_bit);
-  EXPECT_EQ(file->iptables_drop_bit->value, 9);
+  ASSERT_TRUE(file->given.iptables_drop_bit);
+  EXPECT_EQ(file->given.iptables_drop_bit, 9);
 }
 
 TEST(ConfigFileTest, RefusesSharedValuesWhereverTheyAreRead) {
@@ -150,15 +159,15 @@ TEST(ConfigFileTest, IgnoresMakeIPTablesUtilChainsOfAKubeletConfiguration) {
   const auto file =
       ParseConfigFile("k.yaml", std::string(kKubeletHead) + "makeIPTablesUtilChains: false\n");
   ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_FALSE(file->make_iptables_util_chains);
+  EXPECT_FALSE(file->given.make_iptables_util_chains);
 }
 
 TEST(ConfigFileTest, SkipsOurOwnFieldNamesInAKubeletConfigurationWhateverTheyHold) {
   const auto file = ParseConfigFile(
       "k.yaml", std::string(kKubeletHead) + "emulatedVersion: [1]\nipFamilies: {a: 1}\n");
   ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_FALSE(file->emulated_version);
-  EXPECT_FALSE(file->ip_families);
+  EXPECT_FALSE(file->given.emulated_version);
+  EXPECT_FALSE(file->given.ip_families);
 }
 
 TEST(ConfigFileTest, TakesANullFieldOfAKubeletConfigurationForUnset) {
@@ -166,7 +175,7 @@ TEST(ConfigFileTest, TakesANullFieldOfAKubeletConfigurationForUnset) {
       "k.yaml", std::string(kKubeletHead) + "featureGates:\niptablesDropBit: null\n");
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_TRUE(file->feature_gates.empty());
-  EXPECT_FALSE(file->iptables_drop_bit);
+  EXPECT_FALSE(file->given.iptables_drop_bit);
 }
 
 TEST(ConfigFileTest, ReadsAKubeletConfigurationWrittenAsJson) {
@@ -175,7 +184,8 @@ TEST(ConfigFileTest, ReadsAKubeletConfigurationWrittenAsJson) {
                                     "\t\"apiVersion\": \"kubelet.config.k8s.io/v1beta1\",\n"
                                     "\t\"iptablesDropBit\": 9\n}\n");
   ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_EQ(file->iptables_drop_bit, (FromLine<int>{9, 4}));
+  EXPECT_EQ(file->given.iptables_drop_bit, 9);
+  EXPECT_EQ(file->lines.at("iptablesDropBit"), 4);
 }
 
 struct BadText {
@@ -296,7 +306,7 @@ class ConfigFileOnDiskTest : public ::testing::Test {
 TEST_F(ConfigFileOnDiskTest, ReadsAFile) {
   const auto file = ReadConfigFile(Write("c.yaml", Agent() + "iptablesDropBit: 3\n"));
   ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_EQ(file->iptables_drop_bit->value, 3);
+  EXPECT_EQ(file->given.iptables_drop_bit, 3);
 }
 
 struct WriterRow {
@@ -335,7 +345,7 @@ TEST_F(ConfigFileOnDiskTest, AFileThatIsAskedForMustExist) {
 TEST_F(ConfigFileOnDiskTest, AFileThatIsOnlyLookedForMayBeMissing) {
   const auto file = ReadConfigFileIfPresent((directory_ / "none.yaml").string());
   ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_FALSE(file->has_value());
+  EXPECT_EQ(file->path, "");
 }
 
 TEST_F(ConfigFileOnDiskTest, AFileThatIsOnlyLookedForMustBeRightIfItIsThere) {

@@ -14,9 +14,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "agent/config/config_file.h"
-#include "agent/config/flag_table.h"
 #include "agent/config/load_config.h"
+#include "agent/config/settings.h"
 #include "agent/endpoints/metrics.h"
 #include "agent/endpoints/statusz.h"
 #include "tests/support/observed.h"
@@ -311,14 +310,14 @@ TEST_F(EndpointsTest, ConfigzIsAConfigurationFileThatGivesTheSame) {
         ParseConfigFile("configz", json.at("kube-iptables-agent").dump());
     ASSERT_THAT(file, IsOk());
     EXPECT_EQ(file->kind, ConfigFile::Kind::kAgent);
-    EXPECT_EQ(file->emulated_version->value, version);
-    EXPECT_EQ(file->iptables_masquerade_bit->value, 14);
-    EXPECT_EQ(file->ip_families->value, "ipv4");
-    EXPECT_EQ(file->iptables_mode->value, "auto");
-    EXPECT_EQ(file->iptables_sync_period->value, absl::Minutes(1));
-    EXPECT_EQ(file->watch->value, "events");
-    EXPECT_EQ(file->healthz_bind_address->value, "127.0.0.1:10270");
-    EXPECT_EQ(file->metrics_bind_address->value, "127.0.0.1:10271");
+    EXPECT_EQ(file->given.emulated_version, version);
+    EXPECT_EQ(file->given.iptables_masquerade_bit, 14);
+    EXPECT_EQ(file->given.ip_families, "ipv4");
+    EXPECT_EQ(file->given.iptables_mode, "auto");
+    EXPECT_EQ(file->given.iptables_sync_period, absl::Minutes(1));
+    EXPECT_EQ(file->given.watch, "events");
+    EXPECT_EQ(file->given.healthz_bind_address, "127.0.0.1:10270");
+    EXPECT_EQ(file->given.metrics_bind_address, "127.0.0.1:10271");
     for (const featuregates::GateState& gate : config.gates.States()) {
       EXPECT_EQ(file->feature_gates.at(gate.name), gate.enabled) << gate.name;
     }
@@ -367,11 +366,11 @@ TEST_F(EndpointsTest, StatuszTellsWhatGoesOn) {
 TEST(FlagzTest, HasEveryFlagOnce) {
   const std::string text = FlagzText({});
   size_t flags = 0;
-  for (const FlagRow& row : kFlagTable) {
+  for (const Setting& row : kSettings) {
     // A daemon has no flags of other commands.
-    if (row.only_for) continue;
+    if (!row.only_for.empty()) continue;
     ++flags;
-    EXPECT_THAT(text, HasSubstr(absl::StrCat("\n", row.name, "="))) << row.name;
+    EXPECT_THAT(text, HasSubstr(absl::StrCat("\n", row.flag, "="))) << row.flag;
   }
   // A name, a warning and an empty line stand above the flags, an empty piece behind the last.
   const std::vector<std::string> lines = absl::StrSplit(text, '\n');
@@ -396,15 +395,16 @@ TEST(FlagzTest, ShowsWhatWasGivenElseTheDefault) {
 // The help says defaults in words; both must say the same.
 TEST(FlagzTest, ItsDefaultsAreThoseOfTheHelp) {
   const std::string text = FlagzText({});
-  for (const FlagRow& row : kFlagTable) {
-    const size_t from = row.help.rfind("(default ");
-    if (from == absl::string_view::npos) continue;
-    absl::string_view said = row.help.substr(from + 9);
+  for (const Setting& row : kSettings) {
+    const std::string help = HelpWithDefault(row);
+    const size_t from = help.rfind("(default ");
+    if (from == std::string::npos) continue;
+    absl::string_view said = absl::string_view(help).substr(from + 9);
     said = said.substr(0, said.find_first_of(",)"));
     // A default that words describe ("the own one") is an empty value.
     const bool described = said == "/ outside containers" || said == "the own one" ||
                            absl::StartsWith(said, "/etc/cni/net.d and");
-    EXPECT_THAT(text, HasSubstr(absl::StrCat("\n", row.name, "=", described ? "" : said, "\n")));
+    EXPECT_THAT(text, HasSubstr(absl::StrCat("\n", row.flag, "=", described ? "" : said, "\n")));
   }
 }
 

@@ -15,7 +15,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "agent/config/config_file.h"
 #include "agent/config/load_config.h"
 #include "tests/support/temporary_tree.h"
 

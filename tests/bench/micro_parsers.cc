@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "agent/config/config_file.h"
+#include "agent/config/load_config.h"
 #include "agent/detect/cni_configs.h"
 #include "agent/xtables/iptables_save_reader.h"
 #include "featuregates/feature_gates.h"

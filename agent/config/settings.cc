@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/config/settings.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "agent/config/bind_address.h"
+#include "agent/config/go_duration.h"
+#include "featuregates/go_text.h"
+#include "featuregates/kubelet_features.h"
+
+namespace kipt::agent {
+namespace {
+
+using netlink::WatchMode;
+
+// ---- values as text ----
+
+std::string Text(bool value) { return value ? "true" : "false"; }
+std::string Text(int value) { return absl::StrCat(value); }
+std::string Text(const std::string& value) { return value; }
+std::string Text(absl::Duration value) { return FormatGoDuration(value); }
+std::string Text(const std::vector<std::string>& value) { return absl::StrJoin(value, ","); }
+std::string Text(OutputFormat value) {
+  return value == OutputFormat::kText ? "text" : value == OutputFormat::kJson ? "json" : "dot";
+}
+std::string Text(featuregates::Version value) { return featuregates::ToString(value); }
+std::string Text(const featuregates::FeatureGates& value) { return featuregates::ToString(value); }
+std::string Text(WatchMode value) { return std::string(WatchModeName(value)); }
+std::string Text(StaleChains value) { return std::string(StaleChainsName(value)); }
+std::string Text(HintPolicy value) { return std::string(HintPolicyName(value)); }
+std::string Text(IptablesMode value) { return std::string(IptablesModeName(value)); }
+std::string Text(std::optional<IptablesMode> value) { return value ? Text(*value) : "auto"; }
+// What is not given shows as the zero value of its type.
+template <typename T>
+std::string Text(const std::optional<T>& value) {
+  return Text(value.value_or(T()));
+}
+
+template <auto member>
+std::string Print(const Config& config) {
+  return Text(config.*member);
+}
+template <auto pair, auto member>
+std::string PrintOne(const Config& config) {
+  return Text(config.*pair.*member);
+}
+std::string PrintFamilies(const Config& config) {
+  return config.families_by_kernel ? "auto" : FamiliesText(config.families);
+}
+
+// ---- given values in a Config ----
+
+absl::Status InvalidValue(absl::string_view value, absl::string_view advice) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("invalid value ", featuregates::QuoteForMessage(value), "; ", advice));
+}
+
+template <auto flag, auto member>
+absl::Status Copy(const Flags& given, Config& config) {
+  config.*member = *(given.*flag);
+  return absl::OkStatus();
+}
+
+// The one of `values` with the given name; the default where none has it, as "auto".
+template <auto flag, auto member, auto... values>
+absl::Status Choose(const Flags& given, Config& config) {
+  ((Text(values) == *(given.*flag) ? static_cast<void>(config.*member = values) : void()), ...);
+  return absl::OkStatus();
+}
+
+// A directory that is not there would be a host without iptables.
+absl::Status ApplyHostRoot(const Flags& given, Config& config) {
+  config.host_root = given.host_root;
+  struct stat about {};
+  const int error = stat(config.host_root->c_str(), &about) == 0 ? 0 : errno;
+  if (error == 0 && S_ISDIR(about.st_mode)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(featuregates::QuoteForMessage(*config.host_root), ": ",
+                   std::generic_category().message(error == 0 ? ENOTDIR : error),
+                   "; give the directory where the host's root is mounted"));
+}
+
+absl::Status ApplySyncPeriod(const Flags& given, Config& config) {
+  config.iptables_sync_period = *given.iptables_sync_period;
+  if (config.iptables_sync_period >= absl::Seconds(1) &&
+      config.iptables_sync_period <= absl::Hours(24)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(FormatGoDuration(config.iptables_sync_period), " is not between 1s and 24h"));
+}
+
+template <auto flag, auto member>
+absl::Status ApplyAddress(const Flags& given, Config& config) {
+  config.*member = *(given.*flag);
+  if ((config.*member).empty()) return absl::OkStatus();
+  const absl::Status status = ParseBindAddress(config.*member).status();
+  if (status.ok()) return status;
+  return InvalidValue(config.*member, absl::StrCat(status.message(), ", or empty for none"));
+}
+
+// A daemon could not say what a relative path is relative to.
+absl::Status ApplyCniConfDirs(const Flags& given, Config& config) {
+  if (given.cni_conf_dir->empty()) return absl::OkStatus();
+  config.cni_conf_dirs = absl::StrSplit(*given.cni_conf_dir, ',');
+  for (const std::string& directory : config.cni_conf_dirs) {
+    if (!absl::StartsWith(directory, "/")) {
+      return InvalidValue(directory, "give absolute paths with commas between them");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// ---- the table ----
+
+constexpr InFile kAgents = InFile::kAgents;
+constexpr InFile kBoth = InFile::kAgentsAndKubelets;
+constexpr InFile kNever = InFile::kNever;
+constexpr absl::string_view kAll;   // of the commands
+constexpr absl::string_view kBool;  // has no type in its help
+constexpr bool kFixed = true;
+
+constexpr Setting kRows[] = {
+    {"emulated-version", kAll, "string", &Flags::emulated_version,
+     "The Kubernetes release, 1.24 or newer, whose kubelet's rules, flags and feature gates hold.",
+     "emulatedVersion", kAgents, Print<&Config::emulated_version>},
+    {"feature-gates", kAll, "mapStringBool", &Flags::feature_gates,
+     "A set of key=value pairs that describe feature gates for alpha/experimental features. "
+     "Options are:",
+     "featureGates", kBoth, Print<&Config::gates>},
+    {"make-iptables-util-chains", kAll, kBool, &Flags::make_iptables_util_chains,
+     "If true, kubelet will ensure iptables utility rules are present on host; here it is this "
+     "agent that does. If false, nothing is touched.",
+     "makeIPTablesUtilChains", kAgents, Print<&Config::make_iptables_util_chains>,
+     Copy<&Flags::make_iptables_util_chains, &Config::make_iptables_util_chains>},
+    {"iptables-masquerade-bit", kAll, "int32", &Flags::iptables_masquerade_bit,
+     "The bit of the fwmark space to mark packets for SNAT. Must be within the range [0, 31]. "
+     "Please match this parameter with corresponding parameter in kube-proxy. No effect where "
+     "IPTablesOwnershipCleanup is on; gone from 1.31 on.",
+     "iptablesMasqueradeBit", kBoth, PrintOne<&Config::bits, &MarkBits::masquerade>},
+    {"iptables-drop-bit", kAll, "int32", &Flags::iptables_drop_bit,
+     "The bit of the fwmark space to mark packets for dropping. Must be within the range [0, 31]. "
+     "No effect where IPTablesOwnershipCleanup is on; gone from 1.31 on.",
+     "iptablesDropBit", kBoth, PrintOne<&Config::bits, &MarkBits::drop>},
+    {"iptables-masquerade-label", kAll, "int32", &Flags::iptables_masquerade_label,
+     "The label of the connection by which KUBELET-POSTROUTING masquerades. Must be within the "
+     "range [0, 127]. Only with the feature gate ConnLabelMarking.",
+     "iptablesMasqueradeLabel", kAgents, PrintOne<&Config::labels, &ConnLabels::masquerade>},
+    {"iptables-drop-label", kAll, "int32", &Flags::iptables_drop_label,
+     "The label of the connection by which KUBELET-FIREWALL drops. Must be within the range [0, "
+     "127]. Only with the feature gate ConnLabelMarking.",
+     "iptablesDropLabel", kAgents, PrintOne<&Config::labels, &ConnLabels::drop>},
+    {"ip-families", kAll, "string", &Flags::ip_families,
+     "auto, ipv4, ipv6 or ipv4,ipv6. auto is IPv4, and IPv6 where the network namespace has it.",
+     "ipFamilies", kAgents, PrintFamilies, nullptr, "auto, ipv4, ipv6"},
+    {"iptables-mode", kAll, "string", &Flags::iptables_mode,
+     "auto, nft or legacy: which iptables to write. auto goes by the host's iptables program, "
+     "KUBE-IPTABLES-HINT, KUBE-KUBELET-CANARY and other rules, in this order; where they "
+     "contradict each other nothing is written.",
+     "iptablesMode", kAgents, Print<&Config::iptables_mode>,
+     Choose<&Flags::iptables_mode, &Config::iptables_mode, IptablesMode::kNft,
+            IptablesMode::kLegacy>,
+     "auto, nft, legacy", "", kFixed},
+    {"host-root", kAll, "directory", &Flags::host_root,
+     "Where the host's file system is seen, whose iptables program tells nft from legacy. It is "
+     "not run. (default / outside containers, else it is not asked)",
+     "hostRoot", kNever, Print<&Config::host_root>, ApplyHostRoot, "", "(own)", kFixed},
+    {"iptables-sync-period", kAll, "duration", &Flags::iptables_sync_period,
+     "How often run looks when nobody has changed anything, from 1s to 24h, as in 1m0s or 90s.",
+     "iptablesSyncPeriod", kAgents, Print<&Config::iptables_sync_period>, ApplySyncPeriod},
+    {"watch", kAll, "string", &Flags::watch,
+     "events or poll: how run notices changes. events: the kernel tells at once, and who made "
+     "them, at some cost to whoever makes large ones. poll: asks ten times a second and costs "
+     "others nothing.",
+     "watch", kAgents, Print<&Config::watch>,
+     Choose<&Flags::watch, &Config::watch, WatchMode::kEvents, WatchMode::kPoll>, "events, poll",
+     "", kFixed},
+    {"observe", kAll, kBool, &Flags::observe,
+     "run looks, plans and reports, and changes nothing. sync and retire --yes are asked for by "
+     "name, and do.",
+     "observe", kAgents, Print<&Config::observe>, Copy<&Flags::observe, &Config::observe>},
+    {"healthz-bind-address", kAll, "ip:port", &Flags::healthz_bind_address,
+     "Where run serves /healthz, /livez and /readyz. Empty: nowhere.", "healthzBindAddress",
+     kAgents, Print<&Config::healthz_bind_address>,
+     ApplyAddress<&Flags::healthz_bind_address, &Config::healthz_bind_address>, "", "(none)",
+     kFixed},
+    {"metrics-bind-address", kAll, "ip:port", &Flags::metrics_bind_address,
+     "Where run serves /metrics. Empty: nowhere.", "metricsBindAddress", kAgents,
+     Print<&Config::metrics_bind_address>,
+     ApplyAddress<&Flags::metrics_bind_address, &Config::metrics_bind_address>, "", "(none)",
+     kFixed},
+    {"stale-chains", kAll, "string", &Flags::stale_chains,
+     "keep or retire: what becomes of chains and rules of kubelet's that another mode, bit or "
+     "family left behind. retire removes those that nobody uses.",
+     "staleChains", kAgents, Print<&Config::stale_chains>,
+     Choose<&Flags::stale_chains, &Config::stale_chains, StaleChains::kKeep, StaleChains::kRetire>,
+     "keep, retire"},
+    {"hint-policy", kAll, "string", &Flags::hint_policy,
+     "usable or always: whether KUBE-IPTABLES-HINT is also made on a node where iptables can hold "
+     "no rule.",
+     "hintPolicy", kAgents, Print<&Config::hint_policy>,
+     Choose<&Flags::hint_policy, &Config::hint_policy, HintPolicy::kUsable, HintPolicy::kAlways>,
+     "usable, always"},
+    {"cni-conf-dir", kAll, "directory,...", &Flags::cni_conf_dir,
+     "Where CNI configurations are, which may name a chain as theirs (externalSetMarkChain). "
+     "(default /etc/cni/net.d and the places of known distributions, under --host-root)",
+     "cniConfDir", kAgents, Print<&Config::cni_conf_dirs>, ApplyCniConfDirs, "", "(known)"},
+    {"config", kAll, "string", &Flags::config,
+     "The file to read: a KubeIPTablesAgentConfiguration, or a KubeletConfiguration, of which "
+     "only featureGates, iptablesMasqueradeBit and iptablesDropBit count. Flags win over the "
+     "file. (default /etc/kube-iptables-agent/config.yaml, where that exists)",
+     "config", kNever, Print<&Config::config_file>, nullptr, "", "(none)", false,
+     kDefaultConfigPath},
+    {"netns", kAll, "path", &Flags::netns,
+     "The network namespace to work in, as a file such as /run/netns/NAME. (default the own one)"},
+    {"output", kAll, "string", &Flags::output, "text or json; of audit also dot, for graphviz.", "",
+     kNever, nullptr, nullptr, "text, json, dot"},
+    {"v", kAll, "Level", &Flags::v, "number for the log level verbosity"},
+    {"vmodule", kAll, "pattern=N,...", &Flags::vmodule,
+     "comma-separated list of pattern=N settings for file-filtered logging"},
+    {"all-netns", "audit", kBool, &Flags::all_netns,
+     "Of audit: every network namespace that a process or a file in /run/netns holds."},
+    {"allow", "audit", "file", &Flags::allow,
+     "Of audit: what is known and accepted, one line each; it is shown, and is no finding."},
+    {"from-file", "explain", "file", &Flags::from_file,
+     "Of explain: what iptables-save printed, instead of what stands on this node. - is standard "
+     "input."},
+    {"yes", "retire", kBool, &Flags::yes,
+     "Of retire: do it. KUBE-KUBELET-CANARY goes too: not while a kubelet keeps chains of its "
+     "own."},
+};
+
+}  // namespace
+
+constinit const absl::Span<const Setting> kSettings = kRows;
+
+std::vector<const Setting*> SettingsByFlag() {
+  std::vector<const Setting*> settings;
+  for (const Setting& setting : kRows) settings.push_back(&setting);
+  std::sort(settings.begin(), settings.end(),
+            [](const Setting* a, const Setting* b) { return a->flag < b->flag; });
+  return settings;
+}
+
+const Setting* SettingOf(FlagMember member) {
+  const auto* const found = std::find_if(std::begin(kRows), std::end(kRows),
+                                         [&](const auto& row) { return row.member == member; });
+  return found == std::end(kRows) ? nullptr : found;
+}
+
+bool IsGiven(const Setting& setting, const Flags& flags) {
+  return std::visit([&](auto member) { return flags.*member != Flags().*member; }, setting.member);
+}
+
+std::string FlagText(const Setting& setting, const Flags& flags) {
+  if (!IsGiven(setting, flags) && setting.field != "featureGates") {
+    if (!setting.fallback.empty()) return std::string(setting.fallback);
+    if (setting.print != nullptr) return setting.print(DefaultConfig());
+  }
+  return std::visit([&](auto member) { return Text(flags.*member); }, setting.member);
+}
+
+Config DefaultConfig() {
+  return {.emulated_version = featuregates::kDefaultEmulatedVersion,
+          .gates = *featuregates::FeatureGates::Resolve({}, {})};
+}
+
+std::string HelpWithDefault(const Setting& setting) {
+  const std::string value = FlagText(setting, Flags());
+  // As of pflag, a zero is no default that is worth a word.
+  const bool silent = value.empty() || value == "0" || !setting.only_for.empty() ||
+                      absl::StrContains(setting.help, "(default ");
+  return absl::StrCat(setting.help, silent ? "" : absl::StrCat(" (default ", value, ")"));
+}
+
+}  // namespace kipt::agent
