@@ -26,7 +26,7 @@ void MustRun(const std::vector<std::string>& argv) {
 
 class FakeWorld : public World {
  public:
-  explicit FakeWorld(std::string mode = "nft") : backend_(std::move(mode)) {}
+  explicit FakeWorld(netlink::BackendKind kind = netlink::BackendKind::kNft) : backend_(kind) {}
   Backend& backend() override { return backend_; }
   void Touch() override { backend_.Touch(); }
   void AppendOpaqueJump(const std::string& chain) override {
@@ -122,8 +122,10 @@ std::vector<Subject> SubjectsThatKnowTheirCommits() { return SubjectsWithUnhooke
 std::vector<Subject> SubjectsWithNativeTables() { return SubjectsWithUnhookedChains(); }
 
 std::vector<Subject> SubjectsWithoutNativeTables() {
-  return {Subject{"FakeLegacy", [] { return std::make_unique<FakeWorld>("legacy"); }},
-          Subject{"Legacy", [] { return std::make_unique<LegacyWorld>(); }}};
+  return {
+      Subject{"FakeLegacy",
+              [] { return std::make_unique<FakeWorld>(netlink::BackendKind::kIptablesLegacy); }},
+      Subject{"Legacy", [] { return std::make_unique<LegacyWorld>(); }}};
 }
 
 }  // namespace kipt::testing
