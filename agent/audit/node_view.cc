@@ -9,7 +9,6 @@
 #include "absl/strings/string_view.h"
 #include "agent/detect/route_localnet.h"
 #include "agent/process/network_namespaces.h"
-#include "agent/process/visited_namespace.h"
 
 namespace kipt::agent {
 namespace {

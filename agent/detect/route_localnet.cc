@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/detect/route_localnet.h"
 
-#include <dirent.h>
-
-#include <algorithm>
 #include <cerrno>
-#include <memory>
 #include <optional>
 
 #include "absl/status/status.h"
@@ -18,10 +14,6 @@ namespace kipt::agent {
 namespace {
 
 constexpr absl::string_view kAll = "all";
-
-struct DirectoryCloser {
-  void operator()(DIR* directory) const { closedir(directory); }
-};
 
 absl::Status Failure(int error, absl::string_view path) {
   return absl::ErrnoToStatus(error, absl::StrCat("reading ", path));
@@ -42,24 +34,20 @@ absl::StatusOr<std::optional<bool>> ReadSetting(const std::string& conf_director
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> ReadRouteLocalnet(const std::string& conf_directory) {
-  const std::unique_ptr<DIR, DirectoryCloser> directory(opendir(conf_directory.c_str()));
-  if (directory == nullptr) return Failure(errno, conf_directory);
+  std::vector<std::string> names;
+  if (const int error = ListDirectory(conf_directory, names); error != 0) {
+    return Failure(error, conf_directory);
+  }
   const absl::StatusOr<std::optional<bool>> all = ReadSetting(conf_directory, kAll);
   if (!all.ok()) return all.status();
   if (all->value_or(false)) return std::vector<std::string>{std::string(kAll)};
   std::vector<std::string> exposed;
-  for (;;) {
-    errno = 0;
-    const dirent* entry = readdir(directory.get());
-    if (entry == nullptr) break;
-    const absl::string_view name = entry->d_name;
-    if (name == "." || name == ".." || name == kAll || name == "lo") continue;
+  for (const std::string& name : names) {
+    if (name == kAll || name == "lo") continue;
     const absl::StatusOr<std::optional<bool>> own = ReadSetting(conf_directory, name);
     if (!own.ok()) return own.status();
-    if (own->value_or(false)) exposed.emplace_back(name);
+    if (own->value_or(false)) exposed.push_back(name);
   }
-  if (errno != 0) return Failure(errno, conf_directory);
-  std::sort(exposed.begin(), exposed.end());
   return exposed;
 }
 

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/endpoints/process_usage.h"
+#include "agent/process/own_process.h"
 
+#include <fcntl.h>
+#include <malloc.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
-#include <filesystem>
+#include <cstdio>
+#include <iostream>
 #include <system_error>
 #include <vector>
 
@@ -16,6 +20,9 @@
 
 namespace kipt::agent {
 namespace {
+
+// glibc's own default, which grows to 32 MiB with the blocks that are freed unless it is set.
+constexpr int kLargeBlock = 128 * 1024;
 
 // Fields of proc_pid_stat(5), numbered from the first behind the command.
 constexpr size_t kUserTime = 11;
@@ -37,17 +44,44 @@ std::optional<double> BootTime(const std::string& proc) {
   return std::nullopt;
 }
 
+// The directory itself is one of them, open for as long as it is read.
 std::optional<double> CountFds(const std::string& proc) {
-  std::error_code error;
-  std::filesystem::directory_iterator entry(proc + "/self/fd", error);
-  // One of them is the directory itself, open for as long as it is read.
-  double count = -1;
-  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) ++count;
-  if (error) return std::nullopt;
-  return count;
+  std::vector<std::string> fds;
+  if (ListDirectory(proc + "/self/fd", fds) != 0) return std::nullopt;
+  return static_cast<double>(fds.size()) - 1;
 }
 
 }  // namespace
+
+void OccupyStandardDescriptors() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+    // The wrong way round, so that reading and writing fail. The lowest free number is `fd`.
+    const int flags = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+    // Where there is no /dev, any descriptor does.
+    if (open("/dev/null", flags) < 0 && open("/", O_RDONLY | O_DIRECTORY) < 0) return;
+  }
+}
+
+int FinishOutput(int exit_code) {
+  errno = 0;
+  std::cout.flush();
+  const bool flushed = std::fflush(stdout) == 0;
+  const int error = errno;
+  if (flushed && std::cout.good() && std::ferror(stdout) == 0) return exit_code;
+  // The error of an earlier write is lost.
+  std::cerr << "Error: writing to standard output: "
+            << (error == 0 ? "not all of it was written" : std::generic_category().message(error))
+            << "\n";
+  return 1;
+}
+
+void KeepHeapSmall() {
+  mallopt(M_ARENA_MAX, 1);
+  mallopt(M_MMAP_THRESHOLD, kLargeBlock);
+}
+
+void GiveBackFreePages() { malloc_trim(0); }
 
 std::optional<ProcessUsage> ReadProcessUsage(const std::string& proc) {
   const std::string text = TextOf(proc + "/self/stat");
