@@ -26,7 +26,6 @@
 #include "agent/daemon.h"
 #include "agent/detect/backend_choice.h"
 #include "agent/detect/mode_evidence.h"
-#include "agent/detect/other_mode.h"
 #include "agent/detect/rule_support.h"
 #include "agent/loop/reconciler.h"
 #include "agent/process/command.h"

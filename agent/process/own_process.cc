@@ -3,20 +3,24 @@
 
 #include <fcntl.h>
 #include <malloc.h>
+#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <iostream>
 #include <system_error>
-#include <vector>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "agent/process/read_file.h"
+#include "featuregates/printable.h"
 
 namespace kipt::agent {
 namespace {
@@ -50,6 +54,11 @@ std::optional<double> CountFds(const std::string& proc) {
   if (ListDirectory(proc + "/self/fd", fds) != 0) return std::nullopt;
   return static_cast<double>(fds.size()) - 1;
 }
+
+// A message is one datagram, and a status that fills a screen tells less than one that does not.
+constexpr size_t kLongestStatus = 1024;
+
+void Send(const std::string& message) { sd_notify(/*unset_environment=*/0, message.c_str()); }
 
 }  // namespace
 
@@ -109,6 +118,36 @@ std::optional<ProcessUsage> ReadProcessUsage(const std::string& proc) {
                       .cpu_seconds = (user + system) / ticks,
                       .resident_bytes = pages * static_cast<double>(sysconf(_SC_PAGESIZE)),
                       .open_fds = *open_fds};
+}
+
+void ServiceManager::Ready() const { Send("READY=1"); }
+
+void ServiceManager::Status(absl::string_view text) const {
+  const std::string line = featuregates::Printable(text);
+  size_t end = std::min(line.size(), kLongestStatus);
+  // Not in the middle of a UTF-8 sequence: systemd drops a status that is not UTF-8.
+  while (end > 0 && end < line.size() && (static_cast<unsigned char>(line[end]) & 0xc0) == 0x80) {
+    --end;
+  }
+  Send(absl::StrCat("STATUS=", line.substr(0, end)));
+}
+
+void ServiceManager::Reloading() const {
+  // CLOCK_MONOTONIC in libstdc++. systemd compares it with the moment at which it sent the signal.
+  const auto now = std::chrono::duration_cast<std::chrono::microseconds>(
+      std::chrono::steady_clock::now().time_since_epoch());
+  Send(absl::StrCat("RELOADING=1\nMONOTONIC_USEC=", now.count()));
+}
+
+void ServiceManager::Stopping() const { Send("STOPPING=1"); }
+
+std::vector<OwnedFd> TakePassedSockets() {
+  std::vector<OwnedFd> sockets;
+  // Below 0: they cannot be taken over.
+  const int count = std::max(sd_listen_fds(/*unset_environment=*/1), 0);
+  sockets.reserve(static_cast<size_t>(count));
+  for (int i = 0; i < count; ++i) sockets.emplace_back(SD_LISTEN_FDS_START + i);
+  return sockets;
 }
 
 }  // namespace kipt::agent
