@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "agent/loop/martians.h"
-#include "agent/report/report_mode.h"
+#include "agent/report/report.h"
 #include "featuregates/printable.h"
 
 namespace kipt::agent {

@@ -9,7 +9,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
-#include "agent/process/file_writes.h"
 #include "agent/process/privileges.h"
 #include "agent/process/syscall_filter.h"
 #include "agent/xtables/iptables_legacy_backend.h"

@@ -23,10 +23,8 @@
 #include "agent/loop/event_loop.h"
 #include "agent/node_agent.h"
 #include "agent/process/config_watch.h"
-#include "agent/process/file_writes.h"
-#include "agent/process/heap.h"
+#include "agent/process/own_process.h"
 #include "agent/process/privileges.h"
-#include "agent/process/service_manager.h"
 #include "agent/process/syscall_filter.h"
 #include "agent/round_log.h"
 

@@ -13,7 +13,7 @@
 #include "agent/loop/agent.h"
 #include "agent/loop/clock.h"
 #include "agent/process/command.h"
-#include "agent/process/visited_namespace.h"
+#include "agent/process/network_namespaces.h"
 #include "agent/visiting_backend.h"
 
 namespace kipt::agent {

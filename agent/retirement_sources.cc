@@ -3,9 +3,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "agent/detect/backend_choice.h"
 #include "agent/detect/cni_configs.h"
-#include "agent/detect/other_mode.h"
-#include "agent/detect/route_localnet.h"
+#include "agent/detect/routing.h"
 
 namespace kipt::agent {
 namespace {

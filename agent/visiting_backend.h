@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "agent/process/visited_namespace.h"
+#include "agent/process/network_namespaces.h"
 #include "netlink/backend.h"
 
 namespace kipt::agent {

@@ -7,9 +7,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "agent/detect/route_localnet.h"
+#include "agent/detect/routing.h"
 #include "agent/process/network_namespaces.h"
-#include "agent/process/visited_namespace.h"
 
 namespace kipt::agent {
 namespace {

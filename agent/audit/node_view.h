@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/detect/ip_rules.h"
 #include "agent/detect/mode_evidence.h"
+#include "agent/detect/routing.h"
 #include "agent/policy/dependents.h"
 #include "netlink/survey.h"
 

@@ -2,7 +2,7 @@
 //
 // File: agent/detect/backend_choice.h
 //
-// Which Backend a command works through.
+// Which Backend a command works through, and what the other iptables mode holds.
 #ifndef KIPT_AGENT_DETECT_BACKEND_CHOICE_H_
 #define KIPT_AGENT_DETECT_BACKEND_CHOICE_H_
 
@@ -11,10 +11,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "agent/detect/iptables_mode.h"
 #include "agent/detect/mode_evidence.h"
+#include "agent/policy/other_mode.h"
 #include "netlink/backend.h"
 #include "netlink/ruleset.h"
 
@@ -44,6 +47,27 @@ struct BackendRequest {
 // NewNftBackend's and NewIptablesLegacyBackend's.
 absl::StatusOr<std::unique_ptr<netlink::Backend>> ChooseBackend(const BackendRequest& request,
                                                                 const ModeSources& sources);
+
+// The kubelet chains of `families` in `snapshot`, which holds what ChainsToRead() asks for.
+OtherMode ListOtherMode(netlink::BackendKind kind, absl::Span<const netlink::Family> families,
+                        const netlink::Snapshot& snapshot);
+
+// Whether the iptables of `kind` may hold anything in one of `families`, be it in raw or
+// security; creates and loads nothing. FailedPrecondition, Unavailable: it holds nothing. Else a
+// status that says why it is not known.
+absl::Status CheckModeIsThere(netlink::BackendKind kind, absl::Span<const netlink::Family> families,
+                              const ModeSources& sources);
+
+// Whether `error`, met when the backend of `kind` was opened or read, means that it holds nothing:
+// a kernel without nf_tables reports it only then. iptables-legacy that fails may hold anything.
+bool HoldsNothing(netlink::BackendKind kind, const absl::Status& error);
+
+// Opens the backend of `kind`.
+BackendOrError OpenMode(netlink::BackendKind kind, const ModeSources& sources);
+
+// Reads the iptables that `managed` is not; creates and loads nothing.
+OtherMode ReadOtherMode(netlink::BackendKind managed, absl::Span<const netlink::Family> families,
+                        const ModeSources& sources);
 
 }  // namespace kipt::agent
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/detect/iptables_mode.h"
 
+#include <cstddef>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -197,35 +198,13 @@ std::optional<netlink::BackendKind> BackendKindOf(IptablesMode mode) {
 }
 
 absl::string_view IptablesModeName(IptablesMode mode) {
-  switch (mode) {
-    case IptablesMode::kNft:
-      return "nft";
-    case IptablesMode::kLegacy:
-      return "legacy";
-    case IptablesMode::kNone:
-      return "none";
-    case IptablesMode::kUnknown:
-      break;
-  }
-  return "unknown";
+  constexpr absl::string_view kNames[] = {"nft", "legacy", "none", "unknown"};
+  return kNames[static_cast<size_t>(mode)];
 }
 
 absl::string_view EvidenceSourceName(EvidenceSource source) {
-  switch (source) {
-    case EvidenceSource::kFlag:
-      return "flag";
-    case EvidenceSource::kProgram:
-      return "program";
-    case EvidenceSource::kHint:
-      return "hint";
-    case EvidenceSource::kCanary:
-      return "canary";
-    case EvidenceSource::kRules:
-      return "rules";
-    case EvidenceSource::kKernel:
-      break;
-  }
-  return "kernel";
+  constexpr absl::string_view kNames[] = {"flag", "program", "hint", "canary", "rules", "kernel"};
+  return kNames[static_cast<size_t>(source)];
 }
 
 FamilyMode DecideMode(const ModeQuestion& question) { return Decision(question).Make(); }

@@ -29,7 +29,7 @@
 #include "agent/detect/host_program.h"
 #include "agent/detect/iptables_mode.h"
 #include "agent/detect/kernel_modules.h"
-#include "agent/detect/xt_compat.h"
+#include "agent/detect/rule_support.h"
 #include "agent/process/command.h"
 #include "agent/xtables/iptables_legacy_backend.h"
 #include "netlink/backend.h"

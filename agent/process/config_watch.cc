@@ -1,23 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/config_watch.h"
 
-#include <fcntl.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <array>
 #include <cerrno>
-#include <climits>
-#include <deque>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "agent/process/owned_fd.h"
 
 namespace kipt::agent {
 namespace {
@@ -28,9 +19,6 @@ constexpr uint32_t kNameEvents = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVE
                                  IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR | IN_MASK_ADD;
 constexpr uint32_t kFileEvents = IN_CLOSE_WRITE | IN_DELETE_SELF | IN_MOVE_SELF | IN_MASK_ADD;
 
-// As the kernel: namei(7), MAXSYMLINKS.
-constexpr int kMostLinks = 40;
-
 // File systems take their times from a clock that moves with the kernel's tick, 1 to 10 ms (since
 // Linux 6.13 some are finer).
 constexpr absl::Duration kTick = absl::Milliseconds(20);
@@ -39,136 +27,7 @@ int64_t Nanoseconds(const timespec& time) {
   return absl::ToUnixNanos(absl::TimeFromTimespec(time));
 }
 
-std::deque<std::string> ComponentsOf(absl::string_view path) {
-  const std::vector<std::string> names = absl::StrSplit(path, '/', absl::SkipEmpty());
-  std::deque<std::string> components;
-  for (const std::string& name : names) {
-    if (name != ".") components.push_back(name);
-  }
-  return components;
-}
-
 }  // namespace
-
-// One way from the root (or the current directory) to the file, step by step as the kernel goes it.
-// Each directory is watched before anything is looked up in it, and by descriptor, so that no
-// change falls between.
-class ConfigWatch::Walk {
- public:
-  explicit Walk(Inotify* inotify) : inotify_(inotify) {}
-
-  absl::Status Go(const std::string& path);
-
-  std::map<int, std::set<std::string>> watched;
-  std::optional<Entry> file;
-  Identity identity;
-
- private:
-  absl::Status Step(const std::string& name);
-  absl::Status Follow(const OwnedFd& link);
-  absl::Status Arrive();
-  absl::StatusOr<std::optional<int>> Watch(const OwnedFd& what, uint32_t events);
-  void StartAt(absl::string_view path) {
-    at_ = OwnedFd(open(absl::StartsWith(path, "/") ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
-  }
-
-  Inotify* inotify_;
-  OwnedFd at_;
-  std::deque<std::string> ahead_;
-  int links_ = 0;
-  // Of the last step; none where the directory may not be read.
-  std::optional<Entry> entry_;
-  // Neither the directory of the last step nor the file could be watched.
-  bool blind_ = false;
-};
-
-absl::Status ConfigWatch::Walk::Go(const std::string& path) {
-  ahead_ = ComponentsOf(path);
-  StartAt(path);
-  if (!at_.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("looking for ", path));
-  while (!ahead_.empty() && identity.error == 0) {
-    const std::string name = std::move(ahead_.front());
-    ahead_.pop_front();
-    if (absl::Status status = Step(name); !status.ok()) return status;
-  }
-  if (identity.error == 0) {
-    if (absl::Status status = Arrive(); !status.ok()) return status;
-  }
-  if (!blind_) return absl::OkStatus();
-  return absl::PermissionDeniedError(
-      absl::StrCat("the changes of ", path,
-                   " cannot be seen: let the agent's user read the directory that it is in"));
-}
-
-absl::Status ConfigWatch::Walk::Step(const std::string& name) {
-  entry_.reset();
-  if (name != "..") {
-    absl::StatusOr<std::optional<int>> watch =
-        Watch(at_, ahead_.empty() ? kNameEvents | IN_CLOSE_WRITE : kNameEvents);
-    if (!watch.ok()) return watch.status();
-    blind_ = !watch->has_value();
-    if (watch->has_value()) {
-      watched[**watch].insert(name);
-      entry_.emplace(**watch, name);
-    }
-  }
-  OwnedFd next(openat(at_.get(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
-  struct stat about = {};
-  if (!next.valid() || fstat(next.get(), &about) != 0) {
-    identity.error = errno;
-    return absl::OkStatus();
-  }
-  if (S_ISLNK(about.st_mode)) return Follow(next);
-  at_ = std::move(next);
-  return absl::OkStatus();
-}
-
-absl::Status ConfigWatch::Walk::Follow(const OwnedFd& link) {
-  std::array<char, PATH_MAX> target;
-  const ssize_t size = readlinkat(link.get(), "", target.data(), target.size());
-  if (size < 0 || ++links_ > kMostLinks) {
-    identity.error = size < 0 ? errno : ELOOP;
-    return absl::OkStatus();
-  }
-  const absl::string_view path(target.data(), static_cast<size_t>(size));
-  const std::deque<std::string> components = ComponentsOf(path);
-  ahead_.insert(ahead_.begin(), components.begin(), components.end());
-  if (absl::StartsWith(path, "/")) StartAt(path);
-  return absl::OkStatus();
-}
-
-// At the end of the path, whatever it is that stands there.
-absl::Status ConfigWatch::Walk::Arrive() {
-  struct stat about = {};
-  if (fstat(at_.get(), &about) != 0) {
-    identity.error = errno;
-    return absl::OkStatus();
-  }
-  if (S_ISREG(about.st_mode)) {
-    const absl::StatusOr<std::optional<int>> watch = Watch(at_, kFileEvents);
-    if (!watch.ok()) return watch.status();
-    if (watch->has_value()) {
-      watched[**watch];
-      blind_ = false;
-    }
-    if (about.st_nlink == 1) file = entry_;
-  }
-  identity = {.device = about.st_dev,
-              .inode = about.st_ino,
-              .size = about.st_size,
-              .modified_ns = Nanoseconds(about.st_mtim),
-              .changed_ns = Nanoseconds(about.st_ctim)};
-  return absl::OkStatus();
-}
-
-// The number of the watch; none where `what` may not be read.
-absl::StatusOr<std::optional<int>> ConfigWatch::Walk::Watch(const OwnedFd& what, uint32_t events) {
-  const absl::StatusOr<int> watch =
-      inotify_->Watch(absl::StrCat("/proc/self/fd/", what.get()), events);
-  if (watch.ok()) return std::optional<int>(*watch);
-  if (absl::IsPermissionDenied(watch.status())) return std::optional<int>();
-  return watch.status();
-}
 
 absl::StatusOr<std::unique_ptr<ConfigWatch>> ConfigWatch::Create(std::string path) {
   if (path.empty()) return absl::InvalidArgumentError("there is no path to watch");
@@ -223,16 +82,74 @@ void ConfigWatch::Notice(const InotifyEvent& event, Happened& happened) {
   }
 }
 
+// Each directory is watched before anything is looked up in it, so that no change falls between.
+absl::StatusOr<WalkedPath> ConfigWatch::WatchDirectories(Way& way) {
+  absl::Status status;
+  bool begun = false;
+  WalkedPath walked =
+      WalkPath("/", path_, [&](const OwnedFd& directory, const std::string& name, bool last) {
+        begun = true;
+        way.file.reset();
+        if (name == "..") return true;
+        const absl::StatusOr<std::optional<int>> watch =
+            Watch(directory, last ? kNameEvents | IN_CLOSE_WRITE : kNameEvents);
+        status = watch.status();
+        if (!watch.ok()) return false;
+        way.blind = !watch->has_value();
+        if (way.blind) return true;
+        way.watched[**watch].insert(name);
+        way.file.emplace(**watch, name);
+        return true;
+      });
+  if (!status.ok()) return status;
+  if (begun || walked.error == 0) return walked;
+  return absl::ErrnoToStatus(walked.error, absl::StrCat("looking for ", path_));
+}
+
 // Watches the way to the file as it is now, and nothing else.
 absl::StatusOr<ConfigWatch::Identity> ConfigWatch::Arm() {
-  Walk walk(&inotify_);
-  if (absl::Status status = walk.Go(path_); !status.ok()) return status;
-  for (const auto& [watch, names] : watched_) {
-    if (walk.watched.count(watch) == 0) inotify_.GiveUp(watch);
+  Way way;
+  const absl::StatusOr<WalkedPath> walked = WatchDirectories(way);
+  if (!walked.ok()) return walked.status();
+  Identity identity = {.error = walked->error};
+  struct stat about = {};
+  if (identity.error == 0 && fstat(walked->file.get(), &about) != 0) identity.error = errno;
+  if (S_ISREG(about.st_mode)) {
+    const absl::StatusOr<std::optional<int>> watch = Watch(walked->file, kFileEvents);
+    if (!watch.ok()) return watch.status();
+    if (watch->has_value()) {
+      way.watched[**watch];
+      way.blind = false;
+    }
   }
-  watched_ = std::move(walk.watched);
-  file_ = std::move(walk.file);
-  return walk.identity;
+  if (way.blind) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("the changes of ", path_,
+                     " cannot be seen: let the agent's user read the directory that it is in"));
+  }
+  if (identity.error == 0) {
+    identity = {.device = about.st_dev,
+                .inode = about.st_ino,
+                .size = about.st_size,
+                .modified_ns = Nanoseconds(about.st_mtim),
+                .changed_ns = Nanoseconds(about.st_ctim)};
+  }
+  if (!S_ISREG(about.st_mode) || about.st_nlink != 1) way.file.reset();
+  for (const auto& [watch, names] : watched_) {
+    if (way.watched.count(watch) == 0) inotify_.GiveUp(watch);
+  }
+  watched_ = std::move(way.watched);
+  file_ = std::move(way.file);
+  return identity;
+}
+
+// The number of the watch; none where `what` may not be read.
+absl::StatusOr<std::optional<int>> ConfigWatch::Watch(const OwnedFd& what, uint32_t events) {
+  const absl::StatusOr<int> watch =
+      inotify_.Watch(absl::StrCat("/proc/self/fd/", what.get()), events);
+  if (watch.ok()) return std::optional<int>(*watch);
+  if (absl::IsPermissionDenied(watch.status())) return std::optional<int>();
+  return watch.status();
 }
 
 void ConfigWatch::Remember(const Identity& identity) {

@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "agent/process/inotify.h"
+#include "agent/process/node_files.h"
 
 namespace kipt::agent {
 
@@ -68,7 +69,6 @@ class ConfigWatch {
   };
   // A name in the directory of a watch.
   using Entry = std::pair<int, std::string>;
-  class Walk;
 
   ConfigWatch(std::string path, Inotify inotify)
       : path_(std::move(path)), inotify_(std::move(inotify)) {}
@@ -79,7 +79,16 @@ class ConfigWatch {
     bool finished = false;
   };
   void Notice(const InotifyEvent& event, Happened& happened);
+  // What is watched on the way to the file.
+  struct Way {
+    std::map<int, std::set<std::string>> watched;
+    std::optional<Entry> file;
+    // Neither the last directory nor the file may be read.
+    bool blind = false;
+  };
   absl::StatusOr<Identity> Arm();
+  absl::StatusOr<WalkedPath> WatchDirectories(Way& way);
+  absl::StatusOr<std::optional<int>> Watch(const OwnedFd& what, uint32_t events);
   void Remember(const Identity& identity);
 
   std::string path_;

@@ -1,54 +1,80 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/network_namespaces.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/nsfs.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <system_error>
-#include <utility>
+#include <thread>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "agent/process/owned_fd.h"
 #include "agent/process/read_file.h"
 
 namespace kipt::agent {
 namespace {
 
-struct DirectoryCloser {
-  void operator()(DIR* directory) const { closedir(directory); }
+absl::Status NamespaceError(int error, absl::string_view step, const std::string& path) {
+  const std::string what = absl::StrCat("--netns=", path, ": ", step, ": ");
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return absl::NotFoundError(absl::StrCat(
+          what, "no such file; give the path of a namespace, such as /run/netns/NAME"));
+    case EPERM:
+    case EACCES:
+      return absl::PermissionDeniedError(
+          absl::StrCat(what, "not permitted; entering a namespace needs CAP_SYS_ADMIN"));
+    case EINVAL:
+      return absl::InvalidArgumentError(absl::StrCat(
+          what, "not a network namespace; give the path of one, such as /run/netns/NAME"));
+    default:
+      return absl::ErrnoToStatus(error, what);
+  }
+}
+
+absl::StatusOr<OwnedFd> OpenNamespace(const std::string& path) {
+  OwnedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return NamespaceError(errno, "open", path);
+  return fd;
+}
+
+absl::Status Enter(const OwnedFd& namespace_fd, const std::string& path) {
+  if (setns(namespace_fd.get(), CLONE_NEWNET) == 0) return absl::OkStatus();
+  return NamespaceError(errno, "setns", path);
+}
+
+// Not /proc/self: that is the main thread's.
+constexpr char kThreadNetns[] = "/proc/thread-self/ns/net";
+
+// A thread starts with the signal mask of the one that starts it.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
 };
 
 std::string ErrorText(int error) { return std::generic_category().message(error); }
-
-// The names in a directory; `error` is 0, or why they are not all.
-std::vector<std::string> Entries(const std::string& path, int& error) {
-  std::vector<std::string> names;
-  const std::unique_ptr<DIR, DirectoryCloser> directory(opendir(path.c_str()));
-  error = directory == nullptr ? errno : 0;
-  while (directory != nullptr) {
-    errno = 0;
-    const dirent* entry = readdir(directory.get());
-    error = entry == nullptr ? errno : 0;
-    if (entry == nullptr) break;
-    const absl::string_view name = entry->d_name;
-    if (name != "." && name != "..") names.emplace_back(name);
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 // Opening a namespace does nothing; opening what only stands in its place might wait.
 std::optional<uint64_t> NamedInode(const std::string& path, int& error) {
@@ -92,8 +118,9 @@ class Lister {
   }
 
   void ListNames() {
-    int error = 0;
-    for (const std::string& name : Entries(paths_.names, error)) {
+    std::vector<std::string> names;
+    const int error = ListDirectory(paths_.names, names);
+    for (const std::string& name : names) {
       const std::string path = absl::StrCat(paths_.names, "/", name);
       int reason = 0;
       const std::optional<uint64_t> inode = NamedInode(path, reason);
@@ -118,9 +145,10 @@ class Lister {
   }
 
   void ListProcesses() {
-    int error = 0;
+    std::vector<std::string> names;
+    const int error = ListDirectory(paths_.proc, names);
     std::set<uint32_t> processes;
-    for (const std::string& name : Entries(paths_.proc, error)) {
+    for (const std::string& name : names) {
       uint32_t process = 0;
       if (absl::SimpleAtoi(name, &process)) processes.insert(process);
     }
@@ -164,6 +192,52 @@ class Lister {
 };
 
 }  // namespace
+
+absl::Status EnterNetworkNamespace(const std::string& path) {
+  const absl::StatusOr<OwnedFd> fd = OpenNamespace(path);
+  return fd.ok() ? Enter(*fd, path) : fd.status();
+}
+
+NetnsGuard::NetnsGuard() : fd_(open(kThreadNetns, O_RDONLY | O_CLOEXEC)) {}
+
+absl::Status NetnsGuard::Check() const {
+  struct stat made = {};
+  struct stat now = {};
+  if (!fd_.valid() || fstat(fd_.get(), &made) != 0 || stat(kThreadNetns, &now) != 0) {
+    return absl::UnavailableError(absl::StrCat("cannot read ", kThreadNetns, ": mount /proc"));
+  }
+  if (made.st_dev == now.st_dev && made.st_ino == now.st_ino) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "this thread is in another network namespace than the one it worked in until now");
+}
+
+absl::StatusOr<VisitedNamespace> VisitedNamespace::Open(const std::string& path) {
+  absl::StatusOr<OwnedFd> fd = OpenNamespace(path);
+  if (!fd.ok()) return fd.status();
+  struct stat about = {};
+  if (fstat(fd->get(), &about) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("stat ", path));
+  VisitedNamespace visited(path, *std::move(fd), about.st_ino);
+  // Now is when a wrong path or a missing capability can be told to who gave the path.
+  if (absl::Status status = visited.Visit([] {}); !status.ok()) return status;
+  return visited;
+}
+
+absl::Status VisitedNamespace::Visit(absl::FunctionRef<void()> work) const {
+  absl::Status status;
+  const auto visit = [&] {
+    status = Enter(fd_, path_);
+    if (status.ok()) work();
+  };
+  try {
+    const SignalsBlocked blocked;
+    // Who has entered another namespace does not go back: the thread ends.
+    std::thread(visit).join();
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no thread to enter ", path_, " with: ", error.what()));
+  }
+  return status;
+}
 
 NetworkNamespaces ListNetworkNamespaces(const NetworkNamespacePaths& paths) {
   return Lister(paths).List();

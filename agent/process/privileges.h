@@ -2,14 +2,33 @@
 //
 // File: agent/process/privileges.h
 //
-// Gives up, for good, every capability (capabilities(7)) that the agent does not need.
+// Gives up, for good, what the agent does not need: capabilities (capabilities(7)) and writing to
+// files (landlock(7)). System calls: syscall_filter.h.
 #ifndef KIPT_AGENT_PROCESS_PRIVILEGES_H_
 #define KIPT_AGENT_PROCESS_PRIVILEGES_H_
+
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 
 namespace kipt::agent {
+
+// Whether this build has the run time of a sanitizer in it, which has threads and makes system
+// calls that the program itself has not; or that of line coverage, which writes files at the end.
+// g++ says so by macros, clang by __has_feature, and our preset for coverage by KIPT_COVERAGE.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(KIPT_COVERAGE)
+inline constexpr bool kBuiltWithASanitizer = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
+    __has_feature(memory_sanitizer)
+inline constexpr bool kBuiltWithASanitizer = true;
+#else
+inline constexpr bool kBuiltWithASanitizer = false;
+#endif
+#else
+inline constexpr bool kBuiltWithASanitizer = false;
+#endif
 
 // Leaves the calling thread no capability but CAP_NET_ADMIN, which nf_tables wants of who looks as
 // of who writes, and with `keep_net_raw` CAP_NET_RAW, without which iptables-legacy cannot open its
@@ -29,6 +48,21 @@ absl::Status DropCapabilities(bool keep_net_raw);
 // (CAP_* of linux/capability.h), and none has to be there. `for_programs`: programs have them, too.
 // FailedPrecondition and Internal as above.
 absl::Status LimitCapabilities(absl::Span<const unsigned int> most, bool for_programs);
+
+// From now on the calling thread, the threads and the programs that it starts can open no file for
+// writing except /dev/null, and make, rename and remove none (landlock(7)): EACCES. From Linux 6.12
+// on they can send signals only to each other. Files that are open already stay writable.
+//
+// `may_be_made`: a path at which an empty file can be made all the same, for the lock of
+// iptables-legacy. The kernel knows directories only, so any file can be made next to it. Empty:
+// none.
+//
+// no_new_privs must be set (DropCapabilities does that). To be called before there are other
+// threads, which would keep what they had.
+//
+// Unimplemented: this kernel or the container has no Landlock, or this is an instrumented build,
+// which writes files of its own; nothing was changed. Internal: anything else; nothing was changed.
+absl::Status ForbidFileWrites(const std::string& may_be_made);
 
 }  // namespace kipt::agent
 

@@ -4,8 +4,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "agent/process/owned_fd.h"
@@ -31,6 +34,16 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, size_t most) {
   const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!file.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("reading ", path));
   return ReadToEnd(file.get(), path, most);
+}
+
+int ListDirectory(const std::string& path, std::vector<std::string>& names) {
+  std::error_code error;
+  std::filesystem::directory_iterator entry(path, error);
+  for (; !error && entry != end(entry); entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return error.value();
 }
 
 }  // namespace kipt::agent

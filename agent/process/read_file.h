@@ -2,12 +2,14 @@
 //
 // File: agent/process/read_file.h
 //
-// Reads whole files. Streams would leak their descriptors into programs that other threads start.
+// Reads whole files, and lists directories. Streams would leak their descriptors into programs that
+// other threads start.
 #ifndef KIPT_AGENT_PROCESS_READ_FILE_H_
 #define KIPT_AGENT_PROCESS_READ_FILE_H_
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -20,6 +22,10 @@ absl::StatusOr<std::string> ReadToEnd(int fd, const std::string& name, size_t mo
 // Never blocks on a FIFO without a writer, which reads as empty. Errors as ReadToEnd; NotFound if
 // the file does not exist.
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t most = size_t{16} << 20);
+
+// Appends the names in a directory, sorted, without "." and "..". Returns 0, or the errno for which
+// they are not all.
+int ListDirectory(const std::string& path, std::vector<std::string>& names);
 
 }  // namespace kipt::agent
 

@@ -19,7 +19,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "agent/process/owned_fd.h"
-#include "agent/process/sanitizer.h"
+#include "agent/process/privileges.h"
 #include "agent/process/syscall_table.h"
 
 namespace kipt::agent {

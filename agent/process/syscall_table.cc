@@ -47,13 +47,8 @@ constexpr ArgumentCondition kNonBlocking[] = {{1, kInt, FIONBIO}};
 constexpr ArgumentCondition kSetName[] = {{0, kInt, PR_SET_NAME}};
 constexpr ArgumentCondition kGetName[] = {{0, kInt, PR_GET_NAME}};
 
-constexpr SyscallUser kAlways = SyscallUser::kAlways;
-constexpr SyscallUser kPrograms = SyscallUser::kPrograms;
-constexpr SyscallUser kWithoutPrograms = SyscallUser::kWithoutPrograms;
-constexpr SyscallUser kRoutes = SyscallUser::kRoutes;
-
-constexpr SyscallMachines kAllButS390x = SyscallMachines::kAllButS390x;
-constexpr SyscallMachines kOnlyS390x = SyscallMachines::kOnlyS390x;
+using enum SyscallUser;
+using enum SyscallMachines;
 
 constexpr SyscallGroup kGroups[] = {
     // Memory: malloc and its arenas, stacks of threads; mincore for libunwind, which looks before

@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "agent/policy/native_martians.h"
 #include "agent/policy/retirement.h"
-#include "agent/report/report_mode.h"
+#include "agent/policy/rule_forms.h"
 #include "featuregates/printable.h"
 #include "netlink/base_chains.h"
 
@@ -157,8 +157,27 @@ std::string SummaryText(const Diff& diff) {
                          Counted(diff.findings.size(), "finding", "findings"));
 }
 
+// Who chooses an iptables mode as iptables-wrappers does finds this first.
+absl::string_view MisleadingIn(const OtherMode& other, const netlink::ChainId& chain) {
+  const bool looked_for = chain.table == netlink::Table::kMangle &&
+                          (chain.name == kHintChain || chain.name == kCanaryChain);
+  if (other.iptables_mode != "nft" || !looked_for) return "";
+  return "  # misleading: iptables-wrappers takes hint or canary, nft's first, and so takes nft";
+}
+
 std::string OtherText(const Subject& subject) {
-  return subject.other_mode ? OtherModeText(*subject.other_mode) : "";
+  if (!subject.other_mode) return "";
+  const OtherMode& other = *subject.other_mode;
+  if (other.chains.empty() && other.problem.empty()) return "";
+  std::string text =
+      absl::StrCat("\nother iptables mode, ", other.iptables_mode, ", which is not managed\n");
+  for (const netlink::ChainId& chain : other.chains) {
+    AppendLine(text, "  . ", netlink::ToString(chain), MisleadingIn(other, chain));
+  }
+  if (!other.problem.empty()) {
+    AppendLine(text, "  ! it could not be looked into: ", other.problem);
+  }
+  return text;
 }
 
 // The one line a reader of `status` wants for a family.
@@ -289,6 +308,22 @@ std::string GatesText(featuregates::Version emulated_version,
     absl::StrAppend(&text, absl::StrFormat(kRow, gate.name, featuregates::StageName(gate.stage),
                                            yes_no(gate.enabled_by_default), yes_no(gate.enabled),
                                            yes_no(gate.locked), yes_no(gate.explicitly_set)));
+  }
+  return text;
+}
+
+std::string DetectText(absl::Span<const FamilyMode> modes) {
+  std::string text;
+  for (const FamilyMode& mode : modes) {
+    absl::StrAppend(&text, text.empty() ? "" : "\n", netlink::FamilyName(mode.family), ": ",
+                    IptablesModeName(mode.mode), "\n");
+    for (const Evidence& evidence : mode.evidence) {
+      AppendLine(text,
+                 absl::StrFormat("  %-8s %-8s ", EvidenceSourceName(evidence.source),
+                                 IptablesModeName(evidence.says)),
+                 evidence.text);
+    }
+    for (const std::string& finding : mode.findings) AppendLine(text, "  ! ", finding);
   }
   return text;
 }

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
+#include "agent/detect/iptables_mode.h"
 #include "agent/loop/reconciler.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/other_mode.h"
@@ -72,6 +74,10 @@ std::string GatesJson(featuregates::Version emulated_version,
 // {"kube-iptables-agent": {...}}: the effective configuration, spelled as a configuration file of
 // our own kind that would give it. What flags alone can say (--host-root) is left out.
 std::string ConfigJson(const Config& config);
+
+// What the mode oracle found.
+std::string DetectText(absl::Span<const FamilyMode> modes);
+std::string DetectJson(absl::Span<const FamilyMode> modes);
 
 // {"version": ...}; the text form is the caller's.
 std::string VersionJson(const std::string& version);

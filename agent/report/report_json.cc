@@ -8,30 +8,47 @@
 #include "agent/config/config.h"
 #include "agent/config/settings.h"
 #include "agent/report/report.h"
-#include "agent/report/report_mode.h"
+
+// Abseil's string_view is not the standard one in Debian 12.
+template <>
+struct nlohmann::adl_serializer<absl::string_view> {
+  static void to_json(nlohmann::ordered_json& json, absl::string_view text) {
+    json = std::string(text);
+  }
+};
 
 namespace kipt::agent {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Abseil's string_view is not the standard one in Debian 12.
-std::string Text(absl::string_view text) { return std::string(text); }
-
-Json ChainJson(const netlink::ChainId& chain) {
-  return {{"family", Text(netlink::FamilyName(chain.family))},
-          {"table", Text(netlink::TableName(chain.table))},
-          {"chain", chain.name}};
-}
-
-Json FamiliesJson(const std::vector<netlink::Family>& families) {
+// What `write` makes of each of `items`.
+template <typename Items, typename Write>
+Json List(const Items& items, Write write) {
   Json json = Json::array();
-  for (const netlink::Family family : families) json.push_back(Text(netlink::FamilyName(family)));
+  for (const auto& item : items) json.emplace_back(write(item));
   return json;
 }
 
+Json ChainJson(const netlink::ChainId& chain) {
+  return {{"family", netlink::FamilyName(chain.family)},
+          {"table", netlink::TableName(chain.table)},
+          {"chain", chain.name}};
+}
+
+// Something about a chain.
+Json AboutChain(const netlink::ChainId& chain, const Json& rest) {
+  Json json = ChainJson(chain);
+  json.update(rest);
+  return json;
+}
+
+Json FamiliesJson(const std::vector<netlink::Family>& families) {
+  return List(families, netlink::FamilyName);
+}
+
 Json SubjectJson(const Subject& subject, uint32_t generation) {
-  Json json = {{"mode", Text(ModeName(subject.desired.mode))},
+  Json json = {{"mode", ModeName(subject.desired.mode)},
                {"emulatedVersion", featuregates::ToString(subject.emulated_version)},
                {"iptablesMode", subject.iptables_mode},
                {"ipFamilies", FamiliesJson(subject.desired.families)}};
@@ -59,39 +76,27 @@ absl::string_view OperationName(const netlink::Operation& operation) {
 }
 
 Json ChangesJson(const std::vector<Change>& changes) {
-  Json json = Json::array();
-  for (const Change& change : changes) {
-    Json item = ChainJson(netlink::ChainOf(change.operation));
-    item["operation"] = Text(OperationName(change.operation));
-    item["text"] = netlink::ToString(change.operation);
-    item["reason"] = change.reason;
-    json.push_back(std::move(item));
-  }
-  return json;
+  return List(changes, [](const Change& change) {
+    return AboutChain(netlink::ChainOf(change.operation),
+                      {{"operation", OperationName(change.operation)},
+                       {"text", netlink::ToString(change.operation)},
+                       {"reason", change.reason}});
+  });
 }
 
 Json StandingJson(const std::vector<Standing>& standing) {
-  Json json = Json::array();
-  for (const Standing& one : standing) {
-    Json item = ChainJson(one.chain);
-    item["text"] = one.text;
-    item["reason"] = one.reason;
-    json.push_back(std::move(item));
-  }
-  return json;
+  return List(standing, [](const Standing& one) {
+    return AboutChain(one.chain, {{"text", one.text}, {"reason", one.reason}});
+  });
 }
 
 Json FindingsJson(const std::vector<Finding>& findings) {
-  Json json = Json::array();
-  for (const Finding& finding : findings) {
-    Json item = ChainJson(finding.chain);
-    item["condition"] = Text(ConditionName(finding.condition));
-    item["severity"] = Text(SeverityName(SeverityOf(finding.condition)));
-    item["mended"] = finding.mended;
-    item["message"] = finding.message;
-    json.push_back(std::move(item));
-  }
-  return json;
+  return List(findings, [](const Finding& finding) {
+    return AboutChain(finding.chain, {{"condition", ConditionName(finding.condition)},
+                                      {"severity", SeverityName(SeverityOf(finding.condition))},
+                                      {"mended", finding.mended},
+                                      {"message", finding.message}});
+  });
 }
 
 Json NativeJson(const NativeDiff& native) {
@@ -103,34 +108,29 @@ Json NativeJson(const NativeDiff& native) {
   return {{"state", state}, {"reason", native.reason}, {"packetsDropped", native.dropped}};
 }
 
+Json KeptJson(const Claimed& kept) {
+  const auto claim_json = [](const Claim& claim) {
+    return Json{{"kind", ClaimKindName(claim.kind)}, {"text", claim.text}};
+  };
+  return AboutChain(kept.standing.chain,
+                    {{"text", kept.standing.text}, {"claims", List(kept.claims, claim_json)}});
+}
+
 Json RetirementJson(const Retirement& retirement) {
-  Json kept = Json::array();
-  for (const Claimed& one : retirement.kept) {
-    Json item = ChainJson(one.standing.chain);
-    item["text"] = one.standing.text;
-    Json claims = Json::array();
-    for (const Claim& claim : one.claims) {
-      claims.push_back({{"kind", Text(ClaimKindName(claim.kind))}, {"text", claim.text}});
-    }
-    item["claims"] = std::move(claims);
-    kept.push_back(std::move(item));
-  }
   return {{"changes", ChangesJson(retirement.changes)},
           {"removesNativeTable", retirement.native.has_value()},
           {"unsettled", FamiliesJson(retirement.unsettled)},
-          {"kept", std::move(kept)}};
+          {"kept", List(retirement.kept, KeptJson)}};
 }
 
 Json RetiredModesJson(const std::vector<RetiredMode>& modes) {
-  Json list = Json::array();
-  for (const RetiredMode& mode : modes) {
+  return List(modes, [](const RetiredMode& mode) {
     Json item = {{"iptablesMode", mode.iptables_mode}, {"generation", mode.report.generation}};
     item.update(RetirementJson(mode.report.plan));
     item["applied"] = mode.report.applied;
-    item["error"] = Text(mode.report.status.message());
-    list.push_back(std::move(item));
-  }
-  return list;
+    item["error"] = mode.report.status.message();
+    return item;
+  });
 }
 
 Json MartiansJson(const Subject& subject, const Plan& plan) {
@@ -140,25 +140,18 @@ Json MartiansJson(const Subject& subject, const Plan& plan) {
           {"exposed", !plan.martians.stands && !subject.route_localnet.empty()}};
 }
 
-void AddOtherMode(const Subject& subject, Json& json) {
-  if (!subject.other_mode) return;
-  Json chains = Json::array();
-  for (const netlink::ChainId& chain : subject.other_mode->chains) {
-    chains.push_back(ChainJson(chain));
-  }
-  json["otherMode"] = {{"iptablesMode", subject.other_mode->iptables_mode},
-                       {"chains", std::move(chains)},
-                       {"problem", subject.other_mode->problem}};
+void AddStanding(const Diff& diff, Json& json) {
+  json["inPlace"] = StandingJson(diff.in_place);
+  json["stale"] = StandingJson(diff.stale);
+  json["findings"] = FindingsJson(diff.findings);
+  json["nativeTable"] = NativeJson(diff.native);
 }
 
-Json EvidenceJson(const std::vector<Evidence>& evidence) {
-  Json json = Json::array();
-  for (const Evidence& one : evidence) {
-    json.push_back({{"source", Text(EvidenceSourceName(one.source))},
-                    {"says", Text(IptablesModeName(one.says))},
-                    {"text", one.text}});
-  }
-  return json;
+void AddOtherMode(const Subject& subject, Json& json) {
+  if (!subject.other_mode) return;
+  json["otherMode"] = {{"iptablesMode", subject.other_mode->iptables_mode},
+                       {"chains", List(subject.other_mode->chains, ChainJson)},
+                       {"problem", subject.other_mode->problem}};
 }
 
 // Comments in the kernel are bytes of other people's choice: what is not UTF-8 becomes U+FFFD, and
@@ -172,10 +165,7 @@ std::string Print(const Json& json) {
 std::string PlanJson(const Subject& subject, const Plan& plan) {
   Json json = SubjectJson(subject, plan.generation);
   json["changes"] = ChangesJson(plan.diff.changes);
-  json["inPlace"] = StandingJson(plan.diff.in_place);
-  json["stale"] = StandingJson(plan.diff.stale);
-  json["findings"] = FindingsJson(plan.diff.findings);
-  json["nativeTable"] = NativeJson(plan.diff.native);
+  AddStanding(plan.diff, json);
   if (plan.retirement) json["retirement"] = RetirementJson(*plan.retirement);
   if (plan.other_retirement) json["otherRetirement"] = RetirementJson(*plan.other_retirement);
   AddOtherMode(subject, json);
@@ -190,24 +180,19 @@ std::string SyncJson(const Subject& subject, const SyncReport& report) {
   json["nativeTableRemoved"] = report.native_removed;
   if (!report.retired.empty()) json["retired"] = RetiredModesJson(report.retired);
   json["findings"] = FindingsJson(report.plan.diff.findings);
-  Json families = Json::array();
-  for (const FamilyResult& result : report.families) {
-    families.push_back({{"family", Text(netlink::FamilyName(result.family))},
-                        {"ok", result.status.ok()},
-                        {"error", Text(result.status.message())}});
-  }
-  json["families"] = std::move(families);
-  json["error"] = Text(report.status.message());
+  json["families"] = List(report.families, [](const FamilyResult& result) {
+    return Json{{"family", netlink::FamilyName(result.family)},
+                {"ok", result.status.ok()},
+                {"error", result.status.message()}};
+  });
+  json["error"] = report.status.message();
   return Print(json);
 }
 
 std::string StatusJson(const Subject& subject, const Plan& plan) {
   Json json = SubjectJson(subject, plan.generation);
   json["changesNeeded"] = plan.diff.changes.size();
-  json["inPlace"] = StandingJson(plan.diff.in_place);
-  json["stale"] = StandingJson(plan.diff.stale);
-  json["findings"] = FindingsJson(plan.diff.findings);
-  json["nativeTable"] = NativeJson(plan.diff.native);
+  AddStanding(plan.diff, json);
   json["martians"] = MartiansJson(subject, plan);
   if (plan.retirement) json["retirement"] = RetirementJson(*plan.retirement);
   AddOtherMode(subject, json);
@@ -219,30 +204,34 @@ std::string RetireJson(const std::vector<RetiredMode>& modes, bool dry_run) {
 }
 
 std::string DetectJson(absl::Span<const FamilyMode> modes) {
-  Json families = Json::array();
-  for (const FamilyMode& mode : modes) {
-    families.push_back({{"family", Text(netlink::FamilyName(mode.family))},
-                        {"iptablesMode", Text(IptablesModeName(mode.mode))},
-                        {"evidence", EvidenceJson(mode.evidence)},
-                        {"findings", mode.findings},
-                        {"contradiction", mode.contradiction}});
-  }
-  return Print({{"families", std::move(families)}});
+  const auto evidence_json = [](const Evidence& one) {
+    return Json{{"source", EvidenceSourceName(one.source)},
+                {"says", IptablesModeName(one.says)},
+                {"text", one.text}};
+  };
+  const auto mode_json = [&](const FamilyMode& mode) {
+    return Json{{"family", netlink::FamilyName(mode.family)},
+                {"iptablesMode", IptablesModeName(mode.mode)},
+                {"evidence", List(mode.evidence, evidence_json)},
+                {"findings", mode.findings},
+                {"contradiction", mode.contradiction}};
+  };
+  return Print({{"families", List(modes, mode_json)}});
 }
 
 std::string GatesJson(featuregates::Version emulated_version,
                       const featuregates::FeatureGates& gates) {
-  Json list = Json::array();
-  for (const featuregates::GateState& gate : gates.States()) {
-    list.push_back({{"name", gate.name},
-                    {"component", gate.component},
-                    {"stage", Text(featuregates::StageName(gate.stage))},
-                    {"default", gate.enabled_by_default},
-                    {"value", gate.enabled},
-                    {"locked", gate.locked},
-                    {"set", gate.explicitly_set}});
-  }
-  return Print({{"emulatedVersion", featuregates::ToString(emulated_version)}, {"gates", list}});
+  const auto gate_json = [](const featuregates::GateState& gate) {
+    return Json{{"name", gate.name},
+                {"component", gate.component},
+                {"stage", featuregates::StageName(gate.stage)},
+                {"default", gate.enabled_by_default},
+                {"value", gate.enabled},
+                {"locked", gate.locked},
+                {"set", gate.explicitly_set}};
+  };
+  return Print({{"emulatedVersion", featuregates::ToString(emulated_version)},
+                {"gates", List(gates.States(), gate_json)}});
 }
 
 std::string ConfigJson(const Config& config) {
@@ -255,7 +244,7 @@ std::string ConfigJson(const Config& config) {
     const std::string text = setting.print(config);
     // The types of a file: text is in quotes there, booleans and numbers are not.
     const bool plain = setting.is_bool() || setting.type == "int32";
-    file[Text(setting.field)] = plain ? Json::parse(text) : Json(text);
+    file[std::string(setting.field)] = plain ? Json::parse(text) : Json(text);
   }
   file["featureGates"] = std::move(gates);  // in its place
   return Print({{"kube-iptables-agent", file}});

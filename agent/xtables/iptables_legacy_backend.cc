@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "agent/process/netns_guard.h"
+#include "agent/process/network_namespaces.h"
 #include "agent/xtables/fingerprint.h"
 #include "agent/xtables/iptables_legacy_monitor.h"
 #include "agent/xtables/iptables_legacy_programs.h"

@@ -19,7 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "agent/process/netns_guard.h"
+#include "agent/process/network_namespaces.h"
 #include "agent/process/owned_fd.h"
 #include "agent/xtables/fingerprint.h"
 #include "netlink/ruleset.h"

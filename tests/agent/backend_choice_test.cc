@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "agent/detect/other_mode.h"
 #include "agent/retirement_sources.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/observed.h"

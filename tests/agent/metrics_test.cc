@@ -16,9 +16,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
-#include "agent/endpoints/process_usage.h"
-#include "agent/endpoints/round_counts.h"
+#include "agent/process/own_process.h"
 #include "tests/agent/metric_values.h"
 #include "tests/agent/metrics_rounds.h"
 #include "tests/support/observed.h"
@@ -28,8 +28,6 @@ namespace {
 
 using ::kipt::testing::Filter;
 using ::kipt::testing::Made;
-using ::kipt::testing::Mangle;
-using netlink::Family;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -210,14 +208,23 @@ TEST(MetricsTest, TheNumberOfSeriesDoesNotGrow) {
   metrics.Record({}, StateInPlace());
   const std::set<std::string> before = Series(metrics);
   EXPECT_LT(before.size(), 330U);
+  std::vector<DamagedItem> every;
+  for (const DamageKind kind :
+       {DamageKind::kChainMissing, DamageKind::kRuleMissing, DamageKind::kRuleMisplaced,
+        DamageKind::kRuleUnwanted, DamageKind::kJumpMissing, DamageKind::kTableDormant}) {
+    for (const DesiredChain& chain : EveryKubeletChain(netlink::Family::kIPv6)) {
+      every.push_back({chain.id, kind, "x"});
+    }
+    for (const DesiredJump& jump : EveryKubeletJump(netlink::Family::kIPv6)) {
+      every.push_back({jump.base_chain, kind, "x"});
+    }
+  }
   for (int i = 0; i < 1000; ++i) {
     Round round = BusyRound();
     // What is not kubelet's never comes here; if it did, it would be no label.
     const DamageKind kind = static_cast<DamageKind>(i % 5);
     round.incident->damage.push_back({Filter(absl::StrCat("cali-", i)), kind, "x"});
-    for (const Drift& drift : EveryDrift()) {
-      round.incident->damage.push_back({drift.chain, drift.kind, "x"});
-    }
+    round.incident->damage.insert(round.incident->damage.end(), every.begin(), every.end());
     round.report.families[0].status =
         absl::Status(static_cast<absl::StatusCode>(i % 17), absl::StrCat(i));
     metrics.Record(round, StateInPlace());
@@ -323,20 +330,24 @@ TEST(MetricsTest, TellsOfMartians) {
   EXPECT_EQ(Value(metrics, Ours("martian_dropped_packets_total")), 8);
 }
 
-// ---- the arithmetic ----
-
-TEST(RoundCountsTest, WhatWasJustMadeStands) {
+TEST(MetricsTest, WhatWasJustMadeStands) {
   const Ruleset ruleset = DesiredRuleset(Mode::kCleanup, netlink::kFamilies, MarkBits{});
-  AgentState state;
-  SyncReport report;
-  EXPECT_FALSE(HintStands(report, state, Family::kIPv4));
+  const std::string hint = Ours("hint_present{family=\"ip\",mode=\"nft\"}");
+  const std::string hint6 = Ours("hint_present{family=\"ip6\",mode=\"nft\"}");
+  Metrics metrics("0.1.0");
+  AgentState state = StateInPlace();
+  state.in_place.clear();
+  Round round;
+  metrics.Record(round, state);
+  EXPECT_EQ(Value(metrics, hint), 0);
   // The state tells what a look found before anything was done.
-  report.applied = ComputeDiff(ruleset, {}).changes;
-  EXPECT_TRUE(HintStands(report, state, Family::kIPv4));
-  EXPECT_TRUE(HintStands(report, state, Family::kIPv6));
+  round.report.applied = ComputeDiff(ruleset, {}).changes;
+  metrics.Record(round, state);
+  EXPECT_EQ(Value(metrics, hint), 1);
+  EXPECT_EQ(Value(metrics, hint6), 1);
 }
 
-TEST(RoundCountsTest, CountsDuplicatesAsTheDiffRemovesThem) {
+TEST(MetricsTest, CountsDuplicatesAsTheDiffRemovesThem) {
   const Ruleset ruleset = DesiredRuleset(Mode::kLegacy, netlink::kFamilies, MarkBits{});
   kipt::testing::Observed observed = Made(ruleset);
   const netlink::Rule jump = kipt::testing::JumpTo("KUBE-FIREWALL");
@@ -346,25 +357,37 @@ TEST(RoundCountsTest, CountsDuplicatesAsTheDiffRemovesThem) {
                     [](const DesiredChain& chain) { return chain.id == Filter("KUBE-FIREWALL"); });
   observed.Chain(firewall.id,
                  {firewall.rules[0].rule, firewall.rules[1].rule, firewall.rules[0].rule});
-  SyncReport report;
-  report.applied = ComputeDiff(ruleset, observed.snapshot()).changes;
-  EXPECT_EQ(DuplicatesRemoved(report), 3);
+  Round round;
+  round.report.applied = ComputeDiff(ruleset, observed.snapshot()).changes;
+  Metrics metrics("0.1.0");
+  metrics.Record(round, StateInPlace());
+  EXPECT_EQ(Value(metrics, Ours("duplicates_removed_total")), 3);
 }
 
-TEST(RoundCountsTest, EveryDriftIsAboutChainsOfKubeletsAndBaseChains) {
-  for (const Drift& drift : EveryDrift()) {
-    const std::string& name = drift.chain.name;
+TEST(MetricsTest, EveryDriftIsAboutChainsOfKubeletsAndBaseChains) {
+  const Metrics metrics("0.1.0");
+  int drifts = 0;
+  for (const std::string& line : Lines(metrics)) {
+    absl::string_view rest = line;
+    if (!absl::ConsumePrefix(&rest, Ours("drift_detected_total{chain=\""))) continue;
+    ++drifts;
+    const absl::string_view name = rest.substr(0, rest.find('"'));
     const bool base =
         name == "INPUT" || name == "OUTPUT" || name == "FORWARD" || name == "POSTROUTING";
     EXPECT_TRUE(base || absl::StartsWith(name, "KUBE-") || absl::StartsWith(name, "KUBELET-"))
         << name;
-    EXPECT_EQ(drift.kind == DamageKind::kJumpMissing, base &&
-                                                          drift.kind != DamageKind::kRuleUnwanted &&
-                                                          drift.kind != DamageKind::kTableDormant)
-        << name;
+    const auto is_of = [&](const char* kind) {
+      return absl::StrContains(line, absl::StrCat("kind=\"", kind, "\""));
+    };
+    EXPECT_EQ(is_of("jump_missing"), base && !is_of("rule_unwanted") && !is_of("table_dormant"))
+        << line;
   }
-  EXPECT_TRUE(EveryDrift().contains({Mangle("KUBE-IPTABLES-HINT"), DamageKind::kChainMissing}));
-  EXPECT_FALSE(EveryDrift().contains({Mangle("KUBE-IPTABLES-HINT"), DamageKind::kRuleMissing}));
+  EXPECT_GT(drifts, 0);
+  const std::string hint =
+      "drift_detected_total{chain=\"KUBE-IPTABLES-HINT\",family=\"ip\",kind=\"";
+  const std::string mangle = "\",table=\"mangle\"}";
+  EXPECT_EQ(Value(metrics, Ours(hint + "chain_missing" + mangle)), 0);
+  EXPECT_EQ(Value(metrics, Ours(hint + "rule_missing" + mangle)), -1);
 }
 
 }  // namespace

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/detect/route_localnet.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/detect/routing.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 

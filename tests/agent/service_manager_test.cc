@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/process/service_manager.h"
-
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -16,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
 #include "agent/process/command.h"
+#include "agent/process/own_process.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/detect/ip_rules.h"
+#include "agent/detect/routing.h"
 #include "agent/policy/native_martians.h"
 #include "netlink/monitor.h"
 #include "netlink/nft_backend.h"

@@ -15,7 +15,6 @@
 #include "agent/loop/incident.h"
 #include "agent/policy/rule_forms.h"
 #include "agent/report/report.h"
-#include "agent/report/report_mode.h"
 #include "nlohmann/json.hpp"
 #include "tests/fuzz/require.h"
 #include "tests/fuzz/targets.h"

@@ -22,7 +22,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "agent/detect/ip_rules.h"
+#include "agent/detect/routing.h"
 #include "agent/policy/native_martians.h"
 #include "netlink/attributes.h"
 #include "netlink/expression.h"

@@ -2,8 +2,6 @@
 //
 // What can be done to files and other processes once writes are forbidden, by root with every
 // capability, in the process and in the programs that it starts.
-#include "agent/process/file_writes.h"
-
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +22,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "agent/process/sanitizer.h"
+#include "agent/process/privileges.h"
 #include "tests/kernel/unprivileged_child.h"
 #include "tests/support/temporary_tree.h"
 

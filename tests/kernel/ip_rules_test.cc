@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Routing rules of real namespaces, against what `ip rule` prints of them.
-#include "agent/detect/ip_rules.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,6 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "agent/detect/routing.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"

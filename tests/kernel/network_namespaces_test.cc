@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "agent/process/network_namespace.h"
 #include "tests/support/background_program.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"

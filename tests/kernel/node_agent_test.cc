@@ -24,7 +24,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/time/clock.h"
-#include "agent/process/visited_namespace.h"
+#include "agent/process/network_namespaces.h"
 #include "tests/support/legacy_tables.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"

@@ -23,8 +23,6 @@
 #include "agent/loop/reconciler.h"
 #include "agent/policy/policy.h"
 #include "agent/process/command.h"
-#include "agent/process/file_writes.h"
-#include "agent/process/sanitizer.h"
 #include "agent/process/syscall_filter.h"
 #include "agent/xtables/iptables_legacy_backend.h"
 #include "netlink/nft_backend.h"

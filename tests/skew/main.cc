@@ -18,7 +18,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "agent/process/standard_streams.h"
+#include "agent/process/own_process.h"
 #include "featuregates/printable.h"
 #include "tests/skew/advise/advise.h"
 #include "tests/skew/matrix/comparison.h"

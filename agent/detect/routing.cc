@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/detect/ip_rules.h"
+#include "agent/detect/routing.h"
 
 #include <arpa/inet.h>
 #include <libmnl/libmnl.h>
@@ -17,8 +17,11 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "agent/process/read_file.h"
 #include "netlink/attributes.h"
 #include "netlink/socket.h"
 
@@ -72,35 +75,29 @@ std::string PortsText(const fib_rule_port_range& ports) {
                                   : absl::StrCat(ports.start, "-", ports.end);
 }
 
-std::string ProtocolName(uint8_t protocol) {
-  switch (protocol) {
-    case IPPROTO_TCP:
-      return "tcp";
-    case IPPROTO_UDP:
-      return "udp";
-    case IPPROTO_ICMP:
-      return "icmp";
-    case IPPROTO_ICMPV6:
-      return "ipv6-icmp";
-    case IPPROTO_SCTP:
-      return "sctp";
-    default:
-      return absl::StrCat(static_cast<int>(protocol));
-  }
-}
-
+struct NumberName {
+  uint32_t number;
+  absl::string_view name;
+};
+constexpr NumberName kProtocols[] = {{IPPROTO_TCP, "tcp"},
+                                     {IPPROTO_UDP, "udp"},
+                                     {IPPROTO_ICMP, "icmp"},
+                                     {IPPROTO_ICMPV6, "ipv6-icmp"},
+                                     {IPPROTO_SCTP, "sctp"}};
 // What is in the kernel's own headers; other names are in files of iproute2.
-std::string RouteTableName(uint32_t table) {
-  switch (table) {
-    case RT_TABLE_LOCAL:
-      return "local";
-    case RT_TABLE_MAIN:
-      return "main";
-    case RT_TABLE_DEFAULT:
-      return "default";
-    default:
-      return absl::StrCat(table);
+constexpr NumberName kRouteTables[] = {
+    {RT_TABLE_LOCAL, "local"}, {RT_TABLE_MAIN, "main"}, {RT_TABLE_DEFAULT, "default"}};
+constexpr NumberName kActions[] = {{FR_ACT_NOP, "nop"},
+                                   {FR_ACT_BLACKHOLE, "blackhole"},
+                                   {FR_ACT_UNREACHABLE, "unreachable"},
+                                   {FR_ACT_PROHIBIT, "prohibit"}};
+
+// The number itself where it has no name.
+std::string NameOf(absl::Span<const NumberName> names, uint32_t number) {
+  for (const NumberName& one : names) {
+    if (one.number == number) return std::string(one.name);
   }
+  return absl::StrCat(number);
 }
 
 struct RawRule {
@@ -133,7 +130,7 @@ std::string SelectorText(const RawRule& rule, const FwmarkRule& known) {
     absl::StrAppend(&text, " uidrange ", users->start, "-", users->end);
   }
   if (const auto protocol = Get<uint8_t>(attributes, FRA_IP_PROTO)) {
-    absl::StrAppend(&text, " ipproto ", ProtocolName(*protocol));
+    absl::StrAppend(&text, " ipproto ", NameOf(kProtocols, *protocol));
   }
   if (const auto ports = Get<fib_rule_port_range>(attributes, FRA_SPORT_RANGE)) {
     absl::StrAppend(&text, " sport ", PortsText(*ports));
@@ -150,7 +147,7 @@ std::string ActionText(const RawRule& rule) {
     case FR_ACT_TO_TBL: {
       if (Get<uint8_t>(attributes, FRA_L3MDEV).value_or(0) != 0) return "lookup [l3mdev-table]";
       const uint32_t table = Get<uint32_t>(attributes, FRA_TABLE).value_or(rule.header.table);
-      std::string text = absl::StrCat("lookup ", RouteTableName(table));
+      std::string text = absl::StrCat("lookup ", NameOf(kRouteTables, table));
       const auto length = Get<uint32_t>(attributes, FRA_SUPPRESS_PREFIXLEN);
       // -1 stands for none.
       if (length && *length != UINT32_MAX) {
@@ -161,16 +158,8 @@ std::string ActionText(const RawRule& rule) {
     case FR_ACT_GOTO:
       return absl::StrCat("goto ", Get<uint32_t>(attributes, FRA_GOTO).value_or(0),
                           (rule.header.flags & FIB_RULE_UNRESOLVED) != 0 ? " [unresolved]" : "");
-    case FR_ACT_NOP:
-      return "nop";
-    case FR_ACT_BLACKHOLE:
-      return "blackhole";
-    case FR_ACT_UNREACHABLE:
-      return "unreachable";
-    case FR_ACT_PROHIBIT:
-      return "prohibit";
     default:
-      return absl::StrCat(static_cast<int>(rule.header.action));
+      return NameOf(kActions, rule.header.action);
   }
 }
 
@@ -265,6 +254,24 @@ absl::Status ReadFamily(Family family, std::vector<FwmarkRule>& rules) {
   return error == 0 ? absl::OkStatus() : Failure(error, netlink::FamilyName(family));
 }
 
+constexpr absl::string_view kAll = "all";
+
+absl::Status ReadFailure(int error, absl::string_view path) {
+  return absl::ErrnoToStatus(error, absl::StrCat("reading ", path));
+}
+
+// Nothing where the interface has gone since it was listed.
+absl::StatusOr<std::optional<bool>> ReadSetting(const std::string& conf_directory,
+                                                absl::string_view interface) {
+  const std::string path = absl::StrCat(conf_directory, "/", interface, "/route_localnet");
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  if (absl::IsNotFound(text.status()) && interface != kAll) return std::optional<bool>();
+  if (!text.ok()) return text.status();
+  int value = 0;
+  if (absl::SimpleAtoi(*text, &value)) return std::optional<bool>(value != 0);
+  return ReadFailure(EINVAL, path);
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<FwmarkRule>> ReadFwmarkRules() {
@@ -273,6 +280,24 @@ absl::StatusOr<std::vector<FwmarkRule>> ReadFwmarkRules() {
     if (absl::Status status = ReadFamily(family, rules); !status.ok()) return status;
   }
   return rules;
+}
+
+absl::StatusOr<std::vector<std::string>> ReadRouteLocalnet(const std::string& conf_directory) {
+  std::vector<std::string> names;
+  if (const int error = ListDirectory(conf_directory, names); error != 0) {
+    return ReadFailure(error, conf_directory);
+  }
+  const absl::StatusOr<std::optional<bool>> all = ReadSetting(conf_directory, kAll);
+  if (!all.ok()) return all.status();
+  if (all->value_or(false)) return std::vector<std::string>{std::string(kAll)};
+  std::vector<std::string> exposed;
+  for (const std::string& name : names) {
+    if (name == kAll || name == "lo") continue;
+    const absl::StatusOr<std::optional<bool>> own = ReadSetting(conf_directory, name);
+    if (!own.ok()) return own.status();
+    if (own->value_or(false)) exposed.push_back(name);
+  }
+  return exposed;
 }
 
 }  // namespace kipt::agent

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/endpoints/metric_rows.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "agent/policy/chain_diff.h"
+#include "agent/policy/policy.h"
+#include "agent/policy/rule_forms.h"
+
+namespace kipt::agent {
+namespace {
+
+using Facts = MetricFacts;
+using Labels = std::map<std::string, std::string>;
+using Series = MetricSeries;
+using enum MetricKind;
+using enum MetricMoment;
+
+constexpr absl::string_view kDeprecatedFlags[] = {"iptables-masquerade-bit", "iptables-drop-bit"};
+
+std::string Text(absl::string_view text) { return std::string(text); }
+
+// The one series of a metric without labels.
+Series One(double value) { return {{{}, value}}; }
+Series One(absl::Duration duration) { return One(absl::ToDoubleSeconds(duration)); }
+Series Zero() { return One(0); }
+
+// One member of one of the facts.
+template <auto Facts::*Fact, auto Member>
+Series Field(const Facts& facts) {
+  if (facts.*Fact == nullptr) return {};
+  const auto& value = (facts.*Fact)->*Member;
+  if constexpr (std::is_arithmetic_v<std::decay_t<decltype(value)>>) {
+    return One(static_cast<double>(value));
+  } else {
+    return One(value);
+  }
+}
+
+Labels Of(netlink::Family family) { return {{"family", Text(netlink::FamilyName(family))}}; }
+
+Labels Of(const netlink::ChainId& chain) {
+  Labels labels = Of(chain.family);
+  labels["table"] = Text(netlink::TableName(chain.table));
+  labels["chain"] = chain.name;
+  return labels;
+}
+
+Labels With(Labels labels, const char* name, absl::string_view value) {
+  labels[name] = Text(value);
+  return labels;
+}
+
+Series EveryErrorCode() {
+  Series series;
+  for (int code = 1; code <= static_cast<int>(absl::StatusCode::kUnauthenticated); ++code) {
+    const auto status = static_cast<absl::StatusCode>(code);
+    series[{{"reason", absl::AsciiStrToLower(absl::StatusCodeToString(status))}}] = 0;
+  }
+  return series;
+}
+
+Series ErrorCode(const Facts& facts) {
+  const absl::StatusCode code = facts.round->report.FirstError().code();
+  return {{{{"reason", absl::AsciiStrToLower(absl::StatusCodeToString(code))}}, 1}};
+}
+
+Labels DriftOf(const netlink::ChainId& chain, DamageKind kind) {
+  return With(Of(chain), "kind", DamageKindName(kind));
+}
+
+// Everything that can be damaged, in both families: every chain that some kubelet makes, rules in
+// those that have any, and the jumps from base chains. A closed set, by the KEP alone.
+Series EveryDrift() {
+  Series series;
+  for (const netlink::Family family : netlink::kFamilies) {
+    for (const DesiredChain& chain : EveryKubeletChain(family)) {
+      series[DriftOf(chain.id, DamageKind::kChainMissing)] = 0;
+      if (chain.rules.empty()) continue;
+      for (const DamageKind kind :
+           {DamageKind::kRuleMissing, DamageKind::kRuleMisplaced, DamageKind::kRuleUnwanted}) {
+        series[DriftOf(chain.id, kind)] = 0;
+      }
+    }
+    for (const DesiredJump& jump : EveryKubeletJump(family)) {
+      for (const DamageKind kind :
+           {DamageKind::kJumpMissing, DamageKind::kRuleUnwanted, DamageKind::kTableDormant}) {
+        series[DriftOf(jump.base_chain, kind)] = 0;
+      }
+    }
+  }
+  return series;
+}
+
+Series Drift(const Facts& facts) {
+  Series series;
+  if (!facts.round->incident) return series;
+  for (const DamagedItem& item : facts.round->incident->damage) {
+    ++series[DriftOf(item.chain, item.kind)];
+  }
+  return series;
+}
+
+Series EveryRetirable() {
+  Series series;
+  for (const auto& [drift, zero] : EveryDrift()) {
+    Labels labels = drift;
+    labels.erase("kind");
+    series[labels] = zero;
+  }
+  return series;
+}
+
+Series Retired(const Facts& facts) {
+  Series series;
+  if (!facts.round->retirement || !facts.round->retirement->applied) return series;
+  for (const Change& change : facts.round->retirement->plan.changes) {
+    ++series[Of(netlink::ChainOf(change.operation))];
+  }
+  return series;
+}
+
+Series DuplicatesRemoved(const Facts& facts) {
+  const std::vector<Change>& applied = facts.round->report.applied;
+  const auto is_duplicate = [](const Change& change) {
+    return std::holds_alternative<netlink::DeleteRule>(change.operation) &&
+           change.reason == "duplicate";
+  };
+  return One(static_cast<double>(std::count_if(applied.begin(), applied.end(), is_duplicate)));
+}
+
+Series StaleClaims(const Facts& facts) {
+  Series series;
+  for (const Claimed& claimed : facts.state->claimed) {
+    for (const Claim& claim : claimed.claims) {
+      series[With(Of(claimed.standing.chain), "claim", ClaimKindName(claim.kind))] = 1;
+    }
+  }
+  return series;
+}
+
+Series ForeignReferences(const Facts& facts) {
+  Series series;
+  for (const auto& [chain, count] : facts.state->foreign_references) {
+    series[Of(chain)] = static_cast<double>(count);
+  }
+  return series;
+}
+
+// Whether mangle/KUBE-IPTABLES-HINT is present after the round: found, or just made.
+Series HintPresent(const Facts& facts) {
+  Series series;
+  if (facts.state->iptables_mode.empty()) return series;
+  for (const FamilyState& one : facts.state->families) {
+    const netlink::ChainId hint = {one.family, netlink::Table::kMangle, Text(kHintChain)};
+    const auto found = [&](const Standing& item) {
+      return item.chain == hint && item.text == ChainText(hint);
+    };
+    const auto made = [&](const Change& change) {
+      const auto* created = std::get_if<netlink::CreateChain>(&change.operation);
+      return created != nullptr && created->chain == hint;
+    };
+    const std::vector<Standing>& in_place = facts.state->in_place;
+    const std::vector<Change>& applied = facts.round->report.applied;
+    series[With(Of(one.family), "mode", facts.state->iptables_mode)] =
+        std::any_of(in_place.begin(), in_place.end(), found) ||
+                std::any_of(applied.begin(), applied.end(), made)
+            ? 1
+            : 0;
+  }
+  return series;
+}
+
+// Only chains: the rules in them and jumps to them are not counted.
+Series StaleChainCounts(const Facts& facts) {
+  Series series;
+  for (const netlink::Family family : netlink::kFamilies) series[Of(family)] = 0;
+  for (const Standing& one : facts.state->stale) {
+    if (one.text == ChainText(one.chain)) ++series[Of(one.chain.family)];
+  }
+  return series;
+}
+
+// What the agent does not repair automatically.
+Series Findings(const Facts& facts) {
+  Series series;
+  for (const netlink::Family family : netlink::kFamilies) {
+    for (const ConditionRow& row : Conditions()) {
+      series[With(Of(family), "condition", row.name)] = 0;
+    }
+  }
+  for (const Finding& one : facts.state->findings) {
+    if (one.mended) continue;
+    ++series[With(Of(one.chain.family), "condition", ConditionName(one.condition))];
+  }
+  return series;
+}
+
+Series ShadowedJumps(const Facts& facts) {
+  Series series;
+  for (const auto& [labels, count] : Findings(facts)) {
+    if (labels.at("condition") == ConditionName(Condition::kShadowedJump)) {
+      series[{{"family", labels.at("family")}}] = count;
+    }
+  }
+  return series;
+}
+
+Series FightsNow(const Facts& facts) {
+  Series series;
+  for (const Fight& fight : facts.state->fights) ++series[Of(fight.chain)];
+  return series;
+}
+
+Series ModeInfo(const Facts& facts) {
+  const AgentState& state = *facts.state;
+  return {{{{"mode", Text(ModeName(state.mode))},
+            {"emulated_version", featuregates::ToString(state.emulated_version)},
+            {"iptables_mode", state.iptables_mode.empty() ? "unknown" : state.iptables_mode}},
+           1}};
+}
+
+Series PendingChanges(const Facts& facts) {
+  Series series;
+  for (const FamilyState& one : facts.state->families) {
+    series[Of(one.family)] = one.pending_changes;
+  }
+  return series;
+}
+
+Series FamilyReady(const Facts& facts) {
+  Series series;
+  for (const FamilyState& one : facts.state->families) {
+    series[Of(one.family)] = NotReadyBecause(*facts.state, one).empty() ? 1 : 0;
+  }
+  return series;
+}
+
+Series DeprecatedFlags(const Facts& facts) {
+  Series series;
+  for (const absl::string_view flag : kDeprecatedFlags) {
+    const std::string warning = absl::StrCat("Flag --", flag, " has been deprecated");
+    series[{{"flag", Text(flag)}}] =
+        std::any_of(facts.config->warnings.begin(), facts.config->warnings.end(),
+                    [&](const std::string& one) { return absl::StartsWith(one, warning); })
+            ? 1
+            : 0;
+  }
+  return series;
+}
+
+Series FeatureGates(const Facts& facts) {
+  Series series;
+  for (const featuregates::GateState& gate : facts.config->gates.States()) {
+    series[{{"name", gate.name}, {"stage", Text(featuregates::StageLabel(gate.stage))}}] =
+        gate.enabled ? 1 : 0;
+  }
+  return series;
+}
+
+constexpr MetricRow kRows[] = {
+    {"build_info", "The program's version, as a label; always 1.", kGauge, kStart,
+     [](const Facts& facts) {
+       return Series{{{{"version", Text(facts.version)}}, 1}};
+     }},
+    {"mode_info", "The modes in use, as labels; always 1.", kGauge, kRound, ModeInfo},
+
+    // Rounds.
+    {"syncs_total", "Rounds, successful or not.", kCounter, kRound,
+     [](const Facts& /*facts*/) { return One(1); }, Zero},
+    {"sync_duration_seconds", "Time of one round, from its look to the end of its repair.",
+     kHistogram, kRound, Field<&Facts::round, &Round::duration>},
+    {"sync_errors_total", "Rounds that ended with an error, by the code of the first one.",
+     kCounter, kRound, ErrorCode, EveryErrorCode},
+    {"last_success_timestamp_seconds",
+     "When a round last ended without an error, since the epoch; 0 before the first.", kGauge,
+     kRound,
+     [](const Facts& facts) {
+       const absl::Time time = facts.state->last_success;
+       return time == absl::InfinitePast() ? Zero() : One(time - absl::UnixEpoch());
+     },
+     Zero},
+    {"events_overrun_total",
+     "Events that the kernel could not deliver; a look followed all the same.", kCounter, kRound,
+     Field<&Facts::round, &Round::lost_events>, Zero},
+    {"external_changes_total", "Commits of other programs that were noticed.", kCounter, kRound,
+     Field<&Facts::round, &Round::external_changes>, Zero},
+    {"lock_wait_seconds", "Time spent waiting for the lock of legacy iptables.", kHistogram,
+     kLockWait, [](const Facts& facts) { return One(facts.lock_wait); }},
+    {"family_ready", "Whether the family does not keep the agent from readiness.", kGauge, kRound,
+     FamilyReady},
+
+    // Damage and its repair.
+    {"drift_detected_total",
+     "Damage by others to what was in place, by chain and kind; refills left out.", kCounter,
+     kRound, Drift, EveryDrift},
+    {"repair_latency_seconds", "Time from the notice of damage until its repair was committed.",
+     kHistogram, kRound,
+     [](const Facts& facts) {
+       return facts.round->incident ? One(facts.round->incident->latency) : Series();
+     }},
+    {"refills_total", "Rules put back into KUBE-FIREWALL after kube-proxy emptied it on a sync.",
+     kCounter, kRound, Field<&Facts::round, &Round::refills>, Zero},
+    {"duplicates_removed_total", "Second copies of our own rules and jumps that were removed.",
+     kCounter, kRound, DuplicatesRemoved, Zero},
+    {"ownership_fights_total", "Times that another program began to undo repairs again and again.",
+     kCounter, kRound,
+     [](const Facts& facts) { return One(static_cast<double>(facts.round->fights_begun.size())); },
+     Zero},
+    {"ownership_fights", "Items of ours that another program keeps undoing now, by chain.", kGauge,
+     kRound, FightsNow},
+    {"pending_changes",
+     "Changes that the last look found wanting and that were not made: while observing, or held "
+     "back in a fight.",
+     kGauge, kRound, PendingChanges},
+
+    // What is present in the kernel.
+    {"findings",
+     "What the last look found, by condition; what the agent mends by itself is left out.", kGauge,
+     kLookDone, Findings},
+    {"shadowed_jumps", "Jumps of ours below a rule that no packet passes: they do nothing.", kGauge,
+     kLookDone, ShadowedJumps},
+    {"hint_present", "Whether mangle/KUBE-IPTABLES-HINT stands, in the iptables mode in use.",
+     kGauge, kLookDone, HintPresent},
+    {"martian_rule_present",
+     "Whether the rule that keeps neighbours from 127.0.0.1 stands (CVE-2020-8558).", kGauge,
+     kLookDone, Field<&Facts::state, &AgentState::martian_protection>, Zero},
+    {"martian_dropped_packets_total",
+     "Packets that the martian rule dropped while this process looked; those of a rule that was "
+     "removed before the next look are lost.",
+     kTotal, kRound, Field<&Facts::state, &AgentState::martians_dropped>, Zero},
+    {"route_localnet_exposed",
+     "Whether the kernel takes packets for 127.0.0.0/8 from neighbours (route_localnet) and no "
+     "rule stands against them.",
+     kGauge, kRound,
+     [](const Facts& facts) { return One(ExposedBecause(*facts.state).empty() ? 0 : 1); }, Zero},
+
+    // What is stale.
+    {"stale_chains", "Chains of kubelet's that the configuration does not want, and that are kept.",
+     kGauge, kLookDone, StaleChainCounts},
+    {"stale_claims",
+     "Claims on what is stale, by chain and kind: why it is kept. Known with --stale-chains=retire "
+     "only.",
+     kGauge, kRound, StaleClaims},
+    {"foreign_references",
+     "Rules of others, kube-proxy aside, that jump to a chain of kubelet's, when all rules were "
+     "last looked at. Known with --stale-chains=retire only.",
+     kGauge, kRound, ForeignReferences},
+    {"retired_total",
+     "Chains, rules and jumps of kubelet's that were stale, used by nobody, and removed.", kCounter,
+     kRound, Retired, EveryRetirable},
+
+    // The configuration.
+    {"observing", "Whether nothing is written, only looked at and planned (--observe).", kGauge,
+     kConfig, Field<&Facts::config, &Config::observe>, Zero},
+    {"sync_period_seconds", "The longest time between two looks (--iptables-sync-period).", kGauge,
+     kConfig, Field<&Facts::config, &Config::iptables_sync_period>, Zero},
+    {"config_last_reload_successful",
+     "Whether the running configuration is the one that was last read.", kGauge, kReload,
+     [](const Facts& facts) { return One(facts.config == nullptr ? 0 : 1); }, Zero},
+    {"deprecated_flag_in_use", "Whether the flag is given where it has no effect any more.", kGauge,
+     kConfig, DeprecatedFlags},
+    {"kubernetes_feature_enabled", "Whether a feature gate is enabled, by its name and stage.",
+     kGauge, kConfig, FeatureGates},
+
+    // The process.
+    {"process_start_time_seconds", "Start time of the process since the epoch in seconds.", kGauge,
+     kScrape, Field<&Facts::usage, &ProcessUsage::start_time_seconds>},
+    {"process_cpu_seconds_total", "User and system CPU time spent, in seconds.", kTotal, kScrape,
+     Field<&Facts::usage, &ProcessUsage::cpu_seconds>},
+    {"process_resident_memory_bytes", "Resident memory, in bytes.", kGauge, kScrape,
+     Field<&Facts::usage, &ProcessUsage::resident_bytes>},
+    {"process_open_fds", "Number of open file descriptors.", kGauge, kScrape,
+     Field<&Facts::usage, &ProcessUsage::open_fds>},
+};
+
+}  // namespace
+
+constinit const absl::Span<const MetricRow> kMetricRows = kRows;
+
+}  // namespace kipt::agent

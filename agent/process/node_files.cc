@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/process/node_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstddef>
+#include <deque>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "agent/process/read_file.h"
+
+namespace kipt::agent {
+namespace {
+
+// As the kernel's MAXSYMLINKS.
+constexpr int kMostLinks = 40;
+
+class Walk {
+ public:
+  Walk(const std::string& root, const BeforeLookup& before) : root_(root), before_(before) {}
+
+  WalkedPath Go(const std::string& path) {
+    result_.names.push_back(path);
+    Restart(path);
+    while (!ahead_.empty() && result_.error == 0) Step();
+    if (result_.error != 0) return std::move(result_);
+    NameEnd(Inside());
+    result_.file = std::move(fds_.back());
+    return std::move(result_);
+  }
+
+ private:
+  // `path` is what lies ahead from now on, in front of what did so before.
+  void Push(absl::string_view path) {
+    const std::vector<std::string> parts = absl::StrSplit(path, '/', absl::SkipEmpty());
+    ahead_.insert(ahead_.begin(), parts.begin(), parts.end());
+  }
+
+  void Restart(const std::string& path) {
+    Push(path);
+    names_.clear();
+    fds_.clear();
+    in_root_ = absl::StartsWith(path, "/");
+    Arrive(OwnedFd(open(in_root_ ? root_.c_str() : ".", O_PATH | O_DIRECTORY | O_CLOEXEC)));
+  }
+
+  void Arrive(OwnedFd fd) {
+    if (!fd.valid()) result_.error = errno;
+    fds_.push_back(std::move(fd));
+  }
+
+  std::string Inside() const { return absl::StrCat("/", absl::StrJoin(names_, "/")); }
+
+  // Links of directories (/sbin -> usr/sbin) are no news.
+  void NameEnd(std::string name) {
+    if (result_.names.back() != name) result_.names.push_back(std::move(name));
+  }
+
+  void Step() {
+    std::string name = std::move(ahead_.front());
+    ahead_.pop_front();
+    if (name == ".") return;
+    if (before_ != nullptr && !before_(fds_.back(), name, ahead_.empty())) {
+      result_.error = ECANCELED;
+    } else if (name == "..") {
+      Climb();
+    } else {
+      Enter(std::move(name));
+    }
+  }
+
+  void Climb() {
+    if (!names_.empty()) {
+      names_.pop_back();
+      fds_.pop_back();
+    } else if (!in_root_) {
+      Arrive(OwnedFd(openat(fds_.back().get(), "..", O_PATH | O_DIRECTORY | O_CLOEXEC)));
+    }
+  }
+
+  void Enter(std::string name) {
+    OwnedFd next(openat(fds_.back().get(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+    struct stat about = {};
+    if (!next.valid() || fstat(next.get(), &about) != 0) {
+      result_.error = errno;
+    } else if (S_ISLNK(about.st_mode)) {
+      Follow(next, name);
+    } else if (!ahead_.empty() && !S_ISDIR(about.st_mode)) {
+      result_.error = ENOTDIR;
+    } else {
+      names_.push_back(std::move(name));
+      Arrive(std::move(next));
+    }
+  }
+
+  void Follow(const OwnedFd& link, const std::string& name) {
+    std::array<char, PATH_MAX> target;
+    const ssize_t size = readlinkat(link.get(), "", target.data(), target.size());
+    if (size < 0 || ++links_ > kMostLinks) {
+      result_.error = size < 0 ? errno : ELOOP;
+      return;
+    }
+    const std::string path(target.data(), static_cast<size_t>(size));
+    const bool absolute = absl::StartsWith(path, "/");
+    if (ahead_.empty()) {
+      const std::string directory = names_.empty() ? "" : Inside();
+      NameEnd(absl::StrCat(directory, "/", name));
+      result_.names.push_back(absolute ? path : absl::StrCat(directory, "/", path));
+    }
+    if (absolute) {
+      Restart(path);
+    } else {
+      Push(path);
+    }
+  }
+
+  const std::string& root_;
+  const BeforeLookup& before_;
+  // The directories from the root, or the current directory, to where we are; the first has no
+  // name.
+  std::vector<std::string> names_;
+  std::vector<OwnedFd> fds_;
+  bool in_root_ = true;
+  std::deque<std::string> ahead_;
+  int links_ = 0;
+  WalkedPath result_;
+};
+
+absl::Status Failure(int error, absl::string_view path) {
+  return absl::ErrnoToStatus(error, absl::StrCat("reading ", path));
+}
+
+std::string ProcPath(const OwnedFd& fd) { return absl::StrCat("/proc/self/fd/", fd.get()); }
+
+}  // namespace
+
+WalkedPath WalkPath(const std::string& root, const std::string& path, const BeforeLookup& before) {
+  return Walk(root, before).Go(path);
+}
+
+absl::Status NodeFiles::Check() const {
+  struct stat about = {};
+  if (stat(root_.c_str(), &about) == 0 && S_ISDIR(about.st_mode)) return absl::OkStatus();
+  return Failure(ENOENT, root_);
+}
+
+std::string NodeFiles::Shown(absl::string_view path) const {
+  return absl::StrCat(absl::StripSuffix(root_, "/"), "/", absl::StripPrefix(path, "/"));
+}
+
+absl::StatusOr<std::string> NodeFiles::Read(const std::string& path, size_t most_bytes) const {
+  const std::string shown = Shown(path);
+  const WalkedPath located = WalkPath(root_, absl::StrCat("/", path));
+  if (located.error != 0) return Failure(located.error, shown);
+  struct stat status = {};
+  if (fstat(located.file.get(), &status) != 0) return Failure(errno, shown);
+  if (!S_ISREG(status.st_mode)) {
+    return absl::FailedPreconditionError(absl::StrCat(shown, " is no regular file"));
+  }
+  const OwnedFd file(open(ProcPath(located.file).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.valid()) return Failure(errno, shown);
+  absl::StatusOr<std::string> text = ReadToEnd(file.get(), shown, most_bytes);
+  if (absl::IsResourceExhausted(text.status())) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(shown, " is larger than ", most_bytes >> 20, " MiB"));
+  }
+  return text;
+}
+
+absl::StatusOr<std::set<std::string>> NodeFiles::List(
+    const std::string& path, const std::function<bool(absl::string_view)>& is_wanted) const {
+  const WalkedPath located = WalkPath(root_, absl::StrCat("/", path));
+  if (located.error != 0) return Failure(located.error, Shown(path));
+  std::vector<std::string> all;
+  const int error = ListDirectory(ProcPath(located.file), all);
+  if (error != 0) return Failure(error, Shown(path));
+  std::set<std::string> names;
+  for (const std::string& name : all) {
+    struct stat about = {};
+    fstatat(located.file.get(), name.c_str(), &about, AT_SYMLINK_NOFOLLOW);
+    if (!S_ISDIR(about.st_mode) && is_wanted(name)) names.insert(name);
+  }
+  return names;
+}
+
+}  // namespace kipt::agent
