@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "agent/loop/family_phase.h"
 #include "agent/loop/martians.h"
+#include "agent/policy/native_martians.h"
 
 namespace kipt::agent {
 namespace {
@@ -234,7 +235,8 @@ void Agent::Turn(Trigger trigger) {
   NoteSuspects(round.report);
   const bool stopped = sighting.stopped || lookout_.seen().stopped;
   if (stopped && !lookout_.watching()) pace_.NoteWaiting(end + kWatchAgain);
-  damping_.NoteApplied(round.report.applied, end);
+  // Repairs of the native table are neither damped nor incidents.
+  damping_.NoteApplied(WithoutNative(round.report.applied), end);
   pace_.NoteWaiting(damping_.next());
   if (!round.report.applied.empty() && IsLegacy(*backend_)) pace_.NoteWaiting(end + kSecondLook);
   round.fights_begun = damping_.TakeBegun();
@@ -262,6 +264,7 @@ Diff Agent::Restrain(const Plan& plan) {
   suspects_.NoteCheck(plan);
   allowed.changes = damping_.Allow(plan, now);
   std::erase_if(allowed.changes, [&](const Change& change) {
+    if (IsNative(change)) return false;
     const netlink::ChainId& chain = netlink::ChainOf(change.operation);
     const FamilyRecord& record = RecordOf(chain.family);
     if (record.backoff.next() <= now) return false;
@@ -269,7 +272,11 @@ Diff Agent::Restrain(const Plan& plan) {
     return record.refused.empty() || IsRefused(record, change);
   });
   // What takes the native table's place may be among what is to wait.
-  if (allowed.changes.size() != plan.diff.changes.size()) allowed.native.remove.reset();
+  if (allowed.changes.size() != plan.diff.changes.size()) {
+    std::erase_if(allowed.changes, [](const Change& change) {
+      return std::holds_alternative<netlink::DeleteNativeTable>(change.operation);
+    });
+  }
   return allowed;
 }
 
@@ -296,7 +303,7 @@ void Agent::NoteDamage(Round& round, absl::Time noticed, absl::Time ended) {
   // What stands is not known, and what stood last is what the next look is compared with.
   if (!report.status.ok()) return;
   std::vector<Change> damage;
-  for (const Change& change : report.applied) {
+  for (const Change& change : WithoutNative(report.applied)) {
     const FamilyRecord& record = RecordOf(netlink::ChainOf(change.operation).family);
     if (!record.settled || IsRefused(record, change)) continue;
     if (IsRefill(change, report.plan)) {
@@ -368,9 +375,9 @@ void Agent::NoteState(const Round& round, absl::Time steady_now) {
   }
   if (report.status.ok()) {
     state_.findings = report.plan.diff.findings;
-    state_.in_place = report.plan.diff.in_place;
-    state_.stale =
-        WithClaims(report.plan.diff.stale, {.changes = Retired(round), .kept = state_.claimed});
+    state_.in_place = WithoutNative(report.plan.diff.in_place);
+    state_.stale = WithClaims(WithoutNative(report.plan.diff.stale),
+                              {.changes = Retired(round), .kept = state_.claimed});
     state_.martian_protection = MartianProtectionStands(report);
     state_.martians_dropped += martian_count_.Note(report.plan.martians.dropped);
     // Read seldom: a file for each interface.

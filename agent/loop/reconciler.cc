@@ -77,9 +77,6 @@ void SyncReport::NoteApplied(const Diff& diff, absl::Span<const Family> in) {
     const Family family = netlink::ChainOf(change.operation).family;
     if (std::find(in.begin(), in.end(), family) != in.end()) applied.push_back(change);
   }
-  if (std::find(in.begin(), in.end(), Family::kIPv4) == in.end()) return;
-  native_put |= diff.native.put.has_value();
-  native_removed |= diff.native.remove.has_value();
 }
 
 absl::Status SyncReport::FirstError() const {
@@ -224,8 +221,6 @@ SyncReport Reconciler::Sync(const Ruleset& desired, const Restraint& restraint) 
   // Where it fails without labels too, they were not the reason: the next round tries them again.
   if (report.StatusOf(refused.family).ok()) report.labels_refused = refused.status;
   report.applied.insert(report.applied.begin(), before.applied.begin(), before.applied.end());
-  report.native_put |= before.native_put;
-  report.native_removed |= before.native_removed;
   report.looks += before.looks;
   report.applying += before.applying;
   return report;

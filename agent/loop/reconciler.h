@@ -44,8 +44,9 @@ struct MartianProtection {
   bool way = false;
   // Table ip filter is dormant: none of its rules sees a packet.
   bool dormant = false;
-  // Packets that it has dropped since it was made.
+  // Packets that it has dropped since it was made; and those of them that the native table has.
   uint64_t dropped = 0;
+  uint64_t dropped_natively = 0;
 
   bool operator==(const MartianProtection&) const = default;
 };
@@ -80,7 +81,7 @@ struct RetireReport {
   Dependents dependents;
   // The rules of all tables were looked at.
   bool surveyed = false;
-  // plan.changes and plan.native were done.
+  // plan.changes were done.
   bool applied = false;
 };
 
@@ -104,10 +105,8 @@ struct SyncReport {
   absl::Status status;
   // The last look that led to what was done.
   Plan plan;
-  // What was done, in order; to the native table, too.
+  // What was done, in order.
   std::vector<Change> applied;
-  bool native_put = false;
-  bool native_removed = false;
   std::vector<FamilyResult> families;
   // What was retired after that, in which iptables mode; where that was asked for.
   std::vector<RetiredMode> retired = {};
@@ -130,8 +129,8 @@ struct SyncReport {
   std::vector<netlink::Table> RefusedTablesOf(netlink::Family family) const;
   // Whether what was wanted of `family` stands; OK also for one that was not asked for.
   absl::Status StatusOf(netlink::Family family) const;
-  // What the plan wants of `family` and what was not done, because it was held back; the native
-  // table's is not among them. Meaningless where StatusOf(family) is not OK.
+  // What the plan wants of `family` and what was not done, because it was held back. Meaningless
+  // where StatusOf(family) is not OK.
   std::vector<Change> PendingOf(netlink::Family family) const;
 };
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "agent/loop/reconciler.h"
+#include "agent/policy/native_martians.h"
 #include "agent/policy/rule_forms.h"
 #include "netlink/kernel_error.h"
 
@@ -38,14 +39,12 @@ Ruleset OfFamily(const Ruleset& desired, Family family) {
   return result;
 }
 
-// What `diff` changes in one table, without what waits for the others, or only that. The native
-// table stands for the martian rule, and so goes with filter.
+// What `diff` changes in one table, without what waits for the others, or only that.
 Diff OfTable(const Ruleset& desired, Diff diff, netlink::Table table, bool waiting) {
   std::erase_if(diff.changes, [&](const Change& change) {
     return netlink::ChainOf(change.operation).table != table ||
            WaitsForOtherTables(desired, change) != waiting;
   });
-  if (table != netlink::Table::kFilter || waiting) diff.native = {};
   return diff;
 }
 
@@ -56,9 +55,7 @@ std::vector<netlink::Table> ChangedTables(const Diff& diff, Family family) {
                                  netlink::Table::kMangle};
   std::vector<netlink::Table> tables;
   for (const netlink::Table table : kOrder) {
-    const bool native = table == netlink::Table::kFilter && family == Family::kIPv4;
     const bool changed =
-        (native && diff.native.changes()) ||
         std::any_of(diff.changes.begin(), diff.changes.end(), [&](const Change& change) {
           const netlink::ChainId& chain = netlink::ChainOf(change.operation);
           return chain.family == family && chain.table == table;
@@ -83,14 +80,13 @@ void Append(const std::vector<T>& more, std::vector<T>& all) {
 void Merge(Family family_read, const Plan& family, Plan& all) {
   all.generation = family.generation;
   Append(family.families, all.families);
-  if (family_read == Family::kIPv4) {
-    all.diff.native = family.diff.native;
-    all.martians = family.martians;
-  }
+  if (family_read == Family::kIPv4) all.martians = family.martians;
   all.support_disproved |= family.support_disproved;
   Append(family.diff.changes, all.diff.changes);
   Append(family.diff.in_place, all.diff.in_place);
-  Append(family.diff.stale, all.diff.stale);
+  // The native table is IPv4's, and is seen by each look.
+  Append(family_read == Family::kIPv4 ? family.diff.stale : WithoutNative(family.diff.stale),
+         all.diff.stale);
   Append(family.diff.findings, all.diff.findings);
   Append(family.claimed_by_kube_proxy, all.claimed_by_kube_proxy);
   Append(family.foreign_jumps, all.foreign_jumps);

@@ -11,7 +11,7 @@
 #include "agent/policy/chain_diff.h"
 #include "agent/policy/guards.h"
 #include "agent/policy/kubelet_forms.h"
-#include "agent/policy/native_diff.h"
+#include "agent/policy/native_martians.h"
 #include "agent/policy/ownership.h"
 #include "netlink/reach.h"
 
@@ -25,15 +25,6 @@ using netlink::Snapshot;
 using FamilyTable = std::pair<Family, netlink::Table>;
 
 FamilyTable TableOf(const ChainId& chain) { return {chain.family, chain.table}; }
-
-// Chains first, because rules jump to them; deletions after what is added, so that the new
-// protection stands before the old one goes; a table is woken last.
-int Phase(const netlink::Operation& operation) { return static_cast<int>(operation.index()); }
-static_assert(
-    std::is_same_v<std::variant_alternative_t<0, netlink::Operation>, netlink::CreateChain>);
-static_assert(std::is_same_v<std::variant_alternative_t<1, netlink::Operation>, netlink::AddRule>);
-static_assert(
-    std::is_same_v<std::variant_alternative_t<2, netlink::Operation>, netlink::DeleteRule>);
 
 // Tables in which a base chain of ours exists without its hook.
 std::set<FamilyTable> FindUnhooked(const Ruleset& desired, const Snapshot& observed, Diff& diff) {
@@ -218,7 +209,6 @@ Severity SeverityOf(Condition condition) {
 }
 
 bool Changes(const Diff& diff, Family family) {
-  if (family == Family::kIPv4 && diff.native.changes()) return true;
   return std::any_of(diff.changes.begin(), diff.changes.end(), [&](const Change& change) {
     return netlink::ChainOf(change.operation).family == family;
   });
@@ -268,7 +258,7 @@ Diff ComputeDiff(const Ruleset& desired, const Snapshot& observed,
   DiffNative(desired, native, /*martian_rule_can_stand=*/unhooked.count(ip_filter) == 0, diff);
   ReportSupport(desired, diff);
   std::stable_sort(diff.changes.begin(), diff.changes.end(), [](const Change& a, const Change& b) {
-    return Phase(a.operation) < Phase(b.operation);
+    return a.operation.index() < b.operation.index();
   });
   return diff;
 }
@@ -276,16 +266,10 @@ Diff ComputeDiff(const Ruleset& desired, const Snapshot& observed,
 netlink::Transaction ToTransaction(const Diff& diff, uint32_t generation,
                                    absl::Span<const Family> families) {
   netlink::Transaction transaction{.generation = generation, .operations = {}};
-  const auto concerned = [&](Family family) {
-    return std::find(families.begin(), families.end(), family) != families.end();
-  };
   for (const Change& change : diff.changes) {
-    if (!concerned(netlink::ChainOf(change.operation).family)) continue;
+    const Family family = netlink::ChainOf(change.operation).family;
+    if (std::find(families.begin(), families.end(), family) == families.end()) continue;
     transaction.operations.push_back(change.operation);
-  }
-  if (concerned(Family::kIPv4)) {
-    transaction.put_native = diff.native.put;
-    transaction.delete_native = diff.native.remove;
   }
   return transaction;
 }

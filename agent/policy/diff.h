@@ -97,35 +97,17 @@ struct Finding {
   bool operator==(const Finding&) const = default;
 };
 
-// What becomes of the native table (native_martians.h). Absent from most nodes.
-struct NativeDiff {
-  // It stands as it must. `put` and `remove` are empty then.
-  bool in_place = false;
-  // It stands, is not wanted, and is left as it is.
-  bool stale = false;
-  std::optional<netlink::NativeTable> put = {};
-  std::optional<netlink::DeleteNativeTable> remove = {};
-  // Empty where there is no such table, and none is wanted.
-  std::string reason = {};
-  // Packets that it has dropped.
-  uint64_t dropped = 0;
-
-  bool changes() const { return put.has_value() || remove.has_value(); }
-  bool operator==(const NativeDiff&) const = default;
-};
-
 struct Diff {
-  // In the order in which they must be applied: chains, rules, deletions.
+  // In the order in which they must be applied: that of netlink::Operation.
   std::vector<Change> changes;
   std::vector<Standing> in_place;
   // Left by another mode, bit or family; kept, as kubelet keeps it: who will depend on a chain
   // tomorrow cannot be seen today.
   std::vector<Standing> stale;
   std::vector<Finding> findings;
-  NativeDiff native = {};
 
   // Nothing is to be done.
-  bool empty() const { return changes.empty() && !native.changes(); }
+  bool empty() const { return changes.empty(); }
   bool operator==(const Diff&) const = default;
 };
 
@@ -136,7 +118,7 @@ struct Diff {
 Diff ComputeDiff(const Ruleset& desired, const netlink::Snapshot& observed,
                  const std::optional<netlink::ObservedNativeTable>& native = {});
 
-// Whether `diff` changes anything of `family`, the native table included.
+// Whether `diff` changes anything of `family`.
 bool Changes(const Diff& diff, netlink::Family family);
 
 // The changes that concern `families`, to be applied to the ruleset at `generation`.

@@ -32,14 +32,6 @@ bool IsDesired(const Ruleset& desired, const ChainId& chain) {
                      [&](const DesiredChain& candidate) { return candidate.id == chain; });
 }
 
-// Something that is wanted in `family` does not stand yet.
-bool Unsettled(const Diff& diff, Family family) {
-  return (family == Family::kIPv4 && diff.native.changes()) ||
-         std::any_of(diff.changes.begin(), diff.changes.end(), [&](const Change& change) {
-           return netlink::ChainOf(change.operation).family == family;
-         });
-}
-
 bool IsFirewall(const ChainId& chain) {
   return chain.table == netlink::Table::kFilter && chain.name == kFirewallChain;
 }
@@ -183,8 +175,8 @@ std::string GoneText(const netlink::Operation& operation) {
   if (const auto* chain = std::get_if<netlink::DeleteChain>(&operation)) {
     return ChainText(chain->chain);
   }
-  const auto& rule = std::get<netlink::DeleteRule>(operation);
-  return RuleText(rule.chain, rule.rule);
+  const auto* rule = std::get_if<netlink::DeleteRule>(&operation);
+  return rule != nullptr ? RuleText(rule->chain, rule->rule) : netlink::ToString(operation);
 }
 
 }  // namespace
@@ -199,17 +191,20 @@ Retirement PlanRetirement(const Ruleset& desired, const netlink::Snapshot& obser
   Retirement retirement;
   if (desired.mode == Mode::kOff && !options.when_off) return retirement;
   for (const Family family : desired.families) {
-    if (Unsettled(diff, family)) {
+    if (Changes(diff, family)) {
       retirement.unsettled.push_back(family);
       continue;
     }
     Planner(family, desired, observed, dependents, options, retirement).Plan();
   }
   if (!options.hints) KeepHints(dependents, retirement);
-  if (diff.native.stale && desired.mode == Mode::kOff && IsAskedFor(desired, Family::kIPv4) &&
+  const bool native = std::any_of(diff.stale.begin(), diff.stale.end(),
+                                  [](const Standing& one) { return IsNative(one); });
+  if (native && desired.mode == Mode::kOff && IsAskedFor(desired, Family::kIPv4) &&
       dependents.route_localnet.empty()) {
-    retirement.native =
-        netlink::DeleteNativeTable{.family = Family::kIPv4, .name = std::string(kNativeTable)};
+    retirement.changes.push_back(
+        {netlink::DeleteNativeTable{.family = Family::kIPv4, .name = std::string(kNativeTable)},
+         "retired"});
   }
   std::stable_partition(retirement.changes.begin(), retirement.changes.end(), DeletesRule);
   return retirement;
@@ -247,7 +242,6 @@ netlink::Transaction ToTransaction(const Retirement& retirement, uint32_t genera
   for (const Change& change : retirement.changes) {
     transaction.operations.push_back(change.operation);
   }
-  transaction.delete_native = retirement.native;
   return transaction;
 }
 

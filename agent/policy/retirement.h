@@ -49,17 +49,16 @@ struct Claimed {
 };
 
 struct Retirement {
-  // In the order in which they must be applied: rules and jumps, then chains. Base chains are never
-  // removed.
+  // In the order in which they must be applied: rules and jumps, chains, the native table. Base
+  // chains are never removed.
   std::vector<Change> changes;
-  std::optional<netlink::DeleteNativeTable> native = {};
   // As found; not repaired.
   std::vector<Claimed> kept;
   // Families that were left out, for not all that is wanted there stands.
   std::vector<netlink::Family> unsettled = {};
 
   // Nothing is to go.
-  bool empty() const { return changes.empty() && !native; }
+  bool empty() const { return changes.empty(); }
   bool operator==(const Retirement&) const = default;
 };
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The only file that includes nlohmann/json, which is slow to compile.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <variant>
 
 #include "absl/strings/str_join.h"
 #include "agent/config/config.h"
 #include "agent/config/go_duration.h"
+#include "agent/policy/native_martians.h"
 #include "agent/report/report.h"
 #include "agent/report/report_mode.h"
 
@@ -54,13 +56,15 @@ absl::string_view OperationName(const netlink::Operation& operation) {
     absl::string_view operator()(const netlink::DeleteRule&) { return "deleteRule"; }
     absl::string_view operator()(const netlink::DeleteChain&) { return "deleteChain"; }
     absl::string_view operator()(const netlink::WakeTable&) { return "wakeTable"; }
+    absl::string_view operator()(const netlink::PutNativeTable&) { return "putNativeTable"; }
+    absl::string_view operator()(const netlink::DeleteNativeTable&) { return "deleteNativeTable"; }
   };
   return std::visit(Namer{}, operation);
 }
 
 Json ChangesJson(const std::vector<Change>& changes) {
   Json json = Json::array();
-  for (const Change& change : changes) {
+  for (const Change& change : WithoutNative(changes)) {
     Json item = ChainJson(netlink::ChainOf(change.operation));
     item["operation"] = Text(OperationName(change.operation));
     item["text"] = netlink::ToString(change.operation);
@@ -72,7 +76,7 @@ Json ChangesJson(const std::vector<Change>& changes) {
 
 Json StandingJson(const std::vector<Standing>& standing) {
   Json json = Json::array();
-  for (const Standing& one : standing) {
+  for (const Standing& one : WithoutNative(standing)) {
     Json item = ChainJson(one.chain);
     item["text"] = one.text;
     item["reason"] = one.reason;
@@ -94,13 +98,27 @@ Json FindingsJson(const std::vector<Finding>& findings) {
   return json;
 }
 
-Json NativeJson(const NativeDiff& native) {
-  const char* state = native.put        ? "put"
-                      : native.remove   ? "remove"
-                      : native.in_place ? "inPlace"
-                      : native.stale    ? "stale"
-                                        : "absent";
-  return {{"state", state}, {"reason", native.reason}, {"packetsDropped", native.dropped}};
+template <typename Operation>
+bool Holds(const std::vector<Change>& changes) {
+  return std::any_of(changes.begin(), changes.end(), [](const Change& change) {
+    return std::holds_alternative<Operation>(change.operation);
+  });
+}
+
+Json NativeJson(const Plan& plan) {
+  std::string state = "absent";
+  std::string reason;
+  const auto note = [&](const auto& items, const char* as) {
+    for (const auto& item : items) {
+      if (!IsNative(item)) continue;
+      state = as;
+      reason = item.reason;
+    }
+  };
+  note(plan.diff.in_place, "inPlace");
+  note(plan.diff.stale, "stale");
+  note(plan.diff.changes, Holds<netlink::PutNativeTable>(plan.diff.changes) ? "put" : "remove");
+  return {{"state", state}, {"reason", reason}, {"packetsDropped", plan.martians.dropped_natively}};
 }
 
 Json RetirementJson(const Retirement& retirement) {
@@ -116,7 +134,7 @@ Json RetirementJson(const Retirement& retirement) {
     kept.push_back(std::move(item));
   }
   return {{"changes", ChangesJson(retirement.changes)},
-          {"removesNativeTable", retirement.native.has_value()},
+          {"removesNativeTable", Holds<netlink::DeleteNativeTable>(retirement.changes)},
           {"unsettled", FamiliesJson(retirement.unsettled)},
           {"kept", std::move(kept)}};
 }
@@ -175,7 +193,7 @@ std::string PlanJson(const Subject& subject, const Plan& plan) {
   json["inPlace"] = StandingJson(plan.diff.in_place);
   json["stale"] = StandingJson(plan.diff.stale);
   json["findings"] = FindingsJson(plan.diff.findings);
-  json["nativeTable"] = NativeJson(plan.diff.native);
+  json["nativeTable"] = NativeJson(plan);
   if (plan.retirement) json["retirement"] = RetirementJson(*plan.retirement);
   if (plan.other_retirement) json["otherRetirement"] = RetirementJson(*plan.other_retirement);
   AddOtherMode(subject, json);
@@ -186,8 +204,8 @@ std::string SyncJson(const Subject& subject, const SyncReport& report) {
   Json json = SubjectJson(subject, report.plan.generation);
   json["looks"] = report.looks;
   json["applied"] = ChangesJson(report.applied);
-  json["nativeTablePut"] = report.native_put;
-  json["nativeTableRemoved"] = report.native_removed;
+  json["nativeTablePut"] = Holds<netlink::PutNativeTable>(report.applied);
+  json["nativeTableRemoved"] = Holds<netlink::DeleteNativeTable>(report.applied);
   if (!report.retired.empty()) json["retired"] = RetiredModesJson(report.retired);
   json["findings"] = FindingsJson(report.plan.diff.findings);
   Json families = Json::array();
@@ -203,11 +221,11 @@ std::string SyncJson(const Subject& subject, const SyncReport& report) {
 
 std::string StatusJson(const Subject& subject, const Plan& plan) {
   Json json = SubjectJson(subject, plan.generation);
-  json["changesNeeded"] = plan.diff.changes.size();
+  json["changesNeeded"] = WithoutNative(plan.diff.changes).size();
   json["inPlace"] = StandingJson(plan.diff.in_place);
   json["stale"] = StandingJson(plan.diff.stale);
   json["findings"] = FindingsJson(plan.diff.findings);
-  json["nativeTable"] = NativeJson(plan.diff.native);
+  json["nativeTable"] = NativeJson(plan);
   json["martians"] = MartiansJson(subject, plan);
   if (plan.retirement) json["retirement"] = RetirementJson(*plan.retirement);
   AddOtherMode(subject, json);

@@ -253,9 +253,6 @@ std::map<Family, absl::StatusOr<FamilyState>> LegacyBackend::ReadFamilies(
 
 absl::Status LegacyBackend::Apply(const Transaction& transaction) {
   if (transaction.empty()) return absl::OkStatus();
-  if (transaction.put_native || transaction.delete_native) {
-    return absl::InvalidArgumentError("legacy iptables has no native tables");
-  }
   if (absl::Status status = netns_.Check(); !status.ok()) return status;
   const LegacyContent* content = generations_.Find(transaction.generation);
   if (content == nullptr) {

@@ -6,7 +6,9 @@
 #ifndef KIPT_TESTS_AGENT_IPV4_PLANS_H_
 #define KIPT_TESTS_AGENT_IPV4_PLANS_H_
 
+#include <algorithm>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "agent/policy/diff.h"
@@ -20,6 +22,12 @@ inline constexpr netlink::Family kIPv4Only[] = {netlink::Family::kIPv4};
 
 inline Ruleset Legacy(MarkBits bits = {}) { return DesiredRuleset(Mode::kLegacy, kIPv4Only, bits); }
 inline Ruleset Cleanup() { return DesiredRuleset(Mode::kCleanup, kIPv4Only, {}); }
+
+inline bool PutsNative(const std::vector<Change>& changes) {
+  return std::any_of(changes.begin(), changes.end(), [](const Change& change) {
+    return std::holds_alternative<netlink::PutNativeTable>(change.operation);
+  });
+}
 
 inline std::vector<std::string> Operations(const Diff& diff) {
   std::vector<std::string> lines;

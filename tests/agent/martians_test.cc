@@ -101,7 +101,8 @@ TEST(MartianProtectionTest, IsARuleThatPacketsForThisNodeComeTo) {
 TEST(MartianProtectionTest, IsAlsoTheNativeTableAsItMustBe) {
   netlink::ObservedNativeTable table = {.table = NativeMartians()};
   table.counters.packets = 3;
-  EXPECT_EQ(FindMartianProtection({}, table), (MartianProtection{.stands = true, .dropped = 3}));
+  EXPECT_EQ(FindMartianProtection({}, table),
+            (MartianProtection{.stands = true, .dropped = 3, .dropped_natively = 3}));
   table.altered = true;
   EXPECT_FALSE(FindMartianProtection({}, table).stands);
   table.altered = false;
@@ -117,6 +118,7 @@ TEST(MartianProtectionTest, CountsWhatEveryRuleDropped) {
   netlink::ObservedNativeTable table = {.table = NativeMartians()};
   table.counters.packets = 3;
   EXPECT_EQ(FindMartianProtection(snapshot, table).dropped, 13U);
+  EXPECT_EQ(FindMartianProtection(snapshot, table).dropped_natively, 3U);
 }
 
 TEST(MartianProtectionTest, IsNoneInATableThatIsDormant) {
@@ -143,7 +145,7 @@ TEST(MartianProtectionTest, StandsOnceASyncHasMadeIt) {
   EXPECT_TRUE(MartianProtectionStands(report));
   report.applied.clear();
   EXPECT_FALSE(MartianProtectionStands(report));
-  report.native_put = true;
+  report.applied.push_back({netlink::PutNativeTable{NativeMartians()}, ""});
   EXPECT_TRUE(MartianProtectionStands(report));
 }
 

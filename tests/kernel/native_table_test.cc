@@ -98,8 +98,8 @@ class NativeTableTest : public NftBackendTest {
   }
 
   absl::Status Put(const NativeTable& table) {
-    return backend_->Apply(
-        Transaction{.generation = NftBackendTest::Read({}).generation, .put_native = table});
+    return backend_->Apply(Transaction{.generation = NftBackendTest::Read({}).generation,
+                                       .operations = {netlink::PutNativeTable{table}}});
   }
 
   static std::string List(Family family, bool counters = false) {
@@ -237,7 +237,7 @@ TEST_F(NativeTableTest, LeavesOtherPeoplesRulesAsTheyAre) {
   ASSERT_THAT(Put(Guard()), IsOk());
   ASSERT_THAT(Put(Guard()), IsOk());
   ASSERT_THAT(backend_->Apply(Transaction{.generation = NftBackendTest::Read({}).generation,
-                                          .delete_native = DeleteNativeTable{.name = kName}}),
+                                          .operations = {DeleteNativeTable{.name = kName}}}),
               IsOk());
   const auto after = ReadRawRules();
   ASSERT_THAT(after, IsOk());
