@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "agent/loop/damping.h"
-#include "agent/loop/item.h"
 
 namespace kipt::agent {
 namespace {

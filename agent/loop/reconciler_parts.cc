@@ -29,16 +29,6 @@ void AppendGone(Diff tried, absl::Span<const Family> families, SyncReport& repor
   report.NoteApplied(tried, families);
 }
 
-Ruleset OfFamily(const Ruleset& desired, Family family) {
-  Ruleset result = desired;
-  const auto other = [family](const netlink::ChainId& chain) { return chain.family != family; };
-  result.families = {family};
-  if (family != Family::kIPv4) result.native.reset();
-  std::erase_if(result.chains, [&](const DesiredChain& chain) { return other(chain.id); });
-  std::erase_if(result.jumps, [&](const DesiredJump& jump) { return other(jump.base_chain); });
-  return result;
-}
-
 // What `diff` changes in one table, without what waits for the others, or only that.
 Diff OfTable(const Ruleset& desired, Diff diff, netlink::Table table, bool waiting) {
   std::erase_if(diff.changes, [&](const Change& change) {
@@ -117,33 +107,33 @@ bool Reconciler::IsRefusal(const absl::Status& status) {
          !netlink::MissingExtension(status).has_value();
 }
 
-void Reconciler::SyncEachFamily(const Ruleset& desired, const absl::Status& both,
+void Reconciler::SyncEachFamily(const Goal& goal, const absl::Status& both,
                                 const Restraint& restraint, SyncReport& report) {
   const Diff tried = report.plan.diff;
+  const auto queries = ChainsToRead(DesiredRuleset(goal.input, goal.support));
   const bool one_family = !Changes(tried, Family::kIPv4) || !Changes(tried, Family::kIPv6);
-  for (const Family family : desired.families) {
+  for (const Family family : goal.input.families) {
     const size_t applied_before = report.applied.size();
     absl::Status alone;
     if (Changes(tried, family)) {
-      alone = one_family
-                  ? both
-                  : SyncFamilies(desired, ChainsToRead(desired), {&family, 1}, restraint, report);
+      alone = one_family ? both : SyncFamilies(goal, queries, {&family, 1}, restraint, report);
     }
     if (!report.status.ok()) return;
     const bool nothing_left = alone.ok() && report.applied.size() == applied_before;
     if (nothing_left && !backend_->spans_families()) AppendGone(tried, {&family, 1}, report);
     FamilyResult result = {family, std::move(alone)};
     if (IsRefusal(result.status)) {
-      result = SyncEachTable(desired, family, result.status, tried, restraint, report);
+      result = SyncEachTable(goal, family, result.status, tried, restraint, report);
     }
     if (!report.status.ok()) return;
     report.families.push_back(std::move(result));
   }
 }
 
-FamilyResult Reconciler::SyncEachTable(const Ruleset& desired, Family family,
-                                       const absl::Status& alone, const Diff& tried,
-                                       const Restraint& restraint, SyncReport& report) {
+FamilyResult Reconciler::SyncEachTable(const Goal& goal, Family family, const absl::Status& alone,
+                                       const Diff& tried, const Restraint& restraint,
+                                       SyncReport& report) {
+  const Ruleset desired = DesiredRuleset(goal.input, goal.support);
   const std::vector<netlink::Table> tables = ChangedTables(tried, family);
   if (tables.size() < 2) return {family, alone, tables};
   FamilyResult result = {.family = family, .status = absl::OkStatus(), .refused = {}};
@@ -152,7 +142,7 @@ FamilyResult Reconciler::SyncEachTable(const Ruleset& desired, Family family,
   const auto sync = [&](netlink::Table table, bool waiting) {
     const size_t applied_before = report.applied.size();
     absl::Status status = SyncFamilies(
-        desired, ChainsToRead(desired), {&family, 1},
+        goal, ChainsToRead(desired), {&family, 1},
         [&](const Plan& plan) {
           return OfTable(desired, restraint ? restraint(plan) : plan.diff, table, waiting);
         },
@@ -180,16 +170,18 @@ FamilyResult Reconciler::SyncEachTable(const Ruleset& desired, Family family,
   return result;
 }
 
-void Reconciler::LookAtEachFamily(const Ruleset& desired, const Restraint& restraint,
+void Reconciler::LookAtEachFamily(const Goal& goal, const Restraint& restraint,
                                   SyncReport& report) {
   const absl::Status together = report.status;
   std::vector<FamilyResult> results;
   bool any_was_read = false;
   Plan plan;
-  for (const Family family : desired.families) {
+  for (const Family family : goal.input.families) {
     report.status = absl::OkStatus();
-    absl::Status alone = SyncFamilies(OfFamily(desired, family), ChainsToRead(family), {&family, 1},
-                                      restraint, report);
+    Goal of_family = goal;
+    of_family.input.families = {family};
+    absl::Status alone =
+        SyncFamilies(of_family, ChainsToRead(family), {&family, 1}, restraint, report);
     if (report.status.ok()) {
       any_was_read = true;
       Merge(family, report.plan, plan);

@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "agent/policy/chain_diff.h"
 #include "agent/policy/guards.h"
+#include "agent/policy/kube_proxy_chains.h"
 #include "agent/policy/kubelet_forms.h"
 #include "agent/policy/native_martians.h"
-#include "agent/policy/ownership.h"
 #include "netlink/reach.h"
 
 namespace kipt::agent {
@@ -68,15 +68,15 @@ void DiffDormant(const Ruleset& desired, const Snapshot& observed,
 }
 
 // `chain` is kubelet's: what is stale is part of it, or leads to it.
-std::string WhyStale(const Ruleset& desired, const ChainId& chain, bool shared, bool claimed) {
+std::string WhyStale(const PolicyInput& input, const ChainId& chain, bool shared, bool claimed) {
   if (shared && claimed) return "kube-proxy's: it uses this chain too";
-  if (desired.mode == Mode::kOff) return "stale, kept: --make-iptables-util-chains=false";
-  if (std::find(desired.families.begin(), desired.families.end(), chain.family) ==
-      desired.families.end()) {
+  if (input.mode == Mode::kOff) return "stale, kept: --make-iptables-util-chains=false";
+  if (std::find(input.families.begin(), input.families.end(), chain.family) ==
+      input.families.end()) {
     return "stale, kept: this family is not managed (--ip-families)";
   }
-  if (IsLabelChain(chain)) return absl::StrCat("stale, kept: ", WhyNoLabels(desired));
-  return absl::StrCat("stale, kept: not part of ", ModeName(desired.mode), " mode");
+  if (IsLabelChain(chain)) return absl::StrCat("stale, kept: ", WhyNoLabels(input));
+  return absl::StrCat("stale, kept: not part of ", ModeName(input.mode), " mode");
 }
 
 bool IsShared(const DesiredChain& chain) {
@@ -91,11 +91,11 @@ const DesiredChain* FindDesired(const Ruleset& desired, const ChainId& chain) {
   return nullptr;
 }
 
-void ListStaleChain(const Ruleset& desired, const DesiredChain& known,
+void ListStaleChain(const PolicyInput& input, const DesiredChain& known,
                     const netlink::ObservedChain& observed, bool claimed, Diff& diff) {
   diff.stale.push_back(
       {known.id, ChainText(known.id),
-       absl::StrCat(WhyStale(desired, known.id, IsShared(known), claimed), "; ", known.reason)});
+       absl::StrCat(WhyStale(input, known.id, IsShared(known), claimed), "; ", known.reason)});
   for (const netlink::ObservedRule& rule : observed.rules) {
     diff.stale.push_back({known.id, RuleText(known.id, rule), "stays with its chain"});
   }
@@ -105,7 +105,7 @@ void ListStaleChain(const Ruleset& desired, const DesiredChain& known,
 }
 
 // Rules that a kubelet of another mode or bit left in a chain of ours, and that no change removes.
-void ListStaleRules(const Ruleset& desired, const DesiredChain& chain,
+void ListStaleRules(const PolicyInput& input, const DesiredChain& chain,
                     const netlink::ObservedChain& observed, bool claimed, Diff& diff) {
   for (const netlink::ObservedRule& observed_rule : observed.rules) {
     if (observed_rule.rule() == nullptr) continue;
@@ -123,13 +123,13 @@ void ListStaleRules(const Ruleset& desired, const DesiredChain& chain,
     if (wanted || removed || !form.has_value()) continue;
     diff.stale.push_back(
         {chain.id, RuleText(chain.id, observed_rule),
-         absl::StrCat(WhyStale(desired, chain.id, form->shared_with_kube_proxy, claimed), " (",
+         absl::StrCat(WhyStale(input, chain.id, form->shared_with_kube_proxy, claimed), " (",
                       form->description, ")")});
   }
 }
 
-void ListStaleJumps(const Ruleset& desired, Family family, const Snapshot& observed, bool claimed,
-                    Diff& diff) {
+void ListStaleJumps(const PolicyInput& input, const Ruleset& desired, Family family,
+                    const Snapshot& observed, bool claimed, Diff& diff) {
   for (const DesiredJump& known : EveryKubeletJump(family)) {
     if (std::find(desired.jumps.begin(), desired.jumps.end(), known) != desired.jumps.end()) {
       continue;
@@ -141,7 +141,7 @@ void ListStaleJumps(const Ruleset& desired, Family family, const Snapshot& obser
     for (const netlink::ObservedRule& rule : base->rules) {
       if (rule.rule() == nullptr || *rule.rule() != known.rule) continue;
       diff.stale.push_back({known.base_chain, RuleText(known.base_chain, rule),
-                            WhyStale(desired, target, /*shared=*/!IsLabelChain(target), claimed)});
+                            WhyStale(input, target, /*shared=*/!IsLabelChain(target), claimed)});
     }
   }
 }
@@ -218,8 +218,10 @@ bool NeedsAttention(const Finding& finding) {
   return !finding.mended && SeverityOf(finding.condition) != Severity::kInfo;
 }
 
-Diff ComputeDiff(const Ruleset& desired, const Snapshot& observed,
-                 const std::optional<netlink::ObservedNativeTable>& native) {
+Diff ComputeDiff(const PolicyInput& input, const Snapshot& observed,
+                 const std::optional<netlink::ObservedNativeTable>& native,
+                 const RuleSupport& support) {
+  const Ruleset desired = DesiredRuleset(input, support);
   Diff diff;
   std::map<Family, bool> claimed;
   for (const Family family : netlink::kFamilies) {
@@ -234,11 +236,10 @@ Diff ComputeDiff(const Ruleset& desired, const Snapshot& observed,
       DiffMissingChain(chain, diff);
       continue;
     }
-    const ChainContext context{.mode = desired.mode,
-                               .bits = desired.bits,
-                               .claimed_by_kube_proxy = claimed[chain.id.family]};
+    const ChainContext context{
+        .mode = input.mode, .bits = input.bits, .claimed_by_kube_proxy = claimed[chain.id.family]};
     DiffExistingChain(chain, *existing, context, diff);
-    ListStaleRules(desired, chain, *existing, context.claimed_by_kube_proxy, diff);
+    ListStaleRules(input, chain, *existing, context.claimed_by_kube_proxy, diff);
   }
   netlink::Walk walk(observed);
   for (const DesiredJump& jump : desired.jumps) {
@@ -250,13 +251,14 @@ Diff ComputeDiff(const Ruleset& desired, const Snapshot& observed,
     for (const DesiredChain& known : EveryKubeletChain(family)) {
       const netlink::ObservedChain* existing = observed.Find(known.id);
       if (existing == nullptr || FindDesired(desired, known.id) != nullptr) continue;
-      ListStaleChain(desired, known, *existing, claimed[family], diff);
+      ListStaleChain(input, known, *existing, claimed[family], diff);
     }
-    ListStaleJumps(desired, family, observed, claimed[family], diff);
+    ListStaleJumps(input, desired, family, observed, claimed[family], diff);
   }
   const FamilyTable ip_filter = {Family::kIPv4, netlink::Table::kFilter};
-  DiffNative(desired, native, /*martian_rule_can_stand=*/unhooked.count(ip_filter) == 0, diff);
-  ReportSupport(desired, diff);
+  const bool martian_rule_can_stand = unhooked.count(ip_filter) == 0;
+  DiffNative(input, desired, support, native, martian_rule_can_stand, diff);
+  ReportSupport(input, support, diff);
   std::stable_sort(diff.changes.begin(), diff.changes.end(), [](const Change& a, const Change& b) {
     return a.operation.index() < b.operation.index();
   });

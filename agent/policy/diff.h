@@ -2,9 +2,9 @@
 //
 // File: agent/policy/diff.h
 //
-// Ruleset (desired) x Snapshot (observed) -> Diff: what to change, what is in place, what is stale,
-// and what is wrong that we do not touch. Pure; the only code that decides about other people's
-// rules:
+// PolicyInput (desired) x Snapshot (observed) -> Diff: what to change, what is in place, what is
+// stale, and what is wrong that we do not touch. Pure; the only code that decides about other
+// people's rules:
 //
 //   * In our own chains every rule of ours stands once, in our order, before any foreign rule that
 //     could decide first. Foreign rules stay, behind ours.
@@ -112,11 +112,13 @@ struct Diff {
 };
 
 // `observed` must hold what ChainsToRead() asks for; `native` is the native table, if it stands.
+// What `support` lacks is not desired.
 //
 // The native table is ours alone. It goes in the transaction that puts the martian rule of
 // KUBE-FIREWALL in place, never before; in mode off it is left as it is.
-Diff ComputeDiff(const Ruleset& desired, const netlink::Snapshot& observed,
-                 const std::optional<netlink::ObservedNativeTable>& native = {});
+Diff ComputeDiff(const PolicyInput& input, const netlink::Snapshot& observed,
+                 const std::optional<netlink::ObservedNativeTable>& native = {},
+                 const RuleSupport& support = {});
 
 // Whether `diff` changes anything of `family`.
 bool Changes(const Diff& diff, netlink::Family family);

@@ -50,12 +50,11 @@ Standing NativeStanding(std::string reason) {
 constexpr absl::string_view kInstallModules =
     "install the kernel modules (kernel-modules-extra on RHEL 10)";
 
-void ReportConnLabels(const Ruleset& desired, Diff& diff) {
-  const RuleSupport& support = desired.support;
-  if (!desired.labels || desired.families.empty() || (support.xt && support.conn_labels)) return;
+void ReportConnLabels(const PolicyInput& input, const RuleSupport& support, Diff& diff) {
+  if (!input.labels || input.families.empty() || (support.xt && support.conn_labels)) return;
   diff.findings.push_back(
       {Condition::kConnLabelsImpossible,
-       {desired.families.front(), netlink::Table::kNat, std::string(kLabelMasqChain)},
+       {input.families.front(), netlink::Table::kNat, std::string(kLabelMasqChain)},
        absl::StrCat("ConnLabelMarking is on, but this node has no connection labels (",
                     support.xt ? support.conn_labels_reason : support.reason,
                     "): nothing that needs them is made", support.xt ? ", everything else is" : "",
@@ -79,13 +78,14 @@ netlink::NativeTable NativeMartians() {
                       .rules = Rules()}}};
 }
 
-void DiffNative(const Ruleset& desired, const std::optional<netlink::ObservedNativeTable>& observed,
+void DiffNative(const PolicyInput& input, const Ruleset& desired, const RuleSupport& support,
+                const std::optional<netlink::ObservedNativeTable>& observed,
                 bool martian_rule_can_stand, Diff& diff) {
   if (desired.native) {
     std::string reason = absl::StrCat(
         "keeps neighbours from 127.0.0.1 (CVE-2020-8558) where iptables "
         "can hold no rule: ",
-        desired.support.reason);
+        support.reason);
     if (observed && !observed->altered && observed->table == *desired.native) {
       diff.in_place.push_back(NativeStanding(std::move(reason)));
     } else {
@@ -94,9 +94,9 @@ void DiffNative(const Ruleset& desired, const std::optional<netlink::ObservedNat
     return;
   }
   if (!observed) return;
-  const bool managed = desired.mode != Mode::kOff &&
-                       std::find(desired.families.begin(), desired.families.end(), Family::kIPv4) !=
-                           desired.families.end();
+  const auto& families = input.families;
+  const bool managed = input.mode != Mode::kOff &&
+                       std::find(families.begin(), families.end(), Family::kIPv4) != families.end();
   if (!managed || !martian_rule_can_stand) {
     diff.stale.push_back(
         NativeStanding("stale, kept: the martian rule of KUBE-FIREWALL does not stand for it"));
@@ -111,16 +111,16 @@ bool IsNative(const netlink::ChainId& chain) {
          chain.name == kNativeTable;
 }
 
-void ReportSupport(const Ruleset& desired, Diff& diff) {
-  ReportConnLabels(desired, diff);
-  if (desired.support.xt || desired.mode == Mode::kOff || desired.families.empty()) return;
-  const Family family = desired.families.front();
-  if (desired.mode == Mode::kLegacy) {
+void ReportSupport(const PolicyInput& input, const RuleSupport& support, Diff& diff) {
+  ReportConnLabels(input, support, diff);
+  if (support.xt || input.mode == Mode::kOff || input.families.empty()) return;
+  const Family family = input.families.front();
+  if (input.mode == Mode::kLegacy) {
     diff.findings.push_back(
         {Condition::kLegacyModeImpossible,
          {family, netlink::Table::kNat, std::string(kMarkMasqChain)},
          absl::StrCat("legacy mode is wanted, but iptables can hold no rule on this node (",
-                      desired.support.reason,
+                      support.reason,
                       "): others could not jump to KUBE-MARK-MASQ or KUBE-MARK-DROP. Turn the "
                       "feature gate IPTablesOwnershipCleanup on, or ",
                       kInstallModules),
@@ -130,9 +130,9 @@ void ReportSupport(const Ruleset& desired, Diff& diff) {
   diff.findings.push_back(
       {Condition::kNativeProtection,
        {family, netlink::Table::kMangle, std::string(kHintChain)},
-       absl::StrCat("iptables can hold no rule on this node (", desired.support.reason,
+       absl::StrCat("iptables can hold no rule on this node (", support.reason,
                     "): the martian protection is native, and ",
-                    desired.support.hint == HintPolicy::kAlways
+                    input.hint == HintPolicy::kAlways
                         ? "the hint is made all the same (--hint-policy=always)"
                         : "no hint tells others to use iptables (--hint-policy=always makes one)"),
        false});

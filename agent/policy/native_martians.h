@@ -25,11 +25,12 @@ netlink::NativeTable NativeMartians();
 
 // Says in `diff` what becomes of the native table. `martian_rule_can_stand`: the changes of `diff`
 // put the martian rule of KUBE-FIREWALL in place, or it is there.
-void DiffNative(const Ruleset& desired, const std::optional<netlink::ObservedNativeTable>& observed,
+void DiffNative(const PolicyInput& input, const Ruleset& desired, const RuleSupport& support,
+                const std::optional<netlink::ObservedNativeTable>& observed,
                 bool martian_rule_can_stand, Diff& diff);
 
 // The finding of a node on which iptables can hold no rule.
-void ReportSupport(const Ruleset& desired, Diff& diff);
+void ReportSupport(const PolicyInput& input, const RuleSupport& support, Diff& diff);
 
 // Reports and logs name the native table apart from iptables' chains.
 bool IsNative(const netlink::ChainId& chain);

@@ -62,16 +62,17 @@ struct Retirement {
   bool operator==(const Retirement&) const = default;
 };
 
-// What of `observed` goes and what stays, where `desired` is wanted. Only in `desired`'s families,
-// for another run may manage the other one, and only in those in which all that is wanted stands
+// What of `observed` goes and what stays, where `input` says what is desired. Only in `input`'s
+// families, for another run may manage the other one, and only in those in which all that is wanted
+// stands
 // (`diff`, of the same observation, changes nothing): first the new, then away with the old.
-Retirement PlanRetirement(const Ruleset& desired, const netlink::Snapshot& observed,
+Retirement PlanRetirement(const PolicyInput& input, const netlink::Snapshot& observed,
                           const Diff& diff, const Dependents& dependents,
                           const RetirementOptions& options);
 
 // The same from `observed` alone, with nobody known who depends on anything: whether it is worth
 // finding out.
-bool MayRetire(const Ruleset& desired, const netlink::Snapshot& observed, const Diff& diff,
+bool MayRetire(const PolicyInput& input, const netlink::Snapshot& observed, const Diff& diff,
                const RetirementOptions& options);
 
 // `stale` of a diff, as it is after `retirement`: what went, or is to go, is left out, and

@@ -52,16 +52,16 @@ std::string Counted(size_t count, absl::string_view one, absl::string_view many)
 
 std::string HeaderText(const Subject& subject, uint32_t generation) {
   std::string text = absl::StrFormat("mode %s at emulated version %s, iptables %s, families %s",
-                                     ModeName(subject.desired.mode),
+                                     ModeName(subject.input.mode),
                                      featuregates::ToString(subject.emulated_version),
-                                     subject.iptables_mode, Families(subject.desired.families));
-  if (subject.desired.mode == Mode::kLegacy) {
-    absl::StrAppend(&text, ", masquerade bit ", subject.desired.bits.masquerade, ", drop bit ",
-                    subject.desired.bits.drop);
+                                     subject.iptables_mode, Families(subject.input.families));
+  if (subject.input.mode == Mode::kLegacy) {
+    absl::StrAppend(&text, ", masquerade bit ", subject.input.bits.masquerade, ", drop bit ",
+                    subject.input.bits.drop);
   }
-  if (subject.desired.labels) {
-    absl::StrAppend(&text, ", masquerade label ", subject.desired.labels->masquerade,
-                    ", drop label ", subject.desired.labels->drop);
+  if (subject.input.labels) {
+    absl::StrAppend(&text, ", masquerade label ", subject.input.labels->masquerade, ", drop label ",
+                    subject.input.labels->drop);
   }
   absl::StrAppend(&text, ", generation ", generation, "\n");
   return text;
@@ -225,7 +225,7 @@ std::string SyncText(const Subject& subject, const SyncReport& report) {
 
 std::string StatusText(const Subject& subject, const Plan& plan) {
   std::string text = HeaderText(subject, plan.generation);
-  for (const Family family : subject.desired.families) {
+  for (const Family family : subject.input.families) {
     absl::StrAppend(&text, netlink::FamilyName(family), ": ", FamilyState(plan.diff, family), "\n");
   }
   absl::StrAppend(&text, MartianText(subject, plan));

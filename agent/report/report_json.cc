@@ -33,17 +33,17 @@ Json FamiliesJson(const std::vector<netlink::Family>& families) {
 }
 
 Json SubjectJson(const Subject& subject, uint32_t generation) {
-  Json json = {{"mode", Text(ModeName(subject.desired.mode))},
+  Json json = {{"mode", Text(ModeName(subject.input.mode))},
                {"emulatedVersion", featuregates::ToString(subject.emulated_version)},
                {"iptablesMode", subject.iptables_mode},
-               {"ipFamilies", FamiliesJson(subject.desired.families)}};
-  if (subject.desired.mode == Mode::kLegacy) {
-    json["iptablesMasqueradeBit"] = subject.desired.bits.masquerade;
-    json["iptablesDropBit"] = subject.desired.bits.drop;
+               {"ipFamilies", FamiliesJson(subject.input.families)}};
+  if (subject.input.mode == Mode::kLegacy) {
+    json["iptablesMasqueradeBit"] = subject.input.bits.masquerade;
+    json["iptablesDropBit"] = subject.input.bits.drop;
   }
-  if (subject.desired.labels) {
-    json["iptablesMasqueradeLabel"] = subject.desired.labels->masquerade;
-    json["iptablesDropLabel"] = subject.desired.labels->drop;
+  if (subject.input.labels) {
+    json["iptablesMasqueradeLabel"] = subject.input.labels->masquerade;
+    json["iptablesDropLabel"] = subject.input.labels->drop;
   }
   json["generation"] = generation;
   return json;

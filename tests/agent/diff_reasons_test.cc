@@ -85,8 +85,8 @@ TEST(DiffReasonsTest, NumbersOnlyWhatIsInserted) {
 
 TEST(DiffReasonsTest, MakesABaseChainThatAJumpNeedsAlthoughAllElseStands) {
   Observed observed;
-  const Ruleset desired = Cleanup();
-  for (const DesiredChain& chain : desired.chains) {
+  const PolicyInput desired = Cleanup();
+  for (const DesiredChain& chain : DesiredRuleset(desired).chains) {
     std::vector<RuleContent> rules;
     for (const DesiredRule& rule : chain.rules) rules.emplace_back(rule.rule);
     observed.Chain(chain.id, rules);
@@ -113,7 +113,7 @@ TEST(DiffReasonsTest, ARuleThatGoesIsNotStaleAndOneThatStaysIs) {
 TEST(DiffReasonsTest, SaysInModeOffWhoseEachThingIs) {
   Observed observed = Made(Legacy());
   observed.Chain(Nat("KUBE-SERVICES"));
-  const Ruleset off = DesiredRuleset(Mode::kOff, kIPv4Only, {});
+  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
   std::map<std::string, std::string> reasons;
   for (const Standing& one : ComputeDiff(off, observed.snapshot()).stale) {
     reasons[one.chain.name + " " + one.text] = one.reason;
@@ -145,27 +145,35 @@ TEST(DiffReasonsTest, KeepsANativeTableWhereTheMartianRuleCannotStand) {
   EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(Cleanup(), unhooked.snapshot(), native)), "stale");
   EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(Cleanup(), Made(Cleanup()).snapshot(), native)),
             "remove");
-  const Ruleset off = DesiredRuleset(Mode::kOff, kIPv4Only, {});
+  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
   EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(off, {}, native)), "stale");
   EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(Legacy(), Made(Legacy()).snapshot(), native)),
             "remove");
 }
 
-Ruleset WithoutXt(Mode mode, absl::Span<const Family> families,
-                  HintPolicy hint = HintPolicy::kUsable) {
-  return DesiredRuleset(mode, families, {}, {.xt = false, .reason = "no xt", .hint = hint});
+const RuleSupport kNoXt = {.xt = false, .reason = "no xt"};
+PolicyInput Hinting(Mode mode, HintPolicy hint) {
+  PolicyInput input = ::kipt::testing::Wanting(mode, kIPv4Only);
+  input.hint = hint;
+  return input;
+}
+Ruleset WithoutXt(Mode mode, absl::Span<const Family> families) {
+  return DesiredRuleset(::kipt::testing::Wanting(mode, families), kNoXt);
+}
+Diff DiffWithoutXt(Mode mode, const std::optional<netlink::ObservedNativeTable>& native = {},
+                   HintPolicy hint = HintPolicy::kUsable) {
+  return ComputeDiff(Hinting(mode, hint), {}, native, kNoXt);
 }
 
 TEST(DiffReasonsTest, PutsTheNativeTableUnlessItStandsAsItMust) {
-  const Ruleset desired = WithoutXt(Mode::kCleanup, kIPv4Only);
   netlink::ObservedNativeTable native = {.table = NativeMartians()};
-  EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(desired, {}, native)), "in place");
-  EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(desired, {})), "put");
+  EXPECT_EQ(WhatBecomesOfNative(DiffWithoutXt(Mode::kCleanup, native)), "in place");
+  EXPECT_EQ(WhatBecomesOfNative(DiffWithoutXt(Mode::kCleanup)), "put");
   native.altered = true;
-  EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(desired, {}, native)), "put");
+  EXPECT_EQ(WhatBecomesOfNative(DiffWithoutXt(Mode::kCleanup, native)), "put");
   native.altered = false;
   native.table.chains.pop_back();
-  EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(desired, {}, native)), "put");
+  EXPECT_EQ(WhatBecomesOfNative(DiffWithoutXt(Mode::kCleanup, native)), "put");
 }
 
 TEST(DiffReasonsTest, WantsTheNativeTableForIPv4OnlyAndNothingInModeOff) {
@@ -173,27 +181,27 @@ TEST(DiffReasonsTest, WantsTheNativeTableForIPv4OnlyAndNothingInModeOff) {
   EXPECT_TRUE(WithoutXt(Mode::kCleanup, kIPv4Only).native.has_value());
   EXPECT_FALSE(WithoutXt(Mode::kCleanup, six).native.has_value());
   EXPECT_FALSE(WithoutXt(Mode::kOff, kIPv4Only).native.has_value());
-  EXPECT_THAT(WithoutXt(Mode::kOff, kIPv4Only, HintPolicy::kAlways).chains, IsEmpty());
-  EXPECT_EQ(WithoutXt(Mode::kLegacy, kIPv4Only, HintPolicy::kAlways).chains.size(), 1);
+  EXPECT_THAT(DesiredRuleset(Hinting(Mode::kOff, HintPolicy::kAlways), kNoXt).chains, IsEmpty());
+  EXPECT_EQ(DesiredRuleset(Hinting(Mode::kLegacy, HintPolicy::kAlways), kNoXt).chains.size(), 1);
 }
 
 TEST(DiffReasonsTest, SaysWhatIsNotPossibleWhereIptablesCanHoldNoRule) {
-  const Diff legacy = ComputeDiff(WithoutXt(Mode::kLegacy, kIPv4Only), {});
+  const Diff legacy = DiffWithoutXt(Mode::kLegacy);
   ASSERT_THAT(Conditions(legacy), ElementsAre("LegacyModeImpossible"));
   EXPECT_EQ(legacy.findings[0].chain, Nat("KUBE-MARK-MASQ"));
   EXPECT_FALSE(legacy.findings[0].mended);
-  const Diff cleanup = ComputeDiff(WithoutXt(Mode::kCleanup, kIPv4Only), {});
+  const Diff cleanup = DiffWithoutXt(Mode::kCleanup);
   ASSERT_THAT(Conditions(cleanup), ElementsAre("NativeProtection"));
   EXPECT_EQ(cleanup.findings[0].chain, Mangle("KUBE-IPTABLES-HINT"));
   EXPECT_FALSE(cleanup.findings[0].mended);
   EXPECT_THAT(cleanup.findings[0].message, HasSubstr("no hint tells others"));
-  const Diff always = ComputeDiff(WithoutXt(Mode::kCleanup, kIPv4Only, HintPolicy::kAlways), {});
+  const Diff always = DiffWithoutXt(Mode::kCleanup, {}, HintPolicy::kAlways);
   EXPECT_THAT(always.findings[0].message, HasSubstr("the hint is made all the same"));
 }
 
 TEST(DiffReasonsTest, TheNativeTableGoesIntoTheTransactionOfIPv4) {
   const Family six[] = {Family::kIPv6};
-  const Diff diff = ComputeDiff(WithoutXt(Mode::kCleanup, kIPv4Only), {});
+  const Diff diff = DiffWithoutXt(Mode::kCleanup);
   const auto operations = ToTransaction(diff, 1, kIPv4Only).operations;
   EXPECT_TRUE(std::any_of(operations.begin(), operations.end(), netlink::IsNative));
   EXPECT_THAT(ToTransaction(diff, 1, six).operations, IsEmpty());

@@ -22,7 +22,7 @@ using ::kipt::testing::Observed;
 using netlink::Family;
 using netlink::OpaqueRule;
 
-Observed InPlace(Mode mode) { return Made(DesiredRuleset(mode, netlink::kFamilies, {})); }
+Observed InPlace(Mode mode) { return Made(::kipt::testing::Wanting(mode, netlink::kFamilies, {})); }
 
 struct Case {
   std::string name;
@@ -133,7 +133,8 @@ TEST(MartianProtectionTest, IsNoneInATableThatIsDormant) {
 TEST(MartianProtectionTest, StandsOnceASyncHasMadeIt) {
   SyncReport report;
   EXPECT_FALSE(MartianProtectionStands(report));
-  report.applied = ComputeDiff(DesiredRuleset(Mode::kCleanup, netlink::kFamilies, {}), {}).changes;
+  report.applied =
+      ComputeDiff(::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {}), {}).changes;
   EXPECT_TRUE(MartianProtectionStands(report));
   report.families = {{Family::kIPv4, absl::UnknownError("no"), {netlink::Table::kMangle}}};
   EXPECT_TRUE(MartianProtectionStands(report)) << "another table was refused";

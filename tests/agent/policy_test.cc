@@ -10,7 +10,6 @@
 #include "agent/policy/kube_proxy_chains.h"
 #include "agent/policy/kubelet_forms.h"
 #include "agent/policy/native_martians.h"
-#include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/support/observed.h"
 
@@ -27,7 +26,8 @@ constexpr Family kIPv4Only[] = {Family::kIPv4};
 constexpr Family kIPv6Only[] = {Family::kIPv6};
 
 TEST(PolicyTest, LegacyModeOnIPv4IsWhatKubelet127WithTheGateOffMakes) {
-  EXPECT_EQ(ToString(DesiredRuleset(Mode::kLegacy, kIPv4Only, {})),
+  EXPECT_EQ(::kipt::testing::ToText(
+                DesiredRuleset(::kipt::testing::Wanting(Mode::kLegacy, kIPv4Only, {}))),
             R"(# ip
 *mangle
 :KUBE-IPTABLES-HINT - [0:0]
@@ -59,7 +59,8 @@ COMMIT
 }
 
 TEST(PolicyTest, CleanupModeIsTheHintAndTheMartianRule) {
-  EXPECT_EQ(ToString(DesiredRuleset(Mode::kCleanup, netlink::kFamilies, {})),
+  EXPECT_EQ(::kipt::testing::ToText(
+                DesiredRuleset(::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {}))),
             R"(# ip
 *mangle
 :KUBE-IPTABLES-HINT - [0:0]
@@ -81,14 +82,16 @@ COMMIT
 // The three decided differences from kubelet's code.
 
 TEST(PolicyTest, CleanupModeMakesNoCanaryAlthoughKubeletStillDoes) {
-  for (const DesiredChain& chain : DesiredRuleset(Mode::kCleanup, netlink::kFamilies, {}).chains) {
+  for (const DesiredChain& chain :
+       DesiredRuleset(::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {})).chains) {
     EXPECT_NE(chain.id.name, kCanaryChain);
   }
 }
 
 TEST(PolicyTest, LegacyModeJumpsToTheIPv6FirewallAlthoughKubelet125To127ForgotIt) {
   std::vector<std::string> bases;
-  for (const DesiredJump& jump : DesiredRuleset(Mode::kLegacy, kIPv6Only, {}).jumps) {
+  for (const DesiredJump& jump :
+       DesiredRuleset(::kipt::testing::Wanting(Mode::kLegacy, kIPv6Only, {})).jumps) {
     bases.push_back(netlink::ToString(jump.base_chain));
   }
   EXPECT_THAT(bases, ::testing::ElementsAre("ip6 filter INPUT", "ip6 filter OUTPUT",
@@ -96,7 +99,8 @@ TEST(PolicyTest, LegacyModeJumpsToTheIPv6FirewallAlthoughKubelet125To127ForgotIt
 }
 
 TEST(PolicyTest, CleanupModeTouchesNoNatTable) {
-  const Ruleset ruleset = DesiredRuleset(Mode::kCleanup, netlink::kFamilies, {});
+  const Ruleset ruleset =
+      DesiredRuleset(::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {}));
   for (const DesiredChain& chain : ruleset.chains) EXPECT_NE(chain.id.table, netlink::Table::kNat);
   for (const DesiredJump& jump : ruleset.jumps) {
     EXPECT_NE(jump.base_chain.table, netlink::Table::kNat);
@@ -105,19 +109,22 @@ TEST(PolicyTest, CleanupModeTouchesNoNatTable) {
 
 TEST(PolicyTest, TheMartianRuleIsNeverOnIPv6) {
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
-    for (const DesiredChain& chain : DesiredRuleset(mode, kIPv6Only, {}).chains) {
+    for (const DesiredChain& chain :
+         DesiredRuleset(::kipt::testing::Wanting(mode, kIPv6Only, {})).chains) {
       for (const DesiredRule& rule : chain.rules) EXPECT_NE(rule.rule, DropMartians(0));
     }
   }
 }
 
 TEST(PolicyTest, ModeOffWantsNothing) {
-  EXPECT_EQ(ToString(DesiredRuleset(Mode::kOff, netlink::kFamilies, {})), "");
+  EXPECT_EQ(::kipt::testing::ToText(
+                DesiredRuleset(::kipt::testing::Wanting(Mode::kOff, netlink::kFamilies, {}))),
+            "");
 }
 
 TEST(PolicyTest, BitsZeroAndThirtyOneReachTheEndsOfTheMark) {
-  const std::string text =
-      ToString(DesiredRuleset(Mode::kLegacy, kIPv4Only, {.masquerade = 0, .drop = 31}));
+  const std::string text = ::kipt::testing::ToText(DesiredRuleset(
+      ::kipt::testing::Wanting(Mode::kLegacy, kIPv4Only, {.masquerade = 0, .drop = 31})));
   for (const char* line : {"-A KUBE-MARK-MASQ -j MARK --set-xmark 0x1/0x1\n",
                            "-A KUBE-POSTROUTING -m mark ! --mark 0x1/0x1 -j RETURN\n",
                            "-A KUBE-POSTROUTING -j MARK --set-xmark 0x1/0x0\n",
@@ -314,7 +321,7 @@ TEST(PolicyTest, ReadsRulesOfNoChainThatIsKubeProxys) {
 TEST(PolicyTest, ForADiffAsksForNoRulesOfChainsThatAreWantedEmpty) {
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
     for (const netlink::ChainQuery& query :
-         ChainsToRead(DesiredRuleset(mode, netlink::kFamilies, {}))) {
+         ChainsToRead(DesiredRuleset(::kipt::testing::Wanting(mode, netlink::kFamilies, {})))) {
       const bool wanted_empty = query.chain.name == kHintChain ||
                                 (query.chain.name == kCanaryChain && mode == Mode::kLegacy);
       EXPECT_EQ(query.with_rules, !wanted_empty && !IsKubeProxyChain(query.chain))

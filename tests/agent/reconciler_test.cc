@@ -33,7 +33,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-Ruleset Both(Mode mode) { return DesiredRuleset(mode, netlink::kFamilies, {}); }
+PolicyInput Both(Mode mode) { return ::kipt::testing::Wanting(mode, netlink::kFamilies, {}); }
 
 TEST(ReconcilerTest, MakesEverythingInOneTransactionAndThenNothing) {
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
@@ -97,15 +97,15 @@ class WritesBetweenReads : public BorrowedBackend {
 };
 
 TEST(ReconcilerTest, ANativeTableOfAnotherGenerationThanTheChainsIsReadAgain) {
-  const Ruleset desired =
-      DesiredRuleset(Mode::kCleanup, netlink::kFamilies, {}, {.xt = false, .reason = "no xt"});
+  const PolicyInput desired = Both(Mode::kCleanup);
+  SupportSource support = NoXt();
   const std::string name(kNativeTable);
   FakeBackend backend;
   backend.LoseXt();
   FakeTime time;
-  ASSERT_TRUE(PutsNative(Reconciler(&backend, time.clock()).Sync(desired).applied));
+  ASSERT_TRUE(PutsNative(Reconciler(&backend, time.clock(), &support).Sync(desired).applied));
   WritesBetweenReads torn(&backend, [&] { backend.RemoveNativeTable(Family::kIPv4, name); });
-  const SyncReport report = Reconciler(&torn, time.clock()).Sync(desired);
+  const SyncReport report = Reconciler(&torn, time.clock(), &support).Sync(desired);
   EXPECT_THAT(report.FirstError(), IsOk());
   EXPECT_EQ(report.looks, 2);
   EXPECT_TRUE(PutsNative(report.applied));

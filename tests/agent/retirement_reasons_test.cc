@@ -36,7 +36,7 @@ TEST(RetirementReasonsTest, SaysWhyAChainGoes) {
   using ::testing::ElementsAre;
   EXPECT_THAT(WhyChainsGo(PlanFor(Cleanup(), Residue())),
               ElementsAre("stale: not part of cleanup mode, and nobody uses it"));
-  const Ruleset off = DesiredRuleset(Mode::kOff, kIPv4Only, {});
+  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
   EXPECT_THAT(WhyChainsGo(PlanFor(off, Residue(), {}, {.when_off = true})),
               ElementsAre("stale: nothing of kubelet's is wanted, and nobody uses it"));
 }
@@ -44,7 +44,7 @@ TEST(RetirementReasonsTest, SaysWhyAChainGoes) {
 TEST(RetirementReasonsTest, ANativeTableThatPendsUnsettlesIPv4Only) {
   Diff diff;
   diff.changes.push_back({netlink::PutNativeTable{NativeMartians()}, "put"});
-  const Ruleset desired = DesiredRuleset(Mode::kCleanup, netlink::kFamilies, {});
+  const PolicyInput desired = ::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {});
   EXPECT_EQ(PlanRetirement(desired, {}, diff, {}, {}).unsettled,
             std::vector<Family>{Family::kIPv4});
 }
@@ -67,7 +67,7 @@ TEST(RetirementReasonsTest, OnlyWhatGoesIsLeftOutOfWhatIsStale) {
 }
 
 TEST(RetirementReasonsTest, TheNativeTableThatGoesIsOursAndOfModeOff) {
-  const Ruleset off = DesiredRuleset(Mode::kOff, kIPv4Only, {});
+  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
   const Diff diff = ComputeDiff(off, {}, netlink::ObservedNativeTable{.table = NativeMartians()});
   ASSERT_EQ(diff.stale.size(), 1);
   const RetirementOptions options = {.when_off = true};
@@ -82,7 +82,7 @@ TEST(RetirementReasonsTest, TheNativeTableThatGoesIsOursAndOfModeOff) {
   dependents.route_localnet = {};
   const Family six[] = {Family::kIPv6};
   for (const Mode mode : {Mode::kCleanup, Mode::kLegacy, Mode::kOff}) {
-    const Ruleset of_six = DesiredRuleset(mode, six, {});
+    const PolicyInput of_six = ::kipt::testing::Wanting(mode, six, {});
     EXPECT_TRUE(PlanRetirement(of_six, {}, diff, dependents, options).empty());
   }
   EXPECT_TRUE(PlanRetirement(Cleanup(), {}, diff, dependents, options).empty());

@@ -17,6 +17,7 @@
 #include "tests/fuzz/require.h"
 #include "tests/fuzz/targets.h"
 #include "tests/fuzz/wire_messages.h"
+#include "tests/support/ruleset_text.h"
 
 namespace kipt::testing {
 namespace {

@@ -19,6 +19,7 @@
 #include "tests/kernel/nft_fixture.h"
 #include "tests/support/raw_rules.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/ruleset_text.h"
 
 namespace kipt::testing {
 namespace {

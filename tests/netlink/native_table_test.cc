@@ -12,6 +12,7 @@
 #include "netlink/native_encoder.h"
 #include "tests/netlink/wire_bytes.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/ruleset_text.h"
 
 namespace kipt::netlink {
 namespace {

@@ -12,6 +12,7 @@
 
 #include "netlink/nft_monitor.h"
 #include "netlink/reach.h"
+#include "tests/support/ruleset_text.h"
 
 namespace kipt::testing {
 namespace {
