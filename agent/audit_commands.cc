@@ -17,9 +17,9 @@
 #include "agent/audit/explain.h"
 #include "agent/audit/node_view.h"
 #include "agent/confinement.h"
+#include "agent/detect/cni_configs.h"
 #include "agent/process/owned_fd.h"
 #include "agent/process/read_file.h"
-#include "agent/retirement_sources.h"
 #include "agent/xtables/iptables_save_survey.h"
 
 namespace kipt::agent {
@@ -83,7 +83,7 @@ ExitCode RunAudit(const Config& config, const Flags& flags, const ModeSources& s
   if (!confined.ok()) return Fail(confined, kExitFailed, streams.err);
   absl::StatusOr<AllowList> allow = ParseAllowListOf(flags, *allowed);
   if (!allow.ok()) return Fail(allow.status(), kExitUsage, streams.err);
-  const CniConfigs cni = ReadCniConfigsFor(config.cni_conf_dirs, sources);
+  const CniConfigs cni = ReadNodeCniConfigs(sources.host_root, config.cni_conf_dirs);
   std::vector<NodeView> views;
   if (flags.all_netns) {
     views = GatherAllNamespaces(sources, cni);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <string>
 #include <utility>
-#include <variant>
 
 #include "agent/loop/martians.h"
 #include "agent/report/report.h"
@@ -17,34 +16,11 @@ bool AnyNeedsAttention(const Diff& diff) {
   return std::any_of(diff.findings.begin(), diff.findings.end(), NeedsAttention);
 }
 
-bool AddsRules(const Diff& diff) {
-  return std::any_of(diff.changes.begin(), diff.changes.end(), [](const Change& change) {
-    return std::holds_alternative<netlink::AddRule>(change.operation);
-  });
-}
-
-void WantWith(const RuleSupport& support, Subject& subject) {
-  subject.desired = DesiredRuleset(subject.desired.mode, subject.desired.families,
-                                   subject.desired.bits, support, subject.desired.labels);
-}
-
-bool HoldsAll(const RuleSupport& support) { return support.xt && support.conn_labels; }
-
-// Looks once; again where iptables turns out to hold no rules, or none about labels.
-absl::StatusOr<Plan> LookAtRules(Subject& subject, Reconciler& reconciler,
-                                 const NodeQuestions& node) {
-  absl::StatusOr<Plan> plan = reconciler.Look(subject.desired);
-  if (!plan.ok() || !node.support || !AddsRules(plan->diff)) return plan;
-  const RuleSupport support = node.support();
-  if (HoldsAll(support)) return plan;
-  WantWith(support, subject);
-  return reconciler.Look(subject.desired);
-}
-
-absl::StatusOr<Plan> Look(Subject& subject, Reconciler& reconciler, const NodeQuestions& node) {
-  absl::StatusOr<Plan> plan = LookAtRules(subject, reconciler, node);
+absl::StatusOr<Plan> Look(const Subject& subject, Reconciler& reconciler,
+                          const NodeQuestions& node) {
+  absl::StatusOr<Plan> plan = reconciler.Look(subject.input);
   if (!plan.ok() || !node.retire) return plan;
-  RetireReport retire = reconciler.Retire(subject.desired, *node.retire, {}, /*apply=*/false);
+  RetireReport retire = reconciler.Retire(subject.input, *node.retire, {}, /*apply=*/false);
   if (!retire.status.ok()) return retire.status;
   plan->retirement = std::move(retire.plan);
   if (!node.retire_other) return plan;
@@ -55,10 +31,10 @@ absl::StatusOr<Plan> Look(Subject& subject, Reconciler& reconciler, const NodeQu
 }
 
 // Looks and prints what `report` makes of it.
-ExitCode ReportLook(Subject subject, netlink::Backend& backend, const Clock& clock,
+ExitCode ReportLook(const Subject& subject, netlink::Backend& backend, const Clock& clock,
                     std::string (*report)(const Subject&, const Plan&), CommandStreams streams,
                     const NodeQuestions& node) {
-  Reconciler reconciler(&backend, clock);
+  Reconciler reconciler(&backend, clock, node.support.get());
   const absl::StatusOr<Plan> plan = Look(subject, reconciler, node);
   if (!plan.ok()) return Fail(plan.status(), kExitFailed, streams.err);
   streams.out << report(subject, *plan);
@@ -70,30 +46,6 @@ ExitCode ReportLook(Subject subject, netlink::Backend& backend, const Clock& clo
   return nothing ? kExitOk : kExitDifferences;
 }
 
-// Syncs; where iptables turns out to hold no rules, or none about labels, what is wanted then.
-SyncReport Sync(Subject& subject, Reconciler& reconciler, const NodeQuestions& node) {
-  std::optional<RuleSupport> support;
-  const auto held_back = [&](const Plan& plan) {
-    if (!support && node.support && AddsRules(plan.diff)) support = node.support();
-    return support && !HoldsAll(*support) ? Diff() : plan.diff;
-  };
-  SyncReport report = reconciler.Sync(subject.desired, held_back);
-  if (support && report.LacksExtension()) {
-    support->xt = false;
-    support->refused = true;
-    support->reason = "the kernel refused a rule of iptables-nft for want of a match";
-  }
-  const bool wants_less = support && !HoldsAll(*support);
-  // As the reconciler did by itself.
-  if (!report.labels_refused.ok()) {
-    support = WithoutConnLabels(support.value_or(subject.desired.support),
-                                report.labels_refused.message());
-  }
-  if (support) WantWith(*support, subject);
-  if (!wants_less) return report;
-  return reconciler.Sync(subject.desired);
-}
-
 }  // namespace
 
 ExitCode Fail(const absl::Status& status, ExitCode code, std::ostream& err) {
@@ -101,27 +53,26 @@ ExitCode Fail(const absl::Status& status, ExitCode code, std::ostream& err) {
   return code;
 }
 
-ExitCode RunPlan(Subject subject, netlink::Backend& backend, const Clock& clock,
+ExitCode RunPlan(const Subject& subject, netlink::Backend& backend, const Clock& clock,
                  OutputFormat format, CommandStreams streams, const NodeQuestions& node) {
-  return ReportLook(std::move(subject), backend, clock,
-                    format == OutputFormat::kJson ? PlanJson : PlanText, streams, node);
+  return ReportLook(subject, backend, clock, format == OutputFormat::kJson ? PlanJson : PlanText,
+                    streams, node);
 }
 
-ExitCode RunStatus(Subject subject, netlink::Backend& backend, const Clock& clock,
+ExitCode RunStatus(const Subject& subject, netlink::Backend& backend, const Clock& clock,
                    OutputFormat format, CommandStreams streams, const NodeQuestions& node) {
-  return ReportLook(std::move(subject), backend, clock,
+  return ReportLook(subject, backend, clock,
                     format == OutputFormat::kJson ? StatusJson : StatusText, streams, node);
 }
 
-ExitCode RunSync(Subject subject, netlink::Backend& backend, const Clock& clock,
+ExitCode RunSync(const Subject& subject, netlink::Backend& backend, const Clock& clock,
                  OutputFormat format, CommandStreams streams, const NodeQuestions& node) {
-  Reconciler reconciler(&backend, clock);
-  SyncReport report = Sync(subject, reconciler, node);
+  Reconciler reconciler(&backend, clock, node.support.get());
+  SyncReport report = reconciler.Sync(subject.input);
   if (!report.status.ok()) return Fail(report.status, kExitFailed, streams.err);
   if (node.retire && report.FirstError().ok()) {
-    report.retired.push_back(
-        {subject.iptables_mode,
-         reconciler.Retire(subject.desired, *node.retire, {}, /*apply=*/true)});
+    report.retired.push_back({subject.iptables_mode,
+                              reconciler.Retire(subject.input, *node.retire, {}, /*apply=*/true)});
     std::optional<RetiredMode> other;
     if (node.retire_other)
       other = node.retire_other(MartianProtectionStands(report), /*apply=*/true);
@@ -140,15 +91,15 @@ ExitCode RunSync(Subject subject, netlink::Backend& backend, const Clock& clock,
   return code;
 }
 
-ExitCode RunRetire(Subject subject, netlink::Backend& backend, bool yes, const Clock& clock,
+ExitCode RunRetire(const Subject& subject, netlink::Backend& backend, bool yes, const Clock& clock,
                    OutputFormat format, CommandStreams streams, const NodeQuestions& node) {
-  Reconciler reconciler(&backend, clock);
-  const absl::StatusOr<Plan> plan = LookAtRules(subject, reconciler, node);
+  Reconciler reconciler(&backend, clock, node.support.get());
+  const absl::StatusOr<Plan> plan = reconciler.Look(subject.input);
   if (!plan.ok()) return Fail(plan.status(), kExitFailed, streams.err);
   const RetirementOptions options = {.canaries = true, .when_off = true};
   std::vector<RetiredMode> done;
   done.push_back(
-      {subject.iptables_mode, reconciler.Retire(subject.desired, *node.retire, options, yes)});
+      {subject.iptables_mode, reconciler.Retire(subject.input, *node.retire, options, yes)});
   std::optional<RetiredMode> other;
   if (node.retire_other && done[0].report.status.ok())
     other = node.retire_other(plan->martians.stands, yes);

@@ -7,16 +7,13 @@
 #ifndef KIPT_AGENT_COMMANDS_H_
 #define KIPT_AGENT_COMMANDS_H_
 
-#include <functional>
-#include <optional>
 #include <ostream>
-#include <string>
-#include <vector>
 
 #include "absl/types/span.h"
 #include "agent/config/command_line.h"
 #include "agent/detect/iptables_mode.h"
 #include "agent/loop/reconciler.h"
+#include "agent/node/node.h"
 #include "agent/report/report.h"
 #include "netlink/backend.h"
 
@@ -38,31 +35,19 @@ struct CommandStreams {
 // Prints "Error: ..." in one line, and returns `code`.
 ExitCode Fail(const absl::Status& status, ExitCode code, std::ostream& err);
 
-// What a command may have to find out beyond the rules it manages.
-struct NodeQuestions {
-  // Whether iptables can hold rules, and, where labels are wanted, rules about those: asked only
-  // where rules are to be made, for it may mean reading files of megabytes. Empty: it can.
-  std::function<RuleSupport()> support = {};
-  // --stale-chains=retire: who depends on what.
-  std::optional<RetirementSources> retire = {};
-  // The same, for what stands in the other iptables mode; nothing: there is nothing there.
-  // `martians_dropped`: by the managed mode.
-  std::function<std::optional<RetiredMode>(bool martians_dropped, bool apply)> retire_other = {};
-};
-
-// Runs `plan`, `status` or `sync`; what `subject` says is wanted. Reports go to `out`, errors to
-// `err`, in either output format.
-ExitCode RunPlan(Subject subject, netlink::Backend& backend, const Clock& clock,
+// Runs `plan`, `status` or `sync` for what `subject` says is desired. Reports go to `out`, errors
+// to `err`, in either output format.
+ExitCode RunPlan(const Subject& subject, netlink::Backend& backend, const Clock& clock,
                  OutputFormat format, CommandStreams streams, const NodeQuestions& node = {});
-ExitCode RunStatus(Subject subject, netlink::Backend& backend, const Clock& clock,
+ExitCode RunStatus(const Subject& subject, netlink::Backend& backend, const Clock& clock,
                    OutputFormat format, CommandStreams streams, const NodeQuestions& node = {});
-ExitCode RunSync(Subject subject, netlink::Backend& backend, const Clock& clock,
+ExitCode RunSync(const Subject& subject, netlink::Backend& backend, const Clock& clock,
                  OutputFormat format, CommandStreams streams, const NodeQuestions& node = {});
 
 // Runs `retire`: with `yes` what nobody uses goes, of the managed mode first. Without, nothing is
 // done; kExitDifferences: something would go, or a family is left out because not all that is
 // wanted stands there. `node.retire` must be given.
-ExitCode RunRetire(Subject subject, netlink::Backend& backend, bool yes, const Clock& clock,
+ExitCode RunRetire(const Subject& subject, netlink::Backend& backend, bool yes, const Clock& clock,
                    OutputFormat format, CommandStreams streams, const NodeQuestions& node);
 
 // Prints what was detected. kExitDifferences: something contradicts itself (FamilyMode), whether a

@@ -164,7 +164,7 @@ class Daemon {
   void WatchConfig() {
     const std::string path = flags_.config.value_or(kDefaultConfigPath);
     absl::StatusOr<std::unique_ptr<EventSource>> timer = loop_->AddTimer([this] {
-      reload_due_ = absl::InfiniteFuture();
+      reload_due_ = SteadyTime::InfiniteFuture();
       Reload("the file has changed");
     });
     absl::StatusOr<std::unique_ptr<ConfigWatch>> watch = ConfigWatch::Create(path);
@@ -193,7 +193,7 @@ class Daemon {
     const absl::StatusOr<bool> changed = config_watch_->Drain();
     absl::Status status = changed.status();
     if (status.ok() && *changed) {
-      const absl::Time now = SteadyNow();
+      const SteadyTime now = SteadyNow();
       reload_due_ = std::min(reload_due_, now + kLongestEditorPause);
       const absl::Duration rest = std::max(absl::ZeroDuration(), reload_due_ - now);
       status = reload_timer_->FireAfter(std::min(kEditorPause, rest));
@@ -293,7 +293,7 @@ class Daemon {
   std::unique_ptr<ConfigWatch> config_watch_;
   std::unique_ptr<EventSource> reload_timer_;
   // At the latest, where the file changes all the time. InfiniteFuture: nothing is to be loaded.
-  absl::Time reload_due_ = absl::InfiniteFuture();
+  SteadyTime reload_due_ = SteadyTime::InfiniteFuture();
   std::vector<std::unique_ptr<EventSource>> loop_sources_;
   std::unique_ptr<NodeAgent> agent_;
   std::unique_ptr<Endpoints> endpoints_;

@@ -24,15 +24,13 @@
 #include "agent/config_log.h"
 #include "agent/confinement.h"
 #include "agent/daemon.h"
-#include "agent/detect/backend_choice.h"
 #include "agent/detect/mode_evidence.h"
-#include "agent/detect/rule_support.h"
-#include "agent/loop/reconciler.h"
+#include "agent/loop/clock.h"
+#include "agent/node/node.h"
 #include "agent/process/command.h"
 #include "agent/process/network_namespaces.h"
 #include "agent/process/own_process.h"
 #include "agent/report/report.h"
-#include "agent/retirement_sources.h"
 #include "agent/stderr_log.h"
 #include "featuregates/printable.h"
 
@@ -87,71 +85,39 @@ int RunLook(const CommandLine& command_line, const Config& config) {
   return RunExplain(command_line.argument, config, command_line.flags, sources, streams);
 }
 
-NodeQuestions QuestionsFor(Command command, const Config& config, netlink::BackendKind kind,
-                           const ModeSources& sources) {
-  NodeQuestions node;
-  const bool retire_command = command == Command::kRetire;
-  const bool labelled = LabelsFor(config.gates, config.mode, config.labels).has_value();
-  // A sync tries what files do not tell.
-  const KernelSymbols symbols =
-      command == Command::kSync ? KernelSymbols::kSkip : KernelSymbols::kRead;
-  node.support = [&sources, kind, labelled, symbols, hint = config.hint_policy] {
-    RuleSupport support = SupportFor(kind, sources.xt_compat(symbols), hint);
-    if (labelled && support.xt) AddConnLabelSupport(sources.conn_label_match(symbols), support);
-    return support;
-  };
-  const bool policy = config.stale_chains == StaleChains::kRetire && config.mode != Mode::kOff;
-  if (!policy && !retire_command) return node;
-  node.retire = MakeRetirementSources(kind, config.cni_conf_dirs, sources);
-  node.retire_other = [&sources, &config, kind](bool martians_dropped, bool apply) {
-    return RetireOtherMode(kind, config.families, config.cni_conf_dirs, sources, martians_dropped,
-                           apply);
-  };
-  return node;
-}
-
 int RunOnKernel(Command command, const Flags& flags, const Config& config) {
-  const std::unique_ptr<CommandRunner> runner = NewCommandRunner();
-  const ModeSources sources = SystemModeSources(config.host_root, runner.get());
-  const BackendRequest request{.flag = config.iptables_mode,
-                               .families = config.families,
-                               .off = config.mode == Mode::kOff,
-                               .read_only = command != Command::kSync && !flags.yes};
-  if (request.read_only) {
+  Node node(config);
+  const bool read_only = command != Command::kSync && !flags.yes;
+  if (read_only) {
     // The node's iptables may turn out to be legacy without any table.
     const ReadingNeeds needs{.programs = config.iptables_mode != IptablesMode::kNft};
-    if (absl::Status status = ConfineToReading(needs, sources); !status.ok()) {
+    if (absl::Status status = ConfineToReading(needs, node.sources()); !status.ok()) {
       return Fail(status, kExitFailed);
     }
   }
-  const OutputFormat format = flags.output;
-  absl::StatusOr<std::unique_ptr<netlink::Backend>> backend = ChooseBackend(request, sources);
+  const BackendOrError backend = node.Open(read_only);
   if (!backend.ok()) return Fail(backend.status(), kExitFailed);
   const std::string caveat = (*backend)->caveat();
   if (!caveat.empty()) LOG(WARNING) << caveat;
-  const netlink::BackendKind kind = (*backend)->kind();
-  Subject subject{
-      .emulated_version = config.emulated_version,
-      .iptables_mode = std::string(netlink::BackendKindName(kind)),
-      .desired =
-          DesiredRuleset(config.mode, config.families, config.bits, {.hint = config.hint_policy},
-                         LabelsFor(config.gates, config.mode, config.labels)),
-  };
-  const NodeQuestions node = QuestionsFor(command, config, kind, sources);
-  if (request.read_only) {
-    subject.other_mode = ReadOtherMode(kind, config.families, sources);
-  }
+  Subject subject{.emulated_version = config.emulated_version,
+                  .iptables_mode = std::string(netlink::BackendKindName((*backend)->kind())),
+                  .input = InputOf(config)};
+  if (read_only) subject.other_mode = node.ReadOther();
+  if (command == Command::kStatus) subject.route_localnet = RouteLocalnetOrNone();
   const CommandStreams streams{.out = std::cout, .err = std::cerr};
   switch (command) {
     case Command::kSync:
-      return RunSync(subject, **backend, SteadyClock(), format, streams, node);
+      return RunSync(subject, **backend, SteadyClock(), flags.output, streams,
+                     node.Questions(Node::Errand::kSync));
     case Command::kRetire:
-      return RunRetire(subject, **backend, flags.yes, SteadyClock(), format, streams, node);
+      return RunRetire(subject, **backend, flags.yes, SteadyClock(), flags.output, streams,
+                       node.Questions(Node::Errand::kRetire));
     case Command::kStatus:
-      subject.route_localnet = RouteLocalnetOrNone();
-      return RunStatus(subject, **backend, SteadyClock(), format, streams, node);
+      return RunStatus(subject, **backend, SteadyClock(), flags.output, streams,
+                       node.Questions(Node::Errand::kLook));
     default:
-      return RunPlan(subject, **backend, SteadyClock(), format, streams, node);
+      return RunPlan(subject, **backend, SteadyClock(), flags.output, streams,
+                     node.Questions(Node::Errand::kLook));
   }
 }
 

@@ -4,17 +4,12 @@
 #include <utility>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "agent/agent_options.h"
-#include "agent/detect/backend_choice.h"
-#include "agent/detect/mode_evidence.h"
 #include "agent/loop/agent.h"
 #include "agent/loop/clock.h"
-#include "agent/process/command.h"
+#include "agent/node/node.h"
 #include "agent/process/network_namespaces.h"
-#include "agent/visiting_backend.h"
 
 namespace kipt::agent {
 
@@ -22,14 +17,11 @@ class NodeAgent::Core {
  public:
   Core(NodeAgentOptions options, std::optional<VisitedNamespace> visited,
        NodeAgentHandlers handlers)
-      : config_(std::move(options.config)),
-        visited_(std::move(visited)),
-        handlers_(std::move(handlers)),
-        runner_(NewCommandRunner()),
-        sources_(SystemModeSources(config_.host_root, runner_.get(), std::move(options.legacy))) {}
+      : node_(std::move(options.config), std::move(options.legacy), std::move(visited)),
+        handlers_(std::move(handlers)) {}
 
   absl::Status Start(EventLoop& loop) {
-    const absl::Time start = SteadyNow();
+    const SteadyTime start = SteadyNow();
     BackendOrError backend = OpenBackend();
     if (backend.ok()) early_backend_ = *std::move(backend);
     RetireOtherMode();
@@ -47,63 +39,38 @@ class NodeAgent::Core {
   }
 
   absl::Status SetConfig(Config config) {
-    const std::vector<std::string> fixed = WhatNeedsARestart(config_, config);
+    const std::vector<std::string> fixed = WhatNeedsARestart(node_.config(), config);
     if (!fixed.empty()) {
       refused_config_ = absl::StrCat("fixed at start, and changed: ", absl::StrJoin(fixed, ", "));
       return absl::FailedPreconditionError(refused_config_);
     }
     refused_config_.clear();
-    config_ = std::move(config);
+    node_.SetConfig(std::move(config));
     agent_->SetDesired(MakeOptions());
     return absl::OkStatus();
   }
 
-  const Config& config() const { return config_; }
+  const Config& config() const { return node_.config(); }
   AgentState state() const {
     AgentState state = agent_->state();
     state.must_restart = refused_config_.empty() ? changed_mode_ : refused_config_;
     return state;
   }
-  std::optional<IptablesMode> iptables_mode() const { return iptables_mode_; }
+  std::optional<IptablesMode> iptables_mode() const { return node_.mode(); }
 
  private:
-  // Does `work` where the rules are.
-  absl::Status Inside(absl::FunctionRef<void()> work) const {
-    if (visited_) return visited_->Visit(work);
-    work();
-    return absl::OkStatus();
-  }
-
   BackendOrError OpenBackend() {
     if (early_backend_ != nullptr) return std::move(early_backend_);
-    const std::optional<IptablesMode> known =
-        iptables_mode_ ? iptables_mode_ : config_.iptables_mode;
-    BackendOrError backend = absl::UnknownError("");
-    const absl::Status status = Inside([&] {
-      backend = ChooseBackend({.flag = known,
-                               .families = config_.families,
-                               .off = config_.mode == Mode::kOff,
-                               .read_only = config_.observe},
-                              sources_);
-    });
-    if (!status.ok()) return status;
-    if (!backend.ok()) return backend;
-    const bool legacy = (*backend)->kind() == netlink::BackendKind::kIptablesLegacy;
-    if (legacy && visited_) backend = NewVisitingBackend(*std::move(backend), *visited_);
-    if (!iptables_mode_) {
-      iptables_mode_ = legacy ? IptablesMode::kLegacy : IptablesMode::kNft;
-      Notice(absl::LogSeverity::kWarning, (*backend)->caveat());
-    }
+    const bool first = !node_.mode();
+    BackendOrError backend = node_.Open(/*read_only=*/config().observe);
+    if (backend.ok() && first) Notice(absl::LogSeverity::kWarning, (*backend)->caveat());
     return backend;
   }
 
   // Before a host program drops what the other mode needs and this one does not.
   void RetireOtherMode() {
-    if (!iptables_mode_ || early_backend_ == nullptr) return;
-    absl::StatusOr<std::optional<RetiredMode>> other = std::optional<RetiredMode>();
-    const absl::Status status = Inside(
-        [&] { other = options_.RetireOtherModeFirst(config_, *iptables_mode_, *early_backend_); });
-    if (!status.ok()) other = status;
+    if (early_backend_ == nullptr) return;
+    const auto other = node_.RetireOtherFirst(*early_backend_);
     if (!other.ok()) {
       Notice(
           absl::LogSeverity::kWarning,
@@ -114,76 +81,28 @@ class NodeAgent::Core {
     }
   }
 
-  // What asks the system asks from inside. Where that cannot be entered any more, no interface is
-  // known, and the other iptables mode counts as claiming every mark.
   AgentOptions MakeOptions() {
-    AgentOptions options = options_.Make(config_, iptables_mode_);
-    if (!visited_) return options;
-    const auto interfaces_inside = [this](std::function<std::vector<std::string>()> read) {
-      return [this, read = std::move(read)] {
-        std::vector<std::string> interfaces;
-        Inside([&] { interfaces = read(); }).IgnoreError();
-        return interfaces;
-      };
-    };
-    options.route_localnet = interfaces_inside(std::move(options.route_localnet));
-    if (!options.retire) return options;
-    options.retire->route_localnet = interfaces_inside(std::move(options.retire->route_localnet));
-    options.retire->other_mode =
-        [this, look = std::move(options.retire->other_mode)](DependentsCollector& collector) {
-          const absl::Status status = Inside([&] { look(collector); });
-          if (!status.ok()) {
-            collector.OtherModeUnreadable(
-                absl::StrCat("rules of the other iptables mode: ", status.message()));
-          }
-        };
-    return options;
+    options_mode_ = node_.mode();
+    return node_.MakeAgentOptions();
   }
 
   void OnRound(const Round& round) {
-    if (round.trigger == Trigger::kTimer) CheckMode();
-    RenewOptions(round);
-    if (handlers_.round) handlers_.round(round);
-  }
-
-  void RenewOptions(const Round& round) {
-    std::string why;
-    if (!options_.IsOutdated(config_, iptables_mode_, round, why)) return;
-    Notice(absl::LogSeverity::kInfo, why);
-    agent_->SetDesired(MakeOptions());
-  }
-
-  // Where the node's iptables was found out, somebody may have switched it since.
-  void CheckMode() {
-    if (config_.iptables_mode || config_.mode == Mode::kOff || !iptables_mode_) return;
-    std::vector<FamilyMode> modes;
-    const absl::Status status = Inside([&] {
-      modes = DetectModes(config_.families, std::nullopt, sources_, Thoroughness::kUntilDecided);
-    });
-    if (!status.ok()) return;
-    const absl::StatusOr<IptablesMode> now = ChooseMode(modes);
-    if (!now.ok()) return;
-    changed_mode_.clear();
-    if (*now == *iptables_mode_) return;
-    for (const FamilyMode& mode : modes) {
-      if (mode.mode != *now) return;
+    if (round.trigger == Trigger::kTimer) {
+      changed_mode_ = node_.ModeChange().value_or(changed_mode_);
     }
-    changed_mode_ = absl::StrCat("the node's iptables is now ", IptablesModeName(*now), ", not ",
-                                 IptablesModeName(*iptables_mode_));
+    Notice(absl::LogSeverity::kInfo, node_.support().TakeNews());
+    if (options_mode_ != node_.mode()) agent_->SetDesired(MakeOptions());
+    if (handlers_.round) handlers_.round(round);
   }
 
   void Notice(absl::LogSeverity severity, absl::string_view text) const {
     if (!text.empty() && handlers_.notice) handlers_.notice(severity, text);
   }
 
-  Config config_;
-  const std::optional<VisitedNamespace> visited_;
+  Node node_;
   const NodeAgentHandlers handlers_;
-  const std::unique_ptr<CommandRunner> runner_;
-  const ModeSources sources_;
-  AgentOptionsSource options_{sources_};
-  // Fixed once a backend was opened.
-  std::optional<IptablesMode> iptables_mode_;
+  // Of the options that the agent has.
+  std::optional<IptablesMode> options_mode_;
   // Until the agent takes it.
   std::unique_ptr<netlink::Backend> early_backend_;
   // Why another agent is needed: the last SetConfig was refused, the node's iptables is another.

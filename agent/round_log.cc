@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "agent/loop/damping.h"
 #include "agent/loop/suspects.h"
+#include "agent/policy/native_martians.h"
 
 namespace kipt::agent {
 namespace {
@@ -35,7 +36,7 @@ void LogFamily(const FamilyState& family) {
 
 // What `sync` would do.
 void LogPending(const SyncReport& report, netlink::Family family) {
-  for (const Change& change : report.PendingOf(family)) {
+  for (const Change& change : WithoutNative(report.PendingOf(family))) {
     LOG(INFO) << "Would: " << netlink::ToString(netlink::ChainOf(change.operation)) << " "
               << netlink::ToString(change.operation) << ": " << change.reason;
   }
@@ -98,11 +99,12 @@ std::string KeptText(const std::vector<Claimed>& kept) {
 
 void LogRound(const Round& round, const AgentState& state) {
   const SyncReport& report = round.report;
+  const std::vector<Change> applied = WithoutNative(report.applied);
   if (round.incident) {
     LOG(WARNING) << ToString(*round.incident);
-  } else if (!report.applied.empty() && round.refills == 0) {
+  } else if (!applied.empty() && round.refills == 0) {
     const std::string made = absl::StrCat(
-        "Made ", report.applied.size(), " changes in ", absl::ToInt64Microseconds(round.duration),
+        "Made ", applied.size(), " changes in ", absl::ToInt64Microseconds(round.duration),
         " us, through ", state.iptables_mode, " (", TriggerName(round.trigger), ")");
     if (round.duration < kSlowRound) {
       LOG(INFO) << made;
@@ -111,9 +113,13 @@ void LogRound(const Round& round, const AgentState& state) {
                    << ": an answer was lost or late; the kernel, a lock or a program is slow";
     }
   }
-  if (report.native_put) LOG(INFO) << "Put the native table with the martian rules in place";
-  if (report.native_removed) LOG(INFO) << "Removed the native table: KUBE-FIREWALL does its work";
   for (const Change& change : report.applied) {
+    if (!IsNative(change)) continue;
+    const bool put = std::holds_alternative<netlink::PutNativeTable>(change.operation);
+    LOG(INFO) << (put ? "Put the native table with the martian rules in place"
+                      : "Removed the native table: KUBE-FIREWALL does its work");
+  }
+  for (const Change& change : applied) {
     VLOG(1) << netlink::FamilyName(netlink::ChainOf(change.operation).family) << " "
             << netlink::TableName(netlink::ChainOf(change.operation).table) << " "
             << netlink::ToString(change.operation) << ": " << change.reason;
@@ -145,16 +151,17 @@ void RetirementLog::Log(const std::string& iptables_mode, const RetireReport& re
               << ", and kept: " << KeptText(report.plan.kept);
   }
   if (!report.applied) return;
+  const std::vector<Change> changes = WithoutNative(report.plan.changes);
   std::vector<std::string> chains;
-  for (const Change& change : report.plan.changes) {
+  for (const Change& change : changes) {
     if (!std::holds_alternative<netlink::DeleteChain>(change.operation)) continue;
     chains.push_back(netlink::ToString(netlink::ChainOf(change.operation)));
   }
-  LOG(INFO) << "Retired what nobody uses in iptables " << iptables_mode << ", in "
-            << report.plan.changes.size() << " changes; chains that went: "
+  LOG(INFO) << "Retired what nobody uses in iptables " << iptables_mode << ", in " << changes.size()
+            << " changes; chains that went: "
             << (chains.empty() ? "none" : absl::StrJoin(chains, ", "))
             << "; kept: " << report.plan.kept.size();
-  for (const Change& change : report.plan.changes) {
+  for (const Change& change : changes) {
     VLOG(1) << "Retired " << netlink::ToString(netlink::ChainOf(change.operation)) << ": "
             << netlink::ToString(change.operation);
   }

@@ -40,26 +40,25 @@ constexpr size_t kMaxMessageBytes = 4096;
 uint32_t Batch::MaxMessages(const Transaction& transaction) {
   // Begin, end, and for each operation one message and perhaps a table.
   size_t count = 2 + 2 * transaction.operations.size();
-  if (transaction.put_native) {
-    // The table, its end, and it again.
-    count += 3 + transaction.put_native->chains.size();
-    for (const NativeChain& chain : transaction.put_native->chains) count += chain.rules.size();
+  for (const Operation& operation : transaction.operations) {
+    const auto* put = std::get_if<PutNativeTable>(&operation);
+    if (put == nullptr) continue;
+    // The table, its end, and the table again.
+    count += 3 + put->table.chains.size();
+    for (const NativeChain& chain : put->table.chains) count += chain.rules.size();
   }
-  if (transaction.delete_native) ++count;
   return static_cast<uint32_t>(count);
 }
 
 absl::StatusOr<Batch> Batch::Build(const Transaction& transaction, uint32_t first_sequence) {
   Batch batch(first_sequence);
   batch.AppendBegin(transaction.generation);
-  if (transaction.put_native) {
-    absl::StatusOr<std::vector<NativeMessage>> messages =
-        EncodeNativeTable(*transaction.put_native);
-    if (!messages.ok()) return messages.status();
-    for (NativeMessage& message : *messages) batch.AppendNative(std::move(message));
-  }
   std::set<std::pair<Family, Table>> tables;
   for (const Operation& operation : transaction.operations) {
+    if (IsNative(operation)) {
+      if (absl::Status status = batch.AppendNative(operation); !status.ok()) return status;
+      continue;
+    }
     const ChainId& chain = ChainOf(operation);
     if (absl::Status status = CheckChainName(chain.name); !status.ok()) {
       return RefuseOperation(operation, status);
@@ -72,23 +71,24 @@ absl::StatusOr<Batch> Batch::Build(const Transaction& transaction, uint32_t firs
       return RefuseOperation(operation, status);
     }
   }
-  if (transaction.delete_native) {
-    absl::StatusOr<NativeMessage> message = EncodeDeleteNativeTable(*transaction.delete_native);
-    if (!message.ok()) return message.status();
-    batch.AppendNative(*std::move(message));
-  }
   batch.Append(Message{},
                [](char* memory, uint32_t sequence) { return nftnl_batch_end(memory, sequence); });
   return batch;
 }
 
-void Batch::AppendNative(NativeMessage message) {
-  Append(Message{.native_action = std::move(message.action)}, [&](char* memory, uint32_t sequence) {
-    std::memcpy(memory, message.bytes.data(), message.bytes.size());
-    auto* header = reinterpret_cast<nlmsghdr*>(memory);
-    header->nlmsg_seq = sequence;
-    return header;
-  });
+absl::Status Batch::AppendNative(const Operation& operation) {
+  const absl::StatusOr<std::vector<NativeMessage>> messages = EncodeNative(operation);
+  if (!messages.ok()) return messages.status();
+  for (const NativeMessage& message : *messages) {
+    Append(Message{.operation = &operation, .native_action = message.action},
+           [&](char* memory, uint32_t sequence) {
+             std::memcpy(memory, message.bytes.data(), message.bytes.size());
+             auto* header = reinterpret_cast<nlmsghdr*>(memory);
+             header->nlmsg_seq = sequence;
+             return header;
+           });
+  }
+  return absl::OkStatus();
 }
 
 void Batch::Append(Message message, const std::function<struct nlmsghdr*(char*, uint32_t)>& build) {
@@ -237,7 +237,7 @@ absl::Status Batch::Explain(absl::Span<const BatchError> errors) const {
   const Message& message = messages_[index];
   const size_t end = index + 1 < messages_.size() ? messages_[index + 1].offset : bytes_.size();
   const WireBytes bytes = absl::MakeConstSpan(bytes_).subspan(message.offset, end - message.offset);
-  if (message.operation == nullptr) {
+  if (message.operation == nullptr || IsNative(*message.operation)) {
     return ExplainNative(message.native_action, *first, bytes);
   }
   if (message.is_table) {

@@ -40,10 +40,10 @@ class Batch {
 
  private:
   struct Message {
-    const Operation* operation = nullptr;  // null: a native table's, begin or end of the batch
+    const Operation* operation = nullptr;  // null: begin or end of the batch
     bool is_table = false;                 // NEWTABLE on behalf of a CreateChain
     size_t offset = 0;                     // in bytes_
-    std::string native_action = {};        // NativeMessage::action; else empty
+    std::string native_action = {};        // of a native table's: NativeMessage::action
   };
 
   explicit Batch(uint32_t first_sequence) : first_sequence_(first_sequence) {}
@@ -51,7 +51,7 @@ class Batch {
   // Appends the message that `build` writes (to zeroed memory that any message fits) and returns.
   void Append(Message message, const std::function<struct nlmsghdr*(char*, uint32_t)>& build);
   void AppendBegin(uint32_t generation);
-  void AppendNative(NativeMessage message);
+  absl::Status AppendNative(const Operation& operation);
   void AppendTable(const Operation& operation);
   absl::Status AppendOperation(const Operation& operation);
   void AppendNewChain(const Operation& operation, const ChainId& chain);

@@ -45,6 +45,7 @@ struct OperationAction {
     return absl::StrCat("waking table ", FamilyName(wake.chain.family), " ",
                         TableName(wake.chain.table));
   }
+  std::string operator()(const auto& native) const { return ToString(Operation(native)); }
 };
 
 // What the kernel pointed at in a message it refused.

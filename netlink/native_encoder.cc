@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <functional>
 #include <utility>
+#include <variant>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
@@ -125,8 +126,6 @@ absl::Status AppendChain(const NativeTable& table, const NativeChain& chain,
   return absl::OkStatus();
 }
 
-}  // namespace
-
 absl::StatusOr<std::vector<NativeMessage>> EncodeNativeTable(const NativeTable& table) {
   const std::string action =
       absl::StrCat("putting in place the table ", TableText(table.family, table.name));
@@ -154,12 +153,23 @@ absl::StatusOr<std::vector<NativeMessage>> EncodeNativeTable(const NativeTable& 
   return messages;
 }
 
-absl::StatusOr<NativeMessage> EncodeDeleteNativeTable(const DeleteNativeTable& table) {
+absl::StatusOr<std::vector<NativeMessage>> EncodeDeleteNativeTable(const DeleteNativeTable& table) {
   std::string action = absl::StrCat("deleting the table ", TableText(table.family, table.name));
   if (absl::Status status = CheckTableName(table.name); !status.ok()) {
     return absl::Status(status.code(), absl::StrCat(action, ": ", status.message()));
   }
-  return TableMessage(NFT_MSG_DELTABLE, table.family, 0, table.name, std::move(action));
+  return std::vector<NativeMessage>{
+      TableMessage(NFT_MSG_DELTABLE, table.family, 0, table.name, std::move(action))};
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<NativeMessage>> EncodeNative(const Operation& operation) {
+  if (const auto* put = std::get_if<PutNativeTable>(&operation))
+    return EncodeNativeTable(put->table);
+  if (const auto* remove = std::get_if<DeleteNativeTable>(&operation))
+    return EncodeDeleteNativeTable(*remove);
+  return absl::InvalidArgumentError("not a native table's operation");
 }
 
 }  // namespace kipt::netlink

@@ -24,14 +24,11 @@ struct NativeMessage {
   std::string action;
 };
 
-// Replaces whatever table of that name there is by this one.
+// The messages of a PutNativeTable or DeleteNativeTable.
 // InvalidArgument: the wire cannot say it, or nft(8) could not take its own listing of it back (a
 // comment of more than 127 bytes, or with a quote or a control character), or the chains are not in
 // the order of their names.
-absl::StatusOr<std::vector<NativeMessage>> EncodeNativeTable(const NativeTable& table);
-
-// InvalidArgument where no table can have that name.
-absl::StatusOr<NativeMessage> EncodeDeleteNativeTable(const DeleteNativeTable& table);
+absl::StatusOr<std::vector<NativeMessage>> EncodeNative(const Operation& operation);
 
 }  // namespace kipt::netlink
 

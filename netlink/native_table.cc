@@ -8,8 +8,6 @@
 #include <linux/netfilter/nf_conntrack_common.h>
 #include <linux/netfilter_ipv4.h>
 
-#include <array>
-#include <cstdlib>
 #include <optional>
 #include <vector>
 
@@ -50,41 +48,6 @@ std::string BitNames(uint32_t bits, absl::Span<const BitName> names) {
   return absl::StrJoin(parts, ",");
 }
 
-constexpr std::array<absl::string_view, NF_INET_NUMHOOKS> kHooks = {
-    "prerouting", "input", "forward", "output", "postrouting"};
-
-std::string HookName(uint32_t hook) {
-  return hook < kHooks.size() ? std::string(kHooks[hook]) : absl::StrCat(hook);
-}
-
-// Where nft(8) counts priorities from; `hook` where the name is for one hook only.
-struct PriorityName {
-  int32_t priority;
-  absl::string_view name;
-  std::optional<uint32_t> hook;
-};
-constexpr PriorityName kPriorities[] = {
-    {NF_IP_PRI_RAW, "raw", std::nullopt},
-    {NF_IP_PRI_MANGLE, "mangle", std::nullopt},
-    {NF_IP_PRI_NAT_DST, "dstnat", NF_INET_PRE_ROUTING},
-    {NF_IP_PRI_FILTER, "filter", std::nullopt},
-    {NF_IP_PRI_SECURITY, "security", std::nullopt},
-    {NF_IP_PRI_NAT_SRC, "srcnat", NF_INET_POST_ROUTING},
-};
-
-std::string PriorityText(uint32_t hook, int32_t priority) {
-  constexpr int32_t kNear = 10;
-  for (const PriorityName& known : kPriorities) {
-    if (known.hook && *known.hook != hook) continue;
-    const int64_t offset = int64_t{priority} - known.priority;
-    if (offset == 0) return std::string(known.name);
-    if (std::abs(offset) <= kNear) {
-      return absl::StrCat(known.name, offset < 0 ? " - " : " + ", std::abs(offset));
-    }
-  }
-  return absl::StrCat(priority);
-}
-
 std::string AddressText(Family family, absl::string_view what, const PrefixMatch& match) {
   const std::string prefix = ToString(family, match.prefix);
   // A single address has no length.
@@ -110,22 +73,6 @@ std::string ToString(Family family, const NativeDrop& drop) {
   parts.emplace_back("counter drop");
   if (!drop.comment.empty()) parts.push_back(absl::StrCat("comment \"", drop.comment, "\""));
   return absl::StrJoin(parts, " ");
-}
-
-std::string ToString(const NativeTable& table) {
-  std::string text = absl::StrCat("table ", FamilyName(table.family), " ", table.name, " {\n");
-  for (const NativeChain& chain : table.chains) {
-    if (&chain != &table.chains.front()) text += '\n';
-    absl::StrAppend(&text, "\tchain ", chain.name, " {\n\t\ttype filter hook ",
-                    HookName(chain.hook), " priority ", PriorityText(chain.hook, chain.priority),
-                    "; policy accept;\n");
-    for (const NativeDrop& drop : chain.rules) {
-      absl::StrAppend(&text, "\t\t", ToString(table.family, drop), "\n");
-    }
-    text += "\t}\n";
-  }
-  text += "}\n";
-  return text;
 }
 
 }  // namespace kipt::netlink

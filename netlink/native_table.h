@@ -56,10 +56,8 @@ struct NativeTable {
   bool operator==(const NativeTable&) const = default;
 };
 
-// One rule, and a whole table, as `nft --stateless list table` (1.0.6) prints them; `nft -f` takes
-// the table.
+// A rule as `nft --stateless list table` (1.0.6) prints it.
 std::string ToString(Family family, const NativeDrop& drop);
-std::string ToString(const NativeTable& table);
 
 struct ObservedNativeTable {
   NativeTable table;

@@ -12,7 +12,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "netlink/base_chains.h"
 
 namespace kipt::netlink {
 namespace {
@@ -76,28 +75,6 @@ struct TargetText {
   }
   std::string operator()(const NoTarget&) const { return ""; }
 };
-
-using ChainEntry = std::pair<const ChainId, ObservedChain>;
-
-// One table block of ToString(Snapshot); `chains` all belong to it.
-void AppendTable(const std::vector<const ChainEntry*>& chains, std::string& text) {
-  const ChainId& first = chains.front()->first;
-  absl::StrAppend(&text, "# ", FamilyName(first.family), "\n*", TableName(first.table), "\n");
-  for (const ChainEntry* entry : chains) {
-    const auto& [id, chain] = *entry;
-    absl::StrAppend(&text, ":", id.name, " - [0:0]\n");
-    if (FindBaseChain(id.table, id.name) != nullptr && !chain.hooked) {
-      absl::StrAppend(&text, "# ", id.name, " is not on its hook\n");
-    }
-  }
-  for (const ChainEntry* entry : chains) {
-    const auto& [id, chain] = *entry;
-    for (const ObservedRule& rule : chain.rules) {
-      absl::StrAppend(&text, "-A ", id.name, " ", ToString(id.family, rule), "\n");
-    }
-  }
-  text += "COMMIT\n";
-}
 
 }  // namespace
 
@@ -265,25 +242,6 @@ ConnLabelSet LabelsSet(const ObservedRule& rule) {
 const ObservedChain* Snapshot::Find(const ChainId& chain) const {
   const auto found = chains.find(chain);
   return found != chains.end() ? &found->second : nullptr;
-}
-
-std::string ToString(const Snapshot& snapshot) {
-  std::string text;
-  std::vector<const ChainEntry*> block;
-  for (const ChainEntry& entry : snapshot.chains) {
-    if (!block.empty() && (block.front()->first.family != entry.first.family ||
-                           block.front()->first.table != entry.first.table)) {
-      AppendTable(block, text);
-      block.clear();
-    }
-    block.push_back(&entry);
-  }
-  if (!block.empty()) AppendTable(block, text);
-  for (const auto& [table, flags] : snapshot.dormant) {
-    absl::StrAppend(&text, "# ", FamilyName(table.first), " ", TableName(table.second),
-                    " is dormant, flags ", Hex(flags), "\n");
-  }
-  return text;
 }
 
 std::string QuoteForSave(absl::string_view text) {

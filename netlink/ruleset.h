@@ -298,10 +298,6 @@ struct Snapshot {
   bool operator==(const Snapshot&) const = default;
 };
 
-// As iptables-save would print these chains, one *table block per family and table, chains in name
-// order; "# ip" or "# ip6" heads each block.
-std::string ToString(const Snapshot& snapshot);
-
 // `text` as iptables-save quotes the argument of an option: as it is where it needs no quotes, else
 // in double quotes with `"`, `\` and `'` escaped.
 std::string QuoteForSave(absl::string_view text);

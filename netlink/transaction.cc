@@ -17,6 +17,24 @@ std::string AddText(const AddRule& add) {
   return absl::StrCat("-I ", add.chain.name, " ", number, rule);
 }
 
+ChainId NativeChainId(Family family, const std::string& name) {
+  return {.family = family, .table = Table::kFilter, .name = name};
+}
+
+std::string NativeText(Family family, const std::string& name) {
+  return absl::StrCat("table ", FamilyName(family), " ", name, " (native rules)");
+}
+
+struct OperationChain {
+  ChainId operator()(const PutNativeTable& put) const {
+    return NativeChainId(put.table.family, put.table.name);
+  }
+  ChainId operator()(const DeleteNativeTable& remove) const {
+    return NativeChainId(remove.family, remove.name);
+  }
+  ChainId operator()(const auto& kind) const { return kind.chain; }
+};
+
 struct OperationText {
   std::string operator()(const CreateChain& create) const {
     const bool base = FindBaseChain(create.chain.table, create.chain.name) != nullptr;
@@ -33,6 +51,12 @@ struct OperationText {
   std::string operator()(const WakeTable& wake) const {
     return absl::StrCat("nft add table ", FamilyName(wake.chain.family), " ",
                         TableName(wake.chain.table));
+  }
+  std::string operator()(const PutNativeTable& put) const {
+    return NativeText(put.table.family, put.table.name);
+  }
+  std::string operator()(const DeleteNativeTable& remove) const {
+    return NativeText(remove.family, remove.name);
   }
 };
 
@@ -51,7 +75,7 @@ struct RestoreTable {
   void operator()(const DeleteChain& remove) {
     absl::StrAppend(&removals, "-X ", remove.chain.name, "\n");
   }
-  void operator()(const WakeTable& /*wake*/) {}
+  void operator()(const auto& /*not of iptables*/) {}
 
   Table table;
   std::string chains;
@@ -61,9 +85,12 @@ struct RestoreTable {
 
 }  // namespace
 
-const ChainId& ChainOf(const Operation& operation) {
-  return std::visit([](const auto& kind) -> const ChainId& { return kind.chain; }, operation);
+bool IsNative(const Operation& operation) {
+  return std::holds_alternative<PutNativeTable>(operation) ||
+         std::holds_alternative<DeleteNativeTable>(operation);
 }
+
+ChainId ChainOf(const Operation& operation) { return std::visit(OperationChain{}, operation); }
 
 std::string ToString(const Operation& operation) { return std::visit(OperationText{}, operation); }
 
@@ -73,7 +100,10 @@ std::string ToRestoreText(const Transaction& transaction, Family family) {
   std::vector<RestoreTable> tables;
   for (const Operation& operation : transaction.operations) {
     const ChainId& chain = ChainOf(operation);
-    if (chain.family != family || std::holds_alternative<WakeTable>(operation)) continue;
+    if (chain.family != family || IsNative(operation) ||
+        std::holds_alternative<WakeTable>(operation)) {
+      continue;
+    }
     auto table = std::find_if(tables.begin(), tables.end(), [&](const RestoreTable& candidate) {
       return candidate.table == chain.table;
     });

@@ -64,32 +64,40 @@ struct WakeTable {
   bool operator==(const WakeTable&) const = default;
 };
 
-using Operation = std::variant<CreateChain, AddRule, DeleteRule, DeleteChain, WakeTable>;
+// Makes a native table of ours, or replaces the one of that name; needs nf_tables.
+struct PutNativeTable {
+  NativeTable table;
+  bool operator==(const PutNativeTable&) const = default;
+};
 
-// The chain that `operation` is about.
-const ChainId& ChainOf(const Operation& operation);
-
-// One line for people: "-A MARKED -j MARK --set-xmark 0x8000/0x8000". A deletion is shown
-// with the rule, not with its number; what iptables has no words for is said in nft(8)'s.
-std::string ToString(const Operation& operation);
-
-// A native table of ours goes, with all that is in it.
+// Removes a native table of ours with all that is in it.
 struct DeleteNativeTable {
   Family family = Family::kIPv4;
   std::string name;
   bool operator==(const DeleteNativeTable&) const = default;
 };
 
+// In the order in which a plan has them: protection is made before the old one is removed, chains
+// before the rules that jump to them, and a table is woken when its rules are complete.
+using Operation = std::variant<PutNativeTable, CreateChain, AddRule, DeleteRule, DeleteChain,
+                               WakeTable, DeleteNativeTable>;
+
+bool IsNative(const Operation& operation);
+
+// The chain that `operation` is about. A native table counts as a chain of filter, because it drops
+// packets where filter's base chains do.
+ChainId ChainOf(const Operation& operation);
+
+// One line for people: "-A MARKED -j MARK --set-xmark 0x8000/0x8000". A deletion is shown
+// with the rule, not with its number; what iptables has no words for is said in nft(8)'s.
+std::string ToString(const Operation& operation);
+
 struct Transaction {
   // The generation of the Snapshot it was made from.
   uint32_t generation = 0;
-  // First of all: what of this table stands is replaced by this.
-  std::optional<NativeTable> put_native = {};
   std::vector<Operation> operations = {};
-  // Last of all.
-  std::optional<DeleteNativeTable> delete_native = {};
 
-  bool empty() const { return operations.empty() && !put_native && !delete_native; }
+  bool empty() const { return operations.empty(); }
   bool operator==(const Transaction&) const = default;
 };
 

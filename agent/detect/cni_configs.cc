@@ -212,7 +212,8 @@ CniConfigs ReadCniConfigs(absl::Span<const std::string> directories) {
   return configs;
 }
 
-CniConfigs ReadNodeCniConfigs(const HostRoot& root) {
+CniConfigs ReadNodeCniConfigs(const HostRoot& root, const std::vector<std::string>& given) {
+  if (!given.empty()) return ReadCniConfigs(given);
   CniConfigs configs;
   if (root.directory.empty()) {
     configs.problems.push_back(absl::StrCat("CNI configurations: ", root.problem));

@@ -36,9 +36,9 @@ absl::StatusOr<std::vector<CniReference>> ParseCniConfig(absl::string_view file,
 // a problem.
 CniConfigs ReadCniConfigs(absl::Span<const std::string> directories);
 
-// The directories of the node: KnownCniDirectories under `root`, or a problem where the node's
-// files cannot be seen from here.
-CniConfigs ReadNodeCniConfigs(const HostRoot& root);
+// Those in `given` directories or, where none are given, those of the node: KnownCniDirectories
+// under `root`, or a problem where the node's files cannot be seen from here.
+CniConfigs ReadNodeCniConfigs(const HostRoot& root, const std::vector<std::string>& given = {});
 
 }  // namespace kipt::agent
 

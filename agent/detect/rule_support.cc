@@ -54,6 +54,13 @@ XtCompatReading Judge(absl::string_view module, const ModuleEvidence& evidence,
           .reason = absl::StrCat(module, " is not loaded and not in ", evidence.list)};
 }
 
+std::string WhatChanged(const RuleSupport& before, const RuleSupport& now) {
+  if (!now.xt) return absl::StrCat("iptables can hold no rules here: ", now.reason);
+  if (!before.xt) return "iptables can hold rules now";
+  if (now.conn_labels) return "connection labels can be had now";
+  return absl::StrCat("connection labels cannot be had here: ", now.conn_labels_reason);
+}
+
 }  // namespace
 
 XtCompatReading ReadXtCompat(KernelPaths paths, KernelSymbols symbols) {
@@ -87,42 +94,62 @@ XtCompatReading ReadConnLabelMatch(KernelPaths paths, const std::string& label_n
   return {.compat = XtCompat::kAbsent, .reason = std::move(problem)};
 }
 
-RuleSupport SupportFor(netlink::BackendKind kind, const XtCompatReading& reading, HintPolicy hint) {
-  const bool absent = kind == netlink::BackendKind::kNft && reading.compat == XtCompat::kAbsent;
-  return {.xt = !absent, .reason = absent ? reading.reason : "", .hint = hint};
-}
-
-void AddConnLabelSupport(const XtCompatReading& reading, RuleSupport& support) {
-  support.conn_labels = reading.compat != XtCompat::kAbsent;
-  support.conn_labels_reason = support.conn_labels ? "" : reading.reason;
-}
-
-void SupportWatch::NoteConnLabelRefusal(absl::string_view refusal) {
-  conn_label_refusal_ = {.at = {read_(), read_conn_label_()}, .said = std::string(refusal)};
-}
-
-bool SupportWatch::Look(netlink::BackendKind kind, HintPolicy hint, bool labels_wanted) {
-  const XtCompatReading xt = read_();
+RuleSupport SupportSource::Now(netlink::BackendKind kind, bool labels_desired) {
+  const XtCompatReading xt = Read();
   XtCompatReading reading = xt;
   if (reading.compat == XtCompat::kAbsent && disproved_) reading.compat = XtCompat::kUnknown;
   if (reading.compat == XtCompat::kUnknown && refused_) {
     reading = {.compat = XtCompat::kAbsent,
                .reason = "the kernel refused a rule of iptables-nft for want of a match"};
   }
-  RuleSupport now = SupportFor(kind, reading, hint);
-  now.refused = !now.xt && refused_;
-  if (!labels_wanted) conn_label_refusal_.reset();
-  if (labels_wanted && now.xt) {
-    const XtCompatReading conn_label = read_conn_label_();
-    // nft_compat may have been what was missing.
-    if (conn_label_refusal_ && conn_label_refusal_->at != Readings{xt, conn_label}) {
-      conn_label_refusal_.reset();
-    }
-    AddConnLabelSupport(conn_label, now);
-    if (conn_label_refusal_) now = WithoutConnLabels(std::move(now), conn_label_refusal_->said);
+  RuleSupport now;
+  if (kind == netlink::BackendKind::kNft && reading.compat == XtCompat::kAbsent) {
+    now = {.xt = false, .reason = reading.reason, .refused = refused_};
   }
-  const RuleSupport before = std::exchange(support_, std::move(now));
-  return support_ != before;
+  if (!labels_desired) conn_label_refusal_.reset();
+  if (!labels_desired || !now.xt) return now;
+  const XtCompatReading conn_label = ReadConnLabel();
+  // nft_compat may have been what was missing.
+  if (conn_label_refusal_ && conn_label_refusal_->at != Readings{xt, conn_label}) {
+    conn_label_refusal_.reset();
+  }
+  if (conn_label.compat == XtCompat::kAbsent) {
+    now.conn_labels = false;
+    now.conn_labels_reason = conn_label.reason;
+  }
+  return conn_label_refusal_ ? WithoutConnLabels(std::move(now), conn_label_refusal_->said) : now;
+}
+
+bool SupportSource::Look(netlink::BackendKind kind, bool labels_desired) {
+  looked_ = true;
+  const RuleSupport before = std::exchange(known_, Now(kind, labels_desired));
+  if (known_ == before) return false;
+  news_ = WhatChanged(before, known_);
+  return true;
+}
+
+bool SupportSource::LookOnce(netlink::BackendKind kind, bool labels_desired) {
+  if (looked_) return false;
+  const std::string news = news_;
+  const bool changed = Look(kind, labels_desired);
+  news_ = news;
+  return changed;
+}
+
+bool SupportSource::NoteRefusal(netlink::BackendKind kind, bool labels_desired) {
+  refused_ = true;
+  return Look(kind, labels_desired);
+}
+
+bool SupportSource::NoteDisproof(netlink::BackendKind kind, bool labels_desired) {
+  disproved_ = true;
+  return Look(kind, labels_desired);
+}
+
+bool SupportSource::NoteConnLabelRefusal(netlink::BackendKind kind,
+                                         absl::string_view refusal) {
+  conn_label_refusal_ = {.at = {Read(), ReadConnLabel()}, .said = std::string(refusal)};
+  return Look(kind, /*labels_desired=*/true);
 }
 
 }  // namespace kipt::agent

@@ -54,36 +54,40 @@ XtCompatReading ReadXtCompat(KernelPaths paths, KernelSymbols symbols = KernelSy
 XtCompatReading ReadConnLabelMatch(KernelPaths paths, const std::string& label_names_path,
                                    KernelSymbols symbols = KernelSymbols::kRead);
 
-// `kind` is the Backend's. The iptables-legacy backend can always hold rules; with nft they are
-// tried if that is not known.
-RuleSupport SupportFor(netlink::BackendKind kind, const XtCompatReading& reading, HintPolicy hint);
-
-// Adds what ReadConnLabelMatch says, for whom labels are wanted. Where nobody knows they are tried
-// (Reconciler::Sync).
-void AddConnLabelSupport(const XtCompatReading& reading, RuleSupport& support);
-
-// Both over the life of a process: what a transaction showed counts where files tell nothing.
-class SupportWatch {
+// Finds out what the node can hold, and remembers it: from files, and from what transactions
+// showed where files tell nothing. The reconciler asks it when rules are to be added.
+class SupportSource {
  public:
-  // `read_conn_label` is called only where labels are wanted.
-  SupportWatch(std::function<XtCompatReading()> read,
-               std::function<XtCompatReading()> read_conn_label)
+  // What files tell: `read` of all matches (legacy iptables does not need it), `read_conn_label` of
+  // connlabel, which is called only where labels are desired. Without them nobody knows.
+  explicit SupportSource(std::function<XtCompatReading()> read = nullptr,
+                         std::function<XtCompatReading()> read_conn_label = nullptr)
       : read_(std::move(read)), read_conn_label_(std::move(read_conn_label)) {}
 
-  const RuleSupport& support() const { return support_; }
+  // Until the first Look: everything.
+  const RuleSupport& known() const { return known_; }
 
-  // Reads again. True: `support` has changed.
-  bool Look(netlink::BackendKind kind, HintPolicy hint, bool labels_wanted);
-  // The kernel refused a rule for want of its match; Look takes that for an answer where it finds
-  // none, from then on.
-  void NoteRefusal() { refused_ = true; }
-  // Plan::support_disproved: where files say that there is none, Look takes that for no answer,
-  // from then on.
-  void NoteDisproof() { disproved_ = true; }
-  // The same of connlabel, and whatever Look finds: modprobe may have failed, or legacy iptables
-  // may lack its extension. It counts until files tell something else than now, or labels were not
-  // wanted for a while. `refusal` is what was said.
-  void NoteConnLabelRefusal(absl::string_view refusal);
+  // Reads again. True: `known` has changed. `kind` is the Backend's.
+  bool Look(netlink::BackendKind kind, bool labels_desired);
+  // The same, once: afterwards what is known counts until somebody calls Look.
+  bool LookOnce(netlink::BackendKind kind, bool labels_desired);
+  // The next LookOnce reads again, for another configuration.
+  void LookAnew() { looked_ = false; }
+
+  // What a transaction showed, followed by Look.
+  //
+  // The kernel refused a rule because its match is missing: counts where files tell nothing.
+  bool NoteRefusal(netlink::BackendKind kind, bool labels_desired);
+  // A rule that stands proves that there are matches (Plan::support_disproved): where files say
+  // that there are none, that is no answer from then on.
+  bool NoteDisproof(netlink::BackendKind kind, bool labels_desired);
+  // A rule was refused because connlabel is missing, whatever files tell: modprobe may have failed,
+  // or legacy iptables may lack its extension. Counts until files tell something else than now, or
+  // labels were not desired for a while. `refusal` is what was said.
+  bool NoteConnLabelRefusal(netlink::BackendKind kind, absl::string_view refusal);
+
+  // For the log: what has changed since the last call, other than by LookOnce. Empty: nothing.
+  std::string TakeNews() { return std::exchange(news_, ""); }
 
  private:
   // What files tell, of all matches and of connlabel.
@@ -98,12 +102,20 @@ class SupportWatch {
     std::string said;
   };
 
+  XtCompatReading Read() const { return read_ ? read_() : XtCompatReading(); }
+  XtCompatReading ReadConnLabel() const {
+    return read_conn_label_ ? read_conn_label_() : XtCompatReading();
+  }
+  RuleSupport Now(netlink::BackendKind kind, bool labels_desired);
+
   std::function<XtCompatReading()> read_;
   std::function<XtCompatReading()> read_conn_label_;
-  RuleSupport support_;
+  RuleSupport known_;
+  bool looked_ = false;
   bool refused_ = false;
   bool disproved_ = false;
   std::optional<Refusal> conn_label_refusal_;
+  std::string news_;
 };
 
 }  // namespace kipt::agent

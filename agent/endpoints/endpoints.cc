@@ -131,7 +131,7 @@ std::shared_ptr<const Endpoints::Shown> Endpoints::MakeShown(AgentState state) c
     for (Writer& writer : fight.writers) writer.command_line.clear();
   }
   const absl::Duration age = std::max(absl::ZeroDuration(), clock_.now() - state.heartbeat);
-  const absl::Time steady_heartbeat = clock_.steady() - age;
+  const SteadyTime steady_heartbeat = clock_.steady() - age;
   return std::make_shared<const Shown>(Shown{std::move(state), steady_heartbeat});
 }
 

@@ -22,6 +22,7 @@
 #include "agent/config/config.h"
 #include "agent/endpoints/http_server.h"
 #include "agent/loop/agent_state.h"
+#include "agent/loop/clock.h"
 
 namespace kipt::agent {
 
@@ -30,7 +31,7 @@ struct EndpointClock {
   // The time of day, for people.
   std::function<absl::Time()> now;
   // Never set, only goes on; counts from anything.
-  std::function<absl::Time()> steady;
+  std::function<SteadyTime()> steady;
 };
 EndpointClock SystemEndpointClock();
 
@@ -80,7 +81,7 @@ class Endpoints {
   // Immutable once published.
   struct Shown {
     AgentState state;
-    absl::Time steady_heartbeat;
+    SteadyTime steady_heartbeat;
   };
 
   std::shared_ptr<const Shown> MakeShown(AgentState state) const;

@@ -10,8 +10,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "agent/detect/rule_support.h"
 #include "agent/loop/family_phase.h"
 #include "agent/loop/martians.h"
+#include "agent/policy/native_martians.h"
 
 namespace kipt::agent {
 namespace {
@@ -109,10 +111,10 @@ Agent::FamilyRecord& Agent::RecordOf(Family family) {
 
 void Agent::NoteOptions() {
   state_.emulated_version = options_.emulated_version;
-  state_.mode = options_.desired.mode;
+  state_.mode = options_.input.mode;
   state_.observing = options_.observe;
   std::vector<FamilyState> families;
-  for (const Family family : options_.desired.families) {
+  for (const Family family : options_.input.families) {
     families.push_back({.family = family, .since = state_.started});
     for (const FamilyState& known : state_.families) {
       if (known.family == family) families.back() = known;
@@ -127,14 +129,22 @@ void Agent::SetDesired(AgentOptions options) {
   if (options.observe != options_.observe) CloseBackend();
   options_ = std::move(options);
   retirer_.SetSources(options_.retire);
-  records_.clear();
-  damping_ = Damping(options_.sync_period);
-  suspects_.Forget();
+  ForgetRepairs();
   SetPace();
   pace_.NoteUrgent();
   next_trigger_ = Trigger::kConfig;
   NoteOptions();
   Rearm();
+}
+
+RuleSupport Agent::Support() const {
+  return options_.support != nullptr ? options_.support->known() : RuleSupport();
+}
+
+void Agent::ForgetRepairs() {
+  records_.clear();
+  damping_ = Damping(options_.sync_period);
+  suspects_.Forget();
 }
 
 void Agent::SetPace() {
@@ -144,7 +154,7 @@ void Agent::SetPace() {
 
 void Agent::OnSight() {
   pace_.NoteChange();
-  const absl::Time now = SteadyNow();
+  const SteadyTime now = SteadyNow();
   if (pace_.Next(now) <= now) {
     Turn(Trigger::kChange);
   } else {
@@ -155,7 +165,7 @@ void Agent::OnSight() {
 }
 
 void Agent::OnTimer() {
-  const absl::Time now = SteadyNow();
+  const SteadyTime now = SteadyNow();
   state_.heartbeat = absl::Now();
   if (pace_.Next(now) > now) {
     Rearm();
@@ -169,7 +179,7 @@ void Agent::OnTimer() {
 }
 
 void Agent::Rearm() {
-  const absl::Time now = SteadyNow();
+  const SteadyTime now = SteadyNow();
   // A timer that cannot be set is one that was never made: Create has failed then.
   timer_->FireAfter(pace_.Next(now) - now).IgnoreError();
 }
@@ -205,8 +215,23 @@ void Agent::CloseBackend() {
   backend_.reset();
 }
 
+void Agent::Reconcile(Round& round) {
+  const RuleSupport before = Support();
+  // Modules may have come.
+  if (round.trigger == Trigger::kTimer && !before.all()) {
+    options_.support->Look(backend_->kind(), options_.input.labels.has_value());
+  }
+  round.report = Reconciler(backend_.get(), SteadyClock(), options_.support)
+                     .Sync(options_.input, [&](const Plan& plan) { return Restrain(plan); });
+  if (Support() == before) return;
+  ForgetRepairs();
+  if (waiting_families_.empty()) return;
+  pace_.NoteUrgent();
+  next_trigger_ = Trigger::kConfig;
+}
+
 void Agent::Turn(Trigger trigger) {
-  const absl::Time start = SteadyNow();
+  const SteadyTime start = SteadyNow();
   const absl::Duration cpu_before = options_.cpu_used();
   next_trigger_ = Trigger::kTimer;
   Round round{.trigger = trigger};
@@ -218,16 +243,13 @@ void Agent::Turn(Trigger trigger) {
     EnsureWatching();
     sighting = lookout_.Take();
     suspects_.NoteCommits(sighting.commits, sighting.others);
-    round.report =
-        Reconciler(backend_.get(), SteadyClock()).Sync(options_.desired, [&](const Plan& plan) {
-          return Restrain(plan);
-        });
+    Reconcile(round);
   }
   // Nothing was.
   if (options_.observe) {
     for (Finding& finding : round.report.plan.diff.findings) finding.mended = false;
   }
-  const absl::Time end = SteadyNow();
+  const SteadyTime end = SteadyNow();
   round.external_changes = sighting.changes;
   round.lost_events = sighting.lost_events;
   round.duration = end - start;
@@ -236,7 +258,8 @@ void Agent::Turn(Trigger trigger) {
   NoteSuspects(round.report);
   const bool stopped = sighting.stopped || lookout_.seen().stopped;
   if (stopped && !lookout_.watching()) pace_.NoteWaiting(end + kWatchAgain);
-  damping_.NoteApplied(round.report.applied, end);
+  // Repairs of the native table are neither damped nor incidents.
+  damping_.NoteApplied(WithoutNative(round.report.applied), end);
   pace_.NoteWaiting(damping_.next());
   if (!round.report.applied.empty() && IsLegacy(*backend_)) pace_.NoteWaiting(end + kSecondLook);
   round.fights_begun = damping_.TakeBegun();
@@ -244,8 +267,9 @@ void Agent::Turn(Trigger trigger) {
   NoteDamage(round, std::min(sighting.first, start), end);
   suspects_.NoteApplied(round.report.applied);
   NoteFamilies(round, end);
-  if (backend_ != nullptr && !options_.observe && damping_.next() == absl::InfiniteFuture()) {
-    round.retirement = retirer_.Run(*backend_, SteadyClock(), options_.desired, round);
+  if (backend_ != nullptr && !options_.observe && damping_.next() == SteadyTime::InfiniteFuture()) {
+    Reconciler reconciler(backend_.get(), SteadyClock(), options_.support);
+    round.retirement = retirer_.Run(reconciler, SteadyClock(), options_.input, round);
     pace_.NoteWaiting(retirer_.next());
   }
   NoteState(round, end);
@@ -259,11 +283,12 @@ void Agent::Turn(Trigger trigger) {
 
 Diff Agent::Restrain(const Plan& plan) {
   if (options_.observe) return {};
-  const absl::Time now = SteadyNow();
+  const SteadyTime now = SteadyNow();
   Diff allowed = plan.diff;
   suspects_.NoteCheck(plan);
   allowed.changes = damping_.Allow(plan, now);
   std::erase_if(allowed.changes, [&](const Change& change) {
+    if (IsNative(change)) return false;
     const netlink::ChainId& chain = netlink::ChainOf(change.operation);
     const FamilyRecord& record = RecordOf(chain.family);
     if (record.backoff.next() <= now) return false;
@@ -271,7 +296,11 @@ Diff Agent::Restrain(const Plan& plan) {
     return record.refused.empty() || IsRefused(record, change);
   });
   // What takes the native table's place may be among what is to wait.
-  if (allowed.changes.size() != plan.diff.changes.size()) allowed.native.remove.reset();
+  if (allowed.changes.size() != plan.diff.changes.size()) {
+    std::erase_if(allowed.changes, [](const Change& change) {
+      return std::holds_alternative<netlink::DeleteNativeTable>(change.operation);
+    });
+  }
   return allowed;
 }
 
@@ -289,16 +318,16 @@ void Agent::NoteSuspects(const SyncReport& report) {
 bool Agent::IsRefused(const FamilyRecord& record, const Change& change) const {
   const netlink::Table table = netlink::ChainOf(change.operation).table;
   return !record.refused.empty() &&
-         (WaitsForOtherTables(options_.desired, change) ||
+         (WaitsForOtherTables(DesiredRuleset(options_.input, Support()), change) ||
           std::find(record.refused.begin(), record.refused.end(), table) != record.refused.end());
 }
 
-void Agent::NoteDamage(Round& round, absl::Time noticed, absl::Time ended) {
+void Agent::NoteDamage(Round& round, SteadyTime noticed, SteadyTime ended) {
   const SyncReport& report = round.report;
   // What stands is not known, and what stood last is what the next look is compared with.
   if (!report.status.ok()) return;
   std::vector<Change> damage;
-  for (const Change& change : report.applied) {
+  for (const Change& change : WithoutNative(report.applied)) {
     const FamilyRecord& record = RecordOf(netlink::ChainOf(change.operation).family);
     if (!record.settled || IsRefused(record, change)) continue;
     if (IsRefill(change, report.plan)) {
@@ -328,8 +357,8 @@ void Agent::NoteDamage(Round& round, absl::Time noticed, absl::Time ended) {
   round.incident = std::move(incident);
 }
 
-void Agent::NoteFamilies(Round& round, absl::Time steady_now) {
-  const std::vector<Fight> fights = damping_.fights();
+void Agent::NoteFamilies(Round& round, SteadyTime steady_now) {
+  const std::vector<Fight> fights = damping_.fights(steady_now);
   for (FamilyState& state : state_.families) {
     FamilyRecord& record = RecordOf(state.family);
     if (waiting_families_.count(state.family) != 0) {
@@ -353,15 +382,14 @@ void Agent::NoteFamilies(Round& round, absl::Time steady_now) {
   }
 }
 
-void Agent::NoteState(const Round& round, absl::Time steady_now) {
+void Agent::NoteState(const Round& round, SteadyTime steady_now) {
   const absl::Time now = absl::Now();
   const SyncReport& report = round.report;
   state_.heartbeat = now;
   state_.last_look = now;
   state_.looks += static_cast<uint64_t>(report.looks);
   if (report.FirstError().ok()) state_.last_success = now;
-  state_.fights = damping_.fights();
-  for (Fight& fight : state_.fights) fight.since = now - (steady_now - fight.since);
+  state_.fights = damping_.fights(steady_now);
   if (round.retirement && round.retirement->status.ok()) {
     state_.claimed = round.retirement->plan.kept;
     if (round.retirement->surveyed) {
@@ -370,9 +398,9 @@ void Agent::NoteState(const Round& round, absl::Time steady_now) {
   }
   if (report.status.ok()) {
     state_.findings = report.plan.diff.findings;
-    state_.in_place = report.plan.diff.in_place;
-    state_.stale =
-        WithClaims(report.plan.diff.stale, {.changes = Retired(round), .kept = state_.claimed});
+    state_.in_place = WithoutNative(report.plan.diff.in_place);
+    state_.stale = WithClaims(WithoutNative(report.plan.diff.stale),
+                              {.changes = Retired(round), .kept = state_.claimed});
     state_.martian_protection = MartianProtectionStands(report);
     state_.martians_dropped += martian_count_.Note(report.plan.martians.dropped);
     // Read seldom: a file for each interface.

@@ -40,7 +40,9 @@ namespace kipt::agent {
 absl::Duration CpuUsed();
 
 struct AgentOptions {
-  Ruleset desired;
+  PolicyInput input;
+  // What the node can hold, for the agent's life; must outlive it. Null: everything.
+  SupportSource* support = nullptr;
   // For AgentState only.
   featuregates::Version emulated_version;
   netlink::WatchMode watch = netlink::WatchMode::kEvents;
@@ -76,7 +78,7 @@ class Agent {
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 
-  // From the next turn of the loop on, something else is wanted. What is put in place then is no
+  // From the next turn of the loop on, something else is desired. What is put in place then is no
   // damage. How to watch stays as it is.
   void SetDesired(AgentOptions options);
 
@@ -103,11 +105,15 @@ class Agent {
   void Rearm();
   void SetPace();
   void NoteOptions();
+  RuleSupport Support() const;
+  // What was repaired by now is no measure of what is desired from now on.
+  void ForgetRepairs();
   FamilyRecord& RecordOf(netlink::Family family);
   // Whether `change` belongs to a table of `record.refused`, or waits for one.
   bool IsRefused(const FamilyRecord& record, const Change& change) const;
 
   void Turn(Trigger trigger);
+  void Reconcile(Round& round);
   absl::Status EnsureBackend();
   void EnsureWatching();
   void CloseBackend();
@@ -116,9 +122,9 @@ class Agent {
   // Which commits of others came before the last check of this round, as far as is known by now.
   void NoteSuspects(const SyncReport& report);
   // What the last round left in place and this one had to repair. Times are steady, as below.
-  void NoteDamage(Round& round, absl::Time noticed, absl::Time ended);
-  void NoteFamilies(Round& round, absl::Time steady_now);
-  void NoteState(const Round& round, absl::Time steady_now);
+  void NoteDamage(Round& round, SteadyTime noticed, SteadyTime ended);
+  void NoteFamilies(Round& round, SteadyTime steady_now);
+  void NoteState(const Round& round, SteadyTime steady_now);
 
   AgentOptions options_;
   OpenBackend open_backend_;

@@ -77,7 +77,7 @@ struct AgentState {
   std::string watching;
   // In the order of the configuration; never empty.
   std::vector<FamilyState> families;
-  // Of the last look.
+  // Of the last look; the native table is not among them.
   std::vector<Finding> findings;
   std::vector<Standing> in_place;
   std::vector<Standing> stale;

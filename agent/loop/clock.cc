@@ -3,18 +3,40 @@
 
 #include <ctime>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
 namespace kipt::agent {
+namespace {
 
-absl::Time SteadyNow() {
+constexpr int kRetriesAtOnce = 10;
+constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
+constexpr absl::Duration kRetryLimit = absl::Seconds(5);
+
+}  // namespace
+
+SteadyTime SteadyNow() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
-  return absl::TimeFromTimespec(now);
+  return SteadyTime() + absl::DurationFromTimespec(now);
 }
 
 Clock SteadyClock() {
   return {.now = SteadyNow, .sleep = [](absl::Duration duration) { absl::SleepFor(duration); }};
+}
+
+absl::Status RetryAborted(const Clock& clock, absl::FunctionRef<absl::Status()> attempt) {
+  const SteadyTime deadline = clock.now() + kRetryLimit;
+  for (int tries = 1;; ++tries) {
+    absl::Status status = attempt();
+    if (!absl::IsAborted(status)) return status;
+    if (clock.now() >= deadline) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "others kept changing the ruleset for ", absl::FormatDuration(kRetryLimit), " (", tries,
+          " attempts); nothing was changed; the last attempt: ", status.message()));
+    }
+    if (tries % kRetriesAtOnce == 0) clock.sleep(kRetryPause);
+  }
 }
 
 }  // namespace kipt::agent

@@ -1,24 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // File: agent/loop/clock.h
+//
+// Steady time, and what is measured by it: how long an attempt is repeated.
 #ifndef KIPT_AGENT_LOOP_CLOCK_H_
 #define KIPT_AGENT_LOOP_CLOCK_H_
 
+#include <compare>
 #include <functional>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 
 namespace kipt::agent {
 
-// CLOCK_MONOTONIC, counted from absl::UnixEpoch(): only differences have a meaning.
-absl::Time SteadyNow();
+// A moment of CLOCK_MONOTONIC. It does not mix with the time of day (absl::Time), which somebody
+// may set; only differences have a meaning.
+class SteadyTime {
+ public:
+  constexpr SteadyTime() = default;
+  static SteadyTime InfinitePast() { return SteadyTime() - absl::InfiniteDuration(); }
+  static SteadyTime InfiniteFuture() { return SteadyTime() + absl::InfiniteDuration(); }
+
+  SteadyTime& operator+=(absl::Duration duration) {
+    since_start_ += duration;
+    return *this;
+  }
+  friend SteadyTime operator+(SteadyTime time, absl::Duration duration) { return time += duration; }
+  friend SteadyTime operator-(SteadyTime time, absl::Duration duration) {
+    return time += -duration;
+  }
+  friend absl::Duration operator-(SteadyTime a, SteadyTime b) {
+    return a.since_start_ - b.since_start_;
+  }
+  friend bool operator==(const SteadyTime&, const SteadyTime&) = default;
+  friend std::strong_ordering operator<=>(const SteadyTime&, const SteadyTime&) = default;
+
+ private:
+  absl::Duration since_start_;
+};
+
+SteadyTime SteadyNow();
 
 // Time, passed in so that tests need not wait.
 struct Clock {
-  std::function<absl::Time()> now;
+  std::function<SteadyTime()> now;
   std::function<void(absl::Duration)> sleep;
 };
 Clock SteadyClock();
+
+// The one contract of retries: a Backend answers Aborted where others were in the way and nothing
+// was done, and this calls `attempt` again as long as it does: ten times at once, then every 100
+// ms, for five seconds. Then DeadlineExceeded, with the last answer.
+absl::Status RetryAborted(const Clock& clock, absl::FunctionRef<absl::Status()> attempt);
 
 }  // namespace kipt::agent
 

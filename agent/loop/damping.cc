@@ -5,6 +5,7 @@
 #include <set>
 #include <variant>
 
+#include "absl/time/clock.h"
 #include "agent/policy/kubelet_forms.h"
 #include "agent/policy/rule_forms.h"
 
@@ -72,15 +73,16 @@ bool IsRefill(const Change& change, const Plan& plan) {
   return form && !form->shared_with_kube_proxy && !somebody_else_did_it;
 }
 
-void Damping::NoteUndone(const Change& change, const Plan& plan, absl::Time now) {
+void Damping::NoteUndone(const Change& change, const Plan& plan, SteadyTime now) {
   const auto found = repairs_.find(ItemOf(change.operation));
   if (found == repairs_.end()) return;
   const Item& item = found->first;
   Repair& repair = found->second;
   const bool refill = IsRefill(change, plan);
   // More is gone by now than kube-proxy takes: all of the chain would wait with this.
-  if (std::exchange(repair.refill, refill) && !refill) repair.held_until = absl::InfinitePast();
-  if (repair.undone != absl::InfinitePast()) return;
+  if (std::exchange(repair.refill, refill) && !refill)
+    repair.held_until = SteadyTime::InfinitePast();
+  if (repair.undone != SteadyTime::InfinitePast()) return;
   repair.undone = now;
   if (refill) {
     repair.held_until = repair.repaired + kBetweenRefills;
@@ -91,7 +93,8 @@ void Damping::NoteUndone(const Change& change, const Plan& plan, absl::Time now)
   if (!soon && !repair.fighting) repair.rounds = 0;
   if (repair.rounds < kRoundsOfAFight) return;
   if (!repair.fighting) {
-    repair.fight = {.chain = item.chain, .item = item.text, .since = now, .wait = kFirstWait};
+    repair.fight = {.chain = item.chain, .item = item.text, .wait = kFirstWait};
+    repair.fighting_since = now;
   } else if (soon) {
     repair.fight.wait = std::min(2 * repair.fight.wait, longest_wait_);
   }
@@ -100,10 +103,10 @@ void Damping::NoteUndone(const Change& change, const Plan& plan, absl::Time now)
   if (!std::exchange(repair.fighting, true)) begun_.push_back(item);
 }
 
-void Damping::Forget(absl::Time now) {
+void Damping::Forget(SteadyTime now) {
   for (auto it = repairs_.begin(); it != repairs_.end();) {
     const Repair& repair = it->second;
-    const bool stands = repair.undone == absl::InfinitePast();
+    const bool stands = repair.undone == SteadyTime::InfinitePast();
     if (!stands || now - repair.repaired < kQuiet) {
       ++it;
       continue;
@@ -114,7 +117,7 @@ void Damping::Forget(absl::Time now) {
 }
 
 // What was undone, as far as `plan` knows of it: of families that it is not about, nothing is new.
-void Damping::NoteUndone(const Plan& plan, absl::Time now) {
+void Damping::NoteUndone(const Plan& plan, SteadyTime now) {
   std::set<Item> undone;
   for (const Change& change : plan.diff.changes) {
     undone.insert(ItemOf(change.operation));
@@ -124,18 +127,18 @@ void Damping::NoteUndone(const Plan& plan, absl::Time now) {
     const auto& families = plan.families;
     if (std::find(families.begin(), families.end(), item.chain.family) == families.end()) continue;
     // It stands, or somebody else has put it back.
-    if (undone.count(item) == 0) repair.undone = absl::InfinitePast();
+    if (undone.count(item) == 0) repair.undone = SteadyTime::InfinitePast();
   }
 }
 
-std::vector<Change> Damping::Allow(const Plan& plan, absl::Time now) {
+std::vector<Change> Damping::Allow(const Plan& plan, SteadyTime now) {
   Forget(now);
   NoteUndone(plan, now);
-  next_ = absl::InfiniteFuture();
+  next_ = SteadyTime::InfiniteFuture();
   held_.clear();
   std::set<ChainId> waiting;
   for (auto& [item, repair] : repairs_) {
-    const bool stands = repair.undone == absl::InfinitePast();
+    const bool stands = repair.undone == SteadyTime::InfinitePast();
     const bool lasted = now - repair.repaired >= kSoon;
     repair.fight.missing = repair.fighting && repair.addition && !(stands && lasted);
     if (stands) {
@@ -157,7 +160,7 @@ std::vector<Change> Damping::Allow(const Plan& plan, absl::Time now) {
 
 void Damping::NoteSuspects(const Suspects& suspects) {
   for (auto& [item, repair] : repairs_) {
-    if (!repair.fighting || repair.undone == absl::InfinitePast()) continue;
+    if (!repair.fighting || repair.undone == SteadyTime::InfinitePast()) continue;
     Suspected suspected = suspects.Of({&item, 1});
     // Who fought before still is the best guess.
     if (suspected.writers.empty()) continue;
@@ -166,13 +169,13 @@ void Damping::NoteSuspects(const Suspects& suspects) {
   }
 }
 
-void Damping::NoteApplied(absl::Span<const Change> applied, absl::Time now) {
+void Damping::NoteApplied(absl::Span<const Change> applied, SteadyTime now) {
   for (const Change& change : applied) {
     const Item item = ItemOf(change.operation);
     if (repairs_.size() >= kMaxItems && repairs_.count(item) == 0) continue;
     Repair& repair = repairs_[item];
     repair.repaired = now;
-    repair.undone = absl::InfinitePast();
+    repair.undone = SteadyTime::InfinitePast();
     repair.addition = IsAddition(change);
     if (repair.fight.missing) next_ = std::min(next_, now + kSoon);
   }
@@ -187,10 +190,12 @@ std::vector<Fight> Damping::TakeBegun() {
   return begun;
 }
 
-std::vector<Fight> Damping::fights() const {
+std::vector<Fight> Damping::fights(SteadyTime now) const {
   std::vector<Fight> fights;
   for (const auto& [item, repair] : repairs_) {
-    if (repair.fighting) fights.push_back(repair.fight);
+    if (!repair.fighting) continue;
+    fights.push_back(repair.fight);
+    fights.back().since = absl::Now() - (now - repair.fighting_since);
   }
   return fights;
 }

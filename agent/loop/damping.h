@@ -26,7 +26,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "agent/loop/agent_state.h"
-#include "agent/loop/item.h"
+#include "agent/loop/clock.h"
 #include "agent/loop/reconciler.h"
 #include "agent/loop/suspects.h"
 
@@ -45,47 +45,48 @@ class Damping {
 
   // What of the plan's changes may be done at `now`. All changes of a chain are held back together,
   // and with them what would jump to a chain that is not made.
-  std::vector<Change> Allow(const Plan& plan, absl::Time now);
+  std::vector<Change> Allow(const Plan& plan, SteadyTime now);
   // Who undid what the last Allow found undone. Before NoteApplied.
   void NoteSuspects(const Suspects& suspects);
   // These were done.
-  void NoteApplied(absl::Span<const Change> applied, absl::Time now);
+  void NoteApplied(absl::Span<const Change> applied, SteadyTime now);
 
   // When something that was held back may be done, or something that was put back in a fight has
   // lasted (Fight::missing); InfiniteFuture where there is neither.
-  absl::Time next() const { return next_; }
+  SteadyTime next() const { return next_; }
   // Where changes were held back at the last Allow, by a fight.
   const std::vector<netlink::ChainId>& held() const { return held_; }
 
   // Fights that go on, those that began and those that ended since they were last asked for.
-  // Fight::since is in the clock of `now`.
-  std::vector<Fight> fights() const;
+  // Fight::since is set in those that go on.
+  std::vector<Fight> fights(SteadyTime now) const;
   std::vector<Fight> TakeBegun();
   std::vector<Fight> TakeEnded() { return std::exchange(ended_, {}); }
 
  private:
   struct Repair {
-    absl::Time repaired = absl::InfinitePast();
+    SteadyTime repaired = SteadyTime::InfinitePast();
     // When it was found undone; InfinitePast while it stands.
-    absl::Time undone = absl::InfinitePast();
-    absl::Time held_until = absl::InfinitePast();
+    SteadyTime undone = SteadyTime::InfinitePast();
+    SteadyTime held_until = SteadyTime::InfinitePast();
     // What it was undone by, as far as can be told: see IsRefill.
     bool refill = false;
     // Times running that it was undone within a second.
     int rounds = 0;
     bool fighting = false;
+    SteadyTime fighting_since;
     Fight fight;
     // IsAddition.
     bool addition = false;
   };
 
-  void NoteUndone(const Change& change, const Plan& plan, absl::Time now);
-  void NoteUndone(const Plan& plan, absl::Time now);
-  void Forget(absl::Time now);
+  void NoteUndone(const Change& change, const Plan& plan, SteadyTime now);
+  void NoteUndone(const Plan& plan, SteadyTime now);
+  void Forget(SteadyTime now);
 
   absl::Duration longest_wait_;
   std::map<Item, Repair> repairs_;
-  absl::Time next_ = absl::InfiniteFuture();
+  SteadyTime next_ = SteadyTime::InfiniteFuture();
   std::vector<netlink::ChainId> held_;
   std::vector<Item> begun_;
   std::vector<Fight> ended_;

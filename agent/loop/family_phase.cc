@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "agent/loop/damping.h"
-#include "agent/loop/item.h"
 
 namespace kipt::agent {
 namespace {
@@ -24,11 +23,6 @@ std::string Place(const netlink::ChainId& chain) {
   return absl::StrCat(netlink::TableName(chain.table), "/", chain.name);
 }
 
-bool NativeTablePends(const SyncReport& report) {
-  const NativeDiff& native = report.plan.diff.native;
-  return (native.put && !report.native_put) || (native.remove && !report.native_removed);
-}
-
 }  // namespace
 
 FamilyVerdict JudgeFamily(netlink::Family family, const SyncReport& report,
@@ -37,8 +31,7 @@ FamilyVerdict JudgeFamily(netlink::Family family, const SyncReport& report,
   std::vector<std::string> reasons;
   std::vector<std::string> keys;
   const std::vector<Change> changes = report.PendingOf(family);
-  const bool native = family == netlink::Family::kIPv4 && NativeTablePends(report);
-  const int pending = static_cast<int>(changes.size()) + (native ? 1 : 0);
+  const int pending = static_cast<int>(changes.size());
   const bool observed = observe && pending > 0;
   bool missing = !observe && std::any_of(changes.begin(), changes.end(), [&](const Change& change) {
     return IsAddition(change) && !IsRefill(change, report.plan);

@@ -42,7 +42,7 @@ void Lookout::Fail(absl::Status status) {
 
 void Lookout::Drain() {
   if (monitor_ == nullptr) return;
-  const absl::Time now = SteadyNow();
+  const SteadyTime now = SteadyNow();
   const absl::StatusOr<netlink::RulesetChanges> changes = monitor_->Drain();
   if (!changes.ok()) {
     Fail(changes.status());

@@ -31,7 +31,7 @@ struct Sighting {
   uint64_t changes = 0;
   uint64_t lost_events = 0;
   // By a steady clock: when the loop woke for the first of the changes.
-  absl::Time first = absl::InfiniteFuture();
+  SteadyTime first = SteadyTime::InfiniteFuture();
   // Each writer of one Drain once, oldest first, at most RulesetChanges::kMaxWriters in all.
   std::vector<Commits> commits = {};
   // There were commits of others, or of writers that are not known.

@@ -46,7 +46,7 @@ MartianProtection FindMartianProtection(const netlink::Snapshot& observed,
   MartianProtection protection;
   if (native) {
     protection.stands = !native->altered && native->table == NativeMartians();
-    protection.dropped = native->counters.packets;
+    protection.dropped = protection.dropped_natively = native->counters.packets;
   }
   const ObservedChain* firewall = observed.Find(Firewall());
   const ObservedChain* input = observed.Find(Input());
@@ -65,10 +65,11 @@ MartianProtection FindMartianProtection(const netlink::Snapshot& observed,
 
 bool MartianProtectionStands(const SyncReport& report) {
   MartianProtection now = report.plan.martians;
-  if (now.stands || report.native_put) return true;
+  if (now.stands) return true;
   // What is put in place stands where packets come to it: before what could keep them from it.
   for (const Change& change : report.applied) {
     const ChainId& chain = netlink::ChainOf(change.operation);
+    if (std::holds_alternative<netlink::PutNativeTable>(change.operation)) return true;
     if (const auto* add = std::get_if<netlink::AddRule>(&change.operation)) {
       const auto* jump = std::get_if<netlink::Jump>(&add->rule.target);
       now.rule |= chain == Firewall() && IsMartianRule(add->rule);

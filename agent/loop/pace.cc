@@ -24,18 +24,18 @@ Allowance CpuAllowance(double share) { return Allowance(share * kShareBurstSecon
 Allowance::Allowance(double capacity, double rate)
     : capacity_(capacity), rate_(rate), left_(capacity) {}
 
-double Allowance::At(absl::Time now) const {
-  if (as_of_ == absl::InfinitePast()) return left_;
+double Allowance::At(SteadyTime now) const {
+  if (as_of_ == SteadyTime::InfinitePast()) return left_;
   const double grown = left_ + rate_ * absl::ToDoubleSeconds(now - as_of_);
   return std::min(capacity_, grown);
 }
 
-void Allowance::Take(double amount, absl::Time now) {
+void Allowance::Take(double amount, SteadyTime now) {
   left_ = At(now) - amount;
   as_of_ = now;
 }
 
-absl::Time Allowance::When(double amount, absl::Time now) const {
+SteadyTime Allowance::When(double amount, SteadyTime now) const {
   const double missing = amount - At(now);
   return missing <= 0 ? now : now + absl::Seconds(missing / rate_);
 }
@@ -43,7 +43,7 @@ absl::Time Allowance::When(double amount, absl::Time now) const {
 Backoff::Backoff(absl::Duration longest, std::function<double()> jitter)
     : longest_(longest), jitter_(std::move(jitter)) {}
 
-void Backoff::NoteFailure(absl::Time now, absl::Duration longest) {
+void Backoff::NoteFailure(SteadyTime now, absl::Duration longest) {
   absl::Duration wait = kFirstWait;
   for (int i = 0; i < failures_ && wait < longest_; ++i) wait *= 2;
   ++failures_;
@@ -52,7 +52,7 @@ void Backoff::NoteFailure(absl::Time now, absl::Duration longest) {
 
 void Backoff::NoteSuccess() {
   failures_ = 0;
-  next_ = absl::InfinitePast();
+  next_ = SteadyTime::InfinitePast();
 }
 
 Pace::Pace(const PaceOptions& options, std::function<double()> jitter)
@@ -68,13 +68,13 @@ void Pace::SetOptions(const PaceOptions& options) {
   backoff_ = Backoff(options.resync, jitter_);
 }
 
-void Pace::NoteWaiting(absl::Time when) { waiting_ = std::min(waiting_, when); }
+void Pace::NoteWaiting(SteadyTime when) { waiting_ = std::min(waiting_, when); }
 
-void Pace::NoteLook(absl::Time start, absl::Time end, absl::Duration cpu, bool failed) {
+void Pace::NoteLook(SteadyTime start, SteadyTime end, absl::Duration cpu, bool failed) {
   last_start_ = start;
   change_pending_ = false;
   urgent_ = false;
-  waiting_ = absl::InfiniteFuture();
+  waiting_ = SteadyTime::InfiniteFuture();
   looks_.Take(1, start);
   cpu_.Take(absl::ToDoubleSeconds(cpu), end);
   if (failed) {
@@ -84,15 +84,15 @@ void Pace::NoteLook(absl::Time start, absl::Time end, absl::Duration cpu, bool f
   }
 }
 
-absl::Time Pace::WhenChangeIsDue(absl::Time now) const {
-  absl::Time due = std::max(looks_.When(1, now), cpu_.When(0, now));
+SteadyTime Pace::WhenChangeIsDue(SteadyTime now) const {
+  SteadyTime due = std::max(looks_.When(1, now), cpu_.When(0, now));
   if (backoff_.failing()) due = std::max(due, last_start_ + kBetweenFailures);
   return due;
 }
 
-absl::Time Pace::Next(absl::Time now) const {
+SteadyTime Pace::Next(SteadyTime now) const {
   if (urgent_) return now;
-  absl::Time next = backoff_.failing() ? backoff_.next() : last_start_ + resync_;
+  SteadyTime next = backoff_.failing() ? backoff_.next() : last_start_ + resync_;
   next = std::min(next, waiting_);
   if (change_pending_) next = std::min(next, WhenChangeIsDue(now));
   return std::max(next, now);

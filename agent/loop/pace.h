@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "absl/time/time.h"
+#include "agent/loop/clock.h"
 
 namespace kipt::agent {
 
@@ -19,17 +20,17 @@ class Allowance {
   Allowance(double capacity, double rate);
 
   // May go below zero: what a look costs is known only afterwards.
-  void Take(double amount, absl::Time now);
+  void Take(double amount, SteadyTime now);
   // When there is at least `amount`; `now` or later.
-  absl::Time When(double amount, absl::Time now) const;
+  SteadyTime When(double amount, SteadyTime now) const;
 
  private:
-  double At(absl::Time now) const;
+  double At(SteadyTime now) const;
 
   double capacity_;
   double rate_;
   double left_;
-  absl::Time as_of_ = absl::InfinitePast();
+  SteadyTime as_of_ = SteadyTime::InfinitePast();
 };
 
 // Waits that double with every failure, from 100 ms up to `longest`.
@@ -39,17 +40,17 @@ class Backoff {
   Backoff(absl::Duration longest, std::function<double()> jitter);
 
   // This time no longer than `longest` either.
-  void NoteFailure(absl::Time now, absl::Duration longest = absl::InfiniteDuration());
+  void NoteFailure(SteadyTime now, absl::Duration longest = absl::InfiniteDuration());
   void NoteSuccess();
   bool failing() const { return failures_ > 0; }
   // When to try again; InfinitePast where the last attempt did not fail.
-  absl::Time next() const { return next_; }
+  SteadyTime next() const { return next_; }
 
  private:
   absl::Duration longest_;
   std::function<double()> jitter_;
   int failures_ = 0;
-  absl::Time next_ = absl::InfinitePast();
+  SteadyTime next_ = SteadyTime::InfinitePast();
 };
 
 struct PaceOptions {
@@ -70,22 +71,22 @@ class Pace {
   // What is wanted has changed, or is wanted at once for another reason.
   void NoteUrgent() { urgent_ = true; }
   // Something waits for `when`, until the next look.
-  void NoteWaiting(absl::Time when);
+  void NoteWaiting(SteadyTime when);
   // A look that began at `start` and ended at `end`, after this much of CPU time, children
   // included.
-  void NoteLook(absl::Time start, absl::Time end, absl::Duration cpu, bool failed);
+  void NoteLook(SteadyTime start, SteadyTime end, absl::Duration cpu, bool failed);
 
   // When to look. A change is looked at at once, but of more than ten in a row within a second only
   // ten a second are: never more than twenty looks in any second. While looks fail, changes are
   // looked at once a second at most. `now` where it should have been earlier.
-  absl::Time Next(absl::Time now) const;
+  SteadyTime Next(SteadyTime now) const;
   bool change_pending() const { return change_pending_; }
   // Something waits.
-  bool waiting() const { return waiting_ != absl::InfiniteFuture(); }
+  bool waiting() const { return waiting_ != SteadyTime::InfiniteFuture(); }
   bool failing() const { return backoff_.failing(); }
 
  private:
-  absl::Time WhenChangeIsDue(absl::Time now) const;
+  SteadyTime WhenChangeIsDue(SteadyTime now) const;
 
   std::function<double()> jitter_;
   absl::Duration resync_;
@@ -94,8 +95,8 @@ class Pace {
   Backoff backoff_;
   bool change_pending_ = false;
   bool urgent_ = true;
-  absl::Time waiting_ = absl::InfiniteFuture();
-  absl::Time last_start_ = absl::InfinitePast();
+  SteadyTime waiting_ = SteadyTime::InfiniteFuture();
+  SteadyTime last_start_ = SteadyTime::InfinitePast();
 };
 
 }  // namespace kipt::agent

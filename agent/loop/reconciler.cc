@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <set>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "agent/detect/rule_support.h"
 #include "agent/loop/martians.h"
+#include "agent/policy/kube_proxy_chains.h"
 #include "agent/policy/native_martians.h"
-#include "agent/policy/ownership.h"
 #include "netlink/base_chains.h"
 #include "netlink/kernel_error.h"
 
@@ -17,16 +19,12 @@ namespace {
 
 using netlink::Family;
 
-constexpr int kRetriesAtOnce = 10;
-constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
-constexpr absl::Duration kRetryLimit = absl::Seconds(5);
-
 // What each family is told after one attempt for both: only those that had something to change can
 // have failed, but where nothing could be planned all have.
-std::vector<FamilyResult> Results(const Ruleset& desired, const Diff& diff,
+std::vector<FamilyResult> Results(absl::Span<const Family> families, const Diff& diff,
                                   const absl::Status& both) {
   std::vector<FamilyResult> results;
-  for (const Family family : desired.families) {
+  for (const Family family : families) {
     const bool failed = !both.ok() && (diff.empty() || Changes(diff, family));
     results.push_back({family, failed ? both : absl::OkStatus()});
   }
@@ -47,19 +45,27 @@ std::vector<ForeignJump> ForeignJumps(const netlink::Snapshot& snapshot) {
   return {jumps.begin(), jumps.end()};
 }
 
-// `desired`, or what is wanted where iptables can hold rules, if a rule in `snapshot` proves that.
-Ruleset Proven(const Ruleset& desired, const netlink::Snapshot& snapshot) {
-  if (desired.support.xt || desired.support.refused) return desired;
-  for (const auto& [id, chain] : snapshot.chains) {
-    if (std::none_of(chain.rules.begin(), chain.rules.end(), [](const auto& r) { return r.xt; })) {
-      continue;
-    }
-    RuleSupport support = desired.support;
-    support.xt = true;
-    support.reason = "";
-    return DesiredRuleset(desired.mode, desired.families, desired.bits, support, desired.labels);
+// `support`, or that iptables can hold rules, if a rule in `snapshot` proves that.
+RuleSupport Proven(const RuleSupport& support, const netlink::Snapshot& snapshot) {
+  const auto has_xt = [](const auto& chain) {
+    const auto& rules = chain.second.rules;
+    return std::any_of(rules.begin(), rules.end(), [](const auto& rule) { return rule.xt; });
+  };
+  if (support.xt || support.refused ||
+      std::none_of(snapshot.chains.begin(), snapshot.chains.end(), has_xt)) {
+    return support;
   }
-  return desired;
+  RuleSupport proven = support;
+  proven.xt = true;
+  proven.reason = "";
+  return proven;
+}
+
+// What was done before `report`'s attempt is part of it.
+void AddEarlier(const SyncReport& earlier, SyncReport& report) {
+  report.applied.insert(report.applied.begin(), earlier.applied.begin(), earlier.applied.end());
+  report.looks += earlier.looks;
+  report.applying += earlier.applying;
 }
 
 // That of a rule about connection labels for which the match is missing; null: there is none.
@@ -77,9 +83,6 @@ void SyncReport::NoteApplied(const Diff& diff, absl::Span<const Family> in) {
     const Family family = netlink::ChainOf(change.operation).family;
     if (std::find(in.begin(), in.end(), family) != in.end()) applied.push_back(change);
   }
-  if (std::find(in.begin(), in.end(), Family::kIPv4) == in.end()) return;
-  native_put |= diff.native.put.has_value();
-  native_removed |= diff.native.remove.has_value();
 }
 
 absl::Status SyncReport::FirstError() const {
@@ -88,6 +91,12 @@ absl::Status SyncReport::FirstError() const {
     if (!result.status.ok()) return result.status;
   }
   return absl::OkStatus();
+}
+
+bool AddsRules(const Diff& diff) {
+  return std::any_of(diff.changes.begin(), diff.changes.end(), [](const Change& change) {
+    return std::holds_alternative<netlink::AddRule>(change.operation);
+  });
 }
 
 bool SyncReport::LacksExtension() const {
@@ -123,21 +132,16 @@ std::vector<Change> SyncReport::PendingOf(Family family) const {
   return pending;
 }
 
-Reconciler::Reconciler(netlink::Backend* backend, Clock clock)
-    : backend_(backend), clock_(std::move(clock)) {}
+Reconciler::Reconciler(netlink::Backend* backend, Clock clock, SupportSource* support)
+    : backend_(backend), clock_(std::move(clock)), support_(support) {}
 
-absl::Status Reconciler::RetryAborted(const std::function<absl::Status()>& attempt) {
-  const absl::Time deadline = clock_.now() + kRetryLimit;
-  for (int tries = 1;; ++tries) {
-    absl::Status status = attempt();
-    if (!absl::IsAborted(status)) return status;
-    if (clock_.now() >= deadline) {
-      return absl::DeadlineExceededError(absl::StrCat(
-          "others kept changing the ruleset for ", absl::FormatDuration(kRetryLimit), " (", tries,
-          " attempts); nothing was changed; the last attempt: ", status.message()));
-    }
-    if (tries % kRetriesAtOnce == 0) clock_.sleep(kRetryPause);
-  }
+Reconciler::Goal Reconciler::GoalOf(const PolicyInput& input) const {
+  return {input, support_ != nullptr ? support_->known() : RuleSupport()};
+}
+
+bool Reconciler::AskSupport(const PolicyInput& input, const Plan& plan) {
+  return support_ != nullptr && AddsRules(plan.diff) &&
+         support_->LookOnce(backend_->kind(), input.labels.has_value());
 }
 
 absl::StatusOr<Reconciler::Observation> Reconciler::Observe(
@@ -154,43 +158,50 @@ absl::StatusOr<Reconciler::Observation> Reconciler::Observe(
   return Observation{*std::move(snapshot), std::move(native->table)};
 }
 
-absl::StatusOr<Plan> Reconciler::LookOnce(const Ruleset& desired,
+absl::StatusOr<Plan> Reconciler::LookOnce(const Goal& goal,
                                           absl::Span<const netlink::ChainQuery> queries) {
   const absl::StatusOr<Observation> observed = Observe(queries);
   if (!observed.ok()) return observed.status();
   const netlink::Snapshot& snapshot = observed->snapshot;
-  const Ruleset proven = Proven(desired, snapshot);
+  const RuleSupport proven = Proven(goal.support, snapshot);
   Plan plan{.generation = snapshot.generation,
-            .families = desired.families,
-            .diff = ComputeDiff(proven, snapshot, observed->native),
+            .families = goal.input.families,
+            .diff = ComputeDiff(goal.input, snapshot, observed->native, proven),
             .claimed_by_kube_proxy = {},
             .foreign_jumps = ForeignJumps(snapshot),
             .martians = FindMartianProtection(snapshot, observed->native),
-            .support_disproved = proven.support.xt != desired.support.xt};
+            .support_disproved = proven.xt != goal.support.xt};
   for (const Family family : netlink::kFamilies) {
     if (IsClaimedByKubeProxy(snapshot, family)) plan.claimed_by_kube_proxy.push_back(family);
   }
   return plan;
 }
 
-absl::StatusOr<Plan> Reconciler::Look(const Ruleset& desired) {
+absl::StatusOr<Plan> Reconciler::LookAt(const Goal& goal) {
   absl::StatusOr<Plan> plan;
-  const std::vector<netlink::ChainQuery> queries = ChainsToRead(desired);
-  const absl::Status status = RetryAborted([&] {
-    plan = LookOnce(desired, queries);
+  const std::vector<netlink::ChainQuery> queries =
+      ChainsToRead(DesiredRuleset(goal.input, goal.support));
+  const absl::Status status = RetryAborted(clock_, [&] {
+    plan = LookOnce(goal, queries);
     return plan.status();
   });
   if (!status.ok()) return status;
   return plan;
 }
 
-absl::Status Reconciler::SyncFamilies(const Ruleset& desired,
+absl::StatusOr<Plan> Reconciler::Look(const PolicyInput& input) {
+  absl::StatusOr<Plan> plan = LookAt(GoalOf(input));
+  if (!plan.ok() || !AskSupport(input, *plan)) return plan;
+  return LookAt(GoalOf(input));
+}
+
+absl::Status Reconciler::SyncFamilies(const Goal& goal,
                                       absl::Span<const netlink::ChainQuery> queries,
                                       absl::Span<const Family> families, const Restraint& restraint,
                                       SyncReport& report) {
-  return RetryAborted([&] {
+  return RetryAborted(clock_, [&] {
     ++report.looks;
-    absl::StatusOr<Plan> plan = LookOnce(desired, queries);
+    absl::StatusOr<Plan> plan = LookOnce(goal, queries);
     if (!plan.ok()) {
       // A failed look says nothing about either family.
       if (!absl::IsAborted(plan.status())) report.status = plan.status();
@@ -201,7 +212,7 @@ absl::Status Reconciler::SyncFamilies(const Ruleset& desired,
     const netlink::Transaction transaction =
         ToTransaction(allowed, report.plan.generation, families);
     if (transaction.empty()) return absl::OkStatus();
-    const absl::Time start = clock_.now();
+    const SteadyTime start = clock_.now();
     absl::Status applied = backend_->Apply(transaction);
     report.applying += clock_.now() - start;
     if (!applied.ok()) return applied;
@@ -210,70 +221,87 @@ absl::Status Reconciler::SyncFamilies(const Ruleset& desired,
   });
 }
 
-SyncReport Reconciler::Sync(const Ruleset& desired, const Restraint& restraint) {
-  SyncReport report = SyncWanted(desired, restraint);
-  if (LabelsRefused(report) == nullptr || !desired.labels || !desired.support.conn_labels) {
+SyncReport Reconciler::Sync(const PolicyInput& input, const Restraint& restraint) {
+  bool less = false;
+  const Restraint asking = [&](const Plan& plan) {
+    less = less || AskSupport(input, plan);
+    if (less) return Diff();
+    return restraint ? restraint(plan) : plan.diff;
+  };
+  SyncReport report = SyncLabels(GoalOf(input), asking);
+  if (less) report = SyncLabels(GoalOf(input), restraint);
+  if (support_ == nullptr) return report;
+  const bool labels = input.labels.has_value();
+  if (report.plan.support_disproved) support_->NoteDisproof(backend_->kind(), labels);
+  if (report.LacksExtension() && !support_->known().refused &&
+      support_->NoteRefusal(backend_->kind(), labels)) {
+    const SyncReport earlier = std::exchange(report, SyncLabels(GoalOf(input), restraint));
+    AddEarlier(earlier, report);
+  }
+  if (!report.labels_refused.ok()) {
+    support_->NoteConnLabelRefusal(backend_->kind(), report.labels_refused.message());
+  }
+  return report;
+}
+
+SyncReport Reconciler::SyncLabels(const Goal& goal, const Restraint& restraint) {
+  SyncReport report = SyncGoal(goal, restraint);
+  if (LabelsRefused(report) == nullptr || !goal.input.labels || !goal.support.conn_labels) {
     return report;
   }
   const FamilyResult refused = *LabelsRefused(report);
-  const RuleSupport support = WithoutConnLabels(desired.support, refused.status.message());
-  const SyncReport before =
-      std::exchange(report, SyncWanted(DesiredRuleset(desired.mode, desired.families, desired.bits,
-                                                      support, desired.labels),
-                                       restraint));
+  const Goal without = {goal.input, WithoutConnLabels(goal.support, refused.status.message())};
+  const SyncReport earlier = std::exchange(report, SyncGoal(without, restraint));
   // Where it fails without labels too, they were not the reason: the next round tries them again.
   if (report.StatusOf(refused.family).ok()) report.labels_refused = refused.status;
-  report.applied.insert(report.applied.begin(), before.applied.begin(), before.applied.end());
-  report.native_put |= before.native_put;
-  report.native_removed |= before.native_removed;
-  report.looks += before.looks;
-  report.applying += before.applying;
+  AddEarlier(earlier, report);
   return report;
 }
 
-SyncReport Reconciler::SyncWanted(const Ruleset& desired, const Restraint& restraint) {
+SyncReport Reconciler::SyncGoal(const Goal& goal, const Restraint& restraint) {
   SyncReport report;
-  const absl::Status both =
-      SyncFamilies(desired, ChainsToRead(desired), desired.families, restraint, report);
+  const std::vector<Family>& families = goal.input.families;
+  const absl::Status both = SyncFamilies(
+      goal, ChainsToRead(DesiredRuleset(goal.input, goal.support)), families, restraint, report);
   if (!report.status.ok()) {
-    if (desired.families.size() > 1) LookAtEachFamily(desired, restraint, report);
+    if (families.size() > 1) LookAtEachFamily(goal, restraint, report);
     return report;
   }
   if (IsRefusal(both)) {
-    SyncEachFamily(desired, both, restraint, report);
+    SyncEachFamily(goal, both, restraint, report);
   } else {
-    report.families = Results(desired, report.plan.diff, both);
+    report.families = Results(families, report.plan.diff, both);
   }
   return report;
 }
 
-RetireReport Reconciler::Retire(const Ruleset& desired, const RetirementSources& sources,
+RetireReport Reconciler::Retire(const PolicyInput& input, const RetirementSources& sources,
                                 const RetirementOptions& options, bool apply) {
   RetireReport report;
-  report.status = RetryAborted([&] {
+  report.status = RetryAborted(clock_, [&] {
     report = RetireReport();
-    return RetireOnce(desired, sources, options, apply, report);
+    return RetireOnce(input, sources, options, apply, report);
   });
   return report;
 }
 
-RetireReport Reconciler::TryRetire(const Ruleset& desired, const RetirementSources& sources,
+RetireReport Reconciler::TryRetire(const PolicyInput& input, const RetirementSources& sources,
                                    const RetirementOptions& options, bool apply) {
   RetireReport report;
-  report.status = RetireOnce(desired, sources, options, apply, report);
+  report.status = RetireOnce(input, sources, options, apply, report);
   return report;
 }
 
-absl::Status Reconciler::RetireOnce(const Ruleset& desired, const RetirementSources& sources,
+absl::Status Reconciler::RetireOnce(const PolicyInput& input, const RetirementSources& sources,
                                     const RetirementOptions& options, bool apply,
                                     RetireReport& report) {
   const absl::StatusOr<Observation> observed = Observe(ChainsToRead());
   if (!observed.ok()) return observed.status();
   const netlink::Snapshot& snapshot = observed->snapshot;
   report.generation = snapshot.generation;
-  const Ruleset proven = Proven(desired, snapshot);
-  const Diff diff = ComputeDiff(proven, snapshot, observed->native);
-  if (MayRetire(proven, snapshot, diff, options)) {
+  const RuleSupport support = Proven(GoalOf(input).support, snapshot);
+  const Diff diff = ComputeDiff(input, snapshot, observed->native, support);
+  if (MayRetire(input, snapshot, diff, options)) {
     DependentsCollector collector;
     const absl::StatusOr<netlink::Survey> survey = backend_->TakeSurvey(collector.ManagedMode());
     if (!survey.ok()) return survey.status();
@@ -284,16 +312,16 @@ absl::Status Reconciler::RetireOnce(const Ruleset& desired, const RetirementSour
     report.dependents = collector.Finish(sources.cni(), sources.route_localnet());
     report.surveyed = true;
   }
-  return RetireUnused(proven, snapshot, diff, options, apply, report);
+  return RetireUnused(input, snapshot, diff, options, apply, report);
 }
 
-absl::Status Reconciler::RetireUnused(const Ruleset& desired, const netlink::Snapshot& snapshot,
+absl::Status Reconciler::RetireUnused(const PolicyInput& input, const netlink::Snapshot& snapshot,
                                       const Diff& diff, const RetirementOptions& options,
                                       bool apply, RetireReport& report) {
   // Each refusal keeps one chain more.
   for (size_t i = 0; i <= EveryKubeletChain(Family::kIPv4).size() * netlink::kFamilies.size();
        ++i) {
-    report.plan = PlanRetirement(desired, snapshot, diff, report.dependents, options);
+    report.plan = PlanRetirement(input, snapshot, diff, report.dependents, options);
     if (!apply || report.plan.empty()) return absl::OkStatus();
     absl::Status status = backend_->Apply(ToTransaction(report.plan, snapshot.generation));
     const std::optional<std::string> used = netlink::ChainInUse(status);

@@ -24,6 +24,8 @@
 
 namespace kipt::agent {
 
+class SupportSource;
+
 // A rule of somebody else's in a base chain that sends packets to a user chain which is none of
 // kubelet's: "CNI-HOSTPORT-DNAT", "cali-INPUT".
 struct ForeignJump {
@@ -44,8 +46,9 @@ struct MartianProtection {
   bool way = false;
   // Table ip filter is dormant: none of its rules sees a packet.
   bool dormant = false;
-  // Packets that it has dropped since it was made.
+  // Packets that it has dropped since it was made; and those of them that the native table has.
   uint64_t dropped = 0;
+  uint64_t dropped_natively = 0;
 
   bool operator==(const MartianProtection&) const = default;
 };
@@ -56,7 +59,7 @@ struct Plan {
   // What it is about; of the others it says nothing.
   std::vector<netlink::Family> families = {};
   Diff diff;
-  // Where kube-proxy lives (ownership.h).
+  // Where kube-proxy lives (kube_proxy_chains.h).
   std::vector<netlink::Family> claimed_by_kube_proxy = {};
   // In the base chains that were read, each once, sorted.
   std::vector<ForeignJump> foreign_jumps = {};
@@ -80,7 +83,7 @@ struct RetireReport {
   Dependents dependents;
   // The rules of all tables were looked at.
   bool surveyed = false;
-  // plan.changes and plan.native were done.
+  // plan.changes were done.
   bool applied = false;
 };
 
@@ -104,10 +107,8 @@ struct SyncReport {
   absl::Status status;
   // The last look that led to what was done.
   Plan plan;
-  // What was done, in order; to the native table, too.
+  // What was done, in order.
   std::vector<Change> applied;
-  bool native_put = false;
-  bool native_removed = false;
   std::vector<FamilyResult> families;
   // What was retired after that, in which iptables mode; where that was asked for.
   std::vector<RetiredMode> retired = {};
@@ -130,8 +131,8 @@ struct SyncReport {
   std::vector<netlink::Table> RefusedTablesOf(netlink::Family family) const;
   // Whether what was wanted of `family` stands; OK also for one that was not asked for.
   absl::Status StatusOf(netlink::Family family) const;
-  // What the plan wants of `family` and what was not done, because it was held back; the native
-  // table's is not among them. Meaningless where StatusOf(family) is not OK.
+  // What the plan wants of `family` and what was not done, because it was held back. Meaningless
+  // where StatusOf(family) is not OK.
   std::vector<Change> PendingOf(netlink::Family family) const;
 };
 
@@ -149,27 +150,33 @@ struct RetirementSources {
 // there could not be put in place, the old halves stay, or a packet that was dropped would pass.
 bool WaitsForOtherTables(const Ruleset& desired, const Change& change);
 
+// Whether `diff` adds a rule, which iptables may be unable to hold (RuleSupport).
+bool AddsRules(const Diff& diff);
+
 // What of a plan may be done now: called between a look and its transaction; returns the plan's
 // diff less the changes that are to wait.
 using Restraint = std::function<Diff(const Plan& plan)>;
 
-// Not safe for use by several threads at once. The backend must outlive it.
+// Not safe for use by several threads at once. The backend and `support` must outlive it.
 class Reconciler {
  public:
-  Reconciler(netlink::Backend* backend, Clock clock);
+  // What the node can hold is asked of `support` when, and only when, rules are to be added, and
+  // what transactions show is noted there: what it lacks is then left out. Without a source the
+  // node can hold everything.
+  Reconciler(netlink::Backend* backend, Clock clock, SupportSource* support = nullptr);
 
   // Reads and compares; changes nothing. Errors are Backend::Read's, but Aborted is retried for
   // five seconds and then becomes DeadlineExceeded.
-  absl::StatusOr<Plan> Look(const Ruleset& desired);
+  absl::StatusOr<Plan> Look(const PolicyInput& input);
 
-  // Makes `desired` stand. Both families go in one transaction. Where the ruleset moved in between,
-  // looks again: ten times at once, then every 100 ms, for five seconds. Where the transaction is
-  // refused, or the families cannot be read together, each family is tried alone, and then each of
-  // its tables, so that one cannot keep the others from their rules. Where a rule was refused for
-  // want of the match connlabel (SyncReport::labels_refused), all is done once more without what
-  // needs it, so that labels cannot keep the marks from their rules. Without `restraint` all of
-  // each plan is done.
-  SyncReport Sync(const Ruleset& desired, const Restraint& restraint = {});
+  // Makes stand what `input` wants, as far as the node can hold it. Both families go in one
+  // transaction. Where the ruleset moved in between, looks again: ten times at once, then every 100
+  // ms, for five seconds. Where the transaction is refused, or the families cannot be read
+  // together, each family is tried alone, and then each of its tables, so that one cannot keep the
+  // others from their rules. Where a rule was refused for want of the match connlabel
+  // (SyncReport::labels_refused), all is done once more without what needs it, so that labels
+  // cannot keep the marks from their rules. Without `restraint` all of each plan is done.
+  SyncReport Sync(const PolicyInput& input, const Restraint& restraint = {});
 
   // What another mode, bit or family left behind, and who claims it; with `apply` what nobody
   // claims goes, in one transaction on the generation at which that was found out. All rules of all
@@ -179,53 +186,63 @@ class Reconciler {
   // element), stays, and the rest goes all the same.
   //
   // Errors as Look's and Backend::Apply's.
-  RetireReport Retire(const Ruleset& desired, const RetirementSources& sources,
+  RetireReport Retire(const PolicyInput& input, const RetirementSources& sources,
                       const RetirementOptions& options, bool apply);
   // The same in one attempt, for who has something more urgent to do: Aborted where others wrote
   // meanwhile; nothing was done.
-  RetireReport TryRetire(const Ruleset& desired, const RetirementSources& sources,
+  RetireReport TryRetire(const PolicyInput& input, const RetirementSources& sources,
                          const RetirementOptions& options, bool apply);
 
  private:
+  // What the rules are made from.
+  struct Goal {
+    PolicyInput input;
+    RuleSupport support;
+  };
   // What stands, at one generation.
   struct Observation {
     netlink::Snapshot snapshot;
     std::optional<netlink::ObservedNativeTable> native;
   };
+
+  // `input` on this node, by what is known of it.
+  Goal GoalOf(const PolicyInput& input) const;
+  // Asks `support_` for the first time, if `plan` adds rules. True: the plan is not what the node
+  // can hold.
+  bool AskSupport(const PolicyInput& input, const Plan& plan);
   absl::StatusOr<Observation> Observe(absl::Span<const netlink::ChainQuery> queries);
-  absl::Status RetireOnce(const Ruleset& desired, const RetirementSources& sources,
+  absl::Status RetireOnce(const PolicyInput& input, const RetirementSources& sources,
                           const RetirementOptions& options, bool apply, RetireReport& report);
   // Plans and applies until the kernel finds no more chains in use.
-  absl::Status RetireUnused(const Ruleset& desired, const netlink::Snapshot& snapshot,
+  absl::Status RetireUnused(const PolicyInput& input, const netlink::Snapshot& snapshot,
                             const Diff& diff, const RetirementOptions& options, bool apply,
                             RetireReport& report);
 
   // Reads and compares, once.
-  absl::StatusOr<Plan> LookOnce(const Ruleset& desired,
-                                absl::Span<const netlink::ChainQuery> queries);
-  // Retries `attempt` as long as it returns Aborted, within the bounds above.
-  absl::Status RetryAborted(const std::function<absl::Status()>& attempt);
-  // What Sync does but for the second attempt without labels.
-  SyncReport SyncWanted(const Ruleset& desired, const Restraint& restraint);
+  absl::StatusOr<Plan> LookOnce(const Goal& goal, absl::Span<const netlink::ChainQuery> queries);
+  absl::StatusOr<Plan> LookAt(const Goal& goal);
+  // What Sync does for one goal; and once more without labels, where they were refused.
+  SyncReport SyncGoal(const Goal& goal, const Restraint& restraint);
+  SyncReport SyncLabels(const Goal& goal, const Restraint& restraint);
   // Looks at what `queries` ask for and applies what concerns `families`.
-  absl::Status SyncFamilies(const Ruleset& desired, absl::Span<const netlink::ChainQuery> queries,
+  absl::Status SyncFamilies(const Goal& goal, absl::Span<const netlink::ChainQuery> queries,
                             absl::Span<const netlink::Family> families, const Restraint& restraint,
                             SyncReport& report);
   // Others were not in the way, and it was not for a missing match, which every table lacks then: a
   // bare chain of another one, the hint, would say that iptables can be used.
   static bool IsRefusal(const absl::Status& status);
   // What Sync does where the transaction that report.plan led to was refused; `both` is why.
-  void SyncEachFamily(const Ruleset& desired, const absl::Status& both, const Restraint& restraint,
+  void SyncEachFamily(const Goal& goal, const absl::Status& both, const Restraint& restraint,
                       SyncReport& report);
   // The same for the one of `tried` of one family; `alone` is why.
-  FamilyResult SyncEachTable(const Ruleset& desired, netlink::Family family,
-                             const absl::Status& alone, const Diff& tried,
-                             const Restraint& restraint, SyncReport& report);
+  FamilyResult SyncEachTable(const Goal& goal, netlink::Family family, const absl::Status& alone,
+                             const Diff& tried, const Restraint& restraint, SyncReport& report);
   // What Sync does where the families could not be read together.
-  void LookAtEachFamily(const Ruleset& desired, const Restraint& restraint, SyncReport& report);
+  void LookAtEachFamily(const Goal& goal, const Restraint& restraint, SyncReport& report);
 
   netlink::Backend* backend_;
   Clock clock_;
+  SupportSource* support_;
 };
 
 }  // namespace kipt::agent

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "agent/loop/reconciler.h"
+#include "agent/policy/native_martians.h"
 #include "agent/policy/rule_forms.h"
 #include "netlink/kernel_error.h"
 
@@ -28,24 +29,12 @@ void AppendGone(Diff tried, absl::Span<const Family> families, SyncReport& repor
   report.NoteApplied(tried, families);
 }
 
-Ruleset OfFamily(const Ruleset& desired, Family family) {
-  Ruleset result = desired;
-  const auto other = [family](const netlink::ChainId& chain) { return chain.family != family; };
-  result.families = {family};
-  if (family != Family::kIPv4) result.native.reset();
-  std::erase_if(result.chains, [&](const DesiredChain& chain) { return other(chain.id); });
-  std::erase_if(result.jumps, [&](const DesiredJump& jump) { return other(jump.base_chain); });
-  return result;
-}
-
-// What `diff` changes in one table, without what waits for the others, or only that. The native
-// table stands for the martian rule, and so goes with filter.
+// What `diff` changes in one table, without what waits for the others, or only that.
 Diff OfTable(const Ruleset& desired, Diff diff, netlink::Table table, bool waiting) {
   std::erase_if(diff.changes, [&](const Change& change) {
     return netlink::ChainOf(change.operation).table != table ||
            WaitsForOtherTables(desired, change) != waiting;
   });
-  if (table != netlink::Table::kFilter || waiting) diff.native = {};
   return diff;
 }
 
@@ -56,9 +45,7 @@ std::vector<netlink::Table> ChangedTables(const Diff& diff, Family family) {
                                  netlink::Table::kMangle};
   std::vector<netlink::Table> tables;
   for (const netlink::Table table : kOrder) {
-    const bool native = table == netlink::Table::kFilter && family == Family::kIPv4;
     const bool changed =
-        (native && diff.native.changes()) ||
         std::any_of(diff.changes.begin(), diff.changes.end(), [&](const Change& change) {
           const netlink::ChainId& chain = netlink::ChainOf(change.operation);
           return chain.family == family && chain.table == table;
@@ -83,14 +70,13 @@ void Append(const std::vector<T>& more, std::vector<T>& all) {
 void Merge(Family family_read, const Plan& family, Plan& all) {
   all.generation = family.generation;
   Append(family.families, all.families);
-  if (family_read == Family::kIPv4) {
-    all.diff.native = family.diff.native;
-    all.martians = family.martians;
-  }
+  if (family_read == Family::kIPv4) all.martians = family.martians;
   all.support_disproved |= family.support_disproved;
   Append(family.diff.changes, all.diff.changes);
   Append(family.diff.in_place, all.diff.in_place);
-  Append(family.diff.stale, all.diff.stale);
+  // The native table is IPv4's, and is seen by each look.
+  Append(family_read == Family::kIPv4 ? family.diff.stale : WithoutNative(family.diff.stale),
+         all.diff.stale);
   Append(family.diff.findings, all.diff.findings);
   Append(family.claimed_by_kube_proxy, all.claimed_by_kube_proxy);
   Append(family.foreign_jumps, all.foreign_jumps);
@@ -121,33 +107,33 @@ bool Reconciler::IsRefusal(const absl::Status& status) {
          !netlink::MissingExtension(status).has_value();
 }
 
-void Reconciler::SyncEachFamily(const Ruleset& desired, const absl::Status& both,
+void Reconciler::SyncEachFamily(const Goal& goal, const absl::Status& both,
                                 const Restraint& restraint, SyncReport& report) {
   const Diff tried = report.plan.diff;
+  const auto queries = ChainsToRead(DesiredRuleset(goal.input, goal.support));
   const bool one_family = !Changes(tried, Family::kIPv4) || !Changes(tried, Family::kIPv6);
-  for (const Family family : desired.families) {
+  for (const Family family : goal.input.families) {
     const size_t applied_before = report.applied.size();
     absl::Status alone;
     if (Changes(tried, family)) {
-      alone = one_family
-                  ? both
-                  : SyncFamilies(desired, ChainsToRead(desired), {&family, 1}, restraint, report);
+      alone = one_family ? both : SyncFamilies(goal, queries, {&family, 1}, restraint, report);
     }
     if (!report.status.ok()) return;
     const bool nothing_left = alone.ok() && report.applied.size() == applied_before;
     if (nothing_left && !backend_->spans_families()) AppendGone(tried, {&family, 1}, report);
     FamilyResult result = {family, std::move(alone)};
     if (IsRefusal(result.status)) {
-      result = SyncEachTable(desired, family, result.status, tried, restraint, report);
+      result = SyncEachTable(goal, family, result.status, tried, restraint, report);
     }
     if (!report.status.ok()) return;
     report.families.push_back(std::move(result));
   }
 }
 
-FamilyResult Reconciler::SyncEachTable(const Ruleset& desired, Family family,
-                                       const absl::Status& alone, const Diff& tried,
-                                       const Restraint& restraint, SyncReport& report) {
+FamilyResult Reconciler::SyncEachTable(const Goal& goal, Family family, const absl::Status& alone,
+                                       const Diff& tried, const Restraint& restraint,
+                                       SyncReport& report) {
+  const Ruleset desired = DesiredRuleset(goal.input, goal.support);
   const std::vector<netlink::Table> tables = ChangedTables(tried, family);
   if (tables.size() < 2) return {family, alone, tables};
   FamilyResult result = {.family = family, .status = absl::OkStatus(), .refused = {}};
@@ -156,7 +142,7 @@ FamilyResult Reconciler::SyncEachTable(const Ruleset& desired, Family family,
   const auto sync = [&](netlink::Table table, bool waiting) {
     const size_t applied_before = report.applied.size();
     absl::Status status = SyncFamilies(
-        desired, ChainsToRead(desired), {&family, 1},
+        goal, ChainsToRead(desired), {&family, 1},
         [&](const Plan& plan) {
           return OfTable(desired, restraint ? restraint(plan) : plan.diff, table, waiting);
         },
@@ -184,16 +170,18 @@ FamilyResult Reconciler::SyncEachTable(const Ruleset& desired, Family family,
   return result;
 }
 
-void Reconciler::LookAtEachFamily(const Ruleset& desired, const Restraint& restraint,
+void Reconciler::LookAtEachFamily(const Goal& goal, const Restraint& restraint,
                                   SyncReport& report) {
   const absl::Status together = report.status;
   std::vector<FamilyResult> results;
   bool any_was_read = false;
   Plan plan;
-  for (const Family family : desired.families) {
+  for (const Family family : goal.input.families) {
     report.status = absl::OkStatus();
-    absl::Status alone = SyncFamilies(OfFamily(desired, family), ChainsToRead(family), {&family, 1},
-                                      restraint, report);
+    Goal of_family = goal;
+    of_family.input.families = {family};
+    absl::Status alone =
+        SyncFamilies(of_family, ChainsToRead(family), {&family, 1}, restraint, report);
     if (report.status.ok()) {
       any_was_read = true;
       Merge(family, report.plan, plan);

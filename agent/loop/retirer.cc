@@ -21,22 +21,22 @@ bool IsQuiet(Trigger trigger) {
 
 void Retirer::SetSources(std::optional<RetirementSources> sources) {
   sources_ = std::move(sources);
-  next_survey_ = absl::InfinitePast();
-  next_try_ = absl::InfiniteFuture();
+  next_survey_ = SteadyTime::InfinitePast();
+  next_try_ = SteadyTime::InfiniteFuture();
 }
 
-std::optional<RetireReport> Retirer::Run(netlink::Backend& backend, const Clock& clock,
-                                         const Ruleset& desired, const Round& round) {
-  const absl::Time start = clock.now();
+std::optional<RetireReport> Retirer::Run(Reconciler& reconciler, const Clock& clock,
+                                         const PolicyInput& input, const Round& round) {
+  const SteadyTime start = clock.now();
   const bool is_time = IsQuiet(round.trigger) || start >= next_try_;
   if (!sources_ || !is_time || !round.report.FirstError().ok() || start < next_survey_) {
     return std::nullopt;
   }
-  RetireReport report =
-      Reconciler(&backend, clock).TryRetire(desired, *sources_, {}, /*apply=*/true);
-  const absl::Time end = clock.now();
+  RetireReport report = reconciler.TryRetire(input, *sources_, {}, /*apply=*/true);
+  const SteadyTime end = clock.now();
   const bool again = absl::IsAborted(report.status);
-  next_try_ = again ? end + std::max(kShortestPause, 10 * (end - start)) : absl::InfiniteFuture();
+  next_try_ =
+      again ? end + std::max(kShortestPause, 10 * (end - start)) : SteadyTime::InfiniteFuture();
   // A family that waits for a repair was not judged.
   const bool judged = !report.status.ok() || report.plan.unsettled.empty();
   if (report.surveyed && !report.applied && !again && judged) next_survey_ = end + kSurveyPause;

@@ -10,10 +10,10 @@
 #include <optional>
 
 #include "absl/time/time.h"
+#include "agent/loop/clock.h"
 #include "agent/loop/reconciler.h"
 #include "agent/loop/round.h"
 #include "agent/policy/policy.h"
-#include "netlink/backend.h"
 
 namespace kipt::agent {
 
@@ -27,17 +27,17 @@ class Retirer {
   // claimed, less than ten minutes ago. One attempt:
   // while it goes on (a second and a half beside 10,000 services) nothing is repaired. Where it was
   // aborted, see next(). Times are steady.
-  std::optional<RetireReport> Run(netlink::Backend& backend, const Clock& clock,
-                                  const Ruleset& desired, const Round& round);
+  std::optional<RetireReport> Run(Reconciler& reconciler, const Clock& clock,
+                                  const PolicyInput& input, const Round& round);
 
   // When an attempt that others wrote into is to be made again, whatever the trigger: after ten
   // times as long as it took. InfiniteFuture: there is none.
-  absl::Time next() const { return next_try_; }
+  SteadyTime next() const { return next_try_; }
 
  private:
   std::optional<RetirementSources> sources_;
-  absl::Time next_survey_ = absl::InfinitePast();
-  absl::Time next_try_ = absl::InfiniteFuture();
+  SteadyTime next_survey_ = SteadyTime::InfinitePast();
+  SteadyTime next_try_ = SteadyTime::InfiniteFuture();
 };
 
 }  // namespace kipt::agent

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <set>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "agent/policy/chain_diff.h"
 
 namespace kipt::agent {
 namespace {
@@ -33,6 +35,18 @@ bool Add(const Writer& writer, std::vector<Writer>& writers) {
 }
 
 }  // namespace
+
+Item ItemOf(const netlink::Operation& operation) {
+  const netlink::ChainId& chain = netlink::ChainOf(operation);
+  const auto* add = std::get_if<netlink::AddRule>(&operation);
+  return {chain, add != nullptr ? RuleText(chain, add->rule) : netlink::ToString(operation)};
+}
+
+bool IsAddition(const Change& change) {
+  return std::holds_alternative<netlink::AddRule>(change.operation) ||
+         std::holds_alternative<netlink::CreateChain>(change.operation) ||
+         std::holds_alternative<netlink::WakeTable>(change.operation);
+}
 
 std::string ToString(const Suspected& suspected) {
   if (suspected.writers.empty()) return "somebody who was not seen";

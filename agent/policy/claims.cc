@@ -8,8 +8,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "agent/policy/guards.h"
+#include "agent/policy/kube_proxy_chains.h"
 #include "agent/policy/kubelet_forms.h"
-#include "agent/policy/ownership.h"
 #include "agent/policy/policy_tables.h"
 #include "agent/policy/rule_forms.h"
 

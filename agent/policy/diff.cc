@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "agent/policy/chain_diff.h"
 #include "agent/policy/guards.h"
+#include "agent/policy/kube_proxy_chains.h"
 #include "agent/policy/kubelet_forms.h"
-#include "agent/policy/native_diff.h"
-#include "agent/policy/ownership.h"
+#include "agent/policy/native_martians.h"
 #include "netlink/reach.h"
 
 namespace kipt::agent {
@@ -39,15 +39,6 @@ constexpr ConditionRow kConditions[] = {
 };
 
 FamilyTable TableOf(const ChainId& chain) { return {chain.family, chain.table}; }
-
-// Chains first, because rules jump to them; deletions after what is added, so that the new
-// protection stands before the old one goes; a table is woken last.
-int Phase(const netlink::Operation& operation) { return static_cast<int>(operation.index()); }
-static_assert(
-    std::is_same_v<std::variant_alternative_t<0, netlink::Operation>, netlink::CreateChain>);
-static_assert(std::is_same_v<std::variant_alternative_t<1, netlink::Operation>, netlink::AddRule>);
-static_assert(
-    std::is_same_v<std::variant_alternative_t<2, netlink::Operation>, netlink::DeleteRule>);
 
 // Tables in which a base chain of ours exists without its hook.
 std::set<FamilyTable> FindUnhooked(const Ruleset& desired, const Snapshot& observed, Diff& diff) {
@@ -91,15 +82,15 @@ void DiffDormant(const Ruleset& desired, const Snapshot& observed,
 }
 
 // `chain` is kubelet's: what is stale is part of it, or leads to it.
-std::string WhyStale(const Ruleset& desired, const ChainId& chain, bool shared, bool claimed) {
+std::string WhyStale(const PolicyInput& input, const ChainId& chain, bool shared, bool claimed) {
   if (shared && claimed) return "kube-proxy's: it uses this chain too";
-  if (desired.mode == Mode::kOff) return "stale, kept: --make-iptables-util-chains=false";
-  if (std::find(desired.families.begin(), desired.families.end(), chain.family) ==
-      desired.families.end()) {
+  if (input.mode == Mode::kOff) return "stale, kept: --make-iptables-util-chains=false";
+  if (std::find(input.families.begin(), input.families.end(), chain.family) ==
+      input.families.end()) {
     return "stale, kept: this family is not managed (--ip-families)";
   }
-  if (IsLabelChain(chain)) return absl::StrCat("stale, kept: ", WhyNoLabels(desired));
-  return absl::StrCat("stale, kept: not part of ", ModeName(desired.mode), " mode");
+  if (IsLabelChain(chain)) return absl::StrCat("stale, kept: ", WhyNoLabels(input));
+  return absl::StrCat("stale, kept: not part of ", ModeName(input.mode), " mode");
 }
 
 bool IsShared(const DesiredChain& chain) {
@@ -114,11 +105,11 @@ const DesiredChain* FindDesired(const Ruleset& desired, const ChainId& chain) {
   return nullptr;
 }
 
-void ListStaleChain(const Ruleset& desired, const DesiredChain& known,
+void ListStaleChain(const PolicyInput& input, const DesiredChain& known,
                     const netlink::ObservedChain& observed, bool claimed, Diff& diff) {
   diff.stale.push_back(
       {known.id, ChainText(known.id),
-       absl::StrCat(WhyStale(desired, known.id, IsShared(known), claimed), "; ", known.reason)});
+       absl::StrCat(WhyStale(input, known.id, IsShared(known), claimed), "; ", known.reason)});
   for (const netlink::ObservedRule& rule : observed.rules) {
     diff.stale.push_back({known.id, RuleText(known.id, rule), "stays with its chain"});
   }
@@ -128,7 +119,7 @@ void ListStaleChain(const Ruleset& desired, const DesiredChain& known,
 }
 
 // Rules that a kubelet of another mode or bit left in a chain of ours, and that no change removes.
-void ListStaleRules(const Ruleset& desired, const DesiredChain& chain,
+void ListStaleRules(const PolicyInput& input, const DesiredChain& chain,
                     const netlink::ObservedChain& observed, bool claimed, Diff& diff) {
   for (const netlink::ObservedRule& observed_rule : observed.rules) {
     if (observed_rule.rule() == nullptr) continue;
@@ -146,13 +137,13 @@ void ListStaleRules(const Ruleset& desired, const DesiredChain& chain,
     if (wanted || removed || !form.has_value()) continue;
     diff.stale.push_back(
         {chain.id, RuleText(chain.id, observed_rule),
-         absl::StrCat(WhyStale(desired, chain.id, form->shared_with_kube_proxy, claimed), " (",
+         absl::StrCat(WhyStale(input, chain.id, form->shared_with_kube_proxy, claimed), " (",
                       form->description, ")")});
   }
 }
 
-void ListStaleJumps(const Ruleset& desired, Family family, const Snapshot& observed, bool claimed,
-                    Diff& diff) {
+void ListStaleJumps(const PolicyInput& input, const Ruleset& desired, Family family,
+                    const Snapshot& observed, bool claimed, Diff& diff) {
   for (const DesiredJump& known : EveryKubeletJump(family)) {
     if (std::find(desired.jumps.begin(), desired.jumps.end(), known) != desired.jumps.end()) {
       continue;
@@ -164,7 +155,7 @@ void ListStaleJumps(const Ruleset& desired, Family family, const Snapshot& obser
     for (const netlink::ObservedRule& rule : base->rules) {
       if (rule.rule() == nullptr || *rule.rule() != known.rule) continue;
       diff.stale.push_back({known.base_chain, RuleText(known.base_chain, rule),
-                            WhyStale(desired, target, /*shared=*/!IsLabelChain(target), claimed)});
+                            WhyStale(input, target, /*shared=*/!IsLabelChain(target), claimed)});
     }
   }
 }
@@ -194,7 +185,6 @@ absl::string_view SeverityName(Severity severity) {
 }
 
 bool Changes(const Diff& diff, Family family) {
-  if (family == Family::kIPv4 && diff.native.changes()) return true;
   return std::any_of(diff.changes.begin(), diff.changes.end(), [&](const Change& change) {
     return netlink::ChainOf(change.operation).family == family;
   });
@@ -204,8 +194,10 @@ bool NeedsAttention(const Finding& finding) {
   return !finding.mended && SeverityOf(finding.condition) != Severity::kInfo;
 }
 
-Diff ComputeDiff(const Ruleset& desired, const Snapshot& observed,
-                 const std::optional<netlink::ObservedNativeTable>& native) {
+Diff ComputeDiff(const PolicyInput& input, const Snapshot& observed,
+                 const std::optional<netlink::ObservedNativeTable>& native,
+                 const RuleSupport& support) {
+  const Ruleset desired = DesiredRuleset(input, support);
   Diff diff;
   std::map<Family, bool> claimed;
   for (const Family family : netlink::kFamilies) {
@@ -220,11 +212,10 @@ Diff ComputeDiff(const Ruleset& desired, const Snapshot& observed,
       DiffMissingChain(chain, diff);
       continue;
     }
-    const ChainContext context{.mode = desired.mode,
-                               .bits = desired.bits,
-                               .claimed_by_kube_proxy = claimed[chain.id.family]};
+    const ChainContext context{
+        .mode = input.mode, .bits = input.bits, .claimed_by_kube_proxy = claimed[chain.id.family]};
     DiffExistingChain(chain, *existing, context, diff);
-    ListStaleRules(desired, chain, *existing, context.claimed_by_kube_proxy, diff);
+    ListStaleRules(input, chain, *existing, context.claimed_by_kube_proxy, diff);
   }
   netlink::Walk walk(observed);
   for (const DesiredJump& jump : desired.jumps) {
@@ -236,15 +227,16 @@ Diff ComputeDiff(const Ruleset& desired, const Snapshot& observed,
     for (const DesiredChain& known : EveryKubeletChain(family)) {
       const netlink::ObservedChain* existing = observed.Find(known.id);
       if (existing == nullptr || FindDesired(desired, known.id) != nullptr) continue;
-      ListStaleChain(desired, known, *existing, claimed[family], diff);
+      ListStaleChain(input, known, *existing, claimed[family], diff);
     }
-    ListStaleJumps(desired, family, observed, claimed[family], diff);
+    ListStaleJumps(input, desired, family, observed, claimed[family], diff);
   }
   const FamilyTable ip_filter = {Family::kIPv4, netlink::Table::kFilter};
-  DiffNative(desired, native, /*martian_rule_can_stand=*/unhooked.count(ip_filter) == 0, diff);
-  ReportSupport(desired, diff);
+  const bool martian_rule_can_stand = unhooked.count(ip_filter) == 0;
+  DiffNative(input, desired, support, native, martian_rule_can_stand, diff);
+  ReportSupport(input, support, diff);
   std::stable_sort(diff.changes.begin(), diff.changes.end(), [](const Change& a, const Change& b) {
-    return Phase(a.operation) < Phase(b.operation);
+    return a.operation.index() < b.operation.index();
   });
   return diff;
 }
@@ -252,16 +244,10 @@ Diff ComputeDiff(const Ruleset& desired, const Snapshot& observed,
 netlink::Transaction ToTransaction(const Diff& diff, uint32_t generation,
                                    absl::Span<const Family> families) {
   netlink::Transaction transaction{.generation = generation, .operations = {}};
-  const auto concerned = [&](Family family) {
-    return std::find(families.begin(), families.end(), family) != families.end();
-  };
   for (const Change& change : diff.changes) {
-    if (!concerned(netlink::ChainOf(change.operation).family)) continue;
+    const Family family = netlink::ChainOf(change.operation).family;
+    if (std::find(families.begin(), families.end(), family) == families.end()) continue;
     transaction.operations.push_back(change.operation);
-  }
-  if (concerned(Family::kIPv4)) {
-    transaction.put_native = diff.native.put;
-    transaction.delete_native = diff.native.remove;
   }
   return transaction;
 }

@@ -2,9 +2,9 @@
 //
 // File: agent/policy/diff.h
 //
-// Ruleset (desired) x Snapshot (observed) -> Diff: what to change, what is in place, what is stale,
-// and what is wrong that we do not touch. Pure; the only code that decides about other people's
-// rules:
+// PolicyInput (desired) x Snapshot (observed) -> Diff: what to change, what is in place, what is
+// stale, and what is wrong that we do not touch. Pure; the only code that decides about other
+// people's rules:
 //
 //   * In our own chains every rule of ours stands once, in our order, before any foreign rule that
 //     could decide first. Foreign rules stay, behind ours.
@@ -97,46 +97,30 @@ struct Finding {
   bool operator==(const Finding&) const = default;
 };
 
-// What becomes of the native table (native_martians.h). Absent from most nodes.
-struct NativeDiff {
-  // It stands as it must. `put` and `remove` are empty then.
-  bool in_place = false;
-  // It stands, is not wanted, and is left as it is.
-  bool stale = false;
-  std::optional<netlink::NativeTable> put = {};
-  std::optional<netlink::DeleteNativeTable> remove = {};
-  // Empty where there is no such table, and none is wanted.
-  std::string reason = {};
-  // Packets that it has dropped.
-  uint64_t dropped = 0;
-
-  bool changes() const { return put.has_value() || remove.has_value(); }
-  bool operator==(const NativeDiff&) const = default;
-};
-
 struct Diff {
-  // In the order in which they must be applied: chains, rules, deletions.
+  // In the order in which they must be applied: that of netlink::Operation.
   std::vector<Change> changes;
   std::vector<Standing> in_place;
   // Left by another mode, bit or family; kept, as kubelet keeps it: who will depend on a chain
   // tomorrow cannot be seen today.
   std::vector<Standing> stale;
   std::vector<Finding> findings;
-  NativeDiff native = {};
 
   // Nothing is to be done.
-  bool empty() const { return changes.empty() && !native.changes(); }
+  bool empty() const { return changes.empty(); }
   bool operator==(const Diff&) const = default;
 };
 
 // `observed` must hold what ChainsToRead() asks for; `native` is the native table, if it stands.
+// What `support` lacks is not desired.
 //
 // The native table is ours alone. It goes in the transaction that puts the martian rule of
 // KUBE-FIREWALL in place, never before; in mode off it is left as it is.
-Diff ComputeDiff(const Ruleset& desired, const netlink::Snapshot& observed,
-                 const std::optional<netlink::ObservedNativeTable>& native = {});
+Diff ComputeDiff(const PolicyInput& input, const netlink::Snapshot& observed,
+                 const std::optional<netlink::ObservedNativeTable>& native = {},
+                 const RuleSupport& support = {});
 
-// Whether `diff` changes anything of `family`, the native table included.
+// Whether `diff` changes anything of `family`.
 bool Changes(const Diff& diff, netlink::Family family);
 
 // The changes that concern `families`, to be applied to the ruleset at `generation`.

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
+#include "agent/policy/policy_tables.h"
 
 namespace kipt::agent {
 namespace {
@@ -55,6 +57,15 @@ bool IsKubeProxyChain(const netlink::ChainId& chain) {
           std::any_of(std::begin(kPrefixes), std::end(kPrefixes), [&](absl::string_view prefix) {
             return absl::StartsWith(chain.name, prefix);
           }));
+}
+
+bool IsClaimedByKubeProxy(const netlink::Snapshot& snapshot, netlink::Family family) {
+  return std::any_of(kep3178::kKubeProxyChains.begin(), kep3178::kKubeProxyChains.end(),
+                     [&](const kep3178::KubeProxyRow& row) {
+                       return snapshot.Find({.family = family,
+                                             .table = row.table,
+                                             .name = std::string(row.chain)}) != nullptr;
+                     });
 }
 
 }  // namespace kipt::agent

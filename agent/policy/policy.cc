@@ -79,23 +79,17 @@ DesiredJump MakeJump(const kep3178::JumpRow& row, Family family) {
 }
 
 // Where iptables can hold no rule.
-void AddHints(Ruleset& ruleset) {
-  if (ruleset.mode == Mode::kOff || ruleset.support.hint != HintPolicy::kAlways) return;
-  for (const Family family : ruleset.families) {
+Ruleset WithoutRules(const PolicyInput& input) {
+  Ruleset ruleset;
+  if (input.mode == Mode::kOff) return ruleset;
+  for (const Family family : input.families) {
+    if (family == Family::kIPv4) ruleset.native = NativeMartians();
     for (const kep3178::ChainRow& row : kep3178::kChains) {
-      if (row.name != kHintChain) continue;
-      ruleset.chains.push_back(MakeChain(row, family, {.mode = ruleset.mode}));
+      if (row.name != kHintChain || input.hint != HintPolicy::kAlways) continue;
+      ruleset.chains.push_back(MakeChain(row, family, {.mode = input.mode}));
     }
   }
-}
-
-void AddNativeMartians(Ruleset& ruleset) {
-  const auto& families = ruleset.families;
-  if (ruleset.mode == Mode::kOff ||
-      std::find(families.begin(), families.end(), Family::kIPv4) == families.end()) {
-    return;
-  }
-  ruleset.native = NativeMartians();
+  return ruleset;
 }
 
 }  // namespace
@@ -134,25 +128,13 @@ RuleSupport WithoutConnLabels(RuleSupport support, absl::string_view refusal) {
   return support;
 }
 
-Ruleset DesiredRuleset(Mode mode, absl::Span<const Family> families, MarkBits bits,
-                       const RuleSupport& support, const std::optional<ConnLabels>& labels) {
-  Ruleset ruleset{.mode = mode,
-                  .bits = bits,
-                  .families = {families.begin(), families.end()},
-                  .chains = {},
-                  .jumps = {},
-                  .support = support,
-                  .native = {},
-                  .labels = labels};
-  if (!support.xt) {
-    AddNativeMartians(ruleset);
-    AddHints(ruleset);
-    return ruleset;
-  }
-  const Choice choice = {.mode = mode,
-                         .bits = bits,
-                         .labels = support.conn_labels ? labels : std::optional<ConnLabels>()};
-  for (const Family family : families) {
+Ruleset DesiredRuleset(const PolicyInput& input, const RuleSupport& support) {
+  if (!support.xt) return WithoutRules(input);
+  Ruleset ruleset;
+  const Choice choice = {.mode = input.mode,
+                         .bits = input.bits,
+                         .labels = support.conn_labels ? input.labels : std::nullopt};
+  for (const Family family : input.families) {
     for (const kep3178::ChainRow& row : kep3178::kChains) {
       if (choice.Takes(row.in) && kep3178::Holds(row.families, family)) {
         ruleset.chains.push_back(MakeChain(row, family, choice));
@@ -206,8 +188,8 @@ bool IsMarkingChain(const ChainId& chain) {
           chain.name == kLabelMasqChain || chain.name == kLabelDropChain);
 }
 
-absl::string_view WhyNoLabels(const Ruleset& desired) {
-  return desired.labels ? "this node has no connection labels" : "ConnLabelMarking is off";
+absl::string_view WhyNoLabels(const PolicyInput& input) {
+  return input.labels ? "this node has no connection labels" : "ConnLabelMarking is off";
 }
 
 std::vector<netlink::ChainQuery> ChainsToRead(Family family) {
@@ -263,36 +245,6 @@ std::vector<netlink::ChainQuery> ChainsToRead(const Ruleset& desired) {
                                            });
   }
   return queries;
-}
-
-std::string ToString(const Ruleset& ruleset) {
-  struct Block {
-    std::string chains;
-    std::string rules;
-    std::string jumps;
-  };
-  std::map<std::pair<Family, netlink::Table>, Block> blocks;
-  for (const DesiredChain& chain : ruleset.chains) {
-    Block& block = blocks[{chain.id.family, chain.id.table}];
-    absl::StrAppend(&block.chains, ":", chain.id.name, " - [0:0]\n");
-    for (const DesiredRule& rule : chain.rules) {
-      absl::StrAppend(&block.rules, "-A ", chain.id.name, " ",
-                      netlink::ToString(chain.id.family, rule.rule), "\n");
-    }
-  }
-  for (const DesiredJump& jump : ruleset.jumps) {
-    const ChainId& base = jump.base_chain;
-    absl::StrAppend(&blocks[{base.family, base.table}].jumps, "-I ", base.name, " ",
-                    netlink::ToString(base.family, jump.rule), "\n");
-  }
-  std::string text;
-  for (const auto& [key, block] : blocks) {
-    absl::StrAppend(&text, "# ", netlink::FamilyName(key.first), "\n*",
-                    netlink::TableName(key.second), "\n", block.chains, block.rules, block.jumps,
-                    "COMMIT\n");
-  }
-  if (ruleset.native) absl::StrAppend(&text, netlink::ToString(*ruleset.native));
-  return text;
 }
 
 }  // namespace kipt::agent

@@ -90,6 +90,18 @@ struct DesiredJump {
 enum class HintPolicy : uint8_t { kUsable, kAlways };
 absl::string_view HintPolicyName(HintPolicy policy);  // "usable", "always"
 
+// What the configuration wants: all that the rules are made from, except what the node can hold.
+struct PolicyInput {
+  Mode mode = Mode::kOff;
+  std::vector<netlink::Family> families = {};
+  MarkBits bits = {};
+  // LabelsFor.
+  std::optional<ConnLabels> labels = {};
+  HintPolicy hint = HintPolicy::kUsable;
+
+  bool operator==(const PolicyInput&) const = default;
+};
+
 // Whether iptables can hold rules on this node, beside chains.
 struct RuleSupport {
   // False: nf_tables without xtables compatibility, as in the RHEL 10 class. Chains can be made
@@ -100,31 +112,24 @@ struct RuleSupport {
   // The kernel has refused one. Else a rule of xtables that stands proves that `xt` is true,
   // whatever files say.
   bool refused = false;
-  HintPolicy hint = HintPolicy::kUsable;
   // False: rules can be made, but the match connlabel is missing: the module xt_connlabel, or the
   // extension of that name of legacy iptables. Looked for only where labels are wanted.
   bool conn_labels = true;
   std::string conn_labels_reason = {};
 
+  bool all() const { return xt && conn_labels; }
   bool operator==(const RuleSupport&) const = default;
 };
 
 // The same where a rule was refused for want of the match connlabel; `refusal` is what was said.
 RuleSupport WithoutConnLabels(RuleSupport support, absl::string_view refusal);
 
-// What must stand: the first box of the data flow behind the configuration.
+// What must stand on the node.
 struct Ruleset {
-  Mode mode = Mode::kOff;
-  MarkBits bits;
-  std::vector<netlink::Family> families;
-  std::vector<DesiredChain> chains;
-  std::vector<DesiredJump> jumps;
-  RuleSupport support = {};
-  // The martian protection where support.xt is false (native_martians.h).
+  std::vector<DesiredChain> chains = {};
+  std::vector<DesiredJump> jumps = {};
+  // The martian protection where iptables can hold no rule (native_martians.h).
   std::optional<netlink::NativeTable> native = {};
-  // What ConnLabelMarking wants; also where support says that it cannot be had, and nothing of it
-  // is among the chains.
-  std::optional<ConnLabels> labels = {};
 
   bool operator==(const Ruleset&) const = default;
 };
@@ -135,14 +140,8 @@ struct Ruleset {
 // Where iptables can hold no rule, what is wanted of it is the hint, if that; the martian
 // protection goes into a native table, in legacy mode too, which is refused beyond that (diff.h,
 // kLegacyModeImpossible): what others jump to must be iptables'. Where only connlabel is missing,
-// what `labels` would make is left out, and the rest stands (kConnLabelsImpossible).
-Ruleset DesiredRuleset(Mode mode, absl::Span<const netlink::Family> families, MarkBits bits,
-                       const RuleSupport& support = {},
-                       const std::optional<ConnLabels>& labels = {});
-
-// As input for iptables-restore --noflush, one *table block per family and table; "# ip" or "# ip6"
-// heads each block.
-std::string ToString(const Ruleset& ruleset);
+// what the labels would make is left out, and the rest stands (kConnLabelsImpossible).
+Ruleset DesiredRuleset(const PolicyInput& input, const RuleSupport& support = {});
 
 // Every chain that some kubelet, in some mode, makes in `family`, with why it did: what may have
 // been left behind.
@@ -156,8 +155,8 @@ bool IsKubeletChain(const netlink::ChainId& chain);
 bool IsMarkingChain(const netlink::ChainId& chain);
 // Of those, the chains of the gate ConnLabelMarking: this agent's own, and nobody else's.
 bool IsLabelChain(const netlink::ChainId& chain);
-// Why `desired` has none of them: the gate is off, or the node cannot. A clause.
-absl::string_view WhyNoLabels(const Ruleset& desired);
+// Why none of them is desired: the gate is off, or the node cannot. A clause.
+absl::string_view WhyNoLabels(const PolicyInput& input);
 
 // What a Backend must be asked for so that DesiredRuleset can be compared with what stands, in both
 // families or in one: kubelet's chains of every mode, the base chains that hold its jumps, and the

@@ -22,22 +22,8 @@ using netlink::Family;
 using netlink::ObservedChain;
 using netlink::ObservedRule;
 
-bool IsAskedFor(const Ruleset& desired, Family family) {
-  return std::find(desired.families.begin(), desired.families.end(), family) !=
-         desired.families.end();
-}
-
-bool IsDesired(const Ruleset& desired, const ChainId& chain) {
-  return std::any_of(desired.chains.begin(), desired.chains.end(),
-                     [&](const DesiredChain& candidate) { return candidate.id == chain; });
-}
-
-// Something that is wanted in `family` does not stand yet.
-bool Unsettled(const Diff& diff, Family family) {
-  return (family == Family::kIPv4 && diff.native.changes()) ||
-         std::any_of(diff.changes.begin(), diff.changes.end(), [&](const Change& change) {
-           return netlink::ChainOf(change.operation).family == family;
-         });
+bool IsAskedFor(const PolicyInput& input, Family family) {
+  return std::find(input.families.begin(), input.families.end(), family) != input.families.end();
 }
 
 bool IsFirewall(const ChainId& chain) {
@@ -54,11 +40,13 @@ bool IsDropMarkRule(const ChainId& chain, const ObservedRule& rule) {
 // Plans the retirement of one family.
 class Planner {
  public:
-  Planner(Family family, const Ruleset& desired, const netlink::Snapshot& observed,
-          const Dependents& dependents, const RetirementOptions& options, Retirement& retirement)
+  Planner(Family family, const PolicyInput& input, const netlink::Snapshot& observed,
+          const Diff& diff, const Dependents& dependents, const RetirementOptions& options,
+          Retirement& retirement)
       : family_(family),
-        desired_(desired),
+        input_(input),
         observed_(observed),
+        diff_(diff),
         claims_(family, observed, dependents),
         options_(options),
         retirement_(retirement) {}
@@ -67,15 +55,21 @@ class Planner {
     for (const DesiredChain& known : EveryKubeletChain(family_)) {
       const ObservedChain* chain = observed_.Find(known.id);
       if (chain == nullptr) continue;
-      if (!IsDesired(desired_, known.id)) {
+      if (IsStale(known.id)) {
         PlanChain(known, *chain);
-      } else if (desired_.mode != Mode::kLegacy) {
+      } else if (input_.mode != Mode::kLegacy) {
         PlanDropMarkRules(known.id, *chain);
       }
     }
   }
 
  private:
+  bool IsStale(const ChainId& chain) const {
+    return std::any_of(diff_.stale.begin(), diff_.stale.end(), [&](const Standing& one) {
+      return one.chain == chain && one.text == ChainText(chain);
+    });
+  }
+
   void PlanChain(const DesiredChain& known, const ObservedChain& chain) {
     std::vector<Claim> claims = claims_.OnChain(known.id, chain);
     if (known.id.name == kCanaryChain && !options_.canaries) {
@@ -130,18 +124,18 @@ class Planner {
   }
 
   std::string Why(const ChainId& chain) const {
-    if (desired_.mode == Mode::kOff)
+    if (input_.mode == Mode::kOff)
       return "stale: nothing of kubelet's is wanted, and nobody uses it";
     if (IsLabelChain(chain)) {
-      return absl::StrCat("stale: ", WhyNoLabels(desired_), ", and nobody uses it");
+      return absl::StrCat("stale: ", WhyNoLabels(input_), ", and nobody uses it");
     }
-    return absl::StrCat("stale: not part of ", ModeName(desired_.mode),
-                        " mode, and nobody uses it");
+    return absl::StrCat("stale: not part of ", ModeName(input_.mode), " mode, and nobody uses it");
   }
 
   Family family_;
-  const Ruleset& desired_;
+  const PolicyInput& input_;
   const netlink::Snapshot& observed_;
+  const Diff& diff_;
   Claims claims_;
   const RetirementOptions& options_;
   Retirement& retirement_;
@@ -183,8 +177,8 @@ std::string GoneText(const netlink::Operation& operation) {
   if (const auto* chain = std::get_if<netlink::DeleteChain>(&operation)) {
     return ChainText(chain->chain);
   }
-  const auto& rule = std::get<netlink::DeleteRule>(operation);
-  return RuleText(rule.chain, rule.rule);
+  const auto* rule = std::get_if<netlink::DeleteRule>(&operation);
+  return rule != nullptr ? RuleText(rule->chain, rule->rule) : netlink::ToString(operation);
 }
 
 }  // namespace
@@ -193,31 +187,34 @@ absl::string_view StaleChainsName(StaleChains policy) {
   return policy == StaleChains::kRetire ? "retire" : "keep";
 }
 
-Retirement PlanRetirement(const Ruleset& desired, const netlink::Snapshot& observed,
+Retirement PlanRetirement(const PolicyInput& input, const netlink::Snapshot& observed,
                           const Diff& diff, const Dependents& dependents,
                           const RetirementOptions& options) {
   Retirement retirement;
-  if (desired.mode == Mode::kOff && !options.when_off) return retirement;
-  for (const Family family : desired.families) {
-    if (Unsettled(diff, family)) {
+  if (input.mode == Mode::kOff && !options.when_off) return retirement;
+  for (const Family family : input.families) {
+    if (Changes(diff, family)) {
       retirement.unsettled.push_back(family);
       continue;
     }
-    Planner(family, desired, observed, dependents, options, retirement).Plan();
+    Planner(family, input, observed, diff, dependents, options, retirement).Plan();
   }
   if (!options.hints) KeepHints(dependents, retirement);
-  if (diff.native.stale && desired.mode == Mode::kOff && IsAskedFor(desired, Family::kIPv4) &&
+  const bool native = std::any_of(diff.stale.begin(), diff.stale.end(),
+                                  [](const Standing& one) { return IsNative(one); });
+  if (native && input.mode == Mode::kOff && IsAskedFor(input, Family::kIPv4) &&
       dependents.route_localnet.empty()) {
-    retirement.native =
-        netlink::DeleteNativeTable{.family = Family::kIPv4, .name = std::string(kNativeTable)};
+    retirement.changes.push_back(
+        {netlink::DeleteNativeTable{.family = Family::kIPv4, .name = std::string(kNativeTable)},
+         "retired"});
   }
   std::stable_partition(retirement.changes.begin(), retirement.changes.end(), DeletesRule);
   return retirement;
 }
 
-bool MayRetire(const Ruleset& desired, const netlink::Snapshot& observed, const Diff& diff,
+bool MayRetire(const PolicyInput& input, const netlink::Snapshot& observed, const Diff& diff,
                const RetirementOptions& options) {
-  return !PlanRetirement(desired, observed, diff, Dependents{}, options).empty();
+  return !PlanRetirement(input, observed, diff, Dependents{}, options).empty();
 }
 
 std::string ToString(const std::vector<Claim>& claims) {
@@ -247,7 +244,6 @@ netlink::Transaction ToTransaction(const Retirement& retirement, uint32_t genera
   for (const Change& change : retirement.changes) {
     transaction.operations.push_back(change.operation);
   }
-  transaction.delete_native = retirement.native;
   return transaction;
 }
 

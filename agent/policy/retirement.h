@@ -49,30 +49,30 @@ struct Claimed {
 };
 
 struct Retirement {
-  // In the order in which they must be applied: rules and jumps, then chains. Base chains are never
-  // removed.
+  // In the order in which they must be applied: rules and jumps, chains, the native table. Base
+  // chains are never removed.
   std::vector<Change> changes;
-  std::optional<netlink::DeleteNativeTable> native = {};
   // As found; not repaired.
   std::vector<Claimed> kept;
   // Families that were left out, for not all that is wanted there stands.
   std::vector<netlink::Family> unsettled = {};
 
   // Nothing is to go.
-  bool empty() const { return changes.empty() && !native; }
+  bool empty() const { return changes.empty(); }
   bool operator==(const Retirement&) const = default;
 };
 
-// What of `observed` goes and what stays, where `desired` is wanted. Only in `desired`'s families,
-// for another run may manage the other one, and only in those in which all that is wanted stands
+// What of `observed` goes and what stays, where `input` says what is desired. Only in `input`'s
+// families, for another run may manage the other one, and only in those in which all that is wanted
+// stands
 // (`diff`, of the same observation, changes nothing): first the new, then away with the old.
-Retirement PlanRetirement(const Ruleset& desired, const netlink::Snapshot& observed,
+Retirement PlanRetirement(const PolicyInput& input, const netlink::Snapshot& observed,
                           const Diff& diff, const Dependents& dependents,
                           const RetirementOptions& options);
 
 // The same from `observed` alone, with nobody known who depends on anything: whether it is worth
 // finding out.
-bool MayRetire(const Ruleset& desired, const netlink::Snapshot& observed, const Diff& diff,
+bool MayRetire(const PolicyInput& input, const netlink::Snapshot& observed, const Diff& diff,
                const RetirementOptions& options);
 
 // `stale` of a diff, as it is after `retirement`: what went, or is to go, is left out, and

@@ -24,17 +24,20 @@ using netlink::Family;
 
 bool IsRemoval(const netlink::Operation& operation) {
   return std::holds_alternative<netlink::DeleteRule>(operation) ||
-         std::holds_alternative<netlink::DeleteChain>(operation);
+         std::holds_alternative<netlink::DeleteChain>(operation) ||
+         std::holds_alternative<netlink::DeleteNativeTable>(operation);
 }
 
-// Where a line stands in its plan: table by table, base chains last, a chain before its rules.
+// Where a line stands in its plan: table by table, base chains last, a chain before its rules, and
+// the native table after all.
 auto Place(const PlanLine& line) {
   const int rank = line.text.rfind(':', 0) == 0 ? 0
                    : line.sign == '='           ? 1
                    : line.sign == '+'           ? 2
                                                 : 3;
   const bool base = netlink::FindBaseChain(line.chain.table, line.chain.name) != nullptr;
-  return std::make_tuple(line.chain.family, line.chain.table, base, line.chain.name, rank);
+  return std::make_tuple(IsNative(line.chain), line.chain.family, line.chain.table, base,
+                         line.chain.name, rank);
 }
 
 std::string Families(const std::vector<Family>& families) {
@@ -49,16 +52,16 @@ std::string Counted(size_t count, absl::string_view one, absl::string_view many)
 
 std::string HeaderText(const Subject& subject, uint32_t generation) {
   std::string text = absl::StrFormat("mode %s at emulated version %s, iptables %s, families %s",
-                                     ModeName(subject.desired.mode),
+                                     ModeName(subject.input.mode),
                                      featuregates::ToString(subject.emulated_version),
-                                     subject.iptables_mode, Families(subject.desired.families));
-  if (subject.desired.mode == Mode::kLegacy) {
-    absl::StrAppend(&text, ", masquerade bit ", subject.desired.bits.masquerade, ", drop bit ",
-                    subject.desired.bits.drop);
+                                     subject.iptables_mode, Families(subject.input.families));
+  if (subject.input.mode == Mode::kLegacy) {
+    absl::StrAppend(&text, ", masquerade bit ", subject.input.bits.masquerade, ", drop bit ",
+                    subject.input.bits.drop);
   }
-  if (subject.desired.labels) {
-    absl::StrAppend(&text, ", masquerade label ", subject.desired.labels->masquerade,
-                    ", drop label ", subject.desired.labels->drop);
+  if (subject.input.labels) {
+    absl::StrAppend(&text, ", masquerade label ", subject.input.labels->masquerade, ", drop label ",
+                    subject.input.labels->drop);
   }
   absl::StrAppend(&text, ", generation ", generation, "\n");
   return text;
@@ -68,9 +71,11 @@ std::string LinesText(const std::vector<PlanLine>& lines) {
   std::string text;
   const ChainId* last = nullptr;
   for (const PlanLine& line : lines) {
-    if (last == nullptr || last->family != line.chain.family || last->table != line.chain.table) {
+    const bool native = IsNative(line.chain);
+    if (last == nullptr || last->family != line.chain.family || last->table != line.chain.table ||
+        native) {
       absl::StrAppend(&text, "\n", netlink::FamilyName(line.chain.family), " ",
-                      netlink::TableName(line.chain.table), "\n");
+                      native ? kNativeTable : netlink::TableName(line.chain.table), "\n");
     }
     last = &line.chain;
     AppendLine(text, "  ", absl::string_view(&line.sign, 1), " ", line.text, "  # ", line.reason);
@@ -99,14 +104,6 @@ std::string KeptText(const std::vector<Claimed>& kept) {
   return text;
 }
 
-// "kube-iptables-agent (native table)" and what becomes of it.
-std::string NativeText(const NativeDiff& native) {
-  if (native.reason.empty()) return "";
-  const char* sign = native.remove ? "-" : native.put ? "+" : "=";
-  return absl::StrCat("\nip ", kNativeTable, "\n  ", sign, " table ip ", kNativeTable,
-                      " (native rules)  # ", native.reason, "\n");
-}
-
 // `plan` with what is retired among its changes, and claims among what is stale.
 Diff WithRetirement(const Plan& plan) {
   Diff diff = plan.diff;
@@ -114,10 +111,6 @@ Diff WithRetirement(const Plan& plan) {
   diff.stale = WithClaims(std::move(diff.stale), *plan.retirement);
   diff.changes.insert(diff.changes.end(), plan.retirement->changes.begin(),
                       plan.retirement->changes.end());
-  if (plan.retirement->native) {
-    diff.native.remove = plan.retirement->native;
-    diff.native.reason = "retired";
-  }
   return diff;
 }
 
@@ -125,7 +118,7 @@ Diff WithRetirement(const Plan& plan) {
 std::string OtherRetirementText(const Plan& plan) {
   if (!plan.other_retirement) return "";
   Diff gone;
-  gone.changes = plan.other_retirement->changes;
+  gone.changes = WithoutNative(plan.other_retirement->changes);
   return absl::StrCat(LinesText(PlanLines(gone)), KeptText(plan.other_retirement->kept));
 }
 
@@ -148,12 +141,9 @@ std::string MartianText(const Subject& subject, const Plan& plan) {
 std::string SummaryText(const Diff& diff) {
   size_t removed = 0;
   for (const Change& change : diff.changes) removed += IsRemoval(change.operation) ? 1 : 0;
-  size_t added = diff.changes.size() - removed;
-  added += diff.native.put ? 1 : 0;
-  removed += diff.native.remove ? 1 : 0;
+  const size_t added = diff.changes.size() - removed;
   return absl::StrFormat("%d to add, %d to remove, %d in place, %d stale, %s\n", added, removed,
-                         diff.in_place.size() + (diff.native.in_place ? 1 : 0),
-                         diff.stale.size() + (diff.native.stale ? 1 : 0),
+                         diff.in_place.size(), diff.stale.size(),
                          Counted(diff.findings.size(), "finding", "findings"));
 }
 
@@ -189,12 +179,11 @@ std::string FamilyState(const Diff& diff, Family family) {
   const auto findings = std::count_if(
       diff.findings.begin(), diff.findings.end(),
       [&](const Finding& finding) { return of_family(finding.chain) && NeedsAttention(finding); });
-  const size_t all_changes =
-      static_cast<size_t>(changes) + (family == Family::kIPv4 && diff.native.changes() ? 1 : 0);
-  if (all_changes == 0 && findings == 0) return "in place";
+  if (changes == 0 && findings == 0) return "in place";
   std::vector<std::string> parts;
-  if (all_changes != 0) {
-    parts.push_back(absl::StrCat(Counted(all_changes, "change", "changes"), " needed (see plan)"));
+  if (changes != 0) {
+    parts.push_back(absl::StrCat(Counted(static_cast<size_t>(changes), "change", "changes"),
+                                 " needed (see plan)"));
   }
   if (findings != 0) {
     parts.push_back(Counted(static_cast<size_t>(findings), "finding", "findings"));
@@ -223,19 +212,15 @@ std::vector<PlanLine> PlanLines(const Diff& diff) {
 std::string PlanText(const Subject& subject, const Plan& plan) {
   const Diff diff = WithRetirement(plan);
   return absl::StrCat(HeaderText(subject, plan.generation), LinesText(PlanLines(diff)),
-                      NativeText(diff.native), FindingsText(diff.findings), OtherText(subject),
-                      OtherRetirementText(plan), "\n", SummaryText(diff));
+                      FindingsText(diff.findings), OtherText(subject), OtherRetirementText(plan),
+                      "\n", SummaryText(diff));
 }
 
 std::string SyncText(const Subject& subject, const SyncReport& report) {
   std::string text = HeaderText(subject, report.plan.generation);
   Diff done;
   done.changes = report.applied;
-  if (report.native_put) done.native.put = report.plan.diff.native.put;
-  if (report.native_removed) done.native.remove = report.plan.diff.native.remove;
-  if (done.native.changes()) done.native.reason = report.plan.diff.native.reason;
-  absl::StrAppend(&text, LinesText(PlanLines(done)), NativeText(done.native),
-                  FindingsText(report.plan.diff.findings));
+  absl::StrAppend(&text, LinesText(PlanLines(done)), FindingsText(report.plan.diff.findings));
   for (const RetiredMode& mode : report.retired) {
     if (mode.report.plan.empty() && mode.report.plan.kept.empty()) continue;
     absl::StrAppend(&text,
@@ -243,11 +228,10 @@ std::string SyncText(const Subject& subject, const SyncReport& report) {
   }
   text += "\n";
   for (const FamilyResult& result : report.families) {
-    auto changes =
+    const auto changes =
         std::count_if(report.applied.begin(), report.applied.end(), [&](const Change& change) {
           return netlink::ChainOf(change.operation).family == result.family;
         });
-    if (result.family == Family::kIPv4) changes += report.native_put + report.native_removed;
     AppendLine(
         text, netlink::FamilyName(result.family), ": ",
         !result.status.ok() ? absl::StrCat("FAILED: ", result.status.message())
@@ -260,14 +244,14 @@ std::string SyncText(const Subject& subject, const SyncReport& report) {
 
 std::string StatusText(const Subject& subject, const Plan& plan) {
   std::string text = HeaderText(subject, plan.generation);
-  for (const Family family : subject.desired.families) {
+  for (const Family family : subject.input.families) {
     absl::StrAppend(&text, netlink::FamilyName(family), ": ", FamilyState(plan.diff, family), "\n");
   }
   absl::StrAppend(&text, MartianText(subject, plan));
   Diff standing = WithRetirement(plan);
-  standing.changes.clear();
-  absl::StrAppend(&text, LinesText(PlanLines(standing)), NativeText(standing.native),
-                  FindingsText(plan.diff.findings), OtherText(subject));
+  std::erase_if(standing.changes, [](const Change& change) { return !IsNative(change); });
+  absl::StrAppend(&text, LinesText(PlanLines(standing)), FindingsText(plan.diff.findings),
+                  OtherText(subject));
   return text;
 }
 
@@ -276,18 +260,12 @@ std::string RetireText(const std::string& iptables_mode, const RetireReport& rep
       absl::StrCat("iptables ", iptables_mode, ", generation ", report.generation, "\n");
   Diff gone;
   gone.changes = report.plan.changes;
-  if (report.plan.native) {
-    gone.native.remove = report.plan.native;
-    gone.native.reason = "retired";
-  }
-  absl::StrAppend(&text, LinesText(PlanLines(gone)), NativeText(gone.native),
-                  KeptText(report.plan.kept), "\n");
+  absl::StrAppend(&text, LinesText(PlanLines(gone)), KeptText(report.plan.kept), "\n");
   for (const Family family : report.plan.unsettled) {
     absl::StrAppend(&text, netlink::FamilyName(family),
                     ": not all that is wanted stands yet; run sync first, then retire\n");
   }
-  const size_t count = report.plan.changes.size() + (report.plan.native ? 1 : 0);
-  absl::StrAppend(&text, count,
+  absl::StrAppend(&text, report.plan.changes.size(),
                   dry_run               ? " to remove"
                   : report.applied      ? " removed"
                   : report.plan.empty() ? " to remove"

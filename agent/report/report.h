@@ -29,7 +29,7 @@ struct Subject {
   featuregates::Version emulated_version;
   // "nft" or "legacy": the Backend's kind.
   std::string iptables_mode;
-  Ruleset desired;
+  PolicyInput input;
   // Shown by plan and status where it was looked at.
   std::optional<OtherMode> other_mode = {};
   // ReadRouteLocalnet: shown by status.

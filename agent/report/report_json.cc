@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The only file that includes nlohmann/json, which is slow to compile.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <variant>
 
 #include "absl/strings/str_join.h"
 #include "agent/config/config.h"
 #include "agent/config/settings.h"
+#include "agent/policy/native_martians.h"
 #include "agent/report/report.h"
 
 // Abseil's string_view is not the standard one in Debian 12.
@@ -48,17 +50,17 @@ Json FamiliesJson(const std::vector<netlink::Family>& families) {
 }
 
 Json SubjectJson(const Subject& subject, uint32_t generation) {
-  Json json = {{"mode", ModeName(subject.desired.mode)},
+  Json json = {{"mode", ModeName(subject.input.mode)},
                {"emulatedVersion", featuregates::ToString(subject.emulated_version)},
                {"iptablesMode", subject.iptables_mode},
-               {"ipFamilies", FamiliesJson(subject.desired.families)}};
-  if (subject.desired.mode == Mode::kLegacy) {
-    json["iptablesMasqueradeBit"] = subject.desired.bits.masquerade;
-    json["iptablesDropBit"] = subject.desired.bits.drop;
+               {"ipFamilies", FamiliesJson(subject.input.families)}};
+  if (subject.input.mode == Mode::kLegacy) {
+    json["iptablesMasqueradeBit"] = subject.input.bits.masquerade;
+    json["iptablesDropBit"] = subject.input.bits.drop;
   }
-  if (subject.desired.labels) {
-    json["iptablesMasqueradeLabel"] = subject.desired.labels->masquerade;
-    json["iptablesDropLabel"] = subject.desired.labels->drop;
+  if (subject.input.labels) {
+    json["iptablesMasqueradeLabel"] = subject.input.labels->masquerade;
+    json["iptablesDropLabel"] = subject.input.labels->drop;
   }
   json["generation"] = generation;
   return json;
@@ -71,12 +73,14 @@ absl::string_view OperationName(const netlink::Operation& operation) {
     absl::string_view operator()(const netlink::DeleteRule&) { return "deleteRule"; }
     absl::string_view operator()(const netlink::DeleteChain&) { return "deleteChain"; }
     absl::string_view operator()(const netlink::WakeTable&) { return "wakeTable"; }
+    absl::string_view operator()(const netlink::PutNativeTable&) { return "putNativeTable"; }
+    absl::string_view operator()(const netlink::DeleteNativeTable&) { return "deleteNativeTable"; }
   };
   return std::visit(Namer{}, operation);
 }
 
 Json ChangesJson(const std::vector<Change>& changes) {
-  return List(changes, [](const Change& change) {
+  return List(WithoutNative(changes), [](const Change& change) {
     return AboutChain(netlink::ChainOf(change.operation),
                       {{"operation", OperationName(change.operation)},
                        {"text", netlink::ToString(change.operation)},
@@ -85,7 +89,7 @@ Json ChangesJson(const std::vector<Change>& changes) {
 }
 
 Json StandingJson(const std::vector<Standing>& standing) {
-  return List(standing, [](const Standing& one) {
+  return List(WithoutNative(standing), [](const Standing& one) {
     return AboutChain(one.chain, {{"text", one.text}, {"reason", one.reason}});
   });
 }
@@ -99,13 +103,27 @@ Json FindingsJson(const std::vector<Finding>& findings) {
   });
 }
 
-Json NativeJson(const NativeDiff& native) {
-  const char* state = native.put        ? "put"
-                      : native.remove   ? "remove"
-                      : native.in_place ? "inPlace"
-                      : native.stale    ? "stale"
-                                        : "absent";
-  return {{"state", state}, {"reason", native.reason}, {"packetsDropped", native.dropped}};
+template <typename Operation>
+bool Holds(const std::vector<Change>& changes) {
+  return std::any_of(changes.begin(), changes.end(), [](const Change& change) {
+    return std::holds_alternative<Operation>(change.operation);
+  });
+}
+
+Json NativeJson(const Plan& plan) {
+  std::string state = "absent";
+  std::string reason;
+  const auto note = [&](const auto& items, const char* as) {
+    for (const auto& item : items) {
+      if (!IsNative(item)) continue;
+      state = as;
+      reason = item.reason;
+    }
+  };
+  note(plan.diff.in_place, "inPlace");
+  note(plan.diff.stale, "stale");
+  note(plan.diff.changes, Holds<netlink::PutNativeTable>(plan.diff.changes) ? "put" : "remove");
+  return {{"state", state}, {"reason", reason}, {"packetsDropped", plan.martians.dropped_natively}};
 }
 
 Json KeptJson(const Claimed& kept) {
@@ -118,7 +136,7 @@ Json KeptJson(const Claimed& kept) {
 
 Json RetirementJson(const Retirement& retirement) {
   return {{"changes", ChangesJson(retirement.changes)},
-          {"removesNativeTable", retirement.native.has_value()},
+          {"removesNativeTable", Holds<netlink::DeleteNativeTable>(retirement.changes)},
           {"unsettled", FamiliesJson(retirement.unsettled)},
           {"kept", List(retirement.kept, KeptJson)}};
 }
@@ -140,11 +158,11 @@ Json MartiansJson(const Subject& subject, const Plan& plan) {
           {"exposed", !plan.martians.stands && !subject.route_localnet.empty()}};
 }
 
-void AddStanding(const Diff& diff, Json& json) {
-  json["inPlace"] = StandingJson(diff.in_place);
-  json["stale"] = StandingJson(diff.stale);
-  json["findings"] = FindingsJson(diff.findings);
-  json["nativeTable"] = NativeJson(diff.native);
+void AddStanding(const Plan& plan, Json& json) {
+  json["inPlace"] = StandingJson(plan.diff.in_place);
+  json["stale"] = StandingJson(plan.diff.stale);
+  json["findings"] = FindingsJson(plan.diff.findings);
+  json["nativeTable"] = NativeJson(plan);
 }
 
 void AddOtherMode(const Subject& subject, Json& json) {
@@ -165,7 +183,7 @@ std::string Print(const Json& json) {
 std::string PlanJson(const Subject& subject, const Plan& plan) {
   Json json = SubjectJson(subject, plan.generation);
   json["changes"] = ChangesJson(plan.diff.changes);
-  AddStanding(plan.diff, json);
+  AddStanding(plan, json);
   if (plan.retirement) json["retirement"] = RetirementJson(*plan.retirement);
   if (plan.other_retirement) json["otherRetirement"] = RetirementJson(*plan.other_retirement);
   AddOtherMode(subject, json);
@@ -176,8 +194,8 @@ std::string SyncJson(const Subject& subject, const SyncReport& report) {
   Json json = SubjectJson(subject, report.plan.generation);
   json["looks"] = report.looks;
   json["applied"] = ChangesJson(report.applied);
-  json["nativeTablePut"] = report.native_put;
-  json["nativeTableRemoved"] = report.native_removed;
+  json["nativeTablePut"] = Holds<netlink::PutNativeTable>(report.applied);
+  json["nativeTableRemoved"] = Holds<netlink::DeleteNativeTable>(report.applied);
   if (!report.retired.empty()) json["retired"] = RetiredModesJson(report.retired);
   json["findings"] = FindingsJson(report.plan.diff.findings);
   json["families"] = List(report.families, [](const FamilyResult& result) {
@@ -191,8 +209,8 @@ std::string SyncJson(const Subject& subject, const SyncReport& report) {
 
 std::string StatusJson(const Subject& subject, const Plan& plan) {
   Json json = SubjectJson(subject, plan.generation);
-  json["changesNeeded"] = plan.diff.changes.size();
-  AddStanding(plan.diff, json);
+  json["changesNeeded"] = WithoutNative(plan.diff.changes).size();
+  AddStanding(plan, json);
   json["martians"] = MartiansJson(subject, plan);
   if (plan.retirement) json["retirement"] = RetirementJson(*plan.retirement);
   AddOtherMode(subject, json);

@@ -248,9 +248,6 @@ std::map<Family, absl::StatusOr<FamilyState>> IptablesLegacyBackend::ReadFamilie
 
 absl::Status IptablesLegacyBackend::Apply(const Transaction& transaction) {
   if (transaction.empty()) return absl::OkStatus();
-  if (transaction.put_native || transaction.delete_native) {
-    return absl::InvalidArgumentError("legacy iptables has no native tables");
-  }
   if (absl::Status status = netns_.Check(); !status.ok()) return status;
   const IptablesLegacyContent* content = generations_.Find(transaction.generation);
   if (content == nullptr) {

@@ -129,6 +129,9 @@ class Player {
   absl::Status operator()(const netlink::WakeTable& /*wake*/) {
     return absl::InvalidArgumentError("no table of iptables-legacy is dormant");
   }
+  absl::Status operator()(const auto& /*native*/) {
+    return absl::InvalidArgumentError("legacy iptables has no native tables");
+  }
 
  private:
   static absl::Status NoSuchRule() {

@@ -97,7 +97,7 @@ TEST_F(AgentFightTest, IsReadyASecondAfterTheRepairThatLasts) {
   ASSERT_TRUE(FightUntilItWaits(absl::Milliseconds(200)));
   EXPECT_FALSE(IsReady(agent_->state()));
   ASSERT_TRUE(TurnUntil([&] { return JumpStands(); }));
-  const absl::Time repaired = SteadyNow();
+  const SteadyTime repaired = SteadyNow();
   EXPECT_FALSE(IsReady(agent_->state()));
   ASSERT_TRUE(TurnUntil([&] { return IsReady(agent_->state()); }));
   EXPECT_GT(SteadyNow() - repaired, absl::Milliseconds(900));
@@ -151,7 +151,7 @@ TEST_F(AgentFightTest, WhatOthersKeptFromBeingWrittenWaitsNoLongerThanAFight) {
   }
   kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
   const size_t rounds = rounds_.size();
-  std::vector<absl::Time> ends;
+  std::vector<SteadyTime> ends;
   at_round_ = [&] { ends.push_back(SteadyNow()); };
   ASSERT_TRUE(kipt::testing::TurnUntil(
       *loop_, [&] { return rounds_.size() > rounds && InPlace(); }, absl::Seconds(20)));

@@ -19,6 +19,7 @@
 #include "agent/loop/agent.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/turn_loop.h"
 
@@ -33,7 +34,7 @@ class AgentTest : public ::testing::Test {
   }
 
   AgentOptions Options(Mode mode) const {
-    return {.desired = DesiredRuleset(mode, netlink::kFamilies, {}),
+    return {.input = ::kipt::testing::Wanting(mode, netlink::kFamilies, {}),
             .emulated_version = {1, 27},
             .watch = netlink::WatchMode::kEvents,
             .sync_period = sync_period_,
@@ -76,7 +77,7 @@ class AgentTest : public ::testing::Test {
     return TurnUntil([&] { return rounds_.size() >= count; });
   }
   void TurnFor(absl::Duration duration) {
-    const absl::Time end = SteadyNow() + duration;
+    const SteadyTime end = SteadyNow() + duration;
     TurnUntil([&] { return SteadyNow() >= end; });
   }
   bool InPlace() {

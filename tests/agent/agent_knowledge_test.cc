@@ -12,6 +12,7 @@
 #include "agent/loop/agent.h"
 #include "agent/policy/native_martians.h"
 #include "tests/agent/agent_fixture.h"
+#include "tests/agent/ipv4_plans.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/observed.h"
 
@@ -126,8 +127,8 @@ TEST_F(AgentTest, WhatItRepairsKeepsItFromNothing) {
 
 TEST_F(AgentTest, CountsTheMartianPacketsThatWereDroppedBetweenItsLooks) {
   AgentOptions options = Options(Mode::kCleanup);
-  options.desired =
-      DesiredRuleset(Mode::kCleanup, netlink::kFamilies, {}, {.xt = false, .reason = "no xt"});
+  SupportSource support = NoXt();
+  options.support = &support;
   netlink::ObservedNativeTable table{.table = NativeMartians()};
   table.counters.packets = 5;
   kernel_.PutNativeTable(table);
@@ -145,7 +146,7 @@ TEST_F(AgentTest, CountsTheMartianPacketsThatWereDroppedBetweenItsLooks) {
 // ---- what it knows of others, with --stale-chains=retire ----
 
 TEST_F(AgentTest, RetiresAtTheStartToo) {
-  ASSERT_TRUE(Reconciler(&kernel_, SteadyClock()).Sync(Options(Mode::kLegacy).desired).status.ok());
+  ASSERT_TRUE(Reconciler(&kernel_, SteadyClock()).Sync(Options(Mode::kLegacy).input).status.ok());
   StartWith(Retiring(Mode::kCleanup));
   ASSERT_TRUE(TurnUntilRounds(1));
   EXPECT_EQ(kernel_.state().Find(Nat("KUBE-MARK-MASQ")), nullptr);

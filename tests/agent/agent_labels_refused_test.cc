@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "agent/agent_options.h"
 #include "agent/loop/agent.h"
+#include "agent/node/node.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/observed.h"
@@ -45,13 +45,28 @@ class AgentLabelsRefusedTest : public ::testing::Test {
       ++labels_read_;
       return labels_;
     };
+    sources_.open_nft = [this]() -> BackendOrError {
+      return std::make_unique<BorrowedBackend>(&kernel_);
+    };
+    config_.iptables_mode = IptablesMode::kNft;
     config_.mode = Mode::kLegacy;
     config_.families = {netlink::kFamilies.begin(), netlink::kFamilies.end()};
     config_.iptables_sync_period = absl::Milliseconds(200);
   }
 
+  // With the configuration as it is by now.
+  Node& node() {
+    if (node_ == nullptr) {
+      node_ = std::make_unique<Node>(config_, sources_);
+    } else {
+      node_->SetConfig(config_);
+    }
+    if (!node_->mode()) EXPECT_THAT(node_->Open(/*read_only=*/false), IsOk());
+    return *node_;
+  }
+
   AgentOptions Make() {
-    AgentOptions options = options_.Make(config_, IptablesMode::kNft);
+    AgentOptions options = node().MakeAgentOptions();
     options.route_localnet = [] { return std::vector<std::string>(); };
     return options;
   }
@@ -62,16 +77,11 @@ class AgentLabelsRefusedTest : public ::testing::Test {
     ASSERT_THAT(loop, IsOk());
     loop_ = *std::move(loop);
     absl::StatusOr<std::unique_ptr<Agent>> agent = Agent::Create(
-        *loop_, Make(),
-        [this]() -> absl::StatusOr<std::unique_ptr<netlink::Backend>> {
-          return std::make_unique<BorrowedBackend>(&kernel_);
-        },
+        *loop_, Make(), [this] { return node_->Open(/*read_only=*/false); },
         [this](const Round& round) {
           rounds_.push_back(round);
-          std::string why;
-          if (!options_.IsOutdated(config_, IptablesMode::kNft, round, why)) return;
-          told_.push_back(why);
-          agent_->SetDesired(Make());
+          const std::string news = node_->support().TakeNews();
+          if (!news.empty()) told_.push_back(news);
         });
     ASSERT_THAT(agent, IsOk());
     agent_ = *std::move(agent);
@@ -97,7 +107,7 @@ class AgentLabelsRefusedTest : public ::testing::Test {
   int labels_read_ = 0;
   ModeSources sources_;
   Config config_ = {.emulated_version = {1, 27}, .gates = Gates(true)};
-  AgentOptionsSource options_{sources_};
+  std::unique_ptr<Node> node_;
   std::vector<Round> rounds_;
   std::vector<std::string> told_;
   std::unique_ptr<EventLoop> loop_;
@@ -165,7 +175,7 @@ TEST_F(AgentLabelsRefusedTest, ARefusalBeforeTheFirstRoundIsRemembered) {
   // Of legacy iptables there is nothing.
   sources_.table_names_path = "/none/%s_tables_names";
   sources_.open_legacy = []() -> BackendOrError { return absl::UnavailableError("none"); };
-  EXPECT_THAT(options_.RetireOtherModeFirst(config_, IptablesMode::kNft, kernel_), IsOk());
+  EXPECT_THAT(node().RetireOtherFirst(kernel_), IsOk());
   EXPECT_EQ(kernel_.apply_count(), 2);
   config_.stale_chains = StaleChains::kKeep;
   Start();
@@ -182,8 +192,8 @@ TEST_F(AgentLabelsRefusedTest, ARefusalOfAllMatchesBeforeTheFirstRoundIsAnAnswer
   config_.stale_chains = StaleChains::kRetire;
   sources_.table_names_path = "/none/%s_tables_names";
   sources_.open_legacy = []() -> BackendOrError { return absl::UnavailableError("none"); };
-  EXPECT_THAT(options_.RetireOtherModeFirst(config_, IptablesMode::kNft, kernel_), IsOk());
-  EXPECT_FALSE(Make().desired.support.xt);
+  EXPECT_THAT(node().RetireOtherFirst(kernel_), IsOk());
+  EXPECT_FALSE(node_->support().known().xt);
 }
 
 // Files that say that iptables can hold no rule are wrong where one stands.

@@ -142,7 +142,7 @@ TEST_F(AgentTest, AFamilyThatWasPutInPlaceByAnotherDoesNotWaitWhenItIsDamaged) {
   ASSERT_TRUE(TurnUntilRounds(3));
   refusal.refusing = false;
   Clock clock = SteadyClock();
-  ASSERT_TRUE(Reconciler(&kernel_, clock).Sync(Options(Mode::kCleanup).desired).FirstError().ok());
+  ASSERT_TRUE(Reconciler(&kernel_, clock).Sync(Options(Mode::kCleanup).input).FirstError().ok());
   kernel_.Touch();
   ASSERT_TRUE(TurnUntilRounds(4));
   ASSERT_TRUE(InPlace());

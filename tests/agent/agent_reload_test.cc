@@ -108,7 +108,7 @@ TEST_F(AgentReloadTest, AFamilyThatIsNoLongerWantedIsNoLongerReported) {
   const absl::Time since = agent_->state().families[0].since;
   AgentOptions options = Options(Mode::kCleanup);
   const Family ipv4[] = {Family::kIPv4};
-  options.desired = DesiredRuleset(Mode::kCleanup, ipv4, {});
+  options.input = ::kipt::testing::Wanting(Mode::kCleanup, ipv4, {});
   agent_->SetDesired(options);
   ASSERT_THAT(agent_->state().families, SizeIs(1));
   EXPECT_EQ(agent_->state().families[0].phase, FamilyPhase::kInPlace) << "nothing has changed it";

@@ -217,7 +217,7 @@ TEST_F(AgentTest, ATableThatIsRefusedWaitsLongerAndLongerWhileTheOthersAreRepair
 TEST_F(AgentTest, AStormCostsAtMostTwentyLooksASecondAndHidesNoDamage) {
   Start(Mode::kCleanup);
   ASSERT_TRUE(TurnUntilRounds(1));
-  const absl::Time end = SteadyNow() + absl::Seconds(1);
+  const SteadyTime end = SteadyNow() + absl::Seconds(1);
   while (SteadyNow() < end) {
     kernel_.Touch();
     ASSERT_THAT(loop_->Dispatch(), IsOk());
@@ -225,7 +225,7 @@ TEST_F(AgentTest, AStormCostsAtMostTwentyLooksASecondAndHidesNoDamage) {
   EXPECT_LE(rounds_.size(), 21);
   EXPECT_GE(rounds_.size(), 10);
   kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
-  const absl::Time damaged = SteadyNow();
+  const SteadyTime damaged = SteadyNow();
   ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
   EXPECT_LT(SteadyNow() - damaged, absl::Milliseconds(200));
 }
@@ -253,7 +253,7 @@ TEST_F(AgentTest, AFightIsToldOnceDampedAndDoesNotDelayOtherRepairs) {
   // The jump is gone and waits; the hint does not.
   TurnFor(absl::Milliseconds(30));
   kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
-  const absl::Time damaged = SteadyNow();
+  const SteadyTime damaged = SteadyNow();
   ASSERT_TRUE(
       TurnUntil([&] { return kernel_.state().Find(Mangle("KUBE-IPTABLES-HINT")) != nullptr; }));
   EXPECT_LT(SteadyNow() - damaged, absl::Milliseconds(150));

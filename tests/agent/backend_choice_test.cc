@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/retirement_sources.h"
+#include "agent/node/node.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
@@ -217,7 +217,11 @@ TEST_F(BackendChoiceTest, WhoUsesTheChainsFromTheOtherModeIsUnknownWhereItCannot
   SetLegacyTables("filter\n");
   const auto mark_setters = [this](BackendKind managed) {
     DependentsCollector collector;
-    MakeRetirementSources(managed, {}, sources_).other_mode(collector);
+    Config config = {.emulated_version = {1, 27},
+                     .gates = ResolveFeatureGates({1, 27}, {}).value()};
+    config.iptables_mode = managed == BackendKind::kNft ? IptablesMode::kNft : IptablesMode::kLegacy;
+    Node node(config, sources_);
+    node.Retirement().other_mode(collector);
     return collector.Finish({}, {}).mark_setters.size();
   };
   EXPECT_EQ(mark_setters(BackendKind::kNft), 0U);

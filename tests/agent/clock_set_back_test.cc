@@ -15,6 +15,7 @@
 #include "agent/policy/policy.h"
 #include "tests/agent/iptables_legacy_fixture.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 
 namespace {
@@ -57,7 +58,7 @@ TEST_F(ClockSetBackTest, ARulesetThatOthersKeepChangingIsGivenUp) {
   clock.sleep = [](absl::Duration) { ++slept; };
   const auto plan =
       agent::Reconciler(&backend, clock)
-          .Look(agent::DesiredRuleset(agent::Mode::kCleanup, netlink::kFamilies, {}, {}));
+          .Look(::kipt::testing::Wanting(agent::Mode::kCleanup, netlink::kFamilies, {}, {}));
   EXPECT_THAT(plan, StatusIs(absl::StatusCode::kDeadlineExceeded,
                              HasSubstr("others kept changing the ruleset")));
 }

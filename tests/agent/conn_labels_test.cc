@@ -30,13 +30,14 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-Ruleset Labelled(Mode mode, ConnLabels labels = {}, const RuleSupport& support = {}) {
-  return DesiredRuleset(mode, kIPv4Only, {}, support, labels);
+PolicyInput Labelled(Mode mode, ConnLabels labels = {}) {
+  return ::kipt::testing::Wanting(mode, kIPv4Only, {}, labels);
 }
 
 TEST(ConnLabelsTest, CleanupModeWithTheGateIsCleanupModeAndChainsOfLabels) {
   const netlink::Family six[] = {netlink::Family::kIPv6};
-  EXPECT_EQ(ToString(DesiredRuleset(Mode::kCleanup, six, {}, {}, ConnLabels{})),
+  EXPECT_EQ(::kipt::testing::ToText(
+                DesiredRuleset(::kipt::testing::Wanting(Mode::kCleanup, six, {}, ConnLabels{}))),
             R"(# ip6
 *mangle
 :KUBE-IPTABLES-HINT - [0:0]
@@ -64,8 +65,9 @@ COMMIT
 
 TEST(ConnLabelsTest, EachModeKeepsAllThatItHasWithoutThem) {
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
-    const Ruleset without = DesiredRuleset(mode, netlink::kFamilies, {});
-    const Ruleset with = DesiredRuleset(mode, netlink::kFamilies, {}, {}, ConnLabels{});
+    const Ruleset without = DesiredRuleset(::kipt::testing::Wanting(mode, netlink::kFamilies));
+    const Ruleset with =
+        DesiredRuleset(::kipt::testing::Wanting(mode, netlink::kFamilies, {}, ConnLabels{}));
     for (const DesiredChain& chain : without.chains) {
       EXPECT_THAT(with.chains, ::testing::Contains(chain)) << netlink::ToString(chain.id);
     }
@@ -78,7 +80,8 @@ TEST(ConnLabelsTest, EachModeKeepsAllThatItHasWithoutThem) {
 }
 
 TEST(ConnLabelsTest, AreThoseThatAreGivenAndReachBothEnds) {
-  const std::string text = ToString(Labelled(Mode::kCleanup, {.masquerade = 0, .drop = 127}));
+  const std::string text = ::kipt::testing::ToText(
+      DesiredRuleset(Labelled(Mode::kCleanup, {.masquerade = 0, .drop = 127})));
   for (const char* line : {"-A KUBELET-MARK-DROP -m connlabel --label \"127\" --set\n",
                            "-A KUBELET-MARK-MASQ -m connlabel --label \"0\" --set\n",
                            "-A KUBELET-POSTROUTING -m connlabel --label \"0\" -j MASQUERADE",
@@ -88,7 +91,7 @@ TEST(ConnLabelsTest, AreThoseThatAreGivenAndReachBothEnds) {
 }
 
 TEST(ConnLabelsTest, NothingIsMadeWhereTheAgentIsOff) {
-  EXPECT_EQ(ToString(Labelled(Mode::kOff)), "");
+  EXPECT_EQ(::kipt::testing::ToText(DesiredRuleset(Labelled(Mode::kOff))), "");
   const auto gates = ResolveFeatureGates({1, 27}, {{.values = {{"ConnLabelMarking", true}}}});
   ASSERT_TRUE(gates.ok()) << gates.status();
   EXPECT_FALSE(LabelsFor(*gates, Mode::kOff, {}).has_value());
@@ -140,10 +143,10 @@ TEST(ConnLabelsTest, GoTogetherWhereNobodyUsesThem) {
 TEST(ConnLabelsTest, WhatAKernelLacksIsLeftOutAndSaid) {
   const RuleSupport support = {.conn_labels = false, .conn_labels_reason = "xt_connlabel: no"};
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
-    const Ruleset desired = Labelled(mode, {}, support);
-    EXPECT_THAT(ToString(desired), Not(HasSubstr("KUBELET-M")));
-    EXPECT_EQ(desired.chains, DesiredRuleset(mode, kIPv4Only, {}).chains);
-    const Diff diff = ComputeDiff(desired, {});
+    const Ruleset desired = DesiredRuleset(Labelled(mode), support);
+    EXPECT_THAT(::kipt::testing::ToText(desired), Not(HasSubstr("KUBELET-M")));
+    EXPECT_EQ(desired.chains, DesiredRuleset(::kipt::testing::Wanting(mode, kIPv4Only)).chains);
+    const Diff diff = ComputeDiff(Labelled(mode), {}, {}, support);
     ASSERT_EQ(diff.findings.size(), 1);
     EXPECT_EQ(ConditionName(diff.findings[0].condition), "ConnLabelsImpossible");
     EXPECT_TRUE(NeedsAttention(diff.findings[0]));
@@ -171,7 +174,7 @@ TEST(ConnLabelsTest, TheAdviceIsToInstallWhatIsMissing) {
   };
   for (const Row& row : rows) {
     for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
-      const Diff diff = ComputeDiff(Labelled(mode, {}, row.support), {});
+      const Diff diff = ComputeDiff(Labelled(mode), {}, {}, row.support);
       ASSERT_FALSE(diff.findings.empty()) << row.said;
       EXPECT_EQ(ConditionName(diff.findings[0].condition), "ConnLabelsImpossible");
       EXPECT_THAT(diff.findings[0].message, HasSubstr(row.said));
@@ -186,7 +189,7 @@ TEST(ConnLabelsTest, SomebodysDropOfEverythingIsReportedAndStays) {
   const netlink::ChainId firewall = Filter("KUBELET-FIREWALL");
   struct Row {
     const char* name;
-    Ruleset desired;
+    PolicyInput desired;
     std::vector<RuleContent> rules;
     std::vector<std::string> operations;
   };
@@ -246,7 +249,7 @@ TEST(ConnLabelsTest, AFormOfOursIsToldFromSomebodyElses) {
 
 TEST(ConnLabelsTest, SayWhyEachOfThemIsThere) {
   std::vector<std::string> reasons;
-  const Ruleset ruleset = Labelled(Mode::kCleanup);
+  const Ruleset ruleset = DesiredRuleset(Labelled(Mode::kCleanup));
   for (const DesiredChain& chain : ruleset.chains) {
     if (chain.id.name.rfind("KUBELET-", 0) != 0) continue;
     reasons.push_back(chain.id.name + ": " + chain.reason);

@@ -124,8 +124,8 @@ class ConvergenceTest : public ::testing::TestWithParam<bool> {};
 TEST_P(ConvergenceTest, OneSyncIsEnoughAndTouchesNobodyElse) {
   const bool kube_proxy_lives = GetParam();
   const netlink::Family ipv4[] = {netlink::Family::kIPv4};
-  const Ruleset desired = DesiredRuleset(Mode::kLegacy, ipv4, {});
-  const Clock clock{.now = [] { return absl::UnixEpoch(); }, .sleep = [](absl::Duration) {}};
+  const PolicyInput desired = ::kipt::testing::Wanting(Mode::kLegacy, ipv4, {});
+  const Clock clock{.now = [] { return SteadyTime(); }, .sleep = [](absl::Duration) {}};
   for (uint32_t seed = 0; seed < 3000; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     RandomState random(seed);
@@ -142,7 +142,7 @@ TEST_P(ConvergenceTest, OneSyncIsEnoughAndTouchesNobodyElse) {
     const absl::StatusOr<Plan> again = reconciler.Look(desired);
     ASSERT_THAT(again, IsOk());
     EXPECT_THAT(again->diff.changes, IsEmpty()) << before << ToString(backend);
-    for (const DesiredChain& chain : desired.chains) {
+    for (const DesiredChain& chain : DesiredRuleset(desired).chains) {
       const netlink::ObservedChain* observed = backend.state().Find(chain.id);
       ASSERT_NE(observed, nullptr);
       for (const Damage& damage : FindDamage(chain.id, observed->rules)) {

@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr absl::Time kStart = absl::FromUnixSeconds(1000);
+const SteadyTime kStart = SteadyTime() + absl::Seconds(1000);
 constexpr absl::Duration kSyncPeriod = absl::Minutes(1);
 
 Change Add(netlink::ChainId chain, netlink::Rule rule) {
@@ -37,18 +37,18 @@ Plan Wants(std::vector<Change> changes) {
   return plan;
 }
 
-std::vector<Change> Allow(Damping& damping, const Plan& plan, absl::Time now) {
+std::vector<Change> Allow(Damping& damping, const Plan& plan, SteadyTime now) {
   return damping.Allow(plan, now);
 }
 
 // Somebody undoes `plan` again and again, `after` our repair each time. Returns how long each
 // repair had to wait after the damage was seen.
 std::vector<absl::Duration> Contend(Damping& damping, const Plan& plan, int rounds,
-                                    absl::Duration after, absl::Time& now) {
+                                    absl::Duration after, SteadyTime& now) {
   std::vector<absl::Duration> waits;
   for (int i = 0; i < rounds; ++i) {
     now += after;
-    const absl::Time seen = now;
+    const SteadyTime seen = now;
     std::vector<Change> allowed = Allow(damping, plan, now);
     if (allowed.empty()) {
       now = damping.next();
@@ -63,17 +63,17 @@ std::vector<absl::Duration> Contend(Damping& damping, const Plan& plan, int roun
 
 TEST(DampingTest, DamageNowAndThenIsRepairedAtOnceForEver) {
   Damping damping(kSyncPeriod);
-  absl::Time now = kStart;
+  SteadyTime now = kStart;
   for (const absl::Duration wait :
        Contend(damping, Wants({InputJump()}), 100, absl::Milliseconds(1100), now)) {
     EXPECT_EQ(wait, absl::ZeroDuration());
   }
-  EXPECT_THAT(damping.fights(), IsEmpty());
+  EXPECT_THAT(damping.fights(now), IsEmpty());
 }
 
 TEST(DampingTest, TenTimesRunningWithinASecondIsAFightAndTheWaitsDouble) {
   Damping damping(kSyncPeriod);
-  absl::Time now = kStart;
+  SteadyTime now = kStart;
   const Plan plan = Wants({InputJump()});
   // The first of these is the damage that starts it: nothing of ours was undone by it.
   const std::vector<absl::Duration> waits = Contend(damping, plan, 24, absl::Milliseconds(20), now);
@@ -84,14 +84,14 @@ TEST(DampingTest, TenTimesRunningWithinASecondIsAFightAndTheWaitsDouble) {
   EXPECT_EQ(waits[15], kLongestFightWait);
   EXPECT_EQ(waits[23], kLongestFightWait);
   ASSERT_THAT(damping.TakeBegun(), SizeIs(1));
-  ASSERT_THAT(damping.fights(), SizeIs(1));
-  EXPECT_EQ(damping.fights()[0].chain, Filter("INPUT"));
-  EXPECT_EQ(damping.fights()[0].rounds, 23);
+  ASSERT_THAT(damping.fights(now), SizeIs(1));
+  EXPECT_EQ(damping.fights(now)[0].chain, Filter("INPUT"));
+  EXPECT_EQ(damping.fights(now)[0].rounds, 23);
 }
 
 TEST(DampingTest, NineTimesRunningIsNoFight) {
   Damping damping(kSyncPeriod);
-  absl::Time now = kStart;
+  SteadyTime now = kStart;
   const Plan plan = Wants({InputJump()});
   Contend(damping, plan, 10, absl::Milliseconds(20), now);
   now += absl::Seconds(2);
@@ -101,20 +101,20 @@ TEST(DampingTest, NineTimesRunningIsNoFight) {
 
 TEST(DampingTest, AMinuteOfQuietEndsAFight) {
   Damping damping(kSyncPeriod);
-  absl::Time now = kStart;
+  SteadyTime now = kStart;
   const Plan plan = Wants({InputJump()});
   Contend(damping, plan, 15, absl::Milliseconds(20), now);
   Allow(damping, Wants({}), now + absl::Seconds(59));
-  EXPECT_THAT(damping.fights(), SizeIs(1));
+  EXPECT_THAT(damping.fights(now), SizeIs(1));
   now += absl::Seconds(60);
   EXPECT_EQ(Allow(damping, plan, now), plan.diff.changes);
-  EXPECT_THAT(damping.fights(), IsEmpty());
+  EXPECT_THAT(damping.fights(now), IsEmpty());
   EXPECT_THAT(damping.TakeEnded(), SizeIs(1));
 }
 
 TEST(DampingTest, AFightOverOneChainDelaysNoOther) {
   Damping damping(kSyncPeriod);
-  absl::Time now = kStart;
+  SteadyTime now = kStart;
   Contend(damping, Wants({InputJump()}), 15, absl::Milliseconds(20), now);
   now += absl::Milliseconds(1);
   EXPECT_THAT(Allow(damping, Wants({InputJump(), OutputJump()}), now), ElementsAre(OutputJump()));
@@ -123,7 +123,7 @@ TEST(DampingTest, AFightOverOneChainDelaysNoOther) {
 
 TEST(DampingTest, AllOfAChainAndWhatWouldJumpToItIsHeldBackTogether) {
   Damping damping(kSyncPeriod);
-  absl::Time now = kStart;
+  SteadyTime now = kStart;
   const Plan plan = Wants({Create(Filter("KUBE-FIREWALL")), DropMark(), InputJump()});
   Contend(damping, plan, 15, absl::Milliseconds(20), now);
   now += absl::Milliseconds(1);
@@ -136,7 +136,7 @@ TEST(DampingTest, AllOfAChainAndWhatWouldJumpToItIsHeldBackTogether) {
 
 TEST(DampingTest, WhatSomebodyElsePutsBackIsNotHeldAgainstAnybody) {
   Damping damping(kSyncPeriod);
-  absl::Time now = kStart;
+  SteadyTime now = kStart;
   const Plan plan = Wants({InputJump()});
   damping.NoteApplied(plan.diff.changes, now);
   // Undone once within the second, put back by another agent, undone again much later: each time
@@ -147,32 +147,32 @@ TEST(DampingTest, WhatSomebodyElsePutsBackIsNotHeldAgainstAnybody) {
     now += absl::Milliseconds(10);
     EXPECT_THAT(Allow(damping, Wants({}), now), IsEmpty());
   }
-  EXPECT_THAT(damping.fights(), IsEmpty());
-  EXPECT_EQ(damping.next(), absl::InfiniteFuture());
+  EXPECT_THAT(damping.fights(now), IsEmpty());
+  EXPECT_EQ(damping.next(), SteadyTime::InfiniteFuture());
 }
 
 TEST(DampingTest, ExactlyASecondIsSoon) {
   Damping damping(kSyncPeriod);
-  absl::Time now = kStart;
+  SteadyTime now = kStart;
   Contend(damping, Wants({InputJump()}), 11, absl::Seconds(1), now);
-  EXPECT_THAT(damping.fights(), SizeIs(1));
+  EXPECT_THAT(damping.fights(now), SizeIs(1));
 }
 
 TEST(DampingTest, OneSlowTimeBetweenStartsTheCountAgain) {
   Damping damping(kSyncPeriod);
-  absl::Time now = kStart;
+  SteadyTime now = kStart;
   const Plan plan = Wants({InputJump()});
   Contend(damping, plan, 10, absl::Milliseconds(20), now);
   Contend(damping, plan, 1, absl::Seconds(2), now);
   Contend(damping, plan, 9, absl::Milliseconds(20), now);
-  EXPECT_THAT(damping.fights(), IsEmpty());
+  EXPECT_THAT(damping.fights(now), IsEmpty());
   Contend(damping, plan, 1, absl::Milliseconds(20), now);
-  EXPECT_THAT(damping.fights(), SizeIs(1));
+  EXPECT_THAT(damping.fights(now), SizeIs(1));
 }
 
 TEST(DampingTest, LookingAgainDoesNotEndAWait) {
   Damping damping(kSyncPeriod);
-  absl::Time now = kStart;
+  SteadyTime now = kStart;
   const Plan plan = Wants({InputJump()});
   Contend(damping, plan, 15, absl::Milliseconds(20), now);
   now += absl::Milliseconds(1);
@@ -182,7 +182,7 @@ TEST(DampingTest, LookingAgainDoesNotEndAWait) {
 
 TEST(DampingTest, RemembersWhoFoughtWhereNobodyIsSeenLater) {
   Damping damping(kSyncPeriod);
-  absl::Time now = kStart;
+  SteadyTime now = kStart;
   const Plan plan = Wants({InputJump()});
   Contend(damping, plan, 10, absl::Milliseconds(20), now);
   now += absl::Milliseconds(20);
@@ -200,14 +200,14 @@ TEST(DampingTest, RemembersWhoFoughtWhereNobodyIsSeenLater) {
   now += absl::Milliseconds(20);
   damping.Allow(plan, now);
   damping.NoteSuspects(Suspects());
-  ASSERT_THAT(damping.fights(), SizeIs(1));
-  ASSERT_THAT(damping.fights()[0].writers, SizeIs(1));
-  EXPECT_EQ(damping.fights()[0].writers[0].command, "rival");
+  ASSERT_THAT(damping.fights(now), SizeIs(1));
+  ASSERT_THAT(damping.fights(now)[0].writers, SizeIs(1));
+  EXPECT_EQ(damping.fights(now)[0].writers[0].command, "rival");
 }
 
 TEST(DampingTest, AChainThatStandsIsJumpedToWhileItsRulesWait) {
   Damping damping(kSyncPeriod);
-  absl::Time now = kStart;
+  SteadyTime now = kStart;
   Contend(damping, Wants({DropMark()}), 15, absl::Milliseconds(20), now);
   now += absl::Milliseconds(1);
   EXPECT_THAT(Allow(damping, Wants({DropMark(), InputJump()}), now), ElementsAre(InputJump()));
@@ -216,7 +216,7 @@ TEST(DampingTest, AChainThatStandsIsJumpedToWhileItsRulesWait) {
 // A flush of everything may be invisible once nothing is left to flush: silence proves nothing.
 TEST(DampingTest, WhatIsMissingNeverWaitsLongerThanTwoSecondsHoweverLongTheFight) {
   Damping damping(kSyncPeriod);
-  absl::Time now = kStart;
+  SteadyTime now = kStart;
   const std::vector<absl::Duration> waits =
       Contend(damping, Wants({InputJump()}), 100, absl::Milliseconds(20), now);
   EXPECT_EQ(waits[14], absl::Milliseconds(1600));
@@ -225,28 +225,28 @@ TEST(DampingTest, WhatIsMissingNeverWaitsLongerThanTwoSecondsHoweverLongTheFight
 
 TEST(DampingTest, WhatAFightIsOverIsMissingUntilItsRepairHasLastedASecond) {
   Damping damping(kSyncPeriod);
-  absl::Time now = kStart;
+  SteadyTime now = kStart;
   const Plan plan = Wants({InputJump()});
   Contend(damping, plan, 11, absl::Milliseconds(20), now);
-  ASSERT_THAT(damping.fights(), SizeIs(1));
-  EXPECT_TRUE(damping.fights()[0].missing) << "repaired, and likely to be undone again";
+  ASSERT_THAT(damping.fights(now), SizeIs(1));
+  EXPECT_TRUE(damping.fights(now)[0].missing) << "repaired, and likely to be undone again";
   EXPECT_EQ(damping.next(), now + absl::Seconds(1)) << "when that is known";
   Allow(damping, Wants({}), now + absl::Milliseconds(999));
-  EXPECT_TRUE(damping.fights()[0].missing);
+  EXPECT_TRUE(damping.fights(now)[0].missing);
   EXPECT_EQ(damping.next(), now + absl::Seconds(1));
   now += absl::Seconds(1);
   Allow(damping, Wants({}), now);
-  EXPECT_FALSE(damping.fights()[0].missing);
-  EXPECT_EQ(damping.next(), absl::InfiniteFuture());
+  EXPECT_FALSE(damping.fights(now)[0].missing);
+  EXPECT_EQ(damping.next(), SteadyTime::InfiniteFuture());
   now += absl::Seconds(1);
   Allow(damping, plan, now);
-  EXPECT_TRUE(damping.fights()[0].missing) << "undone later than within a second, and held back";
+  EXPECT_TRUE(damping.fights(now)[0].missing) << "undone later than within a second, and held back";
 }
 
 // Another program adds a copy of our rule again and again: the rule itself is never missing.
 TEST(DampingTest, AFightOverWhatIsDeletedLeavesNothingMissing) {
   Damping damping(kSyncPeriod);
-  absl::Time now = kStart;
+  SteadyTime now = kStart;
   const Change deleted = {
       netlink::DeleteRule{
           .chain = Filter("INPUT"), .handle = 7, .number = 2, .rule = JumpTo("KUBE-FIREWALL")},
@@ -254,20 +254,20 @@ TEST(DampingTest, AFightOverWhatIsDeletedLeavesNothingMissing) {
   Contend(damping, Wants({deleted}), 12, absl::Milliseconds(20), now);
   now += absl::Milliseconds(20);
   EXPECT_THAT(Allow(damping, Wants({deleted}), now), IsEmpty());
-  ASSERT_THAT(damping.fights(), SizeIs(1));
-  EXPECT_FALSE(damping.fights()[0].missing);
+  ASSERT_THAT(damping.fights(now), SizeIs(1));
+  EXPECT_FALSE(damping.fights(now)[0].missing);
 }
 
 // Families are read one by one where they cannot be read together. What one of them shows says
 // nothing about the other: a repair must not wait anew with each of its checks.
 TEST(DampingTest, ACheckOfOneFamilyLeavesTheWaitsOfTheOther) {
   Damping damping(kSyncPeriod);
-  absl::Time now = kStart;
+  SteadyTime now = kStart;
   const Plan plan = Wants({InputJump()});
   Contend(damping, plan, 11, absl::Milliseconds(20), now);
   now += absl::Milliseconds(20);
   ASSERT_THAT(Allow(damping, plan, now), IsEmpty());
-  const absl::Time due = damping.next();
+  const SteadyTime due = damping.next();
   Plan other = Wants({});
   other.families = {Family::kIPv6};
   for (int i = 0; i < 5; ++i) {
@@ -282,7 +282,7 @@ TEST(DampingTest, ACheckOfOneFamilyLeavesTheWaitsOfTheOther) {
 
 TEST(DampingTest, AShorterSyncPeriodBoundsTheWaitsToo) {
   Damping damping(absl::Seconds(1));
-  absl::Time now = kStart;
+  SteadyTime now = kStart;
   const std::vector<absl::Duration> waits =
       Contend(damping, Wants({InputJump()}), 30, absl::Milliseconds(20), now);
   EXPECT_EQ(waits.back(), absl::Seconds(1));
@@ -291,7 +291,7 @@ TEST(DampingTest, AShorterSyncPeriodBoundsTheWaitsToo) {
 // The same rule is missing, whoever inserts and deletes rules above its place.
 TEST(DampingTest, AFightIsTheSameFightWhereverTheRuleIsToBeInserted) {
   Damping damping(kSyncPeriod);
-  absl::Time now = kStart;
+  SteadyTime now = kStart;
   std::vector<absl::Duration> waits;
   for (int i = 0; i < 15; ++i) {
     Change change = InputJump();
@@ -302,14 +302,14 @@ TEST(DampingTest, AFightIsTheSameFightWhereverTheRuleIsToBeInserted) {
   }
   EXPECT_EQ(waits[10], absl::Milliseconds(100));
   EXPECT_EQ(waits[14], absl::Milliseconds(1600));
-  ASSERT_THAT(damping.fights(), SizeIs(1));
-  EXPECT_EQ(damping.fights()[0].item, "-A INPUT -j KUBE-FIREWALL");
+  ASSERT_THAT(damping.fights(now), SizeIs(1));
+  EXPECT_EQ(damping.fights(now)[0].item, "-A INPUT -j KUBE-FIREWALL");
 }
 
 // Another agent adds the second copy that we delete: the copy is in dispute, the rule is not.
 TEST(DampingTest, WhatIsAddedAndWhatIsDeletedAreTwoItems) {
   Damping damping(kSyncPeriod);
-  absl::Time now = kStart;
+  SteadyTime now = kStart;
   const Change added = InputJump();
   const Change deleted = {
       netlink::DeleteRule{
@@ -317,7 +317,7 @@ TEST(DampingTest, WhatIsAddedAndWhatIsDeletedAreTwoItems) {
       "duplicate"};
   Contend(damping, Wants({deleted}), 10, absl::Milliseconds(20), now);
   Contend(damping, Wants({added}), 1, absl::Milliseconds(20), now);
-  EXPECT_THAT(damping.fights(), IsEmpty()) << "each was undone less than ten times";
+  EXPECT_THAT(damping.fights(now), IsEmpty()) << "each was undone less than ten times";
 }
 
 TEST(DampingTest, RemembersABoundedNumberOfRepairs) {
@@ -329,10 +329,10 @@ TEST(DampingTest, RemembersABoundedNumberOfRepairs) {
     Damping damping(kSyncPeriod);
     std::vector<Change> others;
     for (int i = 0; i < before; ++i) others.push_back(numbered(i));
-    absl::Time now = kStart;
+    SteadyTime now = kStart;
     damping.NoteApplied(others, now);
     Contend(damping, Wants({numbered(before)}), 12, absl::Milliseconds(20), now);
-    return !damping.fights().empty();
+    return !damping.fights(now).empty();
   };
   EXPECT_TRUE(is_seen(255));
   EXPECT_FALSE(is_seen(256));
@@ -340,10 +340,10 @@ TEST(DampingTest, RemembersABoundedNumberOfRepairs) {
   Damping damping(kSyncPeriod);
   std::vector<Change> known;
   for (int i = 0; i < 256; ++i) known.push_back(numbered(i));
-  absl::Time now = kStart;
+  SteadyTime now = kStart;
   damping.NoteApplied(known, now);
   Contend(damping, Wants({numbered(0)}), 12, absl::Milliseconds(20), now);
-  EXPECT_THAT(damping.fights(), SizeIs(1));
+  EXPECT_THAT(damping.fights(now), SizeIs(1));
 }
 
 // ---- refills ----
@@ -363,7 +363,7 @@ Plan FlushedBySomebody() {
 
 TEST(DampingTest, ARefillIsDoneAtOnceButOnlyOnceASecondAndIsNoFight) {
   Damping damping(kSyncPeriod);
-  absl::Time now = kStart;
+  SteadyTime now = kStart;
   const std::vector<absl::Duration> waits =
       Contend(damping, WipedByKubeProxy(), 50, absl::Milliseconds(200), now);
   EXPECT_EQ(waits[0], absl::ZeroDuration());
@@ -373,7 +373,7 @@ TEST(DampingTest, ARefillIsDoneAtOnceButOnlyOnceASecondAndIsNoFight) {
 
 TEST(DampingTest, ARefillThatIsSecondsApartDoesNotWait) {
   Damping damping(kSyncPeriod);
-  absl::Time now = kStart;
+  SteadyTime now = kStart;
   for (const absl::Duration wait :
        Contend(damping, WipedByKubeProxy(), 20, absl::Seconds(2), now)) {
     EXPECT_EQ(wait, absl::ZeroDuration());
@@ -401,7 +401,7 @@ TEST(DampingTest, OnlyWhatKubeProxyDoesNotKeepItselfIsARefill) {
 TEST(DampingTest, NothingWaitsWhereSomebodyElseFlushesTheChainBehindARefill) {
   Damping damping(kSyncPeriod);
   const Plan wiped = WipedByKubeProxy();
-  absl::Time now = kStart;
+  SteadyTime now = kStart;
   damping.NoteApplied(damping.Allow(wiped, now), now);
   now += absl::Milliseconds(300);
   EXPECT_THAT(damping.Allow(FlushedBySomebody(), now), ::testing::SizeIs(2));
@@ -410,7 +410,7 @@ TEST(DampingTest, NothingWaitsWhereSomebodyElseFlushesTheChainBehindARefill) {
 TEST(DampingTest, NothingWaitsWhereSomebodyElseFlushesTheChainWhileARefillWaits) {
   Damping damping(kSyncPeriod);
   const Plan wiped = WipedByKubeProxy();
-  absl::Time now = kStart;
+  SteadyTime now = kStart;
   damping.NoteApplied(damping.Allow(wiped, now), now);
   now += absl::Milliseconds(300);
   EXPECT_THAT(damping.Allow(wiped, now), IsEmpty());

@@ -86,8 +86,8 @@ TEST(DiffReasonsTest, NumbersOnlyWhatIsInserted) {
 
 TEST(DiffReasonsTest, MakesABaseChainThatAJumpNeedsAlthoughAllElseStands) {
   Observed observed;
-  const Ruleset desired = Cleanup();
-  for (const DesiredChain& chain : desired.chains) {
+  const PolicyInput desired = Cleanup();
+  for (const DesiredChain& chain : DesiredRuleset(desired).chains) {
     std::vector<RuleContent> rules;
     for (const DesiredRule& rule : chain.rules) rules.emplace_back(rule.rule);
     observed.Chain(chain.id, rules);
@@ -114,7 +114,7 @@ TEST(DiffReasonsTest, ARuleThatGoesIsNotStaleAndOneThatStaysIs) {
 TEST(DiffReasonsTest, SaysInModeOffWhoseEachThingIs) {
   Observed observed = Made(Legacy());
   observed.Chain(Nat("KUBE-SERVICES"));
-  const Ruleset off = DesiredRuleset(Mode::kOff, kIPv4Only, {});
+  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
   std::map<std::string, std::string> reasons;
   for (const Standing& one : ComputeDiff(off, observed.snapshot()).stale) {
     reasons[one.chain.name + " " + one.text] = one.reason;
@@ -126,42 +126,60 @@ TEST(DiffReasonsTest, SaysInModeOffWhoseEachThingIs) {
   EXPECT_EQ(reasons["INPUT -A INPUT -j KUBE-FIREWALL"], "kube-proxy's: it uses this chain too");
 }
 
+// "put", "remove", "in place", "stale": each that holds.
+std::string WhatBecomesOfNative(const Diff& diff) {
+  std::string text;
+  for (const Change& change : diff.changes) {
+    if (!IsNative(change)) continue;
+    text += std::holds_alternative<netlink::PutNativeTable>(change.operation) ? "put" : "remove";
+    EXPECT_NE(change.reason, "");
+  }
+  for (const Standing& one : diff.in_place) text += IsNative(one) ? "in place" : "";
+  for (const Standing& one : diff.stale) {
+    if (!IsNative(one)) continue;
+    text += "stale";
+    EXPECT_THAT(one.reason, HasSubstr("stale, kept: "));
+  }
+  return text;
+}
+
 TEST(DiffReasonsTest, KeepsANativeTableWhereTheMartianRuleCannotStand) {
   const netlink::ObservedNativeTable native = {.table = NativeMartians(),
                                                .counters = {.packets = 7}};
   Observed unhooked = Made(Cleanup());
   unhooked.Chain(Filter("INPUT"), {}, /*hooked=*/false);
-  const NativeDiff kept = ComputeDiff(Cleanup(), unhooked.snapshot(), native).native;
-  EXPECT_TRUE(kept.stale);
-  EXPECT_THAT(kept.reason, HasSubstr("stale, kept: "));
-  EXPECT_FALSE(kept.remove.has_value());
-  EXPECT_EQ(kept.dropped, 7);
-  const NativeDiff gone = ComputeDiff(Cleanup(), Made(Cleanup()).snapshot(), native).native;
-  EXPECT_FALSE(gone.stale);
-  EXPECT_TRUE(gone.remove.has_value());
-  EXPECT_THAT(gone.reason, HasSubstr("this table says the same"));
-  const Ruleset off = DesiredRuleset(Mode::kOff, kIPv4Only, {});
-  EXPECT_TRUE(ComputeDiff(off, {}, native).native.stale);
-  const NativeDiff legacy = ComputeDiff(Legacy(), Made(Legacy()).snapshot(), native).native;
-  EXPECT_TRUE(legacy.remove.has_value());
+  EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(Cleanup(), unhooked.snapshot(), native)), "stale");
+  EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(Cleanup(), Made(Cleanup()).snapshot(), native)),
+            "remove");
+  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
+  EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(off, {}, native)), "stale");
+  EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(Legacy(), Made(Legacy()).snapshot(), native)),
+            "remove");
 }
 
-Ruleset WithoutXt(Mode mode, absl::Span<const Family> families,
-                  HintPolicy hint = HintPolicy::kUsable) {
-  return DesiredRuleset(mode, families, {}, {.xt = false, .reason = "no xt", .hint = hint});
+const RuleSupport kNoXt = {.xt = false, .reason = "no xt"};
+PolicyInput Hinting(Mode mode, HintPolicy hint) {
+  PolicyInput input = ::kipt::testing::Wanting(mode, kIPv4Only);
+  input.hint = hint;
+  return input;
+}
+Ruleset WithoutXt(Mode mode, absl::Span<const Family> families) {
+  return DesiredRuleset(::kipt::testing::Wanting(mode, families), kNoXt);
+}
+Diff DiffWithoutXt(Mode mode, const std::optional<netlink::ObservedNativeTable>& native = {},
+                   HintPolicy hint = HintPolicy::kUsable) {
+  return ComputeDiff(Hinting(mode, hint), {}, native, kNoXt);
 }
 
 TEST(DiffReasonsTest, PutsTheNativeTableUnlessItStandsAsItMust) {
-  const Ruleset desired = WithoutXt(Mode::kCleanup, kIPv4Only);
   netlink::ObservedNativeTable native = {.table = NativeMartians()};
-  EXPECT_TRUE(ComputeDiff(desired, {}, native).native.in_place);
-  EXPECT_FALSE(ComputeDiff(desired, {}, native).native.put.has_value());
-  EXPECT_TRUE(ComputeDiff(desired, {}).native.put.has_value());
+  EXPECT_EQ(WhatBecomesOfNative(DiffWithoutXt(Mode::kCleanup, native)), "in place");
+  EXPECT_EQ(WhatBecomesOfNative(DiffWithoutXt(Mode::kCleanup)), "put");
   native.altered = true;
-  EXPECT_TRUE(ComputeDiff(desired, {}, native).native.put.has_value());
+  EXPECT_EQ(WhatBecomesOfNative(DiffWithoutXt(Mode::kCleanup, native)), "put");
   native.altered = false;
   native.table.chains.pop_back();
-  EXPECT_TRUE(ComputeDiff(desired, {}, native).native.put.has_value());
+  EXPECT_EQ(WhatBecomesOfNative(DiffWithoutXt(Mode::kCleanup, native)), "put");
 }
 
 TEST(DiffReasonsTest, WantsTheNativeTableForIPv4OnlyAndNothingInModeOff) {
@@ -169,29 +187,30 @@ TEST(DiffReasonsTest, WantsTheNativeTableForIPv4OnlyAndNothingInModeOff) {
   EXPECT_TRUE(WithoutXt(Mode::kCleanup, kIPv4Only).native.has_value());
   EXPECT_FALSE(WithoutXt(Mode::kCleanup, six).native.has_value());
   EXPECT_FALSE(WithoutXt(Mode::kOff, kIPv4Only).native.has_value());
-  EXPECT_THAT(WithoutXt(Mode::kOff, kIPv4Only, HintPolicy::kAlways).chains, IsEmpty());
-  EXPECT_EQ(WithoutXt(Mode::kLegacy, kIPv4Only, HintPolicy::kAlways).chains.size(), 1);
+  EXPECT_THAT(DesiredRuleset(Hinting(Mode::kOff, HintPolicy::kAlways), kNoXt).chains, IsEmpty());
+  EXPECT_EQ(DesiredRuleset(Hinting(Mode::kLegacy, HintPolicy::kAlways), kNoXt).chains.size(), 1);
 }
 
 TEST(DiffReasonsTest, SaysWhatIsNotPossibleWhereIptablesCanHoldNoRule) {
-  const Diff legacy = ComputeDiff(WithoutXt(Mode::kLegacy, kIPv4Only), {});
+  const Diff legacy = DiffWithoutXt(Mode::kLegacy);
   ASSERT_THAT(Conditions(legacy), ElementsAre("LegacyModeImpossible"));
   EXPECT_EQ(legacy.findings[0].chain, Nat("KUBE-MARK-MASQ"));
   EXPECT_FALSE(legacy.findings[0].mended);
-  const Diff cleanup = ComputeDiff(WithoutXt(Mode::kCleanup, kIPv4Only), {});
+  const Diff cleanup = DiffWithoutXt(Mode::kCleanup);
   ASSERT_THAT(Conditions(cleanup), ElementsAre("NativeProtection"));
   EXPECT_EQ(cleanup.findings[0].chain, Mangle("KUBE-IPTABLES-HINT"));
   EXPECT_FALSE(cleanup.findings[0].mended);
   EXPECT_THAT(cleanup.findings[0].message, HasSubstr("no hint tells others"));
-  const Diff always = ComputeDiff(WithoutXt(Mode::kCleanup, kIPv4Only, HintPolicy::kAlways), {});
+  const Diff always = DiffWithoutXt(Mode::kCleanup, {}, HintPolicy::kAlways);
   EXPECT_THAT(always.findings[0].message, HasSubstr("the hint is made all the same"));
 }
 
 TEST(DiffReasonsTest, TheNativeTableGoesIntoTheTransactionOfIPv4) {
   const Family six[] = {Family::kIPv6};
-  const Diff diff = ComputeDiff(WithoutXt(Mode::kCleanup, kIPv4Only), {});
-  EXPECT_TRUE(ToTransaction(diff, 1, kIPv4Only).put_native.has_value());
-  EXPECT_FALSE(ToTransaction(diff, 1, six).put_native.has_value());
+  const Diff diff = DiffWithoutXt(Mode::kCleanup);
+  const auto operations = ToTransaction(diff, 1, kIPv4Only).operations;
+  EXPECT_TRUE(std::any_of(operations.begin(), operations.end(), netlink::IsNative));
+  EXPECT_THAT(ToTransaction(diff, 1, six).operations, IsEmpty());
 }
 
 // The metric `findings` has a series for each of them.

@@ -49,7 +49,7 @@ std::vector<std::string> Texts(const std::vector<Standing>& standing) {
 }
 
 TEST(DiffTest, IsEmptyWhereEverythingIsInPlace) {
-  for (const Ruleset& ruleset : {Legacy(), Cleanup()}) {
+  for (const PolicyInput& ruleset : {Legacy(), Cleanup()}) {
     const Diff diff = ComputeDiff(ruleset, Made(ruleset).snapshot());
     EXPECT_THAT(Operations(diff), IsEmpty());
     EXPECT_THAT(Conditions(diff), IsEmpty());
@@ -70,7 +70,7 @@ TEST(DiffTest, MakesChainsBeforeTheRulesThatNeedThem) {
 }
 
 TEST(DiffTest, EveryChangeHasAReason) {
-  for (const Ruleset& ruleset : {Legacy(), Cleanup()}) {
+  for (const PolicyInput& ruleset : {Legacy(), Cleanup()}) {
     for (const Change& change : ComputeDiff(ruleset, {}).changes) {
       EXPECT_FALSE(change.reason.empty()) << netlink::ToString(change.operation);
     }
@@ -265,7 +265,7 @@ class UnconditionalDropTest : public ::testing::TestWithParam<DropCase> {};
 
 TEST_P(UnconditionalDropTest, IsMendedWhereItIsOursAndReportedWhereItIsNot) {
   const DropCase& row = GetParam();
-  const Ruleset desired = DesiredRuleset(row.mode, kIPv4Only, {});
+  const PolicyInput desired = ::kipt::testing::Wanting(row.mode, kIPv4Only, {});
   Observed observed = Made(desired);
   std::vector<RuleContent> rules = {DropMartians(0)};
   if (row.mode == Mode::kLegacy) rules.emplace_back(DropMarked(15));
@@ -388,7 +388,7 @@ TEST(DiffTest, ReplacesAnotherMasqueradeBitWhereNoKubeProxyLives) {
 
 TEST(DiffTest, KubeProxyOfOneFamilyDoesNotClaimTheOther) {
   constexpr Family kIPv6Only[] = {Family::kIPv6};
-  const Ruleset desired = DesiredRuleset(Mode::kLegacy, kIPv6Only, {});
+  const PolicyInput desired = ::kipt::testing::Wanting(Mode::kLegacy, kIPv6Only, {});
   Observed observed = Made(desired);
   observed.Chain(Nat("KUBE-MARK-MASQ", Family::kIPv6), {SetBit(20)})
       .Chain(Nat("KUBE-SERVICES", Family::kIPv4));
@@ -406,7 +406,8 @@ TEST(DiffTest, FillsTheEmptyKubeMarkDropOfKubeProxy120To124) {
 // ---- jumps in base chains ----
 
 TEST(DiffTest, MakesABaseChainOnceForTwoJumps) {
-  const Ruleset desired = DesiredRuleset(Mode::kCleanup, kIPv4Only, {}, {}, ConnLabels{});
+  const PolicyInput desired =
+      ::kipt::testing::Wanting(Mode::kCleanup, kIPv4Only, {}, ConnLabels{});
   const std::vector<std::string> operations = Operations(ComputeDiff(desired, {}));
   EXPECT_EQ(absl::c_count(operations, ":INPUT ACCEPT [0:0]"), 1);
   EXPECT_THAT(operations, ::testing::Contains("-A INPUT -j KUBE-FIREWALL"));
@@ -458,8 +459,8 @@ TEST(DiffTest, ReportsAJumpBelowAChainThatNoPacketComesBackFrom) {
 }
 
 TEST(DiffTest, WakesATableThatIsDormantUnlessItIsAnothersOrHoldsNoneOfOurJumps) {
-  const auto diff_of = [](const Ruleset& desired, const Observed& observed, netlink::Table table,
-                          uint32_t flags) {
+  const auto diff_of = [](const PolicyInput& desired, const Observed& observed,
+                          netlink::Table table, uint32_t flags) {
     netlink::Snapshot snapshot = observed.snapshot();
     snapshot.dormant[{netlink::Family::kIPv4, table}] = flags;
     return ComputeDiff(desired, snapshot);
@@ -575,7 +576,7 @@ TEST(DiffTest, ListsAFamilyThatIsNoLongerManaged) {
 }
 
 TEST(DiffTest, TouchesNothingInModeOff) {
-  const Ruleset off = DesiredRuleset(Mode::kOff, kIPv4Only, {});
+  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
   Observed observed = Made(Legacy());
   observed.Chain(Filter("KUBE-FIREWALL"), {BareDrop("block incoming localnet connections")});
   const Diff diff = ComputeDiff(off, observed.snapshot());
@@ -585,7 +586,7 @@ TEST(DiffTest, TouchesNothingInModeOff) {
 }
 
 TEST(DiffTest, ATransactionHoldsOnlyTheFamiliesAskedFor) {
-  const Ruleset both = DesiredRuleset(Mode::kLegacy, netlink::kFamilies, {});
+  const PolicyInput both = ::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies, {});
   const Diff diff = ComputeDiff(both, {});
   constexpr Family kIPv6Only[] = {Family::kIPv6};
   const netlink::Transaction transaction = ToTransaction(diff, 7, kIPv6Only);

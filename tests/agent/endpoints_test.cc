@@ -38,7 +38,7 @@ const absl::Time kStart =
 // Two clocks that tests set.
 struct Time {
   absl::Time now = kStart;
-  absl::Time steady = absl::UnixEpoch();
+  SteadyTime steady;
 
   void Pass(absl::Duration time) {
     now += time;

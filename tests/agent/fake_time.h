@@ -25,7 +25,7 @@ class FakeTime {
 
  private:
   absl::Duration per_look_;
-  absl::Time now_ = absl::UnixEpoch();
+  SteadyTime now_;
   absl::Duration slept_ = absl::ZeroDuration();
 };
 

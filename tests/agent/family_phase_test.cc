@@ -97,10 +97,12 @@ TEST(FamilyPhaseTest, TheNativeTablePendsUntilItIsPutOrRemovedAndIsOfIPv4) {
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
     SyncReport report = Good();
-    if (row.put) report.plan.diff.native.put = netlink::NativeTable{};
-    if (row.remove) report.plan.diff.native.remove = netlink::DeleteNativeTable{};
-    report.native_put = row.was_put;
-    report.native_removed = row.was_removed;
+    const Change put = {netlink::PutNativeTable{}, "put"};
+    const Change remove = {netlink::DeleteNativeTable{}, "remove"};
+    if (row.put) report.plan.diff.changes.push_back(put);
+    if (row.remove) report.plan.diff.changes.push_back(remove);
+    if (row.was_put) report.applied.push_back(put);
+    if (row.was_removed) report.applied.push_back(remove);
     const FamilyVerdict verdict = JudgeFamily(Family::kIPv4, report, {}, /*observe=*/true);
     EXPECT_EQ(verdict.pending_changes, row.pending);
     EXPECT_EQ(verdict.reason, row.pending == 0 ? "" : "1 change is wanted, and not made (observe)");

@@ -70,13 +70,14 @@ std::optional<Golden> MakeGolden(const Step& step, Setting setting, Family famil
     // The same setting before the step, or the default where that release refuses it.
     const Mode mode_before =
         ModeAt(*step.from, setting).value_or(*ModeAt(*step.from, Setting::kDefault));
-    before = ::kipt::testing::Made(DesiredRuleset(mode_before, {&family, 1}, {})).snapshot();
+    before =
+        ::kipt::testing::Made(::kipt::testing::Wanting(mode_before, {&family, 1}, {})).snapshot();
     start = absl::StrCat("what ", featuregates::ToString(*step.from), " left in ",
                          std::string(ModeName(mode_before)), " mode");
   }
   const Subject subject{.emulated_version = step.to,
                         .iptables_mode = "nft",
-                        .desired = DesiredRuleset(*mode, {&family, 1}, {})};
+                        .input = ::kipt::testing::Wanting(*mode, {&family, 1}, {})};
   const std::string name =
       absl::StrCat(step.from.has_value() ? featuregates::ToString(*step.from) : "empty", "-to-",
                    featuregates::ToString(step.to), ".gate-", Name(setting), ".plan");
@@ -84,7 +85,7 @@ std::optional<Golden> MakeGolden(const Step& step, Setting setting, Family famil
       .file = absl::StrCat(netlink::FamilyName(family), "/", name),
       .text = absl::StrCat("# from ", start, ", gate ", Name(setting), "\n",
                            PlanText(subject, {.generation = before.generation,
-                                              .diff = ComputeDiff(subject.desired, before)}))};
+                                              .diff = ComputeDiff(subject.input, before)}))};
 }
 
 std::vector<Golden> AllGolden() {

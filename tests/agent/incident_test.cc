@@ -23,9 +23,9 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-Ruleset Legacy() {
+PolicyInput Legacy() {
   const Family ipv4[] = {Family::kIPv4};
-  return DesiredRuleset(Mode::kLegacy, ipv4, {});
+  return ::kipt::testing::Wanting(Mode::kLegacy, ipv4, {});
 }
 
 // What is damaged where `damaged` took the place of a chain of the legacy mode's.
@@ -72,8 +72,8 @@ TEST(IncidentTest, AChainThatIsGoneIsOneItemWhateverItHeld) {
     jumps += item.kind == DamageKind::kJumpMissing ? 1 : 0;
     EXPECT_THAT(item.kind, ::testing::AnyOf(DamageKind::kChainMissing, DamageKind::kJumpMissing));
   }
-  EXPECT_EQ(chains, Legacy().chains.size());
-  EXPECT_EQ(jumps, Legacy().jumps.size());
+  EXPECT_EQ(chains, DesiredRuleset(Legacy()).chains.size());
+  EXPECT_EQ(jumps, DesiredRuleset(Legacy()).jumps.size());
 }
 
 TEST(IncidentTest, TheLineTellsWhatWhoHowLongAndWhatElseIsGone) {

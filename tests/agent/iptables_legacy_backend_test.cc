@@ -226,9 +226,10 @@ TEST_F(LegacyBackendTest, AbortsOnAGenerationThatItNeverGave) {
 TEST_F(LegacyBackendTest, WritesNoNativeTableAndRunsNothingForIt) {
   auto backend = Open("1.8.9");
   Transaction put = CreateUser(*backend);
-  put.put_native = netlink::NativeTable{.name = "kube-iptables-agent"};
+  put.operations.emplace_back(
+      netlink::PutNativeTable{netlink::NativeTable{.name = "kube-iptables-agent"}});
   Transaction remove = CreateUser(*backend);
-  remove.delete_native.emplace();
+  remove.operations.emplace_back(netlink::DeleteNativeTable{});
   for (const Transaction& transaction : {put, remove}) {
     EXPECT_THAT(backend->Apply(transaction),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no native tables")));

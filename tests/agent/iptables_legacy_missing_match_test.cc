@@ -18,6 +18,7 @@
 #include "netlink/kernel_error.h"
 #include "tests/agent/iptables_legacy_fixture.h"
 #include "tests/support/fake_command_runner.h"
+#include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
@@ -133,8 +134,8 @@ TEST_F(LegacyLabelsTest, ASyncMakesEverythingWithoutLabelsThen) {
   }
   const agent::SyncReport report =
       agent::Reconciler(backend.get(), agent::SteadyClock())
-          .Sync(agent::DesiredRuleset(agent::Mode::kLegacy, netlink::kFamilies, {}, {},
-                                      agent::ConnLabels{}));
+          .Sync(::kipt::testing::Wanting(agent::Mode::kLegacy, netlink::kFamilies, {},
+                                         agent::ConnLabels{}));
   EXPECT_THAT(report.FirstError(), IsOk());
   EXPECT_FALSE(report.labels_refused.ok());
   EXPECT_EQ(refused, 2);

@@ -6,9 +6,12 @@
 #ifndef KIPT_TESTS_AGENT_IPV4_PLANS_H_
 #define KIPT_TESTS_AGENT_IPV4_PLANS_H_
 
+#include <algorithm>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "agent/detect/rule_support.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/retirement.h"
@@ -18,8 +21,24 @@ namespace kipt::agent {
 
 inline constexpr netlink::Family kIPv4Only[] = {netlink::Family::kIPv4};
 
-inline Ruleset Legacy(MarkBits bits = {}) { return DesiredRuleset(Mode::kLegacy, kIPv4Only, bits); }
-inline Ruleset Cleanup() { return DesiredRuleset(Mode::kCleanup, kIPv4Only, {}); }
+inline PolicyInput Legacy(MarkBits bits = {}) {
+  return ::kipt::testing::Wanting(Mode::kLegacy, kIPv4Only, bits);
+}
+inline PolicyInput Cleanup() { return ::kipt::testing::Wanting(Mode::kCleanup, kIPv4Only, {}); }
+
+// Of a node on which iptables can hold no rule, as files tell.
+inline SupportSource NoXt() {
+  SupportSource support(
+      [] { return XtCompatReading{.compat = XtCompat::kAbsent, .reason = "no xt"}; });
+  support.Look(netlink::BackendKind::kNft, /*labels_desired=*/false);
+  return support;
+}
+
+inline bool PutsNative(const std::vector<Change>& changes) {
+  return std::any_of(changes.begin(), changes.end(), [](const Change& change) {
+    return std::holds_alternative<netlink::PutNativeTable>(change.operation);
+  });
+}
 
 inline std::vector<std::string> Operations(const Diff& diff) {
   std::vector<std::string> lines;
@@ -28,7 +47,7 @@ inline std::vector<std::string> Operations(const Diff& diff) {
   return lines;
 }
 
-inline Retirement PlanFor(const Ruleset& desired, const ::kipt::testing::Observed& observed,
+inline Retirement PlanFor(const PolicyInput& desired, const ::kipt::testing::Observed& observed,
                           const Dependents& dependents = {},
                           const RetirementOptions& options = {}) {
   return PlanRetirement(desired, observed.snapshot(), ComputeDiff(desired, observed.snapshot()),

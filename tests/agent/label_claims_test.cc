@@ -70,11 +70,11 @@ TEST_P(LabelClaimTest, KeepsWhatIsUsedAndWhatActsOnIt) {
   for (const Mode mode : kModes) {
     for (const Family family : netlink::kFamilies) {
       SCOPED_TRACE(absl::StrCat(ModeName(mode), " ", netlink::FamilyName(family)));
-      const Ruleset with = DesiredRuleset(mode, {&family, 1}, {}, {}, ConnLabels{});
+      const PolicyInput with = ::kipt::testing::Wanting(mode, {&family, 1}, {}, ConnLabels{});
       Observed observed = Made(with);
       Dependents dependents;
       GetParam().prepare(family, observed, dependents);
-      const Ruleset without = DesiredRuleset(mode, {&family, 1}, {});
+      const PolicyInput without = ::kipt::testing::Wanting(mode, {&family, 1}, {});
       const Retirement retirement = PlanFor(without, observed, dependents);
       EXPECT_EQ(KeptBy(retirement), GetParam().kept);
       std::set<std::string> expected = {"KUBELET-MARK-MASQ", "KUBELET-MARK-DROP",
@@ -188,13 +188,13 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(LabelClaimsTest, WhatIsWantedIsNotRetired) {
   for (const Mode mode : kModes) {
-    const Ruleset with = DesiredRuleset(mode, netlink::kFamilies, {}, {}, ConnLabels{});
+    const PolicyInput with = ::kipt::testing::Wanting(mode, netlink::kFamilies, {}, ConnLabels{});
     EXPECT_EQ(PlanFor(with, Made(with)).changes.size(), 0U) << ModeName(mode);
   }
 }
 
 TEST(LabelClaimsTest, WhatIsStaleSaysWhichGateIsOff) {
-  const Ruleset with = DesiredRuleset(Mode::kCleanup, kIPv4Only, {}, {}, ConnLabels{});
+  const PolicyInput with = ::kipt::testing::Wanting(Mode::kCleanup, kIPv4Only, {}, ConnLabels{});
   Observed observed = Made(with);
   observed.Chain(Nat("KUBE-SERVICES"));
   const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
@@ -208,8 +208,7 @@ TEST(LabelClaimsTest, WhatIsStaleSaysWhichGateIsOff) {
   EXPECT_EQ(told, 4 + 4) << "chains and jumps";
   RuleSupport support;
   support.conn_labels = false;
-  const Ruleset cannot = DesiredRuleset(Mode::kCleanup, kIPv4Only, {}, support, ConnLabels{});
-  const Diff impossible = ComputeDiff(cannot, observed.snapshot());
+  const Diff impossible = ComputeDiff(with, observed.snapshot(), {}, support);
   ASSERT_FALSE(impossible.stale.empty());
   EXPECT_EQ(impossible.stale[0].reason.find("stale, kept: this node has no connection labels"), 0U)
       << impossible.stale[0].reason;
@@ -225,7 +224,7 @@ std::map<std::string, std::string> FirstClaims(const Retirement& retirement) {
 
 TEST(LabelClaimsTest, NameTheLabelsThatOthersSetUpToBothEnds) {
   const ConnLabels ends = {.masquerade = 0, .drop = 127};
-  const Observed observed = Made(DesiredRuleset(Mode::kCleanup, kIPv4Only, {}, {}, ends));
+  const Observed observed = Made(::kipt::testing::Wanting(Mode::kCleanup, kIPv4Only, {}, ends));
   Dependents dependents;
   dependents.label_setters = {Setter(0)};
   dependents.label_setters[0].labels = netlink::AllConnLabels();
@@ -238,7 +237,7 @@ TEST(LabelClaimsTest, NameTheLabelsThatOthersSetUpToBothEnds) {
 }
 
 TEST(LabelClaimsTest, AreOfLabelsThatAreTestedNotOfThoseThatAreSet) {
-  Observed observed = Made(DesiredRuleset(Mode::kCleanup, kIPv4Only, {}, {}, ConnLabels{}));
+  Observed observed = Made(::kipt::testing::Wanting(Mode::kCleanup, kIPv4Only, {}, ConnLabels{}));
   observed.Chain(Nat("KUBELET-POSTROUTING"),
                  {MasqueradeLabelled(114), SetLabel(3), MasqueradeAll(0)});
   Dependents dependents;
@@ -249,7 +248,8 @@ TEST(LabelClaimsTest, AreOfLabelsThatAreTestedNotOfThoseThatAreSet) {
 
 TEST(LabelClaimsTest, ACniConfigurationClaimsEitherOfTheChainsThatLabel) {
   for (const std::string chain : {"KUBELET-MARK-MASQ", "KUBELET-MARK-DROP"}) {
-    const Observed observed = Made(DesiredRuleset(Mode::kCleanup, kIPv4Only, {}, {}, ConnLabels{}));
+    const Observed observed =
+        Made(::kipt::testing::Wanting(Mode::kCleanup, kIPv4Only, {}, ConnLabels{}));
     Dependents dependents;
     dependents.cni.references = {{"/etc/cni/net.d/1.conflist", "portmap", chain}};
     EXPECT_EQ(KeptBy(PlanFor(Cleanup(), observed, dependents)).at(chain),

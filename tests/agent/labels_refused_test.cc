@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -33,11 +34,11 @@ using ::testing::Not;
 using ::testing::SizeIs;
 
 Clock StandingClock() {
-  return {.now = [] { return absl::UnixEpoch(); }, .sleep = [](absl::Duration) {}};
+  return {.now = [] { return SteadyTime(); }, .sleep = [](absl::Duration) {}};
 }
 
-Ruleset Labelled(Mode mode) {
-  return DesiredRuleset(mode, netlink::kFamilies, {}, {}, ConnLabels{});
+PolicyInput Labelled(Mode mode) {
+  return ::kipt::testing::Wanting(mode, netlink::kFamilies, {}, ConnLabels{});
 }
 
 std::vector<std::string> Conditions(const Diff& diff) {
@@ -52,7 +53,7 @@ std::vector<std::string> Conditions(const Diff& diff) {
 netlink::Snapshot WithoutTheGate(Mode mode) {
   FakeBackend backend;
   EXPECT_THAT(Reconciler(&backend, StandingClock())
-                  .Sync(DesiredRuleset(mode, netlink::kFamilies, {}))
+                  .Sync(::kipt::testing::Wanting(mode, netlink::kFamilies, {}))
                   .FirstError(),
               IsOk());
   return backend.state();
@@ -166,19 +167,20 @@ struct Outcome {
 };
 
 template <typename Command>
-Outcome Invoke(Command command, FakeBackend& backend, RuleSupport known) {
+Outcome Invoke(Command command, FakeBackend& backend, XtCompatReading known) {
   std::ostringstream out;
   const Subject subject = {
-      .emulated_version = {1, 27}, .iptables_mode = "nft", .desired = Labelled(Mode::kLegacy)};
+      .emulated_version = {1, 27}, .iptables_mode = "nft", .input = Labelled(Mode::kLegacy)};
+  const auto support = std::make_shared<SupportSource>(nullptr, [known] { return known; });
   const ExitCode code = command(subject, backend, StandingClock(), OutputFormat::kText,
-                                {.out = out, .err = out}, {.support = [known] { return known; }});
+                                {.out = out, .err = out}, {.support = support});
   return {code, out.str()};
 }
 
-const RuleSupport kMissing = {.conn_labels = false, .conn_labels_reason = "xt_connlabel: none"};
+const XtCompatReading kMissing = {.compat = XtCompat::kAbsent, .reason = "xt_connlabel: none"};
 
 TEST(LabelsRefusedTest, SyncMakesTheMarksAndAsksForAttention) {
-  for (const RuleSupport& known : {kMissing, RuleSupport()}) {
+  for (const XtCompatReading& known : {kMissing, XtCompatReading()}) {
     FakeBackend backend;
     backend.LoseExtension("connlabel");
     const Outcome sync = Invoke(RunSync, backend, known);
@@ -186,8 +188,10 @@ TEST(LabelsRefusedTest, SyncMakesTheMarksAndAsksForAttention) {
     EXPECT_THAT(sync.out, HasSubstr("ConnLabelsImpossible (warning)"));
     EXPECT_THAT(sync.out, Not(AnyOf(HasSubstr("+ :KUBELET-"), HasSubstr("+ -A KUBELET-"))));
     // What was refused, in the words of who refused it.
-    EXPECT_EQ(absl::StrContains(sync.out, "no xtables connlabel"), known.conn_labels);
-    EXPECT_EQ(backend.apply_count(), known.conn_labels ? 2 : 1) << "what is known is not tried";
+    EXPECT_EQ(absl::StrContains(sync.out, "no xtables connlabel"),
+              known.compat != XtCompat::kAbsent);
+    EXPECT_EQ(backend.apply_count(), known.compat != XtCompat::kAbsent ? 2 : 1)
+        << "what is known is not tried";
     ExpectTheSameChains(backend.state(), WithoutTheGate(Mode::kLegacy));
   }
 }

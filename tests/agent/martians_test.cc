@@ -22,7 +22,7 @@ using ::kipt::testing::Observed;
 using netlink::Family;
 using netlink::OpaqueRule;
 
-Observed InPlace(Mode mode) { return Made(DesiredRuleset(mode, netlink::kFamilies, {})); }
+Observed InPlace(Mode mode) { return Made(::kipt::testing::Wanting(mode, netlink::kFamilies, {})); }
 
 struct Case {
   std::string name;
@@ -101,7 +101,8 @@ TEST(MartianProtectionTest, IsARuleThatPacketsForThisNodeComeTo) {
 TEST(MartianProtectionTest, IsAlsoTheNativeTableAsItMustBe) {
   netlink::ObservedNativeTable table = {.table = NativeMartians()};
   table.counters.packets = 3;
-  EXPECT_EQ(FindMartianProtection({}, table), (MartianProtection{.stands = true, .dropped = 3}));
+  EXPECT_EQ(FindMartianProtection({}, table),
+            (MartianProtection{.stands = true, .dropped = 3, .dropped_natively = 3}));
   table.altered = true;
   EXPECT_FALSE(FindMartianProtection({}, table).stands);
   table.altered = false;
@@ -117,6 +118,7 @@ TEST(MartianProtectionTest, CountsWhatEveryRuleDropped) {
   netlink::ObservedNativeTable table = {.table = NativeMartians()};
   table.counters.packets = 3;
   EXPECT_EQ(FindMartianProtection(snapshot, table).dropped, 13U);
+  EXPECT_EQ(FindMartianProtection(snapshot, table).dropped_natively, 3U);
 }
 
 TEST(MartianProtectionTest, IsNoneInATableThatIsDormant) {
@@ -131,7 +133,8 @@ TEST(MartianProtectionTest, IsNoneInATableThatIsDormant) {
 TEST(MartianProtectionTest, StandsOnceASyncHasMadeIt) {
   SyncReport report;
   EXPECT_FALSE(MartianProtectionStands(report));
-  report.applied = ComputeDiff(DesiredRuleset(Mode::kCleanup, netlink::kFamilies, {}), {}).changes;
+  report.applied =
+      ComputeDiff(::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {}), {}).changes;
   EXPECT_TRUE(MartianProtectionStands(report));
   report.families = {{Family::kIPv4, absl::UnknownError("no"), {netlink::Table::kMangle}}};
   EXPECT_TRUE(MartianProtectionStands(report)) << "another table was refused";
@@ -143,7 +146,7 @@ TEST(MartianProtectionTest, StandsOnceASyncHasMadeIt) {
   EXPECT_TRUE(MartianProtectionStands(report));
   report.applied.clear();
   EXPECT_FALSE(MartianProtectionStands(report));
-  report.native_put = true;
+  report.applied.push_back({netlink::PutNativeTable{NativeMartians()}, ""});
   EXPECT_TRUE(MartianProtectionStands(report));
 }
 

@@ -18,7 +18,8 @@ namespace kipt::agent {
 
 // The state after everything of cleanup mode was found in place, in both families.
 inline AgentState StateInPlace() {
-  const Ruleset ruleset = DesiredRuleset(Mode::kCleanup, netlink::kFamilies, MarkBits{});
+  const PolicyInput ruleset =
+      ::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, MarkBits{});
   const Diff diff = ComputeDiff(ruleset, kipt::testing::Made(ruleset).snapshot());
   AgentState state;
   state.emulated_version = {1, 27};

@@ -117,8 +117,9 @@ TEST(MetricsTest, ShowsStaleChainsAndShadowedJumps) {
   AgentState state = StateInPlace();
   // What legacy mode left: the IPv6 firewall chain with its rule and jumps, canaries, and all of
   // nat.
-  const Ruleset left = DesiredRuleset(Mode::kLegacy, netlink::kFamilies, MarkBits{});
-  const Ruleset wanted = DesiredRuleset(Mode::kCleanup, netlink::kFamilies, MarkBits{});
+  const PolicyInput left = ::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies, MarkBits{});
+  const PolicyInput wanted =
+      ::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, MarkBits{});
   state.stale = ComputeDiff(wanted, Made(left).snapshot()).stale;
   state.findings = {{Condition::kShadowedJump, Filter("INPUT"), "below", false}};
   metrics.Record({}, state);
@@ -331,7 +332,8 @@ TEST(MetricsTest, TellsOfMartians) {
 }
 
 TEST(MetricsTest, WhatWasJustMadeStands) {
-  const Ruleset ruleset = DesiredRuleset(Mode::kCleanup, netlink::kFamilies, MarkBits{});
+  const PolicyInput ruleset =
+      ::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, MarkBits{});
   const std::string hint = Ours("hint_present{family=\"ip\",mode=\"nft\"}");
   const std::string hint6 = Ours("hint_present{family=\"ip6\",mode=\"nft\"}");
   Metrics metrics("0.1.0");
@@ -348,12 +350,14 @@ TEST(MetricsTest, WhatWasJustMadeStands) {
 }
 
 TEST(MetricsTest, CountsDuplicatesAsTheDiffRemovesThem) {
-  const Ruleset ruleset = DesiredRuleset(Mode::kLegacy, netlink::kFamilies, MarkBits{});
+  const PolicyInput ruleset =
+      ::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies, MarkBits{});
+  const Ruleset desired = DesiredRuleset(ruleset);
   kipt::testing::Observed observed = Made(ruleset);
   const netlink::Rule jump = kipt::testing::JumpTo("KUBE-FIREWALL");
   observed.Chain(Filter("INPUT"), {jump, jump, jump});
   const DesiredChain& firewall =
-      *std::find_if(ruleset.chains.begin(), ruleset.chains.end(),
+      *std::find_if(desired.chains.begin(), desired.chains.end(),
                     [](const DesiredChain& chain) { return chain.id == Filter("KUBE-FIREWALL"); });
   observed.Chain(firewall.id,
                  {firewall.rules[0].rule, firewall.rules[1].rule, firewall.rules[0].rule});

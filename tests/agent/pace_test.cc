@@ -8,7 +8,7 @@
 namespace kipt::agent {
 namespace {
 
-constexpr absl::Time kStart = absl::FromUnixSeconds(1000);
+const SteadyTime kStart = SteadyTime() + absl::Seconds(1000);
 
 Pace NewPace(double cpu_share = 1) {
   return Pace({.resync = absl::Minutes(1), .cpu_share = cpu_share}, [] { return 1.0; });
@@ -30,7 +30,7 @@ TEST(PaceTest, WithoutChangesTheTimerLooks) {
 TEST(PaceTest, AChangeIsLookedAtAtOnceAlsoRightBehindAnotherLook) {
   Pace pace = Settled();
   for (int i = 1; i <= 8; ++i) {
-    const absl::Time now = kStart + i * absl::Milliseconds(1);
+    const SteadyTime now = kStart + i * absl::Milliseconds(1);
     pace.NoteChange();
     EXPECT_EQ(pace.Next(now), now);
     pace.NoteLook(now, now, absl::ZeroDuration(), false);
@@ -39,8 +39,8 @@ TEST(PaceTest, AChangeIsLookedAtAtOnceAlsoRightBehindAnotherLook) {
 
 TEST(PaceTest, AStormOfChangesGetsAtMostTwentyLooksInAnySecond) {
   Pace pace = Settled();
-  std::vector<absl::Time> looks = {kStart};
-  for (absl::Time now = kStart; now < kStart + absl::Seconds(10); now += absl::Milliseconds(1)) {
+  std::vector<SteadyTime> looks = {kStart};
+  for (SteadyTime now = kStart; now < kStart + absl::Seconds(10); now += absl::Milliseconds(1)) {
     pace.NoteChange();
     if (pace.Next(now) > now) continue;
     pace.NoteLook(now, now, absl::ZeroDuration(), false);
@@ -57,7 +57,7 @@ TEST(PaceTest, AQuietSecondRestoresTheRightToLookAtOnce) {
   for (int i = 0; i < 10; ++i) pace.NoteLook(kStart, kStart, absl::ZeroDuration(), false);
   pace.NoteChange();
   EXPECT_GT(pace.Next(kStart), kStart);
-  const absl::Time later = kStart + absl::Seconds(2);
+  const SteadyTime later = kStart + absl::Seconds(2);
   EXPECT_EQ(pace.Next(later), later);
 }
 
@@ -65,8 +65,8 @@ TEST(PaceTest, LooksTakeTheirShareOfTheCpuInTheLongRun) {
   Pace pace = Settled(0.05);
   absl::Duration used;
   const absl::Duration cost = absl::Milliseconds(500);
-  const absl::Time end = kStart + absl::Hours(1);
-  for (absl::Time now = kStart; now < end; now += absl::Milliseconds(100)) {
+  const SteadyTime end = kStart + absl::Hours(1);
+  for (SteadyTime now = kStart; now < end; now += absl::Milliseconds(100)) {
     pace.NoteChange();
     if (pace.Next(now) > now) continue;
     pace.NoteLook(now, now + cost, cost, false);
@@ -78,7 +78,7 @@ TEST(PaceTest, LooksTakeTheirShareOfTheCpuInTheLongRun) {
 
 TEST(PaceTest, FailuresAreRetriedWithPausesThatDoubleUpToTheTimer) {
   Pace pace = NewPace();
-  absl::Time now = kStart;
+  SteadyTime now = kStart;
   std::vector<absl::Duration> pauses;
   for (int i = 0; i < 12; ++i) {
     pace.NoteLook(now, now, absl::ZeroDuration(), true);
@@ -114,7 +114,7 @@ TEST(PaceTest, WhatWaitsIsLookedAtInTimeAndForgottenByTheLook) {
   pace.NoteWaiting(kStart + absl::Seconds(7));
   pace.NoteWaiting(kStart + absl::Seconds(3));
   EXPECT_TRUE(pace.waiting());
-  const absl::Time due = kStart + absl::Seconds(3);
+  const SteadyTime due = kStart + absl::Seconds(3);
   EXPECT_EQ(pace.Next(kStart), due);
   pace.NoteLook(due, due, absl::ZeroDuration(), false);
   EXPECT_FALSE(pace.waiting());

@@ -11,7 +11,6 @@
 #include "agent/policy/kube_proxy_chains.h"
 #include "agent/policy/kubelet_forms.h"
 #include "agent/policy/native_martians.h"
-#include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/support/observed.h"
 
@@ -28,7 +27,8 @@ constexpr Family kIPv4Only[] = {Family::kIPv4};
 constexpr Family kIPv6Only[] = {Family::kIPv6};
 
 TEST(PolicyTest, LegacyModeOnIPv4IsWhatKubelet127WithTheGateOffMakes) {
-  EXPECT_EQ(ToString(DesiredRuleset(Mode::kLegacy, kIPv4Only, {})),
+  EXPECT_EQ(::kipt::testing::ToText(
+                DesiredRuleset(::kipt::testing::Wanting(Mode::kLegacy, kIPv4Only, {}))),
             R"(# ip
 *mangle
 :KUBE-IPTABLES-HINT - [0:0]
@@ -60,7 +60,8 @@ COMMIT
 }
 
 TEST(PolicyTest, CleanupModeIsTheHintAndTheMartianRule) {
-  EXPECT_EQ(ToString(DesiredRuleset(Mode::kCleanup, netlink::kFamilies, {})),
+  EXPECT_EQ(::kipt::testing::ToText(
+                DesiredRuleset(::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {}))),
             R"(# ip
 *mangle
 :KUBE-IPTABLES-HINT - [0:0]
@@ -82,14 +83,16 @@ COMMIT
 // The three decided differences from kubelet's code.
 
 TEST(PolicyTest, CleanupModeMakesNoCanaryAlthoughKubeletStillDoes) {
-  for (const DesiredChain& chain : DesiredRuleset(Mode::kCleanup, netlink::kFamilies, {}).chains) {
+  for (const DesiredChain& chain :
+       DesiredRuleset(::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {})).chains) {
     EXPECT_NE(chain.id.name, kCanaryChain);
   }
 }
 
 TEST(PolicyTest, LegacyModeJumpsToTheIPv6FirewallAlthoughKubelet125To127ForgotIt) {
   std::vector<std::string> bases;
-  for (const DesiredJump& jump : DesiredRuleset(Mode::kLegacy, kIPv6Only, {}).jumps) {
+  for (const DesiredJump& jump :
+       DesiredRuleset(::kipt::testing::Wanting(Mode::kLegacy, kIPv6Only, {})).jumps) {
     bases.push_back(netlink::ToString(jump.base_chain));
   }
   EXPECT_THAT(bases, ::testing::ElementsAre("ip6 filter INPUT", "ip6 filter OUTPUT",
@@ -97,7 +100,8 @@ TEST(PolicyTest, LegacyModeJumpsToTheIPv6FirewallAlthoughKubelet125To127ForgotIt
 }
 
 TEST(PolicyTest, CleanupModeTouchesNoNatTable) {
-  const Ruleset ruleset = DesiredRuleset(Mode::kCleanup, netlink::kFamilies, {});
+  const Ruleset ruleset =
+      DesiredRuleset(::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {}));
   for (const DesiredChain& chain : ruleset.chains) EXPECT_NE(chain.id.table, netlink::Table::kNat);
   for (const DesiredJump& jump : ruleset.jumps) {
     EXPECT_NE(jump.base_chain.table, netlink::Table::kNat);
@@ -106,19 +110,22 @@ TEST(PolicyTest, CleanupModeTouchesNoNatTable) {
 
 TEST(PolicyTest, TheMartianRuleIsNeverOnIPv6) {
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
-    for (const DesiredChain& chain : DesiredRuleset(mode, kIPv6Only, {}).chains) {
+    for (const DesiredChain& chain :
+         DesiredRuleset(::kipt::testing::Wanting(mode, kIPv6Only, {})).chains) {
       for (const DesiredRule& rule : chain.rules) EXPECT_NE(rule.rule, DropMartians(0));
     }
   }
 }
 
 TEST(PolicyTest, ModeOffWantsNothing) {
-  EXPECT_EQ(ToString(DesiredRuleset(Mode::kOff, netlink::kFamilies, {})), "");
+  EXPECT_EQ(::kipt::testing::ToText(
+                DesiredRuleset(::kipt::testing::Wanting(Mode::kOff, netlink::kFamilies, {}))),
+            "");
 }
 
 TEST(PolicyTest, BitsZeroAndThirtyOneReachTheEndsOfTheMark) {
-  const std::string text =
-      ToString(DesiredRuleset(Mode::kLegacy, kIPv4Only, {.masquerade = 0, .drop = 31}));
+  const std::string text = ::kipt::testing::ToText(DesiredRuleset(
+      ::kipt::testing::Wanting(Mode::kLegacy, kIPv4Only, {.masquerade = 0, .drop = 31})));
   for (const char* line : {"-A KUBE-MARK-MASQ -j MARK --set-xmark 0x1/0x1\n",
                            "-A KUBE-POSTROUTING -m mark ! --mark 0x1/0x1 -j RETURN\n",
                            "-A KUBE-POSTROUTING -j MARK --set-xmark 0x1/0x0\n",
@@ -323,12 +330,6 @@ TEST(PolicyTest, OnlyChainsOfNatHaveACompleteSet) {
   }
 }
 
-TEST(PolicyTest, TheTextOfARulesetHasItsNativeTable) {
-  const Ruleset desired = DesiredRuleset(Mode::kCleanup, netlink::kFamilies, {},
-                                         {.xt = false, .reason = "", .hint = HintPolicy::kUsable});
-  EXPECT_THAT(ToString(desired), ::testing::HasSubstr(netlink::ToString(NativeMartians())));
-}
-
 TEST(PolicyTest, KubeProxyClaimsAFamilyByEitherOfItsChains) {
   for (const netlink::ChainId& chain : {Nat("KUBE-SERVICES"), Mangle("KUBE-PROXY-CANARY")}) {
     Observed observed;
@@ -374,12 +375,12 @@ TEST(PolicyTest, ForADiffFollowsItsJumpsAndTheWayToTheMartianRule) {
     return chains;
   };
   const Family six[] = {Family::kIPv6};
-  EXPECT_THAT(followed(DesiredRuleset(Mode::kOff, six, {})),
+  EXPECT_THAT(followed(DesiredRuleset(::kipt::testing::Wanting(Mode::kOff, six))),
               ::testing::ElementsAre("ip filter INPUT", "ip filter KUBE-FIREWALL"));
-  EXPECT_THAT(followed(DesiredRuleset(Mode::kCleanup, six, {})),
+  EXPECT_THAT(followed(DesiredRuleset(::kipt::testing::Wanting(Mode::kCleanup, six))),
               ::testing::ElementsAre("ip filter INPUT", "ip filter KUBE-FIREWALL"));
   EXPECT_THAT(
-      followed(DesiredRuleset(Mode::kLegacy, netlink::kFamilies, {})),
+      followed(DesiredRuleset(::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies))),
       ::testing::ElementsAre("ip nat POSTROUTING", "ip filter INPUT", "ip filter KUBE-FIREWALL",
                              "ip filter OUTPUT", "ip6 nat POSTROUTING", "ip6 filter INPUT",
                              "ip6 filter OUTPUT"));
@@ -394,7 +395,7 @@ TEST(PolicyTest, ReadsRulesOfNoChainThatIsKubeProxys) {
 TEST(PolicyTest, ForADiffAsksForNoRulesOfChainsThatAreWantedEmpty) {
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
     for (const netlink::ChainQuery& query :
-         ChainsToRead(DesiredRuleset(mode, netlink::kFamilies, {}))) {
+         ChainsToRead(DesiredRuleset(::kipt::testing::Wanting(mode, netlink::kFamilies, {})))) {
       const bool wanted_empty = query.chain.name == kHintChain ||
                                 (query.chain.name == kCanaryChain && mode == Mode::kLegacy);
       EXPECT_EQ(query.with_rules, !wanted_empty && !IsKubeProxyChain(query.chain))

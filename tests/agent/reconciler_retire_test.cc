@@ -31,7 +31,7 @@ using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-Ruleset Both(Mode mode) { return DesiredRuleset(mode, netlink::kFamilies, {}); }
+PolicyInput Both(Mode mode) { return ::kipt::testing::Wanting(mode, netlink::kFamilies, {}); }
 
 RetirementSources Nobody() {
   return {.cni = [] { return CniConfigs(); },
@@ -146,8 +146,9 @@ class RetirerTest : public ReconcilerRetireTest {
   }
   // Whether there was an attempt; what came of it is in report_.
   bool Tries() {
-    std::optional<RetireReport> report = retirer_.Run(kernel_, time_.clock(), Both(Mode::kCleanup),
-                                                      Round{.trigger = Trigger::kTimer});
+    Reconciler reconciler(&kernel_, time_.clock());
+    std::optional<RetireReport> report = retirer_.Run(
+        reconciler, time_.clock(), Both(Mode::kCleanup), Round{.trigger = Trigger::kTimer});
     if (report) report_ = *std::move(report);
     return report.has_value();
   }

@@ -38,8 +38,8 @@ using ::testing::SizeIs;
 
 constexpr Table kTables[] = {Table::kFilter, Table::kNat, Table::kMangle};
 
-Ruleset Marking(int drop_bit) {
-  return DesiredRuleset(Mode::kLegacy, netlink::kFamilies, {.drop = drop_bit});
+PolicyInput Marking(int drop_bit) {
+  return ::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies, {.drop = drop_bit});
 }
 
 // As the backend of iptables-legacy: tables are committed one by one, in the order of PlanRestore,
@@ -74,7 +74,7 @@ class WritesTablesApart : public RefusesFamily {
 template <typename Backend>
 class ReconcilerTablesTest : public ::testing::Test {
  protected:
-  SyncReport Sync(const Ruleset& desired) {
+  SyncReport Sync(const PolicyInput& desired) {
     return Reconciler(&refusing_, time_.clock()).Sync(desired);
   }
   FakeBackend kernel_;
@@ -100,7 +100,7 @@ TYPED_TEST(ReconcilerTablesTest, TheOtherTablesGetTheirRulesAndTheReportNamesThe
       FakeBackend kernel;
       FamilyRefusal refusal{.family = family, .table = table};
       TypeParam refusing(&kernel, &refusal);
-      const Ruleset desired = DesiredRuleset(Mode::kLegacy, netlink::kFamilies, {});
+      const PolicyInput desired = ::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies, {});
       const SyncReport report = Reconciler(&refusing, this->time_.clock()).Sync(desired);
       ASSERT_THAT(report.families, SizeIs(2));
       for (const FamilyResult& result : report.families) {
@@ -154,14 +154,16 @@ TYPED_TEST(ReconcilerTablesTest, AMarkThatIsStillSetIsStillDropped) {
 TYPED_TEST(ReconcilerTablesTest, AMatchThatTheKernelLacksIsNoTablesFault) {
   this->kernel_.LoseXt();
   this->refusal_.refusing = false;
-  const SyncReport report = this->Sync(DesiredRuleset(Mode::kLegacy, netlink::kFamilies, {}));
+  const SyncReport report =
+      this->Sync(::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies, {}));
   EXPECT_TRUE(report.LacksExtension());
   EXPECT_EQ(this->kernel_.state().Find(Filter("KUBE-FIREWALL")), nullptr);
 }
 
 TYPED_TEST(ReconcilerTablesTest, WhereEveryTableIsRefusedTheFamilyFails) {
   this->refusal_.table.reset();
-  const SyncReport report = this->Sync(DesiredRuleset(Mode::kCleanup, netlink::kFamilies, {}));
+  const SyncReport report =
+      this->Sync(::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {}));
   EXPECT_THAT(report.StatusOf(Family::kIPv4), Not(IsOk()));
   EXPECT_THAT(report.RefusedTablesOf(Family::kIPv4), ElementsAre(Table::kFilter, Table::kMangle));
   EXPECT_NE(this->kernel_.state().Find(Mangle("KUBE-IPTABLES-HINT", Family::kIPv6)), nullptr);

@@ -14,6 +14,7 @@
 #include "agent/policy/native_martians.h"
 #include "netlink/kernel_error.h"
 #include "tests/agent/fake_time.h"
+#include "tests/agent/ipv4_plans.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/observed.h"
@@ -32,7 +33,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-Ruleset Both(Mode mode) { return DesiredRuleset(mode, netlink::kFamilies, {}); }
+PolicyInput Both(Mode mode) { return ::kipt::testing::Wanting(mode, netlink::kFamilies, {}); }
 
 TEST(ReconcilerTest, MakesEverythingInOneTransactionAndThenNothing) {
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
@@ -96,18 +97,18 @@ class WritesBetweenReads : public BorrowedBackend {
 };
 
 TEST(ReconcilerTest, ANativeTableOfAnotherGenerationThanTheChainsIsReadAgain) {
-  const Ruleset desired =
-      DesiredRuleset(Mode::kCleanup, netlink::kFamilies, {}, {.xt = false, .reason = "no xt"});
+  const PolicyInput desired = Both(Mode::kCleanup);
+  SupportSource support = NoXt();
   const std::string name(kNativeTable);
   FakeBackend backend;
   backend.LoseXt();
   FakeTime time;
-  ASSERT_TRUE(Reconciler(&backend, time.clock()).Sync(desired).native_put);
+  ASSERT_TRUE(PutsNative(Reconciler(&backend, time.clock(), &support).Sync(desired).applied));
   WritesBetweenReads torn(&backend, [&] { backend.RemoveNativeTable(Family::kIPv4, name); });
-  const SyncReport report = Reconciler(&torn, time.clock()).Sync(desired);
+  const SyncReport report = Reconciler(&torn, time.clock(), &support).Sync(desired);
   EXPECT_THAT(report.FirstError(), IsOk());
   EXPECT_EQ(report.looks, 2);
-  EXPECT_TRUE(report.native_put);
+  EXPECT_TRUE(PutsNative(report.applied));
   EXPECT_TRUE(backend.ReadNativeTable(Family::kIPv4, name)->table.has_value());
 }
 
@@ -161,8 +162,10 @@ TEST(ReconcilerTest, TellsThatTheNativeTableWasRemovedWithWhatTookItsPlace) {
   FakeTime time;
   const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup));
   EXPECT_THAT(report.FirstError(), IsOk());
-  EXPECT_TRUE(report.native_removed);
-  EXPECT_FALSE(report.native_put);
+  EXPECT_TRUE(std::any_of(report.applied.begin(), report.applied.end(), [](const Change& change) {
+    return std::holds_alternative<netlink::DeleteNativeTable>(change.operation);
+  }));
+  EXPECT_FALSE(PutsNative(report.applied));
   EXPECT_THAT(backend.applied(), SizeIs(1)) << "in one transaction";
 }
 

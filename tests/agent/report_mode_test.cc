@@ -88,7 +88,7 @@ TEST(DetectReportTest, TheJsonSaysTheSame) {
 Subject WithOther(std::optional<OtherMode> other) {
   return {.emulated_version = {1, 27},
           .iptables_mode = "nft",
-          .desired = DesiredRuleset(agent::Mode::kCleanup, netlink::kFamilies, {}),
+          .input = ::kipt::testing::Wanting(agent::Mode::kCleanup, netlink::kFamilies, {}),
           .other_mode = std::move(other)};
 }
 

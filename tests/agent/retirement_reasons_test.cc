@@ -36,15 +36,15 @@ TEST(RetirementReasonsTest, SaysWhyAChainGoes) {
   using ::testing::ElementsAre;
   EXPECT_THAT(WhyChainsGo(PlanFor(Cleanup(), Residue())),
               ElementsAre("stale: not part of cleanup mode, and nobody uses it"));
-  const Ruleset off = DesiredRuleset(Mode::kOff, kIPv4Only, {});
+  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
   EXPECT_THAT(WhyChainsGo(PlanFor(off, Residue(), {}, {.when_off = true})),
               ElementsAre("stale: nothing of kubelet's is wanted, and nobody uses it"));
 }
 
 TEST(RetirementReasonsTest, ANativeTableThatPendsUnsettlesIPv4Only) {
   Diff diff;
-  diff.native.put = NativeMartians();
-  const Ruleset desired = DesiredRuleset(Mode::kCleanup, netlink::kFamilies, {});
+  diff.changes.push_back({netlink::PutNativeTable{NativeMartians()}, "put"});
+  const PolicyInput desired = ::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {});
   EXPECT_EQ(PlanRetirement(desired, {}, diff, {}, {}).unsettled,
             std::vector<Family>{Family::kIPv4});
 }
@@ -67,27 +67,28 @@ TEST(RetirementReasonsTest, OnlyWhatGoesIsLeftOutOfWhatIsStale) {
 }
 
 TEST(RetirementReasonsTest, TheNativeTableThatGoesIsOursAndOfModeOff) {
-  const Ruleset off = DesiredRuleset(Mode::kOff, kIPv4Only, {});
+  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
   const Diff diff = ComputeDiff(off, {}, netlink::ObservedNativeTable{.table = NativeMartians()});
-  ASSERT_TRUE(diff.native.stale);
+  ASSERT_EQ(diff.stale.size(), 1);
   const RetirementOptions options = {.when_off = true};
   Dependents dependents;
-  const netlink::DeleteNativeTable taken =
-      *PlanRetirement(off, {}, diff, dependents, options).native;
+  const auto taken = std::get<netlink::DeleteNativeTable>(
+      PlanRetirement(off, {}, diff, dependents, options).changes.at(0).operation);
   EXPECT_EQ(taken.family, Family::kIPv4);
   EXPECT_EQ(taken.name, kNativeTable);
-  EXPECT_TRUE(ToTransaction(PlanRetirement(off, {}, diff, dependents, options), 1).delete_native);
+  EXPECT_EQ(ToTransaction(PlanRetirement(off, {}, diff, dependents, options), 1).operations.size(),
+            1U);
   dependents.route_localnet = {"eth0"};
-  EXPECT_FALSE(PlanRetirement(off, {}, diff, dependents, options).native.has_value());
+  EXPECT_TRUE(PlanRetirement(off, {}, diff, dependents, options).empty());
   // Of a family that is managed, sync takes it; of one that is not, nobody does.
   dependents.route_localnet = {};
   const Family six[] = {Family::kIPv6};
   for (const Mode mode : {Mode::kCleanup, Mode::kLegacy, Mode::kOff}) {
-    const Ruleset of_six = DesiredRuleset(mode, six, {});
-    EXPECT_FALSE(PlanRetirement(of_six, {}, diff, dependents, options).native.has_value());
+    const PolicyInput of_six = ::kipt::testing::Wanting(mode, six, {});
+    EXPECT_TRUE(PlanRetirement(of_six, {}, diff, dependents, options).empty());
   }
-  EXPECT_FALSE(PlanRetirement(Cleanup(), {}, diff, dependents, options).native.has_value());
-  EXPECT_FALSE(PlanRetirement(Legacy(), {}, diff, dependents, options).native.has_value());
+  EXPECT_TRUE(PlanRetirement(Cleanup(), {}, diff, dependents, options).empty());
+  EXPECT_TRUE(PlanRetirement(Legacy(), {}, diff, dependents, options).empty());
 }
 
 }  // namespace

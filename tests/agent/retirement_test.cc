@@ -250,7 +250,7 @@ TEST(RetirementTest, TakesAChainWhoseBaseChainIsGone) {
 TEST(RetirementTest, SaysEachClaimOnce) {
   Observed observed = Residue();
   observed.Chain(Nat("KUBE-SERVICES"));
-  const Ruleset off = DesiredRuleset(Mode::kOff, kIPv4Only, {});
+  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only);
   for (const Claimed& one : PlanFor(off, observed, {}, {.when_off = true}).kept) {
     std::set<std::string> texts;
     for (const Claim& claim : one.claims) texts.insert(claim.text);
@@ -326,9 +326,9 @@ TEST(RetirementTest, LeavesAFamilyAloneInWhichNotAllThatIsWantedStands) {
 
 // Another run may manage it, in another iptables mode.
 TEST(RetirementTest, TakesNothingOfAFamilyThatIsNotAskedFor) {
-  const Observed observed = Made(DesiredRuleset(Mode::kLegacy, netlink::kFamilies, {}));
+  const Observed observed = Made(::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies, {}));
   EXPECT_EQ(PlanFor(Legacy(), observed), Retirement{});
-  const Ruleset off = DesiredRuleset(Mode::kOff, kIPv4Only, {});
+  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
   const Retirement all = PlanFor(off, observed, {}, {.canaries = true, .when_off = true});
   EXPECT_FALSE(all.empty());
   for (const Change& change : all.changes) {
@@ -337,8 +337,8 @@ TEST(RetirementTest, TakesNothingOfAFamilyThatIsNotAskedFor) {
 }
 
 TEST(RetirementTest, KeepsTheHintsAsLongAsAnybodyElseUsesTheMode) {
-  const Ruleset off = DesiredRuleset(Mode::kOff, netlink::kFamilies, {});
-  const Observed observed = Made(DesiredRuleset(Mode::kCleanup, netlink::kFamilies, {}));
+  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, netlink::kFamilies, {});
+  const Observed observed = Made(::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {}));
   Dependents others;
   others.rule_of_others = "ip filter MINE: -A MINE -j DROP";
   const Retirement kept = PlanFor(off, observed, others, {.when_off = true});
@@ -360,7 +360,7 @@ TEST(RetirementTest, KeepsTheHintsAsLongAsAnybodyElseUsesTheMode) {
 }
 
 TEST(RetirementTest, OfModeOffTakesNothingUnlessItIsToldTo) {
-  const Ruleset off = DesiredRuleset(Mode::kOff, kIPv4Only, {});
+  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
   EXPECT_TRUE(PlanFor(off, Residue()).empty());
   EXPECT_THAT(PlanFor(off, Residue()).kept, IsEmpty());
   EXPECT_THAT(ChainsGone(PlanFor(off, Residue(), {}, {.canaries = true, .when_off = true})),
@@ -368,7 +368,7 @@ TEST(RetirementTest, OfModeOffTakesNothingUnlessItIsToldTo) {
 }
 
 TEST(RetirementTest, KeepsTheMartianRuleWhereNeighboursWouldReachLocalhost) {
-  const Ruleset off = DesiredRuleset(Mode::kOff, kIPv4Only, {});
+  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
   Dependents dependents;
   dependents.route_localnet = {"all"};
   const Retirement retirement = PlanFor(off, Residue(), dependents, {.when_off = true});
@@ -381,10 +381,11 @@ TEST(RetirementTest, KeepsTheMartianRuleWhereNeighboursWouldReachLocalhost) {
 TEST(RetirementTest, OfAFirewallThatOthersUseTakesTheRuleThatNobodyNeeds) {
   // kube-proxy since 1.27 has a KUBE-FIREWALL in IPv6, too, and its jumps.
   const Family six[] = {Family::kIPv6};
-  Observed observed = Made(DesiredRuleset(Mode::kLegacy, six, {}));
+  Observed observed = Made(::kipt::testing::Wanting(Mode::kLegacy, six, {}));
   observed.Chain(Nat("KUBE-SERVICES", Family::kIPv6))
       .Chain(Filter("KUBE-PROXY-FIREWALL", Family::kIPv6));
-  const Retirement retirement = PlanFor(DesiredRuleset(Mode::kCleanup, six, {}), observed);
+  const Retirement retirement =
+      PlanFor(::kipt::testing::Wanting(Mode::kCleanup, six, {}), observed);
   EXPECT_THAT(Gone(retirement), Contains(::testing::HasSubstr("-D KUBE-FIREWALL")));
   EXPECT_THAT(Gone(retirement), Not(Contains(::testing::HasSubstr("-D INPUT"))));
   EXPECT_EQ(KeptBy(retirement)["filter/KUBE-FIREWALL"], std::set<std::string>{"kubeProxy"});
@@ -424,7 +425,7 @@ TEST(RetirementTest, SaysOfWhatIsStaleWhyItStays) {
 TEST(RetirementTest, KnowsWithoutASurveyWhereNothingCanGo) {
   Observed observed = Residue();
   observed.Chain(Nat("KUBE-SERVICES"));
-  const auto may = [](const Ruleset& desired, const Observed& seen) {
+  const auto may = [](const PolicyInput& desired, const Observed& seen) {
     return MayRetire(desired, seen.snapshot(), ComputeDiff(desired, seen.snapshot()), {});
   };
   EXPECT_FALSE(may(Cleanup(), observed));

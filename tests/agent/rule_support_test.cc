@@ -15,27 +15,25 @@ using netlink::BackendKind;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr HintPolicy kHint = HintPolicy::kUsable;
-
 // A node, of which files say what a test sets.
-class SupportWatchTest : public ::testing::Test {
+class SupportSourceTest : public ::testing::Test {
  protected:
   bool Look(bool labels_wanted = true, BackendKind mode = BackendKind::kNft) {
-    return watch_.Look(mode, kHint, labels_wanted);
+    return watch_.Look(mode, labels_wanted);
   }
-  const RuleSupport& support() const { return watch_.support(); }
+  const RuleSupport& support() const { return watch_.known(); }
 
   XtCompatReading xt_ = {.compat = XtCompat::kPresent};
   XtCompatReading labels_ = {.compat = XtCompat::kPresent, .reason = "xt_connlabel is built in"};
   int labels_read_ = 0;
-  SupportWatch watch_{[this] { return xt_; },
-                      [this] {
-                        ++labels_read_;
-                        return labels_;
-                      }};
+  SupportSource watch_{[this] { return xt_; },
+                       [this] {
+                         ++labels_read_;
+                         return labels_;
+                       }};
 };
 
-TEST_F(SupportWatchTest, DoesNotLookForLabelsThatNobodyWants) {
+TEST_F(SupportSourceTest, DoesNotLookForLabelsThatNobodyWants) {
   labels_.compat = XtCompat::kAbsent;
   EXPECT_FALSE(Look(/*labels_wanted=*/false));
   EXPECT_EQ(labels_read_, 0);
@@ -44,7 +42,7 @@ TEST_F(SupportWatchTest, DoesNotLookForLabelsThatNobodyWants) {
   EXPECT_EQ(labels_read_, 1);
 }
 
-TEST_F(SupportWatchTest, DoesNotLookForLabelsWhereNoRuleCanBeMade) {
+TEST_F(SupportSourceTest, DoesNotLookForLabelsWhereNoRuleCanBeMade) {
   xt_ = {.compat = XtCompat::kAbsent, .reason = "no nft_compat"};
   Look();
   EXPECT_EQ(labels_read_, 0);
@@ -52,7 +50,7 @@ TEST_F(SupportWatchTest, DoesNotLookForLabelsWhereNoRuleCanBeMade) {
   EXPECT_EQ(labels_read_, 1) << "legacy iptables does not need nft_compat";
 }
 
-TEST_F(SupportWatchTest, LabelsAreLeftOutInBothModesWhereTheMatchIsMissing) {
+TEST_F(SupportSourceTest, LabelsAreLeftOutInBothModesWhereTheMatchIsMissing) {
   for (const BackendKind mode : {BackendKind::kNft, BackendKind::kIptablesLegacy}) {
     labels_ = {.compat = XtCompat::kAbsent, .reason = "xt_connlabel is not there"};
     EXPECT_TRUE(Look(true, mode));
@@ -67,7 +65,7 @@ TEST_F(SupportWatchTest, LabelsAreLeftOutInBothModesWhereTheMatchIsMissing) {
 }
 
 // iptables could print no rule any more.
-TEST_F(SupportWatchTest, LabelsAreLeftOutInBothModesWhileTheFileOfTheirNamesHasNone) {
+TEST_F(SupportSourceTest, LabelsAreLeftOutInBothModesWhileTheFileOfTheirNamesHasNone) {
   const kipt::testing::TemporaryTree tree;
   tree.Write("modules", "xt_connlabel 16384 8 - Live 0x0\n");
   const KernelPaths kernel = {.proc_modules = tree.Path("modules"),
@@ -75,30 +73,30 @@ TEST_F(SupportWatchTest, LabelsAreLeftOutInBothModesWhileTheFileOfTheirNamesHasN
                               .kallsyms = tree.Path("kallsyms"),
                               .module_directories = {}};
   const std::string names = tree.Path("connlabel.conf");
-  SupportWatch watch([this] { return xt_; }, [&] { return ReadConnLabelMatch(kernel, names); });
+  SupportSource watch([this] { return xt_; }, [&] { return ReadConnLabelMatch(kernel, names); });
   for (const BackendKind mode : {BackendKind::kNft, BackendKind::kIptablesLegacy}) {
-    watch.Look(mode, kHint, /*labels_wanted=*/true);
-    EXPECT_TRUE(watch.support().conn_labels) << "no file";
+    watch.Look(mode, /*labels_wanted=*/true);
+    EXPECT_TRUE(watch.known().conn_labels) << "no file";
     tree.Write("connlabel.conf", "# nothing\n");
-    EXPECT_TRUE(watch.Look(mode, kHint, true));
-    EXPECT_TRUE(watch.support().xt);
-    EXPECT_FALSE(watch.support().conn_labels);
-    EXPECT_THAT(watch.support().conn_labels_reason, HasSubstr(names));
-    EXPECT_FALSE(watch.Look(mode, kHint, true));
+    EXPECT_TRUE(watch.Look(mode, true));
+    EXPECT_TRUE(watch.known().xt);
+    EXPECT_FALSE(watch.known().conn_labels);
+    EXPECT_THAT(watch.known().conn_labels_reason, HasSubstr(names));
+    EXPECT_FALSE(watch.Look(mode, true));
     tree.Write("connlabel.conf", "114 masq\n");
-    EXPECT_TRUE(watch.Look(mode, kHint, true)) << "somebody has mended it";
-    EXPECT_TRUE(watch.support().conn_labels);
+    EXPECT_TRUE(watch.Look(mode, true)) << "somebody has mended it";
+    EXPECT_TRUE(watch.known().conn_labels);
     tree.Write("connlabel.conf", "");
-    EXPECT_TRUE(watch.Look(mode, kHint, true));
-    EXPECT_FALSE(watch.support().conn_labels);
+    EXPECT_TRUE(watch.Look(mode, true));
+    EXPECT_FALSE(watch.known().conn_labels);
     tree.Remove("connlabel.conf");
-    EXPECT_TRUE(watch.Look(mode, kHint, true)) << "or has removed it";
-    EXPECT_TRUE(watch.support().conn_labels);
-    EXPECT_THAT(watch.support().conn_labels_reason, IsEmpty());
+    EXPECT_TRUE(watch.Look(mode, true)) << "or has removed it";
+    EXPECT_TRUE(watch.known().conn_labels);
+    EXPECT_THAT(watch.known().conn_labels_reason, IsEmpty());
   }
 }
 
-TEST_F(SupportWatchTest, TheFileOfNamesForbidsLabelsWhereNobodyKnowsAndAddsNothingWhereNoneAre) {
+TEST_F(SupportSourceTest, TheFileOfNamesForbidsLabelsWhereNobodyKnowsAndAddsNothingWhereNoneAre) {
   const kipt::testing::TemporaryTree tree;
   tree.Write("connlabel.conf", "# nothing\n");
   KernelPaths kernel = {.proc_modules = tree.Path("modules"),
@@ -118,13 +116,13 @@ TEST_F(SupportWatchTest, TheFileOfNamesForbidsLabelsWhereNobodyKnowsAndAddsNothi
   EXPECT_THAT(read().reason, HasSubstr("xt_connlabel is not loaded"));
 }
 
-TEST_F(SupportWatchTest, LabelsAreTriedWhereNobodyKnows) {
+TEST_F(SupportSourceTest, LabelsAreTriedWhereNobodyKnows) {
   labels_ = {.compat = XtCompat::kUnknown, .reason = "no modules.dep"};
   Look();
   EXPECT_TRUE(support().conn_labels);
 }
 
-TEST_F(SupportWatchTest, ARefusalCountsWhateverFilesSayUntilTheySaySomethingElse) {
+TEST_F(SupportSourceTest, ARefusalCountsWhateverFilesSayUntilTheySaySomethingElse) {
   const XtCompatReading readings[] = {
       {.compat = XtCompat::kUnknown, .reason = "no modules.dep"},
       {.compat = XtCompat::kPresent, .reason = "xt_connlabel is in /lib/modules/6.1/modules.dep"}};
@@ -132,8 +130,7 @@ TEST_F(SupportWatchTest, ARefusalCountsWhateverFilesSayUntilTheySaySomethingElse
     labels_ = reading;
     Look();
     ASSERT_TRUE(support().conn_labels) << reading.reason;
-    watch_.NoteConnLabelRefusal("no such match");
-    EXPECT_TRUE(Look());
+    EXPECT_TRUE(watch_.NoteConnLabelRefusal(BackendKind::kNft, "no such match"));
     EXPECT_FALSE(support().conn_labels) << reading.reason;
     EXPECT_THAT(support().conn_labels_reason, HasSubstr("was refused"));
     EXPECT_THAT(support().conn_labels_reason, HasSubstr("no such match"));
@@ -148,8 +145,8 @@ TEST_F(SupportWatchTest, ARefusalCountsWhateverFilesSayUntilTheySaySomethingElse
   }
 }
 
-TEST_F(SupportWatchTest, ARefusalIsForgottenWhereLabelsWereNotWantedForAWhile) {
-  watch_.NoteConnLabelRefusal("no such match");
+TEST_F(SupportSourceTest, ARefusalIsForgottenWhereLabelsWereNotWantedForAWhile) {
+  watch_.NoteConnLabelRefusal(BackendKind::kNft, "no such match");
   Look();
   ASSERT_FALSE(support().conn_labels);
   Look(/*labels_wanted=*/false);
@@ -159,9 +156,9 @@ TEST_F(SupportWatchTest, ARefusalIsForgottenWhereLabelsWereNotWantedForAWhile) {
 }
 
 // Where rules about labels are the only ones of a family, their match is what the kernel names.
-TEST_F(SupportWatchTest, ARefusalIsForgottenWhereFilesTellSomethingElseOfAllMatches) {
+TEST_F(SupportSourceTest, ARefusalIsForgottenWhereFilesTellSomethingElseOfAllMatches) {
   xt_ = {.compat = XtCompat::kUnknown, .reason = "no modules.dep"};
-  watch_.NoteConnLabelRefusal("no such match");
+  watch_.NoteConnLabelRefusal(BackendKind::kNft, "no such match");
   Look();
   ASSERT_FALSE(support().conn_labels);
   xt_ = {.compat = XtCompat::kPresent, .reason = "nft_compat is loaded"};
@@ -169,9 +166,9 @@ TEST_F(SupportWatchTest, ARefusalIsForgottenWhereFilesTellSomethingElseOfAllMatc
   EXPECT_TRUE(support().conn_labels);
 }
 
-TEST_F(SupportWatchTest, ARefusalOfAnotherMatchSaysNothingOfLabels) {
+TEST_F(SupportSourceTest, ARefusalOfAnotherMatchSaysNothingOfLabels) {
   xt_ = {.compat = XtCompat::kUnknown};
-  watch_.NoteRefusal();
+  watch_.NoteRefusal(BackendKind::kNft, /*labels_desired=*/true);
   Look();
   EXPECT_FALSE(support().xt);
   EXPECT_TRUE(support().conn_labels);

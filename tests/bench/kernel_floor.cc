@@ -16,6 +16,7 @@
 
 #include "agent/policy/policy.h"
 #include "netlink/nft_backend.h"
+#include "tests/support/observed.h"
 
 namespace kipt::testing {
 namespace {
@@ -76,8 +77,8 @@ absl::Status KernelFloor::Ask(const netlink::Requests& requests) {
 
 absl::Status KernelFloor::AskForEverything() {
   if (questions_.empty()) {
-    const std::vector<netlink::ChainQuery> queries =
-        agent::ChainsToRead(agent::DesiredRuleset(agent::Mode::kLegacy, netlink::kFamilies, {}));
+    const std::vector<netlink::ChainQuery> queries = agent::ChainsToRead(agent::DesiredRuleset(
+        ::kipt::testing::Wanting(agent::Mode::kLegacy, netlink::kFamilies, {})));
     const absl::StatusOr<netlink::Snapshot> now = backend_->Read(queries);
     if (!now.ok()) return now.status();
     for (const netlink::ChainQuery& query : queries) {

@@ -7,15 +7,16 @@
 #include "tests/bench/micro_rulesets.h"
 #include "tests/bench/service_rules.h"
 #include "tests/support/fake_ruleset.h"
+#include "tests/support/observed.h"
 
 namespace kipt::testing {
 
-agent::Ruleset WantedRuleset() {
-  return agent::DesiredRuleset(agent::Mode::kLegacy, netlink::kFamilies, {});
+agent::PolicyInput WantedInput() {
+  return ::kipt::testing::Wanting(agent::Mode::kLegacy, netlink::kFamilies, {});
 }
 
 netlink::Transaction ColdTransaction() {
-  const agent::Ruleset wanted = WantedRuleset();
+  const agent::PolicyInput wanted = WantedInput();
   return agent::ToTransaction(agent::ComputeDiff(wanted, {}), 1, wanted.families);
 }
 
@@ -34,12 +35,12 @@ netlink::Snapshot StandingRuleset(int services) {
 namespace {
 
 void MakeTheRuleset(benchmark::State& state) {
-  for (auto _ : state) benchmark::DoNotOptimize(WantedRuleset());
+  for (auto _ : state) benchmark::DoNotOptimize(agent::DesiredRuleset(WantedInput()));
 }
 BENCHMARK(MakeTheRuleset)->Name("make the wanted ruleset");
 
 void CompareWithAll(benchmark::State& state) {
-  const agent::Ruleset wanted = WantedRuleset();
+  const agent::PolicyInput wanted = WantedInput();
   const netlink::Snapshot standing = StandingRuleset(0);
   for (auto _ : state) {
     if (!agent::ComputeDiff(wanted, standing).empty()) {
@@ -50,7 +51,7 @@ void CompareWithAll(benchmark::State& state) {
 BENCHMARK(CompareWithAll)->Name("diff, everything in place");
 
 void CompareWithNothing(benchmark::State& state) {
-  const agent::Ruleset wanted = WantedRuleset();
+  const agent::PolicyInput wanted = WantedInput();
   const netlink::Snapshot nothing;
   for (auto _ : state) {
     if (agent::ComputeDiff(wanted, nothing).empty()) {

@@ -13,7 +13,7 @@
 namespace kipt::testing {
 
 // Everything of kubelet's, in both families.
-agent::Ruleset WantedRuleset();
+agent::PolicyInput WantedInput();
 // What makes it where nothing stands.
 netlink::Transaction ColdTransaction();
 // Both families afterwards, beside kube-proxy's rules for `services` services.

@@ -12,6 +12,7 @@
 #include "agent/xtables/iptables_legacy_backend.h"
 #include "netlink/nft_backend.h"
 #include "tests/bench/service_rules.h"
+#include "tests/support/observed.h"
 
 namespace kipt::testing {
 namespace {
@@ -51,7 +52,7 @@ World::World(IptablesMode mode, int services, Netns netns)
       netns_(std::move(netns)),
       inside_(netns_),
       runner_(agent::NewCommandRunner()),
-      desired_(agent::DesiredRuleset(agent::Mode::kLegacy, netlink::kFamilies, {})) {}
+      desired_(::kipt::testing::Wanting(agent::Mode::kLegacy, netlink::kFamilies, {})) {}
 
 absl::StatusOr<std::unique_ptr<World>> World::Create(IptablesMode mode, int services) {
   absl::StatusOr<Netns> netns = Netns::Create();
@@ -96,7 +97,8 @@ absl::Status World::PutInPlace() {
 absl::Status World::Clean() {
   if (standing_ == false) return absl::OkStatus();
   std::vector<ChainId> chains;
-  for (const agent::DesiredChain& chain : desired_.chains) chains.push_back(chain.id);
+  for (const agent::DesiredChain& chain : agent::DesiredRuleset(desired_).chains)
+    chains.push_back(chain.id);
   if (absl::Status status = Remove(chains); !status.ok()) return status;
   standing_ = false;
   Settle();
@@ -112,13 +114,15 @@ absl::Status World::Damage(const ChainId& chain) {
 absl::Status World::Remove(absl::Span<const ChainId> chains) {
   std::vector<netlink::ChainQuery> queries;
   for (const ChainId& chain : chains) queries.push_back({chain});
-  for (const agent::DesiredJump& jump : desired_.jumps) queries.push_back({jump.base_chain});
+  for (const agent::DesiredJump& jump : agent::DesiredRuleset(desired_).jumps)
+    queries.push_back({jump.base_chain});
   const absl::StatusOr<netlink::Snapshot> snapshot = backend_->Read(queries);
   if (!snapshot.ok()) return snapshot.status();
   netlink::Transaction transaction{.generation = snapshot->generation};
   std::vector<netlink::Operation>& operations = transaction.operations;
   std::set<ChainId> base_chains;
-  for (const agent::DesiredJump& jump : desired_.jumps) base_chains.insert(jump.base_chain);
+  for (const agent::DesiredJump& jump : agent::DesiredRuleset(desired_).jumps)
+    base_chains.insert(jump.base_chain);
   for (const ChainId& base : base_chains) {
     std::set<std::string> targets;
     for (const ChainId& chain : chains) {

@@ -70,7 +70,7 @@ class World {
   std::unique_ptr<netlink::Backend> backend_;
   std::unique_ptr<ForeignWriter> writer_;
   std::optional<agent::Reconciler> reconciler_;
-  const agent::Ruleset desired_;
+  const agent::PolicyInput desired_;
   std::optional<bool> standing_;
 };
 

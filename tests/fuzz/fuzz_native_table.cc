@@ -17,6 +17,7 @@
 #include "tests/fuzz/require.h"
 #include "tests/fuzz/targets.h"
 #include "tests/fuzz/wire_messages.h"
+#include "tests/support/ruleset_text.h"
 
 namespace kipt::testing {
 namespace {
@@ -29,7 +30,7 @@ constexpr char kName[] = "kube-iptables-agent";
 
 // What the kernel would dump of what we would send.
 ObservedNativeTable SentAndDumped(const ObservedNativeTable& observed) {
-  const auto messages = netlink::EncodeNativeTable(observed.table);
+  const auto messages = netlink::EncodeNative(netlink::PutNativeTable{observed.table});
   KIPT_REQUIRE(messages.ok());
   NativeTableDecoder decoder(observed.table.family, observed.table.name);
   for (const netlink::NativeMessage& message : *messages) {
@@ -53,7 +54,7 @@ ObservedNativeTable SentAndDumped(const ObservedNativeTable& observed) {
 // What nft(8) could not take back is not ours, though its bytes say the same: a comment with a
 // quote, a chain whose name is no word.
 bool CanBeWritten(const netlink::NativeTable& table) {
-  return netlink::EncodeNativeTable(table).ok();
+  return netlink::EncodeNative(netlink::PutNativeTable{table}).ok();
 }
 
 }  // namespace

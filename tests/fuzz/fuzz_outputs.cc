@@ -18,6 +18,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/fuzz/require.h"
 #include "tests/fuzz/targets.h"
+#include "tests/support/observed.h"
 #include "tests/support/unescaped.h"
 
 namespace kipt::testing {
@@ -199,19 +200,20 @@ void FuzzOutputs(FuzzBytes input) {
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup, Mode::kOff}) {
     const bool hooked = mode != Mode::kOff;
     const netlink::Snapshot snapshot = NodeWith(hostile, hooked);
-    agent::Subject subject{
-        .emulated_version = {1, 27},
-        .iptables_mode = "nft",
-        .desired = agent::DesiredRuleset(mode, {Family::kIPv4}, agent::MarkBits{}, {}, {})};
+    agent::Subject subject{.emulated_version = {1, 27},
+                           .iptables_mode = "nft",
+                           .input = ::kipt::testing::Wanting(mode, {Family::kIPv4})};
     subject.route_localnet = {hostile.name};
     subject.other_mode = {.iptables_mode = "legacy",
                           .chains = {{Family::kIPv4, Table::kNat, hostile.name}},
                           .problem = hostile.message};
     agent::Plan plan;
-    plan.diff = ComputeDiff(subject.desired, snapshot);
+    plan.diff = ComputeDiff(subject.input, snapshot);
     // As if all were in place.
-    plan.retirement = PlanRetirement(subject.desired, snapshot, agent::Diff(),
-                                     DependentsOf(hostile), {.canaries = true, .when_off = true});
+    agent::Diff in_place;
+    in_place.stale = plan.diff.stale;
+    plan.retirement = PlanRetirement(subject.input, snapshot, in_place, DependentsOf(hostile),
+                                     {.canaries = true, .when_off = true});
     plan.other_retirement = plan.retirement;
     CheckReports(subject, plan, hostile);
     CheckDaemon(plan, hostile);

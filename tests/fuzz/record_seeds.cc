@@ -185,8 +185,9 @@ void MakeRules(const std::string& saved) {
   Must(backend.ok(), "no nf_tables");
   const auto snapshot = (*backend)->Read({});
   Must(snapshot.ok(), "no generation");
-  const netlink::Transaction put = {.generation = snapshot->generation,
-                                    .put_native = agent::NativeMartians()};
+  const netlink::Transaction put = {
+      .generation = snapshot->generation,
+      .operations = {netlink::PutNativeTable{agent::NativeMartians()}}};
   Must((*backend)->Apply(put).ok(), "no native table");
 }
 

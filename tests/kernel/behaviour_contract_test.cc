@@ -35,7 +35,7 @@ class BehaviourContractTest : public BackendContractTest {
   agent::SyncReport Sync(Mode mode) {
     const netlink::Family ipv4[] = {netlink::Family::kIPv4};
     agent::SyncReport report = agent::Reconciler(&backend(), agent::SteadyClock())
-                                   .Sync(agent::DesiredRuleset(mode, ipv4, {}));
+                                   .Sync(::kipt::testing::Wanting(mode, ipv4, {}));
     EXPECT_THAT(report.FirstError(), IsOk());
     return report;
   }

@@ -51,8 +51,8 @@ void AddXtRule() {
 void PutNativeTable(Backend& backend) {
   const absl::StatusOr<Snapshot> now = backend.Read({});
   ASSERT_THAT(now, IsOk());
-  EXPECT_THAT(backend.Apply(Transaction{.generation = now->generation,
-                                        .put_native = agent::NativeMartians()}),
+  EXPECT_THAT(backend.Apply({.generation = now->generation,
+                             .operations = {netlink::PutNativeTable{agent::NativeMartians()}}}),
               IsOk());
 }
 

@@ -23,6 +23,7 @@ using netlink::NativeDrop;
 using netlink::NativeReading;
 using netlink::NativeTable;
 using netlink::ObservedNativeTable;
+using netlink::PutNativeTable;
 using netlink::Snapshot;
 using netlink::Transaction;
 using ::testing::ElementsAre;
@@ -69,49 +70,48 @@ TEST_P(NativeContractTest, ReadsNothingWhereNothingIsAndMakesNothing) {
 
 TEST_P(NativeContractTest, ReadsWhatWasPut) {
   const NativeTable table = Guard({kInvalid, kNotDnat});
-  ASSERT_THAT(Commit({.put_native = table}), IsOk());
+  ASSERT_THAT(Commit({.operations = {PutNativeTable{table}}}), IsOk());
   EXPECT_TRUE(Stands(table));
   EXPECT_EQ(ReadNative().generation, Read({}).generation);
   EXPECT_FALSE(ReadNative(Family::kIPv6).table.has_value());
 }
 
 TEST_P(NativeContractTest, ReplacesWhatStood) {
-  ASSERT_THAT(Commit({.put_native = Guard({kInvalid, kNotDnat})}), IsOk());
+  ASSERT_THAT(Commit({.operations = {PutNativeTable{Guard({kInvalid, kNotDnat})}}}), IsOk());
   NativeTable table = Guard({kNotDnat});
   table.chains.erase(table.chains.begin());
-  ASSERT_THAT(Commit({.put_native = table}), IsOk());
+  ASSERT_THAT(Commit({.operations = {PutNativeTable{table}}}), IsOk());
   EXPECT_TRUE(Stands(table));
 }
 
 TEST_P(NativeContractTest, DeletesIt) {
-  ASSERT_THAT(Commit({.put_native = Guard({kInvalid})}), IsOk());
-  ASSERT_THAT(Commit({.delete_native = kDelete}), IsOk());
+  ASSERT_THAT(Commit({.operations = {PutNativeTable{Guard({kInvalid})}}}), IsOk());
+  ASSERT_THAT(Commit({.operations = {kDelete}}), IsOk());
   EXPECT_FALSE(ReadNative().table.has_value());
-  EXPECT_THAT(Commit({.delete_native = kDelete}),
+  EXPECT_THAT(Commit({.operations = {kDelete}}),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("deleting the table ip guard")));
 }
 
 TEST_P(NativeContractTest, PutsItAndItsRulesOrNothing) {
-  EXPECT_THAT(Commit({.put_native = Guard({kInvalid}),
-                      .operations = {CreateChain{kUser}, Append(kUser, jump_)}}),
+  EXPECT_THAT(Commit({.operations = {PutNativeTable{Guard({kInvalid})}, CreateChain{kUser},
+                                     Append(kUser, jump_)}}),
               StatusIs(absl::StatusCode::kNotFound));
   EXPECT_FALSE(ReadNative().table.has_value());
-  ASSERT_THAT(Commit({.put_native = Guard({kInvalid}),
-                      .operations = {CreateChain{kUser}, Append(kUser, drop_)}}),
+  ASSERT_THAT(Commit({.operations = {PutNativeTable{Guard({kInvalid})}, CreateChain{kUser},
+                                     Append(kUser, drop_)}}),
               IsOk());
   EXPECT_TRUE(Stands(Guard({kInvalid})));
   EXPECT_EQ(Rules(kUser).size(), 1U);
 }
 
 TEST_P(NativeContractTest, PutsRulesAndDeletesTheTableOrNothing) {
-  ASSERT_THAT(Commit({.put_native = Guard({kInvalid})}), IsOk());
+  ASSERT_THAT(Commit({.operations = {PutNativeTable{Guard({kInvalid})}}}), IsOk());
   const uint32_t before = Read({}).generation;
-  EXPECT_THAT(Commit({.operations = {CreateChain{kUser}},
-                      .delete_native = DeleteNativeTable{.name = "other"}}),
+  EXPECT_THAT(Commit({.operations = {CreateChain{kUser}, DeleteNativeTable{.name = "other"}}}),
               StatusIs(absl::StatusCode::kNotFound));
   EXPECT_THAT(Rules(kUser), ElementsAre("absent"));
   EXPECT_EQ(Read({}).generation, before);
-  ASSERT_THAT(Commit({.operations = {CreateChain{kUser}}, .delete_native = kDelete}), IsOk());
+  ASSERT_THAT(Commit({.operations = {CreateChain{kUser}, kDelete}}), IsOk());
   EXPECT_NE(Rules(kUser), std::vector<std::string>{"absent"});
   EXPECT_FALSE(ReadNative().table.has_value());
   EXPECT_EQ(Read({}).generation, before + 1) << "not one commit";
@@ -120,19 +120,19 @@ TEST_P(NativeContractTest, PutsRulesAndDeletesTheTableOrNothing) {
 TEST_P(NativeContractTest, AbortsOnAStaleGenerationAndDoesNothing) {
   const Snapshot old = Read({});
   world().Touch();
-  EXPECT_THAT(
-      backend().Apply(Transaction{.generation = old.generation, .put_native = Guard({kInvalid})}),
-      StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(backend().Apply(Transaction{.generation = old.generation,
+                                          .operations = {PutNativeTable{Guard({kInvalid})}}}),
+              StatusIs(absl::StatusCode::kAborted));
   EXPECT_FALSE(ReadNative().table.has_value());
 }
 
 TEST_P(NativeContractTest, RefusesWhatCannotBeWritten) {
   NativeTable table = Guard({kInvalid});
   table.chains[0].rules[0].comment = std::string(128, 'x');
-  EXPECT_THAT(Commit({.put_native = table}),
+  EXPECT_THAT(Commit({.operations = {PutNativeTable{table}}}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("putting in place the table ip guard, chain input")));
-  EXPECT_THAT(Commit({.delete_native = DeleteNativeTable{.name = ""}}),
+  EXPECT_THAT(Commit({.operations = {DeleteNativeTable{.name = ""}}}),
               StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
@@ -145,9 +145,9 @@ class NoNativeTablesTest : public NativeContractTest {};
 TEST_P(NoNativeTablesTest, HasNoneAndRefusesThem) {
   Read();
   EXPECT_FALSE(ReadNative().table.has_value());
-  EXPECT_THAT(Commit({.put_native = Guard({kInvalid})}),
+  EXPECT_THAT(Commit({.operations = {PutNativeTable{Guard({kInvalid})}}}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no native tables")));
-  EXPECT_THAT(Commit({.operations = {CreateChain{kUser}}, .delete_native = kDelete}),
+  EXPECT_THAT(Commit({.operations = {CreateChain{kUser}, kDelete}}),
               StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(Rules(kUser), ElementsAre("absent"));
 }

@@ -19,6 +19,7 @@
 #include "tests/kernel/nft_fixture.h"
 #include "tests/support/raw_rules.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/ruleset_text.h"
 
 namespace kipt::testing {
 namespace {
@@ -98,8 +99,8 @@ class NativeTableTest : public NftBackendTest {
   }
 
   absl::Status Put(const NativeTable& table) {
-    return backend_->Apply(
-        Transaction{.generation = NftBackendTest::Read({}).generation, .put_native = table});
+    return backend_->Apply(Transaction{.generation = NftBackendTest::Read({}).generation,
+                                       .operations = {netlink::PutNativeTable{table}}});
   }
 
   static std::string List(Family family, bool counters = false) {
@@ -237,7 +238,7 @@ TEST_F(NativeTableTest, LeavesOtherPeoplesRulesAsTheyAre) {
   ASSERT_THAT(Put(Guard()), IsOk());
   ASSERT_THAT(Put(Guard()), IsOk());
   ASSERT_THAT(backend_->Apply(Transaction{.generation = NftBackendTest::Read({}).generation,
-                                          .delete_native = DeleteNativeTable{.name = kName}}),
+                                          .operations = {DeleteNativeTable{.name = kName}}}),
               IsOk());
   const auto after = ReadRawRules();
   ASSERT_THAT(after, IsOk());

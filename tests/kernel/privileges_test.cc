@@ -29,6 +29,7 @@
 #include "tests/kernel/forbidden_calls.h"
 #include "tests/kernel/unprivileged_child.h"
 #include "tests/support/netns_fixture.h"
+#include "tests/support/observed.h"
 #include "tests/support/private_run.h"
 
 namespace kipt::testing {
@@ -103,7 +104,8 @@ class PrivilegesTest : public NetnsTest, public ::testing::WithParamInterface<Va
   // The whole of legacy mode, twice: written, then found in place.
   static std::string Sync(netlink::Backend& backend) {
     const std::vector<Family> families = {Family::kIPv4, Family::kIPv6};
-    const auto desired = agent::DesiredRuleset(agent::Mode::kLegacy, families, agent::MarkBits{});
+    const auto desired =
+        ::kipt::testing::Wanting(agent::Mode::kLegacy, families, agent::MarkBits{});
     agent::Reconciler reconciler(&backend, agent::SteadyClock());
     const agent::SyncReport first = reconciler.Sync(desired);
     const agent::SyncReport second = reconciler.Sync(desired);

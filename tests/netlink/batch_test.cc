@@ -91,9 +91,8 @@ const NativeTable kGuard = {
 
 TEST(BatchTest, PutsANativeTableFirstAndDeletesOneLast) {
   const Transaction transaction{
-      .put_native = kGuard,
-      .operations = {CreateChain{kUser}},
-      .delete_native = DeleteNativeTable{.family = Family::kIPv6, .name = "old"}};
+      .operations = {PutNativeTable{kGuard}, CreateChain{kUser},
+                     DeleteNativeTable{.family = Family::kIPv6, .name = "old"}}};
   const absl::StatusOr<Batch> batch = Batch::Build(transaction, 100);
   ASSERT_THAT(batch, IsOk());
   EXPECT_THAT(Shape(*batch), ElementsAre("10/0",                // begin
@@ -106,13 +105,13 @@ TEST(BatchTest, PutsANativeTableFirstAndDeletesOneLast) {
   uint32_t sequence = 100;
   for (const Header& header : Headers(*batch)) EXPECT_EQ(header.sequence, sequence++);
   EXPECT_LE(batch->message_count(), Batch::MaxMessages(transaction));
-  const Transaction alone{.put_native = kGuard};
+  const Transaction alone{.operations = {PutNativeTable{kGuard}}};
   EXPECT_LE(Batch::Build(alone, 1)->message_count(), Batch::MaxMessages(alone));
 }
 
 TEST(BatchTest, NamesTheNativeTableThatWasRefused) {
-  const Transaction transaction{.put_native = kGuard,
-                                .delete_native = DeleteNativeTable{.name = "old"}};
+  const Transaction transaction{
+      .operations = {PutNativeTable{kGuard}, DeleteNativeTable{.name = "old"}}};
   const absl::StatusOr<Batch> batch = Batch::Build(transaction, 100);
   ASSERT_THAT(batch, IsOk());
   EXPECT_THAT(batch->Explain({{{.sequence = 104, .error_number = EOPNOTSUPP}}}),
@@ -166,10 +165,9 @@ TEST(BatchTest, RefusesOperationsThatNoKernelMayGet) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ip6 filter INPUT")));
   EXPECT_THAT(build(CreateChain{ChainId{Family::kIPv4, Table::kNat, ""}}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("creating chain")));
-  for (const Transaction& transaction :
-       {Transaction{.put_native = NativeTable{.name = ""}},
-        Transaction{.delete_native = DeleteNativeTable{.name = ""}}}) {
-    EXPECT_THAT(Batch::Build(transaction, 1), StatusIs(absl::StatusCode::kInvalidArgument));
+  for (const Operation& operation : {Operation(PutNativeTable{NativeTable{.name = ""}}),
+                                     Operation(DeleteNativeTable{.name = ""})}) {
+    EXPECT_THAT(build(operation), StatusIs(absl::StatusCode::kInvalidArgument));
   }
   EXPECT_THAT(
       build(AddRule{.chain = kUser, .rule = Rule{.comment = std::string(256, 'x')}, .before = {}}),

@@ -12,6 +12,7 @@
 #include "netlink/native_encoder.h"
 #include "tests/netlink/wire_bytes.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/ruleset_text.h"
 
 namespace kipt::netlink {
 namespace {
@@ -114,7 +115,7 @@ NativeTable Changed(F change) {
 class NativeRefusalTest : public ::testing::TestWithParam<Refusal> {};
 
 TEST_P(NativeRefusalTest, RefusesWhatCannotBeWrittenOrReadBack) {
-  const auto messages = EncodeNativeTable(GetParam().table);
+  const auto messages = EncodeNative(PutNativeTable{GetParam().table});
   ASSERT_THAT(messages, StatusIs(absl::StatusCode::kInvalidArgument));
   for (const std::string& word : GetParam().words) {
     EXPECT_THAT(std::string(messages.status().message()), HasSubstr(word));
@@ -177,7 +178,7 @@ NativeTable Guard6() {
 TEST(NativeEncoderTest, IsReadBackAsTheSameTable) {
   using ::kipt::testing::Attr;
   for (const NativeTable& table : {Guard(), Guard6()}) {
-    const auto messages = EncodeNativeTable(table);
+    const auto messages = EncodeNative(PutNativeTable{table});
     ASSERT_THAT(messages, IsOk());
     NativeTableDecoder decoder(table.family, table.name);
     decoder.AddTable(::kipt::testing::Join(
@@ -198,7 +199,7 @@ TEST(NativeEncoderTest, IsReadBackAsTheSameTable) {
 }
 
 TEST(NativeEncoderTest, SaysWhatEachMessageDoes) {
-  const auto messages = EncodeNativeTable(Guard());
+  const auto messages = EncodeNative(PutNativeTable{Guard()});
   ASSERT_THAT(messages, IsOk());
   ASSERT_EQ(messages->size(), 7U);
   EXPECT_EQ((*messages)[2].action, "putting in place the table ip guard");
@@ -206,10 +207,10 @@ TEST(NativeEncoderTest, SaysWhatEachMessageDoes) {
   EXPECT_EQ((*messages)[5].action,
             "putting in place the table ip guard, chain input, the rule ct state ! "
             "established,related ct status ! dnat counter drop");
-  const auto removal = EncodeDeleteNativeTable({.family = Family::kIPv6, .name = "guard"});
+  const auto removal = EncodeNative(DeleteNativeTable{.family = Family::kIPv6, .name = "guard"});
   ASSERT_THAT(removal, IsOk());
-  EXPECT_EQ(removal->action, "deleting the table ip6 guard");
-  EXPECT_THAT(EncodeDeleteNativeTable({.family = Family::kIPv6, .name = ""}),
+  EXPECT_EQ(removal->front().action, "deleting the table ip6 guard");
+  EXPECT_THAT(EncodeNative(DeleteNativeTable{.family = Family::kIPv6, .name = ""}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("deleting the table"), HasSubstr("255 bytes"))));
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/status_matchers.h"
+#include "tests/support/ruleset_text.h"
 
 namespace kipt::netlink {
 namespace {

@@ -63,7 +63,7 @@ class RefusesFamily : public BorrowedBackend {
         std::any_of(transaction.operations.begin(), transaction.operations.end(),
                     [this](const auto& operation) {
                       const netlink::ChainId& chain = ChainOf(operation);
-                      return chain.family == refusal_->family &&
+                      return !IsNative(operation) && chain.family == refusal_->family &&
                              chain.table == refusal_->table.value_or(chain.table);
                     });
     if (!refusal_->refusing || !concerned) return BorrowedBackend::Apply(transaction);

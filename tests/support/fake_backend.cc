@@ -12,6 +12,7 @@
 
 #include "netlink/nft_monitor.h"
 #include "netlink/reach.h"
+#include "tests/support/ruleset_text.h"
 
 namespace kipt::testing {
 namespace {
@@ -149,8 +150,8 @@ absl::Status FakeBackend::Apply(const netlink::Transaction& transaction) {
   ++apply_count_;
   if (const std::optional<absl::Status> fault = Pop(apply_faults_)) return *fault;
   if (transaction.empty()) return absl::OkStatus();
-  if (kind_ == netlink::BackendKind::kIptablesLegacy &&
-      (transaction.put_native || transaction.delete_native)) {
+  if (kind_ == netlink::BackendKind::kIptablesLegacy && std::any_of(transaction.operations.begin(), transaction.operations.end(),
+                                       netlink::IsNative)) {
     return absl::InvalidArgumentError("legacy iptables has no native tables");
   }
   FakeRuleset copy = ruleset_;

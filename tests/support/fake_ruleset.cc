@@ -23,10 +23,10 @@ using netlink::DeleteNativeTable;
 using netlink::DeleteRule;
 using netlink::Jump;
 using netlink::Masquerade;
-using netlink::NativeTable;
 using netlink::ObservedChain;
 using netlink::ObservedRule;
 using netlink::Operation;
+using netlink::PutNativeTable;
 using netlink::RuleHandle;
 using netlink::Snapshot;
 using netlink::Transaction;
@@ -62,20 +62,20 @@ class Applier {
 
   bool changed() const { return changed_; }
 
-  absl::Status Put(const NativeTable& table) {
+  absl::Status operator()(const PutNativeTable& put) {
     // Refused before it is sent.
-    const auto messages = netlink::EncodeNativeTable(table);
+    const auto messages = netlink::EncodeNative(put);
     if (!messages.ok()) return messages.status();
-    ruleset_.native[{table.family, table.name}] = {.table = table};
+    ruleset_.native[{put.table.family, put.table.name}] = {.table = put.table};
     changed_ = true;
     return absl::OkStatus();
   }
 
-  absl::Status Delete(const DeleteNativeTable& table) {
-    const auto message = netlink::EncodeDeleteNativeTable(table);
-    if (!message.ok()) return message.status();
+  absl::Status operator()(const DeleteNativeTable& table) {
+    const auto messages = netlink::EncodeNative(table);
+    if (!messages.ok()) return messages.status();
     if (ruleset_.native.erase({table.family, table.name}) == 0) {
-      return absl::NotFoundError(absl::StrCat(message->action, ": there is none"));
+      return absl::NotFoundError(absl::StrCat(messages->front().action, ": there is none"));
     }
     changed_ = true;
     return absl::OkStatus();
@@ -214,6 +214,7 @@ class Applier {
 };
 
 absl::Status Explain(const Operation& operation, const absl::Status& why) {
+  if (IsNative(operation)) return why;
   absl::Status status(why.code(), absl::StrCat(ToString(ChainOf(operation)), ": ",
                                                ToString(operation), ": ", why.message()));
   if (const std::optional<std::string> extension = netlink::MissingExtension(why)) {
@@ -223,7 +224,8 @@ absl::Status Explain(const Operation& operation, const absl::Status& why) {
 }
 
 absl::Status CheckName(const Operation& operation) {
-  const std::string& name = ChainOf(operation).name;
+  const std::string name = ChainOf(operation).name;
+  if (IsNative(operation)) return absl::OkStatus();
   if (!name.empty() && name.size() <= kMaxName) return absl::OkStatus();
   return Explain(operation, absl::InvalidArgumentError("a chain's name has 1 to 255 bytes"));
 }
@@ -246,17 +248,10 @@ absl::Status ApplyTransaction(const Transaction& transaction, FakeRuleset& rules
     return absl::AbortedError("the ruleset has changed since it was read");
   }
   Applier applier(ruleset);
-  if (transaction.put_native) {
-    if (absl::Status status = applier.Put(*transaction.put_native); !status.ok()) return status;
-  }
   for (const Operation& operation : transaction.operations) {
     if (absl::Status status = std::visit(applier, operation); !status.ok()) {
       return Explain(operation, status);
     }
-  }
-  if (transaction.delete_native) {
-    absl::Status status = applier.Delete(*transaction.delete_native);
-    if (!status.ok()) return status;
   }
   if (applier.changed()) ++ruleset.snapshot.generation;
   return absl::OkStatus();

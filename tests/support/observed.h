@@ -5,13 +5,17 @@
 #define KIPT_TESTS_SUPPORT_OBSERVED_H_
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "agent/policy/policy.h"
 #include "netlink/ruleset.h"
+#include "tests/support/ruleset_text.h"
 
 namespace kipt::testing {
 
@@ -25,6 +29,38 @@ inline netlink::ChainId Nat(std::string name, netlink::Family family = netlink::
 }
 inline netlink::ChainId Mangle(std::string name, netlink::Family family = netlink::Family::kIPv4) {
   return {.family = family, .table = netlink::Table::kMangle, .name = std::move(name)};
+}
+
+// As input for iptables-restore --noflush, one *table block per family and table; "# ip" or "# ip6"
+// heads each block.
+inline std::string ToText(const agent::Ruleset& ruleset) {
+  struct Block {
+    std::string chains;
+    std::string rules;
+    std::string jumps;
+  };
+  std::map<std::pair<netlink::Family, netlink::Table>, Block> blocks;
+  for (const agent::DesiredChain& chain : ruleset.chains) {
+    Block& block = blocks[{chain.id.family, chain.id.table}];
+    absl::StrAppend(&block.chains, ":", chain.id.name, " - [0:0]\n");
+    for (const agent::DesiredRule& rule : chain.rules) {
+      absl::StrAppend(&block.rules, "-A ", chain.id.name, " ",
+                      netlink::ToString(chain.id.family, rule.rule), "\n");
+    }
+  }
+  for (const agent::DesiredJump& jump : ruleset.jumps) {
+    const netlink::ChainId& base = jump.base_chain;
+    absl::StrAppend(&blocks[{base.family, base.table}].jumps, "-I ", base.name, " ",
+                    netlink::ToString(base.family, jump.rule), "\n");
+  }
+  std::string text;
+  for (const auto& [key, block] : blocks) {
+    absl::StrAppend(&text, "# ", netlink::FamilyName(key.first), "\n*",
+                    netlink::TableName(key.second), "\n", block.chains, block.rules, block.jumps,
+                    "COMMIT\n");
+  }
+  if (ruleset.native) absl::StrAppend(&text, ToString(*ruleset.native));
+  return text;
 }
 
 class Observed {
@@ -44,8 +80,16 @@ class Observed {
   netlink::Snapshot snapshot_;
 };
 
-// Everything of `ruleset`, as if just made.
-inline Observed Made(const agent::Ruleset& ruleset) {
+inline agent::PolicyInput Wanting(agent::Mode mode, absl::Span<const netlink::Family> families,
+                                  agent::MarkBits bits = {},
+                                  std::optional<agent::ConnLabels> labels = {}) {
+  return {
+      .mode = mode, .families = {families.begin(), families.end()}, .bits = bits, .labels = labels};
+}
+
+// Everything that `input` wants, as if just made.
+inline Observed Made(const agent::PolicyInput& input, const agent::RuleSupport& support = {}) {
+  const agent::Ruleset ruleset = agent::DesiredRuleset(input, support);
   Observed observed;
   for (const agent::DesiredChain& chain : ruleset.chains) {
     std::vector<RuleContent> rules;

@@ -17,7 +17,7 @@ namespace kipt::testing {
 // fails.
 inline bool TurnUntil(agent::EventLoop& loop, absl::FunctionRef<bool()> done,
                       absl::Duration patience = absl::Seconds(5)) {
-  const absl::Time deadline = agent::SteadyNow() + patience;
+  const agent::SteadyTime deadline = agent::SteadyNow() + patience;
   while (!done()) {
     if (agent::SteadyNow() > deadline || !loop.Dispatch().ok()) return false;
     pollfd waited{.fd = loop.fd(), .events = POLLIN, .revents = 0};

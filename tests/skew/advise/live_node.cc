@@ -8,9 +8,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "agent/audit/node_view.h"
+#include "agent/detect/cni_configs.h"
 #include "agent/detect/mode_evidence.h"
 #include "agent/process/command.h"
-#include "agent/retirement_sources.h"
 #include "tests/skew/advise/advise.h"
 #include "tests/skew/advise/live_facts.h"
 
@@ -19,8 +19,8 @@ namespace kipt::skew {
 absl::StatusOr<LiveNode> LookAtNode(const UpgradePlan& plan, const LiveSources& where) {
   const std::unique_ptr<agent::CommandRunner> runner = agent::NewCommandRunner();
   const agent::ModeSources sources = agent::SystemModeSources(where.host_root, runner.get());
-  const agent::NodeView view =
-      agent::GatherNodeView(sources, agent::ReadCniConfigsFor(where.cni_conf_dirs, sources));
+  const agent::NodeView view = agent::GatherNodeView(
+      sources, agent::ReadNodeCniConfigs(sources.host_root, where.cni_conf_dirs));
   if (view.surveys.empty() && !view.problems.empty()) {
     const std::string& why = view.problems.front();
     const bool permission =

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/node/node.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "agent/detect/backend_choice.h"
+#include "agent/detect/cni_configs.h"
+#include "agent/detect/routing.h"
+#include "agent/loop/clock.h"
+#include "agent/loop/martians.h"
+
+namespace kipt::agent {
+namespace {
+
+// What `work` returns, or why it could not be done.
+template <typename Result, typename Work>
+Result VisitAndReturn(const VisitedNamespace& visited, const Work& work) {
+  Result result = absl::UnknownError("");
+  absl::Status status = visited.Visit([&] { result = work(); });
+  if (!status.ok()) return status;
+  return result;
+}
+
+class VisitingMonitor : public netlink::Monitor {
+ public:
+  VisitingMonitor(std::unique_ptr<netlink::Monitor> inner, const VisitedNamespace& visited)
+      : inner_(std::move(inner)), visited_(visited) {}
+
+  int fd() const override { return inner_->fd(); }
+  absl::StatusOr<netlink::RulesetChanges> Drain() override {
+    return VisitAndReturn<absl::StatusOr<netlink::RulesetChanges>>(visited_,
+                                                                   [&] { return inner_->Drain(); });
+  }
+
+ private:
+  std::unique_ptr<netlink::Monitor> inner_;
+  const VisitedNamespace& visited_;
+};
+
+// `inner`, called inside the namespace only, whichever namespace its caller is in: for legacy
+// iptables, whose programs run where the thread is that starts them. (nf_tables needs none of it:
+// its sockets stay where they were made.)
+class VisitingBackend : public netlink::Backend {
+ public:
+  VisitingBackend(std::unique_ptr<netlink::Backend> inner, const VisitedNamespace& visited)
+      : inner_(std::move(inner)), visited_(visited) {}
+
+  netlink::BackendKind kind() const override { return inner_->kind(); }
+  bool spans_families() const override { return inner_->spans_families(); }
+  std::string caveat() const override { return inner_->caveat(); }
+
+  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override {
+    return VisitAndReturn<absl::StatusOr<netlink::Snapshot>>(visited_,
+                                                             [&] { return inner_->Read(queries); });
+  }
+  absl::StatusOr<netlink::Survey> TakeSurvey(const netlink::SurveyFilter& keep) override {
+    return VisitAndReturn<absl::StatusOr<netlink::Survey>>(
+        visited_, [&] { return inner_->TakeSurvey(keep); });
+  }
+  absl::StatusOr<netlink::NativeReading> ReadNativeTable(netlink::Family family,
+                                                         const std::string& name) override {
+    return VisitAndReturn<absl::StatusOr<netlink::NativeReading>>(
+        visited_, [&] { return inner_->ReadNativeTable(family, name); });
+  }
+  absl::Status Apply(const netlink::Transaction& transaction) override {
+    return VisitAndReturn<absl::Status>(visited_, [&] { return inner_->Apply(transaction); });
+  }
+  absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode mode) override {
+    auto monitor = VisitAndReturn<absl::StatusOr<std::unique_ptr<netlink::Monitor>>>(
+        visited_, [&] { return inner_->Watch(mode); });
+    if (!monitor.ok()) return monitor.status();
+    return std::make_unique<VisitingMonitor>(*std::move(monitor), visited_);
+  }
+
+ private:
+  std::unique_ptr<netlink::Backend> inner_;
+  const VisitedNamespace& visited_;
+};
+
+void SurveyOtherMode(netlink::BackendKind kind, const ModeSources& sources,
+                     DependentsCollector& collector) {
+  absl::Status status = CheckModeIsThere(kind, netlink::kFamilies, sources);
+  if (absl::IsUnavailable(status) || absl::IsFailedPrecondition(status)) return;
+  if (status.ok()) {
+    BackendOrError backend = OpenMode(kind, sources);
+    status = backend.status();
+    // A rule that is seen twice, or is gone by the second time, adds no claim that matters.
+    if (backend.ok()) {
+      status = RetryAborted(SteadyClock(),
+                            [&] { return (*backend)->TakeSurvey(collector.OtherMode()).status(); });
+    }
+  }
+  if (status.ok() || HoldsNothing(kind, status)) return;
+  collector.OtherModeUnreadable(
+      absl::StrCat("rules of iptables ", netlink::BackendKindName(kind), ", which cannot be read: ", status.message()));
+}
+
+// Nothing: there is nothing in it.
+std::optional<RetiredMode> RetireMode(netlink::BackendKind kind, const Config& config,
+                                      const ModeSources& sources,
+                                      const RetirementSources& dependents, bool apply) {
+  RetiredMode retired = {.iptables_mode = std::string(netlink::BackendKindName(kind)), .report = {}};
+  const absl::Status there = CheckModeIsThere(kind, config.families, sources);
+  if (absl::IsUnavailable(there) || absl::IsFailedPrecondition(there)) return std::nullopt;
+  BackendOrError backend = there.ok() ? OpenMode(kind, sources) : BackendOrError(there);
+  if (HoldsNothing(kind, backend.status())) return std::nullopt;
+  retired.report.status = backend.status();
+  if (!backend.ok()) return retired;
+  retired.report = Reconciler(backend->get(), SteadyClock())
+                       .Retire({.mode = Mode::kOff, .families = config.families}, dependents,
+                               {.canaries = true, .when_off = true, .hints = true}, apply);
+  return retired;
+}
+
+}  // namespace
+
+PolicyInput InputOf(const Config& config) {
+  return {.mode = config.mode,
+          .families = config.families,
+          .bits = config.bits,
+          .labels = LabelsFor(config.gates, config.mode, config.labels),
+          .hint = config.hint_policy};
+}
+
+std::vector<std::string> RouteLocalnetOrNone() {
+  return ReadRouteLocalnet().value_or(std::vector<std::string>());
+}
+
+Node::Node(Config config, IptablesLegacyOptions legacy, std::optional<VisitedNamespace> visited)
+    : config_(std::move(config)),
+      runner_(NewCommandRunner()),
+      visited_(std::move(visited)),
+      sources_(SystemModeSources(config_.host_root, runner_.get(), std::move(legacy))),
+      support_(MakeSupport()) {}
+
+Node::Node(Config config, ModeSources sources)
+    : config_(std::move(config)), sources_(std::move(sources)), support_(MakeSupport()) {}
+
+std::shared_ptr<SupportSource> Node::MakeSupport() {
+  return std::make_shared<SupportSource>(
+      [this] {
+        XtCompatReading reading = sources_.xt_compat(symbols_);
+        if (one_attempt_ && reading.compat == XtCompat::kPresent) {
+          reading.compat = XtCompat::kUnknown;
+        }
+        return reading;
+      },
+      [this] { return sources_.conn_label_match(symbols_); });
+}
+
+absl::Status Node::Inside(absl::FunctionRef<void()> work) const {
+  if (visited_) return visited_->Visit(work);
+  work();
+  return absl::OkStatus();
+}
+
+netlink::BackendKind Node::KindInUse() const {
+  const std::optional<IptablesMode> known = mode_ ? mode_ : config_.iptables_mode;
+  return known ? BackendKindOf(*known).value_or(netlink::BackendKind::kNft)
+               : netlink::BackendKind::kNft;
+}
+
+bool Node::Retires() const {
+  return config_.stale_chains == StaleChains::kRetire && config_.mode != Mode::kOff;
+}
+
+// No interface is known where the namespace cannot be entered any more.
+std::vector<std::string> Node::RouteLocalnet() const {
+  std::vector<std::string> interfaces;
+  Inside([&] { interfaces = RouteLocalnetOrNone(); }).IgnoreError();
+  return interfaces;
+}
+
+void Node::SetConfig(Config config) {
+  config_ = std::move(config);
+  support_->LookAnew();
+}
+
+BackendOrError Node::Open(bool read_only) {
+  BackendOrError backend = absl::UnknownError("");
+  const absl::Status status = Inside([&] {
+    backend = ChooseBackend({.flag = mode_ ? mode_ : config_.iptables_mode,
+                             .families = config_.families,
+                             .off = config_.mode == Mode::kOff,
+                             .read_only = read_only},
+                            sources_);
+  });
+  if (!status.ok()) return status;
+  if (!backend.ok()) return backend;
+  const bool legacy = (*backend)->kind() == netlink::BackendKind::kIptablesLegacy;
+  mode_ = legacy ? IptablesMode::kLegacy : IptablesMode::kNft;
+  if (legacy && visited_) {
+    return std::make_unique<VisitingBackend>(*std::move(backend), *visited_);
+  }
+  return backend;
+}
+
+std::optional<std::string> Node::ModeChange() const {
+  if (config_.iptables_mode || config_.mode == Mode::kOff || !mode_) return std::nullopt;
+  std::vector<FamilyMode> modes;
+  const absl::Status status = Inside([&] {
+    modes = DetectModes(config_.families, std::nullopt, sources_, Thoroughness::kUntilDecided);
+  });
+  if (!status.ok()) return std::nullopt;
+  const absl::StatusOr<IptablesMode> now = ChooseMode(modes);
+  if (!now.ok()) return std::nullopt;
+  if (*now == *mode_) return "";
+  for (const FamilyMode& mode : modes) {
+    if (mode.mode != *now) return "";
+  }
+  return absl::StrCat("the node's iptables is now ", IptablesModeName(*now), ", not ",
+                      IptablesModeName(*mode_));
+}
+
+RetirementSources Node::Retirement() {
+  return {.cni = [this] { return ReadNodeCniConfigs(sources_.host_root, config_.cni_conf_dirs); },
+          .route_localnet = [this] { return RouteLocalnet(); },
+          .other_mode =
+              [this](DependentsCollector& collector) {
+                const absl::Status status =
+                    Inside([&] { SurveyOtherMode(OtherThan(KindInUse()), sources_, collector); });
+                if (status.ok()) return;
+                collector.OtherModeUnreadable(
+                    absl::StrCat("rules of the other iptables mode: ", status.message()));
+              }};
+}
+
+NodeQuestions Node::Questions(Errand errand) {
+  one_attempt_ = errand == Errand::kSync;
+  symbols_ = one_attempt_ ? KernelSymbols::kSkip : KernelSymbols::kRead;
+  NodeQuestions node = {.support = support_};
+  if (errand != Errand::kRetire && !Retires()) return node;
+  node.retire = Retirement();
+  node.retire_other = [this](bool martians_dropped, bool apply) {
+    return RetireOther(martians_dropped, apply);
+  };
+  return node;
+}
+
+AgentOptions Node::MakeAgentOptions() {
+  symbols_ = config_.observe ? KernelSymbols::kRead : KernelSymbols::kSkip;
+  AgentOptions options = {.input = InputOf(config_),
+                          .support = support_.get(),
+                          .emulated_version = config_.emulated_version,
+                          .watch = config_.watch,
+                          .observe = config_.observe,
+                          .sync_period = config_.iptables_sync_period,
+                          .writers = {},
+                          .retire = {},
+                          .route_localnet = [this] { return RouteLocalnet(); }};
+  // What was missing may not be needed any more.
+  if (mode_ && !support_->known().all()) {
+    support_->LookOnce(KindInUse(), options.input.labels.has_value());
+  }
+  if (mode_ && Retires() && !config_.observe) options.retire = Retirement();
+  return options;
+}
+
+OtherMode Node::ReadOther() const { return ReadOtherMode(KindInUse(), config_.families, sources_); }
+
+absl::StatusOr<std::optional<RetiredMode>> Node::RetireOtherFirst(netlink::Backend& backend) {
+  if (!Retires() || config_.observe) return std::nullopt;
+  const SyncReport synced =
+      Reconciler(&backend, SteadyClock(), support_.get()).Sync(InputOf(config_));
+  // The first round's finding tells.
+  support_->TakeNews();
+  if (!synced.FirstError().ok()) return synced.FirstError();
+  std::optional<RetiredMode> other;
+  const bool martians_dropped = MartianProtectionStands(synced);
+  absl::Status entered = Inside([&] { other = RetireOther(martians_dropped, /*apply=*/true); });
+  if (!entered.ok()) return entered;
+  return other;
+}
+
+std::optional<RetiredMode> Node::RetireOther(bool martians_dropped, bool apply) const {
+  const netlink::BackendKind in_use = KindInUse();
+  RetirementSources dependents = {
+      .cni = [this] { return ReadNodeCniConfigs(sources_.host_root, config_.cni_conf_dirs); },
+      .route_localnet = RouteLocalnetOrNone,
+      .other_mode =
+          [&](DependentsCollector& collector) { SurveyOtherMode(in_use, sources_, collector); }};
+  if (martians_dropped) dependents.route_localnet = [] { return std::vector<std::string>(); };
+  return RetireMode(OtherThan(KindInUse()), config_, sources_, dependents, apply);
+}
+
+}  // namespace kipt::agent
