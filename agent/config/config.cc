@@ -16,7 +16,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "agent/config/config_inputs.h"
 #include "agent/config/settings.h"
 #include "featuregates/agent_features.h"
 #include "featuregates/go_text.h"
@@ -251,10 +250,11 @@ class Resolver {
     const bool asked = config_.families.back() == netlink::Family::kIPv6;
     if (!by_kernel && !asked) return absl::OkStatus();
     const bool has_ipv6 = access(if_inet6_path.c_str(), F_OK) == 0;
+    const int error = has_ipv6 ? 0 : errno;
     // That it is not there is an answer. That it cannot be seen is none, and leaves no family out.
-    if (!has_ipv6 && errno != ENOENT && errno != ENOTDIR) {
+    if (error != 0 && error != ENOENT && error != ENOTDIR) {
       return absl::ErrnoToStatus(
-          errno, absl::StrCat("cannot tell whether this network namespace has IPv6 (",
+          error, absl::StrCat("cannot tell whether this network namespace has IPv6 (",
                               if_inet6_path, ")"));
     }
     if (by_kernel && has_ipv6) config_.families.push_back(netlink::Family::kIPv6);

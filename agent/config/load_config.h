@@ -22,7 +22,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "agent/config/config.h"
-#include "agent/config/config_inputs.h"
 #include "agent/config/settings.h"
 
 namespace kipt::agent {
