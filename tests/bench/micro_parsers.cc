@@ -11,6 +11,7 @@
 #include "agent/xtables/iptables_save_reader.h"
 #include "featuregates/feature_gates.h"
 #include "tests/bench/micro_rulesets.h"
+#include "tests/support/ruleset_text.h"
 
 namespace kipt::testing {
 namespace {

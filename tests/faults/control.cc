@@ -36,7 +36,7 @@ constexpr PointRow kPointRows[kPointCount] = {
     {"thread", "pthread_create(3)"},
     {"open", "open(2), openat(2), fopen(3)"},
     {"read", "read(2) of a file"},
-    {"directory", "opendir(3)", Users::kDaemonOnly},
+    {"directory", "fdopendir(3)", Users::kDaemonOnly},
     {"stat", "stat(2), fstat(2)"},
     {"access", "access(2)"},
     {"flock", "flock(2)"},

@@ -169,13 +169,14 @@ ssize_t read(int fd, void* bytes, size_t size) {
   return real(fd, bytes, row != nullptr ? std::min<size_t>(size, 1) : size);
 }
 
-DIR* opendir(const char* path) {
-  static auto* const real = Real<DIR*(const char*)>("opendir");
+// What std::filesystem::directory_iterator opens a directory with.
+DIR* fdopendir(int fd) {
+  static auto* const real = Real<DIR*(int)>("fdopendir");
   if (const FaultRow* row = Meet(Point::kDirectory)) {
     errno = row->number;
     return nullptr;
   }
-  return real(path);
+  return real(fd);
 }
 
 int stat(const char* path, struct stat* status) noexcept {
