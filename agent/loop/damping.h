@@ -3,7 +3,7 @@
 // File: agent/loop/damping.h
 //
 // Keeps the agent from fighting: what another writer undoes as fast as it is repaired is repaired
-// less and less often, and everything else as before. Pure; times are of a steady clock.
+// less and less often, and everything else as before. Times are steady; Fight::since is not.
 //
 //   * A fight is one item undone within a second of its repair, ten times running. From then on it
 //     waits before each repair: 100 ms at first, doubling up to kLongestFightWait. A minute without

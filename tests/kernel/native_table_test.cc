@@ -18,8 +18,8 @@
 #include "absl/strings/str_cat.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/support/raw_rules.h"
-#include "tests/support/status_matchers.h"
 #include "tests/support/ruleset_text.h"
+#include "tests/support/status_matchers.h"
 
 namespace kipt::testing {
 namespace {

@@ -11,8 +11,8 @@
 #include "netlink/native_decoder.h"
 #include "netlink/native_encoder.h"
 #include "tests/netlink/wire_bytes.h"
-#include "tests/support/status_matchers.h"
 #include "tests/support/ruleset_text.h"
+#include "tests/support/status_matchers.h"
 
 namespace kipt::netlink {
 namespace {
