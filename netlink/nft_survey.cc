@@ -46,19 +46,6 @@ std::string WireFamilyName(uint8_t family) {
   }
 }
 
-SurveyRule ToSurveyRule(DescribedRule& described) {
-  SurveyRule rule;
-  rule.text = std::move(described.content.text);
-  rule.jump = std::move(described.content.jump).value_or("");
-  rule.unconditional = described.content.unconditional;
-  rule.terminal = described.content.terminal;
-  rule.marks_tested = described.content.marks_tested;
-  rule.marks_set = described.content.marks_set;
-  rule.labels_set = described.content.labels_set;
-  rule.counters = described.counters;
-  return rule;
-}
-
 // The family behind the header of a message that has one.
 uint8_t FamilyOf(WireBytes message) {
   nfgenmsg header = {};
@@ -130,10 +117,9 @@ class Surveyor {
     requests.Add(NFT_MSG_GETRULE, families_.at(table), NLM_F_DUMP,
                  {{NFTA_RULE_TABLE, table.name}, {NFTA_RULE_CHAIN, name}});
     return Dump(requests, "reading the rules of a chain", [&](WireBytes message) {
-      absl::StatusOr<DescribedRule> described = DescribeRule(message);
-      if (!described.ok()) return described.status();
-      SurveyRule rule = ToSurveyRule(*described);
-      if (!keep_ || keep_(table, name, rule)) chain.rules.push_back(std::move(rule));
+      absl::StatusOr<SurveyRule> rule = DecodeSurveyRule(message);
+      if (!rule.ok()) return rule.status();
+      if (!keep_ || keep_(table, name, *rule)) chain.rules.push_back(*std::move(rule));
       return absl::OkStatus();
     });
   }

@@ -14,6 +14,7 @@
 #include "agent/xtables/conn_label_names.h"
 #include "agent/xtables/legacy_failure.h"
 #include "agent/xtables/legacy_tables.h"
+#include "agent/xtables/save_parser.h"
 
 namespace kipt::agent {
 namespace {
@@ -64,6 +65,24 @@ absl::StatusOr<std::string> SaveLegacyTables(Family family, CommandRunner& runne
   }
   return LegacyFailure(absl::StrCat("reading the tables of ", netlink::FamilyName(family)),
                        programs->save, *saved, options.thread_status_path);
+}
+
+absl::StatusOr<std::map<netlink::ChainId, netlink::ObservedChain>> ListLegacyChains(
+    netlink::Family family, CommandRunner& runner, const LegacyOptions& options) {
+  const absl::StatusOr<LegacyPrograms> programs =
+      FindLegacyPrograms(runner, family, options.directories);
+  if (!programs.ok()) return programs.status();
+  CommandRequest request;
+  request.program = programs->save;
+  request.environment = LegacyEnvironment();
+  request.deadline = options.command_deadline;
+  const absl::StatusOr<CommandResult> result = runner.Run(request);
+  if (!result.ok()) return result.status();
+  if (result->exit_code != 0) {
+    return absl::UnknownError(absl::StrCat(request.program, " ended with exit status ",
+                                           result->exit_code, ": ", result->errors));
+  }
+  return ParseSave(family, result->output);
 }
 
 }  // namespace kipt::agent

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // File: agent/xtables/legacy_save.h
+//
+// What iptables-legacy-save prints.
 #ifndef KIPT_AGENT_XTABLES_LEGACY_SAVE_H_
 #define KIPT_AGENT_XTABLES_LEGACY_SAVE_H_
 
+#include <map>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -26,6 +29,16 @@ namespace kipt::agent {
 absl::StatusOr<std::string> SaveLegacyTables(netlink::Family family, CommandRunner& runner,
                                              const absl::StatusOr<LegacyPrograms>& programs,
                                              const LegacyOptions& options);
+
+// Every chain of the tables mangle, nat and filter that exist, in the calling thread's network
+// namespace, as iptables-legacy-save (iptables-save, where iptables is older than 1.8) prints them:
+// tells whether iptables-legacy is in use at all. Run without -t, the program reads only what
+// ip_tables_names lists, so no table is created.
+//
+// NotFound: the program is not installed. Unknown: it failed, with what it printed. Other errors
+// are FindLegacyPrograms', CommandRunner::Run's and ParseSave's.
+absl::StatusOr<std::map<netlink::ChainId, netlink::ObservedChain>> ListLegacyChains(
+    netlink::Family family, CommandRunner& runner, const LegacyOptions& options = {});
 
 }  // namespace kipt::agent
 
