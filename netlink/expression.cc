@@ -13,7 +13,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
-#include "netlink/native_display.h"
+#include "netlink/xt_display.h"
 #include "netlink/xt_marks.h"
 
 namespace kipt::netlink {

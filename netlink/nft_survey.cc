@@ -46,19 +46,6 @@ std::string WireFamilyName(uint8_t family) {
   }
 }
 
-SurveyRule ToSurveyRule(DescribedRule& described) {
-  SurveyRule rule;
-  rule.text = std::move(described.content.text);
-  rule.jump = std::move(described.content.jump).value_or("");
-  rule.unconditional = described.content.unconditional;
-  rule.terminal = described.content.terminal;
-  rule.marks_tested = described.content.marks_tested;
-  rule.marks_set = described.content.marks_set;
-  rule.labels_set = described.content.labels_set;
-  rule.counters = described.counters;
-  return rule;
-}
-
 // The family behind the header of a message that has one.
 uint8_t FamilyOf(WireBytes message) {
   nfgenmsg header = {};
@@ -123,10 +110,9 @@ class Surveyor {
 
   absl::Status ReadRules(const TableId& table, const std::string& name, SurveyChain& chain) {
     const auto take = [&](WireBytes message) {
-      absl::StatusOr<DescribedRule> described = DescribeRule(message);
-      if (!described.ok()) return described.status();
-      SurveyRule rule = ToSurveyRule(*described);
-      if (!keep_ || keep_(table, name, rule)) chain.rules.push_back(std::move(rule));
+      absl::StatusOr<SurveyRule> rule = DecodeSurveyRule(message);
+      if (!rule.ok()) return rule.status();
+      if (!keep_ || keep_(table, name, *rule)) chain.rules.push_back(*std::move(rule));
       return absl::OkStatus();
     };
     return Dump(NFT_MSG_GETRULE, families_.at(table),

@@ -82,7 +82,7 @@ class RuleAssembler {
   void operator()(const CommentStatement& comment) {
     // A comment may stand anywhere, behind the target too: it is in the user data then.
     fits_ = fits_ && rule_.comment.empty() && !comment.text.empty();
-    rule_.comment = comment.text;
+    if (rule_.comment.empty()) rule_.comment = comment.text;
   }
   // Where it counts does not change what the rule does.
   void operator()(const CounterStatement&) {}
@@ -104,18 +104,20 @@ class RuleAssembler {
     fits_ = false;
   }
 
-  std::optional<Rule> Finish() && {
+  // Whether all statements have a place in the rule.
+  bool Finish() {
     if (!has_target_ && SetsLabel(rule_)) SetTarget(NoTarget{});
-    if (!fits_ || !has_target_) return std::nullopt;
-    return std::move(rule_);
+    return fits_ && has_target_;
   }
+  // What has a place, where not all have.
+  Rule Take() { return std::move(rule_); }
 
  private:
   template <typename T>
   void Set(std::optional<T>& place, const T& value) {
     // Twice is a rule of two conditions; behind the target it is one that comes too late.
     fits_ = fits_ && !place.has_value() && !has_target_;
-    place = value;
+    if (!place) place = value;
   }
   void SetTarget(Target target) {
     fits_ = fits_ && !has_target_;
@@ -128,23 +130,28 @@ class RuleAssembler {
   bool has_target_ = false;
 };
 
-std::vector<Expression> ReadExpressions(const Attributes& attributes) {
-  return ParseExpressions(attributes.Bytes(NFTA_RULE_EXPRESSIONS).value_or(WireBytes()));
-}
+struct DecodedRule {
+  std::vector<Statement> statements;
+  bool xt = false;  // as ObservedRule::xt
+};
 
-std::vector<Statement> ReadStatements(std::optional<Family> family, const Attributes& attributes,
-                                      const std::vector<Expression>& expressions) {
-  std::vector<Statement> statements = ResolveStatements(family, expressions);
+DecodedRule ReadStatements(std::optional<Family> family, const Attributes& attributes) {
+  const std::vector<Expression> expressions =
+      ParseExpressions(attributes.Bytes(NFTA_RULE_EXPRESSIONS).value_or(WireBytes()));
+  DecodedRule decoded = {.statements = ResolveStatements(family, expressions)};
   for (std::string& comment :
        UserDataComments(attributes.Bytes(NFTA_RULE_USERDATA).value_or(WireBytes()))) {
-    statements.emplace_back(CommentStatement{.text = std::move(comment)});
+    decoded.statements.emplace_back(CommentStatement{.text = std::move(comment)});
   }
   if (attributes.Bytes(NFTA_RULE_COMPAT)) {
     // `-p` as xtables matches want to be told it: a condition outside the expressions.
-    statements.emplace_back(
+    decoded.statements.emplace_back(
         OtherExpression{.name = "compat", .decides = false, .is_target = false});
   }
-  return statements;
+  decoded.xt = std::any_of(expressions.begin(), expressions.end(), [](const Expression& each) {
+    return std::holds_alternative<XtExpression>(each);
+  });
+  return decoded;
 }
 
 // Of the last counter, as iptables-save prints it.
@@ -157,11 +164,15 @@ RuleCounters CountersOf(const std::vector<Statement>& statements) {
   return counters;
 }
 
-std::variant<Rule, OpaqueRule> ContentOf(Family family, const std::vector<Statement>& statements) {
+std::variant<Rule, OpaqueRule> ContentOf(std::optional<Family> family,
+                                         const std::vector<Statement>& statements) {
   RuleAssembler assembler;
   for (const Statement& statement : statements) std::visit(assembler, statement);
-  if (std::optional<Rule> rule = std::move(assembler).Finish()) return *std::move(rule);
-  return DescribeOpaqueRule(family, statements);
+  if (assembler.Finish()) return assembler.Take();
+  OpaqueRule opaque = DescribeOpaqueRule(family, statements);
+  opaque.known = assembler.Take();
+  opaque.known.target = NoTarget{};
+  return opaque;
 }
 
 // nfgen_family, and the attributes behind it.
@@ -188,6 +199,14 @@ std::optional<Family> IpFamily(uint8_t wire_family) {
   if (wire_family == NFPROTO_IPV4) return Family::kIPv4;
   if (wire_family == NFPROTO_IPV6) return Family::kIPv6;
   return std::nullopt;
+}
+
+ObservedRule Observe(const RuleMessage& message, std::optional<Family> family,
+                     const DecodedRule& decoded) {
+  return {.handle = message.handle,
+          .content = ContentOf(family, decoded.statements),
+          .counters = CountersOf(decoded.statements),
+          .xt = decoded.xt};
 }
 
 }  // namespace
@@ -236,25 +255,21 @@ absl::StatusOr<ObservedRule> DecodeRule(WireBytes message) {
   if (!parsed.ok()) return parsed.status();
   const std::optional<Family> family = IpFamily(parsed->family);
   if (!family) return absl::DataLossError("a rule of an unexpected family");
-  const std::vector<Expression> expressions = ReadExpressions(parsed->attributes);
-  const std::vector<Statement> statements = ReadStatements(family, parsed->attributes, expressions);
-  return ObservedRule{
-      .handle = parsed->handle,
-      .content = ContentOf(*family, statements),
-      .counters = CountersOf(statements),
-      .xt = std::any_of(expressions.begin(), expressions.end(), [](const Expression& each) {
-        return std::holds_alternative<XtExpression>(each);
-      })};
+  return Observe(*parsed, family, ReadStatements(family, parsed->attributes));
 }
 
-absl::StatusOr<DescribedRule> DescribeRule(WireBytes message) {
+absl::StatusOr<SurveyRule> DecodeSurveyRule(WireBytes message) {
   const absl::StatusOr<RuleMessage> parsed = ParseMessage(message);
   if (!parsed.ok()) return parsed.status();
   const std::optional<Family> family = IpFamily(parsed->family);
-  const std::vector<Statement> statements =
-      ReadStatements(family, parsed->attributes, ReadExpressions(parsed->attributes));
-  return DescribedRule{.content = DescribeOpaqueRule(family, statements),
-                       .counters = CountersOf(statements)};
+  const DecodedRule decoded = ReadStatements(family, parsed->attributes);
+  SurveyRule rule = {Observe(*parsed, family, decoded)};
+  if (rule.rule() == nullptr) return rule;
+  std::string spelling = DescribeOpaqueRule(family, decoded.statements).text;
+  if (spelling != ToString(family.value_or(Family::kIPv4), rule)) {
+    rule.spelling = std::move(spelling);
+  }
+  return rule;
 }
 
 }  // namespace kipt::netlink

@@ -16,6 +16,7 @@
 #include "netlink/attributes.h"
 #include "netlink/rule_builder.h"
 #include "netlink/ruleset.h"
+#include "netlink/survey.h"
 
 namespace kipt::netlink {
 
@@ -32,14 +33,8 @@ absl::Status CheckChainName(absl::string_view name);
 // DataLoss: not even the family and the handle can be read, or the family is none of ours.
 absl::StatusOr<ObservedRule> DecodeRule(WireBytes message);
 
-// A rule of any family as people read it, options in the order of its expressions. A Rule has no
-// such order, so even one that could be a Rule is opaque here.
-struct DescribedRule {
-  OpaqueRule content;
-  RuleCounters counters = {};
-};
-// DataLoss: the message cannot be read.
-absl::StatusOr<DescribedRule> DescribeRule(WireBytes message);
+// As DecodeRule, of any family, and with the spelling.
+absl::StatusOr<SurveyRule> DecodeSurveyRule(WireBytes message);
 
 }  // namespace kipt::netlink
 

@@ -51,18 +51,6 @@ std::string ProtocolName(uint8_t protocol) {
   }
 }
 
-// What xtables targets outside our vocabulary do. A name that is not here may do anything.
-struct KnownTarget {
-  const char* name;
-  bool decides;
-  bool terminal;
-};
-constexpr KnownTarget kTargets[] = {
-    {"LOG", false, false},      {"NFLOG", false, false},  {"TRACE", false, false},
-    {"REJECT", true, true},     {"DNAT", true, true},     {"SNAT", true, true},
-    {"MASQUERADE", true, true}, {"REDIRECT", true, true}, {"NETMAP", true, true},
-};
-
 class Describer {
  public:
   explicit Describer(std::optional<Family> family) : family_(family.value_or(Family::kIPv4)) {
@@ -79,6 +67,9 @@ class Describer {
   void operator()(const InterfaceStatement& interface) {
     Condition(interface.is_input ? kInput : kOutput, interface.negated,
               interface.is_input ? "-i " : "-o ", interface.name);
+    if (interface.is_input && !rule_.in_interface) {
+      rule_.in_interface = {interface.name, interface.negated};
+    }
   }
   void operator()(const ProtocolStatement& protocol) {
     protocol_ = ProtocolName(protocol.protocol);
@@ -129,14 +120,17 @@ class Describer {
       rule_.marks_tested = rule_.marks_set = kAllMarks;
       rule_.labels_set = AllConnLabels();
     }
+    if (!jumps) NameTarget(VerdictName(verdict.code));
     Print(kTarget, VerdictText(verdict));
   }
   void operator()(const SetMark& mark) {
     rule_.marks_set |= mark.value;
     rule_.marks_cleared |= MarksCleared(mark);
+    NameTarget("MARK");
     AddTarget(Rule{.target = mark}, /*terminal=*/false);
   }
   void operator()(const Masquerade& masquerade) {
+    NameTarget("MASQUERADE");
     AddTarget(Rule{.target = masquerade}, /*terminal=*/true);
   }
   void operator()(const XtStatement& xt) {
@@ -147,17 +141,16 @@ class Describer {
     const std::string name =
         spelled ? xt.text : absl::StrCat("[xt ", xt.name, " rev ", xt.revision, "]");
     if (!xt.is_target) {
+      rule_.nfacct = rule_.nfacct || (spelled && xt.name == "nfacct");
       // A comment that we cannot read still matches every packet.
       if (xt.name == kXtComment) return Print(kMatches, name);
       Condition(kMatches, /*negated=*/false, name, "");
       return;
     }
-    const auto* const known =
-        std::find_if(std::begin(kTargets), std::end(kTargets),
-                     [&](const KnownTarget& target) { return xt.name == target.name; });
-    const bool is_known = known != std::end(kTargets);
-    decides_ = decides_ || !is_known || known->decides;
-    rule_.terminal = rule_.terminal || (is_known && known->terminal);
+    const TargetEffect effect = EffectOfTarget(xt.name);
+    decides_ = decides_ || effect.decides;
+    rule_.terminal = rule_.terminal || effect.terminal;
+    if (spelled) NameTarget(xt.name);
     Print(kTarget, spelled ? name : absl::StrCat("-j ", name));
   }
   void operator()(const OtherExpression& other) {
@@ -172,6 +165,7 @@ class Describer {
       Print(other.is_target ? kTarget : kMatches, other.text);
     } else if (other.name == "reject") {
       // How it rejects is left out: it changes nothing about where the packet goes.
+      NameTarget("REJECT");
       Print(kTarget, "-j REJECT");
     } else {
       Print(other.is_target ? kTarget : kMatches, absl::StrCat("[nft ", other.name, "]"));
@@ -210,6 +204,10 @@ class Describer {
     ports_ = {};
   }
 
+  void NameTarget(absl::string_view name) {
+    if (rule_.target.empty()) rule_.target = std::string(name);
+  }
+
   void Print(Place place, std::string text) { words_[place].push_back(std::move(text)); }
 
   void Condition(Place place, bool negated, absl::string_view option, absl::string_view value) {
@@ -239,21 +237,19 @@ class Describer {
            std::end(kVerdicts);
   }
 
+  // Empty for one that iptables has no name for.
+  static absl::string_view VerdictName(int32_t code) {
+    if (code == NF_ACCEPT) return "ACCEPT";
+    if (code == NF_DROP) return "DROP";
+    return code == NFT_RETURN ? "RETURN" : "";
+  }
+
   static std::string VerdictText(const VerdictStatement& verdict) {
-    switch (verdict.code) {
-      case NF_ACCEPT:
-        return "-j ACCEPT";
-      case NF_DROP:
-        return "-j DROP";
-      case NFT_RETURN:
-        return "-j RETURN";
-      case NFT_JUMP:
-        return absl::StrCat("-j ", verdict.chain);
-      case NFT_GOTO:
-        return absl::StrCat("-g ", verdict.chain);
-      default:
-        return absl::StrCat("[nft verdict ", verdict.code, "]");
-    }
+    if (verdict.code == NFT_JUMP) return absl::StrCat("-j ", verdict.chain);
+    if (verdict.code == NFT_GOTO) return absl::StrCat("-g ", verdict.chain);
+    const absl::string_view name = VerdictName(verdict.code);
+    return name.empty() ? absl::StrCat("[nft verdict ", verdict.code, "]")
+                        : absl::StrCat("-j ", name);
   }
 
   Family family_;

@@ -203,6 +203,17 @@ bool MayDecide(const ObservedRule& rule) {
   return !std::holds_alternative<NoTarget>(rule.rule()->target);
 }
 
+const Rule& KnownMatches(const ObservedRule& rule) {
+  return rule.opaque() != nullptr ? rule.opaque()->known : *rule.rule();
+}
+
+std::string TargetName(const ObservedRule& rule) {
+  if (rule.opaque() != nullptr) return rule.opaque()->target;
+  if (JumpTarget(rule) != nullptr) return "";
+  const std::string text = std::visit(TargetText{}, rule.rule()->target);
+  return text.substr(0, text.find(' '));
+}
+
 const std::string* JumpTarget(const ObservedRule& rule) {
   if (const OpaqueRule* opaque = rule.opaque()) {
     return opaque->jump.has_value() ? &*opaque->jump : nullptr;

@@ -180,6 +180,14 @@ absl::Status CheckConnLabel(const Rule& rule);
 // The rule as iptables-save prints it behind "-A CHAIN ". `family` decides how addresses read.
 std::string ToString(Family family, const Rule& rule);
 
+// `-i`: "eth0", or "veth+" for all names that begin so.
+struct InterfaceMatch {
+  std::string name;
+  bool negated = false;
+
+  bool operator==(const InterfaceMatch&) const = default;
+};
+
 // A rule of somebody else's, outside the vocabulary above.
 struct OpaqueRule {
   // For people: iptables-save's spelling where we know it, "[xt NAME rev N]" or "[nft NAME]" where
@@ -207,6 +215,15 @@ struct OpaqueRule {
   uint32_t marks_cleared = 0;
   // Labels that it may give to the connection; all where we cannot know which (LabelsSet).
   ConnLabelSet labels_set = {};
+  // The matches that a Rule has a place for, the first of each kind. The target is NoTarget.
+  Rule known = {.target = NoTarget{}};
+  // The verdict or target, "ACCEPT" or "SNAT". Empty for a chain (`jump`) and where we cannot tell.
+  std::string target = {};
+  std::optional<InterfaceMatch> in_interface = {};
+  // The name in `-m set --match-set`. nf_tables holds a number instead, so it is empty there.
+  std::string set = {};
+  // Counts by name, `-m nfacct`.
+  bool nfacct = false;
 
   bool operator==(const OpaqueRule&) const = default;
 };
@@ -251,6 +268,11 @@ bool IsUnconditional(const ObservedRule& rule);
 bool IsUnconditionalTerminal(const ObservedRule& rule);
 // A packet that matches `rule` may not come to the next one, or comes there changed.
 bool MayDecide(const ObservedRule& rule);
+// The matches of `rule` that a Rule has a place for: all of them, or OpaqueRule::known. Its target
+// tells nothing.
+const Rule& KnownMatches(const ObservedRule& rule);
+// "DROP", "MASQUERADE", "SNAT"; as OpaqueRule::target.
+std::string TargetName(const ObservedRule& rule);
 // The user chain that `rule` jumps or goes to; null where it does not.
 const std::string* JumpTarget(const ObservedRule& rule);
 // Bits of the packet mark that `rule` looks at.

@@ -4,16 +4,6 @@
 #include "absl/strings/str_cat.h"
 
 namespace kipt::netlink {
-namespace {
-
-void AppendChain(const std::string& name, const SurveyChain& chain, std::string& text) {
-  for (const SurveyRule& rule : chain.rules) {
-    absl::StrAppend(&text, "[", rule.counters.packets, ":", rule.counters.bytes, "] -A ", name,
-                    rule.text.empty() ? "" : " ", rule.text, "\n");
-  }
-}
-
-}  // namespace
 
 std::string ToString(const TableId& table) { return absl::StrCat(table.family, " ", table.name); }
 
@@ -24,22 +14,9 @@ const SurveyChain* Survey::Find(const TableId& table, const std::string& chain) 
   return found != chains->second.end() ? &found->second : nullptr;
 }
 
-SurveyRule ToSurveyRule(Family family, const ObservedRule& rule) {
-  SurveyRule result;
-  result.text = ToString(family, rule);
-  result.marks_tested = MarksTested(rule);
-  result.marks_set = MarksSet(rule);
-  result.labels_set = LabelsSet(rule);
-  result.counters = rule.counters;
-  if (const std::string* jump = JumpTarget(rule)) result.jump = *jump;
-  if (const OpaqueRule* opaque = rule.opaque()) {
-    result.unconditional = opaque->unconditional;
-    result.terminal = opaque->terminal;
-  } else {
-    result.unconditional = IsUnconditional(*rule.rule());
-    result.terminal = IsTerminal(rule.rule()->target);
-  }
-  return result;
+std::string ToString(const TableId& table, const SurveyRule& rule) {
+  if (!rule.spelling.empty()) return rule.spelling;
+  return ToString(table.family == "ip6" ? Family::kIPv6 : Family::kIPv4, rule);
 }
 
 std::string ToString(const Survey& survey) {
@@ -49,7 +26,13 @@ std::string ToString(const Survey& survey) {
     for (const auto& [name, chain] : chains) {
       absl::StrAppend(&text, ":", name, " ", chain.policy.empty() ? "-" : chain.policy, " [0:0]\n");
     }
-    for (const auto& [name, chain] : chains) AppendChain(name, chain, text);
+    for (const auto& [name, chain] : chains) {
+      for (const SurveyRule& rule : chain.rules) {
+        const std::string words = ToString(table, rule);
+        absl::StrAppend(&text, "[", rule.counters.packets, ":", rule.counters.bytes, "] -A ", name,
+                        words.empty() ? "" : " ", words, "\n");
+      }
+    }
     text += "COMMIT\n";
   }
   return text;

@@ -2,10 +2,8 @@
 //
 // File: netlink/survey.h
 //
-// Everything that stands in the tables of one iptables mode, in whatever family and table, whoever
-// made it: for telling who depends on whom. A Backend's Read asks for chains by name and keeps them
-// apart as values that can be compared; a Survey is for people and for analysis, and its rules are
-// text.
+// All tables of one iptables mode, of any family, whoever made them: for telling who depends on
+// whom. Backend::Read asks for chains by name; a Survey has everything.
 //
 // Plain values: printable, safe to copy between threads.
 #ifndef KIPT_NETLINK_SURVEY_H_
@@ -17,7 +15,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::netlink {
@@ -34,27 +31,14 @@ struct TableId {
 // "ip nat".
 std::string ToString(const TableId& table);
 
-struct SurveyRule {
-  // What stands behind "-A CHAIN " in the output of iptables-save. Where we cannot spell an option,
-  // "[xt NAME rev N]" or "[nft NAME]" stands for it.
-  std::string text;
-  // The user chain it jumps or goes to; empty where it does not.
-  std::string jump;
-  // As in OpaqueRule.
-  bool unconditional = false;
-  bool terminal = false;
-  uint32_t marks_tested = 0;
-  uint32_t marks_set = 0;
-  ConnLabelSet labels_set = {};
-  RuleCounters counters = {};
-
-  // Counters aside, as for ObservedRule.
-  friend bool operator==(const SurveyRule& a, const SurveyRule& b) {
-    return a.text == b.text && a.jump == b.jump && a.unconditional == b.unconditional &&
-           a.terminal == b.terminal && a.marks_tested == b.marks_tested &&
-           a.marks_set == b.marks_set && a.labels_set == b.labels_set;
-  }
+// A rule, and how the kernel or the save that it was read from spells it.
+struct SurveyRule : ObservedRule {
+  // Set where a Rule has its options in another order than ToString gives them.
+  std::string spelling = {};
 };
+
+// What iptables-save prints behind "-A CHAIN ". For people: nothing is decided by it.
+std::string ToString(const TableId& table, const SurveyRule& rule);
 
 struct SurveyChain {
   // It hangs on a hook: packets come to it without a jump.
@@ -84,9 +68,6 @@ struct Survey {
 // of thousands of rules needs no memory for them. Chains are always kept. Empty: all.
 using SurveyFilter =
     std::function<bool(const TableId& table, const std::string& chain, const SurveyRule& rule)>;
-
-// The survey's form of `rule`.
-SurveyRule ToSurveyRule(Family family, const ObservedRule& rule);
 
 // In the form of iptables-save -c, one *table block per family and table; "# ip" heads each.
 std::string ToString(const Survey& survey);

@@ -6,14 +6,12 @@
 #include "netlink/xt_display.h"
 // Then the kernel's.
 #include <arpa/inet.h>
-#include <linux/netfilter/nf_conntrack_common.h>
 #include <linux/netfilter/xt_conntrack.h>
 
 #include <bit>
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "netlink/xt_info.h"
 
@@ -54,21 +52,10 @@ Text StatesText(uint16_t states) {
       absl::StripSuffix(absl::StripPrefix(rule, "-m conntrack --ctstate "), " -j DROP"));
 }
 
+// The lowest of the bits IPS_*.
 Text Status(unsigned status) {
-  static constexpr struct {
-    unsigned bit;
-    const char* name;
-  } kNames[] = {{IPS_EXPECTED, "EXPECTED"},
-                {IPS_SEEN_REPLY, "SEEN_REPLY"},
-                {IPS_ASSURED, "ASSURED"},
-                {IPS_CONFIRMED, "CONFIRMED"}};
   if (status == 0) return "NONE";
-  std::vector<const char*> names;
-  for (const auto& [bit, name] : kNames) {
-    if ((status & bit) != 0) names.push_back(name);
-    status &= ~bit;
-  }
-  return status == 0 ? Text(absl::StrJoin(names, ",")) : std::nullopt;
+  return BitNames({"EXPECTED", "SEEN_REPLY", "ASSURED", "CONFIRMED"}, status);
 }
 
 // Revisions 1 and 2 have their ports in network order, revision 3 ranges of them in host order.

@@ -3,11 +3,48 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+// Then the kernel's.
+#include <linux/netfilter/nf_tables.h>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
 namespace kipt::netlink {
+namespace {
+
+std::optional<std::string> NativeLimit(const Attributes& data) {
+  if (!data.HasOnly({NFTA_LIMIT_RATE, NFTA_LIMIT_UNIT, NFTA_LIMIT_BURST, NFTA_LIMIT_TYPE,
+                     NFTA_LIMIT_FLAGS, NFTA_LIMIT_PAD})) {
+    return std::nullopt;
+  }
+  const auto rate = data.U64(NFTA_LIMIT_RATE);
+  const auto unit = data.U64(NFTA_LIMIT_UNIT);  // seconds
+  const auto burst = data.U32(NFTA_LIMIT_BURST);
+  const bool counts_packets = data.U32(NFTA_LIMIT_TYPE).value_or(NFT_LIMIT_PKTS) == NFT_LIMIT_PKTS;
+  if (!rate || !unit || !burst || !counts_packets || data.U32(NFTA_LIMIT_FLAGS).value_or(0) != 0) {
+    return std::nullopt;
+  }
+  // Ten thousandths of a second, XT_LIMIT_SCALE.
+  constexpr uint64_t kScale = 10000;
+  if (*rate == 0 || *unit > UINT32_MAX) return std::nullopt;
+  return LimitText(*unit * kScale / *rate, *burst);
+}
+
+// Without a group it is the kernel's log, in other words than LOG's.
+std::optional<std::string> NativeLog(const Attributes& data) {
+  if (!data.HasOnly({NFTA_LOG_GROUP, NFTA_LOG_PREFIX, NFTA_LOG_SNAPLEN, NFTA_LOG_QTHRESHOLD})) {
+    return std::nullopt;
+  }
+  const auto group = data.U16(NFTA_LOG_GROUP);
+  const auto threshold = data.U16(NFTA_LOG_QTHRESHOLD);
+  if (!group || (data.Bytes(NFTA_LOG_QTHRESHOLD) && !threshold)) return std::nullopt;
+  return NflogText({.prefix = data.Text(NFTA_LOG_PREFIX).value_or(""),
+                    .group = *group,
+                    .copy_bytes = data.U32(NFTA_LOG_SNAPLEN).value_or(0),
+                    .threshold = threshold.value_or(0)});
+}
+
+}  // namespace
 
 std::string OptionWords(absl::string_view option, absl::string_view value, bool negated) {
   return absl::StrCat(negated ? " ! " : " ", option, value.empty() ? "" : " ", value);
@@ -23,15 +60,18 @@ std::string MarkText(uint32_t value, uint32_t mask) {
   return mask == 0xffffffff ? text : absl::StrCat(text, "/0x", absl::Hex(mask));
 }
 
-std::optional<std::string> TcpFlagsText(uint8_t flags) {
-  static constexpr const char* kNames[] = {"FIN", "SYN", "RST", "PSH", "ACK", "URG"};
-  if (flags >= 1U << std::size(kNames)) return std::nullopt;
-  if (flags == 0) return "NONE";
-  std::vector<const char*> names;
-  for (size_t bit = 0; bit < std::size(kNames); ++bit) {
-    if ((flags >> bit & 1U) != 0) names.push_back(kNames[bit]);
+std::optional<std::string> BitNames(absl::Span<const char* const> names, uint32_t bits) {
+  if (bits >> names.size() != 0) return std::nullopt;
+  std::vector<const char*> present;
+  for (size_t bit = 0; bit < names.size(); ++bit) {
+    if ((bits >> bit & 1U) != 0) present.push_back(names[bit]);
   }
-  return absl::StrJoin(names, ",");
+  return absl::StrJoin(present, ",");
+}
+
+std::optional<std::string> TcpFlagsText(uint8_t flags) {
+  if (flags == 0) return "NONE";
+  return BitNames({"FIN", "SYN", "RST", "PSH", "ACK", "URG"}, flags);
 }
 
 std::optional<std::string> LimitText(uint64_t period, uint32_t burst) {
@@ -77,6 +117,12 @@ std::string AddressText(Family family, const void* address) {
   char text[INET6_ADDRSTRLEN] = {};
   inet_ntop(family == Family::kIPv4 ? AF_INET : AF_INET6, address, text, sizeof(text));
   return text;
+}
+
+std::string DisplayNative(absl::string_view name, const Attributes& data) {
+  if (name == "limit") return NativeLimit(data).value_or("");
+  if (name == "log") return NativeLog(data).value_or("");
+  return "";
 }
 
 }  // namespace kipt::netlink

@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "netlink/attributes.h"
 #include "netlink/ruleset.h"
 #include "netlink/xt_info.h"
 
@@ -28,7 +30,13 @@ std::optional<std::string> DisplayXtMatch(Family family, absl::string_view name,
 std::optional<std::string> DisplayXtTarget(Family family, absl::string_view name, uint32_t revision,
                                            XtBytes info);
 
-// ---- words that several of them use, native expressions too ----
+// An expression of nf_tables' own that iptables-nft writes in place of an xtables extension: "-m
+// limit
+// --limit 5/min", "-j NFLOG --nflog-group 3". Empty where the expression is another, or says
+// anything beyond what is known here.
+std::string DisplayNative(absl::string_view name, const Attributes& data);
+
+// ---- words that several of them use ----
 
 // " --dport 80", " ! --dport 80": what is added behind "-m NAME".
 std::string OptionWords(absl::string_view option, absl::string_view value, bool negated = false);
@@ -38,6 +46,9 @@ std::string PortsText(uint16_t first, uint16_t last);
 
 // "0x1/0xff"; "0x1" where the mask has all bits.
 std::string MarkText(uint32_t value, uint32_t mask);
+
+// The names of the bits that are set, from the lowest: "UNICAST,LOCAL". Nothing where one has none.
+std::optional<std::string> BitNames(absl::Span<const char* const> names, uint32_t bits);
 
 // "FIN,SYN"; "NONE". Nothing where a bit of `flags` is none that iptables can name.
 std::optional<std::string> TcpFlagsText(uint8_t flags);

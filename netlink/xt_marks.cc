@@ -125,6 +125,16 @@ bool IsTargetWithoutMark(absl::string_view name) {
   return std::binary_search(std::begin(kTargets), std::end(kTargets), name);
 }
 
+TargetEffect EffectOfTarget(absl::string_view name) {
+  constexpr absl::string_view kPassOn[] = {"LOG", "NFLOG", "TRACE"};
+  constexpr absl::string_view kTerminal[] = {"REJECT",     "DNAT",     "SNAT",
+                                             "MASQUERADE", "REDIRECT", "NETMAP"};
+  const auto is_in = [&](const auto& names) {
+    return std::find(std::begin(names), std::end(names), name) != std::end(names);
+  };
+  return {.decides = !is_in(kPassOn), .terminal = is_in(kTerminal)};
+}
+
 XtMarks MarksOfXtMatch(absl::string_view name, uint32_t revision, XtBytes info) {
   if (name == kXtConnLabel) return OfConnLabel(revision, info);
   if (IsMatchWithoutMark(name)) return {};

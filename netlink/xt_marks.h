@@ -2,7 +2,7 @@
 //
 // File: netlink/xt_marks.h
 //
-// What xtables matches and targets have to do with the packet's mark and its connection's labels:
+// What xtables matches and targets do with the packet, its mark and its connection's labels:
 // OpaqueRule::marks_tested, marks_set, marks_cleared and labels_set. Whatever may look at the mark,
 // turn a bit on or give a label, but does not say which, gets all.
 #ifndef KIPT_NETLINK_XT_MARKS_H_
@@ -31,6 +31,14 @@ struct XtMarks {
 // its options. But for the match connlabel they leave labels alone, too.
 bool IsMatchWithoutMark(absl::string_view name);
 bool IsTargetWithoutMark(absl::string_view name);
+
+// What targets outside our vocabulary do to a packet: as OpaqueRule::decides and ::terminal. A name
+// that is not known may do anything.
+struct TargetEffect {
+  bool decides = true;
+  bool terminal = false;
+};
+TargetEffect EffectOfTarget(absl::string_view name);
 
 // `info` may be any bytes.
 XtMarks MarksOfXtMatch(absl::string_view name, uint32_t revision, XtBytes info);

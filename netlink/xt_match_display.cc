@@ -167,15 +167,9 @@ Text Multiport(Family /*family*/, XtBytes bytes) {
 }
 
 Text AddressTypes(uint16_t types) {
-  static constexpr const char* kNames[] = {"UNSPEC",   "UNICAST",   "LOCAL",     "BROADCAST",
-                                           "ANYCAST",  "MULTICAST", "BLACKHOLE", "UNREACHABLE",
-                                           "PROHIBIT", "THROW",     "NAT",       "XRESOLVE"};
-  if (types >= 1U << std::size(kNames)) return std::nullopt;
-  std::vector<const char*> names;
-  for (size_t bit = 0; bit < std::size(kNames); ++bit) {
-    if ((types >> bit & 1U) != 0) names.push_back(kNames[bit]);
-  }
-  return absl::StrJoin(names, ",");
+  return BitNames({"UNSPEC", "UNICAST", "LOCAL", "BROADCAST", "ANYCAST", "MULTICAST", "BLACKHOLE",
+                   "UNREACHABLE", "PROHIBIT", "THROW", "NAT", "XRESOLVE"},
+                  types);
 }
 
 Text AddressTypeText(uint16_t source, uint16_t destination, uint32_t flags) {
@@ -233,24 +227,18 @@ Text Recent(Family family, XtBytes bytes) {
       (has(XT_RECENT_REAP) && info->seconds == 0)) {
     return std::nullopt;
   }
-  const char* mode = nullptr;
-  switch (info->check_set & ~XT_RECENT_MODIFIERS) {
-    case XT_RECENT_SET:
-      mode = "--set";
-      break;
-    case XT_RECENT_CHECK:
-      mode = "--rcheck";
-      break;
-    case XT_RECENT_UPDATE:
-      mode = "--update";
-      break;
-    case XT_RECENT_REMOVE:
-      mode = "--remove";
-      break;
-    default:
-      return std::nullopt;
-  }
-  std::string text = absl::StrCat("-m recent", OptionWords(mode, "", info->invert == 1));
+  static constexpr struct {
+    uint8_t flag;
+    const char* option;
+  } kModes[] = {{XT_RECENT_SET, "--set"},
+                {XT_RECENT_CHECK, "--rcheck"},
+                {XT_RECENT_UPDATE, "--update"},
+                {XT_RECENT_REMOVE, "--remove"}};
+  const auto* const mode = std::find_if(std::begin(kModes), std::end(kModes), [&](const auto& row) {
+    return row.flag == (info->check_set & ~XT_RECENT_MODIFIERS);
+  });
+  if (mode == std::end(kModes)) return std::nullopt;
+  std::string text = absl::StrCat("-m recent", OptionWords(mode->option, "", info->invert == 1));
   if (info->seconds != 0) text += OptionWords("--seconds", absl::StrCat(info->seconds));
   if (has(XT_RECENT_REAP)) text += " --reap";
   if (info->hit_count != 0) text += OptionWords("--hitcount", absl::StrCat(info->hit_count));

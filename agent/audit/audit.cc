@@ -5,26 +5,17 @@
 #include <vector>
 
 #include "agent/audit/audit_parts.h"
-#include "agent/audit/finding_collector.h"
 #include "agent/audit/mixed_modes.h"
 
 namespace kipt::agent {
 namespace {
 
 void AuditMixedModes(const NodeView& view, FindingCollector& findings) {
-  for (const ModeMeeting& meeting : FindModeMeetings(view.surveys)) {
-    AuditFinding sum;
-    sum.details = meeting.details;
-    sum.count = meeting.details.size();
+  for (AuditFinding& finding : FindModeMeetings(view.surveys)) {
+    finding.count = finding.details.size();
     // Chains of one severity are one finding; the allow list names kinds.
-    findings.AddSum({.kind = meeting.kind,
-                     .family = std::string(netlink::FamilyName(meeting.family)),
-                     .variant = std::string(AuditSeverityName(meeting.severity))},
-                    std::move(sum), [&](AuditFinding& finding) {
-                      finding.severity = meeting.severity;
-                      finding.message = meeting.reason;
-                      finding.remedy = meeting.remedy;
-                    });
+    const std::string severity(AuditSeverityName(finding.severity));
+    findings.AddSum(std::move(finding), severity);
   }
 }
 

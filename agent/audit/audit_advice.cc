@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/audit/audit_advice.h"
-
 #include "absl/strings/str_cat.h"
+#include "agent/audit/audit_parts.h"
 
 namespace kipt::agent {
 namespace {

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/audit/audit_finding.h"
 
+#include <algorithm>
 #include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "agent/audit/audit_parts.h"
 
 namespace kipt::agent {
 namespace {
@@ -9,45 +14,32 @@ namespace {
 struct KindRow {
   AuditKind kind;
   absl::string_view name;
-  absl::string_view title;
 };
 constexpr std::array kKinds = {
-    KindRow{AuditKind::kChainUser, "ChainUser", "others' rules that jump to a chain of kubelet's"},
-    KindRow{AuditKind::kPrivateChainUser, "PrivateChainUser",
-            "others' rules that jump to a private chain of this agent's"},
-    KindRow{AuditKind::kForeignRule, "ForeignRule", "others' rules in a chain of kubelet's"},
-    KindRow{AuditKind::kCniConfig, "CniConfig",
-            "CNI configurations that name a chain of kubelet's"},
-    KindRow{AuditKind::kCniConfigUnreadable, "CniConfigUnreadable",
-            "CNI configurations that could not be read"},
-    KindRow{AuditKind::kMarkBitSet, "MarkBitSet", "others' rules that set our mark bits"},
-    KindRow{AuditKind::kMarkBitTested, "MarkBitTested", "others' rules that test our mark bits"},
-    KindRow{AuditKind::kIpRuleFwmark, "IpRuleFwmark", "routing rules that look at our mark bits"},
-    KindRow{AuditKind::kMarkMasqEmpty, "MarkMasqEmpty", "KUBE-MARK-MASQ is empty"},
-    KindRow{AuditKind::kMarkMasqUnheard, "MarkMasqUnheard",
-            "what KUBE-MARK-MASQ marks is not masqueraded"},
-    KindRow{AuditKind::kMarkDropEmpty, "MarkDropEmpty", "KUBE-MARK-DROP is empty"},
-    KindRow{AuditKind::kMarkDropUnheard, "MarkDropUnheard",
-            "what KUBE-MARK-DROP marks is not dropped"},
-    KindRow{AuditKind::kKubeProxyUsesMarkDrop, "KubeProxyUsesMarkDrop",
-            "kube-proxy depends on KUBE-MARK-DROP"},
-    KindRow{AuditKind::kKubeProxyUsesMarkMasq, "KubeProxyUsesMarkMasq",
-            "kube-proxy's own use of KUBE-MARK-MASQ"},
-    KindRow{AuditKind::kKubeProxy, "KubeProxy", "kube-proxy"},
-    KindRow{AuditKind::kKubeProxyLeftOver, "KubeProxyLeftOver", "what a kube-proxy left"},
-    KindRow{AuditKind::kKpng, "Kpng", "kpng"},
-    KindRow{AuditKind::kRouteLocalnetExposed, "RouteLocalnetExposed",
-            "neighbours can reach 127.0.0.1"},
-    KindRow{AuditKind::kBothModesInUse, "BothModesInUse", "rules in both iptables modes"},
-    KindRow{AuditKind::kShadowedByOtherMode, "ShadowedByOtherMode",
-            "one iptables mode decides before the other"},
-    KindRow{AuditKind::kSameChainInBothModes, "SameChainInBothModes",
-            "the same chain in both iptables modes"},
-    KindRow{AuditKind::kTwoHints, "TwoHints",
-            "both iptables modes have KUBE-IPTABLES-HINT, or one the hint and the other a canary"},
-    KindRow{AuditKind::kNotSeen, "NotSeen", "what this audit could not see"},
-    KindRow{AuditKind::kAllowEntryUnused, "AllowEntryUnused",
-            "entries of the allow list that match nothing"},
+    KindRow{AuditKind::kChainUser, "ChainUser"},
+    KindRow{AuditKind::kPrivateChainUser, "PrivateChainUser"},
+    KindRow{AuditKind::kForeignRule, "ForeignRule"},
+    KindRow{AuditKind::kCniConfig, "CniConfig"},
+    KindRow{AuditKind::kCniConfigUnreadable, "CniConfigUnreadable"},
+    KindRow{AuditKind::kMarkBitSet, "MarkBitSet"},
+    KindRow{AuditKind::kMarkBitTested, "MarkBitTested"},
+    KindRow{AuditKind::kIpRuleFwmark, "IpRuleFwmark"},
+    KindRow{AuditKind::kMarkMasqEmpty, "MarkMasqEmpty"},
+    KindRow{AuditKind::kMarkMasqUnheard, "MarkMasqUnheard"},
+    KindRow{AuditKind::kMarkDropEmpty, "MarkDropEmpty"},
+    KindRow{AuditKind::kMarkDropUnheard, "MarkDropUnheard"},
+    KindRow{AuditKind::kKubeProxyUsesMarkDrop, "KubeProxyUsesMarkDrop"},
+    KindRow{AuditKind::kKubeProxyUsesMarkMasq, "KubeProxyUsesMarkMasq"},
+    KindRow{AuditKind::kKubeProxy, "KubeProxy"},
+    KindRow{AuditKind::kKubeProxyLeftOver, "KubeProxyLeftOver"},
+    KindRow{AuditKind::kKpng, "Kpng"},
+    KindRow{AuditKind::kRouteLocalnetExposed, "RouteLocalnetExposed"},
+    KindRow{AuditKind::kBothModesInUse, "BothModesInUse"},
+    KindRow{AuditKind::kShadowedByOtherMode, "ShadowedByOtherMode"},
+    KindRow{AuditKind::kSameChainInBothModes, "SameChainInBothModes"},
+    KindRow{AuditKind::kTwoHints, "TwoHints"},
+    KindRow{AuditKind::kNotSeen, "NotSeen"},
+    KindRow{AuditKind::kAllowEntryUnused, "AllowEntryUnused"},
 };
 
 const KindRow& Row(AuditKind kind) {
@@ -57,11 +49,15 @@ const KindRow& Row(AuditKind kind) {
   return kKinds.front();
 }
 
+size_t& CountOf(AuditReport& report, const AuditFinding& finding) {
+  if (finding.allowed) return report.allowed;
+  if (finding.severity == AuditSeverity::kError) return report.errors;
+  return finding.severity == AuditSeverity::kWarning ? report.warnings : report.infos;
+}
+
 }  // namespace
 
 absl::string_view AuditKindName(AuditKind kind) { return Row(kind).name; }
-
-absl::string_view AuditKindTitle(AuditKind kind) { return Row(kind).title; }
 
 std::optional<AuditKind> AuditKindFromName(absl::string_view name) {
   for (const KindRow& row : kKinds) {
@@ -71,19 +67,67 @@ std::optional<AuditKind> AuditKindFromName(absl::string_view name) {
 }
 
 absl::string_view AuditSeverityName(AuditSeverity severity) {
-  switch (severity) {
-    case AuditSeverity::kInfo:
-      return "info";
-    case AuditSeverity::kWarning:
-      return "warning";
-    case AuditSeverity::kError:
-      return "error";
-  }
-  return "info";
+  if (severity == AuditSeverity::kError) return "error";
+  return severity == AuditSeverity::kWarning ? "warning" : "info";
 }
 
 bool AuditExitNeedsAttention(const AuditReport& report) {
   return report.errors != 0 || report.warnings != 0;
+}
+
+AuditFinding& FindingCollector::At(AuditFinding finding, const std::string& allowed_text,
+                                   const std::string& variant) {
+  const AllowEntry* entry = options_.allow.Find(AuditKindName(finding.kind), finding.iptables_mode,
+                                                finding.chain, allowed_text);
+  const size_t line = entry == nullptr ? 0 : entry->line;
+  if (entry != nullptr) used_entries_.insert(line);
+  const auto [place, added] =
+      places_.try_emplace(Key{finding.kind, netns_, finding.iptables_mode, finding.family,
+                              finding.chain, finding.owner, variant, line},
+                          findings_.size());
+  if (!added) return findings_[place->second];
+  finding.netns = netns_;
+  if (entry != nullptr) finding.allowed = entry->reason.empty() ? ToString(*entry) : entry->reason;
+  return findings_.emplace_back(std::move(finding));
+}
+
+void FindingCollector::AddRule(AuditFinding finding, AuditedRule rule, bool counted,
+                               const std::string& variant) {
+  AuditFinding& found =
+      At(std::move(finding), absl::StrCat("-A ", rule.chain, " ", rule.text), variant);
+  ++found.count;
+  if (counted) found.packets = found.packets.value_or(0) + rule.packets;
+  if (found.rules.size() < options_.max_examples) found.rules.push_back(std::move(rule));
+}
+
+void FindingCollector::AddDetail(AuditFinding finding, const std::string& detail,
+                                 const std::string& variant) {
+  AuditFinding& found = At(std::move(finding), detail, variant);
+  ++found.count;
+  found.details.push_back(detail);
+}
+
+void FindingCollector::AddSum(AuditFinding finding, const std::string& variant) {
+  At(std::move(finding), "", variant);
+}
+
+AuditReport FindingCollector::Finish() {
+  netns_.clear();
+  for (const AllowEntry& entry : options_.allow.entries) {
+    if (used_entries_.count(entry.line) != 0) continue;
+    // Not through At: an entry for every kind would allow, and so use, itself.
+    AuditFinding& finding = findings_.emplace_back();
+    finding.kind = AuditKind::kAllowEntryUnused;
+    finding.message = absl::StrCat("the allow list's ", ToString(entry), " matches nothing");
+    finding.remedy = "Remove the entry, if what it allowed is gone for good.";
+  }
+  std::stable_sort(
+      findings_.begin(), findings_.end(),
+      [](const AuditFinding& a, const AuditFinding& b) { return a.severity > b.severity; });
+  AuditReport report;
+  for (const AuditFinding& finding : findings_) ++CountOf(report, finding);
+  report.findings = std::move(findings_);
+  return report;
 }
 
 }  // namespace kipt::agent

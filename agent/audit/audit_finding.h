@@ -48,8 +48,6 @@ enum class AuditKind : uint8_t {
 };
 absl::string_view AuditKindName(AuditKind kind);  // "ChainUser", ...
 std::optional<AuditKind> AuditKindFromName(absl::string_view name);
-// What a finding of this kind is, in a few words: "rules that jump to a chain of kubelet's".
-absl::string_view AuditKindTitle(AuditKind kind);
 
 enum class AuditSeverity : uint8_t {
   kInfo,
@@ -60,7 +58,7 @@ absl::string_view AuditSeverityName(AuditSeverity severity);  // "info", "warnin
 
 struct AuditedRule {
   std::string chain;  // where it stands: "CNI-DN-0123"
-  std::string text;   // as SurveyRule::text
+  std::string text;   // as iptables-save spells it
   uint64_t packets = 0;
 
   bool operator==(const AuditedRule&) const = default;

@@ -4,12 +4,11 @@
 // sysctls; and what could not be read.
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "agent/audit/audit_advice.h"
 #include "agent/audit/audit_parts.h"
-#include "agent/audit/rule_words.h"
 #include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {
@@ -34,70 +33,60 @@ const KubeProxyFacts* ProxyFor(absl::string_view chain, const std::vector<Family
   return any;
 }
 
-void DescribeCni(const CniReference& reference, const std::string& chain, bool exists,
-                 const KubeProxyFacts& proxy, Mode mode, AuditFinding& finding) {
-  finding.message = absl::StrCat("the CNI plugin ", reference.plugin, " uses ", chain);
-  finding.remedy = RemedyForUsers(chain, Owner::kPortmap);
+// What a plugin that names `chain` has to expect; fills in the severity and the consequence.
+void GradeCni(bool exists, const KubeProxyFacts& proxy, Mode mode, AuditFinding& finding) {
+  const std::string& chain = finding.chain;
   const ChainFuture future = FutureOf(chain, proxy);
-  if (future == ChainFuture::kKeptByProxy || future == ChainFuture::kEmpty) {
-    const bool open = future == ChainFuture::kEmpty;
-    finding.severity = open ? AuditSeverity::kError : AuditSeverity::kWarning;
+  const bool is_private = future == ChainFuture::kPrivate;
+  finding.severity = future == ChainFuture::kKeptByProxy || (is_private && exists)
+                         ? AuditSeverity::kWarning
+                         : AuditSeverity::kError;
+  if (future == ChainFuture::kKeptByProxy || future == ChainFuture::kEmpty || is_private) {
     finding.consequence = ConsequenceForUsers(chain, proxy, mode);
+    if (is_private && !exists) {
+      finding.consequence +=
+          " It does not stand: the plugin's next ADD fails, and pods with host "
+          "ports do not start.";
+    }
     return;
   }
-  finding.severity = AuditSeverity::kError;
-  if (future == ChainFuture::kPrivate) {
-    finding.severity = exists ? AuditSeverity::kWarning : AuditSeverity::kError;
-    finding.consequence = ConsequenceForUsers(chain, proxy, mode);
-    if (exists) return;
-    finding.consequence +=
-        " It does not stand: the plugin's next ADD fails, and pods with host "
-        "ports do not start.";
-    return;
-  }
-  if (mode == Mode::kCleanup && !exists) {
-    finding.consequence = absl::StrCat("IPTablesOwnershipCleanup is on, and there is no ", chain,
-                                       ": its next ADD will fail, and pods with host ports do not "
-                                       "start.");
-    return;
-  }
-  finding.consequence = absl::StrCat(
-      WhenGateIsOn(mode),
-      exists ? "the chain that stands is the last: " : "nobody makes the chain: ",
-      "from the next reboot or flush on its next ADD will fail, and pods with host ports do not "
-      "start.");
+  const std::string expected =
+      mode == Mode::kCleanup && !exists
+          ? absl::StrCat("IPTablesOwnershipCleanup is on, and there is no ", chain, ": ")
+          : absl::StrCat(
+                WhenGateIsOn(mode),
+                exists ? "the chain that stands is the last: " : "nobody makes the chain: ",
+                "from the next reboot or flush on ");
+  finding.consequence =
+      absl::StrCat(expected, "its next ADD will fail, and pods with host ports do not start.");
 }
 
 void AuditCni(const NodeView& view, const std::vector<FamilyAudit>& families,
               const AuditOptions& options, FindingCollector& findings) {
-  const KubeProxyFacts no_proxy;
   for (const CniReference& reference : view.cni.references) {
-    const std::string chain = absl::StrCat("nat/", reference.chain);
     // Whatever else it names is no business of kubelet's.
     const Owner owner = OwnerOfChain({.family = "ip", .name = "nat"}, reference.chain);
     if (!IsKubeletsOrOurs(owner)) continue;
+    const std::string chain = absl::StrCat("nat/", reference.chain);
+    AuditFinding finding = {
+        .kind = AuditKind::kCniConfig,
+        .chain = chain,
+        .owner = Owner::kPortmap,
+        .message = absl::StrCat("the CNI plugin ", reference.plugin, " uses ", chain),
+        .remedy = RemedyForUsers(chain, Owner::kPortmap)};
     const KubeProxyFacts* proxy = ProxyFor(chain, families);
-    const bool exists = AnyHas(families, "nat", reference.chain);
-    findings.AddDetail({.kind = AuditKind::kCniConfig,
-                        .chain = chain,
-                        .owner = Owner::kPortmap,
-                        .variant = reference.plugin},
-                       reference.file, [&](AuditFinding& finding) {
-                         DescribeCni(reference, chain, exists, proxy != nullptr ? *proxy : no_proxy,
-                                     options.mode, finding);
-                       });
+    GradeCni(AnyHas(families, "nat", reference.chain), proxy != nullptr ? *proxy : KubeProxyFacts(),
+             options.mode, finding);
+    findings.AddDetail(std::move(finding), reference.file, reference.plugin);
   }
   for (const std::string& problem : view.cni.problems) {
-    findings.AddDetail({.kind = AuditKind::kCniConfigUnreadable}, problem,
-                       [](AuditFinding& finding) {
-                         finding.severity = AuditSeverity::kWarning;
-                         finding.message =
-                             "CNI configurations may name chains of kubelet's that "
-                             "this audit does not know of";
-                         finding.remedy =
-                             "Run it where it can read them (--host-root), or mend the "
-                             "file.";
-                       });
+    findings.AddDetail(
+        {.kind = AuditKind::kCniConfigUnreadable,
+         .severity = AuditSeverity::kWarning,
+         .message = "CNI configurations may name chains of kubelet's that this audit does not know "
+                    "of",
+         .remedy = "Run it where it can read them (--host-root), or mend the file."},
+        problem);
   }
 }
 
@@ -108,28 +97,25 @@ void AuditIpRule(const FwmarkRule& rule, const AuditOptions& options, FindingCol
   if ((rule.mask & ours) == 0) return;
   const bool wants = (rule.mark & rule.mask & ours) != 0;
   const std::string bits = absl::StrCat("0x", absl::Hex(rule.mask & ours));
-  findings.AddDetail({.kind = AuditKind::kIpRuleFwmark,
-                      .family = std::string(netlink::FamilyName(rule.family)),
-                      .variant = absl::StrCat(wants, " ", bits)},
-                     rule.text, [&](AuditFinding& finding) {
-                       finding.severity = wants ? AuditSeverity::kWarning : AuditSeverity::kInfo;
-                       finding.message = absl::StrCat("routing rules match only packets ",
-                                                      wants ? "with" : "without", " mark bit ",
-                                                      bits, ", which kubelet's chains set");
-                       if (!wants) return;
-                       finding.consequence =
-                           "They route packets that are marked to be masqueraded or dropped.";
-                       finding.remedy =
-                           "Give one of the two other bits: --iptables-masquerade-bit and "
-                           "--iptables-drop-bit (the former must be kube-proxy's too), or the mask "
-                           "of the routing rule.";
-                     });
+  AuditFinding finding = {
+      .kind = AuditKind::kIpRuleFwmark,
+      .family = std::string(netlink::FamilyName(rule.family)),
+      .message = absl::StrCat("routing rules match only packets ", wants ? "with" : "without",
+                              " mark bit ", bits, ", which kubelet's chains set")};
+  if (wants) {
+    finding.severity = AuditSeverity::kWarning;
+    finding.consequence = "They route packets that are marked to be masqueraded or dropped.";
+    finding.remedy =
+        "Give one of the two other bits: --iptables-masquerade-bit and --iptables-drop-bit (the "
+        "former must be kube-proxy's too), or the mask of the routing rule.";
+  }
+  findings.AddDetail(std::move(finding), rule.text, absl::StrCat(wants, " ", bits));
 }
 
 bool IsMartianRule(const SurveyRule& rule) {
-  const RuleWords words = ParseRuleWords(rule.text);
-  return words.target == "DROP" && words.destination.text == "127.0.0.0/8" &&
-         !words.destination.negated && words.source.negated;
+  const netlink::Rule& matches = KnownMatches(rule);
+  return TargetName(rule) == "DROP" && matches.source && matches.source->negated &&
+         matches.destination == DropMartians(0).destination;
 }
 
 // KUBE-FIREWALL with its rule, on INPUT, or this agent's native table.
@@ -147,17 +133,15 @@ void AuditRouteLocalnet(const NodeView& view, const std::vector<FamilyAudit>& fa
   });
   if (view.route_localnet.empty() || safe) return;
   findings.AddDetail(
-      {.kind = AuditKind::kRouteLocalnetExposed, .family = "ip", .chain = "filter/KUBE-FIREWALL"},
-      absl::StrCat("route_localnet: ", absl::StrJoin(view.route_localnet, ", ")),
-      [](AuditFinding& finding) {
-        finding.severity = AuditSeverity::kError;
-        finding.message =
-            "route_localnet is on, and no rule drops martian packets: neighbours "
-            "reach what listens on 127.0.0.1 (CVE-2020-8558)";
-        finding.remedy =
-            "Let kubelet or this agent put filter/KUBE-FIREWALL in place, or set "
-            "net.ipv4.conf.*.route_localnet to 0 where nothing needs it.";
-      });
+      {.kind = AuditKind::kRouteLocalnetExposed,
+       .severity = AuditSeverity::kError,
+       .family = "ip",
+       .chain = "filter/KUBE-FIREWALL",
+       .message = "route_localnet is on, and no rule drops martian packets: neighbours reach what "
+                  "listens on 127.0.0.1 (CVE-2020-8558)",
+       .remedy = "Let kubelet or this agent put filter/KUBE-FIREWALL in place, or set "
+                 "net.ipv4.conf.*.route_localnet to 0 where nothing needs it."},
+      absl::StrCat("route_localnet: ", absl::StrJoin(view.route_localnet, ", ")));
 }
 
 }  // namespace
@@ -168,12 +152,11 @@ void AuditSurroundings(const NodeView& view, const std::vector<FamilyAudit>& fam
   for (const FwmarkRule& rule : view.ip_rules) AuditIpRule(rule, options, findings);
   AuditRouteLocalnet(view, families, findings);
   for (const std::string& problem : view.problems) {
-    findings.AddDetail({.kind = AuditKind::kNotSeen}, problem, [](AuditFinding& finding) {
-      finding.severity = AuditSeverity::kWarning;
-      finding.message =
-          "something could not be read: whoever depends on kubelet's chains there is "
-          "not in this report";
-    });
+    findings.AddDetail({.kind = AuditKind::kNotSeen,
+                        .severity = AuditSeverity::kWarning,
+                        .message = "something could not be read: whoever depends on kubelet's "
+                                   "chains there is not in this report"},
+                       problem);
   }
 }
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/audit/audit_text.h"
-
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "agent/audit/audit.h"
+#include "agent/audit/audit_parts.h"
 #include "agent/audit/explain.h"
 #include "featuregates/printable.h"
 

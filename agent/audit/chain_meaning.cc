@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/audit/chain_meaning.h"
-
+//
+// What the chains of Kubernetes are, who made them, and where packets go from them.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -8,8 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "agent/audit/audit_advice.h"
+#include "agent/audit/audit_parts.h"
 #include "agent/audit/chain_owner.h"
+#include "agent/audit/explain_parts.h"
 #include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {
@@ -104,7 +105,7 @@ uint64_t PacketsFromBase(const FamilyChains& chains, absl::string_view table,
   const netlink::SurveyChain* found = chains.Find(table, base);
   if (found == nullptr) return 0;
   for (const netlink::SurveyRule& rule : found->rules) {
-    if (rule.jump == chain) packets += rule.counters.packets;
+    if (JumpOf(rule) == chain) packets += rule.counters.packets;
   }
   return packets;
 }

@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/audit/chain_owner.h"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
-#include <initializer_list>
 #include <optional>
 #include <string>
-#include <variant>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "agent/policy/kubelet_forms.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
-#include "agent/xtables/iptables_save_reader.h"
-#include "agent/xtables/iptables_save_rule.h"
 
 namespace kipt::agent {
 namespace {
@@ -165,41 +159,27 @@ std::optional<netlink::ChainId> KubeletChainId(const netlink::TableId& table,
 bool IsKubeletForm(const netlink::TableId& table, absl::string_view chain,
                    const netlink::SurveyRule& rule) {
   const std::optional<netlink::ChainId> id = KubeletChainId(table, chain);
-  std::vector<absl::string_view> words;
-  if (!id || !SplitSavedRule(rule.text, words)) return false;
-  const std::variant<netlink::Rule, netlink::OpaqueRule> parsed =
-      ParseSavedRule(id->family, SavedChains(), rule.text, words);
-  const auto* known = std::get_if<netlink::Rule>(&parsed);
-  return known != nullptr && RecognizeKubeletForm(*id, *known).has_value();
+  return id && rule.rule() != nullptr && RecognizeKubeletForm(*id, *rule.rule()).has_value();
 }
 
 // IPVS mode puts one rule of its own into KUBE-POSTROUTING.
-bool IsIpvsLoopback(const RuleWords& words) {
-  return words.set.text == "KUBE-LOOP-BACK" || words.set.text == "KUBE-6-LOOP-BACK";
+bool IsIpvsLoopback(const netlink::SurveyRule& rule) {
+  const netlink::OpaqueRule* opaque = rule.opaque();
+  return opaque != nullptr &&
+         (opaque->set == "KUBE-LOOP-BACK" || opaque->set == "KUBE-6-LOOP-BACK");
 }
 
-// A jump from one of `bases` with this comment, or none, and no other match.
-bool IsPlainJump(absl::string_view chain, const RuleWords& words, absl::string_view target,
-                 absl::string_view comment, std::initializer_list<absl::string_view> bases) {
-  return words.MatchesAll() && !words.go_to && words.target == target && words.comment == comment &&
-         std::find(bases.begin(), bases.end(), chain) != bases.end();
-}
-
-// The one from POSTROUTING has the comment of kube-proxy's.
-bool IsKubeletJump(const netlink::TableId& table, absl::string_view chain, const RuleWords& words) {
-  if (table.name == "filter") {
-    return IsPlainJump(chain, words, kFirewallChain, "", {"INPUT", "OUTPUT"});
+// Kubelet's jumps from base chains, and this agent's; kUnknown for all other rules. The jump from
+// POSTROUTING has the comment of kube-proxy's.
+Owner OwnerOfJump(const netlink::TableId& table, absl::string_view chain,
+                  const netlink::SurveyRule& rule) {
+  const std::optional<netlink::ChainId> id = KubeletChainId(table, chain);
+  if (!id || rule.rule() == nullptr || JumpTarget(rule) == nullptr) return Owner::kUnknown;
+  for (const DesiredJump& jump : EveryKubeletJump(id->family)) {
+    if (jump.base_chain != *id || jump.rule != *rule.rule()) continue;
+    return IsPrivateChain(table.name, *JumpTarget(rule)) ? Owner::kThisAgent : Owner::kKubelet;
   }
-  return table.name == "nat" &&
-         IsPlainJump(chain, words, kPostroutingChain, kPostroutingComment, {"POSTROUTING"});
-}
-
-bool IsPrivateJump(const netlink::TableId& table, absl::string_view chain, const RuleWords& words) {
-  if (table.name == "filter") {
-    return IsPlainJump(chain, words, kLabelFirewallChain, "", {"INPUT", "FORWARD", "OUTPUT"});
-  }
-  return table.name == "nat" && IsPlainJump(chain, words, kLabelPostroutingChain,
-                                            kLabelPostroutingComment, {"POSTROUTING"});
+  return Owner::kUnknown;
 }
 
 }  // namespace
@@ -245,21 +225,24 @@ bool IsPrivateChain(absl::string_view place) {
 }
 
 Owner OwnerOfRule(const netlink::TableId& table, absl::string_view chain, bool base,
-                  const netlink::SurveyRule& rule, const RuleWords& words) {
+                  const netlink::SurveyRule& rule) {
   const Owner of_chain = base ? Owner::kBaseChain : OwnerOfChain(table, chain);
   if (of_chain == Owner::kKubelet ||
       (of_chain == Owner::kThisAgent && IsPrivateChain(table.name, chain))) {
     if (IsKubeletForm(table, chain, rule)) return of_chain;
-    if (IsIpvsLoopback(words)) return Owner::kKubeProxyIpvs;
+    if (IsIpvsLoopback(rule)) return Owner::kKubeProxyIpvs;
   } else if (of_chain != Owner::kBaseChain && of_chain != Owner::kUnknown) {
     return of_chain;
   }
-  if (base && IsKubeletJump(table, chain, words)) return Owner::kKubelet;
-  if (base && IsPrivateJump(table, chain, words)) return Owner::kThisAgent;
-  for (const OwnerRow& row : kComments) {
-    if (absl::StartsWith(words.comment, row.name)) return row.owner;
+  if (base) {
+    const Owner of_jump = OwnerOfJump(table, chain, rule);
+    if (of_jump != Owner::kUnknown) return of_jump;
   }
-  const Owner of_target = OwnerOfChain(table, rule.jump);
+  for (const OwnerRow& row : kComments) {
+    if (absl::StartsWith(KnownMatches(rule).comment, row.name)) return row.owner;
+  }
+  const std::string* jump = JumpTarget(rule);
+  const Owner of_target = jump == nullptr ? Owner::kUnknown : OwnerOfChain(table, *jump);
   // That a rule uses a chain of kubelet's or of ours does not make it that.
   return IsKubeletsOrOurs(of_target) ? Owner::kUnknown : of_target;
 }

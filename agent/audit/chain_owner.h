@@ -10,7 +10,6 @@
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
-#include "agent/audit/rule_words.h"
 #include "netlink/survey.h"
 
 namespace kipt::agent {
@@ -63,7 +62,7 @@ bool IsPrivateChain(absl::string_view place);
 // this agent's, where others put rules too: there only kubelet's own forms, of any release, mark
 // bit and label, are kubelet's. In a base chain, by its comment, or by whose chain it jumps to.
 Owner OwnerOfRule(const netlink::TableId& table, absl::string_view chain, bool base,
-                  const netlink::SurveyRule& rule, const RuleWords& words);
+                  const netlink::SurveyRule& rule);
 
 // "KUBE-SVC-*" for the chains that a program makes one of per service, endpoint, pod or container;
 // else the name itself. A view of `chain` or of static storage.

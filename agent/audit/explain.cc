@@ -13,11 +13,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "agent/audit/audit_parts.h"
-#include "agent/audit/chain_meaning.h"
+#include "agent/audit/explain_parts.h"
 #include "agent/audit/family_chains.h"
 #include "agent/audit/kube_proxy_facts.h"
-#include "agent/audit/rule_sentence.h"
-#include "agent/audit/service_names.h"
 
 namespace kipt::agent {
 namespace {
@@ -94,6 +92,53 @@ std::string UserSentence(Purpose purpose, const RuleWords& words) {
   return absl::StrCat("the pod ", SingleHost(words.source.text), " calls itself");
 }
 
+// Which service a rule of kube-proxy's is about: by the rule's comment; where it has none, as those
+// of kube-proxy 1.17 in KUBE-SVC-* and KUBE-SEP-*, by those of the rules that lead to its chain,
+// which are looked through once.
+class ServiceNames {
+ public:
+  // A view: `chains` must outlive it.
+  explicit ServiceNames(const FamilyChains& chains) : chains_(chains) {}
+
+  // Empty where nothing tells.
+  std::string Of(const std::string& chain, const netlink::SurveyRule& rule);
+
+ private:
+  void Look();
+
+  const FamilyChains& chains_;
+  std::optional<std::map<std::string, std::string>> of_chain_;
+};
+
+std::string ServiceNames::Of(const std::string& chain, const netlink::SurveyRule& rule) {
+  const absl::string_view named = ServiceInComment(KnownMatches(rule).comment);
+  if (!named.empty()) return std::string(named);
+  if (!absl::StartsWith(chain, "KUBE-S") || chain == "KUBE-SERVICES") return "";
+  if (!of_chain_) Look();
+  const auto found = of_chain_->find(chain);
+  return found == of_chain_->end() ? "" : found->second;
+}
+
+void ServiceNames::Look() {
+  of_chain_.emplace();
+  // Services first: they name the chains of their endpoints.
+  for (const bool services : {true, false}) {
+    for (const auto& [name, chain] : chains_.In("nat")) {
+      const bool is_service = absl::StartsWith(name, "KUBE-SVC-");
+      if (services ? is_service : !is_service) continue;
+      for (const netlink::SurveyRule& rule : chain.rules) {
+        if (!absl::StartsWith(JumpOf(rule), "KUBE-S")) continue;
+        std::string service(ServiceInComment(KnownMatches(rule).comment));
+        if (service.empty()) {
+          const auto own = of_chain_->find(name);
+          if (own != of_chain_->end()) service = own->second;
+        }
+        if (!service.empty()) of_chain_->try_emplace(std::string(JumpOf(rule)), service);
+      }
+    }
+  }
+}
+
 // Gathers the rules that lead to the chain, by purpose.
 class Users {
  public:
@@ -106,8 +151,10 @@ class Users {
         services_(chains) {}
 
   void Add(const std::string& name, const SurveyChain& chain, const SurveyRule& rule) {
-    const RuleWords words = ParseRuleWords(rule.text);
-    const Owner owner = OwnerOfRule(chains_.Id(place_.table), name, chain.base, rule, words);
+    const netlink::TableId table = chains_.Id(place_.table);
+    const std::string text = ToString(table, rule);
+    const RuleWords words = ParseRuleWords(text);
+    const Owner owner = OwnerOfRule(table, name, chain.base, rule);
     const RulePurpose purpose = PurposeOf(target_, name, chain.base, owner, words);
     PurposeGroup& group = groups_[{purpose.purpose, purpose.parameter, owner}];
     if (group.count == 0) {
@@ -122,8 +169,8 @@ class Users {
     if (group.examples.size() >= max_examples_) return;
     group.examples.push_back(
         {.chain = name,
-         .text = rule.text,
-         .sentence = WithService(services_.Of(name, words), UserSentence(purpose.purpose, words)),
+         .text = text,
+         .sentence = WithService(services_.Of(name, rule), UserSentence(purpose.purpose, words)),
          .packets = rule.counters.packets});
   }
 
@@ -147,17 +194,18 @@ class Users {
   std::set<std::string> from_;
 };
 
-void AddOwnRules(const Place& place, const SurveyChain& chain, const ExplainOptions& options,
-                 Explanation& explanation) {
+void AddOwnRules(const netlink::TableId& table, const std::string& name, const SurveyChain& chain,
+                 const ExplainOptions& options, Explanation& explanation) {
   // Kubelet's chains are short, and their rules make sense together only.
   const size_t most = std::max<size_t>(options.max_examples, 10);
   explanation.rule_count = chain.rules.size();
   for (const SurveyRule& rule : chain.rules) {
     if (explanation.rules.size() == most) break;
-    const RuleWords words = ParseRuleWords(rule.text);
+    const std::string text = ToString(table, rule);
+    const RuleWords words = ParseRuleWords(text);
     const std::string service(ServiceInComment(words.comment));
-    explanation.rules.push_back({.chain = place.chain,
-                                 .text = rule.text,
+    explanation.rules.push_back({.chain = name,
+                                 .text = text,
                                  .sentence = WithService(service, RuleSentence(words)),
                                  .packets = rule.counters.packets});
   }
@@ -212,12 +260,12 @@ absl::StatusOr<Explanation> Explain(const netlink::Survey& survey, netlink::Fami
   Users users(chains, *place, options.max_examples, HasCounters(survey));
   for (const auto& [name, from] : chains.In(place->table)) {
     for (const SurveyRule& rule : from.rules) {
-      if (rule.jump == place->chain) users.Add(name, from, rule);
+      if (JumpOf(rule) == place->chain) users.Add(name, from, rule);
     }
   }
   const size_t from_chains = users.chains();
   std::move(users).Write(explanation);
-  AddOwnRules(*place, found, options, explanation);
+  AddOwnRules(chains.Id(place->table), place->chain, found, options, explanation);
   explanation.next = WhereNext(chains, place->table, place->chain);
   WriteInShort(from_chains, explanation);
   return explanation;

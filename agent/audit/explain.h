@@ -17,10 +17,33 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "agent/audit/chain_owner.h"
-#include "agent/audit/rule_purpose.h"
 #include "netlink/survey.h"
 
 namespace kipt::agent {
+
+// What a rule that leads to a chain is for.
+enum class Purpose : uint8_t {
+  // To nat/KUBE-MARK-MASQ:
+  kOutsidePodRange,
+  kHairpin,
+  kExternal,
+  kExternalFromNode,
+  kExternalIp,
+  kLoadBalancer,
+  kNodePort,
+  kNodePortLoopback,
+  kMasqueradeAll,
+  kHostPortHairpin,
+  kHostPortLoopback,
+  // To nat/KUBE-MARK-DROP:
+  kSourceRanges,
+  kNoLocalEndpoints,
+  // To anything:
+  kBaseJump,
+  kThirdParty,
+  kOther,
+};
+absl::string_view PurposeName(Purpose purpose);  // "OutsidePodRange", ...
 
 struct ExplainOptions {
   // Rules shown of each purpose, and of the chain itself.
@@ -29,7 +52,7 @@ struct ExplainOptions {
 
 struct ExplainedRule {
   std::string chain;     // where it stands
-  std::string text;      // as SurveyRule::text
+  std::string text;      // as iptables-save spells it
   std::string sentence;  // "default/web: a packet from 10.244.2.162 goes to KUBE-MARK-MASQ"
   uint64_t packets = 0;
 

@@ -15,6 +15,11 @@ const FamilyChains::Chains& NoChains() {
 
 }  // namespace
 
+absl::string_view JumpOf(const netlink::SurveyRule& rule) {
+  const std::string* jump = JumpTarget(rule);
+  return jump == nullptr ? absl::string_view() : *jump;
+}
+
 FamilyChains::FamilyChains(const netlink::Survey& survey, netlink::Family family)
     : survey_(survey), family_(family), name_(netlink::FamilyName(family)) {}
 
@@ -29,20 +34,17 @@ const FamilyChains::Chains& FamilyChains::In(absl::string_view table) const {
 
 const netlink::SurveyChain* FamilyChains::Find(absl::string_view table,
                                                absl::string_view chain) const {
-  const Chains& chains = In(table);
-  const auto found = chains.find(std::string(chain));
-  return found == chains.end() ? nullptr : &found->second;
+  return survey_.Find(Id(table), std::string(chain));
 }
 
 bool FamilyChains::HangsOnBase(absl::string_view table, absl::string_view chain,
                                absl::string_view from) const {
-  const std::string target(chain);
   const auto& chains = In(table);
   return std::any_of(chains.begin(), chains.end(), [&](const auto& entry) {
     if (!entry.second.base || (!from.empty() && entry.first != std::string(from))) return false;
     const auto& rules = entry.second.rules;
     return std::any_of(rules.begin(), rules.end(),
-                       [&](const netlink::SurveyRule& rule) { return rule.jump == target; });
+                       [&](const netlink::SurveyRule& rule) { return JumpOf(rule) == chain; });
   });
 }
 

@@ -14,6 +14,9 @@
 
 namespace kipt::agent {
 
+// The chain that `rule` jumps or goes to; empty where it does not.
+absl::string_view JumpOf(const netlink::SurveyRule& rule);
+
 class FamilyChains {
  public:
   using Chains = std::map<std::string, netlink::SurveyChain>;

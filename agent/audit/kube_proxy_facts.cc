@@ -109,21 +109,10 @@ void Join(KubeProxyFacts& a, KubeProxyFacts& b) {
 }  // namespace
 
 absl::string_view KubeProxyModeName(KubeProxyMode mode) {
-  switch (mode) {
-    case KubeProxyMode::kNone:
-      return "none";
-    case KubeProxyMode::kIptables:
-      return "iptables";
-    case KubeProxyMode::kIpvs:
-      return "IPVS";
-    case KubeProxyMode::kNftables:
-      return "nftables";
-    case KubeProxyMode::kKpng:
-      return "kpng";
-    case KubeProxyMode::kLeftOver:
-      return "left over";
-  }
-  return "none";
+  // In the order of the enumeration.
+  constexpr std::array<absl::string_view, 6> kNames = {"none",     "iptables", "IPVS",
+                                                       "nftables", "kpng",     "left over"};
+  return kNames.at(static_cast<size_t>(mode));
 }
 
 bool KubeProxyFacts::KeepsMarkMasq() const { return IsLive(*this); }

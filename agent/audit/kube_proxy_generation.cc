@@ -2,6 +2,7 @@
 //
 // What changed in kube-proxy's rules from release to release, as far as it can be seen in them.
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -9,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "agent/audit/kube_proxy_facts.h"
-#include "agent/audit/rule_words.h"
 #include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {
@@ -35,6 +35,16 @@ class Bounds {
     newest_evidence_ = absl::StrCat("up to 1.", minor, ": ", evidence);
   }
 
+  // `is_new`: what release `since` brought, and no older one has.
+  void Tell(bool is_new, int since, const std::string& new_evidence,
+            const std::string& old_evidence) {
+    if (is_new) {
+      AtLeast(since, new_evidence);
+    } else {
+      AtMost(since - 1, old_evidence);
+    }
+  }
+
   // What only a newer release makes outweighs what an older one may have left behind.
   void Settle() {
     if (facts_.newest != 0 && facts_.oldest > facts_.newest) {
@@ -58,9 +68,11 @@ bool AnyRule(const SurveyChain* chain, bool (*wanted)(const SurveyRule&)) {
 
 // "! -s 10.244.0.0/16 ... -j KUBE-MARK-MASQ", or "! -i" of the other ways to tell local packets.
 bool IsOutsideMasquerade(const SurveyRule& rule) {
-  if (rule.jump != std::string(kMarkMasqChain)) return false;
-  const RuleWords words = ParseRuleWords(rule.text);
-  return words.source.negated || words.in_interface.negated;
+  if (JumpOf(rule) != kMarkMasqChain) return false;
+  const std::optional<netlink::PrefixMatch>& source = KnownMatches(rule).source;
+  const netlink::OpaqueRule* opaque = rule.opaque();
+  return (source && source->negated) ||
+         (opaque != nullptr && opaque->in_interface && opaque->in_interface->negated);
 }
 
 // Kubelet, or this agent in its place, has written to this family.
@@ -73,21 +85,13 @@ bool HasFilter(const FamilyChains& chains) { return !chains.In("filter").empty()
 
 void TellByFilter(const FamilyChains& chains, Bounds& bounds) {
   if (!HasFilter(chains)) return;
-  if (chains.Has("filter", "KUBE-NODEPORTS")) {
-    bounds.AtLeast(21, "filter/KUBE-NODEPORTS");
-  } else {
-    bounds.AtMost(20, "no filter/KUBE-NODEPORTS");
-  }
-  if (chains.HangsOnBase("filter", "KUBE-EXTERNAL-SERVICES", "FORWARD")) {
-    bounds.AtLeast(20, "FORWARD jumps to filter/KUBE-EXTERNAL-SERVICES");
-  } else {
-    bounds.AtMost(19, "FORWARD does not jump to filter/KUBE-EXTERNAL-SERVICES");
-  }
-  if (chains.HangsOnBase("filter", "KUBE-PROXY-FIREWALL")) {
-    bounds.AtLeast(25, "filter/KUBE-PROXY-FIREWALL");
-  } else {
-    bounds.AtMost(24, "nothing jumps to filter/KUBE-PROXY-FIREWALL");
-  }
+  bounds.Tell(chains.Has("filter", "KUBE-NODEPORTS"), 21, "filter/KUBE-NODEPORTS",
+              "no filter/KUBE-NODEPORTS");
+  bounds.Tell(chains.HangsOnBase("filter", "KUBE-EXTERNAL-SERVICES", "FORWARD"), 20,
+              "FORWARD jumps to filter/KUBE-EXTERNAL-SERVICES",
+              "FORWARD does not jump to filter/KUBE-EXTERNAL-SERVICES");
+  bounds.Tell(chains.HangsOnBase("filter", "KUBE-PROXY-FIREWALL"), 25, "filter/KUBE-PROXY-FIREWALL",
+              "nothing jumps to filter/KUBE-PROXY-FIREWALL");
   if (!chains.Has("filter", kFirewallChain)) {
     bounds.AtMost(26, "no filter/KUBE-FIREWALL");
   } else if (!HasKubeletTraces(chains)) {
@@ -101,19 +105,16 @@ void TellByForward(const FamilyChains& chains, Bounds& bounds) {
   const SurveyChain* forward = chains.Find("filter", "KUBE-FORWARD");
   if (forward == nullptr) return;
   for (const SurveyRule& rule : forward->rules) {
-    const RuleWords words = ParseRuleWords(rule.text);
-    if (absl::StrContains(rule.text, "--nfacct-name")) {
+    const netlink::Rule& matches = KnownMatches(rule);
+    if (rule.opaque() != nullptr && rule.opaque()->nfacct) {
       bounds.AtLeast(31, "KUBE-FORWARD counts with nfacct");
     }
-    if (words.comment == "kubernetes forwarding conntrack rule") {
+    if (matches.comment == "kubernetes forwarding conntrack rule") {
       bounds.AtLeast(23, "KUBE-FORWARD has one conntrack rule");
-    } else if (words.comment == "kubernetes forwarding conntrack pod source rule") {
+    } else if (matches.comment == "kubernetes forwarding conntrack pod source rule") {
       bounds.AtMost(22, "KUBE-FORWARD has two conntrack rules");
-      if (words.source) {
-        bounds.AtMost(17, "KUBE-FORWARD's conntrack rules name the pod range");
-      } else {
-        bounds.AtLeast(18, "KUBE-FORWARD's conntrack rules name no range");
-      }
+      bounds.Tell(!matches.source, 18, "KUBE-FORWARD's conntrack rules name no range",
+                  "KUBE-FORWARD's conntrack rules name the pod range");
     }
   }
 }
@@ -125,9 +126,9 @@ void TellByServices(const FamilyChains& chains, Bounds& bounds) {
     bounds.AtMost(21, "KUBE-SERVICES itself jumps to KUBE-MARK-MASQ");
   }
   const SurveyRule& last = services->rules.back();
-  if (last.jump != "KUBE-NODEPORTS") return;
-  const RuleWords words = ParseRuleWords(last.text);
-  if (words.destination.negated) {
+  if (JumpOf(last) != "KUBE-NODEPORTS") return;
+  const std::optional<netlink::PrefixMatch>& destination = KnownMatches(last).destination;
+  if (destination && destination->negated) {
     bounds.AtLeast(26, "node ports are not looked for on loopback addresses");
   } else if (chains.family() == netlink::Family::kIPv6) {
     bounds.AtMost(25, "node ports are looked for on ::1");
@@ -137,24 +138,22 @@ void TellByServices(const FamilyChains& chains, Bounds& bounds) {
 void TellByPostrouting(const FamilyChains& chains, Bounds& bounds) {
   const SurveyChain* postrouting = chains.Find("nat", kPostroutingChain);
   if (postrouting == nullptr || postrouting->rules.empty()) return;
-  const RuleWords words = ParseRuleWords(postrouting->rules.front().text);
-  if (words.mark && !words.mark.negated && words.target == "MASQUERADE") {
+  const SurveyRule& first = postrouting->rules.front();
+  const std::optional<netlink::MarkMatch>& mark = KnownMatches(first).mark;
+  if (mark && !mark->negated && TargetName(first) == "MASQUERADE") {
     bounds.AtMost(18, "KUBE-POSTROUTING is a single rule");
   }
 }
 
 // "KUBE-SVC-X -m comment --comment "ns/svc -> 10.0.0.1:80" -j KUBE-SEP-Y".
 void TellByEndpointJump(const SurveyRule& rule, Bounds& bounds) {
-  if (absl::StrContains(rule.text, " -> ")) {
+  const std::string& comment = KnownMatches(rule).comment;
+  if (absl::StrContains(comment, " -> ")) {
     bounds.AtLeast(24, "the comments of KUBE-SVC-* name the endpoints");
     return;
   }
   bounds.AtMost(23, "the comments of KUBE-SVC-* do not name the endpoints");
-  if (!absl::StrContains(rule.text, "--comment")) {
-    bounds.AtMost(17, "KUBE-SVC-* have no comments");
-  } else {
-    bounds.AtLeast(18, "KUBE-SVC-* have comments");
-  }
+  bounds.Tell(!comment.empty(), 18, "KUBE-SVC-* have comments", "KUBE-SVC-* have no comments");
 }
 
 void TellByServiceChains(const FamilyChains& chains, Bounds& bounds) {
@@ -167,14 +166,14 @@ void TellByServiceChains(const FamilyChains& chains, Bounds& bounds) {
       bounds.AtMost(23, "KUBE-XLB-*");
     } else if (absl::StartsWith(name, "KUBE-FW-")) {
       firewalls = true;
-      if (!chain.rules.empty() &&
-          absl::StrContains(chain.rules.back().text, "will be dropped by KUBE-PROXY-FIREWALL")) {
+      if (!chain.rules.empty() && absl::StrContains(KnownMatches(chain.rules.back()).comment,
+                                                    "will be dropped by KUBE-PROXY-FIREWALL")) {
         closed = true;
         bounds.AtLeast(27, "KUBE-FW-* end with a rule that is only a comment");
       }
     } else if (absl::StartsWith(name, "KUBE-SVC-") && !chain.rules.empty()) {
       const SurveyRule& last = chain.rules.back();
-      if (absl::StartsWith(last.jump, "KUBE-SEP-")) TellByEndpointJump(last, bounds);
+      if (absl::StartsWith(JumpOf(last), "KUBE-SEP-")) TellByEndpointJump(last, bounds);
       if (IsOutsideMasquerade(chain.rules.front())) {
         bounds.AtLeast(22, "KUBE-SVC-* themselves jump to KUBE-MARK-MASQ");
       }
@@ -188,25 +187,15 @@ void TellIpvs(const FamilyChains& chains, Bounds& bounds) {
     bounds.AtMost(24, "nat/KUBE-FIREWALL, which is IPVS mode's own");
   }
   if (!HasFilter(chains)) return;
-  if (chains.Has("filter", "KUBE-NODE-PORT")) {
-    bounds.AtLeast(21, "filter/KUBE-NODE-PORT");
-  } else {
-    bounds.AtMost(20, "no filter/KUBE-NODE-PORT");
-  }
-  if (chains.Has("filter", "KUBE-SOURCE-RANGES-FIREWALL")) {
-    bounds.AtLeast(25, "filter/KUBE-SOURCE-RANGES-FIREWALL");
-  } else {
-    bounds.AtMost(24, "no filter/KUBE-SOURCE-RANGES-FIREWALL");
-  }
-  if (chains.Has("filter", "KUBE-IPVS-FILTER")) {
-    bounds.AtLeast(26, "filter/KUBE-IPVS-FILTER");
-  } else {
-    bounds.AtMost(25, "no filter/KUBE-IPVS-FILTER");
-  }
-  if (chains.Has("filter", "KUBE-IPVS-OUT-FILTER")) {
-    bounds.AtLeast(29, "filter/KUBE-IPVS-OUT-FILTER");
-  } else {
-    bounds.AtMost(28, "no filter/KUBE-IPVS-OUT-FILTER");
+  struct Since {
+    absl::string_view chain;
+    int minor;
+  };
+  for (const auto& [chain, minor] :
+       {Since{"KUBE-NODE-PORT", 21}, Since{"KUBE-SOURCE-RANGES-FIREWALL", 25},
+        Since{"KUBE-IPVS-FILTER", 26}, Since{"KUBE-IPVS-OUT-FILTER", 29}}) {
+    const std::string name = absl::StrCat("filter/", chain);
+    bounds.Tell(chains.Has("filter", chain), minor, name, absl::StrCat("no ", name));
   }
 }
 

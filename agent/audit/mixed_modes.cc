@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "agent/audit/chain_owner.h"
 #include "agent/audit/family_chains.h"
-#include "agent/audit/rule_words.h"
 #include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {
@@ -34,7 +33,7 @@ std::set<std::string> JumpTargets(const FamilyChains& chains, absl::string_view 
   std::set<std::string> targets;
   for (const auto& [name, chain] : chains.In(table)) {
     for (const SurveyRule& rule : chain.rules) {
-      if (!rule.jump.empty()) targets.insert(rule.jump);
+      if (!JumpOf(rule).empty()) targets.emplace(JumpOf(rule));
     }
   }
   return targets;
@@ -45,43 +44,45 @@ struct Both {
   const FamilyChains& legacy;
 };
 
-std::vector<ModeMeeting> TwoHints(const Both& both) {
-  if (!both.legacy.Has("mangle", kHintChain)) return {};
-  if (!both.nft.Has("mangle", kHintChain) && both.nft.Has("mangle", kCanaryChain)) {
-    return {{.kind = AuditKind::kTwoHints,
-             .severity = AuditSeverity::kError,
-             .family = both.nft.family(),
-             .reason =
-                 "legacy has mangle/KUBE-IPTABLES-HINT and nft has mangle/KUBE-KUBELET-CANARY: "
-                 "iptables-wrappers takes either, nft's first, and so writes to nft",
-             .remedy = "Delete the canary from the mode that the host's iptables does not have; "
-                       "--stale-chains=retire does.",
-             .details = {"mangle/KUBE-KUBELET-CANARY"}}};
+std::vector<AuditFinding> TwoHints(const Both& both) {
+  const bool two = both.nft.Has("mangle", kHintChain);
+  if (!both.legacy.Has("mangle", kHintChain) || (!two && !both.nft.Has("mangle", kCanaryChain))) {
+    return {};
   }
-  if (!both.nft.Has("mangle", kHintChain)) return {};
-  return {{.kind = AuditKind::kTwoHints,
-           .severity = AuditSeverity::kError,
-           .family = both.nft.family(),
-           .reason = "both modes have mangle/KUBE-IPTABLES-HINT: other programs cannot tell which "
-                     "iptables this node uses, and may write to the wrong one",
-           .remedy = "Delete the chain from the mode that the host's iptables does not have.",
-           .details = {"mangle/KUBE-IPTABLES-HINT"}}};
+  AuditFinding finding = {
+      .kind = AuditKind::kTwoHints, .severity = AuditSeverity::kError, .family = both.nft.name()};
+  if (two) {
+    finding.message =
+        "both modes have mangle/KUBE-IPTABLES-HINT: other programs cannot tell which iptables this "
+        "node uses, and may write to the wrong one";
+    finding.details = {"mangle/KUBE-IPTABLES-HINT"};
+    finding.remedy = "Delete the chain from the mode that the host's iptables does not have.";
+  } else {
+    finding.message =
+        "legacy has mangle/KUBE-IPTABLES-HINT and nft has mangle/KUBE-KUBELET-CANARY: "
+        "iptables-wrappers takes either, nft's first, and so writes to nft";
+    finding.details = {"mangle/KUBE-KUBELET-CANARY"};
+    finding.remedy =
+        "Delete the canary from the mode that the host's iptables does not have; "
+        "--stale-chains=retire does.";
+  }
+  return {finding};
 }
 
-std::vector<ModeMeeting> SameChains(const Both& both) {
-  ModeMeeting live = {
+std::vector<AuditFinding> SameChains(const Both& both) {
+  AuditFinding live = {
       .kind = AuditKind::kSameChainInBothModes,
       .severity = AuditSeverity::kError,
-      .family = both.nft.family(),
-      .reason =
+      .family = both.nft.name(),
+      .message =
           "chains of Kubernetes' are in use in both modes: packets pass both, and the mode "
           "that nobody updates any more sends some to endpoints that are gone",
       .remedy =
           "Find which of the two kubelet and kube-proxy write to, and flush the other by "
           "kube-proxy --cleanup of that mode, or by a reboot."};
-  ModeMeeting half = live;
+  AuditFinding half = live;
   half.severity = AuditSeverity::kWarning;
-  half.reason =
+  half.message =
       "chains of Kubernetes' that are in use in one mode stand, unused but not empty, in "
       "the other: left over from before a change of modes";
   half.remedy = "A reboot removes them.";
@@ -105,7 +106,7 @@ std::vector<ModeMeeting> SameChains(const Both& both) {
     live.details.insert(live.details.end(), live_groups.begin(), live_groups.end());
     half.details.insert(half.details.end(), half_groups.begin(), half_groups.end());
   }
-  std::vector<ModeMeeting> meetings;
+  std::vector<AuditFinding> meetings;
   if (!live.details.empty()) meetings.push_back(std::move(live));
   if (!half.details.empty()) meetings.push_back(std::move(half));
   return meetings;
@@ -130,21 +131,21 @@ std::string WhatDecidesFirst(const FamilyChains& chains, const JumpPlace& place)
   const SurveyChain* base = chains.Find(place.table, place.base);
   if (base == nullptr) return "";
   for (const SurveyRule& rule : base->rules) {
-    if (!rule.unconditional || !rule.terminal) continue;
-    const absl::string_view target = ParseRuleWords(rule.text).target;
+    if (!IsUnconditionalTerminal(rule)) continue;
+    const std::string target = TargetName(rule);
     const bool decides = place.table == "nat" ? target != "RETURN" && target != "ACCEPT"
                                               : target == "DROP" || target == "REJECT";
-    return decides ? absl::StrCat(where, ": ", rule.text) : "";
+    return decides ? absl::StrCat(where, ": ", ToString(chains.Id(place.table), rule)) : "";
   }
   return base->policy == "DROP" ? absl::StrCat(where, " has the policy DROP") : "";
 }
 
-std::vector<ModeMeeting> Shadowed(const Both& both) {
-  ModeMeeting meeting = {
+std::vector<AuditFinding> Shadowed(const Both& both) {
+  AuditFinding meeting = {
       .kind = AuditKind::kShadowedByOtherMode,
       .severity = AuditSeverity::kWarning,
-      .family = both.nft.family(),
-      .reason = "a rule of one mode decides what a jump of kubelet's in the other was to decide",
+      .family = both.nft.name(),
+      .message = "a rule of one mode decides what a jump of kubelet's in the other was to decide",
       .remedy = "Move the rule to the mode that Kubernetes uses, where its place can be chosen."};
   for (const JumpPlace& place : kJumpPlaces) {
     for (const auto& [ours, other] :
@@ -161,7 +162,7 @@ std::vector<ModeMeeting> Shadowed(const Both& both) {
   return {std::move(meeting)};
 }
 
-void Append(std::vector<ModeMeeting> more, std::vector<ModeMeeting>& meetings) {
+void Append(std::vector<AuditFinding> more, std::vector<AuditFinding>& meetings) {
   std::move(more.begin(), more.end(), std::back_inserter(meetings));
 }
 
@@ -174,10 +175,10 @@ const netlink::Survey* OfMode(absl::Span<const netlink::Survey> surveys, absl::s
 
 }  // namespace
 
-std::vector<ModeMeeting> FindModeMeetings(absl::Span<const netlink::Survey> surveys) {
+std::vector<AuditFinding> FindModeMeetings(absl::Span<const netlink::Survey> surveys) {
   const netlink::Survey* nft = OfMode(surveys, "nft");
   const netlink::Survey* legacy = OfMode(surveys, "legacy");
-  std::vector<ModeMeeting> meetings;
+  std::vector<AuditFinding> meetings;
   if (nft == nullptr || legacy == nullptr) return meetings;
   for (const netlink::Family family : netlink::kFamilies) {
     const FamilyChains nft_chains(*nft, family);
@@ -188,8 +189,9 @@ std::vector<ModeMeeting> FindModeMeetings(absl::Span<const netlink::Survey> surv
     Append(SameChains(both), meetings);
     Append(Shadowed(both), meetings);
     if (meetings.size() == before && HasRules(nft_chains) && HasRules(legacy_chains)) {
-      meetings.push_back(
-          {.family = family, .reason = "both iptables modes have rules, and they do not meet"});
+      meetings.push_back({.kind = AuditKind::kBothModesInUse,
+                          .family = nft_chains.name(),
+                          .message = "both iptables modes have rules, and they do not meet"});
     }
   }
   std::stable_sort(meetings.begin(), meetings.end(),

@@ -7,7 +7,6 @@
 #ifndef KIPT_AGENT_AUDIT_MIXED_MODES_H_
 #define KIPT_AGENT_AUDIT_MIXED_MODES_H_
 
-#include <string>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -16,29 +15,16 @@
 
 namespace kipt::agent {
 
-// One way in which the modes meet, in one family.
-struct ModeMeeting {
-  // kTwoHints, kSameChainInBothModes, kShadowedByOtherMode or kBothModesInUse.
-  AuditKind kind = AuditKind::kBothModesInUse;
-  AuditSeverity severity = AuditSeverity::kInfo;
-  netlink::Family family = netlink::Family::kIPv4;
-  // Why it is graded so: a sentence.
-  std::string reason = {};
-  std::string remedy = {};
-  // Chains or rules: "nat/KUBE-SERVICES", "legacy filter/INPUT has the policy DROP".
-  std::vector<std::string> details = {};
-
-  bool operator==(const ModeMeeting&) const = default;
-};
-
-// Worst first. Nothing where fewer than two surveys have rules in iptables' tables. Only one survey
-// of each mode is looked at.
+// How the modes meet, in each family: kTwoHints, kSameChainInBothModes, kShadowedByOtherMode or
+// kBothModesInUse; details are chains or rules, "nat/KUBE-SERVICES", "legacy filter/INPUT has the
+// policy DROP". Worst first. Nothing where fewer than two surveys have rules in iptables' tables.
+// Only one survey of each mode is read.
 //
 // kInfo: rules in both modes that do not meet. kWarning: one mode decides what a jump of ours in
 // the other was to decide; or a chain of Kubernetes' that is in use in one mode stands unused, but
 // not empty, in the other. kError: such a chain in use in both; or both modes have
 // KUBE-IPTABLES-HINT, so that others cannot tell which mode the node uses.
-std::vector<ModeMeeting> FindModeMeetings(absl::Span<const netlink::Survey> surveys);
+std::vector<AuditFinding> FindModeMeetings(absl::Span<const netlink::Survey> surveys);
 
 }  // namespace kipt::agent
 

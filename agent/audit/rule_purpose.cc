@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/audit/rule_purpose.h"
-
+//
+// What rules that lead to the marking chains are for.
 #include <array>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "agent/audit/explain_parts.h"
 
 namespace kipt::agent {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/audit/rule_sentence.h"
-
+//
+// A rule in plain words.
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "agent/audit/explain_parts.h"
 
 namespace kipt::agent {
 namespace {

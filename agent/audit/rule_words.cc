@@ -184,12 +184,6 @@ class Reader {
 
 }  // namespace
 
-bool RuleWords::MatchesAll() const {
-  return !source && !destination && !in_interface && !out_interface && !protocol && !source_port &&
-         !destination_port && !source_type && !destination_type && !mark && !ct_state &&
-         !conn_label && !set && probability.empty() && others.empty();
-}
-
 absl::string_view RuleWords::TargetArgument(absl::string_view option) const {
   std::vector<absl::string_view> words;
   if (!SplitSavedRule(target_arguments, words)) return {};

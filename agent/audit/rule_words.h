@@ -2,9 +2,9 @@
 //
 // File: agent/audit/rule_words.h
 //
-// The text of a survey's rule (iptables-save's syntax, whatever decoded it) taken apart. Tolerant:
-// what it does not know is kept as text, and any bytes give an answer. What a rule does to packets
-// is in netlink::SurveyRule; this is for telling what a rule is for.
+// The words of a rule as iptables-save spells it, for explaining the rule in plain words. Tolerant:
+// what it does not know is kept as text, and any bytes give an answer. Only explanations read text:
+// findings, owners and kube-proxy's release come from the values of netlink::SurveyRule.
 #ifndef KIPT_AGENT_AUDIT_RULE_WORDS_H_
 #define KIPT_AGENT_AUDIT_RULE_WORDS_H_
 
@@ -54,8 +54,6 @@ struct RuleWords {
   bool go_to = false;
   absl::string_view target_arguments = {};
 
-  // Nothing restricts which packets match; a comment does not.
-  bool MatchesAll() const;
   // The argument of a target's option: "--to-destination". Empty where it is not there.
   absl::string_view TargetArgument(absl::string_view option) const;
 };

@@ -10,7 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "agent/policy/rule_forms.h"
 #include "agent/process/read_file.h"
-#include "agent/xtables/iptables_legacy_chains.h"
+#include "agent/xtables/iptables_legacy_run.h"
 #include "agent/xtables/iptables_legacy_tables.h"
 #include "netlink/nft_backend.h"
 

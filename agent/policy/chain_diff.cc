@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "agent/policy/guards.h"
 #include "agent/policy/kubelet_forms.h"
-#include "agent/policy/rule_numbers.h"
 
 namespace kipt::agent {
 namespace {

@@ -174,7 +174,7 @@ std::vector<Claim> Claims::OfMarks(absl::string_view marking_chain, uint32_t mar
     claims.push_back({ClaimKind::kMarkedPackets,
                       absl::StrCat("acts on what nat/", name, " marks, which stays")});
   }
-  for (const MarkSetter& setter : dependents_.mark_setters) {
+  for (const Marking& setter : dependents_.mark_setters) {
     const bool sees = family_ == Family::kIPv4 ? setter.ipv4 : setter.ipv6;
     if (!sees || (setter.bits & mark) == 0) continue;
     claims.push_back(
@@ -191,7 +191,7 @@ std::vector<Claim> Claims::OfLabels(absl::string_view labelling_chain,
     claims.push_back({ClaimKind::kLabelledPackets,
                       absl::StrCat("acts on what nat/", labelling_chain, " labels, which stays")});
   }
-  for (const LabelSetter& setter : dependents_.label_setters) {
+  for (const Marking& setter : dependents_.label_setters) {
     const bool sees = family_ == Family::kIPv4 ? setter.ipv4 : setter.ipv6;
     const netlink::ConnLabelSet both = setter.labels & labels;
     if (!sees || both.none()) continue;

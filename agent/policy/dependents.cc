@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/policy/dependents.h"
 
-#include <algorithm>
 #include <bit>
 #include <optional>
 #include <tuple>
@@ -39,60 +38,67 @@ std::optional<ChainId> ChainIn(const TableId& table, const std::string& chain) {
   return std::nullopt;
 }
 
+// The chain that `rule` of `table` jumps to, as above.
+std::optional<ChainId> TargetIn(const TableId& table, const SurveyRule& rule) {
+  const std::string* jump = JumpTarget(rule);
+  return jump != nullptr ? ChainIn(table, *jump) : std::nullopt;
+}
+
 // The rule that makes a marking chain one, whoever of kubelet and kube-proxy wrote it, and the one
 // that clears the mark; with any bit.
 bool IsOwnMarking(const ChainId& chain, const SurveyRule& rule) {
-  if (chain.table != netlink::Table::kNat || std::popcount(rule.marks_set) != 1) return false;
-  const int bit = std::countr_zero(rule.marks_set);
-  if (chain.name == kMarkMasqChain || chain.name == kMarkDropChain) {
-    return rule.text == netlink::ToString(chain.family, SetBit(bit));
+  const uint32_t marks = MarksSet(rule);
+  if (chain.table != netlink::Table::kNat || rule.rule() == nullptr || std::popcount(marks) != 1) {
+    return false;
   }
-  return chain.name == kPostroutingChain &&
-         rule.text == netlink::ToString(chain.family, ClearBit(bit));
+  const int bit = std::countr_zero(marks);
+  if (chain.name == kMarkMasqChain || chain.name == kMarkDropChain) {
+    return *rule.rule() == SetBit(bit);
+  }
+  return chain.name == kPostroutingChain && *rule.rule() == ClearBit(bit);
 }
 
 // The same of labels, with any label: in these two chains, and in no other of kubelet's.
 bool IsOwnLabelling(const ChainId& chain, const SurveyRule& rule) {
-  if (chain.table != netlink::Table::kNat || rule.labels_set.count() != 1 ||
-      (chain.name != kLabelMasqChain && chain.name != kLabelDropChain)) {
-    return false;
-  }
-  int label = 0;
-  while (!rule.labels_set.test(static_cast<size_t>(label))) ++label;
-  return rule.text == netlink::ToString(chain.family, SetLabel(label));
+  return chain.table == netlink::Table::kNat &&
+         (chain.name == kLabelMasqChain || chain.name == kLabelDropChain) &&
+         rule.rule() != nullptr && rule.rule()->conn_label &&
+         *rule.rule() == SetLabel(rule.rule()->conn_label->label);
+}
+
+std::string SpelledRule(const TableId& table, const std::string& chain, const SurveyRule& rule) {
+  return absl::StrCat("-A ", chain, " ", ToString(table, rule));
+}
+
+Marking MarkingOf(const TableId& table, const std::string& chain, const SurveyRule& rule,
+                  uint32_t bits, const netlink::ConnLabelSet& labels) {
+  return {.from = absl::StrCat(netlink::ToString(table), " ", chain),
+          .rule = SpelledRule(table, chain, rule),
+          .bits = bits,
+          .labels = labels,
+          .ipv4 = table.family != "ip6",
+          .ipv6 = table.family != "ip"};
 }
 
 // Another example of what is known adds nothing to anybody's decision.
-template <typename Setter, typename Values>
-bool IsKnown(const std::vector<Setter>& setters, const Setter& setter, Values Setter::*values) {
-  return std::any_of(setters.begin(), setters.end(), [&](const Setter& known) {
-    return (setter.*values & ~(known.*values)) == Values{} && setter.ipv4 <= known.ipv4 &&
-           setter.ipv6 <= known.ipv6;
+void AddIfNew(Marking marking, std::vector<Marking>& known) {
+  const bool is_known = absl::c_any_of(known, [&](const Marking& one) {
+    return (marking.bits & ~one.bits) == 0 && (marking.labels & ~one.labels).none() &&
+           marking.ipv4 <= one.ipv4 && marking.ipv6 <= one.ipv6;
   });
-}
-
-// A setter of `table` that has no values yet.
-template <typename Setter>
-Setter SetterOf(const TableId& table, const std::string& chain, const SurveyRule& rule) {
-  Setter setter;
-  setter.from = absl::StrCat(netlink::ToString(table), " ", chain);
-  setter.rule = absl::StrCat("-A ", chain, " ", rule.text);
-  setter.ipv4 = table.family != "ip6";
-  setter.ipv6 = table.family != "ip";
-  return setter;
+  if (!is_known) known.push_back(std::move(marking));
 }
 
 // A mark or label is set by whoever comes to `chain`, if anybody does.
-template <typename Setter>
-void AddIfUsed(const std::vector<std::pair<ChainId, Setter>>& own, const std::set<ChainId>& targets,
-               const CniConfigs& cni, std::vector<Setter>& setters) {
-  for (const auto& [chain, setter] : own) {
-    const bool named =
-        !cni.problems.empty() || std::any_of(cni.references.begin(), cni.references.end(),
-                                             [&name = chain.name](const CniReference& reference) {
-                                               return reference.chain == name;
-                                             });
-    if (named || targets.contains(chain)) setters.push_back(setter);
+void AddIfUsed(const std::vector<std::pair<ChainId, Marking>>& own,
+               const std::set<ChainId>& targets, const CniConfigs& cni,
+               std::vector<Marking>& markings) {
+  for (const auto& [chain, marking] : own) {
+    const bool named = !cni.problems.empty() ||
+                       absl::c_any_of(cni.references, [&name = chain.name](const auto& reference) {
+                         return reference.chain == name;
+                       });
+    if (named || targets.contains(chain)) markings.push_back(marking);
   }
 }
 
@@ -105,23 +111,22 @@ bool SetsForOthers(const TableId& table) {
 DependentsCollector::DependentsCollector() {
   for (const Family family : netlink::kFamilies) {
     for (const DesiredJump& jump : EveryKubeletJump(family)) {
-      own_jumps_.emplace_back(jump.base_chain, netlink::ToString(family, jump.rule));
+      own_jumps_.emplace_back(jump.base_chain, jump.rule);
     }
   }
 }
 
 // kubelet's jumps from base chains.
 bool DependentsCollector::IsKubeletJump(const ChainId& from, const SurveyRule& rule) const {
-  return std::any_of(own_jumps_.begin(), own_jumps_.end(), [&](const auto& jump) {
-    return jump.first == from && jump.second == rule.text;
-  });
+  return rule.rule() != nullptr && absl::c_any_of(own_jumps_, [&](const auto& jump) {
+           return jump.first == from && jump.second == *rule.rule();
+         });
 }
 
 netlink::SurveyFilter DependentsCollector::ManagedMode() {
   return [this](const TableId& table, const std::string& chain, const SurveyRule& rule) {
-    if (!rule.jump.empty()) NoteReference(table, chain, rule);
-    if (rule.marks_set != 0) NoteMarks(table, chain, rule);
-    if (rule.labels_set.any()) NoteLabels(table, chain, rule);
+    NoteReference(table, chain, rule);
+    NoteMarkings(table, chain, rule);
     if (rule_of_others_.empty()) NoteRuleOfOthers(table, chain, rule);
     return false;
   };
@@ -130,19 +135,14 @@ netlink::SurveyFilter DependentsCollector::ManagedMode() {
 netlink::SurveyFilter DependentsCollector::OtherMode() {
   return [this](const TableId& table, const std::string& chain, const SurveyRule& rule) {
     const std::optional<ChainId> from = ChainIn(table, chain);
-    if (!rule.jump.empty()) NoteOtherJump(table, chain, rule);
+    NoteOtherJump(table, chain, rule);
     if (from && IsOwnMarking(*from, rule)) {
-      auto setter = SetterOf<MarkSetter>(table, chain, rule);
-      setter.bits = rule.marks_set;
-      other_marking_.emplace_back(*from, std::move(setter));
+      other_marking_.emplace_back(*from, MarkingOf(table, chain, rule, MarksSet(rule), {}));
     }
     if (from && IsOwnLabelling(*from, rule)) {
-      auto setter = SetterOf<LabelSetter>(table, chain, rule);
-      setter.labels = rule.labels_set;
-      other_labelling_.emplace_back(*from, std::move(setter));
+      other_labelling_.emplace_back(*from, MarkingOf(table, chain, rule, 0, LabelsSet(rule)));
     }
-    if (rule.marks_set != 0) NoteMarks(table, chain, rule);
-    if (rule.labels_set.any()) NoteLabels(table, chain, rule);
+    NoteMarkings(table, chain, rule);
     return false;
   };
 }
@@ -155,19 +155,19 @@ void DependentsCollector::OtherModeUnreadable(const std::string& why) {
 
 void DependentsCollector::NoteReference(const TableId& table, const std::string& chain,
                                         const SurveyRule& rule) {
-  const std::optional<ChainId> target = ChainIn(table, rule.jump);
+  const std::optional<ChainId> target = TargetIn(table, rule);
   if (!target || !IsKubeletChain(*target)) return;
   const ChainId from = {target->family, target->table, chain};
   if (IsKubeletJump(from, rule)) return;
   const bool kube_proxy = IsKubeProxyChain(from);
   if (++(kube_proxy ? kube_proxy_counts_ : counts_)[*target] > kExamples) return;
   references_.push_back(
-      {*target, netlink::ToString(from), absl::StrCat("-A ", chain, " ", rule.text), kube_proxy});
+      {*target, netlink::ToString(from), SpelledRule(table, chain, rule), kube_proxy});
 }
 
 void DependentsCollector::NoteOtherJump(const TableId& table, const std::string& chain,
                                         const SurveyRule& rule) {
-  std::optional<ChainId> target = ChainIn(table, rule.jump);
+  std::optional<ChainId> target = TargetIn(table, rule);
   if (!target || !IsMarkingChain(*target)) return;
   const bool kube_proxy = IsKubeProxyChain({target->family, target->table, chain});
   if (kube_proxy && target->name == kMarkMasqChain) return;
@@ -183,30 +183,20 @@ void DependentsCollector::NoteRuleOfOthers(const TableId& table, const std::stri
   const std::optional<ChainId> from = ChainIn(table, chain);
   if (from && (IsKubeletChain(*from) || IsKubeletJump(*from, rule))) return;
   rule_of_others_ =
-      absl::StrCat(netlink::ToString(table), " ", chain, ": -A ", chain, " ", rule.text);
+      absl::StrCat(netlink::ToString(table), " ", chain, ": ", SpelledRule(table, chain, rule));
 }
 
-void DependentsCollector::NoteMarks(const TableId& table, const std::string& chain,
-                                    const SurveyRule& rule) {
-  if (!SetsForOthers(table)) return;
+void DependentsCollector::NoteMarkings(const TableId& table, const std::string& chain,
+                                       const SurveyRule& rule) {
+  const uint32_t bits = MarksSet(rule);
+  const netlink::ConnLabelSet labels = LabelsSet(rule);
+  if ((bits == 0 && labels.none()) || !SetsForOthers(table)) return;
   const std::optional<ChainId> from = ChainIn(table, chain);
-  if (from && IsOwnMarking(*from, rule)) return;
-  auto setter = SetterOf<MarkSetter>(table, chain, rule);
-  setter.bits = rule.marks_set;
-  if (!IsKnown(mark_setters_, setter, &MarkSetter::bits)) {
-    mark_setters_.push_back(std::move(setter));
+  if (bits != 0 && !(from && IsOwnMarking(*from, rule))) {
+    AddIfNew(MarkingOf(table, chain, rule, bits, {}), mark_setters_);
   }
-}
-
-void DependentsCollector::NoteLabels(const TableId& table, const std::string& chain,
-                                     const SurveyRule& rule) {
-  if (!SetsForOthers(table)) return;
-  const std::optional<ChainId> from = ChainIn(table, chain);
-  if (from && IsOwnLabelling(*from, rule)) return;
-  auto setter = SetterOf<LabelSetter>(table, chain, rule);
-  setter.labels = rule.labels_set;
-  if (!IsKnown(label_setters_, setter, &LabelSetter::labels)) {
-    label_setters_.push_back(std::move(setter));
+  if (labels.any() && !(from && IsOwnLabelling(*from, rule))) {
+    AddIfNew(MarkingOf(table, chain, rule, 0, labels), label_setters_);
   }
 }
 
@@ -221,12 +211,13 @@ Dependents DependentsCollector::Finish(CniConfigs cni,
                            .rule_of_others = rule_of_others_};
   AddIfUsed(other_marking_, other_targets_, dependents.cni, dependents.mark_setters);
   AddIfUsed(other_labelling_, other_targets_, dependents.cni, dependents.label_setters);
-  std::sort(dependents.references.begin(), dependents.references.end());
-  std::sort(dependents.mark_setters.begin(), dependents.mark_setters.end());
-  std::sort(dependents.label_setters.begin(), dependents.label_setters.end(),
-            [](const LabelSetter& a, const LabelSetter& b) {
-              return std::tie(a.from, a.rule) < std::tie(b.from, b.rule);
-            });
+  absl::c_sort(dependents.references);
+  for (std::vector<Marking>* markings : {&dependents.mark_setters, &dependents.label_setters}) {
+    absl::c_sort(*markings, [](const Marking& a, const Marking& b) {
+      return std::tie(a.from, a.rule, a.bits, a.ipv4, a.ipv6) <
+             std::tie(b.from, b.rule, b.bits, b.ipv4, b.ipv6);
+    });
+  }
   return dependents;
 }
 

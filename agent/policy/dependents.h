@@ -32,29 +32,20 @@ struct Reference {
   auto operator<=>(const Reference&) const = default;
 };
 
-// A rule that is not kubelet's and may turn on bits of the packet mark.
-struct MarkSetter {
+// A rule of others that may turn on bits of the packet mark, or give the packet's connection
+// labels.
+struct Marking {
   // "ip mangle PREROUTING".
   std::string from;
   std::string rule;
+  // One of the two.
   uint32_t bits = 0;
+  netlink::ConnLabelSet labels = {};
   // Packets of which families it sees.
   bool ipv4 = true;
   bool ipv6 = true;
 
-  auto operator<=>(const MarkSetter&) const = default;
-};
-
-// A rule that is not this agent's and may give the packet's connection labels.
-struct LabelSetter {
-  // As of MarkSetter.
-  std::string from;
-  std::string rule;
-  netlink::ConnLabelSet labels = {};
-  bool ipv4 = true;
-  bool ipv6 = true;
-
-  bool operator==(const LabelSetter&) const = default;
+  bool operator==(const Marking&) const = default;
 };
 
 // A CNI configuration that names a chain of kubelet's.
@@ -85,8 +76,8 @@ struct Dependents {
   // How many there are, kube-proxy's aside; a chain that nobody refers to is not here.
   std::map<netlink::ChainId, uint64_t> reference_counts = {};
   // A few, sorted.
-  std::vector<MarkSetter> mark_setters = {};
-  std::vector<LabelSetter> label_setters = {};
+  std::vector<Marking> mark_setters = {};
+  std::vector<Marking> label_setters = {};
   CniConfigs cni = {};
   // Interfaces from which the kernel takes packets for 127.0.0.0/8 (detect/route_localnet.h).
   std::vector<std::string> route_localnet = {};
@@ -123,27 +114,25 @@ class DependentsCollector {
  private:
   void NoteReference(const netlink::TableId& table, const std::string& chain,
                      const netlink::SurveyRule& rule);
-  void NoteMarks(const netlink::TableId& table, const std::string& chain,
-                 const netlink::SurveyRule& rule);
-  void NoteLabels(const netlink::TableId& table, const std::string& chain,
-                  const netlink::SurveyRule& rule);
+  void NoteMarkings(const netlink::TableId& table, const std::string& chain,
+                    const netlink::SurveyRule& rule);
   void NoteOtherJump(const netlink::TableId& table, const std::string& chain,
                      const netlink::SurveyRule& rule);
   void NoteRuleOfOthers(const netlink::TableId& table, const std::string& chain,
                         const netlink::SurveyRule& rule);
   bool IsKubeletJump(const netlink::ChainId& from, const netlink::SurveyRule& rule) const;
 
-  // Kubelet's jumps, by where they stand and how they read: a survey asks for them tens of
-  // thousands of times.
-  std::vector<std::pair<netlink::ChainId, std::string>> own_jumps_;
+  // Kubelet's jumps and the base chains that they are in. A survey asks for them tens of thousands
+  // of times.
+  std::vector<std::pair<netlink::ChainId, netlink::Rule>> own_jumps_;
   std::vector<Reference> references_;
   std::map<netlink::ChainId, uint64_t> counts_;
   std::map<netlink::ChainId, uint64_t> kube_proxy_counts_;
-  std::vector<MarkSetter> mark_setters_;
-  std::vector<LabelSetter> label_setters_;
+  std::vector<Marking> mark_setters_;
+  std::vector<Marking> label_setters_;
   // Kubelet's marking chains in the other mode: what they set, and who jumps to them.
-  std::vector<std::pair<netlink::ChainId, MarkSetter>> other_marking_;
-  std::vector<std::pair<netlink::ChainId, LabelSetter>> other_labelling_;
+  std::vector<std::pair<netlink::ChainId, Marking>> other_marking_;
+  std::vector<std::pair<netlink::ChainId, Marking>> other_labelling_;
   std::set<netlink::ChainId> other_targets_;
   std::string rule_of_others_;
 };

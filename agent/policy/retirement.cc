@@ -12,7 +12,6 @@
 #include "agent/policy/kubelet_forms.h"
 #include "agent/policy/native_martians.h"
 #include "agent/policy/rule_forms.h"
-#include "agent/policy/rule_numbers.h"
 
 namespace kipt::agent {
 namespace {

@@ -23,6 +23,7 @@
 #include "agent/process/read_file.h"
 #include "agent/xtables/conn_label_names.h"
 #include "agent/xtables/iptables_legacy_tables.h"
+#include "agent/xtables/iptables_save_reader.h"
 #include "featuregates/printable.h"
 #include "netlink/kernel_error.h"
 
@@ -191,6 +192,24 @@ absl::StatusOr<std::string> SaveIptablesLegacyTables(
   }
   return IptablesLegacyFailure(absl::StrCat("reading the tables of ", netlink::FamilyName(family)),
                                programs->save, *saved, options.thread_status_path);
+}
+
+absl::StatusOr<std::map<netlink::ChainId, netlink::ObservedChain>> ListIptablesLegacyChains(
+    netlink::Family family, CommandRunner& runner, const IptablesLegacyOptions& options) {
+  const absl::StatusOr<IptablesLegacyPrograms> programs =
+      FindIptablesLegacyPrograms(runner, family, options.directories);
+  if (!programs.ok()) return programs.status();
+  CommandRequest request;
+  request.program = programs->save;
+  request.environment = IptablesLegacyEnvironment();
+  request.deadline = options.command_deadline;
+  const absl::StatusOr<CommandResult> result = runner.Run(request);
+  if (!result.ok()) return result.status();
+  if (result->exit_code != 0) {
+    return absl::UnknownError(absl::StrCat(request.program, " ended with exit status ",
+                                           result->exit_code, ": ", result->errors));
+  }
+  return ParseSave(family, result->output);
 }
 
 }  // namespace kipt::agent

@@ -8,6 +8,7 @@
 #ifndef KIPT_AGENT_XTABLES_IPTABLES_LEGACY_RUN_H_
 #define KIPT_AGENT_XTABLES_IPTABLES_LEGACY_RUN_H_
 
+#include <map>
 #include <string>
 
 #include "absl/status/status.h"
@@ -57,6 +58,16 @@ absl::Status Annotated(const absl::Status& status, absl::string_view more);
 absl::StatusOr<std::string> SaveIptablesLegacyTables(
     netlink::Family family, CommandRunner& runner,
     const absl::StatusOr<IptablesLegacyPrograms>& programs, const IptablesLegacyOptions& options);
+
+// Every chain of the tables mangle, nat and filter that exist, in the calling thread's network
+// namespace, as iptables-legacy-save (iptables-save, where iptables is older than 1.8) prints them:
+// tells whether iptables-legacy is in use at all. Run without -t, the program reads only what
+// ip_tables_names lists, so no table is created.
+//
+// NotFound: the program is not installed. Unknown: it failed, with what it printed. Other errors
+// are FindIptablesLegacyPrograms', CommandRunner::Run's and ParseSave's.
+absl::StatusOr<std::map<netlink::ChainId, netlink::ObservedChain>> ListIptablesLegacyChains(
+    netlink::Family family, CommandRunner& runner, const IptablesLegacyOptions& options = {});
 
 }  // namespace kipt::agent
 

@@ -17,6 +17,7 @@
 #include "absl/strings/strip.h"
 #include "agent/xtables/iptables_save_marks.h"
 #include "netlink/xt_info.h"
+#include "netlink/xt_marks.h"
 
 namespace kipt::agent {
 namespace {
@@ -35,19 +36,6 @@ using netlink::Return;
 using netlink::Rule;
 using netlink::SetMark;
 
-// What targets outside our vocabulary do, as netlink/rule_display.cc has them for nft; verdicts
-// stand here too. A name that is not here may do anything.
-struct KnownTarget {
-  absl::string_view name;
-  bool decides;
-  bool terminal;
-};
-constexpr KnownTarget kTargets[] = {
-    {"ACCEPT", true, true},     {"DROP", true, true},     {"RETURN", true, true},
-    {"LOG", false, false},      {"NFLOG", false, false},  {"TRACE", false, false},
-    {"REJECT", true, true},     {"DNAT", true, true},     {"SNAT", true, true},
-    {"MASQUERADE", true, true}, {"REDIRECT", true, true}, {"NETMAP", true, true},
-};
 
 struct StateName {
   absl::string_view name;
@@ -136,6 +124,8 @@ class SavedRuleReader {
     if (fits_) return std::move(rule_);
     opaque_.text = std::string(text);
     opaque_.unconditional = !unknown_condition_ && netlink::IsUnconditional(rule_);
+    opaque_.known = std::move(rule_);
+    opaque_.known.target = netlink::NoTarget{};
     return std::move(opaque_);
   }
 
@@ -160,9 +150,13 @@ class SavedRuleReader {
 
   template <typename T>
   void Set(std::optional<T>& place, const T& value) {
-    // Twice is a rule of two conditions.
-    fits_ = fits_ && !place.has_value();
-    place = value;
+    if (!place) {
+      place = value;
+    } else {
+      // A rule of two conditions.
+      fits_ = false;
+      unknown_condition_ = true;
+    }
   }
 
   void ReadMatch() {
@@ -172,6 +166,9 @@ class SavedRuleReader {
     if (option == "-s" || option == "-d") {
       ReadAddress(option == "-s" ? rule_.source : rule_.destination, negated);
     } else if (option == "-i" || option == "-o" || option == "-p") {
+      if (option == "-i" && !opaque_.in_interface) {
+        opaque_.in_interface = {std::string(Word(1)), negated};
+      }
       SkipUnknown(2);
     } else if (option == "-m" && !negated && Word(1) == "comment" && Word(2) == "--comment") {
       at_ += 3;
@@ -190,8 +187,17 @@ class SavedRuleReader {
       const bool is_match = option == "-m";
       if (is_match && at_ + 2 <= words_.size()) {
         AddMarks(MarksOfMatch(Word(1), words_.subspan(at_ + 2)));
+        NameMatch(Word(1));
       }
       SkipUnknown(is_match ? 2 : 1);
+    }
+  }
+
+  void NameMatch(absl::string_view name) {
+    if (name == "nfacct") opaque_.nfacct = true;
+    const size_t option = Word(2) == "!" ? 3 : 2;
+    if (name == "set" && Word(option) == "--match-set" && opaque_.set.empty()) {
+      opaque_.set = std::string(Word(option + 1));
     }
   }
 
@@ -214,7 +220,7 @@ class SavedRuleReader {
     std::optional<std::string> comment = UnquoteSavedWord(Word());
     fits_ = fits_ && rule_.comment.empty() && comment && !comment->empty() &&
             comment->size() <= netlink::kMaxCommentLength;
-    if (comment) rule_.comment = *std::move(comment);
+    if (comment && rule_.comment.empty()) rule_.comment = *std::move(comment);
     ++at_;
   }
 
@@ -260,20 +266,21 @@ class SavedRuleReader {
     const bool is_goto = Word() == "-g";
     const absl::string_view name = Word(1);
     at_ += 2;
-    const KnownTarget* const known = FindName(kTargets, name);
+    const netlink::TargetEffect effect = netlink::EffectOfTarget(name);
     const auto chain = chains_.find(name);
     // A verdict's name is never a chain's; an extension's may be.
     const bool is_verdict = name == "ACCEPT" || name == "DROP" || name == "RETURN";
     const bool is_chain =
         !is_verdict && chain != chains_.end() && !chain->second && at_ == words_.size();
-    opaque_.decides = is_chain || known == nullptr || known->decides;
-    opaque_.terminal = is_goto || (!is_chain && known != nullptr && known->terminal);
+    opaque_.decides = is_chain || effect.decides;
+    opaque_.terminal = is_goto || (!is_chain && (is_verdict || effect.terminal));
     opaque_.returns = name == "RETURN";
-    if (is_chain) opaque_.jump = std::string(name);
     fits_ = fits_ && !is_goto;
     if (is_chain) {
+      opaque_.jump = std::string(name);
       rule_.target = Jump{.chain = std::string(name)};
     } else {
+      opaque_.target = std::string(name);
       AddMarks(MarksOfTarget(name, words_.subspan(at_)));
       fits_ = fits_ && ReadOwnTarget(name);
     }

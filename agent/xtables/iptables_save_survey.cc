@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -16,36 +15,17 @@ namespace kipt::agent {
 namespace {
 
 using netlink::Family;
-using netlink::OpaqueRule;
-using netlink::Rule;
 using netlink::Survey;
 using netlink::SurveyChain;
 using netlink::SurveyFilter;
 using netlink::SurveyRule;
 using netlink::TableId;
 
-// As netlink::ToSurveyRule, but for the text, which is not spelled anew.
 SurveyRule ReadSurveyRule(Family family, const SavedRule& rule, const SavedChains& chains) {
-  netlink::ObservedRule read = {.content = ParseSavedRule(family, chains, rule.text, rule.words),
-                                .counters = rule.counters};
-  SurveyRule kept = {.text = {},
-                     .jump = {},
-                     .marks_tested = netlink::MarksTested(read),
-                     .marks_set = netlink::MarksSet(read),
-                     .labels_set = netlink::LabelsSet(read),
-                     .counters = rule.counters};
-  if (const std::string* jump = netlink::JumpTarget(read)) kept.jump = *jump;
-  if (auto* opaque = std::get_if<OpaqueRule>(&read.content)) {
-    kept.unconditional = opaque->unconditional;
-    kept.terminal = opaque->terminal;
-    kept.text = std::move(opaque->text);
-  } else {
-    const Rule& own = *read.rule();
-    kept.unconditional = netlink::IsUnconditional(own);
-    kept.terminal = netlink::IsTerminal(own.target);
-    kept.text = std::string(rule.text);
-  }
-  return kept;
+  SurveyRule read = {{.content = ParseSavedRule(family, chains, rule.text, rule.words),
+                      .counters = rule.counters}};
+  if (ToString(family, read) != rule.text) read.spelling = std::string(rule.text);
+  return read;
 }
 
 class SurveyCollector : public SaveVisitor {

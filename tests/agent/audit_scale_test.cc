@@ -15,6 +15,7 @@
 #include "agent/audit/explain.h"
 #include "tests/agent/audited.h"
 #include "tests/support/process_cost.h"
+#include "tests/support/surveyed.h"
 
 namespace kipt::agent {
 namespace {
@@ -24,11 +25,8 @@ using ::testing::SizeIs;
 constexpr int kServices = 10000;
 constexpr int kEndpoints = 5;
 
-netlink::SurveyRule Rule(std::string text, std::string jump) {
-  netlink::SurveyRule rule;
-  rule.text = std::move(text);
-  rule.jump = std::move(jump);
-  return rule;
+netlink::SurveyRule Rule(const std::string& text, const std::string& jump) {
+  return testing::Surveyed(text, jump);
 }
 
 std::string Address(int network, int host) {

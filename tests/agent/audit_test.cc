@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/agent/audited.h"
+#include "tests/support/surveyed.h"
 
 namespace kipt::agent {
 namespace {
@@ -175,10 +176,7 @@ TEST_P(AuditChainFutureTest, DecidesTheSeverity) {
   survey.mode = "nft";
   auto& chains = survey.tables[{std::string(netlink::FamilyName(row.family)), row.table}];
   chains[row.chain] = {};
-  netlink::SurveyRule rule;
-  rule.text = row.rule;
-  rule.jump = row.chain;
-  chains["MINE"].rules.push_back(rule);
+  chains["MINE"].rules.push_back(testing::Surveyed(row.rule, row.chain, row.family));
   EXPECT_THAT(Lines(Audit(ViewOf(survey), kLegacy)), Contains(row.line));
 }
 
@@ -272,9 +270,7 @@ TEST(AuditTest, KubeProxysOwnUseIsOneLineWithACount) {
 
 TEST(AuditTest, RulesThatMayTouchAnyMarkAreInformation) {
   netlink::Survey survey = SurveyOf("nft", "");
-  netlink::SurveyRule rule;
-  rule.text = "-j CONNMARK --restore-mark";
-  rule.marks_set = 0xffffffff;
+  const netlink::SurveyRule rule = testing::Surveyed("-j CONNMARK --restore-mark", 0xffffffff, {});
   survey.tables[{"inet", "vpn"}]["pre"] = {.base = true, .policy = "", .rules = {rule}};
   const AuditReport report = Audit(ViewOf(survey), kLegacy);
   EXPECT_THAT(Lines(report), ElementsAre("info MarkBitSet nat/KUBE-POSTROUTING"));
@@ -283,10 +279,8 @@ TEST(AuditTest, RulesThatMayTouchAnyMarkAreInformation) {
 
 TEST(AuditTest, MarksOfOtherBitsAreNobodysBusiness) {
   netlink::Survey survey = SurveyOf("nft", "");
-  netlink::SurveyRule rule;
-  rule.text = "-j MARK --set-xmark 0x10000/0x10000";
-  rule.marks_set = 0x10000;
-  rule.marks_tested = 0xff0000;
+  const netlink::SurveyRule rule =
+      testing::Surveyed("-j MARK --or-mark 0x10000", 0x10000, {}, /*marks_tested=*/0xff0000);
   survey.tables[{"ip", "mangle"}]["cali-x"].rules = {rule};
   EXPECT_THAT(Lines(Audit(ViewOf(survey), kLegacy)), IsEmpty());
   AuditOptions options;
@@ -298,9 +292,7 @@ TEST(AuditTest, MarksOfOtherBitsAreNobodysBusiness) {
 
 TEST(AuditTest, RulesOfKubeProxysNftablesModeAreItsOwn) {
   netlink::Survey survey = SurveyOf("nft", "");
-  netlink::SurveyRule rule;
-  rule.text = "-j MARK --set-xmark 0x4000/0x4000";
-  rule.marks_set = 0x4000;
+  const netlink::SurveyRule rule = testing::Surveyed("-j MARK --set-xmark 0x4000/0x4000");
   survey.tables[{"ip", "kube-proxy"}]["mark-for-masquerade"].rules = {rule};
   EXPECT_THAT(Lines(Audit(ViewOf(survey), kLegacy)), ElementsAre("info KubeProxy"));
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/policy/kube_proxy_chains.h"
 #include "agent/policy/policy.h"
+#include "tests/support/surveyed.h"
 
 namespace kipt::agent {
 namespace {
@@ -185,10 +186,9 @@ TEST(ChainOwnerTest, KnowsTheCommentsOfRulesInBaseChains) {
       {"by hand", Owner::kUnknown},
   };
   for (const Row& row : rows) {
-    netlink::SurveyRule rule;
-    rule.text = absl::StrCat("-m comment --comment \"", row.comment, "\" -j ACCEPT");
-    EXPECT_EQ(OwnerOfRule(kFilter, "FORWARD", true, rule, ParseRuleWords(rule.text)), row.owner)
-        << row.comment;
+    const netlink::SurveyRule rule = testing::Surveyed(
+        absl::StrCat("-m comment --comment ", netlink::QuoteForSave(row.comment), " -j ACCEPT"));
+    EXPECT_EQ(OwnerOfRule(kFilter, "FORWARD", true, rule), row.owner) << row.comment;
   }
 }
 
@@ -207,11 +207,10 @@ class RuleOwnerTest : public ::testing::TestWithParam<RuleRow> {};
 
 TEST_P(RuleOwnerTest, IsToldByChainCommentAndTarget) {
   const RuleRow& row = GetParam();
-  netlink::SurveyRule rule;
-  rule.text = row.rule;
-  rule.jump = row.jump;
-  EXPECT_EQ(OwnerOfRule(row.table, row.chain, row.base, rule, ParseRuleWords(rule.text)),
-            row.owner);
+  const netlink::SurveyRule rule = testing::Surveyed(
+      row.rule, row.jump,
+      row.table.family == "ip6" ? netlink::Family::kIPv6 : netlink::Family::kIPv4);
+  EXPECT_EQ(OwnerOfRule(row.table, row.chain, row.base, rule), row.owner);
 }
 
 INSTANTIATE_TEST_SUITE_P(

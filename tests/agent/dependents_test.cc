@@ -8,12 +8,14 @@
 #include <vector>
 
 #include "tests/support/observed.h"
+#include "tests/support/surveyed.h"
 
 namespace kipt::agent {
 namespace {
 
 using ::kipt::testing::Filter;
 using ::kipt::testing::Nat;
+using ::kipt::testing::Surveyed;
 using netlink::SurveyRule;
 using netlink::TableId;
 using ::testing::ElementsAre;
@@ -24,23 +26,12 @@ const TableId kIpNat = {"ip", "nat"};
 const TableId kIpFilter = {"ip", "filter"};
 
 SurveyRule Jump(const std::string& to, const std::string& before = "") {
-  SurveyRule rule;
-  rule.text = before + "-j " + to;
-  rule.jump = to;
-  return rule;
+  return Surveyed(before + "-j " + to, to);
 }
-SurveyRule Mark(const std::string& text, uint32_t bits) {
-  SurveyRule rule;
-  rule.text = text;
-  rule.marks_set = bits;
-  return rule;
-}
+SurveyRule Mark(const std::string& text, uint32_t bits) { return Surveyed(text, bits, {}); }
 
 SurveyRule Label(const std::string& text, const netlink::ConnLabelSet& labels) {
-  SurveyRule rule;
-  rule.text = text;
-  rule.labels_set = labels;
-  return rule;
+  return Surveyed(text, 0, labels);
 }
 SurveyRule Label(size_t label) {
   return Label("-m connlabel --label \"" + std::to_string(label) + "\" --set",
@@ -229,7 +220,7 @@ TEST(DependentsTest, AreSetByAMarkingChainOfTheOtherModeWhereAnybodyComesToIt) {
     see(kIpNat, "KUBE-MARK-MASQ", masquerades);
     if (*row.from != '\0') see(kIpNat, row.from, Jump(row.chain));
     uint32_t bits = 0;
-    for (const MarkSetter& setter : collector.Finish(row.cni, {}).mark_setters) bits |= setter.bits;
+    for (const Marking& setter : collector.Finish(row.cni, {}).mark_setters) bits |= setter.bits;
     EXPECT_EQ(bits, (row.drops ? 0x8000U : 0U) | (row.masquerades ? 0x4000U : 0U)) << row.name;
   }
 }
@@ -258,7 +249,7 @@ TEST(DependentsTest, AreLabelledByAChainOfTheOtherModeWhereAnybodyComesToIt) {
     see(kIpNat, "KUBELET-MARK-DROP", Label(115));
     if (*row.chain != '\0') see(row.table, "MINE", Jump(row.chain));
     netlink::ConnLabelSet labels;
-    for (const LabelSetter& setter : collector.Finish(row.cni, {}).label_setters) {
+    for (const Marking& setter : collector.Finish(row.cni, {}).label_setters) {
       labels |= setter.labels;
     }
     netlink::ConnLabelSet expected;
@@ -325,7 +316,7 @@ TEST(DependentsTest, SayWhichFamilysPacketsASetterSees) {
   see({"ip6", "mangle"}, "SIX", Mark("-j MARK", 1));
   see({"ip", "mangle"}, "FOUR", Mark("-j MARK", 2));
   see({"bridge", "b"}, "BOTH", Mark("-j MARK", 4));
-  for (const MarkSetter& setter : collector.Finish({}, {}).mark_setters) {
+  for (const Marking& setter : collector.Finish({}, {}).mark_setters) {
     EXPECT_EQ(setter.ipv4, setter.bits != 1) << setter.from;
     EXPECT_EQ(setter.ipv6, setter.bits != 2) << setter.from;
   }
@@ -366,8 +357,10 @@ TEST(DependentsTest, CountRulesThatSetLabelsOutsideOfTheChainsThatAreForIt) {
       EXPECT_EQ(found.label_setters.size(), row.counts ? 1U : 0U) << row.name;
       EXPECT_THAT(found.mark_setters, IsEmpty()) << row.name;
       if (found.label_setters.empty()) continue;
-      EXPECT_EQ(found.label_setters[0].labels, row.rule.labels_set) << row.name;
-      EXPECT_EQ(found.label_setters[0].rule, std::string("-A ") + row.chain + " " + row.rule.text);
+      EXPECT_EQ(found.label_setters[0].labels, LabelsSet(row.rule)) << row.name;
+      EXPECT_EQ(found.label_setters[0].rule,
+                std::string("-A ") + row.chain + " " +
+                    ::kipt::testing::TextOf(row.rule, row.table.family));
       EXPECT_EQ(found.label_setters[0].ipv6, row.table.family != "ip") << row.name;
     }
   }

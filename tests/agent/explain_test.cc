@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/agent/audited.h"
+#include "tests/support/surveyed.h"
 
 namespace kipt::agent {
 namespace {
@@ -261,10 +262,8 @@ TEST(ExplainTest, TextAndJsonSayTheSame) {
 // Comments are bytes of other people's choice.
 TEST(ExplainTest, NoCommentReachesTheTerminalAsAnEscapeSequence) {
   netlink::Survey survey = SurveyOf("nft", NatText({"KUBE-MARK-MASQ", "MINE"}, {}));
-  netlink::SurveyRule rule;
-  rule.text = "-m comment --comment \"a/b\x1b[31m \xff\" -j KUBE-MARK-MASQ";
-  rule.jump = "KUBE-MARK-MASQ";
-  survey.tables[{"ip", "nat"}]["MINE"].rules = {rule};
+  survey.tables[{"ip", "nat"}]["MINE"].rules = {testing::Surveyed(
+      "-m comment --comment \"a/b\x1b[31m \xff\" -j KUBE-MARK-MASQ", "KUBE-MARK-MASQ")};
   const absl::StatusOr<Explanation> explanation =
       Explain(survey, Family::kIPv4, "nat/KUBE-MARK-MASQ");
   ASSERT_TRUE(explanation.ok());

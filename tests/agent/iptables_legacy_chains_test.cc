@@ -2,8 +2,6 @@
 //
 // Surveys of the legacy backend over programs that are never run:
 // tests/kernel/iptables_legacy_chains_test.cc has the real ones.
-#include "agent/xtables/iptables_legacy_chains.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,8 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "agent/xtables/iptables_legacy_run.h"
 #include "tests/agent/iptables_legacy_fixture.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/surveyed.h"
 
 namespace kipt::testing {
 namespace {
@@ -65,12 +65,13 @@ TEST_F(LegacySurveyTest, HasAllTablesOfBothFamilies) {
   EXPECT_TRUE(input.base);
   EXPECT_EQ(input.policy, "DROP");
   ASSERT_THAT(input.rules, SizeIs(1));
-  EXPECT_EQ(input.rules[0].text, "-p tcp -j USER");
-  EXPECT_EQ(input.rules[0].jump, "USER");
+  EXPECT_EQ(TextOf(input.rules[0]), "-p tcp -j USER");
+  EXPECT_EQ(JumpOf(input.rules[0]), "USER");
   EXPECT_EQ(input.rules[0].counters, (RuleCounters{.packets = 3, .bytes = 4}));
-  EXPECT_EQ(survey.tables.at({"ip", "filter"}).at("USER").rules.at(0).marks_set, 1U);
-  EXPECT_THAT(survey.tables.at({"ip6", "nat"}).at("USER").rules,
-              ElementsAre(Field(&SurveyRule::text, "-d fd00::1/128 -j DROP")));
+  EXPECT_EQ(MarksSet(survey.tables.at({"ip", "filter"}).at("USER").rules.at(0)), 1U);
+  const auto& ip6 = survey.tables.at({"ip6", "nat"}).at("USER").rules;
+  ASSERT_THAT(ip6, SizeIs(1));
+  EXPECT_EQ(TextOf(ip6[0], "ip6"), "-d fd00::1/128 -j DROP");
 }
 
 TEST_F(LegacySurveyTest, HasTheGenerationThatReadHasForTheSame) {
@@ -92,7 +93,7 @@ TEST_F(LegacySurveyTest, KeepsTheRulesThatAreWanted) {
   Saves("ip6tables", kSave6);
   const Survey survey =
       Take(*backend, [](const TableId& table, const std::string& chain, const SurveyRule& rule) {
-        return table == TableId{"ip", "filter"} && chain == "INPUT" && rule.jump == "USER";
+        return table == TableId{"ip", "filter"} && chain == "INPUT" && JumpOf(rule) == "USER";
       });
   EXPECT_THAT(survey.tables.at({"ip", "filter"}).at("INPUT").rules, SizeIs(1));
   EXPECT_THAT(survey.tables.at({"ip", "filter"}).at("USER").rules, IsEmpty());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/agent/iptables_legacy_fixture.h"
+#include "tests/support/surveyed.h"
 
 namespace kipt::testing {
 namespace {
@@ -44,8 +45,8 @@ TEST_F(LegacyLabelsTest, ReadsLabelsByTheirNamesOfTheMoment) {
   ASSERT_THAT(survey, IsOk());
   const std::vector<netlink::SurveyRule>& rules = survey->Find({"ip", "filter"}, "USER")->rules;
   ASSERT_THAT(rules, SizeIs(1));
-  EXPECT_EQ(rules[0].text, "-m connlabel --label \"115\" -j DROP");
-  EXPECT_EQ(rules[0].text, ToString(Family::kIPv4, drop)) << "as nf_tables has it";
+  EXPECT_EQ(TextOf(rules[0]), "-m connlabel --label \"115\" -j DROP");
+  EXPECT_EQ(TextOf(rules[0]), ToString(Family::kIPv4, drop)) << "as nf_tables has it";
   EXPECT_NE(Read(*backend, {kUser}).generation, unnamed);
 }
 

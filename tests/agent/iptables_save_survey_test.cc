@@ -20,12 +20,16 @@
 #include "agent/xtables/iptables_save_reader.h"
 #include "tests/support/process_cost.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/surveyed.h"
 
 namespace kipt::agent {
 namespace {
 
 using ::kipt::testing::IsOk;
+using ::kipt::testing::JumpOf;
 using ::kipt::testing::StatusIs;
+using ::kipt::testing::Surveyed;
+using ::kipt::testing::TextOf;
 using netlink::Family;
 using netlink::RuleCounters;
 using netlink::Survey;
@@ -59,7 +63,8 @@ std::vector<std::string> Texts(const Survey& survey, const TableId& table,
   if (found == survey.tables.end()) return {"no " + table.family + " " + table.name};
   if (found->second.count(chain) == 0) return {"no chain " + chain};
   std::vector<std::string> texts;
-  for (const SurveyRule& rule : found->second.at(chain).rules) texts.push_back(rule.text);
+  for (const SurveyRule& rule : found->second.at(chain).rules)
+    texts.push_back(ToString(table, rule));
   return texts;
 }
 
@@ -90,15 +95,11 @@ COMMIT
   EXPECT_EQ(survey.mode, "legacy");
   EXPECT_EQ(survey.generation, 0U);
   const SurveyChain prerouting = {
+      .base = true, .policy = "ACCEPT", .rules = {Surveyed("-i lo -j NOTRACK")}};
+  const SurveyChain forward = {
       .base = true,
-      .policy = "ACCEPT",
-      .rules = {{.text = "-i lo -j NOTRACK", .jump = "", .counters = {.packets = 1, .bytes = 2}}}};
-  const SurveyChain forward = {.base = true,
-                               .policy = "",
-                               .rules = {{.text = R"(-m comment --comment "two  words" -j EMPTY)",
-                                          .jump = "EMPTY",
-                                          .unconditional = true},
-                                         {.text = "", .jump = "", .unconditional = true}}};
+      .policy = "",
+      .rules = {Surveyed(R"(-m comment --comment "two  words" -j EMPTY)", "EMPTY"), Surveyed("")}};
   EXPECT_THAT(survey.tables,
               UnorderedElementsAre(Key(TableId{"ip", "raw"}), Key(TableId{"ip", "security"}),
                                    Key(TableId{"ip", "filter"}), Key(TableId{"ip", "nat"})));
@@ -117,39 +118,39 @@ COMMIT
 TEST(SavedSurveyTest, SaysWhatRulesDoAndKeepsTheirSpelling) {
   struct Row {
     std::string name;
-    SurveyRule rule;  // with its text
+    struct {
+      std::string text;
+      std::string jump = {};
+      bool unconditional = false;
+      bool terminal = false;
+      uint32_t marks_tested = 0;
+      uint32_t marks_set = 0;
+      netlink::ConnLabelSet labels_set = {};
+    } rule;
   };
   const std::vector<Row> rows = {
       {"our own, in another order",
        {.text = "-m mark --mark 0x8000/0x8000 -m comment --comment c  -j DROP",
-        .jump = "",
         .terminal = true,
         .marks_tested = 0x8000}},
-      {"our own, other address", {.text = "-s 10.0.0.1 -j RETURN", .jump = "", .terminal = true}},
-      {"drop", {.text = "-j DROP", .jump = "", .unconditional = true, .terminal = true}},
-      {"masquerade",
-       {.text = "-j MASQUERADE", .jump = "", .unconditional = true, .terminal = true}},
+      {"our own, other address", {.text = "-s 10.0.0.1 -j RETURN", .terminal = true}},
+      {"drop", {.text = "-j DROP", .unconditional = true, .terminal = true}},
+      {"masquerade", {.text = "-j MASQUERADE", .unconditional = true, .terminal = true}},
       {"mark",
-       {.text = "-j MARK --set-xmark 0x4000/0x4000",
-        .jump = "",
-        .unconditional = true,
-        .marks_set = 0x4000}},
-      {"mark, by hand",
-       {.text = "-p udp -j MARK --or-mark 16384", .jump = "", .marks_set = 0x4000}},
+       {.text = "-j MARK --set-xmark 0x4000/0x4000", .unconditional = true, .marks_set = 0x4000}},
+      {"mark, by hand", {.text = "-p udp -j MARK --or-mark 16384", .marks_set = 0x4000}},
       {"jump", {.text = "-p tcp -j B", .jump = "B"}},
       {"own jump", {.text = "-j B", .jump = "B", .unconditional = true}},
       {"goto", {.text = "-g B", .jump = "B", .unconditional = true, .terminal = true}},
-      {"reject", {.text = "-p tcp -j REJECT", .jump = "", .terminal = true}},
-      {"count", {.text = "-p tcp", .jump = ""}},
+      {"reject", {.text = "-p tcp -j REJECT", .terminal = true}},
+      {"count", {.text = "-p tcp"}},
       {"unknown",
        {.text = "-m new --thing -j NEWER",
-        .jump = "",
         .marks_tested = 0xffffffff,
         .marks_set = 0xffffffff,
         .labels_set = netlink::AllConnLabels()}},
       {"a label",
        {.text = "-m connlabel --label \"115\" --set",
-        .jump = "",
         .labels_set = netlink::ConnLabelSet().set(115)}},
   };
   for (const Row& row : rows) {
@@ -158,13 +159,13 @@ TEST(SavedSurveyTest, SaysWhatRulesDoAndKeepsTheirSpelling) {
         Parse(absl::StrCat("*nat\n:A - [0:0]\n:B - [0:0]\n-A A ", row.rule.text, "\nCOMMIT\n"));
     const std::vector<SurveyRule>& rules = survey.tables.at({"ip", "nat"}).at("A").rules;
     ASSERT_THAT(rules, SizeIs(1));
-    EXPECT_EQ(rules[0].text, row.rule.text);
-    EXPECT_EQ(rules[0].jump, row.rule.jump);
-    EXPECT_EQ(rules[0].unconditional, row.rule.unconditional);
-    EXPECT_EQ(rules[0].terminal, row.rule.terminal);
-    EXPECT_EQ(rules[0].marks_tested, row.rule.marks_tested);
-    EXPECT_EQ(rules[0].marks_set, row.rule.marks_set);
-    EXPECT_EQ(rules[0].labels_set, row.rule.labels_set);
+    EXPECT_EQ(TextOf(rules[0]), row.rule.text);
+    EXPECT_EQ(JumpOf(rules[0]), row.rule.jump);
+    EXPECT_EQ(IsUnconditional(rules[0]), row.rule.unconditional);
+    EXPECT_EQ(testing::IsTerminal(rules[0]), row.rule.terminal);
+    EXPECT_EQ(MarksTested(rules[0]), row.rule.marks_tested);
+    EXPECT_EQ(MarksSet(rules[0]), row.rule.marks_set);
+    EXPECT_EQ(LabelsSet(rules[0]), row.rule.labels_set);
   }
 }
 
@@ -174,8 +175,8 @@ TEST(SavedSurveyTest, KeepsTheRulesThatAreWantedAndAllChains) {
       "legacy", Family::kIPv6,
       "*nat\n:A - [0:0]\n:B - [0:0]\n-A A -j ACCEPT\n-A B -j DROP\n-A A -j DROP\nCOMMIT\n",
       [&](const TableId& table, const std::string& chain, const SurveyRule& rule) {
-        asked.push_back(absl::StrCat(ToString(table), " ", chain, " ", rule.text));
-        return chain == "A" && rule.text == "-j DROP";
+        asked.push_back(absl::StrCat(ToString(table), " ", chain, " ", ToString(table, rule)));
+        return chain == "A" && ToString(table, rule) == "-j DROP";
       });
   ASSERT_THAT(survey, IsOk());
   EXPECT_THAT(asked, ElementsAre("ip6 nat A -j ACCEPT", "ip6 nat B -j DROP", "ip6 nat A -j DROP"));
@@ -367,7 +368,8 @@ TEST(SavedSurveyTest, SaysOfARuleWhatTheSurveyOfAReadRuleSays) {
   std::vector<SurveyRule> read;
   for (const netlink::ObservedRule& rule :
        chains->at({Family::kIPv4, netlink::Table::kNat, "A"}).rules) {
-    read.push_back(netlink::ToSurveyRule(Family::kIPv4, rule));
+    read.push_back({rule});
+    read.back().handle = 0;  // which a save has not
   }
   EXPECT_EQ(surveyed, read);
   ASSERT_EQ(surveyed.size(), read.size());

@@ -49,7 +49,7 @@ std::set<std::string> ChainsGone(const Retirement& retirement) {
   return gone;
 }
 
-LabelSetter Setter(size_t label) {
+Marking Setter(size_t label) {
   return {.from = "ip mangle MINE",
           .rule = "-A MINE -m connlabel --set",
           .labels = netlink::ConnLabelSet().set(label)};

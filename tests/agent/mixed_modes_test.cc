@@ -18,7 +18,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-std::vector<ModeMeeting> Meetings(const std::string& nft, const std::string& legacy) {
+std::vector<AuditFinding> Meetings(const std::string& nft, const std::string& legacy) {
   const std::vector<netlink::Survey> surveys = {SurveyOf("nft", nft), SurveyOf("legacy", legacy)};
   return FindModeMeetings(surveys);
 }
@@ -48,7 +48,7 @@ TEST(MixedModesTest, EmptyTablesOfTheOtherModeAreNothing) {
 }
 
 TEST(MixedModesTest, RulesThatDoNotMeetAreInformation) {
-  const std::vector<ModeMeeting> meetings =
+  const std::vector<AuditFinding> meetings =
       Meetings(ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save"),
                FilterText({"DOCKER-USER"}, {"-A FORWARD -j DOCKER-USER"}));
   ASSERT_THAT(meetings, SizeIs(1));
@@ -57,7 +57,7 @@ TEST(MixedModesTest, RulesThatDoNotMeetAreInformation) {
 }
 
 TEST(MixedModesTest, TwoHintsAreAnError) {
-  const std::vector<ModeMeeting> meetings = Meetings(kHintText, kHintText);
+  const std::vector<AuditFinding> meetings = Meetings(kHintText, kHintText);
   ASSERT_THAT(meetings, SizeIs(1));
   EXPECT_EQ(meetings[0].kind, AuditKind::kTwoHints);
   EXPECT_EQ(meetings[0].severity, AuditSeverity::kError);
@@ -66,7 +66,7 @@ TEST(MixedModesTest, TwoHintsAreAnError) {
 // iptables-wrappers takes hint or canary, in nft first.
 TEST(MixedModesTest, ACanaryInNftBesideLegacysHintIsAnError) {
   constexpr char kCanaryText[] = "*mangle\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n";
-  const std::vector<ModeMeeting> meetings = Meetings(kCanaryText, kHintText);
+  const std::vector<AuditFinding> meetings = Meetings(kCanaryText, kHintText);
   ASSERT_THAT(meetings, SizeIs(1));
   EXPECT_EQ(meetings[0].kind, AuditKind::kTwoHints);
   EXPECT_EQ(meetings[0].severity, AuditSeverity::kError);
@@ -75,7 +75,7 @@ TEST(MixedModesTest, ACanaryInNftBesideLegacysHintIsAnError) {
 }
 
 TEST(MixedModesTest, TheSameServicesInBothModesAreAnError) {
-  const std::vector<ModeMeeting> meetings =
+  const std::vector<AuditFinding> meetings =
       Meetings(ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save"),
                ReadTestdata("rulesets/kube-proxy-1.23-A-v4-legacy.save"));
   ASSERT_FALSE(meetings.empty());
@@ -88,7 +88,7 @@ TEST(MixedModesTest, TheSameServicesInBothModesAreAnError) {
 }
 
 TEST(MixedModesTest, AnUnusedLeftOverOfALiveChainIsAWarning) {
-  const std::vector<ModeMeeting> meetings = Meetings(
+  const std::vector<AuditFinding> meetings = Meetings(
       ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save"),
       NatText({"KUBE-MARK-MASQ"}, {"-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000"}));
   ASSERT_THAT(meetings, SizeIs(1));
@@ -107,7 +107,7 @@ void PrintTo(const ShadowRow& row, std::ostream* out) { *out << row.name; }
 class ShadowedByOtherModeTest : public ::testing::TestWithParam<ShadowRow> {};
 
 TEST_P(ShadowedByOtherModeTest, IsWhatDecidesForTheOtherMode) {
-  const std::vector<ModeMeeting> meetings =
+  const std::vector<AuditFinding> meetings =
       Meetings(ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save"), GetParam().legacy);
   ASSERT_THAT(meetings, SizeIs(1));
   EXPECT_EQ(meetings[0].kind,

@@ -101,7 +101,7 @@ TEST_P(ClaimTest, KeepsWhatIsClaimedAndNothingElse) {
 const std::set<std::string> kAllOfNat = {"nat/KUBE-MARK-DROP", "nat/KUBE-MARK-MASQ",
                                          "nat/KUBE-POSTROUTING"};
 
-MarkSetter Setter(uint32_t bits) {
+Marking Setter(uint32_t bits) {
   return {.from = "ip mangle FOREIGN", .rule = "-A FOREIGN -j MARK", .bits = bits};
 }
 

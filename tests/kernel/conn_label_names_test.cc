@@ -25,6 +25,7 @@
 #include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/surveyed.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
@@ -114,7 +115,7 @@ TEST_F(ConnLabelNamesKernelTest, EveryLabelIsReadAsItselfByItsNameAndByItsNumber
         const netlink::ObservedRule& read = after->Find(chain_)->rules.at(i);
         ASSERT_NE(read.rule(), nullptr) << read.opaque()->text;
         EXPECT_EQ(*read.rule(), wanted[i]) << i;
-        EXPECT_EQ(surveyed->rules[i].text, ToString(Family::kIPv4, wanted[i]));
+        EXPECT_EQ(TextOf(surveyed->rules[i]), ToString(Family::kIPv4, wanted[i]));
       }
     }
     const std::string saved = RunProgram({"iptables-legacy-save", "-t", "nat"}).out;

@@ -123,7 +123,7 @@ std::multiset<std::string> LinesOf(const Survey& survey) {
       int count = 0;
       for (const SurveyRule& rule : chain.rules) {
         lines.insert(absl::StrCat(place, ++count, " [", rule.counters.packets, ":",
-                                  rule.counters.bytes, "] ", rule.text));
+                                  rule.counters.bytes, "] ", ToString(table, rule)));
       }
     }
   }
@@ -224,9 +224,9 @@ TEST_F(LegacySurveyKernelTest, SaysWhatIptablesSavePrintsOfOtherPeoplesRules) {
   EXPECT_EQ(LinesOf(survey), wanted);
   EXPECT_EQ(survey.tables.size(), 8U);
   const auto& divert = survey.tables.at({"ip6", "mangle"}).at("DIVERT");
-  EXPECT_EQ(divert.rules.at(0).marks_set, 1U);
-  EXPECT_EQ(survey.tables.at({"ip", "mangle"}).at("PREROUTING").rules.at(1).marks_set, 0xffU);
-  EXPECT_EQ(survey.tables.at({"ip", "filter"}).at("X").rules.at(1).marks_tested, 0x8000U);
+  EXPECT_EQ(MarksSet(divert.rules.at(0)), 1U);
+  EXPECT_EQ(MarksSet(survey.tables.at({"ip", "mangle"}).at("PREROUTING").rules.at(1)), 0xffU);
+  EXPECT_EQ(MarksTested(survey.tables.at({"ip", "filter"}).at("X").rules.at(1)), 0x8000U);
 }
 
 TEST_F(LegacySurveyKernelTest, KeepsTheGenerationWhileOnlyCountersMove) {

@@ -22,6 +22,7 @@
 #include "tests/kernel/nft_fixture.h"
 #include "tests/kernel/third_party_rules.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/surveyed.h"
 
 namespace kipt::testing {
 namespace {
@@ -104,11 +105,11 @@ class NftSurveyTest : public NftBackendTest {
     for (const auto& [table, chains] : TakeSurvey().tables) {
       for (const auto& [name, chain] : chains) {
         for (const SurveyRule& rule : chain.rules) {
-          const std::vector<std::string> words = absl::StrSplit(rule.text, ' ');
+          const std::vector<std::string> words = absl::StrSplit(ToString(table, rule), ' ');
           const bool has_target =
               words.size() > 1 && (*(words.end() - 2) == "-j" || *(words.end() - 2) == "-g");
           const bool jumps_to_chain = has_target && chains.count(words.back()) != 0;
-          EXPECT_EQ(rule.jump, jumps_to_chain ? words.back() : "") << rule.text;
+          EXPECT_EQ(JumpOf(rule), jumps_to_chain ? words.back() : "") << ToString(table, rule);
           if (jumps_to_chain) ++jumps;
         }
       }
@@ -168,7 +169,7 @@ TEST_F(NftSurveyTest, NamesWhatItCannotSpell) {
     const SurveyChain* chain = survey.Find({"ip", "mangle"}, "T");
     ASSERT_NE(chain, nullptr);
     ASSERT_THAT(chain->rules, SizeIs(1));
-    EXPECT_EQ(chain->rules[0].text, row.text);
+    EXPECT_EQ(TextOf(chain->rules[0]), row.text);
   }
 }
 
@@ -197,14 +198,14 @@ TEST_F(NftSurveyTest, KnowsWhichLabelsRulesSet) {
   ASSERT_NE(chain, nullptr);
   ASSERT_THAT(chain->rules, SizeIs(rows.size()));
   for (size_t i = 0; i < rows.size(); ++i) {
-    EXPECT_EQ(chain->rules[i].labels_set, rows[i].labels) << rows[i].rule;
+    EXPECT_EQ(LabelsSet(chain->rules[i]), rows[i].labels) << rows[i].rule;
   }
   const SurveyChain* native = survey.Find({"inet", "mine"}, "c");
   ASSERT_NE(native, nullptr);
   ASSERT_THAT(native->rules, SizeIs(3));
-  EXPECT_TRUE(native->rules[0].labels_set.all()) << native->rules[0].text;
-  EXPECT_TRUE(native->rules[1].labels_set.none()) << native->rules[1].text;
-  EXPECT_TRUE(native->rules[2].labels_set.none()) << native->rules[2].text;
+  EXPECT_TRUE(LabelsSet(native->rules[0]).all()) << TextOf(native->rules[0]);
+  EXPECT_TRUE(LabelsSet(native->rules[1]).none()) << TextOf(native->rules[1]);
+  EXPECT_TRUE(LabelsSet(native->rules[2]).none()) << TextOf(native->rules[2]);
 }
 
 // ---- marks ----
@@ -243,8 +244,8 @@ TEST_F(NftSurveyTest, KnowsWhichMarksRulesLookAtAndSet) {
   ASSERT_NE(chain, nullptr);
   ASSERT_THAT(chain->rules, SizeIs(rows.size()));
   for (size_t i = 0; i < rows.size(); ++i) {
-    EXPECT_EQ(chain->rules[i].marks_tested, rows[i].tested) << rows[i].rule;
-    EXPECT_EQ(chain->rules[i].marks_set, rows[i].set) << rows[i].rule;
+    EXPECT_EQ(MarksTested(chain->rules[i]), rows[i].tested) << rows[i].rule;
+    EXPECT_EQ(MarksSet(chain->rules[i]), rows[i].set) << rows[i].rule;
   }
 }
 
@@ -271,7 +272,7 @@ TEST_F(NftSurveyTest, KnowsTheMarksOfNftsRules) {
   ASSERT_NE(chain, nullptr);
   std::vector<std::string> found;
   for (const SurveyRule& rule : chain->rules) {
-    found.push_back(absl::StrCat(absl::Hex(rule.marks_tested), " ", absl::Hex(rule.marks_set)));
+    found.push_back(absl::StrCat(absl::Hex(MarksTested(rule)), " ", absl::Hex(MarksSet(rule))));
   }
   EXPECT_THAT(found, ::testing::ElementsAre("0 4000", "0 8000", "0 0", "0 ffffffff", "0 ffffffff",
                                             "ffffffff 0", "8000 0", "ffffffff 0", "ffffffff 0",
@@ -335,12 +336,12 @@ TEST_F(NftSurveyTest, SeesTablesOfAllFamiliesAndTheEmptyOnes) {
   const SurveyChain* in = survey.Find({"inet", "fw"}, "in");
   ASSERT_NE(in, nullptr);
   EXPECT_TRUE(in->base);
-  EXPECT_EQ(in->rules[2].jump, "plain");
-  EXPECT_TRUE(in->rules[2].unconditional);
+  EXPECT_EQ(JumpOf(in->rules[2]), "plain");
+  EXPECT_TRUE(IsUnconditional(in->rules[2]));
   const SurveyChain* plain = survey.Find({"inet", "fw"}, "plain");
   ASSERT_NE(plain, nullptr);
   EXPECT_FALSE(plain->base);
-  EXPECT_TRUE(plain->rules[0].terminal);
+  EXPECT_TRUE(IsTerminal(plain->rules[0]));
   EXPECT_EQ(survey.Find({"inet", "fw"}, "nothing"), nullptr);
   EXPECT_EQ(survey.Find({"ip", "fw"}, "in"), nullptr);
 }
@@ -352,8 +353,8 @@ TEST_F(NftSurveyTest, KeepsTheRulesThatTheFilterWants) {
   std::set<std::string> seen;
   const Survey survey =
       TakeSurvey([&](const TableId& table, const std::string& chain, const SurveyRule& rule) {
-        seen.insert(absl::StrCat(ToString(table), " ", chain, " ", rule.text));
-        return rule.jump == "B";
+        seen.insert(absl::StrCat(ToString(table), " ", chain, " ", ToString(table, rule)));
+        return JumpOf(rule) == "B";
       });
   EXPECT_THAT(seen, ::testing::ElementsAre("ip filter A -j B", "ip filter A -p tcp -j ACCEPT",
                                            "ip filter B -j DROP"));

@@ -22,6 +22,7 @@
 #include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
 #include "tests/support/run_program.h"
+#include "tests/support/surveyed.h"
 
 namespace kipt::testing {
 namespace {
@@ -80,10 +81,10 @@ TEST_F(NodeViewKernelTest, HasBothModesRoutingRulesAndRouteLocalnet) {
   EXPECT_EQ(view.ip_rules[0].text, "7: from all fwmark 0x4000/0x4000 lookup 100");
   ASSERT_THAT(view.surveys, SizeIs(2));
   EXPECT_EQ(view.surveys[0].mode, "nft");
-  EXPECT_EQ(view.surveys[0].tables.at({"ip", "filter"}).at("INPUT").rules.at(0).text,
+  EXPECT_EQ(TextOf(view.surveys[0].tables.at({"ip", "filter"}).at("INPUT").rules.at(0)),
             "-s 10.0.0.0/8 -j DROP");
   EXPECT_EQ(view.surveys[1].mode, "legacy");
-  EXPECT_EQ(view.surveys[1].tables.at({"ip", "raw"}).at("PREROUTING").rules.at(0).text,
+  EXPECT_EQ(TextOf(view.surveys[1].tables.at({"ip", "raw"}).at("PREROUTING").rules.at(0)),
             "-i lo -j NOTRACK");
   EXPECT_EQ(Contents("/proc/thread-self/net/ip_tables_names"), "raw\n");
 }

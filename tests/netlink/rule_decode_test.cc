@@ -230,8 +230,8 @@ TEST(DecodeRuleTest, ReadsWhatARuleCounted) {
   EXPECT_EQ(rule->counters, (RuleCounters{.packets = 4, .bytes = 320}));
 }
 
-TEST(DescribeRuleTest, RefusesWhatIsNoRule) {
-  EXPECT_THAT(DescribeRule(FromHex("0102")), ::testing::Not(IsOk()));
+TEST(DecodeSurveyRuleTest, RefusesWhatIsNoRule) {
+  EXPECT_THAT(DecodeSurveyRule(FromHex("0102")), ::testing::Not(IsOk()));
 }
 
 TEST(DecodeRuleTest, ReadsBothFormsOfAMark) {

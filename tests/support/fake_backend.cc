@@ -139,8 +139,8 @@ absl::StatusOr<netlink::Survey> FakeBackend::TakeSurvey(const netlink::SurveyFil
     surveyed.base = chain.hooked && IsBaseChain(id);
     if (surveyed.base) surveyed.policy = "ACCEPT";
     for (const ObservedRule& rule : chain.rules) {
-      netlink::SurveyRule text = ToSurveyRule(id.family, rule);
-      if (!keep || keep(table, id.name, text)) surveyed.rules.push_back(std::move(text));
+      netlink::SurveyRule read = {rule};
+      if (!keep || keep(table, id.name, read)) surveyed.rules.push_back(std::move(read));
     }
   }
   return survey;

@@ -204,7 +204,7 @@ class Facts {
     uint32_t bits = 0;
     const netlink::SurveyChain* chain = chains.Find("nat", name);
     if (chain == nullptr) return bits;
-    for (const netlink::SurveyRule& rule : chain->rules) bits |= rule.marks_set;
+    for (const netlink::SurveyRule& rule : chain->rules) bits |= MarksSet(rule);
     return bits;
   }
 

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/support/surveyed.h
+//
+// Rules of a survey, written as iptables-save spells them.
+#ifndef KIPT_TESTS_SUPPORT_SURVEYED_H_
+#define KIPT_TESTS_SUPPORT_SURVEYED_H_
+
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "agent/xtables/iptables_save_rule.h"
+#include "agent/xtables/iptables_save_reader.h"
+#include "netlink/survey.h"
+
+namespace kipt::testing {
+
+// What `text` says, whose words may be any. `chain`: one that it may jump to.
+inline netlink::SurveyRule Surveyed(const std::string& text, const std::string& chain = "",
+                                    netlink::Family family = netlink::Family::kIPv4) {
+  std::vector<absl::string_view> words;
+  netlink::SurveyRule rule = {{.content = netlink::OpaqueRule{.text = text, .jump = {}}}};
+  if (!agent::SplitSavedRule(text, words)) return rule;
+  const agent::SavedChains chains = {{chain, false}};
+  rule.content = agent::ParseSavedRule(family, chains, text, words);
+  if (ToString(family, rule) != text) rule.spelling = text;
+  return rule;
+}
+
+// The same, but for the marks and labels that it sets where it is no rule of ours.
+inline netlink::SurveyRule Surveyed(const std::string& text, uint32_t marks_set,
+                                    const netlink::ConnLabelSet& labels_set,
+                                    uint32_t marks_tested = 0) {
+  netlink::SurveyRule rule = Surveyed(text);
+  if (auto* opaque = std::get_if<netlink::OpaqueRule>(&rule.content)) {
+    opaque->marks_set = marks_set;
+    opaque->marks_tested = marks_tested;
+    opaque->labels_set = labels_set;
+  }
+  return rule;
+}
+
+// For a family's tables.
+inline std::string TextOf(const netlink::SurveyRule& rule, const std::string& family = "ip") {
+  return ToString(netlink::TableId{.family = family, .name = {}}, rule);
+}
+inline std::string JumpOf(const netlink::SurveyRule& rule) {
+  const std::string* jump = JumpTarget(rule);
+  return jump == nullptr ? "" : *jump;
+}
+inline bool IsTerminal(const netlink::SurveyRule& rule) {
+  return rule.opaque() != nullptr ? rule.opaque()->terminal
+                                  : netlink::IsTerminal(rule.rule()->target);
+}
+
+}  // namespace kipt::testing
+
+#endif  // KIPT_TESTS_SUPPORT_SURVEYED_H_
