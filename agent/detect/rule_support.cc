@@ -146,8 +146,7 @@ bool SupportSource::NoteDisproof(netlink::BackendKind kind, bool labels_desired)
   return Look(kind, labels_desired);
 }
 
-bool SupportSource::NoteConnLabelRefusal(netlink::BackendKind kind,
-                                         absl::string_view refusal) {
+bool SupportSource::NoteConnLabelRefusal(netlink::BackendKind kind, absl::string_view refusal) {
   conn_label_refusal_ = {.at = {Read(), ReadConnLabel()}, .said = std::string(refusal)};
   return Look(kind, /*labels_desired=*/true);
 }

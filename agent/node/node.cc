@@ -92,15 +92,16 @@ void SurveyOtherMode(netlink::BackendKind kind, const ModeSources& sources,
     }
   }
   if (status.ok() || HoldsNothing(kind, status)) return;
-  collector.OtherModeUnreadable(
-      absl::StrCat("rules of iptables ", netlink::BackendKindName(kind), ", which cannot be read: ", status.message()));
+  collector.OtherModeUnreadable(absl::StrCat("rules of iptables ", netlink::BackendKindName(kind),
+                                             ", which cannot be read: ", status.message()));
 }
 
 // Nothing: there is nothing in it.
 std::optional<RetiredMode> RetireMode(netlink::BackendKind kind, const Config& config,
                                       const ModeSources& sources,
                                       const RetirementSources& dependents, bool apply) {
-  RetiredMode retired = {.iptables_mode = std::string(netlink::BackendKindName(kind)), .report = {}};
+  RetiredMode retired = {.iptables_mode = std::string(netlink::BackendKindName(kind)),
+                         .report = {}};
   const absl::Status there = CheckModeIsThere(kind, config.families, sources);
   if (absl::IsUnavailable(there) || absl::IsFailedPrecondition(there)) return std::nullopt;
   BackendOrError backend = there.ok() ? OpenMode(kind, sources) : BackendOrError(there);

@@ -36,7 +36,6 @@ using netlink::Return;
 using netlink::Rule;
 using netlink::SetMark;
 
-
 struct StateName {
   absl::string_view name;
   uint16_t bit;

@@ -219,7 +219,8 @@ TEST_F(BackendChoiceTest, WhoUsesTheChainsFromTheOtherModeIsUnknownWhereItCannot
     DependentsCollector collector;
     Config config = {.emulated_version = {1, 27},
                      .gates = ResolveFeatureGates({1, 27}, {}).value()};
-    config.iptables_mode = managed == BackendKind::kNft ? IptablesMode::kNft : IptablesMode::kLegacy;
+    config.iptables_mode =
+        managed == BackendKind::kNft ? IptablesMode::kNft : IptablesMode::kLegacy;
     Node node(config, sources_);
     node.Retirement().other_mode(collector);
     return collector.Finish({}, {}).mark_setters.size();

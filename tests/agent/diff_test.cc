@@ -406,8 +406,7 @@ TEST(DiffTest, FillsTheEmptyKubeMarkDropOfKubeProxy120To124) {
 // ---- jumps in base chains ----
 
 TEST(DiffTest, MakesABaseChainOnceForTwoJumps) {
-  const PolicyInput desired =
-      ::kipt::testing::Wanting(Mode::kCleanup, kIPv4Only, {}, ConnLabels{});
+  const PolicyInput desired = ::kipt::testing::Wanting(Mode::kCleanup, kIPv4Only, {}, ConnLabels{});
   const std::vector<std::string> operations = Operations(ComputeDiff(desired, {}));
   EXPECT_EQ(absl::c_count(operations, ":INPUT ACCEPT [0:0]"), 1);
   EXPECT_THAT(operations, ::testing::Contains("-A INPUT -j KUBE-FIREWALL"));

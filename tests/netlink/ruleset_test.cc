@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/status_matchers.h"
 #include "tests/support/ruleset_text.h"
+#include "tests/support/status_matchers.h"
 
 namespace kipt::netlink {
 namespace {

@@ -150,8 +150,9 @@ absl::Status FakeBackend::Apply(const netlink::Transaction& transaction) {
   ++apply_count_;
   if (const std::optional<absl::Status> fault = Pop(apply_faults_)) return *fault;
   if (transaction.empty()) return absl::OkStatus();
-  if (kind_ == netlink::BackendKind::kIptablesLegacy && std::any_of(transaction.operations.begin(), transaction.operations.end(),
-                                       netlink::IsNative)) {
+  if (kind_ == netlink::BackendKind::kIptablesLegacy &&
+      std::any_of(transaction.operations.begin(), transaction.operations.end(),
+                  netlink::IsNative)) {
     return absl::InvalidArgumentError("legacy iptables has no native tables");
   }
   FakeRuleset copy = ruleset_;

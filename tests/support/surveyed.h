@@ -11,8 +11,8 @@
 #include <variant>
 #include <vector>
 
-#include "agent/xtables/iptables_save_rule.h"
 #include "agent/xtables/iptables_save_reader.h"
+#include "agent/xtables/iptables_save_rule.h"
 #include "netlink/survey.h"
 
 namespace kipt::testing {
