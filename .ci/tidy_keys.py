@@ -24,16 +24,17 @@ def digest(path):
     return hashlib.sha256(file.read()).hexdigest()
 
 
-def included(build):
-  files, source = {}, None
+def included(build, sources):
+  files, block = {}, set()
   for line in subprocess.run(['ninja', '-C', build, '-t', 'deps'], capture_output=True, check=True,
                              text=True).stdout.splitlines():
     if not line.startswith(' '):
-      source = None
+      block = set()
       continue
     path = os.path.realpath(os.path.join(build, line.strip()))
-    source = source or path
-    files.setdefault(source, set()).add(path)
+    block.add(path)
+    if path in sources:
+      files[path] = block
   return files
 
 
@@ -46,8 +47,9 @@ def main():
     command_of = {row['file']: row['command'] for row in json.load(file)}
   options = subprocess.run(['clang-tidy', '--version'], capture_output=True, check=True, text=True).stdout
   options += digest('.clang-tidy')
-  files_of = included(build)
-  for source in sys.stdin.read().split():
+  sources = sys.stdin.read().split()
+  files_of = included(build, {os.path.join(ROOT, source) for source in sources})
+  for source in sources:
     path = os.path.join(ROOT, source)
     if path not in files_of:
       sys.exit(f'{source} is not built: build the preset dev first')

@@ -141,8 +141,9 @@ class Decoder {
 
   template <typename T>
   static absl::Status Store(absl::StatusOr<T> read, std::optional<T>& value) {
-    if (read.ok()) value = *std::move(read);
-    return read.status();
+    if (!read.ok()) return read.status();
+    value = *std::move(read);
+    return absl::OkStatus();
   }
   absl::Status Read(const YamlEntry& entry, std::optional<bool>& value) {
     return Store(document_.Bool(entry.value, entry.key), value);

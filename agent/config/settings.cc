@@ -103,7 +103,7 @@ absl::Status ApplyAddress(const Flags& given, Config& config) {
   config.*member = *(given.*flag);
   if ((config.*member).empty()) return absl::OkStatus();
   const absl::Status status = ParseBindAddress(config.*member).status();
-  if (status.ok()) return status;
+  if (status.ok()) return absl::OkStatus();
   return InvalidValue(config.*member, absl::StrCat(status.message(), ", or empty for none"));
 }
 
