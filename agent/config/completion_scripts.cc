@@ -188,18 +188,18 @@ std::vector<const CompletionFlag*> FlagsOf(const CompletionSpec& spec, absl::str
 
 // Sets what the template's end makes candidates of.
 std::string Offer(const CompletionValues& values) {
-  using Kind = CompletionValues::Kind;
+  using enum CompletionValues::Kind;
   const absl::string_view open = values.list ? " open=yes" : "";
   switch (values.kind) {
-    case Kind::kWords:
+    case kWords:
       return absl::StrCat("choices='", absl::StrJoin(values.words, " "), "'", open);
-    case Kind::kFile:
+    case kFile:
       return absl::StrCat("paths=-f", open);
-    case Kind::kDirectory:
+    case kDirectory:
       return absl::StrCat("paths=-d", open);
-    case Kind::kNetns:
+    case kNetns:
       return absl::StrCat("value=${value:-/run/netns/} paths=-f", open);
-    case Kind::kAnything:
+    case kAnything:
       break;
   }
   return "";
@@ -232,19 +232,19 @@ std::string Brief(absl::string_view help) {
 
 // An action of _arguments.
 std::string Action(const CompletionValues& values) {
-  using Kind = CompletionValues::Kind;
+  using enum CompletionValues::Kind;
   const std::string words = absl::StrJoin(values.words, " ");
   switch (values.kind) {
-    case Kind::kWords:
+    case kWords:
       return values.list ? absl::StrCat("_sequence compadd - ", words)
                          : absl::StrCat("(", words, ")");
-    case Kind::kFile:
+    case kFile:
       return "_files";
-    case Kind::kDirectory:
+    case kDirectory:
       return values.list ? "_sequence _files -/" : "_files -/";
-    case Kind::kNetns:
+    case kNetns:
       return "{ [[ -n $PREFIX ]] && _files || _files -P /run/netns/ -W /run/netns }";
-    case Kind::kAnything:
+    case kAnything:
       break;
   }
   return " ";
