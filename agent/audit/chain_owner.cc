@@ -234,10 +234,8 @@ Owner OwnerOfRule(const netlink::TableId& table, absl::string_view chain, bool b
   } else if (of_chain != Owner::kBaseChain && of_chain != Owner::kUnknown) {
     return of_chain;
   }
-  if (base) {
-    const Owner of_jump = OwnerOfJump(table, chain, rule);
-    if (of_jump != Owner::kUnknown) return of_jump;
-  }
+  const Owner of_jump = OwnerOfJump(table, chain, rule);
+  if (of_jump != Owner::kUnknown) return of_jump;
   for (const OwnerRow& row : kComments) {
     if (absl::StartsWith(KnownMatches(rule).comment, row.name)) return row.owner;
   }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/policy/kube_proxy_chains.h"
 #include "agent/policy/policy.h"
+#include "agent/policy/rule_forms.h"
 #include "tests/support/surveyed.h"
 
 namespace kipt::agent {
@@ -43,6 +44,13 @@ TEST(ChainOwnerTest, KnowsTheNeighboursByTheirNames) {
   EXPECT_EQ(OwnerOfChain({"ip", "kube-proxy"}, "masquerading"), Owner::kKubeProxyNftables);
   EXPECT_EQ(OwnerOfChain({"ip6", "k8s_svc6"}, "z_dispatch_svc"), Owner::kKpng);
   EXPECT_EQ(OwnerOfChain({"inet", "firewalld"}, "filter_INPUT"), Owner::kFirewalld);
+}
+
+TEST(ChainOwnerTest, TheMartianRuleIsKubeletsOnIPv4Only) {
+  netlink::SurveyRule rule;
+  rule.content = DropMartians(0);
+  EXPECT_EQ(OwnerOfRule(kFilter, "KUBE-FIREWALL", /*base=*/false, rule), Owner::kKubelet);
+  EXPECT_EQ(OwnerOfRule({"ip6", "filter"}, "KUBE-FIREWALL", /*base=*/false, rule), Owner::kUnknown);
 }
 
 TEST(ChainOwnerTest, HasANameForEachOwner) {

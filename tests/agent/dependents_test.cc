@@ -251,6 +251,7 @@ TEST(DependentsTest, AreLabelledByAChainOfTheOtherModeWhereAnybodyComesToIt) {
     netlink::ConnLabelSet labels;
     for (const Marking& setter : collector.Finish(row.cni, {}).label_setters) {
       labels |= setter.labels;
+      EXPECT_EQ(setter.bits, 0U) << row.name;
     }
     netlink::ConnLabelSet expected;
     for (const int label : row.labels) expected.set(static_cast<size_t>(label));
@@ -357,6 +358,7 @@ TEST(DependentsTest, CountRulesThatSetLabelsOutsideOfTheChainsThatAreForIt) {
       EXPECT_EQ(found.label_setters.size(), row.counts ? 1U : 0U) << row.name;
       EXPECT_THAT(found.mark_setters, IsEmpty()) << row.name;
       if (found.label_setters.empty()) continue;
+      EXPECT_EQ(found.label_setters[0].bits, 0U) << row.name;
       EXPECT_EQ(found.label_setters[0].labels, LabelsSet(row.rule)) << row.name;
       EXPECT_EQ(found.label_setters[0].rule,
                 std::string("-A ") + row.chain + " " +
