@@ -157,6 +157,17 @@ TEST(DiffReasonsTest, KeepsANativeTableWhereTheMartianRuleCannotStand) {
             "remove");
 }
 
+TEST(DiffReasonsTest, OnlyTheNativeTableIsNative) {
+  EXPECT_TRUE(IsNative(Filter(std::string(kNativeTable))));
+  EXPECT_FALSE(IsNative(Filter(std::string(kNativeTable), Family::kIPv6)));
+  EXPECT_FALSE(IsNative(Nat(std::string(kNativeTable))));
+  EXPECT_FALSE(IsNative(Filter("KUBE-FIREWALL")));
+  const Diff diff = ComputeDiff(Cleanup(), Made(Cleanup()).snapshot(),
+                                netlink::ObservedNativeTable{.table = NativeMartians()});
+  EXPECT_EQ(diff.changes.size(), 1U);
+  EXPECT_THAT(WithoutNative(diff.changes), IsEmpty());
+}
+
 const RuleSupport kNoXt = {.xt = false, .reason = "no xt"};
 PolicyInput Hinting(Mode mode, HintPolicy hint) {
   PolicyInput input = ::kipt::testing::Wanting(mode, kIPv4Only);

@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "agent/config/config.h"
 #include "agent/policy/kube_proxy_chains.h"
 #include "agent/policy/kubelet_forms.h"
 #include "agent/policy/native_martians.h"
+#include "agent/policy/retirement.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/support/observed.h"
 
@@ -114,6 +116,20 @@ TEST(PolicyTest, TheMartianRuleIsNeverOnIPv6) {
          DesiredRuleset(::kipt::testing::Wanting(mode, kIPv6Only, {})).chains) {
       for (const DesiredRule& rule : chain.rules) EXPECT_NE(rule.rule, DropMartians(0));
     }
+  }
+}
+
+TEST(PolicyTest, EachWayWithStaleChainsHasAName) {
+  EXPECT_EQ(StaleChainsName(StaleChains::kKeep), "keep");
+  EXPECT_EQ(StaleChainsName(StaleChains::kRetire), "retire");
+}
+
+TEST(PolicyTest, WithoutChainsTheModeIsOffWhateverTheGate) {
+  for (const bool gate : {false, true}) {
+    const featuregates::FeatureGates gates =
+        ResolveFeatureGates({1, 27}, {{.values = {{"IPTablesOwnershipCleanup", gate}}}}).value();
+    EXPECT_EQ(ModeFor(gates, /*make_iptables_util_chains=*/false), Mode::kOff);
+    EXPECT_EQ(ModeFor(gates, true), gate ? Mode::kCleanup : Mode::kLegacy);
   }
 }
 

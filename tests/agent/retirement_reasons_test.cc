@@ -78,6 +78,9 @@ TEST(RetirementReasonsTest, TheNativeTableThatGoesIsOursAndOfModeOff) {
   EXPECT_EQ(taken.name, kNativeTable);
   EXPECT_EQ(ToTransaction(PlanRetirement(off, {}, diff, dependents, options), 1).operations.size(),
             1U);
+  Diff with_more = diff;
+  with_more.stale.push_back({Nat("KUBE-MARK-MASQ"), ":KUBE-MARK-MASQ - [0:0]", "stale, kept"});
+  EXPECT_EQ(PlanRetirement(off, {}, with_more, dependents, options).changes.size(), 1U);
   dependents.route_localnet = {"eth0"};
   EXPECT_TRUE(PlanRetirement(off, {}, diff, dependents, options).empty());
   // Of a family that is managed, sync takes it; of one that is not, nobody does.
