@@ -282,7 +282,7 @@ std::optional<RetiredMode> Node::RetireOther(bool martians_dropped, bool apply) 
       .other_mode =
           [&](DependentsCollector& collector) { SurveyOtherMode(in_use, sources_, collector); }};
   if (martians_dropped) dependents.route_localnet = [] { return std::vector<std::string>(); };
-  return RetireMode(OtherThan(KindInUse()), config_, sources_, dependents, apply);
+  return RetireMode(OtherThan(in_use), config_, sources_, dependents, apply);
 }
 
 }  // namespace kipt::agent
