@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "agent/config/config.h"
-#include "config_node.h"
+#include "config_files.h"
 #include "gtest/gtest.h"
 
 namespace kipt::agent {
@@ -26,7 +26,7 @@ void PrintTo(const BadCase& row, std::ostream* out) { *out << row.name; }
 class RefusedConfigTest : public ::testing::TestWithParam<BadCase> {};
 
 TEST_P(RefusedConfigTest, SaysWhatIsWrongAndHowToMendIt) {
-  const Node node;
+  const ConfigFiles node;
   node.SetIPv6(false);
   const auto config = node.Load(GetParam().flags, GetParam().file);
   ASSERT_FALSE(config.ok());
@@ -222,7 +222,7 @@ INSTANTIATE_TEST_SUITE_P(
     RowName);
 
 TEST(ConfigBlameTest, IsTheFlagsWhereItOverridesTheFile) {
-  const Node node;
+  const ConfigFiles node;
   const auto config = node.Load(At("1.23"), Agent("emulatedVersion: '1.26'\n"));
   EXPECT_EQ(config.status().message().find("--emulated-version: cannot emulate 1.23"), 0u)
       << config.status();

@@ -7,7 +7,7 @@
 
 #include "agent/config/command_line.h"
 #include "agent/config/load_config.h"
-#include "config_node.h"
+#include "config_files.h"
 #include "featuregates/kubelet_features.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -50,7 +50,7 @@ void PrintTo(const GoodCase& row, std::ostream* out) { *out << row.name; }
 class ConfigTest : public ::testing::TestWithParam<GoodCase> {};
 
 TEST_P(ConfigTest, ChoosesModeBitsAndWarnings) {
-  const Node node;
+  const ConfigFiles node;
   const auto config = node.Load(GetParam().flags, GetParam().file);
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(ModeName(config->mode), ModeName(GetParam().mode));
@@ -263,7 +263,7 @@ INSTANTIATE_TEST_SUITE_P(
 // ---- families ----
 
 TEST(ConfigFamiliesTest, AutoTakesIPv6WhereTheNamespaceHasIt) {
-  const Node node;
+  const ConfigFiles node;
   const auto with = node.Load(Flags{});
   ASSERT_TRUE(with.ok()) << with.status();
   EXPECT_TRUE(with->families_by_kernel);
@@ -275,7 +275,7 @@ TEST(ConfigFamiliesTest, AutoTakesIPv6WhereTheNamespaceHasIt) {
 }
 
 TEST(ConfigFamiliesTest, AListIsTakenAsItIsAndSorted) {
-  const Node node;
+  const ConfigFiles node;
   const auto both = node.Load(Flags{.ip_families = "ipv6,ipv4"});
   ASSERT_TRUE(both.ok()) << both.status();
   EXPECT_FALSE(both->families_by_kernel);
@@ -285,7 +285,7 @@ TEST(ConfigFamiliesTest, AListIsTakenAsItIsAndSorted) {
 }
 
 TEST(ConfigFamiliesTest, TheFlagWinsOverTheFile) {
-  const Node node;
+  const ConfigFiles node;
   const auto config = node.Load(Flags{.ip_families = "auto"}, Agent("ipFamilies: ipv4\n"));
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_THAT(config->families, ElementsAre(Family::kIPv4, Family::kIPv6));
@@ -294,14 +294,14 @@ TEST(ConfigFamiliesTest, TheFlagWinsOverTheFile) {
 // ---- files ----
 
 TEST(ConfigSourcesTest, TheDefaultFileMayBeMissing) {
-  const Node node;
+  const ConfigFiles node;
   const auto config = node.Load(Flags{});
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_THAT(config->config_file, IsEmpty());
 }
 
 TEST(ConfigSourcesTest, TheDefaultFileIsReadWhereItIs) {
-  const Node node;
+  const ConfigFiles node;
   const std::string path = node.Write("config.yaml", Agent("emulatedVersion: '1.24'\n"));
   const auto config = node.Load(Flags{});
   ASSERT_TRUE(config.ok()) << config.status();
@@ -310,7 +310,7 @@ TEST(ConfigSourcesTest, TheDefaultFileIsReadWhereItIs) {
 }
 
 TEST(ConfigSourcesTest, AnExplicitFileReplacesTheDefaultOne) {
-  const Node node;
+  const ConfigFiles node;
   node.Write("config.yaml", "nonsense: [");
   const auto config = node.Load(Flags{}, Agent("emulatedVersion: '1.25'\n"));
   ASSERT_TRUE(config.ok()) << config.status();
@@ -318,7 +318,7 @@ TEST(ConfigSourcesTest, AnExplicitFileReplacesTheDefaultOne) {
 }
 
 TEST(ConfigSourcesTest, ARealKubeletConfigurationIsAcceptedWithTenGatesThatAreNoneOfOurs) {
-  const Node node;
+  const ConfigFiles node;
   const std::filesystem::path path =
       std::filesystem::path(KIPT_TESTDATA_DIR) / "kubelet-config.yaml";
   const auto config = node.Load(Flags{.config = path.string()});
@@ -333,14 +333,14 @@ TEST(ConfigSourcesTest, ARealKubeletConfigurationIsAcceptedWithTenGatesThatAreNo
 // ---- the iptables mode ----
 
 TEST(IptablesModeTest, IsAutoWhereNobodySaysAnything) {
-  const Node node;
+  const ConfigFiles node;
   EXPECT_EQ(node.Load(Flags{})->iptables_mode, std::nullopt);
   EXPECT_EQ(node.Load(Flags{.iptables_mode = "auto"}, Agent("iptablesMode: nft\n"))->iptables_mode,
             std::nullopt);
 }
 
 TEST(IptablesModeTest, TheFlagWinsOverTheFile) {
-  const Node node;
+  const ConfigFiles node;
   EXPECT_EQ(node.Load(Flags{}, Agent("iptablesMode: legacy\n"))->iptables_mode,
             IptablesMode::kLegacy);
   EXPECT_EQ(
@@ -350,7 +350,7 @@ TEST(IptablesModeTest, TheFlagWinsOverTheFile) {
 }
 
 TEST(HostRootTest, IsADirectory) {
-  const Node node;
+  const ConfigFiles node;
   EXPECT_EQ(node.Load(Flags{.host_root = "/"})->host_root, "/");
   EXPECT_EQ(node.Load(Flags{})->host_root, std::nullopt);
 }
@@ -358,7 +358,7 @@ TEST(HostRootTest, IsADirectory) {
 // ---- as a value ----
 
 TEST(ConfigTextTest, PrintsTheEffectiveConfiguration) {
-  const Node node;
+  const ConfigFiles node;
   const auto config = node.Load(Flags{.feature_gates = {kOff}, .ip_families = "ipv4"});
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(ToString(*config),
@@ -386,7 +386,7 @@ TEST(ConfigTextTest, PrintsTheEffectiveConfiguration) {
 }
 
 TEST(ConfigTextTest, SaysWhatAutoFound) {
-  const Node node;
+  const ConfigFiles node;
   const auto config = node.Load(Flags{}, Agent(""));
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_THAT(ToString(*config), AllOf(StartsWith("emulatedVersion: 1.27\n"),
@@ -395,7 +395,7 @@ TEST(ConfigTextTest, SaysWhatAutoFound) {
 }
 
 TEST(ConfigTextTest, EqualFlagsGiveEqualConfigurations) {
-  const Node node;
+  const ConfigFiles node;
   EXPECT_EQ(*node.Load(At("1.26")), *node.Load(At("1.26")));
   EXPECT_FALSE(*node.Load(At("1.26")) == *node.Load(At("1.25")));
 }

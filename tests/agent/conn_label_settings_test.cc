@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "agent/config/config.h"
-#include "tests/agent/config_node.h"
+#include "tests/agent/config_files.h"
 
 namespace kipt::agent {
 namespace {
@@ -47,7 +47,7 @@ TEST(ConnLabelSettingsTest, FlagsWinOverTheFileAndTheFileOverTheDefaults) {
        {"--iptables-masquerade-label has no effect where ConnLabelMarking is off",
         "--iptables-drop-label has no effect where ConnLabelMarking is off"}},
   };
-  const Node node;
+  const ConfigFiles node;
   for (const LabelCase& row : rows) {
     const auto config = node.Load(row.flags, row.file);
     ASSERT_TRUE(config.ok()) << row.name << config.status();
@@ -83,7 +83,7 @@ TEST(ConnLabelSettingsTest, RefusesWhatIsNoPairOfLabels) {
        Kubelet("featureGates: {ConnLabelMarking: 1}\n"),
        "featureGates.ConnLabelMarking"},
   };
-  const Node node;
+  const ConfigFiles node;
   for (const Row& row : rows) {
     const auto config = node.Load(row.flags, row.file);
     EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument) << row.name;

@@ -5,7 +5,7 @@
 
 #include "absl/time/time.h"
 #include "agent/config/config.h"
-#include "config_node.h"
+#include "config_files.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 TEST(DaemonSettingsTest, ComeFromTheFileAndFlagsWinOverIt) {
-  const Node node;
+  const ConfigFiles node;
   const std::string file = Agent(
       "iptablesSyncPeriod: 90s\nwatch: poll\nobserve: true\nhealthzBindAddress: ''\n"
       "metricsBindAddress: '[::1]:0'\n");
@@ -42,7 +42,7 @@ TEST(DaemonSettingsTest, ComeFromTheFileAndFlagsWinOverIt) {
 }
 
 TEST(DaemonSettingsTest, AreNotReadFromAKubeletConfiguration) {
-  const Node node;
+  const ConfigFiles node;
   const auto config =
       node.Load({}, Kubelet("iptablesSyncPeriod: 1\nhealthzBindAddress: 0.0.0.0\n"));
   ASSERT_TRUE(config.ok()) << config.status();
@@ -51,7 +51,7 @@ TEST(DaemonSettingsTest, AreNotReadFromAKubeletConfiguration) {
 }
 
 TEST(WhatNeedsARestartTest, IsWhatIsFixedAtStartWithBothValues) {
-  const Node node;
+  const ConfigFiles node;
   const Config running = *node.Load(Flags{});
   const Config wanted = *node.Load(Flags{.iptables_mode = "legacy",
                                          .host_root = "/",
@@ -66,7 +66,7 @@ TEST(WhatNeedsARestartTest, IsWhatIsFixedAtStartWithBothValues) {
 }
 
 TEST(WhatNeedsARestartTest, IsNothingWhereOnlyRulesAndTimesChange) {
-  const Node node;
+  const ConfigFiles node;
   const Config running = *node.Load(Flags{});
   const Config wanted = *node.Load(Flags{.feature_gates = {kOff},
                                          .make_iptables_util_chains = false,

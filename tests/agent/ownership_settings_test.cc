@@ -4,7 +4,7 @@
 #include <string>
 
 #include "agent/config/config.h"
-#include "config_node.h"
+#include "config_files.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 TEST(OwnershipSettingsTest, KeepEverythingUnlessToldOtherwise) {
-  const auto config = Node().Load(Flags{});
+  const auto config = ConfigFiles().Load(Flags{});
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->stale_chains, StaleChains::kKeep);
   EXPECT_EQ(config->hint_policy, HintPolicy::kUsable);
@@ -24,7 +24,7 @@ TEST(OwnershipSettingsTest, KeepEverythingUnlessToldOtherwise) {
 }
 
 TEST(OwnershipSettingsTest, ComeFromTheFileAndFlagsWinOverIt) {
-  const Node node;
+  const ConfigFiles node;
   const std::string file = Agent("staleChains: retire\nhintPolicy: always\ncniConfDir: /a,/b\n");
   const auto by_file = node.Load({}, file);
   ASSERT_TRUE(by_file.ok()) << by_file.status();
@@ -40,13 +40,13 @@ TEST(OwnershipSettingsTest, ComeFromTheFileAndFlagsWinOverIt) {
 }
 
 TEST(OwnershipSettingsTest, AreNotReadFromAKubeletConfiguration) {
-  const auto config = Node().Load({}, Kubelet("staleChains: nonsense\n"));
+  const auto config = ConfigFiles().Load({}, Kubelet("staleChains: nonsense\n"));
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->stale_chains, StaleChains::kKeep);
 }
 
 TEST(OwnershipSettingsTest, CanChangeWhileTheDaemonRuns) {
-  const Node node;
+  const ConfigFiles node;
   const Config running = *node.Load(Flags{});
   const Config wanted =
       *node.Load(Flags{.stale_chains = "retire", .hint_policy = "always", .cni_conf_dir = "/c"});
@@ -62,7 +62,7 @@ struct BadSetting {
 };
 
 TEST(OwnershipSettingsTest, SayWhatIsWrongAndWhatIsAccepted) {
-  const Node node;
+  const ConfigFiles node;
   for (const BadSetting& bad : {
            BadSetting{"flag",
                       {.stale_chains = "drop"},

@@ -2,8 +2,8 @@
 //
 // What the tests of LoadConfig share: a directory in place of a node's files, and short ways to
 // write flags and files.
-#ifndef KIPT_TESTS_AGENT_CONFIG_NODE_H_
-#define KIPT_TESTS_AGENT_CONFIG_NODE_H_
+#ifndef KIPT_TESTS_AGENT_CONFIG_FILES_H_
+#define KIPT_TESTS_AGENT_CONFIG_FILES_H_
 
 #include <unistd.h>
 
@@ -31,9 +31,9 @@ inline std::string Kubelet(const std::string& fields) {
 }
 
 // A directory that holds what LoadConfig reads; gone with the object.
-class Node {
+class ConfigFiles {
  public:
-  Node() { SetIPv6(true); }
+  ConfigFiles() { SetIPv6(true); }
 
   std::string Path(const std::string& name) const { return tree_.Path(name); }
   std::string Write(const std::string& name, const std::string& text) const {
@@ -72,4 +72,4 @@ inline Flags WithBits(Flags flags, int masquerade, int drop) {
 
 }  // namespace kipt::agent
 
-#endif  // KIPT_TESTS_AGENT_CONFIG_NODE_H_
+#endif  // KIPT_TESTS_AGENT_CONFIG_FILES_H_
