@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/config/load_config.h"
 #include "agent/endpoints/metrics.h"
-#include "tests/agent/metrics_rounds.h"
+#include "tests/agent/endpoints/metrics_rounds.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
 

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What audit and explain say of the chains of ConnLabelMarking, which are this agent's alone.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/audit/audit.h"
+#include "agent/audit/explain.h"
+#include "agent/policy/policy.h"
+#include "tests/agent/audit/audited.h"
+
+namespace kipt::agent {
+namespace {
+
+using netlink::Family;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+constexpr char kOwn[] =
+    R"(*nat
+:PREROUTING ACCEPT [0:0]
+:POSTROUTING ACCEPT [0:0]
+:KUBELET-MARK-DROP - [0:0]
+:KUBELET-MARK-MASQ - [0:0]
+:KUBELET-POSTROUTING - [0:0]
+:MINE - [0:0]
+-A POSTROUTING -m comment --comment "kubelet postrouting rules" -j KUBELET-POSTROUTING
+-A KUBELET-MARK-DROP -m connlabel --label "115" --set
+-A KUBELET-MARK-MASQ -m connlabel --label "114" --set
+-A KUBELET-POSTROUTING -m connlabel --label "114" -j MASQUERADE --random-fully
+%sCOMMIT
+*filter
+:INPUT ACCEPT [0:0]
+:FORWARD ACCEPT [0:0]
+:OUTPUT ACCEPT [0:0]
+:KUBELET-FIREWALL - [0:0]
+-A INPUT -j KUBELET-FIREWALL
+-A FORWARD -j KUBELET-FIREWALL
+-A OUTPUT -j KUBELET-FIREWALL
+-A KUBELET-FIREWALL -m connlabel --label "115" -j DROP
+%sCOMMIT
+)";
+
+// The chains as this agent makes them, and rules of others.
+std::string With(const std::string& nat = "", const std::string& filter = "") {
+  std::string text = kOwn;
+  text.replace(text.find("%s"), 2, nat);
+  text.replace(text.find("%s"), 2, filter);
+  return text;
+}
+
+AuditReport AuditOf(const std::string& text) {
+  return Audit(ViewOf(SurveyOf("nft", text, text)), AuditOptions());
+}
+
+TEST(AuditLabelsTest, WhatThisAgentMakesIsNoFinding) {
+  EXPECT_THAT(Lines(AuditOf(With())), IsEmpty());
+}
+
+struct UserRow {
+  std::string name;
+  std::string nat;
+  std::string filter;
+  std::string line;
+};
+void PrintTo(const UserRow& row, std::ostream* out) { *out << row.name; }
+
+class AuditLabelUserTest : public ::testing::TestWithParam<UserRow> {};
+
+TEST_P(AuditLabelUserTest, IsAFindingOfItsOwnInEachFamily) {
+  const AuditReport report = AuditOf(With(GetParam().nat, GetParam().filter));
+  EXPECT_THAT(Lines(report), ElementsAre(GetParam().line, GetParam().line));
+  EXPECT_TRUE(AuditExitNeedsAttention(report));
+  for (const AuditFinding& finding : report.findings) {
+    ASSERT_THAT(finding.rules, SizeIs(1));
+    EXPECT_NE(finding.message, "");
+    EXPECT_NE(finding.remedy, "");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rows, AuditLabelUserTest,
+    ::testing::Values(UserRow{"AJump", "-A MINE -p tcp -j KUBELET-MARK-MASQ\n", "",
+                              "warning PrivateChainUser nat/KUBELET-MARK-MASQ"},
+                      UserRow{"AGoto", "-A MINE -p tcp -g KUBELET-MARK-DROP\n", "",
+                              "warning PrivateChainUser nat/KUBELET-MARK-DROP"},
+                      UserRow{"FromABaseChain", "-A PREROUTING -p tcp -j KUBELET-MARK-MASQ\n", "",
+                              "warning PrivateChainUser nat/KUBELET-MARK-MASQ"},
+                      UserRow{"AnotherJumpToPostrouting",
+                              "-A POSTROUTING -o eth0 -j KUBELET-POSTROUTING\n", "",
+                              "warning PrivateChainUser nat/KUBELET-POSTROUTING"},
+                      UserRow{"AnotherJumpToTheFirewall", "",
+                              "-A FORWARD -i eth0 -j KUBELET-FIREWALL\n",
+                              "warning PrivateChainUser filter/KUBELET-FIREWALL"},
+                      UserRow{"ARuleInIt", "-A KUBELET-MARK-MASQ -p udp -j RETURN\n", "",
+                              "warning ForeignRule nat/KUBELET-MARK-MASQ"}),
+    [](const auto& row) { return row.param.name; });
+
+TEST(AuditLabelsTest, SaysThatTheyArePrivateAndWhatToDoInstead) {
+  const AuditReport report = AuditOf(With("-A MINE -p tcp -j KUBELET-MARK-MASQ\n"));
+  const AuditFinding* finding = FindKind(report, AuditKind::kPrivateChainUser);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->message, "rules in MINE, not this agent's, jump to nat/KUBELET-MARK-MASQ");
+  EXPECT_THAT(finding->consequence, StartsWith("nat/KUBELET-MARK-MASQ is private"));
+  EXPECT_THAT(finding->consequence, HasSubstr("ConnLabelMarking"));
+  EXPECT_THAT(finding->remedy, HasSubstr("a label of your own"));
+  const nlohmann::json json = nlohmann::json::parse(AuditJson(report));
+  EXPECT_EQ(json["findings"][0]["id"], "PrivateChainUser");
+  EXPECT_EQ(json["findings"][0]["rules"][0]["rule"], "-p tcp -j KUBELET-MARK-MASQ");
+  EXPECT_EQ(AuditKindFromName("PrivateChainUser"), AuditKind::kPrivateChainUser);
+}
+
+TEST(AuditLabelsTest, KubeProxysRulesHaveNoBusinessThereEither) {
+  std::string text = With("-A KUBE-SVC-X -j KUBELET-MARK-MASQ\n");
+  text.insert(text.find(":MINE"), ":KUBE-SVC-X - [0:0]\n");
+  const AuditReport report = AuditOf(text);
+  ASSERT_NE(FindKind(report, AuditKind::kPrivateChainUser), nullptr);
+  EXPECT_EQ(FindKind(report, AuditKind::kPrivateChainUser)->owner, Owner::kKubeProxy);
+}
+
+TEST(AuditLabelsTest, AComponentWithItsOwnLabelIsNobodysBusiness) {
+  const AuditReport report =
+      AuditOf(With("-A PREROUTING -p tcp -j MINE\n-A MINE -m connlabel --label \"50\" --set\n"
+                   "-A POSTROUTING -m connlabel --label \"50\" -j MASQUERADE\n"));
+  EXPECT_THAT(Lines(report), IsEmpty());
+}
+
+TEST(AuditLabelsTest, ACniConfigurationThatNamesOneIsTold) {
+  for (const bool stands : {true, false}) {
+    const std::string text = With();
+    NodeView view = ViewOf(SurveyOf("nft", stands ? text : "*nat\n:MINE - [0:0]\nCOMMIT\n"));
+    view.cni.references = {{"/net.conflist", "portmap", "KUBELET-MARK-MASQ"}};
+    const AuditReport report = Audit(view, AuditOptions());
+    const AuditFinding* finding = FindKind(report, AuditKind::kCniConfig);
+    ASSERT_NE(finding, nullptr);
+    EXPECT_EQ(finding->severity, stands ? AuditSeverity::kWarning : AuditSeverity::kError);
+    EXPECT_THAT(finding->consequence, HasSubstr("is private"));
+    EXPECT_EQ(finding->consequence.find("next ADD fails") == std::string::npos, stands);
+    EXPECT_THAT(finding->remedy, HasSubstr("externalSetMarkChain"));
+  }
+}
+
+TEST(AuditLabelsTest, ThePictureHasTheLabelLikeTheMark) {
+  const std::string text = With("-A MINE -p tcp -j KUBELET-MARK-MASQ\n");
+  const NodeView view = ViewOf(SurveyOf("nft", text));
+  const std::string dot = AuditDot(view, Audit(view, AuditOptions()));
+  EXPECT_THAT(dot, HasSubstr("\"nft ip nat/KUBELET-MARK-MASQ\" -> \"nft ip "
+                             "nat/KUBELET-POSTROUTING\" [style=dashed, label=\"by the label\"]"));
+  EXPECT_THAT(dot, HasSubstr("\"nft ip nat/KUBELET-MARK-DROP\" -> \"nft ip "
+                             "filter/KUBELET-FIREWALL\" [style=dashed, label=\"by the label\"]"));
+  EXPECT_THAT(dot, HasSubstr("KUBELET-MARK-MASQ\\n1 rule\\nPrivateChainUser"));
+  EXPECT_THAT(dot, HasSubstr("\"nft ip nat/MINE\" -> \"nft ip nat/KUBELET-MARK-MASQ\" "
+                             "[label=\"1 rule\", penwidth=2.5, color=\"#e07b00\""));
+  EXPECT_THAT(dot, Not(HasSubstr("by the mark")));
+}
+
+TEST(ExplainLabelsTest, SaysWhatEachOfTheChainsIsFor) {
+  struct Row {
+    const char* chain;
+    const char* what;
+    const char* sentence;
+    const char* next;
+  };
+  const Row rows[] = {
+      {"nat/KUBELET-MARK-MASQ", "Gives the packet's connection a label",
+       "every packet gives its connection label 114", "nat/KUBELET-POSTROUTING"},
+      {"nat/KUBELET-MARK-DROP", "Gives the packet's connection a label",
+       "every packet gives its connection label 115", "FORWARD and OUTPUT"},
+      {"nat/KUBELET-POSTROUTING", "Masquerades connections",
+       "a packet of connections with label 114 gets the address", "Out, by the interface"},
+      {"filter/KUBELET-FIREWALL", "Drops packets of connections",
+       "a packet of connections with label 115 is dropped", ""},
+  };
+  for (const Row& row : rows) {
+    const absl::StatusOr<Explanation> explanation =
+        Explain(SurveyOf("nft", With()), Family::kIPv4, row.chain);
+    ASSERT_TRUE(explanation.ok()) << row.chain;
+    EXPECT_EQ(explanation->owner, Owner::kThisAgent) << row.chain;
+    EXPECT_EQ(explanation->maker, "kube-iptables-agent, with its feature gate ConnLabelMarking");
+    EXPECT_THAT(explanation->what, StartsWith(row.what));
+    ASSERT_THAT(explanation->rules, SizeIs(1));
+    EXPECT_THAT(explanation->rules[0].sentence, StartsWith(row.sentence));
+    if (*row.next == '\0') {
+      EXPECT_THAT(explanation->next, IsEmpty());
+    } else {
+      EXPECT_THAT(explanation->next, ElementsAre(HasSubstr(row.next)));
+    }
+  }
+}
+
+TEST(ExplainLabelsTest, TellsOurJumpsFromThoseOfOthers) {
+  const std::string text = With("-A MINE -p tcp -j KUBELET-MARK-MASQ\n");
+  const netlink::Survey survey = SurveyOf("nft", text);
+  const auto firewall = Explain(survey, Family::kIPv4, "filter/KUBELET-FIREWALL");
+  ASSERT_TRUE(firewall.ok());
+  ASSERT_THAT(firewall->purposes, SizeIs(3));
+  EXPECT_EQ(firewall->purposes[0].purpose, Purpose::kBaseJump);
+  const auto masquerade = Explain(survey, Family::kIPv4, "nat/KUBELET-MARK-MASQ");
+  ASSERT_TRUE(masquerade.ok());
+  ASSERT_THAT(masquerade->purposes, SizeIs(1));
+  EXPECT_EQ(masquerade->purposes[0].purpose, Purpose::kThirdParty);
+  EXPECT_EQ(masquerade->purposes[0].title, "rules of others: MINE");
+}
+
+TEST(ExplainLabelsTest, WhoElseJumpsToAnyOfTheChainsIsAThirdParty) {
+  const netlink::Survey survey =
+      SurveyOf("nft", With("-A MINE -p tcp -j KUBELET-MARK-DROP\n"
+                           "-A POSTROUTING -o eth0 -j KUBELET-POSTROUTING\n",
+                           "-A FORWARD -i eth0 -j KUBELET-FIREWALL\n"));
+  const std::pair<const char*, const char*> rows[] = {
+      {"nat/KUBELET-MARK-DROP", "rules of others: MINE"},
+      {"nat/KUBELET-POSTROUTING", "rules of others: POSTROUTING"},
+      {"filter/KUBELET-FIREWALL", "rules of others: FORWARD"}};
+  for (const auto& [chain, title] : rows) {
+    const auto explanation = Explain(survey, Family::kIPv4, chain);
+    ASSERT_TRUE(explanation.ok()) << chain;
+    EXPECT_EQ(explanation->purposes.back().purpose, Purpose::kThirdParty) << chain;
+    EXPECT_EQ(explanation->purposes.back().title, title);
+  }
+}
+
+TEST(ExplainLabelsTest, NamesTheBaseChainsThatDoNotLeadToTheFirewall) {
+  struct Row {
+    std::vector<std::string> missing;
+    std::vector<std::string> next;
+  };
+  const std::string drops =
+      " to filter/KUBELET-FIREWALL, which drops what is labelled, now and as long as the "
+      "connection lasts.";
+  const std::string not_jump = " not jump to filter/KUBELET-FIREWALL: ";
+  const std::string unheard = "the label is not acted on.";
+  const Row rows[] = {
+      {{}, {"In table filter, INPUT, FORWARD and OUTPUT lead" + drops}},
+      {{"INPUT"},
+       {"In table filter, FORWARD and OUTPUT lead" + drops,
+        "INPUT does" + not_jump + "there " + unheard}},
+      {{"FORWARD"},
+       {"In table filter, INPUT and OUTPUT lead" + drops,
+        "FORWARD does" + not_jump + "there " + unheard}},
+      {{"INPUT", "OUTPUT"},
+       {"In table filter, FORWARD leads" + drops,
+        "INPUT and OUTPUT do" + not_jump + "there " + unheard}},
+      {{"INPUT", "FORWARD", "OUTPUT"}, {"INPUT, FORWARD and OUTPUT do" + not_jump + unheard}},
+  };
+  for (const Row& row : rows) {
+    std::string text = With();
+    for (const std::string& base : row.missing) {
+      const std::string jump = "-A " + base + " -j KUBELET-FIREWALL\n";
+      text.erase(text.find(jump), jump.size());
+    }
+    const auto explanation = Explain(SurveyOf("nft", text), Family::kIPv4, "nat/KUBELET-MARK-DROP");
+    ASSERT_TRUE(explanation.ok());
+    EXPECT_EQ(explanation->next, row.next);
+  }
+}
+
+TEST(ExplainLabelsTest, SaysWhereALabelIsNotActedOn) {
+  const std::string text = "*nat\n:POSTROUTING ACCEPT [0:0]\n:KUBELET-MARK-MASQ - [0:0]\nCOMMIT\n";
+  const auto explanation = Explain(SurveyOf("nft", text), Family::kIPv4, "nat/KUBELET-MARK-MASQ");
+  ASSERT_TRUE(explanation.ok());
+  EXPECT_THAT(explanation->next, ElementsAre(HasSubstr("the label is not acted on")));
+}
+
+}  // namespace
+}  // namespace kipt::agent

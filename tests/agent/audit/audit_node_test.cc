@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an audit finds that is no rule, and its allow list.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "agent/audit/audit.h"
+#include "tests/agent/audit/audited.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+const AuditOptions kLegacy = {};
+const AuditOptions kCleanup = {.mode = Mode::kCleanup};
+
+AuditReport AuditFile(const std::string& name, const AuditOptions& options) {
+  return Audit(ViewOf(SurveyOf("nft", ReadTestdata(name))), options);
+}
+
+CniConfigs Portmap() {
+  CniConfigs cni;
+  cni.references.push_back(
+      {.file = "/etc/cni/net.d/10-net.conflist", .plugin = "portmap", .chain = "KUBE-MARK-MASQ"});
+  return cni;
+}
+
+FwmarkRule Fwmark(uint32_t mark, uint32_t mask) {
+  return {.family = netlink::Family::kIPv4,
+          .priority = 100,
+          .mark = mark,
+          .mask = mask,
+          .text = absl::StrCat("100: from all fwmark ", mark, "/", mask)};
+}
+
+TEST(AuditNodeTest, RoutingRulesThatWantOurBitsAreAWarning) {
+  NodeView view;
+  view.ip_rules = {Fwmark(0x4000, 0x4000), Fwmark(0x80000, 0xff0000), Fwmark(0x1, 0xffffffff)};
+  const AuditReport report = Audit(view, kLegacy);
+  EXPECT_THAT(Lines(report), ElementsAre("warning IpRuleFwmark", "info IpRuleFwmark"));
+  EXPECT_THAT(report.findings[0].details, ElementsAre(view.ip_rules[0].text));
+  EXPECT_THAT(report.findings[1].message, HasSubstr("only packets without mark bit 0xc000"));
+}
+
+// ---- CNI ----
+
+struct CniRow {
+  std::string name;
+  std::string file;  // empty: a fresh node
+  AuditOptions options;
+  AuditSeverity severity;
+  std::string consequence;
+};
+void PrintTo(const CniRow& row, std::ostream* out) { *out << row.name; }
+
+class AuditCniTest : public ::testing::TestWithParam<CniRow> {};
+
+TEST_P(AuditCniTest, SaysWhetherTheNextAddFails) {
+  NodeView view =
+      ViewOf(SurveyOf("nft", GetParam().file.empty() ? "" : ReadTestdata(GetParam().file)));
+  view.cni = Portmap();
+  const AuditReport report = Audit(view, GetParam().options);
+  const AuditFinding* finding = FindKind(report, AuditKind::kCniConfig);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, GetParam().severity);
+  EXPECT_THAT(finding->consequence, HasSubstr(GetParam().consequence));
+  EXPECT_THAT(finding->details, ElementsAre("/etc/cni/net.d/10-net.conflist"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Nodes, AuditCniTest,
+    ::testing::Values(CniRow{"AFreshNodeInCleanupModeFailsNow", "", kCleanup, AuditSeverity::kError,
+                             "there is no nat/KUBE-MARK-MASQ: its next ADD will fail"},
+                      CniRow{"InCleanupModeOldChainsLastUntilAReboot", "audited/portmap-v4.save",
+                             kCleanup, AuditSeverity::kError, "the chain that stands is the last"},
+                      CniRow{"BeforeTheGateItWillFailLater", "audited/portmap-v4.save", kLegacy,
+                             AuditSeverity::kError, "Once IPTablesOwnershipCleanup is on"},
+                      CniRow{"KubeProxyKeepsItWorking", "rulesets/kube-proxy-1.28-A-v4.save",
+                             kCleanup, AuditSeverity::kWarning,
+                             "goes on writing nat/KUBE-MARK-MASQ"},
+                      CniRow{"IpvsModeToo", "audited/ipvs-1.28-v4.save", kCleanup,
+                             AuditSeverity::kWarning, "goes on writing nat/KUBE-MARK-MASQ"}),
+    [](const auto& row) { return row.param.name; });
+
+TEST(AuditNodeTest, UnreadableCniSourcesAreAWarning) {
+  NodeView view;
+  view.cni.problems = {"/etc/cni/net.d: permission denied"};
+  const AuditReport report = Audit(view, kCleanup);
+  EXPECT_THAT(Lines(report), ElementsAre("warning CniConfigUnreadable"));
+  EXPECT_THAT(report.findings[0].details, ElementsAre(view.cni.problems[0]));
+}
+
+TEST(AuditNodeTest, CniConfigsThatNameTheirOwnChainsAreNone) {
+  NodeView view;
+  view.cni = Portmap();
+  view.cni.references[0].chain = "MY-MARK-MASQ";
+  EXPECT_THAT(Audit(view, kCleanup).findings, IsEmpty());
+}
+
+// ---- the node ----
+
+TEST(AuditNodeTest, RouteLocalnetWithoutTheMartianRuleIsAnError) {
+  NodeView view = ViewOf(SurveyOf("nft", ReadTestdata("rulesets/kube-proxy-1.25-A-v4.save")));
+  view.route_localnet = {"all"};
+  EXPECT_THAT(Lines(Audit(view, kLegacy)),
+              Contains("error RouteLocalnetExposed filter/KUBE-FIREWALL"));
+  view.surveys[0].tables[{"ip", "kube-iptables-agent"}]["input"] = {};
+  EXPECT_EQ(FindKind(Audit(view, kLegacy), AuditKind::kRouteLocalnetExposed), nullptr);
+  NodeView safe = ViewOf(SurveyOf("nft", ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save")));
+  safe.route_localnet = {"eth0"};
+  EXPECT_EQ(FindKind(Audit(safe, kLegacy), AuditKind::kRouteLocalnetExposed), nullptr);
+}
+
+TEST(AuditNodeTest, WhatCouldNotBeReadIsSaid) {
+  NodeView view;
+  view.problems = {"legacy tables: iptables-legacy-save ended with exit status 4"};
+  const AuditReport report = Audit(view, kLegacy);
+  EXPECT_THAT(Lines(report), ElementsAre("warning NotSeen"));
+  EXPECT_TRUE(AuditExitNeedsAttention(report));
+}
+
+TEST(AuditNodeTest, EveryNamespaceHasItsName) {
+  std::vector<NodeView> views(2);
+  views[1] = ViewOf(SurveyOf("nft", ReadTestdata("audited/portmap-v4.save")));
+  views[1].name = "/run/netns/pod1";
+  const AuditReport report = Audit(views, kLegacy);
+  ASSERT_THAT(report.findings, SizeIs(1));
+  EXPECT_EQ(report.findings[0].netns, "/run/netns/pod1");
+  EXPECT_THAT(report.kube_proxy, IsEmpty());
+}
+
+// ---- the allow list ----
+
+TEST(AuditNodeTest, AllowedFindingsAreShownAndDoNotCount) {
+  AuditOptions options;
+  options.allow = *ParseAllowList("ChainUser nat/KUBE-MARK-MASQ -A CNI-DN- # until spring");
+  const AuditReport report = AuditFile("audited/portmap-v4.save", options);
+  EXPECT_THAT(Lines(report), ElementsAre("allowed ChainUser nat/KUBE-MARK-MASQ"));
+  EXPECT_EQ(report.findings[0].allowed, "until spring");
+  EXPECT_EQ(report.allowed, 1U);
+  EXPECT_FALSE(AuditExitNeedsAttention(report));
+}
+
+TEST(AuditNodeTest, AnEntryThatMatchesNothingIsInformation) {
+  AuditOptions options;
+  options.allow = *ParseAllowList("ChainUser nat/KUBE-MARK-DROP");
+  const AuditReport report = AuditFile("audited/portmap-v4.save", options);
+  EXPECT_THAT(Lines(report),
+              ElementsAre("error ChainUser nat/KUBE-MARK-MASQ", "info AllowEntryUnused"));
+  EXPECT_THAT(report.findings[1].message, HasSubstr("line 1: ChainUser nat/KUBE-MARK-DROP"));
+}
+
+TEST(AuditNodeTest, KindsHaveNamesThatCanBeReadBack) {
+  for (int kind = 0; kind <= static_cast<int>(AuditKind::kAllowEntryUnused); ++kind) {
+    const auto one = static_cast<AuditKind>(kind);
+    EXPECT_EQ(AuditKindFromName(AuditKindName(one)), one) << kind;
+  }
+  EXPECT_EQ(AuditKindFromName("Nonsense"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace kipt::agent

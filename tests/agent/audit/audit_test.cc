@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/audit/audit.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/agent/audit/audited.h"
+#include "tests/support/surveyed.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
+
+const AuditOptions kLegacy = {};
+const AuditOptions kCleanup = {.mode = Mode::kCleanup};
+
+AuditReport AuditFile(const std::string& name, const AuditOptions& options = {}) {
+  const std::string text = ReadTestdata(name);
+  EXPECT_NE(text, "") << name;
+  return Audit(ViewOf(SurveyOf("nft", text)), options);
+}
+
+// "-A CHAIN RULE" on top of what kube-proxy 1.28 writes, in chains of the caller's.
+netlink::Survey Beside128(const std::vector<std::string>& chains,
+                          const std::vector<std::string>& rules) {
+  std::string text = ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save");
+  size_t at = text.find("*nat\n") + 5;
+  for (const std::string& chain : chains) text.insert(at, ":" + chain + " - [0:0]\n");
+  at = text.rfind("COMMIT");
+  for (const std::string& rule : rules) {
+    text.insert(at, rule + "\n");
+    at += rule.size() + 1;
+  }
+  return SurveyOf("nft", text);
+}
+
+// ---- whole rulesets, in one line a finding ----
+
+struct RulesetRow {
+  std::string name;
+  std::string file;
+  std::vector<std::string> lines;
+};
+void PrintTo(const RulesetRow& row, std::ostream* out) { *out << row.name; }
+
+class AuditRulesetTest : public ::testing::TestWithParam<RulesetRow> {};
+
+TEST_P(AuditRulesetTest, FindsThese) {
+  EXPECT_EQ(Lines(AuditFile(GetParam().file)), GetParam().lines);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rulesets, AuditRulesetTest,
+    ::testing::Values(
+        RulesetRow{"KubeProxy128HasNothingToFear",
+                   "rulesets/kube-proxy-1.28-A-v4.save",
+                   {"info KubeProxy", "info KubeProxyUsesMarkMasq nat/KUBE-MARK-MASQ"}},
+        RulesetRow{"KubeProxy124AloneFailsOpenAlready",
+                   "rulesets/kube-proxy-1.24-A-v4.save",
+                   {"error MarkDropEmpty nat/KUBE-MARK-DROP",
+                    "error KubeProxyUsesMarkDrop nat/KUBE-MARK-DROP", "info KubeProxy",
+                    "info KubeProxyUsesMarkMasq nat/KUBE-MARK-MASQ"}},
+        RulesetRow{"IpvsBefore125NeedsMarkDrop",
+                   "audited/ipvs-1.23-v4.save",
+                   {"error KubeProxyUsesMarkDrop nat/KUBE-MARK-DROP", "info KubeProxy",
+                    "info KubeProxyUsesMarkMasq nat/KUBE-MARK-MASQ"}},
+        RulesetRow{"IpvsSince125DoesNot",
+                   "audited/ipvs-1.28-v4.save",
+                   {"info KubeProxy", "info KubeProxyUsesMarkMasq nat/KUBE-MARK-MASQ"}},
+        RulesetRow{"PortmapWithoutKubeProxyBreaks",
+                   "audited/portmap-v4.save",
+                   {"error ChainUser nat/KUBE-MARK-MASQ"}},
+        RulesetRow{"HostPortsOfCrioBreakToo",
+                   "audited/host-ports-v4.save",
+                   {"error ChainUser nat/KUBE-MARK-MASQ"}},
+        RulesetRow{
+            "AnAdministratorsRules",
+            "audited/hand-written-v4.save",
+            {"error ChainUser nat/KUBE-MARK-DROP", "error MarkDropEmpty nat/KUBE-MARK-DROP",
+             "warning ForeignRule nat/KUBE-POSTROUTING", "warning ChainUser nat/KUBE-MARK-MASQ",
+             "warning MarkBitTested", "warning MarkBitSet nat/KUBE-POSTROUTING", "info KubeProxy",
+             "info KubeProxyUsesMarkMasq nat/KUBE-MARK-MASQ"}},
+        RulesetRow{
+            "KpngsIptablesBackend",
+            "audited/kpng-v4.save",
+            {"error MarkDropEmpty nat/KUBE-MARK-DROP",
+             "error KubeProxyUsesMarkDrop nat/KUBE-MARK-DROP", "info Kpng", "info KubeProxy"}}),
+    [](const auto& row) { return row.param.name; });
+
+// ---- users of chains ----
+
+TEST(AuditTest, WhatAKubeProxyKeepsWorksOnAndIsAWarning) {
+  const AuditReport report = Audit(
+      ViewOf(Beside128({"CNI-DN-1"},
+                       {"-A CNI-DN-1 -s 10.88.0.0/16 -p tcp -m tcp --dport 80 -j KUBE-MARK-MASQ"})),
+      kLegacy);
+  const AuditFinding* finding = FindKind(report, AuditKind::kChainUser);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, AuditSeverity::kWarning);
+  EXPECT_EQ(finding->owner, Owner::kPortmap);
+  EXPECT_THAT(finding->consequence, AllOf(StartsWith("Once IPTablesOwnershipCleanup is on"),
+                                          HasSubstr("goes on writing")));
+  EXPECT_THAT(finding->remedy, HasSubstr("externalSetMarkChain"));
+}
+
+TEST(AuditTest, BesideNftablesModeTheSameRuleIsAnError) {
+  netlink::Survey survey = SurveyOf("nft", ReadTestdata("audited/portmap-v4.save"));
+  survey.tables[{"ip", "kube-proxy"}]["masquerading"] = {};
+  const AuditReport report = Audit(ViewOf(survey), kLegacy);
+  const AuditFinding* finding = FindKind(report, AuditKind::kChainUser);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, AuditSeverity::kError);
+  EXPECT_THAT(Lines(report), Contains("info KubeProxy"));
+}
+
+TEST(AuditTest, InCleanupModeItSaysThatTheGateIsOn) {
+  const AuditReport report = AuditFile("audited/portmap-v4.save", kCleanup);
+  ASSERT_THAT(report.findings, SizeIs(1));
+  EXPECT_THAT(report.findings[0].consequence,
+              StartsWith("IPTablesOwnershipCleanup is on: nobody makes nat/KUBE-MARK-MASQ"));
+}
+
+TEST(AuditTest, TellsWhetherPacketsHitARule) {
+  const AuditReport report = AuditFile("audited/hand-written-v4.save");
+  std::vector<std::optional<uint64_t>> packets;
+  for (const AuditFinding& finding : report.findings) {
+    if (finding.kind == AuditKind::kChainUser) packets.push_back(finding.packets);
+  }
+  EXPECT_THAT(packets, ElementsAre(0, 5));
+  // No rule of this one was counted: not the same as none hit.
+  EXPECT_EQ(AuditFile("audited/portmap-v4.save").findings[0].packets, std::nullopt);
+}
+
+TEST(AuditTest, ThousandsOfTheSameAreOneFinding) {
+  std::vector<std::string> chains;
+  std::vector<std::string> rules;
+  for (int i = 0; i < 1000; ++i) {
+    chains.push_back(absl::StrCat("CNI-DN-", i));
+    rules.push_back(absl::StrCat("-A CNI-DN-", i, " -s 10.88.0.0/16 -j KUBE-MARK-MASQ"));
+  }
+  const AuditReport report = Audit(ViewOf(Beside128(chains, rules)), kLegacy);
+  EXPECT_EQ(report.warnings, 1U);
+  const AuditFinding* finding = FindKind(report, AuditKind::kChainUser);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->count, 1000U);
+  EXPECT_THAT(finding->rules, SizeIs(3));
+}
+
+struct FutureRow {
+  std::string name;
+  std::string table;  // of the chain
+  std::string chain;
+  std::string rule;
+  netlink::Family family;
+  std::string line;
+};
+void PrintTo(const FutureRow& row, std::ostream* out) { *out << row.name; }
+
+class AuditChainFutureTest : public ::testing::TestWithParam<FutureRow> {};
+
+TEST_P(AuditChainFutureTest, DecidesTheSeverity) {
+  const FutureRow& row = GetParam();
+  netlink::Survey survey;
+  survey.mode = "nft";
+  auto& chains = survey.tables[{std::string(netlink::FamilyName(row.family)), row.table}];
+  chains[row.chain] = {};
+  chains["MINE"].rules.push_back(testing::Surveyed(row.rule, row.chain, row.family));
+  EXPECT_THAT(Lines(Audit(ViewOf(survey), kLegacy)), Contains(row.line));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Chains, AuditChainFutureTest,
+    ::testing::Values(
+        FutureRow{"FirewallStaysOnIPv4", "filter", "KUBE-FIREWALL", "-j KUBE-FIREWALL",
+                  netlink::Family::kIPv4, "warning ChainUser filter/KUBE-FIREWALL"},
+        FutureRow{"FirewallGoesOnIPv6", "filter", "KUBE-FIREWALL", "-j KUBE-FIREWALL",
+                  netlink::Family::kIPv6, "error ChainUser filter/KUBE-FIREWALL"},
+        FutureRow{"PostroutingGoes", "nat", "KUBE-POSTROUTING", "-j KUBE-POSTROUTING",
+                  netlink::Family::kIPv4, "error ChainUser nat/KUBE-POSTROUTING"},
+        FutureRow{"TheCanaryGoes", "mangle", "KUBE-KUBELET-CANARY", "-j KUBE-KUBELET-CANARY",
+                  netlink::Family::kIPv4, "error ChainUser mangle/KUBE-KUBELET-CANARY"},
+        FutureRow{"TheHintStays", "mangle", "KUBE-IPTABLES-HINT", "-j KUBE-IPTABLES-HINT",
+                  netlink::Family::kIPv4, "warning ChainUser mangle/KUBE-IPTABLES-HINT"}),
+    [](const auto& row) { return row.param.name; });
+
+// ---- chains that look in place and do nothing ----
+
+TEST(AuditTest, AnEmptyMarkMasqThatIsUsedFailsOpen) {
+  const std::string text = NatText({"KUBE-MARK-MASQ", "MINE"}, {"-A MINE -j KUBE-MARK-MASQ"});
+  const AuditReport report = Audit(ViewOf(SurveyOf("nft", text)), kLegacy);
+  EXPECT_THAT(Lines(report), Contains("error MarkMasqEmpty nat/KUBE-MARK-MASQ"));
+}
+
+TEST(AuditTest, AnEmptyChainThatNobodyUsesIsInformation) {
+  const std::string text = NatText({"KUBE-MARK-DROP"}, {});
+  EXPECT_THAT(Lines(Audit(ViewOf(SurveyOf("nft", text)), kLegacy)),
+              ElementsAre("info MarkDropEmpty nat/KUBE-MARK-DROP"));
+}
+
+TEST(AuditTest, AMarkThatNothingMasqueradesIsAnError) {
+  const std::vector<std::string> rules = {
+      "-A MINE -j KUBE-MARK-MASQ", "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000",
+      "-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN",
+      "-A KUBE-POSTROUTING -j MASQUERADE"};
+  std::vector<std::string> with_jump = rules;
+  with_jump.emplace_back("-A POSTROUTING -j KUBE-POSTROUTING");
+  const std::vector<std::string> chains = {"MINE", "KUBE-MARK-MASQ", "KUBE-POSTROUTING"};
+  const AuditReport unheard = Audit(ViewOf(SurveyOf("nft", NatText(chains, rules))), kLegacy);
+  EXPECT_THAT(Lines(unheard), Contains("error MarkMasqUnheard nat/KUBE-MARK-MASQ"));
+  EXPECT_THAT(FindKind(unheard, AuditKind::kMarkMasqUnheard)->message,
+              HasSubstr("no jump from POSTROUTING"));
+  EXPECT_EQ(FindKind(Audit(ViewOf(SurveyOf("nft", NatText(chains, with_jump))), kLegacy),
+                     AuditKind::kMarkMasqUnheard),
+            nullptr);
+}
+
+// kube-proxy since 1.27 rewrites KUBE-FIREWALL without the rule for the mark.
+TEST(AuditTest, ADropMarkWhoseRuleWasWipedIsAnError) {
+  const netlink::Survey wiped = Beside128({"KUBE-MARK-DROP", "MINE"},
+                                          {"-A MINE -s 10.9.0.0/16 -j KUBE-MARK-DROP",
+                                           "-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000"});
+  const AuditReport report = Audit(ViewOf(wiped), kLegacy);
+  const AuditFinding* finding = FindKind(report, AuditKind::kMarkDropUnheard);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, AuditSeverity::kError);
+  EXPECT_THAT(finding->remedy, HasSubstr("since 1.27 empties filter/KUBE-FIREWALL"));
+}
+
+// ---- kube-proxy ----
+
+TEST(AuditTest, AKubeProxyThatMayNeedMarkDropIsAWarningWhileNoServiceDoes) {
+  std::string text = ReadTestdata("rulesets/kube-proxy-1.23-A-v6.save");
+  const AuditReport report = Audit(
+      ViewOf(SurveyOf("nft", ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save"), text)), kLegacy);
+  EXPECT_THAT(Lines(report), Contains("warning KubeProxyUsesMarkDrop nat/KUBE-MARK-DROP"));
+}
+
+TEST(AuditTest, ABefore120KubeProxyLosesAllServicesWithTheChain) {
+  const AuditReport report = AuditFile("rulesets/kube-proxy-1.17-A-v4.save");
+  const AuditFinding* finding = FindKind(report, AuditKind::kKubeProxyUsesMarkDrop);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_THAT(finding->consequence, HasSubstr("no service works"));
+  EXPECT_THAT(
+      FindKind(AuditFile("rulesets/kube-proxy-1.24-A-v4.save"), AuditKind::kKubeProxyUsesMarkDrop)
+          ->consequence,
+      HasSubstr("the chain is empty"));
+}
+
+TEST(AuditTest, KubeProxysOwnUseIsOneLineWithACount) {
+  const AuditReport report = AuditFile("rulesets/kube-proxy-1.28-A-v4.save");
+  const AuditFinding* finding = FindKind(report, AuditKind::kKubeProxyUsesMarkMasq);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->count, 9U);
+  EXPECT_FALSE(AuditExitNeedsAttention(report));
+}
+
+// ---- marks and routing rules ----
+
+TEST(AuditTest, RulesThatMayTouchAnyMarkAreInformation) {
+  netlink::Survey survey = SurveyOf("nft", "");
+  const netlink::SurveyRule rule = testing::Surveyed("-j CONNMARK --restore-mark", 0xffffffff, {});
+  survey.tables[{"inet", "vpn"}]["pre"] = {.base = true, .policy = "", .rules = {rule}};
+  const AuditReport report = Audit(ViewOf(survey), kLegacy);
+  EXPECT_THAT(Lines(report), ElementsAre("info MarkBitSet nat/KUBE-POSTROUTING"));
+  EXPECT_EQ(report.findings[0].family, "inet");
+}
+
+TEST(AuditTest, MarksOfOtherBitsAreNobodysBusiness) {
+  netlink::Survey survey = SurveyOf("nft", "");
+  const netlink::SurveyRule rule =
+      testing::Surveyed("-j MARK --or-mark 0x10000", 0x10000, {}, /*marks_tested=*/0xff0000);
+  survey.tables[{"ip", "mangle"}]["cali-x"].rules = {rule};
+  EXPECT_THAT(Lines(Audit(ViewOf(survey), kLegacy)), IsEmpty());
+  AuditOptions options;
+  options.bits.masquerade = 16;
+  EXPECT_THAT(
+      Lines(Audit(ViewOf(survey), options)),
+      UnorderedElementsAre("warning MarkBitTested", "error MarkBitSet nat/KUBE-POSTROUTING"));
+}
+
+TEST(AuditTest, RulesOfKubeProxysNftablesModeAreItsOwn) {
+  netlink::Survey survey = SurveyOf("nft", "");
+  const netlink::SurveyRule rule = testing::Surveyed("-j MARK --set-xmark 0x4000/0x4000");
+  survey.tables[{"ip", "kube-proxy"}]["mark-for-masquerade"].rules = {rule};
+  EXPECT_THAT(Lines(Audit(ViewOf(survey), kLegacy)), ElementsAre("info KubeProxy"));
+}
+
+TEST(AuditTest, AnEntryAllowsOnlyTheRulesThatItNames) {
+  const netlink::Survey survey = Beside128({"MINE"}, {"-A MINE -s 10.1.0.0/16 -j KUBE-MARK-MASQ",
+                                                      "-A MINE -s 10.2.0.0/16 -j KUBE-MARK-MASQ"});
+  AuditOptions options;
+  options.allow = *ParseAllowList("ChainUser * 10.1.0.0/16");
+  const AuditReport report = Audit(ViewOf(survey), options);
+  EXPECT_THAT(Lines(report), IsSupersetOf({"allowed ChainUser nat/KUBE-MARK-MASQ",
+                                           "warning ChainUser nat/KUBE-MARK-MASQ"}));
+  EXPECT_EQ(report.warnings, 1U);
+  EXPECT_EQ(report.allowed, 1U);
+}
+
+}  // namespace
+}  // namespace kipt::agent

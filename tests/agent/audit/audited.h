@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/agent/audit/audited.h
+//
+// Rulesets to audit: of testdata, or written in the test.
+#ifndef KIPT_TESTS_AGENT_AUDIT_AUDITED_H_
+#define KIPT_TESTS_AGENT_AUDIT_AUDITED_H_
+
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "agent/audit/audit.h"
+#include "agent/xtables/iptables_save_survey.h"
+#include "netlink/survey.h"
+
+namespace kipt::agent {
+
+// `name` is "audited/portmap-v4.save"; empty text where there is none, which no test passes with.
+inline std::string ReadTestdata(const std::string& name) {
+  std::ifstream file(absl::StrCat(KIPT_TESTDATA_DIR, "/", name));
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+inline netlink::Survey SurveyOfText(absl::string_view mode, netlink::Family family,
+                                    absl::string_view text) {
+  absl::StatusOr<netlink::Survey> survey = ParseSurvey(mode, family, text, {});
+  if (survey.ok()) return *std::move(survey);
+  netlink::Survey nothing;
+  nothing.mode = std::string(mode);
+  return nothing;
+}
+
+// Both families of one mode.
+inline netlink::Survey SurveyOf(absl::string_view mode, absl::string_view v4,
+                                absl::string_view v6 = "") {
+  netlink::Survey survey = SurveyOfText(mode, netlink::Family::kIPv4, v4);
+  for (auto& [table, chains] : SurveyOfText(mode, netlink::Family::kIPv6, v6).tables) {
+    survey.tables[table] = std::move(chains);
+  }
+  return survey;
+}
+
+// Table nat of IPv4, with these user chains and rules ("-A CHAIN ...").
+inline std::string NatText(const std::vector<std::string>& chains,
+                           const std::vector<std::string>& rules) {
+  std::string text =
+      "*nat\n:PREROUTING ACCEPT [0:0]\n:INPUT ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n"
+      ":POSTROUTING ACCEPT [0:0]\n";
+  for (const std::string& chain : chains) absl::StrAppend(&text, ":", chain, " - [0:0]\n");
+  for (const std::string& rule : rules) absl::StrAppend(&text, rule, "\n");
+  return text + "COMMIT\n";
+}
+
+inline NodeView ViewOf(netlink::Survey survey) {
+  NodeView view;
+  view.surveys.push_back(std::move(survey));
+  return view;
+}
+
+// "error ChainUser nat/KUBE-MARK-MASQ": a finding in one line, without "nft ip".
+inline std::string Line(const AuditFinding& finding) {
+  return absl::StrCat(finding.allowed ? "allowed" : AuditSeverityName(finding.severity), " ",
+                      AuditKindName(finding.kind), finding.chain.empty() ? "" : " ", finding.chain);
+}
+
+inline std::vector<std::string> Lines(const AuditReport& report) {
+  std::vector<std::string> lines;
+  for (const AuditFinding& finding : report.findings) lines.push_back(Line(finding));
+  return lines;
+}
+
+// The first of `kind`; null where there is none.
+inline const AuditFinding* FindKind(const AuditReport& report, AuditKind kind) {
+  for (const AuditFinding& finding : report.findings) {
+    if (finding.kind == kind) return &finding;
+  }
+  return nullptr;
+}
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_TESTS_AGENT_AUDIT_AUDITED_H_

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/audit/explain.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/agent/audit/audited.h"
+#include "tests/support/surveyed.h"
+
+namespace kipt::agent {
+namespace {
+
+using netlink::Family;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+Explanation ExplainFile(const std::string& file, const std::string& chain,
+                        const ExplainOptions& options = {}) {
+  const std::string text = ReadTestdata(file);
+  EXPECT_NE(text, "") << file;
+  const absl::StatusOr<Explanation> explanation =
+      Explain(SurveyOf("nft", text), Family::kIPv4, chain, options);
+  EXPECT_TRUE(explanation.ok()) << explanation.status();
+  return explanation.ok() ? *explanation : Explanation();
+}
+
+// "2 Hairpin", in the order in which they are told.
+std::vector<std::string> Purposes(const Explanation& explanation) {
+  std::vector<std::string> purposes;
+  for (const PurposeGroup& group : explanation.purposes) {
+    purposes.push_back(absl::StrCat(group.count, " ", PurposeName(group.purpose)));
+  }
+  return purposes;
+}
+
+struct PurposeRow {
+  std::string name;
+  std::string file;
+  std::string chain;
+  std::vector<std::string> purposes;
+};
+void PrintTo(const PurposeRow& row, std::ostream* out) { *out << row.name; }
+
+class ExplainPurposeTest : public ::testing::TestWithParam<PurposeRow> {};
+
+TEST_P(ExplainPurposeTest, TellsWhatEachRuleIsFor) {
+  const PurposeRow& row = GetParam();
+  EXPECT_EQ(Purposes(ExplainFile(row.file, row.chain)), row.purposes);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rulesets, ExplainPurposeTest,
+    ::testing::Values(
+        PurposeRow{"MarkMasqOf117",
+                   "rulesets/kube-proxy-1.17-A-v4.save",
+                   "nat/KUBE-MARK-MASQ",
+                   {"3 OutsidePodRange", "4 Hairpin", "1 ExternalFromNode", "1 LoadBalancer",
+                    "1 NodePort", "1 NodePortLoopback"}},
+        PurposeRow{"MarkMasqOf123",
+                   "rulesets/kube-proxy-1.23-A-v4.save",
+                   "nat/KUBE-MARK-MASQ",
+                   {"3 OutsidePodRange", "4 Hairpin", "1 ExternalFromNode", "1 LoadBalancer",
+                    "1 NodePort", "1 NodePortLoopback"}},
+        PurposeRow{"MarkMasqOf128",
+                   "rulesets/kube-proxy-1.28-A-v4.save",
+                   "nat/KUBE-MARK-MASQ",
+                   {"3 OutsidePodRange", "4 Hairpin", "1 External", "1 ExternalFromNode"}},
+        PurposeRow{"MarkMasqOfEveryKindOfService123",
+                   "rulesets/kube-proxy-1.23-B-v4.save",
+                   "nat/KUBE-MARK-MASQ",
+                   {"9 OutsidePodRange", "14 Hairpin", "1 ExternalFromNode", "1 NodePort",
+                    "1 NodePortLoopback"}},
+        PurposeRow{"MarkMasqOfEveryKindOfService117",
+                   "rulesets/kube-proxy-1.17-B-v4.save",
+                   "nat/KUBE-MARK-MASQ",
+                   {"9 OutsidePodRange", "16 Hairpin", "1 ExternalFromNode", "1 ExternalIP",
+                    "1 NodePort", "1 NodePortLoopback"}},
+        PurposeRow{"MarkMasqOfIpvs",
+                   "audited/ipvs-1.23-v4.save",
+                   "nat/KUBE-MARK-MASQ",
+                   {"1 OutsidePodRange", "1 ExternalIP", "1 LoadBalancer", "1 NodePort"}},
+        PurposeRow{"MarkMasqOfPortmap",
+                   "audited/portmap-v4.save",
+                   "nat/KUBE-MARK-MASQ",
+                   {"1 HostPortHairpin", "1 HostPortLoopback"}},
+        PurposeRow{"MarkMasqOfHostPorts",
+                   "audited/host-ports-v4.save",
+                   "nat/KUBE-MARK-MASQ",
+                   {"1 HostPortHairpin"}},
+        PurposeRow{
+            "MarkMasqOfAnAdministrator",
+            "audited/hand-written-v4.save",
+            "nat/KUBE-MARK-MASQ",
+            {"3 OutsidePodRange", "4 Hairpin", "1 External", "1 ExternalFromNode", "1 ThirdParty"}},
+        PurposeRow{"MarkDropOf124",
+                   "rulesets/kube-proxy-1.24-A-v4.save",
+                   "nat/KUBE-MARK-DROP",
+                   {"1 SourceRanges", "1 NoLocalEndpoints"}},
+        PurposeRow{"MarkDropOfIpvs",
+                   "audited/ipvs-1.23-v4.save",
+                   "nat/KUBE-MARK-DROP",
+                   {"1 SourceRanges"}},
+        PurposeRow{"Firewall",
+                   "rulesets/kube-proxy-1.28-A-v4.save",
+                   "filter/KUBE-FIREWALL",
+                   {"1 BaseJump", "1 BaseJump"}},
+        PurposeRow{"Postrouting",
+                   "rulesets/kube-proxy-1.28-A-v4.save",
+                   "nat/KUBE-POSTROUTING",
+                   {"1 BaseJump"}},
+        PurposeRow{"AServiceOfKubeProxys",
+                   "rulesets/kube-proxy-1.28-A-v4.save",
+                   "nat/KUBE-SVC-GNZBNJ2PO5MGZ6GT",
+                   {"2 Other", "1 Other"}},
+        PurposeRow{"TheHint", "audited/portmap-v4.save", "mangle/KUBE-IPTABLES-HINT", {}}),
+    [](const auto& row) { return row.param.name; });
+
+// The question: why are there so many different KUBE-MARK-MASQ rules; why "!"; why the pod's own
+// address; why any source?
+TEST(ExplainTest, AnswersTheQuestionPointByPoint) {
+  const Explanation explanation = ExplainFile("audited/question-v4.save", "nat/KUBE-MARK-MASQ");
+  ASSERT_THAT(explanation.purposes, SizeIs(3));
+  EXPECT_THAT(explanation.in_short,
+              ElementsAre(AllOf(HasSubstr("There is one such chain"),
+                                HasSubstr("4 rules in 4 chains lead to it")),
+                          HasSubstr("A pod's packets to the world outside do not come here"),
+                          AllOf(StartsWith("1 rule: "), HasSubstr("10.244.0.0/16")),
+                          "2 rules: a pod that reaches itself through its own service.",
+                          "1 rule: to a service's load balancer address."));
+  const PurposeGroup& cluster_ip = explanation.purposes[0];
+  EXPECT_THAT(cluster_ip.reason, StartsWith("The '!' leaves the pods out"));
+  EXPECT_EQ(cluster_ip.packets, 7U);
+  EXPECT_THAT(cluster_ip.examples[0].sentence,
+              "kube-system/kube-dns:metrics: a tcp packet from outside 10.244.0.0/16 to 10.96.0.10 "
+              "port 9153");
+  EXPECT_THAT(explanation.purposes[1].examples[0].sentence,
+              "default/echo-load-balance: the pod 10.244.2.162 calls itself");
+  EXPECT_THAT(explanation.purposes[2].reason, StartsWith("Any source (0.0.0.0/0"));
+  ASSERT_THAT(explanation.rules, SizeIs(1));
+  EXPECT_EQ(explanation.rules[0].sentence, "every packet gets mark bit 14 (0x4000)");
+  EXPECT_THAT(explanation.next, Contains(HasSubstr("70 packets so far")));
+  EXPECT_THAT(explanation.maker, HasSubstr("kube-proxy 1.18 to 1.21"));
+}
+
+TEST(ExplainTest, NamesServicesThatRulesOf117DoNotName) {
+  const Explanation explanation =
+      ExplainFile("rulesets/kube-proxy-1.17-A-v4.save", "nat/KUBE-MARK-MASQ");
+  const PurposeGroup& hairpin = explanation.purposes[1];
+  ASSERT_EQ(hairpin.purpose, Purpose::kHairpin);
+  EXPECT_EQ(hairpin.examples[0].sentence, "ns2/svc2:p80: the pod 10.180.1.1 calls itself");
+}
+
+TEST(ExplainTest, OtherWaysToTellPodsAndMasqueradeAll) {
+  const std::string text = NatText(
+      {"KUBE-MARK-MASQ", "KUBE-SVC-A", "KUBE-SVC-B"},
+      {"-A KUBE-SVC-A ! -i cni0 -d 10.96.0.1/32 -p tcp -m comment --comment \"a/a cluster IP\" -m "
+       "tcp --dport 443 -j KUBE-MARK-MASQ",
+       "-A KUBE-SVC-B -d 10.96.0.2/32 -p tcp -m comment --comment \"b/b cluster IP\" -m tcp "
+       "--dport "
+       "443 -j KUBE-MARK-MASQ"});
+  const absl::StatusOr<Explanation> explanation =
+      Explain(SurveyOf("nft", text), Family::kIPv4, "nat/KUBE-MARK-MASQ");
+  ASSERT_TRUE(explanation.ok());
+  EXPECT_THAT(Purposes(*explanation), ElementsAre("1 OutsidePodRange", "1 MasqueradeAll"));
+  EXPECT_THAT(explanation->purposes[0].title, HasSubstr("interface cni0"));
+  // Nothing leads on from here, and that is said.
+  EXPECT_THAT(explanation->next, ElementsAre(HasSubstr("the mark is not acted on")));
+}
+
+TEST(ExplainTest, NamesTheBaseChainsThatDoNotLeadToTheDrop) {
+  struct Row {
+    const char* jumps;
+    std::vector<std::string> next;
+  };
+  const std::string drops =
+      " to filter/KUBE-FIREWALL, which drops what is marked if it has its rule for that. A packet "
+      "that is forwarded passes neither INPUT nor OUTPUT, and is not dropped.";
+  const std::string unheard = "the mark is not acted on, and the packet goes on.";
+  const Row rows[] = {
+      {"-A INPUT -j KUBE-FIREWALL\n-A OUTPUT -j KUBE-FIREWALL\n",
+       {"In table filter, INPUT and OUTPUT lead" + drops}},
+      {"-A INPUT -j KUBE-FIREWALL\n",
+       {"In table filter, INPUT leads" + drops,
+        "OUTPUT does not jump to filter/KUBE-FIREWALL: there " + unheard}},
+      {"", {"INPUT and OUTPUT do not jump to filter/KUBE-FIREWALL: " + unheard}},
+  };
+  for (const Row& row : rows) {
+    const std::string text =
+        absl::StrCat(NatText({"KUBE-MARK-DROP"}, {}),
+                     "*filter\n:INPUT ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:KUBE-FIREWALL - [0:0]\n",
+                     row.jumps, "COMMIT\n");
+    const absl::StatusOr<Explanation> explanation =
+        Explain(SurveyOf("nft", text), Family::kIPv4, "nat/KUBE-MARK-DROP");
+    ASSERT_TRUE(explanation.ok()) << row.jumps;
+    EXPECT_EQ(explanation->next, row.next);
+  }
+}
+
+TEST(ExplainTest, TellsTheTwoKubeFirewallsApart) {
+  const Explanation nat = ExplainFile("audited/ipvs-1.23-v4.save", "nat/KUBE-FIREWALL");
+  EXPECT_EQ(nat.owner, Owner::kKubeProxyIpvs);
+  EXPECT_THAT(nat.what, StartsWith("IPVS mode's own"));
+  const Explanation filter = ExplainFile("audited/ipvs-1.23-v4.save", "filter/KUBE-FIREWALL");
+  EXPECT_EQ(filter.owner, Owner::kKubelet);
+  EXPECT_THAT(filter.maker, HasSubstr("kubelet"));
+  ASSERT_THAT(filter.rules, SizeIs(2));
+  EXPECT_EQ(filter.rules[0].sentence, "a packet with mark bit 15 (0x8000) is dropped");
+}
+
+TEST(ExplainTest, ShowsAsManyExamplesAsAskedFor) {
+  const Explanation one =
+      ExplainFile("rulesets/kube-proxy-1.23-B-v4.save", "nat/KUBE-MARK-MASQ", {.max_examples = 1});
+  EXPECT_THAT(one.purposes[0].examples, SizeIs(1));
+  EXPECT_THAT(ExplainText(one), HasSubstr("... and 8 more"));
+}
+
+TEST(ExplainTest, ANameInOneTableOnlyIsEnough) {
+  EXPECT_EQ(ExplainFile("audited/portmap-v4.save", "KUBE-FIREWALL").chain, "filter/KUBE-FIREWALL");
+  const absl::StatusOr<Explanation> canary =
+      Explain(SurveyOf("nft", ReadTestdata("audited/portmap-v4.save")), Family::kIPv4,
+              "KUBE-KUBELET-CANARY");
+  EXPECT_EQ(canary.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(canary.status().message()), HasSubstr("filter, mangle, nat"));
+}
+
+TEST(ExplainTest, AChainThatIsNotThereIsNotFoundWithItsLikes) {
+  const netlink::Survey survey = SurveyOf("nft", ReadTestdata("audited/portmap-v4.save"));
+  const absl::StatusOr<Explanation> typo = Explain(survey, Family::kIPv4, "nat/KUBE-MARK-MASK");
+  EXPECT_EQ(typo.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(typo.status().message()), HasSubstr("there is nat/KUBE-MARK-MASQ"));
+  // In another table, and in another family.
+  EXPECT_THAT(std::string(Explain(survey, Family::kIPv4, "nat/KUBE-FIREWALL").status().message()),
+              HasSubstr("there is filter/KUBE-FIREWALL"));
+  EXPECT_EQ(Explain(survey, Family::kIPv6, "nat/KUBE-MARK-MASQ").status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(Explain(survey, Family::kIPv4, "").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(ExplainTest, TextAndJsonSayTheSame) {
+  const Explanation explanation = ExplainFile("audited/question-v4.save", "nat/KUBE-MARK-MASQ");
+  const std::string text = ExplainText(explanation);
+  EXPECT_THAT(text, StartsWith("nat/KUBE-MARK-MASQ  (nft ip)\n"));
+  EXPECT_THAT(text, HasSubstr("2 rules, hit by no packet: a pod that reaches itself"));
+  const nlohmann::json json = nlohmann::json::parse(ExplainJson(explanation));
+  EXPECT_EQ(json["chain"], "nat/KUBE-MARK-MASQ");
+  EXPECT_EQ(json["users"], 4);
+  EXPECT_EQ(json["purposes"][1]["id"], "Hairpin");
+  EXPECT_EQ(json["purposes"][1]["count"], 2);
+  EXPECT_EQ(json["purposes"][0]["packets"], 7);
+}
+
+// Comments are bytes of other people's choice.
+TEST(ExplainTest, NoCommentReachesTheTerminalAsAnEscapeSequence) {
+  netlink::Survey survey = SurveyOf("nft", NatText({"KUBE-MARK-MASQ", "MINE"}, {}));
+  survey.tables[{"ip", "nat"}]["MINE"].rules = {testing::Surveyed(
+      "-m comment --comment \"a/b\x1b[31m \xff\" -j KUBE-MARK-MASQ", "KUBE-MARK-MASQ")};
+  const absl::StatusOr<Explanation> explanation =
+      Explain(survey, Family::kIPv4, "nat/KUBE-MARK-MASQ");
+  ASSERT_TRUE(explanation.ok());
+  EXPECT_THAT(ExplainText(*explanation), Not(HasSubstr("\x1b")));
+  EXPECT_FALSE(nlohmann::json::parse(ExplainJson(*explanation)).empty());
+}
+
+}  // namespace
+}  // namespace kipt::agent

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/endpoints/http_server.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <ifaddrs.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "agent/config/bind_address.h"
+#include "tests/agent/endpoints/raw_http_client.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::IsOk;
+using ::kipt::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+// ---- addresses ----
+
+TEST(HttpListenerTest, RefusesWhatIsNoAddress) {
+  for (const char* address : {"",
+                              ":",
+                              "10270",
+                              ":10270",
+                              "localhost:10270",
+                              "127.0.0.1",
+                              "127.0.0.1:",
+                              "127.0.0.1:65536",
+                              "127.0.0.1:-1",
+                              "127.0.0.1:+1",
+                              "127.0.0.1: 1",
+                              "127.0.0.1:0x1",
+                              "127.0.0.1:000001",
+                              "127.0.0.256:1",
+                              "::1:10270",
+                              "[::1]",
+                              "[::1]10270",
+                              "[::1:10270",
+                              "[127.0.0.1]:1",
+                              "[]:1",
+                              "127.0.0.1:1:1"}) {
+    EXPECT_THAT(HttpListener::Bind(address), StatusIs(absl::StatusCode::kInvalidArgument))
+        << address;
+  }
+}
+
+TEST(HttpListenerTest, TellsThePortThatItWasGiven) {
+  for (const char* host : {"127.0.0.1:", "[::1]:", "0.0.0.0:", "[::]:"}) {
+    const absl::StatusOr<HttpListener> listener = HttpListener::Bind(absl::StrCat(host, 0));
+    ASSERT_THAT(listener, IsOk()) << host;
+    EXPECT_THAT(listener->address(), AllOf(StartsWith(host), Not(EndsWith(":0"))));
+  }
+}
+
+TEST(HttpListenerTest, SaysWhyAnAddressCannotBeHad) {
+  const absl::StatusOr<HttpListener> first = HttpListener::Bind("127.0.0.1:0");
+  ASSERT_THAT(first, IsOk());
+  EXPECT_THAT(HttpListener::Bind(first->address()),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(first->address())));
+  EXPECT_THAT(HttpListener::Bind("192.0.2.1:10270"),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("of this machine")));
+}
+
+TEST(HttpListenerTest, AdoptsOnlyATcpSocketThatListens) {
+  const int listening = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(listen(listening, 1), 0);
+  const absl::StatusOr<HttpListener> adopted = HttpListener::Adopt(OwnedFd(listening));
+  ASSERT_THAT(adopted, IsOk());
+  EXPECT_THAT(adopted->address(), StartsWith("[::]:"));
+  EXPECT_NE(fcntl(listening, F_GETFL) & O_NONBLOCK, 0);
+  for (const int fd :
+       {socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+        socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0),
+        socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), open("/dev/null", O_RDONLY | O_CLOEXEC)}) {
+    EXPECT_THAT(HttpListener::Adopt(OwnedFd(fd)), StatusIs(absl::StatusCode::kInvalidArgument));
+  }
+}
+
+TEST(HttpListenerTest, CanBeBoundAnewWhileOldConnectionsLinger) {
+  std::unique_ptr<HttpServer> server = Serve();
+  const std::string address = server->address();
+  RawHttpClient client(*server);
+  client.Send("GET /ok HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_THAT(client.ReceiveUntil("\r\n\r\nok"), EndsWith("ok"));
+  server.reset();
+  EXPECT_THAT(HttpListener::Bind(address), IsOk());
+}
+
+// ---- requests ----
+
+std::string Repeated(const std::string& text, int count) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += text;
+  return all;
+}
+
+struct ExchangeRow {
+  std::string name;
+  std::string request;
+  // The reply begins with it; empty where any or none will do.
+  std::string status;
+  std::string body;  // and ends with it
+};
+
+class HttpExchangeTest : public ::testing::TestWithParam<ExchangeRow> {};
+
+TEST_P(HttpExchangeTest, Answers) {
+  const std::unique_ptr<HttpServer> server = Serve();
+  RawHttpClient client(*server);
+  client.Send(GetParam().request);
+  const std::string reply = client.Receive(absl::Seconds(GetParam().status.empty() ? 1 : 5));
+  EXPECT_THAT(reply, StartsWith(GetParam().status));
+  EXPECT_THAT(reply, EndsWith(GetParam().body));
+  EXPECT_THAT(Exchange(*server, Get("/ok")), EndsWith("\r\n\r\nok")) << "and goes on serving";
+}
+
+const ExchangeRow kExchanges[] = {
+    {"Get", Get("/ok"), "HTTP/1.1 200 ", "\r\n\r\nok"},
+    {"Http10", "GET /ok HTTP/1.0\r\n\r\n", "HTTP/1.1 200 ", "\r\n\r\nok"},
+    {"UnknownPath", Get("/nothing-here"), "HTTP/1.1 404 ", "\r\n\r\nnone"},
+    {"Verbose", Get("/ok?verbose"), "HTTP/1.1 200 ", "\r\n\r\nok, verbosely"},
+    {"VerboseWithAValue", Get("/ok?a=b&verbose=1"), "HTTP/1.1 200 ", "\r\n\r\nok, verbosely"},
+    {"OtherQuery", Get("/ok?verbosely&x"), "HTTP/1.1 200 ", "\r\n\r\nok"},
+    {"EscapedNul", Get("/ok%00"), "HTTP/1.1 404 ", "\r\n\r\nnone"},
+    {"Head", "HEAD /ok HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 ",
+     "\r\n\r\n"},
+    {"Post", "POST /ok HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc",
+     "HTTP/1.1 405 ", "only GET and HEAD\n"},
+    {"Connect", "CONNECT x:1 HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 405 ",
+     "only GET and HEAD\n"},
+    {"GetWithABody", "GET /ok HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc",
+     "HTTP/1.1 413 ", "no body is read\n"},
+    {"GetWithChunks",
+     "GET /ok HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: "
+     "chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+     "HTTP/1.1 413 ", "no body is read\n"},
+    {"NoHost", "GET /ok HTTP/1.1\r\n\r\n", "HTTP/1.1 400 ", ""},
+    {"LargeHeader",
+     "GET /ok HTTP/1.1\r\nHost: localhost\r\nX: " + std::string(1 << 20, 'a') + "\r\n\r\n",
+     "HTTP/1.1 431 ", ""},
+    {"LargePath", Get("/" + std::string(1 << 20, 'a')), "HTTP/1.1 414 ", ""},
+    {"ManyArguments", Get("/ok?" + Repeated("a&", 300)), "HTTP/1.1 414 ",
+     "the query is too long\n"},
+    {"ManyMoreArguments", Get("/ok?" + Repeated("&", 5000)), "HTTP/1.1 414 ",
+     "the query is too long\n"},
+    {"LongArgument", Get("/ok?a=" + std::string(2000, 'b')), "HTTP/1.1 414 ",
+     "the query is too long\n"},
+    {"SomeArguments", Get("/ok?" + Repeated("a&", 31) + "verbose"), "HTTP/1.1 200 ",
+     "\r\n\r\nok, verbosely"},
+    {"PostWithManyArguments",
+     "POST /ok?" + Repeated("a&", 300) + " HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 405 ",
+     "only GET and HEAD\n"},
+    {"ThrowingHandler", Get("/throw"), "HTTP/1.1 500 ", "\r\n\r\n"},
+    {"Garbage", std::string("\x16\x03\x01\0\xff\xfe\r\n\r\n", 10), "", ""},
+    {"OnlyLineEnds", std::string(4096, '\n'), "", ""},
+};
+INSTANTIATE_TEST_SUITE_P(HttpServerTest, HttpExchangeTest, ::testing::ValuesIn(kExchanges),
+                         [](const ::testing::TestParamInfo<ExchangeRow>& row) {
+                           return row.param.name;
+                         });
+
+// DNS rebinding: a web page's own name leads to 127.0.0.1, and its script asks there.
+TEST(HttpServerTest, RefusesANameThatIsNotThisMachinesOnLoopback) {
+  for (const char* listens_on : {"127.0.0.1:0", "0.0.0.0:0", "[::]:0"}) {
+    absl::StatusOr<HttpListener> listener = HttpListener::Bind(listens_on);
+    ASSERT_THAT(listener, IsOk());
+    const auto server = HttpServer::Start(*std::move(listener), Answer);
+    ASSERT_THAT(server, IsOk());
+    const std::string port = (*server)->address().substr((*server)->address().rfind(':') + 1);
+    const auto ask = [&](const std::string& host) {
+      return Exchange(**server, absl::StrCat("GET /ok HTTP/1.1\r\nHost: ", host,
+                                             "\r\nConnection: close\r\n\r\n"));
+    };
+    for (const char* host :
+         {"evil.example", "localhost.evil.example", "evil.example:10270", "127.0.0.1.evil.example",
+          "[::1].evil.example", "127.0.0.1evil", "", "localhost@evil", "[evil]", "evil:1:1",
+          "xlocalhost", "1", "127.1", "localhost:80:evil.example"}) {
+      EXPECT_THAT(ask(host), AllOf(StartsWith("HTTP/1.1 403 "), HasSubstr("Host header")))
+          << listens_on << " \"" << host << "\"";
+    }
+    for (const std::string& host :
+         {std::string("127.0.0.1"), "127.0.0.1:" + port, std::string("localhost"),
+          "LOCALHOST:" + port, std::string("[::1]"), "[::1]:" + port, std::string("10.1.2.3:80")}) {
+      EXPECT_THAT(ask(host), EndsWith("\r\n\r\nok")) << listens_on << " " << host;
+    }
+  }
+}
+
+// Prometheus and probes name the node as they like.
+TEST(HttpServerTest, TakesAnyNameOnAnAddressThatOthersReach) {
+  std::string own;
+  ifaddrs* all = nullptr;
+  ASSERT_EQ(getifaddrs(&all), 0);
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
+    BindAddress address;
+    std::memcpy(&address.storage, one->ifa_addr, sizeof(sockaddr_in));
+    if (!IsLoopback(address)) own = ToString(address);
+  }
+  freeifaddrs(all);
+  ASSERT_NE(own, "") << "this test needs an IPv4 address other than loopback";
+  absl::StatusOr<HttpListener> listener = HttpListener::Bind(own);
+  ASSERT_THAT(listener, IsOk());
+  const auto server = HttpServer::Start(*std::move(listener), Answer);
+  ASSERT_THAT(server, IsOk());
+  RawHttpClient client(**server, RawHttpClient::AnyAddress());
+  client.Send("GET /ok HTTP/1.1\r\nHost: node1.example:10271\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(client.Receive(), EndsWith("\r\n\r\nok"));
+}
+
+TEST(HttpServerTest, HeadHasTheHeadersOfGet) {
+  const std::unique_ptr<HttpServer> server = Serve();
+  const std::string head =
+      Exchange(*server, "HEAD /ok HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(head, AllOf(HasSubstr("Content-Length: 2\r\n"),
+                          HasSubstr("Content-Type: text/plain; charset=utf-8\r\n"),
+                          HasSubstr("X-Content-Type-Options: nosniff\r\n"), EndsWith("\r\n\r\n")));
+}
+
+TEST(HttpServerTest, ARefusedMethodIsToldTheOthers) {
+  EXPECT_THAT(Exchange(*Serve(), "DELETE /ok HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+              HasSubstr("Allow: GET, HEAD\r\n"));
+}
+
+TEST(HttpServerTest, AnswersPipelinedRequestsInTheirOrder) {
+  const std::unique_ptr<HttpServer> server = Serve();
+  const std::string one = "GET /ok HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  const std::string reply =
+      Exchange(*server, one + "GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n" + Get("/ok?verbose"));
+  const size_t first = reply.find("\r\n\r\nok");
+  const size_t second = reply.find("\r\n\r\nnone");
+  ASSERT_NE(first, std::string::npos) << reply;
+  ASSERT_NE(second, std::string::npos) << reply;
+  EXPECT_LT(first, second);
+  EXPECT_THAT(reply, EndsWith("\r\n\r\nok, verbosely"));
+}
+
+TEST(HttpServerTest, SendsALargeBodyWhole) {
+  const std::string reply = Exchange(*Serve(), Get("/large"));
+  EXPECT_THAT(reply, HasSubstr("Content-Length: 200000\r\n"));
+  EXPECT_EQ(reply.size() - reply.find("\r\n\r\n") - 4, 200'000U);
+}
+
+// ---- the thread ----
+
+std::set<int> Threads() {
+  std::set<int> threads;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    threads.insert(std::stoi(entry.path().filename()));
+  }
+  return threads;
+}
+
+// A field of /proc/self/task/TID/status.
+std::string ThreadStatus(int thread, const std::string& field) {
+  std::ifstream file(absl::StrCat("/proc/self/task/", thread, "/status"));
+  for (std::string line; std::getline(file, line);) {
+    if (absl::StartsWith(line, field + ":")) return line.substr(field.size() + 2);
+  }
+  return "";
+}
+
+// The one thread that `server`, started meanwhile, has added.
+int ServerThread(const std::set<int>& before) {
+  for (const int thread : Threads()) {
+    if (!before.contains(thread)) return thread;
+  }
+  ADD_FAILURE() << "no new thread";
+  return 0;
+}
+
+TEST(HttpServerTest, SleepsWhileNobodyAsks) {
+  const std::set<int> before = Threads();
+  const std::unique_ptr<HttpServer> server = Serve();
+  const int thread = ServerThread(before);
+  EXPECT_THAT(Exchange(*server, Get("/ok")), EndsWith("ok"));
+  absl::SleepFor(absl::Milliseconds(200));
+  const std::string switches = ThreadStatus(thread, "voluntary_ctxt_switches");
+  EXPECT_NE(switches, "");
+  absl::SleepFor(absl::Seconds(2));
+  EXPECT_EQ(ThreadStatus(thread, "voluntary_ctxt_switches"), switches);
+}
+
+TEST(HttpServerTest, ItsThreadTakesNoSignals) {
+  sigset_t mask_before;
+  pthread_sigmask(SIG_SETMASK, nullptr, &mask_before);
+  const std::set<int> before = Threads();
+  const std::unique_ptr<HttpServer> server = Serve();
+  // A new thread starts with all signals blocked, whatever it is to inherit.
+  EXPECT_THAT(Exchange(*server, Get("/ok")), EndsWith("ok"));
+  const std::string blocked = ThreadStatus(ServerThread(before), "SigBlk");
+  // All but SIGKILL, SIGSTOP and the two that glibc keeps for itself (32 and 33).
+  uint64_t bits = 0;
+  ASSERT_TRUE(absl::SimpleHexAtoi(absl::StripLeadingAsciiWhitespace(blocked), &bits)) << blocked;
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM, SIGCHLD, SIGALRM, SIGUSR1, SIGPIPE, SIGRTMAX}) {
+    EXPECT_NE(bits & (uint64_t{1} << (signal - 1)), 0U) << signal;
+  }
+  sigset_t mask_after;
+  pthread_sigmask(SIG_SETMASK, nullptr, &mask_after);
+  EXPECT_EQ(sigismember(&mask_after, SIGTERM), sigismember(&mask_before, SIGTERM));
+}
+
+TEST(HttpServerTest, EveryDescriptorIsClosedOnExec) {
+  const std::unique_ptr<HttpServer> server = Serve();
+  RawHttpClient client(*server);
+  client.Send("GET /ok HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_THAT(client.ReceiveUntil("\r\n\r\nok"), EndsWith("ok"));
+  int seen = 0;
+  for (int fd = 3; fd < 256; ++fd) {
+    const std::string path = absl::StrCat("/proc/self/fd/", fd);
+    std::error_code error;
+    const std::string target = std::filesystem::read_symlink(path, error).string();
+    // What gtest and ctest hand down are files and pipes.
+    if (error ||
+        (!absl::StartsWith(target, "socket:") && !absl::StartsWith(target, "anon_inode:"))) {
+      continue;
+    }
+    ++seen;
+    EXPECT_NE(fcntl(fd, F_GETFD) & FD_CLOEXEC, 0) << target;
+  }
+  EXPECT_GE(seen, 5) << "listener, epoll, eventfd, both ends of the connection";
+}
+
+TEST(HttpServerTest, EndsWithConnectionsOpen) {
+  const std::set<int> before = Threads();
+  std::unique_ptr<HttpServer> server = Serve();
+  RawHttpClient idle(*server);
+  RawHttpClient half(*server);
+  half.Send("GET /o");
+  RawHttpClient kept(*server);
+  kept.Send("GET /ok HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_THAT(kept.ReceiveUntil("\r\n\r\nok"), EndsWith("ok"));
+  const absl::Time start = absl::Now();
+  server.reset();
+  EXPECT_LT(absl::Now() - start, absl::Seconds(2));
+  EXPECT_EQ(Threads(), before);
+  for (RawHttpClient* client : {&idle, &half, &kept}) {
+    client->Receive();
+    EXPECT_TRUE(client->closed());
+  }
+}
+
+TEST(HttpServerTest, AnswersWhatIsBeingAnsweredBeforeItEnds) {
+  std::atomic<bool> entered = false;
+  std::unique_ptr<HttpServer> server = Serve([&entered](const HttpRequest&) -> HttpReply {
+    entered = true;
+    absl::SleepFor(absl::Milliseconds(300));
+    return {.body = "after all"};
+  });
+  RawHttpClient client(*server);
+  client.Send(Get("/"));
+  while (!entered) absl::SleepFor(absl::Milliseconds(1));
+  server.reset();
+  EXPECT_THAT(client.Receive(), EndsWith("\r\n\r\nafter all"));
+}
+
+TEST(HttpServerTest, AskedByManyAtOnce) {
+  std::atomic<int> answered = 0;
+  const std::unique_ptr<HttpServer> server = Serve([&answered](const HttpRequest&) -> HttpReply {
+    ++answered;
+    return {.body = "ok"};
+  });
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < 8; ++t) {
+    threads.emplace_back([&server, t] {
+      for (int i = 0; i < 50; ++i) {
+        RawHttpClient client(*server, INADDR_LOOPBACK + t);
+        client.Send(Get("/ok"));
+        EXPECT_THAT(client.Receive(), EndsWith("\r\n\r\nok"));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(answered, 400);
+}
+
+}  // namespace
+}  // namespace kipt::agent

@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/endpoints/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "agent/process/own_process.h"
+#include "tests/agent/endpoints/metric_values.h"
+#include "tests/agent/endpoints/metrics_rounds.h"
+#include "tests/support/observed.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::Filter;
+using ::kipt::testing::Made;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Everything of the lines but the values of series.
+std::set<std::string> Series(const Metrics& metrics) {
+  std::set<std::string> series;
+  for (const std::string& line : Lines(metrics)) {
+    series.insert(line[0] == '#' ? line : line.substr(0, line.rfind(' ')));
+  }
+  return series;
+}
+
+TEST(MetricsTest, EveryCounterExistsFromTheStart) {
+  const Metrics metrics("0.1.0");
+  for (const char* series :
+       {"sync_errors_total{reason=\"permission_denied\"}", "sync_errors_total{reason=\"aborted\"}",
+        "sync_errors_total{reason=\"unauthenticated\"}", "syncs_total", "refills_total",
+        "external_changes_total", "ownership_fights_total", "events_overrun_total",
+        "duplicates_removed_total", "last_success_timestamp_seconds", "sync_duration_seconds_count",
+        "repair_latency_seconds_count", "lock_wait_seconds_count",
+        "drift_detected_total{chain=\"INPUT\",family=\"ip\",kind=\"jump_missing\",table="
+        "\"filter\"}",
+        "drift_detected_total{chain=\"KUBE-MARK-MASQ\",family=\"ip6\",kind=\"rule_missing\","
+        "table=\"nat\"}"}) {
+    EXPECT_EQ(Value(metrics, Ours(series)), 0) << series;
+  }
+  EXPECT_EQ(Value(metrics, Ours("build_info{version=\"0.1.0\"}")), 1);
+}
+
+TEST(MetricsTest, CountsARound) {
+  Metrics metrics("0.1.0");
+  metrics.Record(BusyRound(), StateInPlace());
+  metrics.Record(BusyRound(), StateInPlace());
+  metrics.LockWaited(absl::Seconds(3));
+  const std::pair<const char*, double> expected[] = {
+      {"syncs_total", 2},
+      {"sync_duration_seconds_count", 2},
+      {"sync_duration_seconds_bucket{le=\"0.001\"}", 0},
+      {"sync_duration_seconds_bucket{le=\"0.0025\"}", 2},
+      {"sync_errors_total{reason=\"permission_denied\"}", 2},
+      {"sync_errors_total{reason=\"internal\"}", 0},
+      {"external_changes_total", 6},
+      {"events_overrun_total", 4},
+      {"refills_total", 8},
+      {"ownership_fights_total", 2},
+      {"repair_latency_seconds_count", 2},
+      {"repair_latency_seconds_sum", 0.04},
+      {"lock_wait_seconds_sum", 3},
+      {"last_success_timestamp_seconds", 1'700'000'000},
+      {"drift_detected_total{chain=\"INPUT\",family=\"ip\",kind=\"jump_missing\","
+       "table=\"filter\"}",
+       2},
+      {"drift_detected_total{chain=\"KUBE-FIREWALL\",family=\"ip\",kind=\"chain_missing\","
+       "table=\"filter\"}",
+       2},
+      {"mode_info{emulated_version=\"1.27\",iptables_mode=\"nft\",mode=\"cleanup\"}", 1},
+      {"hint_present{family=\"ip\",mode=\"nft\"}", 1},
+      {"hint_present{family=\"ip6\",mode=\"nft\"}", 1},
+      {"martian_rule_present", 1},
+      {"family_ready{family=\"ip\"}", 1},
+  };
+  for (const auto& [series, value] : expected) {
+    EXPECT_DOUBLE_EQ(Value(metrics, Ours(series)), value) << series;
+  }
+}
+
+TEST(MetricsTest, TheStateOfTheLastLookStaysWhereARoundCannotLook) {
+  Metrics metrics("0.1.0");
+  metrics.Record({}, StateInPlace());
+  AgentState state = StateInPlace();
+  state.in_place.clear();
+  state.martian_protection = false;
+  state.families[0].phase = FamilyPhase::kFailed;
+  Round round;
+  round.report.status = absl::PermissionDeniedError("no");
+  metrics.Record(round, state);
+  EXPECT_EQ(Value(metrics, Ours("martian_rule_present")), 1);
+  EXPECT_EQ(Value(metrics, Ours("family_ready{family=\"ip\"}")), 0);
+  metrics.Record({}, state);
+  EXPECT_EQ(Value(metrics, Ours("martian_rule_present")), 0);
+  EXPECT_EQ(Value(metrics, Ours("hint_present{family=\"ip\",mode=\"nft\"}")), 0);
+}
+
+TEST(MetricsTest, ShowsStaleChainsAndShadowedJumps) {
+  Metrics metrics("0.1.0");
+  AgentState state = StateInPlace();
+  // What legacy mode left: the IPv6 firewall chain with its rule and jumps, canaries, and all of
+  // nat.
+  const PolicyInput left = ::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies, MarkBits{});
+  const PolicyInput wanted =
+      ::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, MarkBits{});
+  state.stale = ComputeDiff(wanted, Made(left).snapshot()).stale;
+  state.findings = {{Condition::kShadowedJump, Filter("INPUT"), "below", false}};
+  metrics.Record({}, state);
+  EXPECT_EQ(Value(metrics, Ours("stale_chains{family=\"ip\"}")), 6);
+  EXPECT_EQ(Value(metrics, Ours("stale_chains{family=\"ip6\"}")), 7);
+  EXPECT_EQ(Value(metrics, Ours("shadowed_jumps{family=\"ip\"}")), 1);
+  EXPECT_EQ(Value(metrics, Ours("shadowed_jumps{family=\"ip6\"}")), 0);
+}
+
+TEST(MetricsTest, ShowsWhatWasNotDoneAndWhy) {
+  Metrics metrics("0.1.0");
+  AgentState state = StateInPlace();
+  state.families[0].pending_changes = 7;
+  state.findings = {{Condition::kBitConflict, Filter("INPUT"), "another bit", false},
+                    {Condition::kDamagedRule, Filter("INPUT"), "no match", true}};
+  state.fights = {Fight{.chain = Filter("INPUT")}, Fight{.chain = Filter("INPUT")}};
+  metrics.Record({}, state);
+  EXPECT_EQ(Value(metrics, Ours("pending_changes{family=\"ip\"}")), 7);
+  EXPECT_EQ(Value(metrics, Ours("pending_changes{family=\"ip6\"}")), 0);
+  EXPECT_EQ(Value(metrics, Ours("findings{condition=\"BitConflict\",family=\"ip\"}")), 1);
+  EXPECT_EQ(Value(metrics, Ours("findings{condition=\"BitConflict\",family=\"ip6\"}")), 0);
+  EXPECT_EQ(Value(metrics, Ours("findings{condition=\"DamagedRule\",family=\"ip\"}")), 0)
+      << "it was mended";
+  const std::string fights =
+      Ours("ownership_fights{chain=\"INPUT\",family=\"ip\",table=\"filter\"}");
+  EXPECT_EQ(Value(metrics, fights), 2);
+  state.fights.clear();
+  metrics.Record({}, state);
+  EXPECT_EQ(Value(metrics, fights), -1);
+}
+
+TEST(MetricsTest, ShowsWhetherTheConfigurationOnDiskIsInForce) {
+  Metrics metrics("0.1.0");
+  Config config = MakeConfig("1.27");
+  config.iptables_sync_period = absl::Seconds(90);
+  metrics.SetConfig(config);
+  EXPECT_EQ(Value(metrics, Ours("sync_period_seconds")), 90);
+  EXPECT_EQ(Value(metrics, Ours("observing")), 0);
+  EXPECT_EQ(Value(metrics, Ours("config_last_reload_successful")), 1);
+  metrics.ReloadFailed();
+  EXPECT_EQ(Value(metrics, Ours("config_last_reload_successful")), 0);
+  config.observe = true;
+  metrics.SetConfig(config);
+  EXPECT_EQ(Value(metrics, Ours("observing")), 1);
+  EXPECT_EQ(Value(metrics, Ours("config_last_reload_successful")), 1);
+}
+
+TEST(MetricsTest, ANewModeReplacesTheOldOne) {
+  Metrics metrics("0.1.0");
+  AgentState state = StateInPlace();
+  state.iptables_mode.clear();
+  metrics.Record({}, state);
+  EXPECT_EQ(
+      Value(
+          metrics,
+          Ours("mode_info{emulated_version=\"1.27\",iptables_mode=\"unknown\",mode=\"cleanup\"}")),
+      1);
+  state.iptables_mode = "legacy";
+  state.families.pop_back();
+  metrics.Record({}, state);
+  EXPECT_THAT(metrics.Serialize(), Not(HasSubstr("unknown\",mode")));
+  EXPECT_EQ(Value(metrics, Ours("hint_present{family=\"ip\",mode=\"legacy\"}")), 1);
+  EXPECT_EQ(Value(metrics, Ours("family_ready{family=\"ip6\"}")), -1);
+}
+
+TEST(MetricsTest, GatesThatAreGoneLoseTheirSeries) {
+  Metrics metrics("0.1.0");
+  metrics.SetConfig(MakeConfig("1.26", {"IPTablesOwnershipCleanup=true"}));
+  const std::string gate = "kubernetes_feature_enabled{name=\"IPTablesOwnershipCleanup\",stage=";
+  EXPECT_EQ(Value(metrics, gate + "\"ALPHA\"}"), 1);
+  EXPECT_EQ(Value(metrics, "kubernetes_feature_enabled{name=\"AllBeta\",stage=\"BETA\"}"), 0);
+  EXPECT_EQ(Value(metrics, Ours("deprecated_flag_in_use{flag=\"iptables-drop-bit\"}")), 1);
+  EXPECT_EQ(Value(metrics, Ours("deprecated_flag_in_use{flag=\"iptables-masquerade-bit\"}")), 0);
+  metrics.SetConfig(MakeConfig("1.26"));
+  EXPECT_EQ(Value(metrics, gate + "\"ALPHA\"}"), 0);
+  EXPECT_EQ(Value(metrics, Ours("deprecated_flag_in_use{flag=\"iptables-drop-bit\"}")), 0);
+  metrics.SetConfig(MakeConfig("1.28"));
+  EXPECT_EQ(Value(metrics, gate + "\"ALPHA\"}"), -1);
+  EXPECT_EQ(Value(metrics, gate + "\"\"}"), 1);
+  metrics.SetConfig(MakeConfig("1.31"));
+  EXPECT_THAT(metrics.Serialize(), Not(HasSubstr("IPTablesOwnershipCleanup")));
+}
+
+TEST(MetricsTest, TheNumberOfSeriesDoesNotGrow) {
+  Metrics metrics("0.1.0");
+  metrics.SetConfig(MakeConfig("1.27"));
+  metrics.Record({}, StateInPlace());
+  const std::set<std::string> before = Series(metrics);
+  EXPECT_LT(before.size(), 330U);
+  std::vector<DamagedItem> every;
+  for (const DamageKind kind :
+       {DamageKind::kChainMissing, DamageKind::kRuleMissing, DamageKind::kRuleMisplaced,
+        DamageKind::kRuleUnwanted, DamageKind::kJumpMissing, DamageKind::kTableDormant}) {
+    for (const DesiredChain& chain : EveryKubeletChain(netlink::Family::kIPv6)) {
+      every.push_back({chain.id, kind, "x"});
+    }
+    for (const DesiredJump& jump : EveryKubeletJump(netlink::Family::kIPv6)) {
+      every.push_back({jump.base_chain, kind, "x"});
+    }
+  }
+  for (int i = 0; i < 1000; ++i) {
+    Round round = BusyRound();
+    // What is not kubelet's never comes here; if it did, it would be no label.
+    const DamageKind kind = static_cast<DamageKind>(i % 5);
+    round.incident->damage.push_back({Filter(absl::StrCat("cali-", i)), kind, "x"});
+    round.incident->damage.insert(round.incident->damage.end(), every.begin(), every.end());
+    round.report.families[0].status =
+        absl::Status(static_cast<absl::StatusCode>(i % 17), absl::StrCat(i));
+    metrics.Record(round, StateInPlace());
+    metrics.LockWaited(absl::Milliseconds(i));
+  }
+  EXPECT_EQ(Series(metrics), before);
+}
+
+TEST(MetricsTest, EveryFamilyHasHelpAndComesInOrder) {
+  Metrics metrics("0.1.0");
+  metrics.SetConfig(MakeConfig("1.27"));
+  metrics.Record(BusyRound(), StateInPlace());
+  std::vector<std::string> names;
+  size_t help = 0;
+  for (const std::string& line : Lines(metrics)) {
+    if (absl::StartsWith(line, "# TYPE ")) names.push_back(line.substr(7, line.find(' ', 7) - 7));
+    if (absl::StartsWith(line, "# HELP ") && line.back() == '.') ++help;
+    if (line.rfind("# HELP", 0) == 0) {
+      EXPECT_THAT(line, HasSubstr("."));
+    }
+  }
+  EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
+  EXPECT_GE(names.size(), 25U);
+  EXPECT_GE(help, names.size() - 4) << "sentences";
+}
+
+TEST(MetricsTest, TellsOfTheProcess) {
+  const Metrics metrics("0.1.0");
+  const double start = Value(metrics, "process_start_time_seconds");
+  EXPECT_LT(std::abs(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()) - start), 600);
+  EXPECT_GT(Value(metrics, "process_resident_memory_bytes"), 1e6);
+  EXPECT_GE(Value(metrics, "process_cpu_seconds_total"), 0);
+  const double fds = Value(metrics, "process_open_fds");
+  EXPECT_GE(fds, 3);
+  int pipe_ends[2];
+  ASSERT_EQ(pipe2(pipe_ends, 0), 0);
+  EXPECT_EQ(Value(metrics, "process_open_fds"), fds + 2);
+  close(pipe_ends[0]);
+  close(pipe_ends[1]);
+  EXPECT_FALSE(ReadProcessUsage("/nonexistent").has_value());
+}
+
+TEST(MetricsTest, MayBeReadWhileItIsWritten) {
+  Metrics metrics("0.1.0");
+  std::atomic<bool> done = false;
+  std::thread reader([&] {
+    while (!done) EXPECT_THAT(metrics.Serialize(), HasSubstr("build_info"));
+  });
+  const Config configs[] = {MakeConfig("1.27"), MakeConfig("1.31")};
+  for (size_t i = 0; i < 200; ++i) {
+    metrics.SetConfig(configs[i % 2]);
+    metrics.Record(BusyRound(), StateInPlace());
+    metrics.LockWaited(absl::Milliseconds(1));
+  }
+  done = true;
+  reader.join();
+}
+
+TEST(MetricsTest, TellsWhatWasRetiredAndWhoClaimsTheRest) {
+  Metrics metrics("0.1.0");
+  const netlink::ChainId masq = kipt::testing::Nat("KUBE-MARK-MASQ");
+  const netlink::ChainId drop = kipt::testing::Nat("KUBE-MARK-DROP");
+  Round round;
+  round.retirement.emplace();
+  round.retirement->applied = true;
+  netlink::DeleteRule rule;
+  rule.chain = drop;
+  round.retirement->plan.changes = {{rule, ""}, {netlink::DeleteChain{drop}, ""}};
+  AgentState state = StateInPlace();
+  state.claimed = {
+      {{masq, ":KUBE-MARK-MASQ - [0:0]", ""},
+       {{ClaimKind::kCniConfig, "a"}, {ClaimKind::kCniConfig, "b"}, {ClaimKind::kKubeProxy, "c"}}}};
+  state.foreign_references = {{masq, 7}};
+  metrics.Record(round, state);
+  const std::string labels = "family=\"ip\",table=\"nat\"";
+  EXPECT_EQ(Value(metrics, Ours("retired_total{chain=\"KUBE-MARK-DROP\"," + labels + "}")), 2);
+  EXPECT_EQ(Value(metrics, Ours("retired_total{chain=\"KUBE-MARK-MASQ\"," + labels + "}")), 0);
+  EXPECT_EQ(Value(metrics, Ours("foreign_references{chain=\"KUBE-MARK-MASQ\"," + labels + "}")), 7);
+  for (const char* claim : {"cniConfig", "kubeProxy"}) {
+    EXPECT_EQ(Value(metrics, Ours(absl::StrCat("stale_claims{chain=\"KUBE-MARK-MASQ\",claim=\"",
+                                               claim, "\",", labels, "}"))),
+              1);
+  }
+  // What was not done does not count, and claims go with what is claimed.
+  round.retirement->applied = false;
+  metrics.Record(round, StateInPlace());
+  EXPECT_EQ(Value(metrics, Ours("retired_total{chain=\"KUBE-MARK-DROP\"," + labels + "}")), 2);
+  EXPECT_EQ(metrics.Serialize().find("stale_claims{"), std::string::npos);
+}
+
+TEST(MetricsTest, TellsOfMartians) {
+  Metrics metrics("0.1.0");
+  AgentState state = StateInPlace();
+  state.route_localnet = {"all"};
+  state.martians_dropped = 5;
+  metrics.Record({}, state);
+  EXPECT_EQ(Value(metrics, Ours("route_localnet_exposed")), 0);
+  EXPECT_EQ(Value(metrics, Ours("martian_dropped_packets_total")), 5);
+  state.martian_protection = false;
+  state.martians_dropped = 8;
+  metrics.Record({}, state);
+  EXPECT_EQ(Value(metrics, Ours("route_localnet_exposed")), 1);
+  EXPECT_EQ(Value(metrics, Ours("martian_dropped_packets_total")), 8);
+}
+
+TEST(MetricsTest, WhatWasJustMadeStands) {
+  const PolicyInput ruleset =
+      ::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, MarkBits{});
+  const std::string hint = Ours("hint_present{family=\"ip\",mode=\"nft\"}");
+  const std::string hint6 = Ours("hint_present{family=\"ip6\",mode=\"nft\"}");
+  Metrics metrics("0.1.0");
+  AgentState state = StateInPlace();
+  state.in_place.clear();
+  Round round;
+  metrics.Record(round, state);
+  EXPECT_EQ(Value(metrics, hint), 0);
+  // The state tells what a look found before anything was done.
+  round.report.applied = ComputeDiff(ruleset, {}).changes;
+  metrics.Record(round, state);
+  EXPECT_EQ(Value(metrics, hint), 1);
+  EXPECT_EQ(Value(metrics, hint6), 1);
+}
+
+TEST(MetricsTest, CountsDuplicatesAsTheDiffRemovesThem) {
+  const PolicyInput ruleset =
+      ::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies, MarkBits{});
+  const Ruleset desired = DesiredRuleset(ruleset);
+  kipt::testing::Observed observed = Made(ruleset);
+  const netlink::Rule jump = kipt::testing::JumpTo("KUBE-FIREWALL");
+  observed.Chain(Filter("INPUT"), {jump, jump, jump});
+  const DesiredChain& firewall =
+      *std::find_if(desired.chains.begin(), desired.chains.end(),
+                    [](const DesiredChain& chain) { return chain.id == Filter("KUBE-FIREWALL"); });
+  observed.Chain(firewall.id,
+                 {firewall.rules[0].rule, firewall.rules[1].rule, firewall.rules[0].rule});
+  Round round;
+  round.report.applied = ComputeDiff(ruleset, observed.snapshot()).changes;
+  Metrics metrics("0.1.0");
+  metrics.Record(round, StateInPlace());
+  EXPECT_EQ(Value(metrics, Ours("duplicates_removed_total")), 3);
+}
+
+TEST(MetricsTest, EveryDriftIsAboutChainsOfKubeletsAndBaseChains) {
+  const Metrics metrics("0.1.0");
+  int drifts = 0;
+  for (const std::string& line : Lines(metrics)) {
+    absl::string_view rest = line;
+    if (!absl::ConsumePrefix(&rest, Ours("drift_detected_total{chain=\""))) continue;
+    ++drifts;
+    const absl::string_view name = rest.substr(0, rest.find('"'));
+    const bool base =
+        name == "INPUT" || name == "OUTPUT" || name == "FORWARD" || name == "POSTROUTING";
+    EXPECT_TRUE(base || absl::StartsWith(name, "KUBE-") || absl::StartsWith(name, "KUBELET-"))
+        << name;
+    const auto is_of = [&](const char* kind) {
+      return absl::StrContains(line, absl::StrCat("kind=\"", kind, "\""));
+    };
+    EXPECT_EQ(is_of("jump_missing"), base && !is_of("rule_unwanted") && !is_of("table_dormant"))
+        << line;
+  }
+  EXPECT_GT(drifts, 0);
+  const std::string hint =
+      "drift_detected_total{chain=\"KUBE-IPTABLES-HINT\",family=\"ip\",kind=\"";
+  const std::string mangle = "\",table=\"mangle\"}";
+  EXPECT_EQ(Value(metrics, Ours(hint + "chain_missing" + mangle)), 0);
+  EXPECT_EQ(Value(metrics, Ours(hint + "rule_missing" + mangle)), -1);
+}
+
+}  // namespace
+}  // namespace kipt::agent

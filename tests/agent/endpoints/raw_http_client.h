@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An HttpServer to be tested, and a client that sends it any bytes.
+#ifndef KIPT_TESTS_AGENT_ENDPOINTS_RAW_HTTP_CLIENT_H_
+#define KIPT_TESTS_AGENT_ENDPOINTS_RAW_HTTP_CLIENT_H_
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "agent/config/bind_address.h"
+#include "agent/endpoints/http_server.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::agent {
+
+// Speaks raw bytes.
+class RawHttpClient {
+ public:
+  struct AnyAddress {};
+
+  // From `source`, an address of the loopback network in host order.
+  explicit RawHttpClient(const HttpServer& server, uint32_t source = INADDR_LOOPBACK)
+      : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in from{};
+    from.sin_family = AF_INET;
+    from.sin_addr.s_addr = htonl(source);
+    EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&from), sizeof(from)), 0);
+    sockaddr_in to = from;
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const std::string& address = server.address();
+    int port = 0;
+    EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
+    to.sin_port = htons(static_cast<uint16_t>(port));
+    EXPECT_EQ(connect(fd_, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+  }
+  // To the address that `server` listens on, whatever its host is.
+  explicit RawHttpClient(const HttpServer& server, AnyAddress /*tag*/)
+      : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    absl::StatusOr<BindAddress> to = ParseBindAddress(server.address());
+    EXPECT_THAT(to, ::kipt::testing::IsOk());
+    EXPECT_EQ(connect(fd_, to->get(), to->size), 0);
+  }
+  ~RawHttpClient() { close(fd_); }
+  RawHttpClient(const RawHttpClient&) = delete;
+  RawHttpClient& operator=(const RawHttpClient&) = delete;
+
+  void Send(const std::string& text) {
+    size_t sent = 0;
+    while (sent < text.size()) {
+      const ssize_t now = send(fd_, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
+      if (now <= 0) return;  // the server has had enough: what it answers is read all the same
+      sent += static_cast<size_t>(now);
+    }
+  }
+
+  // All that comes until the server closes, or `wait` has passed with nothing.
+  std::string Receive(absl::Duration wait = absl::Seconds(5)) {
+    std::string text;
+    pollfd readable{.fd = fd_, .events = POLLIN, .revents = 0};
+    while (poll(&readable, 1, static_cast<int>(absl::ToInt64Milliseconds(wait))) > 0) {
+      char piece[4096];
+      const ssize_t got = recv(fd_, piece, sizeof(piece), 0);
+      if (got <= 0) {
+        closed_ = true;
+        break;
+      }
+      text.append(piece, static_cast<size_t>(got));
+    }
+    return text;
+  }
+  // As Receive, but no further than `end`.
+  std::string ReceiveUntil(const std::string& end) {
+    std::string text;
+    char byte = 0;
+    pollfd readable{.fd = fd_, .events = POLLIN, .revents = 0};
+    while (!absl::EndsWith(text, end) && poll(&readable, 1, 5000) > 0 &&
+           recv(fd_, &byte, 1, 0) == 1) {
+      text += byte;
+    }
+    return text;
+  }
+  // The server has closed, as far as Receive saw.
+  bool closed() const { return closed_; }
+
+ private:
+  int fd_;
+  bool closed_ = false;
+};
+
+inline std::string Get(const std::string& path) {
+  return absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+}
+
+inline HttpReply Answer(const HttpRequest& request) {
+  if (request.path == "/throw") throw std::runtime_error("must not leave the callback");
+  if (request.path == "/slow") absl::SleepFor(absl::Milliseconds(300));
+  if (request.path == "/large") return {.body = std::string(200'000, 'x')};
+  if (request.path == "/ok" || request.path == "/slow") {
+    return {.body = request.verbose ? "ok, verbosely" : "ok"};
+  }
+  return {.status = 404, .body = "none"};
+}
+
+inline std::unique_ptr<HttpServer> Serve(HttpHandler handler = Answer) {
+  absl::StatusOr<HttpListener> listener = HttpListener::Bind("127.0.0.1:0");
+  EXPECT_THAT(listener, ::kipt::testing::IsOk());
+  auto server = HttpServer::Start(*std::move(listener), std::move(handler));
+  EXPECT_THAT(server, ::kipt::testing::IsOk());
+  return *std::move(server);
+}
+
+inline std::string Exchange(const HttpServer& server, const std::string& request) {
+  RawHttpClient client(server);
+  client.Send(request);
+  return client.Receive();
+}
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_TESTS_AGENT_ENDPOINTS_RAW_HTTP_CLIENT_H_

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/agent/loop/agent_fixture.h
+//
+// An agent's loop over the kernel in memory, in real time.
+#ifndef KIPT_TESTS_AGENT_LOOP_AGENT_FIXTURE_H_
+#define KIPT_TESTS_AGENT_LOOP_AGENT_FIXTURE_H_
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "agent/loop/agent.h"
+#include "tests/support/borrowed_backend.h"
+#include "tests/support/fake_backend.h"
+#include "tests/support/observed.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/turn_loop.h"
+
+namespace kipt::agent {
+
+class AgentTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
+    ASSERT_THAT(loop, ::kipt::testing::IsOk());
+    loop_ = *std::move(loop);
+  }
+
+  AgentOptions Options(Mode mode) const {
+    return {.input = ::kipt::testing::Wanting(mode, netlink::kFamilies, {}),
+            .emulated_version = {1, 27},
+            .watch = netlink::WatchMode::kEvents,
+            .sync_period = sync_period_,
+            .writers = {}};
+  }
+
+  // With --stale-chains=retire.
+  AgentOptions Retiring(Mode mode) {
+    AgentOptions options = Options(mode);
+    options.retire = RetirementSources{.cni =
+                                           [this] {
+                                             ++cni_read_;
+                                             return cni_;
+                                           },
+                                       .route_localnet = [this] { return route_localnet_; },
+                                       .other_mode = [](DependentsCollector&) {}};
+    options.route_localnet = [this] { return route_localnet_; };
+    return options;
+  }
+
+  void Start(Mode mode) { StartWith(Options(mode)); }
+  void StartWith(AgentOptions options) {
+    absl::StatusOr<std::unique_ptr<Agent>> agent = Agent::Create(
+        *loop_, std::move(options),
+        [this]() -> absl::StatusOr<std::unique_ptr<netlink::Backend>> {
+          ++opened_;
+          if (!open_error_.ok()) return open_error_;
+          return door_();
+        },
+        [this](const Round& round) {
+          rounds_.push_back(round);
+          at_round_();
+        });
+    ASSERT_THAT(agent, ::kipt::testing::IsOk());
+    agent_ = *std::move(agent);
+  }
+
+  bool TurnUntil(absl::FunctionRef<bool()> done) { return kipt::testing::TurnUntil(*loop_, done); }
+  bool TurnUntilRounds(size_t count) {
+    return TurnUntil([&] { return rounds_.size() >= count; });
+  }
+  void TurnFor(absl::Duration duration) {
+    const SteadyTime end = SteadyNow() + duration;
+    TurnUntil([&] { return SteadyNow() >= end; });
+  }
+  bool InPlace() {
+    for (const FamilyState& family : agent_->state().families) {
+      if (family.phase != FamilyPhase::kInPlace) return false;
+    }
+    return true;
+  }
+  // Deletes the jump in `chain`, as another process.
+  void DeleteJump(const netlink::ChainId& chain) {
+    const netlink::ObservedChain* found = kernel_.state().Find(chain);
+    ASSERT_NE(found, nullptr);
+    ASSERT_THAT(found->rules, ::testing::Not(::testing::IsEmpty()));
+    kernel_.RemoveRule(chain, found->rules[0].handle);
+  }
+
+  ::kipt::testing::FakeBackend kernel_;
+  // What the agent is given whenever it opens a backend.
+  std::function<std::unique_ptr<netlink::Backend>()> door_ = [this] {
+    return std::make_unique<::kipt::testing::BorrowedBackend>(&kernel_);
+  };
+  absl::Status open_error_;
+  int opened_ = 0;
+  CniConfigs cni_;
+  int cni_read_ = 0;
+  std::vector<std::string> route_localnet_;
+  absl::Duration sync_period_ = absl::Minutes(1);
+  std::vector<Round> rounds_;
+  // Called at the end of each round, before anything else happens.
+  std::function<void()> at_round_ = [] {};
+  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<Agent> agent_;
+};
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_TESTS_AGENT_LOOP_AGENT_FIXTURE_H_

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the agent remembers and reports about itself and about others.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "agent/loop/agent.h"
+#include "agent/policy/native_martians.h"
+#include "tests/agent/loop/agent_fixture.h"
+#include "tests/agent/policy/ipv4_plans.h"
+#include "tests/support/borrowed_backend.h"
+#include "tests/support/observed.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::FakeBackend;
+using ::kipt::testing::FamilyRefusal;
+using ::kipt::testing::Filter;
+using ::kipt::testing::JumpTo;
+using ::kipt::testing::Mangle;
+using ::kipt::testing::Nat;
+using ::kipt::testing::RefusesFamily;
+using netlink::Family;
+using ::testing::Contains;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// ---- what it remembers ----
+
+TEST_F(AgentTest, OnlyTheLastTenIncidentsAreRememberedNewestFirst) {
+  Start(Mode::kCleanup);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  for (uint32_t i = 1; i <= 12; ++i) {
+    kernel_.ActAs(4'194'305 + i, absl::StrCat("writer-", i, ";"));
+    // Two by turns: ten times running the same would be a fight.
+    kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT", i % 2 == 0 ? Family::kIPv4 : Family::kIPv6));
+    ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == i; }));
+  }
+  const std::vector<std::string>& recent = agent_->state().recent_incidents;
+  ASSERT_THAT(recent, SizeIs(10));
+  EXPECT_THAT(recent.front(), HasSubstr("writer-12;"));
+  EXPECT_THAT(recent.back(), HasSubstr("writer-3;"));
+}
+
+TEST_F(AgentTest, JumpsOfAFamilyThatFailedAreNotCalledLost) {
+  kernel_.AppendRule(Nat("PREROUTING", Family::kIPv6), JumpTo("CNI-HOSTPORT-DNAT"));
+  Start(Mode::kLegacy);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  // Together, then IPv4 alone succeeds and IPv6 does not.
+  kernel_.FailNextRead(absl::DeadlineExceededError("busy"));
+  kernel_.AfterNextRead(
+      [](FakeBackend& kernel) { kernel.FailNextRead(absl::DeadlineExceededError("busy")); });
+  kernel_.RemoveChain(Mangle("KUBE-KUBELET-CANARY"));
+  ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
+  EXPECT_THAT(rounds_.back().incident->lost_jumps, IsEmpty());
+}
+
+// ---- what it says of itself ----
+
+TEST_F(AgentTest, ARoundInWhichAFamilyFailsIsNoSuccess) {
+  FamilyRefusal refusal{.family = Family::kIPv6};
+  door_ = [&] { return std::make_unique<RefusesFamily>(&kernel_, &refusal); };
+  const absl::Time start = absl::Now();
+  Start(Mode::kCleanup);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  EXPECT_EQ(agent_->state().last_success, absl::InfinitePast());
+  EXPECT_GE(agent_->state().last_look, start);
+  EXPECT_GE(agent_->state().looks, 1);
+  refusal.refusing = false;
+  ASSERT_TRUE(TurnUntil([&] { return InPlace(); }));
+  EXPECT_GE(agent_->state().last_success, start);
+}
+
+TEST_F(AgentTest, IsAliveBeforeTheLoopTurnsAndWithEachLook) {
+  const absl::Time before = absl::Now();
+  Start(Mode::kCleanup);
+  EXPECT_GE(agent_->state().started, before);
+  EXPECT_GE(agent_->state().heartbeat, before);
+  EXPECT_EQ(agent_->state().emulated_version, featuregates::Version({1, 27}));
+  ASSERT_TRUE(TurnUntilRounds(1));
+  // A look for a change's sake: while there are enough of those, the timer never fires.
+  const absl::Time changed = absl::Now();
+  kernel_.Touch();
+  ASSERT_TRUE(TurnUntilRounds(2));
+  EXPECT_EQ(rounds_[1].trigger, Trigger::kChange);
+  EXPECT_GE(agent_->state().heartbeat, changed);
+}
+
+TEST_F(AgentTest, KnowsWhatStandsAndWhatIsStale) {
+  Start(Mode::kLegacy);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  agent_->SetDesired(Options(Mode::kCleanup));
+  ASSERT_TRUE(TurnUntilRounds(2));
+  const AgentState before = agent_->state();
+  EXPECT_THAT(before.in_place, Contains(Field(&Standing::chain, Mangle("KUBE-IPTABLES-HINT"))));
+  EXPECT_THAT(before.stale, Contains(Field(&Standing::chain, Nat("KUBE-MARK-DROP"))));
+  EXPECT_TRUE(before.martian_protection);
+  // A look that fails says nothing about that.
+  for (int i = 0; i < 3; ++i) kernel_.FailNextRead(absl::DeadlineExceededError("busy"));
+  kernel_.Touch();
+  ASSERT_TRUE(TurnUntilRounds(3));
+  EXPECT_FALSE(rounds_[2].report.status.ok());
+  EXPECT_EQ(agent_->state().in_place, before.in_place);
+  EXPECT_EQ(agent_->state().stale, before.stale);
+  EXPECT_TRUE(agent_->state().martian_protection);
+}
+
+TEST_F(AgentTest, WhatItRepairsKeepsItFromNothing) {
+  Start(Mode::kCleanup);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  // The martian rule as an old iptables leaves it: with its comment, without its matches.
+  kernel_.AppendRule(Filter("KUBE-FIREWALL"),
+                     ::kipt::testing::BareDrop("block incoming localnet connections"));
+  ASSERT_TRUE(TurnUntilRounds(2));
+  ASSERT_THAT(agent_->state().findings, SizeIs(1));
+  EXPECT_TRUE(agent_->state().findings[0].mended);
+  EXPECT_TRUE(IsReady(agent_->state()));
+}
+
+TEST_F(AgentTest, CountsTheMartianPacketsThatWereDroppedBetweenItsLooks) {
+  AgentOptions options = Options(Mode::kCleanup);
+  SupportSource support = NoXt();
+  options.support = &support;
+  netlink::ObservedNativeTable table{.table = NativeMartians()};
+  table.counters.packets = 5;
+  kernel_.PutNativeTable(table);
+  StartWith(options);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  EXPECT_EQ(agent_->state().martians_dropped, 0U) << "they were dropped before";
+  for (const uint64_t packets : {12U, 15U}) {
+    table.counters.packets = packets;
+    kernel_.PutNativeTable(table);
+    ASSERT_TRUE(TurnUntilRounds(rounds_.size() + 1));
+    EXPECT_EQ(agent_->state().martians_dropped, packets - 5);
+  }
+}
+
+// ---- what it knows of others, with --stale-chains=retire ----
+
+TEST_F(AgentTest, RetiresAtTheStartToo) {
+  ASSERT_TRUE(Reconciler(&kernel_, SteadyClock()).Sync(Options(Mode::kLegacy).input).status.ok());
+  StartWith(Retiring(Mode::kCleanup));
+  ASSERT_TRUE(TurnUntilRounds(1));
+  EXPECT_EQ(kernel_.state().Find(Nat("KUBE-MARK-MASQ")), nullptr);
+}
+
+class AgentClaimsTest : public AgentTest {
+ protected:
+  // Something stale is claimed by a rule of another program's.
+  void SetUp() override {
+    AgentTest::SetUp();
+    Start(Mode::kLegacy);
+    ASSERT_TRUE(TurnUntilRounds(1));
+    kernel_.AppendRule(Nat("MINE"), JumpTo("KUBE-MARK-MASQ"));
+    ASSERT_TRUE(TurnUntilRounds(2));
+    agent_->SetDesired(Retiring(Mode::kCleanup));
+    ASSERT_TRUE(TurnUntilRounds(3));
+    ASSERT_FALSE(agent_->state().claimed.empty());
+    ASSERT_EQ(agent_->state().foreign_references.at(Nat("KUBE-MARK-MASQ")), 1U);
+  }
+};
+
+TEST_F(AgentClaimsTest, StayAsTheyWereKnownWhereTheNextSurveyFails) {
+  const std::vector<Claimed> claimed = agent_->state().claimed;
+  kernel_.FailNextSurvey(absl::UnavailableError("not now"));
+  agent_->SetDesired(Retiring(Mode::kCleanup));
+  ASSERT_TRUE(TurnUntilRounds(4));
+  ASSERT_TRUE(rounds_[3].retirement.has_value());
+  EXPECT_FALSE(rounds_[3].retirement->status.ok());
+  EXPECT_EQ(agent_->state().claimed, claimed);
+}
+
+TEST_F(AgentClaimsTest, ReferencesStayWhereNoSurveyIsNeeded) {
+  agent_->SetDesired(Retiring(Mode::kLegacy));
+  ASSERT_TRUE(TurnUntilRounds(4));
+  ASSERT_TRUE(rounds_[3].retirement.has_value());
+  ASSERT_FALSE(rounds_[3].retirement->surveyed);
+  EXPECT_EQ(agent_->state().foreign_references.at(Nat("KUBE-MARK-MASQ")), 1U);
+}
+
+TEST_F(AgentTest, WhatTheKernelRefusedToRemoveIsStillStale) {
+  Start(Mode::kLegacy);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  kernel_.FailNextApply(absl::ResourceExhaustedError("no memory"));
+  agent_->SetDesired(Retiring(Mode::kCleanup));
+  ASSERT_TRUE(TurnUntilRounds(2));
+  ASSERT_TRUE(rounds_[1].retirement.has_value());
+  EXPECT_FALSE(rounds_[1].retirement->applied);
+  EXPECT_THAT(agent_->state().stale, Contains(Field(&Standing::chain, Nat("KUBE-MARK-MASQ"))));
+}
+
+TEST_F(AgentTest, InterfacesAreReadAgainByTheTimerAndNotWithEachChange) {
+  int read = 0;
+  sync_period_ = absl::Milliseconds(300);
+  AgentOptions options = Options(Mode::kCleanup);
+  options.route_localnet = [&read] {
+    ++read;
+    return std::vector<std::string>();
+  };
+  StartWith(options);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  EXPECT_EQ(read, 1);
+  kernel_.Touch();
+  ASSERT_TRUE(TurnUntilRounds(2));
+  EXPECT_EQ(read, rounds_[1].trigger == Trigger::kChange ? 1 : 2);
+  ASSERT_TRUE(TurnUntil([&] { return rounds_.back().trigger == Trigger::kTimer; }));
+  EXPECT_EQ(read, 2);
+}
+
+TEST_F(AgentTest, ABackendIsKeptWhereOthersWereOnlyInTheWay) {
+  struct Row {
+    absl::Status failure;
+    int opened;
+  };
+  const Row rows[] = {{absl::DeadlineExceededError("busy"), 1},
+                      {absl::UnavailableError("gone"), 2}};
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.failure.ToString());
+    opened_ = 0;
+    rounds_.clear();
+    Start(Mode::kCleanup);
+    ASSERT_TRUE(TurnUntilRounds(1));
+    for (int i = 0; i < 3; ++i) kernel_.FailNextRead(row.failure);
+    kernel_.Touch();
+    ASSERT_TRUE(TurnUntil([&] { return rounds_.size() > 2 && InPlace(); }));
+    EXPECT_EQ(opened_, row.opened);
+    EXPECT_EQ(rounds_[2].trigger, Trigger::kRetry);
+  }
+}
+
+TEST_F(AgentTest, WhoOnlyObservesOpensAnewWhereNothingCouldBeWatched) {
+  kernel_.FailNextWatch(absl::UnavailableError("nf_tables is not loaded"));
+  sync_period_ = absl::Milliseconds(20);
+  AgentOptions options = Options(Mode::kCleanup);
+  options.observe = true;
+  StartWith(options);
+  ASSERT_TRUE(TurnUntilRounds(2));
+  EXPECT_EQ(opened_, 2);
+  EXPECT_EQ(agent_->state().watching, "kernel events");
+}
+
+}  // namespace
+}  // namespace kipt::agent

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What bounds the agent: its share of the CPU, and its waits. And what must not be lost meanwhile.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <ctime>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "agent/loop/agent.h"
+#include "agent/policy/native_martians.h"
+#include "tests/agent/loop/agent_fixture.h"
+#include "tests/support/borrowed_backend.h"
+#include "tests/support/observed.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::BorrowedBackend;
+using ::kipt::testing::FamilyRefusal;
+using ::kipt::testing::Filter;
+using ::kipt::testing::Mangle;
+using ::kipt::testing::RefusesFamily;
+using netlink::Family;
+using ::testing::ElementsAre;
+using ::testing::Field;
+using ::testing::SizeIs;
+
+// ---- the share of the CPU ----
+
+class AsLegacy : public BorrowedBackend {
+ public:
+  using BorrowedBackend::BorrowedBackend;
+  netlink::BackendKind kind() const override { return netlink::BackendKind::kIptablesLegacy; }
+};
+
+class AgentCpuTest : public AgentTest {
+ protected:
+  // Each check costs `cost` of CPU, as the agent measures it.
+  AgentOptions Costing(absl::Duration cost) {
+    AgentOptions options = Options(Mode::kCleanup);
+    options.cpu_used = [this, cost] { return used_ += cost; };
+    return options;
+  }
+  void OpenLegacy() {
+    door_ = [this] { return std::make_unique<AsLegacy>(&kernel_); };
+  }
+
+  absl::Duration used_;
+};
+
+TEST_F(AgentCpuTest, OnLegacyAChangeWaitsUntilTheShareOfTheCpuAllowsALook) {
+  OpenLegacy();
+  // A minute's share of 5 % is 3 seconds: one look takes it all, and 20 seconds give it back.
+  StartWith(Costing(absl::Seconds(4)));
+  // The repair at the start is looked after once.
+  ASSERT_TRUE(TurnUntilRounds(2));
+  kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
+  TurnFor(absl::Milliseconds(100));
+  EXPECT_THAT(rounds_, SizeIs(2));
+}
+
+TEST_F(AgentCpuTest, AReloadKeepsTheShareOfLegacy) {
+  OpenLegacy();
+  StartWith(Costing(absl::Seconds(4)));
+  ASSERT_TRUE(TurnUntilRounds(2));
+  agent_->SetDesired(Costing(absl::Seconds(4)));
+  ASSERT_TRUE(TurnUntilRounds(3));
+  kernel_.Touch();
+  TurnFor(absl::Milliseconds(100));
+  EXPECT_THAT(rounds_, SizeIs(3));
+}
+
+TEST_F(AgentCpuTest, OnLegacyCheapLooksDoNotWait) {
+  OpenLegacy();
+  StartWith(Costing(absl::Milliseconds(1)));
+  ASSERT_TRUE(TurnUntilRounds(2));
+  kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
+  EXPECT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
+}
+
+TEST_F(AgentCpuTest, OnNftAChangeIsLookedAtAtOnceWhateverLooksCost) {
+  StartWith(Costing(absl::Seconds(4)));
+  ASSERT_TRUE(TurnUntilRounds(1));
+  kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
+  EXPECT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
+}
+
+// Takes this much of the calling thread's CPU time, and a bit more.
+constexpr absl::Duration kWork = absl::Milliseconds(20);
+void Work() {
+  const auto used = [] {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return absl::DurationFromTimespec(time);
+  };
+  const absl::Duration end = used() + kWork + absl::Milliseconds(1);
+  while (used() < end) {
+  }
+}
+
+TEST(CpuUsedTest, CountsThisThread) {
+  const absl::Duration before = CpuUsed();
+  Work();
+  EXPECT_GE(CpuUsed() - before, kWork);
+}
+
+TEST(CpuUsedTest, CountsProgramsThatHaveEnded) {
+  const absl::Duration before = CpuUsed();
+  const pid_t child = fork();
+  if (child == 0) {
+    Work();
+    _exit(0);
+  }
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_GE(CpuUsed() - before, kWork);
+}
+
+// ---- legacy tables tell no events ----
+
+TEST_F(AgentCpuTest, OnLegacyARepairIsLookedAfterOnceAndNotAgain) {
+  OpenLegacy();
+  Start(Mode::kCleanup);
+  ASSERT_TRUE(TurnUntilRounds(2));
+  EXPECT_EQ(rounds_[1].trigger, Trigger::kRetry);
+  EXPECT_EQ(agent_->state().watching, "users of xtables.lock");
+  TurnFor(absl::Milliseconds(100));
+  EXPECT_THAT(rounds_, SizeIs(2));
+}
+
+// ---- what waits ----
+
+TEST_F(AgentTest, AFamilyThatWasPutInPlaceByAnotherDoesNotWaitWhenItIsDamaged) {
+  FamilyRefusal refusal{.family = Family::kIPv6};
+  door_ = [&] { return std::make_unique<RefusesFamily>(&kernel_, &refusal); };
+  Start(Mode::kCleanup);
+  // Waits of 100 and 200 ms are over, and one of 400 ms has begun.
+  ASSERT_TRUE(TurnUntilRounds(3));
+  refusal.refusing = false;
+  Clock clock = SteadyClock();
+  ASSERT_TRUE(Reconciler(&kernel_, clock).Sync(Options(Mode::kCleanup).input).FirstError().ok());
+  kernel_.Touch();
+  ASSERT_TRUE(TurnUntilRounds(4));
+  ASSERT_TRUE(InPlace());
+  kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT", Family::kIPv6));
+  ASSERT_TRUE(TurnUntilRounds(5));
+  EXPECT_TRUE(rounds_[4].incident.has_value());
+  EXPECT_TRUE(InPlace());
+}
+
+TEST_F(AgentTest, TheNativeTableStaysUntilWhatTakesItsPlaceStands) {
+  kernel_.PutNativeTable({.table = NativeMartians()});
+  FamilyRefusal refusal{.family = Family::kIPv4};
+  door_ = [&] { return std::make_unique<RefusesFamily>(&kernel_, &refusal); };
+  Start(Mode::kCleanup);
+  const auto native = [&] {
+    return kernel_.ReadNativeTable(Family::kIPv4, std::string(kNativeTable))->table.has_value();
+  };
+  ASSERT_TRUE(TurnUntilRounds(1));
+  // IPv4 waits, so these rounds have nothing to do but to remove the table.
+  for (size_t rounds = 2; rounds < 5; ++rounds) {
+    kernel_.Touch();
+    ASSERT_TRUE(TurnUntilRounds(rounds));
+    ASSERT_TRUE(native()) << "neighbours reach 127.0.0.1 (CVE-2020-8558)";
+  }
+  refusal.refusing = false;
+  EXPECT_TRUE(TurnUntil([&] { return InPlace(); }));
+  EXPECT_FALSE(native()) << "the rule of KUBE-FIREWALL stands";
+}
+
+TEST_F(AgentTest, WhatAFightHeldBackIsRepairedInTimeAndAscribedToItsWriter) {
+  Start(Mode::kCleanup);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  kernel_.ActAs(4242, "rival");
+  const absl::Time began = absl::Now();
+  const auto delete_again = [&] {
+    const netlink::ObservedChain* chain = kernel_.state().Find(Filter("INPUT"));
+    if (chain != nullptr && !chain->rules.empty()) DeleteJump(Filter("INPUT"));
+    return agent_->state().fights.size() == 1;
+  };
+  ASSERT_TRUE(TurnUntil(delete_again));
+  EXPECT_GE(agent_->state().fights[0].since, began) << "in the time of day";
+  EXPECT_LE(agent_->state().fights[0].since, absl::Now());
+  const size_t rounds = rounds_.size();
+  ASSERT_TRUE(
+      TurnUntil([&] { return rounds_.size() > rounds && !rounds_.back().report.applied.empty(); }));
+  EXPECT_EQ(rounds_.back().trigger, Trigger::kRetry);
+  ASSERT_TRUE(rounds_.back().incident.has_value());
+  EXPECT_THAT(rounds_.back().incident->writers, ElementsAre(Field(&Writer::command, "rival")));
+}
+
+// Looks are retried with pauses of their own: those of a family would add to them.
+TEST_F(AgentTest, AfterLooksThatFailedBothFamiliesAreRepairedByTheFirstThatSucceeds) {
+  Start(Mode::kCleanup);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  // More than once, because the pauses are random.
+  for (int i = 0; i < 4; ++i) {
+    const size_t rounds = rounds_.size();
+    // Both families together, and each by itself.
+    for (int read = 0; read < 3; ++read) kernel_.FailNextRead(absl::UnavailableError("not now"));
+    kernel_.Clear();
+    ASSERT_TRUE(TurnUntilRounds(rounds + 2));
+    EXPECT_FALSE(rounds_[rounds].report.status.ok());
+    EXPECT_TRUE(InPlace());
+  }
+}
+
+// ---- a storm ----
+
+// Counts what the agent does with the monitor.
+class CountsWatching : public BorrowedBackend {
+ public:
+  struct Counts {
+    int watched = 0;
+    int drained = 0;
+    // Events that the next Drain reports as lost.
+    uint64_t lost = 0;
+  };
+  CountsWatching(netlink::Backend* backend, Counts* counts)
+      : BorrowedBackend(backend), counts_(counts) {}
+  absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode mode) override {
+    ++counts_->watched;
+    absl::StatusOr<std::unique_ptr<netlink::Monitor>> monitor = BorrowedBackend::Watch(mode);
+    if (!monitor.ok()) return monitor;
+    return std::make_unique<Counting>(*std::move(monitor), counts_);
+  }
+
+ private:
+  class Counting : public netlink::Monitor {
+   public:
+    Counting(std::unique_ptr<netlink::Monitor> monitor, Counts* counts)
+        : monitor_(std::move(monitor)), counts_(counts) {}
+    int fd() const override { return monitor_->fd(); }
+    absl::StatusOr<netlink::RulesetChanges> Drain() override {
+      ++counts_->drained;
+      absl::StatusOr<netlink::RulesetChanges> changes = monitor_->Drain();
+      if (changes.ok()) changes->lost += std::exchange(counts_->lost, 0);
+      return changes;
+    }
+
+   private:
+    std::unique_ptr<netlink::Monitor> monitor_;
+    Counts* counts_;
+  };
+
+  Counts* counts_;
+};
+
+class AgentStormTest : public AgentTest {
+ protected:
+  void SetUp() override {
+    AgentTest::SetUp();
+    door_ = [this] { return std::make_unique<CountsWatching>(&kernel_, &counts_); };
+    Start(Mode::kCleanup);
+    ASSERT_TRUE(TurnUntilRounds(1));
+  }
+  // Until the agent has looked as often as it may at once, and waits.
+  void Storm() {
+    // Bounded: on a machine that hardly runs the agent never waits.
+    size_t rounds = 0;
+    for (int i = 0; i < 200 && rounds != rounds_.size(); ++i) {
+      rounds = rounds_.size();
+      kernel_.Touch();
+      for (int turn = 0; turn < 3; ++turn) ASSERT_TRUE(loop_->Dispatch().ok());
+    }
+  }
+
+  CountsWatching::Counts counts_;
+};
+
+TEST_F(AgentStormTest, WakesTheAgentOnceForEachLookAndNotForEachEvent) {
+  Storm();
+  const int drained = counts_.drained;
+  const size_t rounds = rounds_.size();
+  for (int i = 0; i < 1000; ++i) {
+    kernel_.Touch();
+    ASSERT_TRUE(loop_->Dispatch().ok());
+  }
+  // One that tells of the change, and one at the look.
+  EXPECT_LE(counts_.drained - drained, 2 * static_cast<int>(rounds_.size() - rounds) + 2);
+}
+
+TEST_F(AgentStormTest, WhoWritesWhileTheAgentWaitsIsFoundOutByTheNextLook) {
+  Storm();
+  kernel_.ActAs(4'194'306, "culprit");
+  kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
+  ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
+  EXPECT_THAT(rounds_.back().incident->writers,
+              ::testing::Contains(Field(&Writer::command, "culprit")));
+  EXPECT_EQ(rounds_.back().trigger, Trigger::kChange);
+}
+
+TEST_F(AgentStormTest, ARoundSaysHowLongItTookAndHowLongTheDamageWasKnown) {
+  counts_.lost = 3;
+  kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
+  ASSERT_TRUE(TurnUntilRounds(2));
+  EXPECT_EQ(rounds_[1].lost_events, 3U);
+  EXPECT_GT(rounds_[1].duration, absl::ZeroDuration());
+  ASSERT_TRUE(rounds_[1].incident.has_value());
+  EXPECT_GT(rounds_[1].incident->latency, rounds_[1].duration) << "from the event on";
+}
+
+TEST_F(AgentStormTest, ABackendThatIsOpenedAnewIsWatchedAnew) {
+  kernel_.Touch();
+  ASSERT_TRUE(TurnUntilRounds(2));
+  EXPECT_EQ(counts_.watched, 1) << "once is enough";
+  for (int read = 0; read < 3; ++read) kernel_.FailNextRead(absl::UnavailableError("broken"));
+  kernel_.Touch();
+  ASSERT_TRUE(TurnUntil([&] { return rounds_.size() > 3 && InPlace(); }));
+  EXPECT_EQ(opened_, 2);
+  EXPECT_EQ(counts_.watched, 2);
+}
+
+}  // namespace
+}  // namespace kipt::agent

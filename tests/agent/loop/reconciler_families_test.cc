@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Families that cannot be read or written together: neither keeps the other from its rules.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/loop/reconciler.h"
+#include "agent/policy/native_martians.h"
+#include "tests/agent/loop/fake_time.h"
+#include "tests/agent/policy/ipv4_plans.h"
+#include "tests/support/borrowed_backend.h"
+#include "tests/support/fake_backend.h"
+#include "tests/support/observed.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::BorrowedBackend;
+using ::kipt::testing::FakeBackend;
+using ::kipt::testing::FamilyRefusal;
+using ::kipt::testing::Filter;
+using ::kipt::testing::IsOk;
+using ::kipt::testing::JumpTo;
+using ::kipt::testing::Mangle;
+using ::kipt::testing::Nat;
+using ::kipt::testing::RefusesFamily;
+using ::kipt::testing::StatusIs;
+using netlink::Family;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::UnorderedElementsAreArray;
+
+PolicyInput Both(Mode mode) { return ::kipt::testing::Wanting(mode, netlink::kFamilies, {}); }
+// Where iptables can hold no rule: hints, and the martian protection in a native table.
+SyncReport SyncNative(netlink::Backend& backend, FakeTime& time) {
+  PolicyInput input = Both(Mode::kCleanup);
+  input.hint = HintPolicy::kAlways;
+  SupportSource support = NoXt();
+  return Reconciler(&backend, time.clock(), &support).Sync(input);
+}
+bool NativeStands(FakeBackend& backend) {
+  return backend.ReadNativeTable(Family::kIPv4, std::string(kNativeTable))->table.has_value();
+}
+
+TEST(ReconcilerFamiliesTest, AFamilyThatCannotBeReadDoesNotKeepTheOtherFromItsRules) {
+  FakeBackend backend;
+  FakeTime time;
+  backend.FailNextRead(absl::NotFoundError("no program"));
+  backend.FailNextRead(absl::NotFoundError("no program for ip"));
+  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kLegacy));
+  EXPECT_THAT(report.status, IsOk());
+  ASSERT_THAT(report.families, SizeIs(2));
+  EXPECT_THAT(report.families[0].status,
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no program for ip")));
+  EXPECT_THAT(report.families[1].status, IsOk());
+  EXPECT_THAT(report.applied, Not(IsEmpty()));
+  for (const Change& change : report.applied) {
+    EXPECT_EQ(netlink::ChainOf(change.operation).family, Family::kIPv6);
+  }
+}
+
+TEST(ReconcilerFamiliesTest, AFamilyThatCannotBeReadAfterTheOtherIsNotTheWholeReport) {
+  FakeBackend backend;
+  FakeTime time;
+  backend.FailNextRead(absl::NotFoundError("no program"));
+  backend.AfterNextRead(
+      [](FakeBackend& kernel) { kernel.FailNextRead(absl::NotFoundError("no program for ip6")); });
+  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kLegacy));
+  EXPECT_THAT(report.status, IsOk());
+  ASSERT_THAT(report.families, SizeIs(2));
+  EXPECT_THAT(report.families[0].status, IsOk());
+  EXPECT_THAT(report.families[1].status, StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST(ReconcilerFamiliesTest, TheOnlyFamilyIsNotReadAgainWhereThatFailed) {
+  FakeBackend backend;
+  FakeTime time;
+  backend.FailNextRead(absl::NotFoundError("no program"));
+  const Family ipv4[] = {Family::kIPv4};
+  const SyncReport report =
+      Reconciler(&backend, time.clock()).Sync(::kipt::testing::Wanting(Mode::kLegacy, ipv4, {}));
+  EXPECT_THAT(report.status, StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_EQ(backend.read_count(), 1);
+}
+
+TEST(ReconcilerFamiliesTest, AFamilyThatIsRefusedDoesNotKeepTheOtherFromItsRules) {
+  for (const Family refused : netlink::kFamilies) {
+    FakeBackend backend;
+    FakeTime time;
+    FamilyRefusal refusal{.family = refused};
+    RefusesFamily refusing(&backend, &refusal);
+    const SyncReport report = Reconciler(&refusing, time.clock()).Sync(Both(Mode::kLegacy));
+    ASSERT_THAT(report.families, SizeIs(2));
+    for (const FamilyResult& result : report.families) {
+      EXPECT_EQ(result.status.ok(), result.family != refused);
+    }
+    EXPECT_THAT(report.applied, Not(IsEmpty()));
+    for (const Change& change : report.applied) {
+      EXPECT_NE(netlink::ChainOf(change.operation).family, refused);
+    }
+    EXPECT_THAT(backend.applied(), SizeIs(1));
+    EXPECT_THAT(report.FirstError(), StatusIs(absl::StatusCode::kNotFound));
+  }
+}
+
+TEST(ReconcilerFamiliesTest, TheNativeTableIsPutThoughIPv6IsRefused) {
+  FakeBackend backend;
+  backend.LoseXt();
+  // So that nothing but the native table is missing of IPv4.
+  backend.AddChain(Mangle("KUBE-IPTABLES-HINT"));
+  FakeTime time;
+  FamilyRefusal refusal{.family = Family::kIPv6};
+  RefusesFamily refusing(&backend, &refusal);
+  const SyncReport report = SyncNative(refusing, time);
+  EXPECT_TRUE(PutsNative(report.applied));
+  EXPECT_TRUE(NativeStands(backend));
+  EXPECT_THAT(report.StatusOf(Family::kIPv4), IsOk());
+  EXPECT_THAT(report.StatusOf(Family::kIPv6), Not(IsOk()));
+}
+
+TEST(ReconcilerFamiliesTest, TheNativeTableIsPutThoughTheHintIsRefused) {
+  FakeBackend backend;
+  backend.LoseXt();
+  FakeTime time;
+  FamilyRefusal refusal{.family = Family::kIPv4};
+  RefusesFamily refusing(&backend, &refusal);
+  const SyncReport report = SyncNative(refusing, time);
+  EXPECT_TRUE(PutsNative(report.applied));
+  EXPECT_TRUE(NativeStands(backend));
+  EXPECT_THAT(report.StatusOf(Family::kIPv4), Not(IsOk()));
+  EXPECT_THAT(report.StatusOf(Family::kIPv6), IsOk());
+}
+
+TEST(ReconcilerFamiliesTest, TheNativeTableIsOfIPv4AndFailsWithIt) {
+  FakeBackend backend;
+  backend.LoseXt();
+  FakeTime time;
+  // Both families, IPv4 alone, the native table, the hint.
+  for (int i = 0; i < 4; ++i) backend.FailNextApply(absl::NotFoundError("no such kernel module"));
+  const SyncReport report = SyncNative(backend, time);
+  EXPECT_FALSE(PutsNative(report.applied)) << "what was not done is not said to be done";
+  EXPECT_FALSE(NativeStands(backend));
+  EXPECT_THAT(report.StatusOf(Family::kIPv4), Not(IsOk()));
+  EXPECT_THAT(report.StatusOf(Family::kIPv6), IsOk());
+}
+
+TEST(ReconcilerFamiliesTest, ALookThatFailsBetweenTheFamiliesIsTheWholeReport) {
+  FakeBackend backend;
+  FakeTime time;
+  FamilyRefusal refusal{.family = Family::kIPv6};
+  RefusesFamily refusing(&backend, &refusal);
+  backend.AfterNextRead([](FakeBackend& kernel) {
+    kernel.FailNextRead(absl::PermissionDeniedError("no CAP_NET_ADMIN"));
+  });
+  const SyncReport report = Reconciler(&refusing, time.clock()).Sync(Both(Mode::kLegacy));
+  EXPECT_THAT(report.status, StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_THAT(report.families, IsEmpty());
+}
+
+TEST(ReconcilerFamiliesTest, AFamilyWithNothingToChangeIsNotBlamedForTheOther) {
+  FakeBackend backend;
+  FakeTime time;
+  FamilyRefusal refusal{.family = Family::kIPv6};
+  RefusesFamily refusing(&backend, &refusal);
+  const Family ipv4[] = {Family::kIPv4};
+  Reconciler reconciler(&refusing, time.clock());
+  ASSERT_THAT(reconciler.Sync(::kipt::testing::Wanting(Mode::kCleanup, ipv4, {})).FirstError(),
+              IsOk());
+  const SyncReport report = reconciler.Sync(Both(Mode::kCleanup));
+  ASSERT_THAT(report.families, SizeIs(2));
+  EXPECT_THAT(report.families[0].status, IsOk());
+  EXPECT_THAT(report.families[1].status, StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_EQ(refusal.count, 1) << "there is no other family for whose sake to try again";
+}
+
+// As iptables-legacy-save where somebody replaced a table in the middle of it: both families at
+// once are not to be had, each alone is.
+class ReadsFamiliesApart : public BorrowedBackend {
+ public:
+  using BorrowedBackend::BorrowedBackend;
+  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override {
+    for (const netlink::ChainQuery& query : queries) {
+      if (query.chain.family != queries[0].chain.family) return absl::UnavailableError("not now");
+    }
+    return BorrowedBackend::Read(queries);
+  }
+};
+
+TEST(ReconcilerFamiliesTest, TheMartianRuleIsSeenWhereTheFamiliesAreReadOneByOne) {
+  FakeBackend backend;
+  FakeTime time;
+  ASSERT_THAT(Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup)).FirstError(), IsOk());
+  ReadsFamiliesApart apart(&backend);
+  const SyncReport report = Reconciler(&apart, time.clock()).Sync(Both(Mode::kCleanup));
+  ASSERT_THAT(report.FirstError(), IsOk());
+  EXPECT_THAT(report.applied, IsEmpty());
+  EXPECT_TRUE(report.plan.martians.stands);
+}
+
+// Everything that a plan can hold, of both families.
+void Fill(FakeBackend& backend) {
+  FakeTime time;
+  ASSERT_THAT(Reconciler(&backend, time.clock()).Sync(Both(Mode::kLegacy)).FirstError(), IsOk());
+  backend.PutNativeTable({.table = NativeMartians()});
+  for (const Family family : netlink::kFamilies) {
+    backend.AddChain(Nat("KUBE-PROXY-CANARY", family));
+    backend.AppendRule(Nat("PREROUTING", family), JumpTo("CNI-HOSTPORT-DNAT"));
+    // As an old iptables leaves it: with its comment, without its matches.
+    backend.AppendRule(
+        Filter("KUBE-FIREWALL", family),
+        ::kipt::testing::BareDrop("kubernetes firewall for dropping marked packets"));
+    backend.RemoveChain(Mangle("KUBE-IPTABLES-HINT", family));
+  }
+}
+
+TEST(ReconcilerFamiliesTest, ReadOneByOneTheyGetTheSameRulesAndTheSameReport) {
+  for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
+    FakeBackend together;
+    FakeBackend one_by_one;
+    Fill(together);
+    Fill(one_by_one);
+    ASSERT_EQ(together.state(), one_by_one.state());
+    FakeTime time;
+    ReadsFamiliesApart apart(&one_by_one);
+    const SyncReport expected = Reconciler(&together, time.clock()).Sync(Both(mode));
+    const SyncReport found = Reconciler(&apart, time.clock()).Sync(Both(mode));
+    EXPECT_EQ(ToString(one_by_one), ToString(together));
+    EXPECT_EQ(NativeStands(one_by_one), NativeStands(together));
+    EXPECT_THAT(found.FirstError(), IsOk());
+    EXPECT_THAT(found.applied, UnorderedElementsAreArray(expected.applied));
+    const Plan& plan = expected.plan;
+    ASSERT_THAT(plan.diff.changes, Not(IsEmpty()));
+    ASSERT_THAT(plan.diff.findings, Not(IsEmpty()));
+    EXPECT_GT(found.plan.generation, 1U);
+    EXPECT_THAT(found.plan.diff.changes, UnorderedElementsAreArray(plan.diff.changes));
+    EXPECT_THAT(found.plan.diff.in_place, UnorderedElementsAreArray(plan.diff.in_place));
+    EXPECT_THAT(found.plan.diff.stale, UnorderedElementsAreArray(plan.diff.stale));
+    EXPECT_THAT(found.plan.diff.findings, UnorderedElementsAreArray(plan.diff.findings));
+    EXPECT_THAT(found.plan.claimed_by_kube_proxy,
+                UnorderedElementsAreArray(plan.claimed_by_kube_proxy));
+    EXPECT_THAT(found.plan.foreign_jumps, UnorderedElementsAreArray(plan.foreign_jumps));
+  }
+}
+
+// As legacy xtables: each family is written for itself, and one of them is refused.
+class WritesFamiliesApart : public BorrowedBackend {
+ public:
+  WritesFamiliesApart(FakeBackend* backend, Family refused)
+      : BorrowedBackend(backend), refused_(refused) {}
+  bool spans_families() const override { return false; }
+  absl::Status Apply(const netlink::Transaction& transaction) override {
+    netlink::Transaction possible{.generation = transaction.generation, .operations = {}};
+    for (const netlink::Operation& operation : transaction.operations) {
+      if (netlink::ChainOf(operation).family != refused_) {
+        possible.operations.push_back(operation);
+      }
+    }
+    absl::Status status = BorrowedBackend::Apply(possible);
+    const bool whole = possible.operations.size() == transaction.operations.size();
+    return status.ok() && !whole ? absl::NotFoundError("no such program") : status;
+  }
+
+ private:
+  Family refused_;
+};
+
+TEST(ReconcilerFamiliesTest, ReportsWhatWasDoneForOneFamilyBeforeTheOtherWasRefused) {
+  for (const Family refused : netlink::kFamilies) {
+    FakeBackend backend;
+    FakeTime time;
+    WritesFamiliesApart legacy(&backend, refused);
+    const SyncReport report = Reconciler(&legacy, time.clock()).Sync(Both(Mode::kLegacy));
+    ASSERT_THAT(report.families, SizeIs(2));
+    for (const FamilyResult& result : report.families) {
+      EXPECT_EQ(result.status.ok(), result.family != refused);
+    }
+    ASSERT_THAT(backend.applied(), SizeIs(1));
+    EXPECT_EQ(report.applied.size(), backend.applied().front().operations.size());
+    for (const Change& change : report.applied) {
+      EXPECT_NE(netlink::ChainOf(change.operation).family, refused);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kipt::agent

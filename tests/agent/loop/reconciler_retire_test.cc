@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Retirement against a kernel that refuses, changes, or knows more than its rules show.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "agent/loop/reconciler.h"
+#include "agent/loop/retirer.h"
+#include "netlink/kernel_error.h"
+#include "tests/agent/loop/fake_time.h"
+#include "tests/support/borrowed_backend.h"
+#include "tests/support/fake_backend.h"
+#include "tests/support/observed.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::BorrowedBackend;
+using ::kipt::testing::FakeBackend;
+using ::kipt::testing::IsOk;
+using ::kipt::testing::Nat;
+using ::kipt::testing::StatusIs;
+using netlink::Family;
+using ::testing::Contains;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+PolicyInput Both(Mode mode) { return ::kipt::testing::Wanting(mode, netlink::kFamilies, {}); }
+
+RetirementSources Nobody() {
+  return {.cni = [] { return CniConfigs(); },
+          .route_localnet = [] { return std::vector<std::string>(); },
+          .other_mode = [](DependentsCollector&) {}};
+}
+
+class ReconcilerRetireTest : public ::testing::Test {
+ protected:
+  // What legacy mode left behind, and what cleanup mode wants.
+  void SetUp() override {
+    for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
+      ASSERT_THAT(Reconciler(&kernel_, time_.clock()).Sync(Both(mode)).FirstError(), IsOk());
+    }
+  }
+  RetireReport TryRetire(netlink::Backend& backend, bool apply = true) {
+    return Reconciler(&backend, time_.clock()).TryRetire(Both(Mode::kCleanup), Nobody(), {}, apply);
+  }
+  bool Stands(const netlink::ChainId& chain) { return kernel_.state().Find(chain) != nullptr; }
+
+  FakeBackend kernel_;
+  FakeTime time_;
+};
+
+// Says of some chains that they are in use, by what no rule shows: the verdict of a map's element.
+class UsedBackend : public BorrowedBackend {
+ public:
+  UsedBackend(FakeBackend* backend, std::set<netlink::ChainId> used)
+      : BorrowedBackend(backend), used_(std::move(used)) {}
+  absl::Status Apply(const netlink::Transaction& transaction) override {
+    for (const netlink::Operation& operation : transaction.operations) {
+      const auto* remove = std::get_if<netlink::DeleteChain>(&operation);
+      if (remove == nullptr || used_.count(remove->chain) == 0) continue;
+      absl::Status status = absl::FailedPreconditionError("it is in use");
+      netlink::SetChainInUse(status, remove->chain);
+      return status;
+    }
+    return BorrowedBackend::Apply(transaction);
+  }
+
+ private:
+  std::set<netlink::ChainId> used_;
+};
+
+TEST_F(ReconcilerRetireTest, WhatTheKernelSaysIsInUseStaysAndTheRestGoes) {
+  const std::set<netlink::ChainId> used = {Nat("KUBE-MARK-DROP"),
+                                           Nat("KUBE-MARK-MASQ", Family::kIPv6)};
+  UsedBackend backend(&kernel_, used);
+  const RetireReport report = TryRetire(backend);
+  EXPECT_THAT(report.status, IsOk());
+  EXPECT_TRUE(report.applied);
+  for (const char* name : {"KUBE-MARK-DROP", "KUBE-MARK-MASQ"}) {
+    for (const Family family : netlink::kFamilies) {
+      const netlink::ChainId chain = Nat(name, family);
+      EXPECT_EQ(Stands(chain), used.count(chain) != 0) << netlink::ToString(chain);
+    }
+  }
+  for (const netlink::ChainId& chain : used) {
+    EXPECT_THAT(report.plan.kept,
+                Contains(Field(&Claimed::standing, Field(&Standing::chain, chain))));
+    EXPECT_THAT(report.dependents.references, Contains(Field(&Reference::chain, chain)));
+  }
+}
+
+TEST_F(ReconcilerRetireTest, AnyOtherRefusalIsTheReport) {
+  kernel_.FailNextApply(absl::ResourceExhaustedError("no memory"));
+  const RetireReport report = TryRetire(kernel_);
+  EXPECT_THAT(report.status, StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_FALSE(report.applied);
+  EXPECT_TRUE(Stands(Nat("KUBE-MARK-MASQ")));
+}
+
+TEST_F(ReconcilerRetireTest, NothingGoesOnTheWordOfASurveyThatFailedOrIsOfAnotherMoment) {
+  kernel_.FailNextSurvey(absl::UnavailableError("not now"));
+  EXPECT_THAT(TryRetire(kernel_).status, StatusIs(absl::StatusCode::kUnavailable));
+  kernel_.FailNextRead(absl::PermissionDeniedError("no"));
+  EXPECT_THAT(TryRetire(kernel_).status, StatusIs(absl::StatusCode::kPermissionDenied));
+  kernel_.AfterNextRead([](FakeBackend& kernel) { kernel.Touch(); });
+  EXPECT_THAT(TryRetire(kernel_, /*apply=*/false).status,
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("while it was surveyed")));
+  EXPECT_TRUE(Stands(Nat("KUBE-MARK-MASQ")));
+}
+
+TEST_F(ReconcilerRetireTest, RulesAreSurveyedOnlyWhereSomethingMayGo) {
+  const RetireReport first = TryRetire(kernel_);
+  EXPECT_TRUE(first.surveyed);
+  EXPECT_TRUE(first.applied);
+  kernel_.FailNextSurvey(absl::UnavailableError("not asked for"));
+  const RetireReport nothing_to_do =
+      Reconciler(&kernel_, time_.clock()).TryRetire(Both(Mode::kLegacy), Nobody(), {}, true);
+  EXPECT_THAT(nothing_to_do.status, IsOk());
+  EXPECT_FALSE(nothing_to_do.surveyed);
+  EXPECT_FALSE(nothing_to_do.applied);
+}
+
+TEST_F(ReconcilerRetireTest, AnAttemptThatOthersWroteIntoIsMadeAgainFromTheStart) {
+  kernel_.AfterNextRead([](FakeBackend& kernel) { kernel.Touch(); });
+  const RetireReport report = Reconciler(&kernel_, time_.clock())
+                                  .Retire(Both(Mode::kCleanup), Nobody(), {}, /*apply=*/true);
+  EXPECT_THAT(report.status, IsOk());
+  EXPECT_TRUE(report.applied);
+  EXPECT_EQ(report.generation + 1, kernel_.state().generation);
+  EXPECT_FALSE(Stands(Nat("KUBE-MARK-MASQ")));
+}
+
+// What a running agent does at its quiet moments.
+class RetirerTest : public ReconcilerRetireTest {
+ protected:
+  void SetUp() override {
+    ReconcilerRetireTest::SetUp();
+    retirer_.SetSources(Nobody());
+  }
+  // Whether there was an attempt; what came of it is in report_.
+  bool Tries() {
+    Reconciler reconciler(&kernel_, time_.clock());
+    std::optional<RetireReport> report = retirer_.Run(
+        reconciler, time_.clock(), Both(Mode::kCleanup), Round{.trigger = Trigger::kTimer});
+    if (report) report_ = *std::move(report);
+    return report.has_value();
+  }
+  void ClaimAllOfIPv6() {
+    const netlink::ChainId chain = Nat("PREROUTING", Family::kIPv6);
+    kernel_.AddChain(chain);
+    for (const char* used : {"KUBE-MARK-MASQ", "KUBE-MARK-DROP"}) {
+      kernel_.AppendRule(chain, ::kipt::testing::JumpTo(used));
+    }
+  }
+
+  Retirer retirer_;
+  RetireReport report_;
+};
+
+TEST_F(RetirerTest, WaitsTenMinutesOnlyWhereAllThatIsStaleIsClaimed) {
+  ClaimAllOfIPv6();
+  ASSERT_TRUE(Tries());
+  EXPECT_TRUE(report_.applied);
+  ASSERT_TRUE(Tries());
+  EXPECT_FALSE(report_.applied);
+  EXPECT_FALSE(Tries());
+  time_.clock().sleep(absl::Minutes(10));
+  EXPECT_TRUE(Tries());
+}
+
+TEST_F(RetirerTest, AFamilyThatWaitedForItsRepairIsTriedAtTheNextQuietMoment) {
+  ClaimAllOfIPv6();
+  kernel_.RemoveChain(::kipt::testing::Mangle("KUBE-IPTABLES-HINT"));
+  ASSERT_TRUE(Tries());
+  ASSERT_TRUE(report_.surveyed);
+  ASSERT_FALSE(report_.applied);
+  ASSERT_THAT(report_.plan.unsettled, ::testing::ElementsAre(Family::kIPv4));
+  ASSERT_THAT(Reconciler(&kernel_, time_.clock()).Sync(Both(Mode::kCleanup)).FirstError(), IsOk());
+  EXPECT_TRUE(Tries());
+  EXPECT_TRUE(report_.applied);
+  EXPECT_FALSE(Stands(Nat("KUBE-MARK-MASQ")));
+  EXPECT_TRUE(Stands(Nat("KUBE-MARK-MASQ", Family::kIPv6)));
+}
+
+TEST_F(RetirerTest, ARefusedAttemptIsMadeAgainAfterTenMinutes) {
+  kernel_.FailNextApply(absl::ResourceExhaustedError("no memory"));
+  ASSERT_TRUE(Tries());
+  ASSERT_TRUE(report_.surveyed);
+  EXPECT_FALSE(Tries());
+  time_.clock().sleep(absl::Minutes(10));
+  EXPECT_TRUE(Tries());
+  EXPECT_TRUE(report_.applied);
+}
+
+}  // namespace
+}  // namespace kipt::agent

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/loop/reconciler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/policy/native_martians.h"
+#include "netlink/kernel_error.h"
+#include "tests/agent/loop/fake_time.h"
+#include "tests/agent/policy/ipv4_plans.h"
+#include "tests/support/borrowed_backend.h"
+#include "tests/support/fake_backend.h"
+#include "tests/support/observed.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::BorrowedBackend;
+using ::kipt::testing::FakeBackend;
+using ::kipt::testing::Filter;
+using ::kipt::testing::IsOk;
+using ::kipt::testing::StatusIs;
+using netlink::Family;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+PolicyInput Both(Mode mode) { return ::kipt::testing::Wanting(mode, netlink::kFamilies, {}); }
+
+TEST(ReconcilerTest, MakesEverythingInOneTransactionAndThenNothing) {
+  for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
+    FakeBackend backend;
+    FakeTime time;
+    Reconciler reconciler(&backend, time.clock());
+    const SyncReport first = reconciler.Sync(Both(mode));
+    EXPECT_THAT(first.FirstError(), IsOk());
+    EXPECT_THAT(first.applied, Not(IsEmpty()));
+    EXPECT_THAT(backend.applied(), SizeIs(1));
+    const uint32_t generation = backend.state().generation;
+
+    const SyncReport second = reconciler.Sync(Both(mode));
+    EXPECT_THAT(second.FirstError(), IsOk());
+    EXPECT_THAT(second.applied, IsEmpty());
+    EXPECT_EQ(backend.state().generation, generation);
+  }
+}
+
+TEST(ReconcilerTest, LookingChangesNothing) {
+  FakeBackend backend;
+  FakeTime time;
+  const netlink::Snapshot before = backend.state();
+  const absl::StatusOr<Plan> plan = Reconciler(&backend, time.clock()).Look(Both(Mode::kLegacy));
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_THAT(plan->diff.changes, Not(IsEmpty()));
+  EXPECT_EQ(backend.state(), before);
+}
+
+TEST(ReconcilerTest, LooksAgainWhenSomebodyElseCommitsInBetween) {
+  FakeBackend backend;
+  FakeTime time;
+  const netlink::ChainId input = Filter("INPUT");
+  backend.AfterNextRead(
+      [&](FakeBackend& other) { other.AppendRule(input, ::kipt::testing::ForeignAccept()); });
+  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup));
+  EXPECT_THAT(report.FirstError(), IsOk());
+  EXPECT_EQ(report.looks, 2);
+  EXPECT_EQ(time.slept(), absl::ZeroDuration());
+  const netlink::ObservedChain* chain = backend.state().Find(input);
+  ASSERT_NE(chain, nullptr);
+  ASSERT_THAT(chain->rules, SizeIs(2));
+  EXPECT_EQ(*netlink::JumpTarget(chain->rules[0]), "KUBE-FIREWALL");
+  EXPECT_NE(chain->rules[1].opaque(), nullptr);
+}
+
+// Another process writes between the read of the native table and that of the chains.
+class WritesBetweenReads : public BorrowedBackend {
+ public:
+  WritesBetweenReads(FakeBackend* backend, std::function<void()> other)
+      : BorrowedBackend(backend), other_(std::move(other)) {}
+  absl::StatusOr<netlink::NativeReading> ReadNativeTable(Family family,
+                                                         const std::string& name) override {
+    absl::StatusOr<netlink::NativeReading> reading = BorrowedBackend::ReadNativeTable(family, name);
+    if (const std::function<void()> other = std::exchange(other_, {})) other();
+    return reading;
+  }
+
+ private:
+  std::function<void()> other_;
+};
+
+TEST(ReconcilerTest, ANativeTableOfAnotherGenerationThanTheChainsIsReadAgain) {
+  const PolicyInput desired = Both(Mode::kCleanup);
+  SupportSource support = NoXt();
+  const std::string name(kNativeTable);
+  FakeBackend backend;
+  backend.LoseXt();
+  FakeTime time;
+  ASSERT_TRUE(PutsNative(Reconciler(&backend, time.clock(), &support).Sync(desired).applied));
+  WritesBetweenReads torn(&backend, [&] { backend.RemoveNativeTable(Family::kIPv4, name); });
+  const SyncReport report = Reconciler(&torn, time.clock(), &support).Sync(desired);
+  EXPECT_THAT(report.FirstError(), IsOk());
+  EXPECT_EQ(report.looks, 2);
+  EXPECT_TRUE(PutsNative(report.applied));
+  EXPECT_TRUE(backend.ReadNativeTable(Family::kIPv4, name)->table.has_value());
+}
+
+TEST(ReconcilerTest, ALookThatIsTornEachTimeEndsInAnError) {
+  FakeBackend backend;
+  backend.PutNativeTable({.table = NativeMartians()});
+  FakeTime time(absl::Seconds(1));
+  class AlwaysTorn : public BorrowedBackend {
+   public:
+    using BorrowedBackend::BorrowedBackend;
+    absl::StatusOr<netlink::NativeReading> ReadNativeTable(Family family,
+                                                           const std::string& name) override {
+      absl::StatusOr<netlink::NativeReading> reading =
+          BorrowedBackend::ReadNativeTable(family, name);
+      --reading->generation;
+      return reading;
+    }
+  };
+  AlwaysTorn torn(&backend);
+  EXPECT_THAT(
+      Reconciler(&torn, time.clock()).Look(Both(Mode::kCleanup)),
+      StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("others kept changing the ruleset")));
+}
+
+TEST(ReconcilerTest, ANativeTableThatCannotBeReadIsNoMissingOne) {
+  class Unreadable : public BorrowedBackend {
+   public:
+    using BorrowedBackend::BorrowedBackend;
+    absl::StatusOr<netlink::NativeReading> ReadNativeTable(Family, const std::string&) override {
+      return absl::PermissionDeniedError("no CAP_NET_ADMIN");
+    }
+  };
+  FakeBackend backend;
+  FakeTime time;
+  Unreadable unreadable(&backend);
+  const SyncReport report = Reconciler(&unreadable, time.clock()).Sync(Both(Mode::kCleanup));
+  EXPECT_THAT(report.status, StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_EQ(backend.apply_count(), 0);
+}
+
+TEST(ReconcilerTest, TellsHowLongItWrote) {
+  FakeBackend backend;
+  FakeTime time(absl::Milliseconds(1));
+  EXPECT_EQ(Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup)).applying,
+            absl::Milliseconds(1));
+}
+
+TEST(ReconcilerTest, TellsThatTheNativeTableWasRemovedWithWhatTookItsPlace) {
+  FakeBackend backend;
+  backend.PutNativeTable({.table = NativeMartians()});
+  FakeTime time;
+  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup));
+  EXPECT_THAT(report.FirstError(), IsOk());
+  EXPECT_TRUE(std::any_of(report.applied.begin(), report.applied.end(), [](const Change& change) {
+    return std::holds_alternative<netlink::DeleteNativeTable>(change.operation);
+  }));
+  EXPECT_FALSE(PutsNative(report.applied));
+  EXPECT_THAT(backend.applied(), SizeIs(1)) << "in one transaction";
+}
+
+TEST(ReconcilerTest, OneFamilyThatLacksAnExtensionIsEnough) {
+  SyncReport report;
+  absl::Status lacks = absl::NotFoundError("no module");
+  netlink::SetMissingExtension(lacks, "comment");
+  report.families = {{Family::kIPv4, absl::OkStatus()}, {Family::kIPv6, lacks}};
+  EXPECT_TRUE(report.LacksExtension());
+  netlink::SetMissingExtension(lacks, netlink::kConnLabelExtension);
+  report.families[1].status = lacks;
+  EXPECT_FALSE(report.LacksExtension()) << "that one may be missing alone";
+}
+
+TEST(ReconcilerTest, PausesAfterTenRetriesAndGivesUpAfterFiveSeconds) {
+  FakeBackend backend;
+  FakeTime time;
+  for (int i = 0; i < 2000; ++i) {
+    backend.AfterNextRead([](FakeBackend& other) { other.Touch(); });
+  }
+  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup));
+  EXPECT_THAT(report.FirstError(), StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                            HasSubstr("others kept changing the ruleset for 5s")));
+  EXPECT_EQ(time.slept(), absl::Seconds(5));
+  EXPECT_EQ(report.looks, 501);
+  EXPECT_THAT(backend.applied(), IsEmpty());
+}
+
+TEST(ReconcilerTest, AReadThatFailsIsTheWholeReport) {
+  FakeBackend backend;
+  FakeTime time;
+  // Together, and each family by itself.
+  for (int i = 0; i < 3; ++i) {
+    backend.FailNextRead(absl::PermissionDeniedError("no CAP_NET_ADMIN"));
+  }
+  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup));
+  EXPECT_THAT(report.FirstError(), StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_THAT(report.families, IsEmpty());
+  EXPECT_THAT(backend.applied(), IsEmpty());
+}
+
+TEST(ReconcilerTest, WhatIsRestrainedIsPlannedButNotDone) {
+  FakeBackend backend;
+  FakeTime time;
+  const SyncReport report =
+      Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup), [](const Plan& plan) {
+        Diff allowed = plan.diff;
+        std::erase_if(allowed.changes, [](const Change& change) {
+          return netlink::ChainOf(change.operation).table != netlink::Table::kMangle;
+        });
+        return allowed;
+      });
+  EXPECT_THAT(report.FirstError(), IsOk());
+  EXPECT_THAT(report.applied, SizeIs(2));
+  EXPECT_EQ(report.PendingOf(Family::kIPv4).size() + report.PendingOf(Family::kIPv6).size(),
+            report.plan.diff.changes.size() - report.applied.size());
+  EXPECT_THAT(report.PendingOf(Family::kIPv4), Not(IsEmpty()));
+  EXPECT_EQ(backend.state().Find(Filter("KUBE-FIREWALL")), nullptr);
+}
+
+TEST(ReconcilerTest, TellsWhereKubeProxyLivesAndWhoElseJumpsFromBaseChains) {
+  FakeBackend backend;
+  FakeTime time;
+  backend.AddChain({Family::kIPv6, netlink::Table::kMangle, "KUBE-PROXY-CANARY"});
+  backend.AppendRule(Filter("FORWARD"), ::kipt::testing::JumpTo("cali-FORWARD"));
+  backend.AppendRule(Filter("INPUT"), ::kipt::testing::JumpTo("KUBE-FIREWALL"));
+  backend.AppendRule(Filter("KUBE-FIREWALL"), ::kipt::testing::JumpTo("NOT-FROM-A-BASE-CHAIN"));
+  const absl::StatusOr<Plan> plan = Reconciler(&backend, time.clock()).Look(Both(Mode::kCleanup));
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_THAT(plan->claimed_by_kube_proxy, ::testing::ElementsAre(Family::kIPv6));
+  EXPECT_THAT(plan->foreign_jumps,
+              ::testing::ElementsAre(ForeignJump{Filter("FORWARD"), "cali-FORWARD"}));
+}
+
+TEST(ReconcilerTest, AKernelWithoutMatchesGetsNoChainOfTheOtherFamilyEither) {
+  FakeBackend backend;
+  backend.LoseXt();
+  FakeTime time;
+  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup));
+  EXPECT_THAT(report.FirstError(), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(backend.state().chains, IsEmpty()) << "a hint that iptables can be used";
+  EXPECT_THAT(report.applied, IsEmpty());
+}
+
+TEST(ReconcilerTest, FlippingTheGateBackAndForthLosesNothing) {
+  FakeBackend backend;
+  FakeTime time;
+  Reconciler reconciler(&backend, time.clock());
+  ASSERT_THAT(reconciler.Sync(Both(Mode::kLegacy)).FirstError(), IsOk());
+  const auto legacy = backend.state().chains;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(reconciler.Sync(Both(Mode::kCleanup)).applied, IsEmpty());
+    EXPECT_THAT(reconciler.Sync(Both(Mode::kLegacy)).applied, IsEmpty());
+  }
+  EXPECT_EQ(backend.state().chains, legacy);
+}
+
+}  // namespace
+}  // namespace kipt::agent

@@ -1,0 +1,600 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/policy/diff.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "agent/policy/policy.h"
+#include "agent/policy/rule_forms.h"
+#include "tests/agent/policy/ipv4_plans.h"
+#include "tests/support/observed.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::BareDrop;
+using ::kipt::testing::BareReturn;
+using ::kipt::testing::Filter;
+using ::kipt::testing::ForeignAccept;
+using ::kipt::testing::ForeignAcceptAll;
+using ::kipt::testing::ForeignLog;
+using ::kipt::testing::JumpTo;
+using ::kipt::testing::Made;
+using ::kipt::testing::Mangle;
+using ::kipt::testing::Nat;
+using ::kipt::testing::Observed;
+using ::kipt::testing::RuleContent;
+using netlink::Family;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::vector<std::string> Conditions(const Diff& diff) {
+  std::vector<std::string> names;
+  for (const Finding& finding : diff.findings) {
+    names.push_back(std::string(ConditionName(finding.condition)) +
+                    (finding.mended ? " mended" : ""));
+  }
+  return names;
+}
+
+std::vector<std::string> Texts(const std::vector<Standing>& standing) {
+  std::vector<std::string> lines;
+  for (const Standing& one : standing) lines.push_back(one.text);
+  return lines;
+}
+
+TEST(DiffTest, IsEmptyWhereEverythingIsInPlace) {
+  for (const PolicyInput& ruleset : {Legacy(), Cleanup()}) {
+    const Diff diff = ComputeDiff(ruleset, Made(ruleset).snapshot());
+    EXPECT_THAT(Operations(diff), IsEmpty());
+    EXPECT_THAT(Conditions(diff), IsEmpty());
+    EXPECT_THAT(diff.stale, IsEmpty());
+  }
+}
+
+TEST(DiffTest, MakesChainsBeforeTheRulesThatNeedThem) {
+  const Diff diff = ComputeDiff(Cleanup(), {});
+  EXPECT_THAT(
+      Operations(diff),
+      ElementsAre(
+          ":KUBE-IPTABLES-HINT - [0:0]", ":KUBE-FIREWALL - [0:0]", ":INPUT ACCEPT [0:0]",
+          ":OUTPUT ACCEPT [0:0]",
+          "-A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment \"block incoming "
+          "localnet connections\" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP",
+          "-A INPUT -j KUBE-FIREWALL", "-A OUTPUT -j KUBE-FIREWALL"));
+}
+
+TEST(DiffTest, EveryChangeHasAReason) {
+  for (const PolicyInput& ruleset : {Legacy(), Cleanup()}) {
+    for (const Change& change : ComputeDiff(ruleset, {}).changes) {
+      EXPECT_FALSE(change.reason.empty()) << netlink::ToString(change.operation);
+    }
+  }
+}
+
+// ---- one chain of ours: what stands in KUBE-POSTROUTING, and what must be done ----
+
+struct PostroutingCase {
+  std::string name;
+  std::vector<RuleContent> rules;
+  std::vector<std::string> operations;
+  std::vector<std::string> conditions;
+  bool claimed = false;
+};
+
+const char kReturn[] = "-m mark ! --mark 0x4000/0x4000 -j RETURN";
+const char kXor[] = "-j MARK --set-xmark 0x4000/0x0";
+const char kMasquerade[] =
+    "-m comment --comment \"kubernetes service traffic requiring SNAT\" -j MASQUERADE "
+    "--random-fully";
+
+std::string Append(const std::string& rule) { return "-A KUBE-POSTROUTING " + rule; }
+std::string Insert(int number, const std::string& rule) {
+  return "-I KUBE-POSTROUTING " + std::to_string(number) + " " + rule;
+}
+std::string Remove(const std::string& rule) { return "-D KUBE-POSTROUTING " + rule; }
+
+class PostroutingTest : public ::testing::TestWithParam<PostroutingCase> {};
+
+TEST_P(PostroutingTest, IsPutInOrder) {
+  const PostroutingCase& row = GetParam();
+  Observed observed = Made(Legacy());
+  observed.Chain(Nat("KUBE-POSTROUTING"), row.rules);
+  if (row.claimed) observed.Chain(Nat("KUBE-SERVICES"));
+  const Diff diff = ComputeDiff(Legacy(), observed.snapshot());
+  EXPECT_EQ(Operations(diff), row.operations);
+  EXPECT_EQ(Conditions(diff), row.conditions);
+}
+
+const RuleContent kR = ReturnUnmarked(14);
+const RuleContent kX = ClearBit(14);
+const RuleContent kM = MasqueradeAll(0);
+
+INSTANTIATE_TEST_SUITE_P(
+    DiffTest, PostroutingTest,
+    ::testing::Values(
+        PostroutingCase{"Empty", {}, {Append(kReturn), Append(kXor), Append(kMasquerade)}, {}},
+        // "Append if missing", as kubelet does, would put RETURN behind MASQUERADE.
+        PostroutingCase{"TheReturnIsLost", {kX, kM}, {Insert(1, kReturn)}, {"DamagedRule mended"}},
+        PostroutingCase{"TheMiddleIsLost", {kR, kM}, {Insert(2, kXor)}, {}},
+        PostroutingCase{"TheEndIsLost", {kR, kX}, {Append(kMasquerade)}, {}},
+        PostroutingCase{"Reversed",
+                        {kM, kX, kR},
+                        {Append(kXor), Append(kMasquerade), Remove(kMasquerade), Remove(kXor)},
+                        {"DamagedRule mended"}},
+        PostroutingCase{"ADuplicate", {kR, kX, kM, kM}, {Remove(kMasquerade)}, {}},
+        PostroutingCase{"EverythingTwice",
+                        {kR, kX, kM, kR, kX, kM},
+                        {Remove(kReturn), Remove(kXor), Remove(kMasquerade)},
+                        {}},
+        PostroutingCase{"AForeignRuleBehindOurs", {kR, kX, kM, ForeignAccept()}, {}, {}},
+        PostroutingCase{"AForeignRuleBeforeOurs",
+                        {ForeignAccept(), kR, kX, kM},
+                        {Insert(1, kReturn), Insert(2, kXor), Insert(3, kMasquerade),
+                         Remove(kReturn), Remove(kXor), Remove(kMasquerade)},
+                        {}},
+        PostroutingCase{
+            "AForeignRuleAmongOurs",
+            {kR, ForeignAccept(), kX, kM},
+            {Insert(2, kXor), Insert(3, kMasquerade), Remove(kXor), Remove(kMasquerade)},
+            {}},
+        PostroutingCase{"AForeignRuleThatDecidesNothing", {ForeignLog(), kR, kX, kM}, {}, {}},
+        PostroutingCase{"TheSingleRuleOf117",
+                        {MasqueradeMarked(14)},
+                        {Append(kReturn), Append(kXor), Append(kMasquerade),
+                         Remove("-m comment --comment \"kubernetes service traffic requiring "
+                                "SNAT\" -m mark --mark 0x4000/0x4000 -j MASQUERADE "
+                                "--random-fully")},
+                        {}},
+        PostroutingCase{"TheSingleRuleOf117WhereKubeProxyKeepsIt",
+                        {MasqueradeMarked(14)},
+                        {},
+                        {"OlderFormKept"},
+                        true},
+        PostroutingCase{"WithoutRandomFully",
+                        {kR, kX, MasqueradeAllPlain(0)},
+                        {Append(kMasquerade),
+                         Remove("-m comment --comment \"kubernetes service traffic requiring "
+                                "SNAT\" -j MASQUERADE")},
+                        {}},
+        PostroutingCase{"WithoutRandomFullyWhereKubeProxyKeepsIt",
+                        {kR, kX, MasqueradeAllPlain(0)},
+                        {},
+                        {"OlderFormKept"},
+                        true},
+        PostroutingCase{"AnotherBit",
+                        {ReturnUnmarked(20), ClearBit(20), kM},
+                        {Insert(3, kReturn), Insert(4, kXor),
+                         Remove("-m mark ! --mark 0x100000/0x100000 -j RETURN"),
+                         Remove("-j MARK --set-xmark 0x100000/0x0")},
+                        {}},
+        PostroutingCase{"AnotherBitWhereKubeProxyKeepsIt",
+                        {ReturnUnmarked(20), ClearBit(20), kM},
+                        {},
+                        {"BitConflict"},
+                        true},
+        // What a kubelet with bit 14 leaves behind a kube-proxy with bit 20.
+        PostroutingCase{"AnotherBitAndResidueOfOursWhereKubeProxyKeepsIt",
+                        {ReturnUnmarked(20), ClearBit(20), kM, kR, kX},
+                        {},
+                        {"BitConflict"},
+                        true},
+        // Not a working set: kube-proxy's next sync will rewrite it, ours works until then.
+        PostroutingCase{"HalfOfAnotherBitWhereKubeProxyKeepsIt",
+                        {ReturnUnmarked(20)},
+                        {Insert(1, kReturn), Insert(2, kXor), Insert(3, kMasquerade)},
+                        {},
+                        true},
+        PostroutingCase{"EmptyWhereKubeProxyKeepsIt",
+                        {},
+                        {Append(kReturn), Append(kXor), Append(kMasquerade)},
+                        {},
+                        true},
+        PostroutingCase{"AReturnThatLostItsMatch",
+                        {BareReturn(), kX, kM},
+                        {Insert(2, kReturn), Remove("-j RETURN")},
+                        {"DamagedRule mended", "DamagedRule mended"}},
+        PostroutingCase{"AReturnThatLostItsMatchBeforeAWholeSet",
+                        {BareReturn(), kR, kX, kM},
+                        {Remove("-j RETURN")},
+                        {"DamagedRule mended"}},
+        PostroutingCase{"ABareReturnAtTheEndHarmsNobody", {kR, kX, kM, BareReturn()}, {}, {}},
+        PostroutingCase{"TheSingleRuleOf117ThatLostItsMatch",
+                        {kM},
+                        {Insert(1, kReturn), Insert(2, kXor)},
+                        {"DamagedRule mended"}},
+        PostroutingCase{
+            "AMasqueradeThatNothingGuardsBehindASetThatKubeProxyKeeps",
+            {MasqueradeMarked(14), kM},
+            {Insert(1, kReturn), Insert(2, kXor), Insert(3, kMasquerade), Remove(kMasquerade)},
+            {"DamagedRule mended"},
+            true},
+        PostroutingCase{"AReturnThatLostItsMatchWhereKubeProxyKeepsTheRest",
+                        {BareReturn(), ReturnUnmarked(20), ClearBit(20), kM},
+                        {Remove("-j RETURN")},
+                        {"DamagedRule mended", "BitConflict"},
+                        true}),
+    [](const auto& row) { return row.param.name; });
+
+// ---- KUBE-FIREWALL: order does not count, drops must be conditional ----
+
+TEST(DiffTest, LeavesBothOrdersOfKubeFirewallAlone) {
+  Observed observed = Made(Legacy());
+  observed.Chain(Filter("KUBE-FIREWALL"), {DropMarked(15), DropMartians(0)});
+  EXPECT_THAT(Operations(ComputeDiff(Legacy(), observed.snapshot())), IsEmpty());
+}
+
+TEST(DiffTest, RefillsTheDropMarkRuleThatKubeProxyWiped) {
+  Observed observed = Made(Legacy());
+  observed.Chain(Filter("KUBE-FIREWALL"), {DropMartians(0)}).Chain(Nat("KUBE-SERVICES"));
+  EXPECT_THAT(Operations(ComputeDiff(Legacy(), observed.snapshot())),
+              ElementsAre("-A KUBE-FIREWALL -m comment --comment \"kubernetes firewall for "
+                          "dropping marked packets\" -m mark --mark 0x8000/0x8000 -j DROP"));
+}
+
+TEST(DiffTest, PutsAMissingDropBeforeAForeignRuleThatMayAccept) {
+  Observed observed = Made(Cleanup());
+  observed.Chain(Filter("KUBE-FIREWALL"), {ForeignLog(), ForeignAccept()});
+  EXPECT_THAT(Operations(ComputeDiff(Cleanup(), observed.snapshot())),
+              ElementsAre(HasSubstr("-I KUBE-FIREWALL 2 ! -s 127.0.0.0/8")));
+}
+
+TEST(DiffTest, ReplacesTheDropMarkRuleOfAnotherBitEvenWhereKubeProxyLives) {
+  // kube-proxy never writes that rule, so nobody but us keeps it in step with KUBE-MARK-DROP.
+  Observed observed = Made(Legacy());
+  observed.Chain(Filter("KUBE-FIREWALL"), {DropMartians(0), DropMarked(5)})
+      .Chain(Nat("KUBE-SERVICES"));
+  EXPECT_THAT(Operations(ComputeDiff(Legacy(), observed.snapshot())),
+              ElementsAre(HasSubstr("-A KUBE-FIREWALL"), HasSubstr("-D KUBE-FIREWALL")));
+}
+
+struct DropCase {
+  std::string name;
+  Mode mode = Mode::kLegacy;
+  std::string comment;
+  std::vector<std::string> operations;
+  std::vector<std::string> conditions;
+};
+
+class UnconditionalDropTest : public ::testing::TestWithParam<DropCase> {};
+
+TEST_P(UnconditionalDropTest, IsMendedWhereItIsOursAndReportedWhereItIsNot) {
+  const DropCase& row = GetParam();
+  const PolicyInput desired = ::kipt::testing::Wanting(row.mode, kIPv4Only, {});
+  Observed observed = Made(desired);
+  std::vector<RuleContent> rules = {DropMartians(0)};
+  if (row.mode == Mode::kLegacy) rules.emplace_back(DropMarked(15));
+  rules.emplace_back(BareDrop(row.comment));
+  observed.Chain(Filter("KUBE-FIREWALL"), rules);
+  const Diff diff = ComputeDiff(desired, observed.snapshot());
+  EXPECT_EQ(Operations(diff), row.operations);
+  EXPECT_EQ(Conditions(diff), row.conditions);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    DiffTest, UnconditionalDropTest,
+    ::testing::Values(
+        DropCase{"KubeletsDropMarkedInLegacyMode",
+                 Mode::kLegacy,
+                 "kubernetes firewall for dropping marked packets",
+                 {"-D KUBE-FIREWALL -m comment --comment \"kubernetes firewall for dropping marked "
+                  "packets\" -j DROP"},
+                 {"DamagedRule mended"}},
+        DropCase{
+            "KubeletsMartianRuleInCleanupMode",
+            Mode::kCleanup,
+            "block incoming localnet connections",
+            {"-D KUBE-FIREWALL -m comment --comment \"block incoming localnet connections\" -j "
+             "DROP"},
+            {"DamagedRule mended"}},
+        DropCase{"AnAdminsWithoutAComment", Mode::kLegacy, "", {}, {"ForeignDropsEverything"}},
+        DropCase{"AnAdminsWithAComment",
+                 Mode::kCleanup,
+                 "lockdown 2026-11",
+                 {},
+                 {"ForeignDropsEverything"}}),
+    [](const auto& row) { return row.param.name; });
+
+TEST(DiffTest, ReportsDamageInAChainThatIsNotOursWithoutMendingIt) {
+  Observed observed = Made(Cleanup());
+  observed.Chain(Nat("KUBE-POSTROUTING"), {BareReturn(), MasqueradeAll(0)});
+  const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
+  EXPECT_THAT(Operations(diff), IsEmpty());
+  EXPECT_THAT(Conditions(diff), ElementsAre("DamagedRule", "DamagedRule"));
+  EXPECT_TRUE(NeedsAttention(diff.findings[0]));
+}
+
+// ---- KUBE-MARK-MASQ and KUBE-MARK-DROP ----
+
+TEST(DiffTest, LeavesKubeProxysOtherMasqueradeBitAloneAndSaysSo) {
+  Observed observed = Made(Legacy());
+  observed.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(20)}).Chain(Mangle("KUBE-PROXY-CANARY"));
+  const Diff diff = ComputeDiff(Legacy(), observed.snapshot());
+  EXPECT_THAT(Operations(diff), IsEmpty());
+  ASSERT_THAT(Conditions(diff), ElementsAre("BitConflict"));
+  EXPECT_THAT(diff.findings[0].message, HasSubstr("kube-proxy uses mark bit 20"));
+  EXPECT_THAT(diff.findings[0].message, HasSubstr("was given bit 14"));
+}
+
+TEST(DiffTest, ReportsARuleThatClearsTheMarkAgainAndLeavesIt) {
+  netlink::Rule clear;
+  clear.target = netlink::SetMark{.value = 0};
+  Observed observed = Made(Legacy());
+  observed.Chain(Nat("KUBE-MARK-DROP"), {SetBit(15), clear});
+  const Diff diff = ComputeDiff(Legacy(), observed.snapshot());
+  EXPECT_THAT(Operations(diff), IsEmpty());
+  ASSERT_THAT(Conditions(diff), ElementsAre("VoidedMark"));
+  EXPECT_TRUE(NeedsAttention(diff.findings[0]));
+}
+
+// Repair must not make such a rule effective.
+TEST(DiffTest, MarksBehindARuleThatOnlyChangesTheMark) {
+  netlink::Rule clear;
+  clear.target = netlink::SetMark{.value = 0};
+  Observed observed = Made(Legacy());
+  observed.Chain(Nat("KUBE-MARK-DROP"), {clear, SetBit(15)});
+  observed.Chain(Nat("KUBE-MARK-MASQ"), {clear, ForeignAccept()});
+  const Diff diff = ComputeDiff(Legacy(), observed.snapshot());
+  EXPECT_THAT(Operations(diff),
+              ElementsAre("-I KUBE-MARK-MASQ 2 -j MARK --set-xmark 0x4000/0x4000"));
+  EXPECT_THAT(Conditions(diff), IsEmpty());
+}
+
+// A rule of the same kind in another chain decides what the rules of kubelet after it see.
+TEST(DiffTest, StandsBeforeAForeignMarkWhereTheMarkIsTested) {
+  netlink::Rule mark;
+  mark.target = netlink::SetMark{.value = 0x4000, .mask = 0x4000};
+  Observed observed = Made(Legacy());
+  observed.Chain(Nat("KUBE-POSTROUTING"),
+                 {mark, ReturnUnmarked(14), ClearBit(14), MasqueradeAll(0)});
+  EXPECT_THAT(Operations(ComputeDiff(Legacy(), observed.snapshot())), ::testing::SizeIs(6));
+}
+
+TEST(DiffTest, SaysNothingOfAMarkThatAnotherProgramSetsAndClears) {
+  netlink::Rule set;
+  set.target = netlink::SetMark{.value = 0x60, .mask = 0x60};
+  netlink::Rule clear;
+  clear.target = netlink::SetMark{.value = 0, .mask = 0x60};
+  Observed observed = Made(Legacy());
+  observed.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(14), set, clear});
+  EXPECT_THAT(Conditions(ComputeDiff(Legacy(), observed.snapshot())), IsEmpty());
+  clear.target = netlink::SetMark{.value = 0, .mask = 0x4020};
+  observed.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(14), clear});
+  EXPECT_THAT(Conditions(ComputeDiff(Legacy(), observed.snapshot())), ElementsAre("VoidedMark"));
+}
+
+TEST(DiffTest, SaysNothingOfClearedMarksThatNoModePromises) {
+  netlink::Rule clear;
+  clear.target = netlink::SetMark{.value = 0};
+  Observed observed = Made(Cleanup());
+  observed.Chain(Nat("KUBE-MARK-DROP"), {SetBit(15), clear});
+  const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
+  EXPECT_THAT(Operations(diff), IsEmpty());
+  EXPECT_THAT(Conditions(diff), IsEmpty());
+}
+
+TEST(DiffTest, ReplacesAnotherMasqueradeBitWhereNoKubeProxyLives) {
+  Observed observed = Made(Legacy());
+  observed.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(20)});
+  EXPECT_THAT(Operations(ComputeDiff(Legacy(), observed.snapshot())),
+              ElementsAre("-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000",
+                          "-D KUBE-MARK-MASQ -j MARK --set-xmark 0x100000/0x100000"));
+}
+
+TEST(DiffTest, KubeProxyOfOneFamilyDoesNotClaimTheOther) {
+  constexpr Family kIPv6Only[] = {Family::kIPv6};
+  const PolicyInput desired = ::kipt::testing::Wanting(Mode::kLegacy, kIPv6Only, {});
+  Observed observed = Made(desired);
+  observed.Chain(Nat("KUBE-MARK-MASQ", Family::kIPv6), {SetBit(20)})
+      .Chain(Nat("KUBE-SERVICES", Family::kIPv4));
+  EXPECT_THAT(Operations(ComputeDiff(desired, observed.snapshot())),
+              ElementsAre(HasSubstr("-A KUBE-MARK-MASQ"), HasSubstr("-D KUBE-MARK-MASQ")));
+}
+
+TEST(DiffTest, FillsTheEmptyKubeMarkDropOfKubeProxy120To124) {
+  Observed observed = Made(Legacy());
+  observed.Chain(Nat("KUBE-MARK-DROP")).Chain(Nat("KUBE-SERVICES"));
+  EXPECT_THAT(Operations(ComputeDiff(Legacy(), observed.snapshot())),
+              ElementsAre("-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000"));
+}
+
+// ---- jumps in base chains ----
+
+TEST(DiffTest, MakesABaseChainOnceForTwoJumps) {
+  const PolicyInput desired = ::kipt::testing::Wanting(Mode::kCleanup, kIPv4Only, {}, ConnLabels{});
+  const std::vector<std::string> operations = Operations(ComputeDiff(desired, {}));
+  EXPECT_EQ(absl::c_count(operations, ":INPUT ACCEPT [0:0]"), 1);
+  EXPECT_THAT(operations, ::testing::Contains("-A INPUT -j KUBE-FIREWALL"));
+  EXPECT_THAT(operations, ::testing::Contains("-A INPUT -j KUBELET-FIREWALL"));
+}
+
+TEST(DiffTest, InsertsAMissingJumpFirst) {
+  Observed observed = Made(Cleanup());
+  observed.Chain(Filter("INPUT"), {ForeignAccept(), JumpTo("CALI-INPUT")});
+  EXPECT_THAT(Operations(ComputeDiff(Cleanup(), observed.snapshot())),
+              ElementsAre("-I INPUT 1 -j KUBE-FIREWALL"));
+}
+
+TEST(DiffTest, NeverMovesAJumpThatStandsLowerDown) {
+  Observed observed = Made(Cleanup());
+  observed.Chain(Filter("INPUT"),
+                 {JumpTo("CALI-INPUT"), ForeignAccept(), JumpTo("KUBE-FIREWALL"), ForeignLog()});
+  const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
+  EXPECT_THAT(Operations(diff), IsEmpty());
+  EXPECT_THAT(Conditions(diff), IsEmpty());
+}
+
+TEST(DiffTest, ReportsAJumpBelowARuleThatNoPacketPasses) {
+  Observed observed = Made(Cleanup());
+  observed.Chain(Filter("INPUT"), {ForeignAcceptAll(), JumpTo("KUBE-FIREWALL")});
+  const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
+  EXPECT_THAT(Operations(diff), IsEmpty());
+  EXPECT_THAT(Conditions(diff), ElementsAre("ShadowedJump"));
+}
+
+TEST(DiffTest, NamesTheFirstOfTheRulesThatNoPacketPasses) {
+  Observed observed = Made(Cleanup());
+  observed.Chain(Filter("INPUT"), {ForeignAcceptAll(), JumpTo("OUTER"), JumpTo("KUBE-FIREWALL")})
+      .Chain(Filter("OUTER"), {ForeignAcceptAll()});
+  const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
+  ASSERT_THAT(Conditions(diff), ElementsAre("ShadowedJump"));
+  EXPECT_THAT(diff.findings[0].message, ::testing::Not(HasSubstr("OUTER")));
+}
+
+TEST(DiffTest, ReportsAJumpBelowAChainThatNoPacketComesBackFrom) {
+  Observed observed = Made(Cleanup());
+  observed.Chain(Filter("INPUT"), {JumpTo("OUTER"), JumpTo("KUBE-FIREWALL")})
+      .Chain(Filter("OUTER"), {JumpTo("INNER")})
+      .Chain(Filter("INNER"), {ForeignAccept(), ForeignAcceptAll()});
+  const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
+  EXPECT_THAT(Operations(diff), IsEmpty());
+  EXPECT_THAT(Conditions(diff), ElementsAre("ShadowedJump"));
+  EXPECT_THAT(diff.findings[0].message, HasSubstr("\"-A INPUT -j OUTER\""));
+}
+
+TEST(DiffTest, WakesATableThatIsDormantUnlessItIsAnothersOrHoldsNoneOfOurJumps) {
+  const auto diff_of = [](const PolicyInput& desired, const Observed& observed,
+                          netlink::Table table, uint32_t flags) {
+    netlink::Snapshot snapshot = observed.snapshot();
+    snapshot.dormant[{netlink::Family::kIPv4, table}] = flags;
+    return ComputeDiff(desired, snapshot);
+  };
+  const uint32_t owned = netlink::kTableDormant | netlink::kTableOwned;
+  const Observed made = Made(Cleanup());
+  Diff diff = diff_of(Cleanup(), made, netlink::Table::kFilter, netlink::kTableDormant);
+  EXPECT_THAT(Operations(diff), ElementsAre("nft add table ip filter"));
+  EXPECT_THAT(Conditions(diff), ElementsAre("TableDormant mended"));
+  EXPECT_EQ(diff.findings[0].chain, Filter("INPUT")) << "the first with a jump of ours";
+
+  diff = diff_of(Cleanup(), made, netlink::Table::kFilter, owned);
+  EXPECT_THAT(Operations(diff), IsEmpty());
+  EXPECT_THAT(Conditions(diff), ElementsAre("TableDormant"));
+  EXPECT_THAT(diff.findings[0].message, HasSubstr("another program owns it"));
+
+  diff = diff_of(Cleanup(), made, netlink::Table::kNat, netlink::kTableDormant);
+  EXPECT_TRUE(diff.empty() && diff.findings.empty()) << "nothing of ours is in it";
+
+  Observed unhooked = made;
+  unhooked.Chain(Filter("INPUT"), {JumpTo("KUBE-FIREWALL")}, /*hooked=*/false);
+  diff = diff_of(Cleanup(), unhooked, netlink::Table::kFilter, netlink::kTableDormant);
+  EXPECT_THAT(Operations(diff), IsEmpty());
+}
+
+TEST(DiffTest, KeepsTheFirstOfDuplicateJumps) {
+  Observed observed = Made(Cleanup());
+  observed.Chain(Filter("OUTPUT"),
+                 {JumpTo("KUBE-FIREWALL"), ForeignAccept(), JumpTo("KUBE-FIREWALL")});
+  const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
+  ASSERT_EQ(diff.changes.size(), 1U);
+  const auto& deletion = std::get<netlink::DeleteRule>(diff.changes[0].operation);
+  EXPECT_EQ(deletion.number, 3);
+  EXPECT_EQ(deletion.handle, observed.snapshot().Find(Filter("OUTPUT"))->rules[2].handle);
+  EXPECT_EQ(absl::c_count(Texts(diff.in_place), "-A OUTPUT -j KUBE-FIREWALL"), 1);
+}
+
+TEST(DiffTest, KeepsTheFirstOfDuplicateRules) {
+  Observed observed = Made(Legacy());
+  observed.Chain(Filter("KUBE-FIREWALL"), {DropMartians(0), DropMarked(15), DropMartians(0)});
+  const Diff diff = ComputeDiff(Legacy(), observed.snapshot());
+  ASSERT_EQ(diff.changes.size(), 1U);
+  EXPECT_EQ(std::get<netlink::DeleteRule>(diff.changes[0].operation).number, 3);
+}
+
+TEST(DiffTest, AppendsToAChainWhoseOrderDoesNotMatter) {
+  Observed observed = Made(Legacy());
+  observed.Chain(Filter("KUBE-FIREWALL"), {DropMarked(15)});
+  EXPECT_THAT(Operations(ComputeDiff(Legacy(), observed.snapshot())),
+              ElementsAre(HasSubstr("-A KUBE-FIREWALL ! -s 127.0.0.0/8")));
+  observed.Chain(Filter("KUBE-FIREWALL"), {DropMartians(0)});
+  EXPECT_THAT(Operations(ComputeDiff(Legacy(), observed.snapshot())),
+              ElementsAre(HasSubstr("-A KUBE-FIREWALL -m comment")));
+}
+
+TEST(DiffTest, AJumpWithSomebodyElsesCommentIsNotOurs) {
+  Observed observed = Made(Cleanup());
+  observed.Chain(Filter("INPUT"), {JumpTo("KUBE-FIREWALL", "mine")});
+  EXPECT_THAT(Operations(ComputeDiff(Cleanup(), observed.snapshot())),
+              ElementsAre("-I INPUT 1 -j KUBE-FIREWALL"));
+}
+
+TEST(DiffTest, TouchesNothingInATableWhoseBaseChainHangsOnNoHook) {
+  Observed observed;
+  observed.Chain(Filter("INPUT"), {}, /*hooked=*/false);
+  const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
+  EXPECT_THAT(Operations(diff), ElementsAre(":KUBE-IPTABLES-HINT - [0:0]"));
+  EXPECT_THAT(Conditions(diff), ElementsAre("BaseChainNotHooked"));
+}
+
+// ---- what stays ----
+
+TEST(DiffTest, ListsWhatLegacyModeLeftAndTouchesNoneOfIt) {
+  const Diff diff = ComputeDiff(Cleanup(), Made(Legacy()).snapshot());
+  EXPECT_THAT(Operations(diff), IsEmpty());
+  EXPECT_THAT(
+      Texts(diff.stale),
+      ElementsAre("-A KUBE-FIREWALL -m comment --comment \"kubernetes firewall for dropping marked "
+                  "packets\" -m mark --mark 0x8000/0x8000 -j DROP",
+                  ":KUBE-MARK-DROP - [0:0]", "-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000",
+                  ":KUBE-MARK-MASQ - [0:0]", "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000",
+                  ":KUBE-POSTROUTING - [0:0]", Append(kReturn), Append(kXor), Append(kMasquerade),
+                  ":KUBE-KUBELET-CANARY - [0:0]", ":KUBE-KUBELET-CANARY - [0:0]",
+                  ":KUBE-KUBELET-CANARY - [0:0]",
+                  "-A POSTROUTING -m comment --comment \"kubernetes postrouting rules\" -j "
+                  "KUBE-POSTROUTING"));
+  for (const Standing& stale : diff.stale) {
+    EXPECT_THAT(stale.reason,
+                ::testing::AnyOf(HasSubstr("not part of cleanup mode"), "stays with its chain"))
+        << stale.text;
+  }
+}
+
+TEST(DiffTest, SaysWhichStaleChainsAreKubeProxys) {
+  Observed observed = Made(Cleanup());
+  observed.Chain(Nat("KUBE-SERVICES"))
+      .Chain(Nat("KUBE-MARK-MASQ"), {SetBit(14)})
+      .Chain(Nat("KUBE-MARK-DROP"));
+  const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
+  ASSERT_THAT(Texts(diff.stale), ElementsAre(":KUBE-MARK-DROP - [0:0]", ":KUBE-MARK-MASQ - [0:0]",
+                                             HasSubstr("-A KUBE-MARK-MASQ")));
+  EXPECT_THAT(diff.stale[0].reason, HasSubstr("stale, kept"));
+  EXPECT_THAT(diff.stale[1].reason, HasSubstr("kube-proxy's"));
+}
+
+TEST(DiffTest, ListsAFamilyThatIsNoLongerManaged) {
+  Observed observed = Made(Cleanup());
+  observed.Chain(Mangle("KUBE-IPTABLES-HINT", Family::kIPv6));
+  const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
+  EXPECT_THAT(Operations(diff), IsEmpty());
+  ASSERT_THAT(Texts(diff.stale), ElementsAre(":KUBE-IPTABLES-HINT - [0:0]"));
+  EXPECT_THAT(diff.stale[0].reason, HasSubstr("--ip-families"));
+}
+
+TEST(DiffTest, TouchesNothingInModeOff) {
+  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
+  Observed observed = Made(Legacy());
+  observed.Chain(Filter("KUBE-FIREWALL"), {BareDrop("block incoming localnet connections")});
+  const Diff diff = ComputeDiff(off, observed.snapshot());
+  EXPECT_THAT(Operations(diff), IsEmpty());
+  EXPECT_THAT(Conditions(diff), ElementsAre("DamagedRule"));
+  EXPECT_THAT(diff.stale, ::testing::Not(IsEmpty()));
+}
+
+TEST(DiffTest, ATransactionHoldsOnlyTheFamiliesAskedFor) {
+  const PolicyInput both = ::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies, {});
+  const Diff diff = ComputeDiff(both, {});
+  constexpr Family kIPv6Only[] = {Family::kIPv6};
+  const netlink::Transaction transaction = ToTransaction(diff, 7, kIPv6Only);
+  EXPECT_EQ(transaction.generation, 7U);
+  EXPECT_FALSE(transaction.empty());
+  for (const netlink::Operation& operation : transaction.operations) {
+    EXPECT_EQ(netlink::ChainOf(operation).family, Family::kIPv6);
+  }
+}
+
+}  // namespace
+}  // namespace kipt::agent

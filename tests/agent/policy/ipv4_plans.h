@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/agent/policy/ipv4_plans.h
+//
+// What tests of the policy want of IPv4, and what they find to do.
+#ifndef KIPT_TESTS_AGENT_POLICY_IPV4_PLANS_H_
+#define KIPT_TESTS_AGENT_POLICY_IPV4_PLANS_H_
+
+#include <algorithm>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "agent/detect/rule_support.h"
+#include "agent/policy/diff.h"
+#include "agent/policy/policy.h"
+#include "agent/policy/retirement.h"
+#include "tests/support/observed.h"
+
+namespace kipt::agent {
+
+inline constexpr netlink::Family kIPv4Only[] = {netlink::Family::kIPv4};
+
+inline PolicyInput Legacy(MarkBits bits = {}) {
+  return ::kipt::testing::Wanting(Mode::kLegacy, kIPv4Only, bits);
+}
+inline PolicyInput Cleanup() { return ::kipt::testing::Wanting(Mode::kCleanup, kIPv4Only, {}); }
+
+// Of a node on which iptables can hold no rule, as files tell.
+inline SupportSource NoXt() {
+  SupportSource support(
+      [] { return XtCompatReading{.compat = XtCompat::kAbsent, .reason = "no xt"}; });
+  support.Look(netlink::BackendKind::kNft, /*labels_desired=*/false);
+  return support;
+}
+
+inline bool PutsNative(const std::vector<Change>& changes) {
+  return std::any_of(changes.begin(), changes.end(), [](const Change& change) {
+    return std::holds_alternative<netlink::PutNativeTable>(change.operation);
+  });
+}
+
+inline std::vector<std::string> Operations(const Diff& diff) {
+  std::vector<std::string> lines;
+  lines.reserve(diff.changes.size());
+  for (const Change& change : diff.changes) lines.push_back(netlink::ToString(change.operation));
+  return lines;
+}
+
+inline Retirement PlanFor(const PolicyInput& desired, const ::kipt::testing::Observed& observed,
+                          const Dependents& dependents = {},
+                          const RetirementOptions& options = {}) {
+  return PlanRetirement(desired, observed.snapshot(), ComputeDiff(desired, observed.snapshot()),
+                        dependents, options);
+}
+
+// What kubelet of legacy mode leaves on a node that nobody else uses.
+inline ::kipt::testing::Observed Residue() { return ::kipt::testing::Made(Legacy()); }
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_TESTS_AGENT_POLICY_IPV4_PLANS_H_

@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/policy/retirement.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "agent/policy/native_martians.h"
+#include "agent/policy/rule_forms.h"
+#include "tests/agent/policy/ipv4_plans.h"
+#include "tests/support/observed.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::Filter;
+using ::kipt::testing::ForeignAccept;
+using ::kipt::testing::ForeignLog;
+using ::kipt::testing::JumpTo;
+using ::kipt::testing::Made;
+using ::kipt::testing::Mangle;
+using ::kipt::testing::Nat;
+using ::kipt::testing::Observed;
+using netlink::Family;
+using ::testing::Contains;
+using ::testing::IsEmpty;
+
+// "-X KUBE-MARK-MASQ" with its table: "ip nat KUBE-MARK-MASQ: -X KUBE-MARK-MASQ".
+std::set<std::string> Gone(const Retirement& retirement) {
+  std::set<std::string> gone;
+  for (const Change& change : retirement.changes) {
+    gone.insert(absl::StrCat(netlink::ToString(netlink::ChainOf(change.operation)), ": ",
+                             netlink::ToString(change.operation)));
+  }
+  return gone;
+}
+
+// The chains that go, "nat/KUBE-MARK-MASQ".
+std::set<std::string> ChainsGone(const Retirement& retirement) {
+  std::set<std::string> gone;
+  for (const Change& change : retirement.changes) {
+    if (!std::holds_alternative<netlink::DeleteChain>(change.operation)) continue;
+    const netlink::ChainId& chain = netlink::ChainOf(change.operation);
+    gone.insert(absl::StrCat(netlink::TableName(chain.table), "/", chain.name));
+  }
+  return gone;
+}
+
+// What stays, and by which claims: {"nat/KUBE-MARK-MASQ", {"kubeProxy"}}. Rules with their text.
+using Kept = std::map<std::string, std::set<std::string>>;
+Kept KeptBy(const Retirement& retirement) {
+  Kept kept;
+  for (const Claimed& one : retirement.kept) {
+    const netlink::ChainId& chain = one.standing.chain;
+    std::string name = absl::StrCat(netlink::TableName(chain.table), "/", chain.name);
+    if (one.standing.text[0] == '-') absl::StrAppend(&name, " rule");
+    for (const Claim& claim : one.claims) {
+      EXPECT_NE(claim.text, "");
+      kept[name].insert(std::string(ClaimKindName(claim.kind)));
+    }
+  }
+  return kept;
+}
+
+struct ClaimCase {
+  std::string name;
+  std::function<void(Observed&, Dependents&)> prepare;
+  std::set<std::string> chains_gone;
+  Kept kept;
+  // The rule that drops marked packets goes.
+  bool drop_mark_rule_goes = false;
+};
+
+const Kept kCanaries = {{"mangle/KUBE-KUBELET-CANARY", {"liveKubelet"}},
+                        {"nat/KUBE-KUBELET-CANARY", {"liveKubelet"}},
+                        {"filter/KUBE-KUBELET-CANARY", {"liveKubelet"}}};
+
+class ClaimTest : public ::testing::TestWithParam<ClaimCase> {};
+
+TEST_P(ClaimTest, KeepsWhatIsClaimedAndNothingElse) {
+  Observed observed = Residue();
+  Dependents dependents;
+  GetParam().prepare(observed, dependents);
+  const Retirement retirement = PlanFor(Cleanup(), observed, dependents);
+  EXPECT_EQ(ChainsGone(retirement), GetParam().chains_gone);
+  Kept expected = GetParam().kept;
+  expected.insert(kCanaries.begin(), kCanaries.end());
+  EXPECT_EQ(KeptBy(retirement), expected);
+  EXPECT_EQ(Gone(retirement)
+                .count("ip filter KUBE-FIREWALL: -D KUBE-FIREWALL -m comment --comment "
+                       "\"kubernetes firewall for dropping marked packets\" -m mark "
+                       "--mark 0x8000/0x8000 -j DROP"),
+            GetParam().drop_mark_rule_goes ? 1U : 0U);
+}
+
+const std::set<std::string> kAllOfNat = {"nat/KUBE-MARK-DROP", "nat/KUBE-MARK-MASQ",
+                                         "nat/KUBE-POSTROUTING"};
+
+Marking Setter(uint32_t bits) {
+  return {.from = "ip mangle FOREIGN", .rule = "-A FOREIGN -j MARK", .bits = bits};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ClaimTest,
+    ::testing::Values(
+        ClaimCase{"NobodyUsesAnything", [](Observed&, Dependents&) {}, kAllOfNat, {}, true},
+        ClaimCase{
+            "AForeignRuleJumpsToTheMasqueradeMark",
+            [](Observed&, Dependents& dependents) {
+              dependents.references = {
+                  {Nat("KUBE-MARK-MASQ"), "ip nat CNI-DN-1", "-A CNI-DN-1 -j KUBE-MARK-MASQ"}};
+            },
+            {"nat/KUBE-MARK-DROP"},
+            {{"nat/KUBE-MARK-MASQ", {"foreignJump"}}, {"nat/KUBE-POSTROUTING", {"markedPackets"}}},
+            true},
+        ClaimCase{"AForeignRuleJumpsToTheDropMark",
+                  [](Observed&, Dependents& dependents) {
+                    dependents.references = {
+                        {Nat("KUBE-MARK-DROP"), "ip nat MINE", "-A MINE -j KUBE-MARK-DROP"}};
+                  },
+                  {"nat/KUBE-MARK-MASQ", "nat/KUBE-POSTROUTING"},
+                  {{"nat/KUBE-MARK-DROP", {"foreignJump"}},
+                   {"filter/KUBE-FIREWALL rule", {"markedPackets"}}}},
+        ClaimCase{"ARuleInAMarkingChainThatStaysSetsTheDropBit",
+                  [](Observed& observed, Dependents&) {
+                    observed.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(14), SetBit(15), ForeignLog()});
+                  },
+                  {"nat/KUBE-MARK-DROP"},
+                  {{"nat/KUBE-MARK-MASQ", {"foreignRule"}},
+                   {"nat/KUBE-POSTROUTING", {"markedPackets"}},
+                   {"filter/KUBE-FIREWALL rule", {"markedPackets"}}}},
+        ClaimCase{
+            "AChainHoldsAForeignRule",
+            [](Observed& observed, Dependents&) {
+              observed.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(14), ForeignLog()});
+            },
+            {"nat/KUBE-MARK-DROP"},
+            {{"nat/KUBE-MARK-MASQ", {"foreignRule"}}, {"nat/KUBE-POSTROUTING", {"markedPackets"}}},
+            true},
+        ClaimCase{
+            "ACniConfigurationNamesTheChain",
+            [](Observed&, Dependents& dependents) {
+              dependents.cni.references = {
+                  {"/etc/cni/net.d/10-net.conflist", "portmap", "KUBE-MARK-MASQ"}};
+            },
+            {"nat/KUBE-MARK-DROP"},
+            {{"nat/KUBE-MARK-MASQ", {"cniConfig"}}, {"nat/KUBE-POSTROUTING", {"markedPackets"}}},
+            true},
+        ClaimCase{"CniConfigurationsCannotBeRead",
+                  [](Observed&, Dependents& dependents) {
+                    dependents.cni.problems = {"/etc/cni/net.d: Permission denied"};
+                  },
+                  {},
+                  {{"nat/KUBE-MARK-MASQ", {"cniConfig"}},
+                   {"nat/KUBE-MARK-DROP", {"cniConfig"}},
+                   {"nat/KUBE-POSTROUTING", {"markedPackets"}},
+                   {"filter/KUBE-FIREWALL rule", {"markedPackets"}}}},
+        ClaimCase{"KubeProxyBefore125NeedsTheDropMark",
+                  [](Observed& observed, Dependents&) { observed.Chain(Nat("KUBE-SERVICES")); },
+                  {},
+                  {{"nat/KUBE-MARK-MASQ", {"kubeProxy"}},
+                   {"nat/KUBE-MARK-DROP", {"kubeProxy"}},
+                   {"nat/KUBE-POSTROUTING", {"kubeProxy", "markedPackets"}},
+                   {"filter/KUBE-FIREWALL rule", {"kubeProxy", "markedPackets"}}}},
+        ClaimCase{"KubeProxySince125DropsByItself",
+                  [](Observed& observed, Dependents&) {
+                    observed.Chain(Nat("KUBE-SERVICES")).Chain(Filter("KUBE-PROXY-FIREWALL"));
+                  },
+                  {"nat/KUBE-MARK-DROP"},
+                  {{"nat/KUBE-MARK-MASQ", {"kubeProxy"}},
+                   {"nat/KUBE-POSTROUTING", {"kubeProxy", "markedPackets"}}},
+                  true},
+        ClaimCase{"KubeProxyOfIpvsModeBefore125",
+                  [](Observed& observed, Dependents&) {
+                    observed.Chain(Nat("KUBE-SERVICES"))
+                        .Chain(Nat("KUBE-LOAD-BALANCER"))
+                        .Chain(Nat("KUBE-FIREWALL"), {JumpTo("KUBE-MARK-DROP")});
+                  },
+                  {},
+                  {{"nat/KUBE-MARK-MASQ", {"kubeProxy"}},
+                   {"nat/KUBE-MARK-DROP", {"kubeProxy"}},
+                   {"nat/KUBE-POSTROUTING", {"kubeProxy", "markedPackets"}},
+                   {"filter/KUBE-FIREWALL rule", {"kubeProxy", "markedPackets"}}}},
+        ClaimCase{"KubeProxyCleanedUpAndLeftItsCanary",
+                  [](Observed& observed, Dependents&) { observed.Chain(Nat("KUBE-PROXY-CANARY")); },
+                  {},
+                  {{"nat/KUBE-MARK-MASQ", {"kubeProxyRemains"}},
+                   {"nat/KUBE-MARK-DROP", {"kubeProxyRemains"}},
+                   {"nat/KUBE-POSTROUTING", {"kubeProxyRemains", "markedPackets"}},
+                   {"filter/KUBE-FIREWALL rule", {"kubeProxyRemains", "markedPackets"}}}},
+        ClaimCase{
+            "AForeignRuleSetsTheMasqueradeBit",
+            [](Observed&, Dependents& dependents) { dependents.mark_setters = {Setter(0x4000)}; },
+            {"nat/KUBE-MARK-DROP", "nat/KUBE-MARK-MASQ"},
+            {{"nat/KUBE-POSTROUTING", {"markedPackets"}}},
+            true},
+        ClaimCase{
+            "AForeignRuleSetsTheDropBit",
+            [](Observed&, Dependents& dependents) { dependents.mark_setters = {Setter(0x8000)}; },
+            kAllOfNat,
+            {{"filter/KUBE-FIREWALL rule", {"markedPackets"}}}},
+        ClaimCase{"AForeignRuleSetsOtherBits",
+                  [](Observed&, Dependents& dependents) {
+                    dependents.mark_setters = {Setter(0xffff3fff)};
+                  },
+                  kAllOfNat,
+                  {},
+                  true},
+        ClaimCase{"AForeignRuleOfIPv6SetsTheBits",
+                  [](Observed&, Dependents& dependents) {
+                    dependents.mark_setters = {Setter(0xffffffff)};
+                    dependents.mark_setters[0].ipv4 = false;
+                  },
+                  kAllOfNat,
+                  {},
+                  true},
+        ClaimCase{"TheBitOfTheRuleCountsNotTheConfiguredOne",
+                  [](Observed& observed, Dependents& dependents) {
+                    observed.Chain(Nat("KUBE-POSTROUTING"),
+                                   {ReturnUnmarked(20), ClearBit(20), MasqueradeAll(0)});
+                    dependents.mark_setters = {Setter(0x100000)};
+                  },
+                  {"nat/KUBE-MARK-DROP", "nat/KUBE-MARK-MASQ"},
+                  {{"nat/KUBE-POSTROUTING", {"markedPackets"}}},
+                  true}),
+    [](const auto& tested) { return tested.param.name; });
+
+TEST(RetirementTest, AMarkingChainClaimsTheBitsThatItSetsOnly) {
+  const MarkBits bits = {.masquerade = 14, .drop = 0};
+  Observed observed = Made(Legacy(bits));
+  observed.Chain(Nat("KUBE-MARK-MASQ"), {SetBit(14), ForeignLog()});
+  const Kept kept = KeptBy(PlanFor(Cleanup(), observed));
+  EXPECT_EQ(kept.count("nat/KUBE-MARK-MASQ"), 1U);
+  EXPECT_EQ(kept.count("filter/KUBE-FIREWALL rule"), 0U);
+}
+
+TEST(RetirementTest, TakesAChainWhoseBaseChainIsGone) {
+  netlink::Snapshot snapshot = Residue().snapshot();
+  snapshot.chains.erase(Nat("POSTROUTING"));
+  const Diff diff = ComputeDiff(Cleanup(), snapshot);
+  EXPECT_THAT(ChainsGone(PlanRetirement(Cleanup(), snapshot, diff, {}, {})),
+              Contains("nat/KUBE-POSTROUTING"));
+}
+
+TEST(RetirementTest, SaysEachClaimOnce) {
+  Observed observed = Residue();
+  observed.Chain(Nat("KUBE-SERVICES"));
+  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only);
+  for (const Claimed& one : PlanFor(off, observed, {}, {.when_off = true}).kept) {
+    std::set<std::string> texts;
+    for (const Claim& claim : one.claims) texts.insert(claim.text);
+    EXPECT_EQ(texts.size(), one.claims.size()) << one.standing.text;
+  }
+}
+
+TEST(RetirementTest, TakesRulesAndJumpsBeforeChains) {
+  const Retirement retirement = PlanFor(Cleanup(), Residue());
+  bool chain_seen = false;
+  for (const Change& change : retirement.changes) {
+    const bool chain = std::holds_alternative<netlink::DeleteChain>(change.operation);
+    EXPECT_TRUE(chain || !chain_seen) << netlink::ToString(change.operation);
+    chain_seen |= chain;
+  }
+  EXPECT_TRUE(chain_seen);
+  EXPECT_THAT(Gone(retirement),
+              Contains("ip nat POSTROUTING: -D POSTROUTING -m comment --comment \"kubernetes "
+                       "postrouting rules\" -j KUBE-POSTROUTING"));
+}
+
+TEST(RetirementTest, NeverTouchesABaseChainOrTheMartianRule) {
+  for (const std::string& line : Gone(PlanFor(Cleanup(), Residue(), {}, {.canaries = true}))) {
+    EXPECT_THAT(line, Not(::testing::HasSubstr("block incoming localnet")));
+    EXPECT_THAT(line, Not(::testing::HasSubstr("-X INPUT")));
+    EXPECT_THAT(line, Not(::testing::HasSubstr("-X POSTROUTING")));
+    EXPECT_THAT(line, Not(::testing::HasSubstr("-j KUBE-FIREWALL")));
+  }
+}
+
+TEST(RetirementTest, TakesEveryFormThatAKubeletWroteSince117) {
+  for (const int bit : {0, 14, 20, 31}) {
+    for (const std::vector<testing::RuleContent>& postrouting :
+         std::vector<std::vector<testing::RuleContent>>{
+             {MasqueradeMarked(bit)},
+             {MasqueradeMarkedPlain(bit)},
+             {ReturnUnmarked(bit), ClearBit(bit), MasqueradeAllPlain(bit)},
+             {ReturnUnmarked(bit), ClearBit(bit), MasqueradeAll(bit)},
+             {MasqueradeMarked(bit), ReturnUnmarked(bit), ClearBit(bit), MasqueradeAll(bit)}}) {
+      Observed observed = Residue();
+      observed.Chain(Nat("KUBE-POSTROUTING"), postrouting)
+          .Chain(Nat("KUBE-MARK-MASQ"), {SetBit(bit), SetBit(bit)})
+          .Chain(Nat("KUBE-MARK-DROP"), {SetBit(bit)})
+          .Chain(Filter("KUBE-FIREWALL"), {DropMartians(0), DropMarked(bit), DropMarked(bit)});
+      const Retirement retirement = PlanFor(Cleanup(), observed);
+      EXPECT_EQ(ChainsGone(retirement), kAllOfNat) << bit;
+      EXPECT_EQ(KeptBy(retirement), kCanaries) << bit;
+    }
+  }
+}
+
+TEST(RetirementTest, TakesAChainWhoseRulesLostTheirMatches) {
+  Observed observed = Residue();
+  observed.Chain(Nat("KUBE-POSTROUTING"), {testing::BareReturn(), ClearBit(14), MasqueradeAll(0)});
+  EXPECT_THAT(ChainsGone(PlanFor(Cleanup(), observed)), Contains("nat/KUBE-POSTROUTING"));
+}
+
+TEST(RetirementTest, TakesCanariesOnlyOnAnOperatorsWord) {
+  EXPECT_EQ(KeptBy(PlanFor(Cleanup(), Residue())), kCanaries);
+  const Retirement retirement = PlanFor(Cleanup(), Residue(), {}, {.canaries = true});
+  EXPECT_THAT(ChainsGone(retirement),
+              ::testing::IsSupersetOf({"mangle/KUBE-KUBELET-CANARY", "nat/KUBE-KUBELET-CANARY",
+                                       "filter/KUBE-KUBELET-CANARY"}));
+}
+
+TEST(RetirementTest, LeavesAFamilyAloneInWhichNotAllThatIsWantedStands) {
+  Observed observed = Residue();
+  observed.Chain(Filter("INPUT"), {});  // the jump is missing
+  const Retirement retirement = PlanFor(Cleanup(), observed);
+  EXPECT_TRUE(retirement.empty());
+  EXPECT_THAT(retirement.unsettled, ::testing::ElementsAre(Family::kIPv4));
+}
+
+// Another run may manage it, in another iptables mode.
+TEST(RetirementTest, TakesNothingOfAFamilyThatIsNotAskedFor) {
+  const Observed observed = Made(::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies, {}));
+  EXPECT_EQ(PlanFor(Legacy(), observed), Retirement{});
+  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
+  const Retirement all = PlanFor(off, observed, {}, {.canaries = true, .when_off = true});
+  EXPECT_FALSE(all.empty());
+  for (const Change& change : all.changes) {
+    EXPECT_EQ(netlink::ChainOf(change.operation).family, Family::kIPv4);
+  }
+}
+
+TEST(RetirementTest, KeepsTheHintsAsLongAsAnybodyElseUsesTheMode) {
+  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, netlink::kFamilies, {});
+  const Observed observed = Made(::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {}));
+  Dependents others;
+  others.rule_of_others = "ip filter MINE: -A MINE -j DROP";
+  const Retirement kept = PlanFor(off, observed, others, {.when_off = true});
+  EXPECT_EQ(ChainsGone(kept), std::set<std::string>{"filter/KUBE-FIREWALL"});
+  ASSERT_EQ(kept.kept.size(), 2U) << "of each family";
+  EXPECT_EQ(KeptBy(kept)["mangle/KUBE-IPTABLES-HINT"], std::set<std::string>{"hintReaders"});
+  EXPECT_THAT(ToString(kept.kept[0].claims), ::testing::HasSubstr("-A MINE -j DROP"));
+  // What of kubelet's stays is such a user, too.
+  Dependents martians;
+  martians.route_localnet = {"all"};
+  EXPECT_EQ(
+      KeptBy(PlanFor(off, observed, martians, {.when_off = true}))["mangle/KUBE-IPTABLES-HINT"],
+      std::set<std::string>{"hintReaders"});
+  EXPECT_EQ(
+      ChainsGone(PlanFor(off, observed, {}, {.when_off = true})).count("mangle/KUBE-IPTABLES-HINT"),
+      1U);
+  // Of a mode that is not managed it misleads.
+  EXPECT_THAT(PlanFor(off, observed, others, {.when_off = true, .hints = true}).kept, IsEmpty());
+}
+
+TEST(RetirementTest, OfModeOffTakesNothingUnlessItIsToldTo) {
+  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
+  EXPECT_TRUE(PlanFor(off, Residue()).empty());
+  EXPECT_THAT(PlanFor(off, Residue()).kept, IsEmpty());
+  EXPECT_THAT(ChainsGone(PlanFor(off, Residue(), {}, {.canaries = true, .when_off = true})),
+              ::testing::IsSupersetOf({"mangle/KUBE-IPTABLES-HINT", "filter/KUBE-FIREWALL"}));
+}
+
+TEST(RetirementTest, KeepsTheMartianRuleWhereNeighboursWouldReachLocalhost) {
+  const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
+  Dependents dependents;
+  dependents.route_localnet = {"all"};
+  const Retirement retirement = PlanFor(off, Residue(), dependents, {.when_off = true});
+  EXPECT_EQ(KeptBy(retirement)["filter/KUBE-FIREWALL"], std::set<std::string>{"martians"});
+  // Those of its rules that nobody needs go all the same.
+  EXPECT_EQ(Gone(retirement).size(),
+            Gone(PlanFor(off, Residue(), {}, {.when_off = true})).size() - 4);
+}
+
+TEST(RetirementTest, OfAFirewallThatOthersUseTakesTheRuleThatNobodyNeeds) {
+  // kube-proxy since 1.27 has a KUBE-FIREWALL in IPv6, too, and its jumps.
+  const Family six[] = {Family::kIPv6};
+  Observed observed = Made(::kipt::testing::Wanting(Mode::kLegacy, six, {}));
+  observed.Chain(Nat("KUBE-SERVICES", Family::kIPv6))
+      .Chain(Filter("KUBE-PROXY-FIREWALL", Family::kIPv6));
+  const Retirement retirement =
+      PlanFor(::kipt::testing::Wanting(Mode::kCleanup, six, {}), observed);
+  EXPECT_THAT(Gone(retirement), Contains(::testing::HasSubstr("-D KUBE-FIREWALL")));
+  EXPECT_THAT(Gone(retirement), Not(Contains(::testing::HasSubstr("-D INPUT"))));
+  EXPECT_EQ(KeptBy(retirement)["filter/KUBE-FIREWALL"], std::set<std::string>{"kubeProxy"});
+}
+
+TEST(RetirementTest, NumbersRulesAsTheyAreWhenTheirTurnComes) {
+  Observed observed = Residue();
+  observed.Chain(Nat("POSTROUTING"),
+                 {ForeignAccept(), JumpTo("KUBE-POSTROUTING", std::string(kPostroutingComment)),
+                  ForeignLog(), JumpTo("KUBE-POSTROUTING", std::string(kPostroutingComment))});
+  std::vector<int> numbers;
+  for (const Change& change : PlanFor(Cleanup(), observed).changes) {
+    const auto* rule = std::get_if<netlink::DeleteRule>(&change.operation);
+    if (rule != nullptr && rule->chain.name == "POSTROUTING") numbers.push_back(rule->number);
+  }
+  EXPECT_EQ(numbers, (std::vector<int>{2, 3}));
+}
+
+TEST(RetirementTest, SaysOfWhatIsStaleWhyItStays) {
+  Observed observed = Residue();
+  observed.Chain(Nat("KUBE-SERVICES"));
+  const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
+  const std::vector<Standing> stale = WithClaims(diff.stale, PlanFor(Cleanup(), observed));
+  int told = 0;
+  for (const Standing& standing : stale) {
+    if (standing.text != ":KUBE-MARK-MASQ - [0:0]") continue;
+    EXPECT_EQ(standing.reason, "stale, kept: kube-proxy uses it: KUBE-SERVICES stands");
+    ++told;
+  }
+  EXPECT_EQ(told, 1);
+  EXPECT_LT(
+      WithClaims(ComputeDiff(Cleanup(), Residue().snapshot()).stale, PlanFor(Cleanup(), Residue()))
+          .size(),
+      stale.size());
+}
+
+TEST(RetirementTest, KnowsWithoutASurveyWhereNothingCanGo) {
+  Observed observed = Residue();
+  observed.Chain(Nat("KUBE-SERVICES"));
+  const auto may = [](const PolicyInput& desired, const Observed& seen) {
+    return MayRetire(desired, seen.snapshot(), ComputeDiff(desired, seen.snapshot()), {});
+  };
+  EXPECT_FALSE(may(Cleanup(), observed));
+  EXPECT_TRUE(may(Cleanup(), Residue()));
+  EXPECT_FALSE(may(Legacy(), Residue()));
+}
+
+}  // namespace
+}  // namespace kipt::agent

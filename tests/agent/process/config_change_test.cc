@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whatever way a configuration file is changed in, the watch says so once; whatever else happens
+// beside it, the watch says nothing.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <ostream>
+#include <string>
+
+#include "tests/agent/process/config_watch_fixture.h"
+
+namespace kipt::testing {
+namespace {
+
+struct Case {
+  std::string name;
+  Act before;
+  Act act;
+};
+void PrintTo(const Case& c, std::ostream* stream) { *stream << c.name; }
+std::string NameOf(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
+
+using ConfigChange = ::testing::TestWithParam<Case>;
+
+TEST_P(ConfigChange, IsSaidOnceAndTheNextOneToo) {
+  const TemporaryTree tree;
+  GetParam().before(tree);
+  Settle();
+  auto watch = Watch(tree, "etc/config.yaml");
+  EXPECT_EQ(TimesSaid(*watch), 0);
+  GetParam().act(tree);
+  EXPECT_EQ(TimesSaid(*watch), 1);
+  Settle();
+  tree.Write("etc/config.yaml", "written afterwards");
+  EXPECT_EQ(TimesSaid(*watch), 1) << "watches what stands there now";
+  tree.Remove("etc/config.yaml");
+  EXPECT_EQ(TimesSaid(*watch), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , ConfigChange,
+    ::testing::Values(
+        Case{.name = "WrittenOver",
+             .before = MakeFile,
+             .act = [](const TemporaryTree& tree) { tree.Write("etc/config.yaml", "new"); }},
+        Case{.name = "Cp",
+             .before = MakeFile,
+             .act =
+                 [](const TemporaryTree& tree) {
+                   tree.Write("new", "new");
+                   MustRun({"cp", tree.Path("new"), tree.Path("etc/config.yaml")});
+                 }},
+        Case{.name = "Mv",
+             .before = MakeFile,
+             .act =
+                 [](const TemporaryTree& tree) {
+                   tree.Write("etc/.new", "new");
+                   Rename(tree, "etc/.new", "etc/config.yaml");
+                 }},
+        Case{.name = "SedInPlace",
+             .before = MakeFile,
+             .act =
+                 [](const TemporaryTree& tree) {
+                   MustRun({"sed", "-i", "s/old/new/", tree.Path("etc/config.yaml")});
+                 }},
+        Case{.name = "VimRenamesAndWritesANewOne",
+             .before = MakeFile,
+             .act =
+                 [](const TemporaryTree& tree) {
+                   tree.Write("etc/.config.yaml.swp", "swap");
+                   tree.Write("etc/4913", "");
+                   tree.Remove("etc/4913");
+                   Rename(tree, "etc/config.yaml", "etc/config.yaml~");
+                   tree.Write("etc/config.yaml", "new");
+                   EXPECT_EQ(chmod(tree.Path("etc/config.yaml").c_str(), 0600), 0);
+                   tree.Remove("etc/config.yaml~");
+                   tree.Remove("etc/.config.yaml.swp");
+                 }},
+        Case{.name = "LnSfn",
+             .before =
+                 [](const TemporaryTree& tree) {
+                   tree.Write("a/config.yaml", "old");
+                   tree.Write("b/config.yaml", "new");
+                   tree.Link("etc/config.yaml", "../a/config.yaml");
+                 },
+             .act =
+                 [](const TemporaryTree& tree) {
+                   MustRun({"ln", "-sfn", "../b/config.yaml", tree.Path("etc/config.yaml")});
+                 }},
+        Case{.name = "LinkRemovedAndMadeAgain",
+             .before =
+                 [](const TemporaryTree& tree) {
+                   tree.Write("a", "old");
+                   tree.Write("b", "new");
+                   tree.Link("etc/config.yaml", tree.Path("a"));
+                 },
+             .act =
+                 [](const TemporaryTree& tree) {
+                   tree.Remove("etc/config.yaml");
+                   tree.Link("etc/config.yaml", tree.Path("b"));
+                 }},
+        Case{.name = "LinkMadeToAFileThatIsThere",
+             .before =
+                 [](const TemporaryTree& tree) {
+                   tree.Write("a", "new");
+                   tree.Directory("etc");
+                 },
+             .act = [](const TemporaryTree& tree) { tree.Link("etc/config.yaml", "../a"); }},
+        Case{.name = "WrittenBehindALink",
+             .before =
+                 [](const TemporaryTree& tree) {
+                   tree.Write("a/real", "old");
+                   tree.Link("etc/config.yaml", "../a/real");
+                 },
+             .act = [](const TemporaryTree& tree) { tree.Write("a/real", "new"); }},
+        Case{.name = "LinkToADirectoryLeadsElsewhere",
+             .before =
+                 [](const TemporaryTree& tree) {
+                   tree.Write("a/config.yaml", "old");
+                   tree.Write("b/config.yaml", "new");
+                   tree.Link("etc", "a");
+                 },
+             .act =
+                 [](const TemporaryTree& tree) {
+                   MustRun({"ln", "-sfn", "b", tree.Path("etc")});
+                 }},
+        Case{.name = "ConfigMapUpdated",
+             .before = MakeConfigMap,
+             .act =
+                 [](const TemporaryTree& tree) {
+                   tree.Write("etc/..2026_11_21/config.yaml", "new");
+                   tree.Link("etc/..data_tmp", "..2026_11_21");
+                   Rename(tree, "etc/..data_tmp", "etc/..data");
+                   tree.Remove("etc/..2026_11_20");
+                 }},
+        Case{.name = "Removed",
+             .before = MakeFile,
+             .act = [](const TemporaryTree& tree) { tree.Remove("etc/config.yaml"); }},
+        Case{.name = "RemovedWithItsDirectory",
+             .before = MakeFile,
+             .act = [](const TemporaryTree& tree) { tree.Remove("etc"); }},
+        Case{.name = "MadeForTheFirstTime",
+             .before = [](const TemporaryTree& tree) { tree.Directory("etc"); },
+             .act = [](const TemporaryTree& tree) { tree.Write("etc/config.yaml", "new"); }},
+        Case{.name = "MadeWithItsDirectory",
+             .before = [](const TemporaryTree&) {},
+             .act = [](const TemporaryTree& tree) { tree.Write("etc/config.yaml", "new"); }},
+        Case{.name = "RemovedAndMadeAgain",
+             .before = MakeFile,
+             .act =
+                 [](const TemporaryTree& tree) {
+                   tree.Remove("etc/config.yaml");
+                   tree.Write("etc/config.yaml", "new");
+                 }},
+        Case{.name = "DirectoryReplaced",
+             .before =
+                 [](const TemporaryTree& tree) {
+                   MakeFile(tree);
+                   tree.Write("new/config.yaml", "new");
+                 },
+             .act =
+                 [](const TemporaryTree& tree) {
+                   Rename(tree, "etc", "etc.old");
+                   Rename(tree, "new", "etc");
+                 }},
+        Case{.name = "SecondNameOfAnotherFile",
+             .before =
+                 [](const TemporaryTree& tree) {
+                   tree.Directory("etc");
+                   tree.Write("other", "new");
+                 },
+             .act =
+                 [](const TemporaryTree& tree) {
+                   std::filesystem::create_hard_link(tree.Path("other"),
+                                                     tree.Path("etc/config.yaml"));
+                 }},
+        Case{.name = "WrittenUnderAnotherName",
+             .before =
+                 [](const TemporaryTree& tree) {
+                   MakeFile(tree);
+                   std::filesystem::create_hard_link(tree.Path("etc/config.yaml"),
+                                                     tree.Path("other"));
+                 },
+             .act = [](const TemporaryTree& tree) { tree.Write("other", "new"); }}),
+    NameOf);
+
+using ConfigNoChange = ::testing::TestWithParam<Case>;
+
+TEST_P(ConfigNoChange, IsNotSaid) {
+  const TemporaryTree tree;
+  GetParam().before(tree);
+  Settle();
+  auto watch = Watch(tree, "etc/config.yaml");
+  GetParam().act(tree);
+  EXPECT_EQ(TimesSaid(*watch), 0);
+  Settle();
+  tree.Write("etc/config.yaml", "new");
+  EXPECT_EQ(TimesSaid(*watch), 1);
+}
+
+// More than the queue of the kernel holds.
+void Storm(const TemporaryTree& tree) {
+  for (int i = 0; i < 8000; ++i) {
+    tree.Write("etc/other", "x");
+    tree.Remove("etc/other");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , ConfigNoChange,
+    ::testing::Values(
+        Case{.name = "StormOfOtherFiles", .before = MakeFile, .act = Storm},
+        Case{.name = "StormOfOtherFilesWhereThereIsNone",
+             .before = [](const TemporaryTree& tree) { tree.Directory("etc"); },
+             .act = Storm},
+        Case{.name = "Read",
+             .before = MakeFile,
+             .act =
+                 [](const TemporaryTree& tree) {
+                   std::ifstream file(tree.Path("etc/config.yaml"));
+                   EXPECT_EQ(file.get(), 'o');
+                 }},
+        Case{.name = "OpenedForWritingOnly",
+             .before = MakeFile,
+             .act =
+                 [](const TemporaryTree& tree) {
+                   OpenFile(tree.Path("etc/config.yaml"), 0).Close();
+                 }},
+        Case{.name = "ConfigMapPrepared",
+             .before = MakeConfigMap,
+             .act =
+                 [](const TemporaryTree& tree) {
+                   tree.Write("etc/..2026_11_21/config.yaml", "new");
+                   tree.Link("etc/..data_tmp", "..2026_11_21");
+                 }},
+        Case{.name = "DirectoryMadeWithoutAFile",
+             .before = [](const TemporaryTree&) {},
+             .act = [](const TemporaryTree& tree) { tree.Directory("etc"); }},
+        Case{.name = "LinkToNowhere",
+             .before = [](const TemporaryTree& tree) { tree.Directory("etc"); },
+             .act = [](const TemporaryTree& tree) { tree.Link("etc/config.yaml", "../a"); }},
+        Case{.name = "MadeAndRemoved",
+             .before = [](const TemporaryTree& tree) { tree.Directory("etc"); },
+             .act =
+                 [](const TemporaryTree& tree) {
+                   tree.Write("etc/config.yaml", "new");
+                   tree.Remove("etc/config.yaml");
+                 }}),
+    NameOf);
+
+}  // namespace
+}  // namespace kipt::testing

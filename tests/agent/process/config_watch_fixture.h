@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: tests/agent/process/config_watch_fixture.h
+//
+// What is done to a configuration file, and what its watch says of it.
+#ifndef KIPT_TESTS_AGENT_PROCESS_CONFIG_WATCH_FIXTURE_H_
+#define KIPT_TESTS_AGENT_PROCESS_CONFIG_WATCH_FIXTURE_H_
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "agent/process/config_watch.h"
+#include "tests/support/run_program.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_tree.h"
+
+namespace kipt::testing {
+
+using Act = std::function<void(const TemporaryTree&)>;
+
+// Until the times of what was written are surely past, as far as the file system's clock tells.
+inline void Settle() { absl::SleepFor(absl::Milliseconds(40)); }
+
+inline void MustRun(const std::vector<std::string>& argv) {
+  const ProgramResult result = RunProgram(argv);
+  EXPECT_EQ(result.exit_code, 0) << result;
+}
+
+inline void Rename(const TemporaryTree& tree, const std::string& from, const std::string& to) {
+  EXPECT_EQ(rename(tree.Path(from).c_str(), tree.Path(to).c_str()), 0) << from;
+}
+
+inline bool HasEvents(const agent::ConfigWatch& watch) {
+  pollfd polled = {.fd = watch.fd(), .events = POLLIN, .revents = 0};
+  return poll(&polled, 1, 0) == 1;
+}
+
+// How often the watch says that the file may have changed, until it has nothing more to say.
+inline int TimesSaid(agent::ConfigWatch& watch) {
+  int said = 0;
+  while (HasEvents(watch)) {
+    const absl::StatusOr<bool> changed = watch.Drain();
+    EXPECT_THAT(changed, IsOk());
+    if (!changed.ok()) break;
+    if (*changed) ++said;
+  }
+  return said;
+}
+
+inline std::unique_ptr<agent::ConfigWatch> Watch(const TemporaryTree& tree,
+                                                 const std::string& name) {
+  auto watch = agent::ConfigWatch::Create(tree.Path(name));
+  EXPECT_THAT(watch, IsOk());
+  return watch.ok() ? *std::move(watch) : nullptr;
+}
+
+// A file that somebody has open and is writing.
+class OpenFile {
+ public:
+  OpenFile(const std::string& path, int flags)
+      : fd_(open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0644)) {
+    EXPECT_GE(fd_, 0) << path;
+  }
+  ~OpenFile() { Close(); }
+  void Write(const std::string& text) const {
+    EXPECT_EQ(write(fd_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
+  void Close() {
+    if (fd_ >= 0) close(fd_);
+    fd_ = -1;
+  }
+
+ private:
+  int fd_;
+};
+
+// As kubelet lays out the volume of a ConfigMap (AtomicWriter).
+inline void MakeConfigMap(const TemporaryTree& tree) {
+  tree.Write("etc/..2026_11_20/config.yaml", "old");
+  tree.Link("etc/..data", "..2026_11_20");
+  tree.Link("etc/config.yaml", "..data/config.yaml");
+}
+
+inline void MakeFile(const TemporaryTree& tree) { tree.Write("etc/config.yaml", "old"); }
+
+}  // namespace kipt::testing
+
+#endif  // KIPT_TESTS_AGENT_PROCESS_CONFIG_WATCH_FIXTURE_H_

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The watch of a configuration file in time: not before the writing is done, not twice, not less
+// after many changes.
+#include "agent/process/config_watch.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <ostream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tests/agent/process/config_watch_fixture.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::testing {
+namespace {
+
+using agent::ConfigWatch;
+
+struct WritingCase {
+  std::string name;
+  Act begin;  // before the file is opened for writing
+  int flags = 0;
+};
+void PrintTo(const WritingCase& c, std::ostream* stream) { *stream << c.name; }
+
+using ConfigWriting = ::testing::TestWithParam<WritingCase>;
+
+TEST_P(ConfigWriting, IsNotSaidBeforeItsEnd) {
+  const TemporaryTree tree;
+  MakeFile(tree);
+  Settle();
+  auto watch = Watch(tree, "etc/config.yaml");
+  GetParam().begin(tree);
+  OpenFile file(tree.Path("etc/config.yaml"), GetParam().flags);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(TimesSaid(*watch), 0);
+    file.Write("some");
+    tree.Write("etc/other", "x");
+  }
+  EXPECT_EQ(TimesSaid(*watch), 0);
+  file.Close();
+  EXPECT_EQ(TimesSaid(*watch), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , ConfigWriting,
+    ::testing::Values(
+        WritingCase{.name = "Truncated", .begin = [](const TemporaryTree&) {}, .flags = O_TRUNC},
+        WritingCase{.name = "Appended", .begin = [](const TemporaryTree&) {}, .flags = O_APPEND},
+        WritingCase{.name = "ANewFileInsteadOfOneThatWasRenamed",
+                    .begin =
+                        [](const TemporaryTree& tree) {
+                          Rename(tree, "etc/config.yaml", "etc/config.yaml~");
+                        },
+                    .flags = O_CREAT | O_EXCL},
+        WritingCase{.name = "ANewFileInsteadOfOneThatWasRemoved",
+                    .begin = [](const TemporaryTree& tree) { tree.Remove("etc/config.yaml"); },
+                    .flags = O_CREAT | O_EXCL}),
+    [](const auto& of) { return of.param.name; });
+
+TEST(ConfigWatchTest, SeesTwoWritesOfOneSizeOneRightAfterTheOther) {
+  const TemporaryTree tree;
+  MakeFile(tree);
+  auto watch = Watch(tree, "etc/config.yaml");
+  for (int i = 100; i < 300; ++i) {
+    tree.Write("etc/config.yaml", absl::StrCat(i));
+    EXPECT_EQ(TimesSaid(*watch), 1) << i;
+  }
+}
+
+TEST(ConfigWatchTest, SaysThatTheFileIsGoneWhileAnEditorWaits) {
+  const TemporaryTree tree;
+  MakeFile(tree);
+  auto watch = Watch(tree, "etc/config.yaml");
+  Rename(tree, "etc/config.yaml", "etc/config.yaml~");
+  EXPECT_EQ(TimesSaid(*watch), 1);
+  OpenFile file(tree.Path("etc/config.yaml"), O_CREAT);
+  EXPECT_EQ(TimesSaid(*watch), 0);
+  file.Close();
+  EXPECT_EQ(TimesSaid(*watch), 1);
+}
+
+TEST(ConfigWatchTest, FollowsAConfigMapThroughManyUpdates) {
+  const TemporaryTree tree;
+  MakeConfigMap(tree);
+  auto watch = Watch(tree, "etc/config.yaml");
+  std::string old = "..2026_11_20";
+  for (int i = 0; i < 50; ++i) {
+    const std::string now = absl::StrCat("..2026_12_", i);
+    tree.Write("etc/" + now + "/config.yaml", "new");
+    tree.Link("etc/..data_tmp", now);
+    EXPECT_EQ(TimesSaid(*watch), 0) << i;
+    Rename(tree, "etc/..data_tmp", "etc/..data");
+    EXPECT_EQ(TimesSaid(*watch), 1) << i;
+    tree.Remove("etc/" + old);
+    EXPECT_EQ(TimesSaid(*watch), 0) << i;
+    old = now;
+  }
+}
+
+TEST(ConfigWatchTest, EndsAtLinksThatLeadInACircle) {
+  const TemporaryTree tree;
+  tree.Link("etc/config.yaml", "other");
+  tree.Link("etc/other", "config.yaml");
+  auto watch = Watch(tree, "etc/config.yaml");
+  tree.Remove("etc/other");
+  tree.Write("etc/other", "new");
+  EXPECT_EQ(TimesSaid(*watch), 1);
+}
+
+TEST(ConfigWatchTest, WatchesWhatIsNoRegularFileUntilItIsOne) {
+  const TemporaryTree tree;
+  tree.Directory("etc/config.yaml");
+  auto watch = Watch(tree, "etc/config.yaml");
+  tree.Remove("etc/config.yaml");
+  tree.Write("etc/config.yaml", "new");
+  EXPECT_EQ(TimesSaid(*watch), 1);
+}
+
+// A relative path: any program may make files in the directories above the tree, such as /tmp, and
+// an absolute path has these watched, too.
+TEST(ConfigWatchTest, DoesNotWakeItself) {
+  const TemporaryTree tree;
+  MakeFile(tree);
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(tree.root());
+  const auto watch = ConfigWatch::Create("etc/config.yaml");
+  ASSERT_THAT(watch, IsOk());
+  EXPECT_FALSE(HasEvents(**watch));
+  tree.Write("etc/config.yaml", "new");
+  EXPECT_THAT((*watch)->Drain(), IsOkAndHolds(true));
+  EXPECT_FALSE(HasEvents(**watch));
+  std::filesystem::current_path(before);
+}
+
+TEST(ConfigWatchTest, RefusesAnEmptyPath) {
+  EXPECT_THAT(ConfigWatch::Create(""), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+// Fills the queue of every watch on the directory `etc`: what happens from then on is lost.
+void Overflow(const TemporaryTree& tree) {
+  int most = 0;
+  std::ifstream("/proc/sys/fs/inotify/max_queued_events") >> most;
+  ASSERT_GT(most, 0);
+  tree.Write("etc/other", "x");
+  const std::string from = tree.Path("etc/other");
+  const std::string to = tree.Path("etc/another");
+  // There and back is four events.
+  bool renamed = true;
+  for (int events = 0; events <= most; events += 4) {
+    renamed =
+        renamed && rename(from.c_str(), to.c_str()) == 0 && rename(to.c_str(), from.c_str()) == 0;
+  }
+  ASSERT_TRUE(renamed);
+}
+
+TEST(ConfigWatchTest, SaysThatTheFileMayHaveChangedWhereEventsWereLost) {
+  const TemporaryTree tree;
+  MakeFile(tree);
+  Settle();
+  auto watch = Watch(tree, "etc/config.yaml");
+  Overflow(tree);
+  tree.Write("etc/config.yaml", "new");
+  EXPECT_EQ(TimesSaid(*watch), 1);
+  tree.Write("etc/config.yaml", "newer");
+  EXPECT_EQ(TimesSaid(*watch), 1) << "it goes on watching";
+}
+
+TEST(ConfigWatchTest, DoesNotWaitForTheEndOfAWritingThatWasLost) {
+  const TemporaryTree tree;
+  MakeFile(tree);
+  auto watch = Watch(tree, "etc/config.yaml");
+  tree.Remove("etc/config.yaml");
+  EXPECT_EQ(TimesSaid(*watch), 1);
+  OpenFile file(tree.Path("etc/config.yaml"), O_CREAT);
+  EXPECT_EQ(TimesSaid(*watch), 0);
+  Overflow(tree);
+  file.Write("new");
+  file.Close();
+  EXPECT_EQ(TimesSaid(*watch), 1);
+}
+
+// What the kernel watches for it.
+int WatchesOf(const ConfigWatch& watch) {
+  std::ifstream info(absl::StrCat("/proc/self/fdinfo/", watch.fd()));
+  int count = 0;
+  for (std::string line; std::getline(info, line);) count += line.rfind("inotify", 0) == 0;
+  return count;
+}
+
+TEST(ConfigWatchTest, KeepsNoWatchOfADirectoryThatTheLinkHasLeft) {
+  const TemporaryTree tree;
+  tree.Write("0/config.yaml", "old");
+  tree.Link("etc", "0");
+  auto watch = Watch(tree, "etc/config.yaml");
+  const int before = WatchesOf(*watch);
+  EXPECT_GT(before, 0);
+  for (int i = 1; i <= 20; ++i) {
+    tree.Write(absl::StrCat(i, "/config.yaml"), "new");
+    tree.Link("etc.new", absl::StrCat(i));
+    Rename(tree, "etc.new", "etc");
+    EXPECT_EQ(TimesSaid(*watch), 1) << i;
+  }
+  EXPECT_EQ(WatchesOf(*watch), before);
+}
+
+TEST(ConfigWatchTest, KeepsNoDescriptorOrWatchOfWhatIsGone) {
+  const TemporaryTree tree;
+  MakeFile(tree);
+  auto watch = Watch(tree, "etc/config.yaml");
+  const auto descriptors = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+  };
+  const int watches_before = WatchesOf(*watch);
+  const auto descriptors_before = descriptors();
+  for (int i = 0; i < 1000; ++i) {
+    Rename(tree, "etc", "etc.old");
+    tree.Write("etc/config.yaml", "new");
+    EXPECT_GE(TimesSaid(*watch), 1) << i;
+    tree.Remove("etc.old");
+    TimesSaid(*watch);
+  }
+  EXPECT_EQ(WatchesOf(*watch), watches_before);
+  EXPECT_EQ(descriptors(), descriptors_before);
+}
+
+}  // namespace
+}  // namespace kipt::testing

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/xtables/iptables_legacy_programs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/agent/xtables/iptables_legacy_fixture.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::testing {
+namespace {
+
+using agent::FeaturesOf;
+using agent::FindIptablesLegacyPrograms;
+using agent::IptablesProgram;
+using agent::IptablesVersion;
+using agent::ParseIptablesVersion;
+using agent::RestoreLock;
+using agent::RestoreWaitArguments;
+using netlink::Family;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(IptablesVersionTest, ReadsWhatEveryGenerationPrints) {
+  struct Row {
+    std::string name;
+    std::string text;
+    std::optional<IptablesProgram> wanted;
+    bool legacy;
+  };
+  const std::vector<Row> rows = {
+      {"legacy", "iptables-restore v1.8.9 (legacy)\n", {{{1, 8, 9}, "legacy"}}, true},
+      {"nft", "iptables v1.8.11 (nf_tables)\n", {{{1, 8, 11}, "nf_tables"}}, false},
+      {"before variants", "iptables v1.6.1\n", {{{1, 6, 1}, ""}}, true},
+      {"four numbers", "ip6tables v1.4.19.1\n", {{{1, 4, 19}, ""}}, true},
+      {"two numbers", "iptables v1.6\n", {{{1, 6, 0}, ""}}, true},
+      {"no variant where there must be one", "iptables v1.8.9\n", {{{1, 8, 9}, ""}}, false},
+      {"nothing", "", {}, false},
+      {"no version", "iptables: unknown option\n", {}, false},
+      {"no number", "iptables vX.8.9 (legacy)\n", {}, false},
+      {"negative", "iptables v1.-8.9 (legacy)\n", {}, false},
+      {"open bracket", "iptables v1.8.9 (legacy\n", {}, false},
+      {"more words", "iptables v1.8.9 (legacy) and more\n", {}, false},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    const std::optional<IptablesProgram> found = ParseIptablesVersion(row.text);
+    EXPECT_EQ(found, row.wanted);
+    EXPECT_EQ(found && found->legacy(), row.legacy);
+  }
+}
+
+TEST(IptablesVersionTest, KnowsWhatEachVersionCan) {
+  struct Row {
+    IptablesVersion version;
+    RestoreLock lock;
+    bool random_fully;
+  };
+  for (const Row& row : std::vector<Row>{{{1, 4, 21}, RestoreLock::kNone, false},
+                                         {{1, 6, 1}, RestoreLock::kNone, false},
+                                         {{1, 6, 2}, RestoreLock::kOwn, true},
+                                         {{1, 8, 6}, RestoreLock::kOwn, true},
+                                         {{1, 8, 7}, RestoreLock::kMovable, true},
+                                         {{1, 8, 11}, RestoreLock::kMovable, true},
+                                         {{2, 0, 0}, RestoreLock::kMovable, true}}) {
+    SCOPED_TRACE(ToString(row.version));
+    EXPECT_EQ(FeaturesOf(row.version).restore_lock, row.lock);
+    EXPECT_EQ(FeaturesOf(row.version).random_fully, row.random_fully);
+  }
+}
+
+TEST(IptablesVersionTest, NeverWaitsForEver) {
+  EXPECT_THAT(RestoreWaitArguments({1, 6, 1}, absl::Seconds(5)), IsEmpty());
+  EXPECT_THAT(RestoreWaitArguments({1, 6, 2}, absl::Seconds(5)), ElementsAre("-w", "5"));
+  EXPECT_THAT(RestoreWaitArguments({1, 8, 9}, absl::Milliseconds(1200)), ElementsAre("-w", "2"));
+  EXPECT_THAT(RestoreWaitArguments({1, 8, 9}, absl::ZeroDuration()), ElementsAre("-w", "1"));
+}
+
+class FindLegacyProgramsTest : public LegacyFixture {
+ protected:
+  // STEM-save, STEM-restore and STEM, of which the last two answer --version.
+  void InstallStem(const std::string& stem, const std::string& restore_says,
+                   const std::string& says) {
+    Install(directory_ + "/" + stem + "-save");
+    Install(directory_ + "/" + stem + "-restore");
+    runner_.On(directory_ + "/" + stem + "-restore",
+               Answers({.exit_code = 0, .output = restore_says, .errors = ""}));
+    runner_.On(directory_ + "/" + stem, Answers({.exit_code = 0, .output = says, .errors = ""}));
+  }
+  auto Find() {
+    return FindIptablesLegacyPrograms(runner_, Family::kIPv4, {directory_ + "/none", directory_});
+  }
+};
+
+TEST_F(FindLegacyProgramsTest, TakesTheProgramsThatAreCalledLegacyFirst) {
+  InstallStem("iptables", "iptables-restore v1.6.1\n", "");
+  InstallStem("iptables-legacy", "iptables-restore v1.8.9 (legacy)\n", "");
+  const auto found = Find();
+  ASSERT_THAT(found, IsOk());
+  EXPECT_EQ(found->save, directory_ + "/iptables-legacy-save");
+  EXPECT_EQ(found->version, (IptablesVersion{1, 8, 9}));
+}
+
+TEST_F(FindLegacyProgramsTest, TakesIptablesItselfWhereThatIsLegacy) {
+  InstallStem("iptables", "iptables-restore v1.8.4 (legacy)\n", "");
+  ASSERT_THAT(Find(), IsOk());
+  EXPECT_EQ(Find()->restore, directory_ + "/iptables-restore");
+}
+
+TEST_F(FindLegacyProgramsTest, AsksIptablesWhereItsRestoreKnowsNoVersion) {
+  InstallStem("iptables", "", "iptables v1.6.1\n");
+  ASSERT_THAT(Find(), IsOk());
+  EXPECT_EQ(Find()->version, (IptablesVersion{1, 6, 1}));
+}
+
+TEST_F(FindLegacyProgramsTest, SaysWhereItLookedAndWhatItFoundInstead) {
+  EXPECT_THAT(Find(), StatusIs(absl::StatusCode::kNotFound,
+                               AllOf(HasSubstr(directory_ + "/none"), HasSubstr("install"))));
+  InstallStem("iptables", "iptables-restore v1.8.9 (nf_tables)\n", "");
+  EXPECT_THAT(Find(), StatusIs(absl::StatusCode::kNotFound,
+                               HasSubstr("iptables-restore is 1.8.9 (nf_tables)")));
+}
+
+TEST_F(FindLegacyProgramsTest, PassesOverAProgramThatHangsOrPrintsGarbage) {
+  InstallStem("iptables-legacy", "garbage\n", "garbage\n");
+  InstallStem("iptables", "iptables-restore v1.6.2\n", "");
+  runner_.On(directory_ + "/iptables-legacy", Fails(absl::DeadlineExceededError("hangs")));
+  ASSERT_THAT(Find(), IsOk());
+  EXPECT_EQ(Find()->version, (IptablesVersion{1, 6, 2}));
+}
+
+}  // namespace
+}  // namespace kipt::testing
