@@ -47,6 +47,23 @@ inline constexpr std::array<Table, 3> kTables = {Table::kMangle, Table::kNat, Ta
 
 absl::string_view TableName(Table table);
 
+// A chain that iptables calls built-in and nf_tables calls a base chain, as iptables-nft makes it.
+// A chain of such a name with another hook or type is somebody else's invention: iptables-nft then
+// calls the whole table incompatible.
+struct BaseChain {
+  Table table;
+  const char* name;
+  uint32_t hook;     // enum nf_inet_hooks, linux/netfilter.h
+  int32_t priority;  // enum nf_ip_hook_priorities, linux/netfilter_ipv4.h; the same in IPv6
+  const char* type;  // NFTA_CHAIN_TYPE: "filter", "nat" or "route"
+};
+
+// Nothing for a name that none of them has.
+std::optional<Table> FindTable(absl::string_view name);
+
+// Null when `name` is a user chain in `table`. The same for both families.
+const BaseChain* FindBaseChain(Table table, absl::string_view name);
+
 // One chain of one namespace. Chains are always named with their table: programs use one name in
 // several tables, and those chains have nothing to do with each other.
 struct ChainId {

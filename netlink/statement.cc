@@ -11,7 +11,6 @@
 #include <optional>
 #include <utility>
 
-#include "netlink/packet_fields.h"
 #include "netlink/xt_marks.h"
 
 namespace kipt::netlink {

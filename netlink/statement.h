@@ -92,6 +92,27 @@ using Statement = std::variant<AddressStatement, InterfaceStatement, ProtocolSta
 std::vector<Statement> ResolveStatements(std::optional<Family> family,
                                          const std::vector<Expression>& expressions);
 
+// ---- what one expression says; nothing where iptables has no option for it ----
+
+// Of at least two bytes, and of at least four.
+uint16_t NetworkOrder(WireBytes bytes);
+uint32_t HostOrder(WireBytes bytes);
+
+// `mask` is as long as what is compared. Without a family nothing is known of the network header.
+std::optional<Statement> ReadPayload(std::optional<Family> family, const PayloadLoad& load,
+                                     const std::optional<WireBytes>& mask,
+                                     const Comparison& comparison);
+std::optional<Statement> ReadPortRange(const PayloadLoad& load, const RangeComparison& range);
+std::optional<Statement> ReadMeta(const MetaLoad& load, const std::optional<WireBytes>& mask,
+                                  const Comparison& comparison);
+
+// Without a family no text: the names stand for other things there.
+Statement ReadXt(std::optional<Family> family, const XtExpression& xt);
+
+// The rule that `statements` say, in iptables-save's spelling where it has one. Statements without
+// one are shown by name, never left out. Without a family: as ResolveStatements.
+OpaqueRule DescribeOpaqueRule(std::optional<Family> family, absl::Span<const Statement> statements);
+
 }  // namespace kipt::netlink
 
 #endif  // KIPT_NETLINK_STATEMENT_H_

@@ -29,8 +29,7 @@ absl::Status Ask(Question question, netlink::Backend& backend) {
     case Question::kSurvey:
       return backend.TakeSurvey(nullptr).status();
     case Question::kNativeTable:
-      return backend.ReadNativeTable(netlink::Family::kIPv4, std::string(agent::kNativeTable))
-          .status();
+      return backend.ReadNativeTable(agent::NativeMartians()).status();
     default:
       return absl::UnimplementedError("");
   }
