@@ -172,6 +172,11 @@ class Backend {
   virtual absl::StatusOr<std::unique_ptr<Monitor>> Watch(WatchMode mode) = 0;
 };
 
+// The Backend of nf_tables: both families over one netlink socket, no program executed, no lock
+// taken (netlink/README.md). It stays in the calling thread's network namespace.
+// Unavailable: this kernel has no netfilter netlink.
+absl::StatusOr<std::unique_ptr<Backend>> NewNftBackend();
+
 }  // namespace kipt::netlink
 
 #endif  // KIPT_NETLINK_BACKEND_H_

@@ -112,10 +112,9 @@ struct OtherExpression {
   // As iptables-save spells it, where it does.
   std::string text = {};
   // As in OpaqueRule.
-  uint32_t marks_tested = 0;
-  uint32_t marks_set = 0;
-  uint32_t marks_cleared = 0;
-  ConnLabelSet labels_set = {};
+  std::string target = {};
+  bool nfacct = false;
+  Marks marks = {};
   bool operator==(const OtherExpression&) const = default;
 };
 
@@ -125,7 +124,7 @@ using Expression = std::variant<PayloadLoad, MetaLoad, MetaStore, ImmediateLoad,
 
 // `list` is the content of NFTA_RULE_EXPRESSIONS. Points into it. Anything malformed becomes an
 // OtherExpression, so that the rest is still seen. What a register holds is not known here: an
-// expression that reads the packet mark from one says nothing of it in `marks_tested`.
+// expression that reads the packet mark from one says nothing of it in `marks`.
 std::vector<Expression> ParseExpressions(WireBytes list);
 
 }  // namespace kipt::netlink

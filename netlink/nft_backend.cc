@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "netlink/nft_backend.h"
+#include "netlink/backend.h"
 
 // Before linux/netfilter.h, or the two redefine each other.
 #include <netinet/in.h>

@@ -18,7 +18,6 @@
 #include "absl/strings/str_cat.h"
 #include "netlink/attributes.h"
 #include "netlink/kernel_error.h"
-#include "netlink/nft_backend.h"
 #include "netlink/nft_requests.h"
 #include "netlink/rule_codec.h"
 

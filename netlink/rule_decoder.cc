@@ -52,7 +52,7 @@ class RuleAssembler {
     Set(address.is_source ? rule_.source : rule_.destination, address.match);
   }
   void operator()(const MarkMatch& mark) { Set(rule_.mark, mark); }
-  void operator()(const CtStateStatement& state) {
+  void operator()(const XtCtState& state) {
     fits_ = fits_ && !state.state_alias;
     Set(rule_.ct_state, state.match);
   }

@@ -16,6 +16,7 @@
 
 #include "netlink/expression.h"
 #include "netlink/ruleset.h"
+#include "netlink/xt_info.h"
 
 namespace kipt::netlink {
 
@@ -50,11 +51,6 @@ struct TcpFlagsStatement {
   uint8_t flags = 0;
 };
 
-struct CtStateStatement {
-  CtStateMatch match;
-  bool state_alias = false;  // XtCtState::state_alias
-};
-
 struct CommentStatement {
   std::string text;
 };
@@ -69,23 +65,10 @@ struct VerdictStatement {
   std::string chain;
 };
 
-// An xtables match or target that we cannot say in a Rule.
-struct XtStatement {
-  bool is_target = false;
-  std::string name;
-  uint32_t revision = 0;
-  // As iptables-save spells it, "-m" or "-j" included. Empty where we cannot.
-  std::string text = {};
-  // As in OpaqueRule.
-  uint32_t marks_tested = 0;
-  uint32_t marks_set = 0;
-  ConnLabelSet labels_set = {};
-};
-
-using Statement = std::variant<AddressStatement, InterfaceStatement, ProtocolStatement,
-                               PortStatement, TcpFlagsStatement, MarkMatch, CtStateStatement,
-                               ConnLabelMatch, CommentStatement, CounterStatement, VerdictStatement,
-                               SetMark, Masquerade, XtStatement, OtherExpression>;
+using Statement =
+    std::variant<AddressStatement, InterfaceStatement, ProtocolStatement, PortStatement,
+                 TcpFlagsStatement, MarkMatch, XtCtState, ConnLabelMatch, CommentStatement,
+                 CounterStatement, VerdictStatement, SetMark, Masquerade, OtherExpression>;
 
 // In the order of the expressions. Without a family (tables of inet, bridge, arp, netdev) nothing
 // is known about the network header, nor about what an xtables name stands for there.

@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "agent/policy/policy.h"
-#include "netlink/nft_backend.h"
+#include "netlink/backend.h"
 #include "tests/support/observed.h"
 
 namespace kipt::testing {

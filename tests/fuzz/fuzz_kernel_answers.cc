@@ -13,7 +13,6 @@
 #include "agent/policy/native_martians.h"
 #include "netlink/backend.h"
 #include "netlink/batch.h"
-#include "netlink/nft_backend.h"
 #include "netlink/transaction.h"
 #include "tests/fuzz/kernel_questions.h"
 #include "tests/fuzz/require.h"

@@ -10,7 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "agent/policy/native_martians.h"
-#include "netlink/nft_backend.h"
+#include "netlink/backend.h"
 #include "tests/fuzz/kernel_questions.h"
 #include "tests/fuzz/require.h"
 #include "tests/fuzz/scripted_kernel.h"

@@ -16,7 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "agent/xtables/iptables_legacy_backend.h"
 #include "agent/xtables/iptables_save_reader.h"
-#include "netlink/nft_backend.h"
+#include "netlink/backend.h"
 #include "netlink/ruleset.h"
 #include "netlink/transaction.h"
 #include "tests/support/kubelet_sequence.h"

@@ -14,7 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/policy/native_martians.h"
-#include "netlink/nft_backend.h"
+#include "netlink/backend.h"
 #include "tests/kernel/martian_world.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"

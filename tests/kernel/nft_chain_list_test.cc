@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "netlink/nft_backend.h"
+#include "netlink/survey.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/support/status_matchers.h"
 

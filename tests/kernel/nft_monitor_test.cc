@@ -22,7 +22,6 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "netlink/backend.h"
-#include "netlink/nft_backend.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/support/status_matchers.h"
 

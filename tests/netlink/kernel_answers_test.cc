@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "netlink/backend.h"
-#include "netlink/nft_backend.h"
 #include "netlink/nft_requests.h"
 #include "netlink/socket.h"
 #include "tests/fuzz/scripted_kernel.h"

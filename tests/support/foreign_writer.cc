@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "netlink/backend.h"
 #include "netlink/batch.h"
-#include "netlink/nft_backend.h"
 #include "tests/support/run_program.h"
 
 namespace kipt::testing {
