@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/attributes.h"
 
+#include <arpa/inet.h>
+#include <endian.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netlink.h>
 
@@ -97,6 +99,73 @@ std::optional<std::string> Attributes::Text(uint16_t type) const {
 std::optional<Attributes> Attributes::Nest(uint16_t type) const {
   const std::optional<WireBytes> bytes = Bytes(type);
   return bytes ? Parse(*bytes) : std::nullopt;
+}
+
+uint16_t NftMessageType(uint16_t type) {
+  return static_cast<uint16_t>(NFNL_SUBSYS_NFTABLES << 8 | type);
+}
+
+void Messages::Begin(uint16_t type, uint16_t family, uint16_t flags, Texts texts) {
+  const nlmsghdr header = {.nlmsg_len = 0,
+                           .nlmsg_type = type,
+                           .nlmsg_flags = static_cast<uint16_t>(NLM_F_REQUEST | flags),
+                           .nlmsg_seq = first_ + count(),
+                           .nlmsg_pid = 0};
+  // A batch's begin and end name the subsystem here.
+  const bool is_mark = type == NFNL_MSG_BATCH_BEGIN || type == NFNL_MSG_BATCH_END;
+  const nfgenmsg generic = {.nfgen_family = static_cast<uint8_t>(family),
+                            .version = NFNETLINK_V0,
+                            .res_id = htons(is_mark ? NFNL_SUBSYS_NFTABLES : 0)};
+  offsets_.push_back(bytes_.size());
+  Append(&header, sizeof(header));
+  Append(&generic, sizeof(generic));
+  for (const auto& [attribute, text] : texts) PutText(attribute, text);
+}
+
+void Messages::Put(uint16_t type, WireBytes payload) {
+  const nlattr header = {.nla_len = static_cast<uint16_t>(sizeof(nlattr) + payload.size()),
+                         .nla_type = type};
+  Append(&header, sizeof(header));
+  Append(payload.data(), payload.size());
+}
+
+void Messages::PutU32(uint16_t type, uint32_t value) {
+  const uint32_t wire = htonl(value);
+  Put(type, {reinterpret_cast<const uint8_t*>(&wire), sizeof(wire)});
+}
+
+void Messages::PutU64(uint16_t type, uint64_t value) {
+  const uint64_t wire = htobe64(value);
+  Put(type, {reinterpret_cast<const uint8_t*>(&wire), sizeof(wire)});
+}
+
+void Messages::PutText(uint16_t type, absl::string_view text) {
+  std::vector<uint8_t> bytes(text.begin(), text.end());
+  bytes.push_back(0);
+  Put(type, bytes);
+}
+
+void Messages::PutNest(uint16_t type, absl::FunctionRef<void()> content) {
+  const size_t start = bytes_.size();
+  Put(type | NLA_F_NESTED, {});
+  content();
+  const auto length = static_cast<uint16_t>(bytes_.size() - start);
+  std::memcpy(bytes_.data() + start + offsetof(nlattr, nla_len), &length, sizeof(length));
+}
+
+WireBytes Messages::Message(size_t index) const {
+  const size_t end = index + 1 < offsets_.size() ? offsets_[index + 1] : bytes_.size();
+  return bytes().subspan(offsets_[index], end - offsets_[index]);
+}
+
+// Padded, and counted as part of the last message.
+void Messages::Append(const void* data, size_t size) {
+  const auto* bytes = static_cast<const uint8_t*>(data);
+  bytes_.insert(bytes_.end(), bytes, bytes + size);
+  bytes_.resize(NLMSG_ALIGN(bytes_.size()), 0);
+  const auto length = static_cast<uint32_t>(bytes_.size() - offsets_.back());
+  std::memcpy(bytes_.data() + offsets_.back() + offsetof(nlmsghdr, nlmsg_len), &length,
+              sizeof(length));
 }
 
 }  // namespace kipt::netlink

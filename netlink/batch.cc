@@ -4,15 +4,12 @@
 // Before linux/netfilter.h, or the two redefine each other.
 #include <netinet/in.h>
 // Then the kernel's.
-#include <libmnl/libmnl.h>
-#include <libnftnl/common.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <optional>
 #include <set>
 #include <string>
@@ -20,207 +17,313 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "netlink/base_chains.h"
-#include "netlink/batch_errors.h"
+#include "netlink/expression.h"
 #include "netlink/kernel_error.h"
-#include "netlink/native_encoder.h"
-#include "netlink/rule_builder.h"
 #include "netlink/rule_codec.h"
-#include "netlink/socket.h"
 
 namespace kipt::netlink {
 namespace {
 
-// A rule has at most a comment (256 bytes), a connection state (168), two addresses, and names of
-// 255 bytes.
-constexpr size_t kMaxMessageBytes = 4096;
+absl::Status Refuse(absl::string_view action, const absl::Status& why) {
+  return absl::Status(why.code(), absl::StrCat(action, ": ", why.message()));
+}
+
+// What was being done, for errors.
+struct OperationAction {
+  std::string operator()(const CreateChain& create) const {
+    return absl::StrCat("creating chain ", ToString(create.chain));
+  }
+  std::string operator()(const AddRule& add) const {
+    const std::string rule = ToString(add.chain.family, add.rule);
+    if (!add.before) {
+      return absl::StrCat("appending to chain ", ToString(add.chain), " the rule ", rule);
+    }
+    return absl::StrCat("inserting into chain ", ToString(add.chain), " before handle ",
+                        *add.before, " the rule ", rule);
+  }
+  std::string operator()(const DeleteRule& remove) const {
+    return absl::StrCat("deleting from chain ", ToString(remove.chain), " handle ", remove.handle,
+                        ", the rule ", ToString(remove.chain.family, remove.rule));
+  }
+  std::string operator()(const DeleteChain& remove) const {
+    return absl::StrCat("deleting chain ", ToString(remove.chain));
+  }
+  std::string operator()(const WakeTable& wake) const {
+    return absl::StrCat("waking table ", FamilyName(wake.chain.family), " ",
+                        TableName(wake.chain.table));
+  }
+  std::string operator()(const auto& native) const { return ToString(Operation(native)); }
+};
+
+// What the kernel pointed at in a message it refused.
+struct Culprit {
+  std::optional<uint16_t> attribute;  // of the message itself, enum nft_rule_attributes
+  std::optional<Expression> expression;
+};
+
+// `offset` is that of an attribute's header, from the start of the message; 0 is unknown.
+Culprit FindCulprit(WireBytes message, size_t offset) {
+  const auto holds_offset = [&](const Attribute& attribute) {
+    const size_t begin =
+        static_cast<size_t>(attribute.payload.data() - message.data()) - NLA_HDRLEN;
+    return offset >= begin && offset < begin + NLA_HDRLEN + attribute.payload.size();
+  };
+  const std::optional<Attributes> attributes = Attributes::OfMessage(message);
+  if (!attributes) return {};
+  for (const Attribute& attribute : attributes->all()) {
+    if (!holds_offset(attribute)) continue;
+    Culprit culprit{.attribute = attribute.type, .expression = std::nullopt};
+    const std::optional<Attributes> elements = Attributes::Parse(attribute.payload);
+    if (attribute.type != NFTA_RULE_EXPRESSIONS || !elements) return culprit;
+    const std::vector<Expression> expressions = ParseExpressions(attribute.payload);
+    const std::vector<Attribute> list = elements->all();
+    for (size_t i = 0; i < list.size() && i < expressions.size(); ++i) {
+      if (holds_offset(list[i])) culprit.expression = expressions[i];
+    }
+    return culprit;
+  }
+  return {};
+}
+
+// The module of an expression that need not be there; empty of those that nf_tables itself has.
+std::string ModuleOf(const Expression& expression) {
+  // In nf_tables itself since 5.18; Debian 11's kernel has it apart.
+  if (std::holds_alternative<CounterExpression>(expression)) return "counter";
+  const auto* other = std::get_if<OtherExpression>(&expression);
+  return other != nullptr ? other->name : "";
+}
+
+absl::Status LacksExpression(int error_number, const std::string& action,
+                             const std::string& expression) {
+  return KernelError(error_number, action,
+                     absl::StrCat("the kernel has no nf_tables expression ", expression,
+                                  ": module nft_", expression, " is missing"));
+}
 
 }  // namespace
 
-uint32_t Batch::MaxMessages(const Transaction& transaction) {
-  // Begin, end, and for each operation one message and perhaps a table.
-  size_t count = 2 + 2 * transaction.operations.size();
-  for (const Operation& operation : transaction.operations) {
-    const auto* put = std::get_if<PutNativeTable>(&operation);
-    if (put == nullptr) continue;
-    // The table, its end, and the table again.
-    count += 3 + put->table.chains.size();
-    for (const NativeChain& chain : put->table.chains) count += chain.rules.size();
+// Puts the messages of one operation after the other. InvalidArgument: a kernel must not get it.
+class Batch::Builder {
+ public:
+  explicit Builder(Batch& batch) : batch_(batch), to_(batch.messages_) {}
+
+  void Mark(uint16_t type) {
+    batch_.subjects_.emplace_back();
+    to_.Begin(type, NFPROTO_UNSPEC, 0);
   }
-  return static_cast<uint32_t>(count);
-}
+
+  absl::Status Add(const Operation& operation) {
+    operation_ = &operation;
+    if (IsNative(operation)) return std::visit(*this, operation);
+    absl::Status status = CheckChainName(ChainOf(operation).name);
+    if (status.ok()) status = std::visit(*this, operation);
+    return status.ok() ? status : Refuse(ActionText(operation), status);
+  }
+
+  absl::Status operator()(const CreateChain& create) {
+    const ChainId& chain = create.chain;
+    // Without NLM_F_EXCL: a table that exists is left as it is, and is no commit.
+    if (tables_.emplace(chain.family, chain.table).second) {
+      Begin({.operation = operation_, .is_table = true}, NFT_MSG_NEWTABLE, chain.family,
+            NLM_F_CREATE, {{NFTA_TABLE_NAME, TableName(chain.table)}});
+    }
+    BeginForChain(NFT_MSG_NEWCHAIN, NLM_F_CREATE, chain);
+    // Never NFTA_CHAIN_POLICY: on a chain that exists it turns the admin's DROP into ACCEPT. A new
+    // one gets ACCEPT without.
+    if (const BaseChain* base = FindBaseChain(chain.table, chain.name)) {
+      PutHook(base->type, base->hook, base->priority);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const AddRule& add) {
+    // NFTA_RULE_POSITION without NLM_F_APPEND is "before that rule".
+    const uint16_t where = add.before ? 0 : NLM_F_APPEND;
+    Begin({.operation = operation_}, NFT_MSG_NEWRULE, add.chain.family, NLM_F_CREATE | where);
+    if (add.before) to_.PutU64(NFTA_RULE_POSITION, *add.before);
+    return EncodeRule(add.chain, add.rule, to_);
+  }
+
+  absl::Status operator()(const DeleteRule& remove) {
+    Begin({.operation = operation_}, NFT_MSG_DELRULE, remove.chain.family, 0,
+          {{NFTA_RULE_TABLE, TableName(remove.chain.table)}, {NFTA_RULE_CHAIN, remove.chain.name}});
+    // Without a handle the kernel would flush the chain; handles start at 1, so 0 names none.
+    to_.PutU64(NFTA_RULE_HANDLE, remove.handle);
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const DeleteChain& remove) {
+    // The kernel would do it, and with it would go the admin's policy.
+    if (FindBaseChain(remove.chain.table, remove.chain.name) != nullptr) {
+      return absl::InvalidArgumentError("a base chain is not deleted");
+    }
+    // Without NLM_F_NONREC the kernel deletes the chain's rules with it.
+    BeginForChain(NFT_MSG_DELCHAIN, NLM_F_NONREC, remove.chain);
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const WakeTable& wake) {
+    // The kernel would make a table that has gone meanwhile; the batch's generation prevents that.
+    Begin({.operation = operation_}, NFT_MSG_NEWTABLE, wake.chain.family, 0,
+          {{NFTA_TABLE_NAME, TableName(wake.chain.table)}});
+    to_.PutU32(NFTA_TABLE_FLAGS, wake.flags & ~kTableDormant);
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const PutNativeTable& put) {
+    const NativeTable& table = put.table;
+    const std::string action =
+        absl::StrCat("putting in place the table ", FamilyName(table.family), " ", table.name);
+    absl::Status status = CheckTableName(table.name);
+    const auto not_ascending = [](const NativeChain& a, const NativeChain& b) {
+      return a.name >= b.name;
+    };
+    if (std::adjacent_find(table.chains.begin(), table.chains.end(), not_ascending) !=
+        table.chains.end()) {
+      status.Update(absl::InvalidArgumentError("the chains are not in the order of their names"));
+    }
+    if (!status.ok()) return Refuse(action, status);
+    // Creating a table that exists changes nothing, so that there is one to delete.
+    BeginNative(action, NFT_MSG_NEWTABLE, table.family, NLM_F_CREATE, table.name);
+    BeginNative(action + ", removing the old one", NFT_MSG_DELTABLE, table.family, 0, table.name);
+    BeginNative(action, NFT_MSG_NEWTABLE, table.family, NLM_F_CREATE, table.name);
+    for (const NativeChain& chain : table.chains) {
+      const std::string chain_action = absl::StrCat(action, ", chain ", chain.name);
+      status = AddNativeChain(table, chain, chain_action);
+      if (!status.ok()) return Refuse(chain_action, status);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const DeleteNativeTable& remove) {
+    const std::string action =
+        absl::StrCat("deleting the table ", FamilyName(remove.family), " ", remove.name);
+    if (absl::Status status = CheckTableName(remove.name); !status.ok()) {
+      return Refuse(action, status);
+    }
+    BeginNative(action, NFT_MSG_DELTABLE, remove.family, 0, remove.name);
+    return absl::OkStatus();
+  }
+
+ private:
+  static absl::Status CheckTableName(const std::string& name) {
+    // Chains and tables are named alike.
+    if (CheckChainName(name).ok()) return absl::OkStatus();
+    return absl::InvalidArgumentError("a table's name has 1 to 255 bytes and no NUL");
+  }
+
+  absl::Status AddNativeChain(const NativeTable& table, const NativeChain& chain,
+                              const std::string& action) {
+    if (absl::Status status = CheckChainName(chain.name); !status.ok()) return status;
+    BeginNative(action, NFT_MSG_NEWCHAIN, table.family, NLM_F_CREATE, table.name);
+    to_.PutText(NFTA_CHAIN_NAME, chain.name);
+    PutHook(kNativeChainType, chain.hook, chain.priority);
+    // The table is new, so there is no admin's policy that this could undo.
+    to_.PutU32(NFTA_CHAIN_POLICY, NF_ACCEPT);
+    for (const NativeDrop& drop : chain.rules) {
+      if (absl::Status status = CheckDrop(table.family, drop); !status.ok()) return status;
+      BeginNative(absl::StrCat(action, ", the rule ", ToString(table.family, drop)),
+                  NFT_MSG_NEWRULE, table.family, NLM_F_CREATE | NLM_F_APPEND, table.name);
+      to_.PutText(NFTA_RULE_CHAIN, chain.name);
+      EncodeDrop(table.family, drop, to_);
+    }
+    return absl::OkStatus();
+  }
+
+  void Begin(Subject subject, uint16_t type, Family family, uint16_t flags,
+             Messages::Texts texts = {}) {
+    batch_.subjects_.push_back(std::move(subject));
+    to_.Begin(NftMessageType(type), WireFamily(family), flags, texts);
+  }
+  void BeginForChain(uint16_t type, uint16_t flags, const ChainId& chain) {
+    Begin({.operation = operation_}, type, chain.family, flags,
+          {{NFTA_CHAIN_TABLE, TableName(chain.table)}, {NFTA_CHAIN_NAME, chain.name}});
+  }
+  // NFTA_TABLE_NAME, NFTA_CHAIN_TABLE and NFTA_RULE_TABLE are one number.
+  void BeginNative(std::string action, uint16_t type, Family family, uint16_t flags,
+                   const std::string& table) {
+    Begin({.operation = operation_, .native_action = std::move(action)}, type, family, flags,
+          {{NFTA_TABLE_NAME, table}});
+  }
+  void PutHook(const char* type, uint32_t hook, int32_t priority) {
+    to_.PutNest(NFTA_CHAIN_HOOK, [&] {
+      to_.PutU32(NFTA_HOOK_HOOKNUM, hook);
+      to_.PutU32(NFTA_HOOK_PRIORITY, static_cast<uint32_t>(priority));
+    });
+    to_.PutText(NFTA_CHAIN_TYPE, type);
+  }
+
+  Batch& batch_;
+  Messages& to_;
+  const Operation* operation_ = nullptr;
+  std::set<std::pair<Family, Table>> tables_;
+};
 
 absl::StatusOr<Batch> Batch::Build(const Transaction& transaction, uint32_t first_sequence) {
   Batch batch(first_sequence);
-  batch.AppendBegin(transaction.generation);
-  std::set<std::pair<Family, Table>> tables;
+  Builder builder(batch);
+  builder.Mark(NFNL_MSG_BATCH_BEGIN);
+  // The kernel refuses the batch (ERESTART) if it is at another generation: adding a rule twice
+  // adds two rules.
+  batch.messages_.PutU32(NFNL_BATCH_GENID, transaction.generation);
   for (const Operation& operation : transaction.operations) {
-    if (IsNative(operation)) {
-      if (absl::Status status = batch.AppendNative(operation); !status.ok()) return status;
-      continue;
-    }
-    const ChainId& chain = ChainOf(operation);
-    if (absl::Status status = CheckChainName(chain.name); !status.ok()) {
-      return RefuseOperation(operation, status);
-    }
-    if (std::holds_alternative<CreateChain>(operation) &&
-        tables.emplace(chain.family, chain.table).second) {
-      batch.AppendTable(operation);
-    }
-    if (absl::Status status = batch.AppendOperation(operation); !status.ok()) {
-      return RefuseOperation(operation, status);
-    }
+    if (absl::Status status = builder.Add(operation); !status.ok()) return status;
   }
-  batch.Append(Message{},
-               [](char* memory, uint32_t sequence) { return nftnl_batch_end(memory, sequence); });
+  builder.Mark(NFNL_MSG_BATCH_END);
   return batch;
 }
 
-absl::Status Batch::AppendNative(const Operation& operation) {
-  const absl::StatusOr<std::vector<NativeMessage>> messages = EncodeNative(operation);
-  if (!messages.ok()) return messages.status();
-  for (const NativeMessage& message : *messages) {
-    Append(Message{.operation = &operation, .native_action = message.action},
-           [&](char* memory, uint32_t sequence) {
-             std::memcpy(memory, message.bytes.data(), message.bytes.size());
-             auto* header = reinterpret_cast<nlmsghdr*>(memory);
-             header->nlmsg_seq = sequence;
-             return header;
-           });
+std::string ActionText(const Operation& operation) {
+  return std::visit(OperationAction{}, operation);
+}
+
+absl::Status ExplainRule(const AddRule& add, const BatchError& error, WireBytes message) {
+  const int error_number = error.error_number;
+  const Culprit culprit = FindCulprit(message, error.attribute_offset);
+  const std::string action = OperationAction{}(add);
+  const Jump* jump = std::get_if<Jump>(&add.rule.target);
+  if (error_number == ENOENT && culprit.expression) {
+    if (const auto* xt = std::get_if<XtExpression>(&*culprit.expression)) {
+      absl::Status status = KernelError(
+          error_number, action,
+          absl::StrCat("the kernel has no xtables ", xt->is_target ? "target " : "match ", xt->name,
+                       " of revision ", xt->revision, ": module xt_", xt->name,
+                       " or nft_compat is missing"));
+      SetMissingExtension(status, xt->name);
+      return status;
+    }
+    if (const std::string module = ModuleOf(*culprit.expression); !module.empty()) {
+      return LacksExpression(error_number, action, module);
+    }
+    if (jump != nullptr && std::holds_alternative<VerdictExpression>(*culprit.expression)) {
+      return KernelError(error_number, action,
+                         absl::StrCat("there is no chain ", jump->chain, " to jump to"));
+    }
   }
-  return absl::OkStatus();
-}
-
-void Batch::Append(Message message, const std::function<struct nlmsghdr*(char*, uint32_t)>& build) {
-  message.offset = bytes_.size();
-  bytes_.resize(message.offset + kMaxMessageBytes, 0);
-  char* memory = reinterpret_cast<char*>(bytes_.data() + message.offset);
-  const nlmsghdr* header = build(memory, first_sequence_ + message_count());
-  bytes_.resize(message.offset + NLMSG_ALIGN(header->nlmsg_len));
-  messages_.push_back(std::move(message));
-}
-
-void Batch::AppendBegin(uint32_t generation) {
-  Append(Message{}, [&](char* memory, uint32_t sequence) {
-    nlmsghdr* header = nftnl_batch_begin(memory, sequence);
-    // The kernel refuses the batch (ERESTART) if it is at another generation: adding a rule twice
-    // adds two rules.
-    mnl_attr_put_u32(header, NFNL_BATCH_GENID, htonl(generation));
-    return header;
-  });
-}
-
-// NLM_F_CREATE without NLM_F_EXCL: a table that exists is left as it is and is no commit.
-void Batch::AppendTable(const Operation& operation) {
-  const ChainId& chain = ChainOf(operation);
-  const NftnlTablePtr table(nftnl_table_alloc());
-  nftnl_table_set_str(table.get(), NFTNL_TABLE_NAME, std::string(TableName(chain.table)).c_str());
-  Append(Message{.operation = &operation, .is_table = true}, [&](char* memory, uint32_t sequence) {
-    nlmsghdr* header = nftnl_nlmsg_build_hdr(memory, NFT_MSG_NEWTABLE, WireFamily(chain.family),
-                                             NLM_F_CREATE, sequence);
-    nftnl_table_nlmsg_build_payload(header, table.get());
-    return header;
-  });
-}
-
-absl::Status Batch::AppendOperation(const Operation& operation) {
-  if (const auto* create = std::get_if<CreateChain>(&operation)) {
-    AppendNewChain(operation, create->chain);
-  } else if (const auto* add = std::get_if<AddRule>(&operation)) {
-    return AppendNewRule(operation, *add);
-  } else if (const auto* remove = std::get_if<DeleteRule>(&operation)) {
-    AppendDeleteRule(operation, *remove);
-  } else if (const auto* wake = std::get_if<WakeTable>(&operation)) {
-    AppendWake(operation, *wake);
-  } else {
-    return AppendDeleteChain(operation, ChainOf(operation));
+  if (error_number == ENOENT) {
+    switch (culprit.attribute.value_or(NFTA_RULE_UNSPEC)) {
+      case NFTA_RULE_TABLE:
+      case NFTA_RULE_CHAIN:
+        return KernelError(error_number, action, "there is no such chain");
+      case NFTA_RULE_POSITION:
+        return KernelError(error_number, action, "there is no rule of that handle in the chain");
+      default:
+        break;
+    }
   }
-  return absl::OkStatus();
-}
-
-void Batch::AppendNewChain(const Operation& operation, const ChainId& id) {
-  const NftnlChainPtr chain(nftnl_chain_alloc());
-  nftnl_chain_set_str(chain.get(), NFTNL_CHAIN_TABLE, std::string(TableName(id.table)).c_str());
-  nftnl_chain_set_str(chain.get(), NFTNL_CHAIN_NAME, id.name.c_str());
-  if (const BaseChain* base = FindBaseChain(id.table, id.name)) {
-    nftnl_chain_set_u32(chain.get(), NFTNL_CHAIN_HOOKNUM, base->hook);
-    nftnl_chain_set_s32(chain.get(), NFTNL_CHAIN_PRIO, base->priority);
-    nftnl_chain_set_str(chain.get(), NFTNL_CHAIN_TYPE, base->type);
-    // Never NFTNL_CHAIN_POLICY: on a chain that exists it turns the admin's DROP into ACCEPT. A new
-    // one gets ACCEPT without.
+  if (error_number == EINVAL && std::holds_alternative<Masquerade>(add.rule.target)) {
+    return KernelError(error_number, action, "MASQUERADE is for nat POSTROUTING only");
   }
-  Append(Message{.operation = &operation}, [&](char* memory, uint32_t sequence) {
-    nlmsghdr* header = nftnl_nlmsg_build_hdr(memory, NFT_MSG_NEWCHAIN, WireFamily(id.family),
-                                             NLM_F_CREATE, sequence);
-    nftnl_chain_nlmsg_build_payload(header, chain.get());
-    return header;
-  });
+  return KernelError(error_number, action);
 }
 
-absl::Status Batch::AppendNewRule(const Operation& operation, const AddRule& add) {
-  absl::StatusOr<NftnlRulePtr> rule = EncodeRule(add.chain, add.rule);
-  if (!rule.ok()) return rule.status();
-  // NFTA_RULE_POSITION without NLM_F_APPEND is "before that rule".
-  uint16_t flags = NLM_F_CREATE;
-  if (add.before) {
-    nftnl_rule_set_u64(rule->get(), NFTNL_RULE_POSITION, *add.before);
-  } else {
-    flags |= NLM_F_APPEND;
-  }
-  Append(Message{.operation = &operation}, [&](char* memory, uint32_t sequence) {
-    nlmsghdr* header = nftnl_nlmsg_build_hdr(memory, NFT_MSG_NEWRULE, WireFamily(add.chain.family),
-                                             flags, sequence);
-    nftnl_rule_nlmsg_build_payload(header, rule->get());
-    return header;
-  });
-  return absl::OkStatus();
-}
-
-void Batch::AppendDeleteRule(const Operation& operation, const DeleteRule& remove) {
-  const ChainId& chain = remove.chain;
-  const NftnlRulePtr rule(nftnl_rule_alloc());
-  nftnl_rule_set_str(rule.get(), NFTNL_RULE_TABLE, std::string(TableName(chain.table)).c_str());
-  nftnl_rule_set_str(rule.get(), NFTNL_RULE_CHAIN, chain.name.c_str());
-  // Without a handle the kernel would flush the chain; handles start at 1, so 0 names none.
-  nftnl_rule_set_u64(rule.get(), NFTNL_RULE_HANDLE, remove.handle);
-  Append(Message{.operation = &operation}, [&](char* memory, uint32_t sequence) {
-    nlmsghdr* header =
-        nftnl_nlmsg_build_hdr(memory, NFT_MSG_DELRULE, WireFamily(chain.family), 0, sequence);
-    nftnl_rule_nlmsg_build_payload(header, rule.get());
-    return header;
-  });
-}
-
-absl::Status Batch::AppendDeleteChain(const Operation& operation, const ChainId& id) {
-  // The kernel would do it, and with it would go the admin's policy.
-  if (FindBaseChain(id.table, id.name) != nullptr) {
-    return absl::InvalidArgumentError("a base chain is not deleted");
-  }
-  const NftnlChainPtr chain(nftnl_chain_alloc());
-  nftnl_chain_set_str(chain.get(), NFTNL_CHAIN_TABLE, std::string(TableName(id.table)).c_str());
-  nftnl_chain_set_str(chain.get(), NFTNL_CHAIN_NAME, id.name.c_str());
-  // Without NLM_F_NONREC the kernel deletes the chain's rules with it.
-  Append(Message{.operation = &operation}, [&](char* memory, uint32_t sequence) {
-    nlmsghdr* header = nftnl_nlmsg_build_hdr(memory, NFT_MSG_DELCHAIN, WireFamily(id.family),
-                                             NLM_F_NONREC, sequence);
-    nftnl_chain_nlmsg_build_payload(header, chain.get());
-    return header;
-  });
-  return absl::OkStatus();
-}
-
-void Batch::AppendWake(const Operation& operation, const WakeTable& wake) {
-  const NftnlTablePtr table(nftnl_table_alloc());
-  nftnl_table_set_str(table.get(), NFTNL_TABLE_NAME,
-                      std::string(TableName(wake.chain.table)).c_str());
-  nftnl_table_set_u32(table.get(), NFTNL_TABLE_FLAGS, wake.flags & ~kTableDormant);
-  Append(Message{.operation = &operation}, [&](char* memory, uint32_t sequence) {
-    // The kernel would make a table that has gone meanwhile; the batch's generation prevents that.
-    nlmsghdr* header =
-        nftnl_nlmsg_build_hdr(memory, NFT_MSG_NEWTABLE, WireFamily(wake.chain.family), 0, sequence);
-    nftnl_table_nlmsg_build_payload(header, table.get());
-    return header;
-  });
+absl::Status ExplainNative(const std::string& action, const BatchError& error, WireBytes message) {
+  const int error_number = error.error_number;
+  if (action.empty()) return KernelError(error_number, "committing to nf_tables");
+  const Culprit culprit = FindCulprit(message, error.attribute_offset);
+  const std::string module = culprit.expression ? ModuleOf(*culprit.expression) : "";
+  if (error_number != ENOENT || module.empty()) return KernelError(error_number, action);
+  return LacksExpression(error_number, action, module);
 }
 
 absl::Status Batch::Explain(absl::Span<const BatchError> errors) const {
@@ -228,35 +331,34 @@ absl::Status Batch::Explain(absl::Span<const BatchError> errors) const {
   const BatchError* first = &errors.front();
   for (const BatchError& error : errors) {
     if (error.error_number == ERESTART) return KernelError(ERESTART, "committing to nf_tables");
-    if (error.sequence - first_sequence_ < first->sequence - first_sequence_) first = &error;
+    if (error.sequence - messages_.first() < first->sequence - messages_.first()) first = &error;
   }
-  const size_t index = first->sequence - first_sequence_;
-  if (index >= messages_.size()) {
+  const size_t index = first->sequence - messages_.first();
+  if (index >= subjects_.size()) {
     return KernelError(first->error_number, "committing to nf_tables");
   }
-  const Message& message = messages_[index];
-  const size_t end = index + 1 < messages_.size() ? messages_[index + 1].offset : bytes_.size();
-  const WireBytes bytes = absl::MakeConstSpan(bytes_).subspan(message.offset, end - message.offset);
-  if (message.operation == nullptr || IsNative(*message.operation)) {
-    return ExplainNative(message.native_action, *first, bytes);
+  const Subject& subject = subjects_[index];
+  const WireBytes bytes = messages_.Message(index);
+  if (subject.operation == nullptr || IsNative(*subject.operation)) {
+    return ExplainNative(subject.native_action, *first, bytes);
   }
-  if (message.is_table) {
-    const ChainId& chain = ChainOf(*message.operation);
+  if (subject.is_table) {
+    const ChainId& chain = ChainOf(*subject.operation);
     return KernelError(first->error_number,
                        absl::StrCat("creating table ", FamilyName(chain.family), " ",
                                     TableName(chain.table), " for chain ", chain.name));
   }
-  if (const auto* add = std::get_if<AddRule>(message.operation)) {
+  if (const auto* add = std::get_if<AddRule>(subject.operation)) {
     return ExplainRule(*add, *first, bytes);
   }
   absl::string_view advice;
   if (first->error_number == ENOENT) {
-    advice = std::holds_alternative<DeleteRule>(*message.operation)
+    advice = std::holds_alternative<DeleteRule>(*subject.operation)
                  ? "there is no such chain, or no rule of that handle in it"
                  : "there is no such chain";
   }
-  absl::Status status = KernelError(first->error_number, ActionText(*message.operation), advice);
-  const auto* remove = std::get_if<DeleteChain>(message.operation);
+  absl::Status status = KernelError(first->error_number, ActionText(*subject.operation), advice);
+  const auto* remove = std::get_if<DeleteChain>(subject.operation);
   if (remove != nullptr && first->error_number == EBUSY) SetChainInUse(status, remove->chain);
   return status;
 }

@@ -14,7 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "netlink/xt_display.h"
-#include "netlink/xt_marks.h"
+#include "netlink/xt_info.h"
 
 namespace kipt::netlink {
 namespace {
@@ -83,10 +83,7 @@ bool LeavesMark(absl::string_view name) {
 // One that may do anything.
 OtherExpression Unknown(absl::string_view name) {
   if (LeavesMark(name)) return {.name = std::string(name)};
-  return {.name = std::string(name),
-          .marks_tested = kAllMarks,
-          .marks_set = kAllMarks,
-          .labels_set = AllConnLabels()};
+  return {.name = std::string(name), .marks = MarksOfUnknownTarget()};
 }
 
 // `ct label set`, which takes the labels of a register.
@@ -111,14 +108,14 @@ OtherExpression Other(absl::string_view name, const std::optional<Attributes>& d
   if (absl::StartsWith(other.text, "-j ")) other.is_target = true;
   // A verdict that could not be read.
   if (name == "immediate" && other.decides) return other;
-  other.labels_set = LabelsSetBy(name, *data);
+  other.marks.labels_set = LabelsSetBy(name, *data);
   // The same of a store.
   if (name == "meta" && other.decides) return other;
   // A lookup of the route that the mark chooses.
   const bool route =
       name == "fib" && (data->U32(NFTA_FIB_FLAGS).value_or(0) & NFTA_FIB_F_MARK) != 0;
-  other.marks_tested = route || name == "meta" ? kAllMarks : 0;
-  other.marks_set = 0;
+  other.marks.tested = route || name == "meta" ? kAllMarks : 0;
+  other.marks.set = 0;
   return other;
 }
 

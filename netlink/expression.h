@@ -24,24 +24,28 @@ struct PayloadLoad {
   uint32_t base = 0;  // enum nft_payload_bases
   uint32_t offset = 0;
   uint32_t length = 0;
+  bool operator==(const PayloadLoad&) const = default;
 };
 
 // meta: packet metadata into a register.
 struct MetaLoad {
   uint32_t to = 0;
   uint32_t key = 0;  // enum nft_meta_keys
+  bool operator==(const MetaLoad&) const = default;
 };
 
 // meta, from a register into the packet.
 struct MetaStore {
   uint32_t from = 0;
   uint32_t key = 0;
+  bool operator==(const MetaStore&) const = default;
 };
 
 // immediate: bytes of the rule's own into a register.
 struct ImmediateLoad {
   uint32_t to = 0;
   WireBytes data;
+  bool operator==(const ImmediateLoad&) const = default;
 };
 
 // bitwise: to = (from & mask) ^ flip. Those that shift, or take two registers, are OtherExpression.
@@ -50,6 +54,7 @@ struct Masking {
   uint32_t to = 0;
   WireBytes mask;
   WireBytes flip;  // as long as the mask; empty if it flips no bit
+  bool operator==(const Masking&) const = default;
 };
 
 // cmp, for equality or inequality.
@@ -57,6 +62,7 @@ struct Comparison {
   uint32_t from = 0;
   bool negated = false;
   WireBytes data;
+  bool operator==(const Comparison&) const = default;
 };
 
 // range, and cmp for more or less: low <= from <= high, as numbers in network order. An empty
@@ -67,17 +73,20 @@ struct RangeComparison {
   bool open = false;
   WireBytes low;
   WireBytes high;
+  bool operator==(const RangeComparison&) const = default;
 };
 
 struct CounterExpression {
   uint64_t packets = 0;
   uint64_t bytes = 0;
+  bool operator==(const CounterExpression&) const = default;
 };
 
 // immediate, into the verdict register.
 struct VerdictExpression {
   int32_t code = 0;   // NF_ACCEPT, NF_DROP, enum nft_verdicts
   std::string chain;  // of a jump or goto
+  bool operator==(const VerdictExpression&) const = default;
 };
 
 // match or target, of nft_compat.
@@ -86,6 +95,7 @@ struct XtExpression {
   std::string name;
   uint32_t revision = 0;
   WireBytes info;
+  bool operator==(const XtExpression&) const = default;
 };
 
 // Outside our vocabulary, or malformed.
@@ -102,10 +112,10 @@ struct OtherExpression {
   // As iptables-save spells it, where it does.
   std::string text = {};
   // As in OpaqueRule.
-  uint32_t marks_tested = 0;
-  uint32_t marks_set = 0;
-  uint32_t marks_cleared = 0;
-  ConnLabelSet labels_set = {};
+  std::string target = {};
+  bool nfacct = false;
+  Marks marks = {};
+  bool operator==(const OtherExpression&) const = default;
 };
 
 using Expression = std::variant<PayloadLoad, MetaLoad, MetaStore, ImmediateLoad, Masking,
@@ -114,7 +124,7 @@ using Expression = std::variant<PayloadLoad, MetaLoad, MetaStore, ImmediateLoad,
 
 // `list` is the content of NFTA_RULE_EXPRESSIONS. Points into it. Anything malformed becomes an
 // OtherExpression, so that the rest is still seen. What a register holds is not known here: an
-// expression that reads the packet mark from one says nothing of it in `marks_tested`.
+// expression that reads the packet mark from one says nothing of it in `marks`.
 std::vector<Expression> ParseExpressions(WireBytes list);
 
 }  // namespace kipt::netlink

@@ -7,118 +7,185 @@
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <optional>
-#include <set>
 #include <utility>
+#include <variant>
+#include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
-#include "netlink/attributes.h"
+#include "netlink/expression.h"
 #include "netlink/kernel_error.h"
-#include "netlink/native_decoder.h"
 #include "netlink/nft_requests.h"
+#include "netlink/rule_codec.h"
 
 namespace kipt::netlink {
 namespace {
 
-// Reads what makes up one table.
-class TableReader {
- public:
-  TableReader(Socket& socket, Family family, const std::string& name)
-      : socket_(socket),
-        family_(family),
-        name_(name),
-        action_(absl::StrCat("reading the table ", FamilyName(family), " ", name)),
-        decoder_(family, name) {}
+bool HasContent(const Attributes& attributes, uint16_t type) {
+  const std::optional<WireBytes> bytes = attributes.Bytes(type);
+  return bytes && !bytes->empty();
+}
 
-  // Nothing: there is no such table. Aborted: it changed meanwhile.
-  absl::StatusOr<std::optional<ObservedNativeTable>> Read() && {
-    const absl::StatusOr<int> error = Ask(NFT_MSG_GETTABLE, 0, {{NFTA_TABLE_NAME, name_}},
-                                          [&](WireBytes message) { decoder_.AddTable(message); });
-    if (!error.ok()) return error.status();
-    if (*error == ENOENT) return std::optional<ObservedNativeTable>();
-    if (*error != 0) return KernelError(*error, action_);
-    absl::Status status = Request(NFT_MSG_GETRULE, NLM_F_DUMP, {{NFTA_RULE_TABLE, name_}},
-                                  [&](WireBytes message) { decoder_.AddRule(message); });
-    const std::set<std::string> chains = decoder_.ChainsOfRules();
-    if (status.ok()) {
-      // NFTA_TABLE_USE also counts what a transaction of somebody else's has begun and may yet
-      // abort: where it does not fit, it is looked for.
-      status = chains.size() == decoder_.use() ? ReadChains(chains) : ReadEverything();
+// The data of each expression of `list`.
+std::vector<WireBytes> ExpressionData(WireBytes list) {
+  std::vector<WireBytes> data;
+  const std::optional<Attributes> elements = Attributes::Parse(list);
+  for (const Attribute& element : elements ? elements->all() : std::vector<Attribute>()) {
+    const std::optional<Attributes> parts = Attributes::Parse(element.payload);
+    data.push_back((parts ? parts->Bytes(NFTA_EXPR_DATA) : std::nullopt).value_or(WireBytes()));
+  }
+  return data;
+}
+
+// What the rule of the expressions `held` has counted. Nothing where the kernel would hold another
+// rule for `written`.
+std::optional<RuleCounters> CountersOfSame(WireBytes written, WireBytes held) {
+  const std::vector<Expression> ours = ParseExpressions(written);
+  const std::vector<Expression> theirs = ParseExpressions(held);
+  const std::vector<WireBytes> our_data = ExpressionData(written);
+  const std::vector<WireBytes> their_data = ExpressionData(held);
+  if (theirs.size() != ours.size() || their_data.size() != our_data.size()) return std::nullopt;
+  RuleCounters counters;
+  for (size_t i = 0; i < ours.size(); ++i) {
+    const auto* counter = std::get_if<CounterExpression>(&theirs[i]);
+    if (counter != nullptr && std::holds_alternative<CounterExpression>(ours[i])) {
+      counters = {.packets = counter->packets, .bytes = counter->bytes};
+    } else if (theirs[i] != ours[i] ||
+               (std::holds_alternative<OtherExpression>(ours[i]) && their_data[i] != our_data[i])) {
+      return std::nullopt;
     }
-    if (!status.ok()) return status;
-    return std::make_optional(std::move(decoder_).Finish());
   }
+  return counters;
+}
 
- private:
-  // The kernel tells a chain by its name, and lists only all chains of a family: they may be tens
-  // of thousands.
-  absl::Status ReadChains(const std::set<std::string>& names) {
-    for (const std::string& chain : names) {
-      absl::Status status =
-          Request(NFT_MSG_GETCHAIN, 0, {{NFTA_CHAIN_TABLE, name_}, {NFTA_CHAIN_NAME, chain}},
-                  [&](WireBytes message) { decoder_.AddChain(message); });
-      if (!status.ok()) return status;
-    }
-    return absl::OkStatus();
+std::optional<RuleCounters> CountersOfSame(Family family, const NativeDrop& drop,
+                                           const Attributes& held) {
+  Messages written(0);
+  written.Begin(NftMessageType(NFT_MSG_NEWRULE), WireFamily(family), 0);
+  EncodeDrop(family, drop, written);
+  const Attributes ours = *Attributes::OfMessage(written.bytes());
+  // NFTA_RULE_COMPAT is a condition outside the expressions.
+  if (held.Bytes(NFTA_RULE_USERDATA).value_or(WireBytes()) !=
+          ours.Bytes(NFTA_RULE_USERDATA).value_or(WireBytes()) ||
+      held.Bytes(NFTA_RULE_COMPAT)) {
+    return std::nullopt;
   }
+  return CountersOfSame(ours.Bytes(NFTA_RULE_EXPRESSIONS).value_or(WireBytes()),
+                        held.Bytes(NFTA_RULE_EXPRESSIONS).value_or(WireBytes()));
+}
 
-  absl::Status ReadEverything() {
-    absl::Status status = Request(NFT_MSG_GETCHAIN, NLM_F_DUMP, {}, [&](WireBytes message) {
-      if (IsOfThisTable(message)) decoder_.AddChain(message);
-    });
-    // NFTA_SET_TABLE, NFTA_OBJ_TABLE and NFTA_FLOWTABLE_TABLE are one number.
-    for (const uint16_t type : {NFT_MSG_GETSET, NFT_MSG_GETOBJ, NFT_MSG_GETFLOWTABLE}) {
-      if (!status.ok()) return status;
-      status = Request(type, NLM_F_DUMP, {{NFTA_SET_TABLE, name_}}, [&](WireBytes message) {
-        if (IsOfThisTable(message)) decoder_.AddOther();
-      });
-    }
-    return status;
-  }
-
-  // The table's name is attribute 1 of chains, sets, objects and flow tables alike.
-  bool IsOfThisTable(WireBytes message) const {
-    const std::optional<Attributes> attributes = Attributes::OfMessage(message);
-    return attributes && attributes->Text(NFTA_CHAIN_TABLE) == name_;
-  }
-
-  absl::StatusOr<int> Ask(uint16_t type, uint16_t flags, Requests::Texts names,
-                          absl::FunctionRef<void(WireBytes)> handle) {
-    return AskOne(socket_, type, WireFamily(family_), flags, names, [&](WireBytes message) {
-      handle(message);
+// Nothing: there is no such table. Aborted: it changed meanwhile.
+absl::StatusOr<std::optional<ObservedNativeTable>> ReadOnce(Socket& socket,
+                                                            const NativeTable& table) {
+  const std::string action =
+      absl::StrCat("reading the table ", FamilyName(table.family), " ", table.name);
+  NativeComparison comparison(table);
+  const auto ask = [&](uint16_t type, uint16_t flags, Messages::Texts names,
+                       void (NativeComparison::*add)(WireBytes)) {
+    return AskOne(socket, type, WireFamily(table.family), flags, names, [&](WireBytes message) {
+      (comparison.*add)(message);
       return absl::OkStatus();
     });
+  };
+  absl::StatusOr<int> error =
+      ask(NFT_MSG_GETTABLE, 0, {{NFTA_TABLE_NAME, table.name}}, &NativeComparison::AddTable);
+  if (error.ok() && *error == ENOENT) return std::optional<ObservedNativeTable>();
+  if (error.ok() && *error == 0) {
+    error = ask(NFT_MSG_GETRULE, NLM_F_DUMP, {{NFTA_RULE_TABLE, table.name}},
+                &NativeComparison::AddRule);
+    if (error.ok() && *error == ENOENT) {
+      return absl::AbortedError(absl::StrCat(action, ": it changed meanwhile"));
+    }
   }
-
-  // For what belongs to the table: if it was there a moment ago and is gone, the table has changed.
-  absl::Status Request(uint16_t type, uint16_t flags, Requests::Texts names,
-                       absl::FunctionRef<void(WireBytes)> handle) {
-    const absl::StatusOr<int> error = Ask(type, flags, names, handle);
-    if (!error.ok()) return error.status();
-    if (*error == ENOENT)
-      return absl::AbortedError(absl::StrCat(action_, ": it changed meanwhile"));
-    return *error == 0 ? absl::OkStatus() : KernelError(*error, action_);
+  for (const NativeChain& chain : table.chains) {
+    if (!error.ok() || *error != 0) break;
+    error =
+        ask(NFT_MSG_GETCHAIN, 0, {{NFTA_CHAIN_TABLE, table.name}, {NFTA_CHAIN_NAME, chain.name}},
+            &NativeComparison::AddChain);
+    // A chain that is missing is one that was not added.
+    if (error.ok() && *error == ENOENT) error = 0;
   }
-
-  Socket& socket_;
-  const Family family_;
-  const std::string& name_;
-  const std::string action_;
-  NativeTableDecoder decoder_;
-};
+  if (!error.ok()) return error.status();
+  if (*error != 0) return KernelError(*error, action);
+  return std::make_optional(comparison.Finish());
+}
 
 }  // namespace
 
-absl::StatusOr<NativeReading> ReadNativeTable(Socket& socket, Family family,
-                                              const std::string& name) {
+const NativeChain* NativeComparison::FindChain(const std::optional<std::string>& name) const {
+  const auto chain =
+      std::find_if(table_.chains.begin(), table_.chains.end(),
+                   [&](const NativeChain& candidate) { return candidate.name == name; });
+  return chain == table_.chains.end() ? nullptr : &*chain;
+}
+
+void NativeComparison::AddTable(WireBytes message) {
+  const std::optional<Attributes> attributes = Attributes::OfMessage(message);
+  // The use is how many chains, sets, objects and flow tables there are. It also counts what a
+  // transaction of another process has begun and may yet abort. Flags: dormant, owned by a process,
+  // kept beyond its death. User data: a comment.
+  if (!attributes || attributes->U32(NFTA_TABLE_USE) != table_.chains.size() ||
+      attributes->U32(NFTA_TABLE_FLAGS) != 0U || HasContent(*attributes, NFTA_TABLE_OWNER) ||
+      HasContent(*attributes, NFTA_TABLE_USERDATA)) {
+    observed_.altered = true;
+  }
+}
+
+void NativeComparison::AddChain(WireBytes message) {
+  const std::optional<Attributes> attributes = Attributes::OfMessage(message);
+  const NativeChain* chain =
+      FindChain(attributes ? attributes->Text(NFTA_CHAIN_NAME) : std::nullopt);
+  const auto hook = attributes ? attributes->Nest(NFTA_CHAIN_HOOK) : std::nullopt;
+  // Kernels before 5.7 do not tell the flags.
+  if (chain == nullptr || !hook || !hook->HasOnly({NFTA_HOOK_HOOKNUM, NFTA_HOOK_PRIORITY}) ||
+      hook->U32(NFTA_HOOK_HOOKNUM) != chain->hook ||
+      hook->U32(NFTA_HOOK_PRIORITY) != static_cast<uint32_t>(chain->priority) ||
+      attributes->Text(NFTA_CHAIN_TYPE) != kNativeChainType ||
+      attributes->U32(NFTA_CHAIN_POLICY) != uint32_t{NF_ACCEPT} ||
+      (attributes->U32(NFTA_CHAIN_FLAGS).value_or(0) & ~uint32_t{NFT_CHAIN_BASE}) != 0 ||
+      HasContent(*attributes, NFTA_CHAIN_COUNTERS) ||
+      HasContent(*attributes, NFTA_CHAIN_USERDATA)) {
+    observed_.altered = true;
+    return;
+  }
+  chains_.insert(chain->name);
+}
+
+void NativeComparison::AddRule(WireBytes message) {
+  const std::optional<Attributes> attributes = Attributes::OfMessage(message);
+  const NativeChain* chain =
+      FindChain(attributes ? attributes->Text(NFTA_RULE_CHAIN) : std::nullopt);
+  const size_t place = chain != nullptr ? rules_of_chain_[chain->name]++ : 0;
+  const std::optional<RuleCounters> counters =
+      chain != nullptr && place < chain->rules.size()
+          ? CountersOfSame(table_.family, chain->rules[place], *attributes)
+          : std::nullopt;
+  if (!counters) {
+    observed_.altered = true;
+    return;
+  }
+  observed_.counters.packets += counters->packets;
+  observed_.counters.bytes += counters->bytes;
+}
+
+ObservedNativeTable NativeComparison::Finish() const {
+  ObservedNativeTable observed = observed_;
+  for (const NativeChain& chain : table_.chains) {
+    const auto rules = rules_of_chain_.find(chain.name);
+    const size_t count = rules == rules_of_chain_.end() ? 0 : rules->second;
+    observed.altered |= chains_.count(chain.name) == 0 || count != chain.rules.size();
+  }
+  return observed;
+}
+
+absl::StatusOr<NativeReading> ReadNativeTable(Socket& socket, const NativeTable& table) {
   NativeReading reading;
   const absl::StatusOr<uint32_t> generation = AtOneGeneration(socket, [&]() -> absl::Status {
-    absl::StatusOr<std::optional<ObservedNativeTable>> table =
-        TableReader(socket, family, name).Read();
-    if (!table.ok()) return table.status();
-    reading.table = *std::move(table);
+    absl::StatusOr<std::optional<ObservedNativeTable>> observed = ReadOnce(socket, table);
+    if (!observed.ok()) return observed.status();
+    reading.table = *std::move(observed);
     return absl::OkStatus();
   });
   if (!generation.ok()) return generation.status();

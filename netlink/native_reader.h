@@ -2,22 +2,50 @@
 //
 // File: netlink/native_reader.h
 //
-// A native table, as it stands in the kernel.
+// A native table as it stands in the kernel, compared with what we would have written.
 #ifndef KIPT_NETLINK_NATIVE_READER_H_
 #define KIPT_NETLINK_NATIVE_READER_H_
 
+#include <cstddef>
+#include <map>
+#include <set>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "netlink/attributes.h"
 #include "netlink/backend.h"
 #include "netlink/socket.h"
 
 namespace kipt::netlink {
 
-// Backend::ReadNativeTable over `socket`, in whose network namespace it reads. As long as the table
-// is what its rules say, the cost does not grow with other tables.
-absl::StatusOr<NativeReading> ReadNativeTable(Socket& socket, Family family,
-                                              const std::string& name);
+// Takes what the kernel tells of a table, in any order but that of the rules of one chain. Any
+// bytes will do: what is not exactly as we write it makes the table altered.
+class NativeComparison {
+ public:
+  // `table` must outlive the comparison.
+  explicit NativeComparison(const NativeTable& table) : table_(table) {}
+
+  // Messages of NFT_MSG_NEWTABLE, NEWCHAIN and NEWRULE, their nlmsghdr included. They must be of
+  // this table.
+  void AddTable(WireBytes message);
+  void AddChain(WireBytes message);
+  void AddRule(WireBytes message);
+
+  // Once all are added.
+  ObservedNativeTable Finish() const;
+
+ private:
+  const NativeChain* FindChain(const std::optional<std::string>& name) const;
+
+  const NativeTable& table_;
+  ObservedNativeTable observed_;
+  std::set<std::string> chains_;                  // that were added
+  std::map<std::string, size_t> rules_of_chain_;  // how many were added
+};
+
+// Backend::ReadNativeTable over `socket`, in whose network namespace it reads. The cost does not
+// grow with other tables.
+absl::StatusOr<NativeReading> ReadNativeTable(Socket& socket, const NativeTable& table);
 
 }  // namespace kipt::netlink
 

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "netlink/nft_backend.h"
+#include "netlink/backend.h"
 
 // Before linux/netfilter.h, or the two redefine each other.
 #include <netinet/in.h>
 // Then the kernel's.
-#include <libmnl/libmnl.h>
-#include <libnftnl/common.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
-#include <linux/netfilter/nfnetlink.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <optional>
 #include <set>
 #include <string>
@@ -22,13 +16,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "netlink/attributes.h"
-#include "netlink/base_chains.h"
 #include "netlink/batch.h"
 #include "netlink/kernel_error.h"
 #include "netlink/native_reader.h"
 #include "netlink/nft_monitor.h"
 #include "netlink/nft_requests.h"
-#include "netlink/nft_survey.h"
 #include "netlink/reach.h"
 #include "netlink/rule_codec.h"
 #include "netlink/socket.h"
@@ -87,17 +79,16 @@ class NftBackend : public Backend {
     return TakeNftSurvey(*socket_, keep);
   }
 
-  absl::StatusOr<NativeReading> ReadNativeTable(Family family, const std::string& name) override {
-    return kipt::netlink::ReadNativeTable(*socket_, family, name);
+  absl::StatusOr<NativeReading> ReadNativeTable(const NativeTable& table) override {
+    return kipt::netlink::ReadNativeTable(*socket_, table);
   }
 
   absl::Status Apply(const Transaction& transaction) override {
     if (transaction.empty()) return absl::OkStatus();
-    const uint32_t first = socket_->ReserveSequences(Batch::MaxMessages(transaction));
-    const absl::StatusOr<Batch> batch = Batch::Build(transaction, first);
+    const absl::StatusOr<Batch> batch = Batch::Build(transaction, socket_->ReserveSequences(0));
     if (!batch.ok()) return batch.status();
-    const absl::StatusOr<std::vector<BatchError>> errors =
-        socket_->SendBatch(batch->bytes(), first, batch->message_count());
+    socket_->ReserveSequences(batch->messages().count());
+    const absl::StatusOr<std::vector<BatchError>> errors = socket_->SendBatch(batch->messages());
     if (errors.ok()) {
       if (absl::Status refused = batch->Explain(*errors); !refused.ok()) return refused;
     }
@@ -177,95 +168,64 @@ class NftBackend : public Backend {
     }
     if (asked.empty()) return absl::OkStatus();
     const std::vector<std::pair<Family, Table>> tables(asked.begin(), asked.end());
-    Requests requests(socket_->ReserveSequences(static_cast<uint32_t>(tables.size())));
+    Messages requests(socket_->ReserveSequences(static_cast<uint32_t>(tables.size())));
     for (const auto& [family, table] : tables) {
-      requests.Add(NFT_MSG_GETTABLE, WireFamily(family), 0,
-                   {{NFTA_TABLE_NAME, std::string(TableName(table))}});
+      requests.Begin(NftMessageType(NFT_MSG_GETTABLE), WireFamily(family), 0,
+                     {{NFTA_TABLE_NAME, TableName(table)}});
     }
-    absl::Status status;
-    absl::Status answered = Ask(*socket_, requests, [&](const Reply& reply) {
-      const auto& [family, table] = tables[reply.sequence - requests.first()];
-      const auto action = [family = family, table = table] {
-        return absl::StrCat("reading table ", FamilyName(family), " ", TableName(table));
-      };
-      if (reply.message == nullptr) {
-        if (reply.error_number != ENOENT) status.Update(KernelError(reply.error_number, action()));
-        return;
-      }
-      const std::optional<Attributes> attributes =
-          Attributes::OfMessage(MessageBytes(reply.message));
-      const std::optional<uint32_t> flags =
-          attributes ? attributes->U32(NFTA_TABLE_FLAGS) : std::nullopt;
-      if (!flags || reply.message->nlmsg_type != ((NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG_NEWTABLE)) {
-        status.Update(absl::DataLossError(absl::StrCat(action(), ": its message is malformed")));
-      } else if ((*flags & kTableDormant) != 0) {
-        snapshot.dormant[{family, table}] = *flags;
-      }
-    });
-    return answered.ok() ? status : answered;
+    const auto action = [&](size_t place) {
+      return absl::StrCat("reading table ", FamilyName(tables[place].first), " ",
+                          TableName(tables[place].second));
+    };
+    const auto take = [&](size_t place, const Attributes& attributes) {
+      const std::optional<uint32_t> flags = attributes.U32(NFTA_TABLE_FLAGS);
+      if (flags && (*flags & kTableDormant) != 0) snapshot.dormant[tables[place]] = *flags;
+      return flags.has_value();
+    };
+    return AskEach(*socket_, requests, NFT_MSG_NEWTABLE, action, take);
   }
 
-  // Whether the chains are there, and on their hooks.
+  // Whether the chains are there, and on their hooks. Where there is no chain, the table may be
+  // missing, too.
   absl::Status ReadChains(absl::Span<const ChainQuery> queries, Snapshot& snapshot) {
-    Requests requests(socket_->ReserveSequences(static_cast<uint32_t>(queries.size())));
+    Messages requests(socket_->ReserveSequences(static_cast<uint32_t>(queries.size())));
     for (const ChainQuery& query : queries) {
       const ChainId& chain = query.chain;
       if (absl::Status status = CheckChainName(chain.name); !status.ok()) return status;
-      requests.Add(
-          NFT_MSG_GETCHAIN, WireFamily(chain.family), 0,
-          {{NFTA_CHAIN_TABLE, std::string(TableName(chain.table))}, {NFTA_CHAIN_NAME, chain.name}});
+      requests.Begin(NftMessageType(NFT_MSG_GETCHAIN), WireFamily(chain.family), 0,
+                     {{NFTA_CHAIN_TABLE, TableName(chain.table)}, {NFTA_CHAIN_NAME, chain.name}});
     }
-    absl::Status status;
-    absl::Status asked = Ask(*socket_, requests, [&](const Reply& reply) {
-      const ChainId& chain = queries[reply.sequence - requests.first()].chain;
-      if (reply.message == nullptr) {
-        // Neither the table nor the chain is told apart, and neither needs to be.
-        if (reply.error_number != ENOENT && status.ok()) {
-          status = KernelError(reply.error_number, absl::StrCat("reading chain ", ToString(chain)));
-        }
-        return;
-      }
-      const std::optional<Attributes> attributes =
-          Attributes::OfMessage(MessageBytes(reply.message));
-      if (!attributes || attributes->Text(NFTA_CHAIN_NAME) != chain.name ||
-          reply.message->nlmsg_type != ((NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG_NEWCHAIN)) {
-        status.Update(absl::DataLossError(
-            absl::StrCat("reading chain ", ToString(chain), ": its message is malformed")));
-        return;
-      }
-      snapshot.chains[chain].hooked = IsHooked(chain, *attributes);
-    });
-    return asked.ok() ? status : asked;
+    const auto action = [&](size_t place) {
+      return absl::StrCat("reading chain ", ToString(queries[place].chain));
+    };
+    const auto take = [&](size_t place, const Attributes& attributes) {
+      const ChainId& chain = queries[place].chain;
+      if (attributes.Text(NFTA_CHAIN_NAME) != chain.name) return false;
+      snapshot.chains[chain].hooked = IsHooked(chain, attributes);
+      return true;
+    };
+    return AskEach(*socket_, requests, NFT_MSG_NEWCHAIN, action, take);
   }
 
   // Aborted where the dump was interrupted.
   absl::Status ReadRules(const ChainId& chain, std::vector<ObservedRule>& rules) {
-    Requests requests(socket_->ReserveSequences(1));
-    requests.Add(
-        NFT_MSG_GETRULE, WireFamily(chain.family), NLM_F_DUMP,
-        {{NFTA_RULE_TABLE, std::string(TableName(chain.table))}, {NFTA_RULE_CHAIN, chain.name}});
-    const auto action = [&] {
-      return absl::StrCat("reading the rules of chain ", ToString(chain));
+    const std::string action = absl::StrCat("reading the rules of chain ", ToString(chain));
+    const auto take = [&](WireBytes message) {
+      absl::StatusOr<ObservedRule> rule = DecodeRule(message);
+      if (!rule.ok()) {
+        return absl::Status(rule.status().code(),
+                            absl::StrCat(action, ": ", rule.status().message()));
+      }
+      rules.push_back(*std::move(rule));
+      return absl::OkStatus();
     };
-    absl::Status status;
-    absl::Status asked = Ask(*socket_, requests, [&](const Reply& reply) {
-      if (reply.message == nullptr) {
-        status = KernelError(reply.error_number, action());
-        return;
-      }
-      absl::StatusOr<ObservedRule> rule = DecodeRule(MessageBytes(reply.message));
-      if (rule.ok()) {
-        rules.push_back(*std::move(rule));
-      } else if (status.ok()) {
-        status = absl::Status(rule.status().code(),
-                              absl::StrCat(action(), ": ", rule.status().message()));
-      }
-    });
-    if (!asked.ok()) return asked;
-    if (status.ok() && AnyTwice(rules)) {
-      return absl::AbortedError(absl::StrCat(action(), ": one came twice"));
-    }
-    return status;
+    const absl::StatusOr<int> error =
+        AskOne(*socket_, NFT_MSG_GETRULE, WireFamily(chain.family), NLM_F_DUMP,
+               {{NFTA_RULE_TABLE, TableName(chain.table)}, {NFTA_RULE_CHAIN, chain.name}}, take);
+    if (!error.ok()) return error.status();
+    if (*error != 0) return KernelError(*error, action);
+    if (AnyTwice(rules)) return absl::AbortedError(absl::StrCat(action, ": one came twice"));
+    return absl::OkStatus();
   }
 
   std::unique_ptr<Socket> socket_;

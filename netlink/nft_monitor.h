@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "netlink/monitor.h"
+#include "netlink/backend.h"
 #include "netlink/socket.h"
 
 namespace kipt::netlink {

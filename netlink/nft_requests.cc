@@ -4,11 +4,8 @@
 // Before linux/netfilter.h, or the two redefine each other.
 #include <netinet/in.h>
 // Then the kernel's.
-#include <libmnl/libmnl.h>
-#include <libnftnl/common.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
-#include <linux/netfilter/nfnetlink.h>
 
 #include <cerrno>
 #include <optional>
@@ -18,35 +15,35 @@
 
 namespace kipt::netlink {
 
-void Requests::Add(uint16_t type, uint16_t family, uint16_t flags, Texts attributes) {
-  size_t size = NLMSG_HDRLEN + NLMSG_ALIGN(sizeof(nfgenmsg));
-  for (const auto& [attribute, text] : attributes) {
-    size += MNL_ALIGN(MNL_ATTR_HDRLEN + text.size() + 1);
-  }
-  const size_t offset = bytes_.size();
-  bytes_.resize(offset + size, 0);
-  nlmsghdr* header = nftnl_nlmsg_build_hdr(reinterpret_cast<char*>(bytes_.data() + offset), type,
-                                           family, flags, first_ + count_);
-  for (const auto& [attribute, text] : attributes) {
-    mnl_attr_put_strz(header, attribute, text.c_str());
-  }
-  bytes_.resize(offset + NLMSG_ALIGN(header->nlmsg_len));
-  ++count_;
-}
-
-absl::Status Ask(Socket& socket, const Requests& requests,
-                 const std::function<void(const Reply&)>& handle) {
-  return socket.Ask(requests.bytes(), requests.first(), requests.count(), handle);
+absl::Status AskEach(Socket& socket, const Messages& requests, uint16_t type,
+                     absl::FunctionRef<std::string(size_t)> action,
+                     absl::FunctionRef<bool(size_t, const Attributes&)> take) {
+  absl::Status status;
+  absl::Status asked = socket.Ask(requests, [&](const Reply& reply) {
+    const size_t place = reply.sequence - requests.first();
+    if (reply.message == nullptr) {
+      if (reply.error_number != ENOENT) {
+        status.Update(KernelError(reply.error_number, action(place)));
+      }
+      return;
+    }
+    const std::optional<Attributes> attributes = Attributes::OfMessage(MessageBytes(reply.message));
+    if (!attributes || reply.message->nlmsg_type != NftMessageType(type) ||
+        !take(place, *attributes)) {
+      status.Update(absl::DataLossError(absl::StrCat(action(place), ": its message is malformed")));
+    }
+  });
+  return asked.ok() ? status : asked;
 }
 
 absl::StatusOr<int> AskOne(Socket& socket, uint16_t type, uint16_t family, uint16_t flags,
-                           Requests::Texts attributes,
+                           Messages::Texts attributes,
                            absl::FunctionRef<absl::Status(WireBytes)> take) {
-  Requests requests(socket.ReserveSequences(1));
-  requests.Add(type, family, flags, attributes);
+  Messages requests(socket.ReserveSequences(1));
+  requests.Begin(NftMessageType(type), family, flags, attributes);
   absl::Status taken;
   int error = 0;
-  absl::Status asked = Ask(socket, requests, [&](const Reply& reply) {
+  absl::Status asked = socket.Ask(requests, [&](const Reply& reply) {
     if (reply.message == nullptr) {
       error = reply.error_number;
     } else if (taken.ok()) {

@@ -7,54 +7,32 @@
 #ifndef KIPT_NETLINK_NFT_REQUESTS_H_
 #define KIPT_NETLINK_NFT_REQUESTS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "netlink/attributes.h"
 #include "netlink/socket.h"
+#include "netlink/survey.h"
 
 namespace kipt::netlink {
 
-// Requests to be sent in one datagram.
-class Requests {
- public:
-  // Attributes that are texts, {type, value}.
-  using Texts = std::initializer_list<std::pair<uint16_t, std::string>>;
+// Sends requests for one thing each, of the reply `type` (an NFT_MSG_NEW*), and hands what exists
+// to `take`, with its place among the requests. `take` answers false where it is malformed;
+// `action` says what was asked for. Errors as Socket::Ask, KernelError and DataLoss have them.
+absl::Status AskEach(Socket& socket, const Messages& requests, uint16_t type,
+                     absl::FunctionRef<std::string(size_t)> action,
+                     absl::FunctionRef<bool(size_t, const Attributes&)> take);
 
-  // `first` is the first one's sequence number.
-  explicit Requests(uint32_t first) : first_(first) {}
-
-  // `type` is an NFT_MSG_GET*, `family` an NFPROTO_*, `flags` NLM_F_* beside NLM_F_REQUEST.
-  // `attributes` are two names of at most 255 bytes.
-  void Add(uint16_t type, uint16_t family, uint16_t flags, Texts attributes);
-
-  absl::Span<const uint8_t> bytes() const { return bytes_; }
-  uint32_t first() const { return first_; }
-  uint32_t count() const { return count_; }
-
- private:
-  uint32_t first_;
-  uint32_t count_ = 0;
-  std::vector<uint8_t> bytes_;
-};
-
-// As Socket::Ask.
-absl::Status Ask(Socket& socket, const Requests& requests,
-                 const std::function<void(const Reply&)>& handle);
-
-// Sends one request, as Requests::Add has it, and hands each message of the answer to `take`.
+// Sends one request, as Messages::Begin has it, and hands each message of the answer to `take`.
 // Returns the errno that the kernel answered, 0 for none; or the first error of `take`, which is
 // not called again then. Other errors as Socket::Ask.
 absl::StatusOr<int> AskOne(Socket& socket, uint16_t type, uint16_t family, uint16_t flags,
-                           Requests::Texts attributes,
+                           Messages::Texts attributes,
                            absl::FunctionRef<absl::Status(WireBytes)> take);
 
 // Unavailable if nfnetlink answers `error_number` because the kernel has no nf_tables; else as
@@ -79,6 +57,10 @@ inline constexpr int kReadAttempts = 10;
 // Aborted: the ruleset kept changing. Other codes as ReadGeneration has them.
 absl::StatusOr<uint32_t> AtOneGeneration(Socket& socket, const std::function<absl::Status()>& read,
                                          int attempts = kReadAttempts);
+
+// Backend::TakeSurvey for the namespace that `socket` was opened in. `keep` sees each rule as soon
+// as it is read.
+absl::StatusOr<Survey> TakeNftSurvey(Socket& socket, const SurveyFilter& keep);
 
 }  // namespace kipt::netlink
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "netlink/packet_fields.h"
+#include "netlink/statement.h"
 
 // Before linux/netfilter.h, or the two redefine each other.
 #include <netinet/in.h>
@@ -12,9 +12,9 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "netlink/xt_display.h"
 #include "netlink/xt_info.h"
-#include "netlink/xt_marks.h"
 
 namespace kipt::netlink {
 namespace {
@@ -160,7 +160,7 @@ Statement ReadXt(std::optional<Family> family, const XtExpression& xt) {
     if (const auto mark = DecodeXtMark(xt.info)) known = *mark;
   } else if (!xt.is_target && xt.name == kXtConntrack) {
     if (const auto state = DecodeXtCtState(xt.revision, xt.info)) {
-      known = CtStateStatement{.match = state->match, .state_alias = state->state_alias};
+      known = *state;
     }
   } else if (is(false, kXtConnLabel, kXtConnLabelRevision)) {
     if (const auto label = DecodeXtConnLabel(xt.info)) known = *label;
@@ -170,20 +170,29 @@ Statement ReadXt(std::optional<Family> family, const XtExpression& xt) {
     if (const auto masquerade = DecodeXtMasquerade(*family, xt.info)) known = *masquerade;
   }
   if (known) return *std::move(known);
-  const XtMarks marks = xt.is_target ? MarksOfXtTarget(xt.name, xt.revision, xt.info)
-                                     : MarksOfXtMatch(xt.name, xt.revision, xt.info);
-  XtStatement statement{.is_target = xt.is_target,
-                        .name = xt.name,
-                        .revision = xt.revision,
-                        .marks_tested = marks.tested,
-                        .marks_set = marks.set,
-                        .labels_set = marks.labels_set};
+  std::string text;
   if (family) {
-    statement.text = (xt.is_target ? DisplayXtTarget(*family, xt.name, xt.revision, xt.info)
-                                   : DisplayXtMatch(*family, xt.name, xt.revision, xt.info))
-                         .value_or("");
+    text = (xt.is_target ? DisplayXtTarget(*family, xt.name, xt.revision, xt.info)
+                         : DisplayXtMatch(*family, xt.name, xt.revision, xt.info))
+               .value_or("");
   }
-  return statement;
+  const bool spelled = !text.empty();
+  if (!spelled) {
+    text = absl::StrCat(xt.is_target ? "-j " : "", "[xt ", xt.name, " rev ", xt.revision, "]");
+  }
+  const TargetEffect effect =
+      xt.is_target ? EffectOfTarget(xt.name) : TargetEffect{.decides = false};
+  return OtherExpression{.name = xt.name,
+                         // A comment that we cannot read still matches every packet.
+                         .condition = !xt.is_target && xt.name != kXtComment,
+                         .decides = effect.decides,
+                         .terminal = effect.terminal,
+                         .is_target = xt.is_target,
+                         .text = std::move(text),
+                         .target = xt.is_target && spelled ? xt.name : "",
+                         .nfacct = !xt.is_target && spelled && xt.name == "nfacct",
+                         .marks = xt.is_target ? MarksOfXtTarget(xt.name, xt.revision, xt.info)
+                                               : MarksOfXtMatch(xt.name, xt.revision, xt.info)};
 }
 
 }  // namespace kipt::netlink

@@ -5,8 +5,6 @@
 #include <variant>
 #include <vector>
 
-#include "netlink/base_chains.h"
-
 namespace kipt::netlink {
 namespace {
 

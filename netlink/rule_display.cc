@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "netlink/rule_display.h"
+#include "netlink/statement.h"
 
 // Before linux/netfilter.h, or the two redefine each other.
 #include <netinet/in.h>
@@ -18,7 +18,6 @@
 #include "absl/strings/strip.h"
 #include "netlink/xt_display.h"
 #include "netlink/xt_info.h"
-#include "netlink/xt_marks.h"
 
 namespace kipt::netlink {
 namespace {
@@ -29,26 +28,14 @@ enum Place : uint8_t { kSource, kDestination, kInput, kOutput, kProtocol, kMatch
 constexpr size_t kPlaces = kTarget + 1;
 
 std::string ProtocolName(uint8_t protocol) {
-  switch (protocol) {
-    case IPPROTO_TCP:
-      return "tcp";
-    case IPPROTO_UDP:
-      return "udp";
-    case IPPROTO_UDPLITE:
-      return "udplite";
-    case IPPROTO_SCTP:
-      return "sctp";
-    case IPPROTO_ICMP:
-      return "icmp";
-    case IPPROTO_ICMPV6:
-      return "ipv6-icmp";
-    case IPPROTO_ESP:
-      return "esp";
-    case IPPROTO_AH:
-      return "ah";
-    default:
-      return absl::StrCat(static_cast<unsigned>(protocol));
+  static constexpr std::pair<uint8_t, const char*> kNames[] = {
+      {IPPROTO_TCP, "tcp"},   {IPPROTO_UDP, "udp"},   {IPPROTO_UDPLITE, "udplite"},
+      {IPPROTO_SCTP, "sctp"}, {IPPROTO_ICMP, "icmp"}, {IPPROTO_ICMPV6, "ipv6-icmp"},
+      {IPPROTO_ESP, "esp"},   {IPPROTO_AH, "ah"}};
+  for (const auto& [number, name] : kNames) {
+    if (number == protocol) return name;
   }
+  return absl::StrCat(static_cast<unsigned>(protocol));
 }
 
 class Describer {
@@ -88,11 +75,8 @@ class Describer {
       AddToPorts(2, OptionWords("--tcp-flags", absl::StrCat(*mask, " ", *flags), tcp.negated));
     }
   }
-  void operator()(const MarkMatch& mark) {
-    rule_.marks_tested |= mark.mask;
-    AddMatch(Rule{.mark = mark});
-  }
-  void operator()(const CtStateStatement& state) {
+  void operator()(const MarkMatch& mark) { AddMatch(Rule{.mark = mark}); }
+  void operator()(const XtCtState& state) {
     std::string text = MatchText(Rule{.ct_state = state.match});
     if (state.state_alias) {
       text = absl::StrCat("-m state", absl::StripPrefix(text, "-m conntrack"));
@@ -100,11 +84,7 @@ class Describer {
     }
     Condition(kMatches, /*negated=*/false, text, "");
   }
-  void operator()(const ConnLabelMatch& label) {
-    const Rule rule{.conn_label = label};
-    rule_.labels_set |= LabelsSet(ObservedRule{.content = rule});
-    AddMatch(rule);
-  }
+  void operator()(const ConnLabelMatch& label) { AddMatch(Rule{.conn_label = label}); }
   void operator()(const CommentStatement& comment) {
     Print(kMatches, absl::StrCat("-m comment --comment ", QuoteForSave(comment.text)));
   }
@@ -116,16 +96,11 @@ class Describer {
     rule_.terminal = rule_.terminal || verdict.code == NF_ACCEPT || verdict.code == NF_DROP ||
                      verdict.code == NFT_RETURN || verdict.code == NFT_GOTO;
     rule_.returns = rule_.returns || verdict.code == NFT_RETURN;
-    if (!LeavesMark(verdict)) {
-      rule_.marks_tested = rule_.marks_set = kAllMarks;
-      rule_.labels_set = AllConnLabels();
-    }
+    if (!LeavesMark(verdict)) rule_.marks |= MarksOfUnknownTarget();
     if (!jumps) NameTarget(VerdictName(verdict.code));
     Print(kTarget, VerdictText(verdict));
   }
   void operator()(const SetMark& mark) {
-    rule_.marks_set |= mark.value;
-    rule_.marks_cleared |= MarksCleared(mark);
     NameTarget("MARK");
     AddTarget(Rule{.target = mark}, /*terminal=*/false);
   }
@@ -133,34 +108,13 @@ class Describer {
     NameTarget("MASQUERADE");
     AddTarget(Rule{.target = masquerade}, /*terminal=*/true);
   }
-  void operator()(const XtStatement& xt) {
-    rule_.marks_tested |= xt.marks_tested;
-    rule_.marks_set |= xt.marks_set;
-    rule_.labels_set |= xt.labels_set;
-    const bool spelled = !xt.text.empty();
-    const std::string name =
-        spelled ? xt.text : absl::StrCat("[xt ", xt.name, " rev ", xt.revision, "]");
-    if (!xt.is_target) {
-      rule_.nfacct = rule_.nfacct || (spelled && xt.name == "nfacct");
-      // A comment that we cannot read still matches every packet.
-      if (xt.name == kXtComment) return Print(kMatches, name);
-      Condition(kMatches, /*negated=*/false, name, "");
-      return;
-    }
-    const TargetEffect effect = EffectOfTarget(xt.name);
-    decides_ = decides_ || effect.decides;
-    rule_.terminal = rule_.terminal || effect.terminal;
-    if (spelled) NameTarget(xt.name);
-    Print(kTarget, spelled ? name : absl::StrCat("-j ", name));
-  }
   void operator()(const OtherExpression& other) {
     if (other.condition) rule_.unconditional = false;
     decides_ = decides_ || other.decides;
     rule_.terminal = rule_.terminal || other.terminal;
-    rule_.marks_tested |= other.marks_tested;
-    rule_.marks_set |= other.marks_set;
-    rule_.marks_cleared |= other.marks_cleared;
-    rule_.labels_set |= other.labels_set;
+    rule_.nfacct = rule_.nfacct || other.nfacct;
+    rule_.marks |= other.marks;
+    NameTarget(other.target);
     if (!other.text.empty()) {
       Print(other.is_target ? kTarget : kMatches, other.text);
     } else if (other.name == "reject") {
@@ -220,10 +174,14 @@ class Describer {
     const std::string text = ToString(family_, rule);
     return std::string(absl::StripSuffix(text, " -j DROP"));
   }
-  void AddMatch(const Rule& rule) { Condition(kMatches, /*negated=*/false, MatchText(rule), ""); }
+  void AddMatch(const Rule& rule) {
+    rule_.marks |= MarksOf(rule);
+    Condition(kMatches, /*negated=*/false, MatchText(rule), "");
+  }
 
   void AddTarget(const Rule& rule, bool terminal) {
     decides_ = true;
+    rule_.marks |= MarksOf(rule);
     rule_.terminal = rule_.terminal || terminal;
     Print(kTarget, ToString(family_, rule));
   }

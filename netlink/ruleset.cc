@@ -16,6 +16,28 @@
 namespace kipt::netlink {
 namespace {
 
+constexpr uint32_t kPrerouting = 0;
+constexpr uint32_t kInput = 1;
+constexpr uint32_t kForward = 2;
+constexpr uint32_t kOutput = 3;
+constexpr uint32_t kPostrouting = 4;
+
+constexpr BaseChain kBaseChains[] = {
+    {Table::kFilter, "INPUT", kInput, 0, "filter"},
+    {Table::kFilter, "FORWARD", kForward, 0, "filter"},
+    {Table::kFilter, "OUTPUT", kOutput, 0, "filter"},
+    {Table::kNat, "PREROUTING", kPrerouting, -100, "nat"},
+    {Table::kNat, "INPUT", kInput, 100, "nat"},
+    {Table::kNat, "OUTPUT", kOutput, -100, "nat"},
+    {Table::kNat, "POSTROUTING", kPostrouting, 100, "nat"},
+    {Table::kMangle, "PREROUTING", kPrerouting, -150, "filter"},
+    {Table::kMangle, "INPUT", kInput, -150, "filter"},
+    {Table::kMangle, "FORWARD", kForward, -150, "filter"},
+    // "route": a changed mark makes the kernel route the packet again.
+    {Table::kMangle, "OUTPUT", kOutput, -150, "route"},
+    {Table::kMangle, "POSTROUTING", kPostrouting, -150, "filter"},
+};
+
 int AddressFamily(Family family) { return family == Family::kIPv4 ? AF_INET : AF_INET6; }
 
 unsigned AddressBits(Family family) { return family == Family::kIPv4 ? 32 : 128; }
@@ -81,15 +103,22 @@ struct TargetText {
 absl::string_view FamilyName(Family family) { return family == Family::kIPv4 ? "ip" : "ip6"; }
 
 absl::string_view TableName(Table table) {
-  switch (table) {
-    case Table::kMangle:
-      return "mangle";
-    case Table::kNat:
-      return "nat";
-    case Table::kFilter:
-      break;
+  constexpr absl::string_view kNames[] = {"mangle", "nat", "filter"};
+  return kNames[static_cast<size_t>(table)];
+}
+
+std::optional<Table> FindTable(absl::string_view name) {
+  for (const Table table : kTables) {
+    if (TableName(table) == name) return table;
   }
-  return "filter";
+  return std::nullopt;
+}
+
+const BaseChain* FindBaseChain(Table table, absl::string_view name) {
+  for (const BaseChain& chain : kBaseChains) {
+    if (chain.table == table && name == chain.name) return &chain;
+  }
+  return nullptr;
 }
 
 std::string ToString(const ChainId& chain) {
@@ -222,32 +251,29 @@ const std::string* JumpTarget(const ObservedRule& rule) {
   return jump != nullptr ? &jump->chain : nullptr;
 }
 
-uint32_t MarksTested(const ObservedRule& rule) {
-  if (rule.opaque() != nullptr) return rule.opaque()->marks_tested;
-  return rule.rule()->mark ? rule.rule()->mark->mask : 0;
+Marks& Marks::operator|=(const Marks& other) {
+  tested |= other.tested;
+  set |= other.set;
+  cleared |= other.cleared;
+  labels_set |= other.labels_set;
+  return *this;
 }
 
-uint32_t MarksSet(const ObservedRule& rule) {
-  if (rule.opaque() != nullptr) return rule.opaque()->marks_set;
-  const auto* mark = std::get_if<SetMark>(&rule.rule()->target);
-  return mark == nullptr ? 0 : mark->value;
-}
-
-uint32_t MarksCleared(const ObservedRule& rule) {
-  if (rule.opaque() != nullptr) return rule.opaque()->marks_cleared;
-  const auto* mark = std::get_if<SetMark>(&rule.rule()->target);
-  return mark == nullptr ? 0 : MarksCleared(*mark);
-}
-
-uint32_t MarksCleared(const SetMark& mark) { return mark.mask ^ mark.value; }
-
-ConnLabelSet LabelsSet(const ObservedRule& rule) {
-  if (rule.opaque() != nullptr) return rule.opaque()->labels_set;
-  const std::optional<ConnLabelMatch>& match = rule.rule()->conn_label;
-  ConnLabelSet labels;
+Marks MarksOf(const Rule& rule) {
+  Marks marks;
+  if (rule.mark) marks.tested = rule.mark->mask;
+  if (const auto* mark = std::get_if<SetMark>(&rule.target)) {
+    marks.set = mark->value;
+    marks.cleared = mark->mask ^ mark->value;
+  }
+  const std::optional<ConnLabelMatch>& match = rule.conn_label;
   // Negated, too: the kernel sets it, and then says no.
-  if (match && match->set && match->label <= kMostConnLabel) labels.set(match->label);
-  return labels;
+  if (match && match->set && match->label <= kMostConnLabel) marks.labels_set.set(match->label);
+  return marks;
+}
+
+Marks MarksOf(const ObservedRule& rule) {
+  return rule.opaque() != nullptr ? rule.opaque()->marks : MarksOf(*rule.rule());
 }
 
 const ObservedChain* Snapshot::Find(const ChainId& chain) const {

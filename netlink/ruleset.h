@@ -47,6 +47,23 @@ inline constexpr std::array<Table, 3> kTables = {Table::kMangle, Table::kNat, Ta
 
 absl::string_view TableName(Table table);
 
+// A chain that iptables calls built-in and nf_tables calls a base chain, as iptables-nft makes it.
+// A chain of such a name with another hook or type is somebody else's invention: iptables-nft then
+// calls the whole table incompatible.
+struct BaseChain {
+  Table table;
+  const char* name;
+  uint32_t hook;     // enum nf_inet_hooks, linux/netfilter.h
+  int32_t priority;  // enum nf_ip_hook_priorities, linux/netfilter_ipv4.h; the same in IPv6
+  const char* type;  // NFTA_CHAIN_TYPE: "filter", "nat" or "route"
+};
+
+// Nothing for a name that none of them has.
+std::optional<Table> FindTable(absl::string_view name);
+
+// Null when `name` is a user chain in `table`. The same for both families.
+const BaseChain* FindBaseChain(Table table, absl::string_view name);
+
 // One chain of one namespace. Chains are always named with their table: programs use one name in
 // several tables, and those chains have nothing to do with each other.
 struct ChainId {
@@ -188,6 +205,25 @@ struct InterfaceMatch {
   bool operator==(const InterfaceMatch&) const = default;
 };
 
+inline constexpr uint32_t kAllMarks = 0xffffffff;
+
+// What a rule does with the bits of the packet mark and with the connection's labels.
+struct Marks {
+  // Bits that it looks at, and bits that it may turn on (those of the value, for mark = (mark &
+  // ~mask) ^ value); all where we cannot know which.
+  uint32_t tested = 0;
+  uint32_t set = 0;
+  // Bits that it turns off where they are on (those of the mask that the value does not have, and
+  // those that it flips); none where we cannot know.
+  uint32_t cleared = 0;
+  // Labels that it may give, on whatever condition; all where we cannot know which. Rules are no
+  // place to take one away.
+  ConnLabelSet labels_set = {};
+
+  Marks& operator|=(const Marks& other);
+  bool operator==(const Marks&) const = default;
+};
+
 // A rule of somebody else's, outside the vocabulary above.
 struct OpaqueRule {
   // For people: iptables-save's spelling where we know it, "[xt NAME rev N]" or "[nft NAME]" where
@@ -206,15 +242,7 @@ struct OpaqueRule {
   bool terminal = false;
   // A packet that matches goes back to the chain that jumped here: RETURN.
   bool returns = false;
-  // Bits of the packet mark that it looks at, and bits that it may turn on; all where we cannot
-  // know which (MarksTested and MarksSet, below, answer for any rule).
-  uint32_t marks_tested = 0;
-  uint32_t marks_set = 0;
-  // Bits of the packet mark that it turns off where they are on; none where we cannot know
-  // (MarksCleared).
-  uint32_t marks_cleared = 0;
-  // Labels that it may give to the connection; all where we cannot know which (LabelsSet).
-  ConnLabelSet labels_set = {};
+  Marks marks = {};
   // The matches that a Rule has a place for, the first of each kind. The target is NoTarget.
   Rule known = {.target = NoTarget{}};
   // The verdict or target, "ACCEPT" or "SNAT". Empty for a chain (`jump`) and where we cannot tell.
@@ -275,18 +303,12 @@ const Rule& KnownMatches(const ObservedRule& rule);
 std::string TargetName(const ObservedRule& rule);
 // The user chain that `rule` jumps or goes to; null where it does not.
 const std::string* JumpTarget(const ObservedRule& rule);
-// Bits of the packet mark that `rule` looks at.
-uint32_t MarksTested(const ObservedRule& rule);
-// Bits of the packet mark that `rule` may turn on: those of its value, for mark = (mark & ~mask) ^
-// value.
-uint32_t MarksSet(const ObservedRule& rule);
-// Bits of the packet mark that `rule` turns off where they are on: those of the mask that the value
-// does not have, and those that it flips.
-uint32_t MarksCleared(const ObservedRule& rule);
-uint32_t MarksCleared(const SetMark& mark);
-// Labels that `rule` may give to the packet's connection, on whatever condition: rules are no
-// place to take one away.
-ConnLabelSet LabelsSet(const ObservedRule& rule);
+Marks MarksOf(const Rule& rule);
+Marks MarksOf(const ObservedRule& rule);
+inline uint32_t MarksTested(const ObservedRule& rule) { return MarksOf(rule).tested; }
+inline uint32_t MarksSet(const ObservedRule& rule) { return MarksOf(rule).set; }
+inline uint32_t MarksCleared(const ObservedRule& rule) { return MarksOf(rule).cleared; }
+inline ConnLabelSet LabelsSet(const ObservedRule& rule) { return MarksOf(rule).labels_set; }
 
 struct ObservedChain {
   // For a chain of a base chain's name (INPUT, POSTROUTING, ...): it hangs on the hook and has the

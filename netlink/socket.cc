@@ -20,7 +20,6 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
-#include "netlink/attributes.h"
 #include "netlink/kernel_error.h"
 
 namespace kipt::netlink {
@@ -233,9 +232,11 @@ absl::StatusOr<absl::Span<const absl::Span<const uint8_t>>> Socket::Receive(bool
   return absl::MakeConstSpan(received_);
 }
 
-absl::Status Socket::Ask(absl::Span<const uint8_t> requests, uint32_t first, uint32_t count,
+absl::Status Socket::Ask(const Messages& requests,
                          const std::function<void(const Reply&)>& handle) {
-  if (absl::Status sent = Send(requests); !sent.ok()) return sent;
+  if (absl::Status sent = Send(requests.bytes()); !sent.ok()) return sent;
+  const uint32_t first = requests.first();
+  const uint32_t count = requests.count();
   // Of each by itself: an answer that comes twice is not another's.
   absl::InlinedVector<bool, kUsuallyAskedAtOnce> ended(count, false);
   uint32_t left = count;
@@ -272,9 +273,8 @@ absl::Status Socket::Ask(absl::Span<const uint8_t> requests, uint32_t first, uin
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<BatchError>> Socket::SendBatch(absl::Span<const uint8_t> batch,
-                                                          uint32_t first, uint32_t count) {
-  if (absl::Status sent = Send(batch); !sent.ok()) return sent;
+absl::StatusOr<std::vector<BatchError>> Socket::SendBatch(const Messages& batch) {
+  if (absl::Status sent = Send(batch.bytes()); !sent.ok()) return sent;
   std::vector<BatchError> errors;
   const auto take = [&](const nlmsghdr* message) {
     if (message->nlmsg_type != NLMSG_ERROR) return;
@@ -286,9 +286,8 @@ absl::StatusOr<std::vector<BatchError>> Socket::SendBatch(absl::Span<const uint8
     if (!datagrams.ok()) return datagrams.status();
     if (datagrams->empty()) return errors;
     for (const auto& datagram : *datagrams) {
-      if (absl::Status status = ForEachMessage(datagram, first, count, take); !status.ok()) {
-        return status;
-      }
+      absl::Status status = ForEachMessage(datagram, batch.first(), batch.count(), take);
+      if (!status.ok()) return status;
     }
   }
 }

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "netlink/attributes.h"
 #include "netlink/ruleset.h"
 
 struct mnl_socket;
@@ -76,24 +77,21 @@ class Socket {
   // nlmsg_pid of what this socket sends, and of the events that it causes.
   uint32_t port_id() const;
 
-  // `count` sequence numbers that this socket has not used yet; returns the first.
+  // Takes `count` sequence numbers that this socket has not used yet; returns the first.
   uint32_t ReserveSequences(uint32_t count);
 
-  // Sends `count` GET requests, numbered from `first`, in one datagram and hands over every reply
-  // until each is answered: one message or one error for a request, any number for a dump. Requests
-  // and replies must fit the receive buffer (about 1 MiB, 200 kB without privileges), dumps need
-  // not.
+  // Sends GET requests in one datagram and hands over every reply until each is answered: one
+  // message or one error for a request, any number for a dump. Requests and replies must fit the
+  // receive buffer (about 1 MiB, 200 kB without privileges), dumps need not.
   //
   // Aborted: a dump was interrupted by a commit. ResourceExhausted: replies were lost.
   // DeadlineExceeded: no answer for 5 seconds. DataLoss: an answer is no netlink, or to nothing
   // that was asked; what `handle` has seen is worth nothing.
-  absl::Status Ask(absl::Span<const uint8_t> requests, uint32_t first, uint32_t count,
-                   const std::function<void(const Reply&)>& handle);
+  absl::Status Ask(const Messages& requests, const std::function<void(const Reply&)>& handle);
 
-  // Sends a batch whose messages are numbered from `first` to `first + count - 1`. nf_tables works
-  // it off inside sendmsg(), so all errors are there when that returns; none means committed.
-  absl::StatusOr<std::vector<BatchError>> SendBatch(absl::Span<const uint8_t> batch, uint32_t first,
-                                                    uint32_t count);
+  // nf_tables works a batch off inside sendmsg(), so all errors are there when that returns; none
+  // means committed.
+  absl::StatusOr<std::vector<BatchError>> SendBatch(const Messages& batch);
 
  private:
   struct Unmap {

@@ -11,8 +11,7 @@
 #include <optional>
 #include <utility>
 
-#include "netlink/packet_fields.h"
-#include "netlink/xt_marks.h"
+#include "netlink/xt_info.h"
 
 namespace kipt::netlink {
 namespace {
@@ -63,8 +62,7 @@ std::optional<Statement> ReadMetaStore(const Register& value, uint32_t key) {
   return OtherExpression{.name = "meta",
                          .condition = false,
                          .text = ToString(Family::kIPv4, Rule{.target = mark}),
-                         .marks_set = mark.value,
-                         .marks_cleared = MarksCleared(mark)};
+                         .marks = MarksOf(Rule{.target = mark})};
 }
 
 // Runs through a rule as the kernel does, but remembers where each value came from.
@@ -104,7 +102,7 @@ class Resolver {
       return;
     }
     const uint32_t set = store.key == NFT_META_MARK ? kAllMarks : 0;
-    (*this)(OtherExpression{.name = "meta", .condition = false, .marks_set = set});
+    (*this)(OtherExpression{.name = "meta", .condition = false, .marks = {.set = set}});
   }
 
   void operator()(const Comparison& comparison) {
@@ -147,7 +145,7 @@ class Resolver {
     // It may read and write any register.
     OtherExpression with_marks = other;
     if (std::any_of(registers_.begin(), registers_.end(), HoldsMark)) {
-      with_marks.marks_tested = kAllMarks;
+      with_marks.marks.tested = kAllMarks;
     }
     Clobber();
     statements_.emplace_back(std::move(with_marks));
@@ -165,8 +163,10 @@ class Resolver {
   }
   static OtherExpression Unread(const char* name, const Register* loaded = nullptr) {
     const bool marks = loaded != nullptr && HoldsMark(*loaded);
-    return OtherExpression{
-        .name = name, .decides = false, .is_target = false, .marks_tested = marks ? kAllMarks : 0};
+    return OtherExpression{.name = name,
+                           .decides = false,
+                           .is_target = false,
+                           .marks = {.tested = marks ? kAllMarks : 0}};
   }
 
   // A comparison of `from`, which may be null, says `known`, or nothing that we can read.

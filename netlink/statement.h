@@ -16,6 +16,7 @@
 
 #include "netlink/expression.h"
 #include "netlink/ruleset.h"
+#include "netlink/xt_info.h"
 
 namespace kipt::netlink {
 
@@ -50,11 +51,6 @@ struct TcpFlagsStatement {
   uint8_t flags = 0;
 };
 
-struct CtStateStatement {
-  CtStateMatch match;
-  bool state_alias = false;  // XtCtState::state_alias
-};
-
 struct CommentStatement {
   std::string text;
 };
@@ -69,28 +65,36 @@ struct VerdictStatement {
   std::string chain;
 };
 
-// An xtables match or target that we cannot say in a Rule.
-struct XtStatement {
-  bool is_target = false;
-  std::string name;
-  uint32_t revision = 0;
-  // As iptables-save spells it, "-m" or "-j" included. Empty where we cannot.
-  std::string text = {};
-  // As in OpaqueRule.
-  uint32_t marks_tested = 0;
-  uint32_t marks_set = 0;
-  ConnLabelSet labels_set = {};
-};
-
-using Statement = std::variant<AddressStatement, InterfaceStatement, ProtocolStatement,
-                               PortStatement, TcpFlagsStatement, MarkMatch, CtStateStatement,
-                               ConnLabelMatch, CommentStatement, CounterStatement, VerdictStatement,
-                               SetMark, Masquerade, XtStatement, OtherExpression>;
+using Statement =
+    std::variant<AddressStatement, InterfaceStatement, ProtocolStatement, PortStatement,
+                 TcpFlagsStatement, MarkMatch, XtCtState, ConnLabelMatch, CommentStatement,
+                 CounterStatement, VerdictStatement, SetMark, Masquerade, OtherExpression>;
 
 // In the order of the expressions. Without a family (tables of inet, bridge, arp, netdev) nothing
 // is known about the network header, nor about what an xtables name stands for there.
 std::vector<Statement> ResolveStatements(std::optional<Family> family,
                                          const std::vector<Expression>& expressions);
+
+// ---- what one expression says; nothing where iptables has no option for it ----
+
+// Of at least two bytes, and of at least four.
+uint16_t NetworkOrder(WireBytes bytes);
+uint32_t HostOrder(WireBytes bytes);
+
+// `mask` is as long as what is compared. Without a family nothing is known of the network header.
+std::optional<Statement> ReadPayload(std::optional<Family> family, const PayloadLoad& load,
+                                     const std::optional<WireBytes>& mask,
+                                     const Comparison& comparison);
+std::optional<Statement> ReadPortRange(const PayloadLoad& load, const RangeComparison& range);
+std::optional<Statement> ReadMeta(const MetaLoad& load, const std::optional<WireBytes>& mask,
+                                  const Comparison& comparison);
+
+// Without a family no text: the names stand for other things there.
+Statement ReadXt(std::optional<Family> family, const XtExpression& xt);
+
+// The rule that `statements` say, in iptables-save's spelling where it has one. Statements without
+// one are shown by name, never left out. Without a family: as ResolveStatements.
+OpaqueRule DescribeOpaqueRule(std::optional<Family> family, absl::Span<const Statement> statements);
 
 }  // namespace kipt::netlink
 

@@ -88,6 +88,30 @@ std::optional<SetMark> DecodeXtSetMark(XtBytes info);
 std::vector<uint8_t> EncodeXtMasquerade(Family family, const Masquerade& masquerade);
 std::optional<Masquerade> DecodeXtMasquerade(Family family, XtBytes info);
 
+// ---- what xtables matches and targets do with the packet, its mark and its connection's labels
+// ---- Whatever may look at the mark, turn a bit on or give a label, but does not say which, gets
+// all.
+
+// Whether every match, or target, of that name neither looks at the mark nor changes it, whatever
+// its options. But for the match connlabel they leave labels alone, too.
+bool IsMatchWithoutMark(absl::string_view name);
+bool IsTargetWithoutMark(absl::string_view name);
+
+// What targets outside our vocabulary do to a packet: as OpaqueRule::decides and ::terminal. A name
+// that is not known may do anything.
+struct TargetEffect {
+  bool decides = true;
+  bool terminal = false;
+};
+TargetEffect EffectOfTarget(absl::string_view name);
+
+// `info` may be any bytes.
+Marks MarksOfXtMatch(absl::string_view name, uint32_t revision, XtBytes info);
+// What a match, or target, of an unknown name may do.
+Marks MarksOfUnknownMatch();
+Marks MarksOfUnknownTarget();
+Marks MarksOfXtTarget(absl::string_view name, uint32_t revision, XtBytes info);
+
 }  // namespace kipt::netlink
 
 #endif  // KIPT_NETLINK_XT_INFO_H_

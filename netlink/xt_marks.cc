@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "netlink/xt_marks.h"
+#include "netlink/xt_info.h"
 
 // Before linux/netfilter.h, or the two redefine each other.
 #include <netinet/in.h>
@@ -45,7 +45,7 @@ constexpr absl::string_view kTargets[] = {
     "TOS",        "TRACE",    "TTL",      "ULOG"};
 static_assert(std::is_sorted(std::begin(kTargets), std::end(kTargets)));
 
-XtMarks OfSocket(uint32_t revision, XtBytes bytes) {
+Marks OfSocket(uint32_t revision, XtBytes bytes) {
   // Revision 0 has no struct, the others one byte of flags.
   if (revision == 0) return {};
   const auto info = FromXtBytes<xt_socket_mtinfo3>(bytes);
@@ -54,7 +54,7 @@ XtMarks OfSocket(uint32_t revision, XtBytes bytes) {
   return {.set = restores ? kAllMarks : 0};
 }
 
-XtMarks OfRpfilter(XtBytes bytes) {
+Marks OfRpfilter(XtBytes bytes) {
   const auto info = FromXtBytes<xt_rpfilter_info>(bytes);
   const bool asks = !info || (info->flags & XT_RPFILTER_VALID_MARK) != 0;
   return {.tested = asks ? kAllMarks : 0};
@@ -62,7 +62,7 @@ XtMarks OfRpfilter(XtBytes bytes) {
 
 // net/netfilter/xt_connmark.c: restoring is mark = (mark & ~nfmask) ^ (ctmark & ctmask), saving
 // looks at mark & nfmask, and setting does not touch the packet.
-XtMarks OfConnmark(uint8_t mode, uint32_t ctmask, uint32_t nfmask, bool shifts) {
+Marks OfConnmark(uint8_t mode, uint32_t ctmask, uint32_t nfmask, bool shifts) {
   switch (mode) {
     case XT_CONNMARK_SET:
       return {};
@@ -75,7 +75,7 @@ XtMarks OfConnmark(uint8_t mode, uint32_t ctmask, uint32_t nfmask, bool shifts) 
   }
 }
 
-XtMarks OfConnmark(uint32_t revision, XtBytes bytes) {
+Marks OfConnmark(uint32_t revision, XtBytes bytes) {
   if (revision == 1) {
     const auto info = FromXtBytes<xt_connmark_tginfo1>(bytes);
     return info ? OfConnmark(info->mode, info->ctmask, info->nfmask, false)
@@ -86,16 +86,16 @@ XtMarks OfConnmark(uint32_t revision, XtBytes bytes) {
   return OfConnmark(info->mode, info->ctmask, info->nfmask, info->shift_bits != 0);
 }
 
-XtMarks OfTproxy(uint32_t revision, XtBytes bytes) {
+Marks OfTproxy(uint32_t revision, XtBytes bytes) {
   if (revision == 0) {
     const auto info = FromXtBytes<xt_tproxy_target_info>(bytes);
-    return info ? XtMarks{.set = info->mark_value} : MarksOfUnknownTarget();
+    return info ? Marks{.set = info->mark_value} : MarksOfUnknownTarget();
   }
   const auto info = FromXtBytes<xt_tproxy_target_info_v1>(bytes);
-  return info && revision == 1 ? XtMarks{.set = info->mark_value} : MarksOfUnknownTarget();
+  return info && revision == 1 ? Marks{.set = info->mark_value} : MarksOfUnknownTarget();
 }
 
-XtMarks OfSet(uint32_t revision, XtBytes bytes) {
+Marks OfSet(uint32_t revision, XtBytes bytes) {
   // Revisions before 3 add to and delete from sets, and no more.
   if (revision < 3) return {};
   const auto info = FromXtBytes<xt_set_info_target_v3>(bytes);
@@ -103,17 +103,17 @@ XtMarks OfSet(uint32_t revision, XtBytes bytes) {
   return {.set = maps ? kAllMarks : 0};
 }
 
-XtMarks OfConnLabel(uint32_t revision, XtBytes bytes) {
+Marks OfConnLabel(uint32_t revision, XtBytes bytes) {
   const auto match = DecodeXtConnLabel(bytes);
   if (!match || revision != kXtConnLabelRevision) return {.labels_set = AllConnLabels()};
-  return {.labels_set = LabelsSet(ObservedRule{.content = Rule{.conn_label = *match}})};
+  return MarksOf(Rule{.conn_label = *match});
 }
 
 }  // namespace
 
-XtMarks MarksOfUnknownMatch() { return {.tested = kAllMarks, .labels_set = AllConnLabels()}; }
+Marks MarksOfUnknownMatch() { return {.tested = kAllMarks, .labels_set = AllConnLabels()}; }
 
-XtMarks MarksOfUnknownTarget() {
+Marks MarksOfUnknownTarget() {
   return {.tested = kAllMarks, .set = kAllMarks, .labels_set = AllConnLabels()};
 }
 
@@ -135,7 +135,7 @@ TargetEffect EffectOfTarget(absl::string_view name) {
   return {.decides = !is_in(kPassOn), .terminal = is_in(kTerminal)};
 }
 
-XtMarks MarksOfXtMatch(absl::string_view name, uint32_t revision, XtBytes info) {
+Marks MarksOfXtMatch(absl::string_view name, uint32_t revision, XtBytes info) {
   if (name == kXtConnLabel) return OfConnLabel(revision, info);
   if (IsMatchWithoutMark(name)) return {};
   if (name == "mark") {
@@ -148,13 +148,12 @@ XtMarks MarksOfXtMatch(absl::string_view name, uint32_t revision, XtBytes info) 
   return MarksOfUnknownMatch();
 }
 
-XtMarks MarksOfXtTarget(absl::string_view name, uint32_t revision, XtBytes info) {
+Marks MarksOfXtTarget(absl::string_view name, uint32_t revision, XtBytes info) {
   if (IsTargetWithoutMark(name)) return {};
   if (name == "MARK") {
     const auto mark = FromXtBytes<xt_mark_tginfo2>(info);
     if (!mark || revision != 2) return {.set = kAllMarks};
-    return {.set = mark->mark,
-            .cleared = MarksCleared(SetMark{.value = mark->mark, .mask = mark->mask})};
+    return MarksOf(Rule{.target = SetMark{.value = mark->mark, .mask = mark->mask}});
   }
   if (name == "CONNMARK") return OfConnmark(revision, info);
   if (name == "TPROXY") return OfTproxy(revision, info);

@@ -21,7 +21,7 @@
 #include "agent/policy/retirement.h"
 #include "featuregates/feature_gates.h"
 #include "featuregates/version.h"
-#include "netlink/monitor.h"
+#include "netlink/backend.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {

@@ -27,8 +27,8 @@ class EmptyBackend : public netlink::Backend {
     survey.mode = "nft";
     return survey;
   }
-  absl::StatusOr<netlink::NativeReading> ReadNativeTable(netlink::Family /*family*/,
-                                                         const std::string& /*name*/) override {
+  absl::StatusOr<netlink::NativeReading> ReadNativeTable(
+      const netlink::NativeTable& /*table*/) override {
     return netlink::NativeReading();
   }
   absl::Status Apply(const netlink::Transaction& /*transaction*/) override {

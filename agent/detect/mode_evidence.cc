@@ -12,7 +12,7 @@
 #include "agent/process/read_file.h"
 #include "agent/xtables/iptables_legacy_run.h"
 #include "agent/xtables/iptables_legacy_tables.h"
-#include "netlink/nft_backend.h"
+#include "netlink/backend.h"
 
 namespace kipt::agent {
 namespace {

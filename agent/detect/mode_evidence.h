@@ -33,7 +33,6 @@
 #include "agent/process/command.h"
 #include "agent/xtables/iptables_legacy_backend.h"
 #include "netlink/backend.h"
-#include "netlink/nft_chain_list.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {

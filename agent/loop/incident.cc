@@ -10,7 +10,7 @@
 #include "agent/loop/suspects.h"
 #include "agent/policy/chain_diff.h"
 #include "featuregates/printable.h"
-#include "netlink/base_chains.h"
+#include "netlink/ruleset.h"
 
 namespace kipt::agent {
 namespace {

@@ -20,7 +20,6 @@
 #include "agent/loop/suspects.h"
 #include "agent/loop/writer.h"
 #include "netlink/backend.h"
-#include "netlink/monitor.h"
 
 namespace kipt::agent {
 

@@ -45,7 +45,7 @@ MartianProtection FindMartianProtection(const netlink::Snapshot& observed,
                                         const std::optional<netlink::ObservedNativeTable>& native) {
   MartianProtection protection;
   if (native) {
-    protection.stands = !native->altered && native->table == NativeMartians();
+    protection.stands = !native->altered;
     protection.dropped = protection.dropped_natively = native->counters.packets;
   }
   const ObservedChain* firewall = observed.Find(Firewall());

@@ -10,8 +10,8 @@
 #include <optional>
 
 #include "agent/loop/reconciler.h"
-#include "netlink/native_table.h"
 #include "netlink/ruleset.h"
+#include "netlink/transaction.h"
 
 namespace kipt::agent {
 

@@ -11,8 +11,8 @@
 #include "agent/loop/martians.h"
 #include "agent/policy/kube_proxy_chains.h"
 #include "agent/policy/native_martians.h"
-#include "netlink/base_chains.h"
 #include "netlink/kernel_error.h"
+#include "netlink/ruleset.h"
 
 namespace kipt::agent {
 namespace {
@@ -147,8 +147,7 @@ bool Reconciler::AskSupport(const PolicyInput& input, const Plan& plan) {
 absl::StatusOr<Reconciler::Observation> Reconciler::Observe(
     absl::Span<const netlink::ChainQuery> queries) {
   // First, so that a node without one is known for that before anything dearer is read.
-  absl::StatusOr<netlink::NativeReading> native =
-      backend_->ReadNativeTable(Family::kIPv4, std::string(kNativeTable));
+  absl::StatusOr<netlink::NativeReading> native = backend_->ReadNativeTable(NativeMartians());
   if (!native.ok()) return native.status();
   absl::StatusOr<netlink::Snapshot> snapshot = backend_->Read(queries);
   if (!snapshot.ok()) return snapshot.status();

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "netlink/monitor.h"
+#include "netlink/backend.h"
 
 namespace kipt::agent {
 

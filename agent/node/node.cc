@@ -58,10 +58,10 @@ class VisitingBackend : public netlink::Backend {
     return VisitAndReturn<absl::StatusOr<netlink::Survey>>(
         visited_, [&] { return inner_->TakeSurvey(keep); });
   }
-  absl::StatusOr<netlink::NativeReading> ReadNativeTable(netlink::Family family,
-                                                         const std::string& name) override {
+  absl::StatusOr<netlink::NativeReading> ReadNativeTable(
+      const netlink::NativeTable& table) override {
     return VisitAndReturn<absl::StatusOr<netlink::NativeReading>>(
-        visited_, [&] { return inner_->ReadNativeTable(family, name); });
+        visited_, [&] { return inner_->ReadNativeTable(table); });
   }
   absl::Status Apply(const netlink::Transaction& transaction) override {
     return VisitAndReturn<absl::Status>(visited_, [&] { return inner_->Apply(transaction); });

@@ -22,7 +22,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "agent/policy/policy.h"
-#include "netlink/native_table.h"
 #include "netlink/ruleset.h"
 #include "netlink/transaction.h"
 

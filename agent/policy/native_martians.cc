@@ -86,7 +86,7 @@ void DiffNative(const PolicyInput& input, const Ruleset& desired, const RuleSupp
         "keeps neighbours from 127.0.0.1 (CVE-2020-8558) where iptables "
         "can hold no rule: ",
         support.reason);
-    if (observed && !observed->altered && observed->table == *desired.native) {
+    if (observed && !observed->altered) {
       diff.in_place.push_back(NativeStanding(std::move(reason)));
     } else {
       diff.changes.push_back({netlink::PutNativeTable{*desired.native}, std::move(reason)});

@@ -13,7 +13,7 @@
 
 #include "absl/strings/string_view.h"
 #include "agent/policy/diff.h"
-#include "netlink/native_table.h"
+#include "netlink/transaction.h"
 
 namespace kipt::agent {
 

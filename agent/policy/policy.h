@@ -16,8 +16,8 @@
 #include "absl/types/span.h"
 #include "featuregates/feature_gates.h"
 #include "netlink/backend.h"
-#include "netlink/native_table.h"
 #include "netlink/ruleset.h"
+#include "netlink/transaction.h"
 
 namespace kipt::agent {
 

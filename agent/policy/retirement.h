@@ -16,7 +16,6 @@
 #include "agent/policy/dependents.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/policy.h"
-#include "netlink/native_table.h"
 #include "netlink/ruleset.h"
 #include "netlink/transaction.h"
 

@@ -12,7 +12,7 @@
 #include "agent/policy/retirement.h"
 #include "agent/policy/rule_forms.h"
 #include "featuregates/printable.h"
-#include "netlink/base_chains.h"
+#include "netlink/ruleset.h"
 
 namespace kipt::agent {
 namespace {

@@ -122,8 +122,8 @@ class IptablesLegacyBackend : public netlink::Backend {
   absl::StatusOr<Snapshot> Read(absl::Span<const ChainQuery> queries) override;
   absl::StatusOr<netlink::Survey> TakeSurvey(const netlink::SurveyFilter& keep) override;
   // iptables has no native tables.
-  absl::StatusOr<netlink::NativeReading> ReadNativeTable(Family /*family*/,
-                                                         const std::string& /*name*/) override {
+  absl::StatusOr<netlink::NativeReading> ReadNativeTable(
+      const netlink::NativeTable& /*table*/) override {
     return netlink::NativeReading{.generation = last_read_, .table = std::nullopt};
   }
   absl::Status Apply(const Transaction& transaction) override;

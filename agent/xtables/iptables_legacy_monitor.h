@@ -18,7 +18,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "netlink/monitor.h"
+#include "netlink/backend.h"
 
 namespace kipt::agent {
 

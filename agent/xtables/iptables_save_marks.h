@@ -14,12 +14,12 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "netlink/xt_marks.h"
+#include "netlink/xt_info.h"
 
 namespace kipt::agent {
 
 using netlink::kAllMarks;
-using SavedMarks = netlink::XtMarks;
+using SavedMarks = netlink::Marks;
 
 struct MaskedValue {
   uint32_t value = 0;

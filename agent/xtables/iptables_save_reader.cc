@@ -14,7 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "featuregates/printable.h"
-#include "netlink/base_chains.h"
+#include "netlink/ruleset.h"
 
 namespace kipt::agent {
 namespace {

@@ -17,7 +17,6 @@
 #include "absl/strings/strip.h"
 #include "agent/xtables/iptables_save_marks.h"
 #include "netlink/xt_info.h"
-#include "netlink/xt_marks.h"
 
 namespace kipt::agent {
 namespace {
@@ -116,8 +115,8 @@ class SavedRuleReader {
       const auto is_option = [](absl::string_view word) { return word == "-j" || word == "-g"; };
       opaque_.decides = std::any_of(words_.begin(), words_.end(), is_option);
       if (opaque_.decides) {
-        opaque_.marks_set = kAllMarks;
-        opaque_.labels_set = netlink::AllConnLabels();
+        opaque_.marks.set = kAllMarks;
+        opaque_.marks.labels_set = netlink::AllConnLabels();
       }
     }
     if (fits_) return std::move(rule_);
@@ -200,12 +199,7 @@ class SavedRuleReader {
     }
   }
 
-  void AddMarks(const SavedMarks& marks) {
-    opaque_.marks_tested |= marks.tested;
-    opaque_.marks_set |= marks.set;
-    opaque_.marks_cleared |= marks.cleared;
-    opaque_.labels_set |= marks.labels_set;
-  }
+  void AddMarks(const SavedMarks& marks) { opaque_.marks |= marks; }
 
   void ReadAddress(std::optional<PrefixMatch>& place, bool negated) {
     const std::optional<Prefix> prefix = ReadPrefix(family_, Word(1));

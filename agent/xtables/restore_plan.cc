@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "netlink/base_chains.h"
+#include "netlink/ruleset.h"
 
 namespace kipt::agent {
 namespace {

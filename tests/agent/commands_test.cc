@@ -235,8 +235,8 @@ NodeQuestions WithoutXt(int* asked = nullptr) {
 }
 
 bool HasNativeTable(FakeBackend& backend) {
-  const auto reading = backend.ReadNativeTable(netlink::Family::kIPv4, std::string(kNativeTable));
-  return reading.ok() && reading->table && reading->table->table == NativeMartians();
+  const auto reading = backend.ReadNativeTable(NativeMartians());
+  return reading.ok() && reading->table && !reading->table->altered;
 }
 
 const netlink::ChainId kHint = {netlink::Family::kIPv4, netlink::Table::kMangle,

@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "agent/policy/policy.h"
-#include "netlink/nft_backend.h"
+#include "netlink/backend.h"
 #include "tests/support/observed.h"
 
 namespace kipt::testing {
@@ -71,8 +71,8 @@ absl::Status KernelFloor::AskGeneration() const {
   return absl::InternalError("NFT_MSG_GETGEN is not answered");
 }
 
-absl::Status KernelFloor::Ask(const netlink::Requests& requests) {
-  return netlink::Ask(*socket_, requests, [](const netlink::Reply&) {});
+absl::Status KernelFloor::Ask(const netlink::Messages& requests) {
+  return socket_->Ask(requests, [](const netlink::Reply&) {});
 }
 
 absl::Status KernelFloor::AskForEverything() {
@@ -86,20 +86,20 @@ absl::Status KernelFloor::AskForEverything() {
                             .with_rules = query.with_rules && now->Find(query.chain) != nullptr});
     }
   }
-  const auto add = [](netlink::Requests& requests, const ChainId& chain, uint16_t type,
+  const auto add = [](netlink::Messages& requests, const ChainId& chain, uint16_t type,
                       uint16_t flags, uint16_t table, uint16_t name) {
-    requests.Add(type, netlink::WireFamily(chain.family), flags,
-                 {{table, std::string(netlink::TableName(chain.table))}, {name, chain.name}});
+    requests.Begin(netlink::NftMessageType(type), netlink::WireFamily(chain.family), flags,
+                   {{table, netlink::TableName(chain.table)}, {name, chain.name}});
   };
   if (absl::Status status = AskGeneration(); !status.ok()) return status;
-  netlink::Requests chains(socket_->ReserveSequences(static_cast<uint32_t>(questions_.size())));
+  netlink::Messages chains(socket_->ReserveSequences(static_cast<uint32_t>(questions_.size())));
   for (const netlink::ChainQuery& question : questions_) {
     add(chains, question.chain, NFT_MSG_GETCHAIN, 0, NFTA_CHAIN_TABLE, NFTA_CHAIN_NAME);
   }
   if (absl::Status status = Ask(chains); !status.ok()) return status;
   for (const netlink::ChainQuery& question : questions_) {
     if (!question.with_rules) continue;
-    netlink::Requests rules(socket_->ReserveSequences(1));
+    netlink::Messages rules(socket_->ReserveSequences(1));
     add(rules, question.chain, NFT_MSG_GETRULE, NLM_F_DUMP, NFTA_RULE_TABLE, NFTA_RULE_CHAIN);
     if (absl::Status status = Ask(rules); !status.ok()) return status;
   }
@@ -122,9 +122,10 @@ absl::Status KernelFloor::Prepare(std::vector<netlink::Operation> operations) {
   if (!now.ok()) return now.status();
   batch_.reset();
   transaction_ = {.generation = now->generation, .operations = std::move(operations)};
-  first_ = socket_->ReserveSequences(netlink::Batch::MaxMessages(transaction_));
-  absl::StatusOr<netlink::Batch> batch = netlink::Batch::Build(transaction_, first_);
+  absl::StatusOr<netlink::Batch> batch =
+      netlink::Batch::Build(transaction_, socket_->ReserveSequences(0));
   if (!batch.ok()) return batch.status();
+  socket_->ReserveSequences(batch->messages().count());
   batch_ = *std::move(batch);
   return absl::OkStatus();
 }
@@ -158,7 +159,7 @@ absl::Status KernelFloor::PrepareRule() {
 
 absl::Status KernelFloor::Commit() {
   const absl::StatusOr<std::vector<netlink::BatchError>> errors =
-      socket_->SendBatch(batch_->bytes(), first_, batch_->message_count());
+      socket_->SendBatch(batch_->messages());
   if (!errors.ok()) return errors.status();
   return batch_->Explain(*errors);
 }

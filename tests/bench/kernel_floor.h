@@ -47,14 +47,13 @@ class KernelFloor {
   KernelFloor(int fd, std::unique_ptr<netlink::Backend> backend,
               std::unique_ptr<netlink::Socket> socket);
   absl::Status Prepare(std::vector<netlink::Operation> operations);
-  absl::Status Ask(const netlink::Requests& requests);
+  absl::Status Ask(const netlink::Messages& requests);
 
   const int fd_;
   std::unique_ptr<netlink::Backend> backend_;
   std::unique_ptr<netlink::Socket> socket_;
   netlink::Transaction transaction_;
   std::optional<netlink::Batch> batch_;
-  uint32_t first_ = 0;
   // Of AskForEverything(); without the rules of chains that are not there.
   std::vector<netlink::ChainQuery> questions_;
 };

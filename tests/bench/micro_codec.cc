@@ -25,7 +25,7 @@ void EncodeAColdSync(benchmark::State& state) {
   for (auto _ : state) {
     const absl::StatusOr<netlink::Batch> batch = netlink::Batch::Build(cold, 1);
     if (!batch.ok()) return state.SkipWithError(batch.status().ToString().c_str());
-    bytes += batch->bytes().size();
+    bytes += batch->messages().bytes().size();
   }
   state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(cold.operations.size()));
   state.SetBytesProcessed(static_cast<int64_t>(bytes));
@@ -50,7 +50,7 @@ std::vector<std::vector<uint8_t>> RuleMessages() {
   const absl::StatusOr<netlink::Batch> batch = netlink::Batch::Build(cold, 1);
   std::vector<std::vector<uint8_t>> messages;
   if (!batch.ok()) return messages;
-  absl::Span<const uint8_t> rest = batch->bytes();
+  absl::Span<const uint8_t> rest = batch->messages().bytes();
   while (rest.size() >= sizeof(nlmsghdr)) {
     nlmsghdr header = {};
     std::memcpy(&header, rest.data(), sizeof(header));

@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "netlink/backend.h"
-#include "netlink/nft_backend.h"
 #include "netlink/transaction.h"
 #include "tests/support/run_program.h"
 

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "agent/xtables/iptables_legacy_backend.h"
-#include "netlink/nft_backend.h"
+#include "netlink/backend.h"
 #include "tests/bench/service_rules.h"
 #include "tests/support/observed.h"
 

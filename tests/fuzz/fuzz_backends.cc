@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "netlink/base_chains.h"
+#include "netlink/ruleset.h"
 #include "tests/fuzz/random_rules.h"
 #include "tests/fuzz/require.h"
 #include "tests/fuzz/targets.h"

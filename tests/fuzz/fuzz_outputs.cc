@@ -55,7 +55,7 @@ netlink::ObservedRule Foreign(const std::string& text, const std::string& jump, 
   netlink::OpaqueRule rule{.text = text};
   if (!jump.empty()) rule.jump = jump;
   rule.unconditional = rule.terminal = jump.empty();
-  rule.marks_set = 0x4000;
+  rule.marks.set = 0x4000;
   return {.handle = handle, .content = rule};
 }
 

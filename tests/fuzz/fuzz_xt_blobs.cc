@@ -9,7 +9,6 @@
 
 #include "netlink/xt_display.h"
 #include "netlink/xt_info.h"
-#include "netlink/xt_marks.h"
 #include "tests/fuzz/require.h"
 #include "tests/fuzz/targets.h"
 #include "tests/fuzz/xt_names.h"
@@ -27,14 +26,14 @@ void CheckText(const std::optional<std::string>& text, absl::string_view option)
 
 void CheckMatch(Family family, absl::string_view name, uint32_t revision, FuzzBytes info) {
   CheckText(netlink::DisplayXtMatch(family, name, revision, info), "-m ");
-  const netlink::XtMarks marks = netlink::MarksOfXtMatch(name, revision, info);
+  const netlink::Marks marks = netlink::MarksOfXtMatch(name, revision, info);
   if (netlink::IsMatchWithoutMark(name)) KIPT_REQUIRE((marks.tested | marks.set) == 0);
 }
 
 void CheckTarget(Family family, absl::string_view name, uint32_t revision, FuzzBytes info) {
   CheckText(netlink::DisplayXtTarget(family, name, revision, info), "-j ");
-  const netlink::XtMarks marks = netlink::MarksOfXtTarget(name, revision, info);
-  if (netlink::IsTargetWithoutMark(name)) KIPT_REQUIRE(marks == netlink::XtMarks{});
+  const netlink::Marks marks = netlink::MarksOfXtTarget(name, revision, info);
+  if (netlink::IsTargetWithoutMark(name)) KIPT_REQUIRE(marks == netlink::Marks{});
 }
 
 // Each that is understood is one that we write.
@@ -55,13 +54,13 @@ void CheckVocabulary(Family family, uint32_t revision, FuzzBytes info) {
   if (const auto label = netlink::DecodeXtConnLabel(info)) {
     KIPT_REQUIRE(label->label <= netlink::kMostConnLabel);
     KIPT_REQUIRE(netlink::DecodeXtConnLabel(netlink::EncodeXtConnLabel(*label)) == label);
-    const netlink::XtMarks marks =
+    const netlink::Marks marks =
         netlink::MarksOfXtMatch(netlink::kXtConnLabel, netlink::kXtConnLabelRevision, info);
     KIPT_REQUIRE(marks.labels_set.test(label->label) == label->set);
   }
   if (const auto mark = netlink::DecodeXtSetMark(info)) {
     KIPT_REQUIRE(netlink::DecodeXtSetMark(netlink::EncodeXtSetMark(*mark)) == mark);
-    const netlink::XtMarks marks =
+    const netlink::Marks marks =
         netlink::MarksOfXtTarget("MARK", netlink::kXtSetMarkRevision, info);
     // mark = (mark & ~mask) ^ value: a bit of the value may come on.
     KIPT_REQUIRE((mark->value & ~marks.set) == 0);

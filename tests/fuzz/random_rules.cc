@@ -9,7 +9,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "netlink/base_chains.h"
+#include "netlink/ruleset.h"
 
 namespace kipt::testing {
 namespace {

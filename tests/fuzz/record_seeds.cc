@@ -25,9 +25,8 @@
 #include "agent/detect/routing.h"
 #include "agent/policy/native_martians.h"
 #include "netlink/attributes.h"
+#include "netlink/backend.h"
 #include "netlink/expression.h"
-#include "netlink/nft_backend.h"
-#include "netlink/nft_chain_list.h"
 #include "tests/fuzz/kernel_questions.h"
 #include "tests/fuzz/scripted_kernel.h"
 #include "tests/fuzz/wire_messages.h"
@@ -88,7 +87,7 @@ void Ask(Question question, Backend& backend) {
       (void)backend.TakeSurvey(nullptr);
       return;
     case Question::kNativeTable:
-      (void)backend.ReadNativeTable(Family::kIPv4, std::string(agent::kNativeTable));
+      (void)backend.ReadNativeTable(agent::NativeMartians());
       return;
     case Question::kApply:
       (void)backend.Apply(QuestionedTransaction());

@@ -10,7 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "agent/policy/native_martians.h"
-#include "netlink/nft_backend.h"
+#include "netlink/backend.h"
 #include "tests/fuzz/kernel_questions.h"
 #include "tests/fuzz/require.h"
 #include "tests/fuzz/scripted_kernel.h"
@@ -29,8 +29,7 @@ absl::Status Ask(Question question, netlink::Backend& backend) {
     case Question::kSurvey:
       return backend.TakeSurvey(nullptr).status();
     case Question::kNativeTable:
-      return backend.ReadNativeTable(netlink::Family::kIPv4, std::string(agent::kNativeTable))
-          .status();
+      return backend.ReadNativeTable(agent::NativeMartians()).status();
     default:
       return absl::UnimplementedError("");
   }

@@ -60,11 +60,11 @@ std::optional<std::vector<uint8_t>> RuleOnTheWire(const netlink::ChainId& chain,
   const absl::StatusOr<netlink::Batch> batch = netlink::Batch::Build(transaction, 1);
   if (!batch.ok()) return std::nullopt;
   // The rule is the one message between the batch's begin and end.
-  std::vector<uint32_t> aligned((batch->bytes().size() + 3) / 4);
-  std::copy(batch->bytes().begin(), batch->bytes().end(),
+  std::vector<uint32_t> aligned((batch->messages().bytes().size() + 3) / 4);
+  std::copy(batch->messages().bytes().begin(), batch->messages().bytes().end(),
             reinterpret_cast<uint8_t*>(aligned.data()));
   const auto* message = reinterpret_cast<const nlmsghdr*>(aligned.data());
-  int rest = static_cast<int>(batch->bytes().size());
+  int rest = static_cast<int>(batch->messages().bytes().size());
   for (; mnl_nlmsg_ok(message, rest); message = mnl_nlmsg_next(message, &rest)) {
     if (message->nlmsg_type != kNewRule) continue;
     const FuzzBytes bytes = netlink::MessageBytes(message);

@@ -18,7 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "netlink/nft_backend.h"
+#include "netlink/backend.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/unescaped.h"

@@ -16,7 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/loop/writer.h"
-#include "netlink/monitor.h"
+#include "netlink/backend.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/support/status_matchers.h"
 

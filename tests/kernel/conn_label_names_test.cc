@@ -20,7 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/process/command.h"
 #include "agent/xtables/iptables_legacy_backend.h"
-#include "netlink/nft_backend.h"
+#include "netlink/backend.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
 #include "tests/support/run_program.h"

@@ -27,7 +27,7 @@
 #include "absl/time/time.h"
 #include "agent/xtables/iptables_legacy_backend.h"
 #include "agent/xtables/iptables_legacy_monitor.h"
-#include "netlink/monitor.h"
+#include "netlink/backend.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"

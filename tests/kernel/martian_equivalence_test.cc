@@ -14,7 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/policy/native_martians.h"
-#include "netlink/nft_backend.h"
+#include "netlink/backend.h"
 #include "tests/kernel/martian_world.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
@@ -67,7 +67,7 @@ uint64_t XtDropped(Backend& backend) {
 }
 
 uint64_t NativeDropped(Backend& backend) {
-  const auto reading = backend.ReadNativeTable(Family::kIPv4, std::string(agent::kNativeTable));
+  const auto reading = backend.ReadNativeTable(agent::NativeMartians());
   EXPECT_THAT(reading, IsOk());
   if (!reading.ok() || !reading->table) return 0;
   EXPECT_FALSE(reading->table->altered);

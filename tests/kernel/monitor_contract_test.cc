@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-#include "netlink/monitor.h"
+#include "netlink/backend.h"
 #include "tests/kernel/backend_world.h"
 #include "tests/support/status_matchers.h"
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Facts about nf_tables that no fake can vouch for.
-#include "netlink/nft_backend.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/capability.h>
@@ -18,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "netlink/backend.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/support/generation_listener.h"
 #include "tests/support/raw_rules.h"

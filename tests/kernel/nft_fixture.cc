@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "netlink/nft_backend.h"
+#include "netlink/backend.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::testing {

@@ -21,8 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "netlink/monitor.h"
-#include "netlink/nft_backend.h"
+#include "netlink/backend.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/support/status_matchers.h"
 

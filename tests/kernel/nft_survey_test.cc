@@ -18,7 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "netlink/nft_backend.h"
+#include "netlink/backend.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/kernel/third_party_rules.h"
 #include "tests/support/status_matchers.h"

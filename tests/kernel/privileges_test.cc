@@ -25,7 +25,7 @@
 #include "agent/process/command.h"
 #include "agent/process/syscall_filter.h"
 #include "agent/xtables/iptables_legacy_backend.h"
-#include "netlink/nft_backend.h"
+#include "netlink/backend.h"
 #include "tests/kernel/forbidden_calls.h"
 #include "tests/kernel/unprivileged_child.h"
 #include "tests/support/netns_fixture.h"

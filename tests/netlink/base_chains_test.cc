@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "netlink/base_chains.h"
-
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+
+#include "netlink/ruleset.h"
 // After netinet/in.h.
 #include <linux/netfilter_ipv4.h>
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "netlink/batch_errors.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <libmnl/libmnl.h>
@@ -14,6 +12,7 @@
 #include <optional>
 #include <string>
 
+#include "netlink/batch.h"
 #include "netlink/kernel_error.h"
 #include "tests/support/status_matchers.h"
 

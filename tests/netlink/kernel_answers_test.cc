@@ -12,8 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "netlink/monitor.h"
-#include "netlink/nft_backend.h"
+#include "netlink/backend.h"
 #include "netlink/nft_requests.h"
 #include "netlink/socket.h"
 #include "tests/fuzz/scripted_kernel.h"
@@ -268,7 +267,8 @@ TEST(KernelAnswersTest, ANativeTableIsMissingWhereTheKernelSaysSoAndNothingElse)
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
     const ScriptedKernel kernel(Script(row.answers));
-    const absl::StatusOr<NativeReading> reading = Open()->ReadNativeTable(Family::kIPv4, "mine");
+    const absl::StatusOr<NativeReading> reading =
+        Open()->ReadNativeTable({.family = Family::kIPv4, .name = "mine"});
     EXPECT_EQ(reading.status().code(), row.code) << reading.status();
     if (reading.ok()) {
       EXPECT_FALSE(reading->table.has_value());

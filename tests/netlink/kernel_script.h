@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "netlink/nft_backend.h"
+#include "netlink/backend.h"
 #include "tests/fuzz/scripted_kernel.h"
 #include "tests/netlink/wire_bytes.h"
 #include "tests/support/status_matchers.h"

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "netlink/native_table.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <ostream>
 #include <string>
 #include <vector>
 
-#include "netlink/native_decoder.h"
-#include "netlink/native_encoder.h"
+#include "netlink/batch.h"
+#include "netlink/native_reader.h"
+#include "netlink/transaction.h"
 #include "tests/netlink/wire_bytes.h"
 #include "tests/support/ruleset_text.h"
 #include "tests/support/status_matchers.h"
@@ -21,6 +21,7 @@ using ::kipt::testing::IsOk;
 using ::kipt::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 PrefixMatch Match(Family family, const char* prefix, bool negated = false) {
   return {.prefix = *ParsePrefix(family, prefix), .negated = negated};
@@ -115,10 +116,10 @@ NativeTable Changed(F change) {
 class NativeRefusalTest : public ::testing::TestWithParam<Refusal> {};
 
 TEST_P(NativeRefusalTest, RefusesWhatCannotBeWrittenOrReadBack) {
-  const auto messages = EncodeNative(PutNativeTable{GetParam().table});
-  ASSERT_THAT(messages, StatusIs(absl::StatusCode::kInvalidArgument));
+  const auto batch = Batch::Build(Transaction{.operations = {PutNativeTable{GetParam().table}}}, 1);
+  ASSERT_THAT(batch, StatusIs(absl::StatusCode::kInvalidArgument));
   for (const std::string& word : GetParam().words) {
-    EXPECT_THAT(std::string(messages.status().message()), HasSubstr(word));
+    EXPECT_THAT(std::string(batch.status().message()), HasSubstr(word));
   }
 }
 
@@ -175,44 +176,56 @@ NativeTable Guard6() {
 }
 
 // As the kernel echoes it, with the table's use added.
-TEST(NativeEncoderTest, IsReadBackAsTheSameTable) {
+TEST(NativeBatchTest, IsReadBackAsTheSameTable) {
   using ::kipt::testing::Attr;
   for (const NativeTable& table : {Guard(), Guard6()}) {
-    const auto messages = EncodeNative(PutNativeTable{table});
-    ASSERT_THAT(messages, IsOk());
-    NativeTableDecoder decoder(table.family, table.name);
-    decoder.AddTable(::kipt::testing::Join(
-        {::kipt::testing::Zeros(20), Attr(2, 0), Attr(3, static_cast<uint32_t>(1))}));
-    for (const NativeMessage& message : *messages) {
-      SCOPED_TRACE(message.action);
-      EXPECT_EQ(message.bytes[0] + 256 * message.bytes[1], message.bytes.size());
-      EXPECT_EQ(message.bytes[16], table.family == Family::kIPv4 ? 2 : 10);
-      ASSERT_TRUE(Attributes::OfMessage(message.bytes).has_value());
-      EXPECT_EQ(Attributes::OfMessage(message.bytes)->Text(1), "guard");
-      if (message.bytes[4] == 3) decoder.AddChain(message.bytes);  // NFT_MSG_NEWCHAIN
-      if (message.bytes[4] == 6) decoder.AddRule(message.bytes);   // NFT_MSG_NEWRULE
+    const Transaction transaction{.operations = {PutNativeTable{table}}};
+    const auto batch = Batch::Build(transaction, 1);
+    ASSERT_THAT(batch, IsOk());
+    NativeComparison comparison(table);
+    comparison.AddTable(
+        ::kipt::testing::Join({::kipt::testing::Zeros(20), Attr(2, 0),
+                               Attr(3, static_cast<uint32_t>(table.chains.size()))}));
+    // Between the batch's begin and end.
+    for (uint32_t i = 1; i + 1 < batch->messages().count(); ++i) {
+      SCOPED_TRACE(i);
+      const WireBytes message = batch->messages().Message(i);
+      EXPECT_EQ(message[0] + 256 * message[1], message.size());
+      EXPECT_EQ(message[16], table.family == Family::kIPv4 ? 2 : 10);
+      ASSERT_TRUE(Attributes::OfMessage(message).has_value());
+      EXPECT_EQ(Attributes::OfMessage(message)->Text(1), "guard");
+      if (message[4] == 3) comparison.AddChain(message);  // NFT_MSG_NEWCHAIN
+      if (message[4] == 6) comparison.AddRule(message);   // NFT_MSG_NEWRULE
     }
-    const ObservedNativeTable observed = std::move(decoder).Finish();
-    EXPECT_FALSE(observed.altered);
-    EXPECT_EQ(observed.table, table);
+    EXPECT_FALSE(comparison.Finish().altered);
   }
 }
 
-TEST(NativeEncoderTest, SaysWhatEachMessageDoes) {
-  const auto messages = EncodeNative(PutNativeTable{Guard()});
-  ASSERT_THAT(messages, IsOk());
-  ASSERT_EQ(messages->size(), 7U);
-  EXPECT_EQ((*messages)[2].action, "putting in place the table ip guard");
-  EXPECT_EQ((*messages)[3].action, "putting in place the table ip guard, chain input");
-  EXPECT_EQ((*messages)[5].action,
-            "putting in place the table ip guard, chain input, the rule ct state ! "
-            "established,related ct status ! dnat counter drop");
-  const auto removal = EncodeNative(DeleteNativeTable{.family = Family::kIPv6, .name = "guard"});
-  ASSERT_THAT(removal, IsOk());
-  EXPECT_EQ(removal->front().action, "deleting the table ip6 guard");
-  EXPECT_THAT(EncodeNative(DeleteNativeTable{.family = Family::kIPv6, .name = ""}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("deleting the table"), HasSubstr("255 bytes"))));
+// What the message of number `index` did, and why it was refused.
+std::string Refused(const Operation& operation, uint32_t index) {
+  const Transaction transaction{.operations = {operation}};
+  const auto batch = Batch::Build(transaction, 0);
+  if (!batch.ok()) return batch.status().ToString();
+  return std::string(batch->Explain({{{.sequence = index, .error_number = ERANGE}}}).message());
+}
+
+TEST(NativeBatchTest, SaysWhatEachMessageDoes) {
+  const Operation put = PutNativeTable{Guard()};
+  EXPECT_THAT(Refused(put, 3), StartsWith("putting in place the table ip guard: "));
+  EXPECT_THAT(Refused(put, 4), StartsWith("putting in place the table ip guard, chain input: "));
+  EXPECT_THAT(Refused(put, 6),
+              StartsWith("putting in place the table ip guard, chain input, the rule ct state ! "
+                         "established,related ct status ! dnat counter drop: "));
+  const auto batch = Batch::Build(Transaction{.operations = {put}}, 0);
+  ASSERT_THAT(batch, IsOk());
+  EXPECT_EQ(batch->messages().count(), 2U + 7U);
+  EXPECT_THAT(Refused(DeleteNativeTable{.family = Family::kIPv6, .name = "guard"}, 1),
+              StartsWith("deleting the table ip6 guard: "));
+  EXPECT_THAT(
+      Batch::Build(
+          Transaction{.operations = {DeleteNativeTable{.family = Family::kIPv6, .name = ""}}}, 0),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("deleting the table"), HasSubstr("255 bytes"))));
 }
 
 }  // namespace

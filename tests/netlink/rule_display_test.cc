@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Opaque rules: their text, and what they do to a packet.
-#include "netlink/rule_display.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
 #include "netlink/rule_codec.h"
+#include "netlink/statement.h"
 #include "tests/netlink/wire_bytes.h"
 
 namespace kipt::netlink {

@@ -3,13 +3,13 @@
 // Rule to wire, bytes against bytes: the messages here are written out by hand.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <libmnl/libmnl.h>
-#include <libnftnl/rule.h>
+#include <linux/netfilter/nf_tables.h>
 
 #include <string>
 #include <vector>
 
 #include "netlink/rule_codec.h"
+#include "netlink/socket.h"
 #include "tests/netlink/wire_bytes.h"
 #include "tests/support/status_matchers.h"
 
@@ -24,20 +24,18 @@ const ChainId kFilter6{Family::kIPv6, Table::kFilter, "TEST"};
 
 // The elements of NFTA_RULE_EXPRESSIONS as EncodeRule makes them.
 std::string EncodedExpressions(const ChainId& chain, const Rule& rule) {
-  const absl::StatusOr<NftnlRulePtr> encoded = EncodeRule(chain, rule);
-  if (!encoded.ok()) return encoded.status().ToString();
-  std::vector<uint8_t> memory(8192, 0);
-  nlmsghdr* header = mnl_nlmsg_put_header(memory.data());
-  nftnl_rule_nlmsg_build_payload(header, encoded->get());
-  const absl::Span<const uint8_t> message(memory.data(), header->nlmsg_len);
-  const auto attributes = Attributes::Parse(message.subspan(sizeof(nlmsghdr)));
-  // NLA_F_NESTED is how libnftnl marks nests; the kernel's dumps do not.
+  Messages messages(1);
+  messages.Begin(NftMessageType(NFT_MSG_NEWRULE), WireFamily(chain.family), 0);
+  const absl::Status encoded = EncodeRule(chain, rule, messages);
+  if (!encoded.ok()) return encoded.ToString();
+  const auto attributes = Attributes::OfMessage(messages.bytes());
+  // NLA_F_NESTED is how programs mark nests; the kernel's dumps do not.
   const auto bytes = attributes->Bytes(4);
   std::vector<uint8_t> list(bytes->begin(), bytes->end());
   return ToHex(list);
 }
 
-// Like Attr, with NLA_F_NESTED in the nests as libnftnl writes them.
+// Like Attr, with NLA_F_NESTED in the nests, as programs write them.
 Bytes Nest(uint16_t type, const Bytes& content) { return Attr(type | 0x8000, content); }
 Bytes Element(const std::string& name, const Bytes& data) {
   return Nest(1, Join({Attr(1, Text(name)), Nest(2, data)}));
@@ -167,7 +165,9 @@ TEST(EncodeRuleTest, RefusesWhatTheWireCannotSay) {
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
-    EXPECT_THAT(EncodeRule(row.chain, row.rule),
+    Messages messages(1);
+    messages.Begin(NftMessageType(NFT_MSG_NEWRULE), WireFamily(row.chain.family), 0);
+    EXPECT_THAT(EncodeRule(row.chain, row.rule, messages),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(row.message)));
   }
 }
@@ -197,16 +197,11 @@ TEST(EncodeRuleTest, IsReadBackAsTheSameRule) {
         rule.destination =
             PrefixMatch{*ParsePrefix(chain.family, std::string(address) + std::to_string(length)),
                         length % 2 == 0};
-        const absl::StatusOr<NftnlRulePtr> encoded = EncodeRule(chain, rule);
-        ASSERT_TRUE(encoded.ok()) << encoded.status();
-        nftnl_rule_set_u64(encoded->get(), NFTNL_RULE_HANDLE, 99);
-        std::vector<uint8_t> memory(8192, 0);
-        nlmsghdr* header = mnl_nlmsg_put_header(memory.data());
-        auto* family = static_cast<uint8_t*>(mnl_nlmsg_put_extra_header(header, 4));
-        family[0] = chain.family == Family::kIPv4 ? 2 : 10;
-        nftnl_rule_nlmsg_build_payload(header, encoded->get());
-        const absl::StatusOr<ObservedRule> decoded =
-            DecodeRule(absl::MakeConstSpan(memory.data(), header->nlmsg_len));
+        Messages messages(1);
+        messages.Begin(NftMessageType(NFT_MSG_NEWRULE), WireFamily(chain.family), 0);
+        ASSERT_THAT(EncodeRule(chain, rule, messages), IsOk());
+        messages.PutU64(NFTA_RULE_HANDLE, 99);
+        const absl::StatusOr<ObservedRule> decoded = DecodeRule(messages.bytes());
         ASSERT_TRUE(decoded.ok()) << decoded.status();
         EXPECT_EQ(decoded->handle, 99U);
         ASSERT_NE(decoded->rule(), nullptr) << decoded->opaque()->text;

@@ -54,11 +54,11 @@ TEST(SurveyTest, RulesAreEqualWhateverTheyCounted) {
   SurveyRule other = one;
   other.counters.packets = 9;
   EXPECT_EQ(one, other);
-  rule.marks_set = 1;
+  rule.marks.set = 1;
   other.content = rule;
   EXPECT_FALSE(one == other);
-  rule.marks_set = 0;
-  rule.labels_set.set(127);
+  rule.marks.set = 0;
+  rule.marks.labels_set.set(127);
   other.content = rule;
   EXPECT_FALSE(one == other);
 }

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "netlink/xt_marks.h"
+#include "netlink/xt_info.h"
 #include "tests/netlink/wire_bytes.h"
 
 namespace kipt::netlink {
@@ -260,10 +260,10 @@ TEST(XtMarksTest, KnowsWhichBitsAndLabelsARuleMayTurnOn) {
     std::string extension;
     uint32_t revision;
     Bytes info;
-    XtMarks marks;
+    Marks marks;
   };
-  constexpr XtMarks kNone;
-  const XtMarks kAll = {.tested = kAllMarks, .set = kAllMarks, .labels_set = AllConnLabels()};
+  constexpr Marks kNone;
+  const Marks kAll = {.tested = kAllMarks, .set = kAllMarks, .labels_set = AllConnLabels()};
   const auto label = [](size_t number) { return ConnLabelSet().set(number); };
   const auto connmark = [](uint8_t shift, uint8_t mode) {
     return Join({HostU32(5), HostU32(6), HostU32(9), {0, shift, mode}, Zeros(1)});

@@ -25,9 +25,9 @@ class BorrowedBackend : public netlink::Backend {
   absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override {
     return backend_->Read(queries);
   }
-  absl::StatusOr<netlink::NativeReading> ReadNativeTable(netlink::Family family,
-                                                         const std::string& name) override {
-    return backend_->ReadNativeTable(family, name);
+  absl::StatusOr<netlink::NativeReading> ReadNativeTable(
+      const netlink::NativeTable& table) override {
+    return backend_->ReadNativeTable(table);
   }
   absl::StatusOr<netlink::Survey> TakeSurvey(const netlink::SurveyFilter& keep) override {
     return backend_->TakeSurvey(keep);

@@ -119,11 +119,13 @@ void FakeBackend::Follow(absl::Span<const netlink::ChainQuery> queries, Snapshot
   }
 }
 
-absl::StatusOr<netlink::NativeReading> FakeBackend::ReadNativeTable(netlink::Family family,
-                                                                    const std::string& name) {
+absl::StatusOr<netlink::NativeReading> FakeBackend::ReadNativeTable(
+    const netlink::NativeTable& table) {
   netlink::NativeReading reading = {.generation = ruleset_.snapshot.generation};
-  const auto found = ruleset_.native.find({family, name});
-  if (found != ruleset_.native.end()) reading.table = found->second;
+  const auto found = ruleset_.native.find({table.family, table.name});
+  if (found == ruleset_.native.end()) return reading;
+  const HeldNativeTable& held = found->second;
+  reading.table = {.altered = held.altered || held.table != table, .counters = held.counters};
   return reading;
 }
 
@@ -245,7 +247,7 @@ void FakeBackend::Clear() {
   Touch();
 }
 
-void FakeBackend::PutNativeTable(netlink::ObservedNativeTable table) {
+void FakeBackend::PutNativeTable(HeldNativeTable table) {
   const auto id = std::make_pair(table.table.family, table.table.name);
   ruleset_.native[id] = std::move(table);
   Touch();

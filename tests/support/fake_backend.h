@@ -22,7 +22,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "netlink/backend.h"
-#include "netlink/monitor.h"
 #include "netlink/ruleset.h"
 #include "netlink/transaction.h"
 #include "tests/support/fake_ruleset.h"
@@ -38,8 +37,8 @@ class FakeBackend : public netlink::Backend {
   netlink::BackendKind kind() const override { return kind_; }
   absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override;
   // Not among the reads that faults, other writers and counts are about.
-  absl::StatusOr<netlink::NativeReading> ReadNativeTable(netlink::Family family,
-                                                         const std::string& name) override;
+  absl::StatusOr<netlink::NativeReading> ReadNativeTable(
+      const netlink::NativeTable& table) override;
   // Tables that hold a chain; a base chain's policy is ACCEPT.
   absl::StatusOr<netlink::Survey> TakeSurvey(const netlink::SurveyFilter& keep) override;
   absl::Status Apply(const netlink::Transaction& transaction) override;
@@ -61,7 +60,7 @@ class FakeBackend : public netlink::Backend {
   void MakeDormant(netlink::Family family, netlink::Table table, uint32_t flags = 1);
   // `nft flush ruleset`.
   void Clear();
-  void PutNativeTable(netlink::ObservedNativeTable table);
+  void PutNativeTable(HeldNativeTable table);
   void RemoveNativeTable(netlink::Family family, const std::string& name);
   // From now on the kernel has no nft_compat: rules with a match of xtables', or a target, are
   // refused, and what stands stays.

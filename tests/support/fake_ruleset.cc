@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "netlink/base_chains.h"
+#include "netlink/batch.h"
 #include "netlink/kernel_error.h"
-#include "netlink/native_encoder.h"
+#include "netlink/ruleset.h"
 
 namespace kipt::testing {
 namespace {
@@ -55,6 +55,12 @@ std::vector<std::string> XtExtensions(const netlink::Rule& rule) {
   return extensions;
 }
 
+// Whether nf_tables would be sent `operation`.
+absl::Status Check(const netlink::Operation& operation) {
+  const netlink::Transaction transaction = {.operations = {operation}};
+  return netlink::Batch::Build(transaction, /*first_sequence=*/0).status();
+}
+
 // Applies one operation to a copy of the state.
 class Applier {
  public:
@@ -64,18 +70,17 @@ class Applier {
 
   absl::Status operator()(const PutNativeTable& put) {
     // Refused before it is sent.
-    const auto messages = netlink::EncodeNative(put);
-    if (!messages.ok()) return messages.status();
+    if (absl::Status status = Check(put); !status.ok()) return status;
     ruleset_.native[{put.table.family, put.table.name}] = {.table = put.table};
     changed_ = true;
     return absl::OkStatus();
   }
 
   absl::Status operator()(const DeleteNativeTable& table) {
-    const auto messages = netlink::EncodeNative(table);
-    if (!messages.ok()) return messages.status();
+    if (absl::Status status = Check(table); !status.ok()) return status;
     if (ruleset_.native.erase({table.family, table.name}) == 0) {
-      return absl::NotFoundError(absl::StrCat(messages->front().action, ": there is none"));
+      return absl::NotFoundError(absl::StrCat("deleting the table ", FamilyName(table.family), " ",
+                                              table.name, ": there is none"));
     }
     changed_ = true;
     return absl::OkStatus();

@@ -12,16 +12,22 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "netlink/native_table.h"
 #include "netlink/ruleset.h"
 #include "netlink/transaction.h"
 
 namespace kipt::testing {
 
+// `table` in the kernel; `altered` and `counters` as in ObservedNativeTable.
+struct HeldNativeTable {
+  netlink::NativeTable table;
+  bool altered = false;
+  netlink::RuleCounters counters = {};
+};
+
 struct FakeRuleset {
   // Everything, rules of all chains included.
   netlink::Snapshot snapshot{.generation = 1, .chains = {}};
-  std::map<std::pair<netlink::Family, std::string>, netlink::ObservedNativeTable> native;
+  std::map<std::pair<netlink::Family, std::string>, HeldNativeTable> native;
   netlink::RuleHandle next_handle = 1;
   // Whether the kernel has xtables' matches and targets.
   bool has_xt = true;

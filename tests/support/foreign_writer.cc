@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "netlink/backend.h"
 #include "netlink/batch.h"
-#include "netlink/nft_backend.h"
 #include "tests/support/run_program.h"
 
 namespace kipt::testing {
@@ -50,12 +50,13 @@ absl::StatusOr<absl::Duration> ForeignWriter::Commit(std::vector<netlink::Operat
     const absl::StatusOr<netlink::Snapshot> now = backend_->Read({});
     if (!now.ok()) return now.status();
     transaction.generation = now->generation;
-    const uint32_t first = socket_->ReserveSequences(netlink::Batch::MaxMessages(transaction));
-    const absl::StatusOr<netlink::Batch> batch = netlink::Batch::Build(transaction, first);
+    const absl::StatusOr<netlink::Batch> batch =
+        netlink::Batch::Build(transaction, socket_->ReserveSequences(0));
     if (!batch.ok()) return batch.status();
+    socket_->ReserveSequences(batch->messages().count());
     const absl::Time start = absl::Now();
     const absl::StatusOr<std::vector<netlink::BatchError>> errors =
-        socket_->SendBatch(batch->bytes(), first, batch->message_count());
+        socket_->SendBatch(batch->messages());
     const absl::Duration took = absl::Now() - start;
     if (!errors.ok()) return errors.status();
     status = batch->Explain(*errors);

@@ -22,9 +22,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "netlink/base_chains.h"
-#include "netlink/native_table.h"
 #include "netlink/ruleset.h"
+#include "netlink/transaction.h"
 
 namespace kipt::netlink {
 

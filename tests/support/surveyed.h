@@ -35,9 +35,9 @@ inline netlink::SurveyRule Surveyed(const std::string& text, uint32_t marks_set,
                                     uint32_t marks_tested = 0) {
   netlink::SurveyRule rule = Surveyed(text);
   if (auto* opaque = std::get_if<netlink::OpaqueRule>(&rule.content)) {
-    opaque->marks_set = marks_set;
-    opaque->marks_tested = marks_tested;
-    opaque->labels_set = labels_set;
+    opaque->marks.set = marks_set;
+    opaque->marks.tested = marks_tested;
+    opaque->marks.labels_set = labels_set;
   }
   return rule;
 }

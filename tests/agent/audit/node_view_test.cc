@@ -45,8 +45,7 @@ class SurveyedBackend : public netlink::Backend {
     const size_t at = static_cast<size_t>(taken_++);
     return at < answers_.size() ? answers_[at] : answers_.back();
   }
-  absl::StatusOr<netlink::NativeReading> ReadNativeTable(netlink::Family,
-                                                         const std::string&) override {
+  absl::StatusOr<netlink::NativeReading> ReadNativeTable(const netlink::NativeTable&) override {
     return Refused();
   }
   absl::Status Apply(const netlink::Transaction&) override { return Refused(); }

@@ -129,7 +129,7 @@ TEST_F(AgentTest, CountsTheMartianPacketsThatWereDroppedBetweenItsLooks) {
   AgentOptions options = Options(Mode::kCleanup);
   SupportSource support = NoXt();
   options.support = &support;
-  netlink::ObservedNativeTable table{.table = NativeMartians()};
+  ::kipt::testing::HeldNativeTable table{.table = NativeMartians()};
   table.counters.packets = 5;
   kernel_.PutNativeTable(table);
   StartWith(options);

@@ -99,14 +99,11 @@ TEST(MartianProtectionTest, IsARuleThatPacketsForThisNodeComeTo) {
 }
 
 TEST(MartianProtectionTest, IsAlsoTheNativeTableAsItMustBe) {
-  netlink::ObservedNativeTable table = {.table = NativeMartians()};
+  netlink::ObservedNativeTable table;
   table.counters.packets = 3;
   EXPECT_EQ(FindMartianProtection({}, table),
             (MartianProtection{.stands = true, .dropped = 3, .dropped_natively = 3}));
   table.altered = true;
-  EXPECT_FALSE(FindMartianProtection({}, table).stands);
-  table.altered = false;
-  table.table.chains.pop_back();
   EXPECT_FALSE(FindMartianProtection({}, table).stands);
 }
 
@@ -115,7 +112,7 @@ TEST(MartianProtectionTest, CountsWhatEveryRuleDropped) {
   auto& rules = snapshot.chains.at(Filter("KUBE-FIREWALL")).rules;
   rules[0].counters.packets = 5;
   rules.push_back(rules[0]);
-  netlink::ObservedNativeTable table = {.table = NativeMartians()};
+  netlink::ObservedNativeTable table;
   table.counters.packets = 3;
   EXPECT_EQ(FindMartianProtection(snapshot, table).dropped, 13U);
   EXPECT_EQ(FindMartianProtection(snapshot, table).dropped_natively, 3U);

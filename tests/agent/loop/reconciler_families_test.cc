@@ -47,7 +47,7 @@ SyncReport SyncNative(netlink::Backend& backend, FakeTime& time) {
   return Reconciler(&backend, time.clock(), &support).Sync(input);
 }
 bool NativeStands(FakeBackend& backend) {
-  return backend.ReadNativeTable(Family::kIPv4, std::string(kNativeTable))->table.has_value();
+  return backend.ReadNativeTable(NativeMartians())->table.has_value();
 }
 
 TEST(ReconcilerFamiliesTest, AFamilyThatCannotBeReadDoesNotKeepTheOtherFromItsRules) {

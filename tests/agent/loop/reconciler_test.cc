@@ -85,9 +85,9 @@ class WritesBetweenReads : public BorrowedBackend {
  public:
   WritesBetweenReads(FakeBackend* backend, std::function<void()> other)
       : BorrowedBackend(backend), other_(std::move(other)) {}
-  absl::StatusOr<netlink::NativeReading> ReadNativeTable(Family family,
-                                                         const std::string& name) override {
-    absl::StatusOr<netlink::NativeReading> reading = BorrowedBackend::ReadNativeTable(family, name);
+  absl::StatusOr<netlink::NativeReading> ReadNativeTable(
+      const netlink::NativeTable& table) override {
+    absl::StatusOr<netlink::NativeReading> reading = BorrowedBackend::ReadNativeTable(table);
     if (const std::function<void()> other = std::exchange(other_, {})) other();
     return reading;
   }
@@ -109,7 +109,7 @@ TEST(ReconcilerTest, ANativeTableOfAnotherGenerationThanTheChainsIsReadAgain) {
   EXPECT_THAT(report.FirstError(), IsOk());
   EXPECT_EQ(report.looks, 2);
   EXPECT_TRUE(PutsNative(report.applied));
-  EXPECT_TRUE(backend.ReadNativeTable(Family::kIPv4, name)->table.has_value());
+  EXPECT_TRUE(backend.ReadNativeTable(NativeMartians())->table.has_value());
 }
 
 TEST(ReconcilerTest, ALookThatIsTornEachTimeEndsInAnError) {
@@ -119,10 +119,9 @@ TEST(ReconcilerTest, ALookThatIsTornEachTimeEndsInAnError) {
   class AlwaysTorn : public BorrowedBackend {
    public:
     using BorrowedBackend::BorrowedBackend;
-    absl::StatusOr<netlink::NativeReading> ReadNativeTable(Family family,
-                                                           const std::string& name) override {
-      absl::StatusOr<netlink::NativeReading> reading =
-          BorrowedBackend::ReadNativeTable(family, name);
+    absl::StatusOr<netlink::NativeReading> ReadNativeTable(
+        const netlink::NativeTable& table) override {
+      absl::StatusOr<netlink::NativeReading> reading = BorrowedBackend::ReadNativeTable(table);
       --reading->generation;
       return reading;
     }
@@ -137,7 +136,7 @@ TEST(ReconcilerTest, ANativeTableThatCannotBeReadIsNoMissingOne) {
   class Unreadable : public BorrowedBackend {
    public:
     using BorrowedBackend::BorrowedBackend;
-    absl::StatusOr<netlink::NativeReading> ReadNativeTable(Family, const std::string&) override {
+    absl::StatusOr<netlink::NativeReading> ReadNativeTable(const netlink::NativeTable&) override {
       return absl::PermissionDeniedError("no CAP_NET_ADMIN");
     }
   };

@@ -144,8 +144,7 @@ std::string WhatBecomesOfNative(const Diff& diff) {
 }
 
 TEST(DiffReasonsTest, KeepsANativeTableWhereTheMartianRuleCannotStand) {
-  const netlink::ObservedNativeTable native = {.table = NativeMartians(),
-                                               .counters = {.packets = 7}};
+  const netlink::ObservedNativeTable native = {.counters = {.packets = 7}};
   Observed unhooked = Made(Cleanup());
   unhooked.Chain(Filter("INPUT"), {}, /*hooked=*/false);
   EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(Cleanup(), unhooked.snapshot(), native)), "stale");
@@ -162,8 +161,8 @@ TEST(DiffReasonsTest, OnlyTheNativeTableIsNative) {
   EXPECT_FALSE(IsNative(Filter(std::string(kNativeTable), Family::kIPv6)));
   EXPECT_FALSE(IsNative(Nat(std::string(kNativeTable))));
   EXPECT_FALSE(IsNative(Filter("KUBE-FIREWALL")));
-  const Diff diff = ComputeDiff(Cleanup(), Made(Cleanup()).snapshot(),
-                                netlink::ObservedNativeTable{.table = NativeMartians()});
+  const Diff diff =
+      ComputeDiff(Cleanup(), Made(Cleanup()).snapshot(), netlink::ObservedNativeTable());
   EXPECT_EQ(diff.changes.size(), 1U);
   EXPECT_THAT(WithoutNative(diff.changes), IsEmpty());
 }
@@ -183,7 +182,7 @@ Diff DiffWithoutXt(Mode mode, const std::optional<netlink::ObservedNativeTable>&
 }
 
 TEST(DiffReasonsTest, PutsTheNativeTableUnlessItStandsAsItMust) {
-  netlink::ObservedNativeTable native = {.table = NativeMartians()};
+  netlink::ObservedNativeTable native;
   EXPECT_EQ(WhatBecomesOfNative(DiffWithoutXt(Mode::kCleanup, native)), "in place");
   EXPECT_EQ(WhatBecomesOfNative(DiffWithoutXt(Mode::kCleanup)), "put");
   native.altered = true;

@@ -119,7 +119,7 @@ netlink::Rule Marks(uint32_t value, uint32_t mask) {
 TEST(VoidedMarksTest, AreTheBitsThatKubeletsRuleAboveHasSet) {
   const netlink::Rule set_all = Marks(0, 0xffffffff);
   const netlink::OpaqueRule udp = {.text = "-p udp -j MARK --set-xmark 0x0/0x8000",
-                                   .marks_cleared = 0x8000};
+                                   .marks = {.cleared = 0x8000}};
   struct Row {
     const char* name;
     std::vector<RuleContent> rules;

@@ -68,7 +68,7 @@ TEST(RetirementReasonsTest, OnlyWhatGoesIsLeftOutOfWhatIsStale) {
 
 TEST(RetirementReasonsTest, TheNativeTableThatGoesIsOursAndOfModeOff) {
   const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
-  const Diff diff = ComputeDiff(off, {}, netlink::ObservedNativeTable{.table = NativeMartians()});
+  const Diff diff = ComputeDiff(off, {}, netlink::ObservedNativeTable());
   ASSERT_EQ(diff.stale.size(), 1);
   const RetirementOptions options = {.when_off = true};
   Dependents dependents;

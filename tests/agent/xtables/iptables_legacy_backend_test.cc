@@ -247,7 +247,7 @@ TEST_F(LegacyBackendTest, GivesEachReadingTheGenerationOfWhatItRead) {
   EXPECT_EQ(survey->generation, everything->generation);
   EXPECT_EQ(survey->mode, "legacy");
   const auto native_generation = [&] {
-    return backend->ReadNativeTable(Family::kIPv4, "any")->generation;
+    return backend->ReadNativeTable({.family = Family::kIPv4, .name = "any"})->generation;
   };
   EXPECT_EQ(native_generation(), survey->generation);
   Saves("ip6tables", kFilterWithUser);

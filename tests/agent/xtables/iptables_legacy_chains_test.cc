@@ -135,13 +135,14 @@ TEST_F(LegacySurveyTest, FailsWhereAFamilyCannotBeRead) {
 
 TEST_F(LegacySurveyTest, HasNoNativeTables) {
   auto backend = Open("1.8.9");
-  absl::StatusOr<netlink::NativeReading> reading = backend->ReadNativeTable(Family::kIPv4, "any");
+  absl::StatusOr<netlink::NativeReading> reading =
+      backend->ReadNativeTable({.family = Family::kIPv4, .name = "any"});
   ASSERT_THAT(reading, IsOk());
   EXPECT_EQ(reading->generation, 0U);
   EXPECT_FALSE(reading->table.has_value());
   Saves("iptables", kSave);
   const uint32_t read = Read(*backend, {kUser}).generation;
-  reading = backend->ReadNativeTable(Family::kIPv6, "any");
+  reading = backend->ReadNativeTable({.family = Family::kIPv6, .name = "any"});
   ASSERT_THAT(reading, IsOk());
   EXPECT_EQ(reading->generation, read);
   EXPECT_FALSE(reading->table.has_value());

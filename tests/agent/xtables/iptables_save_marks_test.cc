@@ -12,7 +12,7 @@
 #include "agent/xtables/iptables_save_reader.h"
 #include "agent/xtables/iptables_save_rule.h"
 #include "netlink/ruleset.h"
-#include "netlink/xt_marks.h"
+#include "netlink/xt_info.h"
 
 namespace kipt::agent {
 namespace {

@@ -17,55 +17,33 @@
 #include <variant>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "netlink/expression.h"
-#include "netlink/rule_builder.h"
-#include "netlink/rule_display.h"
+#include "netlink/rule_codec.h"
 #include "netlink/statement.h"
-#include "netlink/xt_info.h"
 
 namespace kipt::netlink {
 namespace {
 
-// nf_tables allows 255; longer names are cut off nowhere, so refuse them here.
-constexpr size_t kMaxNameLength = NFT_NAME_MAXLEN - 1;
-
-// ---- Rule to wire ----
-
-struct TargetEncoder {
-  Family family;
-  RuleBuilder& builder;
-
-  void operator()(const Drop&) const { builder.Verdict(NF_DROP); }
-  void operator()(const Return&) const { builder.Verdict(NFT_RETURN); }
-  void operator()(const Jump& jump) const { builder.Verdict(NFT_JUMP, jump.chain.c_str()); }
-  void operator()(const SetMark& mark) const {
-    builder.Target(kXtSetMark, kXtSetMarkRevision, EncodeXtSetMark(mark));
-  }
-  void operator()(const Masquerade& masquerade) const {
-    builder.Target(kXtMasquerade, kXtMasqueradeRevision, EncodeXtMasquerade(family, masquerade));
-  }
-  void operator()(const NoTarget&) const {}
-};
-
 bool SetsLabel(const Rule& rule) { return rule.conn_label && rule.conn_label->set; }
 
-absl::Status CheckRule(Family family, const Rule& rule) {
-  if (absl::Status status = CheckPrefix(family, rule.source); !status.ok()) return status;
-  if (absl::Status status = CheckPrefix(family, rule.destination); !status.ok()) return status;
-  if (rule.comment.size() > kMaxCommentLength || rule.comment.find('\0') != std::string::npos) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a comment has at most ", kMaxCommentLength, " bytes and no NUL"));
+// The comments in the content of NFTA_RULE_USERDATA: bytes that only programs read, {type, length,
+// value} each. iptables-nft and nft agree on type 0, a comment with its NUL, and write one at most;
+// other types say nothing about what the rule does. Empty ones are left out.
+std::vector<std::string> UserDataComments(WireBytes bytes) {
+  std::vector<std::string> comments;
+  while (bytes.size() >= 2) {
+    const uint8_t type = bytes[0];
+    const size_t length = bytes[1];
+    bytes.remove_prefix(2);
+    if (length > bytes.size()) break;
+    const WireBytes text = bytes.first(length);
+    if (type == 0 && !text.empty() && text[0] != 0) {
+      comments.emplace_back(text.begin(), std::find(text.begin(), text.end(), 0));
+    }
+    bytes.remove_prefix(length);
   }
-  if (rule.ct_state && !IsKnownCtState(rule.ct_state->states)) {
-    return absl::InvalidArgumentError("a connection state that iptables has no name for");
-  }
-  if (absl::Status status = CheckConnLabel(rule); !status.ok()) return status;
-  const Jump* jump = std::get_if<Jump>(&rule.target);
-  return jump != nullptr ? CheckChainName(jump->chain) : absl::OkStatus();
+  return comments;
 }
-
-// ---- wire to Rule ----
 
 // Puts statements into a Rule as long as each has a place of its own there.
 class RuleAssembler {
@@ -74,7 +52,7 @@ class RuleAssembler {
     Set(address.is_source ? rule_.source : rule_.destination, address.match);
   }
   void operator()(const MarkMatch& mark) { Set(rule_.mark, mark); }
-  void operator()(const CtStateStatement& state) {
+  void operator()(const XtCtState& state) {
     fits_ = fits_ && !state.state_alias;
     Set(rule_.ct_state, state.match);
   }
@@ -210,45 +188,6 @@ ObservedRule Observe(const RuleMessage& message, std::optional<Family> family,
 }
 
 }  // namespace
-
-absl::Status CheckChainName(absl::string_view name) {
-  if (name.empty() || name.size() > kMaxNameLength || name.find('\0') != absl::string_view::npos) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a chain's name has 1 to ", kMaxNameLength, " bytes and no NUL"));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<NftnlRulePtr> EncodeRule(const ChainId& chain, const Rule& rule) {
-  if (absl::Status status = CheckChainName(chain.name); !status.ok()) return status;
-  if (absl::Status status = CheckRule(chain.family, rule); !status.ok()) return status;
-  const bool ipv4 = chain.family == Family::kIPv4;
-  NftnlRulePtr encoded(nftnl_rule_alloc());
-  if (encoded == nullptr) return absl::ResourceExhaustedError("out of memory");
-  nftnl_rule_set_u32(encoded.get(), NFTNL_RULE_FAMILY, ipv4 ? NFPROTO_IPV4 : NFPROTO_IPV6);
-  nftnl_rule_set_str(encoded.get(), NFTNL_RULE_TABLE, std::string(TableName(chain.table)).c_str());
-  nftnl_rule_set_str(encoded.get(), NFTNL_RULE_CHAIN, chain.name.c_str());
-
-  // `iptables -C` compares the matches in order: comment first, as those who write such rules give
-  // it.
-  RuleBuilder builder(encoded.get());
-  if (rule.source) builder.Source(chain.family, *rule.source);
-  if (rule.destination) builder.Destination(chain.family, *rule.destination);
-  if (!rule.comment.empty()) {
-    builder.Match(kXtComment, kXtCommentRevision, EncodeXtComment(rule.comment));
-  }
-  if (rule.mark) builder.Match(kXtMark, kXtMarkRevision, EncodeXtMark(*rule.mark));
-  if (rule.ct_state) {
-    builder.Match(kXtConntrack, kXtConntrackRevision, EncodeXtCtState(*rule.ct_state));
-  }
-  if (rule.conn_label) {
-    builder.Match(kXtConnLabel, kXtConnLabelRevision, EncodeXtConnLabel(*rule.conn_label));
-  }
-  builder.Counter();
-  std::visit(TargetEncoder{.family = chain.family, .builder = builder}, rule.target);
-  if (!builder.ok()) return absl::ResourceExhaustedError("out of memory");
-  return encoded;
-}
 
 absl::StatusOr<ObservedRule> DecodeRule(WireBytes message) {
   const absl::StatusOr<RuleMessage> parsed = ParseMessage(message);

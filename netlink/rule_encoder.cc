@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "netlink/rule_codec.h"
+
+// Before linux/netfilter.h, or the two redefine each other.
+#include <netinet/in.h>
+// Then the kernel's.
+#include <linux/netfilter.h>
+#include <linux/netfilter/nf_tables.h>
+#include <linux/netfilter/nf_tables_compat.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "netlink/xt_info.h"
+
+namespace kipt::netlink {
+namespace {
+
+// nf_tables allows 255; longer names are cut off nowhere, so refuse them here.
+constexpr size_t kMaxNameLength = NFT_NAME_MAXLEN - 1;
+// NFTNL_UDATA_COMMENT_MAXLEN less the NUL: nft(8) writes no longer one.
+constexpr size_t kMaxNativeComment = 127;
+
+constexpr std::array<uint8_t, 16> kZeros = {};
+
+// Puts expressions in the order of the calls. All go through register 1.
+class ExpressionWriter {
+ public:
+  explicit ExpressionWriter(Messages& to) : to_(to) {}
+
+  // Of nft_compat.
+  void Match(const char* name, uint32_t revision, const std::vector<uint8_t>& info) {
+    Xt("match", name, revision, info);
+  }
+  void Target(const char* name, uint32_t revision, const std::vector<uint8_t>& info) {
+    Xt("target", name, revision, info);
+  }
+
+  // Loads `loaded` bytes of the address.
+  void Address(Family family, bool is_source, const PrefixMatch& match, uint32_t loaded) {
+    // Of saddr in struct iphdr and struct ipv6hdr; daddr follows.
+    const uint32_t source = family == Family::kIPv4 ? 12 : 8;
+    const uint32_t size = family == Family::kIPv4 ? 4 : 16;
+    Add("payload", [&] {
+      to_.PutU32(NFTA_PAYLOAD_DREG, NFT_REG_1);
+      to_.PutU32(NFTA_PAYLOAD_BASE, NFT_PAYLOAD_NETWORK_HEADER);
+      to_.PutU32(NFTA_PAYLOAD_OFFSET, is_source ? source : source + size);
+      to_.PutU32(NFTA_PAYLOAD_LEN, loaded);
+    });
+    if (match.prefix.length != loaded * 8) {
+      std::array<uint8_t, 16> ones = {};
+      for (unsigned bit = 0; bit < match.prefix.length; ++bit) {
+        ones[bit / 8] = static_cast<uint8_t>(ones[bit / 8] | (0x80U >> (bit % 8)));
+      }
+      Mask(absl::MakeConstSpan(ones).first(loaded));
+    }
+    Compare(match.negated ? NFT_CMP_NEQ : NFT_CMP_EQ,
+            absl::MakeConstSpan(match.prefix.address).first(loaded));
+  }
+
+  // `ct KEY & bits != 0` where `any`, else `== 0`; nothing for no bits. `key` is an enum
+  // nft_ct_keys of 4 bytes.
+  void ConnectionBits(uint32_t key, uint32_t bits, bool any) {
+    if (bits == 0) return;
+    Add("ct", [&] {
+      to_.PutU32(NFTA_CT_DREG, NFT_REG_1);
+      to_.PutU32(NFTA_CT_KEY, key);
+    });
+    // A number in a register is in the machine's own order.
+    Mask({reinterpret_cast<const uint8_t*>(&bits), sizeof(bits)});
+    Compare(any ? NFT_CMP_NEQ : NFT_CMP_EQ, absl::MakeConstSpan(kZeros).first(sizeof(bits)));
+  }
+
+  void Counter() {
+    Add("counter", [&] {
+      to_.PutU64(NFTA_COUNTER_BYTES, 0);
+      to_.PutU64(NFTA_COUNTER_PACKETS, 0);
+    });
+  }
+
+  // `code` is NF_DROP or an enum nft_verdicts; `chain` that of a jump.
+  void Verdict(int32_t code, absl::string_view chain = "") {
+    Add("immediate", [&] {
+      to_.PutU32(NFTA_IMMEDIATE_DREG, NFT_REG_VERDICT);
+      to_.PutNest(NFTA_IMMEDIATE_DATA, [&] {
+        to_.PutNest(NFTA_DATA_VERDICT, [&] {
+          to_.PutU32(NFTA_VERDICT_CODE, static_cast<uint32_t>(code));
+          if (!chain.empty()) to_.PutText(NFTA_VERDICT_CHAIN, chain);
+        });
+      });
+    });
+  }
+
+ private:
+  void Add(const char* name, absl::FunctionRef<void()> data) {
+    to_.PutNest(NFTA_LIST_ELEM, [&] {
+      to_.PutText(NFTA_EXPR_NAME, name);
+      to_.PutNest(NFTA_EXPR_DATA, data);
+    });
+  }
+  // NFTA_TARGET_* are numbered alike.
+  void Xt(const char* kind, const char* name, uint32_t revision, const std::vector<uint8_t>& info) {
+    Add(kind, [&] {
+      to_.PutText(NFTA_MATCH_NAME, name);
+      to_.PutU32(NFTA_MATCH_REV, revision);
+      to_.Put(NFTA_MATCH_INFO, info);
+    });
+  }
+  void Mask(WireBytes mask) {
+    Add("bitwise", [&] {
+      to_.PutU32(NFTA_BITWISE_SREG, NFT_REG_1);
+      to_.PutU32(NFTA_BITWISE_DREG, NFT_REG_1);
+      to_.PutU32(NFTA_BITWISE_LEN, static_cast<uint32_t>(mask.size()));
+      Value(NFTA_BITWISE_MASK, mask);
+      Value(NFTA_BITWISE_XOR, absl::MakeConstSpan(kZeros).first(mask.size()));
+    });
+  }
+  void Compare(uint32_t operation, WireBytes data) {
+    Add("cmp", [&] {
+      to_.PutU32(NFTA_CMP_SREG, NFT_REG_1);
+      to_.PutU32(NFTA_CMP_OP, operation);
+      Value(NFTA_CMP_DATA, data);
+    });
+  }
+  void Value(uint16_t type, WireBytes bytes) {
+    to_.PutNest(type, [&] { to_.Put(NFTA_DATA_VALUE, bytes); });
+  }
+
+  Messages& to_;
+};
+
+struct TargetEncoder {
+  Family family;
+  ExpressionWriter& writer;
+
+  void operator()(const Drop&) const { writer.Verdict(NF_DROP); }
+  void operator()(const Return&) const { writer.Verdict(NFT_RETURN); }
+  void operator()(const Jump& jump) const { writer.Verdict(NFT_JUMP, jump.chain); }
+  void operator()(const SetMark& mark) const {
+    writer.Target(kXtSetMark, kXtSetMarkRevision, EncodeXtSetMark(mark));
+  }
+  void operator()(const Masquerade& masquerade) const {
+    writer.Target(kXtMasquerade, kXtMasqueradeRevision, EncodeXtMasquerade(family, masquerade));
+  }
+  void operator()(const NoTarget&) const {}
+};
+
+// A prefix longer than an address of `family`, or with bits behind its length.
+absl::Status CheckPrefix(Family family, const std::optional<PrefixMatch>& match) {
+  if (!match) return absl::OkStatus();
+  const Prefix& prefix = match->prefix;
+  if (prefix.length > (family == Family::kIPv4 ? 32 : 128)) {
+    return absl::InvalidArgumentError(absl::StrCat("an ", FamilyName(family), " prefix of ",
+                                                   static_cast<int>(prefix.length), " bits"));
+  }
+  const absl::StatusOr<Prefix> normal = ParsePrefix(family, ToString(family, prefix));
+  if (!normal.ok() || *normal != prefix) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the prefix ", ToString(family, prefix), " has bits behind its length"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRule(Family family, const Rule& rule) {
+  if (absl::Status status = CheckPrefix(family, rule.source); !status.ok()) return status;
+  if (absl::Status status = CheckPrefix(family, rule.destination); !status.ok()) return status;
+  if (rule.comment.size() > kMaxCommentLength || rule.comment.find('\0') != std::string::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a comment has at most ", kMaxCommentLength, " bytes and no NUL"));
+  }
+  if (rule.ct_state && !IsKnownCtState(rule.ct_state->states)) {
+    return absl::InvalidArgumentError("a connection state that iptables has no name for");
+  }
+  if (absl::Status status = CheckConnLabel(rule); !status.ok()) return status;
+  const Jump* jump = std::get_if<Jump>(&rule.target);
+  return jump != nullptr ? CheckChainName(jump->chain) : absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckChainName(absl::string_view name) {
+  if (name.empty() || name.size() > kMaxNameLength || name.find('\0') != absl::string_view::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a chain's name has 1 to ", kMaxNameLength, " bytes and no NUL"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EncodeRule(const ChainId& chain, const Rule& rule, Messages& to) {
+  if (absl::Status status = CheckChainName(chain.name); !status.ok()) return status;
+  if (absl::Status status = CheckRule(chain.family, rule); !status.ok()) return status;
+  to.PutText(NFTA_RULE_TABLE, TableName(chain.table));
+  to.PutText(NFTA_RULE_CHAIN, chain.name);
+  // `iptables -C` compares the matches in order: comment first, as those who write such rules give
+  // it. Addresses have their widest form, 4 or 16 bytes with a mask. iptables-nft writes fewer
+  // bytes for /8, /16 and /24; all versions of it read both.
+  to.PutNest(NFTA_RULE_EXPRESSIONS, [&] {
+    ExpressionWriter writer(to);
+    const uint32_t bytes = chain.family == Family::kIPv4 ? 4 : 16;
+    if (rule.source) writer.Address(chain.family, /*is_source=*/true, *rule.source, bytes);
+    if (rule.destination) {
+      writer.Address(chain.family, /*is_source=*/false, *rule.destination, bytes);
+    }
+    if (!rule.comment.empty()) {
+      writer.Match(kXtComment, kXtCommentRevision, EncodeXtComment(rule.comment));
+    }
+    if (rule.mark) writer.Match(kXtMark, kXtMarkRevision, EncodeXtMark(*rule.mark));
+    if (rule.ct_state) {
+      writer.Match(kXtConntrack, kXtConntrackRevision, EncodeXtCtState(*rule.ct_state));
+    }
+    if (rule.conn_label) {
+      writer.Match(kXtConnLabel, kXtConnLabelRevision, EncodeXtConnLabel(*rule.conn_label));
+    }
+    writer.Counter();
+    std::visit(TargetEncoder{.family = chain.family, .writer = writer}, rule.target);
+  });
+  return absl::OkStatus();
+}
+
+absl::Status CheckDrop(Family family, const NativeDrop& drop) {
+  if (absl::Status status = CheckPrefix(family, drop.source); !status.ok()) return status;
+  if (absl::Status status = CheckPrefix(family, drop.destination); !status.ok()) return status;
+  const bool printable = std::none_of(drop.comment.begin(), drop.comment.end(), [](char c) {
+    return c == '"' || absl::ascii_iscntrl(static_cast<unsigned char>(c));
+  });
+  if (drop.comment.size() > kMaxNativeComment || !printable) {
+    return absl::InvalidArgumentError(absl::StrCat("a comment has at most ", kMaxNativeComment,
+                                                   " bytes, no quotes and no control characters"));
+  }
+  return absl::OkStatus();
+}
+
+void EncodeDrop(Family family, const NativeDrop& drop, Messages& to) {
+  to.PutNest(NFTA_RULE_EXPRESSIONS, [&] {
+    ExpressionWriter writer(to);
+    const auto address = [&](const std::optional<PrefixMatch>& match, bool is_source) {
+      if (!match) return;
+      // Whole bytes need no mask.
+      const uint32_t size = family == Family::kIPv4 ? 4 : 16;
+      const uint32_t bits = match->prefix.length;
+      writer.Address(family, is_source, *match, bits % 8 == 0 && bits > 0 ? bits / 8 : size);
+    };
+    address(drop.destination, /*is_source=*/false);
+    address(drop.source, /*is_source=*/true);
+    writer.ConnectionBits(NFT_CT_STATE, drop.state_any, /*any=*/true);
+    writer.ConnectionBits(NFT_CT_STATE, drop.state_none, /*any=*/false);
+    writer.ConnectionBits(NFT_CT_STATUS, drop.status_none, /*any=*/false);
+    writer.Counter();
+    writer.Verdict(NF_DROP);
+  });
+  if (drop.comment.empty()) return;
+  // As nft(8) keeps a comment: {type 0, length, text with its NUL}.
+  std::vector<uint8_t> data = {0, static_cast<uint8_t>(drop.comment.size() + 1)};
+  data.insert(data.end(), drop.comment.begin(), drop.comment.end());
+  data.push_back(0);
+  to.Put(NFTA_RULE_USERDATA, data);
+}
+
+}  // namespace kipt::netlink

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "netlink/native_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/netlink/wire_bytes.h"
+
+namespace kipt::netlink {
+namespace {
+
+using ::kipt::testing::Attr;
+using ::kipt::testing::Bytes;
+using ::kipt::testing::Compare;
+using ::kipt::testing::CounterBytes;
+using ::kipt::testing::ExpressionBytes;
+using ::kipt::testing::FromHex;
+using ::kipt::testing::HostU32;
+using ::kipt::testing::Join;
+using ::kipt::testing::Mask;
+using ::kipt::testing::MaskWithOp;
+using ::kipt::testing::Payload;
+using ::kipt::testing::RuleMessage;
+using ::kipt::testing::Text;
+using ::kipt::testing::UserDataComment;
+using ::kipt::testing::Verdict;
+using ::kipt::testing::XtMatch;
+using ::kipt::testing::Zeros;
+
+// linux/netfilter/nf_tables.h and linux/netfilter.h.
+constexpr uint32_t kState = 0;      // NFT_CT_STATE
+constexpr uint32_t kDirection = 1;  // NFT_CT_DIRECTION
+constexpr uint32_t kStatus = 2;     // NFT_CT_STATUS
+constexpr uint32_t kNotEqual = 1;   // NFT_CMP_NEQ
+constexpr int32_t kDrop = 0;
+constexpr int32_t kAccept = 1;
+constexpr uint32_t kFilterPolicy = 1;  // NF_ACCEPT
+constexpr uint32_t kBaseChain = 1;     // NFT_CHAIN_BASE
+
+Bytes Headers() { return Zeros(20); }
+
+Bytes Ct(uint32_t key, uint32_t to = 1) {
+  return ExpressionBytes("ct", Join({Attr(1, to), Attr(2, key)}));
+}
+
+// Every bit of `bits` that counts is among these.
+std::vector<Bytes> Bits(uint32_t key, uint32_t bits, uint32_t op) {
+  return {Ct(key), Mask(HostU32(bits)), Compare(HostU32(0), op)};
+}
+
+Bytes TableMessage(uint32_t flags, uint32_t use, const Bytes& more = {}) {
+  return Join({Headers(), Attr(1, Text("guard")), Attr(2, flags), Attr(3, use), more});
+}
+
+Bytes HookNest(uint32_t hook, uint32_t priority, const Bytes& more = {}) {
+  return Attr(4, Join({Attr(1, hook), Attr(2, priority), more}));
+}
+
+Bytes ChainMessage(const Bytes& hook, const std::string& type = "filter",
+                   uint32_t policy = kFilterPolicy, const Bytes& more = {}) {
+  return Join({Headers(), Attr(1, Text("guard")), Attr(3, Text("TEST")), hook, Attr(5, policy),
+               Attr(7, Text(type)), more});
+}
+
+NativeTable Table(std::vector<NativeDrop> rules) {
+  return {
+      .family = Family::kIPv4,
+      .name = "guard",
+      .chains = {NativeChain{.name = "TEST", .hook = 1, .priority = 0, .rules = std::move(rules)}}};
+}
+
+ObservedNativeTable Compare(const NativeTable& expected, const std::vector<Bytes>& rules,
+                            const Bytes& table, const Bytes& chain) {
+  NativeComparison comparison(expected);
+  comparison.AddTable(table);
+  for (const Bytes& rule : rules) comparison.AddRule(rule);
+  comparison.AddChain(chain);
+  return comparison.Finish();
+}
+
+ObservedNativeTable CompareRule(const NativeDrop& expected, const Bytes& rule) {
+  return Compare(Table({expected}), {rule}, TableMessage(0, 1), ChainMessage(HookNest(1, 0)));
+}
+
+PrefixMatch Match(const char* prefix, bool negated = false) {
+  return {.prefix = *ParsePrefix(Family::kIPv4, prefix), .negated = negated};
+}
+
+struct Row {
+  std::string name;
+  std::vector<std::vector<Bytes>> parts;
+  NativeDrop drop;
+  // Whether the kernel holds these parts for `drop`.
+  bool same = true;
+  Bytes more = {};
+};
+void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
+
+class NativeRuleTest : public ::testing::TestWithParam<Row> {};
+
+TEST_P(NativeRuleTest, IsTheOneThatWeWriteOrMakesTheTableAltered) {
+  std::vector<Bytes> expressions;
+  for (const std::vector<Bytes>& part : GetParam().parts) {
+    expressions.insert(expressions.end(), part.begin(), part.end());
+  }
+  const Bytes message = RuleMessage(Family::kIPv4, expressions, GetParam().more);
+  EXPECT_EQ(CompareRule(GetParam().drop, message).altered, !GetParam().same);
+}
+
+const NativeDrop kNoState = {.state_none = 6};
+
+TEST(NativeComparisonTest, IsAlteredByAMessageThatWasCutOff) {
+  const Bytes message = RuleMessage(
+      Family::kIPv4,
+      {Ct(kState), Mask(HostU32(6)), Compare(HostU32(0)), CounterBytes(), Verdict(kDrop)});
+  EXPECT_FALSE(CompareRule(kNoState, message).altered);
+  for (size_t length = 0; length < message.size(); ++length) {
+    const Bytes cut(message.begin(), message.begin() + static_cast<ptrdiff_t>(length));
+    EXPECT_TRUE(CompareRule(kNoState, cut).altered) << "cut to " << length;
+  }
+}
+
+const std::vector<Bytes> kEnd = {CounterBytes(), Verdict(kDrop)};
+
+INSTANTIATE_TEST_SUITE_P(
+    Rules, NativeRuleTest,
+    ::testing::Values(
+        Row{"NothingTested", {kEnd}, NativeDrop{}},
+        Row{"ABytesPrefix",
+            {{Payload(1, 16, 1), Compare(FromHex("7f"))},
+             {Payload(1, 12, 1), Compare(FromHex("7f"), kNotEqual)},
+             kEnd},
+            NativeDrop{.source = Match("127.0.0.0/8", true), .destination = Match("127.0.0.0/8")}},
+        Row{"APrefixOfBits",
+            {{Payload(1, 12, 4), Mask(FromHex("fe000000")), Compare(FromHex("7e000000"))}, kEnd},
+            NativeDrop{.source = Match("126.0.0.0/7")}},
+        Row{"WithTheOperationThatNewerKernelsTell",
+            {{Payload(1, 12, 4), MaskWithOp(FromHex("fe000000")), Compare(FromHex("7e000000"))},
+             kEnd},
+            NativeDrop{.source = Match("126.0.0.0/7")}},
+        Row{"AnAddress",
+            {{Payload(1, 12, 4), Compare(FromHex("01020304"))}, kEnd},
+            NativeDrop{.source = Match("1.2.3.4")}},
+        Row{"AnyOfTheStates", {Bits(kState, 0x41, kNotEqual), kEnd}, NativeDrop{.state_any = 0x41}},
+        Row{"NoneOfTheStates", {Bits(kState, 6, 0), kEnd}, kNoState},
+        Row{"NoneOfTheStatuses", {Bits(kStatus, 0x20, 0), kEnd}, NativeDrop{.status_none = 0x20}},
+        Row{"AComment", {kEnd}, NativeDrop{.comment = "why"}, true, UserDataComment("why")},
+
+        Row{"AnotherPrefix",
+            {{Payload(1, 12, 1), Compare(FromHex("7e"))}, kEnd},
+            NativeDrop{.source = Match("127.0.0.0/8")},
+            false},
+        Row{"AMaskOfWholeBytes",
+            {{Payload(1, 12, 4), Mask(FromHex("ff000000")), Compare(FromHex("7f000000"))}, kEnd},
+            NativeDrop{.source = Match("127.0.0.0/8")},
+            false},
+        Row{"AnotherOrder",
+            {Bits(kStatus, 0x20, 0), Bits(kState, 6, 0), kEnd},
+            NativeDrop{.state_none = 6, .status_none = 0x20},
+            false},
+        Row{"AnEmptyComment", {kEnd}, NativeDrop{}, false, UserDataComment("")},
+        Row{"AnotherComment", {kEnd}, NativeDrop{.comment = "why"}, false, UserDataComment("hm")},
+        Row{"OtherUserData", {kEnd}, NativeDrop{}, false, Attr(7, FromHex("010401000000"))},
+        Row{"NoExpressions", {}, NativeDrop{}, false},
+        Row{"NoCounter", {{Verdict(kDrop)}}, NativeDrop{}, false},
+        Row{"NoVerdict", {{CounterBytes()}}, NativeDrop{}, false},
+        Row{"AnotherVerdict", {{CounterBytes(), Verdict(kAccept)}}, NativeDrop{}, false},
+        Row{"SomethingBehindTheVerdict", {kEnd, {CounterBytes()}}, NativeDrop{}, false},
+        Row{"TwoCounters", {{CounterBytes()}, kEnd}, NativeDrop{}, false},
+        Row{"ACounterBeforeATest", {{CounterBytes()}, Bits(kState, 6, 0), kEnd}, kNoState, false},
+        Row{"ATestTwice", {Bits(kState, 6, 0), Bits(kState, 1, 0), kEnd}, kNoState, false},
+        Row{"AStatusThatIsSet",
+            {Bits(kStatus, 0x20, kNotEqual), kEnd},
+            NativeDrop{.status_none = 0x20},
+            false},
+        Row{"AStateThatIsEqual", {{Ct(kState), Compare(HostU32(6))}, kEnd}, kNoState, false},
+        Row{"BitsThatAreSomethingElse",
+            {{Ct(kState), Mask(HostU32(6)), Compare(HostU32(2))}, kEnd},
+            kNoState,
+            false},
+        Row{"OtherBits", {Bits(kState, 7, 0), kEnd}, kNoState, false},
+        Row{"AnotherKey", {Bits(kDirection, 6, 0), kEnd}, kNoState, false},
+        Row{"AKeyOfOneDirection",
+            {{ExpressionBytes("ct", Join({Attr(1, 1), Attr(2, kState), Attr(3, FromHex("00"))})),
+              Mask(HostU32(6)), Compare(HostU32(0))},
+             kEnd},
+            kNoState,
+            false},
+        Row{"AnotherRegister",
+            {{Ct(kState, 1), Mask(HostU32(6), 2, 2), Compare(HostU32(0), 0, 2)}, kEnd},
+            kNoState,
+            false},
+        Row{"AnotherRegisterCompared",
+            {{Ct(kState), Mask(HostU32(6), 1, 2), Compare(HostU32(0), 0, 1)}, kEnd},
+            kNoState,
+            false},
+        Row{"AMaskOfAnotherLength",
+            {{Ct(kState), Mask(FromHex("0600")), Compare(FromHex("0000"))}, kEnd},
+            kNoState,
+            false},
+        Row{"AnOffsetThatIsNoAddress",
+            {{Payload(1, 9, 1), Compare(FromHex("7f"))}, kEnd},
+            NativeDrop{.source = Match("127.0.0.0/8")},
+            false},
+        Row{"AMatchOfXtables", {{XtMatch("comment", 0, Zeros(256))}, kEnd}, NativeDrop{}, false},
+        Row{"AConditionBesideTheExpressions", {kEnd}, NativeDrop{}, false, Attr(5, Attr(1, 6))}),
+    [](const auto& row) { return row.param.name; });
+
+TEST(NativeComparisonTest, AddsTheCountersOfAllRules) {
+  const auto counter = [](const char* bytes, const char* packets) {
+    return ExpressionBytes("counter", Join({Attr(1, FromHex(bytes)), Attr(2, FromHex(packets))}));
+  };
+  const ObservedNativeTable observed = Compare(
+      Table({NativeDrop{}, NativeDrop{}}),
+      {RuleMessage(Family::kIPv4, {counter("0000000000000140", "0000000000000004"), Verdict(0)}),
+       RuleMessage(Family::kIPv4, {counter("0000000100000000", "0000000000000002"), Verdict(0)})},
+      TableMessage(0, 1), ChainMessage(HookNest(1, 0)));
+  EXPECT_FALSE(observed.altered);
+  EXPECT_EQ(observed.counters, (RuleCounters{.packets = 6, .bytes = 0x100000140}));
+}
+
+TEST(NativeComparisonTest, TakesChainsInAnyOrder) {
+  const NativeTable table = {.family = Family::kIPv4,
+                             .name = "guard",
+                             .chains = {NativeChain{.name = "input", .hook = 3, .priority = -1},
+                                        NativeChain{.name = "output", .hook = 3, .priority = -1}}};
+  NativeComparison comparison(table);
+  comparison.AddTable(TableMessage(0, 2));
+  for (const char* name : {"output", "input"}) {
+    EXPECT_TRUE(comparison.Finish().altered);
+    comparison.AddChain(
+        Join({Headers(), Attr(3, Text(name)), HookNest(3, 0xffffffff), Attr(5, kFilterPolicy),
+              Attr(7, Text("filter")), Attr(10, kBaseChain)}));
+  }
+  EXPECT_FALSE(comparison.Finish().altered);
+}
+
+TEST(NativeComparisonTest, IsAlteredByARuleMoreOrLess) {
+  const Bytes rule = RuleMessage(Family::kIPv4, kEnd);
+  for (const size_t count : {0U, 1U, 2U}) {
+    EXPECT_EQ(Compare(Table({NativeDrop{}}), std::vector<Bytes>(count, rule), TableMessage(0, 1),
+                      ChainMessage(HookNest(1, 0)))
+                  .altered,
+              count != 1)
+        << count;
+  }
+}
+
+struct AlteredRow {
+  std::string name;
+  Bytes table = TableMessage(0, 1);
+  Bytes chain = ChainMessage(HookNest(1, 0));
+};
+void PrintTo(const AlteredRow& row, std::ostream* out) { *out << row.name; }
+
+class AlteredTableTest : public ::testing::TestWithParam<AlteredRow> {};
+
+TEST_P(AlteredTableTest, IsNoneOfOurs) {
+  EXPECT_FALSE(Compare(Table({}), {}, AlteredRow{}.table, AlteredRow{}.chain).altered);
+  EXPECT_TRUE(Compare(Table({}), {}, GetParam().table, GetParam().chain).altered);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Tables, AlteredTableTest,
+    ::testing::Values(
+        AlteredRow{.name = "Dormant", .table = TableMessage(1, 1)},
+        AlteredRow{.name = "Owned", .table = TableMessage(2, 1, Attr(7, 4711))},
+        AlteredRow{.name = "WithAnOwnerOnly", .table = TableMessage(0, 1, Attr(7, 4711))},
+        AlteredRow{.name = "Commented", .table = TableMessage(0, 1, Attr(6, Text("hm")))},
+        AlteredRow{.name = "WithSomethingMore", .table = TableMessage(0, 2)},
+        AlteredRow{.name = "AnEmptyTableMessage", .table = {}},
+        AlteredRow{.name = "AnotherHook", .chain = ChainMessage(HookNest(2, 0))},
+        AlteredRow{.name = "AnotherPriority", .chain = ChainMessage(HookNest(1, 1))},
+        AlteredRow{.name = "APlainChain", .chain = ChainMessage({})},
+        AlteredRow{.name = "AnotherType", .chain = ChainMessage(HookNest(1, 0), "nat")},
+        AlteredRow{.name = "AnotherPolicy", .chain = ChainMessage(HookNest(1, 0), "filter", 0)},
+        AlteredRow{.name = "OfOneDevice",
+                   .chain = ChainMessage(HookNest(0, 0, Attr(3, Text("eth0"))))},
+        AlteredRow{.name = "OffloadedToHardware",
+                   .chain = ChainMessage(HookNest(1, 0), "filter", kFilterPolicy, Attr(10, 3))},
+        AlteredRow{
+            .name = "ACommentedChain",
+            .chain = ChainMessage(HookNest(1, 0), "filter", kFilterPolicy, Attr(12, Text("hm")))},
+        AlteredRow{.name = "AHookWithoutAPriority", .chain = ChainMessage(Attr(4, Attr(1, 1)))},
+        AlteredRow{.name = "AnEmptyChainMessage", .chain = {}}),
+    [](const auto& row) { return row.param.name; });
+
+TEST(NativeComparisonTest, IsAlteredByRulesOfAChainThatIsNotOurs) {
+  const NativeTable empty = {.family = Family::kIPv4, .name = "guard"};
+  NativeComparison comparison(empty);
+  comparison.AddTable(TableMessage(0, 0));
+  EXPECT_FALSE(comparison.Finish().altered);
+  comparison.AddRule(RuleMessage(Family::kIPv4, kEnd));
+  EXPECT_TRUE(comparison.Finish().altered);
+}
+
+}  // namespace
+}  // namespace kipt::netlink
