@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "agent/process/owned_fd.h"
+#include "agent/process/files.h"
 
 namespace kipt::agent {
 

@@ -20,7 +20,7 @@
 #include "absl/time/time.h"
 #include "agent/endpoints/http_server.h"
 #include "agent/loop/event_loop.h"
-#include "agent/process/owned_fd.h"
+#include "agent/process/files.h"
 
 namespace kipt::agent {
 

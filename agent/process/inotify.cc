@@ -1,25 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/inotify.h"
 
-#include <sys/inotify.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <cstddef>
-#include <cstring>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace kipt::agent {
-namespace {
-
-// 1 MiB in all; fs.inotify.max_queued_events is 16384 unless somebody raised it.
-constexpr size_t kBufferSize = size_t{16} << 10;
-constexpr int kMostReads = 64;
-
-}  // namespace
 
 absl::StatusOr<Inotify> Inotify::Create() {
   OwnedFd fd(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
@@ -45,20 +34,20 @@ absl::StatusOr<int> Inotify::Watch(const std::string& path, uint32_t mask) {
 
 void Inotify::GiveUp(int watch) { inotify_rm_watch(fd_.get(), watch); }
 
-absl::Status Inotify::Take(const std::function<void(const InotifyEvent&)>& handle) {
-  std::array<char, kBufferSize> buffer;
+absl::Status Inotify::Take(absl::FunctionRef<void(const inotify_event&)> handle) {
+  // 1 MiB in all; fs.inotify.max_queued_events is 16384 unless somebody raised it.
+  constexpr int kMostReads = 64;
+  alignas(inotify_event) std::array<char, size_t{16} << 10> buffer;
   for (int reads = 0; reads < kMostReads; ++reads) {
     const ssize_t count = read(fd_.get(), buffer.data(), buffer.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) break;
     if (count < 0) return absl::ErrnoToStatus(errno, "reading inotify events");
-    // The kernel hands over whole events only, and the name is padded with NUL.
-    const absl::string_view events(buffer.data(), static_cast<size_t>(count));
-    inotify_event event = {};
-    for (size_t at = 0; at + sizeof event <= events.size(); at += sizeof event + event.len) {
-      std::memcpy(&event, events.data() + at, sizeof event);
-      absl::string_view name = events.substr(at + sizeof event, event.len);
-      handle({.watch = event.wd, .mask = event.mask, .name = name.substr(0, name.find('\0'))});
+    // The kernel hands over whole events only, each padded to the alignment of the next.
+    for (const char* at = buffer.data(); at < buffer.data() + count;) {
+      const auto& event = *reinterpret_cast<const inotify_event*>(at);
+      handle(event);
+      at += sizeof event + event.len;
     }
   }
   return absl::OkStatus();

@@ -7,26 +7,24 @@
 #ifndef KIPT_AGENT_PROCESS_INOTIFY_H_
 #define KIPT_AGENT_PROCESS_INOTIFY_H_
 
+#include <sys/inotify.h>
+
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "agent/process/owned_fd.h"
+#include "agent/process/files.h"
 
 namespace kipt::agent {
 
-struct InotifyEvent {
-  // As Watch() returned it; -1 with IN_Q_OVERFLOW. One that was given up may still be named.
-  int watch = -1;
-  // IN_*, several at once.
-  uint32_t mask = 0;
-  // In a watched directory; empty where the watched thing itself is meant. Valid during the call.
-  absl::string_view name = {};
-};
+// The name in a watched directory; empty where the watched thing itself is meant.
+inline absl::string_view NameOf(const inotify_event& event) {
+  return event.len == 0 ? "" : event.name;
+}
 
 // Move-only. Not safe for use by several threads at once.
 class Inotify {
@@ -49,8 +47,9 @@ class Inotify {
 
   // Hands over what is queued, without blocking, at most about as much as the kernel queues by
   // default: whoever makes events faster than they are read does not keep us here. What is left
-  // keeps fd() readable.
-  absl::Status Take(const std::function<void(const InotifyEvent&)>& handle);
+  // keeps fd() readable. `wd` is as Watch() returned it, and -1 with IN_Q_OVERFLOW; one that was
+  // given up may still be named.
+  absl::Status Take(absl::FunctionRef<void(const inotify_event&)> handle);
 
  private:
   explicit Inotify(OwnedFd fd) : fd_(std::move(fd)) {}

@@ -12,24 +12,23 @@
 #include <memory>
 #include <string>
 #include <system_error>
-#include <type_traits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "agent/process/owned_fd.h"
+#include "agent/process/files.h"
 #include "agent/process/privileges.h"
 #include "agent/process/syscall_table.h"
 
 namespace kipt::agent {
 namespace {
 
-struct Release {
-  void operator()(void* filter) const { seccomp_release(filter); }
-};
 // scmp_filter_ctx is a void*.
-using Filter = std::unique_ptr<std::remove_pointer_t<scmp_filter_ctx>, Release>;
+using Filter = std::unique_ptr<void, decltype([](void* filter) { seccomp_release(filter); })>;
+
+// The call that only reaches this process, by its first argument, where no programs may be run.
+constexpr absl::string_view kOnOwnProcess = "tgkill";
 
 absl::Status Failure(absl::string_view step, int error_number) {
   return absl::InternalError(absl::StrCat("the system call filter: ", step, ": ",
@@ -45,17 +44,6 @@ absl::Status CheckKernel() {
   return absl::UnimplementedError(
       absl::StrCat("this kernel, or the container, has no system call filters (seccomp): ",
                    std::generic_category().message(errno)));
-}
-
-std::vector<scmp_arg_cmp> Comparisons(absl::Span<const ArgumentCondition> conditions) {
-  std::vector<scmp_arg_cmp> comparisons;
-  for (const ArgumentCondition& condition : conditions) {
-    comparisons.push_back({.arg = condition.argument,
-                           .op = SCMP_CMP_MASKED_EQ,
-                           .datum_a = condition.mask,
-                           .datum_b = condition.value});
-  }
-  return comparisons;
 }
 
 // For whom a filter is.
@@ -80,7 +68,7 @@ bool Has(uint32_t machine, const std::string& name) {
 }
 
 absl::Status AddRule(scmp_filter_ctx filter, const Target& target, uint32_t action,
-                     absl::string_view call, const std::vector<scmp_arg_cmp>& comparisons) {
+                     absl::string_view call, absl::Span<const scmp_arg_cmp> conditions) {
   const std::string name(call);
   // The number here stands for the name; libseccomp finds the other machine's.
   const int number = seccomp_syscall_resolve_name(name.c_str());
@@ -89,7 +77,7 @@ absl::Status AddRule(scmp_filter_ctx filter, const Target& target, uint32_t acti
   }
   if (!Has(target.machine, name)) return absl::OkStatus();
   const int refused = seccomp_rule_add_array(
-      filter, action, number, static_cast<unsigned int>(comparisons.size()), comparisons.data());
+      filter, action, number, static_cast<unsigned int>(conditions.size()), conditions.data());
   return refused == 0 ? absl::OkStatus() : Failure(name, -refused);
 }
 
@@ -97,35 +85,31 @@ bool IsFor(const SyscallGroup& group, const Target& target) {
   const SyscallMachines others = target.machine == SCMP_ARCH_S390X ? SyscallMachines::kAllButS390x
                                                                    : SyscallMachines::kOnlyS390x;
   if (group.machines == others) return false;
-  switch (group.user) {
-    case SyscallUser::kAlways:
-      return true;
-    case SyscallUser::kPrograms:
-      return target.needs.programs;
-    case SyscallUser::kWithoutPrograms:
-      return !target.needs.programs;
-    case SyscallUser::kRoutes:
-      return target.needs.routes;
-  }
-  return false;
+  const bool programs = target.needs.programs;
+  return group.user == SyscallUser::kAlways ||
+         group.user == (programs ? SyscallUser::kPrograms : SyscallUser::kWithoutPrograms) ||
+         (group.user == SyscallUser::kRoutes && target.needs.routes);
 }
 
 absl::Status Fill(scmp_filter_ctx filter, const Target& target) {
   absl::Status status;
-  for (const SyscallGroup& group : kSyscallTable) {
-    if (!IsFor(group, target)) continue;
-    const std::vector<scmp_arg_cmp> comparisons = Comparisons(group.conditions);
-    for (const absl::string_view name : absl::StrSplit(group.names, ' ')) {
-      if (status.ok()) status = AddRule(filter, target, SCMP_ACT_ALLOW, name, comparisons);
+  const auto add = [&](absl::string_view names, uint32_t action,
+                       absl::Span<const scmp_arg_cmp> conditions) {
+    for (const absl::string_view name : absl::StrSplit(names, ' ')) {
+      if (status.ok()) status = AddRule(filter, target, action, name, conditions);
     }
+  };
+  for (const SyscallGroup& group : kSyscallTable) {
+    if (IsFor(group, target)) add(group.names, SCMP_ACT_ALLOW, group.conditions);
   }
-  if (status.ok() && !target.needs.programs) {
-    const ArgumentCondition own = {0, 0xffff'ffff, static_cast<uint64_t>(target.process)};
-    status = AddRule(filter, target, SCMP_ACT_ALLOW, kSyscallOnOwnProcess, Comparisons({&own, 1}));
+  if (!target.needs.programs) {
+    const scmp_arg_cmp own = {.arg = 0,
+                              .op = SCMP_CMP_MASKED_EQ,
+                              .datum_a = 0xffff'ffff,
+                              .datum_b = static_cast<uint64_t>(target.process)};
+    add(kOnOwnProcess, SCMP_ACT_ALLOW, {&own, 1});
   }
-  for (const absl::string_view name : kSyscallsToReplace) {
-    if (status.ok()) status = AddRule(filter, target, SCMP_ACT_ERRNO(ENOSYS), name, {});
-  }
+  add(kSyscallsToReplace, SCMP_ACT_ERRNO(ENOSYS), {});
   return status;
 }
 

@@ -17,35 +17,40 @@ constexpr uint64_t kInt = 0xffff'ffff;
 // Of socket(2)'s type, without SOCK_CLOEXEC and SOCK_NONBLOCK.
 constexpr uint64_t kSocketType = 0xf;
 
-constexpr ArgumentCondition kNotExecutable[] = {{2, PROT_EXEC, 0}};
+// argument & mask == value
+constexpr scmp_arg_cmp Is(unsigned int argument, uint64_t mask, uint64_t value) {
+  return {.arg = argument, .op = SCMP_CMP_MASKED_EQ, .datum_a = mask, .datum_b = value};
+}
+
+constexpr scmp_arg_cmp kNotExecutable[] = {Is(2, PROT_EXEC, 0)};
 // A thread of this process, not a process.
-constexpr ArgumentCondition kThread[] = {{0, CLONE_THREAD, CLONE_THREAD}};
-constexpr ArgumentCondition kThreadOnS390x[] = {{1, CLONE_THREAD, CLONE_THREAD}};
+constexpr scmp_arg_cmp kThread[] = {Is(0, CLONE_THREAD, CLONE_THREAD)};
+constexpr scmp_arg_cmp kThreadOnS390x[] = {Is(1, CLONE_THREAD, CLONE_THREAD)};
 // A process, in the namespaces that we are in.
 constexpr uint64_t kNewNamespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
                                     CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
-constexpr ArgumentCondition kNoNewNamespace[] = {{0, kNewNamespaces, 0}};
-constexpr ArgumentCondition kNoNewNamespaceOnS390x[] = {{1, kNewNamespaces, 0}};
+constexpr scmp_arg_cmp kNoNewNamespace[] = {Is(0, kNewNamespaces, 0)};
+constexpr scmp_arg_cmp kNoNewNamespaceOnS390x[] = {Is(1, kNewNamespaces, 0)};
 
 // What open(2) needs to write, make, cut off or link a file. O_TMPFILE has O_DIRECTORY in it.
 constexpr uint64_t kWrites = O_ACCMODE | O_CREAT | O_TRUNC | (O_TMPFILE & ~O_DIRECTORY);
-constexpr ArgumentCondition kOpenToRead[] = {{1, kWrites, O_RDONLY}};
-constexpr ArgumentCondition kOpenAtToRead[] = {{2, kWrites, O_RDONLY}};
+constexpr scmp_arg_cmp kOpenToRead[] = {Is(1, kWrites, O_RDONLY)};
+constexpr scmp_arg_cmp kOpenAtToRead[] = {Is(2, kWrites, O_RDONLY)};
 
-constexpr ArgumentCondition kUnix[] = {{0, kInt, AF_UNIX}};
-constexpr ArgumentCondition kNetfilter[] = {{0, kInt, AF_NETLINK}, {2, kInt, NETLINK_NETFILTER}};
-constexpr ArgumentCondition kRoute[] = {{0, kInt, AF_NETLINK}, {2, kInt, NETLINK_ROUTE}};
-constexpr ArgumentCondition kStreamIPv4[] = {{0, kInt, AF_INET}, {1, kSocketType, SOCK_STREAM}};
-constexpr ArgumentCondition kStreamIPv6[] = {{0, kInt, AF_INET6}, {1, kSocketType, SOCK_STREAM}};
-constexpr ArgumentCondition kRawIPv4[] = {{0, kInt, AF_INET}, {1, kSocketType, SOCK_RAW}};
-constexpr ArgumentCondition kRawIPv6[] = {{0, kInt, AF_INET6}, {1, kSocketType, SOCK_RAW}};
+constexpr scmp_arg_cmp kUnix[] = {Is(0, kInt, AF_UNIX)};
+constexpr scmp_arg_cmp kNetfilter[] = {Is(0, kInt, AF_NETLINK), Is(2, kInt, NETLINK_NETFILTER)};
+constexpr scmp_arg_cmp kRoute[] = {Is(0, kInt, AF_NETLINK), Is(2, kInt, NETLINK_ROUTE)};
+constexpr scmp_arg_cmp kStreamIPv4[] = {Is(0, kInt, AF_INET), Is(1, kSocketType, SOCK_STREAM)};
+constexpr scmp_arg_cmp kStreamIPv6[] = {Is(0, kInt, AF_INET6), Is(1, kSocketType, SOCK_STREAM)};
+constexpr scmp_arg_cmp kRawIPv4[] = {Is(0, kInt, AF_INET), Is(1, kSocketType, SOCK_RAW)};
+constexpr scmp_arg_cmp kRawIPv6[] = {Is(0, kInt, AF_INET6), Is(1, kSocketType, SOCK_RAW)};
 
-constexpr ArgumentCondition kOfThisProcess[] = {{0, kInt, 0}};
-constexpr ArgumentCondition kIsTerminal[] = {{1, kInt, TCGETS}};
-constexpr ArgumentCondition kBytesToRead[] = {{1, kInt, FIONREAD}};
-constexpr ArgumentCondition kNonBlocking[] = {{1, kInt, FIONBIO}};
-constexpr ArgumentCondition kSetName[] = {{0, kInt, PR_SET_NAME}};
-constexpr ArgumentCondition kGetName[] = {{0, kInt, PR_GET_NAME}};
+constexpr scmp_arg_cmp kOfThisProcess[] = {Is(0, kInt, 0)};
+constexpr scmp_arg_cmp kIsTerminal[] = {Is(1, kInt, TCGETS)};
+constexpr scmp_arg_cmp kBytesToRead[] = {Is(1, kInt, FIONREAD)};
+constexpr scmp_arg_cmp kNonBlocking[] = {Is(1, kInt, FIONBIO)};
+constexpr scmp_arg_cmp kSetName[] = {Is(0, kInt, PR_SET_NAME)};
+constexpr scmp_arg_cmp kGetName[] = {Is(0, kInt, PR_GET_NAME)};
 
 using enum SyscallUser;
 using enum SyscallMachines;
@@ -132,15 +137,8 @@ constexpr SyscallGroup kGroups[] = {
     {kPrograms, "flock alarm setitimer umask"},
 };
 
-// Their flags are in memory, where no filter can look. glibc then uses clone and openat.
-constexpr absl::string_view kReplaced[] = {"clone3", "openat2"};
-
-constexpr absl::string_view kMachines[] = {"x86_64", "aarch64", "arm", "ppc64le", "s390x"};
-
 }  // namespace
 
-constinit const absl::Span<const absl::string_view> kSyscallTableMachines = kMachines;
 constinit const absl::Span<const SyscallGroup> kSyscallTable = kGroups;
-constinit const absl::Span<const absl::string_view> kSyscallsToReplace = kReplaced;
 
 }  // namespace kipt::agent

@@ -11,6 +11,9 @@
 #ifndef KIPT_AGENT_PROCESS_SYSCALL_TABLE_H_
 #define KIPT_AGENT_PROCESS_SYSCALL_TABLE_H_
 
+#include <seccomp.h>
+
+#include <array>
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
@@ -31,32 +34,25 @@ enum class SyscallUser : uint8_t {
 // s390x has clone's flags in the second argument, and mmap's arguments in memory.
 enum class SyscallMachines : uint8_t { kAll, kAllButS390x, kOnlyS390x };
 
-// argument & mask == value, on all 64 bits of the argument (32 on a 32-bit machine).
-struct ArgumentCondition {
-  unsigned int argument = 0;  // from 0
-  uint64_t mask = 0;
-  uint64_t value = 0;
-};
-
 struct SyscallGroup {
   SyscallUser user = SyscallUser::kAlways;
   // Separated by spaces.
   absl::string_view names;
-  // All of them at once. Several groups may name the same call: one that holds is enough.
-  absl::Span<const ArgumentCondition> conditions = {};
+  // All of them at once, on all 64 bits of an argument (32 on a 32-bit machine). Several groups may
+  // name the same call: one that holds is enough.
+  absl::Span<const scmp_arg_cmp> conditions = {};
   SyscallMachines machines = SyscallMachines::kAll;
 };
 
-// As libseccomp names machines: those for which the tests interpret the filter.
-extern const absl::Span<const absl::string_view> kSyscallTableMachines;
-
 extern const absl::Span<const SyscallGroup> kSyscallTable;
 
-// The call that only reaches this process, by its first argument, where no programs may be run.
-inline constexpr absl::string_view kSyscallOnOwnProcess = "tgkill";
+// Calls that fail with ENOSYS, so that the C library makes an older one: their flags are in memory,
+// where no filter can look. glibc then uses clone and openat. Separated by a space.
+inline constexpr absl::string_view kSyscallsToReplace = "clone3 openat2";
 
-// Calls that fail with ENOSYS, so that the C library makes an older one.
-extern const absl::Span<const absl::string_view> kSyscallsToReplace;
+// As libseccomp names machines: those for which the tests interpret the filter.
+inline constexpr std::array<absl::string_view, 5> kSyscallTableMachines = {
+    "x86_64", "aarch64", "arm", "ppc64le", "s390x"};
 
 }  // namespace kipt::agent
 

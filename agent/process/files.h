@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/process/node_files.h
+// File: agent/process/files.h
 //
-// Files as the node sees them: an absolute link begins at the node's root, which is a directory of
-// this process where it runs in a container, and no link leads out of it.
-#ifndef KIPT_AGENT_PROCESS_NODE_FILES_H_
-#define KIPT_AGENT_PROCESS_NODE_FILES_H_
+// Files: their descriptors, reading them whole, listing directories, and files as the node sees
+// them. There an absolute link begins at the node's root, which is a directory of this process
+// where it runs in a container, and no link leads out of it.
+//
+// Streams are not used: they would leak their descriptors into programs that other threads start.
+#ifndef KIPT_AGENT_PROCESS_FILES_H_
+#define KIPT_AGENT_PROCESS_FILES_H_
 
+#include <unistd.h>
+
+#include <cstddef>
 #include <functional>
 #include <set>
 #include <string>
@@ -16,9 +22,45 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "agent/process/owned_fd.h"
 
 namespace kipt::agent {
+
+// The one owner of a file descriptor, or of none. Move-only.
+class OwnedFd {
+ public:
+  OwnedFd() = default;
+  // Negative: none, as open(2) answers where it fails.
+  explicit OwnedFd(int fd) : fd_(fd) {}
+  OwnedFd(OwnedFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  OwnedFd& operator=(OwnedFd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~OwnedFd() {
+    if (fd_ >= 0) close(fd_);
+  }
+
+  bool valid() const { return fd_ >= 0; }
+  int get() const { return fd_; }
+  void Close() { *this = OwnedFd(); }
+  // Gives up ownership, to whoever closes it from now on.
+  int Release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_ = -1;
+};
+
+// Reads from the current offset of `fd`, and blocks if it is a pipe. `name` appears in messages.
+// Errors: ResourceExhausted if there are more than `most` bytes; otherwise as absl::ErrnoToStatus.
+absl::StatusOr<std::string> ReadToEnd(int fd, const std::string& name, size_t most);
+
+// Never blocks on a FIFO without a writer, which reads as empty. Errors as ReadToEnd; NotFound if
+// the file does not exist.
+absl::StatusOr<std::string> ReadFile(const std::string& path, size_t most = size_t{16} << 20);
+
+// Appends the names in a directory, sorted, without "." and "..". Returns 0, or the errno for which
+// they are not all.
+int ListDirectory(const std::string& path, std::vector<std::string>& names);
 
 struct WalkedPath {
   // What the path leads to, opened with O_PATH; none where there is an error.
@@ -69,4 +111,4 @@ class NodeFiles {
 
 }  // namespace kipt::agent
 
-#endif  // KIPT_AGENT_PROCESS_NODE_FILES_H_
+#endif  // KIPT_AGENT_PROCESS_FILES_H_
