@@ -52,44 +52,39 @@ absl::StatusOr<Channel> OpenChannel() {
 }
 
 // A process group of its own, default signal handling, and the three standard streams.
-class SpawnAttributes {
- public:
+struct SpawnAttributes {
   SpawnAttributes() {
     sigset_t none;
     sigset_t all;
     sigemptyset(&none);
     sigfillset(&all);
-    posix_spawnattr_init(&attributes_);
+    posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(
-        &attributes_, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    posix_spawnattr_setpgroup(&attributes_, 0);
-    posix_spawnattr_setsigmask(&attributes_, &none);
-    posix_spawnattr_setsigdefault(&attributes_, &all);
-    posix_spawn_file_actions_init(&actions_);
+        &attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawn_file_actions_init(&actions);
   }
   ~SpawnAttributes() {
-    posix_spawn_file_actions_destroy(&actions_);
-    posix_spawnattr_destroy(&attributes_);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
   }
   SpawnAttributes(const SpawnAttributes&) = delete;
   SpawnAttributes& operator=(const SpawnAttributes&) = delete;
 
   // Nothing else stays open. False: there is no memory for it.
   bool SetStreams(const std::array<Channel, 3>& streams) {
-    for (int fd = 0; fd < 3; ++fd) {
-      if (posix_spawn_file_actions_adddup2(&actions_, streams[fd].childs.get(), fd) != 0) {
-        return false;
-      }
+    bool done = true;
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+      const int childs = streams[static_cast<size_t>(fd)].childs.get();
+      done = done && posix_spawn_file_actions_adddup2(&actions, childs, fd) == 0;
     }
-    return posix_spawn_file_actions_addclosefrom_np(&actions_, STDERR_FILENO + 1) == 0;
+    return done && posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1) == 0;
   }
 
-  const posix_spawnattr_t* attributes() const { return &attributes_; }
-  const posix_spawn_file_actions_t* actions() const { return &actions_; }
-
- private:
-  posix_spawnattr_t attributes_{};
-  posix_spawn_file_actions_t actions_{};
+  posix_spawnattr_t attributes{};
+  posix_spawn_file_actions_t actions{};
 };
 
 std::vector<char*> Pointers(std::vector<std::string>& words) {
@@ -146,7 +141,7 @@ class Execution {
     // Shares our memory until it executes the program, so that its start costs the same however
     // large we are, and stays in the namespaces of this very thread.
     const int refused =
-        posix_spawn(&child_, request_.program.c_str(), how.actions(), how.attributes(),
+        posix_spawn(&child_, request_.program.c_str(), &how.actions, &how.attributes,
                     Pointers(words_).data(), Pointers(environment).data());
     for (Channel& stream : streams_) stream.childs.Close();
     if (refused == 0) return absl::OkStatus();

@@ -21,7 +21,6 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "agent/process/files.h"
-#include "agent/process/inotify.h"
 
 namespace kipt::agent {
 

@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "agent/process/inotify.h"
+#include "agent/process/files.h"
 #include "agent/xtables/iptables_legacy_tables.h"
 
 namespace kipt::agent {

@@ -62,8 +62,7 @@ TEST(HttpAddressTest, RefusesWhatIsNoAddress) {
                               "[127.0.0.1]:1",
                               "[]:1",
                               "127.0.0.1:1:1"}) {
-    EXPECT_THAT(HttpServer::Bind(address), StatusIs(absl::StatusCode::kInvalidArgument))
-        << address;
+    EXPECT_THAT(HttpServer::Bind(address), StatusIs(absl::StatusCode::kInvalidArgument)) << address;
   }
 }
 

@@ -2,8 +2,6 @@
 //
 // The filter for every machine that the table is for, judged by an interpreter of its program:
 // which call, with which arguments, ends how. The numbers of calls are libseccomp's.
-#include "agent/process/syscall_table.h"
-
 #include <endian.h>
 #include <fcntl.h>
 #include <linux/audit.h>
