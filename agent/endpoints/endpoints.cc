@@ -27,6 +27,9 @@ constexpr absl::string_view kInspectPaths[] = {"/configz", "/flagz", "/metrics",
 // turns every --iptables-sync-period.
 constexpr absl::Duration kHeartbeatLimit = absl::Minutes(2);
 
+constexpr absl::string_view kForPeople =
+    "For people who look for a fault. Not for programs: any release may print it differently.\n\n";
+
 // "2026-01-31T23:59:58Z"; "never" for the infinite past.
 std::string TimeText(absl::Time time) {
   if (time == absl::InfinitePast()) return "never";
@@ -35,64 +38,48 @@ std::string TimeText(absl::Time time) {
 
 struct Check {
   absl::string_view name;
-  bool passed = true;
-  // Why not; or what there is to say all the same.
-  std::string reason = {};
+  std::string failure = {};
+  // What there is to say where it passes.
+  std::string note = {};
 };
 
 HttpReply ChecksReply(absl::string_view endpoint, const HttpRequest& request,
                       const std::vector<Check>& checks, int failure) {
-  const bool passed =
-      std::all_of(checks.begin(), checks.end(), [](const Check& check) { return check.passed; });
+  const bool passed = std::all_of(checks.begin(), checks.end(),
+                                  [](const Check& check) { return check.failure.empty(); });
   if (passed && !request.verbose) return {.body = "ok"};
   HttpReply reply = {.status = passed ? 200 : failure, .body = ""};
   for (const Check& check : checks) {
-    AppendLine(reply.body, check.passed ? "[+]" : "[-]", check.name,
-               check.passed ? " ok" : " failed", check.reason.empty() ? "" : ": ", check.reason);
+    const bool failed = !check.failure.empty();
+    AppendLine(reply.body, failed ? "[-]" : "[+]", check.name, failed ? " failed: " : " ok",
+               check.failure, failed || check.note.empty() ? "" : ": ", failed ? "" : check.note);
   }
   absl::StrAppend(&reply.body, endpoint, " check ", passed ? "passed" : "failed", "\n");
   return reply;
 }
 
+// Nothing where there is no `text`.
+std::string Prefixed(absl::string_view prefix, absl::string_view text) {
+  return text.empty() ? "" : absl::StrCat(prefix, text);
+}
+
 Check LoopCheck(absl::Duration silence, absl::Duration limit) {
   if (silence <= limit) return {.name = "loop"};
+  const bool never = silence == absl::InfiniteDuration();
   return {.name = "loop",
-          .passed = false,
-          .reason = silence == absl::InfiniteDuration()
-                        ? "the event loop has not turned yet"
-                        : absl::StrCat("the event loop has not turned for ",
-                                       absl::ToInt64Seconds(silence), " s")};
+          .failure = never ? "the event loop has not turned yet"
+                           : absl::StrCat("the event loop has not turned for ",
+                                          absl::ToInt64Seconds(silence), " s")};
 }
 
 Check FamilyCheck(const AgentState& state, const FamilyState& family) {
-  const std::string why = NotReadyBecause(state, family);
   const std::string since = absl::StrCat("since ", TimeText(family.since), ", ");
-  Check check = {.name = netlink::FamilyName(family.family), .passed = why.empty()};
-  if (!why.empty()) {
-    check.reason = absl::StrCat(since, why);
-  } else if (family.phase != FamilyPhase::kInPlace) {
-    check.reason = absl::StrCat(FamilyPhaseName(family.phase), " ", since, family.reason);
+  Check check = {.name = netlink::FamilyName(family.family),
+                 .failure = Prefixed(since, NotReadyBecause(state, family))};
+  if (family.phase != FamilyPhase::kInPlace) {
+    check.note = absl::StrCat(FamilyPhaseName(family.phase), " ", since, family.reason);
   }
   return check;
-}
-
-Check ConfigCheck(const AgentState& state) {
-  if (!state.must_restart.empty()) {
-    return {.name = "config",
-            .passed = false,
-            .reason = absl::StrCat("must restart: ", state.must_restart)};
-  }
-  // The agent goes on with the configuration it had.
-  return {.name = "config",
-          .reason = state.config_problem.empty()
-                        ? ""
-                        : absl::StrCat("not reloaded: ", state.config_problem)};
-}
-
-Check MartianCheck(const AgentState& state) {
-  std::string exposed = ExposedBecause(state);
-  const bool passed = exposed.empty();
-  return {.name = "martians", .passed = passed, .reason = std::move(exposed)};
 }
 
 void AppendPaths(absl::string_view title, const std::string& address,
@@ -168,10 +155,8 @@ void AppendStale(const AgentState& state, std::string& out) {
 
 std::string StatuszText(const AgentState& state, absl::string_view version, absl::Time now) {
   std::string out = absl::StrCat(
-      "kube-iptables-agent statusz\n"
-      "For people who look for a fault. Not for programs: any release may print it differently.\n\n"
-      "Started: ",
-      TimeText(state.started), "\nUp: ", UpText(now - state.started), "\nVersion: ", version,
+      "kube-iptables-agent statusz\n", kForPeople, "Started: ", TimeText(state.started),
+      "\nUp: ", UpText(now - state.started), "\nVersion: ", version,
       "\nEmulated version: ", featuregates::ToString(state.emulated_version),
       "\nMode: ", ModeName(state.mode),
       state.observing ? ", observed only: nothing is written" : "",
@@ -184,9 +169,7 @@ std::string StatuszText(const AgentState& state, absl::string_view version, absl
           ? "as on disk"
           : absl::StrCat("not as on disk: ", Printable(state.config_problem)),
       "\n");
-  if (!state.must_restart.empty()) {
-    AppendLine(out, "Must restart: ", state.must_restart);
-  }
+  if (!state.must_restart.empty()) AppendLine(out, "Must restart: ", state.must_restart);
   AppendFamilies(state, out);
   AppendFindings(state, out);
   AppendFights(state, out);
@@ -196,10 +179,7 @@ std::string StatuszText(const AgentState& state, absl::string_view version, absl
 }
 
 std::string FlagzText(const Flags& flags) {
-  std::string out =
-      "kube-iptables-agent flags\n"
-      "For people who look for a fault. Not for programs: any release may print it "
-      "differently.\n\n";
+  std::string out = absl::StrCat("kube-iptables-agent flags\n", kForPeople);
   for (const Setting* setting : SettingsByFlag()) {
     if (!setting->only_for.empty()) continue;
     AppendLine(out, setting->flag, "=", FlagText(*setting, flags));
@@ -209,15 +189,19 @@ std::string FlagzText(const Flags& flags) {
 
 HttpReply ReadyzReply(const HttpRequest& request, const AgentState& state, absl::Duration silence,
                       absl::Duration limit) {
-  std::vector<Check> checks = {LoopCheck(silence, limit), ConfigCheck(state)};
+  std::vector<Check> checks = {LoopCheck(silence, limit),
+                               // The agent goes on with the configuration it had.
+                               {.name = "config",
+                                .failure = Prefixed("must restart: ", state.must_restart),
+                                .note = Prefixed("not reloaded: ", state.config_problem)}};
   for (const FamilyState& family : state.families) checks.push_back(FamilyCheck(state, family));
-  checks.push_back(MartianCheck(state));
+  checks.push_back({.name = "martians", .failure = ExposedBecause(state)});
   // The rules do not depend on it.
   if (!state.listen_problem.empty()) {
-    checks.push_back({.name = "listening", .reason = state.listen_problem});
+    checks.push_back({.name = "listening", .note = state.listen_problem});
   }
   if (state.families.empty()) {
-    checks.push_back({.name = "families", .passed = false, .reason = "none is known"});
+    checks.push_back({.name = "families", .failure = "none is known"});
   }
   return ChecksReply("readyz", request, checks, 503);
 }

@@ -31,7 +31,21 @@ class Walk {
   WalkedPath Go(const std::string& path) {
     result_.names.push_back(path);
     Restart(path);
-    while (!ahead_.empty() && result_.error == 0) Step();
+    while (!ahead_.empty() && result_.error == 0) {
+      std::string name = std::move(ahead_.front());
+      ahead_.pop_front();
+      if (name == ".") continue;
+      if (before_ != nullptr && !before_(fds_.back(), name, ahead_.empty())) {
+        result_.error = ECANCELED;
+      } else if (name != "..") {
+        Enter(std::move(name));
+      } else if (!names_.empty()) {
+        names_.pop_back();
+        fds_.pop_back();
+      } else if (!in_root_) {
+        Arrive(OwnedFd(openat(fds_.back().get(), "..", O_PATH | O_DIRECTORY | O_CLOEXEC)));
+      }
+    }
     if (result_.error != 0) return std::move(result_);
     NameEnd(Inside());
     result_.file = std::move(fds_.back());
@@ -63,28 +77,6 @@ class Walk {
   // Links of directories (/sbin -> usr/sbin) are no news.
   void NameEnd(std::string name) {
     if (result_.names.back() != name) result_.names.push_back(std::move(name));
-  }
-
-  void Step() {
-    std::string name = std::move(ahead_.front());
-    ahead_.pop_front();
-    if (name == ".") return;
-    if (before_ != nullptr && !before_(fds_.back(), name, ahead_.empty())) {
-      result_.error = ECANCELED;
-    } else if (name == "..") {
-      Climb();
-    } else {
-      Enter(std::move(name));
-    }
-  }
-
-  void Climb() {
-    if (!names_.empty()) {
-      names_.pop_back();
-      fds_.pop_back();
-    } else if (!in_root_) {
-      Arrive(OwnedFd(openat(fds_.back().get(), "..", O_PATH | O_DIRECTORY | O_CLOEXEC)));
-    }
   }
 
   void Enter(std::string name) {
@@ -149,7 +141,7 @@ absl::StatusOr<std::string> ReadToEnd(int fd, const std::string& name, size_t mo
   for (;;) {
     const ssize_t count = read(fd, piece.data(), piece.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return absl::ErrnoToStatus(errno, absl::StrCat("reading ", name));
+    if (count < 0) return Failure(errno, name);
     if (count == 0) return text;
     text.append(piece.data(), static_cast<size_t>(count));
     if (text.size() > most) {
@@ -160,7 +152,7 @@ absl::StatusOr<std::string> ReadToEnd(int fd, const std::string& name, size_t mo
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t most) {
   const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!file.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("reading ", path));
+  if (!file.valid()) return Failure(errno, path);
   return ReadToEnd(file.get(), path, most);
 }
 
@@ -192,9 +184,9 @@ absl::StatusOr<std::string> NodeFiles::Read(const std::string& path, size_t most
   const std::string shown = Shown(path);
   const WalkedPath located = WalkPath(root_, absl::StrCat("/", path));
   if (located.error != 0) return Failure(located.error, shown);
-  struct stat status = {};
-  if (fstat(located.file.get(), &status) != 0) return Failure(errno, shown);
-  if (!S_ISREG(status.st_mode)) {
+  struct stat about = {};
+  fstat(located.file.get(), &about);
+  if (!S_ISREG(about.st_mode)) {
     return absl::FailedPreconditionError(absl::StrCat(shown, " is no regular file"));
   }
   const OwnedFd file(open(ProcPath(located.file).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
