@@ -15,15 +15,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <memory>
 #include <string>
 #include <system_error>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "agent/process/files.h"
 #include "agent/process/privileges.h"
 
 namespace kipt::agent {
@@ -154,9 +151,6 @@ constexpr SyscallGroup kGroups[] = {
     {kPrograms, "flock alarm setitimer umask"},
 };
 
-// scmp_filter_ctx is a void*.
-using Filter = std::unique_ptr<void, decltype([](void* filter) { seccomp_release(filter); })>;
-
 // Calls that fail with ENOSYS, so that the C library makes an older one: their flags are in memory,
 // where no filter can look. glibc then uses clone and openat.
 constexpr absl::string_view kReplaced = "clone3 openat2";
@@ -247,8 +241,14 @@ absl::Status Fill(scmp_filter_ctx filter, const Target& target) {
   return status;
 }
 
-absl::StatusOr<Filter> MakeFilter(const Target& target) {
-  Filter filter(seccomp_init(SCMP_ACT_ERRNO(EPERM)));
+}  // namespace
+
+constinit const absl::Span<const SyscallGroup> kSyscallTable = kGroups;
+
+absl::StatusOr<SyscallFilter> MakeSyscallFilter(absl::string_view machine,
+                                                const SyscallNeeds& needs, int process) {
+  const Target target = {MachineOf(machine), needs, process};
+  SyscallFilter filter(seccomp_init(SCMP_ACT_ERRNO(EPERM)), seccomp_release);
   if (filter == nullptr) return Failure("making it", ENOMEM);
   if (target.machine != seccomp_arch_native()) {
     // In this order: one filter cannot be for machines of both byte orders.
@@ -260,28 +260,21 @@ absl::StatusOr<Filter> MakeFilter(const Target& target) {
   return filter;
 }
 
-absl::Status CheckMachine() {
-  const bool tested =
-      std::any_of(kSyscallTableMachines.begin(), kSyscallTableMachines.end(),
-                  [](absl::string_view name) { return MachineOf(name) == seccomp_arch_native(); });
-  if (tested) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat("the table of system calls was tested for ",
-                                               absl::StrJoin(kSyscallTableMachines, ", "),
-                                               " and not for this machine"));
-}
-
-}  // namespace
-
-constinit const absl::Span<const SyscallGroup> kSyscallTable = kGroups;
-
 absl::Status InstallSyscallFilter(const SyscallNeeds& needs) {
   if (kBuiltWithASanitizer) {
     return absl::UnimplementedError(
         "built with a sanitizer, whose run time makes system calls of its own");
   }
-  if (absl::Status status = CheckMachine(); !status.ok()) return status;
+  const auto* const machine =
+      std::find_if(kSyscallTableMachines.begin(), kSyscallTableMachines.end(),
+                   [](absl::string_view name) { return MachineOf(name) == seccomp_arch_native(); });
+  if (machine == kSyscallTableMachines.end()) {
+    return absl::UnimplementedError(absl::StrCat("the table of system calls was tested for ",
+                                                 absl::StrJoin(kSyscallTableMachines, ", "),
+                                                 " and not for this machine"));
+  }
   if (absl::Status status = CheckKernel(); !status.ok()) return status;
-  const absl::StatusOr<Filter> filter = MakeFilter({seccomp_arch_native(), needs, getpid()});
+  const absl::StatusOr<SyscallFilter> filter = MakeSyscallFilter(*machine, needs, getpid());
   if (!filter.ok()) return filter.status();
   // All threads at once, or none.
   if (const int refused = seccomp_attr_set(filter->get(), SCMP_FLTATR_CTL_TSYNC, 1); refused != 0) {
@@ -289,23 +282,6 @@ absl::Status InstallSyscallFilter(const SyscallNeeds& needs) {
   }
   const int refused = seccomp_load(filter->get());
   return refused == 0 ? absl::OkStatus() : Failure("loading it", -refused);
-}
-
-absl::StatusOr<std::vector<sock_filter>> SyscallFilterFor(absl::string_view machine,
-                                                          const SyscallNeeds& needs, int process) {
-  const absl::StatusOr<Filter> filter = MakeFilter({MachineOf(machine), needs, process});
-  if (!filter.ok()) return filter.status();
-  const OwnedFd file(memfd_create("filter", MFD_CLOEXEC));
-  if (!file.valid()) return Failure("a file in memory", errno);
-  if (const int refused = seccomp_export_bpf(filter->get(), file.get()); refused != 0) {
-    return Failure("exporting it", -refused);
-  }
-  const off_t size = lseek(file.get(), 0, SEEK_END);
-  std::vector<sock_filter> program(static_cast<size_t>(size) / sizeof(sock_filter));
-  if (pread(file.get(), program.data(), static_cast<size_t>(size), 0) != size) {
-    return Failure("reading it", errno);
-  }
-  return program;
 }
 
 }  // namespace kipt::agent

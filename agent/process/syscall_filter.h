@@ -7,12 +7,11 @@
 #ifndef KIPT_AGENT_PROCESS_SYSCALL_FILTER_H_
 #define KIPT_AGENT_PROCESS_SYSCALL_FILTER_H_
 
-#include <linux/filter.h>
 #include <seccomp.h>
 
 #include <array>
 #include <cstdint>
-#include <vector>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -76,11 +75,13 @@ struct SyscallNeeds {
 // and the agent can go on without. Internal: anything else; nothing was changed.
 absl::Status InstallSyscallFilter(const SyscallNeeds& needs);
 
-// The same filter for `machine`, one of kSyscallTableMachines, for a process with the number
-// `process`: what the kernel would be given (linux/filter.h), in the byte order of that machine.
-// For the tests. Internal: it cannot be made.
-absl::StatusOr<std::vector<sock_filter>> SyscallFilterFor(absl::string_view machine,
-                                                          const SyscallNeeds& needs, int process);
+// A scmp_filter_ctx: what seccomp_load(3) and seccomp_export_bpf(3) take.
+using SyscallFilter = std::unique_ptr<void, void (*)(void*)>;
+
+// What is installed, for `machine`, one of kSyscallTableMachines, and for a process with the number
+// `process`. Internal: it cannot be made.
+absl::StatusOr<SyscallFilter> MakeSyscallFilter(absl::string_view machine,
+                                                const SyscallNeeds& needs, int process);
 
 }  // namespace kipt::agent
 
