@@ -78,6 +78,15 @@ Series ByFamily(const Facts& facts, ValueOf value_of) {
   return series;
 }
 
+// How many of `items` are counted, in both families.
+template <typename Items, typename IsCounted>
+Series CountByFamily(const Items& items, IsCounted is_counted) {
+  Series series;
+  for (const netlink::Family family : netlink::kFamilies) series[Of(family)] = 0;
+  for (const auto& item : items) series[Of(item.chain.family)] += is_counted(item) ? 1 : 0;
+  return series;
+}
+
 Series EveryErrorCode() {
   Series series;
   for (int code = 1; code <= static_cast<int>(absl::StatusCode::kUnauthenticated); ++code) {
@@ -159,9 +168,11 @@ Series ForeignReferences(const Facts& facts) {
 
 // Whether mangle/KUBE-IPTABLES-HINT is present after the round: found, or just made.
 Series HintPresent(const Facts& facts) {
+  const AgentState& state = *facts.state;
+  const std::vector<Change>& applied = facts.round->report.applied;
   Series series;
-  if (facts.state->iptables_mode.empty()) return series;
-  for (const FamilyState& one : facts.state->families) {
+  if (state.iptables_mode.empty()) return series;
+  for (const FamilyState& one : state.families) {
     const netlink::ChainId hint = {one.family, netlink::Table::kMangle, std::string(kHintChain)};
     const auto found = [&](const Standing& item) {
       return item.chain == hint && item.text == ChainText(hint);
@@ -170,21 +181,9 @@ Series HintPresent(const Facts& facts) {
       const auto* created = std::get_if<netlink::CreateChain>(&change.operation);
       return created != nullptr && created->chain == hint;
     };
-    const std::vector<Standing>& in_place = facts.state->in_place;
-    const std::vector<Change>& applied = facts.round->report.applied;
-    series[With(Of(one.family), "mode", facts.state->iptables_mode)] =
-        std::any_of(in_place.begin(), in_place.end(), found) ||
+    series[With(Of(one.family), "mode", state.iptables_mode)] =
+        std::any_of(state.in_place.begin(), state.in_place.end(), found) ||
         std::any_of(applied.begin(), applied.end(), made);
-  }
-  return series;
-}
-
-// Only chains: the rules in them and jumps to them are not counted.
-Series StaleChainCounts(const Facts& facts) {
-  Series series;
-  for (const netlink::Family family : netlink::kFamilies) series[Of(family)] = 0;
-  for (const Standing& one : facts.state->stale) {
-    if (one.text == ChainText(one.chain)) ++series[Of(one.chain.family)];
   }
   return series;
 }
@@ -200,16 +199,6 @@ Series Findings(const Facts& facts) {
   for (const Finding& one : facts.state->findings) {
     if (one.mended) continue;
     ++series[With(Of(one.chain.family), "condition", ConditionName(one.condition))];
-  }
-  return series;
-}
-
-Series ShadowedJumps(const Facts& facts) {
-  Series series;
-  for (const auto& [labels, count] : Findings(facts)) {
-    if (labels.at("condition") == ConditionName(Condition::kShadowedJump)) {
-      series[{{"family", labels.at("family")}}] = count;
-    }
   }
   return series;
 }
@@ -317,7 +306,12 @@ constexpr MetricRow kRows[] = {
      "What the last look found, by condition; what the agent mends by itself is left out.", kGauge,
      kLookDone, Findings},
     {"shadowed_jumps", "Jumps of ours below a rule that no packet passes: they do nothing.", kGauge,
-     kLookDone, ShadowedJumps},
+     kLookDone,
+     [](const Facts& facts) {
+       return CountByFamily(facts.state->findings, [](const Finding& one) {
+         return !one.mended && one.condition == Condition::kShadowedJump;
+       });
+     }},
     {"hint_present", "Whether mangle/KUBE-IPTABLES-HINT stands, in the iptables mode in use.",
      kGauge, kLookDone, HintPresent},
     {"martian_rule_present",
@@ -335,7 +329,12 @@ constexpr MetricRow kRows[] = {
 
     // What is stale.
     {"stale_chains", "Chains of kubelet's that the configuration does not want, and that are kept.",
-     kGauge, kLookDone, StaleChainCounts},
+     kGauge, kLookDone,
+     // The rules in them and jumps to them are not counted.
+     [](const Facts& facts) {
+       return CountByFamily(facts.state->stale,
+                            [](const Standing& one) { return one.text == ChainText(one.chain); });
+     }},
     {"stale_claims",
      "Claims on what is stale, by chain and kind: why it is kept. Known with --stale-chains=retire "
      "only.",
