@@ -18,8 +18,7 @@
 #include "agent/audit/node_view.h"
 #include "agent/confinement.h"
 #include "agent/detect/cni_configs.h"
-#include "agent/process/owned_fd.h"
-#include "agent/process/read_file.h"
+#include "agent/process/files.h"
 #include "agent/xtables/iptables_save_survey.h"
 
 namespace kipt::agent {

@@ -54,7 +54,7 @@ class Daemon {
   absl::StatusOr<ExitCode> Run() {
     KeepHeapSmall();
     if (absl::Status status = MakeLoop(); !status.ok()) return status;
-    if (absl::Status status = Listen(); !status.ok()) return status;
+    Listen();
     if (absl::Status status = LimitToFirstLook(); !status.ok()) return status;
     if (absl::Status status = MakeAgent(); !status.ok()) return status;
     if (absl::Status status = DropCapabilities(MayRunPrograms()); !status.ok()) return status;
@@ -83,7 +83,7 @@ class Daemon {
   }
 
   // Before privileges are dropped: a port below 1024 needs one.
-  absl::Status Listen() {
+  void Listen() {
     std::vector<ServedAddresses::Endpoint> endpoints;
     const auto add = [&](const std::string& address,
                          HttpReply (Endpoints::*handler)(const HttpRequest&) const) {
@@ -94,13 +94,11 @@ class Daemon {
     };
     add(config_.healthz_bind_address, &Endpoints::Health);
     add(config_.metrics_bind_address, &Endpoints::Inspect);
-    absl::StatusOr<std::unique_ptr<ServedAddresses>> served = ServedAddresses::Create(
+    served_ = std::make_unique<ServedAddresses>(
         *loop_, std::move(endpoints),
-        {.notice = LogNotice, .changed = [this] { Publish(agent_->state()); }});
-    if (!served.ok()) return served.status();
-    served_ = *std::move(served);
+        ServedAddresses::Handlers{.notice = LogNotice,
+                                  .changed = [this] { Publish(agent_->state()); }});
     served_->Listen(TakePassedSockets());
-    return absl::OkStatus();
   }
 
   // What the first check of the node's rules may need in either iptables mode: CAP_SYS_PTRACE to

@@ -18,8 +18,7 @@
 #include "absl/strings/str_join.h"
 #include "agent/config/go_duration.h"
 #include "agent/config/yaml_document.h"
-#include "agent/process/owned_fd.h"
-#include "agent/process/read_file.h"
+#include "agent/process/files.h"
 #include "featuregates/go_text.h"
 
 namespace kipt::agent {

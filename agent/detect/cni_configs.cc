@@ -13,7 +13,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "agent/process/node_files.h"
+#include "agent/process/files.h"
 #include "featuregates/go_text.h"
 #include "nlohmann/json.hpp"
 

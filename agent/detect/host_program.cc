@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "agent/process/node_files.h"
+#include "agent/process/files.h"
 
 namespace kipt::agent {
 namespace {

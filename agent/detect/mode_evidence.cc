@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "agent/policy/rule_forms.h"
-#include "agent/process/read_file.h"
+#include "agent/process/files.h"
 #include "agent/xtables/iptables_legacy_run.h"
 #include "agent/xtables/iptables_legacy_tables.h"
 #include "netlink/backend.h"

@@ -21,7 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "agent/process/read_file.h"
+#include "agent/process/files.h"
 #include "netlink/attributes.h"
 #include "netlink/socket.h"
 

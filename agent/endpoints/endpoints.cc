@@ -6,83 +6,81 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "agent/config/settings.h"
 #include "agent/endpoints/metrics.h"
-#include "agent/endpoints/statusz.h"
-#include "agent/loop/clock.h"
+#include "agent/loop/suspects.h"
 #include "agent/report/report.h"
 #include "featuregates/printable.h"
 
 namespace kipt::agent {
 namespace {
 
+using featuregates::AppendLine;
+using featuregates::Printable;
+
 constexpr absl::string_view kHealthPaths[] = {"/healthz", "/livez", "/readyz"};
 constexpr absl::string_view kInspectPaths[] = {"/configz", "/flagz", "/metrics", "/statusz"};
 
+// How long the event loop may be late before the process counts as hung. Where nothing happens it
+// turns every --iptables-sync-period.
+constexpr absl::Duration kHeartbeatLimit = absl::Minutes(2);
+
+constexpr absl::string_view kForPeople =
+    "For people who look for a fault. Not for programs: any release may print it differently.\n\n";
+
+// "2026-01-31T23:59:58Z"; "never" for the infinite past.
+std::string TimeText(absl::Time time) {
+  if (time == absl::InfinitePast()) return "never";
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
+}
+
 struct Check {
   absl::string_view name;
-  bool passed = true;
-  // Why not; or what there is to say all the same.
-  std::string reason = {};
+  std::string failure = {};
+  // What there is to say where it passes.
+  std::string note = {};
 };
 
 HttpReply ChecksReply(absl::string_view endpoint, const HttpRequest& request,
                       const std::vector<Check>& checks, int failure) {
-  const bool passed =
-      std::all_of(checks.begin(), checks.end(), [](const Check& check) { return check.passed; });
+  const bool passed = std::all_of(checks.begin(), checks.end(),
+                                  [](const Check& check) { return check.failure.empty(); });
   if (passed && !request.verbose) return {.body = "ok"};
   HttpReply reply = {.status = passed ? 200 : failure, .body = ""};
   for (const Check& check : checks) {
-    featuregates::AppendLine(reply.body, check.passed ? "[+]" : "[-]", check.name,
-                             check.passed ? " ok" : " failed", check.reason.empty() ? "" : ": ",
-                             check.reason);
+    const bool failed = !check.failure.empty();
+    AppendLine(reply.body, failed ? "[-]" : "[+]", check.name, failed ? " failed: " : " ok",
+               check.failure, failed || check.note.empty() ? "" : ": ", failed ? "" : check.note);
   }
   absl::StrAppend(&reply.body, endpoint, " check ", passed ? "passed" : "failed", "\n");
   return reply;
 }
 
+// Nothing where there is no `text`.
+std::string Prefixed(absl::string_view prefix, absl::string_view text) {
+  return text.empty() ? "" : absl::StrCat(prefix, text);
+}
+
 Check LoopCheck(absl::Duration silence, absl::Duration limit) {
   if (silence <= limit) return {.name = "loop"};
+  const bool never = silence == absl::InfiniteDuration();
   return {.name = "loop",
-          .passed = false,
-          .reason = silence == absl::InfiniteDuration()
-                        ? "the event loop has not turned yet"
-                        : absl::StrCat("the event loop has not turned for ",
-                                       absl::ToInt64Seconds(silence), " s")};
+          .failure = never ? "the event loop has not turned yet"
+                           : absl::StrCat("the event loop has not turned for ",
+                                          absl::ToInt64Seconds(silence), " s")};
 }
 
 Check FamilyCheck(const AgentState& state, const FamilyState& family) {
-  const std::string why = NotReadyBecause(state, family);
   const std::string since = absl::StrCat("since ", TimeText(family.since), ", ");
-  Check check = {.name = netlink::FamilyName(family.family), .passed = why.empty()};
-  if (!why.empty()) {
-    check.reason = absl::StrCat(since, why);
-  } else if (family.phase != FamilyPhase::kInPlace) {
-    check.reason = absl::StrCat(FamilyPhaseName(family.phase), " ", since, family.reason);
+  Check check = {.name = netlink::FamilyName(family.family),
+                 .failure = Prefixed(since, NotReadyBecause(state, family))};
+  if (family.phase != FamilyPhase::kInPlace) {
+    check.note = absl::StrCat(FamilyPhaseName(family.phase), " ", since, family.reason);
   }
   return check;
 }
-
-Check ConfigCheck(const AgentState& state) {
-  if (!state.must_restart.empty()) {
-    return {.name = "config",
-            .passed = false,
-            .reason = absl::StrCat("must restart: ", state.must_restart)};
-  }
-  // The agent goes on with the configuration it had.
-  return {.name = "config",
-          .reason = state.config_problem.empty()
-                        ? ""
-                        : absl::StrCat("not reloaded: ", state.config_problem)};
-}
-
-Check MartianCheck(const AgentState& state) {
-  std::string exposed = ExposedBecause(state);
-  const bool passed = exposed.empty();
-  return {.name = "martians", .passed = passed, .reason = std::move(exposed)};
-}
-
-HttpReply NotFound() { return {.status = 404, .body = "no such path; / lists those there are\n"}; }
 
 void AppendPaths(absl::string_view title, const std::string& address,
                  absl::Span<const absl::string_view> paths, std::string& out) {
@@ -90,104 +88,178 @@ void AppendPaths(absl::string_view title, const std::string& address,
   for (const absl::string_view path : paths) absl::StrAppend(&out, "  ", path, "\n");
 }
 
-}  // namespace
-
-EndpointClock SystemEndpointClock() {
-  return {.now = [] { return absl::Now(); }, .steady = SteadyNow};
+std::string UpText(absl::Duration up) {
+  const int64_t seconds = std::max<int64_t>(0, absl::ToInt64Seconds(up));
+  return absl::StrFormat("%d hr %02d min %02d sec", seconds / 3600, seconds / 60 % 60,
+                         seconds % 60);
 }
 
-HttpReply LivezReply(const HttpRequest& request, absl::Duration silence, absl::Duration limit) {
-  return ChecksReply(request.path == "/healthz" ? "healthz" : "livez", request,
-                     {LoopCheck(silence, limit)}, 500);
+void AppendFamilies(const AgentState& state, std::string& out) {
+  out += "\nFamilies:\n";
+  for (const FamilyState& family : state.families) {
+    AppendLine(out, "  ", netlink::FamilyName(family.family), ": ", FamilyPhaseName(family.phase),
+               " since ", TimeText(family.since), family.reason.empty() ? "" : ", ", family.reason);
+    const std::string why = NotReadyBecause(state, family);
+    if (!why.empty()) AppendLine(out, "    not ready: ", why);
+  }
+}
+
+void AppendFindings(const AgentState& state, std::string& out) {
+  absl::StrAppend(&out, "\nFindings: ", state.findings.size(), "\n");
+  for (const Finding& finding : state.findings) {
+    AppendLine(out, "  [", SeverityName(SeverityOf(finding.condition)), "] ",
+               ConditionName(finding.condition), " in ", netlink::ToString(finding.chain),
+               finding.mended ? " (mended): " : ": ", finding.message);
+  }
+}
+
+void AppendFights(const AgentState& state, std::string& out) {
+  absl::StrAppend(&out, "\nFights: ", state.fights.size(), "\n");
+  for (const Fight& fight : state.fights) {
+    AppendLine(out, "  ", netlink::ToString(fight.chain), ": ", fight.item, " undone ",
+               fight.rounds, " times since ", TimeText(fight.since), ", next repair after ",
+               absl::FormatDuration(fight.wait), "; by ",
+               ToString(Suspected{fight.writers, fight.others}));
+  }
+}
+
+void AppendIncidents(const AgentState& state, std::string& out) {
+  absl::StrAppend(&out, "\nIncidents: ", state.incidents, "\n");
+  for (const std::string& incident : state.recent_incidents) {
+    AppendLine(out, "  ", incident);
+  }
+}
+
+std::string MartianText(const AgentState& state) {
+  const std::string exposed = ExposedBecause(state);
+  if (!exposed.empty()) return absl::StrCat("EXPOSED: ", exposed);
+  return absl::StrCat(
+      state.martian_protection ? "a rule drops them" : "no rule, none is needed", ", ",
+      state.martians_dropped, " dropped since the start",
+      state.route_localnet.empty()
+          ? ""
+          : absl::StrCat(", route_localnet is 1 for ", absl::StrJoin(state.route_localnet, ", ")));
+}
+
+// What nobody uses is not here: it was retired, or nobody asked.
+void AppendStale(const AgentState& state, std::string& out) {
+  absl::StrAppend(&out, "\nStale, and kept: ", state.stale.size(),
+                  state.stale.empty() ? "\n" : " (kube-iptables-agent status lists them)\n");
+  for (const Claimed& claimed : state.claimed) {
+    AppendLine(out, "  ", netlink::ToString(claimed.standing.chain), ": ", claimed.standing.text,
+               ": ", ToString(claimed.claims));
+  }
+}
+
+}  // namespace
+
+std::string StatuszText(const AgentState& state, absl::string_view version, absl::Time now) {
+  std::string out = absl::StrCat(
+      "kube-iptables-agent statusz\n", kForPeople, "Started: ", TimeText(state.started),
+      "\nUp: ", UpText(now - state.started), "\nVersion: ", version,
+      "\nEmulated version: ", featuregates::ToString(state.emulated_version),
+      "\nMode: ", ModeName(state.mode),
+      state.observing ? ", observed only: nothing is written" : "",
+      "\niptables mode: ", state.iptables_mode.empty() ? "not known yet" : state.iptables_mode,
+      "\nWatching: ", state.watching.empty() ? "not yet" : Printable(state.watching),
+      "\nReady: ", IsReady(state) ? "yes" : "no", "\nLast look: ", TimeText(state.last_look),
+      "\nLast success: ", TimeText(state.last_success), "\nLooks: ", state.looks,
+      "\nMartian packets: ", Printable(MartianText(state)), "\nConfiguration: ",
+      state.config_problem.empty()
+          ? "as on disk"
+          : absl::StrCat("not as on disk: ", Printable(state.config_problem)),
+      "\n");
+  if (!state.must_restart.empty()) AppendLine(out, "Must restart: ", state.must_restart);
+  AppendFamilies(state, out);
+  AppendFindings(state, out);
+  AppendFights(state, out);
+  AppendStale(state, out);
+  AppendIncidents(state, out);
+  return out;
+}
+
+std::string FlagzText(const Flags& flags) {
+  std::string out = absl::StrCat("kube-iptables-agent flags\n", kForPeople);
+  for (const Setting* setting : SettingsByFlag()) {
+    if (!setting->only_for.empty()) continue;
+    AppendLine(out, setting->flag, "=", FlagText(*setting, flags));
+  }
+  return out;
 }
 
 HttpReply ReadyzReply(const HttpRequest& request, const AgentState& state, absl::Duration silence,
                       absl::Duration limit) {
-  std::vector<Check> checks = {LoopCheck(silence, limit), ConfigCheck(state)};
+  std::vector<Check> checks = {LoopCheck(silence, limit),
+                               // The agent goes on with the configuration it had.
+                               {.name = "config",
+                                .failure = Prefixed("must restart: ", state.must_restart),
+                                .note = Prefixed("not reloaded: ", state.config_problem)}};
   for (const FamilyState& family : state.families) checks.push_back(FamilyCheck(state, family));
-  checks.push_back(MartianCheck(state));
+  checks.push_back({.name = "martians", .failure = ExposedBecause(state)});
   // The rules do not depend on it.
   if (!state.listen_problem.empty()) {
-    checks.push_back({.name = "listening", .reason = state.listen_problem});
+    checks.push_back({.name = "listening", .note = state.listen_problem});
   }
   if (state.families.empty()) {
-    checks.push_back({.name = "families", .passed = false, .reason = "none is known"});
+    checks.push_back({.name = "families", .failure = "none is known"});
   }
   return ChecksReply("readyz", request, checks, 503);
 }
 
-Endpoints::Endpoints(Setup setup, AgentState state)
-    : version_(std::move(setup.version)),
-      flags_(std::move(setup.flags)),
-      metrics_(std::move(setup.metrics)),
-      heartbeat_limit_(setup.heartbeat_limit),
-      clock_(std::move(setup.clock)),
-      shown_(MakeShown(std::move(state))),
-      config_(std::make_shared<const Config>(std::move(setup.config))) {}
+Endpoints::Endpoints(Setup setup, AgentState state) : setup_(std::move(setup)) {
+  Publish(std::move(state));
+}
 
-std::shared_ptr<const Endpoints::Shown> Endpoints::MakeShown(AgentState state) const {
+void Endpoints::Publish(AgentState state) {
   // Every local user can read it over TCP, and /proc may hide other users' arguments (hidepid).
   for (Fight& fight : state.fights) {
     for (Writer& writer : fight.writers) writer.command_line.clear();
   }
-  const absl::Duration age = std::max(absl::ZeroDuration(), clock_.now() - state.heartbeat);
-  const SteadyTime steady_heartbeat = clock_.steady() - age;
-  return std::make_shared<const Shown>(Shown{std::move(state), steady_heartbeat});
-}
-
-void Endpoints::Publish(AgentState state) {
-  std::shared_ptr<const Shown> next = MakeShown(std::move(state));
+  const absl::Duration age = std::max(absl::ZeroDuration(), setup_.now() - state.heartbeat);
   const std::lock_guard<std::mutex> lock(mutex_);
-  shown_.swap(next);
+  heartbeat_ = setup_.steady_now() - age;
+  state_ = std::move(state);
 }
 
 void Endpoints::SetConfig(Config config) {
-  auto next = std::make_shared<const Config>(std::move(config));
   const std::lock_guard<std::mutex> lock(mutex_);
-  config_.swap(next);
+  setup_.config = std::move(config);
 }
 
-std::shared_ptr<const Endpoints::Shown> Endpoints::shown() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return shown_;
-}
-
-std::shared_ptr<const Config> Endpoints::config() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return config_;
-}
-
-HttpReply Endpoints::Index() const {
-  const std::shared_ptr<const Config> now = config();
+HttpReply Endpoints::IndexOr404(const HttpRequest& request) const {
+  if (request.path != "/") {
+    return {.status = 404, .body = "no such path; / lists those there are\n"};
+  }
   HttpReply reply;
-  AppendPaths("health", now->healthz_bind_address, kHealthPaths, reply.body);
-  AppendPaths("metrics", now->metrics_bind_address, kInspectPaths, reply.body);
+  AppendPaths("health", setup_.config.healthz_bind_address, kHealthPaths, reply.body);
+  AppendPaths("metrics", setup_.config.metrics_bind_address, kInspectPaths, reply.body);
   return reply;
 }
 
 HttpReply Endpoints::Health(const HttpRequest& request) const {
-  const std::shared_ptr<const Shown> now = shown();
-  const absl::Duration silence = clock_.steady() - now->steady_heartbeat;
-  const absl::Duration limit = config()->iptables_sync_period + heartbeat_limit_;
-  if (request.path == "/readyz") return ReadyzReply(request, now->state, silence, limit);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const absl::Duration silence = setup_.steady_now() - heartbeat_;
+  const absl::Duration limit = setup_.config.iptables_sync_period + kHeartbeatLimit;
+  if (request.path == "/readyz") return ReadyzReply(request, state_, silence, limit);
   if (request.path == "/livez" || request.path == "/healthz") {
-    return LivezReply(request, silence, limit);
+    return ChecksReply(request.path.substr(1), request, {LoopCheck(silence, limit)}, 500);
   }
-  return request.path == "/" ? Index() : NotFound();
+  return IndexOr404(request);
 }
 
 HttpReply Endpoints::Inspect(const HttpRequest& request) const {
   if (request.path == "/metrics") {
-    return {.content_type = kMetricsContentType, .body = metrics_()};
+    return {.content_type = kMetricsContentType, .body = setup_.metrics()};
   }
+  const std::lock_guard<std::mutex> lock(mutex_);
   if (request.path == "/statusz") {
-    return {.body = StatuszText(shown()->state, version_, clock_.now())};
+    return {.body = StatuszText(state_, setup_.version, setup_.now())};
   }
-  if (request.path == "/flagz") return {.body = FlagzText(flags_)};
+  if (request.path == "/flagz") return {.body = FlagzText(setup_.flags)};
   if (request.path == "/configz") {
-    return {.content_type = "application/json", .body = ConfigJson(*config())};
+    return {.content_type = "application/json", .body = ConfigJson(setup_.config)};
   }
-  return request.path == "/" ? Index() : NotFound();
+  return IndexOr404(request);
 }
 
 }  // namespace kipt::agent

@@ -13,10 +13,11 @@
 #define KIPT_AGENT_ENDPOINTS_ENDPOINTS_H_
 
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <string>
 
+#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "agent/config/command_line.h"
 #include "agent/config/config.h"
@@ -26,28 +27,23 @@
 
 namespace kipt::agent {
 
-// Time, passed in so that tests need not wait.
-struct EndpointClock {
-  // The time of day, for people.
-  std::function<absl::Time()> now;
-  // Never set, only goes on; counts from anything.
-  std::function<SteadyTime()> steady;
-};
-EndpointClock SystemEndpointClock();
+// The two pages for people, in the shape of Kubernetes' z-pages (KEP-4827, KEP-4828).
+//
+// What the agent is, what it wants, what stands and what went wrong, at `now`. `version`: of this
+// program.
+std::string StatuszText(const AgentState& state, absl::string_view version, absl::Time now);
+// Every flag as NAME=VALUE, in the order of --help: what was given, else the default. What a
+// configuration file sets is /configz's affair.
+std::string FlagzText(const Flags& flags);
 
-// How long the event loop may be silent before the process counts as hung.
-inline constexpr absl::Duration kDefaultHeartbeatLimit = absl::Minutes(2);
-
-// The answers of /livez (and /healthz, which is its older name) and of /readyz. `silence`: since
-// the loop last turned. A failure is 500 for the one, as Kubernetes has it, and 503 for the other,
-// and always lists the checks:
+// The answer of /readyz. `silence`: since the loop last turned. A failure is 503, and always lists
+// the checks:
 //
 //   [+]loop ok
 //   [-]ip6 failed: since 2026-01-31T23:59:58Z, not permitted
 //   readyz check failed
 //
 // A family that is degraded and ready all the same is "[+]ip ok: degraded since ..., REASON".
-HttpReply LivezReply(const HttpRequest& request, absl::Duration silence, absl::Duration limit);
 HttpReply ReadyzReply(const HttpRequest& request, const AgentState& state, absl::Duration silence,
                       absl::Duration limit);
 
@@ -55,14 +51,14 @@ HttpReply ReadyzReply(const HttpRequest& request, const AgentState& state, absl:
 class Endpoints {
  public:
   struct Setup {
-    std::string version;  // of this program
-    Flags flags;
+    std::string version = {};  // of this program
+    Flags flags = {};
     Config config;
     // Metrics::Serialize; called on the server's thread.
-    std::function<std::string()> metrics;
-    // How late the loop may be. Where nothing happens it turns every --iptables-sync-period.
-    absl::Duration heartbeat_limit = kDefaultHeartbeatLimit;
-    EndpointClock clock = SystemEndpointClock();
+    std::function<std::string()> metrics = {};
+    // The time of day, for people; and the steady time. Passed in so that tests need not wait.
+    std::function<absl::Time()> now = absl::Now;
+    std::function<SteadyTime()> steady_now = SteadyNow;
   };
 
   Endpoints(Setup setup, AgentState state);
@@ -73,30 +69,18 @@ class Endpoints {
   // The configuration as reloaded.
   void SetConfig(Config config);
 
-  // The handlers of the two servers.
+  // The handlers of the two servers. /livez, and /healthz, which is its older name, list the loop's
+  // check only, and their failure is 500, as Kubernetes has it.
   HttpReply Health(const HttpRequest& request) const;
   HttpReply Inspect(const HttpRequest& request) const;
 
  private:
-  // Immutable once published.
-  struct Shown {
-    AgentState state;
-    SteadyTime steady_heartbeat;
-  };
+  HttpReply IndexOr404(const HttpRequest& request) const;
 
-  std::shared_ptr<const Shown> MakeShown(AgentState state) const;
-  std::shared_ptr<const Shown> shown() const;
-  std::shared_ptr<const Config> config() const;
-  HttpReply Index() const;
-
-  const std::string version_;
-  const Flags flags_;
-  const std::function<std::string()> metrics_;
-  const absl::Duration heartbeat_limit_;
-  const EndpointClock clock_;
-  mutable std::mutex mutex_;
-  std::shared_ptr<const Shown> shown_;
-  std::shared_ptr<const Config> config_;
+  mutable std::mutex mutex_;  // of all below, but for the functions of `setup_`
+  Setup setup_;
+  AgentState state_;
+  SteadyTime heartbeat_;
 };
 
 }  // namespace kipt::agent

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/endpoints/http_server.h"
 
+#include <fcntl.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
-#include <chrono>
-#include <condition_variable>
 #include <csignal>
 #include <cstring>
-#include <iterator>
-#include <list>
-#include <mutex>
 #include <optional>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "agent/config/bind_address.h"
 
 namespace kipt::agent {
@@ -33,28 +33,29 @@ constexpr size_t kMaxRequestBytes = size_t{16} * 1024;
 constexpr size_t kMaxQueryBytes = 1024;
 constexpr int64_t kMaxArguments = 32;
 constexpr unsigned int kIdleSeconds = 10;
-constexpr std::chrono::seconds kPatienceAtEnd(1);
+constexpr int kBacklog = 64;
 
-// Who is at the other end, without the port.
-std::string PeerAddress(const sockaddr* address) {
-  if (address == nullptr) return "";
-  if (address->sa_family == AF_INET6) {
-    const auto* ipv6 = reinterpret_cast<const sockaddr_in6*>(address);
-    return {reinterpret_cast<const char*>(&ipv6->sin6_addr), sizeof(ipv6->sin6_addr)};
-  }
-  const auto* ipv4 = reinterpret_cast<const sockaddr_in*>(address);
-  return {reinterpret_cast<const char*>(&ipv4->sin_addr), sizeof(ipv4->sin_addr)};
+// Our end's address (getsockname), or the other's (getpeername); none where it is no IP address.
+BindAddress AddressOf(int fd, decltype(&getsockname) ask) {
+  BindAddress address;
+  address.size = sizeof(address.storage);
+  return ask(fd, address.get(), &address.size) == 0 ? address : BindAddress();
+}
+
+MHD_socket SocketOf(MHD_Connection* connection) {
+  const auto* info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+  return info == nullptr ? MHD_INVALID_SOCKET : info->connect_fd;
 }
 
 // Owned by MHD's reference count as soon as it is queued.
-struct DestroyResponse {
-  void operator()(MHD_Response* response) const { MHD_destroy_response(response); }
-};
+using Response =
+    std::unique_ptr<MHD_Response,
+                    decltype([](MHD_Response* response) { MHD_destroy_response(response); })>;
 
 MHD_Result Send(MHD_Connection* connection, const HttpReply& reply) {
   // MHD takes a pointer to what it only copies.
   void* body = const_cast<char*>(reply.body.data());
-  const std::unique_ptr<MHD_Response, DestroyResponse> response(
+  const Response response(
       MHD_create_response_from_buffer(reply.body.size(), body, MHD_RESPMEM_MUST_COPY));
   if (response == nullptr) return MHD_NO;
   MHD_add_response_header(response.get(), MHD_HTTP_HEADER_CONTENT_TYPE, reply.content_type.c_str());
@@ -74,15 +75,6 @@ bool HasBody(MHD_Connection* connection) {
                                      MHD_HTTP_HEADER_TRANSFER_ENCODING) != nullptr;
 }
 
-// Whether the connection came to an address that only this machine reaches.
-bool CameToLoopback(MHD_Connection* connection) {
-  const auto* info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-  BindAddress local;
-  local.size = sizeof(local.storage);
-  return info != nullptr && getsockname(info->connect_fd, local.get(), &local.size) == 0 &&
-         IsLoopback(local);
-}
-
 // An address, or localhost; with or without a port. HTTP/1.0 knows no Host.
 bool IsAddressOrLocalhost(absl::string_view host) {
   const size_t bracket = host.rfind(']');
@@ -94,7 +86,8 @@ bool IsAddressOrLocalhost(absl::string_view host) {
 
 bool NamesAnotherHost(MHD_Connection* connection) {
   const char* host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
-  return host != nullptr && !IsAddressOrLocalhost(host) && CameToLoopback(connection);
+  return host != nullptr && !IsAddressOrLocalhost(host) &&
+         IsLoopback(AddressOf(SocketOf(connection), getsockname));
 }
 
 // What is answered as soon as the headers are there, whatever the path.
@@ -132,190 +125,193 @@ size_t KeepEscapes(void* /*unused*/, MHD_Connection* /*connection*/, char* text)
   return std::strlen(text);
 }
 
-}  // namespace
-
 // MHD's idle time begins anew with each byte, so a client that sends one byte now and then could
 // keep its place for hours; and MHD's own limit per address would then turn away the newcomer: a
 // kubelet that probes, say. So the one who gives way is whoever has not sent a whole request for
 // the longest time.
-struct HttpServer::Impl {
+class MhdServer : public HttpServer {
+ public:
+  MhdServer(OwnedFd listener, std::string address)
+      : HttpServer(std::move(address)), listener_(std::move(listener)) {}
+  // MHD drops at once what it has not sent yet, so that is waited for, but not for long.
+  ~MhdServer() override {
+    for (int i = 0; i < 100 && answering_ > 0; ++i) absl::SleepFor(absl::Milliseconds(10));
+  }
+
+  absl::Status Serve(HttpHandler handler) override;
+
+ private:
   struct Peer {
-    std::string address;
     MHD_socket fd;
-    std::list<Peer>::iterator self;
-    // Told to go; MHD has not noticed yet.
-    bool leaving = false;
-  };
-  struct StopDaemon {
-    void operator()(MHD_Daemon* stopped) const { MHD_stop_daemon(stopped); }
+    std::string address;  // without the port
   };
 
   static MHD_Result OnRequest(void* context, MHD_Connection* connection, const char* url,
-                              const char* method, const char* version, const char* upload,
-                              size_t* upload_size, void** request);
-  static void OnRequestEnded(void* context, MHD_Connection* connection, void** request,
-                             MHD_RequestTerminationCode why);
-  static void OnConnection(void* context, MHD_Connection* connection, void** peer,
-                           MHD_ConnectionNotificationCode what);
-  HttpReply Answer(MHD_Connection* connection, const char* url) const;
-  void NoteAnswering(int change);
-  // Until nothing is, but not for long.
-  void AwaitAnswers();
-  void MakeRoom(const std::string& newcomer);
-  void Add(MHD_Connection* connection, void** peer);
-  void Touch(MHD_Connection* connection);
+                              const char* method, const char* /*version*/, const char* /*upload*/,
+                              size_t* /*upload_size*/, void** request) {
+    auto* self = static_cast<MhdServer*>(context);
+    // A C library calls, and knows no exceptions.
+    try {
+      if (*request == nullptr || *request == &self->too_long_) {
+        // The first of two calls. An answer given here ends the connection, which a refusal should.
+        std::optional<HttpReply> refusal = Refusal(connection, method);
+        if (*request == &self->too_long_ && !refusal) {
+          refusal = {.status = MHD_HTTP_URI_TOO_LONG, .body = "the query is too long\n"};
+        }
+        *request = self;
+        self->Touch(SocketOf(connection));
+        return refusal ? Send(connection, *refusal) : MHD_YES;
+      }
+      ++self->answering_;
+      *request = &self->answering_;
+      const bool verbose = MHD_lookup_connection_value_n(connection, MHD_GET_ARGUMENT_KIND,
+                                                         "verbose", 7, nullptr, nullptr) == MHD_YES;
+      return Send(connection, self->handler_({.path = url, .verbose = verbose}));
+    } catch (...) {
+      return Send(connection, HttpReply{.status = MHD_HTTP_INTERNAL_SERVER_ERROR, .body = ""});
+    }
+  }
 
-  HttpHandler handler;
-  std::string address;
+  static void OnRequestEnded(void* context, MHD_Connection* /*connection*/, void** request,
+                             MHD_RequestTerminationCode /*why*/) {
+    auto* self = static_cast<MhdServer*>(context);
+    if (*request == &self->answering_) --self->answering_;
+  }
+
+  static void OnConnection(void* context, MHD_Connection* connection, void** /*unused*/,
+                           MHD_ConnectionNotificationCode what) {
+    auto* self = static_cast<MhdServer*>(context);
+    const MHD_socket fd = SocketOf(connection);
+    if (what != MHD_CONNECTION_NOTIFY_STARTED) {
+      std::erase_if(self->peers_, [fd](const Peer& peer) { return peer.fd == fd; });
+      return;
+    }
+    try {
+      std::string from = ToString(AddressOf(fd, getpeername));
+      from.resize(std::min(from.size(), from.rfind(':')));
+      self->MakeRoom(from);
+      self->peers_.push_back({fd, std::move(from)});
+    } catch (...) {
+      // No memory to remember it: it lives by MHD's limits alone.
+    }
+  }
+
+  void MakeRoom(const std::string& newcomer) {
+    const auto neighbour = [&](const Peer& peer) { return peer.address == newcomer; };
+    auto leaver = peers_.end();
+    if (std::count_if(peers_.begin(), peers_.end(), neighbour) >= kMaxPerAddress) {
+      leaver = std::find_if(peers_.begin(), peers_.end(), neighbour);
+    } else if (peers_.size() + 1 >= kMaxConnections) {
+      // One before MHD itself is full: it would let nobody in.
+      leaver = peers_.begin();
+    }
+    if (leaver == peers_.end()) return;
+    // MHD notices, and closes it.
+    shutdown(leaver->fd, SHUT_RDWR);
+    peers_.erase(leaver);
+  }
+
+  void Touch(MHD_socket fd) {
+    const auto peer =
+        std::find_if(peers_.begin(), peers_.end(), [fd](const Peer& one) { return one.fd == fd; });
+    if (peer != peers_.end()) std::rotate(peer, peer + 1, peers_.end());
+  }
+
+  HttpHandler handler_;
+  // Until MHD has it.
+  OwnedFd listener_;
   // Its address marks a request whose query is not read.
-  char too_long = 0;
+  char too_long_ = 0;
   // Only on MHD's thread. Who has been silent for the longest time comes first.
-  std::list<Peer> peers;
+  std::vector<Peer> peers_;
   // Requests that came to the handler and whose reply is not sent yet.
-  int answering = 0;
-  std::mutex mutex;  // of `answering`
-  std::condition_variable answered;
+  std::atomic<int> answering_ = 0;
   // Destroyed first: this ends the thread.
-  std::unique_ptr<MHD_Daemon, StopDaemon> daemon;
+  std::unique_ptr<MHD_Daemon, decltype([](MHD_Daemon* daemon) { MHD_stop_daemon(daemon); })>
+      daemon_;
 };
 
-HttpReply HttpServer::Impl::Answer(MHD_Connection* connection, const char* url) const {
-  HttpRequest request{.path = url};
-  request.verbose = MHD_lookup_connection_value_n(connection, MHD_GET_ARGUMENT_KIND, "verbose", 7,
-                                                  nullptr, nullptr) == MHD_YES;
-  return handler(request);
-}
-
-MHD_Result HttpServer::Impl::OnRequest(void* context, MHD_Connection* connection, const char* url,
-                                       const char* method, const char* /*version*/,
-                                       const char* /*upload*/, size_t* /*upload_size*/,
-                                       void** request) {
-  auto* impl = static_cast<Impl*>(context);
-  // A C library calls, and knows no exceptions.
-  try {
-    if (*request == nullptr || *request == &impl->too_long) {
-      // The first of two calls. An answer given here ends the connection, which a refusal should.
-      std::optional<HttpReply> refusal = Refusal(connection, method);
-      if (*request == &impl->too_long && !refusal) {
-        refusal = {.status = MHD_HTTP_URI_TOO_LONG, .body = "the query is too long\n"};
-      }
-      *request = impl;
-      impl->Touch(connection);
-      return refusal ? Send(connection, *refusal) : MHD_YES;
-    }
-    impl->NoteAnswering(1);
-    *request = &impl->answering;
-    return Send(connection, impl->Answer(connection, url));
-  } catch (...) {
-    return Send(connection, HttpReply{.status = MHD_HTTP_INTERNAL_SERVER_ERROR, .body = ""});
-  }
-}
-
-void HttpServer::Impl::OnRequestEnded(void* context, MHD_Connection* /*connection*/, void** request,
-                                      MHD_RequestTerminationCode /*why*/) {
-  auto* impl = static_cast<Impl*>(context);
-  if (*request == &impl->answering) impl->NoteAnswering(-1);
-}
-
-void HttpServer::Impl::NoteAnswering(int change) {
-  const std::lock_guard<std::mutex> lock(mutex);
-  answering += change;
-  answered.notify_all();
-}
-
-void HttpServer::Impl::AwaitAnswers() {
-  std::unique_lock<std::mutex> lock(mutex);
-  answered.wait_for(lock, kPatienceAtEnd, [this] { return answering == 0; });
-}
-
-void HttpServer::Impl::OnConnection(void* context, MHD_Connection* connection, void** peer,
-                                    MHD_ConnectionNotificationCode what) {
-  auto* impl = static_cast<Impl*>(context);
-  try {
-    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-      impl->Add(connection, peer);
-    } else if (*peer != nullptr) {
-      impl->peers.erase(static_cast<Peer*>(*peer)->self);
-      *peer = nullptr;
-    }
-  } catch (...) {
-    // No memory to remember it: it lives by MHD's limits alone.
-    *peer = nullptr;
-  }
-}
-
-void HttpServer::Impl::MakeRoom(const std::string& newcomer) {
-  const auto staying = [](const Peer& peer) { return !peer.leaving; };
-  const auto neighbour = [&newcomer](const Peer& peer) {
-    return !peer.leaving && peer.address == newcomer;
-  };
-  auto leaver = peers.end();
-  if (std::count_if(peers.begin(), peers.end(), neighbour) >= kMaxPerAddress) {
-    leaver = std::find_if(peers.begin(), peers.end(), neighbour);
-  } else if (std::count_if(peers.begin(), peers.end(), staying) + 1 >=
-             static_cast<int>(kMaxConnections)) {
-    // One before MHD itself is full: it would let nobody in.
-    leaver = std::find_if(peers.begin(), peers.end(), staying);
-  }
-  if (leaver == peers.end()) return;
-  leaver->leaving = true;
-  shutdown(leaver->fd, SHUT_RDWR);
-}
-
-void HttpServer::Impl::Add(MHD_Connection* connection, void** peer) {
-  const auto* client = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-  const auto* fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-  if (client == nullptr || fd == nullptr) return;
-  std::string from = PeerAddress(client->client_addr);
-  MakeRoom(from);
-  peers.push_back({.address = std::move(from), .fd = fd->connect_fd, .self = {}});
-  peers.back().self = std::prev(peers.end());
-  *peer = &peers.back();
-}
-
-void HttpServer::Impl::Touch(MHD_Connection* connection) {
-  const auto* info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-  if (info == nullptr || info->socket_context == nullptr) return;
-  peers.splice(peers.end(), peers, static_cast<Peer*>(info->socket_context)->self);
-}
-
-absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(HttpListener listener,
-                                                              HttpHandler handler) {
-  auto impl = std::make_unique<Impl>();
-  impl->handler = std::move(handler);
-  impl->address = listener.address();
+absl::Status MhdServer::Serve(HttpHandler handler) {
+  handler_ = std::move(handler);
   // Signals are the event loop's; MHD's thread inherits this thread's mask.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  impl->daemon.reset(MHD_start_daemon(
-      MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC, 0, nullptr, nullptr, &Impl::OnRequest,
-      impl.get(), MHD_OPTION_LISTEN_SOCKET, listener.fd_.get(),        //
-      MHD_OPTION_CONNECTION_LIMIT, kMaxConnections,                    //
-      MHD_OPTION_CONNECTION_MEMORY_LIMIT, kMaxRequestBytes,            //
-      MHD_OPTION_CONNECTION_TIMEOUT, kIdleSeconds,                     //
-      MHD_OPTION_STRICT_FOR_CLIENT, 1,                                 //
-      MHD_OPTION_UNESCAPE_CALLBACK, &KeepEscapes, nullptr,             //
-      MHD_OPTION_URI_LOG_CALLBACK, &CheckQuery, &impl->too_long,       //
-      MHD_OPTION_NOTIFY_COMPLETED, &Impl::OnRequestEnded, impl.get(),  //
-      MHD_OPTION_NOTIFY_CONNECTION, &Impl::OnConnection, impl.get(),   //
-      MHD_OPTION_END));
+  daemon_.reset(MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC, 0, nullptr, nullptr,
+                                 &OnRequest, this, MHD_OPTION_LISTEN_SOCKET, listener_.get(),  //
+                                 MHD_OPTION_CONNECTION_LIMIT, kMaxConnections,                 //
+                                 MHD_OPTION_CONNECTION_MEMORY_LIMIT, kMaxRequestBytes,         //
+                                 MHD_OPTION_CONNECTION_TIMEOUT, kIdleSeconds,                  //
+                                 MHD_OPTION_STRICT_FOR_CLIENT, 1,                              //
+                                 MHD_OPTION_UNESCAPE_CALLBACK, &KeepEscapes, nullptr,          //
+                                 MHD_OPTION_URI_LOG_CALLBACK, &CheckQuery, &too_long_,         //
+                                 MHD_OPTION_NOTIFY_COMPLETED, &OnRequestEnded, this,           //
+                                 MHD_OPTION_NOTIFY_CONNECTION, &OnConnection, this,            //
+                                 MHD_OPTION_END));
   const int error = errno;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (impl->daemon == nullptr) {
+  if (daemon_ == nullptr) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("cannot serve ", impl->address, ": ", std::generic_category().message(error)));
+        absl::StrCat("cannot serve ", address(), ": ", std::generic_category().message(error)));
   }
   // MHD's from now on: it closes the socket when it stops.
-  listener.fd_.Release();
-  return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
+  listener_.Release();
+  return absl::OkStatus();
 }
 
-HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-// MHD drops at once what it has not sent yet.
-HttpServer::~HttpServer() { impl_->AwaitAnswers(); }
+absl::Status SocketError(absl::string_view address, int error) {
+  const std::string message =
+      absl::StrCat("cannot listen on ", address, ": ", std::generic_category().message(error));
+  switch (error) {
+    case EADDRINUSE:
+      return absl::FailedPreconditionError(
+          absl::StrCat(message, "; stop what listens there, or choose another address"));
+    case EADDRNOTAVAIL:
+    case EAFNOSUPPORT:
+      return absl::FailedPreconditionError(
+          absl::StrCat(message, "; choose an address of this machine"));
+    case EACCES:
+    case EPERM:
+      return absl::PermissionDeniedError(
+          absl::StrCat(message, "; ports below 1024 need CAP_NET_BIND_SERVICE"));
+    default:
+      return absl::ResourceExhaustedError(message);
+  }
+}
 
-const std::string& HttpServer::address() const { return impl_->address; }
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Bind(absl::string_view address) {
+  absl::StatusOr<BindAddress> endpoint = ParseBindAddress(address);
+  if (!endpoint.ok()) return endpoint.status();
+  const int family = endpoint->family();
+  OwnedFd owned(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!owned.valid()) return SocketError(address, errno);
+  const int fd = owned.get();
+  // A restart must not wait for the connections of the process before it.
+  const int on = 1;
+  const int off = 0;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  // [::] is both families, as everywhere in Kubernetes, whatever net.ipv6.bindv6only says.
+  if (family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+  if (bind(fd, endpoint->get(), endpoint->size) != 0 || listen(fd, kBacklog) != 0) {
+    return SocketError(address, errno);
+  }
+  return std::make_unique<MhdServer>(std::move(owned), ToString(AddressOf(fd, getsockname)));
+}
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Adopt(OwnedFd fd) {
+  int type = 0;
+  int listens = 0;
+  socklen_t size = sizeof(int);
+  const bool usable = getsockopt(fd.get(), SOL_SOCKET, SO_TYPE, &type, &size) == 0 &&
+                      getsockopt(fd.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 &&
+                      type == SOCK_STREAM && listens != 0;
+  std::string address = usable ? ToString(AddressOf(fd.get(), getsockname)) : "";
+  if (address.empty()) return absl::InvalidArgumentError("not a TCP socket that listens");
+  if (fcntl(fd.get(), F_SETFL, O_NONBLOCK) != 0) return SocketError(address, errno);
+  return std::make_unique<MhdServer>(std::move(fd), std::move(address));
+}
 
 }  // namespace kipt::agent

@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "agent/process/owned_fd.h"
+#include "agent/process/files.h"
 
 namespace kipt::agent {
 
@@ -33,55 +33,44 @@ struct HttpRequest {
 // Called on the server's thread.
 using HttpHandler = std::function<HttpReply(const HttpRequest&)>;
 
-// An address to listen on, bound but not yet served: to be done while privileges and the right
-// network namespace are still there.
-class HttpListener {
+// One address and the thread that answers there.
+class HttpServer {
  public:
-  // `address` is "HOST:PORT", HOST an IPv4 address or an IPv6 address in brackets, PORT 0 for any
-  // that is free.
+  // Bound, but not yet served: to be done while privileges and the right network namespace are
+  // still there. `address` is "HOST:PORT", HOST an IPv4 address or an IPv6 address in brackets,
+  // PORT 0 for any that is free.
   //
   // InvalidArgument: not such an address. FailedPrecondition: it is in use, or not this machine's.
   // PermissionDenied: a port below 1024.
-  static absl::StatusOr<HttpListener> Bind(absl::string_view address);
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Bind(absl::string_view address);
 
   // A socket that already listens, as a service manager passes it. InvalidArgument: it is no
   // listening TCP socket.
-  static absl::StatusOr<HttpListener> Adopt(OwnedFd fd);
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Adopt(OwnedFd fd);
 
-  // With the port that was really given.
-  const std::string& address() const { return address_; }
-
- private:
-  friend class HttpServer;
-  HttpListener(OwnedFd fd, std::string address)
-      : fd_(std::move(fd)), address_(std::move(address)) {}
-  OwnedFd fd_;
-  std::string address_;
-};
-
-class HttpServer {
- public:
-  // Starts the thread. At most 32 connections at once, 4 from one address; 16 KiB of request; idle
-  // connections are closed after 10 s. Another method than GET and HEAD is answered with 405, a
-  // request that is too large with 413, 414 or 431, and neither comes to `handler`.
+  // Starts the thread; to be called once. At most 32 connections at once, 4 from one address; 16
+  // KiB of request; idle connections are closed after 10 s. Another method than GET and HEAD is
+  // answered with 405, a request that is too large with 413, 414 or 431, and neither comes to
+  // `handler`.
   //
   // A request that comes to a loopback address and names another host than an IP address or
   // localhost is answered with 403: a web page whose name was pointed at 127.0.0.1 (DNS rebinding)
   // must not read what is served there.
-  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(HttpListener listener,
-                                                           HttpHandler handler);
+  virtual absl::Status Serve(HttpHandler handler) = 0;
 
   // Answers what is being answered, then ends the thread.
-  ~HttpServer();
+  virtual ~HttpServer() = default;
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  const std::string& address() const;
+  // With the port that was really given.
+  const std::string& address() const { return address_; }
+
+ protected:
+  explicit HttpServer(std::string address) : address_(std::move(address)) {}
 
  private:
-  struct Impl;
-  explicit HttpServer(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  const std::string address_;
 };
 
 }  // namespace kipt::agent

@@ -2,6 +2,7 @@
 #include "agent/endpoints/metric_rows.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <type_traits>
 #include <variant>
 #include <vector>
@@ -24,8 +25,6 @@ using enum MetricMoment;
 
 constexpr absl::string_view kDeprecatedFlags[] = {"iptables-masquerade-bit", "iptables-drop-bit"};
 
-std::string Text(absl::string_view text) { return std::string(text); }
-
 // The one series of a metric without labels.
 Series One(double value) { return {{{}, value}}; }
 Series One(absl::Duration duration) { return One(absl::ToDoubleSeconds(duration)); }
@@ -43,68 +42,85 @@ Series Field(const Facts& facts) {
   }
 }
 
-Labels Of(netlink::Family family) { return {{"family", Text(netlink::FamilyName(family))}}; }
+Labels With(Labels labels, const char* name, absl::string_view value) {
+  labels[name] = std::string(value);
+  return labels;
+}
+
+Labels Of(netlink::Family family) { return With({}, "family", netlink::FamilyName(family)); }
 
 Labels Of(const netlink::ChainId& chain) {
-  Labels labels = Of(chain.family);
-  labels["table"] = Text(netlink::TableName(chain.table));
-  labels["chain"] = chain.name;
-  return labels;
+  return With(With(Of(chain.family), "table", netlink::TableName(chain.table)), "chain",
+              chain.name);
 }
 
-Labels With(Labels labels, const char* name, absl::string_view value) {
-  labels[name] = Text(value);
-  return labels;
-}
-
-Series EveryErrorCode() {
-  Series series;
-  for (int code = 1; code <= static_cast<int>(absl::StatusCode::kUnauthenticated); ++code) {
-    const auto status = static_cast<absl::StatusCode>(code);
-    series[{{"reason", absl::AsciiStrToLower(absl::StatusCodeToString(status))}}] = 0;
-  }
-  return series;
-}
-
-Series ErrorCode(const Facts& facts) {
-  const absl::StatusCode code = facts.round->report.FirstError().code();
-  return {{{{"reason", absl::AsciiStrToLower(absl::StatusCodeToString(code))}}, 1}};
+Labels Of(absl::StatusCode code) {
+  return With({}, "reason", absl::AsciiStrToLower(absl::StatusCodeToString(code)));
 }
 
 Labels DriftOf(const netlink::ChainId& chain, DamageKind kind) {
   return With(Of(chain), "kind", DamageKindName(kind));
 }
 
+// How many of `items` have which labels.
+template <typename Items, typename LabelsOf>
+Series CountBy(const Items& items, LabelsOf labels_of) {
+  Series series;
+  for (const auto& item : items) ++series[labels_of(item)];
+  return series;
+}
+
+// A value for each family of the configuration.
+template <typename ValueOf>
+Series ByFamily(const Facts& facts, ValueOf value_of) {
+  Series series;
+  for (const FamilyState& one : facts.state->families) series[Of(one.family)] = value_of(one);
+  return series;
+}
+
+// How many of `items` are counted, in both families.
+template <typename Items, typename IsCounted>
+Series CountByFamily(const Items& items, IsCounted is_counted) {
+  Series series;
+  for (const netlink::Family family : netlink::kFamilies) series[Of(family)] = 0;
+  for (const auto& item : items) series[Of(item.chain.family)] += is_counted(item) ? 1 : 0;
+  return series;
+}
+
+Series EveryErrorCode() {
+  Series series;
+  for (int code = 1; code <= static_cast<int>(absl::StatusCode::kUnauthenticated); ++code) {
+    series[Of(static_cast<absl::StatusCode>(code))] = 0;
+  }
+  return series;
+}
+
 // Everything that can be damaged, in both families: every chain that some kubelet makes, rules in
 // those that have any, and the jumps from base chains. A closed set, by the KEP alone.
 Series EveryDrift() {
   Series series;
+  const auto add = [&](const netlink::ChainId& chain, std::initializer_list<DamageKind> kinds) {
+    for (const DamageKind kind : kinds) series[DriftOf(chain, kind)] = 0;
+  };
   for (const netlink::Family family : netlink::kFamilies) {
     for (const DesiredChain& chain : EveryKubeletChain(family)) {
-      series[DriftOf(chain.id, DamageKind::kChainMissing)] = 0;
+      add(chain.id, {DamageKind::kChainMissing});
       if (chain.rules.empty()) continue;
-      for (const DamageKind kind :
-           {DamageKind::kRuleMissing, DamageKind::kRuleMisplaced, DamageKind::kRuleUnwanted}) {
-        series[DriftOf(chain.id, kind)] = 0;
-      }
+      add(chain.id,
+          {DamageKind::kRuleMissing, DamageKind::kRuleMisplaced, DamageKind::kRuleUnwanted});
     }
     for (const DesiredJump& jump : EveryKubeletJump(family)) {
-      for (const DamageKind kind :
-           {DamageKind::kJumpMissing, DamageKind::kRuleUnwanted, DamageKind::kTableDormant}) {
-        series[DriftOf(jump.base_chain, kind)] = 0;
-      }
+      add(jump.base_chain,
+          {DamageKind::kJumpMissing, DamageKind::kRuleUnwanted, DamageKind::kTableDormant});
     }
   }
   return series;
 }
 
 Series Drift(const Facts& facts) {
-  Series series;
-  if (!facts.round->incident) return series;
-  for (const DamagedItem& item : facts.round->incident->damage) {
-    ++series[DriftOf(item.chain, item.kind)];
-  }
-  return series;
+  if (!facts.round->incident) return {};
+  return CountBy(facts.round->incident->damage,
+                 [](const DamagedItem& item) { return DriftOf(item.chain, item.kind); });
 }
 
 Series EveryRetirable() {
@@ -118,12 +134,9 @@ Series EveryRetirable() {
 }
 
 Series Retired(const Facts& facts) {
-  Series series;
-  if (!facts.round->retirement || !facts.round->retirement->applied) return series;
-  for (const Change& change : facts.round->retirement->plan.changes) {
-    ++series[Of(netlink::ChainOf(change.operation))];
-  }
-  return series;
+  if (!facts.round->retirement || !facts.round->retirement->applied) return {};
+  return CountBy(facts.round->retirement->plan.changes,
+                 [](const Change& change) { return Of(netlink::ChainOf(change.operation)); });
 }
 
 Series DuplicatesRemoved(const Facts& facts) {
@@ -155,10 +168,12 @@ Series ForeignReferences(const Facts& facts) {
 
 // Whether mangle/KUBE-IPTABLES-HINT is present after the round: found, or just made.
 Series HintPresent(const Facts& facts) {
+  const AgentState& state = *facts.state;
+  const std::vector<Change>& applied = facts.round->report.applied;
   Series series;
-  if (facts.state->iptables_mode.empty()) return series;
-  for (const FamilyState& one : facts.state->families) {
-    const netlink::ChainId hint = {one.family, netlink::Table::kMangle, Text(kHintChain)};
+  if (state.iptables_mode.empty()) return series;
+  for (const FamilyState& one : state.families) {
+    const netlink::ChainId hint = {one.family, netlink::Table::kMangle, std::string(kHintChain)};
     const auto found = [&](const Standing& item) {
       return item.chain == hint && item.text == ChainText(hint);
     };
@@ -166,23 +181,9 @@ Series HintPresent(const Facts& facts) {
       const auto* created = std::get_if<netlink::CreateChain>(&change.operation);
       return created != nullptr && created->chain == hint;
     };
-    const std::vector<Standing>& in_place = facts.state->in_place;
-    const std::vector<Change>& applied = facts.round->report.applied;
-    series[With(Of(one.family), "mode", facts.state->iptables_mode)] =
-        std::any_of(in_place.begin(), in_place.end(), found) ||
-                std::any_of(applied.begin(), applied.end(), made)
-            ? 1
-            : 0;
-  }
-  return series;
-}
-
-// Only chains: the rules in them and jumps to them are not counted.
-Series StaleChainCounts(const Facts& facts) {
-  Series series;
-  for (const netlink::Family family : netlink::kFamilies) series[Of(family)] = 0;
-  for (const Standing& one : facts.state->stale) {
-    if (one.text == ChainText(one.chain)) ++series[Of(one.chain.family)];
+    series[With(Of(one.family), "mode", state.iptables_mode)] =
+        std::any_of(state.in_place.begin(), state.in_place.end(), found) ||
+        std::any_of(applied.begin(), applied.end(), made);
   }
   return series;
 }
@@ -202,55 +203,21 @@ Series Findings(const Facts& facts) {
   return series;
 }
 
-Series ShadowedJumps(const Facts& facts) {
-  Series series;
-  for (const auto& [labels, count] : Findings(facts)) {
-    if (labels.at("condition") == ConditionName(Condition::kShadowedJump)) {
-      series[{{"family", labels.at("family")}}] = count;
-    }
-  }
-  return series;
-}
-
-Series FightsNow(const Facts& facts) {
-  Series series;
-  for (const Fight& fight : facts.state->fights) ++series[Of(fight.chain)];
-  return series;
-}
-
 Series ModeInfo(const Facts& facts) {
   const AgentState& state = *facts.state;
-  return {{{{"mode", Text(ModeName(state.mode))},
+  return {{{{"mode", std::string(ModeName(state.mode))},
             {"emulated_version", featuregates::ToString(state.emulated_version)},
             {"iptables_mode", state.iptables_mode.empty() ? "unknown" : state.iptables_mode}},
            1}};
-}
-
-Series PendingChanges(const Facts& facts) {
-  Series series;
-  for (const FamilyState& one : facts.state->families) {
-    series[Of(one.family)] = one.pending_changes;
-  }
-  return series;
-}
-
-Series FamilyReady(const Facts& facts) {
-  Series series;
-  for (const FamilyState& one : facts.state->families) {
-    series[Of(one.family)] = NotReadyBecause(*facts.state, one).empty() ? 1 : 0;
-  }
-  return series;
 }
 
 Series DeprecatedFlags(const Facts& facts) {
   Series series;
   for (const absl::string_view flag : kDeprecatedFlags) {
     const std::string warning = absl::StrCat("Flag --", flag, " has been deprecated");
-    series[{{"flag", Text(flag)}}] =
+    series[With({}, "flag", flag)] =
         std::any_of(facts.config->warnings.begin(), facts.config->warnings.end(),
-                    [&](const std::string& one) { return absl::StartsWith(one, warning); })
-            ? 1
-            : 0;
+                    [&](const std::string& one) { return absl::StartsWith(one, warning); });
   }
   return series;
 }
@@ -258,8 +225,8 @@ Series DeprecatedFlags(const Facts& facts) {
 Series FeatureGates(const Facts& facts) {
   Series series;
   for (const featuregates::GateState& gate : facts.config->gates.States()) {
-    series[{{"name", gate.name}, {"stage", Text(featuregates::StageLabel(gate.stage))}}] =
-        gate.enabled ? 1 : 0;
+    series[With({{"name", gate.name}}, "stage", featuregates::StageLabel(gate.stage))] =
+        gate.enabled;
   }
   return series;
 }
@@ -267,7 +234,7 @@ Series FeatureGates(const Facts& facts) {
 constexpr MetricRow kRows[] = {
     {"build_info", "The program's version, as a label; always 1.", kGauge, kStart,
      [](const Facts& facts) {
-       return Series{{{{"version", Text(facts.version)}}, 1}};
+       return Series{{With({}, "version", facts.version), 1}};
      }},
     {"mode_info", "The modes in use, as labels; always 1.", kGauge, kRound, ModeInfo},
 
@@ -277,7 +244,11 @@ constexpr MetricRow kRows[] = {
     {"sync_duration_seconds", "Time of one round, from its look to the end of its repair.",
      kHistogram, kRound, Field<&Facts::round, &Round::duration>},
     {"sync_errors_total", "Rounds that ended with an error, by the code of the first one.",
-     kCounter, kRound, ErrorCode, EveryErrorCode},
+     kCounter, kRound,
+     [](const Facts& facts) {
+       return Series{{Of(facts.round->report.FirstError().code()), 1}};
+     },
+     EveryErrorCode},
     {"last_success_timestamp_seconds",
      "When a round last ended without an error, since the epoch; 0 before the first.", kGauge,
      kRound,
@@ -294,7 +265,11 @@ constexpr MetricRow kRows[] = {
     {"lock_wait_seconds", "Time spent waiting for the lock of legacy iptables.", kHistogram,
      kLockWait, [](const Facts& facts) { return One(facts.lock_wait); }},
     {"family_ready", "Whether the family does not keep the agent from readiness.", kGauge, kRound,
-     FamilyReady},
+     [](const Facts& facts) {
+       return ByFamily(facts, [&](const FamilyState& one) {
+         return NotReadyBecause(*facts.state, one).empty();
+       });
+     }},
 
     // Damage and its repair.
     {"drift_detected_total",
@@ -314,18 +289,29 @@ constexpr MetricRow kRows[] = {
      [](const Facts& facts) { return One(static_cast<double>(facts.round->fights_begun.size())); },
      Zero},
     {"ownership_fights", "Items of ours that another program keeps undoing now, by chain.", kGauge,
-     kRound, FightsNow},
+     kRound,
+     [](const Facts& facts) {
+       return CountBy(facts.state->fights, [](const Fight& fight) { return Of(fight.chain); });
+     }},
     {"pending_changes",
      "Changes that the last look found wanting and that were not made: while observing, or held "
      "back in a fight.",
-     kGauge, kRound, PendingChanges},
+     kGauge, kRound,
+     [](const Facts& facts) {
+       return ByFamily(facts, [](const FamilyState& one) { return one.pending_changes; });
+     }},
 
     // What is present in the kernel.
     {"findings",
      "What the last look found, by condition; what the agent mends by itself is left out.", kGauge,
      kLookDone, Findings},
     {"shadowed_jumps", "Jumps of ours below a rule that no packet passes: they do nothing.", kGauge,
-     kLookDone, ShadowedJumps},
+     kLookDone,
+     [](const Facts& facts) {
+       return CountByFamily(facts.state->findings, [](const Finding& one) {
+         return !one.mended && one.condition == Condition::kShadowedJump;
+       });
+     }},
     {"hint_present", "Whether mangle/KUBE-IPTABLES-HINT stands, in the iptables mode in use.",
      kGauge, kLookDone, HintPresent},
     {"martian_rule_present",
@@ -343,7 +329,12 @@ constexpr MetricRow kRows[] = {
 
     // What is stale.
     {"stale_chains", "Chains of kubelet's that the configuration does not want, and that are kept.",
-     kGauge, kLookDone, StaleChainCounts},
+     kGauge, kLookDone,
+     // The rules in them and jumps to them are not counted.
+     [](const Facts& facts) {
+       return CountByFamily(facts.state->stale,
+                            [](const Standing& one) { return one.text == ChainText(one.chain); });
+     }},
     {"stale_claims",
      "Claims on what is stale, by chain and kind: why it is kept. Known with --stale-chains=retire "
      "only.",

@@ -34,27 +34,29 @@ constexpr double kBuckets[] = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.
 
 struct Metrics::Impl {
   struct Metric {
+    const MetricRow* row = nullptr;
     MetricSeries series;
     prometheus::Histogram histogram{{std::begin(kBuckets), std::end(kBuckets)}};
   };
 
   void Read(MetricMoment moment, const MetricFacts& facts);
-  prometheus::MetricFamily Collect(const MetricRow& row) const;
 
   std::mutex mutex;
-  std::map<const MetricRow*, Metric> metrics;
+  // By their names.
+  std::map<std::string, Metric> metrics;
 };
 
 void Metrics::Impl::Read(MetricMoment moment, const MetricFacts& facts) {
-  for (auto& [row, metric] : metrics) {
-    if (row->moment != moment) continue;
-    MetricSeries read = row->read(facts);
-    if (row->kind == MetricKind::kGauge || row->kind == MetricKind::kTotal) {
+  for (auto& [name, metric] : metrics) {
+    const MetricRow& row = *metric.row;
+    if (row.moment != moment) continue;
+    MetricSeries read = row.read(facts);
+    if (row.kind == MetricKind::kGauge || row.kind == MetricKind::kTotal) {
       metric.series = std::move(read);
       continue;
     }
     for (const auto& [labels, value] : read) {
-      if (row->kind == MetricKind::kHistogram) metric.histogram.Observe(value);
+      if (row.kind == MetricKind::kHistogram) metric.histogram.Observe(value);
       // What is not there is not kubelet's, and is none of our labels.
       const auto counter = metric.series.find(labels);
       if (counter != metric.series.end()) counter->second += value;
@@ -62,31 +64,14 @@ void Metrics::Impl::Read(MetricMoment moment, const MetricFacts& facts) {
   }
 }
 
-prometheus::MetricFamily Metrics::Impl::Collect(const MetricRow& row) const {
-  const Metric& metric = metrics.at(&row);
-  const bool shared =
-      std::any_of(std::begin(kNamesOfEverybody), std::end(kNamesOfEverybody),
-                  [&](absl::string_view prefix) { return absl::StartsWith(row.name, prefix); });
-  prometheus::MetricFamily family = {.name = absl::StrCat(shared ? "" : kPrefix, row.name),
-                                     .help = row.help,
-                                     .type = row.kind == MetricKind::kGauge ? MetricType::Gauge
-                                             : row.kind == MetricKind::kHistogram
-                                                 ? MetricType::Histogram
-                                                 : MetricType::Counter,
-                                     .metric = {}};
-  if (row.kind == MetricKind::kHistogram) family.metric.push_back(metric.histogram.Collect());
-  for (const auto& [labels, value] : metric.series) {
-    prometheus::ClientMetric& client = family.metric.emplace_back();
-    for (const auto& [name, text] : labels) client.label.push_back({name, text});
-    client.gauge.value = value;
-    client.counter.value = value;
-  }
-  return family;
-}
-
 Metrics::Metrics(absl::string_view version) : impl_(std::make_unique<Impl>()) {
   for (const MetricRow& row : kMetricRows) {
-    impl_->metrics[&row].series = row.first == nullptr ? MetricSeries() : row.first();
+    const bool shared =
+        std::any_of(std::begin(kNamesOfEverybody), std::end(kNamesOfEverybody),
+                    [&](absl::string_view prefix) { return absl::StartsWith(row.name, prefix); });
+    Impl::Metric& metric = impl_->metrics[absl::StrCat(shared ? "" : kPrefix, row.name)];
+    metric.row = &row;
+    if (row.first != nullptr) metric.series = row.first();
   }
   impl_->Read(MetricMoment::kStart, {.version = version});
 }
@@ -121,13 +106,24 @@ std::string Metrics::Serialize() const {
   {
     const std::lock_guard<std::mutex> lock(impl_->mutex);
     impl_->Read(MetricMoment::kScrape, {.usage = usage ? &*usage : nullptr});
-    for (const MetricRow& row : kMetricRows) {
-      prometheus::MetricFamily family = impl_->Collect(row);
+    for (const auto& [name, metric] : impl_->metrics) {
+      const MetricKind kind = metric.row->kind;
+      prometheus::MetricFamily family = {.name = name,
+                                         .help = metric.row->help,
+                                         .type = kind == MetricKind::kGauge ? MetricType::Gauge
+                                                 : kind == MetricKind::kHistogram
+                                                     ? MetricType::Histogram
+                                                     : MetricType::Counter,
+                                         .metric = {}};
+      if (kind == MetricKind::kHistogram) family.metric.push_back(metric.histogram.Collect());
+      for (const auto& [labels, value] : metric.series) {
+        prometheus::ClientMetric& client = family.metric.emplace_back();
+        for (const auto& [label, text] : labels) client.label.push_back({label, text});
+        client.gauge.value = client.counter.value = value;
+      }
       if (!family.metric.empty()) families.push_back(std::move(family));
     }
   }
-  std::sort(families.begin(), families.end(),
-            [](const auto& a, const auto& b) { return a.name < b.name; });
   return prometheus::TextSerializer().Serialize(families);
 }
 

@@ -6,56 +6,54 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/time.h"
 #include "agent/config/bind_address.h"
 
 namespace kipt::agent {
+namespace {
 
-ServedAddresses::ServedAddresses(std::vector<Endpoint> endpoints, Handlers handlers)
-    : handlers_(std::move(handlers)) {
+constexpr absl::Duration kListenAgainAfter = absl::Seconds(5);
+
+}  // namespace
+
+ServedAddresses::ServedAddresses(EventLoop& loop, std::vector<Endpoint> endpoints,
+                                 Handlers handlers)
+    : loop_(loop), handlers_(std::move(handlers)) {
   for (Endpoint& endpoint : endpoints) slots_.push_back({.endpoint = std::move(endpoint)});
 }
 
-absl::StatusOr<std::unique_ptr<ServedAddresses>> ServedAddresses::Create(
-    EventLoop& loop, std::vector<Endpoint> endpoints, Handlers handlers) {
-  std::unique_ptr<ServedAddresses> served(
-      new ServedAddresses(std::move(endpoints), std::move(handlers)));
-  absl::StatusOr<std::unique_ptr<EventSource>> timer =
-      loop.AddTimer([raw = served.get()] { raw->TryAgain(); });
-  if (!timer.ok()) return timer.status();
-  served->timer_ = *std::move(timer);
-  return served;
+void ServedAddresses::Listen(std::vector<OwnedFd> passed) {
+  for (OwnedFd& fd : passed) Adopt(std::move(fd));
+  for (Slot& slot : slots_) {
+    if (slot.server == nullptr) Bind(slot);
+  }
 }
 
-void ServedAddresses::Listen(std::vector<OwnedFd> passed) {
-  for (OwnedFd& fd : passed) {
-    absl::StatusOr<HttpListener> adopted = HttpListener::Adopt(std::move(fd));
-    if (!adopted.ok()) {
-      handlers_.notice(
-          absl::LogSeverity::kWarning,
-          absl::StrCat("A socket that systemd passed is not used: ", adopted.status().message()));
-      continue;
-    }
-    const auto slot = std::find_if(slots_.begin(), slots_.end(), [&](const Slot& one) {
-      const absl::StatusOr<BindAddress> wanted = ParseBindAddress(one.endpoint.address);
-      return !one.listener && wanted.ok() && ToString(*wanted) == adopted->address();
-    });
-    if (slot != slots_.end()) {
-      slot->listener = *std::move(adopted);
-      continue;
-    }
-    handlers_.notice(absl::LogSeverity::kWarning,
-                     absl::StrCat("The socket ", adopted->address(),
-                                  ", which systemd passed, is not used: no address is configured "
-                                  "so; change ListenStream= of the .socket unit"));
+void ServedAddresses::Adopt(OwnedFd fd) {
+  absl::StatusOr<std::unique_ptr<HttpServer>> adopted = HttpServer::Adopt(std::move(fd));
+  if (!adopted.ok()) {
+    return handlers_.notice(
+        absl::LogSeverity::kWarning,
+        absl::StrCat("A socket that systemd passed is not used: ", adopted.status().message()));
   }
-  for (Slot& slot : slots_) {
-    if (!slot.listener) Bind(slot);
+  const std::string& address = (*adopted)->address();
+  const auto slot = std::find_if(slots_.begin(), slots_.end(), [&](const Slot& one) {
+    const absl::StatusOr<BindAddress> wanted = ParseBindAddress(one.endpoint.address);
+    return one.server == nullptr && wanted.ok() && ToString(*wanted) == address;
+  });
+  if (slot == slots_.end()) {
+    return handlers_.notice(
+        absl::LogSeverity::kWarning,
+        absl::StrCat("The socket ", address,
+                     ", which systemd passed, is not used: no address is "
+                     "configured so; change ListenStream= of the .socket unit"));
   }
+  slot->server = *std::move(adopted);
 }
 
 void ServedAddresses::Serve() {
   for (Slot& slot : slots_) {
-    if (slot.listener) Start(slot);
+    if (slot.server != nullptr) Start(slot);
   }
   TryAgainLater();
 }
@@ -69,29 +67,29 @@ std::string ServedAddresses::problem() const {
 }
 
 void ServedAddresses::Bind(Slot& slot) {
-  absl::StatusOr<HttpListener> listener = HttpListener::Bind(slot.endpoint.address);
-  if (!listener.ok()) return Failed(slot, listener.status());
-  slot.listener = *std::move(listener);
+  absl::StatusOr<std::unique_ptr<HttpServer>> server = HttpServer::Bind(slot.endpoint.address);
+  if (!server.ok()) return Fail(slot, server.status());
+  slot.server = *std::move(server);
 }
 
 void ServedAddresses::Start(Slot& slot) {
-  absl::StatusOr<std::unique_ptr<HttpServer>> server =
-      HttpServer::Start(*std::exchange(slot.listener, std::nullopt), slot.endpoint.handler);
-  if (!server.ok()) return Failed(slot, server.status());
-  slot.server = *std::move(server);
+  if (absl::Status status = slot.server->Serve(slot.endpoint.handler); !status.ok()) {
+    slot.server.reset();
+    return Fail(slot, status);
+  }
   slot.failure = absl::OkStatus();
   handlers_.notice(absl::LogSeverity::kInfo,
                    absl::StrCat("Listening on http://", slot.server->address()));
 }
 
-void ServedAddresses::Failed(Slot& slot, absl::Status status) {
+void ServedAddresses::Fail(Slot& slot, const absl::Status& status) {
   if (status == slot.failure) return;
-  slot.failure = std::move(status);
-  handlers_.notice(absl::LogSeverity::kWarning,
-                   absl::StrCat(slot.failure.message(),
-                                "; rules are kept in place without it, and "
-                                "it is tried again every ",
-                                absl::FormatDuration(kListenAgainAfter)));
+  slot.failure = status;
+  handlers_.notice(
+      absl::LogSeverity::kWarning,
+      absl::StrCat(status.message(),
+                   "; rules are kept in place without it, and it is tried again every ",
+                   absl::FormatDuration(kListenAgainAfter)));
 }
 
 void ServedAddresses::TryAgain() {
@@ -99,7 +97,7 @@ void ServedAddresses::TryAgain() {
   for (Slot& slot : slots_) {
     if (slot.server != nullptr) continue;
     Bind(slot);
-    if (slot.listener) Start(slot);
+    if (slot.server != nullptr) Start(slot);
   }
   TryAgainLater();
   if (problem() != before) handlers_.changed();
@@ -107,7 +105,14 @@ void ServedAddresses::TryAgain() {
 
 void ServedAddresses::TryAgainLater() {
   if (problem().empty()) return;
-  if (absl::Status status = timer_->FireAfter(kListenAgainAfter); !status.ok()) {
+  absl::Status status;
+  if (timer_ == nullptr) {
+    absl::StatusOr<std::unique_ptr<EventSource>> timer = loop_.AddTimer([this] { TryAgain(); });
+    status = timer.status();
+    if (timer.ok()) timer_ = *std::move(timer);
+  }
+  if (status.ok()) status = timer_->FireAfter(kListenAgainAfter);
+  if (!status.ok()) {
     handlers_.notice(absl::LogSeverity::kWarning,
                      absl::StrCat("No address is tried again: ", status.message()));
   }

@@ -3,28 +3,24 @@
 // File: agent/endpoints/served_addresses.h
 //
 // The addresses that the daemon answers on. An address that cannot be had, because another program
-// has taken the port, is no reason not to work: it is tried again until it can be had.
+// has taken the port, is no reason not to work: it is tried again every five seconds until it can
+// be had.
 #ifndef KIPT_AGENT_ENDPOINTS_SERVED_ADDRESSES_H_
 #define KIPT_AGENT_ENDPOINTS_SERVED_ADDRESSES_H_
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/base/log_severity.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/time.h"
 #include "agent/endpoints/http_server.h"
 #include "agent/loop/event_loop.h"
-#include "agent/process/owned_fd.h"
+#include "agent/process/files.h"
 
 namespace kipt::agent {
-
-inline constexpr absl::Duration kListenAgainAfter = absl::Seconds(5);
 
 // Not safe for use by several threads at once. Must be destroyed before its loop.
 class ServedAddresses {
@@ -41,16 +37,12 @@ class ServedAddresses {
     std::function<void()> changed;
   };
 
-  // Errors are EventLoop::AddTimer's.
-  static absl::StatusOr<std::unique_ptr<ServedAddresses>> Create(EventLoop& loop,
-                                                                 std::vector<Endpoint> endpoints,
-                                                                 Handlers handlers);
+  ServedAddresses(EventLoop& loop, std::vector<Endpoint> endpoints, Handlers handlers);
 
   // Opens the sockets, while privileges and the right network namespace are there. A socket among
   // `passed` that listens on the address of an endpoint is taken; the others are closed.
   void Listen(std::vector<OwnedFd> passed);
-  // Starts a thread for each socket. What cannot be had is tried again every kListenAgainAfter, as
-  // long as the loop turns.
+  // Starts a thread for each socket. What cannot be had is tried again as long as the loop turns.
   void Serve();
 
   // "cannot listen on 127.0.0.1:10270: Address already in use"; empty where every address is
@@ -61,18 +53,19 @@ class ServedAddresses {
   struct Slot {
     Endpoint endpoint;
     absl::Status failure = {};
-    std::optional<HttpListener> listener = {};
     std::unique_ptr<HttpServer> server = {};
   };
 
-  ServedAddresses(std::vector<Endpoint> endpoints, Handlers handlers);
+  void Adopt(OwnedFd fd);
   void Bind(Slot& slot);
   void Start(Slot& slot);
-  void Failed(Slot& slot, absl::Status status);
+  void Fail(Slot& slot, const absl::Status& status);
   void TryAgain();
   void TryAgainLater();
 
+  EventLoop& loop_;
   const Handlers handlers_;
+  // From when it is needed.
   std::unique_ptr<EventSource> timer_;
   std::vector<Slot> slots_;
 };

@@ -18,7 +18,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "agent/process/owned_fd.h"
+#include "agent/process/files.h"
 #include "featuregates/go_text.h"
 #include "featuregates/printable.h"
 

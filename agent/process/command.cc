@@ -18,9 +18,10 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "agent/process/owned_fd.h"
+#include "agent/process/files.h"
 
 namespace kipt::agent {
 namespace {
@@ -50,45 +51,40 @@ absl::StatusOr<Channel> OpenChannel() {
   return channel;
 }
 
-class SpawnAttributes {
- public:
+// A process group of its own, default signal handling, and the three standard streams.
+struct SpawnAttributes {
   SpawnAttributes() {
     sigset_t none;
     sigset_t all;
     sigemptyset(&none);
     sigfillset(&all);
-    ok_ = posix_spawnattr_init(&attributes_) == 0 &&
-          posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
-                                                     POSIX_SPAWN_SETSIGDEF) == 0 &&
-          posix_spawnattr_setpgroup(&attributes_, 0) == 0 &&
-          posix_spawnattr_setsigmask(&attributes_, &none) == 0 &&
-          posix_spawnattr_setsigdefault(&attributes_, &all) == 0 &&
-          posix_spawn_file_actions_init(&actions_) == 0;
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(
+        &attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawn_file_actions_init(&actions);
   }
   ~SpawnAttributes() {
-    posix_spawn_file_actions_destroy(&actions_);
-    posix_spawnattr_destroy(&attributes_);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
   }
   SpawnAttributes(const SpawnAttributes&) = delete;
   SpawnAttributes& operator=(const SpawnAttributes&) = delete;
 
-  // The three standard streams, and nothing else.
-  bool SetStreams(const Channel& input, const Channel& output, const Channel& errors) {
-    ok_ = ok_ &&
-          posix_spawn_file_actions_adddup2(&actions_, input.childs.get(), STDIN_FILENO) == 0 &&
-          posix_spawn_file_actions_adddup2(&actions_, output.childs.get(), STDOUT_FILENO) == 0 &&
-          posix_spawn_file_actions_adddup2(&actions_, errors.childs.get(), STDERR_FILENO) == 0 &&
-          posix_spawn_file_actions_addclosefrom_np(&actions_, STDERR_FILENO + 1) == 0;
-    return ok_;
+  // Nothing else stays open. False: there is no memory for it.
+  bool SetStreams(const std::array<Channel, 3>& streams) {
+    bool done = true;
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+      const int childs = streams[static_cast<size_t>(fd)].childs.get();
+      done = done && posix_spawn_file_actions_adddup2(&actions, childs, fd) == 0;
+    }
+    return done && posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1) == 0;
   }
 
-  const posix_spawnattr_t* attributes() const { return &attributes_; }
-  const posix_spawn_file_actions_t* actions() const { return &actions_; }
-
- private:
-  posix_spawnattr_t attributes_{};
-  posix_spawn_file_actions_t actions_{};
-  bool ok_ = false;
+  posix_spawnattr_t attributes{};
+  posix_spawn_file_actions_t actions{};
 };
 
 std::vector<char*> Pointers(std::vector<std::string>& words) {
@@ -104,33 +100,134 @@ class Execution {
  public:
   explicit Execution(const CommandRequest& request)
       : request_(request),
-        name_(absl::StrJoin(request.arguments, " ")),
+        words_(request.arguments),
         end_(SteadyClock::now() + absl::ToChronoMilliseconds(request.deadline)) {
-    name_ = absl::StrCat(request.program, name_.empty() ? "" : " ", name_);
+    words_.insert(words_.begin(), request.program);
+    name_ = absl::StrJoin(words_, " ");
   }
   // Nothing that was started outlives this.
-  ~Execution() { Kill(); }
+  ~Execution() {
+    if (child_ < 0) return;
+    // Not reaped yet, so the group's number cannot be another's.
+    kill(-child_, SIGKILL);
+    while (waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
 
   absl::StatusOr<CommandResult> Run() {
-    if (request_.program.empty() || request_.program[0] != '/') {
+    if (!absl::StartsWith(request_.program, "/")) {
       return absl::InvalidArgumentError(absl::StrCat(name_, ": not an absolute path"));
     }
     absl::Status status = Start();
-    while (status.ok() && (output_.ours.valid() || errors_.ours.valid())) status = Exchange();
+    while (status.ok() && (streams_[1].ours.valid() || streams_[2].ours.valid()))
+      status = Exchange();
     if (status.ok()) status = AwaitExit();
     if (!status.ok()) return status;
     return std::move(result_);
   }
 
  private:
-  absl::Status Start();
-  absl::Status Exchange();
-  absl::Status Write();
-  absl::Status Take(Channel& from, std::string& into, absl::string_view what);
-  absl::Status AwaitExit();
-  void Kill();
+  absl::Status Start() {
+    for (Channel& stream : streams_) {
+      absl::StatusOr<Channel> opened = OpenChannel();
+      if (!opened.ok()) return opened.status();
+      stream = *std::move(opened);
+    }
+    SpawnAttributes how;
+    if (!how.SetStreams(streams_)) return Failure(ENOMEM, "preparing its start");
+    std::vector<std::string> environment = request_.environment;
+    // Shares our memory until it executes the program, so that its start costs the same however
+    // large we are, and stays in the namespaces of this very thread.
+    const int refused =
+        posix_spawn(&child_, request_.program.c_str(), &how.actions, &how.attributes,
+                    Pointers(words_).data(), Pointers(environment).data());
+    for (Channel& stream : streams_) stream.childs.Close();
+    if (refused == 0) return absl::OkStatus();
+    child_ = -1;
+    const std::string why = std::generic_category().message(refused);
+    if (refused == E2BIG) return Failure(refused, "its arguments are too long");
+    if (refused == ENOMEM || refused == EAGAIN) {
+      return absl::ResourceExhaustedError(absl::StrCat(name_, ": could not be started: ", why));
+    }
+    return absl::NotFoundError(absl::StrCat(name_, ": cannot be executed: ", why));
+  }
+
+  // Moves what can be moved now; waits for it until the deadline.
+  absl::Status Exchange() {
+    auto& [input, output, errors] = streams_;
+    if (written_ == request_.input.size()) input.ours.Close();
+    std::array<pollfd, 3> waits = {{{.fd = input.ours.get(), .events = POLLOUT, .revents = 0},
+                                    {.fd = output.ours.get(), .events = POLLIN, .revents = 0},
+                                    {.fd = errors.ours.get(), .events = POLLIN, .revents = 0}}};
+    const int left = MillisecondsLeft();
+    if (left == 0) return Late();
+    const int ready = poll(waits.data(), waits.size(), left);
+    if (ready < 0 && errno != EINTR) return Failure(errno, "poll");
+    if (ready <= 0) return absl::OkStatus();
+    absl::Status status;
+    if (waits[0].revents != 0) status = Write(input.ours);
+    if (waits[1].revents != 0) status.Update(Take(output.ours, result_.output, "standard output"));
+    if (waits[2].revents != 0) status.Update(Take(errors.ours, result_.errors, "standard error"));
+    return status;
+  }
+
+  absl::Status Write(OwnedFd& to) {
+    const ssize_t sent = send(to.get(), request_.input.data() + written_,
+                              request_.input.size() - written_, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) {
+      written_ += static_cast<size_t>(sent);
+    } else if (errno == EPIPE || errno == ECONNRESET) {
+      // The program has closed its input. That it did not want all of it is its own affair.
+      to.Close();
+    } else if (errno != EAGAIN && errno != EINTR) {
+      // Not so where we could not give it all: it would take what it has for everything.
+      return Failure(errno, "writing its standard input");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Take(OwnedFd& from, std::string& into, absl::string_view what) {
+    std::array<char, 65536> buffer;
+    const ssize_t got = recv(from.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return absl::OkStatus();
+    // ECONNRESET is how a socket says that its other end was closed with something unread.
+    if (got < 0 && errno != ECONNRESET) return Failure(errno, absl::StrCat("reading its ", what));
+    if (got <= 0) {
+      from.Close();
+      return absl::OkStatus();
+    }
+    if (static_cast<size_t>(got) > request_.output_limit - into.size()) {
+      return absl::ResourceExhaustedError(absl::StrCat(name_, ": printed more than ",
+                                                       request_.output_limit, " bytes on ", what,
+                                                       " and was killed"));
+    }
+    into.append(buffer.data(), static_cast<size_t>(got));
+    return absl::OkStatus();
+  }
+
+  // Nothing is left to be read; the exit follows at once, but for a program that closes its streams
+  // and goes on.
+  absl::Status AwaitExit() {
+    streams_[0].ours.Close();
+    for (std::chrono::microseconds pause{20};;
+         pause = std::min(pause * 2, std::chrono::microseconds(10'000))) {
+      int status = 0;
+      const pid_t reaped = waitpid(child_, &status, WNOHANG);
+      if (reaped == child_) {
+        child_ = -1;
+        result_.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+        return absl::OkStatus();
+      }
+      if (reaped < 0 && errno != EINTR) {
+        child_ = -1;
+        return Failure(ECHILD, "its exit code is lost, because this process ignores SIGCHLD");
+      }
+      if (MillisecondsLeft() == 0) return Late();
+      std::this_thread::sleep_for(pause);
+    }
+  }
 
   int MillisecondsLeft() const {
     const auto left =
@@ -147,131 +244,17 @@ class Execution {
   }
 
   const CommandRequest& request_;
+  std::vector<std::string> words_;
   std::string name_;
   SteadyClock::time_point end_;
   pid_t child_ = -1;
-  Channel input_;
-  Channel output_;
-  Channel errors_;
+  // Standard input, output and error.
+  std::array<Channel, 3> streams_;
   size_t written_ = 0;
   CommandResult result_;
 };
 
-absl::Status Execution::Start() {
-  for (Channel* channel : {&input_, &output_, &errors_}) {
-    absl::StatusOr<Channel> opened = OpenChannel();
-    if (!opened.ok()) return opened.status();
-    *channel = *std::move(opened);
-  }
-  SpawnAttributes how;
-  if (!how.SetStreams(input_, output_, errors_)) return Failure(ENOMEM, "preparing its start");
-  std::vector<std::string> arguments = {request_.program};
-  arguments.insert(arguments.end(), request_.arguments.begin(), request_.arguments.end());
-  std::vector<std::string> environment = request_.environment;
-  // Shares our memory until it executes the program, so that its start costs the same however large
-  // we are, and stays in the namespaces of this very thread.
-  const int refused =
-      posix_spawn(&child_, request_.program.c_str(), how.actions(), how.attributes(),
-                  Pointers(arguments).data(), Pointers(environment).data());
-  for (Channel* channel : {&input_, &output_, &errors_}) channel->childs.Close();
-  if (refused == 0) return absl::OkStatus();
-  child_ = -1;
-  if (refused == E2BIG) return Failure(refused, "its arguments are too long");
-  if (refused == ENOMEM || refused == EAGAIN) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(name_, ": could not be started: ", std::generic_category().message(refused)));
-  }
-  return absl::NotFoundError(
-      absl::StrCat(name_, ": cannot be executed: ", std::generic_category().message(refused)));
-}
-
-// Moves what can be moved now; waits for it until the deadline.
-absl::Status Execution::Exchange() {
-  if (input_.ours.valid() && written_ == request_.input.size()) input_.ours.Close();
-  std::array<pollfd, 3> waits = {{{.fd = input_.ours.get(), .events = POLLOUT, .revents = 0},
-                                  {.fd = output_.ours.get(), .events = POLLIN, .revents = 0},
-                                  {.fd = errors_.ours.get(), .events = POLLIN, .revents = 0}}};
-  const int left = MillisecondsLeft();
-  if (left == 0) return Late();
-  const int ready = poll(waits.data(), waits.size(), left);
-  if (ready < 0 && errno != EINTR) return Failure(errno, "poll");
-  if (ready <= 0) return absl::OkStatus();
-  absl::Status status;
-  if (waits[0].revents != 0) status = Write();
-  if (status.ok() && waits[1].revents != 0)
-    status = Take(output_, result_.output, "standard output");
-  if (status.ok() && waits[2].revents != 0)
-    status = Take(errors_, result_.errors, "standard error");
-  return status;
-}
-
-absl::Status Execution::Write() {
-  const ssize_t sent = send(input_.ours.get(), request_.input.data() + written_,
-                            request_.input.size() - written_, MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent >= 0) {
-    written_ += static_cast<size_t>(sent);
-  } else if (errno == EPIPE || errno == ECONNRESET) {
-    // The program has closed its input. That it did not want all of it is its own affair.
-    input_.ours.Close();
-  } else if (errno != EAGAIN && errno != EINTR) {
-    // Not so where we could not give it all: it would take what it has for everything.
-    return Failure(errno, "writing its standard input");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Execution::Take(Channel& from, std::string& into, absl::string_view what) {
-  std::array<char, 65536> buffer;
-  const ssize_t got = recv(from.ours.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return absl::OkStatus();
-  // ECONNRESET is how a socket says that its other end was closed with something unread.
-  if (got < 0 && errno != ECONNRESET) return Failure(errno, absl::StrCat("reading its ", what));
-  if (got <= 0) {
-    from.ours.Close();
-    return absl::OkStatus();
-  }
-  if (static_cast<size_t>(got) > request_.output_limit - into.size()) {
-    return absl::ResourceExhaustedError(absl::StrCat(name_, ": printed more than ",
-                                                     request_.output_limit, " bytes on ", what,
-                                                     " and was killed"));
-  }
-  into.append(buffer.data(), static_cast<size_t>(got));
-  return absl::OkStatus();
-}
-
-// Nothing is left to be read; the exit follows at once, but for a program that closes its streams
-// and goes on.
-absl::Status Execution::AwaitExit() {
-  input_.ours.Close();
-  for (std::chrono::microseconds pause{20};;
-       pause = std::min(pause * 2, std::chrono::microseconds(10'000))) {
-    int status = 0;
-    const pid_t reaped = waitpid(child_, &status, WNOHANG);
-    if (reaped == child_) {
-      child_ = -1;
-      result_.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-      return absl::OkStatus();
-    }
-    if (reaped < 0 && errno != EINTR) {
-      child_ = -1;
-      return Failure(ECHILD, "its exit code is lost, because this process ignores SIGCHLD");
-    }
-    if (MillisecondsLeft() == 0) return Late();
-    std::this_thread::sleep_for(pause);
-  }
-}
-
-void Execution::Kill() {
-  if (child_ < 0) return;
-  // Not reaped yet, so the group's number cannot be another's.
-  kill(-child_, SIGKILL);
-  while (waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
-  }
-  child_ = -1;
-}
-
-class PosixCommandRunner : public CommandRunner {
- public:
+struct PosixCommandRunner : CommandRunner {
   absl::StatusOr<CommandResult> Run(const CommandRequest& request) override {
     return Execution(request).Run();
   }

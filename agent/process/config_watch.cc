@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/config_watch.h"
 
-#include <sys/inotify.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
@@ -23,9 +23,8 @@ constexpr uint32_t kFileEvents = IN_CLOSE_WRITE | IN_DELETE_SELF | IN_MOVE_SELF 
 // Linux 6.13 some are finer).
 constexpr absl::Duration kTick = absl::Milliseconds(20);
 
-int64_t Nanoseconds(const timespec& time) {
-  return absl::ToUnixNanos(absl::TimeFromTimespec(time));
-}
+// In place of the number of a watch.
+constexpr int kUnreadable = -1;
 
 }  // namespace
 
@@ -41,45 +40,42 @@ absl::StatusOr<std::unique_ptr<ConfigWatch>> ConfigWatch::Create(std::string pat
 }
 
 absl::StatusOr<bool> ConfigWatch::Drain() {
-  Happened happened;
-  const absl::Status taken =
-      inotify_.Take([&](const InotifyEvent& event) { Notice(event, happened); });
+  Happened happened = Happened::kNothing;
+  const absl::Status taken = inotify_.Take(
+      [&](const inotify_event& event) { happened = std::max(happened, Notice(event)); });
   if (!taken.ok()) return taken;
-  if (!happened.anything) return false;
+  if (happened == Happened::kNothing) return false;
   const absl::StatusOr<Identity> identity = Arm();
   if (!identity.ok()) return identity.status();
-  if (file_.has_value() && unfinished_.count(*file_) != 0) return false;
+  if (way_.file && unfinished_.contains(*way_.file)) return false;
   // What was made is no file that somebody is writing: a link, a second name, or gone again.
-  const bool finished = happened.finished || !unfinished_.empty();
+  const bool finished = happened == Happened::kFinished || !unfinished_.empty();
   unfinished_.clear();
   if (!finished || (*identity == last_ && !last_was_fresh_)) return false;
   Remember(*identity);
   return true;
 }
 
-void ConfigWatch::Notice(const InotifyEvent& event, Happened& happened) {
+ConfigWatch::Happened ConfigWatch::Notice(const inotify_event& event) {
   if ((event.mask & IN_Q_OVERFLOW) != 0) {
-    happened = {.anything = true, .finished = true};
     unfinished_.clear();
-    return;
+    return Happened::kFinished;
   }
-  const auto watched = watched_.find(event.watch);
-  if (watched == watched_.end()) return;
-  if (event.name.empty()) {
-    happened = {.anything = true, .finished = true};
+  const auto watched = way_.watched.find(event.wd);
+  if (watched == way_.watched.end()) return Happened::kNothing;
+  const Entry entry(event.wd, NameOf(event));
+  if (entry.second.empty()) {
     const bool is_file = watched->second.empty();
-    if (is_file && file_.has_value()) unfinished_.erase(*file_);
-    return;
+    if (is_file && way_.file) unfinished_.erase(*way_.file);
+    return Happened::kFinished;
   }
-  const Entry entry(event.watch, event.name);
-  if (watched->second.count(entry.second) == 0) return;
-  happened.anything = true;
+  if (!watched->second.contains(entry.second)) return Happened::kNothing;
   if ((event.mask & IN_CREATE) != 0 && (event.mask & IN_ISDIR) == 0) {
     unfinished_.insert(entry);
-  } else {
-    happened.finished = true;
-    unfinished_.erase(entry);
+    return Happened::kBegun;
   }
+  unfinished_.erase(entry);
+  return Happened::kFinished;
 }
 
 // Each directory is watched before anything is looked up in it, so that no change falls between.
@@ -91,14 +87,14 @@ absl::StatusOr<WalkedPath> ConfigWatch::WatchDirectories(Way& way) {
         begun = true;
         way.file.reset();
         if (name == "..") return true;
-        const absl::StatusOr<std::optional<int>> watch =
+        const absl::StatusOr<int> watch =
             Watch(directory, last ? kNameEvents | IN_CLOSE_WRITE : kNameEvents);
         status = watch.status();
         if (!watch.ok()) return false;
-        way.blind = !watch->has_value();
+        way.blind = *watch == kUnreadable;
         if (way.blind) return true;
-        way.watched[**watch].insert(name);
-        way.file.emplace(**watch, name);
+        way.watched[*watch].insert(name);
+        way.file.emplace(*watch, name);
         return true;
       });
   if (!status.ok()) return status;
@@ -115,10 +111,10 @@ absl::StatusOr<ConfigWatch::Identity> ConfigWatch::Arm() {
   struct stat about = {};
   if (identity.error == 0 && fstat(walked->file.get(), &about) != 0) identity.error = errno;
   if (S_ISREG(about.st_mode)) {
-    const absl::StatusOr<std::optional<int>> watch = Watch(walked->file, kFileEvents);
+    const absl::StatusOr<int> watch = Watch(walked->file, kFileEvents);
     if (!watch.ok()) return watch.status();
-    if (watch->has_value()) {
-      way.watched[**watch];
+    if (*watch != kUnreadable) {
+      way.watched[*watch];
       way.blind = false;
     }
   }
@@ -131,30 +127,27 @@ absl::StatusOr<ConfigWatch::Identity> ConfigWatch::Arm() {
     identity = {.device = about.st_dev,
                 .inode = about.st_ino,
                 .size = about.st_size,
-                .modified_ns = Nanoseconds(about.st_mtim),
-                .changed_ns = Nanoseconds(about.st_ctim)};
+                .modified = absl::TimeFromTimespec(about.st_mtim),
+                .changed = absl::TimeFromTimespec(about.st_ctim)};
   }
   if (!S_ISREG(about.st_mode) || about.st_nlink != 1) way.file.reset();
-  for (const auto& [watch, names] : watched_) {
-    if (way.watched.count(watch) == 0) inotify_.GiveUp(watch);
+  for (const auto& [watch, names] : way_.watched) {
+    if (!way.watched.contains(watch)) inotify_.GiveUp(watch);
   }
-  watched_ = std::move(way.watched);
-  file_ = std::move(way.file);
+  way_ = std::move(way);
   return identity;
 }
 
-// The number of the watch; none where `what` may not be read.
-absl::StatusOr<std::optional<int>> ConfigWatch::Watch(const OwnedFd& what, uint32_t events) {
-  const absl::StatusOr<int> watch =
-      inotify_.Watch(absl::StrCat("/proc/self/fd/", what.get()), events);
-  if (watch.ok()) return std::optional<int>(*watch);
-  if (absl::IsPermissionDenied(watch.status())) return std::optional<int>();
-  return watch.status();
+// The number of the watch, or kUnreadable.
+absl::StatusOr<int> ConfigWatch::Watch(const OwnedFd& what, uint32_t events) {
+  absl::StatusOr<int> watch = inotify_.Watch(absl::StrCat("/proc/self/fd/", what.get()), events);
+  if (absl::IsPermissionDenied(watch.status())) return kUnreadable;
+  return watch;
 }
 
 void ConfigWatch::Remember(const Identity& identity) {
   last_ = identity;
-  const absl::Duration age = absl::Now() - absl::FromUnixNanos(identity.changed_ns);
+  const absl::Duration age = absl::Now() - identity.changed;
   last_was_fresh_ = identity.error == 0 && absl::AbsDuration(age) < kTick;
 }
 

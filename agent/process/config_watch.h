@@ -18,10 +18,9 @@
 #include <string>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "agent/process/inotify.h"
-#include "agent/process/node_files.h"
+#include "absl/time/time.h"
+#include "agent/process/files.h"
 
 namespace kipt::agent {
 
@@ -62,41 +61,37 @@ class ConfigWatch {
     dev_t device = 0;
     ino_t inode = 0;
     off_t size = 0;
-    int64_t modified_ns = 0;
-    int64_t changed_ns = 0;
+    absl::Time modified = absl::UnixEpoch();
+    absl::Time changed = absl::UnixEpoch();
 
     bool operator==(const Identity&) const = default;
   };
   // A name in the directory of a watch.
   using Entry = std::pair<int, std::string>;
-
-  ConfigWatch(std::string path, Inotify inotify)
-      : path_(std::move(path)), inotify_(std::move(inotify)) {}
-
-  struct Happened {
-    bool anything = false;
-    // Not only that somebody began to write.
-    bool finished = false;
-  };
-  void Notice(const InotifyEvent& event, Happened& happened);
   // What is watched on the way to the file.
   struct Way {
+    // The names that matter, by watch; none for the file itself.
     std::map<int, std::set<std::string>> watched;
+    // Where the file has its only name. Empty: it is missing, no regular file, or has several.
     std::optional<Entry> file;
     // Neither the last directory nor the file may be read.
     bool blind = false;
   };
+  // kBegun: only that somebody began to write.
+  enum class Happened : uint8_t { kNothing, kBegun, kFinished };
+
+  ConfigWatch(std::string path, Inotify inotify)
+      : path_(std::move(path)), inotify_(std::move(inotify)) {}
+
+  Happened Notice(const inotify_event& event);
   absl::StatusOr<Identity> Arm();
   absl::StatusOr<WalkedPath> WatchDirectories(Way& way);
-  absl::StatusOr<std::optional<int>> Watch(const OwnedFd& what, uint32_t events);
+  absl::StatusOr<int> Watch(const OwnedFd& what, uint32_t events);
   void Remember(const Identity& identity);
 
   std::string path_;
   Inotify inotify_;
-  // The names that matter, by watch; none for the file itself.
-  std::map<int, std::set<std::string>> watched_;
-  // Where the file has its only name. Empty: it is missing, no regular file, or has several.
-  std::optional<Entry> file_;
+  Way way_;
   // Regular files, as far as is known, that were made and not closed by their writers yet.
   std::set<Entry> unfinished_;
   Identity last_;

@@ -8,10 +8,10 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <map>
-#include <optional>
 #include <set>
 #include <system_error>
 #include <thread>
@@ -20,7 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "agent/process/read_file.h"
+#include "agent/process/files.h"
 
 namespace kipt::agent {
 namespace {
@@ -58,33 +58,17 @@ absl::Status Enter(const OwnedFd& namespace_fd, const std::string& path) {
 // Not /proc/self: that is the main thread's.
 constexpr char kThreadNetns[] = "/proc/thread-self/ns/net";
 
-// A thread starts with the signal mask of the one that starts it.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
 std::string ErrorText(int error) { return std::generic_category().message(error); }
 
-// Opening a namespace does nothing; opening what only stands in its place might wait.
-std::optional<uint64_t> NamedInode(const std::string& path, int& error) {
+// The number of the network namespace at `path`, or 0 and errno. Opening a namespace does nothing;
+// opening what only stands in its place might wait.
+ino_t NamedInode(const std::string& path) {
   const OwnedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status = {};
-  error = fd.valid() && fstat(fd.get(), &status) == 0 ? 0 : errno;
-  if (error != 0) return std::nullopt;
+  if (!fd.valid() || fstat(fd.get(), &status) != 0) return 0;
   if (ioctl(fd.get(), NS_GET_NSTYPE) == CLONE_NEWNET) return status.st_ino;
-  error = EINVAL;
-  return std::nullopt;
+  errno = EINVAL;
+  return 0;
 }
 
 class Lister {
@@ -99,11 +83,24 @@ class Lister {
   }
 
  private:
-  // Says whether it is a new one.
-  bool Add(uint64_t inode, const std::string& name, const std::string& path) {
-    if (!seen_.insert(inode).second) return false;
-    result_.found.push_back({.inode = inode, .name = name, .path = path, .own = false});
-    return true;
+  // The one with this number; null where it is new.
+  NetworkNamespace* Find(uint64_t inode) {
+    const auto found =
+        std::find_if(result_.found.begin(), result_.found.end(),
+                     [inode](const NetworkNamespace& one) { return one.inode == inode; });
+    return found == result_.found.end() ? nullptr : &*found;
+  }
+  // Whether a name is needed for it: it is new, or our own, which has none at first.
+  bool IsNameless(uint64_t inode) {
+    const NetworkNamespace* known = Find(inode);
+    return known == nullptr || known->name.empty();
+  }
+  void Name(uint64_t inode, const std::string& name, const std::string& path) {
+    if (NetworkNamespace* known = Find(inode); known != nullptr) {
+      known->name = name;
+    } else {
+      result_.found.push_back({.inode = inode, .name = name, .path = path});
+    }
   }
 
   void Problem(const std::string& text) { result_.problems.push_back(text); }
@@ -113,8 +110,7 @@ class Lister {
     if (stat(paths_.own.c_str(), &status) != 0) {
       return Problem(absl::StrCat("cannot read ", paths_.own, ": ", ErrorText(errno)));
     }
-    Add(status.st_ino, "", paths_.own);
-    result_.found.back().own = true;
+    result_.found.push_back({.inode = status.st_ino, .path = paths_.own, .own = true});
   }
 
   void ListNames() {
@@ -122,26 +118,17 @@ class Lister {
     const int error = ListDirectory(paths_.names, names);
     for (const std::string& name : names) {
       const std::string path = absl::StrCat(paths_.names, "/", name);
-      int reason = 0;
-      const std::optional<uint64_t> inode = NamedInode(path, reason);
-      if (inode) {
-        Name(*inode, path);
-      } else if (reason == EINVAL) {
+      if (const ino_t inode = NamedInode(path); inode != 0) {
+        if (IsNameless(inode)) Name(inode, path, path);
+      } else if (errno == EINVAL) {
         Problem(absl::StrCat(path, " is no network namespace (any more)"));
-      } else if (reason != ENOENT) {
-        Problem(absl::StrCat("cannot open ", path, ": ", ErrorText(reason)));
+      } else if (errno != ENOENT) {
+        Problem(absl::StrCat("cannot open ", path, ": ", ErrorText(errno)));
       }
     }
     if (error != 0 && error != ENOENT) {
       Problem(absl::StrCat("cannot list ", paths_.names, ": ", ErrorText(error)));
     }
-  }
-
-  // The own one may have a name, too.
-  void Name(uint64_t inode, const std::string& path) {
-    if (Add(inode, path, path)) return;
-    NetworkNamespace& first = result_.found.front();
-    if (first.own && first.inode == inode && first.name.empty()) first.name = path;
   }
 
   void ListProcesses() {
@@ -155,12 +142,15 @@ class Lister {
     if (error != 0) Problem(absl::StrCat("cannot list ", paths_.proc, ": ", ErrorText(error)));
     std::map<int, size_t> unreadable;
     for (const uint32_t process : processes) {
-      const std::string path = absl::StrCat(paths_.proc, "/", process, "/ns/net");
+      const std::string directory = absl::StrCat(paths_.proc, "/", process);
+      const std::string path = absl::StrCat(directory, "/ns/net");
       struct stat status = {};
-      if (stat(path.c_str(), &status) == 0) {
-        NameProcess(status.st_ino, process, path);
-      } else if (errno != ENOENT && errno != ESRCH) {
-        ++unreadable[errno];
+      if (stat(path.c_str(), &status) != 0) {
+        if (errno != ENOENT && errno != ESRCH) ++unreadable[errno];
+      } else if (IsNameless(status.st_ino)) {
+        const std::string command = ReadFile(directory + "/comm").value_or("");
+        Name(status.st_ino,
+             absl::StrCat("pid ", process, " (", absl::StripSuffix(command, "\n"), ")"), path);
       }
     }
     for (const auto& [reason, count] : unreadable) {
@@ -170,25 +160,8 @@ class Lister {
     }
   }
 
-  void NameProcess(uint64_t inode, uint32_t process, const std::string& path) {
-    const bool is_nameless_own = !result_.found.empty() && result_.found.front().own &&
-                                 result_.found.front().inode == inode &&
-                                 result_.found.front().name.empty();
-    if (!is_nameless_own && seen_.count(inode) != 0) return;
-    const absl::StatusOr<std::string> command =
-        ReadFile(absl::StrCat(paths_.proc, "/", process, "/comm"));
-    const std::string name =
-        absl::StrCat("pid ", process, " (", absl::StripSuffix(command.value_or(""), "\n"), ")");
-    if (is_nameless_own) {
-      result_.found.front().name = name;
-    } else {
-      Add(inode, name, path);
-    }
-  }
-
   const NetworkNamespacePaths& paths_;
   NetworkNamespaces result_;
-  std::set<uint64_t> seen_;
 };
 
 }  // namespace
@@ -224,18 +197,22 @@ absl::StatusOr<VisitedNamespace> VisitedNamespace::Open(const std::string& path)
 
 absl::Status VisitedNamespace::Visit(absl::FunctionRef<void()> work) const {
   absl::Status status;
-  const auto visit = [&] {
-    status = Enter(fd_, path_);
-    if (status.ok()) work();
-  };
+  // A thread starts with the signal mask of the one that starts it.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    const SignalsBlocked blocked;
     // Who has entered another namespace does not go back: the thread ends.
-    std::thread(visit).join();
+    std::thread([&] {
+      status = Enter(fd_, path_);
+      if (status.ok()) work();
+    }).join();
   } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(
+    status = absl::ResourceExhaustedError(
         absl::StrCat("no thread to enter ", path_, " with: ", error.what()));
   }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return status;
 }
 

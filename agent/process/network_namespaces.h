@@ -17,7 +17,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "agent/process/owned_fd.h"
+#include "agent/process/files.h"
 
 namespace kipt::agent {
 

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdint>
 #include <cstdio>
 #include <iostream>
 #include <system_error>
@@ -19,7 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "agent/process/read_file.h"
+#include "agent/process/files.h"
 #include "featuregates/printable.h"
 
 namespace kipt::agent {
@@ -34,25 +33,14 @@ constexpr size_t kSystemTime = 12;
 constexpr size_t kStartTime = 19;
 constexpr size_t kResidentPages = 21;
 
-std::string TextOf(const std::string& path) { return ReadFile(path).value_or(""); }
-
-// When the machine was booted, by the clock as it is set now.
-std::optional<double> BootTime(const std::string& proc) {
-  const std::string text = TextOf(proc + "/stat");
+// When the machine was booted, by the clock as it is set now; 0 where that cannot be read.
+double BootTime(const std::string& proc) {
+  double seconds = 0;
+  const std::string text = ReadFile(proc + "/stat").value_or("");
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
-    int64_t seconds = 0;
-    if (absl::ConsumePrefix(&line, "btime ") && absl::SimpleAtoi(line, &seconds)) {
-      return static_cast<double>(seconds);
-    }
+    if (absl::ConsumePrefix(&line, "btime ") && absl::SimpleAtod(line, &seconds)) break;
   }
-  return std::nullopt;
-}
-
-// The directory itself is one of them, open for as long as it is read.
-std::optional<double> CountFds(const std::string& proc) {
-  std::vector<std::string> fds;
-  if (ListDirectory(proc + "/self/fd", fds) != 0) return std::nullopt;
-  return static_cast<double>(fds.size()) - 1;
+  return seconds;
 }
 
 // A message is one datagram, and a status that fills a screen tells less than one that does not.
@@ -93,31 +81,29 @@ void KeepHeapSmall() {
 void GiveBackFreePages() { malloc_trim(0); }
 
 std::optional<ProcessUsage> ReadProcessUsage(const std::string& proc) {
-  const std::string text = TextOf(proc + "/self/stat");
+  const std::string text = ReadFile(proc + "/self/stat").value_or("");
   // The command, in parentheses, may itself contain any character.
   const size_t command_end = text.rfind(") ");
   if (command_end == std::string::npos) return std::nullopt;
-  const std::vector<absl::string_view> fields =
-      absl::StrSplit(absl::string_view(text).substr(command_end + 2), ' ');
-  if (fields.size() <= kResidentPages) return std::nullopt;
-  double user = 0;
-  double system = 0;
-  double start = 0;
-  double pages = 0;
-  if (!absl::SimpleAtod(fields[kUserTime], &user) ||
-      !absl::SimpleAtod(fields[kSystemTime], &system) ||
-      !absl::SimpleAtod(fields[kStartTime], &start) ||
-      !absl::SimpleAtod(fields[kResidentPages], &pages)) {
-    return std::nullopt;
+  const absl::string_view rest = absl::string_view(text).substr(command_end + 2);
+  std::vector<double> fields;
+  for (const absl::string_view field : absl::StrSplit(rest, ' ')) {
+    double value = 0;
+    // The state comes first, and is a letter.
+    if (!absl::SimpleAtod(field, &value) && !fields.empty()) break;
+    fields.push_back(value);
   }
-  const std::optional<double> boot_time = BootTime(proc);
-  const std::optional<double> open_fds = CountFds(proc);
-  if (!boot_time || !open_fds) return std::nullopt;
+  const double boot_time = BootTime(proc);
+  std::vector<std::string> fds;
+  const bool listed = ListDirectory(proc + "/self/fd", fds) == 0;
+  if (fields.size() <= kResidentPages || boot_time == 0 || !listed) return std::nullopt;
   const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
-  return ProcessUsage{.start_time_seconds = *boot_time + start / ticks,
-                      .cpu_seconds = (user + system) / ticks,
-                      .resident_bytes = pages * static_cast<double>(sysconf(_SC_PAGESIZE)),
-                      .open_fds = *open_fds};
+  return ProcessUsage{
+      .start_time_seconds = boot_time + fields[kStartTime] / ticks,
+      .cpu_seconds = (fields[kUserTime] + fields[kSystemTime]) / ticks,
+      .resident_bytes = fields[kResidentPages] * static_cast<double>(sysconf(_SC_PAGESIZE)),
+      // Without the directory itself, open for as long as it was read.
+      .open_fds = static_cast<double>(fds.size()) - 1};
 }
 
 void ServiceManager::Ready() const { Send("READY=1"); }

@@ -16,8 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "agent/process/owned_fd.h"
-#include "agent/process/read_file.h"
+#include "agent/process/files.h"
 
 namespace kipt::agent {
 namespace {
@@ -56,15 +55,14 @@ absl::Status CheckAlone() {
   return absl::OkStatus();
 }
 
-absl::Status Refused(absl::string_view step) {
-  return absl::InternalError(
-      absl::StrCat("giving up capabilities: ", step, ": ", std::generic_category().message(errno)));
+absl::Status Failure(absl::string_view step) {
+  return absl::InternalError(absl::StrCat(step, ": ", std::generic_category().message(errno)));
 }
-
-void Keep(unsigned int capability, bool for_programs) {
-  const int own = CAPNG_EFFECTIVE | CAPNG_PERMITTED | CAPNG_BOUNDING_SET;
-  const int inherited = for_programs ? CAPNG_INHERITABLE | CAPNG_AMBIENT : 0;
-  capng_update(CAPNG_ADD, static_cast<capng_type_t>(own | inherited), capability);
+absl::Status Refused(absl::string_view step) {
+  return Failure(absl::StrCat("giving up capabilities: ", step));
+}
+absl::Status LandlockFailure(absl::string_view step) {
+  return Failure(absl::StrCat("forbidding writes to files (Landlock): ", step));
 }
 
 // linux/landlock.h of Linux 6.12. Older headers lack most of it; older kernels take zeros.
@@ -84,11 +82,6 @@ constexpr uint64_t kForbidden = LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_
                                 LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG |
                                 LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO |
                                 LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_MAKE_SYM;
-
-absl::Status LandlockFailure(absl::string_view step) {
-  return absl::InternalError(absl::StrCat("forbidding writes to files (Landlock): ", step, ": ",
-                                          std::generic_category().message(errno)));
-}
 
 // A path that is missing cannot be excepted, and needs not be.
 absl::Status Except(const OwnedFd& ruleset, const std::string& path, uint64_t access) {
@@ -132,7 +125,10 @@ absl::Status LimitCapabilities(absl::Span<const unsigned int> most, bool for_pro
   // no_new_privs below keeps programs from gaining anything out of a larger one.
   const bool may_bound = capng_have_capability(CAPNG_EFFECTIVE, CAP_SETPCAP) != 0;
   capng_clear(CAPNG_SELECT_ALL);
-  for (const unsigned int capability : kept) Keep(capability, for_programs);
+  const auto sets =
+      static_cast<capng_type_t>(CAPNG_EFFECTIVE | CAPNG_PERMITTED | CAPNG_BOUNDING_SET |
+                                (for_programs ? CAPNG_INHERITABLE | CAPNG_AMBIENT : 0));
+  for (const unsigned int capability : kept) capng_update(CAPNG_ADD, sets, capability);
   // The bounding set first: the rest takes CAP_SETPCAP away.
   if (may_bound && capng_apply(CAPNG_SELECT_BOUNDS) != 0) return Refused("the bounding set");
   if (capng_apply(CAPNG_SELECT_CAPS) != 0) return Refused("the thread's sets");

@@ -9,6 +9,7 @@
 
 #include <string>
 
+#include "absl/base/config.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 
@@ -16,16 +17,10 @@ namespace kipt::agent {
 
 // Whether this build has the run time of a sanitizer in it, which has threads and makes system
 // calls that the program itself has not; or that of line coverage, which writes files at the end.
-// g++ says so by macros, clang by __has_feature, and our preset for coverage by KIPT_COVERAGE.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(KIPT_COVERAGE)
+// Our preset for coverage says so by KIPT_COVERAGE.
+#if defined(ABSL_HAVE_ADDRESS_SANITIZER) || defined(ABSL_HAVE_THREAD_SANITIZER) || \
+    defined(ABSL_HAVE_MEMORY_SANITIZER) || defined(KIPT_COVERAGE)
 inline constexpr bool kBuiltWithASanitizer = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
-    __has_feature(memory_sanitizer)
-inline constexpr bool kBuiltWithASanitizer = true;
-#else
-inline constexpr bool kBuiltWithASanitizer = false;
-#endif
 #else
 inline constexpr bool kBuiltWithASanitizer = false;
 #endif

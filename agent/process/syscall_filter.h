@@ -7,15 +7,52 @@
 #ifndef KIPT_AGENT_PROCESS_SYSCALL_FILTER_H_
 #define KIPT_AGENT_PROCESS_SYSCALL_FILTER_H_
 
-#include <linux/filter.h>
+#include <seccomp.h>
 
-#include <vector>
+#include <array>
+#include <cstdint>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace kipt::agent {
+
+// The table of the agent's system calls: who needs them and with which arguments.
+//
+// Names are the kernel's, of any machine: those that a machine does not have (open on arm64, mmap2
+// on 64-bit machines) are skipped there. Names that are newer than this file belong here as soon as
+// the C library makes such calls; EPERM, unlike ENOSYS, does not make it fall back.
+enum class SyscallUser : uint8_t {
+  kAlways,
+  // Only where programs may be run: by them, or to start them.
+  kPrograms,
+  // Only where no programs may be run.
+  kWithoutPrograms,
+  // Only where the kernel's routing rules are read.
+  kRoutes,
+};
+
+// s390x has clone's flags in the second argument, and mmap's arguments in memory.
+enum class SyscallMachines : uint8_t { kAll, kAllButS390x, kOnlyS390x };
+
+struct SyscallGroup {
+  SyscallUser user = SyscallUser::kAlways;
+  // Separated by spaces.
+  absl::string_view names;
+  // All of them at once, on all 64 bits of an argument (32 on a 32-bit machine). Several groups may
+  // name the same call: one that holds is enough.
+  absl::Span<const scmp_arg_cmp> conditions = {};
+  SyscallMachines machines = SyscallMachines::kAll;
+};
+
+extern const absl::Span<const SyscallGroup> kSyscallTable;
+
+// As libseccomp names machines: those for which the tests interpret the filter.
+inline constexpr std::array<absl::string_view, 5> kSyscallTableMachines = {
+    "x86_64", "aarch64", "arm", "ppc64le", "s390x"};
 
 struct SyscallNeeds {
   // For iptables-legacy, whose programs inherit the filter; the table then has what their loader,
@@ -27,7 +64,7 @@ struct SyscallNeeds {
   bool routes = false;
 };
 
-// From now on a call that is not in the table (syscall_table.h) fails with EPERM in every thread of
+// From now on a call that is not in the table fails with EPERM in every thread of
 // this process, those to come included, and in the programs that it runs. A call that glibc itself
 // can do without fails with ENOSYS instead, so that glibc does.
 //
@@ -38,11 +75,13 @@ struct SyscallNeeds {
 // and the agent can go on without. Internal: anything else; nothing was changed.
 absl::Status InstallSyscallFilter(const SyscallNeeds& needs);
 
-// The same filter for `machine`, one of kSyscallTableMachines, for a process with the number
-// `process`: what the kernel would be given (linux/filter.h), in the byte order of that machine.
-// For the tests. Internal: it cannot be made.
-absl::StatusOr<std::vector<sock_filter>> SyscallFilterFor(absl::string_view machine,
-                                                          const SyscallNeeds& needs, int process);
+// A scmp_filter_ctx: what seccomp_load(3) and seccomp_export_bpf(3) take.
+using SyscallFilter = std::unique_ptr<void, void (*)(void*)>;
+
+// What is installed, for `machine`, one of kSyscallTableMachines, and for a process with the number
+// `process`. Internal: it cannot be made.
+absl::StatusOr<SyscallFilter> MakeSyscallFilter(absl::string_view machine,
+                                                const SyscallNeeds& needs, int process);
 
 }  // namespace kipt::agent
 

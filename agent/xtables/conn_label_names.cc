@@ -20,8 +20,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "agent/process/owned_fd.h"
-#include "agent/process/read_file.h"
+#include "agent/process/files.h"
 #include "agent/xtables/iptables_save_reader.h"
 #include "netlink/ruleset.h"
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/xtables/iptables_legacy_monitor.h"
 
-#include <sys/inotify.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "agent/process/inotify.h"
+#include "agent/process/files.h"
 #include "agent/xtables/iptables_legacy_tables.h"
 
 namespace kipt::agent {
@@ -53,7 +51,7 @@ class IptablesLegacyMonitor : public netlink::Monitor {
   absl::StatusOr<RulesetChanges> Drain() override;
 
  private:
-  bool IsAboutTheLock(const InotifyEvent& event);
+  bool IsAboutTheLock(const inotify_event& event);
   absl::Status Arm();
   absl::StatusOr<bool> Look();
 
@@ -71,7 +69,7 @@ class IptablesLegacyMonitor : public netlink::Monitor {
 absl::StatusOr<RulesetChanges> IptablesLegacyMonitor::Drain() {
   RulesetChanges changes;
   bool used = false;
-  const absl::Status taken = inotify_.Take([&](const InotifyEvent& event) {
+  const absl::Status taken = inotify_.Take([&](const inotify_event& event) {
     if ((event.mask & IN_Q_OVERFLOW) != 0) ++changes.lost;
     used = IsAboutTheLock(event) || used;
   });
@@ -86,12 +84,12 @@ absl::StatusOr<RulesetChanges> IptablesLegacyMonitor::Drain() {
   return changes;
 }
 
-bool IptablesLegacyMonitor::IsAboutTheLock(const InotifyEvent& event) {
-  if (event.watch == directory_) {
+bool IptablesLegacyMonitor::IsAboutTheLock(const inotify_event& event) {
+  if (event.wd == directory_) {
     if ((event.mask & IN_IGNORED) != 0) directory_.reset();
-    return event.name.empty() || event.name == lock_name_;
+    return NameOf(event).empty() || NameOf(event) == lock_name_;
   }
-  const auto file = std::find(files_.begin(), files_.end(), event.watch);
+  const auto file = std::find(files_.begin(), files_.end(), event.wd);
   if (file == files_.end()) return false;
   if ((event.mask & IN_IGNORED) != 0) files_.erase(file);
   return true;

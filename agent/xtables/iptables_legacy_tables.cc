@@ -19,7 +19,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "agent/process/read_file.h"
+#include "agent/process/files.h"
 #include "netlink/kernel_error.h"
 
 namespace kipt::agent {

@@ -19,8 +19,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "agent/process/files.h"
 #include "agent/process/network_namespaces.h"
-#include "agent/process/owned_fd.h"
 #include "agent/xtables/fingerprint.h"
 #include "netlink/ruleset.h"
 

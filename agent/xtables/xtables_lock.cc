@@ -24,7 +24,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
-#include "agent/process/read_file.h"
+#include "agent/process/files.h"
 
 namespace kipt::agent {
 namespace {

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/config/load_config.h"
 #include "agent/config/yaml_document.h"
-#include "agent/process/owned_fd.h"
+#include "agent/process/files.h"
 #include "tests/fuzz/config_text.h"
 #include "tests/fuzz/require.h"
 #include "tests/fuzz/targets.h"

@@ -11,7 +11,6 @@
 #include "agent/config/config.h"
 #include "agent/endpoints/endpoints.h"
 #include "agent/endpoints/metrics.h"
-#include "agent/endpoints/statusz.h"
 #include "agent/loop/incident.h"
 #include "agent/policy/rule_forms.h"
 #include "agent/report/report.h"

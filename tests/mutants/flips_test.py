@@ -70,7 +70,7 @@ class StatementsTest(unittest.TestCase):
     self.assertIn('kipt_mutants::Touch(0, 4);', text)
 
   def test_leaves_each_name_out_of_a_list(self):
-    found = Rewriter('agent/process/syscall_table.cc',
+    found = Rewriter('agent/process/syscall_filter.cc',
                      'constexpr Row kRows[] = {{kA, "kill pipe2"}, {kB, "fork"}};\n', {}, 0).mutants
     self.assertEqual([m.flip for m in found if 'left out' in m.flip],
                      ['`kill` left out of the list', '`pipe2` left out of the list'])

@@ -17,7 +17,7 @@ UNEVALUATED = {'alignof', 'decltype', 'offsetof', 'sizeof'}
 # Small enumerations are tried whole.
 MOST_ENUMERATORS = 4
 # Sources whose texts list names: of system calls.
-LISTS_OF_NAMES = {'agent/process/syscall_table.cc'}
+LISTS_OF_NAMES = {'agent/process/syscall_filter.cc'}
 MACRO_LIKE = re.compile(r'[A-Z][A-Z0-9]*_[A-Z0-9_]*[A-Z0-9]')
 
 

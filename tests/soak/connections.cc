@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "agent/process/owned_fd.h"
+#include "agent/process/files.h"
 #include "tests/skew/probes/socket_address.h"
 #include "tests/soak/traffic.h"
 

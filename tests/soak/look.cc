@@ -15,7 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "agent/process/owned_fd.h"
+#include "agent/process/files.h"
 #include "tests/support/generation_listener.h"
 
 namespace kipt::soak {

@@ -17,7 +17,6 @@
 #include "agent/config/load_config.h"
 #include "agent/config/settings.h"
 #include "agent/endpoints/metrics.h"
-#include "agent/endpoints/statusz.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 
@@ -87,7 +86,8 @@ class EndpointsTest : public ::testing::Test {
     Endpoints::Setup setup{.version = "0.1.0", .flags = {}, .config = MakeConfig(), .metrics = [] {
                              return std::string("some_metric 1\n");
                            }};
-    setup.clock = {.now = [this] { return time_.now; }, .steady = [this] { return time_.steady; }};
+    setup.now = [this] { return time_.now; };
+    setup.steady_now = [this] { return time_.steady; };
     return std::make_unique<Endpoints>(std::move(setup), std::move(state));
   }
 

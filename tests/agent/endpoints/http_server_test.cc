@@ -40,7 +40,7 @@ using ::testing::StartsWith;
 
 // ---- addresses ----
 
-TEST(HttpListenerTest, RefusesWhatIsNoAddress) {
+TEST(HttpAddressTest, RefusesWhatIsNoAddress) {
   for (const char* address : {"",
                               ":",
                               "10270",
@@ -62,51 +62,50 @@ TEST(HttpListenerTest, RefusesWhatIsNoAddress) {
                               "[127.0.0.1]:1",
                               "[]:1",
                               "127.0.0.1:1:1"}) {
-    EXPECT_THAT(HttpListener::Bind(address), StatusIs(absl::StatusCode::kInvalidArgument))
-        << address;
+    EXPECT_THAT(HttpServer::Bind(address), StatusIs(absl::StatusCode::kInvalidArgument)) << address;
   }
 }
 
-TEST(HttpListenerTest, TellsThePortThatItWasGiven) {
+TEST(HttpAddressTest, TellsThePortThatItWasGiven) {
   for (const char* host : {"127.0.0.1:", "[::1]:", "0.0.0.0:", "[::]:"}) {
-    const absl::StatusOr<HttpListener> listener = HttpListener::Bind(absl::StrCat(host, 0));
-    ASSERT_THAT(listener, IsOk()) << host;
-    EXPECT_THAT(listener->address(), AllOf(StartsWith(host), Not(EndsWith(":0"))));
+    const auto server = HttpServer::Bind(absl::StrCat(host, 0));
+    ASSERT_THAT(server, IsOk()) << host;
+    EXPECT_THAT((*server)->address(), AllOf(StartsWith(host), Not(EndsWith(":0"))));
   }
 }
 
-TEST(HttpListenerTest, SaysWhyAnAddressCannotBeHad) {
-  const absl::StatusOr<HttpListener> first = HttpListener::Bind("127.0.0.1:0");
+TEST(HttpAddressTest, SaysWhyAnAddressCannotBeHad) {
+  const auto first = HttpServer::Bind("127.0.0.1:0");
   ASSERT_THAT(first, IsOk());
-  EXPECT_THAT(HttpListener::Bind(first->address()),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(first->address())));
-  EXPECT_THAT(HttpListener::Bind("192.0.2.1:10270"),
+  EXPECT_THAT(HttpServer::Bind((*first)->address()),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr((*first)->address())));
+  EXPECT_THAT(HttpServer::Bind("192.0.2.1:10270"),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("of this machine")));
 }
 
-TEST(HttpListenerTest, AdoptsOnlyATcpSocketThatListens) {
+TEST(HttpAddressTest, AdoptsOnlyATcpSocketThatListens) {
   const int listening = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
   ASSERT_EQ(listen(listening, 1), 0);
-  const absl::StatusOr<HttpListener> adopted = HttpListener::Adopt(OwnedFd(listening));
+  const auto adopted = HttpServer::Adopt(OwnedFd(listening));
   ASSERT_THAT(adopted, IsOk());
-  EXPECT_THAT(adopted->address(), StartsWith("[::]:"));
+  EXPECT_THAT((*adopted)->address(), StartsWith("[::]:"));
   EXPECT_NE(fcntl(listening, F_GETFL) & O_NONBLOCK, 0);
   for (const int fd :
        {socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
         socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0),
         socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), open("/dev/null", O_RDONLY | O_CLOEXEC)}) {
-    EXPECT_THAT(HttpListener::Adopt(OwnedFd(fd)), StatusIs(absl::StatusCode::kInvalidArgument));
+    EXPECT_THAT(HttpServer::Adopt(OwnedFd(fd)), StatusIs(absl::StatusCode::kInvalidArgument));
   }
 }
 
-TEST(HttpListenerTest, CanBeBoundAnewWhileOldConnectionsLinger) {
+TEST(HttpAddressTest, CanBeBoundAnewWhileOldConnectionsLinger) {
   std::unique_ptr<HttpServer> server = Serve();
   const std::string address = server->address();
   RawHttpClient client(*server);
   client.Send("GET /ok HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_THAT(client.ReceiveUntil("\r\n\r\nok"), EndsWith("ok"));
   server.reset();
-  EXPECT_THAT(HttpListener::Bind(address), IsOk());
+  EXPECT_THAT(HttpServer::Bind(address), IsOk());
 }
 
 // ---- requests ----
@@ -185,10 +184,9 @@ INSTANTIATE_TEST_SUITE_P(HttpServerTest, HttpExchangeTest, ::testing::ValuesIn(k
 // DNS rebinding: a web page's own name leads to 127.0.0.1, and its script asks there.
 TEST(HttpServerTest, RefusesANameThatIsNotThisMachinesOnLoopback) {
   for (const char* listens_on : {"127.0.0.1:0", "0.0.0.0:0", "[::]:0"}) {
-    absl::StatusOr<HttpListener> listener = HttpListener::Bind(listens_on);
-    ASSERT_THAT(listener, IsOk());
-    const auto server = HttpServer::Start(*std::move(listener), Answer);
+    const auto server = HttpServer::Bind(listens_on);
     ASSERT_THAT(server, IsOk());
+    ASSERT_THAT((*server)->Serve(Answer), IsOk());
     const std::string port = (*server)->address().substr((*server)->address().rfind(':') + 1);
     const auto ask = [&](const std::string& host) {
       return Exchange(**server, absl::StrCat("GET /ok HTTP/1.1\r\nHost: ", host,
@@ -222,10 +220,9 @@ TEST(HttpServerTest, TakesAnyNameOnAnAddressThatOthersReach) {
   }
   freeifaddrs(all);
   ASSERT_NE(own, "") << "this test needs an IPv4 address other than loopback";
-  absl::StatusOr<HttpListener> listener = HttpListener::Bind(own);
-  ASSERT_THAT(listener, IsOk());
-  const auto server = HttpServer::Start(*std::move(listener), Answer);
+  const auto server = HttpServer::Bind(own);
   ASSERT_THAT(server, IsOk());
+  ASSERT_THAT((*server)->Serve(Answer), IsOk());
   RawHttpClient client(**server, RawHttpClient::AnyAddress());
   client.Send("GET /ok HTTP/1.1\r\nHost: node1.example:10271\r\nConnection: close\r\n\r\n");
   EXPECT_THAT(client.Receive(), EndsWith("\r\n\r\nok"));

@@ -117,10 +117,9 @@ inline HttpReply Answer(const HttpRequest& request) {
 }
 
 inline std::unique_ptr<HttpServer> Serve(HttpHandler handler = Answer) {
-  absl::StatusOr<HttpListener> listener = HttpListener::Bind("127.0.0.1:0");
-  EXPECT_THAT(listener, ::kipt::testing::IsOk());
-  auto server = HttpServer::Start(*std::move(listener), std::move(handler));
+  absl::StatusOr<std::unique_ptr<HttpServer>> server = HttpServer::Bind("127.0.0.1:0");
   EXPECT_THAT(server, ::kipt::testing::IsOk());
+  EXPECT_THAT((*server)->Serve(std::move(handler)), ::kipt::testing::IsOk());
   return *std::move(server);
 }
 

@@ -31,7 +31,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "agent/process/privileges.h"
-#include "agent/process/syscall_table.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -2,8 +2,6 @@
 //
 // The filter for every machine that the table is for, judged by an interpreter of its program:
 // which call, with which arguments, ends how. The numbers of calls are libseccomp's.
-#include "agent/process/syscall_table.h"
-
 #include <endian.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -14,6 +12,7 @@
 #include <seccomp.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -26,6 +25,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "agent/process/files.h"
 #include "agent/process/syscall_filter.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -51,6 +51,17 @@ const Machine kMachines[] = {{"x86_64", AUDIT_ARCH_X86_64},
                              {"ppc64le", AUDIT_ARCH_PPC64LE},
                              {.name = "arm", .audit = AUDIT_ARCH_ARM, .bits32 = true},
                              {.name = "s390x", .audit = AUDIT_ARCH_S390X, .big_endian = true}};
+
+// What the kernel would be given, in the byte order of that machine.
+std::vector<sock_filter> ProgramOf(const SyscallFilter& filter) {
+  const OwnedFd file(memfd_create("filter", MFD_CLOEXEC));
+  EXPECT_EQ(seccomp_export_bpf(filter.get(), file.get()), 0);
+  std::vector<sock_filter> program(static_cast<size_t>(lseek(file.get(), 0, SEEK_END)) /
+                                   sizeof(sock_filter));
+  const size_t size = program.size() * sizeof(sock_filter);
+  EXPECT_EQ(pread(file.get(), program.data(), size, 0), static_cast<ssize_t>(size));
+  return program;
+}
 
 // The 32-bit words of linux/seccomp.h's seccomp_data, as a program of that machine loads them.
 std::array<uint32_t, sizeof(seccomp_data) / 4> Words(const Machine& machine, int number,
@@ -127,9 +138,9 @@ class SyscallTableTest : public ::testing::TestWithParam<Machine> {
  protected:
   void SetUp() override {
     for (const bool programs : {false, true}) {
-      auto program = SyscallFilterFor(GetParam().name, {.programs = programs}, kProcess);
-      ASSERT_THAT(program, IsOk());
-      (programs ? with_programs_ : without_) = *std::move(program);
+      const auto filter = MakeSyscallFilter(GetParam().name, {.programs = programs}, kProcess);
+      ASSERT_THAT(filter, IsOk());
+      (programs ? with_programs_ : without_) = ProgramOf(*filter);
     }
   }
   static int Number(const std::string& name) {

@@ -18,7 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "agent/process/owned_fd.h"
+#include "agent/process/files.h"
 #include "tests/skew/actors/actors.h"
 #include "tests/skew/actors/canary.h"
 #include "tests/skew/actors/family_notes.h"

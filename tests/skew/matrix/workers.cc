@@ -17,7 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "agent/process/owned_fd.h"
+#include "agent/process/files.h"
 #include "tests/support/private_run.h"
 
 namespace kipt::skew {

@@ -16,7 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "agent/process/owned_fd.h"
+#include "agent/process/files.h"
 #include "tests/skew/node/test_node.h"
 #include "tests/skew/probes/frame.h"
 #include "tests/skew/probes/listeners.h"

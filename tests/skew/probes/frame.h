@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "agent/process/owned_fd.h"
+#include "agent/process/files.h"
 #include "tests/skew/node/test_node.h"
 #include "tests/skew/probes/socket_address.h"
 #include "tests/support/kubelet_sequence.h"

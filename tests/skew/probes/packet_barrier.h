@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "agent/process/owned_fd.h"
+#include "agent/process/files.h"
 
 namespace kipt::skew {
 

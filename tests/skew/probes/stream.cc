@@ -18,7 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "agent/process/owned_fd.h"
+#include "agent/process/files.h"
 #include "tests/skew/probes/epoll.h"
 #include "tests/skew/probes/frame.h"
 #include "tests/skew/probes/message.h"

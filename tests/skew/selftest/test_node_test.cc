@@ -24,7 +24,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "agent/process/owned_fd.h"
+#include "agent/process/files.h"
 #include "tests/support/background_program.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/run_program.h"

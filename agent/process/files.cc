@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/process/node_files.h"
+#include "agent/process/files.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
-#include <cstddef>
 #include <deque>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "agent/process/read_file.h"
 
 namespace kipt::agent {
 namespace {
@@ -31,7 +31,21 @@ class Walk {
   WalkedPath Go(const std::string& path) {
     result_.names.push_back(path);
     Restart(path);
-    while (!ahead_.empty() && result_.error == 0) Step();
+    while (!ahead_.empty() && result_.error == 0) {
+      std::string name = std::move(ahead_.front());
+      ahead_.pop_front();
+      if (name == ".") continue;
+      if (before_ != nullptr && !before_(fds_.back(), name, ahead_.empty())) {
+        result_.error = ECANCELED;
+      } else if (name != "..") {
+        Enter(std::move(name));
+      } else if (!names_.empty()) {
+        names_.pop_back();
+        fds_.pop_back();
+      } else if (!in_root_) {
+        Arrive(OwnedFd(openat(fds_.back().get(), "..", O_PATH | O_DIRECTORY | O_CLOEXEC)));
+      }
+    }
     if (result_.error != 0) return std::move(result_);
     NameEnd(Inside());
     result_.file = std::move(fds_.back());
@@ -63,28 +77,6 @@ class Walk {
   // Links of directories (/sbin -> usr/sbin) are no news.
   void NameEnd(std::string name) {
     if (result_.names.back() != name) result_.names.push_back(std::move(name));
-  }
-
-  void Step() {
-    std::string name = std::move(ahead_.front());
-    ahead_.pop_front();
-    if (name == ".") return;
-    if (before_ != nullptr && !before_(fds_.back(), name, ahead_.empty())) {
-      result_.error = ECANCELED;
-    } else if (name == "..") {
-      Climb();
-    } else {
-      Enter(std::move(name));
-    }
-  }
-
-  void Climb() {
-    if (!names_.empty()) {
-      names_.pop_back();
-      fds_.pop_back();
-    } else if (!in_root_) {
-      Arrive(OwnedFd(openat(fds_.back().get(), "..", O_PATH | O_DIRECTORY | O_CLOEXEC)));
-    }
   }
 
   void Enter(std::string name) {
@@ -143,6 +135,37 @@ std::string ProcPath(const OwnedFd& fd) { return absl::StrCat("/proc/self/fd/", 
 
 }  // namespace
 
+absl::StatusOr<std::string> ReadToEnd(int fd, const std::string& name, size_t most) {
+  std::string text;
+  std::array<char, 16384> piece;
+  for (;;) {
+    const ssize_t count = read(fd, piece.data(), piece.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return Failure(errno, name);
+    if (count == 0) return text;
+    text.append(piece.data(), static_cast<size_t>(count));
+    if (text.size() > most) {
+      return absl::ResourceExhaustedError(absl::StrCat(name, " is larger than ", most, " bytes"));
+    }
+  }
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, size_t most) {
+  const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file.valid()) return Failure(errno, path);
+  return ReadToEnd(file.get(), path, most);
+}
+
+int ListDirectory(const std::string& path, std::vector<std::string>& names) {
+  std::error_code error;
+  std::filesystem::directory_iterator entry(path, error);
+  for (; !error && entry != end(entry); entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return error.value();
+}
+
 WalkedPath WalkPath(const std::string& root, const std::string& path, const BeforeLookup& before) {
   return Walk(root, before).Go(path);
 }
@@ -161,9 +184,9 @@ absl::StatusOr<std::string> NodeFiles::Read(const std::string& path, size_t most
   const std::string shown = Shown(path);
   const WalkedPath located = WalkPath(root_, absl::StrCat("/", path));
   if (located.error != 0) return Failure(located.error, shown);
-  struct stat status = {};
-  if (fstat(located.file.get(), &status) != 0) return Failure(errno, shown);
-  if (!S_ISREG(status.st_mode)) {
+  struct stat about = {};
+  fstat(located.file.get(), &about);
+  if (!S_ISREG(about.st_mode)) {
     return absl::FailedPreconditionError(absl::StrCat(shown, " is no regular file"));
   }
   const OwnedFd file(open(ProcPath(located.file).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -190,6 +213,49 @@ absl::StatusOr<std::set<std::string>> NodeFiles::List(
     if (!S_ISDIR(about.st_mode) && is_wanted(name)) names.insert(name);
   }
   return names;
+}
+
+absl::StatusOr<Inotify> Inotify::Create() {
+  OwnedFd fd(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  if (fd.valid()) return Inotify(std::move(fd));
+  const int error = errno;
+  return absl::ErrnoToStatus(
+      error, error == EMFILE ? "inotify_init1: too many descriptors of this process, or instances "
+                               "of this user (raise fs.inotify.max_user_instances)"
+                             : "inotify_init1");
+}
+
+absl::StatusOr<int> Inotify::Watch(const std::string& path, uint32_t mask) {
+  const int watch = inotify_add_watch(fd_.get(), path.c_str(), mask);
+  if (watch >= 0) return watch;
+  const int error = errno;
+  return absl::ErrnoToStatus(
+      error,
+      absl::StrCat("watching ", path,
+                   error == ENOSPC
+                       ? ": too many watches of this user (raise fs.inotify.max_user_watches)"
+                       : ""));
+}
+
+void Inotify::GiveUp(int watch) { inotify_rm_watch(fd_.get(), watch); }
+
+absl::Status Inotify::Take(absl::FunctionRef<void(const inotify_event&)> handle) {
+  // 1 MiB in all; fs.inotify.max_queued_events is 16384 unless somebody raised it.
+  constexpr int kMostReads = 64;
+  alignas(inotify_event) std::array<char, size_t{16} << 10> buffer;
+  for (int reads = 0; reads < kMostReads; ++reads) {
+    const ssize_t count = read(fd_.get(), buffer.data(), buffer.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) break;
+    if (count < 0) return absl::ErrnoToStatus(errno, "reading inotify events");
+    // The kernel hands over whole events only, each padded to the alignment of the next.
+    for (const char* at = buffer.data(); at < buffer.data() + count;) {
+      const auto& event = *reinterpret_cast<const inotify_event*>(at);
+      handle(event);
+      at += sizeof event + event.len;
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace kipt::agent
