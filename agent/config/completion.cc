@@ -12,7 +12,7 @@
 #include "agent/config/settings.h"
 #include "agent/policy/policy_tables.h"
 #include "featuregates/go_text.h"
-#include "featuregates/kubelet_features.h"
+#include "featuregates/known_features.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {

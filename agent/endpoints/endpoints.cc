@@ -11,7 +11,7 @@
 #include "agent/endpoints/statusz.h"
 #include "agent/loop/clock.h"
 #include "agent/report/report.h"
-#include "featuregates/printable.h"
+#include "featuregates/go_text.h"
 
 namespace kipt::agent {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "agent/config/settings.h"
 #include "agent/loop/suspects.h"
-#include "featuregates/printable.h"
+#include "featuregates/go_text.h"
 
 namespace kipt::agent {
 namespace {

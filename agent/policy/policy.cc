@@ -9,8 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/policy/native_martians.h"
 #include "agent/policy/policy_tables.h"
-#include "featuregates/agent_features.h"
-#include "featuregates/kubelet_features.h"
+#include "featuregates/known_features.h"
 
 namespace kipt::agent {
 namespace {

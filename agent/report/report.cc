@@ -11,7 +11,7 @@
 #include "agent/policy/native_martians.h"
 #include "agent/policy/retirement.h"
 #include "agent/policy/rule_forms.h"
-#include "featuregates/printable.h"
+#include "featuregates/go_text.h"
 #include "netlink/base_chains.h"
 
 namespace kipt::agent {
