@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "agent/detect/routing.h"
-#include "agent/policy/native_martians.h"
+#include "agent/policy/rule_forms.h"
 #include "netlink/monitor.h"
 #include "netlink/nft_backend.h"
 #include "netlink/nft_chain_list.h"
