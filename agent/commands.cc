@@ -7,7 +7,7 @@
 
 #include "agent/loop/martians.h"
 #include "agent/report/report.h"
-#include "featuregates/printable.h"
+#include "featuregates/go_text.h"
 
 namespace kipt::agent {
 namespace {

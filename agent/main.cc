@@ -32,7 +32,7 @@
 #include "agent/process/own_process.h"
 #include "agent/report/report.h"
 #include "agent/stderr_log.h"
-#include "featuregates/printable.h"
+#include "featuregates/go_text.h"
 
 namespace kipt::agent {
 namespace {

@@ -13,7 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "agent/loop/damping.h"
 #include "agent/loop/suspects.h"
-#include "agent/policy/native_martians.h"
+#include "agent/policy/diff.h"
 
 namespace kipt::agent {
 namespace {

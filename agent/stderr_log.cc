@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
-#include "featuregates/printable.h"
+#include "featuregates/go_text.h"
 
 namespace kipt::agent {
 

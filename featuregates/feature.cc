@@ -1,180 +1,108 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "featuregates/feature.h"
 
-#include <algorithm>
-#include <map>
+#include <array>
 #include <set>
+#include <string>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "featuregates/go_text.h"
 
 namespace kipt::featuregates {
 namespace {
 
+// Every check below goes on after a fault; the first one is what `status` says.
 template <typename... Parts>
-absl::Status Misdeclared(const Parts&... parts) {
-  return absl::InternalError(absl::StrCat(parts...));
+void Refuse(absl::Status& status, bool faulty, const Parts&... parts) {
+  if (faulty) status.Update(absl::InternalError(absl::StrCat(parts...)));
 }
 
-absl::Status CheckFirst(const Feature& feature) {
-  if (feature.milestones.empty()) {
-    return Misdeclared("feature ", GoQuote(feature.name), " has no milestones");
-  }
-  const Milestone& first = feature.milestones.front();
-  if (first.stage == Stage::kDeprecated && first.since.minor != 0) {
-    return Misdeclared("feature ", GoQuote(feature.name),
-                       " introduced as deprecated must provide a 1.0 entry indicating initial "
-                       "state");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckStep(absl::string_view name, const Milestone& last, const Milestone& next) {
-  const std::string feature = absl::StrCat("feature ", GoQuote(name));
+void CheckStep(absl::string_view feature, const Milestone& last, const Milestone& next,
+               absl::Status& status) {
   const std::string last_since = ToString(last.since);
   const std::string next_since = ToString(next.since);
-  if (next.since < last.since) {
-    return Misdeclared(feature, " lists version transitions in decreasing order (", next_since,
-                       " < ", last_since, ")");
-  }
-  if (next.since == last.since) {
-    return Misdeclared(feature, " lists duplicate entries with the same versions (", next_since,
-                       " = ", last_since, ")");
-  }
-  if (next.stage == last.stage && next.enabled == last.enabled && next.locked == last.locked) {
-    return Misdeclared(feature, " lists transition without stability change (", last_since, " -> ",
-                       next_since, ")");
-  }
-  if (last.locked && !next.locked) {
-    return Misdeclared(feature, " must not unlock after locking to default");
-  }
-  if (last.stage == Stage::kDeprecated && next.stage != Stage::kDeprecated) {
-    return Misdeclared("deprecated ", feature, " must not resurrect from its terminal state");
-  }
-  if (next.stage < last.stage) {
-    return Misdeclared(feature, " regresses stability from more stable level to ",
-                       StageName(next.stage), " in ", next_since);
-  }
-  return absl::OkStatus();
+  Refuse(status, next.since < last.since, feature,
+         " lists version transitions in decreasing order (", next_since, " < ", last_since, ")");
+  Refuse(status, next.since == last.since, feature,
+         " lists duplicate entries with the same versions (", next_since, " = ", last_since, ")");
+  Refuse(status,
+         next.stage == last.stage && next.enabled == last.enabled && next.locked == last.locked,
+         feature, " lists transition without stability change (", last_since, " -> ", next_since,
+         ")");
+  Refuse(status, last.locked && !next.locked, feature, " must not unlock after locking to default");
+  Refuse(status, last.stage == Stage::kDeprecated && next.stage != Stage::kDeprecated,
+         "deprecated ", feature, " must not resurrect from its terminal state");
+  Refuse(status, next.stage < last.stage, feature,
+         " regresses stability from more stable level to ", StageName(next.stage), " in ",
+         next_since);
 }
 
-absl::Status CheckLife(const Feature& feature) {
-  if (absl::Status status = CheckFirst(feature); !status.ok()) return status;
+void CheckLife(const Feature& feature, absl::Status& status) {
+  const std::string name = absl::StrCat("feature ", GoQuote(feature.name));
+  Refuse(status, feature.milestones.empty(), name, " has no milestones");
+  if (feature.milestones.empty()) return;
+  const Milestone& first = feature.milestones.front();
+  Refuse(status, first.stage == Stage::kDeprecated && first.since.minor != 0, name,
+         " introduced as deprecated must provide a 1.0 entry indicating initial state");
   for (size_t i = 1; i < feature.milestones.size(); ++i) {
-    absl::Status status = CheckStep(feature.name, feature.milestones[i - 1], feature.milestones[i]);
-    if (!status.ok()) return status;
+    CheckStep(name, feature.milestones[i - 1], feature.milestones[i], status);
   }
-  const Milestone& last = feature.milestones.back();
-  if (feature.removed.has_value() && *feature.removed <= last.since) {
-    return Misdeclared("feature ", GoQuote(feature.name), " is removed in ",
-                       ToString(*feature.removed), ", not after its last milestone (",
-                       ToString(last.since), ")");
-  }
-  return absl::OkStatus();
+  const Version last = feature.milestones.back().since;
+  if (!feature.removed.has_value()) return;
+  Refuse(status, *feature.removed <= last, name, " is removed in ", ToString(*feature.removed),
+         ", not after its last milestone (", ToString(last), ")");
 }
 
 // What depends on a feature must not stand higher than it does.
 int Stability(Stage stage) {
-  switch (stage) {
-    case Stage::kDeprecated:
-      return 0;
-    case Stage::kPreAlpha:
-    case Stage::kAlpha:
-      return 1;
-    case Stage::kBeta:
-      return 2;
-    case Stage::kGA:
-      return 3;
-  }
-  return -1;
+  constexpr std::array kInOrderOfStages = {1, 1, 2, 3, 0};
+  return kInOrderOfStages.at(static_cast<size_t>(stage));
 }
 
-absl::Status CheckDependency(const Feature& feature, const Milestone& own,
-                             const Feature& dependency) {
+void CheckDependency(const Feature& feature, const Milestone& own, const Feature& dependency,
+                     absl::Status& status) {
   // What is not there yet is off, free and not stable.
   const Milestone absent{.since = own.since, .stage = Stage::kPreAlpha};
   const Milestone* found = MilestoneAt(dependency, own.since);
   const Milestone& needed = found == nullptr ? absent : *found;
   const std::string since = ToString(own.since);
-  if (Stability(own.stage) > Stability(needed.stage)) {
-    return Misdeclared(StageName(own.stage), " feature ", feature.name, " cannot depend on ",
-                       StageName(needed.stage), " feature ", dependency.name, " at version ",
-                       since);
-  }
-  if (own.enabled && !needed.enabled) {
-    return Misdeclared("default-enabled feature ", feature.name,
-                       " cannot depend on default-disabled feature ", dependency.name,
-                       " at version ", since);
-  }
-  if (own.locked && !needed.locked) {
-    return Misdeclared("locked-to-default feature ", feature.name,
-                       " cannot depend on unlocked feature ", dependency.name, " at version ",
-                       since);
-  }
-  return absl::OkStatus();
+  Refuse(status, Stability(own.stage) > Stability(needed.stage), StageName(own.stage), " feature ",
+         feature.name, " cannot depend on ", StageName(needed.stage), " feature ", dependency.name,
+         " at version ", since);
+  Refuse(status, own.enabled && !needed.enabled, "default-enabled feature ", feature.name,
+         " cannot depend on default-disabled feature ", dependency.name, " at version ", since);
+  Refuse(status, own.locked && !needed.locked, "locked-to-default feature ", feature.name,
+         " cannot depend on unlocked feature ", dependency.name, " at version ", since);
 }
 
-absl::Status CheckDependencies(const Component& component, const Feature& feature) {
+void CheckDependencies(const Component& component, const Feature& feature, absl::Status& status) {
   for (const Feature* dependency : feature.depends_on) {
-    const auto& known = component.features;
-    if (std::find(known.begin(), known.end(), dependency) == known.end()) {
-      return Misdeclared("cannot add dependency from ", feature.name, " to unknown feature ",
-                         dependency->name);
-    }
+    Refuse(status, !absl::c_linear_search(component.features, dependency),
+           "cannot add dependency from ", feature.name, " to unknown feature ", dependency->name);
     // The newest milestone first: the message then names the release that people work on.
     for (size_t i = feature.milestones.size(); i > 0; --i) {
-      absl::Status status = CheckDependency(feature, feature.milestones[i - 1], *dependency);
-      if (!status.ok()) return status;
+      CheckDependency(feature, feature.milestones[i - 1], *dependency, status);
     }
   }
-  return absl::OkStatus();
 }
 
-enum class Visit : uint8_t { kNever, kUnderWay, kDone };
-
-absl::Status CheckCycles(const Feature& feature, std::map<const Feature*, Visit>& visits) {
-  Visit& visit = visits[&feature];
-  if (visit == Visit::kDone) return absl::OkStatus();
-  if (visit == Visit::kUnderWay) {
-    return Misdeclared("cycle detected with feature ", feature.name);
-  }
-  visit = Visit::kUnderWay;
-  for (const Feature* dependency : feature.depends_on) {
-    if (absl::Status status = CheckCycles(*dependency, visits); !status.ok()) return status;
-  }
-  visit = Visit::kDone;
-  return absl::OkStatus();
-}
-
-absl::Status CheckComponent(const Component& component) {
-  for (const Feature* feature : component.features) {
-    if (absl::Status status = CheckLife(*feature); !status.ok()) return status;
-  }
-  std::map<const Feature*, Visit> visits;
-  for (const Feature* feature : component.features) {
-    absl::Status status = CheckDependencies(component, *feature);
-    if (status.ok()) status = CheckCycles(*feature, visits);
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
+// `path` leads to `feature`.
+void CheckCycles(const Feature& feature, std::vector<const Feature*> path, absl::Status& status) {
+  const bool cycle = absl::c_linear_search(path, &feature);
+  Refuse(status, cycle, "cycle detected with feature ", feature.name);
+  if (cycle) return;
+  path.push_back(&feature);
+  for (const Feature* dependency : feature.depends_on) CheckCycles(*dependency, path, status);
 }
 
 }  // namespace
 
 absl::string_view StageLabel(Stage stage) {
-  switch (stage) {
-    case Stage::kPreAlpha:
-      return "PRE-ALPHA";
-    case Stage::kAlpha:
-      return "ALPHA";
-    case Stage::kBeta:
-      return "BETA";
-    case Stage::kGA:
-      return "";
-    case Stage::kDeprecated:
-      return "DEPRECATED";
-  }
-  return "";
+  constexpr std::array<absl::string_view, 5> kInOrder = {"PRE-ALPHA", "ALPHA", "BETA", "",
+                                                         "DEPRECATED"};
+  return kInOrder.at(static_cast<size_t>(stage));
 }
 
 absl::string_view StageName(Stage stage) { return stage == Stage::kGA ? "GA" : StageLabel(stage); }
@@ -193,18 +121,22 @@ bool IsNameable(const Feature& feature, Version version) {
 }
 
 absl::Status CheckDeclarations(absl::Span<const Component> components) {
+  absl::Status status;
   std::set<absl::string_view> names = {"AllAlpha", "AllBeta"};
   for (const Component& component : components) {
     for (const Feature* feature : component.features) {
-      if (!names.insert(feature->name).second) {
-        return Misdeclared("feature gate ", GoQuote(feature->name), " is declared twice");
-      }
+      Refuse(status, !names.insert(feature->name).second, "feature gate ", GoQuote(feature->name),
+             " is declared twice");
     }
   }
   for (const Component& component : components) {
-    if (absl::Status status = CheckComponent(component); !status.ok()) return status;
+    for (const Feature* feature : component.features) CheckLife(*feature, status);
+    for (const Feature* feature : component.features) {
+      CheckDependencies(component, *feature, status);
+      CheckCycles(*feature, {}, status);
+    }
   }
-  return absl::OkStatus();
+  return status;
 }
 
 }  // namespace kipt::featuregates

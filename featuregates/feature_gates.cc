@@ -19,67 +19,80 @@ constexpr absl::string_view kAllBeta = "AllBeta";
 
 absl::string_view BoolText(bool value) { return value ? "true" : "false"; }
 
-bool IsAllGate(absl::string_view name) { return name == kAllAlpha || name == kAllBeta; }
-
 // As utilerrors.NewAggregate prints a list of errors.
 std::string AggregateText(const std::vector<std::string>& errors) {
   if (errors.size() == 1) return errors.front();
   return absl::StrCat("[", absl::StrJoin(errors, ", "), "]");
 }
 
-// A feature that can be named at its component's version, and where it stands.
+// A name that can be set at its component's version.
 struct Gate {
+  GateState state;
+  // Null of AllAlpha and AllBeta.
   const Feature* feature = nullptr;
   const Component* component = nullptr;
-  const Milestone* milestone = nullptr;
 };
 
 // The value that won for a name, and who said it.
 struct Choice {
   bool value = false;
   const Overrides* source = nullptr;
-
-  bool Reaches(const Component& component) const {
-    return source->component.empty() || source->component == component.name;
-  }
 };
+
+// What says `component` speaks of this one; the empty one of all.
+bool Reaches(absl::string_view component, const Gate& gate) {
+  return component.empty() || gate.component == nullptr || component == gate.component->name;
+}
 
 }  // namespace
 
 // One run of FeatureGates::Resolve.
 class FeatureGates::Resolution {
  public:
-  Resolution(absl::Span<const Component> components, absl::Span<const Overrides> overrides)
-      : components_(components) {
+  explicit Resolution(absl::Span<const Component> components) {
+    gates_[kAllAlpha] = {{.name = std::string(kAllAlpha), .stage = Stage::kAlpha}};
+    gates_[kAllBeta] = {{.name = std::string(kAllBeta), .stage = Stage::kBeta}};
     for (const Component& component : components) {
       for (const Feature* feature : component.features) {
+        const Milestone* milestone = MilestoneAt(*feature, component.version);
+        const bool enabled = milestone != nullptr && milestone->enabled;
+        result_.enabled_.emplace(feature->name, enabled);
         if (!IsNameable(*feature, component.version)) continue;
-        gates_[feature->name] = {feature, &component, MilestoneAt(*feature, component.version)};
+        gates_[feature->name] = {{.name = std::string(feature->name),
+                                  .component = std::string(component.name),
+                                  .stage = milestone->stage,
+                                  .enabled_by_default = enabled,
+                                  .enabled = enabled,
+                                  .locked = milestone->locked},
+                                 feature,
+                                 &component};
       }
-    }
-    for (const Overrides& source : overrides) {
-      for (const auto& [name, value] : source.values) choices_[name] = {value, &source};
     }
   }
 
-  absl::StatusOr<FeatureGates> Run() {
-    SetNamedGates();
+  absl::StatusOr<FeatureGates> Run(absl::Span<const Overrides> overrides) {
+    std::map<absl::string_view, Choice> choices;
+    for (const Overrides& source : overrides) {
+      for (const auto& [name, value] : source.values) choices[name] = {value, &source};
+    }
+    SetNamed(choices);
     if (errors_.empty()) {
-      SetAllFeatures();
+      SetTheOthers();
       CheckEnabledDependencies();
     }
     if (!errors_.empty()) return absl::InvalidArgumentError(AggregateText(errors_));
-    ListStates();
+    for (auto& [name, gate] : gates_) {
+      if (gate.state.stage != Stage::kPreAlpha) result_.states_.push_back(std::move(gate.state));
+    }
     return std::move(result_);
   }
 
  private:
-  void SetNamedGates() {
-    for (const auto& [name, choice] : choices_) {
-      if (IsAllGate(name)) continue;
+  void SetNamed(const std::map<absl::string_view, Choice>& choices) {
+    for (const auto& [name, choice] : choices) {
       const auto gate = gates_.find(name);
-      if (gate != gates_.end() && choice.Reaches(*gate->second.component)) {
-        SetNamedGate(gate->second, choice.value);
+      if (gate != gates_.end() && Reaches(choice.source->component, gate->second)) {
+        SetOne(gate->second, choice);
       } else if (choice.source->unknown == Overrides::Unknown::kIgnore) {
         result_.ignored_.emplace_back(name);
       } else {
@@ -89,59 +102,46 @@ class FeatureGates::Resolution {
     }
   }
 
-  void SetNamedGate(const Gate& gate, bool value) {
-    const absl::string_view name = gate.feature->name;
-    const std::string refusal =
-        absl::StrCat("cannot set feature gate ", name, " to ", BoolText(value), ", feature is ");
-    if (gate.milestone->locked && gate.milestone->enabled != value) {
-      errors_.push_back(absl::StrCat(refusal, "locked to ", BoolText(gate.milestone->enabled)));
+  void SetOne(Gate& gate, const Choice& choice) {
+    GateState& state = gate.state;
+    std::string refusal;
+    if (state.locked && state.enabled_by_default != choice.value) {
+      refusal = absl::StrCat("locked to ", BoolText(state.enabled_by_default));
+    } else if (state.stage == Stage::kPreAlpha) {
+      refusal = absl::StrCat("PreAlpha at emulated version ", ToString(gate.component->version));
+    }
+    if (!refusal.empty()) {
+      errors_.push_back(absl::StrCat("cannot set feature gate ", state.name, " to ",
+                                     BoolText(choice.value), ", feature is ", refusal));
       return;
     }
-    if (gate.milestone->stage == Stage::kPreAlpha) {
-      errors_.push_back(absl::StrCat(refusal, "PreAlpha at emulated version ",
-                                     ToString(gate.component->version)));
-      return;
-    }
-    named_[name] = value;
-    if (gate.milestone->stage == Stage::kDeprecated) Warn("deprecated", name, value);
-    if (gate.milestone->stage == Stage::kGA) Warn("GA", name, value);
+    if (gate.feature == nullptr) state.component = choice.source->component;
+    state.enabled = choice.value;
+    state.explicitly_set = true;
+    if (state.stage != Stage::kDeprecated && state.stage != Stage::kGA) return;
+    result_.warnings_.push_back(absl::StrCat(
+        "Setting ", state.stage == Stage::kGA ? "GA" : "deprecated", " feature gate ", state.name,
+        "=", BoolText(choice.value), ". It will be removed in a future release."));
   }
 
-  void Warn(absl::string_view stage, absl::string_view name, bool value) {
-    result_.warnings_.push_back(absl::StrCat("Setting ", stage, " feature gate ", name, "=",
-                                             BoolText(value),
-                                             ". It will be removed in a future release."));
-  }
-
-  // The value of every feature, from the strongest reason to the weakest.
-  void SetAllFeatures() {
-    for (const Component& component : components_) {
-      for (const Feature* feature : component.features) {
-        const Milestone* milestone = MilestoneAt(*feature, component.version);
-        result_.enabled_.emplace(feature->name, milestone != nullptr && milestone->enabled);
+  // By AllAlpha or AllBeta, where it reaches them. A lock does not hold these off (component-base:
+  // setUnsetAlphaGates).
+  void SetTheOthers() {
+    for (auto& [name, gate] : gates_) {
+      if (gate.feature == nullptr) continue;
+      const Stage stage = gate.state.stage;
+      if (!gate.state.explicitly_set && (stage == Stage::kAlpha || stage == Stage::kBeta)) {
+        const GateState& all = gates_[stage == Stage::kAlpha ? kAllAlpha : kAllBeta].state;
+        if (all.explicitly_set && Reaches(all.component, gate)) gate.state.enabled = all.enabled;
       }
+      result_.enabled_.find(name)->second = gate.state.enabled;
     }
-    for (const auto& [name, gate] : gates_) {
-      const Choice* all = ChoiceForAll(gate);
-      if (all != nullptr) result_.enabled_.find(name)->second = all->value;
-    }
-    for (const auto& [name, value] : named_) result_.enabled_.find(name)->second = value;
-  }
-
-  // What AllAlpha or AllBeta says of `gate`; null where neither reaches it. A lock does not hold
-  // them off (component-base: setUnsetAlphaGates).
-  const Choice* ChoiceForAll(const Gate& gate) const {
-    const Stage stage = gate.milestone->stage;
-    if (stage != Stage::kAlpha && stage != Stage::kBeta) return nullptr;
-    const auto choice = choices_.find(stage == Stage::kAlpha ? kAllAlpha : kAllBeta);
-    const bool reached = choice != choices_.end() && choice->second.Reaches(*gate.component);
-    return reached ? &choice->second : nullptr;
   }
 
   // Only of what can be named: nobody could turn off the others.
   void CheckEnabledDependencies() {
     for (const auto& [name, gate] : gates_) {
-      if (!result_.Enabled(*gate.feature)) continue;
+      if (gate.feature == nullptr || !gate.state.enabled) continue;
       std::set<absl::string_view> disabled;
       for (const Feature* dependency : gate.feature->depends_on) {
         if (!result_.Enabled(*dependency)) disabled.insert(dependency->name);
@@ -153,36 +153,7 @@ class FeatureGates::Resolution {
     }
   }
 
-  void ListStates() {
-    for (const auto& [name, gate] : gates_) {
-      if (gate.milestone->stage == Stage::kPreAlpha) continue;
-      result_.states_.push_back({.name = absl::StrCat(name),
-                                 .component = absl::StrCat(gate.component->name),
-                                 .stage = gate.milestone->stage,
-                                 .enabled_by_default = gate.milestone->enabled,
-                                 .enabled = result_.Enabled(*gate.feature),
-                                 .locked = gate.milestone->locked,
-                                 .explicitly_set = named_.count(name) != 0});
-    }
-    for (const auto& [name, stage] :
-         {std::pair{kAllAlpha, Stage::kAlpha}, std::pair{kAllBeta, Stage::kBeta}}) {
-      GateState state{.name = absl::StrCat(name), .component = "", .stage = stage};
-      if (const auto choice = choices_.find(name); choice != choices_.end()) {
-        state.component = choice->second.source->component;
-        state.enabled = choice->second.value;
-        state.explicitly_set = true;
-      }
-      result_.states_.push_back(std::move(state));
-    }
-    std::sort(result_.states_.begin(), result_.states_.end(),
-              [](const GateState& a, const GateState& b) { return a.name < b.name; });
-  }
-
-  const absl::Span<const Component> components_;
   std::map<absl::string_view, Gate> gates_;
-  std::map<absl::string_view, Choice> choices_;
-  // What was set by name.
-  std::map<absl::string_view, bool> named_;
   std::vector<std::string> errors_;
   FeatureGates result_;
 };
@@ -209,7 +180,7 @@ absl::StatusOr<GateValues> ParseFeatureGatesFlag(absl::string_view text) {
 absl::StatusOr<FeatureGates> FeatureGates::Resolve(absl::Span<const Component> components,
                                                    absl::Span<const Overrides> overrides) {
   if (absl::Status status = CheckDeclarations(components); !status.ok()) return status;
-  return Resolution(components, overrides).Run();
+  return Resolution(components).Run(overrides);
 }
 
 bool FeatureGates::Enabled(const Feature& feature) const {

@@ -58,7 +58,7 @@ struct GateState {
   std::string name;
   // Empty for AllAlpha and AllBeta, which belong to all; where they were set by a source of one
   // component, that component.
-  std::string component;
+  std::string component = {};
   Stage stage = Stage::kAlpha;
   bool enabled_by_default = false;
   bool enabled = false;

@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "netlink/expression.h"
-#include "netlink/rule_codec.h"
 #include "netlink/statement.h"
 
 namespace kipt::netlink {

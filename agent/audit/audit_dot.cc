@@ -15,7 +15,7 @@
 #include "agent/audit/audit.h"
 #include "agent/audit/family_chains.h"
 #include "agent/policy/rule_forms.h"
-#include "featuregates/printable.h"
+#include "featuregates/go_text.h"
 
 namespace kipt::agent {
 namespace {

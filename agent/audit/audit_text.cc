@@ -8,7 +8,7 @@
 #include "agent/audit/audit.h"
 #include "agent/audit/audit_parts.h"
 #include "agent/audit/explain.h"
-#include "featuregates/printable.h"
+#include "featuregates/go_text.h"
 
 namespace kipt::agent {
 namespace {

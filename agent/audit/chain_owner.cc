@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
-#include "agent/policy/kubelet_forms.h"
+#include "agent/policy/ownership.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
 

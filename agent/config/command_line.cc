@@ -15,7 +15,7 @@
 #include "agent/config/settings.h"
 #include "featuregates/feature_gates.h"
 #include "featuregates/go_text.h"
-#include "featuregates/kubelet_features.h"
+#include "featuregates/known_features.h"
 
 namespace kipt::agent {
 namespace {

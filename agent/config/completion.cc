@@ -12,7 +12,7 @@
 #include "agent/config/settings.h"
 #include "agent/policy/policy_tables.h"
 #include "featuregates/go_text.h"
-#include "featuregates/kubelet_features.h"
+#include "featuregates/known_features.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {
@@ -64,7 +64,7 @@ CompletionValues ArgumentsOf(Command command) {
   if (command != Command::kExplain) return {};
   std::vector<std::string> chains;
   for (const kep3178::ChainRow& row : kep3178::kChains) {
-    std::string chain = absl::StrCat(netlink::TableName(row.table), "/", row.name);
+    std::string chain = absl::StrCat(netlink::TableName(row.table), "/", row.chain);
     if (!absl::c_linear_search(chains, chain)) chains.push_back(std::move(chain));
   }
   return OneOf(std::move(chains));

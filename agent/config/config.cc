@@ -17,9 +17,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "agent/config/settings.h"
-#include "featuregates/agent_features.h"
 #include "featuregates/go_text.h"
-#include "featuregates/kubelet_features.h"
+#include "featuregates/known_features.h"
 
 namespace kipt::agent {
 namespace {

@@ -14,7 +14,7 @@
 #include "agent/config/bind_address.h"
 #include "agent/config/go_duration.h"
 #include "featuregates/go_text.h"
-#include "featuregates/kubelet_features.h"
+#include "featuregates/known_features.h"
 
 namespace kipt::agent {
 namespace {

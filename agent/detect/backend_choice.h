@@ -17,7 +17,7 @@
 #include "absl/types/span.h"
 #include "agent/detect/iptables_mode.h"
 #include "agent/detect/mode_evidence.h"
-#include "agent/policy/other_mode.h"
+#include "agent/policy/diff.h"
 #include "netlink/backend.h"
 #include "netlink/ruleset.h"
 

@@ -12,7 +12,7 @@
 #include "agent/endpoints/metrics.h"
 #include "agent/loop/suspects.h"
 #include "agent/report/report.h"
-#include "featuregates/printable.h"
+#include "featuregates/go_text.h"
 
 namespace kipt::agent {
 namespace {

@@ -13,7 +13,7 @@
 #include "agent/detect/rule_support.h"
 #include "agent/loop/family_phase.h"
 #include "agent/loop/martians.h"
-#include "agent/policy/native_martians.h"
+#include "agent/policy/diff.h"
 
 namespace kipt::agent {
 namespace {

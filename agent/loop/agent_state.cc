@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "featuregates/printable.h"
+#include "featuregates/go_text.h"
 
 namespace kipt::agent {
 namespace {

@@ -6,7 +6,7 @@
 #include <variant>
 
 #include "absl/time/clock.h"
-#include "agent/policy/kubelet_forms.h"
+#include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {

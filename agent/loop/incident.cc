@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "agent/loop/suspects.h"
 #include "agent/policy/chain_diff.h"
-#include "featuregates/printable.h"
+#include "featuregates/go_text.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {

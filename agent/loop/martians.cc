@@ -5,7 +5,6 @@
 #include <utility>
 #include <variant>
 
-#include "agent/policy/native_martians.h"
 #include "agent/policy/rule_forms.h"
 #include "netlink/reach.h"
 

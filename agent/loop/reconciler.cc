@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "agent/detect/rule_support.h"
 #include "agent/loop/martians.h"
-#include "agent/policy/kube_proxy_chains.h"
-#include "agent/policy/native_martians.h"
+#include "agent/policy/ownership.h"
+#include "agent/policy/rule_forms.h"
 #include "netlink/kernel_error.h"
 #include "netlink/ruleset.h"
 

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "agent/loop/reconciler.h"
-#include "agent/policy/native_martians.h"
+#include "agent/policy/diff.h"
 #include "agent/policy/rule_forms.h"
 #include "netlink/kernel_error.h"
 
@@ -181,7 +181,7 @@ void Reconciler::LookAtEachFamily(const Goal& goal, const Restraint& restraint,
     Goal of_family = goal;
     of_family.input.families = {family};
     absl::Status alone =
-        SyncFamilies(of_family, ChainsToRead(family), {&family, 1}, restraint, report);
+        SyncFamilies(of_family, ChainsToRead({&family, 1}), {&family, 1}, restraint, report);
     if (report.status.ok()) {
       any_was_read = true;
       Merge(family, report.plan, plan);

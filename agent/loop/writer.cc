@@ -20,7 +20,6 @@
 #include "absl/strings/strip.h"
 #include "agent/process/files.h"
 #include "featuregates/go_text.h"
-#include "featuregates/printable.h"
 
 namespace kipt::agent {
 namespace {

@@ -24,7 +24,7 @@
 #include "agent/detect/rule_support.h"
 #include "agent/loop/agent.h"
 #include "agent/loop/reconciler.h"
-#include "agent/policy/other_mode.h"
+#include "agent/policy/diff.h"
 #include "agent/policy/policy.h"
 #include "agent/process/command.h"
 #include "agent/process/network_namespaces.h"

@@ -4,13 +4,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "agent/policy/guards.h"
-#include "agent/policy/kubelet_forms.h"
+#include "agent/policy/ownership.h"
 
 namespace kipt::agent {
 namespace {
@@ -22,126 +23,190 @@ using netlink::RuleHandle;
 constexpr size_t kNone = static_cast<size_t>(-1);
 constexpr char kDamaged[] = "damaged: it lost its match";
 
-// What is to become of each observed rule, and where each desired one stands.
-struct Placement {
-  // Per observed rule: why it goes; empty where it stays.
-  std::vector<std::string> removal;
+class ChainDiffer {
+ public:
+  ChainDiffer(const DesiredChain& desired, const ObservedChain& observed, const PolicyInput& input,
+              bool claimed, Diff& diff)
+      : desired_(desired),
+        observed_(observed.rules),
+        input_(input),
+        claimed_(claimed),
+        diff_(diff),
+        places_(observed_.size()),
+        found_(desired.rules.size(), kNone),
+        numbers_(observed_) {}
+
+  void Run() {
+    diff_.in_place.push_back({desired_.id, ChainText(desired_.id), desired_.reason});
+    const bool unguarded = FindDamages();
+    FindOurs();
+    // What kube-proxy keeps in a form that works is left alone, ours included: adding ours beside
+    // it would only last until kube-proxy's next sync.
+    const bool complete = !absl::c_linear_search(found_, kNone);
+    const bool theirs = !complete && claimed_ && !unguarded && LeaveToKubeProxy();
+    if (!theirs) AddMissing();
+    for (size_t i = 0; i < observed_.size(); ++i) {
+      const std::string& removal = places_[i].removal;
+      if (removal.empty() || (theirs && removal != kDamaged)) continue;
+      diff_.changes.push_back({numbers_.Delete(desired_.id, observed_[i]), removal});
+    }
+    ListStale();
+  }
+
+ private:
+  // What an observed rule is, and what is to become of it.
+  struct Place {
+    // Index of the desired rule that it is.
+    size_t wanted = kNone;
+    // Else, what kubelet wrote.
+    std::optional<KubeletForm> form = {};
+    // Why it goes; empty where it stays.
+    std::string removal = {};
+  };
+
+  // True: there is damage that only our own rules, put before it, can mend.
+  bool FindDamages() {
+    bool unguarded = false;
+    std::vector<Damage> damages = FindDamage(desired_.id, observed_);
+    absl::c_move(FindVoidedMarks(desired_.id, observed_), std::back_inserter(damages));
+    for (const Damage& damage : damages) {
+      const bool damaged = damage.condition == Condition::kDamagedRule;
+      const bool mended = damaged && (damage.delete_rule || input_.mode == Mode::kLegacy);
+      diff_.findings.push_back({damage.condition, desired_.id, damage.message, mended});
+      unguarded |= damaged && !damage.delete_rule;
+      if (damage.delete_rule) places_[damage.index].removal = kDamaged;
+    }
+    return unguarded;
+  }
+
+  void FindOurs() {
+    for (size_t i = 0; i < observed_.size(); ++i) Judge(observed_[i], places_[i]);
+    // The first rule that stays, is not ours and may decide about a packet; all of ours belong
+    // before it.
+    while (first_foreign_ < observed_.size() && !MayDecideFirst(first_foreign_)) ++first_foreign_;
+    // Take each of ours where it stands, the earlier first; in an ordered chain only behind the one
+    // taken before it.
+    size_t from = 0;
+    for (size_t wanted = 0; wanted < found_.size(); ++wanted) {
+      for (size_t i = desired_.ordered ? from : 0; i < first_foreign_; ++i) {
+        if (places_[i].wanted != wanted) continue;
+        found_[wanted] = i;
+        from = i + 1;
+        break;
+      }
+    }
+    for (size_t i = 0; i < observed_.size(); ++i) {
+      const size_t wanted = places_[i].wanted;
+      if (wanted == kNone || found_[wanted] == i) continue;
+      places_[i].removal = found_[wanted] != kNone ? "duplicate"
+                           : i > first_foreign_    ? "stands behind a rule that may decide first"
+                                                   : "stands out of order";
+    }
+  }
+
+  void Judge(const ObservedRule& observed, Place& place) const {
+    if (observed.rule() == nullptr) return;
+    const auto own = absl::c_find_if(desired_.rules, [&](const DesiredRule& candidate) {
+      return candidate.rule == *observed.rule();
+    });
+    if (own != desired_.rules.end()) {
+      place.wanted = static_cast<size_t>(own - desired_.rules.begin());
+      return;
+    }
+    place.form = RecognizeKubeletForm(desired_.id, *observed.rule());
+    if (!place.form) return;
+    // In cleanup mode nothing supersedes it (it is stale), and what kube-proxy keeps is
+    // kube-proxy's. Another label than ours in a chain of labels is superseded in both.
+    if ((input_.mode == Mode::kLegacy || place.form->label) &&
+        !(place.form->shared_with_kube_proxy && claimed_)) {
+      place.removal = absl::StrCat("superseded: ", place.form->description);
+    }
+  }
+
+  // Behind a rule that only changes the mark ours still sets it; before that rule it would do so in
+  // vain.
+  bool MayDecideFirst(size_t index) const {
+    const ObservedRule& observed = observed_[index];
+    const bool only_marks = observed.rule() != nullptr &&
+                            std::holds_alternative<netlink::SetMark>(observed.rule()->target);
+    return places_[index].wanted == kNone && places_[index].removal.empty() &&
+           netlink::MayDecide(observed) && !(IsMarkingChain(desired_.id) && only_marks);
+  }
+
+  // Whether kube-proxy's rules do the work, in another form than ours; says so.
+  bool LeaveToKubeProxy() {
+    std::vector<ObservedRule> whole;
+    for (size_t i = 0; i < observed_.size(); ++i) {
+      if (places_[i].removal != kDamaged) whole.push_back(observed_[i]);
+    }
+    const std::optional<int> bit = CompleteSetBit(desired_.id, whole);
+    if (!bit.has_value()) return false;
+    const int ours = input_.bits.masquerade;
+    if (*bit != ours) {
+      diff_.findings.push_back(
+          {Condition::kBitConflict, desired_.id,
+           absl::StrCat("kube-proxy uses mark bit ", *bit, ", this agent was given bit ", ours,
+                        ": give both the same --iptables-masquerade-bit; until then kube-proxy's "
+                        "rules stay, and what others mark with bit ",
+                        ours, " is not masqueraded"),
+           false});
+    } else {
+      diff_.findings.push_back({Condition::kOlderFormKept, desired_.id,
+                                "kube-proxy keeps an older form of these rules, which does the "
+                                "same work: nothing to do",
+                                false});
+    }
+    return true;
+  }
+
+  void AddMissing() {
+    for (size_t i = 0; i < desired_.rules.size(); ++i) {
+      const DesiredRule& rule = desired_.rules[i];
+      if (found_[i] != kNone) {
+        diff_.in_place.push_back(
+            {desired_.id, RuleText(desired_.id, observed_[found_[i]]), rule.reason});
+        continue;
+      }
+      const size_t before = Anchor(i);
+      diff_.changes.push_back(
+          {before < observed_.size()
+               ? numbers_.InsertBefore(desired_.id, rule.rule, observed_[before].handle)
+               : numbers_.Append(desired_.id, rule.rule),
+           rule.reason});
+    }
+  }
+
+  // The rule before which a missing one of ours is inserted; the end: append.
+  size_t Anchor(size_t wanted) const {
+    if (!desired_.ordered) return first_foreign_;
+    const auto later = std::find_if(found_.begin() + static_cast<ptrdiff_t>(wanted), found_.end(),
+                                    [](size_t index) { return index != kNone; });
+    return later != found_.end() ? *later : first_foreign_;
+  }
+
+  // What a kubelet of another mode or bit left here, and no change removes.
+  void ListStale() {
+    for (size_t i = 0; i < observed_.size(); ++i) {
+      const Place& place = places_[i];
+      if (!place.form || !place.removal.empty()) continue;
+      diff_.stale.push_back(
+          {desired_.id, RuleText(desired_.id, observed_[i]),
+           absl::StrCat(WhyStale(input_, desired_.id, place.form->shared_with_kube_proxy, claimed_),
+                        " (", place.form->description, ")")});
+    }
+  }
+
+  const DesiredChain& desired_;
+  const std::vector<ObservedRule>& observed_;
+  const PolicyInput& input_;
+  bool claimed_;
+  Diff& diff_;
+  std::vector<Place> places_;
   // Per desired rule: the index of the observed rule that is it; kNone where it must be added.
-  std::vector<size_t> found;
-  // The first rule that stays, is not ours and may decide about a packet; all of ours belong before
-  // it. The number of observed rules where there is none.
-  size_t first_foreign = 0;
-
-  bool complete() const { return std::find(found.begin(), found.end(), kNone) == found.end(); }
+  std::vector<size_t> found_;
+  size_t first_foreign_ = 0;
+  RuleNumbers numbers_;
 };
-
-size_t DesiredIndex(const DesiredChain& desired, const ObservedRule& observed) {
-  for (size_t i = 0; i < desired.rules.size(); ++i) {
-    if (observed.rule() != nullptr && *observed.rule() == desired.rules[i].rule) return i;
-  }
-  return kNone;
-}
-
-// Why a form of kubelet's that we do not want goes; empty where it stays: in cleanup mode nothing
-// supersedes it (it is stale), and what kube-proxy keeps is kube-proxy's. Another label than ours
-// in a chain of labels is superseded in both.
-std::string WhySuperseded(const DesiredChain& desired, const ObservedRule& observed,
-                          const ChainContext& context) {
-  if (observed.rule() == nullptr) return "";
-  const std::optional<KubeletForm> form = RecognizeKubeletForm(desired.id, *observed.rule());
-  if (!form.has_value() || (context.mode != Mode::kLegacy && !form->label) ||
-      (form->shared_with_kube_proxy && context.claimed_by_kube_proxy)) {
-    return "";
-  }
-  return absl::StrCat("superseded: ", form->description);
-}
-
-// Behind a rule that only changes the mark ours still sets it; before that rule it would do so in
-// vain.
-bool MayDecideFirst(const netlink::ChainId& chain, const ObservedRule& observed) {
-  const bool only_marks = observed.rule() != nullptr &&
-                          std::holds_alternative<netlink::SetMark>(observed.rule()->target);
-  return netlink::MayDecide(observed) && !(IsMarkingChain(chain) && only_marks);
-}
-
-Placement Place(const DesiredChain& desired, const ObservedChain& observed,
-                const std::vector<Damage>& damages, const ChainContext& context) {
-  const size_t count = observed.rules.size();
-  Placement placement{.removal = std::vector<std::string>(count),
-                      .found = std::vector<size_t>(desired.rules.size(), kNone),
-                      .first_foreign = count};
-  for (const Damage& damage : damages) {
-    if (damage.delete_rule) placement.removal[damage.index] = kDamaged;
-  }
-  for (size_t i = 0; i < count; ++i) {
-    if (!placement.removal[i].empty()) continue;
-    if (DesiredIndex(desired, observed.rules[i]) != kNone) continue;
-    placement.removal[i] = WhySuperseded(desired, observed.rules[i], context);
-    if (placement.removal[i].empty() && MayDecideFirst(desired.id, observed.rules[i])) {
-      placement.first_foreign = std::min(placement.first_foreign, i);
-    }
-  }
-  // Take each of ours where it stands, the earlier first; in an ordered chain only behind the one
-  // taken before it.
-  size_t from = 0;
-  for (size_t wanted = 0; wanted < desired.rules.size(); ++wanted) {
-    for (size_t i = desired.ordered ? from : 0; i < placement.first_foreign; ++i) {
-      if (DesiredIndex(desired, observed.rules[i]) != wanted) continue;
-      placement.found[wanted] = i;
-      from = i + 1;
-      break;
-    }
-  }
-  for (size_t i = 0; i < count; ++i) {
-    const size_t wanted = DesiredIndex(desired, observed.rules[i]);
-    if (wanted == kNone || placement.found[wanted] == i || !placement.removal[i].empty()) continue;
-    placement.removal[i] = placement.found[wanted] != kNone ? "duplicate"
-                           : i > placement.first_foreign
-                               ? "stands behind a rule that may decide first"
-                               : "stands out of order";
-  }
-  return placement;
-}
-
-// The rule before which a missing one of ours is inserted; none: append.
-std::optional<RuleHandle> Anchor(const DesiredChain& desired, const ObservedChain& observed,
-                                 const Placement& placement, size_t wanted) {
-  if (desired.ordered) {
-    for (size_t later = wanted + 1; later < placement.found.size(); ++later) {
-      if (placement.found[later] != kNone) return observed.rules[placement.found[later]].handle;
-    }
-  }
-  if (placement.first_foreign < observed.rules.size()) {
-    return observed.rules[placement.first_foreign].handle;
-  }
-  return std::nullopt;
-}
-
-bool MendsDamage(const ChainContext& context, const Damage& damage) {
-  return damage.condition == Condition::kDamagedRule &&
-         (damage.delete_rule || context.mode == Mode::kLegacy);
-}
-
-bool IsDamaged(const Placement& placement, size_t index) {
-  return placement.removal[index] == kDamaged;
-}
-
-std::vector<ObservedRule> Undamaged(const ObservedChain& observed, const Placement& placement) {
-  std::vector<ObservedRule> rules;
-  for (size_t i = 0; i < observed.rules.size(); ++i) {
-    if (!IsDamaged(placement, i)) rules.push_back(observed.rules[i]);
-  }
-  return rules;
-}
-
-// Deletes what goes; `only_damaged` leaves everything but damaged rules.
-void Delete(const DesiredChain& desired, const ObservedChain& observed, const Placement& placement,
-            bool only_damaged, RuleNumbers& numbers, Diff& diff) {
-  for (size_t i = 0; i < observed.rules.size(); ++i) {
-    if (placement.removal[i].empty() || (only_damaged && !IsDamaged(placement, i))) continue;
-    diff.changes.push_back({numbers.Delete(desired.id, observed.rules[i]), placement.removal[i]});
-  }
-}
 
 }  // namespace
 
@@ -157,69 +222,27 @@ std::string RuleText(const netlink::ChainId& chain, const netlink::Rule& rule) {
   return absl::StrCat("-A ", chain.name, " ", netlink::ToString(chain.family, rule));
 }
 
+std::string WhyStale(const PolicyInput& input, const netlink::ChainId& chain, bool shared,
+                     bool claimed) {
+  if (shared && claimed) return "kube-proxy's: it uses this chain too";
+  if (input.mode == Mode::kOff) return "stale, kept: --make-iptables-util-chains=false";
+  if (!absl::c_linear_search(input.families, chain.family)) {
+    return "stale, kept: this family is not managed (--ip-families)";
+  }
+  if (IsLabelChain(chain)) return absl::StrCat("stale, kept: ", WhyNoLabels(input));
+  return absl::StrCat("stale, kept: not part of ", ModeName(input.mode), " mode");
+}
+
 void DiffMissingChain(const DesiredChain& desired, Diff& diff) {
   diff.changes.push_back({netlink::CreateChain{desired.id}, desired.reason});
-  RuleNumbers numbers({});
   for (const DesiredRule& rule : desired.rules) {
-    diff.changes.push_back({numbers.Append(desired.id, rule.rule), rule.reason});
+    diff.changes.push_back({netlink::AddRule{desired.id, rule.rule}, rule.reason});
   }
 }
 
 void DiffExistingChain(const DesiredChain& desired, const ObservedChain& observed,
-                       const ChainContext& context, Diff& diff) {
-  diff.in_place.push_back({desired.id, ChainText(desired.id), desired.reason});
-  std::vector<Damage> damages = FindDamage(desired.id, observed.rules);
-  for (Damage& voided : FindVoidedMarks(desired.id, observed.rules)) {
-    damages.push_back(std::move(voided));
-  }
-  bool unguarded = false;  // damage that only our own rules, put before it, can mend
-  for (const Damage& damage : damages) {
-    diff.findings.push_back(
-        {damage.condition, desired.id, damage.message, MendsDamage(context, damage)});
-    unguarded |= damage.condition == Condition::kDamagedRule && !damage.delete_rule;
-  }
-  const Placement placement = Place(desired, observed, damages, context);
-  RuleNumbers numbers(observed.rules);
-
-  // What kube-proxy keeps in a form that works is left alone, ours included: adding ours beside it
-  // would only last until kube-proxy's next sync.
-  if (!placement.complete() && context.claimed_by_kube_proxy && !unguarded) {
-    const std::optional<int> bit = CompleteSetBit(desired.id, Undamaged(observed, placement));
-    if (bit.has_value() && *bit != context.bits.masquerade) {
-      diff.findings.push_back(
-          {Condition::kBitConflict, desired.id,
-           absl::StrCat("kube-proxy uses mark bit ", *bit, ", this agent was given bit ",
-                        context.bits.masquerade,
-                        ": give both the same --iptables-masquerade-bit; until then kube-proxy's "
-                        "rules stay, and what others mark with bit ",
-                        context.bits.masquerade, " is not masqueraded"),
-           false});
-    } else if (bit.has_value()) {
-      diff.findings.push_back({Condition::kOlderFormKept, desired.id,
-                               "kube-proxy keeps an older form of these rules, which does the same "
-                               "work: nothing to do",
-                               false});
-    }
-    if (bit.has_value()) {
-      Delete(desired, observed, placement, /*only_damaged=*/true, numbers, diff);
-      return;
-    }
-  }
-
-  for (size_t i = 0; i < desired.rules.size(); ++i) {
-    const DesiredRule& rule = desired.rules[i];
-    if (placement.found[i] != kNone) {
-      diff.in_place.push_back(
-          {desired.id, RuleText(desired.id, observed.rules[placement.found[i]]), rule.reason});
-      continue;
-    }
-    const std::optional<RuleHandle> before = Anchor(desired, observed, placement, i);
-    diff.changes.push_back({before.has_value()
-                                ? numbers.InsertBefore(desired.id, rule.rule, *before)
-                                : numbers.Append(desired.id, rule.rule),
-                            rule.reason});
-  }
-  Delete(desired, observed, placement, /*only_damaged=*/false, numbers, diff);
+                       const PolicyInput& input, bool claimed, Diff& diff) {
+  ChainDiffer(desired, observed, input, claimed, diff).Run();
 }
 
 void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, netlink::Walk& walk,
@@ -227,10 +250,9 @@ void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, net
   const netlink::ChainId& base = desired.base_chain;
   const ObservedChain* observed = snapshot.Find(base);
   if (observed == nullptr) {
-    const bool planned =
-        std::any_of(diff.changes.begin(), diff.changes.end(), [&](const Change& change) {
-          return change.operation == netlink::Operation(netlink::CreateChain{base});
-        });
+    const bool planned = absl::c_any_of(diff.changes, [&](const Change& change) {
+      return change.operation == netlink::Operation(netlink::CreateChain{base});
+    });
     if (!planned) {
       diff.changes.push_back({netlink::CreateChain{base}, "base chain of the jump below"});
     }

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "agent/policy/diff.h"
@@ -50,15 +51,10 @@ class RuleNumbers {
   std::vector<std::optional<netlink::RuleHandle>> handles_;  // none: a rule that we add
 };
 
-struct ChainContext {
-  Mode mode = Mode::kLegacy;
-  MarkBits bits;
-  bool claimed_by_kube_proxy = false;
-};
-
-// Appends to `diff` the changes, standing rules and findings of a chain of ours that exists.
+// Appends to `diff` the changes, standing and stale rules and findings of a chain of ours that
+// exists. `claimed`: kube-proxy uses the chains that it shares with kubelet.
 void DiffExistingChain(const DesiredChain& desired, const netlink::ObservedChain& observed,
-                       const ChainContext& context, Diff& diff);
+                       const PolicyInput& input, bool claimed, Diff& diff);
 
 // The same for a chain of ours that does not exist.
 void DiffMissingChain(const DesiredChain& desired, Diff& diff);
@@ -66,6 +62,11 @@ void DiffMissingChain(const DesiredChain& desired, Diff& diff);
 // The same for a jump; `walk` is through `snapshot`.
 void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, netlink::Walk& walk,
               Diff& diff);
+
+// Why what stands of `chain`, which is kubelet's, or leads to it, is stale. `shared`: kube-proxy
+// writes it too.
+std::string WhyStale(const PolicyInput& input, const netlink::ChainId& chain, bool shared,
+                     bool claimed);
 
 // ":KUBE-FIREWALL - [0:0]" and "-A KUBE-FIREWALL ...", as iptables-save prints them.
 std::string ChainText(const netlink::ChainId& chain);

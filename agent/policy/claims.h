@@ -42,37 +42,20 @@ struct Claim {
   bool operator==(const Claim&) const = default;
 };
 
-// For one family of one mode.
-class Claims {
- public:
-  // All must outlive it. `observed` must hold what ChainsToRead() asks for.
-  Claims(netlink::Family family, const netlink::Snapshot& observed, const Dependents& dependents);
-
-  // On `chain` of kubelet's, observed so, with its jumps and its rules. Empty: nobody's.
-  std::vector<Claim> OnChain(const netlink::ChainId& chain,
-                             const netlink::ObservedChain& observed) const;
-
-  // On a rule of filter/KUBE-FIREWALL that drops what bears `mark`.
-  std::vector<Claim> OnDropMarkRule(uint32_t mark) const;
-
- private:
-  std::vector<Claim> OfOthers(const netlink::ChainId& chain,
-                              const netlink::ObservedChain& observed) const;
-  std::vector<Claim> OfKubeProxy(const netlink::ChainId& chain) const;
-  std::vector<Claim> OfMarks(absl::string_view marking_chain, uint32_t mark) const;
-  std::vector<Claim> OfLabels(absl::string_view labelling_chain,
-                              const netlink::ConnLabelSet& labels) const;
-  // A chain of nat that is there, and that somebody claims.
-  bool Stays(absl::string_view marking_chain) const;
-  bool Stands(netlink::Table table, absl::string_view name) const;
-
-  netlink::Family family_;
-  const netlink::Snapshot& observed_;
-  const Dependents& dependents_;
+// What claims are found in, for one family of one mode. `observed` must hold what ChainsToRead()
+// asks for.
+struct ClaimSources {
+  netlink::Family family;
+  const netlink::Snapshot& observed;
+  const Dependents& dependents;
 };
 
-// A rule of a chain of kubelet's that kubelet writes there in some form, be it damaged.
-bool IsKubeletRule(const netlink::ChainId& chain, const netlink::ObservedRule& rule);
+// On `chain` of kubelet's, observed so, with its jumps and its rules. Empty: nobody's.
+std::vector<Claim> ClaimsOnChain(const ClaimSources& sources, const netlink::ChainId& chain,
+                                 const netlink::ObservedChain& observed);
+
+// On a rule of filter/KUBE-FIREWALL that drops what bears `mark`.
+std::vector<Claim> ClaimsOnDropMarkRule(const ClaimSources& sources, uint32_t mark);
 
 }  // namespace kipt::agent
 

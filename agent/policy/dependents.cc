@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/policy/dependents.h"
 
-#include <bit>
 #include <optional>
 #include <tuple>
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "agent/policy/kube_proxy_chains.h"
-#include "agent/policy/policy.h"
+#include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {
@@ -38,185 +35,141 @@ std::optional<ChainId> ChainIn(const TableId& table, const std::string& chain) {
   return std::nullopt;
 }
 
-// The chain that `rule` of `table` jumps to, as above.
-std::optional<ChainId> TargetIn(const TableId& table, const SurveyRule& rule) {
-  const std::string* jump = JumpTarget(rule);
-  return jump != nullptr ? ChainIn(table, *jump) : std::nullopt;
-}
-
-// The rule that makes a marking chain one, whoever of kubelet and kube-proxy wrote it, and the one
-// that clears the mark; with any bit.
-bool IsOwnMarking(const ChainId& chain, const SurveyRule& rule) {
-  const uint32_t marks = MarksSet(rule);
-  if (chain.table != netlink::Table::kNat || rule.rule() == nullptr || std::popcount(marks) != 1) {
-    return false;
-  }
-  const int bit = std::countr_zero(marks);
-  if (chain.name == kMarkMasqChain || chain.name == kMarkDropChain) {
-    return *rule.rule() == SetBit(bit);
-  }
-  return chain.name == kPostroutingChain && *rule.rule() == ClearBit(bit);
-}
-
-// The same of labels, with any label: in these two chains, and in no other of kubelet's.
-bool IsOwnLabelling(const ChainId& chain, const SurveyRule& rule) {
-  return chain.table == netlink::Table::kNat &&
-         (chain.name == kLabelMasqChain || chain.name == kLabelDropChain) &&
-         rule.rule() != nullptr && rule.rule()->conn_label &&
-         *rule.rule() == SetLabel(rule.rule()->conn_label->label);
-}
-
-std::string SpelledRule(const TableId& table, const std::string& chain, const SurveyRule& rule) {
-  return absl::StrCat("-A ", chain, " ", ToString(table, rule));
-}
-
-Marking MarkingOf(const TableId& table, const std::string& chain, const SurveyRule& rule,
-                  uint32_t bits, const netlink::ConnLabelSet& labels) {
-  return {.from = absl::StrCat(netlink::ToString(table), " ", chain),
-          .rule = SpelledRule(table, chain, rule),
-          .bits = bits,
-          .labels = labels,
-          .ipv4 = table.family != "ip6",
-          .ipv6 = table.family != "ip"};
-}
-
 // Another example of what is known adds nothing to anybody's decision.
-void AddIfNew(Marking marking, std::vector<Marking>& known) {
+void AddIfNew(const Marking& marking, std::vector<Marking>& known) {
   const bool is_known = absl::c_any_of(known, [&](const Marking& one) {
     return (marking.bits & ~one.bits) == 0 && (marking.labels & ~one.labels).none() &&
            marking.ipv4 <= one.ipv4 && marking.ipv6 <= one.ipv6;
   });
-  if (!is_known) known.push_back(std::move(marking));
-}
-
-// A mark or label is set by whoever comes to `chain`, if anybody does.
-void AddIfUsed(const std::vector<std::pair<ChainId, Marking>>& own,
-               const std::set<ChainId>& targets, const CniConfigs& cni,
-               std::vector<Marking>& markings) {
-  for (const auto& [chain, marking] : own) {
-    const bool named = !cni.problems.empty() ||
-                       absl::c_any_of(cni.references, [&name = chain.name](const auto& reference) {
-                         return reference.chain == name;
-                       });
-    if (named || targets.contains(chain)) markings.push_back(marking);
-  }
-}
-
-bool SetsForOthers(const TableId& table) {
-  return table.name != kKubeProxyTable && table.family != "arp";
+  if (!is_known) known.push_back(marking);
 }
 
 }  // namespace
 
-DependentsCollector::DependentsCollector() {
-  for (const Family family : netlink::kFamilies) {
-    for (const DesiredJump& jump : EveryKubeletJump(family)) {
-      own_jumps_.emplace_back(jump.base_chain, jump.rule);
-    }
-  }
-}
+// Where a rule of a survey stands, and how it is spelled there.
+struct DependentsCollector::Place {
+  const TableId& table;
+  const std::string& chain;
 
-// kubelet's jumps from base chains.
-bool DependentsCollector::IsKubeletJump(const ChainId& from, const SurveyRule& rule) const {
-  return rule.rule() != nullptr && absl::c_any_of(own_jumps_, [&](const auto& jump) {
-           return jump.first == from && jump.second == *rule.rule();
-         });
-}
+  std::optional<ChainId> Id() const { return ChainIn(table, chain); }
+  std::string From() const { return absl::StrCat(netlink::ToString(table), " ", chain); }
+  std::string Spell(const SurveyRule& rule) const {
+    return absl::StrCat("-A ", chain, " ", ToString(table, rule));
+  }
+  // The chain that `rule`, which stands here, jumps to.
+  std::optional<ChainId> TargetOf(const SurveyRule& rule) const {
+    const std::string* jump = JumpTarget(rule);
+    return jump != nullptr ? ChainIn(table, *jump) : std::nullopt;
+  }
+};
 
 netlink::SurveyFilter DependentsCollector::ManagedMode() {
   return [this](const TableId& table, const std::string& chain, const SurveyRule& rule) {
-    NoteReference(table, chain, rule);
-    NoteMarkings(table, chain, rule);
-    if (rule_of_others_.empty()) NoteRuleOfOthers(table, chain, rule);
+    const Place place = {table, chain};
+    NoteReference(place, rule);
+    NoteMarkings(place, rule, /*managed_mode=*/true);
+    if (rule_of_others_.empty()) NoteRuleOfOthers(place, rule);
     return false;
   };
 }
 
 netlink::SurveyFilter DependentsCollector::OtherMode() {
   return [this](const TableId& table, const std::string& chain, const SurveyRule& rule) {
-    const std::optional<ChainId> from = ChainIn(table, chain);
-    NoteOtherJump(table, chain, rule);
-    if (from && IsOwnMarking(*from, rule)) {
-      other_marking_.emplace_back(*from, MarkingOf(table, chain, rule, MarksSet(rule), {}));
-    }
-    if (from && IsOwnLabelling(*from, rule)) {
-      other_labelling_.emplace_back(*from, MarkingOf(table, chain, rule, 0, LabelsSet(rule)));
-    }
-    NoteMarkings(table, chain, rule);
+    const Place place = {table, chain};
+    NoteOtherJump(place, rule);
+    NoteMarkings(place, rule, /*managed_mode=*/false);
     return false;
   };
 }
 
 void DependentsCollector::OtherModeUnreadable(const std::string& why) {
-  mark_setters_.push_back({.from = "the other iptables mode", .rule = why, .bits = 0xffffffff});
-  label_setters_.push_back(
-      {.from = "the other iptables mode", .rule = why, .labels = netlink::AllConnLabels()});
+  const std::string from = "the other iptables mode";
+  setters_.push_back({.from = from, .rule = why, .bits = 0xffffffff});
+  setters_.push_back({.from = from, .rule = why, .labels = netlink::AllConnLabels()});
 }
 
-void DependentsCollector::NoteReference(const TableId& table, const std::string& chain,
-                                        const SurveyRule& rule) {
-  const std::optional<ChainId> target = TargetIn(table, rule);
-  if (!target || !IsKubeletChain(*target)) return;
-  const ChainId from = {target->family, target->table, chain};
-  if (IsKubeletJump(from, rule)) return;
-  const bool kube_proxy = IsKubeProxyChain(from);
+void DependentsCollector::NoteReference(const Place& place, const SurveyRule& rule) {
+  const std::optional<ChainId> target = place.TargetOf(rule);
+  if (!target || !IsKubeletChain(*target) || IsKubeletJump(*place.Id(), rule)) return;
+  const bool kube_proxy = IsKubeProxyChain(*place.Id());
   if (++(kube_proxy ? kube_proxy_counts_ : counts_)[*target] > kExamples) return;
-  references_.push_back(
-      {*target, netlink::ToString(from), SpelledRule(table, chain, rule), kube_proxy});
+  references_.push_back({*target, place.From(), place.Spell(rule), kube_proxy});
 }
 
-void DependentsCollector::NoteOtherJump(const TableId& table, const std::string& chain,
-                                        const SurveyRule& rule) {
-  std::optional<ChainId> target = TargetIn(table, rule);
+void DependentsCollector::NoteOtherJump(const Place& place, const SurveyRule& rule) {
+  const std::optional<ChainId> target = place.TargetOf(rule);
   if (!target || !IsMarkingChain(*target)) return;
-  const bool kube_proxy = IsKubeProxyChain({target->family, target->table, chain});
-  if (kube_proxy && target->name == kMarkMasqChain) return;
-  other_targets_.insert(*std::move(target));
+  if (IsKubeProxyChain(*place.Id()) && target->name == kMarkMasqChain) return;
+  other_targets_.insert(*target);
 }
 
-void DependentsCollector::NoteRuleOfOthers(const TableId& table, const std::string& chain,
-                                           const SurveyRule& rule) {
+void DependentsCollector::NoteRuleOfOthers(const Place& place, const SurveyRule& rule) {
   constexpr absl::string_view kIptablesTables[] = {"filter", "nat", "mangle", "raw", "security"};
+  const TableId& table = place.table;
   const bool of_iptables = (table.family == "ip" || table.family == "ip6") &&
                            absl::c_linear_search(kIptablesTables, table.name);
   if (!of_iptables) return;
-  const std::optional<ChainId> from = ChainIn(table, chain);
-  if (from && (IsKubeletChain(*from) || IsKubeletJump(*from, rule))) return;
-  rule_of_others_ =
-      absl::StrCat(netlink::ToString(table), " ", chain, ": ", SpelledRule(table, chain, rule));
+  const std::optional<ChainId> id = place.Id();
+  if (id && (IsKubeletChain(*id) || IsKubeletJump(*id, rule))) return;
+  rule_of_others_ = absl::StrCat(place.From(), ": ", place.Spell(rule));
 }
 
-void DependentsCollector::NoteMarkings(const TableId& table, const std::string& chain,
-                                       const SurveyRule& rule) {
+void DependentsCollector::NoteMarkings(const Place& place, const SurveyRule& rule,
+                                       bool managed_mode) {
   const uint32_t bits = MarksSet(rule);
   const netlink::ConnLabelSet labels = LabelsSet(rule);
-  if ((bits == 0 && labels.none()) || !SetsForOthers(table)) return;
-  const std::optional<ChainId> from = ChainIn(table, chain);
-  if (bits != 0 && !(from && IsOwnMarking(*from, rule))) {
-    AddIfNew(MarkingOf(table, chain, rule, bits, {}), mark_setters_);
+  const TableId& table = place.table;
+  if ((bits == 0 && labels.none()) || table.name == kKubeProxyTable || table.family == "arp") {
+    return;
   }
-  if (labels.any() && !(from && IsOwnLabelling(*from, rule))) {
-    AddIfNew(MarkingOf(table, chain, rule, 0, labels), label_setters_);
-  }
+  // The rule that makes a marking chain one, whoever of kubelet and kube-proxy wrote it, and the
+  // one that clears the mark; with any bit or label.
+  const std::optional<ChainId> id = place.Id();
+  const bool own = id && rule.rule() != nullptr && RecognizeKubeletForm(*id, *rule.rule());
+  if (own && managed_mode) return;
+  Marking marking = {.from = place.From(),
+                     .rule = place.Spell(rule),
+                     .ipv4 = table.family != "ip6",
+                     .ipv6 = table.family != "ip"};
+  const auto note = [&] {
+    if (own) {
+      other_marking_.emplace_back(*id, marking);
+    } else {
+      AddIfNew(marking, setters_);
+    }
+  };
+  marking.bits = bits;
+  if (bits != 0) note();
+  marking.bits = 0;
+  marking.labels = labels;
+  if (labels.any()) note();
 }
 
 Dependents DependentsCollector::Finish(CniConfigs cni,
                                        std::vector<std::string> route_localnet) const {
   Dependents dependents = {.references = references_,
                            .reference_counts = counts_,
-                           .mark_setters = mark_setters_,
-                           .label_setters = label_setters_,
                            .cni = std::move(cni),
                            .route_localnet = std::move(route_localnet),
                            .rule_of_others = rule_of_others_};
-  AddIfUsed(other_marking_, other_targets_, dependents.cni, dependents.mark_setters);
-  AddIfUsed(other_labelling_, other_targets_, dependents.cni, dependents.label_setters);
   absl::c_sort(dependents.references);
-  for (std::vector<Marking>* markings : {&dependents.mark_setters, &dependents.label_setters}) {
-    absl::c_sort(*markings, [](const Marking& a, const Marking& b) {
-      return std::tie(a.from, a.rule, a.bits, a.ipv4, a.ipv6) <
-             std::tie(b.from, b.rule, b.bits, b.ipv4, b.ipv6);
-    });
+  std::vector<Marking> setters = setters_;
+  // A mark or label is set by whoever comes to the chain, if anybody does.
+  for (const auto& [chain, marking] : other_marking_) {
+    const bool named =
+        !dependents.cni.problems.empty() ||
+        absl::c_any_of(dependents.cni.references, [&name = chain.name](const auto& reference) {
+          return reference.chain == name;
+        });
+    if (named || other_targets_.contains(chain)) setters.push_back(marking);
+  }
+  absl::c_sort(setters, [](const Marking& a, const Marking& b) {
+    return std::tie(a.from, a.rule, a.bits, a.ipv4, a.ipv6) <
+           std::tie(b.from, b.rule, b.bits, b.ipv4, b.ipv6);
+  });
+  for (Marking& setter : setters) {
+    (setter.bits != 0 ? dependents.mark_setters : dependents.label_setters)
+        .push_back(std::move(setter));
   }
   return dependents;
 }

@@ -98,8 +98,6 @@ struct Dependents {
 // what acts on that mark.
 class DependentsCollector {
  public:
-  DependentsCollector();
-
   // For Backend::TakeSurvey of the mode whose chains may be retired. Refers to this collector, and
   // keeps no rule.
   netlink::SurveyFilter ManagedMode();
@@ -112,27 +110,19 @@ class DependentsCollector {
   Dependents Finish(CniConfigs cni, std::vector<std::string> route_localnet) const;
 
  private:
-  void NoteReference(const netlink::TableId& table, const std::string& chain,
-                     const netlink::SurveyRule& rule);
-  void NoteMarkings(const netlink::TableId& table, const std::string& chain,
-                    const netlink::SurveyRule& rule);
-  void NoteOtherJump(const netlink::TableId& table, const std::string& chain,
-                     const netlink::SurveyRule& rule);
-  void NoteRuleOfOthers(const netlink::TableId& table, const std::string& chain,
-                        const netlink::SurveyRule& rule);
-  bool IsKubeletJump(const netlink::ChainId& from, const netlink::SurveyRule& rule) const;
+  struct Place;
+  void NoteReference(const Place& place, const netlink::SurveyRule& rule);
+  void NoteMarkings(const Place& place, const netlink::SurveyRule& rule, bool managed_mode);
+  void NoteOtherJump(const Place& place, const netlink::SurveyRule& rule);
+  void NoteRuleOfOthers(const Place& place, const netlink::SurveyRule& rule);
 
-  // Kubelet's jumps and the base chains that they are in. A survey asks for them tens of thousands
-  // of times.
-  std::vector<std::pair<netlink::ChainId, netlink::Rule>> own_jumps_;
   std::vector<Reference> references_;
   std::map<netlink::ChainId, uint64_t> counts_;
   std::map<netlink::ChainId, uint64_t> kube_proxy_counts_;
-  std::vector<Marking> mark_setters_;
-  std::vector<Marking> label_setters_;
+  // Of marks and of labels.
+  std::vector<Marking> setters_;
   // Kubelet's marking chains in the other mode: what they set, and who jumps to them.
   std::vector<std::pair<netlink::ChainId, Marking>> other_marking_;
-  std::vector<std::pair<netlink::ChainId, Marking>> other_labelling_;
   std::set<netlink::ChainId> other_targets_;
   std::string rule_of_others_;
 };

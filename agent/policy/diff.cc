@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/policy/diff.h"
 
-#include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <utility>
 #include <variant>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "agent/policy/chain_diff.h"
-#include "agent/policy/guards.h"
-#include "agent/policy/kube_proxy_chains.h"
-#include "agent/policy/kubelet_forms.h"
-#include "agent/policy/native_martians.h"
+#include "agent/policy/ownership.h"
+#include "agent/policy/rule_forms.h"
 #include "netlink/reach.h"
 
 namespace kipt::agent {
@@ -20,9 +19,13 @@ namespace {
 
 using netlink::ChainId;
 using netlink::Family;
+using netlink::ObservedChain;
 using netlink::Snapshot;
+using netlink::Table;
 
-using FamilyTable = std::pair<Family, netlink::Table>;
+using FamilyTable = std::pair<Family, Table>;
+
+FamilyTable TableOf(const ChainId& chain) { return {chain.family, chain.table}; }
 
 constexpr ConditionRow kConditions[] = {
     {Condition::kBaseChainNotHooked, "BaseChainNotHooked", Severity::kCritical},
@@ -38,127 +41,202 @@ constexpr ConditionRow kConditions[] = {
     {Condition::kTableDormant, "TableDormant", Severity::kCritical},
 };
 
-FamilyTable TableOf(const ChainId& chain) { return {chain.family, chain.table}; }
+constexpr absl::string_view kInstallModules =
+    "install the kernel modules (kernel-modules-extra on RHEL 10)";
 
-// Tables in which a base chain of ours exists without its hook.
-std::set<FamilyTable> FindUnhooked(const Ruleset& desired, const Snapshot& observed, Diff& diff) {
-  std::set<FamilyTable> unhooked;
-  for (const DesiredJump& jump : desired.jumps) {
-    const netlink::ObservedChain* base = observed.Find(jump.base_chain);
-    if (base == nullptr || base->hooked) continue;
-    unhooked.insert(TableOf(jump.base_chain));
-    diff.findings.push_back(
-        {Condition::kBaseChainNotHooked, jump.base_chain,
-         absl::StrCat("a chain ", jump.base_chain.name,
-                      " exists that hangs on no hook, so no packet comes to it and the kernel "
-                      "refuses to hook it; nothing is changed in table ",
-                      netlink::FamilyName(jump.base_chain.family), " ",
-                      netlink::TableName(jump.base_chain.table),
-                      ": have its owner rename or delete it"),
-         false});
-  }
-  return unhooked;
+netlink::DeleteNativeTable NativeRemoval() {
+  return {.family = Family::kIPv4, .name = std::string(kNativeTable)};
 }
 
-// A table is iptables' unless another process owns it, or a base chain of ours is not on its hook:
-// such a table is its owner's to wake.
-void DiffDormant(const Ruleset& desired, const Snapshot& observed,
-                 const std::set<FamilyTable>& unhooked, Diff& diff) {
-  std::set<FamilyTable> seen;
-  for (const DesiredJump& jump : desired.jumps) {
-    const FamilyTable table = TableOf(jump.base_chain);
-    const auto dormant = observed.dormant.find(table);
-    if (dormant == observed.dormant.end() || !seen.insert(table).second) continue;
-    const netlink::WakeTable wake = {.chain = jump.base_chain, .flags = dormant->second};
-    const bool ours = (wake.flags & netlink::kTableOwned) == 0 && unhooked.count(table) == 0;
-    const std::string what =
-        absl::StrCat("table ", netlink::FamilyName(table.first), " ",
-                     netlink::TableName(table.second), " is dormant: no packet comes to its rules");
-    diff.findings.push_back(
-        {Condition::kTableDormant, jump.base_chain,
-         absl::StrCat(what, ours ? "" : "; another program owns it: have that one wake it"), ours});
-    if (ours) diff.changes.push_back({wake, what});
-  }
-}
-
-// `chain` is kubelet's: what is stale is part of it, or leads to it.
-std::string WhyStale(const PolicyInput& input, const ChainId& chain, bool shared, bool claimed) {
-  if (shared && claimed) return "kube-proxy's: it uses this chain too";
-  if (input.mode == Mode::kOff) return "stale, kept: --make-iptables-util-chains=false";
-  if (std::find(input.families.begin(), input.families.end(), chain.family) ==
-      input.families.end()) {
-    return "stale, kept: this family is not managed (--ip-families)";
-  }
-  if (IsLabelChain(chain)) return absl::StrCat("stale, kept: ", WhyNoLabels(input));
-  return absl::StrCat("stale, kept: not part of ", ModeName(input.mode), " mode");
-}
-
-bool IsShared(const DesiredChain& chain) {
-  return std::any_of(chain.rules.begin(), chain.rules.end(),
-                     [](const DesiredRule& rule) { return rule.shared_with_kube_proxy; });
-}
-
-const DesiredChain* FindDesired(const Ruleset& desired, const ChainId& chain) {
-  for (const DesiredChain& candidate : desired.chains) {
-    if (candidate.id == chain) return &candidate;
-  }
-  return nullptr;
-}
-
-void ListStaleChain(const PolicyInput& input, const DesiredChain& known,
-                    const netlink::ObservedChain& observed, bool claimed, Diff& diff) {
-  diff.stale.push_back(
-      {known.id, ChainText(known.id),
-       absl::StrCat(WhyStale(input, known.id, IsShared(known), claimed), "; ", known.reason)});
-  for (const netlink::ObservedRule& rule : observed.rules) {
-    diff.stale.push_back({known.id, RuleText(known.id, rule), "stays with its chain"});
-  }
-  for (const Damage& damage : FindDamage(known.id, observed.rules)) {
-    diff.findings.push_back({damage.condition, known.id, damage.message, false});
-  }
-}
-
-// Rules that a kubelet of another mode or bit left in a chain of ours, and that no change removes.
-void ListStaleRules(const PolicyInput& input, const DesiredChain& chain,
-                    const netlink::ObservedChain& observed, bool claimed, Diff& diff) {
-  for (const netlink::ObservedRule& observed_rule : observed.rules) {
-    if (observed_rule.rule() == nullptr) continue;
-    const netlink::Rule& rule = *observed_rule.rule();
-    const bool wanted =
-        std::any_of(chain.rules.begin(), chain.rules.end(),
-                    [&](const DesiredRule& candidate) { return candidate.rule == rule; });
-    const bool removed =
-        std::any_of(diff.changes.begin(), diff.changes.end(), [&](const Change& change) {
-          const auto* deletion = std::get_if<netlink::DeleteRule>(&change.operation);
-          return deletion != nullptr && deletion->chain == chain.id &&
-                 deletion->handle == observed_rule.handle;
-        });
-    const std::optional<KubeletForm> form = RecognizeKubeletForm(chain.id, rule);
-    if (wanted || removed || !form.has_value()) continue;
-    diff.stale.push_back(
-        {chain.id, RuleText(chain.id, observed_rule),
-         absl::StrCat(WhyStale(input, chain.id, form->shared_with_kube_proxy, claimed), " (",
-                      form->description, ")")});
-  }
-}
-
-void ListStaleJumps(const PolicyInput& input, const Ruleset& desired, Family family,
-                    const Snapshot& observed, bool claimed, Diff& diff) {
-  for (const DesiredJump& known : EveryKubeletJump(family)) {
-    if (std::find(desired.jumps.begin(), desired.jumps.end(), known) != desired.jumps.end()) {
-      continue;
+// One run of ComputeDiff.
+class Differ {
+ public:
+  Differ(const PolicyInput& input, const Snapshot& observed, const RuleSupport& support)
+      : input_(input),
+        observed_(observed),
+        support_(support),
+        desired_(DesiredRuleset(input, support)) {
+    for (const Family family : netlink::kFamilies) {
+      claimed_[family] = IsClaimedByKubeProxy(observed, family);
     }
-    const netlink::ObservedChain* base = observed.Find(known.base_chain);
-    if (base == nullptr) continue;
-    const ChainId target = {family, known.base_chain.table,
-                            std::get<netlink::Jump>(known.rule.target).chain};
+  }
+
+  Diff Run(const std::optional<netlink::ObservedNativeTable>& native) {
+    FindUnhooked();
+    for (const DesiredChain& chain : desired_.chains) {
+      if (IsUnhooked(chain.id)) continue;
+      const ObservedChain* existing = observed_.Find(chain.id);
+      if (existing == nullptr) {
+        DiffMissingChain(chain, diff_);
+      } else {
+        DiffExistingChain(chain, *existing, input_, claimed_[chain.id.family], diff_);
+      }
+    }
+    netlink::Walk walk(observed_);
+    for (const DesiredJump& jump : desired_.jumps) {
+      if (!IsUnhooked(jump.base_chain)) DiffJump(jump, observed_, walk, diff_);
+    }
+    DiffDormant();
+    for (const Family family : netlink::kFamilies) {
+      for (const DesiredChain& known : EveryKubeletChain(family)) ListStaleChain(known);
+      for (const DesiredJump& known : EveryKubeletJump(family)) ListStaleJump(known);
+    }
+    DiffNative(native);
+    ReportConnLabels();
+    ReportSupport();
+    absl::c_stable_sort(diff_.changes, [](const Change& a, const Change& b) {
+      return a.operation.index() < b.operation.index();
+    });
+    return std::move(diff_);
+  }
+
+ private:
+  bool IsUnhooked(const ChainId& chain) const { return unhooked_.count(TableOf(chain)) != 0; }
+
+  void Report(Condition condition, const ChainId& chain, std::string message, bool mended = false) {
+    diff_.findings.push_back({condition, chain, std::move(message), mended});
+  }
+
+  // Tables in which a base chain of ours exists without its hook.
+  void FindUnhooked() {
+    for (const DesiredJump& jump : desired_.jumps) {
+      const ObservedChain* base = observed_.Find(jump.base_chain);
+      if (base == nullptr || base->hooked) continue;
+      unhooked_.insert(TableOf(jump.base_chain));
+      Report(Condition::kBaseChainNotHooked, jump.base_chain,
+             absl::StrCat("a chain ", jump.base_chain.name,
+                          " exists that hangs on no hook, so no packet comes to it and the kernel "
+                          "refuses to hook it; nothing is changed in table ",
+                          netlink::FamilyName(jump.base_chain.family), " ",
+                          netlink::TableName(jump.base_chain.table),
+                          ": have its owner rename or delete it"));
+    }
+  }
+
+  // A table is iptables' unless another process owns it, or a base chain of ours is not on its
+  // hook: such a table is its owner's to wake.
+  void DiffDormant() {
+    std::set<FamilyTable> seen;
+    for (const DesiredJump& jump : desired_.jumps) {
+      const FamilyTable table = TableOf(jump.base_chain);
+      const auto dormant = observed_.dormant.find(table);
+      if (dormant == observed_.dormant.end() || !seen.insert(table).second) continue;
+      const netlink::WakeTable wake = {.chain = jump.base_chain, .flags = dormant->second};
+      const bool ours = (wake.flags & netlink::kTableOwned) == 0 && !IsUnhooked(jump.base_chain);
+      const std::string what = absl::StrCat("table ", netlink::FamilyName(table.first), " ",
+                                            netlink::TableName(table.second),
+                                            " is dormant: no packet comes to its rules");
+      Report(Condition::kTableDormant, jump.base_chain,
+             absl::StrCat(what, ours ? "" : "; another program owns it: have that one wake it"),
+             ours);
+      if (ours) diff_.changes.push_back({wake, what});
+    }
+  }
+
+  void ListStaleChain(const DesiredChain& known) {
+    const ChainId& id = known.id;
+    const ObservedChain* chain = observed_.Find(id);
+    const auto is_it = [&id](const DesiredChain& desired) { return desired.id == id; };
+    if (chain == nullptr || absl::c_any_of(desired_.chains, is_it)) return;
+    const bool shared = absl::c_any_of(
+        known.rules, [](const DesiredRule& rule) { return rule.shared_with_kube_proxy; });
+    diff_.stale.push_back(
+        {id, ChainText(id),
+         absl::StrCat(WhyStale(input_, id, shared, claimed_[id.family]), "; ", known.reason)});
+    for (const netlink::ObservedRule& rule : chain->rules) {
+      diff_.stale.push_back({id, RuleText(id, rule), "stays with its chain"});
+    }
+    for (const Damage& damage : FindDamage(id, chain->rules)) {
+      Report(damage.condition, id, damage.message);
+    }
+  }
+
+  void ListStaleJump(const DesiredJump& known) {
+    const ChainId& id = known.base_chain;
+    const ObservedChain* base = observed_.Find(id);
+    if (base == nullptr || absl::c_linear_search(desired_.jumps, known)) return;
+    const ChainId target = {id.family, id.table, std::get<netlink::Jump>(known.rule.target).chain};
     for (const netlink::ObservedRule& rule : base->rules) {
       if (rule.rule() == nullptr || *rule.rule() != known.rule) continue;
-      diff.stale.push_back({known.base_chain, RuleText(known.base_chain, rule),
-                            WhyStale(input, target, /*shared=*/!IsLabelChain(target), claimed)});
+      diff_.stale.push_back(
+          {id, RuleText(id, rule),
+           WhyStale(input_, target, /*shared=*/!IsLabelChain(target), claimed_[id.family])});
     }
   }
-}
+
+  void DiffNative(const std::optional<netlink::ObservedNativeTable>& observed) {
+    const auto standing = [](absl::string_view reason) {
+      const netlink::Operation table = NativeRemoval();
+      return Standing{netlink::ChainOf(table), netlink::ToString(table), std::string(reason)};
+    };
+    if (desired_.native) {
+      const std::string reason = absl::StrCat(
+          "keeps neighbours from 127.0.0.1 (CVE-2020-8558) where iptables can hold no rule: ",
+          support_.reason);
+      if (observed && !observed->altered && observed->table == *desired_.native) {
+        diff_.in_place.push_back(standing(reason));
+      } else {
+        diff_.changes.push_back({netlink::PutNativeTable{*desired_.native}, reason});
+      }
+      return;
+    }
+    if (!observed) return;
+    // The changes put the martian rule of KUBE-FIREWALL in place, or it is there.
+    const bool martian_rule_stands = input_.mode != Mode::kOff &&
+                                     absl::c_linear_search(input_.families, Family::kIPv4) &&
+                                     unhooked_.count({Family::kIPv4, Table::kFilter}) == 0;
+    if (martian_rule_stands) {
+      diff_.changes.push_back(
+          {NativeRemoval(),
+           "the martian rule of KUBE-FIREWALL stands, and this table says the same"});
+    } else {
+      diff_.stale.push_back(
+          standing("stale, kept: the martian rule of KUBE-FIREWALL does not stand for it"));
+    }
+  }
+
+  void ReportConnLabels() {
+    if (!input_.labels || input_.families.empty() || support_.all()) return;
+    Report(
+        Condition::kConnLabelsImpossible,
+        {input_.families.front(), Table::kNat, std::string(kLabelMasqChain)},
+        absl::StrCat("ConnLabelMarking is on, but this node has no connection labels (",
+                     support_.xt ? support_.conn_labels_reason : support_.reason,
+                     "): nothing that needs them is made",
+                     support_.xt ? ", everything else is" : "", ". Turn the feature gate off, or ",
+                     support_.xt ? "install the kernel module xt_connlabel" : kInstallModules));
+  }
+
+  // Of a node on which iptables can hold no rule.
+  void ReportSupport() {
+    if (support_.xt || input_.mode == Mode::kOff || input_.families.empty()) return;
+    const Family family = input_.families.front();
+    if (input_.mode == Mode::kLegacy) {
+      Report(Condition::kLegacyModeImpossible, {family, Table::kNat, std::string(kMarkMasqChain)},
+             absl::StrCat("legacy mode is wanted, but iptables can hold no rule on this node (",
+                          support_.reason,
+                          "): others could not jump to KUBE-MARK-MASQ or KUBE-MARK-DROP. Turn the "
+                          "feature gate IPTablesOwnershipCleanup on, or ",
+                          kInstallModules));
+      return;
+    }
+    Report(Condition::kNativeProtection, {family, Table::kMangle, std::string(kHintChain)},
+           absl::StrCat(
+               "iptables can hold no rule on this node (", support_.reason,
+               "): the martian protection is native, and ",
+               input_.hint == HintPolicy::kAlways
+                   ? "the hint is made all the same (--hint-policy=always)"
+                   : "no hint tells others to use iptables (--hint-policy=always makes one)"));
+  }
+
+  const PolicyInput& input_;
+  const Snapshot& observed_;
+  const RuleSupport& support_;
+  const Ruleset desired_;
+  std::map<Family, bool> claimed_;  // by kube-proxy
+  std::set<FamilyTable> unhooked_;
+  Diff diff_;
+};
 
 }  // namespace
 
@@ -173,19 +251,17 @@ Severity SeverityOf(Condition condition) {
 }
 
 absl::string_view SeverityName(Severity severity) {
-  switch (severity) {
-    case Severity::kInfo:
-      return "info";
-    case Severity::kWarning:
-      return "warning";
-    case Severity::kCritical:
-      return "critical";
-  }
-  return "unknown";
+  constexpr std::array<absl::string_view, 3> kInOrder = {"info", "warning", "critical"};
+  return kInOrder.at(static_cast<size_t>(severity));
+}
+
+bool IsNative(const ChainId& chain) {
+  return chain.family == Family::kIPv4 && chain.table == Table::kFilter &&
+         chain.name == kNativeTable;
 }
 
 bool Changes(const Diff& diff, Family family) {
-  return std::any_of(diff.changes.begin(), diff.changes.end(), [&](const Change& change) {
+  return absl::c_any_of(diff.changes, [&](const Change& change) {
     return netlink::ChainOf(change.operation).family == family;
   });
 }
@@ -197,48 +273,7 @@ bool NeedsAttention(const Finding& finding) {
 Diff ComputeDiff(const PolicyInput& input, const Snapshot& observed,
                  const std::optional<netlink::ObservedNativeTable>& native,
                  const RuleSupport& support) {
-  const Ruleset desired = DesiredRuleset(input, support);
-  Diff diff;
-  std::map<Family, bool> claimed;
-  for (const Family family : netlink::kFamilies) {
-    claimed[family] = IsClaimedByKubeProxy(observed, family);
-  }
-  const std::set<FamilyTable> unhooked = FindUnhooked(desired, observed, diff);
-
-  for (const DesiredChain& chain : desired.chains) {
-    if (unhooked.count(TableOf(chain.id)) != 0) continue;
-    const netlink::ObservedChain* existing = observed.Find(chain.id);
-    if (existing == nullptr) {
-      DiffMissingChain(chain, diff);
-      continue;
-    }
-    const ChainContext context{
-        .mode = input.mode, .bits = input.bits, .claimed_by_kube_proxy = claimed[chain.id.family]};
-    DiffExistingChain(chain, *existing, context, diff);
-    ListStaleRules(input, chain, *existing, context.claimed_by_kube_proxy, diff);
-  }
-  netlink::Walk walk(observed);
-  for (const DesiredJump& jump : desired.jumps) {
-    if (unhooked.count(TableOf(jump.base_chain)) != 0) continue;
-    DiffJump(jump, observed, walk, diff);
-  }
-  DiffDormant(desired, observed, unhooked, diff);
-  for (const Family family : netlink::kFamilies) {
-    for (const DesiredChain& known : EveryKubeletChain(family)) {
-      const netlink::ObservedChain* existing = observed.Find(known.id);
-      if (existing == nullptr || FindDesired(desired, known.id) != nullptr) continue;
-      ListStaleChain(input, known, *existing, claimed[family], diff);
-    }
-    ListStaleJumps(input, desired, family, observed, claimed[family], diff);
-  }
-  const FamilyTable ip_filter = {Family::kIPv4, netlink::Table::kFilter};
-  const bool martian_rule_can_stand = unhooked.count(ip_filter) == 0;
-  DiffNative(input, desired, support, native, martian_rule_can_stand, diff);
-  ReportSupport(input, support, diff);
-  std::stable_sort(diff.changes.begin(), diff.changes.end(), [](const Change& a, const Change& b) {
-    return a.operation.index() < b.operation.index();
-  });
-  return diff;
+  return Differ(input, observed, support).Run(native);
 }
 
 netlink::Transaction ToTransaction(const Diff& diff, uint32_t generation,
@@ -246,8 +281,7 @@ netlink::Transaction ToTransaction(const Diff& diff, uint32_t generation,
   netlink::Transaction transaction{.generation = generation, .operations = {}};
   for (const Change& change : diff.changes) {
     const Family family = netlink::ChainOf(change.operation).family;
-    if (std::find(families.begin(), families.end(), family) == families.end()) continue;
-    transaction.operations.push_back(change.operation);
+    if (absl::c_linear_search(families, family)) transaction.operations.push_back(change.operation);
   }
   return transaction;
 }

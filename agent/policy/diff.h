@@ -44,6 +44,18 @@ struct Standing {
   bool operator==(const Standing&) const = default;
 };
 
+// What stands of kubelet's in the iptables mode that is not managed: chains that an upgrade,
+// another image or a switch of the host's alternatives left behind. Listed for people.
+struct OtherMode {
+  std::string iptables_mode;  // "nft" or "legacy"
+  // Chains of kubelet's, of any release, in the order of ChainId.
+  std::vector<netlink::ChainId> chains = {};
+  // Why it could not be looked into; then `chains` is empty.
+  std::string problem = {};
+
+  bool operator==(const OtherMode&) const = default;
+};
+
 enum class Condition : uint8_t {
   // A plain chain has a base chain's name, so no packet comes to it. Nothing of its table is
   // touched.
@@ -109,6 +121,16 @@ struct Diff {
   bool empty() const { return changes.empty(); }
   bool operator==(const Diff&) const = default;
 };
+
+// Reports and logs name the native table apart from iptables' chains.
+bool IsNative(const netlink::ChainId& chain);
+inline bool IsNative(const Change& change) { return netlink::IsNative(change.operation); }
+inline bool IsNative(const Standing& standing) { return IsNative(standing.chain); }
+template <typename Item>  // Change, Standing
+std::vector<Item> WithoutNative(std::vector<Item> items) {
+  std::erase_if(items, [](const Item& item) { return IsNative(item); });
+  return items;
+}
 
 // `observed` must hold what ChainsToRead() asks for; `native` is the native table, if it stands.
 // What `support` lacks is not desired.

@@ -128,7 +128,7 @@ RuleSupport WithoutConnLabels(RuleSupport support, absl::string_view refusal);
 struct Ruleset {
   std::vector<DesiredChain> chains = {};
   std::vector<DesiredJump> jumps = {};
-  // The martian protection where iptables can hold no rule (native_martians.h).
+  // The martian protection where iptables can hold no rule (NativeMartians).
   std::optional<netlink::NativeTable> native = {};
 
   bool operator==(const Ruleset&) const = default;
@@ -149,22 +149,17 @@ std::vector<DesiredChain> EveryKubeletChain(netlink::Family family);
 // Every jump that some kubelet makes in `family`.
 std::vector<DesiredJump> EveryKubeletJump(netlink::Family family);
 
-// Whether some kubelet, or this agent as one, makes this chain in some mode.
-bool IsKubeletChain(const netlink::ChainId& chain);
-// Of those, one that marks packets, or labels their connections, for whoever jumps there.
-bool IsMarkingChain(const netlink::ChainId& chain);
-// Of those, the chains of the gate ConnLabelMarking: this agent's own, and nobody else's.
-bool IsLabelChain(const netlink::ChainId& chain);
-// Why none of them is desired: the gate is off, or the node cannot. A clause.
+// Why no chain of the gate ConnLabelMarking is desired: the gate is off, or the node cannot. A
+// clause.
 absl::string_view WhyNoLabels(const PolicyInput& input);
 
-// What a Backend must be asked for so that DesiredRuleset can be compared with what stands, in both
-// families or in one: kubelet's chains of every mode, the base chains that hold its jumps, and the
-// existence of kube-proxy's; and what keeps packets from its jumps and the martian rule
+// What a Backend must be asked for so that DesiredRuleset can be compared with what stands, in some
+// families: kubelet's chains of every mode, the base chains that hold its jumps, and the existence
+// of kube-proxy's; and what keeps packets from its jumps and the martian rule
 // (ChainQuery::follow). Also the base chains that hold the jumps of CNI plugins and
 // kube-proxy: where ours were flushed, theirs were too.
-std::vector<netlink::ChainQuery> ChainsToRead();
-std::vector<netlink::ChainQuery> ChainsToRead(netlink::Family family);
+std::vector<netlink::ChainQuery> ChainsToRead(
+    absl::Span<const netlink::Family> families = netlink::kFamilies);
 // The same for the diff against `desired` alone: rules in a chain that is wanted empty, a hint or a
 // canary, make no difference to it.
 std::vector<netlink::ChainQuery> ChainsToRead(const Ruleset& desired);

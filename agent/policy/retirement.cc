@@ -2,15 +2,14 @@
 #include "agent/policy/retirement.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 #include <variant>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "agent/policy/chain_diff.h"
-#include "agent/policy/kubelet_forms.h"
-#include "agent/policy/native_martians.h"
+#include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {
@@ -21,38 +20,24 @@ using netlink::Family;
 using netlink::ObservedChain;
 using netlink::ObservedRule;
 
-bool IsAskedFor(const PolicyInput& input, Family family) {
-  return std::find(input.families.begin(), input.families.end(), family) != input.families.end();
-}
-
-bool IsFirewall(const ChainId& chain) {
-  return chain.table == netlink::Table::kFilter && chain.name == kFirewallChain;
-}
-
 // "drop what is marked", with any bit.
 bool IsDropMarkRule(const ChainId& chain, const ObservedRule& rule) {
-  if (!IsFirewall(chain) || rule.rule() == nullptr) return false;
-  const std::optional<KubeletForm> form = RecognizeKubeletForm(chain, *rule.rule());
+  if (chain.table != netlink::Table::kFilter || chain.name != kFirewallChain) return false;
+  const auto form = rule.rule() != nullptr ? RecognizeKubeletForm(chain, *rule.rule())
+                                           : std::optional<KubeletForm>();
   return form && form->bit;
 }
 
 // Plans the retirement of one family.
 class Planner {
  public:
-  Planner(Family family, const PolicyInput& input, const netlink::Snapshot& observed,
-          const Diff& diff, const Dependents& dependents, const RetirementOptions& options,
-          Retirement& retirement)
-      : family_(family),
-        input_(input),
-        observed_(observed),
-        diff_(diff),
-        claims_(family, observed, dependents),
-        options_(options),
-        retirement_(retirement) {}
+  Planner(const ClaimSources& sources, const PolicyInput& input, const Diff& diff,
+          const RetirementOptions& options, Retirement& retirement)
+      : sources_(sources), input_(input), diff_(diff), options_(options), retirement_(retirement) {}
 
   void Plan() {
-    for (const DesiredChain& known : EveryKubeletChain(family_)) {
-      const ObservedChain* chain = observed_.Find(known.id);
+    for (const DesiredChain& known : EveryKubeletChain(sources_.family)) {
+      const ObservedChain* chain = sources_.observed.Find(known.id);
       if (chain == nullptr) continue;
       if (IsStale(known.id)) {
         PlanChain(known, *chain);
@@ -64,13 +49,13 @@ class Planner {
 
  private:
   bool IsStale(const ChainId& chain) const {
-    return std::any_of(diff_.stale.begin(), diff_.stale.end(), [&](const Standing& one) {
+    return absl::c_any_of(diff_.stale, [&](const Standing& one) {
       return one.chain == chain && one.text == ChainText(chain);
     });
   }
 
   void PlanChain(const DesiredChain& known, const ObservedChain& chain) {
-    std::vector<Claim> claims = claims_.OnChain(known.id, chain);
+    std::vector<Claim> claims = ClaimsOnChain(sources_, known.id, chain);
     if (known.id.name == kCanaryChain && !options_.canaries) {
       claims.push_back({ClaimKind::kLiveKubelet,
                         "a live kubelet takes its absence for a flush; `retire --yes` removes it"});
@@ -93,7 +78,7 @@ class Planner {
     RuleNumbers numbers(chain.rules);
     for (const ObservedRule& rule : chain.rules) {
       if (!IsDropMarkRule(id, rule)) continue;
-      std::vector<Claim> claims = claims_.OnDropMarkRule(netlink::MarksTested(rule));
+      std::vector<Claim> claims = ClaimsOnDropMarkRule(sources_, netlink::MarksTested(rule));
       if (claims.empty()) {
         retirement_.changes.push_back({numbers.Delete(id, rule), Why(id)});
       } else {
@@ -103,17 +88,16 @@ class Planner {
   }
 
   void PlanJumps(const ChainId& to) {
-    std::map<ChainId, RuleNumbers> numbers;
-    for (const DesiredJump& jump : EveryKubeletJump(family_)) {
-      const auto& target = std::get<netlink::Jump>(jump.rule.target);
-      if (target.chain != to.name || jump.base_chain.table != to.table) continue;
-      const ObservedChain* base = observed_.Find(jump.base_chain);
-      if (base == nullptr) continue;
-      auto [at, is_new] = numbers.emplace(jump.base_chain, RuleNumbers(base->rules));
+    for (const DesiredJump& jump : EveryKubeletJump(to.family)) {
+      const ObservedChain* base = sources_.observed.Find(jump.base_chain);
+      const bool leads = jump.base_chain.table == to.table &&
+                         std::get<netlink::Jump>(jump.rule.target).chain == to.name;
+      if (!leads || base == nullptr) continue;
+      RuleNumbers numbers(base->rules);
       for (const ObservedRule& rule : base->rules) {
         if (rule.rule() == nullptr || *rule.rule() != jump.rule) continue;
         retirement_.changes.push_back(
-            {at->second.Delete(jump.base_chain, rule), absl::StrCat("goes with ", to.name)});
+            {numbers.Delete(jump.base_chain, rule), absl::StrCat("goes with ", to.name)});
       }
     }
   }
@@ -123,19 +107,16 @@ class Planner {
   }
 
   std::string Why(const ChainId& chain) const {
-    if (input_.mode == Mode::kOff)
-      return "stale: nothing of kubelet's is wanted, and nobody uses it";
-    if (IsLabelChain(chain)) {
-      return absl::StrCat("stale: ", WhyNoLabels(input_), ", and nobody uses it");
-    }
-    return absl::StrCat("stale: not part of ", ModeName(input_.mode), " mode, and nobody uses it");
+    const std::string why = input_.mode == Mode::kOff ? "nothing of kubelet's is wanted"
+                            : IsLabelChain(chain)
+                                ? std::string(WhyNoLabels(input_))
+                                : absl::StrCat("not part of ", ModeName(input_.mode), " mode");
+    return absl::StrCat("stale: ", why, ", and nobody uses it");
   }
 
-  Family family_;
+  const ClaimSources sources_;
   const PolicyInput& input_;
-  const netlink::Snapshot& observed_;
   const Diff& diff_;
-  Claims claims_;
   const RetirementOptions& options_;
   Retirement& retirement_;
 };
@@ -196,12 +177,11 @@ Retirement PlanRetirement(const PolicyInput& input, const netlink::Snapshot& obs
       retirement.unsettled.push_back(family);
       continue;
     }
-    Planner(family, input, observed, diff, dependents, options, retirement).Plan();
+    Planner({family, observed, dependents}, input, diff, options, retirement).Plan();
   }
   if (!options.hints) KeepHints(dependents, retirement);
-  const bool native = std::any_of(diff.stale.begin(), diff.stale.end(),
-                                  [](const Standing& one) { return IsNative(one); });
-  if (native && input.mode == Mode::kOff && IsAskedFor(input, Family::kIPv4) &&
+  const bool native = absl::c_any_of(diff.stale, [](const auto& one) { return IsNative(one); });
+  if (native && input.mode == Mode::kOff && absl::c_linear_search(input.families, Family::kIPv4) &&
       dependents.route_localnet.empty()) {
     retirement.changes.push_back(
         {netlink::DeleteNativeTable{.family = Family::kIPv4, .name = std::string(kNativeTable)},
@@ -223,11 +203,10 @@ std::string ToString(const std::vector<Claim>& claims) {
 
 std::vector<Standing> WithClaims(std::vector<Standing> stale, const Retirement& retirement) {
   std::erase_if(stale, [&](const Standing& standing) {
-    return std::any_of(retirement.changes.begin(), retirement.changes.end(),
-                       [&](const Change& change) {
-                         return netlink::ChainOf(change.operation) == standing.chain &&
-                                GoneText(change.operation) == standing.text;
-                       });
+    return absl::c_any_of(retirement.changes, [&](const Change& change) {
+      return netlink::ChainOf(change.operation) == standing.chain &&
+             GoneText(change.operation) == standing.text;
+    });
   });
   for (Standing& standing : stale) {
     for (const Claimed& kept : retirement.kept) {

@@ -4,12 +4,14 @@
 //
 // The rules that kubelets have written since 1.17, each as a function of the number (0..31) of the
 // mark bit (or label) that it uses; rules without one ignore the number. The names are what the
-// rules do. Beside them, the names of the chains they stand in.
+// rules do. Beside them, the names of the chains they stand in, and the martian rule in nf_tables'
+// own words.
 #ifndef KIPT_AGENT_POLICY_RULE_FORMS_H_
 #define KIPT_AGENT_POLICY_RULE_FORMS_H_
 
 #include "absl/strings/string_view.h"
 #include "netlink/ruleset.h"
+#include "netlink/transaction.h"
 
 namespace kipt::agent {
 
@@ -47,6 +49,13 @@ netlink::Rule DropLabelled(int label);
 netlink::Rule MasqueradeAllPlain(int bit);
 netlink::Rule MasqueradeMarked(int bit);
 netlink::Rule MasqueradeMarkedPlain(int bit);
+
+// Of family ip. Nobody else has a reason to write to it.
+inline constexpr absl::string_view kNativeTable = "kube-iptables-agent";
+// DropMartians (KEP-3178, CVE-2020-8558) in a table of our own, for kernels on which iptables can
+// hold no rule: drops exactly what that rule drops, in the chains `input` and `output`, of two
+// rules each.
+netlink::NativeTable NativeMartians();
 
 }  // namespace kipt::agent
 

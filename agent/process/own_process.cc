@@ -19,7 +19,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "agent/process/files.h"
-#include "featuregates/printable.h"
+#include "featuregates/go_text.h"
 
 namespace kipt::agent {
 namespace {

@@ -62,7 +62,7 @@ class ServiceManager {
  public:
   // Started, or done with the reload that was announced.
   void Ready() const;
-  // For people who look. `text` may be a stranger's, and is escaped (featuregates/printable.h): a
+  // For people who look. `text` may be a stranger's, and is escaped (featuregates/go_text.h): a
   // line break would begin a message of its own.
   void Status(absl::string_view text) const;
   // A reload begins now; Ready() ends it.

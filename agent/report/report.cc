@@ -8,10 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "agent/policy/native_martians.h"
+#include "agent/policy/diff.h"
 #include "agent/policy/retirement.h"
 #include "agent/policy/rule_forms.h"
-#include "featuregates/printable.h"
+#include "featuregates/go_text.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {

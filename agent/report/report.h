@@ -15,7 +15,6 @@
 #include "agent/detect/iptables_mode.h"
 #include "agent/loop/reconciler.h"
 #include "agent/policy/diff.h"
-#include "agent/policy/other_mode.h"
 #include "agent/policy/policy.h"
 #include "featuregates/feature_gates.h"
 #include "featuregates/version.h"

@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "agent/config/config.h"
 #include "agent/config/settings.h"
-#include "agent/policy/native_martians.h"
+#include "agent/policy/diff.h"
 #include "agent/report/report.h"
 
 // Abseil's string_view is not the standard one in Debian 12.

@@ -23,7 +23,7 @@
 #include "agent/xtables/conn_label_names.h"
 #include "agent/xtables/iptables_legacy_tables.h"
 #include "agent/xtables/iptables_save_reader.h"
-#include "featuregates/printable.h"
+#include "featuregates/go_text.h"
 #include "netlink/kernel_error.h"
 
 namespace kipt::agent {

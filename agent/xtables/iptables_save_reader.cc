@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "featuregates/printable.h"
+#include "featuregates/go_text.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {

@@ -9,7 +9,6 @@
 #include <sstream>
 #include <string>
 
-#include "agent/policy/native_martians.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/observed.h"

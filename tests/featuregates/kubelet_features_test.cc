@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "featuregates/kubelet_features.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "featuregates/agent_features.h"
+#include "featuregates/known_features.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::featuregates {

@@ -4,9 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "featuregates/agent_features.h"
 #include "featuregates/feature_gates.h"
-#include "featuregates/kubelet_features.h"
+#include "featuregates/known_features.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::featuregates {

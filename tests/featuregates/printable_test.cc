@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "featuregates/printable.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
+#include "featuregates/go_text.h"
 #include "tests/support/unescaped.h"
 
 namespace kipt::featuregates {

@@ -10,9 +10,10 @@
 #include <vector>
 
 #include "agent/detect/routing.h"
-#include "agent/policy/native_martians.h"
+#include "agent/policy/rule_forms.h"
 #include "netlink/backend.h"
 #include "netlink/batch.h"
+#include "netlink/rule_codec.h"
 #include "netlink/transaction.h"
 #include "tests/fuzz/kernel_questions.h"
 #include "tests/fuzz/require.h"

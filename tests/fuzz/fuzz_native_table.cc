@@ -12,7 +12,7 @@
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
 
-#include "agent/policy/native_martians.h"
+#include "agent/policy/rule_forms.h"
 #include "netlink/batch.h"
 #include "netlink/native_reader.h"
 #include "tests/fuzz/require.h"

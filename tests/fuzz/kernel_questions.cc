@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "agent/policy/native_martians.h"
 #include "agent/policy/rule_forms.h"
 #include "netlink/ruleset.h"
 

@@ -23,7 +23,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "agent/detect/routing.h"
-#include "agent/policy/native_martians.h"
+#include "agent/policy/rule_forms.h"
 #include "netlink/attributes.h"
 #include "netlink/backend.h"
 #include "netlink/expression.h"

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
-#include "agent/policy/native_martians.h"
+#include "agent/policy/rule_forms.h"
 #include "netlink/backend.h"
 #include "tests/fuzz/kernel_questions.h"
 #include "tests/fuzz/require.h"

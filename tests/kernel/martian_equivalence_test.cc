@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "agent/policy/native_martians.h"
+#include "agent/policy/rule_forms.h"
 #include "netlink/backend.h"
 #include "tests/kernel/martian_world.h"
 #include "tests/support/run_program.h"

@@ -19,7 +19,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "agent/process/own_process.h"
-#include "featuregates/printable.h"
+#include "featuregates/go_text.h"
 #include "tests/skew/advise/advise.h"
 #include "tests/skew/matrix/comparison.h"
 #include "tests/skew/matrix/programs.h"

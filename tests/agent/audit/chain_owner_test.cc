@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "agent/policy/kube_proxy_chains.h"
+#include "agent/policy/ownership.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/support/surveyed.h"

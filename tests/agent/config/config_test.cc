@@ -7,7 +7,7 @@
 
 #include "agent/config/command_line.h"
 #include "agent/config/load_config.h"
-#include "featuregates/kubelet_features.h"
+#include "featuregates/known_features.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/agent/config/config_files.h"

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "agent/loop/agent.h"
-#include "agent/policy/native_martians.h"
+#include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/agent_fixture.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/observed.h"

@@ -6,7 +6,6 @@
 #include <functional>
 #include <string>
 
-#include "agent/policy/native_martians.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/support/observed.h"
 

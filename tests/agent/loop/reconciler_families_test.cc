@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "agent/loop/reconciler.h"
-#include "agent/policy/native_martians.h"
+#include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/fake_time.h"
 #include "tests/agent/policy/ipv4_plans.h"
 #include "tests/support/borrowed_backend.h"

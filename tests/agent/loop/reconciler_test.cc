@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/policy/native_martians.h"
+#include "agent/policy/rule_forms.h"
 #include "netlink/kernel_error.h"
 #include "tests/agent/loop/fake_time.h"
 #include "tests/agent/policy/ipv4_plans.h"

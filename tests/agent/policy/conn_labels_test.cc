@@ -9,7 +9,7 @@
 
 #include "agent/config/config.h"
 #include "agent/policy/diff.h"
-#include "agent/policy/kubelet_forms.h"
+#include "agent/policy/ownership.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/policy/ipv4_plans.h"

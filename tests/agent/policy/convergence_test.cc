@@ -11,8 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/loop/reconciler.h"
-#include "agent/policy/guards.h"
-#include "agent/policy/kubelet_forms.h"
+#include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/observed.h"

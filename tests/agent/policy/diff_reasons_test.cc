@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "agent/policy/diff.h"
-#include "agent/policy/native_martians.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/policy/ipv4_plans.h"

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/policy/kube_proxy_chains.h"
-
 #include <gtest/gtest.h>
 
 #include <set>
 #include <string>
 
+#include "agent/policy/ownership.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {

@@ -9,9 +9,7 @@
 #include <vector>
 
 #include "agent/policy/claims.h"
-#include "agent/policy/guards.h"
-#include "agent/policy/kubelet_forms.h"
-#include "agent/policy/native_martians.h"
+#include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/support/observed.h"
 
@@ -58,9 +56,9 @@ TEST(KubeletFormsTest, AreOnesOfTheirTableAndChain) {
   EXPECT_TRUE(RecognizeKubeletForm(Nat("KUBE-POSTROUTING"), MasqueradeMarked(14)));
   EXPECT_FALSE(RecognizeKubeletForm(Nat("KUBE-MARK-MASQ"), MasqueradeMarked(14)));
   EXPECT_FALSE(RecognizeKubeletForm(Filter("KUBE-POSTROUTING"), MasqueradeMarked(14)));
-  EXPECT_TRUE(IsKubeletComment(Filter("KUBE-FIREWALL"), kDropComment));
-  EXPECT_FALSE(IsKubeletComment(Filter("KUBE-MARK-MASQ"), kDropComment));
-  EXPECT_FALSE(IsKubeletComment(Nat("KUBE-FIREWALL"), kDropComment));
+  EXPECT_TRUE(LostItsMatch(Filter("KUBE-FIREWALL"), BareDrop(kDropComment)));
+  EXPECT_FALSE(LostItsMatch(Filter("KUBE-MARK-MASQ"), BareDrop(kDropComment)));
+  EXPECT_FALSE(LostItsMatch(Nat("KUBE-FIREWALL"), BareDrop(kDropComment)));
 }
 
 TEST(KubeletFormsTest, AreACompleteSetOnlyInTheirChainAndWithNothingThatDecidesBetween) {
@@ -193,8 +191,8 @@ TEST(ClaimsTest, AKubeletRuleIsAFormOrWhatIsLeftOfOne) {
 
 std::vector<Claim> ClaimsOn(const netlink::ChainId& chain, const Observed& observed,
                             const Dependents& dependents) {
-  return Claims(Family::kIPv4, observed.snapshot(), dependents)
-      .OnChain(chain, *observed.snapshot().Find(chain));
+  return ClaimsOnChain({Family::kIPv4, observed.snapshot(), dependents}, chain,
+                       *observed.snapshot().Find(chain));
 }
 
 TEST(ClaimsTest, KubeProxyIsThereWithItsServicesInEitherTable) {

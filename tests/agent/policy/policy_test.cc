@@ -9,9 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/config/config.h"
-#include "agent/policy/kube_proxy_chains.h"
-#include "agent/policy/kubelet_forms.h"
-#include "agent/policy/native_martians.h"
+#include "agent/policy/ownership.h"
 #include "agent/policy/retirement.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/support/observed.h"
@@ -367,7 +365,7 @@ std::vector<std::string> Lines(absl::Span<const netlink::ChainQuery> queries) {
 
 TEST(PolicyTest, ReadsTheseChainsAndFollowsWhatLeadsToKubelets) {
   EXPECT_THAT(
-      Lines(ChainsToRead(Family::kIPv4)),
+      Lines(ChainsToRead({Family::kIPv4})),
       ::testing::ElementsAre(
           "ip mangle KUBE-IPTABLES-HINT rules", "ip mangle KUBE-KUBELET-CANARY rules",
           "ip mangle KUBE-PROXY-CANARY", "ip nat KUBE-KUBELET-CANARY rules",

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "agent/policy/native_martians.h"
 #include "agent/policy/retirement.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/policy/ipv4_plans.h"

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "agent/policy/native_martians.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/policy/ipv4_plans.h"
 #include "tests/support/observed.h"

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "featuregates/feature_gates.h"
-#include "featuregates/kubelet_features.h"
+#include "featuregates/known_features.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "featuregates/printable.h"
+#include "featuregates/go_text.h"
 #include "tests/skew/advise/advise.h"
 #include "tests/skew/report/wrapped.h"
 

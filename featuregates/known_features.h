@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: featuregates/kubelet_features.h
+// File: featuregates/known_features.h
 //
-// The lives of kubelet's feature gates that decide about iptables, and the releases we emulate.
-#ifndef KIPT_FEATUREGATES_KUBELET_FEATURES_H_
-#define KIPT_FEATUREGATES_KUBELET_FEATURES_H_
+// The feature gates that we know: those of kubelet's that decide about iptables, and our own. And
+// the releases we emulate.
+#ifndef KIPT_FEATUREGATES_KNOWN_FEATURES_H_
+#define KIPT_FEATUREGATES_KNOWN_FEATURES_H_
 
 #include <string>
 
@@ -41,6 +42,28 @@ Component KubeletComponent(Version emulated);
 // gates, not for the agent's own.
 Overrides FromKubeletConfiguration(GateValues feature_gates);
 
+// The gates of this project live by its own version: --emulated-version neither hides nor changes
+// them, and a KubeletConfiguration cannot reach them.
+inline constexpr absl::string_view kAgentComponentName = "kube-iptables-agent";
+
+// Chains of kubelet's own that set and act on labels of the connection, beside those that use the
+// packet mark: the KEP "IPTables Drop and Masquerade Marking" of 2020, which nobody implemented.
+inline constexpr Milestone kConnLabelMarkingLife[] = {
+    {.since = {0, 7}, .stage = Stage::kAlpha, .enabled = false},
+};
+inline constexpr Feature kConnLabelMarking = {
+    .name = "ConnLabelMarking",
+    .milestones = kConnLabelMarkingLife,
+};
+
+// All of ours.
+inline constexpr const Feature* kAgentFeatures[] = {&kConnLabelMarking};
+
+// Our gates as our release `own` has them.
+inline Component AgentComponent(Version own) {
+  return {.name = kAgentComponentName, .version = own, .features = kAgentFeatures};
+}
+
 // KUBE-IPTABLES-HINT, the oldest thing we keep, came with 1.24.
 inline constexpr Version kOldestEmulatedVersion = {1, 24};
 // Where IPTablesOwnershipCleanup is on by default and can still be turned off.
@@ -64,4 +87,4 @@ absl::StatusOr<EmulatedVersion> ResolveEmulatedVersion(absl::string_view text);
 
 }  // namespace kipt::featuregates
 
-#endif  // KIPT_FEATUREGATES_KUBELET_FEATURES_H_
+#endif  // KIPT_FEATUREGATES_KNOWN_FEATURES_H_

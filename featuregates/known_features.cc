@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "featuregates/kubelet_features.h"
+#include "featuregates/known_features.h"
 
 #include <utility>
 
