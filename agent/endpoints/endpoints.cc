@@ -128,7 +128,7 @@ Endpoints::Endpoints(Setup setup, AgentState state)
 std::shared_ptr<const Endpoints::Shown> Endpoints::MakeShown(AgentState state) const {
   // Every local user can read it over TCP, and /proc may hide other users' arguments (hidepid).
   for (Fight& fight : state.fights) {
-    for (Writer& writer : fight.writers) writer.command_line.clear();
+    fight.by = WithoutCommandLines(std::move(fight.by));
   }
   const absl::Duration age = std::max(absl::ZeroDuration(), clock_.now() - state.heartbeat);
   const SteadyTime steady_heartbeat = clock_.steady() - age;

@@ -8,7 +8,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "agent/config/settings.h"
-#include "agent/loop/suspects.h"
 #include "featuregates/printable.h"
 
 namespace kipt::agent {
@@ -47,8 +46,7 @@ void AppendFights(const AgentState& state, std::string& out) {
   for (const Fight& fight : state.fights) {
     AppendLine(out, "  ", netlink::ToString(fight.chain), ": ", fight.item, " undone ",
                fight.rounds, " times since ", TimeText(fight.since), ", next repair after ",
-               absl::FormatDuration(fight.wait), "; by ",
-               ToString(Suspected{fight.writers, fight.others}));
+               absl::FormatDuration(fight.wait), "; by ", ToString(fight.by));
   }
 }
 

@@ -11,7 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "agent/config/command_line.h"
-#include "agent/loop/agent_state.h"
+#include "agent/loop/events.h"
 
 namespace kipt::agent {
 
