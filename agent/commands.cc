@@ -5,7 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "agent/loop/martians.h"
+#include "agent/loop/plan.h"
+#include "agent/loop/retirer.h"
 #include "agent/report/report.h"
 #include "featuregates/go_text.h"
 
@@ -16,17 +17,29 @@ bool AnyNeedsAttention(const Diff& diff) {
   return std::any_of(diff.findings.begin(), diff.findings.end(), NeedsAttention);
 }
 
-absl::StatusOr<Plan> Look(const Subject& subject, Reconciler& reconciler,
+// What the managed mode's retirement would do, or does.
+RetireReport RetireManaged(const Subject& subject, netlink::Backend& backend, const Clock& clock,
+                           const NodeQuestions& node, const RetirementOptions& options,
+                           bool apply) {
+  return Retire(backend, clock,
+                {.input = subject.input,
+                 .support = KnownSupport(node.support.get()),
+                 .sources = *node.retire,
+                 .options = options,
+                 .apply = apply});
+}
+
+absl::StatusOr<Plan> Look(const Subject& subject, netlink::Backend& backend, const Clock& clock,
                           const NodeQuestions& node) {
-  absl::StatusOr<Plan> plan = reconciler.Look(subject.input);
+  absl::StatusOr<Plan> plan = Reconciler(&backend, clock, node.support.get()).Look(subject.input);
   if (!plan.ok() || !node.retire) return plan;
-  RetireReport retire = reconciler.Retire(subject.input, *node.retire, {}, /*apply=*/false);
+  RetireReport retire = RetireManaged(subject, backend, clock, node, {}, /*apply=*/false);
   if (!retire.status.ok()) return retire.status;
   plan->retirement = std::move(retire.plan);
   if (!node.retire_other) return plan;
-  std::optional<RetiredMode> other = node.retire_other(plan->martians.stands, /*apply=*/false);
-  if (other && !other->report.status.ok()) return other->report.status;
-  if (other) plan->other_retirement = std::move(other->report.plan);
+  std::optional<RetireReport> other = node.retire_other(plan->martians.stands, /*apply=*/false);
+  if (other && !other->status.ok()) return other->status;
+  if (other) plan->other_retirement = std::move(other->plan);
   return plan;
 }
 
@@ -34,8 +47,7 @@ absl::StatusOr<Plan> Look(const Subject& subject, Reconciler& reconciler,
 ExitCode ReportLook(const Subject& subject, netlink::Backend& backend, const Clock& clock,
                     std::string (*report)(const Subject&, const Plan&), CommandStreams streams,
                     const NodeQuestions& node) {
-  Reconciler reconciler(&backend, clock, node.support.get());
-  const absl::StatusOr<Plan> plan = Look(subject, reconciler, node);
+  const absl::StatusOr<Plan> plan = Look(subject, backend, clock, node);
   if (!plan.ok()) return Fail(plan.status(), kExitFailed, streams.err);
   streams.out << report(subject, *plan);
   const auto goes = [](const std::optional<Retirement>& retirement) {
@@ -67,15 +79,15 @@ ExitCode RunStatus(const Subject& subject, netlink::Backend& backend, const Cloc
 
 ExitCode RunSync(const Subject& subject, netlink::Backend& backend, const Clock& clock,
                  OutputFormat format, CommandStreams streams, const NodeQuestions& node) {
-  Reconciler reconciler(&backend, clock, node.support.get());
-  SyncReport report = reconciler.Sync(subject.input);
+  SyncReport report = Reconciler(&backend, clock, node.support.get()).Sync(subject.input);
   if (!report.status.ok()) return Fail(report.status, kExitFailed, streams.err);
   if (node.retire && report.FirstError().ok()) {
-    report.retired.push_back({subject.iptables_mode,
-                              reconciler.Retire(subject.input, *node.retire, {}, /*apply=*/true)});
-    std::optional<RetiredMode> other;
-    if (node.retire_other)
-      other = node.retire_other(MartianProtectionStands(report), /*apply=*/true);
+    report.retired.push_back(RetireManaged(subject, backend, clock, node, {}, /*apply=*/true));
+    std::optional<RetireReport> other;
+    if (node.retire_other) {
+      other = node.retire_other(MartianProtectionStands(report.plan.martians, report.applied),
+                                /*apply=*/true);
+    }
     if (other) report.retired.push_back(*std::move(other));
   }
   streams.out << (format == OutputFormat::kJson ? SyncJson(subject, report)
@@ -85,39 +97,36 @@ ExitCode RunSync(const Subject& subject, netlink::Backend& backend, const Clock&
     if (result.status.ok()) continue;
     code = Fail(result.status, kExitFailed, streams.err);
   }
-  for (const RetiredMode& mode : report.retired) {
-    if (!mode.report.status.ok()) code = Fail(mode.report.status, kExitFailed, streams.err);
+  for (const RetireReport& mode : report.retired) {
+    if (!mode.status.ok()) code = Fail(mode.status, kExitFailed, streams.err);
   }
   return code;
 }
 
 ExitCode RunRetire(const Subject& subject, netlink::Backend& backend, bool yes, const Clock& clock,
                    OutputFormat format, CommandStreams streams, const NodeQuestions& node) {
-  Reconciler reconciler(&backend, clock, node.support.get());
-  const absl::StatusOr<Plan> plan = reconciler.Look(subject.input);
+  const absl::StatusOr<Plan> plan =
+      Reconciler(&backend, clock, node.support.get()).Look(subject.input);
   if (!plan.ok()) return Fail(plan.status(), kExitFailed, streams.err);
-  const RetirementOptions options = {.canaries = true, .when_off = true};
-  std::vector<RetiredMode> done;
-  done.push_back(
-      {subject.iptables_mode, reconciler.Retire(subject.input, *node.retire, options, yes)});
-  std::optional<RetiredMode> other;
-  if (node.retire_other && done[0].report.status.ok())
+  std::vector<RetireReport> done;
+  done.push_back(RetireManaged(subject, backend, clock, node, {.canaries = true, .when_off = true},
+                               /*apply=*/yes));
+  std::optional<RetireReport> other;
+  if (node.retire_other && done[0].status.ok()) {
     other = node.retire_other(plan->martians.stands, yes);
+  }
   if (other) done.push_back(*std::move(other));
   ExitCode code = kExitOk;
-  for (const RetiredMode& mode : done) {
-    const Retirement& planned = mode.report.plan;
-    const bool left = !planned.unsettled.empty() || (!yes && !planned.empty());
+  for (const RetireReport& mode : done) {
+    const bool left = !mode.plan.unsettled.empty() || (!yes && !mode.plan.empty());
     if (left && code == kExitOk) code = kExitDifferences;
-    if (!mode.report.status.ok()) code = Fail(mode.report.status, kExitFailed, streams.err);
+    if (!mode.status.ok()) code = Fail(mode.status, kExitFailed, streams.err);
   }
   if (format == OutputFormat::kJson) {
     streams.out << RetireJson(done, /*dry_run=*/!yes);
     return code;
   }
-  for (const RetiredMode& mode : done) {
-    streams.out << RetireText(mode.iptables_mode, mode.report, /*dry_run=*/!yes);
-  }
+  for (const RetireReport& mode : done) streams.out << RetireText(mode, /*dry_run=*/!yes);
   return code;
 }
 

@@ -123,14 +123,11 @@ class Daemon {
     IptablesLegacyOptions legacy = {
         .command_deadline = kProgramDeadline,
         .lock_waited = [this](absl::Duration wait) { metrics_.LockWaited(wait); }};
-    absl::StatusOr<std::unique_ptr<NodeAgent>> agent =
-        NodeAgent::Create(*loop_, {.config = config_, .netns = {}, .legacy = std::move(legacy)},
-                          {.round = [this](const Round& round) { OnRound(round); },
-                           .notice = LogNotice,
-                           .retired =
-                               [this](const RetiredMode& other) {
-                                 retirement_log_.Log(other.iptables_mode, other.report);
-                               }});
+    absl::StatusOr<std::unique_ptr<NodeAgent>> agent = NodeAgent::Create(
+        *loop_, {.config = config_, .netns = {}, .legacy = std::move(legacy)},
+        {.round = [this](const Round& round) { OnRound(round); },
+         .notice = LogNotice,
+         .retired = [this](const RetireReport& other) { retirement_log_.Log(other); }});
     if (!agent.ok()) return agent.status();
     agent_ = *std::move(agent);
     metrics_.SetConfig(config_);
@@ -243,7 +240,7 @@ class Daemon {
       LOG(INFO) << "Watching: " << watching_;
     }
     metrics_.Record(round, state);
-    if (round.retirement) retirement_log_.Log(state.iptables_mode, *round.retirement);
+    if (round.retirement) retirement_log_.Log(*round.retirement);
     Publish(std::move(state));
     if (round.trigger == Trigger::kStart) service_manager_.Ready();
     if (LookedAtEverything(round)) GiveBackFreePages();

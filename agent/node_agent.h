@@ -41,9 +41,9 @@
 #include "absl/time/time.h"
 #include "agent/config/config.h"
 #include "agent/detect/iptables_mode.h"
-#include "agent/loop/agent_state.h"
 #include "agent/loop/event_loop.h"
-#include "agent/loop/reconciler.h"
+#include "agent/loop/events.h"
+#include "agent/loop/retirer.h"
 #include "agent/loop/round.h"
 #include "agent/xtables/iptables_legacy_backend.h"
 
@@ -72,7 +72,7 @@ struct NodeAgentHandlers {
   // What an operator is to know once and what no round tells: one sentence.
   std::function<void(absl::LogSeverity, absl::string_view)> notice = {};
   // What was retired of the other iptables mode: once, within Create.
-  std::function<void(const RetiredMode&)> retired = {};
+  std::function<void(const RetireReport&)> retired = {};
 };
 
 class NodeAgent {

@@ -14,6 +14,7 @@
 #include "agent/loop/damping.h"
 #include "agent/loop/suspects.h"
 #include "agent/policy/diff.h"
+#include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {
 namespace {
@@ -55,7 +56,7 @@ void LogFights(const Round& round) {
     const Fight& first = round.fights_begun[0];
     LOG(WARNING) << "OwnershipFight: " << FightText(round.fights_begun) << " was undone "
                  << first.rounds << " times running within a second of its repair, by "
-                 << ToString(Suspected{first.writers, first.others})
+                 << ToString(first.by)
                  << "; it is repaired less and less often, but at least every "
                  << absl::FormatDuration(kLongestFightWait);
   }
@@ -137,7 +138,8 @@ void LogRound(const Round& round, const AgentState& state) {
           << absl::ToInt64Microseconds(round.duration) << " us";
 }
 
-void RetirementLog::Log(const std::string& iptables_mode, const RetireReport& report) {
+void RetirementLog::Log(const RetireReport& report) {
+  const std::string& iptables_mode = report.iptables_mode;
   // The next quiet moment will do.
   if (absl::IsAborted(report.status)) return;
   if (!report.status.ok()) {

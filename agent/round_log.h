@@ -10,7 +10,8 @@
 #include <map>
 #include <string>
 
-#include "agent/loop/agent_state.h"
+#include "agent/loop/events.h"
+#include "agent/loop/retirer.h"
 #include "agent/loop/round.h"
 
 namespace kipt::agent {
@@ -24,7 +25,7 @@ void LogRound(const Round& round, const AgentState& state);
 // instance per process.
 class RetirementLog {
  public:
-  void Log(const std::string& iptables_mode, const RetireReport& report);
+  void Log(const RetireReport& report);
 
  private:
   // By iptables mode: what was last logged as kept.

@@ -121,19 +121,17 @@ RuleSupport SupportSource::Now(netlink::BackendKind kind, bool labels_desired) {
 }
 
 bool SupportSource::Look(netlink::BackendKind kind, bool labels_desired) {
-  looked_ = true;
-  const RuleSupport before = std::exchange(known_, Now(kind, labels_desired));
-  if (known_ == before) return false;
+  const RuleSupport before = known_;
+  LookAnew();
+  if (!LookOnce(kind, labels_desired)) return false;
   news_ = WhatChanged(before, known_);
   return true;
 }
 
 bool SupportSource::LookOnce(netlink::BackendKind kind, bool labels_desired) {
-  if (looked_) return false;
-  const std::string news = news_;
-  const bool changed = Look(kind, labels_desired);
-  news_ = news;
-  return changed;
+  if (std::exchange(looked_, true)) return false;
+  const RuleSupport before = std::exchange(known_, Now(kind, labels_desired));
+  return known_ != before;
 }
 
 bool SupportSource::NoteRefusal(netlink::BackendKind kind, bool labels_desired) {

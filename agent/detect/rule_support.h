@@ -118,6 +118,11 @@ class SupportSource {
   std::string news_;
 };
 
+// Without a source the node can hold everything.
+inline RuleSupport KnownSupport(const SupportSource* source) {
+  return source != nullptr ? source->known() : RuleSupport();
+}
+
 }  // namespace kipt::agent
 
 #endif  // KIPT_AGENT_DETECT_RULE_SUPPORT_H_

@@ -119,7 +119,7 @@ void AppendFights(const AgentState& state, std::string& out) {
     AppendLine(out, "  ", netlink::ToString(fight.chain), ": ", fight.item, " undone ",
                fight.rounds, " times since ", TimeText(fight.since), ", next repair after ",
                absl::FormatDuration(fight.wait), "; by ",
-               ToString(Suspected{fight.writers, fight.others}));
+               ToString(fight.by));
   }
 }
 
@@ -213,7 +213,7 @@ Endpoints::Endpoints(Setup setup, AgentState state) : setup_(std::move(setup)) {
 void Endpoints::Publish(AgentState state) {
   // Every local user can read it over TCP, and /proc may hide other users' arguments (hidepid).
   for (Fight& fight : state.fights) {
-    for (Writer& writer : fight.writers) writer.command_line.clear();
+    fight.by = WithoutCommandLines(std::move(fight.by));
   }
   const absl::Duration age = std::max(absl::ZeroDuration(), setup_.now() - state.heartbeat);
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -22,7 +22,7 @@
 #include "agent/config/command_line.h"
 #include "agent/config/config.h"
 #include "agent/endpoints/http_server.h"
-#include "agent/loop/agent_state.h"
+#include "agent/loop/events.h"
 #include "agent/loop/clock.h"
 
 namespace kipt::agent {

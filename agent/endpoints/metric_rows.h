@@ -14,7 +14,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "agent/config/config.h"
-#include "agent/loop/agent_state.h"
+#include "agent/loop/events.h"
 #include "agent/loop/round.h"
 #include "agent/process/own_process.h"
 

@@ -15,7 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "agent/config/config.h"
-#include "agent/loop/agent_state.h"
+#include "agent/loop/events.h"
 #include "agent/loop/round.h"
 
 namespace kipt::agent {

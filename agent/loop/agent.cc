@@ -1,56 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/loop/agent.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <iterator>
-#include <random>
 #include <utility>
+#include <variant>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "agent/detect/rule_support.h"
-#include "agent/loop/family_phase.h"
-#include "agent/loop/martians.h"
+#include "agent/loop/plan.h"
+#include "agent/loop/round.h"
 #include "agent/policy/diff.h"
+#include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {
 namespace {
 
 using netlink::Family;
 
-// A look at legacy tables costs the more the more services there are, and readers wake us too.
+// A check of legacy tables costs the more the more services there are, and readers wake us too.
 constexpr double kLegacyCpuShare = 0.05;
-// Legacy tables that were damaged in the same way again before the monitor read them are to it what
-// they were before the repair: no change. So a repair is looked after, once.
+// Identical damage of legacy tables that recurs before the monitor reads again looks unchanged, so
+// every repair is re-checked once.
 constexpr absl::Duration kSecondLook = absl::Milliseconds(20);
 // After a monitor has failed.
 constexpr absl::Duration kWatchAgain = absl::Seconds(1);
 constexpr size_t kRecentIncidents = 10;
 
-// So that a fleet that fails at one moment does not retry at one moment.
-std::function<double()> RandomJitter() {
-  return [random = std::minstd_rand(std::random_device()())]() mutable {
-    return std::uniform_real_distribution<double>(0.8, 1.2)(random);
-  };
-}
-
-std::vector<Change> Retired(const Round& round) {
-  if (!round.retirement || !round.retirement->applied) return {};
-  return round.retirement->plan.changes;
-}
-
-bool IsLegacy(const netlink::Backend& backend) {
-  return backend.kind() == netlink::BackendKind::kIptablesLegacy;
-}
-
-std::string WatchingText(const netlink::Backend& backend, netlink::WatchMode mode) {
-  if (IsLegacy(backend)) return "users of xtables.lock";
-  return mode == netlink::WatchMode::kPoll ? "poll" : "kernel events";
-}
-
-// Whether trying again with the same backend may help: somebody else was in the way.
+// Whether trying again with the same backend may help: another process was in the way.
 bool MayPassByItself(const absl::Status& status) {
   return absl::IsAborted(status) || absl::IsDeadlineExceeded(status);
 }
@@ -60,24 +39,20 @@ absl::Duration LongestWait(const absl::Status& status) {
   return MayPassByItself(status) ? kLongestFightWait : absl::InfiniteDuration();
 }
 
-}  // namespace
-
-absl::Duration CpuUsed() {
-  absl::Duration used;
-  for (const auto who : {RUSAGE_THREAD, RUSAGE_CHILDREN}) {
-    rusage usage{};
-    getrusage(who, &usage);
-    used += absl::DurationFromTimeval(usage.ru_utime) + absl::DurationFromTimeval(usage.ru_stime);
-  }
-  return used;
+// No other process has just changed anything.
+bool IsQuiet(Trigger trigger) {
+  return trigger == Trigger::kStart || trigger == Trigger::kConfig || trigger == Trigger::kTimer;
 }
+
+}  // namespace
 
 Agent::Agent(EventLoop& loop, AgentOptions options, OpenBackend open_backend, Observer observer)
     : options_(std::move(options)),
       open_backend_(std::move(open_backend)),
       observer_(std::move(observer)),
       lookout_(loop, options_.writers, [this] { OnSight(); }),
-      pace_({.resync = options_.sync_period}, RandomJitter()),
+      jitter_(RandomJitter()),
+      pace_({.resync = options_.sync_period}, jitter_),
       damping_(options_.sync_period) {
   retirer_.SetSources(options_.retire);
   state_.started = absl::Now();
@@ -101,31 +76,24 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(EventLoop& loop, AgentOptio
   return agent;
 }
 
-Agent::FamilyRecord& Agent::RecordOf(Family family) {
-  const auto known = records_.find(family);
-  if (known != records_.end()) return known->second;
-  // Only where it is needed: to open a source of randomness is dear, and this is on every path.
-  return records_.emplace(family, FamilyRecord{Backoff(options_.sync_period, RandomJitter())})
-      .first->second;
-}
-
 void Agent::NoteOptions() {
   state_.emulated_version = options_.emulated_version;
   state_.mode = options_.input.mode;
   state_.observing = options_.observe;
   std::vector<FamilyState> families;
   for (const Family family : options_.input.families) {
-    families.push_back({.family = family, .since = state_.started});
-    for (const FamilyState& known : state_.families) {
-      if (known.family == family) families.back() = known;
-    }
+    const auto known = absl::c_find_if(
+        state_.families, [family](const FamilyState& state) { return state.family == family; });
+    families.push_back(known != state_.families.end()
+                           ? *known
+                           : FamilyState{.family = family, .since = state_.started});
   }
   state_.families = std::move(families);
 }
 
 void Agent::SetDesired(AgentOptions options) {
   options.watch = options_.watch;
-  // Who only observes may have been given a backend that cannot write.
+  // In observe mode the backend may be read-only, so reopen it.
   if (options.observe != options_.observe) CloseBackend();
   options_ = std::move(options);
   retirer_.SetSources(options_.retire);
@@ -137,19 +105,30 @@ void Agent::SetDesired(AgentOptions options) {
   Rearm();
 }
 
-RuleSupport Agent::Support() const {
-  return options_.support != nullptr ? options_.support->known() : RuleSupport();
-}
-
 void Agent::ForgetRepairs() {
   records_.clear();
+  for (FamilyState& state : state_.families) state.key.clear();
   damping_ = Damping(options_.sync_period);
   suspects_.Forget();
 }
 
+Agent::FamilyRecord& Agent::RecordOf(Family family) {
+  return records_.try_emplace(family, FamilyRecord{Backoff(options_.sync_period, jitter_)})
+      .first->second;
+}
+
+bool Agent::IsLegacy() const {
+  return backend_ != nullptr && backend_->kind() == netlink::BackendKind::kIptablesLegacy;
+}
+
+Clock Agent::RoundClock() const {
+  Clock clock = SteadyClock();
+  clock.patience = options_.patience;
+  return clock;
+}
+
 void Agent::SetPace() {
-  const bool legacy = backend_ != nullptr && IsLegacy(*backend_);
-  pace_.SetOptions({.resync = options_.sync_period, .cpu_share = legacy ? kLegacyCpuShare : 1});
+  pace_.SetOptions({.resync = options_.sync_period, .cpu_share = IsLegacy() ? kLegacyCpuShare : 1});
 }
 
 void Agent::OnSight() {
@@ -158,7 +137,7 @@ void Agent::OnSight() {
   if (pace_.Next(now) <= now) {
     Turn(Trigger::kChange);
   } else {
-    // Once is enough until the next look.
+    // Once is enough until the next check.
     lookout_.Pause(true);
     Rearm();
   }
@@ -184,6 +163,52 @@ void Agent::Rearm() {
   timer_->FireAfter(pace_.Next(now) - now).IgnoreError();
 }
 
+void Agent::Turn(Trigger trigger) {
+  const SteadyTime start = SteadyNow();
+  const absl::Duration cpu_before = options_.cpu_used();
+  next_trigger_ = Trigger::kTimer;
+  waiting_families_.clear();
+  Round round;
+  round.trigger = trigger;
+  SyncReport& report = round.report;
+  report.status = EnsureBackend();
+  Sighting sighting;
+  if (report.status.ok()) {
+    sighting = Listen();
+    report = Repair(trigger);
+  }
+  const SteadyTime end = SteadyNow();
+  round.external_changes = sighting.changes;
+  round.lost_events = sighting.lost_events;
+  round.duration = end - start;
+  pace_.NoteLook(start, end, options_.cpu_used() - cpu_before, !report.status.ok());
+  NoteSuspects(report);
+  const bool stopped = sighting.stopped || lookout_.seen().stopped;
+  if (stopped && !lookout_.watching()) pace_.NoteWaiting(end + kWatchAgain);
+  // Repairs of the native table are neither damped nor incidents.
+  damping_.NoteApplied(WithoutNative(report.applied), end);
+  pace_.NoteWaiting(damping_.next());
+  if (!report.applied.empty() && IsLegacy()) pace_.NoteWaiting(end + kSecondLook);
+  round.fights_begun = damping_.TakeBegun();
+  round.fights_ended = damping_.TakeEnded();
+  NoteDamage(round, std::min(sighting.first, start), end);
+  suspects_.NoteApplied(report.applied);
+  NoteFamilies(round, end);
+  if (backend_ != nullptr && !options_.observe && report.FirstError().ok() &&
+      damping_.next() == SteadyTime::InfiniteFuture()) {
+    round.retirement = retirer_.Run(*backend_, SteadyClock(), options_.input,
+                                    KnownSupport(options_.support), IsQuiet(trigger));
+    pace_.NoteWaiting(retirer_.next());
+  }
+  NoteState(round);
+  // A socket may be broken for good, a program may have come; either is found by opening anew. So
+  // is an nf_tables that was not loaded because nothing is changed in observe mode.
+  const bool broken = !report.status.ok() && !MayPassByItself(report.status);
+  if (broken || (options_.observe && !lookout_.watching())) CloseBackend();
+  Rearm();
+  observer_(round);
+}
+
 absl::Status Agent::EnsureBackend() {
   if (backend_ != nullptr) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<netlink::Backend>> backend = open_backend_();
@@ -194,91 +219,51 @@ absl::Status Agent::EnsureBackend() {
   return absl::OkStatus();
 }
 
-void Agent::EnsureWatching() {
-  absl::Status status;
-  if (!lookout_.watching()) status = lookout_.Watch(*backend_, options_.watch);
-  lookout_.Pause(false);
-  lookout_.Drain();
-  const absl::Status& failure = lookout_.failure();
-  if (status.ok() && !lookout_.watching()) status = failure;
-  if (!status.ok()) {
-    state_.watching = absl::StrCat("timer only: ", status.message());
-    return;
-  }
-  state_.watching = WatchingText(*backend_, options_.watch);
-  if (failure.ok()) return;
-  absl::StrAppend(&state_.watching, ", anew after a failure: ", failure.message());
-}
-
 void Agent::CloseBackend() {
   lookout_.Stop();
   backend_.reset();
 }
 
-void Agent::Reconcile(Round& round) {
-  const RuleSupport before = Support();
-  // Modules may have come.
-  if (round.trigger == Trigger::kTimer && !before.all()) {
-    options_.support->Look(backend_->kind(), options_.input.labels.has_value());
+Sighting Agent::Listen() {
+  absl::Status status;
+  if (!lookout_.watching()) status = lookout_.Watch(*backend_, options_.watch);
+  lookout_.Pause(false);
+  lookout_.Drain();
+  const absl::Status& failure = lookout_.failure();
+  if (!lookout_.watching()) status.Update(failure);
+  if (!status.ok()) {
+    state_.watching = absl::StrCat("timer only: ", status.message());
+  } else {
+    state_.watching =
+        absl::StrCat(IsLegacy()                                    ? "users of xtables.lock"
+                     : options_.watch == netlink::WatchMode::kPoll ? "poll"
+                                                                   : "kernel events",
+                     failure.ok() ? "" : ", anew after a failure: ", failure.message());
   }
-  round.report = Reconciler(backend_.get(), SteadyClock(), options_.support)
-                     .Sync(options_.input, [&](const Plan& plan) { return Restrain(plan); });
-  if (Support() == before) return;
-  ForgetRepairs();
-  if (waiting_families_.empty()) return;
-  pace_.NoteUrgent();
-  next_trigger_ = Trigger::kConfig;
+  Sighting sighting = lookout_.Take();
+  suspects_.NoteCommits(sighting.commits, sighting.others);
+  return sighting;
 }
 
-void Agent::Turn(Trigger trigger) {
-  const SteadyTime start = SteadyNow();
-  const absl::Duration cpu_before = options_.cpu_used();
-  next_trigger_ = Trigger::kTimer;
-  Round round{.trigger = trigger};
-  waiting_families_.clear();
-  Sighting sighting;
-  if (absl::Status status = EnsureBackend(); !status.ok()) {
-    round.report.status = std::move(status);
-  } else {
-    EnsureWatching();
-    sighting = lookout_.Take();
-    suspects_.NoteCommits(sighting.commits, sighting.others);
-    Reconcile(round);
+SyncReport Agent::Repair(Trigger trigger) {
+  const RuleSupport before = KnownSupport(options_.support);
+  // Modules may have come.
+  if (trigger == Trigger::kTimer && !before.all()) {
+    options_.support->Look(backend_->kind(), options_.input.labels.has_value());
   }
+  SyncReport report = Reconciler(backend_.get(), RoundClock(), options_.support)
+                          .Sync(options_.input, [&](const Plan& plan) { return Restrain(plan); });
   // Nothing was.
   if (options_.observe) {
-    for (Finding& finding : round.report.plan.diff.findings) finding.mended = false;
+    for (Finding& finding : report.plan.diff.findings) finding.mended = false;
   }
-  const SteadyTime end = SteadyNow();
-  round.external_changes = sighting.changes;
-  round.lost_events = sighting.lost_events;
-  round.duration = end - start;
-  const absl::Status& status = round.report.status;
-  pace_.NoteLook(start, end, options_.cpu_used() - cpu_before, !status.ok());
-  NoteSuspects(round.report);
-  const bool stopped = sighting.stopped || lookout_.seen().stopped;
-  if (stopped && !lookout_.watching()) pace_.NoteWaiting(end + kWatchAgain);
-  // Repairs of the native table are neither damped nor incidents.
-  damping_.NoteApplied(WithoutNative(round.report.applied), end);
-  pace_.NoteWaiting(damping_.next());
-  if (!round.report.applied.empty() && IsLegacy(*backend_)) pace_.NoteWaiting(end + kSecondLook);
-  round.fights_begun = damping_.TakeBegun();
-  round.fights_ended = damping_.TakeEnded();
-  NoteDamage(round, std::min(sighting.first, start), end);
-  suspects_.NoteApplied(round.report.applied);
-  NoteFamilies(round, end);
-  if (backend_ != nullptr && !options_.observe && damping_.next() == SteadyTime::InfiniteFuture()) {
-    Reconciler reconciler(backend_.get(), SteadyClock(), options_.support);
-    round.retirement = retirer_.Run(reconciler, SteadyClock(), options_.input, round);
-    pace_.NoteWaiting(retirer_.next());
+  if (KnownSupport(options_.support) == before) return report;
+  ForgetRepairs();
+  if (!waiting_families_.empty()) {
+    pace_.NoteUrgent();
+    next_trigger_ = Trigger::kConfig;
   }
-  NoteState(round, end);
-  // A socket may be broken for good, a program may have come; either is found by opening anew. So
-  // is an nf_tables that was not loaded for observing's sake.
-  const bool broken = !status.ok() && !MayPassByItself(status);
-  if (broken || (options_.observe && !lookout_.watching())) CloseBackend();
-  Rearm();
-  observer_(round);
+  return report;
 }
 
 Diff Agent::Restrain(const Plan& plan) {
@@ -289,10 +274,10 @@ Diff Agent::Restrain(const Plan& plan) {
   allowed.changes = damping_.Allow(plan, now);
   std::erase_if(allowed.changes, [&](const Change& change) {
     if (IsNative(change)) return false;
-    const netlink::ChainId& chain = netlink::ChainOf(change.operation);
-    const FamilyRecord& record = RecordOf(chain.family);
+    const Family family = netlink::ChainOf(change.operation).family;
+    const FamilyRecord& record = RecordOf(family);
     if (record.backoff.next() <= now) return false;
-    waiting_families_.insert(chain.family);
+    waiting_families_.insert(family);
     return record.refused.empty() || IsRefused(record, change);
   });
   // What takes the native table's place may be among what is to wait.
@@ -302,6 +287,13 @@ Diff Agent::Restrain(const Plan& plan) {
     });
   }
   return allowed;
+}
+
+bool Agent::IsRefused(const FamilyRecord& record, const Change& change) const {
+  if (record.refused.empty()) return false;
+  return absl::c_linear_search(record.refused, netlink::ChainOf(change.operation).table) ||
+         WaitsForOtherTables(DesiredRuleset(options_.input, KnownSupport(options_.support)),
+                             change);
 }
 
 void Agent::NoteSuspects(const SyncReport& report) {
@@ -315,18 +307,12 @@ void Agent::NoteSuspects(const SyncReport& report) {
   damping_.NoteSuspects(suspects_);
 }
 
-bool Agent::IsRefused(const FamilyRecord& record, const Change& change) const {
-  const netlink::Table table = netlink::ChainOf(change.operation).table;
-  return !record.refused.empty() &&
-         (WaitsForOtherTables(DesiredRuleset(options_.input, Support()), change) ||
-          std::find(record.refused.begin(), record.refused.end(), table) != record.refused.end());
-}
-
 void Agent::NoteDamage(Round& round, SteadyTime noticed, SteadyTime ended) {
   const SyncReport& report = round.report;
-  // What stands is not known, and what stood last is what the next look is compared with.
+  // The current state is not known; the next check is compared with the last that succeeded.
   if (!report.status.ok()) return;
   std::vector<Change> damage;
+  std::vector<Item> items;
   for (const Change& change : WithoutNative(report.applied)) {
     const FamilyRecord& record = RecordOf(netlink::ChainOf(change.operation).family);
     if (!record.settled || IsRefused(record, change)) continue;
@@ -334,75 +320,72 @@ void Agent::NoteDamage(Round& round, SteadyTime noticed, SteadyTime ended) {
       ++round.refills;
     } else {
       damage.push_back(change);
+      items.push_back(ItemOf(change.operation));
     }
   }
   std::vector<ForeignJump> before = std::exchange(foreign_jumps_, report.plan.foreign_jumps);
-  // Of a family that failed it may not be known what stands.
-  std::erase_if(before, [&](const ForeignJump& jump) {
-    return !report.StatusOf(jump.base_chain.family).ok();
-  });
   if (damage.empty()) return;
-  std::vector<Item> items;
-  items.reserve(damage.size());
-  for (const Change& change : damage) items.push_back(ItemOf(change.operation));
-  Suspected suspected = suspects_.Of(items);
-  Incident incident{.damage = DamageOf(damage),
-                    .writers = std::move(suspected.writers),
-                    .others = suspected.others,
-                    .lost_jumps = {},
-                    .latency = ended - noticed,
-                    .applying = report.applying};
-  std::set_difference(before.begin(), before.end(), foreign_jumps_.begin(), foreign_jumps_.end(),
-                      std::back_inserter(incident.lost_jumps));
-  round.incident = std::move(incident);
+  // What a family that failed holds may not be known.
+  std::erase_if(before, [&](const ForeignJump& jump) {
+    return !report.ResultOf(jump.base_chain.family).status.ok();
+  });
+  round.incident = Incident{.damage = DamageOf(damage),
+                            .by = suspects_.Of(items),
+                            .latency = ended - noticed,
+                            .applying = report.applying};
+  absl::c_set_difference(before, foreign_jumps_, std::back_inserter(round.incident->lost_jumps));
 }
 
-void Agent::NoteFamilies(Round& round, SteadyTime steady_now) {
-  const std::vector<Fight> fights = damping_.fights(steady_now);
+void Agent::NoteFamilies(Round& round, SteadyTime ended) {
+  state_.fights = damping_.fights(ended);
   for (FamilyState& state : state_.families) {
     FamilyRecord& record = RecordOf(state.family);
     if (waiting_families_.count(state.family) != 0) {
       pace_.NoteWaiting(record.backoff.next());
       continue;
     }
-    const FamilyVerdict verdict = JudgeFamily(state.family, round.report, fights, options_.observe);
-    const bool failed = !round.report.StatusOf(state.family).ok();
-    record.refused = round.report.RefusedTablesOf(state.family);
-    record.settled = !failed || !record.refused.empty();
-    if (!failed) {
+    const FamilyResult result = round.report.ResultOf(state.family);
+    record.refused = result.refused;
+    record.settled = result.status.ok() || !result.refused.empty();
+    if (result.status.ok()) {
       record.backoff.NoteSuccess();
     } else if (round.report.status.ok()) {
-      // Only this family: the other is looked after as before.
-      record.backoff.NoteFailure(steady_now, LongestWait(round.report.StatusOf(state.family)));
+      // Only this family: the other is repaired as before.
+      record.backoff.NoteFailure(ended, LongestWait(result.status));
       pace_.NoteWaiting(record.backoff.next());
     }
-    if (Update(verdict, absl::Now(), state, record.reason_key)) {
+    if (Update(JudgeFamily(state.family, round.report, state_.fights, options_.observe),
+               absl::Now(), state)) {
       round.changed_families.push_back(state);
     }
   }
 }
 
-void Agent::NoteState(const Round& round, SteadyTime steady_now) {
+void Agent::NoteState(const Round& round) {
   const absl::Time now = absl::Now();
   const SyncReport& report = round.report;
   state_.heartbeat = now;
   state_.last_look = now;
   state_.looks += static_cast<uint64_t>(report.looks);
   if (report.FirstError().ok()) state_.last_success = now;
-  state_.fights = damping_.fights(steady_now);
+  Retirement retired;
   if (round.retirement && round.retirement->status.ok()) {
     state_.claimed = round.retirement->plan.kept;
     if (round.retirement->surveyed) {
       state_.foreign_references = round.retirement->dependents.reference_counts;
     }
   }
+  if (round.retirement && round.retirement->applied) {
+    retired.changes = round.retirement->plan.changes;
+  }
+  retired.kept = state_.claimed;
   if (report.status.ok()) {
-    state_.findings = report.plan.diff.findings;
-    state_.in_place = WithoutNative(report.plan.diff.in_place);
-    state_.stale = WithClaims(WithoutNative(report.plan.diff.stale),
-                              {.changes = Retired(round), .kept = state_.claimed});
-    state_.martian_protection = MartianProtectionStands(report);
-    state_.martians_dropped += martian_count_.Note(report.plan.martians.dropped);
+    const Plan& plan = report.plan;
+    state_.findings = plan.diff.findings;
+    state_.in_place = WithoutNative(plan.diff.in_place);
+    state_.stale = WithClaims(WithoutNative(plan.diff.stale), retired);
+    state_.martian_protection = MartianProtectionStands(plan.martians, report.applied);
+    state_.martians_dropped += CountedSince(martians_counted_, plan.martians.dropped);
     // Read seldom: a file for each interface.
     if (options_.route_localnet && round.trigger != Trigger::kChange) {
       state_.route_localnet = options_.route_localnet();
@@ -410,9 +393,10 @@ void Agent::NoteState(const Round& round, SteadyTime steady_now) {
   }
   if (!round.incident) return;
   ++state_.incidents;
+  Incident shown = *round.incident;
+  shown.by = WithoutCommandLines(std::move(shown.by));
   auto& recent = state_.recent_incidents;
-  recent.insert(recent.begin(), absl::StrCat(absl::FormatTime(now), " ",
-                                             ToString(WithoutCommandLines(*round.incident))));
+  recent.insert(recent.begin(), absl::StrCat(absl::FormatTime(now), " ", ToString(shown)));
   if (recent.size() > kRecentIncidents) recent.pop_back();
 }
 

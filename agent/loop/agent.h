@@ -2,12 +2,13 @@
 //
 // File: agent/loop/agent.h
 //
-// Keeps a ruleset in place: looks whenever somebody changes something, repairs, and tells what it
-// did. A library: no logs, no flags, no signals, no threads; everything runs on the thread that
-// turns its EventLoop.
+// Keeps a ruleset in place: checks whenever another process changes something, repairs, and tells
+// what it did. A library: no logs, no flags, no signals, no threads; everything runs on the thread
+// that turns its EventLoop.
 #ifndef KIPT_AGENT_LOOP_AGENT_H_
 #define KIPT_AGENT_LOOP_AGENT_H_
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -19,11 +20,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "agent/loop/agent_state.h"
+#include "agent/loop/clock.h"
 #include "agent/loop/damping.h"
 #include "agent/loop/event_loop.h"
-#include "agent/loop/lookout.h"
-#include "agent/loop/martians.h"
+#include "agent/loop/events.h"
 #include "agent/loop/pace.h"
 #include "agent/loop/reconciler.h"
 #include "agent/loop/retirer.h"
@@ -35,9 +35,6 @@
 #include "netlink/backend.h"
 
 namespace kipt::agent {
-
-// The CPU time of the calling thread, and of the programs that this process has run to their end.
-absl::Duration CpuUsed();
 
 struct AgentOptions {
   PolicyInput input;
@@ -58,6 +55,8 @@ struct AgentOptions {
   std::function<std::vector<std::string>()> route_localnet = {};
   // What a look costs is the difference of two calls. Passed in so that tests cost nothing.
   std::function<absl::Duration()> cpu_used = CpuUsed;
+  // How long one round retries where others keep changing the ruleset.
+  absl::Duration patience = Clock().patience;
 };
 
 // Must be destroyed before its loop, and used on the thread that turns the loop only.
@@ -93,56 +92,59 @@ class Agent {
     bool settled = false;
     // The tables that `backoff` is for (FamilyResult::refused); none: all of them.
     std::vector<netlink::Table> refused = {};
-    // FamilyVerdict::key of the last round.
-    std::string reason_key = {};
   };
 
   Agent(EventLoop& loop, AgentOptions options, OpenBackend open_backend, Observer observer);
 
   void OnSight();
   void OnTimer();
-  // Sets the timer to the next look.
+  // Sets the timer to the next check.
   void Rearm();
   void SetPace();
   void NoteOptions();
-  RuleSupport Support() const;
   // What was repaired by now is no measure of what is desired from now on.
   void ForgetRepairs();
   FamilyRecord& RecordOf(netlink::Family family);
   // Whether `change` belongs to a table of `record.refused`, or waits for one.
   bool IsRefused(const FamilyRecord& record, const Change& change) const;
+  bool IsLegacy() const;
+  Clock RoundClock() const;
 
+  // One round.
   void Turn(Trigger trigger);
-  void Reconcile(Round& round);
   absl::Status EnsureBackend();
-  void EnsureWatching();
   void CloseBackend();
-  // What of `plan` is done now; notes which families are left out.
+  // What was noticed since the last round. Watches from here on, if that is possible.
+  Sighting Listen();
+  // Reads, compares, and repairs what Restrain lets through.
+  SyncReport Repair(Trigger trigger);
   Diff Restrain(const Plan& plan);
   // Which commits of others came before the last check of this round, as far as is known by now.
   void NoteSuspects(const SyncReport& report);
-  // What the last round left in place and this one had to repair. Times are steady, as below.
+  // What the last round left in place and this one had to repair.
   void NoteDamage(Round& round, SteadyTime noticed, SteadyTime ended);
-  void NoteFamilies(Round& round, SteadyTime steady_now);
-  void NoteState(const Round& round, SteadyTime steady_now);
+  void NoteFamilies(Round& round, SteadyTime ended);
+  void NoteState(const Round& round);
 
   AgentOptions options_;
   OpenBackend open_backend_;
   Observer observer_;
   std::unique_ptr<EventSource> timer_;
   std::unique_ptr<netlink::Backend> backend_;
-  // Behind the backend, before which it must go.
+  // Declared after backend_ so that it is destroyed first.
   Lookout lookout_;
+  // What waits are multiplied with.
+  std::function<double()> jitter_;
   Pace pace_;
   Damping damping_;
   Suspects suspects_;
   std::map<netlink::Family, FamilyRecord> records_;
   Trigger next_trigger_ = Trigger::kStart;
-  // Of the last look that succeeded.
+  // Of the last check that succeeded.
   std::vector<ForeignJump> foreign_jumps_;
   Retirer retirer_;
-  MartianCount martian_count_;
-  // Left out of the look that goes on, for it is not yet time for their next attempt.
+  std::optional<uint64_t> martians_counted_;
+  // Left out of this round, for it is not yet time for their next attempt.
   std::set<netlink::Family> waiting_families_;
   AgentState state_;
 };

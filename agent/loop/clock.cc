@@ -11,7 +11,6 @@ namespace {
 
 constexpr int kRetriesAtOnce = 10;
 constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
-constexpr absl::Duration kRetryLimit = absl::Seconds(5);
 
 }  // namespace
 
@@ -25,15 +24,15 @@ Clock SteadyClock() {
   return {.now = SteadyNow, .sleep = [](absl::Duration duration) { absl::SleepFor(duration); }};
 }
 
-absl::Status RetryAborted(const Clock& clock, absl::FunctionRef<absl::Status()> attempt) {
-  const SteadyTime deadline = clock.now() + kRetryLimit;
+absl::Status RetryAborted(const Clock& clock, SteadyTime start,
+                          absl::FunctionRef<absl::Status()> attempt) {
   for (int tries = 1;; ++tries) {
     absl::Status status = attempt();
     if (!absl::IsAborted(status)) return status;
-    if (clock.now() >= deadline) {
+    if (clock.now() - start >= clock.patience) {
       return absl::DeadlineExceededError(absl::StrCat(
-          "others kept changing the ruleset for ", absl::FormatDuration(kRetryLimit), " (", tries,
-          " attempts); nothing was changed; the last attempt: ", status.message()));
+          "others kept changing the ruleset for ", absl::FormatDuration(clock.patience), " (",
+          tries, " attempts); nothing was changed; the last attempt: ", status.message()));
     }
     if (tries % kRetriesAtOnce == 0) clock.sleep(kRetryPause);
   }

@@ -47,13 +47,19 @@ SteadyTime SteadyNow();
 struct Clock {
   std::function<SteadyTime()> now;
   std::function<void(absl::Duration)> sleep;
+  // How long RetryAborted goes on.
+  absl::Duration patience = absl::Seconds(5);
 };
 Clock SteadyClock();
 
 // The one contract of retries: a Backend answers Aborted where others were in the way and nothing
 // was done, and this calls `attempt` again as long as it does: ten times at once, then every 100
-// ms, for five seconds. Then DeadlineExceeded, with the last answer.
-absl::Status RetryAborted(const Clock& clock, absl::FunctionRef<absl::Status()> attempt);
+// ms, until clock.patience has passed since `start`. Then DeadlineExceeded, with the last answer.
+absl::Status RetryAborted(const Clock& clock, SteadyTime start,
+                          absl::FunctionRef<absl::Status()> attempt);
+inline absl::Status RetryAborted(const Clock& clock, absl::FunctionRef<absl::Status()> attempt) {
+  return RetryAborted(clock, clock.now(), attempt);
+}
 
 }  // namespace kipt::agent
 

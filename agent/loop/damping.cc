@@ -5,6 +5,7 @@
 #include <set>
 #include <variant>
 
+#include "absl/algorithm/container.h"
 #include "absl/time/clock.h"
 #include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
@@ -24,11 +25,6 @@ constexpr absl::Duration kBetweenRefills = absl::Seconds(1);
 // (duplicates of ours with counters differ in nothing, but forms with other bits do).
 constexpr size_t kMaxItems = 256;
 
-const netlink::Jump* JumpOf(const netlink::Operation& operation) {
-  const auto* add = std::get_if<netlink::AddRule>(&operation);
-  return add != nullptr ? std::get_if<netlink::Jump>(&add->rule.target) : nullptr;
-}
-
 // Whether it makes the chain, or adds to it what kube-proxy puts there itself.
 bool KubeProxyWouldHaveLeftIt(const Change& change, const ChainId& chain) {
   if (change.operation == netlink::Operation(netlink::CreateChain{chain})) return true;
@@ -47,8 +43,10 @@ std::set<ChainId> WithDependents(std::set<ChainId> held, absl::Span<const Change
     if (held.count(chain) != 0) not_made.insert(chain);
   }
   for (const Change& change : changes) {
-    const netlink::Jump* jump = JumpOf(change.operation);
-    const ChainId& chain = netlink::ChainOf(change.operation);
+    const auto* add = std::get_if<netlink::AddRule>(&change.operation);
+    if (add == nullptr) continue;
+    const auto* jump = std::get_if<netlink::Jump>(&add->rule.target);
+    const ChainId& chain = add->chain;
     if (jump != nullptr && not_made.count({chain.family, chain.table, jump->chain}) != 0) {
       held.insert(chain);
     }
@@ -64,108 +62,94 @@ bool IsRefill(const Change& change, const Plan& plan) {
       add->chain.table != netlink::Table::kFilter) {
     return false;
   }
-  const auto& claimed = plan.claimed_by_kube_proxy;
-  if (std::find(claimed.begin(), claimed.end(), add->chain.family) == claimed.end()) return false;
+  if (!absl::c_linear_search(plan.claimed_by_kube_proxy, add->chain.family)) return false;
   const std::optional<KubeletForm> form = RecognizeKubeletForm(add->chain, add->rule);
-  const bool somebody_else_did_it =
-      std::any_of(plan.diff.changes.begin(), plan.diff.changes.end(),
-                  [&](const Change& other) { return KubeProxyWouldHaveLeftIt(other, add->chain); });
-  return form && !form->shared_with_kube_proxy && !somebody_else_did_it;
+  return form && !form->shared_with_kube_proxy &&
+         absl::c_none_of(plan.diff.changes, [&](const Change& other) {
+           return KubeProxyWouldHaveLeftIt(other, add->chain);
+         });
 }
 
-void Damping::NoteUndone(const Change& change, const Plan& plan, SteadyTime now) {
-  const auto found = repairs_.find(ItemOf(change.operation));
-  if (found == repairs_.end()) return;
-  const Item& item = found->first;
-  Repair& repair = found->second;
-  const bool refill = IsRefill(change, plan);
+void Damping::NoteUndone(const Plan& plan, SteadyTime now) {
+  std::set<Item> undone;
+  for (const Change& change : plan.diff.changes) {
+    const Item item = ItemOf(change.operation);
+    const auto repair = repairs_.find(item);
+    if (repair != repairs_.end()) NoteUndone(IsRefill(change, plan), now, item, repair->second);
+    undone.insert(item);
+  }
+  for (auto& [item, repair] : repairs_) {
+    if (!absl::c_linear_search(plan.families, item.chain.family)) continue;
+    // It stands, or another process has put it back.
+    if (undone.count(item) == 0) repair.undone.reset();
+  }
+}
+
+void Damping::NoteUndone(bool refill, SteadyTime now, const Item& item, Repair& repair) {
   // More is gone by now than kube-proxy takes: all of the chain would wait with this.
-  if (std::exchange(repair.refill, refill) && !refill)
+  if (std::exchange(repair.refill, refill) && !refill) {
     repair.held_until = SteadyTime::InfinitePast();
-  if (repair.undone != SteadyTime::InfinitePast()) return;
+  }
+  if (repair.undone) return;
   repair.undone = now;
   if (refill) {
     repair.held_until = repair.repaired + kBetweenRefills;
     return;
   }
+  Fight& fight = repair.fight;
   const bool soon = now - repair.repaired <= kSoon;
-  if (soon) ++repair.rounds;
-  if (!soon && !repair.fighting) repair.rounds = 0;
-  if (repair.rounds < kRoundsOfAFight) return;
-  if (!repair.fighting) {
-    repair.fight = {.chain = item.chain, .item = item.text, .wait = kFirstWait};
+  if (soon) ++fight.rounds;
+  if (!soon && !repair.fighting) fight.rounds = 0;
+  if (fight.rounds < kRoundsOfAFight) return;
+  if (!std::exchange(repair.fighting, true)) {
+    fight = {.chain = item.chain, .item = item.text, .rounds = fight.rounds, .wait = kFirstWait};
     repair.fighting_since = now;
+    begun_.push_back(item);
   } else if (soon) {
-    repair.fight.wait = std::min(2 * repair.fight.wait, longest_wait_);
+    fight.wait = std::min(2 * fight.wait, longest_wait_);
   }
-  repair.fight.rounds = repair.rounds;
-  repair.held_until = now + repair.fight.wait;
-  if (!std::exchange(repair.fighting, true)) begun_.push_back(item);
+  repair.held_until = now + fight.wait;
 }
 
 void Damping::Forget(SteadyTime now) {
-  for (auto it = repairs_.begin(); it != repairs_.end();) {
-    const Repair& repair = it->second;
-    const bool stands = repair.undone == SteadyTime::InfinitePast();
-    if (!stands || now - repair.repaired < kQuiet) {
-      ++it;
-      continue;
-    }
+  std::erase_if(repairs_, [&](const auto& entry) {
+    const Repair& repair = entry.second;
+    if (repair.undone || now - repair.repaired < kQuiet) return false;
     if (repair.fighting) ended_.push_back(repair.fight);
-    it = repairs_.erase(it);
-  }
-}
-
-// What was undone, as far as `plan` knows of it: of families that it is not about, nothing is new.
-void Damping::NoteUndone(const Plan& plan, SteadyTime now) {
-  std::set<Item> undone;
-  for (const Change& change : plan.diff.changes) {
-    undone.insert(ItemOf(change.operation));
-    NoteUndone(change, plan, now);
-  }
-  for (auto& [item, repair] : repairs_) {
-    const auto& families = plan.families;
-    if (std::find(families.begin(), families.end(), item.chain.family) == families.end()) continue;
-    // It stands, or somebody else has put it back.
-    if (undone.count(item) == 0) repair.undone = SteadyTime::InfinitePast();
-  }
+    return true;
+  });
 }
 
 std::vector<Change> Damping::Allow(const Plan& plan, SteadyTime now) {
   Forget(now);
   NoteUndone(plan, now);
   next_ = SteadyTime::InfiniteFuture();
-  held_.clear();
   std::set<ChainId> waiting;
   for (auto& [item, repair] : repairs_) {
-    const bool stands = repair.undone == SteadyTime::InfinitePast();
-    const bool lasted = now - repair.repaired >= kSoon;
-    repair.fight.missing = repair.fighting && repair.addition && !(stands && lasted);
-    if (stands) {
+    const bool lasted = !repair.undone && now - repair.repaired >= kSoon;
+    repair.fight.missing = repair.fighting && repair.addition && !lasted;
+    if (!repair.undone) {
       if (repair.fight.missing) next_ = std::min(next_, repair.repaired + kSoon);
       continue;
     }
     if (repair.held_until <= now) continue;
     waiting.insert(item.chain);
-    if (repair.fighting) held_.push_back(item.chain);
     next_ = std::min(next_, repair.held_until);
   }
   waiting = WithDependents(std::move(waiting), plan.diff.changes);
-  std::vector<Change> allowed;
-  for (const Change& change : plan.diff.changes) {
-    if (waiting.count(netlink::ChainOf(change.operation)) == 0) allowed.push_back(change);
-  }
+  std::vector<Change> allowed = plan.diff.changes;
+  std::erase_if(allowed, [&](const Change& change) {
+    return waiting.count(netlink::ChainOf(change.operation)) != 0;
+  });
   return allowed;
 }
 
 void Damping::NoteSuspects(const Suspects& suspects) {
   for (auto& [item, repair] : repairs_) {
-    if (!repair.fighting || repair.undone == SteadyTime::InfinitePast()) continue;
+    if (!repair.fighting || !repair.undone) continue;
     Suspected suspected = suspects.Of({&item, 1});
-    // Who fought before still is the best guess.
-    if (suspected.writers.empty()) continue;
-    repair.fight.writers = std::move(suspected.writers);
-    repair.fight.others = suspected.others;
+    // The one that fought before is still the best guess.
+    if (!suspected.writers.empty()) repair.fight.by = std::move(suspected);
   }
 }
 
@@ -175,7 +159,7 @@ void Damping::NoteApplied(absl::Span<const Change> applied, SteadyTime now) {
     if (repairs_.size() >= kMaxItems && repairs_.count(item) == 0) continue;
     Repair& repair = repairs_[item];
     repair.repaired = now;
-    repair.undone = SteadyTime::InfinitePast();
+    repair.undone.reset();
     repair.addition = IsAddition(change);
     if (repair.fight.missing) next_ = std::min(next_, now + kSoon);
   }

@@ -20,14 +20,15 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "agent/loop/agent_state.h"
 #include "agent/loop/clock.h"
-#include "agent/loop/reconciler.h"
+#include "agent/loop/events.h"
+#include "agent/loop/plan.h"
 #include "agent/loop/suspects.h"
 
 namespace kipt::agent {
@@ -54,8 +55,6 @@ class Damping {
   // When something that was held back may be done, or something that was put back in a fight has
   // lasted (Fight::missing); InfiniteFuture where there is neither.
   SteadyTime next() const { return next_; }
-  // Where changes were held back at the last Allow, by a fight.
-  const std::vector<netlink::ChainId>& held() const { return held_; }
 
   // Fights that go on, those that began and those that ended since they were last asked for.
   // Fight::since is set in those that go on.
@@ -64,30 +63,30 @@ class Damping {
   std::vector<Fight> TakeEnded() { return std::exchange(ended_, {}); }
 
  private:
+  // Of one item, and the fight over it, if `fighting`.
   struct Repair {
     SteadyTime repaired = SteadyTime::InfinitePast();
-    // When it was found undone; InfinitePast while it stands.
-    SteadyTime undone = SteadyTime::InfinitePast();
+    // When it was found undone; nothing while it stands.
+    std::optional<SteadyTime> undone;
     SteadyTime held_until = SteadyTime::InfinitePast();
     // What it was undone by, as far as can be told: see IsRefill.
     bool refill = false;
-    // Times running that it was undone within a second.
-    int rounds = 0;
+    bool addition = false;
     bool fighting = false;
     SteadyTime fighting_since;
+    // `rounds`: times running that it was undone within a second.
     Fight fight;
-    // IsAddition.
-    bool addition = false;
   };
 
-  void NoteUndone(const Change& change, const Plan& plan, SteadyTime now);
+  // What was undone, as far as `plan` knows of it: of families that it is not about, nothing is
+  // new.
   void NoteUndone(const Plan& plan, SteadyTime now);
+  void NoteUndone(bool refill, SteadyTime now, const Item& item, Repair& repair);
   void Forget(SteadyTime now);
 
   absl::Duration longest_wait_;
   std::map<Item, Repair> repairs_;
   SteadyTime next_ = SteadyTime::InfiniteFuture();
-  std::vector<netlink::ChainId> held_;
   std::vector<Item> begun_;
   std::vector<Fight> ended_;
 };

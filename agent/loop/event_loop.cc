@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "agent/loop/clock.h"
 
 namespace kipt::agent {
 namespace {
@@ -29,24 +30,12 @@ absl::Status Error(int result, absl::string_view what) {
   return absl::ErrnoToStatus(-result, what);
 }
 
-void RunHandler(void* source_data) {
+// sd-event's handler of each kind of source; `Event` is what it is told of.
+template <typename... Event>
+int RunHandler(sd_event_source* /*source*/, Event... /*event*/, void* data) {
   // A copy: the handler may destroy the source that holds it.
-  const std::function<void()> handler = *static_cast<std::function<void()>*>(source_data);
+  const std::function<void()> handler = *static_cast<std::function<void()>*>(data);
   handler();
-}
-
-int OnReadable(sd_event_source* /*source*/, int /*fd*/, uint32_t /*events*/, void* data) {
-  RunHandler(data);
-  return 0;
-}
-
-int OnTimer(sd_event_source* /*source*/, uint64_t /*when*/, void* data) {
-  RunHandler(data);
-  return 0;
-}
-
-int OnSignal(sd_event_source* /*source*/, const signalfd_siginfo* /*signal*/, void* data) {
-  RunHandler(data);
   return 0;
 }
 
@@ -66,16 +55,12 @@ absl::Status EventSource::FireAfter(absl::Duration delay) {
   if (delay == absl::InfiniteDuration()) {
     return Error(sd_event_source_set_enabled(source_, SD_EVENT_OFF), kWhat);
   }
-  const int64_t micros =
-      absl::ToInt64Microseconds(std::clamp(delay, absl::ZeroDuration(), absl::Hours(24 * 365)));
-  // Relative to the loop's own idea of now, which is when this turn of it began.
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  const uint64_t at = static_cast<uint64_t>(now.tv_sec) * 1000000 +
-                      static_cast<uint64_t>(now.tv_nsec) / 1000 + static_cast<uint64_t>(micros);
-  if (absl::Status status = Error(sd_event_source_set_time(source_, at), kWhat); !status.ok()) {
-    return status;
-  }
+  // From now: the loop's own idea of it is when this turn began.
+  const absl::Duration at =
+      SteadyNow() - SteadyTime() + std::clamp(delay, absl::ZeroDuration(), absl::Hours(24 * 365));
+  const int result =
+      sd_event_source_set_time(source_, static_cast<uint64_t>(absl::ToInt64Microseconds(at)));
+  if (result < 0) return Error(result, kWhat);
   return Error(sd_event_source_set_enabled(source_, SD_EVENT_ONESHOT), kWhat);
 }
 
@@ -112,17 +97,17 @@ void EventLoop::Exit(int code) { sd_event_exit(event_, code); }
 absl::StatusOr<std::unique_ptr<EventSource>> EventLoop::AddReadable(int fd,
                                                                     std::function<void()> handler) {
   std::unique_ptr<EventSource> source(new EventSource(std::move(handler)));
-  const int result =
-      sd_event_add_io(event_, &source->source_, fd, EPOLLIN, OnReadable, &source->handler_);
+  const int result = sd_event_add_io(event_, &source->source_, fd, EPOLLIN,
+                                     RunHandler<int, uint32_t>, &source->handler_);
   if (result < 0) return Error(result, absl::StrCat("cannot wait for descriptor ", fd));
   return source;
 }
 
 absl::StatusOr<std::unique_ptr<EventSource>> EventLoop::AddTimer(std::function<void()> handler) {
   std::unique_ptr<EventSource> source(new EventSource(std::move(handler)));
-  const int result = sd_event_add_time(event_, &source->source_, CLOCK_MONOTONIC,
-                                       std::numeric_limits<uint64_t>::max() - 1,
-                                       kTimerAccuracyMicros, OnTimer, &source->handler_);
+  const int result = sd_event_add_time(
+      event_, &source->source_, CLOCK_MONOTONIC, std::numeric_limits<uint64_t>::max() - 1,
+      kTimerAccuracyMicros, RunHandler<uint64_t>, &source->handler_);
   if (result < 0) return Error(result, "cannot make a timer");
   return source;
 }
@@ -136,8 +121,8 @@ absl::StatusOr<std::unique_ptr<EventSource>> EventLoop::AddSignal(int signal,
     return Error(-error, "cannot block a signal");
   }
   std::unique_ptr<EventSource> source(new EventSource(std::move(handler)));
-  const int result =
-      sd_event_add_signal(event_, &source->source_, signal, OnSignal, &source->handler_);
+  const int result = sd_event_add_signal(event_, &source->source_, signal,
+                                         RunHandler<const signalfd_siginfo*>, &source->handler_);
   if (result < 0) return Error(result, absl::StrCat("cannot wait for signal ", signal));
   return source;
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/loop/pace.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <random>
 #include <utility>
 
 namespace kipt::agent {
@@ -16,8 +19,6 @@ constexpr double kUnlimited = 1;
 
 constexpr absl::Duration kFirstWait = absl::Milliseconds(100);
 constexpr absl::Duration kBetweenFailures = absl::Seconds(1);
-
-Allowance CpuAllowance(double share) { return Allowance(share * kShareBurstSeconds, share); }
 
 }  // namespace
 
@@ -57,14 +58,16 @@ void Backoff::NoteSuccess() {
 
 Pace::Pace(const PaceOptions& options, std::function<double()> jitter)
     : jitter_(std::move(jitter)),
-      resync_(options.resync),
       looks_(kLooksAtOnce, kLooksPerSecond),
-      cpu_(CpuAllowance(options.cpu_share)),
-      backoff_(options.resync, jitter_) {}
+      cpu_(0, 0),
+      backoff_(options.resync, jitter_) {
+  SetOptions(options);
+}
 
 void Pace::SetOptions(const PaceOptions& options) {
   resync_ = options.resync;
-  cpu_ = CpuAllowance(std::min(options.cpu_share, kUnlimited));
+  const double share = std::min(options.cpu_share, kUnlimited);
+  cpu_ = Allowance(share * kShareBurstSeconds, share);
   backoff_ = Backoff(options.resync, jitter_);
 }
 
@@ -96,6 +99,22 @@ SteadyTime Pace::Next(SteadyTime now) const {
   next = std::min(next, waiting_);
   if (change_pending_) next = std::min(next, WhenChangeIsDue(now));
   return std::max(next, now);
+}
+
+absl::Duration CpuUsed() {
+  absl::Duration used;
+  for (const auto who : {RUSAGE_THREAD, RUSAGE_CHILDREN}) {
+    rusage usage{};
+    getrusage(who, &usage);
+    used += absl::DurationFromTimeval(usage.ru_utime) + absl::DurationFromTimeval(usage.ru_stime);
+  }
+  return used;
+}
+
+std::function<double()> RandomJitter() {
+  return [random = std::minstd_rand(std::random_device()())]() mutable {
+    return std::uniform_real_distribution<double>(0.8, 1.2)(random);
+  };
 }
 
 }  // namespace kipt::agent

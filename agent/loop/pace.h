@@ -2,8 +2,8 @@
 //
 // File: agent/loop/pace.h
 //
-// When to look at the kernel next: at once where somebody changed something, but not as often as a
-// storm of changes would have it. Pure; times are whatever steady clock the caller has.
+// When to read the kernel's rules next: at once where another process changed something, but not as
+// often as a storm of changes would have it. Pure, except for the two functions at the end.
 #ifndef KIPT_AGENT_LOOP_PACE_H_
 #define KIPT_AGENT_LOOP_PACE_H_
 
@@ -98,6 +98,12 @@ class Pace {
   SteadyTime waiting_ = SteadyTime::InfiniteFuture();
   SteadyTime last_start_ = SteadyTime::InfinitePast();
 };
+
+// The CPU time of the calling thread, and of the programs that this process has run to their end.
+absl::Duration CpuUsed();
+
+// From 0.8 to 1.2: so that a fleet that fails at one moment does not retry at one moment.
+std::function<double()> RandomJitter();
 
 }  // namespace kipt::agent
 

@@ -1,342 +1,385 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/loop/reconciler.h"
 
-#include <algorithm>
-#include <set>
+#include <array>
+#include <iterator>
+#include <optional>
+#include <string>
 #include <utility>
 #include <variant>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "agent/detect/rule_support.h"
-#include "agent/loop/martians.h"
-#include "agent/policy/ownership.h"
+#include "absl/strings/str_join.h"
 #include "agent/policy/rule_forms.h"
 #include "netlink/kernel_error.h"
-#include "netlink/ruleset.h"
 
 namespace kipt::agent {
 namespace {
 
 using netlink::Family;
+using netlink::Table;
 
-// What each family is told after one attempt for both: only those that had something to change can
-// have failed, but where nothing could be planned all have.
-std::vector<FamilyResult> Results(absl::Span<const Family> families, const Diff& diff,
-                                  const absl::Status& both) {
-  std::vector<FamilyResult> results;
-  for (const Family family : families) {
-    const bool failed = !both.ok() && (diff.empty() || Changes(diff, family));
-    results.push_back({family, failed ? both : absl::OkStatus()});
-  }
-  return results;
-}
-
-std::vector<ForeignJump> ForeignJumps(const netlink::Snapshot& snapshot) {
-  std::set<ForeignJump> jumps;
-  for (const auto& [id, chain] : snapshot.chains) {
-    if (netlink::FindBaseChain(id.table, id.name) == nullptr) continue;
-    for (const netlink::ObservedRule& rule : chain.rules) {
-      const std::string* target = netlink::JumpTarget(rule);
-      if (target != nullptr && !IsKubeletChain({id.family, id.table, *target})) {
-        jumps.insert({id, *target});
-      }
-    }
-  }
-  return {jumps.begin(), jumps.end()};
-}
-
-// `support`, or that iptables can hold rules, if a rule in `snapshot` proves that.
-RuleSupport Proven(const RuleSupport& support, const netlink::Snapshot& snapshot) {
-  const auto has_xt = [](const auto& chain) {
-    const auto& rules = chain.second.rules;
-    return std::any_of(rules.begin(), rules.end(), [](const auto& rule) { return rule.xt; });
-  };
-  if (support.xt || support.refused ||
-      std::none_of(snapshot.chains.begin(), snapshot.chains.end(), has_xt)) {
-    return support;
-  }
-  RuleSupport proven = support;
-  proven.xt = true;
-  proven.reason = "";
-  return proven;
-}
-
-// What was done before `report`'s attempt is part of it.
-void AddEarlier(const SyncReport& earlier, SyncReport& report) {
-  report.applied.insert(report.applied.begin(), earlier.applied.begin(), earlier.applied.end());
-  report.looks += earlier.looks;
-  report.applying += earlier.applying;
-}
-
-// That of a rule about connection labels for which the match is missing; null: there is none.
-const FamilyResult* LabelsRefused(const SyncReport& report) {
-  for (const FamilyResult& result : report.families) {
-    if (netlink::MissingExtension(result.status) == netlink::kConnLabelExtension) return &result;
-  }
-  return nullptr;
-}
-
-}  // namespace
-
-void SyncReport::NoteApplied(const Diff& diff, absl::Span<const Family> in) {
-  for (const Change& change : diff.changes) {
-    const Family family = netlink::ChainOf(change.operation).family;
-    if (std::find(in.begin(), in.end(), family) != in.end()) applied.push_back(change);
-  }
-}
-
-absl::Status SyncReport::FirstError() const {
-  if (!status.ok()) return status;
-  for (const FamilyResult& result : families) {
-    if (!result.status.ok()) return result.status;
-  }
-  return absl::OkStatus();
+// Others were not in the way, and it was not because a match is missing, which every table lacks
+// then: a bare chain of another one, the hint, would say that iptables can be used.
+bool IsRefusal(const absl::Status& status) {
+  return !status.ok() && !absl::IsDeadlineExceeded(status) &&
+         !netlink::MissingExtension(status).has_value();
 }
 
 bool AddsRules(const Diff& diff) {
-  return std::any_of(diff.changes.begin(), diff.changes.end(), [](const Change& change) {
+  return absl::c_any_of(diff.changes, [](const Change& change) {
     return std::holds_alternative<netlink::AddRule>(change.operation);
   });
 }
 
-bool SyncReport::LacksExtension() const {
-  return std::any_of(families.begin(), families.end(), [](const FamilyResult& result) {
-    const std::optional<std::string> missing = netlink::MissingExtension(result.status);
-    return missing && *missing != netlink::kConnLabelExtension;
+// Of `family`, those in which `diff` changes something.
+std::vector<Table> ChangedTables(const Diff& diff, Family family) {
+  // What drops a packet is put in place before what marks it.
+  constexpr std::array kOrder = {Table::kFilter, Table::kNat, Table::kMangle};
+  std::vector<Table> tables;
+  absl::c_copy_if(kOrder, std::back_inserter(tables), [&](Table table) {
+    return absl::c_any_of(diff.changes, [&](const Change& change) {
+      const netlink::ChainId& chain = netlink::ChainOf(change.operation);
+      return chain.family == family && chain.table == table;
+    });
+  });
+  return tables;
+}
+
+std::string TableNames(Family family, absl::Span<const Table> tables) {
+  return absl::StrJoin(tables, ", ", [family](std::string* out, Table table) {
+    absl::StrAppend(out, netlink::FamilyName(family), " ", netlink::TableName(table));
   });
 }
 
-absl::Status SyncReport::StatusOf(Family family) const {
-  if (!status.ok()) return status;
-  for (const FamilyResult& result : families) {
-    if (result.family == family) return result.status;
+// What was seen of one family alone joins what was seen of the other.
+void Merge(Family family_read, const Plan& family, Plan& all) {
+  const auto append = [](const auto& more, auto& items) {
+    items.insert(items.end(), more.begin(), more.end());
+  };
+  const bool ipv4 = family_read == Family::kIPv4;
+  all.generation = family.generation;
+  append(family.families, all.families);
+  if (ipv4) all.martians = family.martians;
+  all.support_disproved |= family.support_disproved;
+  append(family.diff.changes, all.diff.changes);
+  append(family.diff.in_place, all.diff.in_place);
+  // The native table is IPv4's, and is seen by each check.
+  append(ipv4 ? family.diff.stale : WithoutNative(family.diff.stale), all.diff.stale);
+  append(family.diff.findings, all.diff.findings);
+  append(family.claimed_by_kube_proxy, all.claimed_by_kube_proxy);
+  append(family.foreign_jumps, all.foreign_jumps);
+}
+
+// That of a rule about connection labels for which the match is missing; null: there is none.
+const FamilyResult* LabelsRefused(const SyncReport& report) {
+  const auto refused = absl::c_find_if(report.families, [](const FamilyResult& result) {
+    return netlink::MissingExtension(result.status) == netlink::kConnLabelExtension;
+  });
+  return refused == report.families.end() ? nullptr : &*refused;
+}
+
+// `report`, and that `earlier` came before it.
+SyncReport After(const SyncReport& earlier, SyncReport report) {
+  report.applied.insert(report.applied.begin(), earlier.applied.begin(), earlier.applied.end());
+  report.looks += earlier.looks;
+  report.applying += earlier.applying;
+  return report;
+}
+
+// One attempt at what `input` desires, on a node that can hold `support`.
+class Attempt {
+ public:
+  // `start`: when clock.patience began. `source` may be null, as the reconciler's.
+  Attempt(netlink::Backend* backend, const Clock& clock, SteadyTime start, SupportSource* source,
+          RuleSupport support, const PolicyInput& input, const Restraint& restraint = {})
+      : backend_(*backend),
+        clock_(clock),
+        start_(start),
+        source_(source),
+        support_(std::move(support)),
+        input_(input),
+        restraint_(restraint ? restraint : Restraint([](const Plan& plan) { return plan.diff; })) {}
+
+  absl::StatusOr<Plan> Look();
+  // All at once, or, where that cannot be, in parts.
+  SyncReport Sync();
+
+ private:
+  // Reads and compares, once. `input` is ours, or that of one family alone. Where rules are to be
+  // added, what the node can hold is asked for, and counts.
+  absl::StatusOr<Plan> Check(const PolicyInput& input);
+  // Checks `input` and does what `restraint` allows in `families`.
+  absl::Status Repair(const PolicyInput& input, absl::Span<const Family> families,
+                      const Restraint& restraint);
+  // The same for a part of `tried`, which was refused.
+  absl::Status RepairPart(Family family, Diff tried, const Restraint& restraint);
+  // The families could not be read together.
+  void RepairEachAlone();
+  // The transaction that report_.plan led to was refused; `together` is why.
+  void RepairEachFamily(const absl::Status& together);
+  // The same for what `tried` changes in one family; `alone` is why.
+  FamilyResult RepairEachTable(Family family, const absl::Status& alone, const Diff& tried);
+
+  netlink::Backend& backend_;
+  const Clock& clock_;
+  const SteadyTime start_;
+  SupportSource* source_;
+  RuleSupport support_;
+  const PolicyInput& input_;
+  const Restraint restraint_;
+  SyncReport report_;
+};
+
+absl::StatusOr<Plan> Attempt::Check(const PolicyInput& input) {
+  const bool all = input.families.size() == input_.families.size();
+  const auto once = [&]() -> absl::StatusOr<Plan> {
+    const absl::StatusOr<Observation> observed =
+        Observe(backend_, all ? ChainsToRead(DesiredRuleset(input, support_))
+                              : ChainsToRead({&input.families.front(), 1}));
+    if (!observed.ok()) return observed.status();
+    return Compare(input, support_, *observed);
+  };
+  absl::StatusOr<Plan> plan = once();
+  if (!plan.ok() || source_ == nullptr || !AddsRules(plan->diff) ||
+      !source_->LookOnce(backend_.kind(), input.labels.has_value())) {
+    return plan;
   }
-  return absl::OkStatus();
+  support_ = source_->known();
+  return once();
 }
 
-std::vector<netlink::Table> SyncReport::RefusedTablesOf(Family family) const {
-  for (const FamilyResult& result : families) {
-    if (result.family == family) return result.refused;
-  }
-  return {};
-}
-
-std::vector<Change> SyncReport::PendingOf(Family family) const {
-  std::vector<Change> pending;
-  for (const Change& change : plan.diff.changes) {
-    if (netlink::ChainOf(change.operation).family != family) continue;
-    if (std::find(applied.begin(), applied.end(), change) == applied.end()) {
-      pending.push_back(change);
-    }
-  }
-  return pending;
-}
-
-Reconciler::Reconciler(netlink::Backend* backend, Clock clock, SupportSource* support)
-    : backend_(backend), clock_(std::move(clock)), support_(support) {}
-
-Reconciler::Goal Reconciler::GoalOf(const PolicyInput& input) const {
-  return {input, support_ != nullptr ? support_->known() : RuleSupport()};
-}
-
-bool Reconciler::AskSupport(const PolicyInput& input, const Plan& plan) {
-  return support_ != nullptr && AddsRules(plan.diff) &&
-         support_->LookOnce(backend_->kind(), input.labels.has_value());
-}
-
-absl::StatusOr<Reconciler::Observation> Reconciler::Observe(
-    absl::Span<const netlink::ChainQuery> queries) {
-  // First, so that a node without one is known for that before anything dearer is read.
-  absl::StatusOr<netlink::NativeReading> native = backend_->ReadNativeTable(NativeMartians());
-  if (!native.ok()) return native.status();
-  absl::StatusOr<netlink::Snapshot> snapshot = backend_->Read(queries);
-  if (!snapshot.ok()) return snapshot.status();
-  if (native->table && native->generation != snapshot->generation) {
-    return absl::AbortedError("the ruleset changed while it was read");
-  }
-  return Observation{*std::move(snapshot), std::move(native->table)};
-}
-
-absl::StatusOr<Plan> Reconciler::LookOnce(const Goal& goal,
-                                          absl::Span<const netlink::ChainQuery> queries) {
-  const absl::StatusOr<Observation> observed = Observe(queries);
-  if (!observed.ok()) return observed.status();
-  const netlink::Snapshot& snapshot = observed->snapshot;
-  const RuleSupport proven = Proven(goal.support, snapshot);
-  Plan plan{.generation = snapshot.generation,
-            .families = goal.input.families,
-            .diff = ComputeDiff(goal.input, snapshot, observed->native, proven),
-            .claimed_by_kube_proxy = {},
-            .foreign_jumps = ForeignJumps(snapshot),
-            .martians = FindMartianProtection(snapshot, observed->native),
-            .support_disproved = proven.xt != goal.support.xt};
-  for (const Family family : netlink::kFamilies) {
-    if (IsClaimedByKubeProxy(snapshot, family)) plan.claimed_by_kube_proxy.push_back(family);
-  }
-  return plan;
-}
-
-absl::StatusOr<Plan> Reconciler::LookAt(const Goal& goal) {
+absl::StatusOr<Plan> Attempt::Look() {
   absl::StatusOr<Plan> plan;
-  const std::vector<netlink::ChainQuery> queries =
-      ChainsToRead(DesiredRuleset(goal.input, goal.support));
-  const absl::Status status = RetryAborted(clock_, [&] {
-    plan = LookOnce(goal, queries);
+  const absl::Status status = RetryAborted(clock_, start_, [&] {
+    plan = Check(input_);
     return plan.status();
   });
   if (!status.ok()) return status;
   return plan;
 }
 
-absl::StatusOr<Plan> Reconciler::Look(const PolicyInput& input) {
-  absl::StatusOr<Plan> plan = LookAt(GoalOf(input));
-  if (!plan.ok() || !AskSupport(input, *plan)) return plan;
-  return LookAt(GoalOf(input));
-}
-
-absl::Status Reconciler::SyncFamilies(const Goal& goal,
-                                      absl::Span<const netlink::ChainQuery> queries,
-                                      absl::Span<const Family> families, const Restraint& restraint,
-                                      SyncReport& report) {
-  return RetryAborted(clock_, [&] {
-    ++report.looks;
-    absl::StatusOr<Plan> plan = LookOnce(goal, queries);
+absl::Status Attempt::Repair(const PolicyInput& input, absl::Span<const Family> families,
+                             const Restraint& restraint) {
+  return RetryAborted(clock_, start_, [&] {
+    ++report_.looks;
+    absl::StatusOr<Plan> plan = Check(input);
     if (!plan.ok()) {
-      // A failed look says nothing about either family.
-      if (!absl::IsAborted(plan.status())) report.status = plan.status();
+      // A failed check says nothing about either family.
+      if (!absl::IsAborted(plan.status())) report_.status = plan.status();
       return plan.status();
     }
-    report.plan = *std::move(plan);
-    const Diff allowed = restraint ? restraint(report.plan) : report.plan.diff;
+    report_.plan = *std::move(plan);
+    const Diff allowed = restraint(report_.plan);
     const netlink::Transaction transaction =
-        ToTransaction(allowed, report.plan.generation, families);
+        ToTransaction(allowed, report_.plan.generation, families);
     if (transaction.empty()) return absl::OkStatus();
     const SteadyTime start = clock_.now();
-    absl::Status applied = backend_->Apply(transaction);
-    report.applying += clock_.now() - start;
-    if (!applied.ok()) return applied;
-    report.NoteApplied(allowed, families);
-    return absl::OkStatus();
+    absl::Status applied = backend_.Apply(transaction);
+    report_.applying += clock_.now() - start;
+    if (applied.ok()) report_.NoteApplied(allowed, families);
+    return applied;
   });
+}
+
+SyncReport Attempt::Sync() {
+  const std::vector<Family>& families = input_.families;
+  const absl::Status together = Repair(input_, families, restraint_);
+  if (!report_.status.ok()) {
+    if (families.size() > 1) RepairEachAlone();
+  } else if (IsRefusal(together)) {
+    RepairEachFamily(together);
+  } else {
+    // Only families that had something to change can have failed, but where nothing could be
+    // planned all have.
+    const Diff& diff = report_.plan.diff;
+    for (const Family family : families) {
+      const bool failed = diff.empty() || Changes(diff, family);
+      report_.families.push_back({family, failed ? together : absl::OkStatus()});
+    }
+  }
+  return std::move(report_);
+}
+
+absl::Status Attempt::RepairPart(Family family, Diff tried, const Restraint& restraint) {
+  const size_t applied_before = report_.applied.size();
+  absl::Status status = Repair(input_, {&family, 1}, restraint);
+  if (!status.ok() || report_.applied.size() != applied_before || backend_.spans_families()) {
+    return status;
+  }
+  // Nothing was left to do: what was refused did it all the same.
+  std::erase_if(tried.changes, [&](const Change& change) {
+    return absl::c_linear_search(report_.plan.diff.changes, change);
+  });
+  report_.NoteApplied(tried, {&family, 1});
+  return status;
+}
+
+void Attempt::RepairEachAlone() {
+  const absl::Status together = std::exchange(report_.status, absl::OkStatus());
+  std::vector<FamilyResult> results;
+  bool any_was_read = false;
+  Plan plan;
+  for (const Family family : input_.families) {
+    report_.status = absl::OkStatus();
+    PolicyInput of_family = input_;
+    of_family.families = {family};
+    results.push_back({family, Repair(of_family, of_family.families, restraint_)});
+    if (!report_.status.ok()) continue;
+    any_was_read = true;
+    Merge(family, report_.plan, plan);
+  }
+  report_.status = any_was_read ? absl::OkStatus() : together;
+  if (!any_was_read) return;
+  report_.plan = std::move(plan);
+  report_.families = std::move(results);
+}
+
+void Attempt::RepairEachFamily(const absl::Status& together) {
+  const Diff tried = report_.plan.diff;
+  const bool one_family = !Changes(tried, Family::kIPv4) || !Changes(tried, Family::kIPv6);
+  for (const Family family : input_.families) {
+    FamilyResult result = {family, absl::OkStatus()};
+    if (Changes(tried, family)) {
+      result.status = one_family ? together : RepairPart(family, tried, restraint_);
+    }
+    if (report_.status.ok() && IsRefusal(result.status)) {
+      result = RepairEachTable(family, result.status, tried);
+    }
+    if (!report_.status.ok()) return;
+    report_.families.push_back(std::move(result));
+  }
+}
+
+FamilyResult Attempt::RepairEachTable(Family family, const absl::Status& alone, const Diff& tried) {
+  const Ruleset desired = DesiredRuleset(input_, support_);
+  const std::vector<Table> tables = ChangedTables(tried, family);
+  if (tables.size() < 2) return {family, alone, tables};
+  // What one table needs without what waits for the others, or only that.
+  const auto repair = [&](Table table, bool waiting) {
+    const auto part = [&](Diff diff) {
+      std::erase_if(diff.changes, [&](const Change& change) {
+        return netlink::ChainOf(change.operation).table != table ||
+               WaitsForOtherTables(desired, change) != waiting;
+      });
+      return diff;
+    };
+    return RepairPart(family, part(tried),
+                      [&](const Plan& plan) { return part(restraint_(plan)); });
+  };
+  FamilyResult result = {.family = family, .status = absl::OkStatus(), .refused = {}};
+  std::vector<Table> done;
+  for (const Table table : tables) {
+    absl::Status status = repair(table, /*waiting=*/false);
+    if (!report_.status.ok() || netlink::MissingExtension(status)) return {family, status};
+    (status.ok() ? done : result.refused).push_back(table);
+    result.status.Update(status);
+  }
+  for (const Table table : tables) {
+    if (result.status.ok()) result.status.Update(repair(table, /*waiting=*/true));
+  }
+  if (done.empty() || result.refused.empty()) return result;
+  result.status = absl::Status(
+      result.status.code(),
+      absl::StrCat(result.status.message(), "; refused: ", TableNames(family, result.refused),
+                   "; done: ", TableNames(family, done)));
+  return result;
+}
+
+}  // namespace
+
+void SyncReport::NoteApplied(const Diff& diff, absl::Span<const Family> in) {
+  absl::c_copy_if(diff.changes, std::back_inserter(applied), [&](const Change& change) {
+    return absl::c_linear_search(in, netlink::ChainOf(change.operation).family);
+  });
+}
+
+absl::Status SyncReport::FirstError() const {
+  absl::Status first = status;
+  for (const FamilyResult& result : families) first.Update(result.status);
+  return first;
+}
+
+bool SyncReport::LacksExtension() const {
+  return absl::c_any_of(families, [](const FamilyResult& result) {
+    const std::optional<std::string> missing = netlink::MissingExtension(result.status);
+    return missing && *missing != netlink::kConnLabelExtension;
+  });
+}
+
+FamilyResult SyncReport::ResultOf(Family family) const {
+  const auto result = absl::c_find_if(
+      families, [family](const FamilyResult& each) { return each.family == family; });
+  if (status.ok() && result != families.end()) return *result;
+  return {family, status};
+}
+
+std::vector<Change> SyncReport::PendingOf(Family family) const {
+  std::vector<Change> pending;
+  absl::c_copy_if(plan.diff.changes, std::back_inserter(pending), [&](const Change& change) {
+    return netlink::ChainOf(change.operation).family == family &&
+           !absl::c_linear_search(applied, change);
+  });
+  return pending;
+}
+
+bool WaitsForOtherTables(const Ruleset& desired, const Change& change) {
+  const auto* remove = std::get_if<netlink::DeleteRule>(&change.operation);
+  if (remove == nullptr) return false;
+  const std::string& name = remove->chain.name;
+  const bool sets =
+      remove->chain.table == Table::kNat && (name == kMarkDropChain || name == kLabelDropChain);
+  const bool drops = remove->chain.table == Table::kFilter &&
+                     (name == kFirewallChain || name == kLabelFirewallChain) &&
+                     (remove->rule.mark || remove->rule.conn_label);
+  if (!sets && !drops) return false;
+  // Not a duplicate, or one that only moves.
+  return absl::c_none_of(desired.chains, [&](const DesiredChain& chain) {
+    return chain.id == remove->chain && absl::c_any_of(chain.rules, [&](const DesiredRule& rule) {
+             return rule.rule == remove->rule;
+           });
+  });
+}
+
+Reconciler::Reconciler(netlink::Backend* backend, Clock clock, SupportSource* support)
+    : backend_(backend), clock_(std::move(clock)), support_(support) {}
+
+RuleSupport Reconciler::Known() const { return KnownSupport(support_); }
+
+absl::StatusOr<Plan> Reconciler::Look(const PolicyInput& input) {
+  return Attempt(backend_, clock_, clock_.now(), support_, Known(), input).Look();
 }
 
 SyncReport Reconciler::Sync(const PolicyInput& input, const Restraint& restraint) {
-  bool less = false;
-  const Restraint asking = [&](const Plan& plan) {
-    less = less || AskSupport(input, plan);
-    if (less) return Diff();
-    return restraint ? restraint(plan) : plan.diff;
-  };
-  SyncReport report = SyncLabels(GoalOf(input), asking);
-  if (less) report = SyncLabels(GoalOf(input), restraint);
+  const SteadyTime start = clock_.now();
+  SyncReport report = SyncAsKnown(input, restraint, start);
   if (support_ == nullptr) return report;
+  const netlink::BackendKind kind = backend_->kind();
   const bool labels = input.labels.has_value();
-  if (report.plan.support_disproved) support_->NoteDisproof(backend_->kind(), labels);
-  if (report.LacksExtension() && !support_->known().refused &&
-      support_->NoteRefusal(backend_->kind(), labels)) {
-    const SyncReport earlier = std::exchange(report, SyncLabels(GoalOf(input), restraint));
-    AddEarlier(earlier, report);
+  if (report.plan.support_disproved) support_->NoteDisproof(kind, labels);
+  if (report.LacksExtension() && !Known().refused && support_->NoteRefusal(kind, labels)) {
+    report = After(report, SyncAsKnown(input, restraint, start));
   }
   if (!report.labels_refused.ok()) {
-    support_->NoteConnLabelRefusal(backend_->kind(), report.labels_refused.message());
+    support_->NoteConnLabelRefusal(kind, report.labels_refused.message());
   }
   return report;
 }
 
-SyncReport Reconciler::SyncLabels(const Goal& goal, const Restraint& restraint) {
-  SyncReport report = SyncGoal(goal, restraint);
-  if (LabelsRefused(report) == nullptr || !goal.input.labels || !goal.support.conn_labels) {
-    return report;
-  }
-  const FamilyResult refused = *LabelsRefused(report);
-  const Goal without = {goal.input, WithoutConnLabels(goal.support, refused.status.message())};
-  const SyncReport earlier = std::exchange(report, SyncGoal(without, restraint));
+SyncReport Reconciler::SyncAsKnown(const PolicyInput& input, const Restraint& restraint,
+                                   SteadyTime start) {
+  const auto attempt = [&](const RuleSupport& support) {
+    return Attempt(backend_, clock_, start, support_, support, input, restraint).Sync();
+  };
+  const SyncReport report = attempt(Known());
+  const FamilyResult* refused = LabelsRefused(report);
+  if (refused == nullptr || !input.labels || !Known().conn_labels) return report;
+  SyncReport without =
+      After(report, attempt(WithoutConnLabels(Known(), refused->status.message())));
   // Where it fails without labels too, they were not the reason: the next round tries them again.
-  if (report.StatusOf(refused.family).ok()) report.labels_refused = refused.status;
-  AddEarlier(earlier, report);
-  return report;
-}
-
-SyncReport Reconciler::SyncGoal(const Goal& goal, const Restraint& restraint) {
-  SyncReport report;
-  const std::vector<Family>& families = goal.input.families;
-  const absl::Status both = SyncFamilies(
-      goal, ChainsToRead(DesiredRuleset(goal.input, goal.support)), families, restraint, report);
-  if (!report.status.ok()) {
-    if (families.size() > 1) LookAtEachFamily(goal, restraint, report);
-    return report;
-  }
-  if (IsRefusal(both)) {
-    SyncEachFamily(goal, both, restraint, report);
-  } else {
-    report.families = Results(families, report.plan.diff, both);
-  }
-  return report;
-}
-
-RetireReport Reconciler::Retire(const PolicyInput& input, const RetirementSources& sources,
-                                const RetirementOptions& options, bool apply) {
-  RetireReport report;
-  report.status = RetryAborted(clock_, [&] {
-    report = RetireReport();
-    return RetireOnce(input, sources, options, apply, report);
-  });
-  return report;
-}
-
-RetireReport Reconciler::TryRetire(const PolicyInput& input, const RetirementSources& sources,
-                                   const RetirementOptions& options, bool apply) {
-  RetireReport report;
-  report.status = RetireOnce(input, sources, options, apply, report);
-  return report;
-}
-
-absl::Status Reconciler::RetireOnce(const PolicyInput& input, const RetirementSources& sources,
-                                    const RetirementOptions& options, bool apply,
-                                    RetireReport& report) {
-  const absl::StatusOr<Observation> observed = Observe(ChainsToRead());
-  if (!observed.ok()) return observed.status();
-  const netlink::Snapshot& snapshot = observed->snapshot;
-  report.generation = snapshot.generation;
-  const RuleSupport support = Proven(GoalOf(input).support, snapshot);
-  const Diff diff = ComputeDiff(input, snapshot, observed->native, support);
-  if (MayRetire(input, snapshot, diff, options)) {
-    DependentsCollector collector;
-    const absl::StatusOr<netlink::Survey> survey = backend_->TakeSurvey(collector.ManagedMode());
-    if (!survey.ok()) return survey.status();
-    if (survey->generation != snapshot.generation) {
-      return absl::AbortedError("the ruleset changed while it was surveyed");
-    }
-    sources.other_mode(collector);
-    report.dependents = collector.Finish(sources.cni(), sources.route_localnet());
-    report.surveyed = true;
-  }
-  return RetireUnused(input, snapshot, diff, options, apply, report);
-}
-
-absl::Status Reconciler::RetireUnused(const PolicyInput& input, const netlink::Snapshot& snapshot,
-                                      const Diff& diff, const RetirementOptions& options,
-                                      bool apply, RetireReport& report) {
-  // Each refusal keeps one chain more.
-  for (size_t i = 0; i <= EveryKubeletChain(Family::kIPv4).size() * netlink::kFamilies.size();
-       ++i) {
-    report.plan = PlanRetirement(input, snapshot, diff, report.dependents, options);
-    if (!apply || report.plan.empty()) return absl::OkStatus();
-    absl::Status status = backend_->Apply(ToTransaction(report.plan, snapshot.generation));
-    const std::optional<std::string> used = netlink::ChainInUse(status);
-    if (!used) {
-      report.applied = status.ok();
-      return status;
-    }
-    for (const Change& change : report.plan.changes) {
-      const netlink::ChainId& chain = netlink::ChainOf(change.operation);
-      if (netlink::ToString(chain) != *used) continue;
-      report.dependents.references.push_back(
-          {chain, "something that no rule shows", "the kernel says that it is in use"});
-      break;
-    }
-  }
-  return absl::InternalError("the kernel refused to remove more chains than there are");
+  if (without.ResultOf(refused->family).status.ok()) without.labels_refused = refused->status;
+  return without;
 }
 
 }  // namespace kipt::agent

@@ -1,22 +1,139 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/loop/round.h"
 
-namespace kipt::agent {
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
 
-absl::string_view TriggerName(Trigger trigger) {
-  switch (trigger) {
-    case Trigger::kStart:
-      return "start";
-    case Trigger::kChange:
-      return "change";
-    case Trigger::kTimer:
-      return "timer";
-    case Trigger::kRetry:
-      return "retry";
-    case Trigger::kConfig:
-      return "config";
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "agent/loop/damping.h"
+#include "agent/policy/chain_diff.h"
+#include "netlink/ruleset.h"
+
+namespace kipt::agent {
+namespace {
+
+using netlink::AddRule;
+using netlink::ChainId;
+using netlink::CreateChain;
+using netlink::DeleteRule;
+
+constexpr size_t kMostFightsTold = 3;
+
+bool IsBaseChain(const ChainId& chain) {
+  return netlink::FindBaseChain(chain.table, chain.name) != nullptr;
+}
+
+// Whether one of `changes` is an `Operation`, AddRule or DeleteRule, of the same rule in `chain`.
+template <typename Operation>
+bool ChangesRule(absl::Span<const Change> changes, const ChainId& chain,
+                 const netlink::Rule& rule) {
+  return absl::c_any_of(changes, [&](const Change& change) {
+    const auto* operation = std::get_if<Operation>(&change.operation);
+    return operation != nullptr && operation->chain == chain && operation->rule == rule;
+  });
+}
+
+std::string Place(const ChainId& chain) {
+  return absl::StrCat(netlink::TableName(chain.table), "/", chain.name);
+}
+
+}  // namespace
+
+std::vector<DamagedItem> DamageOf(absl::Span<const Change> changes) {
+  std::vector<DamagedItem> damage;
+  std::set<ChainId> missing;
+  for (const Change& change : changes) {
+    const auto* creation = std::get_if<CreateChain>(&change.operation);
+    // A base chain comes with the first jump in it; nobody misses it by itself.
+    if (creation == nullptr || IsBaseChain(creation->chain)) continue;
+    missing.insert(creation->chain);
+    damage.push_back(
+        {creation->chain, DamageKind::kChainMissing, absl::StrCat(":", creation->chain.name)});
   }
-  return "unknown";
+  for (const Change& change : changes) {
+    const ChainId& chain = netlink::ChainOf(change.operation);
+    if (std::holds_alternative<netlink::WakeTable>(change.operation)) {
+      damage.push_back(
+          {chain, DamageKind::kTableDormant, absl::StrCat("*", netlink::TableName(chain.table))});
+      continue;
+    }
+    if (missing.count(chain) != 0) continue;
+    const auto* deletion = std::get_if<DeleteRule>(&change.operation);
+    if (const auto* addition = std::get_if<AddRule>(&change.operation); addition != nullptr) {
+      const netlink::Rule& rule = addition->rule;
+      const DamageKind kind = ChangesRule<DeleteRule>(changes, chain, rule)
+                                  ? DamageKind::kRuleMisplaced
+                              : IsBaseChain(chain) ? DamageKind::kJumpMissing
+                                                   : DamageKind::kRuleMissing;
+      damage.push_back({chain, kind, RuleText(chain, rule)});
+    } else if (deletion != nullptr && !ChangesRule<AddRule>(changes, chain, deletion->rule)) {
+      damage.push_back({chain, DamageKind::kRuleUnwanted, RuleText(chain, deletion->rule)});
+    }
+  }
+  return damage;
+}
+
+FamilyState JudgeFamily(netlink::Family family, const SyncReport& report,
+                        absl::Span<const Fight> fights, bool observe) {
+  if (const absl::Status status = report.ResultOf(family).status; !status.ok()) {
+    return {.family = family,
+            .phase = FamilyPhase::kFailed,
+            .reason = std::string(status.message()),
+            .key = absl::StatusCodeToString(status.code())};
+  }
+  std::vector<std::string> reasons;
+  std::vector<std::string> keys;
+  const std::vector<Change> changes = report.PendingOf(family);
+  const int pending = static_cast<int>(changes.size());
+  const bool observed = observe && pending > 0;
+  bool missing = !observe && absl::c_any_of(changes, [&](const Change& change) {
+    return IsAddition(change) && !IsRefill(change, report.plan);
+  });
+  if (observed) {
+    reasons.push_back(absl::StrCat(pending, pending == 1 ? " change is" : " changes are",
+                                   " wanted, and not made (observe)"));
+    keys.push_back(absl::StrCat("observe ", pending));
+    for (const Change& change : changes) keys.push_back(ItemOf(change.operation).text);
+  }
+  size_t fought = 0;
+  for (const Fight& fight : fights) {
+    if (fight.chain.family != family) continue;
+    missing |= fight.missing;
+    keys.push_back(absl::StrCat("fight ", Place(fight.chain)));
+    if (++fought > kMostFightsTold) continue;
+    reasons.push_back(absl::StrCat("OwnershipFight over \"", fight.item, "\" in ",
+                                   Place(fight.chain), fight.missing ? ", which is missing" : "",
+                                   ", repaired less and less often"));
+  }
+  if (fought > kMostFightsTold) {
+    reasons.push_back(absl::StrCat("and ", fought - kMostFightsTold, " more fights"));
+  }
+  for (const Finding& finding : report.plan.diff.findings) {
+    if (finding.chain.family != family || !NeedsAttention(finding)) continue;
+    reasons.push_back(absl::StrCat(ConditionName(finding.condition), " in ", Place(finding.chain),
+                                   ": ", finding.message));
+    keys.push_back(absl::StrCat(ConditionName(finding.condition), " ", Place(finding.chain)));
+  }
+  if (missing && reasons.empty()) reasons.emplace_back("what is missing was not made yet");
+  return {.family = family,
+          .phase = observed          ? FamilyPhase::kObserved
+                   : missing         ? FamilyPhase::kFailed
+                   : reasons.empty() ? FamilyPhase::kInPlace
+                                     : FamilyPhase::kDegraded,
+          .reason = absl::StrJoin(reasons, "; "),
+          .key = absl::StrJoin(keys, ","),
+          .pending_changes = pending};
+}
+
+bool Update(FamilyState judged, absl::Time now, FamilyState& state) {
+  const bool changed = judged.phase != state.phase || judged.key != state.key;
+  judged.since = changed ? now : state.since;
+  state = std::move(judged);
+  return changed;
 }
 
 }  // namespace kipt::agent

@@ -6,8 +6,7 @@
 #include <utility>
 #include <variant>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "absl/algorithm/container.h"
 #include "agent/policy/chain_diff.h"
 
 namespace kipt::agent {
@@ -23,12 +22,13 @@ bool IsAfter(uint32_t generation, uint32_t other) {
   return static_cast<int32_t>(generation - other) > 0;
 }
 
+bool IsSame(const Writer& a, const Writer& b) { return a.pid == b.pid && a.command == b.command; }
+
 // False where there is no room for it.
 bool Add(const Writer& writer, std::vector<Writer>& writers) {
-  const auto same = [&](const Writer& known) {
-    return known.pid == writer.pid && known.command == writer.command;
-  };
-  if (std::any_of(writers.begin(), writers.end(), same)) return true;
+  if (absl::c_any_of(writers, [&](const Writer& known) { return IsSame(known, writer); })) {
+    return true;
+  }
   if (writers.size() >= kMaxWriters) return false;
   writers.push_back(writer);
   return true;
@@ -48,13 +48,83 @@ bool IsAddition(const Change& change) {
          std::holds_alternative<netlink::WakeTable>(change.operation);
 }
 
-std::string ToString(const Suspected& suspected) {
-  if (suspected.writers.empty()) return "somebody who was not seen";
-  return absl::StrCat(
-      suspected.writers.size() == 1 ? "" : "one of ",
-      absl::StrJoin(suspected.writers, ", ",
-                    [](std::string* out, const Writer& writer) { *out += ToString(writer); }),
-      suspected.others ? ", or another process that was not seen" : "");
+Lookout::Lookout(EventLoop& loop, const WriterSources& sources, std::function<void()> on_sight)
+    : loop_(loop), lookup_(sources), on_sight_(std::move(on_sight)) {}
+
+absl::Status Lookout::Watch(netlink::Backend& backend, netlink::WatchMode mode) {
+  Stop();
+  absl::StatusOr<std::unique_ptr<netlink::Monitor>> monitor = backend.Watch(mode);
+  if (!monitor.ok()) return monitor.status();
+  absl::StatusOr<std::unique_ptr<EventSource>> readable =
+      loop_.AddReadable((*monitor)->fd(), [this] { OnReadable(); });
+  if (!readable.ok()) return readable.status();
+  monitor_ = *std::move(monitor);
+  readable_ = *std::move(readable);
+  // Who committed before is not reported.
+  seen_.others = true;
+  return absl::OkStatus();
+}
+
+void Lookout::Stop() {
+  readable_.reset();
+  monitor_.reset();
+}
+
+void Lookout::Pause(bool pause) {
+  if (readable_ == nullptr) return;
+  // Else it would be deaf from now on.
+  if (absl::Status status = readable_->Enable(!pause); !status.ok()) Fail(std::move(status));
+}
+
+void Lookout::Fail(absl::Status status) {
+  failure_ = std::move(status);
+  seen_.stopped = true;
+  Stop();
+}
+
+void Lookout::Drain() {
+  if (monitor_ == nullptr) return;
+  const SteadyTime now = SteadyNow();
+  const absl::StatusOr<netlink::RulesetChanges> changes = monitor_->Drain();
+  if (!changes.ok()) {
+    Fail(changes.status());
+    return;
+  }
+  seen_.changes += changes->count;
+  seen_.lost_events += changes->lost;
+  if (changes->count > 0) seen_.first = std::min(seen_.first, now);
+  seen_.others |= changes->others > 0 || changes->lost > 0;
+  for (const netlink::RulesetChange& change : changes->writers) Note(change);
+}
+
+void Lookout::Note(const netlink::RulesetChange& change) {
+  std::vector<Commits>& commits = seen_.commits;
+  Commits next = {.first = change.first_generation,
+                  .last = change.generation,
+                  .writer = lookup_.Identify(change)};
+  const auto known =
+      absl::c_find_if(commits, [&](const Commits& one) { return IsSame(one.writer, next.writer); });
+  if (known != commits.end()) {
+    // What was found out first counts: the process may have ended since.
+    known->last = next.last;
+  } else if (commits.size() < netlink::RulesetChanges::kMaxWriters) {
+    commits.push_back(std::move(next));
+  } else {
+    seen_.others = true;
+  }
+}
+
+void Lookout::OnReadable() {
+  const uint64_t before = seen_.changes;
+  Drain();
+  if (seen_.changes != before || monitor_ == nullptr) on_sight_();
+}
+
+Sighting Lookout::Take() { return std::exchange(seen_, {}); }
+
+Sighting Lookout::TakeCommits() {
+  return {.commits = std::exchange(seen_.commits, {}),
+          .others = std::exchange(seen_.others, false)};
 }
 
 void Suspects::Window::Ascribe(const Commits& commits) {
@@ -112,8 +182,8 @@ void Suspects::NoteCheck(const Plan& plan) {
         known != before.end() ? known->second : windows[netlink::ChainOf(change.operation).family];
   }
   std::erase_if(recent_, [this](const Commits& one) {
-    return std::none_of(checked_.begin(), checked_.end(),
-                        [&one](const auto& checked) { return IsAfter(one.last, checked.second); });
+    return absl::c_none_of(
+        checked_, [&one](const auto& checked) { return IsAfter(one.last, checked.second); });
   });
   if (windows.size() == checked_.size()) recent_others_ = false;
 }

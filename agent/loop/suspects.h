@@ -2,22 +2,27 @@
 //
 // File: agent/loop/suspects.h
 //
-// Which processes may have done the damage that a check finds: those that committed between the
-// check before and this one. Damage that is repaired later is ascribed to the same processes, not
-// to those that wrote while it waited. Pure.
+// Who writes: a Lookout hears of commits, and Suspects, which is pure, tells which of their writers
+// may have done the damage that a check finds.
 #ifndef KIPT_AGENT_LOOP_SUSPECTS_H_
 #define KIPT_AGENT_LOOP_SUSPECTS_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "agent/loop/reconciler.h"
+#include "agent/loop/clock.h"
+#include "agent/loop/event_loop.h"
+#include "agent/loop/events.h"
+#include "agent/loop/plan.h"
 #include "agent/loop/writer.h"
+#include "netlink/backend.h"
 
 namespace kipt::agent {
 
@@ -48,18 +53,61 @@ struct Commits {
   bool operator==(const Commits&) const = default;
 };
 
-struct Suspected {
-  // Each once, oldest first, at most twelve. Where there are several, any of them may have done it.
-  std::vector<Writer> writers = {};
-  // A process that is not among them may have done it, too.
-  bool others = true;
-
-  bool operator==(const Suspected&) const = default;
+// What was noticed between two rounds.
+struct Sighting {
+  // Watching failed, and stopped.
+  bool stopped = false;
+  uint64_t changes = 0;
+  uint64_t lost_events = 0;
+  // By a steady clock: when the loop woke for the first of the changes.
+  SteadyTime first = SteadyTime::InfiniteFuture();
+  // Each writer of one Drain once, oldest first, at most RulesetChanges::kMaxWriters in all.
+  std::vector<Commits> commits = {};
+  // There were commits of others, or of writers that are not known.
+  bool others = false;
 };
 
-// "A", "one of A, B", "A, or another process that was not seen", "somebody who was not seen".
-std::string ToString(const Suspected& suspected);
+// Must be destroyed before its loop and before the backend that it watches.
+class Lookout {
+ public:
+  // `on_sight` is called when changes were noticed; it may call all members.
+  Lookout(EventLoop& loop, const WriterSources& sources, std::function<void()> on_sight);
 
+  // Errors are Backend::Watch's and the loop's; nothing is watched then.
+  absl::Status Watch(netlink::Backend& backend, netlink::WatchMode mode);
+  void Stop();
+  bool watching() const { return monitor_ != nullptr; }
+  // Why it last stopped without Stop(); OK where it never did.
+  const absl::Status& failure() const { return failure_; }
+
+  // False: changes pile up in the kernel, unheard, until Drain() or Pause(false). For a storm.
+  void Pause(bool pause);
+  // Notes what has piled up, without calling on_sight. Before a look: what comes later than the
+  // last Drain is heard of again.
+  void Drain();
+  // What was noticed since the last Take.
+  Sighting Take();
+  // Only `commits` and `others` of it; the rest is left for Take.
+  Sighting TakeCommits();
+  const Sighting& seen() const { return seen_; }
+
+ private:
+  void OnReadable();
+  void Fail(absl::Status status);
+  void Note(const netlink::RulesetChange& change);
+
+  EventLoop& loop_;
+  WriterLookup lookup_;
+  std::function<void()> on_sight_;
+  std::unique_ptr<netlink::Monitor> monitor_;
+  std::unique_ptr<EventSource> readable_;
+  absl::Status failure_;
+  Sighting seen_;
+};
+
+// Which processes may have done the damage that a check finds: those that committed between the
+// check before and this one. Damage that is repaired later is ascribed to the same processes, not
+// to those that wrote while it waited.
 class Suspects {
  public:
   // These were heard of. `others`: and some whose writer is not known.

@@ -14,7 +14,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
@@ -189,22 +188,6 @@ bool IsInitialPidNamespace(const std::string& link) {
 }
 
 }  // namespace
-
-std::string ToString(const Writer& writer) {
-  std::vector<std::string> known;
-  if (writer.pid != 0) {
-    known.push_back(absl::StrCat("PID ", writer.pid));
-    if (!writer.command_line.empty()) absl::StrAppend(&known[0], ": \"", writer.command_line, "\"");
-  }
-  if (!writer.unit.empty()) known.push_back(absl::StrCat("in ", writer.unit));
-  if (writer.parent_pid != 0) {
-    known.push_back(absl::StrCat("started by ", writer.parent_command,
-                                 writer.parent_command.empty() ? "" : ", ", "PID ",
-                                 writer.parent_pid));
-  }
-  if (known.empty()) return writer.command;
-  return absl::StrCat(writer.command, " (", absl::StrJoin(known, "; "), ")");
-}
 
 WriterLookup::WriterLookup(const WriterSources& sources)
     : proc_(sources.proc), in_initial_namespace_(IsInitialPidNamespace(sources.pid_namespace)) {}

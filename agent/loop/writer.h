@@ -7,41 +7,13 @@
 #ifndef KIPT_AGENT_LOOP_WRITER_H_
 #define KIPT_AGENT_LOOP_WRITER_H_
 
-#include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "agent/loop/events.h"
 #include "netlink/backend.h"
 
 namespace kipt::agent {
-
-// Everything that came from the writer's own memory (comm, arguments) is escaped (C escapes, one
-// line, valid UTF-8) and cut: it is a stranger's text in our log.
-struct Writer {
-  // In the initial PID namespace; 0 where not known.
-  uint32_t pid = 0;
-  // comm, as the kernel reported it with the commit: "iptables-nft-re". Never empty; "unknown"
-  // where the kernel said nothing.
-  std::string command = "unknown";
-  // All below are empty or 0 where the process was gone already, or its ID reused, or ours is not
-  // the initial PID namespace.
-  //
-  // The arguments, separated by spaces, quoted where they contain any; at most 256 bytes, "..." at
-  // the end of what was cut.
-  std::string command_line = {};
-  // Of cgroups(7), the innermost that tells something: "firewalld.service",
-  // "container 0123456789ab of pod 12345678-1234-...", "container 0123456789ab", "session-3.scope".
-  std::string unit = {};
-  uint32_t parent_pid = 0;
-  // The parent's comm. Where a firewall manager runs iptables-restore, this is what names it.
-  std::string parent_command = {};
-
-  bool operator==(const Writer&) const = default;
-};
-
-// `nft (PID 4242: "nft flush ruleset"; in session-3.scope; started by bash, PID 4200)`, what is not
-// known left out.
-std::string ToString(const Writer& writer);
 
 struct WriterSources {
   std::string proc = "/proc";

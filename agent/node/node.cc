@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/node/node.h"
 
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,15 +9,15 @@
 #include "agent/detect/cni_configs.h"
 #include "agent/detect/routing.h"
 #include "agent/loop/clock.h"
-#include "agent/loop/martians.h"
+#include "agent/loop/plan.h"
 
 namespace kipt::agent {
 namespace {
 
 // What `work` returns, or why it could not be done.
-template <typename Result, typename Work>
-Result VisitAndReturn(const VisitedNamespace& visited, const Work& work) {
-  Result result = absl::UnknownError("");
+template <typename Work>
+std::invoke_result_t<Work> VisitAndReturn(const VisitedNamespace& visited, const Work& work) {
+  std::invoke_result_t<Work> result = absl::UnknownError("");
   absl::Status status = visited.Visit([&] { result = work(); });
   if (!status.ok()) return status;
   return result;
@@ -29,8 +30,7 @@ class VisitingMonitor : public netlink::Monitor {
 
   int fd() const override { return inner_->fd(); }
   absl::StatusOr<netlink::RulesetChanges> Drain() override {
-    return VisitAndReturn<absl::StatusOr<netlink::RulesetChanges>>(visited_,
-                                                                   [&] { return inner_->Drain(); });
+    return VisitAndReturn(visited_, [&] { return inner_->Drain(); });
   }
 
  private:
@@ -38,9 +38,9 @@ class VisitingMonitor : public netlink::Monitor {
   const VisitedNamespace& visited_;
 };
 
-// `inner`, called inside the namespace only, whichever namespace its caller is in: for legacy
-// iptables, whose programs run where the thread is that starts them. (nf_tables needs none of it:
-// its sockets stay where they were made.)
+// `inner`, called inside the namespace only, whichever namespace its caller is in: for
+// iptables-legacy, whose programs run where the thread is that starts them. (nf_tables needs none
+// of it: its sockets stay where they were made.)
 class VisitingBackend : public netlink::Backend {
  public:
   VisitingBackend(std::unique_ptr<netlink::Backend> inner, const VisitedNamespace& visited)
@@ -51,24 +51,20 @@ class VisitingBackend : public netlink::Backend {
   std::string caveat() const override { return inner_->caveat(); }
 
   absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override {
-    return VisitAndReturn<absl::StatusOr<netlink::Snapshot>>(visited_,
-                                                             [&] { return inner_->Read(queries); });
+    return VisitAndReturn(visited_, [&] { return inner_->Read(queries); });
   }
   absl::StatusOr<netlink::Survey> TakeSurvey(const netlink::SurveyFilter& keep) override {
-    return VisitAndReturn<absl::StatusOr<netlink::Survey>>(
-        visited_, [&] { return inner_->TakeSurvey(keep); });
+    return VisitAndReturn(visited_, [&] { return inner_->TakeSurvey(keep); });
   }
   absl::StatusOr<netlink::NativeReading> ReadNativeTable(
       const netlink::NativeTable& table) override {
-    return VisitAndReturn<absl::StatusOr<netlink::NativeReading>>(
-        visited_, [&] { return inner_->ReadNativeTable(table); });
+    return VisitAndReturn(visited_, [&] { return inner_->ReadNativeTable(table); });
   }
   absl::Status Apply(const netlink::Transaction& transaction) override {
-    return VisitAndReturn<absl::Status>(visited_, [&] { return inner_->Apply(transaction); });
+    return VisitAndReturn(visited_, [&] { return inner_->Apply(transaction); });
   }
   absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode mode) override {
-    auto monitor = VisitAndReturn<absl::StatusOr<std::unique_ptr<netlink::Monitor>>>(
-        visited_, [&] { return inner_->Watch(mode); });
+    auto monitor = VisitAndReturn(visited_, [&] { return inner_->Watch(mode); });
     if (!monitor.ok()) return monitor.status();
     return std::make_unique<VisitingMonitor>(*std::move(monitor), visited_);
   }
@@ -77,42 +73,6 @@ class VisitingBackend : public netlink::Backend {
   std::unique_ptr<netlink::Backend> inner_;
   const VisitedNamespace& visited_;
 };
-
-void SurveyOtherMode(netlink::BackendKind kind, const ModeSources& sources,
-                     DependentsCollector& collector) {
-  absl::Status status = CheckModeIsThere(kind, netlink::kFamilies, sources);
-  if (absl::IsUnavailable(status) || absl::IsFailedPrecondition(status)) return;
-  if (status.ok()) {
-    BackendOrError backend = OpenMode(kind, sources);
-    status = backend.status();
-    // A rule that is seen twice, or is gone by the second time, adds no claim that matters.
-    if (backend.ok()) {
-      status = RetryAborted(SteadyClock(),
-                            [&] { return (*backend)->TakeSurvey(collector.OtherMode()).status(); });
-    }
-  }
-  if (status.ok() || HoldsNothing(kind, status)) return;
-  collector.OtherModeUnreadable(absl::StrCat("rules of iptables ", netlink::BackendKindName(kind),
-                                             ", which cannot be read: ", status.message()));
-}
-
-// Nothing: there is nothing in it.
-std::optional<RetiredMode> RetireMode(netlink::BackendKind kind, const Config& config,
-                                      const ModeSources& sources,
-                                      const RetirementSources& dependents, bool apply) {
-  RetiredMode retired = {.iptables_mode = std::string(netlink::BackendKindName(kind)),
-                         .report = {}};
-  const absl::Status there = CheckModeIsThere(kind, config.families, sources);
-  if (absl::IsUnavailable(there) || absl::IsFailedPrecondition(there)) return std::nullopt;
-  BackendOrError backend = there.ok() ? OpenMode(kind, sources) : BackendOrError(there);
-  if (HoldsNothing(kind, backend.status())) return std::nullopt;
-  retired.report.status = backend.status();
-  if (!backend.ok()) return retired;
-  retired.report = Reconciler(backend->get(), SteadyClock())
-                       .Retire({.mode = Mode::kOff, .families = config.families}, dependents,
-                               {.canaries = true, .when_off = true, .hints = true}, apply);
-  return retired;
-}
 
 }  // namespace
 
@@ -132,11 +92,10 @@ Node::Node(Config config, IptablesLegacyOptions legacy, std::optional<VisitedNam
     : config_(std::move(config)),
       runner_(NewCommandRunner()),
       visited_(std::move(visited)),
-      sources_(SystemModeSources(config_.host_root, runner_.get(), std::move(legacy))),
-      support_(MakeSupport()) {}
+      sources_(SystemModeSources(config_.host_root, runner_.get(), std::move(legacy))) {}
 
 Node::Node(Config config, ModeSources sources)
-    : config_(std::move(config)), sources_(std::move(sources)), support_(MakeSupport()) {}
+    : config_(std::move(config)), sources_(std::move(sources)) {}
 
 std::shared_ptr<SupportSource> Node::MakeSupport() {
   return std::make_shared<SupportSource>(
@@ -179,7 +138,7 @@ void Node::SetConfig(Config config) {
 }
 
 BackendOrError Node::Open(bool read_only) {
-  BackendOrError backend = absl::UnknownError("");
+  BackendOrError backend;
   const absl::Status status = Inside([&] {
     backend = ChooseBackend({.flag = mode_ ? mode_ : config_.iptables_mode,
                              .families = config_.families,
@@ -214,17 +173,33 @@ std::optional<std::string> Node::ModeChange() const {
                       IptablesModeName(*mode_));
 }
 
-RetirementSources Node::Retirement() {
+RetirementSources Node::Dependents(netlink::BackendKind other) {
   return {.cni = [this] { return ReadNodeCniConfigs(sources_.host_root, config_.cni_conf_dirs); },
           .route_localnet = [this] { return RouteLocalnet(); },
           .other_mode =
-              [this](DependentsCollector& collector) {
-                const absl::Status status =
-                    Inside([&] { SurveyOtherMode(OtherThan(KindInUse()), sources_, collector); });
+              [this, other](DependentsCollector& collector) {
+                const absl::Status status = Inside([&] { Survey(other, collector); });
                 if (status.ok()) return;
                 collector.OtherModeUnreadable(
                     absl::StrCat("rules of the other iptables mode: ", status.message()));
               }};
+}
+
+void Node::Survey(netlink::BackendKind kind, DependentsCollector& collector) const {
+  absl::Status status = CheckModeIsThere(kind, netlink::kFamilies, sources_);
+  if (absl::IsUnavailable(status) || absl::IsFailedPrecondition(status)) return;
+  if (status.ok()) {
+    BackendOrError backend = OpenMode(kind, sources_);
+    status = backend.status();
+    // A rule that is seen twice, or is gone by the second time, adds no claim that matters.
+    if (backend.ok()) {
+      status = RetryAborted(SteadyClock(),
+                            [&] { return (*backend)->TakeSurvey(collector.OtherMode()).status(); });
+    }
+  }
+  if (status.ok() || HoldsNothing(kind, status)) return;
+  collector.OtherModeUnreadable(absl::StrCat("rules of iptables ", netlink::BackendKindName(kind),
+                                             ", which cannot be read: ", status.message()));
 }
 
 NodeQuestions Node::Questions(Errand errand) {
@@ -232,7 +207,7 @@ NodeQuestions Node::Questions(Errand errand) {
   symbols_ = one_attempt_ ? KernelSymbols::kSkip : KernelSymbols::kRead;
   NodeQuestions node = {.support = support_};
   if (errand != Errand::kRetire && !Retires()) return node;
-  node.retire = Retirement();
+  node.retire = Dependents(OtherThan(KindInUse()));
   node.retire_other = [this](bool martians_dropped, bool apply) {
     return RetireOther(martians_dropped, apply);
   };
@@ -254,35 +229,45 @@ AgentOptions Node::MakeAgentOptions() {
   if (mode_ && !support_->known().all()) {
     support_->LookOnce(KindInUse(), options.input.labels.has_value());
   }
-  if (mode_ && Retires() && !config_.observe) options.retire = Retirement();
+  if (mode_ && Retires() && !config_.observe) {
+    options.retire = Dependents(OtherThan(KindInUse()));
+  }
   return options;
 }
 
 OtherMode Node::ReadOther() const { return ReadOtherMode(KindInUse(), config_.families, sources_); }
 
-absl::StatusOr<std::optional<RetiredMode>> Node::RetireOtherFirst(netlink::Backend& backend) {
+absl::StatusOr<std::optional<RetireReport>> Node::RetireOtherFirst(netlink::Backend& backend) {
   if (!Retires() || config_.observe) return std::nullopt;
   const SyncReport synced =
       Reconciler(&backend, SteadyClock(), support_.get()).Sync(InputOf(config_));
-  // The first round's finding tells.
+  // The first round's finding reports it.
   support_->TakeNews();
   if (!synced.FirstError().ok()) return synced.FirstError();
-  std::optional<RetiredMode> other;
-  const bool martians_dropped = MartianProtectionStands(synced);
-  absl::Status entered = Inside([&] { other = RetireOther(martians_dropped, /*apply=*/true); });
+  std::optional<RetireReport> other;
+  const bool protects = MartianProtectionStands(synced.plan.martians, synced.applied);
+  absl::Status entered = Inside([&] { other = RetireOther(protects, /*apply=*/true); });
   if (!entered.ok()) return entered;
   return other;
 }
 
-std::optional<RetiredMode> Node::RetireOther(bool martians_dropped, bool apply) const {
+std::optional<RetireReport> Node::RetireOther(bool martians_dropped, bool apply) {
   const netlink::BackendKind in_use = KindInUse();
-  RetirementSources dependents = {
-      .cni = [this] { return ReadNodeCniConfigs(sources_.host_root, config_.cni_conf_dirs); },
-      .route_localnet = RouteLocalnetOrNone,
-      .other_mode =
-          [&](DependentsCollector& collector) { SurveyOtherMode(in_use, sources_, collector); }};
-  if (martians_dropped) dependents.route_localnet = [] { return std::vector<std::string>(); };
-  return RetireMode(OtherThan(in_use), config_, sources_, dependents, apply);
+  const netlink::BackendKind other = OtherThan(in_use);
+  const absl::Status there = CheckModeIsThere(other, config_.families, sources_);
+  if (absl::IsUnavailable(there) || absl::IsFailedPrecondition(there)) return std::nullopt;
+  BackendOrError backend = there.ok() ? OpenMode(other, sources_) : BackendOrError(there);
+  if (HoldsNothing(other, backend.status())) return std::nullopt;
+  if (!backend.ok()) {
+    return RetireReport{.iptables_mode = std::string(netlink::BackendKindName(other)),
+                        .status = backend.status()};
+  }
+  RetireRequest request = {.input = {.mode = Mode::kOff, .families = config_.families},
+                           .sources = Dependents(in_use),
+                           .options = {.canaries = true, .when_off = true, .hints = true},
+                           .apply = apply};
+  if (martians_dropped) request.sources.route_localnet = [] { return std::vector<std::string>(); };
+  return Retire(**backend, SteadyClock(), request);
 }
 
 }  // namespace kipt::agent

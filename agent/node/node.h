@@ -47,7 +47,7 @@ struct NodeQuestions {
   std::optional<RetirementSources> retire = {};
   // The same, for what stands in the other iptables mode; nothing: there is nothing there.
   // `martians_dropped`: by the managed mode.
-  std::function<std::optional<RetiredMode>(bool martians_dropped, bool apply)> retire_other = {};
+  std::function<std::optional<RetireReport>(bool martians_dropped, bool apply)> retire_other = {};
 };
 
 // Not safe for use by several threads at once. Must outlive what it returns.
@@ -90,10 +90,10 @@ class Node {
   // With --stale-chains=retire: puts in place what is desired, through `backend`, and then retires
   // what the other iptables mode holds. Once, at the start, because that mode can be reached with
   // the privileges of the start only. Nothing: nothing is to be retired there.
-  absl::StatusOr<std::optional<RetiredMode>> RetireOtherFirst(netlink::Backend& backend);
-  // For retirement from the iptables mode in use. What of the other mode cannot be read (by a
-  // daemon that may run no programs) counts as claiming every mark.
-  RetirementSources Retirement();
+  absl::StatusOr<std::optional<RetireReport>> RetireOtherFirst(netlink::Backend& backend);
+  // Who depends on what, with the rules of `other`. What of them cannot be read (by a daemon that
+  // may run no programs) counts as claiming every mark.
+  RetirementSources Dependents(netlink::BackendKind other);
 
  private:
   // Does `work` where the rules are.
@@ -102,10 +102,12 @@ class Node {
   std::vector<std::string> RouteLocalnet() const;
   bool Retires() const;
   netlink::BackendKind KindInUse() const;
-  // Retires what the other mode holds: nothing of kubelet's is wanted there, so hint and canary go
-  // too, which would lead programs that look for them into that mode. Where the mode in use drops
-  // martian packets (`martians_dropped`), the other's rule against them may go.
-  std::optional<RetiredMode> RetireOther(bool martians_dropped, bool apply) const;
+  // All rules of the iptables `kind`, as the one that is not managed. Where the rules are.
+  void Survey(netlink::BackendKind kind, DependentsCollector& collector) const;
+  // Retires what the other mode holds: nothing of kubelet's is desired there, so hint and canary
+  // are removed too, which would lead programs that look for them into that mode. Where the mode in
+  // use drops martian packets (`martians_dropped`), the other's rule against them may be removed.
+  std::optional<RetireReport> RetireOther(bool martians_dropped, bool apply);
 
   Config config_;
   std::unique_ptr<CommandRunner> runner_;
@@ -113,7 +115,7 @@ class Node {
   const ModeSources sources_;
   KernelSymbols symbols_ = KernelSymbols::kSkip;
   bool one_attempt_ = false;
-  std::shared_ptr<SupportSource> support_;
+  std::shared_ptr<SupportSource> support_ = MakeSupport();
   std::optional<IptablesMode> mode_;
 };
 

@@ -171,7 +171,7 @@ std::string OtherText(const Subject& subject) {
 }
 
 // The one line a reader of `status` wants for a family.
-std::string FamilyState(const Diff& diff, Family family) {
+std::string FamilyText(const Diff& diff, Family family) {
   const auto of_family = [&](const auto& chain) { return chain.family == family; };
   const auto changes = std::count_if(
       diff.changes.begin(), diff.changes.end(),
@@ -221,10 +221,9 @@ std::string SyncText(const Subject& subject, const SyncReport& report) {
   Diff done;
   done.changes = report.applied;
   absl::StrAppend(&text, LinesText(PlanLines(done)), FindingsText(report.plan.diff.findings));
-  for (const RetiredMode& mode : report.retired) {
-    if (mode.report.plan.empty() && mode.report.plan.kept.empty()) continue;
-    absl::StrAppend(&text,
-                    "\nretired: ", RetireText(mode.iptables_mode, mode.report, /*dry_run=*/false));
+  for (const RetireReport& mode : report.retired) {
+    if (mode.plan.empty() && mode.plan.kept.empty()) continue;
+    absl::StrAppend(&text, "\nretired: ", RetireText(mode, /*dry_run=*/false));
   }
   text += "\n";
   for (const FamilyResult& result : report.families) {
@@ -245,7 +244,7 @@ std::string SyncText(const Subject& subject, const SyncReport& report) {
 std::string StatusText(const Subject& subject, const Plan& plan) {
   std::string text = HeaderText(subject, plan.generation);
   for (const Family family : subject.input.families) {
-    absl::StrAppend(&text, netlink::FamilyName(family), ": ", FamilyState(plan.diff, family), "\n");
+    absl::StrAppend(&text, netlink::FamilyName(family), ": ", FamilyText(plan.diff, family), "\n");
   }
   absl::StrAppend(&text, MartianText(subject, plan));
   Diff standing = WithRetirement(plan);
@@ -255,9 +254,9 @@ std::string StatusText(const Subject& subject, const Plan& plan) {
   return text;
 }
 
-std::string RetireText(const std::string& iptables_mode, const RetireReport& report, bool dry_run) {
+std::string RetireText(const RetireReport& report, bool dry_run) {
   std::string text =
-      absl::StrCat("iptables ", iptables_mode, ", generation ", report.generation, "\n");
+      absl::StrCat("iptables ", report.iptables_mode, ", generation ", report.generation, "\n");
   Diff gone;
   gone.changes = report.plan.changes;
   absl::StrAppend(&text, LinesText(PlanLines(gone)), KeptText(report.plan.kept), "\n");

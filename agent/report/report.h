@@ -61,9 +61,9 @@ std::string StatusText(const Subject& subject, const Plan& plan);
 std::string StatusJson(const Subject& subject, const Plan& plan);
 
 // What `retire` found in one iptables mode, and did, or would do (`dry_run`).
-std::string RetireText(const std::string& iptables_mode, const RetireReport& report, bool dry_run);
+std::string RetireText(const RetireReport& report, bool dry_run);
 
-std::string RetireJson(const std::vector<RetiredMode>& modes, bool dry_run);
+std::string RetireJson(const std::vector<RetireReport>& modes, bool dry_run);
 
 std::string GatesText(featuregates::Version emulated_version,
                       const featuregates::FeatureGates& gates);

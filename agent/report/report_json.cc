@@ -141,12 +141,12 @@ Json RetirementJson(const Retirement& retirement) {
           {"kept", List(retirement.kept, KeptJson)}};
 }
 
-Json RetiredModesJson(const std::vector<RetiredMode>& modes) {
-  return List(modes, [](const RetiredMode& mode) {
-    Json item = {{"iptablesMode", mode.iptables_mode}, {"generation", mode.report.generation}};
-    item.update(RetirementJson(mode.report.plan));
-    item["applied"] = mode.report.applied;
-    item["error"] = mode.report.status.message();
+Json RetiredModesJson(const std::vector<RetireReport>& modes) {
+  return List(modes, [](const RetireReport& mode) {
+    Json item = {{"iptablesMode", mode.iptables_mode}, {"generation", mode.generation}};
+    item.update(RetirementJson(mode.plan));
+    item["applied"] = mode.applied;
+    item["error"] = mode.status.message();
     return item;
   });
 }
@@ -217,7 +217,7 @@ std::string StatusJson(const Subject& subject, const Plan& plan) {
   return Print(json);
 }
 
-std::string RetireJson(const std::vector<RetiredMode>& modes, bool dry_run) {
+std::string RetireJson(const std::vector<RetireReport>& modes, bool dry_run) {
   return Print({{"dryRun", dry_run}, {"modes", RetiredModesJson(modes)}});
 }
 

@@ -23,7 +23,7 @@ using ::kipt::agent::Writer;
 
 std::string Describe(const Incident& incident) {
   const std::string writers =
-      absl::StrJoin(incident.writers, " and ", [](std::string* out, const Writer& writer) {
+      absl::StrJoin(incident.by.writers, " and ", [](std::string* out, const Writer& writer) {
         absl::StrAppend(out, kipt::agent::ToString(writer));
       });
   return absl::StrCat("incident: ", incident.damage.size(), " damaged by ",

@@ -11,7 +11,7 @@
 #include "agent/config/config.h"
 #include "agent/endpoints/endpoints.h"
 #include "agent/endpoints/metrics.h"
-#include "agent/loop/incident.h"
+#include "agent/loop/events.h"
 #include "agent/policy/rule_forms.h"
 #include "agent/report/report.h"
 #include "nlohmann/json.hpp"
@@ -124,11 +124,12 @@ void CheckReports(const agent::Subject& subject, const agent::Plan& plan, const 
   agent::RetireReport retired;
   retired.status = failure;
   retired.plan = plan.retirement.value_or(agent::Retirement());
-  report.retired = {{"nft", retired}};
+  retired.iptables_mode = "nft";
+  report.retired = {retired};
   RequireText(agent::SyncText(subject, report));
   RequireJson(agent::SyncJson(subject, report));
   for (const bool dry_run : {false, true}) {
-    RequireText(agent::RetireText("legacy", retired, dry_run));
+    RequireText(agent::RetireText(retired, dry_run));
     RequireJson(agent::RetireJson(report.retired, dry_run));
   }
   std::ostringstream errors;
@@ -152,7 +153,7 @@ void CheckDaemon(const agent::Plan& plan, const Hostile& hostile) {
   state.stale = plan.diff.stale;
   state.fights = {{.chain = {Family::kIPv4, Table::kNat, std::string(agent::kMarkMasqChain)},
                    .item = hostile.comment,
-                   .writers = {WriterOf(hostile)}}};
+                   .by = {.writers = {WriterOf(hostile)}, .others = false}}};
   if (plan.retirement) state.claimed = plan.retirement->kept;
   state.route_localnet = {hostile.name};
   state.recent_incidents = {hostile.comment};
@@ -169,7 +170,7 @@ void CheckDaemon(const agent::Plan& plan, const Hostile& hostile) {
       agent::Incident{.damage = {{{Family::kIPv4, Table::kNat, std::string(agent::kMarkMasqChain)},
                                   agent::DamageKind::kRuleMissing,
                                   hostile.comment}},
-                      .writers = {WriterOf(hostile)},
+                      .by = {.writers = {WriterOf(hostile)}, .others = false},
                       .lost_jumps = {{{Family::kIPv4, Table::kNat, "PREROUTING"}, hostile.name}},
                       .latency = absl::ZeroDuration(),
                       .applying = absl::ZeroDuration()};

@@ -8,8 +8,8 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
+#include "agent/loop/clock.h"
 #include "agent/loop/event_loop.h"
-#include "agent/loop/lookout.h"
 
 namespace kipt::testing {
 

@@ -222,7 +222,7 @@ TEST_F(BackendChoiceTest, WhoUsesTheChainsFromTheOtherModeIsUnknownWhereItCannot
     config.iptables_mode =
         managed == BackendKind::kNft ? IptablesMode::kNft : IptablesMode::kLegacy;
     Node node(config, sources_);
-    node.Retirement().other_mode(collector);
+    node.Dependents(OtherThan(managed)).other_mode(collector);
     return collector.Finish({}, {}).mark_setters.size();
   };
   EXPECT_EQ(mark_setters(BackendKind::kNft), 0U);

@@ -329,13 +329,14 @@ TEST_F(EndpointsTest, ConfigzIsAConfigurationFileThatGivesTheSame) {
 TEST_F(EndpointsTest, StatuszTellsWhatGoesOn) {
   AgentState state = MakeState(Degraded(Family::kIPv4), Failed(Family::kIPv6));
   state.findings = {{Condition::kShadowedJump, Filter("INPUT"), "below\n-j DROP", false}};
-  state.fights = {
-      {.chain = Filter("INPUT"),
-       .item = "-A INPUT -j KUBE-FIREWALL",
-       .rounds = 12,
-       .since = kStart,
-       .wait = absl::Milliseconds(400),
-       .writers = {Writer{.pid = 42, .command = "nft", .command_line = "nft --token=secret"}}}};
+  state.fights = {{.chain = Filter("INPUT"),
+                   .item = "-A INPUT -j KUBE-FIREWALL",
+                   .rounds = 12,
+                   .since = kStart,
+                   .wait = absl::Milliseconds(400),
+                   .by = {.writers = {Writer{
+                              .pid = 42, .command = "nft", .command_line = "nft --token=secret"}},
+                          .others = false}}};
   state.stale = {{Filter("KUBE-FIREWALL", Family::kIPv6), ":KUBE-FIREWALL", "why"}};
   state.incidents = 7;
   state.recent_incidents = {"what happened last"};

@@ -171,9 +171,9 @@ TEST_F(AgentFightTest, NamesWhoUndidItAndNotWhoWroteWhileTheRepairWaited) {
     return rounds_.size() > rounds && !rounds_.back().report.applied.empty();
   }));
   ASSERT_GT(number, 1U);
-  EXPECT_THAT(LastIncident().writers, ElementsAre(Called("rival")));
-  EXPECT_FALSE(LastIncident().others);
-  EXPECT_THAT(agent_->state().fights[0].writers, ElementsAre(Called("rival")));
+  EXPECT_THAT(LastIncident().by.writers, ElementsAre(Called("rival")));
+  EXPECT_FALSE(LastIncident().by.others);
+  EXPECT_THAT(agent_->state().fights[0].by.writers, ElementsAre(Called("rival")));
 }
 
 TEST_F(AgentFightTest, NamesAllWhoWroteBetweenTwoChecks) {
@@ -181,7 +181,8 @@ TEST_F(AgentFightTest, NamesAllWhoWroteBetweenTwoChecks) {
   kernel_.ActAs(4'194'306, "rival");
   DeleteJump(Filter("INPUT"));
   ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
-  EXPECT_THAT(LastIncident().writers, UnorderedElementsAre(Called("bystander"), Called("rival")));
+  EXPECT_THAT(LastIncident().by.writers,
+              UnorderedElementsAre(Called("bystander"), Called("rival")));
   EXPECT_THAT(ToString(LastIncident()), HasSubstr("by one of bystander"));
 }
 
@@ -191,8 +192,8 @@ TEST_F(AgentFightTest, SaysThatAnotherMayHaveDoneItWhereWatchingHadFailed) {
   DeleteJump(Filter("INPUT"));
   kernel_.AfterNextRead([this](auto&) { WriteAsBystander(); });
   ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
-  EXPECT_THAT(LastIncident().writers, IsEmpty());
-  EXPECT_TRUE(LastIncident().others);
+  EXPECT_THAT(LastIncident().by.writers, IsEmpty());
+  EXPECT_TRUE(LastIncident().by.others);
 }
 
 // ---- a commit whose effect can be read before the kernel reports it ----
@@ -267,7 +268,8 @@ TEST_F(AgentLateEventTest, WhoIsReportedWithOurRepairIsNamedToo) {
   // This is what wakes the agent.
   WriteAsBystander();
   ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
-  EXPECT_THAT(LastIncident().writers, UnorderedElementsAre(Called("bystander"), Called("rival")));
+  EXPECT_THAT(LastIncident().by.writers,
+              UnorderedElementsAre(Called("bystander"), Called("rival")));
 }
 
 TEST_F(AgentLateEventTest, WhatIsReportedWithOurRepairIsCheckedAgain) {
@@ -295,8 +297,9 @@ TEST_F(AgentLateEventTest, WhoIsReportedWhileTheRepairWaitsIsNamedAndOneOfThem) 
   held_.holding = false;
   WriteAsBystander(1);
   ASSERT_TRUE(TurnUntil([&] { return JumpStands(); }));
-  EXPECT_THAT(LastIncident().writers, UnorderedElementsAre(Called("bystander"), Called("rival")));
-  EXPECT_FALSE(LastIncident().others);
+  EXPECT_THAT(LastIncident().by.writers,
+              UnorderedElementsAre(Called("bystander"), Called("rival")));
+  EXPECT_FALSE(LastIncident().by.others);
 }
 
 TEST_F(AgentFightTest, SaysThatAnotherMayHaveDoneItWhereNotEveryWriterIsKnown) {
@@ -304,7 +307,7 @@ TEST_F(AgentFightTest, SaysThatAnotherMayHaveDoneItWhereNotEveryWriterIsKnown) {
   kernel_.ActAs(4'194'306, "rival");
   DeleteJump(Filter("INPUT"));
   ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
-  EXPECT_TRUE(LastIncident().others);
+  EXPECT_TRUE(LastIncident().by.others);
   EXPECT_THAT(ToString(LastIncident()),
               HasSubstr(", or another process that was not seen: ip filter jump_missing"));
 }

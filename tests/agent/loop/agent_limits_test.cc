@@ -188,7 +188,7 @@ TEST_F(AgentTest, WhatAFightHeldBackIsRepairedInTimeAndAscribedToItsWriter) {
       TurnUntil([&] { return rounds_.size() > rounds && !rounds_.back().report.applied.empty(); }));
   EXPECT_EQ(rounds_.back().trigger, Trigger::kRetry);
   ASSERT_TRUE(rounds_.back().incident.has_value());
-  EXPECT_THAT(rounds_.back().incident->writers, ElementsAre(Field(&Writer::command, "rival")));
+  EXPECT_THAT(rounds_.back().incident->by.writers, ElementsAre(Field(&Writer::command, "rival")));
 }
 
 // Looks are retried with pauses of their own: those of a family would add to them.
@@ -287,7 +287,7 @@ TEST_F(AgentStormTest, WhoWritesWhileTheAgentWaitsIsFoundOutByTheNextLook) {
   kernel_.ActAs(4'194'306, "culprit");
   kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
   ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
-  EXPECT_THAT(rounds_.back().incident->writers,
+  EXPECT_THAT(rounds_.back().incident->by.writers,
               ::testing::Contains(Field(&Writer::command, "culprit")));
   EXPECT_EQ(rounds_.back().trigger, Trigger::kChange);
 }

@@ -66,7 +66,7 @@ TEST_F(AgentTest, DamageIsRepairedAndTold) {
   EXPECT_EQ(round.trigger, Trigger::kChange);
   EXPECT_EQ(round.external_changes, 1);
   ASSERT_TRUE(round.incident.has_value());
-  EXPECT_THAT(round.incident->writers, ElementsAre(Field(&Writer::command, "flusher")));
+  EXPECT_THAT(round.incident->by.writers, ElementsAre(Field(&Writer::command, "flusher")));
   EXPECT_THAT(round.incident->lost_jumps,
               ElementsAre(ForeignJump{Nat("OUTPUT"), "CNI-HOSTPORT-DNAT"},
                           ForeignJump{Nat("PREROUTING"), "CNI-HOSTPORT-DNAT"}));
@@ -100,7 +100,7 @@ TEST_F(AgentTest, TheTimerFindsWhatNobodyTold) {
   ASSERT_TRUE(TurnUntilRounds(2));
   EXPECT_EQ(rounds_[1].trigger, Trigger::kTimer);
   ASSERT_TRUE(rounds_[1].incident.has_value());
-  EXPECT_THAT(rounds_[1].incident->writers, IsEmpty());
+  EXPECT_THAT(rounds_[1].incident->by.writers, IsEmpty());
   EXPECT_EQ(agent_->state().watching, "kernel events") << "tried again with every look";
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/loop/family_phase.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "agent/loop/round.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
@@ -21,14 +20,14 @@ SyncReport Good() {
 
 TEST(FamilyPhaseTest, WhatStandsWithoutFindingsIsInPlace) {
   EXPECT_EQ(JudgeFamily(Family::kIPv4, Good(), {}),
-            (FamilyVerdict{.phase = FamilyPhase::kInPlace, .reason = "", .key = ""}));
+            (FamilyState{.family = Family::kIPv4, .phase = FamilyPhase::kInPlace}));
 }
 
 TEST(FamilyPhaseTest, ALookThatFailsFailsEveryFamily) {
   SyncReport report;
   report.status = absl::PermissionDeniedError("no CAP_NET_ADMIN");
   for (const Family family : netlink::kFamilies) {
-    const FamilyVerdict verdict = JudgeFamily(family, report, {});
+    const FamilyState verdict = JudgeFamily(family, report, {});
     EXPECT_EQ(verdict.phase, FamilyPhase::kFailed);
     EXPECT_EQ(verdict.reason, "no CAP_NET_ADMIN");
   }
@@ -45,7 +44,7 @@ TEST(FamilyPhaseTest, AFindingThatNothingMendsDegradesItsFamily) {
   SyncReport report = Good();
   report.plan.diff.findings = {
       {Condition::kShadowedJump, Filter("INPUT"), "stands below ACCEPT", false}};
-  const FamilyVerdict verdict = JudgeFamily(Family::kIPv4, report, {});
+  const FamilyState verdict = JudgeFamily(Family::kIPv4, report, {});
   EXPECT_EQ(verdict.phase, FamilyPhase::kDegraded);
   EXPECT_THAT(verdict.reason, HasSubstr("ShadowedJump in filter/INPUT: stands below ACCEPT"));
   EXPECT_EQ(JudgeFamily(Family::kIPv6, report, {}).phase, FamilyPhase::kInPlace);
@@ -62,14 +61,14 @@ TEST(FamilyPhaseTest, AFightDegradesItsFamily) {
 TEST(FamilyPhaseTest, ManyFightsAreCountedNotListed) {
   std::vector<Fight> fights;
   for (int i = 0; i < 40; ++i) fights.push_back({.chain = Filter("INPUT"), .item = "item"});
-  const FamilyVerdict verdict = JudgeFamily(Family::kIPv4, Good(), fights);
+  const FamilyState verdict = JudgeFamily(Family::kIPv4, Good(), fights);
   EXPECT_THAT(verdict.reason, HasSubstr("and 37 more fights"));
   EXPECT_LT(verdict.reason.size(), 400);
 }
 
 TEST(FamilyPhaseTest, ThreeFightsAreAllListed) {
   const std::vector<Fight> fights(3, Fight{.chain = Filter("INPUT"), .item = "item"});
-  const FamilyVerdict verdict = JudgeFamily(Family::kIPv4, Good(), fights);
+  const FamilyState verdict = JudgeFamily(Family::kIPv4, Good(), fights);
   EXPECT_EQ(verdict.reason,
             "OwnershipFight over \"item\" in filter/INPUT, repaired less and less often; "
             "OwnershipFight over \"item\" in filter/INPUT, repaired less and less often; "
@@ -103,7 +102,7 @@ TEST(FamilyPhaseTest, TheNativeTablePendsUntilItIsPutOrRemovedAndIsOfIPv4) {
     if (row.remove) report.plan.diff.changes.push_back(remove);
     if (row.was_put) report.applied.push_back(put);
     if (row.was_removed) report.applied.push_back(remove);
-    const FamilyVerdict verdict = JudgeFamily(Family::kIPv4, report, {}, /*observe=*/true);
+    const FamilyState verdict = JudgeFamily(Family::kIPv4, report, {}, /*observe=*/true);
     EXPECT_EQ(verdict.pending_changes, row.pending);
     EXPECT_EQ(verdict.reason, row.pending == 0 ? "" : "1 change is wanted, and not made (observe)");
     EXPECT_EQ(JudgeFamily(Family::kIPv6, report, {}, /*observe=*/true).pending_changes, 0);
@@ -112,21 +111,17 @@ TEST(FamilyPhaseTest, TheNativeTablePendsUntilItIsPutOrRemovedAndIsOfIPv4) {
 
 TEST(FamilyPhaseTest, TheSameReasonInOtherWordsIsNoChange) {
   FamilyState state{.family = Family::kIPv4};
-  std::string key;
   SyncReport report;
   report.status = absl::DeadlineExceededError("the lock is held by process 17");
   const absl::Time first = absl::FromUnixSeconds(1);
-  EXPECT_TRUE(Update(JudgeFamily(Family::kIPv4, report, {}), first, state, key));
+  EXPECT_TRUE(Update(JudgeFamily(Family::kIPv4, report, {}), first, state));
   report.status = absl::DeadlineExceededError("the lock is held by process 18");
-  EXPECT_FALSE(
-      Update(JudgeFamily(Family::kIPv4, report, {}), first + absl::Seconds(9), state, key));
+  EXPECT_FALSE(Update(JudgeFamily(Family::kIPv4, report, {}), first + absl::Seconds(9), state));
   EXPECT_EQ(state.since, first);
   EXPECT_EQ(state.reason, "the lock is held by process 18");
   report.status = absl::NotFoundError("the program is gone");
-  EXPECT_TRUE(
-      Update(JudgeFamily(Family::kIPv4, report, {}), first + absl::Seconds(10), state, key));
-  EXPECT_TRUE(
-      Update(JudgeFamily(Family::kIPv4, Good(), {}), first + absl::Seconds(11), state, key));
+  EXPECT_TRUE(Update(JudgeFamily(Family::kIPv4, report, {}), first + absl::Seconds(10), state));
+  EXPECT_TRUE(Update(JudgeFamily(Family::kIPv4, Good(), {}), first + absl::Seconds(11), state));
   EXPECT_EQ(state.phase, FamilyPhase::kInPlace);
 }
 

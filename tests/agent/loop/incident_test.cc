@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/loop/incident.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "agent/loop/round.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/support/observed.h"
@@ -79,10 +78,11 @@ TEST(IncidentTest, AChainThatIsGoneIsOneItemWhateverItHeld) {
 TEST(IncidentTest, TheLineTellsWhatWhoHowLongAndWhatElseIsGone) {
   const Incident incident = {
       .damage = {{Filter("INPUT"), DamageKind::kJumpMissing, "-A INPUT -j KUBE-FIREWALL"}},
-      .writers = {{.pid = 4242,
-                   .command = "iptables-restor",
-                   .parent_pid = 4200,
-                   .parent_command = "firewalld"}},
+      .by = {.writers = {{.pid = 4242,
+                          .command = "iptables-restor",
+                          .parent_pid = 4200,
+                          .parent_command = "firewalld"}},
+             .others = false},
       .lost_jumps = {{Nat("PREROUTING"), "CNI-HOSTPORT-DNAT"}},
       .latency = absl::Microseconds(12345),
       .applying = absl::Microseconds(12000)};
@@ -96,16 +96,14 @@ TEST(IncidentTest, TheLineTellsWhatWhoHowLongAndWhatElseIsGone) {
 }
 
 TEST(IncidentTest, SeveralWritersAreSuspectsAndNoneIsSaid) {
-  Incident incident = {
-      .damage = {}, .writers = {}, .lost_jumps = {}, .latency = {}, .applying = {}};
+  Incident incident;
   EXPECT_THAT(ToString(incident), HasSubstr("by somebody who was not seen"));
-  incident.writers = {{.pid = 1, .command = "a"}, {.pid = 2, .command = "b"}};
+  incident.by.writers = {{.pid = 1, .command = "a"}, {.pid = 2, .command = "b"}};
   EXPECT_THAT(ToString(incident), HasSubstr("by one of a"));
 }
 
 TEST(IncidentTest, ALineIsBoundedHoweverMuchIsGone) {
-  Incident incident = {
-      .damage = {}, .writers = {}, .lost_jumps = {}, .latency = {}, .applying = {}};
+  Incident incident;
   for (int i = 0; i < 1000; ++i) {
     incident.lost_jumps.push_back({Nat("PREROUTING"), "CALI-" + std::to_string(i)});
   }

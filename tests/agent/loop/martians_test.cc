@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/loop/martians.h"
-
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <string>
 
+#include "agent/loop/reconciler.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/support/observed.h"
 
@@ -128,32 +127,33 @@ TEST(MartianProtectionTest, IsNoneInATableThatIsDormant) {
 
 TEST(MartianProtectionTest, StandsOnceASyncHasMadeIt) {
   SyncReport report;
-  EXPECT_FALSE(MartianProtectionStands(report));
+  EXPECT_FALSE(MartianProtectionStands(report.plan.martians, report.applied));
   report.applied =
       ComputeDiff(::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {}), {}).changes;
-  EXPECT_TRUE(MartianProtectionStands(report));
+  EXPECT_TRUE(MartianProtectionStands(report.plan.martians, report.applied));
   report.families = {{Family::kIPv4, absl::UnknownError("no"), {netlink::Table::kMangle}}};
-  EXPECT_TRUE(MartianProtectionStands(report)) << "another table was refused";
+  EXPECT_TRUE(MartianProtectionStands(report.plan.martians, report.applied))
+      << "another table was refused";
   report.plan.martians.dormant = true;
-  EXPECT_FALSE(MartianProtectionStands(report));
+  EXPECT_FALSE(MartianProtectionStands(report.plan.martians, report.applied));
   report.applied.push_back({netlink::WakeTable{.chain = Filter("INPUT", Family::kIPv6)}, ""});
-  EXPECT_FALSE(MartianProtectionStands(report));
+  EXPECT_FALSE(MartianProtectionStands(report.plan.martians, report.applied));
   report.applied.push_back({netlink::WakeTable{.chain = Filter("INPUT")}, ""});
-  EXPECT_TRUE(MartianProtectionStands(report));
+  EXPECT_TRUE(MartianProtectionStands(report.plan.martians, report.applied));
   report.applied.clear();
-  EXPECT_FALSE(MartianProtectionStands(report));
+  EXPECT_FALSE(MartianProtectionStands(report.plan.martians, report.applied));
   report.applied.push_back({netlink::PutNativeTable{NativeMartians()}, ""});
-  EXPECT_TRUE(MartianProtectionStands(report));
+  EXPECT_TRUE(MartianProtectionStands(report.plan.martians, report.applied));
 }
 
-TEST(MartianCountTest, AddsUpWhatWasDroppedBetweenLooks) {
-  MartianCount count;
-  EXPECT_EQ(count.Note(100), 0U) << "dropped before anybody looked";
-  EXPECT_EQ(count.Note(100), 0U);
-  EXPECT_EQ(count.Note(130), 30U);
-  EXPECT_EQ(count.Note(7), 7U) << "the rule was made anew";
-  EXPECT_EQ(count.Note(0), 0U);
-  EXPECT_EQ(count.Note(2), 2U);
+TEST(CountedSinceTest, AddsUpWhatWasDroppedBetweenLooks) {
+  std::optional<uint64_t> seen;
+  EXPECT_EQ(CountedSince(seen, 100), 0U) << "dropped before anybody looked";
+  EXPECT_EQ(CountedSince(seen, 100), 0U);
+  EXPECT_EQ(CountedSince(seen, 130), 30U);
+  EXPECT_EQ(CountedSince(seen, 7), 7U) << "the rule was made anew";
+  EXPECT_EQ(CountedSince(seen, 0), 0U);
+  EXPECT_EQ(CountedSince(seen, 2), 2U);
 }
 
 }  // namespace

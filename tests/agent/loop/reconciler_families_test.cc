@@ -122,8 +122,8 @@ TEST(ReconcilerFamiliesTest, TheNativeTableIsPutThoughIPv6IsRefused) {
   const SyncReport report = SyncNative(refusing, time);
   EXPECT_TRUE(PutsNative(report.applied));
   EXPECT_TRUE(NativeStands(backend));
-  EXPECT_THAT(report.StatusOf(Family::kIPv4), IsOk());
-  EXPECT_THAT(report.StatusOf(Family::kIPv6), Not(IsOk()));
+  EXPECT_THAT(report.ResultOf(Family::kIPv4).status, IsOk());
+  EXPECT_THAT(report.ResultOf(Family::kIPv6).status, Not(IsOk()));
 }
 
 TEST(ReconcilerFamiliesTest, TheNativeTableIsPutThoughTheHintIsRefused) {
@@ -135,8 +135,8 @@ TEST(ReconcilerFamiliesTest, TheNativeTableIsPutThoughTheHintIsRefused) {
   const SyncReport report = SyncNative(refusing, time);
   EXPECT_TRUE(PutsNative(report.applied));
   EXPECT_TRUE(NativeStands(backend));
-  EXPECT_THAT(report.StatusOf(Family::kIPv4), Not(IsOk()));
-  EXPECT_THAT(report.StatusOf(Family::kIPv6), IsOk());
+  EXPECT_THAT(report.ResultOf(Family::kIPv4).status, Not(IsOk()));
+  EXPECT_THAT(report.ResultOf(Family::kIPv6).status, IsOk());
 }
 
 TEST(ReconcilerFamiliesTest, TheNativeTableIsOfIPv4AndFailsWithIt) {
@@ -148,8 +148,8 @@ TEST(ReconcilerFamiliesTest, TheNativeTableIsOfIPv4AndFailsWithIt) {
   const SyncReport report = SyncNative(backend, time);
   EXPECT_FALSE(PutsNative(report.applied)) << "what was not done is not said to be done";
   EXPECT_FALSE(NativeStands(backend));
-  EXPECT_THAT(report.StatusOf(Family::kIPv4), Not(IsOk()));
-  EXPECT_THAT(report.StatusOf(Family::kIPv6), IsOk());
+  EXPECT_THAT(report.ResultOf(Family::kIPv4).status, Not(IsOk()));
+  EXPECT_THAT(report.ResultOf(Family::kIPv6).status, IsOk());
 }
 
 TEST(ReconcilerFamiliesTest, ALookThatFailsBetweenTheFamiliesIsTheWholeReport) {

@@ -48,7 +48,10 @@ class ReconcilerRetireTest : public ::testing::Test {
     }
   }
   RetireReport TryRetire(netlink::Backend& backend, bool apply = true) {
-    return Reconciler(&backend, time_.clock()).TryRetire(Both(Mode::kCleanup), Nobody(), {}, apply);
+    return kipt::agent::TryRetire(backend, Request(Mode::kCleanup, apply));
+  }
+  static RetireRequest Request(Mode mode, bool apply = true) {
+    return {.input = Both(mode), .sources = Nobody(), .apply = apply};
   }
   bool Stands(const netlink::ChainId& chain) { return kernel_.state().Find(chain) != nullptr; }
 
@@ -120,8 +123,7 @@ TEST_F(ReconcilerRetireTest, RulesAreSurveyedOnlyWhereSomethingMayGo) {
   EXPECT_TRUE(first.surveyed);
   EXPECT_TRUE(first.applied);
   kernel_.FailNextSurvey(absl::UnavailableError("not asked for"));
-  const RetireReport nothing_to_do =
-      Reconciler(&kernel_, time_.clock()).TryRetire(Both(Mode::kLegacy), Nobody(), {}, true);
+  const RetireReport nothing_to_do = kipt::agent::TryRetire(kernel_, Request(Mode::kLegacy));
   EXPECT_THAT(nothing_to_do.status, IsOk());
   EXPECT_FALSE(nothing_to_do.surveyed);
   EXPECT_FALSE(nothing_to_do.applied);
@@ -129,8 +131,7 @@ TEST_F(ReconcilerRetireTest, RulesAreSurveyedOnlyWhereSomethingMayGo) {
 
 TEST_F(ReconcilerRetireTest, AnAttemptThatOthersWroteIntoIsMadeAgainFromTheStart) {
   kernel_.AfterNextRead([](FakeBackend& kernel) { kernel.Touch(); });
-  const RetireReport report = Reconciler(&kernel_, time_.clock())
-                                  .Retire(Both(Mode::kCleanup), Nobody(), {}, /*apply=*/true);
+  const RetireReport report = Retire(kernel_, time_.clock(), Request(Mode::kCleanup));
   EXPECT_THAT(report.status, IsOk());
   EXPECT_TRUE(report.applied);
   EXPECT_EQ(report.generation + 1, kernel_.state().generation);
@@ -146,9 +147,8 @@ class RetirerTest : public ReconcilerRetireTest {
   }
   // Whether there was an attempt; what came of it is in report_.
   bool Tries() {
-    Reconciler reconciler(&kernel_, time_.clock());
-    std::optional<RetireReport> report = retirer_.Run(
-        reconciler, time_.clock(), Both(Mode::kCleanup), Round{.trigger = Trigger::kTimer});
+    std::optional<RetireReport> report =
+        retirer_.Run(kernel_, time_.clock(), Both(Mode::kCleanup), {}, /*quiet=*/true);
     if (report) report_ = *std::move(report);
     return report.has_value();
   }

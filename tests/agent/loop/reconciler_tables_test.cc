@@ -134,7 +134,7 @@ TYPED_TEST(ReconcilerTablesTest, AMarkThatIsStillSetIsStillDropped) {
     FamilyRefusal refusal{.family = Family::kIPv4, .table = table};
     TypeParam refusing(&kernel, &refusal);
     Reconciler reconciler(&refusing, time.clock());
-    EXPECT_THAT(reconciler.Sync(Marking(13)).StatusOf(Family::kIPv4), Not(IsOk()));
+    EXPECT_THAT(reconciler.Sync(Marking(13)).ResultOf(Family::kIPv4).status, Not(IsOk()));
     const auto has = [&](const netlink::ChainId& chain, const char* mark) {
       const std::vector<netlink::ObservedRule>& rules = kernel.state().Find(chain)->rules;
       return std::any_of(rules.begin(), rules.end(), [&](const netlink::ObservedRule& rule) {
@@ -164,8 +164,8 @@ TYPED_TEST(ReconcilerTablesTest, WhereEveryTableIsRefusedTheFamilyFails) {
   this->refusal_.table.reset();
   const SyncReport report =
       this->Sync(::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {}));
-  EXPECT_THAT(report.StatusOf(Family::kIPv4), Not(IsOk()));
-  EXPECT_THAT(report.RefusedTablesOf(Family::kIPv4), ElementsAre(Table::kFilter, Table::kMangle));
+  EXPECT_THAT(report.ResultOf(Family::kIPv4).status, Not(IsOk()));
+  EXPECT_THAT(report.ResultOf(Family::kIPv4).refused, ElementsAre(Table::kFilter, Table::kMangle));
   EXPECT_NE(this->kernel_.state().Find(Mangle("KUBE-IPTABLES-HINT", Family::kIPv6)), nullptr);
   EXPECT_EQ(this->kernel_.state().Find(Mangle("KUBE-IPTABLES-HINT")), nullptr);
 }

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/loop/events.h"
+
+#include <array>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "featuregates/go_text.h"
+
+namespace kipt::agent {
+namespace {
+
+// Names enough for a log line; the rest is counted.
+constexpr size_t kMaxShown = 12;
+
+template <typename Items, typename Format>
+std::string JoinShown(const Items& items, Format format) {
+  std::vector<std::string> shown;
+  for (const auto& item : items) {
+    if (shown.size() == kMaxShown) break;
+    shown.push_back(format(item));
+  }
+  if (items.size() > kMaxShown) {
+    shown.push_back(absl::StrCat("and ", items.size() - kMaxShown, " more"));
+  }
+  return absl::StrJoin(shown, ", ");
+}
+
+// What does not go away by our own work, and leaves `family` without what is promised.
+const Finding* Blocker(const AgentState& state, netlink::Family family) {
+  const auto found = absl::c_find_if(state.findings, [family](const Finding& finding) {
+    return finding.chain.family == family && !finding.mended &&
+           (finding.condition == Condition::kShadowedJump ||
+            SeverityOf(finding.condition) == Severity::kCritical);
+  });
+  return found == state.findings.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+std::string ToString(const Writer& writer) {
+  std::vector<std::string> known;
+  if (writer.pid != 0) {
+    known.push_back(absl::StrCat("PID ", writer.pid));
+    if (!writer.command_line.empty()) absl::StrAppend(&known[0], ": \"", writer.command_line, "\"");
+  }
+  if (!writer.unit.empty()) known.push_back(absl::StrCat("in ", writer.unit));
+  if (writer.parent_pid != 0) {
+    known.push_back(absl::StrCat("started by ", writer.parent_command,
+                                 writer.parent_command.empty() ? "" : ", ", "PID ",
+                                 writer.parent_pid));
+  }
+  if (known.empty()) return writer.command;
+  return absl::StrCat(writer.command, " (", absl::StrJoin(known, "; "), ")");
+}
+
+std::string ToString(const Suspected& suspected) {
+  if (suspected.writers.empty()) return "somebody who was not seen";
+  return absl::StrCat(
+      suspected.writers.size() == 1 ? "" : "one of ",
+      absl::StrJoin(suspected.writers, ", ",
+                    [](std::string* out, const Writer& writer) { *out += ToString(writer); }),
+      suspected.others ? ", or another process that was not seen" : "");
+}
+
+absl::string_view DamageKindName(DamageKind kind) {
+  constexpr std::array<absl::string_view, 6> kNames = {"chain_missing", "jump_missing",
+                                                       "rule_missing",  "rule_misplaced",
+                                                       "rule_unwanted", "table_dormant"};
+  return kNames.at(static_cast<size_t>(kind));
+}
+
+std::string ToString(const Incident& incident) {
+  std::string text = absl::StrCat(
+      "Repaired in ", absl::ToInt64Microseconds(incident.latency), " us (writing ",
+      absl::ToInt64Microseconds(incident.applying), " us) what was damaged by ",
+      ToString(incident.by), ": ", JoinShown(incident.damage, [](const DamagedItem& item) {
+        return absl::StrCat(netlink::FamilyName(item.chain.family), " ",
+                            netlink::TableName(item.chain.table), " ", DamageKindName(item.kind),
+                            " \"", item.text, "\"");
+      }));
+  if (incident.lost_jumps.empty()) return featuregates::Printable(text);
+  absl::StrAppend(&text, "; gone with it, and broken until their owners put them back: ",
+                  JoinShown(incident.lost_jumps, [](const ForeignJump& jump) {
+                    return absl::StrCat(netlink::FamilyName(jump.base_chain.family), " ",
+                                        netlink::TableName(jump.base_chain.table), " ",
+                                        jump.base_chain.name, " -> ", jump.target);
+                  }));
+  return featuregates::Printable(text);
+}
+
+Suspected WithoutCommandLines(Suspected suspected) {
+  for (Writer& writer : suspected.writers) writer.command_line.clear();
+  return suspected;
+}
+
+absl::string_view FamilyPhaseName(FamilyPhase phase) {
+  constexpr std::array<absl::string_view, 5> kNames = {"pending", "in place", "degraded",
+                                                       "observed", "failed"};
+  return kNames.at(static_cast<size_t>(phase));
+}
+
+absl::string_view TriggerName(Trigger trigger) {
+  constexpr std::array<absl::string_view, 5> kNames = {"start", "change", "timer", "retry",
+                                                       "config"};
+  return kNames.at(static_cast<size_t>(trigger));
+}
+
+std::string NotReadyBecause(const AgentState& state, const FamilyState& family) {
+  switch (family.phase) {
+    case FamilyPhase::kInPlace:
+      return "";
+    case FamilyPhase::kPending:
+      return family.reason.empty() ? "the first attempt has not ended yet" : family.reason;
+    case FamilyPhase::kObserved:
+    case FamilyPhase::kDegraded: {
+      const Finding* blocker = Blocker(state, family.family);
+      if (blocker == nullptr) return "";
+      return absl::StrCat(ConditionName(blocker->condition), ": ", blocker->message);
+    }
+    case FamilyPhase::kFailed:
+      break;
+  }
+  return family.reason.empty() ? "failed" : family.reason;
+}
+
+std::string ExposedBecause(const AgentState& state) {
+  if (state.route_localnet.empty() || state.martian_protection) return "";
+  return absl::StrCat("route_localnet is 1 for ", absl::StrJoin(state.route_localnet, ", "),
+                      " and no rule keeps neighbours from 127.0.0.1 (CVE-2020-8558)");
+}
+
+bool IsReady(const AgentState& state) {
+  return state.must_restart.empty() && ExposedBecause(state).empty() && !state.families.empty() &&
+         absl::c_all_of(state.families, [&state](const FamilyState& family) {
+           return NotReadyBecause(state, family).empty();
+         });
+}
+
+std::string StatusLine(const AgentState& state) {
+  std::string line;
+  const auto add = [&line](absl::string_view subject, absl::string_view reason) {
+    absl::StrAppend(&line, line.empty() ? "" : "; ", subject, reason.empty() ? "" : ": ", reason);
+  };
+  if (!state.must_restart.empty()) add("must restart", state.must_restart);
+  for (const FamilyState& family : state.families) {
+    if (family.phase == FamilyPhase::kInPlace) continue;
+    add(absl::StrCat(netlink::FamilyName(family.family), " ", FamilyPhaseName(family.phase)),
+        family.reason);
+  }
+  if (const std::string exposed = ExposedBecause(state); !exposed.empty()) {
+    add("exposed", exposed);
+  }
+  if (!state.config_problem.empty()) add("configuration not reloaded", state.config_problem);
+  if (!state.listen_problem.empty()) add(state.listen_problem, "");
+  if (line.empty()) return state.observing ? "in place, and observed only" : "in place";
+  return featuregates::Printable(line);
+}
+
+}  // namespace kipt::agent
