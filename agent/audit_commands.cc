@@ -20,7 +20,7 @@
 #include "agent/detect/cni_configs.h"
 #include "agent/process/owned_fd.h"
 #include "agent/process/read_file.h"
-#include "agent/xtables/iptables_save_survey.h"
+#include "agent/xtables/iptables_save_reader.h"
 
 namespace kipt::agent {
 namespace {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "agent/detect/backend_choice.h"
 #include "agent/detect/cni_configs.h"
+#include "agent/detect/mode_evidence.h"
 #include "agent/detect/routing.h"
 #include "agent/loop/clock.h"
 #include "agent/loop/martians.h"
@@ -80,18 +80,13 @@ class VisitingBackend : public netlink::Backend {
 
 void SurveyOtherMode(netlink::BackendKind kind, const ModeSources& sources,
                      DependentsCollector& collector) {
-  absl::Status status = CheckModeIsThere(kind, netlink::kFamilies, sources);
-  if (absl::IsUnavailable(status) || absl::IsFailedPrecondition(status)) return;
-  if (status.ok()) {
-    BackendOrError backend = OpenMode(kind, sources);
-    status = backend.status();
-    // A rule that is seen twice, or is gone by the second time, adds no claim that matters.
-    if (backend.ok()) {
-      status = RetryAborted(SteadyClock(),
-                            [&] { return (*backend)->TakeSurvey(collector.OtherMode()).status(); });
-    }
-  }
-  if (status.ok() || HoldsNothing(kind, status)) return;
+  const absl::Status status =
+      VisitMode(kind, netlink::kFamilies, sources, [&](netlink::Backend& backend) {
+        // A rule that is seen twice, or is gone by the second time, adds no claim that matters.
+        return RetryAborted(SteadyClock(),
+                            [&] { return backend.TakeSurvey(collector.OtherMode()).status(); });
+      });
+  if (status.ok()) return;
   collector.OtherModeUnreadable(absl::StrCat("rules of iptables ", netlink::BackendKindName(kind),
                                              ", which cannot be read: ", status.message()));
 }
@@ -102,15 +97,17 @@ std::optional<RetiredMode> RetireMode(netlink::BackendKind kind, const Config& c
                                       const RetirementSources& dependents, bool apply) {
   RetiredMode retired = {.iptables_mode = std::string(netlink::BackendKindName(kind)),
                          .report = {}};
-  const absl::Status there = CheckModeIsThere(kind, config.families, sources);
-  if (absl::IsUnavailable(there) || absl::IsFailedPrecondition(there)) return std::nullopt;
-  BackendOrError backend = there.ok() ? OpenMode(kind, sources) : BackendOrError(there);
-  if (HoldsNothing(kind, backend.status())) return std::nullopt;
-  retired.report.status = backend.status();
-  if (!backend.ok()) return retired;
-  retired.report = Reconciler(backend->get(), SteadyClock())
-                       .Retire({.mode = Mode::kOff, .families = config.families}, dependents,
-                               {.canaries = true, .when_off = true, .hints = true}, apply);
+  bool read = false;
+  const absl::Status status =
+      VisitMode(kind, config.families, sources, [&](netlink::Backend& backend) {
+        read = true;
+        retired.report = Reconciler(&backend, SteadyClock())
+                             .Retire({.mode = Mode::kOff, .families = config.families}, dependents,
+                                     {.canaries = true, .when_off = true, .hints = true}, apply);
+        return absl::OkStatus();
+      });
+  if (status.ok() && !read) return std::nullopt;
+  if (!read) retired.report.status = status;
   return retired;
 }
 

@@ -22,7 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/process/owned_fd.h"
 #include "agent/process/read_file.h"
-#include "agent/xtables/iptables_save_reader.h"
+#include "agent/xtables/iptables_save_lines.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {
