@@ -19,7 +19,7 @@
 #include "agent/confinement.h"
 #include "agent/detect/cni_configs.h"
 #include "agent/process/files.h"
-#include "agent/xtables/iptables_save_survey.h"
+#include "agent/xtables/iptables_save_reader.h"
 
 namespace kipt::agent {
 namespace {

@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "agent/xtables/iptables_save_reader.h"
+#include "agent/xtables/iptables_save_lines.h"
 
 namespace kipt::agent {
 namespace {

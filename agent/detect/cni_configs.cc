@@ -204,27 +204,20 @@ absl::StatusOr<std::vector<CniReference>> ParseCniConfig(absl::string_view file,
   return std::move(parsed->references);
 }
 
-CniConfigs ReadCniConfigs(absl::Span<const std::string> directories) {
-  CniConfigs configs;
-  const NodeFiles files("/");
-  DirectoryReader reader(files, configs);
-  for (const std::string& directory : directories) reader.Read(directory);
-  return configs;
-}
-
 CniConfigs ReadNodeCniConfigs(const HostRoot& root, const std::vector<std::string>& given) {
-  if (!given.empty()) return ReadCniConfigs(given);
   CniConfigs configs;
-  if (root.directory.empty()) {
+  if (given.empty() && root.directory.empty()) {
     configs.problems.push_back(absl::StrCat("CNI configurations: ", root.problem));
     return configs;
   }
-  const NodeFiles files(root.directory);
+  const NodeFiles files(given.empty() ? root.directory : "/");
   if (absl::Status status = files.Check(); !status.ok()) {
     configs.problems.emplace_back(status.message());
     return configs;
   }
   DirectoryReader reader(files, configs);
+  for (const std::string& directory : given) reader.Read(directory);
+  if (!given.empty()) return configs;
   for (const absl::string_view directory : kDirectories) reader.Read(std::string(directory));
   return configs;
 }

@@ -29,15 +29,12 @@ absl::Span<const absl::string_view> KnownCniDirectories();
 absl::StatusOr<std::vector<CniReference>> ParseCniConfig(absl::string_view file,
                                                          absl::string_view text);
 
-// Reads *.conflist, *.conf and *.json in `directories`, as libcni does, and since libcni 1.3
-// (CNI 1.1) NETWORK/*.conf for the network of each *.conflist that does not have
-// loadOnlyInlinedPlugins. A directory that does not exist is left out; one that cannot be read, a
-// file that cannot be read or parsed, or is larger than 1 MiB, and a name that is no network's, is
-// a problem.
-CniConfigs ReadCniConfigs(absl::Span<const std::string> directories);
-
-// Those in `given` directories or, where none are given, those of the node: KnownCniDirectories
-// under `root`, or a problem where the node's files cannot be seen from here.
+// Reads *.conflist, *.conf and *.json in the `given` directories or, where none are given, in those
+// of the node: KnownCniDirectories under `root`, or a problem where the node's files cannot be seen
+// from here. As libcni does, and since libcni 1.3 (CNI 1.1) also NETWORK/*.conf for the network of
+// each *.conflist that does not have loadOnlyInlinedPlugins. A directory that does not exist is
+// left out; one that cannot be read, a file that cannot be read or parsed, or is larger than 1 MiB,
+// and a name that is no network's, is a problem.
 CniConfigs ReadNodeCniConfigs(const HostRoot& root, const std::vector<std::string>& given = {});
 
 }  // namespace kipt::agent

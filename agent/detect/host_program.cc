@@ -3,9 +3,9 @@
 
 #include <sys/stat.h>
 
-#include <array>
 #include <cerrno>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -67,14 +67,12 @@ HostRoot OwnHostRoot(const NamespacePaths& paths) {
   if (pid.st_ino != paths.initial_pid_namespace) {
     return {"", "this process is in a container (another pid namespace); give --host-root"};
   }
-  const std::array<std::array<const std::string*, 2>, 2> pairs = {
-      {{&paths.own_mount_namespace, &paths.init_mount_namespace},
-       {&paths.own_root, &paths.init_root}}};
-  for (const auto& [own, init] : pairs) {
+  for (const auto& [own, init] : {std::pair(paths.own_mount_namespace, paths.init_mount_namespace),
+                                  std::pair(paths.own_root, paths.init_root)}) {
     struct stat ours = {};
     struct stat theirs = {};
-    if (stat(own->c_str(), &ours) != 0 || stat(init->c_str(), &theirs) != 0) {
-      return {"", absl::StrCat("whether this process sees the host's files is not known: ", *init,
+    if (stat(own.c_str(), &ours) != 0 || stat(init.c_str(), &theirs) != 0) {
+      return {"", absl::StrCat("whether this process sees the host's files is not known: ", init,
                                ": ", ErrorText(errno), "; give --host-root")};
     }
     if (!SameFile(ours, theirs)) {

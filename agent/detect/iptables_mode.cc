@@ -9,40 +9,21 @@
 namespace kipt::agent {
 namespace {
 
-// What one mode says to one question.
-enum class Answer : uint8_t { kNo, kYes, kUnreadable };
-
-Answer Known(const ModeTraces& traces, bool yes) {
-  return !traces.readable ? Answer::kUnreadable : yes ? Answer::kYes : Answer::kNo;
-}
-Answer Hint(const ModeTraces& traces) { return Known(traces, traces.hint); }
-Answer Canary(const ModeTraces& traces) { return Known(traces, traces.canary); }
-Answer Rules(const ModeTraces& traces) {
-  if (!traces.readable || !traces.rules) return Answer::kUnreadable;
-  return *traces.rules ? Answer::kYes : Answer::kNo;
-}
-
 // One kind of trace, stronger ones first.
 struct Level {
   EvidenceSource source;
   const char* what;
-  Answer (*answer)(const ModeTraces&);
+  std::optional<bool> ModeTraces::*answer;
 };
 constexpr Level kLevels[] = {
-    {EvidenceSource::kHint, "mangle KUBE-IPTABLES-HINT", Hint},
-    {EvidenceSource::kCanary, "mangle KUBE-KUBELET-CANARY", Canary},
-    {EvidenceSource::kRules, "rules or chains in mangle, nat or filter", Rules},
+    {EvidenceSource::kHint, "mangle KUBE-IPTABLES-HINT", &ModeTraces::hint},
+    {EvidenceSource::kCanary, "mangle KUBE-KUBELET-CANARY", &ModeTraces::canary},
+    {EvidenceSource::kRules, "rules or chains in mangle, nat or filter", &ModeTraces::rules},
 };
 
-std::string AnswerText(const ModeTraces& traces, Answer answer) {
-  switch (answer) {
-    case Answer::kYes:
-      return "yes";
-    case Answer::kNo:
-      return traces.possible ? "no" : "no (the kernel cannot)";
-    case Answer::kUnreadable:
-      break;
-  }
+std::string AnswerText(const ModeTraces& traces, std::optional<bool> answer) {
+  if (answer == true) return "yes";
+  if (answer == false) return traces.possible ? "no" : "no (the kernel cannot)";
   return traces.problem.empty() ? "not looked at" : absl::StrCat("not known: ", traces.problem);
 }
 
@@ -51,13 +32,11 @@ struct Verdict {
   bool both = false;
 };
 
-Verdict Weigh(Answer nft, Answer legacy) {
-  if (nft == Answer::kYes && legacy == Answer::kYes) return {IptablesMode::kUnknown, true};
-  if (nft == Answer::kUnreadable || legacy == Answer::kUnreadable) {
-    return {IptablesMode::kUnknown, false};
-  }
-  if (nft == Answer::kYes) return {IptablesMode::kNft, false};
-  return {legacy == Answer::kYes ? IptablesMode::kLegacy : IptablesMode::kNone, false};
+Verdict Weigh(std::optional<bool> nft, std::optional<bool> legacy) {
+  if (nft == true && legacy == true) return {IptablesMode::kUnknown, true};
+  if (!nft || !legacy) return {IptablesMode::kUnknown, false};
+  if (*nft) return {IptablesMode::kNft, false};
+  return {*legacy ? IptablesMode::kLegacy : IptablesMode::kNone, false};
 }
 
 bool IsKnown(IptablesMode mode) {
@@ -122,16 +101,16 @@ class Decision {
   }
 
   void WeighTraces(const Level& level) {
-    const Answer nft = level.answer(question_.nft);
-    const Answer legacy = level.answer(question_.legacy);
+    const std::optional<bool> nft = question_.nft.*level.answer;
+    const std::optional<bool> legacy = question_.legacy.*level.answer;
     const Verdict verdict = Weigh(nft, legacy);
     Add(level.source, verdict.says,
         absl::StrCat(level.what, ": nft ", AnswerText(question_.nft, nft), ", legacy ",
                      AnswerText(question_.legacy, legacy)));
     const bool is_mark = level.source != EvidenceSource::kRules;
     if (is_mark && !marked_) Compare(level, verdict);
-    const bool misleads = level.source == EvidenceSource::kCanary && marked_ &&
-                          nft == Answer::kYes && result_.mode == IptablesMode::kLegacy;
+    const bool misleads = level.source == EvidenceSource::kCanary && marked_ && nft == true &&
+                          result_.mode == IptablesMode::kLegacy;
     if (misleads) {
       Contradict(absl::StrCat(level.what,
                               " stands in nft, beside the hint in legacy; iptables-wrappers takes "
@@ -140,7 +119,7 @@ class Decision {
     if (!is_mark && verdict.both && !decided_) {
       Find("both nft and legacy hold rules, and nothing else tells which of them is in use");
     }
-    marked_ = marked_ || (is_mark && (nft == Answer::kYes || legacy == Answer::kYes));
+    marked_ = marked_ || (is_mark && (nft == true || legacy == true));
     if (decided_) return;
     blocked_ = verdict.says == IptablesMode::kUnknown && !verdict.both;
     Decide(verdict.says);
@@ -174,7 +153,7 @@ class Decision {
     if (only != IptablesMode::kNone) result_.mode = only;
     if (neither && !decided_) {
       result_.mode = IptablesMode::kUnknown;
-      Find("this kernel has neither nf_tables nor legacy iptables");
+      Find("this kernel has neither nf_tables nor iptables-legacy");
     }
   }
 

@@ -69,12 +69,11 @@ struct FamilyMode {
 
 // What one iptables mode holds in one family, as far as it tells.
 struct ModeTraces {
-  // Whether hint and canary could be looked for.
-  bool readable = true;
   // Why hint, canary or rules are not known.
   std::string problem = {};
-  bool hint = false;
-  bool canary = false;
+  // Empty: not known.
+  std::optional<bool> hint = false;
+  std::optional<bool> canary = false;
   // Rules, or chains that are nobody's built-in, in any of the tables mangle, nat, filter. Hint and
   // canary in mangle do not count. Empty: not known, because `problem`, or, where that is empty,
   // because hint or canary made it needless to look.

@@ -2,17 +2,20 @@
 #include "agent/detect/mode_evidence.h"
 
 #include <algorithm>
-#include <cerrno>
+#include <array>
+#include <set>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
 #include "agent/process/files.h"
-#include "agent/xtables/iptables_legacy_run.h"
-#include "agent/xtables/iptables_legacy_tables.h"
+#include "agent/xtables/iptables_legacy_programs.h"
 #include "netlink/backend.h"
+#include "netlink/ruleset.h"
 
 namespace kipt::agent {
 namespace {
@@ -21,84 +24,113 @@ using netlink::ChainId;
 using netlink::Family;
 using netlink::Table;
 
-ChainId Mark(Family family, absl::string_view name) {
-  return {.family = family, .table = Table::kMangle, .name = std::string(name)};
-}
-
 bool IsMark(const ChainId& chain) {
   return chain.table == Table::kMangle && (chain.name == kHintChain || chain.name == kCanaryChain);
 }
 
 ModeTraces Unreadable(const absl::Status& status) {
-  return {.readable = false, .problem = std::string(status.message()), .rules = std::nullopt};
+  return {.problem = std::string(status.message()),
+          .hint = std::nullopt,
+          .canary = std::nullopt,
+          .rules = std::nullopt};
 }
 
 // Whether a kernel that says nothing can hold rules all the same.
 ModeTraces Nothing(bool possible) { return {.possible = possible}; }
 
-absl::Status LookForMarks(netlink::Backend& backend, Family family, ModeTraces& traces) {
-  const std::vector<netlink::ChainQuery> queries = {
-      {.chain = Mark(family, kHintChain), .with_rules = false},
-      {.chain = Mark(family, kCanaryChain), .with_rules = false}};
-  const absl::StatusOr<netlink::Snapshot> snapshot = backend.Read(queries);
+// Looks for hint and canary, not for rules.
+absl::Status LookForMarks(const BackendOrError& backend, Family family, ModeTraces& traces) {
+  if (!backend.ok()) return backend.status();
+  const auto query = [&](absl::string_view name) -> netlink::ChainQuery {
+    return {.chain = {.family = family, .table = Table::kMangle, .name = std::string(name)},
+            .with_rules = false};
+  };
+  const std::array queries = {query(kHintChain), query(kCanaryChain)};
+  const absl::StatusOr<netlink::Snapshot> snapshot = (*backend)->Read(queries);
   if (!snapshot.ok()) return snapshot.status();
   traces.hint = snapshot->Find(queries[0].chain) != nullptr;
   traces.canary = snapshot->Find(queries[1].chain) != nullptr;
   return absl::OkStatus();
 }
 
-// Hint and canary; rules are not looked for.
 ModeTraces NftMarks(Family family, const ModeSources& sources) {
-  if (const absl::Status status = CheckNftIsThere(sources); !status.ok()) {
-    if (absl::IsUnavailable(status)) return Nothing(/*possible=*/false);
-    return absl::IsFailedPrecondition(status) ? Nothing(/*possible=*/true) : Unreadable(status);
-  }
   ModeTraces traces = {.rules = std::nullopt};
-  BackendOrError backend = sources.open_nft();
-  const absl::Status status =
-      backend.ok() ? LookForMarks(**backend, family, traces) : backend.status();
+  absl::Status status = CheckNftIsThere(sources);
+  if (absl::IsFailedPrecondition(status)) return Nothing(/*possible=*/true);
+  if (status.ok()) status = LookForMarks(sources.open_nft(), family, traces);
   if (absl::IsUnavailable(status)) return Nothing(/*possible=*/false);
   return status.ok() ? traces : Unreadable(status);
 }
 
-void LookForNftRules(Family family, const ModeSources& sources, ModeTraces& traces) {
-  const auto chains = sources.list_nft(family);
+ModeTraces LegacyMarks(Family family, const ModeSources& sources) {
+  const absl::StatusOr<std::vector<std::string>> names = IptablesLegacyTableNames(family, sources);
+  if (absl::IsUnavailable(names.status())) return Nothing(/*possible=*/false);
+  if (!names.ok()) return Unreadable(names.status());
+  std::set<Table> tables;
+  for (const std::string& name : *names) {
+    if (const std::optional<Table> table = netlink::FindTable(name)) tables.insert(*table);
+  }
+  if (tables.empty()) return Nothing(/*possible=*/true);
+  ModeTraces traces = {.rules = std::nullopt};
+  if (tables.count(Table::kMangle) == 0) return traces;
+  const absl::Status status = LookForMarks(sources.open_legacy(), family, traces);
+  return status.ok() ? traces : Unreadable(status);
+}
+
+void LookForRules(const ChainsOrError& chains, ModeTraces& traces) {
   if (!chains.ok()) {
     traces.problem = std::string(chains.status().message());
     return;
   }
-  // iptables-nft makes all base chains of a table that it touches; they are nobody's trace.
+  // Base chains alone are nobody's trace: iptables-nft makes all those of a table that it touches.
   traces.rules = std::any_of(chains->begin(), chains->end(), [](const netlink::ListedChain& chain) {
     return chain.use > 0 || (!chain.base && !IsMark(chain.id));
   });
 }
 
-ModeTraces LegacyMarks(Family family, const ModeSources& sources) {
-  const absl::StatusOr<std::vector<Table>> tables = RegisteredIptablesLegacyTables(family, sources);
-  if (absl::IsUnavailable(tables.status())) return Nothing(/*possible=*/false);
-  if (!tables.ok()) return Unreadable(tables.status());
-  if (tables->empty()) return Nothing(/*possible=*/true);
-  ModeTraces traces = {.rules = std::nullopt};
-  if (std::find(tables->begin(), tables->end(), Table::kMangle) == tables->end()) return traces;
-  BackendOrError backend = sources.open_legacy();
-  const absl::Status status =
-      backend.ok() ? LookForMarks(**backend, family, traces) : backend.status();
-  return status.ok() ? traces : Unreadable(status);
-}
+bool IsMarked(const ModeTraces& traces) { return traces.hint == true || traces.canary == true; }
 
-void LookForLegacyRules(Family family, const ModeSources& sources, ModeTraces& traces) {
-  const absl::StatusOr<ChainsByName> chains = sources.list_legacy(family);
-  if (!chains.ok()) {
-    traces.problem = std::string(chains.status().message());
-    return;
+// nf_tables that is not loaded, for commands that only look: there is nothing in it.
+class EmptyBackend : public netlink::Backend {
+ public:
+  netlink::BackendKind kind() const override { return netlink::BackendKind::kNft; }
+  absl::StatusOr<netlink::Snapshot> Read(
+      absl::Span<const netlink::ChainQuery> /*queries*/) override {
+    return netlink::Snapshot();
   }
-  traces.rules = std::any_of(chains->begin(), chains->end(), [](const auto& entry) {
-    const auto& [id, chain] = entry;
-    return !chain.rules.empty() || (!chain.hooked && !IsMark(id));
-  });
+  absl::StatusOr<netlink::Survey> TakeSurvey(const netlink::SurveyFilter& /*keep*/) override {
+    return netlink::Survey{.mode = "nft", .generation = 0, .tables = {}};
+  }
+  absl::StatusOr<netlink::NativeReading> ReadNativeTable(
+      const netlink::NativeTable& /*table*/) override {
+    return netlink::NativeReading();
+  }
+  absl::Status Apply(const netlink::Transaction& /*transaction*/) override {
+    return absl::FailedPreconditionError("nf_tables is not loaded, and this command only looks");
+  }
+  absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode /*mode*/) override {
+    return absl::UnimplementedError("nf_tables is not loaded: there is nothing to watch");
+  }
+};
+
+BackendOrError OpenNft(bool read_only, const ModeSources& sources) {
+  if (read_only && absl::IsFailedPrecondition(CheckNftIsThere(sources))) {
+    return std::make_unique<EmptyBackend>();
+  }
+  return sources.open_nft();
 }
 
-bool IsMarked(const ModeTraces& traces) { return traces.hint || traces.canary; }
+// FailedPrecondition: there are no tables. Else, why it is not known.
+absl::Status CheckLegacyIsThere(absl::Span<const Family> families, const ModeSources& sources) {
+  absl::Status nothing = absl::FailedPreconditionError("there are no iptables-legacy tables");
+  for (const Family family : families) {
+    const absl::StatusOr<std::vector<std::string>> tables =
+        IptablesLegacyTableNames(family, sources);
+    if (tables.ok() && !tables->empty()) return absl::OkStatus();
+    if (!tables.ok() && !absl::IsUnavailable(tables.status())) nothing = tables.status();
+  }
+  return nothing;
+}
 
 }  // namespace
 
@@ -117,8 +149,15 @@ ModeSources SystemModeSources(const std::optional<std::string>& host_root, Comma
   sources.open_nft = netlink::NewNftBackend;
   sources.list_nft = netlink::ListNftChains;
   sources.open_legacy = [runner, legacy] { return NewIptablesLegacyBackend(runner, legacy); };
-  sources.list_legacy = [runner, legacy = std::move(legacy)](Family family) {
-    return ListIptablesLegacyChains(family, *runner, legacy);
+  sources.list_legacy = [runner, legacy = std::move(legacy)](Family family) -> ChainsOrError {
+    const auto chains = ListIptablesLegacyChains(family, *runner, legacy);
+    if (!chains.ok()) return chains.status();
+    std::vector<netlink::ListedChain> listed;
+    for (const auto& [id, chain] : *chains) {
+      listed.push_back(
+          {.id = id, .base = chain.hooked, .use = static_cast<uint32_t>(chain.rules.size())});
+    }
+    return listed;
   };
   return sources;
 }
@@ -163,19 +202,6 @@ absl::StatusOr<std::vector<std::string>> IptablesLegacyTableNames(Family family,
   return std::vector<std::string>();
 }
 
-absl::StatusOr<std::vector<Table>> RegisteredIptablesLegacyTables(Family family,
-                                                                  const ModeSources& sources) {
-  const absl::StatusOr<std::vector<std::string>> names = IptablesLegacyTableNames(family, sources);
-  if (!names.ok()) return names.status();
-  std::vector<Table> tables;
-  for (const Table table : netlink::kTables) {
-    if (std::find(names->begin(), names->end(), netlink::TableName(table)) != names->end()) {
-      tables.push_back(table);
-    }
-  }
-  return tables;
-}
-
 ModeQuestion GatherEvidence(Family family, std::optional<IptablesMode> flag,
                             const ModeSources& sources, Thoroughness thoroughness) {
   ModeQuestion question = {.family = family, .flag = flag};
@@ -189,10 +215,9 @@ ModeQuestion GatherEvidence(Family family, std::optional<IptablesMode> flag,
   question.legacy = LegacyMarks(family, sources);
   const bool told = flag.has_value() || IsMarked(question.nft) || IsMarked(question.legacy);
   if (told && thoroughness == Thoroughness::kUntilDecided) return question;
-  if (question.nft.readable && !question.nft.rules) LookForNftRules(family, sources, question.nft);
-  if (question.legacy.readable && !question.legacy.rules) {
-    LookForLegacyRules(family, sources, question.legacy);
-  }
+  const auto asks = [](const ModeTraces& traces) { return traces.hint && !traces.rules; };
+  if (asks(question.nft)) LookForRules(sources.list_nft(family), question.nft);
+  if (asks(question.legacy)) LookForRules(sources.list_legacy(family), question.legacy);
   return question;
 }
 
@@ -205,6 +230,77 @@ std::vector<FamilyMode> DetectModes(absl::Span<const Family> families,
     modes.push_back(DecideMode(GatherEvidence(family, flag, sources, thoroughness)));
   }
   return modes;
+}
+
+absl::StatusOr<IptablesMode> ChooseMode(absl::Span<const FamilyMode> modes) {
+  const FamilyMode* chosen = nullptr;
+  for (const FamilyMode& mode : modes) {
+    if (mode.mode == IptablesMode::kUnknown) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("cannot tell which iptables this node uses for ",
+                       netlink::FamilyName(mode.family), ": ", absl::StrJoin(mode.findings, "; "),
+                       "; give --iptables-mode=nft or --iptables-mode=legacy; "
+                       "`kube-iptables-agent detect` shows what was looked at"));
+    }
+    if (mode.mode == IptablesMode::kNone) continue;
+    if (chosen == nullptr) chosen = &mode;
+    if (chosen->mode == mode.mode) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        netlink::FamilyName(chosen->family), " uses iptables ", IptablesModeName(chosen->mode),
+        " and ", netlink::FamilyName(mode.family), " uses ", IptablesModeName(mode.mode),
+        "; run once for each, with --ip-families and --iptables-mode"));
+  }
+  return chosen == nullptr ? IptablesMode::kNft : chosen->mode;
+}
+
+BackendOrError ChooseBackend(const BackendRequest& request, const ModeSources& sources) {
+  absl::StatusOr<IptablesMode> mode = IptablesMode::kNft;
+  if (request.flag) {
+    mode = *request.flag;
+  } else {
+    mode = ChooseMode(
+        DetectModes(request.families, std::nullopt, sources, Thoroughness::kUntilDecided));
+    if (!mode.ok() && request.off) mode = IptablesMode::kNft;
+  }
+  if (!mode.ok()) return mode.status();
+  return *mode == IptablesMode::kLegacy ? sources.open_legacy()
+                                        : OpenNft(request.read_only, sources);
+}
+
+absl::Status VisitMode(netlink::BackendKind kind, absl::Span<const Family> families,
+                       const ModeSources& sources,
+                       absl::FunctionRef<absl::Status(netlink::Backend& backend)> work) {
+  const bool nft = kind == netlink::BackendKind::kNft;
+  absl::Status status = nft ? CheckNftIsThere(sources) : CheckLegacyIsThere(families, sources);
+  if (absl::IsUnavailable(status) || absl::IsFailedPrecondition(status)) return absl::OkStatus();
+  if (!status.ok()) return status;
+  const BackendOrError backend = nft ? sources.open_nft() : sources.open_legacy();
+  status = backend.ok() ? work(**backend) : backend.status();
+  return nft && absl::IsUnavailable(status) ? absl::OkStatus() : status;
+}
+
+OtherMode ReadOtherMode(netlink::BackendKind managed, absl::Span<const Family> families,
+                        const ModeSources& sources) {
+  const netlink::BackendKind kind = OtherThan(managed);
+  OtherMode other = {.iptables_mode = std::string(netlink::BackendKindName(kind))};
+  // Whether they exist is enough.
+  std::vector<netlink::ChainQuery> queries;
+  for (const Family family : families) {
+    for (const DesiredChain& chain : EveryKubeletChain(family)) {
+      queries.push_back({.chain = chain.id, .with_rules = false});
+    }
+  }
+  const absl::Status status = VisitMode(kind, families, sources, [&](netlink::Backend& backend) {
+    const absl::StatusOr<netlink::Snapshot> snapshot = backend.Read(queries);
+    if (!snapshot.ok()) return snapshot.status();
+    for (const netlink::ChainQuery& query : queries) {
+      if (snapshot->Find(query.chain) != nullptr) other.chains.push_back(query.chain);
+    }
+    return absl::OkStatus();
+  });
+  std::sort(other.chains.begin(), other.chains.end());
+  if (!status.ok()) other.problem = std::string(status.message());
+  return other;
 }
 
 }  // namespace kipt::agent

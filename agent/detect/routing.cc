@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <utility>
 
@@ -34,11 +33,6 @@ using netlink::WireBytes;
 
 // A dump that changed meanwhile is taken again.
 constexpr int kMostAttempts = 5;
-
-struct SocketCloser {
-  void operator()(mnl_socket* socket) const { mnl_socket_close(socket); }
-};
-using Socket = std::unique_ptr<mnl_socket, SocketCloser>;
 
 absl::Status Failure(int error, absl::string_view step) {
   return absl::ErrnoToStatus(error, absl::StrCat("reading the routing rules: ", step));
@@ -192,8 +186,7 @@ struct DumpReader {
 int TakeMessage(const nlmsghdr* message, void* context) {
   if (message->nlmsg_type != RTM_NEWRULE) return MNL_CB_OK;
   const auto* reader = static_cast<DumpReader*>(context);
-  const auto* bytes = reinterpret_cast<const uint8_t*>(message);
-  std::optional<FwmarkRule> rule = ReadRule(reader->family, WireBytes(bytes, message->nlmsg_len));
+  std::optional<FwmarkRule> rule = ReadRule(reader->family, netlink::MessageBytes(message));
   if (rule) reader->rules->push_back(*std::move(rule));
   return MNL_CB_OK;
 }
@@ -240,7 +233,7 @@ absl::Status ReadFamily(Family family, std::vector<FwmarkRule>& rules) {
   int error = EINTR;
   for (int attempt = 0; error == EINTR && attempt < kMostAttempts; ++attempt) {
     // A new one each time: what is left of a dump that was given up would come first.
-    const Socket socket(mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC));
+    const netlink::MnlSocketPtr socket(mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC));
     if (socket == nullptr) return Failure(errno, "socket");
     if (mnl_socket_bind(socket.get(), 0, MNL_SOCKET_AUTOPID) < 0) return Failure(errno, "bind");
     const uint32_t sequence = 1;

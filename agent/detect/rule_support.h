@@ -2,10 +2,14 @@
 //
 // File: agent/detect/rule_support.h
 //
-// Whether iptables-nft can make rules at all on this kernel: its matches are xtables', which
-// nf_tables runs through nft_compat. Cloud images of the RHEL 10 class have neither nft_compat nor
-// xt_*: a bare chain can be made there, so the hint chain too, but no rule. And whether there is
-// one match more, which few kernels lack and few people miss: connlabel.
+// What the running kernel has of its modules, by reading files only: the first request to a part of
+// netfilter that is not there makes the kernel run modprobe, in the host's namespaces and whoever
+// asks. So this is read first.
+//
+// It decides whether iptables-nft can make rules at all: its matches are xtables', which nf_tables
+// runs through nft_compat. Cloud images of the RHEL 10 class have neither nft_compat nor xt_*: a
+// bare chain can be made there, so the hint chain too, but no rule. And whether there is one match
+// more, which few kernels lack and few people miss: connlabel.
 #ifndef KIPT_AGENT_DETECT_RULE_SUPPORT_H_
 #define KIPT_AGENT_DETECT_RULE_SUPPORT_H_
 
@@ -14,13 +18,52 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/string_view.h"
-#include "agent/detect/kernel_modules.h"
 #include "agent/policy/policy.h"
 #include "netlink/backend.h"
 
 namespace kipt::agent {
+
+enum class ModuleState : uint8_t {
+  // Loaded, or built in.
+  kPresent,
+  // Built in or not there at all: this kernel loads no modules (any more), so asking is harmless.
+  kNothingToLoad,
+  // Not loaded. It is on disk, or nobody knows whether it is.
+  kLoadable,
+  // Not loaded, and not among the modules of this kernel.
+  kMissing,
+  // It may be built in, or not loaded: neither modules.builtin nor the kernel's symbols can be
+  // read.
+  kUnknown,
+};
+
+struct KernelPaths {
+  // Lists what is loaded. A kernel without loadable modules has no such file.
+  std::string proc_modules = "/proc/modules";
+  // Exists where proc(5) is mounted at all.
+  std::string proc_version = "/proc/version";
+  // "1" where no module can be loaded any more.
+  std::string modules_disabled = "/proc/sys/kernel/modules_disabled";
+  // Has a directory for each module that is loaded, and for some that are built in.
+  std::string sys_module = "/sys/module";
+  // Symbols of modules end in "[MODULE]"; the others are built in.
+  std::string kallsyms = "/proc/kallsyms";
+  // Directories with modules.builtin and modules.dep of the running kernel (depmod(8)); the first
+  // that has a file counts.
+  std::vector<std::string> module_directories;
+};
+
+// The machine's, with the module directories under `host_root` before this process's own.
+KernelPaths SystemKernelPaths(absl::string_view host_root);
+
+// `symbol` is a function of the module that every build of it has, such as "nf_tables_newtable":
+// where there is no modules.builtin, as in most containers, it tells whether the module is built
+// in.
+ModuleState FindModule(const KernelPaths& paths, absl::string_view module,
+                       absl::string_view symbol);
 
 enum class XtCompat : uint8_t {
   kPresent,  // loaded, built in, or loadable
@@ -45,7 +88,7 @@ enum class KernelSymbols : uint8_t { kRead, kSkip };
 // xt_comment, xt_conntrack, and xt_mark (xt_MARK and xt_MASQUERADE are its and xt_nat's).
 XtCompatReading ReadXtCompat(KernelPaths paths, KernelSymbols symbols = KernelSymbols::kRead);
 
-// The same of the match connlabel alone, xt_connlabel, which legacy iptables needs as well. That
+// The same of the match connlabel alone, xt_connlabel, which iptables-legacy needs as well. That
 // the kernel keeps labels at all (CONFIG_NF_CONNTRACK_LABELS) goes with it: the module's own option
 // selects that one (net/netfilter/Kconfig). `reason` also says how it is there.
 //
@@ -58,10 +101,11 @@ XtCompatReading ReadConnLabelMatch(KernelPaths paths, const std::string& label_n
 // showed where files tell nothing. The reconciler asks it when rules are to be added.
 class SupportSource {
  public:
-  // What files tell: `read` of all matches (legacy iptables does not need it), `read_conn_label` of
+  // What files tell: `read` of all matches (iptables-legacy does not need it), `read_conn_label` of
   // connlabel, which is called only where labels are desired. Without them nobody knows.
-  explicit SupportSource(std::function<XtCompatReading()> read = nullptr,
-                         std::function<XtCompatReading()> read_conn_label = nullptr)
+  explicit SupportSource(
+      std::function<XtCompatReading()> read = [] { return XtCompatReading(); },
+      std::function<XtCompatReading()> read_conn_label = [] { return XtCompatReading(); })
       : read_(std::move(read)), read_conn_label_(std::move(read_conn_label)) {}
 
   // Until the first Look: everything.
@@ -82,7 +126,7 @@ class SupportSource {
   // that there are none, that is no answer from then on.
   bool NoteDisproof(netlink::BackendKind kind, bool labels_desired);
   // A rule was refused because connlabel is missing, whatever files tell: modprobe may have failed,
-  // or legacy iptables may lack its extension. Counts until files tell something else than now, or
+  // or iptables-legacy may lack its extension. Counts until files tell something else than now, or
   // labels were not desired for a while. `refusal` is what was said.
   bool NoteConnLabelRefusal(netlink::BackendKind kind, absl::string_view refusal);
 
@@ -102,10 +146,6 @@ class SupportSource {
     std::string said;
   };
 
-  XtCompatReading Read() const { return read_ ? read_() : XtCompatReading(); }
-  XtCompatReading ReadConnLabel() const {
-    return read_conn_label_ ? read_conn_label_() : XtCompatReading();
-  }
   RuleSupport Now(netlink::BackendKind kind, bool labels_desired);
 
   std::function<XtCompatReading()> read_;

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "agent/detect/backend_choice.h"
 #include "agent/detect/cni_configs.h"
+#include "agent/detect/mode_evidence.h"
 #include "agent/detect/routing.h"
 #include "agent/loop/clock.h"
 #include "agent/loop/plan.h"
@@ -186,18 +186,13 @@ RetirementSources Node::Dependents(netlink::BackendKind other) {
 }
 
 void Node::Survey(netlink::BackendKind kind, DependentsCollector& collector) const {
-  absl::Status status = CheckModeIsThere(kind, netlink::kFamilies, sources_);
-  if (absl::IsUnavailable(status) || absl::IsFailedPrecondition(status)) return;
-  if (status.ok()) {
-    BackendOrError backend = OpenMode(kind, sources_);
-    status = backend.status();
-    // A rule that is seen twice, or is gone by the second time, adds no claim that matters.
-    if (backend.ok()) {
-      status = RetryAborted(SteadyClock(),
-                            [&] { return (*backend)->TakeSurvey(collector.OtherMode()).status(); });
-    }
-  }
-  if (status.ok() || HoldsNothing(kind, status)) return;
+  const absl::Status status =
+      VisitMode(kind, netlink::kFamilies, sources_, [&](netlink::Backend& backend) {
+        // A rule that is seen twice, or is gone by the second time, adds no claim that matters.
+        return RetryAborted(SteadyClock(),
+                            [&] { return backend.TakeSurvey(collector.OtherMode()).status(); });
+      });
+  if (status.ok()) return;
   collector.OtherModeUnreadable(absl::StrCat("rules of iptables ", netlink::BackendKindName(kind),
                                              ", which cannot be read: ", status.message()));
 }
@@ -254,20 +249,22 @@ absl::StatusOr<std::optional<RetireReport>> Node::RetireOtherFirst(netlink::Back
 std::optional<RetireReport> Node::RetireOther(bool martians_dropped, bool apply) {
   const netlink::BackendKind in_use = KindInUse();
   const netlink::BackendKind other = OtherThan(in_use);
-  const absl::Status there = CheckModeIsThere(other, config_.families, sources_);
-  if (absl::IsUnavailable(there) || absl::IsFailedPrecondition(there)) return std::nullopt;
-  BackendOrError backend = there.ok() ? OpenMode(other, sources_) : BackendOrError(there);
-  if (HoldsNothing(other, backend.status())) return std::nullopt;
-  if (!backend.ok()) {
-    return RetireReport{.iptables_mode = std::string(netlink::BackendKindName(other)),
-                        .status = backend.status()};
-  }
   RetireRequest request = {.input = {.mode = Mode::kOff, .families = config_.families},
                            .sources = Dependents(in_use),
                            .options = {.canaries = true, .when_off = true, .hints = true},
                            .apply = apply};
   if (martians_dropped) request.sources.route_localnet = [] { return std::vector<std::string>(); };
-  return Retire(**backend, SteadyClock(), request);
+  std::optional<RetireReport> report;
+  const absl::Status status =
+      VisitMode(other, config_.families, sources_, [&](netlink::Backend& backend) {
+        report = Retire(backend, SteadyClock(), request);
+        return absl::OkStatus();
+      });
+  if (!status.ok()) {
+    return RetireReport{.iptables_mode = std::string(netlink::BackendKindName(other)),
+                        .status = status};
+  }
+  return report;
 }
 
 }  // namespace kipt::agent

@@ -21,6 +21,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "agent/process/files.h"
+#include "agent/xtables/iptables_save_lines.h"
 #include "agent/xtables/iptables_save_reader.h"
 #include "netlink/ruleset.h"
 

@@ -7,16 +7,11 @@
 #ifndef KIPT_AGENT_XTABLES_FINGERPRINT_H_
 #define KIPT_AGENT_XTABLES_FINGERPRINT_H_
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <map>
-#include <utility>
 
 #include "absl/strings/string_view.h"
-#include "netlink/ruleset.h"
 
 namespace kipt::agent {
 
@@ -44,37 +39,6 @@ class Fingerprinter {
 };
 
 FingerprintKey RandomFingerprintKey();
-
-// The rules of each family at one time; nothing for a family that was not read.
-using IptablesLegacyContent = std::map<netlink::Family, Fingerprint>;
-
-// Numbers for rulesets that have none of their own. Each content has a number, from 1. One that
-// comes back has its number again, if it is among the last ones seen.
-class IptablesLegacyGenerations {
- public:
-  uint32_t NumberOf(const IptablesLegacyContent& content) {
-    for (const auto& [number, known] : known_) {
-      if (known == content) return number;
-    }
-    known_.emplace_front(++last_, content);
-    if (known_.size() > kMost) known_.pop_back();
-    return last_;
-  }
-
-  // Null where that number was never given, or long ago.
-  const IptablesLegacyContent* Find(uint32_t number) const {
-    const auto found = std::find_if(known_.begin(), known_.end(),
-                                    [&](const auto& each) { return each.first == number; });
-    return found != known_.end() ? &found->second : nullptr;
-  }
-
- private:
-  // Only the last ones can still be current.
-  static constexpr size_t kMost = 16;
-
-  uint32_t last_ = 0;
-  std::deque<std::pair<uint32_t, IptablesLegacyContent>> known_;
-};
 
 }  // namespace kipt::agent
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/xtables/iptables_legacy_backend.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -19,11 +20,8 @@
 #include "agent/xtables/fingerprint.h"
 #include "agent/xtables/iptables_legacy_monitor.h"
 #include "agent/xtables/iptables_legacy_programs.h"
-#include "agent/xtables/iptables_legacy_run.h"
-#include "agent/xtables/iptables_legacy_tables.h"
+#include "agent/xtables/iptables_save_lines.h"
 #include "agent/xtables/iptables_save_reader.h"
-#include "agent/xtables/iptables_save_survey.h"
-#include "agent/xtables/iptables_save_text.h"
 #include "agent/xtables/restore_plan.h"
 #include "agent/xtables/xtables_lock.h"
 #include "netlink/kernel_error.h"
@@ -45,12 +43,20 @@ constexpr char kPrivateLock[] = "XTABLES_LOCKFILE=/proc/self/status";
 
 constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
 
+// The rules of each family at one time; nothing for a family that was not read.
+using Content = std::map<Family, Fingerprint>;
+
 std::set<Family> FamiliesOf(const Transaction& transaction) {
   std::set<Family> families;
   for (const Operation& operation : transaction.operations) {
     families.insert(ChainOf(operation).family);
   }
   return families;
+}
+
+// The programs cannot be kept from taking the lock that others take.
+bool TakesFixedLock(const IptablesVersion& version) {
+  return version.RestoreTakesLock() && !version.LockIsMovable();
 }
 
 // What PlanRestore() needs.
@@ -118,286 +124,268 @@ class IptablesLegacyBackend : public netlink::Backend {
 
   netlink::BackendKind kind() const override { return netlink::BackendKind::kIptablesLegacy; }
   bool spans_families() const override { return false; }
-  std::string caveat() const override;
-  absl::StatusOr<Snapshot> Read(absl::Span<const ChainQuery> queries) override;
-  absl::StatusOr<netlink::Survey> TakeSurvey(const netlink::SurveyFilter& keep) override;
+
+  std::string caveat() const override {
+    for (const auto& [family, programs] : programs_) {
+      if (!programs.ok() || !TakesFixedLock(programs->version)) continue;
+      return absl::StrCat(
+          programs->restore, " is older than 1.8.7 and takes ", options_.lock_path,
+          " itself: what another program writes in the milliseconds between the last "
+          "look and the write is not seen; a newer iptables has no such window");
+    }
+    return "";
+  }
+
+  absl::StatusOr<Snapshot> Read(absl::Span<const ChainQuery> queries) override {
+    if (absl::Status status = netns_.Check(); !status.ok()) return status;
+    std::set<Family> families;
+    std::set<ChainId> asked;
+    SavedSelection selection;
+    for (const ChainQuery& query : queries) {
+      families.insert(query.chain.family);
+      asked.insert(query.chain);
+      if (query.with_rules) selection.chains.insert(query.chain);
+    }
+    // No query asks for the generation of everything.
+    if (queries.empty()) families.insert(netlink::kFamilies.begin(), netlink::kFamilies.end());
+    Snapshot snapshot;
+    Content content;
+    for (auto& [family, state] : ReadFamilies(families, selection, queries)) {
+      if (!state.ok()) return state.status();
+      content[family] = state->fingerprint;
+      asked.merge(state->followed);
+      for (auto& [id, chain] : state->chains) {
+        if (asked.count(id) != 0) snapshot.chains.emplace(id, std::move(chain));
+      }
+    }
+    snapshot.generation = NumberOf(content);
+    return snapshot;
+  }
+
+  absl::StatusOr<netlink::Survey> TakeSurvey(const netlink::SurveyFilter& keep) override {
+    if (absl::Status status = netns_.Check(); !status.ok()) return status;
+    const absl::string_view name = netlink::BackendKindName(kind());
+    netlink::Survey survey = {.mode = std::string(name), .generation = 0, .tables = {}};
+    Content content;
+    for (const auto& [family, text] :
+         AtOnce<absl::StatusOr<std::string>>({netlink::kFamilies.begin(), netlink::kFamilies.end()},
+                                             [this](Family each) { return Save(each); })) {
+      if (!text.ok()) return text.status();
+      content[family] = FingerprintSaved(key_, *text);
+      // One family after the other: `keep` need not allow calls from two threads.
+      absl::StatusOr<netlink::Survey> of_family = ParseSurvey(name, family, *text, keep);
+      if (!of_family.ok()) return of_family.status();
+      survey.tables.merge(of_family->tables);
+    }
+    survey.generation = NumberOf(content);
+    return survey;
+  }
+
   // iptables has no native tables.
   absl::StatusOr<netlink::NativeReading> ReadNativeTable(
       const netlink::NativeTable& /*table*/) override {
     return netlink::NativeReading{.generation = last_read_, .table = std::nullopt};
   }
-  absl::Status Apply(const Transaction& transaction) override;
-  absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode mode) override;
+
+  absl::Status Apply(const Transaction& transaction) override {
+    if (transaction.empty()) return absl::OkStatus();
+    if (absl::Status status = netns_.Check(); !status.ok()) return status;
+    const auto content = contents_.find(transaction.generation);
+    if (content == contents_.end()) {
+      return absl::AbortedError(
+          "the transaction's generation is none that was read lately; nothing was done");
+    }
+    const std::set<Family> families = FamiliesOf(transaction);
+    const absl::StatusOr<std::optional<XtablesLock>> lock = Lock(families);
+    if (!lock.ok()) return Annotated(lock.status(), "; nothing was done");
+    const absl::StatusOr<Transaction> plan = Check(transaction, content->second, families);
+    if (!plan.ok()) return plan.status();
+    const std::map<Family, absl::Status> written =
+        AtOnce<absl::Status>(families, [&](Family family) {
+          return Write(*plan, family, content->second.at(family), lock->has_value());
+        });
+    std::string done;
+    absl::Status status;
+    for (const auto& [family, result] : written) {
+      if (result.ok()) absl::StrAppend(&done, "; ", netlink::FamilyName(family), ": done");
+      if (status.ok()) {
+        status = result;
+      } else if (!result.ok()) {
+        status = Annotated(status, absl::StrCat("; ", result.message()));
+      }
+    }
+    return status.ok() ? status : Annotated(status, done);
+  }
+
+  // The kernel reports no changes of these tables, so there is only one way to watch them.
+  absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode /*mode*/) override {
+    if (absl::Status status = netns_.Check(); !status.ok()) return status;
+    return NewIptablesLegacyMonitor(options_.lock_path, options_.table_names_path);
+  }
 
  private:
   absl::StatusOr<std::string> Save(Family family) {
     return SaveIptablesLegacyTables(family, *runner_, programs_.at(family), options_);
   }
+
+  // iptables-legacy has no generations: each content has a number, from 1. One that comes back has
+  // its number again, if it is among the last ones seen; only these can still be current.
+  uint32_t NumberOf(const Content& content) {
+    const auto known = std::find_if(contents_.begin(), contents_.end(),
+                                    [&](const auto& each) { return each.second == content; });
+    if (known != contents_.end()) return last_read_ = known->first;
+    contents_.emplace(++last_number_, content);
+    if (contents_.size() > 16) contents_.erase(contents_.begin());
+    return last_read_ = last_number_;
+  }
+
+  // The chains of `family`, and the rules of those that are selected.
   absl::StatusOr<FamilyState> ReadFamily(Family family, const SavedSelection& selection,
-                                         absl::Span<const ChainQuery> queries);
+                                         absl::Span<const ChainQuery> queries) {
+    const absl::StatusOr<std::string> text = Save(family);
+    if (!text.ok()) return text.status();
+    // Strict about everything except rules that are not selected: a text that is cut off is no
+    // answer.
+    absl::StatusOr<ObservedChains> chains =
+        ParseSave(family, SelectSaved(*text, family, selection));
+    if (!chains.ok()) return chains.status();
+    FamilyState state{.fingerprint = FingerprintSaved(key_, *text), .chains = *std::move(chains)};
+    std::set<ChainId> read = selection.chains;
+    for (;;) {
+      const std::set<ChainId> more = netlink::ChainsOnTheWay(state.chains, queries, read);
+      if (more.empty()) return state;
+      absl::StatusOr<ObservedChains> followed =
+          ParseSave(family, SelectSaved(*text, family, {.chains = more, .words = {}}));
+      if (!followed.ok()) return followed.status();
+      for (const ChainId& id : more) {
+        const auto chain = followed->find(id);
+        if (chain != followed->end()) state.chains[id] = std::move(chain->second);
+        read.insert(id);
+        state.followed.insert(id);
+      }
+    }
+  }
+
   std::map<Family, absl::StatusOr<FamilyState>> ReadFamilies(
       const std::set<Family>& families, const SavedSelection& selection,
-      absl::Span<const ChainQuery> queries = {});
-  absl::StatusOr<bool> Stands(Family family, const Fingerprint& content);
-  absl::StatusOr<std::optional<XtablesLock>> Lock(const std::set<Family>& families);
-  absl::StatusOr<Transaction> Check(const Transaction& transaction,
-                                    const IptablesLegacyContent& content,
-                                    const std::set<Family>& families);
+      absl::Span<const ChainQuery> queries = {}) {
+    return AtOnce<absl::StatusOr<FamilyState>>(
+        families, [&](Family family) { return ReadFamily(family, selection, queries); });
+  }
+
+  // Ours, where the programs can be kept from taking it, too. Else none.
+  absl::StatusOr<std::optional<XtablesLock>> Lock(const std::set<Family>& families) {
+    for (const Family family : families) {
+      const absl::StatusOr<IptablesLegacyPrograms>& programs = programs_.at(family);
+      if (!programs.ok()) return programs.status();
+      if (TakesFixedLock(programs->version)) return std::optional<XtablesLock>();
+    }
+    const auto start = std::chrono::steady_clock::now();
+    absl::StatusOr<XtablesLock> lock = XtablesLock::Acquire(options_.lock_path, options_.lock_wait);
+    if (options_.lock_waited) {
+      options_.lock_waited(absl::FromChrono(std::chrono::steady_clock::now() - start));
+    }
+    if (!lock.ok()) return lock.status();
+    return std::optional<XtablesLock>(*std::move(lock));
+  }
+
+  // The transaction as it is written, if the rules that it was made from are unchanged and all of
+  // it can be done.
+  absl::StatusOr<Transaction> Check(const Transaction& transaction, const Content& content,
+                                    const std::set<Family>& families) {
+    const SavedSelection selection = SelectionFor(transaction);
+    ObservedChains state;
+    bool random_fully = true;
+    for (auto& [family, now] : ReadFamilies(families, selection)) {
+      const auto before = content.find(family);
+      if (before == content.end()) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            netlink::FamilyName(family), " was not read at the transaction's generation"));
+      }
+      if (!now.ok()) return now.status();
+      if (now->fingerprint != before->second) {
+        return absl::AbortedError(
+            absl::StrCat("the rules of ", netlink::FamilyName(family),
+                         " have changed since they were read; nothing was done"));
+      }
+      state.merge(now->chains);
+      random_fully = random_fully && programs_.at(family)->version.HasRandomFully();
+    }
+    return PlanRestore(std::move(state), transaction, random_fully);
+  }
+
+  // Runs iptables-legacy-restore, again where it reported a resource and nothing has moved.
   absl::Status Write(const Transaction& plan, Family family, const Fingerprint& before,
-                     bool locked);
-  absl::StatusOr<CommandResult> Restore(const Transaction& plan, Family family, bool locked);
-  std::string WhatIsDone(const Transaction& plan, Family family, const Fingerprint& before);
-
-  CommandRunner* runner_;
-  IptablesLegacyOptions options_;
-  FingerprintKey key_;
-  NetnsGuard netns_;
-  std::map<Family, absl::StatusOr<IptablesLegacyPrograms>> programs_;
-  IptablesLegacyGenerations generations_;
-  uint32_t last_read_ = 0;  // its generation
-};
-
-std::string IptablesLegacyBackend::caveat() const {
-  for (const auto& [family, programs] : programs_) {
-    if (!programs.ok() || FeaturesOf(programs->version).restore_lock != RestoreLock::kOwn) continue;
-    return absl::StrCat(programs->restore, " is older than 1.8.7 and takes ", options_.lock_path,
-                        " itself: what another program writes in the milliseconds between the last "
-                        "look and the write is not seen; a newer iptables has no such window");
-  }
-  return "";
-}
-
-absl::StatusOr<Snapshot> IptablesLegacyBackend::Read(absl::Span<const ChainQuery> queries) {
-  if (absl::Status status = netns_.Check(); !status.ok()) return status;
-  std::set<Family> families;
-  std::set<ChainId> asked;
-  SavedSelection selection;
-  for (const ChainQuery& query : queries) {
-    families.insert(query.chain.family);
-    asked.insert(query.chain);
-    if (query.with_rules) selection.chains.insert(query.chain);
-  }
-  // No query asks for the generation of everything.
-  if (queries.empty()) families.insert(netlink::kFamilies.begin(), netlink::kFamilies.end());
-  Snapshot snapshot;
-  IptablesLegacyContent content;
-  for (auto& [family, state] : ReadFamilies(families, selection, queries)) {
-    if (!state.ok()) return state.status();
-    content[family] = state->fingerprint;
-    asked.merge(state->followed);
-    for (auto& [id, chain] : state->chains) {
-      if (asked.count(id) != 0) snapshot.chains.emplace(id, std::move(chain));
-    }
-  }
-  snapshot.generation = last_read_ = generations_.NumberOf(content);
-  return snapshot;
-}
-
-absl::StatusOr<netlink::Survey> IptablesLegacyBackend::TakeSurvey(
-    const netlink::SurveyFilter& keep) {
-  if (absl::Status status = netns_.Check(); !status.ok()) return status;
-  const absl::string_view name = netlink::BackendKindName(kind());
-  netlink::Survey survey = {.mode = std::string(name), .generation = 0, .tables = {}};
-  IptablesLegacyContent content;
-  for (const auto& [family, text] :
-       AtOnce<absl::StatusOr<std::string>>({netlink::kFamilies.begin(), netlink::kFamilies.end()},
-                                           [this](Family each) { return Save(each); })) {
-    if (!text.ok()) return text.status();
-    content[family] = FingerprintSaved(key_, *text);
-    // One family after the other: `keep` need not allow calls from two threads.
-    absl::StatusOr<netlink::Survey> of_family = ParseSurvey(name, family, *text, keep);
-    if (!of_family.ok()) return of_family.status();
-    survey.tables.merge(of_family->tables);
-  }
-  survey.generation = last_read_ = generations_.NumberOf(content);
-  return survey;
-}
-
-// The chains of `family`, and the rules of those that are selected.
-absl::StatusOr<FamilyState> IptablesLegacyBackend::ReadFamily(
-    Family family, const SavedSelection& selection, absl::Span<const ChainQuery> queries) {
-  const absl::StatusOr<std::string> text = Save(family);
-  if (!text.ok()) return text.status();
-  // Strict about everything except rules that are not selected: a text that is cut off is no
-  // answer.
-  absl::StatusOr<ObservedChains> chains = ParseSave(family, SelectSaved(*text, family, selection));
-  if (!chains.ok()) return chains.status();
-  FamilyState state{.fingerprint = FingerprintSaved(key_, *text), .chains = *std::move(chains)};
-  SavedSelection read = selection;
-  for (;;) {
-    const std::set<ChainId> more = netlink::ChainsOnTheWay(state.chains, queries, read.chains);
-    if (more.empty()) return state;
-    absl::StatusOr<ObservedChains> followed =
-        ParseSave(family, SelectSaved(*text, family, {.chains = more, .words = {}}));
-    if (!followed.ok()) return followed.status();
-    for (const ChainId& id : more) {
-      const auto chain = followed->find(id);
-      if (chain != followed->end()) state.chains[id] = std::move(chain->second);
-      read.chains.insert(id);
-      state.followed.insert(id);
-    }
-  }
-}
-
-std::map<Family, absl::StatusOr<FamilyState>> IptablesLegacyBackend::ReadFamilies(
-    const std::set<Family>& families, const SavedSelection& selection,
-    absl::Span<const ChainQuery> queries) {
-  return AtOnce<absl::StatusOr<FamilyState>>(
-      families, [&](Family family) { return ReadFamily(family, selection, queries); });
-}
-
-absl::Status IptablesLegacyBackend::Apply(const Transaction& transaction) {
-  if (transaction.empty()) return absl::OkStatus();
-  if (absl::Status status = netns_.Check(); !status.ok()) return status;
-  const IptablesLegacyContent* content = generations_.Find(transaction.generation);
-  if (content == nullptr) {
-    return absl::AbortedError(
-        "the transaction's generation is none that was read lately; nothing was done");
-  }
-  const std::set<Family> families = FamiliesOf(transaction);
-  const absl::StatusOr<std::optional<XtablesLock>> lock = Lock(families);
-  if (!lock.ok()) return Annotated(lock.status(), "; nothing was done");
-  const absl::StatusOr<Transaction> plan = Check(transaction, *content, families);
-  if (!plan.ok()) return plan.status();
-  const std::map<Family, absl::Status> written = AtOnce<absl::Status>(families, [&](Family family) {
-    return Write(*plan, family, content->at(family), lock->has_value());
-  });
-  std::string done;
-  absl::Status status;
-  for (const auto& [family, result] : written) {
-    if (result.ok()) absl::StrAppend(&done, "; ", netlink::FamilyName(family), ": done");
-    if (status.ok()) {
-      status = result;
-    } else if (!result.ok()) {
-      status = Annotated(status, absl::StrCat("; ", result.message()));
-    }
-  }
-  return status.ok() ? status : Annotated(status, done);
-}
-
-// Ours, where the programs can be kept from taking it, too. Else none.
-absl::StatusOr<std::optional<XtablesLock>> IptablesLegacyBackend::Lock(
-    const std::set<Family>& families) {
-  for (const Family family : families) {
-    const absl::StatusOr<IptablesLegacyPrograms>& programs = programs_.at(family);
-    if (!programs.ok()) return programs.status();
-    if (FeaturesOf(programs->version).restore_lock == RestoreLock::kOwn) {
-      return std::optional<XtablesLock>();
-    }
-  }
-  const auto start = std::chrono::steady_clock::now();
-  absl::StatusOr<XtablesLock> lock = XtablesLock::Acquire(options_.lock_path, options_.lock_wait);
-  if (options_.lock_waited) {
-    options_.lock_waited(absl::FromChrono(std::chrono::steady_clock::now() - start));
-  }
-  if (!lock.ok()) return lock.status();
-  return std::optional<XtablesLock>(*std::move(lock));
-}
-
-// The transaction as it is written, if the rules that it was made from are unchanged and all of it
-// can be done.
-absl::StatusOr<Transaction> IptablesLegacyBackend::Check(const Transaction& transaction,
-                                                         const IptablesLegacyContent& content,
-                                                         const std::set<Family>& families) {
-  const SavedSelection selection = SelectionFor(transaction);
-  ObservedChains state;
-  IptablesFeatures features{.restore_lock = RestoreLock::kNone, .random_fully = true};
-  for (auto& [family, now] : ReadFamilies(families, selection)) {
-    const auto before = content.find(family);
-    if (before == content.end()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          netlink::FamilyName(family), " was not read at the transaction's generation"));
-    }
-    if (!now.ok()) return now.status();
-    if (now->fingerprint != before->second) {
-      return absl::AbortedError(
-          absl::StrCat("the rules of ", netlink::FamilyName(family),
-                       " have changed since they were read; nothing was done"));
-    }
-    state.merge(now->chains);
-    features.random_fully =
-        features.random_fully && FeaturesOf(programs_.at(family)->version).random_fully;
-  }
-  return PlanRestore(std::move(state), transaction, features);
-}
-
-// Runs iptables-legacy-restore, again where it reported a resource and nothing has moved.
-absl::Status IptablesLegacyBackend::Write(const Transaction& plan, Family family,
-                                          const Fingerprint& before, bool locked) {
-  if (FamiliesOf(plan).count(family) == 0) return absl::OkStatus();
-  const std::string what =
-      absl::StrCat("writing ", netlink::FamilyName(family), " ", TablesOf(plan, family));
-  const auto start = std::chrono::steady_clock::now();
-  for (;;) {
-    const absl::StatusOr<CommandResult> result = Restore(plan, family, locked);
-    if (!result.ok()) {
-      return Annotated(result.status(),
-                       absl::StrCat(" while ", what, WhatIsDone(plan, family, before)));
-    }
-    if (result->exit_code == 0) return absl::OkStatus();
-    const auto taken = absl::FromChrono(std::chrono::steady_clock::now() - start);
-    const bool again = result->exit_code == kXtablesResourceProblem && taken < options_.lock_wait;
-    const absl::StatusOr<bool> unmoved = again ? Stands(family, before) : false;
-    if (again && unmoved.ok() && *unmoved) {
+                     bool locked) {
+    if (FamiliesOf(plan).count(family) == 0) return absl::OkStatus();
+    const std::string what =
+        absl::StrCat("writing ", netlink::FamilyName(family), " ", TablesOf(plan, family));
+    const CommandRequest request = RestoreRequest(plan, family, locked);
+    const auto start = std::chrono::steady_clock::now();
+    absl::StatusOr<CommandResult> result = runner_->Run(request);
+    while (result.ok() && result->exit_code == kXtablesResourceProblem &&
+           absl::FromChrono(std::chrono::steady_clock::now() - start) < options_.lock_wait &&
+           Stands(family, before)) {
       absl::SleepFor(Jittered(kRetryPause));
-      continue;
+      result = runner_->Run(request);
     }
+    if (result.ok() && result->exit_code == 0) return absl::OkStatus();
     std::string more = WhatIsDone(plan, family, before);
+    if (!result.ok()) return Annotated(result.status(), absl::StrCat(" while ", what, more));
     if (result->exit_code == kXtablesResourceProblem && !locked) {
       more = absl::StrCat("; the lock ", options_.lock_path, ": ",
                           DescribeXtablesLockHolder(options_.lock_path), more);
     }
-    absl::Status failure = IptablesLegacyFailure(what, programs_.at(family)->restore, *result,
-                                                 options_.thread_status_path);
+    absl::Status failure =
+        IptablesLegacyFailure(what, request.program, *result, options_.thread_status_path);
     if (AddsConnLabel(plan, family)) {
       NoteMissingMatch(netlink::kConnLabelExtension, *result,
                        PathOfFamily(options_.match_names_path, family), failure);
     }
     return Annotated(failure, more);
   }
-}
 
-absl::StatusOr<CommandResult> IptablesLegacyBackend::Restore(const Transaction& plan, Family family,
-                                                             bool locked) {
-  const IptablesLegacyPrograms& programs = *programs_.at(family);
-  CommandRequest request{.program = programs.restore,
-                         .arguments = {"--noflush"},
-                         .input = RestoreText(plan, family),
-                         .environment = IptablesLegacyEnvironment(),
-                         .deadline = options_.command_deadline,
-                         .output_limit = options_.output_limit};
-  if (locked) {
-    request.environment.emplace_back(kPrivateLock);
-  } else {
-    const std::vector<std::string> wait =
-        RestoreWaitArguments(programs.version, options_.lock_wait);
-    request.arguments.insert(request.arguments.end(), wait.begin(), wait.end());
+  CommandRequest RestoreRequest(const Transaction& plan, Family family, bool locked) const {
+    const IptablesLegacyPrograms& programs = *programs_.at(family);
+    CommandRequest request{.program = programs.restore,
+                           .arguments = {"--noflush"},
+                           .input = RestoreText(plan, family),
+                           .environment = IptablesLegacyEnvironment(),
+                           .deadline = options_.command_deadline,
+                           .output_limit = options_.output_limit};
+    if (locked) {
+      request.environment.emplace_back(kPrivateLock);
+    } else {
+      for (std::string& word : RestoreWaitArguments(programs.version, options_.lock_wait)) {
+        request.arguments.push_back(std::move(word));
+      }
+    }
+    return request;
   }
-  return runner_->Run(request);
-}
 
-absl::StatusOr<bool> IptablesLegacyBackend::Stands(Family family, const Fingerprint& content) {
-  const absl::StatusOr<std::string> text = Save(family);
-  if (!text.ok()) return text.status();
-  return FingerprintSaved(key_, *text) == content;
-}
+  // False, too, where that cannot be read.
+  bool Stands(Family family, const Fingerprint& content) {
+    const absl::StatusOr<std::string> text = Save(family);
+    return text.ok() && FingerprintSaved(key_, *text) == content;
+  }
 
-// The kernel reports no changes of these tables, so there is only one way to watch them.
-absl::StatusOr<std::unique_ptr<netlink::Monitor>> IptablesLegacyBackend::Watch(
-    netlink::WatchMode /*mode*/) {
-  if (absl::Status status = netns_.Check(); !status.ok()) return status;
-  return NewIptablesLegacyMonitor(options_.lock_path, options_.table_names_path);
-}
+  // For a message, after a failure: each table is written whole or not at all.
+  std::string WhatIsDone(const Transaction& plan, Family family, const Fingerprint& before) {
+    const absl::string_view name = netlink::FamilyName(family);
+    if (Stands(family, before)) return absl::StrCat("; ", name, ": nothing was done");
+    return absl::StrCat("; ", name, ": of the tables ", TablesOf(plan, family),
+                        ", in this order, the first may be done, each whole: read again");
+  }
 
-// For a message, after a failure: each table is written whole or not at all.
-std::string IptablesLegacyBackend::WhatIsDone(const Transaction& plan, Family family,
-                                              const Fingerprint& before) {
-  const absl::StatusOr<bool> unmoved = Stands(family, before);
-  const absl::string_view name = netlink::FamilyName(family);
-  if (unmoved.ok() && *unmoved) return absl::StrCat("; ", name, ": nothing was done");
-  return absl::StrCat("; ", name, ": of the tables ", TablesOf(plan, family),
-                      ", in this order, the first may be done, each whole: read again");
-}
+  CommandRunner* runner_;
+  IptablesLegacyOptions options_;
+  FingerprintKey key_;
+  NetnsGuard netns_;
+  std::map<Family, absl::StatusOr<IptablesLegacyPrograms>> programs_;
+  std::map<uint32_t, Content> contents_;
+  uint32_t last_number_ = 0;  // of contents_
+  uint32_t last_read_ = 0;
+};
 
 }  // namespace
 

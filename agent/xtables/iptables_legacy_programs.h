@@ -2,19 +2,24 @@
 //
 // File: agent/xtables/iptables_legacy_programs.h
 //
-// Which iptables-legacy programs this machine has, of which version, and what that version can do.
+// The iptables-legacy programs of this machine: which there are, what their version can do, what
+// iptables-legacy-save prints, and why one failed. The exit code decides: what a program prints
+// differs by version and only goes into the message, except the name of a match that we asked for.
 #ifndef KIPT_AGENT_XTABLES_IPTABLES_LEGACY_PROGRAMS_H_
 #define KIPT_AGENT_XTABLES_IPTABLES_LEGACY_PROGRAMS_H_
 
 #include <compare>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "agent/process/command.h"
+#include "agent/xtables/iptables_legacy_backend.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {
@@ -25,6 +30,14 @@ struct IptablesVersion {
   int patch = 0;
 
   auto operator<=>(const IptablesVersion&) const = default;
+
+  // iptables-restore takes /run/xtables.lock itself, and waits for it if an option says so. Before,
+  // it takes none: its caller takes it.
+  bool RestoreTakesLock() const { return *this >= IptablesVersion{1, 6, 2}; }
+  // It takes another file if XTABLES_LOCKFILE names one.
+  bool LockIsMovable() const { return *this >= IptablesVersion{1, 8, 7}; }
+  // MASQUERADE --random-fully.
+  bool HasRandomFully() const { return *this >= IptablesVersion{1, 6, 2}; }
 };
 
 // "1.8.9".
@@ -42,23 +55,6 @@ struct IptablesProgram {
 // What `iptables --version` printed, as "iptables-restore v1.8.9 (legacy)"; nullopt for anything
 // else.
 std::optional<IptablesProgram> ParseIptablesVersion(absl::string_view text);
-
-// What iptables-restore does about the lock that all iptables-legacy programs share.
-enum class RestoreLock {
-  // It takes none: whoever runs it takes it.
-  kNone,
-  // It takes /run/xtables.lock by itself, and waits for it if told to.
-  kOwn,
-  // As kOwn, but takes another file if XTABLES_LOCKFILE names one.
-  kMovable,
-};
-
-struct IptablesFeatures {
-  RestoreLock restore_lock = RestoreLock::kNone;
-  // MASQUERADE --random-fully.
-  bool random_fully = false;
-};
-IptablesFeatures FeaturesOf(const IptablesVersion& version);
 
 // How iptables-restore is told to wait `wait` for its lock; nothing where it takes none. Never
 // --wait-interval, which 1.8.9 calls deprecated on standard error.
@@ -84,6 +80,57 @@ absl::StatusOr<IptablesLegacyPrograms> FindIptablesLegacyPrograms(
 
 // The variables that the programs are given, and no others.
 std::vector<std::string> IptablesLegacyEnvironment();
+
+// `path`, of IptablesLegacyOptions or as it has them, with the family's name in place of "%s".
+std::string PathOfFamily(absl::string_view path, netlink::Family family);
+
+// enum xtables_exittype of iptables' xtables.h.
+inline constexpr int kXtablesOtherProblem = 1;
+inline constexpr int kXtablesParameterProblem = 2;
+inline constexpr int kXtablesVersionProblem = 3;
+inline constexpr int kXtablesResourceProblem = 4;
+
+// The error of a program that ended with anything but 0, with what to do about it. `what` says what
+// it was to do, to which family and tables. PermissionDenied where `thread_status_path`
+// (/proc/thread-self/status) shows that we lack CAP_NET_ADMIN or CAP_NET_RAW, which the program
+// then lacked too.
+absl::Status IptablesLegacyFailure(absl::string_view what, absl::string_view program,
+                                   const CommandResult& result,
+                                   const std::string& thread_status_path);
+
+// Marks `failure`, which is IptablesLegacyFailure's of a write that needed `match`, with
+// netlink::SetMissingExtension where it was for want of that: the program names an extension that
+// it cannot load, or the kernel refused the table and has no such match, although it was just asked
+// for (then it would have loaded it). `matches_path` is what lists the kernel's matches, of the
+// family, one a line (/proc/net/ip_tables_matches).
+void NoteMissingMatch(absl::string_view match, const CommandResult& result,
+                      const std::string& matches_path, absl::Status& failure);
+
+// `status` with more words behind its message, and all else that is known of it.
+absl::Status Annotated(const absl::Status& status, absl::string_view more);
+
+// What iptables-legacy-save -c prints of `family`, in the calling thread's network namespace: every
+// table that exists, and none is created. Nothing, and no program is run, if there is no table.
+// Connections' labels are numbers, whatever names they have on this node.
+//
+// FailedPrecondition if labels are printed by names and the file of names cannot be read whole: our
+// rules would look like another program's, and each round would add them again. The status of
+// `programs` if that is an error and tables exist. The status of errno if the list of tables cannot
+// be read, which only uid 0 of the namespace may. Else as CommandRunner::Run and
+// IptablesLegacyFailure.
+absl::StatusOr<std::string> SaveIptablesLegacyTables(
+    netlink::Family family, CommandRunner& runner,
+    const absl::StatusOr<IptablesLegacyPrograms>& programs, const IptablesLegacyOptions& options);
+
+// Every chain of the tables mangle, nat and filter that exist, in the calling thread's network
+// namespace, as iptables-legacy-save (iptables-save, where iptables is older than 1.8) prints them:
+// tells whether iptables-legacy is in use at all. Run without -t, the program reads only what
+// ip_tables_names lists, so no table is created.
+//
+// NotFound: the program is not installed. Unknown: it failed, with what it printed. Other errors
+// are FindIptablesLegacyPrograms', CommandRunner::Run's and ParseSave's.
+absl::StatusOr<std::map<netlink::ChainId, netlink::ObservedChain>> ListIptablesLegacyChains(
+    netlink::Family family, CommandRunner& runner, const IptablesLegacyOptions& options = {});
 
 }  // namespace kipt::agent
 

@@ -12,11 +12,8 @@
 namespace kipt::agent {
 namespace {
 
+using netlink::SetMark;
 using Words = absl::Span<const absl::string_view>;
-
-bool IsVerdict(absl::string_view name) {
-  return name == "ACCEPT" || name == "DROP" || name == "RETURN";
-}
 
 bool Contains(Words words, absl::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
@@ -45,7 +42,7 @@ std::optional<uint32_t> ReadNumber(absl::string_view text) {
 // `[!] --mark VALUE[/MASK]`.
 SavedMarks MarksOfMarkMatch(Words options) {
   if (!options.empty() && options[0] == "!") options.remove_prefix(1);
-  const std::optional<MaskedValue> mark =
+  const std::optional<SetMark> mark =
       options.size() > 1 && options[0] == "--mark" ? ReadMaskedValue(options[1]) : std::nullopt;
   return {.tested = mark ? mark->mask : kAllMarks};
 }
@@ -54,7 +51,7 @@ SavedMarks MarksOfMarkMatch(Words options) {
 // on are bits of the value.
 SavedMarks MarksOfMarkTarget(Words words) {
   if (words.size() != 2) return {.set = kAllMarks};
-  const std::optional<MaskedValue> mark = ReadMaskedValue(words[1]);
+  const std::optional<SetMark> mark = ReadMaskedValue(words[1]);
   if (!mark) return {.set = kAllMarks};
   if (words[0] == "--and-mark") return {.cleared = ~mark->value};
   if (words[0] == "--or-mark") return {.set = mark->value};
@@ -94,7 +91,7 @@ SavedMarks MarksOfConnmarkTarget(Words words) {
 SavedMarks MarksOfTproxyTarget(Words words) {
   const auto* const option = std::find(words.begin(), words.end(), "--tproxy-mark");
   if (option == words.end()) return {};
-  const std::optional<MaskedValue> mark =
+  const std::optional<SetMark> mark =
       option + 1 != words.end() ? ReadMaskedValue(option[1]) : std::nullopt;
   return {.set = mark ? mark->value : kAllMarks};
 }
@@ -117,19 +114,19 @@ SavedMarks MarksOfConnlabelMatch(Words options) {
 
 }  // namespace
 
-std::optional<MaskedValue> ReadMaskedValue(absl::string_view word) {
+std::optional<SetMark> ReadMaskedValue(absl::string_view word) {
   const size_t slash = word.find('/');
   const bool has_mask = slash != absl::string_view::npos;
   const std::optional<uint32_t> value = ReadNumber(word.substr(0, slash));
   const std::optional<uint32_t> mask = has_mask ? ReadNumber(word.substr(slash + 1)) : kAllMarks;
   if (!value || !mask) return std::nullopt;
-  return MaskedValue{.value = *value, .mask = *mask};
+  return SetMark{.value = *value, .mask = *mask};
 }
 
 SavedMarks MarksOfMatch(absl::string_view name, Words words) {
-  if (name == "connlabel") return MarksOfConnlabelMatch(OptionsOfMatch(words));
-  if (netlink::IsMatchWithoutMark(name)) return {};
   const Words options = OptionsOfMatch(words);
+  if (name == "connlabel") return MarksOfConnlabelMatch(options);
+  if (netlink::IsMatchWithoutMark(name)) return {};
   if (name == "mark") return MarksOfMarkMatch(options);
   if (name == "rpfilter") return {.tested = Contains(options, "--validmark") ? kAllMarks : 0};
   // It copies the socket's mark to the packet.
@@ -139,7 +136,7 @@ SavedMarks MarksOfMatch(absl::string_view name, Words words) {
 }
 
 SavedMarks MarksOfTarget(absl::string_view name, Words words) {
-  if (IsVerdict(name) || netlink::IsTargetWithoutMark(name)) return {};
+  if (netlink::IsTargetWithoutMark(name)) return {};
   if (name == "MARK") return MarksOfMarkTarget(words);
   if (name == "CONNMARK") return MarksOfConnmarkTarget(words);
   if (name == "TPROXY") return MarksOfTproxyTarget(words);

@@ -21,20 +21,16 @@ namespace kipt::agent {
 using netlink::kAllMarks;
 using SavedMarks = netlink::Marks;
 
-struct MaskedValue {
-  uint32_t value = 0;
-  uint32_t mask = kAllMarks;
-};
-
-// "16/0xff" or "020": decimal, hexadecimal or octal, as iptables(8) accepts numbers.
-std::optional<MaskedValue> ReadMaskedValue(absl::string_view word);
+// "16/0xff" or "020": decimal, hexadecimal or octal, as iptables(8) accepts numbers. All bits
+// where there is no mask.
+std::optional<netlink::SetMark> ReadMaskedValue(absl::string_view word);
 
 // Of the match `-m NAME`. `words` are those behind the name; its options end at the next -m, -j or
 // -g. A match that we do not know may look at every bit, and give every label.
 SavedMarks MarksOfMatch(absl::string_view name, absl::Span<const absl::string_view> words);
 
-// Of the target `-j NAME`, which is no chain. `words` are those behind the name, all. A target that
-// we do not know may do anything with every bit and label.
+// Of the target `-j NAME`, which is no chain and no verdict. `words` are those behind the name,
+// all. A target that we do not know may do anything with every bit and label.
 SavedMarks MarksOfTarget(absl::string_view name, absl::Span<const absl::string_view> words);
 
 }  // namespace kipt::agent

@@ -21,12 +21,9 @@
 namespace kipt::agent {
 namespace {
 
-using netlink::ConnLabelMatch;
-using netlink::CtStateMatch;
 using netlink::Drop;
 using netlink::Family;
 using netlink::Jump;
-using netlink::MarkMatch;
 using netlink::Masquerade;
 using netlink::OpaqueRule;
 using netlink::Prefix;
@@ -35,24 +32,12 @@ using netlink::Return;
 using netlink::Rule;
 using netlink::SetMark;
 
-struct StateName {
-  absl::string_view name;
-  uint16_t bit;
-};
-constexpr StateName kStates[] = {
+constexpr std::pair<absl::string_view, uint16_t> kStates[] = {
     {"INVALID", netlink::kCtInvalid},     {"NEW", netlink::kCtNew},
     {"RELATED", netlink::kCtRelated},     {"ESTABLISHED", netlink::kCtEstablished},
     {"UNTRACKED", netlink::kCtUntracked}, {"SNAT", netlink::kCtSnat},
     {"DNAT", netlink::kCtDnat},
 };
-
-// Null if no row of `rows` has that name.
-template <typename T, size_t N>
-const T* FindName(const T (&rows)[N], absl::string_view name) {
-  const T* const row =
-      std::find_if(rows, rows + N, [&](const T& each) { return each.name == name; });
-  return row != rows + N ? row : nullptr;
-}
 
 std::optional<Prefix> ReadPrefix(Family family, absl::string_view word) {
   const absl::StatusOr<Prefix> prefix = netlink::ParsePrefix(family, word);
@@ -64,7 +49,7 @@ std::optional<Prefix> ReadPrefix(Family family, absl::string_view word) {
 }
 
 // "0x8000/0x8000" or "0x8000": iptables-save prints no other base.
-std::optional<MaskedValue> ReadHexadecimal(absl::string_view word) {
+std::optional<SetMark> ReadHexadecimal(absl::string_view word) {
   const size_t slash = word.find('/');
   const bool has_mask = slash != absl::string_view::npos;
   if (!absl::StartsWith(word, "0x") || (has_mask && !absl::StartsWith(word.substr(slash), "/0x"))) {
@@ -76,9 +61,10 @@ std::optional<MaskedValue> ReadHexadecimal(absl::string_view word) {
 std::optional<uint16_t> ReadStates(absl::string_view word) {
   uint16_t states = 0;
   for (const absl::string_view name : absl::StrSplit(word, ',')) {
-    const StateName* const known = FindName(kStates, name);
-    if (known == nullptr || (states & known->bit) != 0) return std::nullopt;
-    states = static_cast<uint16_t>(states | known->bit);
+    const auto* const known = std::find_if(std::begin(kStates), std::end(kStates),
+                                           [&](const auto& state) { return state.first == name; });
+    if (known == std::end(kStates) || (states & known->second) != 0) return std::nullopt;
+    states = static_cast<uint16_t>(states | known->second);
   }
   return states;
 }
@@ -140,6 +126,7 @@ class SavedRuleReader {
            name[0] != '"' && name != "!";
   }
 
+  // What comes next is a condition that a Rule has no place for, of so many words.
   void SkipUnknown(size_t words) {
     at_ += words;
     fits_ = false;
@@ -148,13 +135,9 @@ class SavedRuleReader {
 
   template <typename T>
   void Set(std::optional<T>& place, const T& value) {
-    if (!place) {
-      place = value;
-    } else {
-      // A rule of two conditions.
-      fits_ = false;
-      unknown_condition_ = true;
-    }
+    // A rule of two conditions.
+    if (place) return SkipUnknown(0);
+    place = value;
   }
 
   void ReadMatch() {
@@ -168,35 +151,50 @@ class SavedRuleReader {
         opaque_.in_interface = {std::string(Word(1)), negated};
       }
       SkipUnknown(2);
-    } else if (option == "-m" && !negated && Word(1) == "comment" && Word(2) == "--comment") {
-      at_ += 3;
-      ReadComment();
-    } else if (option == "-m" && !negated && Word(1) == "mark") {
+    } else if (option == "-m" && at_ + 2 <= words_.size()) {
+      const absl::string_view name = Word(1);
       at_ += 2;
-      ReadMark();
-    } else if (option == "-m" && !negated && Word(1) == "conntrack") {
-      at_ += 2;
-      ReadConntrack();
-    } else if (option == "-m" && !negated && Word(1) == "connlabel") {
-      at_ += 2;
-      ReadConnLabel();
+      AddMarks(MarksOfMatch(name, words_.subspan(at_)));
+      if (negated || !ReadKnownMatch(name)) ReadUnknownMatch(name);
     } else {
-      // With the argument of -m; of the others we do not know whether they have one.
-      const bool is_match = option == "-m";
-      if (is_match && at_ + 2 <= words_.size()) {
-        AddMarks(MarksOfMatch(Word(1), words_.subspan(at_ + 2)));
-        NameMatch(Word(1));
-      }
-      SkipUnknown(is_match ? 2 : 1);
+      // We do not know whether it has an argument.
+      SkipUnknown(1);
     }
   }
 
-  void NameMatch(absl::string_view name) {
+  // False for a match that no Rule has.
+  bool ReadKnownMatch(absl::string_view name) {
+    bool negated = false;
+    if (name == "comment" && Word() == "--comment") {
+      ++at_;
+      ReadComment();
+    } else if (name == "mark") {
+      if (const auto mark = ReadOption("--mark", ReadHexadecimal, negated)) {
+        Set(rule_.mark, {.value = mark->value, .mask = mark->mask, .negated = negated});
+      }
+    } else if (name == "conntrack") {
+      if (const auto states = ReadOption("--ctstate", ReadStates, negated)) {
+        Set(rule_.ct_state, {.states = *states, .negated = negated});
+      }
+    } else if (name == "connlabel") {
+      if (const auto label = ReadOption("--label", ReadLabel, negated)) {
+        const bool set = Word() == "--set";
+        if (set) ++at_;
+        Set(rule_.conn_label, {.label = *label, .set = set, .negated = negated});
+      }
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  void ReadUnknownMatch(absl::string_view name) {
     if (name == "nfacct") opaque_.nfacct = true;
-    const size_t option = Word(2) == "!" ? 3 : 2;
+    const size_t option = Word() == "!" ? 1 : 0;
     if (name == "set" && Word(option) == "--match-set" && opaque_.set.empty()) {
       opaque_.set = std::string(Word(option + 1));
     }
+    SkipUnknown(0);
   }
 
   void AddMarks(const SavedMarks& marks) { opaque_.marks |= marks; }
@@ -230,31 +228,6 @@ class SavedRuleReader {
     return value;
   }
 
-  void ReadMark() {
-    AddMarks(MarksOfMatch("mark", words_.subspan(at_)));
-    bool negated = false;
-    if (const auto mark = ReadOption("--mark", ReadHexadecimal, negated)) {
-      Set(rule_.mark, MarkMatch{.value = mark->value, .mask = mark->mask, .negated = negated});
-    }
-  }
-
-  void ReadConntrack() {
-    bool negated = false;
-    if (const auto states = ReadOption("--ctstate", ReadStates, negated)) {
-      Set(rule_.ct_state, CtStateMatch{.states = *states, .negated = negated});
-    }
-  }
-
-  void ReadConnLabel() {
-    AddMarks(MarksOfMatch("connlabel", words_.subspan(at_)));
-    bool negated = false;
-    if (const auto label = ReadOption("--label", ReadLabel, negated)) {
-      const bool set = Word() == "--set";
-      if (set) ++at_;
-      Set(rule_.conn_label, ConnLabelMatch{.label = *label, .set = set, .negated = negated});
-    }
-  }
-
   void ReadTarget() {
     const bool is_goto = Word() == "-g";
     const absl::string_view name = Word(1);
@@ -274,7 +247,7 @@ class SavedRuleReader {
       rule_.target = Jump{.chain = std::string(name)};
     } else {
       opaque_.target = std::string(name);
-      AddMarks(MarksOfTarget(name, words_.subspan(at_)));
+      if (!is_verdict) AddMarks(MarksOfTarget(name, words_.subspan(at_)));
       fits_ = fits_ && ReadOwnTarget(name);
     }
   }
@@ -283,26 +256,21 @@ class SavedRuleReader {
     const size_t arguments = words_.size() - at_;
     if (name == "DROP" && arguments == 0) {
       rule_.target = Drop{};
-      return true;
-    }
-    if (name == "RETURN" && arguments == 0) {
+    } else if (name == "RETURN" && arguments == 0) {
       rule_.target = Return{};
-      return true;
-    }
-    if (name == "MASQUERADE" &&
-        (arguments == 0 || (arguments == 1 && Word() == "--random-fully"))) {
+    } else if (name == "MASQUERADE" &&
+               (arguments == 0 || (arguments == 1 && Word() == "--random-fully"))) {
       rule_.target = Masquerade{.random_fully = arguments == 1};
-      return true;
-    }
-    // Whatever the rule was written with: since xt_MARK's revision 2 (Linux 2.6.25) iptables-save
-    // knows only this spelling, up to 1.8.11 at least.
-    if (name == "MARK" && arguments == 2 && Word() == "--set-xmark") {
-      const std::optional<MaskedValue> mark = ReadHexadecimal(Word(1));
+    } else if (name == "MARK" && arguments == 2 && Word() == "--set-xmark") {
+      // Whatever the rule was written with: since xt_MARK's revision 2 (Linux 2.6.25) iptables-save
+      // knows only this spelling, up to 1.8.11 at least.
+      const std::optional<SetMark> mark = ReadHexadecimal(Word(1));
       if (!mark || !absl::StrContains(Word(1), '/')) return false;
-      rule_.target = SetMark{.value = mark->value, .mask = mark->mask};
-      return true;
+      rule_.target = *mark;
+    } else {
+      return false;
     }
-    return false;
+    return true;
   }
 
   Family family_;

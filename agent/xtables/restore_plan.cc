@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <string>
@@ -65,8 +66,8 @@ absl::Status CheckName(absl::string_view name) {
 // Plays one operation after the other, and keeps what is to be sent of it.
 class Player {
  public:
-  Player(ObservedChains state, const IptablesFeatures& features)
-      : state_(std::move(state)), features_(features) {}
+  Player(ObservedChains state, bool random_fully)
+      : state_(std::move(state)), random_fully_(random_fully) {}
 
   std::vector<Operation> TakeOperations() { return std::move(operations_); }
 
@@ -130,7 +131,7 @@ class Player {
     return absl::InvalidArgumentError("no table of iptables-legacy is dormant");
   }
   absl::Status operator()(const auto& /*native*/) {
-    return absl::InvalidArgumentError("legacy iptables has no native tables");
+    return absl::InvalidArgumentError("iptables-legacy has no native tables");
   }
 
  private:
@@ -158,21 +159,16 @@ class Player {
     }
     if (absl::Status status = netlink::CheckConnLabel(add.rule); !status.ok()) return status;
     if (const auto* masquerade = std::get_if<Masquerade>(&add.rule.target)) {
-      return CheckMasquerade(add.chain.table, *masquerade);
+      if (add.chain.table != Table::kNat) {
+        return absl::InvalidArgumentError("MASQUERADE is for nat POSTROUTING only");
+      }
+      if (masquerade->random_fully && !random_fully_) {
+        return absl::FailedPreconditionError(
+            "--random-fully needs iptables 1.6.2 or later: install a newer iptables");
+      }
     }
     const Jump* jump = std::get_if<Jump>(&add.rule.target);
     return jump != nullptr ? CheckJump(add.chain, *jump) : absl::OkStatus();
-  }
-
-  absl::Status CheckMasquerade(Table table, const Masquerade& masquerade) const {
-    if (table != Table::kNat) {
-      return absl::InvalidArgumentError("MASQUERADE is for nat POSTROUTING only");
-    }
-    if (masquerade.random_fully && !features_.random_fully) {
-      return absl::FailedPreconditionError(
-          "--random-fully needs iptables 1.6.2 or later: install a newer iptables");
-    }
-    return absl::OkStatus();
   }
 
   absl::Status CheckJump(const ChainId& from, const Jump& jump) {
@@ -214,7 +210,7 @@ class Player {
   }
 
   ObservedChains state_;
-  IptablesFeatures features_;
+  const bool random_fully_;
   std::set<ChainId> deleted_;
   std::vector<Operation> operations_;
 };
@@ -232,48 +228,41 @@ bool AddsRules(const std::vector<Operation>& operations, Family family, Table ta
   });
 }
 
-// Which operations go before which, by table.
-class TableOrder {
- public:
-  TableOrder(const std::vector<Operation>& operations, const ObservedChains& state)
-      : only_removes_(std::all_of(operations.begin(), operations.end(), [&](const auto& operation) {
-          const CreateChain* create = std::get_if<CreateChain>(&operation);
-          return create != nullptr ? state.count(create->chain) != 0 : Removes(operation);
-        })) {
-    for (const Family family : netlink::kFamilies) {
-      if (AddsRules(operations, family, Table::kFilter) &&
-          AddsRules(operations, family, Table::kNat)) {
-        twice_.insert(family);
-      }
-    }
+// Orders `operations` by table (restore_plan.h).
+void SortByTable(const ObservedChains& state, std::vector<Operation>& operations) {
+  const bool only_removes =
+      std::all_of(operations.begin(), operations.end(), [&](const Operation& operation) {
+        const CreateChain* create = std::get_if<CreateChain>(&operation);
+        return create != nullptr ? state.count(create->chain) != 0 : Removes(operation);
+      });
+  // Those whose filter comes once more.
+  std::set<Family> twice;
+  for (const Family family : netlink::kFamilies) {
+    const bool both =
+        AddsRules(operations, family, Table::kFilter) && AddsRules(operations, family, Table::kNat);
+    if (both) twice.insert(family);
   }
-
-  int RankOf(const Operation& operation) const {
+  const auto rank = [&](const Operation& operation) {
     constexpr std::array kOrder = {Table::kMangle, Table::kFilter, Table::kNat};
     const ChainId& chain = ChainOf(operation);
     const auto place = std::find(kOrder.begin(), kOrder.end(), chain.table) - kOrder.begin();
-    if (only_removes_) return static_cast<int>(-place);
-    const bool behind_nat =
-        chain.table == Table::kFilter && Removes(operation) && twice_.count(chain.family) != 0;
-    return behind_nat ? static_cast<int>(kOrder.size()) : static_cast<int>(place);
-  }
-
- private:
-  const bool only_removes_;
-  // Those whose filter comes once more.
-  std::set<Family> twice_;
-};
+    if (only_removes) return -place;
+    const bool after_nat =
+        chain.table == Table::kFilter && Removes(operation) && twice.count(chain.family) != 0;
+    return after_nat ? std::ssize(kOrder) : place;
+  };
+  std::stable_sort(operations.begin(), operations.end(),
+                   [&](const Operation& a, const auto& b) { return rank(a) < rank(b); });
+}
 
 }  // namespace
 
 absl::StatusOr<netlink::Transaction> PlanRestore(ObservedChains state,
                                                  const netlink::Transaction& transaction,
-                                                 const IptablesFeatures& features) {
-  const TableOrder order(transaction.operations, state);
+                                                 bool random_fully) {
   std::vector<Operation> operations = transaction.operations;
-  std::stable_sort(operations.begin(), operations.end(),
-                   [&](const auto& a, const auto& b) { return order.RankOf(a) < order.RankOf(b); });
-  Player player(std::move(state), features);
+  SortByTable(state, operations);
+  Player player(std::move(state), random_fully);
   for (const Operation& operation : operations) {
     const absl::Status status = std::visit(player, operation);
     if (status.ok()) continue;
@@ -288,25 +277,18 @@ absl::StatusOr<netlink::Transaction> PlanRestore(ObservedChains state,
 std::string RestoreText(const netlink::Transaction& plan, Family family) {
   std::string text;
   netlink::Transaction part;
-  std::set<Table> done;
-  const auto finish = [&] {
-    text += ToRestoreText(part, family);
-    part.operations.clear();
-    done.clear();
-  };
-  std::optional<Table> table;
+  std::set<Table> named;
   for (const Operation& operation : plan.operations) {
     const ChainId& chain = ChainOf(operation);
     if (chain.family != family) continue;
-    if (table != chain.table) {
-      if (done.count(chain.table) != 0) finish();
-      done.insert(chain.table);
-      table = chain.table;
+    const bool goes_on = !part.empty() && ChainOf(part.operations.back()).table == chain.table;
+    if (!goes_on && !named.insert(chain.table).second) {
+      text += ToRestoreText(std::exchange(part, {}), family);
+      named = {chain.table};
     }
     part.operations.push_back(operation);
   }
-  finish();
-  return text;
+  return text + ToRestoreText(part, family);
 }
 
 bool AddsConnLabel(const netlink::Transaction& plan, netlink::Family family) {

@@ -13,7 +13,6 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "agent/xtables/iptables_legacy_programs.h"
 #include "netlink/ruleset.h"
 #include "netlink/transaction.h"
 
@@ -33,11 +32,11 @@ using ObservedChains = std::map<netlink::ChainId, netlink::ObservedChain>;
 // with a rule that jumps to one that the transaction deletes.
 //
 // Errors as Backend::Apply has them, each naming the operation, family, table and chain.
-// FailedPrecondition also where `features` lack what a rule needs; InvalidArgument also where
-// iptables-restore has no words for it.
+// FailedPrecondition also where a rule needs `random_fully`, which iptables lacks; InvalidArgument
+// also where iptables-restore has no words for it.
 absl::StatusOr<netlink::Transaction> PlanRestore(ObservedChains state,
                                                  const netlink::Transaction& transaction,
-                                                 const IptablesFeatures& features);
+                                                 bool random_fully);
 
 // `plan` of PlanRestore as input of iptables-restore --noflush: a table as often as the plan comes
 // back to it. iptables-restore commits each time.

@@ -35,13 +35,13 @@ constexpr absl::Duration kLongestPause = absl::Milliseconds(50);
 absl::Status NotAFile(const std::string& path) {
   return absl::FailedPreconditionError(absl::StrCat(
       path,
-      " is not a file, so no program can take the lock of legacy iptables: remove it (in a "
+      " is not a file, so no program can take the lock of iptables-legacy: remove it (in a "
       "container: on the host, and let the hostPath volume have the type FileOrCreate; a volume "
       "without a type makes a directory)"));
 }
 
 absl::Status OpenFailure(const std::string& path, int error_number) {
-  const std::string what = absl::StrCat("cannot open the lock of legacy iptables, ", path, ": ",
+  const std::string what = absl::StrCat("cannot open the lock of iptables-legacy, ", path, ": ",
                                         std::generic_category().message(error_number));
   switch (error_number) {
     case EISDIR:
@@ -135,7 +135,7 @@ absl::StatusOr<XtablesLock> XtablesLock::Acquire(const std::string& path, absl::
     const absl::Duration left = wait - absl::FromChrono(std::chrono::steady_clock::now() - start);
     if (left <= absl::ZeroDuration()) {
       return absl::DeadlineExceededError(
-          absl::StrCat("the lock of legacy iptables, ", path, ", was not free for ",
+          absl::StrCat("the lock of iptables-legacy, ", path, ", was not free for ",
                        absl::FormatDuration(wait), ": ", DescribeXtablesLockHolder(path)));
     }
     absl::SleepFor(std::min(Jittered(pause), left));

@@ -12,7 +12,7 @@
 #include "agent/audit/rule_words.h"
 #include "agent/detect/cni_configs.h"
 #include "agent/policy/rule_forms.h"
-#include "agent/xtables/iptables_save_survey.h"
+#include "agent/xtables/iptables_save_reader.h"
 #include "nlohmann/json.hpp"
 #include "tests/fuzz/require.h"
 #include "tests/fuzz/targets.h"

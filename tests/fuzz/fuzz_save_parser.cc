@@ -9,9 +9,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "agent/xtables/iptables_save_lines.h"
 #include "agent/xtables/iptables_save_reader.h"
-#include "agent/xtables/iptables_save_survey.h"
-#include "agent/xtables/iptables_save_text.h"
 #include "tests/fuzz/require.h"
 #include "tests/fuzz/targets.h"
 

@@ -23,7 +23,6 @@
 #include "absl/time/time.h"
 #include "agent/process/command.h"
 #include "agent/xtables/iptables_legacy_backend.h"
-#include "agent/xtables/iptables_legacy_tables.h"
 #include "netlink/backend.h"
 #include "tests/kernel/iptables_legacy_monitor_fixture.h"
 #include "tests/support/netns_fixture.h"
@@ -169,16 +168,16 @@ TEST_F(LegacyMonitorTest, SeesARuleOfTheSameSizeInATableOfManyRules) {
 
 TEST_F(LegacyMonitorTest, CountsEveryUseOfTheLockWhereATableIsTooLargeToTell) {
   MustRun({"iptables-legacy-restore"}, RestoreText("nat", 5000, ""));
-  auto reader = agent::IptablesLegacyTableReader::Open(IptablesLegacyOptions().table_names_path);
+  auto reader = agent::OpenIptablesLegacyTables(IptablesLegacyOptions().table_names_path);
   ASSERT_THAT(reader, IsOk());
-  const auto before = reader->Read();
+  const auto before = (*reader)();
   ASSERT_THAT(before, IsOk());
   EXPECT_FALSE(before->at({netlink::Family::kIPv4, netlink::Table::kNat}).content.has_value());
   auto monitor = Watch();
   MustRun({"iptables-legacy", "-t", "nat", "-R", "MANY", "250", "-s", "10.9.9.9", "-m", "comment",
            "--comment", "rule-249", "-j", "RETURN"});
   EXPECT_EQ(Seen(*monitor), 1U);
-  EXPECT_THAT(reader->Read(), IsOkAndHolds(*before)) << "of another size after all";
+  EXPECT_THAT((*reader)(), IsOkAndHolds(*before)) << "of another size after all";
   MustRun({"iptables-legacy", "-S"});
   EXPECT_GE(Seen(*monitor), 1U);
   EXPECT_EQ(Seen(*monitor), 0U) << "nobody used the lock";
@@ -187,10 +186,10 @@ TEST_F(LegacyMonitorTest, CountsEveryUseOfTheLockWhereATableIsTooLargeToTell) {
 TEST_F(LegacyMonitorTest, LooksInMicroseconds) {
   MustRun({"iptables-legacy-restore"}, RestoreText("nat", 5000, ""));
   MustRun({"iptables-legacy", "-N", "USER"});
-  auto reader = agent::IptablesLegacyTableReader::Open(IptablesLegacyOptions().table_names_path);
+  auto reader = agent::OpenIptablesLegacyTables(IptablesLegacyOptions().table_names_path);
   ASSERT_THAT(reader, IsOk());
   const absl::Duration start = CpuOfThisThread();
-  for (int i = 0; i < 1000; ++i) ASSERT_THAT(reader->Read(), IsOk());
+  for (int i = 0; i < 1000; ++i) ASSERT_THAT((*reader)(), IsOk());
   const absl::Duration each = (CpuOfThisThread() - start) / 1000;
   RecordProperty("microseconds", static_cast<int>(absl::ToInt64Microseconds(each)));
   EXPECT_LT(each, absl::Milliseconds(1)) << "it reads the large table, too";

@@ -155,7 +155,7 @@ absl::Status FakeBackend::Apply(const netlink::Transaction& transaction) {
   if (kind_ == netlink::BackendKind::kIptablesLegacy &&
       std::any_of(transaction.operations.begin(), transaction.operations.end(),
                   netlink::IsNative)) {
-    return absl::InvalidArgumentError("legacy iptables has no native tables");
+    return absl::InvalidArgumentError("iptables-legacy has no native tables");
   }
   FakeRuleset copy = ruleset_;
   if (absl::Status status = ApplyTransaction(transaction, copy); !status.ok()) return status;

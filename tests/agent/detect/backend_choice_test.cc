@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What --iptables-mode=auto leads to, and the look at the other mode.
-#include "agent/detect/backend_choice.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/detect/mode_evidence.h"
 #include "agent/node/node.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/observed.h"
@@ -26,7 +25,6 @@ using ::kipt::testing::IsOk;
 using ::kipt::testing::IsOkAndHolds;
 using ::kipt::testing::Mangle;
 using ::kipt::testing::Nat;
-using ::kipt::testing::Observed;
 using ::kipt::testing::StatusIs;
 using ::kipt::testing::TemporaryTree;
 using netlink::BackendKind;
@@ -91,7 +89,7 @@ class BackendChoiceTest : public ::testing::Test {
     sources_.open_nft = [this] { return Open(nft_, nft_status_); };
     sources_.open_legacy = [this] { return Open(legacy_, legacy_status_); };
     sources_.list_nft = [](Family) { return std::vector<netlink::ListedChain>(); };
-    sources_.list_legacy = [](Family) { return ChainsByName(); };
+    sources_.list_legacy = [](Family) { return std::vector<netlink::ListedChain>(); };
   }
 
   void SetLegacyTables(const std::string& names) {
@@ -233,13 +231,12 @@ TEST_F(BackendChoiceTest, WhoUsesTheChainsFromTheOtherModeIsUnknownWhereItCannot
   EXPECT_EQ(mark_setters(BackendKind::kIptablesLegacy), 0U);
 }
 
-TEST(ListOtherModeTest, TakesChainsOfTheFamiliesAskedFor) {
-  const Observed observed = Observed()
-                                .Chain(Filter("KUBE-FIREWALL"))
-                                .Chain(Filter("KUBE-FIREWALL", Family::kIPv6))
-                                .Chain(Filter("KUBE-SERVICES"))
-                                .Chain(Filter("INPUT"));
-  EXPECT_EQ(ListOtherMode(BackendKind::kIptablesLegacy, {Family::kIPv4}, observed.snapshot()),
+TEST_F(BackendChoiceTest, TheOtherModeIsAskedForTheFamiliesAskedFor) {
+  SetLegacyTables("filter\n");
+  for (const Family family : netlink::kFamilies) legacy_.AddChain(Filter("KUBE-FIREWALL", family));
+  legacy_.AddChain(Filter("KUBE-SERVICES"));
+  legacy_.AddChain(Filter("INPUT"));
+  EXPECT_EQ(ReadOtherMode(BackendKind::kNft, {Family::kIPv4}, sources_),
             (OtherMode{.iptables_mode = "legacy", .chains = {Filter("KUBE-FIREWALL")}}));
 }
 

@@ -19,7 +19,6 @@ namespace {
 using agent::CniConfigs;
 using agent::CniReference;
 using agent::ParseCniConfig;
-using agent::ReadCniConfigs;
 using agent::ReadNodeCniConfigs;
 using ::testing::AllOf;
 using ::testing::Contains;
@@ -37,6 +36,10 @@ constexpr char kPlugin[] = R"({"type": "portmap", "externalSetMarkChain": "KUBE-
 
 CniReference Portmap(const std::string& file) {
   return {.file = file, .plugin = "portmap", .chain = "KUBE-MARK-MASQ"};
+}
+
+CniConfigs ReadCniConfigs(const std::vector<std::string>& directories) {
+  return ReadNodeCniConfigs({}, directories);
 }
 
 TEST(CniConfigTest, FindsTheChainThatAPluginNames) {

@@ -29,7 +29,8 @@ const ModeTraces kCanary = {.canary = true};
 const ModeTraces kRules = {.rules = true};
 const ModeTraces kHintOnlyLookedAt = {.hint = true, .rules = std::nullopt};
 const ModeTraces kMarksOnlyLookedAt = {.rules = std::nullopt};
-const ModeTraces kUnreadable = {.readable = false, .problem = "EACCES", .rules = std::nullopt};
+const ModeTraces kUnreadable = {
+    .problem = "EACCES", .hint = std::nullopt, .canary = std::nullopt, .rules = std::nullopt};
 const ModeTraces kRulesUnreadable = {.problem = "no program", .rules = std::nullopt};
 const ModeTraces kImpossible = {.possible = false};
 
@@ -86,7 +87,8 @@ TEST_P(DecideModeTest, FavoursNeitherMode) {
                                          .nft = row.legacy,
                                          .legacy = row.nft});
   EXPECT_EQ(IptablesModeName(decided.mode), IptablesModeName(*other(row.mode)));
-  const bool misleads = row.legacy.canary && row.nft.hint && !row.legacy.hint;
+  const bool misleads =
+      row.legacy.canary == true && row.nft.hint == true && row.legacy.hint != true;
   EXPECT_EQ(decided.contradiction, row.contradiction || misleads);
   EXPECT_EQ(decided.findings.size(), row.findings.size() + (misleads ? 1 : 0));
 }
@@ -262,7 +264,7 @@ INSTANTIATE_TEST_SUITE_P(
                           kImpossible,
                           kUnknown,
                           false,
-                          {"neither nf_tables nor legacy"}},
+                          {"neither nf_tables nor iptables-legacy"}},
                       Row{"RulesOfTheOnlyPossibleMode", kNo, kNo, kRules, kImpossible, kNft},
                       Row{"TheProgramBeatsTheKernel", kNo, kLegacy, kNothing, kImpossible,
                           kLegacy}),

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/detect/kernel_modules.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 #include <ostream>
 #include <string>
 
+#include "agent/detect/rule_support.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {

@@ -30,7 +30,6 @@ using ::kipt::testing::StatusIs;
 using ::kipt::testing::TemporaryTree;
 using netlink::Family;
 using netlink::ListedChain;
-using netlink::Table;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -60,10 +59,14 @@ class ModeEvidenceTest : public ::testing::Test {
       if (!nft_status_.ok()) return nft_status_;
       return nft_list_;
     };
-    sources_.list_legacy = [this](Family) -> absl::StatusOr<ChainsByName> {
+    sources_.list_legacy = [this](Family) -> ChainsOrError {
       ++legacy_listed_;
       if (!legacy_list_status_.ok()) return legacy_list_status_;
-      return legacy_.state().chains;
+      std::vector<ListedChain> listed;
+      for (const auto& [id, chain] : legacy_.state().chains) {
+        listed.push_back({id, chain.hooked, static_cast<uint32_t>(chain.rules.size())});
+      }
+      return listed;
     };
   }
 
@@ -104,23 +107,23 @@ TEST_F(ModeEvidenceTest, HintAndCanaryAreReadWithoutRules) {
   tree_.Write("ip_tables_names", "filter\nmangle\n");
   legacy_.AddChain(Mangle("KUBE-KUBELET-CANARY"));
   const ModeQuestion question = Gather();
-  EXPECT_TRUE(question.nft.hint);
-  EXPECT_FALSE(question.nft.canary);
-  EXPECT_FALSE(question.legacy.hint);
-  EXPECT_TRUE(question.legacy.canary);
+  EXPECT_EQ(question.nft.hint, true);
+  EXPECT_EQ(question.nft.canary, false);
+  EXPECT_EQ(question.legacy.hint, false);
+  EXPECT_EQ(question.legacy.canary, true);
 }
 
 TEST_F(ModeEvidenceTest, AHintInAnotherTableOrFamilyIsNone) {
   nft_.AddChain(Nat("KUBE-IPTABLES-HINT"));
   nft_.AddChain(Mangle("KUBE-IPTABLES-HINT", Family::kIPv6));
-  EXPECT_FALSE(Gather().nft.hint);
+  EXPECT_EQ(Gather().nft.hint, false);
 }
 
 // ---- legacy: no table is touched that is not listed ----
 
 TEST_F(ModeEvidenceTest, LegacyIsNotOpenedWithoutTables) {
   legacy_.AddChain(Mangle("KUBE-IPTABLES-HINT"));
-  EXPECT_FALSE(Gather().legacy.hint);
+  EXPECT_EQ(Gather().legacy.hint, false);
   EXPECT_EQ(legacy_opened_ + legacy_listed_, 0);
 }
 
@@ -135,7 +138,7 @@ TEST_F(ModeEvidenceTest, WithoutMangleThereIsNoHintToReadAProgramFor) {
   legacy_list_status_ = absl::NotFoundError("iptables-legacy is not installed");
   const ModeQuestion question = Gather();
   EXPECT_EQ(legacy_opened_, 0);
-  EXPECT_TRUE(question.legacy.readable);
+  EXPECT_TRUE(question.legacy.hint.has_value());
   EXPECT_EQ(question.legacy.rules, std::nullopt);
   EXPECT_EQ(question.legacy.problem, "iptables-legacy is not installed");
 }
@@ -144,7 +147,7 @@ TEST_F(ModeEvidenceTest, AMissingProgramMakesMangleUnreadable) {
   tree_.Write("ip_tables_names", "mangle\n");
   legacy_status_ = absl::NotFoundError("iptables-legacy is not installed");
   const ModeQuestion question = Gather();
-  EXPECT_FALSE(question.legacy.readable);
+  EXPECT_FALSE(question.legacy.hint.has_value());
   EXPECT_EQ(question.legacy.problem, "iptables-legacy is not installed");
   EXPECT_EQ(DecideMode(question).mode, IptablesMode::kUnknown);
 }
@@ -164,7 +167,7 @@ TEST_F(ModeEvidenceTest, ATableNamesFileThatIsNotAFileIsUnreadable) {
   tree_.Remove("ip_tables_names");
   tree_.Directory("ip_tables_names");
   const ModeQuestion question = Gather();
-  EXPECT_FALSE(question.legacy.readable);
+  EXPECT_FALSE(question.legacy.hint.has_value());
   EXPECT_THAT(question.legacy.problem, HasSubstr("ip_tables_names"));
 }
 
@@ -192,7 +195,7 @@ TEST_F(ModeEvidenceTest, NftIsNotAskedWhereItIsNotLoaded) {
   const ModeQuestion question = Gather();
   EXPECT_EQ(nft_opened_ + nft_listed_, 0);
   EXPECT_TRUE(question.nft.possible);
-  EXPECT_TRUE(question.nft.readable);
+  EXPECT_TRUE(question.nft.hint.has_value());
   EXPECT_EQ(DecideMode(question).mode, IptablesMode::kNone);
 }
 
@@ -200,7 +203,7 @@ TEST_F(ModeEvidenceTest, NftIsNotAskedWhereItMayBeBuiltInAndNobodyKnows) {
   tree_.Write("modules", "");
   const ModeQuestion question = Gather();
   EXPECT_EQ(nft_opened_ + nft_listed_, 0);
-  EXPECT_FALSE(question.nft.readable);
+  EXPECT_FALSE(question.nft.hint.has_value());
   EXPECT_EQ(DecideMode(question).mode, IptablesMode::kUnknown);
 }
 
@@ -281,14 +284,13 @@ TEST_F(ModeEvidenceTest, TheHostsProgramIsThatOfTheFamily) {
 
 TEST_F(ModeEvidenceTest, TheListedTablesAreReadByWholeLines) {
   tree_.Write("ip_tables_names", "security\nnat\nmangle\n");
-  const auto tables = RegisteredIptablesLegacyTables(kV4, sources_);
+  const auto tables = IptablesLegacyTableNames(kV4, sources_);
   ASSERT_TRUE(tables.ok());
-  EXPECT_THAT(*tables, ElementsAre(Table::kMangle, Table::kNat));
-  EXPECT_THAT(*RegisteredIptablesLegacyTables(Family::kIPv6, sources_), IsEmpty());
+  EXPECT_THAT(*tables, ElementsAre("security", "nat", "mangle"));
+  EXPECT_THAT(*IptablesLegacyTableNames(Family::kIPv6, sources_), IsEmpty());
   tree_.Remove("modules");
   tree_.Remove("ip_tables_names");
-  EXPECT_THAT(RegisteredIptablesLegacyTables(kV4, sources_),
-              StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(IptablesLegacyTableNames(kV4, sources_), StatusIs(absl::StatusCode::kUnavailable));
 }
 
 }  // namespace

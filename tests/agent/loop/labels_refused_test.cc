@@ -171,7 +171,8 @@ Outcome Invoke(Command command, FakeBackend& backend, XtCompatReading known) {
   std::ostringstream out;
   const Subject subject = {
       .emulated_version = {1, 27}, .iptables_mode = "nft", .input = Labelled(Mode::kLegacy)};
-  const auto support = std::make_shared<SupportSource>(nullptr, [known] { return known; });
+  const auto support =
+      std::make_shared<SupportSource>([] { return XtCompatReading(); }, [known] { return known; });
   const ExitCode code = command(subject, backend, StandingClock(), OutputFormat::kText,
                                 {.out = out, .err = out}, {.support = support});
   return {code, out.str()};

@@ -14,7 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/process/command.h"
-#include "agent/xtables/iptables_legacy_run.h"
+#include "agent/xtables/iptables_legacy_programs.h"
 #include "agent/xtables/iptables_save_reader.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"

@@ -14,12 +14,10 @@
 namespace kipt::testing {
 namespace {
 
-using agent::FeaturesOf;
 using agent::FindIptablesLegacyPrograms;
 using agent::IptablesProgram;
 using agent::IptablesVersion;
 using agent::ParseIptablesVersion;
-using agent::RestoreLock;
 using agent::RestoreWaitArguments;
 using netlink::Family;
 using ::testing::AllOf;
@@ -59,19 +57,21 @@ TEST(IptablesVersionTest, ReadsWhatEveryGenerationPrints) {
 TEST(IptablesVersionTest, KnowsWhatEachVersionCan) {
   struct Row {
     IptablesVersion version;
-    RestoreLock lock;
+    bool takes_lock;
+    bool movable;
     bool random_fully;
   };
-  for (const Row& row : std::vector<Row>{{{1, 4, 21}, RestoreLock::kNone, false},
-                                         {{1, 6, 1}, RestoreLock::kNone, false},
-                                         {{1, 6, 2}, RestoreLock::kOwn, true},
-                                         {{1, 8, 6}, RestoreLock::kOwn, true},
-                                         {{1, 8, 7}, RestoreLock::kMovable, true},
-                                         {{1, 8, 11}, RestoreLock::kMovable, true},
-                                         {{2, 0, 0}, RestoreLock::kMovable, true}}) {
+  for (const Row& row : std::vector<Row>{{{1, 4, 21}, false, false, false},
+                                         {{1, 6, 1}, false, false, false},
+                                         {{1, 6, 2}, true, false, true},
+                                         {{1, 8, 6}, true, false, true},
+                                         {{1, 8, 7}, true, true, true},
+                                         {{1, 8, 11}, true, true, true},
+                                         {{2, 0, 0}, true, true, true}}) {
     SCOPED_TRACE(ToString(row.version));
-    EXPECT_EQ(FeaturesOf(row.version).restore_lock, row.lock);
-    EXPECT_EQ(FeaturesOf(row.version).random_fully, row.random_fully);
+    EXPECT_EQ(row.version.RestoreTakesLock(), row.takes_lock);
+    EXPECT_EQ(row.version.LockIsMovable(), row.movable);
+    EXPECT_EQ(row.version.HasRandomFully(), row.random_fully);
   }
 }
 

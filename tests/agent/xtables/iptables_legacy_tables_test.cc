@@ -2,11 +2,11 @@
 //
 // The fingerprint of legacy rules over bytes of the test's own: what counts, what does not, and
 // what is no row of rules at all.
-#include "agent/xtables/iptables_legacy_tables.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+
+#include "agent/xtables/iptables_legacy_monitor.h"
 
 // Need struct in6_addr to be the C library's, and so come behind it.
 #include <linux/netfilter_ipv4/ip_tables.h>

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "agent/xtables/iptables_save_lines.h"
 #include "agent/xtables/iptables_save_reader.h"
 #include "netlink/ruleset.h"
 

@@ -2,8 +2,6 @@
 //
 // Surveys out of saved text: of all tables, of several saves in one file, of a family that has to
 // be guessed, and of what is not a save.
-#include "agent/xtables/iptables_save_survey.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

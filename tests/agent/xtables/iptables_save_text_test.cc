@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/xtables/iptables_save_text.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
@@ -9,6 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "agent/xtables/fingerprint.h"
+#include "agent/xtables/iptables_save_lines.h"
 
 namespace kipt::testing {
 namespace {

@@ -31,14 +31,14 @@ using ::testing::HasSubstr;
 std::string Plan(const Observed& observed, std::vector<Operation> operations) {
   const absl::StatusOr<netlink::Transaction> plan =
       PlanRestore(observed.snapshot().chains, {.generation = 1, .operations = operations},
-                  {.random_fully = true});
+                  /*random_fully=*/true);
   EXPECT_THAT(plan, IsOk());
   return plan.ok() ? agent::RestoreText(*plan, Family::kIPv4) : "";
 }
 
 absl::Status Refusal(const Observed& observed, std::vector<Operation> operations) {
   return PlanRestore(observed.snapshot().chains, {.generation = 1, .operations = operations},
-                     {.random_fully = true})
+                     /*random_fully=*/true)
       .status();
 }
 
@@ -255,16 +255,15 @@ TEST(RestorePlanTest, RandomFullyNeedsAnIptablesThatHasIt) {
   const AddRule add{.chain = Nat("N"),
                     .rule = {.target = netlink::Masquerade{.random_fully = true}}};
   const ObservedChains chains = Observed().Chain(Nat("N")).snapshot().chains;
-  EXPECT_THAT(PlanRestore(chains, {.generation = 1, .operations = {add}}, {.random_fully = true}),
-              IsOk());
+  EXPECT_THAT(PlanRestore(chains, {.generation = 1, .operations = {add}}, true), IsOk());
   EXPECT_THAT(
-      PlanRestore(chains, {.generation = 1, .operations = {add}}, {.random_fully = false}).status(),
+      PlanRestore(chains, {.generation = 1, .operations = {add}}, false).status(),
       StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("iptables 1.6.2 or later")));
 }
 
 TEST(RestorePlanTest, KeepsTheGenerationThatItWasPlannedFor) {
   const absl::StatusOr<netlink::Transaction> plan =
-      PlanRestore({}, {.generation = 7, .operations = {CreateChain{Filter("X")}}}, {});
+      PlanRestore({}, {.generation = 7, .operations = {CreateChain{Filter("X")}}}, false);
   ASSERT_THAT(plan, IsOk());
   EXPECT_EQ(plan->generation, 7U);
 }
