@@ -15,7 +15,6 @@
 #include "absl/strings/str_join.h"
 #include "agent/audit/audit.h"
 #include "agent/audit/explain.h"
-#include "agent/audit/node_view.h"
 #include "agent/confinement.h"
 #include "agent/detect/cni_configs.h"
 #include "agent/process/files.h"

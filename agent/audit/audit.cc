@@ -1,63 +1,274 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/audit/audit.h"
 
+#include <algorithm>
+#include <array>
 #include <utility>
-#include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "agent/audit/audit_parts.h"
-#include "agent/audit/mixed_modes.h"
 
 namespace kipt::agent {
 namespace {
 
-void AuditMixedModes(const NodeView& view, FindingCollector& findings) {
-  for (AuditFinding& finding : FindModeMeetings(view.surveys)) {
-    finding.count = finding.details.size();
-    // Chains of one severity are one finding; the allow list names kinds.
-    const std::string severity(AuditSeverityName(finding.severity));
-    findings.AddSum(std::move(finding), severity);
-  }
+// In the order of the enumeration.
+constexpr std::array<absl::string_view, 24> kKindNames = {"ChainUser",
+                                                          "PrivateChainUser",
+                                                          "ForeignRule",
+                                                          "CniConfig",
+                                                          "CniConfigUnreadable",
+                                                          "MarkBitSet",
+                                                          "MarkBitTested",
+                                                          "IpRuleFwmark",
+                                                          "MarkMasqEmpty",
+                                                          "MarkMasqUnheard",
+                                                          "MarkDropEmpty",
+                                                          "MarkDropUnheard",
+                                                          "KubeProxyUsesMarkDrop",
+                                                          "KubeProxyUsesMarkMasq",
+                                                          "KubeProxy",
+                                                          "KubeProxyLeftOver",
+                                                          "Kpng",
+                                                          "RouteLocalnetExposed",
+                                                          "BothModesInUse",
+                                                          "ShadowedByOtherMode",
+                                                          "SameChainInBothModes",
+                                                          "TwoHints",
+                                                          "NotSeen",
+                                                          "AllowEntryUnused"};
+
+// ---- the allow list ----
+
+absl::Status LineError(size_t line, absl::string_view problem) {
+  return absl::InvalidArgumentError(absl::StrCat("line ", line, ": ", problem));
 }
 
-// Views of `view`, which outlives them.
-std::vector<FamilyAudit> AuditSurvey(const netlink::Survey& survey, const AuditOptions& options,
-                                     FindingCollector& findings) {
-  std::vector<FamilyAudit> families;
-  const bool counted = HasCounters(survey);
-  for (KubeProxyFacts& proxy : FindKubeProxy(survey)) {
-    const FamilyChains chains(survey, proxy.family);
-    families.push_back({.chains = chains, .proxy = std::move(proxy), .counted = counted});
-  }
-  for (FamilyAudit& family : families) {
-    AuditRules(family, options, findings);
-    AuditChainState(family, findings);
-    AuditKubeProxy(family, options, findings);
-  }
-  AuditMarks(survey, counted, families, options, findings);
-  return families;
+// The next word of `text`, which it is taken off.
+absl::string_view TakeWord(absl::string_view& text) {
+  text = absl::StripLeadingAsciiWhitespace(text);
+  const size_t end = std::min(text.find_first_of(" \t"), text.size());
+  const absl::string_view word = text.substr(0, end);
+  text.remove_prefix(end);
+  return word;
 }
 
-std::vector<FamilyAudit> AuditView(const NodeView& view, const AuditOptions& options,
-                                   FindingCollector& findings) {
+bool IsChain(absl::string_view word) {
+  if (word == "*") return true;
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(word, absl::MaxSplits('/', 1));
+  return (parts.first == "nat" || parts.first == "filter" || parts.first == "mangle") &&
+         !parts.second.empty() && !absl::StrContains(parts.second, "/");
+}
+
+// The reason behind the last " # ", which is taken off `text`.
+std::string TakeReason(absl::string_view& text) {
+  const size_t hash = text.rfind(" # ");
+  if (hash == absl::string_view::npos) return "";
+  std::string reason(absl::StripAsciiWhitespace(text.substr(hash + 3)));
+  text = text.substr(0, hash);
+  return reason;
+}
+
+absl::StatusOr<AllowEntry> ParseEntry(size_t line, absl::string_view text) {
+  AllowEntry entry;
+  entry.line = line;
+  entry.reason = TakeReason(text);
+  entry.kind = std::string(TakeWord(text));
+  if (entry.kind != "*" && !AuditKindFromName(entry.kind)) {
+    return LineError(line, absl::StrCat("\"", entry.kind, "\" is no kind of finding"));
+  }
+  absl::string_view word = TakeWord(text);
+  if (word == "nft" || word == "legacy") {
+    entry.iptables_mode = std::string(word);
+    word = TakeWord(text);
+  }
+  if (!IsChain(word)) {
+    return LineError(line,
+                     absl::StrCat("expected TABLE/CHAIN, or * for any, instead of \"", word, "\""));
+  }
+  entry.chain = std::string(word);
+  entry.text = std::string(absl::StripAsciiWhitespace(text));
+  if (entry.kind == "*" && entry.chain == "*" && entry.text.empty()) {
+    return LineError(line, "this would allow everything");
+  }
+  return entry;
+}
+
+// ---- the audit ----
+
+size_t& CountOf(AuditReport& report, const AuditFinding& finding) {
+  if (finding.allowed) return report.allowed;
+  if (finding.severity == AuditSeverity::kError) return report.errors;
+  return finding.severity == AuditSeverity::kWarning ? report.warnings : report.infos;
+}
+
+std::vector<FamilyAudit> AuditView(const NodeView& view, FindingCollector& findings) {
   findings.SetNamespace(view.name);
-  std::vector<FamilyAudit> families;
+  std::vector<FamilyAudit> all;
   for (const netlink::Survey& survey : view.surveys) {
-    for (FamilyAudit& family : AuditSurvey(survey, options, findings)) {
-      families.push_back(std::move(family));
+    std::vector<FamilyAudit> families;
+    findings.SetCounted(HasCounters(survey));
+    for (KubeProxyFacts& proxy : FindKubeProxy(survey)) {
+      families.push_back({findings, FamilyChains(survey, proxy.family), std::move(proxy)});
     }
+    for (FamilyAudit& family : families) {
+      AuditRules(family);
+      AuditChains(family);
+    }
+    AuditMarks(survey, families, findings);
+    std::move(families.begin(), families.end(), std::back_inserter(all));
   }
-  AuditMixedModes(view, findings);
-  AuditSurroundings(view, families, options, findings);
-  return families;
+  for (AuditFinding& meeting : FindModeMeetings(view.surveys)) {
+    // Chains of one severity are one finding; the allow list names kinds.
+    const std::string severity(AuditSeverityName(meeting.severity));
+    findings.AddSum(std::move(meeting), severity);
+  }
+  AuditSurroundings(view, all, findings);
+  return all;
 }
 
 }  // namespace
+
+// ---- names ----
+
+absl::string_view AuditKindName(AuditKind kind) { return kKindNames.at(static_cast<size_t>(kind)); }
+
+std::optional<AuditKind> AuditKindFromName(absl::string_view name) {
+  const auto found = std::find(kKindNames.begin(), kKindNames.end(), name);
+  if (found == kKindNames.end()) return std::nullopt;
+  return static_cast<AuditKind>(found - kKindNames.begin());
+}
+
+absl::string_view AuditSeverityName(AuditSeverity severity) {
+  if (severity == AuditSeverity::kError) return "error";
+  return severity == AuditSeverity::kWarning ? "warning" : "info";
+}
+
+// ---- the allow list ----
+
+std::string ToString(const AllowEntry& entry) {
+  return absl::StrCat("line ", entry.line, ": ", entry.kind, " ", entry.iptables_mode,
+                      entry.iptables_mode.empty() ? "" : " ", entry.chain,
+                      entry.text.empty() ? "" : " ", entry.text);
+}
+
+const AllowEntry* AllowList::Find(absl::string_view kind, absl::string_view iptables_mode,
+                                  absl::string_view chain, absl::string_view text) const {
+  const auto found = std::find_if(entries.begin(), entries.end(), [&](const AllowEntry& entry) {
+    return (entry.kind == "*" || entry.kind == kind) &&
+           (entry.iptables_mode.empty() || entry.iptables_mode == iptables_mode) &&
+           (entry.chain == "*" || entry.chain == chain) && absl::StrContains(text, entry.text);
+  });
+  return found == entries.end() ? nullptr : &*found;
+}
+
+absl::StatusOr<AllowList> ParseAllowList(absl::string_view text) {
+  AllowList list;
+  size_t line = 0;
+  for (const absl::string_view whole : absl::StrSplit(text, '\n')) {
+    ++line;
+    const absl::string_view content = absl::StripAsciiWhitespace(whole);
+    if (content.empty() || content.front() == '#') continue;
+    absl::StatusOr<AllowEntry> entry = ParseEntry(line, content);
+    if (!entry.ok()) return entry.status();
+    for (const AllowEntry& other : list.entries) {
+      if (other.kind == entry->kind && other.iptables_mode == entry->iptables_mode &&
+          other.chain == entry->chain && other.text == entry->text) {
+        return LineError(line, absl::StrCat("says what line ", other.line, " says"));
+      }
+    }
+    list.entries.push_back(*std::move(entry));
+  }
+  return list;
+}
+
+// ---- findings ----
+
+AuditFinding& FindingCollector::At(AuditFinding finding, const std::string& allowed_text,
+                                   const std::string& variant) {
+  const AllowEntry* entry = options_.allow.Find(AuditKindName(finding.kind), finding.iptables_mode,
+                                                finding.chain, allowed_text);
+  const size_t line = entry == nullptr ? 0 : entry->line;
+  if (entry != nullptr) used_entries_.insert(line);
+  const auto [place, added] =
+      places_.try_emplace(Key{finding.kind, netns_, finding.iptables_mode, finding.family,
+                              finding.chain, finding.owner, variant, line},
+                          findings_.size());
+  if (!added) return findings_[place->second];
+  finding.netns = netns_;
+  if (entry != nullptr) finding.allowed = entry->reason.empty() ? ToString(*entry) : entry->reason;
+  return findings_.emplace_back(std::move(finding));
+}
+
+void FindingCollector::AddRule(AuditFinding finding, AuditedRule rule, const std::string& variant) {
+  AuditFinding& found =
+      At(std::move(finding), absl::StrCat("-A ", rule.chain, " ", rule.text), variant);
+  ++found.count;
+  if (counted_) found.packets = found.packets.value_or(0) + rule.packets;
+  if (found.rules.size() < kMostExamples) found.rules.push_back(std::move(rule));
+}
+
+void FindingCollector::AddDetail(AuditFinding finding, const std::string& detail,
+                                 const std::string& variant) {
+  AuditFinding& found = At(std::move(finding), detail, variant);
+  ++found.count;
+  found.details.push_back(detail);
+}
+
+void FindingCollector::AddSum(AuditFinding finding, const std::string& variant) {
+  At(std::move(finding), "", variant);
+}
+
+AuditReport FindingCollector::Finish() {
+  for (const AllowEntry& entry : options_.allow.entries) {
+    if (used_entries_.count(entry.line) != 0) continue;
+    // Not through At: an entry for every kind would allow, and so use, itself.
+    findings_.push_back(
+        {.kind = AuditKind::kAllowEntryUnused,
+         .message = absl::StrCat("the allow list's ", ToString(entry), " matches nothing"),
+         .remedy = "Remove the entry, if what it allowed is gone for good."});
+  }
+  std::stable_sort(
+      findings_.begin(), findings_.end(),
+      [](const AuditFinding& a, const AuditFinding& b) { return a.severity > b.severity; });
+  AuditReport report;
+  for (const AuditFinding& finding : findings_) ++CountOf(report, finding);
+  report.findings = std::move(findings_);
+  return report;
+}
+
+AuditFinding FamilyAudit::About(AuditKind kind, AuditSeverity severity, absl::string_view chain,
+                                Owner owner) const {
+  return {.kind = kind,
+          .severity = severity,
+          .iptables_mode = chains.survey().mode,
+          .family = chains.name(),
+          .chain = std::string(chain),
+          .owner = owner};
+}
+
+bool HasCounters(const netlink::Survey& survey) {
+  for (const auto& [table, chains] : survey.tables) {
+    for (const auto& [name, chain] : chains) {
+      for (const netlink::SurveyRule& rule : chain.rules) {
+        if (rule.counters.packets != 0) return true;
+      }
+    }
+  }
+  return false;
+}
+
+// ---- the audit ----
 
 AuditReport Audit(absl::Span<const NodeView> views, const AuditOptions& options) {
   FindingCollector findings(options);
   std::vector<KubeProxyFacts> kube_proxy;
   for (const NodeView& view : views) {
-    for (FamilyAudit& family : AuditView(view, options, findings)) {
+    for (FamilyAudit& family : AuditView(view, findings)) {
       if (&view == &views.front()) kube_proxy.push_back(std::move(family.proxy));
     }
   }
@@ -68,6 +279,10 @@ AuditReport Audit(absl::Span<const NodeView> views, const AuditOptions& options)
 
 AuditReport Audit(const NodeView& view, const AuditOptions& options) {
   return Audit(absl::Span<const NodeView>(&view, 1), options);
+}
+
+bool AuditExitNeedsAttention(const AuditReport& report) {
+  return report.errors != 0 || report.warnings != 0;
 }
 
 }  // namespace kipt::agent

@@ -3,7 +3,8 @@
 // File: agent/audit/audit.h
 //
 // Who on a node depends on kubelet's chains, on the mark bits that they use, or on kube-proxy to
-// keep them; and what becomes of it once IPTablesOwnershipCleanup (KEP-3178) is on. Pure.
+// keep them; and what becomes of it once IPTablesOwnershipCleanup (KEP-3178) is on. Pure, but for
+// gathering.
 //
 // How bad a dependence is follows from who keeps the chain afterwards: kube-proxy's iptables and
 // IPVS modes go on writing nat/KUBE-MARK-MASQ and nat/KUBE-POSTROUTING themselves, so what uses
@@ -13,24 +14,204 @@
 #define KIPT_AGENT_AUDIT_AUDIT_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "agent/audit/allow_list.h"
-#include "agent/audit/audit_finding.h"
-#include "agent/audit/node_view.h"
+#include "agent/audit/chain_owner.h"
+#include "agent/audit/kube_proxy_facts.h"
+#include "agent/detect/mode_evidence.h"
+#include "agent/detect/routing.h"
+#include "agent/policy/dependents.h"
 #include "agent/policy/policy.h"
+#include "netlink/survey.h"
 
 namespace kipt::agent {
+
+// ---- what an audit looks at ----
+
+// What stands in one network namespace and beside it.
+//
+// Gathering it leaves no trace: no table, chain or module comes to be, and where there are no
+// legacy tables no program is run. A source that cannot be read is a problem, and the others are
+// read all the same.
+struct NodeView {
+  // Of the network namespace, as NetworkNamespace::name: "/run/netns/pod1", "pid 123 (nginx)".
+  // Empty for the one in which the gathering thread was.
+  std::string name = {};
+  // Of the modes "nft" and "legacy" those that hold a table, in this order; every rule is kept. One
+  // that could not be read is not here, and has a problem.
+  std::vector<netlink::Survey> surveys = {};
+  // Of the node: empty in a view of another namespace than the gathering thread's.
+  CniConfigs cni = {};
+  std::vector<FwmarkRule> ip_rules = {};
+  // As ReadRouteLocalnet: {"all"}, or the interfaces. Empty also where there is no IPv4.
+  std::vector<std::string> route_localnet = {};
+  // What could not be read, and why, each a sentence for an operator: "nft tables: ...". The CNI
+  // configurations have their own, in `cni`.
+  std::vector<std::string> problems = {};
+};
+
+// What the calling thread sees in the network namespace that it is in. `cni` is copied into the
+// answer.
+NodeView GatherNodeView(const ModeSources& sources, const CniConfigs& cni);
+
+// As GatherNodeView for every network namespace that can be seen (ListNetworkNamespaces), the
+// calling thread's first. Each is visited on a thread of its own, one after another: the caller
+// stays where it is. One that cannot be entered (CAP_SYS_ADMIN) is a view with a problem; where
+// namespaces may have been missed, the first view has a problem that says so.
+//
+// `sources` must be the calling thread's own (SystemModeSources): what it opens, it opens in the
+// namespace of the thread that asks.
+std::vector<NodeView> GatherAllNamespaces(const ModeSources& sources, const CniConfigs& cni);
+
+// ---- what it says, as values ----
+
+// The names are for programs and allow lists, and stay.
+enum class AuditKind : uint8_t {
+  kChainUser,              // a rule of a third party jumps to a chain of kubelet's
+  kPrivateChainUser,       // a rule of a third party jumps to a chain of this agent's
+  kForeignRule,            // a rule of a third party stands in one of kubelet's, or of this agent's
+  kCniConfig,              // a CNI configuration names one
+  kCniConfigUnreadable,    // ... or may
+  kMarkBitSet,             // a rule of a third party turns our mark bits on
+  kMarkBitTested,          // ... or reacts to them
+  kIpRuleFwmark,           // a routing rule reacts to them
+  kMarkMasqEmpty,          // nat/KUBE-MARK-MASQ marks nothing
+  kMarkMasqUnheard,        // it marks, and nothing masquerades
+  kMarkDropEmpty,          // nat/KUBE-MARK-DROP marks nothing
+  kMarkDropUnheard,        // it marks, and nothing drops
+  kKubeProxyUsesMarkDrop,  // kube-proxy up to 1.24
+  kKubeProxyUsesMarkMasq,
+  kKubeProxy,  // mode and release
+  kKubeProxyLeftOver,
+  kKpng,
+  kRouteLocalnetExposed,  // CVE-2020-8558
+  kBothModesInUse,        // FindModeMeetings
+  kShadowedByOtherMode,
+  kSameChainInBothModes,
+  kTwoHints,
+  kNotSeen,  // something could not be read
+  kAllowEntryUnused,
+};
+absl::string_view AuditKindName(AuditKind kind);  // "ChainUser", ...
+std::optional<AuditKind> AuditKindFromName(absl::string_view name);
+
+enum class AuditSeverity : uint8_t {
+  kInfo,
+  kWarning,  // works, and rests on something that is not promised
+  kError,    // broken, or broken once IPTablesOwnershipCleanup is on
+};
+absl::string_view AuditSeverityName(AuditSeverity severity);  // "info", "warning", "error"
+
+struct AuditedRule {
+  std::string chain;  // where it stands: "CNI-DN-0123"
+  std::string text;   // as iptables-save spells it
+  uint64_t packets = 0;
+  // Of an explanation: "default/web: a packet from 10.244.2.162 goes to KUBE-MARK-MASQ".
+  std::string sentence = {};
+};
+
+struct AuditFinding {
+  AuditKind kind = AuditKind::kNotSeen;
+  AuditSeverity severity = AuditSeverity::kInfo;
+  // NodeView::name of the network namespace.
+  std::string netns = {};
+  // "nft" or "legacy", empty where it is about neither or both.
+  std::string iptables_mode = {};
+  // As TableId::family: "ip", "ip6", "inet"; empty as above.
+  std::string family = {};
+  // "nat/KUBE-MARK-MASQ": what is depended on. Empty where it is no chain.
+  std::string chain = {};
+  Owner owner = Owner::kUnknown;
+  // One sentence.
+  std::string message = {};
+  // The rules that it is about, at most kMostExamples of `count`.
+  std::vector<AuditedRule> rules = {};
+  // What it is about and is no rule: a file, a routing rule, evidence.
+  std::vector<std::string> details = {};
+  size_t count = 0;  // of rules or details
+  // Of all `count` rules together. Not there: the rules are not counted, or it is about none.
+  std::optional<uint64_t> packets = {};
+  // What becomes of it once IPTablesOwnershipCleanup is on (or: because it is). Empty: nothing.
+  std::string consequence = {};
+  // What an operator can do. Empty: nothing needs doing.
+  std::string remedy = {};
+  // Where an allow list has it: the entry's reason, or its text where it gives none.
+  std::optional<std::string> allowed = {};
+};
+
+struct AuditReport {
+  // Worst first; then in the order of the view.
+  std::vector<AuditFinding> findings = {};
+  // Those of the first view (the node's own namespace).
+  std::vector<KubeProxyFacts> kube_proxy = {};
+  // How many of each severity are not allowed.
+  size_t errors = 0;
+  size_t warnings = 0;
+  size_t infos = 0;
+  size_t allowed = 0;
+};
+
+// A warning or an error that is not allowed.
+bool AuditExitNeedsAttention(const AuditReport& report);
+
+// ---- the allow list ----
+
+// Findings that an operator knows of and accepts: --allow=FILE. One a line:
+//
+//   KIND [nft|legacy] TABLE/CHAIN [TEXT] [# REASON]
+//
+//   # until the pools are rebuilt without externalSetMarkChain
+//   ChainUser nat/KUBE-MARK-MASQ -A CNI-DN-  # portmap
+//   ChainUser legacy *  -s 10.9.0.0/16       # the old VPN gateway
+//   IpRuleFwmark *
+//
+// KIND is a finding's id and TABLE/CHAIN the chain that it is about, "*" any. TEXT must stand in
+// the finding's rule, printed as "-A CHAIN RULE" (for a CNI configuration: in its path, for a
+// routing rule: in its text); it goes on to the end of the line, or to the last " # ". Empty lines
+// and lines that begin with "#" say nothing.
+struct AllowEntry {
+  size_t line = 0;            // in the file, from 1
+  std::string kind;           // or "*"
+  std::string iptables_mode;  // "nft", "legacy"; empty: any
+  std::string chain;          // "nat/KUBE-MARK-MASQ", or "*"
+  std::string text;           // empty: any
+  std::string reason;
+
+  bool operator==(const AllowEntry&) const = default;
+};
+
+// "line 3: ChainUser nat/KUBE-MARK-MASQ -A CNI-DN-".
+std::string ToString(const AllowEntry& entry);
+
+struct AllowList {
+  std::vector<AllowEntry> entries = {};
+
+  // The first entry that covers a finding; null where none does.
+  const AllowEntry* Find(absl::string_view kind, absl::string_view iptables_mode,
+                         absl::string_view chain, absl::string_view text) const;
+};
+
+// InvalidArgument, with the number of the line: a kind that no finding has, something else than a
+// chain where one must stand, an entry twice.
+absl::StatusOr<AllowList> ParseAllowList(absl::string_view text);
+
+// ---- the audit ----
 
 struct AuditOptions {
   MarkBits bits = {};
   // What is in force on the node now. In cleanup mode the gate is on already.
   Mode mode = Mode::kLegacy;
   AllowList allow = {};
-  // Rules shown of a finding that is about many.
-  size_t max_examples = 3;
 };
+
+// Rules shown of a finding, or of a purpose, that is about many.
+inline constexpr size_t kMostExamples = 3;
 
 // The first view is the node's own namespace. An entry of the allow list is unused if it matches
 // nothing in any of them.

@@ -2,7 +2,6 @@
 //
 // The picture, for graphviz. Chains that a program makes one of per service are one node.
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -11,9 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "agent/audit/audit.h"
-#include "agent/audit/family_chains.h"
+#include "agent/audit/audit_parts.h"
 #include "agent/policy/rule_forms.h"
 #include "featuregates/go_text.h"
 
@@ -34,12 +31,11 @@ struct GraphEdge {
 };
 
 // Of one table. Names are as ChainGroup gives them.
+using Ends = std::pair<std::string, std::string>;
 struct ChainGraph {
   std::map<std::string, GraphNode> nodes;
-  std::map<std::pair<std::string, std::string>, GraphEdge> edges;
+  std::map<Ends, GraphEdge> edges;
 };
-
-using Edges = std::map<std::pair<std::string, std::string>, GraphEdge>;
 
 ChainGraph WholeGraph(const FamilyChains& chains, absl::string_view table) {
   ChainGraph graph;
@@ -47,7 +43,7 @@ ChainGraph WholeGraph(const FamilyChains& chains, absl::string_view table) {
   for (const auto& [name, chain] : chains.In(table)) {
     const std::string group(ChainGroup(name));
     GraphNode& node = graph.nodes[group];
-    node.owner = chain.base ? Owner::kBaseChain : OwnerOfChain(id, name);
+    node.owner = OwnerOfChain(id, name, chain.base);
     ++node.chains;
     node.rules += chain.rules.size();
     for (const netlink::SurveyRule& rule : chain.rules) {
@@ -60,18 +56,6 @@ ChainGraph WholeGraph(const FamilyChains& chains, absl::string_view table) {
   return graph;
 }
 
-// Those from which the chains of `reached` can be reached, added to it.
-void AddAncestors(const Edges& edges, std::set<std::string>& reached) {
-  std::vector<std::string> to_do(reached.begin(), reached.end());
-  while (!to_do.empty()) {
-    const std::string at = to_do.back();
-    to_do.pop_back();
-    for (const auto& [ends, edge] : edges) {
-      if (ends.second == at && reached.insert(ends.first).second) to_do.push_back(ends.first);
-    }
-  }
-}
-
 // Kubelet's chains, those from which packets can come to them, and those that they jump to
 // themselves; nothing where the table has none of kubelet's.
 ChainGraph GraphAround(const FamilyChains& chains, absl::string_view table) {
@@ -82,13 +66,18 @@ ChainGraph GraphAround(const FamilyChains& chains, absl::string_view table) {
   }
   std::set<std::string> targets;
   for (const auto& [ends, edge] : graph.edges) {
-    if (wanted.count(ends.first) != 0) targets.insert(ends.second);
+    if (wanted.contains(ends.first)) targets.insert(ends.second);
   }
-  AddAncestors(graph.edges, wanted);
-  wanted.insert(targets.begin(), targets.end());
-  std::erase_if(graph.nodes, [&](const auto& node) { return wanted.count(node.first) == 0; });
+  for (bool more = true; more;) {
+    more = false;
+    for (const auto& [ends, edge] : graph.edges) {
+      more |= wanted.contains(ends.second) && wanted.insert(ends.first).second;
+    }
+  }
+  wanted.merge(targets);
+  std::erase_if(graph.nodes, [&](const auto& node) { return !wanted.contains(node.first); });
   std::erase_if(graph.edges, [&](const auto& edge) {
-    return wanted.count(edge.first.first) == 0 || wanted.count(edge.first.second) == 0;
+    return !wanted.contains(edge.first.first) || !wanted.contains(edge.first.second);
   });
   return graph;
 }
@@ -100,46 +89,39 @@ struct ColourRow {
   absl::string_view colour;
 };
 // Kubernetes' own in blues and greens, others in warm colours; all light, for black letters.
-constexpr std::array kColours = {
-    ColourRow{Owner::kBaseChain, "#ececec"},     ColourRow{Owner::kKubelet, "#9ec9f5"},
-    ColourRow{Owner::kThisAgent, "#c9d6f7"},     ColourRow{Owner::kKubeProxy, "#bfe6c4"},
-    ColourRow{Owner::kKubeProxyIpvs, "#a5dbd0"}, ColourRow{Owner::kPortmap, "#ffd59e"},
-    ColourRow{Owner::kHostPorts, "#ffc9a6"},     ColourRow{Owner::kCrio, "#ffc9a6"},
-    ColourRow{Owner::kKubeRouter, "#f7c6e0"},    ColourRow{Owner::kCalico, "#f9e79f"},
-    ColourRow{Owner::kCilium, "#f9e79f"},        ColourRow{Owner::kUnknown, "#f5b7b1"},
+constexpr ColourRow kColours[] = {
+    {Owner::kBaseChain, "#ececec"},     {Owner::kKubelet, "#9ec9f5"},
+    {Owner::kThisAgent, "#c9d6f7"},     {Owner::kKubeProxy, "#bfe6c4"},
+    {Owner::kKubeProxyIpvs, "#a5dbd0"}, {Owner::kPortmap, "#ffd59e"},
+    {Owner::kHostPorts, "#ffc9a6"},     {Owner::kCrio, "#ffc9a6"},
+    {Owner::kKubeRouter, "#f7c6e0"},    {Owner::kCalico, "#f9e79f"},
+    {Owner::kCilium, "#f9e79f"},        {Owner::kUnknown, "#f5b7b1"},
 };
-constexpr absl::string_view kOtherColour = "#e3d0f2";
 
 absl::string_view ColourOf(Owner owner) {
   for (const ColourRow& row : kColours) {
     if (row.owner == owner) return row.colour;
   }
-  return kOtherColour;
+  return "#e3d0f2";
 }
 
-// A string of DOT, in one line.
-std::string Quoted(absl::string_view text) {
-  std::string quoted = "\"";
-  for (const char c : featuregates::Printable(text)) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += c;
-  }
-  return quoted + "\"";
+absl::string_view AlarmColour(AuditSeverity severity) {
+  return severity == AuditSeverity::kError ? "#d40000" : "#e07b00";
 }
 
-// Lines of a label, centred.
+// A string of DOT, in one line; `lines` are centred under each other.
 std::string Label(const std::vector<std::string>& lines) {
-  std::vector<std::string> escaped;
+  std::string quoted;
   for (const std::string& line : lines) {
-    const std::string quoted = Quoted(line);
-    escaped.push_back(quoted.substr(1, quoted.size() - 2));
+    quoted += quoted.empty() ? "\"" : "\\n";
+    for (const char c : featuregates::Printable(line)) {
+      if (c == '"' || c == '\\') quoted += '\\';
+      quoted += c;
+    }
   }
-  return absl::StrCat("\"", absl::StrJoin(escaped, "\\n"), "\"");
+  return quoted.empty() ? "\"\"" : quoted + "\"";
 }
-
-std::string Count(uint64_t count, absl::string_view one) {
-  return absl::StrCat(count, " ", one, count == 1 ? "" : "s");
-}
+std::string Quoted(absl::string_view text) { return Label({std::string(text)}); }
 
 class Picture {
  public:
@@ -151,7 +133,10 @@ class Picture {
         "ranksep=0.9; compound=true; fontname=\"sans-serif\";\n",
         "  node [shape=box, style=\"filled,rounded\", fontname=\"sans-serif\", ", "fontsize=11];\n",
         "  edge [fontname=\"sans-serif\", fontsize=9, color=\"#555555\"];\n",
-        "  labelloc=t; fontsize=15; label=", Label({Title()}), ";\n");
+        "  labelloc=t; fontsize=15; label=",
+        Quoted(absl::StrCat("kubelet's chains and who comes to them",
+                            view_.name.empty() ? "" : ", ", view_.name)),
+        ";\n");
     for (const netlink::Survey& survey : view_.surveys) {
       for (const netlink::Family family : netlink::kFamilies) {
         DrawFamily(FamilyChains(survey, family));
@@ -163,11 +148,6 @@ class Picture {
   }
 
  private:
-  std::string Title() const {
-    return absl::StrCat("kubelet's chains and who comes to them", view_.name.empty() ? "" : ", ",
-                        view_.name);
-  }
-
   static std::string NodeId(const FamilyChains& chains, absl::string_view table,
                             absl::string_view name) {
     return absl::StrCat(chains.survey().mode, " ", chains.name(), " ", table, "/", name);
@@ -180,10 +160,6 @@ class Picture {
            (finding.family.empty() || finding.family == chains.name());
   }
 
-  static absl::string_view AlarmColour(AuditSeverity severity) {
-    return severity == AuditSeverity::kError ? "#d40000" : "#e07b00";
-  }
-
   void DrawFamily(const FamilyChains& chains) {
     std::string tables;
     for (const absl::string_view table : {"nat", "filter", "mangle"}) {
@@ -192,7 +168,7 @@ class Picture {
     if (tables.empty()) return;
     const std::string name = absl::StrCat(chains.survey().mode, " ", chains.name());
     absl::StrAppend(&text_, "  subgraph ", Quoted(absl::StrCat("cluster ", name)),
-                    " {\n    label=", Label({name}),
+                    " {\n    label=", Quoted(name),
                     "; fontsize=13; style=rounded; color=\"#888888\";\n", tables, "  }\n");
     DrawMark(chains, kMarkMasqChain, "nat", kPostroutingChain, "by the mark");
     DrawMark(chains, kMarkDropChain, "filter", kFirewallChain, "by the mark");
@@ -205,8 +181,7 @@ class Picture {
     if (graph.nodes.empty()) return "";
     std::string text =
         absl::StrCat("    subgraph ", Quoted(absl::StrCat("cluster ", NodeId(chains, table, ""))),
-                     " {\n      label=", Label({std::string(table)}),
-                     "; style=\"dotted\"; color=\"#888888\";\n");
+                     " {\n      label=", Quoted(table), "; style=\"dotted\"; color=\"#888888\";\n");
     for (const auto& [name, node] : graph.nodes) text += NodeText(chains, table, name, node);
     for (const auto& [ends, edge] : graph.edges) {
       text += EdgeText(chains, table, ends, edge, graph.nodes.at(ends.first).owner);
@@ -219,9 +194,7 @@ class Picture {
     owners_.insert(node.owner);
     std::vector<std::string> lines = {node.chains > 1 ? absl::StrCat(name, " (", node.chains, ")")
                                                       : name};
-    if (IsKubeletsOrOurs(node.owner)) {
-      lines.push_back(Count(node.rules, "rule"));
-    }
+    if (IsKubeletsOrOurs(node.owner)) lines.push_back(Counted(node.rules, "rule"));
     AuditSeverity worst = AuditSeverity::kInfo;
     std::set<std::string> kinds;
     const std::string chain = absl::StrCat(table, "/", name);
@@ -242,7 +215,7 @@ class Picture {
 
   // The finding that the jumps of others from `ends.first` to `ends.second` are.
   const AuditFinding* FindingOf(const FamilyChains& chains, absl::string_view table,
-                                const std::pair<std::string, std::string>& ends) const {
+                                const Ends& ends) const {
     const std::string chain = absl::StrCat(table, "/", ends.second);
     for (const AuditFinding& finding : report_.findings) {
       if ((finding.kind != AuditKind::kChainUser && finding.kind != AuditKind::kPrivateChainUser) ||
@@ -257,12 +230,11 @@ class Picture {
     return nullptr;
   }
 
-  std::string EdgeText(const FamilyChains& chains, absl::string_view table,
-                       const std::pair<std::string, std::string>& ends, const GraphEdge& edge,
-                       Owner from) const {
+  std::string EdgeText(const FamilyChains& chains, absl::string_view table, const Ends& ends,
+                       const GraphEdge& edge, Owner from) const {
     std::vector<std::string> lines;
-    if (edge.rules > 1 || from != Owner::kBaseChain) lines.push_back(Count(edge.rules, "rule"));
-    if (edge.packets != 0) lines.push_back(Count(edge.packets, "packet"));
+    if (edge.rules > 1 || from != Owner::kBaseChain) lines.push_back(Counted(edge.rules, "rule"));
+    if (edge.packets != 0) lines.push_back(Counted(edge.packets, "packet"));
     std::string attributes = absl::StrCat("label=", Label(lines));
     if (const AuditFinding* finding = FindingOf(chains, table, ends)) {
       const std::string colour = Quoted(AlarmColour(finding->severity));
@@ -277,8 +249,8 @@ class Picture {
                 absl::string_view to, absl::string_view by) {
     if (!chains.Has("nat", from) || !chains.Has(table, to)) return;
     absl::StrAppend(&text_, "  ", Quoted(NodeId(chains, "nat", from)), " -> ",
-                    Quoted(NodeId(chains, table, to)),
-                    " [style=dashed, label=", Label({std::string(by)}), "];\n");
+                    Quoted(NodeId(chains, table, to)), " [style=dashed, label=", Quoted(by),
+                    "];\n");
   }
 
   void DrawCni() {
@@ -313,7 +285,7 @@ class Picture {
                     "style=rounded; color=\"#bbbbbb\";\n    node [fontsize=10, height=0.3];\n");
     for (const Owner owner : owners_) {
       const std::string id = Quoted(absl::StrCat("legend ", OwnerName(owner)));
-      absl::StrAppend(&text_, "    ", id, " [label=", Label({std::string(OwnerName(owner))}),
+      absl::StrAppend(&text_, "    ", id, " [label=", Quoted(OwnerName(owner)),
                       ", fillcolor=", Quoted(ColourOf(owner)), "];\n");
     }
     absl::StrAppend(&text_, "    \"legend error\" [label=\"error\", fillcolor=white, penwidth=3, ",

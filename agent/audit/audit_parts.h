@@ -16,11 +16,8 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "agent/audit/audit.h"
-#include "agent/audit/audit_finding.h"
-#include "agent/audit/family_chains.h"
-#include "agent/audit/kube_proxy_facts.h"
-#include "agent/audit/node_view.h"
 
 namespace kipt::agent {
 
@@ -31,11 +28,14 @@ class FindingCollector {
  public:
   explicit FindingCollector(const AuditOptions& options) : options_(options) {}
 
+  const AuditOptions& options() const { return options_; }
+  // Of what is added from now on.
   void SetNamespace(const std::string& netns) { netns_ = netns; }
+  // Whether the survey has counters: some rule's is not zero.
+  void SetCounted(bool counted) { counted_ = counted; }
+  bool counted() const { return counted_; }
 
-  // `counted`: the survey has counters.
-  void AddRule(AuditFinding finding, AuditedRule rule, bool counted,
-               const std::string& variant = "");
+  void AddRule(AuditFinding finding, AuditedRule rule, const std::string& variant = "");
   void AddDetail(AuditFinding finding, const std::string& detail, const std::string& variant = "");
   // With its rules, details and count. The allow list cannot name them one by one.
   void AddSum(AuditFinding finding, const std::string& variant = "");
@@ -49,6 +49,7 @@ class FindingCollector {
 
   const AuditOptions& options_;
   std::string netns_;
+  bool counted_ = false;
   // With the namespace, and the line of the entry that allows it or 0.
   using Key = std::tuple<AuditKind, std::string, std::string, std::string, std::string, Owner,
                          std::string, size_t>;
@@ -86,47 +87,76 @@ std::string ProxyText(const KubeProxyFacts& proxy);
 
 // Rules that jump to one chain of kubelet's.
 struct ChainUse {
-  size_t by_kube_proxy = 0;
-  uint64_t kube_proxy_packets = 0;
-  std::vector<AuditedRule> kube_proxy_examples = {};
+  // Count, packets and examples.
+  AuditFinding by_kube_proxy = {};
   size_t by_others = 0;
 
-  size_t all() const { return by_kube_proxy + by_others; }
+  size_t all() const { return by_kube_proxy.count + by_others; }
 };
-// By "nat/KUBE-MARK-MASQ".
-using ChainUses = std::map<std::string, ChainUse>;
 
 struct FamilyAudit {
+  FindingCollector& findings;
   FamilyChains chains;
   KubeProxyFacts proxy;
-  // The survey has counters: some rule's is not zero.
-  bool counted = false;
-  ChainUses uses = {};
+  // By "nat/KUBE-MARK-MASQ".
+  std::map<std::string, ChainUse> uses = {};
+
+  // A finding of this iptables mode and family.
+  AuditFinding About(AuditKind kind, AuditSeverity severity, absl::string_view chain = "",
+                     Owner owner = Owner::kUnknown) const;
 };
 
+// Some rule's is not zero.
 bool HasCounters(const netlink::Survey& survey);
 
 // Every rule of the iptables tables: who uses kubelet's chains, who stands in them. Fills
 // `audit.uses`.
-void AuditRules(FamilyAudit& audit, const AuditOptions& options, FindingCollector& findings);
+void AuditRules(FamilyAudit& audit);
 // Every rule of every table, iptables' or not: who sets and tests our mark bits. `families`: of the
 // same survey.
-void AuditMarks(const netlink::Survey& survey, bool counted,
-                const std::vector<FamilyAudit>& families, const AuditOptions& options,
+void AuditMarks(const netlink::Survey& survey, const std::vector<FamilyAudit>& families,
                 FindingCollector& findings);
-// Whether kubelet's chains do what those who use them expect.
-void AuditChainState(const FamilyAudit& audit, FindingCollector& findings);
-void AuditKubeProxy(const FamilyAudit& audit, const AuditOptions& options,
-                    FindingCollector& findings);
+// Whether kubelet's chains do what those who use them expect, and which kube-proxy does.
+void AuditChains(FamilyAudit& audit);
 // What is no rule: CNI configurations, routing rules, route_localnet, problems.
 void AuditSurroundings(const NodeView& view, const std::vector<FamilyAudit>& families,
-                       const AuditOptions& options, FindingCollector& findings);
+                       FindingCollector& findings);
+
+// A node may have rules in nft's tables and in legacy ones: both hooks run, one after the other.
+// That is no error in itself; what matters is where they meet.
+//
+// How they do, in each family: kTwoHints, kSameChainInBothModes, kShadowedByOtherMode or
+// kBothModesInUse; details are chains or rules, "nat/KUBE-SERVICES", "legacy filter/INPUT has the
+// policy DROP". Nothing where fewer than two surveys have rules in iptables' tables. Only one
+// survey of each mode is read.
+//
+// kInfo: rules in both modes that do not meet. kWarning: one mode decides what a jump of ours in
+// the other was to decide; or a chain of Kubernetes' that is in use in one mode stands unused, but
+// not empty, in the other. kError: such a chain in use in both; or both modes have
+// KUBE-IPTABLES-HINT, so that others cannot tell which mode the node uses.
+std::vector<AuditFinding> FindModeMeetings(absl::Span<const netlink::Survey> surveys);
+
+// ---- chains in plain words, for explanations ----
+
+// A sentence or two. Of a chain that nobody here knows: who owns it, as far as names tell.
+std::string ChainMeaning(absl::string_view table, absl::string_view chain, bool base);
+
+// Who put the chain that stands there, with the reason for thinking so.
+std::string ChainMaker(const FamilyChains& chains, const KubeProxyFacts& proxy,
+                       absl::string_view table, absl::string_view chain);
+
+// What becomes of packets behind the chain, point by point; empty where its own rules say it all.
+std::vector<std::string> WhereNext(const FamilyChains& chains, absl::string_view table,
+                                   absl::string_view chain);
 
 // ---- text ----
 
 // `text` in lines of at most 96 columns, each indented by `indent` spaces, the first led in by
 // `lead`, which stands in that indentation; ends with a newline. Words are not cut.
 std::string Wrapped(absl::string_view text, size_t indent, absl::string_view lead = "");
+
+// "1 rule", "2 rules".
+std::string Counted(uint64_t count, absl::string_view noun);
 
 }  // namespace kipt::agent
 

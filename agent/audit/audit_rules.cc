@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules that use kubelet's chains or their mark bits.
+// Rules that use kubelet's chains or their mark bits, and what becomes of them.
 #include <string>
 #include <utility>
 
@@ -14,83 +14,94 @@ using netlink::SurveyChain;
 using netlink::SurveyRule;
 using netlink::TableId;
 
-AuditSeverity SeverityOfUse(absl::string_view chain, const KubeProxyFacts& proxy) {
-  switch (FutureOf(chain, proxy)) {
-    case ChainFuture::kKept:
-    case ChainFuture::kKeptByProxy:
-    case ChainFuture::kPrivate:
-      return AuditSeverity::kWarning;
-    case ChainFuture::kEmpty:
-    case ChainFuture::kGone:
-      break;
+// ---- advice ----
+
+constexpr absl::string_view kMasq = "nat/KUBE-MARK-MASQ";
+constexpr absl::string_view kDrop = "nat/KUBE-MARK-DROP";
+constexpr absl::string_view kPostrouting = "nat/KUBE-POSTROUTING";
+constexpr absl::string_view kFirewall = "filter/KUBE-FIREWALL";
+constexpr absl::string_view kHint = "mangle/KUBE-IPTABLES-HINT";
+
+// What no longer happens to a packet once `chain` does nothing.
+absl::string_view LossOf(absl::string_view chain) {
+  if (chain == kMasq || chain == kPostrouting) return "their packets leave unmasqueraded";
+  if (chain == kDrop) return "their packets are no longer dropped";
+  return "they do nothing";
+}
+
+std::string MasqueradeRemedy(Owner owner) {
+  if (owner == Owner::kPortmap) {
+    return "Take externalSetMarkChain out of the CNI configuration: portmap then marks in a chain "
+           "of its own (CNI-HOSTPORT-SETMARK). Pods with host ports change over when they are "
+           "recreated.";
   }
-  return AuditSeverity::kError;
+  if (owner == Owner::kHostPorts) {
+    return "Upgrade CRI-O to 1.27 or later, which masquerades host ports by chains of its own; "
+           "what dockershim left goes with a reboot.";
+  }
+  return "Masquerade in the rules themselves: the same match with -j MASQUERADE in a chain that "
+         "nat "
+         "POSTROUTING jumps to. Where only the rule that does DNAT can tell, mark there with a "
+         "mark "
+         "bit of your own, by a chain of your own, and masquerade that mark in POSTROUTING.";
+}
+
+// ---- users of chains ----
+
+AuditSeverity SeverityOfUse(absl::string_view chain, const KubeProxyFacts& proxy) {
+  const ChainFuture future = FutureOf(chain, proxy);
+  return future == ChainFuture::kEmpty || future == ChainFuture::kGone ? AuditSeverity::kError
+                                                                       : AuditSeverity::kWarning;
 }
 
 AuditedRule Audited(const TableId& table, const std::string& chain, const SurveyRule& rule) {
   return {.chain = chain, .text = ToString(table, rule), .packets = rule.counters.packets};
 }
 
-void AddUser(const AuditedRule& rule, const std::string& used, Owner owner,
-             const FamilyAudit& audit, const AuditOptions& options, FindingCollector& findings) {
+void AddUser(AuditedRule rule, const std::string& used, Owner owner, const FamilyAudit& audit) {
   const std::string group(ChainGroup(rule.chain));
-  const bool is_private = FutureOf(used, audit.proxy) == ChainFuture::kPrivate;
-  const std::string message =
-      owner == Owner::kUnknown
-          ? absl::StrCat("rules in ", group,
-                         is_private ? ", not this agent's" : ", not Kubernetes' own", ", jump to ",
-                         used)
-          : absl::StrCat("rules of ", OwnerName(owner), " jump to ", used);
-  findings.AddRule({.kind = is_private ? AuditKind::kPrivateChainUser : AuditKind::kChainUser,
-                    .severity = SeverityOfUse(used, audit.proxy),
-                    .iptables_mode = audit.proxy.iptables_mode,
-                    .family = audit.chains.name(),
-                    .chain = used,
-                    .owner = owner,
-                    .message = message,
-                    .consequence = ConsequenceForUsers(used, audit.proxy, options.mode),
-                    .remedy = RemedyForUsers(used, owner)},
-                   rule, audit.counted, group);
+  const bool is_private = IsPrivateChain(used);
+  AuditFinding finding =
+      audit.About(is_private ? AuditKind::kPrivateChainUser : AuditKind::kChainUser,
+                  SeverityOfUse(used, audit.proxy), used, owner);
+  finding.message = owner == Owner::kUnknown
+                        ? absl::StrCat("rules in ", group,
+                                       is_private ? ", not this agent's" : ", not Kubernetes' own",
+                                       ", jump to ", used)
+                        : absl::StrCat("rules of ", OwnerName(owner), " jump to ", used);
+  finding.consequence = ConsequenceForUsers(used, audit.proxy, audit.findings.options().mode);
+  finding.remedy = RemedyForUsers(used, owner);
+  audit.findings.AddRule(std::move(finding), std::move(rule), group);
 }
 
-void AddForeign(const AuditedRule& rule, const std::string& used, Owner owner,
-                const FamilyAudit& audit, FindingCollector& findings) {
-  const ChainFuture future = FutureOf(used, audit.proxy);
-  const absl::string_view whose = future == ChainFuture::kPrivate ? "this agent's" : "Kubernetes'";
+void AddForeign(AuditedRule rule, const std::string& used, Owner owner, const FamilyAudit& audit) {
+  AuditFinding finding = audit.About(AuditKind::kForeignRule, AuditSeverity::kWarning, used, owner);
+  finding.message =
+      absl::StrCat("rules that are not ", IsPrivateChain(used) ? "this agent's" : "Kubernetes'",
+                   " stand in ", used);
   // kube-proxy flushes these on its syncs, with whatever others put there.
-  const std::string flushed =
-      future == ChainFuture::kKeptByProxy
-          ? absl::StrCat(ProxyText(audit.proxy), " removes them on its next sync.")
-          : "";
-  findings.AddRule({.kind = AuditKind::kForeignRule,
-                    .severity = AuditSeverity::kWarning,
-                    .iptables_mode = audit.proxy.iptables_mode,
-                    .family = audit.chains.name(),
-                    .chain = used,
-                    .owner = owner,
-                    .message = absl::StrCat("rules that are not ", whose, " stand in ", used),
-                    .consequence = flushed,
-                    .remedy = "Put them into a chain of their own."},
-                   rule, audit.counted);
+  if (FutureOf(used, audit.proxy) == ChainFuture::kKeptByProxy) {
+    finding.consequence = absl::StrCat(ProxyText(audit.proxy), " removes them on its next sync.");
+  }
+  finding.remedy = "Put them into a chain of their own.";
+  audit.findings.AddRule(std::move(finding), std::move(rule));
 }
 
 void AuditRule(const TableId& table, const std::string& name, const SurveyChain& chain,
-               const SurveyRule& rule, FamilyAudit& audit, const AuditOptions& options,
-               FindingCollector& findings) {
-  const Owner of_chain = chain.base ? Owner::kBaseChain : OwnerOfChain(table, name);
+               const SurveyRule& rule, FamilyAudit& audit) {
+  const Owner of_chain = OwnerOfChain(table, name, chain.base);
   const absl::string_view jump = JumpOf(rule);
   const Owner of_jump = jump.empty() ? Owner::kUnknown : OwnerOfChain(table, jump);
   const bool uses = IsKubeletsOrOurs(of_jump);
   if (!uses && !IsKubeletsOrOurs(of_chain)) return;
   const std::string used = absl::StrCat(table.name, "/", jump);
   // Of tens of thousands of rules nearly all are in kube-proxy's own chains: told by those alone.
-  if (of_jump == Owner::kKubelet && of_chain != Owner::kBaseChain && of_chain != Owner::kKubelet &&
-      IsKubernetes(of_chain)) {
-    ChainUse& use = audit.uses[used];
-    ++use.by_kube_proxy;
-    use.kube_proxy_packets += rule.counters.packets;
-    if (use.kube_proxy_examples.size() < options.max_examples) {
-      use.kube_proxy_examples.push_back(Audited(table, name, rule));
+  if (of_jump == Owner::kKubelet && of_chain != Owner::kKubelet && IsKubernetes(of_chain)) {
+    AuditFinding& use = audit.uses[used].by_kube_proxy;
+    ++use.count;
+    use.packets = use.packets.value_or(0) + rule.counters.packets;
+    if (use.rules.size() < kMostExamples) {
+      use.rules.push_back(Audited(table, name, rule));
     }
     return;
   }
@@ -99,10 +110,9 @@ void AuditRule(const TableId& table, const std::string& name, const SurveyChain&
   if (owner == Owner::kThisAgent || (IsKubernetes(owner) && of_jump != Owner::kThisAgent)) return;
   if (uses) {
     ++audit.uses[used].by_others;
-    AddUser(Audited(table, name, rule), used, owner, audit, options, findings);
+    AddUser(Audited(table, name, rule), used, owner, audit);
   } else {
-    AddForeign(Audited(table, name, rule), absl::StrCat(table.name, "/", name), owner, audit,
-               findings);
+    AddForeign(Audited(table, name, rule), absl::StrCat(table.name, "/", name), owner, audit);
   }
 }
 
@@ -110,121 +120,175 @@ void AuditRule(const TableId& table, const std::string& name, const SurveyChain&
 
 constexpr uint32_t kEveryBit = 0xffffffff;
 
-const FamilyAudit* Of(const std::vector<FamilyAudit>& families, absl::string_view name) {
+// The kube-proxy of the family, or of the first where the table is of neither; null where there is
+// no family at all.
+const KubeProxyFacts* ProxyOf(const std::vector<FamilyAudit>& families, absl::string_view name) {
   for (const FamilyAudit& audit : families) {
-    if (audit.chains.name() == name) return &audit;
+    if (audit.chains.name() == name) return &audit.proxy;
   }
-  return families.empty() ? nullptr : &families.front();
+  return families.empty() ? nullptr : &families.front().proxy;
 }
 
-struct MarkRule {
-  const TableId& table;
-  const std::string& chain;
-  const SurveyRule& rule;
-  Owner owner;
-  bool counted;
-};
+std::string HexText(uint32_t bits) { return absl::StrCat("0x", absl::Hex(bits)); }
 
-void AddSetter(const MarkRule& mark, const FamilyAudit* audit, uint32_t masquerade, uint32_t drop,
-               const netlink::Survey& survey, const AuditOptions& options,
-               FindingCollector& findings) {
-  const uint32_t set = MarksSet(mark.rule);
+// `finding` of a rule that sets the bits `set`, completed.
+void TellSetter(uint32_t set, uint32_t masquerade, uint32_t drop, const KubeProxyFacts* proxy,
+                Mode mode, AuditFinding& finding) {
   const bool masquerades = (set & masquerade) != 0;
-  const std::string bits = absl::StrCat("0x", absl::Hex(set & (masquerade | drop)));
-  AuditFinding finding = {.kind = AuditKind::kMarkBitSet,
-                          .iptables_mode = survey.mode,
-                          .family = mark.table.family,
-                          .chain = masquerades ? "nat/KUBE-POSTROUTING" : "nat/KUBE-MARK-DROP",
-                          .owner = mark.owner};
+  const std::string bits = HexText(set & (masquerade | drop));
+  finding.kind = AuditKind::kMarkBitSet;
+  finding.chain = masquerades ? "nat/KUBE-POSTROUTING" : "nat/KUBE-MARK-DROP";
   if (set == kEveryBit) {
-    finding.message = absl::StrCat("rules of table ", mark.table.name, " may set any mark bit, ",
-                                   bits, " among them");
-  } else {
-    finding.severity = AuditSeverity::kWarning;
-    finding.message = absl::StrCat("rules of table ", mark.table.name, " set mark bit ", bits,
-                                   " without our chains");
-    // It sets nothing but our bit: it wants what the bit stands for.
-    const bool meant = (set & ~(masquerade | drop)) == 0;
-    if (!meant || audit == nullptr) {
-      finding.remedy = "Keep other programs' marks off the bits of kubelet and kube-proxy.";
-    } else {
-      finding.severity = SeverityOfUse(finding.chain, audit->proxy);
-      finding.consequence =
-          finding.severity == AuditSeverity::kWarning
-              ? ConsequenceForUsers(finding.chain, audit->proxy, options.mode)
-              : absl::StrCat(WhenGateIsOn(options.mode),
-                             "nothing acts on this bit from the next reboot or flush on: their "
-                             "packets are no longer ",
-                             masquerades ? "masqueraded." : "dropped.");
-      finding.remedy = RemedyForUsers(finding.chain, mark.owner);
-    }
+    absl::StrAppend(&finding.message, " may set any mark bit, ", bits, " among them");
+    return;
   }
-  findings.AddRule(std::move(finding), Audited(mark.table, mark.chain, mark.rule), mark.counted,
-                   absl::StrCat(mark.table.name, " ", absl::Hex(set)));
+  absl::StrAppend(&finding.message, " set mark bit ", bits, " without our chains");
+  // It sets nothing but our bit: it wants what the bit stands for.
+  const bool meant = (set & ~(masquerade | drop)) == 0;
+  if (!meant || proxy == nullptr) {
+    finding.severity = AuditSeverity::kWarning;
+    finding.remedy = "Keep other programs' marks off the bits of kubelet and kube-proxy.";
+    return;
+  }
+  finding.severity = SeverityOfUse(finding.chain, *proxy);
+  finding.consequence =
+      finding.severity == AuditSeverity::kWarning
+          ? ConsequenceForUsers(finding.chain, *proxy, mode)
+          : absl::StrCat(WhenGateIsOn(mode),
+                         "nothing acts on this bit from the next reboot or flush on: their "
+                         "packets are no longer ",
+                         masquerades ? "masqueraded." : "dropped.");
+  finding.remedy = RemedyForUsers(finding.chain, finding.owner);
 }
 
-void AddTester(const MarkRule& mark, uint32_t ours, const netlink::Survey& survey,
-               FindingCollector& findings) {
-  const uint32_t tested = MarksTested(mark.rule);
-  AuditFinding finding = {.kind = AuditKind::kMarkBitTested,
-                          .iptables_mode = survey.mode,
-                          .family = mark.table.family,
-                          .owner = mark.owner};
+// The same of one that tests the bits `tested`.
+void TellTester(uint32_t tested, uint32_t ours, AuditFinding& finding) {
+  finding.kind = AuditKind::kMarkBitTested;
   if (tested == kEveryBit) {
-    finding.message = absl::StrCat("rules of table ", mark.table.name,
-                                   " compare the whole packet mark, our bits included");
-  } else {
-    finding.severity = AuditSeverity::kWarning;
-    finding.message = absl::StrCat("rules of table ", mark.table.name, " react to mark bit 0x",
-                                   absl::Hex(tested & ours), ", which kubelet's chains set");
-    finding.consequence = "They see it only while something sets the bit.";
-    finding.remedy = "Match what is wanted itself, or a mark bit of your own.";
+    finding.message += " compare the whole packet mark, our bits included";
+    return;
   }
-  findings.AddRule(std::move(finding), Audited(mark.table, mark.chain, mark.rule), mark.counted,
-                   absl::StrCat(mark.table.name, " ", absl::Hex(tested)));
+  finding.severity = AuditSeverity::kWarning;
+  absl::StrAppend(&finding.message, " react to mark bit ", HexText(tested & ours),
+                  ", which kubelet's chains set");
+  finding.consequence = "They see it only while something sets the bit.";
+  finding.remedy = "Match what is wanted itself, or a mark bit of your own.";
 }
 
 }  // namespace
 
-bool HasCounters(const netlink::Survey& survey) {
-  for (const auto& [table, chains] : survey.tables) {
-    for (const auto& [name, chain] : chains) {
-      for (const SurveyRule& rule : chain.rules) {
-        if (rule.counters.packets != 0) return true;
-      }
-    }
+ChainFuture FutureOf(absl::string_view chain, const KubeProxyFacts& proxy) {
+  if (IsPrivateChain(chain)) return ChainFuture::kPrivate;
+  if (chain == kMasq || chain == kPostrouting) {
+    return proxy.KeepsMarkMasq() ? ChainFuture::kKeptByProxy : ChainFuture::kGone;
   }
-  return false;
+  if (chain == kDrop) {
+    // Since 1.20 (IPVS mode: 1.16) kube-proxy makes sure that it exists, and writes nothing there.
+    const bool makes = proxy.mode == KubeProxyMode::kIpvs || proxy.oldest >= 20;
+    return proxy.MayUseMarkDrop() && makes ? ChainFuture::kEmpty : ChainFuture::kGone;
+  }
+  if (chain == kFirewall) {
+    if (proxy.family == netlink::Family::kIPv4) return ChainFuture::kKept;
+    return proxy.KeepsFirewall() ? ChainFuture::kKeptByProxy : ChainFuture::kGone;
+  }
+  return chain == kHint ? ChainFuture::kKept : ChainFuture::kGone;
 }
 
-void AuditRules(FamilyAudit& audit, const AuditOptions& options, FindingCollector& findings) {
-  for (const absl::string_view table : {"mangle", "nat", "filter"}) {
-    const TableId id = audit.chains.Id(table);
-    for (const auto& [name, chain] : audit.chains.In(table)) {
-      for (const SurveyRule& rule : chain.rules) {
-        AuditRule(id, name, chain, rule, audit, options, findings);
-      }
+std::string WhenGateIsOn(Mode mode) {
+  return mode == Mode::kCleanup ? "IPTablesOwnershipCleanup is on: "
+                                : "Once IPTablesOwnershipCleanup is on, ";
+}
+
+std::string ProxyText(const KubeProxyFacts& proxy) {
+  return absl::StrCat("kube-proxy ", GenerationText(proxy), " (", KubeProxyModeName(proxy.mode),
+                      " mode)");
+}
+
+std::string ConsequenceForUsers(absl::string_view chain, const KubeProxyFacts& proxy, Mode mode) {
+  const std::string when = WhenGateIsOn(mode);
+  switch (FutureOf(chain, proxy)) {
+    case ChainFuture::kKept:
+      return absl::StrCat(
+          when, chain, " stays",
+          chain == kFirewall ? ", but drops only martian packets, none by mark." : ".");
+    case ChainFuture::kKeptByProxy:
+      return absl::StrCat(when, ProxyText(proxy), " goes on writing ", chain,
+                          ", so they work on for as long as it does; nobody promises that.");
+    case ChainFuture::kEmpty:
+      return absl::StrCat(when, ProxyText(proxy), " keeps ", chain,
+                          " but puts nothing into it: ", LossOf(chain),
+                          " (fails open), from the next reboot or flush on.");
+    case ChainFuture::kGone:
+      return absl::StrCat(when, "nobody makes ", chain,
+                          ": from the next reboot or flush on, adding such a rule fails, and ",
+                          LossOf(chain), ".");
+    case ChainFuture::kPrivate:
+      return absl::StrCat(chain,
+                          " is private: this agent makes it for kubelet alone, while its feature "
+                          "gate ConnLabelMarking (alpha) is on. Its rules and its label may change "
+                          "with any release, and it goes with the gate.");
+  }
+  return "";
+}
+
+std::string RemedyForUsers(absl::string_view chain, Owner owner) {
+  if (IsPrivateChain(chain)) {
+    if (owner == Owner::kPortmap) return MasqueradeRemedy(owner);
+    return "Make chains of your own, with a label of your own: -m connlabel --label N --set in "
+           "one, and one that acts on it; or masquerade and drop in the rules themselves.";
+  }
+  if (chain == kMasq || chain == kPostrouting) return MasqueradeRemedy(owner);
+  if (chain == kDrop) {
+    return "Drop in table filter: the same match with -j DROP in a chain of your own that INPUT, "
+           "OUTPUT or FORWARD jump to. Where DNAT has changed the packet by then, match what it "
+           "was "
+           "before with -m conntrack --ctorigdst.";
+  }
+  if (chain == kFirewall) {
+    return "Filter in a chain of your own that INPUT and OUTPUT jump to.";
+  }
+  return "Rely on mangle/KUBE-IPTABLES-HINT alone, and only on its existence.";
+}
+
+void AuditRules(FamilyAudit& audit) {
+  for (const netlink::Table table : netlink::kTables) {
+    const absl::string_view table_name = netlink::TableName(table);
+    const TableId id = audit.chains.Id(table_name);
+    for (const auto& [name, chain] : audit.chains.In(table_name)) {
+      for (const SurveyRule& rule : chain.rules) AuditRule(id, name, chain, rule, audit);
     }
   }
 }
 
-void AuditMarks(const netlink::Survey& survey, bool counted,
-                const std::vector<FamilyAudit>& families, const AuditOptions& options,
+void AuditMarks(const netlink::Survey& survey, const std::vector<FamilyAudit>& families,
                 FindingCollector& findings) {
+  const AuditOptions& options = findings.options();
   const uint32_t masquerade = uint32_t{1} << options.bits.masquerade;
   const uint32_t drop = uint32_t{1} << options.bits.drop;
+  const uint32_t ours = masquerade | drop;
   for (const auto& [table, chains] : survey.tables) {
     for (const auto& [name, chain] : chains) {
       for (const SurveyRule& rule : chain.rules) {
-        const uint32_t ours = masquerade | drop;
-        if (((MarksSet(rule) | MarksTested(rule)) & ours) == 0) continue;
+        const uint32_t set = MarksSet(rule);
+        const uint32_t tested = MarksTested(rule);
+        if (((set | tested) & ours) == 0) continue;
         const Owner owner = OwnerOfRule(table, name, chain.base, rule);
         if (IsKubernetes(owner) || owner == Owner::kThisAgent) continue;
-        const MarkRule mark = {table, name, rule, owner, counted};
-        if ((MarksSet(rule) & ours) != 0) {
-          AddSetter(mark, Of(families, table.family), masquerade, drop, survey, options, findings);
+        AuditFinding finding = {.iptables_mode = survey.mode,
+                                .family = table.family,
+                                .owner = owner,
+                                .message = absl::StrCat("rules of table ", table.name)};
+        if ((set & ours) != 0) {
+          AuditFinding setter = finding;
+          TellSetter(set, masquerade, drop, ProxyOf(families, table.family), options.mode, setter);
+          findings.AddRule(std::move(setter), Audited(table, name, rule),
+                           absl::StrCat(table.name, " ", absl::Hex(set)));
         }
-        if ((MarksTested(rule) & ours) != 0) AddTester(mark, ours, survey, findings);
+        if ((tested & ours) != 0) {
+          TellTester(tested, ours, finding);
+          findings.AddRule(std::move(finding), Audited(table, name, rule),
+                           absl::StrCat(table.name, " ", absl::Hex(tested)));
+        }
       }
     }
   }

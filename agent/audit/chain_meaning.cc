@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the chains of Kubernetes are, who made them, and where packets go from them.
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "agent/audit/audit_parts.h"
-#include "agent/audit/chain_owner.h"
-#include "agent/audit/explain_parts.h"
 #include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {
@@ -21,111 +18,97 @@ struct MeaningRow {
   absl::string_view group;  // as ChainGroup
   absl::string_view text;
 };
-constexpr std::array kMeanings = {
-    MeaningRow{"nat", kMarkMasqChain,
-               "Marks packets that must leave with this node's address as their source. Nothing is "
-               "rewritten here: nat/KUBE-POSTROUTING does that, by the mark, once the packet has "
-               "been routed."},
-    MeaningRow{
-        "nat", kMarkDropChain,
-        "Marks packets that must be dropped, which table nat cannot do: filter/KUBE-FIREWALL "
-        "does it, by the mark. For kube-proxy up to 1.24, and whoever copied it."},
-    MeaningRow{
-        "nat", kPostroutingChain,
-        "Masquerades what nat/KUBE-MARK-MASQ marked, and nothing else, as the packet leaves."},
-    MeaningRow{
-        "filter", kFirewallChain,
-        "Drops packets to 127.0.0.0/8 that come from elsewhere (martians, CVE-2020-8558), "
-        "and, with IPTablesOwnershipCleanup off, packets that nat/KUBE-MARK-DROP marked. Not "
-        "the chain of the same name in table nat, which is of kube-proxy's IPVS mode."},
-    MeaningRow{
-        "nat", kFirewallChain,
-        "IPVS mode's own, up to 1.24: clients that loadBalancerSourceRanges does not let in. "
-        "Not the chain of the same name in table filter, which is kubelet's."},
-    MeaningRow{
-        "nat", kLabelMasqChain,
-        "Gives the packet's connection a label, by which nat/KUBELET-POSTROUTING masquerades "
-        "it. Private to kubelet, whose place this agent takes (feature gate "
-        "ConnLabelMarking): nobody else should jump here."},
-    MeaningRow{"nat", kLabelDropChain,
-               "Gives the packet's connection a label, by which filter/KUBELET-FIREWALL drops its "
-               "packets. Private, as nat/KUBELET-MARK-MASQ is."},
-    MeaningRow{"nat", kLabelPostroutingChain,
-               "Masquerades connections that nat/KUBELET-MARK-MASQ labelled, and nothing else. "
-               "Unlike a mark, the label is the connection's: the outer packets of a tunnel do not "
-               "inherit it."},
-    MeaningRow{
-        "filter", kLabelFirewallChain,
-        "Drops packets of connections that nat/KUBELET-MARK-DROP labelled: to this node, from "
-        "it, and those that it forwards."},
-    MeaningRow{"mangle", kHintChain,
-               "Empty on purpose: that it exists in this mode's tables tells other programs which "
-               "iptables this node uses. Of all of kubelet's chains the one that they may rely on "
-               "(since 1.24)."},
-    MeaningRow{"", kCanaryChain,
-               "Empty on purpose: kubelet looks for it once a minute, and takes its absence for a "
-               "flush of everything (since 1.17). Nobody else should use it."},
-    MeaningRow{"", "KUBE-PROXY-CANARY",
-               "Empty on purpose: kube-proxy's tripwire for flushed rules (since 1.17)."},
-    MeaningRow{
-        "nat", "KUBE-SERVICES",
-        "Where a packet to a service finds the service: one rule for each address and port."},
-    MeaningRow{"filter", "KUBE-SERVICES", "Refuses what goes to services without endpoints."},
-    MeaningRow{"filter", "KUBE-EXTERNAL-SERVICES",
-               "Refuses or drops what comes from outside for services without endpoints."},
-    MeaningRow{"nat", "KUBE-NODEPORTS", "Where a packet to a node port finds its service."},
-    MeaningRow{"filter", "KUBE-NODEPORTS", "Lets health checks of load balancers in."},
-    MeaningRow{"filter", "KUBE-FORWARD", "Lets forwarded packets of services through."},
-    MeaningRow{"filter", "KUBE-PROXY-FIREWALL",
-               "Drops clients that loadBalancerSourceRanges does not let in (since 1.25)."},
-    MeaningRow{"nat", "KUBE-SVC-*", "One service port: chooses an endpoint."},
-    MeaningRow{"nat", "KUBE-SVL-*", "One service port: chooses an endpoint on this node."},
-    MeaningRow{"nat", "KUBE-SEP-*", "One endpoint: sends the packet there."},
-    MeaningRow{"nat", "KUBE-FW-*", "The source ranges of one load balancer."},
-    MeaningRow{"nat", "KUBE-EXT-*", "Traffic from outside to one service port (since 1.24)."},
-    MeaningRow{
-        "nat", "KUBE-XLB-*",
-        "Traffic from outside to one service port that keeps clients' addresses (up to 1.23)."},
-    MeaningRow{"nat", "KUBE-LOAD-BALANCER", "IPVS mode: packets to load balancer addresses."},
-    MeaningRow{"nat", "KUBE-NODE-PORT", "IPVS mode: packets to node ports."},
-    MeaningRow{"filter", "KUBE-NODE-PORT", "IPVS mode: lets health checks in."},
-    MeaningRow{"filter", "KUBE-SOURCE-RANGES-FIREWALL",
-               "IPVS mode: drops clients that loadBalancerSourceRanges does not let in."},
-    MeaningRow{"filter", "KUBE-IPVS-FILTER",
-               "IPVS mode: keeps services' addresses from reaching the node's own ports."},
+constexpr MeaningRow kMeanings[] = {
+    {"nat", kMarkMasqChain,
+     "Marks packets that must leave with this node's address as their source. Nothing is rewritten "
+     "here: nat/KUBE-POSTROUTING does that, by the mark, once the packet has been routed."},
+    {"nat", kMarkDropChain,
+     "Marks packets that must be dropped, which table nat cannot do: filter/KUBE-FIREWALL does it, "
+     "by the mark. For kube-proxy up to 1.24, and whoever copied it."},
+    {"nat", kPostroutingChain,
+     "Masquerades what nat/KUBE-MARK-MASQ marked, and nothing else, as the packet leaves."},
+    {"filter", kFirewallChain,
+     "Drops packets to 127.0.0.0/8 that come from elsewhere (martians, CVE-2020-8558), and, with "
+     "IPTablesOwnershipCleanup off, packets that nat/KUBE-MARK-DROP marked. Not the chain of the "
+     "same name in table nat, which is of kube-proxy's IPVS mode."},
+    {"nat", kFirewallChain,
+     "IPVS mode's own, up to 1.24: clients that loadBalancerSourceRanges does not let in. Not the "
+     "chain of the same name in table filter, which is kubelet's."},
+    {"nat", kLabelMasqChain,
+     "Gives the packet's connection a label, by which nat/KUBELET-POSTROUTING masquerades it. "
+     "Private to kubelet, whose place this agent takes (feature gate ConnLabelMarking): nobody "
+     "else should jump here."},
+    {"nat", kLabelDropChain,
+     "Gives the packet's connection a label, by which filter/KUBELET-FIREWALL drops its packets. "
+     "Private, as nat/KUBELET-MARK-MASQ is."},
+    {"nat", kLabelPostroutingChain,
+     "Masquerades connections that nat/KUBELET-MARK-MASQ labelled, and nothing else. Unlike a "
+     "mark, the label is the connection's: the outer packets of a tunnel do not inherit it."},
+    {"filter", kLabelFirewallChain,
+     "Drops packets of connections that nat/KUBELET-MARK-DROP labelled: to this node, from it, and "
+     "those that it forwards."},
+    {"mangle", kHintChain,
+     "Empty on purpose: that it exists in this mode's tables tells other programs which iptables "
+     "this node uses. Of all of kubelet's chains the one that they may rely on (since 1.24)."},
+    {"", kCanaryChain,
+     "Empty on purpose: kubelet looks for it once a minute, and takes its absence for a flush of "
+     "everything (since 1.17). Nobody else should use it."},
+    {"", "KUBE-PROXY-CANARY",
+     "Empty on purpose: kube-proxy's tripwire for flushed rules (since 1.17)."},
+    {"nat", "KUBE-SERVICES",
+     "Where a packet to a service finds the service: one rule for each address and port."},
+    {"filter", "KUBE-SERVICES", "Refuses what goes to services without endpoints."},
+    {"filter", "KUBE-EXTERNAL-SERVICES",
+     "Refuses or drops what comes from outside for services without endpoints."},
+    {"nat", "KUBE-NODEPORTS", "Where a packet to a node port finds its service."},
+    {"filter", "KUBE-NODEPORTS", "Lets health checks of load balancers in."},
+    {"filter", "KUBE-FORWARD", "Lets forwarded packets of services through."},
+    {"filter", "KUBE-PROXY-FIREWALL",
+     "Drops clients that loadBalancerSourceRanges does not let in (since 1.25)."},
+    {"nat", "KUBE-SVC-*", "One service port: chooses an endpoint."},
+    {"nat", "KUBE-SVL-*", "One service port: chooses an endpoint on this node."},
+    {"nat", "KUBE-SEP-*", "One endpoint: sends the packet there."},
+    {"nat", "KUBE-FW-*", "The source ranges of one load balancer."},
+    {"nat", "KUBE-EXT-*", "Traffic from outside to one service port (since 1.24)."},
+    {"nat", "KUBE-XLB-*",
+     "Traffic from outside to one service port that keeps clients' addresses (up to 1.23)."},
+    {"nat", "KUBE-LOAD-BALANCER", "IPVS mode: packets to load balancer addresses."},
+    {"nat", "KUBE-NODE-PORT", "IPVS mode: packets to node ports."},
+    {"filter", "KUBE-NODE-PORT", "IPVS mode: lets health checks in."},
+    {"filter", "KUBE-SOURCE-RANGES-FIREWALL",
+     "IPVS mode: drops clients that loadBalancerSourceRanges does not let in."},
+    {"filter", "KUBE-IPVS-FILTER",
+     "IPVS mode: keeps services' addresses from reaching the node's own ports."},
 };
 
-bool MadeByKubeProxyToo(absl::string_view table, absl::string_view chain) {
-  return table == "nat" && (chain == kMarkMasqChain || chain == kPostroutingChain);
-}
-
-uint64_t PacketsFromBase(const FamilyChains& chains, absl::string_view table,
-                         absl::string_view base, absl::string_view chain) {
-  uint64_t packets = 0;
-  const netlink::SurveyChain* found = chains.Find(table, base);
-  if (found == nullptr) return 0;
-  for (const netlink::SurveyRule& rule : found->rules) {
-    if (JumpOf(rule) == chain) packets += rule.counters.packets;
-  }
-  return packets;
-}
-
-std::vector<std::string> NextOfMasq(const FamilyChains& chains) {
-  if (!chains.HangsOnBase("nat", kPostroutingChain, "POSTROUTING")) {
-    return {
-        "POSTROUTING does not jump to nat/KUBE-POSTROUTING: the mark is not acted on, and the "
-        "packet keeps its source."};
-  }
-  const uint64_t packets = PacketsFromBase(chains, "nat", "POSTROUTING", kPostroutingChain);
-  std::vector<std::string> next = {
-      absl::StrCat(
-          "Back to the rule behind the one that led here: usually on to an endpoint (DNAT)."),
-      absl::StrCat("When it leaves, POSTROUTING leads every connection's first packet to "
-                   "nat/KUBE-POSTROUTING",
-                   packets == 0 ? "" : absl::StrCat(" (", packets, " packets so far)"),
-                   ": what is marked is masqueraded, the rest returns.")};
-  return next;
-}
+// What acts on a mark or label that a chain of table nat sets, and from where packets come there.
+struct Listener {
+  absl::string_view from;
+  absl::string_view table;
+  absl::string_view chain;
+  absl::string_view bases;  // "INPUT OUTPUT"
+  // "%s" is "INPUT leads", of those bases that do; "%n", how many packets they led there.
+  absl::string_view heard;
+  absl::string_view unheard;  // of the others
+};
+constexpr Listener kListeners[] = {
+    {kMarkMasqChain, "nat", kPostroutingChain, "POSTROUTING",
+     "When it leaves, %s every connection's first packet to nat/KUBE-POSTROUTING%n: what is marked "
+     "is masqueraded, the rest returns.",
+     "the mark is not acted on, and the packet keeps its source"},
+    {kMarkDropChain, "filter", kFirewallChain, "INPUT OUTPUT",
+     "In table filter, %s to filter/KUBE-FIREWALL, which drops what is marked if it has its rule "
+     "for that. A packet that is forwarded passes neither INPUT nor OUTPUT, and is not dropped.",
+     "the mark is not acted on, and the packet goes on"},
+    {kLabelMasqChain, "nat", kLabelPostroutingChain, "POSTROUTING",
+     "When it leaves, %s every connection's first packet to nat/KUBELET-POSTROUTING: what is "
+     "labelled is masqueraded, the rest returns.",
+     "the label is not acted on"},
+    {kLabelDropChain, "filter", kLabelFirewallChain, "INPUT FORWARD OUTPUT",
+     "In table filter, %s to filter/KUBELET-FIREWALL, which drops what is labelled, now and as "
+     "long as the connection lasts.",
+     "the label is not acted on"},
+};
 
 // "INPUT does", "INPUT, FORWARD and OUTPUT do".
 std::string WhoDoes(const std::vector<absl::string_view>& names, absl::string_view one,
@@ -137,34 +120,34 @@ std::string WhoDoes(const std::vector<absl::string_view>& names, absl::string_vi
   return absl::StrCat(text, " ", names.size() == 1 ? one : many);
 }
 
-// What becomes of packets that the chain `listener` waits for: `heard`, "%s" being "INPUT leads" of
-// those `bases` that do, and `unheard` of the others.
-std::vector<std::string> NextAt(const FamilyChains& chains, absl::string_view table,
-                                absl::string_view listener,
-                                std::initializer_list<absl::string_view> bases,
-                                absl::string_view heard, absl::string_view unheard) {
+std::vector<std::string> NextAt(const FamilyChains& chains, const Listener& listener) {
   std::vector<absl::string_view> leading;
   std::vector<absl::string_view> missing;
-  for (const absl::string_view base : bases) {
-    (chains.HangsOnBase(table, listener, base) ? leading : missing).push_back(base);
+  uint64_t packets = 0;
+  for (const absl::string_view base : absl::StrSplit(listener.bases, ' ')) {
+    const bool leads = chains.HangsOnBase(listener.table, listener.chain, base);
+    (leads ? leading : missing).push_back(base);
+    if (!leads) continue;
+    for (const netlink::SurveyRule& rule : chains.Find(listener.table, base)->rules) {
+      if (JumpOf(rule) == listener.chain) packets += rule.counters.packets;
+    }
   }
   std::vector<std::string> next;
   if (!leading.empty()) {
-    next.push_back(absl::StrReplaceAll(heard, {{"%s", WhoDoes(leading, "leads", "lead")}}));
+    if (listener.from == kMarkMasqChain) {
+      next.emplace_back(
+          "Back to the rule behind the one that led here: usually on to an endpoint (DNAT).");
+    }
+    const std::string so_far = absl::StrCat(" (", packets, " packets so far)");
+    next.push_back(absl::StrReplaceAll(listener.heard, {{"%s", WhoDoes(leading, "leads", "lead")},
+                                                        {"%n", packets == 0 ? "" : so_far}}));
   }
   if (!missing.empty()) {
-    next.push_back(absl::StrCat(WhoDoes(missing, "does", "do"), " not jump to ", table, "/",
-                                listener, ": ", leading.empty() ? "" : "there ", unheard, "."));
+    next.push_back(absl::StrCat(WhoDoes(missing, "does", "do"), " not jump to ", listener.table,
+                                "/", listener.chain, ": ", leading.empty() ? "" : "there ",
+                                listener.unheard, "."));
   }
   return next;
-}
-
-std::vector<std::string> NextOfDrop(const FamilyChains& chains) {
-  return NextAt(chains, "filter", kFirewallChain, {"INPUT", "OUTPUT"},
-                "In table filter, %s to filter/KUBE-FIREWALL, which drops what is marked if it has "
-                "its rule for that. A packet that is forwarded passes neither INPUT nor OUTPUT, "
-                "and is not dropped.",
-                "the mark is not acted on, and the packet goes on");
 }
 
 }  // namespace
@@ -200,7 +183,8 @@ std::string ChainMaker(const FamilyChains& chains, const KubeProxyFacts& proxy,
   std::string of_kubelet = kubelet
                                ? "kubelet (KUBE-KUBELET-CANARY stands), or this agent in its place"
                                : "kubelet, or this agent in its place";
-  if (MadeByKubeProxyToo(table, chain) && proxy.KeepsMarkMasq()) {
+  const bool marking = table == "nat" && (chain == kMarkMasqChain || chain == kPostroutingChain);
+  if (marking && proxy.KeepsMarkMasq()) {
     return absl::StrCat(ProxyText(proxy), ", which writes it anew on each sync",
                         kubelet || hint
                             ? absl::StrCat("; with IPTablesOwnershipCleanup off also ", of_kubelet)
@@ -217,25 +201,12 @@ std::string ChainMaker(const FamilyChains& chains, const KubeProxyFacts& proxy,
 
 std::vector<std::string> WhereNext(const FamilyChains& chains, absl::string_view table,
                                    absl::string_view chain) {
-  if (table == "nat" && chain == kMarkMasqChain) return NextOfMasq(chains);
-  if (table == "nat" && chain == kMarkDropChain) return NextOfDrop(chains);
-  if (table == "nat" && chain == kPostroutingChain) {
+  if (table != "nat") return {};
+  if (chain == kPostroutingChain || chain == kLabelPostroutingChain) {
     return {"Out, by the interface that routing chose; conntrack turns the answers back."};
   }
-  if (table == "nat" && chain == kLabelMasqChain) {
-    return NextAt(chains, "nat", kLabelPostroutingChain, {"POSTROUTING"},
-                  "When it leaves, %s every connection's first packet to "
-                  "nat/KUBELET-POSTROUTING: what is labelled is masqueraded, the rest returns.",
-                  "the label is not acted on");
-  }
-  if (table == "nat" && chain == kLabelDropChain) {
-    return NextAt(chains, "filter", kLabelFirewallChain, {"INPUT", "FORWARD", "OUTPUT"},
-                  "In table filter, %s to filter/KUBELET-FIREWALL, which drops what is labelled, "
-                  "now and as long as the connection lasts.",
-                  "the label is not acted on");
-  }
-  if (table == "nat" && chain == kLabelPostroutingChain) {
-    return {"Out, by the interface that routing chose; conntrack turns the answers back."};
+  for (const Listener& listener : kListeners) {
+    if (listener.from == chain) return NextAt(chains, listener);
   }
   return {};
 }

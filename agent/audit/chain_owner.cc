@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/audit/chain_owner.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <optional>
@@ -14,33 +15,28 @@
 namespace kipt::agent {
 namespace {
 
-struct OwnerRow {
-  Owner owner;
-  absl::string_view name;
-};
-constexpr std::array kNames = {
-    OwnerRow{Owner::kUnknown, "unknown"},
-    OwnerRow{Owner::kBaseChain, "everybody (a base chain)"},
-    OwnerRow{Owner::kKubelet, "kubelet"},
-    OwnerRow{Owner::kKubeProxy, "kube-proxy"},
-    OwnerRow{Owner::kKubeProxyIpvs, "kube-proxy (IPVS)"},
-    OwnerRow{Owner::kKubeProxyNftables, "kube-proxy (nftables)"},
-    OwnerRow{Owner::kKpng, "kpng"},
-    OwnerRow{Owner::kThisAgent, "kube-iptables-agent"},
-    OwnerRow{Owner::kKubeRouter, "kube-router"},
-    OwnerRow{Owner::kPortmap, "the CNI plugin portmap"},
-    OwnerRow{Owner::kHostPorts, "CRI-O up to 1.26, or dockershim"},
-    OwnerRow{Owner::kCrio, "CRI-O"},
-    OwnerRow{Owner::kCalico, "Calico"},
-    OwnerRow{Owner::kCilium, "Cilium"},
-    OwnerRow{Owner::kFlannel, "flannel"},
-    OwnerRow{Owner::kWeave, "Weave Net"},
-    OwnerRow{Owner::kAntrea, "Antrea"},
-    OwnerRow{Owner::kDocker, "Docker"},
-    OwnerRow{Owner::kFirewalld, "firewalld"},
-    OwnerRow{Owner::kIpMasqAgent, "ip-masq-agent"},
-    OwnerRow{Owner::kNodeLocalDns, "NodeLocal DNS"},
-};
+// In the order of the enumeration.
+constexpr std::array<absl::string_view, 21> kNames = {"unknown",
+                                                      "everybody (a base chain)",
+                                                      "kubelet",
+                                                      "kube-proxy",
+                                                      "kube-proxy (IPVS)",
+                                                      "kube-proxy (nftables)",
+                                                      "kpng",
+                                                      "kube-iptables-agent",
+                                                      "kube-router",
+                                                      "the CNI plugin portmap",
+                                                      "CRI-O up to 1.26, or dockershim",
+                                                      "CRI-O",
+                                                      "Calico",
+                                                      "Cilium",
+                                                      "flannel",
+                                                      "Weave Net",
+                                                      "Antrea",
+                                                      "Docker",
+                                                      "firewalld",
+                                                      "ip-masq-agent",
+                                                      "NodeLocal DNS"};
 
 // The first row that matches decides. `table` empty: any. A name that ends in '*' is a prefix.
 struct ChainRow {
@@ -110,6 +106,10 @@ constexpr std::array kChains = {
     ChainRow{"", "POSTROUTING_ZONES*", Owner::kFirewalld},
 };
 
+struct OwnerRow {
+  Owner owner;
+  absl::string_view name;
+};
 // Tables of nft that are one program's.
 constexpr std::array kTables = {
     OwnerRow{Owner::kKubeProxyNftables, "kube-proxy"},
@@ -139,6 +139,13 @@ constexpr std::array kComments = {
 bool NameMatches(absl::string_view pattern, absl::string_view name) {
   if (!absl::EndsWith(pattern, "*")) return pattern == name;
   return absl::StartsWith(name, pattern.substr(0, pattern.size() - 1));
+}
+
+Owner OwnerByName(absl::string_view table, absl::string_view chain) {
+  for (const ChainRow& row : kChains) {
+    if ((row.table.empty() || row.table == table) && NameMatches(row.name, chain)) return row.owner;
+  }
+  return Owner::kUnknown;
 }
 
 // The chain as policy names it, where it can: kubelet has chains in these families and tables only.
@@ -184,12 +191,7 @@ Owner OwnerOfJump(const netlink::TableId& table, absl::string_view chain,
 
 }  // namespace
 
-absl::string_view OwnerName(Owner owner) {
-  for (const OwnerRow& row : kNames) {
-    if (row.owner == owner) return row.name;
-  }
-  return "unknown";
-}
+absl::string_view OwnerName(Owner owner) { return kNames.at(static_cast<size_t>(owner)); }
 
 bool IsKubernetes(Owner owner) {
   return owner == Owner::kKubelet || owner == Owner::kKubeProxy || owner == Owner::kKubeProxyIpvs ||
@@ -200,22 +202,16 @@ bool IsKubeletsOrOurs(Owner owner) {
   return owner == Owner::kKubelet || owner == Owner::kThisAgent;
 }
 
-Owner OwnerOfChain(const netlink::TableId& table, absl::string_view chain) {
+Owner OwnerOfChain(const netlink::TableId& table, absl::string_view chain, bool base) {
+  if (base) return Owner::kBaseChain;
   for (const OwnerRow& row : kTables) {
     if (row.name == table.name) return row.owner;
   }
-  for (const ChainRow& row : kChains) {
-    if ((row.table.empty() || row.table == table.name) && NameMatches(row.name, chain)) {
-      return row.owner;
-    }
-  }
-  return Owner::kUnknown;
+  return OwnerByName(table.name, chain);
 }
 
 bool IsPrivateChain(absl::string_view table, absl::string_view chain) {
-  const std::optional<netlink::ChainId> id =
-      KubeletChainId({.family = "ip", .name = std::string(table)}, chain);
-  return id && IsLabelChain(*id);
+  return OwnerByName(table, chain) == Owner::kThisAgent;
 }
 
 bool IsPrivateChain(absl::string_view place) {
@@ -226,7 +222,7 @@ bool IsPrivateChain(absl::string_view place) {
 
 Owner OwnerOfRule(const netlink::TableId& table, absl::string_view chain, bool base,
                   const netlink::SurveyRule& rule) {
-  const Owner of_chain = base ? Owner::kBaseChain : OwnerOfChain(table, chain);
+  const Owner of_chain = OwnerOfChain(table, chain, base);
   if (of_chain == Owner::kKubelet ||
       (of_chain == Owner::kThisAgent && IsPrivateChain(table.name, chain))) {
     if (IsKubeletForm(table, chain, rule)) return of_chain;
@@ -239,8 +235,8 @@ Owner OwnerOfRule(const netlink::TableId& table, absl::string_view chain, bool b
   for (const OwnerRow& row : kComments) {
     if (absl::StartsWith(KnownMatches(rule).comment, row.name)) return row.owner;
   }
-  const std::string* jump = JumpTarget(rule);
-  const Owner of_target = jump == nullptr ? Owner::kUnknown : OwnerOfChain(table, *jump);
+  const absl::string_view jump = JumpOf(rule);
+  const Owner of_target = jump.empty() ? Owner::kUnknown : OwnerOfChain(table, jump);
   // That a rule uses a chain of kubelet's or of ours does not make it that.
   return IsKubeletsOrOurs(of_target) ? Owner::kUnknown : of_target;
 }
@@ -254,6 +250,42 @@ absl::string_view ChainGroup(absl::string_view chain) {
     if (NameMatches(group, chain)) return group;
   }
   return chain;
+}
+
+absl::string_view JumpOf(const netlink::SurveyRule& rule) {
+  const std::string* jump = JumpTarget(rule);
+  return jump == nullptr ? absl::string_view() : *jump;
+}
+
+FamilyChains::FamilyChains(const netlink::Survey& survey, netlink::Family family)
+    : survey_(survey), family_(family), name_(netlink::FamilyName(family)) {}
+
+netlink::TableId FamilyChains::Id(absl::string_view table) const {
+  return {.family = name_, .name = std::string(table)};
+}
+
+const FamilyChains::Chains& FamilyChains::In(absl::string_view table) const {
+  static const Chains* const kNone = new Chains();
+  const auto found = survey_.tables.find(Id(table));
+  return found == survey_.tables.end() ? *kNone : found->second;
+}
+
+const netlink::SurveyChain* FamilyChains::Find(absl::string_view table,
+                                               absl::string_view chain) const {
+  return survey_.Find(Id(table), std::string(chain));
+}
+
+bool FamilyChains::HangsOnBase(absl::string_view table, absl::string_view chain,
+                               absl::string_view from) const {
+  const auto jumps = [&](const netlink::SurveyRule& rule) { return JumpOf(rule) == chain; };
+  return std::any_of(In(table).begin(), In(table).end(), [&](const auto& entry) {
+    return entry.second.base && (from.empty() || from == absl::string_view(entry.first)) &&
+           std::any_of(entry.second.rules.begin(), entry.second.rules.end(), jumps);
+  });
+}
+
+bool FamilyChains::HasAnywhere(absl::string_view chain) const {
+  return Has("mangle", chain) || Has("nat", chain) || Has("filter", chain);
 }
 
 }  // namespace kipt::agent

@@ -2,12 +2,15 @@
 //
 // File: agent/audit/chain_owner.h
 //
-// Whose a chain or a rule is, by the names and comments that programs are known by: a likely owner,
-// for people. Nothing is ever changed on the strength of it. Pure.
+// The iptables chains of one family in a survey; and whose a chain or a rule is, by the names and
+// comments that programs are known by: a likely owner, for people. Nothing is ever changed because
+// of it. Pure.
 #ifndef KIPT_AGENT_AUDIT_CHAIN_OWNER_H_
 #define KIPT_AGENT_AUDIT_CHAIN_OWNER_H_
 
 #include <cstdint>
+#include <map>
+#include <string>
 
 #include "absl/strings/string_view.h"
 #include "netlink/survey.h"
@@ -49,8 +52,8 @@ bool IsKubernetes(Owner owner);
 // Kubelet's, or this agent's, which takes kubelet's place.
 bool IsKubeletsOrOurs(Owner owner);
 
-// By table and name. Base chains are told by their flag, not by this.
-Owner OwnerOfChain(const netlink::TableId& table, absl::string_view chain);
+// By table and name; a base chain is everybody's.
+Owner OwnerOfChain(const netlink::TableId& table, absl::string_view chain, bool base = false);
 
 // nat KUBELET-MARK-MASQ and the like: of this agent alone, and for nobody else's use. `table` as in
 // TableId::name.
@@ -67,6 +70,43 @@ Owner OwnerOfRule(const netlink::TableId& table, absl::string_view chain, bool b
 // "KUBE-SVC-*" for the chains that a program makes one of per service, endpoint, pod or container;
 // else the name itself. A view of `chain` or of static storage.
 absl::string_view ChainGroup(absl::string_view chain);
+
+// ---- the chains of a family ----
+
+// The chain that `rule` jumps or goes to; empty where it does not.
+absl::string_view JumpOf(const netlink::SurveyRule& rule);
+
+// The iptables tables of one family, by name. A view: the survey must outlive it.
+class FamilyChains {
+ public:
+  using Chains = std::map<std::string, netlink::SurveyChain>;
+
+  FamilyChains(const netlink::Survey& survey, netlink::Family family);
+
+  const netlink::Survey& survey() const { return survey_; }
+  netlink::Family family() const { return family_; }
+  // "ip" or "ip6".
+  const std::string& name() const { return name_; }
+
+  netlink::TableId Id(absl::string_view table) const;
+  // The chains of `table`; none where it does not exist.
+  const Chains& In(absl::string_view table) const;
+  // Null where it does not exist.
+  const netlink::SurveyChain* Find(absl::string_view table, absl::string_view chain) const;
+  bool Has(absl::string_view table, absl::string_view chain) const {
+    return Find(table, chain) != nullptr;
+  }
+  // A base chain of the same table jumps to it: packets come there. `from` limits it to one.
+  bool HangsOnBase(absl::string_view table, absl::string_view chain,
+                   absl::string_view from = "") const;
+  // Any of the tables mangle, nat and filter has it.
+  bool HasAnywhere(absl::string_view chain) const;
+
+ private:
+  const netlink::Survey& survey_;
+  netlink::Family family_;
+  std::string name_;
+};
 
 }  // namespace kipt::agent
 

@@ -16,7 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "agent/audit/chain_owner.h"
+#include "agent/audit/audit.h"
 #include "netlink/survey.h"
 
 namespace kipt::agent {
@@ -45,20 +45,6 @@ enum class Purpose : uint8_t {
 };
 absl::string_view PurposeName(Purpose purpose);  // "OutsidePodRange", ...
 
-struct ExplainOptions {
-  // Rules shown of each purpose, and of the chain itself.
-  size_t max_examples = 3;
-};
-
-struct ExplainedRule {
-  std::string chain;     // where it stands
-  std::string text;      // as iptables-save spells it
-  std::string sentence;  // "default/web: a packet from 10.244.2.162 goes to KUBE-MARK-MASQ"
-  uint64_t packets = 0;
-
-  bool operator==(const ExplainedRule&) const = default;
-};
-
 // Rules that lead to the chain for one reason.
 struct PurposeGroup {
   Purpose purpose = Purpose::kOther;
@@ -67,9 +53,7 @@ struct PurposeGroup {
   Owner owner = Owner::kUnknown;
   size_t count = 0;
   std::optional<uint64_t> packets = {};  // as AuditFinding::packets
-  std::vector<ExplainedRule> examples = {};
-
-  bool operator==(const PurposeGroup&) const = default;
+  std::vector<AuditedRule> examples = {};
 };
 
 struct Explanation {
@@ -83,11 +67,8 @@ struct Explanation {
   size_t users = 0;                        // rules that lead to it
   std::vector<PurposeGroup> purposes = {};
   size_t rule_count = 0;
-  std::vector<ExplainedRule> rules =
-      {};  // its own, in order; more of them than max_examples may stand
-  std::vector<std::string> next = {};  // where packets go from here
-
-  bool operator==(const Explanation&) const = default;
+  std::vector<AuditedRule> rules = {};  // its own, in order: the first ten
+  std::vector<std::string> next = {};   // where packets go from here
 };
 
 // `chain` is TABLE/CHAIN, or a name that stands in one table only.
@@ -95,7 +76,7 @@ struct Explanation {
 // NotFound: no such chain; the message names chains of similar name. InvalidArgument: the name
 // stands in several tables.
 absl::StatusOr<Explanation> Explain(const netlink::Survey& survey, netlink::Family family,
-                                    absl::string_view chain, const ExplainOptions& options = {});
+                                    absl::string_view chain);
 
 std::string ExplainText(const Explanation& explanation);
 std::string ExplainJson(const Explanation& explanation);

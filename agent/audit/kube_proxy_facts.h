@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "agent/audit/family_chains.h"
+#include "agent/audit/chain_owner.h"
 #include "netlink/survey.h"
 
 namespace kipt::agent {
@@ -54,8 +54,6 @@ struct KubeProxyFacts {
   bool MayUseMarkDrop() const;
   // Its release keeps filter KUBE-FIREWALL with its jumps (iptables mode since 1.27).
   bool KeepsFirewall() const;
-
-  bool operator==(const KubeProxyFacts&) const = default;
 };
 
 // "1.23", "1.25 to 1.26", "1.27 or later", "1.17 or older", "of unknown release".
@@ -64,10 +62,6 @@ std::string GenerationText(const KubeProxyFacts& facts);
 // One for each family, IPv4 first. What one family tells of the release counts for the other, where
 // both are of the same mode: one process writes both.
 std::vector<KubeProxyFacts> FindKubeProxy(const netlink::Survey& survey);
-
-// The release of a proxy of iptables or IPVS mode, from one family's rules alone; adds to
-// `evidence`.
-void TellGeneration(const FamilyChains& chains, KubeProxyFacts& facts);
 
 }  // namespace kipt::agent
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/audit/node_view.h"
-
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "agent/audit/audit.h"
 #include "agent/detect/routing.h"
 #include "agent/process/network_namespaces.h"
 

@@ -2,13 +2,12 @@
 //
 // File: agent/audit/rule_words.h
 //
-// The words of a rule as iptables-save spells it, for explaining the rule in plain words. Tolerant:
-// what it does not know is kept as text, and any bytes give an answer. Only explanations read text:
+// The words of a rule as iptables-save spells it, and the rule in plain words. Tolerant: what it
+// does not know is kept as text, and any bytes give an answer. Only explanations read text:
 // findings, owners and kube-proxy's release come from the values of netlink::SurveyRule.
 #ifndef KIPT_AGENT_AUDIT_RULE_WORDS_H_
 #define KIPT_AGENT_AUDIT_RULE_WORDS_H_
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,7 +43,7 @@ struct RuleWords {
   RuleWord set;
   absl::string_view set_flags = {};
   // -m statistic --probability, as printed; empty for other statistics.
-  absl::string_view probability = {};
+  RuleWord probability;
   // Without quotes. Of several comments all, joined by "; ".
   std::string comment = {};
   // Matches that are not understood, as they stand: "-m physdev --physdev-in veth0".
@@ -61,6 +60,12 @@ struct RuleWords {
 // `text` must outlive the answer.
 RuleWords ParseRuleWords(absl::string_view text);
 RuleWords ParseRuleWords(std::string&&) = delete;
+
+// Which packets: "a tcp packet from outside 10.244.0.0/16 to 10.96.0.10 port 9153", "every packet".
+std::string PacketText(const RuleWords& words);
+
+// And what is done with them: "every packet gets mark bit 14 (0x4000)".
+std::string RuleSentence(const RuleWords& words);
 
 // The address of a prefix that names one host, "10.0.0.1/32" or "10.0.0.1" or "fd00::1/128"; empty
 // where it names more.

@@ -46,8 +46,14 @@ std::string Families(const std::vector<Family>& families) {
   });
 }
 
-std::string Counted(size_t count, absl::string_view one, absl::string_view many) {
-  return absl::StrCat(count, " ", count == 1 ? one : many);
+std::string Counted(size_t count, absl::string_view noun) {
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
+size_t CountOf(const std::vector<Change>& changes, Family family) {
+  return static_cast<size_t>(std::count_if(
+      changes.begin(), changes.end(),
+      [&](const Change& change) { return netlink::ChainOf(change.operation).family == family; }));
 }
 
 std::string HeaderText(const Subject& subject, uint32_t generation) {
@@ -67,8 +73,9 @@ std::string HeaderText(const Subject& subject, uint32_t generation) {
   return text;
 }
 
-std::string LinesText(const std::vector<PlanLine>& lines) {
+std::string LinesText(const Diff& diff) {
   std::string text;
+  const std::vector<PlanLine> lines = PlanLines(diff);
   const ChainId* last = nullptr;
   for (const PlanLine& line : lines) {
     const bool native = IsNative(line.chain);
@@ -81,6 +88,12 @@ std::string LinesText(const std::vector<PlanLine>& lines) {
     AppendLine(text, "  ", absl::string_view(&line.sign, 1), " ", line.text, "  # ", line.reason);
   }
   return text;
+}
+
+std::string ChangesText(const std::vector<Change>& changes) {
+  Diff diff;
+  diff.changes = changes;
+  return LinesText(diff);
 }
 
 std::string FindingsText(const std::vector<Finding>& findings) {
@@ -117,9 +130,8 @@ Diff WithRetirement(const Plan& plan) {
 // What goes of the other iptables mode.
 std::string OtherRetirementText(const Plan& plan) {
   if (!plan.other_retirement) return "";
-  Diff gone;
-  gone.changes = WithoutNative(plan.other_retirement->changes);
-  return absl::StrCat(LinesText(PlanLines(gone)), KeptText(plan.other_retirement->kept));
+  return absl::StrCat(ChangesText(WithoutNative(plan.other_retirement->changes)),
+                      KeptText(plan.other_retirement->kept));
 }
 
 std::string MartianText(const Subject& subject, const Plan& plan) {
@@ -144,7 +156,7 @@ std::string SummaryText(const Diff& diff) {
   const size_t added = diff.changes.size() - removed;
   return absl::StrFormat("%d to add, %d to remove, %d in place, %d stale, %s\n", added, removed,
                          diff.in_place.size(), diff.stale.size(),
-                         Counted(diff.findings.size(), "finding", "findings"));
+                         Counted(diff.findings.size(), "finding"));
 }
 
 // Who chooses an iptables mode as iptables-wrappers does finds this first.
@@ -172,22 +184,15 @@ std::string OtherText(const Subject& subject) {
 
 // The one line a reader of `status` wants for a family.
 std::string FamilyText(const Diff& diff, Family family) {
-  const auto of_family = [&](const auto& chain) { return chain.family == family; };
-  const auto changes = std::count_if(
-      diff.changes.begin(), diff.changes.end(),
-      [&](const Change& change) { return of_family(netlink::ChainOf(change.operation)); });
-  const auto findings = std::count_if(
-      diff.findings.begin(), diff.findings.end(),
-      [&](const Finding& finding) { return of_family(finding.chain) && NeedsAttention(finding); });
+  const size_t changes = CountOf(diff.changes, family);
+  const auto findings = static_cast<size_t>(
+      std::count_if(diff.findings.begin(), diff.findings.end(), [&](const Finding& finding) {
+        return finding.chain.family == family && NeedsAttention(finding);
+      }));
   if (changes == 0 && findings == 0) return "in place";
   std::vector<std::string> parts;
-  if (changes != 0) {
-    parts.push_back(absl::StrCat(Counted(static_cast<size_t>(changes), "change", "changes"),
-                                 " needed (see plan)"));
-  }
-  if (findings != 0) {
-    parts.push_back(Counted(static_cast<size_t>(findings), "finding", "findings"));
-  }
+  if (changes != 0) parts.push_back(Counted(changes, "change") + " needed (see plan)");
+  if (findings != 0) parts.push_back(Counted(findings, "finding"));
   return absl::StrJoin(parts, ", ");
 }
 
@@ -211,32 +216,25 @@ std::vector<PlanLine> PlanLines(const Diff& diff) {
 
 std::string PlanText(const Subject& subject, const Plan& plan) {
   const Diff diff = WithRetirement(plan);
-  return absl::StrCat(HeaderText(subject, plan.generation), LinesText(PlanLines(diff)),
+  return absl::StrCat(HeaderText(subject, plan.generation), LinesText(diff),
                       FindingsText(diff.findings), OtherText(subject), OtherRetirementText(plan),
                       "\n", SummaryText(diff));
 }
 
 std::string SyncText(const Subject& subject, const SyncReport& report) {
   std::string text = HeaderText(subject, report.plan.generation);
-  Diff done;
-  done.changes = report.applied;
-  absl::StrAppend(&text, LinesText(PlanLines(done)), FindingsText(report.plan.diff.findings));
+  absl::StrAppend(&text, ChangesText(report.applied), FindingsText(report.plan.diff.findings));
   for (const RetireReport& mode : report.retired) {
     if (mode.plan.empty() && mode.plan.kept.empty()) continue;
     absl::StrAppend(&text, "\nretired: ", RetireText(mode, /*dry_run=*/false));
   }
   text += "\n";
   for (const FamilyResult& result : report.families) {
-    const auto changes =
-        std::count_if(report.applied.begin(), report.applied.end(), [&](const Change& change) {
-          return netlink::ChainOf(change.operation).family == result.family;
-        });
-    AppendLine(
-        text, netlink::FamilyName(result.family), ": ",
-        !result.status.ok() ? absl::StrCat("FAILED: ", result.status.message())
-        : changes == 0
-            ? "nothing to change"
-            : absl::StrCat(Counted(static_cast<size_t>(changes), "change", "changes"), " made"));
+    const size_t changes = CountOf(report.applied, result.family);
+    AppendLine(text, netlink::FamilyName(result.family), ": ",
+               !result.status.ok() ? absl::StrCat("FAILED: ", result.status.message())
+               : changes == 0      ? "nothing to change"
+                                   : Counted(changes, "change") + " made");
   }
   return text;
 }
@@ -249,17 +247,14 @@ std::string StatusText(const Subject& subject, const Plan& plan) {
   absl::StrAppend(&text, MartianText(subject, plan));
   Diff standing = WithRetirement(plan);
   std::erase_if(standing.changes, [](const Change& change) { return !IsNative(change); });
-  absl::StrAppend(&text, LinesText(PlanLines(standing)), FindingsText(plan.diff.findings),
-                  OtherText(subject));
+  absl::StrAppend(&text, LinesText(standing), FindingsText(plan.diff.findings), OtherText(subject));
   return text;
 }
 
 std::string RetireText(const RetireReport& report, bool dry_run) {
   std::string text =
       absl::StrCat("iptables ", report.iptables_mode, ", generation ", report.generation, "\n");
-  Diff gone;
-  gone.changes = report.plan.changes;
-  absl::StrAppend(&text, LinesText(PlanLines(gone)), KeptText(report.plan.kept), "\n");
+  absl::StrAppend(&text, ChangesText(report.plan.changes), KeptText(report.plan.kept), "\n");
   for (const Family family : report.plan.unsettled) {
     absl::StrAppend(&text, netlink::FamilyName(family),
                     ": not all that is wanted stands yet; run sync first, then retire\n");

@@ -1,36 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The only file that includes nlohmann/json, which is slow to compile.
+// Reports as JSON.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <variant>
 
 #include "absl/strings/str_join.h"
+#include "agent/audit/json.h"
 #include "agent/config/config.h"
 #include "agent/config/settings.h"
 #include "agent/policy/diff.h"
 #include "agent/report/report.h"
 
-// Abseil's string_view is not the standard one in Debian 12.
-template <>
-struct nlohmann::adl_serializer<absl::string_view> {
-  static void to_json(nlohmann::ordered_json& json, absl::string_view text) {
-    json = std::string(text);
-  }
-};
-
 namespace kipt::agent {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-// What `write` makes of each of `items`.
-template <typename Items, typename Write>
-Json List(const Items& items, Write write) {
-  Json json = Json::array();
-  for (const auto& item : items) json.emplace_back(write(item));
-  return json;
-}
 
 Json ChainJson(const netlink::ChainId& chain) {
   return {{"family", netlink::FamilyName(chain.family)},
@@ -170,12 +152,6 @@ void AddOtherMode(const Subject& subject, Json& json) {
   json["otherMode"] = {{"iptablesMode", subject.other_mode->iptables_mode},
                        {"chains", List(subject.other_mode->chains, ChainJson)},
                        {"problem", subject.other_mode->problem}};
-}
-
-// Comments in the kernel are bytes of other people's choice: what is not UTF-8 becomes U+FFFD, and
-// what is not ASCII is spelled \\uNNNN, because JSON is read on terminals, too.
-std::string Print(const Json& json) {
-  return json.dump(2, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 
 #include "agent/audit/audit.h"
 #include "agent/audit/explain.h"
-#include "agent/audit/explain_parts.h"
 #include "agent/audit/rule_words.h"
 #include "agent/detect/cni_configs.h"
 #include "agent/policy/rule_forms.h"

@@ -14,7 +14,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "agent/audit/allow_list.h"
+#include "agent/audit/audit.h"
 #include "agent/detect/cni_configs.h"
 #include "agent/detect/host_program.h"
 #include "agent/detect/mode_evidence.h"

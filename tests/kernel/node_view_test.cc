@@ -2,7 +2,7 @@
 //
 // What an audit is given, of real namespaces: both iptables modes, `ip rule`, and no trace of the
 // looking.
-#include "agent/audit/node_view.h"
+#include "agent/audit/audit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

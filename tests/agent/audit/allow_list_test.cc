@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/audit/allow_list.h"
+#include "agent/audit/audit.h"
 
 #include <gtest/gtest.h>
 

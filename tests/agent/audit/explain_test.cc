@@ -24,12 +24,11 @@ using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-Explanation ExplainFile(const std::string& file, const std::string& chain,
-                        const ExplainOptions& options = {}) {
+Explanation ExplainFile(const std::string& file, const std::string& chain) {
   const std::string text = ReadTestdata(file);
   EXPECT_NE(text, "") << file;
   const absl::StatusOr<Explanation> explanation =
-      Explain(SurveyOf("nft", text), Family::kIPv4, chain, options);
+      Explain(SurveyOf("nft", text), Family::kIPv4, chain);
   EXPECT_TRUE(explanation.ok()) << explanation.status();
   return explanation.ok() ? *explanation : Explanation();
 }
@@ -217,11 +216,10 @@ TEST(ExplainTest, TellsTheTwoKubeFirewallsApart) {
   EXPECT_EQ(filter.rules[0].sentence, "a packet with mark bit 15 (0x8000) is dropped");
 }
 
-TEST(ExplainTest, ShowsAsManyExamplesAsAskedFor) {
-  const Explanation one =
-      ExplainFile("rulesets/kube-proxy-1.23-B-v4.save", "nat/KUBE-MARK-MASQ", {.max_examples = 1});
-  EXPECT_THAT(one.purposes[0].examples, SizeIs(1));
-  EXPECT_THAT(ExplainText(one), HasSubstr("... and 8 more"));
+TEST(ExplainTest, ShowsThreeExamplesAndHowManyMoreThereAre) {
+  const Explanation nine = ExplainFile("rulesets/kube-proxy-1.23-B-v4.save", "nat/KUBE-MARK-MASQ");
+  EXPECT_THAT(nine.purposes[0].examples, SizeIs(3));
+  EXPECT_THAT(ExplainText(nine), HasSubstr("... and 6 more"));
 }
 
 TEST(ExplainTest, ANameInOneTableOnlyIsEnough) {

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "agent/audit/explain_parts.h"
 
 namespace kipt::agent {
 namespace {
@@ -66,7 +65,7 @@ TEST(RuleWordsTest, ReadsSetsAndStatistics) {
   EXPECT_EQ(words.set.text, "KUBE-CLUSTER-IP");
   EXPECT_TRUE(words.set.negated);
   EXPECT_EQ(words.set_flags, "dst,dst");
-  EXPECT_EQ(words.probability, "0.50000000000");
+  EXPECT_EQ(words.probability.text, "0.50000000000");
   EXPECT_TRUE(words.destination_type.negated);
   EXPECT_EQ(words.target, "");
 }

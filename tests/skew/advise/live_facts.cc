@@ -13,7 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "agent/audit/audit.h"
-#include "agent/audit/family_chains.h"
+#include "agent/audit/chain_owner.h"
 #include "agent/audit/kube_proxy_facts.h"
 
 namespace kipt::skew {

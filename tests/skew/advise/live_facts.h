@@ -6,7 +6,7 @@
 #ifndef KIPT_TESTS_SKEW_ADVISE_LIVE_FACTS_H_
 #define KIPT_TESTS_SKEW_ADVISE_LIVE_FACTS_H_
 
-#include "agent/audit/node_view.h"
+#include "agent/audit/audit.h"
 #include "tests/skew/advise/advise.h"
 
 namespace kipt::skew {

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
-#include "agent/audit/node_view.h"
+#include "agent/audit/audit.h"
 #include "agent/detect/cni_configs.h"
 #include "agent/detect/mode_evidence.h"
 #include "agent/process/command.h"

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an audit finds beyond one survey's rules: where the rules of two iptables modes meet, CNI
+// configurations, routing rules, sysctls; and what could not be read.
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "agent/audit/audit_parts.h"
+#include "agent/policy/rule_forms.h"
+
+namespace kipt::agent {
+namespace {
+
+using netlink::SurveyChain;
+using netlink::SurveyRule;
+
+// ---- two iptables modes ----
+
+struct Both {
+  FamilyChains nft;
+  FamilyChains legacy;
+};
+using Findings = std::vector<AuditFinding>;
+
+bool HasRules(const FamilyChains& chains) {
+  constexpr absl::string_view kIptablesTables[] = {"nat", "filter", "mangle", "raw"};
+  return std::any_of(std::begin(kIptablesTables), std::end(kIptablesTables), [&](auto table) {
+    return std::any_of(chains.In(table).begin(), chains.In(table).end(),
+                       [](const auto& entry) { return !entry.second.rules.empty(); });
+  });
+}
+
+// Chains that a rule of the same table jumps to.
+std::set<std::string> JumpTargets(const FamilyChains& chains, absl::string_view table) {
+  std::set<std::string> targets;
+  for (const auto& [name, chain] : chains.In(table)) {
+    for (const SurveyRule& rule : chain.rules) targets.emplace(JumpOf(rule));
+  }
+  return targets;
+}
+
+void AddTwoHints(const Both& both, Findings& meetings) {
+  const bool two = both.nft.Has("mangle", kHintChain);
+  if (!both.legacy.Has("mangle", kHintChain) || (!two && !both.nft.Has("mangle", kCanaryChain))) {
+    return;
+  }
+  meetings.push_back(
+      {.kind = AuditKind::kTwoHints,
+       .severity = AuditSeverity::kError,
+       .message = two ? "both modes have mangle/KUBE-IPTABLES-HINT: other programs cannot tell "
+                        "which iptables this node uses, and may write to the wrong one"
+                      : "legacy has mangle/KUBE-IPTABLES-HINT and nft has "
+                        "mangle/KUBE-KUBELET-CANARY: iptables-wrappers takes either, nft's first, "
+                        "and so writes to nft",
+       .details = {two ? "mangle/KUBE-IPTABLES-HINT" : "mangle/KUBE-KUBELET-CANARY"},
+       .remedy = two ? "Delete the chain from the mode that the host's iptables does not have."
+                     : "Delete the canary from the mode that the host's iptables does not have; "
+                       "--stale-chains=retire does."});
+}
+
+void AddSameChains(const Both& both, Findings& meetings) {
+  AuditFinding live = {
+      .kind = AuditKind::kSameChainInBothModes,
+      .severity = AuditSeverity::kError,
+      .message =
+          "chains of Kubernetes' are in use in both modes: packets pass both, and the mode "
+          "that nobody updates any more sends some to endpoints that are gone",
+      .remedy =
+          "Find which of the two kubelet and kube-proxy write to, and flush the other by "
+          "kube-proxy --cleanup of that mode, or by a reboot."};
+  AuditFinding half = {
+      .kind = AuditKind::kSameChainInBothModes,
+      .severity = AuditSeverity::kWarning,
+      .message =
+          "chains of Kubernetes' that are in use in one mode stand, unused but not empty, "
+          "in the other: left over from before a change of modes",
+      .remedy = "A reboot removes them."};
+  for (const netlink::Table each : netlink::kTables) {
+    const absl::string_view table = netlink::TableName(each);
+    const std::set<std::string> nft_targets = JumpTargets(both.nft, table);
+    const std::set<std::string> legacy_targets = JumpTargets(both.legacy, table);
+    std::set<std::string> live_groups;
+    std::set<std::string> half_groups;
+    for (const auto& [name, chain] : both.nft.In(table)) {
+      if (!IsKubernetes(OwnerOfChain(both.nft.Id(table), name, chain.base))) continue;
+      const SurveyChain* other = both.legacy.Find(table, name);
+      if (other == nullptr || (chain.rules.empty() && other->rules.empty())) continue;
+      const bool in_nft = nft_targets.count(name) != 0;
+      const bool in_legacy = legacy_targets.count(name) != 0;
+      const std::string group = absl::StrCat(table, "/", ChainGroup(name));
+      if (in_nft && in_legacy) live_groups.insert(group);
+      if (in_nft != in_legacy && !(in_nft ? other->rules : chain.rules).empty()) {
+        half_groups.insert(group);
+      }
+    }
+    live.details.insert(live.details.end(), live_groups.begin(), live_groups.end());
+    half.details.insert(half.details.end(), half_groups.begin(), half_groups.end());
+  }
+  for (AuditFinding* found : {&live, &half}) {
+    if (!found->details.empty()) meetings.push_back(std::move(*found));
+  }
+}
+
+// Where kubelet's jumps stand, and so where another mode can decide before them.
+struct JumpPlace {
+  absl::string_view table;
+  absl::string_view base;
+  absl::string_view chain;
+};
+constexpr JumpPlace kJumpPlaces[] = {
+    {"filter", "INPUT", kFirewallChain},
+    {"filter", "OUTPUT", kFirewallChain},
+    {"nat", "POSTROUTING", kPostroutingChain},
+};
+
+// Why no packet that comes through `place` of this mode reaches the jump in the other: it is
+// dropped (an ACCEPT ends one hook only), or its address is translated already. Empty: it may.
+std::string WhatDecidesFirst(const FamilyChains& chains, const JumpPlace& place) {
+  const std::string where = absl::StrCat(chains.survey().mode, " ", place.table, "/", place.base);
+  const SurveyChain* base = chains.Find(place.table, place.base);
+  if (base == nullptr) return "";
+  for (const SurveyRule& rule : base->rules) {
+    if (!IsUnconditionalTerminal(rule)) continue;
+    const std::string target = TargetName(rule);
+    const bool decides = place.table == "nat" ? target != "RETURN" && target != "ACCEPT"
+                                              : target == "DROP" || target == "REJECT";
+    return decides ? absl::StrCat(where, ": ", ToString(chains.Id(place.table), rule)) : "";
+  }
+  return base->policy == "DROP" ? absl::StrCat(where, " has the policy DROP") : "";
+}
+
+void AddShadowed(const Both& both, Findings& meetings) {
+  AuditFinding meeting = {
+      .kind = AuditKind::kShadowedByOtherMode,
+      .severity = AuditSeverity::kWarning,
+      .message = "a rule of one mode decides what a jump of kubelet's in the other was to decide",
+      .remedy = "Move the rule to the mode that Kubernetes uses, where its place can be chosen."};
+  for (const JumpPlace& place : kJumpPlaces) {
+    for (const auto& [ours, other] :
+         {std::pair(&both.nft, &both.legacy), std::pair(&both.legacy, &both.nft)}) {
+      if (!ours->HangsOnBase(place.table, place.chain, place.base)) continue;
+      const std::string first = WhatDecidesFirst(*other, place);
+      if (first.empty()) continue;
+      meeting.details.push_back(absl::StrCat(first, ", beside the jump to ", place.chain, " in ",
+                                             ours->survey().mode, " ", place.table, "/",
+                                             place.base));
+    }
+  }
+  if (!meeting.details.empty()) meetings.push_back(std::move(meeting));
+}
+
+Findings MeetingsIn(const Both& both) {
+  Findings meetings;
+  AddTwoHints(both, meetings);
+  AddSameChains(both, meetings);
+  AddShadowed(both, meetings);
+  if (meetings.empty() && HasRules(both.nft) && HasRules(both.legacy)) {
+    meetings.push_back({.kind = AuditKind::kBothModesInUse,
+                        .message = "both iptables modes have rules, and they do not meet"});
+  }
+  for (AuditFinding& meeting : meetings) {
+    meeting.family = both.nft.name();
+    meeting.count = meeting.details.size();
+  }
+  return meetings;
+}
+
+// ---- CNI configurations ----
+
+// The kube-proxy that keeps `chain`, else the first that there is; a plugin writes to the mode that
+// the node's iptables has, and that is where kube-proxy is.
+KubeProxyFacts ProxyFor(absl::string_view chain, const std::vector<FamilyAudit>& families) {
+  const KubeProxyFacts* any = nullptr;
+  for (const FamilyAudit& audit : families) {
+    if (FutureOf(chain, audit.proxy) == ChainFuture::kKeptByProxy) return audit.proxy;
+    if (any == nullptr || audit.proxy.mode != KubeProxyMode::kNone) any = &audit.proxy;
+  }
+  return any == nullptr ? KubeProxyFacts() : *any;
+}
+
+// What a plugin that names `chain` has to expect; fills in the severity and the consequence.
+void GradeCni(bool exists, const KubeProxyFacts& proxy, Mode mode, AuditFinding& finding) {
+  const std::string& chain = finding.chain;
+  const ChainFuture future = FutureOf(chain, proxy);
+  const bool is_private = future == ChainFuture::kPrivate;
+  finding.severity = future == ChainFuture::kKeptByProxy || (is_private && exists)
+                         ? AuditSeverity::kWarning
+                         : AuditSeverity::kError;
+  if (future == ChainFuture::kKeptByProxy || future == ChainFuture::kEmpty || is_private) {
+    finding.consequence = ConsequenceForUsers(chain, proxy, mode);
+    if (is_private && !exists) {
+      finding.consequence +=
+          " It does not stand: the plugin's next ADD fails, and pods with host "
+          "ports do not start.";
+    }
+    return;
+  }
+  const std::string expected =
+      mode == Mode::kCleanup && !exists
+          ? absl::StrCat("IPTablesOwnershipCleanup is on, and there is no ", chain, ": ")
+          : absl::StrCat(
+                WhenGateIsOn(mode),
+                exists ? "the chain that stands is the last: " : "nobody makes the chain: ",
+                "from the next reboot or flush on ");
+  finding.consequence =
+      absl::StrCat(expected, "its next ADD will fail, and pods with host ports do not start.");
+}
+
+void AuditCni(const NodeView& view, const std::vector<FamilyAudit>& families,
+              FindingCollector& findings) {
+  for (const CniReference& reference : view.cni.references) {
+    // Whatever else it names is no business of kubelet's.
+    if (!IsKubeletsOrOurs(OwnerOfChain({.family = "ip", .name = "nat"}, reference.chain))) continue;
+    const std::string chain = absl::StrCat("nat/", reference.chain);
+    AuditFinding finding = {
+        .kind = AuditKind::kCniConfig,
+        .chain = chain,
+        .owner = Owner::kPortmap,
+        .message = absl::StrCat("the CNI plugin ", reference.plugin, " uses ", chain),
+        .remedy = RemedyForUsers(chain, Owner::kPortmap)};
+    const bool exists = std::any_of(families.begin(), families.end(), [&](const auto& audit) {
+      return audit.chains.Has("nat", reference.chain);
+    });
+    GradeCni(exists, ProxyFor(chain, families), findings.options().mode, finding);
+    findings.AddDetail(std::move(finding), reference.file, reference.plugin);
+  }
+  for (const std::string& problem : view.cni.problems) {
+    findings.AddDetail(
+        {.kind = AuditKind::kCniConfigUnreadable,
+         .severity = AuditSeverity::kWarning,
+         .message = "CNI configurations may name chains of kubelet's that this audit does not know "
+                    "of",
+         .remedy = "Run it where it can read them (--host-root), or mend the file."},
+        problem);
+  }
+}
+
+// ---- routing rules, sysctls ----
+
+// How a routing rule and our bits meet.
+void AuditIpRule(const FwmarkRule& rule, FindingCollector& findings) {
+  const MarkBits& own = findings.options().bits;
+  const uint32_t ours = (uint32_t{1} << own.masquerade) | (uint32_t{1} << own.drop);
+  if ((rule.mask & ours) == 0) return;
+  const bool wants = (rule.mark & rule.mask & ours) != 0;
+  const std::string bits = absl::StrCat("0x", absl::Hex(rule.mask & ours));
+  AuditFinding finding = {
+      .kind = AuditKind::kIpRuleFwmark,
+      .family = std::string(netlink::FamilyName(rule.family)),
+      .message = absl::StrCat("routing rules match only packets ", wants ? "with" : "without",
+                              " mark bit ", bits, ", which kubelet's chains set")};
+  if (wants) {
+    finding.severity = AuditSeverity::kWarning;
+    finding.consequence = "They route packets that are marked to be masqueraded or dropped.";
+    finding.remedy =
+        "Give one of the two other bits: --iptables-masquerade-bit and --iptables-drop-bit (the "
+        "former must be kube-proxy's too), or the mask of the routing rule.";
+  }
+  findings.AddDetail(std::move(finding), rule.text, absl::StrCat(wants, " ", bits));
+}
+
+bool IsMartianRule(const SurveyRule& rule) {
+  const netlink::Rule& matches = KnownMatches(rule);
+  return TargetName(rule) == "DROP" && matches.source && matches.source->negated &&
+         matches.destination == DropMartians(0).destination;
+}
+
+// KUBE-FIREWALL with its rule, on INPUT, or this agent's native table.
+bool DropsMartians(const FamilyAudit& audit) {
+  if (audit.chains.survey().tables.count(audit.chains.Id("kube-iptables-agent")) != 0) return true;
+  const netlink::SurveyChain* chain = audit.chains.Find("filter", kFirewallChain);
+  return chain != nullptr && audit.chains.HangsOnBase("filter", kFirewallChain, "INPUT") &&
+         std::any_of(chain->rules.begin(), chain->rules.end(), IsMartianRule);
+}
+
+void AuditRouteLocalnet(const NodeView& view, const std::vector<FamilyAudit>& families,
+                        FindingCollector& findings) {
+  const bool safe = std::any_of(families.begin(), families.end(), [](const FamilyAudit& audit) {
+    return audit.chains.family() == netlink::Family::kIPv4 && DropsMartians(audit);
+  });
+  if (view.route_localnet.empty() || safe) return;
+  findings.AddDetail(
+      {.kind = AuditKind::kRouteLocalnetExposed,
+       .severity = AuditSeverity::kError,
+       .family = "ip",
+       .chain = "filter/KUBE-FIREWALL",
+       .message = "route_localnet is on, and no rule drops martian packets: neighbours reach what "
+                  "listens on 127.0.0.1 (CVE-2020-8558)",
+       .remedy = "Let kubelet or this agent put filter/KUBE-FIREWALL in place, or set "
+                 "net.ipv4.conf.*.route_localnet to 0 where nothing needs it."},
+      absl::StrCat("route_localnet: ", absl::StrJoin(view.route_localnet, ", ")));
+}
+
+}  // namespace
+
+std::vector<AuditFinding> FindModeMeetings(absl::Span<const netlink::Survey> surveys) {
+  const auto of_mode = [&](absl::string_view mode) {
+    return std::find_if(surveys.begin(), surveys.end(), [&](const netlink::Survey& survey) {
+      return mode == absl::string_view(survey.mode);
+    });
+  };
+  const auto nft = of_mode("nft");
+  const auto legacy = of_mode("legacy");
+  Findings meetings;
+  if (nft == surveys.end() || legacy == surveys.end()) return meetings;
+  for (const netlink::Family family : netlink::kFamilies) {
+    Findings more = MeetingsIn({FamilyChains(*nft, family), FamilyChains(*legacy, family)});
+    std::move(more.begin(), more.end(), std::back_inserter(meetings));
+  }
+  return meetings;
+}
+
+void AuditSurroundings(const NodeView& view, const std::vector<FamilyAudit>& families,
+                       FindingCollector& findings) {
+  AuditCni(view, families, findings);
+  for (const FwmarkRule& rule : view.ip_rules) AuditIpRule(rule, findings);
+  AuditRouteLocalnet(view, families, findings);
+  for (const std::string& problem : view.problems) {
+    findings.AddDetail({.kind = AuditKind::kNotSeen,
+                        .severity = AuditSeverity::kWarning,
+                        .message = "something could not be read: whoever depends on kubelet's "
+                                   "chains there is not in this report"},
+                       problem);
+  }
+}
+
+}  // namespace kipt::agent
