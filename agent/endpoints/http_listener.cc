@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "agent/config/bind_address.h"
+#include "agent/config/value_texts.h"
 #include "agent/endpoints/http_server.h"
 
 namespace kipt::agent {

@@ -21,7 +21,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "agent/config/bind_address.h"
+#include "agent/config/value_texts.h"
 
 namespace kipt::agent {
 namespace {

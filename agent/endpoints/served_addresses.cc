@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "agent/config/bind_address.h"
+#include "agent/config/value_texts.h"
 
 namespace kipt::agent {
 
