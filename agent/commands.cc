@@ -18,22 +18,22 @@ bool AnyNeedsAttention(const Diff& diff) {
 }
 
 // What the managed mode's retirement would do, or does.
-RetireReport RetireManaged(const Subject& subject, netlink::Backend& backend, const Clock& clock,
-                           const NodeQuestions& node, const RetirementOptions& options,
+RetireReport RetireManaged(const CommandInput& input, const RetirementOptions& options,
                            bool apply) {
-  return Retire(backend, clock,
-                {.input = subject.input,
-                 .support = KnownSupport(node.support.get()),
-                 .sources = *node.retire,
+  return Retire(input.backend, input.clock,
+                {.input = input.subject.input,
+                 .support = KnownSupport(input.node.support.get()),
+                 .sources = *input.node.retire,
                  .options = options,
                  .apply = apply});
 }
 
-absl::StatusOr<Plan> Look(const Subject& subject, netlink::Backend& backend, const Clock& clock,
-                          const NodeQuestions& node) {
-  absl::StatusOr<Plan> plan = Reconciler(&backend, clock, node.support.get()).Look(subject.input);
+absl::StatusOr<Plan> Look(const CommandInput& input) {
+  const NodeQuestions& node = input.node;
+  absl::StatusOr<Plan> plan =
+      Reconciler(&input.backend, input.clock, node.support.get()).Look(input.subject.input);
   if (!plan.ok() || !node.retire) return plan;
-  RetireReport retire = RetireManaged(subject, backend, clock, node, {}, /*apply=*/false);
+  RetireReport retire = RetireManaged(input, {}, /*apply=*/false);
   if (!retire.status.ok()) return retire.status;
   plan->retirement = std::move(retire.plan);
   if (!node.retire_other) return plan;
@@ -43,13 +43,12 @@ absl::StatusOr<Plan> Look(const Subject& subject, netlink::Backend& backend, con
   return plan;
 }
 
-// Looks and prints what `report` makes of it.
-ExitCode ReportLook(const Subject& subject, netlink::Backend& backend, const Clock& clock,
-                    std::string (*report)(const Subject&, const Plan&), CommandStreams streams,
-                    const NodeQuestions& node) {
-  const absl::StatusOr<Plan> plan = Look(subject, backend, clock, node);
-  if (!plan.ok()) return Fail(plan.status(), kExitFailed, streams.err);
-  streams.out << report(subject, *plan);
+using Report = std::string (*)(const Subject&, const Plan&);
+
+ExitCode ReportLook(const CommandInput& input, Report text, Report json) {
+  const absl::StatusOr<Plan> plan = Look(input);
+  if (!plan.ok()) return Fail(plan.status(), kExitFailed, input.err);
+  input.out << (input.format == OutputFormat::kJson ? json : text)(input.subject, *plan);
   const auto goes = [](const std::optional<Retirement>& retirement) {
     return retirement && !retirement->empty();
   };
@@ -65,24 +64,17 @@ ExitCode Fail(const absl::Status& status, ExitCode code, std::ostream& err) {
   return code;
 }
 
-ExitCode RunPlan(const Subject& subject, netlink::Backend& backend, const Clock& clock,
-                 OutputFormat format, CommandStreams streams, const NodeQuestions& node) {
-  return ReportLook(subject, backend, clock, format == OutputFormat::kJson ? PlanJson : PlanText,
-                    streams, node);
-}
+ExitCode RunPlan(const CommandInput& input) { return ReportLook(input, PlanText, PlanJson); }
+ExitCode RunStatus(const CommandInput& input) { return ReportLook(input, StatusText, StatusJson); }
 
-ExitCode RunStatus(const Subject& subject, netlink::Backend& backend, const Clock& clock,
-                   OutputFormat format, CommandStreams streams, const NodeQuestions& node) {
-  return ReportLook(subject, backend, clock,
-                    format == OutputFormat::kJson ? StatusJson : StatusText, streams, node);
-}
-
-ExitCode RunSync(const Subject& subject, netlink::Backend& backend, const Clock& clock,
-                 OutputFormat format, CommandStreams streams, const NodeQuestions& node) {
-  SyncReport report = Reconciler(&backend, clock, node.support.get()).Sync(subject.input);
-  if (!report.status.ok()) return Fail(report.status, kExitFailed, streams.err);
+ExitCode RunSync(const CommandInput& input) {
+  const Subject& subject = input.subject;
+  const NodeQuestions& node = input.node;
+  SyncReport report =
+      Reconciler(&input.backend, input.clock, node.support.get()).Sync(subject.input);
+  if (!report.status.ok()) return Fail(report.status, kExitFailed, input.err);
   if (node.retire && report.FirstError().ok()) {
-    report.retired.push_back(RetireManaged(subject, backend, clock, node, {}, /*apply=*/true));
+    report.retired.push_back(RetireManaged(input, {}, /*apply=*/true));
     std::optional<RetireReport> other;
     if (node.retire_other) {
       other = node.retire_other(MartianProtectionStands(report.plan.martians, report.applied),
@@ -90,49 +82,45 @@ ExitCode RunSync(const Subject& subject, netlink::Backend& backend, const Clock&
     }
     if (other) report.retired.push_back(*std::move(other));
   }
-  streams.out << (format == OutputFormat::kJson ? SyncJson(subject, report)
-                                                : SyncText(subject, report));
+  input.out << (input.format == OutputFormat::kJson ? SyncJson : SyncText)(subject, report);
   ExitCode code = AnyNeedsAttention(report.plan.diff) ? kExitDifferences : kExitOk;
   for (const FamilyResult& result : report.families) {
-    if (result.status.ok()) continue;
-    code = Fail(result.status, kExitFailed, streams.err);
+    if (!result.status.ok()) code = Fail(result.status, kExitFailed, input.err);
   }
   for (const RetireReport& mode : report.retired) {
-    if (!mode.status.ok()) code = Fail(mode.status, kExitFailed, streams.err);
+    if (!mode.status.ok()) code = Fail(mode.status, kExitFailed, input.err);
   }
   return code;
 }
 
-ExitCode RunRetire(const Subject& subject, netlink::Backend& backend, bool yes, const Clock& clock,
-                   OutputFormat format, CommandStreams streams, const NodeQuestions& node) {
+ExitCode RunRetire(const CommandInput& input) {
+  const NodeQuestions& node = input.node;
   const absl::StatusOr<Plan> plan =
-      Reconciler(&backend, clock, node.support.get()).Look(subject.input);
-  if (!plan.ok()) return Fail(plan.status(), kExitFailed, streams.err);
+      Reconciler(&input.backend, input.clock, node.support.get()).Look(input.subject.input);
+  if (!plan.ok()) return Fail(plan.status(), kExitFailed, input.err);
   std::vector<RetireReport> done;
-  done.push_back(RetireManaged(subject, backend, clock, node, {.canaries = true, .when_off = true},
-                               /*apply=*/yes));
+  done.push_back(RetireManaged(input, {.canaries = true, .when_off = true}, input.yes));
   std::optional<RetireReport> other;
   if (node.retire_other && done[0].status.ok()) {
-    other = node.retire_other(plan->martians.stands, yes);
+    other = node.retire_other(plan->martians.stands, input.yes);
   }
   if (other) done.push_back(*std::move(other));
   ExitCode code = kExitOk;
   for (const RetireReport& mode : done) {
-    const bool left = !mode.plan.unsettled.empty() || (!yes && !mode.plan.empty());
+    const bool left = !mode.plan.unsettled.empty() || (!input.yes && !mode.plan.empty());
     if (left && code == kExitOk) code = kExitDifferences;
-    if (!mode.status.ok()) code = Fail(mode.status, kExitFailed, streams.err);
+    if (!mode.status.ok()) code = Fail(mode.status, kExitFailed, input.err);
   }
-  if (format == OutputFormat::kJson) {
-    streams.out << RetireJson(done, /*dry_run=*/!yes);
+  if (input.format == OutputFormat::kJson) {
+    input.out << RetireJson(done, /*dry_run=*/!input.yes);
     return code;
   }
-  for (const RetireReport& mode : done) streams.out << RetireText(mode, /*dry_run=*/!yes);
+  for (const RetireReport& mode : done) input.out << RetireText(mode, /*dry_run=*/!input.yes);
   return code;
 }
 
-ExitCode RunDetect(absl::Span<const FamilyMode> modes, OutputFormat format,
-                   CommandStreams streams) {
-  streams.out << (format == OutputFormat::kJson ? DetectJson(modes) : DetectText(modes));
+ExitCode RunDetect(absl::Span<const FamilyMode> modes, OutputFormat format, std::ostream& out) {
+  out << (format == OutputFormat::kJson ? DetectJson : DetectText)(modes);
   const auto any = [&](auto holds) { return std::any_of(modes.begin(), modes.end(), holds); };
   if (any([](const FamilyMode& mode) { return mode.contradiction; })) return kExitDifferences;
   const auto unknown = [](const FamilyMode& mode) { return mode.mode == IptablesMode::kUnknown; };

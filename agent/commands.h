@@ -27,33 +27,35 @@ enum ExitCode : int {
   kExitUsage = 64,       // flags or configuration, an unreadable file included
 };
 
-struct CommandStreams {
+// What a command works on, and where it writes: reports to `out`, errors to `err`, in either
+// format.
+struct CommandInput {
+  const Subject& subject;  // what is desired
+  netlink::Backend& backend;
+  Clock clock = SteadyClock();
+  NodeQuestions node = {};
+  OutputFormat format = OutputFormat::kText;
+  bool yes = false;  // of retire
   std::ostream& out;
   std::ostream& err;
 };
 
-// Prints "Error: ..." in one line, and returns `code`.
-ExitCode Fail(const absl::Status& status, ExitCode code, std::ostream& err);
+ExitCode RunPlan(const CommandInput& input);
+ExitCode RunStatus(const CommandInput& input);
+ExitCode RunSync(const CommandInput& input);
 
-// Runs `plan`, `status` or `sync` for what `subject` says is desired. Reports go to `out`, errors
-// to `err`, in either output format.
-ExitCode RunPlan(const Subject& subject, netlink::Backend& backend, const Clock& clock,
-                 OutputFormat format, CommandStreams streams, const NodeQuestions& node = {});
-ExitCode RunStatus(const Subject& subject, netlink::Backend& backend, const Clock& clock,
-                   OutputFormat format, CommandStreams streams, const NodeQuestions& node = {});
-ExitCode RunSync(const Subject& subject, netlink::Backend& backend, const Clock& clock,
-                 OutputFormat format, CommandStreams streams, const NodeQuestions& node = {});
-
-// Runs `retire`: with `yes` what nobody uses goes, of the managed mode first. Without, nothing is
-// done; kExitDifferences: something would go, or a family is left out because not all that is
-// wanted stands there. `node.retire` must be given.
-ExitCode RunRetire(const Subject& subject, netlink::Backend& backend, bool yes, const Clock& clock,
-                   OutputFormat format, CommandStreams streams, const NodeQuestions& node);
+// With `yes` what nobody uses goes, of the managed mode first. Without, nothing is done;
+// kExitDifferences: something would go, or a family is left out because not all that is wanted
+// stands there. `node.retire` must be given.
+ExitCode RunRetire(const CommandInput& input);
 
 // Prints what was detected. kExitDifferences: something contradicts itself (FamilyMode), whether a
 // mode was found or not. kExitFailed: it cannot be told for a family. Else kExitOk: "none", which
 // says that either mode may be used, is an answer.
-ExitCode RunDetect(absl::Span<const FamilyMode> modes, OutputFormat format, CommandStreams streams);
+ExitCode RunDetect(absl::Span<const FamilyMode> modes, OutputFormat format, std::ostream& out);
+
+// Prints "Error: ..." in one line, and returns `code`.
+ExitCode Fail(const absl::Status& status, ExitCode code, std::ostream& err);
 
 }  // namespace kipt::agent
 

@@ -14,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "agent/config/load_config.h"
-#include "agent/config_log.h"
 #include "agent/endpoints/endpoints.h"
 #include "agent/endpoints/http_server.h"
 #include "agent/endpoints/metrics.h"
@@ -32,11 +31,7 @@ namespace kipt::agent {
 namespace {
 
 void LogNotice(absl::LogSeverity severity, absl::string_view text) {
-  if (severity == absl::LogSeverity::kInfo) {
-    LOG(INFO) << text;
-  } else {
-    LOG(WARNING) << text;
-  }
+  LOG_AT_LEVEL(severity == absl::LogSeverity::kInfo ? google::INFO : google::WARNING) << text;
 }
 
 // An editor moves the old file away before the new one comes: for a moment there is none.
@@ -74,10 +69,8 @@ class Daemon {
     if (!loop.ok()) return loop.status();
     loop_ = *std::move(loop);
     for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
-      absl::StatusOr<std::unique_ptr<EventSource>> source =
-          loop_->AddSignal(signal, [this, signal] { OnSignal(signal); });
-      if (!source.ok()) return source.status();
-      loop_sources_.push_back(*std::move(source));
+      absl::Status status = Keep(loop_->AddSignal(signal, [this, signal] { OnSignal(signal); }));
+      if (!status.ok()) return status;
     }
     return loop_->EnableWatchdog().status();
   }
@@ -168,14 +161,16 @@ class Daemon {
     if (status.ok()) {
       reload_timer_ = *std::move(timer);
       config_watch_ = *std::move(watch);
-      absl::StatusOr<std::unique_ptr<EventSource>> source =
-          loop_->AddReadable(config_watch_->fd(), [this] { OnConfigChange(); });
-      status = source.status();
-      if (status.ok()) loop_sources_.push_back(*std::move(source));
+      status = Keep(loop_->AddReadable(config_watch_->fd(), [this] { OnConfigChange(); }));
     }
     if (!status.ok()) {
       LOG(WARNING) << path << " is not watched, only SIGHUP loads it again: " << status.message();
     }
+  }
+
+  absl::Status Keep(absl::StatusOr<std::unique_ptr<EventSource>> source) {
+    if (source.ok()) loop_sources_.push_back(*std::move(source));
+    return source.status();
   }
 
   void OnSignal(int signal) {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // kube-iptables-agent: flags -> Config -> Ruleset -> command. Flags are read here and nowhere else.
+#include <fcntl.h>
 #include <glog/logging.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -10,28 +13,29 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "agent/audit_commands.h"
+#include "absl/strings/str_join.h"
+#include "agent/audit/audit.h"
+#include "agent/audit/explain.h"
 #include "agent/commands.h"
 #include "agent/config/command_line.h"
 #include "agent/config/completion.h"
-#include "agent/config/config.h"
 #include "agent/config/load_config.h"
-#include "agent/config_log.h"
 #include "agent/confinement.h"
 #include "agent/daemon.h"
+#include "agent/detect/cni_configs.h"
 #include "agent/detect/mode_evidence.h"
-#include "agent/loop/clock.h"
 #include "agent/node/node.h"
 #include "agent/process/command.h"
+#include "agent/process/files.h"
 #include "agent/process/network_namespaces.h"
 #include "agent/process/own_process.h"
 #include "agent/report/report.h"
-#include "agent/stderr_log.h"
+#include "agent/round_log.h"
+#include "agent/xtables/iptables_save_reader.h"
 #include "featuregates/go_text.h"
 
 namespace kipt::agent {
@@ -41,13 +45,11 @@ static_assert(kAgentRelease == featuregates::Version{KIPT_VERSION_MAJOR, KIPT_VE
 
 int Fail(const absl::Status& status, ExitCode code) { return Fail(status, code, std::cerr); }
 
-int RunVersion(const Flags& flags) {
+int RunVersion(OutputFormat format) {
   const std::string version = KIPT_VERSION;
-  if (flags.output == OutputFormat::kJson) {
-    std::cout << VersionJson(version);
-  } else {
-    std::cout << "kube-iptables-agent v" << version << "\n";
-  }
+  std::cout << (format == OutputFormat::kJson
+                    ? VersionJson(version)
+                    : absl::StrCat("kube-iptables-agent v", version, "\n"));
   return kExitOk;
 }
 
@@ -60,30 +62,127 @@ int RunCompletion(const std::string& shell) {
 
 int RunGates(const Config& config, OutputFormat format) {
   if (absl::Status status = ConfineToComputing(); !status.ok()) return Fail(status, kExitFailed);
-  std::cout << (format == OutputFormat::kJson ? GatesJson(config.emulated_version, config.gates)
-                                              : GatesText(config.emulated_version, config.gates));
+  std::cout << (format == OutputFormat::kJson ? GatesJson : GatesText)(config.emulated_version,
+                                                                       config.gates);
   return kExitOk;
 }
 
-int RunDetection(const Config& config, OutputFormat format) {
-  const std::unique_ptr<CommandRunner> runner = NewCommandRunner();
-  const ModeSources sources = SystemModeSources(config.host_root, runner.get());
+int RunDetection(const Config& config, const ModeSources& sources, OutputFormat format) {
   if (absl::Status status = ConfineToReading({}, sources); !status.ok()) {
     return Fail(status, kExitFailed);
   }
   return RunDetect(DetectModes(config.families, config.iptables_mode, sources, Thoroughness::kAll),
-                   format, {.out = std::cout, .err = std::cerr});
+                   format, std::cout);
 }
 
+// ---- audit and explain: everybody's rules ----
+
+// iptables-save beside 30,000 services prints some 60 MB.
+constexpr size_t kMostRulesBytes = size_t{512} << 20;
+constexpr size_t kMostAllowListBytes = size_t{1} << 20;
+
+// "-" is standard input. Waits for whoever writes to a pipe.
+absl::StatusOr<std::string> ReadFileOrInput(const std::string& path, size_t most) {
+  if (path == "-") return ReadToEnd(STDIN_FILENO, "standard input", most);
+  const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  if (!file.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("reading ", path));
+  return ReadToEnd(file.get(), path, most);
+}
+
+absl::Status About(const std::string& path, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
+}
+
+// kExitDifferences: there are findings that are worse than information and not allowed.
+// kExitUsage: the allow list cannot be read. kExitFailed: the rules of an iptables mode cannot be.
+int RunAudit(const Config& config, const Flags& flags, const ModeSources& sources) {
+  // A file that only root may read is read before root's privileges are given up.
+  absl::StatusOr<std::string> allowed = std::string();
+  if (flags.allow) allowed = ReadFileOrInput(*flags.allow, kMostAllowListBytes);
+  if (!allowed.ok()) return Fail(allowed.status(), kExitUsage);
+  absl::Status confined = ConfineToReading({.routes = true, .all_netns = flags.all_netns}, sources);
+  if (!confined.ok()) return Fail(confined, kExitFailed);
+  absl::StatusOr<AllowList> allow = ParseAllowList(*allowed);
+  if (!allow.ok()) return Fail(About(*flags.allow, allow.status()), kExitUsage);
+  const CniConfigs cni = ReadNodeCniConfigs(sources.host_root, config.cni_conf_dirs);
+  std::vector<NodeView> views;
+  if (flags.all_netns) {
+    views = GatherAllNamespaces(sources, cni);
+    confined = ConfineToComputing();
+    if (!confined.ok()) return Fail(confined, kExitFailed);
+  } else {
+    views.push_back(GatherNodeView(sources, cni));
+  }
+  const AuditReport report =
+      Audit(views, {.bits = config.bits, .mode = config.mode, .allow = *std::move(allow)});
+  std::cout << (flags.output == OutputFormat::kJson  ? AuditJson(report)
+                : flags.output == OutputFormat::kDot ? AuditDot(views.front(), report)
+                                                     : AuditText(report));
+  return AuditExitNeedsAttention(report) ? kExitDifferences : kExitOk;
+}
+
+// What is to be explained from: the node's modes, or a file.
+absl::StatusOr<std::vector<netlink::Survey>> SurveysFor(const Flags& flags,
+                                                        const ModeSources& sources) {
+  if (flags.from_file) {
+    const absl::StatusOr<std::string> text = ReadFileOrInput(*flags.from_file, kMostRulesBytes);
+    if (!text.ok()) return text.status();
+    if (absl::Status status = ConfineToComputing(); !status.ok()) return status;
+    absl::StatusOr<netlink::Survey> survey = ParseSavedFile(*text);
+    if (!survey.ok()) return About(*flags.from_file, survey.status());
+    return std::vector<netlink::Survey>{*std::move(survey)};
+  }
+  if (absl::Status status = ConfineToReading({.routes = true}, sources); !status.ok()) {
+    return status;
+  }
+  NodeView view = GatherNodeView(sources, CniConfigs());
+  if (view.surveys.empty()) {
+    return absl::NotFoundError(view.problems.empty()
+                                   ? "this network namespace has no iptables rules at all"
+                                   : absl::StrCat("no rules can be seen: ", view.problems.front()));
+  }
+  return std::move(view.surveys);
+}
+
+// Explains `chain` in every iptables mode and managed family that has it or, of a file, in what the
+// file has. kExitFailed: no such chain, or the rules cannot be read. kExitUsage: the file cannot
+// be, or the name is none.
+int RunExplain(const std::string& chain, const Config& config, const Flags& flags,
+               const ModeSources& sources) {
+  const absl::StatusOr<std::vector<netlink::Survey>> surveys = SurveysFor(flags, sources);
+  if (!surveys.ok()) return Fail(surveys.status(), flags.from_file ? kExitUsage : kExitFailed);
+  std::vector<netlink::Family> families = config.families;
+  if (flags.from_file) families = {netlink::kFamilies.begin(), netlink::kFamilies.end()};
+  std::vector<std::string> explanations;
+  absl::Status first_error;
+  const bool json = flags.output == OutputFormat::kJson;
+  for (const netlink::Survey& survey : *surveys) {
+    for (const netlink::Family family : families) {
+      const absl::StatusOr<Explanation> explanation = Explain(survey, family, chain);
+      first_error.Update(explanation.status());
+      if (!explanation.ok()) continue;
+      explanations.push_back(json ? ExplainJson(*explanation) : ExplainText(*explanation));
+    }
+  }
+  if (explanations.empty()) {
+    return Fail(first_error, absl::IsInvalidArgument(first_error) ? kExitUsage : kExitFailed);
+  }
+  std::cout << (json ? absl::StrCat("[", absl::StrJoin(explanations, ","), "]\n")
+                     : absl::StrJoin(explanations, "\n"));
+  return kExitOk;
+}
+
+// The commands that only look, at more than the rules of one iptables mode.
 int RunLook(const CommandLine& command_line, const Config& config) {
+  const Flags& flags = command_line.flags;
   const std::unique_ptr<CommandRunner> runner = NewCommandRunner();
   const ModeSources sources = SystemModeSources(config.host_root, runner.get());
-  const CommandStreams streams{.out = std::cout, .err = std::cerr};
-  if (command_line.command == Command::kAudit) {
-    return RunAudit(config, command_line.flags, sources, streams);
-  }
-  return RunExplain(command_line.argument, config, command_line.flags, sources, streams);
+  if (command_line.command == Command::kDetect) return RunDetection(config, sources, flags.output);
+  if (command_line.command == Command::kAudit) return RunAudit(config, flags, sources);
+  return RunExplain(command_line.argument, config, flags, sources);
 }
+
+// ---- plan, status, sync, retire ----
 
 int RunOnKernel(Command command, const Flags& flags, const Config& config) {
   Node node(config);
@@ -104,33 +203,30 @@ int RunOnKernel(Command command, const Flags& flags, const Config& config) {
                   .input = InputOf(config)};
   if (read_only) subject.other_mode = node.ReadOther();
   if (command == Command::kStatus) subject.route_localnet = RouteLocalnetOrNone();
-  const CommandStreams streams{.out = std::cout, .err = std::cerr};
-  switch (command) {
-    case Command::kSync:
-      return RunSync(subject, **backend, SteadyClock(), flags.output, streams,
-                     node.Questions(Node::Errand::kSync));
-    case Command::kRetire:
-      return RunRetire(subject, **backend, flags.yes, SteadyClock(), flags.output, streams,
-                       node.Questions(Node::Errand::kRetire));
-    case Command::kStatus:
-      return RunStatus(subject, **backend, SteadyClock(), flags.output, streams,
-                       node.Questions(Node::Errand::kLook));
-    default:
-      return RunPlan(subject, **backend, SteadyClock(), flags.output, streams,
-                     node.Questions(Node::Errand::kLook));
-  }
+  const auto run = [&](ExitCode (*function)(const CommandInput&), Node::Errand errand) {
+    return function({.subject = subject,
+                     .backend = **backend,
+                     .node = node.Questions(errand),
+                     .format = flags.output,
+                     .yes = flags.yes,
+                     .out = std::cout,
+                     .err = std::cerr});
+  };
+  if (command == Command::kSync) return run(RunSync, Node::Errand::kSync);
+  if (command == Command::kRetire) return run(RunRetire, Node::Errand::kRetire);
+  return run(command == Command::kStatus ? RunStatus : RunPlan, Node::Errand::kLook);
 }
 
 int Main(const char* program, const std::vector<std::string>& arguments) {
-  absl::StatusOr<std::variant<CommandLine, Help>> parsed = ParseCommandLine(arguments);
+  const absl::StatusOr<CommandLine> parsed = ParseCommandLine(arguments);
   if (!parsed.ok()) return Fail(parsed.status(), kExitUsage);
-  if (const auto* help = std::get_if<Help>(&*parsed)) {
-    std::cout << help->text;
+  const CommandLine& command_line = *parsed;
+  if (!command_line.help.empty()) {
+    std::cout << command_line.help;
     return kExitOk;
   }
-  const CommandLine& command_line = std::get<CommandLine>(*parsed);
   const Flags& flags = command_line.flags;
-  if (command_line.command == Command::kVersion) return RunVersion(flags);
+  if (command_line.command == Command::kVersion) return RunVersion(flags.output);
   if (command_line.command == Command::kCompletion) return RunCompletion(command_line.argument);
 
   const StderrLog log(program, flags);
@@ -144,13 +240,18 @@ int Main(const char* program, const std::vector<std::string>& arguments) {
   absl::StatusOr<Config> config = LoadConfig(flags);
   if (!config.ok()) return Fail(config.status(), kExitUsage);
   LogConfig(*config);
-  if (command_line.command == Command::kGates) return RunGates(*config, flags.output);
-  if (command_line.command == Command::kDetect) return RunDetection(*config, flags.output);
-  if (command_line.command == Command::kAudit || command_line.command == Command::kExplain) {
-    return RunLook(command_line, *config);
+  switch (command_line.command) {
+    case Command::kGates:
+      return RunGates(*config, flags.output);
+    case Command::kDetect:
+    case Command::kAudit:
+    case Command::kExplain:
+      return RunLook(command_line, *config);
+    case Command::kRun:
+      return RunDaemon(flags, *config, KIPT_VERSION);
+    default:
+      return RunOnKernel(command_line.command, flags, *config);
   }
-  if (command_line.command == Command::kRun) return RunDaemon(flags, *config, KIPT_VERSION);
-  return RunOnKernel(command_line.command, flags, *config);
 }
 
 }  // namespace

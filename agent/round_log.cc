@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/round_log.h"
 
-#include <glog/logging.h>
+#include <unistd.h>
 
-#include <map>
-#include <string>
+#include <cstdio>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "agent/loop/damping.h"
 #include "agent/loop/suspects.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/rule_forms.h"
+#include "featuregates/go_text.h"
 
 namespace kipt::agent {
 namespace {
@@ -23,16 +26,12 @@ void LogFamily(const FamilyState& family) {
   const std::string text =
       absl::StrCat(netlink::FamilyName(family.family), " is ", FamilyPhaseName(family.phase),
                    family.reason.empty() ? "" : ": ", family.reason);
-  switch (family.phase) {
-    case FamilyPhase::kFailed:
-      LOG(ERROR) << text << "; trying again with growing pauses, silently until this changes";
-      break;
-    case FamilyPhase::kDegraded:
-      LOG(WARNING) << text;
-      break;
-    default:
-      LOG(INFO) << text;
-  }
+  const bool failed = family.phase == FamilyPhase::kFailed;
+  const bool degraded = family.phase == FamilyPhase::kDegraded;
+  LOG_AT_LEVEL(failed     ? google::ERROR
+               : degraded ? google::WARNING
+                          : google::INFO)
+      << text << (failed ? "; trying again with growing pauses, silently until this changes" : "");
 }
 
 // What `sync` would do.
@@ -98,21 +97,55 @@ std::string KeptText(const std::vector<Claimed>& kept) {
 
 }  // namespace
 
+StderrLog::StderrLog(const char* program, const Flags& flags) {
+  FLAGS_v = flags.v.value_or(0);
+  FLAGS_vmodule = flags.vmodule.value_or("");
+  // glog itself writes nowhere: neither files nor, unescaped, standard error.
+  FLAGS_logtostderr = FLAGS_logtostdout = FLAGS_alsologtostderr = false;
+  FLAGS_stderrthreshold = google::NUM_SEVERITIES;
+  google::InitGoogleLogging(program);
+  for (int severity = 0; severity < google::NUM_SEVERITIES; ++severity) {
+    google::SetLogDestination(severity, "");
+  }
+  google::AddLogSink(this);
+}
+
+StderrLog::~StderrLog() { google::RemoveLogSink(this); }
+
+void StderrLog::send(google::LogSeverity severity, const char* /*full_filename*/,
+                     const char* base_filename, int line, const google::LogMessageTime& time,
+                     const char* message, size_t message_len) {
+  std::string text = absl::StrFormat("%c%02d%02d %02d:%02d:%02d.%06d %5d %s:%d] ",
+                                     google::GetLogSeverityName(severity)[0], time.month() + 1,
+                                     time.day(), time.hour(), time.min(), time.sec(), time.usec(),
+                                     gettid(), base_filename, line);
+  featuregates::AppendLine(text, absl::string_view(message, message_len));
+  // One write, so that lines of other processes on the same file do not come between.
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+void LogConfig(const Config& config) {
+  for (const std::string& warning : config.warnings) LOG(WARNING) << warning;
+  for (const std::string& gate : config.gates.ignored()) {
+    VLOG(2) << "Ignoring a feature gate of kubelet's that is none of ours: " << gate;
+  }
+  VLOG(1) << "Configuration:";
+  for (const absl::string_view line : absl::StrSplit(ToString(config), '\n', absl::SkipEmpty())) {
+    VLOG(1) << line;
+  }
+}
+
 void LogRound(const Round& round, const AgentState& state) {
   const SyncReport& report = round.report;
   const std::vector<Change> applied = WithoutNative(report.applied);
   if (round.incident) {
     LOG(WARNING) << ToString(*round.incident);
   } else if (!applied.empty() && round.refills == 0) {
-    const std::string made = absl::StrCat(
-        "Made ", applied.size(), " changes in ", absl::ToInt64Microseconds(round.duration),
-        " us, through ", state.iptables_mode, " (", TriggerName(round.trigger), ")");
-    if (round.duration < kSlowRound) {
-      LOG(INFO) << made;
-    } else {
-      LOG(WARNING) << made
-                   << ": an answer was lost or late; the kernel, a lock or a program is slow";
-    }
+    const bool slow = round.duration >= kSlowRound;
+    LOG_AT_LEVEL(slow ? google::WARNING : google::INFO)
+        << "Made " << applied.size() << " changes in " << absl::ToInt64Microseconds(round.duration)
+        << " us, through " << state.iptables_mode << " (" << TriggerName(round.trigger) << ")"
+        << (slow ? ": an answer was lost or late; the kernel, a lock or a program is slow" : "");
   }
   for (const Change& change : report.applied) {
     if (!IsNative(change)) continue;

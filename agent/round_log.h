@@ -2,23 +2,46 @@
 //
 // File: agent/round_log.h
 //
-// What the standalone program logs of each round: one line per incident and per change of state,
-// none per attempt.
+// The standalone program's log, through glog: klog's shape, as far as glog has it, on standard
+// error.
 #ifndef KIPT_AGENT_ROUND_LOG_H_
 #define KIPT_AGENT_ROUND_LOG_H_
+
+#include <glog/logging.h>
 
 #include <map>
 #include <string>
 
+#include "agent/config/config.h"
 #include "agent/loop/events.h"
 #include "agent/loop/retirer.h"
 #include "agent/loop/round.h"
 
 namespace kipt::agent {
 
-// Through glog. An incident is a warning; a family that fails an error, one that is degraded a
-// warning, one that is in place again information. --v=1: every change that is made; --v=2: refills
-// and every round.
+// From its construction to its destruction every LOG is one line of standard error,
+// "I1120 23:24:11.000000 TID file:line] ", whatever is in it: messages are escaped, because names
+// and comments of rules are strangers'. One object a process.
+class StderrLog final : private google::LogSink {
+ public:
+  StderrLog(const char* program, const Flags& flags);
+  ~StderrLog() override;
+  StderrLog(const StderrLog&) = delete;
+  StderrLog& operator=(const StderrLog&) = delete;
+
+ private:
+  using google::LogSink::send;
+  void send(google::LogSeverity severity, const char* full_filename, const char* base_filename,
+            int line, const google::LogMessageTime& time, const char* message,
+            size_t message_len) override;
+};
+
+// Warnings; --v=1: the effective configuration; --v=2: gates that are ignored.
+void LogConfig(const Config& config);
+
+// One line per incident and per change of state, none per attempt. An incident is a warning; a
+// family that fails an error, one that is degraded a warning, one that is in place again
+// information. --v=1: every change that is made; --v=2: refills and every round.
 void LogRound(const Round& round, const AgentState& state);
 
 // Logs what was retired, what failed, and what is kept for which claims whenever that changes. One

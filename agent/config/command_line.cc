@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/config/command_line.h"
 
-#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -11,7 +11,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "agent/config/config.h"
 #include "agent/config/settings.h"
 #include "featuregates/feature_gates.h"
 #include "featuregates/go_text.h"
@@ -43,19 +42,12 @@ constexpr CommandRow kCommands[] = {
 
 // ---- flags and words ----
 
-bool EndsFlags(absl::string_view argument) { return argument == "--"; }
-
-bool AsksForHelp(absl::Span<const std::string> arguments) {
-  const auto end = std::find_if(arguments.begin(), arguments.end(), EndsFlags);
-  return std::any_of(arguments.begin(), end, [](absl::string_view argument) {
-    return argument == "-h" || argument == "--help";
-  });
-}
-
 struct Tokens {
+  bool help = false;
   absl::Status error;
   std::vector<std::string> words;
-  std::vector<std::pair<const Setting*, std::string>> values;  // as given
+  // As given, in the order of --help.
+  std::vector<std::pair<const Setting*, std::string>> values;
 };
 
 absl::Status UnknownFlag(absl::string_view argument) {
@@ -82,12 +74,16 @@ const Setting* TakeFlag(absl::string_view& argument) {
 // Splits as pflag does: a flag takes the next word, whatever it looks like, except a boolean.
 Tokens Tokenise(absl::Span<const std::string> arguments) {
   Tokens tokens;
+  const absl::Span<const std::string> before_end(
+      arguments.data(), static_cast<size_t>(absl::c_find(arguments, "--") - arguments.begin()));
+  tokens.help =
+      absl::c_linear_search(before_end, "-h") || absl::c_linear_search(before_end, "--help");
   bool flags_ended = false;
   for (size_t i = 0; i < arguments.size(); ++i) {
     absl::string_view rest = arguments[i];
     if (flags_ended || rest.size() < 2 || rest[0] != '-') {
       tokens.words.push_back(arguments[i]);
-    } else if (EndsFlags(rest)) {
+    } else if (rest == "--") {
       flags_ended = true;
     } else if (const Setting* const setting = TakeFlag(rest); setting == nullptr) {
       tokens.error.Update(UnknownFlag(arguments[i]));
@@ -102,33 +98,34 @@ Tokens Tokenise(absl::Span<const std::string> arguments) {
           absl::InvalidArgumentError(absl::StrCat("flag needs an argument: --", setting->flag));
     }
   }
+  absl::c_stable_sort(tokens.values,
+                      [](const auto& a, const auto& b) { return a.first->flag < b.first->flag; });
   return tokens;
 }
 
 absl::StatusOr<CommandLine> ParseCommand(const std::vector<std::string>& words) {
   // As a daemon of Kubernetes' is started: by its name and flags.
   if (words.empty()) return CommandLine();
-  for (const CommandRow& row : kCommands) {
-    if (row.name != words[0]) continue;
-    const size_t expected = row.argument.empty() ? 1 : 2;
-    if (words.size() == expected) {
-      return CommandLine{.command = row.command,
-                         .flags = {},
-                         .argument = expected == 2 ? words[1] : std::string()};
-    }
+  const auto* const row =
+      absl::c_find_if(kCommands, [&](const CommandRow& one) { return one.name == words[0]; });
+  if (row != std::end(kCommands)) {
+    const size_t expected = row->argument.empty() ? 1 : 2;
     if (words.size() < expected) {
-      return absl::InvalidArgumentError(absl::StrCat("the command ", row.name, " needs ",
-                                                     row.argument, " behind it, as in ", row.name,
-                                                     " ", row.example));
+      return absl::InvalidArgumentError(absl::StrCat("the command ", row->name, " needs ",
+                                                     row->argument, " behind it, as in ", row->name,
+                                                     " ", row->example));
     }
-    return absl::InvalidArgumentError(absl::StrCat(
-        "unexpected argument ", GoQuote(words[expected]), " behind the command ", row.name,
-        "; flags begin with --, and a boolean flag takes its value behind an equals sign"));
+    if (words.size() > expected) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "unexpected argument ", GoQuote(words[expected]), " behind the command ", row->name,
+          "; flags begin with --, and a boolean flag takes its value behind an equals sign"));
+    }
+    return CommandLine{.command = row->command, .argument = expected == 2 ? words[1] : ""};
   }
   std::string message =
       absl::StrCat("unknown command ", GoQuote(words[0]), "; the commands are ",
-                   absl::StrJoin(kCommands, ", ", [](std::string* out, const CommandRow& row) {
-                     absl::StrAppend(out, row.name);
+                   absl::StrJoin(kCommands, ", ", [](std::string* out, const CommandRow& one) {
+                     absl::StrAppend(out, one.name);
                    }));
   if (featuregates::GoParseBool(words[0]).ok()) {
     absl::StrAppend(&message, "; a boolean flag takes its value behind an equals sign");
@@ -136,17 +133,13 @@ absl::StatusOr<CommandLine> ParseCommand(const std::vector<std::string>& words) 
   return absl::InvalidArgumentError(message);
 }
 
-// Reads the values, flag by flag in the order of --help.
 absl::Status StoreFlags(const Tokens& tokens, Flags& flags) {
-  for (const Setting* setting : SettingsByFlag()) {
-    for (const auto& [given, value] : tokens.values) {
-      if (given != setting) continue;
-      const absl::Status status = ParseFlag(*setting, value, flags);
-      if (status.ok()) continue;
-      return absl::InvalidArgumentError(absl::StrCat("invalid argument ", GoQuote(value), " for \"",
-                                                     setting->flag == "v" ? "-v, " : "", "--",
-                                                     setting->flag, "\" flag: ", status.message()));
-    }
+  for (const auto& [setting, value] : tokens.values) {
+    const absl::Status status = ParseFlag(*setting, value, flags);
+    if (status.ok()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("invalid argument ", GoQuote(value), " for \"",
+                                                   setting->flag == "v" ? "-v, " : "", "--",
+                                                   setting->flag, "\" flag: ", status.message()));
   }
   return absl::OkStatus();
 }
@@ -154,10 +147,8 @@ absl::Status StoreFlags(const Tokens& tokens, Flags& flags) {
 // Whether no flag, and not the output format, is another command's.
 absl::Status CheckFitsCommand(const CommandLine& line, const Tokens& tokens) {
   const absl::string_view command = CommandName(line.command);
-  for (const Setting* setting : SettingsByFlag()) {
-    const bool given = absl::c_any_of(
-        tokens.values, [setting](const auto& value) { return value.first == setting; });
-    if (!given || setting->only_for.empty() || setting->only_for == command) continue;
+  for (const auto& [setting, value] : tokens.values) {
+    if (setting->only_for.empty() || setting->only_for == command) continue;
     return absl::InvalidArgumentError(absl::StrCat("the flag --", setting->flag,
                                                    " is of the command ", setting->only_for,
                                                    " only, not of ", command));
@@ -219,10 +210,9 @@ std::string HelpText(const Tokens& tokens) {
 constinit const absl::Span<const CommandRow> kCommandTable = kCommands;
 
 absl::string_view CommandName(Command command) {
-  for (const CommandRow& row : kCommands) {
-    if (row.command == command) return row.name;
-  }
-  return "";
+  const auto* const row = absl::c_find_if(
+      kCommands, [command](const CommandRow& one) { return one.command == command; });
+  return row->name;
 }
 
 std::vector<std::string> KnownGates(absl::string_view emulated_version) {
@@ -232,10 +222,9 @@ std::vector<std::string> KnownGates(absl::string_view emulated_version) {
   return gates.ok() ? gates->KnownFeatures() : std::vector<std::string>();
 }
 
-absl::StatusOr<std::variant<CommandLine, Help>> ParseCommandLine(
-    absl::Span<const std::string> arguments) {
+absl::StatusOr<CommandLine> ParseCommandLine(absl::Span<const std::string> arguments) {
   const Tokens tokens = Tokenise(arguments);
-  if (AsksForHelp(arguments)) return Help{HelpText(tokens)};
+  if (tokens.help) return CommandLine{.help = HelpText(tokens)};
   if (!tokens.error.ok()) return tokens.error;
   absl::StatusOr<CommandLine> result = ParseCommand(tokens.words);
   const absl::Status command = result.status();
@@ -245,7 +234,7 @@ absl::StatusOr<std::variant<CommandLine, Help>> ParseCommandLine(
   if (status.ok()) status = command;
   if (status.ok()) status = CheckFitsCommand(*result, tokens);
   if (!status.ok()) return status;
-  return *std::move(result);
+  return result;
 }
 
 }  // namespace kipt::agent

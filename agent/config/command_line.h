@@ -10,13 +10,12 @@
 
 #include <cstdint>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "agent/config/flags.h"
+#include "agent/config/config.h"
 
 namespace kipt::agent {
 
@@ -51,13 +50,11 @@ struct CommandLine {
   Flags flags = {};
   // Behind the command: the TABLE/CHAIN of `explain`, the shell of `completion`; else empty.
   std::string argument = {};
+  // Where --help or -h was among the arguments, then alone: for standard output, and the program
+  // ends with 0.
+  std::string help = {};
 
   bool operator==(const CommandLine&) const = default;
-};
-
-// --help or -h was among the arguments: this is for standard output, and the program ends with 0.
-struct Help {
-  std::string text;
 };
 
 // Parses the arguments without the program's name, `[COMMAND [ARGUMENT]] [flags]`; flags may also
@@ -71,8 +68,7 @@ struct Help {
 //   invalid argument "x" for "--iptables-drop-bit" flag: ...
 // and for an unknown command, for words behind it, for a missing argument, and for a flag or format
 // of another command. No other effect, no exit().
-absl::StatusOr<std::variant<CommandLine, Help>> ParseCommandLine(
-    absl::Span<const std::string> arguments);
+absl::StatusOr<CommandLine> ParseCommandLine(absl::Span<const std::string> arguments);
 
 // The gates of the release that `emulated_version` names, or of the default where that names none,
 // as --help lists them: "NAME=true|false (BETA - default=true)".

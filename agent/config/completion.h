@@ -64,12 +64,9 @@ struct CompletionSpec {
   std::vector<CompletionFlag> flags;
 };
 
-// Words, names and helps may hold any character but a single quote or a newline in a name or word;
-// nothing in them is run by the shell.
-std::string BashCompletion(const CompletionSpec& spec);
-std::string ZshCompletion(const CompletionSpec& spec);
-
-// The script of `shell`. InvalidArgument for a shell that is not "bash" or "zsh".
+// The script of `shell`. Words, names and helps may hold any character but a single quote or a
+// newline in a name or word; nothing in them is run by the shell. InvalidArgument for a shell that
+// is not "bash" or "zsh".
 absl::StatusOr<std::string> Completion(const CompletionSpec& spec, absl::string_view shell);
 
 // kube-iptables-agent's own: kCommandTable, kSettings, the feature gates of the default release and

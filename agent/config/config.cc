@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <map>
-#include <optional>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -40,57 +38,11 @@ struct Number {
   const Setting& setting;
   std::optional<int> from_flag;
   std::optional<int> from_file;
-  std::string line;  // of the file, "FILE:LINE"
   int fallback;
 
   int value() const { return from_flag.value_or(from_file.value_or(fallback)); }
 };
 using Pair = std::array<Number, 2>;
-
-// The families that `text` names, in netlink's order; nothing for "auto".
-absl::StatusOr<std::vector<netlink::Family>> ParseFamilies(absl::string_view text) {
-  if (text == "auto") return std::vector<netlink::Family>();
-  std::vector<netlink::Family> families;
-  for (absl::string_view name : absl::StrSplit(text, ',')) {
-    const bool ipv4 = name == "ipv4";
-    const netlink::Family family = ipv4 ? netlink::Family::kIPv4 : netlink::Family::kIPv6;
-    if ((!ipv4 && name != "ipv6") || absl::c_linear_search(families, family)) {
-      return absl::InvalidArgumentError(absl::StrCat("invalid value ",
-                                                     featuregates::QuoteForMessage(text),
-                                                     "; accepted are auto, ipv4, ipv6, ipv4,ipv6"));
-    }
-    families.push_back(family);
-  }
-  absl::c_sort(families);
-  return families;
-}
-
-// "14 (from the flag --iptables-drop-bit)".
-std::string ValueAndSource(const Number& number) {
-  const std::string source = number.from_flag
-                                 ? absl::StrCat("from the flag --", number.setting.flag)
-                             : number.from_file ? absl::StrCat("from ", number.line)
-                                                : "the default";
-  return absl::StrCat(number.value(), " (", source, ")");
-}
-
-absl::Status CheckRange(const Pair& pair, int most) {
-  for (const Number& number : pair) {
-    if (number.value() >= 0 && number.value() <= most) continue;
-    return absl::InvalidArgumentError(absl::StrCat("invalid configuration: ", number.setting.field,
-                                                   " (--", number.setting.flag, ") ",
-                                                   number.value(), " must be between 0 and ", most,
-                                                   ", inclusive; found ", ValueAndSource(number)));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status MustDiffer(const Pair& pair, absl::string_view advice) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("invalid configuration: ", pair[0].setting.flag, " and ", pair[1].setting.flag,
-                   " must be different; found ", ValueAndSource(pair[0]), " and ",
-                   ValueAndSource(pair[1]), advice));
-}
 
 // Flags over file over defaults, for one configuration.
 class Resolver {
@@ -113,12 +65,10 @@ class Resolver {
     }
     if (!status.ok()) return status;
 
-    if (!version_warning_.empty()) config_.warnings.push_back(version_warning_);
     for (const std::string& warning : config_.gates.warnings()) config_.warnings.push_back(warning);
     WarnOfIgnoredGate();
     WarnOfIgnoredNumbers();
     if (!file_.writable.empty()) config_.warnings.push_back(file_.writable);
-    config_.ignored_gates = config_.gates.ignored();
     return std::move(config_);
   }
 
@@ -134,11 +84,11 @@ class Resolver {
 
   // The flag or the line that gave the value: "--FLAG: reason", or "FILE:LINE: FIELD: reason".
   absl::Status Blame(const Setting& setting, absl::string_view reason) const {
-    if (IsGiven(setting, flags_) || !IsGiven(setting, file_.given)) {
-      return absl::InvalidArgumentError(absl::StrCat("--", setting.flag, ": ", reason));
-    }
+    const bool by_file = !IsGiven(setting, flags_) && IsGiven(setting, file_.given);
     return absl::InvalidArgumentError(
-        absl::StrCat(Line(setting), ": ", setting.field, ": ", reason));
+        absl::StrCat(by_file ? absl::StrCat(Line(setting), ": ", setting.field)
+                             : absl::StrCat("--", setting.flag),
+                     ": ", reason));
   }
 
   absl::Status Apply(const Setting& setting) {
@@ -163,7 +113,7 @@ class Resolver {
                    absl::StripPrefix(emulated.status().message(), "--emulated-version: "));
     }
     config_.emulated_version = emulated->version;
-    version_warning_ = emulated->warning;
+    if (!emulated->warning.empty()) config_.warnings.push_back(emulated->warning);
     // The command line knows the flags of every release, and only here the release is known.
     for (const Number& bit : Bits()) {
       if (!bit.from_flag || config_.emulated_version < kFirstReleaseWithoutBitFlags) continue;
@@ -232,15 +182,20 @@ class Resolver {
   // ---- families ----
 
   absl::Status ResolveFamilies(const std::string& if_inet6_path) {
-    auto families = ParseFamilies(Given(&Flags::ip_families).value_or("auto"));
-    absl::Status status = families.status();
-    if (status.ok()) {
-      config_.families = *std::move(families);
-      config_.families_by_kernel = config_.families.empty();
-      if (config_.families_by_kernel) config_.families = {netlink::Family::kIPv4};
-      status = FindIPv6(if_inet6_path);
+    const Setting& setting = *SettingOf(&Flags::ip_families);
+    const std::string text = Given(&Flags::ip_families).value_or("auto");
+    const std::vector<std::string> names = absl::StrSplit(text, ',');
+    for (const netlink::Family family : netlink::kFamilies) {
+      if (absl::c_linear_search(names, FamiliesText({family}))) config_.families.push_back(family);
     }
-    return status.ok() ? status : Blame(*SettingOf(&Flags::ip_families), status.message());
+    config_.families_by_kernel = text == "auto";
+    if (!config_.families_by_kernel && config_.families.size() != names.size()) {
+      return Blame(setting, absl::StrCat("invalid value ", featuregates::QuoteForMessage(text),
+                                         "; accepted are auto, ipv4, ipv6, ipv4,ipv6"));
+    }
+    if (config_.families_by_kernel) config_.families = {netlink::Family::kIPv4};
+    const absl::Status status = FindIPv6(if_inet6_path);
+    return status.ok() ? status : Blame(setting, status.message());
   }
 
   // Adds IPv6 for "auto" where the namespace has it, and refuses it where it does not.
@@ -265,10 +220,16 @@ class Resolver {
 
   // ---- bits of the packet mark, and connection labels ----
 
+  Pair Bits() const {
+    return {NumberOf(&Flags::iptables_masquerade_bit, MarkBits{}.masquerade),
+            NumberOf(&Flags::iptables_drop_bit, MarkBits{}.drop)};
+  }
+  Pair Labels() const {
+    return {NumberOf(&Flags::iptables_masquerade_label, ConnLabels{}.masquerade),
+            NumberOf(&Flags::iptables_drop_label, ConnLabels{}.drop)};
+  }
   Number NumberOf(std::optional<int> Flags::*member, int fallback) const {
-    const Setting& setting = *SettingOf(member);
-    const std::optional<int> from_file = file_.given.*member;
-    return {setting, flags_.*member, from_file, from_file ? Line(setting) : "", fallback};
+    return {*SettingOf(member), flags_.*member, file_.given.*member, fallback};
   }
 
   absl::Status ResolveBits() {
@@ -295,6 +256,35 @@ class Resolver {
     return absl::OkStatus();
   }
 
+  absl::Status CheckRange(const Pair& pair, int most) const {
+    for (const Number& number : pair) {
+      if (number.value() >= 0 && number.value() <= most) continue;
+      return Invalid(absl::StrCat(number.setting.field, " (--", number.setting.flag, ") ",
+                                  number.value(), " must be between 0 and ", most,
+                                  ", inclusive; found ", ValueAndSource(number)));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status MustDiffer(const Pair& pair, absl::string_view advice) const {
+    return Invalid(absl::StrCat(pair[0].setting.flag, " and ", pair[1].setting.flag,
+                                " must be different; found ", ValueAndSource(pair[0]), " and ",
+                                ValueAndSource(pair[1]), advice));
+  }
+
+  // "14 (from the flag --iptables-drop-bit)".
+  std::string ValueAndSource(const Number& number) const {
+    const std::string source = number.from_flag
+                                   ? absl::StrCat("from the flag --", number.setting.flag)
+                               : number.from_file ? absl::StrCat("from ", Line(number.setting))
+                                                  : "the default";
+    return absl::StrCat(number.value(), " (", source, ")");
+  }
+
+  static absl::Status Invalid(absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("invalid configuration: ", what));
+  }
+
   // A flag is deprecated whatever its value, as in kubelet since 1.28; a field is in so many old
   // files, with its default, that only another value is worth a line.
   void WarnOfIgnoredNumbers() {
@@ -309,32 +299,48 @@ class Resolver {
     for (const Number& bit : Bits()) {
       if (!cleanup || !bit.from_file || *bit.from_file == bit.fallback) continue;
       config_.warnings.push_back(
-          absl::StrCat(bit.line, ": ", bit.setting.field, " ", *bit.from_file,
+          absl::StrCat(Line(bit.setting), ": ", bit.setting.field, " ", *bit.from_file,
                        " has no effect where IPTablesOwnershipCleanup is on; remove the field"));
     }
     for (const Number& label : Labels()) {
       if (labelled || (!label.from_flag && !label.from_file)) continue;
-      config_.warnings.push_back(
-          absl::StrCat(label.from_flag ? absl::StrCat("--", label.setting.flag)
-                                       : absl::StrCat(label.line, ": ", label.setting.field),
-                       " has no effect where ConnLabelMarking is off"));
+      config_.warnings.push_back(absl::StrCat(
+          label.from_flag ? absl::StrCat("--", label.setting.flag)
+                          : absl::StrCat(Line(label.setting), ": ", label.setting.field),
+          " has no effect where ConnLabelMarking is off"));
     }
-  }
-
-  Pair Bits() const {
-    return {NumberOf(&Flags::iptables_masquerade_bit, MarkBits{}.masquerade),
-            NumberOf(&Flags::iptables_drop_bit, MarkBits{}.drop)};
-  }
-  Pair Labels() const {
-    return {NumberOf(&Flags::iptables_masquerade_label, ConnLabels{}.masquerade),
-            NumberOf(&Flags::iptables_drop_label, ConnLabels{}.drop)};
   }
 
   const Flags& flags_;
   const ConfigFile& file_;
-  std::string version_warning_;
   Config config_ = DefaultConfig();
 };
+
+// ---- as text ----
+
+struct ConfigLine {
+  std::string name;
+  std::string value;
+  bool fixed = false;
+};
+
+std::vector<ConfigLine> ConfigLines(const Config& config) {
+  std::vector<ConfigLine> lines;
+  for (const Setting& setting : kSettings) {
+    if (setting.print == nullptr) continue;
+    std::string value = setting.print(config);
+    if (value.empty()) value = std::string(setting.if_empty);
+    if (setting.field == "ipFamilies" && config.families_by_kernel) {
+      absl::StrAppend(&value, " (", FamiliesText(config.families), ")");
+    }
+    lines.push_back({std::string(setting.field), value, setting.fixed});
+    // No setting, but what the ones above choose.
+    if (setting.flag == "make-iptables-util-chains") {
+      lines.push_back({"mode", std::string(ModeName(config.mode))});
+    }
+  }
+  return lines;
+}
 
 }  // namespace
 
@@ -350,6 +356,44 @@ absl::StatusOr<Config> ResolveConfig(const Flags& flags) { return ResolveConfig(
 absl::StatusOr<Config> ResolveConfig(const Flags& flags, const ConfigFile& file,
                                      const std::string& if_inet6_path) {
   return Resolver(flags, file).Resolve(if_inet6_path);
+}
+
+absl::string_view WatchModeName(netlink::WatchMode mode) {
+  return mode == netlink::WatchMode::kPoll ? "poll" : "events";
+}
+
+std::string FamiliesText(absl::Span<const netlink::Family> families) {
+  return absl::StrJoin(families, ",", [](std::string* out, netlink::Family family) {
+    *out += family == netlink::Family::kIPv4 ? "ipv4" : "ipv6";
+  });
+}
+
+std::string ToString(const Config& config) {
+  std::string text;
+  for (const ConfigLine& line : ConfigLines(config)) {
+    absl::StrAppend(&text, line.name, ": ", line.value, "\n");
+  }
+  return text;
+}
+
+std::vector<ConfigChange> WhatChanges(const Config& from, const Config& to) {
+  const std::vector<ConfigLine> before = ConfigLines(from);
+  std::vector<ConfigChange> changes;
+  for (size_t i = 0; const ConfigLine& after : ConfigLines(to)) {
+    const std::string& value = before[i++].value;
+    if (value != after.value) changes.push_back({after.name, value, after.value, after.fixed});
+  }
+  return changes;
+}
+
+std::vector<std::string> WhatNeedsARestart(const Config& running, const Config& wanted) {
+  std::vector<std::string> lines;
+  for (const ConfigChange& change : WhatChanges(running, wanted)) {
+    if (change.fixed) {
+      lines.push_back(absl::StrCat(change.name, ": ", change.from, " now, ", change.to, " wanted"));
+    }
+  }
+  return lines;
 }
 
 }  // namespace kipt::agent

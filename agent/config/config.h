@@ -2,11 +2,13 @@
 //
 // File: agent/config/config.h
 //
-// The effective configuration: flags over file over defaults, resolved at the emulated Kubernetes
-// release and checked. What follows from it needs no further check.
+// Flags as values, of which a host program fills in what it wants to set, and the effective
+// configuration: flags over file over defaults, resolved at the emulated Kubernetes release and
+// checked. What follows from it needs no further check.
 #ifndef KIPT_AGENT_CONFIG_CONFIG_H_
 #define KIPT_AGENT_CONFIG_CONFIG_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,7 +17,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "agent/config/flags.h"
 #include "agent/detect/iptables_mode.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/retirement.h"
@@ -28,6 +29,46 @@ namespace kipt::agent {
 
 // This project's own release, as in CMakeLists.txt: its own feature gates live by it.
 inline constexpr featuregates::Version kAgentRelease = {0, 7};
+
+// kDot: of `audit` only.
+enum class OutputFormat : uint8_t { kText, kJson, kDot };
+
+// The flags that were given; empty where one was not. Of a flag given twice the last counts, except
+// for --feature-gates.
+struct Flags {
+  // kubelet's
+  std::optional<std::string> config = {};
+  std::vector<std::string> feature_gates = {};  // one text per flag, in order; they are merged
+  std::optional<bool> make_iptables_util_chains = {};
+  std::optional<int> iptables_masquerade_bit = {};  // any int32: checked by ResolveConfig
+  std::optional<int> iptables_drop_bit = {};
+  std::optional<int> v = {};
+  std::optional<std::string> vmodule = {};
+  // ours
+  std::optional<int> iptables_masquerade_label = {};  // the same
+  std::optional<int> iptables_drop_label = {};
+  std::optional<std::string> emulated_version = {};
+  std::optional<std::string> ip_families = {};
+  std::optional<std::string> iptables_mode = {};
+  std::optional<std::string> host_root = {};
+  OutputFormat output = OutputFormat::kText;
+  std::optional<std::string> netns = {};
+  std::optional<absl::Duration> iptables_sync_period = {};  // checked by ResolveConfig
+  std::optional<std::string> watch = {};
+  std::optional<bool> observe = {};
+  std::optional<std::string> healthz_bind_address = {};  // may be empty: nothing listens
+  std::optional<std::string> metrics_bind_address = {};  // the same
+  std::optional<std::string> stale_chains = {};
+  std::optional<std::string> hint_policy = {};
+  std::optional<std::string> cni_conf_dir = {};
+  // of one command each
+  bool yes = false;                           // retire
+  std::optional<std::string> allow = {};      // audit
+  bool all_netns = false;                     // audit
+  std::optional<std::string> from_file = {};  // explain
+
+  bool operator==(const Flags&) const = default;
+};
 
 struct Config {
   // A release newer than the newest known one is already replaced by that one.
@@ -67,8 +108,6 @@ struct Config {
   // For the log, each as one warning, in the order of their importance to an upgrade: release,
   // gates, flags, file.
   std::vector<std::string> warnings = {};
-  // Gates in a KubeletConfiguration that are none of ours: for verbosity 2.
-  std::vector<std::string> ignored_gates = {};
 
   bool operator==(const Config&) const = default;
 };
@@ -86,14 +125,15 @@ absl::StatusOr<Config> ResolveConfig(const Flags& flags);
 absl::StatusOr<featuregates::FeatureGates> ResolveFeatureGates(
     featuregates::Version emulated, absl::Span<const featuregates::Overrides> overrides);
 
-// One "name: value" a line, in the order of Config, warnings and ignored gates left out; every
-// value as a flag or a file would give it.
+// One "name: value" a line, in the order of Config, warnings left out; every value as a flag or a
+// file would give it.
 std::string ToString(const Config& config);
 
 struct ConfigChange {
   std::string name;
   std::string from;
   std::string to;
+  bool fixed = false;  // a process keeps the value from its start to its end
 };
 // The lines of ToString that differ.
 std::vector<ConfigChange> WhatChanges(const Config& from, const Config& to);

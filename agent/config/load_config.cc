@@ -9,14 +9,13 @@
 #include <cerrno>
 #include <system_error>
 #include <utility>
-#include <variant>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "agent/config/go_duration.h"
 #include "agent/config/yaml_document.h"
 #include "agent/process/files.h"
 #include "featuregates/go_text.h"
@@ -66,16 +65,15 @@ class Decoder {
       return document_.ErrorAt(
           root.line, absl::StrCat("the file must hold a map of fields; ", AcceptedKinds()));
     }
-    std::array<std::string, 2> values;
-    for (size_t i = 0; i < kKindFields.size(); ++i) {
-      const YamlNode* node = root.Find(kKindFields[i]);
+    std::vector<std::string> values;
+    for (const absl::string_view field : kKindFields) {
+      const YamlNode* const node = root.Find(field);
       if (node == nullptr) {
-        return document_.ErrorAt(root.line,
-                                 absl::StrCat(kKindFields[i], " is missing; ", AcceptedKinds()));
+        return document_.ErrorAt(root.line, absl::StrCat(field, " is missing; ", AcceptedKinds()));
       }
-      absl::StatusOr<std::string> value = document_.String(*node, kKindFields[i]);
+      absl::StatusOr<std::string> value = document_.Text(*node, field, YamlType::kString);
       if (!value.ok()) return value.status();
-      values[i] = *std::move(value);
+      values.push_back(*std::move(value));
     }
     return ChooseKind(values[0], values[1]);
   }
@@ -121,14 +119,28 @@ class Decoder {
   }
 
   absl::Status DecodeField(const YamlEntry& entry) {
-    if (const Setting* const setting = SettingFor(entry.key)) {
-      // Go's decoder leaves a field that is null unset.
-      if (IsKubelets() && entry.value.kind == YamlNode::Kind::kNull) return absl::OkStatus();
-      file_.lines[setting->field] = entry.value.line;
-      return std::visit([&](auto member) { return Read(entry, file_.given.*member); },
-                        setting->member);
+    const Setting* const setting = SettingFor(entry.key);
+    if (setting == nullptr) {
+      const bool skipped = IsKubelets() || absl::c_linear_search(kKindFields, entry.key);
+      return skipped ? absl::OkStatus() : UnknownField(entry);
     }
-    if (IsKubelets() || absl::c_linear_search(kKindFields, entry.key)) return absl::OkStatus();
+    // Go's decoder leaves a field that is null unset.
+    if (IsKubelets() && entry.value.kind == YamlNode::Kind::kNull) return absl::OkStatus();
+    file_.lines[setting->field] = entry.value.line;
+    if (setting->member == FlagMember(&Flags::feature_gates)) return DecodeGates(entry.value);
+    const YamlType type = setting->is_bool()         ? YamlType::kBool
+                          : setting->type == "int32" ? YamlType::kInt32
+                                                     : YamlType::kString;
+    const absl::StatusOr<std::string> text = document_.Text(entry.value, entry.key, type);
+    if (!text.ok()) return text.status();
+    const absl::Status status = ParseFlag(*setting, *text, file_.given);
+    if (status.ok()) return status;
+    // Only a duration can be wrong now.
+    return document_.ErrorAt(entry.value.line, absl::StrCat(entry.key, ": ", status.message(),
+                                                            "; write it as 1m0s or 90s"));
+  }
+
+  absl::Status UnknownField(const YamlEntry& entry) const {
     std::string known = absl::StrJoin(kKindFields, ", ");
     for (const Setting& setting : kSettings) {
       if (setting.file != InFile::kNever) absl::StrAppend(&known, ", ", setting.field);
@@ -138,48 +150,18 @@ class Decoder {
                                      "; ", kAgentKind, " has ", known));
   }
 
-  template <typename T>
-  static absl::Status Store(absl::StatusOr<T> read, std::optional<T>& value) {
-    if (!read.ok()) return read.status();
-    value = *std::move(read);
-    return absl::OkStatus();
-  }
-  absl::Status Read(const YamlEntry& entry, std::optional<bool>& value) {
-    return Store(document_.Bool(entry.value, entry.key), value);
-  }
-  absl::Status Read(const YamlEntry& entry, std::optional<int>& value) {
-    return Store(document_.Int32(entry.value, entry.key), value);
-  }
-  absl::Status Read(const YamlEntry& entry, std::optional<std::string>& value) {
-    return Store(document_.String(entry.value, entry.key), value);
-  }
-  absl::Status Read(const YamlEntry& entry, std::optional<absl::Duration>& value) {
-    const absl::StatusOr<std::string> text = document_.String(entry.value, entry.key);
-    if (!text.ok()) return text.status();
-    const absl::StatusOr<absl::Duration> period = ParseGoDuration(*text);
-    if (period.ok()) return Store(period, value);
-    return document_.ErrorAt(
-        entry.value.line,
-        absl::StrCat(entry.key, ": ", period.status().message(), "; write it as 1m0s or 90s"));
-  }
-  // featureGates
-  absl::Status Read(const YamlEntry& entry, std::vector<std::string>& /*value*/) {
-    if (entry.value.kind != YamlNode::Kind::kMap) {
-      return document_.ErrorAt(entry.value.line,
+  absl::Status DecodeGates(const YamlNode& gates) {
+    if (gates.kind != YamlNode::Kind::kMap) {
+      return document_.ErrorAt(gates.line,
                                "featureGates: must be a map of names to true or false, as in "
                                "\"IPTablesOwnershipCleanup: false\" on a line of its own");
     }
-    for (const YamlEntry& gate : entry.value.entries) {
-      const absl::StatusOr<bool> value =
-          document_.Bool(gate.value, absl::StrCat("featureGates.", gate.key));
+    for (const YamlEntry& gate : gates.entries) {
+      const absl::StatusOr<std::string> value =
+          document_.Text(gate.value, absl::StrCat("featureGates.", gate.key), YamlType::kBool);
       if (!value.ok()) return value.status();
-      file_.feature_gates[gate.key] = *value;
+      file_.feature_gates[gate.key] = *value == "true";
     }
-    return absl::OkStatus();
-  }
-  // No field has another type.
-  template <typename T>
-  absl::Status Read(const YamlEntry& /*entry*/, T& /*value*/) {
     return absl::OkStatus();
   }
 
@@ -235,20 +217,14 @@ absl::StatusOr<ConfigFile> ParseConfigFile(absl::string_view path, absl::string_
   return Decoder(*document, path).Decode();
 }
 
-absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path) {
-  if (path.empty()) {
+absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path, bool may_be_missing) {
+  if (path.empty() && !may_be_missing) {
     return absl::InvalidArgumentError(
         "--config is empty; give the path of a file, or leave the flag out");
   }
-  absl::StatusOr<ConfigFile> file = ReadConfigFileIfPresent(path);
-  if (file.ok() && file->path.empty()) return SystemError(path, ENOENT);
-  return file;
-}
-
-absl::StatusOr<ConfigFile> ReadConfigFileIfPresent(const std::string& path) {
   // Without O_NONBLOCK a named pipe would hold us up for ever.
   const OwnedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!fd.valid() && errno == ENOENT) return ConfigFile();
+  if (!fd.valid() && errno == ENOENT && may_be_missing) return ConfigFile();
   struct stat about {};
   if (!fd.valid() || fstat(fd.get(), &about) != 0) return SystemError(path, errno);
   if (!S_ISREG(about.st_mode)) {
@@ -267,9 +243,8 @@ absl::StatusOr<ConfigFile> ReadConfigFileIfPresent(const std::string& path) {
 }
 
 absl::StatusOr<Config> LoadConfig(const Flags& flags, const ConfigSources& sources) {
-  const absl::StatusOr<ConfigFile> file =
-      flags.config ? ReadConfigFile(*flags.config)
-                   : ReadConfigFileIfPresent(sources.default_config_path);
+  const absl::StatusOr<ConfigFile> file = ReadConfigFile(
+      flags.config.value_or(sources.default_config_path), /*may_be_missing=*/!flags.config);
   if (!file.ok()) return file.status();
   return ResolveConfig(flags, *file, sources.if_inet6_path);
 }

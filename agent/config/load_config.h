@@ -34,11 +34,9 @@ absl::StatusOr<ConfigFile> ParseConfigFile(absl::string_view path, absl::string_
 
 // Reads and parses the regular file `path`. InvalidArgument, with what to do, also for a file that
 // is missing, cannot be read, is not a regular file or is larger than kMaxYamlBytes: they are
-// mistakes in the flags as far as the caller is concerned.
-absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path);
-
-// As ReadConfigFile, but a missing file is an empty ConfigFile: for the default path.
-absl::StatusOr<ConfigFile> ReadConfigFileIfPresent(const std::string& path);
+// mistakes in the flags as far as the caller is concerned. `may_be_missing`: then a missing file is
+// an empty ConfigFile.
+absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path, bool may_be_missing = false);
 
 // The files that decide, for tests to set.
 struct ConfigSources {

@@ -5,14 +5,19 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <system_error>
+#include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "agent/config/bind_address.h"
-#include "agent/config/go_duration.h"
+#include "absl/strings/strip.h"
+#include "agent/config/value_texts.h"
 #include "featuregates/go_text.h"
 #include "featuregates/known_features.h"
 
@@ -21,16 +26,17 @@ namespace {
 
 using netlink::WatchMode;
 
-// ---- values as text ----
+// ---- values as text, and from the text of a flag ----
+
+// As the values of OutputFormat.
+constexpr absl::string_view kFormats[] = {"text", "json", "dot"};
 
 std::string Text(bool value) { return value ? "true" : "false"; }
 std::string Text(int value) { return absl::StrCat(value); }
 std::string Text(const std::string& value) { return value; }
 std::string Text(absl::Duration value) { return FormatGoDuration(value); }
 std::string Text(const std::vector<std::string>& value) { return absl::StrJoin(value, ","); }
-std::string Text(OutputFormat value) {
-  return value == OutputFormat::kText ? "text" : value == OutputFormat::kJson ? "json" : "dot";
-}
+std::string Text(OutputFormat value) { return std::string(kFormats[static_cast<size_t>(value)]); }
 std::string Text(featuregates::Version value) { return featuregates::ToString(value); }
 std::string Text(const featuregates::FeatureGates& value) { return featuregates::ToString(value); }
 std::string Text(WatchMode value) { return std::string(WatchModeName(value)); }
@@ -43,6 +49,59 @@ template <typename T>
 std::string Text(const std::optional<T>& value) {
   return Text(value.value_or(T()));
 }
+
+absl::Status BadValue(absl::string_view reason) { return absl::InvalidArgumentError(reason); }
+
+template <typename T>
+absl::Status Store(const absl::StatusOr<T>& parsed, T& value) {
+  if (parsed.ok()) value = *parsed;
+  return parsed.status();
+}
+
+absl::Status Read(absl::string_view /*type*/, absl::string_view text, bool& value) {
+  const absl::Status status = Store(featuregates::GoParseBool(text), value);
+  return status.ok() ? status
+                     : BadValue(absl::StrCat(status.message(), "; it must be true or false"));
+}
+absl::Status Read(absl::string_view type, absl::string_view text, int& value) {
+  // klog's -v. The other numbers are read as pflag reads kubelet's.
+  if (type != "Level") return Store(featuregates::GoParseInt32(text), value);
+  const absl::string_view digits = absl::StripPrefix(text, "-");
+  if (digits.empty() || !std::all_of(digits.begin(), digits.end(), absl::ascii_isdigit) ||
+      (digits[0] == '0' && digits.size() > 1)) {
+    return BadValue("it must be a decimal integer");
+  }
+  return absl::SimpleAtoi(text, &value) ? absl::OkStatus() : BadValue("value out of range");
+}
+absl::Status Read(absl::string_view type, absl::string_view text, std::string& value) {
+  value = std::string(text);
+  const bool named = type != "directory" && type != "file" && type != "path";
+  if (!text.empty() || named) return absl::OkStatus();
+  return BadValue(absl::StrCat("it must be a ", type == "directory" ? type : "path"));
+}
+absl::Status Read(absl::string_view /*type*/, absl::string_view text, absl::Duration& value) {
+  return Store(ParseGoDuration(text), value);
+}
+absl::Status Read(absl::string_view /*type*/, absl::string_view text,
+                  std::vector<std::string>& value) {
+  value.emplace_back(text);
+  return absl::OkStatus();
+}
+absl::Status Read(absl::string_view /*type*/, absl::string_view text, OutputFormat& value) {
+  const auto* const format = absl::c_find(kFormats, text);
+  if (format == std::end(kFormats)) return BadValue("it must be text or json, or dot for audit");
+  value = static_cast<OutputFormat>(format - kFormats);
+  return absl::OkStatus();
+}
+template <typename T>
+absl::Status Read(absl::string_view type, absl::string_view text, std::optional<T>& value) {
+  T read = {};
+  const absl::Status status = Read(type, text, read);
+  if (status.ok()) value = std::move(read);
+  return status;
+}
+
+// ---- effective values as text ----
 
 template <auto member>
 std::string Print(const Config& config) {
@@ -59,7 +118,7 @@ std::string PrintFamilies(const Config& config) {
 // ---- given values in a Config ----
 
 absl::Status InvalidValue(absl::string_view value, absl::string_view advice) {
-  return absl::InvalidArgumentError(
+  return BadValue(
       absl::StrCat("invalid value ", featuregates::QuoteForMessage(value), "; ", advice));
 }
 
@@ -80,12 +139,11 @@ absl::Status Choose(const Flags& given, Config& config) {
 absl::Status ApplyHostRoot(const Flags& given, Config& config) {
   config.host_root = given.host_root;
   struct stat about {};
-  const int error = stat(config.host_root->c_str(), &about) == 0 ? 0 : errno;
-  if (error == 0 && S_ISDIR(about.st_mode)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(featuregates::QuoteForMessage(*config.host_root), ": ",
-                   std::generic_category().message(error == 0 ? ENOTDIR : error),
-                   "; give the directory where the host's root is mounted"));
+  const int error = stat(config.host_root->c_str(), &about) != 0 ? errno : ENOTDIR;
+  if (S_ISDIR(about.st_mode)) return absl::OkStatus();
+  return BadValue(absl::StrCat(featuregates::QuoteForMessage(*config.host_root), ": ",
+                               std::generic_category().message(error),
+                               "; give the directory where the host's root is mounted"));
 }
 
 absl::Status ApplySyncPeriod(const Flags& given, Config& config) {
@@ -94,7 +152,7 @@ absl::Status ApplySyncPeriod(const Flags& given, Config& config) {
       config.iptables_sync_period <= absl::Hours(24)) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
+  return BadValue(
       absl::StrCat(FormatGoDuration(config.iptables_sync_period), " is not between 1s and 24h"));
 }
 
@@ -245,15 +303,19 @@ constinit const absl::Span<const Setting> kSettings = kRows;
 std::vector<const Setting*> SettingsByFlag() {
   std::vector<const Setting*> settings;
   for (const Setting& setting : kRows) settings.push_back(&setting);
-  std::sort(settings.begin(), settings.end(),
-            [](const Setting* a, const Setting* b) { return a->flag < b->flag; });
+  absl::c_sort(settings, [](const Setting* a, const Setting* b) { return a->flag < b->flag; });
   return settings;
 }
 
 const Setting* SettingOf(FlagMember member) {
-  const auto* const found = std::find_if(std::begin(kRows), std::end(kRows),
-                                         [&](const auto& row) { return row.member == member; });
+  const auto* const found =
+      absl::c_find_if(kRows, [&](const auto& row) { return row.member == member; });
   return found == std::end(kRows) ? nullptr : found;
+}
+
+absl::Status ParseFlag(const Setting& setting, absl::string_view text, Flags& flags) {
+  return std::visit([&](auto member) { return Read(setting.type, text, flags.*member); },
+                    setting.member);
 }
 
 bool IsGiven(const Setting& setting, const Flags& flags) {

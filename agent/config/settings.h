@@ -21,7 +21,6 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "agent/config/config.h"
-#include "agent/config/flags.h"
 #include "featuregates/feature_gates.h"
 
 namespace kipt::agent {

@@ -2,16 +2,20 @@
 #include "agent/config/yaml_document.h"
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <map>
 #include <optional>
 #include <sstream>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "featuregates/go_text.h"
 #include "yaml-cpp/anchor.h"
 #include "yaml-cpp/emitterstyle.h"
@@ -78,46 +82,49 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     if (!Accept(mark)) return;
-    // The library takes `word` on a line of its own for a key with no value.
-    if (!frames_.empty() && frames_.back().key_position == mark.pos) {
-      const std::string& key = frames_.back().node.entries.back().key;
-      return Fail(mark, absl::StrCat("the key ", featuregates::QuoteForMessage(key),
-                                     " is not followed by a colon"));
+    if (ExpectsKey()) return Fail(mark, "a value without a key");
+    int line = mark.line + 1;
+    if (!open_.empty() && open_.back().key_position) {
+      const YamlEntry& entry = open_.back().node->entries.back();
+      // The library takes `word` on a line of its own for a key with no value.
+      if (open_.back().key_position == mark.pos) {
+        return Fail(mark, absl::StrCat("the key ", featuregates::QuoteForMessage(entry.key),
+                                       " is not followed by a colon"));
+      }
+      line = entry.key_line;
     }
-    Attach(MakeNode(YamlNode::Kind::kNull, mark, "", anchor), mark);
+    Place() = MakeNode(YamlNode::Kind::kNull, line, "", anchor);
   }
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    if (Accept(mark)) Attach(MakeNode(YamlNode::Kind::kScalar, mark, "", anchor), mark);
+    AddScalar(mark, MakeNode(YamlNode::Kind::kScalar, mark.line + 1, "", anchor));
   }
-
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
-    if (!Accept(mark)) return;
-    YamlNode node = MakeNode(YamlNode::Kind::kScalar, mark, tag, anchor);
+    YamlNode node = MakeNode(YamlNode::Kind::kScalar, mark.line + 1, tag, anchor);
     node.text = value;
     node.plain = tag == "?";
-    Attach(std::move(node), mark);
+    AddScalar(mark, std::move(node));
   }
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value /*style*/) override {
-    Open(YamlNode::Kind::kSequence, mark, tag, anchor);
+    Open(mark, MakeNode(YamlNode::Kind::kSequence, mark.line + 1, tag, anchor));
   }
-  void OnSequenceEnd() override { Close(); }
-
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value /*style*/) override {
-    Open(YamlNode::Kind::kMap, mark, tag, anchor);
+    Open(mark, MakeNode(YamlNode::Kind::kMap, mark.line + 1, tag, anchor));
   }
+  void OnSequenceEnd() override { Close(); }
   void OnMapEnd() override { Close(); }
 
  private:
-  // A sequence or map that is not closed yet.
-  struct Frame {
-    YamlNode node;
-    std::optional<int> key_position;       // of a map whose last entry has no value yet
-    std::map<std::string, int> key_lines;  // of a map
+  // A sequence or map that is not closed yet: in its place in the tree, which does not move before
+  // it is closed.
+  struct OpenNode {
+    YamlNode* node;
+    std::optional<int> key_position = {};       // of a map whose last entry has no value yet
+    std::map<std::string, int> key_lines = {};  // of a map
   };
 
   void Fail(const YAML::Mark& mark, absl::string_view message) {
@@ -132,79 +139,73 @@ class TreeBuilder final : public YAML::EventHandler {
     return status_.ok();
   }
 
-  static YamlNode MakeNode(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag,
+  static YamlNode MakeNode(YamlNode::Kind kind, int line, const std::string& tag,
                            YAML::anchor_t anchor) {
     YamlNode node;
     node.kind = kind;
     // "?" is the library's "no tag, plain", "!" its "no tag, quoted".
     if (tag != "?" && tag != "!") node.tag = tag;
-    node.line = mark.line + 1;
+    node.line = line;
     node.shared = anchor != YAML::NullAnchor;
     return node;
   }
 
   bool ExpectsKey() const {
-    return !frames_.empty() && frames_.back().node.kind == YamlNode::Kind::kMap &&
-           !frames_.back().key_position;
+    return !open_.empty() && open_.back().node->kind == YamlNode::Kind::kMap &&
+           !open_.back().key_position;
   }
 
-  void Open(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag,
-            YAML::anchor_t anchor) {
+  // Where a value belongs that is no key.
+  YamlNode& Place() {
+    if (open_.empty()) return root_;
+    OpenNode& parent = open_.back();
+    if (!parent.key_position) return parent.node->items.emplace_back();
+    parent.key_position.reset();
+    return parent.node->entries.back().value;
+  }
+
+  void Open(const YAML::Mark& mark, YamlNode node) {
     if (!Accept(mark)) return;
     if (ExpectsKey()) return Fail(mark, "a key must be a word or a string");
-    if (frames_.size() == kMaxYamlDepth) {
+    if (open_.size() == kMaxYamlDepth) {
       return Fail(mark, absl::StrCat("nested more than ", kMaxYamlDepth, " levels deep"));
     }
-    frames_.emplace_back().node = MakeNode(kind, mark, tag, anchor);
+    YamlNode& place = Place();
+    place = std::move(node);
+    open_.push_back({&place});
   }
 
   void Close() {
-    if (!status_.ok()) return;
-    YamlNode node = std::move(frames_.back().node);
-    frames_.pop_back();
-    Attach(std::move(node), YAML::Mark());
+    if (status_.ok()) open_.pop_back();
   }
 
-  // `mark` matters where the node is a key.
-  void Attach(YamlNode node, const YAML::Mark& mark) {
-    if (frames_.empty()) {
-      root_ = std::move(node);
-    } else if (ExpectsKey()) {
-      AddKey(node, mark);
-    } else if (Frame& frame = frames_.back(); frame.key_position) {
-      YamlNode& value = frame.node.entries.back().value;
-      // A null value has the place of its key, which is there already.
-      if (node.kind == YamlNode::Kind::kNull) node.line = value.line;
-      value = std::move(node);
-      frame.key_position.reset();
-    } else {
-      frame.node.items.push_back(std::move(node));
+  void AddScalar(const YAML::Mark& mark, YamlNode node) {
+    if (!Accept(mark)) return;
+    if (!ExpectsKey()) {
+      Place() = std::move(node);
+      return;
     }
-  }
-
-  void AddKey(const YamlNode& node, const YAML::Mark& mark) {
-    if (node.kind != YamlNode::Kind::kScalar) return Fail(mark, "a value without a key");
-    Frame& frame = frames_.back();
+    OpenNode& map = open_.back();
     const bool alias = node.shared && node.text.empty();
     if (!alias) {
-      const auto [first, added] = frame.key_lines.try_emplace(node.text, node.line);
+      const auto [first, added] = map.key_lines.try_emplace(node.text, node.line);
       if (!added) {
         return Fail(mark, absl::StrCat("duplicate key ", featuregates::QuoteForMessage(node.text),
                                        ", already set in line ", first->second));
       }
     }
-    frame.key_position = mark.pos;
-    frame.node.entries.push_back({.key = node.text,
-                                  .key_line = node.line,
-                                  .key_shared = node.shared,
-                                  .merge = node.plain && node.text == "<<",
-                                  .value = node});
+    map.key_position = mark.pos;
+    map.node->entries.push_back({.key = node.text,
+                                 .key_line = node.line,
+                                 .key_shared = node.shared,
+                                 .merge = node.plain && node.text == "<<",
+                                 .value = node});
   }
 
   absl::string_view origin_;
   absl::string_view text_;
   YamlNode root_;
-  std::vector<Frame> frames_;
+  std::vector<OpenNode> open_;
   absl::Status status_;
   int documents_ = 0;
   size_t nodes_ = 0;
@@ -237,6 +238,51 @@ absl::Status Build(absl::string_view origin, absl::string_view text, TreeBuilder
     return Error(origin, builder.last_line(), absl::StrCat("cannot be parsed: ", error.what()));
   }
   return builder.status();
+}
+
+// ---- the type that YAML gives a value ----
+
+// YAML 1.1, as go-yaml v2 resolves plain scalars.
+std::optional<bool> ResolveBool(absl::string_view text) {
+  static constexpr std::array<absl::string_view, 4> kTrue = {"y", "yes", "true", "on"};
+  static constexpr std::array<absl::string_view, 4> kFalse = {"n", "no", "false", "off"};
+  const std::string lower = absl::AsciiStrToLower(text);
+  const bool capitalised = !text.empty() && absl::EndsWith(lower, text.substr(1));
+  if (!capitalised && text != absl::AsciiStrToUpper(text)) return std::nullopt;
+  if (absl::c_linear_search(kTrue, lower)) return true;
+  if (absl::c_linear_search(kFalse, lower)) return false;
+  return std::nullopt;
+}
+
+bool LooksLikeNumber(absl::string_view text) {
+  double number = 0;
+  if (text.empty() || absl::ascii_isalpha(static_cast<unsigned char>(text[0]))) return false;
+  uint64_t bits = 0;
+  return absl::SimpleAtod(text, &number) ||
+         (absl::StartsWithIgnoreCase(text, "0x") && absl::SimpleHexAtoi(text, &bits));
+}
+
+// What YAML makes of a node, in words.
+std::string TypeOf(const YamlNode& node) {
+  switch (node.kind) {
+    case YamlNode::Kind::kNull:
+      return "no value";
+    case YamlNode::Kind::kSequence:
+      return "a list";
+    case YamlNode::Kind::kMap:
+      return "a map";
+    case YamlNode::Kind::kScalar:
+      break;
+  }
+  const std::string text = featuregates::QuoteForMessage(node.text);
+  if (!node.tag.empty())
+    return absl::StrCat(text, " with the tag ", featuregates::QuoteForMessage(node.tag));
+  // What YAML reads as a boolean or a number has nothing to escape.
+  if (node.plain && ResolveBool(node.text)) return absl::StrCat("the boolean ", node.text);
+  if (node.plain && LooksLikeNumber(node.text)) {
+    return absl::StrCat("the number ", node.text.substr(0, 60));
+  }
+  return absl::StrCat("the string ", text);
 }
 
 }  // namespace
@@ -276,6 +322,34 @@ absl::Status YamlDocument::CheckWrittenOut(const YamlNode& node) const {
 
 absl::Status YamlDocument::ErrorAt(int line, absl::string_view message) const {
   return Error(origin_, line, message);
+}
+
+absl::StatusOr<std::string> YamlDocument::Text(const YamlNode& node, absl::string_view path,
+                                               YamlType type) const {
+  if (absl::Status status = CheckWrittenOut(node); !status.ok()) return status;
+  const std::optional<bool> truth = node.plain ? ResolveBool(node.text) : std::nullopt;
+  std::string accepted;
+  if (type == YamlType::kBool) {
+    if (truth) return std::string(*truth ? "true" : "false");
+    accepted = "true or false, without quotes";
+  } else if (type == YamlType::kInt32) {
+    const absl::string_view digits = absl::StripPrefix(node.text, "-");
+    const bool decimal = node.plain && !digits.empty() &&
+                         std::all_of(digits.begin(), digits.end(), absl::ascii_isdigit) &&
+                         (digits[0] != '0' || node.text == "0");
+    int32_t value = 0;
+    if (decimal && absl::SimpleAtoi(node.text, &value)) return node.text;
+    accepted = decimal ? "between -2147483648 and 2147483647"
+                       : "a decimal integer, without quotes, leading zeros or a fraction";
+  } else {
+    const bool typed = truth || (node.plain && LooksLikeNumber(node.text));
+    if (node.kind == YamlNode::Kind::kScalar && !typed && node.tag.empty()) return node.text;
+    accepted = "a string";
+    if (typed)
+      absl::StrAppend(&accepted, ", in quotes: ", featuregates::QuoteForMessage(node.text));
+  }
+  return ErrorAt(node.line,
+                 absl::StrCat(path, ": found ", TypeOf(node), ", but it must be ", accepted));
 }
 
 }  // namespace kipt::agent

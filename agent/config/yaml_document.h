@@ -10,7 +10,7 @@
 //
 //   auto document = YamlDocument::Parse("config.yaml", "iptablesDropBit: 15\n");
 //   const YamlNode* bit = document->root().Find("iptablesDropBit");
-//   document->Int32(*bit, "iptablesDropBit");  // 15
+//   document->Text(*bit, "iptablesDropBit", YamlType::kInt32);  // "15"
 //
 // Every error is InvalidArgument and begins with "FILE:LINE: ".
 #ifndef KIPT_AGENT_CONFIG_YAML_DOCUMENT_H_
@@ -64,6 +64,18 @@ struct YamlEntry {
   YamlNode value;
 };
 
+enum class YamlType : uint8_t {
+  // The booleans of YAML 1.1, as sigs.k8s.io/yaml reads a KubeletConfiguration: true, yes, on, y
+  // and false, no, off, n, each also Capitalised and in CAPITALS, never in quotes.
+  kBool,
+  // A decimal integer as people write it. Kubernetes reads 014 as 12 and 0x0e as 14; here both are
+  // refused, as is "14" in quotes, 1_4 and 14.0.
+  kInt32,
+  // What YAML reads as a number, a boolean or null is refused without quotes: another program that
+  // touches the file would turn 1.30 into 1.3.
+  kString,
+};
+
 class YamlDocument {
  public:
   // `origin` is the file's name, for messages. A text without any document (empty, nothing but
@@ -71,7 +83,6 @@ class YamlDocument {
   static absl::StatusOr<YamlDocument> Parse(absl::string_view origin, absl::string_view text);
 
   const YamlNode& root() const { return root_; }
-  const std::string& origin() const { return origin_; }
 
   // InvalidArgument "ORIGIN:LINE: message".
   absl::Status ErrorAt(int line, absl::string_view message) const;
@@ -82,26 +93,14 @@ class YamlDocument {
   // The same of the key alone.
   absl::Status CheckKeyWrittenOut(const YamlEntry& entry) const;
 
-  // The readers below refuse what is not written out. They take the path of the field for their
-  // message ("featureGates.AllAlpha").
-
-  // The booleans of YAML 1.1, as sigs.k8s.io/yaml reads a KubeletConfiguration: true, yes, on, y
-  // and false, no, off, n, each also Capitalised and in CAPITALS, never in quotes.
-  absl::StatusOr<bool> Bool(const YamlNode& node, absl::string_view path) const;
-
-  // A decimal integer as people write it. Kubernetes reads 014 as 12 and 0x0e as 14; here both are
-  // refused, as is "14" in quotes, 1_4 and 14.0.
-  absl::StatusOr<int32_t> Int32(const YamlNode& node, absl::string_view path) const;
-
-  // A string. What YAML reads as a number, a boolean or null is refused without quotes: another
-  // program that touches the file would turn 1.30 into 1.3.
-  absl::StatusOr<std::string> String(const YamlNode& node, absl::string_view path) const;
+  // The text of a scalar of that type; a boolean is "true" or "false". An error for another type,
+  // and at what is not written out. `path` is the field's, for the message
+  // ("featureGates.AllAlpha").
+  absl::StatusOr<std::string> Text(const YamlNode& node, absl::string_view path,
+                                   YamlType type) const;
 
  private:
   YamlDocument(absl::string_view origin, YamlNode root) : origin_(origin), root_(std::move(root)) {}
-
-  absl::Status WrongType(const YamlNode& node, absl::string_view path,
-                         absl::string_view accepted) const;
 
   std::string origin_;
   YamlNode root_;

@@ -21,7 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "agent/config/bind_address.h"
+#include "agent/config/value_texts.h"
 
 namespace kipt::agent {
 namespace {

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
-#include "agent/config/bind_address.h"
+#include "agent/config/value_texts.h"
 
 namespace kipt::agent {
 namespace {

@@ -36,8 +36,7 @@ struct Outcome {
   std::string err;
 };
 
-using CommandFunction = ExitCode (*)(const Subject&, netlink::Backend&, const Clock&, OutputFormat,
-                                     CommandStreams, const NodeQuestions&);
+using CommandFunction = ExitCode (*)(const CommandInput&);
 
 Outcome Invoke(CommandFunction command, Mode mode, FakeBackend& backend,
                OutputFormat format = OutputFormat::kText, const NodeQuestions& node = {},
@@ -47,7 +46,13 @@ Outcome Invoke(CommandFunction command, Mode mode, FakeBackend& backend,
   const Clock clock{.now = [] { return SteadyTime(); }, .sleep = [](absl::Duration) {}};
   Subject subject = Wanted(mode);
   subject.input.hint = hint;
-  const ExitCode code = command(subject, backend, clock, format, {.out = out, .err = err}, node);
+  const ExitCode code = command({.subject = subject,
+                                 .backend = backend,
+                                 .clock = clock,
+                                 .node = node,
+                                 .format = format,
+                                 .out = out,
+                                 .err = err});
   return {code, out.str(), err.str()};
 }
 
@@ -339,21 +344,17 @@ TEST(RetireTest, ShowsWhatWouldGoAndChangesNothing) {
   FakeBackend backend;
   LeaveResidue(backend);
   const netlink::Snapshot before = backend.state();
-  const Outcome shown = Invoke(
-      [](const Subject& subject, netlink::Backend& one, const Clock& clock, OutputFormat format,
-         CommandStreams streams, const NodeQuestions& node) {
-        return RunRetire(subject, one, /*yes=*/false, clock, format, streams, node);
-      },
-      Mode::kCleanup, backend, OutputFormat::kText, Retiring());
+  const Outcome shown = Invoke(RunRetire, Mode::kCleanup, backend, OutputFormat::kText, Retiring());
   EXPECT_EQ(shown.code, kExitDifferences);
   EXPECT_THAT(shown.out, HasSubstr("- -X KUBE-MARK-MASQ"));
   EXPECT_THAT(shown.out, HasSubstr("- -X KUBE-KUBELET-CANARY"));
   EXPECT_EQ(backend.state(), before);
 }
 
-ExitCode RetireNow(const Subject& subject, netlink::Backend& backend, const Clock& clock,
-                   OutputFormat format, CommandStreams streams, const NodeQuestions& node) {
-  return RunRetire(subject, backend, /*yes=*/true, clock, format, streams, node);
+ExitCode RetireNow(const CommandInput& input) {
+  CommandInput confirmed = input;
+  confirmed.yes = true;
+  return RunRetire(confirmed);
 }
 
 TEST(RetireTest, DoesItOnceAndThenHasNothingToDo) {

@@ -4,16 +4,14 @@
 // lines. What is taken prints as a text that is taken as the same; what is refused gets a reason.
 #include <array>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "agent/config/bind_address.h"
 #include "agent/config/command_line.h"
 #include "agent/config/config.h"
-#include "agent/config/go_duration.h"
+#include "agent/config/value_texts.h"
 #include "featuregates/feature_gates.h"
 #include "featuregates/go_text.h"
 #include "featuregates/known_features.h"
@@ -105,11 +103,8 @@ void CheckGoText(absl::string_view text) {
 void CheckCommandLine(absl::string_view text) {
   const auto parsed = agent::ParseCommandLine(std::vector<std::string>(absl::StrSplit(text, '\n')));
   if (!parsed.ok()) return KIPT_REQUIRE_REASON(parsed.status());
-  if (const auto* help = std::get_if<agent::Help>(&*parsed)) {
-    KIPT_REQUIRE(!help->text.empty());
-    return;
-  }
-  agent::Flags flags = std::get<agent::CommandLine>(*parsed).flags;
+  if (!parsed->help.empty()) return;
+  agent::Flags flags = parsed->flags;
   // No files of this machine.
   flags.config.reset();
   flags.host_root.reset();

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/config/bind_address.h"
-
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
 #include <ostream>
 #include <string>
 
+#include "agent/config/value_texts.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

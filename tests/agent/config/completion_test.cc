@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -58,8 +57,7 @@ TEST(AgentCompletionTest, OffersOnlyWhatTheProgramAccepts) {
       if (command == "explain") arguments.insert(arguments.begin() + 1, "nat/X");
       const auto line = ParseCommandLine(arguments);
       ASSERT_TRUE(line.ok()) << line.status();
-      const auto config =
-          LoadConfig(std::get<CommandLine>(*line).flags, {.default_config_path = "/nonexistent"});
+      const auto config = LoadConfig(line->flags, {.default_config_path = "/nonexistent"});
       EXPECT_TRUE(config.ok()) << given << ": " << config.status();
       ++values;
     }
@@ -106,8 +104,8 @@ TEST(CompletionTest, RefusesAShellThatItDoesNotKnow) {
 TEST(CompletionTest, IsWrittenByTheCommand) {
   const auto line = ParseCommandLine({"completion", "zsh"});
   ASSERT_TRUE(line.ok()) << line.status();
-  EXPECT_EQ(std::get<CommandLine>(*line).command, Command::kCompletion);
-  EXPECT_EQ(std::get<CommandLine>(*line).argument, "zsh");
+  EXPECT_EQ(line->command, Command::kCompletion);
+  EXPECT_EQ(line->argument, "zsh");
   EXPECT_THAT(ParseCommandLine({"completion"}).status().message(),
               HasSubstr("needs bash|zsh behind it, as in completion bash"));
 }

@@ -343,14 +343,14 @@ TEST_F(ConfigFileOnDiskTest, AFileThatIsAskedForMustExist) {
 }
 
 TEST_F(ConfigFileOnDiskTest, AFileThatIsOnlyLookedForMayBeMissing) {
-  const auto file = ReadConfigFileIfPresent((directory_ / "none.yaml").string());
+  const auto file = ReadConfigFile((directory_ / "none.yaml").string(), /*may_be_missing=*/true);
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(file->path, "");
 }
 
 TEST_F(ConfigFileOnDiskTest, AFileThatIsOnlyLookedForMustBeRightIfItIsThere) {
-  EXPECT_FALSE(ReadConfigFileIfPresent(Write("c.yaml", "")).ok());
-  EXPECT_FALSE(ReadConfigFileIfPresent(directory_.string()).ok());
+  EXPECT_FALSE(ReadConfigFile(Write("c.yaml", ""), /*may_be_missing=*/true).ok());
+  EXPECT_FALSE(ReadConfigFile(directory_.string(), /*may_be_missing=*/true).ok());
 }
 
 TEST_F(ConfigFileOnDiskTest, RefusesADirectory) {

@@ -325,8 +325,8 @@ TEST(ConfigSourcesTest, ARealKubeletConfigurationIsAcceptedWithTenGatesThatAreNo
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->mode, Mode::kLegacy);
   EXPECT_EQ(config->bits, (MarkBits{.masquerade = 12, .drop = 13}));
-  EXPECT_EQ(config->ignored_gates.size(), 10u);
-  EXPECT_EQ(config->ignored_gates.front(), "CPUManagerPolicyAlphaOptions");
+  EXPECT_EQ(config->gates.ignored().size(), 10u);
+  EXPECT_EQ(config->gates.ignored().front(), "CPUManagerPolicyAlphaOptions");
   EXPECT_THAT(config->warnings, IsEmpty());
 }
 

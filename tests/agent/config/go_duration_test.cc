@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/config/go_duration.h"
-
 #include <cstdint>
 #include <limits>
 #include <ostream>
 #include <string>
 
 #include "absl/status/status.h"
+#include "agent/config/value_texts.h"
 #include "gtest/gtest.h"
 
 namespace kipt::agent {

@@ -23,7 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "agent/config/bind_address.h"
+#include "agent/config/value_texts.h"
 #include "tests/agent/endpoints/raw_http_client.h"
 #include "tests/support/status_matchers.h"
 

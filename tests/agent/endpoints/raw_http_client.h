@@ -22,7 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "agent/config/bind_address.h"
+#include "agent/config/value_texts.h"
 #include "agent/endpoints/http_server.h"
 #include "tests/support/status_matchers.h"
 

@@ -166,15 +166,19 @@ struct Outcome {
   std::string out;
 };
 
-template <typename Command>
-Outcome Invoke(Command command, FakeBackend& backend, XtCompatReading known) {
+Outcome Invoke(ExitCode (*command)(const CommandInput&), FakeBackend& backend,
+               XtCompatReading known) {
   std::ostringstream out;
   const Subject subject = {
       .emulated_version = {1, 27}, .iptables_mode = "nft", .input = Labelled(Mode::kLegacy)};
-  const auto support =
+  const auto support = 
       std::make_shared<SupportSource>([] { return XtCompatReading(); }, [known] { return known; });
-  const ExitCode code = command(subject, backend, StandingClock(), OutputFormat::kText,
-                                {.out = out, .err = out}, {.support = support});
+  const ExitCode code = command({.subject = subject,
+                                 .backend = backend,
+                                 .clock = StandingClock(),
+                                 .node = {.support = support},
+                                 .out = out,
+                                 .err = out});
   return {code, out.str()};
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/config/bind_address.h
+// File: agent/config/value_texts.h
 //
-// The text of an address to listen on, "HOST:PORT", as bind(2) wants it.
-#ifndef KIPT_AGENT_CONFIG_BIND_ADDRESS_H_
-#define KIPT_AGENT_CONFIG_BIND_ADDRESS_H_
+// Values as flags and configuration files write them: durations, as Go's time package reads and
+// prints them ("1m0s", "90s", "1h30m", "500ms", "1.5s"), as in every Kubernetes component; and
+// addresses to listen on, "HOST:PORT", as bind(2) takes them. Pure functions.
+#ifndef KIPT_AGENT_CONFIG_VALUE_TEXTS_H_
+#define KIPT_AGENT_CONFIG_VALUE_TEXTS_H_
 
 #include <sys/socket.h>
 
@@ -12,8 +14,20 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace kipt::agent {
+
+// time.ParseDuration: an optional sign, then decimal numbers, each with an optional fraction and
+// one of the units ns, us, µs, ms, s, m, h; "0" needs none. What is finer than a nanosecond is cut
+// off. At most 2^63 - 1 ns, some 292 years, to either side.
+//
+// InvalidArgument with Go's text: `time: missing unit in duration "90"`.
+absl::StatusOr<absl::Duration> ParseGoDuration(absl::string_view text);
+
+// Duration.String: "1m0s", "1.5s", "500ms", "0s". `duration` must be what ParseGoDuration can
+// return.
+std::string FormatGoDuration(absl::Duration duration);
 
 struct BindAddress {
   sockaddr_storage storage = {};
@@ -38,4 +52,4 @@ bool IsLoopback(const BindAddress& address);
 
 }  // namespace kipt::agent
 
-#endif  // KIPT_AGENT_CONFIG_BIND_ADDRESS_H_
+#endif  // KIPT_AGENT_CONFIG_VALUE_TEXTS_H_

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/config/value_texts.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+
+#include "absl/algorithm/container.h"
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "featuregates/go_text.h"
+
+namespace kipt::agent {
+namespace {
+
+using featuregates::GoQuote;
+
+// ---- durations ----
+
+bool IsDigit(char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); }
+bool IsOfUnit(char c) { return c != '.' && !IsDigit(c); }
+
+absl::string_view TakeWhile(absl::string_view& rest, bool (*wanted)(char)) {
+  const auto end = std::find_if_not(rest.begin(), rest.end(), wanted);
+  const absl::string_view taken = rest.substr(0, static_cast<size_t>(end - rest.begin()));
+  rest.remove_prefix(taken.size());
+  return taken;
+}
+
+absl::Status Refused(absl::string_view what, absl::string_view text) {
+  return absl::InvalidArgumentError(absl::StrCat("time: ", what, " ", GoQuote(text)));
+}
+
+// `value` in units of `unit`, exactly: "1.5".
+std::string Decimal(absl::Duration value, absl::Duration unit, int places) {
+  const int64_t whole = absl::IDivDuration(value, unit, &value);
+  if (value == absl::ZeroDuration()) return absl::StrCat(whole);
+  const std::string fraction = absl::StrFormat("%0*d", places, absl::ToInt64Nanoseconds(value));
+  return absl::StrCat(whole, ".", fraction.substr(0, fraction.find_last_not_of('0') + 1));
+}
+
+// ---- addresses ----
+
+// Nothing but digits: SimpleAtoi alone would take a sign and spaces.
+bool ParsePort(absl::string_view digits, uint16_t& port) {
+  uint32_t number = 0;
+  if (digits.size() > 5 || !absl::c_all_of(digits, IsDigit) || !absl::SimpleAtoi(digits, &number) ||
+      number > 65535) {
+    return false;
+  }
+  port = htons(static_cast<uint16_t>(number));
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<absl::Duration> ParseGoDuration(absl::string_view text) {
+  absl::string_view rest = text;
+  const bool negative = absl::ConsumePrefix(&rest, "-");
+  if (!negative) absl::ConsumePrefix(&rest, "+");
+  if (rest == "0") return absl::ZeroDuration();
+  if (rest.empty()) return Refused("invalid duration", text);
+  // Counted below zero, where an int64 of nanoseconds, Go's Duration, has one more.
+  constexpr absl::Duration kLeast = absl::Nanoseconds(std::numeric_limits<int64_t>::min());
+  absl::Duration sum;
+  while (!rest.empty()) {
+    const absl::string_view whole = TakeWhile(rest, IsDigit);
+    const absl::string_view fraction =
+        absl::ConsumePrefix(&rest, ".") ? TakeWhile(rest, IsDigit) : "";
+    if (whole.empty() && fraction.empty()) return Refused("invalid duration", text);
+    const absl::string_view name = TakeWhile(rest, IsOfUnit);
+    if (name.empty()) return Refused("missing unit in duration", text);
+    // With a micro sign, or a Greek letter mu.
+    const std::string ascii = absl::StrReplaceAll(name, {{"\u00b5", "u"}, {"\u03bc", "u"}});
+    absl::Duration unit;
+    if (!absl::ParseDuration(absl::StrCat("1", ascii), &unit)) {
+      return Refused(absl::StrCat("unknown unit ", GoQuote(name), " in duration"), text);
+    }
+    int64_t count = 0;
+    if (!absl::SimpleAtoi(absl::StrCat("-0", whole), &count)) {
+      return Refused("invalid duration", text);
+    }
+    // Below a nanosecond no digit counts any more; an hour has 13 that do.
+    absl::Duration part;
+    absl::ParseDuration(absl::StrCat("0.", fraction.substr(0, 13), ascii), &part);
+    sum += count * unit - absl::Floor(part, absl::Nanoseconds(1));
+  }
+  if (sum < kLeast || (sum == kLeast && !negative)) return Refused("invalid duration", text);
+  return negative ? sum : -sum;
+}
+
+std::string FormatGoDuration(absl::Duration duration) {
+  if (duration == absl::ZeroDuration()) return "0s";
+  const absl::string_view sign = duration < absl::ZeroDuration() ? "-" : "";
+  duration = absl::AbsDuration(duration);
+  if (duration < absl::Microseconds(1)) {
+    return absl::StrCat(sign, absl::ToInt64Nanoseconds(duration), "ns");
+  }
+  if (duration < absl::Milliseconds(1)) {
+    return absl::StrCat(sign, Decimal(duration, absl::Microseconds(1), 3), "\u00b5s");
+  }
+  if (duration < absl::Seconds(1)) {
+    return absl::StrCat(sign, Decimal(duration, absl::Milliseconds(1), 6), "ms");
+  }
+  const int64_t hours = absl::IDivDuration(duration, absl::Hours(1), &duration);
+  const int64_t minutes = absl::IDivDuration(duration, absl::Minutes(1), &duration);
+  return absl::StrCat(sign, hours > 0 ? absl::StrCat(hours, "h") : "",
+                      hours > 0 || minutes > 0 ? absl::StrCat(minutes, "m") : "",
+                      Decimal(duration, absl::Seconds(1), 9), "s");
+}
+
+absl::StatusOr<BindAddress> ParseBindAddress(absl::string_view text) {
+  const size_t colon = std::min(text.rfind(':'), text.size());
+  std::string host(text.substr(0, colon));
+  BindAddress address;
+  bool parsed = false;
+  uint16_t port = 0;
+  // A zero byte would end the host early for inet_pton.
+  if (colon < text.size() && !absl::c_linear_search(text, '\0') &&
+      ParsePort(text.substr(colon + 1), port)) {
+    absl::string_view inside = host;
+    if (absl::ConsumePrefix(&inside, "[") && absl::ConsumeSuffix(&inside, "]")) {
+      auto& ipv6 = reinterpret_cast<sockaddr_in6&>(address.storage);
+      ipv6.sin6_family = AF_INET6;
+      ipv6.sin6_port = port;
+      address.size = sizeof(ipv6);
+      parsed = inet_pton(AF_INET6, std::string(inside).c_str(), &ipv6.sin6_addr) == 1;
+    } else {
+      auto& ipv4 = reinterpret_cast<sockaddr_in&>(address.storage);
+      ipv4.sin_family = AF_INET;
+      ipv4.sin_port = port;
+      address.size = sizeof(ipv4);
+      parsed = inet_pton(AF_INET, host.c_str(), &ipv4.sin_addr) == 1;
+    }
+  }
+  if (parsed) return address;
+  return absl::InvalidArgumentError(
+      "it must be an IPv4 address or an IPv6 address in brackets, a colon and a port, as in "
+      "127.0.0.1:10270 or [::1]:10270");
+}
+
+std::string ToString(const BindAddress& address) {
+  std::array<char, INET6_ADDRSTRLEN> host{};
+  if (address.family() == AF_INET6) {
+    const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(address.storage);
+    inet_ntop(AF_INET6, &ipv6.sin6_addr, host.data(), host.size());
+    return absl::StrCat("[", host.data(), "]:", ntohs(ipv6.sin6_port));
+  }
+  if (address.family() != AF_INET) return "";
+  const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(address.storage);
+  inet_ntop(AF_INET, &ipv4.sin_addr, host.data(), host.size());
+  return absl::StrCat(host.data(), ":", ntohs(ipv4.sin_port));
+}
+
+bool IsLoopback(const BindAddress& address) {
+  constexpr uint8_t kLoopbackNet = 127;
+  if (address.family() == AF_INET) {
+    const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(address.storage);
+    return ntohl(ipv4.sin_addr.s_addr) >> 24 == kLoopbackNet;
+  }
+  if (address.family() != AF_INET6) return false;
+  const in6_addr& ipv6 = reinterpret_cast<const sockaddr_in6&>(address.storage).sin6_addr;
+  return IN6_IS_ADDR_LOOPBACK(&ipv6) ||
+         (IN6_IS_ADDR_V4MAPPED(&ipv6) && ipv6.s6_addr[12] == kLoopbackNet);
+}
+
+}  // namespace kipt::agent
