@@ -224,7 +224,7 @@ std::string BitText(uint32_t bits) {
 std::string PhraseText(const Phrase& phrase, const RuleWords& words) {
   const RuleWord& word = words.*phrase.place;
   if (phrase.place == &RuleWords::mark) {
-    const std::optional<MaskedValue> mark = ReadMaskedValue(word.text);
+    const std::optional<netlink::SetMark> mark = ReadMaskedValue(word.text);
     if (mark && mark->value == mark->mask && mark->mask != kAllMarks) {
       return absl::StrCat(word.negated ? "without " : "with ", BitText(mark->value));
     }
@@ -264,7 +264,7 @@ std::string ConditionText(const RuleWords& words) {
 // mark = (mark & ~mask) ^ value.
 std::string MarkAction(const RuleWords& words) {
   const absl::string_view argument = words.TargetArgument("--set-xmark");
-  const std::optional<MaskedValue> mark = ReadMaskedValue(argument);
+  const std::optional<netlink::SetMark> mark = ReadMaskedValue(argument);
   if (!mark) return absl::StrCat("has its mark changed (", words.target_arguments, ")");
   if (mark->value == mark->mask) return absl::StrCat("gets ", BitText(mark->value));
   if (mark->mask == 0) return absl::StrCat("has ", BitText(mark->value), " turned over");

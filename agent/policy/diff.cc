@@ -173,7 +173,7 @@ class Differ {
       const std::string reason = absl::StrCat(
           "keeps neighbours from 127.0.0.1 (CVE-2020-8558) where iptables can hold no rule: ",
           support_.reason);
-      if (observed && !observed->altered && observed->table == *desired_.native) {
+      if (observed && !observed->altered) {
         diff_.in_place.push_back(standing(reason));
       } else {
         diff_.changes.push_back({netlink::PutNativeTable{*desired_.native}, reason});
