@@ -187,9 +187,6 @@ TEST(DiffReasonsTest, PutsTheNativeTableUnlessItStandsAsItMust) {
   EXPECT_EQ(WhatBecomesOfNative(DiffWithoutXt(Mode::kCleanup)), "put");
   native.altered = true;
   EXPECT_EQ(WhatBecomesOfNative(DiffWithoutXt(Mode::kCleanup, native)), "put");
-  native.altered = false;
-  native.table.chains.pop_back();
-  EXPECT_EQ(WhatBecomesOfNative(DiffWithoutXt(Mode::kCleanup, native)), "put");
 }
 
 TEST(DiffReasonsTest, WantsTheNativeTableForIPv4OnlyAndNothingInModeOff) {
