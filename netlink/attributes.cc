@@ -101,6 +101,10 @@ std::optional<Attributes> Attributes::Nest(uint16_t type) const {
   return bytes ? Parse(*bytes) : std::nullopt;
 }
 
+uint8_t FamilyOf(WireBytes message) {
+  return message[NLMSG_HDRLEN + offsetof(nfgenmsg, nfgen_family)];
+}
+
 uint16_t NftMessageType(uint16_t type) {
   return static_cast<uint16_t>(NFNL_SUBSYS_NFTABLES << 8 | type);
 }

@@ -59,6 +59,9 @@ class Attributes {
   WireBytes bytes_;
 };
 
+// nfgen_family of a whole message that Attributes::OfMessage takes.
+uint8_t FamilyOf(WireBytes message);
+
 // nlmsg_type of an NFT_MSG_*.
 uint16_t NftMessageType(uint16_t type);
 

@@ -93,7 +93,11 @@ ConnLabelSet LabelsSetBy(absl::string_view name, const Attributes& data) {
   return sets ? AllConnLabels() : ConnLabelSet();
 }
 
-OtherExpression Other(absl::string_view name, const std::optional<Attributes>& data) {
+}  // namespace
+
+OtherExpression DescribeOther(const Expression& expression) {
+  const std::string& name = expression.name;
+  const std::optional<Attributes>& data = expression.data;
   OtherExpression other = Unknown(name);
   const auto* const known =
       std::find_if(std::begin(kKnown), std::end(kKnown),
@@ -119,163 +123,54 @@ OtherExpression Other(absl::string_view name, const std::optional<Attributes>& d
   return other;
 }
 
-std::optional<Expression> ParsePayload(const Attributes& data) {
-  if (!data.HasOnly(
-          {NFTA_PAYLOAD_DREG, NFTA_PAYLOAD_BASE, NFTA_PAYLOAD_OFFSET, NFTA_PAYLOAD_LEN})) {
-    return std::nullopt;
-  }
-  const auto to = data.U32(NFTA_PAYLOAD_DREG);
-  const auto base = data.U32(NFTA_PAYLOAD_BASE);
-  const auto offset = data.U32(NFTA_PAYLOAD_OFFSET);
-  const auto length = data.U32(NFTA_PAYLOAD_LEN);
-  if (!to || !base || !offset || !length) return std::nullopt;
-  return PayloadLoad{.to = *to, .base = *base, .offset = *offset, .length = *length};
-}
-
-std::optional<Expression> ParseMeta(const Attributes& data) {
-  if (data.HasOnly({NFTA_META_SREG, NFTA_META_KEY})) {
-    const auto from = data.U32(NFTA_META_SREG);
-    const auto key = data.U32(NFTA_META_KEY);
-    if (from && key) return MetaStore{.from = *from, .key = *key};
-  }
-  if (!data.HasOnly({NFTA_META_DREG, NFTA_META_KEY})) return std::nullopt;
-  const auto to = data.U32(NFTA_META_DREG);
-  const auto key = data.U32(NFTA_META_KEY);
-  if (!to || !key) return std::nullopt;
-  return MetaLoad{.to = *to, .key = *key};
-}
-
-// NFTA_*_DATA with nothing but a value in it.
-std::optional<WireBytes> DataValue(const Attributes& attributes, uint16_t type) {
-  const std::optional<Attributes> nest = attributes.Nest(type);
-  if (!nest || !nest->HasOnly({NFTA_DATA_VALUE})) return std::nullopt;
-  return nest->Bytes(NFTA_DATA_VALUE);
-}
-
-std::optional<Expression> ParseBitwise(const Attributes& data) {
-  // Kernels since 5.6 dump the operation; without it there was only this one. A number, because
-  // NFT_BITWISE_MASK_XOR has had more than one name.
-  constexpr uint32_t kMaskXor = 0;
-  if (!data.HasOnly({NFTA_BITWISE_SREG, NFTA_BITWISE_DREG, NFTA_BITWISE_LEN, NFTA_BITWISE_MASK,
-                     NFTA_BITWISE_XOR, NFTA_BITWISE_OP}) ||
-      (data.Bytes(NFTA_BITWISE_OP) && data.U32(NFTA_BITWISE_OP) != kMaskXor)) {
-    return std::nullopt;
-  }
-  const auto from = data.U32(NFTA_BITWISE_SREG);
-  const auto to = data.U32(NFTA_BITWISE_DREG);
-  const auto length = data.U32(NFTA_BITWISE_LEN);
-  const auto mask = DataValue(data, NFTA_BITWISE_MASK);
-  const auto flip = DataValue(data, NFTA_BITWISE_XOR);
-  if (!from || !to || !length || !mask || !flip) return std::nullopt;
-  if (mask->size() != *length || flip->size() != *length) return std::nullopt;
-  const bool flips =
-      std::any_of(flip->begin(), flip->end(), [](uint8_t byte) { return byte != 0; });
-  return Masking{.from = *from, .to = *to, .mask = *mask, .flip = flips ? *flip : WireBytes()};
-}
-
-std::optional<Expression> ParseComparison(const Attributes& data) {
-  if (!data.HasOnly({NFTA_CMP_SREG, NFTA_CMP_OP, NFTA_CMP_DATA})) return std::nullopt;
-  const auto from = data.U32(NFTA_CMP_SREG);
-  const auto op = data.U32(NFTA_CMP_OP);
-  const auto value = DataValue(data, NFTA_CMP_DATA);
-  if (!from || !op || !value) return std::nullopt;
-  switch (*op) {
-    case NFT_CMP_EQ:
-    case NFT_CMP_NEQ:
-      return Comparison{.from = *from, .negated = op == NFT_CMP_NEQ, .data = *value};
-    case NFT_CMP_LT:
-    case NFT_CMP_LTE:
-      return RangeComparison{.from = *from, .open = op == NFT_CMP_LT, .low = {}, .high = *value};
-    case NFT_CMP_GT:
-    case NFT_CMP_GTE:
-      return RangeComparison{.from = *from, .open = op == NFT_CMP_GT, .low = *value, .high = {}};
-    default:
-      return std::nullopt;
-  }
-}
-
-std::optional<Expression> ParseRange(const Attributes& data) {
-  if (!data.HasOnly({NFTA_RANGE_SREG, NFTA_RANGE_OP, NFTA_RANGE_FROM_DATA, NFTA_RANGE_TO_DATA})) {
-    return std::nullopt;
-  }
-  const auto from = data.U32(NFTA_RANGE_SREG);
-  const auto op = data.U32(NFTA_RANGE_OP);
-  const auto low = DataValue(data, NFTA_RANGE_FROM_DATA);
-  const auto high = DataValue(data, NFTA_RANGE_TO_DATA);
-  const bool negated = op == NFT_RANGE_NEQ;
-  if (!from || !low || !high || low->empty() || high->empty() || (op != NFT_RANGE_EQ && !negated)) {
-    return std::nullopt;
-  }
-  return RangeComparison{.from = *from, .negated = negated, .low = *low, .high = *high};
-}
-
-std::optional<Expression> ParseImmediate(const Attributes& data) {
-  const auto to = data.U32(NFTA_IMMEDIATE_DREG);
-  if (to != NFT_REG_VERDICT) {
-    const auto loaded = DataValue(data, NFTA_IMMEDIATE_DATA);
-    if (!to || !loaded || loaded->empty() ||
-        !data.HasOnly({NFTA_IMMEDIATE_DREG, NFTA_IMMEDIATE_DATA})) {
-      return std::nullopt;
+std::vector<Expression> ParseExpressions(WireBytes list) {
+  std::vector<Expression> expressions;
+  const std::optional<Attributes> elements = Attributes::Parse(list);
+  if (!elements) return {{.name = "malformed", .data = std::nullopt, .bytes = list}};
+  for (const Attribute& element : elements->all()) {
+    const std::optional<Attributes> parts = Attributes::Parse(element.payload);
+    if (!parts) {
+      expressions.push_back({.name = "malformed", .data = std::nullopt, .bytes = element.payload});
+      continue;
     }
-    return ImmediateLoad{.to = *to, .data = *loaded};
+    // Some expressions (notrack) have no data.
+    const bool has_data = parts->Bytes(NFTA_EXPR_DATA).has_value();
+    expressions.push_back({.name = parts->Text(NFTA_EXPR_NAME).value_or(""),
+                           .data = has_data ? parts->Nest(NFTA_EXPR_DATA) : Attributes(),
+                           .bytes = element.payload});
   }
-  const std::optional<Attributes> value = data.Nest(NFTA_IMMEDIATE_DATA);
-  const std::optional<Attributes> verdict =
-      value ? value->Nest(NFTA_DATA_VERDICT) : std::optional<Attributes>();
-  const auto code = verdict ? verdict->U32(NFTA_VERDICT_CODE) : std::optional<uint32_t>();
-  if (!code) return std::nullopt;
-  return VerdictExpression{.code = static_cast<int32_t>(*code),
-                           .chain = verdict->Text(NFTA_VERDICT_CHAIN).value_or("")};
+  return expressions;
 }
 
-std::optional<Expression> ParseXt(const Attributes& data, bool is_target) {
+std::optional<XtExpression> ParseXt(const Expression& expression) {
+  const bool is_target = expression.name == "target";
   // NFTA_MATCH_* are numbered alike.
-  if (!data.HasOnly({NFTA_TARGET_NAME, NFTA_TARGET_REV, NFTA_TARGET_INFO})) return std::nullopt;
-  auto name = data.Text(NFTA_TARGET_NAME);
-  const auto revision = data.U32(NFTA_TARGET_REV);
-  const auto info = data.Bytes(NFTA_TARGET_INFO);
+  if ((!is_target && expression.name != "match") || !expression.data ||
+      !expression.data->HasOnly({NFTA_TARGET_NAME, NFTA_TARGET_REV, NFTA_TARGET_INFO})) {
+    return std::nullopt;
+  }
+  auto name = expression.data->Text(NFTA_TARGET_NAME);
+  const auto revision = expression.data->U32(NFTA_TARGET_REV);
+  const auto info = expression.data->Bytes(NFTA_TARGET_INFO);
   if (!name || !revision || !info) return std::nullopt;
   return XtExpression{
       .is_target = is_target, .name = *std::move(name), .revision = *revision, .info = *info};
 }
 
-std::optional<Expression> ParseKnown(absl::string_view name, const Attributes& data) {
-  if (name == "payload") return ParsePayload(data);
-  if (name == "meta") return ParseMeta(data);
-  if (name == "bitwise") return ParseBitwise(data);
-  if (name == "cmp") return ParseComparison(data);
-  if (name == "immediate") return ParseImmediate(data);
-  if (name == "match") return ParseXt(data, /*is_target=*/false);
-  if (name == "target") return ParseXt(data, /*is_target=*/true);
-  if (name == "range") return ParseRange(data);
-  if (name == "counter") {
-    return CounterExpression{.packets = data.U64(NFTA_COUNTER_PACKETS).value_or(0),
-                             .bytes = data.U64(NFTA_COUNTER_BYTES).value_or(0)};
-  }
-  return std::nullopt;
+std::optional<VerdictStatement> ParseVerdict(const Attributes& data) {
+  if (data.U32(NFTA_IMMEDIATE_DREG) != NFT_REG_VERDICT) return std::nullopt;
+  const std::optional<Attributes> value = data.Nest(NFTA_IMMEDIATE_DATA);
+  const std::optional<Attributes> verdict = value ? value->Nest(NFTA_DATA_VERDICT) : std::nullopt;
+  const std::optional<uint32_t> code = verdict ? verdict->U32(NFTA_VERDICT_CODE) : std::nullopt;
+  if (!code) return std::nullopt;
+  return VerdictStatement{.code = static_cast<int32_t>(*code),
+                          .chain = verdict->Text(NFTA_VERDICT_CHAIN).value_or("")};
 }
 
-}  // namespace
-
-std::vector<Expression> ParseExpressions(WireBytes list) {
-  std::vector<Expression> expressions;
-  const std::optional<Attributes> elements = Attributes::Parse(list);
-  if (!elements) return {Unknown("malformed")};
-  for (const Attribute& element : elements->all()) {
-    const std::optional<Attributes> parts = Attributes::Parse(element.payload);
-    if (!parts) {
-      expressions.emplace_back(Unknown("malformed"));
-      continue;
-    }
-    const std::string name = parts->Text(NFTA_EXPR_NAME).value_or("");
-    // Some expressions (notrack) have no data.
-    const std::optional<Attributes> data = parts->Bytes(NFTA_EXPR_DATA)
-                                               ? parts->Nest(NFTA_EXPR_DATA)
-                                               : std::make_optional<Attributes>();
-    std::optional<Expression> known = data ? ParseKnown(name, *data) : std::nullopt;
-    expressions.push_back(known ? *std::move(known) : Other(name, data));
-  }
-  return expressions;
+std::optional<WireBytes> DataValue(const Attributes& attributes, uint16_t type) {
+  const std::optional<Attributes> nest = attributes.Nest(type);
+  if (!nest || !nest->HasOnly({NFTA_DATA_VALUE})) return std::nullopt;
+  return nest->Bytes(NFTA_DATA_VALUE);
 }
 
 }  // namespace kipt::netlink

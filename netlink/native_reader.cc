@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <optional>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +18,7 @@
 #include "netlink/kernel_error.h"
 #include "netlink/nft_requests.h"
 #include "netlink/rule_codec.h"
+#include "netlink/statement.h"
 
 namespace kipt::netlink {
 namespace {
@@ -28,15 +28,25 @@ bool HasContent(const Attributes& attributes, uint16_t type) {
   return bytes && !bytes->empty();
 }
 
-// The data of each expression of `list`.
-std::vector<WireBytes> ExpressionData(WireBytes list) {
-  std::vector<WireBytes> data;
-  const std::optional<Attributes> elements = Attributes::Parse(list);
-  for (const Attribute& element : elements ? elements->all() : std::vector<Attribute>()) {
-    const std::optional<Attributes> parts = Attributes::Parse(element.payload);
-    data.push_back((parts ? parts->Bytes(NFTA_EXPR_DATA) : std::nullopt).value_or(WireBytes()));
-  }
-  return data;
+// Whether the kernel makes `held` of the expression `written`.
+bool IsSame(const Expression& written, const Expression& held) {
+  if (held.name != written.name || !held.data) return false;
+  if (written.name == "counter") return true;
+  if (written.name == "immediate") return ParseVerdict(*held.data) == ParseVerdict(*written.data);
+  const auto is_held = [&](const Attribute& attribute) {
+    return held.data->Bytes(attribute.type) == attribute.payload;
+  };
+  const auto is_written = [&](const Attribute& attribute) {
+    // Kernels since 5.6 dump the operation, 0.
+    if (written.name == "bitwise" && attribute.type == NFTA_BITWISE_OP) {
+      return held.data->U32(NFTA_BITWISE_OP) == 0U;
+    }
+    return written.data->Bytes(attribute.type) == attribute.payload;
+  };
+  const std::vector<Attribute> ours = written.data->all();
+  const std::vector<Attribute> theirs = held.data->all();
+  return std::all_of(ours.begin(), ours.end(), is_held) &&
+         std::all_of(theirs.begin(), theirs.end(), is_written);
 }
 
 // What the rule of the expressions `held` has counted. Nothing where the kernel would hold another
@@ -44,18 +54,14 @@ std::vector<WireBytes> ExpressionData(WireBytes list) {
 std::optional<RuleCounters> CountersOfSame(WireBytes written, WireBytes held) {
   const std::vector<Expression> ours = ParseExpressions(written);
   const std::vector<Expression> theirs = ParseExpressions(held);
-  const std::vector<WireBytes> our_data = ExpressionData(written);
-  const std::vector<WireBytes> their_data = ExpressionData(held);
-  if (theirs.size() != ours.size() || their_data.size() != our_data.size()) return std::nullopt;
+  if (!std::equal(ours.begin(), ours.end(), theirs.begin(), theirs.end(), IsSame)) {
+    return std::nullopt;
+  }
   RuleCounters counters;
-  for (size_t i = 0; i < ours.size(); ++i) {
-    const auto* counter = std::get_if<CounterExpression>(&theirs[i]);
-    if (counter != nullptr && std::holds_alternative<CounterExpression>(ours[i])) {
-      counters = {.packets = counter->packets, .bytes = counter->bytes};
-    } else if (theirs[i] != ours[i] ||
-               (std::holds_alternative<OtherExpression>(ours[i]) && their_data[i] != our_data[i])) {
-      return std::nullopt;
-    }
+  for (const Expression& expression : theirs) {
+    if (expression.name != "counter") continue;
+    counters = {.packets = expression.data->U64(NFTA_COUNTER_PACKETS).value_or(0),
+                .bytes = expression.data->U64(NFTA_COUNTER_BYTES).value_or(0)};
   }
   return counters;
 }

@@ -4,11 +4,9 @@
 // Then the kernel's.
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
-#include <linux/netfilter/nfnetlink.h>
 #include <linux/netlink.h>
 
 #include <cerrno>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <string>
@@ -26,29 +24,13 @@ namespace {
 
 // As nft(8) names them; a number for one that it does not know either.
 std::string WireFamilyName(uint8_t family) {
-  switch (family) {
-    case NFPROTO_INET:
-      return "inet";
-    case NFPROTO_IPV4:
-      return "ip";
-    case NFPROTO_ARP:
-      return "arp";
-    case NFPROTO_NETDEV:
-      return "netdev";
-    case NFPROTO_BRIDGE:
-      return "bridge";
-    case NFPROTO_IPV6:
-      return "ip6";
-    default:
-      return absl::StrCat(static_cast<unsigned>(family));
+  static constexpr std::pair<uint8_t, const char*> kNames[] = {
+      {NFPROTO_INET, "inet"},     {NFPROTO_IPV4, "ip"},       {NFPROTO_ARP, "arp"},
+      {NFPROTO_NETDEV, "netdev"}, {NFPROTO_BRIDGE, "bridge"}, {NFPROTO_IPV6, "ip6"}};
+  for (const auto& [number, name] : kNames) {
+    if (number == family) return name;
   }
-}
-
-// The family behind the header of a message that has one.
-uint8_t FamilyOf(WireBytes message) {
-  nfgenmsg header = {};
-  std::memcpy(&header, message.data() + NLMSG_HDRLEN, sizeof(header));
-  return header.nfgen_family;
+  return absl::StrCat(static_cast<unsigned>(family));
 }
 
 class Surveyor {

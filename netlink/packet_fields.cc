@@ -19,19 +19,6 @@
 namespace kipt::netlink {
 namespace {
 
-// The length of a prefix mask. Nothing where a one follows a zero.
-std::optional<uint8_t> PrefixLength(WireBytes mask) {
-  size_t bits = 0;
-  bool ended = false;
-  for (const uint8_t byte : mask) {
-    const int ones = std::countl_one(byte);
-    if ((ended && byte != 0) || std::popcount(byte) != ones) return std::nullopt;
-    bits += static_cast<size_t>(ones);
-    ended = ones != 8;
-  }
-  return static_cast<uint8_t>(bits);
-}
-
 std::optional<Statement> ReadAddress(Family family, const PayloadLoad& load,
                                      const std::optional<WireBytes>& mask,
                                      const Comparison& comparison) {
@@ -71,6 +58,18 @@ bool IsTcpFlags(const PayloadLoad& load) {
 }
 
 }  // namespace
+
+std::optional<uint8_t> PrefixLength(WireBytes mask) {
+  size_t bits = 0;
+  bool ended = false;
+  for (const uint8_t byte : mask) {
+    const int ones = std::countl_one(byte);
+    if ((ended && byte != 0) || std::popcount(byte) != ones) return std::nullopt;
+    bits += static_cast<size_t>(ones);
+    ended = ones != 8;
+  }
+  return static_cast<uint8_t>(bits);
+}
 
 uint16_t NetworkOrder(WireBytes bytes) { return static_cast<uint16_t>(bytes[0] << 8 | bytes[1]); }
 
@@ -123,24 +122,24 @@ std::optional<Statement> ReadPortRange(const PayloadLoad& load, const RangeCompa
                        .last = static_cast<uint16_t>(last)};
 }
 
-std::optional<Statement> ReadMeta(const MetaLoad& load, const std::optional<WireBytes>& mask,
+std::optional<Statement> ReadMeta(uint32_t key, const std::optional<WireBytes>& mask,
                                   const Comparison& comparison) {
   const WireBytes data = comparison.data;
-  if (load.key == NFT_META_MARK && data.size() == sizeof(uint32_t)) {
+  if (key == NFT_META_MARK && data.size() == sizeof(uint32_t)) {
     return MarkMatch{.value = HostOrder(data),
                      .mask = mask ? HostOrder(*mask) : 0xffffffff,
                      .negated = comparison.negated};
   }
   if (mask || data.empty()) return std::nullopt;
-  if (load.key == NFT_META_L4PROTO && data.size() == 1) {
+  if (key == NFT_META_L4PROTO && data.size() == 1) {
     return ProtocolStatement{.negated = comparison.negated, .protocol = data[0]};
   }
-  if ((load.key == NFT_META_IIFNAME || load.key == NFT_META_OIFNAME)) {
+  if ((key == NFT_META_IIFNAME || key == NFT_META_OIFNAME)) {
     const auto* const end = std::find(data.begin(), data.end(), 0);
     std::string name(data.begin(), end);
     // A comparison that ends before the NUL is one of beginnings.
     if (end == data.end()) name += '+';
-    return InterfaceStatement{.is_input = load.key == NFT_META_IIFNAME,
+    return InterfaceStatement{.is_input = key == NFT_META_IIFNAME,
                               .negated = comparison.negated,
                               .name = std::move(name)};
   }

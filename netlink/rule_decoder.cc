@@ -6,11 +6,8 @@
 // Then the kernel's.
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
-#include <linux/netfilter/nfnetlink.h>
-#include <linux/netlink.h>
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -62,7 +59,7 @@ class RuleAssembler {
     if (rule_.comment.empty()) rule_.comment = comment.text;
   }
   // Where it counts does not change what the rule does.
-  void operator()(const CounterStatement&) {}
+  void operator()(const RuleCounters&) {}
   void operator()(const VerdictStatement& verdict) {
     if (verdict.code == NF_DROP) {
       SetTarget(Drop{});
@@ -107,40 +104,6 @@ class RuleAssembler {
   bool has_target_ = false;
 };
 
-struct DecodedRule {
-  std::vector<Statement> statements;
-  bool xt = false;  // as ObservedRule::xt
-};
-
-DecodedRule ReadStatements(std::optional<Family> family, const Attributes& attributes) {
-  const std::vector<Expression> expressions =
-      ParseExpressions(attributes.Bytes(NFTA_RULE_EXPRESSIONS).value_or(WireBytes()));
-  DecodedRule decoded = {.statements = ResolveStatements(family, expressions)};
-  for (std::string& comment :
-       UserDataComments(attributes.Bytes(NFTA_RULE_USERDATA).value_or(WireBytes()))) {
-    decoded.statements.emplace_back(CommentStatement{.text = std::move(comment)});
-  }
-  if (attributes.Bytes(NFTA_RULE_COMPAT)) {
-    // `-p` as xtables matches want to be told it: a condition outside the expressions.
-    decoded.statements.emplace_back(
-        OtherExpression{.name = "compat", .decides = false, .is_target = false});
-  }
-  decoded.xt = std::any_of(expressions.begin(), expressions.end(), [](const Expression& each) {
-    return std::holds_alternative<XtExpression>(each);
-  });
-  return decoded;
-}
-
-// Of the last counter, as iptables-save prints it.
-RuleCounters CountersOf(const std::vector<Statement>& statements) {
-  RuleCounters counters;
-  for (const Statement& statement : statements) {
-    const auto* counter = std::get_if<CounterStatement>(&statement);
-    if (counter != nullptr) counters = counter->counters;
-  }
-  return counters;
-}
-
 std::variant<Rule, OpaqueRule> ContentOf(std::optional<Family> family,
                                          const std::vector<Statement>& statements) {
   RuleAssembler assembler;
@@ -152,58 +115,60 @@ std::variant<Rule, OpaqueRule> ContentOf(std::optional<Family> family,
   return opaque;
 }
 
-// nfgen_family, and the attributes behind it.
-struct RuleMessage {
-  uint8_t family = NFPROTO_UNSPEC;
-  uint64_t handle = 0;
-  Attributes attributes;
+struct DecodedRule {
+  std::optional<Family> family;
+  std::vector<Statement> statements;
+  ObservedRule rule;
 };
 
-absl::StatusOr<RuleMessage> ParseMessage(WireBytes message) {
-  nfgenmsg header = {};
-  if (message.size() < NLMSG_HDRLEN + sizeof(header)) {
-    return absl::DataLossError("a rule's message is too short");
-  }
-  std::memcpy(&header, message.data() + NLMSG_HDRLEN, sizeof(header));
+absl::StatusOr<DecodedRule> Decode(WireBytes message) {
   const std::optional<Attributes> attributes = Attributes::OfMessage(message);
-  const std::optional<uint64_t> handle =
-      attributes ? attributes->U64(NFTA_RULE_HANDLE) : std::optional<uint64_t>();
+  const auto handle = attributes ? attributes->U64(NFTA_RULE_HANDLE) : std::nullopt;
   if (!handle) return absl::DataLossError("a rule's message is malformed");
-  return RuleMessage{.family = header.nfgen_family, .handle = *handle, .attributes = *attributes};
-}
-
-std::optional<Family> IpFamily(uint8_t wire_family) {
-  if (wire_family == NFPROTO_IPV4) return Family::kIPv4;
-  if (wire_family == NFPROTO_IPV6) return Family::kIPv6;
-  return std::nullopt;
-}
-
-ObservedRule Observe(const RuleMessage& message, std::optional<Family> family,
-                     const DecodedRule& decoded) {
-  return {.handle = message.handle,
-          .content = ContentOf(family, decoded.statements),
-          .counters = CountersOf(decoded.statements),
-          .xt = decoded.xt};
+  DecodedRule decoded;
+  decoded.rule.handle = *handle;
+  if (FamilyOf(message) == NFPROTO_IPV4) decoded.family = Family::kIPv4;
+  if (FamilyOf(message) == NFPROTO_IPV6) decoded.family = Family::kIPv6;
+  const std::vector<Expression> expressions =
+      ParseExpressions(attributes->Bytes(NFTA_RULE_EXPRESSIONS).value_or(WireBytes()));
+  decoded.rule.xt = std::any_of(expressions.begin(), expressions.end(),
+                                [](const Expression& each) { return ParseXt(each).has_value(); });
+  decoded.statements = ResolveStatements(decoded.family, expressions);
+  for (const Statement& statement : decoded.statements) {
+    // Of the last counter, as iptables-save prints it.
+    if (const auto* counters = std::get_if<RuleCounters>(&statement)) {
+      decoded.rule.counters = *counters;
+    }
+  }
+  for (std::string& comment :
+       UserDataComments(attributes->Bytes(NFTA_RULE_USERDATA).value_or(WireBytes()))) {
+    decoded.statements.emplace_back(CommentStatement{.text = std::move(comment)});
+  }
+  if (attributes->Bytes(NFTA_RULE_COMPAT)) {
+    // `-p` as xtables matches want to be told it: a condition outside the expressions.
+    decoded.statements.emplace_back(
+        OtherExpression{.name = "compat", .decides = false, .is_target = false});
+  }
+  decoded.rule.content = ContentOf(decoded.family, decoded.statements);
+  return decoded;
 }
 
 }  // namespace
 
 absl::StatusOr<ObservedRule> DecodeRule(WireBytes message) {
-  const absl::StatusOr<RuleMessage> parsed = ParseMessage(message);
-  if (!parsed.ok()) return parsed.status();
-  const std::optional<Family> family = IpFamily(parsed->family);
-  if (!family) return absl::DataLossError("a rule of an unexpected family");
-  return Observe(*parsed, family, ReadStatements(family, parsed->attributes));
+  absl::StatusOr<DecodedRule> decoded = Decode(message);
+  if (!decoded.ok()) return decoded.status();
+  if (!decoded->family) return absl::DataLossError("a rule of an unexpected family");
+  return std::move(decoded->rule);
 }
 
 absl::StatusOr<SurveyRule> DecodeSurveyRule(WireBytes message) {
-  const absl::StatusOr<RuleMessage> parsed = ParseMessage(message);
-  if (!parsed.ok()) return parsed.status();
-  const std::optional<Family> family = IpFamily(parsed->family);
-  const DecodedRule decoded = ReadStatements(family, parsed->attributes);
-  SurveyRule rule = {Observe(*parsed, family, decoded)};
+  absl::StatusOr<DecodedRule> decoded = Decode(message);
+  if (!decoded.ok()) return decoded.status();
+  const std::optional<Family> family = decoded->family;
+  SurveyRule rule = {std::move(decoded->rule)};
   if (rule.rule() == nullptr) return rule;
-  std::string spelling = DescribeOpaqueRule(family, decoded.statements).text;
+  std::string spelling = DescribeOpaqueRule(family, decoded->statements).text;
   if (spelling != ToString(family.value_or(Family::kIPv4), rule)) {
     rule.spelling = std::move(spelling);
   }

@@ -67,12 +67,11 @@ class Describer {
                                                    PortsText(port.first, port.last), port.negated));
   }
   void operator()(const TcpFlagsStatement& tcp) {
-    const std::optional<std::string> mask = TcpFlagsText(tcp.mask);
-    const std::optional<std::string> flags = TcpFlagsText(tcp.flags);
-    if (protocol_ != "tcp" || !mask || !flags) {
+    const std::optional<std::string> flags = TcpFlagsText(tcp.mask, tcp.flags);
+    if (protocol_ != "tcp" || !flags) {
       Condition(kMatches, /*negated=*/false, "[nft payload]", "");
     } else {
-      AddToPorts(2, OptionWords("--tcp-flags", absl::StrCat(*mask, " ", *flags), tcp.negated));
+      AddToPorts(2, OptionWords("--tcp-flags", *flags, tcp.negated));
     }
   }
   void operator()(const MarkMatch& mark) { AddMatch(Rule{.mark = mark}); }
@@ -88,7 +87,7 @@ class Describer {
   void operator()(const CommentStatement& comment) {
     Print(kMatches, absl::StrCat("-m comment --comment ", QuoteForSave(comment.text)));
   }
-  void operator()(const CounterStatement&) {}
+  void operator()(const RuleCounters&) {}
   void operator()(const VerdictStatement& verdict) {
     decides_ = true;
     const bool jumps = verdict.code == NFT_JUMP || verdict.code == NFT_GOTO;

@@ -7,24 +7,50 @@
 #include <linux/netfilter/nf_tables.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include "netlink/xt_info.h"
 
 namespace kipt::netlink {
 namespace {
 
-// What a register holds: a load, and the mask it went through since.
+// meta, and immediate: the key of packet metadata, and bytes of the rule's own, into a register.
+struct MetaLoad {
+  uint32_t key = 0;  // enum nft_meta_keys
+};
+struct ImmediateLoad {
+  WireBytes data;
+};
+
+// What a register holds: a load, and since then bitwise, (value & mask) ^ flip.
 struct Register {
   std::variant<PayloadLoad, MetaLoad, ImmediateLoad> load;
   std::optional<WireBytes> mask = std::nullopt;
-  WireBytes flip = {};
-  size_t first = 0;   // byte in the register file
-  size_t length = 0;  // bytes; 0 where the load does not say (meta)
+  WireBytes flip = {};  // as long as the mask; empty if it flips no bit
+  size_t first = 0;     // byte in the register file
+  size_t length = 0;    // bytes; 0 where the load does not say (meta)
   bool used = false;
 };
+
+// The values of the attributes `types`, 4 bytes each. Nothing where one is missing, or where there
+// are others.
+template <typename... Types>
+std::optional<std::array<uint32_t, sizeof...(Types)>> ExactWords(const Attributes& data,
+                                                                 Types... types) {
+  if (!data.HasOnly({static_cast<uint16_t>(types)...})) return std::nullopt;
+  const std::array<std::optional<uint32_t>, sizeof...(Types)> found = {
+      data.U32(static_cast<uint16_t>(types))...};
+  std::array<uint32_t, sizeof...(Types)> words = {};
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (!found[i]) return std::nullopt;
+    words[i] = *found[i];
+  }
+  return words;
+}
 
 // nf_tables has the same 64 bytes under two sets of names: NFT_REG_1..4 of 16 bytes and
 // NFT_REG32_00..15 of 4.
@@ -70,43 +96,169 @@ class Resolver {
  public:
   explicit Resolver(std::optional<Family> family) : family_(family) {}
 
-  void operator()(const PayloadLoad& load) { Load(load.to, load, load.length); }
-  void operator()(const MetaLoad& load) {
-    Load(load.to, load, load.key == NFT_META_MARK ? sizeof(uint32_t) : 0);
-  }
-  void operator()(const ImmediateLoad& load) { Load(load.to, load, load.data.size()); }
-
-  void operator()(const Masking& masking) {
-    Register* from = Find(masking.from, masking.mask.size());
-    const std::optional<size_t> to = RegisterStart(masking.to);
-    if (from == nullptr || from->mask || !to) {
-      (*this)(OtherExpression{
-          .name = "bitwise", .condition = false, .decides = false, .is_target = false});
+  void Take(const Expression& expression) {
+    static constexpr std::pair<absl::string_view, bool (Resolver::*)(const Attributes&)> kKnown[] =
+        {{"payload", &Resolver::TakePayload}, {"meta", &Resolver::TakeMeta},
+         {"bitwise", &Resolver::TakeBitwise}, {"cmp", &Resolver::TakeComparison},
+         {"range", &Resolver::TakeRange},     {"immediate", &Resolver::TakeImmediate},
+         {"counter", &Resolver::TakeCounter}};
+    if (const std::optional<XtExpression> xt = ParseXt(expression)) {
+      statements_.push_back(ReadXt(family_, *xt));
       return;
     }
-    from->used = true;
-    Store(Register{.load = from->load,
-                   .mask = masking.mask,
-                   .flip = masking.flip,
-                   .first = *to,
-                   .length = masking.mask.size()});
+    for (const auto& [name, take] : kKnown) {
+      if (name == expression.name && expression.data && (this->*take)(*expression.data)) return;
+    }
+    TakeOther(DescribeOther(expression));
   }
 
-  void operator()(const MetaStore& store) {
-    Register* from = Find(store.from, store.key == NFT_META_NFTRACE ? 1 : sizeof(uint32_t));
+  std::vector<Statement> Finish() && {
+    Clobber();
+    return std::move(statements_);
+  }
+
+ private:
+  // Each of these answers false where the expression is outside the vocabulary, or malformed.
+  bool TakePayload(const Attributes& data) {
+    const auto words = ExactWords(data, NFTA_PAYLOAD_DREG, NFTA_PAYLOAD_BASE, NFTA_PAYLOAD_OFFSET,
+                                  NFTA_PAYLOAD_LEN);
+    if (!words) return false;
+    const auto [to, base, offset, length] = *words;
+    Load(to, PayloadLoad{.base = base, .offset = offset, .length = length}, length);
+    return true;
+  }
+
+  bool TakeMeta(const Attributes& data) {
+    if (const auto words = ExactWords(data, NFTA_META_DREG, NFTA_META_KEY)) {
+      const auto [to, key] = *words;
+      Load(to, MetaLoad{.key = key}, key == NFT_META_MARK ? sizeof(uint32_t) : 0);
+      return true;
+    }
+    const auto words = ExactWords(data, NFTA_META_SREG, NFTA_META_KEY);
+    if (!words) return false;
+    const auto [number, key] = *words;
+    Register* from = Find(number, key == NFT_META_NFTRACE ? 1 : sizeof(uint32_t));
     std::optional<Statement> known;
-    if (from != nullptr) known = ReadMetaStore(*from, store.key);
+    if (from != nullptr) known = ReadMetaStore(*from, key);
     if (known) {
       from->used = true;
       statements_.push_back(*std::move(known));
-      return;
+    } else {
+      const uint32_t set = key == NFT_META_MARK ? kAllMarks : 0;
+      TakeOther({.name = "meta", .condition = false, .marks = {.set = set}});
     }
-    const uint32_t set = store.key == NFT_META_MARK ? kAllMarks : 0;
-    (*this)(OtherExpression{.name = "meta", .condition = false, .marks = {.set = set}});
+    return true;
   }
 
-  void operator()(const Comparison& comparison) {
-    Register* from = Find(comparison.from, comparison.data.size());
+  // Those that shift, or take two registers, are outside the vocabulary.
+  bool TakeBitwise(const Attributes& data) {
+    // Kernels since 5.6 dump the operation; without it there was only this one. A number, because
+    // NFT_BITWISE_MASK_XOR has had more than one name.
+    constexpr uint32_t kMaskXor = 0;
+    if (!data.HasOnly({NFTA_BITWISE_SREG, NFTA_BITWISE_DREG, NFTA_BITWISE_LEN, NFTA_BITWISE_MASK,
+                       NFTA_BITWISE_XOR, NFTA_BITWISE_OP}) ||
+        (data.Bytes(NFTA_BITWISE_OP) && data.U32(NFTA_BITWISE_OP) != kMaskXor)) {
+      return false;
+    }
+    const auto source = data.U32(NFTA_BITWISE_SREG);
+    const auto destination = data.U32(NFTA_BITWISE_DREG);
+    const auto length = data.U32(NFTA_BITWISE_LEN);
+    const auto mask = DataValue(data, NFTA_BITWISE_MASK);
+    const auto flip = DataValue(data, NFTA_BITWISE_XOR);
+    if (!source || !destination || !mask || !flip || mask->size() != length ||
+        flip->size() != length) {
+      return false;
+    }
+    Register* from = Find(*source, mask->size());
+    const std::optional<size_t> to = RegisterStart(*destination);
+    if (from == nullptr || from->mask || !to) {
+      TakeOther({.name = "bitwise", .condition = false, .decides = false, .is_target = false});
+      return true;
+    }
+    from->used = true;
+    const bool flips =
+        std::any_of(flip->begin(), flip->end(), [](uint8_t byte) { return byte != 0; });
+    Store(Register{.load = from->load,
+                   .mask = *mask,
+                   .flip = flips ? *flip : WireBytes(),
+                   .first = *to,
+                   .length = mask->size()});
+    return true;
+  }
+
+  bool TakeComparison(const Attributes& data) {
+    if (!data.HasOnly({NFTA_CMP_SREG, NFTA_CMP_OP, NFTA_CMP_DATA})) return false;
+    const auto from = data.U32(NFTA_CMP_SREG);
+    const auto op = data.U32(NFTA_CMP_OP);
+    const auto value = DataValue(data, NFTA_CMP_DATA);
+    if (!from || !op || !value) return false;
+    switch (*op) {
+      case NFT_CMP_EQ:
+      case NFT_CMP_NEQ:
+        Compare(*from, {.negated = op == NFT_CMP_NEQ, .data = *value});
+        return true;
+      case NFT_CMP_LT:
+      case NFT_CMP_LTE:
+        CompareRange(*from, {.open = op == NFT_CMP_LT, .low = {}, .high = *value});
+        return true;
+      case NFT_CMP_GT:
+      case NFT_CMP_GTE:
+        CompareRange(*from, {.open = op == NFT_CMP_GT, .low = *value, .high = {}});
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  bool TakeRange(const Attributes& data) {
+    if (!data.HasOnly({NFTA_RANGE_SREG, NFTA_RANGE_OP, NFTA_RANGE_FROM_DATA, NFTA_RANGE_TO_DATA})) {
+      return false;
+    }
+    const auto from = data.U32(NFTA_RANGE_SREG);
+    const auto op = data.U32(NFTA_RANGE_OP);
+    const auto low = DataValue(data, NFTA_RANGE_FROM_DATA);
+    const auto high = DataValue(data, NFTA_RANGE_TO_DATA);
+    const bool negated = op == NFT_RANGE_NEQ;
+    if (!from || !low || !high || low->empty() || high->empty() ||
+        (op != NFT_RANGE_EQ && !negated)) {
+      return false;
+    }
+    CompareRange(*from, {.negated = negated, .low = *low, .high = *high});
+    return true;
+  }
+
+  bool TakeImmediate(const Attributes& data) {
+    if (std::optional<VerdictStatement> verdict = ParseVerdict(data)) {
+      statements_.emplace_back(*std::move(verdict));
+      return true;
+    }
+    const auto to = data.U32(NFTA_IMMEDIATE_DREG);
+    const auto loaded = DataValue(data, NFTA_IMMEDIATE_DATA);
+    if (!to || to == NFT_REG_VERDICT || !loaded || loaded->empty() ||
+        !data.HasOnly({NFTA_IMMEDIATE_DREG, NFTA_IMMEDIATE_DATA})) {
+      return false;
+    }
+    Load(*to, ImmediateLoad{.data = *loaded}, loaded->size());
+    return true;
+  }
+
+  bool TakeCounter(const Attributes& data) {
+    statements_.emplace_back(RuleCounters{.packets = data.U64(NFTA_COUNTER_PACKETS).value_or(0),
+                                          .bytes = data.U64(NFTA_COUNTER_BYTES).value_or(0)});
+    return true;
+  }
+
+  void TakeOther(OtherExpression other) {
+    // It may read and write any register.
+    if (std::any_of(registers_.begin(), registers_.end(), HoldsMark)) {
+      other.marks.tested = kAllMarks;
+    }
+    Clobber();
+    statements_.emplace_back(std::move(other));
+  }
+
+  void Compare(uint32_t number, const Comparison& comparison) {
+    Register* from = Find(number, comparison.data.size());
     std::optional<Statement> known;
     if (from != nullptr && from->flip.empty()) {
       if (const auto* payload = std::get_if<PayloadLoad>(&from->load)) {
@@ -116,14 +268,14 @@ class Resolver {
         }
         known = ReadPayload(family_, *payload, from->mask, comparison);
       } else if (const auto* meta = std::get_if<MetaLoad>(&from->load)) {
-        known = ReadMeta(*meta, from->mask, comparison);
+        known = ReadMeta(meta->key, from->mask, comparison);
       }
     }
     Compared(from, std::move(known), "cmp");
   }
 
-  void operator()(const RangeComparison& range) {
-    Register* from = Find(range.from, std::max(range.low.size(), range.high.size()));
+  void CompareRange(uint32_t number, const RangeComparison& range) {
+    Register* from = Find(number, std::max(range.low.size(), range.high.size()));
     std::optional<Statement> known;
     if (from != nullptr && !from->mask) {
       if (const auto* payload = std::get_if<PayloadLoad>(&from->load)) {
@@ -133,30 +285,6 @@ class Resolver {
     Compared(from, std::move(known), "range");
   }
 
-  void operator()(const CounterExpression& counter) {
-    statements_.emplace_back(
-        CounterStatement{.counters = {.packets = counter.packets, .bytes = counter.bytes}});
-  }
-  void operator()(const VerdictExpression& verdict) {
-    statements_.emplace_back(VerdictStatement{.code = verdict.code, .chain = verdict.chain});
-  }
-  void operator()(const XtExpression& xt) { statements_.push_back(ReadXt(family_, xt)); }
-  void operator()(const OtherExpression& other) {
-    // It may read and write any register.
-    OtherExpression with_marks = other;
-    if (std::any_of(registers_.begin(), registers_.end(), HoldsMark)) {
-      with_marks.marks.tested = kAllMarks;
-    }
-    Clobber();
-    statements_.emplace_back(std::move(with_marks));
-  }
-
-  std::vector<Statement> Finish() && {
-    Clobber();
-    return std::move(statements_);
-  }
-
- private:
   static const char* LoadName(const Register& loaded) {
     if (std::holds_alternative<PayloadLoad>(loaded.load)) return "payload";
     return std::holds_alternative<MetaLoad>(loaded.load) ? "meta" : "immediate";
@@ -257,7 +385,7 @@ class Resolver {
 std::vector<Statement> ResolveStatements(std::optional<Family> family,
                                          const std::vector<Expression>& expressions) {
   Resolver resolver(family);
-  for (const Expression& expression : expressions) std::visit(resolver, expression);
+  for (const Expression& expression : expressions) resolver.Take(expression);
   return std::move(resolver).Finish();
 }
 

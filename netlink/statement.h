@@ -55,20 +55,10 @@ struct CommentStatement {
   std::string text;
 };
 
-struct CounterStatement {
-  RuleCounters counters;
-};
-
-// ACCEPT, DROP, RETURN, jump, goto, and what nf_tables may add.
-struct VerdictStatement {
-  int32_t code = 0;
-  std::string chain;
-};
-
 using Statement =
     std::variant<AddressStatement, InterfaceStatement, ProtocolStatement, PortStatement,
                  TcpFlagsStatement, MarkMatch, XtCtState, ConnLabelMatch, CommentStatement,
-                 CounterStatement, VerdictStatement, SetMark, Masquerade, OtherExpression>;
+                 RuleCounters, VerdictStatement, SetMark, Masquerade, OtherExpression>;
 
 // In the order of the expressions. Without a family (tables of inet, bridge, arp, netdev) nothing
 // is known about the network header, nor about what an xtables name stands for there.
@@ -77,16 +67,42 @@ std::vector<Statement> ResolveStatements(std::optional<Family> family,
 
 // ---- what one expression says; nothing where iptables has no option for it ----
 
+// The length of a prefix mask. Nothing where a one follows a zero.
+std::optional<uint8_t> PrefixLength(WireBytes mask);
+
 // Of at least two bytes, and of at least four.
 uint16_t NetworkOrder(WireBytes bytes);
 uint32_t HostOrder(WireBytes bytes);
+
+// payload: `length` bytes of the packet into a register.
+struct PayloadLoad {
+  uint32_t base = 0;  // enum nft_payload_bases
+  uint32_t offset = 0;
+  uint32_t length = 0;
+};
+
+// cmp, for equality or inequality.
+struct Comparison {
+  bool negated = false;
+  WireBytes data;
+};
+
+// range, and cmp for more or less: low <= value <= high, as numbers in network order. An empty
+// bound is none; one that is `open` does not belong to the range itself.
+struct RangeComparison {
+  bool negated = false;
+  bool open = false;
+  WireBytes low;
+  WireBytes high;
+};
 
 // `mask` is as long as what is compared. Without a family nothing is known of the network header.
 std::optional<Statement> ReadPayload(std::optional<Family> family, const PayloadLoad& load,
                                      const std::optional<WireBytes>& mask,
                                      const Comparison& comparison);
 std::optional<Statement> ReadPortRange(const PayloadLoad& load, const RangeComparison& range);
-std::optional<Statement> ReadMeta(const MetaLoad& load, const std::optional<WireBytes>& mask,
+// `key` is an enum nft_meta_keys.
+std::optional<Statement> ReadMeta(uint32_t key, const std::optional<WireBytes>& mask,
                                   const Comparison& comparison);
 
 // Without a family no text: the names stand for other things there.

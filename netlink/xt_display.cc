@@ -7,17 +7,17 @@
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/xt_conntrack.h>
 
-#include <bit>
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "netlink/statement.h"
 
 namespace kipt::netlink {
 namespace {
 
-std::optional<std::string> NativeLimit(const Attributes& data) {
+Spelling NativeLimit(const Attributes& data) {
   if (!data.HasOnly({NFTA_LIMIT_RATE, NFTA_LIMIT_UNIT, NFTA_LIMIT_BURST, NFTA_LIMIT_TYPE,
                      NFTA_LIMIT_FLAGS, NFTA_LIMIT_PAD})) {
     return std::nullopt;
@@ -36,17 +36,15 @@ std::optional<std::string> NativeLimit(const Attributes& data) {
 }
 
 // Without a group it is the kernel's log, in other words than LOG's.
-std::optional<std::string> NativeLog(const Attributes& data) {
+Spelling NativeLog(const Attributes& data) {
   if (!data.HasOnly({NFTA_LOG_GROUP, NFTA_LOG_PREFIX, NFTA_LOG_SNAPLEN, NFTA_LOG_QTHRESHOLD})) {
     return std::nullopt;
   }
   const auto group = data.U16(NFTA_LOG_GROUP);
   const auto threshold = data.U16(NFTA_LOG_QTHRESHOLD);
   if (!group || (data.Bytes(NFTA_LOG_QTHRESHOLD) && !threshold)) return std::nullopt;
-  return NflogText({.prefix = data.Text(NFTA_LOG_PREFIX).value_or(""),
-                    .group = *group,
-                    .copy_bytes = data.U32(NFTA_LOG_SNAPLEN).value_or(0),
-                    .threshold = threshold.value_or(0)});
+  return NflogText(data.Text(NFTA_LOG_PREFIX).value_or(""), *group,
+                   data.U32(NFTA_LOG_SNAPLEN).value_or(0), threshold.value_or(0));
 }
 
 }  // namespace
@@ -65,7 +63,7 @@ std::string MarkText(uint32_t value, uint32_t mask) {
   return mask == 0xffffffff ? text : absl::StrCat(text, "/0x", absl::Hex(mask));
 }
 
-std::optional<std::string> BitNames(absl::Span<const char* const> names, uint32_t bits) {
+Spelling BitNames(absl::Span<const char* const> names, uint32_t bits) {
   if (bits >> names.size() != 0) return std::nullopt;
   std::vector<const char*> present;
   for (size_t bit = 0; bit < names.size(); ++bit) {
@@ -74,12 +72,16 @@ std::optional<std::string> BitNames(absl::Span<const char* const> names, uint32_
   return absl::StrJoin(present, ",");
 }
 
-std::optional<std::string> TcpFlagsText(uint8_t flags) {
-  if (flags == 0) return "NONE";
-  return BitNames({"FIN", "SYN", "RST", "PSH", "ACK", "URG"}, flags);
+Spelling TcpFlagsText(uint8_t mask, uint8_t flags) {
+  const auto names = [](uint8_t bits) {
+    return bits == 0 ? "NONE" : BitNames({"FIN", "SYN", "RST", "PSH", "ACK", "URG"}, bits);
+  };
+  const Spelling masked = names(mask);
+  const Spelling compared = names(flags);
+  return masked && compared ? Spelling(absl::StrCat(*masked, " ", *compared)) : std::nullopt;
 }
 
-std::optional<std::string> LimitText(uint64_t period, uint32_t burst) {
+Spelling LimitText(uint64_t period, uint32_t burst) {
   struct Unit {
     const char* name;
     uint64_t length;
@@ -104,18 +106,14 @@ std::optional<std::string> LimitText(uint64_t period, uint32_t burst) {
   return text;
 }
 
-std::string NflogText(const NflogOptions& options) {
-  std::string text = "-j NFLOG";
-  if (!options.prefix.empty()) {
-    text += OptionWords("--nflog-prefix", QuoteForSave(options.prefix));
-  }
-  const auto number = [&](const char* option, uint32_t value) {
-    if (value != 0) text += OptionWords(option, absl::StrCat(value));
-  };
-  number("--nflog-group", options.group);
-  number("--nflog-size", options.copy_bytes);
-  number("--nflog-threshold", options.threshold);
-  return text;
+std::string NflogText(absl::string_view prefix, uint16_t group, uint32_t copy_bytes,
+                      uint16_t threshold) {
+  OptionList options("-j NFLOG");
+  options.Add(!prefix.empty(), "--nflog-prefix", QuoteForSave(prefix));
+  options.Add(group != 0, "--nflog-group", absl::StrCat(group));
+  options.Add(copy_bytes != 0, "--nflog-size", absl::StrCat(copy_bytes));
+  options.Add(threshold != 0, "--nflog-threshold", absl::StrCat(threshold));
+  return *options.text();
 }
 
 std::string AddressText(Family family, const void* address) {
@@ -134,33 +132,16 @@ std::string DisplayNative(absl::string_view name, const Attributes& data) {
 
 namespace {
 
-using Text = std::optional<std::string>;
-
-// How many leading bits of `mask` are one. Nothing where it has a hole.
-std::optional<unsigned> PrefixBits(Family family, const nf_inet_addr& mask) {
-  unsigned bits = 0;
-  bool ended = false;
-  for (size_t word = 0; word < (family == Family::kIPv4 ? 1U : 4U); ++word) {
-    const uint32_t value = ntohl(mask.all[word]);
-    const auto ones = static_cast<unsigned>(std::countl_one(value));
-    if ((ended && value != 0) || std::popcount(value) != static_cast<int>(ones)) {
-      return std::nullopt;
-    }
-    bits += ones;
-    ended = ones != 32;
-  }
-  return bits;
-}
-
-Text AddressAndMask(Family family, const nf_inet_addr& address, const nf_inet_addr& mask) {
-  const std::optional<unsigned> bits = PrefixBits(family, mask);
+Spelling AddressAndMask(Family family, const nf_inet_addr& address, const nf_inet_addr& mask) {
+  const size_t size = family == Family::kIPv4 ? 4 : 16;
+  const std::optional<uint8_t> bits = PrefixLength({reinterpret_cast<const uint8_t*>(&mask), size});
   if (!bits || *bits == 0) return std::nullopt;
   const std::string text = AddressText(family, &address);
-  return *bits == (family == Family::kIPv4 ? 32U : 128U) ? text : absl::StrCat(text, "/", *bits);
+  return *bits == size * 8 ? text : absl::StrCat(text, "/", *bits);
 }
 
 // In the words of a Rule that has this one match.
-Text StatesText(uint16_t states) {
+Spelling StatesText(uint16_t states) {
   if (!IsKnownCtState(states)) return std::nullopt;
   const CtStateMatch match{.states = states};
   const std::string rule = ToString(Family::kIPv4, Rule{.ct_state = match, .target = Drop{}});
@@ -169,7 +150,7 @@ Text StatesText(uint16_t states) {
 }
 
 // The lowest of the bits IPS_*.
-Text Status(unsigned status) {
+Spelling Status(unsigned status) {
   if (status == 0) return "NONE";
   return BitNames({"EXPECTED", "SEEN_REPLY", "ASSURED", "CONFIRMED"}, status);
 }
@@ -192,65 +173,49 @@ uint16_t High(const Info& info, size_t which) {
 }
 
 template <typename Info>
-Text Display(Family family, XtBytes bytes) {
-  const auto read = FromXtBytes<Info>(bytes);
+Spelling Conntrack(Family family, const Info& info) {
   constexpr unsigned kKnown = XT_CONNTRACK_STATE_ALIAS - 1;
-  if (!read || (read->match_flags & ~kKnown) != 0 ||
-      (read->invert_flags & ~read->match_flags) != 0) {
+  if ((info.match_flags & ~kKnown) != 0 || (info.invert_flags & ~info.match_flags) != 0) {
     return std::nullopt;
   }
-  const Info& info = *read;
-  std::string text = "-m conntrack";
-  bool known = true;
-  const auto add = [&](unsigned flag, const char* option, const auto& value) {
-    if ((info.match_flags & flag) == 0) return;
-    const Text spelled = value();
-    known = known && spelled.has_value();
-    text += OptionWords(option, spelled.value_or(""), (info.invert_flags & flag) != 0);
+  OptionList options("-m conntrack");
+  const auto add = [&](unsigned flag, const char* option, const Spelling& value) {
+    options.Add((info.match_flags & flag) != 0, option, value, (info.invert_flags & flag) != 0);
   };
-  add(XT_CONNTRACK_STATE, "--ctstate", [&]() -> Text { return StatesText(info.state_mask); });
-  add(XT_CONNTRACK_PROTO, "--ctproto", [&]() -> Text { return absl::StrCat(info.l4proto); });
-  const auto address = [&](const nf_inet_addr& value, const nf_inet_addr& mask) {
-    return [&, family]() -> Text { return AddressAndMask(family, value, mask); };
+  add(XT_CONNTRACK_STATE, "--ctstate", StatesText(info.state_mask));
+  add(XT_CONNTRACK_PROTO, "--ctproto", absl::StrCat(info.l4proto));
+  const auto address = [&](unsigned flag, const char* option, const nf_inet_addr& value,
+                           const nf_inet_addr& mask) {
+    add(flag, option, AddressAndMask(family, value, mask));
   };
-  add(XT_CONNTRACK_ORIGSRC, "--ctorigsrc", address(info.origsrc_addr, info.origsrc_mask));
-  add(XT_CONNTRACK_ORIGDST, "--ctorigdst", address(info.origdst_addr, info.origdst_mask));
-  add(XT_CONNTRACK_REPLSRC, "--ctreplsrc", address(info.replsrc_addr, info.replsrc_mask));
-  add(XT_CONNTRACK_REPLDST, "--ctrepldst", address(info.repldst_addr, info.repldst_mask));
-  const auto port = [&](uint16_t Info::*first, size_t which) {
-    return [&info, first, which]() -> Text { return Port(info, first, High(info, which)); };
+  address(XT_CONNTRACK_ORIGSRC, "--ctorigsrc", info.origsrc_addr, info.origsrc_mask);
+  address(XT_CONNTRACK_ORIGDST, "--ctorigdst", info.origdst_addr, info.origdst_mask);
+  address(XT_CONNTRACK_REPLSRC, "--ctreplsrc", info.replsrc_addr, info.replsrc_mask);
+  address(XT_CONNTRACK_REPLDST, "--ctrepldst", info.repldst_addr, info.repldst_mask);
+  const auto port = [&](unsigned flag, const char* option, uint16_t Info::*first, size_t which) {
+    add(flag, option, Port(info, first, High(info, which)));
   };
-  add(XT_CONNTRACK_ORIGSRC_PORT, "--ctorigsrcport", port(&Info::origsrc_port, 0));
-  add(XT_CONNTRACK_ORIGDST_PORT, "--ctorigdstport", port(&Info::origdst_port, 1));
-  add(XT_CONNTRACK_REPLSRC_PORT, "--ctreplsrcport", port(&Info::replsrc_port, 2));
-  add(XT_CONNTRACK_REPLDST_PORT, "--ctrepldstport", port(&Info::repldst_port, 3));
-  add(XT_CONNTRACK_STATUS, "--ctstatus", [&] { return Status(info.status_mask); });
-  add(XT_CONNTRACK_EXPIRES, "--ctexpire", [&]() -> Text {
-    const std::string first = absl::StrCat(info.expires_min);
-    return info.expires_min == info.expires_max ? first
-                                                : absl::StrCat(first, ":", info.expires_max);
-  });
-  if (!known) return std::nullopt;
-  if ((info.match_flags & XT_CONNTRACK_DIRECTION) != 0) {
-    text += OptionWords("--ctdir",
-                        (info.invert_flags & XT_CONNTRACK_DIRECTION) != 0 ? "REPLY" : "ORIGINAL");
-  }
-  return text;
+  port(XT_CONNTRACK_ORIGSRC_PORT, "--ctorigsrcport", &Info::origsrc_port, 0);
+  port(XT_CONNTRACK_ORIGDST_PORT, "--ctorigdstport", &Info::origdst_port, 1);
+  port(XT_CONNTRACK_REPLSRC_PORT, "--ctreplsrcport", &Info::replsrc_port, 2);
+  port(XT_CONNTRACK_REPLDST_PORT, "--ctrepldstport", &Info::repldst_port, 3);
+  add(XT_CONNTRACK_STATUS, "--ctstatus", Status(info.status_mask));
+  const bool one = info.expires_min == info.expires_max;
+  add(XT_CONNTRACK_EXPIRES, "--ctexpire",
+      absl::StrCat(info.expires_min, one ? "" : absl::StrCat(":", info.expires_max)));
+  const bool reply = (info.invert_flags & XT_CONNTRACK_DIRECTION) != 0;
+  options.Add((info.match_flags & XT_CONNTRACK_DIRECTION) != 0, "--ctdir",
+              reply ? "REPLY" : "ORIGINAL");
+  return options.text();
 }
 
 }  // namespace
 
-std::optional<std::string> DisplayConntrack(Family family, uint32_t revision, XtBytes info) {
-  switch (revision) {
-    case 1:
-      return Display<xt_conntrack_mtinfo1>(family, info);
-    case 2:
-      return Display<xt_conntrack_mtinfo2>(family, info);
-    case 3:
-      return Display<xt_conntrack_mtinfo3>(family, info);
-    default:
-      return std::nullopt;
-  }
+Spelling DisplayConntrack(Family family, uint32_t revision, XtBytes info) {
+  if (revision == 1) return Of<xt_conntrack_mtinfo1, Conntrack<xt_conntrack_mtinfo1>>(family, info);
+  if (revision == 2) return Of<xt_conntrack_mtinfo2, Conntrack<xt_conntrack_mtinfo2>>(family, info);
+  if (revision == 3) return Of<xt_conntrack_mtinfo3, Conntrack<xt_conntrack_mtinfo3>>(family, info);
+  return std::nullopt;
 }
 
 }  // namespace kipt::netlink

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
+#include <type_traits>
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -38,8 +38,40 @@ std::string DisplayNative(absl::string_view name, const Attributes& data);
 
 // ---- words that several of them use ----
 
+// Nothing: there are bits that say more than is known here.
+using Spelling = std::optional<std::string>;
+
+// Shows the bytes of an Info, by a function that takes one or that and the family.
+template <typename Info, auto kShow>
+Spelling Of(Family family, XtBytes bytes) {
+  const std::optional<Info> info = FromXtBytes<Info>(bytes);
+  if (!info) return std::nullopt;
+  if constexpr (std::is_invocable_v<decltype(kShow), Family, const Info&>) {
+    return kShow(family, *info);
+  } else {
+    return kShow(*info);
+  }
+}
+
 // " --dport 80", " ! --dport 80": what is added behind "-m NAME".
 std::string OptionWords(absl::string_view option, absl::string_view value, bool negated = false);
+
+// The options of one match or target.
+class OptionList {
+ public:
+  // `name` is "-m tcp" or "-j LOG".
+  explicit OptionList(absl::string_view name) : text_(std::string(name)) {}
+  // Where it is `present`. A value of nothing leaves nothing of the whole.
+  void Add(bool present, absl::string_view option, const Spelling& value = "",
+           bool negated = false) {
+    if (!present) return;
+    text_ = text_ && value ? Spelling(*text_ + OptionWords(option, *value, negated)) : std::nullopt;
+  }
+  const Spelling& text() const { return text_; }
+
+ private:
+  Spelling text_;
+};
 
 // "80", or "80:90".
 std::string PortsText(uint16_t first, uint16_t last);
@@ -48,27 +80,22 @@ std::string PortsText(uint16_t first, uint16_t last);
 std::string MarkText(uint32_t value, uint32_t mask);
 
 // The names of the bits that are set, from the lowest: "UNICAST,LOCAL". Nothing where one has none.
-std::optional<std::string> BitNames(absl::Span<const char* const> names, uint32_t bits);
+Spelling BitNames(absl::Span<const char* const> names, uint32_t bits);
 
-// "FIN,SYN"; "NONE". Nothing where a bit of `flags` is none that iptables can name.
-std::optional<std::string> TcpFlagsText(uint8_t flags);
+// "SYN,ACK SYN": of the flags `mask`, those. Nothing where a bit is none that iptables can name.
+Spelling TcpFlagsText(uint8_t mask, uint8_t flags);
 
 // "-m limit --limit 5/min --limit-burst 7": one packet in `period` ten thousandths of a second, as
 // libxt_limit counts. Nothing for a period that it cannot print.
-std::optional<std::string> LimitText(uint64_t period, uint32_t burst);
+Spelling LimitText(uint64_t period, uint32_t burst);
 
-// What NFLOG is told, as a target or as nf_tables' own.
-struct NflogOptions {
-  std::string prefix = {};
-  uint16_t group = 0;
-  uint32_t copy_bytes = 0;  // 0: what the listener asks for
-  uint16_t threshold = 0;
-};
-std::string NflogText(const NflogOptions& options);
+// What NFLOG is told, as a target or as nf_tables' own. `copy_bytes` 0: what the listener asks for.
+std::string NflogText(absl::string_view prefix, uint16_t group, uint32_t copy_bytes,
+                      uint16_t threshold);
 
 // ---- conntrack, whose options are many ----
 
-std::optional<std::string> DisplayConntrack(Family family, uint32_t revision, XtBytes info);
+Spelling DisplayConntrack(Family family, uint32_t revision, XtBytes info);
 
 // The address as text, without a prefix.
 std::string AddressText(Family family, const void* address);

@@ -20,7 +20,6 @@
 #include <linux/netfilter_ipv6/ip6_tables.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "absl/strings/ascii.h"
@@ -31,18 +30,16 @@
 namespace kipt::netlink {
 namespace {
 
-using Text = std::optional<std::string>;
-
-// One range of ports of a match, added to `text`. False where iptables-save would not print it
-// although it says something: all ports, negated.
-bool AddPorts(const char* option, const uint16_t (&ports)[2], bool negated, std::string& text) {
-  if (ports[0] == 0 && ports[1] == 0xffff) return !negated;
-  text += OptionWords(option, PortsText(ports[0], ports[1]), negated);
-  return true;
+// One range of ports of a match. Nothing where iptables-save would not print it although it says
+// something: all ports, negated.
+void AddPorts(OptionList& options, const char* option, const uint16_t (&ports)[2], bool negated) {
+  const bool all = ports[0] == 0 && ports[1] == 0xffff;
+  const Spelling text = all ? std::nullopt : Spelling(PortsText(ports[0], ports[1]));
+  options.Add(!all || negated, option, text, negated);
 }
 
 // A name that iptables-save prints without quotes, as far as it needs none.
-Text PlainName(const char* bytes, size_t size) {
+Spelling PlainName(const char* bytes, size_t size) {
   const size_t length = strnlen(bytes, size);
   const absl::string_view name(bytes, length);
   const bool plain =
@@ -50,41 +47,28 @@ Text PlainName(const char* bytes, size_t size) {
         return absl::ascii_isgraph(static_cast<unsigned char>(c)) && c != '"' && c != '\'' &&
                c != '\\';
       });
-  return plain ? Text(std::string(name)) : std::nullopt;
+  return plain ? Spelling(std::string(name)) : std::nullopt;
 }
 
-Text Tcp(Family /*family*/, XtBytes bytes) {
-  const auto info = FromXtBytes<xt_tcp>(bytes);
-  if (!info || (info->invflags & ~XT_TCP_INV_MASK) != 0) return std::nullopt;
-  const auto inverted = [&](uint8_t flag) { return (info->invflags & flag) != 0; };
-  std::string text = "-m tcp";
-  if (!AddPorts("--sport", info->spts, inverted(XT_TCP_INV_SRCPT), text) ||
-      !AddPorts("--dport", info->dpts, inverted(XT_TCP_INV_DSTPT), text)) {
-    return std::nullopt;
-  }
-  if (info->option != 0 || inverted(XT_TCP_INV_OPTION)) {
-    text += OptionWords("--tcp-option", absl::StrCat(static_cast<unsigned>(info->option)),
-                        inverted(XT_TCP_INV_OPTION));
-  }
-  if (info->flg_mask != 0 || info->flg_cmp != 0 || inverted(XT_TCP_INV_FLAGS)) {
-    const Text mask = TcpFlagsText(info->flg_mask);
-    const Text flags = TcpFlagsText(info->flg_cmp);
-    if (!mask || !flags) return std::nullopt;
-    text +=
-        OptionWords("--tcp-flags", absl::StrCat(*mask, " ", *flags), inverted(XT_TCP_INV_FLAGS));
-  }
-  return text;
+Spelling Tcp(const xt_tcp& info) {
+  if ((info.invflags & ~XT_TCP_INV_MASK) != 0) return std::nullopt;
+  const auto inverted = [&](uint8_t flag) { return (info.invflags & flag) != 0; };
+  OptionList options("-m tcp");
+  AddPorts(options, "--sport", info.spts, inverted(XT_TCP_INV_SRCPT));
+  AddPorts(options, "--dport", info.dpts, inverted(XT_TCP_INV_DSTPT));
+  options.Add(info.option != 0 || inverted(XT_TCP_INV_OPTION), "--tcp-option",
+              absl::StrCat(static_cast<unsigned>(info.option)), inverted(XT_TCP_INV_OPTION));
+  options.Add(info.flg_mask != 0 || info.flg_cmp != 0 || inverted(XT_TCP_INV_FLAGS), "--tcp-flags",
+              TcpFlagsText(info.flg_mask, info.flg_cmp), inverted(XT_TCP_INV_FLAGS));
+  return options.text();
 }
 
-Text Udp(Family /*family*/, XtBytes bytes) {
-  const auto info = FromXtBytes<xt_udp>(bytes);
-  if (!info || (info->invflags & ~XT_UDP_INV_MASK) != 0) return std::nullopt;
-  std::string text = "-m udp";
-  if (!AddPorts("--sport", info->spts, (info->invflags & XT_UDP_INV_SRCPT) != 0, text) ||
-      !AddPorts("--dport", info->dpts, (info->invflags & XT_UDP_INV_DSTPT) != 0, text)) {
-    return std::nullopt;
-  }
-  return text;
+Spelling Udp(const xt_udp& info) {
+  if ((info.invflags & ~XT_UDP_INV_MASK) != 0) return std::nullopt;
+  OptionList options("-m udp");
+  AddPorts(options, "--sport", info.spts, (info.invflags & XT_UDP_INV_SRCPT) != 0);
+  AddPorts(options, "--dport", info.dpts, (info.invflags & XT_UDP_INV_DSTPT) != 0);
+  return options.text();
 }
 
 // struct xt_sctp_info of linux/netfilter/xt_sctp.h, which is no C++.
@@ -105,126 +89,112 @@ struct SctpInfo {
 constexpr uint32_t kSctpSourcePorts = 1;  // XT_SCTP_SRC_PORTS
 constexpr uint32_t kSctpDestinationPorts = 2;
 
-Text Sctp(Family /*family*/, XtBytes bytes) {
-  const auto info = FromXtBytes<SctpInfo>(bytes);
+Spelling Sctp(const SctpInfo& info) {
   constexpr uint32_t kPorts = kSctpSourcePorts | kSctpDestinationPorts;
-  if (!info || (info->flags & ~kPorts) != 0 || (info->invflags & ~info->flags) != 0) {
-    return std::nullopt;
-  }
-  std::string text = "-m sctp";
+  if ((info.flags & ~kPorts) != 0 || (info.invflags & ~info.flags) != 0) return std::nullopt;
+  OptionList options("-m sctp");
   const auto add = [&](uint32_t flag, const char* option, const uint16_t(&ports)[2]) {
-    if ((info->flags & flag) == 0) return;
-    text += OptionWords(option, PortsText(ports[0], ports[1]), (info->invflags & flag) != 0);
+    options.Add((info.flags & flag) != 0, option, PortsText(ports[0], ports[1]),
+                (info.invflags & flag) != 0);
   };
-  add(kSctpSourcePorts, "--sport", info->spts);
-  add(kSctpDestinationPorts, "--dport", info->dpts);
-  return text;
+  add(kSctpSourcePorts, "--sport", info.spts);
+  add(kSctpDestinationPorts, "--dport", info.dpts);
+  return options.text();
 }
 
 // "8", "3/4", "any"; `any` is the type that stands for all.
-Text IcmpType(uint8_t type, const uint8_t (&code)[2], std::optional<uint8_t> any) {
+Spelling IcmpType(uint8_t type, const uint8_t (&code)[2], std::optional<uint8_t> any) {
   const bool all_codes = code[0] == 0 && code[1] == 0xff;
-  if (type == any) return all_codes ? Text("any") : std::nullopt;
+  if (type == any) return all_codes ? Spelling("any") : std::nullopt;
   const std::string text = absl::StrCat(static_cast<unsigned>(type));
   if (all_codes) return text;
   if (code[0] != code[1]) return std::nullopt;
   return absl::StrCat(text, "/", static_cast<unsigned>(code[0]));
 }
 
-Text Icmp(Family /*family*/, XtBytes bytes) {
-  const auto info = FromXtBytes<ipt_icmp>(bytes);
-  if (!info || info->invflags > IPT_ICMP_INV) return std::nullopt;
-  const Text type = IcmpType(info->type, info->code, 0xff);
-  if (!type) return std::nullopt;
-  return absl::StrCat("-m icmp", OptionWords("--icmp-type", *type, info->invflags != 0));
+Spelling Icmp(const ipt_icmp& info) {
+  if (info.invflags > IPT_ICMP_INV) return std::nullopt;
+  OptionList options("-m icmp");
+  options.Add(true, "--icmp-type", IcmpType(info.type, info.code, 0xff), info.invflags != 0);
+  return options.text();
 }
 
-Text Icmp6(Family /*family*/, XtBytes bytes) {
-  const auto info = FromXtBytes<ip6t_icmp>(bytes);
+Spelling Icmp6(const ip6t_icmp& info) {
   // 255 has become "any" with some version of iptables.
-  if (!info || info->invflags > IP6T_ICMP_INV || info->type == 0xff) return std::nullopt;
-  const Text type = IcmpType(info->type, info->code, std::nullopt);
-  if (!type) return std::nullopt;
-  return absl::StrCat("-m icmp6", OptionWords("--icmpv6-type", *type, info->invflags != 0));
+  if (info.invflags > IP6T_ICMP_INV || info.type == 0xff) return std::nullopt;
+  OptionList options("-m icmp6");
+  options.Add(true, "--icmpv6-type", IcmpType(info.type, info.code, std::nullopt),
+              info.invflags != 0);
+  return options.text();
 }
 
-Text Multiport(Family /*family*/, XtBytes bytes) {
+Spelling Multiport(const xt_multiport_v1& info) {
   static constexpr const char* kOptions[] = {"--sports", "--dports", "--ports"};
-  const auto info = FromXtBytes<xt_multiport_v1>(bytes);
-  if (!info || info->flags > XT_MULTIPORT_EITHER || info->count == 0 ||
-      info->count > XT_MULTI_PORTS || info->invert > 1) {
+  if (info.flags > XT_MULTIPORT_EITHER || info.count == 0 || info.count > XT_MULTI_PORTS ||
+      info.invert > 1) {
     return std::nullopt;
   }
   std::vector<std::string> ports;
-  for (size_t i = 0; i < info->count; ++i) {
-    const uint16_t first = info->ports[i];
-    const bool is_range = info->pflags[i] != 0;
-    if (is_range && ++i == info->count) return std::nullopt;
-    ports.push_back(is_range ? absl::StrCat(first, ":", info->ports[i]) : absl::StrCat(first));
+  for (size_t i = 0; i < info.count; ++i) {
+    const uint16_t first = info.ports[i];
+    const bool is_range = info.pflags[i] != 0;
+    if (is_range && ++i == info.count) return std::nullopt;
+    ports.push_back(is_range ? absl::StrCat(first, ":", info.ports[i]) : absl::StrCat(first));
   }
-  return absl::StrCat("-m multiport", OptionWords(kOptions[info->flags], absl::StrJoin(ports, ","),
-                                                  info->invert == 1));
+  return absl::StrCat("-m multiport", OptionWords(kOptions[info.flags], absl::StrJoin(ports, ","),
+                                                  info.invert == 1));
 }
 
-Text AddressTypes(uint16_t types) {
+Spelling AddressTypes(uint16_t types) {
   return BitNames({"UNSPEC", "UNICAST", "LOCAL", "BROADCAST", "ANYCAST", "MULTICAST", "BLACKHOLE",
                    "UNREACHABLE", "PROHIBIT", "THROW", "NAT", "XRESOLVE"},
                   types);
 }
 
-Text AddressTypeText(uint16_t source, uint16_t destination, uint32_t flags) {
+Spelling AddressTypeText(uint16_t source, uint16_t destination, uint32_t flags) {
   const auto has = [&](uint32_t flag) { return (flags & flag) != 0; };
-  const Text sources = AddressTypes(source);
-  const Text destinations = AddressTypes(destination);
-  if (!sources || !destinations || (source == 0 && has(XT_ADDRTYPE_INVERT_SOURCE)) ||
+  if ((source == 0 && has(XT_ADDRTYPE_INVERT_SOURCE)) ||
       (destination == 0 && has(XT_ADDRTYPE_INVERT_DEST))) {
     return std::nullopt;
   }
-  std::string text = "-m addrtype";
-  if (source != 0) text += OptionWords("--src-type", *sources, has(XT_ADDRTYPE_INVERT_SOURCE));
-  if (destination != 0) {
-    text += OptionWords("--dst-type", *destinations, has(XT_ADDRTYPE_INVERT_DEST));
-  }
-  if (has(XT_ADDRTYPE_LIMIT_IFACE_IN)) text += " --limit-iface-in";
-  if (has(XT_ADDRTYPE_LIMIT_IFACE_OUT)) text += " --limit-iface-out";
-  return text;
+  OptionList options("-m addrtype");
+  options.Add(source != 0, "--src-type", AddressTypes(source), has(XT_ADDRTYPE_INVERT_SOURCE));
+  options.Add(destination != 0, "--dst-type", AddressTypes(destination),
+              has(XT_ADDRTYPE_INVERT_DEST));
+  options.Add(has(XT_ADDRTYPE_LIMIT_IFACE_IN), "--limit-iface-in");
+  options.Add(has(XT_ADDRTYPE_LIMIT_IFACE_OUT), "--limit-iface-out");
+  return options.text();
 }
 
-Text AddressType0(Family /*family*/, XtBytes bytes) {
-  const auto info = FromXtBytes<xt_addrtype_info>(bytes);
-  if (!info || info->invert_source > 1 || info->invert_dest > 1) return std::nullopt;
-  return AddressTypeText(info->source, info->dest, info->invert_source | info->invert_dest << 1);
+Spelling AddressType0(const xt_addrtype_info& info) {
+  if (info.invert_source > 1 || info.invert_dest > 1) return std::nullopt;
+  return AddressTypeText(info.source, info.dest, info.invert_source | info.invert_dest << 1);
 }
 
-Text AddressType1(Family /*family*/, XtBytes bytes) {
-  const auto info = FromXtBytes<xt_addrtype_info_v1>(bytes);
-  if (!info || info->flags > 0xf) return std::nullopt;
-  return AddressTypeText(info->source, info->dest, info->flags);
+Spelling AddressType1(const xt_addrtype_info_v1& info) {
+  return info.flags > 0xf ? std::nullopt : AddressTypeText(info.source, info.dest, info.flags);
 }
 
-Text Statistic(Family /*family*/, XtBytes bytes) {
-  const auto info = FromXtBytes<xt_statistic_info>(bytes);
-  if (!info || (info->flags & ~XT_STATISTIC_MASK) != 0) return std::nullopt;
-  const bool negated = (info->flags & XT_STATISTIC_INVERT) != 0;
-  if (info->mode == XT_STATISTIC_MODE_RANDOM) {
-    const double probability = info->u.random.probability / static_cast<double>(0x80000000U);
+Spelling Statistic(const xt_statistic_info& info) {
+  if ((info.flags & ~XT_STATISTIC_MASK) != 0) return std::nullopt;
+  const bool negated = (info.flags & XT_STATISTIC_INVERT) != 0;
+  if (info.mode == XT_STATISTIC_MODE_RANDOM) {
+    const double probability = info.u.random.probability / static_cast<double>(0x80000000U);
     return absl::StrCat(
         "-m statistic --mode random",
         OptionWords("--probability", absl::StrFormat("%.11f", probability), negated));
   }
-  if (info->mode != XT_STATISTIC_MODE_NTH || info->u.nth.every == UINT32_MAX) return std::nullopt;
+  if (info.mode != XT_STATISTIC_MODE_NTH || info.u.nth.every == UINT32_MAX) return std::nullopt;
   return absl::StrCat("-m statistic --mode nth",
-                      OptionWords("--every", absl::StrCat(info->u.nth.every + 1), negated),
-                      " --packet ", info->u.nth.packet);
+                      OptionWords("--every", absl::StrCat(info.u.nth.every + 1), negated),
+                      " --packet ", info.u.nth.packet);
 }
 
-Text Recent(Family family, XtBytes bytes) {
-  const auto info = FromXtBytes<xt_recent_mtinfo_v1>(bytes);
-  if (!info || info->invert > 1 || info->side > XT_RECENT_DEST) return std::nullopt;
-  const Text name = PlainName(info->name, sizeof(info->name));
-  const auto has = [&](uint8_t flag) { return (info->check_set & flag) != 0; };
-  if (!name || (info->check_set & ~XT_RECENT_VALID_FLAGS) != 0 ||
-      (has(XT_RECENT_REAP) && info->seconds == 0)) {
+Spelling Recent(Family family, const xt_recent_mtinfo_v1& info) {
+  const auto has = [&](uint8_t flag) { return (info.check_set & flag) != 0; };
+  if (info.invert > 1 || info.side > XT_RECENT_DEST ||
+      (info.check_set & ~XT_RECENT_VALID_FLAGS) != 0 ||
+      (has(XT_RECENT_REAP) && info.seconds == 0)) {
     return std::nullopt;
   }
   static constexpr struct {
@@ -235,34 +205,32 @@ Text Recent(Family family, XtBytes bytes) {
                 {XT_RECENT_UPDATE, "--update"},
                 {XT_RECENT_REMOVE, "--remove"}};
   const auto* const mode = std::find_if(std::begin(kModes), std::end(kModes), [&](const auto& row) {
-    return row.flag == (info->check_set & ~XT_RECENT_MODIFIERS);
+    return row.flag == (info.check_set & ~XT_RECENT_MODIFIERS);
   });
   if (mode == std::end(kModes)) return std::nullopt;
-  std::string text = absl::StrCat("-m recent", OptionWords(mode->option, "", info->invert == 1));
-  if (info->seconds != 0) text += OptionWords("--seconds", absl::StrCat(info->seconds));
-  if (has(XT_RECENT_REAP)) text += " --reap";
-  if (info->hit_count != 0) text += OptionWords("--hitcount", absl::StrCat(info->hit_count));
-  if (has(XT_RECENT_TTL)) text += " --rttl";
-  absl::StrAppend(&text, " --name ", *name, " --mask ", AddressText(family, &info->mask),
-                  info->side == XT_RECENT_SOURCE ? " --rsource" : " --rdest");
-  return text;
+  OptionList options("-m recent");
+  options.Add(true, mode->option, "", info.invert == 1);
+  options.Add(info.seconds != 0, "--seconds", absl::StrCat(info.seconds));
+  options.Add(has(XT_RECENT_REAP), "--reap");
+  options.Add(info.hit_count != 0, "--hitcount", absl::StrCat(info.hit_count));
+  options.Add(has(XT_RECENT_TTL), "--rttl");
+  options.Add(true, "--name", PlainName(info.name, sizeof(info.name)));
+  options.Add(true, "--mask", AddressText(family, &info.mask));
+  options.Add(true, info.side == XT_RECENT_SOURCE ? "--rsource" : "--rdest");
+  return options.text();
 }
 
-Text Limit(Family /*family*/, XtBytes bytes) {
-  const auto info = FromXtBytes<xt_rateinfo>(bytes);
-  return info ? LimitText(info->avg, info->burst) : std::nullopt;
-}
+Spelling Limit(const xt_rateinfo& info) { return LimitText(info.avg, info.burst); }
 
-Text Connmark(Family /*family*/, XtBytes bytes) {
-  const auto info = FromXtBytes<xt_connmark_mtinfo1>(bytes);
-  if (!info || info->invert > 1) return std::nullopt;
+Spelling Connmark(const xt_connmark_mtinfo1& info) {
+  if (info.invert > 1) return std::nullopt;
   return absl::StrCat("-m connmark",
-                      OptionWords("--mark", MarkText(info->mark, info->mask), info->invert == 1));
+                      OptionWords("--mark", MarkText(info.mark, info.mask), info.invert == 1));
 }
 
 // `mask` has a one for each byte of `name` that counts.
-Text PhysicalDevice(const char (&name)[IFNAMSIZ], const char (&mask)[IFNAMSIZ]) {
-  Text plain = PlainName(name, sizeof(name));
+Spelling PhysicalDevice(const char (&name)[IFNAMSIZ], const char (&mask)[IFNAMSIZ]) {
+  Spelling plain = PlainName(name, sizeof(name));
   if (!plain) return std::nullopt;
   size_t counted = 0;
   while (counted < sizeof(mask) && mask[counted] == '\xff') ++counted;
@@ -271,59 +239,54 @@ Text PhysicalDevice(const char (&name)[IFNAMSIZ], const char (&mask)[IFNAMSIZ]) 
   if (!rest_is_zero) return std::nullopt;
   // With its NUL, all of the name counts.
   if (counted > plain->size()) return plain;
-  return counted == plain->size() ? Text(*plain + "+") : std::nullopt;
+  return counted == plain->size() ? Spelling(*plain + "+") : std::nullopt;
 }
 
-Text Physdev(Family /*family*/, XtBytes bytes) {
-  const auto info = FromXtBytes<xt_physdev_info>(bytes);
-  if (!info || (info->bitmask & ~XT_PHYSDEV_OP_MASK) != 0 || (info->invert & ~info->bitmask) != 0) {
+Spelling Physdev(const xt_physdev_info& info) {
+  if ((info.bitmask & ~XT_PHYSDEV_OP_MASK) != 0 || (info.invert & ~info.bitmask) != 0) {
     return std::nullopt;
   }
-  std::string text = "-m physdev";
-  bool known = true;
-  const auto add = [&](uint8_t flag, const char* option, const Text& value) {
-    if ((info->bitmask & flag) == 0) return;
-    known = known && value.has_value();
-    text += OptionWords(option, value.value_or(""), (info->invert & flag) != 0);
+  OptionList options("-m physdev");
+  const auto add = [&](uint8_t flag, const char* option, const Spelling& value) {
+    options.Add((info.bitmask & flag) != 0, option, value, (info.invert & flag) != 0);
   };
   add(XT_PHYSDEV_OP_ISIN, "--physdev-is-in", "");
-  add(XT_PHYSDEV_OP_IN, "--physdev-in", PhysicalDevice(info->physindev, info->in_mask));
+  add(XT_PHYSDEV_OP_IN, "--physdev-in", PhysicalDevice(info.physindev, info.in_mask));
   add(XT_PHYSDEV_OP_ISOUT, "--physdev-is-out", "");
-  add(XT_PHYSDEV_OP_OUT, "--physdev-out", PhysicalDevice(info->physoutdev, info->out_mask));
+  add(XT_PHYSDEV_OP_OUT, "--physdev-out", PhysicalDevice(info.physoutdev, info.out_mask));
   add(XT_PHYSDEV_OP_BRIDGED, "--physdev-is-bridged", "");
-  return known ? Text(text) : std::nullopt;
+  return options.text();
 }
 
-Text Nfacct(Family /*family*/, XtBytes bytes) {
-  // Revision 0 differs in where 32-bit machines put a pointer of the kernel's.
-  const auto info = FromXtBytes<xt_nfacct_match_info_v1>(bytes);
-  if (!info) return std::nullopt;
-  const Text name = PlainName(info->name, sizeof(info->name));
+// Revision 0 differs in where 32-bit machines put a pointer of the kernel's.
+Spelling Nfacct(const xt_nfacct_match_info_v1& info) {
+  const Spelling name = PlainName(info.name, sizeof(info.name));
   // Two spaces, as libxt_nfacct has them.
-  return name ? Text(absl::StrCat("-m nfacct --nfacct-name  ", QuoteForSave(*name))) : std::nullopt;
+  return name ? Spelling(absl::StrCat("-m nfacct --nfacct-name  ", QuoteForSave(*name)))
+              : std::nullopt;
 }
 
 struct Match {
   absl::string_view name;
   uint32_t revision;
-  Text (*display)(Family, XtBytes);
+  Spelling (*display)(Family, XtBytes);
 };
 constexpr Match kMatches[] = {
-    {"addrtype", 0, AddressType0},
-    {"addrtype", 1, AddressType1},
-    {"connmark", 1, Connmark},
-    {"icmp", 0, Icmp},
-    {"icmp6", 0, Icmp6},
-    {"limit", 0, Limit},
-    {"multiport", 1, Multiport},
-    {"nfacct", 0, Nfacct},
-    {"nfacct", 1, Nfacct},
-    {"physdev", 0, Physdev},
-    {"recent", 1, Recent},
-    {"sctp", 0, Sctp},
-    {"statistic", 0, Statistic},
-    {"tcp", 0, Tcp},
-    {"udp", 0, Udp},
+    {"addrtype", 0, Of<xt_addrtype_info, AddressType0>},
+    {"addrtype", 1, Of<xt_addrtype_info_v1, AddressType1>},
+    {"connmark", 1, Of<xt_connmark_mtinfo1, Connmark>},
+    {"icmp", 0, Of<ipt_icmp, Icmp>},
+    {"icmp6", 0, Of<ip6t_icmp, Icmp6>},
+    {"limit", 0, Of<xt_rateinfo, Limit>},
+    {"multiport", 1, Of<xt_multiport_v1, Multiport>},
+    {"nfacct", 0, Of<xt_nfacct_match_info_v1, Nfacct>},
+    {"nfacct", 1, Of<xt_nfacct_match_info_v1, Nfacct>},
+    {"physdev", 0, Of<xt_physdev_info, Physdev>},
+    {"recent", 1, Of<xt_recent_mtinfo_v1, Recent>},
+    {"sctp", 0, Of<SctpInfo, Sctp>},
+    {"statistic", 0, Of<xt_statistic_info, Statistic>},
+    {"tcp", 0, Of<xt_tcp, Tcp>},
+    {"udp", 0, Of<xt_udp, Udp>},
 };
 
 }  // namespace

@@ -25,8 +25,6 @@
 namespace kipt::netlink {
 namespace {
 
-using Text = std::optional<std::string>;
-
 // ---- network address translation ----
 
 // What all versions of the kernel's structs say, ports in host order.
@@ -43,12 +41,11 @@ std::optional<NatRange> FromIpv4Range(XtBytes bytes) {
   const auto info = FromXtBytes<nf_nat_ipv4_multi_range_compat>(bytes);
   if (!info || info->rangesize != 1) return std::nullopt;
   const nf_nat_ipv4_range& range = info->range[0];
-  NatRange result{.flags = range.flags};
-  result.first_address.ip = range.min_ip;
-  result.last_address.ip = range.max_ip;
-  result.first_port = ntohs(range.min.all);
-  result.last_port = ntohs(range.max.all);
-  return result;
+  return NatRange{.flags = range.flags,
+                  .first_address = {.ip = range.min_ip},
+                  .last_address = {.ip = range.max_ip},
+                  .first_port = ntohs(range.min.all),
+                  .last_port = ntohs(range.max.all)};
 }
 
 template <typename Info>
@@ -67,19 +64,10 @@ std::optional<NatRange> FromRange(XtBytes bytes) {
 // The struct goes by target, family and revision.
 std::optional<NatRange> ReadRange(Family family, bool own_revisions, uint32_t revision,
                                   XtBytes bytes) {
-  if (!own_revisions) {
-    return family == Family::kIPv4 ? FromIpv4Range(bytes) : FromRange<nf_nat_range>(bytes);
-  }
-  switch (revision) {
-    case 0:
-      return family == Family::kIPv4 ? FromIpv4Range(bytes) : std::nullopt;
-    case 1:
-      return FromRange<nf_nat_range>(bytes);
-    case 2:
-      return FromRange<nf_nat_range2>(bytes);
-    default:
-      return std::nullopt;
-  }
+  if (family == Family::kIPv4 && revision == 0) return FromIpv4Range(bytes);
+  if (!own_revisions) return FromRange<nf_nat_range>(bytes);
+  if (revision == 1) return FromRange<nf_nat_range>(bytes);
+  return revision == 2 ? FromRange<nf_nat_range2>(bytes) : std::nullopt;
 }
 
 std::string NatPorts(const NatRange& range) {
@@ -103,7 +91,7 @@ std::string NatAddresses(Family family, const NatRange& range) {
 }
 
 // How the mapping is chosen, for the flags that iptables-save prints of a target.
-Text NatChoice(const NatRange& range, uint32_t printed) {
+Spelling NatChoice(const NatRange& range, uint32_t printed) {
   constexpr uint32_t kHow =
       NF_NAT_RANGE_PROTO_RANDOM | NF_NAT_RANGE_PROTO_RANDOM_FULLY | NF_NAT_RANGE_PERSISTENT;
   if ((range.flags & kHow & ~printed) != 0) return std::nullopt;
@@ -127,9 +115,9 @@ bool IsBaseWithoutPorts(const NatRange& range) {
 }
 
 // DNAT and SNAT: an address, ports, or both.
-Text NatToAddress(Family family, const char* option, uint32_t how, const NatRange& range) {
+Spelling NatToAddress(Family family, const char* option, uint32_t how, const NatRange& range) {
   constexpr uint32_t kWhere = NF_NAT_RANGE_MAP_IPS | kPorts;
-  const Text choice = NatChoice(range, how);
+  const Spelling choice = NatChoice(range, how);
   if (!choice || (range.flags & ~(kWhere | how)) != 0 || (range.flags & kWhere) == 0 ||
       IsBaseWithoutPorts(range)) {
     return std::nullopt;
@@ -138,14 +126,14 @@ Text NatToAddress(Family family, const char* option, uint32_t how, const NatRang
 }
 
 // REDIRECT and MASQUERADE: ports, or nothing.
-Text NatToPorts(const char* target, uint32_t how, const NatRange& range) {
-  const Text choice = NatChoice(range, how);
+Spelling NatToPorts(const char* target, uint32_t how, const NatRange& range) {
+  const Spelling choice = NatChoice(range, how);
   if (!choice || (range.flags & ~(NF_NAT_RANGE_PROTO_SPECIFIED | how)) != 0) return std::nullopt;
   const bool ports = (range.flags & NF_NAT_RANGE_PROTO_SPECIFIED) != 0;
   return absl::StrCat(target, ports ? absl::StrCat(" --to-ports ", NatPorts(range)) : "", *choice);
 }
 
-Text Nat(Family family, absl::string_view name, uint32_t revision, XtBytes bytes) {
+Spelling Nat(Family family, absl::string_view name, uint32_t revision, XtBytes bytes) {
   const bool own_revisions = name == "DNAT" || name == "SNAT";
   if (!own_revisions && revision != 0) return std::nullopt;
   const std::optional<NatRange> range = ReadRange(family, own_revisions, revision, bytes);
@@ -183,67 +171,62 @@ constexpr RejectName kRejects6[] = {
 };
 
 template <size_t kSize>
-Text RejectText(const RejectName (&names)[kSize], uint32_t code) {
+Spelling RejectText(const RejectName (&names)[kSize], uint32_t code) {
   const auto* const known = std::find_if(std::begin(names), std::end(names),
                                          [&](const RejectName& name) { return name.code == code; });
   if (known == std::end(names)) return std::nullopt;
   return absl::StrCat("-j REJECT --reject-with ", known->name);
 }
 
-Text Reject(Family family, XtBytes bytes) {
-  // Both families' structs are one enum.
-  static_assert(sizeof(ipt_reject_info) == 4 && sizeof(ip6t_reject_info) == 4);
-  const auto code = FromXtBytes<uint32_t>(bytes);
-  if (!code) return std::nullopt;
-  return family == Family::kIPv4 ? RejectText(kRejects, *code) : RejectText(kRejects6, *code);
+// Both families' structs are one enum.
+static_assert(sizeof(ipt_reject_info) == 4 && sizeof(ip6t_reject_info) == 4);
+Spelling Reject(Family family, const uint32_t& code) {
+  return family == Family::kIPv4 ? RejectText(kRejects, code) : RejectText(kRejects6, code);
 }
 
-Text Log(Family /*family*/, XtBytes bytes) {
+// Nothing where there is no end.
+template <size_t kSize>
+std::optional<absl::string_view> Prefix(const char (&bytes)[kSize]) {
+  const size_t length = strnlen(bytes, kSize);
+  return length == kSize ? std::nullopt : std::make_optional(absl::string_view(bytes, length));
+}
+
+Spelling Log(const xt_log_info& info) {
   constexpr unsigned kWarning = 4;  // what libxt_LOG writes where no level is given
-  const auto info = FromXtBytes<xt_log_info>(bytes);
-  if (!info || (info->logflags & ~XT_LOG_MASK) != 0 || info->level > 7) return std::nullopt;
-  const size_t length = strnlen(info->prefix, sizeof(info->prefix));
-  if (length == sizeof(info->prefix)) return std::nullopt;
-  std::string text = "-j LOG";
-  if (length != 0) {
-    text += OptionWords("--log-prefix", QuoteForSave(absl::string_view(info->prefix, length)));
-  }
-  if (info->level != kWarning) {
-    text += OptionWords("--log-level", absl::StrCat(static_cast<unsigned>(info->level)));
-  }
-  const auto flag = [&](unsigned bit, const char* option) {
-    if ((info->logflags & bit) != 0) text += option;
-  };
-  flag(XT_LOG_TCPSEQ, " --log-tcp-sequence");
-  flag(XT_LOG_TCPOPT, " --log-tcp-options");
-  flag(XT_LOG_IPOPT, " --log-ip-options");
-  flag(XT_LOG_UID, " --log-uid");
-  flag(XT_LOG_MACDECODE, " --log-macdecode");
-  return text;
+  const std::optional<absl::string_view> prefix = Prefix(info.prefix);
+  if (!prefix || (info.logflags & ~XT_LOG_MASK) != 0 || info.level > 7) return std::nullopt;
+  OptionList options("-j LOG");
+  options.Add(!prefix->empty(), "--log-prefix", QuoteForSave(*prefix));
+  options.Add(info.level != kWarning, "--log-level",
+              absl::StrCat(static_cast<unsigned>(info.level)));
+  options.Add((info.logflags & XT_LOG_TCPSEQ) != 0, "--log-tcp-sequence");
+  options.Add((info.logflags & XT_LOG_TCPOPT) != 0, "--log-tcp-options");
+  options.Add((info.logflags & XT_LOG_IPOPT) != 0, "--log-ip-options");
+  options.Add((info.logflags & XT_LOG_UID) != 0, "--log-uid");
+  options.Add((info.logflags & XT_LOG_MACDECODE) != 0, "--log-macdecode");
+  return options.text();
 }
 
-Text Nflog(Family /*family*/, XtBytes bytes) {
-  const auto info = FromXtBytes<xt_nflog_info>(bytes);
-  if (!info || (info->flags & ~XT_NFLOG_MASK) != 0) return std::nullopt;
-  const size_t length = strnlen(info->prefix, sizeof(info->prefix));
-  const bool copies = (info->flags & XT_NFLOG_F_COPY_LEN) != 0;
+Spelling Nflog(const xt_nflog_info& info) {
+  const std::optional<absl::string_view> prefix = Prefix(info.prefix);
+  const bool copies = (info.flags & XT_NFLOG_F_COPY_LEN) != 0;
   // A length without its flag is an option that the kernel ignores.
-  if (length == sizeof(info->prefix) || (info->len != 0 && !copies)) return std::nullopt;
-  return NflogText({.prefix = std::string(info->prefix, length),
-                    .group = info->group,
-                    .copy_bytes = info->len,
-                    .threshold = info->threshold});
+  if (!prefix || (info.flags & ~XT_NFLOG_MASK) != 0 || (info.len != 0 && !copies)) {
+    return std::nullopt;
+  }
+  return NflogText(*prefix, info.group, info.len, info.threshold);
 }
 
-Text ConnmarkText(uint8_t mode, uint32_t ctmark, uint32_t ctmask, uint32_t nfmask) {
+// `info` of either revision.
+Spelling ConnmarkText(const auto& info) {
   const auto masks = [&](const char* option) {
-    return absl::StrCat("-j CONNMARK ", option, " --nfmask 0x", absl::Hex(nfmask), " --ctmask 0x",
-                        absl::Hex(ctmask));
+    return absl::StrCat("-j CONNMARK ", option, " --nfmask 0x", absl::Hex(info.nfmask),
+                        " --ctmask 0x", absl::Hex(info.ctmask));
   };
-  switch (mode) {
+  switch (info.mode) {
     case XT_CONNMARK_SET:
-      return absl::StrCat("-j CONNMARK --set-xmark 0x", absl::Hex(ctmark), "/0x",
-                          absl::Hex(ctmask));
+      return absl::StrCat("-j CONNMARK --set-xmark 0x", absl::Hex(info.ctmark), "/0x",
+                          absl::Hex(info.ctmask));
     case XT_CONNMARK_SAVE:
       return masks("--save-mark");
     case XT_CONNMARK_RESTORE:
@@ -253,75 +236,59 @@ Text ConnmarkText(uint8_t mode, uint32_t ctmark, uint32_t ctmask, uint32_t nfmas
   }
 }
 
-Text Connmark1(Family /*family*/, XtBytes bytes) {
-  const auto info = FromXtBytes<xt_connmark_tginfo1>(bytes);
-  if (!info) return std::nullopt;
-  return ConnmarkText(info->mode, info->ctmark, info->ctmask, info->nfmask);
-}
+Spelling Connmark1(const xt_connmark_tginfo1& info) { return ConnmarkText(info); }
 
-Text Connmark2(Family /*family*/, XtBytes bytes) {
-  const auto info = FromXtBytes<xt_connmark_tginfo2>(bytes);
-  if (!info || info->shift_bits != 0 || info->shift_dir != D_SHIFT_LEFT) return std::nullopt;
-  return ConnmarkText(info->mode, info->ctmark, info->ctmask, info->nfmask);
+Spelling Connmark2(const xt_connmark_tginfo2& info) {
+  if (info.shift_bits != 0 || info.shift_dir != D_SHIFT_LEFT) return std::nullopt;
+  return ConnmarkText(info);
 }
 
 // Only what takes packets out of connection tracking.
 template <typename Info>
-Text Ct(Family /*family*/, XtBytes bytes) {
-  const auto info = FromXtBytes<Info>(bytes);
-  if (!info || info->zone != 0 || info->ct_events != 0 || info->exp_events != 0 ||
-      info->helper[0] != '\0') {
+Spelling Ct(const Info& info) {
+  if (info.zone != 0 || info.ct_events != 0 || info.exp_events != 0 || info.helper[0] != '\0') {
     return std::nullopt;
   }
   if constexpr (std::is_same_v<Info, xt_ct_target_info_v1>) {
-    if (info->timeout[0] != '\0') return std::nullopt;
+    if (info.timeout[0] != '\0') return std::nullopt;
   }
-  switch (info->flags) {
-    case XT_CT_NOTRACK:
-      return "-j CT --notrack";
-    case XT_CT_NOTRACK | XT_CT_NOTRACK_ALIAS:
-      return "-j NOTRACK";
-    default:
-      return std::nullopt;
-  }
+  if (info.flags == XT_CT_NOTRACK) return "-j CT --notrack";
+  const bool alias = info.flags == (XT_CT_NOTRACK | XT_CT_NOTRACK_ALIAS);
+  return alias ? Spelling("-j NOTRACK") : std::nullopt;
 }
 
-Text Notrack(Family /*family*/, XtBytes bytes) {
-  return bytes.empty() ? Text("-j NOTRACK") : std::nullopt;
+Spelling Notrack(Family /*family*/, XtBytes bytes) {
+  return bytes.empty() ? Spelling("-j NOTRACK") : std::nullopt;
 }
 
-Text TcpMss(Family /*family*/, XtBytes bytes) {
-  const auto info = FromXtBytes<xt_tcpmss_info>(bytes);
-  if (!info) return std::nullopt;
-  if (info->mss == XT_TCPMSS_CLAMP_PMTU) return "-j TCPMSS --clamp-mss-to-pmtu";
-  return absl::StrCat("-j TCPMSS --set-mss ", info->mss);
+Spelling TcpMss(const xt_tcpmss_info& info) {
+  if (info.mss == XT_TCPMSS_CLAMP_PMTU) return "-j TCPMSS --clamp-mss-to-pmtu";
+  return absl::StrCat("-j TCPMSS --set-mss ", info.mss);
 }
 
-Text Tproxy(Family family, XtBytes bytes) {
-  const auto info = FromXtBytes<xt_tproxy_target_info_v1>(bytes);
-  if (!info) return std::nullopt;
-  return absl::StrCat("-j TPROXY --on-port ", ntohs(info->lport), " --on-ip ",
-                      AddressText(family, &info->laddr), " --tproxy-mark 0x",
-                      absl::Hex(info->mark_value), "/0x", absl::Hex(info->mark_mask));
+Spelling Tproxy(Family family, const xt_tproxy_target_info_v1& info) {
+  return absl::StrCat("-j TPROXY --on-port ", ntohs(info.lport), " --on-ip ",
+                      AddressText(family, &info.laddr), " --tproxy-mark 0x",
+                      absl::Hex(info.mark_value), "/0x", absl::Hex(info.mark_mask));
 }
 
 struct KnownTarget {
   absl::string_view name;
   uint32_t revision;
-  Text (*display)(Family, XtBytes);
+  Spelling (*display)(Family, XtBytes);
 };
 constexpr KnownTarget kTargets[] = {
-    {"CONNMARK", 1, Connmark1},
-    {"CONNMARK", 2, Connmark2},
-    {"CT", 0, Ct<xt_ct_target_info>},
-    {"CT", 1, Ct<xt_ct_target_info_v1>},
-    {"CT", 2, Ct<xt_ct_target_info_v1>},
-    {"LOG", 0, Log},
-    {"NFLOG", 0, Nflog},
+    {"CONNMARK", 1, Of<xt_connmark_tginfo1, Connmark1>},
+    {"CONNMARK", 2, Of<xt_connmark_tginfo2, Connmark2>},
+    {"CT", 0, Of<xt_ct_target_info, Ct<xt_ct_target_info>>},
+    {"CT", 1, Of<xt_ct_target_info_v1, Ct<xt_ct_target_info_v1>>},
+    {"CT", 2, Of<xt_ct_target_info_v1, Ct<xt_ct_target_info_v1>>},
+    {"LOG", 0, Of<xt_log_info, Log>},
+    {"NFLOG", 0, Of<xt_nflog_info, Nflog>},
     {"NOTRACK", 0, Notrack},
-    {"REJECT", 0, Reject},
-    {"TCPMSS", 0, TcpMss},
-    {"TPROXY", 1, Tproxy},
+    {"REJECT", 0, Of<uint32_t, Reject>},
+    {"TCPMSS", 0, Of<xt_tcpmss_info, TcpMss>},
+    {"TPROXY", 1, Of<xt_tproxy_target_info_v1, Tproxy>},
 };
 
 }  // namespace

@@ -160,8 +160,8 @@ void CollectBlobs(FuzzBytes message, SeedFile& blobs) {
   if (!list) return;
   const size_t family = message[sizeof(nlmsghdr)] == 10 ? 1 : 0;  // NFPROTO_IPV6
   for (const netlink::Expression& expression : netlink::ParseExpressions(*list)) {
-    const auto* xt = std::get_if<netlink::XtExpression>(&expression);
-    if (xt == nullptr || xt->revision >= kXtRevisions) continue;
+    const auto xt = netlink::ParseXt(expression);
+    if (!xt || xt->revision >= kXtRevisions) continue;
     const auto name =
         xt->is_target ? NumberOf(kXtTargets, xt->name) : NumberOf(kXtMatches, xt->name);
     if (name) blobs.Add({xt->is_target ? 1U : 0U, family, *name, xt->revision}, xt->info);
