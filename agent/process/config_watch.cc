@@ -3,7 +3,6 @@
 
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
@@ -40,42 +39,41 @@ absl::StatusOr<std::unique_ptr<ConfigWatch>> ConfigWatch::Create(std::string pat
 }
 
 absl::StatusOr<bool> ConfigWatch::Drain() {
-  Happened happened = Happened::kNothing;
-  const absl::Status taken = inotify_.Take(
-      [&](const inotify_event& event) { happened = std::max(happened, Notice(event)); });
+  bool happened = false;
+  const absl::Status taken =
+      inotify_.Take([&](const inotify_event& event) { happened = Notice(event) || happened; });
   if (!taken.ok()) return taken;
-  if (happened == Happened::kNothing) return false;
+  if (!happened) return false;
   const absl::StatusOr<Identity> identity = Arm();
   if (!identity.ok()) return identity.status();
   if (way_.file && unfinished_.contains(*way_.file)) return false;
-  // What was made is no file that somebody is writing: a link, a second name, or gone again.
-  const bool finished = happened == Happened::kFinished || !unfinished_.empty();
+  // What else was made is no file that somebody is writing: a link, a second name, or gone again.
   unfinished_.clear();
-  if (!finished || (*identity == last_ && !last_was_fresh_)) return false;
+  if (*identity == last_ && !last_was_fresh_) return false;
   Remember(*identity);
   return true;
 }
 
-ConfigWatch::Happened ConfigWatch::Notice(const inotify_event& event) {
+// Whether it is about the way to the file.
+bool ConfigWatch::Notice(const inotify_event& event) {
   if ((event.mask & IN_Q_OVERFLOW) != 0) {
     unfinished_.clear();
-    return Happened::kFinished;
+    return true;
   }
   const auto watched = way_.watched.find(event.wd);
-  if (watched == way_.watched.end()) return Happened::kNothing;
+  if (watched == way_.watched.end()) return false;
+  const auto& names = watched->second;
   const Entry entry(event.wd, NameOf(event));
+  if (!entry.second.empty() && !names.contains(entry.second)) return false;
   if (entry.second.empty()) {
-    const bool is_file = watched->second.empty();
+    const bool is_file = names.empty();
     if (is_file && way_.file) unfinished_.erase(*way_.file);
-    return Happened::kFinished;
-  }
-  if (!watched->second.contains(entry.second)) return Happened::kNothing;
-  if ((event.mask & IN_CREATE) != 0 && (event.mask & IN_ISDIR) == 0) {
+  } else if ((event.mask & IN_CREATE) != 0 && (event.mask & IN_ISDIR) == 0) {
     unfinished_.insert(entry);
-    return Happened::kBegun;
+  } else {
+    unfinished_.erase(entry);
   }
-  unfinished_.erase(entry);
-  return Happened::kFinished;
+  return true;
 }
 
 // Each directory is watched before anything is looked up in it, so that no change falls between.

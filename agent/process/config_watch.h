@@ -77,13 +77,11 @@ class ConfigWatch {
     // Neither the last directory nor the file may be read.
     bool blind = false;
   };
-  // kBegun: only that somebody began to write.
-  enum class Happened : uint8_t { kNothing, kBegun, kFinished };
 
   ConfigWatch(std::string path, Inotify inotify)
       : path_(std::move(path)), inotify_(std::move(inotify)) {}
 
-  Happened Notice(const inotify_event& event);
+  bool Notice(const inotify_event& event);
   absl::StatusOr<Identity> Arm();
   absl::StatusOr<WalkedPath> WatchDirectories(Way& way);
   absl::StatusOr<int> Watch(const OwnedFd& what, uint32_t events);
