@@ -20,7 +20,7 @@
 #include "agent/endpoints/served_addresses.h"
 #include "agent/loop/clock.h"
 #include "agent/loop/event_loop.h"
-#include "agent/node_agent.h"
+#include "agent/node/hosted_agent.h"
 #include "agent/process/config_watch.h"
 #include "agent/process/own_process.h"
 #include "agent/process/privileges.h"
@@ -116,7 +116,7 @@ class Daemon {
     IptablesLegacyOptions legacy = {
         .command_deadline = kProgramDeadline,
         .lock_waited = [this](absl::Duration wait) { metrics_.LockWaited(wait); }};
-    absl::StatusOr<std::unique_ptr<NodeAgent>> agent = NodeAgent::Create(
+    absl::StatusOr<std::unique_ptr<HostedAgent>> agent = HostedAgent::Create(
         *loop_, {.config = config_, .netns = {}, .legacy = std::move(legacy)},
         {.round = [this](const Round& round) { OnRound(round); },
          .notice = LogNotice,
@@ -285,7 +285,7 @@ class Daemon {
   // At the latest, where the file changes all the time. InfiniteFuture: nothing is to be loaded.
   SteadyTime reload_due_ = SteadyTime::InfiniteFuture();
   std::vector<std::unique_ptr<EventSource>> loop_sources_;
-  std::unique_ptr<NodeAgent> agent_;
+  std::unique_ptr<HostedAgent> agent_;
   std::unique_ptr<Endpoints> endpoints_;
   // Last, so that its threads end first.
   std::unique_ptr<ServedAddresses> served_;

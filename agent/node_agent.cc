@@ -1,146 +1,152 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/node_agent.h"
 
+#include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "agent/loop/agent.h"
-#include "agent/loop/clock.h"
-#include "agent/node/node.h"
-#include "agent/process/network_namespaces.h"
+#include "agent/config/config.h"
+#include "agent/loop/event_loop.h"
+#include "agent/node/hosted_agent.h"
 
 namespace kipt::agent {
+namespace {
 
-class NodeAgent::Core {
- public:
-  Core(NodeAgentOptions options, std::optional<VisitedNamespace> visited,
-       NodeAgentHandlers handlers)
-      : node_(std::move(options.config), std::move(options.legacy), std::move(visited)),
-        handlers_(std::move(handlers)) {}
-
-  absl::Status Start(EventLoop& loop) {
-    const SteadyTime start = SteadyNow();
-    BackendOrError backend = OpenBackend();
-    if (backend.ok()) early_backend_ = *std::move(backend);
-    RetireOtherMode();
-    if (const absl::Duration taken = SteadyNow() - start; taken > kSlowRound) {
-      Notice(absl::LogSeverity::kWarning,
-             absl::StrCat("Reading which iptables the node uses took ", absl::FormatDuration(taken),
-                          ": an answer was lost or late; the kernel, a lock or a program is slow"));
-    }
-    absl::StatusOr<std::unique_ptr<Agent>> agent = Agent::Create(
-        loop, MakeOptions(), [this] { return OpenBackend(); },
-        [this](const Round& round) { OnRound(round); });
-    if (!agent.ok()) return agent.status();
-    agent_ = *std::move(agent);
-    return absl::OkStatus();
+// What the program is given to have the same, so that the same is checked.
+Flags FlagsOf(const NodeAgentOptions& options) {
+  Flags flags = {.make_iptables_util_chains = options.make_iptables_util_chains,
+                 .host_root = options.host_root,
+                 .iptables_sync_period = options.sync_period,
+                 .watch = std::string(WatchModeName(options.watch)),
+                 .observe = options.observe,
+                 .stale_chains = std::string(StaleChainsName(options.stale_chains)),
+                 .hint_policy = std::string(HintPolicyName(options.hint_policy))};
+  if (options.bits) {
+    flags.iptables_masquerade_bit = options.bits->masquerade;
+    flags.iptables_drop_bit = options.bits->drop;
   }
-
-  absl::Status SetConfig(Config config) {
-    const std::vector<std::string> fixed = WhatNeedsARestart(node_.config(), config);
-    if (!fixed.empty()) {
-      refused_config_ = absl::StrCat("fixed at start, and changed: ", absl::StrJoin(fixed, ", "));
-      return absl::FailedPreconditionError(refused_config_);
-    }
-    refused_config_.clear();
-    node_.SetConfig(std::move(config));
-    agent_->SetDesired(MakeOptions());
-    return absl::OkStatus();
+  if (options.labels) {
+    flags.iptables_masquerade_label = options.labels->masquerade;
+    flags.iptables_drop_label = options.labels->drop;
   }
-
-  const Config& config() const { return node_.config(); }
-  AgentState state() const {
-    AgentState state = agent_->state();
-    state.must_restart = refused_config_.empty() ? changed_mode_ : refused_config_;
-    return state;
+  if (options.emulated_version) {
+    flags.emulated_version = featuregates::ToString(*options.emulated_version);
   }
-  std::optional<IptablesMode> iptables_mode() const { return node_.mode(); }
-
- private:
-  BackendOrError OpenBackend() {
-    if (early_backend_ != nullptr) return std::move(early_backend_);
-    const bool first = !node_.mode();
-    BackendOrError backend = node_.Open(/*read_only=*/config().observe);
-    if (backend.ok() && first) Notice(absl::LogSeverity::kWarning, (*backend)->caveat());
-    return backend;
+  if (!options.feature_gates.empty()) {
+    flags.feature_gates = {
+        absl::StrJoin(options.feature_gates, ",", [](std::string* out, const auto& gate) {
+          absl::StrAppend(out, gate.first, gate.second ? "=true" : "=false");
+        })};
   }
-
-  // Before a host program drops what the other mode needs and this one does not.
-  void RetireOtherMode() {
-    if (early_backend_ == nullptr) return;
-    const auto other = node_.RetireOtherFirst(*early_backend_);
-    if (!other.ok()) {
-      Notice(
-          absl::LogSeverity::kWarning,
-          absl::StrCat("The other iptables mode is left as it is, for this one is not in place: ",
-                       other.status().message()));
-    } else if (other->has_value() && handlers_.retired) {
-      handlers_.retired(**other);
-    }
-  }
-
-  AgentOptions MakeOptions() {
-    options_mode_ = node_.mode();
-    return node_.MakeAgentOptions();
-  }
-
-  void OnRound(const Round& round) {
-    if (round.trigger == Trigger::kTimer) {
-      changed_mode_ = node_.ModeChange().value_or(changed_mode_);
-    }
-    Notice(absl::LogSeverity::kInfo, node_.support().TakeNews());
-    if (options_mode_ != node_.mode()) agent_->SetDesired(MakeOptions());
-    if (handlers_.round) handlers_.round(round);
-  }
-
-  void Notice(absl::LogSeverity severity, absl::string_view text) const {
-    if (!text.empty() && handlers_.notice) handlers_.notice(severity, text);
-  }
-
-  Node node_;
-  const NodeAgentHandlers handlers_;
-  // Of the options that the agent has.
-  std::optional<IptablesMode> options_mode_;
-  // Until the agent takes it.
-  std::unique_ptr<netlink::Backend> early_backend_;
-  // Why another agent is needed: the last SetConfig was refused, the node's iptables is another.
-  // Empty where it is not.
-  std::string refused_config_;
-  std::string changed_mode_;
-  std::unique_ptr<Agent> agent_;
-};
-
-NodeAgent::NodeAgent(std::unique_ptr<Core> core) : core_(std::move(core)) {}
-NodeAgent::~NodeAgent() = default;
-
-absl::StatusOr<std::unique_ptr<NodeAgent>> NodeAgent::Create(EventLoop& loop,
-                                                             NodeAgentOptions options,
-                                                             NodeAgentHandlers handlers) {
-  std::optional<VisitedNamespace> visited;
-  if (options.netns) {
-    absl::StatusOr<VisitedNamespace> opened = VisitedNamespace::Open(*options.netns);
-    if (!opened.ok()) return opened.status();
-    visited = *std::move(opened);
-  }
-  auto core = std::make_unique<Core>(std::move(options), std::move(visited), std::move(handlers));
-  if (absl::Status status = core->Start(loop); !status.ok()) return status;
-  return std::unique_ptr<NodeAgent>(new NodeAgent(std::move(core)));
+  if (!options.families.empty()) flags.ip_families = FamiliesText(options.families);
+  if (options.iptables_mode)
+    flags.iptables_mode = std::string(IptablesModeName(*options.iptables_mode));
+  if (!options.cni_conf_dirs.empty())
+    flags.cni_conf_dir = absl::StrJoin(options.cni_conf_dirs, ",");
+  return flags;
 }
 
-absl::Status NodeAgent::SetConfig(Config config) { return core_->SetConfig(std::move(config)); }
-const Config& NodeAgent::config() const { return core_->config(); }
-AgentState NodeAgent::state() const { return core_->state(); }
-std::optional<IptablesMode> NodeAgent::iptables_mode() const { return core_->iptables_mode(); }
+absl::StatusOr<Config> ConfigOf(const NodeAgentOptions& options) {
+  const Flags flags = FlagsOf(options);
+  return options.netns ? ResolveConfigIn(*options.netns, flags) : ResolveConfig(flags);
+}
 
-absl::StatusOr<Config> ResolveConfigIn(const std::string& netns, const Flags& flags) {
-  const absl::StatusOr<VisitedNamespace> visited = VisitedNamespace::Open(netns);
-  if (!visited.ok()) return visited.status();
-  absl::StatusOr<Config> config = absl::UnknownError("");
-  const absl::Status status = visited->Visit([&] { config = ResolveConfig(flags); });
-  if (!status.ok()) return status;
-  return config;
+}  // namespace
+
+struct NodeAgent::Inside {
+  NodeAgentHandlers handlers;
+  // What no other agent than this one can have.
+  std::optional<std::string> netns;
+  absl::Duration longest_retry;
+  absl::Duration program_deadline;
+  // Until the first Dispatch.
+  bool made = false;
+  std::vector<std::pair<absl::LogSeverity, std::string>> early_notices;
+  std::unique_ptr<EventLoop> loop;
+  // Declared after the loop so that it is destroyed first.
+  std::unique_ptr<HostedAgent> agent;
+
+  void Notice(absl::LogSeverity severity, absl::string_view text) {
+    if (!made) {
+      early_notices.emplace_back(severity, text);
+    } else if (handlers.notice) {
+      handlers.notice(severity, text);
+    }
+  }
+  void NoticeRetired(const RetireReport& other) {
+    if (!other.status.ok()) {
+      Notice(absl::LogSeverity::kWarning,
+             absl::StrCat("What is stale in iptables ", other.iptables_mode,
+                          " was left as it is: ", other.status.message()));
+    } else if (other.applied) {
+      Notice(absl::LogSeverity::kInfo,
+             absl::StrCat("Retired what nobody uses in iptables ", other.iptables_mode, ", in ",
+                          other.plan.changes.size(), " changes"));
+    }
+  }
+};
+
+NodeAgent::NodeAgent(std::unique_ptr<Inside> inside) : inside_(std::move(inside)) {}
+NodeAgent::~NodeAgent() = default;
+
+absl::StatusOr<std::unique_ptr<NodeAgent>> NodeAgent::Create(NodeAgentOptions options,
+                                                             NodeAgentHandlers handlers) {
+  absl::StatusOr<Config> config = ConfigOf(options);
+  if (!config.ok()) return config.status();
+  absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
+  if (!loop.ok()) return loop.status();
+  auto inside = std::make_unique<Inside>();
+  Inside* const self = inside.get();
+  self->handlers = std::move(handlers);
+  self->netns = options.netns;
+  self->longest_retry = options.longest_retry;
+  self->program_deadline = options.program_deadline;
+  self->loop = *std::move(loop);
+  for (const std::string& warning : config->warnings) {
+    self->Notice(absl::LogSeverity::kWarning, warning);
+  }
+  absl::StatusOr<std::unique_ptr<HostedAgent>> agent = HostedAgent::Create(
+      *self->loop,
+      {.config = *std::move(config),
+       .netns = options.netns,
+       .legacy = {.command_deadline = options.program_deadline},
+       .patience = options.longest_retry},
+      {.round =
+           [self](const Round& round) {
+             if (self->handlers.round) self->handlers.round(round);
+           },
+       .notice = [self](absl::LogSeverity severity,
+                        absl::string_view text) { self->Notice(severity, text); },
+       .retired = [self](const RetireReport& other) { self->NoticeRetired(other); }});
+  if (!agent.ok()) return agent.status();
+  self->agent = *std::move(agent);
+  return std::unique_ptr<NodeAgent>(new NodeAgent(std::move(inside)));
+}
+
+int NodeAgent::fd() const { return inside_->loop->fd(); }
+
+absl::Status NodeAgent::Dispatch() {
+  inside_->made = true;
+  for (const auto& [severity, text] : std::exchange(inside_->early_notices, {})) {
+    inside_->Notice(severity, text);
+  }
+  return inside_->loop->Dispatch();
+}
+
+absl::Status NodeAgent::SetOptions(NodeAgentOptions options) {
+  if (options.netns != inside_->netns || options.longest_retry != inside_->longest_retry ||
+      options.program_deadline != inside_->program_deadline) {
+    return absl::FailedPreconditionError("the namespace and the limits are fixed at start");
+  }
+  absl::StatusOr<Config> config = ConfigOf(options);
+  if (!config.ok()) return config.status();
+  return inside_->agent->SetConfig(*std::move(config));
+}
+
+AgentState NodeAgent::state() const { return inside_->agent->state(); }
+std::optional<IptablesMode> NodeAgent::iptables_mode() const {
+  return inside_->agent->iptables_mode();
 }
 
 }  // namespace kipt::agent

@@ -5,116 +5,144 @@
 // The library's front door: what `kube-iptables-agent run` does for one network namespace, inside a
 // host program (a kubelet-like node agent) that brings its own event loop, log and configuration.
 //
-//   absl::StatusOr<Config> config = ResolveConfig(flags);         // agent/config/config.h
-//   auto loop = EventLoop::Create();                              // agent/loop/event_loop.h
-//   auto agent = NodeAgent::Create(**loop, {.config = *config}, {.round = Log});
-//   (*loop)->Dispatch();                       // once, and whenever (*loop)->fd() is readable
+//   auto agent = NodeAgent::Create({.iptables_mode = IptablesMode::kNft}, {.round = Log});
+//   (*agent)->Dispatch();                      // once, and whenever (*agent)->fd() is readable
 //
 // Version 0: the API is not frozen. It may change with every minor release.
 //
-// Threads. Everything of one loop belongs to the thread that turns it: agents are made, used and
-// destroyed there, and handlers called there. Any number of agents, of different namespaces and
-// iptables modes, may share a loop; each loop may have a thread of its own.
+// Threads. An agent is made, used and destroyed on one thread, and calls its handlers there. Any
+// number of agents, of different namespaces and iptables modes, may share a thread.
+//
+// Time. Only Create and Dispatch wait. In nf_tables mode a round, of which Dispatch does at most
+// one for each thing that happened, waits for the kernel's answers, each for 5 s at most; where
+// other processes keep changing the rules it tries again for NodeAgentOptions::longest_retry at
+// most. In iptables-legacy mode it also waits for the lock of the iptables programs, for 5 s at
+// most, and for each program that it runs, for NodeAgentOptions::program_deadline at most.
 //
 // Network namespaces. The caller's thread never leaves its own, on no path: where
 // NodeAgentOptions::netns names another one, whatever has to happen in there is done by a thread
 // that enters it, does it, and has ended before the call returns. That is so while an agent is
-// made; later only when a socket that broke is opened anew, and, for legacy iptables, whenever one
+// made; later only when a socket that broke is opened anew, and, for iptables-legacy, whenever one
 // of its programs runs. In nf_tables mode the sockets made at the start do the rest from wherever
 // they are used. Entering needs CAP_SYS_ADMIN, as long as the agent lives.
 //
 // Signals, standard streams, environment, capabilities, resource limits and the current directory
-// of the process are left alone. In legacy mode the process has children, which are reaped one by
-// one; a host program that ignores SIGCHLD, or reaps everybody's children, breaks that mode.
+// of the process are left alone. In iptables-legacy mode the process has children, which are reaped
+// one by one; a host program that ignores SIGCHLD, or reaps everybody's children, breaks that mode.
 #ifndef KIPT_AGENT_NODE_AGENT_H_
 #define KIPT_AGENT_NODE_AGENT_H_
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/base/log_severity.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "agent/config/config.h"
 #include "agent/detect/iptables_mode.h"
-#include "agent/loop/event_loop.h"
 #include "agent/loop/events.h"
-#include "agent/loop/retirer.h"
-#include "agent/loop/round.h"
-#include "agent/xtables/iptables_legacy_backend.h"
+#include "agent/policy/policy.h"
+#include "agent/policy/retirement.h"
+#include "featuregates/version.h"
+#include "netlink/backend.h"
+#include "netlink/ruleset.h"
 
 namespace kipt::agent {
 
-// A program of legacy iptables' that hangs stops the loop for as long. A restore beside 30,000
-// services takes three seconds.
-inline constexpr absl::Duration kProgramDeadline = absl::Seconds(20);
-
+// What is desired. Nothing else is read: no file, flag or variable.
 struct NodeAgentOptions {
-  // The families of `auto` are those of the thread that called ResolveConfig: see ResolveConfigIn.
-  Config config;
   // A path as /run/netns/NAME or /proc/PID/ns/net; nothing: the calling thread's. The namespace is
   // held, and so lives at least as long as the agent.
   std::optional<std::string> netns = {};
-  // How legacy iptables is read and written. lock_waited is called on the thread that is in the
-  // namespace, while the loop's waits for it.
-  IptablesLegacyOptions legacy = {.command_deadline = kProgramDeadline};
+  // The Kubernetes release whose gates and rules count; nothing: the newest with a gate that can be
+  // turned off. A release newer than the newest known one behaves as that one.
+  std::optional<featuregates::Version> emulated_version = {};
+  // Those that are not at their default: {"IPTablesOwnershipCleanup", false}.
+  std::map<std::string, bool> feature_gates = {};
+  // False: no rule is touched.
+  bool make_iptables_util_chains = true;
+  // Nothing: kubelet's. Refused for 1.31 and later, which has no such setting.
+  std::optional<MarkBits> bits = {};
+  // For the gate ConnLabelMarking.
+  std::optional<ConnLabels> labels = {};
+  // Empty: IPv4, and IPv6 where the namespace has it.
+  std::vector<netlink::Family> families = {};
+  // kNft or kLegacy; nothing: what the node uses.
+  std::optional<IptablesMode> iptables_mode = {};
+  // Where the node's root file system is, for a host program that runs in a container.
+  std::optional<std::string> host_root = {};
+  // From 1 s to 24 h: between two checks where nothing happens.
+  absl::Duration sync_period = absl::Minutes(1);
+  netlink::WatchMode watch = netlink::WatchMode::kEvents;
+  // Everything but the writing is done.
+  bool observe = false;
+  StaleChains stale_chains = StaleChains::kKeep;
+  HintPolicy hint_policy = HintPolicy::kUsable;
+  // Where CNI configurations are; empty: the known places of the node.
+  std::vector<std::string> cni_conf_dirs = {};
+  // See above. A round that gives up is tried again, after a pause.
+  absl::Duration longest_retry = absl::Seconds(1);
+  // A restore with 30,000 services takes three seconds.
+  absl::Duration program_deadline = absl::Seconds(20);
 };
 
-// All are called on the thread that turns the loop, in its own network namespace, and may be empty.
-// They may call every member of the agent that is told of, and must not destroy it.
+// Called by Dispatch, and never by Create: they may call every member of the agent but Dispatch,
+// and must not destroy it. May be empty.
 struct NodeAgentHandlers {
   // At the end of every round.
-  std::function<void(const Round&)> round = {};
+  std::function<void(const Event&)> round = {};
   // What an operator is to know once and what no round tells: one sentence.
   std::function<void(absl::LogSeverity, absl::string_view)> notice = {};
-  // What was retired of the other iptables mode: once, within Create.
-  std::function<void(const RetireReport&)> retired = {};
 };
 
 class NodeAgent {
  public:
   // Finds out which iptables is in use and opens it, if that is possible by now, and with
-  // --stale-chains=retire retires what the other mode holds. Nothing else is written before the
-  // loop turns.
+  // StaleChains::kRetire retires what the other mode holds. Nothing else is written before the
+  // first Dispatch.
   //
-  // NotFound, InvalidArgument, PermissionDenied: `netns` as by EnterNetworkNamespace.
+  // InvalidArgument: an option is wrong; messages name it as the program's flag.
+  // NotFound, InvalidArgument, PermissionDenied: `netns` does not exist, is no network namespace,
+  // or cannot be entered.
   // ResourceExhausted: no timer, thread or descriptor to be had. Nothing else is an error: what the
   // kernel or a missing program refuses is tried again for ever, and told by rounds.
-  static absl::StatusOr<std::unique_ptr<NodeAgent>> Create(EventLoop& loop,
-                                                           NodeAgentOptions options,
+  static absl::StatusOr<std::unique_ptr<NodeAgent>> Create(NodeAgentOptions options,
                                                            NodeAgentHandlers handlers);
   // Leaves the rules in place.
   ~NodeAgent();
   NodeAgent(const NodeAgent&) = delete;
   NodeAgent& operator=(const NodeAgent&) = delete;
 
-  // From the next turn of the loop on, this is wanted. A loop around that one calls its Dispatch()
-  // afterwards: fd() need not become readable by this alone.
+  // To be polled for input by the host's event loop. Stays the agent's.
+  int fd() const;
+  // Does what is due and returns. Call it once before fd() is polled for the first time, after each
+  // time it was readable, and after SetOptions.
+  absl::Status Dispatch();
+
+  // From the next Dispatch on, this is desired.
   //
-  // FailedPrecondition: WhatNeedsARestart says that it needs another agent; this one goes on as
-  // before, and is not ready until a SetConfig succeeds; that of config() does.
-  absl::Status SetConfig(Config config);
-  const Config& config() const;
+  // InvalidArgument: as Create; this agent goes on as before.
+  // FailedPrecondition: netns, iptables_mode, host_root, watch or one of the two limits is another,
+  // which needs another agent; this one goes on as before, and is not ready until a SetOptions
+  // succeeds; that of the options before does.
+  absl::Status SetOptions(NodeAgentOptions options);
 
   // As it is now; a copy. must_restart is not empty where only a new agent can go on: the last
-  // SetConfig was refused, or the node has changed its iptables mode.
+  // SetOptions was refused, or the node has changed its iptables mode.
   AgentState state() const;
-  // Fixed once a backend was opened; empty before, and then config().iptables_mode may tell.
+  // Fixed once it was found out; nothing before.
   std::optional<IptablesMode> iptables_mode() const;
 
  private:
-  class Core;
-  explicit NodeAgent(std::unique_ptr<Core> core);
-  std::unique_ptr<Core> core_;
+  struct Inside;
+  explicit NodeAgent(std::unique_ptr<Inside> inside);
+  std::unique_ptr<Inside> inside_;
 };
-
-// ResolveConfig in the network namespace at `netns`, whose IPv6 it then is that `auto` goes by.
-// Errors are ResolveConfig's and those that NodeAgent::Create has for `netns`.
-absl::StatusOr<Config> ResolveConfigIn(const std::string& netns, const Flags& flags);
 
 }  // namespace kipt::agent
 

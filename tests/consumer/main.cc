@@ -16,7 +16,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "agent/loop/event_loop.h"
 #include "host_log.h"
 #include "host_loop.h"
 #include "served_namespace.h"
@@ -25,7 +24,6 @@
 namespace node_agent {
 namespace {
 
-using ::kipt::agent::EventLoop;
 using Served = std::vector<std::unique_ptr<ServedNamespace>>;
 
 // The host's own duty, which goes on whatever the library does, and where it was started.
@@ -45,13 +43,13 @@ void Reload(const std::string& path, const Served& served) {
   Log("settings", "read again");
 }
 
-absl::StatusOr<Served> Serve(EventLoop& loop, const CommandLine& command_line) {
+absl::StatusOr<Served> Serve(const CommandLine& command_line) {
   const absl::StatusOr<NodeSettings> settings = ReadSettings(command_line.settings_file);
   if (!settings.ok()) return settings.status();
   Served served;
   for (const Serving& serving : command_line.servings) {
     absl::StatusOr<std::unique_ptr<ServedNamespace>> one =
-        ServedNamespace::Create(loop, serving, *settings);
+        ServedNamespace::Create(serving, *settings);
     if (!one.ok()) return one.status();
     served.push_back(*std::move(one));
   }
@@ -61,26 +59,29 @@ absl::StatusOr<Served> Serve(EventLoop& loop, const CommandLine& command_line) {
 absl::Status Run(const CommandLine& command_line) {
   absl::StatusOr<std::unique_ptr<HostLoop>> host = HostLoop::Create();
   if (!host.ok()) return host.status();
-  const absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
-  if (!loop.ok()) return loop.status();
-  absl::StatusOr<Served> served = Serve(**loop, command_line);
+  absl::StatusOr<Served> served = Serve(command_line);
   if (!served.ok()) return served.status();
 
   absl::Status failure;
-  const auto dispatch = [&] {
-    failure.Update((*loop)->Dispatch());
+  const auto dispatch = [&](ServedNamespace& each) {
+    failure.Update(each.Dispatch());
     if (!failure.ok()) (*host)->Stop();
+  };
+  const auto dispatch_all = [&] {
+    for (const std::unique_ptr<ServedNamespace>& each : *served) dispatch(*each);
   };
   absl::Status status = (*host)->OnSignals({SIGHUP, SIGTERM}, [&](int signal) {
     if (signal == SIGTERM) return (*host)->Stop();
     Reload(command_line.settings_file, *served);
-    // A new configuration counts from the next turn of the library's loop on.
-    dispatch();
+    // New options count from the next Dispatch on.
+    dispatch_all();
   });
   status.Update((*host)->Every(command_line.housekeeping, Housekeeping));
-  status.Update((*host)->WatchReadable((*loop)->fd(), dispatch));
+  for (const std::unique_ptr<ServedNamespace>& each : *served) {
+    status.Update((*host)->WatchReadable(each->fd(), [&, each = each.get()] { dispatch(*each); }));
+  }
   if (!status.ok()) return status;
-  dispatch();
+  dispatch_all();
   status.Update((*host)->Run());
   status.Update(failure);
   return status;

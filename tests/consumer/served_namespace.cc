@@ -13,12 +13,12 @@
 namespace node_agent {
 namespace {
 
-using ::kipt::agent::Config;
+using ::kipt::agent::Event;
 using ::kipt::agent::FamilyPhase;
 using ::kipt::agent::FamilyState;
 using ::kipt::agent::Incident;
 using ::kipt::agent::NodeAgent;
-using ::kipt::agent::Round;
+using ::kipt::agent::NodeAgentOptions;
 using ::kipt::agent::Writer;
 
 std::string Describe(const Incident& incident) {
@@ -34,13 +34,13 @@ std::string Describe(const Incident& incident) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ServedNamespace>> ServedNamespace::Create(
-    kipt::agent::EventLoop& loop, const Serving& serving, const NodeSettings& settings) {
-  absl::StatusOr<Config> config = ConfigFor(serving, settings);
-  if (!config.ok()) return config.status();
+    const Serving& serving, const NodeSettings& settings) {
+  absl::StatusOr<NodeAgentOptions> options = OptionsFor(serving, settings);
+  if (!options.ok()) return options.status();
   std::unique_ptr<ServedNamespace> served(new ServedNamespace(serving));
   absl::StatusOr<std::unique_ptr<NodeAgent>> agent = NodeAgent::Create(
-      loop, {.config = *std::move(config), .netns = serving.netns},
-      {.round = [self = served.get()](const Round& round) { self->LogRound(round); },
+      *std::move(options),
+      {.round = [self = served.get()](const Event& round) { self->LogRound(round); },
        .notice = [about = serving.netns](absl::LogSeverity severity,
                                          absl::string_view text) { Log(severity, about, text); }});
   if (!agent.ok()) return agent.status();
@@ -49,15 +49,13 @@ absl::StatusOr<std::unique_ptr<ServedNamespace>> ServedNamespace::Create(
 }
 
 void ServedNamespace::Apply(const NodeSettings& settings) {
-  absl::StatusOr<Config> config = ConfigFor(serving_, settings);
-  const absl::Status status = config.ok() ? agent_->SetConfig(*std::move(config)) : config.status();
+  absl::StatusOr<NodeAgentOptions> options = OptionsFor(serving_, settings);
+  const absl::Status status =
+      options.ok() ? agent_->SetOptions(*std::move(options)) : options.status();
   if (!status.ok()) Log(absl::LogSeverity::kError, serving_.netns, status.message());
 }
 
-void ServedNamespace::LogRound(const Round& round) const {
-  if (!round.report.status.ok()) {
-    Log(absl::LogSeverity::kError, serving_.netns, round.report.status.message());
-  }
+void ServedNamespace::LogRound(const Event& round) const {
   if (round.incident) {
     Log(absl::LogSeverity::kWarning, serving_.netns, Describe(*round.incident));
   }

@@ -16,9 +16,8 @@ namespace node_agent {
 
 class ServedNamespace {
  public:
-  // The rules are put in place when `loop` first turns.
-  static absl::StatusOr<std::unique_ptr<ServedNamespace>> Create(kipt::agent::EventLoop& loop,
-                                                                 const Serving& serving,
+  // The rules are put in place by the first Dispatch.
+  static absl::StatusOr<std::unique_ptr<ServedNamespace>> Create(const Serving& serving,
                                                                  const NodeSettings& settings);
   ServedNamespace(const ServedNamespace&) = delete;
   ServedNamespace& operator=(const ServedNamespace&) = delete;
@@ -26,9 +25,13 @@ class ServedNamespace {
   // Settings that are wrong, or cannot be had any more, are told in the log; what was, goes on.
   void Apply(const NodeSettings& settings);
 
+  // As the agent's.
+  int fd() const { return agent_->fd(); }
+  absl::Status Dispatch() { return agent_->Dispatch(); }
+
  private:
   explicit ServedNamespace(Serving serving) : serving_(std::move(serving)) {}
-  void LogRound(const kipt::agent::Round& round) const;
+  void LogRound(const kipt::agent::Event& round) const;
 
   const Serving serving_;
   std::unique_ptr<kipt::agent::NodeAgent> agent_;

@@ -9,6 +9,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "agent/node_agent.h"
+#include "featuregates/feature_gates.h"
+#include "featuregates/version.h"
 
 namespace node_agent {
 
@@ -64,13 +66,26 @@ absl::StatusOr<NodeSettings> ReadSettings(const std::string& path) {
   return settings;
 }
 
-absl::StatusOr<kipt::agent::Config> ConfigFor(const Serving& serving,
-                                              const NodeSettings& settings) {
-  kipt::agent::Flags flags;
-  flags.iptables_mode = serving.iptables_mode;
-  if (!settings.gates.empty()) flags.feature_gates = {settings.gates};
-  if (!settings.kubernetes.empty()) flags.emulated_version = settings.kubernetes;
-  return kipt::agent::ResolveConfigIn(serving.netns, flags);
+absl::StatusOr<kipt::agent::NodeAgentOptions> OptionsFor(const Serving& serving,
+                                                         const NodeSettings& settings) {
+  kipt::agent::NodeAgentOptions options = {.netns = serving.netns};
+  if (serving.iptables_mode == "nft") {
+    options.iptables_mode = kipt::agent::IptablesMode::kNft;
+  } else if (serving.iptables_mode == "legacy") {
+    options.iptables_mode = kipt::agent::IptablesMode::kLegacy;
+  } else {
+    return absl::InvalidArgumentError(absl::StrCat("no iptables mode: ", serving.iptables_mode));
+  }
+  absl::StatusOr<kipt::featuregates::GateValues> gates =
+      kipt::featuregates::ParseFeatureGatesFlag(settings.gates);
+  if (!gates.ok()) return gates.status();
+  options.feature_gates = *std::move(gates);
+  if (settings.kubernetes.empty()) return options;
+  const absl::StatusOr<kipt::featuregates::Version> version =
+      kipt::featuregates::ParseVersion(settings.kubernetes);
+  if (!version.ok()) return version.status();
+  options.emulated_version = *version;
+  return options;
 }
 
 }  // namespace node_agent

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The host's own command line and configuration file, and how they become the library's Flags.
+// The host's own command line and configuration file, and how they become the library's options.
 #ifndef NODE_AGENT_SETTINGS_H_
 #define NODE_AGENT_SETTINGS_H_
 
@@ -11,7 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "agent/config/config.h"
+#include "agent/node_agent.h"
 
 namespace node_agent {
 
@@ -39,8 +39,9 @@ struct CommandLine {
 absl::StatusOr<CommandLine> ParseCommandLine(absl::Span<const char* const> arguments);
 absl::StatusOr<NodeSettings> ReadSettings(const std::string& path);
 
-// What the library is to do in the namespace of `serving`. InvalidArgument as LoadConfig.
-absl::StatusOr<kipt::agent::Config> ConfigFor(const Serving& serving, const NodeSettings& settings);
+// What the library is to do in the namespace of `serving`. InvalidArgument: what cannot be read.
+absl::StatusOr<kipt::agent::NodeAgentOptions> OptionsFor(const Serving& serving,
+                                                         const NodeSettings& settings);
 
 }  // namespace node_agent
 

@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,6 +25,8 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/time/clock.h"
+#include "agent/loop/clock.h"
+#include "agent/node/hosted_agent.h"
 #include "agent/process/network_namespaces.h"
 #include "tests/support/legacy_tables.h"
 #include "tests/support/netns_fixture.h"
@@ -73,7 +76,7 @@ std::string Program(const std::string& mode, const std::string& suffix = "") {
 
 // One agent, and what it told.
 struct Hosted {
-  std::unique_ptr<NodeAgent> agent;
+  std::unique_ptr<HostedAgent> agent;
   std::vector<Round> rounds;
   std::vector<std::string> notices;
   // The namespaces in which it was told.
@@ -112,17 +115,17 @@ class NodeAgentTest : public NetnsTest {
     const absl::StatusOr<Config> config = ResolveConfigIn(netns.Path(), flags);
     EXPECT_THAT(config, IsOk());
     if (!config.ok()) return nullptr;
-    absl::StatusOr<std::unique_ptr<NodeAgent>> agent =
-        NodeAgent::Create(*loop_, {.config = *config, .netns = netns.Path(), .legacy = legacy},
-                          {.round =
-                               [told = hosted.get()](const Round& round) {
-                                 told->rounds.push_back(round);
-                                 told->told_in.insert(ThreadNetns());
-                               },
-                           .notice =
-                               [told = hosted.get()](absl::LogSeverity, absl::string_view text) {
-                                 told->notices.emplace_back(text);
-                               }});
+    absl::StatusOr<std::unique_ptr<HostedAgent>> agent =
+        HostedAgent::Create(*loop_, {.config = *config, .netns = netns.Path(), .legacy = legacy},
+                            {.round =
+                                 [told = hosted.get()](const Round& round) {
+                                   told->rounds.push_back(round);
+                                   told->told_in.insert(ThreadNetns());
+                                 },
+                             .notice =
+                                 [told = hosted.get()](absl::LogSeverity, absl::string_view text) {
+                                   told->notices.emplace_back(text);
+                                 }});
     EXPECT_THAT(agent, IsOk());
     if (!agent.ok()) return nullptr;
     hosted->agent = *std::move(agent);
@@ -236,8 +239,8 @@ TEST_F(NodeAgentTest, AgentsOfTwoThreadsDoNotKnowOfEachOther) {
     hosts.emplace_back([&, i] {
       const std::unique_ptr<EventLoop> loop = *EventLoop::Create();
       const Config config = *ResolveConfigIn(served[i].Path(), FlagsFor("nft"));
-      const std::unique_ptr<NodeAgent> agent =
-          *NodeAgent::Create(*loop, {.config = config, .netns = served[i].Path()}, {});
+      const std::unique_ptr<HostedAgent> agent =
+          *HostedAgent::Create(*loop, {.config = config, .netns = served[i].Path()}, {});
       const absl::Time deadline = absl::Now() + absl::Seconds(10);
       while (absl::Now() < deadline && loop->Dispatch().ok()) {
         in_place[i] = agent->state().families[0].phase == FamilyPhase::kInPlace;
@@ -331,12 +334,91 @@ TEST_F(NodeAgentTest, ProgramsThatAreMissingAreTriedAgainAndTold) {
 
 TEST_F(NodeAgentTest, AWrongNamespaceIsRefusedAtOnce) {
   const Config config = *ResolveConfig(FlagsFor("nft"));
-  EXPECT_THAT(NodeAgent::Create(*loop_, {.config = config, .netns = "/nonexistent"}, {}),
+  EXPECT_THAT(HostedAgent::Create(*loop_, {.config = config, .netns = "/nonexistent"}, {}),
               StatusIs(absl::StatusCode::kNotFound));
-  EXPECT_THAT(NodeAgent::Create(*loop_, {.config = config, .netns = "/proc/self/status"}, {}),
+  EXPECT_THAT(HostedAgent::Create(*loop_, {.config = config, .netns = "/proc/self/status"}, {}),
               StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(ResolveConfigIn("/nonexistent", FlagsFor("nft")),
               StatusIs(absl::StatusCode::kNotFound));
+}
+
+// The library's front door, over the same.
+class FrontDoorTest : public NodeAgentTest {
+ protected:
+  NodeAgentOptions In(const Netns& netns) const {
+    return {.netns = netns.Path(), .iptables_mode = IptablesMode::kNft};
+  }
+  static bool DispatchUntil(NodeAgent& agent, absl::FunctionRef<bool()> done) {
+    const SteadyTime deadline = SteadyNow() + absl::Seconds(10);
+    while (!done()) {
+      if (SteadyNow() > deadline || !agent.Dispatch().ok()) return false;
+      pollfd waited{.fd = agent.fd(), .events = POLLIN, .revents = 0};
+      if (!done()) poll(&waited, 1, 10);
+    }
+    return true;
+  }
+};
+
+TEST_F(FrontDoorTest, KeepsANamespaceAndTellsInTheHosts) {
+  const Netns served = NewNetns();
+  std::vector<Event> events;
+  std::set<ino_t> told_in;
+  auto agent = NodeAgent::Create(In(served), {.round = [&](const Event& event) {
+                                   events.push_back(event);
+                                   told_in.insert(ThreadNetns());
+                                 }});
+  ASSERT_THAT(agent, IsOk());
+  EXPECT_THAT(events, IsEmpty());
+  ASSERT_TRUE(DispatchUntil(**agent, [&] { return IsReady((*agent)->state()); }));
+  EXPECT_EQ((*agent)->iptables_mode(), IptablesMode::kNft);
+  Printed(served, {"iptables-nft", "-F", "KUBE-FIREWALL"});
+  ASSERT_TRUE(DispatchUntil(**agent, [&] { return events.back().incident.has_value(); }));
+  EXPECT_EQ(told_in, std::set<ino_t>{home_});
+}
+
+TEST_F(FrontDoorTest, CallsNothingBeforeItIsMade) {
+  const Netns served = NewNetns();
+  std::unique_ptr<NodeAgent> agent;
+  std::vector<std::string> notices;
+  NodeAgentOptions options = In(served);
+  options.labels = {.masquerade = 1, .drop = 2};  // without the gate: worth a warning
+  auto made = NodeAgent::Create(options, {.notice = [&](absl::LogSeverity, absl::string_view text) {
+                                  ASSERT_NE(agent, nullptr) << text;
+                                  notices.push_back(StatusLine(agent->state()));
+                                }});
+  ASSERT_THAT(made, IsOk());
+  agent = *std::move(made);
+  EXPECT_THAT(notices, IsEmpty());
+  EXPECT_THAT(agent->Dispatch(), IsOk());
+  EXPECT_THAT(notices, ::testing::SizeIs(::testing::Ge(2)));
+}
+
+TEST_F(FrontDoorTest, RefusesWhatIsWrongAndWhatIsFixedAndGoesOn) {
+  const Netns served = NewNetns();
+  NodeAgentOptions options = In(served);
+  options.feature_gates = {{"NoSuchGate", true}};
+  EXPECT_THAT(NodeAgent::Create(options, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("--feature-gates: unrecognized feature gate: NoSuchGate")));
+  options.feature_gates = {{"IPTablesOwnershipCleanup", false}};
+  auto agent = NodeAgent::Create(options, {});
+  ASSERT_THAT(agent, IsOk());
+  ASSERT_TRUE(DispatchUntil(**agent, [&] { return IsReady((*agent)->state()); }));
+  EXPECT_EQ((*agent)->state().mode, Mode::kLegacy);
+  NodeAgentOptions other = options;
+  other.longest_retry = absl::Seconds(2);
+  EXPECT_THAT((*agent)->SetOptions(other), StatusIs(absl::StatusCode::kFailedPrecondition));
+  other = options;
+  other.iptables_mode = IptablesMode::kLegacy;
+  EXPECT_THAT((*agent)->SetOptions(other),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("iptablesMode")));
+  EXPECT_THAT((*agent)->state().must_restart, HasSubstr("iptablesMode"));
+  other = options;
+  other.feature_gates.clear();
+  EXPECT_THAT((*agent)->SetOptions(other), IsOk());
+  ASSERT_TRUE(DispatchUntil(**agent, [&] {
+    return (*agent)->state().mode == Mode::kCleanup && IsReady((*agent)->state());
+  }));
 }
 
 class VisitedNamespaceTest : public NetnsTest {};

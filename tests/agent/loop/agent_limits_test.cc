@@ -313,5 +313,30 @@ TEST_F(AgentStormTest, ABackendThatIsOpenedAnewIsWatchedAnew) {
   EXPECT_EQ(counts_.watched, 2);
 }
 
+TEST_F(AgentTest, ARoundRetriesNoLongerThanItMay) {
+  for (int i = 0; i < 1000; ++i) kernel_.FailNextRead(absl::AbortedError("changed in between"));
+  AgentOptions options = Options(Mode::kCleanup);
+  options.patience = absl::Milliseconds(400);
+  StartWith(options);
+  const SteadyTime start = SteadyNow();
+  ASSERT_TRUE(TurnUntilRounds(1));
+  EXPECT_GE(SteadyNow() - start, options.patience);
+  EXPECT_LT(SteadyNow() - start, absl::Seconds(2));
+  EXPECT_THAT(agent_->state().families[0].reason,
+              ::testing::HasSubstr("others kept changing the ruleset for 400ms"));
+}
+
+// Each part of a refused transaction is tried alone; all of them share the time that there is.
+TEST_F(AgentTest, PartsOfARoundShareTheTimeForRetries) {
+  AgentOptions options = Options(Mode::kLegacy);
+  options.patience = absl::Milliseconds(400);
+  kernel_.FailNextApply(absl::InvalidArgumentError("no"));
+  for (int i = 0; i < 1000; ++i) kernel_.FailNextApply(absl::AbortedError("changed in between"));
+  StartWith(options);
+  const SteadyTime start = SteadyNow();
+  ASSERT_TRUE(TurnUntilRounds(1));
+  EXPECT_LT(SteadyNow() - start, 2 * options.patience);
+}
+
 }  // namespace
 }  // namespace kipt::agent
