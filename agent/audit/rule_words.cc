@@ -17,8 +17,8 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "agent/xtables/iptables_save_lines.h"
-#include "agent/xtables/iptables_save_marks.h"
 #include "agent/xtables/iptables_save_reader.h"
+#include "agent/xtables/iptables_save_rule.h"
 
 namespace kipt::agent {
 namespace {

@@ -67,7 +67,7 @@ absl::StatusOr<CniReference> ReadPlugin(absl::string_view file, const json& obje
   return reference;
 }
 
-// At any depth: plugins stand in lists, and in other plugins (the "delegate" of flannel, the
+// At any depth: plugins are in lists, and in other plugins (the "delegate" of flannel, the
 // "delegates" of Multus). Not recursive: a file of brackets only is deep.
 absl::StatusOr<std::vector<CniReference>> FindReferences(absl::string_view file,
                                                          const json& document) {

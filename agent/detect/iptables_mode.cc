@@ -91,7 +91,7 @@ class Decision {
     if (question_.flag) authority_ = "--iptables-mode";
   }
 
-  // A program that cannot be told stands in nobody's way: the hint is what it is there for.
+  // A program of unknown kind decides nothing: that is what the hint is for.
   void WeighProgram() {
     const IptablesMode says = question_.program.value_or(IptablesMode::kNone);
     Add(EvidenceSource::kProgram, says, question_.program_text);

@@ -82,7 +82,7 @@ void LookForRules(const ChainsOrError& chains, ModeTraces& traces) {
     traces.problem = std::string(chains.status().message());
     return;
   }
-  // Base chains alone are nobody's trace: iptables-nft makes all those of a table that it touches.
+  // Base chains alone are no trace: iptables-nft makes all those of a table that it touches.
   traces.rules = std::any_of(chains->begin(), chains->end(), [](const netlink::ListedChain& chain) {
     return chain.use > 0 || (!chain.base && !IsMark(chain.id));
   });

@@ -80,7 +80,7 @@ ListAnswer InList(const KernelPaths& paths, absl::string_view list, absl::string
   return {};
 }
 
-// "ffffffff81a2b3c0 t nf_tables_newtable", behind which a module's name would stand, or what a
+// "ffffffff81a2b3c0 t nf_tables_newtable", after which a module's name would follow, or what a
 // compiler that optimises whole programs appends (".llvm.123").
 bool IsSymbol(absl::string_view line, absl::string_view symbol) {
   const size_t start = line.rfind(' ');
@@ -185,7 +185,7 @@ XtCompatReading Judge(absl::string_view module, const ModuleEvidence& evidence,
   return reading(XtCompat::kAbsent, module, " is not loaded and not in ", evidence.on_disk.file);
 }
 
-// One that is missing decides; until it is found, the first that cannot be told.
+// One that is missing decides; until it is found, the first that is unknown.
 XtCompatReading JudgeAll(KernelPaths paths, absl::Span<const ModuleQuery> queries,
                          KernelSymbols symbols) {
   if (symbols == KernelSymbols::kSkip) paths.kallsyms.clear();

@@ -114,7 +114,7 @@ struct NamesFile {
 
 NamesFile ReadNamesFile(const std::string& path) {
   const std::string name = absl::StrCat(path, ", which names connection labels");
-  // A FIFO that nobody writes to must not hold us up.
+  // A FIFO without a writer must not block us.
   const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.valid()) return {.text = ReadToEnd(file.get(), name, kLargestFile)};
   const int error = errno;

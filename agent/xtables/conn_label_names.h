@@ -23,13 +23,13 @@ using ConnLabelNames = std::map<std::string, int>;
 // does not understand are left out. Of two lines with one name, or of one label, the first counts.
 ConnLabelNames ParseConnLabelNames(absl::string_view text);
 
-// Of the file at `path`. None where there is no such file: nobody has one who did not write it.
+// Of the file at `path`. None where there is no such file: an administrator has to write one.
 // FailedPrecondition, with what to do, where it cannot be read and where it has more than 64 KiB.
 absl::StatusOr<ConnLabelNames> ReadConnLabelNames(const std::string& path);
 
 // Why no rule about labels may be made while the file at `path` is as it is, and what to do; empty
 // where one may. Where iptables opens a file that names nothing, it ends with an error whenever it
-// prints such a rule, and iptables-save shows nobody's rules any more. Where it cannot open the
+// prints such a rule, and iptables-save shows no rules any more. Where it cannot open the
 // file it prints numbers. Where the file is too large for us, we could not read our rules back.
 std::string ConnLabelNamesProblem(const std::string& path);
 
@@ -42,7 +42,7 @@ bool HasConnLabelNames(absl::string_view saved);
 // `saved` with numbers, as where nothing has a name: `-m connlabel --label "NAME"` becomes
 // `-m connlabel --label "114"`. A name that looks like a number is one only where the label of that
 // number is printed by a name of its own. Everything else is left as it is, byte for byte; so is
-// what stands behind a rule whose quotes do not close.
+// what follows a rule whose quotes do not close.
 std::string WithConnLabelNumbers(absl::string_view saved, const ConnLabelNames& names);
 
 }  // namespace kipt::agent

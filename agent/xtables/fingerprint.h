@@ -19,7 +19,7 @@ using Fingerprint = std::array<uint64_t, 2>;
 using FingerprintKey = std::array<uint64_t, 2>;
 
 // SipHash-2-4 with 128 bits of output (Aumasson, Bernstein: "SipHash: a fast short-input PRF").
-// With a key that others do not know, nobody can make two texts that are taken for one.
+// With a secret key, no other program can make two texts that are taken for one.
 class Fingerprinter {
  public:
   explicit Fingerprinter(const FingerprintKey& key);

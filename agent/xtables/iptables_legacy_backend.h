@@ -14,7 +14,7 @@
 // With iptables 1.8.7 and later our own flock on xtables.lock is held around the second look and
 // the write, while the children lock a file of their own (XTABLES_LOCKFILE), so nothing that takes
 // the lock moves in between. Before 1.6.2 iptables-restore takes no lock, and ours is enough. The
-// versions between these take the lock and cannot be told another: there a window of milliseconds
+// versions between these take the lock and cannot be given another: there a window of milliseconds
 // is left between the second look and the write, in which another program's rule is not seen.
 //
 // The two families are two programs and two writes: all is checked before the first of them, but
@@ -49,8 +49,8 @@ struct IptablesLegacyOptions {
   // The matches that the kernel has loaded, likewise.
   std::string match_names_path = "/proc/thread-self/net/%s_tables_matches";
   // Not there where IPv6 is off by the kernel's command line. What ip6 tables there are
-  // (before 5.15 they come with the modules, unasked) then hold nothing, nobody can read or write
-  // them, and no packet meets them: they are read as none.
+  // (before 5.15 they come with the modules, unasked) then hold nothing, no program can read or
+  // write them, and no packet meets them: they are read as none.
   std::string if_inet6_path = "/proc/thread-self/net/if_inet6";
   // Names of connections' labels, for people; iptables-save prints them (conn_label_names.h). Read
   // where a label is printed. Not there as a rule.
@@ -58,11 +58,11 @@ struct IptablesLegacyOptions {
   absl::Duration command_deadline = absl::Seconds(60);
   // Bytes of one family's rules.
   size_t output_limit = size_t{256} << 20;
-  // Of proc_pid_status(5): says whether a failure is for want of a capability.
+  // Of proc_pid_status(5): shows whether a capability is missing.
   std::string thread_status_path = "/proc/thread-self/status";
   // Told, for a metric, how long the lock was waited for, each time that we asked for it, whether
   // we got it or not; on the thread that calls Apply. With an iptables that cannot be kept from
-  // taking the lock itself (see above), nobody knows, and it is not called. May be empty.
+  // taking the lock itself (see above), the wait is unknown, and it is not called. May be empty.
   std::function<void(absl::Duration)> lock_waited = {};
 };
 
@@ -76,14 +76,14 @@ struct IptablesLegacyOptions {
 // Read and TakeSurvey take the rules' counters along. ReadNativeTable always answers that there is
 // no such table, at the generation of the last Read or survey, 0 before the first.
 //
-// Read, TakeSurvey and Apply return, beside what netlink/backend.h says: Unavailable where a
+// Read, TakeSurvey and Apply return, in addition to netlink/backend.h: Unavailable where a
 // program reported a lock or a resource it did not get (it was tried again for as long as the lock
 // is waited for), or was killed; DeadlineExceeded where the lock was not free in time, or a program
 // did not end; ResourceExhausted and InvalidArgument where iptables-legacy-save printed too much,
 // or what it never prints.
 //
-// Where Apply was refused for want of the match that rules about connection labels need, its error
-// has netlink::MissingExtension.
+// Where Apply was refused because the match that rules about connection labels need is missing, its
+// error has netlink::MissingExtension.
 //
 // Watch does the same in both WatchModes, and costs other writers nothing in either: what it does
 // and what it does not see is in agent/xtables/iptables_legacy_monitor.h. It returns

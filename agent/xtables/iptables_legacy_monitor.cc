@@ -39,7 +39,7 @@ using netlink::TableName;
 
 // Five tables a family; extensions may bring more.
 constexpr size_t kMostNamesBytes = 64 << 10;
-// A table that somebody rewrites this often meanwhile is one that changed.
+// A table that is rewritten this often meanwhile is one that changed.
 constexpr int kMostAttempts = 5;
 
 // The two families differ in the level and in the size of an entry; IPT_SO_* and IP6T_SO_*, struct
@@ -50,7 +50,7 @@ static_assert(sizeof(ipt_get_entries) == sizeof(ip6t_get_entries));
 int LevelOf(Family family) { return family == Family::kIPv4 ? SOL_IP : SOL_IPV6; }
 
 // Zeroes the counters of the entry that `entries` begins with and returns its size, or 0 where no
-// whole entry stands there.
+// whole entry is there.
 template <typename Entry>
 size_t TakeEntry(char* entries, size_t size) {
   Entry entry;
@@ -75,7 +75,7 @@ absl::StatusOr<ipt_getinfo> GetInfo(int socket, Family family, Table table) {
   if (getsockopt(socket, LevelOf(family), IPT_SO_GET_INFO, &info, &length) != 0) {
     return KernelError(errno, ActionOf("layout", family, table));
   }
-  // Kernels have written the name's end only, and what was on their stack behind it.
+  // Kernels have written the name's end only, and what was on their stack after it.
   std::memcpy(info.name, asked.name, sizeof info.name);
   return info;
 }
@@ -262,7 +262,7 @@ class IptablesLegacyMonitor : public netlink::Monitor {
     return true;
   }
 
-  // Watches what stands at the two paths now. Where that is what stood there before, it changes
+  // Watches what is at the two paths now. Where that is what was there before, it changes
   // nothing.
   absl::Status Arm() {
     const absl::StatusOr<int> directory = inotify_.Watch(directory_path_, kDirectoryEvents);

@@ -72,25 +72,18 @@ absl::StatusOr<IptablesProgram> AskVersion(CommandRunner& runner, const std::str
   return failure;
 }
 
-// The programs called STEM-save and STEM-restore, where they are legacy. `seen` is told of what is
-// not.
-std::optional<IptablesLegacyPrograms> TryStem(CommandRunner& runner, const std::string& stem,
-                                              std::vector<std::string>& seen) {
-  IptablesLegacyPrograms programs{
-      .save = stem + "-save", .restore = stem + "-restore", .version = {}};
-  if (!IsExecutable(programs.save) || !IsExecutable(programs.restore)) return std::nullopt;
-  const absl::StatusOr<IptablesProgram> found = AskVersion(runner, programs.restore, stem);
-  if (!found.ok()) {
-    seen.push_back(std::string(found.status().message()));
-    return std::nullopt;
-  }
-  if (!found->legacy()) {
-    seen.push_back(absl::StrCat(programs.restore, " is ", ToString(found->version), " (",
-                                found->variant.empty() ? "no variant" : found->variant, ")"));
-    return std::nullopt;
-  }
-  programs.version = found->version;
-  return programs;
+// The programs called STEM-save and STEM-restore, where they are iptables-legacy's; else why not,
+// which is empty where they do not exist.
+absl::StatusOr<IptablesLegacyPrograms> TryStem(CommandRunner& runner, const std::string& stem) {
+  const std::string save = stem + "-save";
+  const std::string restore = stem + "-restore";
+  if (!IsExecutable(save) || !IsExecutable(restore)) return absl::NotFoundError("");
+  const absl::StatusOr<IptablesProgram> found = AskVersion(runner, restore, stem);
+  if (!found.ok()) return found.status();
+  if (found->legacy()) return IptablesLegacyPrograms{save, restore, found->version};
+  return absl::NotFoundError(absl::StrCat(restore, " is ", ToString(found->version), " (",
+                                          found->variant.empty() ? "no variant" : found->variant,
+                                          ")"));
 }
 
 // The shell's convention for what a signal ended, and CommandResult's.
@@ -246,7 +239,9 @@ absl::StatusOr<IptablesLegacyPrograms> FindIptablesLegacyPrograms(
   for (const char* suffix : {"-legacy", ""}) {
     for (const std::string& directory : directories) {
       const std::string stem = absl::StrCat(directory, "/", BaseName(family), suffix);
-      if (auto programs = TryStem(runner, stem, seen)) return *programs;
+      const absl::StatusOr<IptablesLegacyPrograms> programs = TryStem(runner, stem);
+      if (programs.ok()) return programs;
+      if (!programs.status().message().empty()) seen.emplace_back(programs.status().message());
     }
   }
   std::string message =

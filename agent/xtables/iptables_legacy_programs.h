@@ -56,7 +56,7 @@ struct IptablesProgram {
 // else.
 std::optional<IptablesProgram> ParseIptablesVersion(absl::string_view text);
 
-// How iptables-restore is told to wait `wait` for its lock; nothing where it takes none. Never
+// How iptables-restore is made to wait `wait` for its lock; nothing where it takes none. Never
 // --wait-interval, which 1.8.9 calls deprecated on standard error.
 std::vector<std::string> RestoreWaitArguments(const IptablesVersion& version, absl::Duration wait);
 
@@ -99,14 +99,14 @@ absl::Status IptablesLegacyFailure(absl::string_view what, absl::string_view pro
                                    const std::string& thread_status_path);
 
 // Marks `failure`, which is IptablesLegacyFailure's of a write that needed `match`, with
-// netlink::SetMissingExtension where it was for want of that: the program names an extension that
+// netlink::SetMissingExtension where that was missing: the program names an extension that
 // it cannot load, or the kernel refused the table and has no such match, although it was just asked
 // for (then it would have loaded it). `matches_path` is what lists the kernel's matches, of the
 // family, one a line (/proc/net/ip_tables_matches).
 void NoteMissingMatch(absl::string_view match, const CommandResult& result,
                       const std::string& matches_path, absl::Status& failure);
 
-// `status` with more words behind its message, and all else that is known of it.
+// `status` with more words after its message, and all else that is known of it.
 absl::Status Annotated(const absl::Status& status, absl::string_view more);
 
 // What iptables-legacy-save -c prints of `family`, in the calling thread's network namespace: every

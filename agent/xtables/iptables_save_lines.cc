@@ -56,11 +56,11 @@ std::optional<size_t> EndOfQuoted(absl::string_view text, size_t begin) {
 class SaveReader {
  public:
   SaveReader(absl::string_view text, SavedTables tables, SaveVisitor& visitor)
-      : rest_(text), tables_(tables), visitor_(visitor) {}
+      : text_(text), rest_(text), tables_(tables), visitor_(visitor) {}
 
   absl::Status Read() && {
     if (const size_t nul = rest_.find('\0'); nul != absl::string_view::npos) {
-      CountLines(rest_.substr(0, nul));
+      rest_.remove_prefix(nul);
       return Error("a NUL byte", "");
     }
     while (!rest_.empty()) {
@@ -74,21 +74,14 @@ class SaveReader {
   absl::Status Error(absl::string_view what, absl::string_view line) const {
     // Lines may be of any length and hold anything.
     constexpr size_t kShown = 60;
+    const auto number = 1 + std::count(text_.begin(), text_.end() - rest_.size(), '\n');
     return absl::InvalidArgumentError(
-        absl::StrCat("iptables-save, line ", line_, ": ", what, line.empty() ? "" : ": ",
+        absl::StrCat("iptables-save, line ", number, ": ", what, line.empty() ? "" : ": ",
                      featuregates::Printable(line.substr(0, kShown))));
   }
 
-  void CountLines(absl::string_view passed) {
-    line_ += static_cast<size_t>(std::count(passed.begin(), passed.end(), '\n'));
-  }
-
-  // Takes `size` bytes and the newline behind them.
-  void Advance(size_t size) {
-    const size_t taken = std::min(size + 1, rest_.size());
-    CountLines(rest_.substr(0, taken));
-    rest_.remove_prefix(taken);
-  }
+  // Takes `size` bytes and the newline after them.
+  void Advance(size_t size) { rest_.remove_prefix(std::min(size + 1, rest_.size())); }
 
   absl::Status ReadLine() {
     if (rest_.front() == '-' || rest_.front() == '[') return ReadRule();
@@ -126,7 +119,6 @@ class SaveReader {
     in_table_ = true;
     has_rules_ = false;
     declared_.clear();
-    last_name_ = absl::string_view();
     visitor_.BeginTable(name);
     return absl::OkStatus();
   }
@@ -159,11 +151,7 @@ class SaveReader {
     if (words.size() < 2 || words[0] != "-A") return Error("unknown line", line);
     if (!in_table_) return Error("a rule outside a table", line);
     const absl::string_view name = words[1];
-    // The last rule's chain is the next one's too, as a rule.
-    if (last_name_ != name && !declared_.contains(name)) {
-      return Error("a rule of a chain that is not declared", line);
-    }
-    last_name_ = name;
+    if (!declared_.contains(name)) return Error("a rule of a chain that is not declared", line);
     has_rules_ = true;
     const size_t behind = static_cast<size_t>(name.data() - line.data()) + name.size();
     visitor_.AddRule(SavedRule{.chain = name,
@@ -175,17 +163,16 @@ class SaveReader {
     return absl::OkStatus();
   }
 
-  absl::string_view rest_;
-  SavedTables tables_;
+  const absl::string_view text_;
+  absl::string_view rest_;  // of text_
+  const SavedTables tables_;
   SaveVisitor& visitor_;
-  size_t line_ = 1;             // of the first byte of rest_
   std::set<std::string> seen_;  // tables
 
   // Of the table at hand:
   bool in_table_ = false;
   bool has_rules_ = false;
   SavedChains declared_;
-  absl::string_view last_name_;
   std::vector<absl::string_view> words_;
 };
 

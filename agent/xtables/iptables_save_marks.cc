@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/xtables/iptables_save_marks.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
@@ -8,6 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/strip.h"
+#include "agent/xtables/iptables_save_rule.h"
 
 namespace kipt::agent {
 namespace {

@@ -53,7 +53,7 @@ struct TableEvidence {
   size_t save = 0;
   std::optional<Family> heading = {};
   std::optional<Family> rules = {};
-  // The rule that told.
+  // The rule that says so.
   std::string text = {};
   bool contradiction = false;
 };

@@ -15,7 +15,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "agent/xtables/iptables_save_marks.h"
 #include "netlink/xt_info.h"
 
 namespace kipt::agent {
@@ -43,7 +42,7 @@ std::optional<Prefix> ReadPrefix(Family family, absl::string_view word) {
   const absl::StatusOr<Prefix> prefix = netlink::ParsePrefix(family, word);
   const absl::StatusOr<Prefix> address =
       netlink::ParsePrefix(family, word.substr(0, word.find('/')));
-  // A bit behind the length makes a match that can never hold: no Prefix says that.
+  // A bit after the length makes a match that can never hold: no Prefix says that.
   if (!prefix.ok() || !address.ok() || prefix->address != address->address) return std::nullopt;
   return *prefix;
 }

@@ -37,7 +37,7 @@ using netlink::Table;
 // of a target.
 constexpr size_t kLongestChainName = 28;
 constexpr size_t kLongestComment = 255;
-// Verdicts, which iptables takes for targets where a chain's name may stand.
+// Verdicts, which iptables takes for targets where a chain's name may be.
 constexpr std::array<absl::string_view, 4> kVerdicts = {"ACCEPT", "DROP", "QUEUE", "RETURN"};
 
 bool IsBaseChain(const ChainId& chain) {

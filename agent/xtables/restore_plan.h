@@ -5,7 +5,7 @@
 // What iptables-restore cannot say is found out before it is run. It names neither the operation
 // that it refuses nor a reason but in words, finds rules by number only, empties a chain that is
 // declared and exists, and has committed whole tables when it fails. So the transaction is played
-// through on what stands, first.
+// through on the observed chains, first.
 #ifndef KIPT_AGENT_XTABLES_RESTORE_PLAN_H_
 #define KIPT_AGENT_XTABLES_RESTORE_PLAN_H_
 
@@ -20,12 +20,12 @@ namespace kipt::agent {
 
 using ObservedChains = std::map<netlink::ChainId, netlink::ObservedChain>;
 
-// `transaction` as ToRestoreText() must be given it, if `state` is what stands:
+// `transaction` as ToRestoreText() must be given it, if `state` is what was observed:
 //  - rules are found by handle, and all numbers are set from that;
 //  - chains that exist are not created;
 //  - whole tables are ordered mangle, filter, nat, so that no packet is marked for a drop that is
 //    not there yet; nat, filter, mangle where the transaction only removes;
-//  - what goes from filter goes once more behind nat where both get rules: with another drop bit,
+//  - what goes from filter goes once more after nat where both get rules: with another drop bit,
 //    packets are dropped by the old one for as long as they are marked with it.
 //
 // `state` has each chain that the transaction names or jumps to, with its rules, and each chain

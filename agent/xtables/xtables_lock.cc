@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <optional>
 #include <random>
 #include <string>
 #include <system_error>
@@ -87,16 +86,6 @@ std::string CommandName(pid_t pid) {
   return std::string(absl::StripSuffix(*name, "\n"));
 }
 
-// The process of one line of /proc/locks, as "1: FLOCK  ADVISORY  WRITE 4711 00:1a:53 0 EOF", if it
-// holds a lock on `file`. One that waits has "->" behind the number.
-std::optional<pid_t> HolderOf(absl::string_view line, const std::string& file) {
-  const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
-  int pid = 0;
-  if (words.size() < 6 || words[1] != "FLOCK" || words[5] != file) return std::nullopt;
-  if (!absl::SimpleAtoi(words[4], &pid)) return std::nullopt;
-  return pid;
-}
-
 }  // namespace
 
 absl::Duration Jittered(absl::Duration mean) {
@@ -114,8 +103,12 @@ std::string DescribeXtablesLockHolder(const std::string& path) {
   const absl::StatusOr<std::string> locks = ReadFile("/proc/locks");
   std::vector<std::string> holders;
   for (const absl::string_view line : absl::StrSplit(locks.value_or(""), '\n')) {
-    if (const std::optional<pid_t> pid = HolderOf(line, file)) {
-      holders.push_back(absl::StrCat("process ", *pid, " (", CommandName(*pid), ")"));
+    // "1: FLOCK  ADVISORY  WRITE 4711 00:1a:53 0 EOF"; one that waits has "->" after the number.
+    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    int pid = 0;
+    if (words.size() > 5 && words[1] == "FLOCK" && words[5] == file &&
+        absl::SimpleAtoi(words[4], &pid)) {
+      holders.push_back(absl::StrCat("process ", pid, " (", CommandName(pid), ")"));
     }
   }
   if (holders.empty()) return kUnseen;

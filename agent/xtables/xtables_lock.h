@@ -22,9 +22,9 @@ class XtablesLock {
  public:
   // Takes the lock, making the file where it is missing, as iptables does.
   //
-  // DeadlineExceeded: somebody else held it for the whole of `wait`; the message names the process,
-  // where it can be seen. FailedPrecondition: the file cannot be had (its directory is missing, a
-  // directory stands there, the file system is read-only); the message says what to do.
+  // DeadlineExceeded: another process held it for the whole of `wait`; the message names the
+  // process, where it can be seen. FailedPrecondition: the file cannot be had (its directory is
+  // missing, a directory is there, the file system is read-only); the message says what to do.
   // PermissionDenied: not allowed to open it.
   static absl::StatusOr<XtablesLock> Acquire(const std::string& path, absl::Duration wait);
 
