@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -120,7 +121,7 @@ std::vector<FamilyAudit> AuditView(const NodeView& view, FindingCollector& findi
       AuditChains(family);
     }
     AuditMarks(survey, families, findings);
-    std::move(families.begin(), families.end(), std::back_inserter(all));
+    absl::c_move(families, std::back_inserter(all));
   }
   for (AuditFinding& meeting : FindModeMeetings(view.surveys)) {
     // Chains of one severity are one finding; the allow list names kinds.
@@ -138,7 +139,7 @@ std::vector<FamilyAudit> AuditView(const NodeView& view, FindingCollector& findi
 absl::string_view AuditKindName(AuditKind kind) { return kKindNames.at(static_cast<size_t>(kind)); }
 
 std::optional<AuditKind> AuditKindFromName(absl::string_view name) {
-  const auto found = std::find(kKindNames.begin(), kKindNames.end(), name);
+  const auto found = absl::c_find(kKindNames, name);
   if (found == kKindNames.end()) return std::nullopt;
   return static_cast<AuditKind>(found - kKindNames.begin());
 }
@@ -158,7 +159,7 @@ std::string ToString(const AllowEntry& entry) {
 
 const AllowEntry* AllowList::Find(absl::string_view kind, absl::string_view iptables_mode,
                                   absl::string_view chain, absl::string_view text) const {
-  const auto found = std::find_if(entries.begin(), entries.end(), [&](const AllowEntry& entry) {
+  const auto found = absl::c_find_if(entries, [&](const AllowEntry& entry) {
     return (entry.kind == "*" || entry.kind == kind) &&
            (entry.iptables_mode.empty() || entry.iptables_mode == iptables_mode) &&
            (entry.chain == "*" || entry.chain == chain) && absl::StrContains(text, entry.text);
@@ -232,9 +233,9 @@ AuditReport FindingCollector::Finish() {
          .message = absl::StrCat("the allow list's ", ToString(entry), " matches nothing"),
          .remedy = "Remove the entry, if what it allowed is gone for good."});
   }
-  std::stable_sort(
-      findings_.begin(), findings_.end(),
-      [](const AuditFinding& a, const AuditFinding& b) { return a.severity > b.severity; });
+  absl::c_stable_sort(findings_, [](const AuditFinding& a, const AuditFinding& b) {
+    return a.severity > b.severity;
+  });
   AuditReport report;
   for (const AuditFinding& finding : findings_) ++CountOf(report, finding);
   report.findings = std::move(findings_);

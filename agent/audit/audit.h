@@ -23,7 +23,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "agent/audit/chain_owner.h"
-#include "agent/audit/kube_proxy_facts.h"
 #include "agent/detect/mode_evidence.h"
 #include "agent/detect/routing.h"
 #include "agent/policy/dependents.h"
@@ -54,6 +53,8 @@ struct NodeView {
   // What could not be read, and why, each a sentence for an operator: "nft tables: ...". The CNI
   // configurations have their own, in `cni`.
   std::vector<std::string> problems = {};
+
+  bool operator==(const NodeView&) const = default;
 };
 
 // What the calling thread sees in the network namespace that it is in. `cni` is copied into the
@@ -69,7 +70,58 @@ NodeView GatherNodeView(const ModeSources& sources, const CniConfigs& cni);
 // namespace of the thread that asks.
 std::vector<NodeView> GatherAllNamespaces(const ModeSources& sources, const CniConfigs& cni);
 
-// ---- what it says, as values ----
+// ---- kube-proxy ----
+
+// Which kube-proxy writes to a node, told from what it wrote: its mode, and the range of releases
+// whose rules look like that.
+
+enum class KubeProxyMode : uint8_t {
+  kNone,
+  kIptables,
+  kIpvs,
+  // Since 1.29. It has a table to itself, and none of the chains that others use.
+  kNftables,
+  // The retired proxy kpng, by its nft tables. Its iptables backend looks like kube-proxy's; see
+  // may_be_kpng.
+  kKpng,
+  // Chains of kube-proxy's that no packet comes to: what `kube-proxy --cleanup` left, or a proxy of
+  // another mode.
+  kLeftOver,
+};
+absl::string_view KubeProxyModeName(KubeProxyMode mode);  // "none", "iptables", ..., "left over"
+
+struct KubeProxyFacts {
+  // "nft" or "legacy": where it was found.
+  std::string iptables_mode;
+  netlink::Family family = netlink::Family::kIPv4;
+  KubeProxyMode mode = KubeProxyMode::kNone;
+  // Minors of Kubernetes 1.x, inclusive; 0: open on that side.
+  int oldest = 0;
+  int newest = 0;
+  // What told it, most telling first.
+  std::vector<std::string> evidence = {};
+  // Chains of kube-proxy's iptables or IPVS mode stand beside another mode's table.
+  bool leftovers = false;
+  // There is no KUBE-PROXY-CANARY, which kube-proxy makes in iptables mode since 1.17, and kpng's
+  // iptables backend never did.
+  bool may_be_kpng = false;
+
+  // It rewrites nat KUBE-MARK-MASQ and KUBE-POSTROUTING on its syncs, whatever kubelet does.
+  bool KeepsMarkMasq() const;
+  // Its release may jump to nat KUBE-MARK-DROP, which kubelet must then fill (up to 1.24).
+  bool MayUseMarkDrop() const;
+  // Its release keeps filter KUBE-FIREWALL with its jumps (iptables mode since 1.27).
+  bool KeepsFirewall() const;
+};
+
+// "1.23", "1.25 to 1.26", "1.27 or later", "1.17 or older", "of unknown release".
+std::string GenerationText(const KubeProxyFacts& facts);
+
+// One for each family, IPv4 first. What one family tells of the release counts for the other, where
+// both are of the same mode: one process writes both.
+std::vector<KubeProxyFacts> FindKubeProxy(const netlink::Survey& survey);
+
+// ---- what an audit says, as values ----
 
 // The names are for programs and allow lists, and stay.
 enum class AuditKind : uint8_t {
@@ -225,6 +277,72 @@ std::string AuditJson(const AuditReport& report);
 // The chains that kubelet's chains have to do with, for graphviz: who jumps to whom, coloured by
 // owner, findings highlighted. Chains that are made one of per service are one node.
 std::string AuditDot(const NodeView& view, const AuditReport& report);
+
+// ---- explanations ----
+
+// What a chain is there for: every rule that leads to it, by what it is for; what the chain does;
+// where packets go from there. Of kubelet's chains it knows the reasons, of others who owns them.
+// Over a survey of any origin.
+
+// What a rule that leads to a chain is for.
+enum class Purpose : uint8_t {
+  // To nat/KUBE-MARK-MASQ:
+  kOutsidePodRange,
+  kHairpin,
+  kExternal,
+  kExternalFromNode,
+  kExternalIp,
+  kLoadBalancer,
+  kNodePort,
+  kNodePortLoopback,
+  kMasqueradeAll,
+  kHostPortHairpin,
+  kHostPortLoopback,
+  // To nat/KUBE-MARK-DROP:
+  kSourceRanges,
+  kNoLocalEndpoints,
+  // To anything:
+  kBaseJump,
+  kThirdParty,
+  kOther,
+};
+absl::string_view PurposeName(Purpose purpose);  // "OutsidePodRange", ...
+
+// Rules that lead to the chain for one reason.
+struct PurposeGroup {
+  Purpose purpose = Purpose::kOther;
+  std::string title = {};
+  std::string reason = {};  // may be empty
+  Owner owner = Owner::kUnknown;
+  size_t count = 0;
+  std::optional<uint64_t> packets = {};  // as AuditFinding::packets
+  std::vector<AuditedRule> examples = {};
+};
+
+struct Explanation {
+  std::string iptables_mode = {};
+  std::string family = {};  // "ip", "ip6"
+  std::string chain = {};   // "nat/KUBE-MARK-MASQ"
+  Owner owner = Owner::kUnknown;
+  std::string what = {};                   // what the chain is, in a sentence or two
+  std::string maker = {};                  // who put it here
+  std::vector<std::string> in_short = {};  // the answer, point by point
+  size_t users = 0;                        // rules that lead to it
+  std::vector<PurposeGroup> purposes = {};
+  size_t rule_count = 0;
+  std::vector<AuditedRule> rules = {};  // its own, in order: the first ten
+  std::vector<std::string> next = {};   // where packets go from here
+};
+
+// `chain` is TABLE/CHAIN, or a name that stands in one table only.
+//
+// NotFound: no such chain; the message names chains of similar name. InvalidArgument: the name
+// stands in several tables.
+absl::StatusOr<Explanation> Explain(const netlink::Survey& survey, netlink::Family family,
+                                    absl::string_view chain);
+
+std::string ExplainText(const Explanation& explanation);
+std::string ExplainJson(const Explanation& explanation);
 
 }  // namespace kipt::agent
 

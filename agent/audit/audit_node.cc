@@ -2,11 +2,11 @@
 //
 // What an audit finds beyond one survey's rules: where the rules of two iptables modes meet, CNI
 // configurations, routing rules, sysctls; and what could not be read.
-#include <algorithm>
 #include <cstdint>
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "agent/audit/audit_parts.h"
@@ -28,9 +28,9 @@ using Findings = std::vector<AuditFinding>;
 
 bool HasRules(const FamilyChains& chains) {
   constexpr absl::string_view kIptablesTables[] = {"nat", "filter", "mangle", "raw"};
-  return std::any_of(std::begin(kIptablesTables), std::end(kIptablesTables), [&](auto table) {
-    return std::any_of(chains.In(table).begin(), chains.In(table).end(),
-                       [](const auto& entry) { return !entry.second.rules.empty(); });
+  return absl::c_any_of(kIptablesTables, [&](auto table) {
+    return absl::c_any_of(chains.In(table),
+                          [](const auto& entry) { return !entry.second.rules.empty(); });
   });
 }
 
@@ -51,11 +51,11 @@ void AddTwoHints(const Both& both, Findings& meetings) {
   meetings.push_back(
       {.kind = AuditKind::kTwoHints,
        .severity = AuditSeverity::kError,
-       .message = two ? "both modes have mangle/KUBE-IPTABLES-HINT: other programs cannot tell "
-                        "which iptables this node uses, and may write to the wrong one"
-                      : "legacy has mangle/KUBE-IPTABLES-HINT and nft has "
-                        "mangle/KUBE-KUBELET-CANARY: iptables-wrappers takes either, nft's first, "
-                        "and so writes to nft",
+       .message =
+           two ? "both modes have mangle/KUBE-IPTABLES-HINT: other programs cannot tell which "
+                 "iptables this node uses, and may write to the wrong one"
+               : "legacy has mangle/KUBE-IPTABLES-HINT and nft has mangle/KUBE-KUBELET-CANARY: "
+                 "iptables-wrappers takes either, nft's first, and so writes to nft",
        .details = {two ? "mangle/KUBE-IPTABLES-HINT" : "mangle/KUBE-KUBELET-CANARY"},
        .remedy = two ? "Delete the chain from the mode that the host's iptables does not have."
                      : "Delete the canary from the mode that the host's iptables does not have; "
@@ -67,18 +67,17 @@ void AddSameChains(const Both& both, Findings& meetings) {
       .kind = AuditKind::kSameChainInBothModes,
       .severity = AuditSeverity::kError,
       .message =
-          "chains of Kubernetes' are in use in both modes: packets pass both, and the mode "
-          "that nobody updates any more sends some to endpoints that are gone",
+          "chains of Kubernetes' are in use in both modes: packets pass both, and the mode that "
+          "nobody updates any more sends some to endpoints that are gone",
       .remedy =
           "Find which of the two kubelet and kube-proxy write to, and flush the other by "
           "kube-proxy --cleanup of that mode, or by a reboot."};
-  AuditFinding half = {
-      .kind = AuditKind::kSameChainInBothModes,
-      .severity = AuditSeverity::kWarning,
-      .message =
-          "chains of Kubernetes' that are in use in one mode stand, unused but not empty, "
-          "in the other: left over from before a change of modes",
-      .remedy = "A reboot removes them."};
+  AuditFinding half = {.kind = AuditKind::kSameChainInBothModes,
+                       .severity = AuditSeverity::kWarning,
+                       .message =
+                           "chains of Kubernetes' that are in use in one mode stand, unused but "
+                           "not empty, in the other: left over from before a change of modes",
+                       .remedy = "A reboot removes them."};
   for (const netlink::Table each : netlink::kTables) {
     const absl::string_view table = netlink::TableName(each);
     const std::set<std::string> nft_targets = JumpTargets(both.nft, table);
@@ -194,8 +193,7 @@ void GradeCni(bool exists, const KubeProxyFacts& proxy, Mode mode, AuditFinding&
     finding.consequence = ConsequenceForUsers(chain, proxy, mode);
     if (is_private && !exists) {
       finding.consequence +=
-          " It does not stand: the plugin's next ADD fails, and pods with host "
-          "ports do not start.";
+          " It does not stand: the plugin's next ADD fails, and pods with host ports do not start.";
     }
     return;
   }
@@ -222,9 +220,8 @@ void AuditCni(const NodeView& view, const std::vector<FamilyAudit>& families,
         .owner = Owner::kPortmap,
         .message = absl::StrCat("the CNI plugin ", reference.plugin, " uses ", chain),
         .remedy = RemedyForUsers(chain, Owner::kPortmap)};
-    const bool exists = std::any_of(families.begin(), families.end(), [&](const auto& audit) {
-      return audit.chains.Has("nat", reference.chain);
-    });
+    const bool exists = absl::c_any_of(
+        families, [&](const auto& audit) { return audit.chains.Has("nat", reference.chain); });
     GradeCni(exists, ProxyFor(chain, families), findings.options().mode, finding);
     findings.AddDetail(std::move(finding), reference.file, reference.plugin);
   }
@@ -232,8 +229,8 @@ void AuditCni(const NodeView& view, const std::vector<FamilyAudit>& families,
     findings.AddDetail(
         {.kind = AuditKind::kCniConfigUnreadable,
          .severity = AuditSeverity::kWarning,
-         .message = "CNI configurations may name chains of kubelet's that this audit does not know "
-                    "of",
+         .message =
+             "CNI configurations may name chains of kubelet's that this audit does not know of",
          .remedy = "Run it where it can read them (--host-root), or mend the file."},
         problem);
   }
@@ -274,32 +271,31 @@ bool DropsMartians(const FamilyAudit& audit) {
   if (audit.chains.survey().tables.count(audit.chains.Id("kube-iptables-agent")) != 0) return true;
   const netlink::SurveyChain* chain = audit.chains.Find("filter", kFirewallChain);
   return chain != nullptr && audit.chains.HangsOnBase("filter", kFirewallChain, "INPUT") &&
-         std::any_of(chain->rules.begin(), chain->rules.end(), IsMartianRule);
+         absl::c_any_of(chain->rules, IsMartianRule);
 }
 
 void AuditRouteLocalnet(const NodeView& view, const std::vector<FamilyAudit>& families,
                         FindingCollector& findings) {
-  const bool safe = std::any_of(families.begin(), families.end(), [](const FamilyAudit& audit) {
+  const bool safe = absl::c_any_of(families, [](const FamilyAudit& audit) {
     return audit.chains.family() == netlink::Family::kIPv4 && DropsMartians(audit);
   });
   if (view.route_localnet.empty() || safe) return;
-  findings.AddDetail(
-      {.kind = AuditKind::kRouteLocalnetExposed,
-       .severity = AuditSeverity::kError,
-       .family = "ip",
-       .chain = "filter/KUBE-FIREWALL",
-       .message = "route_localnet is on, and no rule drops martian packets: neighbours reach what "
-                  "listens on 127.0.0.1 (CVE-2020-8558)",
-       .remedy = "Let kubelet or this agent put filter/KUBE-FIREWALL in place, or set "
-                 "net.ipv4.conf.*.route_localnet to 0 where nothing needs it."},
-      absl::StrCat("route_localnet: ", absl::StrJoin(view.route_localnet, ", ")));
+  findings.AddDetail({.kind = AuditKind::kRouteLocalnetExposed,
+                      .severity = AuditSeverity::kError,
+                      .family = "ip",
+                      .chain = "filter/KUBE-FIREWALL",
+                      .message = "route_localnet is on, and no rule drops martian packets: "
+                                 "neighbours reach what listens on 127.0.0.1 (CVE-2020-8558)",
+                      .remedy = "Let kubelet or this agent put filter/KUBE-FIREWALL in place, or "
+                                "set net.ipv4.conf.*.route_localnet to 0 where nothing needs it."},
+                     absl::StrCat("route_localnet: ", absl::StrJoin(view.route_localnet, ", ")));
 }
 
 }  // namespace
 
 std::vector<AuditFinding> FindModeMeetings(absl::Span<const netlink::Survey> surveys) {
   const auto of_mode = [&](absl::string_view mode) {
-    return std::find_if(surveys.begin(), surveys.end(), [&](const netlink::Survey& survey) {
+    return absl::c_find_if(surveys, [&](const netlink::Survey& survey) {
       return mode == absl::string_view(survey.mode);
     });
   };
@@ -309,7 +305,7 @@ std::vector<AuditFinding> FindModeMeetings(absl::Span<const netlink::Survey> sur
   if (nft == surveys.end() || legacy == surveys.end()) return meetings;
   for (const netlink::Family family : netlink::kFamilies) {
     Findings more = MeetingsIn({FamilyChains(*nft, family), FamilyChains(*legacy, family)});
-    std::move(more.begin(), more.end(), std::back_inserter(meetings));
+    absl::c_move(more, std::back_inserter(meetings));
   }
   return meetings;
 }

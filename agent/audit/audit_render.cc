@@ -7,8 +7,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "agent/audit/audit.h"
 #include "agent/audit/audit_parts.h"
-#include "agent/audit/explain.h"
 #include "agent/audit/json.h"
 #include "featuregates/go_text.h"
 

@@ -40,10 +40,8 @@ std::string MasqueradeRemedy(Owner owner) {
            "what dockershim left goes with a reboot.";
   }
   return "Masquerade in the rules themselves: the same match with -j MASQUERADE in a chain that "
-         "nat "
-         "POSTROUTING jumps to. Where only the rule that does DNAT can tell, mark there with a "
-         "mark "
-         "bit of your own, by a chain of your own, and masquerade that mark in POSTROUTING.";
+         "nat POSTROUTING jumps to. Where only the rule that does DNAT can tell, mark there with a "
+         "mark bit of your own, by a chain of your own, and masquerade that mark in POSTROUTING.";
 }
 
 // ---- users of chains ----
@@ -151,13 +149,12 @@ void TellSetter(uint32_t set, uint32_t masquerade, uint32_t drop, const KubeProx
     return;
   }
   finding.severity = SeverityOfUse(finding.chain, *proxy);
-  finding.consequence =
-      finding.severity == AuditSeverity::kWarning
-          ? ConsequenceForUsers(finding.chain, *proxy, mode)
-          : absl::StrCat(WhenGateIsOn(mode),
-                         "nothing acts on this bit from the next reboot or flush on: their "
-                         "packets are no longer ",
-                         masquerades ? "masqueraded." : "dropped.");
+  finding.consequence = finding.severity == AuditSeverity::kWarning
+                            ? ConsequenceForUsers(finding.chain, *proxy, mode)
+                            : absl::StrCat(WhenGateIsOn(mode),
+                                           "nothing acts on this bit from the next reboot or flush "
+                                           "on: their packets are no longer ",
+                                           masquerades ? "masqueraded." : "dropped.");
   finding.remedy = RemedyForUsers(finding.chain, finding.owner);
 }
 
@@ -241,8 +238,7 @@ std::string RemedyForUsers(absl::string_view chain, Owner owner) {
   if (chain == kDrop) {
     return "Drop in table filter: the same match with -j DROP in a chain of your own that INPUT, "
            "OUTPUT or FORWARD jump to. Where DNAT has changed the packet by then, match what it "
-           "was "
-           "before with -m conntrack --ctorigdst.";
+           "was before with -m conntrack --ctorigdst.";
   }
   if (chain == kFirewall) {
     return "Filter in a chain of your own that INPUT and OUTPUT jump to.";

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/audit/chain_owner.h"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <optional>
 #include <string>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "agent/policy/ownership.h"
 #include "agent/policy/policy.h"
@@ -278,9 +278,9 @@ const netlink::SurveyChain* FamilyChains::Find(absl::string_view table,
 bool FamilyChains::HangsOnBase(absl::string_view table, absl::string_view chain,
                                absl::string_view from) const {
   const auto jumps = [&](const netlink::SurveyRule& rule) { return JumpOf(rule) == chain; };
-  return std::any_of(In(table).begin(), In(table).end(), [&](const auto& entry) {
+  return absl::c_any_of(In(table), [&](const auto& entry) {
     return entry.second.base && (from.empty() || from == absl::string_view(entry.first)) &&
-           std::any_of(entry.second.rules.begin(), entry.second.rules.end(), jumps);
+           absl::c_any_of(entry.second.rules, jumps);
   });
 }
 

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/audit/explain.h"
-
 #include <algorithm>
+#include <cstddef>
 #include <map>
 #include <set>
 #include <tuple>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "agent/audit/audit.h"
 #include "agent/audit/audit_parts.h"
-#include "agent/audit/rule_words.h"
 
 namespace kipt::agent {
 namespace {
@@ -22,63 +22,53 @@ namespace {
 using netlink::SurveyChain;
 using netlink::SurveyRule;
 
+// ---- the chain ----
+
 struct Place {
   std::string table;
   std::string chain;
 };
 
-// How many letters the names have in common from the left.
-size_t CommonPrefix(absl::string_view a, absl::string_view b) {
-  const size_t length = std::min(a.size(), b.size());
-  size_t at = 0;
-  while (at < length && a[at] == b[at]) ++at;
-  return at;
-}
-
 // At most five, the most similar first.
 std::string SimilarChains(const FamilyChains& chains, absl::string_view wanted) {
-  std::set<std::pair<int, std::string>> similar;
+  std::set<std::pair<std::ptrdiff_t, std::string>> similar;
   for (const auto& [table, all] : chains.survey().tables) {
     if (table.family != chains.name()) continue;
     for (const auto& [name, chain] : all) {
-      const size_t common = CommonPrefix(wanted, name);
-      // "KUBE-" alone is no similarity.
-      if (common < 6 && common != wanted.size()) continue;
-      similar.emplace(-static_cast<int>(common), absl::StrCat(table.name, "/", ChainGroup(name)));
+      // How many letters they have in common from the left. "KUBE-" alone is no similarity.
+      const auto differ = std::mismatch(wanted.begin(), wanted.end(), name.begin(), name.end());
+      const std::ptrdiff_t common = differ.first - wanted.begin();
+      if (common < 6 && differ.first != wanted.end()) continue;
+      similar.emplace(-common, absl::StrCat(table.name, "/", ChainGroup(name)));
     }
   }
   std::vector<std::string> names;
   for (const auto& [common, name] : similar) {
-    if (names.size() == 5) break;
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    if (names.size() < 5 && !absl::c_linear_search(names, name)) names.push_back(name);
   }
   return absl::StrJoin(names, ", ");
 }
 
-absl::Status NoSuchChain(const FamilyChains& chains, absl::string_view wanted,
-                         absl::string_view name) {
+// `wanted` as of Explain.
+absl::StatusOr<Place> FindPlace(const FamilyChains& chains, absl::string_view wanted) {
+  const std::vector<std::string> parts = absl::StrSplit(wanted, absl::MaxSplits('/', 1));
+  const std::string& name = parts.back();
+  std::vector<std::string> found;
+  for (const auto& [table, all] : chains.survey().tables) {
+    const bool meant = parts.size() == 1 || table.name == parts.front();
+    if (meant && table.family == chains.name() && all.contains(name)) found.push_back(table.name);
+  }
+  if (found.size() == 1) return Place{found[0], name};
+  if (!found.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(wanted, " stands in the tables ",
+                                                   absl::StrJoin(found, ", "), "; say which, as ",
+                                                   found[0], "/", wanted));
+  }
   const std::string similar = SimilarChains(chains, name);
   return absl::NotFoundError(
       absl::StrCat("there is no chain ", wanted, " in the ", chains.name(), " tables",
                    chains.survey().mode.empty() ? "" : " of ", chains.survey().mode,
                    similar.empty() ? "" : absl::StrCat("; there is ", similar)));
-}
-
-absl::StatusOr<Place> FindPlace(const FamilyChains& chains, absl::string_view wanted) {
-  const std::vector<std::string> parts = absl::StrSplit(wanted, absl::MaxSplits('/', 1));
-  if (parts.size() == 2) {
-    if (chains.Has(parts[0], parts[1])) return Place{parts[0], parts[1]};
-    return NoSuchChain(chains, wanted, parts[1]);
-  }
-  std::vector<std::string> found;
-  for (const auto& [table, all] : chains.survey().tables) {
-    if (table.family == chains.name() && all.count(parts[0]) != 0) found.push_back(table.name);
-  }
-  if (found.empty()) return NoSuchChain(chains, wanted, parts[0]);
-  if (found.size() == 1) return Place{found[0], parts[0]};
-  return absl::InvalidArgumentError(absl::StrCat(wanted, " stands in the tables ",
-                                                 absl::StrJoin(found, ", "), "; say which, as ",
-                                                 found[0], "/", wanted));
 }
 
 // ---- what a rule that leads to a chain is for ----
@@ -156,6 +146,10 @@ bool IsLoopback(const RuleWord& word) {
   return !word.negated && (absl::StartsWith(word.text, "127.") || word.text == "::1/128");
 }
 
+RulePurpose ForNodePort(const RuleWords& words) {
+  return {IsLoopback(words.source) ? Purpose::kNodePortLoopback : Purpose::kNodePort};
+}
+
 // Of IPVS mode, one rule stands for all services, which are in the set.
 RulePurpose ForSet(absl::string_view set, const RuleWords& words) {
   if (absl::EndsWith(set, "CLUSTER-IP")) {
@@ -169,7 +163,7 @@ RulePurpose ForSet(absl::string_view set, const RuleWords& words) {
   return {Purpose::kOther, std::string(set)};
 }
 
-RulePurpose ForServiceAddress(absl::string_view chain, const RuleWords& words) {
+RulePurpose ForServiceAddress(absl::string_view group, const RuleWords& words) {
   if (words.source.negated) return {Purpose::kOutsidePodRange, std::string(words.source.text)};
   if (words.in_interface.negated) {
     return {Purpose::kOutsidePodRange, absl::StrCat("interface ", words.in_interface.text)};
@@ -177,17 +171,16 @@ RulePurpose ForServiceAddress(absl::string_view chain, const RuleWords& words) {
   if (absl::EndsWith(words.comment, " external IP")) return {Purpose::kExternalIp};
   if (absl::EndsWith(words.comment, " cluster IP")) return {Purpose::kMasqueradeAll};
   // 1.22 and 1.23: node ports are marked in the service's chain, which has no destination then.
-  if (chain != "KUBE-SERVICES" && words.destination_port && !words.destination) {
-    return {IsLoopback(words.source) ? Purpose::kNodePortLoopback : Purpose::kNodePort};
+  if (group != "KUBE-SERVICES" && words.destination_port && !words.destination) {
+    return ForNodePort(words);
   }
-  return {Purpose::kOther, std::string(ChainGroup(chain))};
+  return {Purpose::kOther, std::string(group)};
 }
 
-RulePurpose ForMasquerade(absl::string_view chain, const RuleWords& words) {
+RulePurpose ForMasquerade(absl::string_view group, const RuleWords& words) {
   if (words.set) return ForSet(words.set.text, words);
-  const absl::string_view group = ChainGroup(chain);
   if (group == "KUBE-SERVICES" || group == "KUBE-SVC-*" || group == "KUBE-SVL-*") {
-    return ForServiceAddress(chain, words);
+    return ForServiceAddress(group, words);
   }
   if (group == "KUBE-SEP-*" && !SingleHost(words.source.text).empty() && !words.source.negated) {
     return {Purpose::kHairpin};
@@ -195,17 +188,14 @@ RulePurpose ForMasquerade(absl::string_view chain, const RuleWords& words) {
   if (group == "KUBE-EXT-*" || group == "KUBE-XLB-*") {
     return {words.source_type.text == "LOCAL" ? Purpose::kExternalFromNode : Purpose::kExternal};
   }
-  if (group == "KUBE-FW-*" || chain == "KUBE-LOAD-BALANCER") return {Purpose::kLoadBalancer};
-  if (chain == "KUBE-NODEPORTS" || chain == "KUBE-NODE-PORT") {
-    return {IsLoopback(words.source) ? Purpose::kNodePortLoopback : Purpose::kNodePort};
-  }
+  if (group == "KUBE-FW-*" || group == "KUBE-LOAD-BALANCER") return {Purpose::kLoadBalancer};
+  if (group == "KUBE-NODEPORTS" || group == "KUBE-NODE-PORT") return ForNodePort(words);
   return {Purpose::kOther, std::string(group)};
 }
 
-RulePurpose ForDrop(absl::string_view chain, const RuleWords& words) {
-  const absl::string_view group = ChainGroup(chain);
+RulePurpose ForDrop(absl::string_view group, const RuleWords& words) {
   if (absl::EndsWith(words.comment, "has no local endpoints")) return {Purpose::kNoLocalEndpoints};
-  if (group == "KUBE-FW-*" || chain == "KUBE-FIREWALL") return {Purpose::kSourceRanges};
+  if (group == "KUBE-FW-*" || group == "KUBE-FIREWALL") return {Purpose::kSourceRanges};
   return {Purpose::kOther, std::string(group)};
 }
 
@@ -214,6 +204,7 @@ RulePurpose PurposeOf(absl::string_view target, absl::string_view chain, bool ba
                       const RuleWords& words) {
   if (base && (IsKubernetes(owner) || owner == Owner::kThisAgent))
     return {Purpose::kBaseJump, std::string(chain)};
+  const std::string group(ChainGroup(chain));
   const bool masquerade = target == "nat/KUBE-MARK-MASQ";
   if (masquerade && (owner == Owner::kPortmap || owner == Owner::kHostPorts)) {
     return {IsLoopback(words.source) ? Purpose::kHostPortLoopback : Purpose::kHostPortHairpin,
@@ -221,16 +212,13 @@ RulePurpose PurposeOf(absl::string_view target, absl::string_view chain, bool ba
   }
   const bool known = masquerade || target == "nat/KUBE-MARK-DROP";
   if ((known && !IsKubernetes(owner)) || IsPrivateChain(target)) {
-    return {Purpose::kThirdParty, owner == Owner::kUnknown
-                                      ? std::string(ChainGroup(chain))
-                                      : absl::StrCat(OwnerName(owner), ", ", ChainGroup(chain))};
+    return {Purpose::kThirdParty,
+            owner == Owner::kUnknown ? group : absl::StrCat(OwnerName(owner), ", ", group)};
   }
-  if (masquerade) return ForMasquerade(chain, words);
-  if (known) return ForDrop(chain, words);
-  const std::string from = owner == Owner::kUnknown || base
-                               ? std::string(ChainGroup(chain))
-                               : absl::StrCat(ChainGroup(chain), " (", OwnerName(owner), ")");
-  return {Purpose::kOther, from};
+  if (known) return masquerade ? ForMasquerade(group, words) : ForDrop(group, words);
+  return {Purpose::kOther, owner == Owner::kUnknown || base
+                               ? group
+                               : absl::StrCat(group, " (", OwnerName(owner), ")")};
 }
 
 // ---- the rules that lead to a chain, and its own ----

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/audit/kube_proxy_facts.h"
-
 #include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "agent/audit/audit.h"
 #include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {
@@ -64,7 +64,7 @@ class Bounds {
 };
 
 bool AnyRule(const SurveyChain* chain, bool (*wanted)(const SurveyRule&)) {
-  return chain != nullptr && std::any_of(chain->rules.begin(), chain->rules.end(), wanted);
+  return chain != nullptr && absl::c_any_of(chain->rules, wanted);
 }
 
 // "! -s 10.244.0.0/16 ... -j KUBE-MARK-MASQ", or "! -i" of the other ways to tell local packets.

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/audit/rule_words.h"
-
 #include <algorithm>
 #include <bit>
 #include <cstddef>
@@ -9,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -16,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "agent/audit/audit_parts.h"
 #include "agent/xtables/iptables_save_lines.h"
 #include "agent/xtables/iptables_save_reader.h"
 #include "agent/xtables/iptables_save_rule.h"
@@ -113,12 +113,11 @@ class Reader {
     if (option == "-m") {
       match_ = Argument(false).text;
       CloseOther();
-      return std::find(std::begin(kMatches), std::end(kMatches), match_) != std::end(kMatches);
+      return absl::c_find(kMatches, match_) != std::end(kMatches);
     }
-    const auto known =
-        std::find_if(std::begin(kOptions), std::end(kOptions), [&](const KnownOption& row) {
-          return row.name == option && (row.match.empty() || row.match == match_);
-        });
+    const auto known = absl::c_find_if(kOptions, [&](const KnownOption& row) {
+      return row.name == option && (row.match.empty() || row.match == match_);
+    });
     if (known != std::end(kOptions)) return ReadOption(rule_.*known->place, negated);
     if (match_ == "comment" && option == "--comment") {
       if (!rule_.comment.empty()) rule_.comment += "; ";
@@ -308,7 +307,7 @@ std::string ActionText(const RuleWords& words) {
 absl::string_view RuleWords::TargetArgument(absl::string_view option) const {
   std::vector<absl::string_view> words;
   if (!SplitSavedRule(target_arguments, words)) return {};
-  const auto found = std::find(words.begin(), words.end(), option);
+  const auto found = absl::c_find(words, option);
   return words.end() - found < 2 ? absl::string_view() : *(found + 1);
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/report/report.h"
 
-#include <algorithm>
 #include <tuple>
 #include <variant>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -28,39 +29,56 @@ bool IsRemoval(const netlink::Operation& operation) {
          std::holds_alternative<netlink::DeleteNativeTable>(operation);
 }
 
-// Where a line stands in its plan: table by table, base chains last, a chain before its rules, and
-// the native table after all.
+// A line of a plan. `sign`: '+' to be added, '-' to be removed, '=' stands and stays.
+struct PlanLine {
+  char sign;
+  Standing standing;
+};
+
+// Where a line stands in its plan: table by table, base chains last, a chain before its rules, what
+// stands before what is added before what is removed, and the native table after all.
 auto Place(const PlanLine& line) {
-  const int rank = line.text.rfind(':', 0) == 0 ? 0
-                   : line.sign == '='           ? 1
-                   : line.sign == '+'           ? 2
-                                                : 3;
-  const bool base = netlink::FindBaseChain(line.chain.table, line.chain.name) != nullptr;
-  return std::make_tuple(IsNative(line.chain), line.chain.family, line.chain.table, base,
-                         line.chain.name, rank);
+  const auto& [chain, text, reason] = line.standing;
+  const int rank = absl::StartsWith(text, ":") ? 0
+                   : line.sign == '='          ? 1
+                   : line.sign == '+'          ? 2
+                                               : 3;
+  const bool base = netlink::FindBaseChain(chain.table, chain.name) != nullptr;
+  return std::make_tuple(IsNative(chain), chain.family, chain.table, base, chain.name, rank);
 }
 
-std::string Families(const std::vector<Family>& families) {
-  return absl::StrJoin(families, " ", [](std::string* out, Family family) {
-    out->append(netlink::FamilyName(family).data());
-  });
+std::vector<PlanLine> PlanLines(const Diff& diff) {
+  std::vector<PlanLine> lines;
+  for (const auto* standing : {&diff.in_place, &diff.stale}) {
+    for (const Standing& item : *standing) lines.push_back({'=', item});
+  }
+  for (const Change& change : diff.changes) {
+    lines.push_back(
+        {IsRemoval(change.operation) ? '-' : '+',
+         {netlink::ChainOf(change.operation), netlink::ToString(change.operation), change.reason}});
+  }
+  absl::c_stable_sort(lines,
+                      [](const PlanLine& a, const PlanLine& b) { return Place(a) < Place(b); });
+  return lines;
 }
 
-std::string Counted(size_t count, absl::string_view noun) {
+std::string Counted(auto count, absl::string_view noun) {
   return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
 }
 
-size_t CountOf(const std::vector<Change>& changes, Family family) {
-  return static_cast<size_t>(std::count_if(
-      changes.begin(), changes.end(),
-      [&](const Change& change) { return netlink::ChainOf(change.operation).family == family; }));
+auto CountOf(const std::vector<Change>& changes, Family family) {
+  return absl::c_count_if(changes, [&](const Change& change) {
+    return netlink::ChainOf(change.operation).family == family;
+  });
 }
 
 std::string HeaderText(const Subject& subject, uint32_t generation) {
-  std::string text = absl::StrFormat("mode %s at emulated version %s, iptables %s, families %s",
-                                     ModeName(subject.input.mode),
-                                     featuregates::ToString(subject.emulated_version),
-                                     subject.iptables_mode, Families(subject.input.families));
+  const std::string families = absl::StrJoin(
+      subject.input.families, " ",
+      [](std::string* out, Family family) { absl::StrAppend(out, netlink::FamilyName(family)); });
+  std::string text = absl::StrFormat(
+      "mode %s at emulated version %s, iptables %s, families %s", ModeName(subject.input.mode),
+      featuregates::ToString(subject.emulated_version), subject.iptables_mode, families);
   if (subject.input.mode == Mode::kLegacy) {
     absl::StrAppend(&text, ", masquerade bit ", subject.input.bits.masquerade, ", drop bit ",
                     subject.input.bits.drop);
@@ -75,17 +93,17 @@ std::string HeaderText(const Subject& subject, uint32_t generation) {
 
 std::string LinesText(const Diff& diff) {
   std::string text;
-  const std::vector<PlanLine> lines = PlanLines(diff);
-  const ChainId* last = nullptr;
-  for (const PlanLine& line : lines) {
-    const bool native = IsNative(line.chain);
-    if (last == nullptr || last->family != line.chain.family || last->table != line.chain.table ||
-        native) {
-      absl::StrAppend(&text, "\n", netlink::FamilyName(line.chain.family), " ",
-                      native ? kNativeTable : netlink::TableName(line.chain.table), "\n");
-    }
-    last = &line.chain;
-    AppendLine(text, "  ", absl::string_view(&line.sign, 1), " ", line.text, "  # ", line.reason);
+  std::string last;
+  for (const auto& [sign, standing] : PlanLines(diff)) {
+    const ChainId& chain = standing.chain;
+    const bool native = IsNative(chain);
+    const std::string head =
+        absl::StrCat("\n", netlink::FamilyName(chain.family), " ",
+                     native ? kNativeTable : netlink::TableName(chain.table), "\n");
+    if (native || head != last) text += head;
+    last = head;
+    AppendLine(text, "  ", absl::string_view(&sign, 1), " ", standing.text, "  # ",
+               standing.reason);
   }
   return text;
 }
@@ -151,12 +169,11 @@ std::string MartianText(const Subject& subject, const Plan& plan) {
 }
 
 std::string SummaryText(const Diff& diff) {
-  size_t removed = 0;
-  for (const Change& change : diff.changes) removed += IsRemoval(change.operation) ? 1 : 0;
-  const size_t added = diff.changes.size() - removed;
-  return absl::StrFormat("%d to add, %d to remove, %d in place, %d stale, %s\n", added, removed,
-                         diff.in_place.size(), diff.stale.size(),
-                         Counted(diff.findings.size(), "finding"));
+  const auto removed = absl::c_count_if(
+      diff.changes, [](const Change& change) { return IsRemoval(change.operation); });
+  return absl::StrFormat("%d to add, %d to remove, %d in place, %d stale, %s\n",
+                         std::ssize(diff.changes) - removed, removed, diff.in_place.size(),
+                         diff.stale.size(), Counted(diff.findings.size(), "finding"));
 }
 
 // Who chooses an iptables mode as iptables-wrappers does finds this first.
@@ -184,11 +201,10 @@ std::string OtherText(const Subject& subject) {
 
 // The one line a reader of `status` wants for a family.
 std::string FamilyText(const Diff& diff, Family family) {
-  const size_t changes = CountOf(diff.changes, family);
-  const auto findings = static_cast<size_t>(
-      std::count_if(diff.findings.begin(), diff.findings.end(), [&](const Finding& finding) {
-        return finding.chain.family == family && NeedsAttention(finding);
-      }));
+  const auto changes = CountOf(diff.changes, family);
+  const auto findings = absl::c_count_if(diff.findings, [&](const Finding& finding) {
+    return finding.chain.family == family && NeedsAttention(finding);
+  });
   if (changes == 0 && findings == 0) return "in place";
   std::vector<std::string> parts;
   if (changes != 0) parts.push_back(Counted(changes, "change") + " needed (see plan)");
@@ -197,22 +213,6 @@ std::string FamilyText(const Diff& diff, Family family) {
 }
 
 }  // namespace
-
-std::vector<PlanLine> PlanLines(const Diff& diff) {
-  std::vector<PlanLine> lines;
-  for (const auto* standing : {&diff.in_place, &diff.stale}) {
-    for (const Standing& item : *standing) {
-      lines.push_back({'=', item.chain, item.text, item.reason});
-    }
-  }
-  for (const Change& change : diff.changes) {
-    lines.push_back({IsRemoval(change.operation) ? '-' : '+', netlink::ChainOf(change.operation),
-                     netlink::ToString(change.operation), change.reason});
-  }
-  std::stable_sort(lines.begin(), lines.end(),
-                   [](const PlanLine& a, const PlanLine& b) { return Place(a) < Place(b); });
-  return lines;
-}
 
 std::string PlanText(const Subject& subject, const Plan& plan) {
   const Diff diff = WithRetirement(plan);
@@ -230,7 +230,7 @@ std::string SyncText(const Subject& subject, const SyncReport& report) {
   }
   text += "\n";
   for (const FamilyResult& result : report.families) {
-    const size_t changes = CountOf(report.applied, result.family);
+    const auto changes = CountOf(report.applied, result.family);
     AppendLine(text, netlink::FamilyName(result.family), ": ",
                !result.status.ok() ? absl::StrCat("FAILED: ", result.status.message())
                : changes == 0      ? "nothing to change"

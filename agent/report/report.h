@@ -35,21 +35,6 @@ struct Subject {
   std::vector<std::string> route_localnet = {};
 };
 
-// A line of a plan. `sign`: '+' to be added, '-' to be removed, '=' stands and stays.
-struct PlanLine {
-  char sign = '=';
-  netlink::ChainId chain;
-  // In the syntax of iptables-restore.
-  std::string text;
-  std::string reason;
-
-  bool operator==(const PlanLine&) const = default;
-};
-
-// All of `diff`, grouped by family and table, user chains before base chains; what stands before
-// what is added before what is removed.
-std::vector<PlanLine> PlanLines(const Diff& diff);
-
 std::string PlanText(const Subject& subject, const Plan& plan);
 std::string PlanJson(const Subject& subject, const Plan& plan);
 

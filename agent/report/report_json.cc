@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reports as JSON.
-#include <algorithm>
 #include <variant>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_join.h"
 #include "agent/audit/json.h"
 #include "agent/config/config.h"
@@ -87,7 +87,7 @@ Json FindingsJson(const std::vector<Finding>& findings) {
 
 template <typename Operation>
 bool Holds(const std::vector<Change>& changes) {
-  return std::any_of(changes.begin(), changes.end(), [](const Change& change) {
+  return absl::c_any_of(changes, [](const Change& change) {
     return std::holds_alternative<Operation>(change.operation);
   });
 }

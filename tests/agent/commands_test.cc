@@ -19,6 +19,7 @@ namespace {
 using ::kipt::testing::FakeBackend;
 using ::kipt::testing::Filter;
 using ::kipt::testing::Nat;
+using ::testing::Eq;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -142,8 +143,12 @@ TEST(CommandsTest, EveryLineOfAPlanHasAReason) {
   for (const Mode mode : {Mode::kLegacy, Mode::kCleanup, Mode::kOff}) {
     const absl::StatusOr<Plan> plan = Reconciler(&backend, SteadyClock()).Look(Wanted(mode).input);
     ASSERT_TRUE(plan.ok());
-    ASSERT_THAT(PlanLines(plan->diff), Not(IsEmpty()));
-    for (const PlanLine& line : PlanLines(plan->diff)) EXPECT_NE(line.reason, "") << line.text;
+    ASSERT_THAT(plan->diff, Not(Eq(Diff())));
+    for (const Change& change : plan->diff.changes) {
+      EXPECT_NE(change.reason, "") << netlink::ToString(change.operation);
+    }
+    for (const Standing& one : plan->diff.in_place) EXPECT_NE(one.reason, "") << one.text;
+    for (const Standing& one : plan->diff.stale) EXPECT_NE(one.reason, "") << one.text;
   }
 }
 

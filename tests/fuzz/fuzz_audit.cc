@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "agent/audit/audit.h"
-#include "agent/audit/explain.h"
-#include "agent/audit/rule_words.h"
+#include "agent/audit/audit_parts.h"
 #include "agent/detect/cni_configs.h"
 #include "agent/policy/rule_forms.h"
 #include "agent/xtables/iptables_save_reader.h"

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "agent/audit/audit.h"
-#include "agent/audit/explain.h"
 #include "agent/policy/policy.h"
 #include "tests/agent/audit/audited.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/audit/explain.h"
+#include "agent/audit/audit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/audit/rule_words.h"
+#include "agent/audit/audit_parts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

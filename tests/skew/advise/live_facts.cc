@@ -14,7 +14,6 @@
 #include "absl/strings/string_view.h"
 #include "agent/audit/audit.h"
 #include "agent/audit/chain_owner.h"
-#include "agent/audit/kube_proxy_facts.h"
 
 namespace kipt::skew {
 namespace {
