@@ -16,6 +16,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "netlink/expression.h"
 #include "netlink/kernel_error.h"
@@ -86,8 +87,7 @@ Culprit FindCulprit(WireBytes message, size_t offset) {
 std::string ModuleOf(const Expression& expression) {
   constexpr absl::string_view kOwn[] = {"bitwise", "cmp",     "immediate", "match",
                                         "meta",    "payload", "range",     "target"};
-  const bool own = std::find(std::begin(kOwn), std::end(kOwn), expression.name) != std::end(kOwn);
-  return own ? "" : expression.name;
+  return absl::c_linear_search(kOwn, expression.name) ? "" : expression.name;
 }
 
 absl::Status LacksExpression(int error_number, const std::string& action,

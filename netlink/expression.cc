@@ -7,10 +7,10 @@
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nf_tables_compat.h>
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "netlink/xt_display.h"
@@ -20,46 +20,21 @@ namespace kipt::netlink {
 namespace {
 
 // What expressions outside our vocabulary do to a packet. A name that is not here may do anything.
-struct KnownExpression {
-  absl::string_view name;
-  bool condition;
-  bool decides;
-  bool terminal;
-  // The attribute that makes it a store: it writes to the packet.
-  uint16_t source = 0;
-};
+// Loads and what only notes the packet: they do not choose packets, nor change them.
+constexpr absl::string_view kLoads[] = {"bitwise", "byteorder", "immediate", "last", "log"};
+// Tests: they choose packets, and do not change them.
+constexpr absl::string_view kTests[] = {"cmp",    "connlimit", "ct",      "dynset", "exthdr",
+                                        "fib",    "hash",      "limit",   "lookup", "meta",
+                                        "numgen", "osf",       "payload", "quota",  "range",
+                                        "rt",     "socket",    "tunnel",  "xfrm"};
+// Statements that end the rule with a verdict.
+constexpr absl::string_view kVerdicts[] = {"masq", "redir", "reject"};
 
-constexpr KnownExpression kKnown[] = {
-    // Loads and tests: they choose packets, and do not change them.
-    {"bitwise", false, false, false},
-    {"byteorder", false, false, false},
-    {"cmp", true, false, false},
-    {"connlimit", true, false, false},
-    {"ct", true, false, false, NFTA_CT_SREG},
-    {"dynset", true, false, false},
-    {"exthdr", true, false, false, NFTA_EXTHDR_SREG},
-    {"fib", true, false, false},
-    {"hash", true, false, false},
-    {"immediate", false, false, false},
-    {"last", false, false, false},
-    {"limit", true, false, false},
-    {"log", false, false, false},
-    {"lookup", true, false, false},
-    {"meta", true, false, false, NFTA_META_SREG},
-    {"numgen", true, false, false},
-    {"osf", true, false, false},
-    {"payload", true, false, false, NFTA_PAYLOAD_SREG},
-    {"quota", true, false, false},
-    {"range", true, false, false},
-    {"rt", true, false, false},
-    {"socket", true, false, false},
-    {"tunnel", true, false, false},
-    {"xfrm", true, false, false},
-    // Statements that end the rule with a verdict.
-    {"masq", false, true, true},
-    {"redir", false, true, true},
-    {"reject", false, true, true},
-};
+// The attribute that makes a test a store: it writes to the packet.
+constexpr std::pair<absl::string_view, uint16_t> kStores[] = {{"ct", NFTA_CT_SREG},
+                                                              {"exthdr", NFTA_EXTHDR_SREG},
+                                                              {"meta", NFTA_META_SREG},
+                                                              {"payload", NFTA_PAYLOAD_SREG}};
 
 // More that have nothing to do with the packet mark or the connection's labels, whatever else they
 // do.
@@ -67,23 +42,12 @@ constexpr absl::string_view kLeavesMark[] = {"dup",     "flow_offload", "fwd",  
                                              "notrack", "objref",       "synproxy", "tproxy"};
 
 // Whether what looks like a load or a test sets the verdict or writes to the packet.
-bool DecidesAfterAll(const KnownExpression& known, const Attributes& data) {
+bool DecidesAfterAll(absl::string_view name, const Attributes& data) {
   // A verdict map looks verdicts up.
-  if (known.name == "lookup") return data.U32(NFTA_LOOKUP_DREG) == NFT_REG_VERDICT;
-  if (known.name == "immediate") {
-    return data.U32(NFTA_IMMEDIATE_DREG).value_or(0) == NFT_REG_VERDICT;
-  }
-  return known.source != 0 && data.Bytes(known.source).has_value();
-}
-
-bool LeavesMark(absl::string_view name) {
-  return std::find(std::begin(kLeavesMark), std::end(kLeavesMark), name) != std::end(kLeavesMark);
-}
-
-// One that may do anything.
-OtherExpression Unknown(absl::string_view name) {
-  if (LeavesMark(name)) return {.name = std::string(name)};
-  return {.name = std::string(name), .marks = MarksOfUnknownTarget()};
+  if (name == "lookup") return data.U32(NFTA_LOOKUP_DREG) == NFT_REG_VERDICT;
+  if (name == "immediate") return data.U32(NFTA_IMMEDIATE_DREG).value_or(0) == NFT_REG_VERDICT;
+  return absl::c_any_of(
+      kStores, [&](const auto& store) { return store.first == name && data.Bytes(store.second); });
 }
 
 // `ct label set`, which takes the labels of a register.
@@ -98,16 +62,14 @@ ConnLabelSet LabelsSetBy(absl::string_view name, const Attributes& data) {
 OtherExpression DescribeOther(const Expression& expression) {
   const std::string& name = expression.name;
   const std::optional<Attributes>& data = expression.data;
-  OtherExpression other = Unknown(name);
-  const auto* const known =
-      std::find_if(std::begin(kKnown), std::end(kKnown),
-                   [&](const KnownExpression& candidate) { return candidate.name == name; });
-  if (known == std::end(kKnown) || !data) return other;
-  other.condition = known->condition;
-  other.decides = known->decides;
-  other.terminal = known->terminal;
-  other.is_target = known->decides;
-  if (DecidesAfterAll(*known, *data)) other.decides = other.is_target = true;
+  OtherExpression other = {.name = name};
+  if (!absl::c_linear_search(kLeavesMark, name)) other.marks = MarksOfUnknownTarget();
+  const bool tests = absl::c_linear_search(kTests, name);
+  const bool ends = absl::c_linear_search(kVerdicts, name);
+  if (!data || (!tests && !ends && !absl::c_linear_search(kLoads, name))) return other;
+  other.condition = tests;
+  other.terminal = ends;
+  other.decides = other.is_target = ends || DecidesAfterAll(name, *data);
   other.text = DisplayNative(name, *data);
   if (absl::StartsWith(other.text, "-j ")) other.is_target = true;
   // A verdict that could not be read.

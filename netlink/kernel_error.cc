@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/kernel_error.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <system_error>
 
 #include "absl/strings/cord.h"
@@ -54,8 +56,6 @@ constexpr Row kRows[] = {
     {ETIMEDOUT, absl::StatusCode::kDeadlineExceeded, "the kernel did not answer"},
 };
 
-constexpr Row kOther = {0, absl::StatusCode::kUnknown, ""};
-
 // Also the type URL under which Status keeps it.
 constexpr char kMissingExtension[] = "kipt.netlink/missing-extension";
 constexpr char kChainInUse[] = "kipt.netlink/chain-in-use";
@@ -64,13 +64,6 @@ std::optional<std::string> Payload(const absl::Status& status, const char* type)
   const absl::optional<absl::Cord> payload = status.GetPayload(type);
   if (!payload.has_value()) return std::nullopt;
   return std::string(*payload);
-}
-
-const Row& FindRow(int error_number) {
-  for (const Row& row : kRows) {
-    if (row.error_number == error_number) return row;
-  }
-  return kOther;
 }
 
 // ERESTART never reaches programs but through nf_tables; strerror's words for it mislead.
@@ -82,7 +75,11 @@ std::string ErrorText(int error_number) {
 }  // namespace
 
 absl::Status KernelError(int error_number, absl::string_view action, absl::string_view advice) {
-  const Row& row = FindRow(error_number);
+  const auto* const known = std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& row) {
+    return row.error_number == error_number;
+  });
+  const Row row =
+      known != std::end(kRows) ? *known : Row{error_number, absl::StatusCode::kUnknown, ""};
   if (advice.empty()) advice = row.advice;
   std::string message = absl::StrCat(action, ": ", ErrorText(error_number));
   if (!advice.empty()) absl::StrAppend(&message, " (", advice, ")");

@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -190,8 +191,7 @@ class Describer {
     // connection's labels (NFQA_CT).
     constexpr int32_t kVerdicts[] = {NF_ACCEPT, NF_DROP,  NFT_CONTINUE, NFT_BREAK,
                                      NFT_JUMP,  NFT_GOTO, NFT_RETURN};
-    return std::find(std::begin(kVerdicts), std::end(kVerdicts), verdict.code) !=
-           std::end(kVerdicts);
+    return absl::c_linear_search(kVerdicts, verdict.code);
   }
 
   // Empty for one that iptables has no name for.

@@ -17,6 +17,8 @@
 #include <iterator>
 #include <optional>
 
+#include "absl/algorithm/container.h"
+
 namespace kipt::netlink {
 namespace {
 
@@ -129,10 +131,8 @@ TargetEffect EffectOfTarget(absl::string_view name) {
   constexpr absl::string_view kPassOn[] = {"LOG", "NFLOG", "TRACE"};
   constexpr absl::string_view kTerminal[] = {"REJECT",     "DNAT",     "SNAT",
                                              "MASQUERADE", "REDIRECT", "NETMAP"};
-  const auto is_in = [&](const auto& names) {
-    return std::find(std::begin(names), std::end(names), name) != std::end(names);
-  };
-  return {.decides = !is_in(kPassOn), .terminal = is_in(kTerminal)};
+  return {.decides = !absl::c_linear_search(kPassOn, name),
+          .terminal = absl::c_linear_search(kTerminal, name)};
 }
 
 Marks MarksOfXtMatch(absl::string_view name, uint32_t revision, XtBytes info) {

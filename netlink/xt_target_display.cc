@@ -146,42 +146,35 @@ Spelling Nat(Family family, absl::string_view name, uint32_t revision, XtBytes b
 
 // ---- others ----
 
-struct RejectName {
-  uint32_t code;
-  const char* name;
-};
-constexpr RejectName kRejects[] = {
-    {IPT_ICMP_NET_UNREACHABLE, "icmp-net-unreachable"},
-    {IPT_ICMP_HOST_UNREACHABLE, "icmp-host-unreachable"},
-    {IPT_ICMP_PROT_UNREACHABLE, "icmp-proto-unreachable"},
-    {IPT_ICMP_PORT_UNREACHABLE, "icmp-port-unreachable"},
-    {IPT_ICMP_NET_PROHIBITED, "icmp-net-prohibited"},
-    {IPT_ICMP_HOST_PROHIBITED, "icmp-host-prohibited"},
-    {IPT_TCP_RESET, "tcp-reset"},
-    {IPT_ICMP_ADMIN_PROHIBITED, "icmp-admin-prohibited"},
-};
-constexpr RejectName kRejects6[] = {
-    {IP6T_ICMP6_NO_ROUTE, "icmp6-no-route"},
-    {IP6T_ICMP6_ADM_PROHIBITED, "icmp6-adm-prohibited"},
-    {IP6T_ICMP6_ADDR_UNREACH, "icmp6-addr-unreachable"},
-    {IP6T_ICMP6_PORT_UNREACH, "icmp6-port-unreachable"},
-    {IP6T_TCP_RESET, "tcp-reset"},
-    {IP6T_ICMP6_POLICY_FAIL, "icmp6-policy-fail"},
-    {IP6T_ICMP6_REJECT_ROUTE, "icmp6-reject-route"},
-};
-
-template <size_t kSize>
-Spelling RejectText(const RejectName (&names)[kSize], uint32_t code) {
-  const auto* const known = std::find_if(std::begin(names), std::end(names),
-                                         [&](const RejectName& name) { return name.code == code; });
-  if (known == std::end(names)) return std::nullopt;
-  return absl::StrCat("-j REJECT --reject-with ", known->name);
-}
+// By enum ipt_reject_with and enum ip6t_reject_with.
+constexpr const char* kRejects[] = {"icmp-net-unreachable",
+                                    "icmp-host-unreachable",
+                                    "icmp-proto-unreachable",
+                                    "icmp-port-unreachable",
+                                    nullptr,
+                                    "icmp-net-prohibited",
+                                    "icmp-host-prohibited",
+                                    "tcp-reset",
+                                    "icmp-admin-prohibited"};
+static_assert(std::size(kRejects) == IPT_ICMP_ADMIN_PROHIBITED + 1);
+constexpr const char* kRejects6[] = {"icmp6-no-route",
+                                     "icmp6-adm-prohibited",
+                                     nullptr,
+                                     "icmp6-addr-unreachable",
+                                     "icmp6-port-unreachable",
+                                     nullptr,
+                                     "tcp-reset",
+                                     "icmp6-policy-fail",
+                                     "icmp6-reject-route"};
+static_assert(std::size(kRejects6) == IP6T_ICMP6_REJECT_ROUTE + 1);
 
 // Both families' structs are one enum.
 static_assert(sizeof(ipt_reject_info) == 4 && sizeof(ip6t_reject_info) == 4);
 Spelling Reject(Family family, const uint32_t& code) {
-  return family == Family::kIPv4 ? RejectText(kRejects, code) : RejectText(kRejects6, code);
+  const absl::Span<const char* const> names =
+      family == Family::kIPv4 ? absl::MakeConstSpan(kRejects) : absl::MakeConstSpan(kRejects6);
+  if (code >= names.size() || names[code] == nullptr) return std::nullopt;
+  return absl::StrCat("-j REJECT --reject-with ", names[code]);
 }
 
 // Nothing where there is no end.
