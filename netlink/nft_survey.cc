@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -123,42 +124,32 @@ class Surveyor {
   std::map<TableId, uint8_t> families_;
 };
 
-// Nothing for a chain of another table. Other programs' chains may have any attribute, so the rest
-// is not read.
-std::optional<ListedChain> ParseChain(Family family, WireBytes message) {
-  const std::optional<Attributes> attributes = Attributes::OfMessage(message);
-  if (!attributes) return std::nullopt;
-  const std::optional<Table> table = FindTable(attributes->Text(NFTA_CHAIN_TABLE).value_or(""));
-  const std::optional<std::string> name = attributes->Text(NFTA_CHAIN_NAME);
-  if (!table || !name) return std::nullopt;
-  return ListedChain{.id = {.family = family, .table = *table, .name = *name},
-                     .base = attributes->Bytes(NFTA_CHAIN_HOOK).has_value(),
-                     .use = attributes->U32(NFTA_CHAIN_USE).value_or(0)};
-}
-
-absl::StatusOr<std::vector<ListedChain>> DumpChains(Socket& socket, Family family) {
-  std::vector<ListedChain> chains;
-  const absl::StatusOr<int> error =
-      AskOne(socket, NFT_MSG_GETCHAIN, WireFamily(family), NLM_F_DUMP, {}, [&](WireBytes message) {
-        std::optional<ListedChain> chain = ParseChain(family, message);
-        if (chain) chains.push_back(*std::move(chain));
-        return absl::OkStatus();
-      });
-  if (!error.ok()) return error.status();
-  if (*error == 0) return chains;
-  return NfTablesError(*error, absl::StrCat("listing the chains of family ", FamilyName(family)));
-}
-
 }  // namespace
 
 absl::StatusOr<std::vector<ListedChain>> ListNftChains(Family family) {
   const absl::StatusOr<std::unique_ptr<Socket>> socket = Socket::Open();
   if (!socket.ok()) return socket.status();
-  absl::StatusOr<std::vector<ListedChain>> chains = DumpChains(**socket, family);
-  for (int attempt = 1; attempt < kReadAttempts && absl::IsAborted(chains.status()); ++attempt) {
-    chains = DumpChains(**socket, family);
+  std::vector<ListedChain> chains;
+  // Other programs' chains may have any attribute, so the rest is not read.
+  const auto take = [&](WireBytes message) {
+    const std::optional<Attributes> attributes = Attributes::OfMessage(message);
+    if (!attributes) return absl::OkStatus();
+    const std::optional<Table> table = FindTable(attributes->Text(NFTA_CHAIN_TABLE).value_or(""));
+    const std::optional<std::string> name = attributes->Text(NFTA_CHAIN_NAME);
+    if (!table || !name) return absl::OkStatus();
+    chains.push_back({.id = {.family = family, .table = *table, .name = *name},
+                      .base = attributes->Bytes(NFTA_CHAIN_HOOK).has_value(),
+                      .use = attributes->U32(NFTA_CHAIN_USE).value_or(0)});
+    return absl::OkStatus();
+  };
+  absl::StatusOr<int> error = absl::AbortedError("");
+  for (int attempt = 0; attempt < kReadAttempts && absl::IsAborted(error.status()); ++attempt) {
+    chains.clear();
+    error = AskOne(**socket, NFT_MSG_GETCHAIN, WireFamily(family), NLM_F_DUMP, {}, take);
   }
-  return chains;
+  if (!error.ok()) return error.status();
+  if (*error == 0) return chains;
+  return NfTablesError(*error, absl::StrCat("listing the chains of family ", FamilyName(family)));
 }
 
 absl::StatusOr<Survey> TakeNftSurvey(Socket& socket, const SurveyFilter& keep) {

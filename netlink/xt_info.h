@@ -4,7 +4,7 @@
 //
 // The xtables matches and targets of our vocabulary as the kernel's structs (NFTA_MATCH_INFO,
 // NFTA_TARGET_INFO). Those that are only shown are in xt_display.h. The kernel's headers of them,
-// linux/netfilter/xt_*.h, are included by the .cc files of xt_info, xt_display and xt_marks alone.
+// linux/netfilter/xt_*.h, are included by the .cc files of xt_info and xt_display alone.
 //
 // Encoders return all bytes that the kernel will dump back, padding included and zero:
 // `iptables -C` compares whole blobs, so one byte of garbage makes duplicates for ever. Decoders

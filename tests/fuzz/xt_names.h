@@ -10,7 +10,7 @@
 
 namespace kipt::testing {
 
-// All that netlink/xt_info.h decodes, netlink/xt_*_display.cc shows or netlink/xt_marks.cc knows.
+// All that netlink/xt_info.h decodes or knows, or netlink/xt_*_display.cc shows.
 inline constexpr absl::string_view kXtMatches[] = {
     "comment",   "mark",   "conntrack", "addrtype", "connmark", "icmp",      "icmp6", "limit",
     "multiport", "nfacct", "physdev",   "recent",   "sctp",     "statistic", "tcp",   "udp",
