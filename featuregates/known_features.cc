@@ -8,10 +8,6 @@
 
 namespace kipt::featuregates {
 
-Component KubeletComponent(Version emulated) {
-  return {.name = kKubeletComponentName, .version = emulated, .features = kKubeletFeatures};
-}
-
 Overrides FromKubeletConfiguration(GateValues feature_gates) {
   return {.values = std::move(feature_gates),
           .unknown = Overrides::Unknown::kIgnore,

@@ -35,7 +35,9 @@ inline constexpr const Feature* kKubeletFeatures[] = {&kIPTablesOwnershipCleanup
 inline constexpr absl::string_view kKubeletComponentName = "kubelet";
 
 // Kubelet's gates as release `emulated` has them.
-Component KubeletComponent(Version emulated);
+inline Component KubeletComponent(Version emulated) {
+  return {.name = kKubeletComponentName, .version = emulated, .features = kKubeletFeatures};
+}
 
 // What the field featureGates of a KubeletConfiguration says. The file is kubelet's: most of its
 // gates are none of ours and are ignored, and AllAlpha or AllBeta in it are meant for Kubernetes'

@@ -25,7 +25,7 @@
 #include "agent/audit/chain_owner.h"
 #include "agent/detect/mode_evidence.h"
 #include "agent/detect/routing.h"
-#include "agent/policy/dependents.h"
+#include "agent/policy/claims.h"
 #include "agent/policy/policy.h"
 #include "netlink/survey.h"
 

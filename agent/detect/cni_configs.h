@@ -15,7 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "agent/detect/host_program.h"
-#include "agent/policy/dependents.h"
+#include "agent/policy/claims.h"
 
 namespace kipt::agent {
 

@@ -173,7 +173,7 @@ absl::Status Attempt::Repair(const PolicyInput& input, absl::Span<const Family> 
     report_.plan = *std::move(plan);
     const Diff allowed = restraint(report_.plan);
     const netlink::Transaction transaction =
-        ToTransaction(allowed, report_.plan.generation, families);
+        ToTransaction(allowed.changes, report_.plan.generation, families);
     if (transaction.empty()) return absl::OkStatus();
     const SteadyTime start = clock_.now();
     absl::Status applied = backend_.Apply(transaction);

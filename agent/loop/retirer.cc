@@ -25,7 +25,7 @@ absl::Status RetireUnused(netlink::Backend& backend, const RetireRequest& reques
        i <= EveryKubeletChain(netlink::Family::kIPv4).size() * netlink::kFamilies.size(); ++i) {
     report.plan = PlanRetirement(request.input, snapshot, diff, report.dependents, request.options);
     if (!request.apply || report.plan.empty()) return absl::OkStatus();
-    absl::Status status = backend.Apply(ToTransaction(report.plan, snapshot.generation));
+    absl::Status status = backend.Apply(ToTransaction(report.plan.changes, snapshot.generation));
     const std::optional<std::string> used = netlink::ChainInUse(status);
     if (!used) {
       report.applied = status.ok();

@@ -25,10 +25,10 @@ constexpr char kDamaged[] = "damaged: it lost its match";
 
 class ChainDiffer {
  public:
-  ChainDiffer(const DesiredChain& desired, const ObservedChain& observed, const PolicyInput& input,
-              bool claimed, Diff& diff)
+  ChainDiffer(const DesiredChain& desired, const std::vector<ObservedRule>& observed,
+              const PolicyInput& input, bool claimed, Diff& diff)
       : desired_(desired),
-        observed_(observed.rules),
+        observed_(observed),
         input_(input),
         claimed_(claimed),
         diff_(diff),
@@ -37,7 +37,6 @@ class ChainDiffer {
         numbers_(observed_) {}
 
   void Run() {
-    diff_.in_place.push_back({desired_.id, ChainText(desired_.id), desired_.reason});
     const bool unguarded = FindDamages();
     FindOurs();
     // What kube-proxy keeps in a form that works is left alone, ours included: adding ours beside
@@ -142,20 +141,17 @@ class ChainDiffer {
     const std::optional<int> bit = CompleteSetBit(desired_.id, whole);
     if (!bit.has_value()) return false;
     const int ours = input_.bits.masquerade;
-    if (*bit != ours) {
-      diff_.findings.push_back(
-          {Condition::kBitConflict, desired_.id,
-           absl::StrCat("kube-proxy uses mark bit ", *bit, ", this agent was given bit ", ours,
+    const bool conflict = *bit != ours;
+    diff_.findings.push_back(
+        {conflict ? Condition::kBitConflict : Condition::kOlderFormKept, desired_.id,
+         conflict ? absl::StrCat(
+                        "kube-proxy uses mark bit ", *bit, ", this agent was given bit ", ours,
                         ": give both the same --iptables-masquerade-bit; until then kube-proxy's "
                         "rules stay, and what others mark with bit ",
-                        ours, " is not masqueraded"),
-           false});
-    } else {
-      diff_.findings.push_back({Condition::kOlderFormKept, desired_.id,
-                                "kube-proxy keeps an older form of these rules, which does the "
-                                "same work: nothing to do",
-                                false});
-    }
+                        ours, " is not masqueraded")
+                  : "kube-proxy keeps an older form of these rules, which does the same work: "
+                    "nothing to do",
+         false});
     return true;
   }
 
@@ -171,7 +167,7 @@ class ChainDiffer {
       diff_.changes.push_back(
           {before < observed_.size()
                ? numbers_.InsertBefore(desired_.id, rule.rule, observed_[before].handle)
-               : numbers_.Append(desired_.id, rule.rule),
+               : netlink::AddRule{.chain = desired_.id, .rule = rule.rule},
            rule.reason});
     }
   }
@@ -214,12 +210,9 @@ std::string ChainText(const netlink::ChainId& chain) {
   return absl::StrCat(":", chain.name, " - [0:0]");
 }
 
-std::string RuleText(const netlink::ChainId& chain, const ObservedRule& rule) {
-  return absl::StrCat("-A ", chain.name, " ", netlink::ToString(chain.family, rule));
-}
-
-std::string RuleText(const netlink::ChainId& chain, const netlink::Rule& rule) {
-  return absl::StrCat("-A ", chain.name, " ", netlink::ToString(chain.family, rule));
+std::string WhyNotDesired(const PolicyInput& input, const netlink::ChainId& chain) {
+  if (!IsLabelChain(chain)) return absl::StrCat("not part of ", ModeName(input.mode), " mode");
+  return input.labels ? "this node has no connection labels" : "ConnLabelMarking is off";
 }
 
 std::string WhyStale(const PolicyInput& input, const netlink::ChainId& chain, bool shared,
@@ -229,40 +222,34 @@ std::string WhyStale(const PolicyInput& input, const netlink::ChainId& chain, bo
   if (!absl::c_linear_search(input.families, chain.family)) {
     return "stale, kept: this family is not managed (--ip-families)";
   }
-  if (IsLabelChain(chain)) return absl::StrCat("stale, kept: ", WhyNoLabels(input));
-  return absl::StrCat("stale, kept: not part of ", ModeName(input.mode), " mode");
+  return absl::StrCat("stale, kept: ", WhyNotDesired(input, chain));
 }
 
-void DiffMissingChain(const DesiredChain& desired, Diff& diff) {
-  diff.changes.push_back({netlink::CreateChain{desired.id}, desired.reason});
-  for (const DesiredRule& rule : desired.rules) {
-    diff.changes.push_back({netlink::AddRule{desired.id, rule.rule}, rule.reason});
+void DiffChain(const DesiredChain& desired, const ObservedChain* observed, const PolicyInput& input,
+               bool claimed, Diff& diff) {
+  if (observed == nullptr) {
+    diff.changes.push_back({netlink::CreateChain{desired.id}, desired.reason});
+  } else {
+    diff.in_place.push_back({desired.id, ChainText(desired.id), desired.reason});
   }
-}
-
-void DiffExistingChain(const DesiredChain& desired, const ObservedChain& observed,
-                       const PolicyInput& input, bool claimed, Diff& diff) {
-  ChainDiffer(desired, observed, input, claimed, diff).Run();
+  const std::vector<ObservedRule> none;
+  ChainDiffer(desired, observed != nullptr ? observed->rules : none, input, claimed, diff).Run();
 }
 
 void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, netlink::Walk& walk,
               Diff& diff) {
   const netlink::ChainId& base = desired.base_chain;
   const ObservedChain* observed = snapshot.Find(base);
-  if (observed == nullptr) {
-    const bool planned = absl::c_any_of(diff.changes, [&](const Change& change) {
-      return change.operation == netlink::Operation(netlink::CreateChain{base});
-    });
-    if (!planned) {
-      diff.changes.push_back({netlink::CreateChain{base}, "base chain of the jump below"});
-    }
-    diff.changes.push_back({netlink::AddRule{.chain = base, .rule = desired.rule}, desired.reason});
-    return;
+  const Change creation = {netlink::CreateChain{base}, "base chain of the jump below"};
+  if (observed == nullptr && !absl::c_linear_search(diff.changes, creation)) {
+    diff.changes.push_back(creation);
   }
-  RuleNumbers numbers(observed->rules);
+  const std::vector<ObservedRule> none;
+  const std::vector<ObservedRule>& rules = observed != nullptr ? observed->rules : none;
+  RuleNumbers numbers(rules);
   bool found = false;
   const ObservedRule* above = nullptr;  // no packet passes it
-  for (const ObservedRule& rule : observed->rules) {
+  for (const ObservedRule& rule : rules) {
     if (rule.rule() == nullptr || *rule.rule() != desired.rule) {
       if (!found && above == nullptr && walk.Stops(base, rule)) above = &rule;
       continue;
@@ -284,11 +271,10 @@ void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, net
     }
   }
   if (found) return;
-  diff.changes.push_back(
-      {observed->rules.empty()
-           ? numbers.Append(base, desired.rule)
-           : numbers.InsertBefore(base, desired.rule, observed->rules.front().handle),
-       desired.reason});
+  diff.changes.push_back({rules.empty()
+                              ? netlink::AddRule{.chain = base, .rule = desired.rule}
+                              : numbers.InsertBefore(base, desired.rule, rules.front().handle),
+                          desired.reason});
 }
 
 }  // namespace kipt::agent

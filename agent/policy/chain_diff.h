@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/policy.h"
 #include "netlink/reach.h"
@@ -36,10 +37,6 @@ class RuleNumbers {
     return {.chain = chain, .rule = rule, .before = before, .number = number};
   }
 
-  netlink::AddRule Append(const netlink::ChainId& chain, const netlink::Rule& rule) {
-    return {.chain = chain, .rule = rule, .before = std::nullopt, .number = 0};
-  }
-
   netlink::DeleteRule Delete(const netlink::ChainId& chain, const netlink::ObservedRule& rule) {
     const auto at = std::find(handles_.begin(), handles_.end(), rule.handle);
     const int number = static_cast<int>(at - handles_.begin()) + 1;
@@ -51,18 +48,18 @@ class RuleNumbers {
   std::vector<std::optional<netlink::RuleHandle>> handles_;  // none: a rule that we add
 };
 
-// Appends to `diff` the changes, standing and stale rules and findings of a chain of ours that
-// exists. `claimed`: kube-proxy uses the chains that it shares with kubelet.
-void DiffExistingChain(const DesiredChain& desired, const netlink::ObservedChain& observed,
-                       const PolicyInput& input, bool claimed, Diff& diff);
-
-// The same for a chain of ours that does not exist.
-void DiffMissingChain(const DesiredChain& desired, Diff& diff);
+// Appends to `diff` the changes, standing and stale rules and findings of a chain of ours;
+// `observed` is null where it does not exist. `claimed`: kube-proxy uses the chains that it shares
+// with kubelet.
+void DiffChain(const DesiredChain& desired, const netlink::ObservedChain* observed,
+               const PolicyInput& input, bool claimed, Diff& diff);
 
 // The same for a jump; `walk` is through `snapshot`.
 void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, netlink::Walk& walk,
               Diff& diff);
 
+// Why `chain` of kubelet's is not desired where the mode is not off. A clause.
+std::string WhyNotDesired(const PolicyInput& input, const netlink::ChainId& chain);
 // Why what stands of `chain`, which is kubelet's, or leads to it, is stale. `shared`: kube-proxy
 // writes it too.
 std::string WhyStale(const PolicyInput& input, const netlink::ChainId& chain, bool shared,
@@ -70,8 +67,10 @@ std::string WhyStale(const PolicyInput& input, const netlink::ChainId& chain, bo
 
 // ":KUBE-FIREWALL - [0:0]" and "-A KUBE-FIREWALL ...", as iptables-save prints them.
 std::string ChainText(const netlink::ChainId& chain);
-std::string RuleText(const netlink::ChainId& chain, const netlink::ObservedRule& rule);
-std::string RuleText(const netlink::ChainId& chain, const netlink::Rule& rule);
+template <typename RuleOrObserved>
+std::string RuleText(const netlink::ChainId& chain, const RuleOrObserved& rule) {
+  return absl::StrCat("-A ", chain.name, " ", netlink::ToString(chain.family, rule));
+}
 
 }  // namespace kipt::agent
 

@@ -2,8 +2,9 @@
 //
 // File: agent/policy/claims.h
 //
-// Who would miss a chain of kubelet's if it went: the reasons for which retirement (retirement.h)
-// leaves something alone. Pure.
+// Who on this node depends on kubelet's chains, and what claims follow from that: the reasons for
+// which retirement (retirement.h) leaves something alone. kube-proxy's chains say by themselves
+// that it does. Pure.
 //
 // Claims are per family and iptables mode. In doubt there is a claim: what cannot be read counts as
 // somebody's.
@@ -11,14 +12,125 @@
 #define KIPT_AGENT_POLICY_CLAIMS_H_
 
 #include <cstdint>
+#include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "agent/policy/dependents.h"
 #include "netlink/ruleset.h"
+#include "netlink/survey.h"
 
 namespace kipt::agent {
+
+// A rule that is not kubelet's and jumps to a chain that is.
+struct Reference {
+  netlink::ChainId chain;
+  // "ip nat CNI-DN-0123": where the rule stands.
+  std::string from;
+  std::string rule;
+
+  // From a chain of kube-proxy's.
+  bool kube_proxy = false;
+
+  auto operator<=>(const Reference&) const = default;
+};
+
+// A rule of others that may turn on bits of the packet mark, or give the packet's connection
+// labels.
+struct Marking {
+  // "ip mangle PREROUTING".
+  std::string from;
+  std::string rule;
+  // One of the two.
+  uint32_t bits = 0;
+  netlink::ConnLabelSet labels = {};
+  // Packets of which families it sees.
+  bool ipv4 = true;
+  bool ipv6 = true;
+
+  bool operator==(const Marking&) const = default;
+};
+
+// A CNI configuration that names a chain of kubelet's.
+struct CniReference {
+  // "/etc/cni/net.d/10-containerd-net.conflist".
+  std::string file;
+  std::string plugin;  // its "type": "portmap"
+  std::string chain;   // of table nat, both families
+
+  auto operator<=>(const CniReference&) const = default;
+};
+
+// What the CNI configuration directories say.
+struct CniConfigs {
+  // The directories that were read, those that are not there left out.
+  std::vector<std::string> directories = {};
+  std::vector<CniReference> references = {};
+  // Why a directory or file could not be read or understood, each with its path: what stands in it
+  // must be taken for a claim. Empty: everything was read.
+  std::vector<std::string> problems = {};
+
+  bool operator==(const CniConfigs&) const = default;
+};
+
+struct Dependents {
+  // A few for each chain, sorted.
+  std::vector<Reference> references = {};
+  // How many there are, kube-proxy's aside; a chain that nobody refers to is not here.
+  std::map<netlink::ChainId, uint64_t> reference_counts = {};
+  // A few, sorted.
+  std::vector<Marking> mark_setters = {};
+  std::vector<Marking> label_setters = {};
+  CniConfigs cni = {};
+  // Interfaces from which the kernel takes packets for 127.0.0.0/8 (detect/route_localnet.h).
+  std::vector<std::string> route_localnet = {};
+  // A rule that is not kubelet's in a table of iptables, of any family: "ip nat KUBE-SVC-1: -A
+  // ...". Empty: nobody else uses this iptables mode.
+  std::string rule_of_others = {};
+
+  bool operator==(const Dependents&) const = default;
+};
+
+// Collects Dependents from surveys while they are taken, so that none of their rules need be kept.
+//
+// Not counted: kubelet's own rules, in any form; kube-proxy's in the chains they share; the table
+// that kube-proxy's nftables mode has to itself, which masquerades what it marks (since 1.29).
+//
+// A chain of kubelet's that marks in the other mode does count where anybody may come to it: a jump
+// or a CNI configuration leads there. kube-proxy's jumps to KUBE-MARK-MASQ alone do not: it brings
+// what acts on that mark.
+class DependentsCollector {
+ public:
+  // For Backend::TakeSurvey of the mode whose chains may be retired. Refers to this collector, and
+  // keeps no rule.
+  netlink::SurveyFilter ManagedMode();
+  // For that of the other mode: a packet has one mark, and its connection one set of labels,
+  // whoever sets them.
+  netlink::SurveyFilter OtherMode();
+  // The other mode holds something, and it cannot be read: it may set any mark and label.
+  void OtherModeUnreadable(const std::string& why);
+  // `cni` and `route_localnet` as they are.
+  Dependents Finish(CniConfigs cni, std::vector<std::string> route_localnet) const;
+
+ private:
+  struct Place;
+  void NoteReference(const Place& place, const netlink::SurveyRule& rule);
+  void NoteMarkings(const Place& place, const netlink::SurveyRule& rule, bool managed_mode);
+  void NoteOtherJump(const Place& place, const netlink::SurveyRule& rule);
+  void NoteRuleOfOthers(const Place& place, const netlink::SurveyRule& rule);
+
+  std::vector<Reference> references_;
+  std::map<netlink::ChainId, uint64_t> counts_;
+  std::map<netlink::ChainId, uint64_t> kube_proxy_counts_;
+  // Of marks and of labels.
+  std::vector<Marking> setters_;
+  // Kubelet's marking chains in the other mode: what they set, and who jumps to them.
+  std::vector<std::pair<netlink::ChainId, Marking>> other_marking_;
+  std::set<netlink::ChainId> other_targets_;
+  std::string rule_of_others_;
+};
 
 enum class ClaimKind : uint8_t {
   kForeignJump,       // a rule that is not kubelet's jumps to the chain

@@ -65,12 +65,7 @@ class Differ {
     FindUnhooked();
     for (const DesiredChain& chain : desired_.chains) {
       if (IsUnhooked(chain.id)) continue;
-      const ObservedChain* existing = observed_.Find(chain.id);
-      if (existing == nullptr) {
-        DiffMissingChain(chain, diff_);
-      } else {
-        DiffExistingChain(chain, *existing, input_, claimed_[chain.id.family], diff_);
-      }
+      DiffChain(chain, observed_.Find(chain.id), input_, claimed_[chain.id.family], diff_);
     }
     netlink::Walk walk(observed_);
     for (const DesiredJump& jump : desired_.jumps) {
@@ -276,10 +271,12 @@ Diff ComputeDiff(const PolicyInput& input, const Snapshot& observed,
   return Differ(input, observed, support).Run(native);
 }
 
-netlink::Transaction ToTransaction(const Diff& diff, uint32_t generation,
+netlink::Transaction ToTransaction(absl::Span<const Change> changes, uint32_t generation,
                                    absl::Span<const Family> families) {
-  netlink::Transaction transaction{.generation = generation, .operations = {}};
-  for (const Change& change : diff.changes) {
+  netlink::Transaction transaction{
+      .generation = generation,
+  };
+  for (const Change& change : changes) {
     const Family family = netlink::ChainOf(change.operation).family;
     if (absl::c_linear_search(families, family)) transaction.operations.push_back(change.operation);
   }

@@ -145,8 +145,8 @@ Diff ComputeDiff(const PolicyInput& input, const netlink::Snapshot& observed,
 bool Changes(const Diff& diff, netlink::Family family);
 
 // The changes that concern `families`, to be applied to the ruleset at `generation`.
-netlink::Transaction ToTransaction(const Diff& diff, uint32_t generation,
-                                   absl::Span<const netlink::Family> families);
+netlink::Transaction ToTransaction(absl::Span<const Change> changes, uint32_t generation,
+                                   absl::Span<const netlink::Family> families = netlink::kFamilies);
 
 // A finding that nothing mends and that an operator should see: the state is not what the mode
 // promises.

@@ -132,10 +132,6 @@ std::vector<DesiredJump> EveryKubeletJump(Family family) {
   return jumps;
 }
 
-absl::string_view WhyNoLabels(const PolicyInput& input) {
-  return input.labels ? "this node has no connection labels" : "ConnLabelMarking is off";
-}
-
 std::vector<netlink::ChainQuery> ChainsToRead(absl::Span<const Family> families) {
   std::map<ChainId, netlink::ChainQuery> queries;
   const auto ask = [&](const auto& row, bool with_rules, bool follow) {

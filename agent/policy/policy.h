@@ -149,10 +149,6 @@ std::vector<DesiredChain> EveryKubeletChain(netlink::Family family);
 // Every jump that some kubelet makes in `family`.
 std::vector<DesiredJump> EveryKubeletJump(netlink::Family family);
 
-// Why no chain of the gate ConnLabelMarking is desired: the gate is off, or the node cannot. A
-// clause.
-absl::string_view WhyNoLabels(const PolicyInput& input);
-
 // What a Backend must be asked for so that DesiredRuleset can be compared with what stands, in some
 // families: kubelet's chains of every mode, the base chains that hold its jumps, and the existence
 // of kube-proxy's; and what keeps packets from its jumps and the martian rule

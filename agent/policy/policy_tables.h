@@ -189,9 +189,7 @@ inline netlink::Rule RuleOf(const JumpRow& row) {
 
 // ---- table 4: what kube-proxy alone makes, in iptables mode from 1.17 on, and in IPVS mode ----
 
-// What the chain tells of its family. kLives: kube-proxy lives, or lived until this boot, and keeps
-// KUBE-MARK-MASQ, KUBE-POSTROUTING and (since 1.27) KUBE-FIREWALL as its own. kDropsByItself: it
-// needs neither KUBE-MARK-DROP nor the rule that acts on its mark.
+// What the chain tells of its family (IsClaimedByKubeProxy, KubeProxyDropsByItself).
 enum class Tells : uint8_t { kNothing, kLives, kDropsByItself };
 
 struct KubeProxyRow {

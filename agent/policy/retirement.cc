@@ -107,11 +107,10 @@ class Planner {
   }
 
   std::string Why(const ChainId& chain) const {
-    const std::string why = input_.mode == Mode::kOff ? "nothing of kubelet's is wanted"
-                            : IsLabelChain(chain)
-                                ? std::string(WhyNoLabels(input_))
-                                : absl::StrCat("not part of ", ModeName(input_.mode), " mode");
-    return absl::StrCat("stale: ", why, ", and nobody uses it");
+    return absl::StrCat(
+        "stale: ",
+        input_.mode == Mode::kOff ? "nothing of kubelet's is wanted" : WhyNotDesired(input_, chain),
+        ", and nobody uses it");
   }
 
   const ClaimSources sources_;
@@ -215,14 +214,6 @@ std::vector<Standing> WithClaims(std::vector<Standing> stale, const Retirement& 
     }
   }
   return stale;
-}
-
-netlink::Transaction ToTransaction(const Retirement& retirement, uint32_t generation) {
-  netlink::Transaction transaction{.generation = generation};
-  for (const Change& change : retirement.changes) {
-    transaction.operations.push_back(change.operation);
-  }
-  return transaction;
 }
 
 }  // namespace kipt::agent

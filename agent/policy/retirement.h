@@ -13,11 +13,9 @@
 #include <vector>
 
 #include "agent/policy/claims.h"
-#include "agent/policy/dependents.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/policy.h"
 #include "netlink/ruleset.h"
-#include "netlink/transaction.h"
 
 namespace kipt::agent {
 
@@ -80,9 +78,6 @@ std::vector<Standing> WithClaims(std::vector<Standing> stale, const Retirement& 
 
 // "jumped to from ...; kube-proxy uses it: ...".
 std::string ToString(const std::vector<Claim>& claims);
-
-// For the backend, on the generation that `retirement` was planned on.
-netlink::Transaction ToTransaction(const Retirement& retirement, uint32_t generation);
 
 }  // namespace kipt::agent
 

@@ -17,7 +17,7 @@ agent::PolicyInput WantedInput() {
 
 netlink::Transaction ColdTransaction() {
   const agent::PolicyInput wanted = WantedInput();
-  return agent::ToTransaction(agent::ComputeDiff(wanted, {}), 1, wanted.families);
+  return agent::ToTransaction(agent::ComputeDiff(wanted, {}).changes, 1, wanted.families);
 }
 
 netlink::Snapshot StandingRuleset(int services) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/policy/dependents.h"
+#include "agent/policy/claims.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -214,9 +214,9 @@ TEST(DiffReasonsTest, SaysWhatIsNotPossibleWhereIptablesCanHoldNoRule) {
 TEST(DiffReasonsTest, TheNativeTableGoesIntoTheTransactionOfIPv4) {
   const Family six[] = {Family::kIPv6};
   const Diff diff = DiffWithoutXt(Mode::kCleanup);
-  const auto operations = ToTransaction(diff, 1, kIPv4Only).operations;
+  const auto operations = ToTransaction(diff.changes, 1, kIPv4Only).operations;
   EXPECT_TRUE(std::any_of(operations.begin(), operations.end(), netlink::IsNative));
-  EXPECT_THAT(ToTransaction(diff, 1, six).operations, IsEmpty());
+  EXPECT_THAT(ToTransaction(diff.changes, 1, six).operations, IsEmpty());
 }
 
 // The metric `findings` has a series for each of them.

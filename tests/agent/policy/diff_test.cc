@@ -588,7 +588,7 @@ TEST(DiffTest, ATransactionHoldsOnlyTheFamiliesAskedFor) {
   const PolicyInput both = ::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies, {});
   const Diff diff = ComputeDiff(both, {});
   constexpr Family kIPv6Only[] = {Family::kIPv6};
-  const netlink::Transaction transaction = ToTransaction(diff, 7, kIPv6Only);
+  const netlink::Transaction transaction = ToTransaction(diff.changes, 7, kIPv6Only);
   EXPECT_EQ(transaction.generation, 7U);
   EXPECT_FALSE(transaction.empty());
   for (const netlink::Operation& operation : transaction.operations) {

@@ -75,7 +75,8 @@ TEST(RetirementReasonsTest, TheNativeTableThatGoesIsOursAndOfModeOff) {
       PlanRetirement(off, {}, diff, dependents, options).changes.at(0).operation);
   EXPECT_EQ(taken.family, Family::kIPv4);
   EXPECT_EQ(taken.name, kNativeTable);
-  EXPECT_EQ(ToTransaction(PlanRetirement(off, {}, diff, dependents, options), 1).operations.size(),
+  EXPECT_EQ(ToTransaction(PlanRetirement(off, {}, diff, dependents, options).changes, 1)
+                .operations.size(),
             1U);
   Diff with_more = diff;
   with_more.stale.push_back({Nat("KUBE-MARK-MASQ"), ":KUBE-MARK-MASQ - [0:0]", "stale, kept"});
