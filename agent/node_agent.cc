@@ -56,10 +56,8 @@ absl::StatusOr<Config> ConfigOf(const NodeAgentOptions& options) {
 
 struct NodeAgent::Inside {
   NodeAgentHandlers handlers;
-  // What no other agent than this one can have.
-  std::optional<std::string> netns;
-  absl::Duration longest_retry;
-  absl::Duration program_deadline;
+  // As given to Create.
+  NodeAgentOptions options;
   // Until the first Dispatch.
   bool made = false;
   std::vector<std::pair<absl::LogSeverity, std::string>> early_notices;
@@ -99,9 +97,6 @@ absl::StatusOr<std::unique_ptr<NodeAgent>> NodeAgent::Create(NodeAgentOptions op
   auto inside = std::make_unique<Inside>();
   Inside* const self = inside.get();
   self->handlers = std::move(handlers);
-  self->netns = options.netns;
-  self->longest_retry = options.longest_retry;
-  self->program_deadline = options.program_deadline;
   self->loop = *std::move(loop);
   for (const std::string& warning : config->warnings) {
     self->Notice(absl::LogSeverity::kWarning, warning);
@@ -121,6 +116,7 @@ absl::StatusOr<std::unique_ptr<NodeAgent>> NodeAgent::Create(NodeAgentOptions op
        .retired = [self](const RetireReport& other) { self->NoticeRetired(other); }});
   if (!agent.ok()) return agent.status();
   self->agent = *std::move(agent);
+  self->options = std::move(options);
   return std::unique_ptr<NodeAgent>(new NodeAgent(std::move(inside)));
 }
 
@@ -135,8 +131,9 @@ absl::Status NodeAgent::Dispatch() {
 }
 
 absl::Status NodeAgent::SetOptions(NodeAgentOptions options) {
-  if (options.netns != inside_->netns || options.longest_retry != inside_->longest_retry ||
-      options.program_deadline != inside_->program_deadline) {
+  const NodeAgentOptions& now = inside_->options;
+  if (options.netns != now.netns || options.longest_retry != now.longest_retry ||
+      options.program_deadline != now.program_deadline) {
     return absl::FailedPreconditionError("the namespace and the limits are fixed at start");
   }
   absl::StatusOr<Config> config = ConfigOf(options);

@@ -34,11 +34,6 @@ bool MayPassByItself(const absl::Status& status) {
   return absl::IsAborted(status) || absl::IsDeadlineExceeded(status);
 }
 
-// Before a family is tried again. Nothing tells when another process ends that was in the way.
-absl::Duration LongestWait(const absl::Status& status) {
-  return MayPassByItself(status) ? kLongestFightWait : absl::InfiniteDuration();
-}
-
 // No other process has just changed anything.
 bool IsQuiet(Trigger trigger) {
   return trigger == Trigger::kStart || trigger == Trigger::kConfig || trigger == Trigger::kTimer;
@@ -70,9 +65,8 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(EventLoop& loop, AgentOptio
       loop.AddTimer([self = agent.get()] { self->OnTimer(); });
   if (!timer.ok()) return timer.status();
   agent->timer_ = *std::move(timer);
-  if (absl::Status status = agent->timer_->FireAfter(absl::ZeroDuration()); !status.ok()) {
-    return status;
-  }
+  absl::Status status = agent->timer_->FireAfter(absl::ZeroDuration());
+  if (!status.ok()) return status;
   return agent;
 }
 
@@ -119,12 +113,6 @@ Agent::FamilyRecord& Agent::RecordOf(Family family) {
 
 bool Agent::IsLegacy() const {
   return backend_ != nullptr && backend_->kind() == netlink::BackendKind::kIptablesLegacy;
-}
-
-Clock Agent::RoundClock() const {
-  Clock clock = SteadyClock();
-  clock.patience = options_.patience;
-  return clock;
 }
 
 void Agent::SetPace() {
@@ -251,7 +239,9 @@ SyncReport Agent::Repair(Trigger trigger) {
   if (trigger == Trigger::kTimer && !before.all()) {
     options_.support->Look(backend_->kind(), options_.input.labels.has_value());
   }
-  SyncReport report = Reconciler(backend_.get(), RoundClock(), options_.support)
+  Clock clock = SteadyClock();
+  clock.patience = options_.patience;
+  SyncReport report = Reconciler(backend_.get(), std::move(clock), options_.support)
                           .Sync(options_.input, [&](const Plan& plan) { return Restrain(plan); });
   // Nothing was.
   if (options_.observe) {
@@ -350,8 +340,10 @@ void Agent::NoteFamilies(Round& round, SteadyTime ended) {
     if (result.status.ok()) {
       record.backoff.NoteSuccess();
     } else if (round.report.status.ok()) {
-      // Only this family: the other is repaired as before.
-      record.backoff.NoteFailure(ended, LongestWait(result.status));
+      // Only this family: the other is repaired as before. Nothing tells when another process ends
+      // that was in the way.
+      record.backoff.NoteFailure(
+          ended, MayPassByItself(result.status) ? kLongestFightWait : absl::InfiniteDuration());
       pace_.NoteWaiting(record.backoff.next());
     }
     if (Update(JudgeFamily(state.family, round.report, state_.fights, options_.observe),
@@ -369,14 +361,13 @@ void Agent::NoteState(const Round& round) {
   state_.looks += static_cast<uint64_t>(report.looks);
   if (report.FirstError().ok()) state_.last_success = now;
   Retirement retired;
-  if (round.retirement && round.retirement->status.ok()) {
-    state_.claimed = round.retirement->plan.kept;
-    if (round.retirement->surveyed) {
-      state_.foreign_references = round.retirement->dependents.reference_counts;
+  if (round.retirement) {
+    const RetireReport& done = *round.retirement;
+    if (done.applied) retired.changes = done.plan.changes;
+    if (done.status.ok()) state_.claimed = done.plan.kept;
+    if (done.status.ok() && done.surveyed) {
+      state_.foreign_references = done.dependents.reference_counts;
     }
-  }
-  if (round.retirement && round.retirement->applied) {
-    retired.changes = round.retirement->plan.changes;
   }
   retired.kept = state_.claimed;
   if (report.status.ok()) {

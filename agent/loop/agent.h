@@ -108,7 +108,6 @@ class Agent {
   // Whether `change` belongs to a table of `record.refused`, or waits for one.
   bool IsRefused(const FamilyRecord& record, const Change& change) const;
   bool IsLegacy() const;
-  Clock RoundClock() const;
 
   // One round.
   void Turn(Trigger trigger);

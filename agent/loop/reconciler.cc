@@ -345,10 +345,8 @@ bool WaitsForOtherTables(const Ruleset& desired, const Change& change) {
 Reconciler::Reconciler(netlink::Backend* backend, Clock clock, SupportSource* support)
     : backend_(backend), clock_(std::move(clock)), support_(support) {}
 
-RuleSupport Reconciler::Known() const { return KnownSupport(support_); }
-
 absl::StatusOr<Plan> Reconciler::Look(const PolicyInput& input) {
-  return Attempt(backend_, clock_, clock_.now(), support_, Known(), input).Look();
+  return Attempt(backend_, clock_, clock_.now(), support_, KnownSupport(support_), input).Look();
 }
 
 SyncReport Reconciler::Sync(const PolicyInput& input, const Restraint& restraint) {
@@ -358,7 +356,8 @@ SyncReport Reconciler::Sync(const PolicyInput& input, const Restraint& restraint
   const netlink::BackendKind kind = backend_->kind();
   const bool labels = input.labels.has_value();
   if (report.plan.support_disproved) support_->NoteDisproof(kind, labels);
-  if (report.LacksExtension() && !Known().refused && support_->NoteRefusal(kind, labels)) {
+  if (report.LacksExtension() && !KnownSupport(support_).refused &&
+      support_->NoteRefusal(kind, labels)) {
     report = After(report, SyncAsKnown(input, restraint, start));
   }
   if (!report.labels_refused.ok()) {
@@ -372,11 +371,11 @@ SyncReport Reconciler::SyncAsKnown(const PolicyInput& input, const Restraint& re
   const auto attempt = [&](const RuleSupport& support) {
     return Attempt(backend_, clock_, start, support_, support, input, restraint).Sync();
   };
-  const SyncReport report = attempt(Known());
+  const SyncReport report = attempt(KnownSupport(support_));
   const FamilyResult* refused = LabelsRefused(report);
-  if (refused == nullptr || !input.labels || !Known().conn_labels) return report;
+  if (refused == nullptr || !input.labels || !KnownSupport(support_).conn_labels) return report;
   SyncReport without =
-      After(report, attempt(WithoutConnLabels(Known(), refused->status.message())));
+      After(report, attempt(WithoutConnLabels(KnownSupport(support_), refused->status.message())));
   // Where it fails without labels too, they were not the reason: the next round tries them again.
   if (without.ResultOf(refused->family).status.ok()) without.labels_refused = refused->status;
   return without;

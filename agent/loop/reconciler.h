@@ -96,7 +96,6 @@ class Reconciler {
   SyncReport Sync(const PolicyInput& input, const Restraint& restraint = {});
 
  private:
-  RuleSupport Known() const;
   // One attempt by what is known of the node; and one more without labels, where they were refused.
   SyncReport SyncAsKnown(const PolicyInput& input, const Restraint& restraint, SteadyTime start);
 
