@@ -100,7 +100,7 @@ class SavedRuleReader {
       const auto is_option = [](absl::string_view word) { return word == "-j" || word == "-g"; };
       opaque_.decides = std::any_of(words_.begin(), words_.end(), is_option);
       if (opaque_.decides) {
-        opaque_.marks.set = kAllMarks;
+        opaque_.marks.set = netlink::kAllMarks;
         opaque_.marks.labels_set = netlink::AllConnLabels();
       }
     }
@@ -153,7 +153,7 @@ class SavedRuleReader {
     } else if (option == "-m" && at_ + 2 <= words_.size()) {
       const absl::string_view name = Word(1);
       at_ += 2;
-      AddMarks(MarksOfMatch(name, words_.subspan(at_)));
+      opaque_.marks |= MarksOfMatch(name, words_.subspan(at_));
       if (negated || !ReadKnownMatch(name)) ReadUnknownMatch(name);
     } else {
       // We do not know whether it has an argument.
@@ -195,8 +195,6 @@ class SavedRuleReader {
     }
     SkipUnknown(0);
   }
-
-  void AddMarks(const SavedMarks& marks) { opaque_.marks |= marks; }
 
   void ReadAddress(std::optional<PrefixMatch>& place, bool negated) {
     const std::optional<Prefix> prefix = ReadPrefix(family_, Word(1));
@@ -246,7 +244,7 @@ class SavedRuleReader {
       rule_.target = Jump{.chain = std::string(name)};
     } else {
       opaque_.target = std::string(name);
-      if (!is_verdict) AddMarks(MarksOfTarget(name, words_.subspan(at_)));
+      if (!is_verdict) opaque_.marks |= MarksOfTarget(name, words_.subspan(at_));
       fits_ = fits_ && ReadOwnTarget(name);
     }
   }

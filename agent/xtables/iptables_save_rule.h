@@ -15,7 +15,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "netlink/ruleset.h"
-#include "netlink/xt_info.h"
 
 namespace kipt::agent {
 
@@ -32,20 +31,17 @@ std::variant<netlink::Rule, netlink::OpaqueRule> ParseSavedRule(
 // The inverse of netlink::QuoteForSave. Nothing where QuoteForSave would not have written `word`.
 std::optional<std::string> UnquoteSavedWord(absl::string_view word);
 
-using netlink::kAllMarks;
-using SavedMarks = netlink::Marks;
-
 // "16/0xff" or "020": decimal, hexadecimal or octal, as iptables(8) accepts numbers, not only as
 // iptables-save prints them: files are written by hand, too. All bits where there is no mask.
 std::optional<netlink::SetMark> ReadMaskedValue(absl::string_view word);
 
 // Of the match `-m NAME`. `words` are those after the name; its options end at the next -m, -j or
 // -g. A match that we do not know may look at every bit, and give every label.
-SavedMarks MarksOfMatch(absl::string_view name, absl::Span<const absl::string_view> words);
+netlink::Marks MarksOfMatch(absl::string_view name, absl::Span<const absl::string_view> words);
 
 // Of the target `-j NAME`, which is no chain and no verdict. `words` are those after the name,
 // all. A target that we do not know may do anything with every bit and label.
-SavedMarks MarksOfTarget(absl::string_view name, absl::Span<const absl::string_view> words);
+netlink::Marks MarksOfTarget(absl::string_view name, absl::Span<const absl::string_view> words);
 
 }  // namespace kipt::agent
 
