@@ -6,7 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/strip.h"
-#include "agent/xtables/iptables_save_rule.h"
+#include "agent/xtables/iptables_save.h"
 #include "netlink/xt_info.h"
 
 namespace kipt::agent {

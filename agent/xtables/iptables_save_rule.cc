@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/xtables/iptables_save_rule.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "agent/xtables/iptables_save.h"
 #include "netlink/xt_info.h"
 
 namespace kipt::agent {
@@ -69,7 +68,7 @@ std::optional<uint16_t> ReadStates(absl::string_view word) {
 }
 
 // "114", quotes included: iptables-save quotes numbers, too, for names may have spaces. Names
-// themselves are no matter of one rule (conn_label_names.h).
+// themselves are no matter of one rule.
 std::optional<uint8_t> ReadLabel(absl::string_view word) {
   int label = 0;
   const bool quoted = absl::ConsumePrefix(&word, "\"") && absl::ConsumeSuffix(&word, "\"");
