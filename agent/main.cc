@@ -25,7 +25,7 @@
 #include "agent/config/load_config.h"
 #include "agent/confinement.h"
 #include "agent/daemon.h"
-#include "agent/detect/cni_configs.h"
+#include "agent/detect/host_files.h"
 #include "agent/detect/mode_evidence.h"
 #include "agent/node/node.h"
 #include "agent/process/command.h"
@@ -34,7 +34,7 @@
 #include "agent/process/own_process.h"
 #include "agent/report/report.h"
 #include "agent/round_log.h"
-#include "agent/xtables/iptables_save_reader.h"
+#include "agent/xtables/iptables_save.h"
 #include "featuregates/go_text.h"
 
 namespace kipt::agent {

@@ -16,9 +16,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "agent/audit/audit_parts.h"
-#include "agent/xtables/iptables_save_lines.h"
-#include "agent/xtables/iptables_save_reader.h"
-#include "agent/xtables/iptables_save_rule.h"
+#include "agent/xtables/iptables_save.h"
 
 namespace kipt::agent {
 namespace {

@@ -28,7 +28,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "agent/detect/host_program.h"
+#include "agent/detect/host_files.h"
 #include "agent/detect/iptables_mode.h"
 #include "agent/detect/rule_support.h"
 #include "agent/policy/diff.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "agent/detect/cni_configs.h"
+#include "agent/detect/host_files.h"
 #include "agent/detect/mode_evidence.h"
 #include "agent/detect/routing.h"
 #include "agent/loop/clock.h"

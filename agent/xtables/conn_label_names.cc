@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/xtables/conn_label_names.h"
-
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -21,8 +19,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "agent/process/files.h"
-#include "agent/xtables/iptables_save_lines.h"
-#include "agent/xtables/iptables_save_reader.h"
+#include "agent/xtables/iptables_save.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {

@@ -52,7 +52,7 @@ struct IptablesLegacyOptions {
   // (before 5.15 they come with the modules, unasked) then hold nothing, no program can read or
   // write them, and no packet meets them: they are read as none.
   std::string if_inet6_path = "/proc/thread-self/net/if_inet6";
-  // Names of connections' labels, for people; iptables-save prints them (conn_label_names.h). Read
+  // Names of connections' labels, for people; iptables-save prints them. Read
   // where a label is printed. Not there as a rule.
   std::string label_names_path = "/etc/xtables/connlabel.conf";
   absl::Duration command_deadline = absl::Seconds(60);
@@ -86,7 +86,7 @@ struct IptablesLegacyOptions {
 // error has netlink::MissingExtension.
 //
 // Watch does the same in both WatchModes, and costs other writers nothing in either: what it does
-// and what it does not see is in agent/xtables/iptables_legacy_monitor.h. It returns
+// and what it does not see is in agent/xtables/iptables_legacy_parts.h. It returns
 // FailedPrecondition, too, where the calling thread is in another namespace.
 absl::StatusOr<std::unique_ptr<netlink::Backend>> NewIptablesLegacyBackend(
     CommandRunner* runner, IptablesLegacyOptions options = {});

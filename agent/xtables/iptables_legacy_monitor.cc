@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/xtables/iptables_legacy_monitor.h"
-
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/inotify.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "agent/xtables/iptables_legacy_parts.h"
 
 // Need struct in6_addr to be the C library's, and so come after it.
 #include <linux/netfilter_ipv4/ip_tables.h>
@@ -24,7 +24,6 @@
 #include "absl/strings/string_view.h"
 #include "agent/process/files.h"
 #include "agent/process/network_namespaces.h"
-#include "agent/xtables/iptables_legacy_programs.h"
 #include "netlink/kernel_error.h"
 
 namespace kipt::agent {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/xtables/iptables_legacy_programs.h"
-
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <sys/stat.h>
@@ -21,8 +19,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "agent/process/files.h"
-#include "agent/xtables/conn_label_names.h"
-#include "agent/xtables/iptables_save_reader.h"
+#include "agent/xtables/iptables_legacy_parts.h"
+#include "agent/xtables/iptables_save.h"
 #include "featuregates/go_text.h"
 #include "netlink/kernel_error.h"
 

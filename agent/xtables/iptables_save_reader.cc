@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/xtables/iptables_save_reader.h"
-
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -12,8 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
-#include "agent/xtables/iptables_save_lines.h"
-#include "agent/xtables/iptables_save_rule.h"
+#include "agent/xtables/iptables_save.h"
 #include "featuregates/go_text.h"
 #include "netlink/ruleset.h"
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/xtables/iptables_save_rule.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "agent/xtables/iptables_save.h"
 #include "netlink/xt_info.h"
 
 namespace kipt::agent {
@@ -69,7 +68,7 @@ std::optional<uint16_t> ReadStates(absl::string_view word) {
 }
 
 // "114", quotes included: iptables-save quotes numbers, too, for names may have spaces. Names
-// themselves are no matter of one rule (conn_label_names.h).
+// themselves are no matter of one rule.
 std::optional<uint8_t> ReadLabel(absl::string_view word) {
   int label = 0;
   const bool quoted = absl::ConsumePrefix(&word, "\"") && absl::ConsumeSuffix(&word, "\"");
@@ -100,7 +99,7 @@ class SavedRuleReader {
       const auto is_option = [](absl::string_view word) { return word == "-j" || word == "-g"; };
       opaque_.decides = std::any_of(words_.begin(), words_.end(), is_option);
       if (opaque_.decides) {
-        opaque_.marks.set = kAllMarks;
+        opaque_.marks.set = netlink::kAllMarks;
         opaque_.marks.labels_set = netlink::AllConnLabels();
       }
     }
@@ -153,7 +152,7 @@ class SavedRuleReader {
     } else if (option == "-m" && at_ + 2 <= words_.size()) {
       const absl::string_view name = Word(1);
       at_ += 2;
-      AddMarks(MarksOfMatch(name, words_.subspan(at_)));
+      opaque_.marks |= MarksOfMatch(name, words_.subspan(at_));
       if (negated || !ReadKnownMatch(name)) ReadUnknownMatch(name);
     } else {
       // We do not know whether it has an argument.
@@ -195,8 +194,6 @@ class SavedRuleReader {
     }
     SkipUnknown(0);
   }
-
-  void AddMarks(const SavedMarks& marks) { opaque_.marks |= marks; }
 
   void ReadAddress(std::optional<PrefixMatch>& place, bool negated) {
     const std::optional<Prefix> prefix = ReadPrefix(family_, Word(1));
@@ -246,7 +243,7 @@ class SavedRuleReader {
       rule_.target = Jump{.chain = std::string(name)};
     } else {
       opaque_.target = std::string(name);
-      if (!is_verdict) AddMarks(MarksOfTarget(name, words_.subspan(at_)));
+      if (!is_verdict) opaque_.marks |= MarksOfTarget(name, words_.subspan(at_));
       fits_ = fits_ && ReadOwnTarget(name);
     }
   }

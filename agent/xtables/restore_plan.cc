@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/xtables/restore_plan.h"
-
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -14,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "agent/xtables/iptables_legacy_parts.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {
@@ -228,7 +227,7 @@ bool AddsRules(const std::vector<Operation>& operations, Family family, Table ta
   });
 }
 
-// Orders `operations` by table (restore_plan.h).
+// Orders `operations` by table, as PlanRestore says.
 void SortByTable(const ObservedChains& state, std::vector<Operation>& operations) {
   const bool only_removes =
       std::all_of(operations.begin(), operations.end(), [&](const Operation& operation) {

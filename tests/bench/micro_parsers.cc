@@ -7,8 +7,8 @@
 
 #include "absl/strings/string_view.h"
 #include "agent/config/load_config.h"
-#include "agent/detect/cni_configs.h"
-#include "agent/xtables/iptables_save_reader.h"
+#include "agent/detect/host_files.h"
+#include "agent/xtables/iptables_save.h"
 #include "featuregates/feature_gates.h"
 #include "tests/bench/micro_rulesets.h"
 #include "tests/support/ruleset_text.h"

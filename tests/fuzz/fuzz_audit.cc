@@ -8,9 +8,9 @@
 
 #include "agent/audit/audit.h"
 #include "agent/audit/audit_parts.h"
-#include "agent/detect/cni_configs.h"
+#include "agent/detect/host_files.h"
 #include "agent/policy/rule_forms.h"
-#include "agent/xtables/iptables_save_reader.h"
+#include "agent/xtables/iptables_save.h"
 #include "nlohmann/json.hpp"
 #include "tests/fuzz/require.h"
 #include "tests/fuzz/targets.h"

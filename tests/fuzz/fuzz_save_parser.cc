@@ -9,8 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "agent/xtables/iptables_save_lines.h"
-#include "agent/xtables/iptables_save_reader.h"
+#include "agent/xtables/iptables_save.h"
 #include "tests/fuzz/require.h"
 #include "tests/fuzz/targets.h"
 

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <string>
 
-#include "agent/xtables/iptables_legacy_monitor.h"
+#include "agent/xtables/iptables_legacy_parts.h"
 #include "tests/fuzz/require.h"
 
 namespace kipt::testing {

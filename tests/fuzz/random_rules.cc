@@ -66,8 +66,8 @@ netlink::PrefixMatch RandomPrefix(Family family, Choices& choices) {
 }
 
 // Printable, and what a shell or a parser might stumble over. No control characters: a newline is
-// what iptables-restore has no words for (agent/xtables/restore_plan.h), and refuses, where netlink
-// does not.
+// what iptables-restore has no words for (agent/xtables/restore_plan.cc), and refuses, where
+// netlink does not.
 std::string RandomComment(Choices& choices) {
   static constexpr absl::string_view kWords[] = {"kubernetes", " ",  "\"", "'",  "\\", "-j DROP",
                                                  "#",          "%s", "ü",  "--", "!",  "$(x)"};

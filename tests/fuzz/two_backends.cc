@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "agent/xtables/iptables_legacy_backend.h"
-#include "agent/xtables/iptables_save_reader.h"
+#include "agent/xtables/iptables_save.h"
 #include "netlink/backend.h"
 #include "netlink/ruleset.h"
 #include "netlink/transaction.h"
@@ -104,7 +104,7 @@ struct ToOperation {
   Operation operator()(const RemoveChain& edit) const { return netlink::DeleteChain{edit.chain}; }
   Operation operator()(const PutRule& edit) const {
     netlink::AddRule add{.chain = edit.chain, .rule = edit.rule, .before = {}, .number = 0};
-    // The number is corrected by the backend that goes by numbers (restore_plan.h).
+    // The number is corrected by the backend that goes by numbers (restore_plan.cc).
     if (edit.before) add.before = At(edit.chain, *edit.before).handle;
     if (edit.before) add.number = static_cast<int>(*edit.before) + 1;
     return add;

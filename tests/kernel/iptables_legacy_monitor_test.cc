@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the monitor of legacy iptables says of what the real programs do.
-#include "agent/xtables/iptables_legacy_monitor.h"
-
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,6 +21,7 @@
 #include "absl/time/time.h"
 #include "agent/process/command.h"
 #include "agent/xtables/iptables_legacy_backend.h"
+#include "agent/xtables/iptables_legacy_parts.h"
 #include "netlink/backend.h"
 #include "tests/kernel/iptables_legacy_monitor_fixture.h"
 #include "tests/support/netns_fixture.h"

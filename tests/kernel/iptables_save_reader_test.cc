@@ -2,8 +2,6 @@
 //
 // The parser of iptables-save against the decoder of nf_tables: the same kernel rules, read both
 // ways, say the same. What differs is only how an opaque rule is spelled.
-#include "agent/xtables/iptables_save_reader.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,6 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
+#include "agent/xtables/iptables_save.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/support/status_matchers.h"
 

@@ -11,9 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "agent/xtables/iptables_save_lines.h"
-#include "agent/xtables/iptables_save_reader.h"
-#include "agent/xtables/iptables_save_rule.h"
+#include "agent/xtables/iptables_save.h"
 #include "netlink/survey.h"
 
 namespace kipt::testing {

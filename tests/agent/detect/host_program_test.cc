@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/detect/host_program.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -11,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/detect/host_files.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {

@@ -2,8 +2,6 @@
 //
 // Labels that connlabel.conf names. tests/kernel/conn_label_names_test.cc holds the same against
 // iptables itself.
-#include "agent/xtables/conn_label_names.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -14,8 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/process/command.h"
-#include "agent/xtables/iptables_legacy_programs.h"
-#include "agent/xtables/iptables_save_reader.h"
+#include "agent/xtables/iptables_legacy_parts.h"
+#include "agent/xtables/iptables_save.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 

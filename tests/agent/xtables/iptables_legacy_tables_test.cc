@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 
-#include "agent/xtables/iptables_legacy_monitor.h"
+#include "agent/xtables/iptables_legacy_parts.h"
 
 // Need struct in6_addr to be the C library's, and so come behind it.
 #include <linux/netfilter_ipv4/ip_tables.h>

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which bits of the packet mark a saved rule looks at and turns on, in every spelling.
-#include "agent/xtables/iptables_save_rule.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <variant>
 #include <vector>
 
-#include "agent/xtables/iptables_save_lines.h"
-#include "agent/xtables/iptables_save_reader.h"
+#include "agent/xtables/iptables_save.h"
 #include "netlink/ruleset.h"
 #include "netlink/xt_info.h"
 

@@ -2,8 +2,6 @@
 //
 // Whole saves: tables, chains, and what is not a save. iptables_save_rule_test.cc has the rules,
 // captured_save_test.cc what kube-proxy writes.
-#include "agent/xtables/iptables_save_reader.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "agent/xtables/iptables_save.h"
 #include "tests/support/observed.h"
 #include "tests/support/process_cost.h"
 #include "tests/support/status_matchers.h"

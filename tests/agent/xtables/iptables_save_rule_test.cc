@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Single rules of a save: their words, which ones are Rules, and what is known of the others.
-#include "agent/xtables/iptables_save_rule.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,8 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "agent/xtables/iptables_save_lines.h"
-#include "agent/xtables/iptables_save_reader.h"
+#include "agent/xtables/iptables_save.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {

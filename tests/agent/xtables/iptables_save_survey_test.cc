@@ -15,7 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "agent/xtables/iptables_save_reader.h"
+#include "agent/xtables/iptables_save.h"
 #include "tests/support/process_cost.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/surveyed.h"

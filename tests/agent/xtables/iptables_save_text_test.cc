@@ -6,8 +6,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "agent/xtables/fingerprint.h"
-#include "agent/xtables/iptables_save_lines.h"
+#include "agent/xtables/iptables_save.h"
 
 namespace kipt::testing {
 namespace {

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "agent/audit/audit.h"
-#include "agent/detect/cni_configs.h"
+#include "agent/detect/host_files.h"
 #include "agent/detect/mode_evidence.h"
 #include "agent/process/command.h"
 #include "tests/skew/advise/advise.h"

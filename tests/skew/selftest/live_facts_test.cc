@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "agent/xtables/iptables_save_reader.h"
+#include "agent/xtables/iptables_save.h"
 
 namespace kipt::skew {
 namespace {
