@@ -278,10 +278,6 @@ AuditReport Audit(absl::Span<const NodeView> views, const AuditOptions& options)
   return report;
 }
 
-AuditReport Audit(const NodeView& view, const AuditOptions& options) {
-  return Audit(absl::Span<const NodeView>(&view, 1), options);
-}
-
 bool AuditExitNeedsAttention(const AuditReport& report) {
   return report.errors != 0 || report.warnings != 0;
 }

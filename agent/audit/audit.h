@@ -268,7 +268,6 @@ inline constexpr size_t kMostExamples = 3;
 // The first view is the node's own namespace. An entry of the allow list is unused if it matches
 // nothing in any of them.
 AuditReport Audit(absl::Span<const NodeView> views, const AuditOptions& options);
-AuditReport Audit(const NodeView& view, const AuditOptions& options);
 
 // For people.
 std::string AuditText(const AuditReport& report);

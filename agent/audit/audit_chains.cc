@@ -41,8 +41,7 @@ constexpr MarkChain kMarkChains[] = {
 // Why nothing acts on the mark that `chain` sets; empty where something does.
 std::string WhyUnheard(const FamilyAudit& audit, const MarkChain& mark, const SurveyChain& chain) {
   const std::string listener = absl::StrCat(mark.table, "/", mark.listener);
-  const SurveyChain* found = audit.chains.Find(mark.table, mark.listener);
-  if (found == nullptr) return absl::StrCat("there is no ", listener);
+  if (!audit.chains.Has(mark.table, mark.listener)) return absl::StrCat("there is no ", listener);
   if (!audit.chains.HangsOnBase(mark.table, mark.listener, mark.listener_base)) {
     return absl::StrCat("no jump from ", mark.listener_base, " leads to ", listener);
   }
@@ -50,7 +49,7 @@ std::string WhyUnheard(const FamilyAudit& audit, const MarkChain& mark, const Su
   for (const SurveyRule& rule : chain.rules) bits |= MarksSet(rule);
   bool tests = false;
   bool acts = false;
-  for (const SurveyRule& rule : found->rules) {
+  for (const SurveyRule& rule : audit.chains.Rules(mark.table, mark.listener)) {
     const std::string target = TargetName(rule);
     const bool tests_it = (MarksTested(rule) & bits) != 0;
     tests |= tests_it;

@@ -177,7 +177,6 @@ struct RuleWords {
   std::vector<absl::string_view> others = {};
   // The target or chain of -j or -g, and what stands behind it.
   absl::string_view target = {};
-  bool go_to = false;
   absl::string_view target_arguments = {};
 
   // The argument of a target's option: "--to-destination". Empty where it is not there.

@@ -142,22 +142,18 @@ std::string Counted(uint64_t count, absl::string_view noun) {
 }
 
 std::string Wrapped(absl::string_view text, size_t indent, absl::string_view lead) {
-  const std::string margin(indent, ' ');
-  std::string wrapped = absl::StrCat(margin, lead);
-  size_t column = wrapped.size();
-  const std::string next_margin(indent + lead.size(), ' ');
-  bool first = true;
+  std::string wrapped = absl::StrCat(std::string(indent, ' '), lead);
+  const std::string margin(wrapped.size(), ' ');
+  size_t begin = 0;  // of the line
+  absl::string_view between = "";
   for (const absl::string_view word : absl::StrSplit(text, ' ')) {
-    if (!first && column + 1 + word.size() > kColumns) {
-      absl::StrAppend(&wrapped, "\n", next_margin);
-      column = next_margin.size();
-    } else if (!first) {
-      wrapped += ' ';
-      ++column;
+    if (!between.empty() && wrapped.size() - begin + 1 + word.size() > kColumns) {
+      begin = wrapped.size() + 1;
+      absl::StrAppend(&wrapped, "\n", margin, word);
+    } else {
+      absl::StrAppend(&wrapped, between, word);
     }
-    absl::StrAppend(&wrapped, word);
-    column += word.size();
-    first = false;
+    between = " ";
   }
   return wrapped + "\n";
 }

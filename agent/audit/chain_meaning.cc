@@ -128,7 +128,7 @@ std::vector<std::string> NextAt(const FamilyChains& chains, const Listener& list
     const bool leads = chains.HangsOnBase(listener.table, listener.chain, base);
     (leads ? leading : missing).push_back(base);
     if (!leads) continue;
-    for (const netlink::SurveyRule& rule : chains.Find(listener.table, base)->rules) {
+    for (const netlink::SurveyRule& rule : chains.Rules(listener.table, base)) {
       if (JumpOf(rule) == listener.chain) packets += rule.counters.packets;
     }
   }

@@ -163,30 +163,11 @@ std::optional<netlink::ChainId> KubeletChainId(const netlink::TableId& table,
   return std::nullopt;
 }
 
-bool IsKubeletForm(const netlink::TableId& table, absl::string_view chain,
-                   const netlink::SurveyRule& rule) {
-  const std::optional<netlink::ChainId> id = KubeletChainId(table, chain);
-  return id && rule.rule() != nullptr && RecognizeKubeletForm(*id, *rule.rule()).has_value();
-}
-
 // IPVS mode puts one rule of its own into KUBE-POSTROUTING.
 bool IsIpvsLoopback(const netlink::SurveyRule& rule) {
   const netlink::OpaqueRule* opaque = rule.opaque();
   return opaque != nullptr &&
          (opaque->set == "KUBE-LOOP-BACK" || opaque->set == "KUBE-6-LOOP-BACK");
-}
-
-// Kubelet's jumps from base chains, and this agent's; kUnknown for all other rules. The jump from
-// POSTROUTING has the comment of kube-proxy's.
-Owner OwnerOfJump(const netlink::TableId& table, absl::string_view chain,
-                  const netlink::SurveyRule& rule) {
-  const std::optional<netlink::ChainId> id = KubeletChainId(table, chain);
-  if (!id || rule.rule() == nullptr || JumpTarget(rule) == nullptr) return Owner::kUnknown;
-  for (const DesiredJump& jump : EveryKubeletJump(id->family)) {
-    if (jump.base_chain != *id || jump.rule != *rule.rule()) continue;
-    return IsPrivateChain(table.name, *JumpTarget(rule)) ? Owner::kThisAgent : Owner::kKubelet;
-  }
-  return Owner::kUnknown;
 }
 
 }  // namespace
@@ -223,19 +204,26 @@ bool IsPrivateChain(absl::string_view place) {
 Owner OwnerOfRule(const netlink::TableId& table, absl::string_view chain, bool base,
                   const netlink::SurveyRule& rule) {
   const Owner of_chain = OwnerOfChain(table, chain, base);
+  const std::optional<netlink::ChainId> id = KubeletChainId(table, chain);
+  const netlink::Rule* known = id ? rule.rule() : nullptr;
+  const absl::string_view jump = JumpOf(rule);
   if (of_chain == Owner::kKubelet ||
       (of_chain == Owner::kThisAgent && IsPrivateChain(table.name, chain))) {
-    if (IsKubeletForm(table, chain, rule)) return of_chain;
+    if (known != nullptr && RecognizeKubeletForm(*id, *known)) return of_chain;
     if (IsIpvsLoopback(rule)) return Owner::kKubeProxyIpvs;
   } else if (of_chain != Owner::kBaseChain && of_chain != Owner::kUnknown) {
     return of_chain;
   }
-  const Owner of_jump = OwnerOfJump(table, chain, rule);
-  if (of_jump != Owner::kUnknown) return of_jump;
+  // Before comments: kubelet's jump from POSTROUTING has that of kube-proxy's.
+  if (known != nullptr) {
+    for (const DesiredJump& own : EveryKubeletJump(id->family)) {
+      if (own.base_chain != *id || own.rule != *known) continue;
+      return IsPrivateChain(table.name, jump) ? Owner::kThisAgent : Owner::kKubelet;
+    }
+  }
   for (const OwnerRow& row : kComments) {
     if (absl::StartsWith(KnownMatches(rule).comment, row.name)) return row.owner;
   }
-  const absl::string_view jump = JumpOf(rule);
   const Owner of_target = jump.empty() ? Owner::kUnknown : OwnerOfChain(table, jump);
   // That a rule uses a chain of kubelet's or of ours does not make it that.
   return IsKubeletsOrOurs(of_target) ? Owner::kUnknown : of_target;
@@ -273,6 +261,13 @@ const FamilyChains::Chains& FamilyChains::In(absl::string_view table) const {
 const netlink::SurveyChain* FamilyChains::Find(absl::string_view table,
                                                absl::string_view chain) const {
   return survey_.Find(Id(table), std::string(chain));
+}
+
+const FamilyChains::RuleList& FamilyChains::Rules(absl::string_view table,
+                                                  absl::string_view chain) const {
+  static const RuleList* const kNone = new RuleList();
+  const netlink::SurveyChain* found = Find(table, chain);
+  return found == nullptr ? *kNone : found->rules;
 }
 
 bool FamilyChains::HangsOnBase(absl::string_view table, absl::string_view chain,

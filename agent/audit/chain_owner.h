@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "netlink/survey.h"
@@ -80,6 +81,7 @@ absl::string_view JumpOf(const netlink::SurveyRule& rule);
 class FamilyChains {
  public:
   using Chains = std::map<std::string, netlink::SurveyChain>;
+  using RuleList = std::vector<netlink::SurveyRule>;
 
   FamilyChains(const netlink::Survey& survey, netlink::Family family);
 
@@ -96,6 +98,8 @@ class FamilyChains {
   bool Has(absl::string_view table, absl::string_view chain) const {
     return Find(table, chain) != nullptr;
   }
+  // Its rules; none where it does not exist.
+  const RuleList& Rules(absl::string_view table, absl::string_view chain) const;
   // A base chain of the same table jumps to it: packets come there. `from` limits it to one.
   bool HangsOnBase(absl::string_view table, absl::string_view chain,
                    absl::string_view from = "") const;

@@ -14,7 +14,6 @@ namespace kipt::agent {
 namespace {
 
 using netlink::Family;
-using netlink::SurveyChain;
 using netlink::SurveyRule;
 
 // ---- the release: what changed in kube-proxy's rules, as far as it can be seen in them ----
@@ -37,13 +36,8 @@ class Bounds {
   }
 
   // `is_new`: what release `since` brought, and no older one has.
-  void Tell(bool is_new, int since, const std::string& new_evidence,
-            const std::string& old_evidence) {
-    if (is_new) {
-      AtLeast(since, new_evidence);
-    } else {
-      AtMost(since - 1, old_evidence);
-    }
+  void Tell(bool is_new, int since, const std::string& evidence, const std::string& otherwise) {
+    is_new ? AtLeast(since, evidence) : AtMost(since - 1, otherwise);
   }
 
   // What only a newer release makes outweighs what an older one may have left behind.
@@ -63,10 +57,6 @@ class Bounds {
   std::string newest_evidence_;
 };
 
-bool AnyRule(const SurveyChain* chain, bool (*wanted)(const SurveyRule&)) {
-  return chain != nullptr && absl::c_any_of(chain->rules, wanted);
-}
-
 // "! -s 10.244.0.0/16 ... -j KUBE-MARK-MASQ", or "! -i" of the other ways to tell local packets.
 bool IsOutsideMasquerade(const SurveyRule& rule) {
   if (JumpOf(rule) != kMarkMasqChain) return false;
@@ -74,11 +64,6 @@ bool IsOutsideMasquerade(const SurveyRule& rule) {
   const netlink::OpaqueRule* opaque = rule.opaque();
   return (source && source->negated) ||
          (opaque != nullptr && opaque->in_interface && opaque->in_interface->negated);
-}
-
-// Kubelet, or this agent in its place, has written to this family.
-bool HasKubeletTraces(const FamilyChains& chains) {
-  return chains.Has("mangle", kHintChain) || chains.HasAnywhere(kCanaryChain);
 }
 
 // A file may hold table nat alone; then what is not in table filter tells nothing.
@@ -93,9 +78,11 @@ void TellByFilter(const FamilyChains& chains, Bounds& bounds) {
               "FORWARD does not jump to filter/KUBE-EXTERNAL-SERVICES");
   bounds.Tell(chains.HangsOnBase("filter", "KUBE-PROXY-FIREWALL"), 25, "filter/KUBE-PROXY-FIREWALL",
               "nothing jumps to filter/KUBE-PROXY-FIREWALL");
+  // Or this agent's, in its place.
+  const bool kubelets = chains.Has("mangle", kHintChain) || chains.HasAnywhere(kCanaryChain);
   if (!chains.Has("filter", kFirewallChain)) {
     bounds.AtMost(26, "no filter/KUBE-FIREWALL");
-  } else if (!HasKubeletTraces(chains)) {
+  } else if (!kubelets) {
     bounds.AtLeast(27, "filter/KUBE-FIREWALL although no kubelet was here");
   } else if (chains.family() == netlink::Family::kIPv6 && !chains.Has("nat", kMarkDropChain)) {
     bounds.AtLeast(27, "filter/KUBE-FIREWALL without nat/KUBE-MARK-DROP");
@@ -103,9 +90,7 @@ void TellByFilter(const FamilyChains& chains, Bounds& bounds) {
 }
 
 void TellByForward(const FamilyChains& chains, Bounds& bounds) {
-  const SurveyChain* forward = chains.Find("filter", "KUBE-FORWARD");
-  if (forward == nullptr) return;
-  for (const SurveyRule& rule : forward->rules) {
+  for (const SurveyRule& rule : chains.Rules("filter", "KUBE-FORWARD")) {
     const netlink::Rule& matches = KnownMatches(rule);
     if (rule.opaque() != nullptr && rule.opaque()->nfacct) {
       bounds.AtLeast(31, "KUBE-FORWARD counts with nfacct");
@@ -121,12 +106,12 @@ void TellByForward(const FamilyChains& chains, Bounds& bounds) {
 }
 
 void TellByServices(const FamilyChains& chains, Bounds& bounds) {
-  const SurveyChain* services = chains.Find("nat", "KUBE-SERVICES");
-  if (services == nullptr || services->rules.empty()) return;
-  if (AnyRule(services, IsOutsideMasquerade)) {
+  const auto& services = chains.Rules("nat", "KUBE-SERVICES");
+  if (services.empty()) return;
+  if (absl::c_any_of(services, IsOutsideMasquerade)) {
     bounds.AtMost(21, "KUBE-SERVICES itself jumps to KUBE-MARK-MASQ");
   }
-  const SurveyRule& last = services->rules.back();
+  const SurveyRule& last = services.back();
   if (JumpOf(last) != "KUBE-NODEPORTS") return;
   const std::optional<netlink::PrefixMatch>& destination = KnownMatches(last).destination;
   if (destination && destination->negated) {
@@ -137,9 +122,9 @@ void TellByServices(const FamilyChains& chains, Bounds& bounds) {
 }
 
 void TellByPostrouting(const FamilyChains& chains, Bounds& bounds) {
-  const SurveyChain* postrouting = chains.Find("nat", kPostroutingChain);
-  if (postrouting == nullptr || postrouting->rules.empty()) return;
-  const SurveyRule& first = postrouting->rules.front();
+  const auto& postrouting = chains.Rules("nat", kPostroutingChain);
+  if (postrouting.empty()) return;
+  const SurveyRule& first = postrouting.front();
   const std::optional<netlink::MarkMatch>& mark = KnownMatches(first).mark;
   if (mark && !mark->negated && TargetName(first) == "MASQUERADE") {
     bounds.AtMost(18, "KUBE-POSTROUTING is a single rule");

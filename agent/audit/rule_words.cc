@@ -83,7 +83,7 @@ class Reader {
       if (at_ == words_.size()) break;
       const absl::string_view option = words_[at_++];
       if (option == "-j" || option == "-g") {
-        ReadTarget(option == "-g");
+        ReadTarget();
         break;
       }
       if (ReadMatch(option, negated)) {
@@ -160,8 +160,7 @@ class Reader {
     other_begin_ = nullptr;
   }
 
-  void ReadTarget(bool go_to) {
-    rule_.go_to = go_to;
+  void ReadTarget() {
     rule_.target = Argument(false).text;
     if (at_ >= words_.size()) return;
     const absl::string_view last = words_.back();

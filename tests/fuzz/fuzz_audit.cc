@@ -89,7 +89,7 @@ void FuzzAudit(FuzzBytes input) {
   if (!allow.ok()) KIPT_REQUIRE_REASON(allow.status());
   CheckWords(rest);
   const agent::AuditOptions options = {.allow = allow.ok() ? *allow : agent::AllowList()};
-  CheckReport(view, agent::Audit(view, options));
+  CheckReport(view, agent::Audit({&view, 1}, options));
 }
 
 }  // namespace kipt::testing

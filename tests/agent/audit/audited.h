@@ -58,6 +58,10 @@ inline std::string NatText(const std::vector<std::string>& chains,
   return text + "COMMIT\n";
 }
 
+inline AuditReport Audit(const NodeView& view, const AuditOptions& options) {
+  return Audit(absl::MakeConstSpan(&view, 1), options);
+}
+
 inline NodeView ViewOf(netlink::Survey survey) {
   NodeView view;
   view.surveys.push_back(std::move(survey));

@@ -49,7 +49,6 @@ TEST(RuleWordsTest, KeepsWhatItDoesNotKnowAsItStands) {
   EXPECT_EQ(words.source.text, "10.0.0.1/32");
   EXPECT_EQ(words.mark.text, "0x1");
   EXPECT_EQ(words.target, "OTHER");
-  EXPECT_TRUE(words.go_to);
 }
 
 TEST(RuleWordsTest, ReadsQuotedCommentsWithQuotesInThem) {

@@ -44,7 +44,7 @@ class Facts {
 
   LiveNode Find() && {
     const agent::AuditReport report = agent::Audit(
-        view_, {.mode = CleansUp(plan_.from) ? agent::Mode::kCleanup : agent::Mode::kLegacy});
+        {&view_, 1}, {.mode = CleansUp(plan_.from) ? agent::Mode::kCleanup : agent::Mode::kLegacy});
     for (const KubeProxyFacts& proxy : report.kube_proxy) AddProxy(proxy);
     for (const AuditFinding& finding : report.findings) AddFinding(finding);
     for (const netlink::Survey& survey : view_.surveys) {
