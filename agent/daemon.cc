@@ -204,12 +204,11 @@ class Daemon {
     }
     Publish(agent_->state());
     service_manager_.Ready();
-    EndIfDue();
   }
 
   void Use(Config config, absl::string_view why) {
     const bool same = config == config_;
-    // What it cannot have is told by Publish, and ends the daemon.
+    // What it cannot have is told by Publish, which ends the daemon.
     if (!same && !agent_->SetConfig(config).ok()) return;
     config_problem_.clear();
     const std::vector<ConfigChange> changes = WhatChanges(config_, config);
@@ -239,7 +238,6 @@ class Daemon {
     Publish(std::move(state));
     if (round.trigger == Trigger::kStart) service_manager_.Ready();
     if (LookedAtEverything(round)) GiveBackFreePages();
-    EndIfDue();
   }
 
   // Legacy tables can only be read whole.
@@ -251,19 +249,16 @@ class Daemon {
   void Publish(AgentState state) {
     state.config_problem = config_problem_;
     state.listen_problem = served_->problem();
-    must_restart_ = state.must_restart;
     std::string status_line = StatusLine(state);
     if (status_line != status_line_) {
       status_line_ = std::move(status_line);
       service_manager_.Status(status_line_);
     }
+    if (!state.must_restart.empty()) {
+      LOG(ERROR) << "Ending, to be started anew: " << state.must_restart;
+      loop_->Exit(kExitFailed);
+    }
     endpoints_->Publish(std::move(state));
-  }
-
-  void EndIfDue() {
-    if (must_restart_.empty()) return;
-    LOG(ERROR) << "Ending, to be started anew: " << must_restart_;
-    loop_->Exit(kExitFailed);
   }
 
   const Flags flags_;
@@ -275,7 +270,6 @@ class Daemon {
 
   std::string config_problem_;
   // As last told.
-  std::string must_restart_;
   std::string watching_;
   std::string status_line_;
 

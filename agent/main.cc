@@ -3,6 +3,7 @@
 // kube-iptables-agent: flags -> Config -> Ruleset -> command. Flags are read here and nowhere else.
 #include <fcntl.h>
 #include <glog/logging.h>
+#include <linux/capability.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "agent/audit/audit.h"
@@ -23,7 +25,6 @@
 #include "agent/config/command_line.h"
 #include "agent/config/completion.h"
 #include "agent/config/load_config.h"
-#include "agent/confinement.h"
 #include "agent/daemon.h"
 #include "agent/detect/host_files.h"
 #include "agent/detect/mode_evidence.h"
@@ -32,8 +33,11 @@
 #include "agent/process/files.h"
 #include "agent/process/network_namespaces.h"
 #include "agent/process/own_process.h"
+#include "agent/process/privileges.h"
+#include "agent/process/syscall_filter.h"
 #include "agent/report/report.h"
 #include "agent/round_log.h"
+#include "agent/xtables/iptables_legacy_backend.h"
 #include "agent/xtables/iptables_save.h"
 #include "featuregates/go_text.h"
 
@@ -41,6 +45,79 @@ namespace kipt::agent {
 namespace {
 
 static_assert(kAgentRelease == featuregates::Version{KIPT_VERSION_MAJOR, KIPT_VERSION_MINOR});
+
+// ---- what a command that only reads gives up before it reads what others wrote ----
+//
+// For good, and before there are other threads. Where the kernel lacks a part of it, the rest is
+// given up all the same.
+
+struct ReadingNeeds {
+  // Programs of iptables-legacy are run even where it has no tables yet.
+  bool programs = false;
+  // The kernel's routing rules.
+  bool routes = false;
+  // Every network namespace. Then CAP_SYS_ADMIN (to enter them) and CAP_SYS_PTRACE (to see them)
+  // stay as well, and system calls and files are given up by ConfineToComputing only.
+  bool all_netns = false;
+};
+
+// A kernel without it is no reason to warn at each command.
+void GoOnWithout(absl::string_view what, const absl::Status& status) {
+  if (status.ok()) return;
+  if (absl::IsUnimplemented(status)) {
+    VLOG(1) << "Going on without " << what << ": " << status.message();
+  } else {
+    LOG(WARNING) << "Going on without " << what << ": " << status.message();
+  }
+}
+
+bool HasLegacyTables(const ModeSources& sources) {
+  for (const netlink::Family family : netlink::kFamilies) {
+    const absl::StatusOr<std::vector<std::string>> names =
+        IptablesLegacyTableNames(family, sources);
+    if (names.ok() ? !names->empty() : !absl::IsUnavailable(names.status())) return true;
+  }
+  return false;
+}
+
+// Landlock hides other processes' roots, as it would let their files be reached.
+bool IsInAnotherProcess(const ModeSources& sources) {
+  return absl::StartsWith(sources.host_root.directory, "/proc/");
+}
+
+// For who reads rules: of its capabilities CAP_NET_ADMIN stays, and CAP_NET_RAW where
+// iptables-legacy's programs may be needed. `sources` are what will be read. Internal: the kernel
+// did not do as it was told; do not go on.
+absl::Status ConfineToReading(const ReadingNeeds& needs, const ModeSources& sources) {
+  const bool programs = needs.programs || needs.all_netns || HasLegacyTables(sources);
+  const bool other_roots = needs.all_netns || IsInAnotherProcess(sources);
+  std::vector<unsigned int> kept = {CAP_NET_ADMIN};
+  if (programs) kept.push_back(CAP_NET_RAW);
+  if (other_roots) kept.push_back(CAP_SYS_PTRACE);
+  // CAP_SETPCAP so that ConfineToComputing can empty the bounding set.
+  if (needs.all_netns) kept.insert(kept.end(), {CAP_SYS_ADMIN, CAP_SETPCAP});
+  if (absl::Status status = LimitCapabilities(kept, programs); !status.ok()) return status;
+  if (!other_roots) {
+    GoOnWithout("Landlock", ForbidFileWrites(programs ? IptablesLegacyOptions().lock_path : ""));
+  }
+  if (!needs.all_netns) {
+    GoOnWithout("a system call filter",
+                InstallSyscallFilter({.programs = programs, .routes = needs.routes}));
+  }
+  return absl::OkStatus();
+}
+
+// For who has read everything, or a file only: no capability stays. Errors as above.
+absl::Status ConfineToComputing() {
+  if (absl::Status status = LimitCapabilities({}, /*for_programs=*/false); !status.ok()) {
+    return status;
+  }
+  GoOnWithout("Landlock", ForbidFileWrites(""));
+  GoOnWithout("a system call filter", InstallSyscallFilter({}));
+  return absl::OkStatus();
+}
+
+// ---- the commands ----
 
 int Fail(const absl::Status& status, ExitCode code) { return Fail(status, code, std::cerr); }
 

@@ -203,16 +203,15 @@ class Resolver {
     const bool by_kernel = config_.families_by_kernel;
     const bool asked = config_.families.back() == netlink::Family::kIPv6;
     if (!by_kernel && !asked) return absl::OkStatus();
-    const bool has_ipv6 = access(if_inet6_path.c_str(), F_OK) == 0;
-    const int error = has_ipv6 ? 0 : errno;
+    const int error = access(if_inet6_path.c_str(), F_OK) == 0 ? 0 : errno;
     // That it is not there is an answer. That it cannot be seen is none, and leaves no family out.
     if (error != 0 && error != ENOENT && error != ENOTDIR) {
       return absl::ErrnoToStatus(
           error, absl::StrCat("cannot tell whether this network namespace has IPv6 (",
                               if_inet6_path, ")"));
     }
-    if (by_kernel && has_ipv6) config_.families.push_back(netlink::Family::kIPv6);
-    if (has_ipv6 || by_kernel) return absl::OkStatus();
+    if (by_kernel && error == 0) config_.families.push_back(netlink::Family::kIPv6);
+    if (error == 0 || by_kernel) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(
         "ipv6 is asked for, but this network namespace has no IPv6 (", if_inet6_path,
         " does not exist); enable IPv6 in the kernel (ipv6.disable=0), or choose auto or ipv4"));

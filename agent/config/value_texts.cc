@@ -12,6 +12,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -120,29 +121,21 @@ std::string FormatGoDuration(absl::Duration duration) {
 
 absl::StatusOr<BindAddress> ParseBindAddress(absl::string_view text) {
   const size_t colon = std::min(text.rfind(':'), text.size());
-  std::string host(text.substr(0, colon));
+  absl::string_view host = text.substr(0, colon);
+  const bool brackets = absl::StartsWith(host, "[") && absl::EndsWith(host, "]");
+  if (brackets) host = host.substr(1, host.size() - 2);
   BindAddress address;
-  bool parsed = false;
-  uint16_t port = 0;
+  auto& ipv4 = reinterpret_cast<sockaddr_in&>(address.storage);
+  auto& ipv6 = reinterpret_cast<sockaddr_in6&>(address.storage);
+  address.storage.ss_family = brackets ? AF_INET6 : AF_INET;
+  address.size = brackets ? sizeof(ipv6) : sizeof(ipv4);
+  void* const binary = brackets ? static_cast<void*>(&ipv6.sin6_addr) : &ipv4.sin_addr;
   // A zero byte would end the host early for inet_pton.
-  if (colon < text.size() && !absl::c_linear_search(text, '\0') &&
-      ParsePort(text.substr(colon + 1), port)) {
-    absl::string_view inside = host;
-    if (absl::ConsumePrefix(&inside, "[") && absl::ConsumeSuffix(&inside, "]")) {
-      auto& ipv6 = reinterpret_cast<sockaddr_in6&>(address.storage);
-      ipv6.sin6_family = AF_INET6;
-      ipv6.sin6_port = port;
-      address.size = sizeof(ipv6);
-      parsed = inet_pton(AF_INET6, std::string(inside).c_str(), &ipv6.sin6_addr) == 1;
-    } else {
-      auto& ipv4 = reinterpret_cast<sockaddr_in&>(address.storage);
-      ipv4.sin_family = AF_INET;
-      ipv4.sin_port = port;
-      address.size = sizeof(ipv4);
-      parsed = inet_pton(AF_INET, host.c_str(), &ipv4.sin_addr) == 1;
-    }
+  if (!absl::c_linear_search(host, '\0') &&
+      ParsePort(absl::ClippedSubstr(text, colon + 1), brackets ? ipv6.sin6_port : ipv4.sin_port) &&
+      inet_pton(address.family(), std::string(host).c_str(), binary) == 1) {
+    return address;
   }
-  if (parsed) return address;
   return absl::InvalidArgumentError(
       "it must be an IPv4 address or an IPv6 address in brackets, a colon and a port, as in "
       "127.0.0.1:10270 or [::1]:10270");

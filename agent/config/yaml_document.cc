@@ -264,16 +264,9 @@ bool LooksLikeNumber(absl::string_view text) {
 
 // What YAML makes of a node, in words.
 std::string TypeOf(const YamlNode& node) {
-  switch (node.kind) {
-    case YamlNode::Kind::kNull:
-      return "no value";
-    case YamlNode::Kind::kSequence:
-      return "a list";
-    case YamlNode::Kind::kMap:
-      return "a map";
-    case YamlNode::Kind::kScalar:
-      break;
-  }
+  if (node.kind == YamlNode::Kind::kNull) return "no value";
+  if (node.kind == YamlNode::Kind::kSequence) return "a list";
+  if (node.kind == YamlNode::Kind::kMap) return "a map";
   const std::string text = featuregates::QuoteForMessage(node.text);
   if (!node.tag.empty())
     return absl::StrCat(text, " with the tag ", featuregates::QuoteForMessage(node.tag));
