@@ -17,14 +17,15 @@ namespace {
 struct Row {
   std::string name;
   std::string rule;
-  SavedMarks marks;
+  netlink::Marks marks;
 };
 
-const SavedMarks kAnything = {
-    .tested = kAllMarks, .set = kAllMarks, .labels_set = netlink::AllConnLabels()};
+const netlink::Marks kAnything = {.tested = netlink::kAllMarks,
+                                  .set = netlink::kAllMarks,
+                                  .labels_set = netlink::AllConnLabels()};
 
 // Of any rule, whether it is one of ours or opaque.
-SavedMarks MarksOf(const std::string& text) {
+netlink::Marks MarksOf(const std::string& text) {
   const SavedChains chains = {{"OTHER", false}, {"INPUT", true}};
   std::vector<absl::string_view> words;
   EXPECT_EQ(SplitSavedRule(text, words), text.size());
@@ -39,7 +40,7 @@ SavedMarks MarksOf(const std::string& text) {
 void Expect(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
-    const SavedMarks marks = MarksOf(row.rule);
+    const netlink::Marks marks = MarksOf(row.rule);
     EXPECT_EQ(marks.tested, row.marks.tested);
     EXPECT_EQ(marks.set, row.marks.set);
     EXPECT_EQ(marks.cleared, row.marks.cleared);
@@ -53,16 +54,20 @@ TEST(SaveMarksTest, ReadsWhatIsLookedAt) {
       {"mark", "-m mark --mark 0x4000/0x4000 -j ACCEPT", {.tested = 0x4000}},
       {"not mark", "-m mark ! --mark 0x4000/0xc000 -j RETURN", {.tested = 0xc000}},
       {"mark of our own rule", "-m mark --mark 0x8000/0x8000 -j DROP", {.tested = 0x8000}},
-      {"no mask", "-m mark --mark 0x1 -j ACCEPT", {.tested = kAllMarks}},
+      {"no mask", "-m mark --mark 0x1 -j ACCEPT", {.tested = netlink::kAllMarks}},
       {"decimal", "-m mark --mark 16/16 -j ACCEPT", {.tested = 16}},
       {"octal", "-m mark --mark 020/020 -j ACCEPT", {.tested = 16}},
-      {"no octal", "-m mark --mark 08/08 -j ACCEPT", {.tested = kAllMarks}},
-      {"too large", "-m mark --mark 0x1/0x100000000 -j ACCEPT", {.tested = kAllMarks}},
-      {"too large in octal", "-m mark --mark 1/040000000000 -j ACCEPT", {.tested = kAllMarks}},
-      {"largest in octal", "-m mark --mark 1/037777777777 -j ACCEPT", {.tested = kAllMarks}},
-      {"sign", "-m mark --mark 0x1/-1 -j ACCEPT", {.tested = kAllMarks}},
-      {"no number", "-m mark --mark all -j ACCEPT", {.tested = kAllMarks}},
-      {"no argument", "-m mark -j ACCEPT", {.tested = kAllMarks}},
+      {"no octal", "-m mark --mark 08/08 -j ACCEPT", {.tested = netlink::kAllMarks}},
+      {"too large", "-m mark --mark 0x1/0x100000000 -j ACCEPT", {.tested = netlink::kAllMarks}},
+      {"too large in octal",
+       "-m mark --mark 1/040000000000 -j ACCEPT",
+       {.tested = netlink::kAllMarks}},
+      {"largest in octal",
+       "-m mark --mark 1/037777777777 -j ACCEPT",
+       {.tested = netlink::kAllMarks}},
+      {"sign", "-m mark --mark 0x1/-1 -j ACCEPT", {.tested = netlink::kAllMarks}},
+      {"no number", "-m mark --mark all -j ACCEPT", {.tested = netlink::kAllMarks}},
+      {"no argument", "-m mark -j ACCEPT", {.tested = netlink::kAllMarks}},
       {"two", "-m mark --mark 0x1/0x1 -m mark ! --mark 0x2/0x2 -j ACCEPT", {.tested = 3}},
       {"two, one in decimal", "-m mark --mark 1/1 -m mark --mark 0x2/0x2 -j ACCEPT", {.tested = 3}},
       {"behind others", "-p tcp -m tcp --dport 1 -m mark --mark 0x8/0x8 -j OTHER", {.tested = 8}},
@@ -73,12 +78,16 @@ TEST(SaveMarksTest, ReadsWhatIsLookedAt) {
       {"name in a comment", R"(-m comment --comment "-m mark --mark 0x1" -j ACCEPT)", {}},
       {"unknown match",
        "-m whatever --mark 0x1/0x1 -j ACCEPT",
-       {.tested = kAllMarks, .labels_set = netlink::AllConnLabels()}},
-      {"program", "-m bpf --bytecode \"4,48 0 0 9\" -j ACCEPT", {.tested = kAllMarks}},
+       {.tested = netlink::kAllMarks, .labels_set = netlink::AllConnLabels()}},
+      {"program", "-m bpf --bytecode \"4,48 0 0 9\" -j ACCEPT", {.tested = netlink::kAllMarks}},
       {"reverse path", "-m rpfilter --loose -j ACCEPT", {}},
-      {"reverse path with the mark", "-m rpfilter --validmark -j DROP", {.tested = kAllMarks}},
+      {"reverse path with the mark",
+       "-m rpfilter --validmark -j DROP",
+       {.tested = netlink::kAllMarks}},
       {"socket", "-m socket --transparent -j ACCEPT", {}},
-      {"socket with its mark", "-p tcp -m socket --restore-skmark -j ACCEPT", {.set = kAllMarks}},
+      {"socket with its mark",
+       "-p tcp -m socket --restore-skmark -j ACCEPT",
+       {.set = netlink::kAllMarks}},
       {"option of the next match",
        "-m socket -m addrtype --restore-skmark -m rpfilter -j ACCEPT --validmark",
        {}},
@@ -86,7 +95,7 @@ TEST(SaveMarksTest, ReadsWhatIsLookedAt) {
       {"saved to the connection",
        "-j CONNMARK --save-mark --nfmask 0xff --ctmask 0xf0",
        {.tested = 0xff}},
-      {"saved whole", "-j CONNMARK --save-mark", {.tested = kAllMarks}},
+      {"saved whole", "-j CONNMARK --save-mark", {.tested = netlink::kAllMarks}},
       {"saved, old spelling", "-j CONNMARK --save-mark --mask 0xff", {.tested = 0xff}},
   });
 }
@@ -98,7 +107,7 @@ TEST(SaveMarksTest, ReadsWhatIsTurnedOn) {
       {"cleared", "-j MARK --set-xmark 0x0/0x4000", {.cleared = 0x4000}},
       {"cleared on a condition",
        "-p udp -j MARK --set-xmark 0x0/0xffffffff",
-       {.cleared = kAllMarks}},
+       {.cleared = netlink::kAllMarks}},
       {"on a condition", "-p tcp -j MARK --set-xmark 0x4000/0x4000", {.set = 0x4000}},
       {"value beyond the mask", "-p tcp -j MARK --set-xmark 0x3/0x1", {.set = 3, .cleared = 2}},
       {"no mask", "-p tcp -j MARK --set-xmark 0x3", {.set = 3, .cleared = ~3U}},
@@ -107,35 +116,35 @@ TEST(SaveMarksTest, ReadsWhatIsTurnedOn) {
       {"or", "-j MARK --or-mark 0x4000", {.set = 0x4000}},
       {"xor", "-j MARK --xor-mark 16384", {.set = 0x4000, .cleared = 0x4000}},
       {"and", "-j MARK --and-mark 0xffffbfff", {.cleared = 0x4000}},
-      {"no number", "-j MARK --set-mark x", {.set = kAllMarks}},
-      {"unknown option", "-j MARK --flip-mark 0x1", {.set = kAllMarks}},
-      {"two options", "-j MARK --set-mark 1 --more 2", {.set = kAllMarks}},
-      {"no option", "-j MARK", {.set = kAllMarks}},
+      {"no number", "-j MARK --set-mark x", {.set = netlink::kAllMarks}},
+      {"unknown option", "-j MARK --flip-mark 0x1", {.set = netlink::kAllMarks}},
+      {"two options", "-j MARK --set-mark 1 --more 2", {.set = netlink::kAllMarks}},
+      {"no option", "-j MARK", {.set = netlink::kAllMarks}},
       {"restored", "-j CONNMARK --restore-mark --nfmask 0xf0 --ctmask 0xff", {.set = 0xff}},
-      {"restored whole", "-j CONNMARK --restore-mark", {.set = kAllMarks}},
+      {"restored whole", "-j CONNMARK --restore-mark", {.set = netlink::kAllMarks}},
       {"restored, old spelling", "-j CONNMARK --restore-mark --mask 0xf0000", {.set = 0xf0000}},
       {"restored and shifted",
        "-j CONNMARK --restore-mark --nfmask 0xff --ctmask 0xff --left-shift-mark 8",
-       {.set = kAllMarks}},
+       {.set = netlink::kAllMarks}},
       {"connection's only", "-j CONNMARK --set-xmark 0x1/0x1", {}},
       {"connection's, or", "-j CONNMARK --or-mark 0x1", {}},
       {"connection, unknown", "-j CONNMARK --what", kAnything},
       {"connection, nothing", "-j CONNMARK", kAnything},
       {"proxy", "-p tcp -j TPROXY --on-port 1 --on-ip 0.0.0.0 --tproxy-mark 0x1/0xff", {.set = 1}},
       {"proxy without a mark", "-p tcp -j TPROXY --on-port 1", {}},
-      {"proxy with half an option", "-p tcp -j TPROXY --tproxy-mark", {.set = kAllMarks}},
+      {"proxy with half an option", "-p tcp -j TPROXY --tproxy-mark", {.set = netlink::kAllMarks}},
       {"set of addresses", "-j SET --add-set s src", {}},
-      {"set that gives marks", "-j SET --map-set s src --map-mark", {.set = kAllMarks}},
+      {"set that gives marks", "-j SET --map-set s src --map-mark", {.set = netlink::kAllMarks}},
       {"queue", "-j NFQUEUE --queue-num 1", kAnything},
       {"hash",
        "-j HMARK --hmark-tuple src --hmark-mod 2 --hmark-offset 1 --hmark-rnd 1",
-       {.tested = kAllMarks, .set = kAllMarks}},
+       {.tested = netlink::kAllMarks, .set = netlink::kAllMarks}},
       {"unknown target", "-j WHATEVER", kAnything},
       {"chain of another table", "-j ELSEWHERE", kAnything},
       {"jump", "-j OTHER", {}},
       {"target that cannot be told",
        "-j -x",
-       {.set = kAllMarks, .labels_set = netlink::AllConnLabels()}},
+       {.set = netlink::kAllMarks, .labels_set = netlink::AllConnLabels()}},
       {"none", "-p tcp", {}},
       {"accept", "-p tcp -j ACCEPT", {}},
       {"masquerade", "-p tcp -j MASQUERADE", {}},
@@ -145,9 +154,9 @@ TEST(SaveMarksTest, ReadsWhatIsTurnedOn) {
 
 TEST(SaveMarksTest, ReadsWhichLabelsAreSet) {
   const auto label = [](size_t number) {
-    return SavedMarks{.labels_set = netlink::ConnLabelSet().set(number)};
+    return netlink::Marks{.labels_set = netlink::ConnLabelSet().set(number)};
   };
-  const SavedMarks any = {.labels_set = netlink::AllConnLabels()};
+  const netlink::Marks any = {.labels_set = netlink::AllConnLabels()};
   Expect({
       {"own form", "-m connlabel --label \"114\" --set", label(114)},
       {"tested", "-m connlabel --label \"114\" -j DROP", {}},
