@@ -222,7 +222,7 @@ std::string PhraseText(const Phrase& phrase, const RuleWords& words) {
   const RuleWord& word = words.*phrase.place;
   if (phrase.place == &RuleWords::mark) {
     const std::optional<netlink::SetMark> mark = ReadMaskedValue(word.text);
-    if (mark && mark->value == mark->mask && mark->mask != kAllMarks) {
+    if (mark && mark->value == mark->mask && mark->mask != netlink::kAllMarks) {
       return absl::StrCat(word.negated ? "without " : "with ", BitText(mark->value));
     }
   }

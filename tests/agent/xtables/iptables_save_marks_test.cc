@@ -14,17 +14,19 @@
 namespace kipt::agent {
 namespace {
 
+using netlink::kAllMarks;
+
 struct Row {
   std::string name;
   std::string rule;
-  SavedMarks marks;
+  netlink::Marks marks;
 };
 
-const SavedMarks kAnything = {
+const netlink::Marks kAnything = {
     .tested = kAllMarks, .set = kAllMarks, .labels_set = netlink::AllConnLabels()};
 
 // Of any rule, whether it is one of ours or opaque.
-SavedMarks MarksOf(const std::string& text) {
+netlink::Marks MarksOf(const std::string& text) {
   const SavedChains chains = {{"OTHER", false}, {"INPUT", true}};
   std::vector<absl::string_view> words;
   EXPECT_EQ(SplitSavedRule(text, words), text.size());
@@ -39,7 +41,7 @@ SavedMarks MarksOf(const std::string& text) {
 void Expect(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
-    const SavedMarks marks = MarksOf(row.rule);
+    const netlink::Marks marks = MarksOf(row.rule);
     EXPECT_EQ(marks.tested, row.marks.tested);
     EXPECT_EQ(marks.set, row.marks.set);
     EXPECT_EQ(marks.cleared, row.marks.cleared);
@@ -145,9 +147,9 @@ TEST(SaveMarksTest, ReadsWhatIsTurnedOn) {
 
 TEST(SaveMarksTest, ReadsWhichLabelsAreSet) {
   const auto label = [](size_t number) {
-    return SavedMarks{.labels_set = netlink::ConnLabelSet().set(number)};
+    return netlink::Marks{.labels_set = netlink::ConnLabelSet().set(number)};
   };
-  const SavedMarks any = {.labels_set = netlink::AllConnLabels()};
+  const netlink::Marks any = {.labels_set = netlink::AllConnLabels()};
   Expect({
       {"own form", "-m connlabel --label \"114\" --set", label(114)},
       {"tested", "-m connlabel --label \"114\" -j DROP", {}},
