@@ -9,8 +9,6 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "agent/policy/ownership.h"
-#include "agent/policy/policy.h"
-#include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {
 namespace {
@@ -38,72 +36,49 @@ constexpr std::array<absl::string_view, 21> kNames = {"unknown",
                                                       "ip-masq-agent",
                                                       "NodeLocal DNS"};
 
-// The first row that matches decides. `table` empty: any. A name that ends in '*' is a prefix.
+// Names of others than kubelet and kube-proxy, which policy knows; and which of the latter's are
+// IPVS mode's own. The first row that matches decides. `table` empty: any. A name that ends in '*'
+// is a prefix.
 struct ChainRow {
   absl::string_view table;
   absl::string_view name;
   Owner owner;
 };
-constexpr std::array kChains = {
+constexpr ChainRow kChains[] = {
     // kube-router's begin as Kubernetes' do, and are not.
-    ChainRow{"", "KUBE-ROUTER-*", Owner::kKubeRouter},
-    ChainRow{"", "KUBE-POD-FW-*", Owner::kKubeRouter},
-    ChainRow{"", "KUBE-NWPLCY-*", Owner::kKubeRouter},
-    ChainRow{"", "KUBE-HOSTPORTS", Owner::kHostPorts},
-    ChainRow{"", "KUBE-HP-*", Owner::kHostPorts},
-    ChainRow{"", "CRIO-*", Owner::kCrio},
-
-    ChainRow{"nat", kMarkMasqChain, Owner::kKubelet},
-    ChainRow{"nat", kMarkDropChain, Owner::kKubelet},
-    ChainRow{"nat", kPostroutingChain, Owner::kKubelet},
-    ChainRow{"filter", kFirewallChain, Owner::kKubelet},
-    ChainRow{"", kHintChain, Owner::kKubelet},
-    ChainRow{"", kCanaryChain, Owner::kKubelet},
-
-    ChainRow{"nat", kLabelMasqChain, Owner::kThisAgent},
-    ChainRow{"nat", kLabelDropChain, Owner::kThisAgent},
-    ChainRow{"nat", kLabelPostroutingChain, Owner::kThisAgent},
-    ChainRow{"filter", kLabelFirewallChain, Owner::kThisAgent},
+    {"", "KUBE-ROUTER-*", Owner::kKubeRouter},
+    {"", "KUBE-POD-FW-*", Owner::kKubeRouter},
+    {"", "KUBE-NWPLCY-*", Owner::kKubeRouter},
+    {"", "KUBE-HOSTPORTS", Owner::kHostPorts},
+    {"", "KUBE-HP-*", Owner::kHostPorts},
+    {"", "CRIO-*", Owner::kCrio},
 
     // Not filter KUBE-FIREWALL: IPVS mode up to 1.24 has a chain of that name in nat.
-    ChainRow{"nat", "KUBE-FIREWALL", Owner::kKubeProxyIpvs},
-    ChainRow{"nat", "KUBE-LOAD-BALANCER", Owner::kKubeProxyIpvs},
-    ChainRow{"", "KUBE-NODE-PORT", Owner::kKubeProxyIpvs},
-    ChainRow{"filter", "KUBE-SOURCE-RANGES-FIREWALL", Owner::kKubeProxyIpvs},
-    ChainRow{"filter", "KUBE-IPVS-FILTER", Owner::kKubeProxyIpvs},
-    ChainRow{"filter", "KUBE-IPVS-OUT-FILTER", Owner::kKubeProxyIpvs},
+    {"nat", "KUBE-FIREWALL", Owner::kKubeProxyIpvs},
+    {"nat", "KUBE-LOAD-BALANCER", Owner::kKubeProxyIpvs},
+    {"", "KUBE-NODE-PORT", Owner::kKubeProxyIpvs},
+    {"filter", "KUBE-SOURCE-RANGES-FIREWALL", Owner::kKubeProxyIpvs},
+    {"filter", "KUBE-IPVS-FILTER", Owner::kKubeProxyIpvs},
+    {"filter", "KUBE-IPVS-OUT-FILTER", Owner::kKubeProxyIpvs},
 
-    ChainRow{"", "KUBE-SERVICES", Owner::kKubeProxy},
-    ChainRow{"", "KUBE-EXTERNAL-SERVICES", Owner::kKubeProxy},
-    ChainRow{"", "KUBE-NODEPORTS", Owner::kKubeProxy},
-    ChainRow{"", "KUBE-FORWARD", Owner::kKubeProxy},
-    ChainRow{"", "KUBE-PROXY-FIREWALL", Owner::kKubeProxy},
-    ChainRow{"", "KUBE-PROXY-CANARY", Owner::kKubeProxy},
-    ChainRow{"nat", "KUBE-SVC-*", Owner::kKubeProxy},
-    ChainRow{"nat", "KUBE-SVL-*", Owner::kKubeProxy},
-    ChainRow{"nat", "KUBE-SEP-*", Owner::kKubeProxy},
-    ChainRow{"nat", "KUBE-FW-*", Owner::kKubeProxy},
-    ChainRow{"nat", "KUBE-XLB-*", Owner::kKubeProxy},
-    ChainRow{"nat", "KUBE-EXT-*", Owner::kKubeProxy},
-
-    ChainRow{"", "CNI-*", Owner::kPortmap},
-    ChainRow{"", "cali-*", Owner::kCalico},
-    ChainRow{"", "CILIUM_*", Owner::kCilium},
-    ChainRow{"", "OLD_CILIUM_*", Owner::kCilium},
-    ChainRow{"", "FLANNEL-*", Owner::kFlannel},
-    ChainRow{"", "WEAVE*", Owner::kWeave},
-    ChainRow{"", "ANTREA-*", Owner::kAntrea},
-    ChainRow{"", "DOCKER*", Owner::kDocker},
-    ChainRow{"", "IP-MASQ*", Owner::kIpMasqAgent},
-    ChainRow{"", "IN_*", Owner::kFirewalld},
-    ChainRow{"", "FWDI_*", Owner::kFirewalld},
-    ChainRow{"", "FWDO_*", Owner::kFirewalld},
-    ChainRow{"", "INPUT_direct", Owner::kFirewalld},
-    ChainRow{"", "INPUT_ZONES*", Owner::kFirewalld},
-    ChainRow{"", "FORWARD_direct", Owner::kFirewalld},
-    ChainRow{"", "OUTPUT_direct", Owner::kFirewalld},
-    ChainRow{"", "PREROUTING_ZONES*", Owner::kFirewalld},
-    ChainRow{"", "POSTROUTING_ZONES*", Owner::kFirewalld},
+    {"", "CNI-*", Owner::kPortmap},
+    {"", "cali-*", Owner::kCalico},
+    {"", "CILIUM_*", Owner::kCilium},
+    {"", "OLD_CILIUM_*", Owner::kCilium},
+    {"", "FLANNEL-*", Owner::kFlannel},
+    {"", "WEAVE*", Owner::kWeave},
+    {"", "ANTREA-*", Owner::kAntrea},
+    {"", "DOCKER*", Owner::kDocker},
+    {"", "IP-MASQ*", Owner::kIpMasqAgent},
+    {"", "IN_*", Owner::kFirewalld},
+    {"", "FWDI_*", Owner::kFirewalld},
+    {"", "FWDO_*", Owner::kFirewalld},
+    {"", "INPUT_direct", Owner::kFirewalld},
+    {"", "INPUT_ZONES*", Owner::kFirewalld},
+    {"", "FORWARD_direct", Owner::kFirewalld},
+    {"", "OUTPUT_direct", Owner::kFirewalld},
+    {"", "PREROUTING_ZONES*", Owner::kFirewalld},
+    {"", "POSTROUTING_ZONES*", Owner::kFirewalld},
 };
 
 struct OwnerRow {
@@ -111,29 +86,29 @@ struct OwnerRow {
   absl::string_view name;
 };
 // Tables of nft that are one program's.
-constexpr std::array kTables = {
-    OwnerRow{Owner::kKubeProxyNftables, "kube-proxy"},
-    OwnerRow{Owner::kKpng, "k8s_svc"},
-    OwnerRow{Owner::kKpng, "k8s_svc6"},
-    OwnerRow{Owner::kThisAgent, "kube-iptables-agent"},
-    OwnerRow{Owner::kPortmap, "cni_hostport"},
-    OwnerRow{Owner::kCalico, "calico"},
-    OwnerRow{Owner::kFirewalld, "firewalld"},
-    OwnerRow{Owner::kDocker, "docker-bridges"},
+constexpr OwnerRow kTables[] = {
+    {Owner::kKubeProxyNftables, "kube-proxy"},
+    {Owner::kKpng, "k8s_svc"},
+    {Owner::kKpng, "k8s_svc6"},
+    {Owner::kThisAgent, "kube-iptables-agent"},
+    {Owner::kPortmap, "cni_hostport"},
+    {Owner::kCalico, "calico"},
+    {Owner::kFirewalld, "firewalld"},
+    {Owner::kDocker, "docker-bridges"},
 };
 
 // How the comments of rules in base chains begin.
-constexpr std::array kComments = {
-    OwnerRow{Owner::kNodeLocalDns, "NodeLocal DNS"},
-    OwnerRow{Owner::kPortmap, "CNI portfwd"},
-    OwnerRow{Owner::kHostPorts, "kube hostport"},
-    OwnerRow{Owner::kCalico, "cali:"},
-    OwnerRow{Owner::kCilium, "cilium"},
-    OwnerRow{Owner::kFlannel, "flanneld"},
-    OwnerRow{Owner::kWeave, "NOTE: this must go before '-j KUBE-FORWARD'"},
-    OwnerRow{Owner::kIpMasqAgent, "ip-masq"},
-    OwnerRow{Owner::kAntrea, "Antrea:"},
-    OwnerRow{Owner::kKubeRouter, "kube-router"},
+constexpr OwnerRow kComments[] = {
+    {Owner::kNodeLocalDns, "NodeLocal DNS"},
+    {Owner::kPortmap, "CNI portfwd"},
+    {Owner::kHostPorts, "kube hostport"},
+    {Owner::kCalico, "cali:"},
+    {Owner::kCilium, "cilium"},
+    {Owner::kFlannel, "flanneld"},
+    {Owner::kWeave, "NOTE: this must go before '-j KUBE-FORWARD'"},
+    {Owner::kIpMasqAgent, "ip-masq"},
+    {Owner::kAntrea, "Antrea:"},
+    {Owner::kKubeRouter, "kube-router"},
 };
 
 bool NameMatches(absl::string_view pattern, absl::string_view name) {
@@ -141,24 +116,15 @@ bool NameMatches(absl::string_view pattern, absl::string_view name) {
   return absl::StartsWith(name, pattern.substr(0, pattern.size() - 1));
 }
 
-Owner OwnerByName(absl::string_view table, absl::string_view chain) {
-  for (const ChainRow& row : kChains) {
-    if ((row.table.empty() || row.table == table) && NameMatches(row.name, chain)) return row.owner;
-  }
-  return Owner::kUnknown;
-}
-
-// The chain as policy names it, where it can: kubelet has chains in these families and tables only.
-std::optional<netlink::ChainId> KubeletChainId(const netlink::TableId& table,
-                                               absl::string_view chain) {
-  netlink::ChainId id;
-  id.name = std::string(chain);
-  if (table.family != "ip" && table.family != "ip6") return std::nullopt;
-  id.family = table.family == "ip" ? netlink::Family::kIPv4 : netlink::Family::kIPv6;
-  for (const netlink::Table known : netlink::kTables) {
-    if (table.name != std::string(netlink::TableName(known))) continue;
-    id.table = known;
-    return id;
+// The chain as policy names it, where it can: kubelet and kube-proxy have chains in these families
+// and tables only.
+std::optional<netlink::ChainId> KnownChainId(const netlink::TableId& table,
+                                             absl::string_view chain) {
+  for (const netlink::Family family : netlink::kFamilies) {
+    if (table.family != netlink::FamilyName(family)) continue;
+    for (const netlink::Table known : netlink::kTables) {
+      if (table.name == netlink::TableName(known)) return {{family, known, std::string(chain)}};
+    }
   }
   return std::nullopt;
 }
@@ -188,11 +154,22 @@ Owner OwnerOfChain(const netlink::TableId& table, absl::string_view chain, bool 
   for (const OwnerRow& row : kTables) {
     if (row.name == table.name) return row.owner;
   }
-  return OwnerByName(table.name, chain);
+  for (const ChainRow& row : kChains) {
+    if ((row.table.empty() || row.table == table.name) && NameMatches(row.name, chain)) {
+      return row.owner;
+    }
+  }
+  const std::optional<netlink::ChainId> id = KnownChainId(table, chain);
+  if (!id) return Owner::kUnknown;
+  if (IsLabelChain(*id)) return Owner::kThisAgent;
+  if (IsKubeletChain(*id)) return Owner::kKubelet;
+  return IsKubeProxyChain(*id) ? Owner::kKubeProxy : Owner::kUnknown;
 }
 
 bool IsPrivateChain(absl::string_view table, absl::string_view chain) {
-  return OwnerByName(table, chain) == Owner::kThisAgent;
+  const std::optional<netlink::ChainId> id =
+      KnownChainId({.family = "ip", .name = std::string(table)}, chain);
+  return id && IsLabelChain(*id);
 }
 
 bool IsPrivateChain(absl::string_view place) {
@@ -204,22 +181,19 @@ bool IsPrivateChain(absl::string_view place) {
 Owner OwnerOfRule(const netlink::TableId& table, absl::string_view chain, bool base,
                   const netlink::SurveyRule& rule) {
   const Owner of_chain = OwnerOfChain(table, chain, base);
-  const std::optional<netlink::ChainId> id = KubeletChainId(table, chain);
-  const netlink::Rule* known = id ? rule.rule() : nullptr;
+  const std::optional<netlink::ChainId> id = KnownChainId(table, chain);
   const absl::string_view jump = JumpOf(rule);
   if (of_chain == Owner::kKubelet ||
       (of_chain == Owner::kThisAgent && IsPrivateChain(table.name, chain))) {
+    const netlink::Rule* known = rule.rule();
     if (known != nullptr && RecognizeKubeletForm(*id, *known)) return of_chain;
     if (IsIpvsLoopback(rule)) return Owner::kKubeProxyIpvs;
   } else if (of_chain != Owner::kBaseChain && of_chain != Owner::kUnknown) {
     return of_chain;
   }
   // Before comments: kubelet's jump from POSTROUTING has that of kube-proxy's.
-  if (known != nullptr) {
-    for (const DesiredJump& own : EveryKubeletJump(id->family)) {
-      if (own.base_chain != *id || own.rule != *known) continue;
-      return IsPrivateChain(table.name, jump) ? Owner::kThisAgent : Owner::kKubelet;
-    }
+  if (id && IsKubeletJump(*id, rule)) {
+    return IsPrivateChain(table.name, jump) ? Owner::kThisAgent : Owner::kKubelet;
   }
   for (const OwnerRow& row : kComments) {
     if (absl::StartsWith(KnownMatches(rule).comment, row.name)) return row.owner;

@@ -2,8 +2,6 @@
 //
 // What an audit is given, of real namespaces: both iptables modes, `ip rule`, and no trace of the
 // looking.
-#include "agent/audit/audit.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "agent/audit/audit.h"
 #include "agent/process/command.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/support/background_program.h"

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/audit/audit_parts.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
+#include "agent/audit/audit_parts.h"
 #include "tests/agent/audit/audited.h"
 
 namespace kipt::agent {

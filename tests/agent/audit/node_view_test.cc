@@ -3,8 +3,6 @@
 // What an audit is given, gathered from backends that answer what the test says: which of them are
 // asked, and that one that fails keeps none of the others from being read.
 // tests/kernel/node_view_test.cc has the real ones.
-#include "agent/audit/audit.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/audit/audit.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 
