@@ -124,10 +124,10 @@ absl::Status ParseAdvise(const Words& words, Options& options) {
 }
 
 void AddCellFlags(CLI::App& app, Options& options, Words& words) {
-  app.add_flag(
-      "--full", options.full,
-      "Every pair of versions from 1.17 to 1.34 on every path, not one of each generation. "
-      "Takes hours.");
+  app.add_flag("--full", options.full,
+               absl::StrCat("Every pair of versions from ", featuregates::ToString(kOldest), " to ",
+                            featuregates::ToString(kNewest),
+                            " on every path, not one of each generation. Takes hours."));
   app.add_option("--paths", words.paths,
                  absl::StrCat("Of ", PathIds(), ", or all. (default ",
                               absl::StrJoin(MainPaths(), ", ",

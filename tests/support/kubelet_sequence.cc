@@ -130,9 +130,9 @@ class Sequence {
   std::vector<KubeletStep> steps_;
 };
 
-// `-w 5 -W 100000 OPERATION CHAIN -t TABLE RULE`: kubelet's spelling since iptables 1.6.1.
-Arguments FullArguments(const char* operation, const KubeletStep& step) {
-  Arguments arguments = {"-w", "5", "-W", "100000", operation, step.chain, "-t", step.table};
+// `-w 5 OPERATION CHAIN -t TABLE RULE`: kubelet's spelling since iptables 1.6.1.
+Arguments FullArguments(Arguments arguments, const char* operation, const KubeletStep& step) {
+  arguments.insert(arguments.end(), {operation, step.chain, "-t", step.table});
   arguments.insert(arguments.end(), step.rule.begin(), step.rule.end());
   return arguments;
 }
@@ -168,8 +168,9 @@ ProgramResult Iptables::Save(const std::string& table) const {
   return RunProgram(std::move(command));
 }
 
-ProgramResult Iptables::Restore(const std::string& text) const {
+ProgramResult Iptables::Restore(const std::string& text, const Arguments& more) const {
   Arguments command = Command("-restore");
+  command.insert(command.end(), more.begin(), more.end());
   command.push_back("--noflush");
   return RunProgram(std::move(command), text);
 }
@@ -191,23 +192,43 @@ Arguments CheckArguments(const KubeletStep& step) {
   return arguments;
 }
 
-KubeletRun RunKubelet(const Iptables& iptables, const std::vector<KubeletStep>& steps) {
+Arguments WaitFlags(bool with_sleep) {
+  return with_sleep ? Arguments{"-w", "5", "-W", "100000"} : Arguments{"-w", "5"};
+}
+
+std::string CallText(const Iptables& iptables, const Arguments& arguments, int exit_code) {
+  std::string text =
+      absl::StrCat(exit_code, "\t", iptables.family == IpFamily::kIpv4 ? "iptables" : "ip6tables");
+  for (const std::string& argument : arguments) {
+    const char* quote = argument.find(' ') == std::string::npos ? "" : "\"";
+    absl::StrAppend(&text, " ", quote, argument, quote);
+  }
+  return text;
+}
+
+KubeletRun RunKubelet(const Iptables& iptables, const std::vector<KubeletStep>& steps,
+                      const Arguments& wait) {
   KubeletRun run;
+  const auto call = [&](const Arguments& arguments) {
+    const ProgramResult result = iptables.Run(arguments);
+    run.calls.push_back(CallText(iptables, arguments, result.exit_code));
+    return result;
+  };
   for (const KubeletStep& step : steps) {
     if (step.kind == Kind::kEnsureChain) {
-      const Arguments arguments = FullArguments("-N", step);
-      const ProgramResult result = iptables.Run(arguments);
+      const Arguments arguments = FullArguments(wait, "-N", step);
+      const ProgramResult result = call(arguments);
       // 1: EnsureChain() takes it to mean that the chain exists already.
       if (result.exit_code > 1) return run.error = Failure(arguments, result), run;
       run.chains_created += result.exit_code == 0 ? 1 : 0;
       continue;
     }
-    Arguments arguments = FullArguments("-C", step);
-    ProgramResult result = iptables.Run(arguments);
+    Arguments arguments = FullArguments(wait, "-C", step);
+    ProgramResult result = call(arguments);
     if (result.exit_code == 0) continue;
     if (result.exit_code != 1) return run.error = Failure(arguments, result), run;
-    arguments = FullArguments(step.kind == Kind::kEnsurePrepend ? "-I" : "-A", step);
-    result = iptables.Run(arguments);
+    arguments = FullArguments(wait, step.kind == Kind::kEnsurePrepend ? "-I" : "-A", step);
+    result = call(arguments);
     if (result.exit_code != 0) return run.error = Failure(arguments, result), run;
     ++run.rules_added;
   }

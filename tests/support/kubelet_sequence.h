@@ -37,8 +37,8 @@ struct Iptables {
   ProgramResult Run(const std::vector<std::string>& arguments) const;
   // `iptables-MODE-save`, or of one table `iptables-MODE-save -t TABLE` (which in legacy makes it).
   ProgramResult Save(const std::string& table = "") const;
-  // `iptables-MODE-restore --noflush`.
-  ProgramResult Restore(const std::string& text) const;
+  // `iptables-MODE-restore --noflush`, with more arguments before.
+  ProgramResult Restore(const std::string& text, const std::vector<std::string>& more = {}) const;
   // `iptables-MODE-restore`: each table that `text` names has afterwards what `text` says.
   ProgramResult Replace(const std::string& text) const;
 
@@ -86,15 +86,26 @@ std::vector<KubeletStep> KubeletSequence(KubeletForm form, IpFamily family, Kube
 // Arguments of `-C` for a rule step, without kubelet's wait flags.
 std::vector<std::string> CheckArguments(const KubeletStep& step);
 
+// With which kubelet and kube-proxy wait for the lock of xtables: `-w 5`, up to 1.33 `-W 100000`
+// too.
+std::vector<std::string> WaitFlags(bool with_sleep);
+
+// "0\tiptables -w 5 -N CHAIN -t TABLE": the exit code and the call, as the captures have it.
+std::string CallText(const Iptables& iptables, const std::vector<std::string>& arguments,
+                     int exit_code);
+
 struct KubeletRun {
   int chains_created = 0;
   int rules_added = 0;
+  // CallText() of each.
+  std::vector<std::string> calls;
   std::string error;  // empty: every call did what kubelet calls success
 };
 
 // Carries the steps out as kubelet does, in the calling thread's network namespace. Stops at the
 // first failure.
-KubeletRun RunKubelet(const Iptables& iptables, const std::vector<KubeletStep>& steps);
+KubeletRun RunKubelet(const Iptables& iptables, const std::vector<KubeletStep>& steps,
+                      const std::vector<std::string>& wait = WaitFlags(true));
 
 }  // namespace kipt::testing
 

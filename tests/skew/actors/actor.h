@@ -23,6 +23,8 @@ struct Act {
   std::string error = {};
   // What was done, for the report: "12 commands", "1 restore of 63 lines".
   std::vector<std::string> done = {};
+  // Of a kubelet and a kube-proxy: every iptables call (testing::CallText()), in their order.
+  std::vector<std::string> calls = {};
 };
 
 // Who keeps kubelet's chains: a kubelet, or our agent in its place.
@@ -54,6 +56,8 @@ class ServiceProxy {
   virtual Act Sync(const std::vector<ServicePort>& ipv4, const std::vector<ServicePort>& ipv6) = 0;
   // A sync period is over: the canary is looked at, and a failed sync is retried.
   virtual Act Tick() = 0;
+  // More than an hour after its last full sync it syncs, with nothing new.
+  virtual Act SyncAfterAnHour() = 0;
 };
 
 }  // namespace kipt::skew

@@ -58,6 +58,16 @@ std::unique_ptr<NodeAgent> NewAgentDaemon(const AgentDaemonSettings& settings);
 // What kube-proxy's IPVS mode runs.
 inline constexpr char kIpset[] = "/usr/sbin/ipset";
 
+// What the kernel has of nfacct, as far as a kube-proxy from 1.31 on can tell.
+enum class Nfacct {
+  kAsTheKernel,
+  // No counters: rules do not name any.
+  kNone,
+  // The counters and not the match (kubernetes #142068): rules name them, and the kernel refuses
+  // each. Acted by naming counters that do not exist, which it refuses in the same way.
+  kNoMatch,
+};
+
 struct ProxyActorSettings {
   ProxyVersion version;
   IptablesChoice iptables = {};
@@ -65,12 +75,14 @@ struct ProxyActorSettings {
   std::string pod_cidr_v6 = {};
   int masquerade_bit = 14;
   bool localhost_node_ports = true;
+  Nfacct nfacct = Nfacct::kAsTheKernel;
 };
 
 // A kube-proxy of that version, as the captured ones behaved in time: a full sync ensures chains
 // and jumps and then restores everything; from 1.27 on later syncs are partial and check no jump,
 // and one that fails is followed by a full one at the next tick; the canary in mangle, nat and
 // filter is looked at (in mangle) once per sync period, and a full sync follows where it is gone;
+// from 1.33 on a full sync comes once an hour (from 1.34 on below 1,001 endpoints);
 // each restore commits table by table, filter first. In iptables mode, and up to 1.20 in IPVS mode,
 // it sets route_localnet as its version does. IPVS mode writes only iptables rules (other_modes.h),
 // all of them once per sync period, and has no canary; nftables mode writes nothing to iptables.

@@ -55,8 +55,6 @@ constexpr char kTimerRound[] = "Round (timer)";
 constexpr char kConfigRound[] = "Round (config)";
 
 constexpr Version kOldestEmulated = {1, 24};
-constexpr Version kGateAlpha = {1, 25};
-constexpr Version kLastWithGateUnlocked = {1, 27};
 
 // Nothing of /etc/kube-iptables-agent counts.
 constexpr char kConfig[] =
@@ -205,9 +203,7 @@ class AgentDaemon : public NodeAgent {
         "--host-root=" + directory_.Path("host"),
         "--cni-conf-dir=" +
             (settings_.cni_conf_dir.empty() ? directory_.Path("cni") : settings_.cni_conf_dir)};
-    const bool may_choose =
-        emulated_.version >= kGateAlpha && emulated_.version <= kLastWithGateUnlocked;
-    if (may_choose && emulated_.ownership_cleanup.has_value()) {
+    if (Does(emulated_.version, Trait::kGateSettable) && emulated_.ownership_cleanup.has_value()) {
       flags.push_back(absl::StrCat("--feature-gates=IPTablesOwnershipCleanup=",
                                    *emulated_.ownership_cleanup ? "true" : "false"));
     }

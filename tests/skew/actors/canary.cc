@@ -17,15 +17,24 @@ void Canary::Ensure(FamilyNotes& notes) {
   for (const char* table : {"mangle", "nat", "filter"}) {
     steps.push_back({KubeletStep::Kind::kEnsureChain, table, chain_, {}});
   }
-  const std::string error = testing::RunKubelet(iptables_, steps).error;
-  ensured_ = error.empty();
-  if (!ensured_) notes.Failed("could not set up iptables canary: " + error);
+  const testing::KubeletRun run = testing::RunKubelet(iptables_, steps, wait_);
+  notes.Called(run);
+  ensured_ = run.error.empty();
+  if (!ensured_) notes.Failed("could not set up iptables canary: " + run.error);
 }
 
-bool Canary::IsGone() const {
-  const int code =
-      iptables_.Run({"-w", "5", "-W", "100000", "-S", chain_, "-t", "mangle"}).exit_code;
-  return code != 0 && code != kLockNotHad;
+bool Canary::IsGone(FamilyNotes& notes) const {
+  if (!IsGoneFrom("mangle", notes)) return false;
+  if (IsGoneFrom("nat", notes)) IsGoneFrom("filter", notes);
+  return true;
+}
+
+bool Canary::IsGoneFrom(const char* table, FamilyNotes& notes) const {
+  std::vector<std::string> arguments = wait_;
+  arguments.insert(arguments.end(), {"-S", chain_, "-t", table});
+  const testing::ProgramResult result = iptables_.Run(arguments);
+  notes.Called(iptables_, arguments, result);
+  return result.exit_code != 0 && (result.exit_code != kLockNotHad || lock_is_loss_);
 }
 
 }  // namespace kipt::skew

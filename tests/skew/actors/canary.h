@@ -9,6 +9,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tests/skew/actors/family_notes.h"
 #include "tests/support/kubelet_sequence.h"
@@ -17,8 +18,14 @@ namespace kipt::skew {
 
 class Canary {
  public:
-  Canary(testing::Iptables iptables, std::string chain)
-      : iptables_(std::move(iptables)), chain_(std::move(chain)) {}
+  // `lock_is_loss`: a lock that is not to be had (exit code 4) counts as a lost canary; otherwise
+  // it tells nothing.
+  Canary(testing::Iptables iptables, std::string chain, std::vector<std::string> wait,
+         bool lock_is_loss)
+      : iptables_(std::move(iptables)),
+        chain_(std::move(chain)),
+        wait_(std::move(wait)),
+        lock_is_loss_(lock_is_loss) {}
 
   // Makes it in mangle, nat and filter, in this order, where it is not. A failure ends that, and is
   // logged: the next period tries again before it looks.
@@ -26,14 +33,18 @@ class Canary {
   // Ensure() has done its work: from now on it is looked at.
   bool ensured() const { return ensured_; }
 
-  // Looks in mangle, and there alone. The real one then waits up to 5 s for it to vanish from the
-  // other tables too, in case the flush still goes on; there is nobody to wait for here. A lock
-  // that is not to be had (exit code 4) tells nothing.
-  bool IsGone() const;
+  // Looks in mangle; it decides. The real one then waits up to 5 s for the canary to vanish from
+  // nat and filter too, in case the flush still goes on: they are asked once here, for there is
+  // nobody to wait for.
+  bool IsGone(FamilyNotes& notes) const;
 
  private:
+  bool IsGoneFrom(const char* table, FamilyNotes& notes) const;
+
   testing::Iptables iptables_;
   std::string chain_;
+  std::vector<std::string> wait_;
+  bool lock_is_loss_;
   bool ensured_ = false;
 };
 

@@ -7,6 +7,7 @@
 #define KIPT_TESTS_SKEW_ACTORS_FAMILY_NOTES_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -28,6 +29,13 @@ class FamilyNotes {
       : prefix_(absl::StrCat(testing::NameOf(family), ": ")), act_(act) {}
 
   void Done(const std::string& what) { act_.done.push_back(prefix_ + what); }
+  void Called(const testing::Iptables& iptables, const std::vector<std::string>& arguments,
+              const testing::ProgramResult& result) {
+    act_.calls.push_back(testing::CallText(iptables, arguments, result.exit_code));
+  }
+  void Called(const testing::KubeletRun& run) {
+    act_.calls.insert(act_.calls.end(), run.calls.begin(), run.calls.end());
+  }
   // Errors of one act stand one behind the other.
   void Failed(const std::string& what) {
     act_.ok = false;

@@ -22,6 +22,7 @@
 #include "tests/skew/actors/actors.h"
 #include "tests/skew/actors/canary.h"
 #include "tests/skew/actors/family_notes.h"
+#include "tests/skew/kube_proxy/nfacct.h"
 #include "tests/skew/kube_proxy/other_modes.h"
 #include "tests/skew/kube_proxy/proxy_rules.h"
 
@@ -32,20 +33,17 @@ using testing::IpFamily;
 using testing::KubeletStep;
 using testing::ProgramResult;
 
-constexpr char kRouteLocalnet[] = "/proc/sys/net/ipv4/conf/all/route_localnet";
+// Above it a family counts as a large cluster's.
+constexpr size_t kManyEndpoints = 1000;
 
-// #108250: only where localhost can have node ports. Before, always, but for a list of node port
-// addresses without a loopback address (#107684), which the settings here do not have.
-constexpr Version kRouteLocalnetIsOptional = {1, 26};
-// #92938.
-constexpr Version kLastIpvsWithRouteLocalnet = {1, 20};
-// #82214 to #110289.
-constexpr Version kLastIpvsWithMarkDrop = {1, 24};
+constexpr char kRouteLocalnet[] = "/proc/sys/net/ipv4/conf/all/route_localnet";
 
 bool SetsRouteLocalnet(const ProxyActorSettings& settings) {
   const Version version = settings.version.version;
-  if (settings.version.mode == ProxyMode::kIpvs) return version <= kLastIpvsWithRouteLocalnet;
-  return version < kRouteLocalnetIsOptional || settings.localhost_node_ports;
+  if (settings.version.mode == ProxyMode::kIpvs) return Does(version, Trait::kIpvsRouteLocalnet);
+  // Before that a list of node port addresses without a loopback address prevented it (#107684):
+  // the settings here have none.
+  return !Does(version, Trait::kRouteLocalnetOptional) || settings.localhost_node_ports;
 }
 
 KubeletStep EnsureChain(const char* table, const std::string& chain) {
@@ -58,6 +56,7 @@ class Proxier {
   Proxier(const ProxyActorSettings& settings, IpFamily family)
       : family_(family),
         sets_route_localnet_(family == IpFamily::kIpv4 && SetsRouteLocalnet(settings)),
+        wait_(testing::WaitFlags(Does(settings.version.version, Trait::kProxySleepFlag))),
         iptables_(settings.iptables.Of(family)),
         rules_{settings.version.version, family,
                family == IpFamily::kIpv4 ? settings.pod_cidr_v4 : settings.pod_cidr_v6,
@@ -89,17 +88,28 @@ class Proxier {
     OnTick(notes);
   }
 
+  void SyncAfterAnHour(Act& act) {
+    if (!running_) return;
+    FamilyNotes notes(family_, act);
+    OnHour();
+    SyncRules(notes);
+  }
+
  protected:
   virtual void OnStart(FamilyNotes& notes) = 0;
   virtual void OnTick(FamilyNotes& notes) = 0;
+  virtual void OnHour() {}
   virtual void SyncRules(FamilyNotes& notes) = 0;
 
   const testing::Iptables& iptables() const { return iptables_; }
   const ProxySettings& rules() const { return rules_; }
+  const std::vector<std::string>& wait() const { return wait_; }
+  void set_nfacct(bool nfacct) { rules_.nfacct = nfacct; }
   const std::vector<ServicePort>& services() const { return services_; }
 
   bool Ensure(const std::vector<KubeletStep>& steps, FamilyNotes& notes) const {
-    const testing::KubeletRun run = testing::RunKubelet(iptables_, steps);
+    const testing::KubeletRun run = testing::RunKubelet(iptables_, steps, wait_);
+    notes.Called(run);
     notes.Done(absl::StrCat(steps.size(), " chains and jumps ensured, ", run.chains_created,
                             " chains and ", run.rules_added, " jumps were missing"));
     if (run.error.empty()) return true;
@@ -108,7 +118,7 @@ class Proxier {
   }
 
   bool Restore(const char* what, const std::string& text, FamilyNotes& notes) const {
-    const ProgramResult result = iptables_.Restore(text);
+    const ProgramResult result = iptables_.Restore(text, wait_);
     notes.Done(absl::StrCat(what, ": a restore of ", std::count(text.begin(), text.end(), '\n'),
                             " lines"));
     if (result.exit_code == 0) return true;
@@ -142,8 +152,9 @@ class Proxier {
 
   const IpFamily family_;
   const bool sets_route_localnet_;
+  const std::vector<std::string> wait_;
   const testing::Iptables iptables_;
-  const ProxySettings rules_;
+  ProxySettings rules_;
   std::vector<ServicePort> services_;
   bool running_ = false;
 };
@@ -151,7 +162,10 @@ class Proxier {
 class IptablesProxier : public Proxier {
  public:
   IptablesProxier(const ProxyActorSettings& settings, IpFamily family)
-      : Proxier(settings, family), canary_(iptables(), "KUBE-PROXY-CANARY") {}
+      : Proxier(settings, family),
+        nfacct_(settings.nfacct),
+        canary_(iptables(), "KUBE-PROXY-CANARY", wait(),
+                Does(settings.version.version, Trait::kProxyLockIsLostCanary)) {}
 
  private:
   // The monitor runs from the beginning on, and the first sync waits for the API server.
@@ -160,7 +174,7 @@ class IptablesProxier : public Proxier {
   void OnTick(FamilyNotes& notes) override {
     if (!canary_.ensured()) {
       canary_.Ensure(notes);
-    } else if (canary_.IsGone()) {
+    } else if (canary_.IsGone(notes)) {
       notes.Done("the canary is gone from mangle");
       needs_full_sync_ = true;
       SyncRules(notes);
@@ -169,12 +183,32 @@ class IptablesProxier : public Proxier {
     if (failed_) SyncRules(notes);
   }
 
+  // The real one's sync loop comes round at least once an hour.
+  void OnHour() override {
+    const Version version = rules().version;
+    if (!Does(version, Trait::kHourlyFullSync)) return;
+    if (Does(version, Trait::kHourlyFullSyncBounded) && EndpointCount() > kManyEndpoints) return;
+    needs_full_sync_ = true;
+  }
+
+  size_t EndpointCount() const {
+    size_t count = 0;
+    for (const ServicePort& port : services()) count += port.endpoints.size();
+    return count;
+  }
+
+  bool HasCounters() const {
+    if (!Does(rules().version, Trait::kNfacct) || nfacct_ == Nfacct::kNone) return false;
+    return nfacct_ == Nfacct::kNoMatch || EnsureCounters();
+  }
+
   void SyncRules(FamilyNotes& notes) override {
-    const bool partial = HasPartialSyncs(rules().version) && !needs_full_sync_;
+    const bool partial = Does(rules().version, Trait::kPartialSyncs) && !needs_full_sync_;
     // Until it has succeeded: what a failed one was to change is not known any more.
     failed_ = true;
     needs_full_sync_ = true;
     if (!partial && !Ensure(Jumps(), notes)) return;
+    if (!partial) set_nfacct(HasCounters());
     const bool restored =
         partial ? Restore("partial sync", PartialSync(rules(), services(), synced_), notes)
                 : Restore("full sync", FullSync(rules(), services(), ChainsInNat()), notes);
@@ -186,7 +220,8 @@ class IptablesProxier : public Proxier {
 
   std::vector<KubeletStep> Jumps() const {
     std::vector<KubeletStep> steps = StepsOf(JumpsOf(rules()));
-    if (EnsuresMarkDrop(rules().version)) steps.push_back(EnsureChain("nat", "KUBE-MARK-DROP"));
+    if (Does(rules().version, Trait::kMakesMarkDrop))
+      steps.push_back(EnsureChain("nat", "KUBE-MARK-DROP"));
     return steps;
   }
 
@@ -201,6 +236,7 @@ class IptablesProxier : public Proxier {
     return chains;
   }
 
+  const Nfacct nfacct_;
   Canary canary_;
   std::vector<ServicePort> synced_;
   bool needs_full_sync_ = true;
@@ -219,7 +255,7 @@ class IpvsProxier : public Proxier {
   void SyncRules(FamilyNotes& notes) override {
     if (!MakeSets(notes)) return;
     std::vector<KubeletStep> steps;
-    if (rules().version <= kLastIpvsWithMarkDrop) {
+    if (Does(rules().version, Trait::kIpvsDropsByMarkDrop)) {
       steps.push_back(EnsureChain("nat", "KUBE-MARK-DROP"));
     }
     for (KubeletStep& step : StepsOf(IpvsJumps(rules()))) steps.push_back(std::move(step));
@@ -272,6 +308,14 @@ class KubeProxy : public ServiceProxy {
     Act act;
     ipv4_->Tick(act);
     ipv6_->Tick(act);
+    return act;
+  }
+
+  Act SyncAfterAnHour() override {
+    if (version_.mode == ProxyMode::kNftables) return NothingToDo();
+    Act act;
+    ipv4_->SyncAfterAnHour(act);
+    ipv6_->SyncAfterAnHour(act);
     return act;
   }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Source: initNetworkUtil() and syncIPTablesRules() (up to 1.24 syncNetworkUtil()) in Kubernetes'
-// pkg/kubelet/kubelet_network_linux.go.
+// pkg/kubelet/kubelet_network_linux.go. The calls of 1.31 to 1.36 are held against the captures.
 #include <memory>
 #include <string>
 #include <utility>
@@ -19,17 +19,17 @@ using testing::IpFamily;
 using testing::KubeletStep;
 
 constexpr char kCanary[] = "KUBE-KUBELET-CANARY";
-constexpr Version kFirstWithIpv6 = {1, 20};
-// Before, a family whose first sync failed was monitored all the same.
-constexpr Version kFirstThatGivesUp = {1, 21};
 
 class KubeletFamily {
  public:
   KubeletFamily(const KubeletSettings& settings, IpFamily family)
       : family_(family),
-        gives_up_(settings.version.version >= kFirstThatGivesUp),
+        gives_up_(Does(settings.version.version, Trait::kGivesUpFamily)),
+        probes_(Does(settings.version.version, Trait::kProbesFamilies)),
+        wait_(testing::WaitFlags(Does(settings.version.version, Trait::kKubeletSleepFlag))),
         iptables_(settings.iptables.Of(family)),
-        canary_(iptables_, kCanary) {
+        canary_(iptables_, kCanary, wait_,
+                Does(settings.version.version, Trait::kKubeletLockIsLostCanary)) {
     for (KubeletStep& step :
          testing::KubeletSequence(FormOf(settings.version), family, settings.bits)) {
       if (step.chain != kCanary) rules_.push_back(std::move(step));
@@ -38,6 +38,7 @@ class KubeletFamily {
 
   void Start(Act& act) {
     FamilyNotes notes(family_, act);
+    if (!IsServed(notes)) return;
     monitored_ = Sync(notes) || !gives_up_;
     if (monitored_) canary_.Ensure(notes);
   }
@@ -46,15 +47,33 @@ class KubeletFamily {
     if (!monitored_) return;
     FamilyNotes notes(family_, act);
     if (!canary_.ensured()) return canary_.Ensure(notes);
-    if (!canary_.IsGone()) return;
+    if (!canary_.IsGone(notes)) return;
     notes.Done("the canary is gone from mangle");
     Sync(notes);
     canary_.Ensure(notes);
   }
 
  private:
+  // Where that fails the real one drops the family until it restarts, and mostly logs nothing.
+  bool IsServed(FamilyNotes& notes) const {
+    Call({"--version"}, notes);
+    if (!probes_) return true;
+    std::vector<std::string> arguments = wait_;
+    arguments.insert(arguments.end(), {"-S", "POSTROUTING", "-t", "nat"});
+    if (Call(arguments, notes) == 0) return true;
+    notes.Done("not served until kubelet restarts: -S POSTROUTING -t nat failed");
+    return false;
+  }
+
+  int Call(const std::vector<std::string>& arguments, FamilyNotes& notes) const {
+    const testing::ProgramResult result = iptables_.Run(arguments);
+    notes.Called(iptables_, arguments, result);
+    return result.exit_code;
+  }
+
   bool Sync(FamilyNotes& notes) {
-    const testing::KubeletRun run = testing::RunKubelet(iptables_, rules_);
+    const testing::KubeletRun run = testing::RunKubelet(iptables_, rules_, wait_);
+    notes.Called(run);
     notes.Done(absl::StrCat(rules_.size(), " chains and rules ensured, ", run.chains_created,
                             " chains and ", run.rules_added, " rules were missing"));
     if (!run.error.empty()) notes.Failed(run.error);
@@ -63,6 +82,8 @@ class KubeletFamily {
 
   const IpFamily family_;
   const bool gives_up_;
+  const bool probes_;
+  const std::vector<std::string> wait_;
   const testing::Iptables iptables_;
   std::vector<KubeletStep> rules_;
   Canary canary_;
@@ -73,7 +94,7 @@ class Kubelet : public NodeAgent {
  public:
   explicit Kubelet(const KubeletSettings& settings) : version_(settings.version) {
     for (const IpFamily family : testing::kBothFamilies) {
-      if (family == IpFamily::kIpv6 && version_.version < kFirstWithIpv6) continue;
+      if (family == IpFamily::kIpv6 && !Does(version_.version, Trait::kKubeletIpv6)) continue;
       families_.emplace_back(settings, family);
     }
   }

@@ -64,7 +64,7 @@ class Adviser {
     if (const std::string why = WhyRefused(end.kubelet); !why.empty()) {
       Obstacle(why, "Take IPTablesOwnershipCleanup out of kubelet's feature gates.");
     }
-    if (end.proxy.mode == ProxyMode::kNftables && end.proxy.version < Version{1, 29}) {
+    if (end.proxy.mode == ProxyMode::kNftables && !Does(end.proxy.version, Trait::kNftablesMode)) {
       Obstacle("kube-proxy has an nftables mode since 1.29 only", "");
     }
     for (const PairFact* fact : FactsOf(end)) {

@@ -173,8 +173,8 @@ class Facts {
       return {false, absl::StrCat(ProxyTo(), " makes the chain too, and goes on doing so; nobody ",
                                   "promises that.")};
     }
-    if (drops && proxy_to_.mode == ProxyMode::kIptables && proxy_to_.version >= Version{1, 27} &&
-        finding.family != "ip6") {
+    if (drops && proxy_to_.mode == ProxyMode::kIptables &&
+        Does(proxy_to_.version, Trait::kOwnMartianRule) && finding.family != "ip6") {
       return {true, absl::StrCat(ProxyTo(), " empties IPv4's filter/KUBE-FIREWALL at every sync: ",
                                  "what this marks is not dropped.")};
     }
@@ -182,7 +182,7 @@ class Facts {
   }
 
   void AddProxyThatMarks(const AuditFinding& finding) {
-    const bool stays = proxy_to_.mode != ProxyMode::kNftables && proxy_to_.version < Version{1, 25};
+    const bool stays = MarksToDrop(proxy_to_);
     if (!CleansUp(plan_.to)) {
       Add(finding.message, absl::StrCat(To(), " goes on filling it."), false);
     } else if (stays) {
@@ -225,7 +225,7 @@ class Facts {
       Add(absl::StrFormat("nat/KUBE-MARK-DROP sets mark 0x%x, not 0x%x", drop, kDropMark),
           "kubelet was given --iptables-drop-bit: it has no effect from 1.28 on, and kubelet 1.31 "
           "does not start with it.",
-          plan_.to.version >= Version{1, 31} && plan_.from.version < Version{1, 31});
+          !Does(plan_.to.version, Trait::kBitFlags) && Does(plan_.from.version, Trait::kBitFlags));
     }
     if (masquerade != 0 && (masquerade & drop) != 0) {
       Add(absl::StrFormat("mark 0x%x is both to be masqueraded and to be dropped",
@@ -238,8 +238,7 @@ class Facts {
 
   void AddResidue(const FamilyChains& chains) {
     if (!CleansUp(plan_.from)) return;
-    const bool proxy_makes_drop =
-        proxy_from_.mode != ProxyMode::kNftables && proxy_from_.version < Version{1, 25};
+    const bool proxy_makes_drop = MarksToDrop(proxy_from_);
     const bool filled = BitsSetIn(chains, "KUBE-MARK-DROP") != 0;
     if (filled || (chains.Has("nat", "KUBE-MARK-DROP") && !proxy_makes_drop)) {
       Add(absl::StrCat(std::string(kMarkDrop), " stands, and kubelet ", ToString(plan_.from),

@@ -13,70 +13,114 @@ using About = PairFact::About;
 using Kubelet = PairFact::Kubelet;
 using Proxy = PairFact::Proxy;
 
-constexpr int kEver = 99;
-
 // Sources: KEP-3178; kubernetes #92275, #84422, #85527 (KUBE-MARK-DROP up to 1.19), #110289 (1.25
 // drops by itself), #114470 (the martian rule of 1.27), #91569 (CVE-2020-8558); the captured runs
 // behind the matrix.
-constexpr PairFact kFacts[] = {
-    {About::kDropping, Kubelet::kCleansUp, 0, kEver, Proxy::kIptables, 0, 19, Harm::kNoService,
+const PairFact kFacts[] = {
+    {About::kDropping,
+     Kubelet::kCleansUp,
+     Proxy::kIptables,
+     {{Trait::kDropsByMarkDrop}, {Trait::kMakesMarkDrop, false}},
+     Harm::kNoService,
      "no service would work",
      "kube-proxy up to 1.19 jumps to nat/KUBE-MARK-DROP and does not make it. Once no kubelet "
      "does, its iptables-restore fails as soon as a load balancer, or externalTrafficPolicy: Local "
      "without local endpoints, needs the chain: table filter is written, table nat is not, and no "
      "service works (kubernetes #92275).",
-     27, 19},
-    {About::kDropping, Kubelet::kCleansUp, 0, kEver, Proxy::kIptables, 20, 24, Harm::kFailsOpen,
+     27,
+     19},
+    {About::kDropping,
+     Kubelet::kCleansUp,
+     Proxy::kIptables,
+     {{Trait::kMakesMarkDrop}},
+     Harm::kFailsOpen,
      "what must be dropped would be let through",
      "kube-proxy 1.20 to 1.24 drops by nat/KUBE-MARK-DROP, makes the chain, and leaves it to "
      "kubelet to fill it, which a kubelet with IPTablesOwnershipCleanup does not: what load "
      "balancer source ranges and externalTrafficPolicy: Local without local endpoints must keep "
      "out goes on to the node's own programs or to the next hop. It fails open, and nothing logs "
      "it.",
-     27, 24},
-    {About::kDropping, Kubelet::kCleansUp, 0, kEver, Proxy::kIpvs, 0, 24, Harm::kFailsOpen,
+     27,
+     24},
+    {About::kDropping,
+     Kubelet::kCleansUp,
+     Proxy::kIpvs,
+     {{Trait::kIpvsDropsByMarkDrop}},
+     Harm::kFailsOpen,
      "what must be dropped would be let through",
      "kube-proxy's IPVS mode up to 1.24 sends what load balancer source ranges refuse from its "
      "nat/KUBE-FIREWALL to nat/KUBE-MARK-DROP, which only kubelet fills: with "
      "IPTablesOwnershipCleanup the chain is empty, and these packets are let through.",
-     0, 0},
-    {About::kDropping, Kubelet::kKeepsMarks, 25, 27, Proxy::kIptablesOrIpvs, 0, 24,
-     Harm::kFailsOpen, "what must be dropped would be let through on IPv6",
+     0,
+     0},
+    {About::kDropping,
+     Kubelet::kKeepsMarks,
+     Proxy::kIptablesOrIpvs,
+     {{Trait::kJumpsInIpv4Only}, {Trait::kDropsByMarkDrop}},
+     Harm::kFailsOpen,
+     "what must be dropped would be let through on IPv6",
      "kubelet 1.25 to 1.27 with IPTablesOwnershipCleanup off fills IPv6's filter/KUBE-FIREWALL, "
      "and forgets the jumps to it from INPUT and OUTPUT: what kube-proxy up to 1.24 marks to be "
      "dropped is let through on IPv6 once the jumps of an older kubelet are gone.",
-     25, 24},
-    {About::kMarkMasq, Kubelet::kCleansUp, 0, kEver, Proxy::kNftables, 0, kEver,
-     Harm::kThirdParties, "nobody would make KUBE-MARK-MASQ",
+     25,
+     24},
+    {About::kMarkMasq,
+     Kubelet::kCleansUp,
+     Proxy::kNftables,
+     {},
+     Harm::kThirdParties,
+     "nobody would make KUBE-MARK-MASQ",
      "With kube-proxy's nftables mode and IPTablesOwnershipCleanup nobody makes nat/KUBE-MARK-MASQ "
      "and nat/KUBE-POSTROUTING: where the CNI plugin portmap is configured with "
      "externalSetMarkChain: KUBE-MARK-MASQ its ADD fails, and pods with host ports do not start. "
      "Without that setting portmap uses a chain of its own.",
-     0, 0},
-    {About::kMarkDrop, Kubelet::kKeepsMarks, 0, 27, Proxy::kIptables, 27, kEver,
-     Harm::kThirdParties, "third parties that drop by KUBE-MARK-DROP would stop dropping",
+     0,
+     0},
+    {About::kMarkDrop,
+     Kubelet::kKeepsMarks,
+     Proxy::kIptables,
+     {{Trait::kOwnMartianRule}},
+     Harm::kThirdParties,
+     "third parties that drop by KUBE-MARK-DROP would stop dropping",
      "kube-proxy since 1.27 empties IPv4's filter/KUBE-FIREWALL at every sync (with "
      "localhostNodePorts, the default), and kubelet's rule that drops marked packets with it; "
      "kubelet writes it again only when it starts or misses its canary. kube-proxy itself needs it "
      "no more; third parties that drop by nat/KUBE-MARK-DROP lose it on IPv4.",
-     26, 27},
-    {About::kMarkDrop, Kubelet::kCleansUp, 0, kEver, Proxy::kIptablesOrIpvs, 25, kEver,
-     Harm::kThirdParties, "third parties that drop by KUBE-MARK-DROP would stop dropping",
+     26,
+     27},
+    {About::kMarkDrop,
+     Kubelet::kCleansUp,
+     Proxy::kIptablesOrIpvs,
+     {{Trait::kDropsByMarkDrop, false}},
+     Harm::kThirdParties,
+     "third parties that drop by KUBE-MARK-DROP would stop dropping",
      "Nobody makes or fills nat/KUBE-MARK-DROP: kube-proxy since 1.25 drops in table filter by "
      "itself, and kubelet has given the chain up. Third parties that jump to it cannot add their "
      "rules on a node that has booted since.",
-     27, 27},
-    {About::kMarkDrop, Kubelet::kKeepsMarks, 25, 27, Proxy::kIptablesOrIpvs, 25, 26,
-     Harm::kThirdParties, "third parties that drop by KUBE-MARK-DROP would stop dropping on IPv6",
+     27,
+     27},
+    {About::kMarkDrop,
+     Kubelet::kKeepsMarks,
+     Proxy::kIptablesOrIpvs,
+     {{Trait::kJumpsInIpv4Only}, {Trait::kDropsByMarkDrop, false}, {Trait::kOwnMartianRule, false}},
+     Harm::kThirdParties,
+     "third parties that drop by KUBE-MARK-DROP would stop dropping on IPv6",
      "kubelet 1.25 to 1.27 with IPTablesOwnershipCleanup off forgets IPv6's jumps from INPUT and "
      "OUTPUT to filter/KUBE-FIREWALL: third parties that drop by nat/KUBE-MARK-DROP do not drop on "
      "IPv6.",
-     25, 25},
-    {About::kMartians, Kubelet::kAny, 0, 18, Proxy::kIptablesOrIpvs, 0, 26, Harm::kNone, "",
+     25,
+     25},
+    {About::kMartians,
+     Kubelet::kAny,
+     Proxy::kIptablesOrIpvs,
+     {{Trait::kMartianRule, false}, {Trait::kOwnMartianRule, false}},
+     Harm::kNone,
+     "",
      "Neither writes the rule against martian packets, which kubelet has since 1.19 (and 1.18.4, "
      "1.17.7, 1.16.11), and kube-proxy since 1.27: neighbours reach what listens on 127.0.0.1 "
      "(CVE-2020-8558).",
-     17, 17},
+     17,
+     17},
 };
 
 bool Fits(const PairFact& fact, const Pair& pair) {
@@ -88,10 +132,12 @@ bool Fits(const PairFact& fact, const Pair& pair) {
                          (fact.proxy_is == Proxy::kIpvs && mode == ProxyMode::kIpvs) ||
                          (fact.proxy_is == Proxy::kNftables && mode == ProxyMode::kNftables) ||
                          (fact.proxy_is == Proxy::kIptablesOrIpvs && mode != ProxyMode::kNftables);
-  const int kubelet = pair.kubelet.version.minor;
-  const int proxy = pair.proxy.version.minor;
-  return mode_fits && fact.kubelet_from <= kubelet && kubelet <= fact.kubelet_to &&
-         fact.proxy_from <= proxy && proxy <= fact.proxy_to;
+  return mode_fits &&
+         std::all_of(fact.traits.begin(), fact.traits.end(), [&pair](const TraitOfOne& of_one) {
+           const bool of_kubelet = RowOf(of_one.trait).component == Component::kKubelet;
+           return of_one.does ==
+                  Does(of_kubelet ? pair.kubelet.version : pair.proxy.version, of_one.trait);
+         });
 }
 
 bool SameGenerations(const Pair& a, const Pair& b) {
@@ -101,22 +147,23 @@ bool SameGenerations(const Pair& a, const Pair& b) {
 
 // One setting of the gate and the releases that refuse it, or warn of it.
 struct GateRow {
-  int from;
-  int to;
+  bool (*holds)(Version version);
   // Not set: however it is set.
   std::optional<bool> set_to;
   bool refused;
   const char* text;
 };
-constexpr GateRow kGateRows[] = {
-    {0, 24, std::nullopt, true,
+const GateRow kGateRows[] = {
+    {[](Version version) { return version.minor < RowOf(Trait::kGateKnown).first; }, std::nullopt,
+     true,
      "does not know the feature gate IPTablesOwnershipCleanup, which came with 1.25, and does not "
      "start where it is named"},
-    {28, 29, false, true,
+    {[](Version version) { return Does(version, Trait::kGateLocked); }, false, true,
      "does not start with IPTablesOwnershipCleanup=false: the gate is GA and locked to true"},
-    {28, 29, true, false,
+    {[](Version version) { return Does(version, Trait::kGateLocked); }, true, false,
      "warns of IPTablesOwnershipCleanup=true: the gate is GA, and gone in 1.30"},
-    {30, kEver, std::nullopt, true,
+    {[](Version version) { return version.minor > RowOf(Trait::kGateKnown).last; }, std::nullopt,
+     true,
      "does not start where IPTablesOwnershipCleanup is named, whatever it is set to: the gate was "
      "removed in 1.30"},
 };
@@ -124,9 +171,8 @@ constexpr GateRow kGateRows[] = {
 const GateRow* GateRowOf(const KubeletVersion& kubelet) {
   if (!kubelet.ownership_cleanup.has_value()) return nullptr;
   for (const GateRow& row : kGateRows) {
-    const int minor = kubelet.version.minor;
     const bool fits = !row.set_to.has_value() || row.set_to == kubelet.ownership_cleanup;
-    if (row.from <= minor && minor <= row.to && fits) return &row;
+    if (row.holds(kubelet.version) && fits) return &row;
   }
   return nullptr;
 }

@@ -7,6 +7,7 @@
 #ifndef KIPT_TESTS_SKEW_ADVISE_PAIR_FACTS_H_
 #define KIPT_TESTS_SKEW_ADVISE_PAIR_FACTS_H_
 
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,11 @@ enum class Harm {
   kNoService,
 };
 
+struct TraitOfOne {
+  Trait trait;
+  bool does = true;
+};
+
 struct PairFact {
   enum class Kubelet { kAny, kKeepsMarks, kCleansUp };
   enum class Proxy { kIptables, kIpvs, kNftables, kIptablesOrIpvs };
@@ -34,12 +40,9 @@ struct PairFact {
 
   About about;
   Kubelet kubelet_does;
-  // Minors of 1.x, both ends included.
-  int kubelet_from;
-  int kubelet_to;
   Proxy proxy_is;
-  int proxy_from;
-  int proxy_to;
+  // Traits that the two have, or have not.
+  std::initializer_list<TraitOfOne> traits;
   Harm harm;
   // What goes wrong, for "Not safe: ...".
   const char* headline;

@@ -10,37 +10,48 @@ namespace {
 
 // ---- what a change does, whatever its order ----
 
-bool Crosses(int from, int to, int first_with) { return from < first_with && first_with <= to; }
+bool Loses(Trait trait, Version from, Version to) { return Does(from, trait) && !Does(to, trait); }
 
 bool StopsCleaningUp(const Change& change) {
   return CleansUp(change.from.kubelet) && !CleansUp(change.to.kubelet);
 }
 bool LosesBitFlags(const Change& change) {
-  return Crosses(change.from.kubelet.version.minor, change.to.kubelet.version.minor, 31);
+  return Loses(Trait::kBitFlags, change.from.kubelet.version, change.to.kubelet.version);
 }
 bool IgnoresBits(const Change& change) {
   return StartsCleaningUp(change) ||
-         Crosses(change.from.kubelet.version.minor, change.to.kubelet.version.minor, 28);
+         Loses(Trait::kBitsCount, change.from.kubelet.version, change.to.kubelet.version);
 }
 bool LosesGate(const Change& change) {
   return change.from.kubelet.ownership_cleanup.has_value() &&
          !change.to.kubelet.ownership_cleanup.has_value() &&
-         change.to.kubelet.version >= Version{1, 28};
+         change.to.kubelet.version.minor > RowOf(Trait::kGateSettable).last;
 }
 bool LeavesOldJump(const Change& change) {
   return change.from.proxy.mode == ProxyMode::kIptables &&
-         Crosses(change.from.proxy.version.minor, change.to.proxy.version.minor, 20);
+         Loses(Trait::kServicesInInput, change.from.proxy.version, change.to.proxy.version);
 }
 bool StartsPartialSyncs(const Change& change) {
   return change.to.proxy.mode == ProxyMode::kIptables &&
-         Crosses(change.from.proxy.version.minor, change.to.proxy.version.minor, 27);
+         Loses(Trait::kPartialSyncs, change.to.proxy.version, change.from.proxy.version);
 }
 bool ChangesMode(const Change& change) { return change.from.proxy.mode != change.to.proxy.mode; }
 bool DropsByKubelet(const Change& change) {
-  const auto does = [](const ProxyVersion& proxy) {
-    return proxy.mode != ProxyMode::kNftables && proxy.version < Version{1, 25};
-  };
-  return does(change.from.proxy) || does(change.to.proxy);
+  return MarksToDrop(change.from.proxy) || MarksToDrop(change.to.proxy);
+}
+bool StartsProbing(const Change& change) {
+  return Loses(Trait::kProbesFamilies, change.to.kubelet.version, change.from.kubelet.version);
+}
+bool StartsCounting(const Change& change) {
+  return change.to.proxy.mode == ProxyMode::kIptables &&
+         Loses(Trait::kNfacct, change.to.proxy.version, change.from.proxy.version);
+}
+bool TakesTimeOutsForLosses(const Change& change) {
+  return Loses(Trait::kKubeletLockIsLostCanary, change.to.kubelet.version,
+               change.from.kubelet.version);
+}
+bool WasNotRun(const Change& change) {
+  return std::max(change.to.kubelet.version, change.to.proxy.version) > kNewestCaptured;
 }
 bool GoesDown(const Change& change) { return !change.up && change.kubelet_moves(); }
 // Somebody made it before, and nobody does afterwards.
@@ -96,6 +107,23 @@ constexpr ChangeRow kChanges[] = {
      "table filter alone, the jumps stay away until its canary is missed, a sync fails, or it "
      "restarts.",
      0, 0},
+    {StartsCounting, "",
+     "kube-proxy since 1.31 counts packets by nfacct. Where the kernel has nfnetlink_acct and not "
+     "xt_nfacct, each of its syncs fails (kubernetes #142068).",
+     31, 31},
+    {StartsProbing, "",
+     "kubelet since 1.33 asks iptables for POSTROUTING in table nat before it starts. If that "
+     "fails "
+     "in a family, because of native nftables rules or a held lock, the family gets no hint and no "
+     "martian rule until kubelet restarts.",
+     33, 33},
+    {TakesTimeOutsForLosses, "",
+     "kubelet and kube-proxy since 1.34 take a lock of iptables-legacy that they cannot get for 5 "
+     "s "
+     "for a lost canary, and write all their rules again.",
+     36, 36},
+    {WasNotRun, "",
+     "1.37 was not run here: by its release notes it does to iptables what 1.36 does.", 0, 0},
     {ChangesMode,
      "Run kube-proxy --cleanup of the old mode, or reboot the node, before kube-proxy starts in "
      "the new one.",
@@ -114,15 +142,17 @@ constexpr ChangeRow kChanges[] = {
 
 // ---- the way from here to there ----
 
-// As far as kubelet may be behind the API server, which is upgraded first: three minors, two where
-// kubelet is older than 1.25.
-int NextMinor(int minor, int last) { return std::min(minor + (minor < 25 ? 2 : 3), last); }
+// As far as kubelet may be behind the API server, which is upgraded first.
+int NextMinor(int minor, int last) {
+  return std::min(minor + MinorsBehindServer({1, minor}), last);
+}
 
 // kubelet's gate goes with it for as long as it can be set.
 KubeletVersion KubeletAt(const UpgradePlan& plan, int minor) {
   if (minor == plan.to.version.minor) return plan.to;
   KubeletVersion kubelet = {{1, minor}, {}};
-  if (minor >= 25 && minor <= 27) kubelet.ownership_cleanup = plan.from.ownership_cleanup;
+  if (Does(kubelet.version, Trait::kGateSettable))
+    kubelet.ownership_cleanup = plan.from.ownership_cleanup;
   return kubelet;
 }
 

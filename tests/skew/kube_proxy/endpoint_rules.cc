@@ -15,18 +15,19 @@ namespace {
 std::string ChoiceComment(const PortWords& words, const std::string& chain, size_t index,
                           const Endpoint& endpoint) {
   const Version version = words.version();
-  if (version >= Version{1, 24}) return words.Named(" -> " + AddressAndPort(endpoint));
-  if (version <= Version{1, 22} && absl::StartsWith(chain, "KUBE-XLB-")) {
+  if (Does(version, Trait::kExtChains)) return words.Named(" -> " + AddressAndPort(endpoint));
+  if (Does(version, Trait::kBalancingComments) && absl::StartsWith(chain, "KUBE-XLB-")) {
     return Comment(absl::StrCat("Balancing rule ", index, " for ", words.name()));
   }
-  return version == Version{1, 17} ? "" : words.Named("");
+  return !Does(version, Trait::kEndpointComments) ? "" : words.Named("");
 }
 
 std::string AffinityComment(const PortWords& words, const std::string& chain,
                             const Endpoint& endpoint) {
   const Version version = words.version();
-  if (version >= Version{1, 24}) return words.Named(" -> " + AddressAndPort(endpoint));
-  const bool bare = version == Version{1, 17} && !absl::StartsWith(chain, "KUBE-XLB-");
+  if (Does(version, Trait::kExtChains)) return words.Named(" -> " + AddressAndPort(endpoint));
+  const bool bare =
+      !Does(version, Trait::kEndpointComments) && !absl::StartsWith(chain, "KUBE-XLB-");
   return bare ? "" : words.Named("");
 }
 
@@ -41,7 +42,8 @@ std::string Chance(size_t left) {
 
 void WriteEndpoint(const PortWords& words, const Endpoint& endpoint, TableText* nat) {
   const std::string chain = words.ChainOf(endpoint);
-  const std::string comment = words.version() == Version{1, 17} ? "" : words.Named("");
+  const std::string comment =
+      !Does(words.version(), Trait::kEndpointComments) ? "" : words.Named("");
   const bool affinity = words.port().affinity_seconds != 0;
   nat->Chain(chain);
   nat->Rule(chain, {comment, words.From(endpoint.address), Jump("KUBE-MARK-MASQ")});
@@ -69,7 +71,7 @@ void WriteBalancing(const PortWords& words, const std::string& chain,
 
 void WriteHealthCheck(const PortWords& words, TableText* filter) {
   const int port = words.port().health_check_node_port;
-  if (port == 0 || words.version() < Version{1, 21}) return;
+  if (port == 0 || !Does(words.version(), Trait::kHealthCheckChain)) return;
   filter->Rule("KUBE-NODEPORTS", {words.Named(" health check node port"),
                                   absl::StrCat("-m tcp -p tcp --dport ", port), Jump("ACCEPT")});
 }

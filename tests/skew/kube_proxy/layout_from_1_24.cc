@@ -4,7 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/skew/kube_proxy/endpoint_rules.h"
+#include "tests/skew/kube_proxy/nfacct.h"
 #include "tests/skew/kube_proxy/port_words.h"
 
 namespace kipt::skew {
@@ -13,7 +15,8 @@ namespace {
 class Service {
  public:
   Service(const ProxySettings& settings, const ServicePort& port, SyncTables* tables)
-      : version_(settings.version),
+      : settings_(settings),
+        version_(settings.version),
         port_(port),
         words_(settings, port),
         filter_(tables->filter),
@@ -41,6 +44,7 @@ class Service {
       }
     }
     if (port_.node_port != 0) {
+      CountLocalhost();
       ExternalDestination("KUBE-NODEPORTS", "", words_.ToNodePort(), ext_);
     }
     WriteHealthCheck(words_, &filter_);
@@ -65,7 +69,17 @@ class Service {
   }
 
  private:
-  bool DropsInFilter() const { return version_ >= Version{1, 25}; }
+  // What comes to the node port of 127.0.0.1 is counted apart.
+  void CountLocalhost() {
+    const std::string counted = Counted(settings_, kAcceptedLocalhost);
+    const bool localhost =
+        settings_.family == testing::IpFamily::kIpv4 && settings_.localhost_node_ports;
+    if (counted.empty() || !localhost || endpoints_.empty()) return;
+    nat_.Rule("KUBE-NODEPORTS", {words_.Named(""), words_.OfProtocol(), "-d 127.0.0.0/8",
+                                 absl::StrCat("--dport ", port_.node_port), counted, Jump(ext_)});
+  }
+
+  bool DropsInFilter() const { return Does(version_, Trait::kProxyFirewall); }
   bool HasFirewall() const {
     return !endpoints_.empty() && !port_.load_balancer_ips.empty() && !port_.source_ranges.empty();
   }
@@ -134,7 +148,7 @@ class Service {
       if (!DropsInFilter()) nat_.Rule(fw_, {comment, Jump("KUBE-MARK-DROP")});
     }
     // A rule that does nothing, for the reader.
-    if (version_ >= Version{1, 27}) {
+    if (Does(version_, Trait::kFirewallRemark)) {
       nat_.Rule(fw_, {Comment("other traffic to " + words_.name() +
                               " will be dropped by KUBE-PROXY-FIREWALL")});
     }
@@ -149,6 +163,7 @@ class Service {
     WriteBalancing(words_, svl_, local_, &nat_);
   }
 
+  const ProxySettings& settings_;
   const Version version_;
   const ServicePort& port_;
   const PortWords words_;

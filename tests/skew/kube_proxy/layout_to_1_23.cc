@@ -24,7 +24,7 @@ class Service {
         fw_(words_.Chain("KUBE-FW-")),
         endpoints_(words_.Endpoints()) {
     // The gate ServiceInternalTrafficPolicy is on from 1.22 on; external policy Local wins.
-    if (version_ >= Version{1, 22} && port.internal_local && !port.external_local) {
+    if (Does(version_, Trait::kInternalPolicy) && port.internal_local && !port.external_local) {
       endpoints_ = PortWords::LocalOf(endpoints_);
     }
   }
@@ -47,7 +47,7 @@ class Service {
  private:
   // Where rules stand that masquerade what else would stand in `common`.
   const std::string& MasqueradesIn(const std::string& common) const {
-    return version_ >= Version{1, 22} ? svc_ : common;
+    return Does(version_, Trait::kMasqueradesInServiceChain) ? svc_ : common;
   }
 
   void Reject(const std::string& chain, const std::string& match) {
@@ -71,9 +71,9 @@ class Service {
     const std::string comment = words_.Named(" external IP");
     // Up to 1.18 the policy Local does not hold for external addresses: the gate
     // ExternalPolicyForExternalIP is off. 1.19 was not seen, and is taken to be as 1.18.6.
-    const bool local = port_.external_local && version_ >= Version{1, 20};
+    const bool local = port_.external_local && Does(version_, Trait::kLocalPolicyForExternalIps);
     const std::string& target = local ? xlb_ : svc_;
-    if (version_ >= Version{1, 21}) {
+    if (Does(version_, Trait::kHealthCheckChain)) {
       if (!local) {
         nat_.Rule(MasqueradesIn("KUBE-SERVICES"),
                   {comment, to, words_.NotFromPod(), Jump("KUBE-MARK-MASQ")});
@@ -91,7 +91,9 @@ class Service {
   void LoadBalancer(const std::string& address) {
     const std::string to = words_.To(address);
     if (endpoints_.empty()) {
-      return Reject(version_ >= Version{1, 20} ? "KUBE-EXTERNAL-SERVICES" : "KUBE-SERVICES", to);
+      return Reject(Does(version_, Trait::kExternalServicesInForward) ? "KUBE-EXTERNAL-SERVICES"
+                                                                      : "KUBE-SERVICES",
+                    to);
     }
     const std::string comment = words_.Named(" loadbalancer IP");
     const std::string& target = port_.external_local ? xlb_ : svc_;

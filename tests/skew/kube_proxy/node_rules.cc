@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tests/skew/kube_proxy/nfacct.h"
 
 namespace kipt::skew {
 namespace {
@@ -28,7 +30,7 @@ void WriteMasquerade(const ProxySettings& settings, TableText* nat) {
   const std::string comment = Comment("kubernetes service traffic requiring SNAT");
   nat->Chain("KUBE-POSTROUTING");
   nat->Chain("KUBE-MARK-MASQ");
-  if (settings.version < Version{1, 19}) {
+  if (!Does(settings.version, Trait::kProxyMarksByOr)) {
     nat->Rule("KUBE-POSTROUTING",
               {comment, "-m mark --mark", mark + "/" + mark, "-j MASQUERADE --random-fully"});
     nat->Rule("KUBE-MARK-MASQ", {"-j MARK --set-xmark", mark + "/" + mark});
@@ -47,10 +49,10 @@ void WriteForwardAccepts(const ProxySettings& settings, TableText* filter) {
   const std::string destination = "kubernetes forwarding conntrack pod destination rule";
   filter->Rule("KUBE-FORWARD", {Comment("kubernetes forwarding rules"), "-m mark --mark",
                                 mark + "/" + mark, Jump("ACCEPT")});
-  if (version >= Version{1, 23}) {
+  if (Does(version, Trait::kOneForwardRule)) {
     filter->Rule("KUBE-FORWARD",
                  {Comment("kubernetes forwarding conntrack rule"), kEstablished, Jump("ACCEPT")});
-  } else if (version >= Version{1, 18}) {
+  } else if (Does(version, Trait::kNoPodCidrInForward)) {
     filter->Rule("KUBE-FORWARD", {Comment(source), kEstablished, Jump("ACCEPT")});
     filter->Rule("KUBE-FORWARD", {Comment(destination), kEstablished, Jump("ACCEPT")});
   } else if (!settings.pod_cidr.empty()) {
@@ -67,10 +69,10 @@ void BeginSync(const ProxySettings& settings, SyncTables* tables) {
   for (const char* chain : {"KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-FORWARD"}) {
     filter.Chain(chain);
   }
-  if (version >= Version{1, 21}) filter.Chain("KUBE-NODEPORTS");
-  if (version >= Version{1, 25}) filter.Chain("KUBE-PROXY-FIREWALL");
+  if (Does(version, Trait::kHealthCheckChain)) filter.Chain("KUBE-NODEPORTS");
+  if (Does(version, Trait::kProxyFirewall)) filter.Chain("KUBE-PROXY-FIREWALL");
   // Elsewhere the chain is ensured (JumpsOf) and left as it is.
-  if (version >= Version{1, 27} && IsIpv4WithLocalhost(settings)) {
+  if (Does(version, Trait::kOwnMartianRule) && IsIpv4WithLocalhost(settings)) {
     filter.Chain("KUBE-FIREWALL");
     filter.Rule(
         "KUBE-FIREWALL",
@@ -84,7 +86,7 @@ void BeginSync(const ProxySettings& settings, SyncTables* tables) {
 
 void EndSync(const ProxySettings& settings, SyncTables* tables) {
   std::string not_loopback;
-  if (settings.version >= Version{1, 26}) {
+  if (Does(settings.version, Trait::kSparesLoopback)) {
     if (settings.family == IpFamily::kIpv6) {
       not_loopback = "! -d ::1/128";
     } else if (!settings.localhost_node_ports) {
@@ -96,7 +98,8 @@ void EndSync(const ProxySettings& settings, SyncTables* tables) {
                             "this chain"),
                     "-m addrtype --dst-type LOCAL", not_loopback, Jump("KUBE-NODEPORTS")});
   // 1.29 and later leave this out where nf_conntrack_tcp_be_liberal is set; by default it is not.
-  tables->filter.Rule("KUBE-FORWARD", {"-m conntrack --ctstate INVALID", Jump("DROP")});
+  tables->filter.Rule("KUBE-FORWARD", {"-m conntrack --ctstate INVALID",
+                                       Counted(settings, kDroppedInvalid), Jump("DROP")});
   WriteForwardAccepts(settings, &tables->filter);
 }
 

@@ -66,11 +66,11 @@ class IpvsRules {
     WriteMasquerade(settings_, &nat_);
     filter_.Chain("KUBE-FORWARD");
     WriteForwardAccepts(settings_, &filter_);
-    if (version_ >= Version{1, 21}) {
+    if (Does(version_, Trait::kIpvsNodePortChain)) {
       filter_.Chain("KUBE-NODE-PORT");
       filter_.Rule("KUBE-NODE-PORT", {Commented(kHealthCheck, "dst"), Jump("ACCEPT")});
     }
-    if (version_ >= Version{1, 26}) AccessFilter();
+    if (Does(version_, Trait::kIpvsAccessFilter)) AccessFilter();
     return tables_.Text();
   }
 
@@ -86,7 +86,7 @@ class IpvsRules {
     const bool six = settings_.family == IpFamily::kIpv6;
     const std::string chain = "KUBE-SERVICES";
     nat_.Chain(chain);
-    if (version_ >= Version{1, 26}) {
+    if (Does(version_, Trait::kIpvsAccessFilter)) {
       nat_.Rule(chain, {six ? "-s ::1/128" : "-s 127.0.0.0/8", Jump("RETURN")});
     }
     nat_.Rule(chain, {Commented(kLoadBalancer, "dst,dst"), Jump("KUBE-LOAD-BALANCER")});
@@ -103,14 +103,14 @@ class IpvsRules {
   // The name clash: up to 1.24 IPVS has a KUBE-FIREWALL of its own, in nat.
   void LoadBalancers() {
     const std::string chain = "KUBE-LOAD-BALANCER";
-    const bool marks = version_ <= Version{1, 24};
+    const bool marks = Does(version_, Trait::kIpvsDropsByMarkDrop);
     TableText& table = marks ? nat_ : filter_;
     const std::string from = marks ? chain : "KUBE-PROXY-FIREWALL";
     const std::string firewall = marks ? "KUBE-FIREWALL" : "KUBE-SOURCE-RANGES-FIREWALL";
     nat_.Chain(chain);
     table.Chain(from);
     table.Chain(firewall);
-    if (version_ <= Version{1, 19}) nat_.Chain("KUBE-MARK-DROP");
+    if (Does(version_, Trait::kIpvsEmptiesMarkDrop)) nat_.Chain("KUBE-MARK-DROP");
     table.Rule(from, {Commented(kFirewalled, "dst,dst"), Jump(firewall)});
     table.Rule(firewall, {Commented(kSourceRange, "dst,dst,src"), Jump("RETURN")});
     table.Rule(firewall, {Jump(marks ? "KUBE-MARK-DROP" : "DROP")});
@@ -125,10 +125,10 @@ class IpvsRules {
     filter_.Rule(chain, {Matches(kLoadBalancer, "dst,dst"), Jump("RETURN")});
     filter_.Rule(chain, {Matches(kClusterIp, "dst,dst"), Jump("RETURN")});
     filter_.Rule(chain, {Matches(kExternalIp, "dst,dst"), Jump("RETURN")});
-    if (version_ >= Version{1, 28}) {
+    if (Does(version_, Trait::kIpvsHealthCheckSet)) {
       filter_.Rule(chain, {Matches(kHealthCheck, "dst"), Jump("RETURN")});
     }
-    if (version_ >= Version{1, 29}) filter_.Chain("KUBE-IPVS-OUT-FILTER");
+    if (Does(version_, Trait::kIpvsOutFilter)) filter_.Chain("KUBE-IPVS-OUT-FILTER");
     filter_.Rule(chain, {"-m conntrack --ctstate NEW", Matches(kAddresses, "dst"), Jump("REJECT")});
   }
 
@@ -152,16 +152,16 @@ std::vector<ProxyJump> IpvsJumps(const ProxySettings& settings) {
   add("nat", "KUBE-SERVICES", "PREROUTING", "kubernetes service portals");
   add("nat", "KUBE-POSTROUTING", "POSTROUTING", "kubernetes postrouting rules");
   add("filter", "KUBE-FORWARD", "FORWARD", "kubernetes forwarding rules");
-  if (version >= Version{1, 21}) {
+  if (Does(version, Trait::kIpvsNodePortChain)) {
     add("filter", "KUBE-NODE-PORT", "INPUT", "kubernetes health check rules");
   }
-  if (version >= Version{1, 25}) {
+  if (!Does(version, Trait::kIpvsDropsByMarkDrop)) {
     add("filter", "KUBE-PROXY-FIREWALL", "INPUT", "kube-proxy firewall rules");
     add("filter", "KUBE-PROXY-FIREWALL", "FORWARD", "kube-proxy firewall rules");
   }
   const char* filter = "kubernetes ipvs access filter";
-  if (version >= Version{1, 26}) add("filter", "KUBE-IPVS-FILTER", "INPUT", filter);
-  if (version >= Version{1, 29}) add("filter", "KUBE-IPVS-OUT-FILTER", "OUTPUT", filter);
+  if (Does(version, Trait::kIpvsAccessFilter)) add("filter", "KUBE-IPVS-FILTER", "INPUT", filter);
+  if (Does(version, Trait::kIpvsOutFilter)) add("filter", "KUBE-IPVS-OUT-FILTER", "OUTPUT", filter);
   return jumps;
 }
 

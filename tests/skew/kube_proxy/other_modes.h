@@ -22,7 +22,8 @@ std::vector<ProxyJump> IpvsJumps(const ProxySettings& settings);
 std::string IpvsSets(const ProxySettings& settings);
 // For `iptables-restore --noflush`. kube-proxy leaves rules out whose set is empty; here they all
 // stand. Up to 1.24 rules jump to nat KUBE-MARK-DROP. From 1.20 on the chain is ensured before
-// (EnsuresMarkDrop); older ones write it as one of their own, which empties what kubelet put there.
+// (Trait::kIpvsEmptiesMarkDrop); older ones write it as one of their own, which empties what
+// kubelet put there.
 std::string IpvsSync(const ProxySettings& settings);
 
 }  // namespace kipt::skew

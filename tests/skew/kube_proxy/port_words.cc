@@ -17,7 +17,7 @@ std::string AddressAndPort(const Endpoint& endpoint) {
 }
 
 std::string PortName(Version version, const ServicePort& port) {
-  if (port.port_name.empty() && version >= Version{1, 20}) return port.service;
+  if (port.port_name.empty() && Does(version, Trait::kNamesUnnamedPorts)) return port.service;
   return absl::StrCat(port.service, ":", port.port_name);
 }
 
@@ -43,7 +43,7 @@ std::string PortWords::ChainOf(const Endpoint& endpoint) const {
 
 std::vector<Endpoint> PortWords::Endpoints() const {
   std::vector<Endpoint> endpoints = port_.endpoints;
-  if (version() >= Version{1, 20}) {
+  if (Does(version(), Trait::kSortsEndpoints)) {
     std::sort(endpoints.begin(), endpoints.end(), [](const Endpoint& a, const Endpoint& b) {
       return AddressAndPort(a) < AddressAndPort(b);
     });
@@ -82,7 +82,7 @@ std::string PortWords::NotFromPod() const {
 }
 
 std::string PortWords::Spelled(const std::string& address) const {
-  if (version() >= Version{1, 23}) return address;
+  if (Does(version(), Trait::kBareAddresses)) return address;
   return address + (settings_.family == testing::IpFamily::kIpv4 ? "/32" : "/128");
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Captured: 1.17, 1.18 and 1.20 to 1.30. 1.19 was not seen: it is taken to have 1.18's jumps, for
-// what changed them (kubernetes #95252) came in for 1.20. Nor was anything after 1.30.
+// Captured: 1.17, 1.18 and 1.20 to 1.36. 1.19 was not seen: it is taken to have 1.18's jumps, for
+// what changed them (kubernetes #95252) came in for 1.20.
 #include <utility>
 
 #include "tests/skew/kube_proxy/proxy_rules.h"
@@ -39,16 +39,17 @@ std::vector<ProxyJump> JumpsOf(const ProxySettings& settings) {
   const char* portals = "kubernetes service portals";
   JumpList jumps;
   jumps.AddForNew("KUBE-EXTERNAL-SERVICES", "INPUT", external);
-  if (version >= Version{1, 20}) jumps.AddForNew("KUBE-EXTERNAL-SERVICES", "FORWARD", external);
-  if (version >= Version{1, 21}) {
+  if (Does(version, Trait::kExternalServicesInForward))
+    jumps.AddForNew("KUBE-EXTERNAL-SERVICES", "FORWARD", external);
+  if (Does(version, Trait::kHealthCheckChain)) {
     jumps.AddCommented("filter", "KUBE-NODEPORTS", "INPUT",
                        "kubernetes health check service ports");
   }
   jumps.AddForNew("KUBE-SERVICES", "FORWARD", portals);
   jumps.AddForNew("KUBE-SERVICES", "OUTPUT", portals);
-  if (version <= Version{1, 19}) jumps.AddForNew("KUBE-SERVICES", "INPUT", portals);
+  if (Does(version, Trait::kServicesInInput)) jumps.AddForNew("KUBE-SERVICES", "INPUT", portals);
   jumps.AddCommented("filter", "KUBE-FORWARD", "FORWARD", "kubernetes forwarding rules");
-  if (version >= Version{1, 25}) {
+  if (Does(version, Trait::kProxyFirewall)) {
     for (const char* base_chain : {"INPUT", "OUTPUT", "FORWARD"}) {
       jumps.AddForNew("KUBE-PROXY-FIREWALL", base_chain, "kubernetes load balancer firewall");
     }
@@ -57,24 +58,18 @@ std::vector<ProxyJump> JumpsOf(const ProxySettings& settings) {
   jumps.AddCommented("nat", "KUBE-SERVICES", "PREROUTING", portals);
   const char* postrouting = "kubernetes postrouting rules";
   // 1.27 counts this jump among those that it shares with kubelet.
-  if (version != Version{1, 27}) {
+  if (!Does(version, Trait::kPostroutingJumpLast)) {
     jumps.AddCommented("nat", "KUBE-POSTROUTING", "POSTROUTING", postrouting);
   }
-  if (version >= Version{1, 27}) {
+  if (Does(version, Trait::kOwnMartianRule)) {
     // In both families, and whatever localhost_node_ports says.
     jumps.Add("filter", "KUBE-FIREWALL", "INPUT", {});
     jumps.Add("filter", "KUBE-FIREWALL", "OUTPUT", {});
   }
-  if (version == Version{1, 27}) {
+  if (Does(version, Trait::kPostroutingJumpLast)) {
     jumps.AddCommented("nat", "KUBE-POSTROUTING", "POSTROUTING", postrouting);
   }
   return std::move(jumps).Take();
 }
-
-bool EnsuresMarkDrop(Version version) {
-  return version >= Version{1, 20} && version <= Version{1, 24};
-}
-
-bool HasPartialSyncs(Version version) { return version >= Version{1, 27}; }
 
 }  // namespace kipt::skew

@@ -26,7 +26,7 @@ Ports OfFamily(const Ports& services, testing::IpFamily family) {
 
 void WriteService(const ProxySettings& settings, const ServicePort& port, ServicePart part,
                   SyncTables* tables) {
-  if (settings.version <= Version{1, 23}) return WriteServiceTo123(settings, port, tables);
+  if (!Does(settings.version, Trait::kExtChains)) return WriteServiceTo123(settings, port, tables);
   WriteServiceFrom124(settings, port, part, tables);
 }
 
@@ -36,9 +36,9 @@ bool IsServiceChain(Version version, const std::string& chain) {
   for (const char* prefix : {"KUBE-SVC-", "KUBE-SEP-", "KUBE-FW-"}) {
     if (absl::StartsWith(chain, prefix)) return true;
   }
-  if (absl::StartsWith(chain, "KUBE-XLB-")) return version <= Version{1, 27};
+  if (absl::StartsWith(chain, "KUBE-XLB-")) return Does(version, Trait::kKnowsXlbChains);
   const bool newer = absl::StartsWith(chain, "KUBE-EXT-") || absl::StartsWith(chain, "KUBE-SVL-");
-  return newer && version >= Version{1, 24};
+  return newer && Does(version, Trait::kExtChains);
 }
 
 void WriteAll(const ProxySettings& settings, const Ports& ports, SyncTables* tables) {
@@ -92,7 +92,7 @@ std::string FullSync(const ProxySettings& settings, const Ports& services,
 std::string PartialSync(const ProxySettings& settings, const Ports& services, const Ports& synced) {
   const Ports before = OfFamily(synced, settings.family);
   const std::set<std::string> stood = ServiceChains(settings, before);
-  if (!HasPartialSyncs(settings.version)) {
+  if (!Does(settings.version, Trait::kPartialSyncs)) {
     return FullSync(settings, services, {stood.begin(), stood.end()});
   }
   const Ports now = OfFamily(services, settings.family);

@@ -27,6 +27,8 @@ struct ProxySettings {
   int masquerade_bit = 14;
   // IPv4 only, from 1.26 on.
   bool localhost_node_ports = true;
+  // From 1.31 on: the kernel has the counters (nfacct.h), and rules name them.
+  bool nfacct = false;
 };
 
 // A chain that is ensured (-N), and a jump to it that is ensured (-C, else -I) in a base chain.
@@ -42,12 +44,6 @@ struct ProxyJump {
 
 // In the order in which they are issued; each is inserted first, so a later one ends up higher.
 std::vector<ProxyJump> JumpsOf(const ProxySettings& settings);
-
-// Whether the chain nat KUBE-MARK-DROP is ensured before each sync: 1.20 to 1.24.
-bool EnsuresMarkDrop(Version version);
-// Whether a sync in which little has changed writes only what has, and checks no jumps: from 1.27
-// on (MinimizeIPTablesRestore).
-bool HasPartialSyncs(Version version);
 
 // For `iptables-restore --noflush --counters`: everything. Services are written in the order given,
 // those of the other family not at all. Chains that `stood` (names in nat) and that the services no

@@ -69,6 +69,19 @@ std::vector<Row> AllowedPairs() {
        "kube-proxy empties KUBE-FIREWALL of a kubelet that fills it"},
       {{{{1, 27}, false}, {{1, 27}}}, Minors(26, 26), "the gate is turned off by hand"},
       {{{{1, 26}, true}, {{1, 26}}}, Minors(26, 26), "the gate is turned on by hand"},
+      {Minors(31, 31), Minors(30, 30), "kube-proxy counts by nfacct"},
+      {Minors(33, 33), Minors(32, 32), "kubelet probes each family, kube-proxy syncs every hour"},
+      {Minors(36, 36), Minors(33, 33), "a lock time-out is a lost canary to both"},
+  };
+}
+
+// ... where these differ in when they write, not in what: on the paths that show it.
+std::vector<Row> PairsOfTheSameRules() {
+  return {
+      {Minors(32, 33), Minors(31, 32), ""}, {Minors(32, 34), Minors(31, 33), ""},
+      {Minors(33, 30), Minors(32, 30), ""}, {Minors(33, 32), Minors(32, 31), ""},
+      {Minors(33, 36), Minors(32, 33), ""}, {Minors(34, 31), Minors(33, 30), ""},
+      {Minors(36, 33), Minors(33, 33), ""},
   };
 }
 
@@ -257,6 +270,9 @@ std::vector<Cell> DefaultCells(const std::vector<Path>& paths) {
   std::erase_if(of_both, IsOfTheAgentAlone);
   Cells cells;
   cells.Add(AllowedPairs(), of_both);
+  std::vector<Path> of_the_same = of_both;
+  std::erase_if(of_the_same, [](Path path) { return path != Path::kBoot && path != Path::kFlush; });
+  cells.Add(PairsOfTheSameRules(), of_the_same);
   cells.Add(OtherPairs(), of_both);
   cells.Add(OtherModes(), of_both);
   std::vector<CompanyRow> rows = CompanyRows();

@@ -115,7 +115,7 @@ std::string CellId(const Cell& cell);
 std::vector<Cell> DefaultCells(const std::vector<Path>& paths);
 // The paths of the default matrix.
 std::vector<Path> MainPaths();
-// Every pair of versions from 1.17 to 1.34 on `paths`.
+// Every pair of versions on `paths`.
 std::vector<Cell> AllCells(const std::vector<Path>& paths);
 
 }  // namespace kipt::skew

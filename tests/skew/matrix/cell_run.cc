@@ -119,7 +119,8 @@ KnownError CellRun::FactsOfFullSync() {
 }
 
 KnownError CellRun::FactsOfSync() {
-  if (!HasPartialSyncs(proxy_version_.version) || proxy_must_start_over_) return FactsOfFullSync();
+  if (!Does(proxy_version_.version, Trait::kPartialSyncs) || proxy_must_start_over_)
+    return FactsOfFullSync();
   for (FamilyFacts& facts : facts_) ProxySyncsPartly(proxy_version_, services_, facts);
   return {};
 }

@@ -30,7 +30,7 @@ bool NoNat(const FamilyFacts& facts, const Question& /*question*/) {
 }
 
 bool ProxyMarks(const FamilyFacts& facts) {
-  return facts.proxy_nat.has_value() && *facts.proxy_nat < Version{1, 25};
+  return facts.proxy_nat.has_value() && Does(*facts.proxy_nat, Trait::kDropsByMarkDrop);
 }
 
 // By KUBE-MARK-DROP.
@@ -43,7 +43,10 @@ bool DropsEverything(const FamilyFacts& facts, const Question& /*question*/) {
 }
 
 bool OldFilterNewNat(const FamilyFacts& facts, const Question& /*question*/) {
-  return facts.proxy_nat >= Version{1, 25} && facts.proxy_filter < Version{1, 25};
+  const auto drops_itself = [](const std::optional<Version>& proxy) {
+    return proxy.has_value() && Does(*proxy, Trait::kProxyFirewall);
+  };
+  return drops_itself(facts.proxy_nat) && !drops_itself(facts.proxy_filter);
 }
 
 constexpr char kFirewall[] = "-A KUBE-FIREWALL ";
@@ -122,13 +125,13 @@ const Row kRows[] = {
      ""},
     {{About::kNoInternalEndpoint},
      [](const FamilyFacts& facts, const Question&) {
-       return *facts.proxy_nat < Version{1, 22};
+       return !Does(*facts.proxy_nat, Trait::kInternalPolicy);
      },
      Outcome::kServed,
      "kube-proxy honours internalTrafficPolicy from 1.22 on"},
     {{About::kNoInternalEndpoint},
      [](const FamilyFacts& facts, const Question&) {
-       return *facts.proxy_nat < Version{1, 24};
+       return !Does(*facts.proxy_nat, Trait::kExtChains);
      },
      Outcome::kRejected,
      "kube-proxy 1.22 and 1.23 take a service without a local endpoint for one without any"},

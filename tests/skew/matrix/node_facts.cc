@@ -6,29 +6,23 @@ namespace {
 
 using testing::IpFamily;
 
-// kube-proxy jumps to KUBE-MARK-DROP up to here, and makes the chain itself from kMakesMarkDrop on.
-constexpr Version kLastWithMarkDrop = {1, 24};
-constexpr Version kMakesMarkDrop = {1, 20};
-// kube-proxy's own martian rule, jumps to KUBE-FIREWALL, partial syncs.
-constexpr Version kOwnFirewall = {1, 27};
-
 }  // namespace
 
 void KubeletSyncs(const KubeletVersion& kubelet, FamilyFacts& facts) {
   const bool v6 = facts.family == IpFamily::kIpv6;
   // kubernetes #94474: up to 1.19 the node's primary family alone.
-  if (v6 && kubelet.version < Version{1, 20}) return;
+  if (v6 && !Does(kubelet.version, Trait::kKubeletIpv6)) return;
   if (!v6) {
     facts.firewall_jumps = true;
     // CVE-2020-8558, #91569: not in the first releases of 1.17 and 1.18.
-    if (kubelet.version >= Version{1, 19}) facts.martian_rule = true;
+    if (Does(kubelet.version, Trait::kMartianRule)) facts.martian_rule = true;
   }
   if (CleansUp(kubelet)) return;
   facts.mark_drop_exists = true;
   facts.mark_drop_sets = true;
   facts.drop_rule = true;
   // Since 1.25 the jumps are made in the part that is IPv4's alone.
-  if (v6 && kubelet.version < Version{1, 25}) facts.firewall_jumps = true;
+  if (v6 && !Does(kubelet.version, Trait::kJumpsInIpv4Only)) facts.firewall_jumps = true;
   facts.mark_masq = true;
 }
 
@@ -49,7 +43,8 @@ void AgentSyncs(const KubeletVersion& emulated, FamilyFacts& facts) {
 void AgentRetires(const KubeletVersion& emulated, FamilyFacts& facts) {
   if (!CleansUp(emulated)) return;
   // What lives from the drop mark is not removed: kube-proxy up to 1.24, a third party's jump.
-  const bool proxy_marks = facts.proxy_nat.has_value() && *facts.proxy_nat <= kLastWithMarkDrop;
+  const bool proxy_marks =
+      facts.proxy_nat.has_value() && Does(*facts.proxy_nat, Trait::kDropsByMarkDrop);
   if (!proxy_marks && !facts.user_drop) {
     facts.mark_drop_exists = false;
     facts.mark_drop_sets = false;
@@ -71,8 +66,8 @@ bool ProxySyncsFully(const ProxyVersion& proxy, bool services, FamilyFacts& fact
     case ProxyMode::kNftables:
       return true;
     case ProxyMode::kIpvs:
-      if (proxy.version <= kLastWithMarkDrop) facts.mark_drop_exists = true;
-      if (proxy.version < Version{1, 21}) facts.route_localnet = true;
+      if (Does(proxy.version, Trait::kIpvsDropsByMarkDrop)) facts.mark_drop_exists = true;
+      if (Does(proxy.version, Trait::kIpvsRouteLocalnet)) facts.route_localnet = true;
       facts.mark_masq = true;
       return true;
     case ProxyMode::kIptables:
@@ -82,12 +77,14 @@ bool ProxySyncsFully(const ProxyVersion& proxy, bool services, FamilyFacts& fact
   facts.proxy_filter = proxy.version;
   // Jumps to a chain that only kubelet makes (kubernetes #80462): nat is refused as a whole,
   // filter, which comes first, is in place by then.
-  if (services && proxy.version < kMakesMarkDrop && !facts.mark_drop_exists) return false;
-  // kubernetes #94474: made, and never filled.
-  if (proxy.version >= kMakesMarkDrop && proxy.version <= kLastWithMarkDrop) {
-    facts.mark_drop_exists = true;
+  const bool makes = Does(proxy.version, Trait::kMakesMarkDrop);
+  if (services && Does(proxy.version, Trait::kDropsByMarkDrop) && !makes &&
+      !facts.mark_drop_exists) {
+    return false;
   }
-  if (proxy.version >= kOwnFirewall) facts.firewall_jumps = true;
+  // kubernetes #94474: made, and never filled.
+  if (makes) facts.mark_drop_exists = true;
+  if (Does(proxy.version, Trait::kOwnMartianRule)) facts.firewall_jumps = true;
   ProxySyncsPartly(proxy, services, facts);
   return true;
 }
@@ -98,10 +95,10 @@ void ProxySyncsPartly(const ProxyVersion& proxy, bool services, FamilyFacts& fac
   facts.proxy_nat = proxy.version;
   facts.nat_has_services = services;
   // An older one does not know the chain: after a downgrade it goes on dropping.
-  if (proxy.version > kLastWithMarkDrop) facts.proxy_firewall = true;
+  if (Does(proxy.version, Trait::kProxyFirewall)) facts.proxy_firewall = true;
   // kubernetes #114470: KUBE-FIREWALL is flushed, and is the martian rule alone afterwards. IPv6's
   // is ensured and not flushed.
-  if (proxy.version >= kOwnFirewall && facts.family == IpFamily::kIpv4) {
+  if (Does(proxy.version, Trait::kOwnMartianRule) && facts.family == IpFamily::kIpv4) {
     facts.drop_rule = false;
     facts.drops_everything = false;
     facts.martian_rule = true;

@@ -121,7 +121,7 @@ std::vector<std::string> StandsFor(const Pair& pair) {
     for (const std::optional<bool> gate :
          {std::optional<bool>(), std::optional<bool>(true), std::optional<bool>(false)}) {
       const KubeletVersion kubelet = {version, gate};
-      const bool settable = version >= Version{1, 25} && version <= Version{1, 27};
+      const bool settable = Does(version, Trait::kGateSettable);
       const bool told =
           !gate.has_value() || (settable && CleansUp(kubelet) != CleansUp({version, {}}));
       if (told && GenerationOf(kubelet) == GenerationOf(pair.kubelet)) {

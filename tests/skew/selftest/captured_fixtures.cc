@@ -161,7 +161,21 @@ std::vector<CapturedVersion> CapturedVersions() {
       {"V1_28", {1, 28}, "1.28", "1.28", "1.28", "1.28", "1.28", {1, 28}},
       {"V1_29", {1, 29}, "1.28", "1.28", "1.28", "1.28", "1.28", {1, 29}},
       {"V1_30", {1, 30}, "1.28", "1.28", "1.28", "1.28", "1.28", {1, 30}},
+      {"V1_31", {1, 31}, "1.31", "1.31", "1.31", "1.31", "1.31", {1, 31}, true},
+      {"V1_31_nonfacct", {1, 31}, "1.28", "1.28", "1.28", "1.28", "1.28", {1, 31}},
+      {"V1_32", {1, 32}, "1.31", "1.31", "1.31", "1.31", "1.31", {1, 32}, true},
+      {"V1_33", {1, 33}, "1.31", "1.31", "1.31", "1.31", "1.31", {1, 33}, true},
+      {"V1_34", {1, 34}, "1.31", "1.31", "1.31", "1.31", "1.31", {1, 34}, true},
+      {"V1_35", {1, 35}, "1.31", "1.31", "1.31", "1.31", "1.31", {1, 35}, true},
+      {"V1_36", {1, 36}, "1.31", "1.31", "1.31", "1.31", "1.31", {1, 36}, true},
+      {"V1_36_nonfacct", {1, 36}, "1.28", "1.28", "1.28", "1.28", "1.28", {1, 36}},
   };
+}
+
+ProxySettings SettingsOf(const CapturedVersion& captured, IpFamily family) {
+  ProxySettings settings = CapturedSettings(captured.version, family);
+  settings.nfacct = captured.nfacct;
+  return settings;
 }
 
 std::string ReadCapturedSave(const CapturedVersion& captured, Fixture fixture, IpFamily family) {
@@ -179,9 +193,12 @@ std::string ReadCapturedInput(const std::string& label) {
                                         : absl::StrCat(kOwnData, label, "-A-v4.input"));
 }
 
-std::string ReadCapturedPartialInput() {
-  return ReadFile(absl::StrCat(kInteropData, "1.28.resync.input"));
+std::string ReadCapturedPartialInput(bool nfacct) {
+  return nfacct ? ReadOwnCapture("1.31-A-v4.resync.input")
+                : ReadFile(absl::StrCat(kInteropData, "1.28.resync.input"));
 }
+
+std::string ReadOwnCapture(const std::string& name) { return ReadFile(kOwnData + name); }
 
 std::string ReadCapturedJumps(const std::string& label) {
   return ReadFile(absl::StrCat(IsInteropInput(label) ? kInteropData : kOwnData, label, ".jumps"));

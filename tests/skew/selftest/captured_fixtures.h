@@ -37,16 +37,21 @@ struct CapturedVersion {
   const char* input;
   // The version whose jumps are in the capture.
   Version jumps;
+  // Whether the kernel had the counters.
+  bool nfacct = false;
 };
 std::vector<CapturedVersion> CapturedVersions();
+ProxySettings SettingsOf(const CapturedVersion& captured, testing::IpFamily family);
 
 // Fails the test where it is missing.
 std::string ReadCapturedSave(const CapturedVersion& captured, Fixture fixture,
                              testing::IpFamily family);
 // Of the first sync; `label` as in CapturedVersion::input.
 std::string ReadCapturedInput(const std::string& label);
-// Of a later sync of 1.28 with nothing changed.
-std::string ReadCapturedPartialInput();
+// Of a later sync with nothing changed, of 1.28 or, with counters, of 1.31.
+std::string ReadCapturedPartialInput(bool nfacct);
+// "1.31-A-v4.change.input": of this harness' own.
+std::string ReadOwnCapture(const std::string& name);
 // "1.17", "1.24", "1.25", "1.28": "TABLE\tCHAIN\tBASE\tARGUMENTS" lines.
 std::string ReadCapturedJumps(const std::string& label);
 

@@ -70,6 +70,8 @@ std::vector<std::string> ComparableLines(const std::string& text) {
       if (HasAccidentalOrder(chain)) SortByService(&rules);
       for (const std::string& rule : rules) lines.push_back(absl::StrCat(name, ": ", rule));
     }
+    // In the order of a map.
+    std::sort(table.deletions.begin(), table.deletions.end());
     for (const std::string& line : table.deletions) lines.push_back(absl::StrCat(name, ": ", line));
   }
   return lines;

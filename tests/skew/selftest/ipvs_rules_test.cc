@@ -37,7 +37,8 @@ class IpvsTest : public ProxyKernelTest {
   }
 
   static void Sync(const Iptables& iptables, const ProxySettings& settings) {
-    if (EnsuresMarkDrop(settings.version)) EnsureChain(iptables, "nat", "KUBE-MARK-DROP");
+    if (Does(settings.version, Trait::kMakesMarkDrop))
+      EnsureChain(iptables, "nat", "KUBE-MARK-DROP");
     const ProgramResult sets =
         testing::RunProgram({"ipset", "-exist", "restore"}, IpvsSets(settings));
     EXPECT_EQ(sets.exit_code, 0) << sets;
@@ -122,7 +123,7 @@ TEST_P(IpvsVersionsTest, ASecondSyncChangesNothingAndOnlyOldOnesEmptyKubeletsMar
 // Each at which something changes, and the ends.
 INSTANTIATE_TEST_SUITE_P(Versions, IpvsVersionsTest,
                          ::testing::Combine(::testing::Values(17, 18, 19, 20, 21, 23, 24, 25, 26,
-                                                              28, 29, 34),
+                                                              28, 29, 36),
                                             ::testing::Values(IpFamily::kIpv4, IpFamily::kIpv6)),
                          [](const auto& row) {
                            return absl::StrCat("V1_", std::get<0>(row.param), "_",

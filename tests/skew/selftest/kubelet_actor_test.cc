@@ -2,11 +2,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/time.h"
 #include "tests/skew/actors/third_parties.h"
 #include "tests/skew/selftest/actor_fixture.h"
+#include "tests/support/lock_holder.h"
+#include "tests/support/run_program.h"
 
 namespace kipt::skew {
 namespace {
@@ -15,6 +23,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using testing::ProgramResult;
 
 constexpr char kCanary[] = "KUBE-KUBELET-CANARY";
 
@@ -105,6 +114,113 @@ TEST_P(KubeletActorTest, From1_21ItGivesUpOnAFamilyWhoseFirstSyncFailed) {
   EXPECT_THAT(older->Start().error, HasSubstr("canary"));
   EXPECT_FALSE(older->Tick().ok);
 }
+
+std::vector<std::string> CallsIn(const std::vector<std::string>& calls, const char* program) {
+  std::vector<std::string> of_program;
+  for (const std::string& call : calls) {
+    if (absl::StrContains(call, absl::StrCat("\t", program, " "))) of_program.push_back(call);
+  }
+  return of_program;
+}
+
+// The calls of a step, "0\tiptables -w 5 ...": what comes last on each of its lines.
+std::vector<std::string> Captured(int minor, const std::string& kind, const std::string& step) {
+  std::ifstream file(absl::StrCat(KIPT_TESTS_DIR "/skew/actors/testdata/kubelet-1.", minor, "-",
+                                  kind, ".commands"));
+  EXPECT_TRUE(file.is_open()) << minor << kind;
+  std::vector<std::string> calls;
+  for (std::string line; std::getline(file, line);) {
+    const std::vector<std::string> fields = absl::StrSplit(line, '\t');
+    if (fields.size() < 3 || fields[fields.size() - 3] != step) continue;
+    calls.push_back(absl::StrCat(fields[fields.size() - 2], "\t", fields.back()));
+  }
+  EXPECT_THAT(calls, Not(IsEmpty())) << step;
+  return calls;
+}
+
+// Families run at the same time in the real one: of each the order is held.
+void ExpectCalls(const std::vector<std::string>& calls, const std::vector<std::string>& captured) {
+  for (const char* program : {"iptables", "ip6tables"}) {
+    EXPECT_EQ(CallsIn(calls, program), CallsIn(captured, program));
+  }
+}
+
+std::vector<std::string> Both(const Act& first, const Act& then) {
+  std::vector<std::string> calls = first.calls;
+  calls.insert(calls.end(), then.calls.begin(), then.calls.end());
+  return calls;
+}
+
+// Of each generation since 1.31, argument for argument.
+class CapturedKubeletTest : public testing::AgentTest, public ::testing::WithParamInterface<int> {
+ protected:
+  static std::unique_ptr<NodeAgent> New(IptablesMode mode) {
+    return NewKubelet({.version = KubeletOf(GetParam()), .iptables = {.mode = mode}});
+  }
+  static void Empty(IptablesMode mode, const char* table) {
+    EXPECT_TRUE(Went(FlushTable({.mode = mode}, table)));
+  }
+};
+
+TEST_P(CapturedKubeletTest, StartsAndStartsAgain) {
+  for (const char* step : {"start", "restart"}) {
+    ExpectCalls(New(IptablesMode::kNft)->Start().calls, Captured(GetParam(), "nft.start", step));
+  }
+}
+
+// Its hostile neighbour: rules in `ip nat` that iptables-nft cannot read.
+TEST_P(CapturedKubeletTest, From1_33LosesAFamilyOfWhichItCannotReadNat) {
+  const ProgramResult native = testing::RunProgram(
+      {"/usr/sbin/nft", "-f", "-"},
+      "add table ip nat\n"
+      "add chain ip nat OUTPUT { type nat hook output priority -100; }\n"
+      "add chain ip nat POSTROUTING { type nat hook postrouting priority 100; }\n"
+      "add rule ip nat OUTPUT ip daddr { 192.0.2.1, 192.0.2.2 } counter\n"
+      "add rule ip nat POSTROUTING meta mark 0x77 masquerade fully-random,persistent\n");
+  ASSERT_EQ(native.exit_code, 0) << native;
+  const std::unique_ptr<NodeAgent> kubelet = New(IptablesMode::kNft);
+  const Act started = kubelet->Start();
+  EXPECT_TRUE(Went(started)) << "it logs nothing";
+  ExpectCalls(Both(started, kubelet->Tick()), Captured(GetParam(), "nft.native", "native"));
+  const bool lost = GetParam() >= 33;
+  const testing::Iptables v4;
+  EXPECT_EQ(v4.Run({"-S", "KUBE-FIREWALL"}).exit_code != 0, lost) << "no martian rule in IPv4";
+  if (!lost) return;
+  // For good: until it restarts, when the rules are gone.
+  ASSERT_EQ(testing::RunProgram({"/usr/sbin/nft", "delete table ip nat"}).exit_code, 0);
+  EXPECT_TRUE(Went(kubelet->Tick()));
+  EXPECT_NE(v4.Run({"-S", "KUBE-FIREWALL"}).exit_code, 0);
+  EXPECT_TRUE(Went(New(IptablesMode::kNft)->Start()));
+  EXPECT_EQ(v4.Run({"-S", "KUBE-FIREWALL"}).exit_code, 0);
+}
+
+TEST_P(CapturedKubeletTest, StartsWhileAnotherHoldsTheLock) {
+  const testing::LockHolder holder("/run/xtables.lock", absl::Seconds(12));
+  const std::unique_ptr<NodeAgent> kubelet = New(IptablesMode::kLegacy);
+  ExpectCalls(kubelet->Start().calls, Captured(GetParam(), "legacy.locked", "locked"));
+  EXPECT_THAT(kubelet->Tick().calls, IsEmpty()) << "it never tries again";
+}
+
+TEST_P(CapturedKubeletTest, WatchesItsCanaryAndFrom1_34TakesALockForALostOne) {
+  const IptablesMode mode = IptablesMode::kLegacy;
+  const std::unique_ptr<NodeAgent> kubelet = New(mode);
+  ExpectCalls(kubelet->Start().calls, Captured(GetParam(), "legacy.monitor", "start"));
+  EXPECT_TRUE(Went(FlushEverything({.mode = mode})));
+  ExpectCalls(kubelet->Tick().calls, Captured(GetParam(), "legacy.monitor", "flush"));
+  Empty(mode, "nat");
+  Empty(mode, "filter");
+  ExpectCalls(kubelet->Tick().calls, Captured(GetParam(), "legacy.monitor", "natlost"));
+  // Families take turns here: in IPv6 the lock is free again.
+  const testing::LockHolder holder("/run/xtables.lock", absl::Seconds(17));
+  EXPECT_EQ(CallsIn(kubelet->Tick().calls, "iptables"),
+            CallsIn(Captured(GetParam(), "legacy.monitor", "locked"), "iptables"));
+  const testing::Iptables v4 = {.mode = mode};
+  EXPECT_EQ(v4.Run({"-w", "30", "-S", "KUBE-FIREWALL"}).exit_code == 0, GetParam() >= 34)
+      << "it heals what the emptied tables lost";
+}
+
+INSTANTIATE_TEST_SUITE_P(Generations, CapturedKubeletTest, ::testing::Values(32, 33, 34),
+                         [](const auto& row) { return absl::StrCat("V1_", row.param); });
 
 INSTANTIATE_TEST_SUITE_P(Modes, KubeletActorTest, ::testing::ValuesIn(testing::kBothModes),
                          ModeName);

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "tests/skew/kube_proxy/nfacct.h"
 #include "tests/skew/kube_proxy/proxy_rules.h"
 #include "tests/skew/selftest/captured_fixtures.h"
 #include "tests/skew/selftest/proxy_kernel_fixture.h"
@@ -30,7 +31,10 @@ TEST_P(CapturedSaveTest, IsWhatStandsAfterJumpsAndAFullSync) {
   // Up to 1.24 what restores jumps to it; up to 1.19 the captures too found it there.
   if (captured.version <= Version{1, 24}) EnsureChain(iptables, "nat", "KUBE-MARK-DROP");
   Ensure(iptables, JumpsOf(CapturedSettings(captured.jumps, family)));
-  Restore(iptables, FullSync(CapturedSettings(captured.version, family), ServicesOf(fixture)));
+  if (captured.nfacct) {
+    ASSERT_TRUE(EnsureCounters());
+  }
+  Restore(iptables, FullSync(SettingsOf(captured, family), ServicesOf(fixture)));
   MakeCanaries(iptables);
   EXPECT_EQ(Saved(iptables), ComparableLines(ReadCapturedSave(captured, fixture, family)));
 }
@@ -52,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(Versions, CapturedSaveTest,
 std::vector<CapturedVersion> VersionsOfEachLayout() {
   std::vector<CapturedVersion> some = CapturedVersions();
   std::erase_if(some, [](const CapturedVersion& row) {
-    return std::set<int>({17, 20, 23, 24, 30}).count(row.version.minor) == 0;
+    return std::set<int>({17, 20, 23, 24, 30, 36}).count(row.version.minor) == 0;
   });
   return some;
 }
@@ -138,6 +142,84 @@ TEST_P(EveryVersionTest, APartialSyncEndsWhereAFullOneDoes) {
   Restore(iptables_, FullSync(settings_, after, stood));
   EXPECT_EQ(Saved(iptables_), partial);
 }
+
+class NfacctTest : public ProxyKernelTest, public ::testing::WithParamInterface<IptablesMode> {
+ protected:
+  static ProxySettings Settings(IpFamily family) {
+    ProxySettings settings = CapturedSettings(kNewestCaptured, family);
+    settings.nfacct = true;
+    return settings;
+  }
+};
+
+// What every sync comes to where a rule names a counter that the kernel does not have, or a match:
+// the table is refused, and filter comes first.
+TEST_P(NfacctTest, ARuleWithoutItsCounterIsRefusedAndNothingOfItsTableIsWritten) {
+  for (const IpFamily family : {IpFamily::kIpv4, IpFamily::kIpv6}) {
+    const Iptables iptables = Of(family, GetParam());
+    Restore(iptables, FullSync(CapturedSettings(kNewestCaptured, family), {}));
+    const Lines before = Saved(iptables);
+    const std::string text = FullSync(Settings(family), ServicesOf(Fixture::kA));
+    const testing::ProgramResult refused = iptables.Restore(text);
+    EXPECT_EQ(refused.exit_code, GetParam() == IptablesMode::kNft ? 4 : 1) << refused;
+    EXPECT_EQ(Saved(iptables), before);
+  }
+  // They are made for both families at once.
+  ASSERT_TRUE(EnsureCounters());
+  ASSERT_TRUE(EnsureCounters()) << "where they are already";
+  for (const IpFamily family : {IpFamily::kIpv4, IpFamily::kIpv6}) {
+    Restore(Of(family, GetParam()), FullSync(Settings(family), ServicesOf(Fixture::kA)));
+  }
+}
+
+TEST_P(NfacctTest, PartialSyncsAndTheirEndAreTheSameWithTheCounters) {
+  const Iptables iptables = Of(IpFamily::kIpv4, GetParam());
+  const ProxySettings settings = Settings(IpFamily::kIpv4);
+  const std::vector<ServicePort> all = ServicesOf(Fixture::kA);
+  ASSERT_TRUE(EnsureCounters());
+  Ensure(iptables, JumpsOf(settings));
+  Restore(iptables, FullSync(settings, all));
+  const Lines full = Saved(iptables);
+  Restore(iptables, PartialSync(settings, all, all));
+  EXPECT_EQ(Saved(iptables), full);
+  std::vector<ServicePort> changed = all;
+  changed[0].endpoints.pop_back();
+  Restore(iptables, PartialSync(settings, changed, all));
+  const std::vector<ServicePort> rest = {changed[0], changed[2]};
+  Restore(iptables, PartialSync(settings, rest, changed));
+  const Lines partial = Saved(iptables);
+  Restore(iptables, FullSync(settings, rest, NatChains(iptables)));
+  EXPECT_EQ(Saved(iptables), partial);
+}
+
+// kube-proxy's other settings: a different bit, no localhost node ports.
+TEST_P(NfacctTest, OtherSettingsAreWhatTheRealOneLeft) {
+  const Iptables iptables = Of(IpFamily::kIpv4, GetParam());
+  ASSERT_TRUE(EnsureCounters());
+  ProxySettings settings = Settings(IpFamily::kIpv4);
+  settings.masquerade_bit = 20;
+  Ensure(iptables, JumpsOf(settings));
+  Restore(iptables, FullSync(settings, ServicesOf(Fixture::kA)));
+  MakeCanaries(iptables);
+  EXPECT_EQ(Saved(iptables), ComparableLines(ReadOwnCapture("1.31-A-v4.bit20.save")));
+}
+
+TEST_P(NfacctTest, WithoutLocalhostNodePortsKubeFirewallStaysEmpty) {
+  const Iptables iptables = Of(IpFamily::kIpv4, GetParam());
+  ASSERT_TRUE(EnsureCounters());
+  ProxySettings settings = Settings(IpFamily::kIpv4);
+  settings.localhost_node_ports = false;
+  Ensure(iptables, JumpsOf(settings));
+  Restore(iptables, FullSync(settings, ServicesOf(Fixture::kA)));
+  MakeCanaries(iptables);
+  EXPECT_EQ(Saved(iptables), ComparableLines(ReadOwnCapture("1.31-A-v4.nolocalhost.save")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, NfacctTest,
+                         ::testing::Values(IptablesMode::kNft, IptablesMode::kLegacy),
+                         [](const auto& row) {
+                           return row.param == IptablesMode::kNft ? "Nft" : "Legacy";
+                         });
 
 class RollbackTest : public ProxyKernelTest, public ::testing::WithParamInterface<IptablesMode> {};
 

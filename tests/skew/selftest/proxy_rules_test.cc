@@ -24,7 +24,7 @@ using ::testing::Not;
 
 class CapturedTextTest : public ::testing::TestWithParam<CapturedVersion> {
  protected:
-  const ProxySettings settings_ = CapturedSettings(GetParam().version, IpFamily::kIpv4);
+  const ProxySettings settings_ = SettingsOf(GetParam(), IpFamily::kIpv4);
   const std::vector<ServicePort> services_ = ServicesOf(Fixture::kA);
 };
 
@@ -34,8 +34,8 @@ TEST_P(CapturedTextTest, AFullSyncIsWhatTheRealOneWrote) {
 }
 
 TEST_P(CapturedTextTest, ALaterSyncWithNothingChangedIsWhatTheRealOneWrote) {
-  const std::string captured = HasPartialSyncs(GetParam().version)
-                                   ? ReadCapturedPartialInput()
+  const std::string captured = Does(GetParam().version, Trait::kPartialSyncs)
+                                   ? ReadCapturedPartialInput(GetParam().nfacct)
                                    : ReadCapturedInput(GetParam().input);
   EXPECT_EQ(ComparableLines(PartialSync(settings_, services_, services_)),
             ComparableLines(captured));
@@ -95,7 +95,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(JumpsRow{"V1_17", {1, 17}, "1.17"}, JumpsRow{"V1_18", {1, 18}, "1.17"},
                       JumpsRow{"V1_23", {1, 23}, "1.24"}, JumpsRow{"V1_24", {1, 24}, "1.24"},
                       JumpsRow{"V1_25", {1, 25}, "1.25"}, JumpsRow{"V1_26", {1, 26}, "1.25"},
-                      JumpsRow{"V1_28", {1, 28}, "1.28"}, JumpsRow{"V1_30", {1, 30}, "1.28"}),
+                      JumpsRow{"V1_28", {1, 28}, "1.28"}, JumpsRow{"V1_30", {1, 30}, "1.28"},
+                      JumpsRow{"V1_31", {1, 31}, "1.28"}, JumpsRow{"V1_36", {1, 36}, "1.28"}),
     [](const auto& row) { return std::string(row.param.name); });
 
 TEST(ProxyJumpsTest, The1_27OneEnsuresThePostroutingJumpLast) {
@@ -107,8 +108,8 @@ TEST(ProxyJumpsTest, The1_27OneEnsuresThePostroutingJumpLast) {
 
 TEST(ProxyRulesTest, WhatWasNotCapturedIsAsTheNewestThatWas) {
   for (const IpFamily family : {IpFamily::kIpv4, IpFamily::kIpv6}) {
-    const ProxySettings known = CapturedSettings({1, 30}, family);
-    for (int minor = 31; minor <= kNewest.minor; ++minor) {
+    const ProxySettings known = CapturedSettings(kNewestCaptured, family);
+    for (int minor = kNewestCaptured.minor + 1; minor <= kNewest.minor; ++minor) {
       const ProxySettings settings = CapturedSettings({1, minor}, family);
       EXPECT_EQ(JumpsOf(settings), JumpsOf(known));
       for (const Fixture fixture : {Fixture::kA, Fixture::kB}) {
@@ -118,12 +119,68 @@ TEST(ProxyRulesTest, WhatWasNotCapturedIsAsTheNewestThatWas) {
   }
 }
 
-TEST(ProxyRulesTest, MarkDropIsEnsuredFrom1_20To1_24) {
-  for (int minor = kOldest.minor; minor <= kNewest.minor; ++minor) {
-    EXPECT_EQ(EnsuresMarkDrop({1, minor}), minor >= 20 && minor <= 24) << minor;
-    EXPECT_EQ(HasPartialSyncs({1, minor}), minor >= 27) << minor;
+// What else 1.31 to 1.36 were seen to write, with the counters and all alike.
+class PresentTest : public ::testing::TestWithParam<int> {
+ protected:
+  static ProxySettings Settings(IpFamily family = IpFamily::kIpv4) {
+    ProxySettings settings = CapturedSettings({1, GetParam()}, family);
+    settings.nfacct = true;
+    return settings;
+  }
+  const std::vector<ServicePort> services_ = ServicesOf(Fixture::kA);
+};
+
+TEST_P(PresentTest, BothFixturesInBothFamiliesAreWhatTheRealOneWrote) {
+  for (const IpFamily family : {IpFamily::kIpv4, IpFamily::kIpv6}) {
+    for (const Fixture fixture : {Fixture::kA, Fixture::kB}) {
+      const std::string name = absl::StrCat("1.31-", fixture == Fixture::kA ? "A" : "B",
+                                            family == IpFamily::kIpv4 ? "-v4" : "-v6", ".input");
+      EXPECT_EQ(ComparableLines(FullSync(Settings(family), ServicesOf(fixture))),
+                ComparableLines(ReadOwnCapture(name)))
+          << name;
+    }
   }
 }
+
+TEST_P(PresentTest, WithoutTheCountersNoRuleNamesThem) {
+  ProxySettings settings = Settings();
+  settings.nfacct = false;
+  for (const Fixture fixture : {Fixture::kA, Fixture::kB}) {
+    const char* name =
+        fixture == Fixture::kA ? "1.31-A-v4.nonfacct.input" : "1.31-B-v4.nonfacct.input";
+    EXPECT_EQ(ComparableLines(FullSync(settings, ServicesOf(fixture))),
+              ComparableLines(ReadOwnCapture(name)));
+  }
+}
+
+TEST_P(PresentTest, PartialSyncsOfAChangeAndOfADeletionAreWhatTheRealOneWrote) {
+  std::vector<ServicePort> changed = services_;
+  changed[0].endpoints.pop_back();
+  EXPECT_EQ(ComparableLines(PartialSync(Settings(), changed, services_)),
+            ComparableLines(ReadOwnCapture("1.31-A-v4.change.input")));
+  const std::vector<ServicePort> rest = {changed[0], changed[2]};
+  EXPECT_EQ(ComparableLines(PartialSync(Settings(), rest, changed)),
+            ComparableLines(ReadOwnCapture("1.31-A-v4.delete.input")));
+  const bool full = GetParam() >= 33;
+  EXPECT_EQ(
+      ComparableLines(full ? FullSync(Settings(), rest) : PartialSync(Settings(), rest, rest)),
+      ComparableLines(ReadOwnCapture(full ? "1.33-A-v4.hour.input" : "1.32-A-v4.hour.input")))
+      << "two hours later";
+}
+
+TEST_P(PresentTest, AnotherBitAndNoLocalhostNodePortsAreWhatTheRealOneWrote) {
+  ProxySettings settings = Settings();
+  settings.masquerade_bit = 20;
+  EXPECT_EQ(ComparableLines(FullSync(settings, services_)),
+            ComparableLines(ReadOwnCapture("1.31-A-v4.bit20.input")));
+  settings = Settings();
+  settings.localhost_node_ports = false;
+  EXPECT_EQ(ComparableLines(FullSync(settings, services_)),
+            ComparableLines(ReadOwnCapture("1.31-A-v4.nolocalhost.input")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Versions, PresentTest, ::testing::Range(31, 37),
+                         [](const auto& row) { return absl::StrCat("V1_", row.param); });
 
 struct HashRow {
   const char* name;

@@ -33,7 +33,15 @@ const KubeletRow kKubelets[] = {
     {"1.27", {{1, 27}, {}}, "1.27", true, KubeletForm::k1_27GateOn, "1.27"},
     {"1.27 gate off", {{1, 27}, false}, "1.27 gate off", false, KubeletForm::k1_27GateOff, "1.25"},
     {"1.28 is locked", {{1, 28}, false}, "1.28 gate off", true, KubeletForm::k1_27GateOn, "1.27"},
-    {"The newest", {{1, 34}, {}}, "1.34", true, KubeletForm::k1_27GateOn, "1.27"},
+    {"1.32", {{1, 32}, {}}, "1.32", true, KubeletForm::k1_27GateOn, "1.27"},
+    {"1.33 probes", {{1, 33}, {}}, "1.33", true, KubeletForm::k1_27GateOn, "1.33"},
+    {"1.34 takes a time-out for a loss",
+     {{1, 34}, {}},
+     "1.34",
+     true,
+     KubeletForm::k1_27GateOn,
+     "1.34"},
+    {"The newest", {kNewest, {}}, "1.37", true, KubeletForm::k1_27GateOn, "1.34"},
 };
 
 TEST(KubeletVersionTest, KnowsItsGateItsFormAndItsGeneration) {
@@ -76,7 +84,7 @@ constexpr SkewRow kSkews[] = {
     {"Three apart, kube-proxy ahead", 25, 28, true},
     {"Four apart", 29, 25, false},
     {"1.28 with one before 1.25", 28, 24, false},
-    {"The newest, three apart", 34, 31, true},
+    {"The newest, three apart", 37, 34, true},
 };
 
 TEST(SkewPolicyTest, AllowsWhatItsTimesPageAllowed) {
@@ -87,8 +95,7 @@ TEST(SkewPolicyTest, AllowsWhatItsTimesPageAllowed) {
   }
 }
 
-// Issue 6 counts them.
-TEST(SkewPolicyTest, AllowsEightPairsOfGenerationsFrom123To134) {
+TEST(SkewPolicyTest, AllowsEighteenPairsOfGenerationsFrom123On) {
   std::set<std::pair<std::string, std::string>> pairs;
   for (const Version kubelet : AllVersions()) {
     for (const Version proxy : AllVersions()) {
@@ -99,13 +106,33 @@ TEST(SkewPolicyTest, AllowsEightPairsOfGenerationsFrom123To134) {
     }
   }
   const std::set<std::pair<std::string, std::string>> expected = {
-      {"1.20", "1.23"}, {"1.24", "1.24"}, {"1.25", "1.25"}, {"1.25", "1.26"},
-      {"1.25", "1.27"}, {"1.27", "1.25"}, {"1.27", "1.26"}, {"1.27", "1.27"}};
+      {"1.20", "1.23"},
+      {"1.24", "1.24"},
+      {"1.25", "1.25"},
+      {"1.25", "1.26"},
+      {"1.25", "1.27"},
+      {"1.27", "1.25"},
+      {"1.27", "1.26"},
+      {"1.27", "1.27"},
+      // What is new in them is when they write, and nfacct.
+      {"1.27", "1.31"},
+      {"1.27", "1.33"},
+      {"1.27", "1.34"},
+      {"1.33", "1.27"},
+      {"1.33", "1.31"},
+      {"1.33", "1.33"},
+      {"1.33", "1.34"},
+      {"1.34", "1.31"},
+      {"1.34", "1.33"},
+      {"1.34", "1.34"}};
   EXPECT_EQ(pairs, expected);
 }
 
 TEST(ProxyVersionTest, IsOfAGenerationOfItsMode) {
-  EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 34}})), "1.27");
+  EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 30}})), "1.27");
+  EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 32}})), "1.31");
+  EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 33}})), "1.33");
+  EXPECT_EQ(ToString(GenerationOf(ProxyVersion{kNewest})), "1.34");
   EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 24}})), "1.24");
   EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 24}, ProxyMode::kIpvs})), "1.21 ipvs");
   EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 33}, ProxyMode::kNftables})), "1.29 nftables");

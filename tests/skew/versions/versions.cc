@@ -9,46 +9,6 @@
 namespace kipt::skew {
 namespace {
 
-constexpr Version kHint = {1, 24};
-// The gate's life: alpha in 1.25, on by default in 1.27, locked in 1.28.
-constexpr Version kGateAlpha = {1, 25};
-constexpr Version kGateDefault = {1, 27};
-constexpr Version kGateLocked = {1, 28};
-
-// Up to the named version, the name of the generation. Proxies of iptables mode.
-struct Generation {
-  Version first;
-  Version last;
-};
-constexpr Generation kKubelets[] = {
-    {{1, 17}, {1, 18}}, {{1, 19}, {1, 19}}, {{1, 20}, {1, 23}}, {{1, 24}, {1, 24}}};
-constexpr Generation kIptablesProxies[] = {
-    {{1, 17}, {1, 17}},  // MARK --set-xmark, one masquerade rule
-    {{1, 18}, {1, 18}},  // KUBE-FORWARD without addresses
-    {{1, 19}, {1, 19}},  // the triple in KUBE-POSTROUTING
-    {{1, 20}, {1, 20}},  // makes KUBE-MARK-DROP; FORWARD -> KUBE-EXTERNAL-SERVICES
-    {{1, 21}, {1, 21}},  // filter KUBE-NODEPORTS
-    {{1, 22}, {1, 22}},  // masquerade rules move into KUBE-SVC-*
-    {{1, 23}, {1, 23}},  // one rule in KUBE-FORWARD instead of two
-    {{1, 24}, {1, 24}},  // KUBE-EXT-* and KUBE-SVL-* instead of KUBE-XLB-*
-    {{1, 25}, {1, 25}},  // KUBE-PROXY-FIREWALL instead of KUBE-MARK-DROP
-    {{1, 26}, {1, 26}},  // IPv6: `! -d ::1/128` at the node ports
-    {{1, 27}, kNewest},  // the martian rule; partial syncs
-};
-constexpr Generation kIpvsProxies[] = {{{1, 17}, {1, 20}},
-                                       {{1, 21}, {1, 24}},
-                                       {{1, 25}, {1, 25}},
-                                       {{1, 26}, {1, 28}},
-                                       {{1, 29}, kNewest}};
-
-template <size_t kCount>
-Version FirstOf(const Generation (&generations)[kCount], Version version) {
-  for (const Generation& generation : generations) {
-    if (generation.first <= version && version <= generation.last) return generation.first;
-  }
-  return version;
-}
-
 SkewVerdict Minors(int between, int allowed, const char* page) {
   return {between <= allowed,
           absl::StrCat("the skew policy ", page, " lets kubelet and kube-proxy be ",
@@ -65,16 +25,16 @@ std::vector<Version> AllVersions() {
 }
 
 bool CleansUp(const KubeletVersion& kubelet) {
-  if (kubelet.version < kGateAlpha) return false;
-  if (kubelet.version >= kGateLocked) return true;
-  return kubelet.ownership_cleanup.value_or(kubelet.version >= kGateDefault);
+  const bool by_default = Does(kubelet.version, Trait::kGateOnByDefault);
+  if (!Does(kubelet.version, Trait::kGateSettable)) return by_default;
+  return kubelet.ownership_cleanup.value_or(by_default);
 }
 
 testing::KubeletForm FormOf(const KubeletVersion& kubelet) {
   using testing::KubeletForm;
-  if (kubelet.version < Version{1, 19}) return KubeletForm::k1_17;
-  if (kubelet.version < kHint) return KubeletForm::k1_19;
-  if (kubelet.version == kHint) return KubeletForm::k1_24;
+  if (!Does(kubelet.version, Trait::kMarksByOr)) return KubeletForm::k1_17;
+  if (!Does(kubelet.version, Trait::kHint)) return KubeletForm::k1_19;
+  if (!Does(kubelet.version, Trait::kJumpsInIpv4Only)) return KubeletForm::k1_24;
   return CleansUp(kubelet) ? KubeletForm::k1_27GateOn : KubeletForm::k1_27GateOff;
 }
 
@@ -103,21 +63,38 @@ std::string ToString(const ProxyVersion& proxy) {
   return proxy.mode == ProxyMode::kIptables ? text : absl::StrCat(text, " ", NameOf(proxy.mode));
 }
 
+bool MarksToDrop(const ProxyVersion& proxy) {
+  switch (proxy.mode) {
+    case ProxyMode::kIptables:
+      return Does(proxy.version, Trait::kDropsByMarkDrop);
+    case ProxyMode::kIpvs:
+      return Does(proxy.version, Trait::kIpvsDropsByMarkDrop);
+    case ProxyMode::kNftables:
+      break;
+  }
+  return false;
+}
+
+// With its gate turned the other way a kubelet does as those do that have it that way by default.
 KubeletVersion GenerationOf(const KubeletVersion& kubelet) {
-  if (kubelet.version < kGateAlpha) return {FirstOf(kKubelets, kubelet.version), {}};
-  return {CleansUp(kubelet) ? kGateDefault : kGateAlpha, {}};
+  const Version by_default = {1, RowOf(Trait::kGateOnByDefault).first};
+  const Version alike = CleansUp(kubelet)
+                            ? std::max(kubelet.version, by_default)
+                            : std::min(kubelet.version, Version{1, by_default.minor - 1});
+  return {FirstLike(Component::kKubelet, alike), {}};
 }
 
 ProxyVersion GenerationOf(const ProxyVersion& proxy) {
   switch (proxy.mode) {
     case ProxyMode::kIptables:
-      return {FirstOf(kIptablesProxies, proxy.version), proxy.mode};
+      return {FirstLike(Component::kIptablesProxy, proxy.version), proxy.mode};
     case ProxyMode::kIpvs:
-      return {FirstOf(kIpvsProxies, proxy.version), proxy.mode};
+      return {FirstLike(Component::kIpvsProxy, proxy.version), proxy.mode};
     case ProxyMode::kNftables:
       break;
   }
-  return {{1, 29}, proxy.mode};
+  // Older ones do not have the mode.
+  return {{1, RowOf(Trait::kNftablesMode).first}, proxy.mode};
 }
 
 SkewVerdict IsAllowed(Version kubelet, Version proxy) {
@@ -132,13 +109,12 @@ SkewVerdict IsAllowed(Version kubelet, Version proxy) {
   }
   if (newer < Version{1, 27}) return Minors(between, 0, "of 1.19 to 1.26");
   if (newer < Version{1, 28}) return Minors(between, 2, "of 1.27");
-  // Either may be three minors older than the API server from 1.25 on, before that two; the newer
-  // of them is no newer than the API server.
-  const Version older = std::min(kubelet, proxy);
-  if (older < Version{1, 25}) {
-    return Minors(between, 2, "since 1.28, where one of them is older than 1.25,");
-  }
-  return Minors(between, 3, "since 1.28");
+  // The same holds for kube-proxy, and the newer of the two is no newer than the API server.
+  const int behind = MinorsBehindServer(std::min(kubelet, proxy));
+  return Minors(between, behind,
+                behind == 2 ? "since 1.28, where one of them is older than 1.25," : "since 1.28");
 }
+
+int MinorsBehindServer(Version kubelet) { return kubelet < Version{1, 25} ? 2 : 3; }
 
 }  // namespace kipt::skew

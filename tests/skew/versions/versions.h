@@ -12,22 +12,17 @@
 #include <string>
 #include <vector>
 
-#include "featuregates/version.h"
+#include "tests/skew/versions/traits.h"
 #include "tests/support/kubelet_sequence.h"
 
 namespace kipt::skew {
-
-using featuregates::Version;
-
-inline constexpr Version kOldest = {1, 17};
-inline constexpr Version kNewest = {1, 34};
 
 // All of them, the oldest first.
 std::vector<Version> AllVersions();
 
 // kubelet with its gate IPTablesOwnershipCleanup.
 struct KubeletVersion {
-  Version version = {1, 34};
+  Version version = kNewest;
   // As given by --feature-gates; not set: the version's default. The gate can be set in 1.25, 1.26
   // and 1.27 only: before it is unknown, in 1.28 locked, from 1.30 on gone.
   std::optional<bool> ownership_cleanup = {};
@@ -47,18 +42,19 @@ enum class ProxyMode { kIptables, kIpvs, kNftables };
 const char* NameOf(ProxyMode mode);
 
 struct ProxyVersion {
-  Version version = {1, 34};
+  Version version = kNewest;
   ProxyMode mode = ProxyMode::kIptables;
 
   bool operator==(const ProxyVersion&) const = default;
 };
 // "1.26", "1.26 ipvs".
 std::string ToString(const ProxyVersion& proxy);
+// Whether it leaves it to KUBE-MARK-DROP to drop.
+bool MarksToDrop(const ProxyVersion& proxy);
 
 // Kubelets, and proxies, that do the same to iptables are of one generation. It is named by its
 // oldest version, with default gates: "1.20" is that of 1.20 to 1.23, "1.25" that of all with the
-// gate off, "1.27" that of all with the gate on. Sources: captured rulesets of 14 releases
-// (kube_proxy/testdata/README.md), kubernetes #92035, #91569, #94474, #109059, #110289, #114470.
+// gate off, "1.27" that of all up to 1.32 with the gate on. The table of traits decides.
 KubeletVersion GenerationOf(const KubeletVersion& kubelet);
 ProxyVersion GenerationOf(const ProxyVersion& proxy);
 
@@ -70,6 +66,8 @@ struct SkewVerdict {
   std::string because;
 };
 SkewVerdict IsAllowed(Version kubelet, Version proxy);
+// How many minors a kubelet of this version may be behind the API server.
+int MinorsBehindServer(Version kubelet);
 
 }  // namespace kipt::skew
 
