@@ -118,8 +118,7 @@ void AppendFights(const AgentState& state, std::string& out) {
   for (const Fight& fight : state.fights) {
     AppendLine(out, "  ", netlink::ToString(fight.chain), ": ", fight.item, " undone ",
                fight.rounds, " times since ", TimeText(fight.since), ", next repair after ",
-               absl::FormatDuration(fight.wait), "; by ",
-               ToString(fight.by));
+               absl::FormatDuration(fight.wait), "; by ", ToString(fight.by));
   }
 }
 

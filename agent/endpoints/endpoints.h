@@ -22,8 +22,8 @@
 #include "agent/config/command_line.h"
 #include "agent/config/config.h"
 #include "agent/endpoints/http_server.h"
-#include "agent/loop/events.h"
 #include "agent/loop/clock.h"
+#include "agent/loop/events.h"
 
 namespace kipt::agent {
 

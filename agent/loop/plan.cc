@@ -106,8 +106,7 @@ uint64_t CountedSince(std::optional<uint64_t>& seen, uint64_t now) {
 absl::StatusOr<Observation> Observe(netlink::Backend& backend,
                                     absl::Span<const netlink::ChainQuery> queries) {
   // First, so that a node without one is known for that before anything dearer is read.
-  absl::StatusOr<netlink::NativeReading> native =
-      backend.ReadNativeTable(NativeMartians());
+  absl::StatusOr<netlink::NativeReading> native = backend.ReadNativeTable(NativeMartians());
   if (!native.ok()) return native.status();
   absl::StatusOr<netlink::Snapshot> snapshot = backend.Read(queries);
   if (!snapshot.ok()) return snapshot.status();

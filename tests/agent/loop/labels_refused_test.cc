@@ -171,7 +171,7 @@ Outcome Invoke(ExitCode (*command)(const CommandInput&), FakeBackend& backend,
   std::ostringstream out;
   const Subject subject = {
       .emulated_version = {1, 27}, .iptables_mode = "nft", .input = Labelled(Mode::kLegacy)};
-  const auto support = 
+  const auto support =
       std::make_shared<SupportSource>([] { return XtCompatReading(); }, [known] { return known; });
   const ExitCode code = command({.subject = subject,
                                  .backend = backend,

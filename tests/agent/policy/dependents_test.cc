@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/policy/claims.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
+#include "agent/policy/claims.h"
 #include "tests/support/observed.h"
 #include "tests/support/surveyed.h"
 
