@@ -177,7 +177,7 @@ install(CODE "
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME ${package_of_dev})
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 string(CONCAT CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
-       "libabsl-dev, libmnl-dev, libnftnl-dev (>= 1.2.4), libsystemd-dev")
+       "libabsl-dev, libmnl-dev, libsystemd-dev")
 set(CPACK_DEBIAN_DEV_PACKAGE_SUGGESTS "cmake, pkg-config")
 set(CPACK_COMPONENT_DEV_DESCRIPTION "node agent for kubelet's iptables chains, as a library
 Archives and headers of kube-iptables-agent for C++20 programs that take its
