@@ -169,8 +169,9 @@ class Daemon {
   }
 
   absl::Status Keep(absl::StatusOr<std::unique_ptr<EventSource>> source) {
-    if (source.ok()) loop_sources_.push_back(*std::move(source));
-    return source.status();
+    if (!source.ok()) return source.status();
+    loop_sources_.push_back(*std::move(source));
+    return absl::OkStatus();
   }
 
   void OnSignal(int signal) {

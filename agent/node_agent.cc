@@ -130,7 +130,7 @@ absl::Status NodeAgent::Dispatch() {
   return inside_->loop->Dispatch();
 }
 
-absl::Status NodeAgent::SetOptions(NodeAgentOptions options) {
+absl::Status NodeAgent::SetOptions(const NodeAgentOptions& options) {
   const NodeAgentOptions& now = inside_->options;
   if (options.netns != now.netns || options.longest_retry != now.longest_retry ||
       options.program_deadline != now.program_deadline) {

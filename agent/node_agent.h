@@ -130,7 +130,7 @@ class NodeAgent {
   // FailedPrecondition: netns, iptables_mode, host_root, watch or one of the two limits is another,
   // which needs another agent; this one goes on as before, and is not ready until a SetOptions
   // succeeds; that of the options before does.
-  absl::Status SetOptions(NodeAgentOptions options);
+  absl::Status SetOptions(const NodeAgentOptions& options);
 
   // As it is now; a copy. must_restart is not empty where only a new agent can go on: the last
   // SetOptions was refused, or the node has changed its iptables mode.

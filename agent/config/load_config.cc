@@ -133,7 +133,7 @@ class Decoder {
                                                      : YamlType::kString;
     const absl::StatusOr<std::string> text = document_.Text(entry.value, entry.key, type);
     if (!text.ok()) return text.status();
-    const absl::Status status = ParseFlag(*setting, *text, file_.given);
+    absl::Status status = ParseFlag(*setting, *text, file_.given);
     if (status.ok()) return status;
     // Only a duration can be wrong now.
     return document_.ErrorAt(entry.value.line, absl::StrCat(entry.key, ": ", status.message(),

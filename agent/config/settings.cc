@@ -96,7 +96,7 @@ absl::Status Read(absl::string_view /*type*/, absl::string_view text, OutputForm
 template <typename T>
 absl::Status Read(absl::string_view type, absl::string_view text, std::optional<T>& value) {
   T read = {};
-  const absl::Status status = Read(type, text, read);
+  absl::Status status = Read(type, text, read);
   if (status.ok()) value = std::move(read);
   return status;
 }

@@ -113,7 +113,7 @@ absl::StatusOr<Observation> Observe(netlink::Backend& backend,
   if (native->table && native->generation != snapshot->generation) {
     return absl::AbortedError("the ruleset changed while it was read");
   }
-  return Observation{*std::move(snapshot), std::move(native->table)};
+  return Observation{*std::move(snapshot), native->table};
 }
 
 RuleSupport Proven(const RuleSupport& support, const netlink::Snapshot& snapshot) {

@@ -371,7 +371,7 @@ SyncReport Reconciler::SyncAsKnown(const PolicyInput& input, const Restraint& re
   const auto attempt = [&](const RuleSupport& support) {
     return Attempt(backend_, clock_, start, support_, support, input, restraint).Sync();
   };
-  const SyncReport report = attempt(KnownSupport(support_));
+  SyncReport report = attempt(KnownSupport(support_));
   const FamilyResult* refused = LabelsRefused(report);
   if (refused == nullptr || !input.labels || !KnownSupport(support_).conn_labels) return report;
   SyncReport without =

@@ -147,6 +147,7 @@ std::vector<netlink::ChainQuery> ChainsToRead(absl::Span<const Family> families)
   for (const auto& row : kep3178::kChains) ask(row, true, row.chain == kFirewallChain);
   for (const auto& row : kep3178::kJumps) ask(row, true, true);
   std::vector<netlink::ChainQuery> result;
+  result.reserve(queries.size());
   for (auto& [chain, query] : queries) result.push_back(std::move(query));
   return result;
 }
