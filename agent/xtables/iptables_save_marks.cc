@@ -13,7 +13,6 @@ namespace kipt::agent {
 namespace {
 
 using netlink::kAllMarks;
-using netlink::Marks;
 using netlink::SetMark;
 using Words = absl::Span<const absl::string_view>;
 
@@ -42,7 +41,7 @@ std::optional<uint32_t> ReadNumber(absl::string_view text) {
 }
 
 // `[!] --mark VALUE[/MASK]`.
-Marks MarksOfMarkMatch(Words options) {
+netlink::Marks MarksOfMarkMatch(Words options) {
   if (!options.empty() && options[0] == "!") options.remove_prefix(1);
   const std::optional<SetMark> mark =
       options.size() > 1 && options[0] == "--mark" ? ReadMaskedValue(options[1]) : std::nullopt;
@@ -51,7 +50,7 @@ Marks MarksOfMarkMatch(Words options) {
 
 // xt_mark's mark = (mark & ~mask) ^ value, in each of the spellings of libxt_MARK: what is turned
 // on are bits of the value.
-Marks MarksOfMarkTarget(Words words) {
+netlink::Marks MarksOfMarkTarget(Words words) {
   if (words.size() != 2) return {.set = kAllMarks};
   const std::optional<SetMark> mark = ReadMaskedValue(words[1]);
   if (!mark) return {.set = kAllMarks};
@@ -74,7 +73,7 @@ std::optional<uint32_t> MaskOption(Words words, absl::string_view option) {
 
 // linux/net/netfilter/xt_connmark.c: restoring is mark = (mark & ~nfmask) ^ (ctmark & ctmask),
 // saving looks at mark & nfmask, and the others do not touch the packet.
-Marks MarksOfConnmarkTarget(Words words) {
+netlink::Marks MarksOfConnmarkTarget(Words words) {
   if (words.empty()) return netlink::MarksOfUnknownTarget();
   if (words[0] == "--restore-mark") {
     const bool shifted =
@@ -87,10 +86,10 @@ Marks MarksOfConnmarkTarget(Words words) {
   const bool of_connection = words[0] == "--set-xmark" || words[0] == "--set-mark" ||
                              words[0] == "--and-mark" || words[0] == "--or-mark" ||
                              words[0] == "--xor-mark";
-  return of_connection ? Marks{} : netlink::MarksOfUnknownTarget();
+  return of_connection ? netlink::Marks{} : netlink::MarksOfUnknownTarget();
 }
 
-Marks MarksOfTproxyTarget(Words words) {
+netlink::Marks MarksOfTproxyTarget(Words words) {
   const auto* const option = std::find(words.begin(), words.end(), "--tproxy-mark");
   if (option == words.end()) return {};
   const std::optional<SetMark> mark =
@@ -100,7 +99,7 @@ Marks MarksOfTproxyTarget(Words words) {
 
 // `[!] --label LABEL [--set]`, where the label may be a name (connlabel.conf), which could be that
 // of any.
-Marks MarksOfConnlabelMatch(Words options) {
+netlink::Marks MarksOfConnlabelMatch(Words options) {
   if (!Contains(options, "--set")) return {};
   if (options[0] == "!") options.remove_prefix(1);
   std::optional<uint32_t> number;
@@ -125,7 +124,7 @@ std::optional<SetMark> ReadMaskedValue(absl::string_view word) {
   return SetMark{.value = *value, .mask = *mask};
 }
 
-Marks MarksOfMatch(absl::string_view name, Words words) {
+netlink::Marks MarksOfMatch(absl::string_view name, Words words) {
   const Words options = OptionsOfMatch(words);
   if (name == "connlabel") return MarksOfConnlabelMatch(options);
   if (netlink::IsMatchWithoutMark(name)) return {};
@@ -137,7 +136,7 @@ Marks MarksOfMatch(absl::string_view name, Words words) {
   return netlink::MarksOfUnknownMatch();
 }
 
-Marks MarksOfTarget(absl::string_view name, Words words) {
+netlink::Marks MarksOfTarget(absl::string_view name, Words words) {
   if (netlink::IsTargetWithoutMark(name)) return {};
   if (name == "MARK") return MarksOfMarkTarget(words);
   if (name == "CONNMARK") return MarksOfConnmarkTarget(words);
