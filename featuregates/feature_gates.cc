@@ -57,7 +57,7 @@ class FeatureGates::Resolution {
         const Milestone* milestone = MilestoneAt(*feature, component.version);
         const bool enabled = milestone != nullptr && milestone->enabled;
         result_.enabled_.emplace(feature->name, enabled);
-        if (!IsNameable(*feature, component.version)) continue;
+        if (milestone == nullptr || !IsNameable(*feature, component.version)) continue;
         gates_[feature->name] = {{.name = std::string(feature->name),
                                   .component = std::string(component.name),
                                   .stage = milestone->stage,

@@ -237,7 +237,7 @@ absl::StatusOr<IptablesLegacyPrograms> FindIptablesLegacyPrograms(
   for (const char* suffix : {"-legacy", ""}) {
     for (const std::string& directory : directories) {
       const std::string stem = absl::StrCat(directory, "/", BaseName(family), suffix);
-      const absl::StatusOr<IptablesLegacyPrograms> programs = TryStem(runner, stem);
+      absl::StatusOr<IptablesLegacyPrograms> programs = TryStem(runner, stem);
       if (programs.ok()) return programs;
       if (!programs.status().message().empty()) seen.emplace_back(programs.status().message());
     }
