@@ -57,7 +57,7 @@ struct Plan {
   // What it is about; of the others it says nothing.
   std::vector<netlink::Family> families = {};
   Diff diff;
-  // Where kube-proxy lives (kube_proxy_chains.h).
+  // Where kube-proxy lives (ownership.h).
   std::vector<netlink::Family> claimed_by_kube_proxy = {};
   // In the base chains that were read, each once, sorted.
   std::vector<ForeignJump> foreign_jumps = {};

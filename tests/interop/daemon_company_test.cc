@@ -167,8 +167,8 @@ void DaemonCompanyTest::Live(absl::Duration how_long) {
     EXPECT_TRUE(NothingIsDoubled(GetParam().mode)) << "second " << second << daemon().Output();
     ASSERT_FALSE(HasFailure());
   }
-  // A strike is one incident at most. What kubelet adds at the same moment as the agent stands twice
-  // then, which is another one; a rule that kubelet did not add is not.
+  // A strike is one incident at most. What kubelet adds at the same moment as the agent stands
+  // twice then, which is another one; a rule that kubelet did not add is not.
   const double duplicates = Metric("kube_iptables_agent_duplicates_removed_total");
   EXPECT_LE(duplicates, done_by_kubelet) << daemon().Output();
   EXPECT_LE(CountOf(kIncident, daemon().Output()) - incidents_before, strikes + duplicates)
