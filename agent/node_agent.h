@@ -127,9 +127,10 @@ class NodeAgent {
   // From the next Dispatch on, this is desired.
   //
   // InvalidArgument: as Create; this agent goes on as before.
-  // FailedPrecondition: netns, iptables_mode, host_root, watch or one of the two limits is another,
-  // which needs another agent; this one goes on as before, and is not ready until a SetOptions
-  // succeeds; that of the options before does.
+  // FailedPrecondition: an option that is fixed at start has another value, which needs another
+  // agent; this one goes on as before. After another iptables_mode, host_root or watch it is not
+  // ready until a SetOptions succeeds; the earlier options do. After another netns,
+  // longest_retry or program_deadline it is as ready as before.
   absl::Status SetOptions(const NodeAgentOptions& options);
 
   // As it is now; a copy. must_restart is not empty where only a new agent can go on: the last

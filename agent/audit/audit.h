@@ -33,7 +33,7 @@ namespace kipt::agent {
 
 // ---- what an audit looks at ----
 
-// What stands in one network namespace and beside it.
+// What is in one network namespace and next to it.
 //
 // Gathering it leaves no trace: no table, chain or module comes to be, and where there are no
 // legacy tables no program is run. A source that cannot be read is a problem, and the others are
@@ -100,7 +100,7 @@ struct KubeProxyFacts {
   int newest = 0;
   // What told it, most telling first.
   std::vector<std::string> evidence = {};
-  // Chains of kube-proxy's iptables or IPVS mode stand beside another mode's table.
+  // Chains of kube-proxy's iptables or IPVS mode are next to another mode's table.
   bool leftovers = false;
   // There is no KUBE-PROXY-CANARY, which kube-proxy makes in iptables mode since 1.17, and kpng's
   // iptables backend never did.

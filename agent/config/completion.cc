@@ -262,7 +262,7 @@ std::string Quoted(absl::string_view text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }
 
-// The first sentence, which fits beside a flag.
+// The first sentence, which fits next to a flag.
 std::string Brief(absl::string_view help) {
   const size_t end = help.find(". ");
   return std::string(
