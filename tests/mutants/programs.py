@@ -78,7 +78,7 @@ class Build:
     """Test programs for the sources of `folder`; where there are patterns, those that fit one."""
     targets = self.ninja('targets', 'all')
     return [name for of in PROGRAM_FOLDERS[folder]
-            for name in re.findall(rf'^(tests/{of}/\w+_test): CXX_EXECUTABLE', targets, re.MULTILINE)
+            for name in re.findall(rf'^(tests/{of}/(?:\w+/)*\w+_test): CXX_EXECUTABLE', targets, re.MULTILINE)
             if not patterns or any(fnmatch.fnmatch(os.path.basename(name), each) for each in patterns)]
 
   def bring_up_to_date(self, programs):
