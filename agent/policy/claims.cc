@@ -168,7 +168,7 @@ std::vector<Claim> OfMarks(const ClaimSources& sources, absl::string_view markin
     const ChainId id = {family, Table::kNat, std::string(name)};
     const ObservedChain* chain = observed.Find(id);
     if (chain == nullptr) continue;
-    const bool marks_too = !labels && !IsLabelChain(id) && SetsAny(*chain, marks.bits);
+    const bool marks_too = !labels && SetsAny(*chain, marks.bits);
     if ((name != marking_chain && !marks_too) || ClaimsOnChain(sources, id, *chain).empty()) {
       continue;
     }

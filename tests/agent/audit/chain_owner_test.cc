@@ -133,12 +133,31 @@ TEST(ChainOwnerTest, KnowsEachKindOfChain) {
       {kFilter, "KUBELET-MARK-MASQ", Owner::kUnknown},
       {kNat, "KUBELET-FIREWALL", Owner::kUnknown},
       {kNat, "KUBELET-MARK-MASQ-2", Owner::kUnknown},
+      {kNat, "KUBE-HOSTPORTSX", Owner::kUnknown},
+      {kNat, "KUBE-HPX", Owner::kUnknown},
+      {{"inet", "mine"}, "input", Owner::kUnknown},
       {{"inet", "cni_hostport"}, "hostports", Owner::kPortmap},
       {{"ip", "calico"}, "filter-FORWARD", Owner::kCalico},
       {{"ip", "docker-bridges"}, "filter-FORWARD", Owner::kDocker},
   };
   for (const Row& row : rows) {
     EXPECT_EQ(OwnerName(OwnerOfChain(row.table, row.chain)), OwnerName(row.owner)) << row.chain;
+  }
+}
+
+TEST(ChainOwnerTest, ABaseChainIsEverybodysWhateverItsName) {
+  EXPECT_EQ(OwnerOfChain(kNat, "POSTROUTING", /*base=*/true), Owner::kBaseChain);
+  EXPECT_EQ(OwnerOfChain(kNat, "KUBE-SERVICES", /*base=*/true), Owner::kBaseChain);
+}
+
+TEST(ChainOwnerTest, FindsAChainOfAFamilyInAnyOfThreeTables) {
+  for (const char* table : {"mangle", "nat", "filter", "raw"}) {
+    netlink::Survey survey;
+    survey.tables[{"ip", table}]["MINE"];
+    const bool known = std::string(table) != "raw";
+    EXPECT_EQ(FamilyChains(survey, netlink::Family::kIPv4).HasAnywhere("MINE"), known) << table;
+    EXPECT_FALSE(FamilyChains(survey, netlink::Family::kIPv4).HasAnywhere("OTHER")) << table;
+    EXPECT_FALSE(FamilyChains(survey, netlink::Family::kIPv6).HasAnywhere("MINE")) << table;
   }
 }
 

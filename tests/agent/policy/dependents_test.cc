@@ -224,6 +224,31 @@ TEST(DependentsTest, AreSetByAMarkingChainOfTheOtherModeWhereAnybodyComesToIt) {
   }
 }
 
+// Who comes to them is a claim by itself, and what they set is then marked.
+TEST(DependentsTest, AreNotSetByTheMarkingChainsOfTheManagedModeWhoeverComesToThem) {
+  DependentsCollector collector;
+  const netlink::SurveyFilter see = collector.ManagedMode();
+  see(kIpNat, "KUBE-MARK-MASQ", Mark("-j MARK --set-xmark 0x4000/0x4000", 0x4000));
+  see(kIpNat, "KUBELET-MARK-MASQ", Label(114));
+  const Dependents found = collector.Finish({.problems = {"unreadable"}}, {});
+  EXPECT_THAT(found.mark_setters, IsEmpty());
+  EXPECT_THAT(found.label_setters, IsEmpty());
+}
+
+TEST(DependentsTest, ARuleThatSetsAMarkAndALabelIsASetterOfBoth) {
+  DependentsCollector collector;
+  const std::string text = "-m connlabel --label \"5\" --set -j MARK --set-xmark 0x4000/0x4000";
+  const auto label = netlink::ConnLabelSet().set(5);
+  collector.ManagedMode()(kIpNat, "MINE", Surveyed(text, 0x4000, label));
+  collector.ManagedMode()(kIpNat, "MARKS", Mark("-j MARK --set-xmark 0x10000/0x10000", 0x10000));
+  const Dependents found = collector.Finish({}, {});
+  ASSERT_THAT(found.mark_setters, SizeIs(2));
+  ASSERT_THAT(found.label_setters, SizeIs(1));
+  EXPECT_EQ(found.label_setters[0].from, "ip nat MINE");
+  EXPECT_EQ(found.label_setters[0].bits, 0U);
+  EXPECT_EQ(found.label_setters[0].labels, label);
+}
+
 TEST(DependentsTest, AreLabelledByAChainOfTheOtherModeWhereAnybodyComesToIt) {
   struct Row {
     const char* name;

@@ -108,6 +108,9 @@ TEST(DiffReasonsTest, ARuleThatGoesIsNotStaleAndOneThatStaysIs) {
   ASSERT_EQ(diff.stale.size(), 1);
   EXPECT_THAT(diff.stale[0].text, HasSubstr("--mark 0x8000/0x8000 -j DROP"));
   EXPECT_EQ(diff.stale[0].reason, "stale, kept: not part of cleanup mode (mark bit 15)");
+  // As the first of its chain, too.
+  stays.Chain(Filter("KUBE-FIREWALL"), {DropMarked(15), DropMartians(0)});
+  EXPECT_EQ(ComputeDiff(Cleanup(), stays.snapshot()).stale.size(), 1);
 }
 
 TEST(DiffReasonsTest, SaysInModeOffWhoseEachThingIs) {

@@ -28,6 +28,7 @@ using ::kipt::testing::RuleContent;
 using netlink::Family;
 using netlink::ObservedRule;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr char kDropComment[] = "kubernetes firewall for dropping marked packets";
@@ -48,8 +49,9 @@ TEST(KubeletFormsTest, SayWhatTellsThemApart) {
       RecognizeKubeletForm(Filter("KUBE-FIREWALL"), DropMartians(0));
   EXPECT_EQ(martians->description, "keeps neighbours from 127.0.0.1 (CVE-2020-8558)");
   EXPECT_EQ(martians->bit, std::nullopt);
-  EXPECT_EQ(RecognizeKubeletForm(Nat("KUBE-POSTROUTING"), MasqueradeAllPlain(0))->bit,
-            std::nullopt);
+  for (const netlink::Rule& all : {MasqueradeAll(0), MasqueradeAllPlain(0)}) {
+    EXPECT_EQ(RecognizeKubeletForm(Nat("KUBE-POSTROUTING"), all)->bit, std::nullopt);
+  }
 }
 
 TEST(KubeletFormsTest, AreOnesOfTheirTableAndChain) {
@@ -172,6 +174,14 @@ TEST(DamageTest, OnlyAReturnOfWhatIsNotMarkedGuardsAMasquerade) {
   }
 }
 
+TEST(DamageTest, SaysWhetherPacketsReturnOrAreMasqueraded) {
+  const std::vector<Damage> damage =
+      FindDamage(Nat("KUBE-POSTROUTING"), Rules({BareReturn(), MasqueradeAll(0)}));
+  ASSERT_EQ(damage.size(), 2);
+  EXPECT_THAT(damage[0].message, HasSubstr("returns every packet, so that none is masqueraded"));
+  EXPECT_THAT(damage[1].message, HasSubstr("masquerades every packet: no mark is tested"));
+}
+
 // ---- claims ----
 
 TEST(ClaimsTest, AKubeletRuleIsAFormOrWhatIsLeftOfOne) {
@@ -233,6 +243,33 @@ TEST(ClaimsTest, AFirewallThatDropsNoMarkIsNotKeptForWhoMarks) {
   dependents.references = {{Nat("KUBE-MARK-DROP"), "ip nat MINE", "-A MINE -j KUBE-MARK-DROP"}};
   EXPECT_THAT(ClaimsOn(Filter("KUBE-FIREWALL"), observed, dependents), IsEmpty());
   EXPECT_FALSE(ClaimsOn(Nat("KUBE-MARK-DROP"), observed, dependents).empty());
+}
+
+TEST(ClaimsTest, WhatActsOnAMarkOrLabelNamesTheChainThatSetsIt) {
+  struct Row {
+    const char* acts;
+    RuleContent tests;
+    const char* sets;
+    RuleContent set;
+    const char* text;
+  };
+  const Row rows[] = {
+      {"KUBE-POSTROUTING", ReturnUnmarked(14), "KUBE-MARK-MASQ", SetBit(14),
+       "acts on what nat/KUBE-MARK-MASQ marks, which stays"},
+      {"KUBE-POSTROUTING", ReturnUnmarked(14), "KUBELET-MARK-MASQ", SetBit(14),
+       "acts on what nat/KUBELET-MARK-MASQ marks, which stays"},
+      {"KUBELET-POSTROUTING", MasqueradeLabelled(114), "KUBELET-MARK-MASQ", SetLabel(114),
+       "acts on what nat/KUBELET-MARK-MASQ labels, which stays"},
+  };
+  for (const Row& row : rows) {
+    Observed observed;
+    observed.Chain(Nat(row.acts), {row.tests}).Chain(Nat(row.sets), {row.set});
+    Dependents dependents;
+    dependents.references = {{Nat(row.sets), "ip nat MINE", "-A MINE -j X"}};
+    const std::vector<Claim> claims = ClaimsOn(Nat(row.acts), observed, dependents);
+    ASSERT_EQ(claims.size(), 1) << row.text;
+    EXPECT_EQ(claims[0].text, row.text);
+  }
 }
 
 }  // namespace
