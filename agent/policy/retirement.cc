@@ -20,11 +20,10 @@ using netlink::Family;
 using netlink::ObservedChain;
 using netlink::ObservedRule;
 
-// "drop what is marked", with any bit.
+// "drop what is marked", with any bit: in table filter kubelet has no other rule with one.
 bool IsDropMarkRule(const ChainId& chain, const ObservedRule& rule) {
-  if (chain.table != netlink::Table::kFilter || chain.name != kFirewallChain) return false;
-  const auto form = rule.rule() != nullptr ? RecognizeKubeletForm(chain, *rule.rule())
-                                           : std::optional<KubeletForm>();
+  if (chain.table != netlink::Table::kFilter || rule.rule() == nullptr) return false;
+  const std::optional<KubeletForm> form = RecognizeKubeletForm(chain, *rule.rule());
   return form && form->bit;
 }
 

@@ -253,6 +253,10 @@ TEST(QuoteForMessageTest, EscapesAndCutsWhatItShows) {
   EXPECT_EQ(QuoteForMessage("a\"b\n"), R"("a\"b\n")");
   EXPECT_EQ(QuoteForMessage(std::string(60, 'x')), "\"" + std::string(60, 'x') + "\"");
   EXPECT_EQ(QuoteForMessage(std::string(61, 'x')), "\"" + std::string(60, 'x') + "\"...");
+  // A letter is not cut in two, and bytes that are no text end it.
+  EXPECT_EQ(QuoteForMessage(std::string(59, 'x') + "\u00e9"),
+            "\"" + std::string(59, 'x') + "\"...");
+  EXPECT_EQ(QuoteForMessage(std::string(61, '\x80')), "\"\"...");
   EXPECT_EQ(QuoteForMessage(std::string(59, 'x') + "\xc3\xa4"),
             "\"" + std::string(59, 'x') + "\"...");
 }

@@ -54,6 +54,18 @@ TEST(KubeletFormsTest, SayWhatTellsThemApart) {
   }
 }
 
+TEST(KubeletFormsTest, OfOlderKubeletsAreKubeProxysTooAndInBothFamilies) {
+  for (const Family family : netlink::kFamilies) {
+    for (const netlink::Rule& rule :
+         {MasqueradeMarked(14), MasqueradeMarkedPlain(14), MasqueradeAllPlain(0)}) {
+      const std::optional<KubeletForm> form =
+          RecognizeKubeletForm(Nat("KUBE-POSTROUTING", family), rule);
+      ASSERT_TRUE(form) << netlink::ToString(family, rule);
+      EXPECT_TRUE(form->shared_with_kube_proxy) << netlink::ToString(family, rule);
+    }
+  }
+}
+
 TEST(KubeletFormsTest, AreOnesOfTheirTableAndChain) {
   EXPECT_TRUE(RecognizeKubeletForm(Nat("KUBE-POSTROUTING"), MasqueradeMarked(14)));
   EXPECT_FALSE(RecognizeKubeletForm(Nat("KUBE-MARK-MASQ"), MasqueradeMarked(14)));
