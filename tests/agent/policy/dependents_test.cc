@@ -219,7 +219,9 @@ TEST(DependentsTest, AreSetByAMarkingChainOfTheOtherModeWhereAnybodyComesToIt) {
     see(kIpNat, "KUBE-MARK-MASQ", masquerades);
     if (*row.from != '\0') see(kIpNat, row.from, Jump(row.chain));
     uint32_t bits = 0;
-    for (const Marking& setter : collector.Finish(row.cni, {}).mark_setters) bits |= setter.bits;
+    const Dependents found = collector.Finish(row.cni, {});
+    for (const Marking& setter : found.mark_setters) bits |= setter.bits;
+    EXPECT_THAT(found.label_setters, IsEmpty()) << row.name;
     EXPECT_EQ(bits, (row.drops ? 0x8000U : 0U) | (row.masquerades ? 0x4000U : 0U)) << row.name;
   }
 }
