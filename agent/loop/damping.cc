@@ -120,11 +120,26 @@ void Damping::Forget(SteadyTime now) {
   });
 }
 
+std::set<ChainId> Damping::NoteCleanups(const Plan& plan, SteadyTime now) {
+  std::set<ChainId> waiting;
+  for (const netlink::Family family : plan.families) {
+    if (!absl::c_linear_search(plan.in_cleanup, family)) {
+      cleanups_.erase(family);
+      continue;
+    }
+    const SteadyTime until = cleanups_.try_emplace(family, now).first->second + kCleanupWait;
+    if (until <= now) continue;
+    waiting.insert({family, netlink::Table::kNat, "POSTROUTING"});
+    next_ = std::min(next_, until);
+  }
+  return waiting;
+}
+
 std::vector<Change> Damping::Allow(const Plan& plan, SteadyTime now) {
   Forget(now);
   NoteUndone(plan, now);
   next_ = SteadyTime::InfiniteFuture();
-  std::set<ChainId> waiting;
+  std::set<ChainId> waiting = NoteCleanups(plan, now);
   for (auto& [item, repair] : repairs_) {
     const bool lasted = !repair.undone && now - repair.repaired >= kSoon;
     repair.fight.missing = repair.fighting && repair.addition && !lasted;

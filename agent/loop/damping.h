@@ -15,12 +15,17 @@
 //     IPv4 on each of its syncs and puts back only its own rule. What else we want there is
 //     refilled at once, but at most once a second, and never taken for a fight. Where kube-proxy's
 //     own rule is missing too, it was somebody else, and nothing waits.
+//   * `kube-proxy --cleanup` deletes the jump to KUBE-POSTROUTING and then that chain, which the
+//     kernel refuses while a jump leads there, with all else of that transaction. So while
+//     kube-proxy leaves (Plan::in_cleanup) the jump is put back only after kCleanupWait, or as soon
+//     as its chains are gone.
 #ifndef KIPT_AGENT_LOOP_DAMPING_H_
 #define KIPT_AGENT_LOOP_DAMPING_H_
 
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -34,6 +39,7 @@
 namespace kipt::agent {
 
 inline constexpr absl::Duration kLongestFightWait = absl::Seconds(2);
+inline constexpr absl::Duration kCleanupWait = absl::Seconds(5);
 
 // Whether `change` puts back what kube-proxy empties on each of its syncs.
 bool IsRefill(const Change& change, const Plan& plan);
@@ -83,9 +89,13 @@ class Damping {
   void NoteUndone(const Plan& plan, SteadyTime now);
   void NoteUndone(bool refill, SteadyTime now, const Item& item, Repair& repair);
   void Forget(SteadyTime now);
+  // The chains whose changes wait for `kube-proxy --cleanup`.
+  std::set<netlink::ChainId> NoteCleanups(const Plan& plan, SteadyTime now);
 
   absl::Duration longest_wait_;
   std::map<Item, Repair> repairs_;
+  // When a cleanup was first seen, while it goes on.
+  std::map<netlink::Family, SteadyTime> cleanups_;
   SteadyTime next_ = SteadyTime::InfiniteFuture();
   std::vector<Item> begun_;
   std::vector<Fight> ended_;

@@ -42,6 +42,19 @@ bool HoldsMartianRule(const ObservedChain& firewall, netlink::Walk& walk) {
   return false;
 }
 
+// In table nat of `family`.
+bool LacksPostroutingJumpAlone(const Diff& diff, Family family) {
+  std::vector<const netlink::Operation*> in_nat;
+  for (const Change& change : diff.changes) {
+    const ChainId& chain = netlink::ChainOf(change.operation);
+    if (chain.family == family && chain.table == Table::kNat) in_nat.push_back(&change.operation);
+  }
+  if (in_nat.size() != 1) return false;
+  const auto* add = std::get_if<netlink::AddRule>(in_nat.front());
+  const auto* jump = add == nullptr ? nullptr : std::get_if<netlink::Jump>(&add->rule.target);
+  return jump != nullptr && jump->chain == kPostroutingChain;
+}
+
 std::vector<ForeignJump> ForeignJumps(const netlink::Snapshot& snapshot) {
   std::set<ForeignJump> jumps;
   for (const auto& [id, chain] : snapshot.chains) {
@@ -134,11 +147,15 @@ Plan Compare(const PolicyInput& input, const RuleSupport& support, const Observa
             .families = input.families,
             .diff = ComputeDiff(input, snapshot, observed.native, proven),
             .claimed_by_kube_proxy = {},
+            .in_cleanup = {},
             .foreign_jumps = ForeignJumps(snapshot),
             .martians = FindMartianProtection(snapshot, observed.native),
             .support_disproved = proven.xt != support.xt};
   for (const Family family : netlink::kFamilies) {
     if (IsClaimedByKubeProxy(snapshot, family)) plan.claimed_by_kube_proxy.push_back(family);
+    if (KubeProxyLeaves(snapshot, family) && LacksPostroutingJumpAlone(plan.diff, family)) {
+      plan.in_cleanup.push_back(family);
+    }
   }
   return plan;
 }

@@ -59,6 +59,9 @@ struct Plan {
   Diff diff;
   // Where kube-proxy lives (ownership.h).
   std::vector<netlink::Family> claimed_by_kube_proxy = {};
+  // Where kube-proxy's chains are being deleted (KubeProxyLeaves), and kubelet's jump to
+  // KUBE-POSTROUTING is all that table nat lacks.
+  std::vector<netlink::Family> in_cleanup = {};
   // In the base chains that were read, each once, sorted.
   std::vector<ForeignJump> foreign_jumps = {};
   MartianProtection martians = {};

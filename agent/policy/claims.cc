@@ -136,6 +136,13 @@ std::vector<Claim> OfOthers(const ClaimSources& sources, const ChainId& chain,
 // Claim (b).
 std::vector<Claim> OfKubeProxy(const ClaimSources& sources, absl::string_view chain) {
   if (!IsClaimedByKubeProxy(sources.observed, sources.family)) return {};
+  if (KubeProxyLeaves(sources.observed, sources.family)) {
+    return {{ClaimKind::kKubeProxyRemains,
+             absl::StrCat("kube-proxy may use ", chain,
+                          " again: nat/KUBE-SERVICES stands without a jump from PREROUTING or "
+                          "OUTPUT, as `kube-proxy --cleanup` leaves it where another program's "
+                          "rule leads to one of its chains; delete that rule and clean up again")}};
+  }
   for (const Table table : {Table::kNat, Table::kFilter}) {
     if (sources.observed.Find({sources.family, table, "KUBE-SERVICES"}) != nullptr) {
       return {{ClaimKind::kKubeProxy, "kube-proxy uses it: KUBE-SERVICES stands"}};

@@ -137,7 +137,7 @@ enum class ClaimKind : uint8_t {
   kForeignRule,       // the chain holds one
   kCniConfig,         // a CNI configuration names the chain, or could not be read
   kKubeProxy,         // kube-proxy lives in this family, and uses the chain or rule as its own
-  kKubeProxyRemains,  // its canary stands without its services: likely `kube-proxy --cleanup`
+  kKubeProxyRemains,  // its canary or its unused services stand: likely `kube-proxy --cleanup`
   kMarkedPackets,     // a chain or rule that marks packets stays, and this is what acts on the mark
   kLabelledPackets,   // the same of the connection's label
   kMartians,          // the kernel takes packets for 127.0.0.0/8 from neighbours

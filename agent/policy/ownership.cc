@@ -150,6 +150,18 @@ bool IsClaimedByKubeProxy(const netlink::Snapshot& snapshot, netlink::Family fam
   return KubeProxyTells(snapshot, family, kep3178::Tells::kLives);
 }
 
+bool KubeProxyLeaves(const netlink::Snapshot& snapshot, netlink::Family family) {
+  const std::string services = "KUBE-SERVICES";
+  if (snapshot.Find({family, Table::kNat, services}) == nullptr) return false;
+  return absl::c_none_of(kep3178::kOthersJumpFrom, [&](const kep3178::BaseChainRow& row) {
+    const netlink::ObservedChain* base = snapshot.Find({family, row.table, std::string(row.chain)});
+    return base != nullptr && absl::c_any_of(base->rules, [&](const ObservedRule& rule) {
+             const std::string* target = netlink::JumpTarget(rule);
+             return target != nullptr && *target == services;
+           });
+  });
+}
+
 bool KubeProxyDropsByItself(const netlink::Snapshot& snapshot, netlink::Family family) {
   return KubeProxyTells(snapshot, family, kep3178::Tells::kDropsByItself);
 }

@@ -34,6 +34,9 @@ bool IsKubeProxyChain(const netlink::ChainId& chain);
 // kube-proxy lives, or lived until this boot, in `family`: it keeps KUBE-MARK-MASQ,
 // KUBE-POSTROUTING and (since 1.27) KUBE-FIREWALL as its own.
 bool IsClaimedByKubeProxy(const netlink::Snapshot& snapshot, netlink::Family family);
+// Its services stand in table nat of `family`, and no base chain leads there: `kube-proxy
+// --cleanup`, or its change to nftables mode, is deleting its chains, or could not.
+bool KubeProxyLeaves(const netlink::Snapshot& snapshot, netlink::Family family);
 // It is one of 1.25 or later, which needs neither KUBE-MARK-DROP nor what acts on its mark.
 bool KubeProxyDropsByItself(const netlink::Snapshot& snapshot, netlink::Family family);
 

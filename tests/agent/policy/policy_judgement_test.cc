@@ -225,9 +225,38 @@ TEST(ClaimsTest, KubeProxyIsThereWithItsServicesInEitherTable) {
     const std::vector<Claim> claims = ClaimsOn(masq, observed, {});
     return claims.size() == 1 ? std::string(ClaimKindName(claims[0].kind)) : "not one";
   };
-  EXPECT_EQ(kind_with(Nat("KUBE-SERVICES")), "kubeProxy");
+  EXPECT_EQ(kind_with(Nat("KUBE-SERVICES")), "kubeProxyRemains") << "nothing leads to them";
   EXPECT_EQ(kind_with(Filter("KUBE-SERVICES")), "kubeProxy");
   EXPECT_EQ(kind_with(Filter("KUBE-PROXY-CANARY")), "kubeProxyRemains");
+}
+
+TEST(ClaimsTest, KubeProxyLeavesWhereNoBaseChainLeadsToItsServices) {
+  const netlink::Rule jump = JumpTo("KUBE-SERVICES", "kubernetes service portals");
+  struct Row {
+    const char* name;
+    Observed observed;
+    bool leaves;
+  };
+  const Row rows[] = {
+      {"nothing of it", Observed(), false},
+      {"its canary", Observed().Chain(Nat("KUBE-PROXY-CANARY")), false},
+      {"no base chain", Observed().Chain(Nat("KUBE-SERVICES")), true},
+      {"empty base chains",
+       Observed().Chain(Nat("KUBE-SERVICES")).Chain(Nat("OUTPUT")).Chain(Nat("PREROUTING")), true},
+      {"a jump elsewhere",
+       Observed().Chain(Nat("KUBE-SERVICES")).Chain(Nat("OUTPUT"), {JumpTo("CNI-X")}), true},
+      {"services of filter", Observed().Chain(Filter("KUBE-SERVICES")), false},
+      {"OUTPUT", Observed().Chain(Nat("KUBE-SERVICES")).Chain(Nat("OUTPUT"), {jump}), false},
+      {"PREROUTING, behind others",
+       Observed().Chain(Nat("KUBE-SERVICES")).Chain(Nat("PREROUTING"), {ForeignLog(), jump}),
+       false},
+      {"the other family",
+       Observed().Chain(Nat("KUBE-SERVICES")).Chain(Nat("OUTPUT", Family::kIPv6), {jump}), true},
+  };
+  for (const Row& row : rows) {
+    EXPECT_EQ(KubeProxyLeaves(row.observed.snapshot(), Family::kIPv4), row.leaves) << row.name;
+    EXPECT_FALSE(KubeProxyLeaves(row.observed.snapshot(), Family::kIPv6)) << row.name;
+  }
 }
 
 TEST(ClaimsTest, OnlyAFirewallWithTheMartianRuleKeepsMartiansOut) {

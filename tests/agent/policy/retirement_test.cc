@@ -66,6 +66,12 @@ Kept KeptBy(const Retirement& retirement) {
   return kept;
 }
 
+// With kube-proxy's services, and a jump to them.
+Observed& Serving(Observed& observed, Family family = Family::kIPv4) {
+  return observed.Chain(Nat("KUBE-SERVICES", family))
+      .Chain(Nat("OUTPUT", family), {JumpTo("KUBE-SERVICES", "kubernetes service portals")});
+}
+
 struct ClaimCase {
   std::string name;
   std::function<void(Observed&, Dependents&)> prepare;
@@ -160,7 +166,7 @@ INSTANTIATE_TEST_SUITE_P(
                    {"nat/KUBE-POSTROUTING", {"markedPackets"}},
                    {"filter/KUBE-FIREWALL rule", {"markedPackets"}}}},
         ClaimCase{"KubeProxyBefore125NeedsTheDropMark",
-                  [](Observed& observed, Dependents&) { observed.Chain(Nat("KUBE-SERVICES")); },
+                  [](Observed& observed, Dependents&) { Serving(observed); },
                   {},
                   {{"nat/KUBE-MARK-MASQ", {"kubeProxy"}},
                    {"nat/KUBE-MARK-DROP", {"kubeProxy"}},
@@ -168,7 +174,7 @@ INSTANTIATE_TEST_SUITE_P(
                    {"filter/KUBE-FIREWALL rule", {"kubeProxy", "markedPackets"}}}},
         ClaimCase{"KubeProxySince125DropsByItself",
                   [](Observed& observed, Dependents&) {
-                    observed.Chain(Nat("KUBE-SERVICES")).Chain(Filter("KUBE-PROXY-FIREWALL"));
+                    Serving(observed).Chain(Filter("KUBE-PROXY-FIREWALL"));
                   },
                   {"nat/KUBE-MARK-DROP"},
                   {{"nat/KUBE-MARK-MASQ", {"kubeProxy"}},
@@ -176,7 +182,7 @@ INSTANTIATE_TEST_SUITE_P(
                   true},
         ClaimCase{"KubeProxyOfIpvsModeBefore125",
                   [](Observed& observed, Dependents&) {
-                    observed.Chain(Nat("KUBE-SERVICES"))
+                    Serving(observed)
                         .Chain(Nat("KUBE-LOAD-BALANCER"))
                         .Chain(Nat("KUBE-FIREWALL"), {JumpTo("KUBE-MARK-DROP")});
                   },
@@ -185,6 +191,14 @@ INSTANTIATE_TEST_SUITE_P(
                    {"nat/KUBE-MARK-DROP", {"kubeProxy"}},
                    {"nat/KUBE-POSTROUTING", {"kubeProxy", "markedPackets"}},
                    {"filter/KUBE-FIREWALL rule", {"kubeProxy", "markedPackets"}}}},
+        ClaimCase{"KubeProxyCouldNotCleanUp",
+                  [](Observed& observed, Dependents&) {
+                    observed.Chain(Nat("KUBE-SERVICES")).Chain(Filter("KUBE-PROXY-FIREWALL"));
+                  },
+                  {"nat/KUBE-MARK-DROP"},
+                  {{"nat/KUBE-MARK-MASQ", {"kubeProxyRemains"}},
+                   {"nat/KUBE-POSTROUTING", {"kubeProxyRemains", "markedPackets"}}},
+                  true},
         ClaimCase{"KubeProxyCleanedUpAndLeftItsCanary",
                   [](Observed& observed, Dependents&) { observed.Chain(Nat("KUBE-PROXY-CANARY")); },
                   {},
@@ -248,7 +262,7 @@ TEST(RetirementTest, TakesAChainWhoseBaseChainIsGone) {
 
 TEST(RetirementTest, SaysEachClaimOnce) {
   Observed observed = Residue();
-  observed.Chain(Nat("KUBE-SERVICES"));
+  Serving(observed);
   const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only);
   for (const Claimed& one : PlanFor(off, observed, {}, {.when_off = true}).kept) {
     std::set<std::string> texts;
@@ -381,8 +395,7 @@ TEST(RetirementTest, OfAFirewallThatOthersUseTakesTheRuleThatNobodyNeeds) {
   // kube-proxy since 1.27 has a KUBE-FIREWALL in IPv6, too, and its jumps.
   const Family six[] = {Family::kIPv6};
   Observed observed = Made(::kipt::testing::Wanting(Mode::kLegacy, six, {}));
-  observed.Chain(Nat("KUBE-SERVICES", Family::kIPv6))
-      .Chain(Filter("KUBE-PROXY-FIREWALL", Family::kIPv6));
+  Serving(observed, Family::kIPv6).Chain(Filter("KUBE-PROXY-FIREWALL", Family::kIPv6));
   const Retirement retirement =
       PlanFor(::kipt::testing::Wanting(Mode::kCleanup, six, {}), observed);
   EXPECT_THAT(Gone(retirement), Contains(::testing::HasSubstr("-D KUBE-FIREWALL")));
@@ -405,7 +418,7 @@ TEST(RetirementTest, NumbersRulesAsTheyAreWhenTheirTurnComes) {
 
 TEST(RetirementTest, SaysOfWhatIsStaleWhyItStays) {
   Observed observed = Residue();
-  observed.Chain(Nat("KUBE-SERVICES"));
+  Serving(observed);
   const Diff diff = ComputeDiff(Cleanup(), observed.snapshot());
   const std::vector<Standing> stale = WithClaims(diff.stale, PlanFor(Cleanup(), observed));
   int told = 0;
@@ -423,7 +436,7 @@ TEST(RetirementTest, SaysOfWhatIsStaleWhyItStays) {
 
 TEST(RetirementTest, KnowsWithoutASurveyWhereNothingCanGo) {
   Observed observed = Residue();
-  observed.Chain(Nat("KUBE-SERVICES"));
+  Serving(observed);
   const auto may = [](const PolicyInput& desired, const Observed& seen) {
     return MayRetire(desired, seen.snapshot(), ComputeDiff(desired, seen.snapshot()), {});
   };

@@ -88,6 +88,11 @@ struct ProxyActorSettings {
 // all of them once per sync period, and has no canary; nftables mode writes nothing to iptables.
 std::unique_ptr<ServiceProxy> NewKubeProxy(const ProxyActorSettings& settings);
 
+// `kube-proxy --cleanup` of that version, 1.31 or later: what its iptables mode wrote is removed.
+// Each table is one restore, so a jump from elsewhere to one of its chains keeps all of them. Not
+// ok: the program exits with 1.
+Act CleanUpKubeProxy(const ProxyActorSettings& settings);
+
 }  // namespace kipt::skew
 
 #endif  // KIPT_TESTS_SKEW_ACTORS_ACTORS_H_

@@ -30,17 +30,6 @@ void WriteService(const ProxySettings& settings, const ServicePort& port, Servic
   WriteServiceFrom124(settings, port, part, tables);
 }
 
-// Whether a proxy of this version takes the chain for one of a service, and its own. A proxy leaves
-// the chains alone that only a newer one knows; 1.28 and later no longer look for XLB.
-bool IsServiceChain(Version version, const std::string& chain) {
-  for (const char* prefix : {"KUBE-SVC-", "KUBE-SEP-", "KUBE-FW-"}) {
-    if (absl::StartsWith(chain, prefix)) return true;
-  }
-  if (absl::StartsWith(chain, "KUBE-XLB-")) return Does(version, Trait::kKnowsXlbChains);
-  const bool newer = absl::StartsWith(chain, "KUBE-EXT-") || absl::StartsWith(chain, "KUBE-SVL-");
-  return newer && Does(version, Trait::kExtChains);
-}
-
 void WriteAll(const ProxySettings& settings, const Ports& ports, SyncTables* tables) {
   BeginSync(settings, tables);
   for (const ServicePort& port : ports) {
@@ -78,6 +67,15 @@ bool IsUnchanged(const Ports& now, const Ports& before) {
 }
 
 }  // namespace
+
+bool IsServiceChain(Version version, const std::string& chain) {
+  for (const char* prefix : {"KUBE-SVC-", "KUBE-SEP-", "KUBE-FW-"}) {
+    if (absl::StartsWith(chain, prefix)) return true;
+  }
+  if (absl::StartsWith(chain, "KUBE-XLB-")) return Does(version, Trait::kKnowsXlbChains);
+  const bool newer = absl::StartsWith(chain, "KUBE-EXT-") || absl::StartsWith(chain, "KUBE-SVL-");
+  return newer && Does(version, Trait::kExtChains);
+}
 
 std::string FullSync(const ProxySettings& settings, const Ports& services,
                      const std::vector<std::string>& stood) {

@@ -59,6 +59,10 @@ std::string FullSync(const ProxySettings& settings, const std::vector<ServicePor
 std::string PartialSync(const ProxySettings& settings, const std::vector<ServicePort>& services,
                         const std::vector<ServicePort>& synced);
 
+// Whether a proxy of this version takes the chain for one of a service, and its own. A proxy leaves
+// the chains alone that only a newer one knows; 1.28 and later no longer look for XLB.
+bool IsServiceChain(Version version, const std::string& chain);
+
 // "KUBE-SVC-GNZBNJ2PO5MGZ6GT": prefix "KUBE-SVC-" and the port's hash. The version matters to
 // unnamed ports only, which up to 1.19 had a colon more in what is hashed.
 std::string ServiceChain(const std::string& prefix, const ServicePort& port,
