@@ -70,7 +70,8 @@ inline Component AgentComponent(Version own) {
 inline constexpr Version kOldestEmulatedVersion = {1, 24};
 // Where IPTablesOwnershipCleanup is on by default and can still be turned off.
 inline constexpr Version kDefaultEmulatedVersion = {1, 27};
-inline constexpr Version kNewestKnownRelease = {1, 34};
+// Up to 1.36 kubelet's code was run; 1.37 is known by its release notes, and behaves as 1.36.
+inline constexpr Version kNewestKnownRelease = {1, 37};
 
 struct EmulatedVersion {
   Version version;

@@ -118,7 +118,7 @@ TEST(KubeletFeaturesTest, TheDeclarationsOfTheProjectAreSound) {
 }
 
 TEST(EmulatedVersionTest, TakesReleasesItKnowsAsTheyAre) {
-  for (int minor = 24; minor <= 34; ++minor) {
+  for (int minor = 24; minor <= 37; ++minor) {
     const Version version{1, minor};
     EXPECT_THAT(ResolveEmulatedVersion(ToString(version)),
                 IsOkAndHolds(EmulatedVersion{version, ""}));
@@ -128,17 +128,17 @@ TEST(EmulatedVersionTest, TakesReleasesItKnowsAsTheyAre) {
 }
 
 TEST(EmulatedVersionTest, TakesANewerMinorForTheNewestAndSaysSo) {
-  for (const char* text : {"1.35", "1.36", "1.100"}) {
+  for (const char* text : {"1.38", "1.39", "1.100"}) {
     EXPECT_THAT(ResolveEmulatedVersion(text),
                 IsOkAndHolds(EmulatedVersion{
-                    {1, 34},
+                    {1, 37},
                     std::string("--emulated-version ") + text +
-                        " is newer than the newest release known here; behaving as 1.34"}));
+                        " is newer than the newest release known here; behaving as 1.37"}));
   }
 }
 
 TEST(EmulatedVersionTest, RefusesWhatItCannotEmulateAndSaysTheRange) {
-  constexpr char kRange[] = "accepted are 1.24 to 1.34, and newer 1.x, which behave as 1.34";
+  constexpr char kRange[] = "accepted are 1.24 to 1.37, and newer 1.x, which behave as 1.37";
   for (const char* text : {"1.23", "1.0", "0.30", "2.0", "2.27"}) {
     EXPECT_THAT(
         ResolveEmulatedVersion(text),

@@ -131,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(
             Mode::kCleanup,
             {14, 15},
             {"--emulated-version 1.99 is newer than the newest release known here; behaving as "
-             "1.34"}},
+             "1.37"}},
         GoodCase{"OurOwnFlagTurnsTheAgentOff",
                  {.make_iptables_util_chains = false, .emulated_version = "1.24"},
                  "",

@@ -298,7 +298,7 @@ TEST_F(EndpointsTest, MetricsHaveTheirContentType) {
 
 TEST_F(EndpointsTest, ConfigzIsAConfigurationFileThatGivesTheSame) {
   const std::unique_ptr<Endpoints> endpoints = Make(Fine());
-  for (const char* version : {"1.24", "1.25", "1.27", "1.29", "1.34"}) {
+  for (const char* version : {"1.24", "1.25", "1.27", "1.29", "1.34", "1.37"}) {
     SCOPED_TRACE(version);
     const Config config = MakeConfig(version);
     endpoints->SetConfig(config);
