@@ -7,8 +7,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "agent/audit/audit.h"
 #include "agent/audit/audit_parts.h"
+#include "agent/audit/explain.h"
 #include "agent/audit/json.h"
 #include "featuregates/go_text.h"
 
@@ -126,7 +126,7 @@ Json ProxyJson(const KubeProxyFacts& facts) {
 }
 
 Json GroupJson(const PurposeGroup& group) {
-  return {{"id", PurposeName(group.purpose)},
+  return {{"id", group.id},
           {"title", group.title},
           {"reason", group.reason},
           {"owner", OwnerName(group.owner)},
