@@ -62,6 +62,11 @@ void AddTwoHints(const Both& both, Findings& meetings) {
                        "--stale-chains=retire does."});
 }
 
+// Chains come sorted, and so do their groups.
+void AddGroup(const std::string& group, std::vector<std::string>& groups) {
+  if (groups.empty() || groups.back() != group) groups.push_back(group);
+}
+
 void AddSameChains(const Both& both, Findings& meetings) {
   std::vector<std::string> live;
   std::vector<std::string> half;
@@ -69,8 +74,6 @@ void AddSameChains(const Both& both, Findings& meetings) {
     const absl::string_view table = netlink::TableName(each);
     const std::set<std::string> nft_targets = JumpTargets(both.nft, table);
     const std::set<std::string> legacy_targets = JumpTargets(both.legacy, table);
-    std::set<std::string> live_groups;
-    std::set<std::string> half_groups;
     for (const auto& [name, chain] : both.nft.In(table)) {
       if (!IsKubernetes(OwnerOfChain(both.nft.Id(table), name, chain.base))) continue;
       const SurveyChain* other = both.legacy.Find(table, name);
@@ -78,13 +81,11 @@ void AddSameChains(const Both& both, Findings& meetings) {
       const bool in_nft = nft_targets.contains(name);
       const bool in_legacy = legacy_targets.contains(name);
       const std::string group = absl::StrCat(table, "/", ChainGroup(name));
-      if (in_nft && in_legacy) live_groups.insert(group);
+      if (in_nft && in_legacy) AddGroup(group, live);
       if (in_nft != in_legacy && !(in_nft ? other->rules : chain.rules).empty()) {
-        half_groups.insert(group);
+        AddGroup(group, half);
       }
     }
-    live.insert(live.end(), live_groups.begin(), live_groups.end());
-    half.insert(half.end(), half_groups.begin(), half_groups.end());
   }
   if (!live.empty()) {
     meetings.push_back(

@@ -47,8 +47,9 @@ struct MetricRow {
   const char* help;
   MetricKind kind;
   MetricMoment moment;
-  MetricSeries (*read)(const MetricFacts& facts);
-  MetricSeries (*first)() = nullptr;  // before anything was read; null for none
+  // Both add to `series`.
+  void (*read)(const MetricFacts& facts, MetricSeries& series);
+  void (*first)(MetricSeries& series) = nullptr;  // before anything was read; null for none
 };
 
 extern const absl::Span<const MetricRow> kMetricRows;

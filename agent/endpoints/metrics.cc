@@ -49,7 +49,8 @@ void Metrics::Impl::Read(const std::vector<MetricMoment>& moments, const MetricF
   for (auto& [name, metric] : metrics) {
     const MetricRow& row = *metric.row;
     if (!absl::c_linear_search(moments, row.moment)) continue;
-    MetricSeries read = row.read(facts);
+    MetricSeries read;
+    row.read(facts, read);
     if (row.kind == MetricKind::kGauge || row.kind == MetricKind::kTotal) {
       metric.series = std::move(read);
       continue;
@@ -69,7 +70,7 @@ Metrics::Metrics(absl::string_view version) : impl_(std::make_unique<Impl>()) {
         absl::StartsWith(row.name, "kubernetes_") || absl::StartsWith(row.name, "process_");
     Impl::Metric& metric = impl_->metrics[absl::StrCat(shared ? "" : kPrefix, row.name)];
     metric.row = &row;
-    if (row.first != nullptr) metric.series = row.first();
+    if (row.first != nullptr) row.first(metric.series);
   }
   impl_->Read({MetricMoment::kStart}, {.version = version});
 }

@@ -190,11 +190,9 @@ std::string FamilyText(const Diff& diff, Family family) {
   const auto findings = absl::c_count_if(diff.findings, [&](const Finding& finding) {
     return finding.chain.family == family && NeedsAttention(finding);
   });
-  if (changes == 0 && findings == 0) return "in place";
-  std::vector<std::string> parts;
-  if (changes != 0) parts.push_back(Counted(changes, "change") + " needed (see plan)");
-  if (findings != 0) parts.push_back(Counted(findings, "finding"));
-  return absl::StrJoin(parts, ", ");
+  if (changes == 0) return findings == 0 ? "in place" : Counted(findings, "finding");
+  return absl::StrCat(Counted(changes, "change"), " needed (see plan)",
+                      findings == 0 ? "" : ", " + Counted(findings, "finding"));
 }
 
 }  // namespace
