@@ -216,12 +216,6 @@ void FindingCollector::Finish(AuditReport& report) {
   report.findings = std::move(findings_);
 }
 
-AuditFinding FamilyAudit::Here(AuditFinding finding) const {
-  finding.iptables_mode = chains.survey().mode;
-  finding.family = chains.name();
-  return finding;
-}
-
 bool HasCounters(const netlink::Survey& survey) {
   return absl::c_any_of(survey.tables, [](const auto& table) {
     return absl::c_any_of(table.second, [](const auto& chain) {
@@ -243,10 +237,6 @@ AuditReport Audit(absl::Span<const NodeView> views, const AuditOptions& options)
   }
   findings.Finish(report);
   return report;
-}
-
-bool AuditExitNeedsAttention(const AuditReport& report) {
-  return report.errors != 0 || report.warnings != 0;
 }
 
 }  // namespace kipt::agent

@@ -93,11 +93,13 @@ struct KubeProxyFacts {
   bool may_be_kpng = false;
 
   // It rewrites nat KUBE-MARK-MASQ and KUBE-POSTROUTING on each sync.
-  bool KeepsMarkMasq() const;
+  bool KeepsMarkMasq() const {
+    return mode == KubeProxyMode::kIptables || mode == KubeProxyMode::kIpvs;
+  }
   // It may jump to nat KUBE-MARK-DROP, which only kubelet fills (up to 1.24).
-  bool MayUseMarkDrop() const;
+  bool MayUseMarkDrop() const { return KeepsMarkMasq() && oldest < 25; }
   // It keeps filter KUBE-FIREWALL with its jumps (iptables mode since 1.27).
-  bool KeepsFirewall() const;
+  bool KeepsFirewall() const { return mode == KubeProxyMode::kIptables && oldest >= 27; }
 };
 
 // "1.23", "1.25 to 1.26", "1.27 or later", "1.17 or older", "of unknown release".
@@ -191,7 +193,9 @@ struct AuditReport {
 };
 
 // A warning or an error is not allowed.
-bool AuditExitNeedsAttention(const AuditReport& report);
+inline bool AuditExitNeedsAttention(const AuditReport& report) {
+  return report.errors != 0 || report.warnings != 0;
+}
 
 // ---- the allow list ----
 

@@ -271,9 +271,9 @@ bool IsMartianRule(const SurveyRule& rule) {
 
 // KUBE-FIREWALL with its rule, on INPUT, or this agent's native table.
 bool DropsMartians(const FamilyAudit& audit) {
-  if (audit.chains.survey().tables.count(audit.chains.Id("kube-iptables-agent")) != 0) return true;
-  return audit.chains.HangsOnBase("filter", kFirewallChain, "INPUT") &&
-         absl::c_any_of(audit.chains.Rules("filter", kFirewallChain), IsMartianRule);
+  return audit.chains.survey().tables.contains(audit.chains.Id(kNativeTable)) ||
+         (audit.chains.HangsOnBase("filter", kFirewallChain, "INPUT") &&
+          absl::c_any_of(audit.chains.Rules("filter", kFirewallChain), IsMartianRule));
 }
 
 void AuditRouteLocalnet(const NodeView& view, const std::vector<FamilyAudit>& families,

@@ -99,7 +99,11 @@ struct FamilyAudit {
   std::map<std::string, ChainUse> uses = {};  // by "nat/KUBE-MARK-MASQ"
 
   // `finding` as one of this iptables mode and family.
-  AuditFinding Here(AuditFinding finding) const;
+  AuditFinding Here(AuditFinding finding) const {
+    finding.iptables_mode = chains.survey().mode;
+    finding.family = chains.name();
+    return finding;
+  }
 };
 
 // Some rule's counter is not zero.

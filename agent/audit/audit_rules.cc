@@ -27,21 +27,6 @@ absl::string_view LossOf(absl::string_view chain) {
   return "they do nothing";
 }
 
-std::string MasqueradeRemedy(Owner owner) {
-  if (owner == Owner::kPortmap) {
-    return "Take externalSetMarkChain out of the CNI configuration: portmap then marks in a chain "
-           "of its own (CNI-HOSTPORT-SETMARK). Pods with host ports change over when they are "
-           "recreated.";
-  }
-  if (owner == Owner::kHostPorts) {
-    return "Upgrade CRI-O to 1.27 or later, which masquerades host ports by chains of its own; "
-           "what dockershim left goes with a reboot.";
-  }
-  return "Masquerade in the rules themselves: the same match with -j MASQUERADE in a chain that "
-         "nat POSTROUTING jumps to. Where only the rule that does DNAT can tell, mark there with a "
-         "mark bit of your own, by a chain of your own, and masquerade that mark in POSTROUTING.";
-}
-
 // ---- users of chains ----
 
 AuditSeverity SeverityOfUse(absl::string_view chain, const KubeProxyFacts& proxy) {
@@ -122,8 +107,6 @@ void AuditRule(const TableId& table, const std::string& name, const SurveyChain&
 
 // ---- marks ----
 
-constexpr uint32_t kEveryBit = 0xffffffff;
-
 std::string HexText(uint32_t bits) { return absl::StrCat("0x", absl::Hex(bits)); }
 
 // Completes `finding` about a rule that sets the bits `set`; `ours` are those of `masquerade` and
@@ -134,7 +117,7 @@ void TellSetter(uint32_t set, uint32_t masquerade, uint32_t ours, const KubeProx
   const std::string bits = HexText(set & ours);
   finding.kind = AuditKind::kMarkBitSet;
   finding.chain = std::string(masquerades ? kPostrouting : kMarkDropPlace);
-  if (set == kEveryBit) {
+  if (set == netlink::kAllMarks) {
     absl::StrAppend(&finding.message, " may set any mark bit, ", bits, " among them");
     return;
   }
@@ -158,7 +141,7 @@ void TellSetter(uint32_t set, uint32_t masquerade, uint32_t ours, const KubeProx
 // The same for one that tests the bits `tested`.
 void TellTester(uint32_t tested, uint32_t ours, AuditFinding& finding) {
   finding.kind = AuditKind::kMarkBitTested;
-  if (tested == kEveryBit) {
+  if (tested == netlink::kAllMarks) {
     finding.message += " compare the whole packet mark, our bits included";
     return;
   }
@@ -226,20 +209,33 @@ std::string ConsequenceForUsers(absl::string_view chain, const KubeProxyFacts& p
 }
 
 std::string RemedyForUsers(absl::string_view chain, Owner owner) {
-  if (IsPrivateChain(chain)) {
-    if (owner == Owner::kPortmap) return MasqueradeRemedy(owner);
+  const bool is_private = IsPrivateChain(chain);
+  if (is_private && owner != Owner::kPortmap) {
     return "Make chains of your own, with a label of your own: -m connlabel --label N --set in "
            "one, and one that acts on it; or masquerade and drop in the rules themselves.";
   }
-  if (chain == kMarkMasqPlace || chain == kPostrouting) return MasqueradeRemedy(owner);
+  if (is_private || chain == kMarkMasqPlace || chain == kPostrouting) {
+    if (owner == Owner::kPortmap) {
+      return "Take externalSetMarkChain out of the CNI configuration: portmap then marks in a "
+             "chain "
+             "of its own (CNI-HOSTPORT-SETMARK). Pods with host ports change over when they are "
+             "recreated.";
+    }
+    if (owner == Owner::kHostPorts) {
+      return "Upgrade CRI-O to 1.27 or later, which masquerades host ports by chains of its own; "
+             "what dockershim left goes with a reboot.";
+    }
+    return "Masquerade in the rules themselves: the same match with -j MASQUERADE in a chain that "
+           "nat POSTROUTING jumps to. Where only the rule that does DNAT can tell, mark there with "
+           "a mark bit of your own, by a chain of your own, and masquerade that mark in "
+           "POSTROUTING.";
+  }
   if (chain == kMarkDropPlace) {
     return "Drop in table filter: the same match with -j DROP in a chain of your own that INPUT, "
            "OUTPUT or FORWARD jump to. Where DNAT has changed the packet by then, match what it "
            "was before with -m conntrack --ctorigdst.";
   }
-  if (chain == kFirewall) {
-    return "Filter in a chain of your own that INPUT and OUTPUT jump to.";
-  }
+  if (chain == kFirewall) return "Filter in a chain of your own that INPUT and OUTPUT jump to.";
   return "Rely on mangle/KUBE-IPTABLES-HINT alone, and only on its existence.";
 }
 

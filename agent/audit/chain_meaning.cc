@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "agent/audit/audit_parts.h"
@@ -112,13 +113,12 @@ constexpr Listener kListeners[] = {
 };
 
 // "INPUT does", "INPUT, FORWARD and OUTPUT do".
-std::string WhoDoes(const std::vector<absl::string_view>& names, absl::string_view one,
+std::string WhoDoes(std::vector<absl::string_view> names, absl::string_view one,
                     absl::string_view many) {
-  std::string text(names.front());
-  for (size_t i = 1; i < names.size(); ++i) {
-    absl::StrAppend(&text, i + 1 == names.size() ? " and " : ", ", names[i]);
-  }
-  return absl::StrCat(text, " ", names.size() == 1 ? one : many);
+  const absl::string_view last = names.back();
+  names.pop_back();
+  if (names.empty()) return absl::StrCat(last, " ", one);
+  return absl::StrCat(absl::StrJoin(names, ", "), " and ", last, " ", many);
 }
 
 std::vector<std::string> NextAt(const FamilyChains& chains, const Listener& listener) {

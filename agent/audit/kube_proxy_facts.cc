@@ -246,13 +246,9 @@ KubeProxyFacts FindInFamily(const FamilyChains& chains) {
   return facts;
 }
 
-bool IsLive(const KubeProxyFacts& facts) {
-  return facts.mode == KubeProxyMode::kIptables || facts.mode == KubeProxyMode::kIpvs;
-}
-
 // One process writes both families: what the narrower of them shows.
 void Join(KubeProxyFacts& a, KubeProxyFacts& b) {
-  if (!IsLive(a) || a.mode != b.mode) return;
+  if (!a.KeepsMarkMasq() || a.mode != b.mode) return;
   const int oldest = std::max(a.oldest, b.oldest);
   const int newest =
       a.newest == 0 || b.newest == 0 ? std::max(a.newest, b.newest) : std::min(a.newest, b.newest);
@@ -273,14 +269,6 @@ absl::string_view KubeProxyModeName(KubeProxyMode mode) {
   // In the order of the enumeration.
   constexpr std::array kNames = {"none", "iptables", "IPVS", "nftables", "kpng", "left over"};
   return kNames.at(static_cast<size_t>(mode));
-}
-
-bool KubeProxyFacts::KeepsMarkMasq() const { return IsLive(*this); }
-
-bool KubeProxyFacts::MayUseMarkDrop() const { return IsLive(*this) && oldest < 25; }
-
-bool KubeProxyFacts::KeepsFirewall() const {
-  return mode == KubeProxyMode::kIptables && oldest >= 27;
 }
 
 std::string GenerationText(const KubeProxyFacts& facts) {

@@ -21,9 +21,6 @@ namespace {
 using featuregates::AppendLine;
 using featuregates::Printable;
 
-constexpr absl::string_view kHealthPaths[] = {"/healthz", "/livez", "/readyz"};
-constexpr absl::string_view kInspectPaths[] = {"/configz", "/flagz", "/metrics", "/statusz"};
-
 // How late the event loop may be before the process counts as hung. At rest it turns every
 // --iptables-sync-period.
 constexpr absl::Duration kHeartbeatLimit = absl::Minutes(2);
@@ -81,12 +78,6 @@ Check FamilyCheck(const AgentState& state, const FamilyState& family) {
     check.note = absl::StrCat(FamilyPhaseName(family.phase), " ", since, family.reason);
   }
   return check;
-}
-
-void AppendPaths(absl::string_view title, const std::string& address,
-                 absl::Span<const absl::string_view> paths, std::string& out) {
-  absl::StrAppend(&out, title, " (", address.empty() ? "switched off" : address, "):\n");
-  for (const absl::string_view path : paths) absl::StrAppend(&out, "  ", path, "\n");
 }
 
 std::string UpText(absl::Duration up) {
@@ -222,10 +213,13 @@ HttpReply Endpoints::IndexOr404(const HttpRequest& request) const {
   if (request.path != "/") {
     return {.status = 404, .body = "no such path; / lists those there are\n"};
   }
-  HttpReply reply;
-  AppendPaths("health", setup_.config.healthz_bind_address, kHealthPaths, reply.body);
-  AppendPaths("metrics", setup_.config.metrics_bind_address, kInspectPaths, reply.body);
-  return reply;
+  const auto shown = [](const std::string& address) {
+    return address.empty() ? "switched off" : address;
+  };
+  return {.body = absl::StrCat("health (", shown(setup_.config.healthz_bind_address),
+                               "):\n  /healthz\n  /livez\n  /readyz\nmetrics (",
+                               shown(setup_.config.metrics_bind_address),
+                               "):\n  /configz\n  /flagz\n  /metrics\n  /statusz\n")};
 }
 
 HttpReply Endpoints::Health(const HttpRequest& request) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/report/report.h"
 
+#include <algorithm>
 #include <tuple>
 #include <variant>
 
@@ -57,8 +58,7 @@ std::vector<PlanLine> PlanLines(const Diff& diff) {
         {IsRemoval(change.operation) ? '-' : '+',
          {netlink::ChainOf(change.operation), netlink::ToString(change.operation), change.reason}});
   }
-  absl::c_stable_sort(lines,
-                      [](const PlanLine& a, const PlanLine& b) { return Place(a) < Place(b); });
+  std::ranges::stable_sort(lines, {}, Place);
   return lines;
 }
 
