@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "agent/audit/audit.h"
+#include "agent/audit/explain.h"
 #include "agent/commands.h"
 #include "agent/config/command_line.h"
 #include "agent/config/completion.h"

@@ -17,30 +17,15 @@ namespace kipt::agent {
 namespace {
 
 // In the order of the enumeration.
-constexpr std::array<absl::string_view, 24> kKindNames = {"ChainUser",
-                                                          "PrivateChainUser",
-                                                          "ForeignRule",
-                                                          "CniConfig",
-                                                          "CniConfigUnreadable",
-                                                          "MarkBitSet",
-                                                          "MarkBitTested",
-                                                          "IpRuleFwmark",
-                                                          "MarkMasqEmpty",
-                                                          "MarkMasqUnheard",
-                                                          "MarkDropEmpty",
-                                                          "MarkDropUnheard",
-                                                          "KubeProxyUsesMarkDrop",
-                                                          "KubeProxyUsesMarkMasq",
-                                                          "KubeProxy",
-                                                          "KubeProxyLeftOver",
-                                                          "Kpng",
-                                                          "RouteLocalnetExposed",
-                                                          "BothModesInUse",
-                                                          "ShadowedByOtherMode",
-                                                          "SameChainInBothModes",
-                                                          "TwoHints",
-                                                          "NotSeen",
-                                                          "AllowEntryUnused"};
+constexpr std::array<absl::string_view, 24> kKindNames = {
+    "ChainUser", "PrivateChainUser", "ForeignRule", "CniConfig", "CniConfigUnreadable",
+    "MarkBitSet", "MarkBitTested", "IpRuleFwmark",
+    // Of a family as a whole.
+    "MarkMasqEmpty", "MarkMasqUnheard", "MarkDropEmpty", "MarkDropUnheard", "KubeProxyUsesMarkDrop",
+    "KubeProxyUsesMarkMasq", "KubeProxy", "KubeProxyLeftOver", "Kpng",
+    // Of a network namespace.
+    "RouteLocalnetExposed", "BothModesInUse", "ShadowedByOtherMode", "SameChainInBothModes",
+    "TwoHints", "NotSeen", "AllowEntryUnused"};
 
 // ---- the allow list ----
 
@@ -61,23 +46,17 @@ bool IsChain(absl::string_view word) {
   if (word == "*") return true;
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(word, absl::MaxSplits('/', 1));
-  return (parts.first == "nat" || parts.first == "filter" || parts.first == "mangle") &&
-         !parts.second.empty() && !absl::StrContains(parts.second, "/");
-}
-
-// The reason behind the last " # ", which is taken off `text`.
-std::string TakeReason(absl::string_view& text) {
-  const size_t hash = text.rfind(" # ");
-  if (hash == absl::string_view::npos) return "";
-  std::string reason(absl::StripAsciiWhitespace(text.substr(hash + 3)));
-  text = text.substr(0, hash);
-  return reason;
+  return netlink::FindTable(parts.first) && !parts.second.empty() &&
+         !absl::StrContains(parts.second, "/");
 }
 
 absl::StatusOr<AllowEntry> ParseEntry(size_t line, absl::string_view text) {
   AllowEntry entry;
   entry.line = line;
-  entry.reason = TakeReason(text);
+  if (const size_t hash = text.rfind(" # "); hash != absl::string_view::npos) {
+    entry.reason = std::string(absl::StripAsciiWhitespace(text.substr(hash + 3)));
+    text = text.substr(0, hash);
+  }
   entry.kind = std::string(TakeWord(text));
   if (entry.kind != "*" && !AuditKindFromName(entry.kind)) {
     return LineError(line, absl::StrCat("\"", entry.kind, "\" is no kind of finding"));
@@ -100,12 +79,6 @@ absl::StatusOr<AllowEntry> ParseEntry(size_t line, absl::string_view text) {
 }
 
 // ---- the audit ----
-
-size_t& CountOf(AuditReport& report, const AuditFinding& finding) {
-  if (finding.allowed) return report.allowed;
-  if (finding.severity == AuditSeverity::kError) return report.errors;
-  return finding.severity == AuditSeverity::kWarning ? report.warnings : report.infos;
-}
 
 std::vector<FamilyAudit> AuditView(const NodeView& view, FindingCollector& findings) {
   findings.SetNamespace(view.name);
@@ -157,14 +130,10 @@ std::string ToString(const AllowEntry& entry) {
                       entry.text.empty() ? "" : " ", entry.text);
 }
 
-const AllowEntry* AllowList::Find(absl::string_view kind, absl::string_view iptables_mode,
-                                  absl::string_view chain, absl::string_view text) const {
-  const auto found = absl::c_find_if(entries, [&](const AllowEntry& entry) {
-    return (entry.kind == "*" || entry.kind == kind) &&
-           (entry.iptables_mode.empty() || entry.iptables_mode == iptables_mode) &&
-           (entry.chain == "*" || entry.chain == chain) && absl::StrContains(text, entry.text);
-  });
-  return found == entries.end() ? nullptr : &*found;
+bool AllowEntry::Covers(absl::string_view of_kind, absl::string_view of_mode,
+                        absl::string_view of_chain, absl::string_view of_text) const {
+  return (kind == "*" || kind == of_kind) && (iptables_mode.empty() || iptables_mode == of_mode) &&
+         (chain == "*" || chain == of_chain) && absl::StrContains(of_text, text);
 }
 
 absl::StatusOr<AllowList> ParseAllowList(absl::string_view text) {
@@ -176,13 +145,13 @@ absl::StatusOr<AllowList> ParseAllowList(absl::string_view text) {
     if (content.empty() || content.front() == '#') continue;
     absl::StatusOr<AllowEntry> entry = ParseEntry(line, content);
     if (!entry.ok()) return entry.status();
-    for (const AllowEntry& other : list.entries) {
+    for (const AllowEntry& other : list) {
       if (other.kind == entry->kind && other.iptables_mode == entry->iptables_mode &&
           other.chain == entry->chain && other.text == entry->text) {
         return LineError(line, absl::StrCat("says what line ", other.line, " says"));
       }
     }
-    list.entries.push_back(*std::move(entry));
+    list.push_back(*std::move(entry));
   }
   return list;
 }
@@ -191,17 +160,19 @@ absl::StatusOr<AllowList> ParseAllowList(absl::string_view text) {
 
 AuditFinding& FindingCollector::At(AuditFinding finding, const std::string& allowed_text,
                                    const std::string& variant) {
-  const AllowEntry* entry = options_.allow.Find(AuditKindName(finding.kind), finding.iptables_mode,
-                                                finding.chain, allowed_text);
-  const size_t line = entry == nullptr ? 0 : entry->line;
-  if (entry != nullptr) used_entries_.insert(line);
+  const auto entry = absl::c_find_if(options_.allow, [&](const AllowEntry& one) {
+    return one.Covers(AuditKindName(finding.kind), finding.iptables_mode, finding.chain,
+                      allowed_text);
+  });
+  const bool is_allowed = entry != options_.allow.end();
+  if (is_allowed) used_entries_.insert(entry->line);
   const auto [place, added] =
       places_.try_emplace(Key{finding.kind, netns_, finding.iptables_mode, finding.family,
-                              finding.chain, finding.owner, variant, line},
+                              finding.chain, finding.owner, variant, is_allowed ? entry->line : 0},
                           findings_.size());
   if (!added) return findings_[place->second];
   finding.netns = netns_;
-  if (entry != nullptr) finding.allowed = entry->reason.empty() ? ToString(*entry) : entry->reason;
+  if (is_allowed) finding.allowed = entry->reason.empty() ? ToString(*entry) : entry->reason;
   return findings_.emplace_back(std::move(finding));
 }
 
@@ -224,9 +195,9 @@ void FindingCollector::AddSum(AuditFinding finding, const std::string& variant) 
   At(std::move(finding), "", variant);
 }
 
-AuditReport FindingCollector::Finish() {
-  for (const AllowEntry& entry : options_.allow.entries) {
-    if (used_entries_.count(entry.line) != 0) continue;
+void FindingCollector::Finish(AuditReport& report) {
+  for (const AllowEntry& entry : options_.allow) {
+    if (used_entries_.contains(entry.line)) continue;
     // Not through At: an entry for every kind would allow, and so use, itself.
     findings_.push_back(
         {.kind = AuditKind::kAllowEntryUnused,
@@ -236,50 +207,36 @@ AuditReport FindingCollector::Finish() {
   absl::c_stable_sort(findings_, [](const AuditFinding& a, const AuditFinding& b) {
     return a.severity > b.severity;
   });
-  AuditReport report;
-  for (const AuditFinding& finding : findings_) ++CountOf(report, finding);
+  for (const AuditFinding& finding : findings_) {
+    ++(finding.allowed                               ? report.allowed
+       : finding.severity == AuditSeverity::kError   ? report.errors
+       : finding.severity == AuditSeverity::kWarning ? report.warnings
+                                                     : report.infos);
+  }
   report.findings = std::move(findings_);
-  return report;
-}
-
-AuditFinding FamilyAudit::About(AuditKind kind, AuditSeverity severity, absl::string_view chain,
-                                Owner owner) const {
-  return {.kind = kind,
-          .severity = severity,
-          .iptables_mode = chains.survey().mode,
-          .family = chains.name(),
-          .chain = std::string(chain),
-          .owner = owner};
 }
 
 bool HasCounters(const netlink::Survey& survey) {
-  for (const auto& [table, chains] : survey.tables) {
-    for (const auto& [name, chain] : chains) {
-      for (const netlink::SurveyRule& rule : chain.rules) {
-        if (rule.counters.packets != 0) return true;
-      }
-    }
-  }
-  return false;
+  return absl::c_any_of(survey.tables, [](const auto& table) {
+    return absl::c_any_of(table.second, [](const auto& chain) {
+      return absl::c_any_of(chain.second.rules,
+                            [](const auto& rule) { return rule.counters.packets != 0; });
+    });
+  });
 }
 
 // ---- the audit ----
 
 AuditReport Audit(absl::Span<const NodeView> views, const AuditOptions& options) {
   FindingCollector findings(options);
-  std::vector<KubeProxyFacts> kube_proxy;
+  AuditReport report;
   for (const NodeView& view : views) {
     for (FamilyAudit& family : AuditView(view, findings)) {
-      if (&view == &views.front()) kube_proxy.push_back(std::move(family.proxy));
+      if (&view == &views.front()) report.kube_proxy.push_back(std::move(family.proxy));
     }
   }
-  AuditReport report = findings.Finish();
-  report.kube_proxy = std::move(kube_proxy);
+  findings.Finish(report);
   return report;
-}
-
-bool AuditExitNeedsAttention(const AuditReport& report) {
-  return report.errors != 0 || report.warnings != 0;
 }
 
 }  // namespace kipt::agent

@@ -13,28 +13,25 @@
 namespace kipt::agent {
 namespace {
 
-constexpr absl::string_view kMarkMasq = "nat/KUBE-MARK-MASQ";
-constexpr absl::string_view kMarkDrop = "nat/KUBE-MARK-DROP";
-
-// ---- chains that mark without effect: packets that must be masqueraded or dropped are not ----
-
 using netlink::SurveyChain;
 using netlink::SurveyRule;
+
+// ---- chains that mark without effect: packets that must be masqueraded or dropped are not ----
 
 struct MarkChain {
   absl::string_view place;
   absl::string_view name;   // in table nat
-  absl::string_view table;  // where what acts on the mark stands
+  absl::string_view table;  // of the chain that acts on the mark, and of its jump
   absl::string_view listener;
-  absl::string_view listener_base;  // hangs there at least
+  absl::string_view listener_base;
   absl::string_view action;
   AuditKind empty;
   AuditKind unheard;
 };
 constexpr MarkChain kMarkChains[] = {
-    {kMarkMasq, kMarkMasqChain, "nat", kPostroutingChain, "POSTROUTING", "masqueraded",
+    {kMarkMasqPlace, kMarkMasqChain, "nat", kPostroutingChain, "POSTROUTING", "masqueraded",
      AuditKind::kMarkMasqEmpty, AuditKind::kMarkMasqUnheard},
-    {kMarkDrop, kMarkDropChain, "filter", kFirewallChain, "INPUT", "dropped",
+    {kMarkDropPlace, kMarkDropChain, "filter", kFirewallChain, "INPUT", "dropped",
      AuditKind::kMarkDropEmpty, AuditKind::kMarkDropUnheard},
 };
 
@@ -53,17 +50,17 @@ std::string WhyUnheard(const FamilyAudit& audit, const MarkChain& mark, const Su
     const std::string target = TargetName(rule);
     const bool tests_it = (MarksTested(rule) & bits) != 0;
     tests |= tests_it;
-    // Each of the drop mark's rules tests it itself; the rules of the masquerade mark follow a
-    // RETURN that does.
-    acts |= mark.place == kMarkMasq ? target == "MASQUERADE" || target == "SNAT"
-                                    : target == "DROP" && tests_it;
+    // A rule that drops tests the mark itself; rules that masquerade follow a RETURN that does.
+    acts |= target == "DROP"
+                ? mark.place == kMarkDropPlace && tests_it
+                : mark.place == kMarkMasqPlace && (target == "MASQUERADE" || target == "SNAT");
   }
   return tests && acts ? "" : absl::StrCat(listener, " has no rule for that mark");
 }
 
 std::string RemedyFor(const FamilyAudit& audit, const MarkChain& mark, const ChainUse& use,
                       bool empty) {
-  if (mark.place == kMarkMasq) {
+  if (mark.place == kMarkMasqPlace) {
     return "Masquerade in the rules themselves, or let kubelet, kube-proxy or this agent put the "
            "chain in place.";
   }
@@ -85,12 +82,13 @@ void AuditMarkChain(FamilyAudit& audit, const MarkChain& mark) {
   const bool empty = chain->rules.empty();
   const std::string unheard = empty ? "" : WhyUnheard(audit, mark, *chain);
   if (!empty && (use.all() == 0 || unheard.empty())) return;
-  AuditFinding finding =
-      audit.About(empty ? mark.empty : mark.unheard,
-                  use.all() == 0 ? AuditSeverity::kInfo : AuditSeverity::kError, mark.place);
-  finding.count = use.all();
-  finding.message = absl::StrCat(
-      mark.place, empty ? " is empty" : " sets a mark that nothing acts on: ", unheard);
+  AuditFinding finding = audit.Here(
+      {.kind = empty ? mark.empty : mark.unheard,
+       .severity = use.all() == 0 ? AuditSeverity::kInfo : AuditSeverity::kError,
+       .chain = std::string(mark.place),
+       .message = absl::StrCat(
+           mark.place, empty ? " is empty" : " sets a mark that nothing acts on: ", unheard),
+       .count = use.all()});
   if (use.all() == 0) {
     absl::StrAppend(&finding.message, "; no rule uses it");
   } else {
@@ -111,78 +109,78 @@ Owner OwnerOf(const KubeProxyFacts& proxy) {
 
 void AddMode(const FamilyAudit& audit) {
   const KubeProxyFacts& proxy = audit.proxy;
+  const auto add = [&](const AuditFinding& finding) { audit.findings.AddSum(audit.Here(finding)); };
   if (proxy.mode == KubeProxyMode::kLeftOver || proxy.leftovers) {
-    AuditFinding left =
-        audit.About(AuditKind::kKubeProxyLeftOver, AuditSeverity::kInfo, "", Owner::kKubeProxy);
-    left.message =
-        "chains of kube-proxy's iptables or IPVS mode stand here, and no such kube-proxy keeps "
-        "them";
-    left.details = proxy.evidence;
-    left.remedy = "A reboot removes them, and kube-proxy --cleanup most of them.";
-    audit.findings.AddSum(std::move(left));
+    add({.kind = AuditKind::kKubeProxyLeftOver,
+         .owner = Owner::kKubeProxy,
+         .message = "chains of kube-proxy's iptables or IPVS mode stand here, and no such "
+                    "kube-proxy keeps them",
+         .details = proxy.evidence,
+         .remedy = "A reboot removes them, and kube-proxy --cleanup most of them."});
   }
   if (proxy.mode == KubeProxyMode::kLeftOver) return;
   if (proxy.mode == KubeProxyMode::kKpng) {
-    AuditFinding kpng = audit.About(AuditKind::kKpng, AuditSeverity::kWarning, "", Owner::kKpng);
-    kpng.message = "kpng proxies services here; the project is retired";
-    kpng.details = proxy.evidence;
-    kpng.remedy = "Move to kube-proxy 1.25 or later.";
-    return audit.findings.AddSum(std::move(kpng));
+    return add({.kind = AuditKind::kKpng,
+                .severity = AuditSeverity::kWarning,
+                .owner = Owner::kKpng,
+                .message = "kpng proxies services here; the project is retired",
+                .details = proxy.evidence,
+                .remedy = "Move to kube-proxy 1.25 or later."});
   }
   if (proxy.may_be_kpng) {
-    AuditFinding kpng = audit.About(AuditKind::kKpng, AuditSeverity::kInfo, "", Owner::kKpng);
-    kpng.message =
-        "there is no KUBE-PROXY-CANARY: this may be kpng, or a kube-proxy that has not finished "
-        "its first sync";
-    audit.findings.AddSum(std::move(kpng));
+    add({.kind = AuditKind::kKpng,
+         .owner = Owner::kKpng,
+         .message = "there is no KUBE-PROXY-CANARY: this may be kpng, or a kube-proxy that has "
+                    "not finished its first sync"});
   }
-  AuditFinding mode = audit.About(AuditKind::kKubeProxy, AuditSeverity::kInfo, "", OwnerOf(proxy));
-  mode.message = absl::StrCat("kube-proxy in ", KubeProxyModeName(proxy.mode), " mode, ",
-                              GenerationText(proxy));
-  mode.details = proxy.evidence;
-  mode.consequence = proxy.KeepsMarkMasq() ? "It makes KUBE-MARK-MASQ and KUBE-POSTROUTING itself."
-                                           : "It makes none of the chains that kubelet made.";
-  audit.findings.AddSum(std::move(mode));
+  add({.kind = AuditKind::kKubeProxy,
+       .owner = OwnerOf(proxy),
+       .message = absl::StrCat("kube-proxy in ", KubeProxyModeName(proxy.mode), " mode, ",
+                               GenerationText(proxy)),
+       .details = proxy.evidence,
+       .consequence = proxy.KeepsMarkMasq() ? "It makes KUBE-MARK-MASQ and KUBE-POSTROUTING itself."
+                                            : "It makes none of the chains that kubelet made."});
 }
 
-// A finding of kube-proxy's jumps to `chain`.
+// kube-proxy's jumps to `chain`.
 AuditFinding AboutUse(FamilyAudit& audit, AuditKind kind, absl::string_view chain) {
   const AuditFinding& use = audit.uses[std::string(chain)].by_kube_proxy;
-  AuditFinding finding = audit.About(kind, AuditSeverity::kInfo, chain, OwnerOf(audit.proxy));
-  finding.message = absl::StrCat("left-over rules of kube-proxy jump to ", chain);
-  finding.count = use.count;
-  finding.rules = use.rules;
+  AuditFinding finding =
+      audit.Here({.kind = kind,
+                  .chain = std::string(chain),
+                  .owner = OwnerOf(audit.proxy),
+                  .message = absl::StrCat("left-over rules of kube-proxy jump to ", chain),
+                  .rules = use.rules,
+                  .count = use.count});
   if (audit.findings.counted()) finding.packets = use.packets.value_or(0);
   return finding;
 }
 
 void AddMarkDrop(FamilyAudit& audit) {
-  AuditFinding finding = AboutUse(audit, AuditKind::kKubeProxyUsesMarkDrop, kMarkDrop);
+  AuditFinding finding = AboutUse(audit, AuditKind::kKubeProxyUsesMarkDrop, kMarkDropPlace);
   const bool used = finding.count != 0;
   if (audit.proxy.MayUseMarkDrop()) {
     finding.severity = used ? AuditSeverity::kError : AuditSeverity::kWarning;
-    finding.message = absl::StrCat(ProxyText(audit.proxy), " drops by ", kMarkDrop,
+    finding.message = absl::StrCat(ProxyText(audit.proxy), " drops by ", kMarkDropPlace,
                                    ", which it leaves to kubelet to fill",
                                    used ? "" : "; no service of now needs it");
     finding.consequence = absl::StrCat(
         WhenGateIsOn(audit.findings.options().mode),
-        FutureOf(kMarkDrop, audit.proxy) == ChainFuture::kGone
+        FutureOf(kMarkDropPlace, audit.proxy) == ChainFuture::kGone
             ? "from the next reboot or flush on the chain is missing, its whole nat table is "
               "refused, and no service works."
             : "from the next reboot or flush on the chain is empty: what load balancer source "
               "ranges and missing local endpoints must keep out is let through.");
     finding.remedy = "Upgrade kube-proxy to 1.25 or later first.";
-  } else if (!used) {
-    return;
   }
-  audit.findings.AddSum(std::move(finding));
+  if (used || audit.proxy.MayUseMarkDrop()) audit.findings.AddSum(std::move(finding));
 }
 
 void AddMarkMasq(FamilyAudit& audit) {
-  AuditFinding finding = AboutUse(audit, AuditKind::kKubeProxyUsesMarkMasq, kMarkMasq);
+  AuditFinding finding = AboutUse(audit, AuditKind::kKubeProxyUsesMarkMasq, kMarkMasqPlace);
   if (finding.count == 0) return;
   if (audit.proxy.KeepsMarkMasq()) {
-    finding.message = absl::StrCat("kube-proxy's own rules jump to ", kMarkMasq,
+    finding.message = absl::StrCat("kube-proxy's own rules jump to ", kMarkMasqPlace,
                                    ", which it makes itself; nothing needs doing");
   }
   audit.findings.AddSum(std::move(finding));

@@ -9,7 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "agent/audit/audit_parts.h"
 #include "agent/policy/rule_forms.h"
 #include "featuregates/go_text.h"
@@ -17,7 +20,7 @@
 namespace kipt::agent {
 namespace {
 
-// ---- who jumps to whom around kubelet's chains ----
+// ---- the jumps around kubelet's chains ----
 
 struct GraphNode {
   Owner owner = Owner::kUnknown;
@@ -37,32 +40,24 @@ struct ChainGraph {
   std::map<Ends, GraphEdge> edges;
 };
 
-ChainGraph WholeGraph(const FamilyChains& chains, absl::string_view table) {
+// Kubelet's chains, those from which packets can come to them, and those that they jump to
+// themselves; nothing where the table has none of kubelet's.
+ChainGraph GraphAround(const FamilyChains& chains, absl::string_view table) {
   ChainGraph graph;
-  const netlink::TableId id = chains.Id(table);
+  std::set<std::string> wanted;
   for (const auto& [name, chain] : chains.In(table)) {
     const std::string group(ChainGroup(name));
     GraphNode& node = graph.nodes[group];
-    node.owner = OwnerOfChain(id, name, chain.base);
+    node.owner = OwnerOfChain(chains.Id(table), name, chain.base);
     ++node.chains;
     node.rules += chain.rules.size();
+    if (IsKubeletsOrOurs(node.owner)) wanted.insert(group);
     for (const netlink::SurveyRule& rule : chain.rules) {
       if (JumpOf(rule).empty()) continue;
       GraphEdge& edge = graph.edges[{group, std::string(ChainGroup(JumpOf(rule)))}];
       ++edge.rules;
       edge.packets += rule.counters.packets;
     }
-  }
-  return graph;
-}
-
-// Kubelet's chains, those from which packets can come to them, and those that they jump to
-// themselves; nothing where the table has none of kubelet's.
-ChainGraph GraphAround(const FamilyChains& chains, absl::string_view table) {
-  ChainGraph graph = WholeGraph(chains, table);
-  std::set<std::string> wanted;
-  for (const auto& [name, node] : graph.nodes) {
-    if (IsKubeletsOrOurs(node.owner)) wanted.insert(name);
   }
   std::set<std::string> targets;
   for (const auto& [ends, edge] : graph.edges) {
@@ -84,12 +79,8 @@ ChainGraph GraphAround(const FamilyChains& chains, absl::string_view table) {
 
 // ---- the picture ----
 
-struct ColourRow {
-  Owner owner;
-  absl::string_view colour;
-};
 // Kubernetes' own in blues and greens, others in warm colours; all light, for black letters.
-constexpr ColourRow kColours[] = {
+constexpr std::pair<Owner, absl::string_view> kColours[] = {
     {Owner::kBaseChain, "#ececec"},     {Owner::kKubelet, "#9ec9f5"},
     {Owner::kThisAgent, "#c9d6f7"},     {Owner::kKubeProxy, "#bfe6c4"},
     {Owner::kKubeProxyIpvs, "#a5dbd0"}, {Owner::kPortmap, "#ffd59e"},
@@ -98,9 +89,9 @@ constexpr ColourRow kColours[] = {
     {Owner::kCilium, "#f9e79f"},        {Owner::kUnknown, "#f5b7b1"},
 };
 
-absl::string_view ColourOf(Owner owner) {
-  for (const ColourRow& row : kColours) {
-    if (row.owner == owner) return row.colour;
+absl::string_view ColourOf(Owner of) {
+  for (const auto& [owner, colour] : kColours) {
+    if (owner == of) return colour;
   }
   return "#e3d0f2";
 }
@@ -111,27 +102,26 @@ absl::string_view AlarmColour(AuditSeverity severity) {
 
 // A string of DOT, in one line; `lines` are centred under each other.
 std::string Label(const std::vector<std::string>& lines) {
-  std::string quoted;
-  for (const std::string& line : lines) {
-    quoted += quoted.empty() ? "\"" : "\\n";
-    for (const char c : featuregates::Printable(line)) {
-      if (c == '"' || c == '\\') quoted += '\\';
-      quoted += c;
-    }
-  }
-  return quoted.empty() ? "\"\"" : quoted + "\"";
+  const auto escape = [](std::string* out, const std::string& line) {
+    *out += absl::StrReplaceAll(featuregates::Printable(line), {{"\"", "\\\""}, {"\\", "\\\\"}});
+  };
+  return absl::StrCat("\"", absl::StrJoin(lines, "\\n", escape), "\"");
 }
 std::string Quoted(absl::string_view text) { return Label({std::string(text)}); }
+
+std::string NodeId(const FamilyChains& chains, absl::string_view table, absl::string_view name) {
+  return Quoted(absl::StrCat(chains.survey().mode, " ", chains.name(), " ", table, "/", name));
+}
 
 class Picture {
  public:
   Picture(const NodeView& view, const AuditReport& report) : view_(view), report_(report) {}
 
   std::string Draw() && {
-    absl::StrAppend(
-        &text_, "digraph kubelet_chains {\n", "  rankdir=LR; newrank=true; nodesep=0.25; ",
-        "ranksep=0.9; compound=true; fontname=\"sans-serif\";\n",
-        "  node [shape=box, style=\"filled,rounded\", fontname=\"sans-serif\", ", "fontsize=11];\n",
+    Add("digraph kubelet_chains {\n",
+        "  rankdir=LR; newrank=true; nodesep=0.25; ranksep=0.9; compound=true; ",
+        "fontname=\"sans-serif\";\n",
+        "  node [shape=box, style=\"filled,rounded\", fontname=\"sans-serif\", fontsize=11];\n",
         "  edge [fontname=\"sans-serif\", fontsize=9, color=\"#555555\"];\n",
         "  labelloc=t; fontsize=15; label=",
         Quoted(absl::StrCat("kubelet's chains and who comes to them",
@@ -142,155 +132,142 @@ class Picture {
         DrawFamily(FamilyChains(survey, family));
       }
     }
-    DrawCni();
+    for (const AuditFinding& finding : report_.findings) {
+      if (finding.kind == AuditKind::kCniConfig && finding.netns == view_.name) DrawCni(finding);
+    }
     DrawLegend();
     return text_ + "}\n";
   }
 
  private:
-  static std::string NodeId(const FamilyChains& chains, absl::string_view table,
-                            absl::string_view name) {
-    return absl::StrCat(chains.survey().mode, " ", chains.name(), " ", table, "/", name);
+  template <typename... Parts>
+  void Add(const Parts&... parts) {
+    absl::StrAppend(&text_, parts...);
   }
 
-  bool Concerns(const AuditFinding& finding, const FamilyChains& chains) const {
-    return finding.netns == view_.name && !finding.allowed &&
-           finding.severity != AuditSeverity::kInfo &&
-           (finding.iptables_mode.empty() || finding.iptables_mode == chains.survey().mode) &&
-           (finding.family.empty() || finding.family == chains.name());
+  // The findings about a chain that are drawn.
+  std::vector<const AuditFinding*> FindingsOf(const FamilyChains& chains, absl::string_view table,
+                                              const std::string& chain) const {
+    const std::string place = absl::StrCat(table, "/", chain);
+    std::vector<const AuditFinding*> found;
+    for (const AuditFinding& finding : report_.findings) {
+      if (finding.netns == view_.name && !finding.allowed &&
+          finding.severity != AuditSeverity::kInfo && finding.chain == place &&
+          (finding.iptables_mode.empty() || finding.iptables_mode == chains.survey().mode) &&
+          (finding.family.empty() || finding.family == chains.name())) {
+        found.push_back(&finding);
+      }
+    }
+    return found;
   }
 
   void DrawFamily(const FamilyChains& chains) {
-    std::string tables;
-    for (const absl::string_view table : {"nat", "filter", "mangle"}) {
-      tables += TableText(chains, table);
-    }
-    if (tables.empty()) return;
     const std::string name = absl::StrCat(chains.survey().mode, " ", chains.name());
-    absl::StrAppend(&text_, "  subgraph ", Quoted(absl::StrCat("cluster ", name)),
-                    " {\n    label=", Quoted(name),
-                    "; fontsize=13; style=rounded; color=\"#888888\";\n", tables, "  }\n");
+    const size_t begin = text_.size();
+    Add("  subgraph ", Quoted(absl::StrCat("cluster ", name)), " {\n    label=", Quoted(name),
+        "; fontsize=13; style=rounded; color=\"#888888\";\n");
+    const size_t empty = text_.size();
+    for (const absl::string_view table : {"nat", "filter", "mangle"}) DrawTable(chains, table);
+    if (text_.size() == empty) return text_.resize(begin);
+    Add("  }\n");
     DrawMark(chains, kMarkMasqChain, "nat", kPostroutingChain, "by the mark");
     DrawMark(chains, kMarkDropChain, "filter", kFirewallChain, "by the mark");
     DrawMark(chains, kLabelMasqChain, "nat", kLabelPostroutingChain, "by the label");
     DrawMark(chains, kLabelDropChain, "filter", kLabelFirewallChain, "by the label");
   }
 
-  std::string TableText(const FamilyChains& chains, absl::string_view table) {
+  void DrawTable(const FamilyChains& chains, absl::string_view table) {
     const ChainGraph graph = GraphAround(chains, table);
-    if (graph.nodes.empty()) return "";
-    std::string text =
-        absl::StrCat("    subgraph ", Quoted(absl::StrCat("cluster ", NodeId(chains, table, ""))),
-                     " {\n      label=", Quoted(table), "; style=\"dotted\"; color=\"#888888\";\n");
-    for (const auto& [name, node] : graph.nodes) text += NodeText(chains, table, name, node);
+    if (graph.nodes.empty()) return;
+    Add("    subgraph ",
+        Quoted(absl::StrCat("cluster ", chains.survey().mode, " ", chains.name(), " ", table, "/")),
+        " {\n      label=", Quoted(table), "; style=\"dotted\"; color=\"#888888\";\n");
+    for (const auto& [name, node] : graph.nodes) DrawNode(chains, table, name, node);
     for (const auto& [ends, edge] : graph.edges) {
-      text += EdgeText(chains, table, ends, edge, graph.nodes.at(ends.first).owner);
+      DrawEdge(chains, table, ends, edge, graph.nodes.at(ends.first).owner);
     }
-    return text + "    }\n";
+    Add("    }\n");
   }
 
-  std::string NodeText(const FamilyChains& chains, absl::string_view table, const std::string& name,
-                       const GraphNode& node) {
+  void DrawNode(const FamilyChains& chains, absl::string_view table, const std::string& name,
+                const GraphNode& node) {
     owners_.insert(node.owner);
     std::vector<std::string> lines = {node.chains > 1 ? absl::StrCat(name, " (", node.chains, ")")
                                                       : name};
     if (IsKubeletsOrOurs(node.owner)) lines.push_back(Counted(node.rules, "rule"));
     AuditSeverity worst = AuditSeverity::kInfo;
     std::set<std::string> kinds;
-    const std::string chain = absl::StrCat(table, "/", name);
-    for (const AuditFinding& finding : report_.findings) {
-      if (finding.chain != chain || !Concerns(finding, chains)) continue;
-      worst = std::max(worst, finding.severity);
-      kinds.insert(std::string(AuditKindName(finding.kind)));
+    for (const AuditFinding* finding : FindingsOf(chains, table, name)) {
+      worst = std::max(worst, finding->severity);
+      kinds.emplace(AuditKindName(finding->kind));
     }
     lines.insert(lines.end(), kinds.begin(), kinds.end());
-    std::string attributes =
-        absl::StrCat("label=", Label(lines), ", fillcolor=", Quoted(ColourOf(node.owner)));
-    if (node.owner == Owner::kBaseChain) absl::StrAppend(&attributes, ", style=filled");
-    if (worst != AuditSeverity::kInfo) {
-      absl::StrAppend(&attributes, ", penwidth=3, color=", Quoted(AlarmColour(worst)));
-    }
-    return absl::StrCat("      ", Quoted(NodeId(chains, table, name)), " [", attributes, "];\n");
+    Add("      ", NodeId(chains, table, name), " [label=", Label(lines),
+        ", fillcolor=", Quoted(ColourOf(node.owner)),
+        node.owner == Owner::kBaseChain ? ", style=filled" : "");
+    if (worst != AuditSeverity::kInfo) Add(", penwidth=3, color=", Quoted(AlarmColour(worst)));
+    Add("];\n");
   }
 
-  // The finding that the jumps of others from `ends.first` to `ends.second` are.
-  const AuditFinding* FindingOf(const FamilyChains& chains, absl::string_view table,
-                                const Ends& ends) const {
-    const std::string chain = absl::StrCat(table, "/", ends.second);
-    for (const AuditFinding& finding : report_.findings) {
-      if ((finding.kind != AuditKind::kChainUser && finding.kind != AuditKind::kPrivateChainUser) ||
-          finding.chain != chain || !Concerns(finding, chains)) {
-        continue;
-      }
-      const auto stands = [&](const AuditedRule& rule) {
-        return ChainGroup(rule.chain) == ends.first;
-      };
-      if (std::any_of(finding.rules.begin(), finding.rules.end(), stands)) return &finding;
-    }
-    return nullptr;
-  }
-
-  std::string EdgeText(const FamilyChains& chains, absl::string_view table, const Ends& ends,
-                       const GraphEdge& edge, Owner from) const {
+  void DrawEdge(const FamilyChains& chains, absl::string_view table, const Ends& ends,
+                const GraphEdge& edge, Owner from) {
     std::vector<std::string> lines;
     if (edge.rules > 1 || from != Owner::kBaseChain) lines.push_back(Counted(edge.rules, "rule"));
     if (edge.packets != 0) lines.push_back(Counted(edge.packets, "packet"));
-    std::string attributes = absl::StrCat("label=", Label(lines));
-    if (const AuditFinding* finding = FindingOf(chains, table, ends)) {
+    Add("      ", NodeId(chains, table, ends.first), " -> ", NodeId(chains, table, ends.second),
+        " [label=", Label(lines));
+    for (const AuditFinding* finding : FindingsOf(chains, table, ends.second)) {
+      const bool of_users =
+          finding->kind == AuditKind::kChainUser || finding->kind == AuditKind::kPrivateChainUser;
+      const auto is_from = [&](const auto& rule) { return ChainGroup(rule.chain) == ends.first; };
+      if (!of_users || !absl::c_any_of(finding->rules, is_from)) continue;
       const std::string colour = Quoted(AlarmColour(finding->severity));
-      absl::StrAppend(&attributes, ", penwidth=2.5, color=", colour, ", fontcolor=", colour);
+      Add(", penwidth=2.5, color=", colour, ", fontcolor=", colour);
+      break;
     }
-    return absl::StrCat("      ", Quoted(NodeId(chains, table, ends.first)), " -> ",
-                        Quoted(NodeId(chains, table, ends.second)), " [", attributes, "];\n");
+    Add("];\n");
   }
 
-  // What a chain marks, or labels, is acted on elsewhere.
+  // Another chain acts on what a chain marks, or labels.
   void DrawMark(const FamilyChains& chains, absl::string_view from, absl::string_view table,
                 absl::string_view to, absl::string_view by) {
     if (!chains.Has("nat", from) || !chains.Has(table, to)) return;
-    absl::StrAppend(&text_, "  ", Quoted(NodeId(chains, "nat", from)), " -> ",
-                    Quoted(NodeId(chains, table, to)), " [style=dashed, label=", Quoted(by),
-                    "];\n");
+    Add("  ", NodeId(chains, "nat", from), " -> ", NodeId(chains, table, to),
+        " [style=dashed, label=", Quoted(by), "];\n");
   }
 
-  void DrawCni() {
-    for (const AuditFinding& finding : report_.findings) {
-      if (finding.kind != AuditKind::kCniConfig || finding.netns != view_.name) continue;
-      const std::string colour = Quoted(AlarmColour(finding.severity));
-      const std::string target = CniTarget(finding.chain);
-      for (const std::string& file : finding.details) {
-        absl::StrAppend(&text_, "  ", Quoted(file),
-                        " [shape=note, style=filled, fillcolor=", Quoted(ColourOf(Owner::kPortmap)),
-                        ", label=", Label({file, "externalSetMarkChain"}), "];\n  ", Quoted(file),
-                        " -> ", Quoted(target), " [style=dashed, penwidth=2, color=", colour,
-                        "];\n");
-      }
+  void DrawCni(const AuditFinding& finding) {
+    const std::string target = CniTarget(finding.chain);
+    for (const std::string& file : finding.details) {
+      Add("  ", Quoted(file),
+          " [shape=note, style=filled, fillcolor=", Quoted(ColourOf(Owner::kPortmap)),
+          ", label=", Label({file, "externalSetMarkChain"}), "];\n  ", Quoted(file), " -> ", target,
+          " [style=dashed, penwidth=2, color=", Quoted(AlarmColour(finding.severity)), "];\n");
     }
   }
 
-  // The node of the chain that a plugin will look for; a missing one where there is none.
+  // The node of the chain that a plugin uses; one for a missing chain where there is none.
   std::string CniTarget(const std::string& chain) {
     const std::string name = chain.substr(chain.find('/') + 1);
     for (const netlink::Survey& survey : view_.surveys) {
       const FamilyChains chains(survey, netlink::Family::kIPv4);
       if (chains.Has("nat", name)) return NodeId(chains, "nat", name);
     }
-    absl::StrAppend(&text_, "  ", Quoted(chain), " [label=", Label({chain, "does not exist"}),
-                    ", style=\"rounded,dashed\", color=\"#d40000\"];\n");
-    return chain;
+    Add("  ", Quoted(chain), " [label=", Label({chain, "does not exist"}),
+        ", style=\"rounded,dashed\", color=\"#d40000\"];\n");
+    return Quoted(chain);
   }
 
   void DrawLegend() {
-    absl::StrAppend(&text_, "  subgraph \"cluster legend\" {\n    label=\"owner\"; fontsize=12; ",
-                    "style=rounded; color=\"#bbbbbb\";\n    node [fontsize=10, height=0.3];\n");
+    Add("  subgraph \"cluster legend\" {\n    label=\"owner\"; fontsize=12; ",
+        "style=rounded; color=\"#bbbbbb\";\n    node [fontsize=10, height=0.3];\n");
     for (const Owner owner : owners_) {
-      const std::string id = Quoted(absl::StrCat("legend ", OwnerName(owner)));
-      absl::StrAppend(&text_, "    ", id, " [label=", Quoted(OwnerName(owner)),
-                      ", fillcolor=", Quoted(ColourOf(owner)), "];\n");
+      Add("    ", Quoted(absl::StrCat("legend ", OwnerName(owner))),
+          " [label=", Quoted(OwnerName(owner)), ", fillcolor=", Quoted(ColourOf(owner)), "];\n");
     }
-    absl::StrAppend(&text_, "    \"legend error\" [label=\"error\", fillcolor=white, penwidth=3, ",
-                    "color=\"#d40000\"];\n    \"legend warning\" [label=\"warning\", ",
-                    "fillcolor=white, penwidth=3, color=\"#e07b00\"];\n  }\n");
+    Add("    \"legend error\" [label=\"error\", fillcolor=white, penwidth=3, color=\"#d40000\"];\n",
+        "    \"legend warning\" [label=\"warning\", fillcolor=white, penwidth=3, ",
+        "color=\"#e07b00\"];\n  }\n");
   }
 
   const NodeView& view_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an audit finds beyond one survey's rules: where the rules of two iptables modes meet, CNI
-// configurations, routing rules, sysctls; and what could not be read.
+// What an audit finds beyond the rules of one survey: where the rules of two iptables modes meet,
+// CNI configurations, routing rules, sysctls; and what could not be read.
 #include <cstdint>
 #include <set>
 #include <utility>
@@ -62,49 +62,53 @@ void AddTwoHints(const Both& both, Findings& meetings) {
                        "--stale-chains=retire does."});
 }
 
+// Chains come sorted, and so do their groups.
+void AddGroup(const std::string& group, std::vector<std::string>& groups) {
+  if (groups.empty() || groups.back() != group) groups.push_back(group);
+}
+
 void AddSameChains(const Both& both, Findings& meetings) {
-  AuditFinding live = {
-      .kind = AuditKind::kSameChainInBothModes,
-      .severity = AuditSeverity::kError,
-      .message =
-          "chains of Kubernetes' are in use in both modes: packets pass both, and the mode that "
-          "nobody updates any more sends some to endpoints that are gone",
-      .remedy =
-          "Find which of the two kubelet and kube-proxy write to, and flush the other by "
-          "kube-proxy --cleanup of that mode, or by a reboot."};
-  AuditFinding half = {.kind = AuditKind::kSameChainInBothModes,
-                       .severity = AuditSeverity::kWarning,
-                       .message =
-                           "chains of Kubernetes' that are in use in one mode stand, unused but "
-                           "not empty, in the other: left over from before a change of modes",
-                       .remedy = "A reboot removes them."};
+  std::vector<std::string> live;
+  std::vector<std::string> half;
   for (const netlink::Table each : netlink::kTables) {
     const absl::string_view table = netlink::TableName(each);
     const std::set<std::string> nft_targets = JumpTargets(both.nft, table);
     const std::set<std::string> legacy_targets = JumpTargets(both.legacy, table);
-    std::set<std::string> live_groups;
-    std::set<std::string> half_groups;
     for (const auto& [name, chain] : both.nft.In(table)) {
       if (!IsKubernetes(OwnerOfChain(both.nft.Id(table), name, chain.base))) continue;
       const SurveyChain* other = both.legacy.Find(table, name);
       if (other == nullptr || (chain.rules.empty() && other->rules.empty())) continue;
-      const bool in_nft = nft_targets.count(name) != 0;
-      const bool in_legacy = legacy_targets.count(name) != 0;
+      const bool in_nft = nft_targets.contains(name);
+      const bool in_legacy = legacy_targets.contains(name);
       const std::string group = absl::StrCat(table, "/", ChainGroup(name));
-      if (in_nft && in_legacy) live_groups.insert(group);
+      if (in_nft && in_legacy) AddGroup(group, live);
       if (in_nft != in_legacy && !(in_nft ? other->rules : chain.rules).empty()) {
-        half_groups.insert(group);
+        AddGroup(group, half);
       }
     }
-    live.details.insert(live.details.end(), live_groups.begin(), live_groups.end());
-    half.details.insert(half.details.end(), half_groups.begin(), half_groups.end());
   }
-  for (AuditFinding* found : {&live, &half}) {
-    if (!found->details.empty()) meetings.push_back(std::move(*found));
+  if (!live.empty()) {
+    meetings.push_back(
+        {.kind = AuditKind::kSameChainInBothModes,
+         .severity = AuditSeverity::kError,
+         .message = "chains of Kubernetes' are in use in both modes: packets pass both, and the "
+                    "mode that nobody updates any more sends some to endpoints that are gone",
+         .details = std::move(live),
+         .remedy = "Find which of the two kubelet and kube-proxy write to, and flush the other by "
+                   "kube-proxy --cleanup of that mode, or by a reboot."});
+  }
+  if (!half.empty()) {
+    meetings.push_back(
+        {.kind = AuditKind::kSameChainInBothModes,
+         .severity = AuditSeverity::kWarning,
+         .message = "chains of Kubernetes' that are in use in one mode stand, unused but not "
+                    "empty, in the other: left over from before a change of modes",
+         .details = std::move(half),
+         .remedy = "A reboot removes them."});
   }
 }
 
-// Where kubelet's jumps stand, and so where another mode can decide before them.
+// Kubelet's jumps: another mode can decide before them.
 struct JumpPlace {
   absl::string_view table;
   absl::string_view base;
@@ -116,8 +120,8 @@ constexpr JumpPlace kJumpPlaces[] = {
     {"nat", "POSTROUTING", kPostroutingChain},
 };
 
-// Why no packet that comes through `place` of this mode reaches the jump in the other: it is
-// dropped (an ACCEPT ends one hook only), or its address is translated already. Empty: it may.
+// Why no packet that passes `place` of this mode reaches the jump in the other: it is dropped (an
+// ACCEPT ends one hook only), or its address is translated already. Empty where one may.
 std::string WhatDecidesFirst(const FamilyChains& chains, const JumpPlace& place) {
   const std::string where = absl::StrCat(chains.survey().mode, " ", place.table, "/", place.base);
   const SurveyChain* base = chains.Find(place.table, place.base);
@@ -133,45 +137,45 @@ std::string WhatDecidesFirst(const FamilyChains& chains, const JumpPlace& place)
 }
 
 void AddShadowed(const Both& both, Findings& meetings) {
-  AuditFinding meeting = {
-      .kind = AuditKind::kShadowedByOtherMode,
-      .severity = AuditSeverity::kWarning,
-      .message = "a rule of one mode decides what a jump of kubelet's in the other was to decide",
-      .remedy = "Move the rule to the mode that Kubernetes uses, where its place can be chosen."};
+  std::vector<std::string> details;
   for (const JumpPlace& place : kJumpPlaces) {
     for (const auto& [ours, other] :
          {std::pair(&both.nft, &both.legacy), std::pair(&both.legacy, &both.nft)}) {
       if (!ours->HangsOnBase(place.table, place.chain, place.base)) continue;
       const std::string first = WhatDecidesFirst(*other, place);
       if (first.empty()) continue;
-      meeting.details.push_back(absl::StrCat(first, ", beside the jump to ", place.chain, " in ",
-                                             ours->survey().mode, " ", place.table, "/",
-                                             place.base));
+      details.push_back(absl::StrCat(first, ", beside the jump to ", place.chain, " in ",
+                                     ours->survey().mode, " ", place.table, "/", place.base));
     }
   }
-  if (!meeting.details.empty()) meetings.push_back(std::move(meeting));
+  if (details.empty()) return;
+  meetings.push_back(
+      {.kind = AuditKind::kShadowedByOtherMode,
+       .severity = AuditSeverity::kWarning,
+       .message = "a rule of one mode decides what a jump of kubelet's in the other was to decide",
+       .details = std::move(details),
+       .remedy = "Move the rule to the mode that Kubernetes uses, where its place can be chosen."});
 }
 
-Findings MeetingsIn(const Both& both) {
-  Findings meetings;
+void AddMeetings(const Both& both, Findings& meetings) {
+  const size_t before = meetings.size();
   AddTwoHints(both, meetings);
   AddSameChains(both, meetings);
   AddShadowed(both, meetings);
-  if (meetings.empty() && HasRules(both.nft) && HasRules(both.legacy)) {
+  if (meetings.size() == before && HasRules(both.nft) && HasRules(both.legacy)) {
     meetings.push_back({.kind = AuditKind::kBothModesInUse,
                         .message = "both iptables modes have rules, and they do not meet"});
   }
-  for (AuditFinding& meeting : meetings) {
+  for (AuditFinding& meeting : absl::MakeSpan(meetings).subspan(before)) {
     meeting.family = both.nft.name();
     meeting.count = meeting.details.size();
   }
-  return meetings;
 }
 
 // ---- CNI configurations ----
 
-// The kube-proxy that keeps `chain`, else the first that there is; a plugin writes to the mode that
-// the node's iptables has, and that is where kube-proxy is.
+// The kube-proxy that keeps `chain`, else the last that there is. A plugin writes to the mode of
+// the node's iptables, and kube-proxy does too.
 KubeProxyFacts ProxyFor(absl::string_view chain, const std::vector<FamilyAudit>& families) {
   const KubeProxyFacts* any = nullptr;
   for (const FamilyAudit& audit : families) {
@@ -190,28 +194,27 @@ void GradeCni(bool exists, const KubeProxyFacts& proxy, Mode mode, AuditFinding&
                          ? AuditSeverity::kWarning
                          : AuditSeverity::kError;
   if (future == ChainFuture::kKeptByProxy || future == ChainFuture::kEmpty || is_private) {
-    finding.consequence = ConsequenceForUsers(chain, proxy, mode);
-    if (is_private && !exists) {
-      finding.consequence +=
-          " It does not stand: the plugin's next ADD fails, and pods with host ports do not start.";
-    }
+    finding.consequence = absl::StrCat(
+        ConsequenceForUsers(chain, proxy, mode),
+        is_private && !exists ? " It does not stand: the plugin's next ADD fails, and pods with "
+                                "host ports do not start."
+                              : "");
     return;
   }
-  const std::string expected =
+  finding.consequence = absl::StrCat(
       mode == Mode::kCleanup && !exists
           ? absl::StrCat("IPTablesOwnershipCleanup is on, and there is no ", chain, ": ")
           : absl::StrCat(
                 WhenGateIsOn(mode),
                 exists ? "the chain that stands is the last: " : "nobody makes the chain: ",
-                "from the next reboot or flush on ");
-  finding.consequence =
-      absl::StrCat(expected, "its next ADD will fail, and pods with host ports do not start.");
+                "from the next reboot or flush on "),
+      "its next ADD will fail, and pods with host ports do not start.");
 }
 
 void AuditCni(const NodeView& view, const std::vector<FamilyAudit>& families,
               FindingCollector& findings) {
   for (const CniReference& reference : view.cni.references) {
-    // Whatever else it names is no business of kubelet's.
+    // Other chains do not concern kubelet.
     if (!IsKubeletsOrOurs(OwnerOfChain({.family = "ip", .name = "nat"}, reference.chain))) continue;
     const std::string chain = absl::StrCat("nat/", reference.chain);
     AuditFinding finding = {
@@ -238,26 +241,26 @@ void AuditCni(const NodeView& view, const std::vector<FamilyAudit>& families,
 
 // ---- routing rules, sysctls ----
 
-// How a routing rule and our bits meet.
 void AuditIpRule(const FwmarkRule& rule, FindingCollector& findings) {
   const MarkBits& own = findings.options().bits;
   const uint32_t ours = (uint32_t{1} << own.masquerade) | (uint32_t{1} << own.drop);
   if ((rule.mask & ours) == 0) return;
   const bool wants = (rule.mark & rule.mask & ours) != 0;
   const std::string bits = absl::StrCat("0x", absl::Hex(rule.mask & ours));
-  AuditFinding finding = {
-      .kind = AuditKind::kIpRuleFwmark,
-      .family = std::string(netlink::FamilyName(rule.family)),
-      .message = absl::StrCat("routing rules match only packets ", wants ? "with" : "without",
-                              " mark bit ", bits, ", which kubelet's chains set")};
-  if (wants) {
-    finding.severity = AuditSeverity::kWarning;
-    finding.consequence = "They route packets that are marked to be masqueraded or dropped.";
-    finding.remedy =
-        "Give one of the two other bits: --iptables-masquerade-bit and --iptables-drop-bit (the "
-        "former must be kube-proxy's too), or the mask of the routing rule.";
-  }
-  findings.AddDetail(std::move(finding), rule.text, absl::StrCat(wants, " ", bits));
+  findings.AddDetail(
+      {.kind = AuditKind::kIpRuleFwmark,
+       .severity = wants ? AuditSeverity::kWarning : AuditSeverity::kInfo,
+       .family = std::string(netlink::FamilyName(rule.family)),
+       .message = absl::StrCat("routing rules match only packets ", wants ? "with" : "without",
+                               " mark bit ", bits, ", which kubelet's chains set"),
+       .consequence =
+           wants ? "They route packets that are marked to be masqueraded or dropped." : "",
+       .remedy = wants
+                     ? "Give one of the two other bits: --iptables-masquerade-bit and "
+                       "--iptables-drop-bit (the former must be kube-proxy's too), or the mask of "
+                       "the routing rule."
+                     : ""},
+      rule.text, absl::StrCat(wants, " ", bits));
 }
 
 bool IsMartianRule(const SurveyRule& rule) {
@@ -268,9 +271,9 @@ bool IsMartianRule(const SurveyRule& rule) {
 
 // KUBE-FIREWALL with its rule, on INPUT, or this agent's native table.
 bool DropsMartians(const FamilyAudit& audit) {
-  if (audit.chains.survey().tables.count(audit.chains.Id("kube-iptables-agent")) != 0) return true;
-  return audit.chains.HangsOnBase("filter", kFirewallChain, "INPUT") &&
-         absl::c_any_of(audit.chains.Rules("filter", kFirewallChain), IsMartianRule);
+  return audit.chains.survey().tables.contains(audit.chains.Id(kNativeTable)) ||
+         (audit.chains.HangsOnBase("filter", kFirewallChain, "INPUT") &&
+          absl::c_any_of(audit.chains.Rules("filter", kFirewallChain), IsMartianRule));
 }
 
 void AuditRouteLocalnet(const NodeView& view, const std::vector<FamilyAudit>& families,
@@ -293,18 +296,15 @@ void AuditRouteLocalnet(const NodeView& view, const std::vector<FamilyAudit>& fa
 }  // namespace
 
 std::vector<AuditFinding> FindModeMeetings(absl::Span<const netlink::Survey> surveys) {
-  const auto of_mode = [&](absl::string_view mode) {
-    return absl::c_find_if(surveys, [&](const netlink::Survey& survey) {
-      return mode == absl::string_view(survey.mode);
-    });
+  const auto has_mode = [](const char* mode) {
+    return [mode](const netlink::Survey& survey) { return survey.mode == mode; };
   };
-  const auto nft = of_mode("nft");
-  const auto legacy = of_mode("legacy");
+  const auto nft = absl::c_find_if(surveys, has_mode("nft"));
+  const auto legacy = absl::c_find_if(surveys, has_mode("legacy"));
   Findings meetings;
   if (nft == surveys.end() || legacy == surveys.end()) return meetings;
   for (const netlink::Family family : netlink::kFamilies) {
-    Findings more = MeetingsIn({FamilyChains(*nft, family), FamilyChains(*legacy, family)});
-    absl::c_move(more, std::back_inserter(meetings));
+    AddMeetings({FamilyChains(*nft, family), FamilyChains(*legacy, family)}, meetings);
   }
   return meetings;
 }

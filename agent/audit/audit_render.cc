@@ -7,8 +7,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "agent/audit/audit.h"
 #include "agent/audit/audit_parts.h"
+#include "agent/audit/explain.h"
 #include "agent/audit/json.h"
 #include "featuregates/go_text.h"
 
@@ -22,10 +22,10 @@ constexpr size_t kColumns = 96;
 
 // ---- text ----
 
-// A paragraph of what strangers wrote.
+// A paragraph of what other programs wrote; nothing where they wrote nothing.
 void Append(std::string& text, absl::string_view words, size_t indent,
             absl::string_view lead = "") {
-  text += Wrapped(Printable(words), indent, lead);
+  if (!words.empty()) text += Wrapped(Printable(words), indent, lead);
 }
 
 void AppendMore(std::string& text, size_t count, size_t shown, size_t indent = 6) {
@@ -61,23 +61,24 @@ std::string FindingText(const AuditFinding& finding) {
              ? finding.message
              : absl::StrCat(finding.message, " (", RulesText(finding.count, finding.packets), ")"),
          4);
-  for (const AuditedRule& rule : finding.rules)
+  for (const AuditedRule& rule : finding.rules) {
     AppendLine(text, "      -A ", rule.chain, " ", rule.text);
+  }
   if (!finding.rules.empty()) AppendMore(text, finding.count, finding.rules.size());
   for (const std::string& detail : finding.details) AppendLine(text, "      ", detail);
   if (finding.allowed) {
     Append(text, *finding.allowed, 4, "allowed: ");
-    return text;
+  } else {
+    Append(text, finding.consequence, 4);
+    Append(text, finding.remedy, 4, "-> ");
   }
-  if (!finding.consequence.empty()) Append(text, finding.consequence, 4);
-  if (!finding.remedy.empty()) Append(text, finding.remedy, 4, "-> ");
   return text;
 }
 
 void AppendGroup(std::string& text, const PurposeGroup& group) {
   text += "\n";
   Append(text, absl::StrCat(RulesText(group.count, group.packets), ": ", group.title), 2);
-  if (!group.reason.empty()) Append(text, group.reason, 4);
+  Append(text, group.reason, 4);
   for (const AuditedRule& rule : group.examples) {
     Append(text, rule.sentence, 6, "- ");
     AppendLine(text, "        -A ", rule.chain, " ", rule.text);
@@ -126,7 +127,7 @@ Json ProxyJson(const KubeProxyFacts& facts) {
 }
 
 Json GroupJson(const PurposeGroup& group) {
-  return {{"id", PurposeName(group.purpose)},
+  return {{"id", group.id},
           {"title", group.title},
           {"reason", group.reason},
           {"owner", OwnerName(group.owner)},

@@ -16,32 +16,15 @@ using netlink::TableId;
 
 // ---- advice ----
 
-constexpr absl::string_view kMasq = "nat/KUBE-MARK-MASQ";
-constexpr absl::string_view kDrop = "nat/KUBE-MARK-DROP";
 constexpr absl::string_view kPostrouting = "nat/KUBE-POSTROUTING";
 constexpr absl::string_view kFirewall = "filter/KUBE-FIREWALL";
 constexpr absl::string_view kHint = "mangle/KUBE-IPTABLES-HINT";
 
 // What no longer happens to a packet once `chain` does nothing.
 absl::string_view LossOf(absl::string_view chain) {
-  if (chain == kMasq || chain == kPostrouting) return "their packets leave unmasqueraded";
-  if (chain == kDrop) return "their packets are no longer dropped";
+  if (chain == kMarkMasqPlace || chain == kPostrouting) return "their packets leave unmasqueraded";
+  if (chain == kMarkDropPlace) return "their packets are no longer dropped";
   return "they do nothing";
-}
-
-std::string MasqueradeRemedy(Owner owner) {
-  if (owner == Owner::kPortmap) {
-    return "Take externalSetMarkChain out of the CNI configuration: portmap then marks in a chain "
-           "of its own (CNI-HOSTPORT-SETMARK). Pods with host ports change over when they are "
-           "recreated.";
-  }
-  if (owner == Owner::kHostPorts) {
-    return "Upgrade CRI-O to 1.27 or later, which masquerades host ports by chains of its own; "
-           "what dockershim left goes with a reboot.";
-  }
-  return "Masquerade in the rules themselves: the same match with -j MASQUERADE in a chain that "
-         "nat POSTROUTING jumps to. Where only the rule that does DNAT can tell, mark there with a "
-         "mark bit of your own, by a chain of your own, and masquerade that mark in POSTROUTING.";
 }
 
 // ---- users of chains ----
@@ -59,30 +42,39 @@ AuditedRule Audited(const TableId& table, const std::string& chain, const Survey
 void AddUser(AuditedRule rule, const std::string& used, Owner owner, const FamilyAudit& audit) {
   const std::string group(ChainGroup(rule.chain));
   const bool is_private = IsPrivateChain(used);
-  AuditFinding finding =
-      audit.About(is_private ? AuditKind::kPrivateChainUser : AuditKind::kChainUser,
-                  SeverityOfUse(used, audit.proxy), used, owner);
-  finding.message = owner == Owner::kUnknown
-                        ? absl::StrCat("rules in ", group,
-                                       is_private ? ", not this agent's" : ", not Kubernetes' own",
-                                       ", jump to ", used)
-                        : absl::StrCat("rules of ", OwnerName(owner), " jump to ", used);
-  finding.consequence = ConsequenceForUsers(used, audit.proxy, audit.findings.options().mode);
-  finding.remedy = RemedyForUsers(used, owner);
-  audit.findings.AddRule(std::move(finding), std::move(rule), group);
+  const std::string whose =
+      owner == Owner::kUnknown
+          ? absl::StrCat("in ", group, is_private ? ", not this agent's" : ", not Kubernetes' own",
+                         ",")
+          : absl::StrCat("of ", OwnerName(owner));
+  audit.findings.AddRule(
+      audit.Here(
+          {.kind = is_private ? AuditKind::kPrivateChainUser : AuditKind::kChainUser,
+           .severity = SeverityOfUse(used, audit.proxy),
+           .chain = used,
+           .owner = owner,
+           .message = absl::StrCat("rules ", whose, " jump to ", used),
+           .consequence = ConsequenceForUsers(used, audit.proxy, audit.findings.options().mode),
+           .remedy = RemedyForUsers(used, owner)}),
+      std::move(rule), group);
 }
 
 void AddForeign(AuditedRule rule, const std::string& used, Owner owner, const FamilyAudit& audit) {
-  AuditFinding finding = audit.About(AuditKind::kForeignRule, AuditSeverity::kWarning, used, owner);
-  finding.message =
-      absl::StrCat("rules that are not ", IsPrivateChain(used) ? "this agent's" : "Kubernetes'",
-                   " stand in ", used);
-  // kube-proxy flushes these on its syncs, with whatever others put there.
-  if (FutureOf(used, audit.proxy) == ChainFuture::kKeptByProxy) {
-    finding.consequence = absl::StrCat(ProxyText(audit.proxy), " removes them on its next sync.");
-  }
-  finding.remedy = "Put them into a chain of their own.";
-  audit.findings.AddRule(std::move(finding), std::move(rule));
+  // kube-proxy flushes these chains on its syncs, with other programs' rules.
+  const bool flushed = FutureOf(used, audit.proxy) == ChainFuture::kKeptByProxy;
+  audit.findings.AddRule(
+      audit.Here({.kind = AuditKind::kForeignRule,
+                  .severity = AuditSeverity::kWarning,
+                  .chain = used,
+                  .owner = owner,
+                  .message = absl::StrCat("rules that are not ",
+                                          IsPrivateChain(used) ? "this agent's" : "Kubernetes'",
+                                          " stand in ", used),
+                  .consequence = flushed ? absl::StrCat(ProxyText(audit.proxy),
+                                                        " removes them on its next sync.")
+                                         : "",
+                  .remedy = "Put them into a chain of their own."}),
+      std::move(rule));
 }
 
 void AuditRule(const TableId& table, const std::string& name, const SurveyChain& chain,
@@ -93,18 +85,17 @@ void AuditRule(const TableId& table, const std::string& name, const SurveyChain&
   const bool uses = IsKubeletsOrOurs(of_jump);
   if (!uses && !IsKubeletsOrOurs(of_chain)) return;
   const std::string used = absl::StrCat(table.name, "/", jump);
-  // Of tens of thousands of rules nearly all are in kube-proxy's own chains: told by those alone.
+  // Nearly all of tens of thousands of rules are in kube-proxy's own chains, which name their
+  // owner.
   if (of_jump == Owner::kKubelet && of_chain != Owner::kKubelet && IsKubernetes(of_chain)) {
     AuditFinding& use = audit.uses[used].by_kube_proxy;
     ++use.count;
     use.packets = use.packets.value_or(0) + rule.counters.packets;
-    if (use.rules.size() < kMostExamples) {
-      use.rules.push_back(Audited(table, name, rule));
-    }
+    if (use.rules.size() < kMostExamples) use.rules.push_back(Audited(table, name, rule));
     return;
   }
   const Owner owner = OwnerOfRule(table, name, chain.base, rule);
-  // Of the private chains kubelet and kube-proxy know nothing: it is somebody's who meant it.
+  // kubelet and kube-proxy do not know the private chains.
   if (owner == Owner::kThisAgent || (IsKubernetes(owner) && of_jump != Owner::kThisAgent)) return;
   if (uses) {
     ++audit.uses[used].by_others;
@@ -116,41 +107,30 @@ void AuditRule(const TableId& table, const std::string& name, const SurveyChain&
 
 // ---- marks ----
 
-constexpr uint32_t kEveryBit = 0xffffffff;
-
-// The kube-proxy of the family, or of the first where the table is of neither; null where there is
-// no family at all.
-const KubeProxyFacts* ProxyOf(const std::vector<FamilyAudit>& families, absl::string_view name) {
-  for (const FamilyAudit& audit : families) {
-    if (audit.chains.name() == name) return &audit.proxy;
-  }
-  return families.empty() ? nullptr : &families.front().proxy;
-}
-
 std::string HexText(uint32_t bits) { return absl::StrCat("0x", absl::Hex(bits)); }
 
-// `finding` of a rule that sets the bits `set`, completed.
-void TellSetter(uint32_t set, uint32_t masquerade, uint32_t drop, const KubeProxyFacts* proxy,
+// Completes `finding` about a rule that sets the bits `set`; `ours` are those of `masquerade` and
+// the drop mark.
+void TellSetter(uint32_t set, uint32_t masquerade, uint32_t ours, const KubeProxyFacts& proxy,
                 Mode mode, AuditFinding& finding) {
   const bool masquerades = (set & masquerade) != 0;
-  const std::string bits = HexText(set & (masquerade | drop));
+  const std::string bits = HexText(set & ours);
   finding.kind = AuditKind::kMarkBitSet;
-  finding.chain = masquerades ? "nat/KUBE-POSTROUTING" : "nat/KUBE-MARK-DROP";
-  if (set == kEveryBit) {
+  finding.chain = std::string(masquerades ? kPostrouting : kMarkDropPlace);
+  if (set == netlink::kAllMarks) {
     absl::StrAppend(&finding.message, " may set any mark bit, ", bits, " among them");
     return;
   }
   absl::StrAppend(&finding.message, " set mark bit ", bits, " without our chains");
-  // It sets nothing but our bit: it wants what the bit stands for.
-  const bool meant = (set & ~(masquerade | drop)) == 0;
-  if (!meant || proxy == nullptr) {
+  // A rule that sets no other bit wants what ours stands for.
+  if ((set & ~ours) != 0) {
     finding.severity = AuditSeverity::kWarning;
     finding.remedy = "Keep other programs' marks off the bits of kubelet and kube-proxy.";
     return;
   }
-  finding.severity = SeverityOfUse(finding.chain, *proxy);
+  finding.severity = SeverityOfUse(finding.chain, proxy);
   finding.consequence = finding.severity == AuditSeverity::kWarning
-                            ? ConsequenceForUsers(finding.chain, *proxy, mode)
+                            ? ConsequenceForUsers(finding.chain, proxy, mode)
                             : absl::StrCat(WhenGateIsOn(mode),
                                            "nothing acts on this bit from the next reboot or flush "
                                            "on: their packets are no longer ",
@@ -158,10 +138,10 @@ void TellSetter(uint32_t set, uint32_t masquerade, uint32_t drop, const KubeProx
   finding.remedy = RemedyForUsers(finding.chain, finding.owner);
 }
 
-// The same of one that tests the bits `tested`.
+// The same for one that tests the bits `tested`.
 void TellTester(uint32_t tested, uint32_t ours, AuditFinding& finding) {
   finding.kind = AuditKind::kMarkBitTested;
-  if (tested == kEveryBit) {
+  if (tested == netlink::kAllMarks) {
     finding.message += " compare the whole packet mark, our bits included";
     return;
   }
@@ -176,10 +156,10 @@ void TellTester(uint32_t tested, uint32_t ours, AuditFinding& finding) {
 
 ChainFuture FutureOf(absl::string_view chain, const KubeProxyFacts& proxy) {
   if (IsPrivateChain(chain)) return ChainFuture::kPrivate;
-  if (chain == kMasq || chain == kPostrouting) {
+  if (chain == kMarkMasqPlace || chain == kPostrouting) {
     return proxy.KeepsMarkMasq() ? ChainFuture::kKeptByProxy : ChainFuture::kGone;
   }
-  if (chain == kDrop) {
+  if (chain == kMarkDropPlace) {
     // Since 1.20 (IPVS mode: 1.16) kube-proxy makes sure that it exists, and writes nothing there.
     const bool makes = proxy.mode == KubeProxyMode::kIpvs || proxy.oldest >= 20;
     return proxy.MayUseMarkDrop() && makes ? ChainFuture::kEmpty : ChainFuture::kGone;
@@ -229,20 +209,33 @@ std::string ConsequenceForUsers(absl::string_view chain, const KubeProxyFacts& p
 }
 
 std::string RemedyForUsers(absl::string_view chain, Owner owner) {
-  if (IsPrivateChain(chain)) {
-    if (owner == Owner::kPortmap) return MasqueradeRemedy(owner);
+  const bool is_private = IsPrivateChain(chain);
+  if (is_private && owner != Owner::kPortmap) {
     return "Make chains of your own, with a label of your own: -m connlabel --label N --set in "
            "one, and one that acts on it; or masquerade and drop in the rules themselves.";
   }
-  if (chain == kMasq || chain == kPostrouting) return MasqueradeRemedy(owner);
-  if (chain == kDrop) {
+  if (is_private || chain == kMarkMasqPlace || chain == kPostrouting) {
+    if (owner == Owner::kPortmap) {
+      return "Take externalSetMarkChain out of the CNI configuration: portmap then marks in a "
+             "chain "
+             "of its own (CNI-HOSTPORT-SETMARK). Pods with host ports change over when they are "
+             "recreated.";
+    }
+    if (owner == Owner::kHostPorts) {
+      return "Upgrade CRI-O to 1.27 or later, which masquerades host ports by chains of its own; "
+             "what dockershim left goes with a reboot.";
+    }
+    return "Masquerade in the rules themselves: the same match with -j MASQUERADE in a chain that "
+           "nat POSTROUTING jumps to. Where only the rule that does DNAT can tell, mark there with "
+           "a mark bit of your own, by a chain of your own, and masquerade that mark in "
+           "POSTROUTING.";
+  }
+  if (chain == kMarkDropPlace) {
     return "Drop in table filter: the same match with -j DROP in a chain of your own that INPUT, "
            "OUTPUT or FORWARD jump to. Where DNAT has changed the packet by then, match what it "
            "was before with -m conntrack --ctorigdst.";
   }
-  if (chain == kFirewall) {
-    return "Filter in a chain of your own that INPUT and OUTPUT jump to.";
-  }
+  if (chain == kFirewall) return "Filter in a chain of your own that INPUT and OUTPUT jump to.";
   return "Rely on mangle/KUBE-IPTABLES-HINT alone, and only on its existence.";
 }
 
@@ -260,9 +253,9 @@ void AuditMarks(const netlink::Survey& survey, const std::vector<FamilyAudit>& f
                 FindingCollector& findings) {
   const AuditOptions& options = findings.options();
   const uint32_t masquerade = uint32_t{1} << options.bits.masquerade;
-  const uint32_t drop = uint32_t{1} << options.bits.drop;
-  const uint32_t ours = masquerade | drop;
+  const uint32_t ours = masquerade | (uint32_t{1} << options.bits.drop);
   for (const auto& [table, chains] : survey.tables) {
+    const KubeProxyFacts& proxy = families[table.family == families[1].chains.name() ? 1 : 0].proxy;
     for (const auto& [name, chain] : chains) {
       for (const SurveyRule& rule : chain.rules) {
         const uint32_t set = MarksSet(rule);
@@ -270,20 +263,17 @@ void AuditMarks(const netlink::Survey& survey, const std::vector<FamilyAudit>& f
         if (((set | tested) & ours) == 0) continue;
         const Owner owner = OwnerOfRule(table, name, chain.base, rule);
         if (IsKubernetes(owner) || owner == Owner::kThisAgent) continue;
-        AuditFinding finding = {.iptables_mode = survey.mode,
-                                .family = table.family,
-                                .owner = owner,
-                                .message = absl::StrCat("rules of table ", table.name)};
-        if ((set & ours) != 0) {
-          AuditFinding setter = finding;
-          TellSetter(set, masquerade, drop, ProxyOf(families, table.family), options.mode, setter);
-          findings.AddRule(std::move(setter), Audited(table, name, rule),
-                           absl::StrCat(table.name, " ", absl::Hex(set)));
-        }
-        if ((tested & ours) != 0) {
-          TellTester(tested, ours, finding);
+        for (const bool sets : {true, false}) {
+          const uint32_t bits = sets ? set : tested;
+          if ((bits & ours) == 0) continue;
+          AuditFinding finding = {.iptables_mode = survey.mode,
+                                  .family = table.family,
+                                  .owner = owner,
+                                  .message = absl::StrCat("rules of table ", table.name)};
+          sets ? TellSetter(set, masquerade, ours, proxy, options.mode, finding)
+               : TellTester(tested, ours, finding);
           findings.AddRule(std::move(finding), Audited(table, name, rule),
-                           absl::StrCat(table.name, " ", absl::Hex(tested)));
+                           absl::StrCat(table.name, " ", absl::Hex(bits)));
         }
       }
     }

@@ -5,9 +5,11 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "agent/audit/audit_parts.h"
+#include "agent/audit/explain.h"
 #include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {
@@ -81,13 +83,13 @@ constexpr MeaningRow kMeanings[] = {
      "IPVS mode: keeps services' addresses from reaching the node's own ports."},
 };
 
-// What acts on a mark or label that a chain of table nat sets, and from where packets come there.
+// The chain that acts on the mark or label of a chain of table nat, and its jumps.
 struct Listener {
   absl::string_view from;
   absl::string_view table;
   absl::string_view chain;
   absl::string_view bases;  // "INPUT OUTPUT"
-  // "%s" is "INPUT leads", of those bases that do; "%n", how many packets they led there.
+  // "%s" is "INPUT leads", of the bases that jump to it; "%n", how many packets they led there.
   absl::string_view heard;
   absl::string_view unheard;  // of the others
 };
@@ -111,13 +113,12 @@ constexpr Listener kListeners[] = {
 };
 
 // "INPUT does", "INPUT, FORWARD and OUTPUT do".
-std::string WhoDoes(const std::vector<absl::string_view>& names, absl::string_view one,
+std::string WhoDoes(std::vector<absl::string_view> names, absl::string_view one,
                     absl::string_view many) {
-  std::string text(names.front());
-  for (size_t i = 1; i < names.size(); ++i) {
-    absl::StrAppend(&text, i + 1 == names.size() ? " and " : ", ", names[i]);
-  }
-  return absl::StrCat(text, " ", names.size() == 1 ? one : many);
+  const absl::string_view last = names.back();
+  names.pop_back();
+  if (names.empty()) return absl::StrCat(last, " ", one);
+  return absl::StrCat(absl::StrJoin(names, ", "), " and ", last, " ", many);
 }
 
 std::vector<std::string> NextAt(const FamilyChains& chains, const Listener& listener) {
@@ -127,17 +128,16 @@ std::vector<std::string> NextAt(const FamilyChains& chains, const Listener& list
   for (const absl::string_view base : absl::StrSplit(listener.bases, ' ')) {
     const bool leads = chains.HangsOnBase(listener.table, listener.chain, base);
     (leads ? leading : missing).push_back(base);
-    if (!leads) continue;
     for (const netlink::SurveyRule& rule : chains.Rules(listener.table, base)) {
-      if (JumpOf(rule) == listener.chain) packets += rule.counters.packets;
+      if (leads && JumpOf(rule) == listener.chain) packets += rule.counters.packets;
     }
   }
   std::vector<std::string> next;
+  if (!leading.empty() && listener.from == kMarkMasqChain) {
+    next.emplace_back(
+        "Back to the rule behind the one that led here: usually on to an endpoint (DNAT).");
+  }
   if (!leading.empty()) {
-    if (listener.from == kMarkMasqChain) {
-      next.emplace_back(
-          "Back to the rule behind the one that led here: usually on to an endpoint (DNAT).");
-    }
     const std::string so_far = absl::StrCat(" (", packets, " packets so far)");
     next.push_back(absl::StrReplaceAll(listener.heard, {{"%s", WhoDoes(leading, "leads", "lead")},
                                                         {"%n", packets == 0 ? "" : so_far}}));
@@ -169,32 +169,29 @@ std::string ChainMeaning(absl::string_view table, absl::string_view chain, bool 
 std::string ChainMaker(const FamilyChains& chains, const KubeProxyFacts& proxy,
                        absl::string_view table, absl::string_view chain) {
   const Owner owner = OwnerOfChain(chains.Id(table), chain);
+  const std::string proxy_text = ProxyText(proxy);
   if (IsPrivateChain(table, chain)) {
     return absl::StrCat(OwnerName(owner), ", with its feature gate ConnLabelMarking");
   }
-  if (owner != Owner::kKubelet) {
-    if (owner != Owner::kKubeProxy && owner != Owner::kKubeProxyIpvs)
-      return std::string(OwnerName(owner));
-    if (!proxy.KeepsMarkMasq()) return "kube-proxy, which keeps it no longer: left over";
-    return ProxyText(proxy);
+  if (owner == Owner::kKubeProxy || owner == Owner::kKubeProxyIpvs) {
+    return proxy.KeepsMarkMasq() ? proxy_text : "kube-proxy, which keeps it no longer: left over";
   }
+  if (owner != Owner::kKubelet) return std::string(OwnerName(owner));
   const bool kubelet = chains.HasAnywhere(kCanaryChain);
   const bool hint = chains.Has("mangle", kHintChain);
-  std::string of_kubelet = kubelet
-                               ? "kubelet (KUBE-KUBELET-CANARY stands), or this agent in its place"
-                               : "kubelet, or this agent in its place";
+  const std::string of_kubelet = absl::StrCat(
+      "kubelet", kubelet ? " (KUBE-KUBELET-CANARY stands)" : "", ", or this agent in its place");
   const bool marking = table == "nat" && (chain == kMarkMasqChain || chain == kPostroutingChain);
   if (marking && proxy.KeepsMarkMasq()) {
-    return absl::StrCat(ProxyText(proxy), ", which writes it anew on each sync",
-                        kubelet || hint
-                            ? absl::StrCat("; with IPTablesOwnershipCleanup off also ", of_kubelet)
-                            : "");
+    return absl::StrCat(
+        proxy_text, ", which writes it anew on each sync",
+        kubelet || hint ? "; with IPTablesOwnershipCleanup off also " + of_kubelet : "");
   }
   if (table == "filter" && proxy.KeepsFirewall()) {
-    return absl::StrCat(of_kubelet, "; also ", ProxyText(proxy), ", since 1.27");
+    return absl::StrCat(of_kubelet, "; also ", proxy_text, ", since 1.27");
   }
   if (table == "nat" && chain == kMarkDropChain && proxy.MayUseMarkDrop() && !kubelet && !hint) {
-    return absl::StrCat(ProxyText(proxy), ", which leaves it to kubelet to fill");
+    return absl::StrCat(proxy_text, ", which leaves it to kubelet to fill");
   }
   return of_kubelet;
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/audit/explain.h"
+
 #include <algorithm>
 #include <cstddef>
 #include <map>
@@ -13,8 +15,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "agent/audit/audit.h"
 #include "agent/audit/audit_parts.h"
+#include "agent/audit/rule_words.h"
 
 namespace kipt::agent {
 namespace {
@@ -23,11 +25,6 @@ using netlink::SurveyChain;
 using netlink::SurveyRule;
 
 // ---- the chain ----
-
-struct Place {
-  std::string table;
-  std::string chain;
-};
 
 // At most five, the most similar first.
 std::string SimilarChains(const FamilyChains& chains, absl::string_view wanted) {
@@ -49,8 +46,9 @@ std::string SimilarChains(const FamilyChains& chains, absl::string_view wanted) 
   return absl::StrJoin(names, ", ");
 }
 
-// `wanted` as of Explain.
-absl::StatusOr<Place> FindPlace(const FamilyChains& chains, absl::string_view wanted) {
+// The table of `wanted`, which is as in Explain, and its name there.
+absl::StatusOr<std::pair<std::string, std::string>> FindPlace(const FamilyChains& chains,
+                                                              absl::string_view wanted) {
   const std::vector<std::string> parts = absl::StrSplit(wanted, absl::MaxSplits('/', 1));
   const std::string& name = parts.back();
   std::vector<std::string> found;
@@ -58,27 +56,27 @@ absl::StatusOr<Place> FindPlace(const FamilyChains& chains, absl::string_view wa
     const bool meant = parts.size() == 1 || table.name == parts.front();
     if (meant && table.family == chains.name() && all.contains(name)) found.push_back(table.name);
   }
-  if (found.size() == 1) return Place{found[0], name};
+  if (found.size() == 1) return std::pair(found[0], name);
   if (!found.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(wanted, " stands in the tables ",
                                                    absl::StrJoin(found, ", "), "; say which, as ",
                                                    found[0], "/", wanted));
   }
   const std::string similar = SimilarChains(chains, name);
-  return absl::NotFoundError(
-      absl::StrCat("there is no chain ", wanted, " in the ", chains.name(), " tables",
-                   chains.survey().mode.empty() ? "" : " of ", chains.survey().mode,
-                   similar.empty() ? "" : absl::StrCat("; there is ", similar)));
+  return absl::NotFoundError(absl::StrCat("there is no chain ", wanted, " in the ", chains.name(),
+                                          " tables", chains.survey().mode.empty() ? "" : " of ",
+                                          chains.survey().mode,
+                                          similar.empty() ? "" : "; there is ", similar));
 }
 
 // ---- what a rule that leads to a chain is for ----
 
 struct PurposeRow {
-  absl::string_view name;
+  absl::string_view id;
   absl::string_view title;
   absl::string_view reason;
 };
-// In the order of the enumeration.
+// In the order of an explanation. "%s" is a parameter.
 constexpr PurposeRow kPurposes[] = {
     {"OutsidePodRange", "to a service's own address, from outside the pods (%s)",
      "The '!' leaves the pods out: a pod's packet reaches the endpoint with the pod's own address, "
@@ -134,11 +132,9 @@ constexpr PurposeRow kPurposes[] = {
     {"Other", "from %s", ""},
 };
 
-const PurposeRow& Row(Purpose purpose) { return kPurposes[static_cast<size_t>(purpose)]; }
-
 struct RulePurpose {
-  Purpose purpose = Purpose::kOther;
-  // What groups of one purpose differ in: the pod range, the interface, the chain it stands in.
+  absl::string_view id;
+  // What groups of one purpose differ in: the pod range, the interface, the chain of the rules.
   std::string parameter = {};
 };
 
@@ -147,85 +143,94 @@ bool IsLoopback(const RuleWord& word) {
 }
 
 RulePurpose ForNodePort(const RuleWords& words) {
-  return {IsLoopback(words.source) ? Purpose::kNodePortLoopback : Purpose::kNodePort};
+  return {IsLoopback(words.Get("-s")) ? "NodePortLoopback" : "NodePort"};
 }
 
-// Of IPVS mode, one rule stands for all services, which are in the set.
+// In IPVS mode one rule is for all services of a set.
 RulePurpose ForSet(absl::string_view set, const RuleWords& words) {
   if (absl::EndsWith(set, "CLUSTER-IP")) {
-    if (words.source.negated) return {Purpose::kOutsidePodRange, std::string(words.source.text)};
+    const RuleWord source = words.Get("-s");
+    if (source.negated) return {"OutsidePodRange", std::string(source.text)};
     // Without a pod range IPVS mode marks what comes from a service's own address.
-    return absl::StartsWith(words.set_flags, "src") ? RulePurpose{Purpose::kOther, "a cluster IP"}
-                                                    : RulePurpose{Purpose::kMasqueradeAll};
+    return absl::StartsWith(words.set_flags, "src") ? RulePurpose{"Other", "a cluster IP"}
+                                                    : RulePurpose{"MasqueradeAll"};
   }
-  if (absl::EndsWith(set, "EXTERNAL-IP")) return {Purpose::kExternalIp};
-  if (absl::StrContains(set, "NODE-PORT")) return {Purpose::kNodePort};
-  return {Purpose::kOther, std::string(set)};
+  if (absl::EndsWith(set, "EXTERNAL-IP")) return {"ExternalIP"};
+  if (absl::StrContains(set, "NODE-PORT")) return {"NodePort"};
+  return {"Other", std::string(set)};
 }
 
-RulePurpose ForServiceAddress(absl::string_view group, const RuleWords& words) {
-  if (words.source.negated) return {Purpose::kOutsidePodRange, std::string(words.source.text)};
-  if (words.in_interface.negated) {
-    return {Purpose::kOutsidePodRange, absl::StrCat("interface ", words.in_interface.text)};
-  }
-  if (absl::EndsWith(words.comment, " external IP")) return {Purpose::kExternalIp};
-  if (absl::EndsWith(words.comment, " cluster IP")) return {Purpose::kMasqueradeAll};
+RulePurpose ForServiceAddress(absl::string_view group, absl::string_view comment,
+                              const RuleWords& words) {
+  const RuleWord source = words.Get("-s");
+  const RuleWord interface = words.Get("-i");
+  if (source.negated) return {"OutsidePodRange", std::string(source.text)};
+  if (interface.negated) return {"OutsidePodRange", absl::StrCat("interface ", interface.text)};
+  if (absl::EndsWith(comment, " external IP")) return {"ExternalIP"};
+  if (absl::EndsWith(comment, " cluster IP")) return {"MasqueradeAll"};
   // 1.22 and 1.23: node ports are marked in the service's chain, which has no destination then.
-  if (group != "KUBE-SERVICES" && words.destination_port && !words.destination) {
+  if (group != "KUBE-SERVICES" && words.Get("--dport") && !words.Get("-d")) {
     return ForNodePort(words);
   }
-  return {Purpose::kOther, std::string(group)};
+  return {"Other", std::string(group)};
 }
 
-RulePurpose ForMasquerade(absl::string_view group, const RuleWords& words) {
-  if (words.set) return ForSet(words.set.text, words);
+RulePurpose ForMasquerade(absl::string_view group, absl::string_view comment,
+                          const RuleWords& words) {
+  if (const RuleWord set = words.Get("--match-set")) return ForSet(set.text, words);
   if (group == "KUBE-SERVICES" || group == "KUBE-SVC-*" || group == "KUBE-SVL-*") {
-    return ForServiceAddress(group, words);
+    return ForServiceAddress(group, comment, words);
   }
-  if (group == "KUBE-SEP-*" && !SingleHost(words.source.text).empty() && !words.source.negated) {
-    return {Purpose::kHairpin};
+  const RuleWord source = words.Get("-s");
+  if (group == "KUBE-SEP-*" && !SingleHost(source.text).empty() && !source.negated) {
+    return {"Hairpin"};
   }
   if (group == "KUBE-EXT-*" || group == "KUBE-XLB-*") {
-    return {words.source_type.text == "LOCAL" ? Purpose::kExternalFromNode : Purpose::kExternal};
+    return {words.Get("--src-type").text == "LOCAL" ? "ExternalFromNode" : "External"};
   }
-  if (group == "KUBE-FW-*" || group == "KUBE-LOAD-BALANCER") return {Purpose::kLoadBalancer};
+  if (group == "KUBE-FW-*" || group == "KUBE-LOAD-BALANCER") return {"LoadBalancer"};
   if (group == "KUBE-NODEPORTS" || group == "KUBE-NODE-PORT") return ForNodePort(words);
-  return {Purpose::kOther, std::string(group)};
+  return {"Other", std::string(group)};
 }
 
-RulePurpose ForDrop(absl::string_view group, const RuleWords& words) {
-  if (absl::EndsWith(words.comment, "has no local endpoints")) return {Purpose::kNoLocalEndpoints};
-  if (group == "KUBE-FW-*" || group == "KUBE-FIREWALL") return {Purpose::kSourceRanges};
-  return {Purpose::kOther, std::string(group)};
+RulePurpose ForDrop(absl::string_view group, absl::string_view comment) {
+  if (absl::EndsWith(comment, "has no local endpoints")) return {"NoLocalEndpoints"};
+  if (group == "KUBE-FW-*" || group == "KUBE-FIREWALL") return {"SourceRanges"};
+  return {"Other", std::string(group)};
 }
 
 // `target` is the chain that the rule leads to, as TABLE/CHAIN; `owner` the rule's.
 RulePurpose PurposeOf(absl::string_view target, absl::string_view chain, bool base, Owner owner,
-                      const RuleWords& words) {
-  if (base && (IsKubernetes(owner) || owner == Owner::kThisAgent))
-    return {Purpose::kBaseJump, std::string(chain)};
+                      absl::string_view comment, const RuleWords& words) {
+  if (base && (IsKubernetes(owner) || owner == Owner::kThisAgent)) {
+    return {"BaseJump", std::string(chain)};
+  }
   const std::string group(ChainGroup(chain));
-  const bool masquerade = target == "nat/KUBE-MARK-MASQ";
+  const bool masquerade = target == kMarkMasqPlace;
   if (masquerade && (owner == Owner::kPortmap || owner == Owner::kHostPorts)) {
-    return {IsLoopback(words.source) ? Purpose::kHostPortLoopback : Purpose::kHostPortHairpin,
+    return {IsLoopback(words.Get("-s")) ? "HostPortLoopback" : "HostPortHairpin",
             std::string(OwnerName(owner))};
   }
-  const bool known = masquerade || target == "nat/KUBE-MARK-DROP";
+  const bool known = masquerade || target == kMarkDropPlace;
   if ((known && !IsKubernetes(owner)) || IsPrivateChain(target)) {
-    return {Purpose::kThirdParty,
+    return {"ThirdParty",
             owner == Owner::kUnknown ? group : absl::StrCat(OwnerName(owner), ", ", group)};
   }
-  if (known) return masquerade ? ForMasquerade(group, words) : ForDrop(group, words);
-  return {Purpose::kOther, owner == Owner::kUnknown || base
-                               ? group
-                               : absl::StrCat(group, " (", OwnerName(owner), ")")};
+  if (known) return masquerade ? ForMasquerade(group, comment, words) : ForDrop(group, comment);
+  return {"Other", owner == Owner::kUnknown || base
+                       ? group
+                       : absl::StrCat(group, " (", OwnerName(owner), ")")};
 }
 
 // ---- the rules that lead to a chain, and its own ----
 
 // "default/web: a packet from ...".
-std::string WithService(absl::string_view service, const std::string& sentence) {
-  return service.empty() ? sentence : absl::StrCat(service, ": ", sentence);
+AuditedRule Explained(const std::string& chain, const std::string& text, const SurveyRule& rule,
+                      absl::string_view service, const std::string& sentence) {
+  return {.chain = chain,
+          .text = text,
+          .packets = rule.counters.packets,
+          .sentence = absl::StrCat(service, service.empty() ? "" : ": ", sentence)};
 }
 
 using Services = std::map<std::string, std::string>;
@@ -250,85 +255,66 @@ Services ServicesOfChains(const FamilyChains& chains) {
   return of_chain;
 }
 
-// Gathers the rules that lead to a chain, by purpose.
-class Users {
- public:
-  // Of nat/KUBE-MARK-MASQ, say.
-  Users(const FamilyChains& chains, std::string target)
-      : chains_(chains), target_(std::move(target)), counted_(HasCounters(chains.survey())) {}
-
-  void Add(const netlink::TableId& table, const std::string& name, const SurveyChain& chain,
-           const SurveyRule& rule) {
+// The rules of `table` that lead to `chain`, by purpose. Returns how many chains they are in.
+size_t AddUsers(const FamilyChains& chains, const netlink::TableId& table, absl::string_view chain,
+                Explanation& explanation) {
+  const bool counted = HasCounters(chains.survey());
+  std::optional<Services> services;  // made where it is needed
+  std::map<std::tuple<const PurposeRow*, std::string, Owner>, PurposeGroup> groups;
+  std::set<std::string> from_chains;
+  const auto add = [&](const std::string& name, bool base, const SurveyRule& rule) {
     const std::string text = ToString(table, rule);
     const RuleWords words = ParseRuleWords(text);
-    const Owner owner = OwnerOfRule(table, name, chain.base, rule);
-    const RulePurpose purpose = PurposeOf(target_, name, chain.base, owner, words);
-    PurposeGroup& group = groups_[{purpose.purpose, purpose.parameter, owner}];
-    if (group.count == 0) {
-      const PurposeRow& row = Row(purpose.purpose);
-      group = {.purpose = purpose.purpose,
-               .title = absl::StrReplaceAll(row.title, {{"%s", purpose.parameter}}),
-               .reason = std::string(row.reason),
-               .owner = owner};
+    const Owner owner = OwnerOfRule(table, name, base, rule);
+    const std::string& comment = KnownMatches(rule).comment;
+    const RulePurpose purpose = PurposeOf(explanation.chain, name, base, owner, comment, words);
+    const auto* row =
+        absl::c_find_if(kPurposes, [&](const PurposeRow& one) { return one.id == purpose.id; });
+    PurposeGroup& group = groups[{row, purpose.parameter, owner}];
+    if (group.count++ == 0) {
+      group.id = row->id;
+      group.title = absl::StrReplaceAll(row->title, {{"%s", purpose.parameter}});
+      group.reason = row->reason;
+      group.owner = owner;
     }
-    ++group.count;
-    if (counted_) group.packets = group.packets.value_or(0) + rule.counters.packets;
-    from_.insert(name);
+    if (counted) group.packets = group.packets.value_or(0) + rule.counters.packets;
+    from_chains.insert(name);
     if (group.examples.size() >= kMostExamples) return;
-    // Where it leads to need not be said.
-    const std::string sentence =
-        purpose.purpose == Purpose::kHairpin
-            ? absl::StrCat("the pod ", SingleHost(words.source.text), " calls itself")
-            : PacketText(words);
-    group.examples.push_back({.chain = name,
-                              .text = text,
-                              .packets = rule.counters.packets,
-                              .sentence = WithService(ServiceOf(name, rule), sentence)});
-  }
-
-  // Gives them away; the result is in how many chains they stand.
-  size_t Write(Explanation& explanation) && {
-    for (auto& [key, group] : groups_) {
-      explanation.users += group.count;
-      explanation.purposes.push_back(std::move(group));
+    absl::string_view service = ServiceInComment(comment);
+    // Rules of kube-proxy 1.17 in KUBE-SVC-* and KUBE-SEP-* have no comment.
+    if (service.empty() && absl::StartsWith(name, "KUBE-S") && name != "KUBE-SERVICES") {
+      if (!services) services = ServicesOfChains(chains);
+      service = (*services)[name];
     }
-    return from_.size();
+    // Where it leads to need not be said.
+    group.examples.push_back(
+        Explained(name, text, rule, service,
+                  group.id == "Hairpin"
+                      ? absl::StrCat("the pod ", SingleHost(words.Get("-s").text), " calls itself")
+                      : PacketText(words)));
+  };
+  for (const auto& [name, from] : chains.In(table.name)) {
+    for (const SurveyRule& rule : from.rules) {
+      if (JumpOf(rule) == chain) add(name, from.base, rule);
+    }
   }
-
- private:
-  // The service that a rule of kube-proxy's is about: by its comment; where it has none, as those
-  // of kube-proxy 1.17 in KUBE-SVC-* and KUBE-SEP-*, by its chain. Empty where nothing tells.
-  std::string ServiceOf(const std::string& chain, const SurveyRule& rule) {
-    const absl::string_view named = ServiceInComment(KnownMatches(rule).comment);
-    if (!named.empty()) return std::string(named);
-    if (!absl::StartsWith(chain, "KUBE-S") || chain == "KUBE-SERVICES") return "";
-    if (!services_) services_ = ServicesOfChains(chains_);
-    const auto found = services_->find(chain);
-    return found == services_->end() ? "" : found->second;
+  for (auto& [key, group] : groups) {
+    explanation.users += group.count;
+    explanation.purposes.push_back(std::move(group));
   }
-
-  const FamilyChains& chains_;
-  const std::string target_;
-  const bool counted_;
-  std::optional<Services> services_;  // made where it is needed
-  std::map<std::tuple<Purpose, std::string, Owner>, PurposeGroup> groups_;
-  std::set<std::string> from_;
-};
+  return from_chains.size();
+}
 
 void AddOwnRules(const netlink::TableId& table, const std::string& name, const SurveyChain& chain,
                  Explanation& explanation) {
   // Kubelet's chains are short, and their rules make sense together only.
   constexpr size_t kMost = 10;
   explanation.rule_count = chain.rules.size();
-  for (const SurveyRule& rule : chain.rules) {
-    if (explanation.rules.size() == kMost) break;
+  for (const SurveyRule& rule : absl::MakeSpan(chain.rules).subspan(0, kMost)) {
     const std::string text = ToString(table, rule);
-    const RuleWords words = ParseRuleWords(text);
-    explanation.rules.push_back(
-        {.chain = name,
-         .text = text,
-         .packets = rule.counters.packets,
-         .sentence = WithService(ServiceInComment(words.comment), RuleSentence(words))});
+    explanation.rules.push_back(Explained(name, text, rule,
+                                          ServiceInComment(KnownMatches(rule).comment),
+                                          RuleSentence(ParseRuleWords(text))));
   }
 }
 
@@ -343,7 +329,7 @@ void WriteInShort(size_t from_chains, Explanation& explanation) {
                             : "Nothing jumps here.");
     return;
   }
-  if (explanation.chain == "nat/KUBE-MARK-MASQ") {
+  if (explanation.chain == kMarkMasqPlace) {
     points.push_back(absl::StrCat(
         "There is one such chain, and it does one thing. ", where,
         " to it; they differ in whose packets they pick, not in what is done to them."));
@@ -360,34 +346,27 @@ void WriteInShort(size_t from_chains, Explanation& explanation) {
 
 }  // namespace
 
-absl::string_view PurposeName(Purpose purpose) { return Row(purpose).name; }
-
 absl::StatusOr<Explanation> Explain(const netlink::Survey& survey, netlink::Family family,
-                                    absl::string_view chain) {
+                                    absl::string_view wanted) {
   const FamilyChains chains(survey, family);
-  const absl::StatusOr<Place> place = FindPlace(chains, chain);
+  const auto place = FindPlace(chains, wanted);
   if (!place.ok()) return place.status();
-  const SurveyChain& found = *chains.Find(place->table, place->chain);
-  const netlink::TableId table = chains.Id(place->table);
+  const auto& [table_name, chain] = *place;
+  const SurveyChain& found = *chains.Find(table_name, chain);
+  const netlink::TableId table = chains.Id(table_name);
   Explanation explanation = {.iptables_mode = survey.mode,
                              .family = chains.name(),
-                             .chain = absl::StrCat(place->table, "/", place->chain),
-                             .owner = OwnerOfChain(table, place->chain, found.base),
-                             .what = ChainMeaning(place->table, place->chain, found.base),
+                             .chain = absl::StrCat(table_name, "/", chain),
+                             .owner = OwnerOfChain(table, chain, found.base),
+                             .what = ChainMeaning(table_name, chain, found.base),
                              .maker = std::string(OwnerName(Owner::kBaseChain))};
   if (!found.base) {
     const KubeProxyFacts proxy = FindKubeProxy(survey)[family == netlink::Family::kIPv4 ? 0 : 1];
-    explanation.maker = ChainMaker(chains, proxy, place->table, place->chain);
+    explanation.maker = ChainMaker(chains, proxy, table_name, chain);
   }
-  Users users(chains, explanation.chain);
-  for (const auto& [name, from] : chains.In(place->table)) {
-    for (const SurveyRule& rule : from.rules) {
-      if (JumpOf(rule) == place->chain) users.Add(table, name, from, rule);
-    }
-  }
-  const size_t from_chains = std::move(users).Write(explanation);
-  AddOwnRules(table, place->chain, found, explanation);
-  explanation.next = WhereNext(chains, place->table, place->chain);
+  const size_t from_chains = AddUsers(chains, table, chain, explanation);
+  AddOwnRules(table, chain, found, explanation);
+  explanation.next = WhereNext(chains, table_name, chain);
   WriteInShort(from_chains, explanation);
   return explanation;
 }

@@ -18,43 +18,28 @@ using netlink::SurveyRule;
 
 // ---- the release: what changed in kube-proxy's rules, as far as it can be seen in them ----
 
-// Collects "not before" and "not after"; the narrowest win.
-class Bounds {
- public:
-  explicit Bounds(KubeProxyFacts& facts) : facts_(facts) {}
+// Collects "not before" and "not after"; the narrowest count.
+struct Bounds {
+  KubeProxyFacts& facts;
+  std::string oldest_evidence = {};
+  std::string newest_evidence = {};
 
-  void AtLeast(int minor, const std::string& evidence) {
-    if (minor <= facts_.oldest) return;
-    facts_.oldest = minor;
-    oldest_evidence_ = absl::StrCat("since 1.", minor, ": ", evidence);
+  void AtLeast(int minor, absl::string_view evidence) {
+    if (minor <= facts.oldest) return;
+    facts.oldest = minor;
+    oldest_evidence = absl::StrCat("since 1.", minor, ": ", evidence);
   }
 
-  void AtMost(int minor, const std::string& evidence) {
-    if (facts_.newest != 0 && minor >= facts_.newest) return;
-    facts_.newest = minor;
-    newest_evidence_ = absl::StrCat("up to 1.", minor, ": ", evidence);
+  void AtMost(int minor, absl::string_view evidence) {
+    if (facts.newest != 0 && minor >= facts.newest) return;
+    facts.newest = minor;
+    newest_evidence = absl::StrCat("up to 1.", minor, ": ", evidence);
   }
 
-  // `is_new`: what release `since` brought, and no older one has.
-  void Tell(bool is_new, int since, const std::string& evidence, const std::string& otherwise) {
+  // `is_new`: what release `since` introduced.
+  void Tell(bool is_new, int since, absl::string_view evidence, absl::string_view otherwise) {
     is_new ? AtLeast(since, evidence) : AtMost(since - 1, otherwise);
   }
-
-  // What only a newer release makes outweighs what an older one may have left behind.
-  void Settle() {
-    if (facts_.newest != 0 && facts_.oldest > facts_.newest) {
-      facts_.newest = 0;
-      absl::StrAppend(&newest_evidence_, " (left over)");
-    }
-    for (std::string* evidence : {&oldest_evidence_, &newest_evidence_}) {
-      if (!evidence->empty()) facts_.evidence.push_back(std::move(*evidence));
-    }
-  }
-
- private:
-  KubeProxyFacts& facts_;
-  std::string oldest_evidence_;
-  std::string newest_evidence_;
 };
 
 // "! -s 10.244.0.0/16 ... -j KUBE-MARK-MASQ", or "! -i" of the other ways to tell local packets.
@@ -66,11 +51,7 @@ bool IsOutsideMasquerade(const SurveyRule& rule) {
          (opaque != nullptr && opaque->in_interface && opaque->in_interface->negated);
 }
 
-// A file may hold table nat alone; then what is not in table filter tells nothing.
-bool HasFilter(const FamilyChains& chains) { return !chains.In("filter").empty(); }
-
 void TellByFilter(const FamilyChains& chains, Bounds& bounds) {
-  if (!HasFilter(chains)) return;
   bounds.Tell(chains.Has("filter", "KUBE-NODEPORTS"), 21, "filter/KUBE-NODEPORTS",
               "no filter/KUBE-NODEPORTS");
   bounds.Tell(chains.HangsOnBase("filter", "KUBE-EXTERNAL-SERVICES", "FORWARD"), 20,
@@ -78,7 +59,7 @@ void TellByFilter(const FamilyChains& chains, Bounds& bounds) {
               "FORWARD does not jump to filter/KUBE-EXTERNAL-SERVICES");
   bounds.Tell(chains.HangsOnBase("filter", "KUBE-PROXY-FIREWALL"), 25, "filter/KUBE-PROXY-FIREWALL",
               "nothing jumps to filter/KUBE-PROXY-FIREWALL");
-  // Or this agent's, in its place.
+  // Or this agent's.
   const bool kubelets = chains.Has("mangle", kHintChain) || chains.HasAnywhere(kCanaryChain);
   if (!chains.Has("filter", kFirewallChain)) {
     bounds.AtMost(26, "no filter/KUBE-FIREWALL");
@@ -123,12 +104,9 @@ void TellByServices(const FamilyChains& chains, Bounds& bounds) {
 
 void TellByPostrouting(const FamilyChains& chains, Bounds& bounds) {
   const auto& postrouting = chains.Rules("nat", kPostroutingChain);
-  if (postrouting.empty()) return;
-  const SurveyRule& first = postrouting.front();
-  const std::optional<netlink::MarkMatch>& mark = KnownMatches(first).mark;
-  if (mark && !mark->negated && TargetName(first) == "MASQUERADE") {
-    bounds.AtMost(18, "KUBE-POSTROUTING is a single rule");
-  }
+  if (postrouting.empty() || TargetName(postrouting.front()) != "MASQUERADE") return;
+  const std::optional<netlink::MarkMatch>& mark = KnownMatches(postrouting.front()).mark;
+  if (mark && !mark->negated) bounds.AtMost(18, "KUBE-POSTROUTING is a single rule");
 }
 
 // "KUBE-SVC-X -m comment --comment "ns/svc -> 10.0.0.1:80" -j KUBE-SEP-Y".
@@ -168,18 +146,16 @@ void TellByServiceChains(const FamilyChains& chains, Bounds& bounds) {
   if (firewalls && !closed) bounds.AtMost(26, "KUBE-FW-* without a closing comment");
 }
 
-void TellIpvs(const FamilyChains& chains, Bounds& bounds) {
+void TellIpvs(const FamilyChains& chains, bool has_filter, Bounds& bounds) {
   if (chains.Has("nat", kFirewallChain)) {
     bounds.AtMost(24, "nat/KUBE-FIREWALL, which is IPVS mode's own");
   }
-  if (!HasFilter(chains)) return;
-  struct Since {
-    absl::string_view chain;
-    int minor;
-  };
-  for (const auto& [chain, minor] :
-       {Since{"KUBE-NODE-PORT", 21}, Since{"KUBE-SOURCE-RANGES-FIREWALL", 25},
-        Since{"KUBE-IPVS-FILTER", 26}, Since{"KUBE-IPVS-OUT-FILTER", 29}}) {
+  if (!has_filter) return;
+  constexpr std::pair<absl::string_view, int> kSince[] = {{"KUBE-NODE-PORT", 21},
+                                                          {"KUBE-SOURCE-RANGES-FIREWALL", 25},
+                                                          {"KUBE-IPVS-FILTER", 26},
+                                                          {"KUBE-IPVS-OUT-FILTER", 29}};
+  for (const auto& [chain, minor] : kSince) {
     const std::string name = absl::StrCat("filter/", chain);
     bounds.Tell(chains.Has("filter", chain), minor, name, absl::StrCat("no ", name));
   }
@@ -187,17 +163,26 @@ void TellIpvs(const FamilyChains& chains, Bounds& bounds) {
 
 // From one family's rules alone; adds to the evidence.
 void TellGeneration(const FamilyChains& chains, KubeProxyFacts& facts) {
-  Bounds bounds(facts);
+  Bounds bounds = {facts};
+  // A file may have table nat alone; then a chain that is missing in table filter tells nothing.
+  const bool has_filter = !chains.In("filter").empty();
   TellByPostrouting(chains, bounds);
   if (facts.mode == KubeProxyMode::kIpvs) {
-    TellIpvs(chains, bounds);
+    TellIpvs(chains, has_filter, bounds);
   } else {
-    TellByFilter(chains, bounds);
+    if (has_filter) TellByFilter(chains, bounds);
     TellByForward(chains, bounds);
     TellByServices(chains, bounds);
     TellByServiceChains(chains, bounds);
   }
-  bounds.Settle();
+  // What only a newer release makes outweighs what an older one may have left.
+  if (facts.newest != 0 && facts.oldest > facts.newest) {
+    facts.newest = 0;
+    bounds.newest_evidence += " (left over)";
+  }
+  for (std::string* evidence : {&bounds.oldest_evidence, &bounds.newest_evidence}) {
+    if (!evidence->empty()) facts.evidence.push_back(std::move(*evidence));
+  }
 }
 
 // ---- the mode ----
@@ -215,35 +200,22 @@ std::string AnyChain(const FamilyChains& chains) {
   return "";
 }
 
-bool IsIpvs(const FamilyChains& chains, std::vector<std::string>& evidence) {
-  for (const absl::string_view chain : {"KUBE-LOAD-BALANCER", "KUBE-NODE-PORT"}) {
-    if (!chains.Has("nat", chain)) continue;
-    evidence.push_back(absl::StrCat("nat/", chain, ", which only IPVS mode makes"));
-    return true;
-  }
-  return false;
-}
-
-// What has a table of nft to itself.
-void FindTables(const FamilyChains& chains, KubeProxyFacts& facts) {
-  const bool ipv4 = chains.family() == Family::kIPv4;
-  const netlink::TableId proxy = chains.Id("kube-proxy");
-  const netlink::TableId kpng = chains.Id(ipv4 ? "k8s_svc" : "k8s_svc6");
-  if (chains.survey().tables.count(proxy) != 0) {
-    facts.mode = KubeProxyMode::kNftables;
-    facts.oldest = 29;
-    facts.evidence.push_back(absl::StrCat("the table ", netlink::ToString(proxy)));
-  } else if (chains.survey().tables.count(kpng) != 0) {
-    facts.mode = KubeProxyMode::kKpng;
-    facts.evidence.push_back(absl::StrCat("the table ", netlink::ToString(kpng)));
-  }
+// A table of nft that one program has to itself.
+bool FindTable(const FamilyChains& chains, absl::string_view name, KubeProxyFacts& facts) {
+  const netlink::TableId table = chains.Id(name);
+  if (!chains.survey().tables.contains(table)) return false;
+  facts.evidence.push_back(absl::StrCat("the table ", netlink::ToString(table)));
+  return true;
 }
 
 KubeProxyFacts FindInFamily(const FamilyChains& chains) {
-  KubeProxyFacts facts;
-  facts.iptables_mode = chains.survey().mode;
-  facts.family = chains.family();
-  FindTables(chains, facts);
+  KubeProxyFacts facts = {.iptables_mode = chains.survey().mode, .family = chains.family()};
+  if (FindTable(chains, "kube-proxy", facts)) {
+    facts.mode = KubeProxyMode::kNftables;
+    facts.oldest = 29;
+  } else if (FindTable(chains, chains.family() == Family::kIPv4 ? "k8s_svc" : "k8s_svc6", facts)) {
+    facts.mode = KubeProxyMode::kKpng;
+  }
   const std::string any = AnyChain(chains);
   if (any.empty()) return facts;
   if (facts.mode != KubeProxyMode::kNone) {
@@ -259,54 +231,44 @@ KubeProxyFacts FindInFamily(const FamilyChains& chains) {
                                               : "no nat/KUBE-SERVICES"));
     return facts;
   }
-  facts.mode = IsIpvs(chains, facts.evidence) ? KubeProxyMode::kIpvs : KubeProxyMode::kIptables;
-  if (facts.mode == KubeProxyMode::kIptables) {
-    facts.evidence.emplace_back("PREROUTING or OUTPUT jumps to nat/KUBE-SERVICES");
+  facts.mode = KubeProxyMode::kIptables;
+  for (const absl::string_view chain : {"KUBE-LOAD-BALANCER", "KUBE-NODE-PORT"}) {
+    if (facts.mode == KubeProxyMode::kIpvs || !chains.Has("nat", chain)) continue;
+    facts.mode = KubeProxyMode::kIpvs;
+    facts.evidence = {absl::StrCat("nat/", chain, ", which only IPVS mode makes")};
   }
-  // IPVS mode makes no canary either.
-  facts.may_be_kpng =
-      facts.mode == KubeProxyMode::kIptables && !chains.HasAnywhere("KUBE-PROXY-CANARY");
+  if (facts.mode == KubeProxyMode::kIptables) {
+    facts.evidence = {"PREROUTING or OUTPUT jumps to nat/KUBE-SERVICES"};
+    // IPVS mode makes no canary either.
+    facts.may_be_kpng = !chains.HasAnywhere("KUBE-PROXY-CANARY");
+  }
   TellGeneration(chains, facts);
   return facts;
 }
 
-bool IsLive(const KubeProxyFacts& facts) {
-  return facts.mode == KubeProxyMode::kIptables || facts.mode == KubeProxyMode::kIpvs;
-}
-
-// Both families are one process's work: what the narrower of them knows.
+// One process writes both families: what the narrower of them shows.
 void Join(KubeProxyFacts& a, KubeProxyFacts& b) {
-  if (!IsLive(a) || a.mode != b.mode) return;
+  if (!a.KeepsMarkMasq() || a.mode != b.mode) return;
   const int oldest = std::max(a.oldest, b.oldest);
-  int newest = std::min(a.newest, b.newest);
-  if (a.newest == 0 || b.newest == 0) newest = std::max(a.newest, b.newest);
-  // Then an old one of the two families is left over from before an upgrade.
+  const int newest =
+      a.newest == 0 || b.newest == 0 ? std::max(a.newest, b.newest) : std::min(a.newest, b.newest);
+  // One family is then left over from before an upgrade.
   if (newest != 0 && oldest > newest) return;
-  for (KubeProxyFacts* one : {&a, &b}) {
-    const KubeProxyFacts& other = one == &a ? b : a;
+  for (const auto& [one, other] : {std::pair(&a, &b), std::pair(&b, &a)}) {
     if (one->oldest == oldest && one->newest == newest) continue;
-    one->evidence.push_back(
-        absl::StrCat("the rules of ", netlink::FamilyName(other.family), ", which narrow it down"));
+    one->evidence.push_back(absl::StrCat("the rules of ", netlink::FamilyName(other->family),
+                                         ", which narrow it down"));
+    one->oldest = oldest;
+    one->newest = newest;
   }
-  a.oldest = b.oldest = oldest;
-  a.newest = b.newest = newest;
 }
 
 }  // namespace
 
 absl::string_view KubeProxyModeName(KubeProxyMode mode) {
   // In the order of the enumeration.
-  constexpr std::array<absl::string_view, 6> kNames = {"none",     "iptables", "IPVS",
-                                                       "nftables", "kpng",     "left over"};
+  constexpr std::array kNames = {"none", "iptables", "IPVS", "nftables", "kpng", "left over"};
   return kNames.at(static_cast<size_t>(mode));
-}
-
-bool KubeProxyFacts::KeepsMarkMasq() const { return IsLive(*this); }
-
-bool KubeProxyFacts::MayUseMarkDrop() const { return IsLive(*this) && oldest < 25; }
-
-bool KubeProxyFacts::KeepsFirewall() const {
-  return mode == KubeProxyMode::kIptables && oldest >= 27;
 }
 
 std::string GenerationText(const KubeProxyFacts& facts) {

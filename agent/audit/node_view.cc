@@ -15,7 +15,7 @@ namespace {
 using netlink::Family;
 using netlink::Survey;
 
-// Others may change the rules all the while.
+// Other programs may change the rules meanwhile.
 constexpr int kMostAttempts = 5;
 
 void AddProblem(NodeView& view, absl::string_view what, const absl::Status& status) {
@@ -38,20 +38,17 @@ void AddSurvey(NodeView& view, absl::string_view what, absl::StatusOr<Survey> su
 
 void SurveyNft(const ModeSources& sources, NodeView& view) {
   const absl::Status there = CheckNftIsThere(sources);
-  // Nothing is in what is not there, or not loaded.
+  // A kernel without nf_tables, or one that has not loaded it, has no tables.
   if (absl::IsUnavailable(there) || absl::IsFailedPrecondition(there)) return;
-  if (!there.ok()) return AddProblem(view, "nft tables", there);
-  absl::StatusOr<Survey> survey = TakeSurvey(sources.open_nft());
-  // A kernel without nf_tables may say so only when it is asked.
-  if (absl::IsUnavailable(survey.status())) return;
-  AddSurvey(view, "nft tables", std::move(survey));
+  absl::StatusOr<Survey> survey = there.ok() ? TakeSurvey(sources.open_nft()) : there;
+  // The kernel may report that only when it is asked.
+  if (!absl::IsUnavailable(survey.status())) AddSurvey(view, "nft tables", std::move(survey));
 }
 
 void SurveyLegacy(const ModeSources& sources, NodeView& view) {
   bool has_tables = false;
   for (const Family family : netlink::kFamilies) {
-    const absl::StatusOr<std::vector<std::string>> names =
-        IptablesLegacyTableNames(family, sources);
+    const auto names = IptablesLegacyTableNames(family, sources);
     has_tables = has_tables || (names.ok() && !names->empty());
     if (!names.ok() && !absl::IsUnavailable(names.status())) {
       AddProblem(view, absl::StrCat("legacy tables of ", netlink::FamilyName(family)),
@@ -66,11 +63,8 @@ NodeView Gather(const ModeSources& sources) {
   SurveyNft(sources, view);
   SurveyLegacy(sources, view);
   absl::StatusOr<std::vector<FwmarkRule>> rules = ReadFwmarkRules();
-  if (rules.ok()) {
-    view.ip_rules = *std::move(rules);
-  } else {
-    AddProblem(view, "ip rule", rules.status());
-  }
+  if (!rules.ok()) AddProblem(view, "ip rule", rules.status());
+  if (rules.ok()) view.ip_rules = *std::move(rules);
   absl::StatusOr<std::vector<std::string>> exposed = ReadRouteLocalnet();
   if (exposed.ok()) {
     view.route_localnet = *std::move(exposed);
@@ -84,7 +78,7 @@ NodeView Visit(const NetworkNamespace& wanted, const ModeSources& sources) {
   NodeView view;
   const absl::StatusOr<VisitedNamespace> visited = VisitedNamespace::Open(wanted.path);
   absl::Status status = visited.status();
-  // The path is a process', maybe, and that may have ended, and its number be another's now.
+  // The path may be of a process that has ended, and another process may have its number now.
   if (visited.ok() && visited->inode() != wanted.inode) {
     status = absl::NotFoundError("it has ended since it was listed");
   }

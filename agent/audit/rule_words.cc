@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
+#include "agent/audit/rule_words.h"
+
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -15,7 +15,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
-#include "agent/audit/audit_parts.h"
 #include "agent/xtables/iptables_save.h"
 
 namespace kipt::agent {
@@ -23,82 +22,56 @@ namespace {
 
 // ---- reading ----
 
-struct KnownOption {
-  absl::string_view match;  // empty: of any, or of none
-  absl::string_view name;
-  RuleWord RuleWords::*place;
-};
-constexpr KnownOption kOptions[] = {
-    {"", "-s", &RuleWords::source},
-    {"", "--source", &RuleWords::source},
-    {"", "--src", &RuleWords::source},
-    {"", "-d", &RuleWords::destination},
-    {"", "--destination", &RuleWords::destination},
-    {"", "--dst", &RuleWords::destination},
-    {"", "-i", &RuleWords::in_interface},
-    {"", "-o", &RuleWords::out_interface},
-    {"", "-p", &RuleWords::protocol},
-    {"", "--sport", &RuleWords::source_port},
-    {"", "--sports", &RuleWords::source_port},
-    {"", "--dport", &RuleWords::destination_port},
-    {"", "--dports", &RuleWords::destination_port},
-    {"", "--src-type", &RuleWords::source_type},
-    {"", "--dst-type", &RuleWords::destination_type},
-    {"", "--ctstate", &RuleWords::ct_state},
-    {"", "--state", &RuleWords::ct_state},
-    {"mark", "--mark", &RuleWords::mark},
-    {"connlabel", "--label", &RuleWords::conn_label},
-    {"set", "--match-set", &RuleWords::set},
-    {"statistic", "--probability", &RuleWords::probability},
-};
+using WordPair = std::pair<absl::string_view, absl::string_view>;
+
+// Options that are understood after any match, and those of one match.
+constexpr absl::string_view kOptions[] = {
+    "-s", "-d", "-i", "-o", "-p", "--sport", "--dport", "--src-type", "--dst-type", "--ctstate"};
+constexpr WordPair kMatchOptions[] = {{"mark", "--mark"},
+                                      {"connlabel", "--label"},
+                                      {"set", "--match-set"},
+                                      {"statistic", "--probability"}};
+
+// Other names of these.
+constexpr WordPair kAliases[] = {
+    {"--source", "-s"},      {"--src", "-s"},         {"--destination", "-d"}, {"--dst", "-d"},
+    {"--sports", "--sport"}, {"--dports", "--dport"}, {"--state", "--ctstate"}};
 
 // Matches all of whose options are in kOptions, or below.
 constexpr absl::string_view kMatches[] = {"tcp",       "udp",       "sctp",      "comment",
                                           "addrtype",  "conntrack", "state",     "mark",
                                           "multiport", "set",       "statistic", "connlabel"};
 
-// Quotes and the backslashes in them off; any bytes.
-void AppendUnquoted(absl::string_view word, std::string& out) {
-  const bool quoted = word.size() >= 2 && word.front() == '"' && word.back() == '"';
-  if (!quoted) {
-    absl::StrAppend(&out, word);
-    return;
-  }
-  for (size_t at = 1; at + 1 < word.size(); ++at) {
-    if (word[at] == '\\' && at + 2 < word.size()) ++at;
-    out += word[at];
-  }
+// What is between the beginning of `first` and the end of `last`, two words of one text.
+absl::string_view Between(absl::string_view first, absl::string_view last) {
+  return {first.data(), static_cast<size_t>(last.data() + last.size() - first.data())};
 }
 
 class Reader {
  public:
-  Reader(absl::string_view text, const std::vector<absl::string_view>& words)
-      : text_(text), words_(words) {}
+  explicit Reader(const std::vector<absl::string_view>& words) : words_(words) {}
 
   RuleWords Read() && {
     while (at_ < words_.size()) {
       first_ = at_;
       const bool negated = words_[at_] == "!";
-      if (negated) ++at_;
-      if (at_ == words_.size()) break;
+      if (negated && ++at_ == words_.size()) break;
       const absl::string_view option = words_[at_++];
       if (option == "-j" || option == "-g") {
-        ReadTarget();
+        rule_.target = Argument().text;
+        if (at_ < words_.size()) rule_.target_arguments = Between(words_[at_], words_.back());
         break;
       }
-      if (ReadMatch(option, negated)) {
-        CloseOther();
-      } else {
-        ExtendOther();
-      }
+      const bool understood = ReadMatch(option, negated);
+      if (!understood) AddOther();
+      in_other_ = !understood;
     }
-    CloseOther();
     return std::move(rule_);
   }
 
  private:
   // The next word, as the argument of an option; old programs print the "!" in front of it.
-  RuleWord Argument(bool negated) {
+  RuleWord Argument(bool negated = false) {
     if (at_ < words_.size() && words_[at_] == "!") {
       negated = true;
       ++at_;
@@ -109,105 +82,85 @@ class Reader {
   // False where it is not understood.
   bool ReadMatch(absl::string_view option, bool negated) {
     if (option == "-m") {
-      match_ = Argument(false).text;
-      CloseOther();
-      return absl::c_find(kMatches, match_) != std::end(kMatches);
+      match_ = Argument().text;
+      in_other_ = false;
+      return absl::c_linear_search(kMatches, match_);
     }
-    const auto known = absl::c_find_if(kOptions, [&](const KnownOption& row) {
-      return row.name == option && (row.match.empty() || row.match == match_);
-    });
-    if (known != std::end(kOptions)) return ReadOption(rule_.*known->place, negated);
-    if (match_ == "comment" && option == "--comment") {
-      if (!rule_.comment.empty()) rule_.comment += "; ";
-      AppendUnquoted(Argument(false).text, rule_.comment);
-      return true;
+    for (const auto& [alias, name] : kAliases) {
+      if (option == alias) option = name;
     }
-    if (match_ == "connlabel" && option == "--set" && rule_.conn_label && !rule_.sets_label) {
+    if (absl::c_linear_search(kOptions, option) ||
+        absl::c_linear_search(kMatchOptions, WordPair(match_, option))) {
+      return ReadOption(option, negated);
+    }
+    if (match_ == "connlabel" && option == "--set" && rule_.Get("--label") && !rule_.sets_label) {
       rule_.sets_label = true;
       return true;
     }
-    if (match_ == "statistic") {
-      (void)Argument(false);
-      if (option != "--mode") ExtendOther();
+    // Comments restrict nothing.
+    if (match_ == "statistic" || (match_ == "comment" && option == "--comment")) {
+      (void)Argument();
+      if (match_ == "statistic" && option != "--mode") AddOther();
       return true;
     }
-    // Whatever belongs to it stands behind it, up to the next option.
+    // Its arguments follow it, up to the next option.
     while (at_ < words_.size() && !absl::StartsWith(words_[at_], "-") && words_[at_] != "!") ++at_;
     return false;
   }
 
-  bool ReadOption(RuleWord& place, bool negated) {
+  bool ReadOption(absl::string_view name, bool negated) {
     const RuleWord argument = Argument(negated);
-    // A second one of the same option is none of ours to merge.
+    RuleWord& place = rule_.options[name];
+    // It comes for the second time.
     if (place) return false;
     place = argument;
-    if (&place == &rule_.set) rule_.set_flags = Argument(false).text;
-    if (&place == &rule_.conn_label && absl::ConsumePrefix(&place.text, "\"")) {
+    if (name == "--match-set") rule_.set_flags = Argument().text;
+    if (name == "--label" && absl::ConsumePrefix(&place.text, "\"")) {
       absl::ConsumeSuffix(&place.text, "\"");
     }
     return true;
   }
 
-  // `others` is one view for each run of words that are not understood.
-  void ExtendOther() {
-    if (other_begin_ == nullptr) other_begin_ = words_[first_].data();
-    other_end_ = words_[at_ - 1].data() + words_[at_ - 1].size();
+  // `others` has one view for each run of words that are not understood.
+  void AddOther() {
+    if (!in_other_) rule_.others.push_back(words_[first_]);
+    rule_.others.back() = Between(rule_.others.back(), words_[at_ - 1]);
   }
 
-  void CloseOther() {
-    if (other_begin_ == nullptr) return;
-    rule_.others.emplace_back(other_begin_, static_cast<size_t>(other_end_ - other_begin_));
-    other_begin_ = nullptr;
-  }
-
-  void ReadTarget() {
-    rule_.target = Argument(false).text;
-    if (at_ >= words_.size()) return;
-    const absl::string_view last = words_.back();
-    const char* begin = words_[at_].data();
-    rule_.target_arguments = text_.substr(static_cast<size_t>(begin - text_.data()),
-                                          static_cast<size_t>(last.data() + last.size() - begin));
-  }
-
-  absl::string_view text_;
   const std::vector<absl::string_view>& words_;
   size_t at_ = 0;
-  size_t first_ = 0;
+  size_t first_ = 0;  // of the option that is read
   absl::string_view match_;
-  const char* other_begin_ = nullptr;
-  const char* other_end_ = nullptr;
+  bool in_other_ = false;
   RuleWords rule_;
 };
 
 // ---- plain words ----
 
-// How a sentence names a word. "%s" is its text, "%h" too, but for the length of a single host's
-// prefix; "%p" makes "port" many; "%f" are the flags of a set.
+// How a sentence names an option. "%s" is its argument, "%h" the same without the length of a
+// single host's prefix; "%p" makes "port" many; "%f" are the flags of a set.
 struct Phrase {
-  RuleWord RuleWords::*place;
-  absl::string_view only;  // where the text is this; empty: any
+  absl::string_view option;
+  absl::string_view only;  // where the argument is this; empty: any
   absl::string_view yes;
   absl::string_view no;  // negated
 };
-// In the order of a sentence. Of the rows of one word the first that fits.
+// In the order of a sentence. The first row that fits an option counts.
 constexpr Phrase kPhrases[] = {
-    {&RuleWords::source, "", "from %h", "from outside %h"},
-    {&RuleWords::source_type, "LOCAL", "from this node", "not from this node"},
-    {&RuleWords::source_type, "", "from a source of type %s", "from a source not of type %s"},
-    {&RuleWords::in_interface, "", "coming in by %s", "not coming in by %s"},
-    {&RuleWords::source_port, "", "from port%p %s", "from other than port%p %s"},
-    {&RuleWords::destination, "", "to %h", "to outside %h"},
-    {&RuleWords::destination_type, "LOCAL", "to an address of this node",
-     "not to an address of this node"},
-    {&RuleWords::destination_type, "", "to a destination of type %s",
-     "to a destination not of type %s"},
-    {&RuleWords::destination_port, "", "port%p %s", "other than port%p %s"},
-    {&RuleWords::out_interface, "", "going out by %s", "not going out by %s"},
-    {&RuleWords::set, "", "in the set %s (%f)", "not in the set %s (%f)"},
-    {&RuleWords::mark, "", "whose mark is %s", "whose mark is not %s"},
-    {&RuleWords::ct_state, "", "of connections in state %s",
-     "of connections in none of the states %s"},
-    {&RuleWords::conn_label, "", "of connections with label %s", "of connections without label %s"},
+    {"-s", "", "from %h", "from outside %h"},
+    {"--src-type", "LOCAL", "from this node", "not from this node"},
+    {"--src-type", "", "from a source of type %s", "from a source not of type %s"},
+    {"-i", "", "coming in by %s", "not coming in by %s"},
+    {"--sport", "", "from port%p %s", "from other than port%p %s"},
+    {"-d", "", "to %h", "to outside %h"},
+    {"--dst-type", "LOCAL", "to an address of this node", "not to an address of this node"},
+    {"--dst-type", "", "to a destination of type %s", "to a destination not of type %s"},
+    {"--dport", "", "port%p %s", "other than port%p %s"},
+    {"-o", "", "going out by %s", "not going out by %s"},
+    {"--match-set", "", "in the set %s (%f)", "not in the set %s (%f)"},
+    {"--mark", "", "whose mark is %s", "whose mark is not %s"},
+    {"--ctstate", "", "of connections in state %s", "of connections in none of the states %s"},
+    {"--label", "", "of connections with label %s", "of connections without label %s"},
 };
 
 std::string BitText(uint32_t bits) {
@@ -217,40 +170,38 @@ std::string BitText(uint32_t bits) {
              : absl::StrCat("mark bits ", hex);
 }
 
-std::string PhraseText(const Phrase& phrase, const RuleWords& words) {
-  const RuleWord& word = words.*phrase.place;
-  if (phrase.place == &RuleWords::mark) {
+std::string PhraseText(const Phrase& phrase, const RuleWord& word, const RuleWords& words) {
+  if (phrase.option == "--mark") {
     const std::optional<netlink::SetMark> mark = ReadMaskedValue(word.text);
     if (mark && mark->value == mark->mask && mark->mask != netlink::kAllMarks) {
       return absl::StrCat(word.negated ? "without " : "with ", BitText(mark->value));
     }
   }
   const absl::string_view host = SingleHost(word.text);
-  const bool several = absl::StrContains(word.text, ",") || absl::StrContains(word.text, ":");
   // "to 10.96.0.10 port 53", "to port 53".
-  const bool alone = phrase.place == &RuleWords::destination_port && !words.destination;
-  return absl::StrCat(alone ? "to " : "",
-                      absl::StrReplaceAll(word.negated ? phrase.no : phrase.yes,
-                                          {{"%s", word.text},
-                                           {"%h", host.empty() ? word.text : host},
-                                           {"%p", several ? "s" : ""},
-                                           {"%f", words.set_flags}}));
+  return absl::StrCat(
+      phrase.option == "--dport" && !words.Get("-d") ? "to " : "",
+      absl::StrReplaceAll(word.negated ? phrase.no : phrase.yes,
+                          {{"%s", word.text},
+                           {"%h", host.empty() ? word.text : host},
+                           {"%p", word.text.find_first_of(",:") == host.npos ? "" : "s"},
+                           {"%f", words.set_flags}}));
 }
 
 std::string ConditionText(const RuleWords& words) {
   std::vector<std::string> parts;
-  RuleWord RuleWords::*last = nullptr;
+  absl::string_view last;
   for (const Phrase& phrase : kPhrases) {
-    const RuleWord& word = words.*phrase.place;
-    if (!word || phrase.place == last || (!phrase.only.empty() && phrase.only != word.text) ||
-        (phrase.place == &RuleWords::conn_label && words.sets_label)) {
+    const RuleWord word = words.Get(phrase.option);
+    if (!word || phrase.option == last || (!phrase.only.empty() && phrase.only != word.text) ||
+        (phrase.option == "--label" && words.sets_label)) {
       continue;
     }
-    last = phrase.place;
-    parts.push_back(PhraseText(phrase, words));
+    last = phrase.option;
+    parts.push_back(PhraseText(phrase, word, words));
   }
   double probability = 0;
-  if (absl::SimpleAtod(words.probability.text, &probability)) {
+  if (absl::SimpleAtod(words.Get("--probability").text, &probability)) {
     parts.push_back(absl::StrFormat("by chance (%.3g %%)", probability * 100));
   }
   for (const absl::string_view other : words.others) parts.push_back(absl::StrCat("(", other, ")"));
@@ -294,12 +245,17 @@ std::string ActionText(const RuleWords& words) {
     if (row.target != words.target) continue;
     return absl::StrReplaceAll(row.text, {{"%s", words.TargetArgument(row.option)}});
   }
-  // A chain's name, or a target that nobody here knows.
+  // A chain's name, or a target that is not in the table.
   return absl::StrCat("goes to ", words.target, words.target_arguments.empty() ? "" : " ",
                       words.target_arguments);
 }
 
 }  // namespace
+
+RuleWord RuleWords::Get(absl::string_view option) const {
+  const auto found = options.find(option);
+  return found == options.end() ? RuleWord() : found->second;
+}
 
 absl::string_view RuleWords::TargetArgument(absl::string_view option) const {
   std::vector<absl::string_view> words;
@@ -311,7 +267,7 @@ absl::string_view RuleWords::TargetArgument(absl::string_view option) const {
 RuleWords ParseRuleWords(absl::string_view text) {
   std::vector<absl::string_view> words;
   words.reserve(24);
-  if (SplitSavedRule(text, words)) return Reader(text, words).Read();
+  if (SplitSavedRule(text, words)) return Reader(words).Read();
   RuleWords rule;
   rule.others.push_back(text);
   return rule;
@@ -319,20 +275,18 @@ RuleWords ParseRuleWords(absl::string_view text) {
 
 std::string PacketText(const RuleWords& words) {
   const std::string condition = ConditionText(words);
-  const RuleWord& protocol = words.protocol;
+  const RuleWord protocol = words.Get("-p");
   return absl::StrCat(condition.empty() ? "every " : "a ", protocol.negated ? "non-" : "",
                       protocol.text, protocol ? " " : "", "packet", condition.empty() ? "" : " ",
                       condition);
 }
 
 std::string RuleSentence(const RuleWords& words) {
+  const std::string action = words.target.empty() ? "" : ActionText(words);
   const std::string packet = PacketText(words);
-  if (!words.sets_label) {
-    return absl::StrCat(packet, " ", words.target.empty() ? "is counted" : ActionText(words));
-  }
-  return absl::StrCat(packet, " gives its connection label ", words.conn_label.text,
-                      words.target.empty() ? "" : " and ",
-                      words.target.empty() ? "" : ActionText(words));
+  if (!words.sets_label) return absl::StrCat(packet, " ", action.empty() ? "is counted" : action);
+  return absl::StrCat(packet, " gives its connection label ", words.Get("--label").text,
+                      action.empty() ? "" : " and ", action);
 }
 
 absl::string_view SingleHost(absl::string_view prefix) {

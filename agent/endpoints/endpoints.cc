@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -20,11 +21,8 @@ namespace {
 using featuregates::AppendLine;
 using featuregates::Printable;
 
-constexpr absl::string_view kHealthPaths[] = {"/healthz", "/livez", "/readyz"};
-constexpr absl::string_view kInspectPaths[] = {"/configz", "/flagz", "/metrics", "/statusz"};
-
-// How long the event loop may be late before the process counts as hung. Where nothing happens it
-// turns every --iptables-sync-period.
+// How late the event loop may be before the process counts as hung. At rest it turns every
+// --iptables-sync-period.
 constexpr absl::Duration kHeartbeatLimit = absl::Minutes(2);
 
 constexpr absl::string_view kForPeople =
@@ -39,14 +37,14 @@ std::string TimeText(absl::Time time) {
 struct Check {
   absl::string_view name;
   std::string failure = {};
-  // What there is to say where it passes.
+  // Printed where the check passes.
   std::string note = {};
 };
 
 HttpReply ChecksReply(absl::string_view endpoint, const HttpRequest& request,
                       const std::vector<Check>& checks, int failure) {
-  const bool passed = std::all_of(checks.begin(), checks.end(),
-                                  [](const Check& check) { return check.failure.empty(); });
+  const bool passed =
+      absl::c_all_of(checks, [](const Check& check) { return check.failure.empty(); });
   if (passed && !request.verbose) return {.body = "ok"};
   HttpReply reply = {.status = passed ? 200 : failure, .body = ""};
   for (const Check& check : checks) {
@@ -58,7 +56,7 @@ HttpReply ChecksReply(absl::string_view endpoint, const HttpRequest& request,
   return reply;
 }
 
-// Nothing where there is no `text`.
+// Empty where `text` is.
 std::string Prefixed(absl::string_view prefix, absl::string_view text) {
   return text.empty() ? "" : absl::StrCat(prefix, text);
 }
@@ -80,12 +78,6 @@ Check FamilyCheck(const AgentState& state, const FamilyState& family) {
     check.note = absl::StrCat(FamilyPhaseName(family.phase), " ", since, family.reason);
   }
   return check;
-}
-
-void AppendPaths(absl::string_view title, const std::string& address,
-                 absl::Span<const absl::string_view> paths, std::string& out) {
-  absl::StrAppend(&out, title, " (", address.empty() ? "switched off" : address, "):\n");
-  for (const absl::string_view path : paths) absl::StrAppend(&out, "  ", path, "\n");
 }
 
 std::string UpText(absl::Duration up) {
@@ -122,13 +114,6 @@ void AppendFights(const AgentState& state, std::string& out) {
   }
 }
 
-void AppendIncidents(const AgentState& state, std::string& out) {
-  absl::StrAppend(&out, "\nIncidents: ", state.incidents, "\n");
-  for (const std::string& incident : state.recent_incidents) {
-    AppendLine(out, "  ", incident);
-  }
-}
-
 std::string MartianText(const AgentState& state) {
   const std::string exposed = ExposedBecause(state);
   if (!exposed.empty()) return absl::StrCat("EXPOSED: ", exposed);
@@ -140,7 +125,7 @@ std::string MartianText(const AgentState& state) {
           : absl::StrCat(", route_localnet is 1 for ", absl::StrJoin(state.route_localnet, ", ")));
 }
 
-// What nobody uses is not here: it was retired, or nobody asked.
+// What no program uses is not here: it was retired, or retiring is off.
 void AppendStale(const AgentState& state, std::string& out) {
   absl::StrAppend(&out, "\nStale, and kept: ", state.stale.size(),
                   state.stale.empty() ? "\n" : " (kube-iptables-agent status lists them)\n");
@@ -149,8 +134,6 @@ void AppendStale(const AgentState& state, std::string& out) {
                ": ", ToString(claimed.claims));
   }
 }
-
-}  // namespace
 
 std::string StatuszText(const AgentState& state, absl::string_view version, absl::Time now) {
   std::string out = absl::StrCat(
@@ -173,7 +156,8 @@ std::string StatuszText(const AgentState& state, absl::string_view version, absl
   AppendFindings(state, out);
   AppendFights(state, out);
   AppendStale(state, out);
-  AppendIncidents(state, out);
+  absl::StrAppend(&out, "\nIncidents: ", state.incidents, "\n");
+  for (const std::string& incident : state.recent_incidents) AppendLine(out, "  ", incident);
   return out;
 }
 
@@ -189,13 +173,13 @@ std::string FlagzText(const Flags& flags) {
 HttpReply ReadyzReply(const HttpRequest& request, const AgentState& state, absl::Duration silence,
                       absl::Duration limit) {
   std::vector<Check> checks = {LoopCheck(silence, limit),
-                               // The agent goes on with the configuration it had.
+                               // The agent keeps the configuration that it had.
                                {.name = "config",
                                 .failure = Prefixed("must restart: ", state.must_restart),
                                 .note = Prefixed("not reloaded: ", state.config_problem)}};
   for (const FamilyState& family : state.families) checks.push_back(FamilyCheck(state, family));
   checks.push_back({.name = "martians", .failure = ExposedBecause(state)});
-  // The rules do not depend on it.
+  // Rules are kept all the same.
   if (!state.listen_problem.empty()) {
     checks.push_back({.name = "listening", .note = state.listen_problem});
   }
@@ -205,15 +189,15 @@ HttpReply ReadyzReply(const HttpRequest& request, const AgentState& state, absl:
   return ChecksReply("readyz", request, checks, 503);
 }
 
+}  // namespace
+
 Endpoints::Endpoints(Setup setup, AgentState state) : setup_(std::move(setup)) {
   Publish(std::move(state));
 }
 
 void Endpoints::Publish(AgentState state) {
   // Every local user can read it over TCP, and /proc may hide other users' arguments (hidepid).
-  for (Fight& fight : state.fights) {
-    fight.by = WithoutCommandLines(std::move(fight.by));
-  }
+  for (Fight& fight : state.fights) fight.by = WithoutCommandLines(std::move(fight.by));
   const absl::Duration age = std::max(absl::ZeroDuration(), setup_.now() - state.heartbeat);
   const std::lock_guard<std::mutex> lock(mutex_);
   heartbeat_ = setup_.steady_now() - age;
@@ -229,10 +213,13 @@ HttpReply Endpoints::IndexOr404(const HttpRequest& request) const {
   if (request.path != "/") {
     return {.status = 404, .body = "no such path; / lists those there are\n"};
   }
-  HttpReply reply;
-  AppendPaths("health", setup_.config.healthz_bind_address, kHealthPaths, reply.body);
-  AppendPaths("metrics", setup_.config.metrics_bind_address, kInspectPaths, reply.body);
-  return reply;
+  const auto shown = [](const std::string& address) {
+    return address.empty() ? "switched off" : address;
+  };
+  return {.body = absl::StrCat("health (", shown(setup_.config.healthz_bind_address),
+                               "):\n  /healthz\n  /livez\n  /readyz\nmetrics (",
+                               shown(setup_.config.metrics_bind_address),
+                               "):\n  /configz\n  /flagz\n  /metrics\n  /statusz\n")};
 }
 
 HttpReply Endpoints::Health(const HttpRequest& request) const {

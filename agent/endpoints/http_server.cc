@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -29,13 +30,13 @@ namespace {
 constexpr unsigned int kMaxConnections = 32;
 constexpr int kMaxPerAddress = 4;
 constexpr size_t kMaxRequestBytes = size_t{16} * 1024;
-// Each argument takes memory of the request's, and where that is used up MHD cannot even refuse.
+// Each argument takes memory of the request; without any left, MHD cannot even refuse.
 constexpr size_t kMaxQueryBytes = 1024;
 constexpr int64_t kMaxArguments = 32;
 constexpr unsigned int kIdleSeconds = 10;
 constexpr int kBacklog = 64;
 
-// Our end's address (getsockname), or the other's (getpeername); none where it is no IP address.
+// Our end's address (getsockname), or the peer's (getpeername); empty where it is no IP address.
 BindAddress AddressOf(int fd, decltype(&getsockname) ask) {
   BindAddress address;
   address.size = sizeof(address.storage);
@@ -90,7 +91,7 @@ bool NamesAnotherHost(MHD_Connection* connection) {
          IsLoopback(AddressOf(SocketOf(connection), getsockname));
 }
 
-// What is answered as soon as the headers are there, whatever the path.
+// The answer to the headers alone, whatever the path.
 std::optional<HttpReply> Refusal(MHD_Connection* connection, const char* method) {
   if (NamesAnotherHost(connection)) {
     return HttpReply{.status = MHD_HTTP_FORBIDDEN,
@@ -106,15 +107,13 @@ std::optional<HttpReply> Refusal(MHD_Connection* connection, const char* method)
   return std::nullopt;
 }
 
-// Called with the whole target of a request, before MHD takes it apart in place.
+// Called with the whole target of a request, before MHD splits it in place.
 void* CheckQuery(void* too_long, const char* target, MHD_Connection* /*connection*/) {
   char* const query = const_cast<char*>(std::strchr(target, '?'));
   if (query == nullptr) return nullptr;
   const absl::string_view text = query;
-  if (text.size() <= kMaxQueryBytes && std::count(text.begin(), text.end(), '&') < kMaxArguments) {
-    return nullptr;
-  }
-  // Nothing is left to take apart; the request is refused when its headers are there.
+  if (text.size() <= kMaxQueryBytes && absl::c_count(text, '&') < kMaxArguments) return nullptr;
+  // Leaves nothing to split; the request is refused when its headers are there.
   query[1] = '\0';
   return too_long;
 }
@@ -125,15 +124,14 @@ size_t KeepEscapes(void* /*unused*/, MHD_Connection* /*connection*/, char* text)
   return std::strlen(text);
 }
 
-// MHD's idle time begins anew with each byte, so a client that sends one byte now and then could
-// keep its place for hours; and MHD's own limit per address would then turn away the newcomer: a
-// kubelet that probes, say. So the one who gives way is whoever has not sent a whole request for
-// the longest time.
+// MHD's idle time restarts with each byte, so a client that sends one byte now and then could keep
+// its place for hours, and MHD's own limit per address would turn away newcomers, such as kubelet's
+// probes. So the peer leaves that has not sent a whole request for the longest time.
 class MhdServer : public HttpServer {
  public:
   MhdServer(OwnedFd listener, std::string address)
       : HttpServer(std::move(address)), listener_(std::move(listener)) {}
-  // MHD drops at once what it has not sent yet, so that is waited for, but not for long.
+  // MHD drops at once what it has not sent yet: waits for that, but not for long.
   ~MhdServer() override {
     for (int i = 0; i < 100 && answering_ > 0; ++i) absl::SleepFor(absl::Milliseconds(10));
   }
@@ -150,10 +148,10 @@ class MhdServer : public HttpServer {
                               const char* method, const char* /*version*/, const char* /*upload*/,
                               size_t* /*upload_size*/, void** request) {
     auto* self = static_cast<MhdServer*>(context);
-    // A C library calls, and knows no exceptions.
+    // The caller is C, where no exception may arrive.
     try {
       if (*request == nullptr || *request == &self->too_long_) {
-        // The first of two calls. An answer given here ends the connection, which a refusal should.
+        // The first of two calls. An answer here ends the connection, as a refusal should.
         std::optional<HttpReply> refusal = Refusal(connection, method);
         if (*request == &self->too_long_ && !refusal) {
           refusal = {.status = MHD_HTTP_URI_TOO_LONG, .body = "the query is too long\n"};
@@ -192,17 +190,17 @@ class MhdServer : public HttpServer {
       self->MakeRoom(from);
       self->peers_.push_back({fd, std::move(from)});
     } catch (...) {
-      // No memory to remember it: it lives by MHD's limits alone.
+      // No memory to remember it: MHD's own limits remain.
     }
   }
 
   void MakeRoom(const std::string& newcomer) {
     const auto neighbour = [&](const Peer& peer) { return peer.address == newcomer; };
     auto leaver = peers_.end();
-    if (std::count_if(peers_.begin(), peers_.end(), neighbour) >= kMaxPerAddress) {
-      leaver = std::find_if(peers_.begin(), peers_.end(), neighbour);
+    if (absl::c_count_if(peers_, neighbour) >= kMaxPerAddress) {
+      leaver = absl::c_find_if(peers_, neighbour);
     } else if (peers_.size() + 1 >= kMaxConnections) {
-      // One before MHD itself is full: it would let nobody in.
+      // Before MHD itself is full, which would accept nobody.
       leaver = peers_.begin();
     }
     if (leaver == peers_.end()) return;
@@ -212,19 +210,18 @@ class MhdServer : public HttpServer {
   }
 
   void Touch(MHD_socket fd) {
-    const auto peer =
-        std::find_if(peers_.begin(), peers_.end(), [fd](const Peer& one) { return one.fd == fd; });
+    const auto peer = absl::c_find_if(peers_, [fd](const Peer& one) { return one.fd == fd; });
     if (peer != peers_.end()) std::rotate(peer, peer + 1, peers_.end());
   }
 
   HttpHandler handler_;
-  // Until MHD has it.
+  // Until MHD owns it.
   OwnedFd listener_;
   // Its address marks a request whose query is not read.
   char too_long_ = 0;
-  // Only on MHD's thread. Who has been silent for the longest time comes first.
+  // Only on MHD's thread. Longest silent first.
   std::vector<Peer> peers_;
-  // Requests that came to the handler and whose reply is not sent yet.
+  // Requests that reached the handler, without their reply sent.
   std::atomic<int> answering_ = 0;
   // Destroyed first: this ends the thread.
   std::unique_ptr<MHD_Daemon, decltype([](MHD_Daemon* daemon) { MHD_stop_daemon(daemon); })>
@@ -255,7 +252,7 @@ absl::Status MhdServer::Serve(HttpHandler handler) {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot serve ", address(), ": ", std::generic_category().message(error)));
   }
-  // MHD's from now on: it closes the socket when it stops.
+  // MHD closes the socket when it stops.
   listener_.Release();
   return absl::OkStatus();
 }
@@ -263,21 +260,19 @@ absl::Status MhdServer::Serve(HttpHandler handler) {
 absl::Status SocketError(absl::string_view address, int error) {
   const std::string message =
       absl::StrCat("cannot listen on ", address, ": ", std::generic_category().message(error));
-  switch (error) {
-    case EADDRINUSE:
-      return absl::FailedPreconditionError(
-          absl::StrCat(message, "; stop what listens there, or choose another address"));
-    case EADDRNOTAVAIL:
-    case EAFNOSUPPORT:
-      return absl::FailedPreconditionError(
-          absl::StrCat(message, "; choose an address of this machine"));
-    case EACCES:
-    case EPERM:
-      return absl::PermissionDeniedError(
-          absl::StrCat(message, "; ports below 1024 need CAP_NET_BIND_SERVICE"));
-    default:
-      return absl::ResourceExhaustedError(message);
+  if (error == EADDRINUSE) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(message, "; stop what listens there, or choose another address"));
   }
+  if (error == EADDRNOTAVAIL || error == EAFNOSUPPORT) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(message, "; choose an address of this machine"));
+  }
+  if (error == EACCES || error == EPERM) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(message, "; ports below 1024 need CAP_NET_BIND_SERVICE"));
+  }
+  return absl::ResourceExhaustedError(message);
 }
 
 }  // namespace
@@ -289,11 +284,11 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Bind(absl::string_view a
   OwnedFd owned(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!owned.valid()) return SocketError(address, errno);
   const int fd = owned.get();
-  // A restart must not wait for the connections of the process before it.
+  // A restart must not wait for the connections of the previous process.
   const int on = 1;
   const int off = 0;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  // [::] is both families, as everywhere in Kubernetes, whatever net.ipv6.bindv6only says.
+  // [::] is both families, as everywhere in Kubernetes, whatever net.ipv6.bindv6only is.
   if (family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
   if (bind(fd, endpoint->get(), endpoint->size) != 0 || listen(fd, kBacklog) != 0) {
     return SocketError(address, errno);

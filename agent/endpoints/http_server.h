@@ -36,34 +36,32 @@ using HttpHandler = std::function<HttpReply(const HttpRequest&)>;
 // One address and the thread that answers there.
 class HttpServer {
  public:
-  // Bound, but not yet served: to be done while privileges and the right network namespace are
-  // still there. `address` is "HOST:PORT", HOST an IPv4 address or an IPv6 address in brackets,
-  // PORT 0 for any that is free.
+  // Binds, and serves nothing yet: call it while the process has its privileges and is in the right
+  // network namespace. `address` is "HOST:PORT": an IPv4 address or an IPv6 address in brackets,
+  // and a port, 0 for any free one.
   //
   // InvalidArgument: not such an address. FailedPrecondition: it is in use, or not this machine's.
   // PermissionDenied: a port below 1024.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Bind(absl::string_view address);
 
-  // A socket that already listens, as a service manager passes it. InvalidArgument: it is no
-  // listening TCP socket.
+  // A socket that already listens, from a service manager. InvalidArgument: it is no listening TCP
+  // socket.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Adopt(OwnedFd fd);
 
-  // Starts the thread; to be called once. At most 32 connections at once, 4 from one address; 16
-  // KiB of request; idle connections are closed after 10 s. Another method than GET and HEAD is
-  // answered with 405, a request that is too large with 413, 414 or 431, and neither comes to
-  // `handler`.
+  // Starts the thread; call once. At most 32 connections at once, 4 from one address; 16 KiB of
+  // request; idle connections are closed after 10 s. Answers 405 to methods other than GET and
+  // HEAD, and 413, 414 or 431 to a request that is too large, without `handler`.
   //
-  // A request that comes to a loopback address and names another host than an IP address or
-  // localhost is answered with 403: a web page whose name was pointed at 127.0.0.1 (DNS rebinding)
-  // must not read what is served there.
+  // A request to a loopback address whose Host is no IP address and not localhost gets 403: a web
+  // page whose name points at 127.0.0.1 (DNS rebinding) must not read what is served there.
   virtual absl::Status Serve(HttpHandler handler) = 0;
 
-  // Answers what is being answered, then ends the thread.
+  // Finishes the replies that it is sending, then ends the thread.
   virtual ~HttpServer() = default;
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // With the port that was really given.
+  // With the port that the kernel chose.
   const std::string& address() const { return address_; }
 
  protected:

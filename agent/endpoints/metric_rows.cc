@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/endpoints/metric_rows.h"
 
-#include <algorithm>
 #include <initializer_list>
 #include <type_traits>
 #include <variant>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -26,19 +26,19 @@ using enum MetricMoment;
 constexpr absl::string_view kDeprecatedFlags[] = {"iptables-masquerade-bit", "iptables-drop-bit"};
 
 // The one series of a metric without labels.
-Series One(double value) { return {{{}, value}}; }
-Series One(absl::Duration duration) { return One(absl::ToDoubleSeconds(duration)); }
-Series Zero() { return One(0); }
+void Set(Series& series, double value) { series[{}] = value; }
+void Set(Series& series, absl::Duration value) { series[{}] = absl::ToDoubleSeconds(value); }
+void Zero(Series& series) { series[{}] = 0; }
 
 // One member of one of the facts.
 template <auto Facts::*Fact, auto Member>
-Series Field(const Facts& facts) {
-  if (facts.*Fact == nullptr) return {};
+void Field(const Facts& facts, Series& series) {
+  if (facts.*Fact == nullptr) return;
   const auto& value = (facts.*Fact)->*Member;
   if constexpr (std::is_arithmetic_v<std::decay_t<decltype(value)>>) {
-    return One(static_cast<double>(value));
+    Set(series, static_cast<double>(value));
   } else {
-    return One(value);
+    Set(series, value);
   }
 }
 
@@ -62,43 +62,22 @@ Labels DriftOf(const netlink::ChainId& chain, DamageKind kind) {
   return With(Of(chain), "kind", DamageKindName(kind));
 }
 
-// How many of `items` have which labels.
-template <typename Items, typename LabelsOf>
-Series CountBy(const Items& items, LabelsOf labels_of) {
-  Series series;
-  for (const auto& item : items) ++series[labels_of(item)];
-  return series;
-}
-
-// A value for each family of the configuration.
-template <typename ValueOf>
-Series ByFamily(const Facts& facts, ValueOf value_of) {
-  Series series;
-  for (const FamilyState& one : facts.state->families) series[Of(one.family)] = value_of(one);
-  return series;
-}
-
 // How many of `items` are counted, in both families.
 template <typename Items, typename IsCounted>
-Series CountByFamily(const Items& items, IsCounted is_counted) {
-  Series series;
+void CountByFamily(const Items& items, IsCounted is_counted, Series& series) {
   for (const netlink::Family family : netlink::kFamilies) series[Of(family)] = 0;
   for (const auto& item : items) series[Of(item.chain.family)] += is_counted(item) ? 1 : 0;
-  return series;
 }
 
-Series EveryErrorCode() {
-  Series series;
+void EveryErrorCode(Series& series) {
   for (int code = 1; code <= static_cast<int>(absl::StatusCode::kUnauthenticated); ++code) {
     series[Of(static_cast<absl::StatusCode>(code))] = 0;
   }
-  return series;
 }
 
 // Everything that can be damaged, in both families: every chain that some kubelet makes, rules in
 // those that have any, and the jumps from base chains. A closed set, by the KEP alone.
-Series EveryDrift() {
-  Series series;
+void EveryDrift(Series& series) {
   const auto add = [&](const netlink::ChainId& chain, std::initializer_list<DamageKind> kinds) {
     for (const DamageKind kind : kinds) series[DriftOf(chain, kind)] = 0;
   };
@@ -114,64 +93,60 @@ Series EveryDrift() {
           {DamageKind::kJumpMissing, DamageKind::kRuleUnwanted, DamageKind::kTableDormant});
     }
   }
-  return series;
 }
 
-Series Drift(const Facts& facts) {
-  if (!facts.round->incident) return {};
-  return CountBy(facts.round->incident->damage,
-                 [](const DamagedItem& item) { return DriftOf(item.chain, item.kind); });
+void Drift(const Facts& facts, Series& series) {
+  if (!facts.round->incident) return;
+  for (const DamagedItem& item : facts.round->incident->damage) {
+    ++series[DriftOf(item.chain, item.kind)];
+  }
 }
 
-Series EveryRetirable() {
-  Series series;
-  for (const auto& [drift, zero] : EveryDrift()) {
+void EveryRetirable(Series& series) {
+  Series every_drift;
+  EveryDrift(every_drift);
+  for (const auto& [drift, zero] : every_drift) {
     Labels labels = drift;
     labels.erase("kind");
     series[labels] = zero;
   }
-  return series;
 }
 
-Series Retired(const Facts& facts) {
-  if (!facts.round->retirement || !facts.round->retirement->applied) return {};
-  return CountBy(facts.round->retirement->plan.changes,
-                 [](const Change& change) { return Of(netlink::ChainOf(change.operation)); });
+void Retired(const Facts& facts, Series& series) {
+  if (!facts.round->retirement || !facts.round->retirement->applied) return;
+  for (const Change& change : facts.round->retirement->plan.changes) {
+    ++series[Of(netlink::ChainOf(change.operation))];
+  }
 }
 
-Series DuplicatesRemoved(const Facts& facts) {
-  const std::vector<Change>& applied = facts.round->report.applied;
+void DuplicatesRemoved(const Facts& facts, Series& series) {
   const auto is_duplicate = [](const Change& change) {
     return std::holds_alternative<netlink::DeleteRule>(change.operation) &&
            change.reason == "duplicate";
   };
-  return One(static_cast<double>(std::count_if(applied.begin(), applied.end(), is_duplicate)));
+  const auto count = absl::c_count_if(facts.round->report.applied, is_duplicate);
+  Set(series, static_cast<double>(count));
 }
 
-Series StaleClaims(const Facts& facts) {
-  Series series;
+void StaleClaims(const Facts& facts, Series& series) {
   for (const Claimed& claimed : facts.state->claimed) {
     for (const Claim& claim : claimed.claims) {
       series[With(Of(claimed.standing.chain), "claim", ClaimKindName(claim.kind))] = 1;
     }
   }
-  return series;
 }
 
-Series ForeignReferences(const Facts& facts) {
-  Series series;
+void ForeignReferences(const Facts& facts, Series& series) {
   for (const auto& [chain, count] : facts.state->foreign_references) {
     series[Of(chain)] = static_cast<double>(count);
   }
-  return series;
 }
 
 // Whether mangle/KUBE-IPTABLES-HINT is present after the round: found, or just made.
-Series HintPresent(const Facts& facts) {
+void HintPresent(const Facts& facts, Series& series) {
   const AgentState& state = *facts.state;
   const std::vector<Change>& applied = facts.round->report.applied;
-  Series series;
-  if (state.iptables_mode.empty()) return series;
+  if (state.iptables_mode.empty()) return;
   for (const FamilyState& one : state.families) {
     const netlink::ChainId hint = {one.family, netlink::Table::kMangle, std::string(kHintChain)};
     const auto found = [&](const Standing& item) {
@@ -182,15 +157,12 @@ Series HintPresent(const Facts& facts) {
       return created != nullptr && created->chain == hint;
     };
     series[With(Of(one.family), "mode", state.iptables_mode)] =
-        std::any_of(state.in_place.begin(), state.in_place.end(), found) ||
-        std::any_of(applied.begin(), applied.end(), made);
+        absl::c_any_of(state.in_place, found) || absl::c_any_of(applied, made);
   }
-  return series;
 }
 
 // What the agent does not repair automatically.
-Series Findings(const Facts& facts) {
-  Series series;
+void Findings(const Facts& facts, Series& series) {
   for (const netlink::Family family : netlink::kFamilies) {
     for (const ConditionRow& row : Conditions()) {
       series[With(Of(family), "condition", row.name)] = 0;
@@ -200,61 +172,53 @@ Series Findings(const Facts& facts) {
     if (one.mended) continue;
     ++series[With(Of(one.chain.family), "condition", ConditionName(one.condition))];
   }
-  return series;
 }
 
-Series ModeInfo(const Facts& facts) {
+void ModeInfo(const Facts& facts, Series& series) {
   const AgentState& state = *facts.state;
-  return {{{{"mode", std::string(ModeName(state.mode))},
-            {"emulated_version", featuregates::ToString(state.emulated_version)},
-            {"iptables_mode", state.iptables_mode.empty() ? "unknown" : state.iptables_mode}},
-           1}};
+  series[{{"mode", std::string(ModeName(state.mode))},
+          {"emulated_version", featuregates::ToString(state.emulated_version)},
+          {"iptables_mode", state.iptables_mode.empty() ? "unknown" : state.iptables_mode}}] = 1;
 }
 
-Series DeprecatedFlags(const Facts& facts) {
-  Series series;
+void DeprecatedFlags(const Facts& facts, Series& series) {
   for (const absl::string_view flag : kDeprecatedFlags) {
     const std::string warning = absl::StrCat("Flag --", flag, " has been deprecated");
     series[With({}, "flag", flag)] =
-        std::any_of(facts.config->warnings.begin(), facts.config->warnings.end(),
-                    [&](const std::string& one) { return absl::StartsWith(one, warning); });
+        absl::c_any_of(facts.config->warnings,
+                       [&](const std::string& one) { return absl::StartsWith(one, warning); });
   }
-  return series;
 }
 
-Series FeatureGates(const Facts& facts) {
-  Series series;
+void FeatureGates(const Facts& facts, Series& series) {
   for (const featuregates::GateState& gate : facts.config->gates.States()) {
     series[With({{"name", gate.name}}, "stage", featuregates::StageLabel(gate.stage))] =
         gate.enabled;
   }
-  return series;
 }
 
 constexpr MetricRow kRows[] = {
     {"build_info", "The program's version, as a label; always 1.", kGauge, kStart,
-     [](const Facts& facts) {
-       return Series{{With({}, "version", facts.version), 1}};
-     }},
+     [](const Facts& facts, Series& series) { series[With({}, "version", facts.version)] = 1; }},
     {"mode_info", "The modes in use, as labels; always 1.", kGauge, kRound, ModeInfo},
 
     // Rounds.
     {"syncs_total", "Rounds, successful or not.", kCounter, kRound,
-     [](const Facts& /*facts*/) { return One(1); }, Zero},
+     [](const Facts& /*facts*/, Series& series) { Set(series, 1.0); }, Zero},
     {"sync_duration_seconds", "Time of one round, from its look to the end of its repair.",
      kHistogram, kRound, Field<&Facts::round, &Round::duration>},
     {"sync_errors_total", "Rounds that ended with an error, by the code of the first one.",
      kCounter, kRound,
-     [](const Facts& facts) {
-       return Series{{Of(facts.round->report.FirstError().code()), 1}};
+     [](const Facts& facts, Series& series) {
+       series[Of(facts.round->report.FirstError().code())] = 1;
      },
      EveryErrorCode},
     {"last_success_timestamp_seconds",
      "When a round last ended without an error, since the epoch; 0 before the first.", kGauge,
      kRound,
-     [](const Facts& facts) {
+     [](const Facts& facts, Series& series) {
        const absl::Time time = facts.state->last_success;
-       return time == absl::InfinitePast() ? Zero() : One(time - absl::UnixEpoch());
+       Set(series, time == absl::InfinitePast() ? absl::ZeroDuration() : time - absl::UnixEpoch());
      },
      Zero},
     {"events_overrun_total",
@@ -263,12 +227,12 @@ constexpr MetricRow kRows[] = {
     {"external_changes_total", "Commits of other programs that were noticed.", kCounter, kRound,
      Field<&Facts::round, &Round::external_changes>, Zero},
     {"lock_wait_seconds", "Time spent waiting for the lock of legacy iptables.", kHistogram,
-     kLockWait, [](const Facts& facts) { return One(facts.lock_wait); }},
+     kLockWait, [](const Facts& facts, Series& series) { Set(series, facts.lock_wait); }},
     {"family_ready", "Whether the family does not keep the agent from readiness.", kGauge, kRound,
-     [](const Facts& facts) {
-       return ByFamily(facts, [&](const FamilyState& one) {
-         return NotReadyBecause(*facts.state, one).empty();
-       });
+     [](const Facts& facts, Series& series) {
+       for (const FamilyState& one : facts.state->families) {
+         series[Of(one.family)] = NotReadyBecause(*facts.state, one).empty();
+       }
      }},
 
     // Damage and its repair.
@@ -277,8 +241,8 @@ constexpr MetricRow kRows[] = {
      kRound, Drift, EveryDrift},
     {"repair_latency_seconds", "Time from the notice of damage until its repair was committed.",
      kHistogram, kRound,
-     [](const Facts& facts) {
-       return facts.round->incident ? One(facts.round->incident->latency) : Series();
+     [](const Facts& facts, Series& series) {
+       if (facts.round->incident) Set(series, facts.round->incident->latency);
      }},
     {"refills_total", "Rules put back into KUBE-FIREWALL after kube-proxy emptied it on a sync.",
      kCounter, kRound, Field<&Facts::round, &Round::refills>, Zero},
@@ -286,19 +250,21 @@ constexpr MetricRow kRows[] = {
      kCounter, kRound, DuplicatesRemoved, Zero},
     {"ownership_fights_total", "Times that another program began to undo repairs again and again.",
      kCounter, kRound,
-     [](const Facts& facts) { return One(static_cast<double>(facts.round->fights_begun.size())); },
+     [](const Facts& facts, Series& series) {
+       Set(series, static_cast<double>(facts.round->fights_begun.size()));
+     },
      Zero},
     {"ownership_fights", "Items of ours that another program keeps undoing now, by chain.", kGauge,
      kRound,
-     [](const Facts& facts) {
-       return CountBy(facts.state->fights, [](const Fight& fight) { return Of(fight.chain); });
+     [](const Facts& facts, Series& series) {
+       for (const Fight& fight : facts.state->fights) ++series[Of(fight.chain)];
      }},
     {"pending_changes",
      "Changes that the last look found wanting and that were not made: while observing, or held "
      "back in a fight.",
      kGauge, kRound,
-     [](const Facts& facts) {
-       return ByFamily(facts, [](const FamilyState& one) { return one.pending_changes; });
+     [](const Facts& facts, Series& series) {
+       for (const auto& one : facts.state->families) series[Of(one.family)] = one.pending_changes;
      }},
 
     // What is present in the kernel.
@@ -307,10 +273,11 @@ constexpr MetricRow kRows[] = {
      kLookDone, Findings},
     {"shadowed_jumps", "Jumps of ours below a rule that no packet passes: they do nothing.", kGauge,
      kLookDone,
-     [](const Facts& facts) {
-       return CountByFamily(facts.state->findings, [](const Finding& one) {
+     [](const Facts& facts, Series& series) {
+       const auto is_shadowed = [](const Finding& one) {
          return !one.mended && one.condition == Condition::kShadowedJump;
-       });
+       };
+       CountByFamily(facts.state->findings, is_shadowed, series);
      }},
     {"hint_present", "Whether mangle/KUBE-IPTABLES-HINT stands, in the iptables mode in use.",
      kGauge, kLookDone, HintPresent},
@@ -325,15 +292,18 @@ constexpr MetricRow kRows[] = {
      "Whether the kernel takes packets for 127.0.0.0/8 from neighbours (route_localnet) and no "
      "rule stands against them.",
      kGauge, kRound,
-     [](const Facts& facts) { return One(ExposedBecause(*facts.state).empty() ? 0 : 1); }, Zero},
+     [](const Facts& facts, Series& series) {
+       Set(series, ExposedBecause(*facts.state).empty() ? 0.0 : 1.0);
+     },
+     Zero},
 
     // What is stale.
     {"stale_chains", "Chains of kubelet's that the configuration does not want, and that are kept.",
      kGauge, kLookDone,
      // The rules in them and jumps to them are not counted.
-     [](const Facts& facts) {
-       return CountByFamily(facts.state->stale,
-                            [](const Standing& one) { return one.text == ChainText(one.chain); });
+     [](const Facts& facts, Series& series) {
+       const auto is_chain = [](const Standing& one) { return one.text == ChainText(one.chain); };
+       CountByFamily(facts.state->stale, is_chain, series);
      }},
     {"stale_claims",
      "Claims on what is stale, by chain and kind: why it is kept. Known with --stale-chains=retire "
@@ -354,7 +324,8 @@ constexpr MetricRow kRows[] = {
      kConfig, Field<&Facts::config, &Config::iptables_sync_period>, Zero},
     {"config_last_reload_successful",
      "Whether the running configuration is the one that was last read.", kGauge, kReload,
-     [](const Facts& facts) { return One(facts.config == nullptr ? 0 : 1); }, Zero},
+     [](const Facts& facts, Series& series) { Set(series, facts.config == nullptr ? 0.0 : 1.0); },
+     Zero},
     {"deprecated_flag_in_use", "Whether the flag is given where it has no effect any more.", kGauge,
      kConfig, DeprecatedFlags},
     {"kubernetes_feature_enabled", "Whether a feature gate is enabled, by its name and stage.",

@@ -6,7 +6,6 @@
 #ifndef KIPT_AGENT_ENDPOINTS_METRIC_ROWS_H_
 #define KIPT_AGENT_ENDPOINTS_METRIC_ROWS_H_
 
-#include <cstdint>
 #include <map>
 #include <string>
 
@@ -23,28 +22,20 @@ namespace kipt::agent {
 // The values of one metric, by labels.
 using MetricSeries = std::map<std::map<std::string, std::string>, double>;
 
-enum class MetricMoment : uint8_t {
-  kStart,
-  kConfig,
-  kReload,
-  kRound,
-  kLookDone,
-  kLockWait,
-  kScrape
-};
+// When a row is read.
+enum class MetricMoment { kStart, kConfig, kReload, kRound, kLookDone, kLockWait, kScrape };
 
-// What rows read. A moment fills in what it has; `config` is null after a reload that failed.
+// What rows read. Each moment fills in its own; `config` is null after a reload that failed.
 struct MetricFacts {
   absl::string_view version = {};
   const Config* config = nullptr;
   const Round* round = nullptr;
   const AgentState* state = nullptr;
   absl::Duration lock_wait = {};
-  // Null where /proc cannot be read.
-  const ProcessUsage* usage = nullptr;
+  const ProcessUsage* usage = nullptr;  // null where /proc cannot be read
 };
 
-enum class MetricKind : uint8_t {
+enum class MetricKind {
   kGauge,      // has exactly the series that were read last
   kCounter,    // has its series from the start, and adds to them what is read
   kTotal,      // a counter that the agent keeps itself
@@ -52,14 +43,13 @@ enum class MetricKind : uint8_t {
 };
 
 struct MetricRow {
-  // Without kPrefix, except for what every program calls so.
-  absl::string_view name;
+  absl::string_view name;  // without kube_iptables_agent_
   const char* help;
   MetricKind kind;
   MetricMoment moment;
-  MetricSeries (*read)(const MetricFacts& facts);
-  // The series before anything was read; null for none.
-  MetricSeries (*first)() = nullptr;
+  // Both add to `series`.
+  void (*read)(const MetricFacts& facts, MetricSeries& series);
+  void (*first)(MetricSeries& series) = nullptr;  // before anything was read; null for none
 };
 
 extern const absl::Span<const MetricRow> kMetricRows;

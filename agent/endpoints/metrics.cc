@@ -5,7 +5,6 @@
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
-#include <algorithm>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -13,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "agent/endpoints/metric_rows.h"
@@ -24,9 +24,8 @@ namespace {
 using prometheus::MetricType;
 
 constexpr absl::string_view kPrefix = "kube_iptables_agent_";
-constexpr absl::string_view kNamesOfEverybody[] = {"kubernetes_", "process_"};
 
-// From a tenth of a millisecond, what a warm check takes, to half a minute.
+// From a tenth of a millisecond (a warm check) to half a minute.
 constexpr double kBuckets[] = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
                                0.1,    0.25,    0.5,    1,     2.5,    5,     10,   30};
 
@@ -39,25 +38,26 @@ struct Metrics::Impl {
     prometheus::Histogram histogram{{std::begin(kBuckets), std::end(kBuckets)}};
   };
 
-  void Read(MetricMoment moment, const MetricFacts& facts);
+  void Read(const std::vector<MetricMoment>& moments, const MetricFacts& facts);
 
   std::mutex mutex;
-  // By their names.
-  std::map<std::string, Metric> metrics;
+  std::map<std::string, Metric> metrics;  // by their names
 };
 
-void Metrics::Impl::Read(MetricMoment moment, const MetricFacts& facts) {
+void Metrics::Impl::Read(const std::vector<MetricMoment>& moments, const MetricFacts& facts) {
+  const std::lock_guard<std::mutex> lock(mutex);
   for (auto& [name, metric] : metrics) {
     const MetricRow& row = *metric.row;
-    if (row.moment != moment) continue;
-    MetricSeries read = row.read(facts);
+    if (!absl::c_linear_search(moments, row.moment)) continue;
+    MetricSeries read;
+    row.read(facts, read);
     if (row.kind == MetricKind::kGauge || row.kind == MetricKind::kTotal) {
       metric.series = std::move(read);
       continue;
     }
     for (const auto& [labels, value] : read) {
       if (row.kind == MetricKind::kHistogram) metric.histogram.Observe(value);
-      // What is not there is not kubelet's, and is none of our labels.
+      // Other labels than the first series' are not kubelet's.
       const auto counter = metric.series.find(labels);
       if (counter != metric.series.end()) counter->second += value;
     }
@@ -67,63 +67,54 @@ void Metrics::Impl::Read(MetricMoment moment, const MetricFacts& facts) {
 Metrics::Metrics(absl::string_view version) : impl_(std::make_unique<Impl>()) {
   for (const MetricRow& row : kMetricRows) {
     const bool shared =
-        std::any_of(std::begin(kNamesOfEverybody), std::end(kNamesOfEverybody),
-                    [&](absl::string_view prefix) { return absl::StartsWith(row.name, prefix); });
+        absl::StartsWith(row.name, "kubernetes_") || absl::StartsWith(row.name, "process_");
     Impl::Metric& metric = impl_->metrics[absl::StrCat(shared ? "" : kPrefix, row.name)];
     metric.row = &row;
-    if (row.first != nullptr) metric.series = row.first();
+    if (row.first != nullptr) row.first(metric.series);
   }
-  impl_->Read(MetricMoment::kStart, {.version = version});
+  impl_->Read({MetricMoment::kStart}, {.version = version});
 }
 Metrics::~Metrics() = default;
 
 void Metrics::SetConfig(const Config& config) {
-  const std::lock_guard<std::mutex> lock(impl_->mutex);
-  impl_->Read(MetricMoment::kConfig, {.config = &config});
-  impl_->Read(MetricMoment::kReload, {.config = &config});
+  impl_->Read({MetricMoment::kConfig, MetricMoment::kReload}, {.config = &config});
 }
 
-void Metrics::ReloadFailed() {
-  const std::lock_guard<std::mutex> lock(impl_->mutex);
-  impl_->Read(MetricMoment::kReload, {});
-}
+void Metrics::ReloadFailed() { impl_->Read({MetricMoment::kReload}, {}); }
 
 void Metrics::Record(const Round& round, const AgentState& state) {
-  const std::lock_guard<std::mutex> lock(impl_->mutex);
-  const MetricFacts facts = {.round = &round, .state = &state};
-  impl_->Read(MetricMoment::kRound, facts);
-  if (round.report.status.ok()) impl_->Read(MetricMoment::kLookDone, facts);
+  std::vector<MetricMoment> moments = {MetricMoment::kRound};
+  if (round.report.status.ok()) moments.push_back(MetricMoment::kLookDone);
+  impl_->Read(moments, {.round = &round, .state = &state});
 }
 
 void Metrics::LockWaited(absl::Duration wait) {
-  const std::lock_guard<std::mutex> lock(impl_->mutex);
-  impl_->Read(MetricMoment::kLockWait, {.lock_wait = wait});
+  impl_->Read({MetricMoment::kLockWait}, {.lock_wait = wait});
 }
 
 std::string Metrics::Serialize() const {
   const std::optional<ProcessUsage> usage = ReadProcessUsage();
+  impl_->Read({MetricMoment::kScrape}, {.usage = usage ? &*usage : nullptr});
   std::vector<prometheus::MetricFamily> families;
-  {
-    const std::lock_guard<std::mutex> lock(impl_->mutex);
-    impl_->Read(MetricMoment::kScrape, {.usage = usage ? &*usage : nullptr});
-    for (const auto& [name, metric] : impl_->metrics) {
-      const MetricKind kind = metric.row->kind;
-      prometheus::MetricFamily family = {.name = name,
-                                         .help = metric.row->help,
-                                         .type = kind == MetricKind::kGauge ? MetricType::Gauge
-                                                 : kind == MetricKind::kHistogram
-                                                     ? MetricType::Histogram
-                                                     : MetricType::Counter,
-                                         .metric = {}};
-      if (kind == MetricKind::kHistogram) family.metric.push_back(metric.histogram.Collect());
-      for (const auto& [labels, value] : metric.series) {
-        prometheus::ClientMetric& client = family.metric.emplace_back();
-        for (const auto& [label, text] : labels) client.label.push_back({label, text});
-        client.gauge.value = client.counter.value = value;
-      }
-      if (!family.metric.empty()) families.push_back(std::move(family));
+  std::unique_lock<std::mutex> lock(impl_->mutex);
+  for (const auto& [name, metric] : impl_->metrics) {
+    const MetricKind kind = metric.row->kind;
+    prometheus::MetricFamily family = {.name = name,
+                                       .help = metric.row->help,
+                                       .type = kind == MetricKind::kGauge ? MetricType::Gauge
+                                               : kind == MetricKind::kHistogram
+                                                   ? MetricType::Histogram
+                                                   : MetricType::Counter,
+                                       .metric = {}};
+    if (kind == MetricKind::kHistogram) family.metric.push_back(metric.histogram.Collect());
+    for (const auto& [labels, value] : metric.series) {
+      prometheus::ClientMetric& client = family.metric.emplace_back();
+      for (const auto& [label, text] : labels) client.label.push_back({label, text});
+      client.gauge.value = client.counter.value = value;
     }
+    if (!family.metric.empty()) families.push_back(std::move(family));
   }
+  lock.unlock();
   return prometheus::TextSerializer().Serialize(families);
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/endpoints/served_addresses.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,9 +10,7 @@
 
 namespace kipt::agent {
 namespace {
-
 constexpr absl::Duration kListenAgainAfter = absl::Seconds(5);
-
 }  // namespace
 
 ServedAddresses::ServedAddresses(EventLoop& loop, std::vector<Endpoint> endpoints,
@@ -29,26 +26,27 @@ void ServedAddresses::Listen(std::vector<OwnedFd> passed) {
   }
 }
 
+void ServedAddresses::Warn(const std::string& sentence) const {
+  handlers_.notice(absl::LogSeverity::kWarning, sentence);
+}
+
 void ServedAddresses::Adopt(OwnedFd fd) {
   absl::StatusOr<std::unique_ptr<HttpServer>> adopted = HttpServer::Adopt(std::move(fd));
   if (!adopted.ok()) {
-    return handlers_.notice(
-        absl::LogSeverity::kWarning,
+    return Warn(
         absl::StrCat("A socket that systemd passed is not used: ", adopted.status().message()));
   }
   const std::string& address = (*adopted)->address();
-  const auto slot = std::find_if(slots_.begin(), slots_.end(), [&](const Slot& one) {
-    const absl::StatusOr<BindAddress> wanted = ParseBindAddress(one.endpoint.address);
-    return one.server == nullptr && wanted.ok() && ToString(*wanted) == address;
-  });
-  if (slot == slots_.end()) {
-    return handlers_.notice(
-        absl::LogSeverity::kWarning,
-        absl::StrCat("The socket ", address,
-                     ", which systemd passed, is not used: no address is "
-                     "configured so; change ListenStream= of the .socket unit"));
+  for (Slot& slot : slots_) {
+    const absl::StatusOr<BindAddress> wanted = ParseBindAddress(slot.endpoint.address);
+    if (slot.server == nullptr && wanted.ok() && ToString(*wanted) == address) {
+      slot.server = *std::move(adopted);
+      return;
+    }
   }
-  slot->server = *std::move(adopted);
+  Warn(absl::StrCat("The socket ", address,
+                    ", which systemd passed, is not used: no address is configured so; change "
+                    "ListenStream= of the .socket unit"));
 }
 
 void ServedAddresses::Serve() {
@@ -85,11 +83,9 @@ void ServedAddresses::Start(Slot& slot) {
 void ServedAddresses::Fail(Slot& slot, const absl::Status& status) {
   if (status == slot.failure) return;
   slot.failure = status;
-  handlers_.notice(
-      absl::LogSeverity::kWarning,
-      absl::StrCat(status.message(),
-                   "; rules are kept in place without it, and it is tried again every ",
-                   absl::FormatDuration(kListenAgainAfter)));
+  Warn(absl::StrCat(status.message(),
+                    "; rules are kept in place without it, and it is tried again every ",
+                    absl::FormatDuration(kListenAgainAfter)));
 }
 
 void ServedAddresses::TryAgain() {
@@ -112,10 +108,7 @@ void ServedAddresses::TryAgainLater() {
     if (timer.ok()) timer_ = *std::move(timer);
   }
   if (status.ok()) status = timer_->FireAfter(kListenAgainAfter);
-  if (!status.ok()) {
-    handlers_.notice(absl::LogSeverity::kWarning,
-                     absl::StrCat("No address is tried again: ", status.message()));
-  }
+  if (!status.ok()) Warn(absl::StrCat("No address is tried again: ", status.message()));
 }
 
 }  // namespace kipt::agent

@@ -2,9 +2,8 @@
 //
 // File: agent/endpoints/served_addresses.h
 //
-// The addresses that the daemon answers on. An address that cannot be had, because another program
-// has taken the port, is no reason not to work: it is tried again every five seconds until it can
-// be had.
+// The addresses that the daemon answers on. The daemon works without an address that it cannot
+// have, because another program has taken the port, say, and tries it again every five seconds.
 #ifndef KIPT_AGENT_ENDPOINTS_SERVED_ADDRESSES_H_
 #define KIPT_AGENT_ENDPOINTS_SERVED_ADDRESSES_H_
 
@@ -27,9 +26,9 @@ class ServedAddresses {
  public:
   struct Endpoint {
     std::string address;  // as ParseBindAddress takes it
-    HttpHandler handler;  // called on a thread of its own, once Serve() was called
+    HttpHandler handler;  // called on a thread of its own, from Serve() on
   };
-  // Called on the thread that uses this; both must be given.
+  // Called on the thread that uses this; both are required.
   struct Handlers {
     // One sentence for the log, at each change.
     std::function<void(absl::LogSeverity, absl::string_view)> notice;
@@ -39,14 +38,13 @@ class ServedAddresses {
 
   ServedAddresses(EventLoop& loop, std::vector<Endpoint> endpoints, Handlers handlers);
 
-  // Opens the sockets, while privileges and the right network namespace are there. A socket among
-  // `passed` that listens on the address of an endpoint is taken; the others are closed.
+  // Opens the sockets: call it while the process has its privileges and is in the right network
+  // namespace. Uses sockets among `passed` that listen on an endpoint's address; closes the others.
   void Listen(std::vector<OwnedFd> passed);
-  // Starts a thread for each socket. What cannot be had is tried again as long as the loop turns.
+  // Starts a thread for each socket, and tries again what failed as long as the loop turns.
   void Serve();
 
-  // "cannot listen on 127.0.0.1:10270: Address already in use"; empty where every address is
-  // answered on.
+  // "cannot listen on 127.0.0.1:10270: Address already in use"; empty where every address answers.
   std::string problem() const;
 
  private:
@@ -56,6 +54,7 @@ class ServedAddresses {
     std::unique_ptr<HttpServer> server = {};
   };
 
+  void Warn(const std::string& sentence) const;
   void Adopt(OwnedFd fd);
   void Bind(Slot& slot);
   void Start(Slot& slot);
@@ -65,8 +64,7 @@ class ServedAddresses {
 
   EventLoop& loop_;
   const Handlers handlers_;
-  // From when it is needed.
-  std::unique_ptr<EventSource> timer_;
+  std::unique_ptr<EventSource> timer_;  // created when it is needed
   std::vector<Slot> slots_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/report/report.h"
 
+#include <algorithm>
 #include <tuple>
 #include <variant>
 
@@ -29,14 +30,14 @@ bool IsRemoval(const netlink::Operation& operation) {
          std::holds_alternative<netlink::DeleteNativeTable>(operation);
 }
 
-// A line of a plan. `sign`: '+' to be added, '-' to be removed, '=' stands and stays.
+// A line of a plan. `sign`: '+' to be added, '-' to be removed, '=' stays.
 struct PlanLine {
   char sign;
   Standing standing;
 };
 
-// Where a line stands in its plan: table by table, base chains last, a chain before its rules, what
-// stands before what is added before what is removed, and the native table after all.
+// The order of a plan: table by table, base chains last, a chain before its rules, what stays
+// before what is added before what is removed, and the native table after all.
 auto Place(const PlanLine& line) {
   const auto& [chain, text, reason] = line.standing;
   const int rank = absl::StartsWith(text, ":") ? 0
@@ -57,8 +58,7 @@ std::vector<PlanLine> PlanLines(const Diff& diff) {
         {IsRemoval(change.operation) ? '-' : '+',
          {netlink::ChainOf(change.operation), netlink::ToString(change.operation), change.reason}});
   }
-  absl::c_stable_sort(lines,
-                      [](const PlanLine& a, const PlanLine& b) { return Place(a) < Place(b); });
+  std::ranges::stable_sort(lines, {}, Place);
   return lines;
 }
 
@@ -145,13 +145,6 @@ Diff WithRetirement(const Plan& plan) {
   return diff;
 }
 
-// What goes of the other iptables mode.
-std::string OtherRetirementText(const Plan& plan) {
-  if (!plan.other_retirement) return "";
-  return absl::StrCat(ChangesText(WithoutNative(plan.other_retirement->changes)),
-                      KeptText(plan.other_retirement->kept));
-}
-
 std::string MartianText(const Subject& subject, const Plan& plan) {
   std::string text = "martian packets: ";
   if (plan.martians.stands) {
@@ -168,15 +161,7 @@ std::string MartianText(const Subject& subject, const Plan& plan) {
   return Printable(text) + "\n";
 }
 
-std::string SummaryText(const Diff& diff) {
-  const auto removed = absl::c_count_if(
-      diff.changes, [](const Change& change) { return IsRemoval(change.operation); });
-  return absl::StrFormat("%d to add, %d to remove, %d in place, %d stale, %s\n",
-                         std::ssize(diff.changes) - removed, removed, diff.in_place.size(),
-                         diff.stale.size(), Counted(diff.findings.size(), "finding"));
-}
-
-// Who chooses an iptables mode as iptables-wrappers does finds this first.
+// iptables-wrappers chooses the iptables mode by this chain.
 absl::string_view MisleadingIn(const OtherMode& other, const netlink::ChainId& chain) {
   const bool looked_for = chain.table == netlink::Table::kMangle &&
                           (chain.name == kHintChain || chain.name == kCanaryChain);
@@ -199,26 +184,30 @@ std::string OtherText(const Subject& subject) {
   return text;
 }
 
-// The one line a reader of `status` wants for a family.
+// A family's line of `status`.
 std::string FamilyText(const Diff& diff, Family family) {
   const auto changes = CountOf(diff.changes, family);
   const auto findings = absl::c_count_if(diff.findings, [&](const Finding& finding) {
     return finding.chain.family == family && NeedsAttention(finding);
   });
-  if (changes == 0 && findings == 0) return "in place";
-  std::vector<std::string> parts;
-  if (changes != 0) parts.push_back(Counted(changes, "change") + " needed (see plan)");
-  if (findings != 0) parts.push_back(Counted(findings, "finding"));
-  return absl::StrJoin(parts, ", ");
+  if (changes == 0) return findings == 0 ? "in place" : Counted(findings, "finding");
+  return absl::StrCat(Counted(changes, "change"), " needed (see plan)",
+                      findings == 0 ? "" : ", " + Counted(findings, "finding"));
 }
 
 }  // namespace
 
 std::string PlanText(const Subject& subject, const Plan& plan) {
   const Diff diff = WithRetirement(plan);
-  return absl::StrCat(HeaderText(subject, plan.generation), LinesText(diff),
-                      FindingsText(diff.findings), OtherText(subject), OtherRetirementText(plan),
-                      "\n", SummaryText(diff));
+  const Retirement other = plan.other_retirement.value_or(Retirement());
+  const auto removed = absl::c_count_if(
+      diff.changes, [](const Change& change) { return IsRemoval(change.operation); });
+  return absl::StrCat(
+      HeaderText(subject, plan.generation), LinesText(diff), FindingsText(diff.findings),
+      OtherText(subject), ChangesText(WithoutNative(other.changes)), KeptText(other.kept), "\n",
+      absl::StrFormat("%d to add, %d to remove, %d in place, %d stale, %s\n",
+                      std::ssize(diff.changes) - removed, removed, diff.in_place.size(),
+                      diff.stale.size(), Counted(diff.findings.size(), "finding")));
 }
 
 std::string SyncText(const Subject& subject, const SyncReport& report) {
@@ -244,17 +233,16 @@ std::string StatusText(const Subject& subject, const Plan& plan) {
   for (const Family family : subject.input.families) {
     absl::StrAppend(&text, netlink::FamilyName(family), ": ", FamilyText(plan.diff, family), "\n");
   }
-  absl::StrAppend(&text, MartianText(subject, plan));
   Diff standing = WithRetirement(plan);
   std::erase_if(standing.changes, [](const Change& change) { return !IsNative(change); });
-  absl::StrAppend(&text, LinesText(standing), FindingsText(plan.diff.findings), OtherText(subject));
-  return text;
+  return absl::StrCat(text, MartianText(subject, plan), LinesText(standing),
+                      FindingsText(plan.diff.findings), OtherText(subject));
 }
 
 std::string RetireText(const RetireReport& report, bool dry_run) {
   std::string text =
-      absl::StrCat("iptables ", report.iptables_mode, ", generation ", report.generation, "\n");
-  absl::StrAppend(&text, ChangesText(report.plan.changes), KeptText(report.plan.kept), "\n");
+      absl::StrCat("iptables ", report.iptables_mode, ", generation ", report.generation, "\n",
+                   ChangesText(report.plan.changes), KeptText(report.plan.kept), "\n");
   for (const Family family : report.plan.unsettled) {
     absl::StrAppend(&text, netlink::FamilyName(family),
                     ": not all that is wanted stands yet; run sync first, then retire\n");
@@ -270,16 +258,15 @@ std::string RetireText(const RetireReport& report, bool dry_run) {
 
 std::string GatesText(featuregates::Version emulated_version,
                       const featuregates::FeatureGates& gates) {
-  std::string text =
-      absl::StrCat("emulated version ", featuregates::ToString(emulated_version), "\n\n");
   constexpr char kRow[] = "%-28s %-10s %-8s %-8s %-7s %s\n";
   const auto yes_no = [](bool value) { return value ? "true" : "false"; };
-  absl::StrAppend(&text,
-                  absl::StrFormat(kRow, "GATE", "STAGE", "DEFAULT", "VALUE", "LOCKED", "SET"));
+  std::string text =
+      absl::StrCat("emulated version ", featuregates::ToString(emulated_version), "\n\n",
+                   absl::StrFormat(kRow, "GATE", "STAGE", "DEFAULT", "VALUE", "LOCKED", "SET"));
   for (const featuregates::GateState& gate : gates.States()) {
-    absl::StrAppend(&text, absl::StrFormat(kRow, gate.name, featuregates::StageName(gate.stage),
-                                           yes_no(gate.enabled_by_default), yes_no(gate.enabled),
-                                           yes_no(gate.locked), yes_no(gate.explicitly_set)));
+    text += absl::StrFormat(kRow, gate.name, featuregates::StageName(gate.stage),
+                            yes_no(gate.enabled_by_default), yes_no(gate.enabled),
+                            yes_no(gate.locked), yes_no(gate.explicitly_set));
   }
   return text;
 }

@@ -2,8 +2,8 @@
 //
 // File: agent/report/report.h
 //
-// The boxes of the data flow as text for people and as JSON for programs. Both say the same; the
-// JSON's field names are a promise, the text is not.
+// The values of the data flow as text for people and as JSON for programs. The JSON's field names
+// are a promise, the text is not.
 #ifndef KIPT_AGENT_REPORT_REPORT_H_
 #define KIPT_AGENT_REPORT_REPORT_H_
 
@@ -26,13 +26,10 @@ struct Config;
 // What a report is about.
 struct Subject {
   featuregates::Version emulated_version;
-  // "nft" or "legacy": the Backend's kind.
   std::string iptables_mode;
   PolicyInput input;
-  // Shown by plan and status where it was looked at.
-  std::optional<OtherMode> other_mode = {};
-  // ReadRouteLocalnet: shown by status.
-  std::vector<std::string> route_localnet = {};
+  std::optional<OtherMode> other_mode = {};      // where it was read; for plan and status
+  std::vector<std::string> route_localnet = {};  // ReadRouteLocalnet; for status
 };
 
 std::string PlanText(const Subject& subject, const Plan& plan);
@@ -41,13 +38,12 @@ std::string PlanJson(const Subject& subject, const Plan& plan);
 std::string SyncText(const Subject& subject, const SyncReport& report);
 std::string SyncJson(const Subject& subject, const SyncReport& report);
 
-// Where everything stands, in place or not.
+// What is in place, what is not.
 std::string StatusText(const Subject& subject, const Plan& plan);
 std::string StatusJson(const Subject& subject, const Plan& plan);
 
 // What `retire` found in one iptables mode, and did, or would do (`dry_run`).
 std::string RetireText(const RetireReport& report, bool dry_run);
-
 std::string RetireJson(const std::vector<RetireReport>& modes, bool dry_run);
 
 std::string GatesText(featuregates::Version emulated_version,
@@ -55,8 +51,8 @@ std::string GatesText(featuregates::Version emulated_version,
 std::string GatesJson(featuregates::Version emulated_version,
                       const featuregates::FeatureGates& gates);
 
-// {"kube-iptables-agent": {...}}: the effective configuration, spelled as a configuration file of
-// our own kind that would give it. What flags alone can say (--host-root) is left out.
+// {"kube-iptables-agent": {...}}: the effective configuration, as a configuration file that would
+// give it. Has no settings that are flags only (--host-root).
 std::string ConfigJson(const Config& config);
 
 // What the mode oracle found.

@@ -14,15 +14,11 @@
 namespace kipt::agent {
 namespace {
 
-Json ChainJson(const netlink::ChainId& chain) {
-  return {{"family", netlink::FamilyName(chain.family)},
-          {"table", netlink::TableName(chain.table)},
-          {"chain", chain.name}};
-}
-
-// Something about a chain.
-Json AboutChain(const netlink::ChainId& chain, const Json& rest) {
-  Json json = ChainJson(chain);
+// A chain, or with `rest` something about one.
+Json AboutChain(const netlink::ChainId& chain, const Json& rest = Json::object()) {
+  Json json = {{"family", netlink::FamilyName(chain.family)},
+               {"table", netlink::TableName(chain.table)},
+               {"chain", chain.name}};
   json.update(rest);
   return json;
 }
@@ -48,23 +44,16 @@ Json SubjectJson(const Subject& subject, uint32_t generation) {
   return json;
 }
 
-absl::string_view OperationName(const netlink::Operation& operation) {
-  struct Namer {
-    absl::string_view operator()(const netlink::CreateChain&) { return "createChain"; }
-    absl::string_view operator()(const netlink::AddRule&) { return "addRule"; }
-    absl::string_view operator()(const netlink::DeleteRule&) { return "deleteRule"; }
-    absl::string_view operator()(const netlink::DeleteChain&) { return "deleteChain"; }
-    absl::string_view operator()(const netlink::WakeTable&) { return "wakeTable"; }
-    absl::string_view operator()(const netlink::PutNativeTable&) { return "putNativeTable"; }
-    absl::string_view operator()(const netlink::DeleteNativeTable&) { return "deleteNativeTable"; }
-  };
-  return std::visit(Namer{}, operation);
-}
+// In the order of netlink::Operation.
+constexpr absl::string_view kOperationNames[] = {"putNativeTable",   "createChain", "addRule",
+                                                 "deleteRule",       "deleteChain", "wakeTable",
+                                                 "deleteNativeTable"};
+static_assert(std::size(kOperationNames) == std::variant_size_v<netlink::Operation>);
 
 Json ChangesJson(const std::vector<Change>& changes) {
   return List(WithoutNative(changes), [](const Change& change) {
     return AboutChain(netlink::ChainOf(change.operation),
-                      {{"operation", OperationName(change.operation)},
+                      {{"operation", kOperationNames[change.operation.index()]},
                        {"text", netlink::ToString(change.operation)},
                        {"reason", change.reason}});
   });
@@ -150,7 +139,8 @@ void AddStanding(const Plan& plan, Json& json) {
 void AddOtherMode(const Subject& subject, Json& json) {
   if (!subject.other_mode) return;
   json["otherMode"] = {{"iptablesMode", subject.other_mode->iptables_mode},
-                       {"chains", List(subject.other_mode->chains, ChainJson)},
+                       {"chains", List(subject.other_mode->chains,
+                                       [](const auto& chain) { return AboutChain(chain); })},
                        {"problem", subject.other_mode->problem}};
 }
 

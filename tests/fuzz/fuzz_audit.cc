@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "agent/audit/audit.h"
-#include "agent/audit/audit_parts.h"
+#include "agent/audit/explain.h"
+#include "agent/audit/rule_words.h"
 #include "agent/detect/host_files.h"
 #include "agent/policy/rule_forms.h"
 #include "agent/xtables/iptables_save.h"
@@ -27,7 +28,7 @@ void CheckWords(absl::string_view text) {
   const agent::RuleWords words = agent::ParseRuleWords(text);
   KIPT_REQUIRE(!agent::RuleSentence(words).empty());
   KIPT_REQUIRE(!agent::PacketText(words).empty());
-  (void)agent::ServiceInComment(words.comment);
+  (void)agent::ServiceInComment(text);
 }
 
 void CheckExplanations(const netlink::Survey& survey) {

@@ -177,11 +177,11 @@ void CheckRouteLocalnet(absl::string_view text) {
 void CheckAllowList(absl::string_view text) {
   const auto list = agent::ParseAllowList(text);
   if (!list.ok()) return KIPT_REQUIRE_REASON(list.status());
-  for (const agent::AllowEntry& entry : list->entries) {
+  for (const agent::AllowEntry& entry : *list) {
     const std::string printed = ToString(entry);
     const auto again = agent::ParseAllowList(printed.substr(printed.find(": ") + 2));
-    KIPT_REQUIRE(again.ok() && again->entries.size() == 1);
-    const agent::AllowEntry& read = again->entries[0];
+    KIPT_REQUIRE(again.ok() && again->size() == 1);
+    const agent::AllowEntry& read = again->front();
     KIPT_REQUIRE(read.kind == entry.kind && read.iptables_mode == entry.iptables_mode &&
                  read.chain == entry.chain);
     // A text with " # " in it cannot be printed so that it is read: its end would be a reason.

@@ -15,6 +15,7 @@
 #include "agent/policy/rule_forms.h"
 #include "agent/report/report.h"
 #include "nlohmann/json.hpp"
+#include "tests/fuzz/config_text.h"
 #include "tests/fuzz/require.h"
 #include "tests/fuzz/targets.h"
 #include "tests/support/observed.h"
@@ -158,10 +159,14 @@ void CheckDaemon(const agent::Plan& plan, const Hostile& hostile) {
   state.route_localnet = {hostile.name};
   state.recent_incidents = {hostile.comment};
   RequireLine(agent::StatusLine(state));
-  RequireText(agent::StatuszText(state, "1", absl::UnixEpoch()));
-  RequireText(agent::ReadyzReply({.path = "/readyz", .verbose = true}, state, absl::ZeroDuration(),
-                                 absl::Seconds(1))
-                  .body);
+  agent::Flags flags;
+  flags.config = flags.netns = flags.cni_conf_dir = hostile.name;
+  flags.feature_gates = {hostile.comment};
+  static const agent::Config config = *LoadAndCheck({});
+  const agent::Endpoints endpoints({.version = "1", .flags = flags, .config = config}, state);
+  RequireText(endpoints.Inspect({.path = "/statusz"}).body);
+  RequireText(endpoints.Inspect({.path = "/flagz"}).body);
+  RequireText(endpoints.Health({.path = "/readyz", .verbose = true}).body);
   agent::Round round;
   round.report.plan = plan;
   round.fights_begun = state.fights;
@@ -178,13 +183,6 @@ void CheckDaemon(const agent::Plan& plan, const Hostile& hostile) {
   agent::Metrics metrics("1");
   metrics.Record(round, state);
   RequireText(metrics.Serialize());
-}
-
-void CheckFlags(const Hostile& hostile) {
-  agent::Flags flags;
-  flags.config = flags.netns = flags.cni_conf_dir = hostile.name;
-  flags.feature_gates = {hostile.comment};
-  RequireText(agent::FlagzText(flags));
 }
 
 }  // namespace
@@ -219,7 +217,6 @@ void FuzzOutputs(FuzzBytes input) {
     CheckDaemon(plan, hostile);
   }
   CheckDetection(hostile);
-  CheckFlags(hostile);
 }
 
 }  // namespace kipt::testing

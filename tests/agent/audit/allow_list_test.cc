@@ -17,31 +17,31 @@ TEST(AllowListTest, ReadsKindModeChainTextAndReason) {
       "* nat/KUBE-MARK-DROP\r\n"
       "IpRuleFwmark *");
   ASSERT_TRUE(list.ok()) << list.status();
-  ASSERT_EQ(list->entries.size(), 4U);
+  ASSERT_EQ(list->size(), 4U);
   const AllowEntry first = {.line = 3,
                             .kind = "ChainUser",
                             .iptables_mode = "",
                             .chain = "nat/KUBE-MARK-MASQ",
                             .text = "-A CNI-DN-",
                             .reason = "portmap, until spring"};
-  EXPECT_EQ(list->entries[0], first);
+  EXPECT_EQ((*list)[0], first);
   const AllowEntry second = {.line = 4,
                              .kind = "MarkBitSet",
                              .iptables_mode = "legacy",
                              .chain = "*",
                              .text = "-s 10.9.0.0/16 -m comment --comment \"a # b\"",
                              .reason = "VPN"};
-  EXPECT_EQ(list->entries[1], second);
-  EXPECT_EQ(list->entries[2].kind, "*");
-  EXPECT_EQ(list->entries[2].text, "");
-  EXPECT_EQ(ToString(list->entries[1]),
+  EXPECT_EQ((*list)[1], second);
+  EXPECT_EQ((*list)[2].kind, "*");
+  EXPECT_EQ((*list)[2].text, "");
+  EXPECT_EQ(ToString((*list)[1]),
             "line 4: MarkBitSet legacy * -s 10.9.0.0/16 -m comment --comment \"a # b\"");
 }
 
 TEST(AllowListTest, NothingIsAllowedByAnEmptyFile) {
   const absl::StatusOr<AllowList> list = ParseAllowList("");
   ASSERT_TRUE(list.ok());
-  EXPECT_EQ(list->Find("ChainUser", "nft", "nat/KUBE-MARK-MASQ", "-A X"), nullptr);
+  EXPECT_TRUE(list->empty());
 }
 
 struct RefusedRow {
@@ -83,11 +83,13 @@ TEST(AllowListTest, CoversWhatAllItsPartsCover) {
   const absl::StatusOr<AllowList> list =
       ParseAllowList("ChainUser nft nat/KUBE-MARK-MASQ -A CNI-DN-");
   ASSERT_TRUE(list.ok());
-  EXPECT_NE(list->Find("ChainUser", "nft", "nat/KUBE-MARK-MASQ", "-A CNI-DN-1 -j X"), nullptr);
-  EXPECT_EQ(list->Find("ForeignRule", "nft", "nat/KUBE-MARK-MASQ", "-A CNI-DN-1 -j X"), nullptr);
-  EXPECT_EQ(list->Find("ChainUser", "legacy", "nat/KUBE-MARK-MASQ", "-A CNI-DN-1 -j X"), nullptr);
-  EXPECT_EQ(list->Find("ChainUser", "nft", "nat/KUBE-MARK-DROP", "-A CNI-DN-1 -j X"), nullptr);
-  EXPECT_EQ(list->Find("ChainUser", "nft", "nat/KUBE-MARK-MASQ", "-A MINE -j X"), nullptr);
+  ASSERT_EQ(list->size(), 1U);
+  const AllowEntry& entry = list->front();
+  EXPECT_TRUE(entry.Covers("ChainUser", "nft", "nat/KUBE-MARK-MASQ", "-A CNI-DN-1 -j X"));
+  EXPECT_FALSE(entry.Covers("ForeignRule", "nft", "nat/KUBE-MARK-MASQ", "-A CNI-DN-1 -j X"));
+  EXPECT_FALSE(entry.Covers("ChainUser", "legacy", "nat/KUBE-MARK-MASQ", "-A CNI-DN-1 -j X"));
+  EXPECT_FALSE(entry.Covers("ChainUser", "nft", "nat/KUBE-MARK-DROP", "-A CNI-DN-1 -j X"));
+  EXPECT_FALSE(entry.Covers("ChainUser", "nft", "nat/KUBE-MARK-MASQ", "-A MINE -j X"));
 }
 
 }  // namespace

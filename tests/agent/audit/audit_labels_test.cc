@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/audit/audit.h"
+#include "agent/audit/explain.h"
 #include "agent/policy/policy.h"
 #include "tests/agent/audit/audited.h"
 
@@ -202,11 +202,11 @@ TEST(ExplainLabelsTest, TellsOurJumpsFromThoseOfOthers) {
   const auto firewall = Explain(survey, Family::kIPv4, "filter/KUBELET-FIREWALL");
   ASSERT_TRUE(firewall.ok());
   ASSERT_THAT(firewall->purposes, SizeIs(3));
-  EXPECT_EQ(firewall->purposes[0].purpose, Purpose::kBaseJump);
+  EXPECT_EQ(firewall->purposes[0].id, "BaseJump");
   const auto masquerade = Explain(survey, Family::kIPv4, "nat/KUBELET-MARK-MASQ");
   ASSERT_TRUE(masquerade.ok());
   ASSERT_THAT(masquerade->purposes, SizeIs(1));
-  EXPECT_EQ(masquerade->purposes[0].purpose, Purpose::kThirdParty);
+  EXPECT_EQ(masquerade->purposes[0].id, "ThirdParty");
   EXPECT_EQ(masquerade->purposes[0].title, "rules of others: MINE");
 }
 
@@ -222,7 +222,7 @@ TEST(ExplainLabelsTest, WhoElseJumpsToAnyOfTheChainsIsAThirdParty) {
   for (const auto& [chain, title] : rows) {
     const auto explanation = Explain(survey, Family::kIPv4, chain);
     ASSERT_TRUE(explanation.ok()) << chain;
-    EXPECT_EQ(explanation->purposes.back().purpose, Purpose::kThirdParty) << chain;
+    EXPECT_EQ(explanation->purposes.back().id, "ThirdParty") << chain;
     EXPECT_EQ(explanation->purposes.back().title, title);
   }
 }

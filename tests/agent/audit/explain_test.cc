@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/audit/explain.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -6,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "agent/audit/audit.h"
 #include "tests/agent/audit/audited.h"
 #include "tests/support/surveyed.h"
 
@@ -36,7 +37,7 @@ Explanation ExplainFile(const std::string& file, const std::string& chain) {
 std::vector<std::string> Purposes(const Explanation& explanation) {
   std::vector<std::string> purposes;
   for (const PurposeGroup& group : explanation.purposes) {
-    purposes.push_back(absl::StrCat(group.count, " ", PurposeName(group.purpose)));
+    purposes.push_back(absl::StrCat(group.count, " ", group.id));
   }
   return purposes;
 }
@@ -136,14 +137,14 @@ TEST(ExplainTest, AnswersTheQuestionPointByPoint) {
                           "2 rules: a pod that reaches itself through its own service.",
                           "1 rule: to a service's load balancer address."));
   const PurposeGroup& cluster_ip = explanation.purposes[0];
-  EXPECT_THAT(cluster_ip.reason, StartsWith("The '!' leaves the pods out"));
+  EXPECT_THAT(std::string(cluster_ip.reason), StartsWith("The '!' leaves the pods out"));
   EXPECT_EQ(cluster_ip.packets, 7U);
   EXPECT_THAT(cluster_ip.examples[0].sentence,
               "kube-system/kube-dns:metrics: a tcp packet from outside 10.244.0.0/16 to 10.96.0.10 "
               "port 9153");
   EXPECT_THAT(explanation.purposes[1].examples[0].sentence,
               "default/echo-load-balance: the pod 10.244.2.162 calls itself");
-  EXPECT_THAT(explanation.purposes[2].reason, StartsWith("Any source (0.0.0.0/0"));
+  EXPECT_THAT(std::string(explanation.purposes[2].reason), StartsWith("Any source (0.0.0.0/0"));
   ASSERT_THAT(explanation.rules, SizeIs(1));
   EXPECT_EQ(explanation.rules[0].sentence, "every packet gets mark bit 14 (0x4000)");
   EXPECT_THAT(explanation.next, Contains(HasSubstr("70 packets so far")));
@@ -154,7 +155,7 @@ TEST(ExplainTest, NamesServicesThatRulesOf117DoNotName) {
   const Explanation explanation =
       ExplainFile("rulesets/kube-proxy-1.17-A-v4.save", "nat/KUBE-MARK-MASQ");
   const PurposeGroup& hairpin = explanation.purposes[1];
-  ASSERT_EQ(hairpin.purpose, Purpose::kHairpin);
+  ASSERT_EQ(hairpin.id, "Hairpin");
   EXPECT_EQ(hairpin.examples[0].sentence, "ns2/svc2:p80: the pod 10.180.1.1 calls itself");
 }
 

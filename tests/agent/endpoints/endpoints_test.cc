@@ -364,6 +364,11 @@ TEST_F(EndpointsTest, StatuszTellsWhatGoesOn) {
 
 // ---- flagz ----
 
+std::string FlagzText(const Flags& flags) {
+  const Endpoints endpoints({.flags = flags, .config = MakeConfig()}, AgentState());
+  return endpoints.Inspect({.path = "/flagz"}).body;
+}
+
 TEST(FlagzTest, HasEveryFlagOnce) {
   const std::string text = FlagzText({});
   size_t flags = 0;
