@@ -23,7 +23,6 @@
 #include "agent/node/hosted_agent.h"
 #include "agent/process/config_watch.h"
 #include "agent/process/own_process.h"
-#include "agent/process/privileges.h"
 #include "agent/process/syscall_filter.h"
 #include "agent/round_log.h"
 

@@ -34,7 +34,6 @@
 #include "agent/process/files.h"
 #include "agent/process/network_namespaces.h"
 #include "agent/process/own_process.h"
-#include "agent/process/privileges.h"
 #include "agent/process/syscall_filter.h"
 #include "agent/report/report.h"
 #include "agent/round_log.h"

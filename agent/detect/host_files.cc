@@ -3,16 +3,15 @@
 
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <exception>
+#include <functional>
 #include <iterator>
-#include <optional>
 #include <set>
-#include <system_error>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -29,44 +28,11 @@ namespace {
 constexpr const char* kProgramDirectories[] = {"/usr/local/sbin", "/usr/local/bin", "/usr/sbin",
                                                "/usr/bin",        "/sbin",          "/bin"};
 
-bool SameFile(const struct stat& a, const struct stat& b) {
-  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
-
-std::string ErrorText(int error) { return std::generic_category().message(error); }
-
-// What a name of a program promises. xtables-multi is that of 1.4 to 1.6, which knows no nft;
-// xtables-compat-multi is what 1.6 and 1.7 called their nft.
-std::optional<IptablesMode> ModeOfName(absl::string_view path) {
-  const absl::string_view name = path.substr(path.rfind('/') + 1);
-  for (const char* const nft :
-       {"iptables-nft", "ip6tables-nft", "xtables-nft-multi", "xtables-compat-multi"}) {
-    if (name == nft) return IptablesMode::kNft;
-  }
-  for (const char* const legacy :
-       {"iptables-legacy", "ip6tables-legacy", "xtables-legacy-multi", "xtables-multi"}) {
-    if (name == legacy) return IptablesMode::kLegacy;
-  }
-  return std::nullopt;
-}
-
-HostProgram Recognise(const WalkedPath& resolved) {
-  HostProgram program = {.mode = IptablesMode::kUnknown,
-                         .text = absl::StrJoin(resolved.names, " -> ")};
-  if (resolved.error != 0) {
-    absl::StrAppend(&program.text, ": ", ErrorText(resolved.error));
-    return program;
-  }
-  // Where links disagree, what is really run decides: the last.
-  for (auto name = resolved.names.rbegin(); name != resolved.names.rend(); ++name) {
-    if (const std::optional<IptablesMode> mode = ModeOfName(*name)) {
-      program.mode = *mode;
-      return program;
-    }
-  }
-  absl::StrAppend(&program.text, ": neither iptables-nft nor iptables-legacy by name");
-  return program;
-}
+// xtables-multi is iptables 1.4 to 1.6 without nft; xtables-compat-multi is the nft of 1.6 and 1.7.
+constexpr absl::string_view kNftNames[] = {"iptables-nft", "ip6tables-nft", "xtables-nft-multi",
+                                           "xtables-compat-multi"};
+constexpr absl::string_view kLegacyNames[] = {"iptables-legacy", "ip6tables-legacy",
+                                              "xtables-legacy-multi", "xtables-multi"};
 
 using nlohmann::json;
 
@@ -75,9 +41,9 @@ constexpr size_t kMostBytes = size_t{1} << 20;
 constexpr absl::string_view kListSuffix = ".conflist";
 constexpr absl::string_view kPluginSuffix = ".conf";
 
+// Where nodes keep CNI configurations, relative to their root.
 constexpr absl::string_view kCniDirectories[] = {
-    // containerd, CRI-O, cri-dockerd, and so kubeadm, RKE2, k0s, Talos, Bottlerocket, EKS, GKE,
-    // AKS.
+    // containerd, CRI-O, cri-dockerd: kubeadm, RKE2, k0s, Talos, Bottlerocket, EKS, GKE, AKS.
     "etc/cni/net.d",
     // k3s and Rancher Desktop: conf_dir in the containerd configuration that k3s generates.
     "var/lib/rancher/k3s/agent/etc/cni/net.d",
@@ -90,7 +56,7 @@ constexpr absl::string_view kCniDirectories[] = {
     "run/multus/cni/net.d",
     // confDir of the Multus plugin: networks that pods ask for by name.
     "etc/cni/multus/net.d",
-    // minikube, until 1.25: kubelet's --cni-conf-dir, where another plugin stood in /etc/cni/net.d.
+    // minikube, until 1.25: kubelet's --cni-conf-dir, as another plugin used /etc/cni/net.d.
     "etc/cni/net.mk",
 };
 
@@ -99,13 +65,12 @@ bool IsConfigName(absl::string_view name) {
          absl::EndsWith(name, ".json");
 }
 
-// What `object` itself says; "" where it names no chain.
+// What `object` itself names; the chain is "" if it names none.
 absl::StatusOr<CniReference> ReadPlugin(absl::string_view file, const json& object) {
   CniReference reference = {.file = std::string(file), .plugin = {}, .chain = {}};
   for (const auto& [key, value] : object.items()) {
     if (key == "type" && value.is_string()) reference.plugin = value.get_ref<const std::string&>();
-    // encoding/json, with which plugins read it, does not look at the case, and takes null for
-    // nothing.
+    // Like encoding/json, with which plugins read it: any case, and null is nothing.
     if (!absl::EqualsIgnoreCase(key, kKey) || value.is_null()) continue;
     if (!value.is_string()) {
       return absl::InvalidArgumentError(absl::StrCat(file, ": ", kKey, " is no text"));
@@ -129,7 +94,7 @@ absl::StatusOr<std::vector<CniReference>> FindReferences(absl::string_view file,
       if (!reference.ok()) return reference.status();
       if (!reference->chain.empty()) found.push_back(*std::move(reference));
     }
-    // The last one is looked at first.
+    // Backwards, as the last of `left` is next.
     for (auto child = value.rbegin(); child != value.rend(); ++child) {
       if (child->is_structured()) left.push_back(&*child);
     }
@@ -137,15 +102,8 @@ absl::StatusOr<std::vector<CniReference>> FindReferences(absl::string_view file,
   return found;
 }
 
-// One configuration.
-struct CniFile {
-  std::vector<CniReference> references;
-  // Of a list whose plugins may also be files of their own: the name of its network. libcni looks
-  // for both by their exact letters, and takes true in quotes, too (libcni/conf.go,
-  // NetworkConfFromBytes).
-  std::optional<std::string> network;
-};
-
+// libcni looks for both by their exact letters, and takes true in quotes, too (libcni/conf.go,
+// NetworkConfFromBytes).
 std::optional<std::string> NetworkWithSubFolder(const json& list) {
   const auto name = list.find("name");
   if (name == list.end() || !name->is_string()) return std::nullopt;
@@ -157,109 +115,95 @@ std::optional<std::string> NetworkWithSubFolder(const json& list) {
   return inlined ? std::nullopt : std::optional(name->get<std::string>());
 }
 
-absl::StatusOr<CniFile> Parse(absl::string_view file, absl::string_view text) {
-  // Nothing of this is expected to throw; the library may all the same, where memory runs out.
-  try {
-    const json document = json::parse(text.begin(), text.end(), nullptr,
-                                      /*allow_exceptions=*/false);
-    if (document.is_discarded()) {
-      return absl::InvalidArgumentError(absl::StrCat(file, " is not JSON"));
-    }
-    if (!document.is_object()) {
-      return absl::InvalidArgumentError(absl::StrCat(file, " is no CNI configuration"));
-    }
-    absl::StatusOr<std::vector<CniReference>> references = FindReferences(file, document);
-    if (!references.ok()) return references.status();
-    return CniFile{*std::move(references), NetworkWithSubFolder(document)};
-  } catch (const std::exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat(file, ": ", error.what()));
-  }
-}
-
-// utils.ValidateNetworkName of libcni, with which it refuses to use a network.
+// libcni refuses to use a network without such a name (utils.ValidateNetworkName).
 bool IsNetworkName(absl::string_view name) {
   const auto is_alphanumeric = [](char c) {
     return absl::ascii_isalnum(static_cast<unsigned char>(c));
   };
-  return !name.empty() && is_alphanumeric(name[0]) &&
-         std::all_of(name.begin(), name.end(), [&](char c) {
-           return is_alphanumeric(c) || c == '_' || c == '.' || c == '-';
-         });
+  return !name.empty() && is_alphanumeric(name[0]) && absl::c_all_of(name, [&](char c) {
+    return is_alphanumeric(c) || absl::StrContains("_.-", c);
+  });
 }
 
-// One directory of configurations, and the sub-folders of its networks.
-class DirectoryReader {
- public:
-  DirectoryReader(const NodeFiles& node, CniConfigs& configs) : node_(node), configs_(configs) {}
+void NoteProblem(const absl::Status& status, CniConfigs& configs) {
+  configs.problems.emplace_back(status.message());
+}
 
-  void Read(const std::string& path) {
-    const absl::StatusOr<std::set<std::string>> names = node_.List(path, IsConfigName);
-    if (absl::IsNotFound(names.status())) return;
-    if (!names.ok()) return NoteProblem(names.status());
-    configs_.directories.push_back(node_.Shown(path));
-    std::set<std::string> networks;
-    for (const std::string& name : *names) {
-      std::optional<std::string> network = ReadFile(absl::StrCat(path, "/", name));
-      if (!network || !absl::EndsWith(name, kListSuffix)) continue;
-      if (IsNetworkName(*network)) {
-        networks.insert(*std::move(network));
-      } else {
-        NoteProblem(absl::InvalidArgumentError(
-            absl::StrCat(node_.Shown(path), "/", name, ": ", featuregates::GoQuote(*network),
-                         " is no name of a network, so its sub-folder is not read")));
-      }
+// Nothing if there is no such directory, or it cannot be read.
+std::optional<std::set<std::string>> ListConfigs(
+    const NodeFiles& node, const std::string& path,
+    const std::function<bool(absl::string_view)>& is_wanted, CniConfigs& configs) {
+  absl::StatusOr<std::set<std::string>> names = node.List(path, is_wanted);
+  if (names.ok()) return *std::move(names);
+  if (!absl::IsNotFound(names.status())) NoteProblem(names.status(), configs);
+  return std::nullopt;
+}
+
+// Returns the network of ParseCniConfig.
+std::optional<std::string> ReadConfig(const NodeFiles& node, const std::string& path,
+                                      CniConfigs& configs) {
+  std::optional<std::string> network;
+  const absl::StatusOr<std::string> text = node.Read(path, kMostBytes);
+  const auto references =
+      text.ok() ? ParseCniConfig(node.Shown(path), *text, &network) : text.status();
+  if (references.ok()) {
+    absl::c_copy(*references, std::back_inserter(configs.references));
+  } else {
+    NoteProblem(references.status(), configs);
+  }
+  return network;
+}
+
+// The configurations in a directory, and the plugins in the sub-folders of their networks.
+void ReadDirectory(const NodeFiles& node, const std::string& path, CniConfigs& configs) {
+  const auto names = ListConfigs(node, path, IsConfigName, configs);
+  if (!names) return;
+  configs.directories.push_back(node.Shown(path));
+  std::set<std::string> networks;
+  for (const std::string& name : *names) {
+    const auto network = ReadConfig(node, absl::StrCat(path, "/", name), configs);
+    if (!network || !absl::EndsWith(name, kListSuffix)) continue;
+    if (IsNetworkName(*network)) {
+      networks.insert(*network);
+    } else {
+      configs.problems.push_back(
+          absl::StrCat(node.Shown(path), "/", name, ": ", featuregates::GoQuote(*network),
+                       " is no name of a network, so its sub-folder is not read"));
     }
-    for (const std::string& network : networks) ReadSubFolder(absl::StrCat(path, "/", network));
   }
-
- private:
-  // NetworkPluginConfsFromFiles.
-  void ReadSubFolder(const std::string& path) {
-    const absl::StatusOr<std::set<std::string>> names = node_.List(
-        path, [](absl::string_view name) { return absl::EndsWith(name, kPluginSuffix); });
-    if (absl::IsNotFound(names.status())) return;
-    if (!names.ok()) return NoteProblem(names.status());
-    for (const std::string& name : *names) ReadFile(absl::StrCat(path, "/", name));
-  }
-
-  // Returns CniFile::network.
-  std::optional<std::string> ReadFile(const std::string& path) {
-    const absl::StatusOr<std::string> text = node_.Read(path, kMostBytes);
-    absl::StatusOr<CniFile> file = text.ok() ? Parse(node_.Shown(path), *text) : text.status();
-    if (!file.ok()) {
-      NoteProblem(file.status());
-      return std::nullopt;
+  // As libcni's NetworkPluginConfsFromFiles.
+  const auto is_plugin = [](absl::string_view name) { return absl::EndsWith(name, kPluginSuffix); };
+  for (const std::string& network : networks) {
+    const std::string folder = absl::StrCat(path, "/", network);
+    const auto plugins = ListConfigs(node, folder, is_plugin, configs);
+    if (!plugins) continue;
+    for (const std::string& name : *plugins) {
+      ReadConfig(node, absl::StrCat(folder, "/", name), configs);
     }
-    std::move(file->references.begin(), file->references.end(),
-              std::back_inserter(configs_.references));
-    return std::move(file->network);
   }
-
-  void NoteProblem(const absl::Status& status) { configs_.problems.emplace_back(status.message()); }
-
-  const NodeFiles& node_;
-  CniConfigs& configs_;
-};
+}
 
 }  // namespace
 
-HostRoot OwnHostRoot(const NamespacePaths& paths) {
+HostRoot OwnHostRoot(const std::string& proc, const std::string& root,
+                     uint64_t initial_pid_namespace) {
+  const std::string namespaces = proc + "/thread-self/ns/";
   struct stat pid = {};
-  if (stat(paths.own_pid_namespace.c_str(), &pid) != 0) {
-    return {"", absl::StrCat(paths.own_pid_namespace, ": ", ErrorText(errno))};
+  if (stat((namespaces + "pid").c_str(), &pid) != 0) {
+    return {"", absl::StrCat(namespaces, "pid: ", ErrorText(errno))};
   }
-  if (pid.st_ino != paths.initial_pid_namespace) {
+  if (pid.st_ino != initial_pid_namespace) {
     return {"", "this process is in a container (another pid namespace); give --host-root"};
   }
-  for (const auto& [own, init] : {std::pair(paths.own_mount_namespace, paths.init_mount_namespace),
-                                  std::pair(paths.own_root, paths.init_root)}) {
+  for (const auto& [own, init] :
+       {std::pair(namespaces + "mnt", proc + "/1/ns/mnt"), std::pair(root, proc + "/1/root")}) {
     struct stat ours = {};
     struct stat theirs = {};
     if (stat(own.c_str(), &ours) != 0 || stat(init.c_str(), &theirs) != 0) {
       return {"", absl::StrCat("whether this process sees the host's files is not known: ", init,
                                ": ", ErrorText(errno), "; give --host-root")};
     }
-    if (!SameFile(ours, theirs)) {
+    if (ours.st_dev != theirs.st_dev || ours.st_ino != theirs.st_ino) {
       return {"", "this process sees other files than process 1; give --host-root"};
     }
   }
@@ -271,23 +215,51 @@ HostProgram FindHostProgram(absl::string_view host_root, netlink::Family family)
   for (const char* const directory : kProgramDirectories) {
     const WalkedPath resolved =
         WalkPath(std::string(host_root), absl::StrCat(directory, "/", name));
-    // Not there, as opposed to a link that leads nowhere.
-    const bool absent =
-        resolved.names.size() == 1 && (resolved.error == ENOENT || resolved.error == ENOTDIR);
-    if (!absent) return Recognise(resolved);
+    // Absent, unlike a link that leads nowhere.
+    if (resolved.names.size() == 1 && (resolved.error == ENOENT || resolved.error == ENOTDIR)) {
+      continue;
+    }
+    HostProgram program = {.mode = IptablesMode::kUnknown,
+                           .text = absl::StrJoin(resolved.names, " -> ")};
+    if (resolved.error != 0) {
+      absl::StrAppend(&program.text, ": ", ErrorText(resolved.error));
+      return program;
+    }
+    // If links disagree, the last decides, which is what is run.
+    for (const absl::string_view path : resolved.names) {
+      const absl::string_view file = path.substr(path.rfind('/') + 1);
+      if (absl::c_linear_search(kNftNames, file)) program.mode = IptablesMode::kNft;
+      if (absl::c_linear_search(kLegacyNames, file)) program.mode = IptablesMode::kLegacy;
+    }
+    if (program.mode == IptablesMode::kUnknown) {
+      absl::StrAppend(&program.text, ": neither iptables-nft nor iptables-legacy by name");
+    }
+    return program;
   }
   return {.mode = std::nullopt,
           .text = absl::StrCat("no ", name, " in the host's ",
                                absl::StrJoin(kProgramDirectories, ", "))};
 }
 
-absl::Span<const absl::string_view> KnownCniDirectories() { return kCniDirectories; }
-
 absl::StatusOr<std::vector<CniReference>> ParseCniConfig(absl::string_view file,
-                                                         absl::string_view text) {
-  absl::StatusOr<CniFile> parsed = Parse(file, text);
-  if (!parsed.ok()) return parsed.status();
-  return std::move(parsed->references);
+                                                         absl::string_view text,
+                                                         std::optional<std::string>* network) {
+  // Only running out of memory is expected to throw.
+  try {
+    const json document = json::parse(text.begin(), text.end(), nullptr,
+                                      /*allow_exceptions=*/false);
+    if (document.is_discarded()) {
+      return absl::InvalidArgumentError(absl::StrCat(file, " is not JSON"));
+    }
+    if (!document.is_object()) {
+      return absl::InvalidArgumentError(absl::StrCat(file, " is no CNI configuration"));
+    }
+    absl::StatusOr<std::vector<CniReference>> references = FindReferences(file, document);
+    if (references.ok() && network != nullptr) *network = NetworkWithSubFolder(document);
+    return references;
+  } catch (const std::exception& error) {
+    return absl::InvalidArgumentError(absl::StrCat(file, ": ", error.what()));
+  }
 }
 
 CniConfigs ReadNodeCniConfigs(const HostRoot& root, const std::vector<std::string>& given) {
@@ -298,13 +270,14 @@ CniConfigs ReadNodeCniConfigs(const HostRoot& root, const std::vector<std::strin
   }
   const NodeFiles files(given.empty() ? root.directory : "/");
   if (absl::Status status = files.Check(); !status.ok()) {
-    configs.problems.emplace_back(status.message());
+    NoteProblem(status, configs);
     return configs;
   }
-  DirectoryReader reader(files, configs);
-  for (const std::string& directory : given) reader.Read(directory);
+  for (const std::string& directory : given) ReadDirectory(files, directory, configs);
   if (!given.empty()) return configs;
-  for (const absl::string_view directory : kCniDirectories) reader.Read(std::string(directory));
+  for (const absl::string_view directory : kCniDirectories) {
+    ReadDirectory(files, std::string(directory), configs);
+  }
   return configs;
 }
 

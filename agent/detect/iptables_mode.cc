@@ -9,7 +9,7 @@
 namespace kipt::agent {
 namespace {
 
-// One kind of trace, stronger ones first.
+// Kinds of traces, strongest first.
 struct Level {
   EvidenceSource source;
   const char* what;
@@ -27,16 +27,10 @@ std::string AnswerText(const ModeTraces& traces, std::optional<bool> answer) {
   return traces.problem.empty() ? "not looked at" : absl::StrCat("not known: ", traces.problem);
 }
 
-struct Verdict {
-  IptablesMode says = IptablesMode::kNone;
-  bool both = false;
-};
-
-Verdict Weigh(std::optional<bool> nft, std::optional<bool> legacy) {
-  if (nft == true && legacy == true) return {IptablesMode::kUnknown, true};
-  if (!nft || !legacy) return {IptablesMode::kUnknown, false};
-  if (*nft) return {IptablesMode::kNft, false};
-  return {*legacy ? IptablesMode::kLegacy : IptablesMode::kNone, false};
+IptablesMode Weigh(std::optional<bool> nft, std::optional<bool> legacy) {
+  if (!nft || !legacy || (*nft && *legacy)) return IptablesMode::kUnknown;
+  if (*nft) return IptablesMode::kNft;
+  return *legacy ? IptablesMode::kLegacy : IptablesMode::kNone;
 }
 
 bool IsKnown(IptablesMode mode) {
@@ -57,11 +51,8 @@ class Decision {
     for (const Level& level : kLevels) WeighTraces(level);
     WeighKernel();
     if (blocked_ && result_.mode == IptablesMode::kUnknown) {
-      for (const auto* traces : {&question_.nft, &question_.legacy}) {
-        if (traces->problem.empty()) continue;
-        Find(absl::StrCat(traces == &question_.nft ? "nft" : "legacy",
-                          " cannot be looked into: ", traces->problem));
-      }
+      FindProblem("nft", question_.nft);
+      FindProblem("legacy", question_.legacy);
     }
     return std::move(result_);
   }
@@ -71,12 +62,16 @@ class Decision {
     result_.evidence.push_back({source, says, std::move(text)});
   }
   void Find(std::string text) { result_.findings.push_back(std::move(text)); }
+  void FindProblem(absl::string_view mode, const ModeTraces& traces) {
+    if (traces.problem.empty()) return;
+    Find(absl::StrCat(mode, " cannot be looked into: ", traces.problem));
+  }
   void Contradict(std::string text) {
     Find(std::move(text));
     result_.contradiction = true;
   }
 
-  // The first that speaks decides.
+  // The first conclusive source decides.
   void Decide(IptablesMode mode) {
     if (decided_ || mode == IptablesMode::kNone) return;
     decided_ = true;
@@ -91,7 +86,7 @@ class Decision {
     if (question_.flag) authority_ = "--iptables-mode";
   }
 
-  // A program of unknown kind decides nothing: that is what the hint is for.
+  // A program of unknown kind decides nothing; the hint does.
   void WeighProgram() {
     const IptablesMode says = question_.program.value_or(IptablesMode::kNone);
     Add(EvidenceSource::kProgram, says, question_.program_text);
@@ -103,37 +98,37 @@ class Decision {
   void WeighTraces(const Level& level) {
     const std::optional<bool> nft = question_.nft.*level.answer;
     const std::optional<bool> legacy = question_.legacy.*level.answer;
-    const Verdict verdict = Weigh(nft, legacy);
-    Add(level.source, verdict.says,
+    const IptablesMode says = Weigh(nft, legacy);
+    const bool both = nft == true && legacy == true;
+    Add(level.source, says,
         absl::StrCat(level.what, ": nft ", AnswerText(question_.nft, nft), ", legacy ",
                      AnswerText(question_.legacy, legacy)));
-    const bool is_mark = level.source != EvidenceSource::kRules;
-    if (is_mark && !marked_) Compare(level, verdict);
-    const bool misleads = level.source == EvidenceSource::kCanary && marked_ && nft == true &&
-                          result_.mode == IptablesMode::kLegacy;
-    if (misleads) {
+    if (level.source == EvidenceSource::kRules) {
+      if (both && !decided_) {
+        Find("both nft and legacy hold rules, and nothing else tells which of them is in use");
+      }
+    } else if (!marked_) {
+      Compare(level, says, both);
+      marked_ = nft == true || legacy == true;
+    } else if (nft == true && result_.mode == IptablesMode::kLegacy) {
       Contradict(absl::StrCat(level.what,
                               " stands in nft, beside the hint in legacy; iptables-wrappers takes "
                               "either, in nft first, and so takes nft. Delete it there"));
     }
-    if (!is_mark && verdict.both && !decided_) {
-      Find("both nft and legacy hold rules, and nothing else tells which of them is in use");
-    }
-    marked_ = marked_ || (is_mark && (nft == true || legacy == true));
     if (decided_) return;
-    blocked_ = verdict.says == IptablesMode::kUnknown && !verdict.both;
-    Decide(verdict.says);
+    blocked_ = says == IptablesMode::kUnknown && !both;
+    Decide(says);
   }
 
-  // The hint, or the canary where there is none, with itself and with what is above it.
-  void Compare(const Level& level, const Verdict& verdict) {
-    if (verdict.both) {
+  // The hint, or the canary if there is no hint, with itself and with the stronger sources.
+  void Compare(const Level& level, IptablesMode says, bool both) {
+    if (both) {
       Contradict(absl::StrCat(level.what,
                               " stands in both nft and legacy; whoever looks for it takes nft. "
                               "Remove it where iptables is not in use"));
-    } else if (authority_ != nullptr && IsKnown(verdict.says) && verdict.says != result_.mode) {
+    } else if (authority_ != nullptr && IsKnown(says) && says != result_.mode) {
       Contradict(absl::StrCat(authority_, " says ", IptablesModeName(result_.mode), ", but ",
-                              level.what, " stands in ", IptablesModeName(verdict.says),
+                              level.what, " stands in ", IptablesModeName(says),
                               ", which is what others go by"));
     }
   }
@@ -148,7 +143,7 @@ class Decision {
     const bool neither = !nft && !legacy;
     Add(EvidenceSource::kKernel, neither ? IptablesMode::kUnknown : only,
         absl::StrCat("this kernel: nft", can(nft), ", legacy", can(legacy)));
-    // What could not be read can only be what is possible.
+    // What could not be read must be of the mode that is possible.
     if (decided_ && !blocked_) return;
     if (only != IptablesMode::kNone) result_.mode = only;
     if (neither && !decided_) {
@@ -164,7 +159,7 @@ class Decision {
   bool blocked_ = false;
   // There is a hint, or a canary.
   bool marked_ = false;
-  // What decided, where that was neither hint nor canary nor rules.
+  // What decided: the flag or the program.
   const char* authority_ = nullptr;
 };
 

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/detect/mode_evidence.h"
 
-#include <algorithm>
 #include <array>
-#include <set>
 #include <utility>
 
-#include "absl/status/status.h"
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -14,8 +12,6 @@
 #include "agent/policy/rule_forms.h"
 #include "agent/process/files.h"
 #include "agent/xtables/iptables_legacy_parts.h"
-#include "netlink/backend.h"
-#include "netlink/ruleset.h"
 
 namespace kipt::agent {
 namespace {
@@ -35,10 +31,7 @@ ModeTraces Unreadable(const absl::Status& status) {
           .rules = std::nullopt};
 }
 
-// Whether a kernel that says nothing can hold rules all the same.
-ModeTraces Nothing(bool possible) { return {.possible = possible}; }
-
-// Looks for hint and canary, not for rules.
+// Reads hint and canary, not rules.
 absl::Status LookForMarks(const BackendOrError& backend, Family family, ModeTraces& traces) {
   if (!backend.ok()) return backend.status();
   const auto query = [&](absl::string_view name) -> netlink::ChainQuery {
@@ -56,23 +49,20 @@ absl::Status LookForMarks(const BackendOrError& backend, Family family, ModeTrac
 ModeTraces NftMarks(Family family, const ModeSources& sources) {
   ModeTraces traces = {.rules = std::nullopt};
   absl::Status status = CheckNftIsThere(sources);
-  if (absl::IsFailedPrecondition(status)) return Nothing(/*possible=*/true);
+  if (absl::IsFailedPrecondition(status)) return {};
   if (status.ok()) status = LookForMarks(sources.open_nft(), family, traces);
-  if (absl::IsUnavailable(status)) return Nothing(/*possible=*/false);
+  if (absl::IsUnavailable(status)) return {.possible = false};
   return status.ok() ? traces : Unreadable(status);
 }
 
 ModeTraces LegacyMarks(Family family, const ModeSources& sources) {
   const absl::StatusOr<std::vector<std::string>> names = IptablesLegacyTableNames(family, sources);
-  if (absl::IsUnavailable(names.status())) return Nothing(/*possible=*/false);
+  if (absl::IsUnavailable(names.status())) return {.possible = false};
   if (!names.ok()) return Unreadable(names.status());
-  std::set<Table> tables;
-  for (const std::string& name : *names) {
-    if (const std::optional<Table> table = netlink::FindTable(name)) tables.insert(*table);
-  }
-  if (tables.empty()) return Nothing(/*possible=*/true);
+  const auto has = [&](Table table) { return absl::c_linear_search(*names, TableName(table)); };
+  if (absl::c_none_of(netlink::kTables, has)) return {};
   ModeTraces traces = {.rules = std::nullopt};
-  if (tables.count(Table::kMangle) == 0) return traces;
+  if (!has(Table::kMangle)) return traces;
   const absl::Status status = LookForMarks(sources.open_legacy(), family, traces);
   return status.ok() ? traces : Unreadable(status);
 }
@@ -82,15 +72,15 @@ void LookForRules(const ChainsOrError& chains, ModeTraces& traces) {
     traces.problem = std::string(chains.status().message());
     return;
   }
-  // Base chains alone are no trace: iptables-nft makes all those of a table that it touches.
-  traces.rules = std::any_of(chains->begin(), chains->end(), [](const netlink::ListedChain& chain) {
+  // Base chains alone are no trace: iptables-nft makes all of a table that it touches.
+  traces.rules = absl::c_any_of(*chains, [](const netlink::ListedChain& chain) {
     return chain.use > 0 || (!chain.base && !IsMark(chain.id));
   });
 }
 
 bool IsMarked(const ModeTraces& traces) { return traces.hint == true || traces.canary == true; }
 
-// nf_tables that is not loaded, for commands that only look: there is nothing in it.
+// nf_tables that is not loaded, for commands that only read.
 class EmptyBackend : public netlink::Backend {
  public:
   netlink::BackendKind kind() const override { return netlink::BackendKind::kNft; }
@@ -113,14 +103,7 @@ class EmptyBackend : public netlink::Backend {
   }
 };
 
-BackendOrError OpenNft(bool read_only, const ModeSources& sources) {
-  if (read_only && absl::IsFailedPrecondition(CheckNftIsThere(sources))) {
-    return std::make_unique<EmptyBackend>();
-  }
-  return sources.open_nft();
-}
-
-// FailedPrecondition: there are no tables. Else, why it is not known.
+// FailedPrecondition: there are no tables. Other errors: it is not known.
 absl::Status CheckLegacyIsThere(absl::Span<const Family> families, const ModeSources& sources) {
   absl::Status nothing = absl::FailedPreconditionError("there are no iptables-legacy tables");
   for (const Family family : families) {
@@ -186,18 +169,15 @@ absl::StatusOr<std::vector<std::string>> IptablesLegacyTableNames(Family family,
   const absl::StatusOr<std::string> text = ReadFile(path);
   if (text.ok()) return std::vector<std::string>(absl::StrSplit(*text, '\n', absl::SkipEmpty()));
   if (!absl::IsNotFound(text.status())) return text.status();
-  // The file comes with the module. (Where proc(5) is not mounted there are no modules either.)
-  switch (FindModule(sources.kernel, name + "_tables",
-                     name == "ip" ? "ipt_do_table" : "ip6t_do_table")) {
-    case ModuleState::kPresent:
-      return absl::UnknownError(absl::StrCat(path, " is missing, although the kernel has ", name,
-                                             "_tables; is /proc mounted?"));
-    case ModuleState::kNothingToLoad:
-    case ModuleState::kMissing:
-      return absl::UnavailableError(absl::StrCat("this kernel has no ", name, "_tables"));
-    case ModuleState::kLoadable:
-    case ModuleState::kUnknown:
-      break;
+  // The file comes with the module. (Without proc(5), the modules are not listed either.)
+  const ModuleState module =
+      FindModule(sources.kernel, name + "_tables", name == "ip" ? "ipt_do_table" : "ip6t_do_table");
+  if (module == ModuleState::kPresent) {
+    return absl::UnknownError(absl::StrCat(path, " is missing, although the kernel has ", name,
+                                           "_tables; is /proc mounted?"));
+  }
+  if (module == ModuleState::kNothingToLoad || module == ModuleState::kMissing) {
+    return absl::UnavailableError(absl::StrCat("this kernel has no ", name, "_tables"));
   }
   return std::vector<std::string>();
 }
@@ -254,17 +234,17 @@ absl::StatusOr<IptablesMode> ChooseMode(absl::Span<const FamilyMode> modes) {
 }
 
 BackendOrError ChooseBackend(const BackendRequest& request, const ModeSources& sources) {
-  absl::StatusOr<IptablesMode> mode = IptablesMode::kNft;
-  if (request.flag) {
-    mode = *request.flag;
-  } else {
+  absl::StatusOr<IptablesMode> mode = request.flag.value_or(IptablesMode::kNft);
+  if (!request.flag) {
     mode = ChooseMode(
         DetectModes(request.families, std::nullopt, sources, Thoroughness::kUntilDecided));
-    if (!mode.ok() && request.off) mode = IptablesMode::kNft;
   }
-  if (!mode.ok()) return mode.status();
-  return *mode == IptablesMode::kLegacy ? sources.open_legacy()
-                                        : OpenNft(request.read_only, sources);
+  if (!mode.ok() && !request.off) return mode.status();
+  if (mode.ok() && *mode == IptablesMode::kLegacy) return sources.open_legacy();
+  if (request.read_only && absl::IsFailedPrecondition(CheckNftIsThere(sources))) {
+    return std::make_unique<EmptyBackend>();
+  }
+  return sources.open_nft();
 }
 
 absl::Status VisitMode(netlink::BackendKind kind, absl::Span<const Family> families,
@@ -283,7 +263,6 @@ OtherMode ReadOtherMode(netlink::BackendKind managed, absl::Span<const Family> f
                         const ModeSources& sources) {
   const netlink::BackendKind kind = OtherThan(managed);
   OtherMode other = {.iptables_mode = std::string(netlink::BackendKindName(kind))};
-  // Whether they exist is enough.
   std::vector<netlink::ChainQuery> queries;
   for (const Family family : families) {
     for (const DesiredChain& chain : EveryKubeletChain(family)) {
@@ -298,7 +277,7 @@ OtherMode ReadOtherMode(netlink::BackendKind managed, absl::Span<const Family> f
     }
     return absl::OkStatus();
   });
-  std::sort(other.chains.begin(), other.chains.end());
+  absl::c_sort(other.chains);
   if (!status.ok()) other.problem = std::string(status.message());
   return other;
 }

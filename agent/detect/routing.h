@@ -2,13 +2,13 @@
 //
 // File: agent/detect/routing.h
 //
-// What the node's routing has to do with kubelet's rules:
+// The node's routing, as far as it concerns kubelet's rules:
 //
-//   * Routing rules that read the packet mark (`ip rule add fwmark ...`): they react to the bits
-//     that kubelet's chains set, and kubelet's chains react to theirs.
-//   * net.ipv4.conf.*.route_localnet: where it is 1, the kernel takes packets for 127.0.0.0/8 from
-//     that interface's neighbours (CVE-2020-8558). kube-proxy's iptables mode sets it for all, and
-//     never resets it.
+//   * Routing rules that read the packet mark (`ip rule add fwmark ...`) react to the bits that
+//     kubelet's chains set, and kubelet's chains react to theirs.
+//   * With net.ipv4.conf.*.route_localnet, the kernel takes packets for 127.0.0.0/8 from that
+//     interface's neighbours (CVE-2020-8558). kube-proxy's iptables mode sets it for all
+//     interfaces, and never resets it.
 #ifndef KIPT_AGENT_DETECT_ROUTING_H_
 #define KIPT_AGENT_DETECT_ROUTING_H_
 
@@ -26,22 +26,21 @@ struct FwmarkRule {
   uint32_t priority = 0;
   uint32_t mark = 0;
   uint32_t mask = 0xffffffff;
-  // "32765: from all fwmark 0x4000/0x4000 lookup 100", as `ip rule` prints it, as far as we know.
+  // As `ip rule` prints it: "32765: from all fwmark 0x4000/0x4000 lookup 100".
   std::string text;
 
   bool operator==(const FwmarkRule&) const = default;
 };
 
-// Those of the calling thread's network namespace that have a fwmark, of both families, over
-// rtnetlink (RTM_GETRULE, rtnetlink(7)). Needs no privilege. Errors as errno says.
+// The routing rules with a fwmark, of both families, in the calling thread's network namespace
+// (RTM_GETRULE, rtnetlink(7)). Needs no privilege. Errors as absl::ErrnoToStatus.
 absl::StatusOr<std::vector<FwmarkRule>> ReadFwmarkRules();
 
-// The interfaces for which the kernel routes 127.0.0.0/8 (its own setting or that of "all" is 1; lo
-// is left out), sorted. "default" is among them where interfaces to come will inherit it. {"all"}
-// stands for every interface.
+// The interfaces for which the kernel routes 127.0.0.0/8, sorted, without lo: their setting is 1.
+// "default" stands for future interfaces; {"all"}, if that setting is 1, for every interface.
 //
-// `conf_directory` is the calling thread's namespace's. NotFound: no IPv4 there. Other errors as
-// errno says.
+// `conf_directory` is that of the calling thread's namespace. NotFound: no IPv4 there. Other errors
+// as absl::ErrnoToStatus.
 absl::StatusOr<std::vector<std::string>> ReadRouteLocalnet(
     const std::string& conf_directory = "/proc/sys/net/ipv4/conf");
 

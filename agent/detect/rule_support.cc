@@ -4,10 +4,10 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -23,19 +23,17 @@ struct ModuleQuery {
   absl::string_view symbol;  // as for FindModule
 };
 
-// The functions are what each module registers, so every build of it has them.
-constexpr std::array<ModuleQuery, 4> kModules = {{
-    {"nft_compat", "nft_match_select_ops"},
-    {"xt_comment", "comment_mt"},
-    {"xt_conntrack", "conntrack_mt_v3"},
-    {"xt_mark", "mark_mt"},
-}};
-constexpr ModuleQuery kConnLabel = {"xt_connlabel", "connlabel_mt"};
+// The functions are what each module registers, so every build has them.
+constexpr ModuleQuery kModules[] = {{"nft_compat", "nft_match_select_ops"},
+                                    {"xt_comment", "comment_mt"},
+                                    {"xt_conntrack", "conntrack_mt_v3"},
+                                    {"xt_mark", "mark_mt"}};
+constexpr ModuleQuery kConnLabel[] = {{"xt_connlabel", "connlabel_mt"}};
 
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
-// Whether a line for which `matches` holds is in the file; nothing where it cannot be read. Line by
-// line: kallsyms is 10 MB.
+// Whether `matches` holds for a line of the file; nothing if it cannot be read. Line by line,
+// because kallsyms has 10 MB.
 template <typename F>
 std::optional<bool> AnyLine(const std::string& path, F matches) {
   // "e": close-on-exec.
@@ -53,35 +51,33 @@ std::optional<bool> AnyLine(const std::string& path, F matches) {
   return found;
 }
 
-struct ListAnswer {
-  // Nothing where there is no such list.
-  std::optional<bool> found = {};
-  std::string file = {};
-};
-
-// What each source says of one module; nothing where it cannot be read.
+// What each source tells of one module; nothing if it cannot be read.
 struct ModuleEvidence {
   std::optional<bool> loaded = {};
   std::optional<bool> built_in = {};
-  ListAnswer on_disk = {};
+  std::optional<bool> on_disk = {};
+  std::string modules_dep = {};
 };
 
 // "kernel/net/netfilter/nf_tables.ko.xz: ...", "kernel/net/netfilter/nf_tables.ko".
-ListAnswer InList(const KernelPaths& paths, absl::string_view list, absl::string_view module) {
+std::optional<bool> InList(const KernelPaths& paths, absl::string_view list,
+                           absl::string_view module, std::string* file = nullptr) {
   const std::string file_name = absl::StrCat("/", module, ".ko");
   for (const std::string& directory : paths.module_directories) {
-    std::string file = absl::StrCat(directory, "/", list);
-    const std::optional<bool> found = AnyLine(file, [&](absl::string_view line) {
-      // Behind the colon come the modules that this one needs.
+    const std::string path = absl::StrCat(directory, "/", list);
+    const std::optional<bool> found = AnyLine(path, [&](absl::string_view line) {
+      // After the colon come the modules that this one needs.
       return absl::StrContains(line.substr(0, line.find(':')), file_name);
     });
-    if (found) return {.found = found, .file = std::move(file)};
+    if (!found) continue;
+    if (file != nullptr) *file = path;
+    return found;
   }
-  return {};
+  return std::nullopt;
 }
 
-// "ffffffff81a2b3c0 t nf_tables_newtable", after which a module's name would follow, or what a
-// compiler that optimises whole programs appends (".llvm.123").
+// "ffffffff81a2b3c0 t nf_tables_newtable", possibly with a compiler's suffix (".llvm.123"), but
+// without a module's name.
 bool IsSymbol(absl::string_view line, absl::string_view symbol) {
   const size_t start = line.rfind(' ');
   if (start == absl::string_view::npos) return false;
@@ -90,25 +86,19 @@ bool IsSymbol(absl::string_view line, absl::string_view symbol) {
          (line.empty() || (line[0] == '.' && !absl::StrContains(line, '\t')));
 }
 
-// Of each symbol, whether the kernel itself has it. Nothing where that cannot be read, or is
-// hidden: systemd (ProtectKernelTunables=, InaccessiblePaths=) and container engines put an empty
+// Those of `symbols` that the kernel itself does not have. Nothing if that cannot be read or is
+// hidden: systemd (ProtectKernelTunables=, InaccessiblePaths=) and container engines mount an empty
 // file there.
-std::optional<std::vector<bool>> AreBuiltInSymbols(const KernelPaths& paths,
-                                                   absl::Span<const absl::string_view> symbols) {
-  std::vector<bool> found(symbols.size(), false);
-  size_t missing = symbols.size();
+std::optional<std::set<absl::string_view>> MissingSymbols(const KernelPaths& paths,
+                                                          std::set<absl::string_view> symbols) {
   bool hidden = true;
   const std::optional<bool> read = AnyLine(paths.kallsyms, [&](absl::string_view line) {
     hidden = false;
-    for (size_t i = 0; i < symbols.size(); ++i) {
-      if (found[i] || !IsSymbol(line, symbols[i])) continue;
-      found[i] = true;
-      --missing;
-    }
-    return missing == 0;
+    std::erase_if(symbols, [&](absl::string_view symbol) { return IsSymbol(line, symbol); });
+    return symbols.empty();
   });
   if (!read || hidden) return std::nullopt;
-  return found;
+  return symbols;
 }
 
 std::optional<bool> IsLoaded(const KernelPaths& paths, absl::string_view module) {
@@ -125,79 +115,67 @@ bool LoadsModules(const KernelPaths& paths) {
   return !no_modules && !disabled.value_or(false);
 }
 
-// What is loaded is not looked for further. The kernel's symbols are read once for all queries,
-// which takes it some 40 ms, and only where nothing else tells.
+// The kernel's symbols are read only if nothing else tells, and once for all queries, because that
+// takes some 40 ms.
 std::vector<ModuleEvidence> LookForModules(const KernelPaths& paths,
                                            absl::Span<const ModuleQuery> queries) {
-  std::vector<ModuleEvidence> evidence(queries.size());
-  std::vector<absl::string_view> symbols;
-  std::vector<size_t> of_symbols;
-  for (size_t i = 0; i < queries.size(); ++i) {
-    ModuleEvidence& module = evidence[i];
-    module.loaded = IsLoaded(paths, queries[i].module);
-    if (module.loaded.value_or(false)) continue;
-    module.built_in = InList(paths, "modules.builtin", queries[i].module).found;
-    module.on_disk = InList(paths, "modules.dep", queries[i].module);
-    if (module.built_in || module.on_disk.found.value_or(false)) continue;
-    symbols.push_back(queries[i].symbol);
-    of_symbols.push_back(i);
+  std::vector<ModuleEvidence> evidence;
+  std::set<absl::string_view> symbols;
+  for (const ModuleQuery& query : queries) {
+    ModuleEvidence& module = evidence.emplace_back();
+    module.loaded = IsLoaded(paths, query.module);
+    if (module.loaded == true) continue;
+    module.built_in = InList(paths, "modules.builtin", query.module);
+    module.on_disk = InList(paths, "modules.dep", query.module, &module.modules_dep);
+    if (!module.built_in && module.on_disk != true) symbols.insert(query.symbol);
   }
   if (symbols.empty()) return evidence;
-  if (const auto built_in = AreBuiltInSymbols(paths, symbols)) {
-    for (size_t i = 0; i < of_symbols.size(); ++i) {
-      evidence[of_symbols[i]].built_in = (*built_in)[i];
-    }
+  const auto missing = MissingSymbols(paths, symbols);
+  for (size_t i = 0; missing && i < queries.size(); ++i) {
+    const absl::string_view symbol = queries[i].symbol;
+    if (symbols.contains(symbol)) evidence[i].built_in = !missing->contains(symbol);
   }
   return evidence;
 }
 
-// Whether `module` can be had.
 XtCompatReading Judge(absl::string_view module, const ModuleEvidence& evidence,
                       bool loads_modules) {
   const auto reading = [](XtCompat compat, const auto&... words) {
     return XtCompatReading{.compat = compat, .reason = absl::StrCat(words...)};
   };
-  if (evidence.loaded.value_or(false)) {
-    return reading(XtCompat::kPresent, module, " is loaded");
-  }
-  if (evidence.built_in.value_or(false)) {
-    return reading(XtCompat::kPresent, module, " is built in");
-  }
-  if (!loads_modules && !evidence.built_in) {
+  const auto& [loaded, built_in, on_disk, modules_dep] = evidence;
+  if (loaded == true) return reading(XtCompat::kPresent, module, " is loaded");
+  if (built_in == true) return reading(XtCompat::kPresent, module, " is built in");
+  if (!loads_modules && !built_in) {
     return reading(XtCompat::kUnknown, "whether ", module, " is built in cannot be read");
   }
   if (!loads_modules) {
     return reading(XtCompat::kAbsent, module, " is not built in, and this kernel loads no modules");
   }
-  if (!evidence.on_disk.found) {
+  if (!on_disk) {
     return reading(XtCompat::kUnknown, module,
                    " is not known to be loaded, and there is no modules.dep to say whether it can "
                    "be");
   }
-  if (*evidence.on_disk.found) {
-    return reading(XtCompat::kPresent, module, " is in ", evidence.on_disk.file);
+  if (*on_disk) return reading(XtCompat::kPresent, module, " is in ", modules_dep);
+  if (!loaded || !built_in) {
+    return reading(XtCompat::kUnknown, module, " is not in ", modules_dep, ", and whether it is ",
+                   loaded ? "built in" : "loaded", " cannot be read");
   }
-  if (!evidence.loaded || !evidence.built_in) {
-    return reading(XtCompat::kUnknown, module, " is not in ", evidence.on_disk.file,
-                   ", and whether it is ", evidence.loaded ? "built in" : "loaded",
-                   " cannot be read");
-  }
-  return reading(XtCompat::kAbsent, module, " is not loaded and not in ", evidence.on_disk.file);
+  return reading(XtCompat::kAbsent, module, " is not loaded and not in ", modules_dep);
 }
 
-// One that is missing decides; until it is found, the first that is unknown.
+// The first that is absent decides; without one, the first that is unknown.
 XtCompatReading JudgeAll(KernelPaths paths, absl::Span<const ModuleQuery> queries,
                          KernelSymbols symbols) {
   if (symbols == KernelSymbols::kSkip) paths.kallsyms.clear();
   const bool loads_modules = LoadsModules(paths);
   const std::vector<ModuleEvidence> evidence = LookForModules(paths, queries);
-  XtCompatReading worst = {.compat = XtCompat::kPresent, .reason = {}};
-  for (size_t i = 0; i < queries.size(); ++i) {
+  XtCompatReading worst = Judge(queries[0].module, evidence[0], loads_modules);
+  for (size_t i = 1; i < queries.size() && worst.compat != XtCompat::kAbsent; ++i) {
     XtCompatReading reading = Judge(queries[i].module, evidence[i], loads_modules);
-    if (reading.compat == XtCompat::kAbsent) return reading;
-    if (i == 0 || (reading.compat == XtCompat::kUnknown && worst.compat == XtCompat::kPresent)) {
-      worst = std::move(reading);
-    }
+    const bool worse = worst.compat == XtCompat::kPresent || reading.compat == XtCompat::kAbsent;
+    if (worse && reading.compat != XtCompat::kPresent) worst = std::move(reading);
   }
   return worst;
 }
@@ -228,16 +206,16 @@ KernelPaths SystemKernelPaths(absl::string_view host_root) {
 ModuleState FindModule(const KernelPaths& paths, absl::string_view module,
                        absl::string_view symbol) {
   const std::optional<bool> loaded = IsLoaded(paths, module);
-  if (loaded.value_or(false)) return ModuleState::kPresent;
+  if (loaded == true) return ModuleState::kPresent;
   if (!LoadsModules(paths)) return ModuleState::kNothingToLoad;
-  std::optional<bool> built_in = InList(paths, "modules.builtin", module).found;
+  std::optional<bool> built_in = InList(paths, "modules.builtin", module);
   if (!built_in) {
-    if (const auto symbols = AreBuiltInSymbols(paths, {symbol})) built_in = symbols->front();
+    if (const auto missing = MissingSymbols(paths, {symbol})) built_in = missing->empty();
   }
   if (!built_in) return ModuleState::kUnknown;
   if (*built_in) return ModuleState::kPresent;
-  // The kernel says that it has no module of that name; a list may be of another build.
-  const bool missing = loaded && InList(paths, "modules.dep", module).found == false;
+  // Both must deny it: the list may be another build's.
+  const bool missing = loaded && InList(paths, "modules.dep", module) == false;
   return missing ? ModuleState::kMissing : ModuleState::kLoadable;
 }
 
@@ -252,7 +230,7 @@ XtCompatReading ReadXtCompat(KernelPaths paths, KernelSymbols symbols) {
 
 XtCompatReading ReadConnLabelMatch(KernelPaths paths, const std::string& label_names_path,
                                    KernelSymbols symbols) {
-  XtCompatReading reading = JudgeAll(std::move(paths), {&kConnLabel, 1}, symbols);
+  XtCompatReading reading = JudgeAll(std::move(paths), kConnLabel, symbols);
   if (reading.compat == XtCompat::kAbsent) return reading;
   std::string problem = ConnLabelNamesProblem(label_names_path);
   if (problem.empty()) return reading;
@@ -260,27 +238,27 @@ XtCompatReading ReadConnLabelMatch(KernelPaths paths, const std::string& label_n
 }
 
 RuleSupport SupportSource::Now(netlink::BackendKind kind, bool labels_desired) {
-  const XtCompatReading xt = read_();
-  XtCompatReading reading = xt;
-  if (reading.compat == XtCompat::kAbsent && disproved_) reading.compat = XtCompat::kUnknown;
-  if (reading.compat == XtCompat::kUnknown && refused_) {
-    reading = {.compat = XtCompat::kAbsent,
-               .reason = "the kernel refused a rule of iptables-nft for want of a match"};
+  const XtCompatReading files = read_();
+  XtCompatReading xt = files;
+  if (xt.compat == XtCompat::kAbsent && disproved_) xt.compat = XtCompat::kUnknown;
+  if (xt.compat == XtCompat::kUnknown && refused_) {
+    xt = {.compat = XtCompat::kAbsent,
+          .reason = "the kernel refused a rule of iptables-nft for want of a match"};
   }
   RuleSupport now;
-  if (kind == netlink::BackendKind::kNft && reading.compat == XtCompat::kAbsent) {
-    now = {.xt = false, .reason = reading.reason, .refused = refused_};
+  if (kind == netlink::BackendKind::kNft && xt.compat == XtCompat::kAbsent) {
+    now = {.xt = false, .reason = xt.reason, .refused = refused_};
   }
   if (!labels_desired) conn_label_refusal_.reset();
   if (!labels_desired || !now.xt) return now;
   const XtCompatReading conn_label = read_conn_label_();
-  // nft_compat may have been what was missing.
-  if (conn_label_refusal_ && conn_label_refusal_->at != Readings{xt, conn_label}) {
-    conn_label_refusal_.reset();
-  }
   if (conn_label.compat == XtCompat::kAbsent) {
     now.conn_labels = false;
     now.conn_labels_reason = conn_label.reason;
+  }
+  // All matches too: nft_compat may have been what was missing.
+  if (conn_label_refusal_ && conn_label_refusal_->at != Readings(files, conn_label)) {
+    conn_label_refusal_.reset();
   }
   return conn_label_refusal_ ? WithoutConnLabels(std::move(now), conn_label_refusal_->said) : now;
 }
@@ -299,18 +277,8 @@ bool SupportSource::LookOnce(netlink::BackendKind kind, bool labels_desired) {
   return known_ != before;
 }
 
-bool SupportSource::NoteRefusal(netlink::BackendKind kind, bool labels_desired) {
-  refused_ = true;
-  return Look(kind, labels_desired);
-}
-
-bool SupportSource::NoteDisproof(netlink::BackendKind kind, bool labels_desired) {
-  disproved_ = true;
-  return Look(kind, labels_desired);
-}
-
 bool SupportSource::NoteConnLabelRefusal(netlink::BackendKind kind, absl::string_view refusal) {
-  conn_label_refusal_ = {.at = {read_(), read_conn_label_()}, .said = std::string(refusal)};
+  conn_label_refusal_ = {{read_(), read_conn_label_()}, std::string(refusal)};
   return Look(kind, /*labels_desired=*/true);
 }
 

@@ -13,7 +13,6 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -33,9 +32,9 @@ struct Channel {
   OwnedFd childs;
 };
 
-// A stream whose ends are none of the descriptors 0 to 2, which the child's ends are copied onto:
-// a host program may have closed its own standard streams. Sockets, because a pipe would raise
-// SIGPIPE in us where the child does not read its input; send(2) can be told not to.
+// Sockets, because writing to a pipe that the child does not read would raise SIGPIPE here; send(2)
+// can suppress it. Neither end is one of the descriptors 0 to 2, which a host program may have
+// closed, because the child's ends are copied onto those.
 absl::StatusOr<Channel> OpenChannel() {
   std::array<int, 2> ends = {-1, -1};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
@@ -51,48 +50,46 @@ absl::StatusOr<Channel> OpenChannel() {
   return channel;
 }
 
-// A process group of its own, default signal handling, and the three standard streams.
-struct SpawnAttributes {
-  SpawnAttributes() {
-    sigset_t none;
-    sigset_t all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setflags(
-        &attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    posix_spawnattr_setpgroup(&attributes, 0);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &all);
-    posix_spawn_file_actions_init(&actions);
-  }
-  ~SpawnAttributes() {
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
-  }
-  SpawnAttributes(const SpawnAttributes&) = delete;
-  SpawnAttributes& operator=(const SpawnAttributes&) = delete;
-
-  // Nothing else stays open. False: there is no memory for it.
-  bool SetStreams(const std::array<Channel, 3>& streams) {
-    bool done = true;
-    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
-      const int childs = streams[static_cast<size_t>(fd)].childs.get();
-      done = done && posix_spawn_file_actions_adddup2(&actions, childs, fd) == 0;
-    }
-    return done && posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1) == 0;
-  }
-
-  posix_spawnattr_t attributes{};
-  posix_spawn_file_actions_t actions{};
-};
-
 std::vector<char*> Pointers(std::vector<std::string>& words) {
   std::vector<char*> pointers;
-  pointers.reserve(words.size() + 1);
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   return pointers;
+}
+
+// Starts a program in a process group of its own, with default signal handling and the standard
+// `streams`; nothing else is open in it. Returns 0 or an errno.
+//
+// The child shares our memory until it executes the program, so starting it costs the same however
+// large we are, and it stays in the namespaces of this thread.
+int Spawn(std::vector<std::string> words, std::vector<std::string> environment,
+          const std::array<Channel, 3>& streams, pid_t& child) {
+  posix_spawnattr_t how = {};
+  posix_spawn_file_actions_t actions = {};
+  posix_spawnattr_init(&how);
+  posix_spawn_file_actions_init(&actions);
+  sigset_t none;
+  sigset_t all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setflags(&how,
+                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  posix_spawnattr_setpgroup(&how, 0);
+  posix_spawnattr_setsigmask(&how, &none);
+  posix_spawnattr_setsigdefault(&how, &all);
+  int refused = 0;
+  for (int fd = STDIN_FILENO; refused == 0 && fd <= STDERR_FILENO; ++fd) {
+    const int childs = streams[static_cast<size_t>(fd)].childs.get();
+    refused = posix_spawn_file_actions_adddup2(&actions, childs, fd);
+  }
+  if (refused == 0) refused = posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
+  if (refused == 0) {
+    refused = posix_spawn(&child, words.front().c_str(), &actions, &how, Pointers(words).data(),
+                          Pointers(environment).data());
+  }
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&how);
+  return refused;
 }
 
 // One program, from its start until it is reaped.
@@ -105,10 +102,10 @@ class Execution {
     words_.insert(words_.begin(), request.program);
     name_ = absl::StrJoin(words_, " ");
   }
-  // Nothing that was started outlives this.
+  // Kills and reaps what was started.
   ~Execution() {
     if (child_ < 0) return;
-    // Not reaped yet, so the group's number cannot be another's.
+    // The number is still the group's, because the child is not reaped yet.
     kill(-child_, SIGKILL);
     while (waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
     }
@@ -121,8 +118,9 @@ class Execution {
       return absl::InvalidArgumentError(absl::StrCat(name_, ": not an absolute path"));
     }
     absl::Status status = Start();
-    while (status.ok() && (streams_[1].ours.valid() || streams_[2].ours.valid()))
+    while (status.ok() && (streams_[1].ours.valid() || streams_[2].ours.valid())) {
       status = Exchange();
+    }
     if (status.ok()) status = AwaitExit();
     if (!status.ok()) return status;
     return std::move(result_);
@@ -135,18 +133,11 @@ class Execution {
       if (!opened.ok()) return opened.status();
       stream = *std::move(opened);
     }
-    SpawnAttributes how;
-    if (!how.SetStreams(streams_)) return Failure(ENOMEM, "preparing its start");
-    std::vector<std::string> environment = request_.environment;
-    // Shares our memory until it executes the program, so that its start costs the same however
-    // large we are, and stays in the namespaces of this very thread.
-    const int refused =
-        posix_spawn(&child_, request_.program.c_str(), &how.actions, &how.attributes,
-                    Pointers(words_).data(), Pointers(environment).data());
+    const int refused = Spawn(words_, request_.environment, streams_, child_);
     for (Channel& stream : streams_) stream.childs.Close();
     if (refused == 0) return absl::OkStatus();
     child_ = -1;
-    const std::string why = std::generic_category().message(refused);
+    const std::string why = ErrorText(refused);
     if (refused == E2BIG) return Failure(refused, "its arguments are too long");
     if (refused == ENOMEM || refused == EAGAIN) {
       return absl::ResourceExhaustedError(absl::StrCat(name_, ": could not be started: ", why));
@@ -154,7 +145,7 @@ class Execution {
     return absl::NotFoundError(absl::StrCat(name_, ": cannot be executed: ", why));
   }
 
-  // Moves what can be moved now; waits for it until the deadline.
+  // Waits until bytes can be moved, at most until the deadline, and moves them.
   absl::Status Exchange() {
     auto& [input, output, errors] = streams_;
     if (written_ == request_.input.size()) input.ours.Close();
@@ -179,10 +170,10 @@ class Execution {
     if (sent >= 0) {
       written_ += static_cast<size_t>(sent);
     } else if (errno == EPIPE || errno == ECONNRESET) {
-      // The program has closed its input. That it did not want all of it is its own affair.
+      // The program has closed its input, which it need not read to the end.
       to.Close();
     } else if (errno != EAGAIN && errno != EINTR) {
-      // Not so where we could not give it all: it would take what it has for everything.
+      // An error, because the program would take a part for the whole.
       return Failure(errno, "writing its standard input");
     }
     return absl::OkStatus();
@@ -192,7 +183,7 @@ class Execution {
     std::array<char, 65536> buffer;
     const ssize_t got = recv(from.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return absl::OkStatus();
-    // ECONNRESET is how a socket says that its other end was closed with something unread.
+    // ECONNRESET: the other end was closed with bytes unread.
     if (got < 0 && errno != ECONNRESET) return Failure(errno, absl::StrCat("reading its ", what));
     if (got <= 0) {
       from.Close();
@@ -207,8 +198,7 @@ class Execution {
     return absl::OkStatus();
   }
 
-  // Nothing is left to be read; the exit follows at once, but for a program that closes its streams
-  // and goes on.
+  // The outputs are closed, so the exit follows at once, unless the program goes on without them.
   absl::Status AwaitExit() {
     streams_[0].ours.Close();
     for (std::chrono::microseconds pause{20};;

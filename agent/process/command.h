@@ -2,7 +2,7 @@
 //
 // File: agent/process/command.h
 //
-// Runs one program, without a shell: what the legacy backend needs of the iptables programs.
+// Runs one program without a shell, for the iptables-legacy backend.
 #ifndef KIPT_AGENT_PROCESS_COMMAND_H_
 #define KIPT_AGENT_PROCESS_COMMAND_H_
 
@@ -17,17 +17,17 @@
 namespace kipt::agent {
 
 struct CommandRequest {
-  // Absolute; run as it is, no search.
+  // An absolute path.
   std::string program;
   // Without the program's name.
   std::vector<std::string> arguments = {};
-  // Given on standard input, which is then closed.
+  // Standard input.
   std::string input = {};
-  // "NAME=value". The child has these variables and no others.
+  // "NAME=value"; the child has no other variables.
   std::vector<std::string> environment = {};
   // From start to exit.
   absl::Duration deadline = absl::Seconds(30);
-  // Bytes of standard output, and of standard error, that are taken; more is an error.
+  // Bytes of standard output, and of standard error; more is an error.
   size_t output_limit = size_t{256} << 20;
 };
 
@@ -44,16 +44,15 @@ class CommandRunner {
  public:
   virtual ~CommandRunner() = default;
 
-  // Runs the program to its end. Whatever its exit code, the status is OK: what a code means is the
-  // caller's affair. The child runs in the calling thread's namespaces, in a process group of its
-  // own, with no descriptor of ours but the three standard ones (which are sockets, not pipes or
-  // files), and default signal handling.
+  // Runs the program to its end; OK whatever its exit code. The child runs in the calling thread's
+  // namespaces, in a process group of its own, with default signal handling and no descriptor of
+  // ours except the three standard ones, which are sockets.
   //
   // InvalidArgument: the path is not absolute. NotFound: there is no such program, or it cannot be
   // executed. DeadlineExceeded: it did not end in time, or a child of its own still holds its
-  // output open. ResourceExhausted: it printed more than the limit, or there was no memory to start
-  // it. What was started is killed, the whole process group, and reaped before this returns an
-  // error. Messages name the program and its arguments.
+  // output open. ResourceExhausted: it printed more than the limit, or memory ran out at its start.
+  // Before an error is returned, the whole process group is killed and reaped. Messages name the
+  // program and its arguments.
   virtual absl::StatusOr<CommandResult> Run(const CommandRequest& request) = 0;
 };
 

@@ -7,19 +7,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "absl/time/time.h"
 
 namespace kipt::agent {
 namespace {
 
-// Names that come and go. IN_CREATE of a file is the beginning of its writing, IN_CLOSE_WRITE the
-// end; of links and directories, and of a second name for a file, IN_CREATE is all there is.
+// Writing a file begins with IN_CREATE and ends with IN_CLOSE_WRITE. Links, directories and a
+// second name for a file only have IN_CREATE.
 constexpr uint32_t kNameEvents = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO |
                                  IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR | IN_MASK_ADD;
 constexpr uint32_t kFileEvents = IN_CLOSE_WRITE | IN_DELETE_SELF | IN_MOVE_SELF | IN_MASK_ADD;
 
-// File systems take their times from a clock that moves with the kernel's tick, 1 to 10 ms (since
-// Linux 6.13 some are finer).
+// File times advance with the kernel's tick, 1 to 10 ms (since Linux 6.13 some are finer).
 constexpr absl::Duration kTick = absl::Milliseconds(20);
 
 // In place of the number of a watch.
@@ -47,27 +45,23 @@ absl::StatusOr<bool> ConfigWatch::Drain() {
   const absl::StatusOr<Identity> identity = Arm();
   if (!identity.ok()) return identity.status();
   if (way_.file && unfinished_.contains(*way_.file)) return false;
-  // What else was made is no file that somebody is writing: a link, a second name, or gone again.
+  // The others are no unfinished files: a link, a second name, or already removed.
   unfinished_.clear();
   if (*identity == last_ && !last_was_fresh_) return false;
   Remember(*identity);
   return true;
 }
 
-// Whether it is about the way to the file.
+// Whether the event concerns the way to the file.
 bool ConfigWatch::Notice(const inotify_event& event) {
   if ((event.mask & IN_Q_OVERFLOW) != 0) {
     unfinished_.clear();
     return true;
   }
-  const auto watched = way_.watched.find(event.wd);
-  if (watched == way_.watched.end()) return false;
-  const auto& names = watched->second;
   const Entry entry(event.wd, NameOf(event));
-  if (!entry.second.empty() && !names.contains(entry.second)) return false;
-  if (entry.second.empty()) {
-    const bool is_file = names.empty();
-    if (is_file && way_.file) unfinished_.erase(*way_.file);
+  if (!way_.watched.contains(entry)) return false;
+  if (event.wd == way_.content) {
+    if (way_.file) unfinished_.erase(*way_.file);
   } else if ((event.mask & IN_CREATE) != 0 && (event.mask & IN_ISDIR) == 0) {
     unfinished_.insert(entry);
   } else {
@@ -76,7 +70,7 @@ bool ConfigWatch::Notice(const inotify_event& event) {
   return true;
 }
 
-// Each directory is watched before anything is looked up in it, so that no change falls between.
+// Watches each directory before a name is looked up in it, so that no change is missed.
 absl::StatusOr<WalkedPath> ConfigWatch::WatchDirectories(Way& way) {
   absl::Status status;
   bool begun = false;
@@ -91,7 +85,7 @@ absl::StatusOr<WalkedPath> ConfigWatch::WatchDirectories(Way& way) {
         if (!watch.ok()) return false;
         way.blind = *watch == kUnreadable;
         if (way.blind) return true;
-        way.watched[*watch].insert(name);
+        way.watched.insert({{*watch, ""}, {*watch, name}});
         way.file.emplace(*watch, name);
         return true;
       });
@@ -100,19 +94,20 @@ absl::StatusOr<WalkedPath> ConfigWatch::WatchDirectories(Way& way) {
   return absl::ErrnoToStatus(walked.error, absl::StrCat("looking for ", path_));
 }
 
-// Watches the way to the file as it is now, and nothing else.
+// Watches the current way to the file, and nothing else.
 absl::StatusOr<ConfigWatch::Identity> ConfigWatch::Arm() {
   Way way;
   const absl::StatusOr<WalkedPath> walked = WatchDirectories(way);
   if (!walked.ok()) return walked.status();
-  Identity identity = {.error = walked->error};
+  int error = walked->error;
   struct stat about = {};
-  if (identity.error == 0 && fstat(walked->file.get(), &about) != 0) identity.error = errno;
+  if (error == 0 && fstat(walked->file.get(), &about) != 0) error = errno;
   if (S_ISREG(about.st_mode)) {
     const absl::StatusOr<int> watch = Watch(walked->file, kFileEvents);
     if (!watch.ok()) return watch.status();
     if (*watch != kUnreadable) {
-      way.watched[*watch];
+      way.watched.emplace(*watch, "");
+      way.content = *watch;
       way.blind = false;
     }
   }
@@ -121,19 +116,17 @@ absl::StatusOr<ConfigWatch::Identity> ConfigWatch::Arm() {
         absl::StrCat("the changes of ", path_,
                      " cannot be seen: let the agent's user read the directory that it is in"));
   }
-  if (identity.error == 0) {
-    identity = {.device = about.st_dev,
-                .inode = about.st_ino,
-                .size = about.st_size,
-                .modified = absl::TimeFromTimespec(about.st_mtim),
-                .changed = absl::TimeFromTimespec(about.st_ctim)};
-  }
   if (!S_ISREG(about.st_mode) || about.st_nlink != 1) way.file.reset();
-  for (const auto& [watch, names] : way_.watched) {
-    if (!way.watched.contains(watch)) inotify_.GiveUp(watch);
+  for (const Entry& entry : way_.watched) {
+    if (entry.second.empty() && !way.watched.contains(entry)) inotify_.GiveUp(entry.first);
   }
   way_ = std::move(way);
-  return identity;
+  return Identity{.error = error,
+                  .device = about.st_dev,
+                  .inode = about.st_ino,
+                  .size = about.st_size,
+                  .modified = absl::TimeFromTimespec(about.st_mtim),
+                  .changed = absl::TimeFromTimespec(about.st_ctim)};
 }
 
 // The number of the watch, or kUnreadable.

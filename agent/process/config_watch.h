@@ -2,16 +2,14 @@
 //
 // File: agent/process/config_watch.h
 //
-// Notices that a configuration file was changed, however that is done: written over, replaced by an
-// editor, reached through symbolic links that now lead elsewhere (a Kubernetes ConfigMap volume),
-// removed, made for the first time.
+// Notices every change of a configuration file: written over, replaced by an editor, reached
+// through symbolic links that now lead elsewhere (a Kubernetes ConfigMap volume), removed, or new.
 #ifndef KIPT_AGENT_PROCESS_CONFIG_WATCH_H_
 #define KIPT_AGENT_PROCESS_CONFIG_WATCH_H_
 
 #include <sys/types.h>
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -24,38 +22,32 @@
 
 namespace kipt::agent {
 
-// Watches every directory that the path leads through, for the one name that is looked up there,
-// and the file itself, which tells of writers who reach it under another name or another mount.
-//
-// Not seen: what is mounted over the path, changed permissions, and a file made with
-// O_TMPFILE and linkat(2) before its writer has closed it and touched it again.
+// Watches each directory on the path for the name that is looked up there, and the file itself,
+// which may have other names. Not noticed: a mount over the path, changed permissions, and a file
+// made with O_TMPFILE and linkat(2) until its writer closes it and touches it again.
 //
 // Not safe for use by several threads at once.
 class ConfigWatch {
  public:
-  // `path` need not exist; a relative one is looked up in the current directory each time.
-  //
-  // InvalidArgument: `path` is empty. ResourceExhausted: no descriptors, or too many inotify
-  // instances or watches. PermissionDenied: neither the file nor the directory that it is, or would
-  // be, in may be read. NotFound: /proc is not mounted.
+  // `path` need not exist. InvalidArgument: it is empty. ResourceExhausted: no descriptors, or too
+  // many inotify instances or watches. PermissionDenied: neither the file nor its directory can be
+  // read. NotFound: /proc is not mounted.
   static absl::StatusOr<std::unique_ptr<ConfigWatch>> Create(std::string path);
 
-  // Becomes readable (poll(2), level-triggered) when there is something to drain, which includes
-  // whatever is made or removed beside the file.
+  // Readable while there are events, including those of other names in the watched directories.
   int fd() const { return inotify_.fd(); }
 
-  // Empties the queue without blocking. True: what LoadConfig would read may be something else than
-  // at the last call that said so, or at Create. Never while the file is only half written, unless
-  // its directory has only just been made; then the end of the writing says true again. An editor
-  // that renames the old file away before it writes the new one leaves none for a moment, and that
-  // is said, too: wait a tenth of a second before believing that the file is gone.
+  // Empties the queue without blocking. Returns whether LoadConfig could read something else than
+  // when this last returned true, or at Create. Not true for a half-written file, except in a new
+  // directory, where the end of the write returns true again. True also if an editor has renamed
+  // the old file away: wait a tenth of a second before treating the file as removed.
   //
-  // Errors as Create's: make a new one, or do without.
+  // Errors are Create's; the watch is then useless.
   absl::StatusOr<bool> Drain();
 
  private:
-  // Of the file that the path leads to. While all of this stays, so does what is in the file, as
-  // far as the clock that file systems use can tell.
+  // The file that the path leads to. While this is equal, so is its content, up to the resolution
+  // of file times.
   struct Identity {
     int error = 0;  // errno of the lookup
     dev_t device = 0;
@@ -66,15 +58,15 @@ class ConfigWatch {
 
     bool operator==(const Identity&) const = default;
   };
-  // A name in the directory of a watch.
+  // A watch, and a name in its directory; "": the directory, or the file itself.
   using Entry = std::pair<int, std::string>;
-  // What is watched on the way to the file.
+  // The way to the file.
   struct Way {
-    // The names that matter, by watch; none for the file itself.
-    std::map<int, std::set<std::string>> watched;
-    // Where the file has its only name. Empty: it is missing, no regular file, or has several.
+    std::set<Entry> watched;
+    std::optional<int> content;  // the watch of the file itself
+    // The file's only name. Empty: it is missing, no regular file, or has several.
     std::optional<Entry> file;
-    // Neither the last directory nor the file may be read.
+    // Neither the last directory nor the file can be read.
     bool blind = false;
   };
 
@@ -90,11 +82,10 @@ class ConfigWatch {
   std::string path_;
   Inotify inotify_;
   Way way_;
-  // Regular files, as far as is known, that were made and not closed by their writers yet.
+  // Probably regular files that their writers have made and not yet closed.
   std::set<Entry> unfinished_;
   Identity last_;
-  // The file was written so shortly before `last_` was taken that one more write may have left the
-  // same times.
+  // One more write after `last_` was read may have left the same times.
   bool last_was_fresh_ = false;
 };
 

@@ -10,7 +10,6 @@
 #include <climits>
 #include <deque>
 #include <filesystem>
-#include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -30,7 +29,8 @@ class Walk {
 
   WalkedPath Go(const std::string& path) {
     result_.names.push_back(path);
-    Restart(path);
+    if (!absl::StartsWith(path, "/")) Begin(".");
+    Take(path);
     while (!ahead_.empty() && result_.error == 0) {
       std::string name = std::move(ahead_.front());
       ahead_.pop_front();
@@ -53,18 +53,19 @@ class Walk {
   }
 
  private:
-  // `path` is what lies ahead from now on, in front of what did so before.
-  void Push(absl::string_view path) {
-    const std::vector<std::string> parts = absl::StrSplit(path, '/', absl::SkipEmpty());
-    ahead_.insert(ahead_.begin(), parts.begin(), parts.end());
-  }
-
-  void Restart(const std::string& path) {
-    Push(path);
+  void Begin(const std::string& directory) {
     names_.clear();
     fds_.clear();
-    in_root_ = absl::StartsWith(path, "/");
-    Arrive(OwnedFd(open(in_root_ ? root_.c_str() : ".", O_PATH | O_DIRECTORY | O_CLOEXEC)));
+    Arrive(OwnedFd(open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)));
+  }
+
+  // `path` comes before the rest of the way.
+  void Take(const std::string& path) {
+    const std::vector<std::string> parts = absl::StrSplit(path, '/', absl::SkipEmpty());
+    ahead_.insert(ahead_.begin(), parts.begin(), parts.end());
+    if (!absl::StartsWith(path, "/")) return;
+    in_root_ = true;
+    Begin(root_);
   }
 
   void Arrive(OwnedFd fd) {
@@ -74,7 +75,7 @@ class Walk {
 
   std::string Inside() const { return absl::StrCat("/", absl::StrJoin(names_, "/")); }
 
-  // Links of directories (/sbin -> usr/sbin) are no news.
+  // Only if it differs: links of directories (/sbin -> usr/sbin) are not recorded.
   void NameEnd(std::string name) {
     if (result_.names.back() != name) result_.names.push_back(std::move(name));
   }
@@ -102,38 +103,33 @@ class Walk {
       return;
     }
     const std::string path(target.data(), static_cast<size_t>(size));
-    const bool absolute = absl::StartsWith(path, "/");
     if (ahead_.empty()) {
       const std::string directory = names_.empty() ? "" : Inside();
       NameEnd(absl::StrCat(directory, "/", name));
+      const bool absolute = absl::StartsWith(path, "/");
       result_.names.push_back(absolute ? path : absl::StrCat(directory, "/", path));
     }
-    if (absolute) {
-      Restart(path);
-    } else {
-      Push(path);
-    }
+    Take(path);
   }
 
   const std::string& root_;
   const BeforeLookup& before_;
-  // The directories from the root, or the current directory, to where we are; the first has no
-  // name.
+  // The directories from the root, or the current directory, to here; the first has no name.
   std::vector<std::string> names_;
   std::vector<OwnedFd> fds_;
-  bool in_root_ = true;
+  bool in_root_ = false;
   std::deque<std::string> ahead_;
   int links_ = 0;
   WalkedPath result_;
 };
 
-absl::Status Failure(int error, absl::string_view path) {
-  return absl::ErrnoToStatus(error, absl::StrCat("reading ", path));
-}
-
 std::string ProcPath(const OwnedFd& fd) { return absl::StrCat("/proc/self/fd/", fd.get()); }
 
 }  // namespace
+
+absl::Status ReadFailure(int error, absl::string_view path) {
+  return absl::ErrnoToStatus(error, absl::StrCat("reading ", path));
+}
 
 absl::StatusOr<std::string> ReadToEnd(int fd, const std::string& name, size_t most) {
   std::string text;
@@ -141,7 +137,7 @@ absl::StatusOr<std::string> ReadToEnd(int fd, const std::string& name, size_t mo
   for (;;) {
     const ssize_t count = read(fd, piece.data(), piece.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return Failure(errno, name);
+    if (count < 0) return ReadFailure(errno, name);
     if (count == 0) return text;
     text.append(piece.data(), static_cast<size_t>(count));
     if (text.size() > most) {
@@ -152,7 +148,7 @@ absl::StatusOr<std::string> ReadToEnd(int fd, const std::string& name, size_t mo
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t most) {
   const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!file.valid()) return Failure(errno, path);
+  if (!file.valid()) return ReadFailure(errno, path);
   return ReadToEnd(file.get(), path, most);
 }
 
@@ -171,9 +167,9 @@ WalkedPath WalkPath(const std::string& root, const std::string& path, const Befo
 }
 
 absl::Status NodeFiles::Check() const {
-  struct stat about = {};
-  if (stat(root_.c_str(), &about) == 0 && S_ISDIR(about.st_mode)) return absl::OkStatus();
-  return Failure(ENOENT, root_);
+  std::error_code ignored;
+  return std::filesystem::is_directory(root_, ignored) ? absl::OkStatus()
+                                                       : ReadFailure(ENOENT, root_);
 }
 
 std::string NodeFiles::Shown(absl::string_view path) const {
@@ -183,14 +179,14 @@ std::string NodeFiles::Shown(absl::string_view path) const {
 absl::StatusOr<std::string> NodeFiles::Read(const std::string& path, size_t most_bytes) const {
   const std::string shown = Shown(path);
   const WalkedPath located = WalkPath(root_, absl::StrCat("/", path));
-  if (located.error != 0) return Failure(located.error, shown);
+  if (located.error != 0) return ReadFailure(located.error, shown);
   struct stat about = {};
   fstat(located.file.get(), &about);
   if (!S_ISREG(about.st_mode)) {
     return absl::FailedPreconditionError(absl::StrCat(shown, " is no regular file"));
   }
   const OwnedFd file(open(ProcPath(located.file).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file.valid()) return Failure(errno, shown);
+  if (!file.valid()) return ReadFailure(errno, shown);
   absl::StatusOr<std::string> text = ReadToEnd(file.get(), shown, most_bytes);
   if (absl::IsResourceExhausted(text.status())) {
     return absl::ResourceExhaustedError(
@@ -202,10 +198,11 @@ absl::StatusOr<std::string> NodeFiles::Read(const std::string& path, size_t most
 absl::StatusOr<std::set<std::string>> NodeFiles::List(
     const std::string& path, const std::function<bool(absl::string_view)>& is_wanted) const {
   const WalkedPath located = WalkPath(root_, absl::StrCat("/", path));
-  if (located.error != 0) return Failure(located.error, Shown(path));
+  if (located.error != 0) return ReadFailure(located.error, Shown(path));
   std::vector<std::string> all;
-  const int error = ListDirectory(ProcPath(located.file), all);
-  if (error != 0) return Failure(error, Shown(path));
+  if (const int error = ListDirectory(ProcPath(located.file), all); error != 0) {
+    return ReadFailure(error, Shown(path));
+  }
   std::set<std::string> names;
   for (const std::string& name : all) {
     struct stat about = {};
@@ -218,9 +215,8 @@ absl::StatusOr<std::set<std::string>> NodeFiles::List(
 absl::StatusOr<Inotify> Inotify::Create() {
   OwnedFd fd(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   if (fd.valid()) return Inotify(std::move(fd));
-  const int error = errno;
   return absl::ErrnoToStatus(
-      error, error == EMFILE ? "inotify_init1: too many descriptors of this process, or instances "
+      errno, errno == EMFILE ? "inotify_init1: too many descriptors of this process, or instances "
                                "of this user (raise fs.inotify.max_user_instances)"
                              : "inotify_init1");
 }
@@ -240,7 +236,7 @@ absl::StatusOr<int> Inotify::Watch(const std::string& path, uint32_t mask) {
 void Inotify::GiveUp(int watch) { inotify_rm_watch(fd_.get(), watch); }
 
 absl::Status Inotify::Take(absl::FunctionRef<void(const inotify_event&)> handle) {
-  // 1 MiB in all; fs.inotify.max_queued_events is 16384 unless somebody raised it.
+  // 1 MiB in all; fs.inotify.max_queued_events is 16384 by default.
   constexpr int kMostReads = 64;
   alignas(inotify_event) std::array<char, size_t{16} << 10> buffer;
   for (int reads = 0; reads < kMostReads; ++reads) {
@@ -248,7 +244,7 @@ absl::Status Inotify::Take(absl::FunctionRef<void(const inotify_event&)> handle)
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) break;
     if (count < 0) return absl::ErrnoToStatus(errno, "reading inotify events");
-    // The kernel hands over whole events only, each padded to the alignment of the next.
+    // The kernel returns whole events, each padded to the alignment of the next.
     for (const char* at = buffer.data(); at < buffer.data() + count;) {
       const auto& event = *reinterpret_cast<const inotify_event*>(at);
       handle(event);

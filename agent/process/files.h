@@ -2,11 +2,9 @@
 //
 // File: agent/process/files.h
 //
-// Files: their descriptors, reading them whole, listing directories, watching them, and files as
-// the node sees them. There an absolute link begins at the node's root, which is a directory of
-// this process where it runs in a container, and no link leads out of it.
-//
-// Streams are not used: they would leak their descriptors into programs that other threads start.
+// Files: owning descriptors, reading files whole, listing directories, watching, and resolving the
+// node's paths inside a container. No streams, because programs that other threads start would
+// inherit their descriptors.
 #ifndef KIPT_AGENT_PROCESS_FILES_H_
 #define KIPT_AGENT_PROCESS_FILES_H_
 
@@ -18,6 +16,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -28,11 +27,17 @@
 
 namespace kipt::agent {
 
-// The one owner of a file descriptor, or of none. Move-only.
+// "No such file or directory".
+inline std::string ErrorText(int error) { return std::generic_category().message(error); }
+
+// As absl::ErrnoToStatus: "reading PATH: ...".
+absl::Status ReadFailure(int error, absl::string_view path);
+
+// Owns a file descriptor, or none. Move-only.
 class OwnedFd {
  public:
   OwnedFd() = default;
-  // Negative: none, as open(2) answers where it fails.
+  // Negative, as open(2) returns on failure: none.
   explicit OwnedFd(int fd) : fd_(fd) {}
   OwnedFd(OwnedFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   OwnedFd& operator=(OwnedFd&& other) noexcept {
@@ -46,65 +51,60 @@ class OwnedFd {
   bool valid() const { return fd_ >= 0; }
   int get() const { return fd_; }
   void Close() { *this = OwnedFd(); }
-  // Gives up ownership, to whoever closes it from now on.
+  // The caller owns it from now on.
   int Release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_ = -1;
 };
 
-// Reads from the current offset of `fd`, and blocks if it is a pipe. `name` appears in messages.
-// Errors: ResourceExhausted if there are more than `most` bytes; otherwise as absl::ErrnoToStatus.
+// Reads from the current offset of `fd`; blocks on a pipe. `name` appears in messages.
+// ResourceExhausted: there are more than `most` bytes. Other errors are ReadFailure's.
 absl::StatusOr<std::string> ReadToEnd(int fd, const std::string& name, size_t most);
 
-// Never blocks on a FIFO without a writer, which reads as empty. Errors as ReadToEnd; NotFound if
-// the file does not exist.
+// The same for a whole file; does not block on a FIFO. NotFound: there is no such file.
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t most = size_t{16} << 20);
 
-// Appends the names in a directory, sorted, without "." and "..". Returns 0, or the errno for which
-// they are not all.
+// Appends the sorted names in a directory. Returns 0, or the errno that made the list incomplete.
 int ListDirectory(const std::string& path, std::vector<std::string>& names);
 
 struct WalkedPath {
-  // What the path leads to, opened with O_PATH; none where there is an error.
+  // Opened with O_PATH; none after an error.
   OwnedFd file;
-  // errno; ENOENT where something on the way is missing.
-  int error = 0;
-  // For an absolute path: the path itself, what the links in the place of its last component name,
-  // and where each of them is. The last one is the file's name without links.
+  int error = 0;  // errno
+  // For an absolute path: the path, then the location and the target of each link in the place of
+  // its last component. The last one is the file's name without links.
   std::vector<std::string> names;
 };
 
-// Called before `name` is looked up in `directory`; `last`: only a link can lead further. False
-// ends the walk.
+// Called before `name` is looked up in `directory`; `last`: only a link can lead further. Returning
+// false ends the walk.
 using BeforeLookup =
     std::function<bool(const OwnedFd& directory, const std::string& name, bool last)>;
 
-// Follows `path` step by step, as the kernel does (path_resolution(7)), with the directory `root`
-// as "/". A relative path begins in the current directory. Directories are held by descriptor, so
-// that a rename meanwhile leads nowhere else. Files are not opened to be read: for a device or a
-// FIFO that may do something, or wait.
+// Follows `path` as the kernel does (path_resolution(7)), with the directory `root` as "/", which
+// no link leaves; a relative path begins in the current directory. A rename during the walk has no
+// effect. Opens no file for reading, which could affect a device or block on a FIFO.
 WalkedPath WalkPath(const std::string& root, const std::string& path,
                     const BeforeLookup& before = nullptr);
 
-// Paths are the node's, with or without a slash in front; errors name them as this process sees
-// them. NotFound: there is no such file.
+// Files under a root, by the node's paths, with or without a leading slash. Errors name them as
+// this process sees them. NotFound: there is no such file.
 class NodeFiles {
  public:
   explicit NodeFiles(std::string root) : root_(std::move(root)) {}
 
-  // Whether there is such a root.
+  // NotFound: the root is no directory.
   absl::Status Check() const;
 
-  // "/host/etc/cni/net.d": how this process, and messages, name `path`.
+  // "/host/etc/cni/net.d": `path` as this process sees it.
   std::string Shown(absl::string_view path) const;
 
   // The whole of a regular file of at most `most_bytes`. FailedPrecondition: it is no regular file.
   // ResourceExhausted: it is larger.
   absl::StatusOr<std::string> Read(const std::string& path, size_t most_bytes) const;
 
-  // The names in a directory for which `is_wanted` holds, directories left out. A link to a
-  // directory is none.
+  // The names in a directory for which `is_wanted` holds, without those of directories.
   absl::StatusOr<std::set<std::string>> List(
       const std::string& path, const std::function<bool(absl::string_view)>& is_wanted) const;
 
@@ -112,15 +112,12 @@ class NodeFiles {
   std::string root_;
 };
 
-// The name in a watched directory; empty where the watched thing itself is meant.
+// The name in a watched directory; empty for events about the watched file itself.
 inline absl::string_view NameOf(const inotify_event& event) {
   return event.len == 0 ? "" : event.name;
 }
 
-// One inotify(7) instance. It tells what programs of this machine do to files of this machine; of
-// what is mounted over a watched path it tells nothing.
-//
-// Move-only. Not safe for use by several threads at once.
+// One inotify(7) instance. Move-only. Not safe for use by several threads at once.
 class Inotify {
  public:
   // ResourceExhausted: no descriptors or memory, or too many instances of this user.
@@ -129,20 +126,15 @@ class Inotify {
   // Readable when there are events.
   int fd() const { return fd_.get(); }
 
-  // Watches what stands at `path` now for `mask`, and returns the number of the watch. What is
-  // watched already keeps its number, and `mask` replaces its mask (or, with IN_MASK_ADD, widens
-  // it).
-  //
-  // NotFound: nothing stands there. PermissionDenied: it may not be read. ResourceExhausted: too
-  // many watches of this user. FailedPrecondition: a component of the path, or the last one with
-  // IN_ONLYDIR, is no directory.
+  // inotify_add_watch(2): returns the number of the watch, the same for a file that is watched
+  // already. ResourceExhausted: too many watches of this user. Other errors as
+  // absl::ErrnoToStatus.
   absl::StatusOr<int> Watch(const std::string& path, uint32_t mask);
   void GiveUp(int watch);
 
-  // Hands over what is queued, without blocking, at most about as much as the kernel queues by
-  // default: whoever makes events faster than they are read does not keep us here. What is left
-  // keeps fd() readable. `wd` is as Watch() returned it, and -1 with IN_Q_OVERFLOW; one that was
-  // given up may still be named.
+  // Passes queued events to `handle` without blocking, at most as many as the kernel queues by
+  // default: a busy writer must not keep the caller here. `wd` is Watch()'s number, possibly of a
+  // watch that was given up, and -1 with IN_Q_OVERFLOW.
   absl::Status Take(absl::FunctionRef<void(const inotify_event&)> handle);
 
  private:

@@ -8,7 +8,6 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <map>
@@ -16,14 +15,17 @@
 #include <system_error>
 #include <thread>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "agent/process/files.h"
 
 namespace kipt::agent {
 namespace {
+
+// Not /proc/self, which is the main thread's.
+constexpr char kThreadNetns[] = "/proc/thread-self/ns/net";
 
 absl::Status NamespaceError(int error, absl::string_view step, const std::string& path) {
   const std::string what = absl::StrCat("--netns=", path, ": ", step, ": ");
@@ -55,13 +57,8 @@ absl::Status Enter(const OwnedFd& namespace_fd, const std::string& path) {
   return NamespaceError(errno, "setns", path);
 }
 
-// Not /proc/self: that is the main thread's.
-constexpr char kThreadNetns[] = "/proc/thread-self/ns/net";
-
-std::string ErrorText(int error) { return std::generic_category().message(error); }
-
-// The number of the network namespace at `path`, or 0 and errno. Opening a namespace does nothing;
-// opening what only stands in its place might wait.
+// The number of the network namespace at `path`, or 0 and errno. O_NONBLOCK: another kind of file
+// at that path might wait.
 ino_t NamedInode(const std::string& path) {
   const OwnedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status = {};
@@ -71,98 +68,68 @@ ino_t NamedInode(const std::string& path) {
   return 0;
 }
 
-class Lister {
- public:
-  explicit Lister(const NetworkNamespacePaths& paths) : paths_(paths) {}
+// Adds the namespace, or names it: our own has no name at first. `name` may be costly.
+void Add(ino_t inode, const std::string& path, absl::FunctionRef<std::string()> name,
+         NetworkNamespaces& list) {
+  const auto known = absl::c_find_if(
+      list.found, [inode](const NetworkNamespace& one) { return one.inode == inode; });
+  if (known == list.found.end()) {
+    list.found.push_back({.inode = inode, .name = name(), .path = path});
+  } else if (known->name.empty()) {
+    known->name = name();
+  }
+}
 
-  NetworkNamespaces List() && {
-    ListOwn();
-    ListNames();
-    ListProcesses();
-    return std::move(result_);
-  }
-
- private:
-  // The one with this number; null where it is new.
-  NetworkNamespace* Find(uint64_t inode) {
-    const auto found =
-        std::find_if(result_.found.begin(), result_.found.end(),
-                     [inode](const NetworkNamespace& one) { return one.inode == inode; });
-    return found == result_.found.end() ? nullptr : &*found;
-  }
-  // Whether a name is needed for it: it is new, or our own, which has none at first.
-  bool IsNameless(uint64_t inode) {
-    const NetworkNamespace* known = Find(inode);
-    return known == nullptr || known->name.empty();
-  }
-  void Name(uint64_t inode, const std::string& name, const std::string& path) {
-    if (NetworkNamespace* known = Find(inode); known != nullptr) {
-      known->name = name;
-    } else {
-      result_.found.push_back({.inode = inode, .name = name, .path = path});
+void AddNames(const NetworkNamespacePaths& paths, NetworkNamespaces& list) {
+  std::vector<std::string> names;
+  const int error = ListDirectory(paths.names, names);
+  for (const std::string& name : names) {
+    const std::string path = absl::StrCat(paths.names, "/", name);
+    if (const ino_t inode = NamedInode(path); inode != 0) {
+      Add(
+          inode, path, [&] { return path; }, list);
+    } else if (errno == EINVAL) {
+      list.problems.push_back(absl::StrCat(path, " is no network namespace (any more)"));
+    } else if (errno != ENOENT) {
+      list.problems.push_back(absl::StrCat("cannot open ", path, ": ", ErrorText(errno)));
     }
   }
+  if (error != 0 && error != ENOENT) {
+    list.problems.push_back(absl::StrCat("cannot list ", paths.names, ": ", ErrorText(error)));
+  }
+}
 
-  void Problem(const std::string& text) { result_.problems.push_back(text); }
-
-  void ListOwn() {
+void AddProcesses(const NetworkNamespacePaths& paths, NetworkNamespaces& list) {
+  std::vector<std::string> names;
+  if (const int error = ListDirectory(paths.proc, names); error != 0) {
+    list.problems.push_back(absl::StrCat("cannot list ", paths.proc, ": ", ErrorText(error)));
+  }
+  std::set<uint32_t> processes;
+  for (const std::string& name : names) {
+    uint32_t process = 0;
+    if (absl::SimpleAtoi(name, &process)) processes.insert(process);
+  }
+  std::map<int, size_t> unreadable;
+  for (const uint32_t process : processes) {
+    const std::string directory = absl::StrCat(paths.proc, "/", process);
+    const std::string path = absl::StrCat(directory, "/ns/net");
+    const auto name = [&] {
+      const std::string command = ReadFile(directory + "/comm").value_or("");
+      return absl::StrCat("pid ", process, " (", absl::StripSuffix(command, "\n"), ")");
+    };
     struct stat status = {};
-    if (stat(paths_.own.c_str(), &status) != 0) {
-      return Problem(absl::StrCat("cannot read ", paths_.own, ": ", ErrorText(errno)));
-    }
-    result_.found.push_back({.inode = status.st_ino, .path = paths_.own, .own = true});
-  }
-
-  void ListNames() {
-    std::vector<std::string> names;
-    const int error = ListDirectory(paths_.names, names);
-    for (const std::string& name : names) {
-      const std::string path = absl::StrCat(paths_.names, "/", name);
-      if (const ino_t inode = NamedInode(path); inode != 0) {
-        if (IsNameless(inode)) Name(inode, path, path);
-      } else if (errno == EINVAL) {
-        Problem(absl::StrCat(path, " is no network namespace (any more)"));
-      } else if (errno != ENOENT) {
-        Problem(absl::StrCat("cannot open ", path, ": ", ErrorText(errno)));
-      }
-    }
-    if (error != 0 && error != ENOENT) {
-      Problem(absl::StrCat("cannot list ", paths_.names, ": ", ErrorText(error)));
+    if (stat(path.c_str(), &status) == 0) {
+      Add(status.st_ino, path, name, list);
+    } else if (errno != ENOENT && errno != ESRCH) {
+      ++unreadable[errno];
     }
   }
-
-  void ListProcesses() {
-    std::vector<std::string> names;
-    const int error = ListDirectory(paths_.proc, names);
-    std::set<uint32_t> processes;
-    for (const std::string& name : names) {
-      uint32_t process = 0;
-      if (absl::SimpleAtoi(name, &process)) processes.insert(process);
-    }
-    if (error != 0) Problem(absl::StrCat("cannot list ", paths_.proc, ": ", ErrorText(error)));
-    std::map<int, size_t> unreadable;
-    for (const uint32_t process : processes) {
-      const std::string directory = absl::StrCat(paths_.proc, "/", process);
-      const std::string path = absl::StrCat(directory, "/ns/net");
-      struct stat status = {};
-      if (stat(path.c_str(), &status) != 0) {
-        if (errno != ENOENT && errno != ESRCH) ++unreadable[errno];
-      } else if (IsNameless(status.st_ino)) {
-        const std::string command = ReadFile(directory + "/comm").value_or("");
-        Name(status.st_ino,
-             absl::StrCat("pid ", process, " (", absl::StripSuffix(command, "\n"), ")"), path);
-      }
-    }
-    for (const auto& [reason, count] : unreadable) {
-      Problem(absl::StrCat(
-          "the network namespaces of ", count, " processes cannot be seen: ", ErrorText(reason),
-          reason == EACCES || reason == EPERM ? " (CAP_SYS_PTRACE is needed)" : ""));
-    }
+  for (const auto& [reason, count] : unreadable) {
+    list.problems.push_back(absl::StrCat(
+        "the network namespaces of ", count, " processes cannot be seen: ", ErrorText(reason),
+        reason == EACCES || reason == EPERM ? " (CAP_SYS_PTRACE is needed)" : ""));
   }
-
-  const NetworkNamespacePaths& paths_;
-  NetworkNamespaces result_;
-};
+}
 
 }  // namespace
 
@@ -190,20 +157,19 @@ absl::StatusOr<VisitedNamespace> VisitedNamespace::Open(const std::string& path)
   struct stat about = {};
   if (fstat(fd->get(), &about) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("stat ", path));
   VisitedNamespace visited(path, *std::move(fd), about.st_ino);
-  // Now is when a wrong path or a missing capability can be told to who gave the path.
   if (absl::Status status = visited.Visit([] {}); !status.ok()) return status;
   return visited;
 }
 
 absl::Status VisitedNamespace::Visit(absl::FunctionRef<void()> work) const {
   absl::Status status;
-  // A thread starts with the signal mask of the one that starts it.
+  // The new thread inherits the signal mask.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    // Who has entered another namespace does not go back: the thread ends.
+    // The thread ends instead of going back.
     std::thread([&] {
       status = Enter(fd_, path_);
       if (status.ok()) work();
@@ -217,7 +183,16 @@ absl::Status VisitedNamespace::Visit(absl::FunctionRef<void()> work) const {
 }
 
 NetworkNamespaces ListNetworkNamespaces(const NetworkNamespacePaths& paths) {
-  return Lister(paths).List();
+  NetworkNamespaces list;
+  struct stat status = {};
+  if (stat(paths.own.c_str(), &status) == 0) {
+    list.found.push_back({.inode = status.st_ino, .path = paths.own, .own = true});
+  } else {
+    list.problems.push_back(absl::StrCat("cannot read ", paths.own, ": ", ErrorText(errno)));
+  }
+  AddNames(paths, list);
+  AddProcesses(paths, list);
+  return list;
 }
 
 }  // namespace kipt::agent

@@ -2,8 +2,8 @@
 //
 // File: agent/process/network_namespaces.h
 //
-// Network namespaces: which there are (the kernel lists none, so they are found by what keeps them
-// alive), entering one, working in one for a caller who stays, and noticing that a thread has left.
+// Network namespaces: listing them, entering one, working in one without moving the caller, and
+// noticing that a thread has left.
 #ifndef KIPT_AGENT_PROCESS_NETWORK_NAMESPACES_H_
 #define KIPT_AGENT_PROCESS_NETWORK_NAMESPACES_H_
 
@@ -21,42 +21,41 @@
 
 namespace kipt::agent {
 
-// Moves the calling thread, and no other, into the network namespace at `path` (as /run/netns/NAME
-// or /proc/PID/ns/net): setns(2). Sockets opened before stay where they were.
+// Moves the calling thread into the network namespace at `path`, such as /run/netns/NAME
+// (setns(2)). Open sockets stay where they were made.
 //
-// NotFound: nothing is at `path`. InvalidArgument: what is there is no network namespace.
-// PermissionDenied: CAP_SYS_ADMIN is missing, in either of the two namespaces.
+//
+// NotFound: nothing is at `path`. InvalidArgument: it is no network namespace. PermissionDenied:
+// CAP_SYS_ADMIN is missing in one of the two namespaces.
 absl::Status EnterNetworkNamespace(const std::string& path);
 
-// Remembers the calling thread's network namespace. A program is started in that of the thread that
-// starts it, so whoever is to stay in one namespace has to be called from there.
+// Remembers the calling thread's network namespace, in which programs start.
 class NetnsGuard {
  public:
   NetnsGuard();
 
-  // FailedPrecondition: the calling thread is in another one now. Unavailable: that cannot be seen.
+  // FailedPrecondition: the calling thread is in another one now. Unavailable: /proc is missing.
   absl::Status Check() const;
 
  private:
-  // Keeps the namespace, and so its number from being given again.
+  // Keeps the namespace alive, so that its number is not reused.
   OwnedFd fd_;
 };
 
-// Work inside another network namespace for a caller whose own thread must not leave its own: a
-// host program's, whose next socket would be opened in the wrong place if the way back failed.
+// Works in another network namespace without moving the caller's thread, whose next socket would be
+// in the wrong namespace if the way back failed.
 class VisitedNamespace {
  public:
-  // Holds the namespace at `path`, which lives as long as this does, even if its name and processes
-  // go. It has been entered once when this returns. Errors are EnterNetworkNamespace's, and
-  // ResourceExhausted where no thread was to be had.
+  // Keeps the namespace at `path` alive. Enters it once, so that a wrong path or a missing
+  // capability shows here. Errors are EnterNetworkNamespace's, and ResourceExhausted: no thread
+  // could be started.
   static absl::StatusOr<VisitedNamespace> Open(const std::string& path);
 
   // Its number in nsfs.
   ino_t inode() const { return inode_; }
 
-  // Does `work` on a thread that is in the namespace, and returns when that thread has ended; the
-  // calling thread waits, and never moves. Signals of the process are not delivered to that thread.
-  // `work` must not throw. An error, as Open's: `work` was not done.
+  // Does `work`, which must not throw, on a new thread without signals in the namespace, and waits
+  // for its end. An error, as Open's, means that `work` was not done.
   //
   // Safe for use by several threads at once.
   absl::Status Visit(absl::FunctionRef<void()> work) const;
@@ -71,13 +70,11 @@ class VisitedNamespace {
 };
 
 struct NetworkNamespace {
-  // Its number in nsfs: what `readlink /proc/PID/ns/net` shows. Not given again while it lives.
+  // Its number in nsfs, as `readlink /proc/PID/ns/net` shows it; unique while it lives.
   uint64_t inode = 0;
-  // "/run/netns/pod1" where it has a name (ip-netns(8)); else its process of the lowest number,
-  // "pid 123 (nginx)".
+  // "/run/netns/pod1" (ip-netns(8)); without a name, its first process: "pid 123 (nginx)".
   std::string name = {};
-  // To be opened by EnterNetworkNamespace. A process may end, and its number become another's: who
-  // is in looks at the inode again.
+  // For EnterNetworkNamespace. Compare the inode afterwards: a process number may be reused.
   std::string path = {};
   // The calling thread is in it.
   bool own = false;
@@ -88,23 +85,22 @@ struct NetworkNamespace {
 struct NetworkNamespaces {
   // Each once: the own one first, then those with a name, by name, then by process number.
   std::vector<NetworkNamespace> found = {};
-  // What could not be looked at, each a sentence: there may be namespaces that are not in `found`.
+  // Sentences about what could not be read; `found` may lack namespaces then.
   std::vector<std::string> problems = {};
-
-  bool operator==(const NetworkNamespaces&) const = default;
 };
 
 struct NetworkNamespacePaths {
-  // Where proc(5) is mounted: processes of other pid namespaces are not seen.
+  // A mount of proc(5). Processes of other PID namespaces are not seen.
   std::string proc = "/proc";
   // Where ip-netns(8) and the container runtimes keep names. It need not exist.
   std::string names = "/run/netns";
-  // Not /proc/self: that is the main thread's.
+  // Not /proc/self, which is the main thread's.
   std::string own = "/proc/thread-self/ns/net";
 };
 
-// Those of all processes (of their main threads) and all names. Seeing those of other users'
-// processes needs CAP_SYS_PTRACE. A process that ends meanwhile is no problem.
+// The kernel has no list of namespaces, so these are the ones of all names and of all processes'
+// main threads. Reading other users' processes needs CAP_SYS_PTRACE. A process that ends meanwhile
+// is no problem.
 NetworkNamespaces ListNetworkNamespaces(const NetworkNamespacePaths& paths = {});
 
 }  // namespace kipt::agent

@@ -1,39 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/process/own_process.h"
 
+#include <cap-ng.h>
 #include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/landlock.h>
 #include <malloc.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
-#include <system_error>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "agent/process/files.h"
 #include "featuregates/go_text.h"
 
 namespace kipt::agent {
 namespace {
 
-// glibc's own default, which grows to 32 MiB with the blocks that are freed unless it is set.
+// glibc's default; setting it keeps glibc from raising it to 32 MiB as blocks are freed.
 constexpr int kLargeBlock = 128 * 1024;
 
-// Fields of proc_pid_stat(5), numbered from the first behind the command.
+// Fields of proc_pid_stat(5), counted from the first after the command.
 constexpr size_t kUserTime = 11;
 constexpr size_t kSystemTime = 12;
 constexpr size_t kStartTime = 19;
 constexpr size_t kResidentPages = 21;
 
-// When the machine was booted, by the clock as it is set now; 0 where that cannot be read.
+// When the machine was booted, by the clock as it is set now; 0 if that cannot be read.
 double BootTime(const std::string& proc) {
   double seconds = 0;
   const std::string text = ReadFile(proc + "/stat").value_or("");
@@ -43,7 +47,75 @@ double BootTime(const std::string& proc) {
   return seconds;
 }
 
-// A message is one datagram, and a status that fills a screen tells less than one that does not.
+constexpr unsigned int kKept[] = {CAP_NET_ADMIN, CAP_NET_RAW};
+
+absl::Status Missing(unsigned int capability, bool keep_net_raw) {
+  const absl::string_view all = keep_net_raw ? "CAP_NET_ADMIN CAP_NET_RAW" : "CAP_NET_ADMIN";
+  return absl::PermissionDeniedError(absl::StrCat(
+      capability == CAP_NET_ADMIN
+          ? "CAP_NET_ADMIN is missing, to look at netfilter's rules or write them"
+          : "CAP_NET_RAW is missing, for iptables-legacy's socket (--iptables-mode=nft does "
+            "without)",
+      ": run as root, or have it given; in a systemd unit by CapabilityBoundingSet=", all,
+      " and AmbientCapabilities=", all,
+      "; in a Kubernetes container by securityContext: {runAsUser: 0, capabilities: {drop: [ALL], "
+      "add: [",
+      keep_net_raw ? "NET_ADMIN, NET_RAW" : "NET_ADMIN", "]}}"));
+}
+
+absl::Status Failure(absl::string_view step) {
+  return absl::InternalError(absl::StrCat(step, ": ", ErrorText(errno)));
+}
+absl::Status Refused(absl::string_view step) {
+  return Failure(absl::StrCat("giving up capabilities: ", step));
+}
+absl::Status LandlockFailure(absl::string_view step) {
+  return Failure(absl::StrCat("forbidding writes to files (Landlock): ", step));
+}
+
+// Reads the calling thread's capabilities, for capng_have_capability.
+absl::Status ReadCapabilities() {
+  // ThreadSanitizer has a thread of its own. Without /proc the caller is believed.
+  std::vector<std::string> threads;
+  if (!kBuiltWithASanitizer && ListDirectory("/proc/self/task", threads) == 0 &&
+      threads.size() > 1) {
+    return absl::FailedPreconditionError(
+        "capabilities are given up before there are other threads: those would keep theirs");
+  }
+  errno = 0;
+  return capng_get_caps_process() == 0 ? absl::OkStatus() : Refused("reading them");
+}
+
+// linux/landlock.h of Linux 6.12. Older headers lack most of it; older kernels take zeros.
+struct LandlockRuleset {
+  uint64_t handled_access_fs = 0;
+  uint64_t handled_access_net = 0;
+  uint64_t scoped = 0;
+};
+constexpr uint64_t kTruncate = uint64_t{1} << 14;
+constexpr uint64_t kScopeSignal = uint64_t{1} << 1;
+constexpr long kAbiOfRefer = 2;
+constexpr long kAbiOfTruncate = 3;
+constexpr long kAbiOfScopes = 6;
+
+constexpr uint64_t kForbidden = LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR |
+                                LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_CHAR |
+                                LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG |
+                                LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO |
+                                LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_MAKE_SYM;
+
+// A missing path needs no exception.
+absl::Status Except(const OwnedFd& ruleset, const std::string& path, uint64_t access) {
+  const OwnedFd file(open(path.c_str(), O_PATH | O_CLOEXEC));
+  if (!file.valid()) return absl::OkStatus();
+  landlock_path_beneath_attr rule = {.allowed_access = access, .parent_fd = file.get()};
+  if (syscall(SYS_landlock_add_rule, ruleset.get(), LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0) {
+    return LandlockFailure(path);
+  }
+  return absl::OkStatus();
+}
+
+// A status that fills a screen is not read, and a message is one datagram.
 constexpr size_t kLongestStatus = 1024;
 
 void Send(const std::string& message) { sd_notify(/*unset_environment=*/0, message.c_str()); }
@@ -53,9 +125,9 @@ void Send(const std::string& message) { sd_notify(/*unset_environment=*/0, messa
 void OccupyStandardDescriptors() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
-    // The wrong way round, so that reading and writing fail. The lowest free number is `fd`.
+    // Opened the wrong way round, so that using it fails. The lowest free number is `fd`.
     const int flags = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;
-    // Where there is no /dev, any descriptor does.
+    // Without /dev, any descriptor will do.
     if (open("/dev/null", flags) < 0 && open("/", O_RDONLY | O_DIRECTORY) < 0) return;
   }
 }
@@ -68,8 +140,7 @@ int FinishOutput(int exit_code) {
   if (flushed && std::cout.good() && std::ferror(stdout) == 0) return exit_code;
   // The error of an earlier write is lost.
   std::cerr << "Error: writing to standard output: "
-            << (error == 0 ? "not all of it was written" : std::generic_category().message(error))
-            << "\n";
+            << (error == 0 ? "not all of it was written" : ErrorText(error)) << "\n";
   return 1;
 }
 
@@ -85,9 +156,8 @@ std::optional<ProcessUsage> ReadProcessUsage(const std::string& proc) {
   // The command, in parentheses, may itself contain any character.
   const size_t command_end = text.rfind(") ");
   if (command_end == std::string::npos) return std::nullopt;
-  const absl::string_view rest = absl::string_view(text).substr(command_end + 2);
   std::vector<double> fields;
-  for (const absl::string_view field : absl::StrSplit(rest, ' ')) {
+  for (const absl::string_view field : absl::StrSplit(text.substr(command_end + 2), ' ')) {
     double value = 0;
     // The state comes first, and is a letter.
     if (!absl::SimpleAtod(field, &value) && !fields.empty()) break;
@@ -102,8 +172,71 @@ std::optional<ProcessUsage> ReadProcessUsage(const std::string& proc) {
       .start_time_seconds = boot_time + fields[kStartTime] / ticks,
       .cpu_seconds = (fields[kUserTime] + fields[kSystemTime]) / ticks,
       .resident_bytes = fields[kResidentPages] * static_cast<double>(sysconf(_SC_PAGESIZE)),
-      // Without the directory itself, open for as long as it was read.
+      // Without the descriptor that listed the directory.
       .open_fds = static_cast<double>(fds.size()) - 1};
+}
+
+absl::Status DropCapabilities(bool keep_net_raw) {
+  if (absl::Status status = ReadCapabilities(); !status.ok()) return status;
+  const absl::Span<const unsigned int> kept(kKept, keep_net_raw ? 2 : 1);
+  for (const unsigned int capability : kept) {
+    if (capng_have_capability(CAPNG_PERMITTED, capability) == 0) {
+      return Missing(capability, keep_net_raw);
+    }
+  }
+  return LimitCapabilities(kept, keep_net_raw);
+}
+
+absl::Status LimitCapabilities(absl::Span<const unsigned int> most, bool for_programs) {
+  if (absl::Status status = ReadCapabilities(); !status.ok()) return status;
+  std::vector<unsigned int> kept;
+  for (const unsigned int capability : most) {
+    if (capng_have_capability(CAPNG_PERMITTED, capability) != 0) kept.push_back(capability);
+  }
+  // Shrinking the bounding set requires CAP_SETPCAP. A service with an ambient CAP_NET_ADMIN lacks
+  // it; no_new_privs below keeps programs from gaining anything from its larger set.
+  const bool may_bound = capng_have_capability(CAPNG_EFFECTIVE, CAP_SETPCAP) != 0;
+  capng_clear(CAPNG_SELECT_ALL);
+  const auto sets =
+      static_cast<capng_type_t>(CAPNG_EFFECTIVE | CAPNG_PERMITTED | CAPNG_BOUNDING_SET |
+                                (for_programs ? CAPNG_INHERITABLE | CAPNG_AMBIENT : 0));
+  for (const unsigned int capability : kept) capng_update(CAPNG_ADD, sets, capability);
+  // The bounding set first: the next step takes CAP_SETPCAP away.
+  if (may_bound && capng_apply(CAPNG_SELECT_BOUNDS) != 0) return Refused("the bounding set");
+  if (capng_apply(CAPNG_SELECT_CAPS) != 0) return Refused("the thread's sets");
+  if (capng_apply(CAPNG_SELECT_AMBIENT) != 0) return Refused("the ambient set");
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return Refused("PR_SET_NO_NEW_PRIVS");
+  return absl::OkStatus();
+}
+
+absl::Status ForbidFileWrites(const std::string& may_be_made) {
+  if (kBuiltWithASanitizer) {
+    return absl::UnimplementedError("instrumented build, whose run time writes files of its own");
+  }
+  const long abi =
+      syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
+  if (abi < 1) {
+    return absl::UnimplementedError(
+        absl::StrCat("this kernel, or the container, has no Landlock: ", ErrorText(errno)));
+  }
+  LandlockRuleset rules = {.handled_access_fs = kForbidden};
+  if (abi >= kAbiOfRefer) rules.handled_access_fs |= LANDLOCK_ACCESS_FS_REFER;
+  if (abi >= kAbiOfTruncate) rules.handled_access_fs |= kTruncate;
+  if (abi >= kAbiOfScopes) rules.scoped = kScopeSignal;
+  const OwnedFd ruleset(
+      static_cast<int>(syscall(SYS_landlock_create_ruleset, &rules, sizeof rules, 0)));
+  if (!ruleset.valid()) return LandlockFailure("making the rules");
+  // A shell script in a program's place redirects to it.
+  absl::Status status = Except(ruleset, "/dev/null", LANDLOCK_ACCESS_FS_WRITE_FILE);
+  if (status.ok() && !may_be_made.empty()) {
+    const std::string directory = std::filesystem::path(may_be_made).parent_path().string();
+    status = Except(ruleset, directory, LANDLOCK_ACCESS_FS_MAKE_REG);
+  }
+  if (!status.ok()) return status;
+  if (syscall(SYS_landlock_restrict_self, ruleset.get(), 0) != 0) {
+    return LandlockFailure("applying them");
+  }
+  return absl::OkStatus();
 }
 
 void ServiceManager::Ready() const { Send("READY=1"); }
@@ -111,7 +244,7 @@ void ServiceManager::Ready() const { Send("READY=1"); }
 void ServiceManager::Status(absl::string_view text) const {
   const std::string line = featuregates::Printable(text);
   size_t end = std::min(line.size(), kLongestStatus);
-  // Not in the middle of a UTF-8 sequence: systemd drops a status that is not UTF-8.
+  // Not within a UTF-8 sequence: systemd drops a status that is not UTF-8.
   while (end > 0 && end < line.size() && (static_cast<unsigned char>(line[end]) & 0xc0) == 0x80) {
     --end;
   }
@@ -128,10 +261,9 @@ void ServiceManager::Reloading() const {
 void ServiceManager::Stopping() const { Send("STOPPING=1"); }
 
 std::vector<OwnedFd> TakePassedSockets() {
-  std::vector<OwnedFd> sockets;
-  // Below 0: they cannot be taken over.
+  // Negative: they cannot be taken over.
   const int count = std::max(sd_listen_fds(/*unset_environment=*/1), 0);
-  sockets.reserve(static_cast<size_t>(count));
+  std::vector<OwnedFd> sockets;
   for (int i = 0; i < count; ++i) sockets.emplace_back(SD_LISTEN_FDS_START + i);
   return sockets;
 }

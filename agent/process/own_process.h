@@ -2,8 +2,8 @@
 //
 // File: agent/process/own_process.h
 //
-// This process itself: its standard descriptors, its heap, what it uses, and what it says of itself
-// to the service manager that started it.
+// This process itself: its standard descriptors, heap, resource usage, privileges (system calls are
+// in syscall_filter.h), and what it reports to its service manager.
 #ifndef KIPT_AGENT_PROCESS_OWN_PROCESS_H_
 #define KIPT_AGENT_PROCESS_OWN_PROCESS_H_
 
@@ -11,33 +11,31 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/config.h"
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "agent/process/files.h"
 
 namespace kipt::agent {
 
-// Opens /dev/null on each of the descriptors 0 to 2 that is closed, so that no socket gets their
-// number and receives what is printed. Reading or writing there still fails: output is never lost
-// unnoticed. Call it before the program opens anything.
+// Opens /dev/null on those of the descriptors 0 to 2 that are closed, so that no socket receives
+// what is printed. Using them still fails. Call it before the program opens anything.
 void OccupyStandardDescriptors();
 
-// Flushes std::cout. Returns `exit_code` where everything was written; else prints an error and
-// returns 1.
+// Flushes std::cout. Returns `exit_code`, or 1 after an error message if something was not written.
 int FinishOutput(int exit_code);
 
-// Checking all rules of a node with 10,000 services takes up to 60 MiB for a second. glibc would
-// keep most of that for the next check, ten minutes later (malloc(3), mallopt(3)).
-//
-// Of the process, before it has threads: large blocks always go back to the kernel when they are
-// freed, and threads that come and go have no heaps of their own, of which only the end ever would.
+// Returns large blocks to the kernel as soon as they are freed, and gives all threads one heap
+// (mallopt(3)): glibc would keep most of the 60 MiB that a check of 10,000 services takes. Call it
+// before there are other threads.
 void KeepHeapSmall();
 
-// All free pages go back to the kernel; takes some milliseconds where there are tens of MiB of
-// them, else microseconds.
+// Gives all free pages back to the kernel: some milliseconds for tens of MiB, else microseconds.
 void GiveBackFreePages();
 
 struct ProcessUsage {
-  // Since the epoch; as exact as a clock tick, 10 ms mostly.
+  // Since the epoch, to a clock tick (mostly 10 ms).
   double start_time_seconds = 0;
   // Of all threads, user and system.
   double cpu_seconds = 0;
@@ -45,35 +43,64 @@ struct ProcessUsage {
   double open_fds = 0;
 };
 
-// Reads PROC/self/stat, PROC/self/fd and PROC/stat (proc(5)). Empty where one of them cannot be
-// read: a /proc that is not mounted, or belongs to another PID namespace.
+// Empty if PROC is not mounted (proc(5)), or belongs to another PID namespace.
 std::optional<ProcessUsage> ReadProcessUsage(const std::string& proc = "/proc");
 
-// Tells the service manager how this process is (sd_notify(3), Type=notify). The watchdog is the
-// event loop's.
+// ---- privileges ----
+
+// Whether this build has the run time of a sanitizer, which starts threads and makes system calls
+// of its own, or of line coverage, which writes files at exit (KIPT_COVERAGE, from our preset).
+#if defined(ABSL_HAVE_ADDRESS_SANITIZER) || defined(ABSL_HAVE_THREAD_SANITIZER) || \
+    defined(ABSL_HAVE_MEMORY_SANITIZER) || defined(KIPT_COVERAGE)
+inline constexpr bool kBuiltWithASanitizer = true;
+#else
+inline constexpr bool kBuiltWithASanitizer = false;
+#endif
+
+// Keeps only CAP_NET_ADMIN, which nf_tables requires even for reading, and with `keep_net_raw` also
+// CAP_NET_RAW for iptables-legacy's socket; then programs keep both, under any user. Sets
+// no_new_privs, so that no program gains more. Afterwards setns(2) and ports below 1024 fail.
 //
-// Sends to $NOTIFY_SOCKET, and does nothing where that is not set. What cannot be delivered is
-// lost: nobody could do anything about it but who is not listening. The variable stays in this
-// process' environment; the programs that are run get an environment of their own (command.h), so
-// that none of them can speak in our name.
+// PermissionDenied: one of them is missing; the message says how to grant it. FailedPrecondition:
+// there are other threads, which would keep theirs. Internal: the kernel refused; do not go on.
+absl::Status DropCapabilities(bool keep_net_raw);
+
+// The same for commands that only read: keeps those capabilities of `most` (CAP_* of
+// linux/capability.h) that the calling thread has. `for_programs`: programs keep them, too.
+absl::Status LimitCapabilities(absl::Span<const unsigned int> most, bool for_programs);
+
+// Forbids the calling thread, and the threads and programs that it starts, to open files for
+// writing (except /dev/null) and to make, rename or remove any: EACCES (landlock(7)). Open files
+// stay writable. From Linux 6.12 on, they can send signals only to each other. Call it after
+// DropCapabilities, before there are other threads.
+//
+// `may_be_made`: a file that may still be made empty, for iptables-legacy's lock, as may any next
+// to it, because Landlock only knows directories. Empty: none.
+//
+// Every error leaves everything unchanged. Unimplemented: the kernel or the container has no
+// Landlock, or this build writes files of its own. Internal: anything else.
+absl::Status ForbidFileWrites(const std::string& may_be_made);
+
+// ---- the service manager ----
+
+// Reports the state of this process (sd_notify(3), Type=notify) if $NOTIFY_SOCKET is set; drops
+// what cannot be delivered. Programs do not inherit the variable (command.h). The event loop serves
+// the watchdog.
 //
 // Safe for use by several threads at once.
 class ServiceManager {
  public:
-  // Started, or done with the reload that was announced.
+  // Started, or done with the reload.
   void Ready() const;
-  // For people who look. `text` may be a stranger's, and is escaped (featuregates/go_text.h): a
-  // line break would begin a message of its own.
+  // For people. `text` is escaped: a line break in it would begin another message.
   void Status(absl::string_view text) const;
-  // A reload begins now; Ready() ends it.
+  // A reload begins; Ready() ends it.
   void Reloading() const;
-  // Ends soon, of its own will.
   void Stopping() const;
 };
 
-// The sockets that the service manager opened for this process and holds open while it does not run
-// (sd_listen_fds(3), a .socket unit of systemd). Empty where there are none, and at the second
-// call. Changes the environment: call it before there are other threads.
+// The sockets of a .socket unit (sd_listen_fds(3)), which stay open while this process is down;
+// empty at the second call. Changes the environment: call it before there are other threads.
 std::vector<OwnedFd> TakePassedSockets();
 
 }  // namespace kipt::agent

@@ -24,7 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
-#include "agent/process/privileges.h"
+#include "agent/process/own_process.h"
 #include "tests/interop/daemon_fixture.h"
 
 namespace kipt::testing {

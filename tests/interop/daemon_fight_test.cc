@@ -16,7 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
-#include "agent/process/privileges.h"
+#include "agent/process/own_process.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/support/process_cost.h"
 

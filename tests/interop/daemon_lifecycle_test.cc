@@ -18,7 +18,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "agent/process/privileges.h"
+#include "agent/process/own_process.h"
 #include "tests/interop/daemon_fixture.h"
 #include "tests/interop/notify_socket.h"
 

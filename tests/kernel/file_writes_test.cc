@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "agent/process/privileges.h"
+#include "agent/process/own_process.h"
 #include "tests/kernel/unprivileged_child.h"
 #include "tests/support/temporary_tree.h"
 

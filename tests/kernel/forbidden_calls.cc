@@ -24,7 +24,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "agent/process/privileges.h"
+#include "agent/process/own_process.h"
 
 namespace kipt::testing {
 namespace {

@@ -3,8 +3,6 @@
 // What the agent can do, and what it can no longer do, after it has given up its privileges. Each
 // attempt is made in a child with a network namespace and a /run of its own, because nothing that
 // was given up comes back.
-#include "agent/process/privileges.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/capability.h>
@@ -23,6 +21,7 @@
 #include "agent/loop/reconciler.h"
 #include "agent/policy/policy.h"
 #include "agent/process/command.h"
+#include "agent/process/own_process.h"
 #include "agent/process/syscall_filter.h"
 #include "agent/xtables/iptables_legacy_backend.h"
 #include "netlink/backend.h"

@@ -121,45 +121,48 @@ TEST(HostProgramFamilyTest, IPv6HasItsOwn) {
 class OwnHostRootTest : public ::testing::Test {
  protected:
   OwnHostRootTest() {
-    for (const char* file : {"pid", "mnt", "mnt1"}) tree_.Write(file, "");
+    for (const char* file : {"proc/thread-self/ns/pid", "proc/thread-self/ns/mnt", "mnt1"}) {
+      tree_.Write(file, "");
+    }
+    tree_.Link("proc/1/ns/mnt", tree_.Path("proc/thread-self/ns/mnt"));
+    tree_.Link("proc/1/root", tree_.Path("root"));
     tree_.Directory("root");
     struct stat pid = {};
-    EXPECT_EQ(stat(tree_.Path("pid").c_str(), &pid), 0);
-    paths_ = {.own_pid_namespace = tree_.Path("pid"),
-              .own_mount_namespace = tree_.Path("mnt"),
-              .init_mount_namespace = tree_.Path("mnt"),
-              .own_root = tree_.Path("root"),
-              .init_root = tree_.Path("root"),
-              .initial_pid_namespace = pid.st_ino};
+    EXPECT_EQ(stat(tree_.Path("proc/thread-self/ns/pid").c_str(), &pid), 0);
+    pid_namespace_ = pid.st_ino;
+  }
+  HostRoot Find(const std::string& root = "root") const {
+    return OwnHostRoot(tree_.Path("proc"), tree_.Path(root), pid_namespace_);
   }
   TemporaryTree tree_;
-  NamespacePaths paths_;
+  uint64_t pid_namespace_ = 0;
 };
 
 TEST_F(OwnHostRootTest, IsTheRootWhereAllNamespacesAreTheHosts) {
-  EXPECT_EQ(OwnHostRoot(paths_), (HostRoot{"/", ""}));
+  EXPECT_EQ(Find().directory, "/");
+  EXPECT_EQ(Find().problem, "");
 }
 
 TEST_F(OwnHostRootTest, IsNotSeenInAnotherPidNamespace) {
-  ++paths_.initial_pid_namespace;
-  EXPECT_THAT(OwnHostRoot(paths_).problem, HasSubstr("container"));
-  EXPECT_EQ(OwnHostRoot(paths_).directory, "");
+  ++pid_namespace_;
+  EXPECT_THAT(Find().problem, HasSubstr("container"));
+  EXPECT_EQ(Find().directory, "");
 }
 
 TEST_F(OwnHostRootTest, IsNotSeenInAnotherMountNamespace) {
-  paths_.init_mount_namespace = tree_.Path("mnt1");
-  EXPECT_THAT(OwnHostRoot(paths_).problem, HasSubstr("other files"));
+  tree_.Remove("proc/1/ns/mnt");
+  tree_.Link("proc/1/ns/mnt", tree_.Path("mnt1"));
+  EXPECT_THAT(Find().problem, HasSubstr("other files"));
 }
 
 TEST_F(OwnHostRootTest, IsNotSeenInAChroot) {
-  paths_.own_root = tree_.Path("");
-  EXPECT_THAT(OwnHostRoot(paths_).problem, HasSubstr("other files"));
+  EXPECT_THAT(Find("").problem, HasSubstr("other files"));
 }
 
 TEST_F(OwnHostRootTest, IsNotGuessedWhereProcessOneCannotBeLookedAt) {
-  paths_.init_mount_namespace = tree_.Path("none");
-  EXPECT_THAT(OwnHostRoot(paths_).problem, HasSubstr("not known"));
-  EXPECT_EQ(OwnHostRoot(paths_).directory, "");
+  tree_.Remove("proc/1/ns/mnt");
+  EXPECT_THAT(Find().problem, HasSubstr("not known"));
+  EXPECT_EQ(Find().directory, "");
 }
 
 }  // namespace
