@@ -70,7 +70,7 @@ class Agent {
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 
-  // Holds from the next turn of the loop on, except `watch`, which stays as it was.
+  // Holds from the next turn of the loop on, except `watch`. What it adds is no incident.
   void SetDesired(AgentOptions options);
 
   const AgentState& state() const { return state_; }

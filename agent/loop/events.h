@@ -167,7 +167,7 @@ struct Event {
   Trigger trigger = Trigger::kStart;
   // From the start of the check to its end, or the end of the repair.
   absl::Duration duration = absl::ZeroDuration();
-  // What was in place after the last round and had to be repaired, except refills.
+  // What was in place, is still desired, and had to be repaired; refills are not counted.
   std::optional<Incident> incident = {};
   // Rules of ours put back into KUBE-FIREWALL, which kube-proxy 1.27 and later empties on each
   // sync.

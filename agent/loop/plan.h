@@ -49,7 +49,7 @@ struct MartianProtection {
 MartianProtection FindMartianProtection(const netlink::Snapshot& observed,
                                         const std::optional<netlink::ObservedNativeTable>& native);
 
-// Whether the protection stands after `applied`, where it was `found` before.
+// Whether the protection is in place after `applied`, where it was `found` before.
 bool MartianProtectionStands(MartianProtection found, absl::Span<const Change> applied);
 
 // By how much a counter grew from `seen`, which is set to `now`: 0 the first time, `now` where the
