@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "agent/loop/plan.h"
-#include "agent/loop/retirer.h"
 #include "agent/report/report.h"
 #include "featuregates/go_text.h"
 

@@ -19,8 +19,8 @@
 #include "agent/endpoints/metrics.h"
 #include "agent/endpoints/served_addresses.h"
 #include "agent/loop/clock.h"
-#include "agent/loop/event_loop.h"
-#include "agent/node/hosted_agent.h"
+#include "agent/node/node.h"
+#include "agent/node_agent.h"
 #include "agent/process/config_watch.h"
 #include "agent/process/own_process.h"
 #include "agent/process/syscall_filter.h"
@@ -113,7 +113,7 @@ class Daemon {
   // that the other mode would need are dropped.
   absl::Status MakeAgent() {
     IptablesLegacyOptions legacy = {
-        .command_deadline = kProgramDeadline,
+        .command_deadline = NodeAgentOptions().program_deadline,
         .lock_waited = [this](absl::Duration wait) { metrics_.LockWaited(wait); }};
     absl::StatusOr<std::unique_ptr<HostedAgent>> agent = HostedAgent::Create(
         *loop_, {.config = config_, .netns = {}, .legacy = std::move(legacy)},

@@ -276,9 +276,9 @@ int RunOnKernel(Command command, const Flags& flags, const Config& config) {
   if (!caveat.empty()) LOG(WARNING) << caveat;
   Subject subject{.emulated_version = config.emulated_version,
                   .iptables_mode = std::string(netlink::BackendKindName((*backend)->kind())),
-                  .input = InputOf(config)};
+                  .input = node.Input()};
   if (read_only) subject.other_mode = node.ReadOther();
-  if (command == Command::kStatus) subject.route_localnet = RouteLocalnetOrNone();
+  if (command == Command::kStatus) subject.route_localnet = node.RouteLocalnet();
   const auto run = [&](ExitCode (*function)(const CommandInput&), Node::Errand errand) {
     return function({.subject = subject,
                      .backend = **backend,

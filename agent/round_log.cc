@@ -14,7 +14,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "agent/loop/damping.h"
-#include "agent/loop/suspects.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/rule_forms.h"
 #include "featuregates/go_text.h"

@@ -14,7 +14,7 @@
 
 #include "agent/config/config.h"
 #include "agent/loop/events.h"
-#include "agent/loop/retirer.h"
+#include "agent/loop/plan.h"
 #include "agent/loop/round.h"
 
 namespace kipt::agent {

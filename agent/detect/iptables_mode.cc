@@ -165,12 +165,6 @@ class Decision {
 
 }  // namespace
 
-std::optional<netlink::BackendKind> BackendKindOf(IptablesMode mode) {
-  if (mode == IptablesMode::kNft) return netlink::BackendKind::kNft;
-  if (mode == IptablesMode::kLegacy) return netlink::BackendKind::kIptablesLegacy;
-  return std::nullopt;
-}
-
 absl::string_view IptablesModeName(IptablesMode mode) {
   constexpr absl::string_view kNames[] = {"nft", "legacy", "none", "unknown"};
   return kNames[static_cast<size_t>(mode)];

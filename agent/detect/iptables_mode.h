@@ -25,8 +25,6 @@ enum class IptablesMode : uint8_t {
   kUnknown,  // the evidence contradicts itself, or what would decide cannot be read
 };
 absl::string_view IptablesModeName(IptablesMode mode);  // "nft", "legacy", "none", "unknown"
-// Nothing for kNone and kUnknown.
-std::optional<netlink::BackendKind> BackendKindOf(IptablesMode mode);
 
 // Strongest first.
 enum class EvidenceSource : uint8_t {

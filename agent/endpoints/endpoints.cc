@@ -11,7 +11,6 @@
 #include "absl/strings/str_join.h"
 #include "agent/config/settings.h"
 #include "agent/endpoints/metrics.h"
-#include "agent/loop/suspects.h"
 #include "agent/report/report.h"
 #include "featuregates/go_text.h"
 
@@ -237,9 +236,12 @@ HttpReply Endpoints::Inspect(const HttpRequest& request) const {
   if (request.path == "/metrics") {
     return {.content_type = kMetricsContentType, .body = setup_.metrics()};
   }
-  const std::lock_guard<std::mutex> lock(mutex_);
+  std::unique_lock<std::mutex> lock(mutex_);
   if (request.path == "/statusz") {
-    return {.body = StatuszText(state_, setup_.version, setup_.now())};
+    // A copy, so that Publish need not wait while it is formatted.
+    const AgentState state = state_;
+    lock.unlock();
+    return {.body = StatuszText(state, setup_.version, setup_.now())};
   }
   if (request.path == "/flagz") return {.body = FlagzText(setup_.flags)};
   if (request.path == "/configz") {

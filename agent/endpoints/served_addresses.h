@@ -16,7 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "agent/endpoints/http_server.h"
-#include "agent/loop/event_loop.h"
+#include "agent/loop/clock.h"
 #include "agent/process/files.h"
 
 namespace kipt::agent {

@@ -20,23 +20,18 @@ namespace {
 
 using netlink::Family;
 
-// A check of legacy tables costs the more the more services there are, and readers wake us too.
+// A check of iptables-legacy takes longer with more services, and readers trigger it, too.
 constexpr double kLegacyCpuShare = 0.05;
-// Identical damage of legacy tables that recurs before the monitor reads again looks unchanged, so
+// Identical damage that recurs before the iptables-legacy monitor reads again looks unchanged, so
 // every repair is re-checked once.
 constexpr absl::Duration kSecondLook = absl::Milliseconds(20);
 // After a monitor has failed.
 constexpr absl::Duration kWatchAgain = absl::Seconds(1);
 constexpr size_t kRecentIncidents = 10;
 
-// Whether trying again with the same backend may help: another process was in the way.
+// Another process interfered, so another attempt with the same backend may succeed.
 bool MayPassByItself(const absl::Status& status) {
   return absl::IsAborted(status) || absl::IsDeadlineExceeded(status);
-}
-
-// No other process has just changed anything.
-bool IsQuiet(Trigger trigger) {
-  return trigger == Trigger::kStart || trigger == Trigger::kConfig || trigger == Trigger::kTimer;
 }
 
 }  // namespace
@@ -47,15 +42,13 @@ Agent::Agent(EventLoop& loop, AgentOptions options, OpenBackend open_backend, Ob
       observer_(std::move(observer)),
       lookout_(loop, options_.writers, [this] { OnSight(); }),
       jitter_(RandomJitter()),
-      pace_({.resync = options_.sync_period}, jitter_),
-      damping_(options_.sync_period) {
-  retirer_.SetSources(options_.retire);
+      pace_(options_.sync_period, jitter_),
+      damping_(options_.sync_period),
+      retirer_(options_.retire) {
   state_.started = absl::Now();
   state_.heartbeat = state_.started;
   NoteOptions();
 }
-
-Agent::~Agent() = default;
 
 absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(EventLoop& loop, AgentOptions options,
                                                      OpenBackend open_backend, Observer observer) {
@@ -90,7 +83,7 @@ void Agent::SetDesired(AgentOptions options) {
   // In observe mode the backend may be read-only, so reopen it.
   if (options.observe != options_.observe) CloseBackend();
   options_ = std::move(options);
-  retirer_.SetSources(options_.retire);
+  retirer_ = Retirer(options_.retire);
   ForgetRepairs();
   SetPace();
   pace_.NoteUrgent();
@@ -115,39 +108,29 @@ bool Agent::IsLegacy() const {
   return backend_ != nullptr && backend_->kind() == netlink::BackendKind::kIptablesLegacy;
 }
 
-void Agent::SetPace() {
-  pace_.SetOptions({.resync = options_.sync_period, .cpu_share = IsLegacy() ? kLegacyCpuShare : 1});
-}
+void Agent::SetPace() { pace_.SetOptions(options_.sync_period, IsLegacy() ? kLegacyCpuShare : 1); }
 
 void Agent::OnSight() {
   pace_.NoteChange();
   const SteadyTime now = SteadyNow();
-  if (pace_.Next(now) <= now) {
-    Turn(Trigger::kChange);
-  } else {
-    // Once is enough until the next check.
-    lookout_.Pause(true);
-    Rearm();
-  }
+  if (pace_.Next(now) <= now) return Turn(Trigger::kChange);
+  // The next check covers whatever else changes until then.
+  lookout_.Pause(true);
+  Rearm();
 }
 
 void Agent::OnTimer() {
   const SteadyTime now = SteadyNow();
   state_.heartbeat = absl::Now();
-  if (pace_.Next(now) > now) {
-    Rearm();
-  } else if (next_trigger_ != Trigger::kTimer) {
-    Turn(next_trigger_);
-  } else if (pace_.change_pending()) {
-    Turn(Trigger::kChange);
-  } else {
-    Turn(pace_.failing() || pace_.waiting() ? Trigger::kRetry : Trigger::kTimer);
-  }
+  if (pace_.Next(now) > now) return Rearm();
+  if (next_trigger_ != Trigger::kTimer) return Turn(next_trigger_);
+  if (pace_.change_pending()) return Turn(Trigger::kChange);
+  Turn(pace_.failing() || pace_.waiting() ? Trigger::kRetry : Trigger::kTimer);
 }
 
 void Agent::Rearm() {
   const SteadyTime now = SteadyNow();
-  // A timer that cannot be set is one that was never made: Create has failed then.
+  // Setting a timer fails only where creating it failed.
   timer_->FireAfter(pace_.Next(now) - now).IgnoreError();
 }
 
@@ -184,13 +167,14 @@ void Agent::Turn(Trigger trigger) {
   NoteFamilies(round, end);
   if (backend_ != nullptr && !options_.observe && report.FirstError().ok() &&
       damping_.next() == SteadyTime::InfiniteFuture()) {
+    const bool quiet = trigger != Trigger::kChange && trigger != Trigger::kRetry;
     round.retirement = retirer_.Run(*backend_, SteadyClock(), options_.input,
-                                    KnownSupport(options_.support), IsQuiet(trigger));
+                                    KnownSupport(options_.support), quiet);
     pace_.NoteWaiting(retirer_.next());
   }
   NoteState(round);
-  // A socket may be broken for good, a program may have come; either is found by opening anew. So
-  // is an nf_tables that was not loaded because nothing is changed in observe mode.
+  // Opening anew finds a program that was installed, replaces a broken socket, and finds nf_tables,
+  // which observe mode does not load.
   const bool broken = !report.status.ok() && !MayPassByItself(report.status);
   if (broken || (options_.observe && !lookout_.watching())) CloseBackend();
   Rearm();
@@ -219,15 +203,13 @@ Sighting Agent::Listen() {
   lookout_.Drain();
   const absl::Status& failure = lookout_.failure();
   if (!lookout_.watching()) status.Update(failure);
-  if (!status.ok()) {
-    state_.watching = absl::StrCat("timer only: ", status.message());
-  } else {
-    state_.watching =
-        absl::StrCat(IsLegacy()                                    ? "users of xtables.lock"
-                     : options_.watch == netlink::WatchMode::kPoll ? "poll"
-                                                                   : "kernel events",
-                     failure.ok() ? "" : ", anew after a failure: ", failure.message());
-  }
+  const absl::string_view how = IsLegacy() ? "users of xtables.lock"
+                                : options_.watch == netlink::WatchMode::kPoll ? "poll"
+                                                                              : "kernel events";
+  state_.watching =
+      status.ok()
+          ? absl::StrCat(how, failure.ok() ? "" : ", anew after a failure: ", failure.message())
+          : absl::StrCat("timer only: ", status.message());
   Sighting sighting = lookout_.Take();
   suspects_.NoteCommits(sighting.commits, sighting.others);
   return sighting;
@@ -235,7 +217,7 @@ Sighting Agent::Listen() {
 
 SyncReport Agent::Repair(Trigger trigger) {
   const RuleSupport before = KnownSupport(options_.support);
-  // Modules may have come.
+  // Modules may have been installed.
   if (trigger == Trigger::kTimer && !before.all()) {
     options_.support->Look(backend_->kind(), options_.input.labels.has_value());
   }
@@ -243,7 +225,6 @@ SyncReport Agent::Repair(Trigger trigger) {
   clock.patience = options_.patience;
   SyncReport report = Reconciler(backend_.get(), std::move(clock), options_.support)
                           .Sync(options_.input, [&](const Plan& plan) { return Restrain(plan); });
-  // Nothing was.
   if (options_.observe) {
     for (Finding& finding : report.plan.diff.findings) finding.mended = false;
   }
@@ -256,13 +237,12 @@ SyncReport Agent::Repair(Trigger trigger) {
   return report;
 }
 
-Diff Agent::Restrain(const Plan& plan) {
+std::vector<Change> Agent::Restrain(const Plan& plan) {
   if (options_.observe) return {};
   const SteadyTime now = SteadyNow();
-  Diff allowed = plan.diff;
   suspects_.NoteCheck(plan);
-  allowed.changes = damping_.Allow(plan, now);
-  std::erase_if(allowed.changes, [&](const Change& change) {
+  std::vector<Change> allowed = damping_.Allow(plan, now);
+  std::erase_if(allowed, [&](const Change& change) {
     if (IsNative(change)) return false;
     const Family family = netlink::ChainOf(change.operation).family;
     const FamilyRecord& record = RecordOf(family);
@@ -270,9 +250,9 @@ Diff Agent::Restrain(const Plan& plan) {
     waiting_families_.insert(family);
     return record.refused.empty() || IsRefused(record, change);
   });
-  // What takes the native table's place may be among what is to wait.
-  if (allowed.changes.size() != plan.diff.changes.size()) {
-    std::erase_if(allowed.changes, [](const Change& change) {
+  // What replaces the native table may have to wait.
+  if (allowed.size() != plan.diff.changes.size()) {
+    std::erase_if(allowed, [](const Change& change) {
       return std::holds_alternative<netlink::DeleteNativeTable>(change.operation);
     });
   }
@@ -290,7 +270,7 @@ void Agent::NoteSuspects(const SyncReport& report) {
   if (options_.observe || report.plan.diff.changes.empty()) return;
   // The kernel reports a commit a moment after its effect can be read, and before it takes ours.
   lookout_.Drain();
-  // Some may be younger than the check, and once drained they wake nobody.
+  // Some may be later than the check, and once drained they do not trigger one.
   if (lookout_.seen().changes > 0) pace_.NoteChange();
   const Sighting late = lookout_.TakeCommits();
   suspects_.NoteCommits(late.commits, late.others);
@@ -299,7 +279,7 @@ void Agent::NoteSuspects(const SyncReport& report) {
 
 void Agent::NoteDamage(Round& round, SteadyTime noticed, SteadyTime ended) {
   const SyncReport& report = round.report;
-  // The current state is not known; the next check is compared with the last that succeeded.
+  // Where nothing could be read, the next check is compared with the last that succeeded.
   if (!report.status.ok()) return;
   std::vector<Change> damage;
   std::vector<Item> items;
@@ -315,7 +295,7 @@ void Agent::NoteDamage(Round& round, SteadyTime noticed, SteadyTime ended) {
   }
   std::vector<ForeignJump> before = std::exchange(foreign_jumps_, report.plan.foreign_jumps);
   if (damage.empty()) return;
-  // What a family that failed holds may not be known.
+  // The current state of a family that failed may be unknown.
   std::erase_if(before, [&](const ForeignJump& jump) {
     return !report.ResultOf(jump.base_chain.family).status.ok();
   });
@@ -340,8 +320,8 @@ void Agent::NoteFamilies(Round& round, SteadyTime ended) {
     if (result.status.ok()) {
       record.backoff.NoteSuccess();
     } else if (round.report.status.ok()) {
-      // Only this family: the other is repaired as before. Nothing tells when another process ends
-      // that was in the way.
+      // Only this family waits. No event reports that an interfering process has ended, so that
+      // wait is short.
       record.backoff.NoteFailure(
           ended, MayPassByItself(result.status) ? kLongestFightWait : absl::InfiniteDuration());
       pace_.NoteWaiting(record.backoff.next());
@@ -361,12 +341,11 @@ void Agent::NoteState(const Round& round) {
   state_.looks += static_cast<uint64_t>(report.looks);
   if (report.FirstError().ok()) state_.last_success = now;
   Retirement retired;
-  if (round.retirement) {
-    const RetireReport& done = *round.retirement;
-    if (done.applied) retired.changes = done.plan.changes;
-    if (done.status.ok()) state_.claimed = done.plan.kept;
-    if (done.status.ok() && done.surveyed) {
-      state_.foreign_references = done.dependents.reference_counts;
+  if (const std::optional<RetireReport>& done = round.retirement) {
+    if (done->applied) retired.changes = done->plan.changes;
+    if (done->status.ok()) state_.claimed = done->plan.kept;
+    if (done->status.ok() && done->surveyed) {
+      state_.foreign_references = done->dependents.reference_counts;
     }
   }
   retired.kept = state_.claimed;
@@ -377,7 +356,7 @@ void Agent::NoteState(const Round& round) {
     state_.stale = WithClaims(WithoutNative(plan.diff.stale), retired);
     state_.martian_protection = MartianProtectionStands(plan.martians, report.applied);
     state_.martians_dropped += CountedSince(martians_counted_, plan.martians.dropped);
-    // Read seldom: a file for each interface.
+    // One file for each interface, so not after every change.
     if (options_.route_localnet && round.trigger != Trigger::kChange) {
       state_.route_localnet = options_.route_localnet();
     }

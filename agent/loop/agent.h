@@ -2,9 +2,8 @@
 //
 // File: agent/loop/agent.h
 //
-// Keeps a ruleset in place: checks whenever another process changes something, repairs, and tells
-// what it did. A library: no logs, no flags, no signals, no threads; everything runs on the thread
-// that turns its EventLoop.
+// Keeps a ruleset in place: checks whenever another process changes something, repairs, and reports
+// what it did. No logs, flags, signals or threads; everything runs on the thread of its EventLoop.
 #ifndef KIPT_AGENT_LOOP_AGENT_H_
 #define KIPT_AGENT_LOOP_AGENT_H_
 
@@ -22,14 +21,10 @@
 #include "absl/time/time.h"
 #include "agent/loop/clock.h"
 #include "agent/loop/damping.h"
-#include "agent/loop/event_loop.h"
 #include "agent/loop/events.h"
-#include "agent/loop/pace.h"
+#include "agent/loop/lookout.h"
 #include "agent/loop/reconciler.h"
-#include "agent/loop/retirer.h"
 #include "agent/loop/round.h"
-#include "agent/loop/suspects.h"
-#include "agent/loop/writer.h"
 #include "agent/policy/policy.h"
 #include "featuregates/version.h"
 #include "netlink/backend.h"
@@ -38,59 +33,56 @@ namespace kipt::agent {
 
 struct AgentOptions {
   PolicyInput input;
-  // What the node can hold, for the agent's life; must outlive it. Null: everything.
+  // What the node can hold; must outlive the agent. Null: everything.
   SupportSource* support = nullptr;
   // For AgentState only.
   featuregates::Version emulated_version;
   netlink::WatchMode watch = netlink::WatchMode::kEvents;
-  // Everything but the writing is done.
+  // Nothing is written.
   bool observe = false;
-  // Between two looks where nothing happens, and the longest wait after a failure or in a fight.
+  // Between two checks where nothing happens, and the longest wait after a failure or in a fight.
   absl::Duration sync_period = absl::Minutes(1);
   WriterSources writers = {};
-  // --stale-chains=retire: who depends on what. Chains are retired when nothing else is going on:
-  // at the start, after a change of what is wanted, and by the timer.
+  // --stale-chains=retire: who depends on what.
   std::optional<RetirementSources> retire = {};
-  // ReadRouteLocalnet, or nothing where that is not to be known.
+  // ReadRouteLocalnet; may be empty.
   std::function<std::vector<std::string>()> route_localnet = {};
-  // What a look costs is the difference of two calls. Passed in so that tests cost nothing.
+  // What a check costs is the difference of two calls. Passed in for tests.
   std::function<absl::Duration()> cpu_used = CpuUsed;
   // How long one round retries where others keep changing the ruleset.
   absl::Duration patience = Clock().patience;
 };
 
-// Must be destroyed before its loop, and used on the thread that turns the loop only.
+// Must be destroyed before its loop, and used only on the thread of the loop.
 class Agent {
  public:
-  // Called until it succeeds, and again when the backend it gave has failed; it must give one of
-  // the same mode then.
+  // Called until it succeeds, and again after its backend has failed; must return the same kind
+  // then.
   using OpenBackend = std::function<absl::StatusOr<std::unique_ptr<netlink::Backend>>()>;
-  // Called at the end of every round. May call the agent's const members and SetDesired.
+  // Called at the end of every round; may call the agent's const members and SetDesired.
   using Observer = std::function<void(const Round&)>;
 
-  // The first attempt is made when the loop first turns. ResourceExhausted: no timer to be had.
+  // The first round begins when the loop first turns. ResourceExhausted: there is no timer.
   // Whatever fails later is retried for ever.
   static absl::StatusOr<std::unique_ptr<Agent>> Create(EventLoop& loop, AgentOptions options,
                                                        OpenBackend open_backend, Observer observer);
 
-  ~Agent();
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 
-  // From the next turn of the loop on, something else is desired. What is put in place then is no
-  // damage. How to watch stays as it is.
+  // Holds from the next turn of the loop on, except `watch`. What it adds is no incident.
   void SetDesired(AgentOptions options);
 
   const AgentState& state() const { return state_; }
 
  private:
   struct FamilyRecord {
-    // Of this family alone: where nothing can be read, Pace waits.
+    // For this family alone; Pace waits where nothing can be read.
     Backoff backoff;
-    // At the end of the last round the desired state was in place, except in tables of `refused`:
-    // what is missing now was damaged.
+    // The last round put the desired state in place, except in `refused`: what is missing now was
+    // damaged.
     bool settled = false;
-    // The tables that `backoff` is for (FamilyResult::refused); none: all of them.
+    // The tables that `backoff` is for (FamilyResult::refused); empty: all.
     std::vector<netlink::Table> refused = {};
   };
 
@@ -102,25 +94,24 @@ class Agent {
   void Rearm();
   void SetPace();
   void NoteOptions();
-  // What was repaired by now is no measure of what is desired from now on.
+  // To be called where the desired state changes.
   void ForgetRepairs();
   FamilyRecord& RecordOf(netlink::Family family);
   // Whether `change` belongs to a table of `record.refused`, or waits for one.
   bool IsRefused(const FamilyRecord& record, const Change& change) const;
   bool IsLegacy() const;
 
-  // One round.
+  // One round, and its parts in order.
   void Turn(Trigger trigger);
   absl::Status EnsureBackend();
   void CloseBackend();
-  // What was noticed since the last round. Watches from here on, if that is possible.
+  // What was noticed since the last round. Starts to watch if necessary.
   Sighting Listen();
   // Reads, compares, and repairs what Restrain lets through.
   SyncReport Repair(Trigger trigger);
-  Diff Restrain(const Plan& plan);
-  // Which commits of others came before the last check of this round, as far as is known by now.
+  std::vector<Change> Restrain(const Plan& plan);
+  // Reads which commits of others came before the last check.
   void NoteSuspects(const SyncReport& report);
-  // What the last round left in place and this one had to repair.
   void NoteDamage(Round& round, SteadyTime noticed, SteadyTime ended);
   void NoteFamilies(Round& round, SteadyTime ended);
   void NoteState(const Round& round);
@@ -132,7 +123,6 @@ class Agent {
   std::unique_ptr<netlink::Backend> backend_;
   // Declared after backend_ so that it is destroyed first.
   Lookout lookout_;
-  // What waits are multiplied with.
   std::function<double()> jitter_;
   Pace pace_;
   Damping damping_;
@@ -143,7 +133,7 @@ class Agent {
   std::vector<ForeignJump> foreign_jumps_;
   Retirer retirer_;
   std::optional<uint64_t> martians_counted_;
-  // Left out of this round, for it is not yet time for their next attempt.
+  // Left out of this round: their next attempt is due later.
   std::set<netlink::Family> waiting_families_;
   AgentState state_;
 };

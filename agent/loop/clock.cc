@@ -1,7 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/loop/clock.h"
 
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <systemd/sd-event.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
 #include <ctime>
+#include <limits>
+#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -11,6 +20,34 @@ namespace {
 
 constexpr int kRetriesAtOnce = 10;
 constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
+
+// Together twenty, the most that any second sees.
+constexpr double kLooksAtOnce = 10;
+constexpr double kLooksPerSecond = 10;
+constexpr double kShareBurstSeconds = 60;
+
+constexpr absl::Duration kFirstWait = absl::Milliseconds(100);
+constexpr absl::Duration kBetweenFailures = absl::Seconds(1);
+
+// How late a timer may be, so that the kernel can combine wake-ups. Timers are of 50 ms and more.
+constexpr uint64_t kTimerAccuracyMicros = 1000;
+
+absl::Status Error(int result, absl::string_view what) {
+  if (result >= 0) return absl::OkStatus();
+  if (result == -EMFILE || result == -ENFILE || result == -ENOMEM || result == -ENOSPC) {
+    return absl::ResourceExhaustedError(absl::ErrnoToStatus(-result, what).message());
+  }
+  return absl::ErrnoToStatus(-result, what);
+}
+
+// sd-event's handler of each kind of source.
+template <typename... Event>
+int RunHandler(sd_event_source* /*source*/, Event... /*event*/, void* data) {
+  // A copy: the handler may destroy the source that holds it.
+  const std::function<void()> handler = *static_cast<std::function<void()>*>(data);
+  handler();
+  return 0;
+}
 
 }  // namespace
 
@@ -36,6 +73,167 @@ absl::Status RetryAborted(const Clock& clock, SteadyTime start,
     }
     if (tries % kRetriesAtOnce == 0) clock.sleep(kRetryPause);
   }
+}
+
+double Allowance::At(SteadyTime now) const {
+  if (as_of_ == SteadyTime::InfinitePast()) return left_;
+  return std::min(capacity_, left_ + rate_ * absl::ToDoubleSeconds(now - as_of_));
+}
+
+void Allowance::Take(double amount, SteadyTime now) {
+  left_ = At(now) - amount;
+  as_of_ = now;
+}
+
+SteadyTime Allowance::When(double amount, SteadyTime now) const {
+  const double missing = amount - At(now);
+  return missing <= 0 ? now : now + absl::Seconds(missing / rate_);
+}
+
+void Backoff::NoteFailure(SteadyTime now, absl::Duration longest) {
+  absl::Duration wait = kFirstWait;
+  for (int i = 0; i < failures_ && wait < longest_; ++i) wait *= 2;
+  ++failures_;
+  next_ = now + std::min({wait, longest_, longest}) * jitter_();
+}
+
+Pace::Pace(absl::Duration sync_period, std::function<double()> jitter, double cpu_share)
+    : jitter_(std::move(jitter)),
+      sync_period_(sync_period),
+      looks_(kLooksAtOnce, kLooksPerSecond),
+      cpu_(cpu_share * kShareBurstSeconds, cpu_share),
+      backoff_(sync_period, jitter_) {}
+
+void Pace::SetOptions(absl::Duration sync_period, double cpu_share) {
+  sync_period_ = sync_period;
+  cpu_ = Allowance(cpu_share * kShareBurstSeconds, cpu_share);
+  backoff_ = Backoff(sync_period, jitter_);
+}
+
+void Pace::NoteLook(SteadyTime start, SteadyTime end, absl::Duration cpu, bool failed) {
+  last_start_ = start;
+  change_pending_ = false;
+  urgent_ = false;
+  waiting_ = SteadyTime::InfiniteFuture();
+  looks_.Take(1, start);
+  cpu_.Take(absl::ToDoubleSeconds(cpu), end);
+  if (failed) {
+    backoff_.NoteFailure(end);
+  } else {
+    backoff_.NoteSuccess();
+  }
+}
+
+SteadyTime Pace::Next(SteadyTime now) const {
+  if (urgent_) return now;
+  SteadyTime next = std::min(waiting_, failing() ? backoff_.next() : last_start_ + sync_period_);
+  if (change_pending_) {
+    SteadyTime due = std::max(looks_.When(1, now), cpu_.When(0, now));
+    if (failing()) due = std::max(due, last_start_ + kBetweenFailures);
+    next = std::min(next, due);
+  }
+  return std::max(next, now);
+}
+
+absl::Duration CpuUsed() {
+  absl::Duration used;
+  for (const auto who : {RUSAGE_THREAD, RUSAGE_CHILDREN}) {
+    rusage usage{};
+    getrusage(who, &usage);
+    used += absl::DurationFromTimeval(usage.ru_utime) + absl::DurationFromTimeval(usage.ru_stime);
+  }
+  return used;
+}
+
+std::function<double()> RandomJitter() {
+  return [random = std::minstd_rand(std::random_device()())]() mutable {
+    return std::uniform_real_distribution<double>(0.8, 1.2)(random);
+  };
+}
+
+EventSource::~EventSource() {
+  if (source_ != nullptr) sd_event_source_disable_unref(source_);
+}
+
+absl::Status EventSource::Enable(bool enabled) {
+  return Error(sd_event_source_set_enabled(source_, enabled ? SD_EVENT_ON : SD_EVENT_OFF),
+               "cannot change what the event loop waits for");
+}
+
+absl::Status EventSource::FireAfter(absl::Duration delay) {
+  if (delay == absl::InfiniteDuration()) return Enable(false);
+  // From now: the loop's own time is that of the beginning of its turn.
+  const absl::Duration at =
+      SteadyNow() - SteadyTime() + std::clamp(delay, absl::ZeroDuration(), absl::Hours(24 * 365));
+  int result =
+      sd_event_source_set_time(source_, static_cast<uint64_t>(absl::ToInt64Microseconds(at)));
+  if (result >= 0) result = sd_event_source_set_enabled(source_, SD_EVENT_ONESHOT);
+  return Error(result, "cannot set a timer");
+}
+
+absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create() {
+  sd_event* event = nullptr;
+  const int result = sd_event_new(&event);
+  if (result < 0) return Error(result, "cannot make an event loop");
+  return std::unique_ptr<EventLoop>(new EventLoop(event));
+}
+
+EventLoop::~EventLoop() { sd_event_unref(event_); }
+
+int EventLoop::fd() const { return sd_event_get_fd(event_); }
+
+absl::Status EventLoop::Dispatch() {
+  for (;;) {
+    const int result = sd_event_run(event_, 0);
+    if (result == 0 || result == -ESTALE) return absl::OkStatus();  // nothing ready, or Exit() ran
+    if (result < 0) return Error(result, "the event loop failed");
+    if (sd_event_get_state(event_) == SD_EVENT_FINISHED) return absl::OkStatus();
+  }
+}
+
+absl::StatusOr<int> EventLoop::Run() {
+  const int result = sd_event_loop(event_);
+  if (result < 0) return Error(result, "the event loop failed");
+  return result;
+}
+
+void EventLoop::Exit(int code) { sd_event_exit(event_, code); }
+
+EventLoop::SourceOrError EventLoop::AddReadable(int fd, std::function<void()> handler) {
+  std::unique_ptr<EventSource> source(new EventSource(std::move(handler)));
+  const int result = sd_event_add_io(event_, &source->source_, fd, EPOLLIN,
+                                     RunHandler<int, uint32_t>, &source->handler_);
+  if (result < 0) return Error(result, absl::StrCat("cannot wait for descriptor ", fd));
+  return source;
+}
+
+EventLoop::SourceOrError EventLoop::AddTimer(std::function<void()> handler) {
+  std::unique_ptr<EventSource> source(new EventSource(std::move(handler)));
+  const int result = sd_event_add_time(
+      event_, &source->source_, CLOCK_MONOTONIC, std::numeric_limits<uint64_t>::max() - 1,
+      kTimerAccuracyMicros, RunHandler<uint64_t>, &source->handler_);
+  if (result < 0) return Error(result, "cannot make a timer");
+  return source;
+}
+
+EventLoop::SourceOrError EventLoop::AddSignal(int signal, std::function<void()> handler) {
+  sigset_t mask;
+  sigemptyset(&mask);
+  sigaddset(&mask, signal);
+  if (const int error = pthread_sigmask(SIG_BLOCK, &mask, nullptr); error != 0) {
+    return Error(-error, "cannot block a signal");
+  }
+  std::unique_ptr<EventSource> source(new EventSource(std::move(handler)));
+  const int result = sd_event_add_signal(event_, &source->source_, signal,
+                                         RunHandler<const signalfd_siginfo*>, &source->handler_);
+  if (result < 0) return Error(result, absl::StrCat("cannot wait for signal ", signal));
+  return source;
+}
+
+absl::StatusOr<bool> EventLoop::EnableWatchdog() {
+  const int result = sd_event_set_watchdog(event_, 1);
+  if (result < 0) return Error(result, "cannot serve the service manager's watchdog");
+  return result > 0;
 }
 
 }  // namespace kipt::agent

@@ -2,21 +2,28 @@
 //
 // File: agent/loop/clock.h
 //
-// Steady time, and what is measured by it: how long an attempt is repeated.
+// Steady time and what waits by it: how long an attempt is repeated, when the kernel's rules are
+// read next, and the event loop.
 #ifndef KIPT_AGENT_LOOP_CLOCK_H_
 #define KIPT_AGENT_LOOP_CLOCK_H_
 
+#include <algorithm>
 #include <compare>
 #include <functional>
+#include <memory>
+#include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
+
+struct sd_event;
+struct sd_event_source;
 
 namespace kipt::agent {
 
-// A moment of CLOCK_MONOTONIC. It does not mix with the time of day (absl::Time), which somebody
-// may set; only differences have a meaning.
+// A moment of CLOCK_MONOTONIC. Does not mix with the time of day (absl::Time), which may be set.
 class SteadyTime {
  public:
   constexpr SteadyTime() = default;
@@ -52,14 +59,157 @@ struct Clock {
 };
 Clock SteadyClock();
 
-// The one contract of retries: a Backend answers Aborted where others were in the way and nothing
-// was done, and this calls `attempt` again as long as it does: ten times at once, then every 100
-// ms, until clock.patience has passed since `start`. Then DeadlineExceeded, with the last answer.
+// A Backend answers Aborted where other processes interfered and nothing was done. As long as
+// `attempt` returns that, this calls it again: ten times at once, then every 100 ms, until
+// clock.patience has passed since `start`. Then DeadlineExceeded, with the last message.
 absl::Status RetryAborted(const Clock& clock, SteadyTime start,
                           absl::FunctionRef<absl::Status()> attempt);
 inline absl::Status RetryAborted(const Clock& clock, absl::FunctionRef<absl::Status()> attempt) {
   return RetryAborted(clock, clock.now(), attempt);
 }
+
+// An amount that grows by `rate` a second up to `capacity`.
+class Allowance {
+ public:
+  Allowance(double capacity, double rate) : capacity_(capacity), rate_(rate), left_(capacity) {}
+
+  // May leave less than zero: the cost of a check is known only afterwards.
+  void Take(double amount, SteadyTime now);
+  // When at least `amount` is left; `now` or later.
+  SteadyTime When(double amount, SteadyTime now) const;
+
+ private:
+  double At(SteadyTime now) const;
+
+  double capacity_;
+  double rate_;
+  double left_;
+  SteadyTime as_of_ = SteadyTime::InfinitePast();
+};
+
+// Waits that double with every failure, from 100 ms up to `longest`, each multiplied by `jitter`
+// (see RandomJitter).
+class Backoff {
+ public:
+  Backoff(absl::Duration longest, std::function<double()> jitter)
+      : longest_(longest), jitter_(std::move(jitter)) {}
+
+  // `longest` also limits this wait.
+  void NoteFailure(SteadyTime now, absl::Duration longest = absl::InfiniteDuration());
+  void NoteSuccess() {
+    failures_ = 0;
+    next_ = SteadyTime::InfinitePast();
+  }
+  bool failing() const { return failures_ > 0; }
+  // When to try again; InfinitePast where the last attempt did not fail.
+  SteadyTime next() const { return next_; }
+
+ private:
+  absl::Duration longest_;
+  std::function<double()> jitter_;
+  int failures_ = 0;
+  SteadyTime next_ = SteadyTime::InfinitePast();
+};
+
+// When to check: at once after a change by another process, but bounded in a storm of changes.
+class Pace {
+ public:
+  // `sync_period`: between two checks where nothing happens. `cpu_share`: of one CPU, what checks
+  // may use in the long run, with a burst of a minute's worth of it; 1 is no limit.
+  Pace(absl::Duration sync_period, std::function<double()> jitter, double cpu_share = 1);
+  void SetOptions(absl::Duration sync_period, double cpu_share);
+
+  // Another process changed something.
+  void NoteChange() { change_pending_ = true; }
+  // The next check is due now.
+  void NoteUrgent() { urgent_ = true; }
+  // A check is due at `when`, unless there is one before.
+  void NoteWaiting(SteadyTime when) { waiting_ = std::min(waiting_, when); }
+  // A check took from `start` to `end` and used `cpu` of CPU time, with its child processes.
+  void NoteLook(SteadyTime start, SteadyTime end, absl::Duration cpu, bool failed);
+
+  // When to check; `now` where that is overdue. Ten changes are checked at once, then ten a second,
+  // so at most twenty in any second; while checks fail, one a second.
+  SteadyTime Next(SteadyTime now) const;
+  bool change_pending() const { return change_pending_; }
+  // NoteWaiting was called since the last check.
+  bool waiting() const { return waiting_ != SteadyTime::InfiniteFuture(); }
+  bool failing() const { return backoff_.failing(); }
+
+ private:
+  std::function<double()> jitter_;
+  absl::Duration sync_period_;
+  Allowance looks_;
+  Allowance cpu_;
+  Backoff backoff_;
+  bool change_pending_ = false;
+  bool urgent_ = true;
+  SteadyTime waiting_ = SteadyTime::InfiniteFuture();
+  SteadyTime last_start_ = SteadyTime::InfinitePast();
+};
+
+// CPU time of the calling thread and of all child processes that have ended.
+absl::Duration CpuUsed();
+
+// From 0.8 to 1.2, so that nodes that fail at the same moment do not retry at the same moment.
+std::function<double()> RandomJitter();
+
+// Something that the loop waits for, until this is destroyed. Must not outlive its loop. Handlers
+// run on the thread that runs the loop, one at a time, and may destroy their own source.
+class EventSource {
+ public:
+  ~EventSource();
+  EventSource(const EventSource&) = delete;
+  EventSource& operator=(const EventSource&) = delete;
+
+  // Whether it is waited for.
+  absl::Status Enable(bool enabled);
+  // A timer only: fires once, `delay` from now at the earliest, by the steady clock.
+  // InfiniteDuration: never.
+  absl::Status FireAfter(absl::Duration delay);
+
+ private:
+  friend class EventLoop;
+  explicit EventSource(std::function<void()> handler) : handler_(std::move(handler)) {}
+  std::function<void()> handler_;
+  sd_event_source* source_ = nullptr;
+};
+
+// One thread, one event loop: libsystemd's sd-event. A host program with a loop of its own polls
+// fd() and calls Dispatch(). Not safe for use by several threads at once.
+class EventLoop {
+ public:
+  using SourceOrError = absl::StatusOr<std::unique_ptr<EventSource>>;
+
+  // ResourceExhausted: no descriptors or memory.
+  static absl::StatusOr<std::unique_ptr<EventLoop>> Create();
+  ~EventLoop();
+  EventLoop(const EventLoop&) = delete;
+  EventLoop& operator=(const EventLoop&) = delete;
+
+  // To be polled for input by a loop around this one.
+  int fd() const;
+  // Runs whatever is ready and returns. Call it once before polling fd() for the first time, and
+  // after each time it was readable: timers are armed here.
+  absl::Status Dispatch();
+  // Runs until Exit(); returns its code.
+  absl::StatusOr<int> Run();
+  void Exit(int code);
+
+  // `handler` runs while `fd` is readable. The descriptor stays the caller's.
+  SourceOrError AddReadable(int fd, std::function<void()> handler);
+  // Not armed: see FireAfter.
+  SourceOrError AddTimer(std::function<void()> handler);
+  // Blocks the signal in the calling thread, which must be before other threads are started.
+  SourceOrError AddSignal(int signal, std::function<void()> handler);
+  // Reports to the service manager that the loop runs, as often as WatchdogSec= asks. False: it
+  // does not ask.
+  absl::StatusOr<bool> EnableWatchdog();
+
+ private:
+  explicit EventLoop(sd_event* event) : event_(event) {}
+  sd_event* event_;
+};
 
 }  // namespace kipt::agent
 

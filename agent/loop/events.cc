@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/loop/events.h"
 
-#include <array>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -28,7 +27,7 @@ std::string JoinShown(const Items& items, Format format) {
   return absl::StrJoin(shown, ", ");
 }
 
-// What does not go away by our own work, and leaves `family` without what is promised.
+// A finding that our repairs do not end and that breaks `family`.
 const Finding* Blocker(const AgentState& state, netlink::Family family) {
   const auto found = absl::c_find_if(state.findings, [family](const Finding& finding) {
     return finding.chain.family == family && !finding.mended &&
@@ -66,10 +65,9 @@ std::string ToString(const Suspected& suspected) {
 }
 
 absl::string_view DamageKindName(DamageKind kind) {
-  constexpr std::array<absl::string_view, 6> kNames = {"chain_missing", "jump_missing",
-                                                       "rule_missing",  "rule_misplaced",
-                                                       "rule_unwanted", "table_dormant"};
-  return kNames.at(static_cast<size_t>(kind));
+  constexpr absl::string_view kNames[] = {"chain_missing",  "jump_missing",  "rule_missing",
+                                          "rule_misplaced", "rule_unwanted", "table_dormant"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 std::string ToString(const Incident& incident) {
@@ -81,13 +79,13 @@ std::string ToString(const Incident& incident) {
                             netlink::TableName(item.chain.table), " ", DamageKindName(item.kind),
                             " \"", item.text, "\"");
       }));
-  if (incident.lost_jumps.empty()) return featuregates::Printable(text);
-  absl::StrAppend(&text, "; gone with it, and broken until their owners put them back: ",
-                  JoinShown(incident.lost_jumps, [](const ForeignJump& jump) {
-                    return absl::StrCat(netlink::FamilyName(jump.base_chain.family), " ",
-                                        netlink::TableName(jump.base_chain.table), " ",
-                                        jump.base_chain.name, " -> ", jump.target);
-                  }));
+  const auto jump_text = [](const ForeignJump& jump) {
+    return absl::StrCat(netlink::ToString(jump.base_chain), " -> ", jump.target);
+  };
+  if (!incident.lost_jumps.empty()) {
+    absl::StrAppend(&text, "; gone with it, and broken until their owners put them back: ",
+                    JoinShown(incident.lost_jumps, jump_text));
+  }
   return featuregates::Printable(text);
 }
 
@@ -97,15 +95,13 @@ Suspected WithoutCommandLines(Suspected suspected) {
 }
 
 absl::string_view FamilyPhaseName(FamilyPhase phase) {
-  constexpr std::array<absl::string_view, 5> kNames = {"pending", "in place", "degraded",
-                                                       "observed", "failed"};
-  return kNames.at(static_cast<size_t>(phase));
+  constexpr absl::string_view kNames[] = {"pending", "in place", "degraded", "observed", "failed"};
+  return kNames[static_cast<size_t>(phase)];
 }
 
 absl::string_view TriggerName(Trigger trigger) {
-  constexpr std::array<absl::string_view, 5> kNames = {"start", "change", "timer", "retry",
-                                                       "config"};
-  return kNames.at(static_cast<size_t>(trigger));
+  constexpr absl::string_view kNames[] = {"start", "change", "timer", "retry", "config"};
+  return kNames[static_cast<size_t>(trigger)];
 }
 
 std::string NotReadyBecause(const AgentState& state, const FamilyState& family) {

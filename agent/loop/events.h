@@ -2,8 +2,7 @@
 //
 // File: agent/loop/events.h
 //
-// What the agent tells: at the end of each round an Event, and at any time its AgentState. Values
-// for logs, metrics, health endpoints and the service manager.
+// What the agent reports: an Event at the end of each round, and its AgentState at any time.
 #ifndef KIPT_AGENT_LOOP_EVENTS_H_
 #define KIPT_AGENT_LOOP_EVENTS_H_
 
@@ -23,38 +22,36 @@
 
 namespace kipt::agent {
 
-// A process that committed to the ruleset. Everything that came from its own memory (comm,
-// arguments) is escaped (C escapes, one line, valid UTF-8) and cut: it is a stranger's text in our
-// log.
+// A process that committed to the ruleset. Texts from its memory (comm, arguments) are not to be
+// trusted, so they are escaped (C escapes, one line, valid UTF-8) and cut.
 struct Writer {
   // In the initial PID namespace; 0 where not known.
   uint32_t pid = 0;
-  // comm, as the kernel reported it with the commit: "iptables-nft-re". Never empty; "unknown"
-  // where the kernel said nothing.
+  // comm, as the kernel reported it with the commit: "iptables-nft-re". Never empty.
   std::string command = "unknown";
-  // All below are empty or 0 where the process was gone already, or its ID reused, or ours is not
-  // the initial PID namespace.
-  //
-  // The arguments, separated by spaces, quoted where they contain any; at most 256 bytes, "..." at
-  // the end of what was cut.
+  // The rest is empty or 0 where the process had ended, its ID was reused, or our PID namespace is
+  // not the initial one. The arguments, separated by spaces, quoted where they contain any; "..."
+  // after 256 bytes.
   std::string command_line = {};
-  // Of cgroups(7), the innermost that tells something: "firewalld.service",
+  // The innermost unit, container or pod among its cgroups(7): "firewalld.service",
   // "container 0123456789ab of pod 12345678-1234-...", "container 0123456789ab", "session-3.scope".
   std::string unit = {};
   uint32_t parent_pid = 0;
-  // The parent's comm. Where a firewall manager runs iptables-restore, this is what names it.
+  // The parent's comm: names the firewall manager that runs iptables-restore.
   std::string parent_command = {};
 
+  // The same process, however much is known of it.
+  bool IsSame(const Writer& other) const { return pid == other.pid && command == other.command; }
   bool operator==(const Writer&) const = default;
 };
-// `nft (PID 4242: "nft flush ruleset"; in session-3.scope; started by bash, PID 4200)`, what is not
-// known left out.
+// `nft (PID 4242: "nft flush ruleset"; in session-3.scope; started by bash, PID 4200)`, as far as
+// it is known.
 std::string ToString(const Writer& writer);
 
-// Who may have done something: nobody is named where nobody was seen (found by the timer,
-// --watch=poll, iptables-legacy).
+// Who may have done something: any of `writers`. Commits are not reported with --watch=poll and
+// iptables-legacy.
 struct Suspected {
-  // Each once, oldest first, at most twelve. Where there are several, any of them may have done it.
+  // Each once, oldest first, at most twelve.
   std::vector<Writer> writers = {};
   // A process that is not among them may have done it, too.
   bool others = true;
@@ -68,11 +65,11 @@ enum class DamageKind : uint8_t {
   kChainMissing,   // the chain, whatever rules it had
   kJumpMissing,    // our jump in a base chain
   kRuleMissing,    // a rule in a chain of ours
-  kRuleMisplaced,  // it stands where it cannot do its work
-  kRuleUnwanted,   // a duplicate of ours, or a form of it that is not wanted
-  kTableDormant,   // no packet comes to any rule of the table
+  kRuleMisplaced,  // it is in a place where it has no effect
+  kRuleUnwanted,   // a duplicate of ours, or another form of it
+  kTableDormant,   // no packet reaches any rule of the table
 };
-// As in the label `kind` of drift_detected_total: "chain_missing", ...
+// "chain_missing", ...: the label `kind` of drift_detected_total.
 absl::string_view DamageKindName(DamageKind kind);
 
 struct DamagedItem {
@@ -84,8 +81,8 @@ struct DamagedItem {
   bool operator==(const DamagedItem&) const = default;
 };
 
-// A rule of somebody else's in a base chain that sends packets to a user chain which is none of
-// kubelet's: "CNI-HOSTPORT-DNAT", "cali-INPUT".
+// A rule of another program in a base chain that jumps to a chain which is not kubelet's:
+// "CNI-HOSTPORT-DNAT", "cali-INPUT".
 struct ForeignJump {
   netlink::ChainId base_chain;
   std::string target;
@@ -97,8 +94,8 @@ struct ForeignJump {
 struct Incident {
   std::vector<DamagedItem> damage = {};
   Suspected by = {.writers = {}, .others = false};
-  // Other people's jumps that were in the base chains at the last check and no longer are: what
-  // stays broken until its owner repairs it.
+  // Jumps of others that the last check found in the base chains and this one did not. They stay
+  // broken until their owners repair them.
   std::vector<ForeignJump> lost_jumps = {};
   // From the event, or the start of the check that found it, until the repair was committed.
   absl::Duration latency = absl::ZeroDuration();
@@ -110,8 +107,7 @@ struct Incident {
 // One line.
 std::string ToString(const Incident& incident);
 
-// Without the writers' arguments, which /proc may hide from other users (hidepid) and which may
-// hold secrets.
+// Without the writers' arguments, which may hold secrets and which /proc may hide (hidepid).
 Suspected WithoutCommandLines(Suspected suspected);
 
 // One item that another writer undoes as often as we repair it.
@@ -123,10 +119,10 @@ struct Fight {
   absl::Time since = absl::InfinitePast();
   // The wait before the next repair.
   absl::Duration wait = absl::ZeroDuration();
-  // The last time that a process was seen.
+  // As of the last commit that was reported.
   Suspected by = {.writers = {}, .others = false};
-  // A rule or chain is missing, or was put back less than a second ago. Not where the fight is over
-  // something that we delete.
+  // A rule or chain is missing, or was put back less than a second ago. False where the fight is
+  // over something that we delete.
   bool missing = false;
 
   bool operator==(const Fight&) const = default;
@@ -135,23 +131,23 @@ struct Fight {
 enum class FamilyPhase : uint8_t {
   kPending,   // no attempt has ended yet
   kInPlace,   // the desired state is in place
-  kDegraded,  // it is in place, except for findings, or a fight over it
-  kObserved,  // it is not, and is not to be put in place (--observe)
-  kFailed,    // it is not, or nothing is known; in a fight over what is missing, too
+  kDegraded,  // it is in place, with findings or a fight
+  kObserved,  // it is not in place, and is not to be (--observe)
+  kFailed,    // it is not in place, or that is not known
 };
 absl::string_view FamilyPhaseName(FamilyPhase phase);  // "pending", "in place", ...
 
 struct FamilyState {
   netlink::Family family = netlink::Family::kIPv4;
   FamilyPhase phase = FamilyPhase::kPending;
-  // When it came into this phase, for this reason.
+  // When this phase began, for this reason.
   absl::Time since = absl::InfinitePast();
   // Empty where in place.
   std::string reason = {};
-  // Tells one reason from another: the words may differ from one attempt to the next (a process ID,
-  // a count) where the reason is the same.
+  // Identifies the reason, whose text may vary from one attempt to the next (a process ID, a
+  // count).
   std::string key = {};
-  // What the last check found missing and what was not done: observing, or in a fight.
+  // Changes that the last check called for and that were not made: in observe mode, or in a fight.
   int pending_changes = 0;
 
   bool operator==(const FamilyState&) const = default;
@@ -162,7 +158,7 @@ enum class Trigger : uint8_t {
   kChange,  // another process committed, or may have
   kTimer,   // --iptables-sync-period
   kRetry,   // an attempt failed, or a repair was held back
-  kConfig,  // something else is desired
+  kConfig,  // the desired state has changed
 };
 absl::string_view TriggerName(Trigger trigger);  // "start", "change", ...
 
@@ -171,13 +167,11 @@ struct Event {
   Trigger trigger = Trigger::kStart;
   // From the start of the check to its end, or the end of the repair.
   absl::Duration duration = absl::ZeroDuration();
-  // What was in place at the last round, is desired as it was then, and had to be repaired. Not
-  // what kube-proxy empties on each of its syncs: see refills.
+  // What was in place, is still desired, and had to be repaired; refills are not counted.
   std::optional<Incident> incident = {};
   // Rules of ours put back into KUBE-FIREWALL, which kube-proxy 1.27 and later empties on each
   // sync.
   int refills = 0;
-  // Fights that began with this round, and chains whose fight ended.
   std::vector<Fight> fights_begun = {};
   std::vector<Fight> fights_ended = {};
   // Families whose phase or reason changed, as they are now.
@@ -187,13 +181,12 @@ struct Event {
 struct AgentState {
   absl::Time started = absl::InfinitePast();
   featuregates::Version emulated_version;
-  // The gates' mode, and the families.
   Mode mode = Mode::kOff;
   // --observe.
   bool observing = false;
   // "nft" or "legacy"; empty until it is known.
   std::string iptables_mode;
-  // How changes are noticed, for people: "kernel events", "poll", "timer only: REASON".
+  // How changes are noticed: "kernel events", "poll", "timer only: REASON".
   std::string watching;
   // In the order of the configuration; never empty.
   std::vector<FamilyState> families;
@@ -202,16 +195,16 @@ struct AgentState {
   std::vector<Standing> in_place;
   std::vector<Standing> stale;
   std::vector<Fight> fights;
-  // What of `stale` is used, and by whom; of the last time that all rules were read, which only
+  // What of `stale` is used, and by whom, when all rules were last read, which only
   // --stale-chains=retire does.
   std::vector<Claimed> claimed;
-  // The same: how many rules of others, kube-proxy aside, jump to each chain of kubelet's.
+  // Then, too: how many rules, other than kube-proxy's, jump to each chain of kubelet's.
   std::map<netlink::ChainId, uint64_t> foreign_references;
-  // Interfaces from whose neighbours the kernel takes packets for 127.0.0.0/8; "all" is every one.
+  // Interfaces from whose neighbours the kernel accepts packets for 127.0.0.0/8; "all": every one.
   std::vector<std::string> route_localnet;
-  // A rule stands against such packets, and they come to it.
+  // A rule drops such packets.
   bool martian_protection = false;
-  // By that rule, while this process has looked.
+  // By that rule, since this process started.
   uint64_t martians_dropped = 0;
   absl::Time last_look = absl::InfinitePast();
   absl::Time last_success = absl::InfinitePast();
@@ -219,22 +212,19 @@ struct AgentState {
   absl::Time heartbeat = absl::InfinitePast();
   uint64_t looks = 0;
   uint64_t incidents = 0;
-  // The last ten, newest first, with the time and without the writers' arguments: one line each.
+  // The last ten, newest first, one line each, with the time, without the writers' arguments.
   std::vector<std::string> recent_incidents;
-  // Why the running configuration is not the one on disk; empty where it is. For the program that
-  // reads files to fill in.
+  // Why the running configuration is not the one on disk. The program fills this in.
   std::string config_problem;
-  // Why an address is not answered on; empty where all are. For the program that listens to fill
-  // in.
+  // Why an address is not served. The program fills this in.
   std::string listen_problem;
-  // The process is about to end so that a supervisor starts it anew; empty else.
+  // Why the agent must be started anew; empty where it need not.
   std::string must_restart;
 
   bool operator==(const AgentState&) const = default;
 };
 
-// Why neighbours reach 127.0.0.1: route_localnet is set, and no rule stands. Empty where they do
-// not.
+// Why neighbours reach 127.0.0.1; empty where they do not.
 std::string ExposedBecause(const AgentState& state);
 
 // Every family in place, or degraded by nothing critical; not exposed; and no restart due.

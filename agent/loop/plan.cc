@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/loop/plan.h"
 
+#include <algorithm>
 #include <set>
-#include <string>
-#include <utility>
 #include <variant>
 
 #include "absl/algorithm/container.h"
 #include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
+#include "netlink/kernel_error.h"
 #include "netlink/reach.h"
-#include "netlink/ruleset.h"
 
 namespace kipt::agent {
 namespace {
@@ -21,22 +20,17 @@ using netlink::ObservedChain;
 using netlink::ObservedRule;
 using netlink::Table;
 
-const ChainId& Firewall() {
-  static const ChainId kChain = {Family::kIPv4, Table::kFilter, std::string(kFirewallChain)};
-  return kChain;
+ChainId Firewall() { return {Family::kIPv4, Table::kFilter, std::string(kFirewallChain)}; }
+ChainId Input() { return {Family::kIPv4, Table::kFilter, "INPUT"}; }
+
+bool IsMartianRule(const netlink::Rule* rule) {
+  return rule != nullptr && *rule == DropMartians(0);
 }
 
-const ChainId& Input() {
-  static const ChainId kChain = {Family::kIPv4, Table::kFilter, "INPUT"};
-  return kChain;
-}
-
-bool IsMartianRule(const netlink::Rule& rule) { return rule == DropMartians(0); }
-
-// A martian packet that comes into `firewall` comes to the rule.
+// Whether every martian packet in `firewall` reaches the rule.
 bool HoldsMartianRule(const ObservedChain& firewall, netlink::Walk& walk) {
   for (const ObservedRule& rule : firewall.rules) {
-    if (rule.rule() != nullptr && IsMartianRule(*rule.rule())) return true;
+    if (IsMartianRule(rule.rule())) return true;
     if (walk.Stops(Firewall(), rule)) return false;
   }
   return false;
@@ -69,6 +63,71 @@ std::vector<ForeignJump> ForeignJumps(const netlink::Snapshot& snapshot) {
   return {jumps.begin(), jumps.end()};
 }
 
+// `support`, or that iptables can hold rules, if a rule in `snapshot` proves that.
+RuleSupport Proven(const RuleSupport& support, const netlink::Snapshot& snapshot) {
+  const auto has_xt = [](const auto& chain) {
+    return absl::c_any_of(chain.second.rules, [](const ObservedRule& rule) { return rule.xt; });
+  };
+  if (support.xt || support.refused || absl::c_none_of(snapshot.chains, has_xt)) return support;
+  RuleSupport proven = support;
+  proven.xt = true;
+  proven.reason.clear();
+  return proven;
+}
+
+// A survey takes up to a second with 10,000 services.
+constexpr absl::Duration kSurveyPause = absl::Minutes(10);
+// Where others wrote meanwhile.
+constexpr absl::Duration kShortestPause = absl::Milliseconds(50);
+
+// Plans and applies until the kernel finds no more chains in use.
+absl::Status RetireUnused(netlink::Backend& backend, const RetireRequest& request,
+                          const netlink::Snapshot& snapshot, const Diff& diff,
+                          RetireReport& report) {
+  // Each refusal keeps one more chain.
+  const size_t most = EveryKubeletChain(netlink::Family::kIPv4).size() * netlink::kFamilies.size();
+  for (size_t i = 0; i <= most; ++i) {
+    report.plan = PlanRetirement(request.input, snapshot, diff, report.dependents, request.options);
+    if (!request.apply || report.plan.empty()) return absl::OkStatus();
+    absl::Status status = backend.Apply(ToTransaction(report.plan.changes, snapshot.generation));
+    const std::optional<std::string> used = netlink::ChainInUse(status);
+    if (!used) {
+      report.applied = status.ok();
+      return status;
+    }
+    const auto refused = absl::c_find_if(report.plan.changes, [&](const Change& change) {
+      return netlink::ToString(netlink::ChainOf(change.operation)) == *used;
+    });
+    if (refused == report.plan.changes.end()) continue;
+    report.dependents.references.push_back({netlink::ChainOf(refused->operation),
+                                            "something that no rule shows",
+                                            "the kernel says that it is in use"});
+  }
+  return absl::InternalError("the kernel refused to remove more chains than there are");
+}
+
+absl::Status RetireOnce(netlink::Backend& backend, const RetireRequest& request,
+                        RetireReport& report) {
+  const absl::StatusOr<Observation> observed = Observe(backend, ChainsToRead());
+  if (!observed.ok()) return observed.status();
+  const netlink::Snapshot& snapshot = observed->snapshot;
+  report.generation = snapshot.generation;
+  const RuleSupport support = Proven(request.support, snapshot);
+  const Diff diff = ComputeDiff(request.input, snapshot, observed->native, support);
+  if (MayRetire(request.input, snapshot, diff, request.options)) {
+    DependentsCollector collector;
+    const absl::StatusOr<netlink::Survey> survey = backend.TakeSurvey(collector.ManagedMode());
+    if (!survey.ok()) return survey.status();
+    if (survey->generation != snapshot.generation) {
+      return absl::AbortedError("the ruleset changed while it was surveyed");
+    }
+    request.sources.other_mode(collector);
+    report.dependents = collector.Finish(request.sources.cni(), request.sources.route_localnet());
+    report.surveyed = true;
+  }
+  return RetireUnused(backend, request, snapshot, diff, report);
+}
+
 }  // namespace
 
 MartianProtection FindMartianProtection(const netlink::Snapshot& observed,
@@ -87,21 +146,20 @@ MartianProtection FindMartianProtection(const netlink::Snapshot& observed,
   protection.rule = HoldsMartianRule(*firewall, walk);
   protection.stands |= protection.rule && protection.way && !protection.dormant;
   for (const ObservedRule& rule : firewall->rules) {
-    if (rule.rule() == nullptr || !IsMartianRule(*rule.rule())) continue;
-    protection.dropped += rule.counters.packets;
+    if (IsMartianRule(rule.rule())) protection.dropped += rule.counters.packets;
   }
   return protection;
 }
 
 bool MartianProtectionStands(MartianProtection found, absl::Span<const Change> applied) {
   if (found.stands) return true;
-  // What is put in place stands where packets come to it: before what could keep them from it.
+  // We put rules where packets reach them.
   for (const Change& change : applied) {
     const ChainId& chain = netlink::ChainOf(change.operation);
     if (std::holds_alternative<netlink::PutNativeTable>(change.operation)) return true;
     if (const auto* add = std::get_if<netlink::AddRule>(&change.operation)) {
       const auto* jump = std::get_if<netlink::Jump>(&add->rule.target);
-      found.rule |= chain == Firewall() && IsMartianRule(add->rule);
+      found.rule |= chain == Firewall() && IsMartianRule(&add->rule);
       found.way |= chain == Input() && jump != nullptr && jump->chain == kFirewallChain;
     } else if (std::holds_alternative<netlink::WakeTable>(change.operation)) {
       found.dormant &= chain.family != Family::kIPv4 || chain.table != Table::kFilter;
@@ -118,7 +176,7 @@ uint64_t CountedSince(std::optional<uint64_t>& seen, uint64_t now) {
 
 absl::StatusOr<Observation> Observe(netlink::Backend& backend,
                                     absl::Span<const netlink::ChainQuery> queries) {
-  // First, so that a node without one is known for that before anything dearer is read.
+  // First, because it is cheap, and a node without one is known for that.
   absl::StatusOr<netlink::NativeReading> native = backend.ReadNativeTable(NativeMartians());
   if (!native.ok()) return native.status();
   absl::StatusOr<netlink::Snapshot> snapshot = backend.Read(queries);
@@ -127,17 +185,6 @@ absl::StatusOr<Observation> Observe(netlink::Backend& backend,
     return absl::AbortedError("the ruleset changed while it was read");
   }
   return Observation{*std::move(snapshot), native->table};
-}
-
-RuleSupport Proven(const RuleSupport& support, const netlink::Snapshot& snapshot) {
-  const auto has_xt = [](const auto& chain) {
-    return absl::c_any_of(chain.second.rules, [](const ObservedRule& rule) { return rule.xt; });
-  };
-  if (support.xt || support.refused || absl::c_none_of(snapshot.chains, has_xt)) return support;
-  RuleSupport proven = support;
-  proven.xt = true;
-  proven.reason = "";
-  return proven;
 }
 
 Plan Compare(const PolicyInput& input, const RuleSupport& support, const Observation& observed) {
@@ -158,6 +205,39 @@ Plan Compare(const PolicyInput& input, const RuleSupport& support, const Observa
     }
   }
   return plan;
+}
+
+RetireReport TryRetire(netlink::Backend& backend, const RetireRequest& request) {
+  RetireReport report = {.iptables_mode = std::string(netlink::BackendKindName(backend.kind()))};
+  report.status = RetireOnce(backend, request, report);
+  return report;
+}
+
+RetireReport Retire(netlink::Backend& backend, const Clock& clock, const RetireRequest& request) {
+  RetireReport report;
+  report.status = RetryAborted(clock, [&] {
+    report = TryRetire(backend, request);
+    return report.status;
+  });
+  return report;
+}
+
+std::optional<RetireReport> Retirer::Run(netlink::Backend& backend, const Clock& clock,
+                                         const PolicyInput& input, const RuleSupport& support,
+                                         bool quiet) {
+  const SteadyTime start = clock.now();
+  const bool is_time = quiet || start >= next_try_;
+  if (!sources_ || !is_time || start < next_survey_) return std::nullopt;
+  RetireReport report =
+      TryRetire(backend, {.input = input, .support = support, .sources = *sources_, .apply = true});
+  const SteadyTime end = clock.now();
+  const bool again = absl::IsAborted(report.status);
+  next_try_ =
+      again ? end + std::max(kShortestPause, 10 * (end - start)) : SteadyTime::InfiniteFuture();
+  // In a family that waits for a repair, claims were not examined.
+  const bool judged = !report.status.ok() || report.plan.unsettled.empty();
+  if (report.surveyed && !report.applied && !again && judged) next_survey_ = end + kSurveyPause;
+  return report;
 }
 
 }  // namespace kipt::agent

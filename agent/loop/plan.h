@@ -2,17 +2,23 @@
 //
 // File: agent/loop/plan.h
 //
-// One look at the kernel: what exists, compared with what is desired. Changes nothing, and tries
-// once.
+// One check: what exists, compared with what is desired (Compare), and the removal of what is stale
+// and unclaimed (Retire): at once for a command, and at quiet moments for a running agent
+// (Retirer), because reading all rules of all tables is expensive.
 #ifndef KIPT_AGENT_LOOP_PLAN_H_
 #define KIPT_AGENT_LOOP_PLAN_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "agent/loop/clock.h"
 #include "agent/loop/events.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/policy.h"
@@ -23,18 +29,17 @@
 
 namespace kipt::agent {
 
-// The rule that keeps neighbours from 127.0.0.1, whoever wrote it, and however (CVE-2020-8558).
+// The rule that drops martian packets (CVE-2020-8558), whoever wrote it.
 struct MartianProtection {
-  // It stands, and packets for this node come to it: `rule`, `way` and not `dormant`; or it is the
-  // native table's.
+  // `rule`, `way` and not `dormant`; or the native table has it.
   bool stands = false;
-  // It is in KUBE-FIREWALL, and whatever comes into that chain comes to it.
+  // It is in KUBE-FIREWALL, and every martian packet in that chain reaches it.
   bool rule = false;
-  // Packets for this node come from INPUT into KUBE-FIREWALL.
+  // Packets for this node reach KUBE-FIREWALL from INPUT.
   bool way = false;
-  // Table ip filter is dormant: none of its rules sees a packet.
+  // Table ip filter is dormant: no packet reaches its rules.
   bool dormant = false;
-  // Packets that it has dropped since it was made; and those of them that the native table has.
+  // Packets that it has dropped since it was created; and the native table's part of them.
   uint64_t dropped = 0;
   uint64_t dropped_natively = 0;
 
@@ -44,20 +49,20 @@ struct MartianProtection {
 MartianProtection FindMartianProtection(const netlink::Snapshot& observed,
                                         const std::optional<netlink::ObservedNativeTable>& native);
 
-// Whether the protection stands once `applied` was done after it was found as `found`.
+// Whether the protection is in place after `applied`, where it was `found` before.
 bool MartianProtectionStands(MartianProtection found, absl::Span<const Change> applied);
 
-// What a counter that shows `now` has counted since it showed `seen`, which is set to `now`. The
-// first time counts for nothing; a counter that was made anew counts from nothing.
+// By how much a counter grew from `seen`, which is set to `now`: 0 the first time, `now` where the
+// counter was created anew.
 uint64_t CountedSince(std::optional<uint64_t>& seen, uint64_t now);
 
-// What one look at the kernel found.
+// What one check found.
 struct Plan {
   uint32_t generation = 0;
-  // What it is about; of the others it says nothing.
+  // The families that were checked.
   std::vector<netlink::Family> families = {};
   Diff diff;
-  // Where kube-proxy lives (ownership.h).
+  // Families in which kube-proxy is active (ownership.h).
   std::vector<netlink::Family> claimed_by_kube_proxy = {};
   // Where kube-proxy's chains are being deleted (KubeProxyLeaves), and kubelet's jump to
   // KUBE-POSTROUTING is all that table nat lacks.
@@ -65,11 +70,9 @@ struct Plan {
   // In the base chains that were read, each once, sorted.
   std::vector<ForeignJump> foreign_jumps = {};
   MartianProtection martians = {};
-  // RuleSupport said that iptables can hold no rule, and one that stands proves that it can: `diff`
-  // is against what is desired then.
+  // An existing rule disproves RuleSupport::xt being false; `diff` takes that into account.
   bool support_disproved = false;
-  // What of diff.stale is to be removed, and what of the other iptables mode; where that was asked
-  // for.
+  // What is to be removed of diff.stale, and in the other iptables mode; where that was asked for.
   std::optional<Retirement> retirement = {};
   std::optional<Retirement> other_retirement = {};
 
@@ -82,15 +85,79 @@ struct Observation {
   std::optional<netlink::ObservedNativeTable> native;
 };
 
-// Errors are Backend::Read's; Aborted too where others wrote meanwhile.
+// Errors are Backend::Read's; Aborted also where another process wrote in between.
 absl::StatusOr<Observation> Observe(netlink::Backend& backend,
                                     absl::Span<const netlink::ChainQuery> queries);
 
-// `support`, or that iptables can hold rules, if a rule in `snapshot` proves that.
-RuleSupport Proven(const RuleSupport& support, const netlink::Snapshot& snapshot);
-
 // What `observed` lacks of `input` on a node that can hold `support`.
 Plan Compare(const PolicyInput& input, const RuleSupport& support, const Observation& observed);
+
+// Who depends on what, in addition to the rules of the backend itself.
+struct RetirementSources {
+  std::function<CniConfigs()> cni;
+  // Empty where that cannot be read: such nodes do not need the martian rule.
+  std::function<std::vector<std::string>()> route_localnet;
+  // Reads the rules of the other iptables mode through DependentsCollector::OtherMode.
+  std::function<void(DependentsCollector&)> other_mode;
+};
+
+struct RetireRequest {
+  PolicyInput input;
+  // What the node can hold.
+  RuleSupport support = {};
+  RetirementSources sources;
+  RetirementOptions options = {};
+  // False: nothing is removed.
+  bool apply = false;
+};
+
+struct RetireReport {
+  // Of the backend: "nft" or "legacy".
+  std::string iptables_mode = {};
+  // OK where the plan is complete, and was applied if that was asked for.
+  absl::Status status = {};
+  uint32_t generation = 0;
+  Retirement plan = {};
+  // Empty where nothing could have been removed anyway.
+  Dependents dependents = {};
+  // The rules of all tables were read.
+  bool surveyed = false;
+  // plan.changes were made.
+  bool applied = false;
+};
+
+// Finds what another mode, bit or family left behind, and who claims it, and removes the rest in
+// one transaction. Reads all rules of all tables, but only where something might be removed. Chains
+// that the kernel reports to be in use, where no rule shows it (verdict maps), stay.
+//
+// Errors are Backend::Read's and Backend::Apply's, with Aborted as by RetryAborted.
+RetireReport Retire(netlink::Backend& backend, const Clock& clock, const RetireRequest& request);
+// The same in one attempt. Aborted: others wrote meanwhile; nothing was done.
+RetireReport TryRetire(netlink::Backend& backend, const RetireRequest& request);
+
+// When a running agent retires what is stale.
+class Retirer {
+ public:
+  // Without sources (--stale-chains=keep) nothing is retired.
+  explicit Retirer(std::optional<RetirementSources> sources = {}) : sources_(std::move(sources)) {}
+
+  // To be called after a round that left the desired state in place; nothing if it is not time.
+  // `quiet`: no other process has just changed anything. One attempt, during which nothing is
+  // repaired (1.5 s with 10,000 services). After one that the kernel refused, or in which every
+  // stale chain of every family was claimed, the next is ten minutes later; after one that was
+  // aborted, at next().
+  std::optional<RetireReport> Run(netlink::Backend& backend, const Clock& clock,
+                                  const PolicyInput& input, const RuleSupport& support, bool quiet);
+
+  // When to try again after an attempt that was aborted, quiet or not: after ten times as long as
+  // it took. InfiniteFuture: there is none.
+  SteadyTime next() const { return next_try_; }
+
+ private:
+  std::optional<RetirementSources> sources_;
+  SteadyTime next_survey_ = SteadyTime::InfinitePast();
+  SteadyTime next_try_ = SteadyTime::InfiniteFuture();
+};
 
 }  // namespace kipt::agent
 

@@ -20,8 +20,8 @@ namespace {
 using netlink::Family;
 using netlink::Table;
 
-// Others were not in the way, and it was not because a match is missing, which every table lacks
-// then: a bare chain of another one, the hint, would say that iptables can be used.
+// Whether a part of what was refused may succeed. Not where a match is missing: all tables lack it,
+// and a bare chain of another table, the hint, would say that iptables can be used.
 bool IsRefusal(const absl::Status& status) {
   return !status.ok() && !absl::IsDeadlineExceeded(status) &&
          !netlink::MissingExtension(status).has_value();
@@ -33,13 +33,13 @@ bool AddsRules(const Diff& diff) {
   });
 }
 
-// Of `family`, those in which `diff` changes something.
-std::vector<Table> ChangedTables(const Diff& diff, Family family) {
+// The tables of `family` that `changes` concern.
+std::vector<Table> ChangedTables(absl::Span<const Change> changes, Family family) {
   // What drops a packet is put in place before what marks it.
   constexpr std::array kOrder = {Table::kFilter, Table::kNat, Table::kMangle};
   std::vector<Table> tables;
   absl::c_copy_if(kOrder, std::back_inserter(tables), [&](Table table) {
-    return absl::c_any_of(diff.changes, [&](const Change& change) {
+    return absl::c_any_of(changes, [&](const Change& change) {
       const netlink::ChainId& chain = netlink::ChainOf(change.operation);
       return chain.family == family && chain.table == table;
     });
@@ -53,7 +53,7 @@ std::string TableNames(Family family, absl::Span<const Table> tables) {
   });
 }
 
-// What was seen of one family alone joins what was seen of the other.
+// Adds the check of one family alone to that of the other.
 void Merge(Family family_read, const Plan& family, Plan& all) {
   const auto append = [](const auto& more, auto& items) {
     items.insert(items.end(), more.begin(), more.end());
@@ -65,14 +65,14 @@ void Merge(Family family_read, const Plan& family, Plan& all) {
   all.support_disproved |= family.support_disproved;
   append(family.diff.changes, all.diff.changes);
   append(family.diff.in_place, all.diff.in_place);
-  // The native table is IPv4's, and is seen by each check.
+  // Each check finds the native table, which is IPv4's.
   append(ipv4 ? family.diff.stale : WithoutNative(family.diff.stale), all.diff.stale);
   append(family.diff.findings, all.diff.findings);
   append(family.claimed_by_kube_proxy, all.claimed_by_kube_proxy);
   append(family.foreign_jumps, all.foreign_jumps);
 }
 
-// That of a rule about connection labels for which the match is missing; null: there is none.
+// The result in which a rule about connection labels was refused because its match is missing.
 const FamilyResult* LabelsRefused(const SyncReport& report) {
   const auto refused = absl::c_find_if(report.families, [](const FamilyResult& result) {
     return netlink::MissingExtension(result.status) == netlink::kConnLabelExtension;
@@ -80,7 +80,7 @@ const FamilyResult* LabelsRefused(const SyncReport& report) {
   return refused == report.families.end() ? nullptr : &*refused;
 }
 
-// `report`, and that `earlier` came before it.
+// `report`, preceded by `earlier`.
 SyncReport After(const SyncReport& earlier, SyncReport report) {
   report.applied.insert(report.applied.begin(), earlier.applied.begin(), earlier.applied.end());
   report.looks += earlier.looks;
@@ -93,34 +93,182 @@ class Attempt {
  public:
   // `start`: when clock.patience began. `source` may be null, as the reconciler's.
   Attempt(netlink::Backend* backend, const Clock& clock, SteadyTime start, SupportSource* source,
-          RuleSupport support, const PolicyInput& input, const Restraint& restraint = {})
+          RuleSupport support, const PolicyInput& input, const Restraint& restraint)
       : backend_(*backend),
         clock_(clock),
         start_(start),
         source_(source),
         support_(std::move(support)),
         input_(input),
-        restraint_(restraint ? restraint : Restraint([](const Plan& plan) { return plan.diff; })) {}
+        restraint_(restraint) {}
 
-  absl::StatusOr<Plan> Look();
+  absl::StatusOr<Plan> Look() {
+    absl::StatusOr<Plan> plan;
+    const absl::Status status = RetryAborted(clock_, start_, [&] {
+      plan = Check(input_);
+      return plan.status();
+    });
+    if (!status.ok()) return status;
+    return plan;
+  }
+
   // All at once, or, where that cannot be, in parts.
-  SyncReport Sync();
+  SyncReport Sync() {
+    const std::vector<Family>& families = input_.families;
+    const absl::Status together = Repair(input_, families, restraint_);
+    if (!report_.status.ok()) {
+      if (families.size() > 1) RepairEachAlone();
+    } else if (IsRefusal(together)) {
+      RepairEachFamily(together);
+    } else {
+      // Only families with changes can have failed; where nothing could be planned, all have.
+      const Diff& diff = report_.plan.diff;
+      for (const Family family : families) {
+        const bool failed = diff.empty() || Changes(diff, family);
+        report_.families.push_back({family, failed ? together : absl::OkStatus()});
+      }
+    }
+    return std::move(report_);
+  }
 
  private:
-  // Reads and compares, once. `input` is ours, or that of one family alone. Where rules are to be
-  // added, what the node can hold is asked for, and counts.
-  absl::StatusOr<Plan> Check(const PolicyInput& input);
-  // Checks `input` and does what `restraint` allows in `families`.
+  // Reads and compares, once. `input` is input_, or that of one family alone. Where rules are to be
+  // added, asks what the node can hold.
+  absl::StatusOr<Plan> Check(const PolicyInput& input) {
+    const bool all = input.families.size() == input_.families.size();
+    const auto once = [&]() -> absl::StatusOr<Plan> {
+      const absl::StatusOr<Observation> observed =
+          Observe(backend_, all ? ChainsToRead(DesiredRuleset(input, support_))
+                                : ChainsToRead({&input.families.front(), 1}));
+      if (!observed.ok()) return observed.status();
+      return Compare(input, support_, *observed);
+    };
+    absl::StatusOr<Plan> plan = once();
+    if (!plan.ok() || source_ == nullptr || !AddsRules(plan->diff) ||
+        !source_->LookOnce(backend_.kind(), input.labels.has_value())) {
+      return plan;
+    }
+    support_ = source_->known();
+    return once();
+  }
+
+  // Checks `input` and makes the changes that `restraint` allows in `families`.
   absl::Status Repair(const PolicyInput& input, absl::Span<const Family> families,
-                      const Restraint& restraint);
+                      const Restraint& restraint) {
+    return RetryAborted(clock_, start_, [&] {
+      ++report_.looks;
+      absl::StatusOr<Plan> plan = Check(input);
+      if (!plan.ok()) {
+        // A failed check says nothing about either family.
+        if (!absl::IsAborted(plan.status())) report_.status = plan.status();
+        return plan.status();
+      }
+      report_.plan = *std::move(plan);
+      const std::vector<Change> allowed = restraint(report_.plan);
+      const netlink::Transaction transaction =
+          ToTransaction(allowed, report_.plan.generation, families);
+      if (transaction.empty()) return absl::OkStatus();
+      const SteadyTime start = clock_.now();
+      absl::Status applied = backend_.Apply(transaction);
+      report_.applying += clock_.now() - start;
+      if (applied.ok()) NoteApplied(allowed, families);
+      return applied;
+    });
+  }
+
+  void NoteApplied(absl::Span<const Change> changes, absl::Span<const Family> in) {
+    absl::c_copy_if(changes, std::back_inserter(report_.applied), [&](const Change& change) {
+      return absl::c_linear_search(in, netlink::ChainOf(change.operation).family);
+    });
+  }
+
   // The same for a part of `tried`, which was refused.
-  absl::Status RepairPart(Family family, Diff tried, const Restraint& restraint);
+  absl::Status RepairPart(Family family, std::vector<Change> tried, const Restraint& restraint) {
+    const size_t applied_before = report_.applied.size();
+    absl::Status status = Repair(input_, {&family, 1}, restraint);
+    if (!status.ok() || report_.applied.size() != applied_before || backend_.spans_families()) {
+      return status;
+    }
+    // What is no longer missing was done in spite of the refusal.
+    std::erase_if(tried, [&](const Change& change) {
+      return absl::c_linear_search(report_.plan.diff.changes, change);
+    });
+    NoteApplied(tried, {&family, 1});
+    return status;
+  }
+
   // The families could not be read together.
-  void RepairEachAlone();
+  void RepairEachAlone() {
+    const absl::Status together = std::exchange(report_.status, absl::OkStatus());
+    std::vector<FamilyResult> results;
+    Plan plan;
+    for (const Family family : input_.families) {
+      report_.status = absl::OkStatus();
+      PolicyInput of_family = input_;
+      of_family.families = {family};
+      results.push_back({family, Repair(of_family, of_family.families, restraint_)});
+      if (report_.status.ok()) Merge(family, report_.plan, plan);
+    }
+    const bool none_was_read = plan.families.empty();
+    report_.status = none_was_read ? together : absl::OkStatus();
+    if (none_was_read) return;
+    report_.plan = std::move(plan);
+    report_.families = std::move(results);
+  }
+
   // The transaction that report_.plan led to was refused; `together` is why.
-  void RepairEachFamily(const absl::Status& together);
+  void RepairEachFamily(const absl::Status& together) {
+    const Diff tried = report_.plan.diff;
+    const bool one_family = !Changes(tried, Family::kIPv4) || !Changes(tried, Family::kIPv6);
+    for (const Family family : input_.families) {
+      FamilyResult result = {family, absl::OkStatus()};
+      if (Changes(tried, family)) {
+        result.status = one_family ? together : RepairPart(family, tried.changes, restraint_);
+      }
+      if (report_.status.ok() && IsRefusal(result.status)) {
+        result = RepairEachTable(family, result.status, tried.changes);
+      }
+      if (!report_.status.ok()) return;
+      report_.families.push_back(std::move(result));
+    }
+  }
+
   // The same for what `tried` changes in one family; `alone` is why.
-  FamilyResult RepairEachTable(Family family, const absl::Status& alone, const Diff& tried);
+  FamilyResult RepairEachTable(Family family, const absl::Status& alone,
+                               const std::vector<Change>& tried) {
+    const Ruleset desired = DesiredRuleset(input_, support_);
+    const std::vector<Table> tables = ChangedTables(tried, family);
+    if (tables.size() < 2) return {family, alone, tables};
+    // The changes of one table that wait for the other tables, or those that do not.
+    const auto repair = [&](Table table, bool waiting) {
+      const auto part = [&](std::vector<Change> changes) {
+        std::erase_if(changes, [&](const Change& change) {
+          return netlink::ChainOf(change.operation).table != table ||
+                 WaitsForOtherTables(desired, change) != waiting;
+        });
+        return changes;
+      };
+      return RepairPart(family, part(tried),
+                        [&](const Plan& plan) { return part(restraint_(plan)); });
+    };
+    FamilyResult result = {.family = family, .status = absl::OkStatus(), .refused = {}};
+    std::vector<Table> done;
+    for (const Table table : tables) {
+      absl::Status status = repair(table, /*waiting=*/false);
+      if (!report_.status.ok() || netlink::MissingExtension(status)) return {family, status};
+      (status.ok() ? done : result.refused).push_back(table);
+      result.status.Update(status);
+    }
+    for (const Table table : tables) {
+      if (result.status.ok()) result.status.Update(repair(table, /*waiting=*/true));
+    }
+    if (done.empty() || result.refused.empty()) return result;
+    result.status = absl::Status(
+        result.status.code(),
+        absl::StrCat(result.status.message(), "; refused: ", TableNames(family, result.refused),
+                     "; done: ", TableNames(family, done)));
+    return result;
+  }
 
   netlink::Backend& backend_;
   const Clock& clock_;
@@ -128,172 +276,11 @@ class Attempt {
   SupportSource* source_;
   RuleSupport support_;
   const PolicyInput& input_;
-  const Restraint restraint_;
+  const Restraint& restraint_;
   SyncReport report_;
 };
 
-absl::StatusOr<Plan> Attempt::Check(const PolicyInput& input) {
-  const bool all = input.families.size() == input_.families.size();
-  const auto once = [&]() -> absl::StatusOr<Plan> {
-    const absl::StatusOr<Observation> observed =
-        Observe(backend_, all ? ChainsToRead(DesiredRuleset(input, support_))
-                              : ChainsToRead({&input.families.front(), 1}));
-    if (!observed.ok()) return observed.status();
-    return Compare(input, support_, *observed);
-  };
-  absl::StatusOr<Plan> plan = once();
-  if (!plan.ok() || source_ == nullptr || !AddsRules(plan->diff) ||
-      !source_->LookOnce(backend_.kind(), input.labels.has_value())) {
-    return plan;
-  }
-  support_ = source_->known();
-  return once();
-}
-
-absl::StatusOr<Plan> Attempt::Look() {
-  absl::StatusOr<Plan> plan;
-  const absl::Status status = RetryAborted(clock_, start_, [&] {
-    plan = Check(input_);
-    return plan.status();
-  });
-  if (!status.ok()) return status;
-  return plan;
-}
-
-absl::Status Attempt::Repair(const PolicyInput& input, absl::Span<const Family> families,
-                             const Restraint& restraint) {
-  return RetryAborted(clock_, start_, [&] {
-    ++report_.looks;
-    absl::StatusOr<Plan> plan = Check(input);
-    if (!plan.ok()) {
-      // A failed check says nothing about either family.
-      if (!absl::IsAborted(plan.status())) report_.status = plan.status();
-      return plan.status();
-    }
-    report_.plan = *std::move(plan);
-    const Diff allowed = restraint(report_.plan);
-    const netlink::Transaction transaction =
-        ToTransaction(allowed.changes, report_.plan.generation, families);
-    if (transaction.empty()) return absl::OkStatus();
-    const SteadyTime start = clock_.now();
-    absl::Status applied = backend_.Apply(transaction);
-    report_.applying += clock_.now() - start;
-    if (applied.ok()) report_.NoteApplied(allowed, families);
-    return applied;
-  });
-}
-
-SyncReport Attempt::Sync() {
-  const std::vector<Family>& families = input_.families;
-  const absl::Status together = Repair(input_, families, restraint_);
-  if (!report_.status.ok()) {
-    if (families.size() > 1) RepairEachAlone();
-  } else if (IsRefusal(together)) {
-    RepairEachFamily(together);
-  } else {
-    // Only families that had something to change can have failed, but where nothing could be
-    // planned all have.
-    const Diff& diff = report_.plan.diff;
-    for (const Family family : families) {
-      const bool failed = diff.empty() || Changes(diff, family);
-      report_.families.push_back({family, failed ? together : absl::OkStatus()});
-    }
-  }
-  return std::move(report_);
-}
-
-absl::Status Attempt::RepairPart(Family family, Diff tried, const Restraint& restraint) {
-  const size_t applied_before = report_.applied.size();
-  absl::Status status = Repair(input_, {&family, 1}, restraint);
-  if (!status.ok() || report_.applied.size() != applied_before || backend_.spans_families()) {
-    return status;
-  }
-  // Nothing was left to do: what was refused did it all the same.
-  std::erase_if(tried.changes, [&](const Change& change) {
-    return absl::c_linear_search(report_.plan.diff.changes, change);
-  });
-  report_.NoteApplied(tried, {&family, 1});
-  return status;
-}
-
-void Attempt::RepairEachAlone() {
-  const absl::Status together = std::exchange(report_.status, absl::OkStatus());
-  std::vector<FamilyResult> results;
-  bool any_was_read = false;
-  Plan plan;
-  for (const Family family : input_.families) {
-    report_.status = absl::OkStatus();
-    PolicyInput of_family = input_;
-    of_family.families = {family};
-    results.push_back({family, Repair(of_family, of_family.families, restraint_)});
-    if (!report_.status.ok()) continue;
-    any_was_read = true;
-    Merge(family, report_.plan, plan);
-  }
-  report_.status = any_was_read ? absl::OkStatus() : together;
-  if (!any_was_read) return;
-  report_.plan = std::move(plan);
-  report_.families = std::move(results);
-}
-
-void Attempt::RepairEachFamily(const absl::Status& together) {
-  const Diff tried = report_.plan.diff;
-  const bool one_family = !Changes(tried, Family::kIPv4) || !Changes(tried, Family::kIPv6);
-  for (const Family family : input_.families) {
-    FamilyResult result = {family, absl::OkStatus()};
-    if (Changes(tried, family)) {
-      result.status = one_family ? together : RepairPart(family, tried, restraint_);
-    }
-    if (report_.status.ok() && IsRefusal(result.status)) {
-      result = RepairEachTable(family, result.status, tried);
-    }
-    if (!report_.status.ok()) return;
-    report_.families.push_back(std::move(result));
-  }
-}
-
-FamilyResult Attempt::RepairEachTable(Family family, const absl::Status& alone, const Diff& tried) {
-  const Ruleset desired = DesiredRuleset(input_, support_);
-  const std::vector<Table> tables = ChangedTables(tried, family);
-  if (tables.size() < 2) return {family, alone, tables};
-  // What one table needs without what waits for the others, or only that.
-  const auto repair = [&](Table table, bool waiting) {
-    const auto part = [&](Diff diff) {
-      std::erase_if(diff.changes, [&](const Change& change) {
-        return netlink::ChainOf(change.operation).table != table ||
-               WaitsForOtherTables(desired, change) != waiting;
-      });
-      return diff;
-    };
-    return RepairPart(family, part(tried),
-                      [&](const Plan& plan) { return part(restraint_(plan)); });
-  };
-  FamilyResult result = {.family = family, .status = absl::OkStatus(), .refused = {}};
-  std::vector<Table> done;
-  for (const Table table : tables) {
-    absl::Status status = repair(table, /*waiting=*/false);
-    if (!report_.status.ok() || netlink::MissingExtension(status)) return {family, status};
-    (status.ok() ? done : result.refused).push_back(table);
-    result.status.Update(status);
-  }
-  for (const Table table : tables) {
-    if (result.status.ok()) result.status.Update(repair(table, /*waiting=*/true));
-  }
-  if (done.empty() || result.refused.empty()) return result;
-  result.status = absl::Status(
-      result.status.code(),
-      absl::StrCat(result.status.message(), "; refused: ", TableNames(family, result.refused),
-                   "; done: ", TableNames(family, done)));
-  return result;
-}
-
 }  // namespace
-
-void SyncReport::NoteApplied(const Diff& diff, absl::Span<const Family> in) {
-  absl::c_copy_if(diff.changes, std::back_inserter(applied), [&](const Change& change) {
-    return absl::c_linear_search(in, netlink::ChainOf(change.operation).family);
-  });
-}
 
 absl::Status SyncReport::FirstError() const {
   absl::Status first = status;
@@ -334,7 +321,7 @@ bool WaitsForOtherTables(const Ruleset& desired, const Change& change) {
                      (name == kFirewallChain || name == kLabelFirewallChain) &&
                      (remove->rule.mark || remove->rule.conn_label);
   if (!sets && !drops) return false;
-  // Not a duplicate, or one that only moves.
+  // A duplicate, or a rule that only moves, stays desired.
   return absl::c_none_of(desired.chains, [&](const DesiredChain& chain) {
     return chain.id == remove->chain && absl::c_any_of(chain.rules, [&](const DesiredRule& rule) {
              return rule.rule == remove->rule;
@@ -342,43 +329,40 @@ bool WaitsForOtherTables(const Ruleset& desired, const Change& change) {
   });
 }
 
-Reconciler::Reconciler(netlink::Backend* backend, Clock clock, SupportSource* support)
-    : backend_(backend), clock_(std::move(clock)), support_(support) {}
-
 absl::StatusOr<Plan> Reconciler::Look(const PolicyInput& input) {
-  return Attempt(backend_, clock_, clock_.now(), support_, KnownSupport(support_), input).Look();
+  return Attempt(backend_, clock_, clock_.now(), support_, KnownSupport(support_), input, {})
+      .Look();
 }
 
 SyncReport Reconciler::Sync(const PolicyInput& input, const Restraint& restraint) {
   const SteadyTime start = clock_.now();
-  SyncReport report = SyncAsKnown(input, restraint, start);
+  const auto attempt = [&](const RuleSupport& support) {
+    return Attempt(backend_, clock_, start, support_, support, input, restraint).Sync();
+  };
+  // By what is known of the node, and once more without labels, where they were refused.
+  const auto sync = [&] {
+    SyncReport report = attempt(KnownSupport(support_));
+    const FamilyResult* refused = LabelsRefused(report);
+    if (refused == nullptr || !input.labels || !KnownSupport(support_).conn_labels) return report;
+    SyncReport without = After(
+        report, attempt(WithoutConnLabels(KnownSupport(support_), refused->status.message())));
+    // Where it fails without labels too, they were not the reason: the next round tries them again.
+    if (without.ResultOf(refused->family).status.ok()) without.labels_refused = refused->status;
+    return without;
+  };
+  SyncReport report = sync();
   if (support_ == nullptr) return report;
   const netlink::BackendKind kind = backend_->kind();
   const bool labels = input.labels.has_value();
   if (report.plan.support_disproved) support_->NoteDisproof(kind, labels);
   if (report.LacksExtension() && !KnownSupport(support_).refused &&
       support_->NoteRefusal(kind, labels)) {
-    report = After(report, SyncAsKnown(input, restraint, start));
+    report = After(report, sync());
   }
   if (!report.labels_refused.ok()) {
     support_->NoteConnLabelRefusal(kind, report.labels_refused.message());
   }
   return report;
-}
-
-SyncReport Reconciler::SyncAsKnown(const PolicyInput& input, const Restraint& restraint,
-                                   SteadyTime start) {
-  const auto attempt = [&](const RuleSupport& support) {
-    return Attempt(backend_, clock_, start, support_, support, input, restraint).Sync();
-  };
-  SyncReport report = attempt(KnownSupport(support_));
-  const FamilyResult* refused = LabelsRefused(report);
-  if (refused == nullptr || !input.labels || !KnownSupport(support_).conn_labels) return report;
-  SyncReport without =
-      After(report, attempt(WithoutConnLabels(KnownSupport(support_), refused->status.message())));
-  // Where it fails without labels too, they were not the reason: the next round tries them again.
-  if (without.ResultOf(refused->family).status.ok()) without.labels_refused = refused->status;
-  return without;
 }
 
 }  // namespace kipt::agent

@@ -2,22 +2,21 @@
 //
 // File: agent/loop/reconciler.h
 //
-// Desired -> observed -> diff -> transaction -> report: one check, and one synchronisation, through
-// whichever Backend it is given.
+// Desired -> observed -> diff -> transaction -> report: one check, or one synchronisation, through
+// any Backend.
 #ifndef KIPT_AGENT_LOOP_RECONCILER_H_
 #define KIPT_AGENT_LOOP_RECONCILER_H_
 
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "absl/types/span.h"
 #include "agent/detect/rule_support.h"
 #include "agent/loop/clock.h"
 #include "agent/loop/plan.h"
-#include "agent/loop/retirer.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/policy.h"
 #include "netlink/backend.h"
@@ -26,15 +25,15 @@ namespace kipt::agent {
 
 struct FamilyResult {
   netlink::Family family = netlink::Family::kIPv4;
-  // OK: what is desired of this family is in place, except for the findings.
+  // OK: the desired state of this family is in place, except for the findings.
   absl::Status status;
-  // The tables whose changes were refused. What is desired of the others is in place, unless this
-  // is empty.
+  // The tables whose changes were refused. Unless this is empty, the desired state of the other
+  // tables is in place.
   std::vector<netlink::Table> refused = {};
 };
 
 struct SyncReport {
-  // OK where one of the families could be read; else nothing is known and `families` is empty.
+  // OK where one of the families could be read; else `families` is empty.
   absl::Status status;
   // The last check that led to what was done.
   Plan plan;
@@ -47,58 +46,53 @@ struct SyncReport {
   int looks = 0;
   // Spent inside Backend::Apply.
   absl::Duration applying;
-  // Why a rule about connection labels was refused, where that was because the match connlabel is
-  // missing: `plan`, `families` and `status` then are of the attempt without such rules.
+  // Why a rule about connection labels was refused, where the match connlabel is missing: `plan`,
+  // `families` and `status` then are of the attempt without such rules.
   absl::Status labels_refused;
 
-  // `diff` was applied to `in`.
-  void NoteApplied(const Diff& diff, absl::Span<const netlink::Family> in);
   // The first error there is.
   absl::Status FirstError() const;
-  // The kernel refused a rule because it has no such match or target of xtables; connlabel, which
-  // may be missing alone, is not meant.
+  // The kernel refused a rule because it lacks a match or target of xtables, other than connlabel.
   bool LacksExtension() const;
-  // What became of `family`; a success also where it was not asked for.
+  // The result of `family`; a success also where it was not asked for.
   FamilyResult ResultOf(netlink::Family family) const;
-  // What the plan changes in `family` and what was not done, because it was held back. Meaningless
-  // where the family failed.
+  // The plan's changes in `family` that were held back. Meaningless where the family failed.
   std::vector<Change> PendingOf(netlink::Family family) const;
 };
 
-// Whether `change` takes away one half of what drops packets by a mark or a label, the rule that
-// sets it or the rule that drops, and a table of its own has the other half: where the new half
-// there could not be put in place, the old halves stay, or a packet that was dropped would pass.
+// What drops packets by a mark or a label has two halves in different tables: the rule that sets it
+// and the rule that drops. Whether `change` removes one half: if a table fails to get its new half,
+// the old halves must stay, or a packet that was dropped would pass.
 bool WaitsForOtherTables(const Ruleset& desired, const Change& change);
 
-// What of a plan may be done now: called between a check and its transaction; returns the plan's
-// diff without the changes that are to wait.
-using Restraint = std::function<Diff(const Plan& plan)>;
+// Called between a check and its transaction: returns the plan's changes that may be made now.
+using Restraint = std::function<std::vector<Change>(const Plan& plan)>;
 
 // Not safe for use by several threads at once. The backend and `support` must outlive it.
 class Reconciler {
  public:
-  // What the node can hold is asked of `support` when, and only when, rules are to be added, and
-  // what transactions show is noted there: what it lacks is then left out. Without a source the
-  // node can hold everything.
-  Reconciler(netlink::Backend* backend, Clock clock, SupportSource* support = nullptr);
+  // Asks `support` what the node can hold when, and only when, rules are to be added, notes there
+  // what transactions show, and leaves out what the node lacks. Null: the node can hold everything.
+  Reconciler(netlink::Backend* backend, Clock clock, SupportSource* support = nullptr)
+      : backend_(backend), clock_(std::move(clock)), support_(support) {}
 
   // Reads and compares; changes nothing. Errors are Backend::Read's, with Aborted as by
   // RetryAborted.
   absl::StatusOr<Plan> Look(const PolicyInput& input);
 
-  // Puts in place what `input` desires, as far as the node can hold it. Both families go in one
-  // transaction. Where the ruleset moved in between, reads again, as RetryAborted does; the
-  // patience is that of the whole call. Where the transaction is refused, or the families cannot be
-  // read together, each family is tried alone, and then each of its tables, so that one cannot keep
-  // the others from their rules. Where a rule was refused because the match connlabel is missing
-  // (SyncReport::labels_refused), all is done once more without what needs it, so that labels
-  // cannot keep the marks from their rules. Without `restraint` all of each plan is done.
-  SyncReport Sync(const PolicyInput& input, const Restraint& restraint = {});
+  // Puts in place what `input` desires, as far as the node can hold it, both families in one
+  // transaction. Where the ruleset changed in between, reads again, as RetryAborted does; the
+  // patience is that of the whole call.
+  //
+  // Where the transaction is refused, or the families cannot be read together, tries each family
+  // alone, and then each of its tables, so that one failure does not block the others. Where a rule
+  // was refused because the match connlabel is missing, does all once more without connection
+  // labels (SyncReport::labels_refused).
+  SyncReport Sync(
+      const PolicyInput& input,
+      const Restraint& restraint = [](const Plan& plan) { return plan.diff.changes; });
 
  private:
-  // One attempt by what is known of the node; and one more without labels, where they were refused.
-  SyncReport SyncAsKnown(const PolicyInput& input, const Restraint& restraint, SteadyTime start);
-
   netlink::Backend* backend_;
   Clock clock_;
   SupportSource* support_;

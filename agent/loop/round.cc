@@ -48,7 +48,7 @@ std::vector<DamagedItem> DamageOf(absl::Span<const Change> changes) {
   std::set<ChainId> missing;
   for (const Change& change : changes) {
     const auto* creation = std::get_if<CreateChain>(&change.operation);
-    // A base chain comes with the first jump in it; nobody misses it by itself.
+    // A base chain is created for the first jump in it, which is the damage.
     if (creation == nullptr || IsBaseChain(creation->chain)) continue;
     missing.insert(creation->chain);
     damage.push_back(
@@ -85,8 +85,7 @@ FamilyState JudgeFamily(netlink::Family family, const SyncReport& report,
             .reason = std::string(status.message()),
             .key = absl::StatusCodeToString(status.code())};
   }
-  std::vector<std::string> reasons;
-  std::vector<std::string> keys;
+  std::vector<std::string> reasons, keys;
   const std::vector<Change> changes = report.PendingOf(family);
   const int pending = static_cast<int>(changes.size());
   const bool observed = observe && pending > 0;

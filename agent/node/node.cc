@@ -4,46 +4,48 @@
 #include <type_traits>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "agent/detect/host_files.h"
-#include "agent/detect/mode_evidence.h"
 #include "agent/detect/routing.h"
-#include "agent/loop/clock.h"
-#include "agent/loop/plan.h"
+#include "agent/loop/reconciler.h"
 
 namespace kipt::agent {
 namespace {
 
-// What `work` returns, or why it could not be done.
+using Visited = std::optional<VisitedNamespace>;
+
+// What `work`, a Status or StatusOr, returns in the namespace, or why it was not done.
 template <typename Work>
-std::invoke_result_t<Work> VisitAndReturn(const VisitedNamespace& visited, const Work& work) {
+std::invoke_result_t<Work> Inside(const Visited& visited, const Work& work) {
+  if (!visited) return work();
   std::invoke_result_t<Work> result = absl::UnknownError("");
-  absl::Status status = visited.Visit([&] { result = work(); });
+  absl::Status status = visited->Visit([&] { result = work(); });
   if (!status.ok()) return status;
   return result;
 }
 
 class VisitingMonitor : public netlink::Monitor {
  public:
-  VisitingMonitor(std::unique_ptr<netlink::Monitor> inner, const VisitedNamespace& visited)
+  VisitingMonitor(std::unique_ptr<netlink::Monitor> inner, const Visited& visited)
       : inner_(std::move(inner)), visited_(visited) {}
 
   int fd() const override { return inner_->fd(); }
   absl::StatusOr<netlink::RulesetChanges> Drain() override {
-    return VisitAndReturn(visited_, [&] { return inner_->Drain(); });
+    return Inside(visited_, [&] { return inner_->Drain(); });
   }
 
  private:
   std::unique_ptr<netlink::Monitor> inner_;
-  const VisitedNamespace& visited_;
+  const Visited& visited_;
 };
 
-// `inner`, called inside the namespace only, whichever namespace its caller is in: for
-// iptables-legacy, whose programs run where the thread is that starts them. (nf_tables needs none
-// of it: its sockets stay where they were made.)
+// Calls `inner` inside the namespace: for iptables-legacy, whose programs run in the namespace of
+// the thread that starts them. (The sockets of nf_tables stay in that in which they were created.)
 class VisitingBackend : public netlink::Backend {
  public:
-  VisitingBackend(std::unique_ptr<netlink::Backend> inner, const VisitedNamespace& visited)
+  VisitingBackend(std::unique_ptr<netlink::Backend> inner, const Visited& visited)
       : inner_(std::move(inner)), visited_(visited) {}
 
   netlink::BackendKind kind() const override { return inner_->kind(); }
@@ -51,42 +53,30 @@ class VisitingBackend : public netlink::Backend {
   std::string caveat() const override { return inner_->caveat(); }
 
   absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override {
-    return VisitAndReturn(visited_, [&] { return inner_->Read(queries); });
+    return Inside(visited_, [&] { return inner_->Read(queries); });
   }
   absl::StatusOr<netlink::Survey> TakeSurvey(const netlink::SurveyFilter& keep) override {
-    return VisitAndReturn(visited_, [&] { return inner_->TakeSurvey(keep); });
+    return Inside(visited_, [&] { return inner_->TakeSurvey(keep); });
   }
   absl::StatusOr<netlink::NativeReading> ReadNativeTable(
       const netlink::NativeTable& table) override {
-    return VisitAndReturn(visited_, [&] { return inner_->ReadNativeTable(table); });
+    return Inside(visited_, [&] { return inner_->ReadNativeTable(table); });
   }
   absl::Status Apply(const netlink::Transaction& transaction) override {
-    return VisitAndReturn(visited_, [&] { return inner_->Apply(transaction); });
+    return Inside(visited_, [&] { return inner_->Apply(transaction); });
   }
   absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode mode) override {
-    auto monitor = VisitAndReturn(visited_, [&] { return inner_->Watch(mode); });
+    auto monitor = Inside(visited_, [&] { return inner_->Watch(mode); });
     if (!monitor.ok()) return monitor.status();
     return std::make_unique<VisitingMonitor>(*std::move(monitor), visited_);
   }
 
  private:
   std::unique_ptr<netlink::Backend> inner_;
-  const VisitedNamespace& visited_;
+  const Visited& visited_;
 };
 
 }  // namespace
-
-PolicyInput InputOf(const Config& config) {
-  return {.mode = config.mode,
-          .families = config.families,
-          .bits = config.bits,
-          .labels = LabelsFor(config.gates, config.mode, config.labels),
-          .hint = config.hint_policy};
-}
-
-std::vector<std::string> RouteLocalnetOrNone() {
-  return ReadRouteLocalnet().value_or(std::vector<std::string>());
-}
 
 Node::Node(Config config, IptablesLegacyOptions legacy, std::optional<VisitedNamespace> visited)
     : config_(std::move(config)),
@@ -109,27 +99,26 @@ std::shared_ptr<SupportSource> Node::MakeSupport() {
       [this] { return sources_.conn_label_match(symbols_); });
 }
 
-absl::Status Node::Inside(absl::FunctionRef<void()> work) const {
-  if (visited_) return visited_->Visit(work);
-  work();
-  return absl::OkStatus();
-}
-
 netlink::BackendKind Node::KindInUse() const {
-  const std::optional<IptablesMode> known = mode_ ? mode_ : config_.iptables_mode;
-  return known ? BackendKindOf(*known).value_or(netlink::BackendKind::kNft)
-               : netlink::BackendKind::kNft;
+  return (mode_ ? mode_ : config_.iptables_mode) == IptablesMode::kLegacy
+             ? netlink::BackendKind::kIptablesLegacy
+             : netlink::BackendKind::kNft;
 }
 
 bool Node::Retires() const {
   return config_.stale_chains == StaleChains::kRetire && config_.mode != Mode::kOff;
 }
 
-// No interface is known where the namespace cannot be entered any more.
 std::vector<std::string> Node::RouteLocalnet() const {
-  std::vector<std::string> interfaces;
-  Inside([&] { interfaces = RouteLocalnetOrNone(); }).IgnoreError();
-  return interfaces;
+  return Inside(visited_, [] { return ReadRouteLocalnet(); }).value_or(std::vector<std::string>());
+}
+
+PolicyInput Node::Input() const {
+  return {.mode = config_.mode,
+          .families = config_.families,
+          .bits = config_.bits,
+          .labels = LabelsFor(config_.gates, config_.mode, config_.labels),
+          .hint = config_.hint_policy};
 }
 
 void Node::SetConfig(Config config) {
@@ -138,20 +127,18 @@ void Node::SetConfig(Config config) {
 }
 
 BackendOrError Node::Open(bool read_only) {
-  BackendOrError backend;
-  const absl::Status status = Inside([&] {
-    backend = ChooseBackend({.flag = mode_ ? mode_ : config_.iptables_mode,
-                             .families = config_.families,
-                             .off = config_.mode == Mode::kOff,
-                             .read_only = read_only},
-                            sources_);
+  BackendOrError backend = Inside(visited_, [&] {
+    return ChooseBackend({.flag = mode_ ? mode_ : config_.iptables_mode,
+                          .families = config_.families,
+                          .off = config_.mode == Mode::kOff,
+                          .read_only = read_only},
+                         sources_);
   });
-  if (!status.ok()) return status;
   if (!backend.ok()) return backend;
   const bool legacy = (*backend)->kind() == netlink::BackendKind::kIptablesLegacy;
   mode_ = legacy ? IptablesMode::kLegacy : IptablesMode::kNft;
   if (legacy && visited_) {
-    return std::make_unique<VisitingBackend>(*std::move(backend), *visited_);
+    return std::make_unique<VisitingBackend>(*std::move(backend), visited_);
   }
   return backend;
 }
@@ -159,42 +146,41 @@ BackendOrError Node::Open(bool read_only) {
 std::optional<std::string> Node::ModeChange() const {
   if (config_.iptables_mode || config_.mode == Mode::kOff || !mode_) return std::nullopt;
   std::vector<FamilyMode> modes;
-  const absl::Status status = Inside([&] {
+  const absl::StatusOr<IptablesMode> now = Inside(visited_, [&] {
     modes = DetectModes(config_.families, std::nullopt, sources_, Thoroughness::kUntilDecided);
+    return ChooseMode(modes);
   });
-  if (!status.ok()) return std::nullopt;
-  const absl::StatusOr<IptablesMode> now = ChooseMode(modes);
   if (!now.ok()) return std::nullopt;
-  if (*now == *mode_) return "";
-  for (const FamilyMode& mode : modes) {
-    if (mode.mode != *now) return "";
-  }
+  const auto agrees = [&](const FamilyMode& mode) { return mode.mode == *now; };
+  if (*now == *mode_ || !absl::c_all_of(modes, agrees)) return "";
   return absl::StrCat("the node's iptables is now ", IptablesModeName(*now), ", not ",
                       IptablesModeName(*mode_));
 }
 
 RetirementSources Node::Dependents(netlink::BackendKind other) {
+  const auto survey = [this, other](DependentsCollector& collector) {
+    const absl::Status status =
+        VisitMode(other, netlink::kFamilies, sources_, [&](netlink::Backend& backend) {
+          // A rule that is read twice, or is gone by the second time, adds no claim that matters.
+          return RetryAborted(SteadyClock(),
+                              [&] { return backend.TakeSurvey(collector.OtherMode()).status(); });
+        });
+    if (!status.ok()) {
+      collector.OtherModeUnreadable(absl::StrCat("rules of iptables ",
+                                                 netlink::BackendKindName(other),
+                                                 ", which cannot be read: ", status.message()));
+    }
+    return absl::OkStatus();
+  };
   return {.cni = [this] { return ReadNodeCniConfigs(sources_.host_root, config_.cni_conf_dirs); },
           .route_localnet = [this] { return RouteLocalnet(); },
           .other_mode =
-              [this, other](DependentsCollector& collector) {
-                const absl::Status status = Inside([&] { Survey(other, collector); });
+              [this, survey](DependentsCollector& collector) {
+                const absl::Status status = Inside(visited_, [&] { return survey(collector); });
                 if (status.ok()) return;
                 collector.OtherModeUnreadable(
                     absl::StrCat("rules of the other iptables mode: ", status.message()));
               }};
-}
-
-void Node::Survey(netlink::BackendKind kind, DependentsCollector& collector) const {
-  const absl::Status status =
-      VisitMode(kind, netlink::kFamilies, sources_, [&](netlink::Backend& backend) {
-        // A rule that is seen twice, or is gone by the second time, adds no claim that matters.
-        return RetryAborted(SteadyClock(),
-                            [&] { return backend.TakeSurvey(collector.OtherMode()).status(); });
-      });
-  if (status.ok()) return;
-  collector.OtherModeUnreadable(absl::StrCat("rules of iptables ", netlink::BackendKindName(kind),
-                                             ", which cannot be read: ", status.message()));
 }
 
 NodeQuestions Node::Questions(Errand errand) {
@@ -211,7 +197,7 @@ NodeQuestions Node::Questions(Errand errand) {
 
 AgentOptions Node::MakeAgentOptions() {
   symbols_ = config_.observe ? KernelSymbols::kRead : KernelSymbols::kSkip;
-  AgentOptions options = {.input = InputOf(config_),
+  AgentOptions options = {.input = Input(),
                           .support = support_.get(),
                           .emulated_version = config_.emulated_version,
                           .watch = config_.watch,
@@ -234,16 +220,14 @@ OtherMode Node::ReadOther() const { return ReadOtherMode(KindInUse(), config_.fa
 
 absl::StatusOr<std::optional<RetireReport>> Node::RetireOtherFirst(netlink::Backend& backend) {
   if (!Retires() || config_.observe) return std::nullopt;
-  const SyncReport synced =
-      Reconciler(&backend, SteadyClock(), support_.get()).Sync(InputOf(config_));
-  // The first round's finding reports it.
+  const SyncReport synced = Reconciler(&backend, SteadyClock(), support_.get()).Sync(Input());
+  // A finding of the first round reports it.
   support_->TakeNews();
   if (!synced.FirstError().ok()) return synced.FirstError();
-  std::optional<RetireReport> other;
   const bool protects = MartianProtectionStands(synced.plan.martians, synced.applied);
-  absl::Status entered = Inside([&] { other = RetireOther(protects, /*apply=*/true); });
-  if (!entered.ok()) return entered;
-  return other;
+  return Inside(visited_, [&]() -> absl::StatusOr<std::optional<RetireReport>> {
+    return RetireOther(protects, /*apply=*/true);
+  });
 }
 
 std::optional<RetireReport> Node::RetireOther(bool martians_dropped, bool apply) {
@@ -260,11 +244,110 @@ std::optional<RetireReport> Node::RetireOther(bool martians_dropped, bool apply)
         report = Retire(backend, SteadyClock(), request);
         return absl::OkStatus();
       });
-  if (!status.ok()) {
-    return RetireReport{.iptables_mode = std::string(netlink::BackendKindName(other)),
-                        .status = status};
+  if (status.ok()) return report;
+  return RetireReport{.iptables_mode = std::string(netlink::BackendKindName(other)),
+                      .status = status};
+}
+
+HostedAgent::HostedAgent(HostedAgentOptions options, std::optional<VisitedNamespace> visited,
+                         HostedAgentHandlers handlers)
+    : node_(std::move(options.config), std::move(options.legacy), std::move(visited)),
+      patience_(options.patience),
+      handlers_(std::move(handlers)) {}
+
+absl::StatusOr<std::unique_ptr<HostedAgent>> HostedAgent::Create(EventLoop& loop,
+                                                                 HostedAgentOptions options,
+                                                                 HostedAgentHandlers handlers) {
+  Visited visited;
+  if (options.netns) {
+    absl::StatusOr<VisitedNamespace> opened = VisitedNamespace::Open(*options.netns);
+    if (!opened.ok()) return opened.status();
+    visited = *std::move(opened);
   }
-  return report;
+  std::unique_ptr<HostedAgent> agent(
+      new HostedAgent(std::move(options), std::move(visited), std::move(handlers)));
+  if (absl::Status status = agent->Start(loop); !status.ok()) return status;
+  return agent;
+}
+
+absl::Status HostedAgent::Start(EventLoop& loop) {
+  const SteadyTime start = SteadyNow();
+  if (BackendOrError backend = OpenBackend(); backend.ok()) {
+    // Before a host program drops what the other mode needs and this one does not.
+    const auto other = node_.RetireOtherFirst(**backend);
+    if (!other.ok()) {
+      Notice(
+          absl::LogSeverity::kWarning,
+          absl::StrCat("The other iptables mode is left as it is, for this one is not in place: ",
+                       other.status().message()));
+    } else if (other->has_value() && handlers_.retired) {
+      handlers_.retired(**other);
+    }
+    early_backend_ = *std::move(backend);
+  }
+  if (const absl::Duration taken = SteadyNow() - start; taken > kSlowRound) {
+    Notice(absl::LogSeverity::kWarning,
+           absl::StrCat("Reading which iptables the node uses took ", absl::FormatDuration(taken),
+                        ": an answer was lost or late; the kernel, a lock or a program is slow"));
+  }
+  absl::StatusOr<std::unique_ptr<Agent>> agent = Agent::Create(
+      loop, MakeOptions(), [this] { return OpenBackend(); },
+      [this](const Round& round) { OnRound(round); });
+  if (!agent.ok()) return agent.status();
+  agent_ = *std::move(agent);
+  return absl::OkStatus();
+}
+
+absl::Status HostedAgent::SetConfig(Config config) {
+  const std::vector<std::string> fixed = WhatNeedsARestart(node_.config(), config);
+  if (!fixed.empty()) {
+    refused_config_ = absl::StrCat("fixed at start, and changed: ", absl::StrJoin(fixed, ", "));
+    return absl::FailedPreconditionError(refused_config_);
+  }
+  refused_config_.clear();
+  node_.SetConfig(std::move(config));
+  agent_->SetDesired(MakeOptions());
+  return absl::OkStatus();
+}
+
+AgentState HostedAgent::state() const {
+  AgentState state = agent_->state();
+  state.must_restart = refused_config_.empty() ? changed_mode_ : refused_config_;
+  return state;
+}
+
+BackendOrError HostedAgent::OpenBackend() {
+  if (early_backend_ != nullptr) return std::move(early_backend_);
+  const bool first = !node_.mode();
+  BackendOrError backend = node_.Open(/*read_only=*/config().observe);
+  if (backend.ok() && first) Notice(absl::LogSeverity::kWarning, (*backend)->caveat());
+  return backend;
+}
+
+AgentOptions HostedAgent::MakeOptions() {
+  options_mode_ = node_.mode();
+  AgentOptions options = node_.MakeAgentOptions();
+  options.patience = patience_;
+  return options;
+}
+
+void HostedAgent::OnRound(const Round& round) {
+  if (round.trigger == Trigger::kTimer) {
+    changed_mode_ = node_.ModeChange().value_or(changed_mode_);
+  }
+  Notice(absl::LogSeverity::kInfo, node_.support().TakeNews());
+  if (options_mode_ != node_.mode()) agent_->SetDesired(MakeOptions());
+  if (handlers_.round) handlers_.round(round);
+}
+
+void HostedAgent::Notice(absl::LogSeverity severity, absl::string_view text) const {
+  if (!text.empty() && handlers_.notice) handlers_.notice(severity, text);
+}
+
+absl::StatusOr<Config> ResolveConfigIn(const std::string& netns, const Flags& flags) {
+  absl::StatusOr<VisitedNamespace> visited = VisitedNamespace::Open(netns);
+  if (!visited.ok()) return visited.status();
+  return Inside(Visited(*std::move(visited)), [&] { return ResolveConfig(flags); });
 }
 
 }  // namespace kipt::agent

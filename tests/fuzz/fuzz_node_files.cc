@@ -19,7 +19,7 @@
 #include "agent/detect/mode_evidence.h"
 #include "agent/detect/routing.h"
 #include "agent/detect/rule_support.h"
-#include "agent/loop/writer.h"
+#include "agent/loop/lookout.h"
 #include "agent/process/own_process.h"
 #include "agent/xtables/iptables_legacy_parts.h"
 #include "tests/fuzz/legacy_entries.h"
@@ -149,9 +149,9 @@ void CheckWriter(absl::string_view text) {
   Files().Write("proc/42/stat", TakePart(text, kSeparator));
   Files().Write("proc/41/comm", text);
   KIPT_REQUIRE(Files().Link("pid", "pid:[4026531836]"));
-  const agent::WriterLookup lookup(
-      {.proc = Files().Path("proc"), .pid_namespace = Files().Path("pid")});
-  const agent::Writer writer = lookup.Identify({.pid = 42, .command = std::string(comm)});
+  const agent::Writer writer =
+      agent::IdentifyWriter({.pid = 42, .command = std::string(comm)},
+                            {.proc = Files().Path("proc"), .pid_namespace = Files().Path("pid")});
   KIPT_REQUIRE(!writer.command.empty());
   KIPT_REQUIRE(writer.command_line.size() <= 256);
   KIPT_REQUIRE(IsOneLine(ToString(writer)));

@@ -103,7 +103,7 @@ agent::Dependents DependentsOf(const Hostile& hostile) {
 }
 
 agent::Writer WriterOf(const Hostile& hostile) {
-  // Escaped by WriterLookup, which FuzzNodeFiles has; here as if it were not.
+  // Escaped by IdentifyWriter, which FuzzNodeFiles has; here as if it were not.
   return {.pid = 1,
           .command = hostile.name,
           .command_line = hostile.comment,

@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "agent/loop/writer.h"
+#include "agent/loop/lookout.h"
 #include "netlink/backend.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/support/status_matchers.h"
@@ -52,7 +52,6 @@ class AttributionTest : public NftBackendTest {
   }
 
   std::unique_ptr<Monitor> monitor_;
-  const agent::WriterLookup lookup_;
 };
 
 // A shell that waits for its standard input to end.
@@ -97,7 +96,7 @@ TEST_F(AttributionTest, LeadsToTheProgramThatRanIptablesRestore) {
   ASSERT_TRUE(IsReadableSoon());
   const RulesetChanges changes = Drain();
   ASSERT_THAT(changes.writers, SizeIs(1));
-  const agent::Writer writer = lookup_.Identify(changes.writers[0]);
+  const agent::Writer writer = agent::IdentifyWriter(changes.writers[0]);
   EXPECT_EQ(writer.command, "iptables-nft-re");
   EXPECT_EQ(writer.command_line, "iptables-nft-restore --noflush");
   EXPECT_EQ(writer.parent_command, "sh");
@@ -115,7 +114,7 @@ TEST_F(AttributionTest, IsRightAboutAShortCommandOrSaysNothing) {
     ASSERT_TRUE(IsReadableSoon());
     const RulesetChanges changes = Drain();
     ASSERT_THAT(changes.writers, SizeIs(1));
-    const agent::Writer writer = lookup_.Identify(changes.writers[0]);
+    const agent::Writer writer = agent::IdentifyWriter(changes.writers[0]);
     EXPECT_EQ(writer.command, "iptables-nft");
     EXPECT_THAT(writer.command_line, AnyOf("", absl::StrCat("iptables-nft -N ", chain)));
     EXPECT_THAT(writer.parent_pid, AnyOf(0U, child.pid()));

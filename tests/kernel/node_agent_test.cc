@@ -26,7 +26,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/time/clock.h"
 #include "agent/loop/clock.h"
-#include "agent/node/hosted_agent.h"
+#include "agent/node/node.h"
 #include "agent/process/network_namespaces.h"
 #include "tests/support/legacy_tables.h"
 #include "tests/support/netns_fixture.h"

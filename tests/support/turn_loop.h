@@ -9,7 +9,6 @@
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
 #include "agent/loop/clock.h"
-#include "agent/loop/event_loop.h"
 
 namespace kipt::testing {
 

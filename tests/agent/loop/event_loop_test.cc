@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/loop/event_loop.h"
-
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -11,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "agent/loop/clock.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::agent {

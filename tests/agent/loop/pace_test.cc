@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/loop/pace.h"
-
 #include <gtest/gtest.h>
 
 #include <vector>
+
+#include "agent/loop/clock.h"
 
 namespace kipt::agent {
 namespace {
@@ -11,7 +11,8 @@ namespace {
 const SteadyTime kStart = SteadyTime() + absl::Seconds(1000);
 
 Pace NewPace(double cpu_share = 1) {
-  return Pace({.resync = absl::Minutes(1), .cpu_share = cpu_share}, [] { return 1.0; });
+  return Pace(
+      absl::Minutes(1), [] { return 1.0; }, cpu_share);
 }
 
 // A pace after its first look, at kStart, which took no time.

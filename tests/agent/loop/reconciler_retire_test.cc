@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "agent/loop/plan.h"
 #include "agent/loop/reconciler.h"
-#include "agent/loop/retirer.h"
 #include "netlink/kernel_error.h"
 #include "tests/agent/loop/fake_time.h"
 #include "tests/support/borrowed_backend.h"
@@ -143,7 +143,7 @@ class RetirerTest : public ReconcilerRetireTest {
  protected:
   void SetUp() override {
     ReconcilerRetireTest::SetUp();
-    retirer_.SetSources(Nobody());
+    retirer_ = Retirer(Nobody());
   }
   // Whether there was an attempt; what came of it is in report_.
   bool Tries() {

@@ -211,8 +211,8 @@ TEST(ReconcilerTest, WhatIsRestrainedIsPlannedButNotDone) {
   FakeTime time;
   const SyncReport report =
       Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup), [](const Plan& plan) {
-        Diff allowed = plan.diff;
-        std::erase_if(allowed.changes, [](const Change& change) {
+        std::vector<Change> allowed = plan.diff.changes;
+        std::erase_if(allowed, [](const Change& change) {
           return netlink::ChainOf(change.operation).table != netlink::Table::kMangle;
         });
         return allowed;

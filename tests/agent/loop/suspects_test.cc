@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/loop/suspects.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "agent/loop/damping.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {

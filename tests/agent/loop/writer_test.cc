@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/loop/writer.h"
-
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -14,14 +12,15 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "agent/loop/lookout.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
 namespace {
 
+using agent::IdentifyWriter;
 using agent::ToString;
 using agent::Writer;
-using agent::WriterLookup;
 using netlink::RulesetChange;
 using namespace std::string_literals;
 
@@ -47,9 +46,9 @@ class WriterTest : public ::testing::Test {
   }
 
   Writer Identify(const std::string& command = "nft", uint32_t pid = 4242) const {
-    const WriterLookup lookup(
+    return IdentifyWriter(
+        {.generation = 7, .pid = pid, .command = command},
         {.proc = tree_.Path("proc"), .pid_namespace = tree_.Path("pid_namespace")});
-    return lookup.Identify(RulesetChange{.generation = 7, .pid = pid, .command = command});
   }
 
   TemporaryTree tree_;
@@ -105,8 +104,8 @@ TEST_F(WriterTest, KnowsWhetherThisProcessIsInTheInitialPidNamespace) {
   ASSERT_EQ(prctl(PR_GET_NAME, name.data()), 0);
   std::array<char, 64> target = {};
   ASSERT_GT(readlink("/proc/self/ns/pid", target.data(), target.size() - 1), 0);
-  const Writer self = WriterLookup().Identify(
-      RulesetChange{.pid = static_cast<uint32_t>(gettid()), .command = name.data()});
+  const Writer self =
+      IdentifyWriter(RulesetChange{.pid = static_cast<uint32_t>(gettid()), .command = name.data()});
   EXPECT_EQ(self.parent_pid != 0, target.data() == std::string(kInitialNamespace));
 }
 
@@ -131,9 +130,9 @@ Writer IdentifyWhile(const TemporaryTree& tree, const std::string& name, F meanw
   EXPECT_EQ(mkfifo(tree.Path(name).c_str(), 0600), 0);
   Writer writer;
   std::thread identifying([&] {
-    const WriterLookup lookup(
-        {.proc = tree.Path("proc"), .pid_namespace = tree.Path("pid_namespace")});
-    writer = lookup.Identify(RulesetChange{.pid = 4242, .command = "nft"});
+    writer =
+        IdentifyWriter({.pid = 4242, .command = "nft"},
+                       {.proc = tree.Path("proc"), .pid_namespace = tree.Path("pid_namespace")});
   });
   std::ofstream fifo(tree.Path(name));  // returns when it is being read
   meanwhile();

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/loop/writer.h"
+#include "agent/loop/lookout.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
-#include <cstddef>
-#include <utility>
-#include <vector>
+#include <filesystem>
+#include <system_error>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -56,19 +56,19 @@ std::string ReadStart(int directory, const char* name, size_t limit) {
   return text;
 }
 
-// For double quotes to stand around it.
+// To be put in double quotes.
 std::string Escaped(absl::string_view text) {
   const std::string quoted = featuregates::GoQuote(text);
   return quoted.substr(1, quoted.size() - 2);
 }
 
-// Arguments as a shell would take them, in one line.
+// The arguments of /proc/PID/cmdline as a shell would take them, in one line.
 std::string CommandLine(absl::string_view bytes) {
-  // proc_pid_cmdline(5): a NUL behind each; many, where a program has overwritten its own.
+  // Each ends with a NUL; with many, where a program has overwritten its own.
   while (!bytes.empty() && bytes.back() == '\0') bytes.remove_suffix(1);
   if (bytes.empty()) return "";
   std::string line;
-  // What may stay in front of "...": never half of an escape.
+  // How much may stay before "...", without cutting an escape.
   size_t fitting = 0;
   const auto add = [&](absl::string_view text) {
     line.append(text.data(), text.size());
@@ -90,13 +90,11 @@ std::string CommandLine(absl::string_view bytes) {
 }
 
 std::string ReadComm(int directory, const std::string& name) {
-  std::string comm = ReadStart(directory, name.c_str(), kCommBytes);
-  if (!comm.empty() && comm.back() == '\n') comm.pop_back();
-  return comm;
+  return std::string(absl::StripSuffix(ReadStart(directory, name.c_str(), kCommBytes), "\n"));
 }
 
-// proc_pid_stat(5): "4242 (comm) S 4200 ...". 0 where it cannot be read. comm may be ") R 1 (": it
-// ends with the last one. (Not to be compared: some kernels escape it here.)
+// proc_pid_stat(5): "4242 (comm) S 4200 ...", where comm may itself be ") R 1 (". 0 where it cannot
+// be read.
 uint32_t ReadParent(int process) {
   const std::string text = ReadStart(process, "stat", kStatBytes);
   const size_t close = text.rfind(')');
@@ -108,17 +106,14 @@ uint32_t ReadParent(int process) {
 }
 
 bool IsHex(absl::string_view text) {
-  for (const char c : text) {
-    if (!absl::ascii_isxdigit(static_cast<unsigned char>(c))) return false;
-  }
-  return true;
+  return absl::c_all_of(text, [](unsigned char c) { return absl::ascii_isxdigit(c); });
 }
 
 // "pod12345678-1234-1234-1234-123456789abc" (cgroupfs), "kubepods-burstable-pod12345678_1234...
 // .slice" (systemd); a static pod's is 32 digits.
 std::string PodOf(absl::string_view part) {
-  // containerd without its systemd driver, below a kubelet with it: "kubepods-...-podUID.slice:
-  // cri-containerd:ID".
+  // containerd without its systemd driver under a kubelet with it:
+  // "kubepods-...-podUID.slice:cri-containerd:ID".
   const size_t slice = part.find(".slice");
   if (slice != absl::string_view::npos) {
     part = part.substr(0, slice);
@@ -132,9 +127,8 @@ std::string PodOf(absl::string_view part) {
   return digits.size() == kPodUidDigits && IsHex(digits) ? uid : "";
 }
 
-// "docker-ID.scope", "cri-containerd-ID.scope", "crio-ID.scope", "libpod-ID.scope"; "ID",
-// "crio-ID",
-// "...:cri-containerd:ID" where systemd does not manage them.
+// "docker-ID.scope", "cri-containerd-ID.scope"; "ID", "crio-ID", "...:cri-containerd:ID" where
+// systemd does not manage them.
 absl::string_view ContainerOf(absl::string_view part) {
   absl::ConsumeSuffix(&part, ".scope");
   const size_t separator = part.find_last_of("-:");
@@ -148,7 +142,7 @@ std::string UnitOfPath(absl::string_view path) {
   const std::vector<absl::string_view> parts = absl::StrSplit(path, '/');
   std::string container;
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
-    // A container inside of a container is named by the inner one.
+    // Of nested containers the innermost counts.
     if (container.empty()) {
       const absl::string_view id = ContainerOf(*part);
       if (!id.empty()) container = absl::StrCat("container ", id);
@@ -158,14 +152,13 @@ std::string UnitOfPath(absl::string_view path) {
     }
     if (container.empty() &&
         (absl::EndsWith(*part, ".service") || absl::EndsWith(*part, ".scope"))) {
-      // Whatever a user who may make cgroups called it.
       return featuregates::Printable(*part);
     }
   }
   return container;
 }
 
-// Of "ID:CONTROLLERS:PATH" lines, one for each hierarchy: the one of systemd and of cgroup v2 (no
+// Of the lines "ID:CONTROLLERS:PATH", one for each hierarchy, that of systemd and of cgroup v2 (no
 // controllers) knows most, but a container made without systemd may be in the others only.
 std::string UnitOf(const std::string& cgroup) {
   std::string other;
@@ -180,28 +173,19 @@ std::string UnitOf(const std::string& cgroup) {
   return other;
 }
 
-bool IsInitialPidNamespace(const std::string& link) {
-  std::array<char, sizeof(kInitialPidNamespace)> target = {};
-  const ssize_t size = readlink(link.c_str(), target.data(), target.size());
-  return size > 0 &&
-         absl::string_view(target.data(), static_cast<size_t>(size)) == kInitialPidNamespace;
-}
-
 }  // namespace
 
-WriterLookup::WriterLookup(const WriterSources& sources)
-    : proc_(sources.proc), in_initial_namespace_(IsInitialPidNamespace(sources.pid_namespace)) {}
-
-Writer WriterLookup::Identify(const netlink::RulesetChange& change) const {
+Writer IdentifyWriter(const netlink::RulesetChange& change, const WriterSources& sources) {
   Writer writer{.pid = change.pid};
   if (!change.command.empty()) writer.command = Escaped(change.command);
-  if (change.pid == 0 || !in_initial_namespace_) return writer;
-  const OwnedFd proc(open(proc_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  // Stays this process' whatever becomes of its ID: all that is read through it is of one process.
+  std::error_code none;
+  const auto pid_namespace = std::filesystem::read_symlink(sources.pid_namespace, none);
+  if (change.pid == 0 || pid_namespace != kInitialPidNamespace) return writer;
+  const OwnedFd proc(open(sources.proc.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  // Refers to one process, even if its ID is given to another one.
   const OwnedFd process(
       openat(proc.get(), absl::StrCat(change.pid).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!process.valid()) return writer;
-  if (ReadComm(process.get(), "comm") != change.command) return writer;
+  if (!process.valid() || ReadComm(process.get(), "comm") != change.command) return writer;
   Writer found = writer;
   found.command_line = CommandLine(ReadStart(process.get(), "cmdline", kCommandLineBytes));
   found.unit = UnitOf(ReadStart(process.get(), "cgroup", kCgroupBytes));
@@ -209,9 +193,83 @@ Writer WriterLookup::Identify(const netlink::RulesetChange& change) const {
   if (found.parent_pid != 0) {
     found.parent_command = Escaped(ReadComm(proc.get(), absl::StrCat(found.parent_pid, "/comm")));
   }
-  // It may have become another program meanwhile. Gone (empty) is no reason to forget what it was.
+  // It may have become another program meanwhile. If it has ended (empty), what was read counts.
   const std::string comm = ReadComm(process.get(), "comm");
   return comm.empty() || comm == change.command ? found : writer;
+}
+
+absl::Status Lookout::Watch(netlink::Backend& backend, netlink::WatchMode mode) {
+  Stop();
+  absl::StatusOr<std::unique_ptr<netlink::Monitor>> monitor = backend.Watch(mode);
+  if (!monitor.ok()) return monitor.status();
+  absl::StatusOr<std::unique_ptr<EventSource>> readable =
+      loop_.AddReadable((*monitor)->fd(), [this] { OnReadable(); });
+  if (!readable.ok()) return readable.status();
+  monitor_ = *std::move(monitor);
+  readable_ = *std::move(readable);
+  // Earlier commits are not reported.
+  seen_.others = true;
+  return absl::OkStatus();
+}
+
+void Lookout::Stop() {
+  readable_.reset();
+  monitor_.reset();
+}
+
+void Lookout::Pause(bool pause) {
+  if (readable_ == nullptr) return;
+  // An error here would leave changes unnoticed.
+  if (absl::Status status = readable_->Enable(!pause); !status.ok()) Fail(std::move(status));
+}
+
+void Lookout::Fail(absl::Status status) {
+  failure_ = std::move(status);
+  seen_.stopped = true;
+  Stop();
+}
+
+void Lookout::Drain() {
+  if (monitor_ == nullptr) return;
+  const SteadyTime now = SteadyNow();
+  const absl::StatusOr<netlink::RulesetChanges> changes = monitor_->Drain();
+  if (!changes.ok()) {
+    Fail(changes.status());
+    return;
+  }
+  seen_.changes += changes->count;
+  seen_.lost_events += changes->lost;
+  if (changes->count > 0) seen_.first = std::min(seen_.first, now);
+  seen_.others |= changes->others > 0 || changes->lost > 0;
+  for (const netlink::RulesetChange& change : changes->writers) Note(change);
+}
+
+void Lookout::Note(const netlink::RulesetChange& change) {
+  std::vector<Commits>& commits = seen_.commits;
+  Commits next = {.first = change.first_generation,
+                  .last = change.generation,
+                  .writer = IdentifyWriter(change, sources_)};
+  const auto known =
+      absl::c_find_if(commits, [&](const Commits& one) { return one.writer.IsSame(next.writer); });
+  if (known != commits.end()) {
+    // The first description counts: the process may have ended since.
+    known->last = next.last;
+  } else if (commits.size() < netlink::RulesetChanges::kMaxWriters) {
+    commits.push_back(std::move(next));
+  } else {
+    seen_.others = true;
+  }
+}
+
+void Lookout::OnReadable() {
+  const uint64_t before = seen_.changes;
+  Drain();
+  if (seen_.changes != before || monitor_ == nullptr) on_sight_();
+}
+
+Sighting Lookout::TakeCommits() {
+  return {.commits = std::exchange(seen_.commits, {}),
+          .others = std::exchange(seen_.others, false)};
 }
 
 }  // namespace kipt::agent
