@@ -17,6 +17,7 @@
 #include "absl/strings/strip.h"
 #include "agent/audit/audit_parts.h"
 #include "agent/xtables/iptables_save.h"
+#include "agent/xtables/saved_rule.h"
 
 namespace kipt::agent {
 namespace {

@@ -13,7 +13,7 @@
 #include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
 #include "agent/process/files.h"
-#include "agent/xtables/iptables_legacy_parts.h"
+#include "agent/xtables/iptables_legacy_programs.h"
 #include "netlink/backend.h"
 #include "netlink/ruleset.h"
 
