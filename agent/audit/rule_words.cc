@@ -16,6 +16,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "agent/xtables/iptables_save.h"
+#include "agent/xtables/saved_rule.h"
 
 namespace kipt::agent {
 namespace {

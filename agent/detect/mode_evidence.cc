@@ -11,7 +11,9 @@
 #include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
 #include "agent/process/files.h"
-#include "agent/xtables/iptables_legacy_parts.h"
+#include "agent/xtables/iptables_legacy_programs.h"
+#include "netlink/backend.h"
+#include "netlink/ruleset.h"
 
 namespace kipt::agent {
 namespace {

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
-#include "agent/xtables/iptables_save.h"
+#include "agent/xtables/conn_label_names.h"
 
 namespace kipt::agent {
 namespace {

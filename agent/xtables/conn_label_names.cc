@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/xtables/conn_label_names.h"
+
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
@@ -31,20 +33,13 @@ constexpr uint64_t kLabelsWithNames = 1024;
 // Its buffer, less the NUL: what is longer is read as several lines.
 constexpr size_t kLongestLine = 1023;
 
-bool IsNameCharacter(char c) {
-  return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == ' ' || c == '-';
-}
-
 // Empty if it is no name.
 std::string NameIn(absl::string_view rest) {
   const absl::string_view name = absl::StripAsciiWhitespace(rest.substr(0, rest.find('\n')));
-  const bool sane = std::all_of(name.begin(), name.end(), IsNameCharacter);
+  const bool sane = absl::c_all_of(name, [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == ' ' || c == '-';
+  });
   return sane ? std::string(name) : "";
-}
-
-bool HasName(const ConnLabelNames& names, int label) {
-  return std::any_of(names.begin(), names.end(),
-                     [&](const auto& name) { return name.second == label; });
 }
 
 // As iptables prints a label that has no name.
@@ -60,8 +55,9 @@ std::optional<int> LabelNamed(absl::string_view printed, const ConnLabelNames& n
   const auto named = names.find(std::string(printed));
   if (named == names.end() || named->second > netlink::kMostConnLabel) return std::nullopt;
   const std::optional<int> number = PlainNumber(printed);
-  if (number && !HasName(names, *number)) return std::nullopt;
-  return named->second;
+  const bool has_name =
+      absl::c_any_of(names, [&](const auto& name) { return name.second == number; });
+  return number && !has_name ? std::nullopt : std::optional<int>(named->second);
 }
 
 // From a label as it is printed; nothing where it is to stay as it is.
@@ -93,8 +89,8 @@ std::string WithNumbers(absl::string_view saved, LabelNumber number_of) {
   std::vector<absl::string_view> words;
   while (!saved.empty()) {
     const bool is_rule = saved.front() == '-' || saved.front() == '[';
-    std::optional<size_t> size = std::min(saved.find('\n'), saved.size());
-    if (is_rule) size = SplitSavedRule(saved, words);
+    const std::optional<size_t> size =
+        is_rule ? SplitSavedRule(saved, words) : std::min(saved.find('\n'), saved.size());
     if (!size) break;
     const absl::string_view line = saved.substr(0, *size + 1);
     absl::StrAppend(&result, is_rule ? WithNumber(line, words, number_of) : std::string(line));
@@ -104,9 +100,8 @@ std::string WithNumbers(absl::string_view saved, LabelNumber number_of) {
 }
 
 struct NamesFile {
-  int open_error = 0;  // of errno(3)
-  // Errors as of ReadToEnd.
-  absl::StatusOr<std::string> text = std::string();
+  int open_error = 0;                // of errno(3)
+  absl::StatusOr<std::string> text;  // as of ReadToEnd
 };
 
 NamesFile ReadNamesFile(const std::string& path) {
@@ -163,15 +158,10 @@ std::string ConnLabelNamesProblem(const std::string& path) {
   // Such as a directory: to iptables it is a file that ends at once.
   if (!file.text.ok()) return NamesFileProblem(file, path);
   if (!ParseConnLabelNames(*file.text).empty()) return "";
-  return absl::StrCat(
-      path,
-      " names no connection label, and with such a file iptables cannot print a "
-      "rule that has one: give it a name, in a line such as \"0 unused\", or remove "
-      "it");
-}
-
-bool MentionsConnLabels(absl::string_view saved) {
-  return absl::StrContains(saved, "-m connlabel ");
+  return absl::StrCat(path,
+                      " names no connection label, and with such a file iptables cannot print a "
+                      "rule that has one: give it a name, in a line such as \"0 unused\", or "
+                      "remove it");
 }
 
 bool HasConnLabelNames(absl::string_view saved) {

@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/xtables/iptables_legacy_backend.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <future>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <utility>
-#include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/hash/hash.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "agent/process/network_namespaces.h"
-#include "agent/xtables/iptables_legacy_parts.h"
+#include "agent/xtables/iptables_legacy_monitor.h"
+#include "agent/xtables/iptables_legacy_programs.h"
 #include "agent/xtables/iptables_save.h"
+#include "agent/xtables/restore_plan.h"
+#include "agent/xtables/xtables_lock.h"
 #include "netlink/kernel_error.h"
 #include "netlink/reach.h"
 
@@ -38,15 +42,36 @@ constexpr char kPrivateLock[] = "XTABLES_LOCKFILE=/proc/self/status";
 
 constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
 
-// The rules of each family at one time; nothing for a family that was not read.
-using Content = std::map<Family, Fingerprint>;
+// The hashes of the tables that exist, by name (SavedTable).
+using TableHashes = std::map<std::string, size_t>;
+// The tables of each family that was read.
+using Content = std::map<Family, TableHashes>;
 
-std::set<Family> FamiliesOf(const Transaction& transaction) {
-  std::set<Family> families;
+TableHashes HashesOf(const std::vector<SavedTable>& tables) {
+  TableHashes hashes;
+  for (const SavedTable& table : tables) hashes[std::string(table.name)] = absl::HashOf(table);
+  return hashes;
+}
+
+// What a transaction is to write in one family, and what the rules must be before.
+struct FamilyWrite {
+  // In the order in which they are written.
+  std::vector<std::string> tables = {};
+  // The one table that is read again before. Empty: all are.
+  std::string only = {};
+  // The hashes of what is read again, as of the transaction.
+  TableHashes before = {};
+};
+
+std::map<Family, FamilyWrite> WritesOf(const Transaction& transaction) {
+  std::map<Family, FamilyWrite> writes;
   for (const Operation& operation : transaction.operations) {
-    families.insert(ChainOf(operation).family);
+    const ChainId& chain = ChainOf(operation);
+    std::vector<std::string>& tables = writes[chain.family].tables;
+    const absl::string_view name = netlink::TableName(chain.table);
+    if (tables.empty() || tables.back() != name) tables.emplace_back(name);
   }
-  return families;
+  return writes;
 }
 
 // The programs cannot be kept from taking the lock that others take.
@@ -68,29 +93,16 @@ SavedSelection SelectionFor(const Transaction& transaction) {
   return selection;
 }
 
-// "mangle, filter", in the order in which they are written.
-std::string TablesOf(const Transaction& transaction, Family family) {
-  std::vector<std::string> tables;
-  for (const Operation& operation : transaction.operations) {
-    const ChainId& chain = ChainOf(operation);
-    const std::string name(netlink::TableName(chain.table));
-    if (chain.family == family && (tables.empty() || tables.back() != name)) tables.push_back(name);
-  }
-  return absl::StrJoin(tables, ", ");
-}
-
 // The rules of one family.
 struct FamilyState {
-  Fingerprint fingerprint;
+  TableHashes tables;
   ObservedChains chains;
-  // Those of `chains` that no query names.
-  std::set<ChainId> followed = {};
 };
 
 // `work` for every family at the same time: nearly all of it is waiting for a program, and the
 // kernel has a lock for each family. The threads are in the namespaces of this one, and end here.
-template <typename Result, typename Work>
-std::map<Family, Result> AtOnce(const std::set<Family>& families, const Work& work) {
+template <typename Result>
+std::map<Family, Result> AtOnce(const auto& families, const auto& work) {
   std::vector<std::pair<Family, std::future<Result>>> running;
   for (const Family family : families) {
     // The first one is done by this thread; the others too, if no thread can be made.
@@ -106,7 +118,7 @@ std::map<Family, Result> AtOnce(const std::set<Family>& families, const Work& wo
 class IptablesLegacyBackend : public netlink::Backend {
  public:
   IptablesLegacyBackend(CommandRunner* runner, IptablesLegacyOptions options)
-      : runner_(runner), options_(std::move(options)), key_(RandomFingerprintKey()) {}
+      : runner_(runner), options_(std::move(options)) {}
 
   absl::Status Open() {
     for (const Family family : netlink::kFamilies) {
@@ -134,24 +146,20 @@ class IptablesLegacyBackend : public netlink::Backend {
   absl::StatusOr<Snapshot> Read(absl::Span<const ChainQuery> queries) override {
     if (absl::Status status = netns_.Check(); !status.ok()) return status;
     std::set<Family> families;
-    std::set<ChainId> asked;
     SavedSelection selection;
     for (const ChainQuery& query : queries) {
       families.insert(query.chain.family);
-      asked.insert(query.chain);
-      if (query.with_rules) selection.chains.insert(query.chain);
+      (query.with_rules ? selection.chains : selection.bare).insert(query.chain);
     }
     // No query asks for the generation of everything.
     if (queries.empty()) families.insert(netlink::kFamilies.begin(), netlink::kFamilies.end());
     Snapshot snapshot;
     Content content;
-    for (auto& [family, state] : ReadFamilies(families, selection, queries)) {
+    const auto read = [&](Family family) { return ReadFamily(family, selection, queries); };
+    for (auto& [family, state] : AtOnce<absl::StatusOr<FamilyState>>(families, read)) {
       if (!state.ok()) return state.status();
-      content[family] = state->fingerprint;
-      asked.merge(state->followed);
-      for (auto& [id, chain] : state->chains) {
-        if (asked.count(id) != 0) snapshot.chains.emplace(id, std::move(chain));
-      }
+      content[family] = state->tables;
+      snapshot.chains.merge(state->chains);
     }
     snapshot.generation = NumberOf(content);
     return snapshot;
@@ -162,15 +170,15 @@ class IptablesLegacyBackend : public netlink::Backend {
     const absl::string_view name = netlink::BackendKindName(kind());
     netlink::Survey survey = {.mode = std::string(name), .generation = 0, .tables = {}};
     Content content;
+    const auto save = [this](Family family) { return Save(family); };
     for (const auto& [family, text] :
-         AtOnce<absl::StatusOr<std::string>>({netlink::kFamilies.begin(), netlink::kFamilies.end()},
-                                             [this](Family each) { return Save(each); })) {
+         AtOnce<absl::StatusOr<std::string>>(netlink::kFamilies, save)) {
       if (!text.ok()) return text.status();
-      content[family] = FingerprintSaved(key_, *text);
+      const auto tables = ReadSave(*text, TablesMayRepeat::kNo);
+      if (!tables.ok()) return tables.status();
+      content[family] = HashesOf(*tables);
       // One family after the other: `keep` need not allow calls from two threads.
-      absl::StatusOr<netlink::Survey> of_family = ParseSurvey(name, family, *text, keep);
-      if (!of_family.ok()) return of_family.status();
-      survey.tables.merge(of_family->tables);
+      survey.tables.merge(SurveyOf(name, family, *tables, keep).tables);
     }
     survey.generation = NumberOf(content);
     return survey;
@@ -190,19 +198,32 @@ class IptablesLegacyBackend : public netlink::Backend {
       return absl::AbortedError(
           "the transaction's generation is none that was read lately; nothing was done");
     }
-    const std::set<Family> families = FamiliesOf(transaction);
-    const absl::StatusOr<std::optional<XtablesLock>> lock = Lock(families);
+    std::map<Family, FamilyWrite> writes = WritesOf(transaction);
+    for (auto& [family, write] : writes) {
+      const auto before = content->second.find(family);
+      if (before == content->second.end()) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            netlink::FamilyName(family), " was not read at the transaction's generation"));
+      }
+      write.before = before->second;
+      if (write.tables.size() > 1 || transaction.generation != current_) continue;
+      write.only = write.tables.front();
+      std::erase_if(write.before, [&](const auto& each) { return each.first != write.only; });
+    }
+    const absl::StatusOr<std::optional<XtablesLock>> lock = Lock(writes);
     if (!lock.ok()) return Annotated(lock.status(), "; nothing was done");
-    const absl::StatusOr<Transaction> plan = Check(transaction, content->second, families);
+    const absl::StatusOr<Transaction> plan = Check(transaction, writes);
     if (!plan.ok()) return plan.status();
-    const std::map<Family, absl::Status> written =
-        AtOnce<absl::Status>(families, [&](Family family) {
-          return Write(*plan, family, content->second.at(family), lock->has_value());
-        });
+    const auto write = [&](Family family) {
+      return Write(*plan, family, writes.at(family), lock->has_value());
+    };
     std::string done;
     absl::Status status;
-    for (const auto& [family, result] : written) {
-      if (result.ok()) absl::StrAppend(&done, "; ", netlink::FamilyName(family), ": done");
+    for (const auto& [family, result] : AtOnce<absl::Status>(std::views::keys(writes), write)) {
+      if (result.ok()) {
+        absl::StrAppend(&done, "; ", netlink::FamilyName(family), ": done");
+        current_ = 0;
+      }
       if (status.ok()) {
         status = result;
       } else if (!result.ok()) {
@@ -219,58 +240,42 @@ class IptablesLegacyBackend : public netlink::Backend {
   }
 
  private:
-  absl::StatusOr<std::string> Save(Family family) {
-    return SaveIptablesLegacyTables(family, *runner_, programs_.at(family), options_);
+  absl::StatusOr<std::string> Save(Family family, absl::string_view only = "") {
+    return SaveIptablesLegacyTables(family, *runner_, programs_.at(family), options_, only);
   }
 
   // iptables-legacy has no generations: each content has a number, from 1. One that comes back has
   // its number again, if it is among the last ones seen; only these can still be current.
   uint32_t NumberOf(const Content& content) {
-    const auto known = std::find_if(contents_.begin(), contents_.end(),
-                                    [&](const auto& each) { return each.second == content; });
-    if (known != contents_.end()) return last_read_ = known->first;
+    const auto known =
+        absl::c_find_if(contents_, [&](const auto& each) { return each.second == content; });
+    if (known != contents_.end()) return current_ = last_read_ = known->first;
     contents_.emplace(++last_number_, content);
     if (contents_.size() > 16) contents_.erase(contents_.begin());
-    return last_read_ = last_number_;
+    return current_ = last_read_ = last_number_;
   }
 
-  // The chains of `family`, and the rules of those that are selected.
-  absl::StatusOr<FamilyState> ReadFamily(Family family, const SavedSelection& selection,
-                                         absl::Span<const ChainQuery> queries) {
-    const absl::StatusOr<std::string> text = Save(family);
+  // The chains of `family` that are selected; of the table `only`, where that is given.
+  absl::StatusOr<FamilyState> ReadFamily(Family family, SavedSelection selection,
+                                         absl::Span<const ChainQuery> queries,
+                                         absl::string_view only = "") {
+    const absl::StatusOr<std::string> text = Save(family, only);
     if (!text.ok()) return text.status();
-    // Strict about everything except rules that are not selected: a text that is cut off is no
-    // answer.
-    absl::StatusOr<ObservedChains> chains =
-        ParseSave(family, SelectSaved(*text, family, selection));
-    if (!chains.ok()) return chains.status();
-    FamilyState state{.fingerprint = FingerprintSaved(key_, *text), .chains = *std::move(chains)};
-    std::set<ChainId> read = selection.chains;
+    absl::StatusOr<std::vector<SavedTable>> tables = ReadSave(*text, TablesMayRepeat::kNo);
+    if (!tables.ok()) return tables.status();
+    if (!only.empty()) std::erase_if(*tables, [&](const auto& each) { return each.name != only; });
+    FamilyState state{.tables = HashesOf(*tables), .chains = {}};
     for (;;) {
-      const std::set<ChainId> more = netlink::ChainsOnTheWay(state.chains, queries, read);
+      state.chains = ChainsOf(family, *tables, &selection);
+      std::set<ChainId> more = netlink::ChainsOnTheWay(state.chains, queries, selection.chains);
       if (more.empty()) return state;
-      absl::StatusOr<ObservedChains> followed =
-          ParseSave(family, SelectSaved(*text, family, {.chains = more, .words = {}}));
-      if (!followed.ok()) return followed.status();
-      for (const ChainId& id : more) {
-        const auto chain = followed->find(id);
-        if (chain != followed->end()) state.chains[id] = std::move(chain->second);
-        read.insert(id);
-        state.followed.insert(id);
-      }
+      selection.chains.merge(more);
     }
   }
 
-  std::map<Family, absl::StatusOr<FamilyState>> ReadFamilies(
-      const std::set<Family>& families, const SavedSelection& selection,
-      absl::Span<const ChainQuery> queries = {}) {
-    return AtOnce<absl::StatusOr<FamilyState>>(
-        families, [&](Family family) { return ReadFamily(family, selection, queries); });
-  }
-
   // Ours, where the programs can be kept from taking it, too. Else none.
-  absl::StatusOr<std::optional<XtablesLock>> Lock(const std::set<Family>& families) {
-    for (const Family family : families) {
+  absl::StatusOr<std::optional<XtablesLock>> Lock(const std::map<Family, FamilyWrite>& writes) {
+    for (const auto& [family, write] : writes) {
       const absl::StatusOr<IptablesLegacyPrograms>& programs = programs_.at(family);
       if (!programs.ok()) return programs.status();
       if (TakesFixedLock(programs->version)) return std::optional<XtablesLock>();
@@ -285,20 +290,19 @@ class IptablesLegacyBackend : public netlink::Backend {
   }
 
   // The transaction as it is written, if the rules that it was made from are unchanged and all of
-  // it can be done.
-  absl::StatusOr<Transaction> Check(const Transaction& transaction, const Content& content,
-                                    const std::set<Family>& families) {
+  // it can be done. Others wait for the lock meanwhile, so what is written alone is read alone.
+  absl::StatusOr<Transaction> Check(const Transaction& transaction,
+                                    const std::map<Family, FamilyWrite>& writes) {
     const SavedSelection selection = SelectionFor(transaction);
+    const auto read = [&](Family family) {
+      return ReadFamily(family, selection, {}, writes.at(family).only);
+    };
     ObservedChains state;
     bool random_fully = true;
-    for (auto& [family, now] : ReadFamilies(families, selection)) {
-      const auto before = content.find(family);
-      if (before == content.end()) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            netlink::FamilyName(family), " was not read at the transaction's generation"));
-      }
+    for (auto& [family, now] :
+         AtOnce<absl::StatusOr<FamilyState>>(std::views::keys(writes), read)) {
       if (!now.ok()) return now.status();
-      if (now->fingerprint != before->second) {
+      if (now->tables != writes.at(family).before) {
         return absl::AbortedError(
             absl::StrCat("the rules of ", netlink::FamilyName(family),
                          " have changed since they were read; nothing was done"));
@@ -309,23 +313,38 @@ class IptablesLegacyBackend : public netlink::Backend {
     return PlanRestore(std::move(state), transaction, random_fully);
   }
 
-  // Runs iptables-legacy-restore, again where it reported a resource and nothing has moved.
-  absl::Status Write(const Transaction& plan, Family family, const Fingerprint& before,
+  // Runs iptables-legacy-restore, again where it reported a resource and nothing has changed.
+  absl::Status Write(const Transaction& plan, Family family, const FamilyWrite& write,
                      bool locked) {
-    if (FamiliesOf(plan).count(family) == 0) return absl::OkStatus();
-    const std::string what =
-        absl::StrCat("writing ", netlink::FamilyName(family), " ", TablesOf(plan, family));
-    const CommandRequest request = RestoreRequest(plan, family, locked);
+    const std::string tables = absl::StrJoin(WritesOf(plan)[family].tables, ", ");
+    if (tables.empty()) return absl::OkStatus();
+    const absl::string_view name = netlink::FamilyName(family);
+    const std::string what = absl::StrCat("writing ", name, " ", tables);
+    const IptablesLegacyPrograms& programs = *programs_.at(family);
+    CommandRequest request =
+        IptablesLegacyRequest(programs.restore, {"--noflush"}, options_.command_deadline);
+    request.input = RestoreText(plan, family);
+    if (locked) {
+      request.environment.emplace_back(kPrivateLock);
+    } else {
+      absl::c_move(RestoreWaitArguments(programs.version, options_.lock_wait),
+                   std::back_inserter(request.arguments));
+    }
     const auto start = std::chrono::steady_clock::now();
     absl::StatusOr<CommandResult> result = runner_->Run(request);
     while (result.ok() && result->exit_code == kXtablesResourceProblem &&
            absl::FromChrono(std::chrono::steady_clock::now() - start) < options_.lock_wait &&
-           Stands(family, before)) {
+           IsUnchanged(family, write)) {
       absl::SleepFor(Jittered(kRetryPause));
       result = runner_->Run(request);
     }
     if (result.ok() && result->exit_code == 0) return absl::OkStatus();
-    std::string more = WhatIsDone(plan, family, before);
+    // Each table is written whole or not at all.
+    std::string more =
+        IsUnchanged(family, write)
+            ? absl::StrCat("; ", name, ": nothing was done")
+            : absl::StrCat("; ", name, ": of the tables ", tables,
+                           ", in this order, the first may be done, each whole: read again");
     if (!result.ok()) return Annotated(result.status(), absl::StrCat(" while ", what, more));
     if (result->exit_code == kXtablesResourceProblem && !locked) {
       more = absl::StrCat("; the lock ", options_.lock_path, ": ",
@@ -340,46 +359,20 @@ class IptablesLegacyBackend : public netlink::Backend {
     return Annotated(failure, more);
   }
 
-  CommandRequest RestoreRequest(const Transaction& plan, Family family, bool locked) const {
-    const IptablesLegacyPrograms& programs = *programs_.at(family);
-    CommandRequest request{.program = programs.restore,
-                           .arguments = {"--noflush"},
-                           .input = RestoreText(plan, family),
-                           .environment = IptablesLegacyEnvironment(),
-                           .deadline = options_.command_deadline,
-                           .output_limit = options_.output_limit};
-    if (locked) {
-      request.environment.emplace_back(kPrivateLock);
-    } else {
-      for (std::string& word : RestoreWaitArguments(programs.version, options_.lock_wait)) {
-        request.arguments.push_back(std::move(word));
-      }
-    }
-    return request;
-  }
-
   // False, too, where that cannot be read.
-  bool Stands(Family family, const Fingerprint& content) {
-    const absl::StatusOr<std::string> text = Save(family);
-    return text.ok() && FingerprintSaved(key_, *text) == content;
-  }
-
-  // For a message, after a failure: each table is written whole or not at all.
-  std::string WhatIsDone(const Transaction& plan, Family family, const Fingerprint& before) {
-    const absl::string_view name = netlink::FamilyName(family);
-    if (Stands(family, before)) return absl::StrCat("; ", name, ": nothing was done");
-    return absl::StrCat("; ", name, ": of the tables ", TablesOf(plan, family),
-                        ", in this order, the first may be done, each whole: read again");
+  bool IsUnchanged(Family family, const FamilyWrite& write) {
+    const absl::StatusOr<FamilyState> now = ReadFamily(family, {}, {}, write.only);
+    return now.ok() && now->tables == write.before;
   }
 
   CommandRunner* runner_;
   IptablesLegacyOptions options_;
-  FingerprintKey key_;
   NetnsGuard netns_;
   std::map<Family, absl::StatusOr<IptablesLegacyPrograms>> programs_;
   std::map<uint32_t, Content> contents_;
   uint32_t last_number_ = 0;  // of contents_
   uint32_t last_read_ = 0;
+  uint32_t current_ = 0;  // the last one read; 0 after a write
 };
 
 }  // namespace

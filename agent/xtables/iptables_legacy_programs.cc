@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fcntl.h>
+#include "agent/xtables/iptables_legacy_programs.h"
+
 #include <linux/capability.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -19,8 +21,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "agent/process/files.h"
-#include "agent/xtables/iptables_legacy_parts.h"
-#include "agent/xtables/iptables_save.h"
+#include "agent/xtables/conn_label_names.h"
 #include "featuregates/go_text.h"
 #include "netlink/kernel_error.h"
 
@@ -51,12 +52,9 @@ absl::StatusOr<IptablesProgram> AskVersion(CommandRunner& runner, const std::str
                                            const std::string& sibling) {
   absl::Status failure;
   for (const std::string& path : {program, sibling}) {
-    const absl::StatusOr<CommandResult> result =
-        runner.Run({.program = path,
-                    .arguments = {"--version"},
-                    .environment = IptablesLegacyEnvironment(),
-                    .deadline = kVersionDeadline,
-                    .output_limit = kVersionLimit});
+    CommandRequest request = IptablesLegacyRequest(path, {"--version"}, kVersionDeadline);
+    request.output_limit = kVersionLimit;
+    const absl::StatusOr<CommandResult> result = runner.Run(request);
     if (!result.ok()) {
       failure.Update(result.status());
       continue;
@@ -84,6 +82,10 @@ absl::StatusOr<IptablesLegacyPrograms> TryStem(CommandRunner& runner, const std:
                                           ")"));
 }
 
+// Others of enum xtables_exittype.
+constexpr int kXtablesOtherProblem = 1;
+constexpr int kXtablesParameterProblem = 2;
+constexpr int kXtablesVersionProblem = 3;
 // The shell's convention for what a signal ended, and CommandResult's.
 constexpr int kFirstSignalCode = 129;
 
@@ -132,8 +134,7 @@ std::string OneLine(absl::string_view text) {
     line = absl::StripAsciiWhitespace(line);
     // A warning may come once for each rule, as that of a missing connlabel.conf does, and what it
     // failed for comes last.
-    const bool again = std::find(lines.begin(), lines.end(), line) != lines.end();
-    if (!line.empty() && !again) lines.push_back(line);
+    if (!line.empty() && !absl::c_linear_search(lines, line)) lines.push_back(line);
     if (lines.size() == 8) break;
   }
   return featuregates::Printable(absl::StrJoin(lines, "; ").substr(0, kShown));
@@ -148,46 +149,25 @@ bool Names(absl::string_view text, absl::string_view match) {
   return false;
 }
 
-// Nothing where it cannot be read.
-std::optional<bool> IsListed(absl::string_view match, const std::string& matches_path) {
-  const absl::StatusOr<std::string> text = ReadFile(matches_path);
-  if (!text.ok()) return std::nullopt;
-  const std::vector<absl::string_view> lines = absl::StrSplit(*text, '\n');
-  return std::find(lines.begin(), lines.end(), match) != lines.end();
-}
-
-absl::StatusOr<bool> HasTables(Family family, const IptablesLegacyOptions& options) {
-  const std::string path = PathOfFamily(options.table_names_path, family);
-  const absl::StatusOr<std::string> names = ReadFile(path);
-  // Without the module there is no file, and no table.
-  if (absl::IsNotFound(names.status())) return false;
-  if (!names.ok()) return Annotated(names.status(), "; only uid 0 of the namespace may read it");
-  return !absl::StripAsciiWhitespace(*names).empty();
+// Whether a line of the file is `name`; any line where that is empty.
+absl::StatusOr<bool> IsListed(absl::string_view name, const std::string& path) {
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  if (!text.ok()) return text.status();
+  const std::vector<absl::string_view> lines = absl::StrSplit(*text, '\n', absl::SkipEmpty());
+  return name.empty() ? !lines.empty() : absl::c_linear_search(lines, name);
 }
 
 // False only where it is certain.
 bool HasIpv6(const IptablesLegacyOptions& options) {
-  const OwnedFd file(open(options.if_inet6_path.c_str(), O_RDONLY | O_CLOEXEC));
-  return file.valid() || errno != ENOENT;
+  return access(options.if_inet6_path.c_str(), F_OK) == 0 || errno != ENOENT;
 }
 
 absl::StatusOr<std::string> WithLabelsAsNumbers(std::string saved, const std::string& names_path) {
-  if (!MentionsConnLabels(saved)) return saved;
+  if (!absl::StrContains(saved, "-m connlabel ")) return saved;
   const absl::StatusOr<ConnLabelNames> names = ReadConnLabelNames(names_path);
   if (names.ok()) return WithConnLabelNumbers(saved, *names);
   if (HasConnLabelNames(saved)) return names.status();
   return saved;
-}
-
-// Never with -t TABLE: that makes the table where it is gone by now.
-absl::StatusOr<CommandResult> RunSave(CommandRunner& runner, const std::string& save,
-                                      std::vector<std::string> arguments,
-                                      const IptablesLegacyOptions& options) {
-  return runner.Run({.program = save,
-                     .arguments = std::move(arguments),
-                     .environment = IptablesLegacyEnvironment(),
-                     .deadline = options.command_deadline,
-                     .output_limit = options.output_limit});
 }
 
 }  // namespace
@@ -242,17 +222,21 @@ absl::StatusOr<IptablesLegacyPrograms> FindIptablesLegacyPrograms(
       if (!programs.status().message().empty()) seen.emplace_back(programs.status().message());
     }
   }
-  std::string message =
+  const std::string found =
+      seen.empty() ? "" : absl::StrCat(" (found: ", absl::StrJoin(seen, "; "), ")");
+  return absl::NotFoundError(
       absl::StrCat("no ", BaseName(family), "-legacy-save and ", BaseName(family),
                    "-legacy-restore in ", absl::StrJoin(directories, ", "),
-                   ", and no iptables-legacy programs under other names: install iptables");
-  if (!seen.empty()) absl::StrAppend(&message, " (found: ", absl::StrJoin(seen, "; "), ")");
-  return absl::NotFoundError(message);
+                   ", and no iptables-legacy programs under other names: install iptables", found));
 }
 
-std::vector<std::string> IptablesLegacyEnvironment() {
-  // PATH is for what the programs may run themselves: modprobe.
-  return {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"};
+CommandRequest IptablesLegacyRequest(const std::string& program, std::vector<std::string> arguments,
+                                     absl::Duration deadline) {
+  return {.program = program,
+          .arguments = std::move(arguments),
+          // PATH is for what the programs may run themselves: modprobe.
+          .environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"},
+          .deadline = deadline};
 }
 
 std::string PathOfFamily(absl::string_view path, Family family) {
@@ -272,7 +256,7 @@ void NoteMissingMatch(absl::string_view match, const CommandResult& result,
   const bool refused = result.exit_code == kXtablesOtherProblem;
   if (absl::IsPermissionDenied(failure)) return;
   if (!refused && result.exit_code != kXtablesParameterProblem) return;
-  if (Names(result.errors, match) || (refused && IsListed(match, matches_path) == false)) {
+  if (Names(result.errors, match) || (refused && !IsListed(match, matches_path).value_or(true))) {
     netlink::SetMissingExtension(failure, match);
   }
 }
@@ -295,12 +279,20 @@ absl::Status IptablesLegacyFailure(absl::string_view what, absl::string_view pro
 
 absl::StatusOr<std::string> SaveIptablesLegacyTables(
     Family family, CommandRunner& runner, const absl::StatusOr<IptablesLegacyPrograms>& programs,
-    const IptablesLegacyOptions& options) {
-  const absl::StatusOr<bool> has_tables = HasTables(family, options);
-  if (!has_tables.ok()) return has_tables.status();
-  if (!*has_tables || (family == Family::kIPv6 && !HasIpv6(options))) return std::string();
+    const IptablesLegacyOptions& options, absl::string_view only) {
+  const absl::StatusOr<bool> listed =
+      IsListed(only, PathOfFamily(options.table_names_path, family));
+  // Without the module there is no file, and no table.
+  if (!listed.ok() && !absl::IsNotFound(listed.status())) {
+    return Annotated(listed.status(), "; only uid 0 of the namespace may read it");
+  }
+  if (!listed.value_or(false) || (family == Family::kIPv6 && !HasIpv6(options))) return "";
   if (!programs.ok()) return programs.status();
-  absl::StatusOr<CommandResult> saved = RunSave(runner, programs->save, {"-c"}, options);
+  std::vector<std::string> arguments = {"-c"};
+  // It would make a table that has disappeared since it was listed.
+  if (!only.empty()) arguments.insert(arguments.end(), {"-t", std::string(only)});
+  absl::StatusOr<CommandResult> saved = runner.Run(
+      IptablesLegacyRequest(programs->save, std::move(arguments), options.command_deadline));
   if (!saved.ok()) return saved.status();
   if (saved->exit_code == 0) {
     return WithLabelsAsNumbers(std::move(saved->output), options.label_names_path);
@@ -309,12 +301,13 @@ absl::StatusOr<std::string> SaveIptablesLegacyTables(
                                programs->save, *saved, options.thread_status_path);
 }
 
-absl::StatusOr<std::map<netlink::ChainId, netlink::ObservedChain>> ListIptablesLegacyChains(
-    Family family, CommandRunner& runner, const IptablesLegacyOptions& options) {
+absl::StatusOr<ObservedChains> ListIptablesLegacyChains(Family family, CommandRunner& runner,
+                                                        const IptablesLegacyOptions& options) {
   const absl::StatusOr<IptablesLegacyPrograms> programs =
       FindIptablesLegacyPrograms(runner, family, options.directories);
   if (!programs.ok()) return programs.status();
-  const absl::StatusOr<CommandResult> result = RunSave(runner, programs->save, {}, options);
+  const absl::StatusOr<CommandResult> result =
+      runner.Run(IptablesLegacyRequest(programs->save, {}, options.command_deadline));
   if (!result.ok()) return result.status();
   if (result->exit_code != 0) {
     return absl::UnknownError(absl::StrCat(programs->save, " ended with exit status ",

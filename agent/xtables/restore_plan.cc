@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
+#include "agent/xtables/restore_plan.h"
+
 #include <array>
 #include <iterator>
 #include <optional>
 #include <set>
-#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "agent/xtables/iptables_legacy_parts.h"
-#include "netlink/ruleset.h"
 
 namespace kipt::agent {
 namespace {
@@ -36,16 +35,16 @@ using netlink::Table;
 // of a target.
 constexpr size_t kLongestChainName = 28;
 constexpr size_t kLongestComment = 255;
-// Verdicts, which iptables takes for targets where a chain's name may be.
-constexpr std::array<absl::string_view, 4> kVerdicts = {"ACCEPT", "DROP", "QUEUE", "RETURN"};
+// iptables takes these for targets where a chain's name may be.
+constexpr absl::string_view kVerdicts[] = {"ACCEPT", "DROP", "QUEUE", "RETURN"};
 
 bool IsBaseChain(const ChainId& chain) {
   return netlink::FindBaseChain(chain.table, chain.name) != nullptr;
 }
 
 bool HasControlCharacter(absl::string_view text) {
-  return std::any_of(text.begin(), text.end(),
-                     [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); });
+  return absl::c_any_of(text,
+                        [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); });
 }
 
 absl::Status CheckName(absl::string_view name) {
@@ -54,9 +53,8 @@ absl::Status CheckName(absl::string_view name) {
     return absl::InvalidArgumentError(
         absl::StrCat("the chain's name is longer than ", kLongestChainName, " bytes"));
   }
-  const bool is_verdict = std::find(kVerdicts.begin(), kVerdicts.end(), name) != kVerdicts.end();
-  if (name[0] == '-' || name[0] == '!' || is_verdict || HasControlCharacter(name) ||
-      name.find_first_of(" \"'\\") != absl::string_view::npos) {
+  if (name[0] == '-' || name[0] == '!' || absl::c_linear_search(kVerdicts, name) ||
+      HasControlCharacter(name) || name.find_first_of(" \"'\\") != absl::string_view::npos) {
     return absl::InvalidArgumentError("iptables-restore takes no chain of such a name");
   }
   return absl::OkStatus();
@@ -144,7 +142,7 @@ class Player {
   }
 
   static std::vector<ObservedRule>::iterator FindRule(ObservedChain& chain, RuleHandle handle) {
-    return std::find_if(chain.rules.begin(), chain.rules.end(), [&](const ObservedRule& rule) {
+    return absl::c_find_if(chain.rules, [&](const ObservedRule& rule) {
       return handle != 0 && rule.handle == handle;
     });
   }
@@ -176,36 +174,30 @@ class Player {
       return absl::NotFoundError(absl::StrCat("there is no chain ", jump.chain, " to jump to"));
     }
     if (IsBaseChain(to)) return absl::FailedPreconditionError("a jump to a base chain");
-    if (Reaches(to, from)) return absl::FailedPreconditionError("chains would jump in a circle");
-    return absl::OkStatus();
+    std::set<ChainId> seen;
+    return Reaches(to, from, seen) ? absl::FailedPreconditionError("chains would jump in a circle")
+                                   : absl::OkStatus();
   }
 
   bool IsJumpedTo(const ChainId& chain) const {
-    return std::any_of(state_.begin(), state_.end(), [&](const auto& entry) {
+    return absl::c_any_of(state_, [&](const auto& entry) {
       const auto& [id, content] = entry;
-      if (id.family != chain.family || id.table != chain.table) return false;
-      return std::any_of(content.rules.begin(), content.rules.end(), [&](const auto& rule) {
-        const std::string* target = JumpTarget(rule);
-        return target != nullptr && *target == chain.name;
-      });
+      return id.family == chain.family && id.table == chain.table &&
+             absl::c_any_of(content.rules, [&](const ObservedRule& rule) {
+               const std::string* target = JumpTarget(rule);
+               return target != nullptr && *target == chain.name;
+             });
     });
   }
 
-  bool Reaches(const ChainId& from, const ChainId& to) const {
-    std::set<ChainId> seen;
-    std::vector<ChainId> ahead = {from};
-    while (!ahead.empty()) {
-      const ChainId chain = std::move(ahead.back());
-      ahead.pop_back();
-      if (chain == to) return true;
-      const auto found = state_.find(chain);
-      if (found == state_.end() || !seen.insert(chain).second) continue;
-      for (const ObservedRule& rule : found->second.rules) {
-        const std::string* target = JumpTarget(rule);
-        if (target != nullptr) ahead.push_back({chain.family, chain.table, *target});
-      }
-    }
-    return false;
+  bool Reaches(const ChainId& from, const ChainId& to, std::set<ChainId>& seen) const {
+    if (from == to) return true;
+    const auto found = state_.find(from);
+    if (found == state_.end() || !seen.insert(from).second) return false;
+    return absl::c_any_of(found->second.rules, [&](const ObservedRule& rule) {
+      const std::string* target = JumpTarget(rule);
+      return target != nullptr && Reaches({from.family, from.table, *target}, to, seen);
+    });
   }
 
   ObservedChains state_;
@@ -220,38 +212,38 @@ bool Removes(const Operation& operation) {
 }
 
 bool AddsRules(const std::vector<Operation>& operations, Family family, Table table) {
-  return std::any_of(operations.begin(), operations.end(), [&](const Operation& operation) {
+  return absl::c_any_of(operations, [&](const Operation& operation) {
     const ChainId& chain = ChainOf(operation);
     return chain.family == family && chain.table == table &&
            std::holds_alternative<AddRule>(operation);
   });
 }
 
-// Orders `operations` by table, as PlanRestore says.
+// Orders `operations` by table, as PlanRestore describes.
 void SortByTable(const ObservedChains& state, std::vector<Operation>& operations) {
-  const bool only_removes =
-      std::all_of(operations.begin(), operations.end(), [&](const Operation& operation) {
-        const CreateChain* create = std::get_if<CreateChain>(&operation);
-        return create != nullptr ? state.count(create->chain) != 0 : Removes(operation);
-      });
-  // Those whose filter comes once more.
+  const bool only_removes = absl::c_all_of(operations, [&](const Operation& operation) {
+    const CreateChain* create = std::get_if<CreateChain>(&operation);
+    return create != nullptr ? state.count(create->chain) != 0 : Removes(operation);
+  });
+  // Families whose table filter is visited twice.
   std::set<Family> twice;
   for (const Family family : netlink::kFamilies) {
-    const bool both =
-        AddsRules(operations, family, Table::kFilter) && AddsRules(operations, family, Table::kNat);
-    if (both) twice.insert(family);
+    if (AddsRules(operations, family, Table::kFilter) &&
+        AddsRules(operations, family, Table::kNat)) {
+      twice.insert(family);
+    }
   }
   const auto rank = [&](const Operation& operation) {
     constexpr std::array kOrder = {Table::kMangle, Table::kFilter, Table::kNat};
     const ChainId& chain = ChainOf(operation);
-    const auto place = std::find(kOrder.begin(), kOrder.end(), chain.table) - kOrder.begin();
+    const auto place = absl::c_find(kOrder, chain.table) - kOrder.begin();
     if (only_removes) return -place;
     const bool after_nat =
         chain.table == Table::kFilter && Removes(operation) && twice.count(chain.family) != 0;
     return after_nat ? std::ssize(kOrder) : place;
   };
-  std::stable_sort(operations.begin(), operations.end(),
-                   [&](const Operation& a, const auto& b) { return rank(a) < rank(b); });
+  absl::c_stable_sort(operations,
+                      [&](const Operation& a, const auto& b) { return rank(a) < rank(b); });
 }
 
 }  // namespace
@@ -276,14 +268,11 @@ absl::StatusOr<netlink::Transaction> PlanRestore(ObservedChains state,
 std::string RestoreText(const netlink::Transaction& plan, Family family) {
   std::string text;
   netlink::Transaction part;
-  std::set<Table> named;
   for (const Operation& operation : plan.operations) {
     const ChainId& chain = ChainOf(operation);
     if (chain.family != family) continue;
-    const bool goes_on = !part.empty() && ChainOf(part.operations.back()).table == chain.table;
-    if (!goes_on && !named.insert(chain.table).second) {
+    if (!part.empty() && ChainOf(part.operations.back()).table != chain.table) {
       text += ToRestoreText(std::exchange(part, {}), family);
-      named = {chain.table};
     }
     part.operations.push_back(operation);
   }
@@ -291,7 +280,7 @@ std::string RestoreText(const netlink::Transaction& plan, Family family) {
 }
 
 bool AddsConnLabel(const netlink::Transaction& plan, netlink::Family family) {
-  return std::any_of(plan.operations.begin(), plan.operations.end(), [&](const Operation& each) {
+  return absl::c_any_of(plan.operations, [&](const Operation& each) {
     const AddRule* add = std::get_if<AddRule>(&each);
     return add != nullptr && add->chain.family == family && add->rule.conn_label.has_value();
   });

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/xtables/xtables_lock.h"
+
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -9,7 +11,6 @@
 #include <cerrno>
 #include <chrono>
 #include <random>
-#include <string>
 #include <system_error>
 #include <vector>
 
@@ -21,8 +22,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
-#include "agent/process/files.h"
-#include "agent/xtables/iptables_legacy_parts.h"
 
 namespace kipt::agent {
 namespace {

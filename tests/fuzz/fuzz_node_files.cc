@@ -21,7 +21,7 @@
 #include "agent/detect/rule_support.h"
 #include "agent/loop/lookout.h"
 #include "agent/process/own_process.h"
-#include "agent/xtables/iptables_legacy_parts.h"
+#include "agent/xtables/iptables_legacy_programs.h"
 #include "tests/fuzz/legacy_entries.h"
 #include "tests/fuzz/require.h"
 #include "tests/fuzz/targets.h"

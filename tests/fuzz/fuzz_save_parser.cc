@@ -8,10 +8,12 @@
 #include <map>
 #include <string>
 
+#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "agent/xtables/iptables_save.h"
 #include "tests/fuzz/require.h"
 #include "tests/fuzz/targets.h"
+#include "tests/support/surveyed.h"
 
 namespace kipt::testing {
 namespace {
@@ -21,8 +23,6 @@ using netlink::Family;
 using netlink::ObservedChain;
 using netlink::ObservedRule;
 using Chains = std::map<ChainId, ObservedChain>;
-
-constexpr agent::FingerprintKey kKey = {1, 2};
 
 void CheckRule(const ChainId& id, const ObservedRule& rule) {
   if (rule.rule() == nullptr) return;
@@ -51,13 +51,16 @@ void CheckChains(Family family, const Chains& chains) {
 // The legacy backend parses what was picked out of a text, not the text.
 void CheckSelection(Family family, absl::string_view text, const Chains& chains) {
   agent::SavedSelection selection;
-  if (!chains.empty()) selection.chains.insert(chains.begin()->first);
-  const auto selected = agent::ParseSave(family, SelectSaved(text, family, selection));
-  KIPT_REQUIRE(selected.ok());
-  KIPT_REQUIRE(selected->size() == chains.size());
   for (const auto& [id, chain] : chains) {
-    KIPT_REQUIRE(selected->count(id) == 1);
-    const std::vector<ObservedRule>& rules = selected->at(id).rules;
+    (selection.chains.empty() ? selection.chains : selection.bare).insert(id);
+  }
+  const auto tables = agent::ReadSave(text, agent::TablesMayRepeat::kNo);
+  KIPT_REQUIRE(tables.ok());
+  const Chains selected = agent::ChainsOf(family, *tables, &selection);
+  KIPT_REQUIRE(selected.size() == chains.size());
+  for (const auto& [id, chain] : chains) {
+    KIPT_REQUIRE(selected.count(id) == 1);
+    const std::vector<ObservedRule>& rules = selected.at(id).rules;
     if (selection.chains.count(id) != 0) KIPT_REQUIRE(rules == chain.rules);
     if (selection.chains.count(id) == 0) KIPT_REQUIRE(rules.empty());
   }
@@ -90,9 +93,12 @@ void FuzzSaveParser(FuzzBytes input) {
   const auto file = agent::ParseSavedFile(text);
   if (!file.ok()) KIPT_REQUIRE_REASON(file.status());
   if (file.ok()) KIPT_REQUIRE(!file->tables.empty());
-  // A comment line and another in front say nothing.
-  KIPT_REQUIRE(agent::FingerprintSaved(kKey, absl::StrCat("# now\n", text)) ==
-               agent::FingerprintSaved(kKey, text));
+  // A comment line in front says nothing.
+  const auto tables = agent::ReadSave(text, agent::TablesMayRepeat::kYes);
+  const std::string later = absl::StrCat("# now\n", text);
+  const auto again = agent::ReadSave(later, agent::TablesMayRepeat::kYes);
+  KIPT_REQUIRE(tables.ok() == again.ok());
+  if (tables.ok()) KIPT_REQUIRE(absl::HashOf(*tables) == absl::HashOf(*again));
 }
 
 }  // namespace kipt::testing

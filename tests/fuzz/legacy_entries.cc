@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <string>
 
-#include "agent/xtables/iptables_legacy_parts.h"
+#include "agent/xtables/iptables_legacy_monitor.h"
 #include "tests/fuzz/require.h"
 
 namespace kipt::testing {
@@ -17,20 +17,18 @@ namespace {
 
 using netlink::Family;
 
-constexpr agent::FingerprintKey kKey = {1, 2};
-
 void CheckFamily(Family family, absl::string_view entries, size_t counters, size_t header) {
-  const auto first = agent::FingerprintEntries(family, kKey, std::string(entries));
+  const auto first = agent::HashEntries(family, std::string(entries));
   if (!first.ok()) return KIPT_REQUIRE_REASON(first.status());
   if (entries.empty()) return;
   KIPT_REQUIRE(entries.size() >= header);
   std::string counted(entries);
   counted[counters] = static_cast<char>(counted[counters] ^ 1);
-  const auto second = agent::FingerprintEntries(family, kKey, counted);
+  const auto second = agent::HashEntries(family, counted);
   KIPT_REQUIRE(second.ok() && *second == *first);
   std::string changed(entries);
   changed[0] = static_cast<char>(changed[0] ^ 1);
-  const auto third = agent::FingerprintEntries(family, kKey, changed);
+  const auto third = agent::HashEntries(family, changed);
   KIPT_REQUIRE(third.ok() && *third != *first);
 }
 

@@ -2,7 +2,7 @@
 //
 // File: tests/fuzz/legacy_entries.h
 //
-// Apart from the other files of the node: agent/xtables/iptables_legacy_parts.h and
+// Apart from the other files of the node: agent/xtables/iptables_legacy_monitor.h and
 // agent/detect/mode_evidence.h both have a IptablesLegacyTables, and cannot be included together.
 #ifndef KIPT_TESTS_FUZZ_LEGACY_ENTRIES_H_
 #define KIPT_TESTS_FUZZ_LEGACY_ENTRIES_H_

@@ -18,7 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/process/command.h"
 #include "agent/xtables/iptables_legacy_backend.h"
-#include "agent/xtables/iptables_save.h"
+#include "agent/xtables/conn_label_names.h"
 #include "netlink/backend.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"

@@ -26,7 +26,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "agent/xtables/iptables_legacy_backend.h"
-#include "agent/xtables/iptables_legacy_parts.h"
+#include "agent/xtables/iptables_legacy_monitor.h"
 #include "netlink/backend.h"
 #include "tests/kernel/nft_fixture.h"
 #include "tests/support/netns_fixture.h"

@@ -17,7 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/xtables/iptables_legacy_backend.h"
-#include "agent/xtables/iptables_legacy_parts.h"
+#include "agent/xtables/iptables_legacy_monitor.h"
 #include "netlink/backend.h"
 #include "tests/kernel/iptables_legacy_monitor_fixture.h"
 #include "tests/support/lock_holder.h"

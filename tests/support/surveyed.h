@@ -11,8 +11,23 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "agent/xtables/iptables_save.h"
+#include "agent/xtables/saved_rule.h"
 #include "netlink/survey.h"
+
+namespace kipt::agent {
+
+// One save or several of one family.
+inline absl::StatusOr<netlink::Survey> ParseSurvey(absl::string_view mode, netlink::Family family,
+                                                   absl::string_view text,
+                                                   const netlink::SurveyFilter& keep) {
+  const absl::StatusOr<std::vector<SavedTable>> tables = ReadSave(text, TablesMayRepeat::kYes);
+  if (!tables.ok()) return tables.status();
+  return SurveyOf(mode, family, *tables, keep);
+}
+
+}  // namespace kipt::agent
 
 namespace kipt::testing {
 
@@ -22,8 +37,8 @@ inline netlink::SurveyRule Surveyed(const std::string& text, const std::string& 
   std::vector<absl::string_view> words;
   netlink::SurveyRule rule = {{.content = netlink::OpaqueRule{.text = text, .jump = {}}}};
   if (!agent::SplitSavedRule(text, words)) return rule;
-  const agent::SavedChains chains = {{chain, false}};
-  rule.content = agent::ParseSavedRule(family, chains, text, words);
+  const agent::SavedChains chains = {{chain, "-"}};
+  rule.content = agent::ParseSavedRule(family, chains, text);
   if (ToString(family, rule) != text) rule.spelling = text;
   return rule;
 }

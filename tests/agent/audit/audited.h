@@ -17,6 +17,7 @@
 #include "agent/audit/audit.h"
 #include "agent/xtables/iptables_save.h"
 #include "netlink/survey.h"
+#include "tests/support/surveyed.h"
 
 namespace kipt::agent {
 

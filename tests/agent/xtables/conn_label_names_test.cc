@@ -2,6 +2,8 @@
 //
 // Labels that connlabel.conf names. tests/kernel/conn_label_names_test.cc holds the same against
 // iptables itself.
+#include "agent/xtables/conn_label_names.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -12,7 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/process/command.h"
-#include "agent/xtables/iptables_legacy_parts.h"
+#include "agent/xtables/iptables_legacy_programs.h"
 #include "agent/xtables/iptables_save.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
@@ -176,11 +178,6 @@ TEST(ConnLabelNamesTest, LeavesBrokenTextsAsTheyAre) {
   EXPECT_EQ(WithConnLabelNumbers("-A X -m connlabel --label \"a\"", names),
             "-A X -m connlabel --label \"1\"")
       << "no newline at the end";
-}
-
-TEST(ConnLabelNamesTest, KnowsWhereNamesMayBe) {
-  EXPECT_TRUE(MentionsConnLabels("-A X -m connlabel ! --label \"a\"\n"));
-  EXPECT_FALSE(MentionsConnLabels("-A X -m mark --mark 0x1/0x1\n"));
 }
 
 TEST(ConnLabelNamesTest, TellsANameFromWhatIsPrintedWithoutOne) {

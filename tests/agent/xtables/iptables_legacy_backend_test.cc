@@ -166,6 +166,49 @@ TEST_F(LegacyBackendTest, WritesUnderTheLockAndGivesTheProgramAnother) {
   EXPECT_THAT(writes[0].environment, Not(Contains("XTABLES_LOCKFILE=" + LockPath())));
 }
 
+// Next to 110,000 rules of nat, reading them takes most of the time for which the lock is held.
+TEST_F(LegacyBackendTest, ReadsUnderTheLockOnlyTheTableThatItWrites) {
+  const auto nat = [](const std::string& target) {
+    return absl::StrCat("*nat\n:THEIRS - [0:0]\n-A THEIRS -j ", target, "\nCOMMIT\n");
+  };
+  auto backend = Open("1.8.9");
+  Saves("iptables", absl::StrCat(kEmptyFilter, nat("RETURN")));
+  EXPECT_THAT(backend->Apply(CreateUser(*backend)), IsOk());
+  const auto saves = runner_.RequestsOf(Program("iptables", "save"));
+  EXPECT_THAT(saves.back().arguments, ElementsAre("-c", "-t", "filter"));
+
+  const Transaction transaction = CreateUser(*backend);
+  Saves("iptables", absl::StrCat(kEmptyFilter, nat("DROP")));
+  EXPECT_THAT(backend->Apply(transaction), IsOk()) << "nat is another program's, and not written";
+  const Transaction late = CreateUser(*backend);
+  Saves("iptables", absl::StrCat(kFilterWithUser, nat("DROP")));
+  EXPECT_THAT(backend->Apply(late), StatusIs(absl::StatusCode::kAborted));
+}
+
+TEST_F(LegacyBackendTest, ReadsAllTablesWhereItWritesSeveral) {
+  auto backend = Open("1.8.9");
+  Saves("iptables", absl::StrCat("*raw\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n", kEmptyFilter));
+  Transaction transaction = CreateUser(*backend);
+  transaction.operations.emplace_back(CreateChain{{Family::kIPv4, Table::kNat, "USER"}});
+  EXPECT_THAT(backend->Apply(transaction), IsOk());
+  EXPECT_THAT(runner_.RequestsOf(Program("iptables", "save")).back().arguments, ElementsAre("-c"));
+  transaction.generation = Read(*backend, {kUser}).generation;
+  Saves("iptables", absl::StrCat("*raw\n:PREROUTING DROP [0:0]\nCOMMIT\n", kEmptyFilter));
+  EXPECT_THAT(backend->Apply(transaction), StatusIs(absl::StatusCode::kAborted));
+}
+
+TEST_F(LegacyBackendTest, RunsNoProgramToReadATableThatDoesNotExist) {
+  auto backend = Open("1.8.9");
+  Saves("iptables", kEmptyFilter);
+  TableNames("ip", "filter\n");
+  const ChainId nat{Family::kIPv4, Table::kNat, "USER"};
+  const uint32_t generation = Read(*backend, {nat}).generation;
+  const size_t asked = runner_.RequestsOf(Program("iptables", "save")).size();
+  EXPECT_THAT(backend->Apply({.generation = generation, .operations = {CreateChain{nat}}}), IsOk());
+  EXPECT_THAT(runner_.RequestsOf(Program("iptables", "save")), SizeIs(asked))
+      << "reading it would create it";
+}
+
 TEST_F(LegacyBackendTest, LetsAProgramThatTakesTheLockItselfTakeIt) {
   auto backend = Open("1.8.6");
   const Transaction transaction = CreateUser(*backend);

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/xtables/iptables_legacy_parts.h"
+#include "agent/xtables/iptables_legacy_programs.h"
 #include "tests/agent/xtables/iptables_legacy_fixture.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/surveyed.h"

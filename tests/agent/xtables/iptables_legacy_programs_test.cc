@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/xtables/iptables_legacy_programs.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -6,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "agent/xtables/iptables_legacy_parts.h"
 #include "tests/agent/xtables/iptables_legacy_fixture.h"
 #include "tests/support/status_matchers.h"
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The fingerprint of legacy rules over bytes of the test's own: what counts, what does not, and
+// The hash of legacy rules over bytes of the test's own: what counts, what does not, and
 // what is no row of rules at all.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 
-#include "agent/xtables/iptables_legacy_parts.h"
+#include "agent/xtables/iptables_legacy_monitor.h"
 
 // Need struct in6_addr to be the C library's, and so come behind it.
 #include <linux/netfilter_ipv4/ip_tables.h>
@@ -23,12 +23,8 @@
 namespace kipt::testing {
 namespace {
 
-using agent::Fingerprint;
-using agent::FingerprintEntries;
-using agent::FingerprintKey;
+using agent::HashEntries;
 using netlink::Family;
-
-constexpr FingerprintKey kKey = {1, 2};
 
 // One rule with `more` behind its head, which says that the rule has `size` bytes.
 template <typename Entry>
@@ -47,10 +43,10 @@ std::string Rule(const std::string& more, uint64_t packets = 0) {
   return RuleOfSize<Entry>(more, sizeof(Entry) + more.size(), packets);
 }
 
-Fingerprint Of(Family family, const std::string& entries) {
-  const absl::StatusOr<Fingerprint> fingerprint = FingerprintEntries(family, kKey, entries);
-  EXPECT_THAT(fingerprint, IsOk());
-  return fingerprint.ok() ? *fingerprint : Fingerprint{};
+size_t Of(Family family, const std::string& entries) {
+  const absl::StatusOr<size_t> hash = HashEntries(family, entries);
+  EXPECT_THAT(hash, IsOk());
+  return hash.ok() ? *hash : 0;
 }
 
 template <typename Entry>
@@ -74,13 +70,13 @@ void ExpectAllButCountersCount(Family family) {
   }
 }
 
-TEST(LegacyTablesTest, FingerprintsRulesWithoutTheirCounters) {
+TEST(LegacyTablesTest, HashesRulesWithoutTheirCounters) {
   ExpectAllButCountersCount<ipt_entry>(Family::kIPv4);
   ExpectAllButCountersCount<ip6t_entry>(Family::kIPv6);
 }
 
 TEST(LegacyTablesTest, TakesATableWithoutRules) {
-  EXPECT_THAT(FingerprintEntries(Family::kIPv4, kKey, ""), IsOk());
+  EXPECT_THAT(HashEntries(Family::kIPv4, ""), IsOk());
 }
 
 TEST(LegacyTablesTest, RefusesWhatIsNoRowOfWholeRules) {
@@ -106,10 +102,10 @@ TEST(LegacyTablesTest, RefusesWhatIsNoRowOfWholeRules) {
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
-    EXPECT_THAT(FingerprintEntries(Family::kIPv4, kKey, row.entries),
+    EXPECT_THAT(HashEntries(Family::kIPv4, row.entries),
                 StatusIs(absl::StatusCode::kDataLoss, ::testing::HasSubstr("no whole rule")));
   }
-  EXPECT_THAT(FingerprintEntries(Family::kIPv6, kKey, good), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(HashEntries(Family::kIPv6, good), StatusIs(absl::StatusCode::kDataLoss));
 }
 
 // For the sanitizers: whatever the bytes are, nothing behind them is touched.
@@ -126,7 +122,7 @@ TEST(LegacyTablesTest, SurvivesBytesOfAnyKind) {
     }
     entries.resize(entries.size() - (entries.empty() ? 0 : random() % 2));
     for (const Family family : netlink::kFamilies) {
-      whole += FingerprintEntries(family, kKey, entries).ok() ? 1 : 0;
+      whole += HashEntries(family, entries).ok() ? 1 : 0;
     }
   }
   EXPECT_GT(whole, 2000) << "the bytes are too wild to try anything";

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "agent/xtables/iptables_save.h"
+#include "agent/xtables/saved_rule.h"
 #include "netlink/ruleset.h"
 #include "netlink/xt_info.h"
 
@@ -27,11 +27,11 @@ const netlink::Marks kAnything = {
 
 // Of any rule, whether it is one of ours or opaque.
 netlink::Marks MarksOf(const std::string& text) {
-  const SavedChains chains = {{"OTHER", false}, {"INPUT", true}};
+  const SavedChains chains = {{"OTHER", "-"}, {"INPUT", "ACCEPT"}};
   std::vector<absl::string_view> words;
   EXPECT_EQ(SplitSavedRule(text, words), text.size());
   netlink::ObservedRule rule;
-  rule.content = ParseSavedRule(netlink::Family::kIPv4, chains, text, words);
+  rule.content = ParseSavedRule(netlink::Family::kIPv4, chains, text);
   return {.tested = netlink::MarksTested(rule),
           .set = netlink::MarksSet(rule),
           .cleared = netlink::MarksCleared(rule),

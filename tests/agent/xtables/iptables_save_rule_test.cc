@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "agent/xtables/iptables_save.h"
+#include "agent/xtables/saved_rule.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {
@@ -34,10 +34,10 @@ using ::testing::IsEmpty;
 
 // User chains OTHER and LOG, the built-in chain INPUT.
 std::variant<Rule, OpaqueRule> Parse(Family family, const std::string& text) {
-  const SavedChains chains = {{"OTHER", false}, {"LOG", false}, {"INPUT", true}};
+  const SavedChains chains = {{"OTHER", "-"}, {"LOG", "-"}, {"INPUT", "ACCEPT"}};
   std::vector<absl::string_view> words;
   EXPECT_EQ(SplitSavedRule(text, words), text.size());
-  return ParseSavedRule(family, chains, text, words);
+  return ParseSavedRule(family, chains, text);
 }
 
 PrefixMatch Match(Family family, const char* prefix, bool negated = false) {

@@ -2,13 +2,14 @@
 //
 // What tests/kernel/backend_contract_test.cc cannot say of every backend: how the plan reads. The
 // refusals that all backends share are held there.
+#include "agent/xtables/restore_plan.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "agent/xtables/iptables_legacy_parts.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 

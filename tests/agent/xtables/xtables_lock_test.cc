@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/xtables/xtables_lock.h"
+
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +14,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "agent/xtables/iptables_legacy_parts.h"
 #include "tests/support/lock_holder.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"

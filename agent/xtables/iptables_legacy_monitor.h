@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// File: agent/xtables/iptables_legacy_monitor.h
+//
+// The Monitor of the iptables-legacy backend. The kernel does not report changes of these tables,
+// but every program that changes them with iptables 1.6.2 or later opens xtables.lock before and
+// closes it afterwards, and inotify(7) reports that. Then the tables are compared with those of the
+// last time: readers take the lock, too, and one lock serves all network namespaces. The kernel
+// gives their rules (getsockopt(2) with IPT_SO_GET_INFO and IPT_SO_GET_ENTRIES,
+// linux/netfilter_ipv4/ip_tables.h) in microseconds; nothing is decoded, changed or created.
+//
+// Not seen: programs that take no lock or another one (an older iptables, a container with a /run
+// of its own, a program that was given XTABLES_LOCKFILE), and a lock file that is mounted over the
+// watched one later. A caller that must not miss these checks from time to time. Not installed.
+#ifndef KIPT_AGENT_XTABLES_IPTABLES_LEGACY_MONITOR_H_
+#define KIPT_AGENT_XTABLES_IPTABLES_LEGACY_MONITOR_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "netlink/backend.h"
+#include "netlink/ruleset.h"
+
+namespace kipt::agent {
+
+// The hash of what IPT_SO_GET_ENTRIES gave, with all counters taken for 0.
+//
+// DataLoss: that is no row of whole rules.
+absl::StatusOr<size_t> HashEntries(netlink::Family family, std::string entries);
+
+// Watches the tables mangle, nat and filter of both families, in the calling thread's network
+// namespace, which it keeps alive. `lock_path` and `table_names_path` as in IptablesLegacyOptions:
+// asking for a table that is not listed would create it.
+//
+// Drain counts 1 where the tables differ from those of the last time. A table of more than 256 KiB
+// is not read and may always differ: any use of the lock counts then, readers' and other
+// namespaces' included, and the caller limits how often it checks. Our own writes count like any
+// other's. No writer is named.
+//
+// Errors, also of Drain: NotFound: neither the lock file nor its directory exists.
+// PermissionDenied: the lock file may not be read; CAP_NET_RAW or CAP_NET_ADMIN is missing; not uid
+// 0 of the namespace. ResourceExhausted: no descriptors, or too many inotify instances or watches.
+// FailedPrecondition: the first tables of a family came to be, and this thread, which is in another
+// namespace, cannot open their list. DataLoss as HashEntries.
+absl::StatusOr<std::unique_ptr<netlink::Monitor>> NewIptablesLegacyMonitor(
+    const std::string& lock_path, const std::string& table_names_path);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_XTABLES_IPTABLES_LEGACY_MONITOR_H_
