@@ -6,14 +6,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <system_error>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "agent/xtables/iptables_legacy_parts.h"
 #include "tests/support/lock_holder.h"
+#include "tests/support/process_cost.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 
@@ -78,7 +83,42 @@ TEST_F(XtablesLockTest, FollowsAFileThatIsReplaced) {
   EXPECT_THAT(XtablesLock::Acquire(path_, absl::Seconds(5)), IsOk()) << "nobody holds the new one";
 }
 
+TEST_F(XtablesLockTest, FollowsAFileThatIsReplacedWhileItWaits) {
+  const LockHolder holder(path_, absl::InfiniteDuration());
+  tree_.Write("another", "");
+  const std::string another = tree_.Path("another");
+  std::thread other([&] {
+    absl::SleepFor(absl::Milliseconds(100));
+    EXPECT_EQ(rename(another.c_str(), path_.c_str()), 0);
+  });
+  EXPECT_THAT(XtablesLock::Acquire(path_, absl::Seconds(20)), IsOk()) << "nobody holds the new one";
+  other.join();
+}
+
+TEST_F(XtablesLockTest, WaitsWithoutUsingTheCpu) {
+  const LockHolder holder(path_, absl::InfiniteDuration());
+  const absl::Duration before = CpuOfThisThread();
+  EXPECT_THAT(XtablesLock::Acquire(path_, absl::Milliseconds(500)),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_LT(CpuOfThisThread() - before, absl::Milliseconds(50));
+}
+
+TEST_F(XtablesLockTest, IsNotInheritedByPrograms) {
+  const absl::StatusOr<XtablesLock> lock = XtablesLock::Acquire(path_, absl::ZeroDuration());
+  ASSERT_THAT(lock, IsOk());
+  int found = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    if (std::filesystem::read_symlink(entry.path(), error) != path_) continue;
+    ++found;
+    EXPECT_NE(fcntl(std::stoi(entry.path().filename()), F_GETFD) & FD_CLOEXEC, 0);
+  }
+  EXPECT_EQ(found, 1);
+}
+
 TEST_F(XtablesLockTest, SaysWhenTheHolderCannotBeSeen) {
+  EXPECT_THAT(agent::DescribeXtablesLockHolder(path_), HasSubstr("nobody who can be seen"));
+  tree_.Write("xtables.lock", "");
   EXPECT_THAT(agent::DescribeXtablesLockHolder(path_), HasSubstr("nobody who can be seen"));
 }
 
