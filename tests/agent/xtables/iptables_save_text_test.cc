@@ -84,6 +84,7 @@ TEST(SavedTextTest, IsTheSameWhateverTheTimeAndTheCounters) {
       {"counters in a comment behind counters", "[0:0] " + rule + "a\n[1:2] b\"\n",
        "[0:0] " + rule + "a\n[1:3] b\"\n", false},
       {"no newline at the end", "# a", "# b", true},
+      {"rule behind a comment with a quote", "# \"a\n-A X\n", "# \"a\n-A Y\n", false},
       {"time after an empty line", "\n# noon\n", "\n# one\n", true},
       {"counters after a comment with a quote", "# \"a\n[0:0] -A X\n", "# \"a\n[1:2] -A X\n", true},
       {"counters after a comment that ends in a space", rule + "a \"\n[0:0] -A X\n",

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -17,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "agent/xtables/iptables_legacy_parts.h"
+#include "tests/support/failing_call.h"
 #include "tests/support/lock_holder.h"
 #include "tests/support/process_cost.h"
 #include "tests/support/status_matchers.h"
@@ -120,6 +123,21 @@ TEST_F(XtablesLockTest, SaysWhenTheHolderCannotBeSeen) {
   EXPECT_THAT(agent::DescribeXtablesLockHolder(path_), HasSubstr("nobody who can be seen"));
   tree_.Write("xtables.lock", "");
   EXPECT_THAT(agent::DescribeXtablesLockHolder(path_), HasSubstr("nobody who can be seen"));
+}
+
+TEST_F(XtablesLockTest, GivesUpAtOnceWhereTheKernelHasNoLocks) {
+  WithFailingCall(
+      {.number = SYS_flock, .argument = 1, .value = LOCK_EX | LOCK_NB, .error = ENOLCK}, [&] {
+        EXPECT_THAT(
+            XtablesLock::Acquire(path_, absl::Seconds(5)),
+            StatusIs(absl::StatusCode::kUnavailable, HasSubstr(absl::StrCat("flock ", path_))));
+      });
+  WithFailingCall({.number = SYS_flock, .argument = 1, .value = LOCK_EX | LOCK_NB, .error = EINTR},
+                  [&] {
+                    EXPECT_THAT(XtablesLock::Acquire(path_, absl::Milliseconds(20)),
+                                StatusIs(absl::StatusCode::kDeadlineExceeded))
+                        << "a signal is no reason to give up";
+                  });
 }
 
 TEST_F(XtablesLockTest, SaysWhatToDoAboutADirectory) {
