@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -26,6 +27,18 @@
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
+namespace {
+
+// Called before each flock(2) of this program.
+std::function<void()> before_flock;
+
+}  // namespace
+
+extern "C" int flock(int fd, int operation) noexcept {
+  if (const std::function<void()> before = before_flock) before();
+  return static_cast<int>(syscall(SYS_flock, fd, operation));
+}
+
 namespace {
 
 using agent::XtablesLock;
@@ -98,12 +111,29 @@ TEST_F(XtablesLockTest, FollowsAFileThatIsReplacedWhileItWaits) {
   other.join();
 }
 
-TEST_F(XtablesLockTest, WaitsWithoutUsingTheCpu) {
+TEST_F(XtablesLockTest, DoesNotTakeTheLockOfAFileThatIsReplacedJustBefore) {
+  tree_.Write("another", "");
+  before_flock = [&] {
+    before_flock = nullptr;
+    ASSERT_EQ(rename(tree_.Path("another").c_str(), path_.c_str()), 0);
+  };
+  const absl::StatusOr<XtablesLock> lock = XtablesLock::Acquire(path_, absl::Seconds(20));
+  EXPECT_THAT(lock, IsOk());
+  EXPECT_FALSE(IsFree());
+}
+
+TEST_F(XtablesLockTest, TriesAboutTwentyTimesASecondAndSleepsInBetween) {
   const LockHolder holder(path_, absl::InfiniteDuration());
   const absl::Duration before = CpuOfThisThread();
-  EXPECT_THAT(XtablesLock::Acquire(path_, absl::Milliseconds(500)),
+  int tries = 0;
+  before_flock = [&] { ++tries; };
+  EXPECT_THAT(XtablesLock::Acquire(path_, absl::Seconds(1)),
               StatusIs(absl::StatusCode::kDeadlineExceeded));
+  before_flock = nullptr;
   EXPECT_LT(CpuOfThisThread() - before, absl::Milliseconds(50));
+  // Up to 46, and 18 at least where nothing delays the sleeps.
+  EXPECT_GE(tries, 10);
+  EXPECT_LE(tries, 60);
 }
 
 TEST_F(XtablesLockTest, IsNotInheritedByPrograms) {
