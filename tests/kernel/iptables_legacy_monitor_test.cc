@@ -253,11 +253,10 @@ TEST_F(LegacyMonitorTest, TellsAnErrorFromATableThatIsMissing) {
     FailingCall call;
     Code code;
     std::string message = {};
-    size_t tables = 0;
   };
   constexpr uint32_t kGetOption = SYS_getsockopt;
   const Row rows[] = {
-      {"a kernel without IPv6", {SYS_socket, 0, AF_INET6, EAFNOSUPPORT}, Code::kOk, "", 1},
+      {"a kernel without IPv6", {SYS_socket, 0, AF_INET6, EAFNOSUPPORT}, Code::kOk},
       {"no raw socket of IPv6",
        {SYS_socket, 0, AF_INET6, EPERM},
        Code::kPermissionDenied,
@@ -266,15 +265,14 @@ TEST_F(LegacyMonitorTest, TellsAnErrorFromATableThatIsMissing) {
        {SYS_socket, 0, AF_INET, EAFNOSUPPORT},
        Code::kUnavailable,
        "opening a raw socket to ask for iptables-legacy ip:"},
-      {"tables that are gone", {kGetOption, 2, IPT_SO_GET_INFO, ENOENT}, Code::kOk, "", 0},
+      {"tables that are gone", {kGetOption, 2, IPT_SO_GET_INFO, ENOENT}, Code::kOk},
       {"layouts that cannot be read",
        {kGetOption, 2, IPT_SO_GET_INFO, ENOMEM},
        Code::kResourceExhausted,
        "reading the layout of iptables-legacy ip filter"},
       {"rules that are rewritten all the while",
        {kGetOption, 2, IPT_SO_GET_ENTRIES, EAGAIN},
-       Code::kAborted,
-       "reading the rules of iptables-legacy ip filter"},
+       Code::kOk},
       {"rules that cannot be read",
        {kGetOption, 2, IPT_SO_GET_ENTRIES, ENOMEM},
        Code::kResourceExhausted,
@@ -287,27 +285,42 @@ TEST_F(LegacyMonitorTest, TellsAnErrorFromATableThatIsMissing) {
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
     WithFailingCall(row.call, [&] {
-      auto reader = agent::OpenIptablesLegacyTables(IptablesLegacyOptions().table_names_path);
-      const auto tables = reader.ok() ? (*reader)() : reader.status();
-      EXPECT_THAT(tables.status(), StatusIs(row.code, ::testing::HasSubstr(row.message)));
-      if (tables.ok()) EXPECT_EQ(tables->size(), row.tables);
+      const auto monitor =
+          agent::NewIptablesLegacyMonitor(kLock, IptablesLegacyOptions().table_names_path);
+      EXPECT_THAT(monitor, StatusIs(row.code, ::testing::HasSubstr(row.message)));
     });
   }
+}
+
+TEST_F(LegacyMonitorTest, CountsEveryUseOfTheLockWhileATableIsRewritten) {
+  MustRun({"iptables-legacy", "-N", "USER"});
+  WithFailingCall({SYS_getsockopt, 2, IPT_SO_GET_ENTRIES, EAGAIN}, [&] {
+    auto monitor = Watch();
+    close(open(kLock, O_RDONLY | O_CLOEXEC));
+    EXPECT_GE(Seen(*monitor), 1U) << "it may have changed";
+  });
 }
 
 TEST_F(LegacyMonitorTest, FindsTheListOfTablesOnceItIsThere) {
   MustRun({"iptables-legacy", "-N", "USER"});
   const TemporaryTree tree;
-  auto reader = agent::OpenIptablesLegacyTables(tree.Path("%s_names"));
-  ASSERT_THAT(reader, IsOk());
-  EXPECT_THAT((*reader)(), IsOkAndHolds(::testing::IsEmpty()));
+  const std::string names = tree.Path("%s_names");
+  auto monitor = agent::NewIptablesLegacyMonitor(kLock, names);
+  ASSERT_THAT(monitor, IsOk());
+  MustRun({"iptables-legacy", "-S"});
+  EXPECT_EQ(Seen(**monitor), 0U) << "no list, no table";
   tree.Write("ip_names", "filter\n");
-  EXPECT_THAT((*reader)(), IsOkAndHolds(::testing::SizeIs(1)));
+  MustRun({"iptables-legacy", "-S"});
+  EXPECT_EQ(Seen(**monitor), 1U);
   tree.Write("ip_names", "filter\nraw\n");
-  EXPECT_THAT((*reader)(), IsOkAndHolds(::testing::SizeIs(1)));
+  MustRun({"iptables-legacy", "-S"});
+  EXPECT_EQ(Seen(**monitor), 0U) << "kubelet has no rules in raw";
   tree.Link("ip6_names", tree.Path("ip6_names"));
-  EXPECT_THAT((*reader)(), ::testing::Not(IsOk())) << "too many links is not the same as no list";
-  const auto opened = agent::OpenIptablesLegacyTables(tree.Path("%s_names"));
+  MustRun({"iptables-legacy", "-S"});
+  ASSERT_TRUE(Wakes(**monitor, absl::Milliseconds(50)));
+  EXPECT_THAT((*monitor)->Drain(), ::testing::Not(IsOk()))
+      << "too many links is not the same as no list";
+  const auto opened = agent::NewIptablesLegacyMonitor(kLock, names);
   EXPECT_THAT(std::string(opened.status().message()), ::testing::HasSubstr("only uid 0"));
 }
 
