@@ -225,6 +225,7 @@ TEST_F(EventLoopTest, SaysWhatTheKernelRefuses) {
   ASSERT_GE(dup2(counter_, loop_->fd()), 0);
   EXPECT_THAT(loop_->Dispatch(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("the event loop failed")));
+  EXPECT_THAT(loop_->Run(), Not(IsOk()));
 }
 
 }  // namespace
