@@ -97,9 +97,11 @@ TEST_F(LegacyMonitorLockTest, FollowsADirectoryThatIsReplaced) {
 }
 
 TEST_F(LegacyMonitorLockTest, SaysWhatToDoWhereThereIsNothingToWatch) {
-  EXPECT_THAT(agent::NewIptablesLegacyMonitor("/run/none/xtables.lock",
-                                              IptablesLegacyOptions().table_names_path),
-              StatusIs(absl::StatusCode::kNotFound, ::testing::HasSubstr("hostPath")));
+  std::ofstream{"/run/file"};
+  for (const std::string lock : {"/run/none/xtables.lock", "/run/file/xtables.lock"}) {
+    EXPECT_THAT(agent::NewIptablesLegacyMonitor(lock, IptablesLegacyOptions().table_names_path),
+                StatusIs(absl::StatusCode::kNotFound, ::testing::HasSubstr("hostPath")));
+  }
 }
 
 TEST_F(LegacyMonitorLockTest, DoesNotWakeForWhatElseHappensInTheDirectory) {

@@ -12,7 +12,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+// Needs struct in6_addr to be the C library's, and so comes after it.
+#include <linux/netfilter_ipv4/ip_tables.h>
+
+#include <cerrno>
 #include <cstdint>
+#include <cstdio>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -25,10 +30,12 @@
 #include "agent/xtables/iptables_legacy_backend.h"
 #include "netlink/backend.h"
 #include "tests/kernel/iptables_legacy_monitor_fixture.h"
+#include "tests/support/failing_call.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/process_cost.h"
 #include "tests/support/run_program.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
 namespace {
@@ -232,6 +239,86 @@ TEST_F(LegacyMonitorTest, IsWhatTheBackendWatchesWithInBothModes) {
   const InNetns inside(other);
   EXPECT_THAT((*backend)->Watch(WatchMode::kEvents),
               StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TEST_F(LegacyMonitorTest, TellsAnErrorFromATableThatIsMissing) {
+  using Code = absl::StatusCode;
+  MustRun({"iptables-legacy", "-N", "USER"});
+  MustRun({"ip6tables-legacy", "-N", "USER"});
+  struct Row {
+    std::string name;
+    FailingCall call;
+    Code code;
+    std::string message = {};
+  };
+  constexpr uint32_t kGetOption = SYS_getsockopt;
+  const Row rows[] = {
+      {"a kernel without IPv6", {SYS_socket, 0, AF_INET6, EAFNOSUPPORT}, Code::kOk},
+      {"no raw socket of IPv6",
+       {SYS_socket, 0, AF_INET6, EPERM},
+       Code::kPermissionDenied,
+       "opening a raw socket to ask for iptables-legacy ip6"},
+      {"a kernel without IPv4",
+       {SYS_socket, 0, AF_INET, EAFNOSUPPORT},
+       Code::kUnavailable,
+       "opening a raw socket to ask for iptables-legacy ip:"},
+      {"tables that are gone", {kGetOption, 2, IPT_SO_GET_INFO, ENOENT}, Code::kOk},
+      {"layouts that cannot be read",
+       {kGetOption, 2, IPT_SO_GET_INFO, ENOMEM},
+       Code::kResourceExhausted,
+       "reading the layout of iptables-legacy ip filter"},
+      {"rules that are rewritten all the while",
+       {kGetOption, 2, IPT_SO_GET_ENTRIES, EAGAIN},
+       Code::kOk},
+      {"rules that cannot be read",
+       {kGetOption, 2, IPT_SO_GET_ENTRIES, ENOMEM},
+       Code::kResourceExhausted,
+       "reading the rules of iptables-legacy ip filter"},
+      {"a list of tables that cannot be read again",
+       {SYS_lseek, 2, SEEK_SET, EINVAL},
+       Code::kUnavailable,
+       "cannot read /proc"},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    WithFailingCall(row.call, [&] {
+      const auto monitor =
+          agent::NewIptablesLegacyMonitor(kLock, IptablesLegacyOptions().table_names_path);
+      EXPECT_THAT(monitor, StatusIs(row.code, ::testing::HasSubstr(row.message)));
+    });
+  }
+}
+
+TEST_F(LegacyMonitorTest, CountsEveryUseOfTheLockWhileATableIsRewritten) {
+  MustRun({"iptables-legacy", "-N", "USER"});
+  WithFailingCall({SYS_getsockopt, 2, IPT_SO_GET_ENTRIES, EAGAIN}, [&] {
+    auto monitor = Watch();
+    close(open(kLock, O_RDONLY | O_CLOEXEC));
+    EXPECT_GE(Seen(*monitor), 1U) << "it may have changed";
+  });
+}
+
+TEST_F(LegacyMonitorTest, FindsTheListOfTablesOnceItIsThere) {
+  MustRun({"iptables-legacy", "-N", "USER"});
+  const TemporaryTree tree;
+  const std::string names = tree.Path("%s_names");
+  auto monitor = agent::NewIptablesLegacyMonitor(kLock, names);
+  ASSERT_THAT(monitor, IsOk());
+  MustRun({"iptables-legacy", "-S"});
+  EXPECT_EQ(Seen(**monitor), 0U) << "no list, no table";
+  tree.Write("ip_names", "filter\n");
+  MustRun({"iptables-legacy", "-S"});
+  EXPECT_EQ(Seen(**monitor), 1U);
+  tree.Write("ip_names", "filter\nraw\n");
+  MustRun({"iptables-legacy", "-S"});
+  EXPECT_EQ(Seen(**monitor), 0U) << "kubelet has no rules in raw";
+  tree.Link("ip6_names", tree.Path("ip6_names"));
+  MustRun({"iptables-legacy", "-S"});
+  ASSERT_TRUE(Wakes(**monitor, absl::Milliseconds(50)));
+  EXPECT_THAT((*monitor)->Drain(), ::testing::Not(IsOk()))
+      << "too many links is not the same as no list";
+  const auto opened = agent::NewIptablesLegacyMonitor(kLock, names);
+  EXPECT_THAT(std::string(opened.status().message()), ::testing::HasSubstr("only uid 0"));
 }
 
 TEST_F(LegacyMonitorTest, SaysWhichCapabilityIsMissing) {

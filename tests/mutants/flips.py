@@ -216,6 +216,8 @@ class Rewriter:
 
   def assignment(self, left, sign, right, context):
     texts = texts_of(left)
+    if not right:  # a function that is `= default`
+      return raw(left) + sign.raw() + raw(right)
     if not context.in_function and context.header and 'constexpr' not in texts:
       if '.' not in texts:  # of a member
         return raw(left) + sign.raw() + raw(right)

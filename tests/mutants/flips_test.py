@@ -65,6 +65,10 @@ class StatementsTest(unittest.TestCase):
                   flips_of('if (absl::IsNotFound(status)) A(); return 1;'))
     self.assertIn('`!s.ok()` is not asked', flips_of('if (Status s = A(); !s.ok()) return 2; return 1;'))
 
+  def test_keeps_a_constructor_that_is_default(self):
+    text = 'class A {\n public:\n  constexpr A() = default;\n  A(const A&) = delete;\n};\n'
+    self.assertEqual(Rewriter('a.h', text, {}, 0).text, text)
+
   def test_a_table_that_is_filled_once_is_reached_by_each_call(self):
     text = Rewriter('a.cc', 'void F() {\n  static constexpr int kA[] = {1, 2};\n}\n', {}, 0).text
     self.assertIn('kipt_mutants::Touch(0, 4);', text)

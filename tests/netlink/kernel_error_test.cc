@@ -73,6 +73,7 @@ TEST(KernelErrorTest, SaysWhatWasDoneWhatTheKernelSaidAndWhatToDo) {
   EXPECT_EQ(KernelError(ENOENT, "doing", "do that instead").message(),
             "doing: No such file or directory (do that instead)");
   EXPECT_EQ(KernelError(EXDEV, "doing").message(), "doing: Invalid cross-device link");
+  EXPECT_EQ(KernelError(ERESTART, "doing", "again").message(), "doing: ERESTART (again)");
 }
 
 TEST(KernelErrorTest, KeepsTheNameOfAMissingExtension) {

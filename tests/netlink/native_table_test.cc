@@ -157,6 +157,12 @@ INSTANTIATE_TEST_SUITE_P(
                   table.chains[0].rules[0].source->prefix.length = 33;
                 }),
                 {"33 bits"}},
+        Refusal{"ADestinationThatIsTooLong",
+                Changed([](NativeTable& table) {
+                  table.chains[0].rules[0].destination = Match(Family::kIPv4, "127.0.0.0/8");
+                  table.chains[0].rules[0].destination->prefix.length = 33;
+                }),
+                {"33 bits"}},
         Refusal{
             "BitsBehindThePrefix",
             Changed([](NativeTable& table) { table.chains[0].rules[0].source->prefix.length = 4; }),

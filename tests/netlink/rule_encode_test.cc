@@ -170,6 +170,10 @@ TEST(EncodeRuleTest, RefusesWhatTheWireCannotSay) {
     EXPECT_THAT(EncodeRule(row.chain, row.rule, messages),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(row.message)));
   }
+  Messages messages(1);
+  messages.Begin(NftMessageType(NFT_MSG_NEWRULE), WireFamily(Family::kIPv4), 0);
+  const ChainId longest{Family::kIPv4, Table::kFilter, std::string(255, 'x')};
+  EXPECT_THAT(EncodeRule(longest, Rule{}, messages), IsOk());
 }
 
 TEST(EncodeRuleTest, IsReadBackAsTheSameRule) {

@@ -21,6 +21,8 @@ TEST(OperationTest, PrintsAsALineOfIptablesRestore) {
             "-A USER -m comment --comment \"x y\" -j DROP");
   EXPECT_EQ(ToString(Operation(AddRule{.chain = kUser, .rule = drop, .before = 9, .number = 2})),
             "-I USER 2 -m comment --comment \"x y\" -j DROP");
+  EXPECT_EQ(ToString(Operation(AddRule{.chain = kUser, .rule = drop, .before = 9})),
+            "-I USER -m comment --comment \"x y\" -j DROP");
   EXPECT_EQ(ToString(Operation(DeleteRule{.chain = kUser, .handle = 9, .number = 2, .rule = drop})),
             "-D USER -m comment --comment \"x y\" -j DROP");
   EXPECT_EQ(ToString(Operation(DeleteChain{kUser})), "-X USER");

@@ -283,7 +283,7 @@ TEST(CniConfigsTest, ReportsASubFolderThatItCannotRead) {
 
 TEST(CniConfigsTest, ReadsTheKnownDirectoriesOfANode) {
   const TemporaryTree tree;
-  for (const char* const directory :
+  for (const absl::string_view directory :
        {"etc/cni/net.d", "var/lib/rancher/k3s/agent/etc/cni/net.d",
         "var/lib/rancher/rke2/agent/etc/cni/net.d", "var/snap/microk8s/current/args/cni-network",
         "etc/kubernetes/cni/net.d", "run/multus/cni/net.d", "etc/cni/multus/net.d",

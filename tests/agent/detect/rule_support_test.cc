@@ -42,6 +42,50 @@ TEST_F(SupportSourceTest, DoesNotLookForLabelsThatNobodyWants) {
   EXPECT_EQ(labels_read_, 1);
 }
 
+TEST_F(SupportSourceTest, TellsOnceWhatHasChanged) {
+  const XtCompatReading present = xt_;
+  EXPECT_FALSE(Look());
+  EXPECT_EQ(watch_.TakeNews(), "");
+  xt_ = {.compat = XtCompat::kAbsent, .reason = "no nft_compat"};
+  EXPECT_TRUE(Look());
+  EXPECT_EQ(watch_.TakeNews(), "iptables can hold no rules here: no nft_compat");
+  EXPECT_EQ(watch_.TakeNews(), "");
+  xt_ = present;
+  EXPECT_TRUE(Look());
+  EXPECT_EQ(watch_.TakeNews(), "iptables can hold rules now");
+  const XtCompatReading with_labels = labels_;
+  labels_ = {.compat = XtCompat::kAbsent, .reason = "no xt_connlabel"};
+  EXPECT_TRUE(Look());
+  EXPECT_EQ(watch_.TakeNews(), "connection labels cannot be had here: no xt_connlabel");
+  labels_ = with_labels;
+  EXPECT_TRUE(Look());
+  EXPECT_EQ(watch_.TakeNews(), "connection labels can be had now");
+}
+
+TEST_F(SupportSourceTest, LooksOnceUntilAnotherConfigurationComes) {
+  xt_ = {.compat = XtCompat::kAbsent, .reason = "no nft_compat"};
+  EXPECT_TRUE(watch_.LookOnce(BackendKind::kNft, true));
+  EXPECT_FALSE(support().xt);
+  xt_ = {.compat = XtCompat::kPresent};
+  EXPECT_FALSE(watch_.LookOnce(BackendKind::kNft, true));
+  EXPECT_FALSE(support().xt);
+  watch_.LookAnew();
+  EXPECT_TRUE(watch_.LookOnce(BackendKind::kNft, true));
+  EXPECT_TRUE(support().xt);
+  EXPECT_EQ(watch_.TakeNews(), "");
+}
+
+TEST_F(SupportSourceTest, WhatStandsDisprovesFilesThatSayThatThereAreNoMatches) {
+  xt_ = {.compat = XtCompat::kAbsent, .reason = "no nft_compat"};
+  Look();
+  ASSERT_FALSE(support().xt);
+  EXPECT_TRUE(watch_.NoteDisproof(BackendKind::kNft, true));
+  EXPECT_TRUE(support().xt);
+  EXPECT_FALSE(Look()) << "from then on";
+  EXPECT_TRUE(watch_.NoteRefusal(BackendKind::kNft, true)) << "until the kernel refuses a rule";
+  EXPECT_FALSE(support().xt);
+}
+
 TEST_F(SupportSourceTest, DoesNotLookForLabelsWhereNoRuleCanBeMade) {
   xt_ = {.compat = XtCompat::kAbsent, .reason = "no nft_compat"};
   Look();

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -116,6 +117,22 @@ AgentState WithRestart() {
   return state;
 }
 
+AgentState Exposed() {
+  AgentState state = Fine();
+  state.route_localnet = {"eth0", "eth1"};
+  return state;
+}
+AgentState WithListenProblem() {
+  AgentState state = Fine();
+  state.listen_problem = "127.0.0.1:10271 is in use";
+  return state;
+}
+AgentState WithoutFamilies() {
+  AgentState state = Fine();
+  state.families.clear();
+  return state;
+}
+
 const HealthRow kHealthRows[] = {
     {"livez", {"/livez"}, Fine(), absl::Seconds(180), 200, "ok"},
     {"healthz", {"/healthz"}, Fine(), absl::Seconds(1), 200, "ok"},
@@ -187,6 +204,28 @@ const HealthRow kHealthRows[] = {
      200,
      "[+]loop ok\n[+]config ok: not reloaded: line 3\n[+]ip ok\n[+]ip6 ok\n"
      "[+]martians ok\nreadyz check passed\n"},
+    {"readyz of a node that neighbours can reach 127.0.0.1 of",
+     {"/readyz"},
+     Exposed(),
+     absl::Seconds(1),
+     503,
+     "[+]loop ok\n[+]config ok\n[+]ip ok\n[+]ip6 ok\n[-]martians failed: route_localnet is 1 for "
+     "eth0, eth1 and no rule keeps neighbours from 127.0.0.1 (CVE-2020-8558)\nreadyz check "
+     "failed\n"},
+    {"readyz with an address that cannot be listened at",
+     {"/readyz", true},
+     WithListenProblem(),
+     absl::Seconds(1),
+     200,
+     "[+]loop ok\n[+]config ok\n[+]ip ok\n[+]ip6 ok\n[+]martians ok\n"
+     "[+]listening ok: 127.0.0.1:10271 is in use\nreadyz check passed\n"},
+    {"readyz before any family is known",
+     {"/readyz"},
+     WithoutFamilies(),
+     absl::Seconds(1),
+     503,
+     "[+]loop ok\n[+]config ok\n[+]martians ok\n[-]families failed: none is known\n"
+     "readyz check failed\n"},
     {"readyz when a restart is due",
      {"/readyz"},
      WithRestart(),
@@ -360,6 +399,70 @@ TEST_F(EndpointsTest, StatuszTellsWhatGoesOn) {
   EXPECT_THAT(body, HasSubstr("  ip filter INPUT: -A INPUT -j KUBE-FIREWALL undone 12 times since "
                               "2026-01-31T23:59:58Z, next repair after 400ms; by nft"));
   EXPECT_THAT(body, Not(HasSubstr("secret"))) << "any local user may ask";
+}
+
+TEST(StatuszTest, IsShortWhereNothingIsWrong) {
+  EXPECT_EQ(StatuszText(Fine(), "0.1.0", kStart),
+            "kube-iptables-agent statusz\n"
+            "For people who look for a fault. Not for programs: any release may print it "
+            "differently.\n\n"
+            "Started: 2026-01-31T23:59:58Z\n"
+            "Up: 0 hr 00 min 00 sec\n"
+            "Version: 0.1.0\n"
+            "Emulated version: 1.27\n"
+            "Mode: cleanup\n"
+            "iptables mode: nft\n"
+            "Watching: kernel events\n"
+            "Ready: yes\n"
+            "Last look: never\n"
+            "Last success: never\n"
+            "Looks: 0\n"
+            "Martian packets: no rule, none is needed, 0 dropped since the start\n"
+            "Configuration: as on disk\n"
+            "\nFamilies:\n"
+            "  ip: in place since 2026-01-31T23:59:58Z\n"
+            "  ip6: in place since 2026-01-31T23:59:58Z\n"
+            "\nFindings: 0\n"
+            "\nFights: 0\n"
+            "\nStale, and kept: 0\n"
+            "\nIncidents: 0\n");
+}
+
+TEST(StatuszTest, SaysWhatIsKnownOfEachPart) {
+  struct Row {
+    std::string name;
+    std::function<void(AgentState&)> change;
+    std::string line;
+  };
+  for (const Row& row : std::vector<Row>{
+           {"an hour", [](AgentState& state) { state.started -= absl::Hours(1); },
+            "Up: 1 hr 00 min 00 sec"},
+           {"a clock that was set back", [](AgentState& state) { state.started += absl::Hours(1); },
+            "Up: 0 hr 00 min 00 sec"},
+           {"martian packets that are dropped",
+            [](AgentState& state) {
+              state.martian_protection = true;
+              state.martians_dropped = 7;
+              state.route_localnet = {"eth0", "eth1"};
+            },
+            "Martian packets: a rule drops them, 7 dropped since the start, route_localnet is 1 "
+            "for eth0, eth1"},
+           {"martian packets that pass", [](AgentState& state) { state = Exposed(); },
+            "Martian packets: EXPOSED: route_localnet is 1 for eth0, eth1 and no rule keeps "
+            "neighbours from 127.0.0.1 (CVE-2020-8558)"},
+           {"a restart", [](AgentState& state) { state = WithRestart(); }, "Must restart: --netns"},
+           {"a claimed chain",
+            [](AgentState& state) {
+              state.claimed = {{{Filter("KUBE-X"), ":KUBE-X", "why"},
+                                {{ClaimKind::kForeignJump, "jumped to by ip filter Y"}}}};
+            },
+            "  ip filter KUBE-X: :KUBE-X: jumped to by ip filter Y"}}) {
+    SCOPED_TRACE(row.name);
+    AgentState state = Fine();
+    row.change(state);
+    const std::string text = StatuszText(state, "0.1.0", kStart);
+    EXPECT_THAT(std::vector<std::string>(absl::StrSplit(text, '\n')), Contains(row.line));
+  }
 }
 
 // ---- flagz ----

@@ -152,6 +152,20 @@ TEST_F(AgentTest, RetiresAtTheStartToo) {
   EXPECT_EQ(kernel_.state().Find(Nat("KUBE-MARK-MASQ")), nullptr);
 }
 
+TEST_F(AgentTest, WhatAnotherLeavesBehindIsRetiredByTheTimerAndNotWhileItWrites) {
+  sync_period_ = absl::Milliseconds(500);
+  StartWith(Retiring(Mode::kCleanup));
+  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(Reconciler(&kernel_, SteadyClock()).Sync(Options(Mode::kLegacy).input).status.ok());
+  kernel_.Touch();
+  const auto stale = [&] { return kernel_.state().Find(Nat("KUBE-MARK-DROP")) != nullptr; };
+  at_round_ = [&] {
+    EXPECT_EQ(stale(), rounds_.back().trigger != Trigger::kTimer);
+    EXPECT_EQ(rounds_.back().retirement.has_value(), rounds_.back().trigger == Trigger::kTimer);
+  };
+  EXPECT_TRUE(TurnUntil([&] { return !stale(); }));
+}
+
 class AgentClaimsTest : public AgentTest {
  protected:
   // Something stale is claimed by a rule of another program's.

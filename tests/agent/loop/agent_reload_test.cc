@@ -19,6 +19,7 @@ using ::kipt::testing::FamilyRefusal;
 using ::kipt::testing::Filter;
 using ::kipt::testing::RefusesFamily;
 using netlink::Family;
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
@@ -74,6 +75,17 @@ TEST_F(AgentReloadTest, AFightIsForgottenAndWhatItHeldBackIsRepairedAtOnce) {
   EXPECT_THAT(rounds_[rounds].report.applied, Not(IsEmpty()));
   EXPECT_THAT(agent_->state().fights, IsEmpty());
   EXPECT_TRUE(InPlace());
+}
+
+TEST_F(AgentReloadTest, WhatStillFailsIsReportedAgain) {
+  FamilyRefusal refusal{.family = Family::kIPv6};
+  door_ = [&] { return std::make_unique<RefusesFamily>(&kernel_, &refusal); };
+  Start(Mode::kCleanup);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  agent_->SetDesired(Options(Mode::kCleanup));
+  ASSERT_TRUE(TurnUntilRounds(2));
+  EXPECT_THAT(rounds_[1].changed_families,
+              ElementsAre(::testing::Field(&FamilyState::family, Family::kIPv6)));
 }
 
 TEST_F(AgentReloadTest, AFamilyThatWaitedIsTriedAtOnce) {

@@ -112,6 +112,42 @@ TEST(DampingTest, AMinuteOfQuietEndsAFight) {
   EXPECT_THAT(damping.TakeEnded(), SizeIs(1));
 }
 
+TEST(DampingTest, WhatIsUndoneLaterThanASecondDoesNotFeedAFight) {
+  Damping damping(kSyncPeriod);
+  SteadyTime now = kStart;
+  const Plan plan = Wants({InputJump()});
+  Contend(damping, plan, 11, absl::Milliseconds(20), now);
+  EXPECT_THAT(Contend(damping, plan, 2, absl::Seconds(5), now),
+              ElementsAre(absl::Milliseconds(100), absl::Milliseconds(100)));
+  ASSERT_THAT(damping.fights(now), SizeIs(1));
+  EXPECT_EQ(damping.fights(now)[0].rounds, 10);
+  EXPECT_THAT(Contend(damping, plan, 1, absl::Milliseconds(20), now),
+              ElementsAre(absl::Milliseconds(200)));
+  EXPECT_EQ(damping.fights(now)[0].rounds, 11);
+}
+
+TEST(DampingTest, WhatAnotherProcessPutBackHoldsNothingOfItsChainAndEndsTheFight) {
+  Damping damping(kSyncPeriod);
+  SteadyTime now = kStart;
+  const Plan plan = Wants({InputJump()});
+  Contend(damping, plan, 15, absl::Milliseconds(20), now);
+  now += absl::Milliseconds(20);
+  ASSERT_THAT(Allow(damping, plan, now), IsEmpty()) << "it waits";
+  const Change other = Add(Filter("INPUT"), JumpTo("KUBE-FIREWALL", "other"));
+  EXPECT_THAT(Allow(damping, Wants({other}), now), ElementsAre(other));
+  EXPECT_THAT(damping.fights(now), SizeIs(1));
+  now += absl::Seconds(61);
+  Allow(damping, Wants({}), now);
+  EXPECT_THAT(damping.fights(now), IsEmpty());
+}
+
+TEST(DampingTest, NoFightEndsWhereNoneWas) {
+  Damping damping(kSyncPeriod);
+  damping.NoteApplied(Wants({InputJump()}).diff.changes, kStart);
+  Allow(damping, Wants({}), kStart + absl::Seconds(61));
+  EXPECT_THAT(damping.TakeEnded(), IsEmpty());
+}
+
 TEST(DampingTest, AFightOverOneChainDelaysNoOther) {
   Damping damping(kSyncPeriod);
   SteadyTime now = kStart;
@@ -386,6 +422,10 @@ TEST(DampingTest, OnlyWhatKubeProxyDoesNotKeepItselfIsARefill) {
   EXPECT_FALSE(IsRefill(Add(Filter("KUBE-FIREWALL"), DropMartians(0)), wiped)) << "its own rule";
   EXPECT_FALSE(IsRefill(Add(Filter("KUBE-FIREWALL", Family::kIPv6), DropMarked(15)), wiped));
   EXPECT_FALSE(IsRefill(InputJump(), wiped));
+  EXPECT_FALSE(IsRefill(Add(Nat("KUBE-MARK-DROP"), SetBit(15)), wiped)) << "of another chain";
+  const netlink::DeleteRule duplicate = {
+      .chain = Filter("KUBE-FIREWALL"), .handle = 7, .rule = DropMarked(15)};
+  EXPECT_FALSE(IsRefill({duplicate, "duplicate"}, wiped));
   Plan gone = wiped;
   gone.diff.changes.insert(gone.diff.changes.begin(), Create(Filter("KUBE-FIREWALL")));
   EXPECT_FALSE(IsRefill(DropMark(), gone)) << "kube-proxy empties the chain, it does not delete it";

@@ -1,21 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <iterator>
 #include <memory>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "agent/loop/clock.h"
+#include "tests/support/failing_call.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::agent {
 namespace {
 
 using ::kipt::testing::IsOk;
+using ::kipt::testing::IsOkAndHolds;
+using ::kipt::testing::StatusIs;
+using ::kipt::testing::WithFailingCall;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 class EventLoopTest : public ::testing::Test {
  protected:
@@ -130,9 +146,85 @@ TEST_F(EventLoopTest, ASignalComesToItsHandler) {
 
 TEST_F(EventLoopTest, WithoutAServiceManagerThereIsNoWatchdog) {
   ASSERT_EQ(unsetenv("WATCHDOG_USEC"), 0);
-  const absl::StatusOr<bool> enabled = loop_->EnableWatchdog();
-  ASSERT_THAT(enabled, IsOk());
-  EXPECT_FALSE(*enabled);
+  EXPECT_THAT(loop_->EnableWatchdog(), IsOkAndHolds(false));
+  ASSERT_EQ(setenv("WATCHDOG_USEC", "60000000", 1), 0);
+  EXPECT_THAT(loop_->EnableWatchdog(), IsOkAndHolds(true));
+  ASSERT_EQ(setenv("WATCHDOG_USEC", "soon", 1), 0);
+  EXPECT_THAT((*EventLoop::Create())->EnableWatchdog(), Not(IsOk()));
+  ASSERT_EQ(unsetenv("WATCHDOG_USEC"), 0);
+}
+
+TEST_F(EventLoopTest, OneCallHandlesAllThatIsReady) {
+  int seen = 0;
+  auto file = loop_->AddReadable(counter_, [&] {
+    Read();
+    ++seen;
+  });
+  auto timer = loop_->AddTimer([&] { ++seen; });
+  ASSERT_THAT(file, IsOk());
+  ASSERT_THAT(timer, IsOk());
+  ASSERT_THAT((*timer)->FireAfter(absl::ZeroDuration()), IsOk());
+  Write();
+  absl::SleepFor(absl::Milliseconds(5));
+  ASSERT_THAT(loop_->Dispatch(), IsOk());
+  EXPECT_EQ(seen, 2);
+}
+
+TEST_F(EventLoopTest, AHandlerMayEndTheLoop) {
+  Write();
+  auto file = loop_->AddReadable(counter_, [&] { loop_->Exit(7); });
+  ASSERT_THAT(file, IsOk());
+  EXPECT_THAT(loop_->Dispatch(), IsOk());
+}
+
+TEST_F(EventLoopTest, LeavesNoDescriptorOpen) {
+  const auto descriptors = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+  };
+  const auto before = descriptors();
+  {
+    auto loop = EventLoop::Create();
+    ASSERT_THAT(loop, IsOk());
+    auto timer = (*loop)->AddTimer([] {});
+    ASSERT_THAT(timer, IsOk());
+    EXPECT_GT(descriptors(), before);
+  }
+  EXPECT_EQ(descriptors(), before);
+}
+
+TEST_F(EventLoopTest, SaysWhatTheKernelRefuses) {
+  for (const uint32_t error :
+       {uint32_t{EMFILE}, uint32_t{ENFILE}, uint32_t{ENOMEM}, uint32_t{ENOSPC}}) {
+    WithFailingCall(
+        {.number = SYS_epoll_create1, .argument = 0, .value = EPOLL_CLOEXEC, .error = error}, [] {
+          EXPECT_THAT(EventLoop::Create(), StatusIs(absl::StatusCode::kResourceExhausted,
+                                                    HasSubstr("cannot make an event loop")));
+        });
+  }
+  WithFailingCall(
+      {.number = SYS_epoll_create1, .argument = 0, .value = EPOLL_CLOEXEC, .error = EINVAL},
+      [] { EXPECT_THAT(EventLoop::Create(), StatusIs(absl::StatusCode::kInvalidArgument)); });
+  WithFailingCall(
+      {.number = SYS_timerfd_create, .argument = 0, .value = CLOCK_MONOTONIC, .error = EMFILE},
+      [&] {
+        EXPECT_THAT(loop_->AddTimer([] {}), StatusIs(absl::StatusCode::kResourceExhausted,
+                                                     HasSubstr("cannot make a timer")));
+      });
+  const int regular = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+  EXPECT_THAT(
+      loop_->AddReadable(regular, [] {}),
+      StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("cannot wait for descriptor")));
+  close(regular);
+  const auto first = loop_->AddSignal(SIGUSR1, [] {});
+  EXPECT_THAT(first, IsOk());
+  EXPECT_THAT(loop_->AddSignal(SIGUSR1, [] {}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("cannot wait for signal")));
+  EXPECT_THAT(loop_->AddSignal(10000, [] {}), Not(IsOk()));
+  // No epoll any more.
+  ASSERT_GE(dup2(counter_, loop_->fd()), 0);
+  EXPECT_THAT(loop_->Dispatch(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("the event loop failed")));
+  EXPECT_THAT(loop_->Run(), Not(IsOk()));
 }
 
 }  // namespace

@@ -2,7 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
+#include "absl/time/clock.h"
 #include "agent/loop/round.h"
+#include "agent/policy/rule_forms.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {
@@ -106,6 +110,50 @@ TEST(FamilyPhaseTest, TheNativeTablePendsUntilItIsPutOrRemovedAndIsOfIPv4) {
     EXPECT_EQ(verdict.pending_changes, row.pending);
     EXPECT_EQ(verdict.reason, row.pending == 0 ? "" : "1 change is wanted, and not made (observe)");
     EXPECT_EQ(JudgeFamily(Family::kIPv6, report, {}, /*observe=*/true).pending_changes, 0);
+  }
+}
+
+TEST(FamilyPhaseTest, WhatIsMissingFailsItsFamilyUnlessItIsARefill) {
+  SyncReport report = Good();
+  const Change drop = {netlink::AddRule{.chain = Filter("KUBE-FIREWALL"), .rule = DropMarked(15)},
+                       "why"};
+  report.plan.diff.changes = {drop};
+  const FamilyState missing = JudgeFamily(Family::kIPv4, report, {});
+  EXPECT_EQ(missing.phase, FamilyPhase::kFailed);
+  EXPECT_EQ(missing.reason, "what is missing was not made yet");
+  EXPECT_EQ(JudgeFamily(Family::kIPv4, report, {}, /*observe=*/true).phase, FamilyPhase::kObserved);
+  report.plan.claimed_by_kube_proxy = {Family::kIPv4};
+  EXPECT_EQ(JudgeFamily(Family::kIPv4, report, {}).phase, FamilyPhase::kInPlace);
+  Fight fight = {.chain = Filter("INPUT"), .item = "item", .missing = true};
+  EXPECT_EQ(JudgeFamily(Family::kIPv4, Good(), {&fight, 1}).phase, FamilyPhase::kFailed);
+}
+
+TEST(FamilyPhaseTest, AnotherReasonIsAChange) {
+  const auto pending = [](std::vector<const char*> chains) {
+    SyncReport report = Good();
+    for (const char* chain : chains) {
+      report.plan.diff.changes.push_back(
+          {netlink::AddRule{.chain = Filter(chain), .rule = DropMarked(15)}, "why"});
+    }
+    return JudgeFamily(Family::kIPv4, report, {}, /*observe=*/true);
+  };
+  const auto fought = [](const char* chain) {
+    const Fight fight = {.chain = Filter(chain), .item = "item"};
+    return JudgeFamily(Family::kIPv4, Good(), {&fight, 1});
+  };
+  const auto found = [](const char* chain) {
+    SyncReport report = Good();
+    report.plan.diff.findings = {{Condition::kShadowedJump, Filter(chain), "below", false}};
+    return JudgeFamily(Family::kIPv4, report, {});
+  };
+  const FamilyState states[] = {
+      pending({"INPUT"}), pending({"OUTPUT"}), pending({"INPUT", "INPUT"}),
+      fought("INPUT"),    fought("OUTPUT"),    found("INPUT"),
+      found("OUTPUT")};
+  FamilyState state;
+  for (const FamilyState& next : states) {
+    EXPECT_TRUE(Update(next, absl::Now(), state)) << next.key;
+    EXPECT_FALSE(Update(next, absl::Now(), state)) << next.key;
   }
 }
 

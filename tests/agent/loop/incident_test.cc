@@ -62,6 +62,11 @@ TEST(IncidentTest, ARuleBelowWhatDecidesBeforeItIsMisplaced) {
   EXPECT_EQ(damage[0].kind, DamageKind::kRuleMisplaced);
 }
 
+TEST(IncidentTest, ATableThatSleepsIsOneItem) {
+  EXPECT_THAT(DamageOf({{{netlink::WakeTable{.chain = Filter("INPUT")}, "why"}}}),
+              ElementsAre(DamagedItem{Filter("INPUT"), DamageKind::kTableDormant, "*filter"}));
+}
+
 TEST(IncidentTest, AChainThatIsGoneIsOneItemWhateverItHeld) {
   const std::vector<Change> changes = ComputeDiff(Legacy(), {}).changes;
   size_t chains = 0;

@@ -110,6 +110,8 @@ TEST(MartianProtectionTest, CountsWhatEveryRuleDropped) {
   auto& rules = snapshot.chains.at(Filter("KUBE-FIREWALL")).rules;
   rules[0].counters.packets = 5;
   rules.push_back(rules[0]);
+  rules.push_back({.handle = 77, .content = ::kipt::testing::BareDrop()});
+  rules.back().counters.packets = 100;
   netlink::ObservedNativeTable table;
   table.counters.packets = 3;
   EXPECT_EQ(FindMartianProtection(snapshot, table).dropped, 13U);
@@ -144,6 +146,47 @@ TEST(MartianProtectionTest, StandsOnceASyncHasMadeIt) {
   EXPECT_FALSE(MartianProtectionStands(report.plan.martians, report.applied));
   report.applied.push_back({netlink::PutNativeTable{NativeMartians()}, ""});
   EXPECT_TRUE(MartianProtectionStands(report.plan.martians, report.applied));
+}
+
+TEST(MartianProtectionTest, StandsOnlyWithTheRuleAndTheWayToIt) {
+  const auto add = [](const char* chain, const netlink::Rule& rule) {
+    return Change{netlink::AddRule{.chain = Filter(chain), .rule = rule}, "why"};
+  };
+  const auto jump = [&](const char* chain, const char* to) {
+    return add(chain, ::kipt::testing::JumpTo(to));
+  };
+  const MartianProtection rule = {.rule = true};
+  const MartianProtection way = {.way = true};
+  const struct {
+    std::string name;
+    MartianProtection found;
+    std::vector<Change> applied;
+    bool stands;
+  } rows[] = {
+      {"both before", {.stands = true}, {}, true},
+      {"the rule alone", rule, {}, false},
+      {"the way alone", way, {}, false},
+      {"the rule, and now the way", rule, {jump("INPUT", "KUBE-FIREWALL")}, true},
+      {"the rule, and a jump from elsewhere", rule, {jump("OUTPUT", "KUBE-FIREWALL")}, false},
+      {"the rule, and a jump to elsewhere", rule, {jump("INPUT", "KUBE-FORWARD")}, false},
+      {"the rule, and what is no jump", rule, {add("INPUT", ::kipt::testing::BareDrop())}, false},
+      {"the way, and now the rule", way, {add("KUBE-FIREWALL", DropMartians(0))}, true},
+      {"the way, and the rule elsewhere", way, {add("KUBE-FORWARD", DropMartians(0))}, false},
+      {"the way, and another rule", way, {add("KUBE-FIREWALL", DropMarked(15))}, false},
+  };
+  for (const auto& row : rows) {
+    EXPECT_EQ(MartianProtectionStands(row.found, row.applied), row.stands) << row.name;
+  }
+}
+
+TEST(ProvenTest, ARuleOfXtablesProvesThatThereAreMatchesUnlessTheKernelRefusedOne) {
+  const RuleSupport none = {.xt = false, .reason = "no nft_compat"};
+  const RuleSupport refused = {.xt = false, .reason = "no nft_compat", .refused = true};
+  netlink::Snapshot snapshot = InPlace(Mode::kCleanup).snapshot();
+  EXPECT_EQ(Proven(none, snapshot), none);
+  snapshot.chains.at(Filter("KUBE-FIREWALL")).rules[0].xt = true;
+  EXPECT_EQ(Proven(none, snapshot), RuleSupport());
+  EXPECT_EQ(Proven(refused, snapshot), refused);
 }
 
 TEST(CountedSinceTest, AddsUpWhatWasDroppedBetweenLooks) {

@@ -99,6 +99,29 @@ TEST_F(ReconcilerRetireTest, WhatTheKernelSaysIsInUseStaysAndTheRestGoes) {
   }
 }
 
+TEST_F(ReconcilerRetireTest, AChainInUseThatIsNotRemovedIsNoReasonToTryForEver) {
+  class NamesAnother : public BorrowedBackend {
+   public:
+    using BorrowedBackend::BorrowedBackend;
+    absl::Status Apply(const netlink::Transaction& /*transaction*/) override {
+      absl::Status status = absl::FailedPreconditionError("it is in use");
+      netlink::SetChainInUse(status, Nat("ANOTHER"));
+      return status;
+    }
+  };
+  NamesAnother backend(&kernel_);
+  EXPECT_THAT(TryRetire(backend).status,
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("more chains than there are")));
+}
+
+TEST_F(ReconcilerRetireTest, TheOtherIptablesModeIsAskedToo) {
+  int asked = 0;
+  RetireRequest request = Request(Mode::kCleanup);
+  request.sources.other_mode = [&](DependentsCollector&) { ++asked; };
+  EXPECT_THAT(kipt::agent::TryRetire(kernel_, request).status, IsOk());
+  EXPECT_EQ(asked, 1);
+}
+
 TEST_F(ReconcilerRetireTest, AnyOtherRefusalIsTheReport) {
   kernel_.FailNextApply(absl::ResourceExhaustedError("no memory"));
   const RetireReport report = TryRetire(kernel_);
@@ -187,6 +210,30 @@ TEST_F(RetirerTest, AFamilyThatWaitedForItsRepairIsTriedAtTheNextQuietMoment) {
   EXPECT_TRUE(report_.applied);
   EXPECT_FALSE(Stands(Nat("KUBE-MARK-MASQ")));
   EXPECT_TRUE(Stands(Nat("KUBE-MARK-MASQ", Family::kIPv6)));
+}
+
+TEST_F(RetirerTest, AnAttemptThatOthersWroteIntoIsMadeAgainWhetherItIsQuietOrNot) {
+  kernel_.AfterNextRead([](FakeBackend& kernel) { kernel.Touch(); });
+  ASSERT_TRUE(Tries());
+  EXPECT_THAT(report_.status, StatusIs(absl::StatusCode::kAborted));
+  const auto tries_in_noise = [&] {
+    return retirer_.Run(kernel_, time_.clock(), Both(Mode::kCleanup), {}, /*quiet=*/false)
+        .has_value();
+  };
+  EXPECT_FALSE(tries_in_noise());
+  EXPECT_EQ(retirer_.next(), time_.clock().now() + absl::Milliseconds(50));
+  time_.clock().sleep(absl::Milliseconds(50));
+  EXPECT_TRUE(tries_in_noise());
+  EXPECT_FALSE(Stands(Nat("KUBE-MARK-MASQ")));
+  EXPECT_EQ(retirer_.next(), SteadyTime::InfiniteFuture());
+  EXPECT_FALSE(tries_in_noise());
+}
+
+TEST_F(RetirerTest, APauseIsTenTimesAsLongAsTheAttemptBefore) {
+  FakeTime time(absl::Seconds(1));
+  kernel_.AfterNextRead([](FakeBackend& kernel) { kernel.Touch(); });
+  ASSERT_TRUE(retirer_.Run(kernel_, time.clock(), Both(Mode::kCleanup), {}, /*quiet=*/true));
+  EXPECT_EQ(retirer_.next() - time.clock().now(), absl::Seconds(9)) << "a second ago";
 }
 
 TEST_F(RetirerTest, ARefusedAttemptIsMadeAgainAfterTenMinutes) {

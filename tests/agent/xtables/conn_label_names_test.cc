@@ -51,6 +51,9 @@ TEST(ConnLabelNamesTest, ReadsTheFileAsIptablesDoes) {
   EXPECT_THAT(ParseConnLabelNames("1000 a\n3 a\n1024 b\n-1 c\n99999999999999999999 d\n"),
               ElementsAre(Pair("a", 1000)))
       << "a name is taken by a label that the kernel does not have";
+  EXPECT_THAT(ParseConnLabelNames("5 a\n#" + std::string(1022, 'x') + "7 b\n"),
+              ElementsAre(Pair("a", 5), Pair("b", 7)))
+      << "a line ends after 1023 bytes";
 }
 
 TEST(ConnLabelNamesTest, LeavesOutWhatItDoesNotUnderstand) {
@@ -130,8 +133,9 @@ TEST(ConnLabelNamesTest, WhatElseForbidsLabelsIsWhatWouldKeepUsFromReadingThem) 
 }
 
 TEST(ConnLabelNamesTest, PutsNumbersInPlaceOfNames) {
-  const ConnLabelNames names = {{"masq", 114}, {"two words", 115}, {"-j DROP", 7}, {"3", 114},
-                                {"0x5", 6},    {"over", 200},      {"114", 8},     {"9", 10}};
+  const ConnLabelNames names = {{"masq", 114}, {"two words", 115}, {"-j DROP", 7},
+                                {"3", 114},    {"0x5", 6},         {"over", 200},
+                                {"114", 8},    {"9", 10},          {"last", 127}};
   struct Row {
     std::string rule;
     std::string expected;
@@ -149,7 +153,11 @@ TEST(ConnLabelNamesTest, PutsNumbersInPlaceOfNames) {
       {"-m connlabel --label \"20\"", "-m connlabel --label \"20\""},
       {"-m connlabel --label \"nobody\"", "-m connlabel --label \"nobody\""},
       {"-m connlabel --label \"over\"", "-m connlabel --label \"over\""},
+      {"-m connlabel --label \"last\"", "-m connlabel --label \"127\""},
       {"-m connlabel --label masq", "-m connlabel --label masq"},
+      {"-m connlabel --label xmasq\"", "-m connlabel --label xmasq\""},
+      {"-m connlabel --labels \"masq\"", "-m connlabel --labels \"masq\""},
+      {"-m connlabel ! --label", "-m connlabel ! --label"},
       {"-m connlabel --label", "-m connlabel --label"},
       {"-m connlabel", "-m connlabel"},
       {"-m comment --comment \"-m connlabel --label \\\"masq\\\"\" -j DROP",
@@ -178,6 +186,9 @@ TEST(ConnLabelNamesTest, LeavesBrokenTextsAsTheyAre) {
   EXPECT_EQ(WithConnLabelNumbers("-A X -m connlabel --label \"a\"", names),
             "-A X -m connlabel --label \"1\"")
       << "no newline at the end";
+  EXPECT_EQ(WithConnLabelNumbers("# \"a\n-A X -m connlabel --label \"a\"\n", names),
+            "# \"a\n-A X -m connlabel --label \"1\"\n")
+      << "a quote in a comment opens nothing";
 }
 
 TEST(ConnLabelNamesTest, TellsANameFromWhatIsPrintedWithoutOne) {
@@ -191,6 +202,7 @@ TEST(ConnLabelNamesTest, TellsANameFromWhatIsPrintedWithoutOne) {
       {"-A X -m connlabel --label \"114\" -m connlabel --label \"two words\"", true},
       {"-A X -m connlabel --label \"0x10\"", true},
       {"-A X -m connlabel --label \"010\"", true},
+      {"-A X -m connlabel --label \"\"", true},
       {"-A X -m connlabel --label \"114\" --set", false},
       {"-A X -m connlabel ! --label \"0\"", false},
       {"-A X -m comment --comment \"-m connlabel --label \\\"masq\\\"\" -j DROP", false},

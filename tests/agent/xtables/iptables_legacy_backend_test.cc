@@ -98,6 +98,9 @@ TEST_F(LegacyBackendTest, ReadsIPv6TablesAsNoneWhereTheKernelsIPv6IsOff) {
   EXPECT_THAT(runner_.RequestsOf(Program("ip6tables", "save")), IsEmpty());
   std::ofstream(IfInet6Path()) << "";
   EXPECT_THAT(backend->Read({}), Not(IsOk()));
+  unlink(IfInet6Path().c_str());
+  tree_.Link("if_inet6", IfInet6Path());
+  EXPECT_THAT(backend->Read({}), Not(IsOk())) << "what cannot be opened may be there";
 }
 
 TEST_F(LegacyBackendTest, ReadsNoRulesWhereOnlyExistenceIsAskedFor) {
@@ -375,6 +378,7 @@ TEST_F(LegacyBackendTest, TellsExitCodesApartAndNeverWords) {
       {"version", 3, absl::StatusCode::kFailedPrecondition, "do not fit"},
       {"resource", 4, absl::StatusCode::kUnavailable, "did not get its lock"},
       {"killed", 137, absl::StatusCode::kUnavailable, "a signal"},
+      {"killed by the first signal", 129, absl::StatusCode::kUnavailable, "a signal"},
       {"unknown", 77, absl::StatusCode::kUnknown, "no such exit code"},
   };
   for (const Row& row : rows) {
@@ -523,12 +527,44 @@ TEST_F(LegacyBackendTest, WritesRandomFullyWhereTheProgramCan) {
 }
 
 TEST_F(LegacyBackendTest, NamesAMissingCapability) {
-  auto backend = Open("1.8.9");
-  const Transaction transaction = CreateUser(*backend);
-  std::ofstream(StatusPath()) << "Name:\tx\nCapEff:\t0000000000001000\n";
-  runner_.On(Program("iptables", "restore"), Answers({.exit_code = 2, .output = "", .errors = ""}));
-  EXPECT_THAT(backend->Apply(transaction),
-              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr(": CAP_NET_RAW missing")));
+  struct Row {
+    std::string effective;
+    std::string message;
+    int exit_code = 2;
+    absl::StatusCode wanted = absl::StatusCode::kPermissionDenied;
+  };
+  for (const Row& row :
+       std::vector<Row>{{"0000000000001000", ": CAP_NET_RAW missing"},
+                        {"0000000000002000", ": CAP_NET_ADMIN missing"},
+                        {"0000000000000000", ": CAP_NET_ADMIN and CAP_NET_RAW missing"},
+                        {"0000000000003000", "lacks the table", 2, absl::StatusCode::kNotFound},
+                        {"0000000000000000", "a signal", 129, absl::StatusCode::kUnavailable}}) {
+    SCOPED_TRACE(row.message);
+    auto backend = Open("1.8.9");
+    const Transaction transaction = CreateUser(*backend);
+    std::ofstream(StatusPath()) << "Name:\tx\nCapEff:\t" << row.effective << "\n";
+    runner_.On(Program("iptables", "restore"),
+               Answers({.exit_code = row.exit_code, .output = "", .errors = ""}));
+    EXPECT_THAT(backend->Apply(transaction), StatusIs(row.wanted, HasSubstr(row.message)));
+    std::ofstream(StatusPath()) << "CapEff:\t000001ffffffffff\n";
+  }
+}
+
+TEST_F(LegacyBackendTest, ShowsTheFirstLinesOfWhatAProgramSaid) {
+  struct Row {
+    std::string errors;
+    std::string shown;
+  };
+  for (const Row& row : std::vector<Row>{
+           {"1\n2\n3\n4\n5\n6\n7\n8\n9\n", "(it said: 1; 2; 3; 4; 5; 6; 7; 8)"},
+           {std::string(500, 'x'), absl::StrCat("(it said: ", std::string(400, 'x'), ")")}}) {
+    auto backend = Open("1.8.9");
+    const Transaction transaction = CreateUser(*backend);
+    runner_.On(Program("iptables", "restore"),
+               Answers({.exit_code = 1, .output = "", .errors = row.errors}));
+    EXPECT_THAT(backend->Apply(transaction),
+                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(row.shown)));
+  }
 }
 
 TEST_F(LegacyBackendTest, PassesOnThatAProgramHangsOrPrintsTooMuch) {

@@ -24,6 +24,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 TEST(IptablesVersionTest, ReadsWhatEveryGenerationPrints) {
   struct Row {
@@ -37,6 +38,14 @@ TEST(IptablesVersionTest, ReadsWhatEveryGenerationPrints) {
       {"nft", "iptables v1.8.11 (nf_tables)\n", {{{1, 8, 11}, "nf_tables"}}, false},
       {"before variants", "iptables v1.6.1\n", {{{1, 6, 1}, ""}}, true},
       {"four numbers", "ip6tables v1.4.19.1\n", {{{1, 4, 19}, ""}}, true},
+      {"no variant in the first version that names one",
+       "iptables v1.8.0\n",
+       {{{1, 8, 0}, ""}},
+       false},
+      {"one number", "iptables v1\n", {}, false},
+      {"five numbers", "iptables v1.4.19.1.2\n", {}, false},
+      {"no v", "iptables 1.8.9 (legacy)\n", {}, false},
+      {"one word more", "iptables v1.8.9 (legacy) more\n", {}, false},
       {"two numbers", "iptables v1.6\n", {{{1, 6, 0}, ""}}, true},
       {"no variant where there must be one", "iptables v1.8.9\n", {{{1, 8, 9}, ""}}, false},
       {"nothing", "", {}, false},
@@ -125,6 +134,51 @@ TEST_F(FindLegacyProgramsTest, SaysWhereItLookedAndWhatItFoundInstead) {
   InstallStem("iptables", "iptables-restore v1.8.9 (nf_tables)\n", "");
   EXPECT_THAT(Find(), StatusIs(absl::StatusCode::kNotFound,
                                HasSubstr("iptables-restore is 1.8.9 (nf_tables)")));
+  InstallStem("iptables", "garbage\n", "garbage\n");
+  EXPECT_THAT(Find(),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("iptables-restore --version: exit code 0 and no version")));
+  for (const std::string name : {"iptables", "iptables-restore"}) {
+    runner_.On(directory_ + "/" + name, Fails(absl::DeadlineExceededError("it hangs")));
+  }
+  EXPECT_THAT(Find(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("(found: it hangs)")));
+}
+
+TEST_F(FindLegacyProgramsTest, SaysOnlyWhereItLookedWhereNothingIs) {
+  const auto found = Find();
+  ASSERT_FALSE(found.ok());
+  EXPECT_THAT(std::string(found.status().message()), Not(HasSubstr("found:")));
+}
+
+TEST_F(FindLegacyProgramsTest, AsksForTheVersionForALimitedTimeAndOutput) {
+  InstallStem("iptables-legacy", "", "");
+  agent::CommandRequest asked;
+  runner_.On(directory_ + "/iptables-legacy-restore", [&](const agent::CommandRequest& request) {
+    asked = request;
+    return agent::CommandResult{.exit_code = 0, .output = "iptables-restore v1.8.9 (legacy)\n"};
+  });
+  ASSERT_THAT(Find(), IsOk());
+  EXPECT_EQ(asked.deadline, absl::Seconds(10));
+  EXPECT_EQ(asked.output_limit, size_t{64} << 10);
+}
+
+TEST_F(FindLegacyProgramsTest, PassesOverWhatCannotBeExecuted) {
+  InstallStem("iptables", "iptables-restore v1.6.2\n", "");
+  for (const std::string verb : {"save", "restore"}) {
+    const std::string path = directory_ + "/iptables-legacy-" + verb;
+    runner_.On(path, Answers({.exit_code = 0, .output = "iptables-restore v1.8.9 (legacy)\n"}));
+    tree_.Directory("iptables-legacy-" + verb);
+  }
+  EXPECT_THAT(Find(), IsOk());
+  EXPECT_EQ(Find()->version, (IptablesVersion{1, 6, 2})) << "the others are directories";
+  for (const std::string verb : {"save", "restore"}) {
+    tree_.Remove("iptables-legacy-" + verb);
+    tree_.Write("iptables-legacy-" + verb, "no program");
+    ASSERT_EQ(chmod((directory_ + "/iptables-legacy-" + verb).c_str(), 0644), 0);
+  }
+  EXPECT_EQ(Find()->version, (IptablesVersion{1, 6, 2})) << "the others may not be executed";
+  ASSERT_EQ(chmod((directory_ + "/iptables-legacy-restore").c_str(), 0755), 0);
+  EXPECT_EQ(Find()->version, (IptablesVersion{1, 6, 2})) << "one of the others may not be executed";
 }
 
 TEST_F(FindLegacyProgramsTest, PassesOverAProgramThatHangsOrPrintsGarbage) {

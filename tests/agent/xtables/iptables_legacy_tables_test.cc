@@ -75,8 +75,9 @@ TEST(LegacyTablesTest, HashesRulesWithoutTheirCounters) {
   ExpectAllButCountersCount<ip6t_entry>(Family::kIPv6);
 }
 
-TEST(LegacyTablesTest, TakesATableWithoutRules) {
+TEST(LegacyTablesTest, TakesATableWithoutRulesAndARuleWithoutATarget) {
   EXPECT_THAT(HashEntries(Family::kIPv4, ""), IsOk());
+  EXPECT_THAT(HashEntries(Family::kIPv4, Rule<ipt_entry>("")), IsOk());
 }
 
 TEST(LegacyTablesTest, RefusesWhatIsNoRowOfWholeRules) {
@@ -97,6 +98,7 @@ TEST(LegacyTablesTest, RefusesWhatIsNoRowOfWholeRules) {
       {.name = "a second rule that is cut off", .entries = good + good.substr(0, good.size() - 1)},
       {.name = "bytes behind the last rule", .entries = good + std::string(8, '\0')},
       {.name = "a second rule of no bytes", .entries = good + RuleOfSize<ipt_entry>("", 0)},
+      {.name = "a byte before the first rule", .entries = "x" + good},
       {.name = "zeroes", .entries = std::string(4096, '\0')},
       {.name = "all ones", .entries = std::string(4096, '\xff')},
   };

@@ -54,6 +54,9 @@ TEST(SaveMarksTest, ReadsWhatIsLookedAt) {
       {"nothing", "-p tcp -m tcp --dport 22 -j ACCEPT", {}},
       {"mark", "-m mark --mark 0x4000/0x4000 -j ACCEPT", {.tested = 0x4000}},
       {"not mark", "-m mark ! --mark 0x4000/0xc000 -j RETURN", {.tested = 0xc000}},
+      {"not mark, on a condition",
+       "-p tcp -m mark ! --mark 0x4000/0xc000 -j ACCEPT",
+       {.tested = 0xc000}},
       {"mark of our own rule", "-m mark --mark 0x8000/0x8000 -j DROP", {.tested = 0x8000}},
       {"no mask", "-m mark --mark 0x1 -j ACCEPT", {.tested = kAllMarks}},
       {"decimal", "-m mark --mark 16/16 -j ACCEPT", {.tested = 16}},
@@ -89,6 +92,7 @@ TEST(SaveMarksTest, ReadsWhatIsLookedAt) {
        "-j CONNMARK --save-mark --nfmask 0xff --ctmask 0xf0",
        {.tested = 0xff}},
       {"saved whole", "-j CONNMARK --save-mark", {.tested = kAllMarks}},
+      {"saved with half an option", "-j CONNMARK --save-mark --nfmask", {.tested = kAllMarks}},
       {"saved, old spelling", "-j CONNMARK --save-mark --mask 0xff", {.tested = 0xff}},
   });
 }
@@ -156,6 +160,9 @@ TEST(SaveMarksTest, ReadsWhichLabelsAreSet) {
       {"tested by name", "-m connlabel --label \"mine\" -j DROP", {}},
       {"beside others", "-p tcp -m connlabel --label \"0\" --set -j ACCEPT", label(0)},
       {"on the way to a chain", "-m connlabel --label \"127\" --set -j OTHER", label(127)},
+      {"the last, on a condition", "-p tcp -m connlabel --label \"127\" --set -j ACCEPT",
+       label(127)},
+      {"number of another option", "-m connlabel --set 5 -j ACCEPT", any},
       {"negated", "-m connlabel ! --label \"7\" --set -j ACCEPT", label(7)},
       {"without quotes", "-m connlabel --label 9 --set -j ACCEPT", label(9)},
       {"hexadecimal", "-m connlabel --label 0x10 --set -j ACCEPT", label(16)},

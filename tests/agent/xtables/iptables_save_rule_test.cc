@@ -32,9 +32,10 @@ using netlink::SetMark;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// User chains OTHER and LOG, the built-in chain INPUT.
+// User chains OTHER, LOG and those that nft lets have a verdict's name, the built-in chain INPUT.
 std::variant<Rule, OpaqueRule> Parse(Family family, const std::string& text) {
-  const SavedChains chains = {{"OTHER", "-"}, {"LOG", "-"}, {"INPUT", "ACCEPT"}};
+  const SavedChains chains = {{"OTHER", "-"}, {"LOG", "-"},    {"INPUT", "ACCEPT"},
+                              {"DROP", "-"},  {"RETURN", "-"}, {"ACCEPT", "-"}};
   std::vector<absl::string_view> words;
   EXPECT_EQ(SplitSavedRule(text, words), text.size());
   return ParseSavedRule(family, chains, text);
@@ -216,6 +217,8 @@ TEST(SaveRuleTest, FindsTheTargetBehindMatchesThatNobodyKnows) {
       {"quoted", "-m string --string \"-j OTHER\" --algo bm -j LOG --log-level 4", false, false,
        false},
       {"interface like a target's option", "-i -j -o eth0 -j DROP", false, true, true},
+      {"interface like an address' option", "-i -s -j DROP", false, true, true},
+      {"outgoing interface like one", "-o -s -j DROP", false, true, true},
       {"the target's own option like a target's", "-j LOG --log-prefix -j", true, false, false},
   });
 }

@@ -41,6 +41,20 @@ std::map<ChainId, std::vector<std::string>> Selected(const std::string& text,
   return rules;
 }
 
+TEST(FingerprintTest, EveryBitOfAKeyIsRandom) {
+  agent::FingerprintKey ones = {};
+  agent::FingerprintKey zeroes = {};
+  for (int i = 0; i < 64; ++i) {
+    const agent::FingerprintKey key = agent::RandomFingerprintKey();
+    for (size_t word = 0; word < key.size(); ++word) {
+      ones[word] |= key[word];
+      zeroes[word] |= ~key[word];
+    }
+  }
+  EXPECT_EQ(ones, (agent::FingerprintKey{UINT64_MAX, UINT64_MAX}));
+  EXPECT_EQ(zeroes, ones);
+}
+
 TEST(SavedTextTest, IsTheSameWhateverTheTimeAndTheCounters) {
   struct Row {
     std::string name;
@@ -67,6 +81,11 @@ TEST(SavedTextTest, IsTheSameWhateverTheTimeAndTheCounters) {
       {"counters in a comment", rule + "a\n[1:2] b\"\n", rule + "a\n[1:3] b\"\n", false},
       {"counters in a comment behind counters", "[0:0] " + rule + "a\n[1:2] b\"\n",
        "[0:0] " + rule + "a\n[1:3] b\"\n", false},
+      {"rule behind a comment with a quote", "# \"a\n-A X\n", "# \"a\n-A Y\n", false},
+      {"time after an empty line", "\n# noon\n", "\n# one\n", true},
+      {"counters after a comment with a quote", "# \"a\n[0:0] -A X\n", "# \"a\n[1:2] -A X\n", true},
+      {"counters after a comment that ends in a space", rule + "a \"\n[0:0] -A X\n",
+       rule + "a \"\n[1:2] -A X\n", true},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);

@@ -78,6 +78,10 @@ TEST(RestorePlanTest, KeepsTheDropOfAnOldMarkUntilNothingGetsThatMarkAnyMore) {
   // Where nat stays as it is there is nothing to wait for.
   EXPECT_EQ(Plan(observed, {old_drop, new_drop}),
             "*filter\n-D F 1\n-A F -m mark --mark 0x2/0x2 -j DROP\nCOMMIT\n");
+  EXPECT_EQ(Plan(Observed(observed).Chain(Mangle("M")),
+                 {old_drop, new_drop, AddRule{.chain = Mangle("M"), .rule = BareDrop()}}),
+            "*mangle\n-A M -j DROP\nCOMMIT\n"
+            "*filter\n-D F 1\n-A F -m mark --mark 0x2/0x2 -j DROP\nCOMMIT\n");
 }
 
 TEST(RestorePlanTest, IsWrittenForOneFamilyAtATime) {
@@ -87,6 +91,11 @@ TEST(RestorePlanTest, IsWrittenForOneFamilyAtATime) {
   EXPECT_EQ(agent::RestoreText(plan, Family::kIPv4),
             "*filter\n:F - [0:0]\nCOMMIT\n*nat\n:N - [0:0]\nCOMMIT\n");
   EXPECT_EQ(agent::RestoreText(plan, Family::kIPv6), "*filter\n:F - [0:0]\nCOMMIT\n");
+  const netlink::Transaction interrupted{.operations = {CreateChain{Filter("F")},
+                                                        CreateChain{Nat("N", Family::kIPv6)},
+                                                        CreateChain{Filter("G")}}};
+  EXPECT_EQ(agent::RestoreText(interrupted, Family::kIPv4),
+            "*filter\n:F - [0:0]\n:G - [0:0]\nCOMMIT\n");
 }
 
 TEST(RestorePlanTest, CountsRulesAsTheyAreWhenTheirTurnComes) {
@@ -99,6 +108,11 @@ TEST(RestorePlanTest, CountsRulesAsTheyAreWhenTheirTurnComes) {
                   AddRule{.chain = Filter("X"), .rule = BareReturn(), .before = 3, .number = 99},
                   DeleteRule{.chain = Filter("X"), .handle = 3, .number = 99, .rule = c}}),
             "*filter\n-D X 1\n-I X 2 -j RETURN\n-D X 3\nCOMMIT\n");
+  EXPECT_EQ(Plan(Observed().Chain(Filter("X"), {a}),
+                 {AddRule{.chain = Filter("X"), .rule = BareReturn(), .before = 1},
+                  DeleteRule{.chain = Filter("X"), .handle = 1, .rule = a}}),
+            "*filter\n-I X 1 -j RETURN\n-D X 2\nCOMMIT\n")
+      << "a new rule has no handle";
 }
 
 TEST(RestorePlanTest, RefusesToDeleteAnotherRuleThanTheOneMeant) {
@@ -234,6 +248,9 @@ TEST(RestorePlanTest, TakesWhatOnlyLooksLikeOneOfThese) {
            .Chain(Filter("C"))
            .Chain(Filter("D")),
        AddRule{.chain = Filter("C"), .rule = JumpTo("D")}, "*filter\n-A C -j D\nCOMMIT\n"},
+      {"a jump on to a chain that was not read",
+       Observed().Chain(Filter("X")).Chain(Filter("Y"), {JumpTo("Z")}),
+       AddRule{.chain = Filter("X"), .rule = JumpTo("Y")}, "*filter\n-A X -j Y\nCOMMIT\n"},
       {"a jump from a base chain", Observed().Chain(Filter("FORWARD")).Chain(Filter("X")),
        AddRule{.chain = Filter("FORWARD"), .rule = JumpTo("X")},
        "*filter\n-A FORWARD -j X\nCOMMIT\n"},

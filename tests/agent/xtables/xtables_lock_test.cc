@@ -6,19 +6,41 @@
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
+#include <system_error>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "agent/xtables/iptables_legacy_programs.h"
+#include "tests/support/failing_call.h"
 #include "tests/support/lock_holder.h"
+#include "tests/support/process_cost.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::testing {
+namespace {
+
+// Called before each flock(2) of this program.
+std::function<void()> before_flock;
+
+}  // namespace
+
+extern "C" int flock(int fd, int operation) noexcept {
+  if (const std::function<void()> before = before_flock) before();
+  return static_cast<int>(syscall(SYS_flock, fd, operation));
+}
+
 namespace {
 
 using agent::XtablesLock;
@@ -79,8 +101,75 @@ TEST_F(XtablesLockTest, FollowsAFileThatIsReplaced) {
   EXPECT_THAT(XtablesLock::Acquire(path_, absl::Seconds(5)), IsOk()) << "nobody holds the new one";
 }
 
+TEST_F(XtablesLockTest, FollowsAFileThatIsReplacedWhileItWaits) {
+  const LockHolder holder(path_, absl::InfiniteDuration());
+  tree_.Write("another", "");
+  const std::string another = tree_.Path("another");
+  std::thread other([&] {
+    absl::SleepFor(absl::Milliseconds(100));
+    EXPECT_EQ(rename(another.c_str(), path_.c_str()), 0);
+  });
+  EXPECT_THAT(XtablesLock::Acquire(path_, absl::Seconds(20)), IsOk()) << "nobody holds the new one";
+  other.join();
+}
+
+TEST_F(XtablesLockTest, DoesNotTakeTheLockOfAFileThatIsReplacedJustBefore) {
+  tree_.Write("another", "");
+  before_flock = [&] {
+    before_flock = nullptr;
+    ASSERT_EQ(rename(tree_.Path("another").c_str(), path_.c_str()), 0);
+  };
+  const absl::StatusOr<XtablesLock> lock = XtablesLock::Acquire(path_, absl::Seconds(20));
+  EXPECT_THAT(lock, IsOk());
+  EXPECT_FALSE(IsFree());
+}
+
+TEST_F(XtablesLockTest, TriesAboutTwentyTimesASecondAndSleepsInBetween) {
+  const LockHolder holder(path_, absl::InfiniteDuration());
+  const absl::Duration before = CpuOfThisThread();
+  int tries = 0;
+  before_flock = [&] { ++tries; };
+  EXPECT_THAT(XtablesLock::Acquire(path_, absl::Seconds(1)),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+  before_flock = nullptr;
+  EXPECT_LT(CpuOfThisThread() - before, absl::Milliseconds(50));
+  // Up to 46, and 18 at least where nothing delays the sleeps.
+  EXPECT_GE(tries, 10);
+  EXPECT_LE(tries, 60);
+}
+
+TEST_F(XtablesLockTest, IsNotInheritedByPrograms) {
+  const absl::StatusOr<XtablesLock> lock = XtablesLock::Acquire(path_, absl::ZeroDuration());
+  ASSERT_THAT(lock, IsOk());
+  int found = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    if (std::filesystem::read_symlink(entry.path(), error) != path_) continue;
+    ++found;
+    EXPECT_NE(fcntl(std::stoi(entry.path().filename()), F_GETFD) & FD_CLOEXEC, 0);
+  }
+  EXPECT_EQ(found, 1);
+}
+
 TEST_F(XtablesLockTest, SaysWhenTheHolderCannotBeSeen) {
   EXPECT_THAT(agent::DescribeXtablesLockHolder(path_), HasSubstr("nobody who can be seen"));
+  tree_.Write("xtables.lock", "");
+  EXPECT_THAT(agent::DescribeXtablesLockHolder(path_), HasSubstr("nobody who can be seen"));
+}
+
+TEST_F(XtablesLockTest, GivesUpAtOnceWhereTheKernelHasNoLocks) {
+  WithFailingCall(
+      {.number = SYS_flock, .argument = 1, .value = LOCK_EX | LOCK_NB, .error = ENOLCK}, [&] {
+        EXPECT_THAT(
+            XtablesLock::Acquire(path_, absl::Seconds(5)),
+            StatusIs(absl::StatusCode::kUnavailable, HasSubstr(absl::StrCat("flock ", path_))));
+      });
+  WithFailingCall({.number = SYS_flock, .argument = 1, .value = LOCK_EX | LOCK_NB, .error = EINTR},
+                  [&] {
+                    EXPECT_THAT(XtablesLock::Acquire(path_, absl::Milliseconds(20)),
+                                StatusIs(absl::StatusCode::kDeadlineExceeded))
+                        << "a signal is no reason to give up";
+                  });
 }
 
 TEST_F(XtablesLockTest, SaysWhatToDoAboutADirectory) {
