@@ -57,8 +57,17 @@ class Resolver {
     // Before what depends on the mode.
     status = Apply(*SettingOf(&Flags::make_iptables_util_chains));
     config_.mode = ModeFor(config_.gates, config_.make_iptables_util_chains);
-    if (status.ok()) status = ResolveBits();
-    if (status.ok()) status = ResolveLabels();
+    if (status.ok()) {
+      status = ResolvePair(
+          Bits(), kMostMarkBit, config_.emulated_version < kFirstReleaseWithoutBitFlags,
+          config_.mode == Mode::kLegacy,
+          "Choose another drop bit: the masquerade bit must be kube-proxy's", config_.bits);
+    }
+    if (status.ok()) {
+      status = ResolvePair(Labels(), netlink::kMostConnLabel, /*refuse_range=*/true,
+                           config_.gates.Enabled(featuregates::kConnLabelMarking),
+                           "Both are this agent's alone: change either", config_.labels);
+    }
     if (status.ok()) status = ResolveFamilies(if_inet6_path);
     for (const Setting& setting : kSettings) {
       if (status.ok()) status = Apply(setting);
@@ -231,44 +240,25 @@ class Resolver {
     return {*SettingOf(member), flags_.*member, file_.given.*member, fallback};
   }
 
-  absl::Status ResolveBits() {
-    const Pair bits = Bits();
-    absl::Status range = CheckRange(bits, kMostMarkBit);
-    if (!range.ok() && config_.emulated_version < kFirstReleaseWithoutBitFlags) return range;
-    const bool equal = bits[0].value() == bits[1].value();
-    if (equal && config_.mode == Mode::kLegacy) {
-      return MustDiffer(bits, ". Choose another drop bit: the masquerade bit must be kube-proxy's");
+  // Where an invalid pair is not refused it has no effect, and `result` stays at its default.
+  template <typename T>
+  absl::Status ResolvePair(const Pair& pair, int most, bool refuse_range, bool refuse_equal,
+                           absl::string_view advice, T& result) const {
+    const auto outside = absl::c_find_if(
+        pair, [most](const Number& number) { return number.value() < 0 || number.value() > most; });
+    if (outside != pair.end() && refuse_range) {
+      return Invalid(absl::StrCat(outside->setting.field, " (--", outside->setting.flag, ") ",
+                                  outside->value(), " must be between 0 and ", most,
+                                  ", inclusive; found ", ValueAndSource(*outside)));
     }
-    if (!equal && range.ok())
-      config_.bits = {.masquerade = bits[0].value(), .drop = bits[1].value()};
-    return absl::OkStatus();
-  }
-
-  absl::Status ResolveLabels() {
-    const Pair labels = Labels();
-    if (absl::Status range = CheckRange(labels, netlink::kMostConnLabel); !range.ok()) return range;
-    const bool equal = labels[0].value() == labels[1].value();
-    if (equal && config_.gates.Enabled(featuregates::kConnLabelMarking)) {
-      return MustDiffer(labels, ". Both are this agent's alone: change either");
+    const bool equal = pair[0].value() == pair[1].value();
+    if (equal && refuse_equal) {
+      return Invalid(absl::StrCat(pair[0].setting.flag, " and ", pair[1].setting.flag,
+                                  " must be different; found ", ValueAndSource(pair[0]), " and ",
+                                  ValueAndSource(pair[1]), ". ", advice));
     }
-    if (!equal) config_.labels = {.masquerade = labels[0].value(), .drop = labels[1].value()};
+    if (!equal && outside == pair.end()) result = {pair[0].value(), pair[1].value()};
     return absl::OkStatus();
-  }
-
-  absl::Status CheckRange(const Pair& pair, int most) const {
-    for (const Number& number : pair) {
-      if (number.value() >= 0 && number.value() <= most) continue;
-      return Invalid(absl::StrCat(number.setting.field, " (--", number.setting.flag, ") ",
-                                  number.value(), " must be between 0 and ", most,
-                                  ", inclusive; found ", ValueAndSource(number)));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status MustDiffer(const Pair& pair, absl::string_view advice) const {
-    return Invalid(absl::StrCat(pair[0].setting.flag, " and ", pair[1].setting.flag,
-                                " must be different; found ", ValueAndSource(pair[0]), " and ",
-                                ValueAndSource(pair[1]), advice));
   }
 
   // "14 (from the flag --iptables-drop-bit)".
@@ -315,16 +305,9 @@ class Resolver {
   Config config_ = DefaultConfig();
 };
 
-// ---- as text ----
-
-struct ConfigLine {
-  std::string name;
-  std::string value;
-  bool fixed = false;
-};
-
-std::vector<ConfigLine> ConfigLines(const Config& config) {
-  std::vector<ConfigLine> lines;
+// Every line of ToString, as a change to its value.
+std::vector<ConfigChange> ConfigLines(const Config& config) {
+  std::vector<ConfigChange> lines;
   for (const Setting& setting : kSettings) {
     if (setting.print == nullptr) continue;
     std::string value = setting.print(config);
@@ -332,10 +315,10 @@ std::vector<ConfigLine> ConfigLines(const Config& config) {
     if (setting.field == "ipFamilies" && config.families_by_kernel) {
       absl::StrAppend(&value, " (", FamiliesText(config.families), ")");
     }
-    lines.push_back({std::string(setting.field), value, setting.fixed});
+    lines.push_back({std::string(setting.field), "", value, setting.fixed});
     // No setting, but what the ones above choose.
     if (setting.flag == "make-iptables-util-chains") {
-      lines.push_back({"mode", std::string(ModeName(config.mode))});
+      lines.push_back({"mode", "", std::string(ModeName(config.mode))});
     }
   }
   return lines;
@@ -349,8 +332,6 @@ absl::StatusOr<FeatureGates> ResolveFeatureGates(Version emulated,
       {featuregates::KubeletComponent(emulated), featuregates::AgentComponent(kAgentRelease)},
       overrides);
 }
-
-absl::StatusOr<Config> ResolveConfig(const Flags& flags) { return ResolveConfig(flags, {}); }
 
 absl::StatusOr<Config> ResolveConfig(const Flags& flags, const ConfigFile& file,
                                      const std::string& if_inet6_path) {
@@ -369,19 +350,16 @@ std::string FamiliesText(absl::Span<const netlink::Family> families) {
 
 std::string ToString(const Config& config) {
   std::string text;
-  for (const ConfigLine& line : ConfigLines(config)) {
-    absl::StrAppend(&text, line.name, ": ", line.value, "\n");
+  for (const ConfigChange& line : ConfigLines(config)) {
+    absl::StrAppend(&text, line.name, ": ", line.to, "\n");
   }
   return text;
 }
 
 std::vector<ConfigChange> WhatChanges(const Config& from, const Config& to) {
-  const std::vector<ConfigLine> before = ConfigLines(from);
-  std::vector<ConfigChange> changes;
-  for (size_t i = 0; const ConfigLine& after : ConfigLines(to)) {
-    const std::string& value = before[i++].value;
-    if (value != after.value) changes.push_back({after.name, value, after.value, after.fixed});
-  }
+  std::vector<ConfigChange> changes = ConfigLines(to);
+  for (size_t i = 0; const ConfigChange& before : ConfigLines(from)) changes[i++].from = before.to;
+  std::erase_if(changes, [](const ConfigChange& change) { return change.from == change.to; });
   return changes;
 }
 
