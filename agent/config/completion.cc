@@ -60,12 +60,12 @@ CompletionValues ValuesOf(const Setting& setting) {
   return Words(absl::StrSplit(setting.accepted, ", "), list);
 }
 
-CompletionValues ArgumentsOf(Command command) {
-  if (command == Command::kCompletion) return Words({"bash", "zsh"});
-  if (command != Command::kExplain) return {};
+CompletionValues ArgumentsOf(const CommandRow& row) {
+  if (row.name == CommandName(Command::kCompletion)) return Words({"bash", "zsh"});
+  if (row.name != CommandName(Command::kExplain)) return {};
   std::vector<std::string> chains;
-  for (const kep3178::ChainRow& row : kep3178::kChains) {
-    std::string chain = absl::StrCat(netlink::TableName(row.table), "/", row.chain);
+  for (const kep3178::ChainRow& each : kep3178::kChains) {
+    std::string chain = absl::StrCat(netlink::TableName(each.table), "/", each.chain);
     if (!absl::c_linear_search(chains, chain)) chains.push_back(std::move(chain));
   }
   return Words(std::move(chains));
@@ -166,7 +166,7 @@ CompletionSpec AgentCompletion() {
     spec.commands.push_back({.name = std::string(row.name),
                              .help = std::string(row.help),
                              .argument = std::string(row.argument),
-                             .argument_values = ArgumentsOf(row.command)});
+                             .argument_values = ArgumentsOf(row)});
   }
   for (const Setting* setting : SettingsByFlag()) {
     CompletionFlag flag{.name = std::string(setting->flag),

@@ -33,16 +33,14 @@ std::string Kubernetes(Version emulated) {
   return absl::StrCat("Kubernetes ", featuregates::ToString(emulated));
 }
 
-// One of the numbers that kubelet's rules use: a bit of the packet mark, or a connection label.
-struct Number {
-  const Setting& setting;
-  std::optional<int> from_flag;
-  std::optional<int> from_file;
-  int fallback;
+// What masquerades, and what drops.
+using Pair = std::array<std::optional<int> Flags::*, 2>;
+constexpr Pair kBits = {&Flags::iptables_masquerade_bit, &Flags::iptables_drop_bit};
+constexpr Pair kLabels = {&Flags::iptables_masquerade_label, &Flags::iptables_drop_label};
 
-  int value() const { return from_flag.value_or(from_file.value_or(fallback)); }
-};
-using Pair = std::array<Number, 2>;
+absl::Status Invalid(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("invalid configuration: ", what));
+}
 
 // Flags over file over defaults, for one configuration.
 class Resolver {
@@ -57,21 +55,15 @@ class Resolver {
     // Before what depends on the mode.
     status = Apply(*SettingOf(&Flags::make_iptables_util_chains));
     config_.mode = ModeFor(config_.gates, config_.make_iptables_util_chains);
-    if (status.ok()) {
-      status = ResolvePair(
-          Bits(), kMostMarkBit, config_.emulated_version < kFirstReleaseWithoutBitFlags,
-          config_.mode == Mode::kLegacy,
-          "Choose another drop bit: the masquerade bit must be kube-proxy's", config_.bits);
-    }
-    if (status.ok()) {
-      status = ResolvePair(Labels(), netlink::kMostConnLabel, /*refuse_range=*/true,
-                           config_.gates.Enabled(featuregates::kConnLabelMarking),
-                           "Both are this agent's alone: change either", config_.labels);
-    }
-    if (status.ok()) status = ResolveFamilies(if_inet6_path);
-    for (const Setting& setting : kSettings) {
-      if (status.ok()) status = Apply(setting);
-    }
+    status.Update(ResolvePair(
+        kBits, kMostMarkBit, config_.emulated_version < kFirstReleaseWithoutBitFlags,
+        config_.mode == Mode::kLegacy,
+        "Choose another drop bit: the masquerade bit must be kube-proxy's", config_.bits));
+    status.Update(ResolvePair(kLabels, netlink::kMostConnLabel, /*refuse_range=*/true,
+                              config_.gates.Enabled(featuregates::kConnLabelMarking),
+                              "Both are this agent's alone: change either", config_.labels));
+    status.Update(ResolveFamilies(if_inet6_path));
+    for (const Setting& setting : kSettings) status.Update(Apply(setting));
     if (!status.ok()) return status;
 
     for (const std::string& warning : config_.gates.warnings()) config_.warnings.push_back(warning);
@@ -124,10 +116,10 @@ class Resolver {
     config_.emulated_version = emulated->version;
     if (!emulated->warning.empty()) config_.warnings.push_back(emulated->warning);
     // The command line knows the flags of every release, and only here the release is known.
-    for (const Number& bit : Bits()) {
-      if (!bit.from_flag || config_.emulated_version < kFirstReleaseWithoutBitFlags) continue;
+    for (const auto bit : kBits) {
+      if (!(flags_.*bit) || config_.emulated_version < kFirstReleaseWithoutBitFlags) continue;
       return absl::InvalidArgumentError(absl::StrCat(
-          "unknown flag: --", bit.setting.flag, "; ", Kubernetes(kFirstReleaseWithoutBitFlags),
+          "unknown flag: --", SettingOf(bit)->flag, "; ", Kubernetes(kFirstReleaseWithoutBitFlags),
           " removed it, and ", Kubernetes(config_.emulated_version),
           " is emulated: leave it out, or choose an older --emulated-version"));
     }
@@ -150,20 +142,20 @@ class Resolver {
       }
       overrides.push_back(Overrides{.values = *std::move(values)});
     }
-    absl::StatusOr<FeatureGates> gates = ResolveFeatureGates(config_.emulated_version, overrides);
-    if (!gates.ok()) return ExplainGates(gates.status(), overrides.front());
-    config_.gates = *std::move(gates);
-    return absl::OkStatus();
-  }
-
-  // Resolve's message, the file that is to blame, and what could be set instead.
-  absl::Status ExplainGates(const absl::Status& status, const Overrides& from_file) const {
-    const bool file_is_wrong = !ResolveFeatureGates(config_.emulated_version, {from_file}).ok();
-    const absl::StatusOr<FeatureGates> gates = ResolveFeatureGates(config_.emulated_version, {});
-    const auto known = gates.ok() ? gates->States() : std::vector<featuregates::GateState>();
+    const auto resolve = [&](absl::Span<const Overrides> some) {
+      return ResolveFeatureGates(config_.emulated_version, some);
+    };
+    absl::StatusOr<FeatureGates> gates = resolve(overrides);
+    if (gates.ok()) {
+      config_.gates = *std::move(gates);
+      return absl::OkStatus();
+    }
+    const bool file_is_wrong = !resolve({overrides.front()}).ok();
+    const absl::StatusOr<FeatureGates> defaults = resolve({});
+    const auto known = defaults.ok() ? defaults->States() : std::vector<featuregates::GateState>();
     return absl::Status(
-        status.code(),
-        absl::StrCat(file_is_wrong ? file_.path : "--feature-gates", ": ", status.message(),
+        gates.status().code(),
+        absl::StrCat(file_is_wrong ? file_.path : "--feature-gates", ": ", gates.status().message(),
                      "; the gates of ", Kubernetes(config_.emulated_version),
                      " that this agent knows are ",
                      absl::StrJoin(known, ", ", [](std::string* out, const auto& gate) {
@@ -172,7 +164,7 @@ class Resolver {
   }
 
   // kubelet of that release refuses its own gate in the file. Here the file may be another
-  // release's, so that a gate which would have chosen the other mode is worth a line.
+  // release's, but a gate that would have chosen the other mode deserves a warning.
   void WarnOfIgnoredGate() {
     const absl::string_view name = featuregates::kIPTablesOwnershipCleanup.name;
     const auto gate = file_.feature_gates.find(std::string(name));
@@ -193,110 +185,98 @@ class Resolver {
   absl::Status ResolveFamilies(const std::string& if_inet6_path) {
     const Setting& setting = *SettingOf(&Flags::ip_families);
     const std::string text = Given(&Flags::ip_families).value_or("auto");
-    const std::vector<std::string> names = absl::StrSplit(text, ',');
+    const bool by_kernel = config_.families_by_kernel = text == "auto";
+    const std::vector<std::string> names = absl::StrSplit(by_kernel ? "ipv4" : text, ',');
     for (const netlink::Family family : netlink::kFamilies) {
       if (absl::c_linear_search(names, FamiliesText({family}))) config_.families.push_back(family);
     }
-    config_.families_by_kernel = text == "auto";
-    if (!config_.families_by_kernel && config_.families.size() != names.size()) {
+    if (config_.families.size() != names.size()) {
       return Blame(setting, absl::StrCat("invalid value ", featuregates::QuoteForMessage(text),
                                          "; accepted are auto, ipv4, ipv6, ipv4,ipv6"));
     }
-    if (config_.families_by_kernel) config_.families = {netlink::Family::kIPv4};
-    const absl::Status status = FindIPv6(if_inet6_path);
-    return status.ok() ? status : Blame(setting, status.message());
-  }
-
-  // Adds IPv6 for "auto" where the namespace has it, and refuses it where it does not.
-  absl::Status FindIPv6(const std::string& if_inet6_path) {
-    const bool by_kernel = config_.families_by_kernel;
-    const bool asked = config_.families.back() == netlink::Family::kIPv6;
-    if (!by_kernel && !asked) return absl::OkStatus();
+    if (!by_kernel && config_.families.back() != netlink::Family::kIPv6) return absl::OkStatus();
     const int error = access(if_inet6_path.c_str(), F_OK) == 0 ? 0 : errno;
-    // That it is not there is an answer. That it cannot be seen is none, and leaves no family out.
+    // A path that cannot be read is no reason to leave a family out.
     if (error != 0 && error != ENOENT && error != ENOTDIR) {
-      return absl::ErrnoToStatus(
+      const absl::Status status = absl::ErrnoToStatus(
           error, absl::StrCat("cannot tell whether this network namespace has IPv6 (",
                               if_inet6_path, ")"));
+      return Blame(setting, status.message());
     }
     if (by_kernel && error == 0) config_.families.push_back(netlink::Family::kIPv6);
-    if (error == 0 || by_kernel) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        "ipv6 is asked for, but this network namespace has no IPv6 (", if_inet6_path,
-        " does not exist); enable IPv6 in the kernel (ipv6.disable=0), or choose auto or ipv4"));
+    if (by_kernel || error == 0) return absl::OkStatus();
+    return Blame(
+        setting,
+        absl::StrCat("ipv6 is asked for, but this network namespace has no IPv6 (", if_inet6_path,
+                     " does not exist); enable IPv6 in the kernel (ipv6.disable=0), or "
+                     "choose auto or ipv4"));
   }
 
   // ---- bits of the packet mark, and connection labels ----
-
-  Pair Bits() const {
-    return {NumberOf(&Flags::iptables_masquerade_bit, MarkBits{}.masquerade),
-            NumberOf(&Flags::iptables_drop_bit, MarkBits{}.drop)};
-  }
-  Pair Labels() const {
-    return {NumberOf(&Flags::iptables_masquerade_label, ConnLabels{}.masquerade),
-            NumberOf(&Flags::iptables_drop_label, ConnLabels{}.drop)};
-  }
-  Number NumberOf(std::optional<int> Flags::*member, int fallback) const {
-    return {*SettingOf(member), flags_.*member, file_.given.*member, fallback};
-  }
 
   // Where an invalid pair is not refused it has no effect, and `result` stays at its default.
   template <typename T>
   absl::Status ResolvePair(const Pair& pair, int most, bool refuse_range, bool refuse_equal,
                            absl::string_view advice, T& result) const {
-    const auto outside = absl::c_find_if(
-        pair, [most](const Number& number) { return number.value() < 0 || number.value() > most; });
-    if (outside != pair.end() && refuse_range) {
-      return Invalid(absl::StrCat(outside->setting.field, " (--", outside->setting.flag, ") ",
-                                  outside->value(), " must be between 0 and ", most,
-                                  ", inclusive; found ", ValueAndSource(*outside)));
+    const T given = {Given(pair[0]).value_or(T().masquerade), Given(pair[1]).value_or(T().drop)};
+    bool valid = true;
+    for (const auto& [member, number] :
+         {std::pair(pair[0], given.masquerade), {pair[1], given.drop}}) {
+      if (number >= 0 && number <= most) continue;
+      const Setting& setting = *SettingOf(member);
+      if (refuse_range) {
+        return Invalid(absl::StrCat(setting.field, " (--", setting.flag, ") ", number,
+                                    " must be between 0 and ", most, ", inclusive; found ",
+                                    ValueAndSource(setting, number)));
+      }
+      valid = false;
     }
-    const bool equal = pair[0].value() == pair[1].value();
-    if (equal && refuse_equal) {
-      return Invalid(absl::StrCat(pair[0].setting.flag, " and ", pair[1].setting.flag,
-                                  " must be different; found ", ValueAndSource(pair[0]), " and ",
-                                  ValueAndSource(pair[1]), ". ", advice));
+    if (given.masquerade == given.drop) {
+      if (!refuse_equal) return absl::OkStatus();
+      const Setting& masquerade = *SettingOf(pair[0]);
+      const Setting& drop = *SettingOf(pair[1]);
+      return Invalid(absl::StrCat(masquerade.flag, " and ", drop.flag, " must be different; found ",
+                                  ValueAndSource(masquerade, given.masquerade), " and ",
+                                  ValueAndSource(drop, given.drop), ". ", advice));
     }
-    if (!equal && outside == pair.end()) result = {pair[0].value(), pair[1].value()};
+    if (valid) result = given;
     return absl::OkStatus();
   }
 
   // "14 (from the flag --iptables-drop-bit)".
-  std::string ValueAndSource(const Number& number) const {
-    const std::string source = number.from_flag
-                                   ? absl::StrCat("from the flag --", number.setting.flag)
-                               : number.from_file ? absl::StrCat("from ", Line(number.setting))
-                                                  : "the default";
-    return absl::StrCat(number.value(), " (", source, ")");
+  std::string ValueAndSource(const Setting& setting, int value) const {
+    const std::string source =
+        IsGiven(setting, flags_)        ? absl::StrCat("from the flag --", setting.flag)
+        : IsGiven(setting, file_.given) ? absl::StrCat("from ", Line(setting))
+                                        : "the default";
+    return absl::StrCat(value, " (", source, ")");
   }
 
-  static absl::Status Invalid(absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat("invalid configuration: ", what));
-  }
-
-  // A flag is deprecated whatever its value, as in kubelet since 1.28; a field is in so many old
-  // files, with its default, that only another value is worth a line.
+  // kubelet since 1.28 warns of a deprecated flag whatever its value. Many old files have the field
+  // with its default, which is no reason for a warning.
   void WarnOfIgnoredNumbers() {
     const bool cleanup = config_.gates.Enabled(featuregates::kIPTablesOwnershipCleanup);
     const bool labelled = config_.gates.Enabled(featuregates::kConnLabelMarking);
-    for (const Number& bit : Bits()) {
-      if (!cleanup || !bit.from_flag) continue;
-      config_.warnings.push_back(absl::StrCat("Flag --", bit.setting.flag,
-                                              " has been deprecated, This flag has no effect and "
-                                              "will be removed in a future version."));
+    const auto warn = [this](auto... parts) { config_.warnings.push_back(absl::StrCat(parts...)); };
+    for (const auto bit : kBits) {
+      if (!cleanup || !(flags_.*bit)) continue;
+      warn(
+          "Flag --", SettingOf(bit)->flag,
+          " has been deprecated, This flag has no effect and will be removed in a future version.");
     }
-    for (const Number& bit : Bits()) {
-      if (!cleanup || !bit.from_file || *bit.from_file == bit.fallback) continue;
-      config_.warnings.push_back(
-          absl::StrCat(Line(bit.setting), ": ", bit.setting.field, " ", *bit.from_file,
-                       " has no effect where IPTablesOwnershipCleanup is on; remove the field"));
+    for (const auto bit : kBits) {
+      const Setting& setting = *SettingOf(bit);
+      const std::string value = FlagText(setting, file_.given);
+      if (!cleanup || value == FlagText(setting, {})) continue;
+      warn(Line(setting), ": ", setting.field, " ", value,
+           " has no effect where IPTablesOwnershipCleanup is on; remove the field");
     }
-    for (const Number& label : Labels()) {
-      if (labelled || (!label.from_flag && !label.from_file)) continue;
-      config_.warnings.push_back(absl::StrCat(
-          label.from_flag ? absl::StrCat("--", label.setting.flag)
-                          : absl::StrCat(Line(label.setting), ": ", label.setting.field),
-          " has no effect where ConnLabelMarking is off"));
+    for (const auto label : kLabels) {
+      if (labelled || !Given(label)) continue;
+      const Setting& setting = *SettingOf(label);
+      warn(flags_.*label ? absl::StrCat("--", setting.flag)
+                         : absl::StrCat(Line(setting), ": ", setting.field),
+           " has no effect where ConnLabelMarking is off");
     }
   }
 
