@@ -40,6 +40,12 @@ constexpr absl::Duration kEditorPause = absl::Milliseconds(100);
 // A file that changes all the time is loaded this long after its first change.
 constexpr absl::Duration kLongestEditorPause = absl::Milliseconds(500);
 
+template <typename T>
+absl::Status Store(absl::StatusOr<T> made, T& value) {
+  if (made.ok()) value = *std::move(made);
+  return made.status();
+}
+
 class Daemon {
  public:
   Daemon(const Flags& flags, const Config& config, const std::string& version)
@@ -57,9 +63,7 @@ class Daemon {
     if (status.ok()) status = MakeAgent();
     if (status.ok()) status = DropCapabilities(MayRunPrograms());
     if (!status.ok()) return status;
-    ForbidWrites();
-    Serve();
-    FilterSyscalls();
+    ServeConfined();
     WatchConfig();
     const absl::StatusOr<int> code = loop_->Run();
     service_manager_.Stopping();
@@ -69,9 +73,7 @@ class Daemon {
 
  private:
   absl::Status MakeLoop() {
-    absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
-    if (!loop.ok()) return loop.status();
-    loop_ = *std::move(loop);
+    if (absl::Status status = Store(EventLoop::Create(), loop_); !status.ok()) return status;
     for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
       absl::Status status = Keep(loop_->AddSignal(signal, [this, signal] { OnSignal(signal); }));
       if (!status.ok()) return status;
@@ -114,18 +116,21 @@ class Daemon {
     IptablesLegacyOptions legacy = {
         .command_deadline = kProgramDeadline,
         .lock_waited = [this](absl::Duration wait) { metrics_.LockWaited(wait); }};
-    absl::StatusOr<std::unique_ptr<HostedAgent>> agent = HostedAgent::Create(
-        *loop_, {.config = config_, .netns = {}, .legacy = std::move(legacy)},
-        {.round = [this](const Round& round) { OnRound(round); },
-         .notice = LogNotice,
-         .retired = [this](const RetireReport& other) { LogRetirement(other, kept_items_); }});
-    if (!agent.ok()) return agent.status();
-    agent_ = *std::move(agent);
     metrics_.SetConfig(config_);
-    return absl::OkStatus();
+    return Store(
+        HostedAgent::Create(
+            *loop_, {.config = config_, .netns = {}, .legacy = std::move(legacy)},
+            {.round = [this](const Round& round) { OnRound(round); },
+             .notice = LogNotice,
+             .retired = [this](const RetireReport& other) { LogRetirement(other, kept_items_); }}),
+        agent_);
   }
 
-  void Serve() {
+  // Files are given up before there are threads, which would keep what they had.
+  void ServeConfined() {
+    const bool programs = MayRunPrograms();
+    absl::Status status = ForbidFileWrites(programs ? IptablesLegacyOptions().lock_path : "");
+    if (!status.ok()) LOG(INFO) << "Going on without Landlock: " << status.message();
     endpoints_ = std::make_unique<Endpoints>(
         Endpoints::Setup{.version = version_,
                          .flags = flags_,
@@ -133,32 +138,19 @@ class Daemon {
                          .metrics = [this] { return metrics_.Serialize(); }},
         agent_->state());
     served_->Serve();
-  }
-
-  // Before there are threads, which would keep their rights.
-  void ForbidWrites() const {
-    const absl::Status status =
-        ForbidFileWrites(MayRunPrograms() ? IptablesLegacyOptions().lock_path : "");
-    if (!status.ok()) LOG(INFO) << "Going on without Landlock: " << status.message();
-  }
-
-  void FilterSyscalls() {
-    const absl::Status status = InstallSyscallFilter({.programs = MayRunPrograms()});
+    status = InstallSyscallFilter({.programs = programs});
     if (!status.ok()) LOG(WARNING) << "Going on without a system call filter: " << status.message();
   }
 
   void WatchConfig() {
     const std::string path = flags_.config.value_or(kDefaultConfigPath);
-    absl::StatusOr<std::unique_ptr<EventSource>> timer = loop_->AddTimer([this] {
+    const auto reload = [this] {
       reload_due_ = SteadyTime::InfiniteFuture();
       Reload("the file has changed");
-    });
-    absl::StatusOr<std::unique_ptr<ConfigWatch>> watch = ConfigWatch::Create(path);
-    absl::Status status = timer.status();
-    status.Update(watch.status());
+    };
+    absl::Status status = Store(loop_->AddTimer(reload), reload_timer_);
+    status.Update(Store(ConfigWatch::Create(path), config_watch_));
     if (status.ok()) {
-      reload_timer_ = *std::move(timer);
-      config_watch_ = *std::move(watch);
       status = Keep(loop_->AddReadable(config_watch_->fd(), [this] { OnConfigChange(); }));
     }
     if (status.ok()) return;
@@ -166,9 +158,7 @@ class Daemon {
   }
 
   absl::Status Keep(absl::StatusOr<std::unique_ptr<EventSource>> source) {
-    if (!source.ok()) return source.status();
-    loop_sources_.push_back(*std::move(source));
-    return absl::OkStatus();
+    return Store(std::move(source), loop_sources_.emplace_back());
   }
 
   void OnSignal(int signal) {
@@ -235,13 +225,11 @@ class Daemon {
     if (round.retirement) LogRetirement(*round.retirement, kept_items_);
     Publish(std::move(state));
     if (round.trigger == Trigger::kStart) service_manager_.Ready();
-    if (LookedAtEverything(round)) GiveBackFreePages();
-  }
-
-  // Legacy tables can only be read whole.
-  bool LookedAtEverything(const Round& round) const {
-    return round.trigger == Trigger::kStart || KnownMode() == IptablesMode::kLegacy ||
-           (round.retirement && round.retirement->surveyed);
+    // These rounds read everything. Legacy tables can only be read whole.
+    if (round.trigger == Trigger::kStart || KnownMode() == IptablesMode::kLegacy ||
+        (round.retirement && round.retirement->surveyed)) {
+      GiveBackFreePages();
+    }
   }
 
   void Publish(AgentState state) {

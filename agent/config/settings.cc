@@ -128,14 +128,14 @@ absl::Status Copy(const Flags& given, Config& config) {
   return absl::OkStatus();
 }
 
-// The one of `values` with the given name; the default where none has it, as "auto".
+// The one of `values` with the given name; the default for "auto".
 template <auto flag, auto member, auto... values>
 absl::Status Choose(const Flags& given, Config& config) {
   ((Text(values) == *(given.*flag) ? static_cast<void>(config.*member = values) : void()), ...);
   return absl::OkStatus();
 }
 
-// A directory that is not there would be a host without iptables.
+// A missing directory would be a host without iptables.
 absl::Status ApplyHostRoot(const Flags& given, Config& config) {
   config.host_root = given.host_root;
   struct stat about {};
@@ -165,7 +165,7 @@ absl::Status ApplyAddress(const Flags& given, Config& config) {
   return InvalidValue(config.*member, absl::StrCat(status.message(), ", or empty for none"));
 }
 
-// A daemon could not say what a relative path is relative to.
+// A relative path of a daemon would be ambiguous.
 absl::Status ApplyCniConfDirs(const Flags& given, Config& config) {
   if (given.cni_conf_dir->empty()) return absl::OkStatus();
   config.cni_conf_dirs = absl::StrSplit(*given.cni_conf_dir, ',');
@@ -275,8 +275,7 @@ constexpr Setting kRows[] = {
      "The file to read: a KubeIPTablesAgentConfiguration, or a KubeletConfiguration, of which "
      "only featureGates, iptablesMasqueradeBit and iptablesDropBit count. Flags win over the "
      "file. (default /etc/kube-iptables-agent/config.yaml, where that exists)",
-     "config", kNever, Print<&Config::config_file>, nullptr, "", "(none)", false,
-     kDefaultConfigPath},
+     "config", kNever, Print<&Config::config_file>, nullptr, "", "(none)"},
     {"netns", kAll, "path", &Flags::netns,
      "The network namespace to work in, as a file such as /run/netns/NAME. (default the own one)"},
     {"output", kAll, "string", &Flags::output, "text or json; of audit also dot, for graphviz.", "",
@@ -323,21 +322,20 @@ bool IsGiven(const Setting& setting, const Flags& flags) {
 }
 
 std::string FlagText(const Setting& setting, const Flags& flags) {
-  if (!IsGiven(setting, flags) && setting.field != "featureGates") {
-    if (!setting.fallback.empty()) return std::string(setting.fallback);
-    if (setting.print != nullptr) return setting.print(DefaultConfig());
-  }
+  const bool has_default = setting.print != nullptr && setting.field != "featureGates";
+  if (has_default && !IsGiven(setting, flags)) return setting.print(DefaultConfig());
   return std::visit([&](auto member) { return Text(flags.*member); }, setting.member);
 }
 
 Config DefaultConfig() {
   return {.emulated_version = featuregates::kDefaultEmulatedVersion,
-          .gates = *featuregates::FeatureGates::Resolve({}, {})};
+          .gates = *featuregates::FeatureGates::Resolve({}, {}),
+          .config_file = kDefaultConfigPath};
 }
 
 std::string HelpWithDefault(const Setting& setting) {
   const std::string value = FlagText(setting, Flags());
-  // As of pflag, a zero is no default that is worth a word.
+  // Like pflag, which does not print a zero.
   const bool silent = value.empty() || value == "0" || !setting.only_for.empty() ||
                       absl::StrContains(setting.help, "(default ");
   return absl::StrCat(setting.help, silent ? "" : absl::StrCat(" (default ", value, ")"));

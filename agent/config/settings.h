@@ -58,8 +58,6 @@ struct Setting {
   absl::string_view if_empty = "";
   // A running process keeps the value.
   bool fixed = false;
-  // The default where Config has another.
-  absl::string_view fallback = "";
 
   bool is_bool() const { return type.empty(); }
 };
@@ -80,7 +78,7 @@ std::string FlagText(const Setting& setting, const Flags& flags);
 // `setting.help` with the default.
 std::string HelpWithDefault(const Setting& setting);
 
-// The configuration without flags and file; no gates yet.
+// Without flags and file; no gates yet, and the path of the file that would be read.
 Config DefaultConfig();
 
 }  // namespace kipt::agent

@@ -100,39 +100,22 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnDocumentEnd() override {}
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    YamlNode node = MakeNode(YamlNode::Kind::kNull, mark, "", anchor);
-    if (!Accept(node)) return;
-    if (ExpectsKey()) return Fail(node.line, "a value without a key");
-    if (!open_.empty() && open_.back().key_position) {
-      const YamlNode& key = open_.back().node->entries.back().key;
-      // The library takes `word` on a line of its own for a key with no value.
-      if (open_.back().key_position == mark.pos) {
-        return Fail(node.line, absl::StrCat("the key ", featuregates::QuoteForMessage(key.text),
-                                            " is not followed by a colon"));
-      }
-      node.line = key.line;
-    }
-    Place() = std::move(node);
+    Add(YamlNode::Kind::kNull, mark, "", anchor);
   }
-
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    AddScalar(mark, MakeNode(YamlNode::Kind::kScalar, mark, "", anchor));
+    Add(YamlNode::Kind::kScalar, mark, "", anchor);
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
-    YamlNode node = MakeNode(YamlNode::Kind::kScalar, mark, tag, anchor);
-    node.text = value;
-    node.plain = tag == "?";
-    AddScalar(mark, std::move(node));
+    Add(YamlNode::Kind::kScalar, mark, tag, anchor, value);
   }
-
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value /*style*/) override {
-    Open(MakeNode(YamlNode::Kind::kSequence, mark, tag, anchor));
+    Add(YamlNode::Kind::kSequence, mark, tag, anchor);
   }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value /*style*/) override {
-    Open(MakeNode(YamlNode::Kind::kMap, mark, tag, anchor));
+    Add(YamlNode::Kind::kMap, mark, tag, anchor);
   }
   void OnSequenceEnd() override {
     if (status_.ok()) open_.pop_back();
@@ -140,8 +123,7 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnMapEnd() override { OnSequenceEnd(); }
 
  private:
-  // A sequence or map that is not closed yet: in its place in the tree, which does not move before
-  // it is closed.
+  // A sequence or map that is not closed yet. It does not move before it is closed.
   struct OpenNode {
     YamlNode* node;
     std::optional<int> key_position = {};       // of a map whose last entry has no value yet
@@ -150,67 +132,61 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void Fail(int line, absl::string_view message) { status_.Update(Error(origin_, line, message)); }
 
-  bool Accept(const YamlNode& node) {
-    last_line_ = std::max(last_line_, node.line);
-    if (status_.ok() && ++nodes_ > kMaxYamlNodes) {
-      Fail(node.line, absl::StrCat("the file holds more than ", kMaxYamlNodes, " values"));
+  void Add(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag,
+           YAML::anchor_t anchor, const std::string& text = "") {
+    YamlNode node = {.kind = kind,
+                     .text = text,
+                     .plain = kind == YamlNode::Kind::kScalar && tag == "?",
+                     // "?" is the library's "no tag, plain", "!" its "no tag, quoted".
+                     .tag = tag == "?" || tag == "!" ? "" : tag,
+                     .line = mark.line + 1,
+                     .shared = anchor != YAML::NullAnchor};
+    const int line = node.line;
+    last_line_ = std::max(last_line_, line);
+    if (!status_.ok()) return;
+    if (++nodes_ > kMaxYamlNodes) {
+      return Fail(line, absl::StrCat("the file holds more than ", kMaxYamlNodes, " values"));
     }
-    return status_.ok();
-  }
-
-  static YamlNode MakeNode(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag,
-                           YAML::anchor_t anchor) {
-    YamlNode node;
-    node.kind = kind;
-    // "?" is the library's "no tag, plain", "!" its "no tag, quoted".
-    if (tag != "?" && tag != "!") node.tag = tag;
-    node.line = mark.line + 1;
-    node.shared = anchor != YAML::NullAnchor;
-    return node;
-  }
-
-  bool ExpectsKey() const {
-    return !open_.empty() && open_.back().node->kind == YamlNode::Kind::kMap &&
-           !open_.back().key_position;
-  }
-
-  // Where the next value belongs.
-  YamlNode& Place() {
-    if (open_.empty()) return root_;
-    OpenNode& parent = open_.back();
-    if (!parent.key_position) return parent.node->items.emplace_back();
-    parent.key_position.reset();
-    return parent.node->entries.back().value;
-  }
-
-  void Open(YamlNode node) {
-    if (!Accept(node)) return;
-    if (ExpectsKey()) return Fail(node.line, "a key must be a word or a string");
+    OpenNode* const parent = open_.empty() ? nullptr : &open_.back();
+    if (parent != nullptr && parent->node->kind == YamlNode::Kind::kMap && !parent->key_position) {
+      return AddKey(*parent, mark.pos, std::move(node));
+    }
+    YamlNode* place = &root_;
+    if (parent != nullptr && parent->key_position) {
+      YamlEntry& entry = parent->node->entries.back();
+      place = &entry.value;
+      // The library takes `word` on a line of its own for a key with no value.
+      if (kind == YamlNode::Kind::kNull && parent->key_position == mark.pos) {
+        return Fail(line, absl::StrCat("the key ", featuregates::QuoteForMessage(entry.key.text),
+                                       " is not followed by a colon"));
+      }
+      if (kind == YamlNode::Kind::kNull) node.line = entry.key.line;
+      parent->key_position.reset();
+    } else if (parent != nullptr) {
+      place = &parent->node->items.emplace_back();
+    }
+    *place = std::move(node);
+    if (kind != YamlNode::Kind::kSequence && kind != YamlNode::Kind::kMap) return;
     if (open_.size() == kMaxYamlDepth) {
-      return Fail(node.line, absl::StrCat("nested more than ", kMaxYamlDepth, " levels deep"));
+      return Fail(line, absl::StrCat("nested more than ", kMaxYamlDepth, " levels deep"));
     }
-    YamlNode& place = Place();
-    place = std::move(node);
-    open_.push_back({&place});
+    open_.push_back({place});
   }
 
-  void AddScalar(const YAML::Mark& mark, YamlNode node) {
-    if (!Accept(node)) return;
-    if (!ExpectsKey()) {
-      Place() = std::move(node);
-      return;
+  void AddKey(OpenNode& map, int position, YamlNode key) {
+    if (key.kind == YamlNode::Kind::kNull) return Fail(key.line, "a value without a key");
+    if (key.kind != YamlNode::Kind::kScalar) {
+      return Fail(key.line, "a key must be a word or a string");
     }
-    OpenNode& map = open_.back();
     // An alias, which has no text, may come twice.
-    const bool alias = node.shared && node.text.empty();
-    if (const auto first = map.key_lines.find(node.text); !alias && first != map.key_lines.end()) {
-      return Fail(node.line,
-                  absl::StrCat("duplicate key ", featuregates::QuoteForMessage(node.text),
-                               ", already set in line ", first->second));
+    const bool alias = key.shared && key.text.empty();
+    if (const auto first = map.key_lines.find(key.text); !alias && first != map.key_lines.end()) {
+      return Fail(key.line, absl::StrCat("duplicate key ", featuregates::QuoteForMessage(key.text),
+                                         ", already set in line ", first->second));
     }
-    if (!alias) map.key_lines[node.text] = node.line;
-    map.key_position = mark.pos;
-    map.node->entries.push_back({.key = std::move(node), .value = {}});
+    if (!alias) map.key_lines[key.text] = key.line;
+    map.key_position = position;
+    map.node->entries.push_back({.key = std::move(key), .value = {}});
   }
 
   absl::string_view origin_;
