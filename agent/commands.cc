@@ -16,9 +16,8 @@ namespace {
 
 bool AnyNeedsAttention(const Diff& diff) { return absl::c_any_of(diff.findings, NeedsAttention); }
 
-absl::StatusOr<Plan> LookAtManaged(const CommandInput& input) {
-  return Reconciler(&input.backend, input.clock, input.node.support.get())
-      .Look(input.subject.input);
+Reconciler ReconcilerFor(const CommandInput& input) {
+  return Reconciler(&input.backend, input.clock, input.node.support.get());
 }
 
 // What retirement does, or without `apply` would do: in the managed iptables mode, then in the
@@ -40,7 +39,7 @@ std::vector<RetireReport> RetireBoth(const CommandInput& input, const Retirement
 }
 
 absl::StatusOr<Plan> Look(const CommandInput& input) {
-  absl::StatusOr<Plan> plan = LookAtManaged(input);
+  absl::StatusOr<Plan> plan = ReconcilerFor(input).Look(input.subject.input);
   if (!plan.ok() || !input.node.retire) return plan;
   std::vector<RetireReport> modes = RetireBoth(input, {}, plan->martians.stands, /*apply=*/false);
   for (const RetireReport& mode : modes) {
@@ -52,9 +51,9 @@ absl::StatusOr<Plan> Look(const CommandInput& input) {
 }
 
 // `code`, or kExitFailed with the errors printed.
-ExitCode FailedOr(ExitCode code, const std::vector<RetireReport>& modes, std::ostream& err) {
-  for (const RetireReport& mode : modes) {
-    if (!mode.status.ok()) code = Fail(mode.status, kExitFailed, err);
+ExitCode FailedOr(ExitCode code, const auto& reports, std::ostream& err) {
+  for (const auto& report : reports) {
+    if (!report.status.ok()) code = Fail(report.status, kExitFailed, err);
   }
   return code;
 }
@@ -84,8 +83,7 @@ ExitCode RunPlan(const CommandInput& input) { return ReportLook(input, PlanText,
 ExitCode RunStatus(const CommandInput& input) { return ReportLook(input, StatusText, StatusJson); }
 
 ExitCode RunSync(const CommandInput& input) {
-  SyncReport report =
-      Reconciler(&input.backend, input.clock, input.node.support.get()).Sync(input.subject.input);
+  SyncReport report = ReconcilerFor(input).Sync(input.subject.input);
   if (!report.status.ok()) return Fail(report.status, kExitFailed, input.err);
   if (input.node.retire && report.FirstError().ok()) {
     report.retired =
@@ -93,15 +91,12 @@ ExitCode RunSync(const CommandInput& input) {
                    /*apply=*/true, /*despite_failure=*/true);
   }
   input.out << (input.format == OutputFormat::kJson ? SyncJson : SyncText)(input.subject, report);
-  ExitCode code = AnyNeedsAttention(report.plan.diff) ? kExitDifferences : kExitOk;
-  for (const FamilyResult& result : report.families) {
-    if (!result.status.ok()) code = Fail(result.status, kExitFailed, input.err);
-  }
-  return FailedOr(code, report.retired, input.err);
+  const ExitCode code = AnyNeedsAttention(report.plan.diff) ? kExitDifferences : kExitOk;
+  return FailedOr(FailedOr(code, report.families, input.err), report.retired, input.err);
 }
 
 ExitCode RunRetire(const CommandInput& input) {
-  const absl::StatusOr<Plan> plan = LookAtManaged(input);
+  const absl::StatusOr<Plan> plan = ReconcilerFor(input).Look(input.subject.input);
   if (!plan.ok()) return Fail(plan.status(), kExitFailed, input.err);
   const std::vector<RetireReport> modes =
       RetireBoth(input, {.canaries = true, .when_off = true}, plan->martians.stands, input.yes);

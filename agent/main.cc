@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// kube-iptables-agent: flags -> Config -> Ruleset -> command. Flags are read here and nowhere else.
+// kube-iptables-agent: flags -> Config -> Ruleset -> command.
 #include <fcntl.h>
 #include <glog/logging.h>
 #include <linux/capability.h>
@@ -8,7 +8,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <exception>
 #include <iostream>
 #include <memory>
@@ -42,7 +41,7 @@
 #include "agent/round_log.h"
 #include "agent/xtables/iptables_legacy_backend.h"
 #include "agent/xtables/iptables_save.h"
-#include "featuregates/go_text.h"
+#include "featuregates/version.h"
 
 namespace kipt::agent {
 namespace {
@@ -329,14 +328,11 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   // The parent may have left it ignored, and then the exit codes of programs are lost.
   std::signal(SIGCHLD, SIG_DFL);
-  // Ours throws nothing; what a library throws, memory that ran out say, ends here and says so.
+  // This project throws nothing; a library may, where memory runs out.
   try {
     return kipt::agent::FinishOutput(
         kipt::agent::Main(argv[0], std::vector<std::string>(argv + 1, argv + argc)));
   } catch (const std::exception& error) {
-    std::fputs("Error: ", stderr);
-    std::fputs(kipt::featuregates::Printable(error.what()).c_str(), stderr);
-    std::fputs("\n", stderr);
-    return kipt::agent::kExitFailed;
+    return kipt::agent::Fail(absl::UnknownError(error.what()), kipt::agent::kExitFailed, std::cerr);
   }
 }

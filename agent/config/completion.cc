@@ -32,7 +32,7 @@ CompletionValues Gates() {
   std::vector<std::string> words;
   for (const std::string& line : KnownGates("")) {
     const std::string name = line.substr(0, line.find('='));
-    for (const char* value : {"=true", "=false"}) words.push_back(absl::StrCat(name, value));
+    words.insert(words.end(), {name + "=true", name + "=false"});
   }
   return Words(std::move(words), /*list=*/true);
 }
@@ -136,10 +136,6 @@ else
 fi
 )";
 
-std::string Filled(const char* script, const CompletionSpec& spec, absl::string_view function) {
-  return absl::StrReplaceAll(script, {{"@PROGRAM@", spec.program}, {"@FUNCTION@", function}});
-}
-
 // The flag that was typed as "--NAME" or "-N". Null: there is none.
 const CompletionFlag* FlagTyped(const CompletionSpec& spec, absl::string_view typed) {
   const auto flag = absl::c_find_if(spec.flags, [typed](const CompletionFlag& one) {
@@ -185,13 +181,15 @@ CompletionSpec AgentCompletion() {
 }
 
 absl::StatusOr<std::string> Completion(const CompletionSpec& spec, absl::string_view shell) {
-  if (shell == "bash") {
-    return Filled(kBash, spec, absl::StrCat("_", absl::StrReplaceAll(spec.program, {{"-", "_"}})));
+  const bool bash = shell == "bash";
+  if (!bash && shell != "zsh") {
+    return absl::InvalidArgumentError(absl::StrCat("there is no completion for the shell ",
+                                                   featuregates::GoQuote(shell),
+                                                   "; there are bash and zsh"));
   }
-  if (shell == "zsh") return Filled(kZsh, spec, absl::StrCat("_", spec.program));
-  return absl::InvalidArgumentError(absl::StrCat("there is no completion for the shell ",
-                                                 featuregates::GoQuote(shell),
-                                                 "; there are bash and zsh"));
+  const std::string name = bash ? absl::StrReplaceAll(spec.program, {{"-", "_"}}) : spec.program;
+  return absl::StrReplaceAll(
+      bash ? kBash : kZsh, {{"@PROGRAM@", spec.program}, {"@FUNCTION@", absl::StrCat("_", name)}});
 }
 
 std::string Complete(const CompletionSpec& spec, absl::Span<const std::string> words) {

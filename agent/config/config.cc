@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <iterator>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -66,7 +67,7 @@ class Resolver {
     for (const Setting& setting : kSettings) status.Update(Apply(setting));
     if (!status.ok()) return status;
 
-    for (const std::string& warning : config_.gates.warnings()) config_.warnings.push_back(warning);
+    absl::c_copy(config_.gates.warnings(), std::back_inserter(config_.warnings));
     WarnOfIgnoredGate();
     WarnOfIgnoredNumbers();
     if (!file_.writable.empty()) config_.warnings.push_back(file_.writable);
@@ -83,13 +84,12 @@ class Resolver {
     return absl::StrCat(file_.path, ":", file_.lines.at(setting.field));
   }
 
-  // The flag or the line that gave the value: "--FLAG: reason", or "FILE:LINE: FIELD: reason".
+  // "--FLAG: reason", or "FILE:LINE: FIELD: reason".
   absl::Status Blame(const Setting& setting, absl::string_view reason) const {
     const bool by_file = !IsGiven(setting, flags_) && IsGiven(setting, file_.given);
-    return absl::InvalidArgumentError(
-        absl::StrCat(by_file ? absl::StrCat(Line(setting), ": ", setting.field)
-                             : absl::StrCat("--", setting.flag),
-                     ": ", reason));
+    const std::string source = by_file ? absl::StrCat(Line(setting), ": ", setting.field)
+                                       : absl::StrCat("--", setting.flag);
+    return absl::InvalidArgumentError(absl::StrCat(source, ": ", reason));
   }
 
   absl::Status Apply(const Setting& setting) {
@@ -168,9 +168,9 @@ class Resolver {
   void WarnOfIgnoredGate() {
     const absl::string_view name = featuregates::kIPTablesOwnershipCleanup.name;
     const auto gate = file_.feature_gates.find(std::string(name));
-    const bool enabled = config_.gates.Enabled(featuregates::kIPTablesOwnershipCleanup);
-    if (!absl::c_linear_search(config_.gates.ignored(), name) ||
-        gate == file_.feature_gates.end() || gate->second == enabled) {
+    if (gate == file_.feature_gates.end() ||
+        !absl::c_linear_search(config_.gates.ignored(), name) ||
+        gate->second == config_.gates.Enabled(featuregates::kIPTablesOwnershipCleanup)) {
       return;
     }
     config_.warnings.push_back(
@@ -245,11 +245,10 @@ class Resolver {
 
   // "14 (from the flag --iptables-drop-bit)".
   std::string ValueAndSource(const Setting& setting, int value) const {
-    const std::string source =
-        IsGiven(setting, flags_)        ? absl::StrCat("from the flag --", setting.flag)
-        : IsGiven(setting, file_.given) ? absl::StrCat("from ", Line(setting))
-                                        : "the default";
-    return absl::StrCat(value, " (", source, ")");
+    if (IsGiven(setting, flags_))
+      return absl::StrCat(value, " (from the flag --", setting.flag, ")");
+    if (!IsGiven(setting, file_.given)) return absl::StrCat(value, " (the default)");
+    return absl::StrCat(value, " (from ", Line(setting), ")");
   }
 
   // kubelet since 1.28 warns of a deprecated flag whatever its value. Many old files have the field

@@ -165,9 +165,9 @@ class Decoder {
   ConfigFile file_;
 };
 
-absl::Status Unreadable(absl::string_view path, absl::string_view why, absl::string_view mend) {
+absl::Status Unreadable(absl::string_view path, absl::string_view why, absl::string_view advice) {
   return absl::InvalidArgumentError(
-      absl::StrCat("cannot read the configuration file ", path, ": ", why, "; ", mend));
+      absl::StrCat("cannot read the configuration file ", path, ": ", why, "; ", advice));
 }
 
 absl::Status SystemError(absl::string_view path, int error) {
@@ -213,7 +213,7 @@ absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path, bool may_be_m
     return absl::InvalidArgumentError(
         "--config is empty; give the path of a file, or leave the flag out");
   }
-  // Without O_NONBLOCK a named pipe would hold us up for ever.
+  // Without O_NONBLOCK a named pipe would block for ever.
   const OwnedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd.valid() && errno == ENOENT && may_be_missing) return ConfigFile();
   struct stat about {};
