@@ -100,7 +100,7 @@ absl::Status ConfineToReading(const ReadingNeeds& needs, const ModeSources& sour
   return absl::OkStatus();
 }
 
-// Keeps no capability: everything has been read, or will be from one file. Errors as above.
+// Keeps no capability, for commands that have read everything. Errors as above.
 absl::Status ConfineToComputing() {
   absl::Status status = LimitCapabilities({}, /*for_programs=*/false);
   if (!status.ok()) return status;
@@ -110,9 +110,8 @@ absl::Status ConfineToComputing() {
 }
 
 // ---- the commands ----
-//
-// What is not caught otherwise ends with kExitFailed.
 
+// An error ends the program with kExitFailed.
 using ExitOrError = absl::StatusOr<int>;
 
 int Fail(const absl::Status& status, ExitCode code) { return Fail(status, code, std::cerr); }

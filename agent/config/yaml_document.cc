@@ -134,13 +134,14 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void Add(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag,
            YAML::anchor_t anchor, const std::string& text = "") {
-    YamlNode node = {.kind = kind,
-                     .text = text,
-                     .plain = kind == YamlNode::Kind::kScalar && tag == "?",
-                     // "?" is the library's "no tag, plain", "!" its "no tag, quoted".
-                     .tag = tag == "?" || tag == "!" ? "" : tag,
-                     .line = mark.line + 1,
-                     .shared = anchor != YAML::NullAnchor};
+    YamlNode node;
+    node.kind = kind;
+    node.text = text;
+    // "?" is the library's "no tag, plain", "!" its "no tag, quoted".
+    node.plain = kind == YamlNode::Kind::kScalar && tag == "?";
+    if (tag != "?" && tag != "!") node.tag = tag;
+    node.line = mark.line + 1;
+    node.shared = anchor != YAML::NullAnchor;
     const int line = node.line;
     last_line_ = std::max(last_line_, line);
     if (!status_.ok()) return;
@@ -186,7 +187,7 @@ class TreeBuilder final : public YAML::EventHandler {
     }
     if (!alias) map.key_lines[key.text] = key.line;
     map.key_position = position;
-    map.node->entries.push_back({.key = std::move(key), .value = {}});
+    map.node->entries.push_back({std::move(key), YamlNode()});
   }
 
   absl::string_view origin_;

@@ -40,13 +40,13 @@ struct YamlNode {
 
   Kind kind = Kind::kNull;
   // Scalar: its characters, quotes and escapes resolved, nothing else interpreted.
-  std::string text = {};
+  std::string text;
   // Scalar: written without quotes, block indicator and tag, so that YAML gives it a type.
   bool plain = false;
   // "tag:yaml.org,2002:int" for !!int; empty where none is written.
-  std::string tag = {};
-  std::vector<YamlNode> items = {};     // sequence
-  std::vector<YamlEntry> entries = {};  // map, in the order of the file
+  std::string tag;
+  std::vector<YamlNode> items;     // sequence
+  std::vector<YamlEntry> entries;  // map, in the order of the file
   // Where it is written, from 1. A null value has the line of its key.
   int line = 1;
   // It has an anchor, or is an alias, which has no text: aliases are not resolved.
