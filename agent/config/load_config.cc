@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
