@@ -206,12 +206,14 @@ std::string Complete(const CompletionSpec& spec, absl::Span<const std::string> w
       flag = nullptr;
     }
   }
+  bool is_value = flag != nullptr;
   std::string lead;
   const auto take_lead = [&](size_t size) {
     absl::StrAppend(&lead, value.substr(0, size));
     value.remove_prefix(size);
   };
-  if (flag == nullptr && absl::StartsWith(value, "--") && absl::StrContains(value, '=')) {
+  if (!is_value && absl::StartsWith(value, "--") && absl::StrContains(value, '=')) {
+    is_value = true;
     flag = FlagTyped(spec, value.substr(0, value.find('=')));
     take_lead(value.find('=') + 1);
   }
@@ -221,8 +223,8 @@ std::string Complete(const CompletionSpec& spec, absl::Span<const std::string> w
   const auto offer = [&](absl::string_view word, absl::string_view help) {
     if (absl::StartsWith(word, value)) absl::StrAppend(&offered, word, "\t", Brief(help), "\n");
   };
-  if (flag != nullptr) {
-    values = flag->values;
+  if (is_value) {
+    if (flag != nullptr) values = flag->values;
   } else if (absl::StartsWith(value, "-")) {
     const absl::string_view command = plain.empty() ? spec.default_command : plain[0];
     for (const CompletionFlag& each : spec.flags) {

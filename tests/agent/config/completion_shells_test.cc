@@ -83,6 +83,7 @@ const Case kCases[] = {
      {"--iptables-drop-label="},
      {"--iptables-drop-label"}},
     {"NothingForANumber", "kube-iptables-agent --iptables-drop-bit=", {}, {}},
+    {"NothingForAnUnknownFlag", "kube-iptables-agent --nope=pl", {}, {}},
     {"NothingForALabel", "kube-iptables-agent --iptables-drop-label=", {}, {}},
 };
 
