@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/commands.h"
 
-#include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "agent/loop/plan.h"
 #include "agent/report/report.h"
 #include "featuregates/go_text.h"
@@ -12,34 +14,48 @@
 namespace kipt::agent {
 namespace {
 
-bool AnyNeedsAttention(const Diff& diff) {
-  return std::any_of(diff.findings.begin(), diff.findings.end(), NeedsAttention);
+bool AnyNeedsAttention(const Diff& diff) { return absl::c_any_of(diff.findings, NeedsAttention); }
+
+Reconciler ReconcilerFor(const CommandInput& input) {
+  return Reconciler(&input.backend, input.clock, input.node.support.get());
 }
 
-// What the managed mode's retirement would do, or does.
-RetireReport RetireManaged(const CommandInput& input, const RetirementOptions& options,
-                           bool apply) {
-  return Retire(input.backend, input.clock,
-                {.input = input.subject.input,
-                 .support = KnownSupport(input.node.support.get()),
-                 .sources = *input.node.retire,
-                 .options = options,
-                 .apply = apply});
+// What retirement does, or without `apply` would do: in the managed iptables mode, then in the
+// other. Where the managed mode fails, only with `despite_failure` in the other.
+std::vector<RetireReport> RetireBoth(const CommandInput& input, const RetirementOptions& options,
+                                     bool martians_dropped, bool apply,
+                                     bool despite_failure = false) {
+  std::vector<RetireReport> modes;
+  modes.push_back(Retire(input.backend, input.clock,
+                         {.input = input.subject.input,
+                          .support = KnownSupport(input.node.support.get()),
+                          .sources = *input.node.retire,
+                          .options = options,
+                          .apply = apply}));
+  if (!input.node.retire_other || (!modes[0].status.ok() && !despite_failure)) return modes;
+  std::optional<RetireReport> other = input.node.retire_other(martians_dropped, apply);
+  if (other) modes.push_back(*std::move(other));
+  return modes;
 }
 
 absl::StatusOr<Plan> Look(const CommandInput& input) {
-  const NodeQuestions& node = input.node;
-  absl::StatusOr<Plan> plan =
-      Reconciler(&input.backend, input.clock, node.support.get()).Look(input.subject.input);
-  if (!plan.ok() || !node.retire) return plan;
-  RetireReport retire = RetireManaged(input, {}, /*apply=*/false);
-  if (!retire.status.ok()) return retire.status;
-  plan->retirement = std::move(retire.plan);
-  if (!node.retire_other) return plan;
-  std::optional<RetireReport> other = node.retire_other(plan->martians.stands, /*apply=*/false);
-  if (other && !other->status.ok()) return other->status;
-  if (other) plan->other_retirement = std::move(other->plan);
+  absl::StatusOr<Plan> plan = ReconcilerFor(input).Look(input.subject.input);
+  if (!plan.ok() || !input.node.retire) return plan;
+  std::vector<RetireReport> modes = RetireBoth(input, {}, plan->martians.stands, /*apply=*/false);
+  for (const RetireReport& mode : modes) {
+    if (!mode.status.ok()) return mode.status;
+  }
+  plan->retirement = std::move(modes[0].plan);
+  if (modes.size() > 1) plan->other_retirement = std::move(modes[1].plan);
   return plan;
+}
+
+// `code`, or kExitFailed with the errors printed.
+ExitCode FailedOr(ExitCode code, const auto& reports, std::ostream& err) {
+  for (const auto& report : reports) {
+    if (!report.status.ok()) code = Fail(report.status, kExitFailed, err);
+  }
+  return code;
 }
 
 using Report = std::string (*)(const Subject&, const Plan&);
@@ -67,63 +83,42 @@ ExitCode RunPlan(const CommandInput& input) { return ReportLook(input, PlanText,
 ExitCode RunStatus(const CommandInput& input) { return ReportLook(input, StatusText, StatusJson); }
 
 ExitCode RunSync(const CommandInput& input) {
-  const Subject& subject = input.subject;
-  const NodeQuestions& node = input.node;
-  SyncReport report =
-      Reconciler(&input.backend, input.clock, node.support.get()).Sync(subject.input);
+  SyncReport report = ReconcilerFor(input).Sync(input.subject.input);
   if (!report.status.ok()) return Fail(report.status, kExitFailed, input.err);
-  if (node.retire && report.FirstError().ok()) {
-    report.retired.push_back(RetireManaged(input, {}, /*apply=*/true));
-    std::optional<RetireReport> other;
-    if (node.retire_other) {
-      other = node.retire_other(MartianProtectionStands(report.plan.martians, report.applied),
-                                /*apply=*/true);
-    }
-    if (other) report.retired.push_back(*std::move(other));
+  if (input.node.retire && report.FirstError().ok()) {
+    report.retired =
+        RetireBoth(input, {}, MartianProtectionStands(report.plan.martians, report.applied),
+                   /*apply=*/true, /*despite_failure=*/true);
   }
-  input.out << (input.format == OutputFormat::kJson ? SyncJson : SyncText)(subject, report);
-  ExitCode code = AnyNeedsAttention(report.plan.diff) ? kExitDifferences : kExitOk;
-  for (const FamilyResult& result : report.families) {
-    if (!result.status.ok()) code = Fail(result.status, kExitFailed, input.err);
-  }
-  for (const RetireReport& mode : report.retired) {
-    if (!mode.status.ok()) code = Fail(mode.status, kExitFailed, input.err);
-  }
-  return code;
+  input.out << (input.format == OutputFormat::kJson ? SyncJson : SyncText)(input.subject, report);
+  const ExitCode code = AnyNeedsAttention(report.plan.diff) ? kExitDifferences : kExitOk;
+  return FailedOr(FailedOr(code, report.families, input.err), report.retired, input.err);
 }
 
 ExitCode RunRetire(const CommandInput& input) {
-  const NodeQuestions& node = input.node;
-  const absl::StatusOr<Plan> plan =
-      Reconciler(&input.backend, input.clock, node.support.get()).Look(input.subject.input);
+  const absl::StatusOr<Plan> plan = ReconcilerFor(input).Look(input.subject.input);
   if (!plan.ok()) return Fail(plan.status(), kExitFailed, input.err);
-  std::vector<RetireReport> done;
-  done.push_back(RetireManaged(input, {.canaries = true, .when_off = true}, input.yes));
-  std::optional<RetireReport> other;
-  if (node.retire_other && done[0].status.ok()) {
-    other = node.retire_other(plan->martians.stands, input.yes);
-  }
-  if (other) done.push_back(*std::move(other));
-  ExitCode code = kExitOk;
-  for (const RetireReport& mode : done) {
-    const bool left = !mode.plan.unsettled.empty() || (!input.yes && !mode.plan.empty());
-    if (left && code == kExitOk) code = kExitDifferences;
-    if (!mode.status.ok()) code = Fail(mode.status, kExitFailed, input.err);
-  }
+  const std::vector<RetireReport> modes =
+      RetireBoth(input, {.canaries = true, .when_off = true}, plan->martians.stands, input.yes);
+  const bool left = absl::c_any_of(modes, [&](const RetireReport& mode) {
+    return !mode.plan.unsettled.empty() || (!input.yes && !mode.plan.empty());
+  });
+  const ExitCode code = FailedOr(left ? kExitDifferences : kExitOk, modes, input.err);
   if (input.format == OutputFormat::kJson) {
-    input.out << RetireJson(done, /*dry_run=*/!input.yes);
+    input.out << RetireJson(modes, /*dry_run=*/!input.yes);
     return code;
   }
-  for (const RetireReport& mode : done) input.out << RetireText(mode, /*dry_run=*/!input.yes);
+  for (const RetireReport& mode : modes) input.out << RetireText(mode, /*dry_run=*/!input.yes);
   return code;
 }
 
 ExitCode RunDetect(absl::Span<const FamilyMode> modes, OutputFormat format, std::ostream& out) {
   out << (format == OutputFormat::kJson ? DetectJson : DetectText)(modes);
-  const auto any = [&](auto holds) { return std::any_of(modes.begin(), modes.end(), holds); };
-  if (any([](const FamilyMode& mode) { return mode.contradiction; })) return kExitDifferences;
+  if (absl::c_any_of(modes, [](const FamilyMode& mode) { return mode.contradiction; })) {
+    return kExitDifferences;
+  }
   const auto unknown = [](const FamilyMode& mode) { return mode.mode == IptablesMode::kUnknown; };
-  return any(unknown) ? kExitFailed : kExitOk;
+  return absl::c_any_of(modes, unknown) ? kExitFailed : kExitOk;
 }
 
 }  // namespace kipt::agent

@@ -2,8 +2,8 @@
 //
 // File: agent/commands.h
 //
-// The one-shot commands: each looks at the kernel through a Backend, prints its report, and ends
-// with the exit code that scripts rely on.
+// The one-shot commands: each reads the kernel through a Backend, prints its report, and ends with
+// the exit code that scripts rely on.
 #ifndef KIPT_AGENT_COMMANDS_H_
 #define KIPT_AGENT_COMMANDS_H_
 
@@ -27,8 +27,7 @@ enum ExitCode : int {
   kExitUsage = 64,       // flags or configuration, an unreadable file included
 };
 
-// What a command works on, and where it writes: reports to `out`, errors to `err`, in either
-// format.
+// Reports go to `out`, errors to `err`, in either format.
 struct CommandInput {
   const Subject& subject;  // what is desired
   netlink::Backend& backend;
@@ -44,14 +43,13 @@ ExitCode RunPlan(const CommandInput& input);
 ExitCode RunStatus(const CommandInput& input);
 ExitCode RunSync(const CommandInput& input);
 
-// With `yes` what nobody uses goes, of the managed mode first. Without, nothing is done;
-// kExitDifferences: something would go, or a family is left out because not all that is wanted
-// stands there. `node.retire` must be given.
+// With `yes` retires what is unclaimed, first in the managed mode. kExitDifferences: something
+// would be retired without `yes`, or a family is left out because its rules are not in place.
+// `node.retire` must be given.
 ExitCode RunRetire(const CommandInput& input);
 
-// Prints what was detected. kExitDifferences: something contradicts itself (FamilyMode), whether a
-// mode was found or not. kExitFailed: it cannot be told for a family. Else kExitOk: "none", which
-// says that either mode may be used, is an answer.
+// Prints what was detected. kExitDifferences: a contradiction (FamilyMode), with or without a mode.
+// kExitFailed: a family's mode is unknown. "none" is kExitOk: either mode may be used.
 ExitCode RunDetect(absl::Span<const FamilyMode> modes, OutputFormat format, std::ostream& out);
 
 // Prints "Error: ..." in one line, and returns `code`.

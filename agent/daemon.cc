@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -33,28 +34,35 @@ void LogNotice(absl::LogSeverity severity, absl::string_view text) {
   LOG_AT_LEVEL(severity == absl::LogSeverity::kInfo ? google::INFO : google::WARNING) << text;
 }
 
-// An editor moves the old file away before the new one comes: for a moment there is none.
+// An editor removes the old file before it writes the new one.
 constexpr absl::Duration kEditorPause = absl::Milliseconds(100);
-// A file that changes all the time is loaded this long after the first change.
+// A file that changes all the time is loaded this long after its first change.
 constexpr absl::Duration kLongestEditorPause = absl::Milliseconds(500);
+
+template <typename T>
+absl::Status Store(absl::StatusOr<T> made, T& value) {
+  if (made.ok()) value = *std::move(made);
+  return made.status();
+}
 
 class Daemon {
  public:
   Daemon(const Flags& flags, const Config& config, const std::string& version)
       : flags_(flags), config_(config), version_(version), metrics_(version) {}
 
-  // The order matters: what needs a privilege comes before it is dropped, and threads, which keep
-  // the privileges they were started with, after that.
+  // The order matters: what needs a privilege comes before it is dropped. Threads, which would keep
+  // it, come after.
   absl::StatusOr<ExitCode> Run() {
     KeepHeapSmall();
-    if (absl::Status status = MakeLoop(); !status.ok()) return status;
-    Listen();
-    if (absl::Status status = LimitToFirstLook(); !status.ok()) return status;
-    if (absl::Status status = MakeAgent(); !status.ok()) return status;
-    if (absl::Status status = DropCapabilities(MayRunPrograms()); !status.ok()) return status;
-    ForbidWrites();
-    Serve();
-    FilterSyscalls();
+    absl::Status status = MakeLoop();
+    if (status.ok()) {
+      Listen();
+      status = LimitToFirstCheck();
+    }
+    if (status.ok()) status = MakeAgent();
+    if (status.ok()) status = DropCapabilities(MayRunPrograms());
+    if (!status.ok()) return status;
+    ServeConfined();
     WatchConfig();
     const absl::StatusOr<int> code = loop_->Run();
     service_manager_.Stopping();
@@ -64,9 +72,7 @@ class Daemon {
 
  private:
   absl::Status MakeLoop() {
-    absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
-    if (!loop.ok()) return loop.status();
-    loop_ = *std::move(loop);
+    if (absl::Status status = Store(EventLoop::Create(), loop_); !status.ok()) return status;
     for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
       absl::Status status = Keep(loop_->AddSignal(signal, [this, signal] { OnSignal(signal); }));
       if (!status.ok()) return status;
@@ -76,16 +82,12 @@ class Daemon {
 
   // Before privileges are dropped: a port below 1024 needs one.
   void Listen() {
-    std::vector<ServedAddresses::Endpoint> endpoints;
-    const auto add = [&](const std::string& address,
-                         HttpReply (Endpoints::*handler)(const HttpRequest&) const) {
-      if (address.empty()) return;
-      endpoints.push_back({address, [this, handler](const HttpRequest& request) {
-                             return (endpoints_.get()->*handler)(request);
-                           }});
-    };
-    add(config_.healthz_bind_address, &Endpoints::Health);
-    add(config_.metrics_bind_address, &Endpoints::Inspect);
+    std::vector<ServedAddresses::Endpoint> endpoints = {
+        {config_.healthz_bind_address,
+         [this](const HttpRequest& request) { return endpoints_->Health(request); }},
+        {config_.metrics_bind_address,
+         [this](const HttpRequest& request) { return endpoints_->Inspect(request); }}};
+    std::erase_if(endpoints, [](const auto& endpoint) { return endpoint.address.empty(); });
     served_ = std::make_unique<ServedAddresses>(
         *loop_, std::move(endpoints),
         ServedAddresses::Handlers{.notice = LogNotice,
@@ -93,40 +95,41 @@ class Daemon {
     served_->Listen(TakePassedSockets());
   }
 
-  // What the first check of the node's rules may need in either iptables mode: CAP_SYS_PTRACE to
-  // see which files are the host's, CAP_SYS_MODULE for iptables-legacy's modprobe, and CAP_SETPCAP
-  // to give up the rest when the mode is known.
-  absl::Status LimitToFirstLook() const {
+  // What the first check may need in either iptables mode: CAP_SYS_PTRACE to see which files are
+  // the host's, CAP_SYS_MODULE for iptables-legacy's modprobe, CAP_SETPCAP to drop the rest
+  // afterwards.
+  absl::Status LimitToFirstCheck() const {
     std::vector<unsigned int> kept = {CAP_NET_ADMIN, CAP_NET_RAW, CAP_SETPCAP, CAP_SYS_PTRACE};
     if (config_.iptables_mode != IptablesMode::kNft) kept.push_back(CAP_SYS_MODULE);
     return LimitCapabilities(kept, /*for_programs=*/true);
   }
 
-  // Also where the mode is not known yet: it may turn out to be legacy.
+  // An unknown mode may turn out to be iptables-legacy.
   bool MayRunPrograms() const { return KnownMode() != IptablesMode::kNft; }
-
   std::optional<IptablesMode> KnownMode() const {
     return agent_->iptables_mode() ? agent_->iptables_mode() : config_.iptables_mode;
   }
 
-  // Opens its backend, if that is possible by now: so that the mode is known before the privileges
-  // that the other mode would need are dropped.
+  // Opens its backend, if that is possible by now: the mode decides which privileges are dropped.
   absl::Status MakeAgent() {
     IptablesLegacyOptions legacy = {
         .command_deadline = NodeAgentOptions().program_deadline,
         .lock_waited = [this](absl::Duration wait) { metrics_.LockWaited(wait); }};
-    absl::StatusOr<std::unique_ptr<HostedAgent>> agent = HostedAgent::Create(
-        *loop_, {.config = config_, .netns = {}, .legacy = std::move(legacy)},
-        {.round = [this](const Round& round) { OnRound(round); },
-         .notice = LogNotice,
-         .retired = [this](const RetireReport& other) { retirement_log_.Log(other); }});
-    if (!agent.ok()) return agent.status();
-    agent_ = *std::move(agent);
     metrics_.SetConfig(config_);
-    return absl::OkStatus();
+    return Store(
+        HostedAgent::Create(
+            *loop_, {.config = config_, .netns = {}, .legacy = std::move(legacy)},
+            {.round = [this](const Round& round) { OnRound(round); },
+             .notice = LogNotice,
+             .retired = [this](const RetireReport& other) { LogRetirement(other, kept_items_); }}),
+        agent_);
   }
 
-  void Serve() {
+  // Files are given up before there are threads, which would keep what they had.
+  void ServeConfined() {
+    const bool programs = MayRunPrograms();
+    absl::Status status = ForbidFileWrites(programs ? IptablesLegacyOptions().lock_path : "");
+    if (!status.ok()) LOG(INFO) << "Going on without Landlock: " << status.message();
     endpoints_ = std::make_unique<Endpoints>(
         Endpoints::Setup{.version = version_,
                          .flags = flags_,
@@ -134,43 +137,27 @@ class Daemon {
                          .metrics = [this] { return metrics_.Serialize(); }},
         agent_->state());
     served_->Serve();
-  }
-
-  // Before there are threads, which would keep what they had.
-  void ForbidWrites() const {
-    const absl::Status status =
-        ForbidFileWrites(MayRunPrograms() ? IptablesLegacyOptions().lock_path : "");
-    if (!status.ok()) LOG(INFO) << "Going on without Landlock: " << status.message();
-  }
-
-  void FilterSyscalls() {
-    const absl::Status status = InstallSyscallFilter({.programs = MayRunPrograms()});
+    status = InstallSyscallFilter({.programs = programs});
     if (!status.ok()) LOG(WARNING) << "Going on without a system call filter: " << status.message();
   }
 
   void WatchConfig() {
     const std::string path = flags_.config.value_or(kDefaultConfigPath);
-    absl::StatusOr<std::unique_ptr<EventSource>> timer = loop_->AddTimer([this] {
+    const auto reload = [this] {
       reload_due_ = SteadyTime::InfiniteFuture();
       Reload("the file has changed");
-    });
-    absl::StatusOr<std::unique_ptr<ConfigWatch>> watch = ConfigWatch::Create(path);
-    absl::Status status = timer.status();
-    status.Update(watch.status());
+    };
+    absl::Status status = Store(loop_->AddTimer(reload), reload_timer_);
+    status.Update(Store(ConfigWatch::Create(path), config_watch_));
     if (status.ok()) {
-      reload_timer_ = *std::move(timer);
-      config_watch_ = *std::move(watch);
       status = Keep(loop_->AddReadable(config_watch_->fd(), [this] { OnConfigChange(); }));
     }
-    if (!status.ok()) {
-      LOG(WARNING) << path << " is not watched, only SIGHUP loads it again: " << status.message();
-    }
+    if (status.ok()) return;
+    LOG(WARNING) << path << " is not watched, only SIGHUP loads it again: " << status.message();
   }
 
   absl::Status Keep(absl::StatusOr<std::unique_ptr<EventSource>> source) {
-    if (!source.ok()) return source.status();
-    loop_sources_.push_back(*std::move(source));
-    return absl::OkStatus();
+    return Store(std::move(source), loop_sources_.emplace_back());
   }
 
   void OnSignal(int signal) {
@@ -208,7 +195,7 @@ class Daemon {
 
   void Use(Config config, absl::string_view why) {
     const bool same = config == config_;
-    // What it cannot have is told by Publish, which ends the daemon.
+    // If it is refused, Publish reports why and ends the daemon.
     if (!same && !agent_->SetConfig(config).ok()) return;
     config_problem_.clear();
     const std::vector<ConfigChange> changes = WhatChanges(config_, config);
@@ -234,16 +221,14 @@ class Daemon {
       LOG(INFO) << "Watching: " << watching_;
     }
     metrics_.Record(round, state);
-    if (round.retirement) retirement_log_.Log(*round.retirement);
+    if (round.retirement) LogRetirement(*round.retirement, kept_items_);
     Publish(std::move(state));
     if (round.trigger == Trigger::kStart) service_manager_.Ready();
-    if (LookedAtEverything(round)) GiveBackFreePages();
-  }
-
-  // Legacy tables can only be read whole.
-  bool LookedAtEverything(const Round& round) const {
-    return round.trigger == Trigger::kStart || KnownMode() == IptablesMode::kLegacy ||
-           (round.retirement && round.retirement->surveyed);
+    // These rounds read everything. Legacy tables can only be read whole.
+    if (round.trigger == Trigger::kStart || KnownMode() == IptablesMode::kLegacy ||
+        (round.retirement && round.retirement->surveyed)) {
+      GiveBackFreePages();
+    }
   }
 
   void Publish(AgentState state) {
@@ -266,17 +251,17 @@ class Daemon {
   const std::string version_;
   Metrics metrics_;
   ServiceManager service_manager_;
-  RetirementLog retirement_log_;
 
   std::string config_problem_;
-  // As last told.
+  // As last reported.
   std::string watching_;
   std::string status_line_;
+  std::map<std::string, std::string> kept_items_;
 
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<ConfigWatch> config_watch_;
   std::unique_ptr<EventSource> reload_timer_;
-  // At the latest, where the file changes all the time. InfiniteFuture: nothing is to be loaded.
+  // The latest time for a reload. InfiniteFuture: none is due.
   SteadyTime reload_due_ = SteadyTime::InfiniteFuture();
   std::vector<std::unique_ptr<EventSource>> loop_sources_;
   std::unique_ptr<HostedAgent> agent_;

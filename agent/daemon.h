@@ -15,16 +15,16 @@
 
 namespace kipt::agent {
 
-// Runs until SIGTERM or SIGINT, which leave the rules in place and end it with kExitOk. To be
-// called before there are other threads, in the network namespace to work in. Drops this process'
+// Runs until SIGTERM or SIGINT, which leave the rules in place and end it with kExitOk. Call it
+// before there are other threads, in the network namespace to work in. Drops this process's
 // capabilities for good.
 //
-// kExitFailed: it could not start (a privilege is missing), or a setting that is fixed at start has
-// changed; a supervisor should start it again. Neither a kernel that refuses rules nor an address
-// that is in use ends it.
+// kExitFailed: a privilege is missing, or a setting that is fixed at start has changed; a
+// supervisor should start it again. Neither a kernel that refuses rules nor an address in use ends
+// it.
 //
-// SIGHUP and a change of the configuration file load it again, `flags` over it. One that is wrong
-// is reported and not used.
+// SIGHUP and a change of the configuration file load it again, `flags` over it. A wrong
+// configuration is reported and not used.
 ExitCode RunDaemon(const Flags& flags, const Config& config, const std::string& version);
 
 }  // namespace kipt::agent

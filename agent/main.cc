@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// kube-iptables-agent: flags -> Config -> Ruleset -> command. Flags are read here and nowhere else.
+// kube-iptables-agent: flags -> Config -> Ruleset -> command.
 #include <fcntl.h>
 #include <glog/logging.h>
 #include <linux/capability.h>
@@ -8,7 +8,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <exception>
 #include <iostream>
 #include <memory>
@@ -16,10 +15,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "agent/audit/audit.h"
 #include "agent/audit/explain.h"
 #include "agent/commands.h"
@@ -39,7 +41,7 @@
 #include "agent/round_log.h"
 #include "agent/xtables/iptables_legacy_backend.h"
 #include "agent/xtables/iptables_save.h"
-#include "featuregates/go_text.h"
+#include "featuregates/version.h"
 
 namespace kipt::agent {
 namespace {
@@ -48,49 +50,40 @@ static_assert(kAgentRelease == featuregates::Version{KIPT_VERSION_MAJOR, KIPT_VE
 
 // ---- what a command that only reads gives up before it reads what others wrote ----
 //
-// For good, and before there are other threads. Where the kernel lacks a part of it, the rest is
-// given up all the same.
+// For good, and before there are other threads. If the kernel lacks a means, the others are used.
 
 struct ReadingNeeds {
-  // Programs of iptables-legacy are run even where it has no tables yet.
+  // iptables-legacy's programs run even before it has tables.
   bool programs = false;
   // The kernel's routing rules.
   bool routes = false;
-  // Every network namespace. Then CAP_SYS_ADMIN (to enter them) and CAP_SYS_PTRACE (to see them)
-  // stay as well, and system calls and files are given up by ConfineToComputing only.
+  // Every network namespace: CAP_SYS_ADMIN enters and CAP_SYS_PTRACE finds them. Only
+  // ConfineToComputing then limits system calls and files.
   bool all_netns = false;
 };
 
-// A kernel without it is no reason to warn at each command.
+// An old kernel is no reason to warn at each command.
 void GoOnWithout(absl::string_view what, const absl::Status& status) {
   if (status.ok()) return;
-  if (absl::IsUnimplemented(status)) {
-    VLOG(1) << "Going on without " << what << ": " << status.message();
-  } else {
-    LOG(WARNING) << "Going on without " << what << ": " << status.message();
-  }
+  const bool old_kernel = absl::IsUnimplemented(status);
+  LOG_IF(WARNING, !old_kernel) << "Going on without " << what << ": " << status.message();
+  VLOG_IF(1, old_kernel) << "Going on without " << what << ": " << status.message();
 }
 
 bool HasLegacyTables(const ModeSources& sources) {
-  for (const netlink::Family family : netlink::kFamilies) {
-    const absl::StatusOr<std::vector<std::string>> names =
-        IptablesLegacyTableNames(family, sources);
-    if (names.ok() ? !names->empty() : !absl::IsUnavailable(names.status())) return true;
-  }
-  return false;
+  return absl::c_any_of(netlink::kFamilies, [&](netlink::Family family) {
+    const auto names = IptablesLegacyTableNames(family, sources);
+    return names.ok() ? !names->empty() : !absl::IsUnavailable(names.status());
+  });
 }
 
-// Landlock hides other processes' roots, as it would let their files be reached.
-bool IsInAnotherProcess(const ModeSources& sources) {
-  return absl::StartsWith(sources.host_root.directory, "/proc/");
-}
-
-// For who reads rules: of its capabilities CAP_NET_ADMIN stays, and CAP_NET_RAW where
-// iptables-legacy's programs may be needed. `sources` are what will be read. Internal: the kernel
-// did not do as it was told; do not go on.
+// Keeps CAP_NET_ADMIN, and CAP_NET_RAW where iptables-legacy's programs may be needed to read
+// `sources`. Internal: the kernel did not obey; do not go on.
 absl::Status ConfineToReading(const ReadingNeeds& needs, const ModeSources& sources) {
   const bool programs = needs.programs || needs.all_netns || HasLegacyTables(sources);
-  const bool other_roots = needs.all_netns || IsInAnotherProcess(sources);
+  // Landlock would hide other processes' roots.
+  const bool other_roots =
+      needs.all_netns || absl::StartsWith(sources.host_root.directory, "/proc/");
   std::vector<unsigned int> kept = {CAP_NET_ADMIN};
   if (programs) kept.push_back(CAP_NET_RAW);
   if (other_roots) kept.push_back(CAP_SYS_PTRACE);
@@ -107,11 +100,10 @@ absl::Status ConfineToReading(const ReadingNeeds& needs, const ModeSources& sour
   return absl::OkStatus();
 }
 
-// For who has read everything, or a file only: no capability stays. Errors as above.
+// Keeps no capability, for commands that have read everything. Errors as above.
 absl::Status ConfineToComputing() {
-  if (absl::Status status = LimitCapabilities({}, /*for_programs=*/false); !status.ok()) {
-    return status;
-  }
+  absl::Status status = LimitCapabilities({}, /*for_programs=*/false);
+  if (!status.ok()) return status;
   GoOnWithout("Landlock", ForbidFileWrites(""));
   GoOnWithout("a system call filter", InstallSyscallFilter({}));
   return absl::OkStatus();
@@ -119,45 +111,23 @@ absl::Status ConfineToComputing() {
 
 // ---- the commands ----
 
+// An error ends the program with kExitFailed.
+using ExitOrError = absl::StatusOr<int>;
+
 int Fail(const absl::Status& status, ExitCode code) { return Fail(status, code, std::cerr); }
 
-int RunVersion(OutputFormat format) {
-  const std::string version = KIPT_VERSION;
-  std::cout << (format == OutputFormat::kJson
-                    ? VersionJson(version)
-                    : absl::StrCat("kube-iptables-agent v", version, "\n"));
-  return kExitOk;
-}
-
-int RunCompletion(const std::string& shell) {
-  const absl::StatusOr<std::string> script = Completion(AgentCompletion(), shell);
-  if (!script.ok()) return Fail(script.status(), kExitUsage);
-  std::cout << *script;
-  return kExitOk;
-}
-
-int RunGates(const Config& config, OutputFormat format) {
-  if (absl::Status status = ConfineToComputing(); !status.ok()) return Fail(status, kExitFailed);
+ExitOrError RunGates(const Config& config, OutputFormat format) {
+  if (absl::Status status = ConfineToComputing(); !status.ok()) return status;
   std::cout << (format == OutputFormat::kJson ? GatesJson : GatesText)(config.emulated_version,
                                                                        config.gates);
   return kExitOk;
 }
 
-int RunDetection(const Config& config, const ModeSources& sources, OutputFormat format) {
-  if (absl::Status status = ConfineToReading({}, sources); !status.ok()) {
-    return Fail(status, kExitFailed);
-  }
-  return RunDetect(DetectModes(config.families, config.iptables_mode, sources, Thoroughness::kAll),
-                   format, std::cout);
-}
-
-// ---- audit and explain: everybody's rules ----
-
-// iptables-save beside 30,000 services prints some 60 MB.
+// iptables-save prints some 60 MB with 30,000 services.
 constexpr size_t kMostRulesBytes = size_t{512} << 20;
 constexpr size_t kMostAllowListBytes = size_t{1} << 20;
 
-// "-" is standard input. Waits for whoever writes to a pipe.
+// "-" is standard input. Waits for the writer of a pipe.
 absl::StatusOr<std::string> ReadFileOrInput(const std::string& path, size_t most) {
   if (path == "-") return ReadToEnd(STDIN_FILENO, "standard input", most);
   const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
@@ -170,22 +140,21 @@ absl::Status About(const std::string& path, const absl::Status& status) {
 }
 
 // kExitDifferences: there are findings that are worse than information and not allowed.
-// kExitUsage: the allow list cannot be read. kExitFailed: the rules of an iptables mode cannot be.
-int RunAudit(const Config& config, const Flags& flags, const ModeSources& sources) {
-  // A file that only root may read is read before root's privileges are given up.
+// kExitUsage: the allow list is wrong. kExitFailed: the rules of an iptables mode cannot be read.
+ExitOrError RunAudit(const Config& config, const Flags& flags, const ModeSources& sources) {
+  // Root's privileges may be needed to read the file.
   absl::StatusOr<std::string> allowed = std::string();
   if (flags.allow) allowed = ReadFileOrInput(*flags.allow, kMostAllowListBytes);
   if (!allowed.ok()) return Fail(allowed.status(), kExitUsage);
   absl::Status confined = ConfineToReading({.routes = true, .all_netns = flags.all_netns}, sources);
-  if (!confined.ok()) return Fail(confined, kExitFailed);
+  if (!confined.ok()) return confined;
   absl::StatusOr<AllowList> allow = ParseAllowList(*allowed);
   if (!allow.ok()) return Fail(About(*flags.allow, allow.status()), kExitUsage);
   const CniConfigs cni = ReadNodeCniConfigs(sources.host_root, config.cni_conf_dirs);
   std::vector<NodeView> views;
   if (flags.all_netns) {
     views = GatherAllNamespaces(sources, cni);
-    confined = ConfineToComputing();
-    if (!confined.ok()) return Fail(confined, kExitFailed);
+    if (confined = ConfineToComputing(); !confined.ok()) return confined;
   } else {
     views.push_back(GatherNodeView(sources, cni));
   }
@@ -197,7 +166,7 @@ int RunAudit(const Config& config, const Flags& flags, const ModeSources& source
   return AuditExitNeedsAttention(report) ? kExitDifferences : kExitOk;
 }
 
-// What is to be explained from: the node's modes, or a file.
+// The rules of the node's iptables modes, or of a file.
 absl::StatusOr<std::vector<netlink::Survey>> SurveysFor(const Flags& flags,
                                                         const ModeSources& sources) {
   if (flags.from_file) {
@@ -208,9 +177,8 @@ absl::StatusOr<std::vector<netlink::Survey>> SurveysFor(const Flags& flags,
     if (!survey.ok()) return About(*flags.from_file, survey.status());
     return std::vector<netlink::Survey>{*std::move(survey)};
   }
-  if (absl::Status status = ConfineToReading({.routes = true}, sources); !status.ok()) {
-    return status;
-  }
+  absl::Status confined = ConfineToReading({.routes = true}, sources);
+  if (!confined.ok()) return confined;
   NodeView view = GatherNodeView(sources, CniConfigs());
   if (view.surveys.empty()) {
     return absl::NotFoundError(view.problems.empty()
@@ -220,9 +188,9 @@ absl::StatusOr<std::vector<netlink::Survey>> SurveysFor(const Flags& flags,
   return std::move(view.surveys);
 }
 
-// Explains `chain` in every iptables mode and managed family that has it or, of a file, in what the
-// file has. kExitFailed: no such chain, or the rules cannot be read. kExitUsage: the file cannot
-// be, or the name is none.
+// Explains `chain` in every iptables mode and managed family that has it, or in all that a file
+// has. kExitFailed: no such chain, or the rules cannot be read. kExitUsage: the file cannot be
+// read, or the chain's name is malformed.
 int RunExplain(const std::string& chain, const Config& config, const Flags& flags,
                const ModeSources& sources) {
   const absl::StatusOr<std::vector<netlink::Survey>> surveys = SurveysFor(flags, sources);
@@ -248,30 +216,32 @@ int RunExplain(const std::string& chain, const Config& config, const Flags& flag
   return kExitOk;
 }
 
-// The commands that only look, at more than the rules of one iptables mode.
-int RunLook(const CommandLine& command_line, const Config& config) {
+// detect, audit, explain: they read more than the rules of one iptables mode.
+ExitOrError RunOnRules(const CommandLine& command_line, const Config& config) {
   const Flags& flags = command_line.flags;
   const std::unique_ptr<CommandRunner> runner = NewCommandRunner();
   const ModeSources sources = SystemModeSources(config.host_root, runner.get());
-  if (command_line.command == Command::kDetect) return RunDetection(config, sources, flags.output);
   if (command_line.command == Command::kAudit) return RunAudit(config, flags, sources);
-  return RunExplain(command_line.argument, config, flags, sources);
+  if (command_line.command == Command::kExplain) {
+    return RunExplain(command_line.argument, config, flags, sources);
+  }
+  if (absl::Status status = ConfineToReading({}, sources); !status.ok()) return status;
+  return RunDetect(DetectModes(config.families, config.iptables_mode, sources, Thoroughness::kAll),
+                   flags.output, std::cout);
 }
 
-// ---- plan, status, sync, retire ----
-
-int RunOnKernel(Command command, const Flags& flags, const Config& config) {
+// plan, status, sync, retire.
+ExitOrError RunOnKernel(Command command, const Flags& flags, const Config& config) {
   Node node(config);
   const bool read_only = command != Command::kSync && !flags.yes;
   if (read_only) {
-    // The node's iptables may turn out to be legacy without any table.
+    // The node's iptables may turn out to be iptables-legacy without any table.
     const ReadingNeeds needs{.programs = config.iptables_mode != IptablesMode::kNft};
-    if (absl::Status status = ConfineToReading(needs, node.sources()); !status.ok()) {
-      return Fail(status, kExitFailed);
-    }
+    absl::Status confined = ConfineToReading(needs, node.sources());
+    if (!confined.ok()) return confined;
   }
   const BackendOrError backend = node.Open(read_only);
-  if (!backend.ok()) return Fail(backend.status(), kExitFailed);
+  if (!backend.ok()) return backend.status();
   const std::string caveat = (*backend)->caveat();
   if (!caveat.empty()) LOG(WARNING) << caveat;
   Subject subject{.emulated_version = config.emulated_version,
@@ -293,7 +263,26 @@ int RunOnKernel(Command command, const Flags& flags, const Config& config) {
   return run(command == Command::kStatus ? RunStatus : RunPlan, Node::Errand::kLook);
 }
 
+ExitOrError Run(const CommandLine& command_line, const Config& config) {
+  switch (command_line.command) {
+    case Command::kGates:
+      return RunGates(config, command_line.flags.output);
+    case Command::kDetect:
+    case Command::kAudit:
+    case Command::kExplain:
+      return RunOnRules(command_line, config);
+    case Command::kRun:
+      return RunDaemon(command_line.flags, config, KIPT_VERSION);
+    default:
+      return RunOnKernel(command_line.command, command_line.flags, config);
+  }
+}
+
 int Main(const char* program, const std::vector<std::string>& arguments) {
+  if (!arguments.empty() && arguments[0] == kCompleteCommand) {
+    std::cout << Complete(AgentCompletion(), absl::MakeConstSpan(arguments).subspan(1));
+    return kExitOk;
+  }
   const absl::StatusOr<CommandLine> parsed = ParseCommandLine(arguments);
   if (!parsed.ok()) return Fail(parsed.status(), kExitUsage);
   const CommandLine& command_line = *parsed;
@@ -302,11 +291,20 @@ int Main(const char* program, const std::vector<std::string>& arguments) {
     return kExitOk;
   }
   const Flags& flags = command_line.flags;
-  if (command_line.command == Command::kVersion) return RunVersion(flags.output);
-  if (command_line.command == Command::kCompletion) return RunCompletion(command_line.argument);
+  if (command_line.command == Command::kVersion) {
+    std::cout << (flags.output == OutputFormat::kJson ? VersionJson(KIPT_VERSION)
+                                                      : "kube-iptables-agent v" KIPT_VERSION "\n");
+    return kExitOk;
+  }
+  if (command_line.command == Command::kCompletion) {
+    const absl::StatusOr<std::string> script = Completion(AgentCompletion(), command_line.argument);
+    if (!script.ok()) return Fail(script.status(), kExitUsage);
+    std::cout << *script;
+    return kExitOk;
+  }
 
   const StderrLog log(program, flags);
-  // First, because whether there is IPv6 is the namespace's affair.
+  // First, because whether there is IPv6 depends on the namespace.
   if (flags.netns.has_value()) {
     absl::Status entered = EnterNetworkNamespace(*flags.netns);
     if (!entered.ok()) {
@@ -316,18 +314,8 @@ int Main(const char* program, const std::vector<std::string>& arguments) {
   absl::StatusOr<Config> config = LoadConfig(flags);
   if (!config.ok()) return Fail(config.status(), kExitUsage);
   LogConfig(*config);
-  switch (command_line.command) {
-    case Command::kGates:
-      return RunGates(*config, flags.output);
-    case Command::kDetect:
-    case Command::kAudit:
-    case Command::kExplain:
-      return RunLook(command_line, *config);
-    case Command::kRun:
-      return RunDaemon(flags, *config, KIPT_VERSION);
-    default:
-      return RunOnKernel(command_line.command, flags, *config);
-  }
+  const ExitOrError code = Run(command_line, *config);
+  return code.ok() ? *code : Fail(code.status(), kExitFailed);
 }
 
 }  // namespace
@@ -339,14 +327,11 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   // The parent may have left it ignored, and then the exit codes of programs are lost.
   std::signal(SIGCHLD, SIG_DFL);
-  // Ours throws nothing; what a library throws, memory that ran out say, ends here and says so.
+  // This project throws nothing; a library may, where memory runs out.
   try {
     return kipt::agent::FinishOutput(
         kipt::agent::Main(argv[0], std::vector<std::string>(argv + 1, argv + argc)));
   } catch (const std::exception& error) {
-    std::fputs("Error: ", stderr);
-    std::fputs(kipt::featuregates::Printable(error.what()).c_str(), stderr);
-    std::fputs("\n", stderr);
-    return kipt::agent::kExitFailed;
+    return kipt::agent::Fail(absl::UnknownError(error.what()), kipt::agent::kExitFailed, std::cerr);
   }
 }

@@ -13,22 +13,20 @@
 // Threads. An agent is made, used and destroyed on one thread, and calls its handlers there. Any
 // number of agents, of different namespaces and iptables modes, may share a thread.
 //
-// Time. Only Create and Dispatch wait. In nf_tables mode a round, of which Dispatch does at most
-// one for each thing that happened, waits for the kernel's answers, each for 5 s at most; where
+// Time. Only Create and Dispatch wait. Dispatch does at most one round for each thing that
+// happened. In nf_tables mode a round waits for each of the kernel's answers for 5 s at most; where
 // other processes keep changing the rules it tries again for NodeAgentOptions::longest_retry at
 // most. In iptables-legacy mode it also waits for the lock of the iptables programs, for 5 s at
 // most, and for each program that it runs, for NodeAgentOptions::program_deadline at most.
 //
-// Network namespaces. The caller's thread never leaves its own, on no path: where
-// NodeAgentOptions::netns names another one, whatever has to happen in there is done by a thread
-// that enters it, does it, and has ended before the call returns. That is so while an agent is
-// made; later only when a socket that broke is opened anew, and, for iptables-legacy, whenever one
-// of its programs runs. In nf_tables mode the sockets made at the start do the rest from wherever
-// they are used. Entering needs CAP_SYS_ADMIN, as long as the agent lives.
+// Network namespaces. The caller's thread never leaves its own. Where NodeAgentOptions::netns names
+// another one, a thread enters it, works there, and has ended before the call returns. That happens
+// while an agent is made; later only when a broken socket is opened anew, and in iptables-legacy
+// mode whenever a program runs. Entering needs CAP_SYS_ADMIN, as long as the agent lives.
 //
 // Signals, standard streams, environment, capabilities, resource limits and the current directory
-// of the process are left alone. In iptables-legacy mode the process has children, which are reaped
-// one by one; a host program that ignores SIGCHLD, or reaps everybody's children, breaks that mode.
+// of the process are left alone. In iptables-legacy mode the process has children; a host program
+// that ignores SIGCHLD, or reaps every child, breaks that mode.
 #ifndef KIPT_AGENT_NODE_AGENT_H_
 #define KIPT_AGENT_NODE_AGENT_H_
 
@@ -56,13 +54,13 @@ namespace kipt::agent {
 
 // What is desired. Nothing else is read: no file, flag or variable.
 struct NodeAgentOptions {
-  // A path as /run/netns/NAME or /proc/PID/ns/net; nothing: the calling thread's. The namespace is
-  // held, and so lives at least as long as the agent.
+  // A path as /run/netns/NAME or /proc/PID/ns/net; nothing: the calling thread's. The agent holds
+  // the namespace.
   std::optional<std::string> netns = {};
   // The Kubernetes release whose gates and rules count; nothing: the newest with a gate that can be
-  // turned off. A release newer than the newest known one behaves as that one.
+  // turned off. One newer than the newest known behaves as that.
   std::optional<featuregates::Version> emulated_version = {};
-  // Those that are not at their default: {"IPTablesOwnershipCleanup", false}.
+  // {"IPTablesOwnershipCleanup", false}: those that are not at their default.
   std::map<std::string, bool> feature_gates = {};
   // False: no rule is touched.
   bool make_iptables_util_chains = true;
@@ -76,14 +74,14 @@ struct NodeAgentOptions {
   std::optional<IptablesMode> iptables_mode = {};
   // Where the node's root file system is, for a host program that runs in a container.
   std::optional<std::string> host_root = {};
-  // From 1 s to 24 h: between two checks where nothing happens.
+  // From 1 s to 24 h: between two checks if nothing happens.
   absl::Duration sync_period = absl::Minutes(1);
   netlink::WatchMode watch = netlink::WatchMode::kEvents;
-  // Everything but the writing is done.
+  // Nothing is written.
   bool observe = false;
   StaleChains stale_chains = StaleChains::kKeep;
   HintPolicy hint_policy = HintPolicy::kUsable;
-  // Where CNI configurations are; empty: the known places of the node.
+  // Of CNI configurations; empty: the known places of the node.
   std::vector<std::string> cni_conf_dirs = {};
   // See above. A round that gives up is tried again, after a pause.
   absl::Duration longest_retry = absl::Seconds(1);
@@ -96,21 +94,20 @@ struct NodeAgentOptions {
 struct NodeAgentHandlers {
   // At the end of every round.
   std::function<void(const Event&)> round = {};
-  // What an operator is to know once and what no round tells: one sentence.
+  // One sentence for the operator, which no round reports.
   std::function<void(absl::LogSeverity, absl::string_view)> notice = {};
 };
 
 class NodeAgent {
  public:
   // Finds out which iptables is in use and opens it, if that is possible by now, and with
-  // StaleChains::kRetire retires what the other mode holds. Nothing else is written before the
-  // first Dispatch.
+  // StaleChains::kRetire retires what the other mode holds. Writes nothing else.
   //
   // InvalidArgument: an option is wrong; messages name it as the program's flag.
   // NotFound, InvalidArgument, PermissionDenied: `netns` does not exist, is no network namespace,
   // or cannot be entered.
-  // ResourceExhausted: no timer, thread or descriptor to be had. Nothing else is an error: what the
-  // kernel or a missing program refuses is tried again for ever, and told by rounds.
+  // ResourceExhausted: no timer, thread or descriptor. What the kernel or a missing program refuses
+  // is no error: it is tried again for ever, and reported by rounds.
   static absl::StatusOr<std::unique_ptr<NodeAgent>> Create(NodeAgentOptions options,
                                                            NodeAgentHandlers handlers);
   // Leaves the rules in place.
@@ -118,10 +115,10 @@ class NodeAgent {
   NodeAgent(const NodeAgent&) = delete;
   NodeAgent& operator=(const NodeAgent&) = delete;
 
-  // To be polled for input by the host's event loop. Stays the agent's.
+  // To be polled for input by the host's event loop, which must not close it.
   int fd() const;
-  // Does what is due and returns. Call it once before fd() is polled for the first time, after each
-  // time it was readable, and after SetOptions.
+  // Does what is due. Call it once before fd() is polled for the first time, each time fd() is
+  // readable, and after SetOptions.
   absl::Status Dispatch();
 
   // From the next Dispatch on, this is desired.
@@ -133,8 +130,8 @@ class NodeAgent {
   // longest_retry or program_deadline it is as ready as before.
   absl::Status SetOptions(const NodeAgentOptions& options);
 
-  // As it is now; a copy. must_restart is not empty where only a new agent can go on: the last
-  // SetOptions was refused, or the node has changed its iptables mode.
+  // A copy. must_restart is not empty where only a new agent can go on: the last SetOptions was
+  // refused, or the node has changed its iptables mode.
   AgentState state() const;
   // Fixed once it was found out; nothing before.
   std::optional<IptablesMode> iptables_mode() const;

@@ -21,24 +21,20 @@
 namespace kipt::agent {
 namespace {
 
+std::string OperationText(const Change& change) { return netlink::ToString(change.operation); }
+std::string ChainText(const Change& change) {
+  return netlink::ToString(netlink::ChainOf(change.operation));
+}
+
 void LogFamily(const FamilyState& family) {
-  const std::string text =
-      absl::StrCat(netlink::FamilyName(family.family), " is ", FamilyPhaseName(family.phase),
-                   family.reason.empty() ? "" : ": ", family.reason);
   const bool failed = family.phase == FamilyPhase::kFailed;
   const bool degraded = family.phase == FamilyPhase::kDegraded;
   LOG_AT_LEVEL(failed     ? google::ERROR
                : degraded ? google::WARNING
                           : google::INFO)
-      << text << (failed ? "; trying again with growing pauses, silently until this changes" : "");
-}
-
-// What `sync` would do.
-void LogPending(const SyncReport& report, netlink::Family family) {
-  for (const Change& change : WithoutNative(report.PendingOf(family))) {
-    LOG(INFO) << "Would: " << netlink::ToString(netlink::ChainOf(change.operation)) << " "
-              << netlink::ToString(change.operation) << ": " << change.reason;
-  }
+      << netlink::FamilyName(family.family) << " is " << FamilyPhaseName(family.phase)
+      << (family.reason.empty() ? "" : ": ") << family.reason
+      << (failed ? "; trying again with growing pauses, silently until this changes" : "");
 }
 
 // A table that is flushed in a loop is one fight over many chains, and one line.
@@ -58,14 +54,12 @@ void LogFights(const Round& round) {
                  << "; it is repaired less and less often, but at least every "
                  << absl::FormatDuration(kLongestFightWait);
   }
-  if (!round.fights_ended.empty()) {
-    LOG(INFO) << "The fight over " << FightText(round.fights_ended) << " has ended after "
-              << round.fights_ended[0].rounds << " rounds";
-  }
+  if (round.fights_ended.empty()) return;
+  LOG(INFO) << "The fight over " << FightText(round.fights_ended) << " has ended after "
+            << round.fights_ended[0].rounds << " rounds";
 }
 
-// Identifies what is kept without the claims' texts, which can name a chain of a pod and so change
-// with every pod.
+// Identifies what is kept. Without the claims' texts, which may name a pod's chain.
 std::string KeptItems(const std::vector<Claimed>& kept) {
   std::string items;
   for (const Claimed& each : kept) {
@@ -75,22 +69,18 @@ std::string KeptItems(const std::vector<Claimed>& kept) {
   return items;
 }
 
-// The first claim of each kind speaks for the others.
+// One claim of each kind.
 std::string KeptText(const std::vector<Claimed>& kept) {
-  std::map<ClaimKind, std::pair<int, std::string>> kinds;
+  std::map<ClaimKind, std::vector<std::string>> kinds;
   for (const Claimed& each : kept) {
     for (const Claim& claim : each.claims) {
-      auto& [count, text] = kinds[claim.kind];
-      if (count++ == 0) {
-        text = absl::StrCat(netlink::ToString(each.standing.chain), ": ", each.standing.text, ": ",
-                            claim.text);
-      }
+      kinds[claim.kind].push_back(absl::StrCat(netlink::ToString(each.standing.chain), ": ",
+                                               each.standing.text, ": ", claim.text));
     }
   }
   return absl::StrJoin(kinds, "; ", [](std::string* out, const auto& kind) {
-    const auto& [count, text] = kind.second;
-    absl::StrAppend(out, ClaimKindName(kind.first), " (", count, "): ", text,
-                    count > 1 ? ", ..." : "");
+    absl::StrAppend(out, ClaimKindName(kind.first), " (", kind.second.size(), "): ", kind.second[0],
+                    kind.second.size() > 1 ? ", ..." : "");
   });
 }
 
@@ -137,13 +127,14 @@ void LogConfig(const Config& config) {
 void LogRound(const Round& round, const AgentState& state) {
   const SyncReport& report = round.report;
   const std::vector<Change> applied = WithoutNative(report.applied);
+  const int64_t micros = absl::ToInt64Microseconds(round.duration);
   if (round.incident) {
     LOG(WARNING) << ToString(*round.incident);
   } else if (!applied.empty() && round.refills == 0) {
     const bool slow = round.duration >= kSlowRound;
     LOG_AT_LEVEL(slow ? google::WARNING : google::INFO)
-        << "Made " << applied.size() << " changes in " << absl::ToInt64Microseconds(round.duration)
-        << " us, through " << state.iptables_mode << " (" << TriggerName(round.trigger) << ")"
+        << "Made " << applied.size() << " changes in " << micros << " us, through "
+        << state.iptables_mode << " (" << TriggerName(round.trigger) << ")"
         << (slow ? ": an answer was lost or late; the kernel, a lock or a program is slow" : "");
   }
   for (const Change& change : report.applied) {
@@ -153,9 +144,9 @@ void LogRound(const Round& round, const AgentState& state) {
                       : "Removed the native table: KUBE-FIREWALL does its work");
   }
   for (const Change& change : applied) {
-    VLOG(1) << netlink::FamilyName(netlink::ChainOf(change.operation).family) << " "
-            << netlink::TableName(netlink::ChainOf(change.operation).table) << " "
-            << netlink::ToString(change.operation) << ": " << change.reason;
+    const netlink::ChainId chain = netlink::ChainOf(change.operation);
+    VLOG(1) << netlink::FamilyName(chain.family) << " " << netlink::TableName(chain.table) << " "
+            << OperationText(change) << ": " << change.reason;
   }
   if (round.refills > 0) {
     VLOG(2) << "Refilled " << round.refills << " rules that kube-proxy removes on its syncs";
@@ -163,45 +154,46 @@ void LogRound(const Round& round, const AgentState& state) {
   LogFights(round);
   for (const FamilyState& family : round.changed_families) {
     LogFamily(family);
-    if (family.phase == FamilyPhase::kObserved) LogPending(round.report, family.family);
+    if (family.phase != FamilyPhase::kObserved) continue;
+    for (const Change& change : WithoutNative(report.PendingOf(family.family))) {
+      LOG(INFO) << "Would: " << ChainText(change) << " " << OperationText(change) << ": "
+                << change.reason;
+    }
   }
   VLOG(2) << "Round (" << TriggerName(round.trigger) << "): " << report.looks << " looks, "
-          << round.external_changes << " changes by others, "
-          << absl::ToInt64Microseconds(round.duration) << " us";
+          << round.external_changes << " changes by others, " << micros << " us";
 }
 
-void RetirementLog::Log(const RetireReport& report) {
-  const std::string& iptables_mode = report.iptables_mode;
-  // The next quiet moment will do.
+void LogRetirement(const RetireReport& report, std::map<std::string, std::string>& kept_items) {
+  const std::string& mode = report.iptables_mode;
+  const std::vector<Claimed>& kept = report.plan.kept;
+  // It is tried again soon.
   if (absl::IsAborted(report.status)) return;
   if (!report.status.ok()) {
-    LOG(WARNING) << "What is stale in iptables " << iptables_mode
+    LOG(WARNING) << "What is stale in iptables " << mode
                  << " was left as it is: " << report.status.message();
     return;
   }
-  std::string items = KeptItems(report.plan.kept);
-  if (std::exchange(kept_[iptables_mode], items) != items && !items.empty()) {
-    LOG(INFO) << "Stale in iptables " << iptables_mode
-              << ", and kept: " << KeptText(report.plan.kept);
+  std::string items = KeptItems(kept);
+  if (std::exchange(kept_items[mode], items) != items && !items.empty()) {
+    LOG(INFO) << "Stale in iptables " << mode << ", and kept: " << KeptText(kept);
   }
   if (!report.applied) return;
   const std::vector<Change> changes = WithoutNative(report.plan.changes);
   std::vector<std::string> chains;
   for (const Change& change : changes) {
-    if (!std::holds_alternative<netlink::DeleteChain>(change.operation)) continue;
-    chains.push_back(netlink::ToString(netlink::ChainOf(change.operation)));
+    const bool deletes = std::holds_alternative<netlink::DeleteChain>(change.operation);
+    if (deletes) chains.push_back(ChainText(change));
   }
-  LOG(INFO) << "Retired what nobody uses in iptables " << iptables_mode << ", in " << changes.size()
+  LOG(INFO) << "Retired what nobody uses in iptables " << mode << ", in " << changes.size()
             << " changes; chains that went: "
-            << (chains.empty() ? "none" : absl::StrJoin(chains, ", "))
-            << "; kept: " << report.plan.kept.size();
+            << (chains.empty() ? "none" : absl::StrJoin(chains, ", ")) << "; kept: " << kept.size();
   for (const Change& change : changes) {
-    VLOG(1) << "Retired " << netlink::ToString(netlink::ChainOf(change.operation)) << ": "
-            << netlink::ToString(change.operation);
+    VLOG(1) << "Retired " << ChainText(change) << ": " << OperationText(change);
   }
-  for (const Claimed& kept : report.plan.kept) {
-    VLOG(1) << "Kept " << netlink::ToString(kept.standing.chain) << ": " << kept.standing.text
-            << ": " << ToString(kept.claims);
+  for (const Claimed& each : kept) {
+    VLOG(1) << "Kept " << netlink::ToString(each.standing.chain) << ": " << each.standing.text
+            << ": " << ToString(each.claims);
   }
 }
 

@@ -2,8 +2,7 @@
 //
 // File: agent/round_log.h
 //
-// The standalone program's log, through glog: klog's shape, as far as glog has it, on standard
-// error.
+// The program's log, through glog: as similar to klog's as glog allows, on standard error.
 #ifndef KIPT_AGENT_ROUND_LOG_H_
 #define KIPT_AGENT_ROUND_LOG_H_
 
@@ -19,9 +18,8 @@
 
 namespace kipt::agent {
 
-// From its construction to its destruction every LOG is one line of standard error,
-// "I1120 23:24:11.000000 TID file:line] ", whatever is in it: messages are escaped, because names
-// and comments of rules are strangers'. One object a process.
+// While it exists every LOG is one line of standard error, "I1120 23:24:11.000000 TID file:line] ".
+// Messages are escaped, because names and comments of rules come from others. One object a process.
 class StderrLog final : private google::LogSink {
  public:
   StderrLog(const char* program, const Flags& flags);
@@ -40,20 +38,13 @@ class StderrLog final : private google::LogSink {
 void LogConfig(const Config& config);
 
 // One line per incident and per change of state, none per attempt. An incident is a warning; a
-// family that fails an error, one that is degraded a warning, one that is in place again
-// information. --v=1: every change that is made; --v=2: refills and every round.
+// failed family is an error, a degraded one a warning, one that is in place again information.
+// --v=1: every change that is made; --v=2: refills and every round.
 void LogRound(const Round& round, const AgentState& state);
 
-// Logs what was retired, what failed, and what is kept for which claims whenever that changes. One
-// instance per process.
-class RetirementLog {
- public:
-  void Log(const RetireReport& report);
-
- private:
-  // By iptables mode: what was last logged as kept.
-  std::map<std::string, std::string> kept_;
-};
+// Logs what was retired, what failed, and whenever it changes what is kept for which claims.
+// `kept_items`, by iptables mode, is what was last logged as kept.
+void LogRetirement(const RetireReport& report, std::map<std::string, std::string>& kept_items);
 
 }  // namespace kipt::agent
 

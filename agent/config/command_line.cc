@@ -21,24 +21,27 @@ namespace {
 
 using featuregates::GoQuote;
 
+// As the values of Command.
 constexpr CommandRow kCommands[] = {
-    {"run", Command::kRun, "keep the chains and rules in place; what is done without a command"},
-    {"sync", Command::kSync, "put the chains and rules in place, once"},
-    {"plan", Command::kPlan, "show what sync would change, and why; exit status 2 if anything"},
-    {"status", Command::kStatus, "show the effective configuration and what stands in the kernel"},
-    {"retire", Command::kRetire,
-     "show what another mode, bit or family left behind; --yes removes what nobody uses"},
-    {"audit", Command::kAudit,
+    {"run", "keep the chains and rules in place; what is done without a command"},
+    {"sync", "put the chains and rules in place, once"},
+    {"plan", "show what sync would change, and why; exit status 2 if anything"},
+    {"status", "show the effective configuration and what stands in the kernel"},
+    {"retire", "show what another mode, bit or family left behind; --yes removes what nobody uses"},
+    {"audit",
      "show who depends on the chains that the feature gate ends; exit status 2 on findings"},
-    {"explain", Command::kExplain, "say of every rule that leads to a chain what it is for",
-     "TABLE/CHAIN", "nat/KUBE-MARK-MASQ"},
-    {"detect", Command::kDetect,
+    {"explain", "say of every rule that leads to a chain what it is for", "TABLE/CHAIN",
+     "nat/KUBE-MARK-MASQ"},
+    {"detect",
      "show which iptables the node uses, and why; exit status 1 unknown, 2 contradictory"},
-    {"gates", Command::kGates, "list the feature gates of the emulated release"},
-    {"completion", Command::kCompletion, "write what lets a shell complete this command line",
-     "bash|zsh", "bash"},
-    {"version", Command::kVersion, "show the version of this program"},
+    {"gates", "list the feature gates of the emulated release"},
+    {"completion", "write what lets a shell complete this command line", "bash|zsh", "bash"},
+    {"version", "show the version of this program"},
 };
+
+absl::Status UsageError(const auto&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
 
 // ---- flags and words ----
 
@@ -51,12 +54,11 @@ struct Tokens {
 };
 
 absl::Status UnknownFlag(absl::string_view argument) {
-  const bool shorthand = !absl::StartsWith(argument, "--");
-  return absl::InvalidArgumentError(absl::StrCat(
-      shorthand
-          ? absl::StrCat("unknown shorthand flag: '", argument.substr(1, 1), "' in ", argument)
-          : absl::StrCat("unknown flag: ", argument.substr(0, argument.find('='))),
-      "; see kube-iptables-agent --help"));
+  constexpr absl::string_view kAdvice = "; see kube-iptables-agent --help";
+  if (absl::StartsWith(argument, "--")) {
+    return UsageError("unknown flag: ", argument.substr(0, argument.find('=')), kAdvice);
+  }
+  return UsageError("unknown shorthand flag: '", argument.substr(1, 1), "' in ", argument, kAdvice);
 }
 
 // The setting of "--NAME", "--NAME=VALUE", "-v", "-vVALUE" or "-v=VALUE"; null where there is none.
@@ -94,8 +96,7 @@ Tokens Tokenise(absl::Span<const std::string> arguments) {
     } else if (++i < arguments.size()) {
       tokens.values.emplace_back(setting, arguments[i]);
     } else {
-      tokens.error =
-          absl::InvalidArgumentError(absl::StrCat("flag needs an argument: --", setting->flag));
+      tokens.error = UsageError("flag needs an argument: --", setting->flag);
     }
   }
   absl::c_stable_sort(tokens.values,
@@ -103,59 +104,57 @@ Tokens Tokenise(absl::Span<const std::string> arguments) {
   return tokens;
 }
 
-absl::StatusOr<CommandLine> ParseCommand(const std::vector<std::string>& words) {
-  // As a daemon of Kubernetes' is started: by its name and flags.
-  if (words.empty()) return CommandLine();
+absl::Status ParseCommand(const std::vector<std::string>& words, CommandLine& line) {
+  // As a daemon of Kubernetes is started: by its name and flags.
+  if (words.empty()) return absl::OkStatus();
   const auto* const row =
       absl::c_find_if(kCommands, [&](const CommandRow& one) { return one.name == words[0]; });
-  if (row != std::end(kCommands)) {
-    const size_t expected = row->argument.empty() ? 1 : 2;
-    if (words.size() < expected) {
-      return absl::InvalidArgumentError(absl::StrCat("the command ", row->name, " needs ",
-                                                     row->argument, " behind it, as in ", row->name,
-                                                     " ", row->example));
-    }
-    if (words.size() > expected) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "unexpected argument ", GoQuote(words[expected]), " behind the command ", row->name,
-          "; flags begin with --, and a boolean flag takes its value behind an equals sign"));
-    }
-    return CommandLine{.command = row->command, .argument = expected == 2 ? words[1] : ""};
+  if (row == std::end(kCommands)) {
+    const auto append_name = [](std::string* out, const CommandRow& one) {
+      absl::StrAppend(out, one.name);
+    };
+    return UsageError("unknown command ", GoQuote(words[0]), "; the commands are ",
+                      absl::StrJoin(kCommands, ", ", append_name),
+                      featuregates::GoParseBool(words[0]).ok()
+                          ? "; a boolean flag takes its value behind an equals sign"
+                          : "");
   }
-  std::string message =
-      absl::StrCat("unknown command ", GoQuote(words[0]), "; the commands are ",
-                   absl::StrJoin(kCommands, ", ", [](std::string* out, const CommandRow& one) {
-                     absl::StrAppend(out, one.name);
-                   }));
-  if (featuregates::GoParseBool(words[0]).ok()) {
-    absl::StrAppend(&message, "; a boolean flag takes its value behind an equals sign");
+  const size_t expected = row->argument.empty() ? 1 : 2;
+  if (words.size() < expected) {
+    return UsageError("the command ", row->name, " needs ", row->argument, " behind it, as in ",
+                      row->name, " ", row->example);
   }
-  return absl::InvalidArgumentError(message);
+  if (words.size() > expected) {
+    return UsageError(
+        "unexpected argument ", GoQuote(words[expected]), " behind the command ", row->name,
+        "; flags begin with --, and a boolean flag takes its value behind an equals sign");
+  }
+  line.command = static_cast<Command>(row - kCommands);
+  if (expected == 2) line.argument = words[1];
+  return absl::OkStatus();
 }
 
 absl::Status StoreFlags(const Tokens& tokens, Flags& flags) {
   for (const auto& [setting, value] : tokens.values) {
     const absl::Status status = ParseFlag(*setting, value, flags);
     if (status.ok()) continue;
-    return absl::InvalidArgumentError(absl::StrCat("invalid argument ", GoQuote(value), " for \"",
-                                                   setting->flag == "v" ? "-v, " : "", "--",
-                                                   setting->flag, "\" flag: ", status.message()));
+    return UsageError("invalid argument ", GoQuote(value), " for \"",
+                      setting->flag == "v" ? "-v, " : "", "--", setting->flag,
+                      "\" flag: ", status.message());
   }
   return absl::OkStatus();
 }
 
-// Whether no flag, and not the output format, is another command's.
+// Neither a flag nor the output format is another command's.
 absl::Status CheckFitsCommand(const CommandLine& line, const Tokens& tokens) {
   const absl::string_view command = CommandName(line.command);
   for (const auto& [setting, value] : tokens.values) {
     if (setting->only_for.empty() || setting->only_for == command) continue;
-    return absl::InvalidArgumentError(absl::StrCat("the flag --", setting->flag,
-                                                   " is of the command ", setting->only_for,
-                                                   " only, not of ", command));
+    return UsageError("the flag --", setting->flag, " is of the command ", setting->only_for,
+                      " only, not of ", command);
   }
   if (line.flags.output == OutputFormat::kDot && line.command != Command::kAudit) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--output=dot is of the command audit only, not of ", command));
+    return UsageError("--output=dot is of the command audit only, not of ", command);
   }
   return absl::OkStatus();
 }
@@ -177,7 +176,7 @@ void AppendWrapped(absl::string_view text, std::string& out) {
   out += '\n';
 }
 
-// The gates are those of the last --emulated-version, however wrong the rest is.
+// With the gates of the last --emulated-version, even if other arguments are wrong.
 std::string HelpText(const Tokens& tokens) {
   std::string emulated_version;
   for (const auto& [setting, value] : tokens.values) {
@@ -210,9 +209,7 @@ std::string HelpText(const Tokens& tokens) {
 constinit const absl::Span<const CommandRow> kCommandTable = kCommands;
 
 absl::string_view CommandName(Command command) {
-  const auto* const row = absl::c_find_if(
-      kCommands, [command](const CommandRow& one) { return one.command == command; });
-  return row->name;
+  return kCommands[static_cast<size_t>(command)].name;
 }
 
 std::vector<std::string> KnownGates(absl::string_view emulated_version) {
@@ -226,15 +223,14 @@ absl::StatusOr<CommandLine> ParseCommandLine(absl::Span<const std::string> argum
   const Tokens tokens = Tokenise(arguments);
   if (tokens.help) return CommandLine{.help = HelpText(tokens)};
   if (!tokens.error.ok()) return tokens.error;
-  absl::StatusOr<CommandLine> result = ParseCommand(tokens.words);
-  const absl::Status command = result.status();
-  // What is wrong with a flag is told first: it may have taken the command's place.
-  if (!result.ok()) result = CommandLine();
-  absl::Status status = StoreFlags(tokens, result->flags);
-  if (status.ok()) status = command;
-  if (status.ok()) status = CheckFitsCommand(*result, tokens);
-  if (!status.ok()) return status;
-  return result;
+  CommandLine line;
+  const absl::Status command = ParseCommand(tokens.words, line);
+  // An error in a flag comes first: the flag may have taken the command as its value.
+  absl::Status first = StoreFlags(tokens, line.flags);
+  first.Update(command);
+  first.Update(CheckFitsCommand(line, tokens));
+  if (!first.ok()) return first;
+  return line;
 }
 
 }  // namespace kipt::agent

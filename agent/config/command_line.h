@@ -2,9 +2,9 @@
 //
 // File: agent/config/command_line.h
 //
-// The command line as a value: what was asked for and which flags were given, nothing resolved yet
-// (config.h does that). Spelling and messages are those of kubelet's flags
-// (github.com/spf13/pflag), so that what stands on a kubelet's command line can be copied here.
+// The command line as a value: the command and the given flags, not resolved yet (config.h).
+// Spelling and messages are those of kubelet's flags (github.com/spf13/pflag), so that a kubelet's
+// command line can be copied here.
 #ifndef KIPT_AGENT_CONFIG_COMMAND_LINE_H_
 #define KIPT_AGENT_CONFIG_COMMAND_LINE_H_
 
@@ -36,38 +36,35 @@ absl::string_view CommandName(Command command);  // "run", ...
 
 struct CommandRow {
   absl::string_view name;
-  Command command;
   absl::string_view help;
-  // What must stand behind the command: "TABLE/CHAIN". Empty: nothing may.
+  // The argument that the command requires, "TABLE/CHAIN", and one for the message if it is
+  // missing. Empty: none is accepted.
   absl::string_view argument = "";
-  // Of the argument, for the message where it is missing.
   absl::string_view example = "";
 };
+// As the values of Command.
 extern const absl::Span<const CommandRow> kCommandTable;
 
 struct CommandLine {
   Command command = Command::kRun;
   Flags flags = {};
-  // Behind the command: the TABLE/CHAIN of `explain`, the shell of `completion`; else empty.
+  // The TABLE/CHAIN of `explain`, the shell of `completion`; else empty.
   std::string argument = {};
-  // Where --help or -h was among the arguments, then alone: for standard output, and the program
-  // ends with 0.
+  // Where --help or -h was given, then alone: the program prints it and ends with 0.
   std::string help = {};
 
   bool operator==(const CommandLine&) const = default;
 };
 
 // Parses the arguments without the program's name, `[COMMAND [ARGUMENT]] [flags]`; flags may also
-// stand before the command, and no command is `run`. Integers are decimal, booleans and durations
-// Go's (strconv.ParseBool, time.ParseDuration), `--flag=` is an empty value. The help lists the
-// feature gates of the release that a valid --emulated-version names, else of the default.
+// come first, and the default command is `run`. Integers are decimal, booleans and durations Go's
+// (strconv.ParseBool, time.ParseDuration), `--flag=` is an empty value. The help lists the feature
+// gates of the release that a valid --emulated-version names, else of the default.
 //
 // InvalidArgument for everything that is wrong, with pflag's words where it has any:
 //   unknown flag: --x
 //   flag needs an argument: --config
 //   invalid argument "x" for "--iptables-drop-bit" flag: ...
-// and for an unknown command, for words behind it, for a missing argument, and for a flag or format
-// of another command. No other effect, no exit().
 absl::StatusOr<CommandLine> ParseCommandLine(absl::Span<const std::string> arguments);
 
 // The gates of the release that `emulated_version` names, or of the default where that names none,

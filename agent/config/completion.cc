@@ -5,8 +5,8 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
@@ -32,7 +32,7 @@ CompletionValues Gates() {
   std::vector<std::string> words;
   for (const std::string& line : KnownGates("")) {
     const std::string name = line.substr(0, line.find('='));
-    for (const char* value : {"=true", "=false"}) words.push_back(absl::StrCat(name, value));
+    words.insert(words.end(), {name + "=true", name + "=false"});
   }
   return Words(std::move(words), /*list=*/true);
 }
@@ -60,81 +60,40 @@ CompletionValues ValuesOf(const Setting& setting) {
   return Words(absl::StrSplit(setting.accepted, ", "), list);
 }
 
-CompletionValues ArgumentsOf(Command command) {
-  if (command == Command::kCompletion) return Words({"bash", "zsh"});
-  if (command != Command::kExplain) return {};
+CompletionValues ArgumentsOf(const CommandRow& row) {
+  if (row.name == CommandName(Command::kCompletion)) return Words({"bash", "zsh"});
+  if (row.name != CommandName(Command::kExplain)) return {};
   std::vector<std::string> chains;
-  for (const kep3178::ChainRow& row : kep3178::kChains) {
-    std::string chain = absl::StrCat(netlink::TableName(row.table), "/", row.chain);
+  for (const kep3178::ChainRow& each : kep3178::kChains) {
+    std::string chain = absl::StrCat(netlink::TableName(each.table), "/", each.chain);
     if (!absl::c_linear_search(chains, chain)) chains.push_back(std::move(chain));
   }
   return Words(std::move(chains));
 }
 
-// Words are split at blanks only, as the program gets them: COMP_WORDS is split at = and : besides.
+// Words are split at blanks only, as the program gets them: COMP_WORDS is split at = and : as well.
 constexpr char kBash[] =
     R"(# bash completion for @PROGRAM@, written by "@PROGRAM@ completion bash"
 
 @FUNCTION@() {
-  local line=${COMP_LINE:0:COMP_POINT}
-  local word command='' argument='' flag='' lead='' choices='' paths='' open=''
-  local -a words=()
+  local line=${COMP_LINE:0:COMP_POINT} word paths=-f breaks=${COMP_WORDBREAKS//[^=:]/}
+  local -a words=() reply=()
   COMPREPLY=()
   read -r -a words <<<"$line"
   if [[ $line == *[[:space:]] ]]; then words+=(''); fi
-  local current=${words[${#words[@]} - 1]}
-
-  # What stands before: the command, its argument, a flag that waits for its value.
-  for word in "${words[@]:1:${#words[@]}-2}"; do
-    if [[ $flag ]]; then
-      flag=
-      continue
-    fi
-    case $word in
-      @VALUE_FLAGS@) flag=$word ;;
-      -*) ;;
-      *)
-        if [[ ! $command ]]; then command=$word
-        elif [[ ! $argument ]]; then argument=$word
-        fi
-        ;;
-    esac
-  done
-  if [[ ! $flag && $current == --*=* ]]; then
-    flag=${current%%=*} lead=${current%%=*}=
-  fi
+  mapfile -t reply < <(@PROGRAM@ __complete "${words[@]:1}" 2>/dev/null)
+  local current=${words[${#words[@]} - 1]} kind=${reply[0]-} lead=${reply[1]-}
   local value=${current#"$lead"}
-
-  if [[ $flag ]]; then
-    case $flag in
-@VALUES@
-    esac
-  elif [[ $current == -* ]]; then
-    choices='@COMMON_FLAGS@'
-    case $command in
-@COMMAND_FLAGS@
-    esac
-  elif [[ ! $command ]]; then
-    choices='@COMMANDS@'
-  elif [[ ! $argument ]]; then
-    case $command in
-@ARGUMENTS@
-    esac
-  fi
-
-  if [[ $open ]]; then  # behind the last comma
-    word=${value##*,}
-    lead+=${value%"$word"} value=$word
-  fi
-  if [[ $choices ]]; then
-    mapfile -t COMPREPLY < <(compgen -P "$lead" -W "$choices" -- "$value")
-  elif [[ $paths ]]; then
+  if [[ $kind == words* ]]; then
+    for word in "${reply[@]:2}"; do COMPREPLY+=("$lead${word%%$'\t'*}"); done
+  elif [[ $kind ]]; then
+    if [[ $kind == netns ]]; then value=${value:-/run/netns/}; fi
+    if [[ $kind == directories* ]]; then paths=-d; fi
     mapfile -t COMPREPLY < <(compgen -P "$lead" "$paths" -- "$value")
     compopt -o filenames 2>/dev/null
   fi
-  if [[ $open || ${COMPREPLY[0]-} == *= ]]; then compopt -o nospace 2>/dev/null; fi
+  if [[ $kind == *list || ${COMPREPLY[0]-} == *= ]]; then compopt -o nospace 2>/dev/null; fi
   # Readline replaces what follows the last = or : only, where it breaks words there.
-  local breaks=${COMP_WORDBREAKS//[^=:]/}
   if [[ $breaks && $current == *["$breaks"]* ]]; then
     word=${current##*["$breaks"]}
     COMPREPLY=("${COMPREPLY[@]#"${current%"$word"}"}")
@@ -143,219 +102,52 @@ constexpr char kBash[] =
 complete -F @FUNCTION@ @PROGRAM@
 )";
 
-// Found by compinit as a file _PROGRAM in $fpath, and good for `source <(PROGRAM completion zsh)`.
+// Found by compinit as a file _PROGRAM in $fpath; also works in `source <(PROGRAM completion zsh)`.
 constexpr char kZsh[] = R"(#compdef @PROGRAM@
 # zsh completion for @PROGRAM@, written by "@PROGRAM@ completion zsh"
 
-_@PROGRAM@() {
-  local curcontext=$curcontext state word command='' waits='' ret=1
-  local -a flags commands line expl
-  typeset -A opt_args
-
-  # The command, which is the first word that is neither a flag nor a flag's value.
-  for word in "${(@)words[2,CURRENT-1]}"; do
-    if [[ -n $waits ]]; then
-      waits=
-      continue
-    fi
+@FUNCTION@() {
+  local line word help kind lead
+  local -a reply flags values suffix
+  reply=("${(@f)$(@PROGRAM@ __complete "${(@Q)words[2,CURRENT-1]}" "${(Q)PREFIX}" 2>/dev/null)}")
+  kind=$reply[1] lead=$reply[2]
+  [[ $kind == *list ]] && suffix=(-qS ,)
+  for line in "${(@)reply[3,-1]}"; do
+    word=${line%%$'\t'*} help=${line#*$'\t'}
+    [[ $kind == *list && ,$lead, == *[,=]${(b)word},* ]] && continue  # is in the list already
     case $word in
-      (@VALUE_FLAGS@) waits=yes ;;
-      (-*) ;;
-      (*) command=$word; break ;;
+      (-*=) flags+=("${word%=}:$help") ;;
+      (?*) values+=("${word//:/\\:}${help:+:$help}") ;;
     esac
   done
-
-  flags=(
-@COMMON_FLAGS@
-  )
-  case $command in
-@COMMAND_FLAGS@
+  [[ -n $lead ]] && compset -P ${(b)lead}
+  case $kind in
+    (words*) _describe value flags -qS = -- values $suffix ;;
+    (files*) _files $suffix ;;
+    (directories*) _files -/ $suffix ;;
+    (netns) [[ -n $PREFIX ]] && _files || _files -P /run/netns/ -W /run/netns ;;
   esac
-  _arguments -C $flags '1: :->command' '2: :->argument' && ret=0
-  case $state in
-    (command)
-      commands=(
-@COMMANDS@
-      )
-      _describe -t commands command commands && ret=0
-      ;;
-    (argument)
-      case $command in
-@ARGUMENTS@
-      esac
-      ;;
-  esac
-  return ret
 }
 
-if [[ $funcstack[1] == _@PROGRAM@ ]]; then
-  _@PROGRAM@ "$@"
+if [[ $funcstack[1] == @FUNCTION@ ]]; then
+  @FUNCTION@ "$@"
 else
-  compdef _@PROGRAM@ @PROGRAM@
+  compdef @FUNCTION@ @PROGRAM@
 fi
 )";
 
-// The lines that a template's @NAMES@ stand for.
-using Parts = std::vector<std::pair<absl::string_view, std::string>>;
-
-std::string Pattern(const CompletionFlag& flag) {
-  return absl::StrCat("--", flag.name, flag.shorthand.empty() ? "" : "|-", flag.shorthand);
-}
-
-// The spellings of the flags that take the next word as their value.
-std::string ValueFlags(const CompletionSpec& spec) {
-  std::vector<std::string> patterns;
-  for (const CompletionFlag& flag : spec.flags) {
-    if (!flag.is_bool) patterns.push_back(Pattern(flag));
-  }
-  return absl::StrJoin(patterns, "|");
-}
-
-std::string Filled(const char* script, const CompletionSpec& spec, Parts parts) {
-  for (auto& [name, lines] : parts) lines = std::string(absl::StripSuffix(lines, "\n"));
-  const std::string function = absl::StrCat("_", absl::StrReplaceAll(spec.program, {{"-", "_"}}));
-  parts.insert(
-      parts.end(),
-      {{"@PROGRAM@", spec.program}, {"@FUNCTION@", function}, {"@VALUE_FLAGS@", ValueFlags(spec)}});
-  return absl::StrReplaceAll(script, parts);
-}
-
-// The flags of `command` alone; of every command if it is empty.
-std::vector<const CompletionFlag*> FlagsOf(const CompletionSpec& spec, absl::string_view command) {
-  std::vector<const CompletionFlag*> flags;
-  for (const CompletionFlag& flag : spec.flags) {
-    const bool here =
-        command.empty() ? flag.commands.empty() : absl::c_linear_search(flag.commands, command);
-    if (here) flags.push_back(&flag);
-  }
-  return flags;
-}
-
-// ---- bash ----
-
-// Sets what the template's end makes candidates of.
-std::string Offer(const CompletionValues& values) {
-  const absl::string_view open = values.list ? " open=yes" : "";
-  if (values.kind == Kind::kWords) {
-    return absl::StrCat("choices='", absl::StrJoin(values.words, " "), "'", open);
-  }
-  if (values.kind == Kind::kFile) return absl::StrCat("paths=-f", open);
-  if (values.kind == Kind::kDirectory) return absl::StrCat("paths=-d", open);
-  return values.kind == Kind::kNetns ? "value=${value:-/run/netns/} paths=-f" : "";
-}
-
-// A line of a case.
-std::string Branch(absl::string_view pattern, absl::string_view action) {
-  return absl::StrCat("      ", pattern, ") ", action, " ;;\n");
-}
-
-std::string FlagWords(const CompletionSpec& spec, absl::string_view command) {
-  return absl::StrJoin(FlagsOf(spec, command), " ",
-                       [](std::string* out, const CompletionFlag* flag) {
-                         absl::StrAppend(out, "--", flag->name, flag->is_bool ? "" : "=");
-                       });
-}
-
-// ---- zsh ----
-
-std::string Quoted(absl::string_view text) {
-  return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
+// The flag that was typed as "--NAME" or "-N". Null: there is none.
+const CompletionFlag* FlagTyped(const CompletionSpec& spec, absl::string_view typed) {
+  const auto flag = absl::c_find_if(spec.flags, [typed](const CompletionFlag& one) {
+    return typed == absl::StrCat("--", one.name) ||
+           (!one.shorthand.empty() && typed == absl::StrCat("-", one.shorthand));
+  });
+  return flag == spec.flags.end() ? nullptr : &*flag;
 }
 
 // The first sentence, which fits next to a flag.
-std::string Brief(absl::string_view help) {
-  const size_t end = help.find(". ");
-  return std::string(
-      absl::StripSuffix(end == absl::string_view::npos ? help : help.substr(0, end), "."));
-}
-
-// An action of _arguments.
-std::string Action(const CompletionValues& values) {
-  const std::string words = absl::StrJoin(values.words, " ");
-  if (values.kind == Kind::kWords && values.list) return "_sequence compadd - " + words;
-  if (values.kind == Kind::kWords) return absl::StrCat("(", words, ")");
-  if (values.kind == Kind::kFile) return "_files";
-  if (values.kind == Kind::kDirectory) return values.list ? "_sequence _files -/" : "_files -/";
-  if (values.kind != Kind::kNetns) return " ";
-  return "{ [[ -n $PREFIX ]] && _files || _files -P /run/netns/ -W /run/netns }";
-}
-
-// Specifications of _arguments, a line each.
-std::string FlagLines(const CompletionSpec& spec, absl::string_view command) {
-  std::string out;
-  const auto add = [&out](auto... parts) {
-    absl::StrAppend(&out, "    ", Quoted(absl::StrCat(parts...)), "\n");
-  };
-  for (const CompletionFlag* flag : FlagsOf(spec, command)) {
-    const std::string brief = absl::StrReplaceAll(Brief(flag->help), {{"[", "\\["}, {"]", "\\]"}});
-    const std::string help = absl::StrCat("[", brief, "]");
-    const std::string value = absl::StrCat(":", flag->name, ":", Action(flag->values));
-    if (!flag->is_bool) {
-      add("--", flag->name, "=", help, value);
-    } else if (flag->values.kind == Kind::kAnything) {
-      add("--", flag->name, help);
-    } else {
-      add("--", flag->name, "=-", help, ":", value);
-    }
-    if (flag->shorthand.empty()) continue;
-    add("-", flag->shorthand, flag->is_bool ? "" : "+", help, flag->is_bool ? "" : value);
-  }
-  return out;
-}
-
-std::string BashCompletion(const CompletionSpec& spec) {
-  std::string values;
-  std::string command_flags;
-  std::string arguments;
-  for (const CompletionFlag& flag : spec.flags) {
-    const std::string offer = Offer(flag.values);
-    if (!offer.empty()) values += Branch(Pattern(flag), offer);
-  }
-  for (const CompletionCommand& command : spec.commands) {
-    const std::string own = FlagWords(spec, command.name);
-    const absl::string_view untyped = command.name == spec.default_command ? "''|" : "";
-    if (!own.empty()) {
-      command_flags +=
-          Branch(absl::StrCat(untyped, command.name), absl::StrCat("choices+=' ", own, "'"));
-    }
-    const std::string offer = Offer(command.argument_values);
-    if (!offer.empty()) arguments += Branch(command.name, offer);
-  }
-  return Filled(
-      kBash, spec,
-      {{"@COMMANDS@", absl::StrJoin(spec.commands, " ",
-                                    [](std::string* out, const CompletionCommand& command) {
-                                      *out += command.name;
-                                    })},
-       {"@COMMON_FLAGS@", FlagWords(spec, "")},
-       {"@COMMAND_FLAGS@", command_flags},
-       {"@VALUES@", values},
-       {"@ARGUMENTS@", arguments}});
-}
-
-std::string ZshCompletion(const CompletionSpec& spec) {
-  std::string commands;
-  std::string command_flags;
-  std::string arguments;
-  for (const CompletionCommand& command : spec.commands) {
-    const std::string own = FlagLines(spec, command.name);
-    const absl::string_view untyped = command.name == spec.default_command ? "|''" : "";
-    if (!own.empty()) {
-      absl::StrAppend(&command_flags, "    (", command.name, untyped, ") flags+=(\n", own,
-                      "    ) ;;\n");
-    }
-    const std::string help = absl::StrReplaceAll(command.help, {{":", "\\:"}});
-    absl::StrAppend(&commands, "        ", Quoted(absl::StrCat(command.name, ":", help)), "\n");
-    if (command.argument_values.kind != Kind::kWords) continue;
-    absl::StrAppend(&arguments, "        (", command.name, ") _wanted arguments expl ",
-                    Quoted(command.argument), " compadd - ",
-                    absl::StrJoin(command.argument_values.words, " "), " && ret=0 ;;\n");
-  }
-  return Filled(kZsh, spec,
-                {{"@COMMANDS@", commands},
-                 {"@COMMON_FLAGS@", FlagLines(spec, "")},
-                 {"@COMMAND_FLAGS@", command_flags},
-                 {"@ARGUMENTS@", arguments}});
+absl::string_view Brief(absl::string_view help) {
+  return absl::StripSuffix(help.substr(0, help.find(". ")), ".");
 }
 
 }  // namespace
@@ -370,7 +162,7 @@ CompletionSpec AgentCompletion() {
     spec.commands.push_back({.name = std::string(row.name),
                              .help = std::string(row.help),
                              .argument = std::string(row.argument),
-                             .argument_values = ArgumentsOf(row.command)});
+                             .argument_values = ArgumentsOf(row)});
   }
   for (const Setting* setting : SettingsByFlag()) {
     CompletionFlag flag{.name = std::string(setting->flag),
@@ -389,11 +181,66 @@ CompletionSpec AgentCompletion() {
 }
 
 absl::StatusOr<std::string> Completion(const CompletionSpec& spec, absl::string_view shell) {
-  if (shell == "bash") return BashCompletion(spec);
-  if (shell == "zsh") return ZshCompletion(spec);
-  return absl::InvalidArgumentError(absl::StrCat("there is no completion for the shell ",
-                                                 featuregates::GoQuote(shell),
-                                                 "; there are bash and zsh"));
+  const bool bash = shell == "bash";
+  if (!bash && shell != "zsh") {
+    return absl::InvalidArgumentError(absl::StrCat("there is no completion for the shell ",
+                                                   featuregates::GoQuote(shell),
+                                                   "; there are bash and zsh"));
+  }
+  const std::string name = bash ? absl::StrReplaceAll(spec.program, {{"-", "_"}}) : spec.program;
+  return absl::StrReplaceAll(
+      bash ? kBash : kZsh, {{"@PROGRAM@", spec.program}, {"@FUNCTION@", absl::StrCat("_", name)}});
+}
+
+std::string Complete(const CompletionSpec& spec, absl::Span<const std::string> words) {
+  static constexpr absl::string_view kKinds[] = {"words", "words", "files", "directories", "netns"};
+  absl::string_view value;
+  if (!words.empty()) value = words.back();
+  const CompletionFlag* flag = nullptr;  // takes the next word as its value
+  std::vector<absl::string_view> plain;  // the command and its argument
+  for (const std::string& word : words.subspan(0, words.empty() ? 0 : words.size() - 1)) {
+    if (std::exchange(flag, nullptr) != nullptr) continue;
+    if (!absl::StartsWith(word, "-")) {
+      plain.push_back(word);
+    } else if (flag = FlagTyped(spec, word); flag != nullptr && flag->is_bool) {
+      flag = nullptr;
+    }
+  }
+  bool is_value = flag != nullptr;
+  std::string lead;
+  const auto take_lead = [&](size_t size) {
+    absl::StrAppend(&lead, value.substr(0, size));
+    value.remove_prefix(size);
+  };
+  if (!is_value && absl::StartsWith(value, "--") && absl::StrContains(value, '=')) {
+    is_value = true;
+    flag = FlagTyped(spec, value.substr(0, value.find('=')));
+    take_lead(value.find('=') + 1);
+  }
+
+  CompletionValues values;
+  std::string offered;
+  const auto offer = [&](absl::string_view word, absl::string_view help) {
+    if (absl::StartsWith(word, value)) absl::StrAppend(&offered, word, "\t", Brief(help), "\n");
+  };
+  if (is_value) {
+    if (flag != nullptr) values = flag->values;
+  } else if (absl::StartsWith(value, "-")) {
+    const absl::string_view command = plain.empty() ? spec.default_command : plain[0];
+    for (const CompletionFlag& each : spec.flags) {
+      if (!each.commands.empty() && !absl::c_linear_search(each.commands, command)) continue;
+      offer(absl::StrCat("--", each.name, each.is_bool ? "" : "="), each.help);
+    }
+  } else if (plain.size() < 2) {
+    for (const CompletionCommand& command : spec.commands) {
+      if (plain.empty()) offer(command.name, command.help);
+      if (!plain.empty() && plain[0] == command.name) values = command.argument_values;
+    }
+  }
+  if (values.list) take_lead(value.rfind(',') + 1);
+  for (const std::string& word : values.words) offer(word, "");
+  return absl::StrCat(kKinds[static_cast<size_t>(values.kind)], values.list ? " list" : "", "\n",
+                      lead, "\n", offered);
 }
 
 }  // namespace kipt::agent

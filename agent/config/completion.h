@@ -2,10 +2,9 @@
 //
 // File: agent/config/completion.h
 //
-// Completion of a command line by bash and zsh, made from a description of the program. The scripts
-// do not run the program: a command line that is being typed has no effect. Both programs of this
-// project make theirs here; that of the agent comes from settings.h. Their manual pages are made
-// from the same description (deploy/debian/manual_page.h). Pure.
+// Completion of a command line by bash and zsh, made from a description of the program. The shells
+// run a short script, which asks the program itself: `PROGRAM __complete WORD...`. Both programs of
+// this project complete and have their manual pages (deploy/debian/manual_page.h) so. Pure.
 #ifndef KIPT_AGENT_CONFIG_COMPLETION_H_
 #define KIPT_AGENT_CONFIG_COMPLETION_H_
 
@@ -15,10 +14,11 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace kipt::agent {
 
-// What can stand as a value, or behind a command.
+// The accepted values of a flag or argument.
 struct CompletionValues {
   enum class Kind : uint8_t {
     kAnything,   // nothing is offered
@@ -38,9 +38,9 @@ struct CompletionValues {
 struct CompletionFlag {
   std::string name;            // without dashes
   std::string shorthand = {};  // one letter, or empty
-  // May stand without a value; a value comes behind an equals sign only.
+  // Its value is optional, and follows an equals sign.
   bool is_bool = false;
-  std::string type = {};  // as help shows it behind the name; not of a boolean
+  std::string type = {};  // as help shows it after the name; not of a boolean
   std::string help = {};  // sentences; a newline where a list begins a line
   CompletionValues values = {};
   // The commands that have it; empty: all of them.
@@ -50,8 +50,7 @@ struct CompletionFlag {
 struct CompletionCommand {
   std::string name;
   std::string help;
-  // What must stand behind it, as help names it ("TABLE/CHAIN"), and what is offered there. Empty:
-  // nothing may.
+  // The argument that the command requires, as help names it ("TABLE/CHAIN"). Empty: it takes none.
   std::string argument = {};
   CompletionValues argument_values = {};
 };
@@ -64,10 +63,16 @@ struct CompletionSpec {
   std::vector<CompletionFlag> flags;
 };
 
-// The script of `shell`. Words, names and helps may hold any character but a single quote or a
-// newline in a name or word; nothing in them is run by the shell. InvalidArgument for a shell that
-// is not "bash" or "zsh".
+// The script of `shell`, "bash" or "zsh"; InvalidArgument for another. What the program offers is
+// never evaluated by the shell.
 absl::StatusOr<std::string> Completion(const CompletionSpec& spec, absl::string_view shell);
+
+// The first word of a command line that asks for Complete().
+inline constexpr char kCompleteCommand[] = "__complete";
+
+// What can replace the last of `words`, for the scripts: a line with the kind of value, one with
+// the part of the word that stays ("--ip-families=ipv4,"), and "WORD\tHELP" lines.
+std::string Complete(const CompletionSpec& spec, absl::Span<const std::string> words);
 
 // kube-iptables-agent's own: kCommandTable, kSettings, the feature gates of the default release and
 // kubelet's chains.

@@ -3,9 +3,9 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <iterator>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -33,16 +33,14 @@ std::string Kubernetes(Version emulated) {
   return absl::StrCat("Kubernetes ", featuregates::ToString(emulated));
 }
 
-// One of the numbers that kubelet's rules use: a bit of the packet mark, or a connection label.
-struct Number {
-  const Setting& setting;
-  std::optional<int> from_flag;
-  std::optional<int> from_file;
-  int fallback;
+// What masquerades, and what drops.
+using Pair = std::array<std::optional<int> Flags::*, 2>;
+constexpr Pair kBits = {&Flags::iptables_masquerade_bit, &Flags::iptables_drop_bit};
+constexpr Pair kLabels = {&Flags::iptables_masquerade_label, &Flags::iptables_drop_label};
 
-  int value() const { return from_flag.value_or(from_file.value_or(fallback)); }
-};
-using Pair = std::array<Number, 2>;
+absl::Status Invalid(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("invalid configuration: ", what));
+}
 
 // Flags over file over defaults, for one configuration.
 class Resolver {
@@ -57,15 +55,18 @@ class Resolver {
     // Before what depends on the mode.
     status = Apply(*SettingOf(&Flags::make_iptables_util_chains));
     config_.mode = ModeFor(config_.gates, config_.make_iptables_util_chains);
-    if (status.ok()) status = ResolveBits();
-    if (status.ok()) status = ResolveLabels();
-    if (status.ok()) status = ResolveFamilies(if_inet6_path);
-    for (const Setting& setting : kSettings) {
-      if (status.ok()) status = Apply(setting);
-    }
+    status.Update(ResolvePair(
+        kBits, kMostMarkBit, config_.emulated_version < kFirstReleaseWithoutBitFlags,
+        config_.mode == Mode::kLegacy,
+        "Choose another drop bit: the masquerade bit must be kube-proxy's", config_.bits));
+    status.Update(ResolvePair(kLabels, netlink::kMostConnLabel, /*refuse_range=*/true,
+                              config_.gates.Enabled(featuregates::kConnLabelMarking),
+                              "Both are this agent's alone: change either", config_.labels));
+    status.Update(ResolveFamilies(if_inet6_path));
+    for (const Setting& setting : kSettings) status.Update(Apply(setting));
     if (!status.ok()) return status;
 
-    for (const std::string& warning : config_.gates.warnings()) config_.warnings.push_back(warning);
+    absl::c_copy(config_.gates.warnings(), std::back_inserter(config_.warnings));
     WarnOfIgnoredGate();
     WarnOfIgnoredNumbers();
     if (!file_.writable.empty()) config_.warnings.push_back(file_.writable);
@@ -82,13 +83,12 @@ class Resolver {
     return absl::StrCat(file_.path, ":", file_.lines.at(setting.field));
   }
 
-  // The flag or the line that gave the value: "--FLAG: reason", or "FILE:LINE: FIELD: reason".
+  // "--FLAG: reason", or "FILE:LINE: FIELD: reason".
   absl::Status Blame(const Setting& setting, absl::string_view reason) const {
     const bool by_file = !IsGiven(setting, flags_) && IsGiven(setting, file_.given);
-    return absl::InvalidArgumentError(
-        absl::StrCat(by_file ? absl::StrCat(Line(setting), ": ", setting.field)
-                             : absl::StrCat("--", setting.flag),
-                     ": ", reason));
+    const std::string source = by_file ? absl::StrCat(Line(setting), ": ", setting.field)
+                                       : absl::StrCat("--", setting.flag);
+    return absl::InvalidArgumentError(absl::StrCat(source, ": ", reason));
   }
 
   absl::Status Apply(const Setting& setting) {
@@ -115,10 +115,10 @@ class Resolver {
     config_.emulated_version = emulated->version;
     if (!emulated->warning.empty()) config_.warnings.push_back(emulated->warning);
     // The command line knows the flags of every release, and only here the release is known.
-    for (const Number& bit : Bits()) {
-      if (!bit.from_flag || config_.emulated_version < kFirstReleaseWithoutBitFlags) continue;
+    for (const auto bit : kBits) {
+      if (!(flags_.*bit) || config_.emulated_version < kFirstReleaseWithoutBitFlags) continue;
       return absl::InvalidArgumentError(absl::StrCat(
-          "unknown flag: --", bit.setting.flag, "; ", Kubernetes(kFirstReleaseWithoutBitFlags),
+          "unknown flag: --", SettingOf(bit)->flag, "; ", Kubernetes(kFirstReleaseWithoutBitFlags),
           " removed it, and ", Kubernetes(config_.emulated_version),
           " is emulated: leave it out, or choose an older --emulated-version"));
     }
@@ -141,20 +141,20 @@ class Resolver {
       }
       overrides.push_back(Overrides{.values = *std::move(values)});
     }
-    absl::StatusOr<FeatureGates> gates = ResolveFeatureGates(config_.emulated_version, overrides);
-    if (!gates.ok()) return ExplainGates(gates.status(), overrides.front());
-    config_.gates = *std::move(gates);
-    return absl::OkStatus();
-  }
-
-  // Resolve's message, the file that is to blame, and what could be set instead.
-  absl::Status ExplainGates(const absl::Status& status, const Overrides& from_file) const {
-    const bool file_is_wrong = !ResolveFeatureGates(config_.emulated_version, {from_file}).ok();
-    const absl::StatusOr<FeatureGates> gates = ResolveFeatureGates(config_.emulated_version, {});
-    const auto known = gates.ok() ? gates->States() : std::vector<featuregates::GateState>();
+    const auto resolve = [&](absl::Span<const Overrides> some) {
+      return ResolveFeatureGates(config_.emulated_version, some);
+    };
+    absl::StatusOr<FeatureGates> gates = resolve(overrides);
+    if (gates.ok()) {
+      config_.gates = *std::move(gates);
+      return absl::OkStatus();
+    }
+    const bool file_is_wrong = !resolve({overrides.front()}).ok();
+    const absl::StatusOr<FeatureGates> defaults = resolve({});
+    const auto known = defaults.ok() ? defaults->States() : std::vector<featuregates::GateState>();
     return absl::Status(
-        status.code(),
-        absl::StrCat(file_is_wrong ? file_.path : "--feature-gates", ": ", status.message(),
+        gates.status().code(),
+        absl::StrCat(file_is_wrong ? file_.path : "--feature-gates", ": ", gates.status().message(),
                      "; the gates of ", Kubernetes(config_.emulated_version),
                      " that this agent knows are ",
                      absl::StrJoin(known, ", ", [](std::string* out, const auto& gate) {
@@ -163,13 +163,13 @@ class Resolver {
   }
 
   // kubelet of that release refuses its own gate in the file. Here the file may be another
-  // release's, so that a gate which would have chosen the other mode is worth a line.
+  // release's, but a gate that would have chosen the other mode deserves a warning.
   void WarnOfIgnoredGate() {
     const absl::string_view name = featuregates::kIPTablesOwnershipCleanup.name;
     const auto gate = file_.feature_gates.find(std::string(name));
-    const bool enabled = config_.gates.Enabled(featuregates::kIPTablesOwnershipCleanup);
-    if (!absl::c_linear_search(config_.gates.ignored(), name) ||
-        gate == file_.feature_gates.end() || gate->second == enabled) {
+    if (gate == file_.feature_gates.end() ||
+        !absl::c_linear_search(config_.gates.ignored(), name) ||
+        gate->second == config_.gates.Enabled(featuregates::kIPTablesOwnershipCleanup)) {
       return;
     }
     config_.warnings.push_back(
@@ -184,129 +184,97 @@ class Resolver {
   absl::Status ResolveFamilies(const std::string& if_inet6_path) {
     const Setting& setting = *SettingOf(&Flags::ip_families);
     const std::string text = Given(&Flags::ip_families).value_or("auto");
-    const std::vector<std::string> names = absl::StrSplit(text, ',');
+    const bool by_kernel = config_.families_by_kernel = text == "auto";
+    const std::vector<std::string> names = absl::StrSplit(by_kernel ? "ipv4" : text, ',');
     for (const netlink::Family family : netlink::kFamilies) {
       if (absl::c_linear_search(names, FamiliesText({family}))) config_.families.push_back(family);
     }
-    config_.families_by_kernel = text == "auto";
-    if (!config_.families_by_kernel && config_.families.size() != names.size()) {
+    if (config_.families.size() != names.size()) {
       return Blame(setting, absl::StrCat("invalid value ", featuregates::QuoteForMessage(text),
                                          "; accepted are auto, ipv4, ipv6, ipv4,ipv6"));
     }
-    if (config_.families_by_kernel) config_.families = {netlink::Family::kIPv4};
-    const absl::Status status = FindIPv6(if_inet6_path);
-    return status.ok() ? status : Blame(setting, status.message());
-  }
-
-  // Adds IPv6 for "auto" where the namespace has it, and refuses it where it does not.
-  absl::Status FindIPv6(const std::string& if_inet6_path) {
-    const bool by_kernel = config_.families_by_kernel;
-    const bool asked = config_.families.back() == netlink::Family::kIPv6;
-    if (!by_kernel && !asked) return absl::OkStatus();
+    if (!by_kernel && config_.families.back() != netlink::Family::kIPv6) return absl::OkStatus();
     const int error = access(if_inet6_path.c_str(), F_OK) == 0 ? 0 : errno;
-    // That it is not there is an answer. That it cannot be seen is none, and leaves no family out.
+    // A path that cannot be read is no reason to leave a family out.
     if (error != 0 && error != ENOENT && error != ENOTDIR) {
-      return absl::ErrnoToStatus(
+      const absl::Status status = absl::ErrnoToStatus(
           error, absl::StrCat("cannot tell whether this network namespace has IPv6 (",
                               if_inet6_path, ")"));
+      return Blame(setting, status.message());
     }
     if (by_kernel && error == 0) config_.families.push_back(netlink::Family::kIPv6);
-    if (error == 0 || by_kernel) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        "ipv6 is asked for, but this network namespace has no IPv6 (", if_inet6_path,
-        " does not exist); enable IPv6 in the kernel (ipv6.disable=0), or choose auto or ipv4"));
+    if (by_kernel || error == 0) return absl::OkStatus();
+    return Blame(
+        setting,
+        absl::StrCat("ipv6 is asked for, but this network namespace has no IPv6 (", if_inet6_path,
+                     " does not exist); enable IPv6 in the kernel (ipv6.disable=0), or "
+                     "choose auto or ipv4"));
   }
 
   // ---- bits of the packet mark, and connection labels ----
 
-  Pair Bits() const {
-    return {NumberOf(&Flags::iptables_masquerade_bit, MarkBits{}.masquerade),
-            NumberOf(&Flags::iptables_drop_bit, MarkBits{}.drop)};
-  }
-  Pair Labels() const {
-    return {NumberOf(&Flags::iptables_masquerade_label, ConnLabels{}.masquerade),
-            NumberOf(&Flags::iptables_drop_label, ConnLabels{}.drop)};
-  }
-  Number NumberOf(std::optional<int> Flags::*member, int fallback) const {
-    return {*SettingOf(member), flags_.*member, file_.given.*member, fallback};
-  }
-
-  absl::Status ResolveBits() {
-    const Pair bits = Bits();
-    absl::Status range = CheckRange(bits, kMostMarkBit);
-    if (!range.ok() && config_.emulated_version < kFirstReleaseWithoutBitFlags) return range;
-    const bool equal = bits[0].value() == bits[1].value();
-    if (equal && config_.mode == Mode::kLegacy) {
-      return MustDiffer(bits, ". Choose another drop bit: the masquerade bit must be kube-proxy's");
+  // Where an invalid pair is not refused it has no effect, and `result` stays at its default.
+  template <typename T>
+  absl::Status ResolvePair(const Pair& pair, int most, bool refuse_range, bool refuse_equal,
+                           absl::string_view advice, T& result) const {
+    const T given = {Given(pair[0]).value_or(T().masquerade), Given(pair[1]).value_or(T().drop)};
+    bool valid = true;
+    for (const auto& [member, number] :
+         {std::pair(pair[0], given.masquerade), {pair[1], given.drop}}) {
+      if (number >= 0 && number <= most) continue;
+      const Setting& setting = *SettingOf(member);
+      if (refuse_range) {
+        return Invalid(absl::StrCat(setting.field, " (--", setting.flag, ") ", number,
+                                    " must be between 0 and ", most, ", inclusive; found ",
+                                    ValueAndSource(setting, number)));
+      }
+      valid = false;
     }
-    if (!equal && range.ok())
-      config_.bits = {.masquerade = bits[0].value(), .drop = bits[1].value()};
-    return absl::OkStatus();
-  }
-
-  absl::Status ResolveLabels() {
-    const Pair labels = Labels();
-    if (absl::Status range = CheckRange(labels, netlink::kMostConnLabel); !range.ok()) return range;
-    const bool equal = labels[0].value() == labels[1].value();
-    if (equal && config_.gates.Enabled(featuregates::kConnLabelMarking)) {
-      return MustDiffer(labels, ". Both are this agent's alone: change either");
+    if (given.masquerade == given.drop) {
+      if (!refuse_equal) return absl::OkStatus();
+      const Setting& masquerade = *SettingOf(pair[0]);
+      const Setting& drop = *SettingOf(pair[1]);
+      return Invalid(absl::StrCat(masquerade.flag, " and ", drop.flag, " must be different; found ",
+                                  ValueAndSource(masquerade, given.masquerade), " and ",
+                                  ValueAndSource(drop, given.drop), ". ", advice));
     }
-    if (!equal) config_.labels = {.masquerade = labels[0].value(), .drop = labels[1].value()};
+    if (valid) result = given;
     return absl::OkStatus();
-  }
-
-  absl::Status CheckRange(const Pair& pair, int most) const {
-    for (const Number& number : pair) {
-      if (number.value() >= 0 && number.value() <= most) continue;
-      return Invalid(absl::StrCat(number.setting.field, " (--", number.setting.flag, ") ",
-                                  number.value(), " must be between 0 and ", most,
-                                  ", inclusive; found ", ValueAndSource(number)));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status MustDiffer(const Pair& pair, absl::string_view advice) const {
-    return Invalid(absl::StrCat(pair[0].setting.flag, " and ", pair[1].setting.flag,
-                                " must be different; found ", ValueAndSource(pair[0]), " and ",
-                                ValueAndSource(pair[1]), advice));
   }
 
   // "14 (from the flag --iptables-drop-bit)".
-  std::string ValueAndSource(const Number& number) const {
-    const std::string source = number.from_flag
-                                   ? absl::StrCat("from the flag --", number.setting.flag)
-                               : number.from_file ? absl::StrCat("from ", Line(number.setting))
-                                                  : "the default";
-    return absl::StrCat(number.value(), " (", source, ")");
+  std::string ValueAndSource(const Setting& setting, int value) const {
+    if (IsGiven(setting, flags_))
+      return absl::StrCat(value, " (from the flag --", setting.flag, ")");
+    if (!IsGiven(setting, file_.given)) return absl::StrCat(value, " (the default)");
+    return absl::StrCat(value, " (from ", Line(setting), ")");
   }
 
-  static absl::Status Invalid(absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat("invalid configuration: ", what));
-  }
-
-  // A flag is deprecated whatever its value, as in kubelet since 1.28; a field is in so many old
-  // files, with its default, that only another value is worth a line.
+  // kubelet since 1.28 warns of a deprecated flag whatever its value. Many old files have the field
+  // with its default, which is no reason for a warning.
   void WarnOfIgnoredNumbers() {
     const bool cleanup = config_.gates.Enabled(featuregates::kIPTablesOwnershipCleanup);
     const bool labelled = config_.gates.Enabled(featuregates::kConnLabelMarking);
-    for (const Number& bit : Bits()) {
-      if (!cleanup || !bit.from_flag) continue;
-      config_.warnings.push_back(absl::StrCat("Flag --", bit.setting.flag,
-                                              " has been deprecated, This flag has no effect and "
-                                              "will be removed in a future version."));
+    const auto warn = [this](auto... parts) { config_.warnings.push_back(absl::StrCat(parts...)); };
+    for (const auto bit : kBits) {
+      if (!cleanup || !(flags_.*bit)) continue;
+      warn(
+          "Flag --", SettingOf(bit)->flag,
+          " has been deprecated, This flag has no effect and will be removed in a future version.");
     }
-    for (const Number& bit : Bits()) {
-      if (!cleanup || !bit.from_file || *bit.from_file == bit.fallback) continue;
-      config_.warnings.push_back(
-          absl::StrCat(Line(bit.setting), ": ", bit.setting.field, " ", *bit.from_file,
-                       " has no effect where IPTablesOwnershipCleanup is on; remove the field"));
+    for (const auto bit : kBits) {
+      const Setting& setting = *SettingOf(bit);
+      const std::string value = FlagText(setting, file_.given);
+      if (!cleanup || value == FlagText(setting, {})) continue;
+      warn(Line(setting), ": ", setting.field, " ", value,
+           " has no effect where IPTablesOwnershipCleanup is on; remove the field");
     }
-    for (const Number& label : Labels()) {
-      if (labelled || (!label.from_flag && !label.from_file)) continue;
-      config_.warnings.push_back(absl::StrCat(
-          label.from_flag ? absl::StrCat("--", label.setting.flag)
-                          : absl::StrCat(Line(label.setting), ": ", label.setting.field),
-          " has no effect where ConnLabelMarking is off"));
+    for (const auto label : kLabels) {
+      if (labelled || !Given(label)) continue;
+      const Setting& setting = *SettingOf(label);
+      warn(flags_.*label ? absl::StrCat("--", setting.flag)
+                         : absl::StrCat(Line(setting), ": ", setting.field),
+           " has no effect where ConnLabelMarking is off");
     }
   }
 
@@ -315,16 +283,9 @@ class Resolver {
   Config config_ = DefaultConfig();
 };
 
-// ---- as text ----
-
-struct ConfigLine {
-  std::string name;
-  std::string value;
-  bool fixed = false;
-};
-
-std::vector<ConfigLine> ConfigLines(const Config& config) {
-  std::vector<ConfigLine> lines;
+// Every line of ToString, as a change to its value.
+std::vector<ConfigChange> ConfigLines(const Config& config) {
+  std::vector<ConfigChange> lines;
   for (const Setting& setting : kSettings) {
     if (setting.print == nullptr) continue;
     std::string value = setting.print(config);
@@ -332,10 +293,10 @@ std::vector<ConfigLine> ConfigLines(const Config& config) {
     if (setting.field == "ipFamilies" && config.families_by_kernel) {
       absl::StrAppend(&value, " (", FamiliesText(config.families), ")");
     }
-    lines.push_back({std::string(setting.field), value, setting.fixed});
+    lines.push_back({std::string(setting.field), "", value, setting.fixed});
     // No setting, but what the ones above choose.
     if (setting.flag == "make-iptables-util-chains") {
-      lines.push_back({"mode", std::string(ModeName(config.mode))});
+      lines.push_back({"mode", "", std::string(ModeName(config.mode))});
     }
   }
   return lines;
@@ -349,8 +310,6 @@ absl::StatusOr<FeatureGates> ResolveFeatureGates(Version emulated,
       {featuregates::KubeletComponent(emulated), featuregates::AgentComponent(kAgentRelease)},
       overrides);
 }
-
-absl::StatusOr<Config> ResolveConfig(const Flags& flags) { return ResolveConfig(flags, {}); }
 
 absl::StatusOr<Config> ResolveConfig(const Flags& flags, const ConfigFile& file,
                                      const std::string& if_inet6_path) {
@@ -369,19 +328,16 @@ std::string FamiliesText(absl::Span<const netlink::Family> families) {
 
 std::string ToString(const Config& config) {
   std::string text;
-  for (const ConfigLine& line : ConfigLines(config)) {
-    absl::StrAppend(&text, line.name, ": ", line.value, "\n");
+  for (const ConfigChange& line : ConfigLines(config)) {
+    absl::StrAppend(&text, line.name, ": ", line.to, "\n");
   }
   return text;
 }
 
 std::vector<ConfigChange> WhatChanges(const Config& from, const Config& to) {
-  const std::vector<ConfigLine> before = ConfigLines(from);
-  std::vector<ConfigChange> changes;
-  for (size_t i = 0; const ConfigLine& after : ConfigLines(to)) {
-    const std::string& value = before[i++].value;
-    if (value != after.value) changes.push_back({after.name, value, after.value, after.fixed});
-  }
+  std::vector<ConfigChange> changes = ConfigLines(to);
+  for (size_t i = 0; const ConfigChange& before : ConfigLines(from)) changes[i++].from = before.to;
+  std::erase_if(changes, [](const ConfigChange& change) { return change.from == change.to; });
   return changes;
 }
 

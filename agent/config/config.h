@@ -2,13 +2,13 @@
 //
 // File: agent/config/config.h
 //
-// Flags as values, of which a host program fills in what it wants to set, and the effective
-// configuration: flags over file over defaults, resolved at the emulated Kubernetes release and
-// checked. What follows from it needs no further check.
+// Flags as values, and the effective configuration: flags over file over defaults, resolved at the
+// emulated Kubernetes release and checked. Nobody needs to check it again.
 #ifndef KIPT_AGENT_CONFIG_CONFIG_H_
 #define KIPT_AGENT_CONFIG_CONFIG_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,18 +27,19 @@
 
 namespace kipt::agent {
 
-// This project's own release, as in CMakeLists.txt: its own feature gates live by it.
+// This project's release, as in CMakeLists.txt, which decides about its own feature gates.
 inline constexpr featuregates::Version kAgentRelease = {0, 7};
 
-// kDot: of `audit` only.
+// kDot: only `audit` has it.
 enum class OutputFormat : uint8_t { kText, kJson, kDot };
 
-// The flags that were given; empty where one was not. Of a flag given twice the last counts, except
-// for --feature-gates.
+// The flags that were given; empty where one was not. The last of a repeated flag counts, except
+// for
+// --feature-gates.
 struct Flags {
   // kubelet's
   std::optional<std::string> config = {};
-  std::vector<std::string> feature_gates = {};  // one text per flag, in order; they are merged
+  std::vector<std::string> feature_gates = {};  // one text per flag, in order
   std::optional<bool> make_iptables_util_chains = {};
   std::optional<int> iptables_masquerade_bit = {};  // any int32: checked by ResolveConfig
   std::optional<int> iptables_drop_bit = {};
@@ -77,77 +78,93 @@ struct Config {
   bool make_iptables_util_chains = true;
   // What the two above choose.
   Mode mode = Mode::kOff;
-  // As given, also in the modes where they have no effect, for they tell what an earlier legacy
-  // mode may have left behind. Where the pair given has no effect and would not be valid, 14
-  // and 15.
+  // As given, also where they have no effect: an earlier legacy mode may have used them. 14 and 15
+  // where the given pair has no effect and is not valid.
   MarkBits bits = {};
   // As given, also where ConnLabelMarking is off; 114 and 115 where they are equal there.
   ConnLabels labels = {};
-  // --ip-families asked for "auto"; else for exactly `families`.
+  // --ip-families is "auto".
   bool families_by_kernel = true;
   // IPv4 before IPv6; never empty.
   std::vector<netlink::Family> families = {};
   // kNft or kLegacy; empty for "auto".
   std::optional<IptablesMode> iptables_mode = {};
-  // Of --host-root: an existing directory; empty where it was not given.
+  // An existing directory.
   std::optional<std::string> host_root = {};
   // From 1 s to 24 h.
   absl::Duration iptables_sync_period = absl::Minutes(1);
   netlink::WatchMode watch = netlink::WatchMode::kEvents;
   // `run` changes nothing, and does not load nf_tables.
   bool observe = false;
-  // "HOST:PORT" as ParseBindAddress takes it; empty: nothing listens.
+  // For ParseBindAddress; empty: nothing listens.
   std::string healthz_bind_address = "127.0.0.1:10270";
   std::string metrics_bind_address = "127.0.0.1:10271";
   // The file that was read; empty where none was.
   std::string config_file = {};
   StaleChains stale_chains = StaleChains::kKeep;
   HintPolicy hint_policy = HintPolicy::kUsable;
-  // Of --cni-conf-dir; empty: the known places of the node (cni_configs.h).
+  // Empty: the known places of the node.
   std::vector<std::string> cni_conf_dirs = {};
-  // For the log, each as one warning, in the order of their importance to an upgrade: release,
-  // gates, flags, file.
+  // For the log, in the order of their importance to an upgrade: release, gates, flags, file.
   std::vector<std::string> warnings = {};
 
   bool operator==(const Config&) const = default;
 };
 
-// Merges flags over defaults, for a host program. Reads no configuration file. `auto` families are
-// those of the calling thread's network namespace.
+// A configuration file, checked for its form but not yet for its sense.
+struct ConfigFile {
+  enum class Kind : uint8_t { kAgent, kKubelet };
+
+  std::string path = {};  // empty where no file was read
+  // A warning if a user other than root and this process's can write the file.
+  std::string writable = {};
+  Kind kind = Kind::kAgent;
+  // The fields, except featureGates, as if flags had given them.
+  Flags given = {};
+  featuregates::GateValues feature_gates = {};
+  // The line, from 1, of each field that is in `given`.
+  std::map<absl::string_view, int> lines = {};
+};
+
+// Exists where the calling thread's network namespace has IPv6 (not with ipv6.disable=1). The
+// kernel accepts ip6 rules even without IPv6.
+inline constexpr char kIfInet6Path[] = "/proc/thread-self/net/if_inet6";
+
+// Merges flags over file over defaults. Reads no configuration file. `auto` families are those of
+// the calling thread's network namespace.
 //
 // InvalidArgument, with what to do, for everything that is wrong. Bits outside 0..31 are refused
-// even where they have no effect, as by kubelet; from 1.31 on, where kubelet has no such flags,
-// they are unknown. Equal bits are refused in legacy mode only. Labels outside 0..127 are refused
-// always, equal ones where ConnLabelMarking is on.
-absl::StatusOr<Config> ResolveConfig(const Flags& flags);
+// even where they have no effect, as by kubelet; flags for bits are unknown from 1.31 on. Equal
+// bits are refused in legacy mode only. Labels outside 0..127 are refused always, equal ones where
+// ConnLabelMarking is on.
+absl::StatusOr<Config> ResolveConfig(const Flags& flags, const ConfigFile& file = {},
+                                     const std::string& if_inet6_path = kIfInet6Path);
 
 // All gates, kubelet's and ours, at `emulated`. InvalidArgument as FeatureGates::Resolve.
 absl::StatusOr<featuregates::FeatureGates> ResolveFeatureGates(
     featuregates::Version emulated, absl::Span<const featuregates::Overrides> overrides);
 
-// One "name: value" a line, in the order of Config, warnings left out; every value as a flag or a
-// file would give it.
+// One "name: value" a line, in the order of kSettings, every value as a flag would give it.
 std::string ToString(const Config& config);
 
 struct ConfigChange {
   std::string name;
   std::string from;
   std::string to;
-  bool fixed = false;  // a process keeps the value from its start to its end
+  bool fixed = false;  // a running process keeps the value
 };
 // The lines of ToString that differ.
 std::vector<ConfigChange> WhatChanges(const Config& from, const Config& to);
 
-// The settings that a process keeps from its start to its end and that differ: iptablesMode,
-// hostRoot, watch and the two addresses (sockets are opened, and privileges dropped, once). Each as
-// a line for people: "watch: events now, poll wanted". Empty: everything in `wanted` can be had by
-// the process that runs with `running`.
+// The changed settings that are fixed at start, because sockets are opened and privileges dropped
+// once: iptablesMode, hostRoot, watch and the two addresses. A line for people each: "watch: events
+// now, poll wanted".
 std::vector<std::string> WhatNeedsARestart(const Config& running, const Config& wanted);
 
-// "events", "poll": as --watch names them.
+// "events", "poll".
 absl::string_view WatchModeName(netlink::WatchMode mode);
 
-// "ipv4", "ipv6", "ipv4,ipv6": as --ip-families names them.
+// "ipv4", "ipv6", "ipv4,ipv6".
 std::string FamiliesText(absl::Span<const netlink::Family> families);
 
 }  // namespace kipt::agent

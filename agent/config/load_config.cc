@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
@@ -35,7 +34,7 @@ std::string AcceptedKinds() {
                       " and kind ", kKubeletKind, " of apiVersion ", kKubeletApiVersion);
 }
 
-// Reads the fields of one document, of either kind.
+// Reads the fields of a document of either kind.
 class Decoder {
  public:
   Decoder(const YamlDocument& document, absl::string_view path) : document_(document) {
@@ -43,13 +42,12 @@ class Decoder {
   }
 
   absl::StatusOr<ConfigFile> Decode() {
-    absl::Status status = DecodeKind();
-    if (status.ok()) status = CheckWrittenOut();
+    absl::Status first = DecodeKind();
+    if (first.ok()) first = CheckWrittenOut();
     for (const YamlEntry& entry : document_.root().entries) {
-      if (!status.ok()) return status;
-      status = DecodeField(entry);
+      if (first.ok()) first = DecodeField(entry.key, entry.value);
     }
-    if (!status.ok()) return status;
+    if (!first.ok()) return first;
     return std::move(file_);
   }
 
@@ -65,32 +63,30 @@ class Decoder {
       return document_.ErrorAt(
           root.line, absl::StrCat("the file must hold a map of fields; ", AcceptedKinds()));
     }
-    std::vector<std::string> values;
-    for (const absl::string_view field : kKindFields) {
+    std::array<std::string, 2> values;
+    for (size_t i = 0; const absl::string_view field : kKindFields) {
       const YamlNode* const node = root.Find(field);
       if (node == nullptr) {
         return document_.ErrorAt(root.line, absl::StrCat(field, " is missing; ", AcceptedKinds()));
       }
       absl::StatusOr<std::string> value = document_.Text(*node, field, YamlType::kString);
       if (!value.ok()) return value.status();
-      values.push_back(*std::move(value));
+      values[i++] = *std::move(value);
     }
-    return ChooseKind(values[0], values[1]);
-  }
-
-  absl::Status ChooseKind(const std::string& api_version, const std::string& kind) {
-    const bool kubelet = api_version == kKubeletApiVersion && kind == kKubeletKind;
-    if (kubelet || (api_version == kAgentApiVersion && kind == kAgentKind)) {
-      file_.kind = kubelet ? ConfigFile::Kind::kKubelet : ConfigFile::Kind::kAgent;
-      return absl::OkStatus();
+    const auto& [api_version, kind] = values;
+    if (api_version == kKubeletApiVersion && kind == kKubeletKind) {
+      file_.kind = ConfigFile::Kind::kKubelet;
+    } else if (api_version != kAgentApiVersion || kind != kAgentKind) {
+      const bool other_version =
+          kind == kKubeletKind && absl::StartsWith(api_version, kKubeletGroup);
+      return document_.ErrorAt(
+          root.Find("apiVersion")->line,
+          absl::StrCat(other_version ? "this version of KubeletConfiguration is not known: "
+                                     : "this kind of file is not known: ",
+                       "apiVersion ", featuregates::QuoteForMessage(api_version), ", kind ",
+                       featuregates::QuoteForMessage(kind), "; ", AcceptedKinds()));
     }
-    const bool other_version = kind == kKubeletKind && absl::StartsWith(api_version, kKubeletGroup);
-    return document_.ErrorAt(
-        document_.root().Find("apiVersion")->line,
-        absl::StrCat(other_version ? "this version of KubeletConfiguration is not known: "
-                                   : "this kind of file is not known: ",
-                     "apiVersion ", featuregates::QuoteForMessage(api_version), ", kind ",
-                     featuregates::QuoteForMessage(kind), "; ", AcceptedKinds()));
+    return absl::OkStatus();
   }
 
   // Null where this kind of file has no such field, or one that the agent does not read.
@@ -104,50 +100,49 @@ class Decoder {
   }
   bool IsKubelets() const { return file_.kind == ConfigFile::Kind::kKubelet; }
 
-  // What is shared may be anywhere in a KubeletConfiguration except where the agent reads.
+  // A KubeletConfiguration may have anchors and aliases where the agent does not read.
   absl::Status CheckWrittenOut() const {
     const YamlNode& root = document_.root();
     if (!IsKubelets() || root.shared) return document_.CheckWrittenOut(root);
+    absl::Status first;
     for (const YamlEntry& entry : root.entries) {
-      absl::Status status = document_.CheckKeyWrittenOut(entry);
-      if (status.ok() && SettingFor(entry.key) != nullptr) {
-        status = document_.CheckWrittenOut(entry.value);
-      }
-      if (!status.ok()) return status;
+      first.Update(document_.CheckKeyWrittenOut(entry.key));
+      if (SettingFor(entry.key.text) != nullptr)
+        first.Update(document_.CheckWrittenOut(entry.value));
     }
-    return absl::OkStatus();
+    return first;
   }
 
-  absl::Status DecodeField(const YamlEntry& entry) {
-    const Setting* const setting = SettingFor(entry.key);
+  absl::Status DecodeField(const YamlNode& key, const YamlNode& value) {
+    const Setting* const setting = SettingFor(key.text);
     if (setting == nullptr) {
-      const bool skipped = IsKubelets() || absl::c_linear_search(kKindFields, entry.key);
-      return skipped ? absl::OkStatus() : UnknownField(entry);
+      const bool skipped = IsKubelets() || absl::c_linear_search(kKindFields, key.text);
+      return skipped ? absl::OkStatus() : UnknownField(key);
     }
     // Go's decoder leaves a field that is null unset.
-    if (IsKubelets() && entry.value.kind == YamlNode::Kind::kNull) return absl::OkStatus();
-    file_.lines[setting->field] = entry.value.line;
-    if (setting->member == FlagMember(&Flags::feature_gates)) return DecodeGates(entry.value);
+    if (IsKubelets() && value.kind == YamlNode::Kind::kNull) return absl::OkStatus();
+    file_.lines[setting->field] = value.line;
+    if (setting->member == FlagMember(&Flags::feature_gates)) return DecodeGates(value);
     const YamlType type = setting->is_bool()         ? YamlType::kBool
                           : setting->type == "int32" ? YamlType::kInt32
                                                      : YamlType::kString;
-    const absl::StatusOr<std::string> text = document_.Text(entry.value, entry.key, type);
+    const absl::StatusOr<std::string> text = document_.Text(value, key.text, type);
     if (!text.ok()) return text.status();
     absl::Status status = ParseFlag(*setting, *text, file_.given);
     if (status.ok()) return status;
     // Only a duration can be wrong now.
-    return document_.ErrorAt(entry.value.line, absl::StrCat(entry.key, ": ", status.message(),
-                                                            "; write it as 1m0s or 90s"));
+    return document_.ErrorAt(
+        value.line, absl::StrCat(key.text, ": ", status.message(), "; write it as 1m0s or 90s"));
   }
 
-  absl::Status UnknownField(const YamlEntry& entry) const {
+  absl::Status UnknownField(const YamlNode& key) const {
     std::string known = absl::StrJoin(kKindFields, ", ");
     for (const Setting& setting : kSettings) {
       if (setting.file != InFile::kNever) absl::StrAppend(&known, ", ", setting.field);
     }
     return document_.ErrorAt(
-        entry.key_line, absl::StrCat("unknown field ", featuregates::QuoteForMessage(entry.key),
-                                     "; ", kAgentKind, " has ", known));
+        key.line, absl::StrCat("unknown field ", featuregates::QuoteForMessage(key.text), "; ",
+                               kAgentKind, " has ", known));
   }
 
   absl::Status DecodeGates(const YamlNode& gates) {
@@ -156,11 +151,11 @@ class Decoder {
                                "featureGates: must be a map of names to true or false, as in "
                                "\"IPTablesOwnershipCleanup: false\" on a line of its own");
     }
-    for (const YamlEntry& gate : gates.entries) {
+    for (const auto& [name, enabled] : gates.entries) {
       const absl::StatusOr<std::string> value =
-          document_.Text(gate.value, absl::StrCat("featureGates.", gate.key), YamlType::kBool);
+          document_.Text(enabled, absl::StrCat("featureGates.", name.text), YamlType::kBool);
       if (!value.ok()) return value.status();
-      file_.feature_gates[gate.key] = *value == "true";
+      file_.feature_gates[name.text] = *value == "true";
     }
     return absl::OkStatus();
   }
@@ -169,9 +164,9 @@ class Decoder {
   ConfigFile file_;
 };
 
-absl::Status Unreadable(absl::string_view path, absl::string_view why, absl::string_view mend) {
+absl::Status Unreadable(absl::string_view path, absl::string_view why, absl::string_view advice) {
   return absl::InvalidArgumentError(
-      absl::StrCat("cannot read the configuration file ", path, ": ", why, "; ", mend));
+      absl::StrCat("cannot read the configuration file ", path, ": ", why, "; ", advice));
 }
 
 absl::Status SystemError(absl::string_view path, int error) {
@@ -187,26 +182,21 @@ std::string OtherWriters(const struct stat& about) {
   const bool sticky = S_ISDIR(about.st_mode) && (about.st_mode & S_ISVTX) != 0;
   if (about.st_uid != 0 && about.st_uid != geteuid()) return absl::StrCat("user ", about.st_uid);
   if ((about.st_mode & S_IWOTH) != 0 && !sticky) return "everybody";
-  if ((about.st_mode & S_IWGRP) != 0 && about.st_gid != 0 && !sticky) {
-    return absl::StrCat("group ", about.st_gid);
-  }
-  return "";
+  const bool by_group = (about.st_mode & S_IWGRP) != 0 && about.st_gid != 0 && !sticky;
+  return by_group ? absl::StrCat("group ", about.st_gid) : "";
 }
 
-std::string WarningOfWriters(const std::string& path, const struct stat& file) {
-  const size_t slash = path.rfind('/');
-  const std::string directory(slash == std::string::npos ? "./" : path.substr(0, slash + 1));
-  struct stat about {};
-  const std::pair<std::string, std::string> writers[] = {
-      {path, OtherWriters(file)},
-      {directory, stat(directory.c_str(), &about) == 0 ? OtherWriters(about) : ""}};
-  for (const auto& [name, who] : writers) {
-    if (!who.empty()) {
-      return absl::StrCat(name, " can be written by ", who,
-                          ", who so decides over this node's rules: leave it to root");
-    }
+// Of the file at `path`, else of its directory.
+std::string WarningOfWriters(std::string path, struct stat about) {
+  std::string writers = OtherWriters(about);
+  if (writers.empty()) {
+    const size_t slash = path.rfind('/');
+    path = slash == std::string::npos ? "./" : path.substr(0, slash + 1);
+    if (stat(path.c_str(), &about) == 0) writers = OtherWriters(about);
   }
-  return "";
+  if (writers.empty()) return "";
+  return absl::StrCat(path, " can be written by ", writers,
+                      ", who so decides over this node's rules: leave it to root");
 }
 
 }  // namespace
@@ -222,7 +212,7 @@ absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path, bool may_be_m
     return absl::InvalidArgumentError(
         "--config is empty; give the path of a file, or leave the flag out");
   }
-  // Without O_NONBLOCK a named pipe would hold us up for ever.
+  // Without O_NONBLOCK a named pipe would block for ever.
   const OwnedFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd.valid() && errno == ENOENT && may_be_missing) return ConfigFile();
   struct stat about {};

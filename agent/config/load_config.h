@@ -9,11 +9,10 @@
 //   featureGates: {IPTablesOwnershipCleanup: false}
 //   iptablesMasqueradeBit: 14                   and the other fields of settings.h
 //
-// and kubelet's own file (kubelet.config.k8s.io/v1beta1, KubeletConfiguration), so that a node has
-// one place to say which bits and gates it uses. Of that one, featureGates, iptablesMasqueradeBit
-// and iptablesDropBit are read and everything else is skipped, whatever it holds. That includes
-// makeIPTablesUtilChains, which controls *kubelet*: an operator who lets the agent take over sets
-// it to false, and that must not switch the agent off.
+// and kubelet's own file (kubelet.config.k8s.io/v1beta1, KubeletConfiguration), so that bits and
+// gates are set in one place. Of that one, only featureGates, iptablesMasqueradeBit and
+// iptablesDropBit are read. makeIPTablesUtilChains is not: it controls *kubelet*, and an operator
+// who lets the agent take over sets it to false, which must not switch the agent off.
 #ifndef KIPT_AGENT_CONFIG_LOAD_CONFIG_H_
 #define KIPT_AGENT_CONFIG_LOAD_CONFIG_H_
 
@@ -26,16 +25,14 @@
 
 namespace kipt::agent {
 
-// Parses `text`, which came from `path`. InvalidArgument "PATH:LINE: ..." for a text that is not
-// well-formed YAML, another kind or apiVersion, a field that is read and has the wrong type, and,
-// in our own kind, an unknown field or a field without a value. In a KubeletConfiguration a field
-// without a value is a field that is not set, as kubelet reads it.
+// Parses `text`, which came from `path`. InvalidArgument "PATH:LINE: ..." for malformed YAML,
+// another kind or apiVersion, a field of the wrong type that is read, and, in our own kind, an
+// unknown field or a field without a value. In a KubeletConfiguration such a field is not set.
 absl::StatusOr<ConfigFile> ParseConfigFile(absl::string_view path, absl::string_view text);
 
-// Reads and parses the regular file `path`. InvalidArgument, with what to do, also for a file that
-// is missing, cannot be read, is not a regular file or is larger than kMaxYamlBytes: they are
-// mistakes in the flags as far as the caller is concerned. `may_be_missing`: then a missing file is
-// an empty ConfigFile.
+// Reads and parses the regular file `path`. InvalidArgument, with what to do, also where that
+// cannot be read or is larger than kMaxYamlBytes. `may_be_missing`: a missing file is an empty
+// ConfigFile.
 absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path, bool may_be_missing = false);
 
 // The files that decide, for tests to set.
@@ -44,14 +41,11 @@ struct ConfigSources {
   std::string if_inet6_path = kIfInet6Path;
 };
 
-// Reads the configuration file and merges. Enter the namespace of --netns first.
+// Reads the configuration file and merges: flags, file, defaults; feature gates gate by gate. Enter
+// the namespace of --netns first.
 //
-// Precedence: flags, file, defaults; feature gates gate by gate. makeIPTablesUtilChains of a
-// KubeletConfiguration is not read. A gate that nobody knows is an error in a flag and in our own
-// kind, and ignored in a KubeletConfiguration.
-//
-// InvalidArgument as ResolveConfig (config.h), and for a file that cannot be read or is wrong;
-// fields of a KubeletConfiguration that the emulated release does not have are not looked at.
+// InvalidArgument as ReadConfigFile and ResolveConfig (config.h). An unknown gate is an error in a
+// flag and in our own kind, and ignored in a KubeletConfiguration.
 absl::StatusOr<Config> LoadConfig(const Flags& flags, const ConfigSources& sources = {});
 
 }  // namespace kipt::agent

@@ -60,8 +60,8 @@ absl::Status Store(const absl::StatusOr<T>& parsed, T& value) {
 
 absl::Status Read(absl::string_view /*type*/, absl::string_view text, bool& value) {
   const absl::Status status = Store(featuregates::GoParseBool(text), value);
-  return status.ok() ? status
-                     : BadValue(absl::StrCat(status.message(), "; it must be true or false"));
+  if (status.ok()) return status;
+  return BadValue(absl::StrCat(status.message(), "; it must be true or false"));
 }
 absl::Status Read(absl::string_view type, absl::string_view text, int& value) {
   // klog's -v. The other numbers are read as pflag reads kubelet's.
@@ -103,13 +103,10 @@ absl::Status Read(absl::string_view type, absl::string_view text, std::optional<
 
 // ---- effective values as text ----
 
-template <auto member>
+// `members` lead from a Config to the value.
+template <auto... members>
 std::string Print(const Config& config) {
-  return Text(config.*member);
-}
-template <auto pair, auto member>
-std::string PrintOne(const Config& config) {
-  return Text(config.*pair.*member);
+  return Text((config.*....*members));
 }
 std::string PrintFamilies(const Config& config) {
   return config.families_by_kernel ? "auto" : FamiliesText(config.families);
@@ -128,14 +125,14 @@ absl::Status Copy(const Flags& given, Config& config) {
   return absl::OkStatus();
 }
 
-// The one of `values` with the given name; the default where none has it, as "auto".
+// The one of `values` with the given name; the default for "auto".
 template <auto flag, auto member, auto... values>
 absl::Status Choose(const Flags& given, Config& config) {
   ((Text(values) == *(given.*flag) ? static_cast<void>(config.*member = values) : void()), ...);
   return absl::OkStatus();
 }
 
-// A directory that is not there would be a host without iptables.
+// A missing directory would be a host without iptables.
 absl::Status ApplyHostRoot(const Flags& given, Config& config) {
   config.host_root = given.host_root;
   struct stat about {};
@@ -147,13 +144,9 @@ absl::Status ApplyHostRoot(const Flags& given, Config& config) {
 }
 
 absl::Status ApplySyncPeriod(const Flags& given, Config& config) {
-  config.iptables_sync_period = *given.iptables_sync_period;
-  if (config.iptables_sync_period >= absl::Seconds(1) &&
-      config.iptables_sync_period <= absl::Hours(24)) {
-    return absl::OkStatus();
-  }
-  return BadValue(
-      absl::StrCat(FormatGoDuration(config.iptables_sync_period), " is not between 1s and 24h"));
+  const absl::Duration period = config.iptables_sync_period = *given.iptables_sync_period;
+  if (period >= absl::Seconds(1) && period <= absl::Hours(24)) return absl::OkStatus();
+  return BadValue(absl::StrCat(FormatGoDuration(period), " is not between 1s and 24h"));
 }
 
 template <auto flag, auto member>
@@ -165,7 +158,7 @@ absl::Status ApplyAddress(const Flags& given, Config& config) {
   return InvalidValue(config.*member, absl::StrCat(status.message(), ", or empty for none"));
 }
 
-// A daemon could not say what a relative path is relative to.
+// A relative path of a daemon would be ambiguous.
 absl::Status ApplyCniConfDirs(const Flags& given, Config& config) {
   if (given.cni_conf_dir->empty()) return absl::OkStatus();
   config.cni_conf_dirs = absl::StrSplit(*given.cni_conf_dir, ',');
@@ -203,19 +196,19 @@ constexpr Setting kRows[] = {
      "The bit of the fwmark space to mark packets for SNAT. Must be within the range [0, 31]. "
      "Please match this parameter with corresponding parameter in kube-proxy. No effect where "
      "IPTablesOwnershipCleanup is on; gone from 1.31 on.",
-     "iptablesMasqueradeBit", kBoth, PrintOne<&Config::bits, &MarkBits::masquerade>},
+     "iptablesMasqueradeBit", kBoth, Print<&Config::bits, &MarkBits::masquerade>},
     {"iptables-drop-bit", kAll, "int32", &Flags::iptables_drop_bit,
      "The bit of the fwmark space to mark packets for dropping. Must be within the range [0, 31]. "
      "No effect where IPTablesOwnershipCleanup is on; gone from 1.31 on.",
-     "iptablesDropBit", kBoth, PrintOne<&Config::bits, &MarkBits::drop>},
+     "iptablesDropBit", kBoth, Print<&Config::bits, &MarkBits::drop>},
     {"iptables-masquerade-label", kAll, "int32", &Flags::iptables_masquerade_label,
      "The label of the connection by which KUBELET-POSTROUTING masquerades. Must be within the "
      "range [0, 127]. Only with the feature gate ConnLabelMarking.",
-     "iptablesMasqueradeLabel", kAgents, PrintOne<&Config::labels, &ConnLabels::masquerade>},
+     "iptablesMasqueradeLabel", kAgents, Print<&Config::labels, &ConnLabels::masquerade>},
     {"iptables-drop-label", kAll, "int32", &Flags::iptables_drop_label,
      "The label of the connection by which KUBELET-FIREWALL drops. Must be within the range [0, "
      "127]. Only with the feature gate ConnLabelMarking.",
-     "iptablesDropLabel", kAgents, PrintOne<&Config::labels, &ConnLabels::drop>},
+     "iptablesDropLabel", kAgents, Print<&Config::labels, &ConnLabels::drop>},
     {"ip-families", kAll, "string", &Flags::ip_families,
      "auto, ipv4, ipv6 or ipv4,ipv6. auto is IPv4, and IPv6 where the network namespace has it.",
      "ipFamilies", kAgents, PrintFamilies, nullptr, "auto, ipv4, ipv6"},
@@ -275,8 +268,7 @@ constexpr Setting kRows[] = {
      "The file to read: a KubeIPTablesAgentConfiguration, or a KubeletConfiguration, of which "
      "only featureGates, iptablesMasqueradeBit and iptablesDropBit count. Flags win over the "
      "file. (default /etc/kube-iptables-agent/config.yaml, where that exists)",
-     "config", kNever, Print<&Config::config_file>, nullptr, "", "(none)", false,
-     kDefaultConfigPath},
+     "config", kNever, Print<&Config::config_file>, nullptr, "", "(none)"},
     {"netns", kAll, "path", &Flags::netns,
      "The network namespace to work in, as a file such as /run/netns/NAME. (default the own one)"},
     {"output", kAll, "string", &Flags::output, "text or json; of audit also dot, for graphviz.", "",
@@ -323,21 +315,20 @@ bool IsGiven(const Setting& setting, const Flags& flags) {
 }
 
 std::string FlagText(const Setting& setting, const Flags& flags) {
-  if (!IsGiven(setting, flags) && setting.field != "featureGates") {
-    if (!setting.fallback.empty()) return std::string(setting.fallback);
-    if (setting.print != nullptr) return setting.print(DefaultConfig());
-  }
+  const bool has_default = setting.print != nullptr && setting.field != "featureGates";
+  if (has_default && !IsGiven(setting, flags)) return setting.print(DefaultConfig());
   return std::visit([&](auto member) { return Text(flags.*member); }, setting.member);
 }
 
 Config DefaultConfig() {
   return {.emulated_version = featuregates::kDefaultEmulatedVersion,
-          .gates = *featuregates::FeatureGates::Resolve({}, {})};
+          .gates = *featuregates::FeatureGates::Resolve({}, {}),
+          .config_file = kDefaultConfigPath};
 }
 
 std::string HelpWithDefault(const Setting& setting) {
   const std::string value = FlagText(setting, Flags());
-  // As of pflag, a zero is no default that is worth a word.
+  // Like pflag, which does not print a zero.
   const bool silent = value.empty() || value == "0" || !setting.only_for.empty() ||
                       absl::StrContains(setting.help, "(default ");
   return absl::StrCat(setting.help, silent ? "" : absl::StrCat(" (default ", value, ")"));

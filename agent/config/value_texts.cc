@@ -41,23 +41,13 @@ absl::Status Refused(absl::string_view what, absl::string_view text) {
   return absl::InvalidArgumentError(absl::StrCat("time: ", what, " ", GoQuote(text)));
 }
 
-// `value` in units of `unit`, exactly: "1.5".
-std::string Decimal(absl::Duration value, absl::Duration unit, int places) {
-  const int64_t whole = absl::IDivDuration(value, unit, &value);
-  if (value == absl::ZeroDuration()) return absl::StrCat(whole);
-  const std::string fraction = absl::StrFormat("%0*d", places, absl::ToInt64Nanoseconds(value));
-  return absl::StrCat(whole, ".", fraction.substr(0, fraction.find_last_not_of('0') + 1));
-}
-
 // ---- addresses ----
 
-// Nothing but digits: SimpleAtoi alone would take a sign and spaces.
-bool ParsePort(absl::string_view digits, uint16_t& port) {
+// Digits only: SimpleAtoi alone would take a sign and spaces.
+bool ParsePort(absl::string_view digits, in_port_t& port) {
   uint32_t number = 0;
-  if (digits.size() > 5 || !absl::c_all_of(digits, IsDigit) || !absl::SimpleAtoi(digits, &number) ||
-      number > 65535) {
-    return false;
-  }
+  if (digits.size() > 5 || !absl::c_all_of(digits, IsDigit)) return false;
+  if (!absl::SimpleAtoi(digits, &number) || number > 65535) return false;
   port = htons(static_cast<uint16_t>(number));
   return true;
 }
@@ -103,20 +93,18 @@ std::string FormatGoDuration(absl::Duration duration) {
   if (duration == absl::ZeroDuration()) return "0s";
   const absl::string_view sign = duration < absl::ZeroDuration() ? "-" : "";
   duration = absl::AbsDuration(duration);
-  if (duration < absl::Microseconds(1)) {
-    return absl::StrCat(sign, absl::ToInt64Nanoseconds(duration), "ns");
-  }
-  if (duration < absl::Milliseconds(1)) {
-    return absl::StrCat(sign, Decimal(duration, absl::Microseconds(1), 3), "\u00b5s");
-  }
   if (duration < absl::Seconds(1)) {
-    return absl::StrCat(sign, Decimal(duration, absl::Milliseconds(1), 6), "ms");
+    return absl::StrCat(sign,
+                        absl::StrReplaceAll(absl::FormatDuration(duration), {{"us", "\u00b5s"}}));
   }
   const int64_t hours = absl::IDivDuration(duration, absl::Hours(1), &duration);
   const int64_t minutes = absl::IDivDuration(duration, absl::Minutes(1), &duration);
+  const int64_t seconds = absl::IDivDuration(duration, absl::Seconds(1), &duration);
+  std::string fraction = absl::StrFormat(".%09d", absl::ToInt64Nanoseconds(duration));
+  fraction.erase(fraction.find_last_not_of(".0") + 1);
   return absl::StrCat(sign, hours > 0 ? absl::StrCat(hours, "h") : "",
-                      hours > 0 || minutes > 0 ? absl::StrCat(minutes, "m") : "",
-                      Decimal(duration, absl::Seconds(1), 9), "s");
+                      hours > 0 || minutes > 0 ? absl::StrCat(minutes, "m") : "", seconds, fraction,
+                      "s");
 }
 
 absl::StatusOr<BindAddress> ParseBindAddress(absl::string_view text) {

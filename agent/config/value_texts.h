@@ -3,8 +3,8 @@
 // File: agent/config/value_texts.h
 //
 // Values as flags and configuration files write them: durations, as Go's time package reads and
-// prints them ("1m0s", "90s", "1h30m", "500ms", "1.5s"), as in every Kubernetes component; and
-// addresses to listen on, "HOST:PORT", as bind(2) takes them. Pure functions.
+// prints them ("1m0s", "90s", "1h30m", "500ms", "1.5s"), and addresses to listen on, "HOST:PORT".
+// Pure functions.
 #ifndef KIPT_AGENT_CONFIG_VALUE_TEXTS_H_
 #define KIPT_AGENT_CONFIG_VALUE_TEXTS_H_
 
@@ -19,8 +19,8 @@
 namespace kipt::agent {
 
 // time.ParseDuration: an optional sign, then decimal numbers, each with an optional fraction and
-// one of the units ns, us, µs, ms, s, m, h; "0" needs none. What is finer than a nanosecond is cut
-// off. At most 2^63 - 1 ns, some 292 years, to either side.
+// one of the units ns, us, µs, ms, s, m, h; "0" needs none. Fractions of a nanosecond are cut off.
+// At most 2^63 - 1 ns, some 292 years, to either side.
 //
 // InvalidArgument with Go's text: `time: missing unit in duration "90"`.
 absl::StatusOr<absl::Duration> ParseGoDuration(absl::string_view text);
@@ -37,14 +37,12 @@ struct BindAddress {
   int family() const { return storage.ss_family; }
 };
 
-// HOST is an IPv4 address, or an IPv6 address in brackets; a name is none of these, for it could
-// lead elsewhere tomorrow. PORT is decimal, 0 to 65535, 0 being any that is free.
-//
-// InvalidArgument: anything else; the message, "it must be ...", does not repeat `text`.
+// HOST is an IPv4 address, or an IPv6 address in brackets, not a name: that could lead elsewhere
+// tomorrow. PORT is decimal, 0 to 65535, 0 being any that is free. InvalidArgument "it must be
+// ...".
 absl::StatusOr<BindAddress> ParseBindAddress(absl::string_view text);
 
-// The text of an IPv4 or IPv6 address, in the one form that ParseBindAddress has for it; empty for
-// another kind of address.
+// As ParseBindAddress takes it, in one form; empty for neither IPv4 nor IPv6.
 std::string ToString(const BindAddress& address);
 
 // Whether only this machine reaches it: 127.0.0.0/8, also as an IPv4-mapped address, and ::1.

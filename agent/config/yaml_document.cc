@@ -31,7 +31,7 @@ absl::Status Error(absl::string_view origin, int line, absl::string_view message
   return absl::InvalidArgumentError(absl::StrCat(origin, ":", line, ": ", message));
 }
 
-// The 1-based line `number` of `text`; empty behind the last.
+// The 1-based line `number` of `text`; empty after the last.
 absl::string_view LineOf(absl::string_view text, int number) {
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     if (--number == 0) return line;
@@ -39,8 +39,7 @@ absl::string_view LineOf(absl::string_view text, int number) {
   return "";
 }
 
-// yaml-cpp takes bytes for UTF-16 or UTF-32 by their look and byte 0x04 for the end of the file, so
-// it is given nothing but printable UTF-8.
+// yaml-cpp guesses UTF-16 and UTF-32, and ends the file at byte 0x04: it gets printable UTF-8 only.
 absl::Status CheckText(absl::string_view origin, absl::string_view text) {
   if (text.size() > kMaxYamlBytes) {
     return Error(origin, 1, absl::StrCat("the file is larger than ", kMaxYamlBytes, " bytes"));
@@ -61,145 +60,134 @@ absl::Status CheckText(absl::string_view origin, absl::string_view text) {
   return absl::OkStatus();
 }
 
+constexpr absl::string_view kShared =
+    "anchors (&name) and aliases (*name) are not accepted; write the value out";
+constexpr absl::string_view kMerge = "merge keys (<<) are not accepted; write the fields out";
+
 // Builds the tree from the parser's events. After the first problem it ignores what follows: the
 // parser itself ends with the document, at depth 500 (its own limit) at the latest.
 class TreeBuilder final : public YAML::EventHandler {
  public:
   TreeBuilder(absl::string_view origin, absl::string_view text) : origin_(origin), text_(text) {}
 
-  const absl::Status& status() const { return status_; }
-  // The last line an event came from.
-  int last_line() const { return last_line_; }
-  YamlNode TakeRoot() { return std::move(root_); }
+  // The library's exceptions end here.
+  absl::StatusOr<YamlNode> Build() {
+    try {
+      std::istringstream stream{std::string(text_)};
+      YAML::Parser parser(stream);
+      // Two at most: the library makes endless empty documents of a text like ",[ull,".
+      if (parser.HandleNextDocument(*this) && status_.ok()) parser.HandleNextDocument(*this);
+    } catch (const YAML::Exception& error) {
+      // At the end of the file the library forgets the line.
+      const int line = std::max(last_line_, error.mark.line + 1);
+      const absl::string_view content = LineOf(text_, line);
+      const bool tab = absl::StrContains(content.substr(0, content.find_first_not_of(" \t")), '\t');
+      Fail(line, absl::StrCat("not well-formed YAML: ", error.msg,
+                              tab ? "; the line is indented with a tab, use spaces" : ""));
+    } catch (const std::exception& error) {
+      return Error(origin_, last_line_, absl::StrCat("cannot be parsed: ", error.what()));
+    }
+    if (!status_.ok()) return status_;
+    return std::move(root_);
+  }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++documents_ < 2) return;
     const bool marked = absl::StartsWith(LineOf(text_, mark.line + 1), "---");
-    Fail(mark, marked ? "a second document begins here; a configuration file holds one"
-                      : "unexpected text behind the end of the document");
+    Fail(mark.line + 1, marked ? "a second document begins here; a configuration file holds one"
+                               : "unexpected text behind the end of the document");
   }
   void OnDocumentEnd() override {}
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    if (!Accept(mark)) return;
-    if (ExpectsKey()) return Fail(mark, "a value without a key");
-    int line = mark.line + 1;
-    if (!open_.empty() && open_.back().key_position) {
-      const YamlEntry& entry = open_.back().node->entries.back();
-      // The library takes `word` on a line of its own for a key with no value.
-      if (open_.back().key_position == mark.pos) {
-        return Fail(mark, absl::StrCat("the key ", featuregates::QuoteForMessage(entry.key),
-                                       " is not followed by a colon"));
-      }
-      line = entry.key_line;
-    }
-    Place() = MakeNode(YamlNode::Kind::kNull, line, "", anchor);
+    Add(YamlNode::Kind::kNull, mark, "", anchor);
   }
-
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    AddScalar(mark, MakeNode(YamlNode::Kind::kScalar, mark.line + 1, "", anchor));
+    Add(YamlNode::Kind::kScalar, mark, "", anchor);
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
-    YamlNode node = MakeNode(YamlNode::Kind::kScalar, mark.line + 1, tag, anchor);
-    node.text = value;
-    node.plain = tag == "?";
-    AddScalar(mark, std::move(node));
+    Add(YamlNode::Kind::kScalar, mark, tag, anchor, value);
   }
-
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value /*style*/) override {
-    Open(mark, MakeNode(YamlNode::Kind::kSequence, mark.line + 1, tag, anchor));
+    Add(YamlNode::Kind::kSequence, mark, tag, anchor);
   }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value /*style*/) override {
-    Open(mark, MakeNode(YamlNode::Kind::kMap, mark.line + 1, tag, anchor));
+    Add(YamlNode::Kind::kMap, mark, tag, anchor);
   }
-  void OnSequenceEnd() override { Close(); }
-  void OnMapEnd() override { Close(); }
+  void OnSequenceEnd() override {
+    if (status_.ok()) open_.pop_back();
+  }
+  void OnMapEnd() override { OnSequenceEnd(); }
 
  private:
-  // A sequence or map that is not closed yet: in its place in the tree, which does not move before
-  // it is closed.
+  // A sequence or map that is not closed yet. It does not move before it is closed.
   struct OpenNode {
     YamlNode* node;
     std::optional<int> key_position = {};       // of a map whose last entry has no value yet
     std::map<std::string, int> key_lines = {};  // of a map
   };
 
-  void Fail(const YAML::Mark& mark, absl::string_view message) {
-    status_.Update(Error(origin_, mark.line + 1, message));
-  }
+  void Fail(int line, absl::string_view message) { status_.Update(Error(origin_, line, message)); }
 
-  bool Accept(const YAML::Mark& mark) {
-    last_line_ = std::max(last_line_, mark.line + 1);
-    if (status_.ok() && ++nodes_ > kMaxYamlNodes) {
-      Fail(mark, absl::StrCat("the file holds more than ", kMaxYamlNodes, " values"));
-    }
-    return status_.ok();
-  }
-
-  static YamlNode MakeNode(YamlNode::Kind kind, int line, const std::string& tag,
-                           YAML::anchor_t anchor) {
+  void Add(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag,
+           YAML::anchor_t anchor, const std::string& text = "") {
     YamlNode node;
     node.kind = kind;
+    node.text = text;
     // "?" is the library's "no tag, plain", "!" its "no tag, quoted".
+    node.plain = kind == YamlNode::Kind::kScalar && tag == "?";
     if (tag != "?" && tag != "!") node.tag = tag;
-    node.line = line;
+    node.line = mark.line + 1;
     node.shared = anchor != YAML::NullAnchor;
-    return node;
-  }
-
-  bool ExpectsKey() const {
-    return !open_.empty() && open_.back().node->kind == YamlNode::Kind::kMap &&
-           !open_.back().key_position;
-  }
-
-  // Where a value belongs that is no key.
-  YamlNode& Place() {
-    if (open_.empty()) return root_;
-    OpenNode& parent = open_.back();
-    if (!parent.key_position) return parent.node->items.emplace_back();
-    parent.key_position.reset();
-    return parent.node->entries.back().value;
-  }
-
-  void Open(const YAML::Mark& mark, YamlNode node) {
-    if (!Accept(mark)) return;
-    if (ExpectsKey()) return Fail(mark, "a key must be a word or a string");
-    if (open_.size() == kMaxYamlDepth) {
-      return Fail(mark, absl::StrCat("nested more than ", kMaxYamlDepth, " levels deep"));
+    const int line = node.line;
+    last_line_ = std::max(last_line_, line);
+    if (!status_.ok()) return;
+    if (++nodes_ > kMaxYamlNodes) {
+      return Fail(line, absl::StrCat("the file holds more than ", kMaxYamlNodes, " values"));
     }
-    YamlNode& place = Place();
-    place = std::move(node);
-    open_.push_back({&place});
-  }
-
-  void Close() {
-    if (status_.ok()) open_.pop_back();
-  }
-
-  void AddScalar(const YAML::Mark& mark, YamlNode node) {
-    if (!Accept(mark)) return;
-    if (!ExpectsKey()) {
-      Place() = std::move(node);
-      return;
+    OpenNode* const parent = open_.empty() ? nullptr : &open_.back();
+    if (parent != nullptr && parent->node->kind == YamlNode::Kind::kMap && !parent->key_position) {
+      return AddKey(*parent, mark.pos, std::move(node));
     }
-    OpenNode& map = open_.back();
-    const bool alias = node.shared && node.text.empty();
-    if (!alias) {
-      const auto [first, added] = map.key_lines.try_emplace(node.text, node.line);
-      if (!added) {
-        return Fail(mark, absl::StrCat("duplicate key ", featuregates::QuoteForMessage(node.text),
-                                       ", already set in line ", first->second));
+    YamlNode* place = &root_;
+    if (parent != nullptr && parent->key_position) {
+      YamlEntry& entry = parent->node->entries.back();
+      place = &entry.value;
+      // The library takes `word` on a line of its own for a key with no value.
+      if (kind == YamlNode::Kind::kNull && parent->key_position == mark.pos) {
+        return Fail(line, absl::StrCat("the key ", featuregates::QuoteForMessage(entry.key.text),
+                                       " is not followed by a colon"));
       }
+      if (kind == YamlNode::Kind::kNull) node.line = entry.key.line;
+      parent->key_position.reset();
+    } else if (parent != nullptr) {
+      place = &parent->node->items.emplace_back();
     }
-    map.key_position = mark.pos;
-    map.node->entries.push_back({.key = node.text,
-                                 .key_line = node.line,
-                                 .key_shared = node.shared,
-                                 .merge = node.plain && node.text == "<<",
-                                 .value = node});
+    *place = std::move(node);
+    if (kind != YamlNode::Kind::kSequence && kind != YamlNode::Kind::kMap) return;
+    if (open_.size() == kMaxYamlDepth) {
+      return Fail(line, absl::StrCat("nested more than ", kMaxYamlDepth, " levels deep"));
+    }
+    open_.push_back({place});
+  }
+
+  void AddKey(OpenNode& map, int position, YamlNode key) {
+    if (key.kind == YamlNode::Kind::kNull) return Fail(key.line, "a value without a key");
+    if (key.kind != YamlNode::Kind::kScalar) {
+      return Fail(key.line, "a key must be a word or a string");
+    }
+    // An alias, which has no text, may come twice.
+    const bool alias = key.shared && key.text.empty();
+    if (const auto first = map.key_lines.find(key.text); !alias && first != map.key_lines.end()) {
+      return Fail(key.line, absl::StrCat("duplicate key ", featuregates::QuoteForMessage(key.text),
+                                         ", already set in line ", first->second));
+    }
+    if (!alias) map.key_lines[key.text] = key.line;
+    map.key_position = position;
+    map.node->entries.push_back({std::move(key), YamlNode()});
   }
 
   absl::string_view origin_;
@@ -211,34 +199,6 @@ class TreeBuilder final : public YAML::EventHandler {
   size_t nodes_ = 0;
   int last_line_ = 1;
 };
-
-constexpr absl::string_view kShared =
-    "anchors (&name) and aliases (*name) are not accepted; write the value out";
-constexpr absl::string_view kMerge = "merge keys (<<) are not accepted; write the fields out";
-
-// Runs the parser: the one place its exceptions can come from.
-absl::Status Build(absl::string_view origin, absl::string_view text, TreeBuilder& builder) {
-  try {
-    std::istringstream stream{std::string(text)};
-    YAML::Parser parser(stream);
-    // The library makes endless empty documents of a text like ",[ull,": ask for no more than two.
-    if (parser.HandleNextDocument(builder) && builder.status().ok()) {
-      parser.HandleNextDocument(builder);
-    }
-  } catch (const YAML::Exception& error) {
-    if (!builder.status().ok()) return builder.status();
-    // At the end of the file the library forgets the line.
-    const int line = std::max(builder.last_line(), error.mark.line + 1);
-    const absl::string_view content = LineOf(text, line);
-    const bool tab = absl::StrContains(content.substr(0, content.find_first_not_of(" \t")), '\t');
-    return Error(origin, line,
-                 absl::StrCat("not well-formed YAML: ", error.msg,
-                              tab ? "; the line is indented with a tab, use spaces" : ""));
-  } catch (const std::exception& error) {
-    return Error(origin, builder.last_line(), absl::StrCat("cannot be parsed: ", error.what()));
-  }
-  return builder.status();
-}
 
 // ---- the type that YAML gives a value ----
 
@@ -282,35 +242,32 @@ std::string TypeOf(const YamlNode& node) {
 
 const YamlNode* YamlNode::Find(absl::string_view key) const {
   for (const YamlEntry& entry : entries) {
-    if (entry.key == key) return &entry.value;
+    if (entry.key.text == key) return &entry.value;
   }
   return nullptr;
 }
 
 absl::StatusOr<YamlDocument> YamlDocument::Parse(absl::string_view origin, absl::string_view text) {
-  TreeBuilder builder(origin, text);
-  absl::Status status = CheckText(origin, text);
-  if (status.ok()) status = Build(origin, text, builder);
-  if (!status.ok()) return status;
-  return YamlDocument(origin, builder.TakeRoot());
+  if (absl::Status status = CheckText(origin, text); !status.ok()) return status;
+  absl::StatusOr<YamlNode> root = TreeBuilder(origin, text).Build();
+  if (!root.ok()) return root.status();
+  return YamlDocument(origin, *std::move(root));
 }
 
-absl::Status YamlDocument::CheckKeyWrittenOut(const YamlEntry& entry) const {
-  if (entry.key_shared) return ErrorAt(entry.key_line, kShared);
-  return entry.merge ? ErrorAt(entry.key_line, kMerge) : absl::OkStatus();
+absl::Status YamlDocument::CheckKeyWrittenOut(const YamlNode& key) const {
+  if (!key.shared && key.plain && key.text == "<<") return ErrorAt(key.line, kMerge);
+  return CheckWrittenOut(key);
 }
 
 absl::Status YamlDocument::CheckWrittenOut(const YamlNode& node) const {
   if (node.shared) return ErrorAt(node.line, kShared);
-  absl::Status status;
-  for (auto item = node.items.begin(); status.ok() && item != node.items.end(); ++item) {
-    status = CheckWrittenOut(*item);
+  absl::Status first;
+  for (const YamlNode& item : node.items) first.Update(CheckWrittenOut(item));
+  for (const YamlEntry& entry : node.entries) {
+    first.Update(CheckKeyWrittenOut(entry.key));
+    first.Update(CheckWrittenOut(entry.value));
   }
-  for (auto entry = node.entries.begin(); status.ok() && entry != node.entries.end(); ++entry) {
-    status = CheckKeyWrittenOut(*entry);
-    if (status.ok()) status = CheckWrittenOut(entry->value);
-  }
-  return status;
+  return first;
 }
 
 absl::Status YamlDocument::ErrorAt(int line, absl::string_view message) const {

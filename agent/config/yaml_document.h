@@ -2,10 +2,10 @@
 //
 // File: agent/config/yaml_document.h
 //
-// One YAML document as a small immutable tree in which every value knows its line, and typed
-// readers that refuse what merely converts. Files come from operators and templates, so the parser
-// takes no more than a configuration needs: one document, no duplicate keys, bounded size, depth
-// and number of values. Anchors, aliases and merge keys are accepted where nobody reads: a
+// One YAML document as a small tree in which every value knows its line, and a typed reader that
+// refuses what merely converts. Files come from operators and templates, so the parser takes no
+// more than a configuration needs: one document, no duplicate keys, bounded size, depth and number
+// of values. Anchors, aliases and merge keys are refused only where they are read: a
 // KubeletConfiguration may have them in fields that are kubelet's alone.
 //
 //   auto document = YamlDocument::Parse("config.yaml", "iptablesDropBit: 15\n");
@@ -49,7 +49,7 @@ struct YamlNode {
   std::vector<YamlEntry> entries;  // map, in the order of the file
   // Where it is written, from 1. A null value has the line of its key.
   int line = 1;
-  // It has an anchor, or is an alias. What an alias stands for is not looked up.
+  // It has an anchor, or is an alias, which has no text: aliases are not resolved.
   bool shared = false;
 
   // The value of `key` in a map. Null where there is none, or where this is not a map.
@@ -57,10 +57,7 @@ struct YamlNode {
 };
 
 struct YamlEntry {
-  std::string key;  // empty where it is an alias
-  int key_line = 1;
-  bool key_shared = false;  // as YamlNode::shared
-  bool merge = false;       // the key is the merge key, <<
+  YamlNode key;  // a scalar
   YamlNode value;
 };
 
@@ -69,7 +66,7 @@ enum class YamlType : uint8_t {
   // and false, no, off, n, each also Capitalised and in CAPITALS, never in quotes.
   kBool,
   // A decimal integer as people write it. Kubernetes reads 014 as 12 and 0x0e as 14; here both are
-  // refused, as is "14" in quotes, 1_4 and 14.0.
+  // refused, as are "14" in quotes, 1_4 and 14.0.
   kInt32,
   // What YAML reads as a number, a boolean or null is refused without quotes: another program that
   // touches the file would turn 1.30 into 1.3.
@@ -87,15 +84,12 @@ class YamlDocument {
   // InvalidArgument "ORIGIN:LINE: message".
   absl::Status ErrorAt(int line, absl::string_view message) const;
 
-  // An error at the first anchor, alias or merge key in `node`: its value is not what is written
-  // there.
+  // An error at the first anchor, alias or merge key in `node`: its value is written elsewhere.
   absl::Status CheckWrittenOut(const YamlNode& node) const;
-  // The same of the key alone.
-  absl::Status CheckKeyWrittenOut(const YamlEntry& entry) const;
+  absl::Status CheckKeyWrittenOut(const YamlNode& key) const;
 
   // The text of a scalar of that type; a boolean is "true" or "false". An error for another type,
-  // and at what is not written out. `path` is the field's, for the message
-  // ("featureGates.AllAlpha").
+  // and as CheckWrittenOut. `path` is the field's, for the message ("featureGates.AllAlpha").
   absl::StatusOr<std::string> Text(const YamlNode& node, absl::string_view path,
                                    YamlType type) const;
 

@@ -36,7 +36,7 @@ size_t CheckNode(const YamlNode& node, size_t depth) {
   for (const YamlNode& item : node.items) nodes += CheckNode(item, depth + 1);
   for (const agent::YamlEntry& entry : node.entries) {
     // No key twice: whoever asks for it gets this one.
-    KIPT_REQUIRE(node.Find(entry.key) == &entry.value);
+    KIPT_REQUIRE(node.Find(entry.key.text) == &entry.value);
     nodes += CheckNode(entry.value, depth + 1);
   }
   return nodes;

@@ -25,7 +25,7 @@ std::string TextOf(const YamlNode& map, const char* key) {
 std::map<std::string, std::string> MapOf(const YamlNode& map, const char* key) {
   std::map<std::string, std::string> entries;
   if (const YamlNode* node = map.Find(key)) {
-    for (const agent::YamlEntry& entry : node->entries) entries[entry.key] = entry.value.text;
+    for (const agent::YamlEntry& entry : node->entries) entries[entry.key.text] = entry.value.text;
   }
   return entries;
 }

@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <ostream>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "agent/config/completion.h"
 #include "tests/support/run_program.h"
@@ -81,11 +83,17 @@ const Case kCases[] = {
      {"--iptables-drop-label="},
      {"--iptables-drop-label"}},
     {"NothingForANumber", "kube-iptables-agent --iptables-drop-bit=", {}, {}},
+    {"NothingForAnUnknownFlag", "kube-iptables-agent --nope=pl", {}, {}},
     {"NothingForALabel", "kube-iptables-agent --iptables-drop-label=", {}, {}},
 };
 
 class ShellsTest : public ::testing::TestWithParam<Case> {
  protected:
+  // The scripts run the program by its name.
+  ShellsTest() {
+    setenv("PATH", absl::StrCat(KIPT_PROGRAM_DIR, ":", getenv("PATH")).c_str(), /*replace=*/1);
+  }
+
   std::string Script(const std::string& shell) const {
     tree_.Write(shell, *Completion(AgentCompletion(), shell));
     return tree_.Path(shell);

@@ -28,7 +28,7 @@ TEST(YamlDocumentTest, KeepsTheOrderAndThePlaceOfEveryValue) {
   const YamlNode& root = document.root();
   ASSERT_EQ(root.kind, YamlNode::Kind::kMap);
   ASSERT_EQ(root.entries.size(), 3u);
-  EXPECT_EQ(root.entries[0].key, "b");
+  EXPECT_EQ(root.entries[0].key.text, "b");
   EXPECT_EQ(root.entries[0].value.line, 2);
   EXPECT_TRUE(root.entries[0].value.plain);
   const YamlNode& list = root.entries[1].value;
@@ -40,7 +40,7 @@ TEST(YamlDocumentTest, KeepsTheOrderAndThePlaceOfEveryValue) {
   ASSERT_NE(z, nullptr);
   EXPECT_EQ(z->text, "z");
   EXPECT_FALSE(z->plain);
-  EXPECT_EQ(root.entries[2].key_line, 6);
+  EXPECT_EQ(root.entries[2].key.line, 6);
   EXPECT_EQ(root.entries[2].value.kind, YamlNode::Kind::kNull);
   EXPECT_EQ(root.entries[2].value.line, 6);
 }

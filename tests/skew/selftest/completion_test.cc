@@ -77,7 +77,8 @@ TEST(SkewCompletionTest, BashOffersWhatFits) {
   const auto options = ParseOptions("skew", {"completion", "bash"});
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->command, Options::Command::kCompletion);
-  const auto result = testing::RunProgram({"bash", "--norc", "-c", absl::StrCat(options->help, R"(
+  const auto result = testing::RunProgram(
+      {"bash", "--norc", "-c", absl::StrCat("PATH=" KIPT_PROGRAM_DIR ":$PATH\n", options->help, R"(
           COMP_LINE='kube-iptables-skew --paths=boot,fl' COMP_POINT=34 COMP_WORDBREAKS='='
           _kube_iptables_skew; printf '%s\n' "${COMPREPLY[@]}")")});
   EXPECT_EQ(result.out, "boot,flush\n") << result;
