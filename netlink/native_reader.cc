@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/native_reader.h"
 
-// Before linux/netfilter.h, or the two redefine each other.
-#include <netinet/in.h>
-// Then the kernel's.
-#include <linux/netfilter.h>
-#include <linux/netfilter/nf_tables.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <optional>
@@ -14,8 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "netlink/expression.h"
 #include "netlink/kernel_error.h"
+#include "netlink/nf_tables.h"
 #include "netlink/nft_requests.h"
 #include "netlink/rule_codec.h"
 #include "netlink/statement.h"

@@ -1,12 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "netlink/backend.h"
-
-// Before linux/netfilter.h, or the two redefine each other.
-#include <netinet/in.h>
-// Then the kernel's.
-#include <linux/netfilter.h>
-#include <linux/netfilter/nf_tables.h>
-
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -16,9 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "netlink/attributes.h"
+#include "netlink/backend.h"
 #include "netlink/batch.h"
 #include "netlink/kernel_error.h"
 #include "netlink/native_reader.h"
+#include "netlink/nf_tables.h"
 #include "netlink/nft_monitor.h"
 #include "netlink/nft_requests.h"
 #include "netlink/reach.h"

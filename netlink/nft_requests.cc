@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/nft_requests.h"
 
-// Before linux/netfilter.h, or the two redefine each other.
-#include <netinet/in.h>
-// Then the kernel's.
-#include <linux/netfilter.h>
-#include <linux/netfilter/nf_tables.h>
-
 #include <cerrno>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "netlink/kernel_error.h"
+#include "netlink/nf_tables.h"
 
 namespace kipt::netlink {
 

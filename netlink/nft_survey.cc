@@ -1,10 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Before linux/netfilter.h, or the two redefine each other.
-#include <netinet/in.h>
-// Then the kernel's.
-#include <linux/netfilter.h>
-#include <linux/netfilter/nf_tables.h>
-#include <linux/netlink.h>
 
 #include <cerrno>
 #include <map>
@@ -17,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "netlink/attributes.h"
 #include "netlink/kernel_error.h"
+#include "netlink/nf_tables.h"
 #include "netlink/nft_requests.h"
 #include "netlink/rule_codec.h"
 

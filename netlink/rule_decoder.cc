@@ -1,12 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "netlink/rule_codec.h"
-
-// Before linux/netfilter.h, or the two redefine each other.
-#include <netinet/in.h>
-// Then the kernel's.
-#include <linux/netfilter.h>
-#include <linux/netfilter/nf_tables.h>
-
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -14,7 +6,8 @@
 #include <variant>
 #include <vector>
 
-#include "netlink/expression.h"
+#include "netlink/nf_tables.h"
+#include "netlink/rule_codec.h"
 #include "netlink/statement.h"
 
 namespace kipt::netlink {

@@ -1,12 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "netlink/statement.h"
-
-// Before linux/netfilter.h, or the two redefine each other.
-#include <netinet/in.h>
-// Then the kernel's.
-#include <linux/netfilter.h>
-#include <linux/netfilter/nf_tables.h>
-
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -17,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "netlink/nf_tables.h"
+#include "netlink/statement.h"
 #include "netlink/xt_display.h"
 #include "netlink/xt_info.h"
 

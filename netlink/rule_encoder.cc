@@ -1,13 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "netlink/rule_codec.h"
-
-// Before linux/netfilter.h, or the two redefine each other.
-#include <netinet/in.h>
-// Then the kernel's.
-#include <linux/netfilter.h>
-#include <linux/netfilter/nf_tables.h>
-#include <linux/netfilter/nf_tables_compat.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -19,6 +10,8 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "netlink/nf_tables.h"
+#include "netlink/rule_codec.h"
 #include "netlink/xt_info.h"
 
 namespace kipt::netlink {

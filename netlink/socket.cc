@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/socket.h"
 
-// Before linux/netfilter.h, or the two redefine each other.
-#include <netinet/in.h>
-// Then the kernel's.
 #include <libmnl/libmnl.h>
-#include <linux/netfilter.h>
-#include <linux/netfilter/nfnetlink.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -21,6 +16,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "netlink/kernel_error.h"
+#include "netlink/nf_tables.h"
 
 namespace kipt::netlink {
 namespace {

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/statement.h"
 
-// Before linux/netfilter.h, or the two redefine each other.
-#include <netinet/in.h>
-// Then the kernel's.
-#include <linux/netfilter/nf_tables.h>
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <iterator>
 #include <optional>
 #include <utility>
 #include <variant>
 
-#include "netlink/xt_info.h"
+#include "absl/algorithm/container.h"
+#include "absl/functional/function_ref.h"
+#include "netlink/nf_tables.h"
 
 namespace kipt::netlink {
 namespace {
@@ -195,7 +193,9 @@ class Resolver {
     switch (*op) {
       case NFT_CMP_EQ:
       case NFT_CMP_NEQ:
-        Compare(*from, {.negated = op == NFT_CMP_NEQ, .data = *value});
+        Compare(*from, value->size(), "cmp", [&](const Register& loaded) {
+          return ReadComparison(loaded, {.negated = op == NFT_CMP_NEQ, .data = *value});
+        });
         return true;
       case NFT_CMP_LT:
       case NFT_CMP_LTE:
@@ -257,37 +257,41 @@ class Resolver {
     statements_.emplace_back(std::move(other));
   }
 
-  void Compare(uint32_t number, const Comparison& comparison) {
-    Register* from = Find(number, comparison.data.size());
-    std::optional<Statement> known;
-    if (from != nullptr && from->flip.empty()) {
-      if (const auto* payload = std::get_if<PayloadLoad>(&from->load)) {
-        if (ReadBothPorts(*payload, from->mask, comparison)) {
-          from->used = true;
-          return;
-        }
-        known = ReadPayload(family_, *payload, from->mask, comparison);
-      } else if (const auto* meta = std::get_if<MetaLoad>(&from->load)) {
-        known = ReadMeta(meta->key, from->mask, comparison);
-      }
+  // The value of `length` bytes at register `number` is compared: `read` answers what that says,
+  // nothing where it cannot tell.
+  void Compare(uint32_t number, size_t length, const char* name,
+               absl::FunctionRef<std::vector<Statement>(const Register&)> read) {
+    Register* from = Find(number, length);
+    std::vector<Statement> known;
+    if (from != nullptr) {
+      from->used = true;
+      if (from->flip.empty()) known = read(*from);
     }
-    Compared(from, std::move(known), "cmp");
+    if (known.empty()) known.emplace_back(Unread(from != nullptr ? LoadName(*from) : name, from));
+    absl::c_move(known, std::back_inserter(statements_));
   }
 
   void CompareRange(uint32_t number, const RangeComparison& range) {
-    Register* from = Find(number, std::max(range.low.size(), range.high.size()));
-    std::optional<Statement> known;
-    if (from != nullptr && !from->mask) {
-      if (const auto* payload = std::get_if<PayloadLoad>(&from->load)) {
-        known = ReadPortRange(*payload, range);
-      }
+    const auto read = [&](const Register& loaded) {
+      const auto* payload = std::get_if<PayloadLoad>(&loaded.load);
+      return payload != nullptr && !loaded.mask ? ReadPortRange(*payload, range)
+                                                : std::vector<Statement>();
+    };
+    Compare(number, std::max(range.low.size(), range.high.size()), "range", read);
+  }
+
+  std::vector<Statement> ReadComparison(const Register& loaded, const Comparison& comparison) {
+    if (const auto* payload = std::get_if<PayloadLoad>(&loaded.load)) {
+      return ReadPayload(family_, *payload, loaded.mask, comparison);
     }
-    Compared(from, std::move(known), "range");
+    const auto* meta = std::get_if<MetaLoad>(&loaded.load);
+    return meta != nullptr ? ReadMeta(meta->key, loaded.mask, comparison)
+                           : std::vector<Statement>();
   }
 
   static const char* LoadName(const Register& loaded) {
-    if (std::holds_alternative<PayloadLoad>(loaded.load)) return "payload";
-    return std::holds_alternative<MetaLoad>(loaded.load) ? "meta" : "immediate";
+    static constexpr const char* kNames[] = {"payload", "meta", "immediate"};
+    return kNames[loaded.load.index()];
   }
   static OtherExpression Unread(const char* name, const Register* loaded = nullptr) {
     const bool marks = loaded != nullptr && HoldsMark(*loaded);
@@ -295,32 +299,6 @@ class Resolver {
                            .decides = false,
                            .is_target = false,
                            .marks = {.tested = marks ? kAllMarks : 0}};
-  }
-
-  // A comparison of `from`, which may be null, says `known`, or nothing that we can read.
-  void Compared(Register* from, std::optional<Statement> known, const char* name) {
-    if (from != nullptr) from->used = true;
-    if (known) {
-      statements_.push_back(*std::move(known));
-    } else {
-      statements_.emplace_back(Unread(from != nullptr ? LoadName(*from) : name, from));
-    }
-  }
-
-  // iptables-nft compares both ports at once where it can. Not equal, that is neither option
-  // negated: it is either of them.
-  bool ReadBothPorts(const PayloadLoad& load, const std::optional<WireBytes>& mask,
-                     const Comparison& comparison) {
-    if (load.base != NFT_PAYLOAD_TRANSPORT_HEADER || load.offset != 0 || load.length != 4 ||
-        comparison.data.size() != load.length || mask || comparison.negated) {
-      return false;
-    }
-    for (const bool is_source : {true, false}) {
-      const uint16_t port = NetworkOrder(comparison.data.subspan(is_source ? 0 : 2));
-      statements_.emplace_back(
-          PortStatement{.is_source = is_source, .negated = false, .first = port, .last = port});
-    }
-    return true;
   }
 
   void Load(uint32_t to, std::variant<PayloadLoad, MetaLoad, ImmediateLoad> load, size_t length) {
@@ -349,15 +327,13 @@ class Resolver {
   void Store(const Register& value) {
     // 16 bytes is the most that any load of unknown length writes.
     const auto end = [](const Register& r) { return r.first + (r.length == 0 ? 16 : r.length); };
-    std::vector<Register> kept;
-    for (const Register& old : std::exchange(registers_, {})) {
-      if (old.first < end(value) && value.first < end(old)) {
-        Retire(old);
-      } else {
-        kept.push_back(old);
-      }
+    const auto overlaps = [&](const Register& old) {
+      return old.first < end(value) && value.first < end(old);
+    };
+    for (const Register& old : registers_) {
+      if (overlaps(old)) Retire(old);
     }
-    registers_ = std::move(kept);
+    std::erase_if(registers_, overlaps);
     registers_.push_back(value);
   }
 

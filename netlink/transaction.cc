@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/transaction.h"
 
-// Before linux/netfilter.h, or the two redefine each other.
-#include <netinet/in.h>
-// Then the kernel's.
-#include <linux/netfilter.h>
-#include <linux/netfilter/nf_conntrack_common.h>
-#include <linux/netfilter_ipv4.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -16,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
+#include "netlink/nf_tables.h"
 
 namespace kipt::netlink {
 namespace {
