@@ -38,8 +38,8 @@ class Batch {
   // What a message is about.
   struct Subject {
     const Operation* operation = nullptr;  // null: begin or end of the batch
-    bool is_table = false;                 // NEWTABLE on behalf of a CreateChain
-    std::string native_action = {};        // "putting in place the table ip guard, chain input"
+    // "putting in place the table ip guard, chain input". Empty where ActionText says it.
+    std::string action = {};
   };
 
   explicit Batch(uint32_t first_sequence) : messages_(first_sequence) {}

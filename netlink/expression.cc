@@ -166,6 +166,11 @@ std::optional<VerdictStatement> ParseVerdict(const Attributes& data) {
                           .chain = verdict->Text(NFTA_VERDICT_CHAIN).value_or("")};
 }
 
+RuleCounters ParseCounter(const Attributes& data) {
+  return {.packets = data.U64(NFTA_COUNTER_PACKETS).value_or(0),
+          .bytes = data.U64(NFTA_COUNTER_BYTES).value_or(0)};
+}
+
 std::optional<WireBytes> DataValue(const Attributes& attributes, uint16_t type) {
   const std::optional<Attributes> nest = attributes.Nest(type);
   if (!nest || !nest->HasOnly({NFTA_DATA_VALUE})) return std::nullopt;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -43,7 +44,6 @@ class EventSocket {
   // Not a member of the group yet: nobody's commits get dearer.
   static absl::StatusOr<std::unique_ptr<EventSocket>> Open();
 
-  ~EventSocket();
   EventSocket(const EventSocket&) = delete;
   EventSocket& operator=(const EventSocket&) = delete;
 
@@ -54,7 +54,7 @@ class EventSocket {
 
  private:
   class EventMonitor;
-  explicit EventSocket(MnlSocketPtr socket);
+  explicit EventSocket(MnlSocketPtr socket) : socket_(std::move(socket)) {}
 
   int fd() const;
   absl::Status Join();

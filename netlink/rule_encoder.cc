@@ -49,11 +49,7 @@ class ExpressionWriter {
       to_.PutU32(NFTA_PAYLOAD_LEN, loaded);
     });
     if (match.prefix.length != loaded * 8) {
-      std::array<uint8_t, 16> ones = {};
-      for (unsigned bit = 0; bit < match.prefix.length; ++bit) {
-        ones[bit / 8] = static_cast<uint8_t>(ones[bit / 8] | (0x80U >> (bit % 8)));
-      }
-      Mask(absl::MakeConstSpan(ones).first(loaded));
+      Mask(absl::MakeConstSpan(PrefixMask(match.prefix.length)).first(loaded));
     }
     Compare(match.negated ? NFT_CMP_NEQ : NFT_CMP_EQ,
             absl::MakeConstSpan(match.prefix.address).first(loaded));

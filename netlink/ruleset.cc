@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -41,18 +43,6 @@ constexpr BaseChain kBaseChains[] = {
 int AddressFamily(Family family) { return family == Family::kIPv4 ? AF_INET : AF_INET6; }
 
 unsigned AddressBits(Family family) { return family == Family::kIPv4 ? 32 : 128; }
-
-void ClearHostBits(Prefix& prefix) {
-  for (size_t i = 0; i < prefix.address.size(); ++i) {
-    const size_t first_bit = i * 8;
-    if (first_bit >= prefix.length) {
-      prefix.address[i] = 0;
-    } else if (prefix.length - first_bit < 8) {
-      const unsigned kept = static_cast<unsigned>(prefix.length - first_bit);
-      prefix.address[i] = static_cast<uint8_t>(prefix.address[i] & (0xff00U >> kept));
-    }
-  }
-}
 
 // A prefix of no bits matches everything: iptables-save does not print it unless it is negated.
 bool Restricts(const std::optional<PrefixMatch>& match) {
@@ -148,8 +138,17 @@ absl::StatusOr<Prefix> ParsePrefix(Family family, absl::string_view text) {
     return invalid();
   }
   prefix.length = static_cast<uint8_t>(length);
-  ClearHostBits(prefix);
+  const std::array<uint8_t, 16> mask = PrefixMask(prefix.length);
+  absl::c_transform(prefix.address, mask, prefix.address.begin(), std::bit_and<uint8_t>());
   return prefix;
+}
+
+std::array<uint8_t, 16> PrefixMask(uint8_t length) {
+  std::array<uint8_t, 16> mask = {};
+  for (unsigned bit = 0; bit < length; ++bit) {
+    mask[bit / 8] = static_cast<uint8_t>(mask[bit / 8] | (0x80U >> (bit % 8)));
+  }
+  return mask;
 }
 
 std::string ToString(Family family, const Prefix& prefix) {

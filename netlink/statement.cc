@@ -243,8 +243,7 @@ class Resolver {
   }
 
   bool TakeCounter(const Attributes& data) {
-    statements_.emplace_back(RuleCounters{.packets = data.U64(NFTA_COUNTER_PACKETS).value_or(0),
-                                          .bytes = data.U64(NFTA_COUNTER_BYTES).value_or(0)});
+    statements_.emplace_back(ParseCounter(data));
     return true;
   }
 

@@ -121,6 +121,9 @@ OpaqueRule DescribeOpaqueRule(std::optional<Family> family, absl::Span<const Sta
 // The data of an immediate. Nothing for another register.
 std::optional<VerdictStatement> ParseVerdict(const Attributes& data);
 
+// The data of a counter.
+RuleCounters ParseCounter(const Attributes& data);
+
 // NFTA_*_DATA with nothing but a value in it.
 std::optional<WireBytes> DataValue(const Attributes& attributes, uint16_t type);
 

@@ -14,13 +14,6 @@
 namespace kipt::netlink {
 namespace {
 
-std::string AddText(const AddRule& add) {
-  const std::string rule = ToString(add.chain.family, add.rule);
-  if (!add.before) return absl::StrCat("-A ", add.chain.name, " ", rule);
-  const std::string number = add.number > 0 ? absl::StrCat(add.number, " ") : "";
-  return absl::StrCat("-I ", add.chain.name, " ", number, rule);
-}
-
 ChainId NativeChainId(Family family, const std::string& name) {
   return {.family = family, .table = Table::kFilter, .name = name};
 }
@@ -44,7 +37,12 @@ struct OperationText {
     const bool base = FindBaseChain(create.chain.table, create.chain.name) != nullptr;
     return absl::StrCat(":", create.chain.name, base ? " ACCEPT [0:0]" : " - [0:0]");
   }
-  std::string operator()(const AddRule& add) const { return AddText(add); }
+  std::string operator()(const AddRule& add) const {
+    const std::string rule = ToString(add.chain.family, add.rule);
+    if (!add.before) return absl::StrCat("-A ", add.chain.name, " ", rule);
+    const std::string number = add.number > 0 ? absl::StrCat(add.number, " ") : "";
+    return absl::StrCat("-I ", add.chain.name, " ", number, rule);
+  }
   std::string operator()(const DeleteRule& remove) const {
     return absl::StrCat("-D ", remove.chain.name, " ", ToString(remove.chain.family, remove.rule));
   }
@@ -66,25 +64,10 @@ struct OperationText {
 
 // The lines of one table, in the three parts in which iptables-restore wants them.
 struct RestoreTable {
-  explicit RestoreTable(Table the_table) : table(the_table) {}
-
-  void operator()(const CreateChain& create) {
-    if (FindBaseChain(create.chain.table, create.chain.name) != nullptr) return;
-    absl::StrAppend(&chains, ":", create.chain.name, " - [0:0]\n");
-  }
-  void operator()(const AddRule& add) { absl::StrAppend(&rules, AddText(add), "\n"); }
-  void operator()(const DeleteRule& remove) {
-    absl::StrAppend(&rules, "-D ", remove.chain.name, " ", remove.number, "\n");
-  }
-  void operator()(const DeleteChain& remove) {
-    absl::StrAppend(&removals, "-X ", remove.chain.name, "\n");
-  }
-  void operator()(const auto& /*not of iptables*/) {}
-
   Table table;
-  std::string chains;
-  std::string rules;
-  std::string removals;
+  std::string chains = {};
+  std::string rules = {};
+  std::string removals = {};
 };
 
 struct BitName {
@@ -164,8 +147,17 @@ std::string ToRestoreText(const Transaction& transaction, Family family) {
     auto table = std::find_if(tables.begin(), tables.end(), [&](const RestoreTable& candidate) {
       return candidate.table == chain.table;
     });
-    if (table == tables.end()) table = tables.emplace(tables.end(), chain.table);
-    std::visit([&](const auto& kind) { (*table)(kind); }, operation);
+    if (table == tables.end()) table = tables.insert(tables.end(), {.table = chain.table});
+    const std::string line = absl::StrCat(ToString(operation), "\n");
+    if (const auto* remove = std::get_if<DeleteRule>(&operation)) {
+      absl::StrAppend(&table->rules, "-D ", chain.name, " ", remove->number, "\n");
+    } else if (std::holds_alternative<AddRule>(operation)) {
+      table->rules += line;
+    } else if (std::holds_alternative<DeleteChain>(operation)) {
+      table->removals += line;
+    } else if (FindBaseChain(chain.table, chain.name) == nullptr) {
+      table->chains += line;
+    }
   }
   std::string text;
   for (const RestoreTable& table : tables) {
