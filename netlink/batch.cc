@@ -78,8 +78,8 @@ Culprit FindCulprit(WireBytes message, size_t offset) {
   return {};
 }
 
-// The module of an expression that need not be there; empty of those that nf_tables itself has.
-// (It has the counter since 5.18; Debian 11's kernel has it apart.)
+// The module of an expression that a kernel may lack; empty for those that nf_tables itself has.
+// (The counter has a module before 5.18.)
 std::string ModuleOf(const std::optional<Expression>& expression) {
   constexpr absl::string_view kOwn[] = {"bitwise", "cmp",     "immediate", "match",
                                         "meta",    "payload", "range",     "target"};
@@ -113,7 +113,7 @@ class Batch::Builder {
 
   absl::Status operator()(const CreateChain& create) {
     const ChainId& chain = create.chain;
-    // Without NLM_F_EXCL: a table that exists is left as it is, and is no commit.
+    // Without NLM_F_EXCL: an existing table is left unchanged, and is no commit.
     if (tables_.emplace(chain.family, chain.table).second) {
       BeginTable(absl::StrCat("creating table ", FamilyName(chain.family), " ",
                               TableName(chain.table), " for chain ", chain.name),
@@ -145,7 +145,7 @@ class Batch::Builder {
   }
 
   absl::Status operator()(const DeleteChain& remove) {
-    // The kernel would do it, and with it would go the admin's policy.
+    // The kernel would do it, and the administrator's policy would be lost.
     if (FindBaseChain(remove.chain.table, remove.chain.name) != nullptr) {
       return absl::InvalidArgumentError("a base chain is not deleted");
     }
@@ -155,7 +155,7 @@ class Batch::Builder {
   }
 
   absl::Status operator()(const WakeTable& wake) {
-    // The kernel would make a table that has gone meanwhile; the batch's generation prevents that.
+    // The kernel would make a missing table; the batch's generation prevents that.
     Begin(NFT_MSG_NEWTABLE, wake.chain.family, 0, {{NFTA_TABLE_NAME, TableName(wake.chain.table)}});
     to_.PutU32(NFTA_TABLE_FLAGS, wake.flags & ~kTableDormant);
     return absl::OkStatus();

@@ -16,9 +16,9 @@ namespace kipt::netlink {
 namespace {
 
 // What expressions outside our vocabulary do to a packet. A name that is not here may do anything.
-// Loads and what only notes the packet: they do not choose packets, nor change them.
+// These neither choose packets nor change them.
 constexpr absl::string_view kLoads[] = {"bitwise", "byteorder", "immediate", "last", "log"};
-// Tests: they choose packets, and do not change them.
+// These choose packets, and do not change them.
 constexpr absl::string_view kTests[] = {"cmp",    "connlimit", "ct",      "dynset", "exthdr",
                                         "fib",    "hash",      "limit",   "lookup", "meta",
                                         "numgen", "osf",       "payload", "quota",  "range",
@@ -32,12 +32,11 @@ constexpr std::pair<absl::string_view, uint16_t> kStores[] = {{"ct", NFTA_CT_SRE
                                                               {"meta", NFTA_META_SREG},
                                                               {"payload", NFTA_PAYLOAD_SREG}};
 
-// More that have nothing to do with the packet mark or the connection's labels, whatever else they
-// do.
+// More that have nothing to do with the packet mark or the connection's labels.
 constexpr absl::string_view kLeavesMark[] = {"dup",     "flow_offload", "fwd",      "last",  "nat",
                                              "notrack", "objref",       "synproxy", "tproxy"};
 
-// Whether what looks like a load or a test sets the verdict or writes to the packet.
+// Whether a load or a test sets the verdict or writes to the packet.
 bool DecidesAfterAll(absl::string_view name, const Attributes& data) {
   // A verdict map looks verdicts up.
   if (name == "lookup") return data.U32(NFTA_LOOKUP_DREG) == NFT_REG_VERDICT;
@@ -46,7 +45,7 @@ bool DecidesAfterAll(absl::string_view name, const Attributes& data) {
       kStores, [&](const auto& store) { return store.first == name && data.Bytes(store.second); });
 }
 
-// `ct label set`, which takes the labels of a register.
+// `ct label set` takes the labels from a register.
 ConnLabelSet LabelsSetBy(absl::string_view name, const Attributes& data) {
   const bool sets = name == "ct" && data.Bytes(NFTA_CT_SREG).has_value() &&
                     data.U32(NFTA_CT_KEY).value_or(NFT_CT_LABELS) == NFT_CT_LABELS;
@@ -112,9 +111,8 @@ OtherExpression DescribeOther(const Expression& expression) {
   // A verdict that could not be read.
   if (name == "immediate" && other.decides) return other;
   other.marks.labels_set = LabelsSetBy(name, *data);
-  // The same of a store.
   if (name == "meta" && other.decides) return other;
-  // A lookup of the route that the mark chooses.
+  // The mark chooses the route.
   const bool route =
       name == "fib" && (data->U32(NFTA_FIB_FLAGS).value_or(0) & NFTA_FIB_F_MARK) != 0;
   other.marks.tested = route || name == "meta" ? kAllMarks : 0;

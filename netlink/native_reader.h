@@ -2,7 +2,7 @@
 //
 // File: netlink/native_reader.h
 //
-// A native table as it stands in the kernel, compared with what we would have written.
+// The current state of a native table, compared with what we would have written.
 #ifndef KIPT_NETLINK_NATIVE_READER_H_
 #define KIPT_NETLINK_NATIVE_READER_H_
 
@@ -18,15 +18,14 @@
 
 namespace kipt::netlink {
 
-// Takes what the kernel tells of a table, in any order but that of the rules of one chain. Any
-// bytes will do: what is not exactly as we write it makes the table altered.
+// Takes the kernel's messages about a table, in any order except that of the rules of one chain.
+// What is not exactly as we write it, whatever the bytes, makes the table altered.
 class NativeComparison {
  public:
   // `table` must outlive the comparison.
   explicit NativeComparison(const NativeTable& table) : table_(table) {}
 
-  // Messages of NFT_MSG_NEWTABLE, NEWCHAIN and NEWRULE, their nlmsghdr included. They must be of
-  // this table.
+  // NFT_MSG_NEWTABLE, NEWCHAIN and NEWRULE of this table, their nlmsghdr included.
   void AddTable(WireBytes message);
   void AddChain(WireBytes message);
   void AddRule(WireBytes message);

@@ -40,9 +40,8 @@ constexpr timespec kPollPeriod = {.tv_sec = 0, .tv_nsec = 100'000'000};
 // The generation after `generation`: the kernel leaves 0 out.
 uint32_t Next(uint32_t generation) { return std::max(generation + 1, uint32_t{1}); }
 
-// NFT_MSG_NEWGEN comes last in its transaction and alone in its datagram, so the type of a
-// datagram's first message tells. In front of the queue: a commit of 10,000 rules wakes us once and
-// does not fill the buffer.
+// NFT_MSG_NEWGEN comes last in its transaction and alone in its datagram. Filtered before the
+// queue, a commit of 10,000 rules wakes us once and does not fill the buffer.
 absl::Status PassOnlyGenerations(int fd) {
   // BPF loads are big endian, messages are not.
   std::array<sock_filter, 4> code = {{
@@ -95,11 +94,11 @@ void OwnCommits::Add(uint32_t generation) {
 }
 
 bool OwnCommits::Explain(uint32_t from, uint32_t to) const {
-  // Differences, as generations start again behind 2^32.
+  // Differences, because generations start again after 2^32.
   return to == last_ && last_ - from <= last_ - first_;
 }
 
-// ---- told by the kernel ----
+// ---- WatchMode::kEvents ----
 
 class EventSocket::EventMonitor : public Monitor {
  public:
@@ -164,7 +163,7 @@ absl::Status EventSocket::Join() {
   // Before there is anything to filter.
   if (absl::Status status = PassOnlyGenerations(fd()); !status.ok()) return status;
   int on = 1;
-  // An event that was lost is no reason to stop: whoever drains looks anyway.
+  // A lost event is no error: a check follows each Drain anyway.
   if (mnl_socket_setsockopt(socket_.get(), NETLINK_NO_ENOBUFS, &on, sizeof(on)) != 0) {
     return KernelError(errno, "preparing to listen to nf_tables");
   }
@@ -179,7 +178,7 @@ void EventSocket::Leave() {
   current_ = nullptr;
   int group = NFNLGRP_NFTABLES;
   mnl_socket_setsockopt(socket_.get(), NETLINK_DROP_MEMBERSHIP, &group, sizeof(group));
-  // What nobody will ask for any more.
+  // No monitor needs what is queued.
   char byte = 0;
   while (recv(fd(), &byte, sizeof(byte), MSG_DONTWAIT | MSG_TRUNC) >= 0) {
   }
@@ -202,7 +201,7 @@ absl::StatusOr<std::unique_ptr<Monitor>> EventSocket::Watch(uint32_t own_port) {
   return monitor;
 }
 
-// ---- asking the kernel ----
+// ---- WatchMode::kPoll ----
 
 namespace {
 

@@ -15,9 +15,9 @@ namespace {
 
 bool SetsLabel(const Rule& rule) { return rule.conn_label && rule.conn_label->set; }
 
-// The comments in the content of NFTA_RULE_USERDATA: bytes that only programs read, {type, length,
-// value} each. iptables-nft and nft agree on type 0, a comment with its NUL, and write one at most;
-// other types say nothing about what the rule does. Empty ones are left out.
+// The comments in the content of NFTA_RULE_USERDATA, {type, length, value} each. iptables-nft and
+// nft agree on type 0, a comment with its NUL; other types do not change what the rule does. Empty
+// ones are left out.
 std::vector<std::string> UserDataComments(WireBytes bytes) {
   std::vector<std::string> comments;
   while (bytes.size() >= 2) {
@@ -47,7 +47,7 @@ class RuleAssembler {
   }
   void operator()(const ConnLabelMatch& label) { Set(rule_.conn_label, label); }
   void operator()(const CommentStatement& comment) {
-    // A comment may stand anywhere, behind the target too: it is in the user data then.
+    // A comment after the target is in the user data.
     fits_ = fits_ && rule_.comment.empty() && !comment.text.empty();
     if (rule_.comment.empty()) rule_.comment = comment.text;
   }
@@ -66,10 +66,8 @@ class RuleAssembler {
   }
   void operator()(const SetMark& mark) { SetTarget(mark); }
   void operator()(const Masquerade& masquerade) { SetTarget(masquerade); }
-  template <typename T>  // what no Rule has a place for
-  void operator()(const T&) {
-    fits_ = false;
-  }
+  // What no Rule has a place for.
+  void operator()(const auto&) { fits_ = false; }
 
   // Whether all statements have a place in the rule.
   bool Finish() {
@@ -82,7 +80,7 @@ class RuleAssembler {
  private:
   template <typename T>
   void Set(std::optional<T>& place, const T& value) {
-    // Twice is a rule of two conditions; behind the target it is one that comes too late.
+    // Twice is a rule of two conditions; after the target it comes too late.
     fits_ = fits_ && !place.has_value() && !has_target_;
     if (!place) place = value;
   }
@@ -138,7 +136,7 @@ absl::StatusOr<DecodedRule> Decode(WireBytes message) {
     decoded.statements.emplace_back(CommentStatement{.text = std::move(comment)});
   }
   if (attributes->Bytes(NFTA_RULE_COMPAT)) {
-    // `-p` as xtables matches want to be told it: a condition outside the expressions.
+    // `-p` for xtables matches: a condition outside the expressions.
     decoded.statements.emplace_back(
         OtherExpression{.name = "compat", .decides = false, .is_target = false});
   }

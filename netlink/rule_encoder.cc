@@ -19,7 +19,7 @@ namespace {
 
 // nf_tables allows 255; longer names are cut off nowhere, so refuse them here.
 constexpr size_t kMaxNameLength = NFT_NAME_MAXLEN - 1;
-// NFTNL_UDATA_COMMENT_MAXLEN less the NUL: nft(8) writes no longer one.
+// NFTNL_UDATA_COMMENT_MAXLEN without the NUL: nft(8) writes no longer one.
 constexpr size_t kMaxNativeComment = 127;
 
 constexpr std::array<uint8_t, 16> kZeros = {};
@@ -142,7 +142,6 @@ struct TargetEncoder {
   void operator()(const NoTarget&) const {}
 };
 
-// A prefix longer than an address of `family`, or with bits behind its length.
 absl::Status CheckPrefix(Family family, const std::optional<PrefixMatch>& match) {
   if (!match) return absl::OkStatus();
   const Prefix& prefix = match->prefix;
@@ -188,9 +187,9 @@ absl::Status EncodeRule(const ChainId& chain, const Rule& rule, Messages& to) {
   if (absl::Status status = CheckRule(chain.family, rule); !status.ok()) return status;
   to.PutText(NFTA_RULE_TABLE, TableName(chain.table));
   to.PutText(NFTA_RULE_CHAIN, chain.name);
-  // `iptables -C` compares the matches in order: comment first, as those who write such rules give
-  // it. Addresses have their widest form, 4 or 16 bytes with a mask. iptables-nft writes fewer
-  // bytes for /8, /16 and /24; all versions of it read both.
+  // `iptables -C` compares the matches in order: comment first, as other writers of such rules give
+  // it. Addresses have 4 or 16 bytes with a mask; iptables-nft writes fewer bytes for /8, /16 and
+  // /24, and all versions of it read both.
   to.PutNest(NFTA_RULE_EXPRESSIONS, [&] {
     ExpressionWriter writer(to);
     const uint32_t bytes = chain.family == Family::kIPv4 ? 4 : 16;

@@ -266,7 +266,7 @@ Marks MarksOf(const Rule& rule) {
     marks.cleared = mark->mask ^ mark->value;
   }
   const std::optional<ConnLabelMatch>& match = rule.conn_label;
-  // Negated, too: the kernel sets it, and then says no.
+  // Negated, too: the kernel sets it before it answers.
   if (match && match->set && match->label <= kMostConnLabel) marks.labels_set.set(match->label);
   return marks;
 }

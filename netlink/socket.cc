@@ -23,9 +23,8 @@ namespace {
 
 constexpr int kReceiveBufferBytes = 1 << 20;
 constexpr size_t kDatagramBytes = size_t{64} << 10;
-// What a look at our own chains takes; the rules of a whole node touch half a megabyte.
+// A check of our own chains takes less; the rules of a whole node take half a megabyte.
 constexpr size_t kUsualAnswerBytes = size_t{128} << 10;
-// More take an allocation.
 constexpr size_t kUsuallyAskedAtOnce = 64;
 constexpr char kReceiving[] = "receiving from nf_tables";
 constexpr timeval kAnswerTimeout = {.tv_sec = 5, .tv_usec = 0};
@@ -88,8 +87,8 @@ int DoneError(const nlmsghdr* message) {
   return error < 0 ? ErrnoOf(error) : 0;
 }
 
-// Hands over the answers to the `count` requests from `first`. DataLoss: this is not what nf_tables
-// sends, so what else is in it cannot be relied upon.
+// Hands over the answers to the `count` requests from `first`. DataLoss: nf_tables sends no such
+// datagram.
 template <typename F>
 absl::Status ForEachMessage(const Datagram& datagram, uint32_t first, uint32_t count, F handle) {
   if (datagram.cut) return absl::DataLossError("an answer of nf_tables is larger than 64 KiB");
@@ -102,9 +101,9 @@ absl::Status ForEachMessage(const Datagram& datagram, uint32_t first, uint32_t c
     } else if (static_cast<int32_t>(place) > 0) {
       return absl::DataLossError("nf_tables answered what it was not asked");
     }
-    // Answers to requests that were given up on are still in the queue.
+    // Answers to requests that timed out are still in the queue.
   }
-  // Behind the last message there is at most its padding, which may be left out.
+  // At most the last message's padding follows.
   if (rest > 0) {
     return absl::DataLossError("an answer of nf_tables is malformed: its lengths do not fit");
   }
@@ -223,7 +222,7 @@ absl::Status Socket::Ask(const Messages& requests,
   if (absl::Status sent = Send(requests.bytes()); !sent.ok()) return sent;
   const uint32_t first = requests.first();
   const uint32_t count = requests.count();
-  // Of each by itself: an answer that comes twice is not another's.
+  // Of each request: an answer that comes twice is not another's.
   absl::InlinedVector<bool, kUsuallyAskedAtOnce> ended(count, false);
   uint32_t left = count;
   bool interrupted = false;

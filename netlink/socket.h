@@ -2,9 +2,8 @@
 //
 // File: netlink/socket.h
 //
-// One netfilter netlink socket. What can go wrong with a socket is handled here and nowhere else:
-// interrupted calls, full buffers, cut-off messages, interrupted dumps, a kernel that does not
-// answer.
+// One netfilter netlink socket, and all that can go wrong with it: interrupted calls, full buffers,
+// cut-off messages, interrupted dumps, a kernel that does not answer.
 #ifndef KIPT_NETLINK_SOCKET_H_
 #define KIPT_NETLINK_SOCKET_H_
 
@@ -74,11 +73,11 @@ class Receiver {
   std::vector<Datagram> received_;
 };
 
-// Whether the `rest` bytes that begin with `message` hold all of it. (libmnl's mnl_nlmsg_ok alone
-// takes a length of 2^31 and more for a negative one, which fits.)
+// Whether the `rest` bytes that begin with `message` hold all of it. (mnl_nlmsg_ok alone takes a
+// length of 2^31 and more for a negative one.)
 bool IsWhole(const nlmsghdr* message, int rest);
 
-// The whole of `message`, its header too.
+// All of `message`, with its header.
 WireBytes MessageBytes(const nlmsghdr* message);
 
 // One message of an answer. `message` is null where the request failed.
@@ -92,8 +91,8 @@ struct Reply {
 struct BatchError {
   uint32_t sequence = 0;
   int error_number = 0;  // positive errno
-  // Where in the message the attribute stands that the kernel refused (NLMSGERR_ATTR_OFFS), 0 where
-  // it did not say.
+  // The place in the message of the attribute that the kernel refused (NLMSGERR_ATTR_OFFS), 0 where
+  // not known.
   uint32_t attribute_offset = 0;
 };
 
@@ -111,16 +110,16 @@ class Socket {
   uint32_t ReserveSequences(uint32_t count);
 
   // Sends GET requests in one datagram and hands over every reply until each is answered: one
-  // message or one error for a request, any number for a dump. Requests and replies must fit the
-  // receive buffer (about 1 MiB, 200 kB without privileges), dumps need not.
+  // message or one error for a request, any number for a dump. The receive buffer must hold
+  // requests and replies (about 1 MiB, 200 kB without privileges), but not dumps.
   //
-  // Aborted: a dump was interrupted by a commit. ResourceExhausted: replies were lost.
-  // DeadlineExceeded: no answer for 5 seconds. DataLoss: an answer is no netlink, or to nothing
-  // that was asked; what `handle` has seen is worth nothing.
+  // Aborted: a commit interrupted a dump. ResourceExhausted: replies were lost. DeadlineExceeded:
+  // no answer for 5 seconds. DataLoss: an answer is malformed, or to no request; what `handle` has
+  // seen is worth nothing.
   absl::Status Ask(const Messages& requests, const std::function<void(const Reply&)>& handle);
 
-  // nf_tables works a batch off inside sendmsg(), so all errors are there when that returns; none
-  // means committed.
+  // The kernel works a batch off inside sendmsg(2), so that all errors have come when that returns.
+  // None means committed.
   absl::StatusOr<std::vector<BatchError>> SendBatch(const Messages& batch);
 
  private:

@@ -16,7 +16,7 @@
 namespace kipt::netlink {
 namespace {
 
-// meta, and immediate: the key of packet metadata, and bytes of the rule's own, into a register.
+// meta and immediate: packet metadata, and bytes of the rule's own, into a register.
 struct MetaLoad {
   uint32_t key = 0;  // enum nft_meta_keys
 };
@@ -34,8 +34,7 @@ struct Register {
   bool used = false;
 };
 
-// The values of the attributes `types`, 4 bytes each. Nothing where one is missing, or where there
-// are others.
+// The values of the attributes `types`, and there are no others.
 template <typename... Types>
 std::optional<std::array<uint32_t, sizeof...(Types)>> ExactWords(const Attributes& data,
                                                                  Types... types) {
@@ -64,7 +63,6 @@ bool HoldsMark(const Register& value) {
 }
 
 // `meta mark set`, where the value is known or made of the mark itself, and `meta nftrace set 1`.
-// Nothing for others.
 std::optional<Statement> ReadMetaStore(const Register& value, uint32_t key) {
   const auto* immediate = std::get_if<ImmediateLoad>(&value.load);
   if (key == NFT_META_NFTRACE && immediate != nullptr && !value.mask &&
@@ -150,8 +148,7 @@ class Resolver {
 
   // Those that shift, or take two registers, are outside the vocabulary.
   bool TakeBitwise(const Attributes& data) {
-    // Kernels since 5.6 dump the operation; without it there was only this one. A number, because
-    // NFT_BITWISE_MASK_XOR has had more than one name.
+    // Kernels since 5.6 dump the operation. A number, because it has had more than one name.
     constexpr uint32_t kMaskXor = 0;
     if (!data.HasOnly({NFTA_BITWISE_SREG, NFTA_BITWISE_DREG, NFTA_BITWISE_LEN, NFTA_BITWISE_MASK,
                        NFTA_BITWISE_XOR, NFTA_BITWISE_OP}) ||
@@ -340,12 +337,11 @@ class Resolver {
     for (const Register& old : std::exchange(registers_, {})) Retire(old);
   }
 
-  // A load ends the rule where the packet is too short for it: one that nobody looks at still says
-  // something.
+  // A load ends the rule where the packet is too short for it, so that an unused one is a
+  // condition, unless it loads bytes of the rule's own.
   void Retire(const Register& old) {
     if (old.used) return;
     OtherExpression unread = Unread(LoadName(old), &old);
-    // But for bytes of the rule's own.
     unread.condition = !std::holds_alternative<ImmediateLoad>(old.load);
     statements_.emplace_back(std::move(unread));
   }

@@ -62,7 +62,7 @@ struct OperationText {
   }
 };
 
-// The lines of one table, in the three parts in which iptables-restore wants them.
+// The lines of one table, in the three parts of iptables-restore's input.
 struct RestoreTable {
   Table table;
   std::string chains = {};
@@ -135,8 +135,8 @@ ChainId ChainOf(const Operation& operation) { return std::visit(OperationChain{}
 std::string ToString(const Operation& operation) { return std::visit(OperationText{}, operation); }
 
 std::string ToRestoreText(const Transaction& transaction, Family family) {
-  // Tables come in the order in which the transaction first names them: each is a transaction of
-  // its own to iptables-restore, and the planner has put first what must stand first.
+  // In the order in which the transaction first names them: to iptables-restore each table is a
+  // transaction of its own, and the planner has put first what must come first.
   std::vector<RestoreTable> tables;
   for (const Operation& operation : transaction.operations) {
     const ChainId& chain = ChainOf(operation);

@@ -150,7 +150,7 @@ std::string DisplayNative(absl::string_view name, const Attributes& data) {
 
 namespace {
 
-// What all versions of the kernel's structs say is what the widest says.
+// The widest of the kernel's structs.
 using NatRange = nf_nat_range2;
 
 std::optional<NatRange> FromIpv4Range(XtBytes bytes) {

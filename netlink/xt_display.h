@@ -2,10 +2,9 @@
 //
 // File: netlink/xt_display.h
 //
-// Other people's xtables matches and targets in the words of iptables-save: those that service
-// proxies, network plugins, container engines and firewalls write. Only shown, never written. Each
-// says all that its bytes say, or nothing: one flag, mode or value beyond what is known here, and
-// there is no text.
+// Other programs' xtables matches and targets as iptables-save prints them: those of service
+// proxies, network plugins, container engines and firewalls. Each text has all that the bytes mean:
+// one flag, mode or value that is not known here, and there is no text.
 #ifndef KIPT_NETLINK_XT_DISPLAY_H_
 #define KIPT_NETLINK_XT_DISPLAY_H_
 
@@ -30,14 +29,13 @@ std::optional<std::string> DisplayXtMatch(Family family, absl::string_view name,
 std::optional<std::string> DisplayXtTarget(Family family, absl::string_view name, uint32_t revision,
                                            XtBytes info);
 
-// An expression of nf_tables' own that iptables-nft writes in place of an xtables extension:
-// "-m limit --limit 5/min", "-j NFLOG --nflog-group 3". Empty where the expression is another, or
-// says anything beyond what is known here.
+// An expression of nf_tables' own that iptables-nft writes instead of an xtables extension:
+// "-m limit --limit 5/min", "-j NFLOG --nflog-group 3". Else empty.
 std::string DisplayNative(absl::string_view name, const Attributes& data);
 
 // ---- words that several of them use ----
 
-// Nothing: there are bits that say more than is known here.
+// Nothing: there are bits that are not known here.
 using Spelling = std::optional<std::string>;
 
 // Shows the bytes of an Info, by a function that takes one or that and the family.
@@ -52,11 +50,11 @@ Spelling Of(Family family, XtBytes bytes) {
   }
 }
 
-// " --dport 80", " ! --dport 80": what is added behind "-m NAME".
+// " --dport 80", " ! --dport 80".
 std::string OptionWords(absl::string_view option, absl::string_view value, bool negated = false);
 
-// The options of one match or target. A bit of `flags` that no call asks for, or one of `inverted`
-// that `flags` does not have, says something that has no option here: there is no text then.
+// The options of one match or target. There is no text where no call asks for a bit of `flags`, or
+// where `inverted` has a bit that `flags` does not have.
 class OptionList {
  public:
   // `name` is "-m tcp" or "-j LOG".
@@ -94,7 +92,6 @@ class OptionList {
   uint32_t unknown_;
 };
 
-// How one match or target is shown.
 struct XtDisplay {
   absl::string_view name;
   uint32_t revision;
@@ -116,11 +113,11 @@ Spelling BitNames(absl::Span<const char* const> names, uint32_t bits);
 // "SYN,ACK SYN": of the flags `mask`, those. Nothing where a bit is none that iptables can name.
 Spelling TcpFlagsText(uint8_t mask, uint8_t flags);
 
-// "-m limit --limit 5/min --limit-burst 7": one packet in `period` ten thousandths of a second, as
-// libxt_limit counts. Nothing for a period that it cannot print.
+// "-m limit --limit 5/min --limit-burst 7": one packet in `period` ten thousandths of a second.
+// Nothing for a period that libxt_limit cannot print.
 Spelling LimitText(uint64_t period, uint32_t burst);
 
-// What NFLOG is told, as a target or as nf_tables' own. `copy_bytes` 0: what the listener asks for.
+// NFLOG, as a target or as nf_tables' own. `copy_bytes` 0: what the listener asks for.
 std::string NflogText(absl::string_view prefix, uint16_t group, uint32_t copy_bytes,
                       uint16_t threshold);
 

@@ -54,7 +54,7 @@ std::optional<XtCtState> DecodeMtInfo(XtBytes bytes) {
   if (!info) return std::nullopt;
   const uint16_t flags = info->match_flags;
   if ((flags & ~XT_CONNTRACK_STATE_ALIAS) != XT_CONNTRACK_STATE) return std::nullopt;
-  // What is inverted but not matched is not looked at; still, nobody writes it.
+  // The kernel ignores what is inverted but not matched; no program writes it.
   if ((info->invert_flags & ~XT_CONNTRACK_STATE) != 0) return std::nullopt;
   if (!IsKnownCtState(info->state_mask)) return std::nullopt;
   XtCtState state;
@@ -174,9 +174,9 @@ std::optional<Masquerade> DecodeXtMasquerade(Family family, XtBytes bytes) {
 
 namespace {
 
-// Matches that have nothing to do with the mark. (A set of type hash:ip,mark looks at it, but a
-// rule does not tell the type of its set.) Not here: bpf, whose program may read anything. Of all
-// of them, and of those below, connlabel alone gives labels.
+// Matches that have nothing to do with the mark. (A set of type hash:ip,mark tests it, but the rule
+// does not hold its set's type.) Not here: bpf, whose program may read anything. Of these and the
+// targets below, connlabel alone gives labels.
 constexpr absl::string_view kMatches[] = {
     "addrtype",  "ah",        "cgroup",    "cluster", "comment", "connbytes", "connlabel",
     "connlimit", "connmark",  "conntrack", "cpu",     "dccp",    "devgroup",  "dscp",
@@ -189,8 +189,8 @@ constexpr absl::string_view kMatches[] = {
     "ttl",       "u32",       "udp",       "udplite"};
 static_assert(std::is_sorted(std::begin(kMatches), std::end(kMatches)));
 
-// The same of targets. Not here: NFQUEUE, whose program may set the mark with its verdict, and the
-// connection's labels (NFQA_CT), and HMARK, which sets the mark.
+// Not here: NFQUEUE, whose program may set the mark and the connection's labels (NFQA_CT) with its
+// verdict, and HMARK, which sets the mark.
 constexpr absl::string_view kTargets[] = {
     "AUDIT",      "CHECKSUM", "CLASSIFY", "CLUSTERIP", "CONNSECMARK", "CT",          "DNAT",
     "DNPT",       "DSCP",     "ECN",      "HL",        "IDLETIMER",   "LED",         "LOG",
@@ -215,7 +215,7 @@ Marks OfRpfilter(XtBytes bytes) {
 }
 
 // net/netfilter/xt_connmark.c: restoring is mark = (mark & ~nfmask) ^ (ctmark & ctmask), saving
-// looks at mark & nfmask, and setting does not touch the packet. `info` of either revision.
+// tests mark & nfmask, and setting does not touch the packet. `info` of either revision.
 Marks OfConnmark(const auto& info, bool shifts) {
   if (!info || info->mode > XT_CONNMARK_RESTORE) return MarksOfUnknownTarget();
   if (info->mode == XT_CONNMARK_RESTORE) return {.set = shifts ? kAllMarks : info->ctmask};
