@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <optional>
 #include <set>
-#include <string>
 #include <utility>
 #include <variant>
 

@@ -128,13 +128,13 @@ void NativeComparison::AddChain(WireBytes message) {
     observed_.altered = true;
     return;
   }
-  chains_.insert(chain->name);
+  added_[chain->name].chain = true;
 }
 
 void NativeComparison::AddRule(WireBytes message) {
   const Attributes held = Attributes::OfMessage(message).value_or(Attributes());
   const NativeChain* chain = FindChain(held.Text(NFTA_RULE_CHAIN));
-  const size_t place = chain != nullptr ? rules_of_chain_[chain->name]++ : 0;
+  const size_t place = chain != nullptr ? added_[chain->name].rules++ : 0;
   std::optional<RuleCounters> counters;
   if (chain != nullptr && place < chain->rules.size()) {
     counters = CountersOf(table_.family, chain->rules[place], held);
@@ -147,9 +147,9 @@ void NativeComparison::AddRule(WireBytes message) {
 ObservedNativeTable NativeComparison::Finish() const {
   ObservedNativeTable observed = observed_;
   for (const NativeChain& chain : table_.chains) {
-    const auto rules = rules_of_chain_.find(chain.name);
-    const size_t count = rules == rules_of_chain_.end() ? 0 : rules->second;
-    observed.altered |= chains_.count(chain.name) == 0 || count != chain.rules.size();
+    const auto added = added_.find(chain.name);
+    observed.altered |=
+        added == added_.end() || !added->second.chain || added->second.rules != chain.rules.size();
   }
   return observed;
 }

@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <map>
-#include <set>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -38,8 +37,11 @@ class NativeComparison {
 
   const NativeTable& table_;
   ObservedNativeTable observed_;
-  std::set<std::string> chains_;                  // that were added
-  std::map<std::string, size_t> rules_of_chain_;  // how many were added
+  struct Added {
+    bool chain = false;
+    size_t rules = 0;
+  };
+  std::map<std::string, Added> added_;  // by the chain's name
 };
 
 // Backend::ReadNativeTable over `socket`, in whose network namespace it reads. The cost does not

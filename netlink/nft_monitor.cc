@@ -18,7 +18,6 @@
 #include <cstddef>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "netlink/attributes.h"
 #include "netlink/kernel_error.h"
@@ -207,22 +206,11 @@ namespace {
 
 class PollMonitor : public Monitor {
  public:
-  PollMonitor(int timer, GenerationReader read_generation, const OwnCommits& own)
-      : timer_(timer), read_generation_(std::move(read_generation)), own_(own) {}
+  PollMonitor(int timer, uint32_t seen, GenerationReader read_generation, const OwnCommits& own)
+      : timer_(timer), seen_(seen), read_generation_(std::move(read_generation)), own_(own) {}
   ~PollMonitor() override { close(timer_); }
   PollMonitor(const PollMonitor&) = delete;
   PollMonitor& operator=(const PollMonitor&) = delete;
-
-  absl::Status Start() {
-    const absl::StatusOr<uint32_t> generation = read_generation_();
-    if (!generation.ok()) return generation.status();
-    seen_ = *generation;
-    const itimerspec period = {.it_interval = kPollPeriod, .it_value = kPollPeriod};
-    if (timerfd_settime(timer_, 0, &period, nullptr) != 0) {
-      return KernelError(errno, "setting a timer");
-    }
-    return absl::OkStatus();
-  }
 
   int fd() const override { return timer_; }
 
@@ -241,19 +229,23 @@ class PollMonitor : public Monitor {
 
  private:
   int timer_;
+  uint32_t seen_;
   GenerationReader read_generation_;
   const OwnCommits& own_;
-  uint32_t seen_ = 0;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Monitor>> NewPollMonitor(GenerationReader read_generation,
                                                         const OwnCommits& own) {
+  const absl::StatusOr<uint32_t> generation = read_generation();
+  if (!generation.ok()) return generation.status();
   const int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   if (timer < 0) return KernelError(errno, "making a timer");
-  auto monitor = std::make_unique<PollMonitor>(timer, std::move(read_generation), own);
-  if (absl::Status status = monitor->Start(); !status.ok()) return status;
+  auto monitor = std::make_unique<PollMonitor>(timer, *generation, std::move(read_generation), own);
+  const itimerspec period = {.it_interval = kPollPeriod, .it_value = kPollPeriod};
+  if (timerfd_settime(timer, 0, &period, nullptr) != 0)
+    return KernelError(errno, "setting a timer");
   return monitor;
 }
 

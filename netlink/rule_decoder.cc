@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "netlink/nf_tables.h"
 #include "netlink/rule_codec.h"
 #include "netlink/statement.h"
@@ -106,64 +107,59 @@ std::variant<Rule, OpaqueRule> ContentOf(std::optional<Family> family,
   return opaque;
 }
 
-struct DecodedRule {
-  std::optional<Family> family;
-  std::vector<Statement> statements;
-  ObservedRule rule;
-};
+std::optional<Family> RuleFamily(WireBytes message) {
+  const uint8_t family = FamilyOf(message);
+  if (family == NFPROTO_IPV4) return Family::kIPv4;
+  return family == NFPROTO_IPV6 ? std::optional<Family>(Family::kIPv6) : std::nullopt;
+}
 
-absl::StatusOr<DecodedRule> Decode(WireBytes message) {
+// The spelling is only for a survey.
+absl::StatusOr<SurveyRule> Decode(WireBytes message, bool spelled) {
   const std::optional<Attributes> attributes = Attributes::OfMessage(message);
   const auto handle = attributes ? attributes->U64(NFTA_RULE_HANDLE) : std::nullopt;
   if (!handle) return absl::DataLossError("a rule's message is malformed");
-  DecodedRule decoded;
-  decoded.rule.handle = *handle;
-  if (FamilyOf(message) == NFPROTO_IPV4) decoded.family = Family::kIPv4;
-  if (FamilyOf(message) == NFPROTO_IPV6) decoded.family = Family::kIPv6;
+  const std::optional<Family> family = RuleFamily(message);
   const std::vector<Expression> expressions =
       ParseExpressions(attributes->Bytes(NFTA_RULE_EXPRESSIONS).value_or(WireBytes()));
-  decoded.rule.xt = std::any_of(expressions.begin(), expressions.end(),
-                                [](const Expression& each) { return ParseXt(each).has_value(); });
-  decoded.statements = ResolveStatements(decoded.family, expressions);
-  for (const Statement& statement : decoded.statements) {
+  SurveyRule rule;
+  rule.handle = *handle;
+  rule.xt =
+      absl::c_any_of(expressions, [](const Expression& each) { return ParseXt(each).has_value(); });
+  std::vector<Statement> statements = ResolveStatements(family, expressions);
+  for (const Statement& statement : statements) {
     // Of the last counter, as iptables-save prints it.
-    if (const auto* counters = std::get_if<RuleCounters>(&statement)) {
-      decoded.rule.counters = *counters;
-    }
+    if (const auto* counters = std::get_if<RuleCounters>(&statement)) rule.counters = *counters;
   }
   for (std::string& comment :
        UserDataComments(attributes->Bytes(NFTA_RULE_USERDATA).value_or(WireBytes()))) {
-    decoded.statements.emplace_back(CommentStatement{.text = std::move(comment)});
+    statements.emplace_back(CommentStatement{.text = std::move(comment)});
   }
   if (attributes->Bytes(NFTA_RULE_COMPAT)) {
     // `-p` for xtables matches: a condition outside the expressions.
-    decoded.statements.emplace_back(
+    statements.emplace_back(
         OtherExpression{.name = "compat", .decides = false, .is_target = false});
   }
-  decoded.rule.content = ContentOf(decoded.family, decoded.statements);
-  return decoded;
+  rule.content = ContentOf(family, statements);
+  if (spelled && rule.rule() != nullptr) {
+    std::string spelling = DescribeOpaqueRule(family, statements).text;
+    if (spelling != ToString(family.value_or(Family::kIPv4), rule)) {
+      rule.spelling = std::move(spelling);
+    }
+  }
+  return rule;
 }
 
 }  // namespace
 
 absl::StatusOr<ObservedRule> DecodeRule(WireBytes message) {
-  absl::StatusOr<DecodedRule> decoded = Decode(message);
-  if (!decoded.ok()) return decoded.status();
-  if (!decoded->family) return absl::DataLossError("a rule of an unexpected family");
-  return std::move(decoded->rule);
+  absl::StatusOr<SurveyRule> rule = Decode(message, /*spelled=*/false);
+  if (!rule.ok()) return rule.status();
+  if (!RuleFamily(message)) return absl::DataLossError("a rule of an unexpected family");
+  return ObservedRule(*std::move(rule));
 }
 
 absl::StatusOr<SurveyRule> DecodeSurveyRule(WireBytes message) {
-  absl::StatusOr<DecodedRule> decoded = Decode(message);
-  if (!decoded.ok()) return decoded.status();
-  const std::optional<Family> family = decoded->family;
-  SurveyRule rule = {std::move(decoded->rule)};
-  if (rule.rule() == nullptr) return rule;
-  std::string spelling = DescribeOpaqueRule(family, decoded->statements).text;
-  if (spelling != ToString(family.value_or(Family::kIPv4), rule)) {
-    rule.spelling = std::move(spelling);
-  }
-  return rule;
+  return Decode(message, /*spelled=*/true);
 }
 
 }  // namespace kipt::netlink

@@ -29,12 +29,13 @@ class ExpressionWriter {
  public:
   explicit ExpressionWriter(Messages& to) : to_(to) {}
 
-  // Of nft_compat.
-  void Match(const char* name, uint32_t revision, const std::vector<uint8_t>& info) {
-    Xt("match", name, revision, info);
-  }
-  void Target(const char* name, uint32_t revision, const std::vector<uint8_t>& info) {
-    Xt("target", name, revision, info);
+  // `kind` is "match" or "target": NFTA_TARGET_* are numbered alike.
+  void Xt(const char* kind, const char* name, uint32_t revision, const std::vector<uint8_t>& info) {
+    Add(kind, [&] {
+      to_.PutText(NFTA_MATCH_NAME, name);
+      to_.PutU32(NFTA_MATCH_REV, revision);
+      to_.Put(NFTA_MATCH_INFO, info);
+    });
   }
 
   // Loads `loaded` bytes of the address.
@@ -95,14 +96,6 @@ class ExpressionWriter {
       to_.PutNest(NFTA_EXPR_DATA, data);
     });
   }
-  // NFTA_TARGET_* are numbered alike.
-  void Xt(const char* kind, const char* name, uint32_t revision, const std::vector<uint8_t>& info) {
-    Add(kind, [&] {
-      to_.PutText(NFTA_MATCH_NAME, name);
-      to_.PutU32(NFTA_MATCH_REV, revision);
-      to_.Put(NFTA_MATCH_INFO, info);
-    });
-  }
   void Mask(WireBytes mask) {
     Add("bitwise", [&] {
       to_.PutU32(NFTA_BITWISE_SREG, NFT_REG_1);
@@ -134,10 +127,11 @@ struct TargetEncoder {
   void operator()(const Return&) const { writer.Verdict(NFT_RETURN); }
   void operator()(const Jump& jump) const { writer.Verdict(NFT_JUMP, jump.chain); }
   void operator()(const SetMark& mark) const {
-    writer.Target(kXtSetMark, kXtSetMarkRevision, EncodeXtSetMark(mark));
+    writer.Xt("target", kXtSetMark, kXtSetMarkRevision, EncodeXtSetMark(mark));
   }
   void operator()(const Masquerade& masquerade) const {
-    writer.Target(kXtMasquerade, kXtMasqueradeRevision, EncodeXtMasquerade(family, masquerade));
+    writer.Xt("target", kXtMasquerade, kXtMasqueradeRevision,
+              EncodeXtMasquerade(family, masquerade));
   }
   void operator()(const NoTarget&) const {}
 };
@@ -198,14 +192,14 @@ absl::Status EncodeRule(const ChainId& chain, const Rule& rule, Messages& to) {
       writer.Address(chain.family, /*is_source=*/false, *rule.destination, bytes);
     }
     if (!rule.comment.empty()) {
-      writer.Match(kXtComment, kXtCommentRevision, EncodeXtComment(rule.comment));
+      writer.Xt("match", kXtComment, kXtCommentRevision, EncodeXtComment(rule.comment));
     }
-    if (rule.mark) writer.Match(kXtMark, kXtMarkRevision, EncodeXtMark(*rule.mark));
+    if (rule.mark) writer.Xt("match", kXtMark, kXtMarkRevision, EncodeXtMark(*rule.mark));
     if (rule.ct_state) {
-      writer.Match(kXtConntrack, kXtConntrackRevision, EncodeXtCtState(*rule.ct_state));
+      writer.Xt("match", kXtConntrack, kXtConntrackRevision, EncodeXtCtState(*rule.ct_state));
     }
     if (rule.conn_label) {
-      writer.Match(kXtConnLabel, kXtConnLabelRevision, EncodeXtConnLabel(*rule.conn_label));
+      writer.Xt("match", kXtConnLabel, kXtConnLabelRevision, EncodeXtConnLabel(*rule.conn_label));
     }
     writer.Counter();
     std::visit(TargetEncoder{.family = chain.family, .writer = writer}, rule.target);

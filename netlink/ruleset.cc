@@ -6,38 +6,31 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
-#include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "netlink/nf_tables.h"
 
 namespace kipt::netlink {
 namespace {
 
-constexpr uint32_t kPrerouting = 0;
-constexpr uint32_t kInput = 1;
-constexpr uint32_t kForward = 2;
-constexpr uint32_t kOutput = 3;
-constexpr uint32_t kPostrouting = 4;
-
 constexpr BaseChain kBaseChains[] = {
-    {Table::kFilter, "INPUT", kInput, 0, "filter"},
-    {Table::kFilter, "FORWARD", kForward, 0, "filter"},
-    {Table::kFilter, "OUTPUT", kOutput, 0, "filter"},
-    {Table::kNat, "PREROUTING", kPrerouting, -100, "nat"},
-    {Table::kNat, "INPUT", kInput, 100, "nat"},
-    {Table::kNat, "OUTPUT", kOutput, -100, "nat"},
-    {Table::kNat, "POSTROUTING", kPostrouting, 100, "nat"},
-    {Table::kMangle, "PREROUTING", kPrerouting, -150, "filter"},
-    {Table::kMangle, "INPUT", kInput, -150, "filter"},
-    {Table::kMangle, "FORWARD", kForward, -150, "filter"},
+    {Table::kFilter, "INPUT", NF_INET_LOCAL_IN, 0, "filter"},
+    {Table::kFilter, "FORWARD", NF_INET_FORWARD, 0, "filter"},
+    {Table::kFilter, "OUTPUT", NF_INET_LOCAL_OUT, 0, "filter"},
+    {Table::kNat, "PREROUTING", NF_INET_PRE_ROUTING, -100, "nat"},
+    {Table::kNat, "INPUT", NF_INET_LOCAL_IN, 100, "nat"},
+    {Table::kNat, "OUTPUT", NF_INET_LOCAL_OUT, -100, "nat"},
+    {Table::kNat, "POSTROUTING", NF_INET_POST_ROUTING, 100, "nat"},
+    {Table::kMangle, "PREROUTING", NF_INET_PRE_ROUTING, -150, "filter"},
+    {Table::kMangle, "INPUT", NF_INET_LOCAL_IN, -150, "filter"},
+    {Table::kMangle, "FORWARD", NF_INET_FORWARD, -150, "filter"},
     // "route": a changed mark makes the kernel route the packet again.
-    {Table::kMangle, "OUTPUT", kOutput, -150, "route"},
-    {Table::kMangle, "POSTROUTING", kPostrouting, -150, "filter"},
+    {Table::kMangle, "OUTPUT", NF_INET_LOCAL_OUT, -150, "route"},
+    {Table::kMangle, "POSTROUTING", NF_INET_POST_ROUTING, -150, "filter"},
 };
 
 int AddressFamily(Family family) { return family == Family::kIPv4 ? AF_INET : AF_INET6; }
@@ -56,19 +49,16 @@ std::string OptionText(absl::string_view option, bool negated, absl::string_view
 // In the order of libxt_conntrack's printing, which is neither that of the bits nor of the
 // argument.
 std::string CtStatesText(uint16_t states) {
-  struct Name {
-    uint16_t bit;
-    const char* text;
-  };
-  static constexpr Name kNames[] = {
-      {kCtInvalid, "INVALID"},     {kCtNew, "NEW"},
-      {kCtRelated, "RELATED"},     {kCtEstablished, "ESTABLISHED"},
-      {kCtUntracked, "UNTRACKED"}, {kCtSnat, "SNAT"},
-      {kCtDnat, "DNAT"},
-  };
+  static constexpr std::pair<uint16_t, const char*> kNames[] = {{kCtInvalid, "INVALID"},
+                                                                {kCtNew, "NEW"},
+                                                                {kCtRelated, "RELATED"},
+                                                                {kCtEstablished, "ESTABLISHED"},
+                                                                {kCtUntracked, "UNTRACKED"},
+                                                                {kCtSnat, "SNAT"},
+                                                                {kCtDnat, "DNAT"}};
   std::vector<const char*> present;
-  for (const Name& name : kNames) {
-    if ((states & name.bit) != 0) present.push_back(name.text);
+  for (const auto& [bit, name] : kNames) {
+    if ((states & bit) != 0) present.push_back(name);
   }
   return absl::StrJoin(present, ",");
 }
@@ -181,13 +171,12 @@ absl::Status CheckConnLabel(const Rule& rule) {
 
 std::string ToString(Family family, const Rule& rule) {
   std::vector<std::string> words;
-  if (Restricts(rule.source)) {
-    words.push_back(OptionText("-s", rule.source->negated, ToString(family, rule.source->prefix)));
-  }
-  if (Restricts(rule.destination)) {
-    words.push_back(
-        OptionText("-d", rule.destination->negated, ToString(family, rule.destination->prefix)));
-  }
+  const auto address = [&](const char* option, const std::optional<PrefixMatch>& match) {
+    if (!Restricts(match)) return;
+    words.push_back(OptionText(option, match->negated, ToString(family, match->prefix)));
+  };
+  address("-s", rule.source);
+  address("-d", rule.destination);
   if (!rule.comment.empty()) {
     words.push_back(absl::StrCat("-m comment --comment ", QuoteForSave(rule.comment)));
   }

@@ -10,9 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <optional>
-#include <utility>
 
 #include "absl/container/inlined_vector.h"
 #include "netlink/kernel_error.h"

@@ -5,9 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <iterator>
-#include <optional>
 #include <utility>
-#include <variant>
 
 #include "absl/algorithm/container.h"
 #include "absl/functional/function_ref.h"
@@ -171,8 +169,7 @@ class Resolver {
       return true;
     }
     from->used = true;
-    const bool flips =
-        std::any_of(flip->begin(), flip->end(), [](uint8_t byte) { return byte != 0; });
+    const bool flips = absl::c_any_of(*flip, [](uint8_t byte) { return byte != 0; });
     Store(Register{.load = from->load,
                    .mask = *mask,
                    .flip = flips ? *flip : WireBytes(),
@@ -187,24 +184,18 @@ class Resolver {
     const auto op = data.U32(NFTA_CMP_OP);
     const auto value = DataValue(data, NFTA_CMP_DATA);
     if (!from || !op || !value) return false;
-    switch (*op) {
-      case NFT_CMP_EQ:
-      case NFT_CMP_NEQ:
-        Compare(*from, value->size(), "cmp", [&](const Register& loaded) {
-          return ReadComparison(loaded, {.negated = op == NFT_CMP_NEQ, .data = *value});
-        });
-        return true;
-      case NFT_CMP_LT:
-      case NFT_CMP_LTE:
-        CompareRange(*from, {.open = op == NFT_CMP_LT, .low = {}, .high = *value});
-        return true;
-      case NFT_CMP_GT:
-      case NFT_CMP_GTE:
-        CompareRange(*from, {.open = op == NFT_CMP_GT, .low = *value, .high = {}});
-        return true;
-      default:
-        return false;
+    if (op == NFT_CMP_EQ || op == NFT_CMP_NEQ) {
+      Compare(*from, value->size(), "cmp", [&](const Register& loaded) {
+        return ReadComparison(loaded, {.negated = op == NFT_CMP_NEQ, .data = *value});
+      });
+      return true;
     }
+    const bool less = op == NFT_CMP_LT || op == NFT_CMP_LTE;
+    if (!less && op != NFT_CMP_GT && op != NFT_CMP_GTE) return false;
+    CompareRange(*from, {.open = op == NFT_CMP_LT || op == NFT_CMP_GT,
+                         .low = less ? WireBytes() : *value,
+                         .high = less ? *value : WireBytes()});
+    return true;
   }
 
   bool TakeRange(const Attributes& data) {
@@ -246,9 +237,7 @@ class Resolver {
 
   void TakeOther(OtherExpression other) {
     // It may read and write any register.
-    if (std::any_of(registers_.begin(), registers_.end(), HoldsMark)) {
-      other.marks.tested = kAllMarks;
-    }
+    if (absl::c_any_of(registers_, HoldsMark)) other.marks.tested = kAllMarks;
     Clobber();
     statements_.emplace_back(std::move(other));
   }

@@ -18,7 +18,6 @@
 
 #include <cstring>
 #include <iterator>
-#include <type_traits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -239,34 +238,34 @@ Spelling Nat(const NatTarget& target, Family family, uint32_t revision, XtBytes 
 
 // ---- other targets ----
 
-// By enum ipt_reject_with and enum ip6t_reject_with.
-constexpr const char* kRejects[] = {"icmp-net-unreachable",
-                                    "icmp-host-unreachable",
-                                    "icmp-proto-unreachable",
-                                    "icmp-port-unreachable",
-                                    nullptr,
-                                    "icmp-net-prohibited",
-                                    "icmp-host-prohibited",
-                                    "tcp-reset",
-                                    "icmp-admin-prohibited"};
+// By enum ipt_reject_with and enum ip6t_reject_with; empty is none that iptables writes.
+constexpr absl::string_view kRejects[] = {"icmp-net-unreachable",
+                                          "icmp-host-unreachable",
+                                          "icmp-proto-unreachable",
+                                          "icmp-port-unreachable",
+                                          "",
+                                          "icmp-net-prohibited",
+                                          "icmp-host-prohibited",
+                                          "tcp-reset",
+                                          "icmp-admin-prohibited"};
 static_assert(std::size(kRejects) == IPT_ICMP_ADMIN_PROHIBITED + 1);
-constexpr const char* kRejects6[] = {"icmp6-no-route",
-                                     "icmp6-adm-prohibited",
-                                     nullptr,
-                                     "icmp6-addr-unreachable",
-                                     "icmp6-port-unreachable",
-                                     nullptr,
-                                     "tcp-reset",
-                                     "icmp6-policy-fail",
-                                     "icmp6-reject-route"};
+constexpr absl::string_view kRejects6[] = {"icmp6-no-route",
+                                           "icmp6-adm-prohibited",
+                                           "",
+                                           "icmp6-addr-unreachable",
+                                           "icmp6-port-unreachable",
+                                           "",
+                                           "tcp-reset",
+                                           "icmp6-policy-fail",
+                                           "icmp6-reject-route"};
 static_assert(std::size(kRejects6) == IP6T_ICMP6_REJECT_ROUTE + 1);
 
 // Both families' structs are one enum.
 static_assert(sizeof(ipt_reject_info) == 4 && sizeof(ip6t_reject_info) == 4);
 Spelling Reject(Family family, const uint32_t& code) {
-  const absl::Span<const char* const> names =
+  const absl::Span<const absl::string_view> names =
       family == Family::kIPv4 ? absl::MakeConstSpan(kRejects) : absl::MakeConstSpan(kRejects6);
-  if (code >= names.size() || names[code] == nullptr) return std::nullopt;
+  if (code >= names.size() || names[code].empty()) return std::nullopt;
   return absl::StrCat("-j REJECT --reject-with ", names[code]);
 }
 

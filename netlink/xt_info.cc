@@ -19,8 +19,6 @@
 #include <linux/netfilter/xt_socket.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstring>
 #include <iterator>
 
 #include "absl/algorithm/container.h"
