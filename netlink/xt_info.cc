@@ -18,9 +18,6 @@
 #include <linux/netfilter/xt_set.h>
 #include <linux/netfilter/xt_socket.h>
 
-#include <algorithm>
-#include <iterator>
-
 #include "absl/algorithm/container.h"
 #include "absl/functional/function_ref.h"
 
@@ -185,7 +182,6 @@ constexpr absl::string_view kMatches[] = {
     "rateest",   "realm",     "recent",    "rt",      "sctp",    "set",       "srh",
     "state",     "statistic", "string",    "tcp",     "tcpmss",  "time",      "tos",
     "ttl",       "u32",       "udp",       "udplite"};
-static_assert(std::is_sorted(std::begin(kMatches), std::end(kMatches)));
 
 // Not here: NFQUEUE, whose program may set the mark and the connection's labels (NFQA_CT) with its
 // verdict, and HMARK, which sets the mark.
@@ -195,7 +191,6 @@ constexpr absl::string_view kTargets[] = {
     "MASQUERADE", "NETMAP",   "NFLOG",    "NOTRACK",   "RATEEST",     "REDIRECT",    "REJECT",
     "SECMARK",    "SNAT",     "SNPT",     "SYNPROXY",  "TCPMSS",      "TCPOPTSTRIP", "TEE",
     "TOS",        "TRACE",    "TTL",      "ULOG"};
-static_assert(std::is_sorted(std::begin(kTargets), std::end(kTargets)));
 
 Marks OfSocket(uint32_t revision, XtBytes bytes) {
   // Revision 0 has no struct, the others one byte of flags.
@@ -253,13 +248,9 @@ Marks MarksOfUnknownTarget() {
   return {.tested = kAllMarks, .set = kAllMarks, .labels_set = AllConnLabels()};
 }
 
-bool IsMatchWithoutMark(absl::string_view name) {
-  return std::binary_search(std::begin(kMatches), std::end(kMatches), name);
-}
+bool IsMatchWithoutMark(absl::string_view name) { return absl::c_linear_search(kMatches, name); }
 
-bool IsTargetWithoutMark(absl::string_view name) {
-  return std::binary_search(std::begin(kTargets), std::end(kTargets), name);
-}
+bool IsTargetWithoutMark(absl::string_view name) { return absl::c_linear_search(kTargets, name); }
 
 TargetEffect EffectOfTarget(absl::string_view name) {
   constexpr absl::string_view kPassOn[] = {"LOG", "NFLOG", "TRACE"};
