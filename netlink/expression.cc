@@ -88,11 +88,6 @@ bool IsPort(const PayloadLoad& load) {
          load.length == 2;
 }
 
-// Offset of the flags in struct tcphdr.
-bool IsTcpFlags(const PayloadLoad& load) {
-  return load.base == NFT_PAYLOAD_TRANSPORT_HEADER && load.offset == 13 && load.length == 1;
-}
-
 }  // namespace
 
 OtherExpression DescribeOther(const Expression& expression) {
@@ -201,7 +196,8 @@ std::vector<Statement> ReadPayload(std::optional<Family> family, const PayloadLo
     if (const auto address = ReadAddress(*family, load, mask, comparison)) return {*address};
   }
   if (data.size() != load.length) return {};
-  if (IsTcpFlags(load) && mask) {
+  // Offset of the flags in struct tcphdr.
+  if (mask && load.base == NFT_PAYLOAD_TRANSPORT_HEADER && load.offset == 13 && load.length == 1) {
     return {TcpFlagsStatement{.negated = negated, .mask = (*mask)[0], .flags = data[0]}};
   }
   if (mask) return {};

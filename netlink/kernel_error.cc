@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/kernel_error.h"
 
-#include <algorithm>
 #include <cerrno>
-#include <iterator>
 #include <system_error>
 
 #include "absl/strings/cord.h"
@@ -66,11 +64,10 @@ std::optional<std::string> Payload(const absl::Status& status, const char* type)
 }  // namespace
 
 absl::Status KernelError(int error_number, absl::string_view action, absl::string_view advice) {
-  const auto* const known = std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& row) {
-    return row.error_number == error_number;
-  });
-  const Row row =
-      known != std::end(kRows) ? *known : Row{error_number, absl::StatusCode::kUnknown, ""};
+  Row row = {error_number, absl::StatusCode::kUnknown, ""};
+  for (const Row& known : kRows) {
+    if (known.error_number == error_number) row = known;
+  }
   if (advice.empty()) advice = row.advice;
   // ERESTART reaches programs only through nf_tables; strerror's words for it mislead.
   std::string message =

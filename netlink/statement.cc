@@ -36,15 +36,10 @@ struct Register {
 template <typename... Types>
 std::optional<std::array<uint32_t, sizeof...(Types)>> ExactWords(const Attributes& data,
                                                                  Types... types) {
-  if (!data.HasOnly({static_cast<uint16_t>(types)...})) return std::nullopt;
-  const std::array<std::optional<uint32_t>, sizeof...(Types)> found = {
-      data.U32(static_cast<uint16_t>(types))...};
-  std::array<uint32_t, sizeof...(Types)> words = {};
-  for (size_t i = 0; i < words.size(); ++i) {
-    if (!found[i]) return std::nullopt;
-    words[i] = *found[i];
+  if (!data.HasOnly({static_cast<uint16_t>(types)...}) || !(data.U32(types) && ...)) {
+    return std::nullopt;
   }
-  return words;
+  return std::array<uint32_t, sizeof...(Types)>{*data.U32(types)...};
 }
 
 // nf_tables has the same 64 bytes under two sets of names: NFT_REG_1..4 of 16 bytes and

@@ -70,10 +70,7 @@ struct RestoreTable {
   std::string removals = {};
 };
 
-struct BitName {
-  uint32_t bit;
-  absl::string_view name;
-};
+using BitName = std::pair<uint32_t, absl::string_view>;
 
 // In the order of their bits, as nft prints them.
 constexpr BitName kStates[] = {{NF_CT_STATE_INVALID_BIT, "invalid"},
@@ -89,10 +86,9 @@ constexpr BitName kStatuses[] = {{IPS_EXPECTED, "expected"}, {IPS_SEEN_REPLY, "s
 // "established,new,0x80".
 std::string BitNames(uint32_t bits, absl::Span<const BitName> names) {
   std::vector<std::string> parts;
-  for (const BitName& known : names) {
-    if ((bits & known.bit) == 0) continue;
-    parts.emplace_back(known.name);
-    bits &= ~known.bit;
+  for (const auto& [bit, name] : names) {
+    if ((bits & bit) != 0) parts.emplace_back(name);
+    bits &= ~bit;
   }
   if (bits != 0) parts.push_back(absl::StrCat("0x", absl::Hex(bits)));
   return absl::StrJoin(parts, ",");

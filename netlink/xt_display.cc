@@ -18,6 +18,7 @@
 
 #include <cstring>
 #include <iterator>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -99,26 +100,22 @@ Spelling TcpFlagsText(uint8_t mask, uint8_t flags) {
 }
 
 Spelling LimitText(uint64_t period, uint32_t burst) {
-  struct Unit {
-    const char* name;
-    uint64_t length;
-  };
   // XT_LIMIT_SCALE, linux/netfilter/xt_limit.h.
   constexpr uint64_t kSecond = 10000;
-  static constexpr Unit kUnits[] = {
+  static constexpr std::pair<const char*, uint64_t> kUnits[] = {
       {"sec", kSecond}, {"min", 60 * kSecond}, {"hour", 3600 * kSecond}, {"day", 86400 * kSecond}};
   constexpr uint32_t kDefaultBurst = 5;
   if (period == 0 || period > UINT32_MAX) return std::nullopt;
   // The shortest unit that is no shorter than the period and loses little to rounding, as
   // libxt_limit prints it.
-  const Unit* unit = std::end(kUnits) - 1;
+  const auto* unit = std::end(kUnits) - 1;
   while (unit != std::begin(kUnits)) {
-    const uint64_t shorter = (unit - 1)->length;
+    const uint64_t shorter = (unit - 1)->second;
     if (period > shorter || shorter / period < shorter % period) break;
     --unit;
   }
-  if (unit->length / period == 0) return std::nullopt;
-  std::string text = absl::StrCat("-m limit --limit ", unit->length / period, "/", unit->name);
+  if (unit->second / period == 0) return std::nullopt;
+  std::string text = absl::StrCat("-m limit --limit ", unit->second / period, "/", unit->first);
   if (burst != kDefaultBurst) absl::StrAppend(&text, " --limit-burst ", burst);
   return text;
 }
