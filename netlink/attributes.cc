@@ -21,7 +21,7 @@ std::optional<T> BigEndian(std::optional<WireBytes> bytes) {
   return value;
 }
 
-// The first of `bytes`, which then begin behind it. Nothing where its length does not fit.
+// Removes the first one from `bytes`. Nothing where its length does not fit.
 std::optional<Attribute> TakeFirst(WireBytes& bytes) {
   nlattr header = {};
   if (bytes.size() < sizeof(header)) return std::nullopt;
@@ -61,10 +61,8 @@ std::vector<Attribute> Attributes::all() const {
 bool Attributes::HasOnly(std::initializer_list<uint16_t> types) const {
   WireBytes rest = bytes_;
   while (const std::optional<Attribute> attribute = TakeFirst(rest)) {
-    WireBytes behind = rest;
-    while (const std::optional<Attribute> other = TakeFirst(behind)) {
-      if (other->type == attribute->type) return false;
-    }
+    // It is the first of its type.
+    if (Bytes(attribute->type)->data() != attribute->payload.data()) return false;
     if (std::find(types.begin(), types.end(), attribute->type) == types.end()) return false;
   }
   return true;

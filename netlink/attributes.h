@@ -2,8 +2,7 @@
 //
 // File: netlink/attributes.h
 //
-// Netlink attributes. They are read from bytes that may be anything: nothing here trusts a length.
-// Integers of nf_tables are big endian.
+// Netlink attributes, read from bytes that may be anything. Integers of nf_tables are big endian.
 #ifndef KIPT_NETLINK_ATTRIBUTES_H_
 #define KIPT_NETLINK_ATTRIBUTES_H_
 
@@ -27,24 +26,21 @@ struct Attribute {
   WireBytes payload;
 };
 
-// The attributes of one nest, or of one message behind its nfgenmsg. Points into the bytes it was
-// parsed from, and takes no memory of its own: a look at the kernel reads hundreds of them.
+// The attributes of one nest, or of one message after its nfgenmsg. Points into the bytes that it
+// was parsed from, and takes no memory of its own: one read of the kernel parses hundreds of them.
 class Attributes {
  public:
   // Nothing where a length does not fit.
   static std::optional<Attributes> Parse(WireBytes bytes);
-  // Those of a whole message, behind its nlmsghdr and nfgenmsg. Nothing also where it is shorter
-  // than these.
+  // Those of a whole message, its nlmsghdr included.
   static std::optional<Attributes> OfMessage(WireBytes message);
 
-  // In their order.
   std::vector<Attribute> all() const;
 
   // Every type is one of `types`, and none comes twice.
   bool HasOnly(std::initializer_list<uint16_t> types) const;
 
-  // The first attribute of that type. Nothing where there is none, or where it has another size
-  // than asked for.
+  // The first attribute of that type. Nothing where there is none, or where its size is another.
   std::optional<WireBytes> Bytes(uint16_t type) const;
   std::optional<uint16_t> U16(uint16_t type) const;
   std::optional<uint32_t> U32(uint16_t type) const;
@@ -55,8 +51,7 @@ class Attributes {
   std::optional<Attributes> Nest(uint16_t type) const;
 
  private:
-  // Each of its lengths fits.
-  WireBytes bytes_;
+  WireBytes bytes_;  // whose lengths fit
 };
 
 // nfgen_family of a whole message that Attributes::OfMessage takes.
@@ -65,8 +60,7 @@ uint8_t FamilyOf(WireBytes message);
 // nlmsg_type of an NFT_MSG_*.
 uint16_t NftMessageType(uint16_t type);
 
-// Messages for one datagram, numbered in their order. Each is begun, and takes the attributes that
-// are put after that.
+// Messages for one datagram, numbered in their order. Attributes are put into the last one begun.
 class Messages {
  public:
   // Attributes that are texts, {type, value}.

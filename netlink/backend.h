@@ -2,8 +2,8 @@
 //
 // File: netlink/backend.h
 //
-// The one door between values and a kernel. A Backend decides nothing: it reads what it is asked
-// for and applies what it is given. Retries, ownership and policy belong to its callers.
+// Reads the kernel's rules as values and applies transactions. A Backend decides nothing: retries,
+// ownership and policy belong to its callers.
 #ifndef KIPT_NETLINK_BACKEND_H_
 #define KIPT_NETLINK_BACKEND_H_
 
@@ -26,17 +26,16 @@ namespace kipt::netlink {
 
 struct ChainQuery {
   ChainId chain;
-  // False asks only whether the chain exists: its rules, which may be tens of thousands, are not
-  // read.
+  // False: only whether the chain exists, for it may have tens of thousands of rules.
   bool with_rules = true;
-  // Also reads what keeps packets from rules of this chain, which is then read with its rules: the
-  // chains, with their rules, that every packet goes into before the last jump to another chain
-  // that is asked for with rules (in a user chain: before its end), and those that these lead to;
-  // and whether the table is dormant. A chain that is asked for without rules stays so.
+  // Also reads what keeps packets from rules of this chain: whether the table is dormant, and the
+  // chains, with their rules, that every packet passes before the last jump to another chain that
+  // is asked for with rules (in a user chain: before its end), and those that these lead to. A
+  // chain that is asked for without rules stays so.
   bool follow = false;
 };
 
-// A native table, at one generation. Nothing: it does not exist.
+// Without a table: it does not exist.
 struct NativeReading {
   uint32_t generation = 0;
   std::optional<ObservedNativeTable> table = {};
@@ -44,63 +43,55 @@ struct NativeReading {
 
 // How a backend is watched.
 enum class WatchMode : uint8_t {
-  // The kernel reports every commit, and who made it. Makes other writers' commits dearer: the
-  // kernel builds notifications of every object in them as soon as anybody listens.
+  // The kernel reports every commit, and who made it. Other programs' commits take longer: the
+  // kernel builds notifications of every object in them as soon as one program listens.
   kEvents,
-  // Asked ten times a second; costs other writers nothing and names nobody.
+  // The generation is read ten times a second. Costs other writers nothing and names none of them.
   kPoll,
 };
 
-// One commit of somebody else's.
+// One commit of another writer.
 struct RulesetChange {
   // The generation that it led to; 0 where not known.
   uint32_t generation = 0;
-  // In RulesetChanges::writers: the generation of the first change of this writer's.
+  // In RulesetChanges::writers: the generation of this writer's first change.
   uint32_t first_generation = 0;
-  // NFTA_GEN_PROC_PID: the writer in the initial PID namespace, whichever it lives in itself; 0
-  // where not known.
+  // NFTA_GEN_PROC_PID, in the initial PID namespace; 0 where not known.
   uint32_t pid = 0;
-  // NFTA_GEN_PROC_NAME: the writer's comm (proc_pid_comm(5)), at most 15 bytes of anything; empty
-  // where not known.
+  // NFTA_GEN_PROC_NAME (proc_pid_comm(5)): at most 15 bytes of anything; empty where not known.
   std::string command = {};
 
   bool operator==(const RulesetChange&) const = default;
 };
 
-// What has happened since the last Drain, our own commits left out where the backend can tell them
-// from others' (the iptables-legacy backend cannot).
+// What has happened since the last Drain, without our own commits where the backend can distinguish
+// them (the iptables-legacy backend cannot).
 struct RulesetChanges {
-  // How many distinct writers `writers` holds at most.
   static constexpr size_t kMaxWriters = 8;
 
   uint64_t count = 0;
   // The last change of each of the first kMaxWriters writers (pid and command), oldest writer
   // first. Empty where writers are not known.
   std::vector<RulesetChange> writers = {};
-  // How many of the changes are by none of `writers`, or by a writer or of a generation that is
-  // not known.
+  // How many of the changes are by none of `writers`, or have no known writer or generation.
   uint64_t others = 0;
-  // Events that the kernel could not deliver because we were too slow. Harmless: a look follows
+  // Events that the kernel could not deliver because we were too slow. Harmless: a check follows
   // anyway.
   uint64_t lost = 0;
 
   bool operator==(const RulesetChanges&) const = default;
 };
 
-// Not safe for use by several threads at once. Stays in the network namespace in which its backend
-// was created. Must not outlive its backend.
+// Not safe for use by several threads at once. Must not outlive its backend.
 class Monitor {
  public:
   virtual ~Monitor() = default;
 
-  // Becomes readable (poll(2), level-triggered) when there is something to drain. Owned by the
-  // monitor.
+  // Readable (poll(2), level-triggered) while there is something to drain. Owned by the monitor.
   virtual int fd() const = 0;
 
   // Empties the queue without blocking. A count of 0 is not rare: a commit of our own, or a lock
-  // that was taken for reading.
-  //
-  // Any error: the monitor can no longer be relied upon; make a new one.
+  // that was taken for reading. After an error the monitor is of no more use.
   virtual absl::StatusOr<RulesetChanges> Drain() = 0;
 };
 
@@ -117,45 +108,42 @@ constexpr BackendKind OtherThan(BackendKind kind) {
 }
 
 // Not safe for use by several threads at once; may be created on one thread and used on another.
-// A backend stays in the network namespace in which it was created.
+// Stays in the network namespace in which it was created.
 class Backend {
  public:
   virtual ~Backend() = default;
 
   virtual BackendKind kind() const = 0;
 
-  // Whether a transaction of both families is applied whole or not at all. Where it is not, a
-  // transaction that was refused may have been applied for one of them.
+  // Whether a transaction of both families is applied whole or not at all. If not, a refused one
+  // may have been applied for one of them.
   virtual bool spans_families() const { return true; }
 
-  // What this backend cannot promise on this machine although others of its kind can, for the log.
-  // Empty where there is nothing to say.
+  // What this backend cannot promise on this machine although others of its kind can, for the log;
+  // may be empty.
   virtual std::string caveat() const { return ""; }
 
-  // What stands now in the chains asked for, all at one generation. Creates nothing, neither tables
-  // nor chains. The cost grows with the rules of these chains, not with other people's.
+  // The current state of these chains, all at one generation. Creates nothing, neither tables nor
+  // chains. The cost grows with the rules of these chains alone.
   //
-  // Aborted: others kept changing the ruleset while it was read; ask again.
+  // Aborted: other programs kept changing the ruleset while it was read; ask again.
   // PermissionDenied: CAP_NET_ADMIN is missing.
   // Other codes as kernel_error.h maps them.
   virtual absl::StatusOr<Snapshot> Read(absl::Span<const ChainQuery> queries) = 0;
 
-  // Everything in every table of this mode, of all families, at one generation; of the rules those
-  // that `keep` wants, which sees each rule once. Creates nothing. The cost grows with all rules
-  // there are.
+  // Every table of this mode, of all families, at one generation, with the rules that `keep`
+  // chooses; it sees each rule once. Creates nothing. The cost grows with all rules.
   //
-  // Aborted: somebody wrote meanwhile; what `keep` has seen is worth nothing; ask again. Other
-  // errors as Read.
+  // Aborted: another program wrote meanwhile; what `keep` has seen is worth nothing; ask again.
+  // Other errors as Read.
   virtual absl::StatusOr<Survey> TakeSurvey(const SurveyFilter& keep) = 0;
 
-  // How the native table of `table`'s family and name stands. Legacy iptables has none, and says
-  // so.
-  //
-  // Errors as Read.
+  // The current state of the native table of `table`'s family and name. The iptables-legacy backend
+  // has none. Errors as Read.
   virtual absl::StatusOr<NativeReading> ReadNativeTable(const NativeTable& table) = 0;
 
-  // Applies the whole transaction or nothing of it (legacy: the whole of each table or nothing of
-  // it). An empty transaction succeeds without touching the kernel.
+  // Applies the whole transaction or nothing of it (iptables-legacy: the whole of each table or
+  // nothing of it). An empty transaction succeeds without touching the kernel.
   //
   // Aborted: the ruleset is no longer at transaction.generation; nothing was done; read again.
   // Any other error names the operation, family, table, chain and rule that was refused; nothing
@@ -164,8 +152,8 @@ class Backend {
   // PermissionDenied.
   virtual absl::Status Apply(const Transaction& transaction) = 0;
 
-  // A monitor of what others do, from now on: take it before the first Read, so that nothing falls
-  // in between.
+  // A monitor of other programs' commits from now on: take it before the first Read, so that none
+  // is missed.
   //
   // PermissionDenied, ResourceExhausted (descriptors, inotify watches, memory), NotFound (nothing
   // that could be watched exists). Unimplemented: this backend cannot be watched in this mode.
@@ -173,7 +161,7 @@ class Backend {
 };
 
 // The Backend of nf_tables: both families over one netlink socket, no program executed, no lock
-// taken (netlink/README.md). It stays in the calling thread's network namespace.
+// taken (netlink/README.md).
 // Unavailable: this kernel has no netfilter netlink.
 absl::StatusOr<std::unique_ptr<Backend>> NewNftBackend();
 

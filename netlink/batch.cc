@@ -1,29 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/batch.h"
 
-// Before linux/netfilter.h, or the two redefine each other.
-#include <netinet/in.h>
-// Then the kernel's.
-#include <linux/netfilter.h>
-#include <linux/netfilter/nf_tables.h>
-#include <linux/netfilter/nfnetlink.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <optional>
 #include <set>
-#include <string>
 #include <utility>
 #include <variant>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "netlink/expression.h"
 #include "netlink/kernel_error.h"
+#include "netlink/nf_tables.h"
 #include "netlink/rule_codec.h"
+#include "netlink/statement.h"
 
 namespace kipt::netlink {
 namespace {
+
+constexpr char kCommitting[] = "committing to nf_tables";
 
 absl::Status Refuse(absl::string_view action, const absl::Status& why) {
   return absl::Status(why.code(), absl::StrCat(action, ": ", why.message()));
@@ -82,19 +77,17 @@ Culprit FindCulprit(WireBytes message, size_t offset) {
   return {};
 }
 
-// The module of an expression that need not be there; empty of those that nf_tables itself has.
-// (It has the counter since 5.18; Debian 11's kernel has it apart.)
-std::string ModuleOf(const Expression& expression) {
+// The module of an expression that a kernel may lack; empty for those that nf_tables itself has.
+// (The counter has a module before 5.18.)
+std::string ModuleOf(const std::optional<Expression>& expression) {
   constexpr absl::string_view kOwn[] = {"bitwise", "cmp",     "immediate", "match",
                                         "meta",    "payload", "range",     "target"};
-  return absl::c_linear_search(kOwn, expression.name) ? "" : expression.name;
+  return !expression || absl::c_linear_search(kOwn, expression->name) ? "" : expression->name;
 }
 
-absl::Status LacksExpression(int error_number, const std::string& action,
-                             const std::string& expression) {
-  return KernelError(error_number, action,
-                     absl::StrCat("the kernel has no nf_tables expression ", expression,
-                                  ": module nft_", expression, " is missing"));
+std::string LackOf(const std::string& module) {
+  return absl::StrCat("the kernel has no nf_tables expression ", module, ": module nft_", module,
+                      " is missing");
 }
 
 }  // namespace
@@ -119,10 +112,11 @@ class Batch::Builder {
 
   absl::Status operator()(const CreateChain& create) {
     const ChainId& chain = create.chain;
-    // Without NLM_F_EXCL: a table that exists is left as it is, and is no commit.
+    // Without NLM_F_EXCL: an existing table is left unchanged, and is no commit.
     if (tables_.emplace(chain.family, chain.table).second) {
-      Begin({.operation = operation_, .is_table = true}, NFT_MSG_NEWTABLE, chain.family,
-            NLM_F_CREATE, {{NFTA_TABLE_NAME, TableName(chain.table)}});
+      BeginTable(absl::StrCat("creating table ", FamilyName(chain.family), " ",
+                              TableName(chain.table), " for chain ", chain.name),
+                 NFT_MSG_NEWTABLE, chain.family, NLM_F_CREATE, TableName(chain.table));
     }
     BeginForChain(NFT_MSG_NEWCHAIN, NLM_F_CREATE, chain);
     // Never NFTA_CHAIN_POLICY: on a chain that exists it turns the admin's DROP into ACCEPT. A new
@@ -136,13 +130,13 @@ class Batch::Builder {
   absl::Status operator()(const AddRule& add) {
     // NFTA_RULE_POSITION without NLM_F_APPEND is "before that rule".
     const uint16_t where = add.before ? 0 : NLM_F_APPEND;
-    Begin({.operation = operation_}, NFT_MSG_NEWRULE, add.chain.family, NLM_F_CREATE | where);
+    Begin(NFT_MSG_NEWRULE, add.chain.family, NLM_F_CREATE | where);
     if (add.before) to_.PutU64(NFTA_RULE_POSITION, *add.before);
     return EncodeRule(add.chain, add.rule, to_);
   }
 
   absl::Status operator()(const DeleteRule& remove) {
-    Begin({.operation = operation_}, NFT_MSG_DELRULE, remove.chain.family, 0,
+    Begin(NFT_MSG_DELRULE, remove.chain.family, 0,
           {{NFTA_RULE_TABLE, TableName(remove.chain.table)}, {NFTA_RULE_CHAIN, remove.chain.name}});
     // Without a handle the kernel would flush the chain; handles start at 1, so 0 names none.
     to_.PutU64(NFTA_RULE_HANDLE, remove.handle);
@@ -150,7 +144,7 @@ class Batch::Builder {
   }
 
   absl::Status operator()(const DeleteChain& remove) {
-    // The kernel would do it, and with it would go the admin's policy.
+    // The kernel would do it, and the administrator's policy would be lost.
     if (FindBaseChain(remove.chain.table, remove.chain.name) != nullptr) {
       return absl::InvalidArgumentError("a base chain is not deleted");
     }
@@ -160,9 +154,8 @@ class Batch::Builder {
   }
 
   absl::Status operator()(const WakeTable& wake) {
-    // The kernel would make a table that has gone meanwhile; the batch's generation prevents that.
-    Begin({.operation = operation_}, NFT_MSG_NEWTABLE, wake.chain.family, 0,
-          {{NFTA_TABLE_NAME, TableName(wake.chain.table)}});
+    // The kernel would make a missing table; the batch's generation prevents that.
+    Begin(NFT_MSG_NEWTABLE, wake.chain.family, 0, {{NFTA_TABLE_NAME, TableName(wake.chain.table)}});
     to_.PutU32(NFTA_TABLE_FLAGS, wake.flags & ~kTableDormant);
     return absl::OkStatus();
   }
@@ -181,9 +174,9 @@ class Batch::Builder {
     }
     if (!status.ok()) return Refuse(action, status);
     // Creating a table that exists changes nothing, so that there is one to delete.
-    BeginNative(action, NFT_MSG_NEWTABLE, table.family, NLM_F_CREATE, table.name);
-    BeginNative(action + ", removing the old one", NFT_MSG_DELTABLE, table.family, 0, table.name);
-    BeginNative(action, NFT_MSG_NEWTABLE, table.family, NLM_F_CREATE, table.name);
+    BeginTable(action, NFT_MSG_NEWTABLE, table.family, NLM_F_CREATE, table.name);
+    BeginTable(action + ", removing the old one", NFT_MSG_DELTABLE, table.family, 0, table.name);
+    BeginTable(action, NFT_MSG_NEWTABLE, table.family, NLM_F_CREATE, table.name);
     for (const NativeChain& chain : table.chains) {
       const std::string chain_action = absl::StrCat(action, ", chain ", chain.name);
       status = AddNativeChain(table, chain, chain_action);
@@ -198,7 +191,7 @@ class Batch::Builder {
     if (absl::Status status = CheckTableName(remove.name); !status.ok()) {
       return Refuse(action, status);
     }
-    BeginNative(action, NFT_MSG_DELTABLE, remove.family, 0, remove.name);
+    BeginTable(action, NFT_MSG_DELTABLE, remove.family, 0, remove.name);
     return absl::OkStatus();
   }
 
@@ -212,35 +205,34 @@ class Batch::Builder {
   absl::Status AddNativeChain(const NativeTable& table, const NativeChain& chain,
                               const std::string& action) {
     if (absl::Status status = CheckChainName(chain.name); !status.ok()) return status;
-    BeginNative(action, NFT_MSG_NEWCHAIN, table.family, NLM_F_CREATE, table.name);
+    BeginTable(action, NFT_MSG_NEWCHAIN, table.family, NLM_F_CREATE, table.name);
     to_.PutText(NFTA_CHAIN_NAME, chain.name);
     PutHook(kNativeChainType, chain.hook, chain.priority);
     // The table is new, so there is no admin's policy that this could undo.
     to_.PutU32(NFTA_CHAIN_POLICY, NF_ACCEPT);
     for (const NativeDrop& drop : chain.rules) {
       if (absl::Status status = CheckDrop(table.family, drop); !status.ok()) return status;
-      BeginNative(absl::StrCat(action, ", the rule ", ToString(table.family, drop)),
-                  NFT_MSG_NEWRULE, table.family, NLM_F_CREATE | NLM_F_APPEND, table.name);
+      BeginTable(absl::StrCat(action, ", the rule ", ToString(table.family, drop)), NFT_MSG_NEWRULE,
+                 table.family, NLM_F_CREATE | NLM_F_APPEND, table.name);
       to_.PutText(NFTA_RULE_CHAIN, chain.name);
       EncodeDrop(table.family, drop, to_);
     }
     return absl::OkStatus();
   }
 
-  void Begin(Subject subject, uint16_t type, Family family, uint16_t flags,
-             Messages::Texts texts = {}) {
-    batch_.subjects_.push_back(std::move(subject));
+  void Begin(uint16_t type, Family family, uint16_t flags, Messages::Texts texts = {},
+             std::string action = "") {
+    batch_.subjects_.push_back({.operation = operation_, .action = std::move(action)});
     to_.Begin(NftMessageType(type), WireFamily(family), flags, texts);
   }
   void BeginForChain(uint16_t type, uint16_t flags, const ChainId& chain) {
-    Begin({.operation = operation_}, type, chain.family, flags,
+    Begin(type, chain.family, flags,
           {{NFTA_CHAIN_TABLE, TableName(chain.table)}, {NFTA_CHAIN_NAME, chain.name}});
   }
   // NFTA_TABLE_NAME, NFTA_CHAIN_TABLE and NFTA_RULE_TABLE are one number.
-  void BeginNative(std::string action, uint16_t type, Family family, uint16_t flags,
-                   const std::string& table) {
-    Begin({.operation = operation_, .native_action = std::move(action)}, type, family, flags,
-          {{NFTA_TABLE_NAME, table}});
+  void BeginTable(std::string action, uint16_t type, Family family, uint16_t flags,
+                  absl::string_view table) {
+    Begin(type, family, flags, {{NFTA_TABLE_NAME, table}}, std::move(action));
   }
   void PutHook(const char* type, uint32_t hook, int32_t priority) {
     to_.PutNest(NFTA_CHAIN_HOOK, [&] {
@@ -275,88 +267,66 @@ std::string ActionText(const Operation& operation) {
 }
 
 absl::Status ExplainRule(const AddRule& add, const BatchError& error, WireBytes message) {
-  const int error_number = error.error_number;
   const Culprit culprit = FindCulprit(message, error.attribute_offset);
-  const std::string action = OperationAction{}(add);
+  const bool missing = error.error_number == ENOENT;
+  const std::optional<XtExpression> xt =
+      missing && culprit.expression ? ParseXt(*culprit.expression) : std::nullopt;
+  const std::string module = ModuleOf(culprit.expression);
   const Jump* jump = std::get_if<Jump>(&add.rule.target);
-  if (error_number == ENOENT && culprit.expression) {
-    if (const std::optional<XtExpression> xt = ParseXt(*culprit.expression)) {
-      absl::Status status = KernelError(
-          error_number, action,
-          absl::StrCat("the kernel has no xtables ", xt->is_target ? "target " : "match ", xt->name,
-                       " of revision ", xt->revision, ": module xt_", xt->name,
-                       " or nft_compat is missing"));
-      SetMissingExtension(status, xt->name);
-      return status;
-    }
-    if (const std::string module = ModuleOf(*culprit.expression); !module.empty()) {
-      return LacksExpression(error_number, action, module);
-    }
-    if (jump != nullptr && culprit.expression->name == "immediate") {
-      return KernelError(error_number, action,
-                         absl::StrCat("there is no chain ", jump->chain, " to jump to"));
-    }
+  std::string advice;
+  if (xt) {
+    advice = absl::StrCat("the kernel has no xtables ", xt->is_target ? "target " : "match ",
+                          xt->name, " of revision ", xt->revision, ": module xt_", xt->name,
+                          " or nft_compat is missing");
+  } else if (missing && !module.empty()) {
+    advice = LackOf(module);
+  } else if (missing && jump != nullptr && culprit.expression &&
+             culprit.expression->name == "immediate") {
+    advice = absl::StrCat("there is no chain ", jump->chain, " to jump to");
+  } else if (missing &&
+             (culprit.attribute == NFTA_RULE_TABLE || culprit.attribute == NFTA_RULE_CHAIN)) {
+    advice = "there is no such chain";
+  } else if (missing && culprit.attribute == NFTA_RULE_POSITION) {
+    advice = "there is no rule of that handle in the chain";
+  } else if (error.error_number == EINVAL && std::holds_alternative<Masquerade>(add.rule.target)) {
+    advice = "MASQUERADE is for nat POSTROUTING only";
   }
-  if (error_number == ENOENT) {
-    switch (culprit.attribute.value_or(NFTA_RULE_UNSPEC)) {
-      case NFTA_RULE_TABLE:
-      case NFTA_RULE_CHAIN:
-        return KernelError(error_number, action, "there is no such chain");
-      case NFTA_RULE_POSITION:
-        return KernelError(error_number, action, "there is no rule of that handle in the chain");
-      default:
-        break;
-    }
-  }
-  if (error_number == EINVAL && std::holds_alternative<Masquerade>(add.rule.target)) {
-    return KernelError(error_number, action, "MASQUERADE is for nat POSTROUTING only");
-  }
-  return KernelError(error_number, action);
+  absl::Status status = KernelError(error.error_number, OperationAction{}(add), advice);
+  if (xt) SetMissingExtension(status, xt->name);
+  return status;
 }
 
 absl::Status ExplainNative(const std::string& action, const BatchError& error, WireBytes message) {
-  const int error_number = error.error_number;
-  if (action.empty()) return KernelError(error_number, "committing to nf_tables");
-  const Culprit culprit = FindCulprit(message, error.attribute_offset);
-  const std::string module = culprit.expression ? ModuleOf(*culprit.expression) : "";
-  if (error_number != ENOENT || module.empty()) return KernelError(error_number, action);
-  return LacksExpression(error_number, action, module);
+  if (action.empty()) return KernelError(error.error_number, kCommitting);
+  const std::string module = ModuleOf(FindCulprit(message, error.attribute_offset).expression);
+  const bool missing = error.error_number == ENOENT && !module.empty();
+  return KernelError(error.error_number, action, missing ? LackOf(module) : "");
 }
 
 absl::Status Batch::Explain(absl::Span<const BatchError> errors) const {
   if (errors.empty()) return absl::OkStatus();
+  const auto index_of = [&](const BatchError& error) { return error.sequence - messages_.first(); };
   const BatchError* first = &errors.front();
   for (const BatchError& error : errors) {
-    if (error.error_number == ERESTART) return KernelError(ERESTART, "committing to nf_tables");
-    if (error.sequence - messages_.first() < first->sequence - messages_.first()) first = &error;
+    if (error.error_number == ERESTART) return KernelError(ERESTART, kCommitting);
+    if (index_of(error) < index_of(*first)) first = &error;
   }
-  const size_t index = first->sequence - messages_.first();
-  if (index >= subjects_.size()) {
-    return KernelError(first->error_number, "committing to nf_tables");
-  }
-  const Subject& subject = subjects_[index];
+  const int error_number = first->error_number;
+  const size_t index = index_of(*first);
+  if (index >= subjects_.size()) return KernelError(error_number, kCommitting);
+  const auto& [operation, action] = subjects_[index];
   const WireBytes bytes = messages_.Message(index);
-  if (subject.operation == nullptr || IsNative(*subject.operation)) {
-    return ExplainNative(subject.native_action, *first, bytes);
-  }
-  if (subject.is_table) {
-    const ChainId& chain = ChainOf(*subject.operation);
-    return KernelError(first->error_number,
-                       absl::StrCat("creating table ", FamilyName(chain.family), " ",
-                                    TableName(chain.table), " for chain ", chain.name));
-  }
-  if (const auto* add = std::get_if<AddRule>(subject.operation)) {
-    return ExplainRule(*add, *first, bytes);
-  }
+  if (operation == nullptr || !action.empty()) return ExplainNative(action, *first, bytes);
+  if (const auto* add = std::get_if<AddRule>(operation)) return ExplainRule(*add, *first, bytes);
   absl::string_view advice;
-  if (first->error_number == ENOENT) {
-    advice = std::holds_alternative<DeleteRule>(*subject.operation)
+  if (error_number == ENOENT) {
+    advice = std::holds_alternative<DeleteRule>(*operation)
                  ? "there is no such chain, or no rule of that handle in it"
                  : "there is no such chain";
   }
-  absl::Status status = KernelError(first->error_number, ActionText(*subject.operation), advice);
-  const auto* remove = std::get_if<DeleteChain>(subject.operation);
-  if (remove != nullptr && first->error_number == EBUSY) SetChainInUse(status, remove->chain);
+  absl::Status status = KernelError(error_number, ActionText(*operation), advice);
+  const auto* remove = std::get_if<DeleteChain>(operation);
+  if (remove != nullptr && error_number == EBUSY) SetChainInUse(status, remove->chain);
   return status;
 }
 

@@ -2,8 +2,8 @@
 //
 // File: netlink/batch.h
 //
-// A Transaction as one nf_tables batch: all of it is committed, or nothing. Remembers which message
-// came from which operation, so that an error can name everything it is about.
+// A Transaction as one nf_tables batch: all of it is committed, or nothing. Remembers the operation
+// of each message for errors.
 #ifndef KIPT_NETLINK_BATCH_H_
 #define KIPT_NETLINK_BATCH_H_
 
@@ -24,13 +24,13 @@ class Batch {
  public:
   // Messages are numbered from `first_sequence`. `transaction` must outlive the batch.
   // InvalidArgument: an operation that no kernel would take, DeleteChain of a base chain, or a
-  // native table that nft(8) could not take its own listing of back.
+  // native table whose listing nft(8) could not read.
   static absl::StatusOr<Batch> Build(const Transaction& transaction, uint32_t first_sequence);
 
   const Messages& messages() const { return messages_; }
 
-  // OK when `errors` is empty. Aborted when the generation was stale, else the first error of the
-  // batch, with operation, family, table, chain and rule.
+  // OK when `errors` is empty. Aborted when the generation was stale, else the batch's first error,
+  // with operation, family, table, chain and rule.
   absl::Status Explain(absl::Span<const BatchError> errors) const;
 
  private:
@@ -38,8 +38,8 @@ class Batch {
   // What a message is about.
   struct Subject {
     const Operation* operation = nullptr;  // null: begin or end of the batch
-    bool is_table = false;                 // NEWTABLE on behalf of a CreateChain
-    std::string native_action = {};        // "putting in place the table ip guard, chain input"
+    // "putting in place the table ip guard, chain input". Empty where ActionText says it.
+    std::string action = {};
   };
 
   explicit Batch(uint32_t first_sequence) : messages_(first_sequence) {}

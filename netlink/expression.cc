@@ -1,28 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "netlink/expression.h"
-
-// Before linux/netfilter.h, or the two redefine each other.
-#include <netinet/in.h>
-// Then the kernel's.
-#include <linux/netfilter/nf_tables.h>
-#include <linux/netfilter/nf_tables_compat.h>
-
-#include <optional>
+#include <algorithm>
+#include <bit>
+#include <cstring>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "netlink/nf_tables.h"
+#include "netlink/statement.h"
 #include "netlink/xt_display.h"
-#include "netlink/xt_info.h"
 
 namespace kipt::netlink {
 namespace {
 
 // What expressions outside our vocabulary do to a packet. A name that is not here may do anything.
-// Loads and what only notes the packet: they do not choose packets, nor change them.
+// These neither choose packets nor change them.
 constexpr absl::string_view kLoads[] = {"bitwise", "byteorder", "immediate", "last", "log"};
-// Tests: they choose packets, and do not change them.
+// These choose packets, and do not change them.
 constexpr absl::string_view kTests[] = {"cmp",    "connlimit", "ct",      "dynset", "exthdr",
                                         "fib",    "hash",      "limit",   "lookup", "meta",
                                         "numgen", "osf",       "payload", "quota",  "range",
@@ -36,12 +32,11 @@ constexpr std::pair<absl::string_view, uint16_t> kStores[] = {{"ct", NFTA_CT_SRE
                                                               {"meta", NFTA_META_SREG},
                                                               {"payload", NFTA_PAYLOAD_SREG}};
 
-// More that have nothing to do with the packet mark or the connection's labels, whatever else they
-// do.
+// More that have nothing to do with the packet mark or the connection's labels.
 constexpr absl::string_view kLeavesMark[] = {"dup",     "flow_offload", "fwd",      "last",  "nat",
                                              "notrack", "objref",       "synproxy", "tproxy"};
 
-// Whether what looks like a load or a test sets the verdict or writes to the packet.
+// Whether a load or a test sets the verdict or writes to the packet.
 bool DecidesAfterAll(absl::string_view name, const Attributes& data) {
   // A verdict map looks verdicts up.
   if (name == "lookup") return data.U32(NFTA_LOOKUP_DREG) == NFT_REG_VERDICT;
@@ -50,11 +45,47 @@ bool DecidesAfterAll(absl::string_view name, const Attributes& data) {
       kStores, [&](const auto& store) { return store.first == name && data.Bytes(store.second); });
 }
 
-// `ct label set`, which takes the labels of a register.
+// `ct label set` takes the labels from a register.
 ConnLabelSet LabelsSetBy(absl::string_view name, const Attributes& data) {
   const bool sets = name == "ct" && data.Bytes(NFTA_CT_SREG).has_value() &&
                     data.U32(NFTA_CT_KEY).value_or(NFT_CT_LABELS) == NFT_CT_LABELS;
   return sets ? AllConnLabels() : ConnLabelSet();
+}
+
+std::optional<AddressStatement> ReadAddress(Family family, const PayloadLoad& load,
+                                            const std::optional<WireBytes>& mask,
+                                            const Comparison& comparison) {
+  // Offsets of saddr and daddr in struct iphdr and struct ipv6hdr.
+  const size_t source = family == Family::kIPv4 ? 12 : 8;
+  const size_t size = family == Family::kIPv4 ? 4 : 16;
+  const bool is_source = load.offset == source;
+  if (load.base != NFT_PAYLOAD_NETWORK_HEADER || load.length == 0 || load.length > size ||
+      comparison.data.size() != load.length || (!is_source && load.offset != source + size)) {
+    return std::nullopt;
+  }
+  PrefixMatch match;
+  match.negated = comparison.negated;
+  if (mask) {
+    const std::optional<uint8_t> length = PrefixLength(*mask);
+    if (!length) return std::nullopt;
+    match.prefix.length = *length;
+  } else {
+    match.prefix.length = static_cast<uint8_t>(load.length * 8);
+  }
+  for (size_t i = 0; i < load.length; ++i) {
+    // A bit outside the mask makes a comparison that can never hold.
+    if (mask && (comparison.data[i] & ~(*mask)[i]) != 0) return std::nullopt;
+    match.prefix.address[i] = comparison.data[i];
+  }
+  return AddressStatement{.is_source = is_source, .match = match};
+}
+
+// Of at least two bytes.
+uint16_t NetworkOrder(WireBytes bytes) { return static_cast<uint16_t>(bytes[0] << 8 | bytes[1]); }
+
+bool IsPort(const PayloadLoad& load) {
+  return load.base == NFT_PAYLOAD_TRANSPORT_HEADER && load.offset <= 2 && load.offset % 2 == 0 &&
+         load.length == 2;
 }
 
 }  // namespace
@@ -75,9 +106,8 @@ OtherExpression DescribeOther(const Expression& expression) {
   // A verdict that could not be read.
   if (name == "immediate" && other.decides) return other;
   other.marks.labels_set = LabelsSetBy(name, *data);
-  // The same of a store.
   if (name == "meta" && other.decides) return other;
-  // A lookup of the route that the mark chooses.
+  // The mark chooses the route.
   const bool route =
       name == "fib" && (data->U32(NFTA_FIB_FLAGS).value_or(0) & NFTA_FIB_F_MARK) != 0;
   other.marks.tested = route || name == "meta" ? kAllMarks : 0;
@@ -129,10 +159,154 @@ std::optional<VerdictStatement> ParseVerdict(const Attributes& data) {
                           .chain = verdict->Text(NFTA_VERDICT_CHAIN).value_or("")};
 }
 
+RuleCounters ParseCounter(const Attributes& data) {
+  return {.packets = data.U64(NFTA_COUNTER_PACKETS).value_or(0),
+          .bytes = data.U64(NFTA_COUNTER_BYTES).value_or(0)};
+}
+
 std::optional<WireBytes> DataValue(const Attributes& attributes, uint16_t type) {
   const std::optional<Attributes> nest = attributes.Nest(type);
   if (!nest || !nest->HasOnly({NFTA_DATA_VALUE})) return std::nullopt;
   return nest->Bytes(NFTA_DATA_VALUE);
+}
+
+std::optional<uint8_t> PrefixLength(WireBytes mask) {
+  size_t bits = 0;
+  bool ended = false;
+  for (const uint8_t byte : mask) {
+    const int ones = std::countl_one(byte);
+    if ((ended && byte != 0) || std::popcount(byte) != ones) return std::nullopt;
+    bits += static_cast<size_t>(ones);
+    ended = ones != 8;
+  }
+  return static_cast<uint8_t>(bits);
+}
+
+uint32_t HostOrder(WireBytes bytes) {
+  uint32_t value = 0;
+  std::memcpy(&value, bytes.data(), sizeof(value));
+  return value;
+}
+
+std::vector<Statement> ReadPayload(std::optional<Family> family, const PayloadLoad& load,
+                                   const std::optional<WireBytes>& mask,
+                                   const Comparison& comparison) {
+  const auto [negated, data] = comparison;
+  if (family) {
+    if (const auto address = ReadAddress(*family, load, mask, comparison)) return {*address};
+  }
+  if (data.size() != load.length) return {};
+  // Offset of the flags in struct tcphdr.
+  if (mask && load.base == NFT_PAYLOAD_TRANSPORT_HEADER && load.offset == 13 && load.length == 1) {
+    return {TcpFlagsStatement{.negated = negated, .mask = (*mask)[0], .flags = data[0]}};
+  }
+  if (mask) return {};
+  // Offsets of `protocol` in struct iphdr, of `nexthdr` in struct ipv6hdr.
+  const uint32_t protocol_offset = family == Family::kIPv4 ? 9 : 6;
+  if (family && load.base == NFT_PAYLOAD_NETWORK_HEADER && load.offset == protocol_offset &&
+      load.length == 1) {
+    return {ProtocolStatement{.negated = negated, .protocol = data[0]}};
+  }
+  const auto port = [&](bool is_source, WireBytes bytes) {
+    const uint16_t number = NetworkOrder(bytes);
+    return PortStatement{
+        .is_source = is_source, .negated = negated, .first = number, .last = number};
+  };
+  if (IsPort(load)) return {port(load.offset == 0, data)};
+  // iptables-nft compares both ports at once where it can. Not equal, that is neither option
+  // negated: it is either of them.
+  if (load.base == NFT_PAYLOAD_TRANSPORT_HEADER && load.offset == 0 && load.length == 4 &&
+      !negated) {
+    return {port(true, data), port(false, data.subspan(2))};
+  }
+  return {};
+}
+
+std::vector<Statement> ReadPortRange(const PayloadLoad& load, const RangeComparison& range) {
+  const auto fits = [](WireBytes bound) { return bound.empty() || bound.size() == 2; };
+  if (!IsPort(load) || !fits(range.low) || !fits(range.high)) return {};
+  int first = range.low.empty() ? 0 : NetworkOrder(range.low);
+  int last = range.high.empty() ? 0xffff : NetworkOrder(range.high);
+  if (range.open) {
+    if (range.low.empty()) --last;
+    if (range.high.empty()) ++first;
+  }
+  // One that holds no port.
+  if (first > last) return {};
+  return {PortStatement{.is_source = load.offset == 0,
+                        .negated = range.negated,
+                        .first = static_cast<uint16_t>(first),
+                        .last = static_cast<uint16_t>(last)}};
+}
+
+std::vector<Statement> ReadMeta(uint32_t key, const std::optional<WireBytes>& mask,
+                                const Comparison& comparison) {
+  const auto [negated, data] = comparison;
+  if (key == NFT_META_MARK && data.size() == sizeof(uint32_t)) {
+    return {MarkMatch{.value = HostOrder(data),
+                      .mask = mask ? HostOrder(*mask) : 0xffffffff,
+                      .negated = negated}};
+  }
+  if (mask || data.empty()) return {};
+  if (key == NFT_META_L4PROTO && data.size() == 1) {
+    return {ProtocolStatement{.negated = negated, .protocol = data[0]}};
+  }
+  if (key != NFT_META_IIFNAME && key != NFT_META_OIFNAME) return {};
+  const auto* const end = std::find(data.begin(), data.end(), 0);
+  std::string name(data.begin(), end);
+  // A comparison that ends before the NUL is one of beginnings.
+  if (end == data.end()) name += '+';
+  return {InterfaceStatement{
+      .is_input = key == NFT_META_IIFNAME, .negated = negated, .name = std::move(name)}};
+}
+
+Statement ReadXt(std::optional<Family> family, const XtExpression& xt) {
+  const auto is = [&](bool target, const char* name, uint32_t revision) {
+    return xt.is_target == target && xt.name == name && xt.revision == revision;
+  };
+  std::optional<Statement> known;
+  const auto take = [&](const auto& decoded) {
+    if (decoded) known = *decoded;
+  };
+  if (is(false, kXtComment, kXtCommentRevision)) {
+    // An empty comment is none in a Rule, so it must not become one.
+    const auto text = DecodeXtComment(xt.info);
+    if (text && !text->empty()) known = CommentStatement{.text = *text};
+  } else if (is(false, kXtMark, kXtMarkRevision)) {
+    take(DecodeXtMark(xt.info));
+  } else if (is(false, kXtConntrack, xt.revision)) {
+    take(DecodeXtCtState(xt.revision, xt.info));
+  } else if (is(false, kXtConnLabel, kXtConnLabelRevision)) {
+    take(DecodeXtConnLabel(xt.info));
+  } else if (is(true, kXtSetMark, kXtSetMarkRevision)) {
+    take(DecodeXtSetMark(xt.info));
+  } else if (family && is(true, kXtMasquerade, kXtMasqueradeRevision)) {
+    take(DecodeXtMasquerade(*family, xt.info));
+  }
+  if (known) return *std::move(known);
+  std::string text;
+  if (family) {
+    text = (xt.is_target ? DisplayXtTarget(*family, xt.name, xt.revision, xt.info)
+                         : DisplayXtMatch(*family, xt.name, xt.revision, xt.info))
+               .value_or("");
+  }
+  const bool spelled = !text.empty();
+  if (!spelled) {
+    text = absl::StrCat(xt.is_target ? "-j " : "", "[xt ", xt.name, " rev ", xt.revision, "]");
+  }
+  const TargetEffect effect =
+      xt.is_target ? EffectOfTarget(xt.name) : TargetEffect{.decides = false};
+  return OtherExpression{.name = xt.name,
+                         // A comment that we cannot read still matches every packet.
+                         .condition = !xt.is_target && xt.name != kXtComment,
+                         .decides = effect.decides,
+                         .terminal = effect.terminal,
+                         .is_target = xt.is_target,
+                         .text = std::move(text),
+                         .target = xt.is_target && spelled ? xt.name : "",
+                         .nfacct = !xt.is_target && spelled && xt.name == "nfacct",
+                         .marks = xt.is_target ? MarksOfXtTarget(xt.name, xt.revision, xt.info)
+                                               : MarksOfXtMatch(xt.name, xt.revision, xt.info)};
 }
 
 }  // namespace kipt::netlink

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/kernel_error.h"
 
-#include <algorithm>
 #include <cerrno>
-#include <iterator>
 #include <system_error>
 
 #include "absl/strings/cord.h"
@@ -20,23 +18,21 @@ struct Row {
 
 constexpr char kNeedsNetAdmin[] =
     "needs CAP_NET_ADMIN in the user namespace that owns the network namespace; a table that "
-    "another "
-    "process owns refuses everybody else too";
+    "another process owns refuses everybody else too";
 
 constexpr Row kRows[] = {
     {EPERM, absl::StatusCode::kPermissionDenied, kNeedsNetAdmin},
     {EACCES, absl::StatusCode::kPermissionDenied, kNeedsNetAdmin},
     {ENOENT, absl::StatusCode::kNotFound,
      "the table, chain, rule or jump target is not there, or the kernel lacks the module of a "
-     "match "
-     "or target (nft_compat, xt_*)"},
+     "match or target (nft_compat, xt_*)"},
     {EINVAL, absl::StatusCode::kInvalidArgument,
      "the kernel does not allow this here, or knows another layout of it"},
     {ERANGE, absl::StatusCode::kInvalidArgument, "a number is out of range"},
     {EOVERFLOW, absl::StatusCode::kInvalidArgument, "a number is out of range"},
     {ENAMETOOLONG, absl::StatusCode::kInvalidArgument, "a name is too long"},
     {EMSGSIZE, absl::StatusCode::kInvalidArgument, "the request is too large for the socket"},
-    // Which of the two says "a circle" depends on the kernel.
+    // Which of the two means a circle depends on the kernel.
     {ELOOP, absl::StatusCode::kFailedPrecondition, "chains would jump in a circle"},
     {EMLINK, absl::StatusCode::kFailedPrecondition, "chains would jump in a circle, or too deep"},
     {EBUSY, absl::StatusCode::kFailedPrecondition,
@@ -62,26 +58,22 @@ constexpr char kChainInUse[] = "kipt.netlink/chain-in-use";
 
 std::optional<std::string> Payload(const absl::Status& status, const char* type) {
   const absl::optional<absl::Cord> payload = status.GetPayload(type);
-  if (!payload.has_value()) return std::nullopt;
-  return std::string(*payload);
-}
-
-// ERESTART never reaches programs but through nf_tables; strerror's words for it mislead.
-std::string ErrorText(int error_number) {
-  if (error_number == ERESTART) return "ERESTART";
-  return std::generic_category().message(error_number);
+  return payload ? std::optional<std::string>(std::string(*payload)) : std::nullopt;
 }
 
 }  // namespace
 
 absl::Status KernelError(int error_number, absl::string_view action, absl::string_view advice) {
-  const auto* const known = std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& row) {
-    return row.error_number == error_number;
-  });
-  const Row row =
-      known != std::end(kRows) ? *known : Row{error_number, absl::StatusCode::kUnknown, ""};
+  Row row = {error_number, absl::StatusCode::kUnknown, ""};
+  for (const Row& known : kRows) {
+    if (known.error_number == error_number) row = known;
+  }
   if (advice.empty()) advice = row.advice;
-  std::string message = absl::StrCat(action, ": ", ErrorText(error_number));
+  // ERESTART reaches programs only through nf_tables; strerror's words for it mislead.
+  std::string message =
+      absl::StrCat(action, ": ",
+                   error_number == ERESTART ? std::string("ERESTART")
+                                            : std::generic_category().message(error_number));
   if (!advice.empty()) absl::StrAppend(&message, " (", advice, ")");
   return absl::Status(row.code, message);
 }

@@ -2,8 +2,8 @@
 //
 // File: netlink/kernel_error.h
 //
-// errno as nf_tables answers it, in the vocabulary of absl::Status. The one such table of the
-// project: what an error means, and what a person can do about it, is decided here.
+// errno as nf_tables answers it, as absl::Status: what an error means, and what a person can do
+// about it. The one such table of the project.
 #ifndef KIPT_NETLINK_KERNEL_ERROR_H_
 #define KIPT_NETLINK_KERNEL_ERROR_H_
 
@@ -16,24 +16,23 @@
 
 namespace kipt::netlink {
 
-// `error_number` is positive. The message is "ACTION: what strerror says (what to do)"; `action`
-// names everything the operation was about. `advice` replaces the table's own where the caller
-// knows more.
+// `error_number` is positive. The message is "ACTION: strerror (what to do)"; `action` names
+// everything the operation was about. `advice` replaces the table's own where the caller knows
+// more.
 //
 //   EPERM, EACCES                         PermissionDenied
 //   ENOENT                                NotFound
 //   EINVAL, EMSGSIZE, ENAMETOOLONG, ...   InvalidArgument
 //   EBUSY, EEXIST, EOPNOTSUPP, ELOOP, ... FailedPrecondition
-//   ERESTART, EINTR                       Aborted: nothing was done, look again
+//   ERESTART, EINTR                       Aborted: nothing was done, read again
 //   ENOMEM, ENOBUFS, ENFILE, ...          ResourceExhausted
 //   EPROTONOSUPPORT, EAFNOSUPPORT         Unavailable: the kernel has no netfilter netlink
 //   ETIMEDOUT                             DeadlineExceeded
 //   others                                Unknown
 absl::Status KernelError(int error_number, absl::string_view action, absl::string_view advice = "");
 
-// Marks `status` as caused by an xtables match or target that the kernel does not have, or that
-// iptables-legacy does not. Kernels without nft_compat (RHEL 10 class) answer so to every one of
-// them.
+// Marks `status` as caused by an xtables match or target that the kernel or iptables-legacy does
+// not have. A kernel without nft_compat (RHEL 10 class) has none.
 void SetMissingExtension(absl::Status& status, absl::string_view extension);
 
 // The extension ("conntrack", "MARK") that the kernel lacks, where that is why it refused.

@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/native_reader.h"
 
-// Before linux/netfilter.h, or the two redefine each other.
-#include <netinet/in.h>
-// Then the kernel's.
-#include <linux/netfilter.h>
-#include <linux/netfilter/nf_tables.h>
-
-#include <algorithm>
 #include <cerrno>
 #include <optional>
-#include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "netlink/expression.h"
 #include "netlink/kernel_error.h"
+#include "netlink/nf_tables.h"
 #include "netlink/nft_requests.h"
 #include "netlink/rule_codec.h"
 #include "netlink/statement.h"
@@ -33,58 +26,46 @@ bool IsSame(const Expression& written, const Expression& held) {
   if (held.name != written.name || !held.data) return false;
   if (written.name == "counter") return true;
   if (written.name == "immediate") return ParseVerdict(*held.data) == ParseVerdict(*written.data);
-  const auto is_held = [&](const Attribute& attribute) {
-    return held.data->Bytes(attribute.type) == attribute.payload;
+  // Kernels since 5.6 dump the operation, 0.
+  const bool has_operation =
+      written.name == "bitwise" && held.data->U32(NFTA_BITWISE_OP) == uint32_t{0};
+  const auto among = [&](const Attributes& others) {
+    return [&, has_operation](const Attribute& attribute) {
+      return others.Bytes(attribute.type) == attribute.payload ||
+             (has_operation && attribute.type == NFTA_BITWISE_OP);
+    };
   };
-  const auto is_written = [&](const Attribute& attribute) {
-    // Kernels since 5.6 dump the operation, 0.
-    if (written.name == "bitwise" && attribute.type == NFTA_BITWISE_OP) {
-      return held.data->U32(NFTA_BITWISE_OP) == 0U;
-    }
-    return written.data->Bytes(attribute.type) == attribute.payload;
-  };
-  const std::vector<Attribute> ours = written.data->all();
-  const std::vector<Attribute> theirs = held.data->all();
-  return std::all_of(ours.begin(), ours.end(), is_held) &&
-         std::all_of(theirs.begin(), theirs.end(), is_written);
+  return absl::c_all_of(written.data->all(), among(*held.data)) &&
+         absl::c_all_of(held.data->all(), among(*written.data));
 }
 
-// What the rule of the expressions `held` has counted. Nothing where the kernel would hold another
-// rule for `written`.
-std::optional<RuleCounters> CountersOfSame(WireBytes written, WireBytes held) {
-  const std::vector<Expression> ours = ParseExpressions(written);
-  const std::vector<Expression> theirs = ParseExpressions(held);
-  if (!std::equal(ours.begin(), ours.end(), theirs.begin(), theirs.end(), IsSame)) {
-    return std::nullopt;
-  }
-  RuleCounters counters;
-  for (const Expression& expression : theirs) {
-    if (expression.name != "counter") continue;
-    counters = {.packets = expression.data->U64(NFTA_COUNTER_PACKETS).value_or(0),
-                .bytes = expression.data->U64(NFTA_COUNTER_BYTES).value_or(0)};
-  }
-  return counters;
-}
-
-std::optional<RuleCounters> CountersOfSame(Family family, const NativeDrop& drop,
-                                           const Attributes& held) {
+// What a rule has counted. Nothing where the kernel would hold another rule for `drop`.
+std::optional<RuleCounters> CountersOf(Family family, const NativeDrop& drop,
+                                       const Attributes& held) {
   Messages written(0);
   written.Begin(NftMessageType(NFT_MSG_NEWRULE), WireFamily(family), 0);
   EncodeDrop(family, drop, written);
   const Attributes ours = *Attributes::OfMessage(written.bytes());
+  const auto part = [](const Attributes& rule, uint16_t type) {
+    return rule.Bytes(type).value_or(WireBytes());
+  };
+  const std::vector<Expression> theirs = ParseExpressions(part(held, NFTA_RULE_EXPRESSIONS));
   // NFTA_RULE_COMPAT is a condition outside the expressions.
-  if (held.Bytes(NFTA_RULE_USERDATA).value_or(WireBytes()) !=
-          ours.Bytes(NFTA_RULE_USERDATA).value_or(WireBytes()) ||
-      held.Bytes(NFTA_RULE_COMPAT)) {
+  if (part(held, NFTA_RULE_USERDATA) != part(ours, NFTA_RULE_USERDATA) ||
+      held.Bytes(NFTA_RULE_COMPAT) ||
+      !absl::c_equal(ParseExpressions(part(ours, NFTA_RULE_EXPRESSIONS)), theirs, IsSame)) {
     return std::nullopt;
   }
-  return CountersOfSame(ours.Bytes(NFTA_RULE_EXPRESSIONS).value_or(WireBytes()),
-                        held.Bytes(NFTA_RULE_EXPRESSIONS).value_or(WireBytes()));
+  // Each of our rules has one.
+  const auto counter =
+      absl::c_find_if(theirs, [](const Expression& each) { return each.name == "counter"; });
+  return ParseCounter(*counter->data);
 }
 
-// Nothing: there is no such table. Aborted: it changed meanwhile.
-absl::StatusOr<std::optional<ObservedNativeTable>> ReadOnce(Socket& socket,
-                                                            const NativeTable& table) {
+// `observed` is nothing where there is no such table. Aborted: it changed meanwhile.
+absl::Status ReadOnce(Socket& socket, const NativeTable& table,
+                      std::optional<ObservedNativeTable>& observed) {
+  observed.reset();
   const std::string action =
       absl::StrCat("reading the table ", FamilyName(table.family), " ", table.name);
   NativeComparison comparison(table);
@@ -97,7 +78,7 @@ absl::StatusOr<std::optional<ObservedNativeTable>> ReadOnce(Socket& socket,
   };
   absl::StatusOr<int> error =
       ask(NFT_MSG_GETTABLE, 0, {{NFTA_TABLE_NAME, table.name}}, &NativeComparison::AddTable);
-  if (error.ok() && *error == ENOENT) return std::optional<ObservedNativeTable>();
+  if (error.ok() && *error == ENOENT) return absl::OkStatus();
   if (error.ok() && *error == 0) {
     error = ask(NFT_MSG_GETRULE, NLM_F_DUMP, {{NFTA_RULE_TABLE, table.name}},
                 &NativeComparison::AddRule);
@@ -115,85 +96,74 @@ absl::StatusOr<std::optional<ObservedNativeTable>> ReadOnce(Socket& socket,
   }
   if (!error.ok()) return error.status();
   if (*error != 0) return KernelError(*error, action);
-  return std::make_optional(comparison.Finish());
+  observed = comparison.Finish();
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-const NativeChain* NativeComparison::FindChain(const std::optional<std::string>& name) const {
-  const auto chain =
-      std::find_if(table_.chains.begin(), table_.chains.end(),
-                   [&](const NativeChain& candidate) { return candidate.name == name; });
-  return chain == table_.chains.end() ? nullptr : &*chain;
-}
-
 void NativeComparison::AddTable(WireBytes message) {
-  const std::optional<Attributes> attributes = Attributes::OfMessage(message);
+  const Attributes table = Attributes::OfMessage(message).value_or(Attributes());
   // The use is how many chains, sets, objects and flow tables there are. It also counts what a
   // transaction of another process has begun and may yet abort. Flags: dormant, owned by a process,
   // kept beyond its death. User data: a comment.
-  if (!attributes || attributes->U32(NFTA_TABLE_USE) != table_.chains.size() ||
-      attributes->U32(NFTA_TABLE_FLAGS) != 0U || HasContent(*attributes, NFTA_TABLE_OWNER) ||
-      HasContent(*attributes, NFTA_TABLE_USERDATA)) {
+  if (table.U32(NFTA_TABLE_USE) != table_.chains.size() || table.U32(NFTA_TABLE_FLAGS) != 0U ||
+      HasContent(table, NFTA_TABLE_OWNER) || HasContent(table, NFTA_TABLE_USERDATA)) {
     observed_.altered = true;
   }
 }
 
 void NativeComparison::AddChain(WireBytes message) {
-  const std::optional<Attributes> attributes = Attributes::OfMessage(message);
-  const NativeChain* chain =
-      FindChain(attributes ? attributes->Text(NFTA_CHAIN_NAME) : std::nullopt);
-  const auto hook = attributes ? attributes->Nest(NFTA_CHAIN_HOOK) : std::nullopt;
-  // Kernels before 5.7 do not tell the flags.
-  if (chain == nullptr || !hook || !hook->HasOnly({NFTA_HOOK_HOOKNUM, NFTA_HOOK_PRIORITY}) ||
-      hook->U32(NFTA_HOOK_HOOKNUM) != chain->hook ||
-      hook->U32(NFTA_HOOK_PRIORITY) != static_cast<uint32_t>(chain->priority) ||
-      attributes->Text(NFTA_CHAIN_TYPE) != kNativeChainType ||
-      attributes->U32(NFTA_CHAIN_POLICY) != uint32_t{NF_ACCEPT} ||
-      (attributes->U32(NFTA_CHAIN_FLAGS).value_or(0) & ~uint32_t{NFT_CHAIN_BASE}) != 0 ||
-      HasContent(*attributes, NFTA_CHAIN_COUNTERS) ||
-      HasContent(*attributes, NFTA_CHAIN_USERDATA)) {
+  const Attributes held = Attributes::OfMessage(message).value_or(Attributes());
+  const Attributes hook = held.Nest(NFTA_CHAIN_HOOK).value_or(Attributes());
+  const NativeChain* chain = FindChain(held.Text(NFTA_CHAIN_NAME));
+  // Kernels before 5.7 do not report the flags.
+  if (chain == nullptr || !hook.HasOnly({NFTA_HOOK_HOOKNUM, NFTA_HOOK_PRIORITY}) ||
+      hook.U32(NFTA_HOOK_HOOKNUM) != chain->hook ||
+      hook.U32(NFTA_HOOK_PRIORITY) != static_cast<uint32_t>(chain->priority) ||
+      held.Text(NFTA_CHAIN_TYPE) != kNativeChainType ||
+      held.U32(NFTA_CHAIN_POLICY) != uint32_t{NF_ACCEPT} ||
+      (held.U32(NFTA_CHAIN_FLAGS).value_or(0) & ~uint32_t{NFT_CHAIN_BASE}) != 0 ||
+      HasContent(held, NFTA_CHAIN_COUNTERS) || HasContent(held, NFTA_CHAIN_USERDATA)) {
     observed_.altered = true;
     return;
   }
-  chains_.insert(chain->name);
+  added_[chain->name].chain = true;
 }
 
 void NativeComparison::AddRule(WireBytes message) {
-  const std::optional<Attributes> attributes = Attributes::OfMessage(message);
-  const NativeChain* chain =
-      FindChain(attributes ? attributes->Text(NFTA_RULE_CHAIN) : std::nullopt);
-  const size_t place = chain != nullptr ? rules_of_chain_[chain->name]++ : 0;
-  const std::optional<RuleCounters> counters =
-      chain != nullptr && place < chain->rules.size()
-          ? CountersOfSame(table_.family, chain->rules[place], *attributes)
-          : std::nullopt;
-  if (!counters) {
-    observed_.altered = true;
-    return;
+  const Attributes held = Attributes::OfMessage(message).value_or(Attributes());
+  const NativeChain* chain = FindChain(held.Text(NFTA_RULE_CHAIN));
+  const size_t place = chain != nullptr ? added_[chain->name].rules++ : 0;
+  std::optional<RuleCounters> counters;
+  if (chain != nullptr && place < chain->rules.size()) {
+    counters = CountersOf(table_.family, chain->rules[place], held);
   }
-  observed_.counters.packets += counters->packets;
-  observed_.counters.bytes += counters->bytes;
+  observed_.altered |= !counters;
+  observed_.counters.packets += counters.value_or(RuleCounters()).packets;
+  observed_.counters.bytes += counters.value_or(RuleCounters()).bytes;
 }
 
 ObservedNativeTable NativeComparison::Finish() const {
   ObservedNativeTable observed = observed_;
   for (const NativeChain& chain : table_.chains) {
-    const auto rules = rules_of_chain_.find(chain.name);
-    const size_t count = rules == rules_of_chain_.end() ? 0 : rules->second;
-    observed.altered |= chains_.count(chain.name) == 0 || count != chain.rules.size();
+    const auto added = added_.find(chain.name);
+    observed.altered |=
+        added == added_.end() || !added->second.chain || added->second.rules != chain.rules.size();
   }
   return observed;
 }
 
+const NativeChain* NativeComparison::FindChain(const std::optional<std::string>& name) const {
+  const auto chain = absl::c_find_if(
+      table_.chains, [&](const NativeChain& candidate) { return candidate.name == name; });
+  return chain == table_.chains.end() ? nullptr : &*chain;
+}
+
 absl::StatusOr<NativeReading> ReadNativeTable(Socket& socket, const NativeTable& table) {
   NativeReading reading;
-  const absl::StatusOr<uint32_t> generation = AtOneGeneration(socket, [&]() -> absl::Status {
-    absl::StatusOr<std::optional<ObservedNativeTable>> observed = ReadOnce(socket, table);
-    if (!observed.ok()) return observed.status();
-    reading.table = *std::move(observed);
-    return absl::OkStatus();
-  });
+  const absl::StatusOr<uint32_t> generation =
+      AtOneGeneration(socket, [&] { return ReadOnce(socket, table, reading.table); });
   if (!generation.ok()) return generation.status();
   reading.generation = *generation;
   return reading;

@@ -2,13 +2,12 @@
 //
 // File: netlink/native_reader.h
 //
-// A native table as it stands in the kernel, compared with what we would have written.
+// The current state of a native table, compared with what we would have written.
 #ifndef KIPT_NETLINK_NATIVE_READER_H_
 #define KIPT_NETLINK_NATIVE_READER_H_
 
 #include <cstddef>
 #include <map>
-#include <set>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -18,15 +17,14 @@
 
 namespace kipt::netlink {
 
-// Takes what the kernel tells of a table, in any order but that of the rules of one chain. Any
-// bytes will do: what is not exactly as we write it makes the table altered.
+// Takes the kernel's messages about a table, in any order except that of the rules of one chain.
+// What is not exactly as we write it, whatever the bytes, makes the table altered.
 class NativeComparison {
  public:
   // `table` must outlive the comparison.
   explicit NativeComparison(const NativeTable& table) : table_(table) {}
 
-  // Messages of NFT_MSG_NEWTABLE, NEWCHAIN and NEWRULE, their nlmsghdr included. They must be of
-  // this table.
+  // NFT_MSG_NEWTABLE, NEWCHAIN and NEWRULE of this table, their nlmsghdr included.
   void AddTable(WireBytes message);
   void AddChain(WireBytes message);
   void AddRule(WireBytes message);
@@ -39,8 +37,11 @@ class NativeComparison {
 
   const NativeTable& table_;
   ObservedNativeTable observed_;
-  std::set<std::string> chains_;                  // that were added
-  std::map<std::string, size_t> rules_of_chain_;  // how many were added
+  struct Added {
+    bool chain = false;
+    size_t rules = 0;
+  };
+  std::map<std::string, Added> added_;  // by the chain's name
 };
 
 // Backend::ReadNativeTable over `socket`, in whose network namespace it reads. The cost does not

@@ -1,12 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "netlink/backend.h"
-
-// Before linux/netfilter.h, or the two redefine each other.
-#include <netinet/in.h>
-// Then the kernel's.
-#include <linux/netfilter.h>
-#include <linux/netfilter/nf_tables.h>
-
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -16,9 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "netlink/attributes.h"
+#include "netlink/backend.h"
 #include "netlink/batch.h"
 #include "netlink/kernel_error.h"
 #include "netlink/native_reader.h"
+#include "netlink/nf_tables.h"
 #include "netlink/nft_monitor.h"
 #include "netlink/nft_requests.h"
 #include "netlink/reach.h"
@@ -28,15 +22,12 @@
 namespace kipt::netlink {
 namespace {
 
-// GETCHAIN requests in one datagram: their replies (some 200 bytes each) must fit the receive
-// buffer.
+// GETCHAIN requests in one datagram: the receive buffer must hold their replies, some 200 bytes
+// each.
 constexpr size_t kChainsAtOnce = 64;
 
-// To learn what became of a batch.
-constexpr int kAttemptsToConfirm = 3;
-
-// Hook and type are what decides whether packets come here and what may be done to them; where
-// among others of the same hook (the priority) an administrator may have moved it.
+// Hook and type decide whether packets get here and what may be done to them; the priority is the
+// administrator's choice.
 bool IsHooked(const ChainId& chain, const Attributes& attributes) {
   const BaseChain* base = FindBaseChain(chain.table, chain.name);
   const std::optional<Attributes> hook = attributes.Nest(NFTA_CHAIN_HOOK);
@@ -44,9 +35,9 @@ bool IsHooked(const ChainId& chain, const Attributes& attributes) {
          attributes.Text(NFTA_CHAIN_TYPE) == base->type;
 }
 
-// One rule twice in an answer would be taken for two equal rules, one of which can go: with it
-// would go the other. Kernel 6.18 was seen to answer so, once in half an hour of others' storms,
-// without NLM_F_DUMP_INTR.
+// One rule twice in an answer looks like two equal rules, and removing one would remove the other.
+// Kernel 6.18 answers so about once in half an hour of other programs' storms, without
+// NLM_F_DUMP_INTR.
 bool AnyTwice(const std::vector<ObservedRule>& rules) {
   std::vector<RuleHandle> handles;
   handles.reserve(rules.size());
@@ -64,7 +55,7 @@ class NftBackend : public Backend {
 
   absl::StatusOr<Snapshot> Read(absl::Span<const ChainQuery> queries) override {
     Snapshot snapshot;
-    // Whether anything has changed at all is asked often, and is one round trip.
+    // Without queries only the generation is asked for, often: one round trip.
     const absl::StatusOr<uint32_t> generation =
         queries.empty() ? ReadGeneration(*socket_) : AtOneGeneration(*socket_, [&] {
           snapshot = {};
@@ -103,17 +94,13 @@ class NftBackend : public Backend {
   }
 
  private:
-  // What became of a batch of `generation` that no error came for, or of whose answer is known only
-  // that it was lost (`lost`). An answer can be lost and the kernel then says nothing at all, but
-  // each commit moves the generation.
+  // What became of a batch of `generation` for which no error came, or whose answer was lost
+  // (`lost`): each commit moves the generation.
   //
-  // Aborted: look again, it was not done or may have been.
+  // Aborted: read again, it was not done or may have been.
   absl::Status Confirm(uint32_t generation, const absl::Status& lost) {
     absl::StatusOr<uint32_t> now = ReadGeneration(*socket_);
-    // What was done would be known to nobody.
-    for (int attempt = 1; !now.ok() && attempt < kAttemptsToConfirm; ++attempt) {
-      now = ReadGeneration(*socket_);
-    }
+    for (int attempt = 1; !now.ok() && attempt < 3; ++attempt) now = ReadGeneration(*socket_);
     if (now.ok() && *now == generation) {
       if (!lost.ok()) return lost;
       return absl::AbortedError("nf_tables did not do it, and why was lost on the way");
@@ -123,7 +110,7 @@ class NftBackend : public Backend {
                                            (lost.ok() ? now.status() : lost).message()));
   }
 
-  // Aborted where a commit came in between, as far as that shows.
+  // Aborted where a commit in between was noticed.
   absl::Status ReadOnce(absl::Span<const ChainQuery> queries, Snapshot& snapshot) {
     for (size_t i = 0; i < queries.size(); i += kChainsAtOnce) {
       if (absl::Status status = ReadChains(queries.subspan(i, kChainsAtOnce), snapshot);
@@ -131,8 +118,8 @@ class NftBackend : public Backend {
         return status;
       }
     }
-    // Also of chains whose NFTA_CHAIN_USE says that nothing is in them: it counts what a
-    // transaction of somebody else's has begun and may yet abort.
+    // Also of chains whose NFTA_CHAIN_USE is 0: it counts what another program's transaction has
+    // begun and may yet abort.
     std::set<ChainId> read;
     for (const ChainQuery& query : queries) {
       const auto chain = snapshot.chains.find(query.chain);
@@ -145,7 +132,7 @@ class NftBackend : public Backend {
     return Follow(queries, std::move(read), snapshot);
   }
 
-  // What ChainQuery::follow asks for; `read` are the chains whose rules are known.
+  // Reads what ChainQuery::follow asks for; the rules of `read` are known.
   absl::Status Follow(absl::Span<const ChainQuery> queries, std::set<ChainId> read,
                       Snapshot& snapshot) {
     if (absl::Status status = ReadTables(queries, snapshot); !status.ok()) return status;
@@ -185,8 +172,7 @@ class NftBackend : public Backend {
     return AskEach(*socket_, requests, NFT_MSG_NEWTABLE, action, take);
   }
 
-  // Whether the chains are there, and on their hooks. Where there is no chain, the table may be
-  // missing, too.
+  // Which of the chains exist, and whether they have their hooks.
   absl::Status ReadChains(absl::Span<const ChainQuery> queries, Snapshot& snapshot) {
     Messages requests(socket_->ReserveSequences(static_cast<uint32_t>(queries.size())));
     for (const ChainQuery& query : queries) {
@@ -207,7 +193,6 @@ class NftBackend : public Backend {
     return AskEach(*socket_, requests, NFT_MSG_NEWCHAIN, action, take);
   }
 
-  // Aborted where the dump was interrupted.
   absl::Status ReadRules(const ChainId& chain, std::vector<ObservedRule>& rules) {
     const std::string action = absl::StrCat("reading the rules of chain ", ToString(chain));
     const auto take = [&](WireBytes message) {

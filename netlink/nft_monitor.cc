@@ -18,7 +18,6 @@
 #include <cstddef>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "netlink/attributes.h"
 #include "netlink/kernel_error.h"
@@ -28,24 +27,20 @@ namespace {
 
 constexpr uint16_t kNewGeneration = (NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG_NEWGEN;
 
-// Some 2,500 events (832 bytes each as the kernel counts them, and it doubles what is asked for).
-constexpr int kReceiveBufferBytes = 1 << 20;
-
-// One event has 44 to 56 bytes.
+// One event has 44 to 56 bytes; the socket's buffer holds some 2,500 (832 bytes each as the kernel
+// counts them, and it doubles what is asked for).
 constexpr size_t kEventBytes = 256;
-constexpr unsigned int kEventsAtOnce = 32;
 // Of one Drain; the rest makes the socket readable again. More than the buffer holds, so that it
-// ends even where somebody commits all the time.
-constexpr int kMaxReceives = 128;
+// ends even where other programs commit all the time.
+constexpr int kMaxReceives = 256;
 
 constexpr timespec kPollPeriod = {.tv_sec = 0, .tv_nsec = 100'000'000};
 
 // The generation after `generation`: the kernel leaves 0 out.
 uint32_t Next(uint32_t generation) { return std::max(generation + 1, uint32_t{1}); }
 
-// NFT_MSG_NEWGEN comes last in its transaction and alone in its datagram, so the type of a
-// datagram's first message tells. In front of the queue: a commit of 10,000 rules wakes us once and
-// does not fill the buffer.
+// NFT_MSG_NEWGEN comes last in its transaction and alone in its datagram. Filtered before the
+// queue, a commit of 10,000 rules wakes us once and does not fill the buffer.
 absl::Status PassOnlyGenerations(int fd) {
   // BPF loads are big endian, messages are not.
   std::array<sock_filter, 4> code = {{
@@ -98,24 +93,19 @@ void OwnCommits::Add(uint32_t generation) {
 }
 
 bool OwnCommits::Explain(uint32_t from, uint32_t to) const {
-  // Differences, as generations start again behind 2^32.
+  // Differences, because generations start again after 2^32.
   return to == last_ && last_ - from <= last_ - first_;
 }
 
-// ---- told by the kernel ----
+// ---- WatchMode::kEvents ----
 
 class EventSocket::EventMonitor : public Monitor {
  public:
-  EventMonitor(EventSocket& socket, uint32_t own_port)
-      : socket_(socket), own_port_(own_port), dropped_(socket.dropped()) {
-    for (size_t i = 0; i < kEventsAtOnce; ++i) {
-      parts_[i] = {.iov_base = buffers_[i].bytes.data(), .iov_len = kEventBytes};
-      msghdr& header = headers_[i].msg_hdr;
-      header.msg_name = &senders_[i];
-      header.msg_iov = &parts_[i];
-      header.msg_iovlen = 1;
-    }
-  }
+  EventMonitor(EventSocket& socket, Receiver receiver, uint32_t own_port)
+      : socket_(socket),
+        receiver_(std::move(receiver)),
+        own_port_(own_port),
+        dropped_(socket.dropped()) {}
   ~EventMonitor() override {
     if (socket_.current_ == this) socket_.Leave();
   }
@@ -130,11 +120,11 @@ class EventSocket::EventMonitor : public Monitor {
     }
     RulesetChanges changes;
     for (int i = 0; i < kMaxReceives; ++i) {
-      const absl::StatusOr<size_t> received = Receive();
-      if (!received.ok()) return received.status();
-      for (size_t j = 0; j < *received; ++j) Take(j, changes);
-      // Less than there was room for: the queue is empty.
-      if (*received < kEventsAtOnce) break;
+      const auto datagrams =
+          receiver_.Receive(*socket_.socket_, MSG_DONTWAIT, "receiving events of nf_tables");
+      if (!datagrams.ok()) return datagrams.status();
+      for (const Datagram& datagram : *datagrams) Take(datagram.bytes, changes);
+      if (datagrams->size() < Receiver::kAtOnce) break;
     }
     const uint32_t dropped = socket_.dropped();
     changes.lost = dropped - std::exchange(dropped_, dropped);
@@ -142,26 +132,10 @@ class EventSocket::EventMonitor : public Monitor {
   }
 
  private:
-  struct Buffer {
-    alignas(nlmsghdr) std::array<uint8_t, kEventBytes> bytes;
-  };
-
-  absl::StatusOr<size_t> Receive() {
-    while (true) {
-      for (mmsghdr& header : headers_) header.msg_hdr.msg_namelen = sizeof(sockaddr_nl);
-      const int count =
-          recvmmsg(socket_.fd(), headers_.data(), kEventsAtOnce, MSG_DONTWAIT, nullptr);
-      if (count >= 0) return static_cast<size_t>(count);
-      if (errno == EAGAIN) return size_t{0};
-      if (errno != EINTR) return KernelError(errno, "receiving events of nf_tables");
-    }
-  }
-
-  void Take(size_t index, RulesetChanges& changes) const {
-    // Only the kernel has port 0; a privileged program could send us anything.
-    if (senders_[index].nl_pid != 0) return;
-    const auto* message = reinterpret_cast<const nlmsghdr*>(buffers_[index].bytes.data());
-    int rest = static_cast<int>(headers_[index].msg_len);
+  void Take(WireBytes datagram, RulesetChanges& changes) const {
+    if (datagram.empty()) return;
+    const auto* message = reinterpret_cast<const nlmsghdr*>(datagram.data());
+    int rest = static_cast<int>(datagram.size());
     // One that grew beyond our buffer still says that there was a commit.
     if (!IsWhole(message, rest)) Record(RulesetChange(), changes);
     for (; IsWhole(message, rest); message = mnl_nlmsg_next(message, &rest)) {
@@ -171,17 +145,10 @@ class EventSocket::EventMonitor : public Monitor {
   }
 
   EventSocket& socket_;
+  Receiver receiver_;
   uint32_t own_port_;
   uint32_t dropped_;
-  std::array<Buffer, kEventsAtOnce> buffers_ = {};
-  std::array<sockaddr_nl, kEventsAtOnce> senders_ = {};
-  std::array<iovec, kEventsAtOnce> parts_ = {};
-  std::array<mmsghdr, kEventsAtOnce> headers_ = {};
 };
-
-EventSocket::EventSocket(MnlSocketPtr socket) : socket_(std::move(socket)) {}
-
-EventSocket::~EventSocket() = default;
 
 absl::StatusOr<std::unique_ptr<EventSocket>> EventSocket::Open() {
   absl::StatusOr<MnlSocketPtr> socket = OpenNetfilterSocket(SOCK_NONBLOCK);
@@ -192,11 +159,10 @@ absl::StatusOr<std::unique_ptr<EventSocket>> EventSocket::Open() {
 int EventSocket::fd() const { return mnl_socket_get_fd(socket_.get()); }
 
 absl::Status EventSocket::Join() {
-  // Before there is anything to filter, count or keep.
+  // Before there is anything to filter.
   if (absl::Status status = PassOnlyGenerations(fd()); !status.ok()) return status;
-  GrowReceiveBuffer(fd(), kReceiveBufferBytes);
   int on = 1;
-  // An event that was lost is no reason to stop: whoever drains looks anyway.
+  // A lost event is no error: a check follows each Drain anyway.
   if (mnl_socket_setsockopt(socket_.get(), NETLINK_NO_ENOBUFS, &on, sizeof(on)) != 0) {
     return KernelError(errno, "preparing to listen to nf_tables");
   }
@@ -211,7 +177,7 @@ void EventSocket::Leave() {
   current_ = nullptr;
   int group = NFNLGRP_NFTABLES;
   mnl_socket_setsockopt(socket_.get(), NETLINK_DROP_MEMBERSHIP, &group, sizeof(group));
-  // What nobody will ask for any more.
+  // No monitor needs what is queued.
   char byte = 0;
   while (recv(fd(), &byte, sizeof(byte), MSG_DONTWAIT | MSG_TRUNC) >= 0) {
   }
@@ -227,33 +193,24 @@ uint32_t EventSocket::dropped() const {
 absl::StatusOr<std::unique_ptr<Monitor>> EventSocket::Watch(uint32_t own_port) {
   Leave();
   if (absl::Status status = Join(); !status.ok()) return status;
-  auto monitor = std::make_unique<EventMonitor>(*this, own_port);
+  absl::StatusOr<Receiver> receiver = Receiver::Make(kEventBytes);
+  if (!receiver.ok()) return receiver.status();
+  auto monitor = std::make_unique<EventMonitor>(*this, *std::move(receiver), own_port);
   current_ = monitor.get();
   return monitor;
 }
 
-// ---- asking the kernel ----
+// ---- WatchMode::kPoll ----
 
 namespace {
 
 class PollMonitor : public Monitor {
  public:
-  PollMonitor(int timer, GenerationReader read_generation, const OwnCommits& own)
-      : timer_(timer), read_generation_(std::move(read_generation)), own_(own) {}
+  PollMonitor(int timer, uint32_t seen, GenerationReader read_generation, const OwnCommits& own)
+      : timer_(timer), seen_(seen), read_generation_(std::move(read_generation)), own_(own) {}
   ~PollMonitor() override { close(timer_); }
   PollMonitor(const PollMonitor&) = delete;
   PollMonitor& operator=(const PollMonitor&) = delete;
-
-  absl::Status Start() {
-    const absl::StatusOr<uint32_t> generation = read_generation_();
-    if (!generation.ok()) return generation.status();
-    seen_ = *generation;
-    const itimerspec period = {.it_interval = kPollPeriod, .it_value = kPollPeriod};
-    if (timerfd_settime(timer_, 0, &period, nullptr) != 0) {
-      return KernelError(errno, "setting a timer");
-    }
-    return absl::OkStatus();
-  }
 
   int fd() const override { return timer_; }
 
@@ -272,19 +229,23 @@ class PollMonitor : public Monitor {
 
  private:
   int timer_;
+  uint32_t seen_;
   GenerationReader read_generation_;
   const OwnCommits& own_;
-  uint32_t seen_ = 0;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Monitor>> NewPollMonitor(GenerationReader read_generation,
                                                         const OwnCommits& own) {
+  const absl::StatusOr<uint32_t> generation = read_generation();
+  if (!generation.ok()) return generation.status();
   const int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   if (timer < 0) return KernelError(errno, "making a timer");
-  auto monitor = std::make_unique<PollMonitor>(timer, std::move(read_generation), own);
-  if (absl::Status status = monitor->Start(); !status.ok()) return status;
+  auto monitor = std::make_unique<PollMonitor>(timer, *generation, std::move(read_generation), own);
+  const itimerspec period = {.it_interval = kPollPeriod, .it_value = kPollPeriod};
+  if (timerfd_settime(timer, 0, &period, nullptr) != 0)
+    return KernelError(errno, "setting a timer");
   return monitor;
 }
 

@@ -2,13 +2,14 @@
 //
 // File: netlink/nft_monitor.h
 //
-// The two Monitors of nf_tables: told by the kernel, or asking it. See netlink/README.md, "Events".
+// The two Monitors of nf_tables (WatchMode). See netlink/README.md, "Events".
 #ifndef KIPT_NETLINK_NFT_MONITOR_H_
 #define KIPT_NETLINK_NFT_MONITOR_H_
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -20,12 +21,12 @@ namespace kipt::netlink {
 // Counts `change` in `changes`, and remembers it if it is known whose it is.
 void Record(RulesetChange change, RulesetChanges& changes);
 
-// The generations that our own commits led to, as far as nobody else's came between. nf_tables
-// compares NFNL_BATCH_GENID and commits under one lock, so a commit made on generation G led to the
-// one after G and nowhere else: no need to ask.
+// The generations that our own commits led to, since the last commit of another program. nf_tables
+// compares NFNL_BATCH_GENID and commits under one lock, so a commit on generation G led to the one
+// after G.
 class OwnCommits {
  public:
-  // A commit on `generation` has succeeded. It must have changed something; of ours all do.
+  // A commit on `generation` has succeeded, and changed something, as all of ours do.
   void Add(uint32_t generation);
 
   // Whether every commit that led from generation `from` to `to` was ours.
@@ -36,25 +37,24 @@ class OwnCommits {
   uint32_t last_ = 0;
 };
 
-// A socket for NFNLGRP_NFTABLES. It stays in the network namespace in which it was opened,
-// whichever thread watches later, and with whatever privileges are left then.
+// A socket for NFNLGRP_NFTABLES. It stays in the network namespace in which it was opened, whatever
+// thread watches later with whatever privileges.
 class EventSocket {
  public:
-  // Not a member of the group yet: nobody's commits get dearer.
+  // Not a member of the group yet, so that no commit takes longer.
   static absl::StatusOr<std::unique_ptr<EventSocket>> Open();
 
-  ~EventSocket();
   EventSocket(const EventSocket&) = delete;
   EventSocket& operator=(const EventSocket&) = delete;
 
-  // Joins the group until the monitor is destroyed. Messages that `own_port` caused are left out.
-  // A new monitor takes the place of the one before, whose Drain fails from then on
-  // (FailedPrecondition); both have the same fd.
+  // Joins the group until the monitor is destroyed. Messages that `own_port` caused are left out. A
+  // new monitor replaces the one before, whose Drain fails from then on (FailedPrecondition); both
+  // have the same fd.
   absl::StatusOr<std::unique_ptr<Monitor>> Watch(uint32_t own_port);
 
  private:
   class EventMonitor;
-  explicit EventSocket(MnlSocketPtr socket);
+  explicit EventSocket(MnlSocketPtr socket) : socket_(std::move(socket)) {}
 
   int fd() const;
   absl::Status Join();
@@ -69,7 +69,7 @@ class EventSocket {
 
 using GenerationReader = std::function<absl::StatusOr<uint32_t>()>;
 
-// Asks `read_generation` at each Drain, for which it is time every 100 ms. Its errors are Drain's.
+// Calls `read_generation` at each Drain, which is due every 100 ms. Its errors are Drain's.
 // `own` must outlive the monitor.
 absl::StatusOr<std::unique_ptr<Monitor>> NewPollMonitor(GenerationReader read_generation,
                                                         const OwnCommits& own);

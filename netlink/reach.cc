@@ -8,7 +8,7 @@
 namespace kipt::netlink {
 namespace {
 
-// The kernel takes no circle and, in nf_tables, 16 jumps; a text may hold anything.
+// nf_tables takes no circle and at most 16 jumps; a text may hold anything.
 constexpr int kDeepest = 64;
 
 ChainId Sibling(const ChainId& chain, const std::string& name) {
@@ -20,7 +20,6 @@ bool IsGoto(const ObservedRule& rule) {
   return opaque != nullptr && opaque->jump && opaque->terminal;
 }
 
-// Matching packets go back to the chain that jumped here.
 bool Returns(const ObservedRule& rule) {
   if (const OpaqueRule* opaque = rule.opaque()) return opaque->returns;
   return std::holds_alternative<Return>(rule.rule()->target);
@@ -44,7 +43,7 @@ std::set<ChainId> ChainsOnTheWay(const std::map<ChainId, ObservedChain>& chains,
                                  absl::Span<const ChainQuery> queries,
                                  const std::set<ChainId>& read) {
   std::set<ChainId> asked;
-  // Whoever asks only whether a chain exists has a reason: it may have tens of thousands of rules.
+  // Never the rules of a chain that is asked for without them: they may be tens of thousands.
   std::set<ChainId> seen;
   for (const ChainQuery& query : queries) (query.with_rules ? asked : seen).insert(query.chain);
 

@@ -2,9 +2,9 @@
 //
 // File: netlink/reach.h
 //
-// Whether packets come to a rule: a walk along the rules of a chain and into the chains that they
-// jump to. Only what every packet does counts: a rule with a condition keeps some packets from the
-// next rule, and is taken to keep none. Pure.
+// Whether packets reach a rule: a walk along the rules of a chain and into the chains that they
+// jump to. Only what every packet does counts: a rule with a condition is taken to keep no packet
+// from the next rule.
 #ifndef KIPT_NETLINK_REACH_H_
 #define KIPT_NETLINK_REACH_H_
 
@@ -23,16 +23,15 @@ std::set<ChainId> ChainsOnTheWay(const std::map<ChainId, ObservedChain>& chains,
                                  absl::Span<const ChainQuery> queries,
                                  const std::set<ChainId>& read);
 
-// Walks through `snapshot`, which must outlive it. A chain that was not read stops no packet. Not
-// safe for use by several threads at once.
+// Walks through `snapshot`, which must outlive it. A chain that was not read stops no packet.
 class Walk {
  public:
   explicit Walk(const Snapshot& snapshot) : snapshot_(snapshot) {}
 
-  // No packet that comes to `rule` of `chain` comes to the next one: a verdict, a goto, or a jump
-  // to a chain that no packet comes back from.
+  // No packet that reaches `rule` of `chain` reaches the next one: a verdict, a goto, or a jump to
+  // a chain that no packet returns from.
   bool Stops(const ChainId& chain, const ObservedRule& rule);
-  // Every packet in `from` comes to `to`, of the same table, whatever its rules make of it there.
+  // Every packet in `from` reaches `to`, of the same table.
   bool Leads(const ChainId& from, const ChainId& to);
 
  private:

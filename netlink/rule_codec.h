@@ -2,9 +2,9 @@
 //
 // File: netlink/rule_codec.h
 //
-// Rules as nf_tables holds them. Encoding has one form, which every iptables 1.8.x reads right, and
-// for native rules nft(8)'s. Decoding accepts every form that iptables-nft of any version, nft and
-// we ourselves write, and nothing whose meaning differs. README.md of this folder lists them.
+// Rules as nf_tables holds them. Encoding has one form, which every iptables 1.8.x reads correctly,
+// and for native rules nft(8)'s. Decoding accepts every form that any iptables-nft, nft and we
+// write (README.md), and nothing whose meaning differs.
 #ifndef KIPT_NETLINK_RULE_CODEC_H_
 #define KIPT_NETLINK_RULE_CODEC_H_
 
@@ -22,20 +22,19 @@ namespace kipt::netlink {
 absl::Status CheckChainName(absl::string_view name);
 
 // Puts the table, the chain and the expressions of `rule` into the message that was begun last.
-// InvalidArgument, and nothing is put: the wire cannot say it (a comment of more than 255 bytes, a
-// prefix longer than an address or with host bits, a chain name that is empty or too long, a NUL in
-// a text).
+// InvalidArgument, and nothing is put: nf_tables cannot hold it (a comment of more than 255 bytes,
+// a prefix longer than an address or with host bits, an empty or too long chain name, a NUL in a
+// text).
 absl::Status EncodeRule(const ChainId& chain, const Rule& rule, Messages& to);
 
-// InvalidArgument: the wire cannot say it, or nft(8) could not take its own listing of it back (a
+// InvalidArgument: nf_tables cannot hold it, or nft(8) could not read its own listing of it (a
 // comment of more than 127 bytes, or with a quote or a control character).
 absl::Status CheckDrop(Family family, const NativeDrop& drop);
 
 // Puts the expressions and the comment of a rule that passes CheckDrop.
 void EncodeDrop(Family family, const NativeDrop& drop, Messages& to);
 
-// One rule from an NFT_MSG_NEWRULE message, its nlmsghdr included. Takes any bytes. A rule that
-// cannot be understood is opaque.
+// One rule from an NFT_MSG_NEWRULE message, its nlmsghdr included, of any bytes.
 // DataLoss: not even the family and the handle can be read, or the family is none of ours.
 absl::StatusOr<ObservedRule> DecodeRule(WireBytes message);
 

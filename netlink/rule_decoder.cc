@@ -1,12 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "netlink/rule_codec.h"
-
-// Before linux/netfilter.h, or the two redefine each other.
-#include <netinet/in.h>
-// Then the kernel's.
-#include <linux/netfilter.h>
-#include <linux/netfilter/nf_tables.h>
-
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -14,7 +6,9 @@
 #include <variant>
 #include <vector>
 
-#include "netlink/expression.h"
+#include "absl/algorithm/container.h"
+#include "netlink/nf_tables.h"
+#include "netlink/rule_codec.h"
 #include "netlink/statement.h"
 
 namespace kipt::netlink {
@@ -22,9 +16,9 @@ namespace {
 
 bool SetsLabel(const Rule& rule) { return rule.conn_label && rule.conn_label->set; }
 
-// The comments in the content of NFTA_RULE_USERDATA: bytes that only programs read, {type, length,
-// value} each. iptables-nft and nft agree on type 0, a comment with its NUL, and write one at most;
-// other types say nothing about what the rule does. Empty ones are left out.
+// The comments in the content of NFTA_RULE_USERDATA, {type, length, value} each. iptables-nft and
+// nft agree on type 0, a comment with its NUL; other types do not change what the rule does. Empty
+// ones are left out.
 std::vector<std::string> UserDataComments(WireBytes bytes) {
   std::vector<std::string> comments;
   while (bytes.size() >= 2) {
@@ -54,7 +48,7 @@ class RuleAssembler {
   }
   void operator()(const ConnLabelMatch& label) { Set(rule_.conn_label, label); }
   void operator()(const CommentStatement& comment) {
-    // A comment may stand anywhere, behind the target too: it is in the user data then.
+    // A comment after the target is in the user data.
     fits_ = fits_ && rule_.comment.empty() && !comment.text.empty();
     if (rule_.comment.empty()) rule_.comment = comment.text;
   }
@@ -73,10 +67,8 @@ class RuleAssembler {
   }
   void operator()(const SetMark& mark) { SetTarget(mark); }
   void operator()(const Masquerade& masquerade) { SetTarget(masquerade); }
-  template <typename T>  // what no Rule has a place for
-  void operator()(const T&) {
-    fits_ = false;
-  }
+  // What no Rule has a place for.
+  void operator()(const auto&) { fits_ = false; }
 
   // Whether all statements have a place in the rule.
   bool Finish() {
@@ -89,7 +81,7 @@ class RuleAssembler {
  private:
   template <typename T>
   void Set(std::optional<T>& place, const T& value) {
-    // Twice is a rule of two conditions; behind the target it is one that comes too late.
+    // Twice is a rule of two conditions; after the target it comes too late.
     fits_ = fits_ && !place.has_value() && !has_target_;
     if (!place) place = value;
   }
@@ -115,64 +107,59 @@ std::variant<Rule, OpaqueRule> ContentOf(std::optional<Family> family,
   return opaque;
 }
 
-struct DecodedRule {
-  std::optional<Family> family;
-  std::vector<Statement> statements;
-  ObservedRule rule;
-};
+std::optional<Family> RuleFamily(WireBytes message) {
+  const uint8_t family = FamilyOf(message);
+  if (family == NFPROTO_IPV4) return Family::kIPv4;
+  return family == NFPROTO_IPV6 ? std::optional<Family>(Family::kIPv6) : std::nullopt;
+}
 
-absl::StatusOr<DecodedRule> Decode(WireBytes message) {
+// The spelling is only for a survey.
+absl::StatusOr<SurveyRule> Decode(WireBytes message, bool spelled) {
   const std::optional<Attributes> attributes = Attributes::OfMessage(message);
   const auto handle = attributes ? attributes->U64(NFTA_RULE_HANDLE) : std::nullopt;
   if (!handle) return absl::DataLossError("a rule's message is malformed");
-  DecodedRule decoded;
-  decoded.rule.handle = *handle;
-  if (FamilyOf(message) == NFPROTO_IPV4) decoded.family = Family::kIPv4;
-  if (FamilyOf(message) == NFPROTO_IPV6) decoded.family = Family::kIPv6;
+  const std::optional<Family> family = RuleFamily(message);
   const std::vector<Expression> expressions =
       ParseExpressions(attributes->Bytes(NFTA_RULE_EXPRESSIONS).value_or(WireBytes()));
-  decoded.rule.xt = std::any_of(expressions.begin(), expressions.end(),
-                                [](const Expression& each) { return ParseXt(each).has_value(); });
-  decoded.statements = ResolveStatements(decoded.family, expressions);
-  for (const Statement& statement : decoded.statements) {
+  SurveyRule rule;
+  rule.handle = *handle;
+  rule.xt =
+      absl::c_any_of(expressions, [](const Expression& each) { return ParseXt(each).has_value(); });
+  std::vector<Statement> statements = ResolveStatements(family, expressions);
+  for (const Statement& statement : statements) {
     // Of the last counter, as iptables-save prints it.
-    if (const auto* counters = std::get_if<RuleCounters>(&statement)) {
-      decoded.rule.counters = *counters;
-    }
+    if (const auto* counters = std::get_if<RuleCounters>(&statement)) rule.counters = *counters;
   }
   for (std::string& comment :
        UserDataComments(attributes->Bytes(NFTA_RULE_USERDATA).value_or(WireBytes()))) {
-    decoded.statements.emplace_back(CommentStatement{.text = std::move(comment)});
+    statements.emplace_back(CommentStatement{.text = std::move(comment)});
   }
   if (attributes->Bytes(NFTA_RULE_COMPAT)) {
-    // `-p` as xtables matches want to be told it: a condition outside the expressions.
-    decoded.statements.emplace_back(
+    // `-p` for xtables matches: a condition outside the expressions.
+    statements.emplace_back(
         OtherExpression{.name = "compat", .decides = false, .is_target = false});
   }
-  decoded.rule.content = ContentOf(decoded.family, decoded.statements);
-  return decoded;
+  rule.content = ContentOf(family, statements);
+  if (spelled && rule.rule() != nullptr) {
+    std::string spelling = DescribeOpaqueRule(family, statements).text;
+    if (spelling != ToString(family.value_or(Family::kIPv4), rule)) {
+      rule.spelling = std::move(spelling);
+    }
+  }
+  return rule;
 }
 
 }  // namespace
 
 absl::StatusOr<ObservedRule> DecodeRule(WireBytes message) {
-  absl::StatusOr<DecodedRule> decoded = Decode(message);
-  if (!decoded.ok()) return decoded.status();
-  if (!decoded->family) return absl::DataLossError("a rule of an unexpected family");
-  return std::move(decoded->rule);
+  absl::StatusOr<SurveyRule> rule = Decode(message, /*spelled=*/false);
+  if (!rule.ok()) return rule.status();
+  if (!RuleFamily(message)) return absl::DataLossError("a rule of an unexpected family");
+  return ObservedRule(*std::move(rule));
 }
 
 absl::StatusOr<SurveyRule> DecodeSurveyRule(WireBytes message) {
-  absl::StatusOr<DecodedRule> decoded = Decode(message);
-  if (!decoded.ok()) return decoded.status();
-  const std::optional<Family> family = decoded->family;
-  SurveyRule rule = {std::move(decoded->rule)};
-  if (rule.rule() == nullptr) return rule;
-  std::string spelling = DescribeOpaqueRule(family, decoded->statements).text;
-  if (spelling != ToString(family.value_or(Family::kIPv4), rule)) {
-    rule.spelling = std::move(spelling);
-  }
-  return rule;
+  return Decode(message, /*spelled=*/true);
 }
 
 }  // namespace kipt::netlink

@@ -1,12 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "netlink/statement.h"
-
-// Before linux/netfilter.h, or the two redefine each other.
-#include <netinet/in.h>
-// Then the kernel's.
-#include <linux/netfilter.h>
-#include <linux/netfilter/nf_tables.h>
-
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -17,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "netlink/nf_tables.h"
+#include "netlink/statement.h"
 #include "netlink/xt_display.h"
 #include "netlink/xt_info.h"
 
@@ -75,16 +69,18 @@ class Describer {
       AddToPorts(2, OptionWords("--tcp-flags", *flags, tcp.negated));
     }
   }
-  void operator()(const MarkMatch& mark) { AddMatch(Rule{.mark = mark}); }
+  void operator()(const MarkMatch& mark) { AddMatch({.mark = mark, .target = NoTarget{}}); }
   void operator()(const XtCtState& state) {
-    std::string text = MatchText(Rule{.ct_state = state.match});
+    std::string text = ToString(family_, Rule{.ct_state = state.match, .target = NoTarget{}});
     if (state.state_alias) {
       text = absl::StrCat("-m state", absl::StripPrefix(text, "-m conntrack"));
       text.replace(text.find("--ctstate"), 9, "--state");
     }
     Condition(kMatches, /*negated=*/false, text, "");
   }
-  void operator()(const ConnLabelMatch& label) { AddMatch(Rule{.conn_label = label}); }
+  void operator()(const ConnLabelMatch& label) {
+    AddMatch({.conn_label = label, .target = NoTarget{}});
+  }
   void operator()(const CommentStatement& comment) {
     Print(kMatches, absl::StrCat("-m comment --comment ", QuoteForSave(comment.text)));
   }
@@ -118,7 +114,7 @@ class Describer {
     if (!other.text.empty()) {
       Print(other.is_target ? kTarget : kMatches, other.text);
     } else if (other.name == "reject") {
-      // How it rejects is left out: it changes nothing about where the packet goes.
+      // How it rejects is left out: the packet is lost anyway.
       NameTarget("REJECT");
       Print(kTarget, "-j REJECT");
     } else {
@@ -138,7 +134,7 @@ class Describer {
 
  private:
   // Options of `-m tcp` and the like. iptables-save prints those of one match together, in its own
-  // order, where the first of them stands.
+  // order, at the place of the first.
   void AddToPorts(size_t place, std::string option) {
     rule_.unconditional = false;
     if (!ports_place_ || ports_of_ != protocol_ || !ports_[place].empty()) {
@@ -169,14 +165,10 @@ class Describer {
     Print(place, absl::StrCat(negated ? "! " : "", option, value));
   }
 
-  // The same words as for a Rule of ours that has this one match, less its target.
-  std::string MatchText(const Rule& rule) const {
-    const std::string text = ToString(family_, rule);
-    return std::string(absl::StripSuffix(text, " -j DROP"));
-  }
+  // In the words of a Rule that has this one match, and no target.
   void AddMatch(const Rule& rule) {
     rule_.marks |= MarksOf(rule);
-    Condition(kMatches, /*negated=*/false, MatchText(rule), "");
+    Condition(kMatches, /*negated=*/false, ToString(family_, rule), "");
   }
 
   void AddTarget(const Rule& rule, bool terminal) {
@@ -187,8 +179,7 @@ class Describer {
   }
 
   static bool LeavesMark(const VerdictStatement& verdict) {
-    // A program that packets are queued to may set the mark with its verdict, and the
-    // connection's labels (NFQA_CT).
+    // A program that packets are queued to may set both with its verdict (NFQA_CT).
     constexpr int32_t kVerdicts[] = {NF_ACCEPT, NF_DROP,  NFT_CONTINUE, NFT_BREAK,
                                      NFT_JUMP,  NFT_GOTO, NFT_RETURN};
     return absl::c_linear_search(kVerdicts, verdict.code);
@@ -213,7 +204,7 @@ class Describer {
   OpaqueRule rule_;
   bool decides_ = false;
   std::string protocol_;
-  // The match that AddToPorts is filling: where it stands, of which protocol, and its options.
+  // The match that AddToPorts is filling: its place, its protocol and its options.
   std::optional<size_t> ports_place_;
   std::string ports_of_;
   std::array<std::string, 3> ports_;

@@ -1,13 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "netlink/rule_codec.h"
-
-// Before linux/netfilter.h, or the two redefine each other.
-#include <netinet/in.h>
-// Then the kernel's.
-#include <linux/netfilter.h>
-#include <linux/netfilter/nf_tables.h>
-#include <linux/netfilter/nf_tables_compat.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -19,6 +10,8 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "netlink/nf_tables.h"
+#include "netlink/rule_codec.h"
 #include "netlink/xt_info.h"
 
 namespace kipt::netlink {
@@ -26,7 +19,7 @@ namespace {
 
 // nf_tables allows 255; longer names are cut off nowhere, so refuse them here.
 constexpr size_t kMaxNameLength = NFT_NAME_MAXLEN - 1;
-// NFTNL_UDATA_COMMENT_MAXLEN less the NUL: nft(8) writes no longer one.
+// NFTNL_UDATA_COMMENT_MAXLEN without the NUL: nft(8) writes no longer one.
 constexpr size_t kMaxNativeComment = 127;
 
 constexpr std::array<uint8_t, 16> kZeros = {};
@@ -36,12 +29,13 @@ class ExpressionWriter {
  public:
   explicit ExpressionWriter(Messages& to) : to_(to) {}
 
-  // Of nft_compat.
-  void Match(const char* name, uint32_t revision, const std::vector<uint8_t>& info) {
-    Xt("match", name, revision, info);
-  }
-  void Target(const char* name, uint32_t revision, const std::vector<uint8_t>& info) {
-    Xt("target", name, revision, info);
+  // `kind` is "match" or "target": NFTA_TARGET_* are numbered alike.
+  void Xt(const char* kind, const char* name, uint32_t revision, const std::vector<uint8_t>& info) {
+    Add(kind, [&] {
+      to_.PutText(NFTA_MATCH_NAME, name);
+      to_.PutU32(NFTA_MATCH_REV, revision);
+      to_.Put(NFTA_MATCH_INFO, info);
+    });
   }
 
   // Loads `loaded` bytes of the address.
@@ -56,11 +50,7 @@ class ExpressionWriter {
       to_.PutU32(NFTA_PAYLOAD_LEN, loaded);
     });
     if (match.prefix.length != loaded * 8) {
-      std::array<uint8_t, 16> ones = {};
-      for (unsigned bit = 0; bit < match.prefix.length; ++bit) {
-        ones[bit / 8] = static_cast<uint8_t>(ones[bit / 8] | (0x80U >> (bit % 8)));
-      }
-      Mask(absl::MakeConstSpan(ones).first(loaded));
+      Mask(absl::MakeConstSpan(PrefixMask(match.prefix.length)).first(loaded));
     }
     Compare(match.negated ? NFT_CMP_NEQ : NFT_CMP_EQ,
             absl::MakeConstSpan(match.prefix.address).first(loaded));
@@ -106,14 +96,6 @@ class ExpressionWriter {
       to_.PutNest(NFTA_EXPR_DATA, data);
     });
   }
-  // NFTA_TARGET_* are numbered alike.
-  void Xt(const char* kind, const char* name, uint32_t revision, const std::vector<uint8_t>& info) {
-    Add(kind, [&] {
-      to_.PutText(NFTA_MATCH_NAME, name);
-      to_.PutU32(NFTA_MATCH_REV, revision);
-      to_.Put(NFTA_MATCH_INFO, info);
-    });
-  }
   void Mask(WireBytes mask) {
     Add("bitwise", [&] {
       to_.PutU32(NFTA_BITWISE_SREG, NFT_REG_1);
@@ -145,15 +127,15 @@ struct TargetEncoder {
   void operator()(const Return&) const { writer.Verdict(NFT_RETURN); }
   void operator()(const Jump& jump) const { writer.Verdict(NFT_JUMP, jump.chain); }
   void operator()(const SetMark& mark) const {
-    writer.Target(kXtSetMark, kXtSetMarkRevision, EncodeXtSetMark(mark));
+    writer.Xt("target", kXtSetMark, kXtSetMarkRevision, EncodeXtSetMark(mark));
   }
   void operator()(const Masquerade& masquerade) const {
-    writer.Target(kXtMasquerade, kXtMasqueradeRevision, EncodeXtMasquerade(family, masquerade));
+    writer.Xt("target", kXtMasquerade, kXtMasqueradeRevision,
+              EncodeXtMasquerade(family, masquerade));
   }
   void operator()(const NoTarget&) const {}
 };
 
-// A prefix longer than an address of `family`, or with bits behind its length.
 absl::Status CheckPrefix(Family family, const std::optional<PrefixMatch>& match) {
   if (!match) return absl::OkStatus();
   const Prefix& prefix = match->prefix;
@@ -199,9 +181,9 @@ absl::Status EncodeRule(const ChainId& chain, const Rule& rule, Messages& to) {
   if (absl::Status status = CheckRule(chain.family, rule); !status.ok()) return status;
   to.PutText(NFTA_RULE_TABLE, TableName(chain.table));
   to.PutText(NFTA_RULE_CHAIN, chain.name);
-  // `iptables -C` compares the matches in order: comment first, as those who write such rules give
-  // it. Addresses have their widest form, 4 or 16 bytes with a mask. iptables-nft writes fewer
-  // bytes for /8, /16 and /24; all versions of it read both.
+  // `iptables -C` compares the matches in order: comment first, as other writers of such rules give
+  // it. Addresses have 4 or 16 bytes with a mask; iptables-nft writes fewer bytes for /8, /16 and
+  // /24, and all versions of it read both.
   to.PutNest(NFTA_RULE_EXPRESSIONS, [&] {
     ExpressionWriter writer(to);
     const uint32_t bytes = chain.family == Family::kIPv4 ? 4 : 16;
@@ -210,14 +192,14 @@ absl::Status EncodeRule(const ChainId& chain, const Rule& rule, Messages& to) {
       writer.Address(chain.family, /*is_source=*/false, *rule.destination, bytes);
     }
     if (!rule.comment.empty()) {
-      writer.Match(kXtComment, kXtCommentRevision, EncodeXtComment(rule.comment));
+      writer.Xt("match", kXtComment, kXtCommentRevision, EncodeXtComment(rule.comment));
     }
-    if (rule.mark) writer.Match(kXtMark, kXtMarkRevision, EncodeXtMark(*rule.mark));
+    if (rule.mark) writer.Xt("match", kXtMark, kXtMarkRevision, EncodeXtMark(*rule.mark));
     if (rule.ct_state) {
-      writer.Match(kXtConntrack, kXtConntrackRevision, EncodeXtCtState(*rule.ct_state));
+      writer.Xt("match", kXtConntrack, kXtConntrackRevision, EncodeXtCtState(*rule.ct_state));
     }
     if (rule.conn_label) {
-      writer.Match(kXtConnLabel, kXtConnLabelRevision, EncodeXtConnLabel(*rule.conn_label));
+      writer.Xt("match", kXtConnLabel, kXtConnLabelRevision, EncodeXtConnLabel(*rule.conn_label));
     }
     writer.Counter();
     std::visit(TargetEncoder{.family = chain.family, .writer = writer}, rule.target);

@@ -5,54 +5,37 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <utility>
+#include <functional>
 
-#include "absl/status/status.h"
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "netlink/nf_tables.h"
 
 namespace kipt::netlink {
 namespace {
 
-constexpr uint32_t kPrerouting = 0;
-constexpr uint32_t kInput = 1;
-constexpr uint32_t kForward = 2;
-constexpr uint32_t kOutput = 3;
-constexpr uint32_t kPostrouting = 4;
-
 constexpr BaseChain kBaseChains[] = {
-    {Table::kFilter, "INPUT", kInput, 0, "filter"},
-    {Table::kFilter, "FORWARD", kForward, 0, "filter"},
-    {Table::kFilter, "OUTPUT", kOutput, 0, "filter"},
-    {Table::kNat, "PREROUTING", kPrerouting, -100, "nat"},
-    {Table::kNat, "INPUT", kInput, 100, "nat"},
-    {Table::kNat, "OUTPUT", kOutput, -100, "nat"},
-    {Table::kNat, "POSTROUTING", kPostrouting, 100, "nat"},
-    {Table::kMangle, "PREROUTING", kPrerouting, -150, "filter"},
-    {Table::kMangle, "INPUT", kInput, -150, "filter"},
-    {Table::kMangle, "FORWARD", kForward, -150, "filter"},
+    {Table::kFilter, "INPUT", NF_INET_LOCAL_IN, 0, "filter"},
+    {Table::kFilter, "FORWARD", NF_INET_FORWARD, 0, "filter"},
+    {Table::kFilter, "OUTPUT", NF_INET_LOCAL_OUT, 0, "filter"},
+    {Table::kNat, "PREROUTING", NF_INET_PRE_ROUTING, -100, "nat"},
+    {Table::kNat, "INPUT", NF_INET_LOCAL_IN, 100, "nat"},
+    {Table::kNat, "OUTPUT", NF_INET_LOCAL_OUT, -100, "nat"},
+    {Table::kNat, "POSTROUTING", NF_INET_POST_ROUTING, 100, "nat"},
+    {Table::kMangle, "PREROUTING", NF_INET_PRE_ROUTING, -150, "filter"},
+    {Table::kMangle, "INPUT", NF_INET_LOCAL_IN, -150, "filter"},
+    {Table::kMangle, "FORWARD", NF_INET_FORWARD, -150, "filter"},
     // "route": a changed mark makes the kernel route the packet again.
-    {Table::kMangle, "OUTPUT", kOutput, -150, "route"},
-    {Table::kMangle, "POSTROUTING", kPostrouting, -150, "filter"},
+    {Table::kMangle, "OUTPUT", NF_INET_LOCAL_OUT, -150, "route"},
+    {Table::kMangle, "POSTROUTING", NF_INET_POST_ROUTING, -150, "filter"},
 };
 
 int AddressFamily(Family family) { return family == Family::kIPv4 ? AF_INET : AF_INET6; }
 
 unsigned AddressBits(Family family) { return family == Family::kIPv4 ? 32 : 128; }
-
-void ClearHostBits(Prefix& prefix) {
-  for (size_t i = 0; i < prefix.address.size(); ++i) {
-    const size_t first_bit = i * 8;
-    if (first_bit >= prefix.length) {
-      prefix.address[i] = 0;
-    } else if (prefix.length - first_bit < 8) {
-      const unsigned kept = static_cast<unsigned>(prefix.length - first_bit);
-      prefix.address[i] = static_cast<uint8_t>(prefix.address[i] & (0xff00U >> kept));
-    }
-  }
-}
 
 // A prefix of no bits matches everything: iptables-save does not print it unless it is negated.
 bool Restricts(const std::optional<PrefixMatch>& match) {
@@ -66,19 +49,16 @@ std::string OptionText(absl::string_view option, bool negated, absl::string_view
 // In the order of libxt_conntrack's printing, which is neither that of the bits nor of the
 // argument.
 std::string CtStatesText(uint16_t states) {
-  struct Name {
-    uint16_t bit;
-    const char* text;
-  };
-  static constexpr Name kNames[] = {
-      {kCtInvalid, "INVALID"},     {kCtNew, "NEW"},
-      {kCtRelated, "RELATED"},     {kCtEstablished, "ESTABLISHED"},
-      {kCtUntracked, "UNTRACKED"}, {kCtSnat, "SNAT"},
-      {kCtDnat, "DNAT"},
-  };
+  static constexpr std::pair<uint16_t, const char*> kNames[] = {{kCtInvalid, "INVALID"},
+                                                                {kCtNew, "NEW"},
+                                                                {kCtRelated, "RELATED"},
+                                                                {kCtEstablished, "ESTABLISHED"},
+                                                                {kCtUntracked, "UNTRACKED"},
+                                                                {kCtSnat, "SNAT"},
+                                                                {kCtDnat, "DNAT"}};
   std::vector<const char*> present;
-  for (const Name& name : kNames) {
-    if ((states & name.bit) != 0) present.push_back(name.text);
+  for (const auto& [bit, name] : kNames) {
+    if ((states & bit) != 0) present.push_back(name);
   }
   return absl::StrJoin(present, ",");
 }
@@ -148,8 +128,17 @@ absl::StatusOr<Prefix> ParsePrefix(Family family, absl::string_view text) {
     return invalid();
   }
   prefix.length = static_cast<uint8_t>(length);
-  ClearHostBits(prefix);
+  const std::array<uint8_t, 16> mask = PrefixMask(prefix.length);
+  absl::c_transform(prefix.address, mask, prefix.address.begin(), std::bit_and<uint8_t>());
   return prefix;
+}
+
+std::array<uint8_t, 16> PrefixMask(uint8_t length) {
+  std::array<uint8_t, 16> mask = {};
+  for (unsigned bit = 0; bit < length; ++bit) {
+    mask[bit / 8] = static_cast<uint8_t>(mask[bit / 8] | (0x80U >> (bit % 8)));
+  }
+  return mask;
 }
 
 std::string ToString(Family family, const Prefix& prefix) {
@@ -182,13 +171,12 @@ absl::Status CheckConnLabel(const Rule& rule) {
 
 std::string ToString(Family family, const Rule& rule) {
   std::vector<std::string> words;
-  if (Restricts(rule.source)) {
-    words.push_back(OptionText("-s", rule.source->negated, ToString(family, rule.source->prefix)));
-  }
-  if (Restricts(rule.destination)) {
-    words.push_back(
-        OptionText("-d", rule.destination->negated, ToString(family, rule.destination->prefix)));
-  }
+  const auto address = [&](const char* option, const std::optional<PrefixMatch>& match) {
+    if (!Restricts(match)) return;
+    words.push_back(OptionText(option, match->negated, ToString(family, match->prefix)));
+  };
+  address("-s", rule.source);
+  address("-d", rule.destination);
   if (!rule.comment.empty()) {
     words.push_back(absl::StrCat("-m comment --comment ", QuoteForSave(rule.comment)));
   }
@@ -267,7 +255,7 @@ Marks MarksOf(const Rule& rule) {
     marks.cleared = mark->mask ^ mark->value;
   }
   const std::optional<ConnLabelMatch>& match = rule.conn_label;
-  // Negated, too: the kernel sets it, and then says no.
+  // Negated, too: the kernel sets it before it answers.
   if (match && match->set && match->label <= kMostConnLabel) marks.labels_set.set(match->label);
   return marks;
 }

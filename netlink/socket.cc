@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/socket.h"
 
-// Before linux/netfilter.h, or the two redefine each other.
-#include <netinet/in.h>
-// Then the kernel's.
 #include <libmnl/libmnl.h>
-#include <linux/netfilter.h>
-#include <linux/netfilter/nfnetlink.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -15,32 +10,26 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <optional>
-#include <utility>
 
 #include "absl/container/inlined_vector.h"
 #include "netlink/kernel_error.h"
+#include "netlink/nf_tables.h"
 
 namespace kipt::netlink {
 namespace {
 
 constexpr int kReceiveBufferBytes = 1 << 20;
 constexpr size_t kDatagramBytes = size_t{64} << 10;
-constexpr size_t kDatagramWords = kDatagramBytes / sizeof(uint32_t);
-// Received by one system call: most answers are many small datagrams, and the end of each dump
-// comes in one of its own.
-constexpr size_t kDatagramsAtOnce = 16;
-constexpr size_t kBufferBytes = kDatagramsAtOnce * kDatagramBytes;
-// What a look at our own chains takes; the rules of a whole node touch half a megabyte.
+// A check of our own chains takes less; the rules of a whole node take half a megabyte.
 constexpr size_t kUsualAnswerBytes = size_t{128} << 10;
-// More take an allocation.
 constexpr size_t kUsuallyAskedAtOnce = 64;
+constexpr char kReceiving[] = "receiving from nf_tables";
 constexpr timeval kAnswerTimeout = {.tv_sec = 5, .tv_usec = 0};
 
 void GrowBuffer(int fd, int force_option, int option, int bytes) {
-  // The forced one needs CAP_NET_ADMIN; the other stops at net.core.*mem_max. Neither is an error:
-  // a buffer that is too small shows when it is.
+  // The forced one needs CAP_NET_ADMIN, the other stops at net.core.*mem_max. A buffer that is too
+  // small shows later.
   if (setsockopt(fd, SOL_SOCKET, force_option, &bytes, sizeof(bytes)) != 0) {
     setsockopt(fd, SOL_SOCKET, option, &bytes, sizeof(bytes));
   }
@@ -96,13 +85,13 @@ int DoneError(const nlmsghdr* message) {
   return error < 0 ? ErrnoOf(error) : 0;
 }
 
-// Hands over the answers to the `count` requests from `first`. DataLoss: this is not what nf_tables
-// sends, so what else is in it cannot be relied upon.
+// Hands over the answers to the `count` requests from `first`. DataLoss: nf_tables sends no such
+// datagram.
 template <typename F>
-absl::Status ForEachMessage(absl::Span<const uint8_t> datagram, uint32_t first, uint32_t count,
-                            F handle) {
-  const auto* message = reinterpret_cast<const nlmsghdr*>(datagram.data());
-  int rest = static_cast<int>(datagram.size());
+absl::Status ForEachMessage(const Datagram& datagram, uint32_t first, uint32_t count, F handle) {
+  if (datagram.cut) return absl::DataLossError("an answer of nf_tables is larger than 64 KiB");
+  const auto* message = reinterpret_cast<const nlmsghdr*>(datagram.bytes.data());
+  int rest = static_cast<int>(datagram.bytes.size());
   for (; IsWhole(message, rest); message = mnl_nlmsg_next(message, &rest)) {
     const uint32_t place = message->nlmsg_seq - first;
     if (place < count) {
@@ -110,9 +99,9 @@ absl::Status ForEachMessage(absl::Span<const uint8_t> datagram, uint32_t first, 
     } else if (static_cast<int32_t>(place) > 0) {
       return absl::DataLossError("nf_tables answered what it was not asked");
     }
-    // Answers to requests that were given up on are still in the queue.
+    // Answers to requests that timed out are still in the queue.
   }
-  // Behind the last message there is at most its padding, which may be left out.
+  // At most the last message's padding follows.
   if (rest > 0) {
     return absl::DataLossError("an answer of nf_tables is malformed: its lengths do not fit");
   }
@@ -123,8 +112,6 @@ absl::Status ForEachMessage(absl::Span<const uint8_t> datagram, uint32_t first, 
 
 uint16_t WireFamily(Family family) { return family == Family::kIPv4 ? NFPROTO_IPV4 : NFPROTO_IPV6; }
 
-void GrowReceiveBuffer(int fd, int bytes) { GrowBuffer(fd, SO_RCVBUFFORCE, SO_RCVBUF, bytes); }
-
 void CloseMnlSocket::operator()(mnl_socket* socket) const { mnl_socket_close(socket); }
 
 absl::StatusOr<MnlSocketPtr> OpenNetfilterSocket(int flags) {
@@ -133,6 +120,7 @@ absl::StatusOr<MnlSocketPtr> OpenNetfilterSocket(int flags) {
   if (mnl_socket_bind(socket.get(), 0, MNL_SOCKET_AUTOPID) != 0) {
     return KernelError(errno, "binding a netfilter netlink socket");
   }
+  GrowBuffer(mnl_socket_get_fd(socket.get()), SO_RCVBUFFORCE, SO_RCVBUF, kReceiveBufferBytes);
   return socket;
 }
 
@@ -140,23 +128,59 @@ bool IsWhole(const nlmsghdr* message, int rest) {
   return mnl_nlmsg_ok(message, rest) && message->nlmsg_len <= static_cast<uint32_t>(rest);
 }
 
-absl::Span<const uint8_t> MessageBytes(const nlmsghdr* message) {
+WireBytes MessageBytes(const nlmsghdr* message) {
   return {reinterpret_cast<const uint8_t*>(message), message->nlmsg_len};
 }
 
-void Socket::Unmap::operator()(uint32_t* buffer) const { munmap(buffer, kBufferBytes); }
+void Receiver::Unmap::operator()(uint8_t* memory) const { munmap(memory, kAtOnce * size); }
 
-Socket::Socket(MnlSocketPtr socket, BufferPtr buffer)
-    : socket_(std::move(socket)), buffer_(std::move(buffer)) {}
+absl::StatusOr<Receiver> Receiver::Make(size_t size) {
+  void* const memory = mmap(nullptr, kAtOnce * size, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, /*fd=*/-1, /*offset=*/0);
+  if (memory == MAP_FAILED) return KernelError(errno, "mapping a receive buffer");
+  return Receiver(static_cast<uint8_t*>(memory), size);
+}
 
-Socket::~Socket() = default;
+absl::StatusOr<absl::Span<const Datagram>> Receiver::Receive(const mnl_socket& socket, int flags,
+                                                             absl::string_view action) {
+  const size_t size = memory_.get_deleter().size;
+  std::array<sockaddr_nl, kAtOnce> senders = {};
+  std::array<iovec, kAtOnce> parts = {};
+  std::array<mmsghdr, kAtOnce> headers = {};
+  for (size_t i = 0; i < kAtOnce; ++i) {
+    parts[i] = {.iov_base = &memory_[i * size], .iov_len = size};
+    msghdr& header = headers[i].msg_hdr;
+    header.msg_name = &senders[i];
+    header.msg_namelen = sizeof(senders[i]);
+    header.msg_iov = &parts[i];
+    header.msg_iovlen = 1;
+  }
+  received_.clear();
+  int count = 0;
+  do {
+    count = recvmmsg(mnl_socket_get_fd(&socket), headers.data(), kAtOnce, flags, nullptr);
+  } while (count < 0 && errno == EINTR);
+  if (count < 0 && errno != EAGAIN) return KernelError(errno, action);
+  for (int i = 0; i < count; ++i) {
+    const auto& [header, length] = headers[static_cast<size_t>(i)];
+    // Only the kernel has port 0; a privileged program could send us anything.
+    const bool from_kernel = static_cast<const sockaddr_nl*>(header.msg_name)->nl_pid == 0;
+    received_.push_back(
+        {.bytes = {static_cast<const uint8_t*>(header.msg_iov->iov_base), from_kernel ? length : 0},
+         .cut = from_kernel && (header.msg_flags & MSG_TRUNC) != 0});
+  }
+  return received_;
+}
+
+void Receiver::Clear() {
+  madvise(memory_.get(), kAtOnce * memory_.get_deleter().size, MADV_DONTNEED);
+}
 
 absl::StatusOr<std::unique_ptr<Socket>> Socket::Open() {
   absl::StatusOr<MnlSocketPtr> opened = OpenNetfilterSocket(0);
   if (!opened.ok()) return opened.status();
   MnlSocketPtr socket = *std::move(opened);
   const int fd = mnl_socket_get_fd(socket.get());
-  GrowReceiveBuffer(fd, kReceiveBufferBytes);
   if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &kAnswerTimeout, sizeof(kAnswerTimeout)) != 0) {
     return KernelError(errno, "setting the receive timeout of a netlink socket");
   }
@@ -164,11 +188,9 @@ absl::StatusOr<std::unique_ptr<Socket>> Socket::Open() {
   int on = 1;
   mnl_socket_setsockopt(socket.get(), NETLINK_EXT_ACK, &on, sizeof(on));
   mnl_socket_setsockopt(socket.get(), NETLINK_CAP_ACK, &on, sizeof(on));
-  void* const buffer = mmap(nullptr, kBufferBytes, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS, /*fd=*/-1, /*offset=*/0);
-  if (buffer == MAP_FAILED) return KernelError(errno, "mapping a receive buffer");
-  return std::unique_ptr<Socket>(
-      new Socket(std::move(socket), BufferPtr(static_cast<uint32_t*>(buffer))));
+  absl::StatusOr<Receiver> receiver = Receiver::Make(kDatagramBytes);
+  if (!receiver.ok()) return receiver.status();
+  return std::unique_ptr<Socket>(new Socket(std::move(socket), *std::move(receiver)));
 }
 
 uint32_t Socket::port_id() const { return mnl_socket_get_portid(socket_.get()); }
@@ -177,7 +199,7 @@ uint32_t Socket::ReserveSequences(uint32_t count) {
   return std::exchange(next_sequence_, next_sequence_ + count);
 }
 
-absl::Status Socket::Send(absl::Span<const uint8_t> bytes) {
+absl::Status Socket::Send(WireBytes bytes) {
   const int fd = mnl_socket_get_fd(socket_.get());
   bool grown = false;
   while (mnl_socket_sendto(socket_.get(), bytes.data(), bytes.size()) < 0) {
@@ -193,51 +215,12 @@ absl::Status Socket::Send(absl::Span<const uint8_t> bytes) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<absl::Span<const absl::Span<const uint8_t>>> Socket::Receive(bool wait) {
-  std::array<sockaddr_nl, kDatagramsAtOnce> senders = {};
-  std::array<iovec, kDatagramsAtOnce> parts = {};
-  std::array<mmsghdr, kDatagramsAtOnce> headers = {};
-  received_.clear();
-  while (received_.empty()) {
-    for (size_t i = 0; i < kDatagramsAtOnce; ++i) {
-      parts[i] = {.iov_base = &buffer_[i * kDatagramWords], .iov_len = kDatagramBytes};
-      headers[i].msg_hdr = {.msg_name = &senders[i],
-                            .msg_namelen = sizeof(senders[i]),
-                            .msg_iov = &parts[i],
-                            .msg_iovlen = 1,
-                            .msg_control = nullptr,
-                            .msg_controllen = 0,
-                            .msg_flags = 0};
-    }
-    const int count = recvmmsg(mnl_socket_get_fd(socket_.get()), headers.data(), kDatagramsAtOnce,
-                               wait ? MSG_WAITFORONE : MSG_DONTWAIT, nullptr);
-    if (count < 0) {
-      if (errno == EINTR) continue;
-      if (errno == EAGAIN) {
-        if (!wait) break;
-        return KernelError(ETIMEDOUT, "waiting for an answer of nf_tables");
-      }
-      return KernelError(errno, "receiving from nf_tables");
-    }
-    for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
-      // Only the kernel has port 0; a privileged program could send us anything.
-      if (senders[i].nl_pid != 0) continue;
-      if ((headers[i].msg_hdr.msg_flags & MSG_TRUNC) != 0) {
-        return absl::DataLossError("an answer of nf_tables is larger than 64 KiB");
-      }
-      received_.emplace_back(reinterpret_cast<const uint8_t*>(&buffer_[i * kDatagramWords]),
-                             headers[i].msg_len);
-    }
-  }
-  return absl::MakeConstSpan(received_);
-}
-
 absl::Status Socket::Ask(const Messages& requests,
                          const std::function<void(const Reply&)>& handle) {
   if (absl::Status sent = Send(requests.bytes()); !sent.ok()) return sent;
   const uint32_t first = requests.first();
   const uint32_t count = requests.count();
-  // Of each by itself: an answer that comes twice is not another's.
+  // Of each request: an answer that comes twice is not another's.
   absl::InlinedVector<bool, kUsuallyAskedAtOnce> ended(count, false);
   uint32_t left = count;
   bool interrupted = false;
@@ -259,16 +242,17 @@ absl::Status Socket::Ask(const Messages& requests,
   };
   size_t received = 0;
   while (left > 0) {
-    const auto datagrams = Receive(/*wait=*/true);
+    const auto datagrams = receiver_.Receive(*socket_, MSG_WAITFORONE, kReceiving);
     if (!datagrams.ok()) return datagrams.status();
-    for (const auto& datagram : *datagrams) {
-      received += datagram.size();
+    if (datagrams->empty()) return KernelError(ETIMEDOUT, "waiting for an answer of nf_tables");
+    for (const Datagram& datagram : *datagrams) {
+      received += datagram.bytes.size();
       if (absl::Status status = ForEachMessage(datagram, first, count, take); !status.ok()) {
         return status;
       }
     }
   }
-  if (received > kUsualAnswerBytes) madvise(buffer_.get(), kBufferBytes, MADV_DONTNEED);
+  if (received > kUsualAnswerBytes) receiver_.Clear();
   if (interrupted) return absl::AbortedError("the ruleset changed while it was dumped");
   return absl::OkStatus();
 }
@@ -282,10 +266,10 @@ absl::StatusOr<std::vector<BatchError>> Socket::SendBatch(const Messages& batch)
     if (error.error_number != 0) errors.push_back(error);
   };
   while (true) {
-    const auto datagrams = Receive(/*wait=*/false);
+    const auto datagrams = receiver_.Receive(*socket_, MSG_DONTWAIT, kReceiving);
     if (!datagrams.ok()) return datagrams.status();
     if (datagrams->empty()) return errors;
-    for (const auto& datagram : *datagrams) {
+    for (const Datagram& datagram : *datagrams) {
       absl::Status status = ForEachMessage(datagram, batch.first(), batch.count(), take);
       if (!status.ok()) return status;
     }

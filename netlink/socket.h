@@ -2,21 +2,23 @@
 //
 // File: netlink/socket.h
 //
-// One netfilter netlink socket. What can go wrong with a socket is handled here and nowhere else:
-// interrupted calls, full buffers, cut-off messages, interrupted dumps, a kernel that does not
-// answer.
+// One netfilter netlink socket, and all that can go wrong with it: interrupted calls, full buffers,
+// cut-off messages, interrupted dumps, a kernel that does not answer.
 #ifndef KIPT_NETLINK_SOCKET_H_
 #define KIPT_NETLINK_SOCKET_H_
 
 #include <linux/netlink.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "netlink/attributes.h"
 #include "netlink/ruleset.h"
@@ -28,24 +30,55 @@ namespace kipt::netlink {
 // nfgen_family of a message: NFPROTO_IPV4 or NFPROTO_IPV6, linux/netfilter.h.
 uint16_t WireFamily(Family family);
 
-// Lets the socket `fd` hold `bytes` of datagrams, or as much as it may. Only CAP_NET_ADMIN goes
-// beyond net.core.rmem_max; no error: a buffer that is too small shows when it is.
-void GrowReceiveBuffer(int fd, int bytes);
-
 struct CloseMnlSocket {
   void operator()(mnl_socket* socket) const;
 };
 using MnlSocketPtr = std::unique_ptr<mnl_socket, CloseMnlSocket>;
 
-// A NETLINK_NETFILTER socket, bound; `flags` are SOCK_* beside SOCK_CLOEXEC. Errors are Open's.
+// A NETLINK_NETFILTER socket, bound; `flags` are SOCK_* in addition to SOCK_CLOEXEC. Its receive
+// buffer holds 1 MiB, or as much as it may: only CAP_NET_ADMIN goes beyond net.core.rmem_max.
+// Errors are Open's.
 absl::StatusOr<MnlSocketPtr> OpenNetfilterSocket(int flags);
 
-// Whether the `rest` bytes that begin with `message` hold all of it. (libmnl's mnl_nlmsg_ok alone
-// takes a length of 2^31 and more for a negative one, which fits.)
+// One that has come. Without bytes where another program than the kernel sent it.
+struct Datagram {
+  WireBytes bytes;
+  bool cut = false;  // there was no room for all of it
+};
+
+// Receives datagrams, several by one system call.
+class Receiver {
+ public:
+  static constexpr size_t kAtOnce = 16;
+
+  // For datagrams of `size` bytes at most, a multiple of 8.
+  static absl::StatusOr<Receiver> Make(size_t size);
+
+  // What has come, good until the next call; of recvmmsg(2) are `flags`. Less than kAtOnce: the
+  // queue is empty. `action` is for errors.
+  absl::StatusOr<absl::Span<const Datagram>> Receive(const mnl_socket& socket, int flags,
+                                                     absl::string_view action);
+  // Gives memory back to the kernel, and with it what was received.
+  void Clear();
+
+ private:
+  struct Unmap {
+    size_t size;
+    void operator()(uint8_t* memory) const;
+  };
+  Receiver(uint8_t* memory, size_t size) : memory_(memory, Unmap{size}) {}
+
+  // Side by side. A page that no datagram ever reached takes no memory.
+  std::unique_ptr<uint8_t[], Unmap> memory_;
+  std::vector<Datagram> received_;
+};
+
+// Whether the `rest` bytes that begin with `message` hold all of it. (mnl_nlmsg_ok alone takes a
+// length of 2^31 and more for a negative one.)
 bool IsWhole(const nlmsghdr* message, int rest);
 
-// The whole of `message`, its header too.
-absl::Span<const uint8_t> MessageBytes(const nlmsghdr* message);
+// All of `message`, with its header.
+WireBytes MessageBytes(const nlmsghdr* message);
 
 // One message of an answer. `message` is null where the request failed.
 struct Reply {
@@ -58,8 +91,8 @@ struct Reply {
 struct BatchError {
   uint32_t sequence = 0;
   int error_number = 0;  // positive errno
-  // Where in the message the attribute stands that the kernel refused (NLMSGERR_ATTR_OFFS), 0 where
-  // it did not say.
+  // The place in the message of the attribute that the kernel refused (NLMSGERR_ATTR_OFFS), 0 where
+  // not known.
   uint32_t attribute_offset = 0;
 };
 
@@ -70,10 +103,6 @@ class Socket {
   // Unavailable: this kernel has no netfilter netlink.
   static absl::StatusOr<std::unique_ptr<Socket>> Open();
 
-  ~Socket();
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-
   // nlmsg_pid of what this socket sends, and of the events that it causes.
   uint32_t port_id() const;
 
@@ -81,36 +110,26 @@ class Socket {
   uint32_t ReserveSequences(uint32_t count);
 
   // Sends GET requests in one datagram and hands over every reply until each is answered: one
-  // message or one error for a request, any number for a dump. Requests and replies must fit the
-  // receive buffer (about 1 MiB, 200 kB without privileges), dumps need not.
+  // message or one error for a request, any number for a dump. The receive buffer must hold
+  // requests and replies (about 1 MiB, 200 kB without privileges), but not dumps.
   //
-  // Aborted: a dump was interrupted by a commit. ResourceExhausted: replies were lost.
-  // DeadlineExceeded: no answer for 5 seconds. DataLoss: an answer is no netlink, or to nothing
-  // that was asked; what `handle` has seen is worth nothing.
+  // Aborted: a commit interrupted a dump. ResourceExhausted: replies were lost. DeadlineExceeded:
+  // no answer for 5 seconds. DataLoss: an answer is malformed, or to no request; what `handle` has
+  // seen is worth nothing.
   absl::Status Ask(const Messages& requests, const std::function<void(const Reply&)>& handle);
 
-  // nf_tables works a batch off inside sendmsg(), so all errors are there when that returns; none
-  // means committed.
+  // The kernel works a batch off inside sendmsg(2), so that all errors have come when that returns.
+  // None means committed.
   absl::StatusOr<std::vector<BatchError>> SendBatch(const Messages& batch);
 
  private:
-  struct Unmap {
-    void operator()(uint32_t* buffer) const;
-  };
-  using BufferPtr = std::unique_ptr<uint32_t[], Unmap>;
+  Socket(MnlSocketPtr socket, Receiver receiver)
+      : socket_(std::move(socket)), receiver_(std::move(receiver)) {}
 
-  Socket(MnlSocketPtr socket, BufferPtr buffer);
-
-  absl::Status Send(absl::Span<const uint8_t> bytes);
-  // The datagrams of the kernel that have come, good until the next call. Empty when there are none
-  // and `wait` is false.
-  absl::StatusOr<absl::Span<const absl::Span<const uint8_t>>> Receive(bool wait);
+  absl::Status Send(WireBytes bytes);
 
   MnlSocketPtr socket_;
-  // Where datagrams are received, side by side. Not touched before: one that is never full takes
-  // no memory but the pages that were used, and those of a big answer go back to the kernel.
-  BufferPtr buffer_;
-  std::vector<absl::Span<const uint8_t>> received_;
+  Receiver receiver_;
   uint32_t next_sequence_ = 1;
 };
 

@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/statement.h"
 
-// Before linux/netfilter.h, or the two redefine each other.
-#include <netinet/in.h>
-// Then the kernel's.
-#include <linux/netfilter/nf_tables.h>
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <optional>
+#include <iterator>
 #include <utility>
-#include <variant>
 
-#include "netlink/xt_info.h"
+#include "absl/algorithm/container.h"
+#include "absl/functional/function_ref.h"
+#include "netlink/nf_tables.h"
 
 namespace kipt::netlink {
 namespace {
 
-// meta, and immediate: the key of packet metadata, and bytes of the rule's own, into a register.
+// meta and immediate: packet metadata, and bytes of the rule's own, into a register.
 struct MetaLoad {
   uint32_t key = 0;  // enum nft_meta_keys
 };
@@ -36,20 +32,14 @@ struct Register {
   bool used = false;
 };
 
-// The values of the attributes `types`, 4 bytes each. Nothing where one is missing, or where there
-// are others.
+// The values of the attributes `types`, and there are no others.
 template <typename... Types>
 std::optional<std::array<uint32_t, sizeof...(Types)>> ExactWords(const Attributes& data,
                                                                  Types... types) {
-  if (!data.HasOnly({static_cast<uint16_t>(types)...})) return std::nullopt;
-  const std::array<std::optional<uint32_t>, sizeof...(Types)> found = {
-      data.U32(static_cast<uint16_t>(types))...};
-  std::array<uint32_t, sizeof...(Types)> words = {};
-  for (size_t i = 0; i < words.size(); ++i) {
-    if (!found[i]) return std::nullopt;
-    words[i] = *found[i];
+  if (!data.HasOnly({static_cast<uint16_t>(types)...}) || !(data.U32(types) && ...)) {
+    return std::nullopt;
   }
-  return words;
+  return std::array<uint32_t, sizeof...(Types)>{*data.U32(types)...};
 }
 
 // nf_tables has the same 64 bytes under two sets of names: NFT_REG_1..4 of 16 bytes and
@@ -66,7 +56,6 @@ bool HoldsMark(const Register& value) {
 }
 
 // `meta mark set`, where the value is known or made of the mark itself, and `meta nftrace set 1`.
-// Nothing for others.
 std::optional<Statement> ReadMetaStore(const Register& value, uint32_t key) {
   const auto* immediate = std::get_if<ImmediateLoad>(&value.load);
   if (key == NFT_META_NFTRACE && immediate != nullptr && !value.mask &&
@@ -152,8 +141,7 @@ class Resolver {
 
   // Those that shift, or take two registers, are outside the vocabulary.
   bool TakeBitwise(const Attributes& data) {
-    // Kernels since 5.6 dump the operation; without it there was only this one. A number, because
-    // NFT_BITWISE_MASK_XOR has had more than one name.
+    // Kernels since 5.6 dump the operation. A number, because it has had more than one name.
     constexpr uint32_t kMaskXor = 0;
     if (!data.HasOnly({NFTA_BITWISE_SREG, NFTA_BITWISE_DREG, NFTA_BITWISE_LEN, NFTA_BITWISE_MASK,
                        NFTA_BITWISE_XOR, NFTA_BITWISE_OP}) ||
@@ -176,8 +164,7 @@ class Resolver {
       return true;
     }
     from->used = true;
-    const bool flips =
-        std::any_of(flip->begin(), flip->end(), [](uint8_t byte) { return byte != 0; });
+    const bool flips = absl::c_any_of(*flip, [](uint8_t byte) { return byte != 0; });
     Store(Register{.load = from->load,
                    .mask = *mask,
                    .flip = flips ? *flip : WireBytes(),
@@ -192,22 +179,18 @@ class Resolver {
     const auto op = data.U32(NFTA_CMP_OP);
     const auto value = DataValue(data, NFTA_CMP_DATA);
     if (!from || !op || !value) return false;
-    switch (*op) {
-      case NFT_CMP_EQ:
-      case NFT_CMP_NEQ:
-        Compare(*from, {.negated = op == NFT_CMP_NEQ, .data = *value});
-        return true;
-      case NFT_CMP_LT:
-      case NFT_CMP_LTE:
-        CompareRange(*from, {.open = op == NFT_CMP_LT, .low = {}, .high = *value});
-        return true;
-      case NFT_CMP_GT:
-      case NFT_CMP_GTE:
-        CompareRange(*from, {.open = op == NFT_CMP_GT, .low = *value, .high = {}});
-        return true;
-      default:
-        return false;
+    if (op == NFT_CMP_EQ || op == NFT_CMP_NEQ) {
+      Compare(*from, value->size(), "cmp", [&](const Register& loaded) {
+        return ReadComparison(loaded, {.negated = op == NFT_CMP_NEQ, .data = *value});
+      });
+      return true;
     }
+    const bool less = op == NFT_CMP_LT || op == NFT_CMP_LTE;
+    if (!less && op != NFT_CMP_GT && op != NFT_CMP_GTE) return false;
+    CompareRange(*from, {.open = op == NFT_CMP_LT || op == NFT_CMP_GT,
+                         .low = less ? WireBytes() : *value,
+                         .high = less ? *value : WireBytes()});
+    return true;
   }
 
   bool TakeRange(const Attributes& data) {
@@ -243,51 +226,52 @@ class Resolver {
   }
 
   bool TakeCounter(const Attributes& data) {
-    statements_.emplace_back(RuleCounters{.packets = data.U64(NFTA_COUNTER_PACKETS).value_or(0),
-                                          .bytes = data.U64(NFTA_COUNTER_BYTES).value_or(0)});
+    statements_.emplace_back(ParseCounter(data));
     return true;
   }
 
   void TakeOther(OtherExpression other) {
     // It may read and write any register.
-    if (std::any_of(registers_.begin(), registers_.end(), HoldsMark)) {
-      other.marks.tested = kAllMarks;
-    }
+    if (absl::c_any_of(registers_, HoldsMark)) other.marks.tested = kAllMarks;
     Clobber();
     statements_.emplace_back(std::move(other));
   }
 
-  void Compare(uint32_t number, const Comparison& comparison) {
-    Register* from = Find(number, comparison.data.size());
-    std::optional<Statement> known;
-    if (from != nullptr && from->flip.empty()) {
-      if (const auto* payload = std::get_if<PayloadLoad>(&from->load)) {
-        if (ReadBothPorts(*payload, from->mask, comparison)) {
-          from->used = true;
-          return;
-        }
-        known = ReadPayload(family_, *payload, from->mask, comparison);
-      } else if (const auto* meta = std::get_if<MetaLoad>(&from->load)) {
-        known = ReadMeta(meta->key, from->mask, comparison);
-      }
+  // The value of `length` bytes at register `number` is compared: `read` answers what that says,
+  // nothing where it cannot tell.
+  void Compare(uint32_t number, size_t length, const char* name,
+               absl::FunctionRef<std::vector<Statement>(const Register&)> read) {
+    Register* from = Find(number, length);
+    std::vector<Statement> known;
+    if (from != nullptr) {
+      from->used = true;
+      if (from->flip.empty()) known = read(*from);
     }
-    Compared(from, std::move(known), "cmp");
+    if (known.empty()) known.emplace_back(Unread(from != nullptr ? LoadName(*from) : name, from));
+    absl::c_move(known, std::back_inserter(statements_));
   }
 
   void CompareRange(uint32_t number, const RangeComparison& range) {
-    Register* from = Find(number, std::max(range.low.size(), range.high.size()));
-    std::optional<Statement> known;
-    if (from != nullptr && !from->mask) {
-      if (const auto* payload = std::get_if<PayloadLoad>(&from->load)) {
-        known = ReadPortRange(*payload, range);
-      }
+    const auto read = [&](const Register& loaded) {
+      const auto* payload = std::get_if<PayloadLoad>(&loaded.load);
+      return payload != nullptr && !loaded.mask ? ReadPortRange(*payload, range)
+                                                : std::vector<Statement>();
+    };
+    Compare(number, std::max(range.low.size(), range.high.size()), "range", read);
+  }
+
+  std::vector<Statement> ReadComparison(const Register& loaded, const Comparison& comparison) {
+    if (const auto* payload = std::get_if<PayloadLoad>(&loaded.load)) {
+      return ReadPayload(family_, *payload, loaded.mask, comparison);
     }
-    Compared(from, std::move(known), "range");
+    const auto* meta = std::get_if<MetaLoad>(&loaded.load);
+    return meta != nullptr ? ReadMeta(meta->key, loaded.mask, comparison)
+                           : std::vector<Statement>();
   }
 
   static const char* LoadName(const Register& loaded) {
-    if (std::holds_alternative<PayloadLoad>(loaded.load)) return "payload";
-    return std::holds_alternative<MetaLoad>(loaded.load) ? "meta" : "immediate";
+    static constexpr const char* kNames[] = {"payload", "meta", "immediate"};
+    return kNames[loaded.load.index()];
   }
   static OtherExpression Unread(const char* name, const Register* loaded = nullptr) {
     const bool marks = loaded != nullptr && HoldsMark(*loaded);
@@ -295,32 +279,6 @@ class Resolver {
                            .decides = false,
                            .is_target = false,
                            .marks = {.tested = marks ? kAllMarks : 0}};
-  }
-
-  // A comparison of `from`, which may be null, says `known`, or nothing that we can read.
-  void Compared(Register* from, std::optional<Statement> known, const char* name) {
-    if (from != nullptr) from->used = true;
-    if (known) {
-      statements_.push_back(*std::move(known));
-    } else {
-      statements_.emplace_back(Unread(from != nullptr ? LoadName(*from) : name, from));
-    }
-  }
-
-  // iptables-nft compares both ports at once where it can. Not equal, that is neither option
-  // negated: it is either of them.
-  bool ReadBothPorts(const PayloadLoad& load, const std::optional<WireBytes>& mask,
-                     const Comparison& comparison) {
-    if (load.base != NFT_PAYLOAD_TRANSPORT_HEADER || load.offset != 0 || load.length != 4 ||
-        comparison.data.size() != load.length || mask || comparison.negated) {
-      return false;
-    }
-    for (const bool is_source : {true, false}) {
-      const uint16_t port = NetworkOrder(comparison.data.subspan(is_source ? 0 : 2));
-      statements_.emplace_back(
-          PortStatement{.is_source = is_source, .negated = false, .first = port, .last = port});
-    }
-    return true;
   }
 
   void Load(uint32_t to, std::variant<PayloadLoad, MetaLoad, ImmediateLoad> load, size_t length) {
@@ -349,15 +307,13 @@ class Resolver {
   void Store(const Register& value) {
     // 16 bytes is the most that any load of unknown length writes.
     const auto end = [](const Register& r) { return r.first + (r.length == 0 ? 16 : r.length); };
-    std::vector<Register> kept;
-    for (const Register& old : std::exchange(registers_, {})) {
-      if (old.first < end(value) && value.first < end(old)) {
-        Retire(old);
-      } else {
-        kept.push_back(old);
-      }
+    const auto overlaps = [&](const Register& old) {
+      return old.first < end(value) && value.first < end(old);
+    };
+    for (const Register& old : registers_) {
+      if (overlaps(old)) Retire(old);
     }
-    registers_ = std::move(kept);
+    std::erase_if(registers_, overlaps);
     registers_.push_back(value);
   }
 
@@ -365,12 +321,11 @@ class Resolver {
     for (const Register& old : std::exchange(registers_, {})) Retire(old);
   }
 
-  // A load ends the rule where the packet is too short for it: one that nobody looks at still says
-  // something.
+  // A load ends the rule where the packet is too short for it, so that an unused one is a
+  // condition, unless it loads bytes of the rule's own.
   void Retire(const Register& old) {
     if (old.used) return;
     OtherExpression unread = Unread(LoadName(old), &old);
-    // But for bytes of the rule's own.
     unread.condition = !std::holds_alternative<ImmediateLoad>(old.load);
     statements_.emplace_back(std::move(unread));
   }

@@ -2,9 +2,9 @@
 //
 // File: netlink/statement.h
 //
-// What the expressions of a rule say, registers resolved: one Statement for each option that
-// iptables-save would print. From these rule_codec makes a Rule, if every one of them has a place
-// in it, and rule_display the text of an opaque one.
+// What a rule's expressions (NFTA_RULE_EXPRESSIONS) say, registers resolved: one Statement for each
+// option that iptables-save would print. From these rule_codec makes a Rule, if every one of them
+// has a place in it, and rule_display the text of an opaque one.
 #ifndef KIPT_NETLINK_STATEMENT_H_
 #define KIPT_NETLINK_STATEMENT_H_
 
@@ -14,11 +14,31 @@
 #include <variant>
 #include <vector>
 
-#include "netlink/expression.h"
+#include "netlink/attributes.h"
 #include "netlink/ruleset.h"
 #include "netlink/xt_info.h"
 
 namespace kipt::netlink {
+
+struct Expression {
+  std::string name;                // as the kernel spells it; may be empty
+  std::optional<Attributes> data;  // nothing where it is malformed
+  WireBytes bytes;                 // all of it, from the name on
+};
+
+// `list` is the content of NFTA_RULE_EXPRESSIONS. Points into it. Anything malformed becomes an
+// Expression without data, so that the rest is still seen.
+std::vector<Expression> ParseExpressions(WireBytes list);
+
+// match or target, of nft_compat.
+struct XtExpression {
+  bool is_target = false;
+  std::string name;
+  uint32_t revision = 0;
+  WireBytes info;
+};
+// Nothing for other expressions, and for malformed ones.
+std::optional<XtExpression> ParseXt(const Expression& expression);
 
 struct AddressStatement {
   bool is_source = false;
@@ -55,6 +75,33 @@ struct CommentStatement {
   std::string text;
 };
 
+// immediate into the verdict register.
+struct VerdictStatement {
+  int32_t code = 0;   // NF_ACCEPT, NF_DROP, enum nft_verdicts
+  std::string chain;  // of a jump or goto
+
+  bool operator==(const VerdictStatement&) const = default;
+};
+
+// What an expression says that is outside our vocabulary, or malformed.
+struct OtherExpression {
+  std::string name;  // as the kernel spells it; may be empty
+  // Sends some packets past the rest of the rule.
+  bool condition = true;
+  // May keep a packet from the next rule, or change it.
+  bool decides = true;
+  // Always keeps it from the next rule.
+  bool terminal = false;
+  // Nothing follows it: printed after the matches.
+  bool is_target = true;
+  // As iptables-save spells it, where it does.
+  std::string text = {};
+  // As in OpaqueRule.
+  std::string target = {};
+  bool nfacct = false;
+  Marks marks = {};
+};
+
 using Statement =
     std::variant<AddressStatement, InterfaceStatement, ProtocolStatement, PortStatement,
                  TcpFlagsStatement, MarkMatch, XtCtState, ConnLabelMatch, CommentStatement,
@@ -65,13 +112,34 @@ using Statement =
 std::vector<Statement> ResolveStatements(std::optional<Family> family,
                                          const std::vector<Expression>& expressions);
 
-// ---- what one expression says; nothing where iptables has no option for it ----
+// The rule that `statements` say, in iptables-save's spelling where it has one. Statements without
+// one are shown by name, never left out. Without a family: as ResolveStatements.
+OpaqueRule DescribeOpaqueRule(std::optional<Family> family, absl::Span<const Statement> statements);
+
+// ---- what one expression says ----
+
+// The data of an immediate. Nothing for another register.
+std::optional<VerdictStatement> ParseVerdict(const Attributes& data);
+
+// The data of a counter.
+RuleCounters ParseCounter(const Attributes& data);
+
+// NFTA_*_DATA with nothing but a value in it.
+std::optional<WireBytes> DataValue(const Attributes& attributes, uint16_t type);
+
+// What a register holds is not known here: an expression that reads the packet mark from one says
+// nothing of it in `marks`.
+OtherExpression DescribeOther(const Expression& expression);
+
+// Without a family no text: the names stand for other things there.
+Statement ReadXt(std::optional<Family> family, const XtExpression& xt);
+
+// ---- what a comparison says; nothing where iptables has no option for it ----
 
 // The length of a prefix mask. Nothing where a one follows a zero.
 std::optional<uint8_t> PrefixLength(WireBytes mask);
 
-// Of at least two bytes, and of at least four.
-uint16_t NetworkOrder(WireBytes bytes);
+// Of at least four bytes.
 uint32_t HostOrder(WireBytes bytes);
 
 // payload: `length` bytes of the packet into a register.
@@ -97,20 +165,13 @@ struct RangeComparison {
 };
 
 // `mask` is as long as what is compared. Without a family nothing is known of the network header.
-std::optional<Statement> ReadPayload(std::optional<Family> family, const PayloadLoad& load,
-                                     const std::optional<WireBytes>& mask,
-                                     const Comparison& comparison);
-std::optional<Statement> ReadPortRange(const PayloadLoad& load, const RangeComparison& range);
+std::vector<Statement> ReadPayload(std::optional<Family> family, const PayloadLoad& load,
+                                   const std::optional<WireBytes>& mask,
+                                   const Comparison& comparison);
+std::vector<Statement> ReadPortRange(const PayloadLoad& load, const RangeComparison& range);
 // `key` is an enum nft_meta_keys.
-std::optional<Statement> ReadMeta(uint32_t key, const std::optional<WireBytes>& mask,
-                                  const Comparison& comparison);
-
-// Without a family no text: the names stand for other things there.
-Statement ReadXt(std::optional<Family> family, const XtExpression& xt);
-
-// The rule that `statements` say, in iptables-save's spelling where it has one. Statements without
-// one are shown by name, never left out. Without a family: as ResolveStatements.
-OpaqueRule DescribeOpaqueRule(std::optional<Family> family, absl::Span<const Statement> statements);
+std::vector<Statement> ReadMeta(uint32_t key, const std::optional<WireBytes>& mask,
+                                const Comparison& comparison);
 
 }  // namespace kipt::netlink
 

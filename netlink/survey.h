@@ -2,10 +2,8 @@
 //
 // File: netlink/survey.h
 //
-// All tables of one iptables mode, of any family, whoever made them: for telling who depends on
-// whom. Backend::Read asks for chains by name; a Survey has everything.
-//
-// Plain values: printable, safe to copy between threads.
+// All tables of one iptables mode, of any family and program. Backend::Read asks for chains by
+// name; a Survey has everything.
 #ifndef KIPT_NETLINK_SURVEY_H_
 #define KIPT_NETLINK_SURVEY_H_
 
@@ -20,7 +18,7 @@
 
 namespace kipt::netlink {
 
-// One table of one namespace, of any program: {"ip", "nat"}, {"inet", "firewalld"}.
+// {"ip", "nat"}, {"inet", "firewalld"}.
 struct TableId {
   // "ip", "ip6", "inet", "arp", "bridge" or "netdev", as nft(8) names them.
   std::string family;
@@ -38,13 +36,13 @@ struct SurveyRule : ObservedRule {
   std::string spelling = {};
 };
 
-// What iptables-save prints behind "-A CHAIN ". For people: nothing is decided by it.
+// What iptables-save prints after "-A CHAIN ". For people: nothing is decided by it.
 std::string ToString(const TableId& table, const SurveyRule& rule);
 
 struct SurveyChain {
-  // It hangs on a hook: packets come to it without a jump.
+  // It has a hook: packets reach it without a jump.
   bool base = false;
-  // Of a base chain: "ACCEPT" or "DROP". Empty where that is not known.
+  // A base chain's: "ACCEPT" or "DROP". Empty where that is not known.
   std::string policy = {};
   std::vector<SurveyRule> rules = {};
 
@@ -59,39 +57,35 @@ struct Survey {
   // Tables without chains are there, empty.
   std::map<TableId, std::map<std::string, SurveyChain>> tables;
 
-  // Null where the chain does not exist.
+  // Null where it does not exist.
   const SurveyChain* Find(const TableId& table, const std::string& chain) const;
 
   bool operator==(const Survey&) const = default;
 };
 
-// Which rules a survey keeps; the others are read and forgotten at once, so that a node with tens
-// of thousands of rules needs no memory for them. Chains are always kept. Empty: all.
+// Which rules a survey keeps; the others, which may be tens of thousands, take no memory. Chains
+// are always kept. Empty: all.
 using SurveyFilter =
     std::function<bool(const TableId& table, const std::string& chain, const SurveyRule& rule)>;
 
 // In the form of iptables-save -c, one *table block per family and table; "# ip" heads each.
 std::string ToString(const Survey& survey);
 
-// ---- a list of chains ----
-
-// Of a list of all chains: for telling whether iptables-nft is in use at all.
+// Shows whether iptables-nft is in use at all.
 struct ListedChain {
   ChainId id;
-  // It has a hook (NFTA_CHAIN_HOOK).
-  bool base = false;
-  // NFTA_CHAIN_USE: its rules and, for a chain without a hook, the rules that jump to it. 0 says
-  // that the chain is empty.
+  bool base = false;  // it has a hook
+  // NFTA_CHAIN_USE: its rules and, for a chain without a hook, the rules that jump to it.
   uint32_t use = 0;
 
   bool operator==(const ListedChain&) const = default;
 };
 
 // The chains of the tables mangle, nat and filter of `family` in the calling thread's network
-// namespace, in the kernel's order: one dump of names, no rules. Creates nothing; but where
-// nf_tables is a module that is not loaded, the kernel loads it for any request.
+// namespace, in the kernel's order: one dump of names, no rules. Creates nothing; but the kernel
+// loads a module nf_tables for any request.
 //
-// Unavailable: this kernel has no nf_tables. Aborted: others kept changing the ruleset.
+// Unavailable: this kernel has no nf_tables. Aborted: other programs kept changing the ruleset.
 // PermissionDenied: CAP_NET_ADMIN is missing. Other codes as kernel_error.h maps them.
 absl::StatusOr<std::vector<ListedChain>> ListNftChains(Family family);
 

@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "netlink/transaction.h"
 
-// Before linux/netfilter.h, or the two redefine each other.
-#include <netinet/in.h>
-// Then the kernel's.
-#include <linux/netfilter.h>
-#include <linux/netfilter/nf_conntrack_common.h>
-#include <linux/netfilter_ipv4.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -16,16 +9,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
+#include "netlink/nf_tables.h"
 
 namespace kipt::netlink {
 namespace {
-
-std::string AddText(const AddRule& add) {
-  const std::string rule = ToString(add.chain.family, add.rule);
-  if (!add.before) return absl::StrCat("-A ", add.chain.name, " ", rule);
-  const std::string number = add.number > 0 ? absl::StrCat(add.number, " ") : "";
-  return absl::StrCat("-I ", add.chain.name, " ", number, rule);
-}
 
 ChainId NativeChainId(Family family, const std::string& name) {
   return {.family = family, .table = Table::kFilter, .name = name};
@@ -50,7 +37,12 @@ struct OperationText {
     const bool base = FindBaseChain(create.chain.table, create.chain.name) != nullptr;
     return absl::StrCat(":", create.chain.name, base ? " ACCEPT [0:0]" : " - [0:0]");
   }
-  std::string operator()(const AddRule& add) const { return AddText(add); }
+  std::string operator()(const AddRule& add) const {
+    const std::string rule = ToString(add.chain.family, add.rule);
+    if (!add.before) return absl::StrCat("-A ", add.chain.name, " ", rule);
+    const std::string number = add.number > 0 ? absl::StrCat(add.number, " ") : "";
+    return absl::StrCat("-I ", add.chain.name, " ", number, rule);
+  }
   std::string operator()(const DeleteRule& remove) const {
     return absl::StrCat("-D ", remove.chain.name, " ", ToString(remove.chain.family, remove.rule));
   }
@@ -70,33 +62,15 @@ struct OperationText {
   }
 };
 
-// The lines of one table, in the three parts in which iptables-restore wants them.
+// The lines of one table, in the three parts of iptables-restore's input.
 struct RestoreTable {
-  explicit RestoreTable(Table the_table) : table(the_table) {}
-
-  void operator()(const CreateChain& create) {
-    if (FindBaseChain(create.chain.table, create.chain.name) != nullptr) return;
-    absl::StrAppend(&chains, ":", create.chain.name, " - [0:0]\n");
-  }
-  void operator()(const AddRule& add) { absl::StrAppend(&rules, AddText(add), "\n"); }
-  void operator()(const DeleteRule& remove) {
-    absl::StrAppend(&rules, "-D ", remove.chain.name, " ", remove.number, "\n");
-  }
-  void operator()(const DeleteChain& remove) {
-    absl::StrAppend(&removals, "-X ", remove.chain.name, "\n");
-  }
-  void operator()(const auto& /*not of iptables*/) {}
-
   Table table;
-  std::string chains;
-  std::string rules;
-  std::string removals;
+  std::string chains = {};
+  std::string rules = {};
+  std::string removals = {};
 };
 
-struct BitName {
-  uint32_t bit;
-  absl::string_view name;
-};
+using BitName = std::pair<uint32_t, absl::string_view>;
 
 // In the order of their bits, as nft prints them.
 constexpr BitName kStates[] = {{NF_CT_STATE_INVALID_BIT, "invalid"},
@@ -112,10 +86,9 @@ constexpr BitName kStatuses[] = {{IPS_EXPECTED, "expected"}, {IPS_SEEN_REPLY, "s
 // "established,new,0x80".
 std::string BitNames(uint32_t bits, absl::Span<const BitName> names) {
   std::vector<std::string> parts;
-  for (const BitName& known : names) {
-    if ((bits & known.bit) == 0) continue;
-    parts.emplace_back(known.name);
-    bits &= ~known.bit;
+  for (const auto& [bit, name] : names) {
+    if ((bits & bit) != 0) parts.emplace_back(name);
+    bits &= ~bit;
   }
   if (bits != 0) parts.push_back(absl::StrCat("0x", absl::Hex(bits)));
   return absl::StrJoin(parts, ",");
@@ -158,8 +131,8 @@ ChainId ChainOf(const Operation& operation) { return std::visit(OperationChain{}
 std::string ToString(const Operation& operation) { return std::visit(OperationText{}, operation); }
 
 std::string ToRestoreText(const Transaction& transaction, Family family) {
-  // Tables come in the order in which the transaction first names them: each is a transaction of
-  // its own to iptables-restore, and the planner has put first what must stand first.
+  // In the order in which the transaction first names them: to iptables-restore each table is a
+  // transaction of its own, and the planner has put first what must come first.
   std::vector<RestoreTable> tables;
   for (const Operation& operation : transaction.operations) {
     const ChainId& chain = ChainOf(operation);
@@ -170,8 +143,17 @@ std::string ToRestoreText(const Transaction& transaction, Family family) {
     auto table = std::find_if(tables.begin(), tables.end(), [&](const RestoreTable& candidate) {
       return candidate.table == chain.table;
     });
-    if (table == tables.end()) table = tables.emplace(tables.end(), chain.table);
-    std::visit([&](const auto& kind) { (*table)(kind); }, operation);
+    if (table == tables.end()) table = tables.insert(tables.end(), {.table = chain.table});
+    const std::string line = absl::StrCat(ToString(operation), "\n");
+    if (const auto* remove = std::get_if<DeleteRule>(&operation)) {
+      absl::StrAppend(&table->rules, "-D ", chain.name, " ", remove->number, "\n");
+    } else if (std::holds_alternative<AddRule>(operation)) {
+      table->rules += line;
+    } else if (std::holds_alternative<DeleteChain>(operation)) {
+      table->removals += line;
+    } else if (FindBaseChain(chain.table, chain.name) == nullptr) {
+      table->chains += line;
+    }
   }
   std::string text;
   for (const RestoreTable& table : tables) {

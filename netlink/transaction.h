@@ -2,10 +2,8 @@
 //
 // File: netlink/transaction.h
 //
-// A Transaction is a list of operations to be applied to the ruleset as it was at one generation:
-// all or nothing. Building one cannot fail; a Backend refuses what does not fit.
-//
-// Operations take effect in order, each on what the ones before it left.
+// Operations to be applied to the ruleset as it was at one generation, all or nothing, each on what
+// the ones before it left. A Backend refuses what does not fit.
 #ifndef KIPT_NETLINK_TRANSACTION_H_
 #define KIPT_NETLINK_TRANSACTION_H_
 
@@ -19,20 +17,19 @@
 
 namespace kipt::netlink {
 
-// Of every chain of a native table.
+// The type of every chain of a native table.
 inline constexpr char kNativeChainType[] = "filter";
 
-// `ip daddr D ip saddr S ct state ... ct status ... counter drop`. What is not set is not tested.
+// `ip daddr D ip saddr S ct state ... ct status ... counter drop`. Only what is set is tested.
 struct NativeDrop {
   std::optional<PrefixMatch> source = {};
   std::optional<PrefixMatch> destination = {};
-  // Bits of NF_CT_STATE_* as nft's `ct state` has them (linux/netfilter/nf_tables.h: 1 invalid, 2
-  // established, 4 related, 8 new, 64 untracked). At least one of `state_any` holds; 0: not tested.
+  // NF_CT_STATE_* of linux/netfilter/nf_conntrack_common.h. At least one of `state_any` holds, and
+  // none of `state_none`.
   uint32_t state_any = 0;
-  // None of these holds.
   uint32_t state_none = 0;
-  // Bits of enum ip_conntrack_status: none of these is set. A packet without a connection does not
-  // match a rule that tests this.
+  // enum ip_conntrack_status: none of these is set. A packet without a connection does not match a
+  // rule that tests this.
   uint32_t status_none = 0;
   // Kept with the rule and shown by `nft list ruleset`; at most 127 bytes.
   std::string comment = {};
@@ -51,9 +48,7 @@ struct NativeChain {
 };
 
 // A table of nf_tables that is all ours, in nf_tables' own expressions: for kernels that have no
-// xtables matches (no nft_compat), where iptables can hold no rule. Nothing native is ever put into
-// a table that iptables uses. The vocabulary is as small as its one use: rules that drop what
-// matches.
+// xtables matches (no nft_compat). Nothing native is ever put into a table that iptables uses.
 struct NativeTable {
   Family family = Family::kIPv4;
   std::string name;
@@ -67,7 +62,7 @@ struct NativeTable {
 std::string ToString(Family family, const NativeDrop& drop);
 
 struct ObservedNativeTable {
-  // It is not as the kernel holds what we write, or has more in it, or flags (dormant, owner).
+  // It differs from what we write, has more in it, or has flags (dormant, owner).
   bool altered = false;
   // Of all rules that are ours, together.
   RuleCounters counters = {};
@@ -77,9 +72,9 @@ struct ObservedNativeTable {
   }
 };
 
-// Makes a chain, and its table where that does not exist. A chain of a base chain's name gets the
-// hook, type and priority that iptables gives it (base_chains.h), and no policy of ours. A chain
-// that exists is left as it is.
+// Makes a chain, and its table where that does not exist. A base chain gets the hook, type and
+// priority that iptables gives it (FindBaseChain), and no policy of ours. An existing chain is left
+// unchanged.
 struct CreateChain {
   ChainId chain;
   bool operator==(const CreateChain&) const = default;
@@ -88,10 +83,9 @@ struct CreateChain {
 struct AddRule {
   ChainId chain;
   Rule rule;
-  // The observed rule to stand before; without one the rule is appended.
+  // The observed rule that will follow; without one the rule is appended.
   std::optional<RuleHandle> before{};
-  // 1-based number the rule has once this operation is done, as in `iptables -I CHAIN NUMBER`: how
-  // backends without handles find the place. 0 where appended.
+  // NUMBER of `iptables -I CHAIN NUMBER`, for backends without handles. 0 where appended.
   int number = 0;
   bool operator==(const AddRule&) const = default;
 };
@@ -99,9 +93,9 @@ struct AddRule {
 struct DeleteRule {
   ChainId chain;
   RuleHandle handle = 0;
-  // 1-based number of the rule just before this operation, as in `iptables -D CHAIN NUMBER`.
+  // NUMBER of `iptables -D CHAIN NUMBER`, at this operation's turn.
   int number = 0;
-  // What is deleted: for texts and errors. Only rules of our vocabulary can be deleted.
+  // For texts and errors. Only rules of our vocabulary can be deleted.
   Rule rule;
   bool operator==(const DeleteRule&) const = default;
 };
@@ -112,7 +106,7 @@ struct DeleteChain {
   bool operator==(const DeleteChain&) const = default;
 };
 
-// Makes packets come to a dormant table's base chains again, `chain` among them; needs nf_tables.
+// Makes packets reach a dormant table's base chains again, `chain` among them; needs nf_tables.
 // Nothing else of the table changes.
 struct WakeTable {
   ChainId chain;
@@ -145,13 +139,12 @@ bool IsNative(const Operation& operation);
 // packets where filter's base chains do.
 ChainId ChainOf(const Operation& operation);
 
-// One line for people: "-A MARKED -j MARK --set-xmark 0x8000/0x8000". A deletion is shown
-// with the rule, not with its number; what iptables has no words for is said in nft(8)'s.
+// For people: "-A MARKED -j MARK --set-xmark 0x8000/0x8000". A deletion is shown with the rule, not
+// with its number; what iptables cannot write is shown as nft(8)'s.
 std::string ToString(const Operation& operation);
 
 struct Transaction {
-  // The generation of the Snapshot it was made from.
-  uint32_t generation = 0;
+  uint32_t generation = 0;  // of the Snapshot that it was made from
   std::vector<Operation> operations = {};
 
   bool empty() const { return operations.empty(); }
@@ -161,8 +154,7 @@ struct Transaction {
 // The operations of one family as input for `iptables-restore --noflush` (ip6tables-restore for
 // IPv6). Loading it does what applying the transaction does, as long as the user chains that it
 // creates do not exist: iptables-restore empties a chain that is declared. Base chains are not
-// declared, because that would reset their policy, and iptables-restore makes them as needed.
-// Native tables and WakeTable are not iptables', and are left out.
+// declared, because that would reset their policy. Native tables and WakeTable are left out.
 std::string ToRestoreText(const Transaction& transaction, Family family);
 
 }  // namespace kipt::netlink

@@ -4,15 +4,25 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 // Then the kernel's.
+#include <linux/netfilter/nf_nat.h>
 #include <linux/netfilter/nf_tables.h>
-#include <linux/netfilter/xt_conntrack.h>
+#include <linux/netfilter/x_tables.h>
+#include <linux/netfilter/xt_CONNMARK.h>
+#include <linux/netfilter/xt_CT.h>
+#include <linux/netfilter/xt_LOG.h>
+#include <linux/netfilter/xt_NFLOG.h>
+#include <linux/netfilter/xt_TCPMSS.h>
+#include <linux/netfilter/xt_TPROXY.h>
+#include <linux/netfilter_ipv4/ipt_REJECT.h>
+#include <linux/netfilter_ipv6/ip6t_REJECT.h>
 
-#include <type_traits>
+#include <cstring>
+#include <iterator>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
-#include "netlink/statement.h"
 
 namespace kipt::netlink {
 namespace {
@@ -53,6 +63,14 @@ std::string OptionWords(absl::string_view option, absl::string_view value, bool 
   return absl::StrCat(negated ? " ! " : " ", option, value.empty() ? "" : " ", value);
 }
 
+Spelling Display(absl::Span<const XtDisplay> rows, Family family, absl::string_view name,
+                 uint32_t revision, XtBytes info) {
+  for (const XtDisplay& row : rows) {
+    if (row.name == name && row.revision == revision) return row.display(family, info);
+  }
+  return std::nullopt;
+}
+
 std::string PortsText(uint16_t first, uint16_t last) {
   const std::string text = absl::StrCat(static_cast<unsigned>(first));
   return first == last ? text : absl::StrCat(text, ":", static_cast<unsigned>(last));
@@ -82,26 +100,22 @@ Spelling TcpFlagsText(uint8_t mask, uint8_t flags) {
 }
 
 Spelling LimitText(uint64_t period, uint32_t burst) {
-  struct Unit {
-    const char* name;
-    uint64_t length;
-  };
   // XT_LIMIT_SCALE, linux/netfilter/xt_limit.h.
   constexpr uint64_t kSecond = 10000;
-  static constexpr Unit kUnits[] = {
+  static constexpr std::pair<const char*, uint64_t> kUnits[] = {
       {"sec", kSecond}, {"min", 60 * kSecond}, {"hour", 3600 * kSecond}, {"day", 86400 * kSecond}};
   constexpr uint32_t kDefaultBurst = 5;
   if (period == 0 || period > UINT32_MAX) return std::nullopt;
   // The shortest unit that is no shorter than the period and loses little to rounding, as
   // libxt_limit prints it.
-  const Unit* unit = std::end(kUnits) - 1;
+  const auto* unit = std::end(kUnits) - 1;
   while (unit != std::begin(kUnits)) {
-    const uint64_t shorter = (unit - 1)->length;
+    const uint64_t shorter = (unit - 1)->second;
     if (period > shorter || shorter / period < shorter % period) break;
     --unit;
   }
-  if (unit->length / period == 0) return std::nullopt;
-  std::string text = absl::StrCat("-m limit --limit ", unit->length / period, "/", unit->name);
+  if (unit->second / period == 0) return std::nullopt;
+  std::string text = absl::StrCat("-m limit --limit ", unit->second / period, "/", unit->first);
   if (burst != kDefaultBurst) absl::StrAppend(&text, " --limit-burst ", burst);
   return text;
 }
@@ -109,10 +123,10 @@ Spelling LimitText(uint64_t period, uint32_t burst) {
 std::string NflogText(absl::string_view prefix, uint16_t group, uint32_t copy_bytes,
                       uint16_t threshold) {
   OptionList options("-j NFLOG");
-  options.Add(!prefix.empty(), "--nflog-prefix", QuoteForSave(prefix));
-  options.Add(group != 0, "--nflog-group", absl::StrCat(group));
-  options.Add(copy_bytes != 0, "--nflog-size", absl::StrCat(copy_bytes));
-  options.Add(threshold != 0, "--nflog-threshold", absl::StrCat(threshold));
+  options.AddIf(!prefix.empty(), "--nflog-prefix", QuoteForSave(prefix));
+  options.AddIf(group != 0, "--nflog-group", absl::StrCat(group));
+  options.AddIf(copy_bytes != 0, "--nflog-size", absl::StrCat(copy_bytes));
+  options.AddIf(threshold != 0, "--nflog-threshold", absl::StrCat(threshold));
   return *options.text();
 }
 
@@ -128,94 +142,240 @@ std::string DisplayNative(absl::string_view name, const Attributes& data) {
   return "";
 }
 
-// ---- the match conntrack beyond its states, revisions 1 to 3 ----
+// ---- targets: network address translation ----
 
 namespace {
 
-Spelling AddressAndMask(Family family, const nf_inet_addr& address, const nf_inet_addr& mask) {
-  const size_t size = family == Family::kIPv4 ? 4 : 16;
-  const std::optional<uint8_t> bits = PrefixLength({reinterpret_cast<const uint8_t*>(&mask), size});
-  if (!bits || *bits == 0) return std::nullopt;
-  const std::string text = AddressText(family, &address);
-  return *bits == size * 8 ? text : absl::StrCat(text, "/", *bits);
+// The widest of the kernel's structs.
+using NatRange = nf_nat_range2;
+
+std::optional<NatRange> FromIpv4Range(XtBytes bytes) {
+  const auto info = FromXtBytes<nf_nat_ipv4_multi_range_compat>(bytes);
+  if (!info || info->rangesize != 1) return std::nullopt;
+  const nf_nat_ipv4_range& range = info->range[0];
+  NatRange result = {};
+  result.flags = range.flags;
+  result.min_addr.ip = range.min_ip;
+  result.max_addr.ip = range.max_ip;
+  result.min_proto = range.min;
+  result.max_proto = range.max;
+  return result;
 }
 
-// In the words of a Rule that has this one match.
-Spelling StatesText(uint16_t states) {
-  if (!IsKnownCtState(states)) return std::nullopt;
-  const CtStateMatch match{.states = states};
-  const std::string rule = ToString(Family::kIPv4, Rule{.ct_state = match, .target = Drop{}});
-  return std::string(
-      absl::StripSuffix(absl::StripPrefix(rule, "-m conntrack --ctstate "), " -j DROP"));
-}
-
-// The lowest of the bits IPS_*.
-Spelling Status(unsigned status) {
-  if (status == 0) return "NONE";
-  return BitNames({"EXPECTED", "SEEN_REPLY", "ASSURED", "CONFIRMED"}, status);
-}
-
-// Revisions 1 and 2 have their ports in network order, revision 3 ranges of them in host order.
+// nf_nat_range, and the wider one that begins as it does.
 template <typename Info>
-std::string Port(const Info& info, uint16_t Info::*first, uint16_t high) {
-  if constexpr (std::is_same_v<Info, xt_conntrack_mtinfo3>) return PortsText(info.*first, high);
-  return PortsText(ntohs(info.*first), ntohs(info.*first));
+std::optional<NatRange> FromRange(XtBytes bytes) {
+  const auto info = FromXtBytes<Info>(bytes);
+  if (!info) return std::nullopt;
+  NatRange result = {};
+  std::memcpy(&result, &*info, sizeof(Info));
+  return result;
 }
 
-template <typename Info>
-uint16_t High(const Info& info, size_t which) {
-  if constexpr (std::is_same_v<Info, xt_conntrack_mtinfo3>) {
-    const uint16_t ports[] = {info.origsrc_port_high, info.origdst_port_high,
-                              info.replsrc_port_high, info.repldst_port_high};
-    return ports[which];
+constexpr uint32_t kRandom = NF_NAT_RANGE_PROTO_RANDOM;
+constexpr uint32_t kRandomFully = NF_NAT_RANGE_PROTO_RANDOM_FULLY;
+constexpr uint32_t kPersistent = NF_NAT_RANGE_PERSISTENT;
+
+struct NatTarget {
+  absl::string_view name;
+  const char* option;
+  bool to_address;   // or to ports, or to nothing else: of revision 0 alone
+  uint32_t choices;  // the flags that say how the mapping is chosen and that iptables-save prints
+};
+constexpr NatTarget kNatTargets[] = {
+    {"DNAT", "--to-destination", true, kRandom | kPersistent},
+    {"SNAT", "--to-source", true, kRandom | kRandomFully | kPersistent},
+    {"REDIRECT", "--to-ports", false, kRandom},
+    {"MASQUERADE", "--to-ports", false, kRandom | kRandomFully},
+};
+
+std::optional<NatRange> ReadRange(const NatTarget& target, Family family, uint32_t revision,
+                                  XtBytes bytes) {
+  if (family == Family::kIPv4 && revision == 0) return FromIpv4Range(bytes);
+  if (revision == (target.to_address ? 1 : 0)) return FromRange<nf_nat_range>(bytes);
+  return target.to_address && revision == 2 ? FromRange<nf_nat_range2>(bytes) : std::nullopt;
+}
+
+// "10.0.0.1-10.0.0.9", "[fd00::1]:80", ":80-90/7"; "80" of a target that takes no address.
+std::string NatPlace(const NatTarget& target, Family family, const NatRange& range) {
+  std::string text;
+  if ((range.flags & NF_NAT_RANGE_MAP_IPS) != 0) {
+    text = AddressText(family, &range.min_addr);
+    const std::string last = AddressText(family, &range.max_addr);
+    if (last != text) absl::StrAppend(&text, "-", last);
   }
-  return 0;
+  if ((range.flags & NF_NAT_RANGE_PROTO_SPECIFIED) == 0) return text;
+  if (family == Family::kIPv6 && !text.empty()) text = absl::StrCat("[", text, "]");
+  const uint16_t first = ntohs(range.min_proto.all);
+  const uint16_t last = ntohs(range.max_proto.all);
+  absl::StrAppend(&text, target.to_address ? ":" : "", first);
+  if (last != first) absl::StrAppend(&text, "-", last);
+  if ((range.flags & NF_NAT_RANGE_PROTO_OFFSET) != 0) {
+    absl::StrAppend(&text, "/", ntohs(range.base_proto.all));
+  }
+  return text;
 }
 
-template <typename Info>
-Spelling Conntrack(Family family, const Info& info) {
-  constexpr unsigned kKnown = XT_CONNTRACK_STATE_ALIAS - 1;
-  if ((info.match_flags & ~kKnown) != 0 || (info.invert_flags & ~info.match_flags) != 0) {
-    return std::nullopt;
+Spelling Nat(const NatTarget& target, Family family, uint32_t revision, XtBytes bytes) {
+  const std::optional<NatRange> range = ReadRange(target, family, revision, bytes);
+  if (!range) return std::nullopt;
+  OptionList options(absl::StrCat("-j ", target.name), range->flags);
+  const bool ports = options.Has(NF_NAT_RANGE_PROTO_SPECIFIED);
+  if (target.to_address) {
+    const bool addresses = options.Has(NF_NAT_RANGE_MAP_IPS);
+    const bool base = options.Has(NF_NAT_RANGE_PROTO_OFFSET);
+    if (!ports && (base || !addresses)) return std::nullopt;
   }
-  OptionList options("-m conntrack");
-  const auto add = [&](unsigned flag, const char* option, const Spelling& value) {
-    options.Add((info.match_flags & flag) != 0, option, value, (info.invert_flags & flag) != 0);
-  };
-  add(XT_CONNTRACK_STATE, "--ctstate", StatesText(info.state_mask));
-  add(XT_CONNTRACK_PROTO, "--ctproto", absl::StrCat(info.l4proto));
-  const auto address = [&](unsigned flag, const char* option, const nf_inet_addr& value,
-                           const nf_inet_addr& mask) {
-    add(flag, option, AddressAndMask(family, value, mask));
-  };
-  address(XT_CONNTRACK_ORIGSRC, "--ctorigsrc", info.origsrc_addr, info.origsrc_mask);
-  address(XT_CONNTRACK_ORIGDST, "--ctorigdst", info.origdst_addr, info.origdst_mask);
-  address(XT_CONNTRACK_REPLSRC, "--ctreplsrc", info.replsrc_addr, info.replsrc_mask);
-  address(XT_CONNTRACK_REPLDST, "--ctrepldst", info.repldst_addr, info.repldst_mask);
-  const auto port = [&](unsigned flag, const char* option, uint16_t Info::*first, size_t which) {
-    add(flag, option, Port(info, first, High(info, which)));
-  };
-  port(XT_CONNTRACK_ORIGSRC_PORT, "--ctorigsrcport", &Info::origsrc_port, 0);
-  port(XT_CONNTRACK_ORIGDST_PORT, "--ctorigdstport", &Info::origdst_port, 1);
-  port(XT_CONNTRACK_REPLSRC_PORT, "--ctreplsrcport", &Info::replsrc_port, 2);
-  port(XT_CONNTRACK_REPLDST_PORT, "--ctrepldstport", &Info::repldst_port, 3);
-  add(XT_CONNTRACK_STATUS, "--ctstatus", Status(info.status_mask));
-  const bool one = info.expires_min == info.expires_max;
-  add(XT_CONNTRACK_EXPIRES, "--ctexpire",
-      absl::StrCat(info.expires_min, one ? "" : absl::StrCat(":", info.expires_max)));
-  const bool reply = (info.invert_flags & XT_CONNTRACK_DIRECTION) != 0;
-  options.Add((info.match_flags & XT_CONNTRACK_DIRECTION) != 0, "--ctdir",
-              reply ? "REPLY" : "ORIGINAL");
+  options.AddIf(target.to_address || ports, target.option, NatPlace(target, family, *range));
+  options.AddFlag(target.choices & kRandom, "--random");
+  options.AddFlag(target.choices & kRandomFully, "--random-fully");
+  options.AddFlag(target.choices & kPersistent, "--persistent");
   return options.text();
 }
 
+// ---- other targets ----
+
+// By enum ipt_reject_with and enum ip6t_reject_with; empty is none that iptables writes.
+constexpr absl::string_view kRejects[] = {"icmp-net-unreachable",
+                                          "icmp-host-unreachable",
+                                          "icmp-proto-unreachable",
+                                          "icmp-port-unreachable",
+                                          "",
+                                          "icmp-net-prohibited",
+                                          "icmp-host-prohibited",
+                                          "tcp-reset",
+                                          "icmp-admin-prohibited"};
+static_assert(std::size(kRejects) == IPT_ICMP_ADMIN_PROHIBITED + 1);
+constexpr absl::string_view kRejects6[] = {"icmp6-no-route",
+                                           "icmp6-adm-prohibited",
+                                           "",
+                                           "icmp6-addr-unreachable",
+                                           "icmp6-port-unreachable",
+                                           "",
+                                           "tcp-reset",
+                                           "icmp6-policy-fail",
+                                           "icmp6-reject-route"};
+static_assert(std::size(kRejects6) == IP6T_ICMP6_REJECT_ROUTE + 1);
+
+// Both families' structs are one enum.
+static_assert(sizeof(ipt_reject_info) == 4 && sizeof(ip6t_reject_info) == 4);
+Spelling Reject(Family family, const uint32_t& code) {
+  const absl::Span<const absl::string_view> names =
+      family == Family::kIPv4 ? absl::MakeConstSpan(kRejects) : absl::MakeConstSpan(kRejects6);
+  if (code >= names.size() || names[code].empty()) return std::nullopt;
+  return absl::StrCat("-j REJECT --reject-with ", names[code]);
+}
+
+// Nothing where there is no end.
+template <size_t kSize>
+std::optional<absl::string_view> Prefix(const char (&bytes)[kSize]) {
+  const size_t length = strnlen(bytes, kSize);
+  return length == kSize ? std::nullopt : std::make_optional(absl::string_view(bytes, length));
+}
+
+Spelling Log(const xt_log_info& info) {
+  constexpr unsigned kWarning = 4;  // what libxt_LOG writes where no level is given
+  const std::optional<absl::string_view> prefix = Prefix(info.prefix);
+  if (!prefix || info.level > 7) return std::nullopt;
+  OptionList options("-j LOG", info.logflags);
+  options.AddIf(!prefix->empty(), "--log-prefix", QuoteForSave(*prefix));
+  options.AddIf(info.level != kWarning, "--log-level",
+                absl::StrCat(static_cast<unsigned>(info.level)));
+  options.AddFlag(XT_LOG_TCPSEQ, "--log-tcp-sequence");
+  options.AddFlag(XT_LOG_TCPOPT, "--log-tcp-options");
+  options.AddFlag(XT_LOG_IPOPT, "--log-ip-options");
+  options.AddFlag(XT_LOG_UID, "--log-uid");
+  options.AddFlag(XT_LOG_MACDECODE, "--log-macdecode");
+  return options.text();
+}
+
+Spelling Nflog(const xt_nflog_info& info) {
+  const std::optional<absl::string_view> prefix = Prefix(info.prefix);
+  const bool copies = (info.flags & XT_NFLOG_F_COPY_LEN) != 0;
+  // A length without its flag is an option that the kernel ignores.
+  if (!prefix || (info.flags & ~XT_NFLOG_MASK) != 0 || (info.len != 0 && !copies)) {
+    return std::nullopt;
+  }
+  return NflogText(*prefix, info.group, info.len, info.threshold);
+}
+
+// `info` of either revision.
+Spelling ConnmarkText(const auto& info) {
+  const auto masks = [&](const char* option) {
+    return absl::StrCat("-j CONNMARK ", option, " --nfmask 0x", absl::Hex(info.nfmask),
+                        " --ctmask 0x", absl::Hex(info.ctmask));
+  };
+  switch (info.mode) {
+    case XT_CONNMARK_SET:
+      return absl::StrCat("-j CONNMARK --set-xmark 0x", absl::Hex(info.ctmark), "/0x",
+                          absl::Hex(info.ctmask));
+    case XT_CONNMARK_SAVE:
+      return masks("--save-mark");
+    case XT_CONNMARK_RESTORE:
+      return masks("--restore-mark");
+    default:
+      return std::nullopt;
+  }
+}
+
+Spelling Connmark1(const xt_connmark_tginfo1& info) { return ConnmarkText(info); }
+
+Spelling Connmark2(const xt_connmark_tginfo2& info) {
+  if (info.shift_bits != 0 || info.shift_dir != D_SHIFT_LEFT) return std::nullopt;
+  return ConnmarkText(info);
+}
+
+// Only what takes packets out of connection tracking.
+template <typename Info>
+Spelling Ct(const Info& info) {
+  if (info.zone != 0 || info.ct_events != 0 || info.exp_events != 0 || info.helper[0] != '\0') {
+    return std::nullopt;
+  }
+  if constexpr (std::is_same_v<Info, xt_ct_target_info_v1>) {
+    if (info.timeout[0] != '\0') return std::nullopt;
+  }
+  if (info.flags == XT_CT_NOTRACK) return "-j CT --notrack";
+  const bool alias = info.flags == (XT_CT_NOTRACK | XT_CT_NOTRACK_ALIAS);
+  return alias ? Spelling("-j NOTRACK") : std::nullopt;
+}
+
+Spelling Notrack(Family /*family*/, XtBytes bytes) {
+  return bytes.empty() ? Spelling("-j NOTRACK") : std::nullopt;
+}
+
+Spelling TcpMss(const xt_tcpmss_info& info) {
+  if (info.mss == XT_TCPMSS_CLAMP_PMTU) return "-j TCPMSS --clamp-mss-to-pmtu";
+  return absl::StrCat("-j TCPMSS --set-mss ", info.mss);
+}
+
+Spelling Tproxy(Family family, const xt_tproxy_target_info_v1& info) {
+  return absl::StrCat("-j TPROXY --on-port ", ntohs(info.lport), " --on-ip ",
+                      AddressText(family, &info.laddr), " --tproxy-mark 0x",
+                      absl::Hex(info.mark_value), "/0x", absl::Hex(info.mark_mask));
+}
+
+constexpr XtDisplay kTargets[] = {
+    {"CONNMARK", 1, Of<xt_connmark_tginfo1, Connmark1>},
+    {"CONNMARK", 2, Of<xt_connmark_tginfo2, Connmark2>},
+    {"CT", 0, Of<xt_ct_target_info, Ct<xt_ct_target_info>>},
+    {"CT", 1, Of<xt_ct_target_info_v1, Ct<xt_ct_target_info_v1>>},
+    {"CT", 2, Of<xt_ct_target_info_v1, Ct<xt_ct_target_info_v1>>},
+    {"LOG", 0, Of<xt_log_info, Log>},
+    {"NFLOG", 0, Of<xt_nflog_info, Nflog>},
+    {"NOTRACK", 0, Notrack},
+    {"REJECT", 0, Of<uint32_t, Reject>},
+    {"TCPMSS", 0, Of<xt_tcpmss_info, TcpMss>},
+    {"TPROXY", 1, Of<xt_tproxy_target_info_v1, Tproxy>},
+};
+
 }  // namespace
 
-Spelling DisplayConntrack(Family family, uint32_t revision, XtBytes info) {
-  if (revision == 1) return Of<xt_conntrack_mtinfo1, Conntrack<xt_conntrack_mtinfo1>>(family, info);
-  if (revision == 2) return Of<xt_conntrack_mtinfo2, Conntrack<xt_conntrack_mtinfo2>>(family, info);
-  if (revision == 3) return Of<xt_conntrack_mtinfo3, Conntrack<xt_conntrack_mtinfo3>>(family, info);
-  return std::nullopt;
+std::optional<std::string> DisplayXtTarget(Family family, absl::string_view name, uint32_t revision,
+                                           XtBytes info) {
+  for (const NatTarget& target : kNatTargets) {
+    if (target.name == name) return Nat(target, family, revision, info);
+  }
+  return Display(kTargets, family, name, revision, info);
 }
 
 }  // namespace kipt::netlink

@@ -2,10 +2,9 @@
 //
 // File: netlink/xt_display.h
 //
-// Other people's xtables matches and targets in the words of iptables-save: those that service
-// proxies, network plugins, container engines and firewalls write. Only shown, never written. Each
-// says all that its bytes say, or nothing: one flag, mode or value beyond what is known here, and
-// there is no text.
+// Other programs' xtables matches and targets as iptables-save prints them: those of service
+// proxies, network plugins, container engines and firewalls. Each text has all that the bytes mean:
+// one flag, mode or value that is not known here, and there is no text.
 #ifndef KIPT_NETLINK_XT_DISPLAY_H_
 #define KIPT_NETLINK_XT_DISPLAY_H_
 
@@ -30,15 +29,13 @@ std::optional<std::string> DisplayXtMatch(Family family, absl::string_view name,
 std::optional<std::string> DisplayXtTarget(Family family, absl::string_view name, uint32_t revision,
                                            XtBytes info);
 
-// An expression of nf_tables' own that iptables-nft writes in place of an xtables extension: "-m
-// limit
-// --limit 5/min", "-j NFLOG --nflog-group 3". Empty where the expression is another, or says
-// anything beyond what is known here.
+// An expression of nf_tables' own that iptables-nft writes instead of an xtables extension:
+// "-m limit --limit 5/min", "-j NFLOG --nflog-group 3". Else empty.
 std::string DisplayNative(absl::string_view name, const Attributes& data);
 
 // ---- words that several of them use ----
 
-// Nothing: there are bits that say more than is known here.
+// Nothing: there are bits that are not known here.
 using Spelling = std::optional<std::string>;
 
 // Shows the bytes of an Info, by a function that takes one or that and the family.
@@ -53,25 +50,56 @@ Spelling Of(Family family, XtBytes bytes) {
   }
 }
 
-// " --dport 80", " ! --dport 80": what is added behind "-m NAME".
+// " --dport 80", " ! --dport 80".
 std::string OptionWords(absl::string_view option, absl::string_view value, bool negated = false);
 
-// The options of one match or target.
+// The options of one match or target. There is no text where no call asks for a bit of `flags`, or
+// where `inverted` has a bit that `flags` does not have.
 class OptionList {
  public:
   // `name` is "-m tcp" or "-j LOG".
-  explicit OptionList(absl::string_view name) : text_(std::string(name)) {}
-  // Where it is `present`. A value of nothing leaves nothing of the whole.
-  void Add(bool present, absl::string_view option, const Spelling& value = "",
-           bool negated = false) {
-    if (!present) return;
+  explicit OptionList(absl::string_view name, uint32_t flags = 0, uint32_t inverted = 0)
+      : text_(std::string(name)), flags_(flags), inverted_(inverted), unknown_(flags) {}
+
+  // Whether `flags` has `bit`.
+  bool Has(uint32_t bit) {
+    unknown_ &= ~bit;
+    return (flags_ & bit) != 0;
+  }
+
+  // A value of nothing leaves nothing of the whole.
+  void Add(absl::string_view option, const Spelling& value = "", bool negated = false) {
     text_ = text_ && value ? Spelling(*text_ + OptionWords(option, *value, negated)) : std::nullopt;
   }
-  const Spelling& text() const { return text_; }
+  // Where it is `present`; what is not there cannot be negated.
+  void AddIf(bool present, absl::string_view option, const Spelling& value = "",
+             bool negated = false) {
+    if (present || negated) Add(option, present ? value : std::nullopt, negated);
+  }
+  // Where `flags` has `bit`, and negated where `inverted` has it.
+  void AddFlag(uint32_t bit, absl::string_view option, const Spelling& value = "") {
+    if (Has(bit)) Add(option, value, (inverted_ & bit) != 0);
+  }
+
+  Spelling text() const {
+    return unknown_ == 0 && (inverted_ & ~flags_) == 0 ? text_ : std::nullopt;
+  }
 
  private:
   Spelling text_;
+  uint32_t flags_;
+  uint32_t inverted_;
+  uint32_t unknown_;
 };
+
+struct XtDisplay {
+  absl::string_view name;
+  uint32_t revision;
+  Spelling (*display)(Family, XtBytes);
+};
+// By the row of `name` and `revision`. Nothing where there is none.
+Spelling Display(absl::Span<const XtDisplay> rows, Family family, absl::string_view name,
+                 uint32_t revision, XtBytes info);
 
 // "80", or "80:90".
 std::string PortsText(uint16_t first, uint16_t last);
@@ -85,17 +113,13 @@ Spelling BitNames(absl::Span<const char* const> names, uint32_t bits);
 // "SYN,ACK SYN": of the flags `mask`, those. Nothing where a bit is none that iptables can name.
 Spelling TcpFlagsText(uint8_t mask, uint8_t flags);
 
-// "-m limit --limit 5/min --limit-burst 7": one packet in `period` ten thousandths of a second, as
-// libxt_limit counts. Nothing for a period that it cannot print.
+// "-m limit --limit 5/min --limit-burst 7": one packet in `period` ten thousandths of a second.
+// Nothing for a period that libxt_limit cannot print.
 Spelling LimitText(uint64_t period, uint32_t burst);
 
-// What NFLOG is told, as a target or as nf_tables' own. `copy_bytes` 0: what the listener asks for.
+// NFLOG, as a target or as nf_tables' own. `copy_bytes` 0: what the listener asks for.
 std::string NflogText(absl::string_view prefix, uint16_t group, uint32_t copy_bytes,
                       uint16_t threshold);
-
-// ---- conntrack, whose options are many ----
-
-Spelling DisplayConntrack(Family family, uint32_t revision, XtBytes info);
 
 // The address as text, without a prefix.
 std::string AddressText(Family family, const void* address);

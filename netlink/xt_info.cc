@@ -18,13 +18,8 @@
 #include <linux/netfilter/xt_set.h>
 #include <linux/netfilter/xt_socket.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstring>
-#include <iterator>
-#include <type_traits>
-
 #include "absl/algorithm/container.h"
+#include "absl/functional/function_ref.h"
 
 namespace kipt::netlink {
 namespace {
@@ -39,17 +34,13 @@ static_assert(kCtUntracked == XT_CONNTRACK_STATE_UNTRACKED);
 static_assert(kMostConnLabel == XT_CONNLABEL_MAXBIT);
 static_assert(kMaxCommentLength + 1 == XT_MAX_COMMENT_LEN);
 
-// A struct's bytes, all zero. Members are copied into them one by one: a struct on the stack will
-// not do, however it was cleared, for an optimiser that keeps its members apart forgets the padding
-// between them (g++ 12 at -O2).
+// The bytes of a T whose members `fill` sets. Zero before, on the heap: of a struct on the stack,
+// however it was cleared, an optimiser forgets the padding (g++ 12 at -O2).
 template <typename T>
-std::vector<uint8_t> ZeroBytes() {
-  return std::vector<uint8_t>(XT_ALIGN(sizeof(T)), 0);
-}
-
-template <typename Member>
-void Put(std::vector<uint8_t>& bytes, size_t offset, std::type_identity_t<Member> value) {
-  std::memcpy(bytes.data() + offset, &value, sizeof(value));
+std::vector<uint8_t> Encode(absl::FunctionRef<void(T&)> fill) {
+  std::vector<uint8_t> bytes(XT_ALIGN(sizeof(T)), 0);
+  fill(*reinterpret_cast<T*>(bytes.data()));
+  return bytes;
 }
 
 template <typename T>
@@ -58,7 +49,7 @@ std::optional<XtCtState> DecodeMtInfo(XtBytes bytes) {
   if (!info) return std::nullopt;
   const uint16_t flags = info->match_flags;
   if ((flags & ~XT_CONNTRACK_STATE_ALIAS) != XT_CONNTRACK_STATE) return std::nullopt;
-  // What is inverted but not matched is not looked at; still, nobody writes it.
+  // The kernel ignores what is inverted but not matched; no program writes it.
   if ((info->invert_flags & ~XT_CONNTRACK_STATE) != 0) return std::nullopt;
   if (!IsKnownCtState(info->state_mask)) return std::nullopt;
   XtCtState state;
@@ -71,10 +62,8 @@ std::optional<XtCtState> DecodeMtInfo(XtBytes bytes) {
 }  // namespace
 
 std::vector<uint8_t> EncodeXtComment(absl::string_view comment) {
-  std::vector<uint8_t> bytes = ZeroBytes<xt_comment_info>();
-  std::memcpy(bytes.data() + offsetof(xt_comment_info, comment), comment.data(),
-              std::min(comment.size(), kMaxCommentLength));
-  return bytes;
+  return Encode<xt_comment_info>(
+      [&](auto& info) { comment.copy(info.comment, kMaxCommentLength); });
 }
 
 std::optional<std::string> DecodeXtComment(XtBytes bytes) {
@@ -86,12 +75,11 @@ std::optional<std::string> DecodeXtComment(XtBytes bytes) {
 }
 
 std::vector<uint8_t> EncodeXtMark(const MarkMatch& mark) {
-  using Info = xt_mark_mtinfo1;
-  std::vector<uint8_t> bytes = ZeroBytes<Info>();
-  Put<decltype(Info::mark)>(bytes, offsetof(Info, mark), mark.value);
-  Put<decltype(Info::mask)>(bytes, offsetof(Info, mask), mark.mask);
-  Put<decltype(Info::invert)>(bytes, offsetof(Info, invert), mark.negated ? 1 : 0);
-  return bytes;
+  return Encode<xt_mark_mtinfo1>([&](auto& info) {
+    info.mark = mark.value;
+    info.mask = mark.mask;
+    info.invert = mark.negated ? 1 : 0;
+  });
 }
 
 std::optional<MarkMatch> DecodeXtMark(XtBytes bytes) {
@@ -108,36 +96,25 @@ bool IsKnownCtState(uint16_t states) {
 }
 
 std::vector<uint8_t> EncodeXtCtState(const CtStateMatch& match) {
-  using Info = xt_conntrack_mtinfo3;
-  std::vector<uint8_t> bytes = ZeroBytes<Info>();
-  Put<decltype(Info::match_flags)>(bytes, offsetof(Info, match_flags), XT_CONNTRACK_STATE);
-  Put<decltype(Info::invert_flags)>(bytes, offsetof(Info, invert_flags),
-                                    match.negated ? XT_CONNTRACK_STATE : 0);
-  Put<decltype(Info::state_mask)>(bytes, offsetof(Info, state_mask), match.states);
-  return bytes;
+  return Encode<xt_conntrack_mtinfo3>([&](auto& info) {
+    info.match_flags = XT_CONNTRACK_STATE;
+    info.invert_flags = match.negated ? XT_CONNTRACK_STATE : 0;
+    info.state_mask = match.states;
+  });
 }
 
 std::optional<XtCtState> DecodeXtCtState(uint32_t revision, XtBytes bytes) {
-  switch (revision) {
-    case 1:
-      return DecodeMtInfo<xt_conntrack_mtinfo1>(bytes);
-    case 2:
-      return DecodeMtInfo<xt_conntrack_mtinfo2>(bytes);
-    case 3:
-      return DecodeMtInfo<xt_conntrack_mtinfo3>(bytes);
-    default:
-      return std::nullopt;
-  }
+  if (revision == 1) return DecodeMtInfo<xt_conntrack_mtinfo1>(bytes);
+  if (revision == 2) return DecodeMtInfo<xt_conntrack_mtinfo2>(bytes);
+  return revision == 3 ? DecodeMtInfo<xt_conntrack_mtinfo3>(bytes) : std::nullopt;
 }
 
 std::vector<uint8_t> EncodeXtConnLabel(const ConnLabelMatch& match) {
-  using Info = xt_connlabel_mtinfo;
-  const int options =
-      (match.set ? XT_CONNLABEL_OP_SET : 0) | (match.negated ? XT_CONNLABEL_OP_INVERT : 0);
-  std::vector<uint8_t> bytes = ZeroBytes<Info>();
-  Put<decltype(Info::bit)>(bytes, offsetof(Info, bit), match.label);
-  Put<decltype(Info::options)>(bytes, offsetof(Info, options), static_cast<uint16_t>(options));
-  return bytes;
+  return Encode<xt_connlabel_mtinfo>([&](auto& info) {
+    info.bit = match.label;
+    info.options = static_cast<uint16_t>((match.set ? XT_CONNLABEL_OP_SET : 0) |
+                                         (match.negated ? XT_CONNLABEL_OP_INVERT : 0));
+  });
 }
 
 std::optional<ConnLabelMatch> DecodeXtConnLabel(XtBytes bytes) {
@@ -150,11 +127,10 @@ std::optional<ConnLabelMatch> DecodeXtConnLabel(XtBytes bytes) {
 }
 
 std::vector<uint8_t> EncodeXtSetMark(const SetMark& mark) {
-  using Info = xt_mark_tginfo2;
-  std::vector<uint8_t> bytes = ZeroBytes<Info>();
-  Put<decltype(Info::mark)>(bytes, offsetof(Info, mark), mark.value);
-  Put<decltype(Info::mask)>(bytes, offsetof(Info, mask), mark.mask);
-  return bytes;
+  return Encode<xt_mark_tginfo2>([&](auto& info) {
+    info.mark = mark.value;
+    info.mask = mark.mask;
+  });
 }
 
 std::optional<SetMark> DecodeXtSetMark(XtBytes bytes) {
@@ -166,16 +142,12 @@ std::optional<SetMark> DecodeXtSetMark(XtBytes bytes) {
 std::vector<uint8_t> EncodeXtMasquerade(Family family, const Masquerade& masquerade) {
   const unsigned flags = masquerade.random_fully ? NF_NAT_RANGE_PROTO_RANDOM_FULLY : 0;
   if (family == Family::kIPv6) {
-    std::vector<uint8_t> bytes = ZeroBytes<nf_nat_range>();
-    Put<decltype(nf_nat_range::flags)>(bytes, offsetof(nf_nat_range, flags), flags);
-    return bytes;
+    return Encode<nf_nat_range>([&](auto& info) { info.flags = flags; });
   }
-  using Info = nf_nat_ipv4_multi_range_compat;
-  std::vector<uint8_t> bytes = ZeroBytes<Info>();
-  Put<decltype(Info::rangesize)>(bytes, offsetof(Info, rangesize), 1);
-  Put<decltype(nf_nat_ipv4_range::flags)>(
-      bytes, offsetof(Info, range) + offsetof(nf_nat_ipv4_range, flags), flags);
-  return bytes;
+  return Encode<nf_nat_ipv4_multi_range_compat>([&](auto& info) {
+    info.rangesize = 1;
+    info.range[0].flags = flags;
+  });
 }
 
 std::optional<Masquerade> DecodeXtMasquerade(Family family, XtBytes bytes) {
@@ -197,9 +169,9 @@ std::optional<Masquerade> DecodeXtMasquerade(Family family, XtBytes bytes) {
 
 namespace {
 
-// Matches that have nothing to do with the mark. (A set of type hash:ip,mark looks at it, but a
-// rule does not tell the type of its set.) Not here: bpf, whose program may read anything. Of all
-// of them, and of those below, connlabel alone gives labels.
+// Matches that have nothing to do with the mark. (A set of type hash:ip,mark tests it, but the rule
+// does not hold its set's type.) Not here: bpf, whose program may read anything. Of these and the
+// targets below, connlabel alone gives labels.
 constexpr absl::string_view kMatches[] = {
     "addrtype",  "ah",        "cgroup",    "cluster", "comment", "connbytes", "connlabel",
     "connlimit", "connmark",  "conntrack", "cpu",     "dccp",    "devgroup",  "dscp",
@@ -210,17 +182,15 @@ constexpr absl::string_view kMatches[] = {
     "rateest",   "realm",     "recent",    "rt",      "sctp",    "set",       "srh",
     "state",     "statistic", "string",    "tcp",     "tcpmss",  "time",      "tos",
     "ttl",       "u32",       "udp",       "udplite"};
-static_assert(std::is_sorted(std::begin(kMatches), std::end(kMatches)));
 
-// The same of targets. Not here: NFQUEUE, whose program may set the mark with its verdict, and the
-// connection's labels (NFQA_CT), and HMARK, which sets the mark.
+// Not here: NFQUEUE, whose program may set the mark and the connection's labels (NFQA_CT) with its
+// verdict, and HMARK, which sets the mark.
 constexpr absl::string_view kTargets[] = {
     "AUDIT",      "CHECKSUM", "CLASSIFY", "CLUSTERIP", "CONNSECMARK", "CT",          "DNAT",
     "DNPT",       "DSCP",     "ECN",      "HL",        "IDLETIMER",   "LED",         "LOG",
     "MASQUERADE", "NETMAP",   "NFLOG",    "NOTRACK",   "RATEEST",     "REDIRECT",    "REJECT",
     "SECMARK",    "SNAT",     "SNPT",     "SYNPROXY",  "TCPMSS",      "TCPOPTSTRIP", "TEE",
     "TOS",        "TRACE",    "TTL",      "ULOG"};
-static_assert(std::is_sorted(std::begin(kTargets), std::end(kTargets)));
 
 Marks OfSocket(uint32_t revision, XtBytes bytes) {
   // Revision 0 has no struct, the others one byte of flags.
@@ -238,38 +208,22 @@ Marks OfRpfilter(XtBytes bytes) {
 }
 
 // net/netfilter/xt_connmark.c: restoring is mark = (mark & ~nfmask) ^ (ctmark & ctmask), saving
-// looks at mark & nfmask, and setting does not touch the packet.
-Marks OfConnmark(uint8_t mode, uint32_t ctmask, uint32_t nfmask, bool shifts) {
-  switch (mode) {
-    case XT_CONNMARK_SET:
-      return {};
-    case XT_CONNMARK_SAVE:
-      return {.tested = nfmask};
-    case XT_CONNMARK_RESTORE:
-      return {.set = shifts ? kAllMarks : ctmask};
-    default:
-      return MarksOfUnknownTarget();
-  }
+// tests mark & nfmask, and setting does not touch the packet. `info` of either revision.
+Marks OfConnmark(const auto& info, bool shifts) {
+  if (!info || info->mode > XT_CONNMARK_RESTORE) return MarksOfUnknownTarget();
+  if (info->mode == XT_CONNMARK_RESTORE) return {.set = shifts ? kAllMarks : info->ctmask};
+  return {.tested = info->mode == XT_CONNMARK_SAVE ? info->nfmask : 0};
 }
 
 Marks OfConnmark(uint32_t revision, XtBytes bytes) {
-  if (revision == 1) {
-    const auto info = FromXtBytes<xt_connmark_tginfo1>(bytes);
-    return info ? OfConnmark(info->mode, info->ctmask, info->nfmask, false)
-                : MarksOfUnknownTarget();
-  }
+  if (revision == 1) return OfConnmark(FromXtBytes<xt_connmark_tginfo1>(bytes), false);
   const auto info = FromXtBytes<xt_connmark_tginfo2>(bytes);
-  if (revision != 2 || !info) return MarksOfUnknownTarget();
-  return OfConnmark(info->mode, info->ctmask, info->nfmask, info->shift_bits != 0);
+  return revision == 2 ? OfConnmark(info, info && info->shift_bits != 0) : MarksOfUnknownTarget();
 }
 
-Marks OfTproxy(uint32_t revision, XtBytes bytes) {
-  if (revision == 0) {
-    const auto info = FromXtBytes<xt_tproxy_target_info>(bytes);
-    return info ? Marks{.set = info->mark_value} : MarksOfUnknownTarget();
-  }
-  const auto info = FromXtBytes<xt_tproxy_target_info_v1>(bytes);
-  return info && revision == 1 ? Marks{.set = info->mark_value} : MarksOfUnknownTarget();
+// `info` of either revision.
+Marks OfTproxy(const auto& info) {
+  return info ? Marks{.set = info->mark_value} : MarksOfUnknownTarget();
 }
 
 Marks OfSet(uint32_t revision, XtBytes bytes) {
@@ -283,7 +237,7 @@ Marks OfSet(uint32_t revision, XtBytes bytes) {
 Marks OfConnLabel(uint32_t revision, XtBytes bytes) {
   const auto match = DecodeXtConnLabel(bytes);
   if (!match || revision != kXtConnLabelRevision) return {.labels_set = AllConnLabels()};
-  return MarksOf(Rule{.conn_label = *match});
+  return MarksOf(Rule{.conn_label = match});
 }
 
 }  // namespace
@@ -294,13 +248,9 @@ Marks MarksOfUnknownTarget() {
   return {.tested = kAllMarks, .set = kAllMarks, .labels_set = AllConnLabels()};
 }
 
-bool IsMatchWithoutMark(absl::string_view name) {
-  return std::binary_search(std::begin(kMatches), std::end(kMatches), name);
-}
+bool IsMatchWithoutMark(absl::string_view name) { return absl::c_linear_search(kMatches, name); }
 
-bool IsTargetWithoutMark(absl::string_view name) {
-  return std::binary_search(std::begin(kTargets), std::end(kTargets), name);
-}
+bool IsTargetWithoutMark(absl::string_view name) { return absl::c_linear_search(kTargets, name); }
 
 TargetEffect EffectOfTarget(absl::string_view name) {
   constexpr absl::string_view kPassOn[] = {"LOG", "NFLOG", "TRACE"};
@@ -326,12 +276,15 @@ Marks MarksOfXtMatch(absl::string_view name, uint32_t revision, XtBytes info) {
 Marks MarksOfXtTarget(absl::string_view name, uint32_t revision, XtBytes info) {
   if (IsTargetWithoutMark(name)) return {};
   if (name == "MARK") {
-    const auto mark = FromXtBytes<xt_mark_tginfo2>(info);
-    if (!mark || revision != 2) return {.set = kAllMarks};
-    return MarksOf(Rule{.target = SetMark{.value = mark->mark, .mask = mark->mask}});
+    const std::optional<SetMark> mark = DecodeXtSetMark(info);
+    if (!mark || revision != kXtSetMarkRevision) return {.set = kAllMarks};
+    return MarksOf(Rule{.target = *mark});
   }
   if (name == "CONNMARK") return OfConnmark(revision, info);
-  if (name == "TPROXY") return OfTproxy(revision, info);
+  if (name == "TPROXY" && revision == 0) return OfTproxy(FromXtBytes<xt_tproxy_target_info>(info));
+  if (name == "TPROXY" && revision == 1) {
+    return OfTproxy(FromXtBytes<xt_tproxy_target_info_v1>(info));
+  }
   if (name == "SET") return OfSet(revision, info);
   if (name == "HMARK") return {.tested = kAllMarks, .set = kAllMarks};
   return MarksOfUnknownTarget();

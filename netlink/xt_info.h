@@ -3,13 +3,12 @@
 // File: netlink/xt_info.h
 //
 // The xtables matches and targets of our vocabulary as the kernel's structs (NFTA_MATCH_INFO,
-// NFTA_TARGET_INFO). Those that are only shown are in xt_display.h. The kernel's headers of them,
-// linux/netfilter/xt_*.h, are included by the .cc files of xt_info and xt_display alone.
+// NFTA_TARGET_INFO). Those that are only shown are in xt_display.h.
 //
 // Encoders return all bytes that the kernel will dump back, padding included and zero:
-// `iptables -C` compares whole blobs, so one byte of garbage makes duplicates for ever. Decoders
-// take any bytes. They look at what the kernel looks at (no padding, no field that no flag
-// enables), and answer nothing when the blob says more than our vocabulary can.
+// `iptables -C` compares whole blobs. Decoders take any bytes. They read what the kernel reads (no
+// padding, no field that no flag enables), and answer nothing when the blob means more than our
+// vocabulary can express.
 #ifndef KIPT_NETLINK_XT_INFO_H_
 #define KIPT_NETLINK_XT_INFO_H_
 
@@ -32,8 +31,7 @@ using XtBytes = absl::Span<const uint8_t>;
 // XT_ALIGN of linux/netfilter/x_tables.h, on the 64-bit machines that we run on.
 constexpr size_t AlignXt(size_t size) { return (size + 7) & ~size_t{7}; }
 
-// Nothing where `bytes` has another size than T. The kernel takes sizes that are equal once
-// aligned, and dumps the aligned one.
+// Nothing where `bytes` has another size than T, or T aligned: the kernel takes both.
 template <typename T>
 std::optional<T> FromXtBytes(XtBytes bytes) {
   if (bytes.size() < sizeof(T) || bytes.size() > AlignXt(sizeof(T))) return std::nullopt;
@@ -42,7 +40,7 @@ std::optional<T> FromXtBytes(XtBytes bytes) {
   return value;
 }
 
-// Names and revisions as encoded. Revision 0 of mark and MARK is gone from current kernels.
+// Names and revisions as encoded.
 inline constexpr char kXtComment[] = "comment";
 inline constexpr uint32_t kXtCommentRevision = 0;
 inline constexpr char kXtMark[] = "mark";
@@ -56,7 +54,7 @@ inline constexpr uint32_t kXtSetMarkRevision = 2;
 inline constexpr char kXtMasquerade[] = "MASQUERADE";
 inline constexpr uint32_t kXtMasqueradeRevision = 0;
 
-// XT_MAX_COMMENT_LEN less the NUL.
+// XT_MAX_COMMENT_LEN without the NUL.
 inline constexpr size_t kMaxCommentLength = 255;
 
 // Cut off after kMaxCommentLength bytes.
@@ -71,7 +69,7 @@ bool IsKnownCtState(uint16_t states);
 
 struct XtCtState {
   CtStateMatch match;
-  // Written as `-m state --state`, which is the same match under an older name.
+  // Written as `-m state --state`, an older name.
   bool state_alias = false;
 };
 std::vector<uint8_t> EncodeXtCtState(const CtStateMatch& match);
@@ -89,28 +87,24 @@ std::vector<uint8_t> EncodeXtMasquerade(Family family, const Masquerade& masquer
 std::optional<Masquerade> DecodeXtMasquerade(Family family, XtBytes info);
 
 // ---- what xtables matches and targets do with the packet, its mark and its connection's labels
-// ---- Whatever may look at the mark, turn a bit on or give a label, but does not say which, gets
-// all.
 
-// Whether every match, or target, of that name neither looks at the mark nor changes it, whatever
-// its options. But for the match connlabel they leave labels alone, too.
+// Whether no match, or target, of that name tests or changes the mark, whatever its options. Except
+// the match connlabel they leave labels alone, too.
 bool IsMatchWithoutMark(absl::string_view name);
 bool IsTargetWithoutMark(absl::string_view name);
 
-// What targets outside our vocabulary do to a packet: as OpaqueRule::decides and ::terminal. A name
-// that is not known may do anything.
+// As OpaqueRule::decides and ::terminal. A name that is not known may do anything.
 struct TargetEffect {
   bool decides = true;
   bool terminal = false;
 };
 TargetEffect EffectOfTarget(absl::string_view name);
 
-// `info` may be any bytes.
+// `info` may be any bytes. All bits and labels where it does not tell which.
 Marks MarksOfXtMatch(absl::string_view name, uint32_t revision, XtBytes info);
-// What a match, or target, of an unknown name may do.
+Marks MarksOfXtTarget(absl::string_view name, uint32_t revision, XtBytes info);
 Marks MarksOfUnknownMatch();
 Marks MarksOfUnknownTarget();
-Marks MarksOfXtTarget(absl::string_view name, uint32_t revision, XtBytes info);
 
 }  // namespace kipt::netlink
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Matches. The order of the options is libxt_*'s.
+#include <arpa/inet.h>
 #include <net/if.h>
 #include <netinet/in.h>
 
@@ -9,6 +10,7 @@
 #include <linux/netfilter/x_tables.h>
 #include <linux/netfilter/xt_addrtype.h>
 #include <linux/netfilter/xt_connmark.h>
+#include <linux/netfilter/xt_conntrack.h>
 #include <linux/netfilter/xt_limit.h>
 #include <linux/netfilter/xt_multiport.h>
 #include <linux/netfilter/xt_nfacct.h>
@@ -20,22 +22,24 @@
 #include <linux/netfilter_ipv6/ip6_tables.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstddef>
 #include <cstring>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "netlink/statement.h"
 
 namespace kipt::netlink {
 namespace {
 
-// One range of ports of a match. Nothing where iptables-save would not print it although it says
-// something: all ports, negated.
+// One range of ports of a match. iptables-save does not print that of all ports.
 void AddPorts(OptionList& options, const char* option, const uint16_t (&ports)[2], bool negated) {
-  const bool all = ports[0] == 0 && ports[1] == 0xffff;
-  const Spelling text = all ? std::nullopt : Spelling(PortsText(ports[0], ports[1]));
-  options.Add(!all || negated, option, text, negated);
+  options.AddIf(ports[0] != 0 || ports[1] != 0xffff, option, PortsText(ports[0], ports[1]),
+                negated);
 }
 
 // A name that iptables-save prints without quotes, as far as it needs none.
@@ -51,23 +55,22 @@ Spelling PlainName(const char* bytes, size_t size) {
 }
 
 Spelling Tcp(const xt_tcp& info) {
-  if ((info.invflags & ~XT_TCP_INV_MASK) != 0) return std::nullopt;
-  const auto inverted = [&](uint8_t flag) { return (info.invflags & flag) != 0; };
-  OptionList options("-m tcp");
-  AddPorts(options, "--sport", info.spts, inverted(XT_TCP_INV_SRCPT));
-  AddPorts(options, "--dport", info.dpts, inverted(XT_TCP_INV_DSTPT));
-  options.Add(info.option != 0 || inverted(XT_TCP_INV_OPTION), "--tcp-option",
-              absl::StrCat(static_cast<unsigned>(info.option)), inverted(XT_TCP_INV_OPTION));
-  options.Add(info.flg_mask != 0 || info.flg_cmp != 0 || inverted(XT_TCP_INV_FLAGS), "--tcp-flags",
-              TcpFlagsText(info.flg_mask, info.flg_cmp), inverted(XT_TCP_INV_FLAGS));
+  OptionList options("-m tcp", info.invflags);
+  AddPorts(options, "--sport", info.spts, options.Has(XT_TCP_INV_SRCPT));
+  AddPorts(options, "--dport", info.dpts, options.Has(XT_TCP_INV_DSTPT));
+  const bool not_option = options.Has(XT_TCP_INV_OPTION);
+  options.AddIf(info.option != 0 || not_option, "--tcp-option",
+                absl::StrCat(static_cast<unsigned>(info.option)), not_option);
+  const bool not_flags = options.Has(XT_TCP_INV_FLAGS);
+  options.AddIf(info.flg_mask != 0 || info.flg_cmp != 0 || not_flags, "--tcp-flags",
+                TcpFlagsText(info.flg_mask, info.flg_cmp), not_flags);
   return options.text();
 }
 
 Spelling Udp(const xt_udp& info) {
-  if ((info.invflags & ~XT_UDP_INV_MASK) != 0) return std::nullopt;
-  OptionList options("-m udp");
-  AddPorts(options, "--sport", info.spts, (info.invflags & XT_UDP_INV_SRCPT) != 0);
-  AddPorts(options, "--dport", info.dpts, (info.invflags & XT_UDP_INV_DSTPT) != 0);
+  OptionList options("-m udp", info.invflags);
+  AddPorts(options, "--sport", info.spts, options.Has(XT_UDP_INV_SRCPT));
+  AddPorts(options, "--dport", info.dpts, options.Has(XT_UDP_INV_DSTPT));
   return options.text();
 }
 
@@ -86,46 +89,32 @@ struct SctpInfo {
   uint32_t flags;
   uint32_t invflags;
 };
-constexpr uint32_t kSctpSourcePorts = 1;  // XT_SCTP_SRC_PORTS
-constexpr uint32_t kSctpDestinationPorts = 2;
 
 Spelling Sctp(const SctpInfo& info) {
-  constexpr uint32_t kPorts = kSctpSourcePorts | kSctpDestinationPorts;
-  if ((info.flags & ~kPorts) != 0 || (info.invflags & ~info.flags) != 0) return std::nullopt;
-  OptionList options("-m sctp");
-  const auto add = [&](uint32_t flag, const char* option, const uint16_t(&ports)[2]) {
-    options.Add((info.flags & flag) != 0, option, PortsText(ports[0], ports[1]),
-                (info.invflags & flag) != 0);
-  };
-  add(kSctpSourcePorts, "--sport", info.spts);
-  add(kSctpDestinationPorts, "--dport", info.dpts);
+  OptionList options("-m sctp", info.flags, info.invflags);
+  options.AddFlag(/*XT_SCTP_SRC_PORTS*/ 1, "--sport", PortsText(info.spts[0], info.spts[1]));
+  options.AddFlag(/*XT_SCTP_DEST_PORTS*/ 2, "--dport", PortsText(info.dpts[0], info.dpts[1]));
   return options.text();
 }
 
-// "8", "3/4", "any"; `any` is the type that stands for all.
-Spelling IcmpType(uint8_t type, const uint8_t (&code)[2], std::optional<uint8_t> any) {
-  const bool all_codes = code[0] == 0 && code[1] == 0xff;
-  if (type == any) return all_codes ? Spelling("any") : std::nullopt;
-  const std::string text = absl::StrCat(static_cast<unsigned>(type));
-  if (all_codes) return text;
-  if (code[0] != code[1]) return std::nullopt;
-  return absl::StrCat(text, "/", static_cast<unsigned>(code[0]));
-}
-
-Spelling Icmp(const ipt_icmp& info) {
-  if (info.invflags > IPT_ICMP_INV) return std::nullopt;
-  OptionList options("-m icmp");
-  options.Add(true, "--icmp-type", IcmpType(info.type, info.code, 0xff), info.invflags != 0);
+// Of either family; `any` is the text of type 255: "8", "3/4", "any".
+Spelling IcmpText(absl::string_view match, const char* option, const Spelling& any,
+                  const auto& info) {
+  const bool all_codes = info.code[0] == 0 && info.code[1] == 0xff;
+  if (!all_codes && (info.type == 0xff || info.code[0] != info.code[1])) return std::nullopt;
+  std::string type = absl::StrCat(static_cast<unsigned>(info.type));
+  if (!all_codes) absl::StrAppend(&type, "/", static_cast<unsigned>(info.code[0]));
+  OptionList options(match, info.invflags);
+  options.Add(option, info.type == 0xff ? any : type, options.Has(IPT_ICMP_INV));
   return options.text();
 }
+static_assert(IPT_ICMP_INV == IP6T_ICMP_INV);
 
+Spelling Icmp(const ipt_icmp& info) { return IcmpText("-m icmp", "--icmp-type", "any", info); }
+
+// 255 has become "any" with some version of iptables.
 Spelling Icmp6(const ip6t_icmp& info) {
-  // 255 has become "any" with some version of iptables.
-  if (info.invflags > IP6T_ICMP_INV || info.type == 0xff) return std::nullopt;
-  OptionList options("-m icmp6");
-  options.Add(true, "--icmpv6-type", IcmpType(info.type, info.code, std::nullopt),
-              info.invflags != 0);
-  return options.text();
+  return IcmpText("-m icmp6", "--icmpv6-type", std::nullopt, info);
 }
 
 Spelling Multiport(const xt_multiport_v1& info) {
@@ -152,17 +141,13 @@ Spelling AddressTypes(uint16_t types) {
 }
 
 Spelling AddressTypeText(uint16_t source, uint16_t destination, uint32_t flags) {
-  const auto has = [&](uint32_t flag) { return (flags & flag) != 0; };
-  if ((source == 0 && has(XT_ADDRTYPE_INVERT_SOURCE)) ||
-      (destination == 0 && has(XT_ADDRTYPE_INVERT_DEST))) {
-    return std::nullopt;
-  }
-  OptionList options("-m addrtype");
-  options.Add(source != 0, "--src-type", AddressTypes(source), has(XT_ADDRTYPE_INVERT_SOURCE));
-  options.Add(destination != 0, "--dst-type", AddressTypes(destination),
-              has(XT_ADDRTYPE_INVERT_DEST));
-  options.Add(has(XT_ADDRTYPE_LIMIT_IFACE_IN), "--limit-iface-in");
-  options.Add(has(XT_ADDRTYPE_LIMIT_IFACE_OUT), "--limit-iface-out");
+  OptionList options("-m addrtype", flags);
+  options.AddIf(source != 0, "--src-type", AddressTypes(source),
+                options.Has(XT_ADDRTYPE_INVERT_SOURCE));
+  options.AddIf(destination != 0, "--dst-type", AddressTypes(destination),
+                options.Has(XT_ADDRTYPE_INVERT_DEST));
+  options.AddFlag(XT_ADDRTYPE_LIMIT_IFACE_IN, "--limit-iface-in");
+  options.AddFlag(XT_ADDRTYPE_LIMIT_IFACE_OUT, "--limit-iface-out");
   return options.text();
 }
 
@@ -172,51 +157,44 @@ Spelling AddressType0(const xt_addrtype_info& info) {
 }
 
 Spelling AddressType1(const xt_addrtype_info_v1& info) {
-  return info.flags > 0xf ? std::nullopt : AddressTypeText(info.source, info.dest, info.flags);
+  return AddressTypeText(info.source, info.dest, info.flags);
 }
 
 Spelling Statistic(const xt_statistic_info& info) {
-  if ((info.flags & ~XT_STATISTIC_MASK) != 0) return std::nullopt;
-  const bool negated = (info.flags & XT_STATISTIC_INVERT) != 0;
+  OptionList options("-m statistic", info.flags);
+  const bool negated = options.Has(XT_STATISTIC_INVERT);
   if (info.mode == XT_STATISTIC_MODE_RANDOM) {
     const double probability = info.u.random.probability / static_cast<double>(0x80000000U);
-    return absl::StrCat(
-        "-m statistic --mode random",
-        OptionWords("--probability", absl::StrFormat("%.11f", probability), negated));
+    options.Add("--mode", "random");
+    options.Add("--probability", absl::StrFormat("%.11f", probability), negated);
+    return options.text();
   }
   if (info.mode != XT_STATISTIC_MODE_NTH || info.u.nth.every == UINT32_MAX) return std::nullopt;
-  return absl::StrCat("-m statistic --mode nth",
-                      OptionWords("--every", absl::StrCat(info.u.nth.every + 1), negated),
-                      " --packet ", info.u.nth.packet);
+  options.Add("--mode", "nth");
+  options.Add("--every", absl::StrCat(info.u.nth.every + 1), negated);
+  options.Add("--packet", absl::StrCat(info.u.nth.packet));
+  return options.text();
 }
 
 Spelling Recent(Family family, const xt_recent_mtinfo_v1& info) {
-  const auto has = [&](uint8_t flag) { return (info.check_set & flag) != 0; };
-  if (info.invert > 1 || info.side > XT_RECENT_DEST ||
-      (info.check_set & ~XT_RECENT_VALID_FLAGS) != 0 ||
-      (has(XT_RECENT_REAP) && info.seconds == 0)) {
+  const uint32_t flags = info.check_set;
+  const uint32_t mode = flags & ~uint32_t{XT_RECENT_MODIFIERS};
+  if (info.invert > 1 || info.side > XT_RECENT_DEST || std::popcount(mode) != 1 ||
+      ((flags & XT_RECENT_REAP) != 0 && info.seconds == 0)) {
     return std::nullopt;
   }
-  static constexpr struct {
-    uint8_t flag;
-    const char* option;
-  } kModes[] = {{XT_RECENT_SET, "--set"},
-                {XT_RECENT_CHECK, "--rcheck"},
-                {XT_RECENT_UPDATE, "--update"},
-                {XT_RECENT_REMOVE, "--remove"}};
-  const auto* const mode = std::find_if(std::begin(kModes), std::end(kModes), [&](const auto& row) {
-    return row.flag == (info.check_set & ~XT_RECENT_MODIFIERS);
-  });
-  if (mode == std::end(kModes)) return std::nullopt;
-  OptionList options("-m recent");
-  options.Add(true, mode->option, "", info.invert == 1);
-  options.Add(info.seconds != 0, "--seconds", absl::StrCat(info.seconds));
-  options.Add(has(XT_RECENT_REAP), "--reap");
-  options.Add(info.hit_count != 0, "--hitcount", absl::StrCat(info.hit_count));
-  options.Add(has(XT_RECENT_TTL), "--rttl");
-  options.Add(true, "--name", PlainName(info.name, sizeof(info.name)));
-  options.Add(true, "--mask", AddressText(family, &info.mask));
-  options.Add(true, info.side == XT_RECENT_SOURCE ? "--rsource" : "--rdest");
+  OptionList options("-m recent", flags, info.invert == 1 ? mode : 0);
+  options.AddFlag(XT_RECENT_SET, "--set");
+  options.AddFlag(XT_RECENT_CHECK, "--rcheck");
+  options.AddFlag(XT_RECENT_UPDATE, "--update");
+  options.AddFlag(XT_RECENT_REMOVE, "--remove");
+  options.AddIf(info.seconds != 0, "--seconds", absl::StrCat(info.seconds));
+  options.AddFlag(XT_RECENT_REAP, "--reap");
+  options.AddIf(info.hit_count != 0, "--hitcount", absl::StrCat(info.hit_count));
+  options.AddFlag(XT_RECENT_TTL, "--rttl");
+  options.Add("--name", PlainName(info.name, sizeof(info.name)));
+  options.Add("--mask", AddressText(family, &info.mask));
+  options.Add(info.side == XT_RECENT_SOURCE ? "--rsource" : "--rdest");
   return options.text();
 }
 
@@ -243,18 +221,13 @@ Spelling PhysicalDevice(const char (&name)[IFNAMSIZ], const char (&mask)[IFNAMSI
 }
 
 Spelling Physdev(const xt_physdev_info& info) {
-  if ((info.bitmask & ~XT_PHYSDEV_OP_MASK) != 0 || (info.invert & ~info.bitmask) != 0) {
-    return std::nullopt;
-  }
-  OptionList options("-m physdev");
-  const auto add = [&](uint8_t flag, const char* option, const Spelling& value) {
-    options.Add((info.bitmask & flag) != 0, option, value, (info.invert & flag) != 0);
-  };
-  add(XT_PHYSDEV_OP_ISIN, "--physdev-is-in", "");
-  add(XT_PHYSDEV_OP_IN, "--physdev-in", PhysicalDevice(info.physindev, info.in_mask));
-  add(XT_PHYSDEV_OP_ISOUT, "--physdev-is-out", "");
-  add(XT_PHYSDEV_OP_OUT, "--physdev-out", PhysicalDevice(info.physoutdev, info.out_mask));
-  add(XT_PHYSDEV_OP_BRIDGED, "--physdev-is-bridged", "");
+  OptionList options("-m physdev", info.bitmask, info.invert);
+  options.AddFlag(XT_PHYSDEV_OP_ISIN, "--physdev-is-in");
+  options.AddFlag(XT_PHYSDEV_OP_IN, "--physdev-in", PhysicalDevice(info.physindev, info.in_mask));
+  options.AddFlag(XT_PHYSDEV_OP_ISOUT, "--physdev-is-out");
+  options.AddFlag(XT_PHYSDEV_OP_OUT, "--physdev-out",
+                  PhysicalDevice(info.physoutdev, info.out_mask));
+  options.AddFlag(XT_PHYSDEV_OP_BRIDGED, "--physdev-is-bridged");
   return options.text();
 }
 
@@ -266,15 +239,81 @@ Spelling Nfacct(const xt_nfacct_match_info_v1& info) {
               : std::nullopt;
 }
 
-struct Match {
-  absl::string_view name;
-  uint32_t revision;
-  Spelling (*display)(Family, XtBytes);
-};
-constexpr Match kMatches[] = {
+// ---- conntrack, beyond its states ----
+
+Spelling AddressAndMask(Family family, const nf_inet_addr& address, const nf_inet_addr& mask) {
+  const size_t size = family == Family::kIPv4 ? 4 : 16;
+  const std::optional<uint8_t> bits = PrefixLength({reinterpret_cast<const uint8_t*>(&mask), size});
+  if (!bits || *bits == 0) return std::nullopt;
+  const std::string text = AddressText(family, &address);
+  return *bits == size * 8 ? text : absl::StrCat(text, "/", *bits);
+}
+
+// In the words of a Rule that has this one match.
+Spelling StatesText(uint16_t states) {
+  if (!IsKnownCtState(states)) return std::nullopt;
+  const Rule rule = {.ct_state = CtStateMatch{.states = states}, .target = NoTarget{}};
+  return std::string(absl::StripPrefix(ToString(Family::kIPv4, rule), "-m conntrack --ctstate "));
+}
+
+Spelling Conntrack(Family family, const xt_conntrack_mtinfo3& info) {
+  // Of a direction, inverted is the other one.
+  const bool reply = (info.match_flags & info.invert_flags & XT_CONNTRACK_DIRECTION) != 0;
+  OptionList options("-m conntrack", info.match_flags,
+                     info.invert_flags & ~(reply ? uint32_t{XT_CONNTRACK_DIRECTION} : 0));
+  options.AddFlag(XT_CONNTRACK_STATE, "--ctstate", StatesText(info.state_mask));
+  options.AddFlag(XT_CONNTRACK_PROTO, "--ctproto", absl::StrCat(info.l4proto));
+  options.AddFlag(XT_CONNTRACK_ORIGSRC, "--ctorigsrc",
+                  AddressAndMask(family, info.origsrc_addr, info.origsrc_mask));
+  options.AddFlag(XT_CONNTRACK_ORIGDST, "--ctorigdst",
+                  AddressAndMask(family, info.origdst_addr, info.origdst_mask));
+  options.AddFlag(XT_CONNTRACK_REPLSRC, "--ctreplsrc",
+                  AddressAndMask(family, info.replsrc_addr, info.replsrc_mask));
+  options.AddFlag(XT_CONNTRACK_REPLDST, "--ctrepldst",
+                  AddressAndMask(family, info.repldst_addr, info.repldst_mask));
+  options.AddFlag(XT_CONNTRACK_ORIGSRC_PORT, "--ctorigsrcport",
+                  PortsText(info.origsrc_port, info.origsrc_port_high));
+  options.AddFlag(XT_CONNTRACK_ORIGDST_PORT, "--ctorigdstport",
+                  PortsText(info.origdst_port, info.origdst_port_high));
+  options.AddFlag(XT_CONNTRACK_REPLSRC_PORT, "--ctreplsrcport",
+                  PortsText(info.replsrc_port, info.replsrc_port_high));
+  options.AddFlag(XT_CONNTRACK_REPLDST_PORT, "--ctrepldstport",
+                  PortsText(info.repldst_port, info.repldst_port_high));
+  // The lowest of the bits IPS_*.
+  options.AddFlag(
+      XT_CONNTRACK_STATUS, "--ctstatus",
+      info.status_mask == 0
+          ? "NONE"
+          : BitNames({"EXPECTED", "SEEN_REPLY", "ASSURED", "CONFIRMED"}, info.status_mask));
+  const bool one = info.expires_min == info.expires_max;
+  options.AddFlag(XT_CONNTRACK_EXPIRES, "--ctexpire",
+                  absl::StrCat(info.expires_min, one ? "" : absl::StrCat(":", info.expires_max)));
+  options.AddFlag(XT_CONNTRACK_DIRECTION, "--ctdir", reply ? "REPLY" : "ORIGINAL");
+  return options.text();
+}
+
+// Revisions 1 and 2: the beginning of revision 3, with single ports in network order.
+template <typename Info>
+Spelling OldConntrack(Family family, const Info& old) {
+  static_assert(offsetof(Info, state_mask) == offsetof(xt_conntrack_mtinfo3, state_mask));
+  xt_conntrack_mtinfo3 info = {};
+  std::memcpy(&info, &old, offsetof(Info, state_mask));
+  info.state_mask = old.state_mask;
+  info.status_mask = old.status_mask;
+  info.origsrc_port = info.origsrc_port_high = ntohs(old.origsrc_port);
+  info.origdst_port = info.origdst_port_high = ntohs(old.origdst_port);
+  info.replsrc_port = info.replsrc_port_high = ntohs(old.replsrc_port);
+  info.repldst_port = info.repldst_port_high = ntohs(old.repldst_port);
+  return Conntrack(family, info);
+}
+
+constexpr XtDisplay kMatches[] = {
     {"addrtype", 0, Of<xt_addrtype_info, AddressType0>},
     {"addrtype", 1, Of<xt_addrtype_info_v1, AddressType1>},
     {"connmark", 1, Of<xt_connmark_mtinfo1, Connmark>},
+    {"conntrack", 1, Of<xt_conntrack_mtinfo1, OldConntrack<xt_conntrack_mtinfo1>>},
+    {"conntrack", 2, Of<xt_conntrack_mtinfo2, OldConntrack<xt_conntrack_mtinfo2>>},
+    {"conntrack", 3, Of<xt_conntrack_mtinfo3, Conntrack>},
     {"icmp", 0, Of<ipt_icmp, Icmp>},
     {"icmp6", 0, Of<ip6t_icmp, Icmp6>},
     {"limit", 0, Of<xt_rateinfo, Limit>},
@@ -293,11 +332,7 @@ constexpr Match kMatches[] = {
 
 std::optional<std::string> DisplayXtMatch(Family family, absl::string_view name, uint32_t revision,
                                           XtBytes info) {
-  if (name == "conntrack") return DisplayConntrack(family, revision, info);
-  const auto* const known = std::find_if(
-      std::begin(kMatches), std::end(kMatches),
-      [&](const Match& match) { return match.name == name && match.revision == revision; });
-  return known == std::end(kMatches) ? std::nullopt : known->display(family, info);
+  return Display(kMatches, family, name, revision, info);
 }
 
 }  // namespace kipt::netlink
