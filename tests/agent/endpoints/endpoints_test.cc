@@ -401,8 +401,8 @@ TEST_F(EndpointsTest, StatuszTellsWhatGoesOn) {
   EXPECT_THAT(body, Not(HasSubstr("secret"))) << "any local user may ask";
 }
 
-TEST(StatuszTest, IsShortWhereNothingIsWrong) {
-  EXPECT_EQ(StatuszText(Fine(), "0.1.0", kStart),
+TEST_F(EndpointsTest, StatuszIsShortWhereNothingIsWrong) {
+  EXPECT_EQ(Make(Fine())->Inspect({"/statusz"}).body,
             "kube-iptables-agent statusz\n"
             "For people who look for a fault. Not for programs: any release may print it "
             "differently.\n\n"
@@ -428,7 +428,7 @@ TEST(StatuszTest, IsShortWhereNothingIsWrong) {
             "\nIncidents: 0\n");
 }
 
-TEST(StatuszTest, SaysWhatIsKnownOfEachPart) {
+TEST_F(EndpointsTest, StatuszSaysWhatIsKnownOfEachPart) {
   struct Row {
     std::string name;
     std::function<void(AgentState&)> change;
@@ -460,7 +460,7 @@ TEST(StatuszTest, SaysWhatIsKnownOfEachPart) {
     SCOPED_TRACE(row.name);
     AgentState state = Fine();
     row.change(state);
-    const std::string text = StatuszText(state, "0.1.0", kStart);
+    const std::string text = Make(state)->Inspect({"/statusz"}).body;
     EXPECT_THAT(std::vector<std::string>(absl::StrSplit(text, '\n')), Contains(row.line));
   }
 }

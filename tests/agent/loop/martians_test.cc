@@ -179,14 +179,19 @@ TEST(MartianProtectionTest, StandsOnlyWithTheRuleAndTheWayToIt) {
   }
 }
 
-TEST(ProvenTest, ARuleOfXtablesProvesThatThereAreMatchesUnlessTheKernelRefusedOne) {
+TEST(CompareTest, ARuleOfXtablesProvesThatThereAreMatchesUnlessTheKernelRefusedOne) {
   const RuleSupport none = {.xt = false, .reason = "no nft_compat"};
   const RuleSupport refused = {.xt = false, .reason = "no nft_compat", .refused = true};
   netlink::Snapshot snapshot = InPlace(Mode::kCleanup).snapshot();
-  EXPECT_EQ(Proven(none, snapshot), none);
+  const auto disproved = [&](const RuleSupport& support) {
+    const PolicyInput input = ::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {});
+    return Compare(input, support, {snapshot, std::nullopt}).support_disproved;
+  };
+  EXPECT_FALSE(disproved(none));
   snapshot.chains.at(Filter("KUBE-FIREWALL")).rules[0].xt = true;
-  EXPECT_EQ(Proven(none, snapshot), RuleSupport());
-  EXPECT_EQ(Proven(refused, snapshot), refused);
+  EXPECT_TRUE(disproved(none));
+  EXPECT_FALSE(disproved(refused));
+  EXPECT_FALSE(disproved({}));
 }
 
 TEST(CountedSinceTest, AddsUpWhatWasDroppedBetweenLooks) {

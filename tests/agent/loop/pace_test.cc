@@ -90,7 +90,7 @@ TEST(PaceTest, TheShareOfAMinuteMayBeTakenAtOnce) {
 TEST(PaceTest, OtherOptionsForgetFailuresAndBoundThePausesAfterNewOnes) {
   Pace pace = NewPace();
   for (int i = 0; i < 10; ++i) pace.NoteLook(kStart, kStart, absl::ZeroDuration(), true);
-  pace.SetOptions({.resync = absl::Seconds(1), .cpu_share = 1});
+  pace.SetOptions(absl::Seconds(1), 1);
   EXPECT_FALSE(pace.failing());
   EXPECT_EQ(pace.Next(kStart), kStart + absl::Seconds(1));
   for (int i = 0; i < 10; ++i) pace.NoteLook(kStart, kStart, absl::ZeroDuration(), true);

@@ -41,20 +41,6 @@ std::map<ChainId, std::vector<std::string>> Selected(const std::string& text,
   return rules;
 }
 
-TEST(FingerprintTest, EveryBitOfAKeyIsRandom) {
-  agent::FingerprintKey ones = {};
-  agent::FingerprintKey zeroes = {};
-  for (int i = 0; i < 64; ++i) {
-    const agent::FingerprintKey key = agent::RandomFingerprintKey();
-    for (size_t word = 0; word < key.size(); ++word) {
-      ones[word] |= key[word];
-      zeroes[word] |= ~key[word];
-    }
-  }
-  EXPECT_EQ(ones, (agent::FingerprintKey{UINT64_MAX, UINT64_MAX}));
-  EXPECT_EQ(zeroes, ones);
-}
-
 TEST(SavedTextTest, IsTheSameWhateverTheTimeAndTheCounters) {
   struct Row {
     std::string name;
