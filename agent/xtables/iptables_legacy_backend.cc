@@ -74,6 +74,14 @@ std::map<Family, FamilyWrite> WritesOf(const Transaction& transaction) {
   return writes;
 }
 
+// Whether something may still need what it deletes: a rule of any table may set the mark.
+bool Deletes(const Transaction& transaction) {
+  return absl::c_any_of(transaction.operations, [](const Operation& operation) {
+    return std::holds_alternative<netlink::DeleteChain>(operation) ||
+           std::holds_alternative<netlink::DeleteRule>(operation);
+  });
+}
+
 // The programs cannot be kept from taking the lock that others take.
 bool TakesFixedLock(const IptablesVersion& version) {
   return version.RestoreTakesLock() && !version.LockIsMovable();
@@ -206,7 +214,9 @@ class IptablesLegacyBackend : public netlink::Backend {
             netlink::FamilyName(family), " was not read at the transaction's generation"));
       }
       write.before = before->second;
-      if (write.tables.size() > 1 || transaction.generation != current_) continue;
+      if (write.tables.size() > 1 || transaction.generation != current_ || Deletes(transaction)) {
+        continue;
+      }
       write.only = write.tables.front();
       std::erase_if(write.before, [&](const auto& each) { return each.first != write.only; });
     }

@@ -200,6 +200,20 @@ TEST_F(LegacyBackendTest, ReadsAllTablesWhereItWritesSeveral) {
   EXPECT_THAT(backend->Apply(transaction), StatusIs(absl::StatusCode::kAborted));
 }
 
+// What acts on a mark may go only while no rule sets it, in any table.
+TEST_F(LegacyBackendTest, ReadsAllTablesWhereItDeletes) {
+  const std::string mangle = "*mangle\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n";
+  auto backend = Open("1.8.9");
+  Saves("iptables", absl::StrCat(mangle, kFilterWithUser));
+  const Transaction transaction = {.generation = Read(*backend, {kUser}).generation,
+                                   .operations = {netlink::DeleteChain{kUser}}};
+  Saves("iptables",
+        absl::StrCat("*mangle\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -j MARK --set-xmark "
+                     "0x8000/0x8000\nCOMMIT\n",
+                     kFilterWithUser));
+  EXPECT_THAT(backend->Apply(transaction), StatusIs(absl::StatusCode::kAborted));
+}
+
 TEST_F(LegacyBackendTest, RunsNoProgramToReadATableThatDoesNotExist) {
   auto backend = Open("1.8.9");
   Saves("iptables", kEmptyFilter);
