@@ -179,15 +179,15 @@ class Resolver {
     const auto op = data.U32(NFTA_CMP_OP);
     const auto value = DataValue(data, NFTA_CMP_DATA);
     if (!from || !op || !value) return false;
-    if (op == NFT_CMP_EQ || op == NFT_CMP_NEQ) {
+    if (*op == NFT_CMP_EQ || *op == NFT_CMP_NEQ) {
       Compare(*from, value->size(), "cmp", [&](const Register& loaded) {
-        return ReadComparison(loaded, {.negated = op == NFT_CMP_NEQ, .data = *value});
+        return ReadComparison(loaded, {.negated = *op == NFT_CMP_NEQ, .data = *value});
       });
       return true;
     }
-    const bool less = op == NFT_CMP_LT || op == NFT_CMP_LTE;
-    if (!less && op != NFT_CMP_GT && op != NFT_CMP_GTE) return false;
-    CompareRange(*from, {.open = op == NFT_CMP_LT || op == NFT_CMP_GT,
+    const bool less = *op == NFT_CMP_LT || *op == NFT_CMP_LTE;
+    if (!less && *op != NFT_CMP_GT && *op != NFT_CMP_GTE) return false;
+    CompareRange(*from, {.open = *op == NFT_CMP_LT || *op == NFT_CMP_GT,
                          .low = less ? WireBytes() : *value,
                          .high = less ? *value : WireBytes()});
     return true;
