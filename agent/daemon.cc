@@ -41,8 +41,9 @@ constexpr absl::Duration kLongestEditorPause = absl::Milliseconds(500);
 
 template <typename T>
 absl::Status Store(absl::StatusOr<T> made, T& value) {
-  if (made.ok()) value = *std::move(made);
-  return made.status();
+  absl::Status status = made.status();
+  if (status.ok()) value = *std::move(made);
+  return status;
 }
 
 class Daemon {

@@ -191,7 +191,8 @@ uint32_t HostOrder(WireBytes bytes) {
 std::vector<Statement> ReadPayload(std::optional<Family> family, const PayloadLoad& load,
                                    const std::optional<WireBytes>& mask,
                                    const Comparison& comparison) {
-  const auto [negated, data] = comparison;
+  const bool negated = comparison.negated;
+  const WireBytes data = comparison.data;
   if (family) {
     if (const auto address = ReadAddress(*family, load, mask, comparison)) return {*address};
   }

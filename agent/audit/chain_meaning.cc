@@ -179,7 +179,7 @@ std::string ChainMaker(const FamilyChains& chains, const KubeProxyFacts& proxy,
   if (owner != Owner::kKubelet) return std::string(OwnerName(owner));
   const bool kubelet = chains.HasAnywhere(kCanaryChain);
   const bool hint = chains.Has("mangle", kHintChain);
-  const std::string of_kubelet = absl::StrCat(
+  std::string of_kubelet = absl::StrCat(
       "kubelet", kubelet ? " (KUBE-KUBELET-CANARY stands)" : "", ", or this agent in its place");
   const bool marking = table == "nat" && (chain == kMarkMasqChain || chain == kPostroutingChain);
   if (marking && proxy.KeepsMarkMasq()) {

@@ -201,7 +201,7 @@ std::string Complete(const CompletionSpec& spec, absl::Span<const std::string> w
   for (const std::string& word : words.subspan(0, words.empty() ? 0 : words.size() - 1)) {
     if (std::exchange(flag, nullptr) != nullptr) continue;
     if (!absl::StartsWith(word, "-")) {
-      plain.push_back(word);
+      plain.emplace_back(word);
     } else if (flag = FlagTyped(spec, word); flag != nullptr && flag->is_bool) {
       flag = nullptr;
     }

@@ -59,7 +59,7 @@ absl::Status Store(const absl::StatusOr<T>& parsed, T& value) {
 }
 
 absl::Status Read(absl::string_view /*type*/, absl::string_view text, bool& value) {
-  const absl::Status status = Store(featuregates::GoParseBool(text), value);
+  absl::Status status = Store(featuregates::GoParseBool(text), value);
   if (status.ok()) return status;
   return BadValue(absl::StrCat(status.message(), "; it must be true or false"));
 }

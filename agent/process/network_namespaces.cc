@@ -84,7 +84,7 @@ void AddNames(const NetworkNamespacePaths& paths, NetworkNamespaces& list) {
   std::vector<std::string> names;
   const int error = ListDirectory(paths.names, names);
   for (const std::string& name : names) {
-    const std::string path = absl::StrCat(paths.names, "/", name);
+    std::string path = absl::StrCat(paths.names, "/", name);
     if (const ino_t inode = NamedInode(path); inode != 0) {
       Add(
           inode, path, [&] { return path; }, list);

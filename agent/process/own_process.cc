@@ -264,6 +264,7 @@ std::vector<OwnedFd> TakePassedSockets() {
   // Negative: they cannot be taken over.
   const int count = std::max(sd_listen_fds(/*unset_environment=*/1), 0);
   std::vector<OwnedFd> sockets;
+  sockets.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) sockets.emplace_back(SD_LISTEN_FDS_START + i);
   return sockets;
 }

@@ -7,7 +7,6 @@
 #include <iterator>
 #include <map>
 #include <optional>
-#include <ranges>
 #include <set>
 #include <utility>
 
@@ -74,6 +73,12 @@ std::map<Family, FamilyWrite> WritesOf(const Transaction& transaction) {
   return writes;
 }
 
+std::set<Family> FamiliesOf(const std::map<Family, FamilyWrite>& writes) {
+  std::set<Family> families;
+  for (const auto& [family, write] : writes) families.insert(family);
+  return families;
+}
+
 // Whether something may still need what it deletes: a rule of any table may set the mark.
 bool Deletes(const Transaction& transaction) {
   return absl::c_any_of(transaction.operations, [](const Operation& operation) {
@@ -110,7 +115,7 @@ struct FamilyState {
 // `work` for every family at the same time: nearly all of it is waiting for a program, and the
 // kernel has a lock for each family. The threads are in the namespaces of this one, and end here.
 template <typename Result>
-std::map<Family, Result> AtOnce(const auto& families, const auto& work) {
+std::map<Family, Result> AtOnce(const std::set<Family>& families, const auto& work) {
   std::vector<std::pair<Family, std::future<Result>>> running;
   for (const Family family : families) {
     // The first one is done by this thread; the others too, if no thread can be made.
@@ -179,8 +184,8 @@ class IptablesLegacyBackend : public netlink::Backend {
     netlink::Survey survey = {.mode = std::string(name), .generation = 0, .tables = {}};
     Content content;
     const auto save = [this](Family family) { return Save(family); };
-    for (const auto& [family, text] :
-         AtOnce<absl::StatusOr<std::string>>(netlink::kFamilies, save)) {
+    for (const auto& [family, text] : AtOnce<absl::StatusOr<std::string>>(
+             {netlink::kFamilies.begin(), netlink::kFamilies.end()}, save)) {
       if (!text.ok()) return text.status();
       const auto tables = ReadSave(*text, TablesMayRepeat::kNo);
       if (!tables.ok()) return tables.status();
@@ -217,8 +222,8 @@ class IptablesLegacyBackend : public netlink::Backend {
       if (write.tables.size() > 1 || transaction.generation != current_ || Deletes(transaction)) {
         continue;
       }
-      write.only = write.tables.front();
-      std::erase_if(write.before, [&](const auto& each) { return each.first != write.only; });
+      const std::string& only = write.only = write.tables.front();
+      std::erase_if(write.before, [&only](const auto& each) { return each.first != only; });
     }
     const absl::StatusOr<std::optional<XtablesLock>> lock = Lock(writes);
     if (!lock.ok()) return Annotated(lock.status(), "; nothing was done");
@@ -229,7 +234,7 @@ class IptablesLegacyBackend : public netlink::Backend {
     };
     std::string done;
     absl::Status status;
-    for (const auto& [family, result] : AtOnce<absl::Status>(std::views::keys(writes), write)) {
+    for (const auto& [family, result] : AtOnce<absl::Status>(FamiliesOf(writes), write)) {
       if (result.ok()) {
         absl::StrAppend(&done, "; ", netlink::FamilyName(family), ": done");
         current_ = 0;
@@ -309,8 +314,7 @@ class IptablesLegacyBackend : public netlink::Backend {
     };
     ObservedChains state;
     bool random_fully = true;
-    for (auto& [family, now] :
-         AtOnce<absl::StatusOr<FamilyState>>(std::views::keys(writes), read)) {
+    for (auto& [family, now] : AtOnce<absl::StatusOr<FamilyState>>(FamiliesOf(writes), read)) {
       if (!now.ok()) return now.status();
       if (now->tables != writes.at(family).before) {
         return absl::AbortedError(
