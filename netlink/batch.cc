@@ -53,7 +53,7 @@ struct OperationAction {
 
 // What the kernel pointed at in a message it refused.
 struct Culprit {
-  std::optional<uint16_t> attribute;  // of the message itself, enum nft_rule_attributes
+  uint16_t attribute = NFTA_RULE_UNSPEC;  // of the message itself; UNSPEC: unknown
   std::optional<Expression> expression;
 };
 
