@@ -46,9 +46,10 @@ std::optional<Attributes> Attributes::Parse(WireBytes bytes) {
   return attributes;
 }
 
-std::optional<Attributes> Attributes::OfMessage(WireBytes message) {
+Attributes Attributes::OfMessage(WireBytes message) {
   constexpr size_t kHeaders = NLMSG_HDRLEN + sizeof(nfgenmsg);
-  return message.size() < kHeaders ? std::nullopt : Parse(message.subspan(kHeaders));
+  message.remove_prefix(std::min(message.size(), kHeaders));
+  return Parse(message).value_or(Attributes());
 }
 
 std::vector<Attribute> Attributes::all() const {
@@ -94,9 +95,8 @@ std::optional<std::string> Attributes::Text(uint16_t type) const {
   return std::string(bytes->begin(), std::find(bytes->begin(), bytes->end(), 0));
 }
 
-std::optional<Attributes> Attributes::Nest(uint16_t type) const {
-  const std::optional<WireBytes> bytes = Bytes(type);
-  return bytes ? Parse(*bytes) : std::nullopt;
+Attributes Attributes::Nest(uint16_t type) const {
+  return Parse(Bytes(type).value_or(WireBytes())).value_or(Attributes());
 }
 
 uint8_t FamilyOf(WireBytes message) {

@@ -27,13 +27,13 @@ struct Attribute {
 };
 
 // The attributes of one nest, or of one message after its nfgenmsg. Points into the bytes that it
-// was parsed from, and takes no memory of its own: one read of the kernel parses hundreds of them.
+// was parsed from.
 class Attributes {
  public:
   // Nothing where a length does not fit.
   static std::optional<Attributes> Parse(WireBytes bytes);
-  // Those of a whole message, its nlmsghdr included.
-  static std::optional<Attributes> OfMessage(WireBytes message);
+  // Those of a whole message, its nlmsghdr included. None where it is malformed.
+  static Attributes OfMessage(WireBytes message);
 
   std::vector<Attribute> all() const;
 
@@ -47,14 +47,14 @@ class Attributes {
   std::optional<uint64_t> U64(uint16_t type) const;
   // Up to the NUL, or the end where there is none.
   std::optional<std::string> Text(uint16_t type) const;
-  // Nothing also where the nest is malformed.
-  std::optional<Attributes> Nest(uint16_t type) const;
+  // None where there is no such nest, or it is malformed.
+  Attributes Nest(uint16_t type) const;
 
  private:
   WireBytes bytes_;  // whose lengths fit
 };
 
-// nfgen_family of a whole message that Attributes::OfMessage takes.
+// nfgen_family of a message that has attributes.
 uint8_t FamilyOf(WireBytes message);
 
 // nlmsg_type of an NFT_MSG_*.

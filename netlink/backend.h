@@ -28,10 +28,10 @@ struct ChainQuery {
   ChainId chain;
   // False: only whether the chain exists, for it may have tens of thousands of rules.
   bool with_rules = true;
-  // Also reads what keeps packets from rules of this chain: whether the table is dormant, and the
-  // chains, with their rules, that every packet passes before the last jump to another chain that
-  // is asked for with rules (in a user chain: before its end), and those that these lead to. A
-  // chain that is asked for without rules stays so.
+  // Also reads what keeps packets from rules of this chain: whether the table is dormant, and with
+  // their rules the chains that every packet passes before the last jump to another chain queried
+  // with rules (in a user chain: before its end), and those that these lead to. Never the rules of
+  // a chain queried without them.
   bool follow = false;
 };
 
@@ -43,8 +43,8 @@ struct NativeReading {
 
 // How a backend is watched.
 enum class WatchMode : uint8_t {
-  // The kernel reports every commit, and who made it. Other programs' commits take longer: the
-  // kernel builds notifications of every object in them as soon as one program listens.
+  // The kernel reports every commit, and who made it. Other programs' commits take longer, because
+  // the kernel then builds a notification of every object in them.
   kEvents,
   // The generation is read ten times a second. Costs other writers nothing and names none of them.
   kPoll,
@@ -75,8 +75,7 @@ struct RulesetChanges {
   std::vector<RulesetChange> writers = {};
   // How many of the changes are by none of `writers`, or have no known writer or generation.
   uint64_t others = 0;
-  // Events that the kernel could not deliver because we were too slow. Harmless: a check follows
-  // anyway.
+  // Events that the kernel dropped because we were too slow. Harmless: a check follows anyway.
   uint64_t lost = 0;
 
   bool operator==(const RulesetChanges&) const = default;
@@ -90,8 +89,8 @@ class Monitor {
   // Readable (poll(2), level-triggered) while there is something to drain. Owned by the monitor.
   virtual int fd() const = 0;
 
-  // Empties the queue without blocking. A count of 0 is not rare: a commit of our own, or a lock
-  // that was taken for reading. After an error the monitor is of no more use.
+  // Empties the queue without blocking. The count may be 0: a commit of our own, or a lock that was
+  // taken for reading. After an error the monitor is useless.
   virtual absl::StatusOr<RulesetChanges> Drain() = 0;
 };
 
@@ -119,14 +118,13 @@ class Backend {
   // may have been applied for one of them.
   virtual bool spans_families() const { return true; }
 
-  // What this backend cannot promise on this machine although others of its kind can, for the log;
-  // may be empty.
+  // For the log: what this backend, unlike others of its kind, cannot do here. May be empty.
   virtual std::string caveat() const { return ""; }
 
-  // The current state of these chains, all at one generation. Creates nothing, neither tables nor
-  // chains. The cost grows with the rules of these chains alone.
+  // The current state of these chains, all at one generation. Creates no table or chain. The cost
+  // grows with the rules of these chains only.
   //
-  // Aborted: other programs kept changing the ruleset while it was read; ask again.
+  // Aborted: other programs kept changing the ruleset; read again.
   // PermissionDenied: CAP_NET_ADMIN is missing.
   // Other codes as kernel_error.h maps them.
   virtual absl::StatusOr<Snapshot> Read(absl::Span<const ChainQuery> queries) = 0;
@@ -134,8 +132,8 @@ class Backend {
   // Every table of this mode, of all families, at one generation, with the rules that `keep`
   // chooses; it sees each rule once. Creates nothing. The cost grows with all rules.
   //
-  // Aborted: another program wrote meanwhile; what `keep` has seen is worth nothing; ask again.
-  // Other errors as Read.
+  // Aborted: another program wrote meanwhile; discard what `keep` has seen, and read again. Other
+  // errors as Read.
   virtual absl::StatusOr<Survey> TakeSurvey(const SurveyFilter& keep) = 0;
 
   // The current state of the native table of `table`'s family and name. The iptables-legacy backend
@@ -152,11 +150,10 @@ class Backend {
   // PermissionDenied.
   virtual absl::Status Apply(const Transaction& transaction) = 0;
 
-  // A monitor of other programs' commits from now on: take it before the first Read, so that none
-  // is missed.
+  // A monitor of other programs' commits from now on. Take it before the first Read.
   //
   // PermissionDenied, ResourceExhausted (descriptors, inotify watches, memory), NotFound (nothing
-  // that could be watched exists). Unimplemented: this backend cannot be watched in this mode.
+  // to watch exists). Unimplemented: this backend cannot be watched in this mode.
   virtual absl::StatusOr<std::unique_ptr<Monitor>> Watch(WatchMode mode) = 0;
 };
 

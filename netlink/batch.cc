@@ -63,9 +63,7 @@ Culprit FindCulprit(WireBytes message, size_t offset) {
     const size_t begin = static_cast<size_t>(payload.data() - message.data()) - NLA_HDRLEN;
     return offset >= begin && offset < begin + NLA_HDRLEN + payload.size();
   };
-  const std::optional<Attributes> attributes = Attributes::OfMessage(message);
-  if (!attributes) return {};
-  for (const Attribute& attribute : attributes->all()) {
+  for (const Attribute& attribute : Attributes::OfMessage(message).all()) {
     if (!holds_offset(attribute.payload)) continue;
     Culprit culprit{.attribute = attribute.type, .expression = std::nullopt};
     if (attribute.type != NFTA_RULE_EXPRESSIONS) return culprit;

@@ -2,8 +2,8 @@
 //
 // File: netlink/batch.h
 //
-// A Transaction as one nf_tables batch: all of it is committed, or nothing. Remembers the operation
-// of each message for errors.
+// A Transaction as one nf_tables batch, committed whole or not at all. Remembers the operation of
+// each message for errors.
 #ifndef KIPT_NETLINK_BATCH_H_
 #define KIPT_NETLINK_BATCH_H_
 
@@ -38,7 +38,7 @@ class Batch {
   // What a message is about.
   struct Subject {
     const Operation* operation = nullptr;  // null: begin or end of the batch
-    // "putting in place the table ip guard, chain input". Empty where ActionText says it.
+    // "putting in place the table ip guard, chain input". Empty: ActionText.
     std::string action = {};
   };
 
@@ -54,7 +54,7 @@ std::string ActionText(const Operation& operation);
 // A refused rule. `message` is the one that `error` is for: the kernel points at the expression.
 absl::Status ExplainRule(const AddRule& add, const BatchError& error, WireBytes message);
 
-// The same for a message about a native table, or with no `action` for the batch's own.
+// The same for a message of a native table or, without `action`, of the batch itself.
 absl::Status ExplainNative(const std::string& action, const BatchError& error, WireBytes message);
 
 }  // namespace kipt::netlink

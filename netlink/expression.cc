@@ -126,9 +126,9 @@ std::vector<Expression> ParseExpressions(WireBytes list) {
       continue;
     }
     // Some expressions (notrack) have no data.
-    const bool has_data = parts->Bytes(NFTA_EXPR_DATA).has_value();
+    const WireBytes data = parts->Bytes(NFTA_EXPR_DATA).value_or(WireBytes());
     expressions.push_back({.name = parts->Text(NFTA_EXPR_NAME).value_or(""),
-                           .data = has_data ? parts->Nest(NFTA_EXPR_DATA) : Attributes(),
+                           .data = Attributes::Parse(data),
                            .bytes = element.payload});
   }
   return expressions;
@@ -151,12 +151,11 @@ std::optional<XtExpression> ParseXt(const Expression& expression) {
 
 std::optional<VerdictStatement> ParseVerdict(const Attributes& data) {
   if (data.U32(NFTA_IMMEDIATE_DREG) != NFT_REG_VERDICT) return std::nullopt;
-  const std::optional<Attributes> value = data.Nest(NFTA_IMMEDIATE_DATA);
-  const std::optional<Attributes> verdict = value ? value->Nest(NFTA_DATA_VERDICT) : std::nullopt;
-  const std::optional<uint32_t> code = verdict ? verdict->U32(NFTA_VERDICT_CODE) : std::nullopt;
+  const Attributes verdict = data.Nest(NFTA_IMMEDIATE_DATA).Nest(NFTA_DATA_VERDICT);
+  const std::optional<uint32_t> code = verdict.U32(NFTA_VERDICT_CODE);
   if (!code) return std::nullopt;
   return VerdictStatement{.code = static_cast<int32_t>(*code),
-                          .chain = verdict->Text(NFTA_VERDICT_CHAIN).value_or("")};
+                          .chain = verdict.Text(NFTA_VERDICT_CHAIN).value_or("")};
 }
 
 RuleCounters ParseCounter(const Attributes& data) {
@@ -165,9 +164,8 @@ RuleCounters ParseCounter(const Attributes& data) {
 }
 
 std::optional<WireBytes> DataValue(const Attributes& attributes, uint16_t type) {
-  const std::optional<Attributes> nest = attributes.Nest(type);
-  if (!nest || !nest->HasOnly({NFTA_DATA_VALUE})) return std::nullopt;
-  return nest->Bytes(NFTA_DATA_VALUE);
+  const Attributes nest = attributes.Nest(type);
+  return nest.HasOnly({NFTA_DATA_VALUE}) ? nest.Bytes(NFTA_DATA_VALUE) : std::nullopt;
 }
 
 std::optional<uint8_t> PrefixLength(WireBytes mask) {
@@ -262,26 +260,26 @@ std::vector<Statement> ReadMeta(uint32_t key, const std::optional<WireBytes>& ma
 }
 
 Statement ReadXt(std::optional<Family> family, const XtExpression& xt) {
-  const auto is = [&](bool target, const char* name, uint32_t revision) {
-    return xt.is_target == target && xt.name == name && xt.revision == revision;
+  const auto is = [&](bool target, const XtName& known) {
+    return xt.is_target == target && xt.name == known.name && xt.revision == known.revision;
   };
   std::optional<Statement> known;
   const auto take = [&](const auto& decoded) {
     if (decoded) known = *decoded;
   };
-  if (is(false, kXtComment, kXtCommentRevision)) {
+  if (is(false, kXtComment)) {
     // An empty comment is none in a Rule, so it must not become one.
     const auto text = DecodeXtComment(xt.info);
     if (text && !text->empty()) known = CommentStatement{.text = *text};
-  } else if (is(false, kXtMark, kXtMarkRevision)) {
+  } else if (is(false, kXtMark)) {
     take(DecodeXtMark(xt.info));
-  } else if (is(false, kXtConntrack, xt.revision)) {
+  } else if (is(false, {kXtConntrack.name, xt.revision})) {
     take(DecodeXtCtState(xt.revision, xt.info));
-  } else if (is(false, kXtConnLabel, kXtConnLabelRevision)) {
+  } else if (is(false, kXtConnLabel)) {
     take(DecodeXtConnLabel(xt.info));
-  } else if (is(true, kXtSetMark, kXtSetMarkRevision)) {
+  } else if (is(true, kXtSetMark)) {
     take(DecodeXtSetMark(xt.info));
-  } else if (family && is(true, kXtMasquerade, kXtMasqueradeRevision)) {
+  } else if (family && is(true, kXtMasquerade)) {
     take(DecodeXtMasquerade(*family, xt.info));
   }
   if (known) return *std::move(known);
@@ -299,7 +297,7 @@ Statement ReadXt(std::optional<Family> family, const XtExpression& xt) {
       xt.is_target ? EffectOfTarget(xt.name) : TargetEffect{.decides = false};
   return OtherExpression{.name = xt.name,
                          // A comment that we cannot read still matches every packet.
-                         .condition = !xt.is_target && xt.name != kXtComment,
+                         .condition = !xt.is_target && xt.name != kXtComment.name,
                          .decides = effect.decides,
                          .terminal = effect.terminal,
                          .is_target = xt.is_target,

@@ -2,8 +2,7 @@
 //
 // File: netlink/kernel_error.h
 //
-// errno as nf_tables answers it, as absl::Status: what an error means, and what a person can do
-// about it. The one such table of the project.
+// The kernel's errno as absl::Status: what an error of nf_tables means, and what to do about it.
 #ifndef KIPT_NETLINK_KERNEL_ERROR_H_
 #define KIPT_NETLINK_KERNEL_ERROR_H_
 
@@ -31,8 +30,8 @@ namespace kipt::netlink {
 //   others                                Unknown
 absl::Status KernelError(int error_number, absl::string_view action, absl::string_view advice = "");
 
-// Marks `status` as caused by an xtables match or target that the kernel or iptables-legacy does
-// not have. A kernel without nft_compat (RHEL 10 class) has none.
+// Marks `status` as caused by an xtables match or target that the kernel or iptables-legacy lacks.
+// A kernel without nft_compat (RHEL 10 class) has none.
 void SetMissingExtension(absl::Status& status, absl::string_view extension);
 
 // The extension ("conntrack", "MARK") that the kernel lacks, where that is why it refused.
@@ -41,8 +40,7 @@ std::optional<std::string> MissingExtension(const absl::Status& status);
 // ConnLabelMatch's. A kernel may lack this one alone (CONFIG_NETFILTER_XT_MATCH_CONNLABEL).
 inline constexpr char kConnLabelExtension[] = "connlabel";
 
-// Marks `status` as caused by a chain that cannot be deleted because something refers to it: a
-// rule, or the verdict of a map's element.
+// Marks `status` as caused by a chain to be deleted that a rule or a map's verdict refers to.
 void SetChainInUse(absl::Status& status, const ChainId& chain);
 
 // ToString of that chain, where that is why the kernel refused.

@@ -8,10 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "netlink/attributes.h"
-#include "netlink/backend.h"
 #include "netlink/batch.h"
 #include "netlink/kernel_error.h"
-#include "netlink/native_reader.h"
 #include "netlink/nf_tables.h"
 #include "netlink/nft_monitor.h"
 #include "netlink/nft_requests.h"
@@ -26,18 +24,15 @@ namespace {
 // each.
 constexpr size_t kChainsAtOnce = 64;
 
-// Hook and type decide whether packets get here and what may be done to them; the priority is the
-// administrator's choice.
+// The priority is the administrator's choice.
 bool IsHooked(const ChainId& chain, const Attributes& attributes) {
   const BaseChain* base = FindBaseChain(chain.table, chain.name);
-  const std::optional<Attributes> hook = attributes.Nest(NFTA_CHAIN_HOOK);
-  return base != nullptr && hook && hook->U32(NFTA_HOOK_HOOKNUM) == base->hook &&
+  return base != nullptr && attributes.Nest(NFTA_CHAIN_HOOK).U32(NFTA_HOOK_HOOKNUM) == base->hook &&
          attributes.Text(NFTA_CHAIN_TYPE) == base->type;
 }
 
 // One rule twice in an answer looks like two equal rules, and removing one would remove the other.
-// Kernel 6.18 answers so about once in half an hour of other programs' storms, without
-// NLM_F_DUMP_INTR.
+// Kernel 6.18 rarely answers so while other programs write, without NLM_F_DUMP_INTR.
 bool AnyTwice(const std::vector<ObservedRule>& rules) {
   std::vector<RuleHandle> handles;
   handles.reserve(rules.size());
@@ -94,10 +89,8 @@ class NftBackend : public Backend {
   }
 
  private:
-  // What became of a batch of `generation` for which no error came, or whose answer was lost
-  // (`lost`): each commit moves the generation.
-  //
-  // Aborted: read again, it was not done or may have been.
+  // Whether a batch of `generation` without an error, or whose answer was lost (`lost`), was
+  // committed: each commit changes the generation. Aborted: read again, it may not have been.
   absl::Status Confirm(uint32_t generation, const absl::Status& lost) {
     absl::StatusOr<uint32_t> now = ReadGeneration(*socket_);
     for (int attempt = 1; !now.ok() && attempt < 3; ++attempt) now = ReadGeneration(*socket_);
@@ -118,8 +111,7 @@ class NftBackend : public Backend {
         return status;
       }
     }
-    // Also of chains whose NFTA_CHAIN_USE is 0: it counts what another program's transaction has
-    // begun and may yet abort.
+    // Also if NFTA_CHAIN_USE is 0: another program's open transaction may have deleted the rules.
     std::set<ChainId> read;
     for (const ChainQuery& query : queries) {
       const auto chain = snapshot.chains.find(query.chain);

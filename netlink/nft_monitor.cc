@@ -58,11 +58,10 @@ absl::Status PassOnlyGenerations(int fd) {
 }
 
 RulesetChange ParseChange(const nlmsghdr* message) {
-  const std::optional<Attributes> attributes = Attributes::OfMessage(MessageBytes(message));
-  if (!attributes) return RulesetChange();
-  return RulesetChange{.generation = attributes->U32(NFTA_GEN_ID).value_or(0),
-                       .pid = attributes->U32(NFTA_GEN_PROC_PID).value_or(0),
-                       .command = attributes->Text(NFTA_GEN_PROC_NAME).value_or("")};
+  const Attributes attributes = Attributes::OfMessage(MessageBytes(message));
+  return RulesetChange{.generation = attributes.U32(NFTA_GEN_ID).value_or(0),
+                       .pid = attributes.U32(NFTA_GEN_PROC_PID).value_or(0),
+                       .command = attributes.Text(NFTA_GEN_PROC_NAME).value_or("")};
 }
 
 }  // namespace
@@ -109,8 +108,6 @@ class EventSocket::EventMonitor : public Monitor {
   ~EventMonitor() override {
     if (socket_.current_ == this) socket_.Leave();
   }
-  EventMonitor(const EventMonitor&) = delete;
-  EventMonitor& operator=(const EventMonitor&) = delete;
 
   int fd() const override { return socket_.fd(); }
 
@@ -151,7 +148,7 @@ class EventSocket::EventMonitor : public Monitor {
 };
 
 absl::StatusOr<std::unique_ptr<EventSocket>> EventSocket::Open() {
-  absl::StatusOr<MnlSocketPtr> socket = OpenNetfilterSocket(SOCK_NONBLOCK);
+  absl::StatusOr<MnlSocketPtr> socket = OpenNetlinkSocket(NETLINK_NETFILTER, SOCK_NONBLOCK);
   if (!socket.ok()) return socket.status();
   return std::unique_ptr<EventSocket>(new EventSocket(*std::move(socket)));
 }
@@ -206,7 +203,8 @@ namespace {
 
 class PollMonitor : public Monitor {
  public:
-  PollMonitor(int timer, uint32_t seen, GenerationReader read_generation, const OwnCommits& own)
+  PollMonitor(int timer, uint32_t seen, std::function<absl::StatusOr<uint32_t>()> read_generation,
+              const OwnCommits& own)
       : timer_(timer), seen_(seen), read_generation_(std::move(read_generation)), own_(own) {}
   ~PollMonitor() override { close(timer_); }
   PollMonitor(const PollMonitor&) = delete;
@@ -230,14 +228,14 @@ class PollMonitor : public Monitor {
  private:
   int timer_;
   uint32_t seen_;
-  GenerationReader read_generation_;
+  std::function<absl::StatusOr<uint32_t>()> read_generation_;
   const OwnCommits& own_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Monitor>> NewPollMonitor(GenerationReader read_generation,
-                                                        const OwnCommits& own) {
+absl::StatusOr<std::unique_ptr<Monitor>> NewPollMonitor(
+    std::function<absl::StatusOr<uint32_t>()> read_generation, const OwnCommits& own) {
   const absl::StatusOr<uint32_t> generation = read_generation();
   if (!generation.ok()) return generation.status();
   const int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);

@@ -18,12 +18,12 @@
 
 namespace kipt::netlink {
 
-// Counts `change` in `changes`, and remembers it if it is known whose it is.
+// Counts `change` in `changes`, and remembers its writer where that is known.
 void Record(RulesetChange change, RulesetChanges& changes);
 
-// The generations that our own commits led to, since the last commit of another program. nf_tables
-// compares NFNL_BATCH_GENID and commits under one lock, so a commit on generation G led to the one
-// after G.
+// The generations of our own commits since the last commit of another program. nf_tables compares
+// NFNL_BATCH_GENID and commits under one lock, so a commit on generation G leads to the one after
+// G.
 class OwnCommits {
  public:
   // A commit on `generation` has succeeded, and changed something, as all of ours do.
@@ -37,19 +37,15 @@ class OwnCommits {
   uint32_t last_ = 0;
 };
 
-// A socket for NFNLGRP_NFTABLES. It stays in the network namespace in which it was opened, whatever
-// thread watches later with whatever privileges.
+// A socket for NFNLGRP_NFTABLES. It stays in the network namespace in which it was opened,
+// whichever thread watches later.
 class EventSocket {
  public:
   // Not a member of the group yet, so that no commit takes longer.
   static absl::StatusOr<std::unique_ptr<EventSocket>> Open();
 
-  EventSocket(const EventSocket&) = delete;
-  EventSocket& operator=(const EventSocket&) = delete;
-
-  // Joins the group until the monitor is destroyed. Messages that `own_port` caused are left out. A
-  // new monitor replaces the one before, whose Drain fails from then on (FailedPrecondition); both
-  // have the same fd.
+  // Joins the group until the monitor is destroyed. Messages that `own_port` caused are left out.
+  // Replaces an older monitor, whose Drain then fails (FailedPrecondition); both have the same fd.
   absl::StatusOr<std::unique_ptr<Monitor>> Watch(uint32_t own_port);
 
  private:
@@ -67,12 +63,10 @@ class EventSocket {
   const EventMonitor* current_ = nullptr;
 };
 
-using GenerationReader = std::function<absl::StatusOr<uint32_t>()>;
-
 // Calls `read_generation` at each Drain, which is due every 100 ms. Its errors are Drain's.
 // `own` must outlive the monitor.
-absl::StatusOr<std::unique_ptr<Monitor>> NewPollMonitor(GenerationReader read_generation,
-                                                        const OwnCommits& own);
+absl::StatusOr<std::unique_ptr<Monitor>> NewPollMonitor(
+    std::function<absl::StatusOr<uint32_t>()> read_generation, const OwnCommits& own);
 
 }  // namespace kipt::netlink
 

@@ -2,15 +2,16 @@
 #include "netlink/nft_requests.h"
 
 #include <cerrno>
-#include <map>
 #include <memory>
-#include <optional>
 #include <utility>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "netlink/kernel_error.h"
 #include "netlink/nf_tables.h"
 #include "netlink/rule_codec.h"
+#include "netlink/statement.h"
 
 namespace kipt::netlink {
 namespace {
@@ -26,9 +27,8 @@ std::string WireFamilyName(uint8_t family) {
   return absl::StrCat(static_cast<unsigned>(family));
 }
 
-// Unavailable if nfnetlink answers `error_number` because the kernel has no nf_tables.
 absl::Status NfTablesError(int error_number, absl::string_view action) {
-  // nfnetlink answers so for a subsystem that it does not have and cannot load.
+  // nfnetlink's answers for a subsystem that it cannot load.
   if (error_number == EINVAL || error_number == EOPNOTSUPP) {
     return absl::UnavailableError("this kernel has no nf_tables");
   }
@@ -46,6 +46,90 @@ absl::Status Dump(Socket& socket, uint16_t type, uint16_t family, Messages::Text
   return *error == 0 ? absl::OkStatus() : KernelError(*error, action);
 }
 
+bool HasContent(const Attributes& attributes, uint16_t type) {
+  const std::optional<WireBytes> bytes = attributes.Bytes(type);
+  return bytes && !bytes->empty();
+}
+
+// Whether the kernel makes `held` of the expression `written`.
+bool IsSame(const Expression& written, const Expression& held) {
+  if (held.name != written.name || !held.data) return false;
+  if (written.name == "counter") return true;
+  if (written.name == "immediate") return ParseVerdict(*held.data) == ParseVerdict(*written.data);
+  // Kernels since 5.6 dump the operation, 0.
+  const bool has_operation =
+      written.name == "bitwise" && held.data->U32(NFTA_BITWISE_OP) == uint32_t{0};
+  const auto among = [&](const Attributes& others) {
+    return [&, has_operation](const Attribute& attribute) {
+      return others.Bytes(attribute.type) == attribute.payload ||
+             (has_operation && attribute.type == NFTA_BITWISE_OP);
+    };
+  };
+  return absl::c_all_of(written.data->all(), among(*held.data)) &&
+         absl::c_all_of(held.data->all(), among(*written.data));
+}
+
+// What a rule has counted. Nothing where the kernel would hold another rule for `drop`.
+std::optional<RuleCounters> CountersOf(Family family, const NativeDrop& drop,
+                                       const Attributes& held) {
+  Messages written(0);
+  written.Begin(NftMessageType(NFT_MSG_NEWRULE), WireFamily(family), 0);
+  EncodeDrop(family, drop, written);
+  const Attributes ours = Attributes::OfMessage(written.bytes());
+  const auto part = [](const Attributes& rule, uint16_t type) {
+    return rule.Bytes(type).value_or(WireBytes());
+  };
+  const std::vector<Expression> theirs = ParseExpressions(part(held, NFTA_RULE_EXPRESSIONS));
+  // NFTA_RULE_COMPAT is a condition outside the expressions.
+  if (part(held, NFTA_RULE_USERDATA) != part(ours, NFTA_RULE_USERDATA) ||
+      held.Bytes(NFTA_RULE_COMPAT) ||
+      !absl::c_equal(ParseExpressions(part(ours, NFTA_RULE_EXPRESSIONS)), theirs, IsSame)) {
+    return std::nullopt;
+  }
+  // Each of our rules has one.
+  const auto counter =
+      absl::c_find_if(theirs, [](const Expression& each) { return each.name == "counter"; });
+  return ParseCounter(*counter->data);
+}
+
+// `observed` is nothing where there is no such table. Aborted: it changed meanwhile.
+absl::Status ReadNativeOnce(Socket& socket, const NativeTable& table,
+                            std::optional<ObservedNativeTable>& observed) {
+  observed.reset();
+  const std::string action =
+      absl::StrCat("reading the table ", FamilyName(table.family), " ", table.name);
+  NativeComparison comparison(table);
+  const auto ask = [&](uint16_t type, uint16_t flags, Messages::Texts names,
+                       void (NativeComparison::*add)(WireBytes)) {
+    return AskOne(socket, type, WireFamily(table.family), flags, names, [&](WireBytes message) {
+      (comparison.*add)(message);
+      return absl::OkStatus();
+    });
+  };
+  absl::StatusOr<int> error =
+      ask(NFT_MSG_GETTABLE, 0, {{NFTA_TABLE_NAME, table.name}}, &NativeComparison::AddTable);
+  if (error.ok() && *error == ENOENT) return absl::OkStatus();
+  if (error.ok() && *error == 0) {
+    error = ask(NFT_MSG_GETRULE, NLM_F_DUMP, {{NFTA_RULE_TABLE, table.name}},
+                &NativeComparison::AddRule);
+    if (error.ok() && *error == ENOENT) {
+      return absl::AbortedError(absl::StrCat(action, ": it changed meanwhile"));
+    }
+  }
+  for (const NativeChain& chain : table.chains) {
+    if (!error.ok() || *error != 0) break;
+    error =
+        ask(NFT_MSG_GETCHAIN, 0, {{NFTA_CHAIN_TABLE, table.name}, {NFTA_CHAIN_NAME, chain.name}},
+            &NativeComparison::AddChain);
+    // A chain that is missing is one that was not added.
+    if (error.ok() && *error == ENOENT) error = 0;
+  }
+  if (!error.ok()) return error.status();
+  if (*error != 0) return KernelError(*error, action);
+  observed = comparison.Finish();
+  return absl::OkStatus();
+}
+
 absl::Status TakeOnce(Socket& socket, const SurveyFilter& keep, Survey& survey) {
   survey = {.mode = "nft", .generation = 0, .tables = {}};
   std::map<TableId, uint8_t> families;
@@ -55,20 +139,19 @@ absl::Status TakeOnce(Socket& socket, const SurveyFilter& keep, Survey& survey) 
     return survey.tables[std::move(id)];
   };
   const auto take_table = [&](WireBytes message) {
-    const std::optional<Attributes> attributes = Attributes::OfMessage(message);
-    const auto name = attributes ? attributes->Text(NFTA_TABLE_NAME) : std::nullopt;
+    const auto name = Attributes::OfMessage(message).Text(NFTA_TABLE_NAME);
     if (!name) return absl::DataLossError("a table's message is malformed");
     table_of(message, *name);
     return absl::OkStatus();
   };
   const auto take_chain = [&](WireBytes message) {
-    const std::optional<Attributes> attributes = Attributes::OfMessage(message);
-    const auto table = attributes ? attributes->Text(NFTA_CHAIN_TABLE) : std::nullopt;
-    const auto name = attributes ? attributes->Text(NFTA_CHAIN_NAME) : std::nullopt;
+    const Attributes attributes = Attributes::OfMessage(message);
+    const auto table = attributes.Text(NFTA_CHAIN_TABLE);
+    const auto name = attributes.Text(NFTA_CHAIN_NAME);
     if (!table || !name) return absl::DataLossError("a chain's message is malformed");
     SurveyChain& chain = table_of(message, *table)[*name];
-    chain.base = attributes->Bytes(NFTA_CHAIN_HOOK).has_value();
-    const std::optional<uint32_t> policy = attributes->U32(NFTA_CHAIN_POLICY);
+    chain.base = attributes.Bytes(NFTA_CHAIN_HOOK).has_value();
+    const std::optional<uint32_t> policy = attributes.U32(NFTA_CHAIN_POLICY);
     if (chain.base && policy == uint32_t{NF_ACCEPT}) chain.policy = "ACCEPT";
     if (chain.base && policy == uint32_t{NF_DROP}) chain.policy = "DROP";
     return absl::OkStatus();
@@ -78,13 +161,13 @@ absl::Status TakeOnce(Socket& socket, const SurveyFilter& keep, Survey& survey) 
   if (status.ok()) {
     status = Dump(socket, NFT_MSG_GETCHAIN, NFPROTO_UNSPEC, {}, "listing all chains", take_chain);
   }
-  // Chain by chain: the kernel counts from the first rule of a dump to where the datagram before
-  // ended, which makes one dump of 200,000 rules take 15 seconds.
+  // Chain by chain: for each datagram the kernel counts the rules from the start of the dump again,
+  // so one dump of 200,000 rules takes 15 seconds.
   for (auto& [table, chains] : survey.tables) {
     for (auto& [name, chain] : chains) {
       if (!status.ok()) return status;
       const auto take_rule = [&, &table = table, &name = name, &chain = chain](WireBytes message) {
-        absl::StatusOr<SurveyRule> rule = DecodeSurveyRule(message);
+        absl::StatusOr<SurveyRule> rule = DecodeRule(message, DecodeFor::kSurvey);
         if (!rule.ok()) return rule.status();
         if (!keep || keep(table, name, *rule)) chain.rules.push_back(*std::move(rule));
         return absl::OkStatus();
@@ -111,9 +194,8 @@ absl::Status AskEach(Socket& socket, const Messages& requests, uint16_t type,
       }
       return;
     }
-    const std::optional<Attributes> attributes = Attributes::OfMessage(MessageBytes(reply.message));
-    if (!attributes || reply.message->nlmsg_type != NftMessageType(type) ||
-        !take(place, *attributes)) {
+    if (reply.message->nlmsg_type != NftMessageType(type) ||
+        !take(place, Attributes::OfMessage(MessageBytes(reply.message)))) {
       status.Update(absl::DataLossError(absl::StrCat(action(place), ": its message is malformed")));
     }
   });
@@ -143,8 +225,7 @@ absl::StatusOr<uint32_t> ReadGeneration(Socket& socket) {
   std::optional<uint32_t> generation;
   const absl::StatusOr<int> error =
       AskOne(socket, NFT_MSG_GETGEN, NFPROTO_UNSPEC, 0, {}, [&](WireBytes message) {
-        const std::optional<Attributes> attributes = Attributes::OfMessage(message);
-        if (attributes) generation = attributes->U32(NFTA_GEN_ID);
+        generation = Attributes::OfMessage(message).U32(NFTA_GEN_ID);
         return absl::OkStatus();
       });
   if (!error.ok()) return error.status();
@@ -175,14 +256,13 @@ absl::StatusOr<std::vector<ListedChain>> ListNftChains(Family family) {
   std::vector<ListedChain> chains;
   // Other programs' chains may have any attribute, so the rest is not read.
   const auto take = [&](WireBytes message) {
-    const std::optional<Attributes> attributes = Attributes::OfMessage(message);
-    if (!attributes) return absl::OkStatus();
-    const std::optional<Table> table = FindTable(attributes->Text(NFTA_CHAIN_TABLE).value_or(""));
-    const std::optional<std::string> name = attributes->Text(NFTA_CHAIN_NAME);
+    const Attributes attributes = Attributes::OfMessage(message);
+    const std::optional<Table> table = FindTable(attributes.Text(NFTA_CHAIN_TABLE).value_or(""));
+    const std::optional<std::string> name = attributes.Text(NFTA_CHAIN_NAME);
     if (!table || !name) return absl::OkStatus();
     chains.push_back({.id = {.family = family, .table = *table, .name = *name},
-                      .base = attributes->Bytes(NFTA_CHAIN_HOOK).has_value(),
-                      .use = attributes->U32(NFTA_CHAIN_USE).value_or(0)});
+                      .base = attributes.Bytes(NFTA_CHAIN_HOOK).has_value(),
+                      .use = attributes.U32(NFTA_CHAIN_USE).value_or(0)});
     return absl::OkStatus();
   };
   absl::StatusOr<int> error = absl::AbortedError("");
@@ -202,6 +282,72 @@ absl::StatusOr<Survey> TakeNftSurvey(Socket& socket, const SurveyFilter& keep) {
   if (!generation.ok()) return generation.status();
   survey.generation = *generation;
   return survey;
+}
+
+absl::StatusOr<NativeReading> ReadNativeTable(Socket& socket, const NativeTable& table) {
+  NativeReading reading;
+  const absl::StatusOr<uint32_t> generation =
+      AtOneGeneration(socket, [&] { return ReadNativeOnce(socket, table, reading.table); });
+  if (!generation.ok()) return generation.status();
+  reading.generation = *generation;
+  return reading;
+}
+
+void NativeComparison::AddTable(WireBytes message) {
+  const Attributes table = Attributes::OfMessage(message);
+  // The use is the number of chains, sets, objects and flow tables, those in another process's open
+  // transaction included. Flags: dormant, owned, persistent. User data: a comment.
+  if (table.U32(NFTA_TABLE_USE) != table_.chains.size() || table.U32(NFTA_TABLE_FLAGS) != 0U ||
+      HasContent(table, NFTA_TABLE_OWNER) || HasContent(table, NFTA_TABLE_USERDATA)) {
+    observed_.altered = true;
+  }
+}
+
+void NativeComparison::AddChain(WireBytes message) {
+  const Attributes held = Attributes::OfMessage(message);
+  const Attributes hook = held.Nest(NFTA_CHAIN_HOOK);
+  const NativeChain* chain = FindChain(held.Text(NFTA_CHAIN_NAME));
+  // Kernels before 5.7 do not report the flags.
+  if (chain == nullptr || !hook.HasOnly({NFTA_HOOK_HOOKNUM, NFTA_HOOK_PRIORITY}) ||
+      hook.U32(NFTA_HOOK_HOOKNUM) != chain->hook ||
+      hook.U32(NFTA_HOOK_PRIORITY) != static_cast<uint32_t>(chain->priority) ||
+      held.Text(NFTA_CHAIN_TYPE) != kNativeChainType ||
+      held.U32(NFTA_CHAIN_POLICY) != uint32_t{NF_ACCEPT} ||
+      (held.U32(NFTA_CHAIN_FLAGS).value_or(0) & ~uint32_t{NFT_CHAIN_BASE}) != 0 ||
+      HasContent(held, NFTA_CHAIN_COUNTERS) || HasContent(held, NFTA_CHAIN_USERDATA)) {
+    observed_.altered = true;
+    return;
+  }
+  added_[chain->name].chain = true;
+}
+
+void NativeComparison::AddRule(WireBytes message) {
+  const Attributes held = Attributes::OfMessage(message);
+  const NativeChain* chain = FindChain(held.Text(NFTA_RULE_CHAIN));
+  const size_t place = chain != nullptr ? added_[chain->name].rules++ : 0;
+  std::optional<RuleCounters> counters;
+  if (chain != nullptr && place < chain->rules.size()) {
+    counters = CountersOf(table_.family, chain->rules[place], held);
+  }
+  observed_.altered |= !counters;
+  observed_.counters.packets += counters.value_or(RuleCounters()).packets;
+  observed_.counters.bytes += counters.value_or(RuleCounters()).bytes;
+}
+
+ObservedNativeTable NativeComparison::Finish() const {
+  ObservedNativeTable observed = observed_;
+  for (const NativeChain& chain : table_.chains) {
+    const auto added = added_.find(chain.name);
+    observed.altered |=
+        added == added_.end() || !added->second.chain || added->second.rules != chain.rules.size();
+  }
+  return observed;
+}
+
+const NativeChain* NativeComparison::FindChain(const std::optional<std::string>& name) const {
+  const auto chain = absl::c_find_if(
+      table_.chains, [&](const NativeChain& candidate) { return candidate.name == name; });
+  return chain == table_.chains.end() ? nullptr : &*chain;
 }
 
 }  // namespace kipt::netlink

@@ -2,34 +2,35 @@
 //
 // File: netlink/nft_requests.h
 //
-// GET requests of nf_tables, several in one datagram, the generation that every reading begins and
-// ends with, and surveys.
+// GET requests of nf_tables, several in one datagram, and what is read with them at one generation:
+// surveys and native tables.
 #ifndef KIPT_NETLINK_NFT_REQUESTS_H_
 #define KIPT_NETLINK_NFT_REQUESTS_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "netlink/attributes.h"
+#include "netlink/backend.h"
 #include "netlink/socket.h"
-#include "netlink/survey.h"
 
 namespace kipt::netlink {
 
-// Sends requests for one thing each and hands the replies of `type` (an NFT_MSG_NEW*) to `take`,
-// with their places among the requests. What does not exist is left out. `take` answers false where
-// it is malformed; `action` is for errors: those of Socket::Ask, KernelError and DataLoss.
+// Sends requests for one object each and hands the replies of `type` (an NFT_MSG_NEW*) to `take`,
+// with their places among the requests. What does not exist is left out. `take` returns false for a
+// malformed one; `action` is for errors: Socket::Ask's, KernelError and DataLoss.
 absl::Status AskEach(Socket& socket, const Messages& requests, uint16_t type,
                      absl::FunctionRef<std::string(size_t)> action,
                      absl::FunctionRef<bool(size_t, const Attributes&)> take);
 
-// Sends one request (Messages::Begin) and hands each message of the answer to `take`. Returns the
-// errno that the kernel answered, 0 for none; or the first error of `take`, which ends the calls.
-// Other errors as Socket::Ask.
+// Sends one request (Messages::Begin) and hands each message of the answer to `take`, until that
+// fails. Returns the errno that the kernel answered, 0 for none. Errors: `take`'s, Socket::Ask's.
 absl::StatusOr<int> AskOne(Socket& socket, uint16_t type, uint16_t family, uint16_t flags,
                            Messages::Texts attributes,
                            absl::FunctionRef<absl::Status(WireBytes)> take);
@@ -39,20 +40,49 @@ absl::StatusOr<int> AskOne(Socket& socket, uint16_t type, uint16_t family, uint1
 // Unavailable: this kernel has no nf_tables. Other codes as Socket::Ask and KernelError.
 absl::StatusOr<uint32_t> ReadGeneration(Socket& socket);
 
-// A commit that adds or removes rules takes longer than a read, so more than these attempts to read
-// between two commits is a writer that never rests.
+// A commit of rules takes longer than a read, so only a program that writes without a pause needs
+// more attempts than these.
 inline constexpr int kReadAttempts = 10;
 
-// Calls `read` until the generation after it is the one before it, which is returned; `attempts`
-// times at most. `read` starts over at each call. Where it fails with Aborted (an interrupted dump,
-// a table that was there a moment ago) it is called again; other errors are returned.
+// Calls `read`, which starts over each time, until it has not failed with Aborted and the
+// generation after it is the one before it. Returns that generation, or any other error of `read`.
 //
-// Aborted: the ruleset kept changing. Other codes as ReadGeneration has them.
+// Aborted: the ruleset changed during all `attempts`. Other codes as ReadGeneration.
 absl::StatusOr<uint32_t> AtOneGeneration(Socket& socket, absl::FunctionRef<absl::Status()> read,
                                          int attempts = kReadAttempts);
 
 // Backend::TakeSurvey for the namespace that `socket` was opened in.
 absl::StatusOr<Survey> TakeNftSurvey(Socket& socket, const SurveyFilter& keep);
+
+// Backend::ReadNativeTable for that namespace.
+absl::StatusOr<NativeReading> ReadNativeTable(Socket& socket, const NativeTable& table);
+
+// Compares the kernel's messages about a table, whose chains may come in any order, with what we
+// would write. Any difference, whatever the bytes, makes the table altered.
+class NativeComparison {
+ public:
+  // `table` must outlive the comparison.
+  explicit NativeComparison(const NativeTable& table) : table_(table) {}
+
+  // NFT_MSG_NEWTABLE, NEWCHAIN and NEWRULE of this table, their nlmsghdr included.
+  void AddTable(WireBytes message);
+  void AddChain(WireBytes message);
+  void AddRule(WireBytes message);
+
+  // Once all are added.
+  ObservedNativeTable Finish() const;
+
+ private:
+  const NativeChain* FindChain(const std::optional<std::string>& name) const;
+
+  const NativeTable& table_;
+  ObservedNativeTable observed_;
+  struct Added {
+    bool chain = false;
+    size_t rules = 0;
+  };
+  std::map<std::string, Added> added_;  // by the chain's name
+};
 
 }  // namespace kipt::netlink
 

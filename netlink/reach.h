@@ -3,8 +3,7 @@
 // File: netlink/reach.h
 //
 // Whether packets reach a rule: a walk along the rules of a chain and into the chains that they
-// jump to. Only what every packet does counts: a rule with a condition is taken to keep no packet
-// from the next rule.
+// jump to. A rule with a condition counts as one that keeps no packet from the next rule.
 #ifndef KIPT_NETLINK_REACH_H_
 #define KIPT_NETLINK_REACH_H_
 

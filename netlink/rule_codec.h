@@ -2,11 +2,13 @@
 //
 // File: netlink/rule_codec.h
 //
-// Rules as nf_tables holds them. Encoding has one form, which every iptables 1.8.x reads correctly,
-// and for native rules nft(8)'s. Decoding accepts every form that any iptables-nft, nft and we
-// write (README.md), and nothing whose meaning differs.
+// Rules as nf_tables holds them. Encoding has one form, which every iptables 1.8.x reads correctly
+// (for native rules: nft(8)'s). Decoding accepts every form that iptables-nft, nft and we write
+// (README.md), and nothing whose meaning differs.
 #ifndef KIPT_NETLINK_RULE_CODEC_H_
 #define KIPT_NETLINK_RULE_CODEC_H_
+
+#include <cstdint>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,7 +20,7 @@
 
 namespace kipt::netlink {
 
-// InvalidArgument where `name` cannot be a chain's.
+// InvalidArgument: `name` cannot be a chain's.
 absl::Status CheckChainName(absl::string_view name);
 
 // Puts the table, the chain and the expressions of `rule` into the message that was begun last.
@@ -34,12 +36,12 @@ absl::Status CheckDrop(Family family, const NativeDrop& drop);
 // Puts the expressions and the comment of a rule that passes CheckDrop.
 void EncodeDrop(Family family, const NativeDrop& drop, Messages& to);
 
-// One rule from an NFT_MSG_NEWRULE message, its nlmsghdr included, of any bytes.
-// DataLoss: not even the family and the handle can be read, or the family is none of ours.
-absl::StatusOr<ObservedRule> DecodeRule(WireBytes message);
+// kSurvey: a rule of any family, with its spelling.
+enum class DecodeFor : uint8_t { kSnapshot, kSurvey };
 
-// As DecodeRule, of any family, and with the spelling.
-absl::StatusOr<SurveyRule> DecodeSurveyRule(WireBytes message);
+// One rule from an NFT_MSG_NEWRULE message, its nlmsghdr included, of any bytes.
+// DataLoss: the family or the handle cannot be read, or a snapshot has no such family.
+absl::StatusOr<SurveyRule> DecodeRule(WireBytes message, DecodeFor purpose = DecodeFor::kSnapshot);
 
 }  // namespace kipt::netlink
 

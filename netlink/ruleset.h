@@ -10,8 +10,8 @@
 //   rule.target = Drop{};
 //   ToString(rule);  // "-m mark --mark 0x8000/0x8000 -j DROP"
 //
-// The vocabulary is closed on purpose. Whatever the kernel holds beyond it is an OpaqueRule, which
-// never equals a Rule, so nothing can mistake it for one of ours.
+// The vocabulary is closed on purpose. Any other rule is an OpaqueRule, which never equals a Rule,
+// so that it cannot be taken for one of ours.
 #ifndef KIPT_NETLINK_RULESET_H_
 #define KIPT_NETLINK_RULESET_H_
 
@@ -125,8 +125,8 @@ using ConnLabelSet = std::bitset<kMostConnLabel + 1>;
 inline ConnLabelSet AllConnLabels() { return ConnLabelSet().set(); }
 
 // `-m connlabel --label N`: the connection has the label. With `set` it gets the label first,
-// unless the packet has no connection, or one that is older than the first rule about labels in its
-// network namespace (the kernel makes room for labels from then on).
+// unless the packet has no connection, or one older than the first rule about labels in its network
+// namespace (the kernel makes room for labels from then on).
 struct ConnLabelMatch {
   uint8_t label = 0;
   bool set = false;
@@ -221,9 +221,8 @@ struct OpaqueRule {
   std::optional<std::string> jump;
   // Every packet that gets here matches.
   bool unconditional = false;
-  // A packet that matches might not reach the next rule: a verdict, a jump, a goto, or a target
-  // that we do not know. False only for what is known to pass the packet on unchanged (a counter,
-  // LOG).
+  // A packet that matches might not reach the next rule: a verdict, a jump, a goto, or an unknown
+  // target. False only for what passes the packet on unchanged (a counter, LOG).
   bool decides = true;
   // A packet that matches never reaches the next rule: ACCEPT, DROP, RETURN, REJECT, goto. Unlike
   // `decides`, false where we cannot know.
@@ -294,9 +293,8 @@ inline uint32_t MarksCleared(const ObservedRule& rule) { return MarksOf(rule).cl
 inline ConnLabelSet LabelsSet(const ObservedRule& rule) { return MarksOf(rule).labels_set; }
 
 struct ObservedChain {
-  // For a chain of a base chain's name (INPUT, POSTROUTING, ...): it has the hook and the type that
-  // iptables gives it. False: another program made a plain chain of that name, which no packet
-  // reaches. Meaningless for user chains.
+  // For a chain of a base chain's name (INPUT, ...): it has the hook and the type that iptables
+  // gives it. Without them no packet reaches it. Meaningless for user chains.
   bool hooked = false;
   // Empty when only the chain's existence was asked for.
   std::vector<ObservedRule> rules;

@@ -24,12 +24,12 @@ constexpr size_t kDatagramBytes = size_t{64} << 10;
 // A check of our own chains takes less; the rules of a whole node take half a megabyte.
 constexpr size_t kUsualAnswerBytes = size_t{128} << 10;
 constexpr size_t kUsuallyAskedAtOnce = 64;
-constexpr char kReceiving[] = "receiving from nf_tables";
+constexpr char kReceiving[] = "receiving over netlink";
 constexpr timeval kAnswerTimeout = {.tv_sec = 5, .tv_usec = 0};
 
 void GrowBuffer(int fd, int force_option, int option, int bytes) {
-  // The forced one needs CAP_NET_ADMIN, the other stops at net.core.*mem_max. A buffer that is too
-  // small shows later.
+  // The forced one needs CAP_NET_ADMIN, the other stops at net.core.*mem_max. A buffer that stays
+  // too small causes an error later.
   if (setsockopt(fd, SOL_SOCKET, force_option, &bytes, sizeof(bytes)) != 0) {
     setsockopt(fd, SOL_SOCKET, option, &bytes, sizeof(bytes));
   }
@@ -47,9 +47,8 @@ uint32_t FindAttributeOffset(const nlmsghdr* message, const nlmsgerr* error) {
   }
   if (rest.size() < skip) return 0;
   rest.remove_prefix(skip);
-  const std::optional<Attributes> attributes = Attributes::Parse(rest);
   const std::optional<WireBytes> offset =
-      attributes ? attributes->Bytes(NLMSGERR_ATTR_OFFS) : std::nullopt;
+      Attributes::Parse(rest).value_or(Attributes()).Bytes(NLMSGERR_ATTR_OFFS);
   uint32_t value = 0;  // in host order, unlike nf_tables' own
   if (offset && offset->size() == sizeof(value)) {
     std::memcpy(&value, offset->data(), sizeof(value));
@@ -85,11 +84,11 @@ int DoneError(const nlmsghdr* message) {
   return error < 0 ? ErrnoOf(error) : 0;
 }
 
-// Hands over the answers to the `count` requests from `first`. DataLoss: nf_tables sends no such
+// Hands over the answers to the `count` requests from `first`. DataLoss: the kernel sends no such
 // datagram.
 template <typename F>
 absl::Status ForEachMessage(const Datagram& datagram, uint32_t first, uint32_t count, F handle) {
-  if (datagram.cut) return absl::DataLossError("an answer of nf_tables is larger than 64 KiB");
+  if (datagram.cut) return absl::DataLossError("an answer of the kernel is larger than 64 KiB");
   const auto* message = reinterpret_cast<const nlmsghdr*>(datagram.bytes.data());
   int rest = static_cast<int>(datagram.bytes.size());
   for (; IsWhole(message, rest); message = mnl_nlmsg_next(message, &rest)) {
@@ -97,13 +96,13 @@ absl::Status ForEachMessage(const Datagram& datagram, uint32_t first, uint32_t c
     if (place < count) {
       handle(message);
     } else if (static_cast<int32_t>(place) > 0) {
-      return absl::DataLossError("nf_tables answered what it was not asked");
+      return absl::DataLossError("the kernel answered what it was not asked");
     }
     // Answers to requests that timed out are still in the queue.
   }
   // At most the last message's padding follows.
   if (rest > 0) {
-    return absl::DataLossError("an answer of nf_tables is malformed: its lengths do not fit");
+    return absl::DataLossError("an answer of the kernel is malformed: its lengths do not fit");
   }
   return absl::OkStatus();
 }
@@ -114,11 +113,11 @@ uint16_t WireFamily(Family family) { return family == Family::kIPv4 ? NFPROTO_IP
 
 void CloseMnlSocket::operator()(mnl_socket* socket) const { mnl_socket_close(socket); }
 
-absl::StatusOr<MnlSocketPtr> OpenNetfilterSocket(int flags) {
-  MnlSocketPtr socket(mnl_socket_open2(NETLINK_NETFILTER, SOCK_CLOEXEC | flags));
-  if (socket == nullptr) return KernelError(errno, "opening a netfilter netlink socket");
+absl::StatusOr<MnlSocketPtr> OpenNetlinkSocket(int protocol, int flags) {
+  MnlSocketPtr socket(mnl_socket_open2(protocol, SOCK_CLOEXEC | flags));
+  if (socket == nullptr) return KernelError(errno, "opening a netlink socket");
   if (mnl_socket_bind(socket.get(), 0, MNL_SOCKET_AUTOPID) != 0) {
-    return KernelError(errno, "binding a netfilter netlink socket");
+    return KernelError(errno, "binding a netlink socket");
   }
   GrowBuffer(mnl_socket_get_fd(socket.get()), SO_RCVBUFFORCE, SO_RCVBUF, kReceiveBufferBytes);
   return socket;
@@ -176,8 +175,8 @@ void Receiver::Clear() {
   madvise(memory_.get(), kAtOnce * memory_.get_deleter().size, MADV_DONTNEED);
 }
 
-absl::StatusOr<std::unique_ptr<Socket>> Socket::Open() {
-  absl::StatusOr<MnlSocketPtr> opened = OpenNetfilterSocket(0);
+absl::StatusOr<std::unique_ptr<Socket>> Socket::Open(int protocol) {
+  absl::StatusOr<MnlSocketPtr> opened = OpenNetlinkSocket(protocol, 0);
   if (!opened.ok()) return opened.status();
   MnlSocketPtr socket = *std::move(opened);
   const int fd = mnl_socket_get_fd(socket.get());
@@ -210,7 +209,7 @@ absl::Status Socket::Send(WireBytes bytes) {
       GrowBuffer(fd, SO_SNDBUFFORCE, SO_SNDBUF, static_cast<int>(bytes.size()) + 4096);
       continue;
     }
-    return KernelError(errno, "sending to nf_tables");
+    return KernelError(errno, "sending over netlink");
   }
   return absl::OkStatus();
 }
@@ -220,7 +219,7 @@ absl::Status Socket::Ask(const Messages& requests,
   if (absl::Status sent = Send(requests.bytes()); !sent.ok()) return sent;
   const uint32_t first = requests.first();
   const uint32_t count = requests.count();
-  // Of each request: an answer that comes twice is not another's.
+  // By request, so that an answer that comes twice counts once.
   absl::InlinedVector<bool, kUsuallyAskedAtOnce> ended(count, false);
   uint32_t left = count;
   bool interrupted = false;
@@ -244,7 +243,7 @@ absl::Status Socket::Ask(const Messages& requests,
   while (left > 0) {
     const auto datagrams = receiver_.Receive(*socket_, MSG_WAITFORONE, kReceiving);
     if (!datagrams.ok()) return datagrams.status();
-    if (datagrams->empty()) return KernelError(ETIMEDOUT, "waiting for an answer of nf_tables");
+    if (datagrams->empty()) return KernelError(ETIMEDOUT, "waiting for an answer of the kernel");
     for (const Datagram& datagram : *datagrams) {
       received += datagram.bytes.size();
       if (absl::Status status = ForEachMessage(datagram, first, count, take); !status.ok()) {
@@ -253,7 +252,7 @@ absl::Status Socket::Ask(const Messages& requests,
     }
   }
   if (received > kUsualAnswerBytes) receiver_.Clear();
-  if (interrupted) return absl::AbortedError("the ruleset changed while it was dumped");
+  if (interrupted) return absl::AbortedError("the rules changed while they were dumped");
   return absl::OkStatus();
 }
 

@@ -2,8 +2,8 @@
 //
 // File: netlink/socket.h
 //
-// One netfilter netlink socket, and all that can go wrong with it: interrupted calls, full buffers,
-// cut-off messages, interrupted dumps, a kernel that does not answer.
+// One netlink socket, and all that can go wrong with it: interrupted calls, full buffers, cut-off
+// messages, interrupted dumps, a kernel that does not answer.
 #ifndef KIPT_NETLINK_SOCKET_H_
 #define KIPT_NETLINK_SOCKET_H_
 
@@ -35,12 +35,12 @@ struct CloseMnlSocket {
 };
 using MnlSocketPtr = std::unique_ptr<mnl_socket, CloseMnlSocket>;
 
-// A NETLINK_NETFILTER socket, bound; `flags` are SOCK_* in addition to SOCK_CLOEXEC. Its receive
-// buffer holds 1 MiB, or as much as it may: only CAP_NET_ADMIN goes beyond net.core.rmem_max.
-// Errors are Open's.
-absl::StatusOr<MnlSocketPtr> OpenNetfilterSocket(int flags);
+// A bound socket of `protocol` (NETLINK_*); `flags` are SOCK_* in addition to SOCK_CLOEXEC. Its
+// receive buffer holds 1 MiB, or as much as it may: only CAP_NET_ADMIN goes beyond
+// net.core.rmem_max. Errors are Open's.
+absl::StatusOr<MnlSocketPtr> OpenNetlinkSocket(int protocol, int flags);
 
-// One that has come. Without bytes where another program than the kernel sent it.
+// A received datagram. Empty if another program than the kernel sent it.
 struct Datagram {
   WireBytes bytes;
   bool cut = false;  // there was no room for all of it
@@ -54,11 +54,11 @@ class Receiver {
   // For datagrams of `size` bytes at most, a multiple of 8.
   static absl::StatusOr<Receiver> Make(size_t size);
 
-  // What has come, good until the next call; of recvmmsg(2) are `flags`. Less than kAtOnce: the
-  // queue is empty. `action` is for errors.
+  // Valid until the next call; `flags` are recvmmsg(2)'s. Fewer than kAtOnce: the queue is empty.
+  // `action` is for errors.
   absl::StatusOr<absl::Span<const Datagram>> Receive(const mnl_socket& socket, int flags,
                                                      absl::string_view action);
-  // Gives memory back to the kernel, and with it what was received.
+  // Returns the memory to the kernel; what was received is lost.
   void Clear();
 
  private:
@@ -68,7 +68,7 @@ class Receiver {
   };
   Receiver(uint8_t* memory, size_t size) : memory_(memory, Unmap{size}) {}
 
-  // Side by side. A page that no datagram ever reached takes no memory.
+  // kAtOnce buffers. A page that no datagram reached takes no memory.
   std::unique_ptr<uint8_t[], Unmap> memory_;
   std::vector<Datagram> received_;
 };
@@ -91,8 +91,7 @@ struct Reply {
 struct BatchError {
   uint32_t sequence = 0;
   int error_number = 0;  // positive errno
-  // The place in the message of the attribute that the kernel refused (NLMSGERR_ATTR_OFFS), 0 where
-  // not known.
+  // Offset of the attribute that the kernel refused (NLMSGERR_ATTR_OFFS), 0 if unknown.
   uint32_t attribute_offset = 0;
 };
 
@@ -100,13 +99,13 @@ struct BatchError {
 // opened.
 class Socket {
  public:
-  // Unavailable: this kernel has no netfilter netlink.
-  static absl::StatusOr<std::unique_ptr<Socket>> Open();
+  // Unavailable: this kernel has no such netlink.
+  static absl::StatusOr<std::unique_ptr<Socket>> Open(int protocol = NETLINK_NETFILTER);
 
   // nlmsg_pid of what this socket sends, and of the events that it causes.
   uint32_t port_id() const;
 
-  // Takes `count` sequence numbers that this socket has not used yet; returns the first.
+  // Reserves `count` unused sequence numbers; returns the first.
   uint32_t ReserveSequences(uint32_t count);
 
   // Sends GET requests in one datagram and hands over every reply until each is answered: one
@@ -118,7 +117,7 @@ class Socket {
   // seen is worth nothing.
   absl::Status Ask(const Messages& requests, const std::function<void(const Reply&)>& handle);
 
-  // The kernel works a batch off inside sendmsg(2), so that all errors have come when that returns.
+  // The kernel processes a batch inside sendmsg(2), so all its errors are in the queue afterwards.
   // None means committed.
   absl::StatusOr<std::vector<BatchError>> SendBatch(const Messages& batch);
 

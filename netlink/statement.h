@@ -2,9 +2,9 @@
 //
 // File: netlink/statement.h
 //
-// What a rule's expressions (NFTA_RULE_EXPRESSIONS) say, registers resolved: one Statement for each
-// option that iptables-save would print. From these rule_codec makes a Rule, if every one of them
-// has a place in it, and rule_display the text of an opaque one.
+// The meaning of a rule's expressions (NFTA_RULE_EXPRESSIONS): one Statement for each option that
+// iptables-save would print. rule_codec makes a Rule of them, if each has a place in it;
+// rule_display makes the text of an opaque one.
 #ifndef KIPT_NETLINK_STATEMENT_H_
 #define KIPT_NETLINK_STATEMENT_H_
 
@@ -26,8 +26,8 @@ struct Expression {
   WireBytes bytes;                 // all of it, from the name on
 };
 
-// `list` is the content of NFTA_RULE_EXPRESSIONS. Points into it. Anything malformed becomes an
-// Expression without data, so that the rest is still seen.
+// The expressions in `list`, the content of NFTA_RULE_EXPRESSIONS, to which they point. Anything
+// malformed becomes an Expression without data, so the rest is still seen.
 std::vector<Expression> ParseExpressions(WireBytes list);
 
 // match or target, of nft_compat.
@@ -56,7 +56,7 @@ struct ProtocolStatement {
   uint8_t protocol = 0;
 };
 
-// Of TCP, UDP, and the others that keep their ports in the same place.
+// Of TCP, UDP and other protocols with ports at the same offsets.
 struct PortStatement {
   bool is_source = false;
   bool negated = false;
@@ -83,7 +83,7 @@ struct VerdictStatement {
   bool operator==(const VerdictStatement&) const = default;
 };
 
-// What an expression says that is outside our vocabulary, or malformed.
+// An expression outside our vocabulary, or malformed.
 struct OtherExpression {
   std::string name;  // as the kernel spells it; may be empty
   // Sends some packets past the rest of the rule.
@@ -92,7 +92,7 @@ struct OtherExpression {
   bool decides = true;
   // Always keeps it from the next rule.
   bool terminal = false;
-  // Nothing follows it: printed after the matches.
+  // Printed after the matches.
   bool is_target = true;
   // As iptables-save spells it, where it does.
   std::string text = {};
@@ -107,34 +107,33 @@ using Statement =
                  TcpFlagsStatement, MarkMatch, XtCtState, ConnLabelMatch, CommentStatement,
                  RuleCounters, VerdictStatement, SetMark, Masquerade, OtherExpression>;
 
-// In the order of the expressions. Without a family (tables of inet, bridge, arp, netdev) nothing
-// is known about the network header, nor about what an xtables name stands for there.
+// In the order of the expressions. Without a family (tables of inet, bridge, arp, netdev) the
+// network header and the meaning of xtables' names are unknown.
 std::vector<Statement> ResolveStatements(std::optional<Family> family,
                                          const std::vector<Expression>& expressions);
 
-// The rule that `statements` say, in iptables-save's spelling where it has one. Statements without
-// one are shown by name, never left out. Without a family: as ResolveStatements.
+// Their rule, in iptables-save's spelling where it has one. Statements without one are shown by
+// name, never left out.
 OpaqueRule DescribeOpaqueRule(std::optional<Family> family, absl::Span<const Statement> statements);
 
-// ---- what one expression says ----
+// ---- single expressions ----
 
-// The data of an immediate. Nothing for another register.
+// From the data of an immediate. Nothing for another register.
 std::optional<VerdictStatement> ParseVerdict(const Attributes& data);
 
-// The data of a counter.
+// From the data of a counter.
 RuleCounters ParseCounter(const Attributes& data);
 
 // NFTA_*_DATA with nothing but a value in it.
 std::optional<WireBytes> DataValue(const Attributes& attributes, uint16_t type);
 
-// What a register holds is not known here: an expression that reads the packet mark from one says
-// nothing of it in `marks`.
+// `marks` does not have what the expression does with a mark in a register.
 OtherExpression DescribeOther(const Expression& expression);
 
-// Without a family no text: the names stand for other things there.
+// Without a family, without text.
 Statement ReadXt(std::optional<Family> family, const XtExpression& xt);
 
-// ---- what a comparison says; nothing where iptables has no option for it ----
+// ---- comparisons; empty where iptables has no option for it ----
 
 // The length of a prefix mask. Nothing where a one follows a zero.
 std::optional<uint8_t> PrefixLength(WireBytes mask);
@@ -156,7 +155,7 @@ struct Comparison {
 };
 
 // range, and cmp for more or less: low <= value <= high, as numbers in network order. An empty
-// bound is none; one that is `open` does not belong to the range itself.
+// bound is none; an `open` range excludes its bounds.
 struct RangeComparison {
   bool negated = false;
   bool open = false;
@@ -164,7 +163,7 @@ struct RangeComparison {
   WireBytes high;
 };
 
-// `mask` is as long as what is compared. Without a family nothing is known of the network header.
+// `mask` is as long as what is compared.
 std::vector<Statement> ReadPayload(std::optional<Family> family, const PayloadLoad& load,
                                    const std::optional<WireBytes>& mask,
                                    const Comparison& comparison);

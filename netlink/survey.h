@@ -63,8 +63,7 @@ struct Survey {
   bool operator==(const Survey&) const = default;
 };
 
-// Which rules a survey keeps; the others, which may be tens of thousands, take no memory. Chains
-// are always kept. Empty: all.
+// Which rules a survey keeps; the others, perhaps tens of thousands, take no memory. Empty: all.
 using SurveyFilter =
     std::function<bool(const TableId& table, const std::string& chain, const SurveyRule& rule)>;
 
@@ -82,8 +81,7 @@ struct ListedChain {
 };
 
 // The chains of the tables mangle, nat and filter of `family` in the calling thread's network
-// namespace, in the kernel's order: one dump of names, no rules. Creates nothing; but the kernel
-// loads a module nf_tables for any request.
+// namespace, in the kernel's order, without rules. Creates nothing, but the kernel loads nf_tables.
 //
 // Unavailable: this kernel has no nf_tables. Aborted: other programs kept changing the ruleset.
 // PermissionDenied: CAP_NET_ADMIN is missing. Other codes as kernel_error.h maps them.

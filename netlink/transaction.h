@@ -47,8 +47,8 @@ struct NativeChain {
   bool operator==(const NativeChain&) const = default;
 };
 
-// A table of nf_tables that is all ours, in nf_tables' own expressions: for kernels that have no
-// xtables matches (no nft_compat). Nothing native is ever put into a table that iptables uses.
+// A table of nf_tables that is all ours, in nf_tables' own expressions, for kernels without xtables
+// matches (nft_compat). Nothing native is ever put into a table that iptables uses.
 struct NativeTable {
   Family family = Family::kIPv4;
   std::string name;
@@ -152,9 +152,9 @@ struct Transaction {
 };
 
 // The operations of one family as input for `iptables-restore --noflush` (ip6tables-restore for
-// IPv6). Loading it does what applying the transaction does, as long as the user chains that it
-// creates do not exist: iptables-restore empties a chain that is declared. Base chains are not
-// declared, because that would reset their policy. Native tables and WakeTable are left out.
+// IPv6). Loading it applies them, if the user chains that it creates do not exist: iptables-restore
+// empties a declared chain. Base chains are not declared, because that would reset their policy.
+// Native tables and WakeTable are left out.
 std::string ToRestoreText(const Transaction& transaction, Family family);
 
 }  // namespace kipt::netlink

@@ -3,8 +3,8 @@
 // File: netlink/xt_display.h
 //
 // Other programs' xtables matches and targets as iptables-save prints them: those of service
-// proxies, network plugins, container engines and firewalls. Each text has all that the bytes mean:
-// one flag, mode or value that is not known here, and there is no text.
+// proxies, network plugins, container engines and firewalls. Any unknown flag, mode or value: no
+// text.
 #ifndef KIPT_NETLINK_XT_DISPLAY_H_
 #define KIPT_NETLINK_XT_DISPLAY_H_
 
@@ -53,8 +53,8 @@ Spelling Of(Family family, XtBytes bytes) {
 // " --dport 80", " ! --dport 80".
 std::string OptionWords(absl::string_view option, absl::string_view value, bool negated = false);
 
-// The options of one match or target. There is no text where no call asks for a bit of `flags`, or
-// where `inverted` has a bit that `flags` does not have.
+// The options of one match or target. There is no text if no call asks for a bit of `flags`, or if
+// `inverted` has a bit that `flags` does not have.
 class OptionList {
  public:
   // `name` is "-m tcp" or "-j LOG".
@@ -67,7 +67,7 @@ class OptionList {
     return (flags_ & bit) != 0;
   }
 
-  // A value of nothing leaves nothing of the whole.
+  // Without a value there is no text at all.
   void Add(absl::string_view option, const Spelling& value = "", bool negated = false) {
     text_ = text_ && value ? Spelling(*text_ + OptionWords(option, *value, negated)) : std::nullopt;
   }

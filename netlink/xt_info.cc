@@ -236,7 +236,7 @@ Marks OfSet(uint32_t revision, XtBytes bytes) {
 
 Marks OfConnLabel(uint32_t revision, XtBytes bytes) {
   const auto match = DecodeXtConnLabel(bytes);
-  if (!match || revision != kXtConnLabelRevision) return {.labels_set = AllConnLabels()};
+  if (!match || revision != kXtConnLabel.revision) return {.labels_set = AllConnLabels()};
   return MarksOf(Rule{.conn_label = match});
 }
 
@@ -261,7 +261,7 @@ TargetEffect EffectOfTarget(absl::string_view name) {
 }
 
 Marks MarksOfXtMatch(absl::string_view name, uint32_t revision, XtBytes info) {
-  if (name == kXtConnLabel) return OfConnLabel(revision, info);
+  if (name == kXtConnLabel.name) return OfConnLabel(revision, info);
   if (IsMatchWithoutMark(name)) return {};
   if (name == "mark") {
     const auto mark = FromXtBytes<xt_mark_mtinfo1>(info);
@@ -277,7 +277,7 @@ Marks MarksOfXtTarget(absl::string_view name, uint32_t revision, XtBytes info) {
   if (IsTargetWithoutMark(name)) return {};
   if (name == "MARK") {
     const std::optional<SetMark> mark = DecodeXtSetMark(info);
-    if (!mark || revision != kXtSetMarkRevision) return {.set = kAllMarks};
+    if (!mark || revision != kXtSetMark.revision) return {.set = kAllMarks};
     return MarksOf(Rule{.target = *mark});
   }
   if (name == "CONNMARK") return OfConnmark(revision, info);

@@ -5,10 +5,9 @@
 // The xtables matches and targets of our vocabulary as the kernel's structs (NFTA_MATCH_INFO,
 // NFTA_TARGET_INFO). Those that are only shown are in xt_display.h.
 //
-// Encoders return all bytes that the kernel will dump back, padding included and zero:
-// `iptables -C` compares whole blobs. Decoders take any bytes. They read what the kernel reads (no
-// padding, no field that no flag enables), and answer nothing when the blob means more than our
-// vocabulary can express.
+// Encoders return all bytes that the kernel will dump, with zero padding: `iptables -C` compares
+// whole blobs. Decoders take any bytes. They read what the kernel reads (no padding, no field that
+// no flag enables), and return nothing if the blob means more than our vocabulary can express.
 #ifndef KIPT_NETLINK_XT_INFO_H_
 #define KIPT_NETLINK_XT_INFO_H_
 
@@ -41,18 +40,16 @@ std::optional<T> FromXtBytes(XtBytes bytes) {
 }
 
 // Names and revisions as encoded.
-inline constexpr char kXtComment[] = "comment";
-inline constexpr uint32_t kXtCommentRevision = 0;
-inline constexpr char kXtMark[] = "mark";
-inline constexpr uint32_t kXtMarkRevision = 1;
-inline constexpr char kXtConntrack[] = "conntrack";
-inline constexpr uint32_t kXtConntrackRevision = 3;
-inline constexpr char kXtConnLabel[] = "connlabel";
-inline constexpr uint32_t kXtConnLabelRevision = 0;
-inline constexpr char kXtSetMark[] = "MARK";
-inline constexpr uint32_t kXtSetMarkRevision = 2;
-inline constexpr char kXtMasquerade[] = "MASQUERADE";
-inline constexpr uint32_t kXtMasqueradeRevision = 0;
+struct XtName {
+  const char* name;
+  uint32_t revision;
+};
+inline constexpr XtName kXtComment = {"comment", 0};
+inline constexpr XtName kXtMark = {"mark", 1};
+inline constexpr XtName kXtConntrack = {"conntrack", 3};
+inline constexpr XtName kXtConnLabel = {"connlabel", 0};
+inline constexpr XtName kXtSetMark = {"MARK", 2};
+inline constexpr XtName kXtMasquerade = {"MASQUERADE", 0};
 
 // XT_MAX_COMMENT_LEN without the NUL.
 inline constexpr size_t kMaxCommentLength = 255;

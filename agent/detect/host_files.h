@@ -55,8 +55,8 @@ HostProgram FindHostProgram(absl::string_view host_root, netlink::Family family)
 // A configuration names a kubelet chain in `externalSetMarkChain`, an option of the portmap plugin
 // that counts for any plugin here. The chain must exist when the next pod with a host port starts.
 
-// The chains that one configuration names: a list ("plugins": [...]) or a single plugin. `file`
-// names it in the result. Sets `network` to the network's name if it is a list whose plugins may
+// The chains that one configuration, a list ("plugins": [...]) or a single plugin, names; `file` is
+// its name in the result. Sets `network` to the network's name if it is a list whose plugins may
 // also be files of their own. InvalidArgument: not JSON, no object, or an externalSetMarkChain that
 // is no text.
 absl::StatusOr<std::vector<CniReference>> ParseCniConfig(

@@ -51,12 +51,12 @@ struct FamilyMode {
   IptablesMode mode = IptablesMode::kUnknown;
   // One entry for each EvidenceSource, in its order.
   std::vector<Evidence> evidence = {};
-  // What an administrator should know: two hints, program and hint that disagree, rules in both
-  // modes, an unreadable source that kept the mode unknown.
+  // For the administrator: two hints, program and hint that disagree, rules in both modes, an
+  // unreadable source that kept the mode unknown.
   std::vector<std::string> findings = {};
-  // Other programs may be misled: there are two hints, or two canaries and no hint; the hint
-  // (without one, the canary) is of another mode than the flag or the program; or the mode is
-  // legacy and nft has a canary, which iptables-wrappers finds before legacy's hint.
+  // Other programs may be misled: two hints, or two canaries and no hint; a hint (without one, a
+  // canary) of another mode than the flag or the program; or the mode is legacy and nft has a
+  // canary, which iptables-wrappers finds before legacy's hint.
   bool contradiction = false;
 };
 
@@ -77,8 +77,7 @@ struct ModeQuestion {
   netlink::Family family = netlink::Family::kIPv4;
   // --iptables-mode: kNft or kLegacy.
   std::optional<IptablesMode> flag = {};
-  // What the host's iptables is: kNft, kLegacy, or kUnknown: it cannot be told. Empty: there is
-  // none, or the host's files cannot be seen.
+  // What the host's iptables is. Empty: there is none, or the host's files cannot be seen.
   std::optional<IptablesMode> program = {};
   // Where the program was found, or why it is not known.
   std::string program_text = {};
@@ -86,10 +85,9 @@ struct ModeQuestion {
   ModeTraces legacy = {};
 };
 
-// The first conclusive source decides, in the order of EvidenceSource; one that is evidence for
-// both modes makes the mode kUnknown. Two hints without flag or program are kUnknown and a finding.
-// What one mode holds decides only if the other is known not to hold the same, so an unreadable
-// source never counts for the other mode.
+// The first conclusive source decides, in the order of EvidenceSource; evidence for both modes
+// makes the mode kUnknown. What one mode holds decides only if the other is known not to hold the
+// same, so an unreadable source never counts for the other mode.
 FamilyMode DecideMode(const ModeQuestion& question);
 
 }  // namespace kipt::agent

@@ -2,13 +2,13 @@
 //
 // File: agent/detect/mode_evidence.h
 //
-// Gathers what DecideMode weighs, opens the backend of the iptables in use, and reads what the
-// other one holds, without leaving a trace:
+// Gathers what DecideMode weighs, opens the backend of the iptables in use, and reads the other
+// one, without creating or loading anything:
 //
 //   * iptables-legacy-save -t TABLE creates TABLE, so only tables listed in the calling thread's
 //     ip_tables_names are read. (/proc/net is the main thread's.)
-//   * A request to nf_tables loads the module, so the kernel's own lists are read first
-//     (rule_support.h). If nf_tables is not loaded, it holds nothing in any namespace.
+//   * A request to nf_tables loads the module, so the kernel's lists are read first
+//     (rule_support.h). If it is not loaded, it holds nothing in any namespace.
 //   * The host's iptables program is recognised by its links and never run. A container's own
 //     program is not evidence.
 #ifndef KIPT_AGENT_DETECT_MODE_EVIDENCE_H_
@@ -55,8 +55,8 @@ struct ModeSources {
   std::function<ChainsOrError(netlink::Family)> list_legacy;
 };
 
-// This machine, in the calling thread's network namespace. `host_root` is the value of --host-root;
-// nothing: OwnHostRoot. `runner` must outlive the result.
+// This machine, in the calling thread's network namespace. `host_root` is --host-root's value, by
+// default OwnHostRoot. `runner` must outlive the result.
 ModeSources SystemModeSources(const std::optional<std::string>& host_root, CommandRunner* runner,
                               IptablesLegacyOptions legacy = {});
 
@@ -74,13 +74,12 @@ std::vector<FamilyMode> DetectModes(absl::Span<const netlink::Family> families,
                                     std::optional<IptablesMode> flag, const ModeSources& sources,
                                     Thoroughness thoroughness);
 
-// OK: nf_tables can be asked without loading it. Unavailable: this kernel has none.
-// FailedPrecondition: it is not loaded, so it holds nothing. Unknown: that cannot be told.
+// OK: a request does not load nf_tables. Unavailable: this kernel has none. FailedPrecondition: it
+// is not loaded, so it holds nothing. Unknown: files do not show it.
 absl::Status CheckNftIsThere(const ModeSources& sources);
 
 // The iptables-legacy tables of `family`, raw and security too, in the calling thread's network
-// namespace. Unavailable: this kernel has no iptables-legacy. Other errors: it is not known;
-// PermissionDenied, because the file is root's.
+// namespace. Unavailable: this kernel has no iptables-legacy. PermissionDenied: the file is root's.
 absl::StatusOr<std::vector<std::string>> IptablesLegacyTableNames(netlink::Family family,
                                                                   const ModeSources& sources);
 
@@ -104,13 +103,13 @@ struct BackendRequest {
 BackendOrError ChooseBackend(const BackendRequest& request, const ModeSources& sources);
 
 // Does `work` with the backend of `kind` if that may hold anything in one of `families`, in raw and
-// security too; otherwise OK. Creates and loads nothing. Unavailable of nft's `work` is OK, too: a
-// kernel may report that it has no nf_tables only when asked.
+// security too; otherwise OK. An Unavailable error of nft's `work` is OK, too: a kernel may report
+// only then that it has no nf_tables.
 absl::Status VisitMode(netlink::BackendKind kind, absl::Span<const netlink::Family> families,
                        const ModeSources& sources,
                        absl::FunctionRef<absl::Status(netlink::Backend& backend)> work);
 
-// The kubelet chains of `families` in the other iptables; creates and loads nothing.
+// The kubelet chains of `families` in the other iptables.
 OtherMode ReadOtherMode(netlink::BackendKind managed, absl::Span<const netlink::Family> families,
                         const ModeSources& sources);
 

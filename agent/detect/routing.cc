@@ -2,7 +2,6 @@
 #include "agent/detect/routing.h"
 
 #include <arpa/inet.h>
-#include <libmnl/libmnl.h>
 #include <linux/fib_rules.h>
 #include <linux/rtnetlink.h>
 #include <netinet/in.h>
@@ -13,6 +12,7 @@
 #include <cstddef>
 #include <cstring>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -35,12 +35,6 @@ using netlink::WireBytes;
 
 // Of a dump that changes meanwhile.
 constexpr int kMostAttempts = 5;
-// Each dump has a socket of its own.
-constexpr uint32_t kSequence = 1;
-
-absl::Status Failure(int error, absl::string_view step) {
-  return absl::ErrnoToStatus(error, absl::StrCat("reading the routing rules: ", step));
-}
 
 // Routing attributes are in the machine's byte order.
 template <typename T>
@@ -162,70 +156,35 @@ std::optional<FwmarkRule> ReadRule(WireBytes message) {
   const std::optional<uint32_t> mask = Get<uint32_t>(raw.attributes, FRA_FWMASK);
   if (!mark && !mask) return std::nullopt;
   FwmarkRule rule = {.family = raw.header.family == AF_INET ? Family::kIPv4 : Family::kIPv6,
-                     .priority = Get<uint32_t>(raw.attributes, FRA_PRIORITY).value_or(0),
                      .mark = mark.value_or(0),
                      .mask = mask.value_or(0xffffffff),
                      .text = {}};
-  rule.text = absl::StrCat(rule.priority, ": ", SelectorText(raw, rule), " ", ActionText(raw));
+  rule.text = absl::StrCat(Get<uint32_t>(raw.attributes, FRA_PRIORITY).value_or(0), ": ",
+                           SelectorText(raw, rule), " ", ActionText(raw));
   return rule;
 }
 
-int TakeMessage(const nlmsghdr* message, void* rules) {
-  if (message->nlmsg_type != RTM_NEWRULE) return MNL_CB_OK;
-  std::optional<FwmarkRule> rule = ReadRule(netlink::MessageBytes(message));
-  if (rule) static_cast<std::vector<FwmarkRule>*>(rules)->push_back(*std::move(rule));
-  return MNL_CB_OK;
-}
-
-struct Request {
-  nlmsghdr message = {};
-  fib_rule_hdr rule = {};
-};
-
-// The errno of the dump, 0 if it is whole.
-int Receive(mnl_socket* socket, std::vector<FwmarkRule>& rules) {
-  // A dump comes in pieces of at most this size (NLMSG_GOODSIZE, less than a large page).
-  alignas(nlmsghdr) std::array<char, 32768> buffer;
-  const unsigned port = mnl_socket_get_portid(socket);
-  for (;;) {
-    const ssize_t size = mnl_socket_recvfrom(socket, buffer.data(), buffer.size());
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return errno;
-    int rest = static_cast<int>(size);
-    const auto* message = reinterpret_cast<const nlmsghdr*>(buffer.data());
-    // One by one, because mnl_cb_run trusts lengths of 2^31 and more.
-    for (; netlink::IsWhole(message, rest); message = mnl_nlmsg_next(message, &rest)) {
-      const int verdict =
-          mnl_cb_run(message, message->nlmsg_len, kSequence, port, TakeMessage, &rules);
-      if (verdict < 0) return errno;
-      if (verdict == MNL_CB_STOP) return 0;
-    }
-    if (rest > 0) return EBADMSG;
-  }
-}
-
-absl::Status ReadFamily(Family family, std::vector<FwmarkRule>& rules) {
-  Request request;
-  request.message.nlmsg_len = sizeof request;
-  request.message.nlmsg_type = RTM_GETRULE;
-  request.message.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
-  request.message.nlmsg_seq = kSequence;
-  request.rule.family = family == Family::kIPv4 ? AF_INET : AF_INET6;
-  int error = EINTR;
-  for (int attempt = 0; error == EINTR && attempt < kMostAttempts; ++attempt) {
-    // A new one each time, because the old one still holds the rest of the aborted dump.
-    const netlink::MnlSocketPtr socket(mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC));
-    if (socket == nullptr) return Failure(errno, "socket");
-    if (mnl_socket_bind(socket.get(), 0, MNL_SOCKET_AUTOPID) < 0) return Failure(errno, "bind");
-    if (mnl_socket_sendto(socket.get(), &request, sizeof request) < 0)
-      return Failure(errno, "send");
-    std::vector<FwmarkRule> read;
-    error = Receive(socket.get(), read);
-    if (error == 0) absl::c_move(read, std::back_inserter(rules));
+absl::Status ReadFamily(netlink::Socket& socket, Family family, std::vector<FwmarkRule>& rules) {
+  std::vector<FwmarkRule> read;
+  int error = 0;
+  absl::Status status = absl::AbortedError("");
+  for (int attempt = 0; absl::IsAborted(status) && attempt < kMostAttempts; ++attempt) {
+    read.clear();
+    error = 0;
+    netlink::Messages request(socket.ReserveSequences(1));
+    request.Begin(RTM_GETRULE, family == Family::kIPv4 ? AF_INET : AF_INET6, NLM_F_DUMP);
+    status = socket.Ask(request, [&](const netlink::Reply& reply) {
+      error = reply.error_number;
+      if (reply.message == nullptr || reply.message->nlmsg_type != RTM_NEWRULE) return;
+      std::optional<FwmarkRule> rule = ReadRule(netlink::MessageBytes(reply.message));
+      if (rule) read.push_back(*std::move(rule));
+    });
   }
   // The kernel has no policy routing (CONFIG_IP_MULTIPLE_TABLES), or none of this family.
   if (error == EOPNOTSUPP || error == EAFNOSUPPORT) return absl::OkStatus();
-  return error == 0 ? absl::OkStatus() : Failure(error, netlink::FamilyName(family));
+  if (error != 0) status.Update(absl::ErrnoToStatus(error, netlink::FamilyName(family)));
+  if (status.ok()) absl::c_move(read, std::back_inserter(rules));
+  return status;
 }
 
 constexpr absl::string_view kAll = "all";
@@ -244,11 +203,15 @@ absl::StatusOr<bool> ReadSetting(const std::string& conf_directory, absl::string
 }  // namespace
 
 absl::StatusOr<std::vector<FwmarkRule>> ReadFwmarkRules() {
+  const absl::StatusOr<std::unique_ptr<netlink::Socket>> socket =
+      netlink::Socket::Open(NETLINK_ROUTE);
+  absl::Status status = socket.status();
   std::vector<FwmarkRule> rules;
   for (const Family family : netlink::kFamilies) {
-    if (absl::Status status = ReadFamily(family, rules); !status.ok()) return status;
+    if (status.ok()) status = ReadFamily(**socket, family, rules);
   }
-  return rules;
+  if (status.ok()) return rules;
+  return absl::Status(status.code(), absl::StrCat("reading the routing rules: ", status.message()));
 }
 
 absl::StatusOr<std::vector<std::string>> ReadRouteLocalnet(const std::string& conf_directory) {

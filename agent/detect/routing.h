@@ -23,7 +23,6 @@ namespace kipt::agent {
 
 struct FwmarkRule {
   netlink::Family family = netlink::Family::kIPv4;
-  uint32_t priority = 0;
   uint32_t mark = 0;
   uint32_t mask = 0xffffffff;
   // As `ip rule` prints it: "32765: from all fwmark 0x4000/0x4000 lookup 100".
@@ -33,7 +32,7 @@ struct FwmarkRule {
 };
 
 // The routing rules with a fwmark, of both families, in the calling thread's network namespace
-// (RTM_GETRULE, rtnetlink(7)). Needs no privilege. Errors as absl::ErrnoToStatus.
+// (RTM_GETRULE, rtnetlink(7)). Needs no privilege. Errors as netlink::Socket's.
 absl::StatusOr<std::vector<FwmarkRule>> ReadFwmarkRules();
 
 // The interfaces for which the kernel routes 127.0.0.0/8, sorted, without lo: their setting is 1.

@@ -23,7 +23,7 @@ struct ModuleQuery {
   absl::string_view symbol;  // as for FindModule
 };
 
-// The functions are what each module registers, so every build has them.
+// Each module registers these functions, so every build has them.
 constexpr ModuleQuery kModules[] = {{"nft_compat", "nft_match_select_ops"},
                                     {"xt_comment", "comment_mt"},
                                     {"xt_conntrack", "conntrack_mt_v3"},
@@ -51,7 +51,7 @@ std::optional<bool> AnyLine(const std::string& path, F matches) {
   return found;
 }
 
-// What each source tells of one module; nothing if it cannot be read.
+// What each source shows about one module; nothing if it cannot be read.
 struct ModuleEvidence {
   std::optional<bool> loaded = {};
   std::optional<bool> built_in = {};
@@ -86,13 +86,12 @@ bool IsSymbol(absl::string_view line, absl::string_view symbol) {
          (line.empty() || (line[0] == '.' && !absl::StrContains(line, '\t')));
 }
 
-// Those of `symbols` that the kernel itself does not have. Nothing if that cannot be read or is
-// hidden: systemd (ProtectKernelTunables=, InaccessiblePaths=) and container engines mount an empty
-// file there.
+// Those of `symbols` that are not in the kernel itself. Nothing if the file cannot be read or is
+// empty, as systemd (ProtectKernelTunables=, InaccessiblePaths=) and container engines make it.
 std::optional<std::set<absl::string_view>> MissingSymbols(const KernelPaths& paths,
                                                           std::set<absl::string_view> symbols) {
   bool hidden = true;
-  const std::optional<bool> read = AnyLine(paths.kallsyms, [&](absl::string_view line) {
+  const std::optional<bool> read = AnyLine(paths.proc + "/kallsyms", [&](absl::string_view line) {
     hidden = false;
     std::erase_if(symbols, [&](absl::string_view symbol) { return IsSymbol(line, symbol); });
     return symbols.empty();
@@ -104,21 +103,22 @@ std::optional<std::set<absl::string_view>> MissingSymbols(const KernelPaths& pat
 std::optional<bool> IsLoaded(const KernelPaths& paths, absl::string_view module) {
   if (Exists(absl::StrCat(paths.sys_module, "/", module))) return true;
   const std::string loaded_line = absl::StrCat(module, " ");
-  return AnyLine(paths.proc_modules,
+  return AnyLine(paths.proc + "/modules",
                  [&](absl::string_view line) { return absl::StartsWith(line, loaded_line); });
 }
 
 bool LoadsModules(const KernelPaths& paths) {
-  const std::optional<bool> disabled =
-      AnyLine(paths.modules_disabled, [](absl::string_view line) { return line == "1"; });
-  const bool no_modules = !Exists(paths.proc_modules) && Exists(paths.proc_version);
+  const std::optional<bool> disabled = AnyLine(paths.proc + "/sys/kernel/modules_disabled",
+                                               [](absl::string_view line) { return line == "1"; });
+  const bool no_modules = !Exists(paths.proc + "/modules") && Exists(paths.proc + "/version");
   return !no_modules && !disabled.value_or(false);
 }
 
-// The kernel's symbols are read only if nothing else tells, and once for all queries, because that
+// Reads the kernel's symbols only if nothing else decides, and once for all queries, because that
 // takes some 40 ms.
 std::vector<ModuleEvidence> LookForModules(const KernelPaths& paths,
-                                           absl::Span<const ModuleQuery> queries) {
+                                           absl::Span<const ModuleQuery> queries,
+                                           KernelSymbols reading) {
   std::vector<ModuleEvidence> evidence;
   std::set<absl::string_view> symbols;
   for (const ModuleQuery& query : queries) {
@@ -129,7 +129,7 @@ std::vector<ModuleEvidence> LookForModules(const KernelPaths& paths,
     module.on_disk = InList(paths, "modules.dep", query.module, &module.modules_dep);
     if (!module.built_in && module.on_disk != true) symbols.insert(query.symbol);
   }
-  if (symbols.empty()) return evidence;
+  if (symbols.empty() || reading == KernelSymbols::kSkip) return evidence;
   const auto missing = MissingSymbols(paths, symbols);
   for (size_t i = 0; missing && i < queries.size(); ++i) {
     const absl::string_view symbol = queries[i].symbol;
@@ -166,11 +166,10 @@ XtCompatReading Judge(absl::string_view module, const ModuleEvidence& evidence,
 }
 
 // The first that is absent decides; without one, the first that is unknown.
-XtCompatReading JudgeAll(KernelPaths paths, absl::Span<const ModuleQuery> queries,
+XtCompatReading JudgeAll(const KernelPaths& paths, absl::Span<const ModuleQuery> queries,
                          KernelSymbols symbols) {
-  if (symbols == KernelSymbols::kSkip) paths.kallsyms.clear();
   const bool loads_modules = LoadsModules(paths);
-  const std::vector<ModuleEvidence> evidence = LookForModules(paths, queries);
+  const std::vector<ModuleEvidence> evidence = LookForModules(paths, queries, symbols);
   XtCompatReading worst = Judge(queries[0].module, evidence[0], loads_modules);
   for (size_t i = 1; i < queries.size() && worst.compat != XtCompat::kAbsent; ++i) {
     XtCompatReading reading = Judge(queries[i].module, evidence[i], loads_modules);
@@ -219,8 +218,8 @@ ModuleState FindModule(const KernelPaths& paths, absl::string_view module,
   return missing ? ModuleState::kMissing : ModuleState::kLoadable;
 }
 
-XtCompatReading ReadXtCompat(KernelPaths paths, KernelSymbols symbols) {
-  XtCompatReading reading = JudgeAll(std::move(paths), kModules, symbols);
+XtCompatReading ReadXtCompat(const KernelPaths& paths, KernelSymbols symbols) {
+  XtCompatReading reading = JudgeAll(paths, kModules, symbols);
   if (reading.compat == XtCompat::kPresent) {
     reading.reason =
         "nft_compat, xt_comment, xt_conntrack and xt_mark are loaded, built in or loadable";
@@ -228,9 +227,9 @@ XtCompatReading ReadXtCompat(KernelPaths paths, KernelSymbols symbols) {
   return reading;
 }
 
-XtCompatReading ReadConnLabelMatch(KernelPaths paths, const std::string& label_names_path,
+XtCompatReading ReadConnLabelMatch(const KernelPaths& paths, const std::string& label_names_path,
                                    KernelSymbols symbols) {
-  XtCompatReading reading = JudgeAll(std::move(paths), kConnLabel, symbols);
+  XtCompatReading reading = JudgeAll(paths, kConnLabel, symbols);
   if (reading.compat == XtCompat::kAbsent) return reading;
   std::string problem = ConnLabelNamesProblem(label_names_path);
   if (problem.empty()) return reading;

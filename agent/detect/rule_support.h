@@ -2,12 +2,12 @@
 //
 // File: agent/detect/rule_support.h
 //
-// Which of its modules the running kernel has, by reading files only: a request to a part of
-// netfilter that is not loaded makes the kernel run modprobe.
+// Which modules the running kernel has, by reading files only: a request to a part of netfilter
+// that is not loaded makes the kernel run modprobe.
 //
 // iptables-nft makes rules with xtables' matches, which nf_tables runs through nft_compat. Cloud
 // images of the RHEL 10 class have neither nft_compat nor xt_*, so they can hold chains (and the
-// hint) but no rules. Few other kernels lack a match: connlabel.
+// hint) but no rules. A few other kernels lack connlabel.
 #ifndef KIPT_AGENT_DETECT_RULE_SUPPORT_H_
 #define KIPT_AGENT_DETECT_RULE_SUPPORT_H_
 
@@ -33,16 +33,11 @@ enum class ModuleState : uint8_t {
 };
 
 struct KernelPaths {
-  // Lists what is loaded. A kernel without loadable modules has no such file.
-  std::string proc_modules = "/proc/modules";
-  // Exists wherever proc(5) is mounted.
-  std::string proc_version = "/proc/version";
-  // "1" if no module can be loaded any more.
-  std::string modules_disabled = "/proc/sys/kernel/modules_disabled";
+  // proc(5). Of it: `modules`, which a kernel without loadable modules lacks; `version`;
+  // `sys/kernel/modules_disabled`; and `kallsyms`, where symbols of modules end in "[MODULE]".
+  std::string proc = "/proc";
   // Has a directory for each module that is loaded, and for some that are built in.
   std::string sys_module = "/sys/module";
-  // Symbols of modules end in "[MODULE]"; the others are built in.
-  std::string kallsyms = "/proc/kallsyms";
   // Directories with modules.builtin and modules.dep of the running kernel (depmod(8)). The first
   // that has a file counts.
   std::vector<std::string> module_directories;
@@ -51,7 +46,7 @@ struct KernelPaths {
 // This machine's, with the module directories under `host_root` before this process's own.
 KernelPaths SystemKernelPaths(absl::string_view host_root);
 
-// `symbol` is a function that every build of the module has. Without modules.builtin, as in most
+// `symbol` is a function that every build of the module has: without modules.builtin, as in most
 // containers, it shows whether the module is built in.
 ModuleState FindModule(const KernelPaths& paths, absl::string_view module,
                        absl::string_view symbol);
@@ -71,22 +66,23 @@ struct XtCompatReading {
   bool operator==(const XtCompatReading&) const = default;
 };
 
-// Whether the kernel's symbols are read (40 ms) if no other file tells what is built in. kSkip:
-// the caller tries a transaction, which answers sooner.
+// Whether to read the kernel's symbols (40 ms) if no other file shows what is built in. kSkip: the
+// caller tries a transaction, which is faster.
 enum class KernelSymbols : uint8_t { kRead, kSkip };
 
-// Whether nft_compat is there, and the matches that kubelet's rules need: xt_comment, xt_conntrack,
-// and xt_mark (xt_MARK and xt_MASQUERADE come with it and with xt_nat). Reads files only.
-XtCompatReading ReadXtCompat(KernelPaths paths, KernelSymbols symbols = KernelSymbols::kRead);
+// Whether the kernel has nft_compat and the matches that kubelet's rules need: xt_comment,
+// xt_conntrack, and xt_mark (xt_MARK and xt_MASQUERADE come with it and with xt_nat).
+XtCompatReading ReadXtCompat(const KernelPaths& paths,
+                             KernelSymbols symbols = KernelSymbols::kRead);
 
-// Whether the match connlabel (xt_connlabel) is there, for either iptables; then the kernel keeps
-// labels, too (net/netfilter/Kconfig). Also absent if the file of label names at `label_names_path`
-// would keep iptables from printing such a rule (ConnLabelNamesProblem).
-XtCompatReading ReadConnLabelMatch(KernelPaths paths, const std::string& label_names_path,
+// Whether the kernel has the match connlabel (xt_connlabel), and so keeps labels
+// (net/netfilter/Kconfig). Also absent if the file of label names at `label_names_path` would keep
+// iptables from printing such a rule (ConnLabelNamesProblem).
+XtCompatReading ReadConnLabelMatch(const KernelPaths& paths, const std::string& label_names_path,
                                    KernelSymbols symbols = KernelSymbols::kRead);
 
-// What the node can hold, by files and, where they tell nothing, by what transactions showed. The
-// reconciler asks it when rules are to be added.
+// What the node can hold, by files and, where they are inconclusive, by what transactions showed.
+// The reconciler asks it when rules are to be added.
 class SupportSource {
  public:
   // `read` reads all matches; `read_conn_label`, only called if labels are desired, connlabel.
@@ -106,25 +102,25 @@ class SupportSource {
   void LookAnew() { looked_ = false; }
 
   // What transactions showed; each call ends with Look. The kernel refused a rule because its match
-  // is missing, which counts if files tell nothing:
+  // is missing, which counts if files are inconclusive:
   bool NoteRefusal(netlink::BackendKind kind, bool labels_desired) {
     refused_ = true;
     return Look(kind, labels_desired);
   }
-  // A rule proves that there are matches (Plan::support_disproved), whatever files tell:
+  // A rule proves that there are matches (Plan::support_disproved), whatever files show:
   bool NoteDisproof(netlink::BackendKind kind, bool labels_desired) {
     disproved_ = true;
     return Look(kind, labels_desired);
   }
-  // A rule was refused with `refusal` because connlabel is missing, which counts until files tell
-  // something else than now, or a Look without labels:
+  // A rule was refused with `refusal` because connlabel is missing, which counts until the files
+  // change, or a Look without labels:
   bool NoteConnLabelRefusal(netlink::BackendKind kind, absl::string_view refusal);
 
-  // For the log: what Look has changed since the last call. Empty: nothing.
+  // For the log: what Look has changed since the last call; may be empty.
   std::string TakeNews() { return std::exchange(news_, ""); }
 
  private:
-  // What files tell of all matches, and of connlabel.
+  // All matches, and connlabel.
   using Readings = std::pair<XtCompatReading, XtCompatReading>;
   struct Refusal {
     Readings at;

@@ -14,7 +14,7 @@
 
 #include "agent/policy/rule_forms.h"
 #include "netlink/batch.h"
-#include "netlink/native_reader.h"
+#include "netlink/nft_requests.h"
 #include "tests/fuzz/require.h"
 #include "tests/fuzz/targets.h"
 #include "tests/fuzz/wire_messages.h"

@@ -28,7 +28,8 @@ constexpr uint8_t kIpv6 = 10;
 }  // namespace
 
 void FuzzRuleDecoder(FuzzBytes message) {
-  const absl::StatusOr<SurveyRule> surveyed = netlink::DecodeSurveyRule(message);
+  const absl::StatusOr<SurveyRule> surveyed =
+      netlink::DecodeRule(message, netlink::DecodeFor::kSurvey);
   const absl::StatusOr<ObservedRule> rule = netlink::DecodeRule(message);
   KIPT_REQUIRE(!rule.ok() || surveyed.ok());
   if (!surveyed.ok()) KIPT_REQUIRE_REASON(surveyed.status());

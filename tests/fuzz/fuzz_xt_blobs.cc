@@ -48,20 +48,20 @@ void CheckVocabulary(Family family, uint32_t revision, FuzzBytes info) {
   if (const auto state = netlink::DecodeXtCtState(revision, info)) {
     KIPT_REQUIRE(netlink::IsKnownCtState(state->match.states));
     const auto again =
-        netlink::DecodeXtCtState(netlink::kXtConntrackRevision, EncodeXtCtState(state->match));
+        netlink::DecodeXtCtState(netlink::kXtConntrack.revision, EncodeXtCtState(state->match));
     KIPT_REQUIRE(again && again->match == state->match && !again->state_alias);
   }
   if (const auto label = netlink::DecodeXtConnLabel(info)) {
     KIPT_REQUIRE(label->label <= netlink::kMostConnLabel);
     KIPT_REQUIRE(netlink::DecodeXtConnLabel(netlink::EncodeXtConnLabel(*label)) == label);
     const netlink::Marks marks =
-        netlink::MarksOfXtMatch(netlink::kXtConnLabel, netlink::kXtConnLabelRevision, info);
+        netlink::MarksOfXtMatch(netlink::kXtConnLabel.name, netlink::kXtConnLabel.revision, info);
     KIPT_REQUIRE(marks.labels_set.test(label->label) == label->set);
   }
   if (const auto mark = netlink::DecodeXtSetMark(info)) {
     KIPT_REQUIRE(netlink::DecodeXtSetMark(netlink::EncodeXtSetMark(*mark)) == mark);
     const netlink::Marks marks =
-        netlink::MarksOfXtTarget("MARK", netlink::kXtSetMarkRevision, info);
+        netlink::MarksOfXtTarget("MARK", netlink::kXtSetMark.revision, info);
     // mark = (mark & ~mask) ^ value: a bit of the value may come on.
     KIPT_REQUIRE((mark->value & ~marks.set) == 0);
   }

@@ -155,8 +155,7 @@ std::optional<size_t> NumberOf(absl::Span<const absl::string_view> names, absl::
 }
 
 void CollectBlobs(FuzzBytes message, SeedFile& blobs) {
-  const auto attributes = netlink::Attributes::OfMessage(message);
-  const auto list = attributes ? attributes->Bytes(kRuleExpressions) : std::nullopt;
+  const auto list = netlink::Attributes::OfMessage(message).Bytes(kRuleExpressions);
   if (!list) return;
   const size_t family = message[sizeof(nlmsghdr)] == 10 ? 1 : 0;  // NFPROTO_IPV6
   for (const netlink::Expression& expression : netlink::ParseExpressions(*list)) {

@@ -105,12 +105,10 @@ TEST_F(IpRulesTest, HasPriorityMarkAndMask) {
   const std::vector<FwmarkRule> read = Read();
   ASSERT_THAT(read, SizeIs(2));
   EXPECT_EQ(read[0], (FwmarkRule{.family = Family::kIPv4,
-                                 .priority = 77,
                                  .mark = 0x4000,
                                  .mask = 0xc000,
                                  .text = "77: from all fwmark 0x4000/0xc000 lookup 100"}));
   EXPECT_EQ(read[1], (FwmarkRule{.family = Family::kIPv6,
-                                 .priority = 78,
                                  .mark = 5,
                                  .mask = 0xffffffff,
                                  .text = "78: from all fwmark 0x5 lookup 100"}));

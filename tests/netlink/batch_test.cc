@@ -119,7 +119,7 @@ TEST(BatchTest, NamesTheNativeTableThatWasRefused) {
   const std::vector<Header> headers = Headers(*batch, &offsets);
   const WireBytes rule = batch->messages().bytes().subspan(offsets[5], headers[5].length);
   const auto elements = Attributes::Parse(rule.subspan(20))->Nest(4);
-  const auto first = static_cast<uint32_t>(elements->all()[0].payload.data() - rule.data() - 4);
+  const auto first = static_cast<uint32_t>(elements.all()[0].payload.data() - rule.data() - 4);
   EXPECT_THAT(
       batch->Explain({{{.sequence = 105, .error_number = ENOENT, .attribute_offset = first}}}),
       StatusIs(absl::StatusCode::kNotFound,
@@ -148,8 +148,8 @@ TEST(BatchTest, GivesABaseChainItsHookAndNoPolicy) {
   ASSERT_TRUE(chain.has_value());
   EXPECT_EQ(chain->Text(1), "filter");
   EXPECT_EQ(chain->Text(3), "INPUT");
-  EXPECT_EQ(chain->Nest(4)->U32(1), 1U);
-  EXPECT_EQ(chain->Nest(4)->U32(2), 0U);
+  EXPECT_EQ(chain->Nest(4).U32(1), 1U);
+  EXPECT_EQ(chain->Nest(4).U32(2), 0U);
   EXPECT_EQ(chain->Text(7), "filter");
   EXPECT_FALSE(chain->Bytes(5).has_value()) << "a policy would undo the administrator's";
 }
@@ -184,7 +184,7 @@ TEST(BatchTest, NamesInEachMessageWhatItIsAbout) {
   const std::vector<Header> headers = Headers(*batch, &offsets);
   ASSERT_EQ(headers.size(), 8U);
   const auto message = [&](size_t index) {
-    return *Attributes::OfMessage(
+    return Attributes::OfMessage(
         batch->messages().bytes().subspan(offsets[index], headers[index].length));
   };
   EXPECT_EQ(message(1).Text(NFTA_TABLE_NAME), "nat");
@@ -228,7 +228,7 @@ class BatchErrorTest : public ::testing::Test {
     const WireBytes message = batch_.messages().bytes().subspan(offsets[3], headers[3].length);
     const auto attributes = Attributes::Parse(message.subspan(20));
     const auto elements = attributes->Nest(4);
-    return static_cast<uint32_t>(elements->all()[index].payload.data() - message.data() - 4);
+    return static_cast<uint32_t>(elements.all()[index].payload.data() - message.data() - 4);
   }
 
   Transaction transaction_;

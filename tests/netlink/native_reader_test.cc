@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "netlink/native_reader.h"
-
 #include <gtest/gtest.h>
 
 #include <ostream>
@@ -8,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "netlink/nft_requests.h"
 #include "tests/netlink/wire_bytes.h"
 
 namespace kipt::netlink {

@@ -231,7 +231,7 @@ TEST(DecodeRuleTest, ReadsWhatARuleCounted) {
 }
 
 TEST(DecodeSurveyRuleTest, RefusesWhatIsNoRule) {
-  EXPECT_THAT(DecodeSurveyRule(FromHex("0102")), ::testing::Not(IsOk()));
+  EXPECT_THAT(DecodeRule(FromHex("0102"), DecodeFor::kSurvey), ::testing::Not(IsOk()));
 }
 
 TEST(DecodeRuleTest, ReadsBothFormsOfAMark) {

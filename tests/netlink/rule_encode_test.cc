@@ -28,9 +28,8 @@ std::string EncodedExpressions(const ChainId& chain, const Rule& rule) {
   messages.Begin(NftMessageType(NFT_MSG_NEWRULE), WireFamily(chain.family), 0);
   const absl::Status encoded = EncodeRule(chain, rule, messages);
   if (!encoded.ok()) return encoded.ToString();
-  const auto attributes = Attributes::OfMessage(messages.bytes());
   // NLA_F_NESTED is how programs mark nests; the kernel's dumps do not.
-  const auto bytes = attributes->Bytes(4);
+  const auto bytes = Attributes::OfMessage(messages.bytes()).Bytes(4);
   std::vector<uint8_t> list(bytes->begin(), bytes->end());
   return ToHex(list);
 }

@@ -35,7 +35,6 @@ CniConfigs Portmap() {
 
 FwmarkRule Fwmark(uint32_t mark, uint32_t mask) {
   return {.family = netlink::Family::kIPv4,
-          .priority = 100,
           .mark = mark,
           .mask = mask,
           .text = absl::StrCat("100: from all fwmark ", mark, "/", mask)};

@@ -74,11 +74,8 @@ class NodeViewTest : public ::testing::Test {
     tree_.Write("version", "Linux");
     tree_.Write("ip_tables_names", "raw\n");
     tree_.Write("ip6_tables_names", "");
-    sources_.kernel.proc_modules = tree_.Path("modules");
-    sources_.kernel.proc_version = tree_.Path("version");
-    sources_.kernel.modules_disabled = tree_.Path("no-such-file");
+    sources_.kernel.proc = tree_.Path("");
     sources_.kernel.sys_module = tree_.Path("sys");
-    sources_.kernel.kallsyms = tree_.Path("kallsyms");
     sources_.kernel.module_directories = {tree_.Path("lib")};
     sources_.table_names_path = tree_.Path("%s_tables_names");
     sources_.open_nft = [this] { return Open(nft_, nft_taken_); };

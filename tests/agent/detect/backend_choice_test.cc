@@ -80,10 +80,8 @@ class BackendChoiceTest : public ::testing::Test {
   BackendChoiceTest() {
     tree_.Write("modules", "nf_tables 1 - Live 0x0\n");
     SetLegacyTables("");
-    sources_.kernel.proc_modules = tree_.Path("modules");
-    sources_.kernel.modules_disabled = tree_.Path("none");
+    sources_.kernel.proc = tree_.Path("");
     sources_.kernel.sys_module = tree_.Path("none");
-    sources_.kernel.kallsyms = tree_.Path("none");
     sources_.kernel.module_directories = {tree_.Path("lib")};
     sources_.table_names_path = tree_.Path("%s_tables_names");
     sources_.open_nft = [this] { return Open(nft_, nft_status_); };

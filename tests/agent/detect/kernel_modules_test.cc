@@ -26,11 +26,8 @@ class FindModuleTest : public ::testing::TestWithParam<Row> {};
 TEST_P(FindModuleTest, ReadsTheKernelsOwnLists) {
   const TemporaryTree tree;
   for (const auto& [name, text] : GetParam().files) tree.Write(name, text);
-  const KernelPaths paths = {.proc_modules = tree.Path("modules"),
-                             .proc_version = tree.Path("version"),
-                             .modules_disabled = tree.Path("disabled"),
+  const KernelPaths paths = {.proc = tree.Path(""),
                              .sys_module = tree.Path("sys"),
-                             .kallsyms = tree.Path("kallsyms"),
                              .module_directories = {tree.Path("host"), tree.Path("own")}};
   EXPECT_EQ(FindModule(paths, "nf_tables", "nft_do_chain"), GetParam().state);
 }
@@ -45,7 +42,7 @@ INSTANTIATE_TEST_SUITE_P(
             {{"modules", "x 1 - Live 0x0\nnf_tables 2 - Live 0x0\n"}},
             ModuleState::kPresent},
         Row{"LoadedAndNothingElseToBeLoaded",
-            {{"modules", "nf_tables 2 - Live 0x0\n"}, {"disabled", "1\n"}},
+            {{"modules", "nf_tables 2 - Live 0x0\n"}, {"sys/kernel/modules_disabled", "1\n"}},
             ModuleState::kPresent},
         Row{"InSysModule",
             {{"modules", kOther}, {"sys/nf_tables/version", ""}},
@@ -82,10 +79,10 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"AContainerWithoutListsAndSymbols", {{"modules", kOther}}, ModuleState::kUnknown},
         Row{"AKernelWithoutModules", {{"version", "Linux"}}, ModuleState::kNothingToLoad},
         Row{"AKernelThatLoadsNoMore",
-            {{"modules", kOther}, {"disabled", "1\n"}},
+            {{"modules", kOther}, {"sys/kernel/modules_disabled", "1\n"}},
             ModuleState::kNothingToLoad},
         Row{"AKernelThatStillLoads",
-            {{"modules", kOther}, {"disabled", "0\n"}},
+            {{"modules", kOther}, {"sys/kernel/modules_disabled", "0\n"}},
             ModuleState::kUnknown},
         Row{"NoProcAtAll", {}, ModuleState::kUnknown}),
     [](const auto& row) { return row.param.name; });

@@ -112,10 +112,8 @@ TEST_F(SupportSourceTest, LabelsAreLeftOutInBothModesWhereTheMatchIsMissing) {
 TEST_F(SupportSourceTest, LabelsAreLeftOutInBothModesWhileTheFileOfTheirNamesHasNone) {
   const kipt::testing::TemporaryTree tree;
   tree.Write("modules", "xt_connlabel 16384 8 - Live 0x0\n");
-  const KernelPaths kernel = {.proc_modules = tree.Path("modules"),
-                              .sys_module = tree.Path("sys"),
-                              .kallsyms = tree.Path("kallsyms"),
-                              .module_directories = {}};
+  const KernelPaths kernel = {
+      .proc = tree.Path(""), .sys_module = tree.Path("sys"), .module_directories = {}};
   const std::string names = tree.Path("connlabel.conf");
   SupportSource watch([this] { return xt_; }, [&] { return ReadConnLabelMatch(kernel, names); });
   for (const BackendKind mode : {BackendKind::kNft, BackendKind::kIptablesLegacy}) {
@@ -143,11 +141,8 @@ TEST_F(SupportSourceTest, LabelsAreLeftOutInBothModesWhileTheFileOfTheirNamesHas
 TEST_F(SupportSourceTest, TheFileOfNamesForbidsLabelsWhereNobodyKnowsAndAddsNothingWhereNoneAre) {
   const kipt::testing::TemporaryTree tree;
   tree.Write("connlabel.conf", "# nothing\n");
-  KernelPaths kernel = {.proc_modules = tree.Path("modules"),
-                        .proc_version = tree.Path("version"),
-                        .modules_disabled = tree.Path("disabled"),
+  KernelPaths kernel = {.proc = tree.Path(""),
                         .sys_module = tree.Path("sys"),
-                        .kallsyms = tree.Path("kallsyms"),
                         .module_directories = {tree.Path("own")}};
   const auto read = [&] { return ReadConnLabelMatch(kernel, tree.Path("connlabel.conf")); };
   ASSERT_EQ(ReadConnLabelMatch(kernel, tree.Path("none")).compat, XtCompat::kUnknown);

@@ -28,11 +28,8 @@ class XtCompatTest : public ::testing::TestWithParam<Row> {};
 void ExpectToRead(XtCompatReading (*read)(const KernelPaths&), const Row& row) {
   const TemporaryTree tree;
   for (const auto& [name, text] : row.files) tree.Write(name, text);
-  const KernelPaths paths = {.proc_modules = tree.Path("modules"),
-                             .proc_version = tree.Path("version"),
-                             .modules_disabled = tree.Path("disabled"),
+  const KernelPaths paths = {.proc = tree.Path(""),
                              .sys_module = tree.Path("sys"),
-                             .kallsyms = tree.Path("kallsyms"),
                              .module_directories = {tree.Path("host"), tree.Path("own")}};
   const XtCompatReading reading = read(paths);
   EXPECT_EQ(reading.compat, row.compat) << reading.reason;
@@ -67,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Row{"Loaded", {{"modules", kLoaded}}, XtCompat::kPresent, "loaded"},
         Row{"LoadedAndNothingElseToBeLoaded",
-            {{"modules", kLoaded}, {"disabled", "1\n"}},
+            {{"modules", kLoaded}, {"sys/kernel/modules_disabled", "1\n"}},
             XtCompat::kPresent,
             "loaded"},
         Row{"BuiltInByTheList",
@@ -122,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(
             "xt_conntrack is not loaded"},
         Row{"OneMatchMissingBehindOneThatNobodyKnows",
             {{"modules", kNothingLoaded},
-             {"disabled", "1\n"},
+             {"sys/kernel/modules_disabled", "1\n"},
              {"sys/nft_compat/refcnt", "1"},
              {"own/modules.builtin", "kernel/net/netfilter/xt_comment.ko\n"}},
             XtCompat::kAbsent,
@@ -166,12 +163,8 @@ TEST(XtCompatOfWhoTriesTest, DoesNotReadTheKernelsSymbolsForWhoTries) {
   const TemporaryTree tree;
   tree.Write("version", "L");
   tree.Write("kallsyms", "ff t something_else\n");
-  const KernelPaths paths = {.proc_modules = tree.Path("modules"),
-                             .proc_version = tree.Path("version"),
-                             .modules_disabled = tree.Path("disabled"),
-                             .sys_module = tree.Path("sys"),
-                             .kallsyms = tree.Path("kallsyms"),
-                             .module_directories = {}};
+  const KernelPaths paths = {
+      .proc = tree.Path(""), .sys_module = tree.Path("sys"), .module_directories = {}};
   EXPECT_EQ(ReadXtCompat(paths).compat, XtCompat::kAbsent);
   EXPECT_EQ(ReadXtCompat(paths, KernelSymbols::kSkip).compat, XtCompat::kUnknown);
   EXPECT_EQ(ReadConnLabelMatch(paths, "/none").compat, XtCompat::kAbsent);

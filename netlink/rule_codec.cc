@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "netlink/rule_codec.h"
+
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/functional/function_ref.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "netlink/nf_tables.h"
-#include "netlink/rule_codec.h"
+#include "netlink/statement.h"
 #include "netlink/xt_info.h"
 
 namespace kipt::netlink {
 namespace {
 
-// nf_tables allows 255; longer names are cut off nowhere, so refuse them here.
+// The kernel does not cut longer names off.
 constexpr size_t kMaxNameLength = NFT_NAME_MAXLEN - 1;
 // NFTNL_UDATA_COMMENT_MAXLEN without the NUL: nft(8) writes no longer one.
 constexpr size_t kMaxNativeComment = 127;
@@ -30,10 +33,10 @@ class ExpressionWriter {
   explicit ExpressionWriter(Messages& to) : to_(to) {}
 
   // `kind` is "match" or "target": NFTA_TARGET_* are numbered alike.
-  void Xt(const char* kind, const char* name, uint32_t revision, const std::vector<uint8_t>& info) {
+  void Xt(const char* kind, const XtName& xt, const std::vector<uint8_t>& info) {
     Add(kind, [&] {
-      to_.PutText(NFTA_MATCH_NAME, name);
-      to_.PutU32(NFTA_MATCH_REV, revision);
+      to_.PutText(NFTA_MATCH_NAME, xt.name);
+      to_.PutU32(NFTA_MATCH_REV, xt.revision);
       to_.Put(NFTA_MATCH_INFO, info);
     });
   }
@@ -127,11 +130,10 @@ struct TargetEncoder {
   void operator()(const Return&) const { writer.Verdict(NFT_RETURN); }
   void operator()(const Jump& jump) const { writer.Verdict(NFT_JUMP, jump.chain); }
   void operator()(const SetMark& mark) const {
-    writer.Xt("target", kXtSetMark, kXtSetMarkRevision, EncodeXtSetMark(mark));
+    writer.Xt("target", kXtSetMark, EncodeXtSetMark(mark));
   }
   void operator()(const Masquerade& masquerade) const {
-    writer.Xt("target", kXtMasquerade, kXtMasqueradeRevision,
-              EncodeXtMasquerade(family, masquerade));
+    writer.Xt("target", kXtMasquerade, EncodeXtMasquerade(family, masquerade));
   }
   void operator()(const NoTarget&) const {}
 };
@@ -181,26 +183,17 @@ absl::Status EncodeRule(const ChainId& chain, const Rule& rule, Messages& to) {
   if (absl::Status status = CheckRule(chain.family, rule); !status.ok()) return status;
   to.PutText(NFTA_RULE_TABLE, TableName(chain.table));
   to.PutText(NFTA_RULE_CHAIN, chain.name);
-  // `iptables -C` compares the matches in order: comment first, as other writers of such rules give
-  // it. Addresses have 4 or 16 bytes with a mask; iptables-nft writes fewer bytes for /8, /16 and
-  // /24, and all versions of it read both.
+  // `iptables -C` compares the matches in order: comment first, as other programs write it.
+  // iptables-nft writes fewer bytes of an address for /8, /16 and /24; all its versions read both.
   to.PutNest(NFTA_RULE_EXPRESSIONS, [&] {
     ExpressionWriter writer(to);
     const uint32_t bytes = chain.family == Family::kIPv4 ? 4 : 16;
     if (rule.source) writer.Address(chain.family, /*is_source=*/true, *rule.source, bytes);
-    if (rule.destination) {
-      writer.Address(chain.family, /*is_source=*/false, *rule.destination, bytes);
-    }
-    if (!rule.comment.empty()) {
-      writer.Xt("match", kXtComment, kXtCommentRevision, EncodeXtComment(rule.comment));
-    }
-    if (rule.mark) writer.Xt("match", kXtMark, kXtMarkRevision, EncodeXtMark(*rule.mark));
-    if (rule.ct_state) {
-      writer.Xt("match", kXtConntrack, kXtConntrackRevision, EncodeXtCtState(*rule.ct_state));
-    }
-    if (rule.conn_label) {
-      writer.Xt("match", kXtConnLabel, kXtConnLabelRevision, EncodeXtConnLabel(*rule.conn_label));
-    }
+    if (rule.destination) writer.Address(chain.family, false, *rule.destination, bytes);
+    if (!rule.comment.empty()) writer.Xt("match", kXtComment, EncodeXtComment(rule.comment));
+    if (rule.mark) writer.Xt("match", kXtMark, EncodeXtMark(*rule.mark));
+    if (rule.ct_state) writer.Xt("match", kXtConntrack, EncodeXtCtState(*rule.ct_state));
+    if (rule.conn_label) writer.Xt("match", kXtConnLabel, EncodeXtConnLabel(*rule.conn_label));
     writer.Counter();
     std::visit(TargetEncoder{.family = chain.family, .writer = writer}, rule.target);
   });
@@ -244,6 +237,145 @@ void EncodeDrop(Family family, const NativeDrop& drop, Messages& to) {
   data.insert(data.end(), drop.comment.begin(), drop.comment.end());
   data.push_back(0);
   to.Put(NFTA_RULE_USERDATA, data);
+}
+
+// ---- decoding ----
+
+namespace {
+
+bool SetsLabel(const Rule& rule) { return rule.conn_label && rule.conn_label->set; }
+
+// The comments in NFTA_RULE_USERDATA, whose entries are {type, length, value}. iptables-nft and nft
+// agree on type 0, a comment with its NUL; other types do not change what the rule does.
+std::vector<std::string> UserDataComments(WireBytes bytes) {
+  std::vector<std::string> comments;
+  while (bytes.size() >= 2) {
+    const uint8_t type = bytes[0];
+    const size_t length = bytes[1];
+    bytes.remove_prefix(2);
+    if (length > bytes.size()) break;
+    const WireBytes text = bytes.first(length);
+    if (type == 0 && !text.empty() && text[0] != 0) {
+      comments.emplace_back(text.begin(), std::find(text.begin(), text.end(), 0));
+    }
+    bytes.remove_prefix(length);
+  }
+  return comments;
+}
+
+// Puts statements into a Rule as long as each has a place of its own there.
+class RuleAssembler {
+ public:
+  void operator()(const AddressStatement& address) {
+    Set(address.is_source ? rule_.source : rule_.destination, address.match);
+  }
+  void operator()(const MarkMatch& mark) { Set(rule_.mark, mark); }
+  void operator()(const XtCtState& state) {
+    fits_ = fits_ && !state.state_alias;
+    Set(rule_.ct_state, state.match);
+  }
+  void operator()(const ConnLabelMatch& label) { Set(rule_.conn_label, label); }
+  void operator()(const CommentStatement& comment) {
+    // A comment after the target is in the user data.
+    fits_ = fits_ && rule_.comment.empty() && !comment.text.empty();
+    if (rule_.comment.empty()) rule_.comment = comment.text;
+  }
+  // Where it counts does not change what the rule does.
+  void operator()(const RuleCounters&) {}
+  void operator()(const VerdictStatement& verdict) {
+    if (verdict.code == NF_DROP) {
+      SetTarget(Drop{});
+    } else if (verdict.code == NFT_RETURN) {
+      SetTarget(Return{});
+    } else if (verdict.code == NFT_JUMP && CheckChainName(verdict.chain).ok()) {
+      SetTarget(Jump{.chain = verdict.chain});
+    } else {
+      fits_ = false;
+    }
+  }
+  void operator()(const SetMark& mark) { SetTarget(mark); }
+  void operator()(const Masquerade& masquerade) { SetTarget(masquerade); }
+  void operator()(const auto&) { fits_ = false; }
+
+  // Whether all statements have a place in the rule.
+  bool Finish() {
+    if (!has_target_ && SetsLabel(rule_)) SetTarget(NoTarget{});
+    return fits_ && has_target_;
+  }
+  Rule Take() { return std::move(rule_); }
+
+ private:
+  template <typename T>
+  void Set(std::optional<T>& place, const T& value) {
+    // Twice is a rule of two conditions; after the target it comes too late.
+    fits_ = fits_ && !place.has_value() && !has_target_;
+    if (!place) place = value;
+  }
+  void SetTarget(Target target) {
+    fits_ = fits_ && !has_target_;
+    has_target_ = true;
+    rule_.target = std::move(target);
+  }
+
+  Rule rule_;
+  bool fits_ = true;
+  bool has_target_ = false;
+};
+
+std::variant<Rule, OpaqueRule> ContentOf(std::optional<Family> family,
+                                         const std::vector<Statement>& statements) {
+  RuleAssembler assembler;
+  for (const Statement& statement : statements) std::visit(assembler, statement);
+  if (assembler.Finish()) return assembler.Take();
+  OpaqueRule opaque = DescribeOpaqueRule(family, statements);
+  opaque.known = assembler.Take();
+  opaque.known.target = NoTarget{};
+  return opaque;
+}
+
+std::optional<Family> RuleFamily(WireBytes message) {
+  const uint8_t family = FamilyOf(message);
+  if (family == NFPROTO_IPV4) return Family::kIPv4;
+  return family == NFPROTO_IPV6 ? std::optional<Family>(Family::kIPv6) : std::nullopt;
+}
+
+}  // namespace
+
+absl::StatusOr<SurveyRule> DecodeRule(WireBytes message, DecodeFor purpose) {
+  const Attributes attributes = Attributes::OfMessage(message);
+  const auto handle = attributes.U64(NFTA_RULE_HANDLE);
+  if (!handle) return absl::DataLossError("a rule's message is malformed");
+  const std::optional<Family> family = RuleFamily(message);
+  const bool spelled = purpose == DecodeFor::kSurvey;
+  if (!family && !spelled) return absl::DataLossError("a rule of an unexpected family");
+  const std::vector<Expression> expressions =
+      ParseExpressions(attributes.Bytes(NFTA_RULE_EXPRESSIONS).value_or(WireBytes()));
+  SurveyRule rule;
+  rule.handle = *handle;
+  rule.xt =
+      absl::c_any_of(expressions, [](const Expression& each) { return ParseXt(each).has_value(); });
+  std::vector<Statement> statements = ResolveStatements(family, expressions);
+  for (const Statement& statement : statements) {
+    // Of the last counter, as iptables-save prints it.
+    if (const auto* counters = std::get_if<RuleCounters>(&statement)) rule.counters = *counters;
+  }
+  for (std::string& comment :
+       UserDataComments(attributes.Bytes(NFTA_RULE_USERDATA).value_or(WireBytes()))) {
+    statements.emplace_back(CommentStatement{.text = std::move(comment)});
+  }
+  if (attributes.Bytes(NFTA_RULE_COMPAT)) {
+    // `-p` for xtables matches: a condition outside the expressions.
+    statements.emplace_back(
+        OtherExpression{.name = "compat", .decides = false, .is_target = false});
+  }
+  rule.content = ContentOf(family, statements);
+  if (spelled && rule.rule() != nullptr) {
+    std::string spelling = DescribeOpaqueRule(family, statements).text;
+    if (spelling != ToString(family.value_or(Family::kIPv4), rule)) {
+      rule.spelling = std::move(spelling);
+    }
+  }
+  return rule;
 }
 
 }  // namespace kipt::netlink
