@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
@@ -104,12 +105,17 @@ void GoOnWithout(absl::string_view what, const absl::Status& status) {
   VLOG_IF(1, old_kernel) << "Going on without " << what << ": " << status.message();
 }
 
+bool HasLegacyTables(const ModeSources& sources) {
+  return absl::c_any_of(netlink::kFamilies, [&](netlink::Family family) {
+    const auto names = IptablesLegacyTableNames(family, sources);
+    return names.ok() ? !names->empty() : !absl::IsUnavailable(names.status());
+  });
+}
+
 // Keeps CAP_NET_ADMIN, and CAP_NET_RAW where iptables-legacy's programs may be needed to read
 // `sources`. Internal: the kernel did not obey; do not go on.
 absl::Status ConfineToReading(const ReadingNeeds& needs, const ModeSources& sources) {
-  const bool programs =
-      needs.programs || needs.all_netns ||
-      !absl::IsFailedPrecondition(CheckLegacyIsThere(netlink::kFamilies, sources));
+  const bool programs = needs.programs || needs.all_netns || HasLegacyTables(sources);
   // Landlock would hide other processes' roots.
   const bool other_roots =
       needs.all_netns || absl::StartsWith(sources.host_root.directory, "/proc/");

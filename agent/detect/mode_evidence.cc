@@ -105,6 +105,18 @@ class EmptyBackend : public netlink::Backend {
   }
 };
 
+// FailedPrecondition: there are no tables. Other errors: it is not known.
+absl::Status CheckLegacyIsThere(absl::Span<const Family> families, const ModeSources& sources) {
+  absl::Status nothing = absl::FailedPreconditionError("there are no iptables-legacy tables");
+  for (const Family family : families) {
+    const absl::StatusOr<std::vector<std::string>> tables =
+        IptablesLegacyTableNames(family, sources);
+    if (tables.ok() && !tables->empty()) return absl::OkStatus();
+    if (!tables.ok() && !absl::IsUnavailable(tables.status())) nothing = tables.status();
+  }
+  return nothing;
+}
+
 }  // namespace
 
 ModeSources SystemModeSources(const std::optional<std::string>& host_root, CommandRunner* runner,
@@ -170,17 +182,6 @@ absl::StatusOr<std::vector<std::string>> IptablesLegacyTableNames(Family family,
     return absl::UnavailableError(absl::StrCat("this kernel has no ", name, "_tables"));
   }
   return std::vector<std::string>();
-}
-
-absl::Status CheckLegacyIsThere(absl::Span<const Family> families, const ModeSources& sources) {
-  absl::Status nothing = absl::FailedPreconditionError("there are no iptables-legacy tables");
-  for (const Family family : families) {
-    const absl::StatusOr<std::vector<std::string>> tables =
-        IptablesLegacyTableNames(family, sources);
-    if (tables.ok() && !tables->empty()) return absl::OkStatus();
-    if (!tables.ok() && !absl::IsUnavailable(tables.status())) nothing = tables.status();
-  }
-  return nothing;
 }
 
 ModeQuestion GatherEvidence(Family family, std::optional<IptablesMode> flag,

@@ -78,11 +78,6 @@ std::vector<FamilyMode> DetectModes(absl::Span<const netlink::Family> families,
 // FailedPrecondition: it is not loaded, so it holds nothing. Unknown: that cannot be told.
 absl::Status CheckNftIsThere(const ModeSources& sources);
 
-// OK: one of `families` has an iptables-legacy table. FailedPrecondition: none has. Other errors:
-// it is not known.
-absl::Status CheckLegacyIsThere(absl::Span<const netlink::Family> families,
-                                const ModeSources& sources);
-
 // The iptables-legacy tables of `family`, raw and security too, in the calling thread's network
 // namespace. Unavailable: this kernel has no iptables-legacy. Other errors: it is not known;
 // PermissionDenied, because the file is root's.
