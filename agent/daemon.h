@@ -12,7 +12,6 @@
 #include <string>
 
 #include "agent/commands.h"
-#include "agent/config/command_line.h"
 #include "agent/config/config.h"
 #include "agent/loop/events.h"
 #include "agent/loop/plan.h"
