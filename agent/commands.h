@@ -2,8 +2,7 @@
 //
 // File: agent/commands.h
 //
-// The one-shot commands: each reads the kernel through a Backend, prints its report, and ends with
-// the exit code that scripts rely on.
+// The one-shot commands: each reads the kernel through a Backend and prints a report.
 #ifndef KIPT_AGENT_COMMANDS_H_
 #define KIPT_AGENT_COMMANDS_H_
 
@@ -43,9 +42,8 @@ ExitCode RunPlan(const CommandInput& input);
 ExitCode RunStatus(const CommandInput& input);
 ExitCode RunSync(const CommandInput& input);
 
-// With `yes` retires what is unclaimed, first in the managed mode. kExitDifferences: something
-// would be retired without `yes`, or a family is left out because its rules are not in place.
-// `node.retire` must be given.
+// With `yes` retires what is unclaimed, first in the managed mode. `node.retire` must be given.
+// kExitDifferences: something would be retired, or a family's rules are not in place.
 ExitCode RunRetire(const CommandInput& input);
 
 // Prints what was detected. kExitDifferences: a contradiction (FamilyMode), with or without a mode.

@@ -25,7 +25,6 @@
 #include "agent/process/config_watch.h"
 #include "agent/process/own_process.h"
 #include "agent/process/syscall_filter.h"
-#include "agent/round_log.h"
 
 namespace kipt::agent {
 namespace {

@@ -8,9 +8,9 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <exception>
 #include <iostream>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "agent/audit/audit.h"
@@ -32,21 +33,55 @@
 #include "agent/detect/host_files.h"
 #include "agent/detect/mode_evidence.h"
 #include "agent/node/node.h"
-#include "agent/process/command.h"
 #include "agent/process/files.h"
 #include "agent/process/network_namespaces.h"
 #include "agent/process/own_process.h"
 #include "agent/process/syscall_filter.h"
 #include "agent/report/report.h"
-#include "agent/round_log.h"
 #include "agent/xtables/iptables_legacy_backend.h"
 #include "agent/xtables/iptables_save.h"
+#include "featuregates/go_text.h"
 #include "featuregates/version.h"
 
 namespace kipt::agent {
 namespace {
 
 static_assert(kAgentRelease == featuregates::Version{KIPT_VERSION_MAJOR, KIPT_VERSION_MINOR});
+
+// While it exists every LOG is one line of standard error, as similar to klog's as glog allows:
+// "I1120 23:24:11.000000 TID file:line] ". Messages are escaped, because names and comments of
+// rules come from others. One object a process.
+class StderrLog final : private google::LogSink {
+ public:
+  StderrLog(const char* program, const Flags& flags) {
+    FLAGS_v = flags.v.value_or(0);
+    FLAGS_vmodule = flags.vmodule.value_or("");
+    // glog itself writes nowhere: neither files nor, unescaped, standard error.
+    FLAGS_logtostderr = FLAGS_logtostdout = FLAGS_alsologtostderr = false;
+    FLAGS_stderrthreshold = google::NUM_SEVERITIES;
+    google::InitGoogleLogging(program);
+    for (int severity = 0; severity < google::NUM_SEVERITIES; ++severity) {
+      google::SetLogDestination(severity, "");
+    }
+    google::AddLogSink(this);
+  }
+  ~StderrLog() override { google::RemoveLogSink(this); }
+  StderrLog(const StderrLog&) = delete;
+  StderrLog& operator=(const StderrLog&) = delete;
+
+ private:
+  using google::LogSink::send;
+  void send(google::LogSeverity severity, const char* /*full_filename*/, const char* file, int line,
+            const google::LogMessageTime& time, const char* message, size_t size) override {
+    std::string text =
+        absl::StrFormat("%c%02d%02d %02d:%02d:%02d.%06d %5d %s:%d] ",
+                        google::GetLogSeverityName(severity)[0], time.month() + 1, time.day(),
+                        time.hour(), time.min(), time.sec(), time.usec(), gettid(), file, line);
+    featuregates::AppendLine(text, absl::string_view(message, size));
+    // One write, so that lines of other processes on the same file do not come between.
+    std::fwrite(text.data(), 1, text.size(), stderr);
+  }
+};
 
 // ---- what a command that only reads gives up before it reads what others wrote ----
 //
@@ -216,23 +251,20 @@ int RunExplain(const std::string& chain, const Config& config, const Flags& flag
   return kExitOk;
 }
 
-// detect, audit, explain: they read more than the rules of one iptables mode.
-ExitOrError RunOnRules(const CommandLine& command_line, const Config& config) {
-  const Flags& flags = command_line.flags;
-  const std::unique_ptr<CommandRunner> runner = NewCommandRunner();
-  const ModeSources sources = SystemModeSources(config.host_root, runner.get());
-  if (command_line.command == Command::kAudit) return RunAudit(config, flags, sources);
-  if (command_line.command == Command::kExplain) {
-    return RunExplain(command_line.argument, config, flags, sources);
-  }
-  if (absl::Status status = ConfineToReading({}, sources); !status.ok()) return status;
-  return RunDetect(DetectModes(config.families, config.iptables_mode, sources, Thoroughness::kAll),
-                   flags.output, std::cout);
-}
-
-// plan, status, sync, retire.
-ExitOrError RunOnKernel(Command command, const Flags& flags, const Config& config) {
+ExitOrError Run(const CommandLine& command_line, const Config& config) {
+  const auto& [command, flags, argument, help] = command_line;
+  if (command == Command::kGates) return RunGates(config, flags.output);
+  if (command == Command::kRun) return RunDaemon(flags, config, KIPT_VERSION);
   Node node(config);
+  // These read more than the rules of one iptables mode.
+  if (command == Command::kAudit) return RunAudit(config, flags, node.sources());
+  if (command == Command::kExplain) return RunExplain(argument, config, flags, node.sources());
+  if (command == Command::kDetect) {
+    if (absl::Status status = ConfineToReading({}, node.sources()); !status.ok()) return status;
+    return RunDetect(
+        DetectModes(config.families, config.iptables_mode, node.sources(), Thoroughness::kAll),
+        flags.output, std::cout);
+  }
   const bool read_only = command != Command::kSync && !flags.yes;
   if (read_only) {
     // The node's iptables may turn out to be iptables-legacy without any table.
@@ -261,21 +293,6 @@ ExitOrError RunOnKernel(Command command, const Flags& flags, const Config& confi
   if (command == Command::kSync) return run(RunSync, Node::Errand::kSync);
   if (command == Command::kRetire) return run(RunRetire, Node::Errand::kRetire);
   return run(command == Command::kStatus ? RunStatus : RunPlan, Node::Errand::kLook);
-}
-
-ExitOrError Run(const CommandLine& command_line, const Config& config) {
-  switch (command_line.command) {
-    case Command::kGates:
-      return RunGates(config, command_line.flags.output);
-    case Command::kDetect:
-    case Command::kAudit:
-    case Command::kExplain:
-      return RunOnRules(command_line, config);
-    case Command::kRun:
-      return RunDaemon(command_line.flags, config, KIPT_VERSION);
-    default:
-      return RunOnKernel(command_line.command, command_line.flags, config);
-  }
 }
 
 int Main(const char* program, const std::vector<std::string>& arguments) {

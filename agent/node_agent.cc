@@ -13,15 +13,23 @@
 namespace kipt::agent {
 namespace {
 
-// What the program is given to have the same, so that the same is checked.
-Flags FlagsOf(const NodeAgentOptions& options) {
-  Flags flags = {.make_iptables_util_chains = options.make_iptables_util_chains,
-                 .host_root = options.host_root,
-                 .iptables_sync_period = options.sync_period,
-                 .watch = std::string(WatchModeName(options.watch)),
-                 .observe = options.observe,
-                 .stale_chains = std::string(StaleChainsName(options.stale_chains)),
-                 .hint_policy = std::string(HintPolicyName(options.hint_policy))};
+// The program's flags with the same meaning, so that both are checked alike.
+absl::StatusOr<Config> ConfigOf(const NodeAgentOptions& options) {
+  const auto add_gate = [](std::string* out, const auto& gate) {
+    absl::StrAppend(out, gate.first, gate.second ? "=true" : "=false");
+  };
+  Flags flags = {
+      .feature_gates = {absl::StrJoin(options.feature_gates, ",", add_gate)},
+      .make_iptables_util_chains = options.make_iptables_util_chains,
+      .ip_families = options.families.empty() ? "auto" : FamiliesText(options.families),
+      .host_root = options.host_root,
+      .iptables_sync_period = options.sync_period,
+      .watch = std::string(WatchModeName(options.watch)),
+      .observe = options.observe,
+      .stale_chains = std::string(StaleChainsName(options.stale_chains)),
+      .hint_policy = std::string(HintPolicyName(options.hint_policy)),
+      .cni_conf_dir = absl::StrJoin(options.cni_conf_dirs, ","),
+  };
   if (options.bits) {
     flags.iptables_masquerade_bit = options.bits->masquerade;
     flags.iptables_drop_bit = options.bits->drop;
@@ -33,22 +41,7 @@ Flags FlagsOf(const NodeAgentOptions& options) {
   if (options.emulated_version) {
     flags.emulated_version = featuregates::ToString(*options.emulated_version);
   }
-  if (!options.feature_gates.empty()) {
-    flags.feature_gates = {
-        absl::StrJoin(options.feature_gates, ",", [](std::string* out, const auto& gate) {
-          absl::StrAppend(out, gate.first, gate.second ? "=true" : "=false");
-        })};
-  }
-  if (!options.families.empty()) flags.ip_families = FamiliesText(options.families);
-  if (options.iptables_mode)
-    flags.iptables_mode = std::string(IptablesModeName(*options.iptables_mode));
-  if (!options.cni_conf_dirs.empty())
-    flags.cni_conf_dir = absl::StrJoin(options.cni_conf_dirs, ",");
-  return flags;
-}
-
-absl::StatusOr<Config> ConfigOf(const NodeAgentOptions& options) {
-  const Flags flags = FlagsOf(options);
+  if (options.iptables_mode) flags.iptables_mode.emplace(IptablesModeName(*options.iptables_mode));
   return options.netns ? ResolveConfigIn(*options.netns, flags) : ResolveConfig(flags);
 }
 

@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/round_log.h"
+#include <glog/logging.h>
 
-#include <unistd.h>
-
-#include <cstdio>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "agent/daemon.h"
 #include "agent/loop/damping.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/rule_forms.h"
-#include "featuregates/go_text.h"
 
 namespace kipt::agent {
 namespace {
@@ -85,33 +81,6 @@ std::string KeptText(const std::vector<Claimed>& kept) {
 }
 
 }  // namespace
-
-StderrLog::StderrLog(const char* program, const Flags& flags) {
-  FLAGS_v = flags.v.value_or(0);
-  FLAGS_vmodule = flags.vmodule.value_or("");
-  // glog itself writes nowhere: neither files nor, unescaped, standard error.
-  FLAGS_logtostderr = FLAGS_logtostdout = FLAGS_alsologtostderr = false;
-  FLAGS_stderrthreshold = google::NUM_SEVERITIES;
-  google::InitGoogleLogging(program);
-  for (int severity = 0; severity < google::NUM_SEVERITIES; ++severity) {
-    google::SetLogDestination(severity, "");
-  }
-  google::AddLogSink(this);
-}
-
-StderrLog::~StderrLog() { google::RemoveLogSink(this); }
-
-void StderrLog::send(google::LogSeverity severity, const char* /*full_filename*/,
-                     const char* base_filename, int line, const google::LogMessageTime& time,
-                     const char* message, size_t message_len) {
-  std::string text = absl::StrFormat("%c%02d%02d %02d:%02d:%02d.%06d %5d %s:%d] ",
-                                     google::GetLogSeverityName(severity)[0], time.month() + 1,
-                                     time.day(), time.hour(), time.min(), time.sec(), time.usec(),
-                                     gettid(), base_filename, line);
-  featuregates::AppendLine(text, absl::string_view(message, message_len));
-  // One write, so that lines of other processes on the same file do not come between.
-  std::fwrite(text.data(), 1, text.size(), stderr);
-}
 
 void LogConfig(const Config& config) {
   for (const std::string& warning : config.warnings) LOG(WARNING) << warning;

@@ -37,8 +37,7 @@ absl::string_view CommandName(Command command);  // "run", ...
 struct CommandRow {
   absl::string_view name;
   absl::string_view help;
-  // The argument that the command requires, "TABLE/CHAIN", and one for the message if it is
-  // missing. Empty: none is accepted.
+  // The argument that the command requires, and an example. Empty: none is accepted.
   absl::string_view argument = "";
   absl::string_view example = "";
 };
@@ -50,7 +49,7 @@ struct CommandLine {
   Flags flags = {};
   // The TABLE/CHAIN of `explain`, the shell of `completion`; else empty.
   std::string argument = {};
-  // Where --help or -h was given, then alone: the program prints it and ends with 0.
+  // The text of --help where that was given; the rest is not parsed then.
   std::string help = {};
 
   bool operator==(const CommandLine&) const = default;

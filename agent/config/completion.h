@@ -2,9 +2,9 @@
 //
 // File: agent/config/completion.h
 //
-// Completion of a command line by bash and zsh, made from a description of the program. The shells
-// run a short script, which asks the program itself: `PROGRAM __complete WORD...`. Both programs of
-// this project complete and have their manual pages (deploy/debian/manual_page.h) so. Pure.
+// Completion of a command line by bash and zsh, from a description of the program. Manual pages
+// (deploy/debian/manual_page.h) are made from it, too. The shells run a short script, which asks
+// the program itself: `PROGRAM __complete WORD...`.
 #ifndef KIPT_AGENT_CONFIG_COMPLETION_H_
 #define KIPT_AGENT_CONFIG_COMPLETION_H_
 
@@ -50,7 +50,7 @@ struct CompletionFlag {
 struct CompletionCommand {
   std::string name;
   std::string help;
-  // The argument that the command requires, as help names it ("TABLE/CHAIN"). Empty: it takes none.
+  // As help names it, "TABLE/CHAIN". Empty: the command takes none.
   std::string argument = {};
   CompletionValues argument_values = {};
 };
@@ -74,8 +74,7 @@ inline constexpr char kCompleteCommand[] = "__complete";
 // the part of the word that stays ("--ip-families=ipv4,"), and "WORD\tHELP" lines.
 std::string Complete(const CompletionSpec& spec, absl::Span<const std::string> words);
 
-// kube-iptables-agent's own: kCommandTable, kSettings, the feature gates of the default release and
-// kubelet's chains.
+// kube-iptables-agent's own.
 CompletionSpec AgentCompletion();
 
 }  // namespace kipt::agent

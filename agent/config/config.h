@@ -3,7 +3,7 @@
 // File: agent/config/config.h
 //
 // Flags as values, and the effective configuration: flags over file over defaults, resolved at the
-// emulated Kubernetes release and checked. Nobody needs to check it again.
+// emulated Kubernetes release, and checked.
 #ifndef KIPT_AGENT_CONFIG_CONFIG_H_
 #define KIPT_AGENT_CONFIG_CONFIG_H_
 
@@ -33,9 +33,7 @@ inline constexpr featuregates::Version kAgentRelease = {0, 7};
 // kDot: only `audit` has it.
 enum class OutputFormat : uint8_t { kText, kJson, kDot };
 
-// The flags that were given; empty where one was not. The last of a repeated flag counts, except
-// for
-// --feature-gates.
+// The flags that were given. The last of a repeated flag counts, except --feature-gates.
 struct Flags {
   // kubelet's
   std::optional<std::string> config = {};
@@ -46,7 +44,7 @@ struct Flags {
   std::optional<int> v = {};
   std::optional<std::string> vmodule = {};
   // ours
-  std::optional<int> iptables_masquerade_label = {};  // the same
+  std::optional<int> iptables_masquerade_label = {};  // checked by ResolveConfig, too
   std::optional<int> iptables_drop_label = {};
   std::optional<std::string> emulated_version = {};
   std::optional<std::string> ip_families = {};
@@ -72,16 +70,16 @@ struct Flags {
 };
 
 struct Config {
-  // A release newer than the newest known one is already replaced by that one.
+  // At most the newest known release.
   featuregates::Version emulated_version;
   featuregates::FeatureGates gates;
   bool make_iptables_util_chains = true;
   // What the two above choose.
   Mode mode = Mode::kOff;
-  // As given, also where they have no effect: an earlier legacy mode may have used them. 14 and 15
-  // where the given pair has no effect and is not valid.
+  // As given, even without effect, because an earlier legacy mode may have used them. The default
+  // replaces an invalid pair that has no effect.
   MarkBits bits = {};
-  // As given, also where ConnLabelMarking is off; 114 and 115 where they are equal there.
+  // Likewise.
   ConnLabels labels = {};
   // --ip-families is "auto".
   bool families_by_kernel = true;
@@ -157,8 +155,7 @@ struct ConfigChange {
 std::vector<ConfigChange> WhatChanges(const Config& from, const Config& to);
 
 // The changed settings that are fixed at start, because sockets are opened and privileges dropped
-// once: iptablesMode, hostRoot, watch and the two addresses. A line for people each: "watch: events
-// now, poll wanted".
+// once, each as a line for people: "watch: events now, poll wanted".
 std::vector<std::string> WhatNeedsARestart(const Config& running, const Config& wanted);
 
 // "events", "poll".

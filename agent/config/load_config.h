@@ -9,10 +9,9 @@
 //   featureGates: {IPTablesOwnershipCleanup: false}
 //   iptablesMasqueradeBit: 14                   and the other fields of settings.h
 //
-// and kubelet's own file (kubelet.config.k8s.io/v1beta1, KubeletConfiguration), so that bits and
-// gates are set in one place. Of that one, only featureGates, iptablesMasqueradeBit and
-// iptablesDropBit are read. makeIPTablesUtilChains is not: it controls *kubelet*, and an operator
-// who lets the agent take over sets it to false, which must not switch the agent off.
+// and kubelet's (kubelet.config.k8s.io/v1beta1, KubeletConfiguration), of which only featureGates,
+// iptablesMasqueradeBit and iptablesDropBit are read. makeIPTablesUtilChains is not: an operator
+// who lets the agent take over from kubelet sets it to false, which must not switch the agent off.
 #ifndef KIPT_AGENT_CONFIG_LOAD_CONFIG_H_
 #define KIPT_AGENT_CONFIG_LOAD_CONFIG_H_
 
@@ -25,14 +24,13 @@
 
 namespace kipt::agent {
 
-// Parses `text`, which came from `path`. InvalidArgument "PATH:LINE: ..." for malformed YAML,
-// another kind or apiVersion, a field of the wrong type that is read, and, in our own kind, an
-// unknown field or a field without a value. In a KubeletConfiguration such a field is not set.
+// Parses the file's `text`. InvalidArgument "PATH:LINE: ..." for malformed YAML, another kind or
+// apiVersion, a read field of the wrong type, and, in our own kind, a field that is unknown or has
+// no value. In a KubeletConfiguration such a field is not set.
 absl::StatusOr<ConfigFile> ParseConfigFile(absl::string_view path, absl::string_view text);
 
-// Reads and parses the regular file `path`. InvalidArgument, with what to do, also where that
-// cannot be read or is larger than kMaxYamlBytes. `may_be_missing`: a missing file is an empty
-// ConfigFile.
+// Reads and parses a regular file of at most kMaxYamlBytes. Every error is InvalidArgument, with
+// what to do. `may_be_missing`: a missing file is an empty ConfigFile.
 absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path, bool may_be_missing = false);
 
 // The files that decide, for tests to set.
@@ -41,11 +39,9 @@ struct ConfigSources {
   std::string if_inet6_path = kIfInet6Path;
 };
 
-// Reads the configuration file and merges: flags, file, defaults; feature gates gate by gate. Enter
-// the namespace of --netns first.
-//
-// InvalidArgument as ReadConfigFile and ResolveConfig (config.h). An unknown gate is an error in a
-// flag and in our own kind, and ignored in a KubeletConfiguration.
+// ReadConfigFile and ResolveConfig; feature gates are merged gate by gate. Enter the namespace of
+// --netns first. An unknown gate is an error in a flag and in our own kind, and ignored in a
+// KubeletConfiguration.
 absl::StatusOr<Config> LoadConfig(const Flags& flags, const ConfigSources& sources = {});
 
 }  // namespace kipt::agent

@@ -2,26 +2,22 @@
 //
 // File: agent/config/settings.h
 //
-// The settings of the agent as one table, which the command line, the configuration file, --help,
-// the manual page, the completions, /flagz, /configz and the log read. A new setting is a field in
-// Flags, a field in Config and a row here.
+// The agent's settings as one table, which everything that parses, prints or documents them reads.
+// A new setting is a field in Flags, a field in Config and a row here.
 #ifndef KIPT_AGENT_CONFIG_SETTINGS_H_
 #define KIPT_AGENT_CONFIG_SETTINGS_H_
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "agent/config/config.h"
-#include "featuregates/feature_gates.h"
 
 namespace kipt::agent {
 
@@ -50,7 +46,7 @@ struct Setting {
   // The effective value as a flag or a file would give it.
   std::string (*print)(const Config& config) = nullptr;
   // Copies the value, which is one of `accepted`. An error is the reason alone. Null: config.cc
-  // resolves the setting together with others.
+  // resolves it.
   absl::Status (*apply)(const Flags& given, Config& config) = nullptr;
   // The possible values, "keep, retire". Empty: any text, or a number.
   absl::string_view accepted = "";
@@ -72,8 +68,7 @@ const Setting* SettingOf(FlagMember member);
 // Reads one value of a flag into `flags`. An error is the reason alone.
 absl::Status ParseFlag(const Setting& setting, absl::string_view text, Flags& flags);
 bool IsGiven(const Setting& setting, const Flags& flags);
-// The value that was given, else the default. Empty where the default depends on the node or the
-// release.
+// The given value, else the default; empty where that depends on the node or the release.
 std::string FlagText(const Setting& setting, const Flags& flags);
 // `setting.help` with the default.
 std::string HelpWithDefault(const Setting& setting);

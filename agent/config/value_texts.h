@@ -38,8 +38,7 @@ struct BindAddress {
 };
 
 // HOST is an IPv4 address, or an IPv6 address in brackets, not a name: that could lead elsewhere
-// tomorrow. PORT is decimal, 0 to 65535, 0 being any that is free. InvalidArgument "it must be
-// ...".
+// tomorrow. PORT is decimal, 0 to 65535, 0 being any that is free. Errors are InvalidArgument.
 absl::StatusOr<BindAddress> ParseBindAddress(absl::string_view text);
 
 // As ParseBindAddress takes it, in one form; empty for neither IPv4 nor IPv6.

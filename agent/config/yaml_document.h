@@ -2,15 +2,10 @@
 //
 // File: agent/config/yaml_document.h
 //
-// One YAML document as a small tree in which every value knows its line, and a typed reader that
-// refuses what merely converts. Files come from operators and templates, so the parser takes no
-// more than a configuration needs: one document, no duplicate keys, bounded size, depth and number
-// of values. Anchors, aliases and merge keys are refused only where they are read: a
-// KubeletConfiguration may have them in fields that are kubelet's alone.
-//
-//   auto document = YamlDocument::Parse("config.yaml", "iptablesDropBit: 15\n");
-//   const YamlNode* bit = document->root().Find("iptablesDropBit");
-//   document->Text(*bit, "iptablesDropBit", YamlType::kInt32);  // "15"
+// One YAML document as a tree in which every value knows its line, and a typed reader that refuses
+// what merely converts. The parser accepts no more than a configuration needs: one document, no
+// duplicate keys, bounded size, depth and number of values. Anchors, aliases and merge keys are
+// refused only where they are read: a KubeletConfiguration may have them in kubelet's own fields.
 //
 // Every error is InvalidArgument and begins with "FILE:LINE: ".
 #ifndef KIPT_AGENT_CONFIG_YAML_DOCUMENT_H_
@@ -62,26 +57,24 @@ struct YamlEntry {
 };
 
 enum class YamlType : uint8_t {
-  // The booleans of YAML 1.1, as sigs.k8s.io/yaml reads a KubeletConfiguration: true, yes, on, y
-  // and false, no, off, n, each also Capitalised and in CAPITALS, never in quotes.
+  // As sigs.k8s.io/yaml reads them, in YAML 1.1: true, yes, on, y, false, no, off, n, also
+  // Capitalised and in CAPITALS, never in quotes.
   kBool,
-  // A decimal integer as people write it. Kubernetes reads 014 as 12 and 0x0e as 14; here both are
-  // refused, as are "14" in quotes, 1_4 and 14.0.
+  // Decimal. 014 and 0x0e, which Kubernetes reads as 12 and 14, are refused, as are "14",
+  // 1_4, 14.0.
   kInt32,
-  // What YAML reads as a number, a boolean or null is refused without quotes: another program that
-  // touches the file would turn 1.30 into 1.3.
+  // A number, boolean or null must be in quotes: other programs would turn 1.30 into 1.3.
   kString,
 };
 
 class YamlDocument {
  public:
-  // `origin` is the file's name, for messages. A text without any document (empty, nothing but
-  // comments) gives a root of kind kNull.
+  // `origin` is the file's name, for messages. A text without a document gives a root of kind
+  // kNull.
   static absl::StatusOr<YamlDocument> Parse(absl::string_view origin, absl::string_view text);
 
   const YamlNode& root() const { return root_; }
 
-  // InvalidArgument "ORIGIN:LINE: message".
   absl::Status ErrorAt(int line, absl::string_view message) const;
 
   // An error at the first anchor, alias or merge key in `node`: its value is written elsewhere.

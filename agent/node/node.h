@@ -2,11 +2,10 @@
 //
 // File: agent/node/node.h
 //
-// Where a configuration meets a machine. A Node finds out which iptables the machine uses, its
-// backend, what it can hold, what is desired there, and who depends on what is stale. `sync`,
-// `plan`, `status`, `retire`, the daemon and the library all begin here. A HostedAgent is a Node
-// and the Agent that keeps its rules in place: the core of `kube-iptables-agent run` and of
-// agent/node_agent.h, which describes its threads and network namespaces.
+// A Node finds out which iptables the machine uses, its backend, what it can hold, what is desired
+// there, and who depends on what is stale. A HostedAgent is a Node and the Agent that keeps its
+// rules in place: the core of `kube-iptables-agent run` and of agent/node_agent.h, which describes
+// its threads and network namespaces.
 #ifndef KIPT_AGENT_NODE_NODE_H_
 #define KIPT_AGENT_NODE_NODE_H_
 
@@ -49,8 +48,8 @@ struct NodeQuestions {
 // Not safe for use by several threads at once. Must outlive what it returns.
 class Node {
  public:
-  // kSync tries once, so a refusal by the kernel counts whatever files say; the others try nothing,
-  // so they read all files that tell.
+  // kSync tries once, so the kernel's refusal decides; the others read every file that shows what
+  // the kernel has.
   enum class Errand : uint8_t { kLook, kSync, kRetire };
 
   // This machine, in the calling thread's network namespace or in `visited`, which is entered on
@@ -75,8 +74,8 @@ class Node {
   // The backend (ChooseBackend) of --iptables-mode or of the iptables that the node uses.
   // `read_only`: nf_tables is not loaded for it.
   BackendOrError Open(bool read_only);
-  // Whether the node has changed its iptables, where no setting fixes it: "the node's iptables is
-  // now legacy, not nft". Empty: it has not. Nothing: that is not known.
+  // "the node's iptables is now legacy, not nft"; empty where it has not changed. Nothing: that is
+  // not known, or a setting fixes it.
   std::optional<std::string> ModeChange() const;
 
   // For one command; Open has succeeded.
@@ -86,8 +85,7 @@ class Node {
   // What the other iptables mode holds; creates and loads nothing.
   OtherMode ReadOther() const;
   // With --stale-chains=retire: puts the desired state in place through `backend`, and then retires
-  // what the other iptables mode holds. At the start only, because reaching that mode needs
-  // privileges that are dropped then. Nothing: nothing is to be retired there.
+  // what the other iptables mode holds, if anything; only at the start, which has the privileges.
   absl::StatusOr<std::optional<RetireReport>> RetireOtherFirst(netlink::Backend& backend);
   // Who depends on what, with the rules of `other`. What cannot be read of them (by a daemon that
   // may run no programs) counts as claiming every mark.
@@ -114,24 +112,22 @@ class Node {
 };
 
 struct HostedAgentOptions {
-  // The families of `auto` are those of the thread that called ResolveConfig: see ResolveConfigIn.
   Config config;
   // NodeAgentOptions::netns.
   std::optional<std::string> netns = {};
-  // How iptables-legacy is read and written: command_deadline is how long a program that hangs
-  // stops the loop. lock_waited is called on the thread that is in the namespace, while the loop's
-  // waits for it.
+  // A program that hangs stops the loop for command_deadline. lock_waited is called on the thread
+  // that is in the namespace, while the loop's waits for it.
   IptablesLegacyOptions legacy = {};
   // AgentOptions::patience.
   absl::Duration patience = Clock().patience;
 };
 
-// All are called on the thread of the loop, in its own network namespace, and may be empty. They
-// may call every member of the agent, once Create has returned it, and must not destroy it.
+// Called on the loop's thread, in its own network namespace; may be empty. They may call every
+// member of the agent, once Create has returned it, and must not destroy it.
 struct HostedAgentHandlers {
   // At the end of every round.
   std::function<void(const Round&)> round = {};
-  // What an operator should know once and no round reports: one sentence. Also within Create.
+  // As NodeAgentHandlers::notice, and also within Create.
   std::function<void(absl::LogSeverity, absl::string_view)> notice = {};
   // What was retired of the other iptables mode: once, within Create.
   std::function<void(const RetireReport&)> retired = {};
@@ -146,17 +142,12 @@ class HostedAgent {
   HostedAgent(const HostedAgent&) = delete;
   HostedAgent& operator=(const HostedAgent&) = delete;
 
-  // From the next turn of the loop on, this is desired.
-  //
-  // FailedPrecondition: it needs another agent (WhatNeedsARestart). This one continues, and is not
-  // ready until a SetConfig succeeds; that of config() does.
+  // As NodeAgent::SetOptions. FailedPrecondition: WhatNeedsARestart.
   absl::Status SetConfig(Config config);
   const Config& config() const { return node_.config(); }
 
-  // A copy. must_restart is not empty where only a new agent can continue: the last SetConfig was
-  // refused, or the node has changed its iptables mode.
+  // As NodeAgent's.
   AgentState state() const;
-  // Fixed once a backend was opened; empty before, and then config().iptables_mode may tell.
   std::optional<IptablesMode> iptables_mode() const { return node_.mode(); }
 
  private:
