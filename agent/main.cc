@@ -41,7 +41,7 @@
 #include "agent/round_log.h"
 #include "agent/xtables/iptables_legacy_backend.h"
 #include "agent/xtables/iptables_save.h"
-#include "featuregates/version.h"
+#include "featuregates/feature.h"
 
 namespace kipt::agent {
 namespace {

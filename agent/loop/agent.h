@@ -26,7 +26,7 @@
 #include "agent/loop/reconciler.h"
 #include "agent/loop/round.h"
 #include "agent/policy/policy.h"
-#include "featuregates/version.h"
+#include "featuregates/feature.h"
 #include "netlink/backend.h"
 
 namespace kipt::agent {

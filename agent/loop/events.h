@@ -17,7 +17,7 @@
 #include "agent/policy/diff.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/retirement.h"
-#include "featuregates/version.h"
+#include "featuregates/feature.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {
