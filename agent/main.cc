@@ -40,8 +40,8 @@
 #include "agent/report/report.h"
 #include "agent/xtables/iptables_legacy_backend.h"
 #include "agent/xtables/iptables_save.h"
+#include "featuregates/feature.h"
 #include "featuregates/go_text.h"
-#include "featuregates/version.h"
 
 namespace kipt::agent {
 namespace {

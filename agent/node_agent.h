@@ -46,7 +46,7 @@
 #include "agent/loop/events.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/retirement.h"
-#include "featuregates/version.h"
+#include "featuregates/feature.h"
 #include "netlink/backend.h"
 #include "netlink/ruleset.h"
 

@@ -10,7 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "agent/daemon.h"
-#include "agent/loop/damping.h"
+#include "agent/loop/round.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/rule_forms.h"
 

@@ -13,7 +13,7 @@
 namespace kipt::featuregates {
 namespace {
 
-// Every check below goes on after a fault; the first one is what `status` says.
+// Checking goes on after a fault; `status` keeps the first.
 template <typename... Parts>
 void Refuse(absl::Status& status, bool faulty, const Parts&... parts) {
   if (faulty) status.Update(absl::InternalError(absl::StrCat(parts...)));
@@ -55,7 +55,7 @@ void CheckLife(const Feature& feature, absl::Status& status) {
          ", not after its last milestone (", ToString(last), ")");
 }
 
-// What depends on a feature must not stand higher than it does.
+// A feature must not be more stable than its dependencies.
 int Stability(Stage stage) {
   constexpr std::array kInOrderOfStages = {1, 1, 2, 3, 0};
   return kInOrderOfStages.at(static_cast<size_t>(stage));
@@ -63,7 +63,6 @@ int Stability(Stage stage) {
 
 void CheckDependency(const Feature& feature, const Milestone& own, const Feature& dependency,
                      absl::Status& status) {
-  // What is not there yet is off, free and not stable.
   const Milestone absent{.since = own.since, .stage = Stage::kPreAlpha};
   const Milestone* found = MilestoneAt(dependency, own.since);
   const Milestone& needed = found == nullptr ? absent : *found;
@@ -81,7 +80,7 @@ void CheckDependencies(const Component& component, const Feature& feature, absl:
   for (const Feature* dependency : feature.depends_on) {
     Refuse(status, !absl::c_linear_search(component.features, dependency),
            "cannot add dependency from ", feature.name, " to unknown feature ", dependency->name);
-    // The newest milestone first: the message then names the release that people work on.
+    // The newest milestone first: the message then names the newest release.
     for (size_t i = feature.milestones.size(); i > 0; --i) {
       CheckDependency(feature, feature.milestones[i - 1], *dependency, status);
     }
@@ -98,6 +97,8 @@ void CheckCycles(const Feature& feature, std::vector<const Feature*> path, absl:
 }
 
 }  // namespace
+
+std::string ToString(Version version) { return absl::StrCat(version.major, ".", version.minor); }
 
 absl::string_view StageLabel(Stage stage) {
   constexpr std::array<absl::string_view, 5> kInOrder = {"PRE-ALPHA", "ALPHA", "BETA", "",

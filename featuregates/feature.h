@@ -2,7 +2,7 @@
 //
 // File: featuregates/feature.h
 //
-// A feature is a value with a life: the stages it goes through, release by release.
+// A feature gate as a value: its stage in each release.
 //
 //   inline constexpr Milestone kFasterSyncLife[] = {
 //       {.since = {1, 25}, .stage = Stage::kAlpha, .enabled = false},
@@ -12,19 +12,33 @@
 //   inline constexpr Feature kFasterSync = {
 //       .name = "FasterSync", .milestones = kFasterSyncLife, .removed = Version{1, 30}};
 //
-// Everything here is constant data; the declarations are checked once, when they are resolved.
+// Everything here is constant data, which CheckDeclarations checks.
 #ifndef KIPT_FEATUREGATES_FEATURE_H_
 #define KIPT_FEATUREGATES_FEATURE_H_
 
+#include <compare>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "featuregates/version.h"
 
 namespace kipt::featuregates {
+
+// A release: major and minor, not negative, because gates never change in a patch release. Ordered
+// as releases are: 1.9 < 1.10 < 2.0.
+struct Version {
+  int major = 0;
+  int minor = 0;
+
+  // clang-tidy 14 takes the 0 inside the generated comparison for a null pointer.
+  constexpr auto operator<=>(const Version&) const = default;  // NOLINT(modernize-use-nullptr)
+};
+
+// "1.27".
+std::string ToString(Version version);
 
 // The stages of k8s.io/component-base/featuregate.
 enum class Stage : uint8_t {
@@ -35,10 +49,9 @@ enum class Stage : uint8_t {
   kDeprecated,  // likewise; the last stage there is
 };
 
-// The text component-base has for the stage, which is also the label `stage` of the metric
-// kubernetes_feature_enabled: "PRE-ALPHA", "ALPHA", "BETA", "" (GA), "DEPRECATED".
+// component-base's text, also the label `stage` of kubernetes_feature_enabled: "PRE-ALPHA",
+// "ALPHA", "BETA", "" (GA), "DEPRECATED".
 absl::string_view StageLabel(Stage stage);
-
 // For people: as StageLabel, but "GA".
 absl::string_view StageName(Stage stage);
 
@@ -48,8 +61,8 @@ struct Milestone {
   Stage stage = Stage::kAlpha;
   // The default.
   bool enabled = false;
-  // The default can no longer be overridden by the feature's own name. AllAlpha and AllBeta change
-  // a locked alpha or beta feature all the same, as they do in component-base.
+  // The feature's own name cannot override the default. AllAlpha and AllBeta can, as in
+  // component-base.
   bool locked = false;
 };
 
@@ -57,39 +70,35 @@ struct Feature {
   absl::string_view name;
   // Ascending; at least one.
   absl::Span<const Milestone> milestones;
-  // From this release on the name is unknown, as the release's own kubelet does not know it. The
-  // behaviour stays what the last milestone says.
+  // From this release on the name is unknown. The last milestone still holds.
   std::optional<Version> removed = std::nullopt;
   // Features of the same component that must be enabled wherever this one is.
   absl::Span<const Feature* const> depends_on = {};
 };
 
-// Features that live by one version. Kubernetes' gates live by the release that is emulated; the
-// project's own by the project's own version, so no emulation ever hides them.
+// Features that depend on one version: Kubernetes' on the emulated release, the project's own on
+// the project's version, so that no emulation hides them.
 struct Component {
-  // "kubelet". Says in States() where a gate comes from; Overrides::component refers to it.
+  // "kubelet": GateState::component and Overrides::component.
   absl::string_view name;
   Version version;
   absl::Span<const Feature* const> features;
 };
 
-// The milestone that counts at `version`; null before the first. After `removed` it is the last
-// one.
+// The milestone that counts at `version`: null before the first, the last one after `removed`.
 const Milestone* MilestoneAt(const Feature& feature, Version version);
 
 // Whether a flag may name the feature at `version`: from its first milestone until it is removed.
 //
-// This differs from component-base, deliberately. There one binary emulates older releases, and a
-// feature younger than the emulated release is "PreAlpha at emulated version ...". We emulate the
-// release itself, and its kubelet has never heard the name: "unrecognized feature gate". Only a
-// feature that is declared PRE-ALPHA at `version` gets component-base's message.
+// Unlike component-base, where a feature younger than the emulated release is "PreAlpha at emulated
+// version ...", we emulate that release's kubelet, which does not know the name: "unrecognized
+// feature gate". Only a feature declared PRE-ALPHA at `version` gets component-base's message.
 bool IsNameable(const Feature& feature, Version version);
 
-// Refuses what component-base refuses in AddVersioned and AddDependencies: lives that go backwards,
-// resurrect or unlock; dependencies that are unknown, circular, or less stable, less enabled or
-// less locked than what depends on them; names declared twice, over all components. Also a feature
-// that is removed before its last milestone. Internal, for the mistake is in code:
-// FeatureGates::Resolve calls it, and a test of a component fails on it.
+// Refuses what component-base refuses in AddVersioned and AddDependencies: milestones that go
+// backwards, resurrect or unlock; dependencies that are unknown, circular, or less stable, less
+// enabled or less locked than what depends on them; names declared twice, over all components. Also
+// a feature that is removed before its last milestone. Internal, because the code is wrong.
 absl::Status CheckDeclarations(absl::Span<const Component> components);
 
 }  // namespace kipt::featuregates

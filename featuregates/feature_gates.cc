@@ -19,12 +19,6 @@ constexpr absl::string_view kAllBeta = "AllBeta";
 
 absl::string_view BoolText(bool value) { return value ? "true" : "false"; }
 
-// As utilerrors.NewAggregate prints a list of errors.
-std::string AggregateText(const std::vector<std::string>& errors) {
-  if (errors.size() == 1) return errors.front();
-  return absl::StrCat("[", absl::StrJoin(errors, ", "), "]");
-}
-
 // A name that can be set at its component's version.
 struct Gate {
   GateState state;
@@ -33,13 +27,13 @@ struct Gate {
   const Component* component = nullptr;
 };
 
-// The value that won for a name, and who said it.
+// The value that won for a name, and its source.
 struct Choice {
   bool value = false;
   const Overrides* source = nullptr;
 };
 
-// What says `component` speaks of this one; the empty one of all.
+// Whether a source of `component` reaches `gate`; an empty one reaches all.
 bool Reaches(absl::string_view component, const Gate& gate) {
   return component.empty() || gate.component == nullptr || component == gate.component->name;
 }
@@ -80,7 +74,11 @@ class FeatureGates::Resolution {
       SetTheOthers();
       CheckEnabledDependencies();
     }
-    if (!errors_.empty()) return absl::InvalidArgumentError(AggregateText(errors_));
+    if (errors_.size() == 1) return absl::InvalidArgumentError(errors_.front());
+    // As utilerrors.NewAggregate prints them.
+    if (!errors_.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("[", absl::StrJoin(errors_, ", "), "]"));
+    }
     for (auto& [name, gate] : gates_) {
       if (gate.state.stage != Stage::kPreAlpha) result_.states_.push_back(std::move(gate.state));
     }
@@ -124,8 +122,7 @@ class FeatureGates::Resolution {
         "=", BoolText(choice.value), ". It will be removed in a future release."));
   }
 
-  // By AllAlpha or AllBeta, where it reaches them. A lock does not hold these off (component-base:
-  // setUnsetAlphaGates).
+  // By AllAlpha or AllBeta, even where locked (component-base: setUnsetAlphaGates).
   void SetTheOthers() {
     for (auto& [name, gate] : gates_) {
       if (gate.feature == nullptr) continue;
@@ -138,7 +135,7 @@ class FeatureGates::Resolution {
     }
   }
 
-  // Only of what can be named: nobody could turn off the others.
+  // Only of what can be named: no source can turn off the others.
   void CheckEnabledDependencies() {
     for (const auto& [name, gate] : gates_) {
       if (gate.feature == nullptr || !gate.state.enabled) continue;

@@ -29,8 +29,7 @@ constexpr RuneRange kSpaces[] = {
     {0x09, 0x0D},     {0x20, 0x20},     {0x85, 0x85},     {0xA0, 0xA0},     {0x1680, 0x1680},
     {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}};
 
-// What unicode.IsPrint refuses beyond ASCII: controls, spaces, format characters (the ones that
-// turn text around among them), private use.
+// What unicode.IsPrint refuses beyond ASCII: controls, spaces, format characters, private use.
 constexpr RuneRange kInvisible[] = {
     {0x80, 0xA0},     {0xAD, 0xAD},       {0x600, 0x605},     {0x61C, 0x61C},   {0x6DD, 0x6DD},
     {0x70F, 0x70F},   {0x1680, 0x1680},   {0x180E, 0x180E},   {0x2000, 0x200F}, {0x2028, 0x202F},
@@ -42,7 +41,7 @@ bool IsIn(absl::Span<const RuneRange> ranges, char32_t rune) {
       ranges, [rune](const RuneRange& range) { return range.first <= rune && rune <= range.last; });
 }
 
-// How the first byte of a sequence of UTF-8 tells its length.
+// The first byte of a UTF-8 sequence shows its length.
 struct LeadRow {
   uint8_t mask;
   uint8_t lead;
@@ -172,7 +171,6 @@ absl::StatusOr<int32_t> GoParseInt32(absl::string_view text) {
                                        : static_cast<int64_t>(value));
 }
 
-// Printable leaves quotes and backslashes as they are.
 std::string GoQuote(absl::string_view text) {
   const std::string escaped = absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"\"", "\\\""}});
   return absl::StrCat("\"", Printable(escaped), "\"");

@@ -2,10 +2,9 @@
 //
 // File: featuregates/go_text.h
 //
-// What Go's strings and strconv packages do to text, so that a flag or a message that people know
-// from kubelet reads the same here; and the one escape for what strangers wrote (comments and names
-// of rules, chains, processes, files) on its way to a terminal, a log, a graph or a page. Pure
-// functions.
+// What Go's strings and strconv packages do to text, so that flags and messages read as kubelet's;
+// and the one escape for foreign text (comments and names of rules, chains, processes, files) that
+// is printed. Pure functions.
 #ifndef KIPT_FEATUREGATES_GO_TEXT_H_
 #define KIPT_FEATUREGATES_GO_TEXT_H_
 
@@ -26,24 +25,24 @@ struct Rune {
   bool valid = false;
 };
 
-// The first of `text`, which must not be empty. Not UTF-8 is what RFC 3629 refuses: overlong forms,
-// surrogates, code points beyond U+10FFFF, cut sequences.
+// The first of `text`, which must not be empty, by RFC 3629: overlong forms, surrogates, code
+// points beyond U+10FFFF and cut sequences are not UTF-8.
 Rune FirstRune(absl::string_view text);
 
-// `text` as part of one line, in valid UTF-8 without control characters (C0, DEL, C1), without
-// invisible ones (those that turn text around among them) and without line ends: as strconv.Quote
-// of Go spells them, "\n", "\x1b", "\u202e". Quotes and backslashes stay as they are, so that it
-// may be done twice.
+// `text` as part of one line of valid UTF-8: control characters (C0, DEL, C1), line ends and
+// invisible characters, such as those that reverse text, as strconv.Quote spells them: "\n",
+// "\x1b",
+// "\u202e". Idempotent: quotes and backslashes stay unchanged.
 std::string Printable(absl::string_view text);
 
-// One line of a report: `parts` as of StrCat, printable, and the end of the line.
+// One line of a report: StrCat of `parts`, printable.
 template <typename... Parts>
 void AppendLine(std::string& report, const Parts&... parts) {
   absl::StrAppend(&report, Printable(absl::StrCat(parts...)), "\n");
 }
 
-// strings.TrimSpace: `text` without Unicode's white space at both ends; the no-break space that
-// comes along when a flag is copied from a web page is one.
+// strings.TrimSpace: `text` without Unicode's white space at both ends, such as the no-break space
+// of a flag copied from a web page.
 absl::string_view GoTrimSpace(absl::string_view text);
 
 // strconv.ParseBool: 1, t, T, TRUE, true, True, 0, f, F, FALSE, false, False; "yes" and "on" are
@@ -55,9 +54,8 @@ absl::StatusOr<bool> GoParseBool(absl::string_view text);
 // `strconv.ParseInt: parsing "x": invalid syntax`, or `value out of range`.
 absl::StatusOr<int32_t> GoParseInt32(absl::string_view text);
 
-// strconv.Quote: in double quotes; quotes, backslashes, control characters, invisible characters
-// and bytes that are not UTF-8 escaped. Safe to print to a terminal or a log. Differs from Go for
-// code points that Unicode does not assign: they stay as they are.
+// strconv.Quote: Printable in double quotes, with quotes and backslashes escaped. Unlike Go, leaves
+// code points that Unicode does not assign unchanged.
 std::string GoQuote(absl::string_view text);
 
 // The same, cut after 60 bytes: how a message repeats what it was given.

@@ -2,12 +2,12 @@
 //
 // File: featuregates/known_features.h
 //
-// The feature gates that we know: those of kubelet's that decide about iptables, and our own. And
-// the releases we emulate.
+// Kubelet's feature gates that decide about iptables, our own, and the releases that we emulate.
 #ifndef KIPT_FEATUREGATES_KNOWN_FEATURES_H_
 #define KIPT_FEATUREGATES_KNOWN_FEATURES_H_
 
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -16,8 +16,8 @@
 namespace kipt::featuregates {
 
 // KEP-3178 "Cleaning up IPTables Chain Ownership": kubelet no longer makes the chains that only
-// kube-proxy uses. Releases as in the KEP's graduation criteria and in kubernetes/kubernetes: beta
-// in #114472, GA and locked in #119374, name removed in #122137.
+// kube-proxy uses. In kubernetes/kubernetes: beta in #114472, GA and locked in #119374, name
+// removed in #122137.
 inline constexpr Milestone kIPTablesOwnershipCleanupLife[] = {
     {.since = {1, 25}, .stage = Stage::kAlpha, .enabled = false},
     {.since = {1, 27}, .stage = Stage::kBeta, .enabled = true},
@@ -29,7 +29,6 @@ inline constexpr Feature kIPTablesOwnershipCleanup = {
     .removed = Version{1, 30},
 };
 
-// All of kubelet's gates that we know.
 inline constexpr const Feature* kKubeletFeatures[] = {&kIPTablesOwnershipCleanup};
 
 inline constexpr absl::string_view kKubeletComponentName = "kubelet";
@@ -39,17 +38,18 @@ inline Component KubeletComponent(Version emulated) {
   return {.name = kKubeletComponentName, .version = emulated, .features = kKubeletFeatures};
 }
 
-// What the field featureGates of a KubeletConfiguration says. The file is kubelet's: most of its
-// gates are none of ours and are ignored, and AllAlpha or AllBeta in it are meant for Kubernetes'
-// gates, not for the agent's own.
-Overrides FromKubeletConfiguration(GateValues feature_gates);
+// The field featureGates of a KubeletConfiguration: gates that we do not know are ignored, and
+// AllAlpha and AllBeta do not reach the agent's own gates.
+inline Overrides FromKubeletConfiguration(GateValues feature_gates) {
+  return {.values = std::move(feature_gates),
+          .unknown = Overrides::Unknown::kIgnore,
+          .component = std::string(kKubeletComponentName)};
+}
 
-// The gates of this project live by its own version: --emulated-version neither hides nor changes
-// them, and a KubeletConfiguration cannot reach them.
 inline constexpr absl::string_view kAgentComponentName = "kube-iptables-agent";
 
-// Chains of kubelet's own that set and act on labels of the connection, beside those that use the
-// packet mark: the KEP "IPTables Drop and Masquerade Marking" of 2020, which nobody implemented.
+// Chains of kubelet's own that set and act on connection labels, next to those that use the packet
+// mark: the KEP "IPTables Drop and Masquerade Marking" of 2020, which was never implemented.
 inline constexpr Milestone kConnLabelMarkingLife[] = {
     {.since = {0, 7}, .stage = Stage::kAlpha, .enabled = false},
 };
@@ -58,7 +58,6 @@ inline constexpr Feature kConnLabelMarking = {
     .milestones = kConnLabelMarkingLife,
 };
 
-// All of ours.
 inline constexpr const Feature* kAgentFeatures[] = {&kConnLabelMarking};
 
 // Our gates as our release `own` has them.
@@ -73,19 +72,21 @@ inline constexpr Version kDefaultEmulatedVersion = {1, 27};
 // Up to 1.36 kubelet's code was run; 1.37 is known by its release notes, and behaves as 1.36.
 inline constexpr Version kNewestKnownRelease = {1, 37};
 
+// Parses "1.27" or "v1.27" and nothing else: "1.27.3" would promise to behave as that patch
+// release. InvalidArgument, with a message that says what to write.
+absl::StatusOr<Version> ParseVersion(absl::string_view text);
+
 struct EmulatedVersion {
   Version version;
-  // Empty where there is nothing to say.
-  std::string warning;
+  std::string warning;  // or empty
 
   bool operator==(const EmulatedVersion&) const = default;
 };
 
-// The release that `text`, the value of --emulated-version, stands for. A minor newer than
-// kNewestKnownRelease behaves as that one, with a warning that says so: nodes are upgraded before
-// agents are. InvalidArgument, with the accepted range in the message, for anything that is not a
-// version, is older than kOldestEmulatedVersion, or has another major: 2.x would be a Kubernetes
-// nobody can emulate yet.
+// The release that `text`, the value of --emulated-version, means. A minor newer than
+// kNewestKnownRelease behaves as that one, with a warning: nodes are upgraded before agents are.
+// InvalidArgument, with the accepted range, for anything that is not a version, is older than
+// kOldestEmulatedVersion, or has another major.
 absl::StatusOr<EmulatedVersion> ResolveEmulatedVersion(absl::string_view text);
 
 }  // namespace kipt::featuregates

@@ -21,7 +21,6 @@
 #include "agent/policy/policy.h"
 #include "agent/policy/retirement.h"
 #include "featuregates/feature_gates.h"
-#include "featuregates/version.h"
 #include "netlink/backend.h"
 #include "netlink/ruleset.h"
 

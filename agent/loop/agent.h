@@ -20,13 +20,12 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "agent/loop/clock.h"
-#include "agent/loop/damping.h"
 #include "agent/loop/events.h"
 #include "agent/loop/lookout.h"
 #include "agent/loop/reconciler.h"
 #include "agent/loop/round.h"
 #include "agent/policy/policy.h"
-#include "featuregates/version.h"
+#include "featuregates/feature.h"
 #include "netlink/backend.h"
 
 namespace kipt::agent {
@@ -56,14 +55,13 @@ struct AgentOptions {
 // Must be destroyed before its loop, and used only on the thread of the loop.
 class Agent {
  public:
-  // Called until it succeeds, and again after its backend has failed; must return the same kind
-  // then.
+  // Called until it succeeds, and again after its backend failed; must return the same kind then.
   using OpenBackend = std::function<absl::StatusOr<std::unique_ptr<netlink::Backend>>()>;
   // Called at the end of every round; may call the agent's const members and SetDesired.
   using Observer = std::function<void(const Round&)>;
 
-  // The first round begins when the loop first turns. ResourceExhausted: there is no timer.
-  // Whatever fails later is retried for ever.
+  // The first round begins when the loop first turns. ResourceExhausted: no timer could be made.
+  // All later failures are retried forever.
   static absl::StatusOr<std::unique_ptr<Agent>> Create(EventLoop& loop, AgentOptions options,
                                                        OpenBackend open_backend, Observer observer);
 
@@ -101,7 +99,7 @@ class Agent {
   bool IsRefused(const FamilyRecord& record, const Change& change) const;
   bool IsLegacy() const;
 
-  // One round, and its parts in order.
+  // One round, then its parts in order.
   void Turn(Trigger trigger);
   absl::Status EnsureBackend();
   void CloseBackend();

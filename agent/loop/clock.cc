@@ -21,7 +21,6 @@ namespace {
 constexpr int kRetriesAtOnce = 10;
 constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
 
-// Together twenty, the most that any second sees.
 constexpr double kLooksAtOnce = 10;
 constexpr double kLooksPerSecond = 10;
 constexpr double kShareBurstSeconds = 60;
@@ -40,7 +39,6 @@ absl::Status Error(int result, absl::string_view what) {
   return absl::ErrnoToStatus(-result, what);
 }
 
-// sd-event's handler of each kind of source.
 template <typename... Event>
 int RunHandler(sd_event_source* /*source*/, Event... /*event*/, void* data) {
   // A copy: the handler may destroy the source that holds it.

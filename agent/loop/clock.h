@@ -2,8 +2,7 @@
 //
 // File: agent/loop/clock.h
 //
-// Steady time and what waits by it: how long an attempt is repeated, when the kernel's rules are
-// read next, and the event loop.
+// Steady time, the retry of attempts, the pace of checks, and the event loop.
 #ifndef KIPT_AGENT_LOOP_CLOCK_H_
 #define KIPT_AGENT_LOOP_CLOCK_H_
 
@@ -59,16 +58,16 @@ struct Clock {
 };
 Clock SteadyClock();
 
-// A Backend answers Aborted where other processes interfered and nothing was done. As long as
-// `attempt` returns that, this calls it again: ten times at once, then every 100 ms, until
-// clock.patience has passed since `start`. Then DeadlineExceeded, with the last message.
+// Calls `attempt` again while it returns Aborted (other processes interfered, nothing was done):
+// ten times at once, then every 100 ms, until clock.patience has passed since `start`. Then
+// DeadlineExceeded, with the last message.
 absl::Status RetryAborted(const Clock& clock, SteadyTime start,
                           absl::FunctionRef<absl::Status()> attempt);
 inline absl::Status RetryAborted(const Clock& clock, absl::FunctionRef<absl::Status()> attempt) {
   return RetryAborted(clock, clock.now(), attempt);
 }
 
-// An amount that grows by `rate` a second up to `capacity`.
+// Grows by `rate` a second up to `capacity`.
 class Allowance {
  public:
   Allowance(double capacity, double rate) : capacity_(capacity), rate_(rate), left_(capacity) {}
@@ -114,8 +113,8 @@ class Backoff {
 // When to check: at once after a change by another process, but bounded in a storm of changes.
 class Pace {
  public:
-  // `sync_period`: between two checks where nothing happens. `cpu_share`: of one CPU, what checks
-  // may use in the long run, with a burst of a minute's worth of it; 1 is no limit.
+  // `sync_period`: between two checks where nothing happens. `cpu_share`: what checks may use of
+  // one CPU in the long run, with a burst of a minute's worth; 1 is no limit.
   Pace(absl::Duration sync_period, std::function<double()> jitter, double cpu_share = 1);
   void SetOptions(absl::Duration sync_period, double cpu_share);
 
@@ -128,8 +127,8 @@ class Pace {
   // A check took from `start` to `end` and used `cpu` of CPU time, with its child processes.
   void NoteLook(SteadyTime start, SteadyTime end, absl::Duration cpu, bool failed);
 
-  // When to check; `now` where that is overdue. Ten changes are checked at once, then ten a second,
-  // so at most twenty in any second; while checks fail, one a second.
+  // When to check; `now` where that is overdue. Bursts trigger at most 20 checks per second; while
+  // checks fail, one.
   SteadyTime Next(SteadyTime now) const;
   bool change_pending() const { return change_pending_; }
   // NoteWaiting was called since the last check.
@@ -154,8 +153,8 @@ absl::Duration CpuUsed();
 // From 0.8 to 1.2, so that nodes that fail at the same moment do not retry at the same moment.
 std::function<double()> RandomJitter();
 
-// Something that the loop waits for, until this is destroyed. Must not outlive its loop. Handlers
-// run on the thread that runs the loop, one at a time, and may destroy their own source.
+// What the loop waits for, until this is destroyed. Must not outlive its loop. Handlers run one at
+// a time, on the loop's thread, and may destroy their own source.
 class EventSource {
  public:
   ~EventSource();
@@ -175,8 +174,8 @@ class EventSource {
   sd_event_source* source_ = nullptr;
 };
 
-// One thread, one event loop: libsystemd's sd-event. A host program with a loop of its own polls
-// fd() and calls Dispatch(). Not safe for use by several threads at once.
+// libsystemd's sd-event. A host program with a loop of its own polls fd() and calls Dispatch(). Not
+// safe for use by several threads at once.
 class EventLoop {
  public:
   using SourceOrError = absl::StatusOr<std::unique_ptr<EventSource>>;
@@ -187,10 +186,10 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // To be polled for input by a loop around this one.
+  // For a host program's loop to poll for input.
   int fd() const;
-  // Runs whatever is ready and returns. Call it once before polling fd() for the first time, and
-  // after each time it was readable: timers are armed here.
+  // Runs what is ready and arms timers: call it before the first poll of fd(), and whenever that is
+  // readable.
   absl::Status Dispatch();
   // Runs until Exit(); returns its code.
   absl::StatusOr<int> Run();
@@ -202,8 +201,7 @@ class EventLoop {
   SourceOrError AddTimer(std::function<void()> handler);
   // Blocks the signal in the calling thread, which must be before other threads are started.
   SourceOrError AddSignal(int signal, std::function<void()> handler);
-  // Reports to the service manager that the loop runs, as often as WatchdogSec= asks. False: it
-  // does not ask.
+  // Reports to the service manager that the loop runs, if WatchdogSec= asks for that (else false).
   absl::StatusOr<bool> EnableWatchdog();
 
  private:

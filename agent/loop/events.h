@@ -17,13 +17,13 @@
 #include "agent/policy/diff.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/retirement.h"
-#include "featuregates/version.h"
+#include "featuregates/feature.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {
 
-// A process that committed to the ruleset. Texts from its memory (comm, arguments) are not to be
-// trusted, so they are escaped (C escapes, one line, valid UTF-8) and cut.
+// A process that committed to the ruleset. Texts from its memory (comm, arguments) are not trusted,
+// so they are escaped (GoQuote) and cut.
 struct Writer {
   // In the initial PID namespace; 0 where not known.
   uint32_t pid = 0;
@@ -44,21 +44,19 @@ struct Writer {
   bool IsSame(const Writer& other) const { return pid == other.pid && command == other.command; }
   bool operator==(const Writer&) const = default;
 };
-// `nft (PID 4242: "nft flush ruleset"; in session-3.scope; started by bash, PID 4200)`, as far as
-// it is known.
+// `nft (PID 4242: "nft flush ruleset"; in session-3.scope; started by bash, PID 4200)`, where
+// known.
 std::string ToString(const Writer& writer);
 
-// Who may have done something: any of `writers`. Commits are not reported with --watch=poll and
-// iptables-legacy.
+// Which processes may have done something. --watch=poll and iptables-legacy report no commits.
 struct Suspected {
   // Each once, oldest first, at most twelve.
   std::vector<Writer> writers = {};
-  // A process that is not among them may have done it, too.
+  // Another process may have done it, too.
   bool others = true;
 
   bool operator==(const Suspected&) const = default;
 };
-// "A", "one of A, B", "A, or another process that was not seen", "somebody who was not seen".
 std::string ToString(const Suspected& suspected);
 
 enum class DamageKind : uint8_t {
@@ -94,8 +92,8 @@ struct ForeignJump {
 struct Incident {
   std::vector<DamagedItem> damage = {};
   Suspected by = {.writers = {}, .others = false};
-  // Jumps of others that the last check found in the base chains and this one did not. They stay
-  // broken until their owners repair them.
+  // Jumps of other programs that disappeared from the base chains since the last check. Only their
+  // owners can repair them.
   std::vector<ForeignJump> lost_jumps = {};
   // From the event, or the start of the check that found it, until the repair was committed.
   absl::Duration latency = absl::ZeroDuration();
@@ -104,7 +102,6 @@ struct Incident {
 
   bool operator==(const Incident&) const = default;
 };
-// One line.
 std::string ToString(const Incident& incident);
 
 // Without the writers' arguments, which may hold secrets and which /proc may hide (hidepid).
@@ -119,10 +116,8 @@ struct Fight {
   absl::Time since = absl::InfinitePast();
   // The wait before the next repair.
   absl::Duration wait = absl::ZeroDuration();
-  // As of the last commit that was reported.
   Suspected by = {.writers = {}, .others = false};
-  // A rule or chain is missing, or was put back less than a second ago. False where the fight is
-  // over something that we delete.
+  // A rule or chain is missing, or was put back less than a second ago. False where we delete it.
   bool missing = false;
 
   bool operator==(const Fight&) const = default;
@@ -144,10 +139,9 @@ struct FamilyState {
   absl::Time since = absl::InfinitePast();
   // Empty where in place.
   std::string reason = {};
-  // Identifies the reason, whose text may vary from one attempt to the next (a process ID, a
-  // count).
+  // Identifies the reason, whose text may vary between attempts (a process ID, a count).
   std::string key = {};
-  // Changes that the last check called for and that were not made: in observe mode, or in a fight.
+  // Changes that the last check planned and did not make: in observe mode, or in a fight.
   int pending_changes = 0;
 
   bool operator==(const FamilyState&) const = default;
@@ -162,19 +156,18 @@ enum class Trigger : uint8_t {
 };
 absl::string_view TriggerName(Trigger trigger);  // "start", "change", ...
 
-// The end of a round: why the agent checked, what it found and did.
+// A round: why the agent checked, what it found and did.
 struct Event {
   Trigger trigger = Trigger::kStart;
   // From the start of the check to its end, or the end of the repair.
   absl::Duration duration = absl::ZeroDuration();
-  // What was in place, is still desired, and had to be repaired; refills are not counted.
   std::optional<Incident> incident = {};
   // Rules of ours put back into KUBE-FIREWALL, which kube-proxy 1.27 and later empties on each
   // sync.
   int refills = 0;
   std::vector<Fight> fights_begun = {};
   std::vector<Fight> fights_ended = {};
-  // Families whose phase or reason changed, as they are now.
+  // Whose phase or reason changed.
   std::vector<FamilyState> changed_families = {};
 };
 
@@ -190,21 +183,19 @@ struct AgentState {
   std::string watching;
   // In the order of the configuration; never empty.
   std::vector<FamilyState> families;
-  // Of the last check; the native table is not among them.
+  // Of the last check, without the native table.
   std::vector<Finding> findings;
   std::vector<Standing> in_place;
   std::vector<Standing> stale;
   std::vector<Fight> fights;
-  // What of `stale` is used, and by whom, when all rules were last read, which only
-  // --stale-chains=retire does.
+  // When --stale-chains=retire last read all rules: what of `stale` is used, and by whom; and how
+  // many rules, other than kube-proxy's, jump to each chain of kubelet's.
   std::vector<Claimed> claimed;
-  // Then, too: how many rules, other than kube-proxy's, jump to each chain of kubelet's.
   std::map<netlink::ChainId, uint64_t> foreign_references;
   // Interfaces from whose neighbours the kernel accepts packets for 127.0.0.0/8; "all": every one.
   std::vector<std::string> route_localnet;
-  // A rule drops such packets.
+  // A rule drops such packets; and how many since this process started.
   bool martian_protection = false;
-  // By that rule, since this process started.
   uint64_t martians_dropped = 0;
   absl::Time last_look = absl::InfinitePast();
   absl::Time last_success = absl::InfinitePast();
@@ -214,11 +205,11 @@ struct AgentState {
   uint64_t incidents = 0;
   // The last ten, newest first, one line each, with the time, without the writers' arguments.
   std::vector<std::string> recent_incidents;
-  // Why the running configuration is not the one on disk. The program fills this in.
+  // Why the running configuration is not the one on disk, and why an address is not served. The
+  // program fills these in.
   std::string config_problem;
-  // Why an address is not served. The program fills this in.
   std::string listen_problem;
-  // Why the agent must be started anew; empty where it need not.
+  // Why the agent must be restarted, or empty.
   std::string must_restart;
 
   bool operator==(const AgentState&) const = default;

@@ -2,21 +2,25 @@
 //
 // File: agent/loop/lookout.h
 //
-// Who writes: watches for commits of other processes, and describes each writer in terms that an
-// operator can act upon.
+// Who writes: watches for commits of other processes (Lookout), describes each writer in terms that
+// an operator can act upon, and names those that may have done the damage of a check (Suspects).
 #ifndef KIPT_AGENT_LOOP_LOOKOUT_H_
 #define KIPT_AGENT_LOOP_LOOKOUT_H_
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "agent/loop/clock.h"
 #include "agent/loop/events.h"
+#include "agent/loop/plan.h"
 #include "netlink/backend.h"
 
 namespace kipt::agent {
@@ -27,14 +31,13 @@ struct WriterSources {
   std::string pid_namespace = "/proc/self/ns/pid";
 };
 
-// Reads /proc, so call it before the writer ends. Believes /proc only if comm there is still what
-// the kernel reported, because the ID may be another process' by now. What cannot be read stays
-// empty.
+// Reads /proc, so call it before the writer ends. Believes /proc only if comm is still what the
+// kernel reported, because the ID may be reused. What cannot be read stays empty.
 Writer IdentifyWriter(const netlink::RulesetChange& change, const WriterSources& sources = {});
 
 // Commits of one writer that were reported together.
 struct Commits {
-  // Generations, as in netlink::RulesetChange: of the first and of the last.
+  // Generations, as in netlink::RulesetChange.
   uint32_t first = 0;
   uint32_t last = 0;
   Writer writer = {};
@@ -90,6 +93,47 @@ class Lookout {
   std::unique_ptr<EventSource> readable_;
   absl::Status failure_;
   Sighting seen_;
+};
+
+// Names the processes that committed between the last check that found an item in place and the
+// first that found it damaged. They stay the suspects however late it is repaired.
+class Suspects {
+ public:
+  // These were reported. `others`: and some by unknown writers.
+  void NoteCommits(absl::Span<const Commits> commits, bool others);
+  // A check found `plan`.
+  void NoteCheck(const Plan& plan);
+  // These were made: what is missing from now on was damaged anew.
+  void NoteApplied(absl::Span<const Change> applied);
+  // The desired state has changed: what is missing now was not damaged.
+  void Forget();
+
+  // Who may have damaged `items`. Anybody, where they were not missing at the last check.
+  Suspected Of(absl::Span<const Item> items) const;
+
+ private:
+  // Between two checks: the generations after `after`, up to `until`.
+  struct Window {
+    uint32_t after = 0;
+    uint32_t until = 0;
+    std::vector<Writer> writers = {};
+    bool others = false;
+
+    // Adds their writer, if some of them are of these generations.
+    void Ascribe(const Commits& commits);
+  };
+
+  // Whether all commits of `window` have been reported: the kernel is a moment late.
+  bool IsComplete(const Window& window) const;
+
+  std::map<Item, std::shared_ptr<Window>> missing_;
+  // Commits that the next check may be about.
+  std::vector<Commits> recent_;
+  // There were some by unknown writers.
+  bool recent_others_ = false;
+  // Generations: of each family's last check, and the latest that was reported.
+  std::map<netlink::Family, uint32_t> checked_;
+  std::optional<uint32_t> reported_;
 };
 
 }  // namespace kipt::agent

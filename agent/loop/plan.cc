@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "absl/algorithm/container.h"
+#include "agent/policy/chain_diff.h"
 #include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
 #include "netlink/kernel_error.h"
@@ -27,7 +28,6 @@ bool IsMartianRule(const netlink::Rule* rule) {
   return rule != nullptr && *rule == DropMartians(0);
 }
 
-// Whether every martian packet in `firewall` reaches the rule.
 bool HoldsMartianRule(const ObservedChain& firewall, netlink::Walk& walk) {
   for (const ObservedRule& rule : firewall.rules) {
     if (IsMartianRule(rule.rule())) return true;
@@ -129,6 +129,12 @@ absl::Status RetireOnce(netlink::Backend& backend, const RetireRequest& request,
 }
 
 }  // namespace
+
+Item ItemOf(const netlink::Operation& operation) {
+  const netlink::ChainId& chain = netlink::ChainOf(operation);
+  const auto* add = std::get_if<netlink::AddRule>(&operation);
+  return {chain, add != nullptr ? RuleText(chain, add->rule) : netlink::ToString(operation)};
+}
 
 MartianProtection FindMartianProtection(const netlink::Snapshot& observed,
                                         const std::optional<netlink::ObservedNativeTable>& native) {

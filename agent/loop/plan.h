@@ -3,8 +3,7 @@
 // File: agent/loop/plan.h
 //
 // One check: what exists, compared with what is desired (Compare), and the removal of what is stale
-// and unclaimed (Retire): at once for a command, and at quiet moments for a running agent
-// (Retirer), because reading all rules of all tables is expensive.
+// and unclaimed: at once for a command (Retire), at quiet moments for a running agent (Retirer).
 #ifndef KIPT_AGENT_LOOP_PLAN_H_
 #define KIPT_AGENT_LOOP_PLAN_H_
 
@@ -29,7 +28,7 @@
 
 namespace kipt::agent {
 
-// The rule that drops martian packets (CVE-2020-8558), whoever wrote it.
+// The rule that drops martian packets (CVE-2020-8558), by any writer.
 struct MartianProtection {
   // `rule`, `way` and not `dormant`; or the native table has it.
   bool stands = false;
@@ -39,7 +38,7 @@ struct MartianProtection {
   bool way = false;
   // Table ip filter is dormant: no packet reaches its rules.
   bool dormant = false;
-  // Packets that it has dropped since it was created; and the native table's part of them.
+  // Packets dropped since its creation; and the native table's part of them.
   uint64_t dropped = 0;
   uint64_t dropped_natively = 0;
 
@@ -52,8 +51,8 @@ MartianProtection FindMartianProtection(const netlink::Snapshot& observed,
 // Whether the protection is in place after `applied`, where it was `found` before.
 bool MartianProtectionStands(MartianProtection found, absl::Span<const Change> applied);
 
-// By how much a counter grew from `seen`, which is set to `now`: 0 the first time, `now` where the
-// counter was created anew.
+// The growth of a counter from `seen`, which is set to `now`: 0 the first time, `now` where the
+// counter was recreated.
 uint64_t CountedSince(std::optional<uint64_t>& seen, uint64_t now);
 
 // What one check found.
@@ -72,12 +71,23 @@ struct Plan {
   MartianProtection martians = {};
   // An existing rule disproves RuleSupport::xt being false; `diff` takes that into account.
   bool support_disproved = false;
-  // What is to be removed of diff.stale, and in the other iptables mode; where that was asked for.
+  // What to remove of diff.stale, and in the other iptables mode; if requested.
   std::optional<Retirement> retirement = {};
   std::optional<Retirement> other_retirement = {};
 
   bool operator==(const Plan&) const = default;
 };
+
+// What is damaged, repaired and fought over: one rule, anywhere in its chain, or one chain.
+struct Item {
+  netlink::ChainId chain;
+  // "-A INPUT -j KUBE-FIREWALL", "-D INPUT ..." for a rule that is to be deleted, ":KUBE-FIREWALL
+  // - [0:0]" for a chain.
+  std::string text;
+
+  auto operator<=>(const Item&) const = default;
+};
+Item ItemOf(const netlink::Operation& operation);
 
 // What exists, at one generation.
 struct Observation {
@@ -85,7 +95,7 @@ struct Observation {
   std::optional<netlink::ObservedNativeTable> native;
 };
 
-// Errors are Backend::Read's; Aborted also where another process wrote in between.
+// Errors are Backend::Read's; Aborted also if another process wrote in between.
 absl::StatusOr<Observation> Observe(netlink::Backend& backend,
                                     absl::Span<const netlink::ChainQuery> queries);
 
@@ -126,13 +136,13 @@ struct RetireReport {
   bool applied = false;
 };
 
-// Finds what another mode, bit or family left behind, and who claims it, and removes the rest in
-// one transaction. Reads all rules of all tables, but only where something might be removed. Chains
-// that the kernel reports to be in use, where no rule shows it (verdict maps), stay.
+// Removes, in one transaction, what another mode, bit or family left and nothing claims. Reads all
+// rules of all tables, but only if something might be removed. Chains that the kernel reports to be
+// in use although no rule shows it (verdict maps) stay.
 //
 // Errors are Backend::Read's and Backend::Apply's, with Aborted as by RetryAborted.
 RetireReport Retire(netlink::Backend& backend, const Clock& clock, const RetireRequest& request);
-// The same in one attempt. Aborted: others wrote meanwhile; nothing was done.
+// One attempt. Aborted: another process wrote meanwhile; nothing was done.
 RetireReport TryRetire(netlink::Backend& backend, const RetireRequest& request);
 
 // When a running agent retires what is stale.
@@ -141,16 +151,15 @@ class Retirer {
   // Without sources (--stale-chains=keep) nothing is retired.
   explicit Retirer(std::optional<RetirementSources> sources = {}) : sources_(std::move(sources)) {}
 
-  // To be called after a round that left the desired state in place; nothing if it is not time.
-  // `quiet`: no other process has just changed anything. One attempt, during which nothing is
-  // repaired (1.5 s with 10,000 services). After one that the kernel refused, or in which every
-  // stale chain of every family was claimed, the next is ten minutes later; after one that was
-  // aborted, at next().
+  // For after a round that left the desired state in place; nothing if it is not time. `quiet`: no
+  // other process has just changed anything. One attempt, during which nothing is repaired (1.5 s
+  // with 10,000 services). If the kernel refuses it, or everything stale is claimed, the next
+  // follows ten minutes later; if it is aborted, at next().
   std::optional<RetireReport> Run(netlink::Backend& backend, const Clock& clock,
                                   const PolicyInput& input, const RuleSupport& support, bool quiet);
 
-  // When to try again after an attempt that was aborted, quiet or not: after ten times as long as
-  // it took. InfiniteFuture: there is none.
+  // When to retry an aborted attempt, quiet or not: after ten times its duration. InfiniteFuture:
+  // there is none.
   SteadyTime next() const { return next_try_; }
 
  private:

@@ -27,8 +27,7 @@ struct FamilyResult {
   netlink::Family family = netlink::Family::kIPv4;
   // OK: the desired state of this family is in place, except for the findings.
   absl::Status status;
-  // The tables whose changes were refused. Unless this is empty, the desired state of the other
-  // tables is in place.
+  // The tables whose changes were refused. Unless empty, the other tables are in place.
   std::vector<netlink::Table> refused = {};
 };
 
@@ -40,14 +39,14 @@ struct SyncReport {
   // What was done, in order.
   std::vector<Change> applied;
   std::vector<FamilyResult> families;
-  // What was retired after that; where that was asked for.
+  // What was retired after that; if requested.
   std::vector<RetireReport> retired = {};
   // How often the kernel was read; more than one when others kept changing it.
   int looks = 0;
   // Spent inside Backend::Apply.
   absl::Duration applying;
-  // Why a rule about connection labels was refused, where the match connlabel is missing: `plan`,
-  // `families` and `status` then are of the attempt without such rules.
+  // Why a rule about connection labels was refused, where connlabel is missing: `plan`, `families`
+  // and `status` then are of the attempt without such rules.
   absl::Status labels_refused;
 
   // The first error there is.
@@ -60,9 +59,9 @@ struct SyncReport {
   std::vector<Change> PendingOf(netlink::Family family) const;
 };
 
-// What drops packets by a mark or a label has two halves in different tables: the rule that sets it
-// and the rule that drops. Whether `change` removes one half: if a table fails to get its new half,
-// the old halves must stay, or a packet that was dropped would pass.
+// Whether `change` removes the rule that sets a drop mark or label, or the one that drops by it.
+// They are in different tables: unless both tables get their new rule, the old ones must stay, or a
+// packet that was dropped would pass.
 bool WaitsForOtherTables(const Ruleset& desired, const Change& change);
 
 // Called between a check and its transaction: returns the plan's changes that may be made now.
@@ -71,8 +70,8 @@ using Restraint = std::function<std::vector<Change>(const Plan& plan)>;
 // Not safe for use by several threads at once. The backend and `support` must outlive it.
 class Reconciler {
  public:
-  // Asks `support` what the node can hold when, and only when, rules are to be added, notes there
-  // what transactions show, and leaves out what the node lacks. Null: the node can hold everything.
+  // Asks `support` what the node can hold only when rules are to be added, notes there what
+  // transactions show, and leaves out what the node lacks. Null: the node can hold everything.
   Reconciler(netlink::Backend* backend, Clock clock, SupportSource* support = nullptr)
       : backend_(backend), clock_(std::move(clock)), support_(support) {}
 
@@ -85,9 +84,8 @@ class Reconciler {
   // patience is that of the whole call.
   //
   // Where the transaction is refused, or the families cannot be read together, tries each family
-  // alone, and then each of its tables, so that one failure does not block the others. Where a rule
-  // was refused because the match connlabel is missing, does all once more without connection
-  // labels (SyncReport::labels_refused).
+  // alone, and then each table, so that one failure does not block the others. Where a rule was
+  // refused because connlabel is missing, repeats all without labels (SyncReport::labels_refused).
   SyncReport Sync(
       const PolicyInput& input,
       const Restraint& restraint = [](const Plan& plan) { return plan.diff.changes; });

@@ -2,26 +2,34 @@
 //
 // File: agent/loop/round.h
 //
-// One round of the agent's loop, and what follows from it: what was damaged, and the state of each
-// family. Pure.
+// One round of the agent's loop, and what follows from it: what was damaged, how often it is
+// repaired (Damping), and the state of each family. Pure.
 #ifndef KIPT_AGENT_LOOP_ROUND_H_
 #define KIPT_AGENT_LOOP_ROUND_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "agent/loop/clock.h"
 #include "agent/loop/events.h"
+#include "agent/loop/lookout.h"
 #include "agent/loop/plan.h"
 #include "agent/loop/reconciler.h"
 
 namespace kipt::agent {
 
-// Far longer than the rules of 10,000 services take, on iptables-legacy too. A round that takes
-// this long waited for a deadline (5 s for the kernel's answers and locks), and is logged.
+// A round that takes this long waited for a deadline (5 s for the kernel's answers and locks), and
+// is logged. 10,000 services take far less, on iptables-legacy too.
 inline constexpr absl::Duration kSlowRound = absl::Seconds(3);
+inline constexpr absl::Duration kLongestFightWait = absl::Seconds(2);
+inline constexpr absl::Duration kCleanupWait = absl::Seconds(5);
 
 // An Event with what this program logs and counts.
 struct Round : Event {
@@ -34,16 +42,90 @@ struct Round : Event {
   std::optional<RetireReport> retirement = {};
 };
 
-// What was wrong, derived from what repairs it. A missing chain is one item, and so is a rule that
-// is deleted in one place and added in another.
+// What `changes` repair. A missing chain is one item, and so is a rule that moves.
 std::vector<DamagedItem> DamageOf(absl::Span<const Change> changes);
 
 // The state of `family` after `report`, with the `fights` that go on.
 FamilyState JudgeFamily(netlink::Family family, const SyncReport& report,
                         absl::Span<const Fight> fights, bool observe = false);
 
-// Replaces `state` by `judged`. True: the phase or its reason has changed, at `now`.
+// Replaces `state` by `judged`. Returns whether the phase or its reason has changed, at `now`.
 bool Update(FamilyState judged, absl::Time now, FamilyState& state);
+
+// Whether a rule or chain is missing, or no packet comes to it, until `change` is made.
+bool IsAddition(const Change& change);
+
+// Whether `change` puts back what kube-proxy empties on each of its syncs.
+bool IsRefill(const Change& change, const Plan& plan);
+
+// Repairs less and less often what another writer undoes as fast as it is repaired, and everything
+// else at once. Times are steady, except Fight::since.
+//
+//   * A fight is one item undone within a second of its repair, ten times running. From then on
+//   each
+//     repair waits: 100 ms at first, doubling up to kLongestFightWait. A minute without the item
+//     being undone ends the fight. Repairs do not wait for events, because flushing an empty chain
+//     is no commit.
+//   * kube-proxy 1.27 and later (--iptables-localhost-nodeports) empties filter KUBE-FIREWALL of
+//     IPv4 on each sync and puts back only its own rule. Our other rules there are refilled at
+//     once, but at most once a second, and that is never a fight. If kube-proxy's own rule is
+//     missing too, another process emptied the chain, and nothing waits.
+//   * `kube-proxy --cleanup` deletes the jump to KUBE-POSTROUTING and then that chain, which the
+//     kernel refuses while a jump leads there. So in a cleanup (Plan::in_cleanup) the jump is put
+//     back after kCleanupWait, or once the chains are gone.
+class Damping {
+ public:
+  // No wait is longer than `sync_period` either.
+  explicit Damping(absl::Duration sync_period)
+      : longest_wait_(std::min(sync_period, kLongestFightWait)) {}
+
+  // The plan's changes that may be made at `now`. All changes of a chain are held back together,
+  // with the jumps to a chain that is not created.
+  std::vector<Change> Allow(const Plan& plan, SteadyTime now);
+  // Who undid what the last Allow found undone. Before NoteApplied.
+  void NoteSuspects(const Suspects& suspects);
+  void NoteApplied(absl::Span<const Change> applied, SteadyTime now);
+
+  // When something held back may be done, or something put back in a fight has lasted
+  // (Fight::missing); else InfiniteFuture.
+  SteadyTime next() const { return next_; }
+
+  // Fights that go on, with Fight::since; those that began or ended since the last call.
+  std::vector<Fight> fights(SteadyTime now) const;
+  std::vector<Fight> TakeBegun();
+  std::vector<Fight> TakeEnded() { return std::exchange(ended_, {}); }
+
+ private:
+  // Of one item, and the fight over it, if `fighting`.
+  struct Repair {
+    SteadyTime repaired = SteadyTime::InfinitePast();
+    // When it was found undone; nothing while it is in place.
+    std::optional<SteadyTime> undone;
+    SteadyTime held_until = SteadyTime::InfinitePast();
+    // IsRefill, when it was last undone.
+    bool refill = false;
+    bool addition = false;
+    bool fighting = false;
+    SteadyTime fighting_since;
+    // `rounds`: times running that it was undone within a second.
+    Fight fight;
+  };
+
+  // Of `plan`'s families; of the others nothing is known.
+  void NoteUndone(const Plan& plan, SteadyTime now);
+  void NoteUndone(bool refill, SteadyTime now, const Item& item, Repair& repair);
+  void Forget(SteadyTime now);
+  // The chains whose changes wait for `kube-proxy --cleanup`.
+  std::set<netlink::ChainId> NoteCleanups(const Plan& plan, SteadyTime now);
+
+  absl::Duration longest_wait_;
+  std::map<Item, Repair> repairs_;
+  // When a cleanup was first seen, while it goes on.
+  std::map<netlink::Family, SteadyTime> cleanups_;
+  SteadyTime next_ = SteadyTime::InfiniteFuture();
+  std::vector<Item> begun_;
+  std::vector<Fight> ended_;
+};
 
 }  // namespace kipt::agent
 

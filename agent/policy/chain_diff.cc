@@ -39,8 +39,7 @@ class ChainDiffer {
   void Run() {
     const bool unguarded = FindDamages();
     FindOurs();
-    // What kube-proxy keeps in a form that works is left alone, ours included: adding ours beside
-    // it would only last until kube-proxy's next sync.
+    // A working form that kube-proxy keeps is left alone: ours would last until its next sync.
     const bool complete = !absl::c_linear_search(found_, kNone);
     const bool theirs = !complete && claimed_ && !unguarded && LeaveToKubeProxy();
     if (!theirs) AddMissing();
@@ -53,13 +52,13 @@ class ChainDiffer {
   }
 
  private:
-  // What an observed rule is, and what is to become of it.
+  // What an observed rule is, and what happens to it.
   struct Place {
     // Index of the desired rule that it is.
     size_t wanted = kNone;
     // Else, what kubelet wrote.
     std::optional<KubeletForm> form = {};
-    // Why it goes; empty where it stays.
+    // Why it is removed; empty where it stays.
     std::string removal = {};
   };
 
@@ -80,11 +79,9 @@ class ChainDiffer {
 
   void FindOurs() {
     for (size_t i = 0; i < observed_.size(); ++i) Judge(observed_[i], places_[i]);
-    // The first rule that stays, is not ours and may decide about a packet; all of ours belong
-    // before it.
+    // The first rule that stays, is not ours and may decide about a packet: ours belong before it.
     while (first_foreign_ < observed_.size() && !MayDecideFirst(first_foreign_)) ++first_foreign_;
-    // Take each of ours where it stands, the earlier first; in an ordered chain only behind the one
-    // taken before it.
+    // Take each of ours where it is, the earlier first; in an ordered chain after the one before.
     size_t from = 0;
     for (size_t wanted = 0; wanted < found_.size(); ++wanted) {
       for (size_t i = desired_.ordered ? from : 0; i < first_foreign_; ++i) {
@@ -114,16 +111,15 @@ class ChainDiffer {
     }
     place.form = RecognizeKubeletForm(desired_.id, *observed.rule());
     if (!place.form) return;
-    // In cleanup mode nothing supersedes it (it is stale), and what kube-proxy keeps is
-    // kube-proxy's. Another label than ours in a chain of labels is superseded in both.
+    // In cleanup mode nothing supersedes it (it is stale), and kube-proxy's is left alone. Another
+    // label than ours in a chain of labels is superseded in both.
     if ((input_.mode == Mode::kLegacy || place.form->label) &&
         !(place.form->shared_with_kube_proxy && claimed_)) {
       place.removal = absl::StrCat("superseded: ", place.form->description);
     }
   }
 
-  // Behind a rule that only changes the mark ours still sets it; before that rule it would do so in
-  // vain.
+  // Ours sets the mark also after a rule that changes it; before, it would do so in vain.
   bool MayDecideFirst(size_t index) const {
     const ObservedRule& observed = observed_[index];
     const bool only_marks = observed.rule() != nullptr &&
@@ -132,7 +128,7 @@ class ChainDiffer {
            netlink::MayDecide(observed) && !(IsMarkingChain(desired_.id) && only_marks);
   }
 
-  // Whether kube-proxy's rules do the work, in another form than ours; says so.
+  // Whether kube-proxy's rules do the work, in another form than ours; notes that.
   bool LeaveToKubeProxy() {
     std::vector<ObservedRule> whole;
     for (size_t i = 0; i < observed_.size(); ++i) {

@@ -2,8 +2,8 @@
 //
 // File: agent/policy/chain_diff.h
 //
-// How one chain of ours, or one jump of ours in a base chain, comes from what stands to what must
-// stand. Not installed: diff.h is the promise.
+// How one chain of ours, or one jump of ours in a base chain, gets from the observed to the desired
+// state. Not installed: diff.h is the promise.
 #ifndef KIPT_AGENT_POLICY_CHAIN_DIFF_H_
 #define KIPT_AGENT_POLICY_CHAIN_DIFF_H_
 
@@ -21,8 +21,8 @@
 
 namespace kipt::agent {
 
-// The places of a chain's rules while operations are planned one after another: each operation
-// names the number that its rule has by then.
+// The places of rules while operations are planned: each operation names the number that its rule
+// has by then.
 class RuleNumbers {
  public:
   explicit RuleNumbers(const std::vector<netlink::ObservedRule>& rules) {
@@ -48,9 +48,8 @@ class RuleNumbers {
   std::vector<std::optional<netlink::RuleHandle>> handles_;  // none: a rule that we add
 };
 
-// Appends to `diff` the changes, standing and stale rules and findings of a chain of ours;
-// `observed` is null where it does not exist. `claimed`: kube-proxy uses the chains that it shares
-// with kubelet.
+// Appends to `diff` the changes, standing and stale rules and findings of a chain of ours, which
+// does not exist if `observed` is null. `claimed`: kube-proxy uses the chains that it shares.
 void DiffChain(const DesiredChain& desired, const netlink::ObservedChain* observed,
                const PolicyInput& input, bool claimed, Diff& diff);
 
@@ -60,8 +59,8 @@ void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, net
 
 // Why `chain` of kubelet's is not desired where the mode is not off. A clause.
 std::string WhyNotDesired(const PolicyInput& input, const netlink::ChainId& chain);
-// Why what stands of `chain`, which is kubelet's, or leads to it, is stale. `shared`: kube-proxy
-// writes it too.
+// Why what exists of kubelet's `chain`, or leads to it, is stale. `shared`: kube-proxy writes it
+// too.
 std::string WhyStale(const PolicyInput& input, const netlink::ChainId& chain, bool shared,
                      bool claimed);
 

@@ -41,7 +41,7 @@ std::optional<ChainId> ChainIn(const TableId& table, const std::string& chain) {
   return std::nullopt;
 }
 
-// Another example of what is known adds nothing to anybody's decision.
+// Another example of a known claim changes no decision.
 void AddIfNew(const Marking& marking, std::vector<Marking>& known) {
   const bool is_known = absl::c_any_of(known, [&](const Marking& one) {
     return (marking.bits & ~one.bits) == 0 && (marking.labels & ~one.labels).none() &&
@@ -103,8 +103,7 @@ void Append(std::vector<Claim> more, std::vector<Claim>& claims) {
   }
 }
 
-// Claim (a): somebody jumps to it, put a rule into it, or means to jump to it when the next pod
-// starts.
+// Claim (a): a rule jumps to it, a foreign rule is in it, or a CNI plugin means to jump to it.
 std::vector<Claim> OfOthers(const ClaimSources& sources, const ChainId& chain,
                             const ObservedChain& observed) {
   std::vector<Claim> claims;
@@ -161,9 +160,8 @@ std::vector<Claim> OfOldKubeProxy(const ClaimSources& sources) {
   return OfKubeProxy(sources, kMarkDropChain);
 }
 
-// Claim (c): who marks stays, so what acts on the mark stays; the same of labels. `marks` are acted
-// on, and `marking_chain` is kubelet's for them. Anybody may have put a rule for any bit into
-// either of the chains that mark.
+// Claim (c): what marks stays, so what acts on the mark stays; the same of labels. `marks` are
+// acted on, and `marking_chain` is kubelet's for them, which may hold foreign rules for any bit.
 std::vector<Claim> OfMarks(const ClaimSources& sources, absl::string_view marking_chain,
                            const Marks& marks) {
   const auto& [family, observed, dependents] = sources;
@@ -194,7 +192,7 @@ std::vector<Claim> OfMarks(const ClaimSources& sources, absl::string_view markin
 
 }  // namespace
 
-// Where a rule of a survey stands, and how it is spelled there.
+// The place of a survey's rule, and its spelling there.
 struct DependentsCollector::Place {
   const TableId& table;
   const std::string& chain;
@@ -204,7 +202,7 @@ struct DependentsCollector::Place {
   std::string Spell(const SurveyRule& rule) const {
     return absl::StrCat("-A ", chain, " ", ToString(table, rule));
   }
-  // The chain that `rule`, which stands here, jumps to.
+  // The chain that `rule`, which is here, jumps to.
   std::optional<ChainId> TargetOf(const SurveyRule& rule) const {
     const std::string* jump = JumpTarget(rule);
     return jump != nullptr ? ChainIn(table, *jump) : std::nullopt;
@@ -270,8 +268,8 @@ void DependentsCollector::NoteMarkings(const Place& place, const SurveyRule& rul
   if ((bits == 0 && labels.none()) || table.name == kKubeProxyTable || table.family == "arp") {
     return;
   }
-  // The rule that makes a marking chain one, whoever of kubelet and kube-proxy wrote it, and the
-  // one that clears the mark; with any bit or label.
+  // The rule that makes a marking chain one, kubelet's or kube-proxy's, and the one that clears the
+  // mark; with any bit or label.
   const std::optional<ChainId> id = place.Id();
   const bool own = id && rule.rule() != nullptr && RecognizeKubeletForm(*id, *rule.rule());
   if (own && managed_mode) return;
@@ -302,7 +300,7 @@ Dependents DependentsCollector::Finish(CniConfigs cni,
                            .rule_of_others = rule_of_others_};
   absl::c_sort(dependents.references);
   std::vector<Marking> setters = setters_;
-  // A mark or label is set by whoever comes to the chain, if anybody does.
+  // A marking chain counts if anything leads to it.
   for (const auto& [chain, marking] : other_marking_) {
     const bool named =
         !dependents.cni.problems.empty() ||

@@ -2,12 +2,9 @@
 //
 // File: agent/policy/claims.h
 //
-// Who on this node depends on kubelet's chains, and what claims follow from that: the reasons for
-// which retirement (retirement.h) leaves something alone. kube-proxy's chains say by themselves
-// that it does. Pure.
-//
-// Claims are per family and iptables mode. In doubt there is a claim: what cannot be read counts as
-// somebody's.
+// Who on this node depends on kubelet's chains, and the claims that follow: the reasons for which
+// retirement (retirement.h) keeps something. Claims are per family and iptables mode. What cannot
+// be read counts as a claim. Pure.
 #ifndef KIPT_AGENT_POLICY_CLAIMS_H_
 #define KIPT_AGENT_POLICY_CLAIMS_H_
 
@@ -37,8 +34,7 @@ struct Reference {
   auto operator<=>(const Reference&) const = default;
 };
 
-// A rule of others that may turn on bits of the packet mark, or give the packet's connection
-// labels.
+// A foreign rule that may set bits of the packet mark, or labels of the packet's connection.
 struct Marking {
   // "ip mangle PREROUTING".
   std::string from;
@@ -65,11 +61,10 @@ struct CniReference {
 
 // What the CNI configuration directories say.
 struct CniConfigs {
-  // The directories that were read, those that are not there left out.
+  // The existing directories that were read.
   std::vector<std::string> directories = {};
   std::vector<CniReference> references = {};
-  // Why a directory or file could not be read or understood, each with its path: what stands in it
-  // must be taken for a claim. Empty: everything was read.
+  // Why a directory or file (with path) could not be read or understood: it counts as a claim.
   std::vector<std::string> problems = {};
 
   bool operator==(const CniConfigs&) const = default;
@@ -78,7 +73,7 @@ struct CniConfigs {
 struct Dependents {
   // A few for each chain, sorted.
   std::vector<Reference> references = {};
-  // How many there are, kube-proxy's aside; a chain that nobody refers to is not here.
+  // How many there are, without kube-proxy's; chains without any are left out.
   std::map<netlink::ChainId, uint64_t> reference_counts = {};
   // A few, sorted.
   std::vector<Marking> mark_setters = {};
@@ -86,30 +81,26 @@ struct Dependents {
   CniConfigs cni = {};
   // Interfaces from which the kernel takes packets for 127.0.0.0/8 (detect/route_localnet.h).
   std::vector<std::string> route_localnet = {};
-  // A rule that is not kubelet's in a table of iptables, of any family: "ip nat KUBE-SVC-1: -A
-  // ...". Empty: nobody else uses this iptables mode.
+  // A rule that is not kubelet's in an iptables table of any family: "ip nat KUBE-SVC-1: -A ...".
+  // Empty: no other program uses this iptables mode.
   std::string rule_of_others = {};
 
   bool operator==(const Dependents&) const = default;
 };
 
-// Collects Dependents from surveys while they are taken, so that none of their rules need be kept.
+// Collects Dependents from surveys while they are taken, without keeping their rules.
 //
 // Not counted: kubelet's own rules, in any form; kube-proxy's in the chains they share; the table
-// that kube-proxy's nftables mode has to itself, which masquerades what it marks (since 1.29).
-//
-// A chain of kubelet's that marks in the other mode does count where anybody may come to it: a jump
-// or a CNI configuration leads there. kube-proxy's jumps to KUBE-MARK-MASQ alone do not: it brings
-// what acts on that mark.
+// of kube-proxy's nftables mode, which masquerades what it marks (since 1.29). A chain of kubelet's
+// that marks in the other mode counts if a jump or a CNI configuration leads there, unless only
+// kube-proxy jumps to KUBE-MARK-MASQ: it brings what acts on that mark.
 class DependentsCollector {
  public:
-  // For Backend::TakeSurvey of the mode whose chains may be retired. Refers to this collector, and
-  // keeps no rule.
+  // For Backend::TakeSurvey of the mode whose chains may be retired. Refers to this collector.
   netlink::SurveyFilter ManagedMode();
-  // For that of the other mode: a packet has one mark, and its connection one set of labels,
-  // whoever sets them.
+  // For that of the other mode: packets have one mark, and connections one set of labels, in both.
   netlink::SurveyFilter OtherMode();
-  // The other mode holds something, and it cannot be read: it may set any mark and label.
+  // The other mode cannot be read: it may set any mark and label.
   void OtherModeUnreadable(const std::string& why);
   // `cni` and `route_localnet` as they are.
   Dependents Finish(CniConfigs cni, std::vector<std::string> route_localnet) const;
@@ -154,15 +145,14 @@ struct Claim {
   bool operator==(const Claim&) const = default;
 };
 
-// What claims are found in, for one family of one mode. `observed` must hold what ChainsToRead()
-// asks for.
+// What claims are found in, per family and mode. `observed` holds what ChainsToRead() asks for.
 struct ClaimSources {
   netlink::Family family;
   const netlink::Snapshot& observed;
   const Dependents& dependents;
 };
 
-// On `chain` of kubelet's, observed so, with its jumps and its rules. Empty: nobody's.
+// Claims on kubelet's `chain`, observed so, with its jumps and its rules.
 std::vector<Claim> ClaimsOnChain(const ClaimSources& sources, const netlink::ChainId& chain,
                                  const netlink::ObservedChain& observed);
 

@@ -108,8 +108,7 @@ class Differ {
     }
   }
 
-  // A table is iptables' unless another process owns it, or a base chain of ours is not on its
-  // hook: such a table is its owner's to wake.
+  // A table is iptables' unless another process owns it, or a base chain of ours is off its hook.
   void DiffDormant() {
     std::set<FamilyTable> seen;
     for (const DesiredJump& jump : desired_.jumps) {

@@ -3,13 +3,12 @@
 // File: agent/policy/diff.h
 //
 // PolicyInput (desired) x Snapshot (observed) -> Diff: what to change, what is in place, what is
-// stale, and what is wrong that we do not touch. Pure; the only code that decides about other
-// people's rules:
+// stale, and what is wrong that we do not touch. Pure; the only code that judges foreign rules:
 //
-//   * In our own chains every rule of ours stands once, in our order, before any foreign rule that
-//     could decide first. Foreign rules stay, behind ours.
+//   * In our own chains each rule of ours is present once, in our order, before any foreign rule
+//     that could decide first. Foreign rules stay, after ours.
 //   * A jump of ours in a base chain exists once and is never moved: CNIs insert first too.
-//   * What kube-proxy keeps, in whatever form, is left to kube-proxy as long as it works.
+//   * What kube-proxy keeps, in any form, is left alone as long as it works.
 //   * Rules damaged by iptables version skew (kubernetes #112477) never outlive a diff.
 #ifndef KIPT_AGENT_POLICY_DIFF_H_
 #define KIPT_AGENT_POLICY_DIFF_H_
@@ -35,7 +34,7 @@ struct Change {
   bool operator==(const Change&) const = default;
 };
 
-// Something of kubelet's that stands and stays as it is: "-A INPUT -j KUBE-FIREWALL".
+// Something of kubelet's that exists and stays unchanged: "-A INPUT -j KUBE-FIREWALL".
 struct Standing {
   netlink::ChainId chain;
   std::string text;
@@ -44,44 +43,42 @@ struct Standing {
   bool operator==(const Standing&) const = default;
 };
 
-// What stands of kubelet's in the iptables mode that is not managed: chains that an upgrade,
-// another image or a switch of the host's alternatives left behind. Listed for people.
+// Kubelet's chains in the iptables mode that is not managed, left behind by an upgrade, another
+// image or a switch of the host's alternatives. Listed for people.
 struct OtherMode {
   std::string iptables_mode;  // "nft" or "legacy"
   // Chains of kubelet's, of any release, in the order of ChainId.
   std::vector<netlink::ChainId> chains = {};
-  // Why it could not be looked into; then `chains` is empty.
+  // Why it could not be read; then `chains` is empty.
   std::string problem = {};
 
   bool operator==(const OtherMode&) const = default;
 };
 
 enum class Condition : uint8_t {
-  // A plain chain has a base chain's name, so no packet comes to it. Nothing of its table is
-  // touched.
+  // A plain chain has a base chain's name, so no packet comes to it. Its table is not touched.
   kBaseChainNotHooked,
-  // kube-proxy masquerades by another mark bit than ours: what others mark with ours is not
-  // masqueraded.
+  // kube-proxy masquerades by another mark bit, so what others mark with ours is not masqueraded.
   kBitConflict,
   // kube-proxy keeps an older form that does the same work.
   kOlderFormKept,
-  // Our jump stands below a rule that no packet passes (netlink/reach.h).
+  // Our jump is below a rule that no packet passes (netlink/reach.h).
   kShadowedJump,
-  // A rule of kubelet's that lost its match, by a known fault of version skew between iptables
-  // programs. Mended where the chain is ours.
+  // A rule of kubelet's lost its match, by version skew between iptables programs. Repaired in our
+  // chains.
   kDamagedRule,
-  // A rule of somebody else's that drops every packet in a chain of kubelet's.
+  // A foreign rule that drops every packet in a chain of kubelet's.
   kForeignDropsEverything,
-  // A rule of somebody else's that clears the mark which kubelet's rule above it has set.
+  // A foreign rule that clears the mark which kubelet's rule above it has set.
   kVoidedMark,
-  // Legacy mode is wanted, and iptables can hold no rule on this node.
+  // Legacy mode is desired, and iptables can hold no rule on this node.
   kLegacyModeImpossible,
-  // ConnLabelMarking is on, and the kernel has no connlabel: what needs it is not made.
+  // ConnLabelMarking is on, and the kernel lacks connlabel: what needs it is not made.
   kConnLabelsImpossible,
-  // As kLegacyModeImpossible, in cleanup mode: the martian protection stands in a native table.
+  // As kLegacyModeImpossible, in cleanup mode: the martian protection is in a native table.
   kNativeProtection,
-  // nft: a table with a jump of ours is dormant, so no packet comes to any of its rules. Mended
-  // where the table is iptables'.
+  // nft: a table with a jump of ours is dormant, so no packet comes to its rules. Repaired if the
+  // table is iptables'.
   kTableDormant,
 };
 enum class Severity : uint8_t { kInfo, kWarning, kCritical };
@@ -102,7 +99,7 @@ struct Finding {
   netlink::ChainId chain;
   // What was seen, and what to do; names the rule.
   std::string message;
-  // The changes of the same diff mend it.
+  // The changes of the same diff repair it.
   bool mended = false;
 
   bool operator==(const Finding&) const = default;
@@ -112,8 +109,7 @@ struct Diff {
   // In the order in which they must be applied: that of netlink::Operation.
   std::vector<Change> changes;
   std::vector<Standing> in_place;
-  // Left by another mode, bit or family; kept, as kubelet keeps it: who will depend on a chain
-  // tomorrow cannot be seen today.
+  // Left by another mode, bit or family, and kept, as kubelet keeps it.
   std::vector<Standing> stale;
   std::vector<Finding> findings;
 
@@ -132,11 +128,9 @@ std::vector<Item> WithoutNative(std::vector<Item> items) {
   return items;
 }
 
-// `observed` must hold what ChainsToRead() asks for; `native` is the native table, if it stands.
-// What `support` lacks is not desired.
-//
-// The native table is ours alone. It goes in the transaction that puts the martian rule of
-// KUBE-FIREWALL in place, never before; in mode off it is left as it is.
+// `observed` holds what ChainsToRead() asks for; `native` is the native table, if it exists. What
+// `support` lacks is not desired. The native table is ours alone: it is removed in the transaction
+// that puts the martian rule of KUBE-FIREWALL in place, never before, and not in mode off.
 Diff ComputeDiff(const PolicyInput& input, const netlink::Snapshot& observed,
                  const std::optional<netlink::ObservedNativeTable>& native = {},
                  const RuleSupport& support = {});
@@ -148,8 +142,7 @@ bool Changes(const Diff& diff, netlink::Family family);
 netlink::Transaction ToTransaction(absl::Span<const Change> changes, uint32_t generation,
                                    absl::Span<const netlink::Family> families = netlink::kFamilies);
 
-// A finding that nothing mends and that an operator should see: the state is not what the mode
-// promises.
+// A finding that is not repaired and needs an operator: the mode's promise is not kept.
 bool NeedsAttention(const Finding& finding);
 
 }  // namespace kipt::agent

@@ -40,8 +40,8 @@ std::optional<int> SingleBit(const Rule& rule) {
   return std::countr_zero(value);
 }
 
-// Where the set that starts at `rules[at]` masquerades bit `bit`: RETURN, xor, MASQUERADE (1.19 and
-// later, whatever foreign rules stand between) or one marked MASQUERADE (before).
+// Where the set that starts at `rules[at]` masquerades `bit`: RETURN, xor, MASQUERADE (since 1.19,
+// with foreign rules in between) or one marked MASQUERADE (before).
 bool IsWholePostroutingSet(absl::Span<const ObservedRule> rules, int bit) {
   const Rule none;
   size_t step = 0;

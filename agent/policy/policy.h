@@ -3,7 +3,7 @@
 // File: agent/policy/policy.h
 //
 // KEP-3178: which chains and rules a node must have, per mode and family. Pure; no kernel, no
-// flags. policy_tables.h holds the rows and is meant to be read beside the KEP.
+// flags. policy_tables.h holds the rows and is meant to be read with the KEP.
 #ifndef KIPT_AGENT_POLICY_POLICY_H_
 #define KIPT_AGENT_POLICY_POLICY_H_
 
@@ -51,13 +51,13 @@ struct ConnLabels {
 
   bool operator==(const ConnLabels&) const = default;
 };
-// What the gate and the two flags choose; nothing where it is off, or where nothing is to be made.
+// What the gate and the two flags choose; nothing where it is off.
 std::optional<ConnLabels> LabelsFor(const featuregates::FeatureGates& gates, Mode mode,
                                     ConnLabels labels);
 
 struct DesiredRule {
   netlink::Rule rule;
-  // Why it is there: for whoever reads a plan.
+  // Why it exists: for readers of a plan.
   std::string reason;
   // kube-proxy keeps the same rule in the same chain, and rewrites it on its syncs.
   bool shared_with_kube_proxy = false;
@@ -68,15 +68,15 @@ struct DesiredRule {
 struct DesiredChain {
   netlink::ChainId id;
   std::string reason;
-  // The rules mean something else in another order. Else only their presence counts: kubelet itself
-  // wrote KUBE-FIREWALL in two different orders (up to 1.24, and since).
+  // The order of the rules matters. Else only their presence counts: kubelet itself wrote
+  // KUBE-FIREWALL in two orders (up to 1.24, and since).
   bool ordered = false;
   std::vector<DesiredRule> rules;
 
   bool operator==(const DesiredChain&) const = default;
 };
 
-// A rule of ours in a base chain, where everybody else's stand too.
+// A rule of ours in a base chain, among foreign rules.
 struct DesiredJump {
   netlink::ChainId base_chain;
   netlink::Rule rule;
@@ -85,12 +85,12 @@ struct DesiredJump {
   bool operator==(const DesiredJump&) const = default;
 };
 
-// --hint-policy: whether KUBE-IPTABLES-HINT is made where iptables can hold no rule. It would tell
-// others to use iptables, and they would fail.
+// --hint-policy: whether KUBE-IPTABLES-HINT, which tells other programs to use iptables, is made
+// where iptables can hold no rule.
 enum class HintPolicy : uint8_t { kUsable, kAlways };
 absl::string_view HintPolicyName(HintPolicy policy);  // "usable", "always"
 
-// What the configuration wants: all that the rules are made from, except what the node can hold.
+// What the configuration desires: the input of all rules, except what the node can hold.
 struct PolicyInput {
   Mode mode = Mode::kOff;
   std::vector<netlink::Family> families = {};
@@ -102,18 +102,16 @@ struct PolicyInput {
   bool operator==(const PolicyInput&) const = default;
 };
 
-// Whether iptables can hold rules on this node, beside chains.
+// Whether iptables can hold rules on this node, in addition to chains.
 struct RuleSupport {
-  // False: nf_tables without xtables compatibility, as in the RHEL 10 class. Chains can be made
-  // there, and rules in nf_tables' own words.
+  // False: nf_tables without xtables compatibility (RHEL 10 class): only chains and native rules.
   bool xt = true;
   // Why, for people.
   std::string reason = {};
-  // The kernel has refused one. Else a rule of xtables that stands proves that `xt` is true,
-  // whatever files say.
+  // The kernel has refused one. Else an existing rule of xtables proves `xt`, whatever files say.
   bool refused = false;
   // False: rules can be made, but the match connlabel is missing: the module xt_connlabel, or the
-  // extension of that name of legacy iptables. Looked for only where labels are wanted.
+  // extension of iptables-legacy. Only read if labels are desired.
   bool conn_labels = true;
   std::string conn_labels_reason = {};
 
@@ -121,10 +119,10 @@ struct RuleSupport {
   bool operator==(const RuleSupport&) const = default;
 };
 
-// The same where a rule was refused for want of the match connlabel; `refusal` is what was said.
+// The same after a rule was refused with `refusal` because connlabel is missing.
 RuleSupport WithoutConnLabels(RuleSupport support, absl::string_view refusal);
 
-// What must stand on the node.
+// What must exist on the node.
 struct Ruleset {
   std::vector<DesiredChain> chains = {};
   std::vector<DesiredJump> jumps = {};
@@ -134,30 +132,25 @@ struct Ruleset {
   bool operator==(const Ruleset&) const = default;
 };
 
-// The tables of design and KEP, filtered by mode and families. Chains are in the order in which
-// kubelet makes them.
+// The tables of the KEP, filtered by mode and families. Chains are in kubelet's order.
 //
-// Where iptables can hold no rule, what is wanted of it is the hint, if that; the martian
-// protection goes into a native table, in legacy mode too, which is refused beyond that (diff.h,
-// kLegacyModeImpossible): what others jump to must be iptables'. Where only connlabel is missing,
-// what the labels would make is left out, and the rest stands (kConnLabelsImpossible).
+// Where iptables can hold no rule, at most the hint is desired of it; the martian protection is in
+// a native table, in legacy mode too, whose other rules must be iptables' (kLegacyModeImpossible).
+// Where only connlabel is missing, what the labels would make is left out (kConnLabelsImpossible).
 Ruleset DesiredRuleset(const PolicyInput& input, const RuleSupport& support = {});
 
-// Every chain that some kubelet, in some mode, makes in `family`, with why it did: what may have
-// been left behind.
+// Every chain that kubelet, in some mode, makes in `family`, and why: what may be left behind.
 std::vector<DesiredChain> EveryKubeletChain(netlink::Family family);
 // Every jump that some kubelet makes in `family`.
 std::vector<DesiredJump> EveryKubeletJump(netlink::Family family);
 
-// What a Backend must be asked for so that DesiredRuleset can be compared with what stands, in some
-// families: kubelet's chains of every mode, the base chains that hold its jumps, and the existence
-// of kube-proxy's; and what keeps packets from its jumps and the martian rule
-// (ChainQuery::follow). Also the base chains that hold the jumps of CNI plugins and
-// kube-proxy: where ours were flushed, theirs were too.
+// What a Backend must read, in some families, for DesiredRuleset to be compared with it: kubelet's
+// chains of every mode, the base chains that hold its jumps, whether kube-proxy's exist, and what
+// keeps packets from its jumps and the martian rule (ChainQuery::follow). Also the base chains that
+// hold the jumps of CNI plugins and kube-proxy: where ours were flushed, theirs were too.
 std::vector<netlink::ChainQuery> ChainsToRead(
     absl::Span<const netlink::Family> families = netlink::kFamilies);
-// The same for the diff against `desired` alone: rules in a chain that is wanted empty, a hint or a
-// canary, make no difference to it.
+// The same for the diff against `desired` alone, without the rules of a hint or a canary.
 std::vector<netlink::ChainQuery> ChainsToRead(const Ruleset& desired);
 
 }  // namespace kipt::agent

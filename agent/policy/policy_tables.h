@@ -24,7 +24,7 @@ using netlink::Table;
 // mode; what kubelets wrote, and later ones superseded.
 enum class In : uint8_t { kLegacyMode, kBothModes, kBothModesLabelled, kOlderKubelets };
 enum class For : uint8_t { kIPv4, kIPv6, kBothFamilies };
-// Of the mark, or a label of the connection.
+// A packet mark, or a connection label.
 enum class Bit : uint8_t { kNone, kMasquerade, kDrop, kMasqueradeLabel, kDropLabel };
 enum class Writer : uint8_t { kKubelet, kKubeletAndKubeProxy };
 
@@ -61,8 +61,8 @@ struct ChainRow {
   absl::string_view reason;
 };
 
-// The canary is kubelet's own tripwire. No kubelet ever stopped making it, but the KEP says that
-// cleanup mode does, and so we do. We need none: the kernel tells us of changes.
+// The canary is kubelet's own tripwire. No kubelet stopped making it, but in the KEP's cleanup mode
+// it does. We need none: the kernel reports changes.
 inline constexpr ChainRow kChains[] = {
     {In::kBothModes, For::kBothFamilies, Table::kMangle, kHintChain, false,
      "tells other components which iptables mode this node uses (KEP-3178, since 1.24)"},
@@ -83,8 +83,7 @@ inline constexpr ChainRow kChains[] = {
     {In::kLegacyMode, For::kBothFamilies, Table::kFilter, kCanaryChain, false,
      "kubelet's tripwire for flushed rules, since 1.17"},
     // "IPTables Drop and Masquerade Marking" (KEP of 2020): each component has chains of its own,
-    // and labels of the connection in place of the packet's mark, which an encapsulated packet
-    // hands on to the outer one.
+    // and connection labels in place of the packet mark, which an encapsulated packet hands on.
     {In::kBothModesLabelled, For::kBothFamilies, Table::kNat, kLabelDropChain, false,
      "kubelet's own: labels the connection for KUBELET-FIREWALL"},
     {In::kBothModesLabelled, For::kBothFamilies, Table::kNat, kLabelMasqChain, false,
@@ -234,8 +233,7 @@ struct BaseChainRow {
   absl::string_view chain;
 };
 
-// CNI plugins (CNI-HOSTPORT-DNAT, cali-*, CILIUM_*) and kube-proxy. Only looked at. Theirs in
-// filter FORWARD are seen with table 3.
+// CNI plugins (CNI-HOSTPORT-DNAT, cali-*, CILIUM_*) and kube-proxy. Table 3 has filter FORWARD.
 inline constexpr BaseChainRow kOthersJumpFrom[] = {
     {Table::kNat, "PREROUTING"},
     {Table::kNat, "OUTPUT"},

@@ -119,7 +119,7 @@ class Planner {
   Retirement& retirement_;
 };
 
-// Rules and jumps before chains: a chain that is referred to, or not empty, cannot go.
+// Rules and jumps before chains: a chain that is referred to, or not empty, cannot be removed.
 bool DeletesRule(const Change& change) {
   return std::holds_alternative<netlink::DeleteRule>(change.operation);
 }
@@ -129,8 +129,8 @@ bool DeletesHint(const Change& change) {
   return chain != nullptr && chain->chain.name == kHintChain;
 }
 
-// Programs that have to choose an iptables mode (iptables-wrappers, CNI plugins) do it by the hint:
-// those of both families stay as long as anybody else uses this mode.
+// Programs that choose an iptables mode (iptables-wrappers, CNI plugins) do it by the hint: those
+// of both families stay as long as other programs use this mode.
 void KeepHints(const Dependents& dependents, Retirement& retirement) {
   std::string user = dependents.rule_of_others;
   if (user.empty() && !retirement.kept.empty()) {
@@ -150,7 +150,7 @@ void KeepHints(const Dependents& dependents, Retirement& retirement) {
   std::erase_if(retirement.changes, DeletesHint);
 }
 
-// What `operation` removes, as it is listed while it stands.
+// What `operation` removes, as a listing shows it.
 std::string GoneText(const netlink::Operation& operation) {
   if (const auto* chain = std::get_if<netlink::DeleteChain>(&operation)) {
     return ChainText(chain->chain);

@@ -2,9 +2,8 @@
 //
 // File: agent/policy/retirement.h
 //
-// What another mode, bit or family of kubelet's left behind, and what becomes of it: it goes unless
-// somebody claims it (claims.h). Nothing of kubelet ever does this: kubelet leaves everything until
-// the node reboots. Pure.
+// What another mode, bit or family of kubelet's left behind: it is removed unless it is claimed
+// (claims.h). kubelet itself never does this. Pure.
 #ifndef KIPT_AGENT_POLICY_RETIREMENT_H_
 #define KIPT_AGENT_POLICY_RETIREMENT_H_
 
@@ -19,18 +18,18 @@
 
 namespace kipt::agent {
 
-// --stale-chains: what is done about it without being asked.
+// --stale-chains: what is done about it automatically.
 enum class StaleChains : uint8_t { kKeep, kRetire };
 absl::string_view StaleChainsName(StaleChains policy);  // "keep", "retire"
 
 struct RetirementOptions {
-  // KUBE-KUBELET-CANARY goes too. Only on an operator's word: a live kubelet takes its absence for
+  // Also remove KUBE-KUBELET-CANARY, only if an operator asks: a live kubelet takes its absence for
   // a flush, once a minute.
   bool canaries = false;
   // Also where the mode is off: everything of kubelet's is stale then.
   bool when_off = false;
-  // Of the iptables mode that is not managed: its hint misleads who reads it, and goes though
-  // others use that mode.
+  // Of the iptables mode that is not managed: its hint misleads readers, and is removed though that
+  // mode is used.
   bool hints = false;
 
   bool operator==(const RetirementOptions&) const = default;
@@ -51,29 +50,26 @@ struct Retirement {
   std::vector<Change> changes;
   // As found; not repaired.
   std::vector<Claimed> kept;
-  // Families that were left out, for not all that is wanted there stands.
+  // Families that were left out, because their desired state is not in place.
   std::vector<netlink::Family> unsettled = {};
 
-  // Nothing is to go.
+  // Nothing is to be removed.
   bool empty() const { return changes.empty(); }
   bool operator==(const Retirement&) const = default;
 };
 
-// What of `observed` goes and what stays, where `input` says what is desired. Only in `input`'s
-// families, for another run may manage the other one, and only in those in which all that is wanted
-// stands
-// (`diff`, of the same observation, changes nothing): first the new, then away with the old.
+// What of `observed` to remove and what to keep, where `input` is desired: only in `input`'s
+// families, because another run may manage the other one, and only in those whose desired state is
+// in place (`diff`, of the same observation, changes nothing).
 Retirement PlanRetirement(const PolicyInput& input, const netlink::Snapshot& observed,
                           const Diff& diff, const Dependents& dependents,
                           const RetirementOptions& options);
 
-// The same from `observed` alone, with nobody known who depends on anything: whether it is worth
-// finding out.
+// Whether anything would be removed if nothing were claimed: then claims are worth reading.
 bool MayRetire(const PolicyInput& input, const netlink::Snapshot& observed, const Diff& diff,
                const RetirementOptions& options);
 
-// `stale` of a diff, as it is after `retirement`: what went, or is to go, is left out, and
-// what stays says why.
+// `stale` of a diff without what `retirement` removes, and with claims on the rest.
 std::vector<Standing> WithClaims(std::vector<Standing> stale, const Retirement& retirement);
 
 // "jumped to from ...; kube-proxy uses it: ...".

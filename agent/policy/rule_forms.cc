@@ -42,8 +42,8 @@ std::vector<netlink::NativeDrop> NativeDrops() {
   return {without_connection, with_connection};
 }
 
-// A drop in any base chain is final, so anywhere on the hook would do; before iptables' filter, so
-// that an admin's ACCEPT rules read as they do beside KUBE-FIREWALL, which stands first.
+// A drop in any base chain is final, so any place on the hook would do; before iptables' filter, as
+// KUBE-FIREWALL is before an administrator's ACCEPT rules.
 constexpr int32_t kPriority = NF_IP_PRI_FILTER - 1;
 
 }  // namespace

@@ -2,10 +2,9 @@
 //
 // File: agent/policy/rule_forms.h
 //
-// The rules that kubelets have written since 1.17, each as a function of the number (0..31) of the
-// mark bit (or label) that it uses; rules without one ignore the number. The names are what the
-// rules do. Beside them, the names of the chains they stand in, and the martian rule in nf_tables'
-// own words.
+// The rules that kubelets have written since 1.17, each as a function of its mark bit (0..31) or
+// label; rules without one ignore the number. Also the names of their chains, and the martian rule
+// in nf_tables' own words.
 #ifndef KIPT_AGENT_POLICY_RULE_FORMS_H_
 #define KIPT_AGENT_POLICY_RULE_FORMS_H_
 
@@ -24,7 +23,7 @@ inline constexpr absl::string_view kMarkMasqChain = "KUBE-MARK-MASQ";
 inline constexpr absl::string_view kPostroutingChain = "KUBE-POSTROUTING";
 inline constexpr absl::string_view kCanaryChain = "KUBE-KUBELET-CANARY";
 
-// Of the gate ConnLabelMarking, and of nobody else.
+// Only of the gate ConnLabelMarking.
 inline constexpr absl::string_view kLabelMasqChain = "KUBELET-MARK-MASQ";
 inline constexpr absl::string_view kLabelDropChain = "KUBELET-MARK-DROP";
 inline constexpr absl::string_view kLabelPostroutingChain = "KUBELET-POSTROUTING";
@@ -40,7 +39,7 @@ netlink::Rule ReturnUnmarked(int bit);
 netlink::Rule ClearBit(int bit);
 netlink::Rule MasqueradeAll(int bit);
 
-// Of a connection's label (0..127) in place of a mark bit.
+// With a connection label (0..127) in place of a mark bit.
 netlink::Rule SetLabel(int label);
 netlink::Rule MasqueradeLabelled(int label);
 netlink::Rule DropLabelled(int label);
@@ -50,11 +49,10 @@ netlink::Rule MasqueradeAllPlain(int bit);
 netlink::Rule MasqueradeMarked(int bit);
 netlink::Rule MasqueradeMarkedPlain(int bit);
 
-// Of family ip. Nobody else has a reason to write to it.
+// Of family ip. No other program has a reason to write to it.
 inline constexpr absl::string_view kNativeTable = "kube-iptables-agent";
 // DropMartians (KEP-3178, CVE-2020-8558) in a table of our own, for kernels on which iptables can
-// hold no rule: drops exactly what that rule drops, in the chains `input` and `output`, of two
-// rules each.
+// hold no rule: drops exactly the same in the chains `input` and `output`, of two rules each.
 netlink::NativeTable NativeMartians();
 
 }  // namespace kipt::agent

@@ -17,7 +17,6 @@
 #include "agent/policy/diff.h"
 #include "agent/policy/policy.h"
 #include "featuregates/feature_gates.h"
-#include "featuregates/version.h"
 
 namespace kipt::agent {
 

@@ -10,7 +10,7 @@
 #include "absl/strings/strip.h"
 #include "agent/node_agent.h"
 #include "featuregates/feature_gates.h"
-#include "featuregates/version.h"
+#include "featuregates/known_features.h"
 
 namespace node_agent {
 

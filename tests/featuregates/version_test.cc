@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "featuregates/version.h"
-
 #include <gtest/gtest.h>
 
+#include "featuregates/known_features.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::featuregates {

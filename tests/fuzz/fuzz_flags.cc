@@ -15,7 +15,6 @@
 #include "featuregates/feature_gates.h"
 #include "featuregates/go_text.h"
 #include "featuregates/known_features.h"
-#include "featuregates/version.h"
 #include "netlink/ruleset.h"
 #include "tests/fuzz/config_text.h"
 #include "tests/fuzz/require.h"

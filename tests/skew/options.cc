@@ -20,6 +20,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "agent/config/completion.h"
+#include "featuregates/known_features.h"
 #include "tests/skew/completion.h"
 #include "tests/skew/report/wrapped.h"
 

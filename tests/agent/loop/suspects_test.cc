@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "agent/loop/damping.h"
+#include "agent/loop/lookout.h"
 #include "tests/support/observed.h"
 
 namespace kipt::agent {

@@ -9,7 +9,7 @@
 
 #include <span>
 
-#include "featuregates/version.h"
+#include "featuregates/feature.h"
 
 namespace kipt::skew {
 
