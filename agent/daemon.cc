@@ -18,7 +18,6 @@
 #include "agent/endpoints/endpoints.h"
 #include "agent/endpoints/http_server.h"
 #include "agent/endpoints/metrics.h"
-#include "agent/endpoints/served_addresses.h"
 #include "agent/loop/clock.h"
 #include "agent/node/node.h"
 #include "agent/node_agent.h"

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "agent/config/settings.h"
+#include "agent/config/value_texts.h"
 #include "agent/endpoints/metrics.h"
 #include "agent/report/report.h"
 #include "featuregates/go_text.h"
@@ -23,6 +24,8 @@ using featuregates::Printable;
 // How late the event loop may be before the process counts as hung. At rest it turns every
 // --iptables-sync-period.
 constexpr absl::Duration kHeartbeatLimit = absl::Minutes(2);
+
+constexpr absl::Duration kListenAgainAfter = absl::Seconds(5);
 
 constexpr absl::string_view kForPeople =
     "For people who look for a fault. Not for programs: any release may print it differently.\n\n";
@@ -248,6 +251,93 @@ HttpReply Endpoints::Inspect(const HttpRequest& request) const {
     return {.content_type = "application/json", .body = ConfigJson(setup_.config)};
   }
   return IndexOr404(request);
+}
+
+ServedAddresses::ServedAddresses(EventLoop& loop, std::vector<Endpoint> endpoints,
+                                 Handlers handlers)
+    : loop_(loop), handlers_(std::move(handlers)) {
+  for (Endpoint& endpoint : endpoints) slots_.push_back({.endpoint = std::move(endpoint)});
+}
+
+void ServedAddresses::Listen(std::vector<OwnedFd> passed) {
+  for (OwnedFd& fd : passed) Adopt(std::move(fd));
+  for (Slot& slot : slots_) {
+    if (slot.server != nullptr) continue;
+    absl::StatusOr<std::unique_ptr<HttpServer>> server = HttpServer::Bind(slot.endpoint.address);
+    if (server.ok()) {
+      slot.server = *std::move(server);
+    } else {
+      Fail(slot, server.status());
+    }
+  }
+}
+
+void ServedAddresses::Warn(const std::string& sentence) const {
+  handlers_.notice(absl::LogSeverity::kWarning, sentence);
+}
+
+void ServedAddresses::Adopt(OwnedFd fd) {
+  absl::StatusOr<std::unique_ptr<HttpServer>> adopted = HttpServer::Adopt(std::move(fd));
+  if (!adopted.ok()) {
+    return Warn(
+        absl::StrCat("A socket that systemd passed is not used: ", adopted.status().message()));
+  }
+  const std::string& address = (*adopted)->address();
+  for (Slot& slot : slots_) {
+    const absl::StatusOr<BindAddress> wanted = ParseBindAddress(slot.endpoint.address);
+    if (slot.server == nullptr && wanted.ok() && ToString(*wanted) == address) {
+      slot.server = *std::move(adopted);
+      return;
+    }
+  }
+  Warn(absl::StrCat("The socket ", address,
+                    ", which systemd passed, is not used: no address is configured so; change "
+                    "ListenStream= of the .socket unit"));
+}
+
+void ServedAddresses::Serve() {
+  for (Slot& slot : slots_) {
+    if (slot.server == nullptr || slot.serves) continue;
+    if (absl::Status status = slot.server->Serve(slot.endpoint.handler); !status.ok()) {
+      slot.server.reset();
+      Fail(slot, status);
+      continue;
+    }
+    slot.serves = true;
+    slot.failure = absl::OkStatus();
+    handlers_.notice(absl::LogSeverity::kInfo,
+                     absl::StrCat("Listening on http://", slot.server->address()));
+  }
+  if (problem().empty()) return;
+  absl::Status status;
+  if (timer_ == nullptr) {
+    absl::StatusOr<std::unique_ptr<EventSource>> timer = loop_.AddTimer([this] {
+      const std::string before = problem();
+      Listen({});
+      Serve();
+      if (problem() != before) handlers_.changed();
+    });
+    status = timer.status();
+    if (timer.ok()) timer_ = *std::move(timer);
+  }
+  if (status.ok()) status = timer_->FireAfter(kListenAgainAfter);
+  if (!status.ok()) Warn(absl::StrCat("No address is tried again: ", status.message()));
+}
+
+std::string ServedAddresses::problem() const {
+  std::vector<absl::string_view> problems;
+  for (const Slot& slot : slots_) {
+    if (!slot.failure.ok()) problems.push_back(slot.failure.message());
+  }
+  return absl::StrJoin(problems, "; ");
+}
+
+void ServedAddresses::Fail(Slot& slot, const absl::Status& status) {
+  if (status == slot.failure) return;
+  slot.failure = status;
+  Warn(absl::StrCat(status.message(),
+                    "; rules are kept in place without it, and it is tried again every ",
+                    absl::FormatDuration(kListenAgainAfter)));
 }
 
 }  // namespace kipt::agent

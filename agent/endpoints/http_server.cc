@@ -13,7 +13,6 @@
 #include <csignal>
 #include <cstring>
 #include <optional>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -113,30 +112,56 @@ void* CheckQuery(void* too_long, const char* target, MHD_Connection* /*connectio
   if (query == nullptr) return nullptr;
   const absl::string_view text = query;
   if (text.size() <= kMaxQueryBytes && absl::c_count(text, '&') < kMaxArguments) return nullptr;
-  // Leaves nothing to split; the request is refused when its headers are there.
+  // Leaves nothing to split; OnRequest refuses the request.
   query[1] = '\0';
   return too_long;
 }
 
-// Paths are compared as they come: none of ours has a character that needs an escape, and a decoded
-// %00 would end the path early.
+// Paths are not decoded: none of ours needs an escape, and a decoded %00 would end the path early.
 size_t KeepEscapes(void* /*unused*/, MHD_Connection* /*connection*/, char* text) {
   return std::strlen(text);
 }
 
 // MHD's idle time restarts with each byte, so a client that sends one byte now and then could keep
-// its place for hours, and MHD's own limit per address would turn away newcomers, such as kubelet's
-// probes. So the peer leaves that has not sent a whole request for the longest time.
+// its connection for hours, and MHD's own limit per address would reject newcomers, such as
+// kubelet's probes. So the peer that was silent for the longest time is disconnected instead.
 class MhdServer : public HttpServer {
  public:
   MhdServer(OwnedFd listener, std::string address)
       : HttpServer(std::move(address)), listener_(std::move(listener)) {}
-  // MHD drops at once what it has not sent yet: waits for that, but not for long.
+  // Waits up to a second for replies that are not sent yet, which MHD would drop.
   ~MhdServer() override {
     for (int i = 0; i < 100 && answering_ > 0; ++i) absl::SleepFor(absl::Milliseconds(10));
   }
 
-  absl::Status Serve(HttpHandler handler) override;
+  absl::Status Serve(HttpHandler handler) override {
+    handler_ = std::move(handler);
+    // Signals are the event loop's; MHD's thread inherits this thread's mask.
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    daemon_.reset(MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC, 0, nullptr, nullptr,
+                                   &OnRequest, this, MHD_OPTION_LISTEN_SOCKET, listener_.get(),  //
+                                   MHD_OPTION_CONNECTION_LIMIT, kMaxConnections,                 //
+                                   MHD_OPTION_CONNECTION_MEMORY_LIMIT, kMaxRequestBytes,         //
+                                   MHD_OPTION_CONNECTION_TIMEOUT, kIdleSeconds,                  //
+                                   MHD_OPTION_STRICT_FOR_CLIENT, 1,                              //
+                                   MHD_OPTION_UNESCAPE_CALLBACK, &KeepEscapes, nullptr,          //
+                                   MHD_OPTION_URI_LOG_CALLBACK, &CheckQuery, &too_long_,         //
+                                   MHD_OPTION_NOTIFY_COMPLETED, &OnRequestEnded, this,           //
+                                   MHD_OPTION_NOTIFY_CONNECTION, &OnConnection, this,            //
+                                   MHD_OPTION_END));
+    const int error = errno;
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (daemon_ == nullptr) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("cannot serve ", address(), ": ", ErrorText(error)));
+    }
+    // MHD closes the socket when it stops.
+    listener_.Release();
+    return absl::OkStatus();
+  }
 
  private:
   struct Peer {
@@ -151,7 +176,7 @@ class MhdServer : public HttpServer {
     // The caller is C, where no exception may arrive.
     try {
       if (*request == nullptr || *request == &self->too_long_) {
-        // The first of two calls. An answer here ends the connection, as a refusal should.
+        // The first of two calls; an answer here also closes the connection.
         std::optional<HttpReply> refusal = Refusal(connection, method);
         if (*request == &self->too_long_ && !refusal) {
           refusal = {.status = MHD_HTTP_URI_TOO_LONG, .body = "the query is too long\n"};
@@ -200,11 +225,11 @@ class MhdServer : public HttpServer {
     if (absl::c_count_if(peers_, neighbour) >= kMaxPerAddress) {
       leaver = absl::c_find_if(peers_, neighbour);
     } else if (peers_.size() + 1 >= kMaxConnections) {
-      // Before MHD itself is full, which would accept nobody.
+      // Before MHD itself is full and accepts no connection.
       leaver = peers_.begin();
     }
     if (leaver == peers_.end()) return;
-    // MHD notices, and closes it.
+    // MHD then closes it.
     shutdown(leaver->fd, SHUT_RDWR);
     peers_.erase(leaver);
   }
@@ -221,45 +246,15 @@ class MhdServer : public HttpServer {
   char too_long_ = 0;
   // Only on MHD's thread. Longest silent first.
   std::vector<Peer> peers_;
-  // Requests that reached the handler, without their reply sent.
+  // Requests of the handler whose reply is not sent yet.
   std::atomic<int> answering_ = 0;
   // Destroyed first: this ends the thread.
   std::unique_ptr<MHD_Daemon, decltype([](MHD_Daemon* daemon) { MHD_stop_daemon(daemon); })>
       daemon_;
 };
 
-absl::Status MhdServer::Serve(HttpHandler handler) {
-  handler_ = std::move(handler);
-  // Signals are the event loop's; MHD's thread inherits this thread's mask.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  daemon_.reset(MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC, 0, nullptr, nullptr,
-                                 &OnRequest, this, MHD_OPTION_LISTEN_SOCKET, listener_.get(),  //
-                                 MHD_OPTION_CONNECTION_LIMIT, kMaxConnections,                 //
-                                 MHD_OPTION_CONNECTION_MEMORY_LIMIT, kMaxRequestBytes,         //
-                                 MHD_OPTION_CONNECTION_TIMEOUT, kIdleSeconds,                  //
-                                 MHD_OPTION_STRICT_FOR_CLIENT, 1,                              //
-                                 MHD_OPTION_UNESCAPE_CALLBACK, &KeepEscapes, nullptr,          //
-                                 MHD_OPTION_URI_LOG_CALLBACK, &CheckQuery, &too_long_,         //
-                                 MHD_OPTION_NOTIFY_COMPLETED, &OnRequestEnded, this,           //
-                                 MHD_OPTION_NOTIFY_CONNECTION, &OnConnection, this,            //
-                                 MHD_OPTION_END));
-  const int error = errno;
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (daemon_ == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("cannot serve ", address(), ": ", std::generic_category().message(error)));
-  }
-  // MHD closes the socket when it stops.
-  listener_.Release();
-  return absl::OkStatus();
-}
-
 absl::Status SocketError(absl::string_view address, int error) {
-  const std::string message =
-      absl::StrCat("cannot listen on ", address, ": ", std::generic_category().message(error));
+  const std::string message = absl::StrCat("cannot listen on ", address, ": ", ErrorText(error));
   if (error == EADDRINUSE) {
     return absl::FailedPreconditionError(
         absl::StrCat(message, "; stop what listens there, or choose another address"));

@@ -37,15 +37,13 @@ using HttpHandler = std::function<HttpReply(const HttpRequest&)>;
 class HttpServer {
  public:
   // Binds, and serves nothing yet: call it while the process has its privileges and is in the right
-  // network namespace. `address` is "HOST:PORT": an IPv4 address or an IPv6 address in brackets,
-  // and a port, 0 for any free one.
+  // network namespace. `address` is as in ParseBindAddress; port 0 is any free one.
   //
   // InvalidArgument: not such an address. FailedPrecondition: it is in use, or not this machine's.
   // PermissionDenied: a port below 1024.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Bind(absl::string_view address);
 
-  // A socket that already listens, from a service manager. InvalidArgument: it is no listening TCP
-  // socket.
+  // A service manager's socket. InvalidArgument: it is no listening TCP socket.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Adopt(OwnedFd fd);
 
   // Starts the thread; call once. At most 32 connections at once, 4 from one address; 16 KiB of

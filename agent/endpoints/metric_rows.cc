@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/endpoints/metric_rows.h"
 
+#include <functional>
 #include <initializer_list>
 #include <type_traits>
 #include <variant>
@@ -26,20 +27,24 @@ using enum MetricMoment;
 constexpr absl::string_view kDeprecatedFlags[] = {"iptables-masquerade-bit", "iptables-drop-bit"};
 
 // The one series of a metric without labels.
-void Set(Series& series, double value) { series[{}] = value; }
-void Set(Series& series, absl::Duration value) { series[{}] = absl::ToDoubleSeconds(value); }
-void Zero(Series& series) { series[{}] = 0; }
+template <typename T>
+void Set(Series& series, const T& value) {
+  if constexpr (std::is_same_v<T, absl::Duration>) {
+    series[{}] = absl::ToDoubleSeconds(value);
+  } else if constexpr (std::is_same_v<T, absl::Time>) {
+    Set(series, value == absl::InfinitePast() ? absl::ZeroDuration() : value - absl::UnixEpoch());
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    series[{}] = static_cast<double>(value);
+  } else {
+    series[{}] = static_cast<double>(value.size());
+  }
+}
+void Zero(Series& series) { Set(series, 0); }
 
-// One member of one of the facts.
+// One member of one of the facts, or a function of it.
 template <auto Facts::*Fact, auto Member>
 void Field(const Facts& facts, Series& series) {
-  if (facts.*Fact == nullptr) return;
-  const auto& value = (facts.*Fact)->*Member;
-  if constexpr (std::is_arithmetic_v<std::decay_t<decltype(value)>>) {
-    Set(series, static_cast<double>(value));
-  } else {
-    Set(series, value);
-  }
+  if (facts.*Fact != nullptr) Set(series, std::invoke(Member, *(facts.*Fact)));
 }
 
 Labels With(Labels labels, const char* name, absl::string_view value) {
@@ -62,11 +67,13 @@ Labels DriftOf(const netlink::ChainId& chain, DamageKind kind) {
   return With(Of(chain), "kind", DamageKindName(kind));
 }
 
-// How many of `items` are counted, in both families.
-template <typename Items, typename IsCounted>
-void CountByFamily(const Items& items, IsCounted is_counted, Series& series) {
+// How many items of a member of the state are counted, in both families.
+template <auto AgentState::*Items, auto IsCounted>
+void CountByFamily(const Facts& facts, Series& series) {
   for (const netlink::Family family : netlink::kFamilies) series[Of(family)] = 0;
-  for (const auto& item : items) series[Of(item.chain.family)] += is_counted(item) ? 1 : 0;
+  for (const auto& item : facts.state->*Items) {
+    series[Of(item.chain.family)] += IsCounted(item) ? 1 : 0;
+  }
 }
 
 void EveryErrorCode(Series& series) {
@@ -75,8 +82,8 @@ void EveryErrorCode(Series& series) {
   }
 }
 
-// Everything that can be damaged, in both families: every chain that some kubelet makes, rules in
-// those that have any, and the jumps from base chains. A closed set, by the KEP alone.
+// Everything that can be damaged: every chain that some kubelet makes, rules in those that have
+// any, and the jumps from base chains. The KEP alone defines this set.
 void EveryDrift(Series& series) {
   const auto add = [&](const netlink::ChainId& chain, std::initializer_list<DamageKind> kinds) {
     for (const DamageKind kind : kinds) series[DriftOf(chain, kind)] = 0;
@@ -119,13 +126,11 @@ void Retired(const Facts& facts, Series& series) {
   }
 }
 
-void DuplicatesRemoved(const Facts& facts, Series& series) {
-  const auto is_duplicate = [](const Change& change) {
+auto DuplicatesRemoved(const Round& round) {
+  return absl::c_count_if(round.report.applied, [](const Change& change) {
     return std::holds_alternative<netlink::DeleteRule>(change.operation) &&
            change.reason == "duplicate";
-  };
-  const auto count = absl::c_count_if(facts.round->report.applied, is_duplicate);
-  Set(series, static_cast<double>(count));
+  });
 }
 
 void StaleClaims(const Facts& facts, Series& series) {
@@ -204,7 +209,7 @@ constexpr MetricRow kRows[] = {
 
     // Rounds.
     {"syncs_total", "Rounds, successful or not.", kCounter, kRound,
-     [](const Facts& /*facts*/, Series& series) { Set(series, 1.0); }, Zero},
+     [](const Facts& /*facts*/, Series& series) { Set(series, 1); }, Zero},
     {"sync_duration_seconds", "Time of one round, from its look to the end of its repair.",
      kHistogram, kRound, Field<&Facts::round, &Round::duration>},
     {"sync_errors_total", "Rounds that ended with an error, by the code of the first one.",
@@ -215,12 +220,7 @@ constexpr MetricRow kRows[] = {
      EveryErrorCode},
     {"last_success_timestamp_seconds",
      "When a round last ended without an error, since the epoch; 0 before the first.", kGauge,
-     kRound,
-     [](const Facts& facts, Series& series) {
-       const absl::Time time = facts.state->last_success;
-       Set(series, time == absl::InfinitePast() ? absl::ZeroDuration() : time - absl::UnixEpoch());
-     },
-     Zero},
+     kRound, Field<&Facts::state, &AgentState::last_success>, Zero},
     {"events_overrun_total",
      "Events that the kernel could not deliver; a look followed all the same.", kCounter, kRound,
      Field<&Facts::round, &Round::lost_events>, Zero},
@@ -247,13 +247,9 @@ constexpr MetricRow kRows[] = {
     {"refills_total", "Rules put back into KUBE-FIREWALL after kube-proxy emptied it on a sync.",
      kCounter, kRound, Field<&Facts::round, &Round::refills>, Zero},
     {"duplicates_removed_total", "Second copies of our own rules and jumps that were removed.",
-     kCounter, kRound, DuplicatesRemoved, Zero},
+     kCounter, kRound, Field<&Facts::round, DuplicatesRemoved>, Zero},
     {"ownership_fights_total", "Times that another program began to undo repairs again and again.",
-     kCounter, kRound,
-     [](const Facts& facts, Series& series) {
-       Set(series, static_cast<double>(facts.round->fights_begun.size()));
-     },
-     Zero},
+     kCounter, kRound, Field<&Facts::round, &Round::fights_begun>, Zero},
     {"ownership_fights", "Items of ours that another program keeps undoing now, by chain.", kGauge,
      kRound,
      [](const Facts& facts, Series& series) {
@@ -273,12 +269,10 @@ constexpr MetricRow kRows[] = {
      kLookDone, Findings},
     {"shadowed_jumps", "Jumps of ours below a rule that no packet passes: they do nothing.", kGauge,
      kLookDone,
-     [](const Facts& facts, Series& series) {
-       const auto is_shadowed = [](const Finding& one) {
-         return !one.mended && one.condition == Condition::kShadowedJump;
-       };
-       CountByFamily(facts.state->findings, is_shadowed, series);
-     }},
+     CountByFamily<&AgentState::findings,
+                   [](const Finding& one) {
+                     return !one.mended && one.condition == Condition::kShadowedJump;
+                   }>},
     {"hint_present", "Whether mangle/KUBE-IPTABLES-HINT stands, in the iptables mode in use.",
      kGauge, kLookDone, HintPresent},
     {"martian_rule_present",
@@ -292,19 +286,15 @@ constexpr MetricRow kRows[] = {
      "Whether the kernel takes packets for 127.0.0.0/8 from neighbours (route_localnet) and no "
      "rule stands against them.",
      kGauge, kRound,
-     [](const Facts& facts, Series& series) {
-       Set(series, ExposedBecause(*facts.state).empty() ? 0.0 : 1.0);
-     },
+     Field<&Facts::state, [](const AgentState& state) { return !ExposedBecause(state).empty(); }>,
      Zero},
 
     // What is stale.
     {"stale_chains", "Chains of kubelet's that the configuration does not want, and that are kept.",
      kGauge, kLookDone,
      // The rules in them and jumps to them are not counted.
-     [](const Facts& facts, Series& series) {
-       const auto is_chain = [](const Standing& one) { return one.text == ChainText(one.chain); };
-       CountByFamily(facts.state->stale, is_chain, series);
-     }},
+     CountByFamily<&AgentState::stale,
+                   [](const Standing& one) { return one.text == ChainText(one.chain); }>},
     {"stale_claims",
      "Claims on what is stale, by chain and kind: why it is kept. Known with --stale-chains=retire "
      "only.",
@@ -324,8 +314,7 @@ constexpr MetricRow kRows[] = {
      kConfig, Field<&Facts::config, &Config::iptables_sync_period>, Zero},
     {"config_last_reload_successful",
      "Whether the running configuration is the one that was last read.", kGauge, kReload,
-     [](const Facts& facts, Series& series) { Set(series, facts.config == nullptr ? 0.0 : 1.0); },
-     Zero},
+     [](const Facts& facts, Series& series) { Set(series, facts.config != nullptr); }, Zero},
     {"deprecated_flag_in_use", "Whether the flag is given where it has no effect any more.", kGauge,
      kConfig, DeprecatedFlags},
     {"kubernetes_feature_enabled", "Whether a feature gate is enabled, by its name and stage.",

@@ -38,31 +38,29 @@ struct Metrics::Impl {
     prometheus::Histogram histogram{{std::begin(kBuckets), std::end(kBuckets)}};
   };
 
-  void Read(const std::vector<MetricMoment>& moments, const MetricFacts& facts);
+  void Read(const std::vector<MetricMoment>& moments, const MetricFacts& facts) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    for (auto& [name, metric] : metrics) {
+      const MetricRow& row = *metric.row;
+      if (!absl::c_linear_search(moments, row.moment)) continue;
+      MetricSeries read;
+      row.read(facts, read);
+      if (row.kind == MetricKind::kGauge || row.kind == MetricKind::kTotal) {
+        metric.series = std::move(read);
+        continue;
+      }
+      for (const auto& [labels, value] : read) {
+        if (row.kind == MetricKind::kHistogram) metric.histogram.Observe(value);
+        // Other labels than the first series' are not kubelet's.
+        const auto counter = metric.series.find(labels);
+        if (counter != metric.series.end()) counter->second += value;
+      }
+    }
+  }
 
   std::mutex mutex;
   std::map<std::string, Metric> metrics;  // by their names
 };
-
-void Metrics::Impl::Read(const std::vector<MetricMoment>& moments, const MetricFacts& facts) {
-  const std::lock_guard<std::mutex> lock(mutex);
-  for (auto& [name, metric] : metrics) {
-    const MetricRow& row = *metric.row;
-    if (!absl::c_linear_search(moments, row.moment)) continue;
-    MetricSeries read;
-    row.read(facts, read);
-    if (row.kind == MetricKind::kGauge || row.kind == MetricKind::kTotal) {
-      metric.series = std::move(read);
-      continue;
-    }
-    for (const auto& [labels, value] : read) {
-      if (row.kind == MetricKind::kHistogram) metric.histogram.Observe(value);
-      // Other labels than the first series' are not kubelet's.
-      const auto counter = metric.series.find(labels);
-      if (counter != metric.series.end()) counter->second += value;
-    }
-  }
-}
 
 Metrics::Metrics(absl::string_view version) : impl_(std::make_unique<Impl>()) {
   for (const MetricRow& row : kMetricRows) {

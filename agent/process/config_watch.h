@@ -22,9 +22,9 @@
 
 namespace kipt::agent {
 
-// Watches each directory on the path for the name that is looked up there, and the file itself,
-// which may have other names. Not noticed: a mount over the path, changed permissions, and a file
-// made with O_TMPFILE and linkat(2) until its writer closes it and touches it again.
+// Watches each directory on the path for the name that is looked up there, and the file itself. Not
+// noticed: a mount over the path, changed permissions, and a file made with O_TMPFILE and linkat(2)
+// until its writer closes it and touches it again.
 //
 // Not safe for use by several threads at once.
 class ConfigWatch {
@@ -46,8 +46,7 @@ class ConfigWatch {
   absl::StatusOr<bool> Drain();
 
  private:
-  // The file that the path leads to. While this is equal, so is its content, up to the resolution
-  // of file times.
+  // Equal while the file's content is, up to the resolution of file times.
   struct Identity {
     int error = 0;  // errno of the lookup
     dev_t device = 0;

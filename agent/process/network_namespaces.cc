@@ -69,8 +69,8 @@ ino_t NamedInode(const std::string& path) {
 }
 
 // Adds the namespace, or names it: our own has no name at first. `name` may be costly.
-void Add(ino_t inode, const std::string& path, absl::FunctionRef<std::string()> name,
-         NetworkNamespaces& list) {
+void Add(NetworkNamespaces& list, ino_t inode, const std::string& path,
+         absl::FunctionRef<std::string()> name) {
   const auto known = absl::c_find_if(
       list.found, [inode](const NetworkNamespace& one) { return one.inode == inode; });
   if (known == list.found.end()) {
@@ -86,8 +86,7 @@ void AddNames(const NetworkNamespacePaths& paths, NetworkNamespaces& list) {
   for (const std::string& name : names) {
     std::string path = absl::StrCat(paths.names, "/", name);
     if (const ino_t inode = NamedInode(path); inode != 0) {
-      Add(
-          inode, path, [&] { return path; }, list);
+      Add(list, inode, path, [&] { return path; });
     } else if (errno == EINVAL) {
       list.problems.push_back(absl::StrCat(path, " is no network namespace (any more)"));
     } else if (errno != ENOENT) {
@@ -119,7 +118,7 @@ void AddProcesses(const NetworkNamespacePaths& paths, NetworkNamespaces& list) {
     };
     struct stat status = {};
     if (stat(path.c_str(), &status) == 0) {
-      Add(status.st_ino, path, name, list);
+      Add(list, status.st_ino, path, name);
     } else if (errno != ENOENT && errno != ESRCH) {
       ++unreadable[errno];
     }

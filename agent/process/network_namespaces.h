@@ -24,7 +24,6 @@ namespace kipt::agent {
 // Moves the calling thread into the network namespace at `path`, such as /run/netns/NAME
 // (setns(2)). Open sockets stay where they were made.
 //
-//
 // NotFound: nothing is at `path`. InvalidArgument: it is no network namespace. PermissionDenied:
 // CAP_SYS_ADMIN is missing in one of the two namespaces.
 absl::Status EnterNetworkNamespace(const std::string& path);
@@ -42,13 +41,13 @@ class NetnsGuard {
   OwnedFd fd_;
 };
 
-// Works in another network namespace without moving the caller's thread, whose next socket would be
-// in the wrong namespace if the way back failed.
+// Works in another network namespace without moving the caller's thread, which might fail to
+// return.
 class VisitedNamespace {
  public:
-  // Keeps the namespace at `path` alive. Enters it once, so that a wrong path or a missing
-  // capability shows here. Errors are EnterNetworkNamespace's, and ResourceExhausted: no thread
-  // could be started.
+  // Keeps the namespace at `path` alive. Enters it once, to find a wrong path or a missing
+  // capability. Errors are EnterNetworkNamespace's, and ResourceExhausted: no thread could be
+  // started.
   static absl::StatusOr<VisitedNamespace> Open(const std::string& path);
 
   // Its number in nsfs.

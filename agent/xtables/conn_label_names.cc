@@ -30,7 +30,7 @@ namespace {
 constexpr size_t kLargestFile = 64 << 10;
 // libnetfilter_conntrack takes labels that the kernel does not have, and their names are taken.
 constexpr uint64_t kLabelsWithNames = 1024;
-// Its buffer, less the NUL: what is longer is read as several lines.
+// Its buffer without the NUL: a longer line is read as several.
 constexpr size_t kLongestLine = 1023;
 
 // Empty if it is no name.
@@ -49,8 +49,7 @@ std::optional<int> PlainNumber(absl::string_view label) {
   return number;
 }
 
-// The label that is printed as `printed`; nothing where that is a number already, or nothing that
-// we know.
+// The label that is printed as `printed`; nothing for a number, and for an unknown name.
 std::optional<int> LabelNamed(absl::string_view printed, const ConnLabelNames& names) {
   const auto named = names.find(std::string(printed));
   if (named == names.end() || named->second > netlink::kMostConnLabel) return std::nullopt;
@@ -60,12 +59,10 @@ std::optional<int> LabelNamed(absl::string_view printed, const ConnLabelNames& n
   return number && !has_name ? std::nullopt : std::optional<int>(named->second);
 }
 
-// From a label as it is printed; nothing where it is to stay as it is.
-using LabelNumber = absl::FunctionRef<std::optional<int>(absl::string_view printed)>;
-
-// The rule of which `words` are the words, the label's name replaced by its number.
-std::string WithNumber(absl::string_view rule, const std::vector<absl::string_view>& words,
-                       LabelNumber number_of) {
+// `rule`, which has these `words`, with numbers from `number_of`, which returns nothing for a label
+// that is to stay unchanged.
+std::string WithNumbers(absl::string_view rule, const std::vector<absl::string_view>& words,
+                        absl::FunctionRef<std::optional<int>(absl::string_view)> number_of) {
   std::string result;
   const char* copied = rule.data();
   for (size_t at = 0; at + 3 < words.size(); ++at) {
@@ -81,22 +78,6 @@ std::string WithNumber(absl::string_view rule, const std::vector<absl::string_vi
     copied = word.data() + word.size();
   }
   return result.append(copied, rule.data() + rule.size());
-}
-
-std::string WithNumbers(absl::string_view saved, LabelNumber number_of) {
-  std::string result;
-  result.reserve(saved.size());
-  std::vector<absl::string_view> words;
-  while (!saved.empty()) {
-    const bool is_rule = saved.front() == '-' || saved.front() == '[';
-    const std::optional<size_t> size =
-        is_rule ? SplitSavedRule(saved, words) : std::min(saved.find('\n'), saved.size());
-    if (!size) break;
-    const absl::string_view line = saved.substr(0, *size + 1);
-    absl::StrAppend(&result, is_rule ? WithNumber(line, words, number_of) : std::string(line));
-    saved.remove_prefix(line.size());
-  }
-  return absl::StrCat(result, saved);
 }
 
 struct NamesFile {
@@ -115,7 +96,7 @@ NamesFile ReadNamesFile(const std::string& path) {
 
 // What to do about a file that could not be read.
 std::string NamesFileProblem(const NamesFile& file, const std::string& path) {
-  // Opening a file returns this code too, when descriptors have run out.
+  // open(2) can also end in this code, when descriptors have run out.
   if (file.open_error == 0 && absl::IsResourceExhausted(file.text.status())) {
     return absl::StrCat(path, " has more than ", kLargestFile >> 10,
                         " KiB, so the names of connection labels in it are not read: shorten or "
@@ -155,7 +136,7 @@ absl::StatusOr<ConnLabelNames> ReadConnLabelNames(const std::string& path) {
 std::string ConnLabelNamesProblem(const std::string& path) {
   const NamesFile file = ReadNamesFile(path);
   if (file.open_error != 0) return "";
-  // Such as a directory: to iptables it is a file that ends at once.
+  // A directory, for example: iptables takes it for an empty file.
   if (!file.text.ok()) return NamesFileProblem(file, path);
   if (!ParseConnLabelNames(*file.text).empty()) return "";
   return absl::StrCat(path,
@@ -164,18 +145,28 @@ std::string ConnLabelNamesProblem(const std::string& path) {
                       "remove it");
 }
 
-bool HasConnLabelNames(absl::string_view saved) {
-  bool has_names = false;
-  WithNumbers(saved, [&](absl::string_view printed) -> std::optional<int> {
-    has_names = has_names || !PlainNumber(printed);
-    return std::nullopt;
-  });
-  return has_names;
-}
-
-std::string WithConnLabelNumbers(absl::string_view saved, const ConnLabelNames& names) {
-  if (names.empty()) return std::string(saved);
-  return WithNumbers(saved, [&](absl::string_view printed) { return LabelNamed(printed, names); });
+absl::StatusOr<std::string> WithConnLabelNumbers(absl::string_view saved,
+                                                 const absl::StatusOr<ConnLabelNames>& names) {
+  bool all_known = true;
+  const auto number_of = [&](absl::string_view printed) {
+    if (names.ok()) return LabelNamed(printed, *names);
+    all_known = all_known && PlainNumber(printed);
+    return std::optional<int>();
+  };
+  std::string result;
+  result.reserve(saved.size());
+  std::vector<absl::string_view> words;
+  while (!saved.empty()) {
+    const bool is_rule = saved.front() == '-' || saved.front() == '[';
+    const std::optional<size_t> size =
+        is_rule ? SplitSavedRule(saved, words) : std::min(saved.find('\n'), saved.size());
+    if (!size) break;
+    const absl::string_view line = saved.substr(0, *size + 1);
+    absl::StrAppend(&result, is_rule ? WithNumbers(line, words, number_of) : std::string(line));
+    saved.remove_prefix(line.size());
+  }
+  if (!all_known) return names.status();
+  return absl::StrCat(result, saved);
 }
 
 }  // namespace kipt::agent

@@ -2,8 +2,8 @@
 //
 // File: agent/xtables/conn_label_names.h
 //
-// iptables-save prints a connection's label by the name that connlabel.conf gives it, where it has
-// one. Rules are compared by numbers, so names are put back into numbers first. Not installed.
+// iptables-save prints a connection's label by its name in connlabel.conf. Rules are compared by
+// numbers, so names are converted to numbers first. Not installed.
 #ifndef KIPT_AGENT_XTABLES_CONN_LABEL_NAMES_H_
 #define KIPT_AGENT_XTABLES_CONN_LABEL_NAMES_H_
 
@@ -18,31 +18,29 @@ namespace kipt::agent {
 // Labels by name.
 using ConnLabelNames = std::map<std::string, int>;
 
-// What libnetfilter_conntrack makes of the file's text (its src/conntrack/labels.c): a line is a
-// number (of any base that strtoul knows) and a name; those that begin with "#" and those that it
-// does not understand are left out. Of two lines with one name, or of one label, the first counts.
+// Reads the file's text as libnetfilter_conntrack does (src/conntrack/labels.c): a line is a number
+// (of any base that strtoul knows) and a name; comments ("#") and lines that it does not understand
+// are left out. The first line of a name, or of a label, counts.
 ConnLabelNames ParseConnLabelNames(absl::string_view text);
 
-// The names in the file at `path`. None where there is no such file: an administrator has to write
-// one. FailedPrecondition, with what to do, where it cannot be read and where it has more than 64
-// KiB.
+// The names in the file at `path`; none if there is no such file. FailedPrecondition, with what to
+// do, if it cannot be read or has more than 64 KiB.
 absl::StatusOr<ConnLabelNames> ReadConnLabelNames(const std::string& path);
 
-// Why no rule about labels may be made because of the file at `path`, and what to do; empty where
-// one may. Where iptables opens a file that names nothing, it fails whenever it prints such a rule,
-// and iptables-save shows no rules any more. Where it cannot open the file it prints numbers. Where
-// the file is too large for us, we could not read our rules back.
+// Why the file at `path` forbids rules about labels, and what to do; empty if it does not. If the
+// file names nothing, iptables fails whenever it prints such a rule, and iptables-save shows no
+// rules any more. If it is too large for us, we could not read our rules back. If iptables cannot
+// open it, it prints numbers.
 std::string ConnLabelNamesProblem(const std::string& path);
 
-// Whether `saved`, the text of iptables-save, has a name: a label without one is printed as its
-// plain number.
-bool HasConnLabelNames(absl::string_view saved);
-
-// `saved` with numbers, as where nothing has a name: `-m connlabel --label "NAME"` becomes
-// `-m connlabel --label "114"`. A name that looks like a number is one only where the label of that
-// number is printed by a name of its own. Everything else is unchanged, byte for byte; so is what
-// follows a rule whose quotes do not close.
-std::string WithConnLabelNumbers(absl::string_view saved, const ConnLabelNames& names);
+// `saved`, the text of iptables-save, with numbers: `-m connlabel --label "NAME"` becomes
+// `-m connlabel --label "114"`. A name that looks like a number is one only if the label of that
+// number has a name of its own. Everything else is unchanged, byte for byte, and so is what follows
+// a rule whose quotes do not close.
+//
+// The status of `names` if that is an error and `saved` has a label that is not a plain number.
+absl::StatusOr<std::string> WithConnLabelNumbers(absl::string_view saved,
+                                                 const absl::StatusOr<ConnLabelNames>& names);
 
 }  // namespace kipt::agent
 

@@ -225,12 +225,12 @@ class IptablesLegacyBackend : public netlink::Backend {
       const std::string& only = write.only = write.tables.front();
       std::erase_if(write.before, [&only](const auto& each) { return each.first != only; });
     }
-    const absl::StatusOr<std::optional<XtablesLock>> lock = Lock(writes);
+    const absl::StatusOr<OwnedFd> lock = Lock(writes);
     if (!lock.ok()) return Annotated(lock.status(), "; nothing was done");
     const absl::StatusOr<Transaction> plan = Check(transaction, writes);
     if (!plan.ok()) return plan.status();
     const auto write = [&](Family family) {
-      return Write(*plan, family, writes.at(family), lock->has_value());
+      return Write(*plan, family, writes.at(family), lock->valid());
     };
     std::string done;
     absl::Status status;
@@ -289,19 +289,18 @@ class IptablesLegacyBackend : public netlink::Backend {
   }
 
   // Ours, where the programs can be kept from taking it, too. Else none.
-  absl::StatusOr<std::optional<XtablesLock>> Lock(const std::map<Family, FamilyWrite>& writes) {
+  absl::StatusOr<OwnedFd> Lock(const std::map<Family, FamilyWrite>& writes) {
     for (const auto& [family, write] : writes) {
       const absl::StatusOr<IptablesLegacyPrograms>& programs = programs_.at(family);
       if (!programs.ok()) return programs.status();
-      if (TakesFixedLock(programs->version)) return std::optional<XtablesLock>();
+      if (TakesFixedLock(programs->version)) return OwnedFd();
     }
     const auto start = std::chrono::steady_clock::now();
-    absl::StatusOr<XtablesLock> lock = XtablesLock::Acquire(options_.lock_path, options_.lock_wait);
+    absl::StatusOr<OwnedFd> lock = AcquireXtablesLock(options_.lock_path, options_.lock_wait);
     if (options_.lock_waited) {
       options_.lock_waited(absl::FromChrono(std::chrono::steady_clock::now() - start));
     }
-    if (!lock.ok()) return lock.status();
-    return std::optional<XtablesLock>(*std::move(lock));
+    return lock;
   }
 
   // The transaction as it is written, if the rules that it was made from are unchanged and all of

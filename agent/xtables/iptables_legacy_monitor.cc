@@ -45,8 +45,8 @@ using netlink::TableName;
 constexpr size_t kMostNamesBytes = 64 << 10;
 // A table that is rewritten this often meanwhile is one that changed.
 constexpr int kMostAttempts = 5;
-// Bytes of rules. A larger table is not read: the kernel copies it while it holds the table's lock,
-// 10 MB in a third of a second.
+// Bytes of rules. The kernel holds the table's lock while it copies them, 10 MB in a third of a
+// second.
 constexpr size_t kMostTableBytes = size_t{256} << 10;
 
 // The two families differ in the level and in the size of an entry; IPT_SO_* and IP6T_SO_*, struct
@@ -105,7 +105,7 @@ class FamilyReader {
   }
 
  private:
-  // The list is that of the namespace of the thread that opens it; read later, it stays that one's.
+  // The list stays that of the namespace in which it was opened.
   absl::Status OpenNames() {
     OwnedFd names(open(names_path_.c_str(), O_RDONLY | O_CLOEXEC));
     if (!names.valid()) {
@@ -185,16 +185,14 @@ class FamilyReader {
   std::string names_path_;
 };
 
-// A program that changed something closes the lock when it is done. Programs open it for reading
-// only.
+// Programs close the lock when their change is made. They open it for reading only.
 constexpr uint32_t kFileEvents = IN_CLOSE_NOWRITE | IN_CLOSE_WRITE;
-// A lock file that was removed is made anew by the next program that needs it. Nothing else that
-// happens in the directory matters: /run is a busy place, and its closes would wake us for nothing.
+// The next program creates a lock file that was removed. Other events of the directory, which is
+// usually the busy /run, are not asked for.
 constexpr uint32_t kDirectoryEvents =
     IN_CREATE | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
 
-// Files that were at the path before and still exist under another name or none: programs that
-// opened one of them may still be at work.
+// The file at the path, and earlier ones, which a program may still hold open.
 constexpr size_t kMostFiles = 4;
 
 class IptablesLegacyMonitor : public netlink::Monitor {

@@ -4,14 +4,14 @@
 //
 // The Monitor of the iptables-legacy backend. The kernel does not report changes of these tables,
 // but every program that changes them with iptables 1.6.2 or later opens xtables.lock before and
-// closes it afterwards, and inotify(7) reports that. Then the tables are compared with those of the
-// last time: readers take the lock, too, and one lock serves all network namespaces. The kernel
-// gives their rules (getsockopt(2) with IPT_SO_GET_INFO and IPT_SO_GET_ENTRIES,
-// linux/netfilter_ipv4/ip_tables.h) in microseconds; nothing is decoded, changed or created.
+// closes it afterwards, and inotify(7) reports that. Readers take the lock too, and one lock serves
+// all network namespaces, so the tables are then compared with those of the last time. The kernel
+// returns their rules in microseconds (getsockopt(2), linux/netfilter_ipv4/ip_tables.h); nothing is
+// decoded, changed or created.
 //
-// Not seen: programs that take no lock or another one (an older iptables, a container with a /run
-// of its own, a program that was given XTABLES_LOCKFILE), and a lock file that is mounted over the
-// watched one later. A caller that must not miss these checks from time to time. Not installed.
+// Not seen: programs that take no lock or another one (an older iptables, a container with its own
+// /run, XTABLES_LOCKFILE), and a lock file that is mounted over the watched one later. A caller
+// that must not miss these checks from time to time. Not installed.
 #ifndef KIPT_AGENT_XTABLES_IPTABLES_LEGACY_MONITOR_H_
 #define KIPT_AGENT_XTABLES_IPTABLES_LEGACY_MONITOR_H_
 
@@ -31,13 +31,11 @@ namespace kipt::agent {
 absl::StatusOr<size_t> HashEntries(netlink::Family family, std::string entries);
 
 // Watches the tables mangle, nat and filter of both families, in the calling thread's network
-// namespace, which it keeps alive. `lock_path` and `table_names_path` as in IptablesLegacyOptions:
-// asking for a table that is not listed would create it.
+// namespace, which it keeps alive. `lock_path` and `table_names_path` as in IptablesLegacyOptions.
 //
-// Drain counts 1 where the tables differ from those of the last time. A table of more than 256 KiB
-// is not read and may always differ: any use of the lock counts then, readers' and other
-// namespaces' included, and the caller limits how often it checks. Our own writes count like any
-// other's. No writer is named.
+// Drain counts 1 if the tables differ from those of the last time. A table of more than 256 KiB is
+// not read and may always differ: then any use of the lock counts, readers' and other namespaces'
+// included. Our own writes count like any other's. No writer is named.
 //
 // Errors, also of Drain: NotFound: neither the lock file nor its directory exists.
 // PermissionDenied: the lock file may not be read; CAP_NET_RAW or CAP_NET_ADMIN is missing; not uid

@@ -30,9 +30,6 @@ namespace {
 
 using netlink::Family;
 
-// The first version that names its variant.
-constexpr IptablesVersion kVariants = {1, 8, 0};
-
 constexpr absl::Duration kVersionDeadline = absl::Seconds(10);
 constexpr size_t kVersionLimit = 64 << 10;
 
@@ -82,11 +79,11 @@ absl::StatusOr<IptablesLegacyPrograms> TryStem(CommandRunner& runner, const std:
                                           ")"));
 }
 
-// Others of enum xtables_exittype.
+// The other codes of enum xtables_exittype.
 constexpr int kXtablesOtherProblem = 1;
 constexpr int kXtablesParameterProblem = 2;
 constexpr int kXtablesVersionProblem = 3;
-// The shell's convention for what a signal ended, and CommandResult's.
+// The first code of a program that a signal ended (CommandResult).
 constexpr int kFirstSignalCode = 129;
 
 std::pair<absl::StatusCode, const char*> MeaningOf(int exit_code) {
@@ -132,16 +129,14 @@ std::string OneLine(absl::string_view text) {
   std::vector<absl::string_view> lines;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     line = absl::StripAsciiWhitespace(line);
-    // A warning may come once for each rule, as that of a missing connlabel.conf does, and what it
-    // failed for comes last.
+    // A warning may be repeated for each rule, and the reason for the failure comes last.
     if (!line.empty() && !absl::c_linear_search(lines, line)) lines.push_back(line);
     if (lines.size() == 8) break;
   }
   return featuregates::Printable(absl::StrJoin(lines, "; ").substr(0, kShown));
 }
 
-// iptables also warns, each time, where connlabel.conf, with names of labels, is missing: that is
-// no word about the match.
+// Not counting "connlabel.conf": iptables warns of that missing file each time.
 bool Names(absl::string_view text, absl::string_view match) {
   for (size_t at = text.find(match); at != absl::string_view::npos; at = text.find(match, at + 1)) {
     if (!absl::StartsWith(text.substr(at + match.size()), ".")) return true;
@@ -162,22 +157,10 @@ bool HasIpv6(const IptablesLegacyOptions& options) {
   return access(options.if_inet6_path.c_str(), F_OK) == 0 || errno != ENOENT;
 }
 
-absl::StatusOr<std::string> WithLabelsAsNumbers(std::string saved, const std::string& names_path) {
-  if (!absl::StrContains(saved, "-m connlabel ")) return saved;
-  const absl::StatusOr<ConnLabelNames> names = ReadConnLabelNames(names_path);
-  if (names.ok()) return WithConnLabelNumbers(saved, *names);
-  if (HasConnLabelNames(saved)) return names.status();
-  return saved;
-}
-
 }  // namespace
 
 std::string ToString(const IptablesVersion& version) {
   return absl::StrCat(version.major, ".", version.minor, ".", version.patch);
-}
-
-bool IptablesProgram::legacy() const {
-  return variant == "legacy" || (variant.empty() && version < kVariants);
 }
 
 std::optional<IptablesProgram> ParseIptablesVersion(absl::string_view text) {
@@ -289,13 +272,14 @@ absl::StatusOr<std::string> SaveIptablesLegacyTables(
   if (!listed.value_or(false) || (family == Family::kIPv6 && !HasIpv6(options))) return "";
   if (!programs.ok()) return programs.status();
   std::vector<std::string> arguments = {"-c"};
-  // It would make a table that has disappeared since it was listed.
+  // This creates a table that has disappeared since it was listed.
   if (!only.empty()) arguments.insert(arguments.end(), {"-t", std::string(only)});
   absl::StatusOr<CommandResult> saved = runner.Run(
       IptablesLegacyRequest(programs->save, std::move(arguments), options.command_deadline));
   if (!saved.ok()) return saved.status();
   if (saved->exit_code == 0) {
-    return WithLabelsAsNumbers(std::move(saved->output), options.label_names_path);
+    if (!absl::StrContains(saved->output, "-m connlabel ")) return std::move(saved->output);
+    return WithConnLabelNumbers(saved->output, ReadConnLabelNames(options.label_names_path));
   }
   return IptablesLegacyFailure(absl::StrCat("reading the tables of ", netlink::FamilyName(family)),
                                programs->save, *saved, options.thread_status_path);

@@ -3,9 +3,9 @@
 // File: agent/xtables/iptables_legacy_programs.h
 //
 // The iptables-legacy programs of this machine: which there are, what their version can do, what
-// iptables-legacy-save prints, and why one failed. The exit code decides: what a program prints
-// differs by version and only appears in the message, except the name of a match that we asked for.
-// Not installed.
+// iptables-legacy-save prints, and why one failed. The exit code decides, because a program's
+// messages differ by version; only the name of a match that we asked for is read from them. Not
+// installed.
 #ifndef KIPT_AGENT_XTABLES_IPTABLES_LEGACY_PROGRAMS_H_
 #define KIPT_AGENT_XTABLES_IPTABLES_LEGACY_PROGRAMS_H_
 
@@ -49,16 +49,17 @@ struct IptablesProgram {
   // The word in brackets, "legacy" or "nf_tables"; empty before 1.8, which was legacy only.
   std::string variant;
 
-  bool legacy() const;
+  bool legacy() const {
+    return variant == "legacy" || (variant.empty() && version < IptablesVersion{1, 8, 0});
+  }
   bool operator==(const IptablesProgram&) const = default;
 };
 
-// What `iptables --version` printed, as "iptables-restore v1.8.9 (legacy)"; nullopt for anything
-// else.
+// From "iptables-restore v1.8.9 (legacy)", the answer to --version; nullopt for anything else.
 std::optional<IptablesProgram> ParseIptablesVersion(absl::string_view text);
 
-// How iptables-restore is made to wait `wait` for its lock; nothing where it takes none. Never
-// --wait-interval, which 1.8.9 calls deprecated on standard error.
+// Makes iptables-restore wait `wait` for its lock; nothing if it takes none. Never --wait-interval,
+// which 1.8.9 calls deprecated on standard error.
 std::vector<std::string> RestoreWaitArguments(const IptablesVersion& version, absl::Duration wait);
 
 // The programs of one family.
@@ -76,45 +77,42 @@ struct IptablesLegacyPrograms {
 absl::StatusOr<IptablesLegacyPrograms> FindIptablesLegacyPrograms(
     CommandRunner& runner, netlink::Family family, const std::vector<std::string>& directories);
 
-// To run `program` with the variables that all of them are given, and no others.
+// Runs `program` with the environment that all of them get.
 CommandRequest IptablesLegacyRequest(const std::string& program, std::vector<std::string> arguments,
                                      absl::Duration deadline);
 
-// `path`, of IptablesLegacyOptions or as it has them, with the family's name in place of "%s".
+// `path` with the family's name in place of "%s", as in IptablesLegacyOptions.
 std::string PathOfFamily(absl::string_view path, netlink::Family family);
 
 // From enum xtables_exittype of iptables' xtables.h: a lock or memory could not be had.
 inline constexpr int kXtablesResourceProblem = 4;
 
-// The error of a program that ended with anything but 0, with what to do about it. `what` names
-// the action, the family and the tables. PermissionDenied where `thread_status_path`
-// (/proc/thread-self/status) shows that we lack CAP_NET_ADMIN or CAP_NET_RAW, which the program
-// then lacked too.
+// The error of a program that ended with another code than 0, with what to do about it. `what`
+// names the action, the family and the tables. PermissionDenied if `thread_status_path` shows that
+// we, and so the program, lack CAP_NET_ADMIN or CAP_NET_RAW.
 absl::Status IptablesLegacyFailure(absl::string_view what, absl::string_view program,
                                    const CommandResult& result,
                                    const std::string& thread_status_path);
 
-// Marks `failure`, which is IptablesLegacyFailure's of a write that needed `match`, with
-// netlink::SetMissingExtension where that was missing: the program names an extension that it
-// cannot load, or the kernel refused the table and has no such match, although it was just asked
-// for (then it would have loaded it). `matches_path` is what lists the kernel's matches, of the
-// family, one a line (/proc/net/ip_tables_matches).
+// Marks `failure`, IptablesLegacyFailure's of a write that needed `match`, by
+// netlink::SetMissingExtension if the match is missing: the program names it as an extension that
+// it cannot load, or the kernel refused the table and has not loaded the match. `matches_path`
+// lists the kernel's matches of the family, one a line (/proc/net/ip_tables_matches).
 void NoteMissingMatch(absl::string_view match, const CommandResult& result,
                       const std::string& matches_path, absl::Status& failure);
 
-// `status` with more words after its message, and all else that is known of it.
+// `status` with its payloads, and with `more` after its message.
 absl::Status Annotated(const absl::Status& status, absl::string_view more);
 
 // What iptables-legacy-save -c prints of `family`, in the calling thread's network namespace: every
-// table that exists, or `only` that one; none is created, except where `only` disappears meanwhile.
-// Nothing, and no program is run, if there is no such table. Connections' labels are numbers,
-// whatever names they have on this node.
+// table that exists, or `only` that one; none is created, unless `only` disappears meanwhile. If
+// there is no such table, it is empty and no program is run. Connections' labels are numbers.
 //
-// FailedPrecondition if labels are printed by names and the file of names cannot be read whole: our
-// rules would look like another program's, and each round would add them again. The status of
-// `programs` if that is an error and tables exist. The status of errno if the list of tables cannot
-// be read, which only uid 0 of the namespace may. Else as CommandRunner::Run and
-// IptablesLegacyFailure.
+// FailedPrecondition if labels are printed by names and the file of names cannot be read: our rules
+// would look like another program's, and each round would add them again. The status of `programs`
+// if that is an error and tables exist. The status of errno if the list of tables cannot be read,
+// which only uid 0 of the namespace may. Other errors are CommandRunner::Run's and
+// IptablesLegacyFailure's.
 absl::StatusOr<std::string> SaveIptablesLegacyTables(
     netlink::Family family, CommandRunner& runner,
     const absl::StatusOr<IptablesLegacyPrograms>& programs, const IptablesLegacyOptions& options,

@@ -24,26 +24,25 @@
 
 namespace kipt::agent {
 
-// Splits the rule that `text` begins with at its spaces, into `words`. A word that begins with a
-// double quote ends with the closing one, quotes and backslashes included; it may hold spaces and,
-// because iptables-save prints comments unchanged, newlines. The rule ends before the first newline
-// outside quotes, or with the text.
+// Splits the rule that `text` begins with at its spaces, into `words`, and returns the rule's
+// length in bytes. A word that begins with a double quote ends with the closing one, quotes and
+// backslashes included; it may hold spaces and, in a comment, newlines. (Names of chains,
+// interfaces and lists are never quoted.) The rule ends before the first newline outside quotes, or
+// with the text.
 //
-// The result is the rule's length in bytes. Nothing where a quote is not closed, or closed in the
-// middle of a word.
+// Nothing if a quote is not closed, or closed in the middle of a word.
 std::optional<size_t> SplitSavedRule(absl::string_view text, std::vector<absl::string_view>& words);
 
 // The inverse of netlink::QuoteForSave. Nothing where QuoteForSave would not have written `word`.
 std::optional<std::string> UnquoteSavedWord(absl::string_view word);
 
-// The chains declared in one table, and their policies: "-" for a user chain. Views of the text
-// that was read.
+// The chains declared in one table, and their policies: "-" for a user chain. All views below are
+// of the text that was read.
 using SavedChains = absl::flat_hash_map<absl::string_view, absl::string_view>;
 
-// "-A CHAIN TEXT". Views of the text that was read, as in SavedTable.
+// "-A CHAIN TEXT".
 struct SavedRule {
   absl::string_view chain;
-  // Byte for byte.
   absl::string_view text;
   // "[12:34]" in front of the rule (iptables-save -c); zero where there is none.
   netlink::RuleCounters counters = {};
@@ -56,16 +55,14 @@ struct SavedRule {
 
 struct SavedTable {
   absl::string_view name;
-  // Number of the save that it is of, and the program and time in that one's heading; empty where
-  // it has none.
+  // The number of its save, and the program and time in that save's heading, if it has one.
   size_t save = 0;
   absl::string_view heading = {};
   SavedChains chains = {};
   // In the order of the text. Their chains are declared.
   std::vector<SavedRule> rules = {};
 
-  // Saved with the same program, equal tables have equal hashes, and others have not (but by a
-  // chance of 1 in 2^64). Headings, which have the time, and counters do not count.
+  // Compares what one program printed; headings, which have the time, and counters do not count.
   template <typename H>
   friend H AbslHashValue(H state, const SavedTable& table) {
     return H::combine(std::move(state), table.name, table.chains, table.rules);
@@ -74,8 +71,7 @@ struct SavedTable {
 
 enum class TablesMayRepeat : uint8_t {
   kNo,
-  // As where several saves are one file: a save ends where the next heading begins, or where a
-  // table comes for the second time.
+  // A file of several saves: one ends at the next heading, or where a table comes again.
   kYes,
 };
 
@@ -86,18 +82,15 @@ absl::StatusOr<std::vector<SavedTable>> ReadSave(absl::string_view text, TablesM
 
 using ObservedChains = std::map<netlink::ChainId, netlink::ObservedChain>;
 
-// What is asked for: tens of thousands of other programs' rules need not become values.
+// The chains and rules to read: tens of thousands of other programs' rules need not become values.
 struct SavedSelection {
-  // With their rules.
-  std::set<netlink::ChainId> chains;
-  // Without: only whether they exist.
-  std::set<netlink::ChainId> bare = {};
-  // Rules of other chains, too, if they contain one of these.
-  std::set<std::string> words = {};
+  std::set<netlink::ChainId> chains;     // with their rules
+  std::set<netlink::ChainId> bare = {};  // only whether they exist
+  std::set<std::string> words = {};      // rules of other chains that contain one of these
 };
 
-// The chains of the tables mangle, nat and filter that are selected; all, with all rules, where
-// `selection` is null.
+// The selected chains of the tables mangle, nat and filter; all, with all rules, if `selection` is
+// null.
 //
 // A rule's handle is its number in its chain, from 1. `hooked` is true for iptables' built-in
 // chains (they have a policy).
@@ -108,18 +101,17 @@ ObservedChains ChainsOf(netlink::Family family, const std::vector<SavedTable>& t
 absl::StatusOr<ObservedChains> ParseSave(netlink::Family family, absl::string_view text);
 
 // All tables, raw and security too, as tables of `family`; a table that comes again replaces the
-// one before, as iptables-restore would have it. The generation is 0. An empty `keep` keeps all
-// rules.
+// one before, as with iptables-restore. The generation is 0. An empty `keep` keeps all rules.
 netlink::Survey SurveyOf(absl::string_view mode, netlink::Family family,
                          const std::vector<SavedTable>& tables, const netlink::SurveyFilter& keep);
 
-// A file of one or more saves of unknown family: a survey of no mode. A table's family is that of
-// the addresses, protocols and answers ("icmp6-...") in its rules; where these show none, that of
-// the program that its save's heading names ("# Generated by ip6tables-save"); where there is no
-// heading, that of the other tables of its save; else IPv4.
+// A file of one or more saves of unknown family, as a survey of no mode. A table's family is shown
+// by the first conclusive source: the addresses, protocols and answers ("icmp6-...") in its rules,
+// the program in its save's heading ("# Generated by ip6tables-save"), the other tables of its
+// save. Else it is IPv4.
 //
-// InvalidArgument as ReadSave, where a table has addresses of both families, where those are not of
-// the family that the heading names, and where there is no table at all.
+// InvalidArgument as ReadSave, and if a table has addresses of both families or of another than the
+// heading's, or there is no table at all.
 absl::StatusOr<netlink::Survey> ParseSavedFile(absl::string_view text);
 
 }  // namespace kipt::agent

@@ -31,8 +31,7 @@ using netlink::Operation;
 using netlink::RuleHandle;
 using netlink::Table;
 
-// XT_EXTENSION_MAXNAMELEN (linux/netfilter/x_tables.h) less the NUL: a chain's name travels as that
-// of a target.
+// XT_EXTENSION_MAXNAMELEN (linux/netfilter/x_tables.h) without the NUL.
 constexpr size_t kLongestChainName = 28;
 constexpr size_t kLongestComment = 255;
 // iptables takes these for targets where a chain's name may be.
@@ -60,7 +59,7 @@ absl::Status CheckName(absl::string_view name) {
   return absl::OkStatus();
 }
 
-// Plays one operation after the other, and keeps what is to be sent of it.
+// Applies one operation after the other to `state`, and keeps those that are to be sent.
 class Player {
  public:
   Player(ObservedChains state, bool random_fully)
@@ -211,35 +210,26 @@ bool Removes(const Operation& operation) {
          std::holds_alternative<DeleteChain>(operation);
 }
 
-bool AddsRules(const std::vector<Operation>& operations, Family family, Table table) {
-  return absl::c_any_of(operations, [&](const Operation& operation) {
-    const ChainId& chain = ChainOf(operation);
-    return chain.family == family && chain.table == table &&
-           std::holds_alternative<AddRule>(operation);
-  });
-}
-
 // Orders `operations` by table, as PlanRestore describes.
 void SortByTable(const ObservedChains& state, std::vector<Operation>& operations) {
   const bool only_removes = absl::c_all_of(operations, [&](const Operation& operation) {
     const CreateChain* create = std::get_if<CreateChain>(&operation);
     return create != nullptr ? state.count(create->chain) != 0 : Removes(operation);
   });
-  // Families whose table filter is visited twice.
-  std::set<Family> twice;
-  for (const Family family : netlink::kFamilies) {
-    if (AddsRules(operations, family, Table::kFilter) &&
-        AddsRules(operations, family, Table::kNat)) {
-      twice.insert(family);
-    }
+  // The tables that get rules.
+  std::set<std::pair<Family, Table>> growing;
+  for (const Operation& operation : operations) {
+    const ChainId& chain = ChainOf(operation);
+    if (std::holds_alternative<AddRule>(operation)) growing.emplace(chain.family, chain.table);
   }
   const auto rank = [&](const Operation& operation) {
     constexpr std::array kOrder = {Table::kMangle, Table::kFilter, Table::kNat};
     const ChainId& chain = ChainOf(operation);
     const auto place = absl::c_find(kOrder, chain.table) - kOrder.begin();
     if (only_removes) return -place;
-    const bool after_nat =
-        chain.table == Table::kFilter && Removes(operation) && twice.count(chain.family) != 0;
+    const bool after_nat = chain.table == Table::kFilter && Removes(operation) &&
+                           growing.contains({chain.family, Table::kFilter}) &&
+                           growing.contains({chain.family, Table::kNat});
     return after_nat ? std::ssize(kOrder) : place;
   };
   absl::c_stable_sort(operations,

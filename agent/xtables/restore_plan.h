@@ -2,10 +2,9 @@
 //
 // File: agent/xtables/restore_plan.h
 //
-// What iptables-restore cannot do is found out before it is run: it does not name the operation
-// that it refuses, finds rules by number only, empties a chain that is declared and exists, and has
-// committed whole tables when it fails. So the observed chains are changed here first. Not
-// installed.
+// Changes the observed chains before iptables-restore is run, to find out what it cannot do: it
+// does not name the operation that it refuses, finds rules by number only, empties a chain that is
+// declared and exists, and has committed whole tables when it fails. Not installed.
 #ifndef KIPT_AGENT_XTABLES_RESTORE_PLAN_H_
 #define KIPT_AGENT_XTABLES_RESTORE_PLAN_H_
 
@@ -23,22 +22,21 @@ namespace kipt::agent {
 //  - chains that exist are not created;
 //  - whole tables are ordered mangle, filter, nat, so that no packet is marked for a drop that is
 //    not there yet; nat, filter, mangle where the transaction only removes;
-//  - where filter and nat both get rules, what is removed from filter is removed in a second visit
-//    after nat: with another drop bit, packets are dropped by the old one as long as they are
-//    marked with it.
+//  - if filter and nat both get rules, removals from filter come last: when the drop bit changes,
+//    packets are dropped by the old one as long as they are marked with it.
 //
 // `state` has each chain that the transaction names or jumps to, with its rules, and each chain
 // with a rule that jumps to one that the transaction deletes.
 //
-// Errors as Backend::Apply has them, each naming the operation, family, table and chain.
-// FailedPrecondition also where a rule needs `random_fully`, which iptables lacks; InvalidArgument
-// also where iptables-restore has no words for it.
+// Errors are Backend::Apply's, each naming the operation, family, table and chain; also
+// FailedPrecondition if a rule needs `random_fully`, which iptables lacks, and InvalidArgument if
+// iptables-restore has no words for the rule.
 absl::StatusOr<netlink::Transaction> PlanRestore(ObservedChains state,
                                                  const netlink::Transaction& transaction,
                                                  bool random_fully);
 
-// `plan` of PlanRestore as input of iptables-restore --noflush: a table as often as the plan comes
-// back to it. iptables-restore commits each time.
+// `plan` of PlanRestore as input of iptables-restore --noflush, which commits a table each time
+// that the plan comes back to it.
 std::string RestoreText(const netlink::Transaction& plan, netlink::Family family);
 
 // Whether `plan` adds a rule about a connection's label in `family`.

@@ -93,8 +93,7 @@ Marks MarksOfConnmarkTarget(Words words) {
   return of_connection ? Marks{} : netlink::MarksOfUnknownTarget();
 }
 
-// `[!] --label LABEL [--set]`, where the label may be a name (connlabel.conf), which could be that
-// of any. iptables-save quotes numbers, too.
+// `[!] --label LABEL [--set]`. A name (connlabel.conf) may be any label's.
 Marks MarksOfConnlabelMatch(Words options) {
   if (!absl::c_linear_search(options, "--set")) return {};
   absl::string_view label = ArgumentOf(options, "--label").value_or("");
@@ -104,8 +103,7 @@ Marks MarksOfConnlabelMatch(Words options) {
   return {.labels_set = known ? netlink::ConnLabelSet().set(*number) : netlink::AllConnLabels()};
 }
 
-// For the match `-m NAME`. `words` are those after the name; its options end at the next -m, -j or
-// -g.
+// For the match `-m NAME`. Its options are the `words` before the next -m, -j or -g.
 Marks MarksOfMatch(absl::string_view name, Words words) {
   const auto* const end = absl::c_find_if(
       words, [](absl::string_view word) { return word == "-m" || word == "-j" || word == "-g"; });
@@ -189,8 +187,8 @@ std::optional<uint8_t> ReadLabel(absl::string_view word) {
   return static_cast<uint8_t>(label);
 }
 
-// Goes through the words once. What has no place in a Rule makes the rule opaque, and counts as a
-// condition where it comes before the target.
+// Reads the words once. What a Rule cannot hold makes the rule opaque, and is a condition if it
+// comes before the target.
 class SavedRuleReader {
  public:
   SavedRuleReader(Family family, const SavedChains& chains, Words words)
@@ -358,8 +356,7 @@ class SavedRuleReader {
     if (name == "RETURN" && arguments == 0) return Return{};
     const bool random_fully = arguments == 1 && Word() == "--random-fully";
     if (name == "MASQUERADE" && (arguments == 0 || random_fully)) return Masquerade{random_fully};
-    // Whatever the rule was written with: since xt_MARK's revision 2 (Linux 2.6.25) iptables-save
-    // knows only this spelling, up to 1.8.11 at least.
+    // The only spelling of iptables-save since xt_MARK's revision 2 (Linux 2.6.25).
     if (name != "MARK" || arguments != 2 || Word() != "--set-xmark") return std::nullopt;
     const std::optional<SetMark> mark = ReadHexadecimal(Word(1));
     if (!mark || !absl::StrContains(Word(1), '/')) return std::nullopt;

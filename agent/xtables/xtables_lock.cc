@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <chrono>
 #include <random>
-#include <system_error>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -39,7 +38,7 @@ absl::Status NotAFile(const std::string& path) {
 
 absl::Status OpenFailure(const std::string& path, int error_number) {
   const std::string what = absl::StrCat("cannot open the lock of iptables-legacy, ", path, ": ",
-                                        std::generic_category().message(error_number));
+                                        ErrorText(error_number));
   switch (error_number) {
     case EISDIR:
       return NotAFile(path);
@@ -60,8 +59,8 @@ absl::Status OpenFailure(const std::string& path, int error_number) {
   }
 }
 
-// The file at `path` is still the one that is open as `fd`. Somebody may have removed it, and then
-// others lock a new one.
+// Whether the file at `path` is still the one that is open as `fd`: if it was removed, other
+// programs lock a new one.
 bool IsStillThere(const std::string& path, int fd) {
   struct stat opened = {};
   struct stat standing = {};
@@ -113,13 +112,13 @@ std::string DescribeXtablesLockHolder(const std::string& path) {
   return absl::StrCat("held by ", absl::StrJoin(holders, ", "));
 }
 
-absl::StatusOr<XtablesLock> XtablesLock::Acquire(const std::string& path, absl::Duration wait) {
+absl::StatusOr<OwnedFd> AcquireXtablesLock(const std::string& path, absl::Duration wait) {
   const auto start = std::chrono::steady_clock::now();
   absl::Duration pause = kFirstPause;
   absl::StatusOr<OwnedFd> fd = OpenLock(path);
   while (fd.ok()) {
     if (flock(fd->get(), LOCK_EX | LOCK_NB) == 0) {
-      if (IsStillThere(path, fd->get())) return XtablesLock(*std::move(fd));
+      if (IsStillThere(path, fd->get())) return fd;
     } else if (errno != EWOULDBLOCK && errno != EINTR) {
       return absl::ErrnoToStatus(errno, absl::StrCat("flock ", path));
     }

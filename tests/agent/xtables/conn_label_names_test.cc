@@ -171,8 +171,9 @@ TEST(ConnLabelNamesTest, PutsNumbersInPlaceOfNames) {
       return absl::StrCat("# -m connlabel --label \"masq\"\n*nat\n:X - [0:0]\n[1:2] -A X ", rule,
                           "\n-A X ", rule, "\nCOMMIT\n");
     };
-    EXPECT_EQ(WithConnLabelNumbers(saved(row.rule), names), saved(row.expected));
-    EXPECT_EQ(WithConnLabelNumbers(saved(row.rule), {}), saved(row.rule));
+    EXPECT_THAT(WithConnLabelNumbers(saved(row.rule), names), IsOkAndHolds(saved(row.expected)));
+    EXPECT_THAT(WithConnLabelNumbers(saved(row.rule), ConnLabelNames()),
+                IsOkAndHolds(saved(row.rule)));
   }
 }
 
@@ -181,13 +182,13 @@ TEST(ConnLabelNamesTest, LeavesBrokenTextsAsTheyAre) {
   for (const std::string text :
        {"", "\n", "-A X -m connlabel --label \"a\n", "-A X \"b\"c -m connlabel --label \"a\"\n",
         "x -m connlabel --label \"a\"", "-"}) {
-    EXPECT_EQ(WithConnLabelNumbers(text, names), text);
+    EXPECT_THAT(WithConnLabelNumbers(text, names), IsOkAndHolds(text));
   }
-  EXPECT_EQ(WithConnLabelNumbers("-A X -m connlabel --label \"a\"", names),
-            "-A X -m connlabel --label \"1\"")
+  EXPECT_THAT(WithConnLabelNumbers("-A X -m connlabel --label \"a\"", names),
+              IsOkAndHolds("-A X -m connlabel --label \"1\""))
       << "no newline at the end";
-  EXPECT_EQ(WithConnLabelNumbers("# \"a\n-A X -m connlabel --label \"a\"\n", names),
-            "# \"a\n-A X -m connlabel --label \"1\"\n")
+  EXPECT_THAT(WithConnLabelNumbers("# \"a\n-A X -m connlabel --label \"a\"\n", names),
+              IsOkAndHolds("# \"a\n-A X -m connlabel --label \"1\"\n"))
       << "a quote in a comment opens nothing";
 }
 
@@ -210,9 +211,11 @@ TEST(ConnLabelNamesTest, TellsANameFromWhatIsPrintedWithoutOne) {
       {"# -m connlabel --label \"masq\"", false},
   };
   for (const Row& row : rows) {
-    EXPECT_EQ(HasConnLabelNames(absl::StrCat("*nat\n:X - [0:0]\n", row.rule, "\nCOMMIT\n")),
-              row.named)
-        << row.rule;
+    const std::string saved = absl::StrCat("*nat\n:X - [0:0]\n", row.rule, "\nCOMMIT\n");
+    const absl::Status unreadable = absl::FailedPreconditionError("no names");
+    const absl::StatusOr<std::string> text = WithConnLabelNumbers(saved, unreadable);
+    EXPECT_EQ(text.status(), row.named ? unreadable : absl::OkStatus()) << row.rule;
+    EXPECT_EQ(text.value_or(saved), saved);
   }
 }
 
@@ -222,8 +225,8 @@ TEST(ConnLabelNamesTest, MakesOurRulesOutOfNamedOnes) {
   const auto named = ParseSave(netlink::Family::kIPv4, saved);
   ASSERT_THAT(named, testing::IsOk());
   EXPECT_EQ(named->at(chain).rules[0].rule(), nullptr);
-  const auto numbered =
-      ParseSave(netlink::Family::kIPv4, WithConnLabelNumbers(saved, {{"masq", 114}}));
+  const auto numbered = ParseSave(netlink::Family::kIPv4,
+                                  *WithConnLabelNumbers(saved, ConnLabelNames{{"masq", 114}}));
   ASSERT_THAT(numbered, testing::IsOk());
   ASSERT_NE(numbered->at(chain).rules[0].rule(), nullptr);
   EXPECT_EQ(*numbered->at(chain).rules[0].rule(),

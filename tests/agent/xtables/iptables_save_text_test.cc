@@ -114,5 +114,19 @@ TEST(SavedTextTest, TakesAQuoteInsideOfAWordForItself) {
   EXPECT_THAT(Selected(text, {.chains = {user}}), ElementsAre(Pair(user, ElementsAre("-j A"))));
 }
 
+TEST(SavedTextTest, TakesAQuoteAtTheBeginOfANameForItself) {
+  const ChainId user{Family::kIPv4, Table::kFilter, "USER"};
+  for (const std::string odd :
+       {"-m recent --set --name \"x --mask 255.255.255.255 --rsource", "-i \"eth0 -o \" -j \"c",
+        "-m hashlimit --hashlimit-name \"h -m recent --name \"y", "-g \"c"}) {
+    const std::string text =
+        absl::StrCat("*filter\n:INPUT ACCEPT [0:0]\n:\"c - [0:0]\n:USER - [0:0]\n-A INPUT ", odd,
+                     "\n-A \"c ", odd, "\n-A USER -m comment --comment \"a b\" -j A\nCOMMIT\n");
+    EXPECT_THAT(Selected(text, {.chains = {user}}),
+                ElementsAre(Pair(user, ElementsAre("-m comment --comment \"a b\" -j A"))))
+        << odd;
+  }
+}
+
 }  // namespace
 }  // namespace kipt::testing

@@ -43,7 +43,7 @@ extern "C" int flock(int fd, int operation) noexcept {
 
 namespace {
 
-using agent::XtablesLock;
+using agent::AcquireXtablesLock;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -61,9 +61,9 @@ class XtablesLockTest : public ::testing::Test {
 };
 
 TEST_F(XtablesLockTest, MakesTheFileAndHoldsTheLockAsLongAsItLives) {
-  std::optional<XtablesLock> kept;
+  std::optional<agent::OwnedFd> kept;
   {
-    absl::StatusOr<XtablesLock> lock = XtablesLock::Acquire(path_, absl::ZeroDuration());
+    absl::StatusOr<agent::OwnedFd> lock = AcquireXtablesLock(path_, absl::ZeroDuration());
     ASSERT_THAT(lock, IsOk());
     struct stat status = {};
     ASSERT_EQ(stat(path_.c_str(), &status), 0);
@@ -80,14 +80,14 @@ TEST_F(XtablesLockTest, WaitsForAnotherProcess) {
   // Before the holder begins: it holds the lock for all of its time after that.
   const absl::Time start = absl::Now();
   const LockHolder holder(path_, absl::Milliseconds(300));
-  EXPECT_THAT(XtablesLock::Acquire(path_, absl::Seconds(30)), IsOk());
+  EXPECT_THAT(AcquireXtablesLock(path_, absl::Seconds(30)), IsOk());
   EXPECT_GE(absl::Now() - start, absl::Milliseconds(300));
 }
 
 TEST_F(XtablesLockTest, GivesUpInTimeAndNamesTheHolder) {
   const LockHolder holder(path_, absl::InfiniteDuration());
   const absl::Time start = absl::Now();
-  EXPECT_THAT(XtablesLock::Acquire(path_, absl::Milliseconds(200)),
+  EXPECT_THAT(AcquireXtablesLock(path_, absl::Milliseconds(200)),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        AllOf(HasSubstr(path_), HasSubstr("200ms"),
                              HasSubstr(absl::StrCat("process ", holder.pid(), " (lock-holder)")))));
@@ -98,7 +98,7 @@ TEST_F(XtablesLockTest, GivesUpInTimeAndNamesTheHolder) {
 TEST_F(XtablesLockTest, FollowsAFileThatIsReplaced) {
   const LockHolder holder(path_, absl::InfiniteDuration());
   ASSERT_EQ(unlink(path_.c_str()), 0);
-  EXPECT_THAT(XtablesLock::Acquire(path_, absl::Seconds(5)), IsOk()) << "nobody holds the new one";
+  EXPECT_THAT(AcquireXtablesLock(path_, absl::Seconds(5)), IsOk()) << "nobody holds the new one";
 }
 
 TEST_F(XtablesLockTest, FollowsAFileThatIsReplacedWhileItWaits) {
@@ -109,7 +109,7 @@ TEST_F(XtablesLockTest, FollowsAFileThatIsReplacedWhileItWaits) {
     absl::SleepFor(absl::Milliseconds(100));
     EXPECT_EQ(rename(another.c_str(), path_.c_str()), 0);
   });
-  EXPECT_THAT(XtablesLock::Acquire(path_, absl::Seconds(20)), IsOk()) << "nobody holds the new one";
+  EXPECT_THAT(AcquireXtablesLock(path_, absl::Seconds(20)), IsOk()) << "nobody holds the new one";
   other.join();
 }
 
@@ -119,7 +119,7 @@ TEST_F(XtablesLockTest, DoesNotTakeTheLockOfAFileThatIsReplacedJustBefore) {
     before_flock = nullptr;
     ASSERT_EQ(rename(tree_.Path("another").c_str(), path_.c_str()), 0);
   };
-  const absl::StatusOr<XtablesLock> lock = XtablesLock::Acquire(path_, absl::Seconds(20));
+  const absl::StatusOr<agent::OwnedFd> lock = AcquireXtablesLock(path_, absl::Seconds(20));
   EXPECT_THAT(lock, IsOk());
   EXPECT_FALSE(IsFree());
 }
@@ -129,7 +129,7 @@ TEST_F(XtablesLockTest, TriesAboutTwentyTimesASecondAndSleepsInBetween) {
   const absl::Duration before = CpuOfThisThread();
   int tries = 0;
   before_flock = [&] { ++tries; };
-  EXPECT_THAT(XtablesLock::Acquire(path_, absl::Seconds(1)),
+  EXPECT_THAT(AcquireXtablesLock(path_, absl::Seconds(1)),
               StatusIs(absl::StatusCode::kDeadlineExceeded));
   before_flock = nullptr;
   EXPECT_LT(CpuOfThisThread() - before, absl::Milliseconds(50));
@@ -139,7 +139,7 @@ TEST_F(XtablesLockTest, TriesAboutTwentyTimesASecondAndSleepsInBetween) {
 }
 
 TEST_F(XtablesLockTest, IsNotInheritedByPrograms) {
-  const absl::StatusOr<XtablesLock> lock = XtablesLock::Acquire(path_, absl::ZeroDuration());
+  const absl::StatusOr<agent::OwnedFd> lock = AcquireXtablesLock(path_, absl::ZeroDuration());
   ASSERT_THAT(lock, IsOk());
   int found = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -161,12 +161,12 @@ TEST_F(XtablesLockTest, GivesUpAtOnceWhereTheKernelHasNoLocks) {
   WithFailingCall(
       {.number = SYS_flock, .argument = 1, .value = LOCK_EX | LOCK_NB, .error = ENOLCK}, [&] {
         EXPECT_THAT(
-            XtablesLock::Acquire(path_, absl::Seconds(5)),
+            AcquireXtablesLock(path_, absl::Seconds(5)),
             StatusIs(absl::StatusCode::kUnavailable, HasSubstr(absl::StrCat("flock ", path_))));
       });
   WithFailingCall({.number = SYS_flock, .argument = 1, .value = LOCK_EX | LOCK_NB, .error = EINTR},
                   [&] {
-                    EXPECT_THAT(XtablesLock::Acquire(path_, absl::Milliseconds(20)),
+                    EXPECT_THAT(AcquireXtablesLock(path_, absl::Milliseconds(20)),
                                 StatusIs(absl::StatusCode::kDeadlineExceeded))
                         << "a signal is no reason to give up";
                   });
@@ -174,19 +174,19 @@ TEST_F(XtablesLockTest, GivesUpAtOnceWhereTheKernelHasNoLocks) {
 
 TEST_F(XtablesLockTest, SaysWhatToDoAboutADirectory) {
   ASSERT_EQ(mkdir(path_.c_str(), 0755), 0);
-  EXPECT_THAT(XtablesLock::Acquire(path_, absl::Seconds(5)),
+  EXPECT_THAT(AcquireXtablesLock(path_, absl::Seconds(5)),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr(path_), HasSubstr("FileOrCreate"))));
 }
 
 TEST_F(XtablesLockTest, DoesNotHangOnAFifo) {
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
-  EXPECT_THAT(XtablesLock::Acquire(path_, absl::Seconds(5)),
+  EXPECT_THAT(AcquireXtablesLock(path_, absl::Seconds(5)),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("not a file")));
 }
 
 TEST_F(XtablesLockTest, NamesAMissingDirectory) {
-  EXPECT_THAT(XtablesLock::Acquire(tree_.Path("none/xtables.lock"), absl::Seconds(5)),
+  EXPECT_THAT(AcquireXtablesLock(tree_.Path("none/xtables.lock"), absl::Seconds(5)),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("directory is missing")));
 }
 
