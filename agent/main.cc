@@ -24,7 +24,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "agent/audit/audit.h"
-#include "agent/audit/explain.h"
 #include "agent/commands.h"
 #include "agent/config/command_line.h"
 #include "agent/config/completion.h"

@@ -12,9 +12,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "agent/audit/audit_parts.h"
+#include "agent/process/network_namespaces.h"
 
 namespace kipt::agent {
 namespace {
+
+using netlink::Family;
+using netlink::Survey;
 
 // In the order of the enumeration.
 constexpr std::array<absl::string_view, 24> kKindNames = {
@@ -26,6 +30,81 @@ constexpr std::array<absl::string_view, 24> kKindNames = {
     // Of a network namespace.
     "RouteLocalnetExposed", "BothModesInUse", "ShadowedByOtherMode", "SameChainInBothModes",
     "TwoHints", "NotSeen", "AllowEntryUnused"};
+
+// ---- reading the node ----
+
+// Other programs may change the rules meanwhile.
+constexpr int kMostAttempts = 5;
+
+void AddProblem(NodeView& view, absl::string_view what, const absl::Status& status) {
+  view.problems.push_back(absl::StrCat(what, ": ", status.message()));
+}
+
+absl::StatusOr<Survey> TakeSurvey(const BackendOrError& backend) {
+  if (!backend.ok()) return backend.status();
+  absl::StatusOr<Survey> survey = (*backend)->TakeSurvey({});
+  for (int attempt = 1; absl::IsAborted(survey.status()) && attempt < kMostAttempts; ++attempt) {
+    survey = (*backend)->TakeSurvey({});
+  }
+  return survey;
+}
+
+void AddSurvey(NodeView& view, absl::string_view what, absl::StatusOr<Survey> survey) {
+  if (!survey.ok()) return AddProblem(view, what, survey.status());
+  if (!survey->tables.empty()) view.surveys.push_back(*std::move(survey));
+}
+
+void SurveyNft(const ModeSources& sources, NodeView& view) {
+  const absl::Status there = CheckNftIsThere(sources);
+  // A kernel without nf_tables, or one that has not loaded it, has no tables.
+  if (absl::IsUnavailable(there) || absl::IsFailedPrecondition(there)) return;
+  absl::StatusOr<Survey> survey = there.ok() ? TakeSurvey(sources.open_nft()) : there;
+  // The kernel may report that only when it is asked.
+  if (!absl::IsUnavailable(survey.status())) AddSurvey(view, "nft tables", std::move(survey));
+}
+
+void SurveyLegacy(const ModeSources& sources, NodeView& view) {
+  bool has_tables = false;
+  for (const Family family : netlink::kFamilies) {
+    const auto names = IptablesLegacyTableNames(family, sources);
+    has_tables = has_tables || (names.ok() && !names->empty());
+    if (!names.ok() && !absl::IsUnavailable(names.status())) {
+      AddProblem(view, absl::StrCat("legacy tables of ", netlink::FamilyName(family)),
+                 names.status());
+    }
+  }
+  if (has_tables) AddSurvey(view, "legacy tables", TakeSurvey(sources.open_legacy()));
+}
+
+NodeView Gather(const ModeSources& sources) {
+  NodeView view;
+  SurveyNft(sources, view);
+  SurveyLegacy(sources, view);
+  absl::StatusOr<std::vector<FwmarkRule>> rules = ReadFwmarkRules();
+  if (!rules.ok()) AddProblem(view, "ip rule", rules.status());
+  if (rules.ok()) view.ip_rules = *std::move(rules);
+  absl::StatusOr<std::vector<std::string>> exposed = ReadRouteLocalnet();
+  if (exposed.ok()) {
+    view.route_localnet = *std::move(exposed);
+  } else if (!absl::IsNotFound(exposed.status())) {
+    AddProblem(view, "route_localnet", exposed.status());
+  }
+  return view;
+}
+
+NodeView Visit(const NetworkNamespace& wanted, const ModeSources& sources) {
+  NodeView view;
+  const absl::StatusOr<VisitedNamespace> visited = VisitedNamespace::Open(wanted.path);
+  absl::Status status = visited.status();
+  // The path may be of a process that has ended, and another process may have its number now.
+  if (visited.ok() && visited->inode() != wanted.inode) {
+    status = absl::NotFoundError("it has ended since it was listed");
+  }
+  if (status.ok()) status = visited->Visit([&] { view = Gather(sources); });
+  if (!status.ok()) AddProblem(view, "network namespace", status);
+  view.name = wanted.name;
+  return view;
+}
 
 // ---- the allow list ----
 
@@ -81,11 +160,11 @@ absl::StatusOr<AllowEntry> ParseEntry(size_t line, absl::string_view text) {
 // ---- the audit ----
 
 std::vector<FamilyAudit> AuditView(const NodeView& view, FindingCollector& findings) {
-  findings.SetNamespace(view.name);
+  findings.netns = view.name;
   std::vector<FamilyAudit> all;
-  for (const netlink::Survey& survey : view.surveys) {
+  for (const Survey& survey : view.surveys) {
     std::vector<FamilyAudit> families;
-    findings.SetCounted(HasCounters(survey));
+    findings.counted = HasCounters(survey);
     for (KubeProxyFacts& proxy : FindKubeProxy(survey)) {
       families.push_back({findings, FamilyChains(survey, proxy.family), std::move(proxy)});
     }
@@ -118,8 +197,29 @@ std::optional<AuditKind> AuditKindFromName(absl::string_view name) {
 }
 
 absl::string_view AuditSeverityName(AuditSeverity severity) {
-  if (severity == AuditSeverity::kError) return "error";
-  return severity == AuditSeverity::kWarning ? "warning" : "info";
+  constexpr std::array kNames = {"info", "warning", "error"};
+  return kNames.at(static_cast<size_t>(severity));
+}
+
+// ---- reading the node ----
+
+NodeView GatherNodeView(const ModeSources& sources, const CniConfigs& cni) {
+  NodeView view = Gather(sources);
+  view.cni = cni;
+  return view;
+}
+
+std::vector<NodeView> GatherAllNamespaces(const ModeSources& sources, const CniConfigs& cni) {
+  const NetworkNamespaces namespaces = ListNetworkNamespaces();
+  std::vector<NodeView> views = {GatherNodeView(sources, cni)};
+  for (const std::string& problem : namespaces.problems) {
+    views.front().problems.push_back(
+        absl::StrCat("there may be more network namespaces: ", problem));
+  }
+  for (const NetworkNamespace& each : namespaces.found) {
+    if (!each.own) views.push_back(Visit(each, sources));
+  }
+  return views;
 }
 
 // ---- the allow list ----
@@ -160,18 +260,18 @@ absl::StatusOr<AllowList> ParseAllowList(absl::string_view text) {
 
 AuditFinding& FindingCollector::At(AuditFinding finding, const std::string& allowed_text,
                                    const std::string& variant) {
-  const auto entry = absl::c_find_if(options_.allow, [&](const AllowEntry& one) {
+  const auto entry = absl::c_find_if(options.allow, [&](const AllowEntry& one) {
     return one.Covers(AuditKindName(finding.kind), finding.iptables_mode, finding.chain,
                       allowed_text);
   });
-  const bool is_allowed = entry != options_.allow.end();
+  const bool is_allowed = entry != options.allow.end();
   if (is_allowed) used_entries_.insert(entry->line);
   const auto [place, added] =
-      places_.try_emplace(Key{finding.kind, netns_, finding.iptables_mode, finding.family,
+      places_.try_emplace(Key{finding.kind, netns, finding.iptables_mode, finding.family,
                               finding.chain, finding.owner, variant, is_allowed ? entry->line : 0},
                           findings_.size());
   if (!added) return findings_[place->second];
-  finding.netns = netns_;
+  finding.netns = netns;
   if (is_allowed) finding.allowed = entry->reason.empty() ? ToString(*entry) : entry->reason;
   return findings_.emplace_back(std::move(finding));
 }
@@ -180,7 +280,7 @@ void FindingCollector::AddRule(AuditFinding finding, AuditedRule rule, const std
   AuditFinding& found =
       At(std::move(finding), absl::StrCat("-A ", rule.chain, " ", rule.text), variant);
   ++found.count;
-  if (counted_) found.packets = found.packets.value_or(0) + rule.packets;
+  if (counted) found.packets = found.packets.value_or(0) + rule.packets;
   if (found.rules.size() < kMostExamples) found.rules.push_back(std::move(rule));
 }
 
@@ -196,7 +296,7 @@ void FindingCollector::AddSum(AuditFinding finding, const std::string& variant) 
 }
 
 void FindingCollector::Finish(AuditReport& report) {
-  for (const AllowEntry& entry : options_.allow) {
+  for (const AllowEntry& entry : options.allow) {
     if (used_entries_.contains(entry.line)) continue;
     // Not through At: an entry for every kind would allow, and so use, itself.
     findings_.push_back(
@@ -216,7 +316,7 @@ void FindingCollector::Finish(AuditReport& report) {
   report.findings = std::move(findings_);
 }
 
-bool HasCounters(const netlink::Survey& survey) {
+bool HasCounters(const Survey& survey) {
   return absl::c_any_of(survey.tables, [](const auto& table) {
     return absl::c_any_of(table.second, [](const auto& chain) {
       return absl::c_any_of(chain.second.rules,

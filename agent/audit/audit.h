@@ -256,6 +256,44 @@ std::string AuditJson(const AuditReport& report);
 // findings highlighted. Chains that a program makes one of per service are one node.
 std::string AuditDot(const NodeView& view, const AuditReport& report);
 
+// ---- explaining a chain ----
+
+// Rules that lead to the chain for one reason.
+struct PurposeGroup {
+  absl::string_view id = {};  // "OutsidePodRange", "Hairpin", ...
+  std::string title = {};
+  absl::string_view reason = {};  // may be empty
+  Owner owner = Owner::kUnknown;
+  size_t count = 0;
+  std::optional<uint64_t> packets = {};  // as AuditFinding::packets
+  std::vector<AuditedRule> examples = {};
+};
+
+struct Explanation {
+  std::string iptables_mode = {};
+  std::string family = {};  // "ip", "ip6"
+  std::string chain = {};   // "nat/KUBE-MARK-MASQ"
+  Owner owner = Owner::kUnknown;
+  std::string what = {};                   // what the chain is, in a sentence or two
+  std::string maker = {};                  // who put it here
+  std::vector<std::string> in_short = {};  // the answer, point by point
+  size_t users = 0;                        // rules that lead to it
+  std::vector<PurposeGroup> purposes = {};
+  size_t rule_count = 0;
+  std::vector<AuditedRule> rules = {};  // its own, in order: the first ten
+  std::vector<std::string> next = {};   // where packets go from here
+};
+
+// `chain` is TABLE/CHAIN, or a name that only one table has.
+//
+// NotFound: no such chain; the message names similar chains. InvalidArgument: several tables have
+// the name.
+absl::StatusOr<Explanation> Explain(const netlink::Survey& survey, netlink::Family family,
+                                    absl::string_view chain);
+
+std::string ExplainText(const Explanation& explanation);
+std::string ExplainJson(const Explanation& explanation);
+
 }  // namespace kipt::agent
 
 #endif  // KIPT_AGENT_AUDIT_AUDIT_H_

@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/audit/audit_parts.h"
-#include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {
 namespace {
@@ -81,18 +80,18 @@ void AuditMarkChain(FamilyAudit& audit, const MarkChain& mark) {
   const ChainUse& use = audit.uses[std::string(mark.place)];
   const bool empty = chain->rules.empty();
   const std::string unheard = empty ? "" : WhyUnheard(audit, mark, *chain);
-  if (!empty && (use.all() == 0 || unheard.empty())) return;
+  if (!empty && (use.all == 0 || unheard.empty())) return;
   AuditFinding finding = audit.Here(
       {.kind = empty ? mark.empty : mark.unheard,
-       .severity = use.all() == 0 ? AuditSeverity::kInfo : AuditSeverity::kError,
+       .severity = use.all == 0 ? AuditSeverity::kInfo : AuditSeverity::kError,
        .chain = std::string(mark.place),
        .message = absl::StrCat(
            mark.place, empty ? " is empty" : " sets a mark that nothing acts on: ", unheard),
-       .count = use.all()});
-  if (use.all() == 0) {
+       .count = use.all});
+  if (use.all == 0) {
     absl::StrAppend(&finding.message, "; no rule uses it");
   } else {
-    finding.consequence = absl::StrCat("Packets of ", Counted(use.all(), "rule"), " that must be ",
+    finding.consequence = absl::StrCat("Packets of ", Counted(use.all, "rule"), " that must be ",
                                        mark.action, " are not (fails open).");
     finding.remedy = RemedyFor(audit, mark, use, empty);
   }
@@ -152,7 +151,7 @@ AuditFinding AboutUse(FamilyAudit& audit, AuditKind kind, absl::string_view chai
                   .message = absl::StrCat("left-over rules of kube-proxy jump to ", chain),
                   .rules = use.rules,
                   .count = use.count});
-  if (audit.findings.counted()) finding.packets = use.packets.value_or(0);
+  if (audit.findings.counted) finding.packets = use.packets.value_or(0);
   return finding;
 }
 
@@ -165,7 +164,7 @@ void AddMarkDrop(FamilyAudit& audit) {
                                    ", which it leaves to kubelet to fill",
                                    used ? "" : "; no service of now needs it");
     finding.consequence = absl::StrCat(
-        WhenGateIsOn(audit.findings.options().mode),
+        WhenGateIsOn(audit.findings.options.mode),
         FutureOf(kMarkDropPlace, audit.proxy) == ChainFuture::kGone
             ? "from the next reboot or flush on the chain is missing, its whole nat table is "
               "refused, and no service works."

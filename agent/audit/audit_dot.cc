@@ -14,7 +14,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "agent/audit/audit_parts.h"
-#include "agent/policy/rule_forms.h"
 #include "featuregates/go_text.h"
 
 namespace kipt::agent {
@@ -90,10 +89,8 @@ constexpr std::pair<Owner, absl::string_view> kColours[] = {
 };
 
 absl::string_view ColourOf(Owner of) {
-  for (const auto& [owner, colour] : kColours) {
-    if (owner == of) return colour;
-  }
-  return "#e3d0f2";
+  const auto* row = absl::c_find_if(kColours, [&](const auto& one) { return one.first == of; });
+  return row == std::end(kColours) ? "#e3d0f2" : row->second;
 }
 
 absl::string_view AlarmColour(AuditSeverity severity) {
@@ -170,10 +167,12 @@ class Picture {
     for (const absl::string_view table : {"nat", "filter", "mangle"}) DrawTable(chains, table);
     if (text_.size() == empty) return text_.resize(begin);
     Add("  }\n");
-    DrawMark(chains, kMarkMasqChain, "nat", kPostroutingChain, "by the mark");
-    DrawMark(chains, kMarkDropChain, "filter", kFirewallChain, "by the mark");
-    DrawMark(chains, kLabelMasqChain, "nat", kLabelPostroutingChain, "by the label");
-    DrawMark(chains, kLabelDropChain, "filter", kLabelFirewallChain, "by the label");
+    for (const Listener& mark : kListeners) {
+      if (!chains.Has("nat", mark.from) || !chains.Has(mark.table, mark.chain)) continue;
+      Add("  ", NodeId(chains, "nat", mark.from), " -> ", NodeId(chains, mark.table, mark.chain),
+          " [style=dashed, label=",
+          Quoted(IsPrivateChain("nat", mark.from) ? "by the label" : "by the mark"), "];\n");
+    }
   }
 
   void DrawTable(const FamilyChains& chains, absl::string_view table) {
@@ -226,14 +225,6 @@ class Picture {
       break;
     }
     Add("];\n");
-  }
-
-  // Another chain acts on what a chain marks, or labels.
-  void DrawMark(const FamilyChains& chains, absl::string_view from, absl::string_view table,
-                absl::string_view to, absl::string_view by) {
-    if (!chains.Has("nat", from) || !chains.Has(table, to)) return;
-    Add("  ", NodeId(chains, "nat", from), " -> ", NodeId(chains, table, to),
-        " [style=dashed, label=", Quoted(by), "];\n");
   }
 
   void DrawCni(const AuditFinding& finding) {

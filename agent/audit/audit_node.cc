@@ -2,6 +2,7 @@
 //
 // What an audit finds beyond the rules of one survey: where the rules of two iptables modes meet,
 // CNI configurations, routing rules, sysctls; and what could not be read.
+#include <algorithm>
 #include <cstdint>
 #include <set>
 #include <utility>
@@ -10,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "agent/audit/audit_parts.h"
-#include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {
 namespace {
@@ -62,11 +62,6 @@ void AddTwoHints(const Both& both, Findings& meetings) {
                        "--stale-chains=retire does."});
 }
 
-// Chains come sorted, and so do their groups.
-void AddGroup(const std::string& group, std::vector<std::string>& groups) {
-  if (groups.empty() || groups.back() != group) groups.push_back(group);
-}
-
 void AddSameChains(const Both& both, Findings& meetings) {
   std::vector<std::string> live;
   std::vector<std::string> half;
@@ -81,31 +76,32 @@ void AddSameChains(const Both& both, Findings& meetings) {
       const bool in_nft = nft_targets.contains(name);
       const bool in_legacy = legacy_targets.contains(name);
       const std::string group = absl::StrCat(table, "/", ChainGroup(name));
-      if (in_nft && in_legacy) AddGroup(group, live);
+      if (in_nft && in_legacy) live.push_back(group);
       if (in_nft != in_legacy && !(in_nft ? other->rules : chain.rules).empty()) {
-        AddGroup(group, half);
+        half.push_back(group);
       }
     }
   }
-  if (!live.empty()) {
-    meetings.push_back(
-        {.kind = AuditKind::kSameChainInBothModes,
-         .severity = AuditSeverity::kError,
-         .message = "chains of Kubernetes' are in use in both modes: packets pass both, and the "
-                    "mode that nobody updates any more sends some to endpoints that are gone",
-         .details = std::move(live),
-         .remedy = "Find which of the two kubelet and kube-proxy write to, and flush the other by "
-                   "kube-proxy --cleanup of that mode, or by a reboot."});
-  }
-  if (!half.empty()) {
-    meetings.push_back(
-        {.kind = AuditKind::kSameChainInBothModes,
-         .severity = AuditSeverity::kWarning,
-         .message = "chains of Kubernetes' that are in use in one mode stand, unused but not "
-                    "empty, in the other: left over from before a change of modes",
-         .details = std::move(half),
-         .remedy = "A reboot removes them."});
-  }
+  const auto add = [&](std::vector<std::string>& groups, AuditSeverity severity,
+                       const char* message, const char* remedy) {
+    // Chains come sorted, and so do their groups.
+    groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
+    if (groups.empty()) return;
+    meetings.push_back({.kind = AuditKind::kSameChainInBothModes,
+                        .severity = severity,
+                        .message = message,
+                        .details = groups,
+                        .remedy = remedy});
+  };
+  add(live, AuditSeverity::kError,
+      "chains of Kubernetes' are in use in both modes: packets pass both, and the mode that nobody "
+      "updates any more sends some to endpoints that are gone",
+      "Find which of the two kubelet and kube-proxy write to, and flush the other by kube-proxy "
+      "--cleanup of that mode, or by a reboot.");
+  add(half, AuditSeverity::kWarning,
+      "chains of Kubernetes' that are in use in one mode stand, unused but not empty, in the "
+      "other: left over from before a change of modes",
+      "A reboot removes them.");
 }
 
 // Kubelet's jumps: another mode can decide before them.
@@ -155,21 +151,6 @@ void AddShadowed(const Both& both, Findings& meetings) {
        .message = "a rule of one mode decides what a jump of kubelet's in the other was to decide",
        .details = std::move(details),
        .remedy = "Move the rule to the mode that Kubernetes uses, where its place can be chosen."});
-}
-
-void AddMeetings(const Both& both, Findings& meetings) {
-  const size_t before = meetings.size();
-  AddTwoHints(both, meetings);
-  AddSameChains(both, meetings);
-  AddShadowed(both, meetings);
-  if (meetings.size() == before && HasRules(both.nft) && HasRules(both.legacy)) {
-    meetings.push_back({.kind = AuditKind::kBothModesInUse,
-                        .message = "both iptables modes have rules, and they do not meet"});
-  }
-  for (AuditFinding& meeting : absl::MakeSpan(meetings).subspan(before)) {
-    meeting.family = both.nft.name();
-    meeting.count = meeting.details.size();
-  }
 }
 
 // ---- CNI configurations ----
@@ -225,7 +206,7 @@ void AuditCni(const NodeView& view, const std::vector<FamilyAudit>& families,
         .remedy = RemedyForUsers(chain, Owner::kPortmap)};
     const bool exists = absl::c_any_of(
         families, [&](const auto& audit) { return audit.chains.Has("nat", reference.chain); });
-    GradeCni(exists, ProxyFor(chain, families), findings.options().mode, finding);
+    GradeCni(exists, ProxyFor(chain, families), findings.options.mode, finding);
     findings.AddDetail(std::move(finding), reference.file, reference.plugin);
   }
   for (const std::string& problem : view.cni.problems) {
@@ -242,7 +223,7 @@ void AuditCni(const NodeView& view, const std::vector<FamilyAudit>& families,
 // ---- routing rules, sysctls ----
 
 void AuditIpRule(const FwmarkRule& rule, FindingCollector& findings) {
-  const MarkBits& own = findings.options().bits;
+  const MarkBits& own = findings.options.bits;
   const uint32_t ours = (uint32_t{1} << own.masquerade) | (uint32_t{1} << own.drop);
   if ((rule.mask & ours) == 0) return;
   const bool wants = (rule.mark & rule.mask & ours) != 0;
@@ -296,17 +277,27 @@ void AuditRouteLocalnet(const NodeView& view, const std::vector<FamilyAudit>& fa
 }  // namespace
 
 std::vector<AuditFinding> FindModeMeetings(absl::Span<const netlink::Survey> surveys) {
-  const auto has_mode = [](const char* mode) {
-    return [mode](const netlink::Survey& survey) { return survey.mode == mode; };
-  };
-  const auto nft = absl::c_find_if(surveys, has_mode("nft"));
-  const auto legacy = absl::c_find_if(surveys, has_mode("legacy"));
-  Findings meetings;
-  if (nft == surveys.end() || legacy == surveys.end()) return meetings;
+  const auto nft = std::ranges::find(surveys, "nft", &netlink::Survey::mode);
+  const auto legacy = std::ranges::find(surveys, "legacy", &netlink::Survey::mode);
+  Findings all;
+  if (nft == surveys.end() || legacy == surveys.end()) return all;
   for (const netlink::Family family : netlink::kFamilies) {
-    AddMeetings({FamilyChains(*nft, family), FamilyChains(*legacy, family)}, meetings);
+    const Both both = {FamilyChains(*nft, family), FamilyChains(*legacy, family)};
+    Findings meetings;
+    AddTwoHints(both, meetings);
+    AddSameChains(both, meetings);
+    AddShadowed(both, meetings);
+    if (meetings.empty() && HasRules(both.nft) && HasRules(both.legacy)) {
+      meetings.push_back({.kind = AuditKind::kBothModesInUse,
+                          .message = "both iptables modes have rules, and they do not meet"});
+    }
+    for (AuditFinding& meeting : meetings) {
+      meeting.family = both.nft.name();
+      meeting.count = meeting.details.size();
+      all.push_back(std::move(meeting));
+    }
   }
-  return meetings;
+  return all;
 }
 
 void AuditSurroundings(const NodeView& view, const std::vector<FamilyAudit>& families,

@@ -18,6 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "agent/audit/audit.h"
+#include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {
 
@@ -28,13 +29,12 @@ inline constexpr absl::string_view kMarkDropPlace = "nat/KUBE-MARK-DROP";
 // one, with a count and the words of the first. The allow list is applied before, to each rule.
 class FindingCollector {
  public:
-  explicit FindingCollector(const AuditOptions& options) : options_(options) {}
+  explicit FindingCollector(const AuditOptions& of) : options(of) {}
 
-  const AuditOptions& options() const { return options_; }
-  // For what is added from now on: the network namespace; whether the survey has counters.
-  void SetNamespace(const std::string& netns) { netns_ = netns; }
-  void SetCounted(bool counted) { counted_ = counted; }
-  bool counted() const { return counted_; }
+  const AuditOptions& options;
+  // Of what is added from now on.
+  std::string netns;
+  bool counted = false;  // HasCounters
 
   void AddRule(AuditFinding finding, AuditedRule rule, const std::string& variant = "");
   void AddDetail(AuditFinding finding, const std::string& detail, const std::string& variant = "");
@@ -48,9 +48,6 @@ class FindingCollector {
   AuditFinding& At(AuditFinding finding, const std::string& allowed_text,
                    const std::string& variant);
 
-  const AuditOptions& options_;
-  std::string netns_;
-  bool counted_ = false;
   // With the namespace, and the line of the entry that allows it or 0.
   using Key = std::tuple<AuditKind, std::string, std::string, std::string, std::string, Owner,
                          std::string, size_t>;
@@ -87,9 +84,7 @@ std::string ProxyText(const KubeProxyFacts& proxy);
 // Rules that jump to one chain of kubelet's.
 struct ChainUse {
   AuditFinding by_kube_proxy = {};  // count, packets and examples
-  size_t by_others = 0;
-
-  size_t all() const { return by_kube_proxy.count + by_others; }
+  size_t all = 0;                   // with those of others
 };
 
 struct FamilyAudit {
@@ -106,6 +101,12 @@ struct FamilyAudit {
   }
 };
 
+// As examples show `rule`.
+inline AuditedRule Audited(const netlink::TableId& table, const std::string& chain,
+                           const netlink::SurveyRule& rule) {
+  return {.chain = chain, .text = ToString(table, rule), .packets = rule.counters.packets};
+}
+
 // Some rule's counter is not zero.
 bool HasCounters(const netlink::Survey& survey);
 
@@ -121,16 +122,55 @@ void AuditChains(FamilyAudit& audit);
 void AuditSurroundings(const NodeView& view, const std::vector<FamilyAudit>& families,
                        FindingCollector& findings);
 
-// Where the rules of two iptables modes meet, in each family. Both hooks run, one after the other,
-// which is no error in itself. Nothing where fewer than two surveys have rules in iptables' tables.
-// Reads one survey of each mode. Details are chains or rules: "nat/KUBE-SERVICES", "legacy
-// filter/INPUT has the policy DROP".
+// Where the rules of two iptables modes meet, in each family. The kernel runs the hooks of both,
+// which is no error in itself. Reads the first survey of each mode; none without both.
 //
-// kInfo: rules in both modes that do not meet. kWarning: one mode decides before a jump of ours in
-// the other; or one mode uses a chain of Kubernetes', and the other has it unused, with rules.
-// kError: both use such a chain; or both have KUBE-IPTABLES-HINT, so that other programs cannot
-// tell the node's mode.
+// kInfo: both have rules that do not meet. kWarning: one mode decides before a jump of ours in the
+// other; or a chain of Kubernetes' is used in one, and left over with rules in the other. kError:
+// both use such a chain; or a program that reads the hint cannot tell the node's mode.
 std::vector<AuditFinding> FindModeMeetings(absl::Span<const netlink::Survey> surveys);
+
+// ---- chains in plain words ----
+
+// The chain that acts on the mark or label of a chain of table nat, and its jumps.
+struct Listener {
+  absl::string_view from;
+  absl::string_view table;
+  absl::string_view chain;
+  absl::string_view bases;  // "INPUT OUTPUT"
+  // "%s" is "INPUT leads", of the bases that jump to it; "%n", how many packets they led there.
+  absl::string_view heard;
+  absl::string_view unheard;  // of the others
+};
+inline constexpr Listener kListeners[] = {
+    {kMarkMasqChain, "nat", kPostroutingChain, "POSTROUTING",
+     "When it leaves, %s every connection's first packet to nat/KUBE-POSTROUTING%n: what is marked "
+     "is masqueraded, the rest returns.",
+     "the mark is not acted on, and the packet keeps its source"},
+    {kMarkDropChain, "filter", kFirewallChain, "INPUT OUTPUT",
+     "In table filter, %s to filter/KUBE-FIREWALL, which drops what is marked if it has its rule "
+     "for that. A packet that is forwarded passes neither INPUT nor OUTPUT, and is not dropped.",
+     "the mark is not acted on, and the packet goes on"},
+    {kLabelMasqChain, "nat", kLabelPostroutingChain, "POSTROUTING",
+     "When it leaves, %s every connection's first packet to nat/KUBELET-POSTROUTING: what is "
+     "labelled is masqueraded, the rest returns.",
+     "the label is not acted on"},
+    {kLabelDropChain, "filter", kLabelFirewallChain, "INPUT FORWARD OUTPUT",
+     "In table filter, %s to filter/KUBELET-FIREWALL, which drops what is labelled, now and as "
+     "long as the connection lasts.",
+     "the label is not acted on"},
+};
+
+// A sentence or two; for a chain that this agent does not know, its likely owner.
+std::string ChainMeaning(absl::string_view table, absl::string_view chain, bool base);
+
+// Who put the chain there, and how that is known.
+std::string ChainMaker(const FamilyChains& chains, const KubeProxyFacts& proxy,
+                       absl::string_view table, absl::string_view chain);
+
+// Where packets go after the chain, point by point; empty where its own rules show it all.
+std::vector<std::string> WhereNext(const FamilyChains& chains, absl::string_view table,
+                                   absl::string_view chain);
 
 // ---- text ----
 

@@ -8,7 +8,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "agent/audit/audit_parts.h"
-#include "agent/audit/explain.h"
 #include "agent/audit/json.h"
 #include "featuregates/go_text.h"
 
@@ -17,8 +16,6 @@ namespace {
 
 using featuregates::AppendLine;
 using featuregates::Printable;
-
-constexpr size_t kColumns = 96;
 
 // ---- text ----
 
@@ -148,7 +145,7 @@ std::string Wrapped(absl::string_view text, size_t indent, absl::string_view lea
   size_t begin = 0;  // of the line
   absl::string_view between = "";
   for (const absl::string_view word : absl::StrSplit(text, ' ')) {
-    if (!between.empty() && wrapped.size() - begin + 1 + word.size() > kColumns) {
+    if (!between.empty() && wrapped.size() - begin + 1 + word.size() > 96) {
       begin = wrapped.size() + 1;
       absl::StrAppend(&wrapped, "\n", margin, word);
     } else {

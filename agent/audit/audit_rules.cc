@@ -35,10 +35,6 @@ AuditSeverity SeverityOfUse(absl::string_view chain, const KubeProxyFacts& proxy
                                                                        : AuditSeverity::kWarning;
 }
 
-AuditedRule Audited(const TableId& table, const std::string& chain, const SurveyRule& rule) {
-  return {.chain = chain, .text = ToString(table, rule), .packets = rule.counters.packets};
-}
-
 void AddUser(AuditedRule rule, const std::string& used, Owner owner, const FamilyAudit& audit) {
   const std::string group(ChainGroup(rule.chain));
   const bool is_private = IsPrivateChain(used);
@@ -54,7 +50,7 @@ void AddUser(AuditedRule rule, const std::string& used, Owner owner, const Famil
            .chain = used,
            .owner = owner,
            .message = absl::StrCat("rules ", whose, " jump to ", used),
-           .consequence = ConsequenceForUsers(used, audit.proxy, audit.findings.options().mode),
+           .consequence = ConsequenceForUsers(used, audit.proxy, audit.findings.options.mode),
            .remedy = RemedyForUsers(used, owner)}),
       std::move(rule), group);
 }
@@ -88,6 +84,7 @@ void AuditRule(const TableId& table, const std::string& name, const SurveyChain&
   // Nearly all of tens of thousands of rules are in kube-proxy's own chains, which name their
   // owner.
   if (of_jump == Owner::kKubelet && of_chain != Owner::kKubelet && IsKubernetes(of_chain)) {
+    ++audit.uses[used].all;
     AuditFinding& use = audit.uses[used].by_kube_proxy;
     ++use.count;
     use.packets = use.packets.value_or(0) + rule.counters.packets;
@@ -98,7 +95,7 @@ void AuditRule(const TableId& table, const std::string& name, const SurveyChain&
   // kubelet and kube-proxy do not know the private chains.
   if (owner == Owner::kThisAgent || (IsKubernetes(owner) && of_jump != Owner::kThisAgent)) return;
   if (uses) {
-    ++audit.uses[used].by_others;
+    ++audit.uses[used].all;
     AddUser(Audited(table, name, rule), used, owner, audit);
   } else {
     AddForeign(Audited(table, name, rule), absl::StrCat(table.name, "/", name), owner, audit);
@@ -217,9 +214,8 @@ std::string RemedyForUsers(absl::string_view chain, Owner owner) {
   if (is_private || chain == kMarkMasqPlace || chain == kPostrouting) {
     if (owner == Owner::kPortmap) {
       return "Take externalSetMarkChain out of the CNI configuration: portmap then marks in a "
-             "chain "
-             "of its own (CNI-HOSTPORT-SETMARK). Pods with host ports change over when they are "
-             "recreated.";
+             "chain of its own (CNI-HOSTPORT-SETMARK). Pods with host ports change over when they "
+             "are recreated.";
     }
     if (owner == Owner::kHostPorts) {
       return "Upgrade CRI-O to 1.27 or later, which masquerades host ports by chains of its own; "
@@ -251,7 +247,7 @@ void AuditRules(FamilyAudit& audit) {
 
 void AuditMarks(const netlink::Survey& survey, const std::vector<FamilyAudit>& families,
                 FindingCollector& findings) {
-  const AuditOptions& options = findings.options();
+  const AuditOptions& options = findings.options;
   const uint32_t masquerade = uint32_t{1} << options.bits.masquerade;
   const uint32_t ours = masquerade | (uint32_t{1} << options.bits.drop);
   for (const auto& [table, chains] : survey.tables) {

@@ -9,8 +9,6 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "agent/audit/audit_parts.h"
-#include "agent/audit/explain.h"
-#include "agent/policy/rule_forms.h"
 
 namespace kipt::agent {
 namespace {
@@ -81,35 +79,6 @@ constexpr MeaningRow kMeanings[] = {
      "IPVS mode: drops clients that loadBalancerSourceRanges does not let in."},
     {"filter", "KUBE-IPVS-FILTER",
      "IPVS mode: keeps services' addresses from reaching the node's own ports."},
-};
-
-// The chain that acts on the mark or label of a chain of table nat, and its jumps.
-struct Listener {
-  absl::string_view from;
-  absl::string_view table;
-  absl::string_view chain;
-  absl::string_view bases;  // "INPUT OUTPUT"
-  // "%s" is "INPUT leads", of the bases that jump to it; "%n", how many packets they led there.
-  absl::string_view heard;
-  absl::string_view unheard;  // of the others
-};
-constexpr Listener kListeners[] = {
-    {kMarkMasqChain, "nat", kPostroutingChain, "POSTROUTING",
-     "When it leaves, %s every connection's first packet to nat/KUBE-POSTROUTING%n: what is marked "
-     "is masqueraded, the rest returns.",
-     "the mark is not acted on, and the packet keeps its source"},
-    {kMarkDropChain, "filter", kFirewallChain, "INPUT OUTPUT",
-     "In table filter, %s to filter/KUBE-FIREWALL, which drops what is marked if it has its rule "
-     "for that. A packet that is forwarded passes neither INPUT nor OUTPUT, and is not dropped.",
-     "the mark is not acted on, and the packet goes on"},
-    {kLabelMasqChain, "nat", kLabelPostroutingChain, "POSTROUTING",
-     "When it leaves, %s every connection's first packet to nat/KUBELET-POSTROUTING: what is "
-     "labelled is masqueraded, the rest returns.",
-     "the label is not acted on"},
-    {kLabelDropChain, "filter", kLabelFirewallChain, "INPUT FORWARD OUTPUT",
-     "In table filter, %s to filter/KUBELET-FIREWALL, which drops what is labelled, now and as "
-     "long as the connection lasts.",
-     "the label is not acted on"},
 };
 
 // "INPUT does", "INPUT, FORWARD and OUTPUT do".

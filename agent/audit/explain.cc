@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/audit/explain.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <map>
@@ -225,12 +223,8 @@ RulePurpose PurposeOf(absl::string_view target, absl::string_view chain, bool ba
 // ---- the rules that lead to a chain, and its own ----
 
 // "default/web: a packet from ...".
-AuditedRule Explained(const std::string& chain, const std::string& text, const SurveyRule& rule,
-                      absl::string_view service, const std::string& sentence) {
-  return {.chain = chain,
-          .text = text,
-          .packets = rule.counters.packets,
-          .sentence = absl::StrCat(service, service.empty() ? "" : ": ", sentence)};
+std::string About(absl::string_view service, absl::string_view sentence) {
+  return absl::StrCat(service, service.empty() ? "" : ": ", sentence);
 }
 
 using Services = std::map<std::string, std::string>;
@@ -263,8 +257,8 @@ size_t AddUsers(const FamilyChains& chains, const netlink::TableId& table, absl:
   std::map<std::tuple<const PurposeRow*, std::string, Owner>, PurposeGroup> groups;
   std::set<std::string> from_chains;
   const auto add = [&](const std::string& name, bool base, const SurveyRule& rule) {
-    const std::string text = ToString(table, rule);
-    const RuleWords words = ParseRuleWords(text);
+    AuditedRule example = Audited(table, name, rule);
+    const RuleWords words = ParseRuleWords(example.text);
     const Owner owner = OwnerOfRule(table, name, base, rule);
     const std::string& comment = KnownMatches(rule).comment;
     const RulePurpose purpose = PurposeOf(explanation.chain, name, base, owner, comment, words);
@@ -287,11 +281,11 @@ size_t AddUsers(const FamilyChains& chains, const netlink::TableId& table, absl:
       service = (*services)[name];
     }
     // Where it leads to need not be said.
-    group.examples.push_back(
-        Explained(name, text, rule, service,
-                  group.id == "Hairpin"
-                      ? absl::StrCat("the pod ", SingleHost(words.Get("-s").text), " calls itself")
-                      : PacketText(words)));
+    const absl::string_view pod = SingleHost(words.Get("-s").text);
+    example.sentence =
+        About(service, group.id == "Hairpin" ? absl::StrCat("the pod ", pod, " calls itself")
+                                             : PacketText(words));
+    group.examples.push_back(std::move(example));
   };
   for (const auto& [name, from] : chains.In(table.name)) {
     for (const SurveyRule& rule : from.rules) {
@@ -311,10 +305,9 @@ void AddOwnRules(const netlink::TableId& table, const std::string& name, const S
   constexpr size_t kMost = 10;
   explanation.rule_count = chain.rules.size();
   for (const SurveyRule& rule : absl::MakeSpan(chain.rules).subspan(0, kMost)) {
-    const std::string text = ToString(table, rule);
-    explanation.rules.push_back(Explained(name, text, rule,
-                                          ServiceInComment(KnownMatches(rule).comment),
-                                          RuleSentence(ParseRuleWords(text))));
+    AuditedRule& shown = explanation.rules.emplace_back(Audited(table, name, rule));
+    shown.sentence = About(ServiceInComment(KnownMatches(rule).comment),
+                           RuleSentence(ParseRuleWords(shown.text)));
   }
 }
 

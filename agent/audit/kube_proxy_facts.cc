@@ -109,14 +109,12 @@ void TellByPostrouting(const FamilyChains& chains, Bounds& bounds) {
   if (mark && !mark->negated) bounds.AtMost(18, "KUBE-POSTROUTING is a single rule");
 }
 
-// "KUBE-SVC-X -m comment --comment "ns/svc -> 10.0.0.1:80" -j KUBE-SEP-Y".
-void TellByEndpointJump(const SurveyRule& rule, Bounds& bounds) {
-  const std::string& comment = KnownMatches(rule).comment;
-  if (absl::StrContains(comment, " -> ")) {
-    bounds.AtLeast(24, "the comments of KUBE-SVC-* name the endpoints");
-    return;
-  }
-  bounds.AtMost(23, "the comments of KUBE-SVC-* do not name the endpoints");
+// By the comment of a jump to an endpoint: "ns/svc -> 10.0.0.1:80".
+void TellByEndpoint(absl::string_view comment, Bounds& bounds) {
+  const bool named = absl::StrContains(comment, " -> ");
+  bounds.Tell(named, 24, "the comments of KUBE-SVC-* name the endpoints",
+              "the comments of KUBE-SVC-* do not name the endpoints");
+  if (named) return;
   bounds.Tell(!comment.empty(), 18, "KUBE-SVC-* have comments", "KUBE-SVC-* have no comments");
 }
 
@@ -137,7 +135,9 @@ void TellByServiceChains(const FamilyChains& chains, Bounds& bounds) {
       }
     } else if (absl::StartsWith(name, "KUBE-SVC-") && !chain.rules.empty()) {
       const SurveyRule& last = chain.rules.back();
-      if (absl::StartsWith(JumpOf(last), "KUBE-SEP-")) TellByEndpointJump(last, bounds);
+      if (absl::StartsWith(JumpOf(last), "KUBE-SEP-")) {
+        TellByEndpoint(KnownMatches(last).comment, bounds);
+      }
       if (IsOutsideMasquerade(chain.rules.front())) {
         bounds.AtLeast(22, "KUBE-SVC-* themselves jump to KUBE-MARK-MASQ");
       }
@@ -231,13 +231,13 @@ KubeProxyFacts FindInFamily(const FamilyChains& chains) {
                                               : "no nat/KUBE-SERVICES"));
     return facts;
   }
-  facts.mode = KubeProxyMode::kIptables;
-  for (const absl::string_view chain : {"KUBE-LOAD-BALANCER", "KUBE-NODE-PORT"}) {
-    if (facts.mode == KubeProxyMode::kIpvs || !chains.Has("nat", chain)) continue;
+  const bool balancer = chains.Has("nat", "KUBE-LOAD-BALANCER");
+  if (balancer || chains.Has("nat", "KUBE-NODE-PORT")) {
     facts.mode = KubeProxyMode::kIpvs;
-    facts.evidence = {absl::StrCat("nat/", chain, ", which only IPVS mode makes")};
-  }
-  if (facts.mode == KubeProxyMode::kIptables) {
+    facts.evidence = {absl::StrCat("nat/", balancer ? "KUBE-LOAD-BALANCER" : "KUBE-NODE-PORT",
+                                   ", which only IPVS mode makes")};
+  } else {
+    facts.mode = KubeProxyMode::kIptables;
     facts.evidence = {"PREROUTING or OUTPUT jumps to nat/KUBE-SERVICES"};
     // IPVS mode makes no canary either.
     facts.may_be_kpng = !chains.HasAnywhere("KUBE-PROXY-CANARY");
@@ -280,11 +280,8 @@ std::string GenerationText(const KubeProxyFacts& facts) {
 }
 
 std::vector<KubeProxyFacts> FindKubeProxy(const netlink::Survey& survey) {
-  std::vector<KubeProxyFacts> facts;
-  facts.reserve(netlink::kFamilies.size());
-  for (const Family family : netlink::kFamilies) {
-    facts.push_back(FindInFamily(FamilyChains(survey, family)));
-  }
+  std::vector<KubeProxyFacts> facts = {FindInFamily(FamilyChains(survey, Family::kIPv4)),
+                                       FindInFamily(FamilyChains(survey, Family::kIPv6))};
   Join(facts[0], facts[1]);
   return facts;
 }

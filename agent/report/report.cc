@@ -40,10 +40,8 @@ struct PlanLine {
 // before what is added before what is removed, and the native table after all.
 auto Place(const PlanLine& line) {
   const auto& [chain, text, reason] = line.standing;
-  const int rank = absl::StartsWith(text, ":") ? 0
-                   : line.sign == '='          ? 1
-                   : line.sign == '+'          ? 2
-                                               : 3;
+  const size_t rank =
+      absl::StartsWith(text, ":") ? 0 : 1 + absl::string_view("=+-").find(line.sign);
   const bool base = netlink::FindBaseChain(chain.table, chain.name) != nullptr;
   return std::make_tuple(IsNative(chain), chain.family, chain.table, base, chain.name, rank);
 }

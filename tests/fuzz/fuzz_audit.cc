@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "agent/audit/audit.h"
-#include "agent/audit/explain.h"
 #include "agent/audit/rule_words.h"
 #include "agent/detect/host_files.h"
 #include "agent/policy/rule_forms.h"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/audit/explain.h"
+#include "agent/audit/audit.h"
 #include "agent/policy/policy.h"
 #include "tests/agent/audit/audited.h"
 

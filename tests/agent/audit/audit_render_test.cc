@@ -7,7 +7,6 @@
 
 #include "agent/audit/audit.h"
 #include "agent/audit/audit_parts.h"
-#include "agent/audit/explain.h"
 #include "tests/agent/audit/audited.h"
 
 namespace kipt::agent {

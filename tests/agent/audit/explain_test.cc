@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/audit/explain.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/audit/audit.h"
 #include "tests/agent/audit/audited.h"
 #include "tests/support/surveyed.h"
 
