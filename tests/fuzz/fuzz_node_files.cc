@@ -94,11 +94,12 @@ void CheckCniConfig(absl::string_view text) {
 // /proc/modules, modules.builtin, modules.dep, kallsyms, modules_disabled.
 void CheckModules(absl::string_view text) {
   agent::KernelPaths paths;
-  paths.proc_modules = Files().Write("modules", TakePart(text, kSeparator));
+  Files().Write("proc/modules", TakePart(text, kSeparator));
   Files().Write("lib/modules.builtin", TakePart(text, kSeparator));
   Files().Write("lib/modules.dep", TakePart(text, kSeparator));
-  paths.kallsyms = Files().Write("kallsyms", TakePart(text, kSeparator));
-  paths.modules_disabled = Files().Write("modules_disabled", text);
+  Files().Write("proc/kallsyms", TakePart(text, kSeparator));
+  Files().Write("proc/sys/kernel/modules_disabled", text);
+  paths.proc = Files().Path("proc");
   paths.sys_module = Files().Path("no sys");
   paths.module_directories = {Files().Path("lib")};
   const agent::XtCompatReading reading = agent::ReadXtCompat(paths);
