@@ -148,8 +148,8 @@ std::string ChainMaker(const FamilyChains& chains, const KubeProxyFacts& proxy,
   if (owner != Owner::kKubelet) return std::string(OwnerName(owner));
   const bool kubelet = chains.HasAnywhere(kCanaryChain);
   const bool hint = chains.Has("mangle", kHintChain);
-  std::string of_kubelet = absl::StrCat(
-      "kubelet", kubelet ? " (KUBE-KUBELET-CANARY stands)" : "", ", or this agent in its place");
+  std::string of_kubelet = absl::StrCat("kubelet", kubelet ? " (KUBE-KUBELET-CANARY stands)" : "",
+                                        ", or this agent in its place");
   const bool marking = table == "nat" && (chain == kMarkMasqChain || chain == kPostroutingChain);
   if (marking && proxy.KeepsMarkMasq()) {
     return absl::StrCat(
