@@ -2,6 +2,8 @@
 //
 // connlabel.conf as iptables itself reads it: every label, in both kinds of iptables, with and
 // without names.
+#include "agent/xtables/conn_label_names.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
@@ -18,7 +20,6 @@
 #include "absl/strings/str_cat.h"
 #include "agent/process/command.h"
 #include "agent/xtables/iptables_legacy_backend.h"
-#include "agent/xtables/conn_label_names.h"
 #include "netlink/backend.h"
 #include "tests/support/netns_fixture.h"
 #include "tests/support/private_run.h"
