@@ -251,13 +251,16 @@ int RunExplain(const std::string& chain, const Config& config, const Flags& flag
 }
 
 ExitOrError Run(const CommandLine& command_line, const Config& config) {
-  const auto& [command, flags, argument, help] = command_line;
+  const Command command = command_line.command;
+  const Flags& flags = command_line.flags;
   if (command == Command::kGates) return RunGates(config, flags.output);
   if (command == Command::kRun) return RunDaemon(flags, config, KIPT_VERSION);
   Node node(config);
   // These read more than the rules of one iptables mode.
   if (command == Command::kAudit) return RunAudit(config, flags, node.sources());
-  if (command == Command::kExplain) return RunExplain(argument, config, flags, node.sources());
+  if (command == Command::kExplain) {
+    return RunExplain(command_line.argument, config, flags, node.sources());
+  }
   if (command == Command::kDetect) {
     if (absl::Status status = ConfineToReading({}, node.sources()); !status.ok()) return status;
     return RunDetect(
