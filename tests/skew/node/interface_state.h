@@ -17,6 +17,12 @@ namespace kipt::skew {
 // DeadlineExceeded: not in five seconds.
 absl::Status WaitUntilRunning(const testing::Netns& netns, const std::string& interface);
 
+// An IPv6 address takes packets once it has its local route, which a worker of the kernel adds some
+// time after ip(8) has ended (addrconf_dad_completed() of net/ipv6/addrconf.c).
+//
+// DeadlineExceeded: not in five seconds.
+absl::Status WaitUntilLocal(const testing::Netns& netns, const std::string& ipv6_address);
+
 }  // namespace kipt::skew
 
 #endif  // KIPT_TESTS_SKEW_NODE_INTERFACE_STATE_H_

@@ -235,7 +235,13 @@ absl::StatusOr<std::unique_ptr<TestNode>> TestNode::Create() {
   for (const Link& link : kLinks) {
     absl::Status status = WaitUntilRunning(node->At(link.near), link.near_interface);
     status.Update(WaitUntilRunning(node->At(link.far), kFarInterface));
+    status.Update(WaitUntilLocal(node->At(link.near), link.near_v6));
+    status.Update(WaitUntilLocal(node->At(link.far), AddressOf(link.far, IpFamily::kIpv6)));
     if (!status.ok()) return status;
+  }
+  for (const auto& [place, vip] : {std::pair(Place::kNode, BoundVip(IpFamily::kIpv6)),
+                                   std::pair(Place::kBeyond, RoutedVip(IpFamily::kIpv6))}) {
+    if (absl::Status status = WaitUntilLocal(node->At(place), vip); !status.ok()) return status;
   }
   return node;
 }
