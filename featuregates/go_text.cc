@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
 
@@ -118,6 +119,23 @@ std::string Printable(absl::string_view text) {
     at += rune.length;
   }
   return printable;
+}
+
+std::string Wrapped(absl::string_view text, size_t indent, absl::string_view lead) {
+  std::string wrapped = absl::StrCat(std::string(indent, ' '), lead);
+  const std::string margin(wrapped.size(), ' ');
+  size_t begin = 0;  // of the line
+  absl::string_view between = "";
+  for (const absl::string_view word : absl::StrSplit(text, ' ')) {
+    if (!between.empty() && wrapped.size() - begin + 1 + word.size() > 96) {
+      begin = wrapped.size() + 1;
+      absl::StrAppend(&wrapped, "\n", margin, word);
+    } else {
+      absl::StrAppend(&wrapped, between, word);
+    }
+    between = " ";
+  }
+  return wrapped + "\n";
 }
 
 absl::string_view GoTrimSpace(absl::string_view text) {

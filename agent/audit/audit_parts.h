@@ -174,10 +174,6 @@ std::vector<std::string> WhereNext(const FamilyChains& chains, absl::string_view
 
 // ---- text ----
 
-// `text` in lines of at most 96 columns, indented by `indent` spaces and `lead`, which begins the
-// first line; ends with a newline. Words are not cut.
-std::string Wrapped(absl::string_view text, size_t indent, absl::string_view lead = "");
-
 // "1 rule", "2 rules".
 std::string Counted(uint64_t count, absl::string_view noun);
 

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "agent/audit/audit_parts.h"
 #include "agent/audit/json.h"
 #include "featuregates/go_text.h"
@@ -16,6 +15,7 @@ namespace {
 
 using featuregates::AppendLine;
 using featuregates::Printable;
+using featuregates::Wrapped;
 
 // ---- text ----
 
@@ -137,23 +137,6 @@ Json GroupJson(const PurposeGroup& group) {
 
 std::string Counted(uint64_t count, absl::string_view noun) {
   return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
-}
-
-std::string Wrapped(absl::string_view text, size_t indent, absl::string_view lead) {
-  std::string wrapped = absl::StrCat(std::string(indent, ' '), lead);
-  const std::string margin(wrapped.size(), ' ');
-  size_t begin = 0;  // of the line
-  absl::string_view between = "";
-  for (const absl::string_view word : absl::StrSplit(text, ' ')) {
-    if (!between.empty() && wrapped.size() - begin + 1 + word.size() > 96) {
-      begin = wrapped.size() + 1;
-      absl::StrAppend(&wrapped, "\n", margin, word);
-    } else {
-      absl::StrAppend(&wrapped, between, word);
-    }
-    between = " ";
-  }
-  return wrapped + "\n";
 }
 
 std::string AuditText(const AuditReport& report) {

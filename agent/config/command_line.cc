@@ -9,7 +9,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "agent/config/settings.h"
 #include "featuregates/feature_gates.h"
@@ -20,6 +19,7 @@ namespace kipt::agent {
 namespace {
 
 using featuregates::GoQuote;
+using featuregates::Wrapped;
 
 // As the values of Command.
 constexpr CommandRow kCommands[] = {
@@ -161,20 +161,7 @@ absl::Status CheckFitsCommand(const CommandLine& line, const Tokens& tokens) {
 
 // ---- --help ----
 
-// `text` in lines of at most 100 columns, each indented.
-void AppendWrapped(absl::string_view text, std::string& out) {
-  static constexpr absl::string_view kIndent = "           ";
-  size_t column = 0;
-  for (absl::string_view word : absl::StrSplit(text, ' ')) {
-    if (column == 0 || column + 1 + word.size() > 100) {
-      absl::StrAppend(&out, column == 0 ? "" : "\n", kIndent);
-      column = kIndent.size();
-    }
-    absl::StrAppend(&out, " ", word);
-    column += 1 + word.size();
-  }
-  out += '\n';
-}
+constexpr size_t kIndent = 12;
 
 // With the gates of the last --emulated-version, even if other arguments are wrong.
 std::string HelpText(const Tokens& tokens) {
@@ -197,9 +184,9 @@ std::string HelpText(const Tokens& tokens) {
   for (const Setting* setting : SettingsByFlag()) {
     absl::StrAppend(&out, setting->flag == "v" ? "  -v, --" : "      --", setting->flag,
                     setting->is_bool() ? "" : " ", setting->type, "\n");
-    AppendWrapped(HelpWithDefault(*setting), out);
+    out += Wrapped(HelpWithDefault(*setting), kIndent);
     if (setting->flag != "feature-gates") continue;
-    for (const std::string& line : KnownGates(emulated_version)) AppendWrapped(line, out);
+    for (const std::string& line : KnownGates(emulated_version)) out += Wrapped(line, kIndent);
   }
   return out;
 }

@@ -32,11 +32,7 @@ constexpr absl::Duration kBetweenFailures = absl::Seconds(1);
 constexpr uint64_t kTimerAccuracyMicros = 1000;
 
 absl::Status Error(int result, absl::string_view what) {
-  if (result >= 0) return absl::OkStatus();
-  if (result == -EMFILE || result == -ENFILE || result == -ENOMEM || result == -ENOSPC) {
-    return absl::ResourceExhaustedError(absl::ErrnoToStatus(-result, what).message());
-  }
-  return absl::ErrnoToStatus(-result, what);
+  return result < 0 ? absl::ErrnoToStatus(-result, what) : absl::OkStatus();
 }
 
 template <typename... Event>
@@ -74,7 +70,6 @@ absl::Status RetryAborted(const Clock& clock, SteadyTime start,
 }
 
 double Allowance::At(SteadyTime now) const {
-  if (as_of_ == SteadyTime::InfinitePast()) return left_;
   return std::min(capacity_, left_ + rate_ * absl::ToDoubleSeconds(now - as_of_));
 }
 
@@ -149,9 +144,7 @@ std::function<double()> RandomJitter() {
   };
 }
 
-EventSource::~EventSource() {
-  if (source_ != nullptr) sd_event_source_disable_unref(source_);
-}
+EventSource::~EventSource() { sd_event_source_disable_unref(source_); }
 
 absl::Status EventSource::Enable(bool enabled) {
   return Error(sd_event_source_set_enabled(source_, enabled ? SD_EVENT_ON : SD_EVENT_OFF),
@@ -159,7 +152,6 @@ absl::Status EventSource::Enable(bool enabled) {
 }
 
 absl::Status EventSource::FireAfter(absl::Duration delay) {
-  if (delay == absl::InfiniteDuration()) return Enable(false);
   // From now: the loop's own time is that of the beginning of its turn.
   const absl::Duration at =
       SteadyNow() - SteadyTime() + std::clamp(delay, absl::ZeroDuration(), absl::Hours(24 * 365));
@@ -185,7 +177,6 @@ absl::Status EventLoop::Dispatch() {
     const int result = sd_event_run(event_, 0);
     if (result == 0 || result == -ESTALE) return absl::OkStatus();  // nothing ready, or Exit() ran
     if (result < 0) return Error(result, "the event loop failed");
-    if (sd_event_get_state(event_) == SD_EVENT_FINISHED) return absl::OkStatus();
   }
 }
 

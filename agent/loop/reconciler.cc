@@ -89,23 +89,22 @@ SyncReport After(const SyncReport& earlier, SyncReport report) {
 }
 
 // One attempt at what `input` desires, on a node that can hold `support`.
-class Attempt {
- public:
-  // `start`: when clock.patience began. `source` may be null, as the reconciler's.
-  Attempt(netlink::Backend* backend, const Clock& clock, SteadyTime start, SupportSource* source,
-          RuleSupport support, const PolicyInput& input, const Restraint& restraint)
-      : backend_(*backend),
-        clock_(clock),
-        start_(start),
-        source_(source),
-        support_(std::move(support)),
-        input_(input),
-        restraint_(restraint) {}
+struct Attempt {
+  netlink::Backend& backend;
+  const Clock& clock;
+  // When clock.patience began.
+  SteadyTime start;
+  // May be null, as the reconciler's.
+  SupportSource* source;
+  RuleSupport support;
+  const PolicyInput& input;
+  const Restraint& restraint;
+  SyncReport report = {};
 
   absl::StatusOr<Plan> Look() {
     absl::StatusOr<Plan> plan;
-    const absl::Status status = RetryAborted(clock_, start_, [&] {
-      plan = Check(input_);
+    const absl::Status status = RetryAborted(clock, start, [&] {
+      plan = Check(input);
       return plan.status();
     });
     if (!status.ok()) return status;
@@ -114,84 +113,83 @@ class Attempt {
 
   // All at once, or, where that cannot be, in parts.
   SyncReport Sync() {
-    const std::vector<Family>& families = input_.families;
-    const absl::Status together = Repair(input_, families, restraint_);
-    if (!report_.status.ok()) {
+    const std::vector<Family>& families = input.families;
+    const absl::Status together = Repair(input, families, restraint);
+    if (!report.status.ok()) {
       if (families.size() > 1) RepairEachAlone();
     } else if (IsRefusal(together)) {
       RepairEachFamily(together);
     } else {
       // Only families with changes can have failed; where nothing could be planned, all have.
-      const Diff& diff = report_.plan.diff;
+      const Diff& diff = report.plan.diff;
       for (const Family family : families) {
         const bool failed = diff.empty() || Changes(diff, family);
-        report_.families.push_back({family, failed ? together : absl::OkStatus()});
+        report.families.push_back({family, failed ? together : absl::OkStatus()});
       }
     }
-    return std::move(report_);
+    return std::move(report);
   }
 
- private:
-  // Reads and compares, once. `input` is input_, or that of one family alone. Where rules are to be
+  // Reads and compares, once. `part`: input, or that of one family alone. Where rules are to be
   // added, asks what the node can hold.
-  absl::StatusOr<Plan> Check(const PolicyInput& input) {
-    const bool all = input.families.size() == input_.families.size();
+  absl::StatusOr<Plan> Check(const PolicyInput& part) {
+    const bool all = part.families.size() == input.families.size();
     const auto once = [&]() -> absl::StatusOr<Plan> {
       const absl::StatusOr<Observation> observed =
-          Observe(backend_, all ? ChainsToRead(DesiredRuleset(input, support_))
-                                : ChainsToRead({&input.families.front(), 1}));
+          Observe(backend, all ? ChainsToRead(DesiredRuleset(part, support))
+                               : ChainsToRead({&part.families.front(), 1}));
       if (!observed.ok()) return observed.status();
-      return Compare(input, support_, *observed);
+      return Compare(part, support, *observed);
     };
     absl::StatusOr<Plan> plan = once();
-    if (!plan.ok() || source_ == nullptr || !AddsRules(plan->diff) ||
-        !source_->LookOnce(backend_.kind(), input.labels.has_value())) {
+    if (!plan.ok() || source == nullptr || !AddsRules(plan->diff) ||
+        !source->LookOnce(backend.kind(), part.labels.has_value())) {
       return plan;
     }
-    support_ = source_->known();
+    support = source->known();
     return once();
   }
 
-  // Checks `input` and makes the changes that `restraint` allows in `families`.
-  absl::Status Repair(const PolicyInput& input, absl::Span<const Family> families,
-                      const Restraint& restraint) {
-    return RetryAborted(clock_, start_, [&] {
-      ++report_.looks;
-      absl::StatusOr<Plan> plan = Check(input);
+  // Checks `part` and makes the changes that `allow` allows in `families`.
+  absl::Status Repair(const PolicyInput& part, absl::Span<const Family> families,
+                      const Restraint& allow) {
+    return RetryAborted(clock, start, [&] {
+      ++report.looks;
+      absl::StatusOr<Plan> plan = Check(part);
       if (!plan.ok()) {
         // A failed check says nothing about either family.
-        if (!absl::IsAborted(plan.status())) report_.status = plan.status();
+        if (!absl::IsAborted(plan.status())) report.status = plan.status();
         return plan.status();
       }
-      report_.plan = *std::move(plan);
-      const std::vector<Change> allowed = restraint(report_.plan);
+      report.plan = *std::move(plan);
+      const std::vector<Change> allowed = allow(report.plan);
       const netlink::Transaction transaction =
-          ToTransaction(allowed, report_.plan.generation, families);
+          ToTransaction(allowed, report.plan.generation, families);
       if (transaction.empty()) return absl::OkStatus();
-      const SteadyTime start = clock_.now();
-      absl::Status applied = backend_.Apply(transaction);
-      report_.applying += clock_.now() - start;
+      const SteadyTime begin = clock.now();
+      absl::Status applied = backend.Apply(transaction);
+      report.applying += clock.now() - begin;
       if (applied.ok()) NoteApplied(allowed, families);
       return applied;
     });
   }
 
   void NoteApplied(absl::Span<const Change> changes, absl::Span<const Family> in) {
-    absl::c_copy_if(changes, std::back_inserter(report_.applied), [&](const Change& change) {
+    absl::c_copy_if(changes, std::back_inserter(report.applied), [&](const Change& change) {
       return absl::c_linear_search(in, netlink::ChainOf(change.operation).family);
     });
   }
 
   // The same for a part of `tried`, which was refused.
-  absl::Status RepairPart(Family family, std::vector<Change> tried, const Restraint& restraint) {
-    const size_t applied_before = report_.applied.size();
-    absl::Status status = Repair(input_, {&family, 1}, restraint);
-    if (!status.ok() || report_.applied.size() != applied_before || backend_.spans_families()) {
+  absl::Status RepairPart(Family family, std::vector<Change> tried, const Restraint& allow) {
+    const size_t applied_before = report.applied.size();
+    absl::Status status = Repair(input, {&family, 1}, allow);
+    if (!status.ok() || report.applied.size() != applied_before || backend.spans_families()) {
       return status;
     }
     // What is no longer missing was done in spite of the refusal.
     std::erase_if(tried, [&](const Change& change) {
-      return absl::c_linear_search(report_.plan.diff.changes, change);
+      return absl::c_linear_search(report.plan.diff.changes, change);
     });
     NoteApplied(tried, {&family, 1});
     return status;
@@ -199,44 +197,44 @@ class Attempt {
 
   // The families could not be read together.
   void RepairEachAlone() {
-    const absl::Status together = std::exchange(report_.status, absl::OkStatus());
+    const absl::Status together = std::exchange(report.status, absl::OkStatus());
     std::vector<FamilyResult> results;
     Plan plan;
-    for (const Family family : input_.families) {
-      report_.status = absl::OkStatus();
-      PolicyInput of_family = input_;
+    for (const Family family : input.families) {
+      report.status = absl::OkStatus();
+      PolicyInput of_family = input;
       of_family.families = {family};
-      results.push_back({family, Repair(of_family, of_family.families, restraint_)});
-      if (report_.status.ok()) Merge(family, report_.plan, plan);
+      results.push_back({family, Repair(of_family, of_family.families, restraint)});
+      if (report.status.ok()) Merge(family, report.plan, plan);
     }
     const bool none_was_read = plan.families.empty();
-    report_.status = none_was_read ? together : absl::OkStatus();
+    report.status = none_was_read ? together : absl::OkStatus();
     if (none_was_read) return;
-    report_.plan = std::move(plan);
-    report_.families = std::move(results);
+    report.plan = std::move(plan);
+    report.families = std::move(results);
   }
 
-  // The transaction that report_.plan led to was refused; `together` is why.
+  // The transaction that report.plan led to was refused; `together` is why.
   void RepairEachFamily(const absl::Status& together) {
-    const Diff tried = report_.plan.diff;
+    const Diff tried = report.plan.diff;
     const bool one_family = !Changes(tried, Family::kIPv4) || !Changes(tried, Family::kIPv6);
-    for (const Family family : input_.families) {
+    for (const Family family : input.families) {
       FamilyResult result = {family, absl::OkStatus()};
       if (Changes(tried, family)) {
-        result.status = one_family ? together : RepairPart(family, tried.changes, restraint_);
+        result.status = one_family ? together : RepairPart(family, tried.changes, restraint);
       }
-      if (report_.status.ok() && IsRefusal(result.status)) {
+      if (report.status.ok() && IsRefusal(result.status)) {
         result = RepairEachTable(family, result.status, tried.changes);
       }
-      if (!report_.status.ok()) return;
-      report_.families.push_back(std::move(result));
+      if (!report.status.ok()) return;
+      report.families.push_back(std::move(result));
     }
   }
 
   // The same for what `tried` changes in one family; `alone` is why.
   FamilyResult RepairEachTable(Family family, const absl::Status& alone,
                                const std::vector<Change>& tried) {
-    const Ruleset desired = DesiredRuleset(input_, support_);
+    const Ruleset desired = DesiredRuleset(input, support);
     const std::vector<Table> tables = ChangedTables(tried, family);
     if (tables.size() < 2) return {family, alone, tables};
     // The changes of one table that wait for the other tables, or those that do not.
@@ -249,13 +247,13 @@ class Attempt {
         return changes;
       };
       return RepairPart(family, part(tried),
-                        [&](const Plan& plan) { return part(restraint_(plan)); });
+                        [&](const Plan& plan) { return part(restraint(plan)); });
     };
     FamilyResult result = {.family = family, .status = absl::OkStatus(), .refused = {}};
     std::vector<Table> done;
     for (const Table table : tables) {
       absl::Status status = repair(table, /*waiting=*/false);
-      if (!report_.status.ok() || netlink::MissingExtension(status)) return {family, status};
+      if (!report.status.ok() || netlink::MissingExtension(status)) return {family, status};
       (status.ok() ? done : result.refused).push_back(table);
       result.status.Update(status);
     }
@@ -269,15 +267,6 @@ class Attempt {
                      "; done: ", TableNames(family, done)));
     return result;
   }
-
-  netlink::Backend& backend_;
-  const Clock& clock_;
-  const SteadyTime start_;
-  SupportSource* source_;
-  RuleSupport support_;
-  const PolicyInput& input_;
-  const Restraint& restraint_;
-  SyncReport report_;
 };
 
 }  // namespace
@@ -330,14 +319,14 @@ bool WaitsForOtherTables(const Ruleset& desired, const Change& change) {
 }
 
 absl::StatusOr<Plan> Reconciler::Look(const PolicyInput& input) {
-  return Attempt(backend_, clock_, clock_.now(), support_, KnownSupport(support_), input, {})
+  return Attempt{*backend_, clock_, clock_.now(), support_, KnownSupport(support_), input, {}}
       .Look();
 }
 
 SyncReport Reconciler::Sync(const PolicyInput& input, const Restraint& restraint) {
   const SteadyTime start = clock_.now();
   const auto attempt = [&](const RuleSupport& support) {
-    return Attempt(backend_, clock_, start, support_, support, input, restraint).Sync();
+    return Attempt{*backend_, clock_, start, support_, support, input, restraint}.Sync();
   };
   // By what is known of the node, and once more without labels, where they were refused.
   const auto sync = [&] {

@@ -95,7 +95,6 @@ std::vector<DamagedItem> DamageOf(absl::Span<const Change> changes) {
     if (std::holds_alternative<netlink::WakeTable>(change.operation)) {
       damage.push_back(
           {chain, DamageKind::kTableDormant, absl::StrCat("*", netlink::TableName(chain.table))});
-      continue;
     }
     if (missing.count(chain) != 0) continue;
     const auto* deletion = std::get_if<DeleteRule>(&change.operation);
@@ -283,7 +282,6 @@ std::vector<Change> Damping::Allow(const Plan& plan, SteadyTime now) {
 
 void Damping::NoteSuspects(const Suspects& suspects) {
   for (auto& [item, repair] : repairs_) {
-    if (!repair.fighting || !repair.undone) continue;
     Suspected suspected = suspects.Of({&item, 1});
     // Otherwise the last known one is the best guess.
     if (!suspected.writers.empty()) repair.fight.by = std::move(suspected);

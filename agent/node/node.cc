@@ -159,27 +159,21 @@ std::optional<std::string> Node::ModeChange() const {
 
 RetirementSources Node::Dependents(netlink::BackendKind other) {
   const auto survey = [this, other](DependentsCollector& collector) {
-    const absl::Status status =
-        VisitMode(other, netlink::kFamilies, sources_, [&](netlink::Backend& backend) {
-          // A rule that is read twice, or is gone by the second time, adds no claim that matters.
-          return RetryAborted(SteadyClock(),
-                              [&] { return backend.TakeSurvey(collector.OtherMode()).status(); });
-        });
-    if (!status.ok()) {
-      collector.OtherModeUnreadable(absl::StrCat("rules of iptables ",
-                                                 netlink::BackendKindName(other),
-                                                 ", which cannot be read: ", status.message()));
-    }
-    return absl::OkStatus();
+    return VisitMode(other, netlink::kFamilies, sources_, [&](netlink::Backend& backend) {
+      // A rule that is read twice, or is gone by the second time, adds no claim that matters.
+      return RetryAborted(SteadyClock(),
+                          [&] { return backend.TakeSurvey(collector.OtherMode()).status(); });
+    });
   };
   return {.cni = [this] { return ReadNodeCniConfigs(sources_.host_root, config_.cni_conf_dirs); },
           .route_localnet = [this] { return RouteLocalnet(); },
           .other_mode =
-              [this, survey](DependentsCollector& collector) {
+              [this, survey, other](DependentsCollector& collector) {
                 const absl::Status status = Inside(visited_, [&] { return survey(collector); });
                 if (status.ok()) return;
                 collector.OtherModeUnreadable(
-                    absl::StrCat("rules of the other iptables mode: ", status.message()));
+                    absl::StrCat("rules of iptables ", netlink::BackendKindName(other),
+                                 ", which cannot be read: ", status.message()));
               }};
 }
 

@@ -114,7 +114,6 @@ ConnLabelNames ParseConnLabelNames(absl::string_view text) {
     const size_t size = std::min(text.substr(0, kLongestLine).find('\n'), kLongestLine - 1) + 1;
     const std::string line(text.substr(0, size));
     text.remove_prefix(std::min(size, text.size()));
-    if (absl::StartsWith(line, "#")) continue;
     char* end = nullptr;
     const uint64_t number = std::strtoul(line.c_str(), &end, 0);
     if (end == line.c_str() || number >= kLabelsWithNames) continue;

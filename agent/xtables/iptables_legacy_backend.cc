@@ -137,9 +137,7 @@ class IptablesLegacyBackend : public netlink::Backend {
     for (const Family family : netlink::kFamilies) {
       programs_.emplace(family, FindIptablesLegacyPrograms(*runner_, family, options_.directories));
     }
-    absl::Status status = programs_.at(Family::kIPv4).status();
-    status.Update(netns_.Check());
-    return status;
+    return programs_.at(Family::kIPv4).status();
   }
 
   netlink::BackendKind kind() const override { return netlink::BackendKind::kIptablesLegacy; }

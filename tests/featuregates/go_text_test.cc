@@ -261,5 +261,11 @@ TEST(QuoteForMessageTest, EscapesAndCutsWhatItShows) {
             "\"" + std::string(59, 'x') + "\"...");
 }
 
+TEST(WrappedTest, BreaksLinesBetweenWords) {
+  EXPECT_EQ(Wrapped("a b", 2, "- "), "  - a b\n");
+  const std::string word(60, 'x');
+  EXPECT_EQ(Wrapped(word + " " + word, 2, "- "), "  - " + word + "\n    " + word + "\n");
+}
+
 }  // namespace
 }  // namespace kipt::featuregates

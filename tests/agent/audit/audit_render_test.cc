@@ -42,12 +42,6 @@ TEST(AuditTextTest, AnAllowedFindingGivesItsReasonInsteadOfAdvice) {
   EXPECT_THAT(text, EndsWith("0 errors, 0 warnings, 0 for information, 1 allowed\n"));
 }
 
-TEST(AuditTextTest, WrapsBetweenWords) {
-  EXPECT_EQ(Wrapped("a b", 2, "- "), "  - a b\n");
-  const std::string word(60, 'x');
-  EXPECT_EQ(Wrapped(word + " " + word, 2, "- "), "  - " + word + "\n    " + word + "\n");
-}
-
 // A process may call itself what it likes, and so names its network namespace; a chain's name takes
 // any byte but space.
 TEST(AuditTextTest, LetsNoNameReachTheTerminal) {
