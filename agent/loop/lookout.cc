@@ -28,7 +28,7 @@ namespace {
 constexpr char kInitialPidNamespace[] = "pid:[4026531836]";
 
 constexpr size_t kMaxCommandLine = 256;
-constexpr char kCut[] = "...";
+constexpr absl::string_view kCut = "...";
 // Every byte of an argument is at least one in the result, so more need not be read.
 constexpr size_t kCommandLineBytes = 320;
 // proc_pid_comm(5): 15 and a newline.
@@ -73,7 +73,7 @@ std::string CommandLine(absl::string_view bytes) {
   size_t fitting = 0;
   const auto add = [&](absl::string_view text) {
     line.append(text.data(), text.size());
-    if (line.size() <= kMaxCommandLine - (sizeof(kCut) - 1)) fitting = line.size();
+    if (line.size() <= kMaxCommandLine - kCut.size()) fitting = line.size();
   };
   for (const absl::string_view argument : absl::StrSplit(bytes, '\0')) {
     if (!line.empty()) add(" ");
