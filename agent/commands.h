@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/commands.h
-//
 // The one-shot commands: each reads the kernel through a Backend and prints a report.
 #ifndef KIPT_AGENT_COMMANDS_H_
 #define KIPT_AGENT_COMMANDS_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/daemon.h
-//
 // `kube-iptables-agent run`: the Agent as a program of its own, with logs, signals, endpoints,
 // configuration reload, a service manager, and as few privileges as it needs. What it logs is in
 // round_log.cc.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/node_agent.h
-//
 // The library's front door: what `kube-iptables-agent run` does for one network namespace, inside a
 // host program (a kubelet-like node agent) that brings its own event loop, log and configuration.
 //

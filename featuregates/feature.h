@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: featuregates/feature.h
-//
 // A feature gate as a value: its stage in each release.
 //
 //   inline constexpr Milestone kFasterSyncLife[] = {

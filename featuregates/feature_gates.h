@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: featuregates/feature_gates.h
-//
 // Which features are on: declarations and overrides in, an immutable value out. Syntax, meaning and
 // messages are those of k8s.io/component-base/featuregate as of Kubernetes 1.34 (dependencies
 // between gates: 1.35). Where Go walks a map in random order, this goes in the order of names.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: featuregates/go_text.h
-//
 // What Go's strings and strconv packages do to text, so that flags and messages read as kubelet's;
 // and the one escape for foreign text (comments and names of rules, chains, processes, files) that
 // is printed. Pure functions.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: featuregates/known_features.h
-//
 // Kubelet's feature gates that decide about iptables, our own, and the releases that we emulate.
 #ifndef KIPT_FEATUREGATES_KNOWN_FEATURES_H_
 #define KIPT_FEATUREGATES_KNOWN_FEATURES_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: netlink/attributes.h
-//
 // Netlink attributes, read from bytes that may be anything. Integers of nf_tables are big endian.
 #ifndef KIPT_NETLINK_ATTRIBUTES_H_
 #define KIPT_NETLINK_ATTRIBUTES_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: netlink/backend.h
-//
 // Reads the kernel's rules as values and applies transactions. A Backend decides nothing: retries,
 // ownership and policy belong to its callers.
 #ifndef KIPT_NETLINK_BACKEND_H_

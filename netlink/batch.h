@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: netlink/batch.h
-//
 // A Transaction as one nf_tables batch, committed whole or not at all. Remembers the operation of
 // each message for errors.
 #ifndef KIPT_NETLINK_BATCH_H_

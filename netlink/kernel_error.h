@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: netlink/kernel_error.h
-//
 // The kernel's errno as absl::Status: what an error of nf_tables means, and what to do about it.
 #ifndef KIPT_NETLINK_KERNEL_ERROR_H_
 #define KIPT_NETLINK_KERNEL_ERROR_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: netlink/nf_tables.h
-//
 // The kernel's headers of nf_tables, in the order in which they can be included.
 #ifndef KIPT_NETLINK_NF_TABLES_H_
 #define KIPT_NETLINK_NF_TABLES_H_

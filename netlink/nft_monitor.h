@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: netlink/nft_monitor.h
-//
 // The two Monitors of nf_tables (WatchMode). See netlink/README.md, "Events".
 #ifndef KIPT_NETLINK_NFT_MONITOR_H_
 #define KIPT_NETLINK_NFT_MONITOR_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: netlink/nft_requests.h
-//
 // GET requests of nf_tables, several in one datagram, and what is read with them at one generation:
 // surveys and native tables.
 #ifndef KIPT_NETLINK_NFT_REQUESTS_H_

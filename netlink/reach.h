@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: netlink/reach.h
-//
 // Whether packets reach a rule: a walk along the rules of a chain and into the chains that they
 // jump to. A rule with a condition counts as one that keeps no packet from the next rule.
 #ifndef KIPT_NETLINK_REACH_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: netlink/rule_codec.h
-//
 // Rules as nf_tables holds them. Encoding has one form, which every iptables 1.8.x reads correctly
 // (for native rules: nft(8)'s). Decoding accepts every form that iptables-nft, nft and we write
 // (README.md), and nothing whose meaning differs.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: netlink/ruleset.h
-//
 // The current or desired state of the kernel as values: families, tables, chains, rules, and the
 // Snapshot of what was observed. Their text is iptables-save(8)'s.
 //

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: netlink/socket.h
-//
 // One netlink socket, and all that can go wrong with it: interrupted calls, full buffers, cut-off
 // messages, interrupted dumps, a kernel that does not answer.
 #ifndef KIPT_NETLINK_SOCKET_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: netlink/statement.h
-//
 // The meaning of a rule's expressions (NFTA_RULE_EXPRESSIONS): one Statement for each option that
 // iptables-save would print. rule_codec makes a Rule of them, if each has a place in it;
 // rule_display makes the text of an opaque one.

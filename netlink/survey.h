@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: netlink/survey.h
-//
 // All tables of one iptables mode, of any family and program. Backend::Read asks for chains by
 // name; a Survey has everything.
 #ifndef KIPT_NETLINK_SURVEY_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: netlink/transaction.h
-//
 // Operations to be applied to the ruleset as it was at one generation, all or nothing, each on what
 // the ones before it left. A Backend refuses what does not fit.
 #ifndef KIPT_NETLINK_TRANSACTION_H_

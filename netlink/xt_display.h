@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: netlink/xt_display.h
-//
 // Other programs' xtables matches and targets as iptables-save prints them: those of service
 // proxies, network plugins, container engines and firewalls. Any unknown flag, mode or value: no
 // text.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: netlink/xt_info.h
-//
 // The xtables matches and targets of our vocabulary as the kernel's structs (NFTA_MATCH_INFO,
 // NFTA_TARGET_INFO). Those that are only shown are in xt_display.h.
 //

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/audit/audit.h
-//
 // Who on a node depends on kubelet's chains, on the mark bits that they use, or on kube-proxy to
 // keep them; and what becomes of it once IPTablesOwnershipCleanup (KEP-3178) is on. Only gathering
 // reads the node.

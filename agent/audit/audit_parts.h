@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/audit/audit_parts.h
-//
 // The parts of an audit: each reports to a FindingCollector, and audit.cc calls each once. Advice
 // and words that they share.
 #ifndef KIPT_AGENT_AUDIT_AUDIT_PARTS_H_

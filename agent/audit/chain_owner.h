@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/audit/chain_owner.h
-//
 // The iptables chains of one family in a survey; and whose a chain or a rule is, by the names and
 // comments that programs are known by: a likely owner, for people. Nothing is ever changed because
 // of it. Pure.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/audit/json.h
-//
 // How audit and reports write JSON. Only sources that write it include this: nlohmann/json is slow
 // to compile. Not installed.
 #ifndef KIPT_AGENT_AUDIT_JSON_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/audit/rule_words.h
-//
 // The text of a rule, as iptables-save spells it, in words and in plain sentences, for
 // explanations. Any bytes give an answer: what is not known is kept as text. Findings, owners and
 // kube-proxy's release come from the values of netlink::SurveyRule.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/config/command_line.h
-//
 // The command line as a value: the command and the given flags, not resolved yet (config.h).
 // Spelling and messages are those of kubelet's flags (github.com/spf13/pflag), so that a kubelet's
 // command line can be copied here.

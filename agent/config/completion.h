@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/config/completion.h
-//
 // Completion of a command line by bash and zsh, from a description of the program. Manual pages
 // (deploy/debian/manual_page.h) are made from it, too. The shells run a short script, which asks
 // the program itself: `PROGRAM __complete WORD...`.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/config/config.h
-//
 // Flags as values, and the effective configuration: flags over file over defaults, resolved at the
 // emulated Kubernetes release, and checked.
 #ifndef KIPT_AGENT_CONFIG_CONFIG_H_

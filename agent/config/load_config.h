@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/config/load_config.h
-//
 // The configuration of the program: flags over a file over defaults. Two kinds of file are read:
 //
 //   apiVersion: kube-iptables-agent/v1alpha1    our own: an unknown field is an error

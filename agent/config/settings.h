@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/config/settings.h
-//
 // The agent's settings as one table, which everything that parses, prints or documents them reads.
 // A new setting is a field in Flags, a field in Config and a row here.
 #ifndef KIPT_AGENT_CONFIG_SETTINGS_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/config/value_texts.h
-//
 // Values as flags and configuration files write them: durations, as Go's time package reads and
 // prints them ("1m0s", "90s", "1h30m", "500ms", "1.5s"), and addresses to listen on, "HOST:PORT".
 // Pure functions.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/config/yaml_document.h
-//
 // One YAML document as a tree in which every value knows its line, and a typed reader that refuses
 // what merely converts. The parser accepts no more than a configuration needs: one document, no
 // duplicate keys, bounded size, depth and number of values. Anchors, aliases and merge keys are

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/detect/host_files.h
-//
 // Reads the host's files: which iptables its `iptables` is, and which CNI configurations name a
 // kubelet chain.
 #ifndef KIPT_AGENT_DETECT_HOST_FILES_H_

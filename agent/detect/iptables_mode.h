@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/detect/iptables_mode.h
-//
 // Decides which iptables a node uses, nft or legacy, per IP family, with the evidence. Pure;
 // mode_evidence.h gathers what it weighs.
 #ifndef KIPT_AGENT_DETECT_IPTABLES_MODE_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/detect/mode_evidence.h
-//
 // Gathers what DecideMode weighs, opens the backend of the iptables in use, and reads the other
 // one, without creating or loading anything:
 //

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/detect/routing.h
-//
 // The node's routing, as far as it concerns kubelet's rules:
 //
 //   * Routing rules that read the packet mark (`ip rule add fwmark ...`) react to the bits that

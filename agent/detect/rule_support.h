@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/detect/rule_support.h
-//
 // Which modules the running kernel has, by reading files only: a request to a part of netfilter
 // that is not loaded makes the kernel run modprobe.
 //

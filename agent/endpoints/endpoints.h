@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/endpoints/endpoints.h
-//
 // The two HTTP addresses, and what they answer:
 //
 //   health address:  /healthz /livez /readyz, with ?verbose as Kubernetes' own

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/endpoints/http_server.h
-//
 // A small HTTP/1.1 server for health and metrics: GET and HEAD, no bodies, one thread, bounded in
 // connections, memory and time. Wraps libmicrohttpd.
 #ifndef KIPT_AGENT_ENDPOINTS_HTTP_SERVER_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/endpoints/metric_rows.h
-//
 // Every metric as one row of a table: its name, help and kind, and how its values are read.
 #ifndef KIPT_AGENT_ENDPOINTS_METRIC_ROWS_H_
 #define KIPT_AGENT_ENDPOINTS_METRIC_ROWS_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/endpoints/metrics.h
-//
 // What the agent does, as numbers for Prometheus: a constant number of series, whose labels hold
 // our own words only (chains, flags, status codes). Names begin with kube_iptables_agent_, except
 // kubernetes_feature_enabled and process_*, which every program calls so.

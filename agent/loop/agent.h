@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/loop/agent.h
-//
 // Keeps a ruleset in place: checks whenever another process changes something, repairs, and reports
 // what it did. No logs, flags, signals or threads; everything runs on the thread of its EventLoop.
 #ifndef KIPT_AGENT_LOOP_AGENT_H_

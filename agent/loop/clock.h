@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/loop/clock.h
-//
 // Steady time, the retry of attempts, the pace of checks, and the event loop.
 #ifndef KIPT_AGENT_LOOP_CLOCK_H_
 #define KIPT_AGENT_LOOP_CLOCK_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/loop/events.h
-//
 // What the agent reports: an Event at the end of each round, and its AgentState at any time.
 #ifndef KIPT_AGENT_LOOP_EVENTS_H_
 #define KIPT_AGENT_LOOP_EVENTS_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/loop/lookout.h
-//
 // Who writes: watches for commits of other processes (Lookout), describes each writer in terms that
 // an operator can act upon, and names those that may have done the damage of a check (Suspects).
 #ifndef KIPT_AGENT_LOOP_LOOKOUT_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/loop/plan.h
-//
 // One check: what exists, compared with what is desired (Compare), and the removal of what is stale
 // and unclaimed: at once for a command (Retire), at quiet moments for a running agent (Retirer).
 #ifndef KIPT_AGENT_LOOP_PLAN_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/loop/reconciler.h
-//
 // Desired -> observed -> diff -> transaction -> report: one check, or one synchronisation, through
 // any Backend.
 #ifndef KIPT_AGENT_LOOP_RECONCILER_H_

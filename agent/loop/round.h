@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/loop/round.h
-//
 // One round of the agent's loop, and what follows from it: what was damaged, how often it is
 // repaired (Damping), and the state of each family. Pure.
 #ifndef KIPT_AGENT_LOOP_ROUND_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/node/node.h
-//
 // A Node finds out which iptables the machine uses, its backend, what it can hold, what is desired
 // there, and who depends on what is stale. A HostedAgent is a Node and the Agent that keeps its
 // rules in place: the core of `kube-iptables-agent run` and of agent/node_agent.h, which describes

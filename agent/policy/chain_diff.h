@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/policy/chain_diff.h
-//
 // How one chain of ours, or one jump of ours in a base chain, gets from the observed to the desired
 // state. Not installed: diff.h is the promise.
 #ifndef KIPT_AGENT_POLICY_CHAIN_DIFF_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/policy/claims.h
-//
 // Who on this node depends on kubelet's chains, and the claims that follow: the reasons for which
 // retirement (retirement.h) keeps something. Claims are per family and iptables mode. What cannot
 // be read counts as a claim. Pure.

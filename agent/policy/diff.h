@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/policy/diff.h
-//
 // PolicyInput (desired) x Snapshot (observed) -> Diff: what to change, what is in place, what is
 // stale, and what is wrong that we do not touch. Pure; the only code that judges foreign rules:
 //

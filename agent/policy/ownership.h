@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/policy/ownership.h
-//
 // What an observed chain or rule is: kubelet's, in which form, and whether it is whole;
 // kube-proxy's; or foreign. Pure.
 #ifndef KIPT_AGENT_POLICY_OWNERSHIP_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/policy/policy.h
-//
 // KEP-3178: which chains and rules a node must have, per mode and family. Pure; no kernel, no
 // flags. policy_tables.h holds the rows and is meant to be read with the KEP.
 #ifndef KIPT_AGENT_POLICY_POLICY_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/policy/policy_tables.h
-//
 // KEP-3178 as tables. This is the whole policy; policy.cc only filters it by mode and family.
 // Not installed: policy.h is the promise.
 #ifndef KIPT_AGENT_POLICY_POLICY_TABLES_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/policy/retirement.h
-//
 // What another mode, bit or family of kubelet's left behind: it is removed unless it is claimed
 // (claims.h). kubelet itself never does this. Pure.
 #ifndef KIPT_AGENT_POLICY_RETIREMENT_H_

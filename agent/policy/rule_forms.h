@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/policy/rule_forms.h
-//
 // The rules that kubelets have written since 1.17, each as a function of its mark bit (0..31) or
 // label; rules without one ignore the number. Also the names of their chains, and the martian rule
 // in nf_tables' own words.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/process/command.h
-//
 // Runs one program without a shell, for the iptables-legacy backend.
 #ifndef KIPT_AGENT_PROCESS_COMMAND_H_
 #define KIPT_AGENT_PROCESS_COMMAND_H_

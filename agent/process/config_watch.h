@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/process/config_watch.h
-//
 // Notices every change of a configuration file: written over, replaced by an editor, reached
 // through symbolic links that now lead elsewhere (a Kubernetes ConfigMap volume), removed, or new.
 #ifndef KIPT_AGENT_PROCESS_CONFIG_WATCH_H_

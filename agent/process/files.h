@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/process/files.h
-//
 // Files: owning descriptors, reading files whole, listing directories, watching, and resolving the
 // node's paths inside a container. No streams, because programs that other threads start would
 // inherit their descriptors.

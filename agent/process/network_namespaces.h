@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/process/network_namespaces.h
-//
 // Network namespaces: listing them, entering one, working in one without moving the caller, and
 // noticing that a thread has left.
 #ifndef KIPT_AGENT_PROCESS_NETWORK_NAMESPACES_H_

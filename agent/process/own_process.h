@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/process/own_process.h
-//
 // This process itself: its standard descriptors, heap, resource usage, privileges (system calls are
 // in syscall_filter.h), and what it reports to its service manager.
 #ifndef KIPT_AGENT_PROCESS_OWN_PROCESS_H_

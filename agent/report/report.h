@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/report/report.h
-//
 // The values of the data flow as text for people and as JSON for programs. The JSON's field names
 // are a promise, the text is not.
 #ifndef KIPT_AGENT_REPORT_REPORT_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/xtables/conn_label_names.h
-//
 // iptables-save prints a connection's label by its name in connlabel.conf. Rules are compared by
 // numbers, so names are converted to numbers first. Not installed.
 #ifndef KIPT_AGENT_XTABLES_CONN_LABEL_NAMES_H_

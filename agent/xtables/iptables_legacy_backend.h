@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/xtables/iptables_legacy_backend.h
-//
 // The iptables-legacy backend: runs iptables-legacy-save to read and iptables-legacy-restore
 // --noflush to write, at most once per family and direction, in PlanRestore's order.
 //

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/xtables/iptables_legacy_monitor.h
-//
 // The Monitor of the iptables-legacy backend. The kernel does not report changes of these tables,
 // but every program that changes them with iptables 1.6.2 or later opens xtables.lock before and
 // closes it afterwards, and inotify(7) reports that. Readers take the lock too, and one lock serves

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/xtables/iptables_legacy_programs.h
-//
 // The iptables-legacy programs of this machine: which there are, what their version can do, what
 // iptables-legacy-save prints, and why one failed. The exit code decides, because a program's
 // messages differ by version; only the name of a match that we asked for is read from them. Not

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/xtables/iptables_save.h
-//
 // The text of iptables-save as values: of a running iptables-legacy-save, and of files that an
 // administrator kept. Lossless about other programs' rules. Not installed.
 #ifndef KIPT_AGENT_XTABLES_IPTABLES_SAVE_H_

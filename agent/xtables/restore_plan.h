@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/xtables/restore_plan.h
-//
 // Changes the observed chains before iptables-restore is run, to find out what it cannot do: it
 // does not name the operation that it refuses, finds rules by number only, empties a chain that is
 // declared and exists, and has committed whole tables when it fails. Not installed.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/xtables/saved_rule.h
-//
 // One rule that iptables-save printed as a value. Not installed.
 #ifndef KIPT_AGENT_XTABLES_SAVED_RULE_H_
 #define KIPT_AGENT_XTABLES_SAVED_RULE_H_

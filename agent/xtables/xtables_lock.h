@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: agent/xtables/xtables_lock.h
-//
 // The lock of every program that writes iptables-legacy tables: flock(2) on one file,
 // /run/xtables.lock. The iptables-legacy programs take it for each table they change (iptables 1.8
 // xshared.c, xtables_lock); iptables-legacy-save and all of iptables-nft do not. Not installed.

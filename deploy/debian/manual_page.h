@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: deploy/debian/manual_page.h
-//
 // Manual pages of programs, from the description that their completions are made from: what a page
 // says of commands and flags is what the program itself knows. Used while building; not installed.
 #ifndef KIPT_DEPLOY_DEBIAN_MANUAL_PAGE_H_

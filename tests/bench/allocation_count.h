@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/bench/allocation_count.h
-//
 // malloc() and its kin, counted: in a program that links allocation_count.cc, and in programs that
 // are started with it, built as a shared object, in LD_PRELOAD.
 #ifndef KIPT_TESTS_BENCH_ALLOCATION_COUNT_H_

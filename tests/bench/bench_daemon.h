@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/bench/bench_daemon.h
-//
 // `kube-iptables-agent run` as it is measured: everything of kubelet's in place, both families.
 #ifndef KIPT_TESTS_BENCH_BENCH_DAEMON_H_
 #define KIPT_TESTS_BENCH_BENCH_DAEMON_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/bench/call_trace.h
-//
 // What something asks of the kernel, exactly: every system call of a process and all its
 // descendants, by ptrace(2). Much slower than untraced, so never where time is taken.
 #ifndef KIPT_TESTS_BENCH_CALL_TRACE_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/bench/contenders.h
-//
 // Who else can put kubelet's rules in place, in the calling thread's network namespace and both
 // families.
 #ifndef KIPT_TESTS_BENCH_CONTENDERS_H_

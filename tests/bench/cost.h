@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/bench/cost.h
-//
 // What something costs in time, measured often and summed up so that the machine's other work shows
 // as spread and not as a figure.
 #ifndef KIPT_TESTS_BENCH_COST_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/bench/figures.h
-//
 // Measured durations, and a verdict on them that a script can see.
 #ifndef KIPT_TESTS_BENCH_FIGURES_H_
 #define KIPT_TESTS_BENCH_FIGURES_H_

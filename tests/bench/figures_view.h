@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/bench/figures_view.h
-//
 // figures.json, read: {"stamp": what tests/stamp printed before the run, "machine": {...}, "table":
 // (table.h), "incidents": [of each run of incidents.h], "storms": (storms.h), "micro": (Google
 // Benchmark's own JSON)}. Any part but the stamp may be missing.

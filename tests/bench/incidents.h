@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/bench/incidents.h
-//
 // How long damage lasts.
 #ifndef KIPT_TESTS_BENCH_INCIDENTS_H_
 #define KIPT_TESTS_BENCH_INCIDENTS_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/bench/kernel_floor.h
-//
 // The least that nf_tables itself takes for a question and for a commit, with as little of our own
 // around it as there can be: what no program can go below.
 #ifndef KIPT_TESTS_BENCH_KERNEL_FLOOR_H_

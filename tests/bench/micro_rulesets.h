@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/bench/micro_rulesets.h
-//
 // What is wanted, and what stands, without a kernel.
 #ifndef KIPT_TESTS_BENCH_MICRO_RULESETS_H_
 #define KIPT_TESTS_BENCH_MICRO_RULESETS_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/bench/operations.h
-//
 // The rows of the table: what is measured, whoever does it.
 #ifndef KIPT_TESTS_BENCH_OPERATIONS_H_
 #define KIPT_TESTS_BENCH_OPERATIONS_H_

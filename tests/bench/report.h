@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/bench/report.h
-//
 // From what was measured to what is read: figures.json, the report and the points of the plot.
 #ifndef KIPT_TESTS_BENCH_REPORT_H_
 #define KIPT_TESTS_BENCH_REPORT_H_

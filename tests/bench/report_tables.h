@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/bench/report_tables.h
-//
 // The tables of the report, each as Markdown with its heading.
 #ifndef KIPT_TESTS_BENCH_REPORT_TABLES_H_
 #define KIPT_TESTS_BENCH_REPORT_TABLES_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/bench/service_rules.h
-//
 // The rules that kube-proxy makes for a number of services, as far as they make an agent's work
 // dearer: how many chains and rules stand, in which tables, and what jumps where.
 #ifndef KIPT_TESTS_BENCH_SERVICE_RULES_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/bench/storms.h
-//
 // What a daemon that watches nf_tables costs, and what it costs those who write.
 #ifndef KIPT_TESTS_BENCH_STORMS_H_
 #define KIPT_TESTS_BENCH_STORMS_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/bench/table.h
-//
 // Measures everything in operations.h, for every number of services and both iptables modes.
 #ifndef KIPT_TESTS_BENCH_TABLE_H_
 #define KIPT_TESTS_BENCH_TABLE_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/bench/verdicts.h
-//
 // What this project promises, against what was measured.
 #ifndef KIPT_TESTS_BENCH_VERDICTS_H_
 #define KIPT_TESTS_BENCH_VERDICTS_H_

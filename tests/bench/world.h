@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/bench/world.h
-//
 // One network namespace that holds kube-proxy's rules for a number of services, and in which
 // kubelet's are made, looked at, damaged and removed again.
 #ifndef KIPT_TESTS_BENCH_WORLD_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/faults/control.h
-//
 // Shared by the driver and the layer that is preloaded into the program under test: the points
 // where a fault can happen, the faults, and the page of memory through which the two communicate.
 #ifndef KIPT_TESTS_FAULTS_CONTROL_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/faults/daemon_faults.h
-//
 // One fault while the daemon deals with an incident.
 #ifndef KIPT_TESTS_FAULTS_DAEMON_FAULTS_H_
 #define KIPT_TESTS_FAULTS_DAEMON_FAULTS_H_

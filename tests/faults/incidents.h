@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/faults/incidents.h
-//
 // What happens on a node while the daemon runs there.
 #ifndef KIPT_TESTS_FAULTS_INCIDENTS_H_
 #define KIPT_TESTS_FAULTS_INCIDENTS_H_

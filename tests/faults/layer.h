@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/faults/layer.h
-//
 // Of the preloaded library: when a fault is due, and how the C library is come to behind it.
 #ifndef KIPT_TESTS_FAULTS_LAYER_H_
 #define KIPT_TESTS_FAULTS_LAYER_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/faults/plan.h
-//
 // Which faults can be tried where: counted in runs without a fault.
 #ifndef KIPT_TESTS_FAULTS_PLAN_H_
 #define KIPT_TESTS_FAULTS_PLAN_H_

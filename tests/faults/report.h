@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/faults/report.h
-//
 // tests/faults/report.md: how many runs were made where, and how they ended.
 #ifndef KIPT_TESTS_FAULTS_REPORT_H_
 #define KIPT_TESTS_FAULTS_REPORT_H_

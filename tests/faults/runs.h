@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/faults/runs.h
-//
 // Makes runs, many at once, and repeats what a busy machine may have failed.
 #ifndef KIPT_TESTS_FAULTS_RUNS_H_
 #define KIPT_TESTS_FAULTS_RUNS_H_

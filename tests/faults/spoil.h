@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/faults/spoil.h
-//
 // What can be wrong with what the kernel sent.
 #ifndef KIPT_TESTS_FAULTS_SPOIL_H_
 #define KIPT_TESTS_FAULTS_SPOIL_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/faults/stage.h
-//
 // One daemon in a network namespace of its own, to which an incident happens.
 #ifndef KIPT_TESTS_FAULTS_STAGE_H_
 #define KIPT_TESTS_FAULTS_STAGE_H_

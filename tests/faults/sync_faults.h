@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/faults/sync_faults.h
-//
 // One fault in one `sync`: of every kind, at every occurrence.
 #ifndef KIPT_TESTS_FAULTS_SYNC_FAULTS_H_
 #define KIPT_TESTS_FAULTS_SYNC_FAULTS_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/faults/tally.h
-//
 // The runs of one subject: which are planned, how each ended, and whether that is enough.
 #ifndef KIPT_TESTS_FAULTS_TALLY_H_
 #define KIPT_TESTS_FAULTS_TALLY_H_

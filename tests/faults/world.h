@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/faults/world.h
-//
 // The kernel that a fault happens before: its rules, ours and others', as they are prepared and as
 // iptables-save and nft, which know nothing of our program, say that they stand.
 #ifndef KIPT_TESTS_FAULTS_WORLD_H_

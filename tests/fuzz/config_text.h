@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// File: tests/fuzz/config_text.h
 #ifndef KIPT_TESTS_FUZZ_CONFIG_TEXT_H_
 #define KIPT_TESTS_FUZZ_CONFIG_TEXT_H_
 

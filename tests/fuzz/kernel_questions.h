@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/fuzz/kernel_questions.h
-//
 // What is asked of a kernel whose answers are fuzzed, and of the real one when the seeds are
 // recorded.
 #ifndef KIPT_TESTS_FUZZ_KERNEL_QUESTIONS_H_

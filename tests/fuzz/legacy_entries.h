@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/fuzz/legacy_entries.h
-//
 // Apart from the other files of the node: agent/xtables/iptables_legacy_monitor.h and
 // agent/detect/mode_evidence.h both have a IptablesLegacyTables, and cannot be included together.
 #ifndef KIPT_TESTS_FUZZ_LEGACY_ENTRIES_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/fuzz/random_rules.h
-//
 // Rulesets out of a fuzzer's bytes: every match and target that the model has, in chains that both
 // kinds of iptables take.
 #ifndef KIPT_TESTS_FUZZ_RANDOM_RULES_H_

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// File: tests/fuzz/require.h
 #ifndef KIPT_TESTS_FUZZ_REQUIRE_H_
 #define KIPT_TESTS_FUZZ_REQUIRE_H_
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/fuzz/scripted_kernel.h
-//
 // A kernel that answers what it was told to. The linker puts it under netlink (`--wrap`,
 // CMakeLists.txt): while a ScriptedKernel lives, what the product sends goes nowhere, and what it
 // receives is the script. While an AnswerRecorder lives, the real kernel answers and what it says

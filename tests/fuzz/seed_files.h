@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// File: tests/fuzz/seed_files.h
 #ifndef KIPT_TESTS_FUZZ_SEED_FILES_H_
 #define KIPT_TESTS_FUZZ_SEED_FILES_H_
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/fuzz/targets.h
-//
 // What is fuzzed: functions that take any bytes, and end the process where something does not hold
 // that the code promises. One executable of libFuzzer's is made of each (fuzz_NAME,
 // fuzzer_entry.cc); the tests run them over the committed seeds (seeds_test.cc, backends_test.cc).

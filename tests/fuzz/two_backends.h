@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/fuzz/two_backends.h
-//
 // nf_tables by netlink and legacy iptables by its programs, in one network namespace: what is done
 // through one is done through the other, and then four parties say what stands. They must agree:
 // the model, both backends' own reading, iptables-nft-save and iptables-legacy-save.

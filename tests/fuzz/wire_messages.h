@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/fuzz/wire_messages.h
-//
 // Netlink messages as a fuzzer's input and as what we would send.
 #ifndef KIPT_TESTS_FUZZ_WIRE_MESSAGES_H_
 #define KIPT_TESTS_FUZZ_WIRE_MESSAGES_H_

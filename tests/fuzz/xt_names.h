@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// File: tests/fuzz/xt_names.h
 #ifndef KIPT_TESTS_FUZZ_XT_NAMES_H_
 #define KIPT_TESTS_FUZZ_XT_NAMES_H_
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/interop/agent_fixture.h
-//
 // Runs the built kube-iptables-agent in a network namespace and with a /run of the test's own.
 #ifndef KIPT_TESTS_INTEROP_AGENT_FIXTURE_H_
 #define KIPT_TESTS_INTEROP_AGENT_FIXTURE_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/interop/daemon_fixture.h
-//
 // `kube-iptables-agent run` beside a test, in the test's own network namespace, so the endpoints
 // have their own ports there.
 #ifndef KIPT_TESTS_INTEROP_DAEMON_FIXTURE_H_

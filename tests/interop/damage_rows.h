@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/interop/damage_rows.h
-//
 // What people and programs do to kubelet's rules, as a table.
 #ifndef KIPT_TESTS_INTEROP_DAMAGE_ROWS_H_
 #define KIPT_TESTS_INTEROP_DAMAGE_ROWS_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/interop/label_fixture.h
-//
 // A node whose kubelet's chains act on labels of connections (ConnLabelMarking), or on marks, and a
 // component that asks them to.
 #ifndef KIPT_TESTS_INTEROP_LABEL_FIXTURE_H_

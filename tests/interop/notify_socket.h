@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/interop/notify_socket.h
-//
 // The service manager's end of $NOTIFY_SOCKET: sd_notify(3).
 #ifndef KIPT_TESTS_INTEROP_NOTIFY_SOCKET_H_
 #define KIPT_TESTS_INTEROP_NOTIFY_SOCKET_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/interop/packet_world.h
-//
 // Three network namespaces: outside is a client, a neighbour of the node; the calling thread's own
 // is the node, which forwards; inside is a receiver behind it. All neighbours know each other's
 // addresses.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/interop/refusal_fixture.h
-//
 // For tests of what must be refused: with words, an exit code, and a kernel in which nothing
 // changed.
 #ifndef KIPT_TESTS_INTEROP_REFUSAL_FIXTURE_H_

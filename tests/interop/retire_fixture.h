@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/interop/retire_fixture.h
-//
 // What stands before and after `--stale-chains=retire`, line by line, beside what kubelet left and
 // what a kube-proxy writes.
 #ifndef KIPT_TESTS_INTEROP_RETIRE_FIXTURE_H_

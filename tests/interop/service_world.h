@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/interop/service_world.h
-//
 // A node with pods behind it and a client before it, for the services of the captured rulesets: who
 // is reached through them, and from which address.
 #ifndef KIPT_TESTS_INTEROP_SERVICE_WORLD_H_

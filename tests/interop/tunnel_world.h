@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/interop/tunnel_world.h
-//
 // Two nodes, a pod behind each, and a VXLAN tunnel between them; and a neighbour of the one node
 // without a tunnel. The calling thread's own network namespace is that node. Who asks whom, over
 // each way that a packet can take through the node.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/kernel/backend_world.h
-//
 // What a Backend is held against: the backend, the kernel behind it, and another writer there. The
 // fake, nf_tables and legacy iptables are such worlds.
 #ifndef KIPT_TESTS_KERNEL_BACKEND_WORLD_H_

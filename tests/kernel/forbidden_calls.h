@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/kernel/forbidden_calls.h
-//
 // System calls that an agent without privileges must not get through. All of them are made so that
 // nothing would happen to the machine if they did.
 #ifndef KIPT_TESTS_KERNEL_FORBIDDEN_CALLS_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/kernel/iptables_legacy_monitor_fixture.h
-//
 // The monitor of legacy iptables beside the real programs. Each test has a network namespace and a
 // /run of its own: the machine's lock is never touched.
 #ifndef KIPT_TESTS_KERNEL_IPTABLES_LEGACY_MONITOR_FIXTURE_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/kernel/martian_world.h
-//
 // A node that routes 127.0.0.0/8 as kube-proxy makes it (route_localnet), a neighbour on its link,
 // and packets that meet the node's connection tracking in every way there is.
 #ifndef KIPT_TESTS_KERNEL_MARTIAN_WORLD_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/kernel/nft_fixture.h
-//
 // The nft backend in a network namespace of its own, beside the programs that share nf_tables with
 // it.
 #ifndef KIPT_TESTS_KERNEL_NFT_FIXTURE_H_

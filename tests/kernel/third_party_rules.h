@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/kernel/third_party_rules.h
-//
 // Rules as network plugins, container engines and firewalls write them, written by hand after what
 // they print: input of iptables-restore -c.
 #ifndef KIPT_TESTS_KERNEL_THIRD_PARTY_RULES_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/kernel/unprivileged_child.h
-//
 // A child process to give privileges up in, and what the kernel says about a thread.
 #ifndef KIPT_TESTS_KERNEL_UNPRIVILEGED_CHILD_H_
 #define KIPT_TESTS_KERNEL_UNPRIVILEGED_CHILD_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/monitoring/monitoring_files.h
-//
 // What deploy/prometheus and deploy/grafana ask Prometheus, as values.
 #ifndef KIPT_TESTS_MONITORING_MONITORING_FILES_H_
 #define KIPT_TESTS_MONITORING_MONITORING_FILES_H_

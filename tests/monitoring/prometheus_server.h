@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/monitoring/prometheus_server.h
-//
 // Debian's Prometheus in the calling thread's network namespace, and its HTTP interface.
 #ifndef KIPT_TESTS_MONITORING_PROMETHEUS_SERVER_H_
 #define KIPT_TESTS_MONITORING_PROMETHEUS_SERVER_H_

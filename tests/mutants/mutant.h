@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/mutants/mutant.h
-//
 // What tests/mutants/run writes into a copy of a source. Every mutant has a number; KIPT_MUTANT in
 // the environment says which of them a process is, and without it the source means what it says.
 #ifndef KIPT_TESTS_MUTANTS_MUTANT_H_

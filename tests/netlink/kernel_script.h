@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/netlink/kernel_script.h
-//
 // Answers of nf_tables written by hand, for a ScriptedKernel to give.
 #ifndef KIPT_TESTS_NETLINK_KERNEL_SCRIPT_H_
 #define KIPT_TESTS_NETLINK_KERNEL_SCRIPT_H_

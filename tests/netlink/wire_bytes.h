@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/netlink/wire_bytes.h
-//
 // Messages of nf_tables made byte by byte, from linux/netfilter/nf_tables.h and nothing else: what
 // the codec is tested against must not come from the codec or its library.
 #ifndef KIPT_TESTS_NETLINK_WIRE_BYTES_H_

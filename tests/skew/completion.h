@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/completion.h
-//
 // The command line of kube-iptables-skew, described for its completions and its manual page.
 #ifndef KIPT_TESTS_SKEW_COMPLETION_H_
 #define KIPT_TESTS_SKEW_COMPLETION_H_

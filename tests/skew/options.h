@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/options.h
-//
 // The command line of kube-iptables-skew as one checked value.
 #ifndef KIPT_TESTS_SKEW_OPTIONS_H_
 #define KIPT_TESTS_SKEW_OPTIONS_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/soak/agent_settings.h
-//
 // What the daemon is told to do, as values and as its configuration file.
 #ifndef KIPT_TESTS_SOAK_AGENT_SETTINGS_H_
 #define KIPT_TESTS_SOAK_AGENT_SETTINGS_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/soak/daemon.h
-//
 // The daemon of a node, through all its lives.
 #ifndef KIPT_TESTS_SOAK_DAEMON_H_
 #define KIPT_TESTS_SOAK_DAEMON_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/soak/disturbances.h
-//
 // What happens to the daemon itself.
 #ifndef KIPT_TESTS_SOAK_DISTURBANCES_H_
 #define KIPT_TESTS_SOAK_DISTURBANCES_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/soak/floor.h
-//
 // How much a run has to judge before its silence means anything.
 #ifndef KIPT_TESTS_SOAK_FLOOR_H_
 #define KIPT_TESTS_SOAK_FLOOR_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/soak/gate.h
-//
 // Many may pass at once, or one alone. std::shared_mutex lets those who share starve the one who
 // waits alone; here whoever comes first goes first.
 #ifndef KIPT_TESTS_SOAK_GATE_H_

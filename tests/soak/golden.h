@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/soak/golden.h
-//
 // What iptables-save would print on a node to which nothing has ever happened, and how what it
 // prints differs from that and the ledger.
 #ifndef KIPT_TESTS_SOAK_GOLDEN_H_

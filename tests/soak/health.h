@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/soak/health.h
-//
 // What the daemon takes of the machine, and whether it answers.
 #ifndef KIPT_TESTS_SOAK_HEALTH_H_
 #define KIPT_TESTS_SOAK_HEALTH_H_

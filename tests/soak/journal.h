@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/soak/journal.h
-//
 // What happened, when, and what of it was wrong. Safe for use by several threads.
 #ifndef KIPT_TESTS_SOAK_JOURNAL_H_
 #define KIPT_TESTS_SOAK_JOURNAL_H_

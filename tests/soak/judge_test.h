@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/soak/judge_test.h
-//
 // A judge is tested with records just under and just over the limits of a run on an idle machine
 // and of one on a busy machine.
 #ifndef KIPT_TESTS_SOAK_JUDGE_TEST_H_

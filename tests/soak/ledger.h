@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/soak/ledger.h
-//
 // What each foreign writer has made and nobody has taken away since: at a quiet moment all of it
 // stands, once, in its writer's order. Safe for use by several threads.
 #ifndef KIPT_TESTS_SOAK_LEDGER_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/soak/look.h
-//
 // Reads the rules whenever the kernel reports that they may have changed. nft: each commit is an
 // event. iptables-legacy: a program that closes xtables.lock may have written; while a rule is
 // missing, the rules are also read every 20 ms.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/soak/node.h
-//
 // A node that is soaked: its namespaces, what is wanted of it, who may act now.
 #ifndef KIPT_TESTS_SOAK_NODE_H_
 #define KIPT_TESTS_SOAK_NODE_H_

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// File: tests/soak/options.h
 #ifndef KIPT_TESTS_SOAK_OPTIONS_H_
 #define KIPT_TESTS_SOAK_OPTIONS_H_
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/soak/quiet.h
-//
 // Quiet moments: the writers pause, and everything must be in place.
 #ifndef KIPT_TESTS_SOAK_QUIET_H_
 #define KIPT_TESTS_SOAK_QUIET_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/soak/sight.h
-//
 // The test's own reader of rules. It decides when the rules of a guard did not exist, so none of it
 // is the product's: nft rules come from the kernel through libnftnl, iptables-legacy rules are the
 // text of iptables-legacy-save.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/soak/soak.h
-//
 // One node, from its first packet to its end.
 #ifndef KIPT_TESTS_SOAK_SOAK_H_
 #define KIPT_TESTS_SOAK_SOAK_H_

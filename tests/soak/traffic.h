@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/soak/traffic.h
-//
 // Packets that never cease: UDP, and TCP connections, of both families. Those to a pod's port must
 // arrive masqueraded. Those to a port of the node that a user drops must not arrive, nor must
 // martian packets.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/soak/windows.h
-//
 // When which protection did not stand, as it was seen in the kernel, and who was about to take it
 // away. Safe for use by several threads.
 #ifndef KIPT_TESTS_SOAK_WINDOWS_H_

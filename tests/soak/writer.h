@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/soak/writer.h
-//
 // Those who write to iptables beside the daemon. Each acts at random moments on a thread of its
 // own, in the node's namespace.
 #ifndef KIPT_TESTS_SOAK_WRITER_H_

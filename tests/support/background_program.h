@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/support/background_program.h
-//
 // A program that runs beside the test: a daemon, a loop of damage.
 #ifndef KIPT_TESTS_SUPPORT_BACKGROUND_PROGRAM_H_
 #define KIPT_TESTS_SUPPORT_BACKGROUND_PROGRAM_H_

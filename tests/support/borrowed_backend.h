@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/support/borrowed_backend.h
-//
 // A backend that hands its calls to one that the test keeps: for code that owns its backend, and
 // for backends that differ from another in one call.
 #ifndef KIPT_TESTS_SUPPORT_BORROWED_BACKEND_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/support/echo_call.h
-//
 // Who comes through, from which address, and whether the answer finds its way back: UDP and TCP,
 // IPv4 and IPv6.
 #ifndef KIPT_TESTS_SUPPORT_ECHO_CALL_H_

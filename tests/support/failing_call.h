@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/support/failing_call.h
-//
 // System calls that fail on demand, for errors that a kernel hardly ever returns.
 #ifndef KIPT_TESTS_SUPPORT_FAILING_CALL_H_
 #define KIPT_TESTS_SUPPORT_FAILING_CALL_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/support/fake_backend.h
-//
 // A kernel in memory behind the Backend interface. It has semantics: what nf_tables refuses it
 // refuses with the same status code, a transaction applies whole or not at all, and the generation
 // moves only when something changed. tests/kernel/backend_contract_test.cc holds it to the kernel.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/support/fake_command_runner.h
-//
 // Programs that are never run: each answers what the test says, and every request is kept.
 #ifndef KIPT_TESTS_SUPPORT_FAKE_COMMAND_RUNNER_H_
 #define KIPT_TESTS_SUPPORT_FAKE_COMMAND_RUNNER_H_

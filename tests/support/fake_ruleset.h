@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/support/fake_ruleset.h
-//
 // The rulesets of a kernel in memory, and what nf_tables does to them: FakeBackend is their door.
 #ifndef KIPT_TESTS_SUPPORT_FAKE_RULESET_H_
 #define KIPT_TESTS_SUPPORT_FAKE_RULESET_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/support/foreign_writer.h
-//
 // Another program that writes to nf_tables, much and often: what a daemon that listens must bear.
 #ifndef KIPT_TESTS_SUPPORT_FOREIGN_WRITER_H_
 #define KIPT_TESTS_SUPPORT_FOREIGN_WRITER_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/support/generation_listener.h
-//
 // Counts the nf_tables transactions of a network namespace, with the names of who made them.
 #ifndef KIPT_TESTS_SUPPORT_GENERATION_LISTENER_H_
 #define KIPT_TESTS_SUPPORT_GENERATION_LISTENER_H_

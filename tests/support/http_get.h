@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/support/http_get.h
-//
 // One HTTP request to 127.0.0.1, in the calling thread's network namespace.
 #ifndef KIPT_TESTS_SUPPORT_HTTP_GET_H_
 #define KIPT_TESTS_SUPPORT_HTTP_GET_H_

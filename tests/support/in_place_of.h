@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/support/in_place_of.h
-//
 // Something else stands where a file of the system's was, in this test's mount namespace
 // (private_run.h).
 #ifndef KIPT_TESTS_SUPPORT_IN_PLACE_OF_H_

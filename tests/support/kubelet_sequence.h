@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/support/kubelet_sequence.h
-//
 // What kubelets of several generations tell iptables to do, argument for argument: the yardstick
 // our own result is held against. Nothing here uses the project's own policy.
 //

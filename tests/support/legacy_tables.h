@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/support/legacy_tables.h
-//
 // Which tables legacy iptables has: looking at any other with its programs would make it.
 #ifndef KIPT_TESTS_SUPPORT_LEGACY_TABLES_H_
 #define KIPT_TESTS_SUPPORT_LEGACY_TABLES_H_

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// File: tests/support/lock_holder.h
 #ifndef KIPT_TESTS_SUPPORT_LOCK_HOLDER_H_
 #define KIPT_TESTS_SUPPORT_LOCK_HOLDER_H_
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/support/netns.h
-//
 // Throwaway network namespaces: they are gone with the last descriptor and process that is in them.
 #ifndef KIPT_TESTS_SUPPORT_NETNS_H_
 #define KIPT_TESTS_SUPPORT_NETNS_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/support/netns_fixture.h
-//
 // Nothing a test does to nf_tables can reach the machine's own rules: a fixture that gets no
 // namespace of its own fails, it does not go on and it does not skip.
 #ifndef KIPT_TESTS_SUPPORT_NETNS_FIXTURE_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/support/packet_stream.h
-//
 // UDP at a steady rate, every packet of a connection of its own: nat looks at the first packet of a
 // connection only, and so what it does now shows in new connections only.
 #ifndef KIPT_TESTS_SUPPORT_PACKET_STREAM_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/support/private_run.h
-//
 // A /run of one's own. Network namespaces do not separate /run/xtables.lock, the one lock of
 // all legacy iptables: without this a test waits for the machine's own writers, and they for it.
 #ifndef KIPT_TESTS_SUPPORT_PRIVATE_RUN_H_

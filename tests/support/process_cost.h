@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/support/process_cost.h
-//
 // What a running process costs, as the kernel counts it: proc_pid_status(5), proc_pid_stat(5) and
 // /proc/PID/task/TID/schedstat (Documentation/scheduler/sched-stats.rst).
 #ifndef KIPT_TESTS_SUPPORT_PROCESS_COST_H_

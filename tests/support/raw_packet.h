@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/support/raw_packet.h
-//
 // IPv4 packets made byte by byte, for what no socket of a well-behaved program sends.
 #ifndef KIPT_TESTS_SUPPORT_RAW_PACKET_H_
 #define KIPT_TESTS_SUPPORT_RAW_PACKET_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/support/raw_rules.h
-//
 // The kernel's own bytes of every nf_tables rule: what no program's rendering can hide.
 #ifndef KIPT_TESTS_SUPPORT_RAW_RULES_H_
 #define KIPT_TESTS_SUPPORT_RAW_RULES_H_

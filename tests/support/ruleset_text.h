@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/support/ruleset_text.h
-//
 // Whole rulesets and native tables as text, which only tests print.
 #ifndef KIPT_TESTS_SUPPORT_RULESET_TEXT_H_
 #define KIPT_TESTS_SUPPORT_RULESET_TEXT_H_

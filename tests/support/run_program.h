@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/support/run_program.h
-//
 // Runs one program as a user would, without a shell, and keeps what it printed.
 #ifndef KIPT_TESTS_SUPPORT_RUN_PROGRAM_H_
 #define KIPT_TESTS_SUPPORT_RUN_PROGRAM_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/support/saved_rules.h
-//
 // What iptables-nft-save and iptables-legacy-save print, as values that can be compared line by
 // line.
 #ifndef KIPT_TESTS_SUPPORT_SAVED_RULES_H_

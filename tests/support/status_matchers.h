@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/support/status_matchers.h
-//
 // Matchers for absl::Status and absl::StatusOr<T>. Abseil has its own since 20230125; Debian 12 has
 // an older one.
 #ifndef KIPT_TESTS_SUPPORT_STATUS_MATCHERS_H_

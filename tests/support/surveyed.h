@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/support/surveyed.h
-//
 // Rules of a survey, written as iptables-save spells them.
 #ifndef KIPT_TESTS_SUPPORT_SURVEYED_H_
 #define KIPT_TESTS_SUPPORT_SURVEYED_H_

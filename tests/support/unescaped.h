@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/support/unescaped.h
-//
 // What must never reach a terminal, a log, a graph or a page: read here without the product's code.
 #ifndef KIPT_TESTS_SUPPORT_UNESCAPED_H_
 #define KIPT_TESTS_SUPPORT_UNESCAPED_H_

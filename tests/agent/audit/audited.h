@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/agent/audit/audited.h
-//
 // Rulesets to audit: of testdata, or written in the test.
 #ifndef KIPT_TESTS_AGENT_AUDIT_AUDITED_H_
 #define KIPT_TESTS_AGENT_AUDIT_AUDITED_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/agent/endpoints/metric_values.h
-//
 // What Metrics says, series by series, and configurations to tell it of.
 #ifndef KIPT_TESTS_AGENT_ENDPOINTS_METRIC_VALUES_H_
 #define KIPT_TESTS_AGENT_ENDPOINTS_METRIC_VALUES_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/agent/loop/agent_fixture.h
-//
 // An agent's loop over the kernel in memory, in real time.
 #ifndef KIPT_TESTS_AGENT_LOOP_AGENT_FIXTURE_H_
 #define KIPT_TESTS_AGENT_LOOP_AGENT_FIXTURE_H_

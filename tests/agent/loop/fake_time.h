@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// File: tests/agent/loop/fake_time.h
 #ifndef KIPT_TESTS_AGENT_LOOP_FAKE_TIME_H_
 #define KIPT_TESTS_AGENT_LOOP_FAKE_TIME_H_
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/agent/policy/ipv4_plans.h
-//
 // What tests of the policy want of IPv4, and what they find to do.
 #ifndef KIPT_TESTS_AGENT_POLICY_IPV4_PLANS_H_
 #define KIPT_TESTS_AGENT_POLICY_IPV4_PLANS_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/agent/process/config_watch_fixture.h
-//
 // What is done to a configuration file, and what its watch says of it.
 #ifndef KIPT_TESTS_AGENT_PROCESS_CONFIG_WATCH_FIXTURE_H_
 #define KIPT_TESTS_AGENT_PROCESS_CONFIG_WATCH_FIXTURE_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/agent/xtables/iptables_legacy_fixture.h
-//
 // A node with legacy iptables of any version, in a directory of the test's own: programs that are
 // never run, a lock file, and the files of /proc that say what exists.
 #ifndef KIPT_TESTS_AGENT_XTABLES_IPTABLES_LEGACY_FIXTURE_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/actors/actor.h
-//
 // Who writes iptables rules on the test node. An actor acts when it is told to: what a real one
 // does once a minute it does when that minute is said to be over. All act in the calling thread's
 // network namespace, which is the node's.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/actors/actors.h
-//
 // The actors of a cell: kubelet, our agent in its place, and kube-proxy.
 #ifndef KIPT_TESTS_SKEW_ACTORS_ACTORS_H_
 #define KIPT_TESTS_SKEW_ACTORS_ACTORS_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/actors/canary.h
-//
 // How kubelet and kube-proxy notice that somebody has emptied their tables: a chain that nobody
 // uses, and that is gone then. Source: Monitor() in Kubernetes' pkg/util/iptables/iptables.go.
 #ifndef KIPT_TESTS_SKEW_ACTORS_CANARY_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/actors/family_notes.h
-//
 // Notes what one family's part of an act came to: "ipv6: ...".
 #ifndef KIPT_TESTS_SKEW_ACTORS_FAMILY_NOTES_H_
 #define KIPT_TESTS_SKEW_ACTORS_FAMILY_NOTES_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/actors/third_parties.h
-//
 // Others on the node that meet kubelet's chains. All act in the calling thread's network namespace,
 // the node's, in both families unless said.
 #ifndef KIPT_TESTS_SKEW_ACTORS_THIRD_PARTIES_H_

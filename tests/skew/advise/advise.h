@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/advise/advise.h
-//
 // Is this upgrade safe for a node's iptables rules, in which order, and why.
 #ifndef KIPT_TESTS_SKEW_ADVISE_ADVISE_H_
 #define KIPT_TESTS_SKEW_ADVISE_ADVISE_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/advise/live_facts.h
-//
 // What of a node matters to an upgrade. Pure.
 #ifndef KIPT_TESTS_SKEW_ADVISE_LIVE_FACTS_H_
 #define KIPT_TESTS_SKEW_ADVISE_LIVE_FACTS_H_

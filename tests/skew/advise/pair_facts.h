@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/advise/pair_facts.h
-//
 // What a kubelet and a kube-proxy do to each other by what they write to iptables, as a table. On a
 // node that boots with the two: in place, what older ones left may hide it until the next reboot.
 #ifndef KIPT_TESTS_SKEW_ADVISE_PAIR_FACTS_H_

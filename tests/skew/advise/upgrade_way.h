@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/advise/upgrade_way.h
-//
 // The way from one pair of versions to another: in stages that the skew policy allows, each with an
 // order, and what such a change brings with it.
 #ifndef KIPT_TESTS_SKEW_ADVISE_UPGRADE_WAY_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/kube_proxy/chain_hash.h
-//
 // The end of a service chain's name: 28 characters are all that a chain's name may have.
 #ifndef KIPT_TESTS_SKEW_KUBE_PROXY_CHAIN_HASH_H_
 #define KIPT_TESTS_SKEW_KUBE_PROXY_CHAIN_HASH_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/kube_proxy/endpoint_rules.h
-//
 // What all layouts have in common: the chains of endpoints, and how one of them is chosen.
 #ifndef KIPT_TESTS_SKEW_KUBE_PROXY_ENDPOINT_RULES_H_
 #define KIPT_TESTS_SKEW_KUBE_PROXY_ENDPOINT_RULES_H_

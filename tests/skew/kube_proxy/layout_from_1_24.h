@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/kube_proxy/layout_from_1_24.h
-//
 // Service chains since 1.24. KUBE-SVC-X: all endpoints. KUBE-SVL-X: those on this node, for either
 // traffic policy Local. KUBE-EXT-X: whatever comes to an address or port that is not the cluster's.
 // KUBE-FW-X: a load balancer's addresses, where it has source ranges.

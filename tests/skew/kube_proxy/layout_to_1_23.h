@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/kube_proxy/layout_to_1_23.h
-//
 // Service chains as they were up to 1.23. KUBE-SVC-X: all endpoints. KUBE-XLB-X, of services with
 // externalTrafficPolicy Local: those on this node. KUBE-FW-X: any load balancer's address, with or
 // without source ranges; what falls through it is marked for the drop by KUBE-MARK-DROP, and so is

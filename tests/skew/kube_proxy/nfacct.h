@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/kube_proxy/nfacct.h
-//
 // The kernel's counters that kube-proxy's rules name from 1.31 on. It makes them over netlink
 // before each full sync. A rule that names a counter which does not exist is refused, and with it
 // its whole table. The same happens where the kernel has the counters and not the match (kubernetes

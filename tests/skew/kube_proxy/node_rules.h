@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/kube_proxy/node_rules.h
-//
 // What each sync writes, whatever the services are. All of these chains are emptied by it: what
 // others put there is gone.
 #ifndef KIPT_TESTS_SKEW_KUBE_PROXY_NODE_RULES_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/kube_proxy/other_modes.h
-//
 // What kube-proxy's IPVS mode has in iptables. Its nftables mode has nothing there at all. Written
 // from Kubernetes' sources, not captured. The IP sets that the rules name stay empty, and there are
 // no virtual servers: these rulesets are there for what they do to kubelet's chains, they serve

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/kube_proxy/port_words.h
-//
 // The pieces of which the rules of one port are made, in the spelling of a version.
 #ifndef KIPT_TESTS_SKEW_KUBE_PROXY_PORT_WORDS_H_
 #define KIPT_TESTS_SKEW_KUBE_PROXY_PORT_WORDS_H_

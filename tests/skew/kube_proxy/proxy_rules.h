@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/kube_proxy/proxy_rules.h
-//
 // What kube-proxy's iptables mode of a version writes, as a pure function of its objects: the jumps
 // it checks one by one, and the text it gives to iptables-restore. The captured rulesets of 14
 // releases (tests/skew/kube_proxy/testdata/README.md) are the measure: equal line set for line set.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/kube_proxy/restore_text.h
-//
 // Writing what `iptables-restore --noflush` reads: first the lines of all chains, then the rules. A
 // chain that has a line is emptied before any rule is added, so rules may name chains in any order.
 #ifndef KIPT_TESTS_SKEW_KUBE_PROXY_RESTORE_TEXT_H_

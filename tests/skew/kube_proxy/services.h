@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/kube_proxy/services.h
-//
 // Services as kube-proxy sees them: one value per port of a Service, with its endpoints.
 #ifndef KIPT_TESTS_SKEW_KUBE_PROXY_SERVICES_H_
 #define KIPT_TESTS_SKEW_KUBE_PROXY_SERVICES_H_

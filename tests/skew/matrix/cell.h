@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/matrix/cell.h
-//
 // The matrix: which kubelets meet which kube-proxies, on which path, and who keeps kubelet's
 // chains.
 #ifndef KIPT_TESTS_SKEW_MATRIX_CELL_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/matrix/cell_run.h
-//
 // A cell while it runs: the node, who acts on it, and what is known of it.
 #ifndef KIPT_TESTS_SKEW_MATRIX_CELL_RUN_H_
 #define KIPT_TESTS_SKEW_MATRIX_CELL_RUN_H_

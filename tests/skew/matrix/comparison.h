@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/matrix/comparison.h
-//
 // The agent against the kubelet of the same cell: in no cell may a packet fare worse with the
 // agent.
 #ifndef KIPT_TESTS_SKEW_MATRIX_COMPARISON_H_

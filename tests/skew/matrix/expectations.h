@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/matrix/expectations.h
-//
 // What is expected of a packet on a node of which the facts are known, and why where that is not
 // what a sound node would do.
 #ifndef KIPT_TESTS_SKEW_MATRIX_EXPECTATIONS_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/matrix/judge.h
-//
 // What packets did, held against what is expected of them.
 #ifndef KIPT_TESTS_SKEW_MATRIX_JUDGE_H_
 #define KIPT_TESTS_SKEW_MATRIX_JUDGE_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/matrix/known_error.h
-//
 // An act that must fail, by what is known of these versions, and how.
 #ifndef KIPT_TESTS_SKEW_MATRIX_KNOWN_ERROR_H_
 #define KIPT_TESTS_SKEW_MATRIX_KNOWN_ERROR_H_

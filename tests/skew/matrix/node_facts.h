@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/matrix/node_facts.h
-//
 // What stands on the node, as far as packets depend on it, and what each actor's act makes of it:
 // the facts about kubelet and kube-proxy, each said once, where it takes effect. What is expected
 // of a packet is derived from this (expectations.h), never from the rules that are really there.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/matrix/programs.h
-//
 // What cells run beside the agent: asked for before the first of them, because each would fail in a
 // way of its own.
 #ifndef KIPT_TESTS_SKEW_MATRIX_PROGRAMS_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/matrix/run_cell.h
-//
 // Runs one cell: makes a node, lets the actors act along the path, and asks with packets after each
 // step what the node does.
 #ifndef KIPT_TESTS_SKEW_MATRIX_RUN_CELL_H_

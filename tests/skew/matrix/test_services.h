@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/matrix/test_services.h
-//
 // The services of the test node, and the questions asked of them: what a sound node answers.
 #ifndef KIPT_TESTS_SKEW_MATRIX_TEST_SERVICES_H_
 #define KIPT_TESTS_SKEW_MATRIX_TEST_SERVICES_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/matrix/workers.h
-//
 // Runs cells side by side, each in a process of its own.
 #ifndef KIPT_TESTS_SKEW_MATRIX_WORKERS_H_
 #define KIPT_TESTS_SKEW_MATRIX_WORKERS_H_

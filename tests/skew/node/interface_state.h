@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// File: tests/skew/node/interface_state.h
 #ifndef KIPT_TESTS_SKEW_NODE_INTERFACE_STATE_H_
 #define KIPT_TESTS_SKEW_NODE_INTERFACE_STATE_H_
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/node/test_node.h
-//
 // A node out of network namespaces, with pods behind it and clients before it, IPv4 and IPv6.
 //
 //   refused  192.168.50.9 ---+                     +--- pod_a  10.180.0.1

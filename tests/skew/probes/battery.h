@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/probes/battery.h
-//
 // Listeners at every place of a test node, and callers: real TCP and UDP.
 #ifndef KIPT_TESTS_SKEW_PROBES_BATTERY_H_
 #define KIPT_TESTS_SKEW_PROBES_BATTERY_H_

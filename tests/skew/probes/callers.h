@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/probes/callers.h
-//
 // Connections of probes, and what came of each: told by the caller, and by those who received it.
 #ifndef KIPT_TESTS_SKEW_PROBES_CALLERS_H_
 #define KIPT_TESTS_SKEW_PROBES_CALLERS_H_

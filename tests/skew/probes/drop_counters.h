@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/probes/drop_counters.h
-//
 // The proof that a packet was dropped: a DROP rule of filter counted it, with its bytes.
 #ifndef KIPT_TESTS_SKEW_PROBES_DROP_COUNTERS_H_
 #define KIPT_TESTS_SKEW_PROBES_DROP_COUNTERS_H_

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// File: tests/skew/probes/epoll.h
 #ifndef KIPT_TESTS_SKEW_PROBES_EPOLL_H_
 #define KIPT_TESTS_SKEW_PROBES_EPOLL_H_
 

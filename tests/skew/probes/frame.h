@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/probes/frame.h
-//
 // Packets made byte by byte, from the IP header on: to addresses that no socket of a neighbour
 // sends to, and many a second without a socket for each.
 #ifndef KIPT_TESTS_SKEW_PROBES_FRAME_H_

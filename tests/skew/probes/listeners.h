@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/probes/listeners.h
-//
 // Those who receive a battery's packets, tell of it, and answer.
 #ifndef KIPT_TESTS_SKEW_PROBES_LISTENERS_H_
 #define KIPT_TESTS_SKEW_PROBES_LISTENERS_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/probes/message.h
-//
 // What packets of a battery and of streams carry, by which those who receive them know them again.
 // Lengths matter: whose packets a rule has counted shows in its counter of bytes (drop_counters.h).
 #ifndef KIPT_TESTS_SKEW_PROBES_MESSAGE_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/probes/outcome.h
-//
 // From what callers and receivers tell to what became of a probe. Looks at nothing else.
 #ifndef KIPT_TESTS_SKEW_PROBES_OUTCOME_H_
 #define KIPT_TESTS_SKEW_PROBES_OUTCOME_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/probes/packet_barrier.h
-//
 // How one knows that a packet will not come any more, without waiting for an arbitrary time.
 #ifndef KIPT_TESTS_SKEW_PROBES_PACKET_BARRIER_H_
 #define KIPT_TESTS_SKEW_PROBES_PACKET_BARRIER_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/probes/probe.h
-//
 // Questions asked of the node with packets, and what packets answer.
 #ifndef KIPT_TESTS_SKEW_PROBES_PROBE_H_
 #define KIPT_TESTS_SKEW_PROBES_PROBE_H_

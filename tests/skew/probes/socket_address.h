@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// File: tests/skew/probes/socket_address.h
 #ifndef KIPT_TESTS_SKEW_PROBES_SOCKET_ADDRESS_H_
 #define KIPT_TESTS_SKEW_PROBES_SOCKET_ADDRESS_H_
 

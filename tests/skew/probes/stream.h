@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/probes/stream.h
-//
 // Probes that go on while something happens: UDP at a steady rate, each packet of a connection of
 // its own, because nat looks at the first packet of a connection only.
 #ifndef KIPT_TESTS_SKEW_PROBES_STREAM_H_

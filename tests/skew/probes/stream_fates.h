@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// File: tests/skew/probes/stream_fates.h
 #ifndef KIPT_TESTS_SKEW_PROBES_STREAM_FATES_H_
 #define KIPT_TESTS_SKEW_PROBES_STREAM_FATES_H_
 

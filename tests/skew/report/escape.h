@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/report/escape.h
-//
 // Text of programs and rules, made safe for where it is shown.
 #ifndef KIPT_TESTS_SKEW_REPORT_ESCAPE_H_
 #define KIPT_TESTS_SKEW_REPORT_ESCAPE_H_

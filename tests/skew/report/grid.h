@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/report/grid.h
-//
 // A matrix as tables: one per path, iptables mode and company, in which each place holds what
 // kubelet and what the agent came to.
 #ifndef KIPT_TESTS_SKEW_REPORT_GRID_H_

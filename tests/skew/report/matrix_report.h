@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/report/matrix_report.h
-//
 // What a run of the matrix found, as values. Nothing here looks at the machine.
 #ifndef KIPT_TESTS_SKEW_REPORT_MATRIX_REPORT_H_
 #define KIPT_TESTS_SKEW_REPORT_MATRIX_REPORT_H_

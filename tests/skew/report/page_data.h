@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/report/page_data.h
-//
 // The matrix as the page's script wants it: compact, because a matrix says the same thing many
 // times. Not the JSON of --json, and nobody else's business. page_read.js reads it.
 //

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/report/page_parts.h
-//
 // The files page.* of this folder, whole, as the build puts them into the program (page.cmake).
 #ifndef KIPT_TESTS_SKEW_REPORT_PAGE_PARTS_H_
 #define KIPT_TESTS_SKEW_REPORT_PAGE_PARTS_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/report/sentences.h
-//
 // What was found, in sentences: those that the terminal and JUnit share.
 #ifndef KIPT_TESTS_SKEW_REPORT_SENTENCES_H_
 #define KIPT_TESTS_SKEW_REPORT_SENTENCES_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/report/wire_names.h
-//
 // What the enumerations of probes are called in a report's JSON: the names that people read, where
 // there are such, because they are as stable.
 #ifndef KIPT_TESTS_SKEW_REPORT_WIRE_NAMES_H_

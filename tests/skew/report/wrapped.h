@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// File: tests/skew/report/wrapped.h
 #ifndef KIPT_TESTS_SKEW_REPORT_WRAPPED_H_
 #define KIPT_TESTS_SKEW_REPORT_WRAPPED_H_
 

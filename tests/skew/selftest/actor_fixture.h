@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/selftest/actor_fixture.h
-//
 // Actors in a network namespace and with a /run of the test's own.
 #ifndef KIPT_TESTS_SKEW_SELFTEST_ACTOR_FIXTURE_H_
 #define KIPT_TESTS_SKEW_SELFTEST_ACTOR_FIXTURE_H_

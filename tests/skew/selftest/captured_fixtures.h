@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/selftest/captured_fixtures.h
-//
 // What the real kube-proxy was fed, as values, and what it wrote then: the measure of the
 // generator. tests/skew/kube_proxy/testdata/README.md says how it was captured.
 #ifndef KIPT_TESTS_SKEW_SELFTEST_CAPTURED_FIXTURES_H_

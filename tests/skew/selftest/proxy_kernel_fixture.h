@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/selftest/proxy_kernel_fixture.h
-//
 // Carries out what the generator says, as a kube-proxy would, in a network namespace and with a
 // /run of the test's own.
 #ifndef KIPT_TESTS_SKEW_SELFTEST_PROXY_KERNEL_FIXTURE_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/selftest/sample_matrix.h
-//
 // Reports that nobody measured, for tests of how reports are written.
 #ifndef KIPT_TESTS_SKEW_SELFTEST_SAMPLE_MATRIX_H_
 #define KIPT_TESTS_SKEW_SELFTEST_SAMPLE_MATRIX_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/versions/traits.h
-//
 // What the Kubernetes versions do differently, as one table: which of them, and how that is known.
 // Everything here that depends on a version asks this table.
 #ifndef KIPT_TESTS_SKEW_VERSIONS_TRAITS_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/versions/versions.h
-//
 // What a Kubernetes version means for a node's iptables chains, and which versions may meet on a
 // node. A version is a minor: where patch releases differ, the newest counts, but for 1.17
 // and 1.18, which stand for their first patch releases (before kubernetes #92035).
