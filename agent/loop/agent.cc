@@ -58,8 +58,7 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(EventLoop& loop, AgentOptio
       loop.AddTimer([self = agent.get()] { self->OnTimer(); });
   if (!timer.ok()) return timer.status();
   agent->timer_ = *std::move(timer);
-  absl::Status status = agent->timer_->FireAfter(absl::ZeroDuration());
-  if (!status.ok()) return status;
+  agent->Rearm();
   return agent;
 }
 
@@ -96,7 +95,6 @@ void Agent::ForgetRepairs() {
   records_.clear();
   for (FamilyState& state : state_.families) state.key.clear();
   damping_ = Damping(options_.sync_period);
-  suspects_.Forget();
 }
 
 Agent::FamilyRecord& Agent::RecordOf(Family family) {
@@ -121,7 +119,6 @@ void Agent::OnSight() {
 
 void Agent::OnTimer() {
   const SteadyTime now = SteadyNow();
-  state_.heartbeat = absl::Now();
   if (pace_.Next(now) > now) return Rearm();
   if (next_trigger_ != Trigger::kTimer) return Turn(next_trigger_);
   if (pace_.change_pending()) return Turn(Trigger::kChange);

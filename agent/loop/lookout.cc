@@ -349,11 +349,6 @@ void Suspects::NoteApplied(absl::Span<const Change> applied) {
   for (const Change& change : applied) missing_.erase(ItemOf(change.operation));
 }
 
-void Suspects::Forget() {
-  missing_.clear();
-  checked_.clear();
-}
-
 Suspected Suspects::Of(absl::Span<const Item> items) const {
   Suspected result = {.writers = {}, .others = false};
   for (const Item& item : items) {

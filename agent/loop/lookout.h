@@ -103,8 +103,6 @@ class Suspects {
   void NoteCheck(const Plan& plan);
   // These were made: what is missing from now on was damaged anew.
   void NoteApplied(absl::Span<const Change> applied);
-  // The desired state has changed: what is missing now was not damaged.
-  void Forget();
 
   // Who may have damaged `items`. Anybody, where they were not missing at the last check.
   Suspected Of(absl::Span<const Item> items) const;

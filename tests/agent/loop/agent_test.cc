@@ -6,7 +6,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 
+#include <cerrno>
+#include <ctime>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -14,6 +17,7 @@
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/agent_fixture.h"
 #include "tests/support/borrowed_backend.h"
+#include "tests/support/failing_call.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
@@ -29,6 +33,8 @@ using ::kipt::testing::JumpTo;
 using ::kipt::testing::Mangle;
 using ::kipt::testing::Nat;
 using ::kipt::testing::RefusesFamily;
+using ::kipt::testing::StatusIs;
+using ::kipt::testing::WithFailingCall;
 using netlink::Family;
 using ::testing::Contains;
 using ::testing::ElementsAre;
@@ -50,6 +56,16 @@ TEST_F(AgentTest, PutsEverythingInPlaceWhenTheLoopFirstTurnsAndThenRests) {
   EXPECT_EQ(agent_->state().watching, "kernel events");
   TurnFor(absl::Milliseconds(300));
   EXPECT_THAT(rounds_, SizeIs(1)) << "our own commit is no reason to look";
+}
+
+TEST_F(AgentTest, CannotBeMadeWithoutATimer) {
+  WithFailingCall(
+      {.number = SYS_timerfd_create, .argument = 0, .value = CLOCK_MONOTONIC, .error = EMFILE},
+      [&] {
+        EXPECT_THAT(
+            Agent::Create(*loop_, Options(Mode::kLegacy), nullptr, nullptr).status(),
+            StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("cannot make a timer")));
+      });
 }
 
 TEST_F(AgentTest, DamageIsRepairedAndTold) {

@@ -170,15 +170,10 @@ TEST_F(SuspectsTest, MayBeUnknownWhereAWriterWasNotReported) {
   EXPECT_FALSE(Of(InputJump()).others) << "all up to the check were known by then";
 }
 
-TEST_F(SuspectsTest, AreUnknownBeforeTheSecondCheckAndAfterForget) {
+TEST_F(SuspectsTest, AreUnknownBeforeTheSecondCheck) {
   Hear("rival", 10);
   Check(10, {InputJump()});
   EXPECT_TRUE(Of(InputJump()).others);
-  Check(11, {});
-  Hear("rival", 12);
-  Check(12, {InputJump()});
-  suspects_.Forget();
-  EXPECT_THAT(Of(InputJump()), Suspected());
 }
 
 TEST_F(SuspectsTest, AreAtMostTwelveAndOthers) {
