@@ -5,7 +5,7 @@
 # Doxygen's input filter (Doxyfile.in): prints HEADER with the comments that document something in
 # Doxygen's form. Ours are plain `//`, and so is what a comment says about the text around it:
 #
-#   the block at the head of the file    `// File: NAME` becomes @file; the licence goes
+#   the block at the head of the file    `///`; its licence becomes @file
 #   a block before a declaration         `///`
 #   behind a declaration                 `///<`
 #   everything else                      stays: before an empty line, before and behind a closing
@@ -26,10 +26,8 @@ function flush_block(documents,    i) {
 
 # One line of a block: `text` is what follows the slashes.
 function document(indent, text) {
-  if (head && text ~ /^ SPDX-License-Identifier: /) return
-  if (head && text ~ /^ File: /) {
-    sub(/^ File: /, " @file ", text)
-    print "///" text
+  if (head && text ~ /^ SPDX-License-Identifier: /) {
+    print "/// @file"
     return
   }
   if (text ~ /^   /) {
