@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,12 +30,6 @@ struct ChainQuery {
   // with rules (in a user chain: before its end), and those that these lead to. Never the rules of
   // a chain queried without them.
   bool follow = false;
-};
-
-// Without a table: it does not exist.
-struct NativeReading {
-  uint32_t generation = 0;
-  std::optional<ObservedNativeTable> table = {};
 };
 
 // How a backend is watched.
@@ -119,13 +112,18 @@ class Backend {
   // For the log: what this backend, unlike others of its kind, cannot do here. May be empty.
   virtual std::string caveat() const { return ""; }
 
-  // The current state of these chains, all at one generation. Creates no table or chain. The cost
-  // grows with the rules of these chains only.
+  // The current state of these chains, all at one generation. Unless `native` is null, the native
+  // table of its family and name is read as well, into Snapshot::native; iptables-legacy has none.
+  // Creates no table or chain. The cost grows with the rules of these chains only.
   //
   // Aborted: other programs kept changing the ruleset; read again.
   // PermissionDenied: CAP_NET_ADMIN is missing.
   // Other codes as kernel_error.h maps them.
-  virtual absl::StatusOr<Snapshot> Read(absl::Span<const ChainQuery> queries) = 0;
+  virtual absl::StatusOr<Snapshot> Read(absl::Span<const ChainQuery> queries,
+                                        const NativeTable* native) = 0;
+  absl::StatusOr<Snapshot> Read(absl::Span<const ChainQuery> queries) {
+    return Read(queries, nullptr);
+  }
 
   // Every table of this mode, of all families, at one generation, with the rules that `keep`
   // chooses; it sees each rule once. Creates nothing. The cost grows with all rules.
@@ -133,10 +131,6 @@ class Backend {
   // Aborted: another program wrote meanwhile; discard what `keep` has seen, and read again. Other
   // errors as Read.
   virtual absl::StatusOr<Survey> TakeSurvey(const SurveyFilter& keep) = 0;
-
-  // The current state of the native table of `table`'s family and name. The iptables-legacy backend
-  // has none. Errors as Read.
-  virtual absl::StatusOr<NativeReading> ReadNativeTable(const NativeTable& table) = 0;
 
   // Applies the whole transaction or nothing of it (iptables-legacy: the whole of each table or
   // nothing of it). An empty transaction succeeds without touching the kernel.

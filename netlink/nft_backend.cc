@@ -48,13 +48,15 @@ class NftBackend : public Backend {
 
   BackendKind kind() const override { return BackendKind::kNft; }
 
-  absl::StatusOr<Snapshot> Read(absl::Span<const ChainQuery> queries) override {
+  absl::StatusOr<Snapshot> Read(absl::Span<const ChainQuery> queries,
+                                const NativeTable* native) override {
     Snapshot snapshot;
-    // Without queries only the generation is asked for, often: one round trip.
+    // Often only the generation is asked for: one round trip.
+    const bool no_more = queries.empty() && native == nullptr;
     const absl::StatusOr<uint32_t> generation =
-        queries.empty() ? ReadGeneration(*socket_) : AtOneGeneration(*socket_, [&] {
+        no_more ? ReadGeneration(*socket_) : AtOneGeneration(*socket_, [&] {
           snapshot = {};
-          return ReadOnce(queries, snapshot);
+          return ReadOnce(queries, native, snapshot);
         });
     if (!generation.ok()) return generation.status();
     snapshot.generation = *generation;
@@ -63,10 +65,6 @@ class NftBackend : public Backend {
 
   absl::StatusOr<Survey> TakeSurvey(const SurveyFilter& keep) override {
     return TakeNftSurvey(*socket_, keep);
-  }
-
-  absl::StatusOr<NativeReading> ReadNativeTable(const NativeTable& table) override {
-    return kipt::netlink::ReadNativeTable(*socket_, table);
   }
 
   absl::Status Apply(const Transaction& transaction) override {
@@ -104,7 +102,13 @@ class NftBackend : public Backend {
   }
 
   // Aborted where a commit in between was noticed.
-  absl::Status ReadOnce(absl::Span<const ChainQuery> queries, Snapshot& snapshot) {
+  absl::Status ReadOnce(absl::Span<const ChainQuery> queries, const NativeTable* native,
+                        Snapshot& snapshot) {
+    // First, because an attempt that fails here has cost little.
+    if (native != nullptr) {
+      absl::Status status = ReadNativeOnce(*socket_, *native, snapshot.native);
+      if (!status.ok()) return status;
+    }
     for (size_t i = 0; i < queries.size(); i += kChainsAtOnce) {
       if (absl::Status status = ReadChains(queries.subspan(i, kChainsAtOnce), snapshot);
           !status.ok()) {

@@ -92,44 +92,6 @@ std::optional<RuleCounters> CountersOf(Family family, const NativeDrop& drop,
   return ParseCounter(*counter->data);
 }
 
-// `observed` is nothing where there is no such table. Aborted: it changed meanwhile.
-absl::Status ReadNativeOnce(Socket& socket, const NativeTable& table,
-                            std::optional<ObservedNativeTable>& observed) {
-  observed.reset();
-  const std::string action =
-      absl::StrCat("reading the table ", FamilyName(table.family), " ", table.name);
-  NativeComparison comparison(table);
-  const auto ask = [&](uint16_t type, uint16_t flags, Messages::Texts names,
-                       void (NativeComparison::*add)(WireBytes)) {
-    return AskOne(socket, type, WireFamily(table.family), flags, names, [&](WireBytes message) {
-      (comparison.*add)(message);
-      return absl::OkStatus();
-    });
-  };
-  absl::StatusOr<int> error =
-      ask(NFT_MSG_GETTABLE, 0, {{NFTA_TABLE_NAME, table.name}}, &NativeComparison::AddTable);
-  if (error.ok() && *error == ENOENT) return absl::OkStatus();
-  if (error.ok() && *error == 0) {
-    error = ask(NFT_MSG_GETRULE, NLM_F_DUMP, {{NFTA_RULE_TABLE, table.name}},
-                &NativeComparison::AddRule);
-    if (error.ok() && *error == ENOENT) {
-      return absl::AbortedError(absl::StrCat(action, ": it changed meanwhile"));
-    }
-  }
-  for (const NativeChain& chain : table.chains) {
-    if (!error.ok() || *error != 0) break;
-    error =
-        ask(NFT_MSG_GETCHAIN, 0, {{NFTA_CHAIN_TABLE, table.name}, {NFTA_CHAIN_NAME, chain.name}},
-            &NativeComparison::AddChain);
-    // A chain that is missing is one that was not added.
-    if (error.ok() && *error == ENOENT) error = 0;
-  }
-  if (!error.ok()) return error.status();
-  if (*error != 0) return KernelError(*error, action);
-  observed = comparison.Finish();
-  return absl::OkStatus();
-}
-
 absl::Status TakeOnce(Socket& socket, const SurveyFilter& keep, Survey& survey) {
   survey = {.mode = "nft", .generation = 0, .tables = {}};
   std::map<TableId, uint8_t> families;
@@ -284,13 +246,40 @@ absl::StatusOr<Survey> TakeNftSurvey(Socket& socket, const SurveyFilter& keep) {
   return survey;
 }
 
-absl::StatusOr<NativeReading> ReadNativeTable(Socket& socket, const NativeTable& table) {
-  NativeReading reading;
-  const absl::StatusOr<uint32_t> generation =
-      AtOneGeneration(socket, [&] { return ReadNativeOnce(socket, table, reading.table); });
-  if (!generation.ok()) return generation.status();
-  reading.generation = *generation;
-  return reading;
+absl::Status ReadNativeOnce(Socket& socket, const NativeTable& table,
+                            std::optional<ObservedNativeTable>& observed) {
+  const std::string action =
+      absl::StrCat("reading the table ", FamilyName(table.family), " ", table.name);
+  NativeComparison comparison(table);
+  const auto ask = [&](uint16_t type, uint16_t flags, Messages::Texts names,
+                       void (NativeComparison::*add)(WireBytes)) {
+    return AskOne(socket, type, WireFamily(table.family), flags, names, [&](WireBytes message) {
+      (comparison.*add)(message);
+      return absl::OkStatus();
+    });
+  };
+  absl::StatusOr<int> error =
+      ask(NFT_MSG_GETTABLE, 0, {{NFTA_TABLE_NAME, table.name}}, &NativeComparison::AddTable);
+  if (error.ok() && *error == ENOENT) return absl::OkStatus();
+  if (error.ok() && *error == 0) {
+    error = ask(NFT_MSG_GETRULE, NLM_F_DUMP, {{NFTA_RULE_TABLE, table.name}},
+                &NativeComparison::AddRule);
+    if (error.ok() && *error == ENOENT) {
+      return absl::AbortedError(absl::StrCat(action, ": it changed meanwhile"));
+    }
+  }
+  for (const NativeChain& chain : table.chains) {
+    if (!error.ok() || *error != 0) break;
+    error =
+        ask(NFT_MSG_GETCHAIN, 0, {{NFTA_CHAIN_TABLE, table.name}, {NFTA_CHAIN_NAME, chain.name}},
+            &NativeComparison::AddChain);
+    // A chain that is missing is one that was not added.
+    if (error.ok() && *error == ENOENT) error = 0;
+  }
+  if (!error.ok()) return error.status();
+  if (*error != 0) return KernelError(*error, action);
+  observed = comparison.Finish();
+  return absl::OkStatus();
 }
 
 void NativeComparison::AddTable(WireBytes message) {

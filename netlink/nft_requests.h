@@ -52,8 +52,9 @@ absl::StatusOr<uint32_t> AtOneGeneration(Socket& socket, absl::FunctionRef<absl:
 // Backend::TakeSurvey for the namespace that `socket` was opened in.
 absl::StatusOr<Survey> TakeNftSurvey(Socket& socket, const SurveyFilter& keep);
 
-// Backend::ReadNativeTable for that namespace.
-absl::StatusOr<NativeReading> ReadNativeTable(Socket& socket, const NativeTable& table);
+// Sets `observed` if there is such a table. Aborted: it changed meanwhile.
+absl::Status ReadNativeOnce(Socket& socket, const NativeTable& table,
+                            std::optional<ObservedNativeTable>& observed);
 
 // Compares the kernel's messages about a table, whose chains may come in any order, with what we
 // would write. Any difference, whatever the bytes, makes the table altered.

@@ -305,8 +305,20 @@ struct ObservedChain {
 inline constexpr uint32_t kTableDormant = 0x1;
 inline constexpr uint32_t kTableOwned = 0x2;
 
-// The state of the kernel at one generation, as far as it was asked for. A chain that is not here
-// did not exist.
+// A NativeTable (transaction.h) that exists.
+struct ObservedNativeTable {
+  // It differs from what we write, has more in it, or has flags (dormant, owner).
+  bool altered = false;
+  // Of all rules that are ours, together.
+  RuleCounters counters = {};
+
+  friend bool operator==(const ObservedNativeTable& a, const ObservedNativeTable& b) {
+    return a.altered == b.altered;
+  }
+};
+
+// The state of the kernel at one generation, as far as it was asked for. A chain or native table
+// that is not here did not exist.
 struct Snapshot {
   // nft: NFTA_GEN_ID of the namespace, which changes with every commit to any family or table.
   uint32_t generation = 0;
@@ -314,6 +326,7 @@ struct Snapshot {
   // nft: the flags of tables that are dormant, so that no packet reaches their chains. Only of
   // those that ChainQuery::follow asks for.
   std::map<std::pair<Family, Table>, uint32_t> dormant = {};
+  std::optional<ObservedNativeTable> native = {};
 
   // Null where it does not exist, or was not asked for.
   const ObservedChain* Find(const ChainId& chain) const;

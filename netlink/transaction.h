@@ -59,17 +59,6 @@ struct NativeTable {
 // A rule as `nft --stateless list table` (1.0.6) prints it.
 std::string ToString(Family family, const NativeDrop& drop);
 
-struct ObservedNativeTable {
-  // It differs from what we write, has more in it, or has flags (dormant, owner).
-  bool altered = false;
-  // Of all rules that are ours, together.
-  RuleCounters counters = {};
-
-  friend bool operator==(const ObservedNativeTable& a, const ObservedNativeTable& b) {
-    return a.altered == b.altered;
-  }
-};
-
 // Makes a chain, and its table where that does not exist. A base chain gets the hook, type and
 // priority that iptables gives it (FindBaseChain), and no policy of ours. An existing chain is left
 // unchanged.

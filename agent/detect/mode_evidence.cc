@@ -86,16 +86,12 @@ bool IsMarked(const ModeTraces& traces) { return traces.hint == true || traces.c
 class EmptyBackend : public netlink::Backend {
  public:
   netlink::BackendKind kind() const override { return netlink::BackendKind::kNft; }
-  absl::StatusOr<netlink::Snapshot> Read(
-      absl::Span<const netlink::ChainQuery> /*queries*/) override {
+  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> /*queries*/,
+                                         const netlink::NativeTable* /*native*/) override {
     return netlink::Snapshot();
   }
   absl::StatusOr<netlink::Survey> TakeSurvey(const netlink::SurveyFilter& /*keep*/) override {
     return netlink::Survey{.mode = "nft", .generation = 0, .tables = {}};
-  }
-  absl::StatusOr<netlink::NativeReading> ReadNativeTable(
-      const netlink::NativeTable& /*table*/) override {
-    return netlink::NativeReading();
   }
   absl::Status Apply(const netlink::Transaction& /*transaction*/) override {
     return absl::FailedPreconditionError("nf_tables is not loaded, and this command only looks");

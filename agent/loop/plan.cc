@@ -108,12 +108,11 @@ absl::Status RetireUnused(netlink::Backend& backend, const RetireRequest& reques
 
 absl::Status RetireOnce(netlink::Backend& backend, const RetireRequest& request,
                         RetireReport& report) {
-  const absl::StatusOr<Observation> observed = Observe(backend, ChainsToRead());
+  const auto observed = backend.Read(ChainsToRead(), &NativeMartians());
   if (!observed.ok()) return observed.status();
-  const netlink::Snapshot& snapshot = observed->snapshot;
+  const netlink::Snapshot& snapshot = *observed;
   report.generation = snapshot.generation;
-  const RuleSupport support = Proven(request.support, snapshot);
-  const Diff diff = ComputeDiff(request.input, snapshot, observed->native, support);
+  const Diff diff = ComputeDiff(request.input, snapshot, Proven(request.support, snapshot));
   if (MayRetire(request.input, snapshot, diff, request.options)) {
     DependentsCollector collector;
     const absl::StatusOr<netlink::Survey> survey = backend.TakeSurvey(collector.ManagedMode());
@@ -136,12 +135,11 @@ Item ItemOf(const netlink::Operation& operation) {
   return {chain, add != nullptr ? RuleText(chain, add->rule) : netlink::ToString(operation)};
 }
 
-MartianProtection FindMartianProtection(const netlink::Snapshot& observed,
-                                        const std::optional<netlink::ObservedNativeTable>& native) {
+MartianProtection FindMartianProtection(const netlink::Snapshot& observed) {
   MartianProtection protection;
-  if (native) {
-    protection.stands = !native->altered;
-    protection.dropped = protection.dropped_natively = native->counters.packets;
+  if (observed.native) {
+    protection.stands = !observed.native->altered;
+    protection.dropped = protection.dropped_natively = observed.native->counters.packets;
   }
   const ObservedChain* firewall = observed.Find(Firewall());
   const ObservedChain* input = observed.Find(Input());
@@ -180,33 +178,20 @@ uint64_t CountedSince(std::optional<uint64_t>& seen, uint64_t now) {
   return now >= *before ? now - *before : now;
 }
 
-absl::StatusOr<Observation> Observe(netlink::Backend& backend,
-                                    absl::Span<const netlink::ChainQuery> queries) {
-  // First, because it is cheap, and a node without one is known for that.
-  absl::StatusOr<netlink::NativeReading> native = backend.ReadNativeTable(NativeMartians());
-  if (!native.ok()) return native.status();
-  absl::StatusOr<netlink::Snapshot> snapshot = backend.Read(queries);
-  if (!snapshot.ok()) return snapshot.status();
-  if (native->table && native->generation != snapshot->generation) {
-    return absl::AbortedError("the ruleset changed while it was read");
-  }
-  return Observation{*std::move(snapshot), native->table};
-}
-
-Plan Compare(const PolicyInput& input, const RuleSupport& support, const Observation& observed) {
-  const netlink::Snapshot& snapshot = observed.snapshot;
-  const RuleSupport proven = Proven(support, snapshot);
-  Plan plan{.generation = snapshot.generation,
+Plan Compare(const PolicyInput& input, const RuleSupport& support,
+             const netlink::Snapshot& observed) {
+  const RuleSupport proven = Proven(support, observed);
+  Plan plan{.generation = observed.generation,
             .families = input.families,
-            .diff = ComputeDiff(input, snapshot, observed.native, proven),
+            .diff = ComputeDiff(input, observed, proven),
             .claimed_by_kube_proxy = {},
             .in_cleanup = {},
-            .foreign_jumps = ForeignJumps(snapshot),
-            .martians = FindMartianProtection(snapshot, observed.native),
+            .foreign_jumps = ForeignJumps(observed),
+            .martians = FindMartianProtection(observed),
             .support_disproved = proven.xt != support.xt};
   for (const Family family : netlink::kFamilies) {
-    if (IsClaimedByKubeProxy(snapshot, family)) plan.claimed_by_kube_proxy.push_back(family);
-    if (KubeProxyLeaves(snapshot, family) && LacksPostroutingJumpAlone(plan.diff, family)) {
+    if (IsClaimedByKubeProxy(observed, family)) plan.claimed_by_kube_proxy.push_back(family);
+    if (KubeProxyLeaves(observed, family) && LacksPostroutingJumpAlone(plan.diff, family)) {
       plan.in_cleanup.push_back(family);
     }
   }

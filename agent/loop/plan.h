@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "agent/loop/clock.h"
 #include "agent/loop/events.h"
@@ -43,8 +42,7 @@ struct MartianProtection {
   bool operator==(const MartianProtection&) const = default;
 };
 
-MartianProtection FindMartianProtection(const netlink::Snapshot& observed,
-                                        const std::optional<netlink::ObservedNativeTable>& native);
+MartianProtection FindMartianProtection(const netlink::Snapshot& observed);
 
 // Whether the protection is in place after `applied`, where it was `found` before.
 bool MartianProtectionStands(MartianProtection found, absl::Span<const Change> applied);
@@ -87,18 +85,9 @@ struct Item {
 };
 Item ItemOf(const netlink::Operation& operation);
 
-// What exists, at one generation.
-struct Observation {
-  netlink::Snapshot snapshot;
-  std::optional<netlink::ObservedNativeTable> native;
-};
-
-// Errors are Backend::Read's; Aborted also if another process wrote in between.
-absl::StatusOr<Observation> Observe(netlink::Backend& backend,
-                                    absl::Span<const netlink::ChainQuery> queries);
-
 // What `observed` lacks of `input` on a node that can hold `support`.
-Plan Compare(const PolicyInput& input, const RuleSupport& support, const Observation& observed);
+Plan Compare(const PolicyInput& input, const RuleSupport& support,
+             const netlink::Snapshot& observed);
 
 // Who depends on what, in addition to the rules of the backend itself.
 struct RetirementSources {

@@ -135,9 +135,9 @@ struct Attempt {
   absl::StatusOr<Plan> Check(const PolicyInput& part) {
     const bool all = part.families.size() == input.families.size();
     const auto once = [&]() -> absl::StatusOr<Plan> {
-      const absl::StatusOr<Observation> observed =
-          Observe(backend, all ? ChainsToRead(DesiredRuleset(part, support))
-                               : ChainsToRead({&part.families.front(), 1}));
+      const auto observed = backend.Read(all ? ChainsToRead(DesiredRuleset(part, support))
+                                             : ChainsToRead({&part.families.front(), 1}),
+                                         &NativeMartians());
       if (!observed.ok()) return observed.status();
       return Compare(part, support, *observed);
     };

@@ -52,15 +52,12 @@ class VisitingBackend : public netlink::Backend {
   bool spans_families() const override { return inner_->spans_families(); }
   std::string caveat() const override { return inner_->caveat(); }
 
-  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override {
-    return Inside(visited_, [&] { return inner_->Read(queries); });
+  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries,
+                                         const netlink::NativeTable* native) override {
+    return Inside(visited_, [&] { return inner_->Read(queries, native); });
   }
   absl::StatusOr<netlink::Survey> TakeSurvey(const netlink::SurveyFilter& keep) override {
     return Inside(visited_, [&] { return inner_->TakeSurvey(keep); });
-  }
-  absl::StatusOr<netlink::NativeReading> ReadNativeTable(
-      const netlink::NativeTable& table) override {
-    return Inside(visited_, [&] { return inner_->ReadNativeTable(table); });
   }
   absl::Status Apply(const netlink::Transaction& transaction) override {
     return Inside(visited_, [&] { return inner_->Apply(transaction); });

@@ -61,7 +61,7 @@ class Differ {
     }
   }
 
-  Diff Run(const std::optional<netlink::ObservedNativeTable>& native) {
+  Diff Run() {
     FindUnhooked();
     for (const DesiredChain& chain : desired_.chains) {
       if (IsUnhooked(chain.id)) continue;
@@ -76,7 +76,7 @@ class Differ {
       for (const DesiredChain& known : EveryKubeletChain(family)) ListStaleChain(known);
       for (const DesiredJump& known : EveryKubeletJump(family)) ListStaleJump(known);
     }
-    DiffNative(native);
+    DiffNative();
     ReportConnLabels();
     ReportSupport();
     absl::c_stable_sort(diff_.changes, [](const Change& a, const Change& b) {
@@ -158,7 +158,7 @@ class Differ {
     }
   }
 
-  void DiffNative(const std::optional<netlink::ObservedNativeTable>& observed) {
+  void DiffNative() {
     const auto standing = [](absl::string_view reason) {
       const netlink::Operation table = NativeRemoval();
       return Standing{netlink::ChainOf(table), netlink::ToString(table), std::string(reason)};
@@ -167,14 +167,14 @@ class Differ {
       const std::string reason = absl::StrCat(
           "keeps neighbours from 127.0.0.1 (CVE-2020-8558) where iptables can hold no rule: ",
           support_.reason);
-      if (observed && !observed->altered) {
+      if (observed_.native && !observed_.native->altered) {
         diff_.in_place.push_back(standing(reason));
       } else {
         diff_.changes.push_back({netlink::PutNativeTable{*desired_.native}, reason});
       }
       return;
     }
-    if (!observed) return;
+    if (!observed_.native) return;
     // The changes put the martian rule of KUBE-FIREWALL in place, or it is there.
     const bool martian_rule_stands = input_.mode != Mode::kOff &&
                                      absl::c_linear_search(input_.families, Family::kIPv4) &&
@@ -264,10 +264,8 @@ bool NeedsAttention(const Finding& finding) {
   return !finding.mended && SeverityOf(finding.condition) != Severity::kInfo;
 }
 
-Diff ComputeDiff(const PolicyInput& input, const Snapshot& observed,
-                 const std::optional<netlink::ObservedNativeTable>& native,
-                 const RuleSupport& support) {
-  return Differ(input, observed, support).Run(native);
+Diff ComputeDiff(const PolicyInput& input, const Snapshot& observed, const RuleSupport& support) {
+  return Differ(input, observed, support).Run();
 }
 
 netlink::Transaction ToTransaction(absl::Span<const Change> changes, uint32_t generation,

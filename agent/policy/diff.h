@@ -12,7 +12,6 @@
 #define KIPT_AGENT_POLICY_DIFF_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -126,11 +125,10 @@ std::vector<Item> WithoutNative(std::vector<Item> items) {
   return items;
 }
 
-// `observed` holds what ChainsToRead() asks for; `native` is the native table, if it exists. What
-// `support` lacks is not desired. The native table is ours alone: it is removed in the transaction
-// that puts the martian rule of KUBE-FIREWALL in place, never before, and not in mode off.
+// `observed` holds what ChainsToRead() asks for, and the native table, if it exists. What `support`
+// lacks is not desired. The native table is ours alone: it is removed in the transaction that puts
+// the martian rule of KUBE-FIREWALL in place, never before, and not in mode off.
 Diff ComputeDiff(const PolicyInput& input, const netlink::Snapshot& observed,
-                 const std::optional<netlink::ObservedNativeTable>& native = {},
                  const RuleSupport& support = {});
 
 // Whether `diff` changes anything of `family`.

@@ -122,11 +122,13 @@ Rule MasqueradeMarkedPlain(int bit) {
   return rule;
 }
 
-netlink::NativeTable NativeMartians() {
-  return {.family = netlink::Family::kIPv4,
-          .name = std::string(kNativeTable),
-          .chains = {{"input", NF_INET_LOCAL_IN, kPriority, NativeDrops()},
-                     {"output", NF_INET_LOCAL_OUT, kPriority, NativeDrops()}}};
+const netlink::NativeTable& NativeMartians() {
+  static const auto* const kTable =
+      new netlink::NativeTable{.family = netlink::Family::kIPv4,
+                               .name = std::string(kNativeTable),
+                               .chains = {{"input", NF_INET_LOCAL_IN, kPriority, NativeDrops()},
+                                          {"output", NF_INET_LOCAL_OUT, kPriority, NativeDrops()}}};
+  return *kTable;
 }
 
 }  // namespace kipt::agent

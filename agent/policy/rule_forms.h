@@ -51,7 +51,7 @@ netlink::Rule MasqueradeMarkedPlain(int bit);
 inline constexpr absl::string_view kNativeTable = "kube-iptables-agent";
 // DropMartians (KEP-3178, CVE-2020-8558) in a table of our own, for kernels on which iptables can
 // hold no rule: drops exactly the same in the chains `input` and `output`, of two rules each.
-netlink::NativeTable NativeMartians();
+const netlink::NativeTable& NativeMartians();
 
 }  // namespace kipt::agent
 

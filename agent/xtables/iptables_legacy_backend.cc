@@ -6,7 +6,6 @@
 #include <future>
 #include <iterator>
 #include <map>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -154,7 +153,8 @@ class IptablesLegacyBackend : public netlink::Backend {
     return "";
   }
 
-  absl::StatusOr<Snapshot> Read(absl::Span<const ChainQuery> queries) override {
+  absl::StatusOr<Snapshot> Read(absl::Span<const ChainQuery> queries,
+                                const netlink::NativeTable* /*native*/) override {
     if (absl::Status status = netns_.Check(); !status.ok()) return status;
     std::set<Family> families;
     SavedSelection selection;
@@ -193,12 +193,6 @@ class IptablesLegacyBackend : public netlink::Backend {
     }
     survey.generation = NumberOf(content);
     return survey;
-  }
-
-  // iptables has no native tables.
-  absl::StatusOr<netlink::NativeReading> ReadNativeTable(
-      const netlink::NativeTable& /*table*/) override {
-    return netlink::NativeReading{.generation = last_read_, .table = std::nullopt};
   }
 
   absl::Status Apply(const Transaction& transaction) override {
@@ -262,10 +256,10 @@ class IptablesLegacyBackend : public netlink::Backend {
   uint32_t NumberOf(const Content& content) {
     const auto known =
         absl::c_find_if(contents_, [&](const auto& each) { return each.second == content; });
-    if (known != contents_.end()) return current_ = last_read_ = known->first;
+    if (known != contents_.end()) return current_ = known->first;
     contents_.emplace(++last_number_, content);
     if (contents_.size() > 16) contents_.erase(contents_.begin());
-    return current_ = last_read_ = last_number_;
+    return current_ = last_number_;
   }
 
   // The chains of `family` that are selected; of the table `only`, where that is given.
@@ -382,8 +376,7 @@ class IptablesLegacyBackend : public netlink::Backend {
   std::map<Family, absl::StatusOr<IptablesLegacyPrograms>> programs_;
   std::map<uint32_t, Content> contents_;
   uint32_t last_number_ = 0;  // of contents_
-  uint32_t last_read_ = 0;
-  uint32_t current_ = 0;  // the last one read; 0 after a write
+  uint32_t current_ = 0;      // the last one read; 0 after a write
 };
 
 }  // namespace

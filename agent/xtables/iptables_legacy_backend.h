@@ -61,8 +61,7 @@ struct IptablesLegacyOptions {
 // NotFound: the programs of IPv4 are not installed; the message lists the directories. (Read and
 // Apply return the same for IPv6, once its tables exist or are to be made.)
 //
-// Read and TakeSurvey include the rules' counters. ReadNativeTable always returns that there is no
-// such table, at the generation of the last Read or survey, 0 before the first.
+// Read and TakeSurvey include the rules' counters.
 //
 // Read, TakeSurvey and Apply return, in addition to netlink/backend.h: Unavailable if a program did
 // not get its lock or a resource (and was tried again until `lock_wait` was over), or was killed;

@@ -244,8 +244,8 @@ NodeQuestions WithoutXt(int* asked = nullptr) {
 }
 
 bool HasNativeTable(FakeBackend& backend) {
-  const auto reading = backend.ReadNativeTable(NativeMartians());
-  return reading.ok() && reading->table && !reading->table->altered;
+  const auto snapshot = backend.Read({}, &NativeMartians());
+  return snapshot.ok() && snapshot->native && !snapshot->native->altered;
 }
 
 const netlink::ChainId kHint = {netlink::Family::kIPv4, netlink::Table::kMangle,

@@ -75,8 +75,8 @@ void AskBackend(Question question, Backend& backend, const ScriptedKernel& kerne
       return;
     }
     case Question::kNativeTable: {
-      const auto reading = backend.ReadNativeTable(agent::NativeMartians());
-      if (!reading.ok()) KIPT_REQUIRE_REASON(reading.status());
+      const auto snapshot = backend.Read({}, &agent::NativeMartians());
+      if (!snapshot.ok()) KIPT_REQUIRE_REASON(snapshot.status());
       return;
     }
     case Question::kApply: {

@@ -87,7 +87,7 @@ void Ask(Question question, Backend& backend) {
       (void)backend.TakeSurvey(nullptr);
       return;
     case Question::kNativeTable:
-      (void)backend.ReadNativeTable(agent::NativeMartians());
+      (void)backend.Read({}, &agent::NativeMartians());
       return;
     case Question::kApply:
       (void)backend.Apply(QuestionedTransaction());

@@ -29,7 +29,7 @@ absl::Status Ask(Question question, netlink::Backend& backend) {
     case Question::kSurvey:
       return backend.TakeSurvey(nullptr).status();
     case Question::kNativeTable:
-      return backend.ReadNativeTable(agent::NativeMartians()).status();
+      return backend.Read({}, &agent::NativeMartians()).status();
     default:
       return absl::UnimplementedError("");
   }

@@ -67,11 +67,11 @@ uint64_t XtDropped(Backend& backend) {
 }
 
 uint64_t NativeDropped(Backend& backend) {
-  const auto reading = backend.ReadNativeTable(agent::NativeMartians());
-  EXPECT_THAT(reading, IsOk());
-  if (!reading.ok() || !reading->table) return 0;
-  EXPECT_FALSE(reading->table->altered);
-  return reading->table->counters.packets;
+  const auto snapshot = backend.Read({}, &agent::NativeMartians());
+  EXPECT_THAT(snapshot, IsOk());
+  if (!snapshot.ok() || !snapshot->native) return 0;
+  EXPECT_FALSE(snapshot->native->altered);
+  return snapshot->native->counters.packets;
 }
 
 struct Protection {

@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/kernel/backend_world.h"
@@ -15,12 +16,12 @@
 namespace kipt::testing {
 namespace {
 
+using netlink::ChainQuery;
 using netlink::CreateChain;
 using netlink::DeleteNativeTable;
 using netlink::Family;
 using netlink::NativeChain;
 using netlink::NativeDrop;
-using netlink::NativeReading;
 using netlink::NativeTable;
 using netlink::ObservedNativeTable;
 using netlink::PutNativeTable;
@@ -28,6 +29,7 @@ using netlink::Snapshot;
 using netlink::Transaction;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 constexpr char kName[] = "guard";
 const DeleteNativeTable kDelete = {.family = Family::kIPv4, .name = kName};
@@ -43,10 +45,10 @@ const NativeDrop kNotDnat = {.state_none = 6, .status_none = 0x20};
 
 class NativeContractTest : public BackendContractTest {
  protected:
-  NativeReading ReadNative(const NativeTable& table) {
-    const absl::StatusOr<NativeReading> reading = backend().ReadNativeTable(table);
-    EXPECT_THAT(reading, IsOk());
-    return reading.ok() ? *reading : NativeReading{};
+  Snapshot ReadNative(const NativeTable& table, std::vector<ChainQuery> queries = {}) {
+    absl::StatusOr<Snapshot> snapshot = backend().Read(queries, &table);
+    EXPECT_THAT(snapshot, IsOk());
+    return snapshot.ok() ? *std::move(snapshot) : Snapshot{};
   }
 
   absl::Status Commit(Transaction transaction) {
@@ -56,15 +58,15 @@ class NativeContractTest : public BackendContractTest {
 
   // Whether it is exactly `table` that stands.
   bool Stands(const NativeTable& table) {
-    return ReadNative(table).table == std::make_optional(ObservedNativeTable());
+    return ReadNative(table).native == std::make_optional(ObservedNativeTable());
   }
 };
 
 TEST_P(NativeContractTest, ReadsNothingWhereNothingIsAndMakesNothing) {
   const uint32_t generation = Read({}).generation;
-  const NativeReading reading = ReadNative(Guard({kInvalid}));
-  EXPECT_FALSE(reading.table.has_value());
-  EXPECT_EQ(reading.generation, generation);
+  const Snapshot snapshot = ReadNative(Guard({kInvalid}));
+  EXPECT_FALSE(snapshot.native.has_value());
+  EXPECT_EQ(snapshot.generation, generation);
   EXPECT_EQ(Read({}).generation, generation) << "a read moved the ruleset";
 }
 
@@ -75,7 +77,21 @@ TEST_P(NativeContractTest, ReadsWhatWasPut) {
   EXPECT_EQ(ReadNative(Guard({kInvalid})).generation, Read({}).generation);
   NativeTable other = table;
   other.family = Family::kIPv6;
-  EXPECT_FALSE(ReadNative(other).table.has_value());
+  EXPECT_FALSE(ReadNative(other).native.has_value());
+}
+
+TEST_P(NativeContractTest, IsReadTogetherWithChainsAndOnlyIfAskedFor) {
+  const NativeTable table = Guard({kInvalid});
+  ASSERT_THAT(
+      Commit({.operations = {PutNativeTable{table}, CreateChain{kUser}, Append(kUser, drop_)}}),
+      IsOk());
+  const Snapshot both = ReadNative(table, {{.chain = kUser}});
+  EXPECT_EQ(both.native, std::make_optional(ObservedNativeTable()));
+  ASSERT_NE(both.Find(kUser), nullptr);
+  EXPECT_THAT(both.Find(kUser)->rules, SizeIs(1));
+  EXPECT_EQ(both.generation, Read({}).generation);
+  EXPECT_FALSE(Read({kUser}).native.has_value());
+  EXPECT_FALSE(Read({}).native.has_value());
 }
 
 TEST_P(NativeContractTest, ReplacesWhatStood) {
@@ -89,7 +105,7 @@ TEST_P(NativeContractTest, ReplacesWhatStood) {
 TEST_P(NativeContractTest, DeletesIt) {
   ASSERT_THAT(Commit({.operations = {PutNativeTable{Guard({kInvalid})}}}), IsOk());
   ASSERT_THAT(Commit({.operations = {kDelete}}), IsOk());
-  EXPECT_FALSE(ReadNative(Guard({kInvalid})).table.has_value());
+  EXPECT_FALSE(ReadNative(Guard({kInvalid})).native.has_value());
   EXPECT_THAT(Commit({.operations = {kDelete}}),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("deleting the table ip guard")));
 }
@@ -98,7 +114,7 @@ TEST_P(NativeContractTest, PutsItAndItsRulesOrNothing) {
   EXPECT_THAT(Commit({.operations = {PutNativeTable{Guard({kInvalid})}, CreateChain{kUser},
                                      Append(kUser, jump_)}}),
               StatusIs(absl::StatusCode::kNotFound));
-  EXPECT_FALSE(ReadNative(Guard({kInvalid})).table.has_value());
+  EXPECT_FALSE(ReadNative(Guard({kInvalid})).native.has_value());
   ASSERT_THAT(Commit({.operations = {PutNativeTable{Guard({kInvalid})}, CreateChain{kUser},
                                      Append(kUser, drop_)}}),
               IsOk());
@@ -115,7 +131,7 @@ TEST_P(NativeContractTest, PutsRulesAndDeletesTheTableOrNothing) {
   EXPECT_EQ(Read({}).generation, before);
   ASSERT_THAT(Commit({.operations = {CreateChain{kUser}, kDelete}}), IsOk());
   EXPECT_NE(Rules(kUser), std::vector<std::string>{"absent"});
-  EXPECT_FALSE(ReadNative(Guard({kInvalid})).table.has_value());
+  EXPECT_FALSE(ReadNative(Guard({kInvalid})).native.has_value());
   EXPECT_EQ(Read({}).generation, before + 1) << "not one commit";
 }
 
@@ -125,7 +141,7 @@ TEST_P(NativeContractTest, AbortsOnAStaleGenerationAndDoesNothing) {
   EXPECT_THAT(backend().Apply(Transaction{.generation = old.generation,
                                           .operations = {PutNativeTable{Guard({kInvalid})}}}),
               StatusIs(absl::StatusCode::kAborted));
-  EXPECT_FALSE(ReadNative(Guard({kInvalid})).table.has_value());
+  EXPECT_FALSE(ReadNative(Guard({kInvalid})).native.has_value());
 }
 
 TEST_P(NativeContractTest, RefusesWhatCannotBeWritten) {
@@ -145,8 +161,9 @@ INSTANTIATE_TEST_SUITE_P(Backends, NativeContractTest,
 class NoNativeTablesTest : public NativeContractTest {};
 
 TEST_P(NoNativeTablesTest, HasNoneAndRefusesThem) {
-  Read();
-  EXPECT_FALSE(ReadNative(Guard({kInvalid})).table.has_value());
+  EXPECT_EQ(ReadNative(Guard({kInvalid}), {{.chain = kUser}, {.chain = kInput}}),
+            Read({kUser, kInput}));
+  EXPECT_FALSE(ReadNative(Guard({kInvalid})).native.has_value());
   EXPECT_THAT(Commit({.operations = {PutNativeTable{Guard({kInvalid})}}}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no native tables")));
   EXPECT_THAT(Commit({.operations = {CreateChain{kUser}, kDelete}}),

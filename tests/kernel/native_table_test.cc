@@ -27,7 +27,6 @@ using netlink::DeleteNativeTable;
 using netlink::Family;
 using netlink::NativeChain;
 using netlink::NativeDrop;
-using netlink::NativeReading;
 using netlink::NativeTable;
 using netlink::ObservedNativeTable;
 using netlink::PrefixMatch;
@@ -92,9 +91,9 @@ NativeTable Guard() {
 class NativeTableTest : public NftBackendTest {
  protected:
   std::optional<ObservedNativeTable> ReadNative(const NativeTable& table) {
-    const absl::StatusOr<NativeReading> reading = backend_->ReadNativeTable(table);
-    EXPECT_THAT(reading, IsOk());
-    return reading.ok() ? reading->table : std::nullopt;
+    const absl::StatusOr<netlink::Snapshot> snapshot = backend_->Read({}, &table);
+    EXPECT_THAT(snapshot, IsOk());
+    return snapshot.ok() ? snapshot->native : std::nullopt;
   }
 
   absl::Status Put(const NativeTable& table) {

@@ -241,10 +241,12 @@ TEST_F(NftBackendTest, LeavesHundredsOfStrangeRulesUnchangedByteForByte) {
   EXPECT_THAT(ReadRawRules(), IsOkAndHolds(*raw_before));
 }
 
-// Two chains that always hold one rule together, moved from one to the other all the time.
+// Two chains that always hold one rule together, moved from one to the other all the time; the
+// native table exists while B holds it.
 TEST_F(NftBackendTest, ReadsOneGenerationWhileOthersWrite) {
   const ChainId a{Family::kIPv4, Table::kFilter, "A"};
   const ChainId b{Family::kIPv4, Table::kFilter, "B"};
+  const netlink::NativeTable native = {.family = Family::kIPv4, .name = "with-b"};
   ASSERT_THAT(Apply({CreateChain{a}, CreateChain{b}, Append(a, Rule{})}), IsOk());
   std::atomic<bool> stop = false;
   // The thread inherits this one's namespace.
@@ -256,9 +258,12 @@ TEST_F(NftBackendTest, ReadsOneGenerationWhileOthersWrite) {
       if (!now.ok()) continue;
       const bool in_a = !now->Find(a)->rules.empty();
       const ChainId& from = in_a ? a : b;
+      const netlink::Operation put = netlink::PutNativeTable{native};
+      const netlink::Operation remove =
+          netlink::DeleteNativeTable{.family = native.family, .name = native.name};
       (void)(*backend)->Apply(
           Transaction{.generation = now->generation,
-                      .operations = {Append(in_a ? b : a, Rule{}),
+                      .operations = {in_a ? put : remove, Append(in_a ? b : a, Rule{}),
                                      DeleteRule{.chain = from,
                                                 .handle = now->Find(from)->rules[0].handle,
                                                 .number = 1,
@@ -272,7 +277,7 @@ TEST_F(NftBackendTest, ReadsOneGenerationWhileOthersWrite) {
   const absl::Time deadline = absl::Now() + testing::kPatience;
   for (int i = 0; i < 2000 || (generations.size() < 2 && absl::Now() < deadline); ++i) {
     const absl::StatusOr<Snapshot> now =
-        backend_->Read({ChainQuery{.chain = a}, ChainQuery{.chain = b}});
+        backend_->Read({ChainQuery{.chain = a}, ChainQuery{.chain = b}}, &native);
     if (!now.ok()) {
       EXPECT_THAT(now, StatusIs(absl::StatusCode::kAborted));
       continue;
@@ -280,6 +285,8 @@ TEST_F(NftBackendTest, ReadsOneGenerationWhileOthersWrite) {
     ++reads;
     generations.insert(now->generation);
     EXPECT_EQ(now->Find(a)->rules.size() + now->Find(b)->rules.size(), 1U)
+        << "generation " << now->generation << ", read " << i;
+    EXPECT_EQ(now->native.has_value(), now->Find(b)->rules.size() == 1U)
         << "generation " << now->generation << ", read " << i;
   }
   stop = true;

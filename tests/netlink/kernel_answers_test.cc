@@ -230,16 +230,17 @@ TEST(KernelAnswersTest, ASurveyIsWholeOrNone) {
 
 // ---- the native table ----
 
+const NativeTable kMine = {.family = Family::kIPv4, .name = "mine"};
+const std::vector<Frame> kMineAnswer = {
+    FromKernel(NftMessage(NFT_MSG_NEWTABLE, 0, 0, Attr(NFTA_TABLE_NAME, Text("mine"))))};
+
 TEST(KernelAnswersTest, ANativeTableIsMissingWhereTheKernelSaysSoAndNothingElse) {
   struct Row {
     const char* name;
     std::vector<std::vector<Frame>> answers;
     absl::StatusCode code;
   };
-  const std::vector<Frame> table = {
-      FromKernel(NftMessage(NFT_MSG_NEWTABLE, 0, 0, Attr(NFTA_TABLE_NAME, Text("mine"))))};
   const std::vector<Frame> missing = {FromKernel(Refusal(ENOENT))};
-  const std::vector<Frame> no_rules = {FromKernel(Done())};
   const Row rows[] = {
       {"missing", {kGeneration, missing, kGeneration}, absl::StatusCode::kOk},
       {"not permitted",
@@ -247,32 +248,74 @@ TEST(KernelAnswersTest, ANativeTableIsMissingWhereTheKernelSaysSoAndNothingElse)
        absl::StatusCode::kPermissionDenied},
       // Read again, and missing then.
       {"gone before its rules were read",
-       {kGeneration, table, missing, kGeneration, missing, kGeneration},
+       {kGeneration, kMineAnswer, missing, kGeneration, missing, kGeneration},
        absl::StatusCode::kOk},
       {"changed while its rules were read",
        {kGeneration,
-        table,
+        kMineAnswer,
         {FromKernel(Done(0, NLM_F_DUMP_INTR))},
         kGeneration,
         missing,
         kGeneration},
        absl::StatusCode::kOk},
       {"its rules are not told",
-       {kGeneration, table, {FromKernel(Refusal(ENOMEM))}, kGeneration},
+       {kGeneration, kMineAnswer, {FromKernel(Refusal(ENOMEM))}, kGeneration},
        absl::StatusCode::kResourceExhausted},
       {"the answer about its rules is lost",
-       {kGeneration, table, {Fails(ENOBUFS)}, kGeneration},
+       {kGeneration, kMineAnswer, {Fails(ENOBUFS)}, kGeneration},
        absl::StatusCode::kResourceExhausted},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
     const ScriptedKernel kernel(Script(row.answers));
-    const absl::StatusOr<NativeReading> reading =
-        Open()->ReadNativeTable({.family = Family::kIPv4, .name = "mine"});
-    EXPECT_EQ(reading.status().code(), row.code) << reading.status();
-    if (reading.ok()) {
-      EXPECT_FALSE(reading->table.has_value());
+    const absl::StatusOr<Snapshot> snapshot = Open()->Read({}, &kMine);
+    EXPECT_EQ(snapshot.status().code(), row.code) << snapshot.status();
+    if (snapshot.ok()) {
+      EXPECT_FALSE(snapshot->native.has_value());
     }
+  }
+}
+
+TEST(KernelAnswersTest, ANativeTableIsOfTheGenerationOfTheChains) {
+  const std::vector<Frame> missing = {FromKernel(Refusal(ENOENT))};
+  const std::vector<Frame> no_rules = {FromKernel(Done())};
+  const std::vector<Frame> chain = {FromKernel(ChainMessage("TEST"))};
+  const std::vector<Frame> later = {FromKernel(Generation(8))};
+  struct Row {
+    const char* name;
+    std::vector<std::vector<Frame>> first;
+    std::vector<std::vector<Frame>> second;
+    bool exists;
+  };
+  const Row rows[] = {
+      {"made meanwhile", {missing, chain}, {kMineAnswer, no_rules, chain}, true},
+      {"removed meanwhile", {kMineAnswer, no_rules, chain}, {missing, chain}, false},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.name);
+    std::vector<std::vector<Frame>> answers = {kGeneration};
+    answers.insert(answers.end(), row.first.begin(), row.first.end());
+    answers.insert(answers.end(), {later, later});
+    answers.insert(answers.end(), row.second.begin(), row.second.end());
+    answers.push_back(later);
+    const ScriptedKernel kernel(Script(answers));
+    const absl::StatusOr<Snapshot> snapshot =
+        Open()->Read({{.chain = kChain, .with_rules = false}}, &kMine);
+    ASSERT_THAT(snapshot, IsOk());
+    EXPECT_EQ(snapshot->generation, 8U);
+    EXPECT_EQ(snapshot->native.has_value(), row.exists);
+    EXPECT_THAT(snapshot->chains, SizeIs(1));
+    EXPECT_EQ(kernel.left(), 0U);
+  }
+}
+
+TEST(KernelAnswersTest, OnlyTheGenerationIsAskedForWhereNothingElseIs) {
+  const ScriptedKernel kernel(Script({kGeneration, {FromKernel(Generation(8))}}));
+  const auto backend = Open();
+  for (const uint32_t generation : {7U, 8U}) {
+    const absl::StatusOr<Snapshot> snapshot = backend->Read({});
+    ASSERT_THAT(snapshot, IsOk());
+    EXPECT_EQ(snapshot->generation, generation);
   }
 }
 

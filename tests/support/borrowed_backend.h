@@ -20,12 +20,10 @@ class BorrowedBackend : public netlink::Backend {
   explicit BorrowedBackend(netlink::Backend* backend) : backend_(backend) {}
 
   netlink::BackendKind kind() const override { return backend_->kind(); }
-  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override {
-    return backend_->Read(queries);
-  }
-  absl::StatusOr<netlink::NativeReading> ReadNativeTable(
-      const netlink::NativeTable& table) override {
-    return backend_->ReadNativeTable(table);
+  using netlink::Backend::Read;
+  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries,
+                                         const netlink::NativeTable* native) override {
+    return backend_->Read(queries, native);
   }
   absl::StatusOr<netlink::Survey> TakeSurvey(const netlink::SurveyFilter& keep) override {
     return backend_->TakeSurvey(keep);

@@ -73,7 +73,8 @@ class FakeBackend::FakeMonitor : public netlink::Monitor {
   netlink::RulesetChanges changes_;
 };
 
-absl::StatusOr<Snapshot> FakeBackend::Read(absl::Span<const netlink::ChainQuery> queries) {
+absl::StatusOr<Snapshot> FakeBackend::Read(absl::Span<const netlink::ChainQuery> queries,
+                                           const netlink::NativeTable* native) {
   ++read_count_;
   if (const std::optional<absl::Status> fault = Pop(read_faults_)) return *fault;
   Snapshot snapshot{.generation = ruleset_.snapshot.generation, .chains = {}};
@@ -89,6 +90,12 @@ absl::StatusOr<Snapshot> FakeBackend::Read(absl::Span<const netlink::ChainQuery>
     for (netlink::ObservedRule& rule : chain.rules) {
       rule.xt = kind_ == netlink::BackendKind::kNft && ruleset_.has_xt && IsXt(rule);
     }
+  }
+  const auto held = native == nullptr ? ruleset_.native.end()
+                                      : ruleset_.native.find({native->family, native->name});
+  if (held != ruleset_.native.end()) {
+    snapshot.native = {.altered = held->second.altered || held->second.table != *native,
+                       .counters = held->second.counters};
   }
   if (!other_writers_.empty()) {
     const std::function<void(FakeBackend&)> other_writer = other_writers_.front();
@@ -117,16 +124,6 @@ void FakeBackend::Follow(absl::Span<const netlink::ChainQuery> queries, Snapshot
       if (chain != nullptr) snapshot.chains[id] = *chain;
     }
   }
-}
-
-absl::StatusOr<netlink::NativeReading> FakeBackend::ReadNativeTable(
-    const netlink::NativeTable& table) {
-  netlink::NativeReading reading = {.generation = ruleset_.snapshot.generation};
-  const auto found = ruleset_.native.find({table.family, table.name});
-  if (found == ruleset_.native.end()) return reading;
-  const HeldNativeTable& held = found->second;
-  reading.table = {.altered = held.altered || held.table != table, .counters = held.counters};
-  return reading;
 }
 
 absl::StatusOr<netlink::Survey> FakeBackend::TakeSurvey(const netlink::SurveyFilter& keep) {

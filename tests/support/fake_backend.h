@@ -33,10 +33,9 @@ class FakeBackend : public netlink::Backend {
   explicit FakeBackend(netlink::BackendKind kind = netlink::BackendKind::kNft) : kind_(kind) {}
 
   netlink::BackendKind kind() const override { return kind_; }
-  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override;
-  // Not among the reads that faults, other writers and counts are about.
-  absl::StatusOr<netlink::NativeReading> ReadNativeTable(
-      const netlink::NativeTable& table) override;
+  using netlink::Backend::Read;
+  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries,
+                                         const netlink::NativeTable* native) override;
   // Tables that hold a chain; a base chain's policy is ACCEPT.
   absl::StatusOr<netlink::Survey> TakeSurvey(const netlink::SurveyFilter& keep) override;
   absl::Status Apply(const netlink::Transaction& transaction) override;

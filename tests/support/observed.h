@@ -73,6 +73,11 @@ class Observed {
     return *this;
   }
 
+  Observed& Native(const netlink::ObservedNativeTable& table = {}) {
+    snapshot_.native = table;
+    return *this;
+  }
+
   const netlink::Snapshot& snapshot() const { return snapshot_; }
 
  private:

@@ -36,16 +36,14 @@ class SurveyedBackend : public netlink::Backend {
       : answers_(std::move(answers)), taken_(taken) {}
 
   netlink::BackendKind kind() const override { return netlink::BackendKind::kNft; }
-  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery>) override {
+  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery>,
+                                         const netlink::NativeTable*) override {
     return Refused();
   }
   absl::StatusOr<Survey> TakeSurvey(const netlink::SurveyFilter& keep) override {
     EXPECT_FALSE(keep) << "an audit wants every rule";
     const size_t at = static_cast<size_t>(taken_++);
     return at < answers_.size() ? answers_[at] : answers_.back();
-  }
-  absl::StatusOr<netlink::NativeReading> ReadNativeTable(const netlink::NativeTable&) override {
-    return Refused();
   }
   absl::Status Apply(const netlink::Transaction&) override { return Refused(); }
   absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode) override {

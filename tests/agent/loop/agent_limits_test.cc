@@ -157,7 +157,7 @@ TEST_F(AgentTest, TheNativeTableStaysUntilWhatTakesItsPlaceStands) {
   FamilyRefusal refusal{.family = Family::kIPv4};
   door_ = [&] { return std::make_unique<RefusesFamily>(&kernel_, &refusal); };
   Start(Mode::kCleanup);
-  const auto native = [&] { return kernel_.ReadNativeTable(NativeMartians())->table.has_value(); };
+  const auto native = [&] { return kernel_.Read({}, &NativeMartians())->native.has_value(); };
   ASSERT_TRUE(TurnUntilRounds(1));
   // IPv4 waits, so these rounds have nothing to do but to remove the table.
   for (size_t rounds = 2; rounds < 5; ++rounds) {

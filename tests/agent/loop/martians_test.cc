@@ -91,18 +91,18 @@ TEST(MartianProtectionTest, IsARuleThatPacketsForThisNodeComeTo) {
     for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
       Observed node = InPlace(mode);
       row.prepare(node);
-      EXPECT_EQ(FindMartianProtection(node.snapshot(), {}).stands, row.stands) << row.name;
+      EXPECT_EQ(FindMartianProtection(node.snapshot()).stands, row.stands) << row.name;
     }
   }
 }
 
 TEST(MartianProtectionTest, IsAlsoTheNativeTableAsItMustBe) {
-  netlink::ObservedNativeTable table;
-  table.counters.packets = 3;
-  EXPECT_EQ(FindMartianProtection({}, table),
+  Observed node;
+  node.Native({.counters = {.packets = 3}});
+  EXPECT_EQ(FindMartianProtection(node.snapshot()),
             (MartianProtection{.stands = true, .dropped = 3, .dropped_natively = 3}));
-  table.altered = true;
-  EXPECT_FALSE(FindMartianProtection({}, table).stands);
+  node.Native({.altered = true});
+  EXPECT_FALSE(FindMartianProtection(node.snapshot()).stands);
 }
 
 TEST(MartianProtectionTest, CountsWhatEveryRuleDropped) {
@@ -112,19 +112,18 @@ TEST(MartianProtectionTest, CountsWhatEveryRuleDropped) {
   rules.push_back(rules[0]);
   rules.push_back({.handle = 77, .content = ::kipt::testing::BareDrop()});
   rules.back().counters.packets = 100;
-  netlink::ObservedNativeTable table;
-  table.counters.packets = 3;
-  EXPECT_EQ(FindMartianProtection(snapshot, table).dropped, 13U);
-  EXPECT_EQ(FindMartianProtection(snapshot, table).dropped_natively, 3U);
+  snapshot.native = {.counters = {.packets = 3}};
+  EXPECT_EQ(FindMartianProtection(snapshot).dropped, 13U);
+  EXPECT_EQ(FindMartianProtection(snapshot).dropped_natively, 3U);
 }
 
 TEST(MartianProtectionTest, IsNoneInATableThatIsDormant) {
   netlink::Snapshot snapshot = InPlace(Mode::kCleanup).snapshot();
   snapshot.dormant[{Family::kIPv6, netlink::Table::kFilter}] = netlink::kTableDormant;
   snapshot.dormant[{Family::kIPv4, netlink::Table::kNat}] = netlink::kTableDormant;
-  EXPECT_TRUE(FindMartianProtection(snapshot, {}).stands);
+  EXPECT_TRUE(FindMartianProtection(snapshot).stands);
   snapshot.dormant[{Family::kIPv4, netlink::Table::kFilter}] = netlink::kTableDormant;
-  EXPECT_FALSE(FindMartianProtection(snapshot, {}).stands);
+  EXPECT_FALSE(FindMartianProtection(snapshot).stands);
 }
 
 TEST(MartianProtectionTest, StandsOnceASyncHasMadeIt) {
@@ -185,7 +184,7 @@ TEST(CompareTest, ARuleOfXtablesProvesThatThereAreMatchesUnlessTheKernelRefusedO
   netlink::Snapshot snapshot = InPlace(Mode::kCleanup).snapshot();
   const auto disproved = [&](const RuleSupport& support) {
     const PolicyInput input = ::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {});
-    return Compare(input, support, {snapshot, std::nullopt}).support_disproved;
+    return Compare(input, support, snapshot).support_disproved;
   };
   EXPECT_FALSE(disproved(none));
   snapshot.chains.at(Filter("KUBE-FIREWALL")).rules[0].xt = true;

@@ -47,7 +47,7 @@ SyncReport SyncNative(netlink::Backend& backend, FakeTime& time) {
   return Reconciler(&backend, time.clock(), &support).Sync(input);
 }
 bool NativeStands(FakeBackend& backend) {
-  return backend.ReadNativeTable(NativeMartians())->table.has_value();
+  return backend.Read({}, &NativeMartians())->native.has_value();
 }
 
 TEST(ReconcilerFamiliesTest, AFamilyThatCannotBeReadDoesNotKeepTheOtherFromItsRules) {
@@ -186,11 +186,12 @@ TEST(ReconcilerFamiliesTest, AFamilyWithNothingToChangeIsNotBlamedForTheOther) {
 class ReadsFamiliesApart : public BorrowedBackend {
  public:
   using BorrowedBackend::BorrowedBackend;
-  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries) override {
+  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries,
+                                         const netlink::NativeTable* native) override {
     for (const netlink::ChainQuery& query : queries) {
       if (query.chain.family != queries[0].chain.family) return absl::UnavailableError("not now");
     }
-    return BorrowedBackend::Read(queries);
+    return BorrowedBackend::Read(queries, native);
   }
 };
 

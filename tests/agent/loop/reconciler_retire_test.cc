@@ -10,6 +10,7 @@
 
 #include "agent/loop/plan.h"
 #include "agent/loop/reconciler.h"
+#include "agent/policy/rule_forms.h"
 #include "netlink/kernel_error.h"
 #include "tests/agent/loop/fake_time.h"
 #include "tests/support/borrowed_backend.h"
@@ -120,6 +121,14 @@ TEST_F(ReconcilerRetireTest, TheOtherIptablesModeIsAskedToo) {
   request.sources.other_mode = [&](DependentsCollector&) { ++asked; };
   EXPECT_THAT(kipt::agent::TryRetire(kernel_, request).status, IsOk());
   EXPECT_EQ(asked, 1);
+}
+
+TEST_F(ReconcilerRetireTest, TheNativeTableIsRemovedInModeOff) {
+  kernel_.PutNativeTable({.table = NativeMartians()});
+  RetireRequest request = Request(Mode::kOff);
+  request.options.when_off = true;
+  EXPECT_THAT(kipt::agent::TryRetire(kernel_, request).status, IsOk());
+  EXPECT_FALSE(kernel_.Read({}, &NativeMartians())->native.has_value());
 }
 
 TEST_F(ReconcilerRetireTest, AnyOtherRefusalIsTheReport) {

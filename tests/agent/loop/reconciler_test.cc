@@ -5,10 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "agent/policy/rule_forms.h"
@@ -80,23 +78,7 @@ TEST(ReconcilerTest, LooksAgainWhenSomebodyElseCommitsInBetween) {
   EXPECT_NE(chain->rules[1].opaque(), nullptr);
 }
 
-// Another process writes between the read of the native table and that of the chains.
-class WritesBetweenReads : public BorrowedBackend {
- public:
-  WritesBetweenReads(FakeBackend* backend, std::function<void()> other)
-      : BorrowedBackend(backend), other_(std::move(other)) {}
-  absl::StatusOr<netlink::NativeReading> ReadNativeTable(
-      const netlink::NativeTable& table) override {
-    absl::StatusOr<netlink::NativeReading> reading = BorrowedBackend::ReadNativeTable(table);
-    if (const std::function<void()> other = std::exchange(other_, {})) other();
-    return reading;
-  }
-
- private:
-  std::function<void()> other_;
-};
-
-TEST(ReconcilerTest, ANativeTableOfAnotherGenerationThanTheChainsIsReadAgain) {
+TEST(ReconcilerTest, ANativeTableThatIsRemovedDuringALookIsReadAgain) {
   const PolicyInput desired = Both(Mode::kCleanup);
   SupportSource support = NoXt();
   const std::string name(kNativeTable);
@@ -104,26 +86,24 @@ TEST(ReconcilerTest, ANativeTableOfAnotherGenerationThanTheChainsIsReadAgain) {
   backend.LoseXt();
   FakeTime time;
   ASSERT_TRUE(PutsNative(Reconciler(&backend, time.clock(), &support).Sync(desired).applied));
-  WritesBetweenReads torn(&backend, [&] { backend.RemoveNativeTable(Family::kIPv4, name); });
-  const SyncReport report = Reconciler(&torn, time.clock(), &support).Sync(desired);
+  backend.FailNextRead(absl::AbortedError("changed in between"));
+  backend.RemoveNativeTable(Family::kIPv4, name);
+  const SyncReport report = Reconciler(&backend, time.clock(), &support).Sync(desired);
   EXPECT_THAT(report.FirstError(), IsOk());
   EXPECT_EQ(report.looks, 2);
   EXPECT_TRUE(PutsNative(report.applied));
-  EXPECT_TRUE(backend.ReadNativeTable(NativeMartians())->table.has_value());
+  EXPECT_TRUE(backend.Read({}, &NativeMartians())->native.has_value());
 }
 
 TEST(ReconcilerTest, ALookThatIsTornEachTimeEndsInAnError) {
   FakeBackend backend;
-  backend.PutNativeTable({.table = NativeMartians()});
   FakeTime time(absl::Seconds(1));
   class AlwaysTorn : public BorrowedBackend {
    public:
     using BorrowedBackend::BorrowedBackend;
-    absl::StatusOr<netlink::NativeReading> ReadNativeTable(
-        const netlink::NativeTable& table) override {
-      absl::StatusOr<netlink::NativeReading> reading = BorrowedBackend::ReadNativeTable(table);
-      --reading->generation;
-      return reading;
+    absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery>,
+                                           const netlink::NativeTable*) override {
+      return absl::AbortedError("the ruleset changed during each of 10 attempts to read it");
     }
   };
   AlwaysTorn torn(&backend);
@@ -136,8 +116,10 @@ TEST(ReconcilerTest, ANativeTableThatCannotBeReadIsNoMissingOne) {
   class Unreadable : public BorrowedBackend {
    public:
     using BorrowedBackend::BorrowedBackend;
-    absl::StatusOr<netlink::NativeReading> ReadNativeTable(const netlink::NativeTable&) override {
-      return absl::PermissionDeniedError("no CAP_NET_ADMIN");
+    absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries,
+                                           const netlink::NativeTable* native) override {
+      if (native != nullptr) return absl::PermissionDeniedError("no CAP_NET_ADMIN");
+      return BorrowedBackend::Read(queries, native);
     }
   };
   FakeBackend backend;

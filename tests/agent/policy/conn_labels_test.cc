@@ -146,7 +146,7 @@ TEST(ConnLabelsTest, WhatAKernelLacksIsLeftOutAndSaid) {
     const Ruleset desired = DesiredRuleset(Labelled(mode), support);
     EXPECT_THAT(::kipt::testing::ToText(desired), Not(HasSubstr("KUBELET-M")));
     EXPECT_EQ(desired.chains, DesiredRuleset(::kipt::testing::Wanting(mode, kIPv4Only)).chains);
-    const Diff diff = ComputeDiff(Labelled(mode), {}, {}, support);
+    const Diff diff = ComputeDiff(Labelled(mode), {}, support);
     ASSERT_EQ(diff.findings.size(), 1);
     EXPECT_EQ(ConditionName(diff.findings[0].condition), "ConnLabelsImpossible");
     EXPECT_TRUE(NeedsAttention(diff.findings[0]));
@@ -174,7 +174,7 @@ TEST(ConnLabelsTest, TheAdviceIsToInstallWhatIsMissing) {
   };
   for (const Row& row : rows) {
     for (const Mode mode : {Mode::kLegacy, Mode::kCleanup}) {
-      const Diff diff = ComputeDiff(Labelled(mode), {}, {}, row.support);
+      const Diff diff = ComputeDiff(Labelled(mode), {}, row.support);
       ASSERT_FALSE(diff.findings.empty()) << row.said;
       EXPECT_EQ(ConditionName(diff.findings[0].condition), "ConnLabelsImpossible");
       EXPECT_THAT(diff.findings[0].message, HasSubstr(row.said));

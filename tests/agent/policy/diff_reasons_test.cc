@@ -149,12 +149,13 @@ TEST(DiffReasonsTest, KeepsANativeTableWhereTheMartianRuleCannotStand) {
   const netlink::ObservedNativeTable native = {.counters = {.packets = 7}};
   Observed unhooked = Made(Cleanup());
   unhooked.Chain(Filter("INPUT"), {}, /*hooked=*/false);
-  EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(Cleanup(), unhooked.snapshot(), native)), "stale");
-  EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(Cleanup(), Made(Cleanup()).snapshot(), native)),
+  EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(Cleanup(), unhooked.Native(native).snapshot())),
+            "stale");
+  EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(Cleanup(), Made(Cleanup()).Native(native).snapshot())),
             "remove");
   const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
-  EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(off, {}, native)), "stale");
-  EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(Legacy(), Made(Legacy()).snapshot(), native)),
+  EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(off, Observed().Native(native).snapshot())), "stale");
+  EXPECT_EQ(WhatBecomesOfNative(ComputeDiff(Legacy(), Made(Legacy()).Native(native).snapshot())),
             "remove");
 }
 
@@ -163,8 +164,7 @@ TEST(DiffReasonsTest, OnlyTheNativeTableIsNative) {
   EXPECT_FALSE(IsNative(Filter(std::string(kNativeTable), Family::kIPv6)));
   EXPECT_FALSE(IsNative(Nat(std::string(kNativeTable))));
   EXPECT_FALSE(IsNative(Filter("KUBE-FIREWALL")));
-  const Diff diff =
-      ComputeDiff(Cleanup(), Made(Cleanup()).snapshot(), netlink::ObservedNativeTable());
+  const Diff diff = ComputeDiff(Cleanup(), Made(Cleanup()).Native().snapshot());
   EXPECT_EQ(diff.changes.size(), 1U);
   EXPECT_THAT(WithoutNative(diff.changes), IsEmpty());
 }
@@ -180,7 +180,7 @@ Ruleset WithoutXt(Mode mode, absl::Span<const Family> families) {
 }
 Diff DiffWithoutXt(Mode mode, const std::optional<netlink::ObservedNativeTable>& native = {},
                    HintPolicy hint = HintPolicy::kUsable) {
-  return ComputeDiff(Hinting(mode, hint), {}, native, kNoXt);
+  return ComputeDiff(Hinting(mode, hint), {.chains = {}, .native = native}, kNoXt);
 }
 
 TEST(DiffReasonsTest, PutsTheNativeTableUnlessItStandsAsItMust) {

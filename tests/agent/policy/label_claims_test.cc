@@ -208,7 +208,7 @@ TEST(LabelClaimsTest, WhatIsStaleSaysWhichGateIsOff) {
   EXPECT_EQ(told, 4 + 4) << "chains and jumps";
   RuleSupport support;
   support.conn_labels = false;
-  const Diff impossible = ComputeDiff(with, observed.snapshot(), {}, support);
+  const Diff impossible = ComputeDiff(with, observed.snapshot(), support);
   ASSERT_FALSE(impossible.stale.empty());
   EXPECT_EQ(impossible.stale[0].reason.find("stale, kept: this node has no connection labels"), 0U)
       << impossible.stale[0].reason;

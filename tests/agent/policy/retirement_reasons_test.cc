@@ -67,7 +67,7 @@ TEST(RetirementReasonsTest, OnlyWhatGoesIsLeftOutOfWhatIsStale) {
 
 TEST(RetirementReasonsTest, TheNativeTableThatGoesIsOursAndOfModeOff) {
   const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
-  const Diff diff = ComputeDiff(off, {}, netlink::ObservedNativeTable());
+  const Diff diff = ComputeDiff(off, Observed().Native().snapshot());
   ASSERT_EQ(diff.stale.size(), 1);
   const RetirementOptions options = {.when_off = true};
   Dependents dependents;

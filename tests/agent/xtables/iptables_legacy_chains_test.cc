@@ -135,17 +135,12 @@ TEST_F(LegacySurveyTest, FailsWhereAFamilyCannotBeRead) {
 
 TEST_F(LegacySurveyTest, HasNoNativeTables) {
   auto backend = Open("1.8.9");
-  absl::StatusOr<netlink::NativeReading> reading =
-      backend->ReadNativeTable({.family = Family::kIPv4, .name = "any"});
-  ASSERT_THAT(reading, IsOk());
-  EXPECT_EQ(reading->generation, 0U);
-  EXPECT_FALSE(reading->table.has_value());
   Saves("iptables", kSave);
-  const uint32_t read = Read(*backend, {kUser}).generation;
-  reading = backend->ReadNativeTable({.family = Family::kIPv6, .name = "any"});
-  ASSERT_THAT(reading, IsOk());
-  EXPECT_EQ(reading->generation, read);
-  EXPECT_FALSE(reading->table.has_value());
+  const netlink::NativeTable any = {.family = Family::kIPv4, .name = "any"};
+  const absl::StatusOr<netlink::Snapshot> snapshot = backend->Read({{.chain = kUser}}, &any);
+  ASSERT_THAT(snapshot, IsOk());
+  EXPECT_EQ(*snapshot, Read(*backend, {kUser}));
+  EXPECT_FALSE(snapshot->native.has_value());
 }
 
 // What other iptables mode has chains is decided by this.
