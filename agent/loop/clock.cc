@@ -32,7 +32,7 @@ constexpr absl::Duration kBetweenFailures = absl::Seconds(1);
 constexpr uint64_t kTimerAccuracyMicros = 1000;
 
 absl::Status Error(int result, absl::string_view what) {
-  return result < 0 ? absl::ErrnoToStatus(-result, what) : absl::OkStatus();
+  return absl::ErrnoToStatus(std::max(-result, 0), what);
 }
 
 template <typename... Event>
@@ -79,15 +79,12 @@ void Allowance::Take(double amount, SteadyTime now) {
 }
 
 SteadyTime Allowance::When(double amount, SteadyTime now) const {
-  const double missing = amount - At(now);
-  return missing <= 0 ? now : now + absl::Seconds(missing / rate_);
+  return now + absl::Seconds(std::max(0.0, amount - At(now)) / rate_);
 }
 
 void Backoff::NoteFailure(SteadyTime now, absl::Duration longest) {
-  absl::Duration wait = kFirstWait;
-  for (int i = 0; i < failures_ && wait < longest_; ++i) wait *= 2;
-  ++failures_;
-  next_ = now + std::min({wait, longest_, longest}) * jitter_();
+  wait_ = std::min(failing() ? 2 * wait_ : kFirstWait, longest_);
+  next_ = now + std::min(wait_, longest) * jitter_();
 }
 
 Pace::Pace(absl::Duration sync_period, std::function<double()> jitter, double cpu_share)
@@ -153,8 +150,7 @@ absl::Status EventSource::Enable(bool enabled) {
 
 absl::Status EventSource::FireAfter(absl::Duration delay) {
   // From now: the loop's own time is that of the beginning of its turn.
-  const absl::Duration at =
-      SteadyNow() - SteadyTime() + std::clamp(delay, absl::ZeroDuration(), absl::Hours(24 * 365));
+  const absl::Duration at = SteadyNow() - SteadyTime() + std::max(delay, absl::ZeroDuration());
   int result =
       sd_event_source_set_time(source_, static_cast<uint64_t>(absl::ToInt64Microseconds(at)));
   if (result >= 0) result = sd_event_source_set_enabled(source_, SD_EVENT_ONESHOT);
@@ -175,8 +171,8 @@ int EventLoop::fd() const { return sd_event_get_fd(event_); }
 absl::Status EventLoop::Dispatch() {
   for (;;) {
     const int result = sd_event_run(event_, 0);
-    if (result == 0 || result == -ESTALE) return absl::OkStatus();  // nothing ready, or Exit() ran
-    if (result < 0) return Error(result, "the event loop failed");
+    if (result == -ESTALE) return absl::OkStatus();                  // Exit() ran
+    if (result <= 0) return Error(result, "the event loop failed");  // 0: nothing is ready
   }
 }
 
@@ -198,20 +194,17 @@ EventLoop::SourceOrError EventLoop::AddReadable(int fd, std::function<void()> ha
 
 EventLoop::SourceOrError EventLoop::AddTimer(std::function<void()> handler) {
   std::unique_ptr<EventSource> source(new EventSource(std::move(handler)));
-  const int result = sd_event_add_time(
-      event_, &source->source_, CLOCK_MONOTONIC, std::numeric_limits<uint64_t>::max() - 1,
-      kTimerAccuracyMicros, RunHandler<uint64_t>, &source->handler_);
+  const int result = sd_event_add_time(event_, &source->source_, CLOCK_MONOTONIC,
+                                       std::numeric_limits<int64_t>::max(), kTimerAccuracyMicros,
+                                       RunHandler<uint64_t>, &source->handler_);
   if (result < 0) return Error(result, "cannot make a timer");
   return source;
 }
 
 EventLoop::SourceOrError EventLoop::AddSignal(int signal, std::function<void()> handler) {
-  sigset_t mask;
-  sigemptyset(&mask);
+  sigset_t mask{};
   sigaddset(&mask, signal);
-  if (const int error = pthread_sigmask(SIG_BLOCK, &mask, nullptr); error != 0) {
-    return Error(-error, "cannot block a signal");
-  }
+  pthread_sigmask(SIG_BLOCK, &mask, nullptr);
   std::unique_ptr<EventSource> source(new EventSource(std::move(handler)));
   const int result = sd_event_add_signal(event_, &source->source_, signal,
                                          RunHandler<const signalfd_siginfo*>, &source->handler_);
@@ -220,7 +213,7 @@ EventLoop::SourceOrError EventLoop::AddSignal(int signal, std::function<void()> 
 }
 
 absl::StatusOr<bool> EventLoop::EnableWatchdog() {
-  const int result = sd_event_set_watchdog(event_, 1);
+  const int result = sd_event_set_watchdog(event_, true);
   if (result < 0) return Error(result, "cannot serve the service manager's watchdog");
   return result > 0;
 }

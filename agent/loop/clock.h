@@ -93,18 +93,16 @@ class Backoff {
 
   // `longest` also limits this wait.
   void NoteFailure(SteadyTime now, absl::Duration longest = absl::InfiniteDuration());
-  void NoteSuccess() {
-    failures_ = 0;
-    next_ = SteadyTime::InfinitePast();
-  }
-  bool failing() const { return failures_ > 0; }
+  void NoteSuccess() { next_ = SteadyTime::InfinitePast(); }
+  bool failing() const { return next_ != SteadyTime::InfinitePast(); }
   // When to try again; InfinitePast where the last attempt did not fail.
   SteadyTime next() const { return next_; }
 
  private:
   absl::Duration longest_;
   std::function<double()> jitter_;
-  int failures_ = 0;
+  // The last one, without jitter.
+  absl::Duration wait_;
   SteadyTime next_ = SteadyTime::InfinitePast();
 };
 

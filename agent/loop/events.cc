@@ -105,21 +105,13 @@ absl::string_view TriggerName(Trigger trigger) {
 }
 
 std::string NotReadyBecause(const AgentState& state, const FamilyState& family) {
-  switch (family.phase) {
-    case FamilyPhase::kInPlace:
-      return "";
-    case FamilyPhase::kPending:
-      return family.reason.empty() ? "the first attempt has not ended yet" : family.reason;
-    case FamilyPhase::kObserved:
-    case FamilyPhase::kDegraded: {
-      const Finding* blocker = Blocker(state, family.family);
-      if (blocker == nullptr) return "";
-      return absl::StrCat(ConditionName(blocker->condition), ": ", blocker->message);
-    }
-    case FamilyPhase::kFailed:
-      break;
+  if (family.phase == FamilyPhase::kPending || family.phase == FamilyPhase::kFailed) {
+    if (!family.reason.empty()) return family.reason;
+    return family.phase == FamilyPhase::kFailed ? "failed" : "the first attempt has not ended yet";
   }
-  return family.reason.empty() ? "failed" : family.reason;
+  const Finding* blocker = Blocker(state, family.family);
+  if (blocker == nullptr || family.phase == FamilyPhase::kInPlace) return "";
+  return absl::StrCat(ConditionName(blocker->condition), ": ", blocker->message);
 }
 
 std::string ExposedBecause(const AgentState& state) {
