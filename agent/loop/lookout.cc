@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <set>
 #include <system_error>
@@ -31,25 +30,21 @@ constexpr size_t kMaxCommandLine = 256;
 constexpr absl::string_view kCut = "...";
 // Every byte of an argument is at least one in the result, so more need not be read.
 constexpr size_t kCommandLineBytes = 320;
-// proc_pid_comm(5): 15 and a newline.
-constexpr size_t kCommBytes = 64;
-// 52 numbers.
-constexpr size_t kStatBytes = 1536;
-// cgroups(7): a line for each of some 13 hierarchies, of paths of some 200 bytes.
-constexpr size_t kCgroupBytes = 8192;
+// Of the longest file, cgroups(7): a line for each of some 13 hierarchies, of paths of some 200
+// bytes.
+constexpr size_t kMostBytes = 8192;
 
 constexpr size_t kContainerIdDigits = 64;
 constexpr size_t kShownDigits = 12;
 constexpr size_t kPodUidDigits = 32;
 
 // The first `limit` bytes of the file. Empty where it cannot be read.
-std::string ReadStart(int directory, const char* name, size_t limit) {
-  const OwnedFd file(openat(directory, name, O_RDONLY | O_CLOEXEC));
+std::string ReadStart(int directory, const std::string& name, size_t limit = kMostBytes) {
+  const OwnedFd file(openat(directory, name.c_str(), O_RDONLY | O_CLOEXEC));
   std::string text(limit, '\0');
   size_t size = 0;
-  while (file.valid() && size < limit) {
+  for (;;) {
     const ssize_t got = read(file.get(), text.data() + size, limit - size);
-    if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
     size += static_cast<size_t>(got);
   }
@@ -91,17 +86,15 @@ std::string CommandLine(absl::string_view bytes) {
 }
 
 std::string ReadComm(int directory, const std::string& name) {
-  return std::string(absl::StripSuffix(ReadStart(directory, name.c_str(), kCommBytes), "\n"));
+  return std::string(absl::StripSuffix(ReadStart(directory, name), "\n"));
 }
 
 // proc_pid_stat(5): "4242 (comm) S 4200 ...", where comm may itself be ") R 1 (". 0 where it cannot
 // be read.
 uint32_t ReadParent(int process) {
-  const std::string text = ReadStart(process, "stat", kStatBytes);
-  const size_t close = text.rfind(')');
-  if (close == std::string::npos) return 0;
+  const std::string text = ReadStart(process, "stat");
   const std::vector<absl::string_view> fields =
-      absl::StrSplit(absl::string_view(text).substr(close + 1), absl::MaxSplits(' ', 3));
+      absl::StrSplit(absl::string_view(text).substr(text.rfind(')') + 1), ' ');
   uint32_t parent = 0;
   return fields.size() >= 3 && absl::SimpleAtoi(fields[2], &parent) ? parent : 0;
 }
@@ -118,9 +111,7 @@ std::string PodOf(absl::string_view part) {
   const size_t slice = part.find(".slice");
   if (slice != absl::string_view::npos) {
     part = part.substr(0, slice);
-    const size_t last = part.rfind("-pod");
-    if (last == absl::string_view::npos) return "";
-    part.remove_prefix(last + 1);
+    part.remove_prefix(part.rfind("-pod") + 1);
   }
   if (!absl::ConsumePrefix(&part, "pod")) return "";
   std::string uid = absl::StrReplaceAll(part, {{"_", "-"}});
@@ -132,8 +123,7 @@ std::string PodOf(absl::string_view part) {
 // systemd does not manage them.
 absl::string_view ContainerOf(absl::string_view part) {
   absl::ConsumeSuffix(&part, ".scope");
-  const size_t separator = part.find_last_of("-:");
-  if (separator != absl::string_view::npos) part.remove_prefix(separator + 1);
+  part.remove_prefix(part.find_last_of("-:") + 1);
   if (part.size() != kContainerIdDigits || !IsHex(part)) return "";
   return part.substr(0, kShownDigits);
 }
@@ -169,7 +159,7 @@ std::string UnitOf(const std::string& cgroup) {
     std::string unit = UnitOfPath(fields[2]);
     if (unit.empty()) continue;
     if (fields[1].empty() || fields[1] == "name=systemd") return unit;
-    if (other.empty()) other = std::move(unit);
+    other = std::move(unit);
   }
   return other;
 }
@@ -201,26 +191,23 @@ Writer IdentifyWriter(const netlink::RulesetChange& change, const WriterSources&
   if (!change.command.empty()) writer.command = Escaped(change.command);
   std::error_code none;
   const auto pid_namespace = std::filesystem::read_symlink(sources.pid_namespace, none);
-  if (change.pid == 0 || pid_namespace != kInitialPidNamespace) return writer;
-  const OwnedFd proc(open(sources.proc.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (pid_namespace != kInitialPidNamespace) return writer;
   // Refers to one process, even if its ID is given to another one.
   const OwnedFd process(
-      openat(proc.get(), absl::StrCat(change.pid).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!process.valid() || ReadComm(process.get(), "comm") != change.command) return writer;
+      open(absl::StrCat(sources.proc, "/", change.pid).c_str(), O_PATH | O_CLOEXEC));
+  if (ReadComm(process.get(), "comm") != change.command) return writer;
   Writer found = writer;
   found.command_line = CommandLine(ReadStart(process.get(), "cmdline", kCommandLineBytes));
-  found.unit = UnitOf(ReadStart(process.get(), "cgroup", kCgroupBytes));
+  found.unit = UnitOf(ReadStart(process.get(), "cgroup"));
   found.parent_pid = ReadParent(process.get());
-  if (found.parent_pid != 0) {
-    found.parent_command = Escaped(ReadComm(proc.get(), absl::StrCat(found.parent_pid, "/comm")));
-  }
+  found.parent_command =
+      Escaped(ReadComm(AT_FDCWD, absl::StrCat(sources.proc, "/", found.parent_pid, "/comm")));
   // It may have become another program meanwhile. If it has ended (empty), what was read counts.
   const std::string comm = ReadComm(process.get(), "comm");
   return comm.empty() || comm == change.command ? found : writer;
 }
 
 absl::Status Lookout::Watch(netlink::Backend& backend, netlink::WatchMode mode) {
-  Stop();
   absl::StatusOr<std::unique_ptr<netlink::Monitor>> monitor = backend.Watch(mode);
   if (!monitor.ok()) return monitor.status();
   absl::StatusOr<std::unique_ptr<EventSource>> readable =

@@ -62,7 +62,7 @@ class Lookout {
   Lookout(EventLoop& loop, WriterSources sources, std::function<void()> on_sight)
       : loop_(loop), sources_(std::move(sources)), on_sight_(std::move(on_sight)) {}
 
-  // Errors are Backend::Watch's and the loop's; nothing is watched then.
+  // Only while nothing is watched. Errors are Backend::Watch's and the loop's.
   absl::Status Watch(netlink::Backend& backend, netlink::WatchMode mode);
   void Stop();
   bool watching() const { return monitor_ != nullptr; }
