@@ -71,7 +71,6 @@ RuleSupport Proven(const RuleSupport& support, const netlink::Snapshot& snapshot
   if (support.xt || support.refused || absl::c_none_of(snapshot.chains, has_xt)) return support;
   RuleSupport proven = support;
   proven.xt = true;
-  proven.reason.clear();
   return proven;
 }
 
@@ -84,26 +83,23 @@ constexpr absl::Duration kShortestPause = absl::Milliseconds(50);
 absl::Status RetireUnused(netlink::Backend& backend, const RetireRequest& request,
                           const netlink::Snapshot& snapshot, const Diff& diff,
                           RetireReport& report) {
-  // Each refusal keeps one more chain.
-  const size_t most = EveryKubeletChain(netlink::Family::kIPv4).size() * netlink::kFamilies.size();
-  for (size_t i = 0; i <= most; ++i) {
+  for (;;) {
     report.plan = PlanRetirement(request.input, snapshot, diff, report.dependents, request.options);
     if (!request.apply || report.plan.empty()) return absl::OkStatus();
     absl::Status status = backend.Apply(ToTransaction(report.plan.changes, snapshot.generation));
-    const std::optional<std::string> used = netlink::ChainInUse(status);
-    if (!used) {
+    const auto refused = absl::c_find_if(report.plan.changes, [&](const Change& change) {
+      const auto* remove = std::get_if<netlink::DeleteChain>(&change.operation);
+      return remove != nullptr && netlink::ToString(remove->chain) == netlink::ChainInUse(status);
+    });
+    // Each refusal keeps one more chain.
+    if (refused == report.plan.changes.end()) {
       report.applied = status.ok();
       return status;
     }
-    const auto refused = absl::c_find_if(report.plan.changes, [&](const Change& change) {
-      return netlink::ToString(netlink::ChainOf(change.operation)) == *used;
-    });
-    if (refused == report.plan.changes.end()) continue;
     report.dependents.references.push_back({netlink::ChainOf(refused->operation),
                                             "something that no rule shows",
                                             "the kernel says that it is in use"});
   }
-  return absl::InternalError("the kernel refused to remove more chains than there are");
 }
 
 absl::Status RetireOnce(netlink::Backend& backend, const RetireRequest& request,
