@@ -225,12 +225,7 @@ SyncReport Agent::Repair(Trigger trigger) {
   if (options_.observe) {
     for (Finding& finding : report.plan.diff.findings) finding.mended = false;
   }
-  if (KnownSupport(options_.support) == before) return report;
-  ForgetRepairs();
-  if (!waiting_families_.empty()) {
-    pace_.NoteUrgent();
-    next_trigger_ = Trigger::kConfig;
-  }
+  if (KnownSupport(options_.support) != before) ForgetRepairs();
   return report;
 }
 

@@ -183,7 +183,7 @@ struct Attempt {
   // The same for a part of `tried`, which was refused.
   absl::Status RepairPart(Family family, std::vector<Change> tried, const Restraint& allow) {
     const size_t applied_before = report.applied.size();
-    absl::Status status = Repair(input, {&family, 1}, allow);
+    absl::Status status = Repair(input, {family}, allow);
     if (!status.ok() || report.applied.size() != applied_before || backend.spans_families()) {
       return status;
     }
@@ -191,7 +191,7 @@ struct Attempt {
     std::erase_if(tried, [&](const Change& change) {
       return absl::c_linear_search(report.plan.diff.changes, change);
     });
-    NoteApplied(tried, {&family, 1});
+    NoteApplied(tried, {family});
     return status;
   }
 
@@ -287,7 +287,7 @@ bool SyncReport::LacksExtension() const {
 FamilyResult SyncReport::ResultOf(Family family) const {
   const auto result = absl::c_find_if(
       families, [family](const FamilyResult& each) { return each.family == family; });
-  if (status.ok() && result != families.end()) return *result;
+  if (result != families.end()) return *result;
   return {family, status};
 }
 

@@ -130,7 +130,6 @@ FamilyState JudgeFamily(netlink::Family family, const SyncReport& report,
   if (observed) {
     reasons.push_back(absl::StrCat(pending, pending == 1 ? " change is" : " changes are",
                                    " wanted, and not made (observe)"));
-    keys.push_back(absl::StrCat("observe ", pending));
     for (const Change& change : changes) keys.push_back(ItemOf(change.operation).text);
   }
   size_t fought = 0;
@@ -282,7 +281,7 @@ std::vector<Change> Damping::Allow(const Plan& plan, SteadyTime now) {
 
 void Damping::NoteSuspects(const Suspects& suspects) {
   for (auto& [item, repair] : repairs_) {
-    Suspected suspected = suspects.Of({&item, 1});
+    Suspected suspected = suspects.Of({item});
     // Otherwise the last known one is the best guess.
     if (!suspected.writers.empty()) repair.fight.by = std::move(suspected);
   }
@@ -303,8 +302,7 @@ void Damping::NoteApplied(absl::Span<const Change> applied, SteadyTime now) {
 std::vector<Fight> Damping::TakeBegun() {
   std::vector<Fight> begun;
   for (const Item& item : std::exchange(begun_, {})) {
-    const auto repair = repairs_.find(item);
-    if (repair != repairs_.end()) begun.push_back(repair->second.fight);
+    begun.push_back(repairs_[item].fight);
   }
   return begun;
 }
