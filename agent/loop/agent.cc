@@ -271,8 +271,6 @@ void Agent::NoteSuspects(const SyncReport& report) {
 
 void Agent::NoteDamage(Round& round, SteadyTime noticed, SteadyTime ended) {
   const SyncReport& report = round.report;
-  // Where nothing could be read, the next check is compared with the last that succeeded.
-  if (!report.status.ok()) return;
   std::vector<Change> damage;
   std::vector<Item> items;
   for (const Change& change : WithoutNative(report.applied)) {

@@ -15,6 +15,7 @@
 #include "tests/agent/policy/ipv4_plans.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/observed.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {
@@ -27,10 +28,13 @@ using ::kipt::testing::Mangle;
 using ::kipt::testing::Nat;
 using ::kipt::testing::RefusesFamily;
 using netlink::Family;
+using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 // ---- what it remembers ----
@@ -61,6 +65,54 @@ TEST_F(AgentTest, JumpsOfAFamilyThatFailedAreNotCalledLost) {
   kernel_.RemoveChain(Mangle("KUBE-KUBELET-CANARY"));
   ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
   EXPECT_THAT(rounds_.back().incident->lost_jumps, IsEmpty());
+}
+
+TEST_F(AgentTest, WhatOneFamilyGotInARoundThatFailedForTheOtherIsAnIncident) {
+  FamilyRefusal refusal{.family = Family::kIPv6, .refusing = false};
+  door_ = [&] { return std::make_unique<RefusesFamily>(&kernel_, &refusal); };
+  Start(Mode::kCleanup);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  refusal.refusing = true;
+  // Together; then IPv4 alone, which is repaired.
+  kernel_.AfterNextRead([](FakeBackend&) {});
+  kernel_.AfterNextRead(
+      [](FakeBackend& kernel) { kernel.FailNextRead(absl::DeadlineExceededError("busy")); });
+  for (const Family family : netlink::kFamilies) {
+    kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT", family));
+  }
+  ASSERT_TRUE(TurnUntilRounds(2));
+  EXPECT_FALSE(rounds_[1].report.status.ok());
+  ASSERT_TRUE(rounds_[1].incident.has_value());
+  EXPECT_THAT(rounds_[1].incident->damage,
+              ElementsAre(Field(&DamagedItem::chain, Mangle("KUBE-IPTABLES-HINT"))));
+}
+
+TEST_F(AgentTest, AnOldMarkThatAnotherWriterAddsIsDamage) {
+  Start(Mode::kLegacy);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  kernel_.AppendRule(Nat("KUBE-MARK-DROP"), SetBit(13));
+  ASSERT_TRUE(TurnUntilRounds(2));
+  ASSERT_TRUE(rounds_[1].incident.has_value());
+  EXPECT_THAT(rounds_[1].incident->damage,
+              ElementsAre(Field(&DamagedItem::kind, DamageKind::kRuleUnwanted)));
+}
+
+TEST_F(AgentTest, TheArgumentsOfWritersAreNotRemembered) {
+  const ::kipt::testing::TemporaryTree tree;
+  tree.Link("pid_namespace", "pid:[4026531836]");
+  tree.Write("proc/4242/comm", "nft\n");
+  tree.Write("proc/4242/cmdline", std::string("nft\0--token=secret", 18));
+  AgentOptions options = Options(Mode::kCleanup);
+  options.writers = {.proc = tree.Path("proc"), .pid_namespace = tree.Path("pid_namespace")};
+  StartWith(options);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  kernel_.ActAs(4242, "nft");
+  kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
+  ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
+  EXPECT_THAT(rounds_.back().incident->by.writers,
+              ElementsAre(Field(&Writer::command_line, "nft --token=secret")));
+  EXPECT_THAT(agent_->state().recent_incidents,
+              ElementsAre(AllOf(HasSubstr("nft (PID 4242)"), Not(HasSubstr("secret")))));
 }
 
 // ---- what it says of itself ----

@@ -44,6 +44,12 @@ AgentState WithConfigProblem() {
   return state;
 }
 
+AgentState WithListenProblem() {
+  AgentState state = State({kIpInPlace});
+  state.listen_problem = "127.0.0.1:10356 is in use";
+  return state;
+}
+
 struct Row {
   std::string name;
   AgentState state;
@@ -78,6 +84,7 @@ const Row kRows[] = {
     {"a restart is due", WithRestart(), false, "", "must restart: --iptables-mode"},
     {"the configuration is not the one on disk", WithConfigProblem(), true, "",
      "configuration not reloaded: config.yaml:3: wrong"},
+    {"an address is not served", WithListenProblem(), true, "", "127.0.0.1:10356 is in use"},
     {"a reason of several lines",
      State({{.family = Family::kIPv4, .phase = FamilyPhase::kFailed, .reason = "a\nb\tc"}}), false,
      "a\nb\tc", "ip failed: a\\nb\\tc"},

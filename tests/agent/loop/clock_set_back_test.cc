@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Somebody sets the machine's clock back, again and again: what waits a bounded time still ends. A
-// program of its own, for it takes the place of clock_gettime(2).
+// Somebody sets the machine's clock back, again and again: what waits a bounded time still ends.
+// And what takes a minute of steady time. A program of its own, for it takes the place of
+// clock_gettime(2).
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -13,6 +14,7 @@
 #include "absl/time/time.h"
 #include "agent/loop/reconciler.h"
 #include "agent/policy/policy.h"
+#include "tests/agent/loop/agent_fixture.h"
 #include "tests/agent/xtables/iptables_legacy_fixture.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/observed.h"
@@ -80,3 +82,29 @@ TEST_F(ClockSetBackTest, AProgramThatNeverGetsItsResourceIsGivenUp) {
 
 }  // namespace
 }  // namespace kipt::testing
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::Filter;
+using ::testing::SizeIs;
+
+class ClockSetForwardTest : public AgentTest {};
+
+TEST_F(ClockSetForwardTest, TheRoundAfterAMinuteOfQuietReportsThatAFightHasEnded) {
+  Start(Mode::kCleanup);
+  ASSERT_TRUE(TurnUntilRounds(1));
+  ASSERT_TRUE(TurnUntil([&] {
+    const netlink::ObservedChain* input = kernel_.state().Find(Filter("INPUT"));
+    if (!input->rules.empty() && agent_->state().fights.empty()) DeleteJump(Filter("INPUT"));
+    return !input->rules.empty() && !agent_->state().fights.empty();
+  }));
+  slept += 61;
+  const size_t rounds = rounds_.size();
+  kernel_.Touch();
+  ASSERT_TRUE(TurnUntilRounds(rounds + 1));
+  EXPECT_THAT(rounds_[rounds].fights_ended, SizeIs(1));
+}
+
+}  // namespace
+}  // namespace kipt::agent

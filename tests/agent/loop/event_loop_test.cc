@@ -63,12 +63,21 @@ class EventLoopTest : public ::testing::Test {
 };
 
 TEST_F(EventLoopTest, RunsUntilItIsToldToEndAndReturnsTheCode) {
-  auto timer = loop_->AddTimer([&] { loop_->Exit(7); });
-  ASSERT_THAT(timer, IsOk());
-  ASSERT_THAT((*timer)->FireAfter(absl::Milliseconds(1)), IsOk());
-  const absl::StatusOr<int> code = loop_->Run();
-  ASSERT_THAT(code, IsOk());
-  EXPECT_EQ(*code, 7);
+  for (const int code : {0, 7}) {
+    const auto loop = EventLoop::Create();
+    ASSERT_THAT(loop, IsOk());
+    auto timer = (*loop)->AddTimer([&] { (*loop)->Exit(code); });
+    ASSERT_THAT(timer, IsOk());
+    ASSERT_THAT((*timer)->FireAfter(absl::Milliseconds(1)), IsOk());
+    EXPECT_THAT((*loop)->Run(), IsOkAndHolds(code));
+  }
+}
+
+TEST_F(EventLoopTest, OnlyATimerCanBeSet) {
+  auto file = loop_->AddReadable(counter_, [] {});
+  ASSERT_THAT(file, IsOk());
+  EXPECT_THAT((*file)->FireAfter(absl::ZeroDuration()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("cannot set a timer")));
 }
 
 TEST_F(EventLoopTest, AHostThatPollsTheDescriptorGetsFilesAndTimers) {

@@ -15,6 +15,7 @@
 #include "agent/loop/reconciler.h"
 #include "agent/policy/diff.h"
 #include "netlink/kernel_error.h"
+#include "tests/agent/loop/fake_time.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
@@ -91,6 +92,14 @@ TEST(LabelsRefusedTest, TheSameSyncMakesAllTheRest) {
     EXPECT_THAT(report.plan.diff.findings[0].message, HasSubstr("lacks the match connlabel"));
     ExpectTheSameChains(backend.state(), WithoutTheGate(mode));
   }
+}
+
+TEST(LabelsRefusedTest, TheTimeThatBothTransactionsTookIsReported) {
+  FakeBackend backend;
+  backend.LoseExtension("connlabel");
+  FakeTime time(absl::Milliseconds(1));
+  EXPECT_EQ(Reconciler(&backend, time.clock()).Sync(Labelled(Mode::kLegacy)).applying,
+            absl::Milliseconds(2));
 }
 
 TEST(LabelsRefusedTest, TheMarksAreMendedAgainAndAgain) {

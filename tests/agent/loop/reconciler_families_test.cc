@@ -32,6 +32,8 @@ using ::kipt::testing::Nat;
 using ::kipt::testing::RefusesFamily;
 using ::kipt::testing::StatusIs;
 using netlink::Family;
+using netlink::Table;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -39,6 +41,12 @@ using ::testing::SizeIs;
 using ::testing::UnorderedElementsAreArray;
 
 PolicyInput Both(Mode mode) { return ::kipt::testing::Wanting(mode, netlink::kFamilies, {}); }
+std::vector<Change> OfTable(std::vector<Change> changes, Table table) {
+  std::erase_if(changes, [table](const Change& change) {
+    return netlink::ChainOf(change.operation).table != table;
+  });
+  return changes;
+}
 // Where iptables can hold no rule: hints, and the martian protection in a native table.
 SyncReport SyncNative(netlink::Backend& backend, FakeTime& time) {
   PolicyInput input = Both(Mode::kCleanup);
@@ -78,6 +86,18 @@ TEST(ReconcilerFamiliesTest, AFamilyThatCannotBeReadAfterTheOtherIsNotTheWholeRe
   ASSERT_THAT(report.families, SizeIs(2));
   EXPECT_THAT(report.families[0].status, IsOk());
   EXPECT_THAT(report.families[1].status, StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(report.plan.families, ElementsAre(Family::kIPv4));
+}
+
+TEST(ReconcilerFamiliesTest, TheNativeTableIsStaleThoughIPv6CannotBeRead) {
+  FakeBackend backend;
+  backend.PutNativeTable({.table = NativeMartians()});
+  FakeTime time;
+  backend.FailNextRead(absl::NotFoundError("no program"));
+  backend.AfterNextRead(
+      [](FakeBackend& kernel) { kernel.FailNextRead(absl::NotFoundError("no program for ip6")); });
+  const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kOff));
+  EXPECT_THAT(report.plan.diff.stale, SizeIs(1));
 }
 
 TEST(ReconcilerFamiliesTest, TheOnlyFamilyIsNotReadAgainWhereThatFailed) {
@@ -166,19 +186,23 @@ TEST(ReconcilerFamiliesTest, ALookThatFailsBetweenTheFamiliesIsTheWholeReport) {
 }
 
 TEST(ReconcilerFamiliesTest, AFamilyWithNothingToChangeIsNotBlamedForTheOther) {
-  FakeBackend backend;
-  FakeTime time;
-  FamilyRefusal refusal{.family = Family::kIPv6};
-  RefusesFamily refusing(&backend, &refusal);
-  const Family ipv4[] = {Family::kIPv4};
-  Reconciler reconciler(&refusing, time.clock());
-  ASSERT_THAT(reconciler.Sync(::kipt::testing::Wanting(Mode::kCleanup, ipv4, {})).FirstError(),
-              IsOk());
-  const SyncReport report = reconciler.Sync(Both(Mode::kCleanup));
-  ASSERT_THAT(report.families, SizeIs(2));
-  EXPECT_THAT(report.families[0].status, IsOk());
-  EXPECT_THAT(report.families[1].status, StatusIs(absl::StatusCode::kNotFound));
-  EXPECT_EQ(refusal.count, 1) << "there is no other family for whose sake to try again";
+  for (const Family refused : netlink::kFamilies) {
+    FakeBackend backend;
+    FakeTime time;
+    FamilyRefusal refusal{.family = refused};
+    RefusesFamily refusing(&backend, &refusal);
+    const Family other[] = {refused == Family::kIPv4 ? Family::kIPv6 : Family::kIPv4};
+    Reconciler reconciler(&refusing, time.clock());
+    ASSERT_THAT(reconciler.Sync(::kipt::testing::Wanting(Mode::kCleanup, other, {})).FirstError(),
+                IsOk());
+    const SyncReport report = reconciler.Sync(Both(Mode::kCleanup));
+    ASSERT_THAT(report.families, SizeIs(2));
+    EXPECT_THAT(report.ResultOf(other[0]).status, IsOk());
+    EXPECT_THAT(report.ResultOf(refused).status, StatusIs(absl::StatusCode::kNotFound));
+    // Of IPv4 two tables are missing, which are tried apart.
+    EXPECT_EQ(refusal.count, refused == Family::kIPv4 ? 3 : 1)
+        << "there is no other family for whose sake to try again";
+  }
 }
 
 // As iptables-legacy-save where somebody replaced a table in the middle of it: both families at
@@ -251,6 +275,17 @@ TEST(ReconcilerFamiliesTest, ReadOneByOneTheyGetTheSameRulesAndTheSameReport) {
   }
 }
 
+TEST(ReconcilerFamiliesTest, ReadOneByOneTheyProveThatThereAreMatchesToo) {
+  FakeBackend backend;
+  FakeTime time;
+  ASSERT_THAT(Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup)).FirstError(), IsOk());
+  ReadsFamiliesApart apart(&backend);
+  SupportSource support = NoXt();
+  const SyncReport report = Reconciler(&apart, time.clock(), &support).Sync(Both(Mode::kCleanup));
+  EXPECT_TRUE(report.plan.support_disproved);
+  EXPECT_TRUE(support.known().xt);
+}
+
 // As legacy xtables: each family is written for itself, and one of them is refused.
 class WritesFamiliesApart : public BorrowedBackend {
  public:
@@ -289,6 +324,16 @@ TEST(ReconcilerFamiliesTest, ReportsWhatWasDoneForOneFamilyBeforeTheOtherWasRefu
       EXPECT_NE(netlink::ChainOf(change.operation).family, refused);
     }
   }
+}
+
+TEST(ReconcilerFamiliesTest, ReportsNothingDoneThatWasRestrained) {
+  FakeBackend backend;
+  FakeTime time;
+  WritesFamiliesApart legacy(&backend, Family::kIPv6);
+  const auto nat_alone = [](const Plan& plan) { return OfTable(plan.diff.changes, Table::kNat); };
+  const SyncReport report = Reconciler(&legacy, time.clock()).Sync(Both(Mode::kLegacy), nat_alone);
+  EXPECT_EQ(report.applied, OfTable(report.applied, Table::kNat));
+  EXPECT_THAT(report.applied, Not(IsEmpty()));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "agent/loop/reconciler.h"
 #include "agent/policy/rule_forms.h"
+#include "netlink/kernel_error.h"
 #include "tests/agent/loop/fake_time.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
@@ -28,6 +29,7 @@ using ::kipt::testing::IsOk;
 using ::kipt::testing::Mangle;
 using ::kipt::testing::Nat;
 using ::kipt::testing::RefusesFamily;
+using ::kipt::testing::StatusIs;
 using netlink::Family;
 using netlink::Table;
 using ::testing::ElementsAre;
@@ -160,6 +162,16 @@ TYPED_TEST(ReconcilerTablesTest, AMatchThatTheKernelLacksIsNoTablesFault) {
   EXPECT_EQ(this->kernel_.state().Find(Filter("KUBE-FIREWALL")), nullptr);
 }
 
+TYPED_TEST(ReconcilerTablesTest, WhatIsOnlyRefusedTogetherIsDoneTableByTable) {
+  this->refusal_.refusing = false;
+  ASSERT_THAT(this->Sync(Marking(15)).FirstError(), IsOk());
+  this->kernel_.FailNextApply(absl::NotFoundError("no such kernel module"));
+  PolicyInput desired = Marking(13);
+  desired.families = {Family::kIPv4};
+  EXPECT_THAT(this->Sync(desired).FirstError(), IsOk());
+  EXPECT_THAT(ComputeDiff(desired, this->kernel_.state()).changes, IsEmpty());
+}
+
 TYPED_TEST(ReconcilerTablesTest, WhereEveryTableIsRefusedTheFamilyFails) {
   this->refusal_.table.reset();
   const SyncReport report =
@@ -168,6 +180,68 @@ TYPED_TEST(ReconcilerTablesTest, WhereEveryTableIsRefusedTheFamilyFails) {
   EXPECT_THAT(report.ResultOf(Family::kIPv4).refused, ElementsAre(Table::kFilter, Table::kMangle));
   EXPECT_NE(this->kernel_.state().Find(Mangle("KUBE-IPTABLES-HINT", Family::kIPv6)), nullptr);
   EXPECT_EQ(this->kernel_.state().Find(Mangle("KUBE-IPTABLES-HINT")), nullptr);
+}
+
+// ---- the order of the tables' transactions, filter, nat, mangle, is that of one family ----
+
+class OneFamilyTest : public ::testing::Test {
+ protected:
+  SyncReport Sync() {
+    const Family ipv4[] = {Family::kIPv4};
+    return Reconciler(&kernel_, time_.clock())
+        .Sync(::kipt::testing::Wanting(Mode::kLegacy, ipv4, {}));
+  }
+  FakeBackend kernel_;
+  FakeTime time_;
+};
+
+TEST_F(OneFamilyTest, IsLeftAloneWhereItCannotBeReadBetweenItsTables) {
+  kernel_.FailNextApply(absl::NotFoundError("no such kernel module"));
+  kernel_.AfterNextRead([](FakeBackend&) {});  // of all
+  kernel_.AfterNextRead([](FakeBackend& kernel) {
+    kernel.FailNextRead(absl::PermissionDeniedError("no CAP_NET_ADMIN"));
+  });
+  const SyncReport report = Sync();
+  EXPECT_THAT(report.status, StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_NE(kernel_.state().Find(Filter("KUBE-FIREWALL")), nullptr);
+  EXPECT_EQ(kernel_.state().Find(Mangle("KUBE-IPTABLES-HINT")), nullptr);
+}
+
+TEST_F(OneFamilyTest, IsLeftAloneWhereOneOfItsTablesLacksAMatch) {
+  kernel_.FailNextApply(absl::NotFoundError("no such kernel module"));
+  absl::Status lacking = absl::NotFoundError("no match");
+  netlink::SetMissingExtension(lacking, "comment");
+  kernel_.FailNextApply(lacking);
+  const SyncReport report = Sync();
+  EXPECT_TRUE(report.LacksExtension());
+  EXPECT_THAT(report.ResultOf(Family::kIPv4).refused, IsEmpty());
+  EXPECT_THAT(kernel_.state().chains, IsEmpty()) << "a hint that iptables can be used";
+}
+
+TEST(WaitsForOtherTablesTest, WhatIsNoLongerDesiredOfMarksAndLabelsThatDrop) {
+  const Ruleset desired = DesiredRuleset(
+      ::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies, {.drop = 15}, ConnLabels{}));
+  const ConnLabels labels;
+  const auto waits = [&](const netlink::ChainId& chain, const netlink::Rule& rule) {
+    return WaitsForOtherTables(desired, {netlink::DeleteRule{.chain = chain, .rule = rule}, "why"});
+  };
+  EXPECT_TRUE(waits(Nat("KUBE-MARK-DROP"), SetBit(13)));
+  EXPECT_FALSE(waits(Nat("KUBE-MARK-DROP"), SetBit(15))) << "a duplicate";
+  EXPECT_FALSE(waits(Nat("KUBE-MARK-MASQ"), SetBit(13)));
+  EXPECT_FALSE(waits(Filter("KUBE-MARK-DROP"), SetBit(13)));
+  EXPECT_TRUE(waits(Nat("KUBELET-MARK-DROP"), SetLabel(1)));
+  EXPECT_FALSE(waits(Nat("KUBELET-MARK-DROP"), SetLabel(labels.drop)));
+  EXPECT_FALSE(waits(Filter("KUBELET-MARK-DROP"), SetLabel(1)));
+  EXPECT_TRUE(waits(Filter("KUBE-FIREWALL"), DropMarked(13)));
+  EXPECT_FALSE(waits(Filter("KUBE-FIREWALL"), DropMarked(15)));
+  EXPECT_FALSE(waits(Filter("KUBE-FIREWALL"), ::kipt::testing::BareDrop()));
+  EXPECT_FALSE(waits(Filter("INPUT"), DropMarked(13)));
+  EXPECT_FALSE(waits(Nat("KUBE-FIREWALL"), DropMarked(13)));
+  EXPECT_TRUE(waits(Filter("KUBELET-FIREWALL"), DropLabelled(1)));
+  EXPECT_FALSE(waits(Filter("KUBELET-FIREWALL"), DropLabelled(labels.drop)));
+  EXPECT_FALSE(waits(Filter("OUTPUT"), DropLabelled(1)));
+  const netlink::AddRule add = {.chain = Nat("KUBE-MARK-DROP"), .rule = SetBit(13)};
+  EXPECT_FALSE(WaitsForOtherTables(desired, {add, "why"}));
 }
 
 }  // namespace

@@ -45,6 +45,14 @@ class SuspectsTest : public ::testing::Test {
   void Hear(const std::string& command, uint32_t generation) {
     Hear(command, generation, generation);
   }
+  // `count` times from generation `first` on; one process.
+  void HearOften(const std::string& command, uint32_t first, uint32_t count) {
+    for (uint32_t i = 0; i < count; ++i) {
+      const Commits commits = {
+          .first = first + i, .last = first + i, .writer = {.pid = kPids, .command = command}};
+      suspects_.NoteCommits({&commits, 1}, /*others=*/false);
+    }
+  }
   void HearOfOthers() { suspects_.NoteCommits({}, /*others=*/true); }
 
   Suspected Of(const Change& change) const {
@@ -176,18 +184,69 @@ TEST_F(SuspectsTest, AreUnknownBeforeTheSecondCheck) {
   EXPECT_TRUE(Of(InputJump()).others);
 }
 
+TEST_F(SuspectsTest, MayBeUnknownUntilAllThatCommittedBeforeTheCheckAreReported) {
+  Check(10, {});
+  Check(12, {InputJump()});
+  HearOfOthers();
+  Hear("bystander", 13);
+  EXPECT_TRUE(Of(InputJump()).others);
+}
+
+TEST_F(SuspectsTest, AreKnownWhereWritersAreReportedOutOfOrder) {
+  Check(10, {});
+  Check(12, {InputJump()});
+  Hear("rival", 11, 13);
+  Hear("bystander", 9);
+  EXPECT_THAT(NamesOf(InputJump()), ElementsAre("rival"));
+  EXPECT_FALSE(Of(InputJump()).others);
+}
+
+TEST_F(SuspectsTest, OfOneFamilyMayBeUnknownThoughTheOtherWasChecked) {
+  Check(10, {});
+  HearOfOthers();
+  Check(11, {}, {netlink::Family::kIPv6});
+  Hear("rival", 12);
+  Check(12, {InputJump()}, {netlink::Family::kIPv4});
+  EXPECT_TRUE(Of(InputJump()).others);
+}
+
 TEST_F(SuspectsTest, AreAtMostTwelveAndOthers) {
   Check(10, {});
   for (uint32_t i = 1; i <= 12; ++i) Hear(absl::StrCat("writer", i), 10 + i);
   Check(22, {InputJump()});
   EXPECT_THAT(Of(InputJump()).writers, SizeIs(12));
   EXPECT_FALSE(Of(InputJump()).others);
-
-  Check(22, {});
-  for (uint32_t i = 1; i <= 1000; ++i) Hear(absl::StrCat("writer", i), 22 + i);
-  Check(1022, {InputJump()});
+  Hear("thirteenth", 22);
   EXPECT_THAT(Of(InputJump()).writers, SizeIs(12));
   EXPECT_TRUE(Of(InputJump()).others);
+}
+
+TEST_F(SuspectsTest, AreNamedOnceHoweverOftenTheyCommit) {
+  Check(10, {});
+  HearOften("rival", 11, 20);
+  Check(30, {InputJump(), OutputJump()});
+  const Suspected rival = {.writers = {{.pid = kPids, .command = "rival"}}, .others = false};
+  EXPECT_EQ(Of(InputJump()), rival);
+  EXPECT_EQ(suspects_.Of({ItemOf(InputJump().operation), ItemOf(OutputJump().operation)}), rival);
+}
+
+TEST_F(SuspectsTest, AreOthersTooWhereMoreWasReportedThanIsKept) {
+  Check(10, {});
+  HearOften("rival", 11, 64);
+  Hear("last", 75);
+  Check(75, {InputJump()});
+  EXPECT_THAT(NamesOf(InputJump()), ElementsAre("rival"));
+  EXPECT_TRUE(Of(InputJump()).others);
+}
+
+TEST_F(SuspectsTest, AreKnownHoweverMuchWasReportedBeforeTheLastCheck) {
+  Check(10, {});
+  HearOften("bystander", 11, 64);
+  Check(74, {});
+  Hear("rival", 75);
+  Check(75, {InputJump()});
+  EXPECT_THAT(NamesOf(InputJump()), ElementsAre("rival"));
+  EXPECT_FALSE(Of(InputJump()).others);
 }
 
 TEST_F(SuspectsTest, SayHowSureItIs) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -7,6 +9,7 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -23,6 +26,8 @@ using agent::ToString;
 using agent::Writer;
 using netlink::RulesetChange;
 using namespace std::string_literals;
+using ::testing::ElementsAre;
+using ::testing::Pair;
 
 constexpr char kInitialNamespace[] = "pid:[4026531836]";
 const std::string kId =
@@ -121,11 +126,21 @@ TEST_F(WriterTest, DoesWithWhatIsThere) {
     tree_.Write("proc/4242/stat", stat);
     EXPECT_EQ(Identify().parent_pid, 0) << stat;
   }
+  tree_.Write("proc/4242/stat", "4242 (nft) S 4200");
+  EXPECT_EQ(Identify().parent_pid, 4200U);
+}
+
+TEST_F(WriterTest, AreTheSameWithOneIdAndOneCommand) {
+  const Writer writer = {.pid = 1, .command = "nft"};
+  EXPECT_TRUE(writer.IsSame({.pid = 1, .command = "nft", .command_line = "nft flush ruleset"}));
+  EXPECT_FALSE(writer.IsSame({.pid = 2, .command = "nft"}));
+  EXPECT_FALSE(writer.IsSame({.pid = 1, .command = "iptables"}));
 }
 
 // A read that lasts: `name` of the process is a FIFO, fed when `meanwhile` has been done.
 template <typename F>
-Writer IdentifyWhile(const TemporaryTree& tree, const std::string& name, F meanwhile) {
+Writer IdentifyWhile(const TemporaryTree& tree, const std::string& name, F meanwhile,
+                     const std::string& text = "0::/a.service\n") {
   tree.Remove(name);
   EXPECT_EQ(mkfifo(tree.Path(name).c_str(), 0600), 0);
   Writer writer;
@@ -136,7 +151,7 @@ Writer IdentifyWhile(const TemporaryTree& tree, const std::string& name, F meanw
   });
   std::ofstream fifo(tree.Path(name));  // returns when it is being read
   meanwhile();
-  fifo << "0::/a.service\n";
+  fifo << text;
   fifo.close();
   identifying.join();
   return writer;
@@ -147,6 +162,45 @@ TEST_F(WriterTest, TakesNothingFromAProcessThatBecomesAnotherMeanwhile) {
   const Writer writer = IdentifyWhile(tree_, "proc/4242/cgroup",
                                       [&] { tree_.Write("proc/4242/comm", "innocent\n"); });
   EXPECT_EQ(writer, (Writer{.pid = 4242, .command = "nft"}));
+}
+
+TEST_F(WriterTest, TakesNothingFromAnotherProcessThatEndsMeanwhile) {
+  const Writer writer = IdentifyWhile(
+      tree_, "proc/4242/comm", [&] { tree_.Remove("proc/4242/comm"); }, "innocent\n");
+  EXPECT_EQ(writer, (Writer{.pid = 4242, .command = "nft"}));
+}
+
+// What this process has open in `directory`, except for writing, and how.
+std::map<std::string, int> OpenIn(const std::string& directory) {
+  std::map<std::string, int> open;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string path = std::filesystem::read_symlink(entry.path(), gone);
+    std::ifstream info("/proc/self/fdinfo/" + entry.path().filename().string());
+    std::string word;
+    while (info >> word && word != "flags:") {
+    }
+    int flags = 0;
+    info >> std::oct >> flags;
+    flags &= O_ACCMODE | O_PATH | O_CLOEXEC;
+    if (path.rfind(directory, 0) == 0 && (flags & O_ACCMODE) == O_RDONLY) {
+      open[path.substr(directory.size())] = flags;
+    }
+  }
+  return open;
+}
+
+TEST_F(WriterTest, LeavesNoDescriptorToProgramsThatOtherThreadsStart) {
+  const std::string proc = std::filesystem::canonical(tree_.Path("proc"));
+  std::map<std::string, int> open;
+  IdentifyWhile(tree_, "proc/4242/cgroup", [&] {
+    // The reader of the FIFO may wake this thread before its descriptor is there.
+    for (int tries = 0; open.size() < 2 && tries < 1000; ++tries) {
+      open = OpenIn(proc);
+    }
+  });
+  EXPECT_THAT(open, ElementsAre(Pair("/4242", O_PATH | O_CLOEXEC),
+                                Pair("/4242/cgroup", O_RDONLY | O_CLOEXEC)));
 }
 
 TEST_F(WriterTest, RemembersWhatAProcessWasThatEndsMeanwhile) {
@@ -212,6 +266,7 @@ TEST_F(WriterTest, ShowsArgumentsInOneLine) {
       {"invalid UTF-8", "a\0\xff\xfe\x80\0"s, "a \\xff\\xfe\\x80"},
       {"a title with its padding", "nft: worker"s + std::string(2000, '\0'), "'nft: worker'"},
       {"without the last NUL", "nft", "nft"},
+      {"one byte", "x", "x"},
       {"nothing", "", ""},
       {"only NULs", std::string(5, '\0'), ""},
       {"256 bytes", std::string(256, 'a'), std::string(256, 'a')},
@@ -280,6 +335,8 @@ TEST_F(WriterTest, NamesTheInnermostUnitContainerOrPod) {
       {"the pod's own", "0::" + slices + kUid_ + ".slice\n", "pod " + kUid},
       {"docker, systemd", "0::/system.slice/docker-" + kId + ".scope\n", container},
       {"docker, cgroupfs", "0::/docker/" + kId + "\n", container},
+      {"a container in a container", "0::/docker/" + std::string(64, 'f') + "/docker/" + kId + "\n",
+       container},
       {"podman", "0::/machine.slice/libpod-" + kId + ".scope/container\n", container},
       {"a service inside of a container", "0::/docker/" + kId + "/system.slice/a.service\n",
        "a.service"},
@@ -293,6 +350,7 @@ TEST_F(WriterTest, NamesTheInnermostUnitContainerOrPod) {
       {"slices only", "0::/system.slice\n", ""},
       {"the root", "0::/\n", ""},
       {"63 digits", "0::/docker/" + kId.substr(1) + "\n", ""},
+      {"a pod's digits alone", "0::/user.slice/" + kUid + "\n", ""},
       {"almost a pod", "0::/kubepods/pod1234/podman/pod\n", ""},
       {"no cgroup line", "nonsense\n:\n::\n\n", ""},
       {"a hostile name", "0::/user.slice/\x1b[2J\xff.service\n", "\\x1b[2J\\xff.service"},

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `kube-proxy --cleanup`, as a check finds it.
+#include "agent/loop/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "agent/policy/rule_forms.h"
+#include "tests/support/observed.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::Filter;
+using ::kipt::testing::JumpTo;
+using ::kipt::testing::Made;
+using ::kipt::testing::Mangle;
+using ::kipt::testing::Nat;
+using ::kipt::testing::Observed;
+using netlink::Family;
+
+TEST(CompareTest, ACleanupIsWhereOnlyTheJumpToKubePostroutingIsMissingOfNat) {
+  const struct {
+    std::string name;
+    std::function<void(Observed&)> prepare;
+    bool in_cleanup;
+  } rows[] = {
+      {"the jump is missing", [](Observed& node) { node.Chain(Nat("POSTROUTING")); }, true},
+      {"nothing is missing", [](Observed&) {}, false},
+      {"a rule of the chain is missing", [](Observed& node) { node.Chain(Nat("KUBE-MARK-DROP")); },
+       false},
+      {"a rule of the chain is missing too",
+       [](Observed& node) { node.Chain(Nat("POSTROUTING")).Chain(Nat("KUBE-MARK-DROP")); }, false},
+      {"a duplicate is to be deleted",
+       [](Observed& node) {
+         node.Chain(Nat("KUBE-MARK-DROP"), {SetBit(15), SetBit(15)});
+       },
+       false},
+      {"another table's jump is missing too",
+       [](Observed& node) { node.Chain(Nat("POSTROUTING")).Chain(Filter("INPUT")); }, true},
+      {"another table's jump is missing", [](Observed& node) { node.Chain(Filter("INPUT")); },
+       false},
+      {"the other family's jump is missing",
+       [](Observed& node) { node.Chain(Nat("POSTROUTING", Family::kIPv6)); }, false},
+      {"both families' jumps are missing",
+       [](Observed& node) {
+         node.Chain(Nat("POSTROUTING")).Chain(Nat("POSTROUTING", Family::kIPv6));
+       },
+       true},
+      {"kube-proxy stays",
+       [](Observed& node) {
+         node.Chain(Nat("POSTROUTING")).Chain(Nat("PREROUTING"), {JumpTo("KUBE-SERVICES")});
+       },
+       false},
+  };
+  const PolicyInput input = ::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies, {});
+  for (const auto& row : rows) {
+    Observed node = Made(input);
+    node.Chain(Nat("KUBE-SERVICES"));
+    row.prepare(node);
+    const Plan plan = Compare(input, {}, {node.snapshot(), {}});
+    EXPECT_EQ(plan.in_cleanup,
+              row.in_cleanup ? std::vector<Family>{Family::kIPv4} : std::vector<Family>())
+        << row.name;
+  }
+}
+
+}  // namespace
+}  // namespace kipt::agent
