@@ -14,6 +14,7 @@
 #include "agent/loop/agent.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/agent/loop/agent_fixture.h"
+#include "tests/agent/policy/ipv4_plans.h"
 #include "tests/support/borrowed_backend.h"
 #include "tests/support/observed.h"
 
@@ -168,6 +169,22 @@ TEST_F(AgentTest, TheNativeTableStaysUntilWhatTakesItsPlaceStands) {
   refusal.refusing = false;
   EXPECT_TRUE(TurnUntil([&] { return InPlace(); }));
   EXPECT_FALSE(native()) << "the rule of KUBE-FIREWALL stands";
+}
+
+TEST_F(AgentTest, TheNativeTableDoesNotWaitForWhatIsRefusedOfIPv4) {
+  kernel_.LoseXt();
+  FamilyRefusal refusal{.family = Family::kIPv4};
+  door_ = [&] { return std::make_unique<RefusesFamily>(&kernel_, &refusal); };
+  SupportSource support = NoXt();
+  AgentOptions options = Options(Mode::kCleanup);
+  options.input.hint = HintPolicy::kAlways;
+  options.support = &support;
+  StartWith(options);
+  ASSERT_TRUE(TurnUntilRounds(2));
+  kernel_.RemoveNativeTable(Family::kIPv4, std::string(kNativeTable));
+  ASSERT_TRUE(TurnUntilRounds(3));
+  EXPECT_EQ(rounds_[2].trigger, Trigger::kChange);
+  EXPECT_TRUE(PutsNative(rounds_[2].report.applied));
 }
 
 TEST_F(AgentTest, WhatAFightHeldBackIsRepairedInTimeAndAscribedToItsWriter) {
