@@ -108,11 +108,8 @@ bool IsHex(absl::string_view text) {
 std::string PodOf(absl::string_view part) {
   // containerd without its systemd driver under a kubelet with it:
   // "kubepods-...-podUID.slice:cri-containerd:ID".
-  const size_t slice = part.find(".slice");
-  if (slice != absl::string_view::npos) {
-    part = part.substr(0, slice);
-    part.remove_prefix(part.rfind("-pod") + 1);
-  }
+  part = part.substr(0, part.find(".slice"));
+  part.remove_prefix(part.rfind("-pod") + 1);
   if (!absl::ConsumePrefix(&part, "pod")) return "";
   std::string uid = absl::StrReplaceAll(part, {{"_", "-"}});
   const std::string digits = absl::StrReplaceAll(uid, {{"-", ""}});

@@ -105,7 +105,7 @@ TEST(IncidentTest, TheLineTellsWhatWhoHowLongAndWhatElseIsGone) {
                                     "ip nat PREROUTING -> CNI-HOSTPORT-DNAT");
 }
 
-TEST(IncidentTest, KindsAndTriggersHaveNames) {
+TEST(IncidentTest, KindsTriggersAndPhasesHaveNames) {
   const std::pair<DamageKind, std::string> kinds[] = {
       {DamageKind::kChainMissing, "chain_missing"}, {DamageKind::kJumpMissing, "jump_missing"},
       {DamageKind::kRuleMissing, "rule_missing"},   {DamageKind::kRuleMisplaced, "rule_misplaced"},
@@ -117,6 +117,12 @@ TEST(IncidentTest, KindsAndTriggersHaveNames) {
                                                       {Trigger::kRetry, "retry"},
                                                       {Trigger::kConfig, "config"}};
   for (const auto& [trigger, name] : triggers) EXPECT_EQ(TriggerName(trigger), name);
+  const std::pair<FamilyPhase, std::string> phases[] = {{FamilyPhase::kPending, "pending"},
+                                                        {FamilyPhase::kInPlace, "in place"},
+                                                        {FamilyPhase::kDegraded, "degraded"},
+                                                        {FamilyPhase::kObserved, "observed"},
+                                                        {FamilyPhase::kFailed, "failed"}};
+  for (const auto& [phase, name] : phases) EXPECT_EQ(FamilyPhaseName(phase), name);
 }
 
 TEST(IncidentTest, SeveralWritersAreSuspectsAndNoneIsSaid) {

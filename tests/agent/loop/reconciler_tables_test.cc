@@ -177,6 +177,7 @@ TYPED_TEST(ReconcilerTablesTest, WhereEveryTableIsRefusedTheFamilyFails) {
   const SyncReport report =
       this->Sync(::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {}));
   EXPECT_THAT(report.ResultOf(Family::kIPv4).status, Not(IsOk()));
+  EXPECT_EQ(report.ResultOf(Family::kIPv4).status.message(), "no such kernel module");
   EXPECT_THAT(report.ResultOf(Family::kIPv4).refused, ElementsAre(Table::kFilter, Table::kMangle));
   EXPECT_NE(this->kernel_.state().Find(Mangle("KUBE-IPTABLES-HINT", Family::kIPv6)), nullptr);
   EXPECT_EQ(this->kernel_.state().Find(Mangle("KUBE-IPTABLES-HINT")), nullptr);
@@ -219,8 +220,9 @@ TEST_F(OneFamilyTest, IsLeftAloneWhereOneOfItsTablesLacksAMatch) {
 }
 
 TEST(WaitsForOtherTablesTest, WhatIsNoLongerDesiredOfMarksAndLabelsThatDrop) {
-  const Ruleset desired = DesiredRuleset(
-      ::kipt::testing::Wanting(Mode::kLegacy, netlink::kFamilies, {.drop = 15}, ConnLabels{}));
+  const Family ipv4[] = {Family::kIPv4};
+  const Ruleset desired =
+      DesiredRuleset(::kipt::testing::Wanting(Mode::kLegacy, ipv4, {.drop = 15}, ConnLabels{}));
   const ConnLabels labels;
   const auto waits = [&](const netlink::ChainId& chain, const netlink::Rule& rule) {
     return WaitsForOtherTables(desired, {netlink::DeleteRule{.chain = chain, .rule = rule}, "why"});

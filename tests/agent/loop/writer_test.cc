@@ -344,6 +344,10 @@ TEST_F(WriterTest, NamesTheInnermostUnitContainerOrPod) {
        "12:memory:/user.slice\n11:devices:/system.slice/ssh.service\n"
        "1:name=systemd:/user.slice/user-0.slice/session-3.scope\n0::/\n",
        "session-3.scope"},
+      {"version 1, where another hierarchy comes after systemd's",
+       "2:name=systemd:/user.slice/session-3.scope\n1:cpu:/system.slice/ssh.service\n",
+       "session-3.scope"},
+      {"both versions", "0::/system.slice/a.service\n1:cpu:/system.slice/b.service\n", "a.service"},
       {"version 1, a container without systemd",
        "12:memory:/docker/" + kId + "\n2:cpu,cpuacct:/docker/" + kId + "\n1:name=systemd:/\n",
        container},
