@@ -178,6 +178,13 @@ TEST_F(SuspectsTest, MayBeUnknownWhereAWriterWasNotReported) {
   EXPECT_FALSE(Of(InputJump()).others) << "all up to the check were known by then";
 }
 
+TEST_F(SuspectsTest, OfWhatWasNotMissingAtTheLastCheckAreUnknown) {
+  Check(10, {});
+  Hear("rival", 11);
+  Check(11, {InputJump()});
+  EXPECT_EQ(Of(OutputJump()), Suspected());
+}
+
 TEST_F(SuspectsTest, AreUnknownBeforeTheSecondCheck) {
   Hear("rival", 10);
   Check(10, {InputJump()});
