@@ -171,19 +171,19 @@ TEST_F(AgentTest, TheNativeTableStaysUntilWhatTakesItsPlaceStands) {
   EXPECT_FALSE(native()) << "the rule of KUBE-FIREWALL stands";
 }
 
-TEST_F(AgentTest, TheNativeTableDoesNotWaitForWhatIsRefusedOfIPv4) {
+TEST_F(AgentTest, TheNativeTableDoesNotWaitAsItsFamilyDoes) {
   kernel_.LoseXt();
-  FamilyRefusal refusal{.family = Family::kIPv4};
-  door_ = [&] { return std::make_unique<RefusesFamily>(&kernel_, &refusal); };
   SupportSource support = NoXt();
   AgentOptions options = Options(Mode::kCleanup);
-  options.input.hint = HintPolicy::kAlways;
   options.support = &support;
   StartWith(options);
-  ASSERT_TRUE(TurnUntilRounds(2));
+  ASSERT_TRUE(TurnUntilRounds(1));
+  kernel_.FailNextApply(absl::DeadlineExceededError("busy"));
   kernel_.RemoveNativeTable(Family::kIPv4, std::string(kNativeTable));
+  ASSERT_TRUE(TurnUntilRounds(2));
+  ASSERT_FALSE(rounds_[1].report.FirstError().ok());
+  kernel_.Touch();
   ASSERT_TRUE(TurnUntilRounds(3));
-  EXPECT_EQ(rounds_[2].trigger, Trigger::kChange);
   EXPECT_TRUE(PutsNative(rounds_[2].report.applied));
 }
 
