@@ -96,7 +96,8 @@ TEST(PrometheusRulesTest, HaveWhatAnOperatorNeeds) {
     EXPECT_NE(alert.annotations["summary"], "");
     EXPECT_NE(alert.annotations["description"], "");
     const std::string anchor = absl::AsciiStrToLower(alert.name);
-    EXPECT_EQ(alert.annotations["runbook"], "deploy/troubleshooting.md#" + anchor);
+    EXPECT_EQ(alert.annotations["runbook_url"],
+              "file:///usr/share/doc/kube-iptables-agent/deploy/troubleshooting.md#" + anchor);
     EXPECT_TRUE(headings.contains(anchor)) << "no such heading in deploy/troubleshooting.md";
   }
   EXPECT_GE(names.size(), 15u);
