@@ -128,7 +128,7 @@ class Daemon {
   void ServeConfined() {
     const bool programs = MayRunPrograms();
     absl::Status status = ForbidFileWrites(programs ? IptablesLegacyOptions().lock_path : "");
-    if (!status.ok()) LOG(INFO) << "Going on without Landlock: " << status.message();
+    if (!status.ok()) LOG(INFO) << "Continuing without Landlock: " << status.message();
     endpoints_ = std::make_unique<Endpoints>(
         Endpoints::Setup{.version = version_,
                          .flags = flags_,
@@ -137,7 +137,8 @@ class Daemon {
         agent_->state());
     served_->Serve();
     status = InstallSyscallFilter({.programs = programs});
-    if (!status.ok()) LOG(WARNING) << "Going on without a system call filter: " << status.message();
+    if (!status.ok())
+      LOG(WARNING) << "Continuing without a system call filter: " << status.message();
   }
 
   void WatchConfig() {
@@ -152,7 +153,7 @@ class Daemon {
       status = Keep(loop_->AddReadable(config_watch_->fd(), [this] { OnConfigChange(); }));
     }
     if (status.ok()) return;
-    LOG(WARNING) << path << " is not watched, only SIGHUP loads it again: " << status.message();
+    LOG(WARNING) << path << " is not watched; only SIGHUP reloads it: " << status.message();
   }
 
   absl::Status Keep(absl::StatusOr<std::unique_ptr<EventSource>> source) {
@@ -186,7 +187,7 @@ class Daemon {
       config_problem_ = std::string(config.status().message());
       metrics_.ReloadFailed();
       LOG(ERROR) << "The new configuration (" << why
-                 << ") is wrong and not used, the old one stays in force: " << config_problem_;
+                 << ") is invalid; the previous one stays in force: " << config_problem_;
     }
     Publish(agent_->state());
     service_manager_.Ready();
@@ -201,7 +202,7 @@ class Daemon {
     config_ = std::move(config);
     metrics_.SetConfig(config_);
     if (same) {
-      LOG(INFO) << "The configuration (" << why << ") says what it said before";
+      LOG(INFO) << "The configuration (" << why << ") is unchanged";
       return;
     }
     LOG(INFO) << "Using the new configuration (" << why << ")"
@@ -239,7 +240,7 @@ class Daemon {
       service_manager_.Status(status_line_);
     }
     if (!state.must_restart.empty()) {
-      LOG(ERROR) << "Ending, to be started anew: " << state.must_restart;
+      LOG(ERROR) << "Ending, to be restarted: " << state.must_restart;
       loop_->Exit(kExitFailed);
     }
     endpoints_->Publish(std::move(state));

@@ -68,11 +68,11 @@ struct NodeAgent::Inside {
   void NoticeRetired(const RetireReport& other) {
     if (!other.status.ok()) {
       Notice(absl::LogSeverity::kWarning,
-             absl::StrCat("What is stale in iptables ", other.iptables_mode,
-                          " was left as it is: ", other.status.message()));
+             absl::StrCat("Stale items in iptables ", other.iptables_mode,
+                          " were kept: ", other.status.message()));
     } else if (other.applied) {
       Notice(absl::LogSeverity::kInfo,
-             absl::StrCat("Retired what nobody uses in iptables ", other.iptables_mode, ", in ",
+             absl::StrCat("Retired unused items in iptables ", other.iptables_mode, ", in ",
                           other.plan.changes.size(), " changes"));
     }
   }

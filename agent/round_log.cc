@@ -45,7 +45,7 @@ void LogFights(const Round& round) {
   if (!round.fights_begun.empty()) {
     const Fight& first = round.fights_begun[0];
     LOG(WARNING) << "OwnershipFight: " << FightText(round.fights_begun) << " was undone "
-                 << first.rounds << " times running within a second of its repair, by "
+                 << first.rounds << " times in a row within a second of its repair, by "
                  << ToString(first.by)
                  << "; it is repaired less and less often, but at least every "
                  << absl::FormatDuration(kLongestFightWait);
@@ -85,7 +85,7 @@ std::string KeptText(const std::vector<Claimed>& kept) {
 void LogConfig(const Config& config) {
   for (const std::string& warning : config.warnings) LOG(WARNING) << warning;
   for (const std::string& gate : config.gates.ignored()) {
-    VLOG(2) << "Ignoring a feature gate of kubelet's that is none of ours: " << gate;
+    VLOG(2) << "Ignoring a feature gate of kubelet that this agent does not have: " << gate;
   }
   VLOG(1) << "Configuration:";
   for (const absl::string_view line : absl::StrSplit(ToString(config), '\n', absl::SkipEmpty())) {
@@ -109,8 +109,8 @@ void LogRound(const Round& round, const AgentState& state) {
   for (const Change& change : report.applied) {
     if (!IsNative(change)) continue;
     const bool put = std::holds_alternative<netlink::PutNativeTable>(change.operation);
-    LOG(INFO) << (put ? "Put the native table with the martian rules in place"
-                      : "Removed the native table: KUBE-FIREWALL does its work");
+    LOG(INFO) << (put ? "Made the native table with the martian rules"
+                      : "Removed the native table: KUBE-FIREWALL has its rules");
   }
   for (const Change& change : applied) {
     const netlink::ChainId chain = netlink::ChainOf(change.operation);
@@ -129,7 +129,7 @@ void LogRound(const Round& round, const AgentState& state) {
                 << change.reason;
     }
   }
-  VLOG(2) << "Round (" << TriggerName(round.trigger) << "): " << report.looks << " looks, "
+  VLOG(2) << "Round (" << TriggerName(round.trigger) << "): " << report.looks << " checks, "
           << round.external_changes << " changes by others, " << micros << " us";
 }
 
@@ -139,8 +139,7 @@ void LogRetirement(const RetireReport& report, std::map<std::string, std::string
   // It is tried again soon.
   if (absl::IsAborted(report.status)) return;
   if (!report.status.ok()) {
-    LOG(WARNING) << "What is stale in iptables " << mode
-                 << " was left as it is: " << report.status.message();
+    LOG(WARNING) << "Stale items in iptables " << mode << " were kept: " << report.status.message();
     return;
   }
   std::string items = KeptItems(kept);
@@ -154,8 +153,8 @@ void LogRetirement(const RetireReport& report, std::map<std::string, std::string
     const bool deletes = std::holds_alternative<netlink::DeleteChain>(change.operation);
     if (deletes) chains.push_back(ChainText(change));
   }
-  LOG(INFO) << "Retired what nobody uses in iptables " << mode << ", in " << changes.size()
-            << " changes; chains that went: "
+  LOG(INFO) << "Retired unused items in iptables " << mode << ", in " << changes.size()
+            << " changes; removed chains: "
             << (chains.empty() ? "none" : absl::StrJoin(chains, ", ")) << "; kept: " << kept.size();
   for (const Change& change : changes) {
     VLOG(1) << "Retired " << ChainText(change) << ": " << OperationText(change);

@@ -18,13 +18,13 @@ struct Row {
 
 constexpr char kNeedsNetAdmin[] =
     "needs CAP_NET_ADMIN in the user namespace that owns the network namespace; a table that "
-    "another process owns refuses everybody else too";
+    "another process owns refuses all others";
 
 constexpr Row kRows[] = {
     {EPERM, absl::StatusCode::kPermissionDenied, kNeedsNetAdmin},
     {EACCES, absl::StatusCode::kPermissionDenied, kNeedsNetAdmin},
     {ENOENT, absl::StatusCode::kNotFound,
-     "the table, chain, rule or jump target is not there, or the kernel lacks the module of a "
+     "the table, chain, rule or jump target does not exist, or the kernel lacks the module of a "
      "match or target (nft_compat, xt_*)"},
     {EINVAL, absl::StatusCode::kInvalidArgument,
      "the kernel does not allow this here, or knows another layout of it"},

@@ -94,10 +94,10 @@ class NftBackend : public Backend {
     for (int attempt = 1; !now.ok() && attempt < 3; ++attempt) now = ReadGeneration(*socket_);
     if (now.ok() && *now == generation) {
       if (!lost.ok()) return lost;
-      return absl::AbortedError("nf_tables did not do it, and why was lost on the way");
+      return absl::AbortedError("nf_tables did not commit, and its error was lost");
     }
     if (now.ok() && lost.ok()) return absl::OkStatus();
-    return absl::AbortedError(absl::StrCat("it is not known whether nf_tables has done it: ",
+    return absl::AbortedError(absl::StrCat("it is not known whether nf_tables committed: ",
                                            (lost.ok() ? now.status() : lost).message()));
   }
 

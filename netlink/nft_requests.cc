@@ -192,7 +192,7 @@ absl::StatusOr<uint32_t> ReadGeneration(Socket& socket) {
       });
   if (!error.ok()) return error.status();
   if (*error != 0) return NfTablesError(*error, "reading the generation of the ruleset");
-  if (!generation) return absl::DataLossError("nf_tables did not say its generation");
+  if (!generation) return absl::DataLossError("nf_tables did not report its generation");
   return *generation;
 }
 

@@ -148,7 +148,7 @@ absl::Status CheckPrefix(Family family, const std::optional<PrefixMatch>& match)
   const absl::StatusOr<Prefix> normal = ParsePrefix(family, ToString(family, prefix));
   if (!normal.ok() || *normal != prefix) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the prefix ", ToString(family, prefix), " has bits behind its length"));
+        absl::StrCat("the prefix ", ToString(family, prefix), " has bits beyond its length"));
   }
   return absl::OkStatus();
 }

@@ -96,7 +96,7 @@ absl::Status ForEachMessage(const Datagram& datagram, uint32_t first, uint32_t c
     if (place < count) {
       handle(message);
     } else if (static_cast<int32_t>(place) > 0) {
-      return absl::DataLossError("the kernel answered what it was not asked");
+      return absl::DataLossError("the kernel sent an answer without a request");
     }
     // Answers to requests that timed out are still in the queue.
   }

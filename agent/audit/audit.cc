@@ -69,11 +69,12 @@ void SurveyLegacy(const ModeSources& sources, NodeView& view) {
     const auto names = IptablesLegacyTableNames(family, sources);
     has_tables = has_tables || (names.ok() && !names->empty());
     if (!names.ok() && !absl::IsUnavailable(names.status())) {
-      AddProblem(view, absl::StrCat("legacy tables of ", netlink::FamilyName(family)),
+      AddProblem(view,
+                 absl::StrCat("iptables-iptables-legacy tables of ", netlink::FamilyName(family)),
                  names.status());
     }
   }
-  if (has_tables) AddSurvey(view, "legacy tables", TakeSurvey(sources.open_legacy()));
+  if (has_tables) AddSurvey(view, "iptables-legacy tables", TakeSurvey(sources.open_legacy()));
 }
 
 NodeView Gather(const ModeSources& sources) {
@@ -138,7 +139,7 @@ absl::StatusOr<AllowEntry> ParseEntry(size_t line, absl::string_view text) {
   }
   entry.kind = std::string(TakeWord(text));
   if (entry.kind != "*" && !AuditKindFromName(entry.kind)) {
-    return LineError(line, absl::StrCat("\"", entry.kind, "\" is no kind of finding"));
+    return LineError(line, absl::StrCat("\"", entry.kind, "\" is not a kind of finding"));
   }
   absl::string_view word = TakeWord(text);
   if (word == "nft" || word == "legacy") {
@@ -248,7 +249,7 @@ absl::StatusOr<AllowList> ParseAllowList(absl::string_view text) {
     for (const AllowEntry& other : list) {
       if (other.kind == entry->kind && other.iptables_mode == entry->iptables_mode &&
           other.chain == entry->chain && other.text == entry->text) {
-        return LineError(line, absl::StrCat("says what line ", other.line, " says"));
+        return LineError(line, absl::StrCat("repeats line ", other.line));
       }
     }
     list.push_back(*std::move(entry));
@@ -302,7 +303,7 @@ void FindingCollector::Finish(AuditReport& report) {
     findings_.push_back(
         {.kind = AuditKind::kAllowEntryUnused,
          .message = absl::StrCat("the allow list's ", ToString(entry), " matches nothing"),
-         .remedy = "Remove the entry, if what it allowed is gone for good."});
+         .remedy = "Remove the entry if its rule is gone for good."});
   }
   absl::c_stable_sort(findings_, [](const AuditFinding& a, const AuditFinding& b) {
     return a.severity > b.severity;

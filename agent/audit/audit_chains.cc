@@ -60,16 +60,16 @@ std::string WhyUnheard(const FamilyAudit& audit, const MarkChain& mark, const Su
 std::string RemedyFor(const FamilyAudit& audit, const MarkChain& mark, const ChainUse& use,
                       bool empty) {
   if (mark.place == kMarkMasqPlace) {
-    return "Masquerade in the rules themselves, or let kubelet, kube-proxy or this agent put the "
-           "chain in place.";
+    return "Masquerade in the rules themselves, or let kubelet, kube-proxy or this agent make the "
+           "chain.";
   }
   if (use.by_kube_proxy.count != 0) {
     return "Upgrade kube-proxy to 1.25 or later; until then leave IPTablesOwnershipCleanup off, so "
-           "that kubelet or this agent puts the chains in place.";
+           "that kubelet or this agent makes the chains.";
   }
   if (!empty && audit.proxy.mode == KubeProxyMode::kIptables && audit.proxy.newest == 0) {
-    return "kube-proxy since 1.27 empties filter/KUBE-FIREWALL on IPv4 on each sync, the rule for "
-           "the mark with it: drop in table filter instead.";
+    return "On IPv4, kube-proxy 1.27 and later empties filter/KUBE-FIREWALL on each sync, and so "
+           "removes the rule for the mark. Drop in table filter instead.";
   }
   return "Drop in table filter instead.";
 }
@@ -86,13 +86,13 @@ void AuditMarkChain(FamilyAudit& audit, const MarkChain& mark) {
        .severity = use.all == 0 ? AuditSeverity::kInfo : AuditSeverity::kError,
        .chain = std::string(mark.place),
        .message = absl::StrCat(
-           mark.place, empty ? " is empty" : " sets a mark that nothing acts on: ", unheard),
+           mark.place, empty ? " is empty" : " sets a mark that no rule acts on: ", unheard),
        .count = use.all});
   if (use.all == 0) {
     absl::StrAppend(&finding.message, "; no rule uses it");
   } else {
-    finding.consequence = absl::StrCat("Packets of ", Counted(use.all, "rule"), " that must be ",
-                                       mark.action, " are not (fails open).");
+    finding.consequence = absl::StrCat("Packets of ", Counted(use.all, "rule"), " must be ",
+                                       mark.action, " and are not (fails open).");
     finding.remedy = RemedyFor(audit, mark, use, empty);
   }
   audit.findings.AddSum(std::move(finding));
@@ -112,17 +112,17 @@ void AddMode(const FamilyAudit& audit) {
   if (proxy.mode == KubeProxyMode::kLeftOver || proxy.leftovers) {
     add({.kind = AuditKind::kKubeProxyLeftOver,
          .owner = Owner::kKubeProxy,
-         .message = "chains of kube-proxy's iptables or IPVS mode stand here, and no such "
-                    "kube-proxy keeps them",
+         .message = "chains of kube-proxy's iptables or IPVS mode exist, and no kube-proxy of that "
+                    "mode maintains them",
          .details = proxy.evidence,
-         .remedy = "A reboot removes them, and kube-proxy --cleanup most of them."});
+         .remedy = "A reboot removes all of them; kube-proxy --cleanup removes most."});
   }
   if (proxy.mode == KubeProxyMode::kLeftOver) return;
   if (proxy.mode == KubeProxyMode::kKpng) {
     return add({.kind = AuditKind::kKpng,
                 .severity = AuditSeverity::kWarning,
                 .owner = Owner::kKpng,
-                .message = "kpng proxies services here; the project is retired",
+                .message = "kpng proxies this node's services; the project is retired",
                 .details = proxy.evidence,
                 .remedy = "Move to kube-proxy 1.25 or later."});
   }
@@ -148,7 +148,7 @@ AuditFinding AboutUse(FamilyAudit& audit, AuditKind kind, absl::string_view chai
       audit.Here({.kind = kind,
                   .chain = std::string(chain),
                   .owner = OwnerOf(audit.proxy),
-                  .message = absl::StrCat("left-over rules of kube-proxy jump to ", chain),
+                  .message = absl::StrCat("leftover rules of kube-proxy jump to ", chain),
                   .rules = use.rules,
                   .count = use.count});
   if (audit.findings.counted) finding.packets = use.packets.value_or(0);
@@ -160,16 +160,16 @@ void AddMarkDrop(FamilyAudit& audit) {
   const bool used = finding.count != 0;
   if (audit.proxy.MayUseMarkDrop()) {
     finding.severity = used ? AuditSeverity::kError : AuditSeverity::kWarning;
-    finding.message = absl::StrCat(ProxyText(audit.proxy), " drops by ", kMarkDropPlace,
-                                   ", which it leaves to kubelet to fill",
-                                   used ? "" : "; no service of now needs it");
+    finding.message =
+        absl::StrCat(ProxyText(audit.proxy), " drops packets by ", kMarkDropPlace,
+                     ", which only kubelet fills", used ? "" : "; no current service needs it");
     finding.consequence = absl::StrCat(
         WhenGateIsOn(audit.findings.options.mode),
         FutureOf(kMarkDropPlace, audit.proxy) == ChainFuture::kGone
-            ? "from the next reboot or flush on the chain is missing, its whole nat table is "
-              "refused, and no service works."
-            : "from the next reboot or flush on the chain is empty: what load balancer source "
-              "ranges and missing local endpoints must keep out is let through.");
+            ? "after the next reboot or flush the chain is missing, the kernel refuses "
+              "kube-proxy's whole nat table, and no service works."
+            : "after the next reboot or flush the chain is empty. Packets that load balancer "
+              "source ranges exclude, or that have no local endpoint, are let through.");
     finding.remedy = "Upgrade kube-proxy to 1.25 or later first.";
   }
   if (used || audit.proxy.MayUseMarkDrop()) audit.findings.AddSum(std::move(finding));
@@ -180,7 +180,7 @@ void AddMarkMasq(FamilyAudit& audit) {
   if (finding.count == 0) return;
   if (audit.proxy.KeepsMarkMasq()) {
     finding.message = absl::StrCat("kube-proxy's own rules jump to ", kMarkMasqPlace,
-                                   ", which it makes itself; nothing needs doing");
+                                   ", which it makes itself; no action is needed");
   }
   audit.findings.AddSum(std::move(finding));
 }

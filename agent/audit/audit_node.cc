@@ -52,14 +52,15 @@ void AddTwoHints(const Both& both, Findings& meetings) {
       {.kind = AuditKind::kTwoHints,
        .severity = AuditSeverity::kError,
        .message =
-           two ? "both modes have mangle/KUBE-IPTABLES-HINT: other programs cannot tell which "
-                 "iptables this node uses, and may write to the wrong one"
-               : "legacy has mangle/KUBE-IPTABLES-HINT and nft has mangle/KUBE-KUBELET-CANARY: "
-                 "iptables-wrappers takes either, nft's first, and so writes to nft",
+           two ? "nft and iptables-legacy both have mangle/KUBE-IPTABLES-HINT: other programs "
+                 "cannot tell which one this node uses, and may write to the wrong one"
+               : "iptables-legacy has mangle/KUBE-IPTABLES-HINT and nft has "
+                 "mangle/KUBE-KUBELET-CANARY: iptables-wrappers accepts either, checks nft first, "
+                 "and so writes to nft",
        .details = {two ? "mangle/KUBE-IPTABLES-HINT" : "mangle/KUBE-KUBELET-CANARY"},
-       .remedy = two ? "Delete the chain from the mode that the host's iptables does not have."
-                     : "Delete the canary from the mode that the host's iptables does not have; "
-                       "--stale-chains=retire does."});
+       .remedy = two ? "Delete the chain from the mode that the host's iptables does not use."
+                     : "Delete the canary from the mode that the host's iptables does not use; "
+                       "--stale-chains=retire does that."});
 }
 
 void AddSameChains(const Both& both, Findings& meetings) {
@@ -94,13 +95,13 @@ void AddSameChains(const Both& both, Findings& meetings) {
                         .remedy = remedy});
   };
   add(live, AuditSeverity::kError,
-      "chains of Kubernetes' are in use in both modes: packets pass both, and the mode that nobody "
-      "updates any more sends some to endpoints that are gone",
-      "Find which of the two kubelet and kube-proxy write to, and flush the other by kube-proxy "
-      "--cleanup of that mode, or by a reboot.");
+      "Kubernetes chains are in use in both modes: packets pass both, and the mode "
+      "without updates sends some to endpoints that are gone",
+      "Find the mode that kubelet and kube-proxy write to. Flush the other one: run kube-proxy "
+      "--cleanup in that mode, or reboot.");
   add(half, AuditSeverity::kWarning,
-      "chains of Kubernetes' that are in use in one mode stand, unused but not empty, in the "
-      "other: left over from before a change of modes",
+      "Kubernetes chains are in use in one iptables mode; the other mode still has them, unused "
+      "but not empty, from before a change of modes",
       "A reboot removes them.");
 }
 
@@ -140,7 +141,7 @@ void AddShadowed(const Both& both, Findings& meetings) {
       if (!ours->HangsOnBase(place.table, place.chain, place.base)) continue;
       const std::string first = WhatDecidesFirst(*other, place);
       if (first.empty()) continue;
-      details.push_back(absl::StrCat(first, ", beside the jump to ", place.chain, " in ",
+      details.push_back(absl::StrCat(first, ", next to the jump to ", place.chain, " in ",
                                      ours->survey().mode, " ", place.table, "/", place.base));
     }
   }
@@ -148,9 +149,10 @@ void AddShadowed(const Both& both, Findings& meetings) {
   meetings.push_back(
       {.kind = AuditKind::kShadowedByOtherMode,
        .severity = AuditSeverity::kWarning,
-       .message = "a rule of one mode decides what a jump of kubelet's in the other was to decide",
+       .message = "a rule in one iptables mode decides before kubelet's jump in the other mode",
        .details = std::move(details),
-       .remedy = "Move the rule to the mode that Kubernetes uses, where its place can be chosen."});
+       .remedy =
+           "Move the rule to the mode that Kubernetes uses, where you can choose its position."});
 }
 
 // ---- CNI configurations ----
@@ -175,11 +177,11 @@ void GradeCni(bool exists, const KubeProxyFacts& proxy, Mode mode, AuditFinding&
                          ? AuditSeverity::kWarning
                          : AuditSeverity::kError;
   if (future == ChainFuture::kKeptByProxy || future == ChainFuture::kEmpty || is_private) {
-    finding.consequence = absl::StrCat(
-        ConsequenceForUsers(chain, proxy, mode),
-        is_private && !exists ? " It does not stand: the plugin's next ADD fails, and pods with "
-                                "host ports do not start."
-                              : "");
+    finding.consequence =
+        absl::StrCat(ConsequenceForUsers(chain, proxy, mode),
+                     is_private && !exists ? " The chain does not exist: the plugin's next ADD "
+                                             "fails, and pods with host ports do not start."
+                                           : "");
     return;
   }
   finding.consequence = absl::StrCat(
@@ -187,8 +189,8 @@ void GradeCni(bool exists, const KubeProxyFacts& proxy, Mode mode, AuditFinding&
           ? absl::StrCat("IPTablesOwnershipCleanup is on, and there is no ", chain, ": ")
           : absl::StrCat(
                 WhenGateIsOn(mode),
-                exists ? "the chain that stands is the last: " : "nobody makes the chain: ",
-                "from the next reboot or flush on "),
+                exists ? "no program makes the chain again: " : "no program makes the chain: ",
+                "after the next reboot or flush "),
       "its next ADD will fail, and pods with host ports do not start.");
 }
 
@@ -213,9 +215,8 @@ void AuditCni(const NodeView& view, const std::vector<FamilyAudit>& families,
     findings.AddDetail(
         {.kind = AuditKind::kCniConfigUnreadable,
          .severity = AuditSeverity::kWarning,
-         .message =
-             "CNI configurations may name chains of kubelet's that this audit does not know of",
-         .remedy = "Run it where it can read them (--host-root), or mend the file."},
+         .message = "unread CNI configurations may name kubelet's chains",
+         .remedy = "Run audit where it can read them (--host-root), or fix the file."},
         problem);
   }
 }
@@ -236,11 +237,10 @@ void AuditIpRule(const FwmarkRule& rule, FindingCollector& findings) {
                                " mark bit ", bits, ", which kubelet's chains set"),
        .consequence =
            wants ? "They route packets that are marked to be masqueraded or dropped." : "",
-       .remedy = wants
-                     ? "Give one of the two other bits: --iptables-masquerade-bit and "
-                       "--iptables-drop-bit (the former must be kube-proxy's too), or the mask of "
-                       "the routing rule."
-                     : ""},
+       .remedy =
+           wants ? "Change the mask of the routing rule, or the bits: --iptables-masquerade-bit "
+                   "(kube-proxy's must be the same) and --iptables-drop-bit."
+                 : ""},
       rule.text, absl::StrCat(wants, " ", bits));
 }
 
@@ -269,8 +269,8 @@ void AuditRouteLocalnet(const NodeView& view, const std::vector<FamilyAudit>& fa
                       .chain = "filter/KUBE-FIREWALL",
                       .message = "route_localnet is on, and no rule drops martian packets: "
                                  "neighbours reach what listens on 127.0.0.1 (CVE-2020-8558)",
-                      .remedy = "Let kubelet or this agent put filter/KUBE-FIREWALL in place, or "
-                                "set net.ipv4.conf.*.route_localnet to 0 where nothing needs it."},
+                      .remedy = "Let kubelet or this agent make filter/KUBE-FIREWALL, or set "
+                                "net.ipv4.conf.*.route_localnet to 0 where no program needs it."},
                      absl::StrCat("route_localnet: ", absl::StrJoin(view.route_localnet, ", ")));
 }
 
@@ -289,7 +289,7 @@ std::vector<AuditFinding> FindModeMeetings(absl::Span<const netlink::Survey> sur
     AddShadowed(both, meetings);
     if (meetings.empty() && HasRules(both.nft) && HasRules(both.legacy)) {
       meetings.push_back({.kind = AuditKind::kBothModesInUse,
-                          .message = "both iptables modes have rules, and they do not meet"});
+                          .message = "both iptables modes have rules, and these do not conflict"});
     }
     for (AuditFinding& meeting : meetings) {
       meeting.family = both.nft.name();
@@ -308,8 +308,8 @@ void AuditSurroundings(const NodeView& view, const std::vector<FamilyAudit>& fam
   for (const std::string& problem : view.problems) {
     findings.AddDetail({.kind = AuditKind::kNotSeen,
                         .severity = AuditSeverity::kWarning,
-                        .message = "something could not be read: whoever depends on kubelet's "
-                                   "chains there is not in this report"},
+                        .message = "a source could not be read: dependents of kubelet's chains "
+                                   "there are missing from this report"},
                        problem);
   }
 }

@@ -142,21 +142,21 @@ struct Listener {
 };
 inline constexpr Listener kListeners[] = {
     {kMarkMasqChain, "nat", kPostroutingChain, "POSTROUTING",
-     "When it leaves, %s every connection's first packet to nat/KUBE-POSTROUTING%n: what is marked "
-     "is masqueraded, the rest returns.",
-     "the mark is not acted on, and the packet keeps its source"},
+     "When it leaves, %s every connection's first packet to nat/KUBE-POSTROUTING%n: marked packets "
+     "are masqueraded, the rest return.",
+     "no rule acts on the mark, and the packet keeps its source"},
     {kMarkDropChain, "filter", kFirewallChain, "INPUT OUTPUT",
-     "In table filter, %s to filter/KUBE-FIREWALL, which drops what is marked if it has its rule "
-     "for that. A packet that is forwarded passes neither INPUT nor OUTPUT, and is not dropped.",
-     "the mark is not acted on, and the packet goes on"},
+     "In table filter, %s to filter/KUBE-FIREWALL, which drops marked packets if it has its rule "
+     "for the mark. Forwarded packets pass neither INPUT nor OUTPUT, and are not dropped.",
+     "no rule acts on the mark, and the packet passes"},
     {kLabelMasqChain, "nat", kLabelPostroutingChain, "POSTROUTING",
-     "When it leaves, %s every connection's first packet to nat/KUBELET-POSTROUTING: what is "
-     "labelled is masqueraded, the rest returns.",
-     "the label is not acted on"},
+     "When it leaves, %s every connection's first packet to nat/KUBELET-POSTROUTING: labelled ones "
+     "are masqueraded, the rest return.",
+     "no rule acts on the label"},
     {kLabelDropChain, "filter", kLabelFirewallChain, "INPUT FORWARD OUTPUT",
-     "In table filter, %s to filter/KUBELET-FIREWALL, which drops what is labelled, now and as "
-     "long as the connection lasts.",
-     "the label is not acted on"},
+     "In table filter, %s to filter/KUBELET-FIREWALL, which drops labelled packets for as long as "
+     "the connection lasts.",
+     "no rule acts on the label"},
 };
 
 // A sentence or two; for a chain that this agent does not know, its likely owner.

@@ -24,7 +24,7 @@ constexpr absl::string_view kHint = "mangle/KUBE-IPTABLES-HINT";
 absl::string_view LossOf(absl::string_view chain) {
   if (chain == kMarkMasqPlace || chain == kPostrouting) return "their packets leave unmasqueraded";
   if (chain == kMarkDropPlace) return "their packets are no longer dropped";
-  return "they do nothing";
+  return "they have no effect";
 }
 
 // ---- users of chains ----
@@ -65,7 +65,7 @@ void AddForeign(AuditedRule rule, const std::string& used, Owner owner, const Fa
                   .owner = owner,
                   .message = absl::StrCat("rules that are not ",
                                           IsPrivateChain(used) ? "this agent's" : "Kubernetes'",
-                                          " stand in ", used),
+                                          " exist in ", used),
                   .consequence = flushed ? absl::StrCat(ProxyText(audit.proxy),
                                                         " removes them on its next sync.")
                                          : "",
@@ -118,19 +118,19 @@ void TellSetter(uint32_t set, uint32_t masquerade, uint32_t ours, const KubeProx
     absl::StrAppend(&finding.message, " may set any mark bit, ", bits, " among them");
     return;
   }
-  absl::StrAppend(&finding.message, " set mark bit ", bits, " without our chains");
+  absl::StrAppend(&finding.message, " set mark bit ", bits, " without kubelet's chains");
   // A rule that sets no other bit wants what ours stands for.
   if ((set & ~ours) != 0) {
     finding.severity = AuditSeverity::kWarning;
-    finding.remedy = "Keep other programs' marks off the bits of kubelet and kube-proxy.";
+    finding.remedy = "Use mark bits that kubelet and kube-proxy do not use.";
     return;
   }
   finding.severity = SeverityOfUse(finding.chain, proxy);
   finding.consequence = finding.severity == AuditSeverity::kWarning
                             ? ConsequenceForUsers(finding.chain, proxy, mode)
                             : absl::StrCat(WhenGateIsOn(mode),
-                                           "nothing acts on this bit from the next reboot or flush "
-                                           "on: their packets are no longer ",
+                                           "no rule acts on this bit after the next reboot or "
+                                           "flush. Their packets are no longer ",
                                            masquerades ? "masqueraded." : "dropped.");
   finding.remedy = RemedyForUsers(finding.chain, finding.owner);
 }
@@ -139,14 +139,14 @@ void TellSetter(uint32_t set, uint32_t masquerade, uint32_t ours, const KubeProx
 void TellTester(uint32_t tested, uint32_t ours, AuditFinding& finding) {
   finding.kind = AuditKind::kMarkBitTested;
   if (tested == netlink::kAllMarks) {
-    finding.message += " compare the whole packet mark, our bits included";
+    finding.message += " compare the whole packet mark, including kubelet's bits";
     return;
   }
   finding.severity = AuditSeverity::kWarning;
   absl::StrAppend(&finding.message, " react to mark bit ", HexText(tested & ours),
                   ", which kubelet's chains set");
-  finding.consequence = "They see it only while something sets the bit.";
-  finding.remedy = "Match what is wanted itself, or a mark bit of your own.";
+  finding.consequence = "They match only while another rule sets the bit.";
+  finding.remedy = "Match the packets themselves, or a mark bit of your own.";
 }
 
 }  // namespace
@@ -186,21 +186,21 @@ std::string ConsequenceForUsers(absl::string_view chain, const KubeProxyFacts& p
           when, chain, " stays",
           chain == kFirewall ? ", but drops only martian packets, none by mark." : ".");
     case ChainFuture::kKeptByProxy:
-      return absl::StrCat(when, ProxyText(proxy), " goes on writing ", chain,
-                          ", so they work on for as long as it does; nobody promises that.");
+      return absl::StrCat(when, ProxyText(proxy), " still writes ", chain,
+                          ". These rules work for as long as it does, without a guarantee.");
     case ChainFuture::kEmpty:
       return absl::StrCat(when, ProxyText(proxy), " keeps ", chain,
-                          " but puts nothing into it: ", LossOf(chain),
-                          " (fails open), from the next reboot or flush on.");
+                          ", but leaves it empty: ", LossOf(chain),
+                          " (fails open) after the next reboot or flush.");
     case ChainFuture::kGone:
-      return absl::StrCat(when, "nobody makes ", chain,
-                          ": from the next reboot or flush on, adding such a rule fails, and ",
+      return absl::StrCat(when, "no program makes ", chain,
+                          ": after the next reboot or flush, adding such a rule fails, and ",
                           LossOf(chain), ".");
     case ChainFuture::kPrivate:
       return absl::StrCat(chain,
-                          " is private: this agent makes it for kubelet alone, while its feature "
-                          "gate ConnLabelMarking (alpha) is on. Its rules and its label may change "
-                          "with any release, and it goes with the gate.");
+                          " is private: this agent makes it for kubelet alone, while the feature "
+                          "gate ConnLabelMarking (alpha) is on. Any release may change its rules "
+                          "and its label, or remove it with the gate.");
   }
   return "";
 }
@@ -208,28 +208,27 @@ std::string ConsequenceForUsers(absl::string_view chain, const KubeProxyFacts& p
 std::string RemedyForUsers(absl::string_view chain, Owner owner) {
   const bool is_private = IsPrivateChain(chain);
   if (is_private && owner != Owner::kPortmap) {
-    return "Make chains of your own, with a label of your own: -m connlabel --label N --set in "
-           "one, and one that acts on it; or masquerade and drop in the rules themselves.";
+    return "Make two chains of your own with a label of your own: one sets it (-m connlabel "
+           "--label N --set), one acts on it. Or masquerade and drop in the rules themselves.";
   }
   if (is_private || chain == kMarkMasqPlace || chain == kPostrouting) {
     if (owner == Owner::kPortmap) {
-      return "Take externalSetMarkChain out of the CNI configuration: portmap then marks in a "
+      return "Remove externalSetMarkChain from the CNI configuration: portmap then marks in a "
              "chain of its own (CNI-HOSTPORT-SETMARK). Pods with host ports change over when they "
              "are recreated.";
     }
     if (owner == Owner::kHostPorts) {
-      return "Upgrade CRI-O to 1.27 or later, which masquerades host ports by chains of its own; "
-             "what dockershim left goes with a reboot.";
+      return "Upgrade CRI-O to 1.27 or later, which masquerades host ports by chains of its own; a "
+             "reboot removes what dockershim left.";
     }
     return "Masquerade in the rules themselves: the same match with -j MASQUERADE in a chain that "
-           "nat POSTROUTING jumps to. Where only the rule that does DNAT can tell, mark there with "
-           "a mark bit of your own, by a chain of your own, and masquerade that mark in "
-           "POSTROUTING.";
+           "nat POSTROUTING jumps to. If only the DNAT rule can match the packets, set a mark bit "
+           "of your own there, and masquerade that mark in POSTROUTING.";
   }
   if (chain == kMarkDropPlace) {
     return "Drop in table filter: the same match with -j DROP in a chain of your own that INPUT, "
-           "OUTPUT or FORWARD jump to. Where DNAT has changed the packet by then, match what it "
-           "was before with -m conntrack --ctorigdst.";
+           "OUTPUT or FORWARD jump to. If DNAT has already changed the packet, match its original "
+           "destination with -m conntrack --ctorigdst.";
   }
   if (chain == kFirewall) return "Filter in a chain of your own that INPUT and OUTPUT jump to.";
   return "Rely on mangle/KUBE-IPTABLES-HINT alone, and only on its existence.";

@@ -20,26 +20,26 @@ struct MeaningRow {
 };
 constexpr MeaningRow kMeanings[] = {
     {"nat", kMarkMasqChain,
-     "Marks packets that must leave with this node's address as their source. Nothing is rewritten "
-     "here: nat/KUBE-POSTROUTING does that, by the mark, once the packet has been routed."},
+     "Marks packets that must leave with this node's address as their source. nat/KUBE-POSTROUTING "
+     "rewrites the source later, after routing, by the mark."},
     {"nat", kMarkDropChain,
-     "Marks packets that must be dropped, which table nat cannot do: filter/KUBE-FIREWALL does it, "
-     "by the mark. For kube-proxy up to 1.24, and whoever copied it."},
+     "Marks packets that must be dropped. Table nat cannot drop, so filter/KUBE-FIREWALL drops "
+     "them by the mark. For kube-proxy up to 1.24, and programs that copied it."},
     {"nat", kPostroutingChain,
      "Masquerades what nat/KUBE-MARK-MASQ marked, and nothing else, as the packet leaves."},
     {"filter", kFirewallChain,
-     "Drops packets to 127.0.0.0/8 that come from elsewhere (martians, CVE-2020-8558), and, with "
-     "IPTablesOwnershipCleanup off, packets that nat/KUBE-MARK-DROP marked. Not the chain of the "
-     "same name in table nat, which is of kube-proxy's IPVS mode."},
+     "Drops packets to 127.0.0.0/8 from other hosts (martians, CVE-2020-8558). With "
+     "IPTablesOwnershipCleanup off it also drops packets that nat/KUBE-MARK-DROP marked. The chain "
+     "of this name in table nat belongs to kube-proxy's IPVS mode."},
     {"nat", kFirewallChain,
-     "IPVS mode's own, up to 1.24: clients that loadBalancerSourceRanges does not let in. Not the "
-     "chain of the same name in table filter, which is kubelet's."},
+     "IPVS mode up to 1.24: handles clients that loadBalancerSourceRanges does not let in. The "
+     "chain of this name in table filter is kubelet's."},
     {"nat", kLabelMasqChain,
-     "Gives the packet's connection a label, by which nat/KUBELET-POSTROUTING masquerades it. "
-     "Private to kubelet, whose place this agent takes (feature gate ConnLabelMarking): nobody "
-     "else should jump here."},
+     "Labels the packet's connection, and nat/KUBELET-POSTROUTING masquerades it by the label. "
+     "Private to kubelet, which this agent replaces (feature gate ConnLabelMarking): no other "
+     "program should jump here."},
     {"nat", kLabelDropChain,
-     "Gives the packet's connection a label, by which filter/KUBELET-FIREWALL drops its packets. "
+     "Labels the packet's connection, and filter/KUBELET-FIREWALL drops its packets by the label. "
      "Private, as nat/KUBELET-MARK-MASQ is."},
     {"nat", kLabelPostroutingChain,
      "Masquerades connections that nat/KUBELET-MARK-MASQ labelled, and nothing else. Unlike a "
@@ -48,18 +48,18 @@ constexpr MeaningRow kMeanings[] = {
      "Drops packets of connections that nat/KUBELET-MARK-DROP labelled: to this node, from it, and "
      "those that it forwards."},
     {"mangle", kHintChain,
-     "Empty on purpose: that it exists in this mode's tables tells other programs which iptables "
-     "this node uses. Of all of kubelet's chains the one that they may rely on (since 1.24)."},
+     "Empty on purpose: its existence shows other programs which iptables mode this node uses. It "
+     "is the only kubelet chain that they may rely on (since 1.24)."},
     {"", kCanaryChain,
-     "Empty on purpose: kubelet looks for it once a minute, and takes its absence for a flush of "
-     "everything (since 1.17). Nobody else should use it."},
+     "Empty on purpose: kubelet checks for it once a minute, and takes its absence for a flush of "
+     "all rules (since 1.17). No other program should use it."},
     {"", "KUBE-PROXY-CANARY",
      "Empty on purpose: kube-proxy's tripwire for flushed rules (since 1.17)."},
     {"nat", "KUBE-SERVICES",
      "Where a packet to a service finds the service: one rule for each address and port."},
-    {"filter", "KUBE-SERVICES", "Refuses what goes to services without endpoints."},
+    {"filter", "KUBE-SERVICES", "Rejects packets to services without endpoints."},
     {"filter", "KUBE-EXTERNAL-SERVICES",
-     "Refuses or drops what comes from outside for services without endpoints."},
+     "Rejects or drops packets from outside to services without endpoints."},
     {"nat", "KUBE-NODEPORTS", "Where a packet to a node port finds its service."},
     {"filter", "KUBE-NODEPORTS", "Lets health checks of load balancers in."},
     {"filter", "KUBE-FORWARD", "Lets forwarded packets of services through."},
@@ -104,7 +104,7 @@ std::vector<std::string> NextAt(const FamilyChains& chains, const Listener& list
   std::vector<std::string> next;
   if (!leading.empty() && listener.from == kMarkMasqChain) {
     next.emplace_back(
-        "Back to the rule behind the one that led here: usually on to an endpoint (DNAT).");
+        "Back to the rule after the one that led here: usually on to an endpoint (DNAT).");
   }
   if (!leading.empty()) {
     const std::string so_far = absl::StrCat(" (", packets, " packets so far)");
@@ -130,9 +130,9 @@ std::string ChainMeaning(absl::string_view table, absl::string_view chain, bool 
     }
   }
   const Owner owner = OwnerOfChain({.family = "ip", .name = std::string(table)}, chain);
-  if (owner == Owner::kUnknown) return "Not a chain of Kubernetes', nor of a program known here.";
+  if (owner == Owner::kUnknown) return "Not a Kubernetes chain, nor one of a known program.";
   return absl::StrCat("A chain of ", OwnerName(owner),
-                      IsKubernetes(owner) ? "." : ", not of Kubernetes'.");
+                      IsKubernetes(owner) ? "." : ", not of Kubernetes.");
 }
 
 std::string ChainMaker(const FamilyChains& chains, const KubeProxyFacts& proxy,
@@ -143,24 +143,24 @@ std::string ChainMaker(const FamilyChains& chains, const KubeProxyFacts& proxy,
     return absl::StrCat(OwnerName(owner), ", with its feature gate ConnLabelMarking");
   }
   if (owner == Owner::kKubeProxy || owner == Owner::kKubeProxyIpvs) {
-    return proxy.KeepsMarkMasq() ? proxy_text : "kube-proxy, which keeps it no longer: left over";
+    return proxy.KeepsMarkMasq() ? proxy_text : "kube-proxy, which no longer keeps it: a leftover";
   }
   if (owner != Owner::kKubelet) return std::string(OwnerName(owner));
   const bool kubelet = chains.HasAnywhere(kCanaryChain);
   const bool hint = chains.Has("mangle", kHintChain);
-  std::string of_kubelet = absl::StrCat("kubelet", kubelet ? " (KUBE-KUBELET-CANARY stands)" : "",
+  std::string of_kubelet = absl::StrCat("kubelet", kubelet ? " (KUBE-KUBELET-CANARY exists)" : "",
                                         ", or this agent in its place");
   const bool marking = table == "nat" && (chain == kMarkMasqChain || chain == kPostroutingChain);
   if (marking && proxy.KeepsMarkMasq()) {
     return absl::StrCat(
-        proxy_text, ", which writes it anew on each sync",
+        proxy_text, ", which rewrites it on each sync",
         kubelet || hint ? "; with IPTablesOwnershipCleanup off also " + of_kubelet : "");
   }
   if (table == "filter" && proxy.KeepsFirewall()) {
     return absl::StrCat(of_kubelet, "; also ", proxy_text, ", since 1.27");
   }
   if (table == "nat" && chain == kMarkDropChain && proxy.MayUseMarkDrop() && !kubelet && !hint) {
-    return absl::StrCat(proxy_text, ", which leaves it to kubelet to fill");
+    return absl::StrCat(proxy_text, ", which only kubelet fills");
   }
   return of_kubelet;
 }
@@ -169,7 +169,8 @@ std::vector<std::string> WhereNext(const FamilyChains& chains, absl::string_view
                                    absl::string_view chain) {
   if (table != "nat") return {};
   if (chain == kPostroutingChain || chain == kLabelPostroutingChain) {
-    return {"Out, by the interface that routing chose; conntrack turns the answers back."};
+    return {
+        "Out, through the interface that routing chose. conntrack translates the answers back."};
   }
   for (const Listener& listener : kListeners) {
     if (listener.from == chain) return NextAt(chains, listener);

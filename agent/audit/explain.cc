@@ -56,9 +56,9 @@ absl::StatusOr<std::pair<std::string, std::string>> FindPlace(const FamilyChains
   }
   if (found.size() == 1) return std::pair(found[0], name);
   if (!found.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(wanted, " stands in the tables ",
-                                                   absl::StrJoin(found, ", "), "; say which, as ",
-                                                   found[0], "/", wanted));
+    return absl::InvalidArgumentError(
+        absl::StrCat(wanted, " exists in the tables ", absl::StrJoin(found, ", "),
+                     "; name the table, as in ", found[0], "/", wanted));
   }
   const std::string similar = SimilarChains(chains, name);
   return absl::NotFoundError(absl::StrCat("there is no chain ", wanted, " in the ", chains.name(),
@@ -77,56 +77,54 @@ struct PurposeRow {
 // In the order of an explanation. "%s" is a parameter.
 constexpr PurposeRow kPurposes[] = {
     {"OutsidePodRange", "to a service's own address, from outside the pods (%s)",
-     "The '!' leaves the pods out: a pod's packet reaches the endpoint with the pod's own address, "
-     "and the answer comes back by the node it came from. Anybody else (the node itself, a machine "
-     "that routes cluster IPs here) would be answered past this node, which alone can turn the "
-     "endpoint's address back into the service's; with this node's address as its source, the "
-     "packet is answered to this node."},
+     "The '!' leaves the pods out: their packets keep the pod's address, and the answers return "
+     "through the pod's node. Other clients (the node itself, a host that routes cluster IPs here) "
+     "would be answered directly. Only this node can translate the endpoint's address back to the "
+     "service's. With this node's address as the source, the answers return to this node."},
     {"Hairpin", "a pod that reaches itself through its own service",
      "The source is the endpoint's own address: the pod called a service, and was itself chosen to "
-     "answer. It would see a packet from itself to itself, and answer without the node ever "
-     "turning the address back; with the node's address as its source, the packet is answered "
-     "through the node."},
+     "answer. It would answer itself directly, and the node could not translate the address back. "
+     "With the node's address as the source, the answer returns through the node."},
     {"External", "from outside the cluster, to a node port, external IP or load balancer",
-     "Any source (0.0.0.0/0 in iptables -L): clients are outside, and the endpoint may be on "
-     "another node, which would answer them directly. The endpoint sees this node's address "
-     "instead of the client's; externalTrafficPolicy: Local would keep the client's."},
+     "Any source (0.0.0.0/0 in iptables -L): clients are outside, and an endpoint on another node "
+     "would answer them directly. The endpoint sees this node's address instead of the client's; "
+     "externalTrafficPolicy: Local would keep the client's."},
     {"ExternalFromNode", "from this node itself, to an external address of a service",
-     "The service keeps clients' addresses (externalTrafficPolicy: Local), but what this node "
-     "itself sends may go to endpoints on any node, and their answers must come back to this one."},
+     "The service keeps clients' addresses (externalTrafficPolicy: Local). Packets of this node "
+     "itself may go to endpoints on any node, and their answers must return to this one."},
     {"ExternalIP", "to a service's external IP",
-     "Any source: clients are outside, and the endpoint may be on another node, which would answer "
-     "them directly."},
+     "Any source: clients are outside, and an endpoint on another node would answer them "
+     "directly."},
     {"LoadBalancer", "to a service's load balancer address",
-     "Any source (0.0.0.0/0 in iptables -L): clients are outside, and the endpoint may be on "
-     "another node, which would answer them directly. kube-proxy's iptables mode marks every load "
-     "balancer packet here up to 1.23; since 1.24 KUBE-EXT-* does."},
+     "Any source (0.0.0.0/0 in iptables -L): clients are outside, and an endpoint on another node "
+     "would answer them directly. kube-proxy's iptables mode marks every load balancer packet here "
+     "up to 1.23; since 1.24 KUBE-EXT-* does."},
     {"NodePort", "to a service's node port",
-     "Any source: the endpoint may be on another node, which would answer the client directly "
-     "instead of through this one."},
+     "Any source: an endpoint on another node would answer the client directly instead of through "
+     "this one."},
     {"NodePortLoopback", "from the node's loopback address, to a node port",
-     "A process on the node used 127.0.0.1 (or ::1), and no such source may leave the node: it "
-     "gets an address that the endpoint can answer to."},
+     "A process on the node used 127.0.0.1 (or ::1). Such a source must not leave the node, so the "
+     "packet gets an address that the endpoint can answer."},
     {"MasqueradeAll", "to a service's own address, from anywhere",
      "kube-proxy runs with masqueradeAll (--masquerade-all): pods are not left out."},
     {"HostPortHairpin", "from a pod's own network, to a host port of it",
-     "The pod, or its neighbour on the same bridge, calls a host port of this node and would be "
-     "answered on the bridge, past the node that must turn the address back."},
+     "The pod, or its neighbour on the same bridge, calls a host port of this node. The answer "
+     "would stay on the bridge and bypass the node, which must translate the address back."},
     {"HostPortLoopback", "from the node's loopback address, to a host port",
-     "A process on the node used 127.0.0.1, and no such source may leave the node."},
+     "A process on the node used 127.0.0.1. Such a source must not leave the node."},
     {"SourceRanges",
      "to a load balancer, from a client that loadBalancerSourceRanges does not let in",
-     "The rules before it have let in whom the service allows; what gets here is to be dropped, "
-     "which table nat cannot do itself. (Up to 1.23 the rule stands for every load balancer; "
-     "without ranges, the one before it lets everybody in.) Since 1.25 kube-proxy drops in "
+     "The rules before it let in the clients that the service allows. The remaining packets must "
+     "be dropped, which table nat cannot do. (Up to 1.23 every load balancer has the rule; without "
+     "ranges, the one before it lets all clients in.) Since 1.25 kube-proxy drops in "
      "filter/KUBE-PROXY-FIREWALL instead."},
     {"NoLocalEndpoints", "to a service that keeps traffic on its node, and has no endpoint here",
-     "externalTrafficPolicy: Local, and none of its pods is on this node: dropped, so that a load "
-     "balancer's health check moves traffic elsewhere. Since 1.25 kube-proxy drops in table filter "
-     "instead."},
-    {"BaseJump", "all that passes %s", ""},
-    {"ThirdParty", "rules of others: %s",
-     "Not Kubernetes' own; the audit command says what becomes of them."},
+     "externalTrafficPolicy: Local, and none of its pods is on this node. The packets are dropped, "
+     "so that a load balancer's health check moves traffic elsewhere. Since 1.25 kube-proxy drops "
+     "in table filter instead."},
+    {"BaseJump", "all packets that pass %s", ""},
+    {"ThirdParty", "rules of other programs: %s",
+     "Not Kubernetes' own; the command audit reports them."},
     {"Other", "from %s", ""},
 };
 
@@ -318,17 +316,17 @@ void WriteInShort(size_t from_chains, Explanation& explanation) {
                    explanation.users == 1 ? " leads" : " lead");
   if (explanation.users == 0) {
     points.emplace_back(explanation.chain == "mangle/KUBE-IPTABLES-HINT"
-                            ? "Nothing jumps here, and nothing should."
-                            : "Nothing jumps here.");
+                            ? "No rule jumps here, and none should."
+                            : "No rule jumps here.");
     return;
   }
   if (explanation.chain == kMarkMasqPlace) {
-    points.push_back(absl::StrCat(
-        "There is one such chain, and it does one thing. ", where,
-        " to it; they differ in whose packets they pick, not in what is done to them."));
+    points.push_back(
+        absl::StrCat("There is one such chain, and it does one thing. ", where,
+                     " to it; they differ in the packets that they select, not in the action."));
     points.emplace_back(
-        "It is about traffic to services. A pod's packets to the world outside do not come here: "
-        "the network plugin, or ip-masq-agent, has other rules for those.");
+        "It handles traffic to services. Packets of pods to the outside do not pass it: the "
+        "network plugin, or ip-masq-agent, has other rules for those.");
   } else {
     points.push_back(absl::StrCat(where, " here."));
   }

@@ -96,9 +96,9 @@ void TellByServices(const FamilyChains& chains, Bounds& bounds) {
   if (JumpOf(last) != "KUBE-NODEPORTS") return;
   const std::optional<netlink::PrefixMatch>& destination = KnownMatches(last).destination;
   if (destination && destination->negated) {
-    bounds.AtLeast(26, "node ports are not looked for on loopback addresses");
+    bounds.AtLeast(26, "node ports do not match loopback addresses");
   } else if (chains.family() == netlink::Family::kIPv6) {
-    bounds.AtMost(25, "node ports are looked for on ::1");
+    bounds.AtMost(25, "node ports match ::1");
   }
 }
 
@@ -220,7 +220,7 @@ KubeProxyFacts FindInFamily(const FamilyChains& chains) {
   if (any.empty()) return facts;
   if (facts.mode != KubeProxyMode::kNone) {
     facts.leftovers = true;
-    facts.evidence.push_back(absl::StrCat(any, " is left of another mode"));
+    facts.evidence.push_back(absl::StrCat(any, " is a leftover of another mode"));
     return facts;
   }
   if (!chains.HangsOnBase("nat", "KUBE-SERVICES")) {

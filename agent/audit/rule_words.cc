@@ -159,7 +159,7 @@ constexpr Phrase kPhrases[] = {
     {"--dport", "", "port%p %s", "other than port%p %s"},
     {"-o", "", "going out by %s", "not going out by %s"},
     {"--match-set", "", "in the set %s (%f)", "not in the set %s (%f)"},
-    {"--mark", "", "whose mark is %s", "whose mark is not %s"},
+    {"--mark", "", "with mark %s", "with a mark other than %s"},
     {"--ctstate", "", "of connections in state %s", "of connections in none of the states %s"},
     {"--label", "", "of connections with label %s", "of connections without label %s"},
 };
@@ -229,7 +229,7 @@ constexpr TargetRow kTargets[] = {
     {"ACCEPT", "is accepted"},
     {"DROP", "is dropped"},
     {"REJECT", "is refused"},
-    {"RETURN", "goes back, and nothing else here concerns it"},
+    {"RETURN", "returns, and no other rule here applies to it"},
     {"MASQUERADE", "gets the address of the interface it leaves by as its source"},
     {"LOG", "is logged"},
     {"NFLOG", "is logged"},
@@ -247,7 +247,7 @@ std::string ActionText(const RuleWords& words) {
     return absl::StrReplaceAll(row.text, {{"%s", words.TargetArgument(row.option)}});
   }
   // A chain's name, or a target that is not in the table.
-  return absl::StrCat("goes to ", words.target, words.target_arguments.empty() ? "" : " ",
+  return absl::StrCat("jumps to ", words.target, words.target_arguments.empty() ? "" : " ",
                       words.target_arguments);
 }
 

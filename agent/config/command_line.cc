@@ -23,19 +23,18 @@ using featuregates::Wrapped;
 
 // As the values of Command.
 constexpr CommandRow kCommands[] = {
-    {"run", "keep the chains and rules in place; what is done without a command"},
-    {"sync", "put the chains and rules in place, once"},
+    {"run", "keep the chains and rules in place (the default)"},
+    {"sync", "put the chains and rules in place once"},
     {"plan", "show what sync would change, and why; exit status 2 if anything"},
-    {"status", "show the effective configuration and what stands in the kernel"},
-    {"retire", "show what another mode, bit or family left behind; --yes removes what nobody uses"},
+    {"status", "show the effective configuration and the kernel's current state"},
+    {"retire", "list leftovers of other gate settings, bits or families; --yes removes the unused"},
     {"audit",
      "show who depends on the chains that the feature gate ends; exit status 2 on findings"},
-    {"explain", "say of every rule that leads to a chain what it is for", "TABLE/CHAIN",
-     "nat/KUBE-MARK-MASQ"},
+    {"explain", "explain every rule that leads to a chain", "TABLE/CHAIN", "nat/KUBE-MARK-MASQ"},
     {"detect",
      "show which iptables the node uses, and why; exit status 1 unknown, 2 contradictory"},
     {"gates", "list the feature gates of the emulated release"},
-    {"completion", "write what lets a shell complete this command line", "bash|zsh", "bash"},
+    {"completion", "print what a shell needs to complete this command line", "bash|zsh", "bash"},
     {"version", "show the version of this program"},
 };
 
@@ -116,18 +115,18 @@ absl::Status ParseCommand(const std::vector<std::string>& words, CommandLine& li
     return UsageError("unknown command ", GoQuote(words[0]), "; the commands are ",
                       absl::StrJoin(kCommands, ", ", append_name),
                       featuregates::GoParseBool(words[0]).ok()
-                          ? "; a boolean flag takes its value behind an equals sign"
+                          ? "; a boolean flag takes its value after an equals sign"
                           : "");
   }
   const size_t expected = row->argument.empty() ? 1 : 2;
   if (words.size() < expected) {
-    return UsageError("the command ", row->name, " needs ", row->argument, " behind it, as in ",
+    return UsageError("the command ", row->name, " needs ", row->argument, " after it, as in ",
                       row->name, " ", row->example);
   }
   if (words.size() > expected) {
     return UsageError(
-        "unexpected argument ", GoQuote(words[expected]), " behind the command ", row->name,
-        "; flags begin with --, and a boolean flag takes its value behind an equals sign");
+        "unexpected argument ", GoQuote(words[expected]), " after the command ", row->name,
+        "; flags begin with --, and a boolean flag takes its value after an equals sign");
   }
   line.command = static_cast<Command>(row - kCommands);
   if (expected == 2) line.argument = words[1];
@@ -150,11 +149,11 @@ absl::Status CheckFitsCommand(const CommandLine& line, const Tokens& tokens) {
   const absl::string_view command = CommandName(line.command);
   for (const auto& [setting, value] : tokens.values) {
     if (setting->only_for.empty() || setting->only_for == command) continue;
-    return UsageError("the flag --", setting->flag, " is of the command ", setting->only_for,
-                      " only, not of ", command);
+    return UsageError("the flag --", setting->flag, " belongs to the command ", setting->only_for,
+                      ", not to ", command);
   }
   if (line.flags.output == OutputFormat::kDot && line.command != Command::kAudit) {
-    return UsageError("--output=dot is of the command audit only, not of ", command);
+    return UsageError("--output=dot belongs to the command audit, not to ", command);
   }
   return absl::OkStatus();
 }
@@ -170,17 +169,16 @@ std::string HelpText(const Tokens& tokens) {
     if (setting->flag == "emulated-version") emulated_version = value;
   }
   std::string out =
-      "Keeps kubelet's iptables chains as KEP-3178 wants them, through nf_tables or legacy "
-      "iptables.\n\n"
-      "Usage:\n  kube-iptables-agent [COMMAND] [flags]\n\nCommands:\n";
+      "Keeps kubelet's iptables chains as KEP-3178 defines them, through nf_tables or "
+      "iptables-legacy.\n\nUsage:\n  kube-iptables-agent [COMMAND] [flags]\n\nCommands:\n";
   for (const CommandRow& row : kCommands) {
     absl::StrAppend(&out, "  ", row.name, std::string(12 - row.name.size(), ' '), row.help, "\n");
     if (row.argument.empty()) continue;
     absl::StrAppend(&out, "              (", row.name, " ", row.argument, ")\n");
   }
   out +=
-      "\nFlags, of every command but where they say of which:\n  -h, --help\n            this "
-      "text\n";
+      "\nFlags of every command, except those that name theirs:\n  -h, --help\n            print "
+      "this text\n";
   for (const Setting* setting : SettingsByFlag()) {
     absl::StrAppend(&out, setting->flag == "v" ? "  -v, --" : "      --", setting->flag,
                     setting->is_bool() ? "" : " ", setting->type, "\n");

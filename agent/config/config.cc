@@ -206,7 +206,7 @@ class Resolver {
     if (by_kernel || error == 0) return absl::OkStatus();
     return Blame(
         setting,
-        absl::StrCat("ipv6 is asked for, but this network namespace has no IPv6 (", if_inet6_path,
+        absl::StrCat("ipv6 is requested, but this network namespace has no IPv6 (", if_inet6_path,
                      " does not exist); enable IPv6 in the kernel (ipv6.disable=0), or "
                      "choose auto or ipv4"));
   }
@@ -345,7 +345,8 @@ std::vector<std::string> WhatNeedsARestart(const Config& running, const Config& 
   std::vector<std::string> lines;
   for (const ConfigChange& change : WhatChanges(running, wanted)) {
     if (change.fixed) {
-      lines.push_back(absl::StrCat(change.name, ": ", change.from, " now, ", change.to, " wanted"));
+      lines.push_back(
+          absl::StrCat(change.name, ": ", change.from, " now, ", change.to, " desired"));
     }
   }
   return lines;

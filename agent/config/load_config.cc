@@ -196,7 +196,7 @@ std::string WarningOfWriters(std::string path, struct stat about) {
   }
   if (writers.empty()) return "";
   return absl::StrCat(path, " can be written by ", writers,
-                      ", who so decides over this node's rules: leave it to root");
+                      ", and so can change this node's rules: let only root write it");
 }
 
 }  // namespace
@@ -218,7 +218,8 @@ absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path, bool may_be_m
   struct stat about {};
   if (!fd.valid() || fstat(fd.get(), &about) != 0) return SystemError(path, errno);
   if (!S_ISREG(about.st_mode)) {
-    return Unreadable(path, S_ISDIR(about.st_mode) ? "it is a directory" : "it is no regular file",
+    return Unreadable(path,
+                      S_ISDIR(about.st_mode) ? "it is a directory" : "it is not a regular file",
                       "give the path of a regular file in --config");
   }
   const absl::StatusOr<std::string> text = ReadToEnd(fd.get(), path, kMaxYamlBytes);

@@ -181,62 +181,63 @@ constexpr bool kFixed = true;
 
 constexpr Setting kRows[] = {
     {"emulated-version", kAll, "string", &Flags::emulated_version,
-     "The Kubernetes release, 1.24 or newer, whose kubelet's rules, flags and feature gates hold.",
+     "The Kubernetes release to emulate, 1.24 or newer: its kubelet's rules, flags and feature "
+     "gates apply.",
      "emulatedVersion", kAgents, Print<&Config::emulated_version>},
     {"feature-gates", kAll, "mapStringBool", &Flags::feature_gates,
      "A set of key=value pairs that describe feature gates for alpha/experimental features. "
      "Options are:",
      "featureGates", kBoth, Print<&Config::gates>},
     {"make-iptables-util-chains", kAll, kBool, &Flags::make_iptables_util_chains,
-     "If true, kubelet will ensure iptables utility rules are present on host; here it is this "
-     "agent that does. If false, nothing is touched.",
+     "If true, the agent ensures, as kubelet would, that the iptables utility rules are present on "
+     "the host. If false, it changes nothing.",
      "makeIPTablesUtilChains", kAgents, Print<&Config::make_iptables_util_chains>,
      Copy<&Flags::make_iptables_util_chains, &Config::make_iptables_util_chains>},
     {"iptables-masquerade-bit", kAll, "int32", &Flags::iptables_masquerade_bit,
      "The bit of the fwmark space to mark packets for SNAT. Must be within the range [0, 31]. "
      "Please match this parameter with corresponding parameter in kube-proxy. No effect where "
-     "IPTablesOwnershipCleanup is on; gone from 1.31 on.",
+     "IPTablesOwnershipCleanup is on; removed in 1.31.",
      "iptablesMasqueradeBit", kBoth, Print<&Config::bits, &MarkBits::masquerade>},
     {"iptables-drop-bit", kAll, "int32", &Flags::iptables_drop_bit,
      "The bit of the fwmark space to mark packets for dropping. Must be within the range [0, 31]. "
-     "No effect where IPTablesOwnershipCleanup is on; gone from 1.31 on.",
+     "No effect where IPTablesOwnershipCleanup is on; removed in 1.31.",
      "iptablesDropBit", kBoth, Print<&Config::bits, &MarkBits::drop>},
     {"iptables-masquerade-label", kAll, "int32", &Flags::iptables_masquerade_label,
-     "The label of the connection by which KUBELET-POSTROUTING masquerades. Must be within the "
-     "range [0, 127]. Only with the feature gate ConnLabelMarking.",
+     "The connection label by which KUBELET-POSTROUTING masquerades. Must be within the range [0, "
+     "127]. Needs the feature gate ConnLabelMarking.",
      "iptablesMasqueradeLabel", kAgents, Print<&Config::labels, &ConnLabels::masquerade>},
     {"iptables-drop-label", kAll, "int32", &Flags::iptables_drop_label,
-     "The label of the connection by which KUBELET-FIREWALL drops. Must be within the range [0, "
-     "127]. Only with the feature gate ConnLabelMarking.",
+     "The connection label by which KUBELET-FIREWALL drops. Must be within the range [0, 127]. "
+     "Needs the feature gate ConnLabelMarking.",
      "iptablesDropLabel", kAgents, Print<&Config::labels, &ConnLabels::drop>},
     {"ip-families", kAll, "string", &Flags::ip_families,
      "auto, ipv4, ipv6 or ipv4,ipv6. auto is IPv4, and IPv6 where the network namespace has it.",
      "ipFamilies", kAgents, PrintFamilies, nullptr, "auto, ipv4, ipv6"},
     {"iptables-mode", kAll, "string", &Flags::iptables_mode,
-     "auto, nft or legacy: which iptables to write. auto goes by the host's iptables program, "
-     "KUBE-IPTABLES-HINT, KUBE-KUBELET-CANARY and other rules, in this order; where they "
-     "contradict each other nothing is written.",
+     "auto, nft or legacy: which iptables to write. auto takes the first that decides: the host's "
+     "iptables program, KUBE-IPTABLES-HINT, KUBE-KUBELET-CANARY, other rules. If they contradict "
+     "each other, nothing is written.",
      "iptablesMode", kAgents, Print<&Config::iptables_mode>,
      Choose<&Flags::iptables_mode, &Config::iptables_mode, IptablesMode::kNft,
             IptablesMode::kLegacy>,
      "auto, nft, legacy", "", kFixed},
     {"host-root", kAll, "directory", &Flags::host_root,
-     "Where the host's file system is seen, whose iptables program tells nft from legacy. It is "
-     "not run. (default / outside containers, else it is not asked)",
+     "Where the host's root is mounted. The kind of its iptables program decides the mode; the "
+     "program is not run. (default / outside containers, none in them)",
      "hostRoot", kNever, Print<&Config::host_root>, ApplyHostRoot, "", "(own)", kFixed},
     {"iptables-sync-period", kAll, "duration", &Flags::iptables_sync_period,
-     "How often run looks when nobody has changed anything, from 1s to 24h, as in 1m0s or 90s.",
+     "How often run checks when no change is reported, from 1s to 24h, as in 1m0s or 90s.",
      "iptablesSyncPeriod", kAgents, Print<&Config::iptables_sync_period>, ApplySyncPeriod},
     {"watch", kAll, "string", &Flags::watch,
-     "events or poll: how run notices changes. events: the kernel tells at once, and who made "
-     "them, at some cost to whoever makes large ones. poll: asks ten times a second and costs "
-     "others nothing.",
+     "events or poll: how run notices changes. events: the kernel reports them at once, with the "
+     "process; a large change costs its process some time. poll: run asks ten times a second, "
+     "which costs other processes nothing.",
      "watch", kAgents, Print<&Config::watch>,
      Choose<&Flags::watch, &Config::watch, WatchMode::kEvents, WatchMode::kPoll>, "events, poll",
      "", kFixed},
     {"observe", kAll, kBool, &Flags::observe,
-     "run looks, plans and reports, and changes nothing. sync and retire --yes are asked for by "
-     "name, and do.",
+     "If true, run checks, plans and reports, and changes nothing. sync and retire --yes still "
+     "write.",
      "observe", kAgents, Print<&Config::observe>, Copy<&Flags::observe, &Config::observe>},
     {"healthz-bind-address", kAll, "ip:port", &Flags::healthz_bind_address,
      "Where run serves /healthz, /livez and /readyz. Empty: nowhere.", "healthzBindAddress",
@@ -249,43 +250,44 @@ constexpr Setting kRows[] = {
      ApplyAddress<&Flags::metrics_bind_address, &Config::metrics_bind_address>, "", "(none)",
      kFixed},
     {"stale-chains", kAll, "string", &Flags::stale_chains,
-     "keep or retire: what becomes of chains and rules of kubelet's that another mode, bit or "
-     "family left behind. retire removes those that nobody uses.",
+     "keep or retire: what happens to kubelet's chains and rules that other gate settings, bits or "
+     "families left. retire removes the unused ones.",
      "staleChains", kAgents, Print<&Config::stale_chains>,
      Choose<&Flags::stale_chains, &Config::stale_chains, StaleChains::kKeep, StaleChains::kRetire>,
      "keep, retire"},
     {"hint-policy", kAll, "string", &Flags::hint_policy,
-     "usable or always: whether KUBE-IPTABLES-HINT is also made on a node where iptables can hold "
-     "no rule.",
+     "usable or always. always makes KUBE-IPTABLES-HINT on a node where iptables can hold no rule, "
+     "too.",
      "hintPolicy", kAgents, Print<&Config::hint_policy>,
      Choose<&Flags::hint_policy, &Config::hint_policy, HintPolicy::kUsable, HintPolicy::kAlways>,
      "usable, always"},
     {"cni-conf-dir", kAll, "directory,...", &Flags::cni_conf_dir,
-     "Where CNI configurations are, which may name a chain as theirs (externalSetMarkChain). "
+     "Directories of CNI configurations, which may name kubelet's chains (externalSetMarkChain). "
      "(default /etc/cni/net.d and the places of known distributions, under --host-root)",
      "cniConfDir", kAgents, Print<&Config::cni_conf_dirs>, ApplyCniConfDirs, "", "(known)"},
     {"config", kAll, "string", &Flags::config,
-     "The file to read: a KubeIPTablesAgentConfiguration, or a KubeletConfiguration, of which "
-     "only featureGates, iptablesMasqueradeBit and iptablesDropBit count. Flags win over the "
-     "file. (default /etc/kube-iptables-agent/config.yaml, where that exists)",
+     "The file to read: a KubeIPTablesAgentConfiguration or a KubeletConfiguration. Only "
+     "featureGates, iptablesMasqueradeBit and iptablesDropBit of the latter count. Flags override "
+     "the file. (default /etc/kube-iptables-agent/config.yaml, if it exists)",
      "config", kNever, Print<&Config::config_file>, nullptr, "", "(none)"},
     {"netns", kAll, "path", &Flags::netns,
-     "The network namespace to work in, as a file such as /run/netns/NAME. (default the own one)"},
-    {"output", kAll, "string", &Flags::output, "text or json; of audit also dot, for graphviz.", "",
-     kNever, nullptr, nullptr, "text, json, dot"},
+     "The network namespace to work in, as a file such as /run/netns/NAME. (default the current "
+     "one)"},
+    {"output", kAll, "string", &Flags::output, "text or json; audit also has dot, for graphviz.",
+     "", kNever, nullptr, nullptr, "text, json, dot"},
     {"v", kAll, "Level", &Flags::v, "number for the log level verbosity"},
     {"vmodule", kAll, "pattern=N,...", &Flags::vmodule,
      "comma-separated list of pattern=N settings for file-filtered logging"},
     {"all-netns", "audit", kBool, &Flags::all_netns,
-     "Of audit: every network namespace that a process or a file in /run/netns holds."},
+     "audit: read every network namespace that a process or a file in /run/netns holds."},
     {"allow", "audit", "file", &Flags::allow,
-     "Of audit: what is known and accepted, one line each; it is shown, and is no finding."},
+     "audit: a list of accepted findings, one a line; they are shown, and do not count."},
     {"from-file", "explain", "file", &Flags::from_file,
-     "Of explain: what iptables-save printed, instead of what stands on this node. - is standard "
-     "input."},
+     "explain: a file of iptables-save's output to read instead of this node's rules. - is "
+     "standard input."},
     {"yes", "retire", kBool, &Flags::yes,
-     "Of retire: do it. KUBE-KUBELET-CANARY goes too: not while a kubelet keeps chains of its "
-     "own."},
+     "retire: remove what is listed, and KUBE-KUBELET-CANARY. Not while a kubelet keeps chains of "
+     "its own."},
 };
 
 }  // namespace

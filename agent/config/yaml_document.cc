@@ -95,7 +95,7 @@ class TreeBuilder final : public YAML::EventHandler {
     if (++documents_ < 2) return;
     const bool marked = absl::StartsWith(LineOf(text_, mark.line + 1), "---");
     Fail(mark.line + 1, marked ? "a second document begins here; a configuration file holds one"
-                               : "unexpected text behind the end of the document");
+                               : "unexpected text after the end of the document");
   }
   void OnDocumentEnd() override {}
 

@@ -73,7 +73,7 @@ absl::StatusOr<CniReference> ReadPlugin(absl::string_view file, const json& obje
     // Like encoding/json, with which plugins read it: any case, and null is nothing.
     if (!absl::EqualsIgnoreCase(key, kKey) || value.is_null()) continue;
     if (!value.is_string()) {
-      return absl::InvalidArgumentError(absl::StrCat(file, ": ", kKey, " is no text"));
+      return absl::InvalidArgumentError(absl::StrCat(file, ": ", kKey, " is not text"));
     }
     reference.chain = value.get_ref<const std::string&>();
   }
@@ -168,7 +168,7 @@ void ReadDirectory(const NodeFiles& node, const std::string& path, CniConfigs& c
     } else {
       configs.problems.push_back(
           absl::StrCat(node.Shown(path), "/", name, ": ", featuregates::GoQuote(*network),
-                       " is no name of a network, so its sub-folder is not read"));
+                       " is not a valid network name, so its sub-folder is not read"));
     }
   }
   // As libcni's NetworkPluginConfsFromFiles.
@@ -252,7 +252,7 @@ absl::StatusOr<std::vector<CniReference>> ParseCniConfig(absl::string_view file,
       return absl::InvalidArgumentError(absl::StrCat(file, " is not JSON"));
     }
     if (!document.is_object()) {
-      return absl::InvalidArgumentError(absl::StrCat(file, " is no CNI configuration"));
+      return absl::InvalidArgumentError(absl::StrCat(file, " is not a CNI configuration"));
     }
     absl::StatusOr<std::vector<CniReference>> references = FindReferences(file, document);
     if (references.ok() && network != nullptr) *network = NetworkWithSubFolder(document);

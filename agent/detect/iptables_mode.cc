@@ -24,7 +24,7 @@ constexpr Level kLevels[] = {
 std::string AnswerText(const ModeTraces& traces, std::optional<bool> answer) {
   if (answer == true) return "yes";
   if (answer == false) return traces.possible ? "no" : "no (the kernel cannot)";
-  return traces.problem.empty() ? "not looked at" : absl::StrCat("not known: ", traces.problem);
+  return traces.problem.empty() ? "not read" : absl::StrCat("not known: ", traces.problem);
 }
 
 IptablesMode Weigh(std::optional<bool> nft, std::optional<bool> legacy) {
@@ -64,7 +64,7 @@ class Decision {
   void Find(std::string text) { result_.findings.push_back(std::move(text)); }
   void FindProblem(absl::string_view mode, const ModeTraces& traces) {
     if (traces.problem.empty()) return;
-    Find(absl::StrCat(mode, " cannot be looked into: ", traces.problem));
+    Find(absl::StrCat(mode, " cannot be read: ", traces.problem));
   }
   void Contradict(std::string text) {
     Find(std::move(text));
@@ -105,15 +105,18 @@ class Decision {
                      AnswerText(question_.legacy, legacy)));
     if (level.source == EvidenceSource::kRules) {
       if (both && !decided_) {
-        Find("both nft and legacy hold rules, and nothing else tells which of them is in use");
+        Find(
+            "both nft and iptables-legacy hold rules, and no other source shows which one is in "
+            "use");
       }
     } else if (!marked_) {
       Compare(level, says, both);
       marked_ = nft == true || legacy == true;
     } else if (nft == true && result_.mode == IptablesMode::kLegacy) {
-      Contradict(absl::StrCat(level.what,
-                              " stands in nft, beside the hint in legacy; iptables-wrappers takes "
-                              "either, in nft first, and so takes nft. Delete it there"));
+      Contradict(
+          absl::StrCat(level.what,
+                       " exists in nft, and the hint in iptables-legacy; iptables-wrappers accepts "
+                       "either, checks nft first, and so takes nft. Delete it in nft"));
     }
     if (decided_) return;
     blocked_ = says == IptablesMode::kUnknown && !both;
@@ -124,12 +127,12 @@ class Decision {
   void Compare(const Level& level, IptablesMode says, bool both) {
     if (both) {
       Contradict(absl::StrCat(level.what,
-                              " stands in both nft and legacy; whoever looks for it takes nft. "
-                              "Remove it where iptables is not in use"));
+                              " exists in both nft and iptables-legacy; programs that check it "
+                              "take nft. Remove it from the one that is not in use"));
     } else if (authority_ != nullptr && IsKnown(says) && says != result_.mode) {
-      Contradict(absl::StrCat(authority_, " says ", IptablesModeName(result_.mode), ", but ",
-                              level.what, " stands in ", IptablesModeName(says),
-                              ", which is what others go by"));
+      Contradict(absl::StrCat(authority_, " selects ", IptablesModeName(result_.mode), ", but ",
+                              level.what, " exists in ", IptablesModeName(says),
+                              ", which other programs follow"));
     }
   }
 

@@ -94,7 +94,7 @@ class EmptyBackend : public netlink::Backend {
     return netlink::Survey{.mode = "nft", .generation = 0, .tables = {}};
   }
   absl::Status Apply(const netlink::Transaction& /*transaction*/) override {
-    return absl::FailedPreconditionError("nf_tables is not loaded, and this command only looks");
+    return absl::FailedPreconditionError("nf_tables is not loaded, and this command only reads");
   }
   absl::StatusOr<std::unique_ptr<netlink::Monitor>> Watch(netlink::WatchMode /*mode*/) override {
     return absl::UnimplementedError("nf_tables is not loaded: there is nothing to watch");
@@ -156,8 +156,8 @@ absl::Status CheckNftIsThere(const ModeSources& sources) {
       break;
   }
   return absl::UnknownError(
-      "whether nf_tables is there cannot be told without loading it; make /lib/modules readable, "
-      "or give --iptables-mode");
+      "it is not known whether this kernel has nf_tables, and only loading it would show that; "
+      "make /lib/modules readable, or give --iptables-mode");
 }
 
 absl::StatusOr<std::vector<std::string>> IptablesLegacyTableNames(Family family,
@@ -217,8 +217,8 @@ absl::StatusOr<IptablesMode> ChooseMode(absl::Span<const FamilyMode> modes) {
       return absl::FailedPreconditionError(
           absl::StrCat("cannot tell which iptables this node uses for ",
                        netlink::FamilyName(mode.family), ": ", absl::StrJoin(mode.findings, "; "),
-                       "; give --iptables-mode=nft or --iptables-mode=legacy; "
-                       "`kube-iptables-agent detect` shows what was looked at"));
+                       "; give --iptables-mode=nft or --iptables-mode=legacy; `kube-iptables-agent "
+                       "detect` shows the evidence"));
     }
     if (mode.mode == IptablesMode::kNone) continue;
     if (chosen == nullptr) chosen = &mode;

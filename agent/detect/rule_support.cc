@@ -154,8 +154,7 @@ XtCompatReading Judge(absl::string_view module, const ModuleEvidence& evidence,
   }
   if (!on_disk) {
     return reading(XtCompat::kUnknown, module,
-                   " is not known to be loaded, and there is no modules.dep to say whether it can "
-                   "be");
+                   " is not known to be loaded, and no modules.dep shows whether it can be");
   }
   if (*on_disk) return reading(XtCompat::kPresent, module, " is in ", modules_dep);
   if (!loaded || !built_in) {
@@ -182,8 +181,8 @@ XtCompatReading JudgeAll(const KernelPaths& paths, absl::Span<const ModuleQuery>
 std::string WhatChanged(const RuleSupport& before, const RuleSupport& now) {
   if (!now.xt) return absl::StrCat("iptables can hold no rules here: ", now.reason);
   if (!before.xt) return "iptables can hold rules now";
-  if (now.conn_labels) return "connection labels can be had now";
-  return absl::StrCat("connection labels cannot be had here: ", now.conn_labels_reason);
+  if (now.conn_labels) return "connection labels are available now";
+  return absl::StrCat("connection labels are not available here: ", now.conn_labels_reason);
 }
 
 }  // namespace
@@ -242,7 +241,7 @@ RuleSupport SupportSource::Now(netlink::BackendKind kind, bool labels_desired) {
   if (xt.compat == XtCompat::kAbsent && disproved_) xt.compat = XtCompat::kUnknown;
   if (xt.compat == XtCompat::kUnknown && refused_) {
     xt = {.compat = XtCompat::kAbsent,
-          .reason = "the kernel refused a rule of iptables-nft for want of a match"};
+          .reason = "the kernel refused a rule of iptables-nft, because a match is missing"};
   }
   RuleSupport now;
   if (kind == netlink::BackendKind::kNft && xt.compat == XtCompat::kAbsent) {

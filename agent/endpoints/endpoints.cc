@@ -28,7 +28,7 @@ constexpr absl::Duration kHeartbeatLimit = absl::Minutes(2);
 constexpr absl::Duration kListenAgainAfter = absl::Seconds(5);
 
 constexpr absl::string_view kForPeople =
-    "For people who look for a fault. Not for programs: any release may print it differently.\n\n";
+    "For people who search for a fault. Not for programs: any release may change it.\n\n";
 
 // "2026-01-31T23:59:58Z"; "never" for the infinite past.
 std::string TimeText(absl::Time time) {
@@ -67,8 +67,8 @@ Check LoopCheck(absl::Duration silence, absl::Duration limit) {
   if (silence <= limit) return {.name = "loop"};
   const bool never = silence == absl::InfiniteDuration();
   return {.name = "loop",
-          .failure = never ? "the event loop has not turned yet"
-                           : absl::StrCat("the event loop has not turned for ",
+          .failure = never ? "the event loop has not run yet"
+                           : absl::StrCat("the event loop has not run for ",
                                           absl::ToInt64Seconds(silence), " s")};
 }
 
@@ -103,7 +103,7 @@ void AppendFindings(const AgentState& state, std::string& out) {
   for (const Finding& finding : state.findings) {
     AppendLine(out, "  [", SeverityName(SeverityOf(finding.condition)), "] ",
                ConditionName(finding.condition), " in ", netlink::ToString(finding.chain),
-               finding.mended ? " (mended): " : ": ", finding.message);
+               finding.mended ? " (repaired): " : ": ", finding.message);
   }
 }
 
@@ -146,8 +146,8 @@ std::string StatuszText(const AgentState& state, absl::string_view version, absl
       state.observing ? ", observed only: nothing is written" : "",
       "\niptables mode: ", state.iptables_mode.empty() ? "not known yet" : state.iptables_mode,
       "\nWatching: ", state.watching.empty() ? "not yet" : Printable(state.watching),
-      "\nReady: ", IsReady(state) ? "yes" : "no", "\nLast look: ", TimeText(state.last_look),
-      "\nLast success: ", TimeText(state.last_success), "\nLooks: ", state.looks,
+      "\nReady: ", IsReady(state) ? "yes" : "no", "\nLast check: ", TimeText(state.last_look),
+      "\nLast success: ", TimeText(state.last_success), "\nChecks: ", state.looks,
       "\nMartian packets: ", Printable(MartianText(state)), "\nConfiguration: ",
       state.config_problem.empty()
           ? "as on disk"
@@ -213,7 +213,7 @@ void Endpoints::SetConfig(Config config) {
 
 HttpReply Endpoints::IndexOr404(const HttpRequest& request) const {
   if (request.path != "/") {
-    return {.status = 404, .body = "no such path; / lists those there are\n"};
+    return {.status = 404, .body = "no such path; / lists the paths\n"};
   }
   const auto shown = [](const std::string& address) {
     return address.empty() ? "switched off" : address;
@@ -291,7 +291,7 @@ void ServedAddresses::Adopt(OwnedFd fd) {
     }
   }
   Warn(absl::StrCat("The socket ", address,
-                    ", which systemd passed, is not used: no address is configured so; change "
+                    ", which systemd passed, is not used: no such address is configured; change "
                     "ListenStream= of the .socket unit"));
 }
 
@@ -321,7 +321,7 @@ void ServedAddresses::Serve() {
     if (timer.ok()) timer_ = *std::move(timer);
   }
   if (status.ok()) status = timer_->FireAfter(kListenAgainAfter);
-  if (!status.ok()) Warn(absl::StrCat("No address is tried again: ", status.message()));
+  if (!status.ok()) Warn(absl::StrCat("Addresses are not retried: ", status.message()));
 }
 
 std::string ServedAddresses::problem() const {
@@ -336,7 +336,7 @@ void ServedAddresses::Fail(Slot& slot, const absl::Status& status) {
   if (status == slot.failure) return;
   slot.failure = status;
   Warn(absl::StrCat(status.message(),
-                    "; rules are kept in place without it, and it is tried again every ",
+                    "; rules are kept in place without this address, which is retried every ",
                     absl::FormatDuration(kListenAgainAfter)));
 }
 

@@ -210,9 +210,9 @@ constexpr MetricRow kRows[] = {
     // Rounds.
     {"syncs_total", "Rounds, successful or not.", kCounter, kRound,
      [](const Facts& /*facts*/, Series& series) { Set(series, 1); }, Zero},
-    {"sync_duration_seconds", "Time of one round, from its look to the end of its repair.",
+    {"sync_duration_seconds", "Time of one round, from its check to the end of its repair.",
      kHistogram, kRound, Field<&Facts::round, &Round::duration>},
-    {"sync_errors_total", "Rounds that ended with an error, by the code of the first one.",
+    {"sync_errors_total", "Rounds that ended with an error, by the code of the first error.",
      kCounter, kRound,
      [](const Facts& facts, Series& series) {
        series[Of(facts.round->report.FirstError().code())] = 1;
@@ -221,14 +221,13 @@ constexpr MetricRow kRows[] = {
     {"last_success_timestamp_seconds",
      "When a round last ended without an error, since the epoch; 0 before the first.", kGauge,
      kRound, Field<&Facts::state, &AgentState::last_success>, Zero},
-    {"events_overrun_total",
-     "Events that the kernel could not deliver; a look followed all the same.", kCounter, kRound,
-     Field<&Facts::round, &Round::lost_events>, Zero},
-    {"external_changes_total", "Commits of other programs that were noticed.", kCounter, kRound,
-     Field<&Facts::round, &Round::external_changes>, Zero},
-    {"lock_wait_seconds", "Time spent waiting for the lock of legacy iptables.", kHistogram,
+    {"events_overrun_total", "Events that the kernel could not deliver; a check followed each.",
+     kCounter, kRound, Field<&Facts::round, &Round::lost_events>, Zero},
+    {"external_changes_total", "Commits of other programs that the agent noticed.", kCounter,
+     kRound, Field<&Facts::round, &Round::external_changes>, Zero},
+    {"lock_wait_seconds", "Time spent waiting for the lock of iptables-legacy.", kHistogram,
      kLockWait, [](const Facts& facts, Series& series) { Set(series, facts.lock_wait); }},
-    {"family_ready", "Whether the family does not keep the agent from readiness.", kGauge, kRound,
+    {"family_ready", "Whether the family is ready.", kGauge, kRound,
      [](const Facts& facts, Series& series) {
        for (const FamilyState& one : facts.state->families) {
          series[Of(one.family)] = NotReadyBecause(*facts.state, one).empty();
@@ -237,86 +236,83 @@ constexpr MetricRow kRows[] = {
 
     // Damage and its repair.
     {"drift_detected_total",
-     "Damage by others to what was in place, by chain and kind; refills left out.", kCounter,
+     "Damage by other programs to what was in place, by chain and kind, without refills.", kCounter,
      kRound, Drift, EveryDrift},
-    {"repair_latency_seconds", "Time from the notice of damage until its repair was committed.",
+    {"repair_latency_seconds", "Time from the notice of damage to the commit of its repair.",
      kHistogram, kRound,
      [](const Facts& facts, Series& series) {
        if (facts.round->incident) Set(series, facts.round->incident->latency);
      }},
     {"refills_total", "Rules put back into KUBE-FIREWALL after kube-proxy emptied it on a sync.",
      kCounter, kRound, Field<&Facts::round, &Round::refills>, Zero},
-    {"duplicates_removed_total", "Second copies of our own rules and jumps that were removed.",
-     kCounter, kRound, Field<&Facts::round, DuplicatesRemoved>, Zero},
-    {"ownership_fights_total", "Times that another program began to undo repairs again and again.",
+    {"duplicates_removed_total", "Duplicate rules and jumps that the agent removed.", kCounter,
+     kRound, Field<&Facts::round, DuplicatesRemoved>, Zero},
+    {"ownership_fights_total", "Fights that began: another program undoes repairs again and again.",
      kCounter, kRound, Field<&Facts::round, &Round::fights_begun>, Zero},
-    {"ownership_fights", "Items of ours that another program keeps undoing now, by chain.", kGauge,
-     kRound,
+    {"ownership_fights", "Rules and chains that another program keeps undoing now, by chain.",
+     kGauge, kRound,
      [](const Facts& facts, Series& series) {
        for (const Fight& fight : facts.state->fights) ++series[Of(fight.chain)];
      }},
     {"pending_changes",
-     "Changes that the last look found wanting and that were not made: while observing, or held "
-     "back in a fight.",
+     "Changes that the last check found necessary and did not make, because of --observe or a "
+     "fight.",
      kGauge, kRound,
      [](const Facts& facts, Series& series) {
        for (const auto& one : facts.state->families) series[Of(one.family)] = one.pending_changes;
      }},
 
     // What is present in the kernel.
-    {"findings",
-     "What the last look found, by condition; what the agent mends by itself is left out.", kGauge,
-     kLookDone, Findings},
-    {"shadowed_jumps", "Jumps of ours below a rule that no packet passes: they do nothing.", kGauge,
-     kLookDone,
+    {"findings", "Findings of the last check, by condition, without those that the agent repairs.",
+     kGauge, kLookDone, Findings},
+    {"shadowed_jumps", "Jumps without effect, because they are below a rule that no packet passes.",
+     kGauge, kLookDone,
      CountByFamily<&AgentState::findings,
                    [](const Finding& one) {
                      return !one.mended && one.condition == Condition::kShadowedJump;
                    }>},
-    {"hint_present", "Whether mangle/KUBE-IPTABLES-HINT stands, in the iptables mode in use.",
+    {"hint_present", "Whether mangle/KUBE-IPTABLES-HINT exists in the iptables mode in use.",
      kGauge, kLookDone, HintPresent},
     {"martian_rule_present",
-     "Whether the rule that keeps neighbours from 127.0.0.1 stands (CVE-2020-8558).", kGauge,
+     "Whether the rule that keeps neighbours from 127.0.0.1 exists (CVE-2020-8558).", kGauge,
      kLookDone, Field<&Facts::state, &AgentState::martian_protection>, Zero},
     {"martian_dropped_packets_total",
-     "Packets that the martian rule dropped while this process looked; those of a rule that was "
-     "removed before the next look are lost.",
+     "Packets that the martian rule dropped, as of each check of this process. A removed rule "
+     "loses those since the last check.",
      kTotal, kRound, Field<&Facts::state, &AgentState::martians_dropped>, Zero},
     {"route_localnet_exposed",
-     "Whether the kernel takes packets for 127.0.0.0/8 from neighbours (route_localnet) and no "
-     "rule stands against them.",
+     "Whether the kernel accepts packets for 127.0.0.0/8 from neighbours (route_localnet) and no "
+     "rule drops them.",
      kGauge, kRound,
      Field<&Facts::state, [](const AgentState& state) { return !ExposedBecause(state).empty(); }>,
      Zero},
 
     // What is stale.
-    {"stale_chains", "Chains of kubelet's that the configuration does not want, and that are kept.",
-     kGauge, kLookDone,
+    {"stale_chains", "Kubelet's chains that are not desired, and that are kept.", kGauge, kLookDone,
      // The rules in them and jumps to them are not counted.
      CountByFamily<&AgentState::stale,
                    [](const Standing& one) { return one.text == ChainText(one.chain); }>},
     {"stale_claims",
-     "Claims on what is stale, by chain and kind: why it is kept. Known with --stale-chains=retire "
-     "only.",
+     "Claims on stale chains, by chain and kind: why they are kept. Only with "
+     "--stale-chains=retire.",
      kGauge, kRound, StaleClaims},
     {"foreign_references",
-     "Rules of others, kube-proxy aside, that jump to a chain of kubelet's, when all rules were "
-     "last looked at. Known with --stale-chains=retire only.",
+     "Rules of other programs, except kube-proxy, that jump to kubelet's chains, at the last "
+     "reading of all rules. Only with --stale-chains=retire.",
      kGauge, kRound, ForeignReferences},
-    {"retired_total",
-     "Chains, rules and jumps of kubelet's that were stale, used by nobody, and removed.", kCounter,
-     kRound, Retired, EveryRetirable},
+    {"retired_total", "Kubelet's chains, rules and jumps that were stale, unused, and removed.",
+     kCounter, kRound, Retired, EveryRetirable},
 
     // The configuration.
-    {"observing", "Whether nothing is written, only looked at and planned (--observe).", kGauge,
-     kConfig, Field<&Facts::config, &Config::observe>, Zero},
-    {"sync_period_seconds", "The longest time between two looks (--iptables-sync-period).", kGauge,
+    {"observing", "Whether the agent only checks and plans, and writes nothing (--observe).",
+     kGauge, kConfig, Field<&Facts::config, &Config::observe>, Zero},
+    {"sync_period_seconds", "The longest time between two checks (--iptables-sync-period).", kGauge,
      kConfig, Field<&Facts::config, &Config::iptables_sync_period>, Zero},
     {"config_last_reload_successful",
      "Whether the running configuration is the one that was last read.", kGauge, kReload,
      [](const Facts& facts, Series& series) { Set(series, facts.config != nullptr); }, Zero},
-    {"deprecated_flag_in_use", "Whether the flag is given where it has no effect any more.", kGauge,
-     kConfig, DeprecatedFlags},
+    {"deprecated_flag_in_use", "Whether the flag is given and has no effect.", kGauge, kConfig,
+     DeprecatedFlags},
     {"kubernetes_feature_enabled", "Whether a feature gate is enabled, by its name and stage.",
      kGauge, kConfig, FeatureGates},
 

@@ -62,8 +62,8 @@ absl::Status RetryAborted(const Clock& clock, SteadyTime start,
     if (!absl::IsAborted(status)) return status;
     if (clock.now() - start >= clock.patience) {
       return absl::DeadlineExceededError(absl::StrCat(
-          "others kept changing the ruleset for ", absl::FormatDuration(clock.patience), " (",
-          tries, " attempts); nothing was changed; the last attempt: ", status.message()));
+          "other programs kept changing the ruleset for ", absl::FormatDuration(clock.patience),
+          " (", tries, " attempts); nothing was changed; the last attempt: ", status.message()));
     }
     if (tries % kRetriesAtOnce == 0) clock.sleep(kRetryPause);
   }

@@ -56,7 +56,7 @@ std::string ToString(const Writer& writer) {
 }
 
 std::string ToString(const Suspected& suspected) {
-  if (suspected.writers.empty()) return "somebody who was not seen";
+  if (suspected.writers.empty()) return "a process that was not seen";
   return absl::StrCat(
       suspected.writers.size() == 1 ? "" : "one of ",
       absl::StrJoin(suspected.writers, ", ",
@@ -73,8 +73,8 @@ absl::string_view DamageKindName(DamageKind kind) {
 std::string ToString(const Incident& incident) {
   std::string text = absl::StrCat(
       "Repaired in ", absl::ToInt64Microseconds(incident.latency), " us (writing ",
-      absl::ToInt64Microseconds(incident.applying), " us) what was damaged by ",
-      ToString(incident.by), ": ", JoinShown(incident.damage, [](const DamagedItem& item) {
+      absl::ToInt64Microseconds(incident.applying), " us) damage by ", ToString(incident.by), ": ",
+      JoinShown(incident.damage, [](const DamagedItem& item) {
         return absl::StrCat(netlink::FamilyName(item.chain.family), " ",
                             netlink::TableName(item.chain.table), " ", DamageKindName(item.kind),
                             " \"", item.text, "\"");
@@ -83,7 +83,7 @@ std::string ToString(const Incident& incident) {
     return absl::StrCat(netlink::ToString(jump.base_chain), " -> ", jump.target);
   };
   if (!incident.lost_jumps.empty()) {
-    absl::StrAppend(&text, "; gone with it, and broken until their owners put them back: ",
+    absl::StrAppend(&text, "; removed with it, and missing until their owners restore them: ",
                     JoinShown(incident.lost_jumps, jump_text));
   }
   return featuregates::Printable(text);

@@ -97,8 +97,8 @@ absl::Status RetireUnused(netlink::Backend& backend, const RetireRequest& reques
       return status;
     }
     report.dependents.references.push_back({netlink::ChainOf(refused->operation),
-                                            "something that no rule shows",
-                                            "the kernel says that it is in use"});
+                                            "a use that no rule shows",
+                                            "the kernel reports that it is in use"});
   }
 }
 

@@ -129,7 +129,7 @@ FamilyState JudgeFamily(netlink::Family family, const SyncReport& report,
   });
   if (observed) {
     reasons.push_back(absl::StrCat(pending, pending == 1 ? " change is" : " changes are",
-                                   " wanted, and not made (observe)"));
+                                   " needed, and not made (observe)"));
     for (const Change& change : changes) keys.push_back(ItemOf(change.operation).text);
   }
   size_t fought = 0;
@@ -151,7 +151,8 @@ FamilyState JudgeFamily(netlink::Family family, const SyncReport& report,
                                    ": ", finding.message));
     keys.push_back(absl::StrCat(ConditionName(finding.condition), " ", Place(finding.chain)));
   }
-  if (missing && reasons.empty()) reasons.emplace_back("what is missing was not made yet");
+  if (missing && reasons.empty())
+    reasons.emplace_back("the missing rules or chains are not made yet");
   return {.family = family,
           .phase = observed          ? FamilyPhase::kObserved
                    : missing         ? FamilyPhase::kFailed

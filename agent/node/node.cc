@@ -269,7 +269,7 @@ absl::Status HostedAgent::Start(EventLoop& loop) {
     if (!other.ok()) {
       Notice(
           absl::LogSeverity::kWarning,
-          absl::StrCat("The other iptables mode is left as it is, for this one is not in place: ",
+          absl::StrCat("The other iptables mode is not changed, because this one is not in place: ",
                        other.status().message()));
     } else if (other->has_value() && handlers_.retired) {
       handlers_.retired(**other);

@@ -95,8 +95,8 @@ class ChainDiffer {
       const size_t wanted = places_[i].wanted;
       if (wanted == kNone || found_[wanted] == i) continue;
       places_[i].removal = found_[wanted] != kNone ? "duplicate"
-                           : i > first_foreign_    ? "stands behind a rule that may decide first"
-                                                   : "stands out of order";
+                           : i > first_foreign_    ? "comes after a rule that may decide first"
+                                                   : "is out of order";
     }
   }
 
@@ -140,13 +140,13 @@ class ChainDiffer {
     const bool conflict = *bit != ours;
     diff_.findings.push_back(
         {conflict ? Condition::kBitConflict : Condition::kOlderFormKept, desired_.id,
-         conflict ? absl::StrCat(
-                        "kube-proxy uses mark bit ", *bit, ", this agent was given bit ", ours,
-                        ": give both the same --iptables-masquerade-bit; until then kube-proxy's "
-                        "rules stay, and what others mark with bit ",
-                        ours, " is not masqueraded")
-                  : "kube-proxy keeps an older form of these rules, which does the same work: "
-                    "nothing to do",
+         conflict
+             ? absl::StrCat("kube-proxy uses mark bit ", *bit, ", this agent was given bit ", ours,
+                            ": give both the same --iptables-masquerade-bit; until then "
+                            "kube-proxy's rules stay, and packets that others mark with bit ",
+                            ours, " are not masqueraded")
+             : "kube-proxy keeps an older form of these rules, which does the same work: "
+               "nothing to do",
          false});
     return true;
   }
@@ -259,10 +259,10 @@ void DiffJump(const DesiredJump& desired, const netlink::Snapshot& snapshot, net
     if (above != nullptr) {
       diff.findings.push_back(
           {Condition::kShadowedJump, base,
-           absl::StrCat("\"", RuleText(base, rule),
-                        "\" stands below a rule that no packet passes, \"", RuleText(base, *above),
-                        "\"; jumps are never moved, because CNIs insert first too: move that rule "
-                        "down"),
+           absl::StrCat("\"", RuleText(base, rule), "\" is below a rule that no packet passes, \"",
+                        RuleText(base, *above),
+                        "\"; jumps are never moved, because CNI plugins insert first too: move "
+                        "that rule down"),
            false});
     }
   }

@@ -138,20 +138,20 @@ std::vector<Claim> OfKubeProxy(const ClaimSources& sources, absl::string_view ch
   if (KubeProxyLeaves(sources.observed, sources.family)) {
     return {{ClaimKind::kKubeProxyRemains,
              absl::StrCat("kube-proxy may use ", chain,
-                          " again: nat/KUBE-SERVICES stands without a jump from PREROUTING or "
-                          "OUTPUT, as `kube-proxy --cleanup` leaves it where another program's "
-                          "rule leads to one of its chains; delete that rule and clean up again")}};
+                          " again: nat/KUBE-SERVICES exists without a jump from PREROUTING or "
+                          "OUTPUT. `kube-proxy --cleanup` leaves it so if another program's rule "
+                          "leads to one of its chains; delete that rule and clean up again")}};
   }
   for (const Table table : {Table::kNat, Table::kFilter}) {
     if (sources.observed.Find({sources.family, table, "KUBE-SERVICES"}) != nullptr) {
-      return {{ClaimKind::kKubeProxy, "kube-proxy uses it: KUBE-SERVICES stands"}};
+      return {{ClaimKind::kKubeProxy, "kube-proxy uses it: KUBE-SERVICES exists"}};
     }
   }
   return {{ClaimKind::kKubeProxyRemains,
-           absl::StrCat("kube-proxy may use ", chain,
-                        " again: KUBE-PROXY-CANARY stands without KUBE-SERVICES, as `kube-proxy "
-                        "--cleanup` leaves it; delete KUBE-PROXY-CANARY where kube-proxy is gone "
-                        "for good")}};
+           absl::StrCat(
+               "kube-proxy may use ", chain,
+               " again: KUBE-PROXY-CANARY exists without KUBE-SERVICES, as `kube-proxy --cleanup` "
+               "leaves it; delete KUBE-PROXY-CANARY if kube-proxy is gone for good")}};
 }
 
 // Of KUBE-MARK-DROP and what acts on its mark: since 1.25 kube-proxy drops by itself.

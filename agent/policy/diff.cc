@@ -100,8 +100,8 @@ class Differ {
       unhooked_.insert(TableOf(jump.base_chain));
       Report(Condition::kBaseChainNotHooked, jump.base_chain,
              absl::StrCat("a chain ", jump.base_chain.name,
-                          " exists that hangs on no hook, so no packet comes to it and the kernel "
-                          "refuses to hook it; nothing is changed in table ",
+                          " exists without a hook, so no packet reaches it and the kernel refuses "
+                          "to hook it; nothing is changed in table ",
                           netlink::FamilyName(jump.base_chain.family), " ",
                           netlink::TableName(jump.base_chain.table),
                           ": have its owner rename or delete it"));
@@ -119,9 +119,9 @@ class Differ {
       const bool ours = (wake.flags & netlink::kTableOwned) == 0 && !IsUnhooked(jump.base_chain);
       const std::string what = absl::StrCat("table ", netlink::FamilyName(table.first), " ",
                                             netlink::TableName(table.second),
-                                            " is dormant: no packet comes to its rules");
+                                            " is dormant: no packet reaches its rules");
       Report(Condition::kTableDormant, jump.base_chain,
-             absl::StrCat(what, ours ? "" : "; another program owns it: have that one wake it"),
+             absl::StrCat(what, ours ? "" : "; another program owns it: have that program wake it"),
              ours);
       if (ours) diff_.changes.push_back({wake, what});
     }
@@ -182,23 +182,22 @@ class Differ {
     if (martian_rule_stands) {
       diff_.changes.push_back(
           {NativeRemoval(),
-           "the martian rule of KUBE-FIREWALL stands, and this table says the same"});
+           "the martian rule of KUBE-FIREWALL exists, and does the same as this table"});
     } else {
       diff_.stale.push_back(
-          standing("stale, kept: the martian rule of KUBE-FIREWALL does not stand for it"));
+          standing("stale, kept: the martian rule of KUBE-FIREWALL does not replace it yet"));
     }
   }
 
   void ReportConnLabels() {
     if (!input_.labels || input_.families.empty() || support_.all()) return;
-    Report(
-        Condition::kConnLabelsImpossible,
-        {input_.families.front(), Table::kNat, std::string(kLabelMasqChain)},
-        absl::StrCat("ConnLabelMarking is on, but this node has no connection labels (",
-                     support_.xt ? support_.conn_labels_reason : support_.reason,
-                     "): nothing that needs them is made",
-                     support_.xt ? ", everything else is" : "", ". Turn the feature gate off, or ",
-                     support_.xt ? "install the kernel module xt_connlabel" : kInstallModules));
+    Report(Condition::kConnLabelsImpossible,
+           {input_.families.front(), Table::kNat, std::string(kLabelMasqChain)},
+           absl::StrCat("ConnLabelMarking is on, but this node has no connection labels (",
+                        support_.xt ? support_.conn_labels_reason : support_.reason,
+                        "): rules that need them are not made",
+                        support_.xt ? ", all others are" : "", ". Turn the feature gate off, or ",
+                        support_.xt ? "install the kernel module xt_connlabel" : kInstallModules));
   }
 
   // Of a node on which iptables can hold no rule.
@@ -207,10 +206,10 @@ class Differ {
     const Family family = input_.families.front();
     if (input_.mode == Mode::kLegacy) {
       Report(Condition::kLegacyModeImpossible, {family, Table::kNat, std::string(kMarkMasqChain)},
-             absl::StrCat("legacy mode is wanted, but iptables can hold no rule on this node (",
+             absl::StrCat("legacy mode is desired, but iptables can hold no rule on this node (",
                           support_.reason,
-                          "): others could not jump to KUBE-MARK-MASQ or KUBE-MARK-DROP. Turn the "
-                          "feature gate IPTablesOwnershipCleanup on, or ",
+                          "): other programs could not jump to KUBE-MARK-MASQ or KUBE-MARK-DROP. "
+                          "Turn the feature gate IPTablesOwnershipCleanup on, or ",
                           kInstallModules));
       return;
     }
@@ -219,8 +218,8 @@ class Differ {
                "iptables can hold no rule on this node (", support_.reason,
                "): the martian protection is native, and ",
                input_.hint == HintPolicy::kAlways
-                   ? "the hint is made all the same (--hint-policy=always)"
-                   : "no hint tells others to use iptables (--hint-policy=always makes one)"));
+                   ? "the hint is made anyway (--hint-policy=always)"
+                   : "no hint leads other programs to iptables (--hint-policy=always makes one)"));
   }
 
   const PolicyInput& input_;

@@ -82,7 +82,7 @@ std::vector<Damage> FindFirewallDamage(const ChainId& chain, absl::Span<const Ob
              Quoted(chain, rules[i]), " drops every packet",
              kubelets ? ": it has kubelet's comment and lost its match, as when iptables 1.8.7 or "
                         "older saved and restored it"
-                      : " and is not kubelet's: if nobody wants it, delete it"),
+                      : " and is not kubelet's: delete it if it is not intended"),
          .index = i,
          .delete_rule = kubelets});
   }

@@ -56,8 +56,9 @@ class Planner {
   void PlanChain(const DesiredChain& known, const ObservedChain& chain) {
     std::vector<Claim> claims = ClaimsOnChain(sources_, known.id, chain);
     if (known.id.name == kCanaryChain && !options_.canaries) {
-      claims.push_back({ClaimKind::kLiveKubelet,
-                        "a live kubelet takes its absence for a flush; `retire --yes` removes it"});
+      claims.push_back(
+          {ClaimKind::kLiveKubelet,
+           "a running kubelet takes its absence for a flush; `retire --yes` removes it"});
     }
     if (!claims.empty()) {
       Keep({known.id, ChainText(known.id), known.reason}, std::move(claims));
@@ -67,7 +68,7 @@ class Planner {
     PlanJumps(known.id);
     RuleNumbers numbers(chain.rules);
     for (const ObservedRule& rule : chain.rules) {
-      retirement_.changes.push_back({numbers.Delete(known.id, rule), "goes with its chain"});
+      retirement_.changes.push_back({numbers.Delete(known.id, rule), "removed with its chain"});
     }
     retirement_.changes.push_back({netlink::DeleteChain{known.id}, Why(known.id)});
   }
@@ -96,7 +97,7 @@ class Planner {
       for (const ObservedRule& rule : base->rules) {
         if (rule.rule() == nullptr || *rule.rule() != jump.rule) continue;
         retirement_.changes.push_back(
-            {numbers.Delete(jump.base_chain, rule), absl::StrCat("goes with ", to.name)});
+            {numbers.Delete(jump.base_chain, rule), absl::StrCat("removed with ", to.name)});
       }
     }
   }
@@ -106,10 +107,10 @@ class Planner {
   }
 
   std::string Why(const ChainId& chain) const {
-    return absl::StrCat(
-        "stale: ",
-        input_.mode == Mode::kOff ? "nothing of kubelet's is wanted" : WhyNotDesired(input_, chain),
-        ", and nobody uses it");
+    return absl::StrCat("stale: ",
+                        input_.mode == Mode::kOff ? "kubelet's chains are not desired"
+                                                  : WhyNotDesired(input_, chain),
+                        ", and unused");
   }
 
   const ClaimSources sources_;
@@ -144,8 +145,9 @@ void KeepHints(const Dependents& dependents, Retirement& retirement) {
     retirement.kept.push_back(
         {{hint, ChainText(hint), change.reason},
          {{ClaimKind::kHintReaders,
-           absl::StrCat("tells others which iptables mode this node uses, and it is in use: ",
-                        user)}}});
+           absl::StrCat(
+               "shows other programs which iptables mode this node uses, and this one is in use: ",
+               user)}}});
   }
   std::erase_if(retirement.changes, DeletesHint);
 }

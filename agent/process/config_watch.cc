@@ -91,7 +91,7 @@ absl::StatusOr<WalkedPath> ConfigWatch::WatchDirectories(Way& way) {
       });
   if (!status.ok()) return status;
   if (begun || walked.error == 0) return walked;
-  return absl::ErrnoToStatus(walked.error, absl::StrCat("looking for ", path_));
+  return absl::ErrnoToStatus(walked.error, absl::StrCat("searching for ", path_));
 }
 
 // Watches the current way to the file, and nothing else.
@@ -112,9 +112,8 @@ absl::StatusOr<ConfigWatch::Identity> ConfigWatch::Arm() {
     }
   }
   if (way.blind) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("the changes of ", path_,
-                     " cannot be seen: let the agent's user read the directory that it is in"));
+    return absl::PermissionDeniedError(absl::StrCat(
+        "the changes of ", path_, " cannot be noticed: let the agent's user read its directory"));
   }
   if (!S_ISREG(about.st_mode) || about.st_nlink != 1) way.file.reset();
   for (const Entry& entry : way_.watched) {

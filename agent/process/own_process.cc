@@ -53,10 +53,10 @@ absl::Status Missing(unsigned int capability, bool keep_net_raw) {
   const absl::string_view all = keep_net_raw ? "CAP_NET_ADMIN CAP_NET_RAW" : "CAP_NET_ADMIN";
   return absl::PermissionDeniedError(absl::StrCat(
       capability == CAP_NET_ADMIN
-          ? "CAP_NET_ADMIN is missing, to look at netfilter's rules or write them"
-          : "CAP_NET_RAW is missing, for iptables-legacy's socket (--iptables-mode=nft does "
-            "without)",
-      ": run as root, or have it given; in a systemd unit by CapabilityBoundingSet=", all,
+          ? "CAP_NET_ADMIN is missing, which is needed to read and write netfilter's rules"
+          : "CAP_NET_RAW is missing, which is needed for iptables-legacy's socket (not with "
+            "--iptables-mode=nft)",
+      ": run as root, or grant it; in a systemd unit by CapabilityBoundingSet=", all,
       " and AmbientCapabilities=", all,
       "; in a Kubernetes container by securityContext: {runAsUser: 0, capabilities: {drop: [ALL], "
       "add: [",
@@ -211,7 +211,7 @@ absl::Status LimitCapabilities(absl::Span<const unsigned int> most, bool for_pro
 
 absl::Status ForbidFileWrites(const std::string& may_be_made) {
   if (kBuiltWithASanitizer) {
-    return absl::UnimplementedError("instrumented build, whose run time writes files of its own");
+    return absl::UnimplementedError("an instrumented build writes files of its own");
   }
   const long abi =
       syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);

@@ -240,8 +240,7 @@ absl::StatusOr<SyscallFilter> MakeSyscallFilter(absl::string_view machine,
 
 absl::Status InstallSyscallFilter(const SyscallNeeds& needs) {
   if (kBuiltWithASanitizer) {
-    return absl::UnimplementedError(
-        "built with a sanitizer, whose run time makes system calls of its own");
+    return absl::UnimplementedError("a build with a sanitizer makes system calls of its own");
   }
   const auto* const machine = absl::c_find_if(kSyscallTableMachines, [](absl::string_view name) {
     return MachineOf(name) == seccomp_arch_native();

@@ -118,14 +118,14 @@ std::string FindingsText(const std::vector<Finding>& findings) {
   for (const Finding& finding : findings) {
     AppendLine(text, "  ! ", ConditionName(finding.condition), " (",
                SeverityName(SeverityOf(finding.condition)), ") ", netlink::ToString(finding.chain),
-               ": ", finding.message, finding.mended ? " (mended by this plan)" : "");
+               ": ", finding.message, finding.mended ? " (repaired by this plan)" : "");
   }
   return text;
 }
 
 std::string KeptText(const std::vector<Claimed>& kept) {
   if (kept.empty()) return "";
-  std::string text = "\nkept, because somebody uses it\n";
+  std::string text = "\nkept, because another program uses it\n";
   for (const Claimed& one : kept) {
     AppendLine(text, "  = ", netlink::ToString(one.standing.chain), ": ", one.standing.text, "  # ",
                ToString(one.claims));
@@ -150,7 +150,7 @@ std::string MartianText(const Subject& subject, const Plan& plan) {
   } else if (subject.route_localnet.empty()) {
     text += "no rule, and route_localnet is nowhere 1";
   } else {
-    text += plan.martians.rule ? "EXPOSED: no packet comes to the rule" : "EXPOSED: no rule";
+    text += plan.martians.rule ? "EXPOSED: no packet reaches the rule" : "EXPOSED: no rule";
   }
   if (!subject.route_localnet.empty()) {
     absl::StrAppend(&text, "; route_localnet is 1 for ",
@@ -164,7 +164,8 @@ absl::string_view MisleadingIn(const OtherMode& other, const netlink::ChainId& c
   const bool looked_for = chain.table == netlink::Table::kMangle &&
                           (chain.name == kHintChain || chain.name == kCanaryChain);
   if (other.iptables_mode != "nft" || !looked_for) return "";
-  return "  # misleading: iptables-wrappers takes hint or canary, nft's first, and so takes nft";
+  return "  # misleading: iptables-wrappers accepts hint or canary, checks nft first, and so takes "
+         "nft";
 }
 
 std::string OtherText(const Subject& subject) {
@@ -177,7 +178,7 @@ std::string OtherText(const Subject& subject) {
     AppendLine(text, "  . ", netlink::ToString(chain), MisleadingIn(other, chain));
   }
   if (!other.problem.empty()) {
-    AppendLine(text, "  ! it could not be looked into: ", other.problem);
+    AppendLine(text, "  ! it could not be read: ", other.problem);
   }
   return text;
 }
@@ -243,7 +244,7 @@ std::string RetireText(const RetireReport& report, bool dry_run) {
                    ChangesText(report.plan.changes), KeptText(report.plan.kept), "\n");
   for (const Family family : report.plan.unsettled) {
     absl::StrAppend(&text, netlink::FamilyName(family),
-                    ": not all that is wanted stands yet; run sync first, then retire\n");
+                    ": the desired rules are not all in place; run sync first, then retire\n");
   }
   absl::StrAppend(&text, report.plan.changes.size(),
                   dry_run               ? " to remove"

@@ -139,9 +139,8 @@ std::string ConnLabelNamesProblem(const std::string& path) {
   if (!file.text.ok()) return NamesFileProblem(file, path);
   if (!ParseConnLabelNames(*file.text).empty()) return "";
   return absl::StrCat(path,
-                      " names no connection label, and with such a file iptables cannot print a "
-                      "rule that has one: give it a name, in a line such as \"0 unused\", or "
-                      "remove it");
+                      " names no connection label, so iptables cannot print rules that have one: "
+                      "add a name, such as the line \"0 unused\", or remove the file");
 }
 
 absl::StatusOr<std::string> WithConnLabelNumbers(absl::string_view saved,

@@ -147,8 +147,8 @@ class IptablesLegacyBackend : public netlink::Backend {
       if (!programs.ok() || !TakesFixedLock(programs->version)) continue;
       return absl::StrCat(
           programs->restore, " is older than 1.8.7 and takes ", options_.lock_path,
-          " itself: what another program writes in the milliseconds between the last "
-          "look and the write is not seen; a newer iptables has no such window");
+          " itself: it overwrites another program's change in the milliseconds between the last "
+          "check and the write; a newer iptables has no such window");
     }
     return "";
   }
@@ -201,7 +201,7 @@ class IptablesLegacyBackend : public netlink::Backend {
     const auto content = contents_.find(transaction.generation);
     if (content == contents_.end()) {
       return absl::AbortedError(
-          "the transaction's generation is none that was read lately; nothing was done");
+          "the transaction's generation was not read recently; nothing was done");
     }
     std::map<Family, FamilyWrite> writes = WritesOf(transaction);
     for (auto& [family, write] : writes) {

@@ -258,11 +258,10 @@ class IptablesLegacyMonitor : public netlink::Monitor {
       }
       if (directory.ok()) return absl::OkStatus();
       if (absl::IsPermissionDenied(directory.status())) return directory.status();
-      return absl::NotFoundError(
-          absl::StrCat("there is neither ", lock_path_.string(),
-                       " nor its directory, so nothing tells when iptables-legacy is used: mount "
-                       "the host's file here, as "
-                       "the kube-proxy DaemonSet does (hostPath of type FileOrCreate)"));
+      return absl::NotFoundError(absl::StrCat(
+          "there is neither ", lock_path_.string(),
+          " nor its directory, so the use of iptables-legacy cannot be noticed. Mount the host's "
+          "file here, as the kube-proxy DaemonSet does (hostPath of type FileOrCreate)"));
     }
     std::erase(files_, *file);
     files_.push_back(*file);

@@ -90,13 +90,14 @@ std::pair<absl::StatusCode, const char*> MeaningOf(int exit_code) {
   if (exit_code >= kFirstSignalCode) return {absl::StatusCode::kUnavailable, "a signal ended it"};
   switch (exit_code) {
     case kXtablesOtherProblem:
-      return {absl::StatusCode::kFailedPrecondition, "the kernel refused it; its log may say why"};
+      return {absl::StatusCode::kFailedPrecondition,
+              "the kernel refused it; its log may have the reason"};
     case kXtablesParameterProblem:
       // Only words of iptables' own are written, so it is not they that it does not know.
       return {absl::StatusCode::kNotFound,
-              "the program or the kernel lacks the table, match or target: install iptables' "
-              "extensions, load ip_tables and the xt modules, or use nft where the kernel has no "
-              "iptables-legacy (CONFIG_NETFILTER_XTABLES_LEGACY)"};
+              "the program or the kernel lacks the table, match or target. Install iptables' "
+              "extensions, load ip_tables and the xt modules, or use nft if the kernel lacks "
+              "CONFIG_NETFILTER_XTABLES_LEGACY"};
     case kXtablesVersionProblem:
       return {absl::StatusCode::kFailedPrecondition,
               "the program and the kernel do not fit, or the kernel has no iptables-legacy: use "
@@ -257,7 +258,7 @@ absl::Status IptablesLegacyFailure(absl::string_view what, absl::string_view pro
   const std::string said = OneLine(result.errors);
   return absl::Status(
       code, absl::StrCat(what, ": ", program, " ended with exit code ", result.exit_code, ": ",
-                         meaning, said.empty() ? "" : absl::StrCat(" (it said: ", said, ")")));
+                         meaning, said.empty() ? "" : absl::StrCat(" (it printed: ", said, ")")));
 }
 
 absl::StatusOr<std::string> SaveIptablesLegacyTables(

@@ -215,7 +215,7 @@ absl::StatusOr<std::optional<Family>> FamilyOfTable(const SavedTable& table) {
         return absl::InvalidArgumentError(
             absl::StrCat("table ", table.name, ", rule \"", rule.text, "\" is of ",
                          *family == Family::kIPv4 ? "IPv4" : "IPv6",
-                         ", and what stands before it is of the other family"));
+                         ", and the rules before it are of the other family"));
       }
       said = family;
     }

@@ -101,7 +101,7 @@ class Player {
     if (rule == chain->rules.end()) return NoSuchRule();
     if (rule->rule() == nullptr || *rule->rule() != remove.rule) {
       return absl::InvalidArgumentError(
-          absl::StrCat("another rule stands there: ", ToString(remove.chain.family, *rule)));
+          absl::StrCat("another rule is there: ", ToString(remove.chain.family, *rule)));
     }
     remove.number = static_cast<int>(rule - chain->rules.begin()) + 1;
     chain->rules.erase(rule);

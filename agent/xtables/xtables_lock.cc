@@ -29,11 +29,11 @@ constexpr absl::Duration kFirstPause = absl::Milliseconds(1);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(50);
 
 absl::Status NotAFile(const std::string& path) {
-  return absl::FailedPreconditionError(absl::StrCat(
-      path,
-      " is not a file, so no program can take the lock of iptables-legacy: remove it (in a "
-      "container: on the host, and let the hostPath volume have the type FileOrCreate; a volume "
-      "without a type makes a directory)"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(path,
+                   " is not a file, so no program can take the lock of iptables-legacy: remove it. "
+                   "In a container, remove it on the host, and give the hostPath volume the type "
+                   "FileOrCreate; a volume without a type makes a directory"));
 }
 
 absl::Status OpenFailure(const std::string& path, int error_number) {
@@ -91,7 +91,7 @@ absl::Duration Jittered(absl::Duration mean) {
 }
 
 std::string DescribeXtablesLockHolder(const std::string& path) {
-  constexpr char kUnseen[] = "nobody who can be seen from here holds it";
+  constexpr char kUnseen[] = "no process that can be seen from here holds it";
   struct stat status = {};
   if (stat(path.c_str(), &status) != 0) return kUnseen;
   // As the kernel prints it: fs/locks.c, lock_get_status().

@@ -43,8 +43,8 @@ std::string Options(const agent::CompletionSpec& spec) {
       absl::StrAppend(&out, Bold(absl::StrCat("-", flag.shorthand)), ", ");
     absl::StrAppend(&out, Bold(absl::StrCat("--", flag.name)),
                     flag.type.empty() ? "" : absl::StrCat("=", Italic(flag.type)));
-    // Some say so themselves.
-    if (!flag.commands.empty() && !absl::StartsWith(flag.help, "Of ")) {
+    // Some begin with it.
+    if (!flag.commands.empty() && !absl::StartsWith(flag.help, flag.commands.front() + ":")) {
       absl::StrAppend(&out, " (", absl::StrJoin(flag.commands, ", "), ")");
     }
     absl::StrAppend(&out, "\n", Paragraph(flag.help));

@@ -161,7 +161,7 @@ set(CPACK_DEBIAN_AGENT_PACKAGE_CONTROL_EXTRA
 set(CPACK_COMPONENT_AGENT_DESCRIPTION "node agent for kubelet's iptables chains (KEP-3178)
 Puts on a node exactly the iptables chains and rules that kubelet would put
 there, in either mode of KEP-3178, \"Cleaning up IPTables Chain Ownership\",
-through nf_tables or legacy iptables, and keeps them there: damage is repaired
+through nf_tables or iptables-legacy, and keeps them there: damage is repaired
 at once, and the process that did it is named.
 
 As installed it observes: it plans and reports, and changes nothing, until

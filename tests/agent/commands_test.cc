@@ -181,10 +181,11 @@ TEST(CommandsTest, FindingsSayWhatToDo) {
   FakeBackend backend;
   InPlace(backend);
   backend.AppendRule(Filter("KUBE-FIREWALL"), ::kipt::testing::BareDrop());
-  EXPECT_THAT(Invoke(RunStatus, Mode::kCleanup, backend).out,
-              HasSubstr("! ForeignDropsEverything (critical) ip filter KUBE-FIREWALL: \"-A "
-                        "KUBE-FIREWALL -j DROP\" drops every packet and is not kubelet's: if "
-                        "nobody wants it, delete it\n"));
+  EXPECT_THAT(
+      Invoke(RunStatus, Mode::kCleanup, backend).out,
+      HasSubstr(
+          "! ForeignDropsEverything (critical) ip filter KUBE-FIREWALL: \"-A KUBE-FIREWALL -j "
+          "DROP\" drops every packet and is not kubelet's: delete it if it is not intended\n"));
 }
 
 TEST(CommandsTest, ThePlanInJsonHoldsWhatTheTextHolds) {
@@ -383,7 +384,7 @@ TEST(RetireTest, OfAFamilyThatIsNotInPlaceSaysSo) {
   const Outcome outcome =
       Invoke(RetireNow, Mode::kCleanup, backend, OutputFormat::kText, Retiring());
   EXPECT_EQ(outcome.code, kExitDifferences);
-  EXPECT_THAT(outcome.out, HasSubstr("ip: not all that is wanted stands yet"));
+  EXPECT_THAT(outcome.out, HasSubstr("ip: the desired rules are not all in place"));
 }
 
 TEST(RetireTest, SyncPutsInPlaceAndThenRetires) {

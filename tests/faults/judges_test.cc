@@ -22,7 +22,7 @@ const absl::Duration kTooSilent = kSilent + absl::Milliseconds(1);
 
 std::string RepairedIn(int microseconds) {
   return absl::StrCat("W1122 13:54:12.088896  6003 round_log.cc:72] Repaired in ", microseconds,
-                      " us (writing 300 us) what was damaged by nft\n");
+                      " us (writing 300 us) damage by nft\n");
 }
 
 // ---- the daemon

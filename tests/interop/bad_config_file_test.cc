@@ -201,8 +201,8 @@ TEST_F(BadConfigFileTest, WhoElseMayWriteItIsTold) {
   };
   for (const Row& row : std::vector<Row>{{0, 0, 0664, ""},
                                          {0, 1000, 0644, ""},
-                                         {0, 1000, 0664, "can be written by group 1000, who so"},
-                                         {1000, 0, 0600, "can be written by user 1000, who so"}}) {
+                                         {0, 1000, 0664, "can be written by group 1000, and so"},
+                                         {1000, 0, 0600, "can be written by user 1000, and so"}}) {
     ASSERT_EQ(chown(file.path().c_str(), row.owner, row.group), 0);
     ASSERT_EQ(chmod(file.path().c_str(), row.mode), 0);
     const ProgramResult result = Agent({"plan", "--config=" + file.path()});

@@ -20,7 +20,7 @@ namespace {
 
 using ::testing::IsEmpty;
 
-constexpr char kIncident[] = "what was damaged";
+constexpr char kIncident[] = "Repaired in";
 
 // For what needs a moment: two who repair at once may leave a rule twice until one of them looks.
 bool NothingIsDoubled(IptablesMode mode) {

@@ -26,7 +26,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr char kIncident[] = "what was damaged";
+constexpr char kIncident[] = "Repaired in";
 constexpr char kRepairedIn[] = "Repaired in ";
 // Noticing takes one poll. Nine more are for a busy machine.
 constexpr absl::Duration kTenPolls = absl::Seconds(1);
@@ -145,7 +145,7 @@ TEST_P(EachDamageTest, IsRepairedNamedAndCounted) {
   // Only the kernel's events name the writer.
   const bool named = row.mode == IptablesMode::kNft && !row.polls;
   EXPECT_THAT(incident,
-              HasSubstr(named ? CommandOf(row) + " (PID " : "by somebody who was not seen"));
+              HasSubstr(named ? CommandOf(row) + " (PID " : "by a process that was not seen"));
 }
 
 std::string NameOfCase(const ::testing::TestParamInfo<Case>& row) {
@@ -225,11 +225,12 @@ TEST_P(EitherModeDamageTest, OthersJumpsThatWentInTheSameFlushAreNamed) {
   Start();
   Do(IpFamily::kIpv4, {"-t", "nat", "-F"});
   ASSERT_TRUE(daemon().Prints(kIncident, 1)) << daemon().Output();
-  EXPECT_THAT(daemon().Output(), HasSubstr("gone with it, and broken until their owners put them "
-                                           "back: ip nat PREROUTING -> CNI-HOSTPORT-DNAT\n"));
+  EXPECT_THAT(daemon().Output(),
+              HasSubstr("removed with it, and missing until their owners "
+                        "restore them: ip nat PREROUTING -> CNI-HOSTPORT-DNAT\n"));
   Do(IpFamily::kIpv6, {"-F"});
   ASSERT_TRUE(daemon().Prints(kIncident, 2)) << daemon().Output();
-  EXPECT_THAT(daemon().Output(), HasSubstr("put them back: ip6 filter INPUT -> cali-INPUT\n"));
+  EXPECT_THAT(daemon().Output(), HasSubstr("restore them: ip6 filter INPUT -> cali-INPUT\n"));
   EXPECT_EQ(ContentOf(Of(IpFamily::kIpv4)).count("nat/PREROUTING"), 0U) << "it is not ours to mend";
 }
 

@@ -117,7 +117,7 @@ TEST_F(DaemonFailureTest, ANodeThatMovesToTheOtherIptablesEndsItToBeStartedAnew)
   }
   EXPECT_EQ(daemon().Wait(), kExitFailed) << daemon().Output();
   EXPECT_THAT(daemon().Output(),
-              HasSubstr("Ending, to be started anew: the node's iptables is now legacy, not nft"));
+              HasSubstr("Ending, to be restarted: the node's iptables is now legacy, not nft"));
 }
 
 // Longer than a program may take.

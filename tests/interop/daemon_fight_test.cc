@@ -27,7 +27,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr char kFight[] = "OwnershipFight:";
-constexpr char kIncident[] = "what was damaged";
+constexpr char kIncident[] = "Repaired in";
 const std::vector<std::string> kPostroutingJump = {
     "POSTROUTING",     "-m", "comment", "--comment", "kubernetes postrouting rules", "-j",
     "KUBE-POSTROUTING"};
@@ -103,7 +103,7 @@ TEST_P(DaemonFightTest, IsNamedOnceAndDoesNotKeepTheRestFromBeingRepaired) {
   if (GetParam() == IptablesMode::kNft) {
     EXPECT_THAT(daemon().Output(), HasSubstr("second of its repair, by iptables-nft (PID "));
   } else {
-    EXPECT_THAT(daemon().Output(), HasSubstr("by somebody who was not seen;"));
+    EXPECT_THAT(daemon().Output(), HasSubstr("by a process that was not seen;"));
   }
   EXPECT_TRUE(WaitUntil([] { return absl::StrContains(Readyz(), "OwnershipFight"); })) << Readyz();
   EXPECT_FALSE(IsReady()) << "the jump is missing: " << Readyz();

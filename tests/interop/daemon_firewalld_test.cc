@@ -24,7 +24,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kIncident[] = "what was damaged";
+constexpr char kIncident[] = "Repaired in";
 
 class DaemonFirewalldTest : public DaemonTest {
  protected:

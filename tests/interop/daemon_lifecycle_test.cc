@@ -180,7 +180,7 @@ TEST_F(DaemonLifecycleTest, TheServiceManagerIsToldOfStartReloadStateAndEnd) {
   EXPECT_TRUE(manager.IsTold("STATUS="));
   daemon().Signal(SIGHUP);
   EXPECT_TRUE(manager.IsTold("RELOADING=1\nMONOTONIC_USEC="));
-  EXPECT_TRUE(daemon().Prints("says what it said before"));
+  EXPECT_TRUE(daemon().Prints("is unchanged"));
   EXPECT_TRUE(WaitUntil([&] { return CountOf("READY=1", manager.Told()) == 2; }));
   EXPECT_EQ(Stop(SIGTERM), kExitOk);
   EXPECT_TRUE(manager.IsTold("STOPPING=1"));

@@ -36,7 +36,7 @@ TEST_F(DaemonObserveTest, TellsWhatItWouldDoAndDoesNothing) {
   EXPECT_THAT(daemon().Output(), HasSubstr("Would: "));
   EXPECT_THAT(daemon().Output(), HasSubstr("block incoming localnet connections"));
   EXPECT_THAT(Readyz(), HasSubstr("[+]ip ok: observed since "));
-  EXPECT_THAT(Readyz(), HasSubstr("wanted, and not made (observe)"));
+  EXPECT_THAT(Readyz(), HasSubstr("needed, and not made (observe)"));
   EXPECT_EQ(Metric("kube_iptables_agent_observing"), 1);
   EXPECT_GT(Metric("kube_iptables_agent_pending_changes", "family=\"ip\""), 2);
   EXPECT_EQ(Stop(SIGTERM), 0);
@@ -51,7 +51,7 @@ TEST_F(DaemonObserveTest, NoticesDamageAndLeavesIt) {
   EXPECT_EQ(Metric("kube_iptables_agent_pending_changes"), 0);
   ASSERT_EQ(RunProgram({"iptables-nft", "-F", "KUBE-FIREWALL"}).exit_code, 0);
   EXPECT_TRUE(MetricReaches("kube_iptables_agent_pending_changes", 1, "family=\"ip\""));
-  EXPECT_THAT(daemon().Output(), HasSubstr("ip is observed: 1 change is wanted"));
+  EXPECT_THAT(daemon().Output(), HasSubstr("ip is observed: 1 change is needed"));
   EXPECT_THAT(RunProgram({"iptables-nft", "-S", "KUBE-FIREWALL"}).out, Not(HasSubstr("localnet")));
 }
 

@@ -104,15 +104,14 @@ TEST_F(DaemonReloadTest, AConfigMapVolumeThatIsSwappedIsUsed) {
 TEST_F(DaemonReloadTest, SighupLoadsTheFileAgain) {
   StartWithFile();
   daemon().Signal(SIGHUP);
-  EXPECT_TRUE(daemon().Prints("The configuration (SIGHUP) says what it said before"));
+  EXPECT_TRUE(daemon().Prints("The configuration (SIGHUP) is unchanged"));
   EXPECT_TRUE(daemon().Running());
 }
 
 TEST_F(DaemonReloadTest, AWrongFileIsReportedAndTheOldOneStaysInForce) {
   StartWithFile();
   Write("iptablesDropBit: 77\n");
-  EXPECT_TRUE(daemon().Prints("is wrong and not used, the old one stays in force"))
-      << daemon().Output();
+  EXPECT_TRUE(daemon().Prints("is invalid; the previous one stays in force")) << daemon().Output();
   EXPECT_THAT(daemon().Output(), HasSubstr("77 must be between 0 and 31"));
   EXPECT_TRUE(WaitUntil([] { return Readyz().find("not reloaded: ") != std::string::npos; }))
       << Readyz();
@@ -128,8 +127,7 @@ TEST_F(DaemonReloadTest, ASettingThatIsFixedAtStartEndsItAndIsNamed) {
   StartWithFile();
   Write("watch: poll\n");
   EXPECT_EQ(daemon().Wait(), kExitFailed);
-  EXPECT_THAT(daemon().Output(),
-              HasSubstr("Ending, to be started anew: fixed at start, and changed"));
+  EXPECT_THAT(daemon().Output(), HasSubstr("Ending, to be restarted: fixed at start, and changed"));
   EXPECT_THAT(daemon().Output(), HasSubstr("watch"));
   EXPECT_EQ(Agent("plan", {}).exit_code, kExitOk) << "the rules stay";
 }
@@ -138,7 +136,7 @@ TEST_F(DaemonReloadTest, FlagsStayAboveTheFile) {
   Write("");
   StartWith({"--config=" + file_.path(), "--feature-gates=IPTablesOwnershipCleanup=true"});
   Write(kLegacyMode);
-  EXPECT_TRUE(daemon().Prints("The configuration (the file has changed) says what it said before"))
+  EXPECT_TRUE(daemon().Prints("The configuration (the file has changed) is unchanged"))
       << daemon().Output();
   EXPECT_FALSE(IsLegacyMode());
 }

@@ -152,7 +152,7 @@ TEST_F(DetectTest, TwoHintsAreAFindingAndNothingIsWritten) {
   KubeletWith("nft");
   const Json json = Detect("unknown", kExitDifferences);
   EXPECT_THAT(json["families"][0]["findings"][0].get<std::string>(),
-              HasSubstr("stands in both nft and legacy"));
+              HasSubstr("exists in both nft and iptables-legacy"));
   const std::string before = TablesAndModules();
   for (const char* const command : {"sync", "plan", "status"}) {
     const ProgramResult result = Agent({command});
@@ -234,7 +234,7 @@ TEST_F(DetectTest, TheHostsProgramBeatsTheHintWithAFinding) {
   KubeletWith("legacy");
   const Json json = Detect("nft", kExitDifferences, {root});
   EXPECT_THAT(json["families"][1]["findings"][0].get<std::string>(),
-              HasSubstr("the host's iptables program says nft, but mangle KUBE-IPTABLES-HINT"));
+              HasSubstr("the host's iptables program selects nft, but mangle KUBE-IPTABLES-HINT"));
   EXPECT_NE(access(absl::StrCat(host.directory(), "/was-run").c_str(), F_OK), 0);
 }
 

@@ -260,7 +260,7 @@ TEST_P(HostileTextTest, TheDaemonsLogAndPagesHoldItEscaped) {
   EXPECT_EQ(Stop(SIGTERM), kExitOk);
   const std::string log = daemon().Output();
   ExpectShown(log);
-  EXPECT_THAT(log, HasSubstr("gone with it, and broken until their owners put them back: ip"));
+  EXPECT_THAT(log, HasSubstr("removed with it, and missing until their owners restore them: ip"));
   EXPECT_THAT(log, HasSubstr("ip filter INPUT -> E\\x1b[2J\\u009b2J\\u202e\\xff"));
   // Every line is the daemon's own.
   static const std::regex kLine(R"([IWE]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [a-z_]+\.cc:\d+\] .*)");

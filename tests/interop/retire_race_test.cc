@@ -149,7 +149,7 @@ TEST_F(RetireHiddenJumpTest, WhatAVerdictMapJumpsToStaysWithAllThatActsOnIt) {
     EXPECT_EQ(retired.result.exit_code, kExitOk) << retired.result;
     EXPECT_EQ(retired.kept, (Kept{{"ip nat KUBE-MARK-MASQ", {"foreignJump"}},
                                   {"ip nat KUBE-POSTROUTING", {"markedPackets"}}}));
-    EXPECT_THAT(retired.result.out, HasSubstr("the kernel says that it is in use"));
+    EXPECT_THAT(retired.result.out, HasSubstr("the kernel reports that it is in use"));
     EXPECT_EQ(retired.all_changes > 0, run == 0);
   }
   const std::string nat = Output({"nft", "list", "table", "ip", "nat"});

@@ -248,7 +248,7 @@ TEST_F(MissingPrivilegesTest, AreNamedWithWhatToDo) {
                 return DropCapabilities(/*keep_net_raw=*/true).ToString();
               }),
               ::testing::AllOf(HasSubstr("PERMISSION_DENIED: CAP_NET_RAW is missing"),
-                               HasSubstr("--iptables-mode=nft does without")));
+                               HasSubstr("not with --iptables-mode=nft")));
 }
 
 TEST_F(MissingPrivilegesTest, AreNotGivenUpWhereAnotherThreadWouldKeepThem) {

@@ -27,7 +27,7 @@ TEST(KernelErrorTest, MapsEachErrnoToTheCodeOfItsHeaderWithItsAdvice) {
   const std::vector<Row> rows = {
       {EPERM, absl::StatusCode::kPermissionDenied, "CAP_NET_ADMIN"},
       {EACCES, absl::StatusCode::kPermissionDenied, "CAP_NET_ADMIN"},
-      {ENOENT, absl::StatusCode::kNotFound, "is not there"},
+      {ENOENT, absl::StatusCode::kNotFound, "does not exist"},
       {EINVAL, absl::StatusCode::kInvalidArgument, "does not allow this here"},
       {ERANGE, absl::StatusCode::kInvalidArgument, "a number is out of range"},
       {EOVERFLOW, absl::StatusCode::kInvalidArgument, "a number is out of range"},

@@ -166,7 +166,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{
             "BitsBehindThePrefix",
             Changed([](NativeTable& table) { table.chains[0].rules[0].source->prefix.length = 4; }),
-            {"bits behind"}}),
+            {"bits beyond"}}),
     [](const auto& row) { return row.param.name; });
 
 NativeTable Guard6() {

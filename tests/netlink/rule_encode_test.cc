@@ -145,7 +145,7 @@ TEST(EncodeRuleTest, RefusesWhatTheWireCannotSay) {
       {"long comment", kFilter, Rule{.comment = std::string(256, 'x')}, "at most 255 bytes"},
       {"comment with NUL", kFilter, Rule{.comment = "a\0b"s}, "no NUL"},
       {"prefix", kFilter, Rule{.source = PrefixMatch{too_long}}, "prefix of 33 bits"},
-      {"host bits", kFilter, Rule{.destination = PrefixMatch{host_bits}}, "behind its length"},
+      {"host bits", kFilter, Rule{.destination = PrefixMatch{host_bits}}, "beyond its length"},
       {"an IPv6 prefix in IPv4", kFilter, Rule{.source = PrefixMatch{v6}}, "prefix of 48 bits"},
       {"no state", kFilter, Rule{.ct_state = CtStateMatch{}}, "state"},
       {"unnamed state", kFilter, Rule{.ct_state = CtStateMatch{0x4000}}, "state"},

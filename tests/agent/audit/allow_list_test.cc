@@ -64,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(
     Texts, AllowListRefusedTest,
     ::testing::Values(
         RefusedRow{"UnknownKind", "\nChainUsers nat/KUBE-MARK-MASQ",
-                   "line 2: \"ChainUsers\" is no kind of finding"},
+                   "line 2: \"ChainUsers\" is not a kind of finding"},
         RefusedRow{"NoChain", "ChainUser",
                    "line 1: expected TABLE/CHAIN, or * for any, instead of \"\""},
         RefusedRow{"NoTable", "ChainUser KUBE-MARK-MASQ",
@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(
                    "line 1: expected TABLE/CHAIN, or * for any, instead of \"\""},
         RefusedRow{"Everything", "* * # peace", "line 1: this would allow everything"},
         RefusedRow{"Twice", "ChainUser * x # a\n# -\nChainUser *  x # b",
-                   "line 3: says what line 1 says"}),
+                   "line 3: repeats line 1"}),
     [](const auto& row) { return row.param.name; });
 
 TEST(AllowListTest, CoversWhatAllItsPartsCover) {

@@ -170,12 +170,12 @@ TEST(ExplainLabelsTest, SaysWhatEachOfTheChainsIsFor) {
     const char* next;
   };
   const Row rows[] = {
-      {"nat/KUBELET-MARK-MASQ", "Gives the packet's connection a label",
+      {"nat/KUBELET-MARK-MASQ", "Labels the packet's connection",
        "every packet gives its connection label 114", "nat/KUBELET-POSTROUTING"},
-      {"nat/KUBELET-MARK-DROP", "Gives the packet's connection a label",
+      {"nat/KUBELET-MARK-DROP", "Labels the packet's connection",
        "every packet gives its connection label 115", "FORWARD and OUTPUT"},
       {"nat/KUBELET-POSTROUTING", "Masquerades connections",
-       "a packet of connections with label 114 gets the address", "Out, by the interface"},
+       "a packet of connections with label 114 gets the address", "Out, through the interface"},
       {"filter/KUBELET-FIREWALL", "Drops packets of connections",
        "a packet of connections with label 115 is dropped", ""},
   };
@@ -207,7 +207,7 @@ TEST(ExplainLabelsTest, TellsOurJumpsFromThoseOfOthers) {
   ASSERT_TRUE(masquerade.ok());
   ASSERT_THAT(masquerade->purposes, SizeIs(1));
   EXPECT_EQ(masquerade->purposes[0].id, "ThirdParty");
-  EXPECT_EQ(masquerade->purposes[0].title, "rules of others: MINE");
+  EXPECT_EQ(masquerade->purposes[0].title, "rules of other programs: MINE");
 }
 
 TEST(ExplainLabelsTest, WhoElseJumpsToAnyOfTheChainsIsAThirdParty) {
@@ -216,9 +216,9 @@ TEST(ExplainLabelsTest, WhoElseJumpsToAnyOfTheChainsIsAThirdParty) {
                            "-A POSTROUTING -o eth0 -j KUBELET-POSTROUTING\n",
                            "-A FORWARD -i eth0 -j KUBELET-FIREWALL\n"));
   const std::pair<const char*, const char*> rows[] = {
-      {"nat/KUBELET-MARK-DROP", "rules of others: MINE"},
-      {"nat/KUBELET-POSTROUTING", "rules of others: POSTROUTING"},
-      {"filter/KUBELET-FIREWALL", "rules of others: FORWARD"}};
+      {"nat/KUBELET-MARK-DROP", "rules of other programs: MINE"},
+      {"nat/KUBELET-POSTROUTING", "rules of other programs: POSTROUTING"},
+      {"filter/KUBELET-FIREWALL", "rules of other programs: FORWARD"}};
   for (const auto& [chain, title] : rows) {
     const auto explanation = Explain(survey, Family::kIPv4, chain);
     ASSERT_TRUE(explanation.ok()) << chain;
@@ -233,10 +233,10 @@ TEST(ExplainLabelsTest, NamesTheBaseChainsThatDoNotLeadToTheFirewall) {
     std::vector<std::string> next;
   };
   const std::string drops =
-      " to filter/KUBELET-FIREWALL, which drops what is labelled, now and as long as the "
-      "connection lasts.";
+      " to filter/KUBELET-FIREWALL, which drops labelled packets for as long as the connection "
+      "lasts.";
   const std::string not_jump = " not jump to filter/KUBELET-FIREWALL: ";
-  const std::string unheard = "the label is not acted on.";
+  const std::string unheard = "no rule acts on the label.";
   const Row rows[] = {
       {{}, {"In table filter, INPUT, FORWARD and OUTPUT lead" + drops}},
       {{"INPUT"},
@@ -266,7 +266,7 @@ TEST(ExplainLabelsTest, SaysWhereALabelIsNotActedOn) {
   const std::string text = "*nat\n:POSTROUTING ACCEPT [0:0]\n:KUBELET-MARK-MASQ - [0:0]\nCOMMIT\n";
   const auto explanation = Explain(SurveyOf("nft", text), Family::kIPv4, "nat/KUBELET-MARK-MASQ");
   ASSERT_TRUE(explanation.ok());
-  EXPECT_THAT(explanation->next, ElementsAre(HasSubstr("the label is not acted on")));
+  EXPECT_THAT(explanation->next, ElementsAre(HasSubstr("no rule acts on the label")));
 }
 
 }  // namespace

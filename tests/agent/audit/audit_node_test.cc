@@ -79,14 +79,13 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(CniRow{"AFreshNodeInCleanupModeFailsNow", "", kCleanup, AuditSeverity::kError,
                              "there is no nat/KUBE-MARK-MASQ: its next ADD will fail"},
                       CniRow{"InCleanupModeOldChainsLastUntilAReboot", "audited/portmap-v4.save",
-                             kCleanup, AuditSeverity::kError, "the chain that stands is the last"},
+                             kCleanup, AuditSeverity::kError, "no program makes the chain again"},
                       CniRow{"BeforeTheGateItWillFailLater", "audited/portmap-v4.save", kLegacy,
                              AuditSeverity::kError, "Once IPTablesOwnershipCleanup is on"},
                       CniRow{"KubeProxyKeepsItWorking", "rulesets/kube-proxy-1.28-A-v4.save",
-                             kCleanup, AuditSeverity::kWarning,
-                             "goes on writing nat/KUBE-MARK-MASQ"},
+                             kCleanup, AuditSeverity::kWarning, "still writes nat/KUBE-MARK-MASQ"},
                       CniRow{"IpvsModeToo", "audited/ipvs-1.28-v4.save", kCleanup,
-                             AuditSeverity::kWarning, "goes on writing nat/KUBE-MARK-MASQ"}),
+                             AuditSeverity::kWarning, "still writes nat/KUBE-MARK-MASQ"}),
     [](const auto& row) { return row.param.name; });
 
 TEST(AuditNodeTest, UnreadableCniSourcesAreAWarning) {

@@ -110,8 +110,8 @@ TEST(AuditTest, WhatAKubeProxyKeepsWorksOnAndIsAWarning) {
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->severity, AuditSeverity::kWarning);
   EXPECT_EQ(finding->owner, Owner::kPortmap);
-  EXPECT_THAT(finding->consequence, AllOf(StartsWith("Once IPTablesOwnershipCleanup is on"),
-                                          HasSubstr("goes on writing")));
+  EXPECT_THAT(finding->consequence,
+              AllOf(StartsWith("Once IPTablesOwnershipCleanup is on"), HasSubstr("still writes")));
   EXPECT_THAT(finding->remedy, HasSubstr("externalSetMarkChain"));
 }
 
@@ -129,7 +129,7 @@ TEST(AuditTest, InCleanupModeItSaysThatTheGateIsOn) {
   const AuditReport report = AuditFile("audited/portmap-v4.save", kCleanup);
   ASSERT_THAT(report.findings, SizeIs(1));
   EXPECT_THAT(report.findings[0].consequence,
-              StartsWith("IPTablesOwnershipCleanup is on: nobody makes nat/KUBE-MARK-MASQ"));
+              StartsWith("IPTablesOwnershipCleanup is on: no program makes nat/KUBE-MARK-MASQ"));
 }
 
 TEST(AuditTest, TellsWhetherPacketsHitARule) {
@@ -235,7 +235,7 @@ TEST(AuditTest, ADropMarkWhoseRuleWasWipedIsAnError) {
   const AuditFinding* finding = FindKind(report, AuditKind::kMarkDropUnheard);
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->severity, AuditSeverity::kError);
-  EXPECT_THAT(finding->remedy, HasSubstr("since 1.27 empties filter/KUBE-FIREWALL"));
+  EXPECT_THAT(finding->remedy, HasSubstr("kube-proxy 1.27 and later empties filter/KUBE-FIREWALL"));
 }
 
 // ---- kube-proxy ----

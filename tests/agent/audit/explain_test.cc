@@ -131,7 +131,7 @@ TEST(ExplainTest, AnswersTheQuestionPointByPoint) {
   EXPECT_THAT(explanation.in_short,
               ElementsAre(AllOf(HasSubstr("There is one such chain"),
                                 HasSubstr("4 rules in 4 chains lead to it")),
-                          HasSubstr("A pod's packets to the world outside do not come here"),
+                          HasSubstr("Packets of pods to the outside do not pass it"),
                           AllOf(StartsWith("1 rule: "), HasSubstr("10.244.0.0/16")),
                           "2 rules: a pod that reaches itself through its own service.",
                           "1 rule: to a service's load balancer address."));
@@ -172,7 +172,7 @@ TEST(ExplainTest, OtherWaysToTellPodsAndMasqueradeAll) {
   EXPECT_THAT(Purposes(*explanation), ElementsAre("1 OutsidePodRange", "1 MasqueradeAll"));
   EXPECT_THAT(explanation->purposes[0].title, HasSubstr("interface cni0"));
   // Nothing leads on from here, and that is said.
-  EXPECT_THAT(explanation->next, ElementsAre(HasSubstr("the mark is not acted on")));
+  EXPECT_THAT(explanation->next, ElementsAre(HasSubstr("no rule acts on the mark")));
 }
 
 TEST(ExplainTest, NamesTheBaseChainsThatDoNotLeadToTheDrop) {
@@ -181,9 +181,9 @@ TEST(ExplainTest, NamesTheBaseChainsThatDoNotLeadToTheDrop) {
     std::vector<std::string> next;
   };
   const std::string drops =
-      " to filter/KUBE-FIREWALL, which drops what is marked if it has its rule for that. A packet "
-      "that is forwarded passes neither INPUT nor OUTPUT, and is not dropped.";
-  const std::string unheard = "the mark is not acted on, and the packet goes on.";
+      " to filter/KUBE-FIREWALL, which drops marked packets if it has its rule for the mark. "
+      "Forwarded packets pass neither INPUT nor OUTPUT, and are not dropped.";
+  const std::string unheard = "no rule acts on the mark, and the packet passes.";
   const Row rows[] = {
       {"-A INPUT -j KUBE-FIREWALL\n-A OUTPUT -j KUBE-FIREWALL\n",
        {"In table filter, INPUT and OUTPUT lead" + drops}},
@@ -207,7 +207,7 @@ TEST(ExplainTest, NamesTheBaseChainsThatDoNotLeadToTheDrop) {
 TEST(ExplainTest, TellsTheTwoKubeFirewallsApart) {
   const Explanation nat = ExplainFile("audited/ipvs-1.23-v4.save", "nat/KUBE-FIREWALL");
   EXPECT_EQ(nat.owner, Owner::kKubeProxyIpvs);
-  EXPECT_THAT(nat.what, StartsWith("IPVS mode's own"));
+  EXPECT_THAT(nat.what, StartsWith("IPVS mode up to 1.24"));
   const Explanation filter = ExplainFile("audited/ipvs-1.23-v4.save", "filter/KUBE-FIREWALL");
   EXPECT_EQ(filter.owner, Owner::kKubelet);
   EXPECT_THAT(filter.maker, HasSubstr("kubelet"));

@@ -139,7 +139,7 @@ TEST_F(NodeViewTest, ReadsTheOthersWhereOneFails) {
   legacy_ = {absl::DeadlineExceededError("it hangs")};
   NodeView view = GatherNodeView(sources_, {});
   EXPECT_THAT(view.surveys, ElementsAre(SurveyOf("nft")));
-  EXPECT_THAT(view.problems, ElementsAre("legacy tables: it hangs"));
+  EXPECT_THAT(view.problems, ElementsAre("iptables-legacy tables: it hangs"));
   sources_.open_nft = []() -> BackendOrError { return absl::PermissionDeniedError("root only"); };
   legacy_ = {SurveyOf("legacy")};
   view = GatherNodeView(sources_, {});
@@ -152,7 +152,7 @@ TEST_F(NodeViewTest, ReadsOneFamilyWhereTheOthersTablesCannotBeListed) {
   tree_.Write("modules", "ip6_tables 1 - Live 0x0\nnf_tables 1 - Live 0x0\n");
   const NodeView view = GatherNodeView(sources_, {});
   EXPECT_THAT(view.surveys, ElementsAre(SurveyOf("nft"), SurveyOf("legacy")));
-  EXPECT_THAT(view.problems, ElementsAre(HasSubstr("legacy tables of ip6: ")));
+  EXPECT_THAT(view.problems, ElementsAre(HasSubstr("iptables-legacy tables of ip6: ")));
 }
 
 TEST_F(NodeViewTest, TakesAKernelWithoutNfTablesForOneThatHoldsNothing) {
@@ -166,7 +166,9 @@ TEST_F(NodeViewTest, SaysWhereNobodyKnowsWhetherNfTablesIsThere) {
   tree_.Write("modules", "ip_tables 1 - Live 0x0\n");
   const NodeView view = GatherNodeView(sources_, {});
   EXPECT_THAT(view.surveys, ElementsAre(SurveyOf("legacy")));
-  EXPECT_THAT(view.problems, ElementsAre(HasSubstr("nft tables: whether nf_tables is there")));
+  EXPECT_THAT(
+      view.problems,
+      ElementsAre(HasSubstr("nft tables: it is not known whether this kernel has nf_tables")));
 }
 
 }  // namespace

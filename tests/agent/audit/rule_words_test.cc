@@ -113,9 +113,9 @@ INSTANTIATE_TEST_SUITE_P(
         SentenceRow{"MarkByHand", "-j MARK --or-mark 16384",
                     "every packet has its mark changed (--or-mark 16384)"},
         SentenceRow{"MarkWithoutOptions", "-j MARK", "every packet has its mark changed ()"},
-        SentenceRow{"UnmarkedReturn", "-m mark ! --mark 0x4000/0x4000 -j RETURN",
-                    "a packet without mark bit 14 (0x4000) goes back, and nothing else here "
-                    "concerns it"},
+        SentenceRow{
+            "UnmarkedReturn", "-m mark ! --mark 0x4000/0x4000 -j RETURN",
+            "a packet without mark bit 14 (0x4000) returns, and no other rule here applies to it"},
         SentenceRow{"Dnat",
                     "-s 10.0.0.1/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination 1.2.3.4:8",
                     "a tcp packet from 10.0.0.1 to port 80 is sent to 1.2.3.4:8 instead"},
@@ -127,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(
             "states RELATED,ESTABLISHED,DNAT is dropped"},
         SentenceRow{"Chance",
                     "-m statistic --mode random --probability 0.33333333349 -j KUBE-SEP-X",
-                    "a packet by chance (33.3 %) goes to KUBE-SEP-X"},
+                    "a packet by chance (33.3 %) jumps to KUBE-SEP-X"},
         SentenceRow{"SetLabel", "-m connlabel --label \"114\" --set",
                     "every packet gives its connection label 114"},
         SentenceRow{"SetLabelAndMore",
@@ -136,8 +136,8 @@ INSTANTIATE_TEST_SUITE_P(
         SentenceRow{"Labelled", "-m connlabel --label \"115\" -j DROP",
                     "a packet of connections with label 115 is dropped"},
         SentenceRow{"NotLabelled", "-m connlabel ! --label \"mine\" -j RETURN",
-                    "a packet of connections without label mine goes back, and nothing else here "
-                    "concerns it"},
+                    "a packet of connections without label mine returns, and no other rule here "
+                    "applies to it"},
         SentenceRow{"LabelsThatAreNoLabels", "-m connlabel --set -j DROP",
                     "a packet (--set) is dropped"},
         SentenceRow{"NoTarget", "-p udp", "every udp packet is counted"}),

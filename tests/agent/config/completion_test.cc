@@ -107,7 +107,7 @@ TEST(CompletionTest, IsWrittenByTheCommand) {
   EXPECT_EQ(line->command, Command::kCompletion);
   EXPECT_EQ(line->argument, "zsh");
   EXPECT_THAT(ParseCommandLine({"completion"}).status().message(),
-              HasSubstr("needs bash|zsh behind it, as in completion bash"));
+              HasSubstr("needs bash|zsh after it, as in completion bash"));
 }
 
 // ---- the manual page, of the same description ----

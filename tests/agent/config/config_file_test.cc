@@ -361,11 +361,11 @@ TEST_F(ConfigFileOnDiskTest, RefusesADirectory) {
 TEST_F(ConfigFileOnDiskTest, RefusesANamedPipeWithoutWaitingForAWriter) {
   const std::string path = (directory_ / "pipe").string();
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
-  EXPECT_THAT(ErrorOf(path), HasSubstr(": it is no regular file; "));
+  EXPECT_THAT(ErrorOf(path), HasSubstr(": it is not a regular file; "));
 }
 
 TEST_F(ConfigFileOnDiskTest, RefusesADevice) {
-  EXPECT_THAT(ErrorOf("/dev/zero"), HasSubstr(": it is no regular file; "));
+  EXPECT_THAT(ErrorOf("/dev/zero"), HasSubstr(": it is not a regular file; "));
 }
 
 TEST_F(ConfigFileOnDiskTest, RefusesAnEmptyName) {

@@ -59,10 +59,10 @@ TEST(WhatNeedsARestartTest, IsWhatIsFixedAtStartWithBothValues) {
                                          .healthz_bind_address = "",
                                          .metrics_bind_address = "[::]:1"});
   EXPECT_THAT(WhatNeedsARestart(running, wanted),
-              ElementsAre("iptablesMode: auto now, legacy wanted", "hostRoot: (own) now, / wanted",
-                          "watch: events now, poll wanted",
-                          "healthzBindAddress: 127.0.0.1:10270 now, (none) wanted",
-                          "metricsBindAddress: 127.0.0.1:10271 now, [::]:1 wanted"));
+              ElementsAre("iptablesMode: auto now, legacy desired",
+                          "hostRoot: (own) now, / desired", "watch: events now, poll desired",
+                          "healthzBindAddress: 127.0.0.1:10270 now, (none) desired",
+                          "metricsBindAddress: 127.0.0.1:10271 now, [::]:1 desired"));
 }
 
 TEST(WhatNeedsARestartTest, IsNothingWhereOnlyRulesAndTimesChange) {

@@ -123,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"ASecondDocument", "a: 1\n---\nb: 1\n",
                 "f.yaml:2: a second document begins here; a configuration file holds one"},
         BadCase{"WhatMakesTheLibraryLoopForever", ",[ull,",
-                "f.yaml:1: unexpected text behind the end of the document"},
+                "f.yaml:1: unexpected text after the end of the document"},
         BadCase{"AnAliasOfNothing", "a: 1\nb: *x\n", "f.yaml:2: "},
         BadCase{"AListAsAKey", "? [a]\n: b\n", "f.yaml:1: a key must be a word or a string"},
         BadCase{"NoKey", ": 1\n", "f.yaml:1: a value without a key"},

@@ -74,7 +74,7 @@ TEST(CniConfigTest, FindsTheChainThatAPluginNames) {
       {"null", R"({"type": "portmap", "externalSetMarkChain": null})", {}},
       {"empty", R"({"type": "portmap", "externalSetMarkChain": ""})", {}},
       {"in a text only", R"({"type": "\"externalSetMarkChain\": \"X\""})", {}},
-      {"type that is no text", R"({"type": 7, "externalSetMarkChain": "X"})", {{"f", "", "X"}}},
+      {"type that is not text", R"({"type": 7, "externalSetMarkChain": "X"})", {{"f", "", "X"}}},
       {"what we do not know",
        R"({"cni": {"chainingMode": ["x", 1, true, null]}, "plugins": 3})",
        {}},
@@ -96,12 +96,12 @@ TEST(CniConfigTest, RefusesWhatItCannotUnderstand) {
       {"half", R"({"plugins": [)", "f is not JSON"},
       {"more", "{} {}", "f is not JSON"},
       {"bytes", std::string("\xff\x00\xfe", 3), "f is not JSON"},
-      {"array", "[]", "f is no CNI configuration"},
-      {"text", "\"x\"", "f is no CNI configuration"},
-      {"null", "null", "f is no CNI configuration"},
-      {"number", R"({"externalSetMarkChain": 7})", "externalSetMarkChain is no text"},
+      {"array", "[]", "f is not a CNI configuration"},
+      {"text", "\"x\"", "f is not a CNI configuration"},
+      {"null", "null", "f is not a CNI configuration"},
+      {"number", R"({"externalSetMarkChain": 7})", "externalSetMarkChain is not text"},
       {"list", R"({"plugins": [{"externalSetMarkChain": ["X"]}]})",
-       "externalSetMarkChain is no text"},
+       "externalSetMarkChain is not text"},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
@@ -223,7 +223,7 @@ TEST(CniConfigsTest, ReadsTheSubFolderWhereverLibcniWould) {
       {"single plugin", "10.conf", R"({"name": "net", "type": "x"})", false},
       {"list that is called a plugin", "10.json", R"({"name": "net", "plugins": []})", false},
       {"no name", "10.conflist", R"({"plugins": [{"type": "x"}]})", false},
-      {"name that is no text", "10.conflist", R"({"name": ["net"]})", false},
+      {"name that is not text", "10.conflist", R"({"name": ["net"]})", false},
       {"another network", "10.conflist", R"({"name": "Net"})", false},
   };
   for (const SubFolderRow& row : rows) {
@@ -251,8 +251,8 @@ TEST(CniConfigsTest, FollowsNoNameThatIsNoNetworks) {
     const CniConfigs configs = ReadCniConfigs({tree.Path("net.d")});
     // That of net.d itself, as ever.
     EXPECT_THAT(configs.references, ElementsAre(Portmap(tree.Path("net.d/20-portmap.conf"))));
-    EXPECT_THAT(configs.problems,
-                ElementsAre(AllOf(HasSubstr("10.conflist"), HasSubstr("no name of a network"))));
+    EXPECT_THAT(configs.problems, ElementsAre(AllOf(HasSubstr("10.conflist"),
+                                                    HasSubstr("not a valid network name"))));
   }
 }
 

@@ -260,7 +260,7 @@ TEST_F(ModeEvidenceTest, UntilDecidedRulesAreListedOnlyWhereNothingElseTells) {
   legacy_.AddChain(Mangle("KUBE-IPTABLES-HINT"));
   const FamilyMode decided = DecideMode(Gather(Thoroughness::kUntilDecided));
   EXPECT_EQ(decided.mode, IptablesMode::kLegacy);
-  EXPECT_THAT(decided.evidence[4].text, HasSubstr("nft not looked at, legacy not looked at"));
+  EXPECT_THAT(decided.evidence[4].text, HasSubstr("nft not read, legacy not read"));
   EXPECT_EQ(nft_listed_, 1);
   EXPECT_EQ(legacy_listed_, 1);
 }

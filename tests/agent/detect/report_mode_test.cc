@@ -119,7 +119,7 @@ TEST(OtherModeReportTest, SaysWhatMisleadsIptablesWrappers) {
 TEST(OtherModeReportTest, SaysWhyItCouldNotBeLookedInto) {
   const Subject subject =
       WithOther(OtherMode{.iptables_mode = "legacy", .problem = "not installed"});
-  EXPECT_THAT(StatusText(subject, {}), HasSubstr("could not be looked into: not installed"));
+  EXPECT_THAT(StatusText(subject, {}), HasSubstr("could not be read: not installed"));
   EXPECT_EQ(Json::parse(PlanJson(subject, {}))["otherMode"]["problem"], "not installed");
 }
 

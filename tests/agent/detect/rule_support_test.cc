@@ -56,10 +56,10 @@ TEST_F(SupportSourceTest, TellsOnceWhatHasChanged) {
   const XtCompatReading with_labels = labels_;
   labels_ = {.compat = XtCompat::kAbsent, .reason = "no xt_connlabel"};
   EXPECT_TRUE(Look());
-  EXPECT_EQ(watch_.TakeNews(), "connection labels cannot be had here: no xt_connlabel");
+  EXPECT_EQ(watch_.TakeNews(), "connection labels are not available here: no xt_connlabel");
   labels_ = with_labels;
   EXPECT_TRUE(Look());
-  EXPECT_EQ(watch_.TakeNews(), "connection labels can be had now");
+  EXPECT_EQ(watch_.TakeNews(), "connection labels are available now");
 }
 
 TEST_F(SupportSourceTest, LooksOnceUntilAnotherConfigurationComes) {

@@ -153,13 +153,13 @@ const HealthRow kHealthRows[] = {
      Fine(),
      absl::Seconds(181),
      500,
-     "[-]loop failed: the event loop has not turned for 181 s\nlivez check failed\n"},
+     "[-]loop failed: the event loop has not run for 181 s\nlivez check failed\n"},
     {"healthz of a loop that hangs",
      {"/healthz"},
      Fine(),
      absl::Seconds(181),
      500,
-     "[-]loop failed: the event loop has not turned for 181 s\nhealthz check failed\n"},
+     "[-]loop failed: the event loop has not run for 181 s\nhealthz check failed\n"},
     {"readyz", {"/readyz"}, Fine(), absl::Seconds(1), 200, "ok"},
     {"readyz, verbosely",
      {"/readyz", true},
@@ -195,8 +195,8 @@ const HealthRow kHealthRows[] = {
      Fine(),
      absl::Minutes(4),
      503,
-     "[-]loop failed: the event loop has not turned for 240 s\n[+]config ok\n[+]ip ok\n[+]ip6 ok\n"
-     "[+]martians ok\nreadyz check failed\n"},
+     "[-]loop failed: the event loop has not run for 240 s\n[+]config ok\n[+]ip ok\n[+]ip6 "
+     "ok\n[+]martians ok\nreadyz check failed\n"},
     {"readyz with a configuration that was refused",
      {"/readyz", true},
      WithConfigProblem(),
@@ -268,7 +268,7 @@ TEST_F(EndpointsTest, AHeartbeatThatWasOldWhenPublishedIsOld) {
   EXPECT_EQ(endpoints->Health({"/livez"}).status, 200);
   state.heartbeat = absl::InfinitePast();
   endpoints->Publish(state);
-  EXPECT_THAT(endpoints->Health({"/livez"}).body, HasSubstr("has not turned yet"));
+  EXPECT_THAT(endpoints->Health({"/livez"}).body, HasSubstr("has not run yet"));
 }
 
 // The time of day was set back after the loop had turned.
@@ -313,7 +313,7 @@ TEST_F(EndpointsTest, AnUnknownPathIsNotEchoed) {
   for (const char* path : {"", "/x<script>", "/readyz/ip", "/metrics/", "//", "*"}) {
     for (const HttpReply& reply : {endpoints->Health({path}), endpoints->Inspect({path})}) {
       EXPECT_EQ(reply.status, 404) << path;
-      EXPECT_EQ(reply.body, "no such path; / lists those there are\n");
+      EXPECT_EQ(reply.body, "no such path; / lists the paths\n");
     }
   }
 }
@@ -402,30 +402,15 @@ TEST_F(EndpointsTest, StatuszTellsWhatGoesOn) {
 }
 
 TEST_F(EndpointsTest, StatuszIsShortWhereNothingIsWrong) {
-  EXPECT_EQ(Make(Fine())->Inspect({"/statusz"}).body,
-            "kube-iptables-agent statusz\n"
-            "For people who look for a fault. Not for programs: any release may print it "
-            "differently.\n\n"
-            "Started: 2026-01-31T23:59:58Z\n"
-            "Up: 0 hr 00 min 00 sec\n"
-            "Version: 0.1.0\n"
-            "Emulated version: 1.27\n"
-            "Mode: cleanup\n"
-            "iptables mode: nft\n"
-            "Watching: kernel events\n"
-            "Ready: yes\n"
-            "Last look: never\n"
-            "Last success: never\n"
-            "Looks: 0\n"
-            "Martian packets: no rule, none is needed, 0 dropped since the start\n"
-            "Configuration: as on disk\n"
-            "\nFamilies:\n"
-            "  ip: in place since 2026-01-31T23:59:58Z\n"
-            "  ip6: in place since 2026-01-31T23:59:58Z\n"
-            "\nFindings: 0\n"
-            "\nFights: 0\n"
-            "\nStale, and kept: 0\n"
-            "\nIncidents: 0\n");
+  EXPECT_EQ(
+      Make(Fine())->Inspect({"/statusz"}).body,
+      "kube-iptables-agent statusz\nFor people who search for a fault. Not for programs: any "
+      "release may change it.\n\nStarted: 2026-01-31T23:59:58Z\nUp: 0 hr 00 min 00 sec\nVersion: "
+      "0.1.0\nEmulated version: 1.27\nMode: cleanup\niptables mode: nft\nWatching: kernel "
+      "events\nReady: yes\nLast check: never\nLast success: never\nChecks: 0\nMartian packets: no "
+      "rule, none is needed, 0 dropped since the start\nConfiguration: as on disk\n\nFamilies:\n  "
+      "ip: in place since 2026-01-31T23:59:58Z\n  ip6: in place since "
+      "2026-01-31T23:59:58Z\n\nFindings: 0\n\nFights: 0\n\nStale, and kept: 0\n\nIncidents: 0\n");
 }
 
 TEST_F(EndpointsTest, StatuszSaysWhatIsKnownOfEachPart) {
@@ -510,8 +495,8 @@ TEST(FlagzTest, ItsDefaultsAreThoseOfTheHelp) {
     if (from == std::string::npos) continue;
     absl::string_view said = absl::string_view(help).substr(from + 9);
     said = said.substr(0, said.find_first_of(",)"));
-    // A default that words describe ("the own one") is an empty value.
-    const bool described = said == "/ outside containers" || said == "the own one" ||
+    // A default that words describe ("the current one") is an empty value.
+    const bool described = said == "/ outside containers" || said == "the current one" ||
                            absl::StartsWith(said, "/etc/cni/net.d and");
     EXPECT_THAT(text, HasSubstr(absl::StrCat("\n", row.flag, "=", described ? "" : said, "\n")));
   }

@@ -147,7 +147,7 @@ TEST_F(AgentFightTest, DoesNotKeepWhatItLeavesMissingFromBeingCalledDamaged) {
 // Another process commits so often that none of our transactions is in time, and stops.
 TEST_F(AgentFightTest, WhatOthersKeptFromBeingWrittenWaitsNoLongerThanAFight) {
   for (int i = 0; i < 6; ++i) {
-    kernel_.FailNextApply(absl::DeadlineExceededError("others kept changing the ruleset"));
+    kernel_.FailNextApply(absl::DeadlineExceededError("other programs kept changing the ruleset"));
   }
   kernel_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
   const size_t rounds = rounds_.size();

@@ -123,7 +123,7 @@ TEST_F(AgentLabelsRefusedTest, TheFirstRoundMakesTheMarksAndLaterOnesDoNotTryAga
   EXPECT_TRUE(SaysThatLabelsAreMissing());
   EXPECT_EQ(kernel_.apply_count(), 2) << "with labels, and without";
   ASSERT_THAT(told_, SizeIs(1));
-  EXPECT_THAT(told_[0], HasSubstr("connection labels cannot be had here"));
+  EXPECT_THAT(told_[0], HasSubstr("connection labels are not available here"));
   EXPECT_THAT(told_[0], HasSubstr("no xtables connlabel")) << "what the kernel said";
   ASSERT_TRUE(TurnUntilRounds(5));
   EXPECT_EQ(kernel_.apply_count(), 2);
@@ -144,7 +144,7 @@ TEST_F(AgentLabelsRefusedTest, WhatFilesTellIsNotTriedAndAModuleThatComesIsFound
   kernel_.GainExtension("connlabel");
   labels_ = {.compat = XtCompat::kPresent, .reason = "xt_connlabel is in modules.dep"};
   ASSERT_TRUE(TurnUntil([&] { return Stands(Nat("KUBELET-MARK-MASQ")); }));
-  EXPECT_THAT(told_, ElementsAre("connection labels can be had now"));
+  EXPECT_THAT(told_, ElementsAre("connection labels are available now"));
   EXPECT_THAT(agent_->state().findings, IsEmpty());
   EXPECT_EQ(agent_->state().incidents, 0U) << "what could not be made was not damaged";
 }

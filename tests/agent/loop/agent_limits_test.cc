@@ -347,7 +347,7 @@ TEST_F(AgentTest, ARoundRetriesNoLongerThanItMay) {
   EXPECT_GE(SteadyNow() - start, options.patience);
   EXPECT_LT(SteadyNow() - start, absl::Seconds(2));
   EXPECT_THAT(agent_->state().families[0].reason,
-              ::testing::HasSubstr("others kept changing the ruleset for 400ms"));
+              ::testing::HasSubstr("other programs kept changing the ruleset for 400ms"));
 }
 
 // Each part of a refused transaction is tried alone; all of them share the time that there is.

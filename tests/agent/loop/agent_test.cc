@@ -321,7 +321,7 @@ TEST_F(AgentTest, RetiresWhatIsStaleAfterAReloadAndNotWhenItIsToldToKeepIt) {
   EXPECT_EQ(kernel_.state().Find(Nat("KUBE-MARK-MASQ")), nullptr);
   EXPECT_NE(kernel_.state().Find(Mangle("KUBE-KUBELET-CANARY")), nullptr);
   for (const Standing& standing : agent_->state().stale) {
-    EXPECT_THAT(standing.reason, HasSubstr("a live kubelet")) << standing.text;
+    EXPECT_THAT(standing.reason, HasSubstr("a running kubelet")) << standing.text;
   }
   EXPECT_THAT(agent_->state().claimed, SizeIs(6));
   TurnFor(absl::Milliseconds(200));

@@ -62,7 +62,7 @@ TEST_F(ClockSetBackTest, ARulesetThatOthersKeepChangingIsGivenUp) {
       agent::Reconciler(&backend, clock)
           .Look(::kipt::testing::Wanting(agent::Mode::kCleanup, netlink::kFamilies, {}, {}));
   EXPECT_THAT(plan, StatusIs(absl::StatusCode::kDeadlineExceeded,
-                             HasSubstr("others kept changing the ruleset")));
+                             HasSubstr("other programs kept changing the ruleset")));
 }
 
 TEST_F(ClockSetBackTest, AProgramThatNeverGetsItsResourceIsGivenUp) {

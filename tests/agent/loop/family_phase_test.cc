@@ -108,7 +108,7 @@ TEST(FamilyPhaseTest, TheNativeTablePendsUntilItIsPutOrRemovedAndIsOfIPv4) {
     if (row.was_removed) report.applied.push_back(remove);
     const FamilyState verdict = JudgeFamily(Family::kIPv4, report, {}, /*observe=*/true);
     EXPECT_EQ(verdict.pending_changes, row.pending);
-    EXPECT_EQ(verdict.reason, row.pending == 0 ? "" : "1 change is wanted, and not made (observe)");
+    EXPECT_EQ(verdict.reason, row.pending == 0 ? "" : "1 change is needed, and not made (observe)");
     EXPECT_EQ(JudgeFamily(Family::kIPv6, report, {}, /*observe=*/true).pending_changes, 0);
   }
 }
@@ -120,7 +120,7 @@ TEST(FamilyPhaseTest, WhatIsMissingFailsItsFamilyUnlessItIsARefill) {
   report.plan.diff.changes = {drop};
   const FamilyState missing = JudgeFamily(Family::kIPv4, report, {});
   EXPECT_EQ(missing.phase, FamilyPhase::kFailed);
-  EXPECT_EQ(missing.reason, "what is missing was not made yet");
+  EXPECT_EQ(missing.reason, "the missing rules or chains are not made yet");
   EXPECT_EQ(JudgeFamily(Family::kIPv4, report, {}, /*observe=*/true).phase, FamilyPhase::kObserved);
   report.plan.claimed_by_kube_proxy = {Family::kIPv4};
   EXPECT_EQ(JudgeFamily(Family::kIPv4, report, {}).phase, FamilyPhase::kInPlace);

@@ -127,7 +127,7 @@ TEST(IncidentTest, KindsTriggersAndPhasesHaveNames) {
 
 TEST(IncidentTest, SeveralWritersAreSuspectsAndNoneIsSaid) {
   Incident incident;
-  EXPECT_THAT(ToString(incident), HasSubstr("by somebody who was not seen"));
+  EXPECT_THAT(ToString(incident), HasSubstr("by a process that was not seen"));
   incident.by.writers = {{.pid = 1, .command = "a"}, {.pid = 2, .command = "b"}};
   EXPECT_THAT(ToString(incident), HasSubstr("by one of a"));
 }

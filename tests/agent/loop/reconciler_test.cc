@@ -107,9 +107,9 @@ TEST(ReconcilerTest, ALookThatIsTornEachTimeEndsInAnError) {
     }
   };
   AlwaysTorn torn(&backend);
-  EXPECT_THAT(
-      Reconciler(&torn, time.clock()).Look(Both(Mode::kCleanup)),
-      StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("others kept changing the ruleset")));
+  EXPECT_THAT(Reconciler(&torn, time.clock()).Look(Both(Mode::kCleanup)),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       HasSubstr("other programs kept changing the ruleset")));
 }
 
 TEST(ReconcilerTest, ANativeTableThatCannotBeReadIsNoMissingOne) {
@@ -168,8 +168,9 @@ TEST(ReconcilerTest, PausesAfterTenRetriesAndGivesUpAfterFiveSeconds) {
     backend.AfterNextRead([](FakeBackend& other) { other.Touch(); });
   }
   const SyncReport report = Reconciler(&backend, time.clock()).Sync(Both(Mode::kCleanup));
-  EXPECT_THAT(report.FirstError(), StatusIs(absl::StatusCode::kDeadlineExceeded,
-                                            HasSubstr("others kept changing the ruleset for 5s")));
+  EXPECT_THAT(report.FirstError(),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       HasSubstr("other programs kept changing the ruleset for 5s")));
   EXPECT_EQ(time.slept(), absl::Seconds(5));
   EXPECT_EQ(report.looks, 501);
   EXPECT_THAT(backend.applied(), IsEmpty());

@@ -259,7 +259,7 @@ TEST_F(SuspectsTest, AreKnownHoweverMuchWasReportedBeforeTheLastCheck) {
 TEST_F(SuspectsTest, SayHowSureItIs) {
   const Writer one = {.pid = 1, .command = "a"};
   const Writer two = {.pid = 2, .command = "b"};
-  EXPECT_EQ(ToString(Suspected{}), "somebody who was not seen");
+  EXPECT_EQ(ToString(Suspected{}), "a process that was not seen");
   EXPECT_EQ(ToString(Suspected{{one}, false}), "a (PID 1)");
   EXPECT_EQ(ToString(Suspected{{one, two}, false}), "one of a (PID 1), b (PID 2)");
   EXPECT_EQ(ToString(Suspected{{one}, true}), "a (PID 1), or another process that was not seen");

@@ -164,11 +164,11 @@ TEST(ConnLabelsTest, TheAdviceIsToInstallWhatIsMissing) {
   };
   const Row rows[] = {
       {{.conn_labels = false, .conn_labels_reason = "not in modules.dep"},
-       "(not in modules.dep): nothing that needs them is made, everything else is. Turn",
+       "(not in modules.dep): rules that need them are not made, all others are. Turn",
        "or install the kernel module xt_connlabel",
        "kernel-modules-extra"},
       {{.xt = false, .reason = "nft_compat is not loaded"},
-       "(nft_compat is not loaded): nothing that needs them is made. Turn",
+       "(nft_compat is not loaded): rules that need them are not made. Turn",
        "or install the kernel modules (kernel-modules-extra on RHEL 10)",
        "xt_connlabel"},
   };

@@ -54,8 +54,8 @@ TEST(DiffReasonsTest, SaysWhyADamagedOrMisplacedRuleGoes) {
        "duplicate"},
       {"too late",
        {ReturnUnmarked(14), ForeignAccept(), ClearBit(14), MasqueradeAll(0)},
-       "stands behind a rule that may decide first"},
-      {"out of order", {ClearBit(14), ReturnUnmarked(14), MasqueradeAll(0)}, "stands out of order"},
+       "comes after a rule that may decide first"},
+      {"out of order", {ClearBit(14), ReturnUnmarked(14), MasqueradeAll(0)}, "is out of order"},
   };
   for (const Row& row : rows) {
     Observed observed = Made(Legacy());
@@ -209,9 +209,9 @@ TEST(DiffReasonsTest, SaysWhatIsNotPossibleWhereIptablesCanHoldNoRule) {
   ASSERT_THAT(Conditions(cleanup), ElementsAre("NativeProtection"));
   EXPECT_EQ(cleanup.findings[0].chain, Mangle("KUBE-IPTABLES-HINT"));
   EXPECT_FALSE(cleanup.findings[0].mended);
-  EXPECT_THAT(cleanup.findings[0].message, HasSubstr("no hint tells others"));
+  EXPECT_THAT(cleanup.findings[0].message, HasSubstr("no hint leads other programs"));
   const Diff always = DiffWithoutXt(Mode::kCleanup, {}, HintPolicy::kAlways);
-  EXPECT_THAT(always.findings[0].message, HasSubstr("the hint is made all the same"));
+  EXPECT_THAT(always.findings[0].message, HasSubstr("the hint is made anyway"));
 }
 
 TEST(DiffReasonsTest, TheNativeTableGoesIntoTheTransactionOfIPv4) {

@@ -84,7 +84,7 @@ TEST_P(LabelClaimTest, KeepsWhatIsUsedAndWhatActsOnIt) {
       for (const Change& change : retirement.changes) {
         const auto* rule = std::get_if<netlink::DeleteRule>(&change.operation);
         if (rule == nullptr) {
-          EXPECT_EQ(change.reason, "stale: ConnLabelMarking is off, and nobody uses it");
+          EXPECT_EQ(change.reason, "stale: ConnLabelMarking is off, and unused");
           continue;
         }
         // The jumps to what stays, stay.

@@ -34,10 +34,10 @@ std::set<std::string> WhyChainsGo(const Retirement& retirement) {
 TEST(RetirementReasonsTest, SaysWhyAChainGoes) {
   using ::testing::ElementsAre;
   EXPECT_THAT(WhyChainsGo(PlanFor(Cleanup(), Residue())),
-              ElementsAre("stale: not part of cleanup mode, and nobody uses it"));
+              ElementsAre("stale: not part of cleanup mode, and unused"));
   const PolicyInput off = ::kipt::testing::Wanting(Mode::kOff, kIPv4Only, {});
   EXPECT_THAT(WhyChainsGo(PlanFor(off, Residue(), {}, {.when_off = true})),
-              ElementsAre("stale: nothing of kubelet's is wanted, and nobody uses it"));
+              ElementsAre("stale: kubelet's chains are not desired, and unused"));
 }
 
 TEST(RetirementReasonsTest, ANativeTableThatPendsUnsettlesIPv4Only) {

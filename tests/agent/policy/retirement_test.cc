@@ -424,7 +424,7 @@ TEST(RetirementTest, SaysOfWhatIsStaleWhyItStays) {
   int told = 0;
   for (const Standing& standing : stale) {
     if (standing.text != ":KUBE-MARK-MASQ - [0:0]") continue;
-    EXPECT_EQ(standing.reason, "stale, kept: kube-proxy uses it: KUBE-SERVICES stands");
+    EXPECT_EQ(standing.reason, "stale, kept: kube-proxy uses it: KUBE-SERVICES exists");
     ++told;
   }
   EXPECT_EQ(told, 1);

@@ -104,7 +104,7 @@ TEST(ConnLabelNamesTest, AFileThatNamesNothingForbidsLabels) {
     tree.Write("connlabel.conf", text);
     EXPECT_THAT(ConnLabelNamesProblem(path),
                 AllOf(HasSubstr(path), HasSubstr("names no connection label"),
-                      HasSubstr("give it a name"), HasSubstr("or remove it")))
+                      HasSubstr("add a name"), HasSubstr("or remove the file")))
         << text;
   }
   for (const std::string text :

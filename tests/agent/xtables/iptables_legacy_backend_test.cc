@@ -402,7 +402,7 @@ TEST_F(LegacyBackendTest, TellsExitCodesApartAndNeverWords) {
         StatusIs(row.wanted,
                  AllOf(HasSubstr("writing ip filter"), HasSubstr(row.message),
                        HasSubstr(absl::StrCat("exit code ", row.exit_code)),
-                       HasSubstr("(it said: Another app is currently holding the xtables lock; "
+                       HasSubstr("(it printed: Another app is currently holding the xtables lock; "
                                  "line 2)"),
                        HasSubstr("ip: nothing was done"), Not(HasSubstr("\n")))));
   }
@@ -564,8 +564,8 @@ TEST_F(LegacyBackendTest, ShowsTheFirstLinesOfWhatAProgramSaid) {
     std::string shown;
   };
   for (const Row& row : std::vector<Row>{
-           {"1\n2\n3\n4\n5\n6\n7\n8\n9\n", "(it said: 1; 2; 3; 4; 5; 6; 7; 8)"},
-           {std::string(500, 'x'), absl::StrCat("(it said: ", std::string(400, 'x'), ")")}}) {
+           {"1\n2\n3\n4\n5\n6\n7\n8\n9\n", "(it printed: 1; 2; 3; 4; 5; 6; 7; 8)"},
+           {std::string(500, 'x'), absl::StrCat("(it printed: ", std::string(400, 'x'), ")")}}) {
     auto backend = Open("1.8.9");
     const Transaction transaction = CreateUser(*backend);
     runner_.On(Program("iptables", "restore"),

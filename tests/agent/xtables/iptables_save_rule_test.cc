@@ -260,7 +260,7 @@ TEST(SaveRuleTest, IsStrictAboutWhatIsOurs) {
       {"protocol", "-p tcp -j DROP", false, true, true},
       {"interface", "-i eth+ -j DROP", false, true, true},
       {"fragments", "-f -j DROP", false, true, true},
-      {"address behind its length", "-s 10.0.0.1/8 -j DROP", false, true, true},
+      {"address beyond its length", "-s 10.0.0.1/8 -j DROP", false, true, true},
       {"mask with holes", "-s 10.0.0.1/255.0.0.255 -j DROP", false, true, true},
       {"address of the other family", "-s fd00::/8 -j DROP", false, true, true},
       {"no address", "-s", false, false, false},

@@ -119,7 +119,7 @@ TEST(RestorePlanTest, RefusesToDeleteAnotherRuleThanTheOneMeant) {
   const Observed observed = Observed().Chain(Filter("X"), {BareDrop("a"), ForeignAccept()});
   EXPECT_THAT(
       Refusal(observed, {DeleteRule{.chain = Filter("X"), .handle = 1, .rule = BareDrop()}}),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("another rule stands there")));
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("another rule is there")));
   EXPECT_THAT(
       Refusal(observed, {DeleteRule{.chain = Filter("X"), .handle = 2, .rule = BareDrop()}}),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("-p tcp -j ACCEPT")));

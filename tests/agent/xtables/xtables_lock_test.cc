@@ -152,9 +152,9 @@ TEST_F(XtablesLockTest, IsNotInheritedByPrograms) {
 }
 
 TEST_F(XtablesLockTest, SaysWhenTheHolderCannotBeSeen) {
-  EXPECT_THAT(agent::DescribeXtablesLockHolder(path_), HasSubstr("nobody who can be seen"));
+  EXPECT_THAT(agent::DescribeXtablesLockHolder(path_), HasSubstr("no process that can be seen"));
   tree_.Write("xtables.lock", "");
-  EXPECT_THAT(agent::DescribeXtablesLockHolder(path_), HasSubstr("nobody who can be seen"));
+  EXPECT_THAT(agent::DescribeXtablesLockHolder(path_), HasSubstr("no process that can be seen"));
 }
 
 TEST_F(XtablesLockTest, GivesUpAtOnceWhereTheKernelHasNoLocks) {

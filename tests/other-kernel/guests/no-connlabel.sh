@@ -95,7 +95,7 @@ for kind in nft legacy; do
   eval "daemon_$kind=$!"
   expect waits_for has_marks "$kind"
   sleep 3
-  expect grep -q "connection labels cannot be had here" /tmp/daemon-$kind
+  expect grep -q "connection labels are not available here" /tmp/daemon-$kind
   expect_same "it is told once" "$(grep -c 'connection labels cannot' /tmp/daemon-$kind)" 1
   "iptables-$kind" -t nat -F KUBE-MARK-DROP
   expect waits_for has_marks "$kind"
@@ -105,7 +105,7 @@ load_later
 for kind in nft legacy; do
   expect waits_for has_labels "$kind"
   expect has_marks "$kind"
-  expect grep -q "connection labels can be had now" /tmp/daemon-$kind
+  expect grep -q "connection labels are available now" /tmp/daemon-$kind
   eval "daemon=\$daemon_$kind"
   # shellcheck disable=SC2154
   kill "$daemon"
