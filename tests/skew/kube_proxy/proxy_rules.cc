@@ -15,15 +15,6 @@ namespace {
 
 using Ports = std::vector<ServicePort>;
 
-Ports OfFamily(const Ports& services, testing::IpFamily family) {
-  Ports ports = services;
-  std::erase_if(ports, [family](const ServicePort& port) {
-    const bool six = port.cluster_ip.find(':') != std::string::npos;
-    return six != (family == testing::IpFamily::kIpv6);
-  });
-  return ports;
-}
-
 void WriteService(const ProxySettings& settings, const ServicePort& port, ServicePart part,
                   SyncTables* tables) {
   if (!Does(settings.version, Trait::kExtChains)) return WriteServiceTo123(settings, port, tables);
@@ -67,6 +58,15 @@ bool IsUnchanged(const Ports& now, const Ports& before) {
 }
 
 }  // namespace
+
+Ports OfFamily(const Ports& services, testing::IpFamily family) {
+  Ports ports = services;
+  std::erase_if(ports, [family](const ServicePort& port) {
+    const bool six = port.cluster_ip.find(':') != std::string::npos;
+    return six != (family == testing::IpFamily::kIpv6);
+  });
+  return ports;
+}
 
 bool IsServiceChain(Version version, const std::string& chain) {
   for (const char* prefix : {"KUBE-SVC-", "KUBE-SEP-", "KUBE-FW-"}) {

@@ -27,7 +27,15 @@ struct ProxySettings {
   bool localhost_node_ports = true;
   // From 1.31 on: the kernel has the counters (nfacct.h), and rules name them.
   bool nfacct = false;
+  // nftables mode: the address at which it serves node ports, and from 1.33 on the prefix of all
+  // cluster addresses. Empty: none.
+  std::string node_ip = {};
+  std::string service_cidr = {};
 };
+
+// Those whose cluster address is of this family.
+std::vector<ServicePort> OfFamily(const std::vector<ServicePort>& services,
+                                  testing::IpFamily family);
 
 // A chain that is ensured (-N), and a jump to it that is ensured (-C, else -I) in a base chain.
 struct ProxyJump {

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The generator of nftables mode against what the real kube-proxy gave to nft, and what the kernel
+// made of it.
+#include "tests/skew/kube_proxy/nftables_rules.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "tests/skew/selftest/captured_fixtures.h"
+#include "tests/skew/selftest/proxy_kernel_fixture.h"
+#include "tests/support/run_program.h"
+
+namespace kipt::skew {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::IpFamily;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using testing::ProgramResult;
+
+struct NftablesVersion {
+  int minor;
+  // The versions whose captures have the same lines: in IPv4, and in IPv6.
+  const char* v4;
+  const char* v6;
+  // Of `.nftables.change.input`.
+  const char* change;
+};
+constexpr NftablesVersion kVersions[] = {
+    {31, "1.31", "1.31", "1.31"}, {32, "1.31", "1.31", "1.31"}, {33, "1.33", "1.33", "1.31"},
+    {34, "1.34", "1.33", "1.34"}, {35, "1.34", "1.33", "1.34"}, {36, "1.36", "1.36", "1.36"},
+};
+
+ProxySettings Settings(int minor, IpFamily family) {
+  ProxySettings settings = CapturedSettings({1, minor}, family);
+  settings.node_ip = family == IpFamily::kIpv4 ? "192.168.50.2" : "fd00:50::2";
+  return settings;
+}
+
+// Sorted. The rules of a chain keep their order.
+std::vector<std::string> Comparable(const std::string& text) {
+  std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
+  const auto key = [](const std::string& line) {
+    if (!absl::StartsWith(line, "add rule ")) return line;
+    const std::vector<std::string> words = absl::StrSplit(line, absl::MaxSplits(' ', 5));
+    return absl::StrCat("add rule ", words[4]);
+  };
+  std::stable_sort(lines.begin(), lines.end(),
+                   [&](const std::string& a, const std::string& b) { return key(a) < key(b); });
+  return lines;
+}
+
+class NftablesTextTest : public ::testing::TestWithParam<NftablesVersion> {};
+
+TEST_P(NftablesTextTest, AFirstSyncIsWhatTheRealOneWrote) {
+  for (const IpFamily family : testing::kBothFamilies) {
+    for (const Fixture fixture : {Fixture::kA, Fixture::kB}) {
+      const bool four = family == IpFamily::kIpv4;
+      const std::string name =
+          absl::StrCat(four ? GetParam().v4 : GetParam().v6, fixture == Fixture::kA ? "-A" : "-B",
+                       four ? "-v4" : "-v6", ".nftables.input");
+      EXPECT_EQ(Comparable(NftablesSync(Settings(GetParam().minor, family), ServicesOf(fixture))),
+                Comparable(ReadOwnCapture(name)))
+          << name;
+    }
+  }
+}
+
+TEST_P(NftablesTextTest, ALaterSyncOfOneEndpointGoneIsWhatTheRealOneWrote) {
+  const std::vector<ServicePort> before = ServicesOf(Fixture::kA);
+  std::vector<ServicePort> after = before;
+  after[0].endpoints.pop_back();
+  EXPECT_EQ(
+      Comparable(NftablesPartialSync(Settings(GetParam().minor, IpFamily::kIpv4), after, before)),
+      Comparable(ReadOwnCapture(absl::StrCat(GetParam().change, "-A-v4.nftables.change.input"))));
+}
+
+TEST_P(NftablesTextTest, ALaterSyncWithNothingChangedWritesNothing) {
+  const ProxySettings settings = Settings(GetParam().minor, IpFamily::kIpv4);
+  EXPECT_EQ(NftablesPartialSync(settings, ServicesOf(Fixture::kB), ServicesOf(Fixture::kB)), "");
+}
+
+std::string VersionName(const ::testing::TestParamInfo<NftablesVersion>& row) {
+  return absl::StrCat("V1_", row.param.minor);
+}
+INSTANTIATE_TEST_SUITE_P(Versions, NftablesTextTest, ::testing::ValuesIn(kVersions), VersionName);
+
+class NftablesKernelTest : public ProxyKernelTest,
+                           public ::testing::WithParamInterface<NftablesVersion> {
+ protected:
+  static void Load(const std::string& text) {
+    const ProgramResult result = testing::RunProgram({"nft", "-f", "-"}, text);
+    EXPECT_EQ(result.exit_code, 0) << result << text;
+  }
+  static std::string Ruleset() { return testing::RunProgram({"nft", "list", "ruleset"}).out; }
+  // Of the tables `kube-proxy`, every line, sorted.
+  static std::vector<std::string> TableLines(const std::string& ruleset) {
+    std::vector<std::string> lines;
+    bool inside = false;
+    for (const absl::string_view line : absl::StrSplit(ruleset, '\n')) {
+      if (absl::StartsWith(line, "table ")) inside = absl::StrContains(line, " kube-proxy {");
+      if (inside && !line.empty()) lines.emplace_back(line);
+    }
+    std::sort(lines.begin(), lines.end());
+    return lines;
+  }
+};
+
+TEST_P(NftablesKernelTest, MakesOfItWhatTheWholeProgramLeft) {
+  for (const IpFamily family : testing::kBothFamilies) {
+    ProxySettings settings = Settings(GetParam().minor, family);
+    settings.service_cidr = family == IpFamily::kIpv4 ? "172.30.0.0/16" : "fd00:30::/112";
+    // A second full sync over the first changes nothing.
+    for (int sync = 0; sync < 2; ++sync) Load(NftablesSync(settings, ServicesOf(Fixture::kA)));
+  }
+  EXPECT_EQ(TableLines(Ruleset()),
+            TableLines(ReadOwnCapture(absl::StrCat(GetParam().v4, "-A.process-nftables.nft"))));
+}
+
+TEST_P(NftablesKernelTest, TakesChangesAndRemoval) {
+  for (const IpFamily family : testing::kBothFamilies) {
+    const ProxySettings settings = Settings(GetParam().minor, family);
+    const std::vector<ServicePort> all = ServicesOf(Fixture::kB);
+    std::vector<ServicePort> some = all;
+    some[0].endpoints.pop_back();
+    some[3].endpoints.clear();
+    some.erase(some.begin() + 7);
+    Load(NftablesSync(settings, {}));
+    Load(NftablesPartialSync(settings, all, {}));
+    Load(NftablesPartialSync(settings, some, all));
+    const std::string now = Ruleset();
+    EXPECT_EQ(absl::StrContains(now, "b/hairpin:p80"), family == IpFamily::kIpv4)
+        << "refused from now on";
+    EXPECT_THAT(now, Not(HasSubstr(" . tcp . 80 : goto service-HHSFNZHM")));
+    Load(NftablesPartialSync(settings, all, some));
+    EXPECT_THAT(Ruleset(), Not(HasSubstr("b/hairpin:p80")));
+    Load(NftablesRemoval(family));
+    EXPECT_THAT(TableLines(Ruleset()), IsEmpty());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Versions, NftablesKernelTest, ::testing::ValuesIn(kVersions), VersionName);
+
+}  // namespace
+}  // namespace kipt::skew
