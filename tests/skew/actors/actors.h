@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tests/skew/actors/actor.h"
+#include "tests/skew/kube_proxy/proxy_rules.h"
 #include "tests/skew/versions/versions.h"
 #include "tests/support/kubelet_sequence.h"
 
@@ -53,8 +54,9 @@ struct AgentDaemonSettings {
 // thread that started it ends.
 std::unique_ptr<NodeAgent> NewAgentDaemon(const AgentDaemonSettings& settings);
 
-// What kube-proxy's IPVS mode runs.
+// What kube-proxy's IPVS mode runs, and its nftables mode.
 inline constexpr char kIpset[] = "/usr/sbin/ipset";
+inline constexpr char kNft[] = "/usr/sbin/nft";
 
 // What the kernel has of nfacct, as far as a kube-proxy from 1.31 on can tell.
 enum class Nfacct {
@@ -74,6 +76,14 @@ struct ProxyActorSettings {
   int masquerade_bit = 14;
   bool localhost_node_ports = true;
   Nfacct nfacct = Nfacct::kAsTheKernel;
+  // Of nftables mode (ProxySettings).
+  std::string node_ip_v4 = {};
+  std::string node_ip_v6 = {};
+  std::string service_cidr_v4 = {};
+  std::string service_cidr_v6 = {};
+
+  // Without what only a sync can find out: nfacct.
+  ProxySettings RulesOf(testing::IpFamily family) const;
 };
 
 // A kube-proxy of that version, as the captured ones behaved in time: a full sync ensures chains
@@ -83,13 +93,21 @@ struct ProxyActorSettings {
 // from 1.33 on a full sync comes once an hour (from 1.34 on below 1,001 endpoints);
 // each restore commits table by table, filter first. In iptables mode, and up to 1.20 in IPVS mode,
 // it sets route_localnet as its version does. IPVS mode writes only iptables rules (other_modes.h),
-// all of them once per sync period, and has no canary; nftables mode writes nothing to iptables.
+// all of them once per sync period, and has no canary. nftables mode first removes what iptables
+// mode left, whether or not that succeeds, and then writes its own tables; the start of another
+// mode, from 1.29 on, removes these.
 std::unique_ptr<ServiceProxy> NewKubeProxy(const ProxyActorSettings& settings);
 
-// `kube-proxy --cleanup` of that version, 1.31 or later: what its iptables mode wrote is removed.
-// Each table is one restore, so a jump from elsewhere to one of its chains keeps all of them. Not
-// ok: the program exits with 1.
+// `kube-proxy --cleanup` of that version, 1.31 or later: what its iptables and nftables modes wrote
+// is removed. Each table of iptables is one restore, so a jump from elsewhere to one of its chains
+// keeps all of them. Not ok: the program exits with 1.
 Act CleanUpKubeProxy(const ProxyActorSettings& settings);
+// The two parts of that. Where there are no tables, or no nft, the second does nothing.
+Act RemoveIptablesRules(const ProxyActorSettings& settings);
+void RemoveNftablesTables();
+
+// nftables mode (NewKubeProxy()).
+std::unique_ptr<ServiceProxy> NewNftablesProxy(const ProxyActorSettings& settings);
 
 }  // namespace kipt::skew
 

@@ -58,9 +58,7 @@ class Proxier {
         sets_route_localnet_(family == IpFamily::kIpv4 && SetsRouteLocalnet(settings)),
         wait_(testing::WaitFlags(Does(settings.version.version, Trait::kProxySleepFlag))),
         iptables_(settings.iptables.Of(family)),
-        rules_{settings.version.version, family,
-               family == IpFamily::kIpv4 ? settings.pod_cidr_v4 : settings.pod_cidr_v6,
-               settings.masquerade_bit, settings.localhost_node_ports} {}
+        rules_(settings.RulesOf(family)) {}
   virtual ~Proxier() = default;
   Proxier(const Proxier&) = delete;
   Proxier& operator=(const Proxier&) = delete;
@@ -279,7 +277,7 @@ class KubeProxy : public ServiceProxy {
       const IpFamily family = proxier == &ipv4_ ? IpFamily::kIpv4 : IpFamily::kIpv6;
       if (version_.mode == ProxyMode::kIptables) {
         *proxier = std::make_unique<IptablesProxier>(settings, family);
-      } else if (version_.mode == ProxyMode::kIpvs) {
+      } else {
         *proxier = std::make_unique<IpvsProxier>(settings, family);
       }
     }
@@ -288,7 +286,7 @@ class KubeProxy : public ServiceProxy {
   std::string name() const override { return absl::StrCat("kube-proxy ", ToString(version_)); }
 
   Act Start(const std::vector<ServicePort>& ipv4, const std::vector<ServicePort>& ipv6) override {
-    if (version_.mode == ProxyMode::kNftables) return NothingToDo();
+    if (Does(version_.version, Trait::kNftablesMode)) RemoveNftablesTables();
     Act act;
     ipv4_->Start(ipv4, act);
     ipv6_->Start(ipv6, act);
@@ -296,7 +294,6 @@ class KubeProxy : public ServiceProxy {
   }
 
   Act Sync(const std::vector<ServicePort>& ipv4, const std::vector<ServicePort>& ipv6) override {
-    if (version_.mode == ProxyMode::kNftables) return NothingToDo();
     Act act;
     ipv4_->Sync(ipv4, act);
     ipv6_->Sync(ipv6, act);
@@ -304,7 +301,6 @@ class KubeProxy : public ServiceProxy {
   }
 
   Act Tick() override {
-    if (version_.mode == ProxyMode::kNftables) return NothingToDo();
     Act act;
     ipv4_->Tick(act);
     ipv6_->Tick(act);
@@ -312,7 +308,6 @@ class KubeProxy : public ServiceProxy {
   }
 
   Act SyncAfterAnHour() override {
-    if (version_.mode == ProxyMode::kNftables) return NothingToDo();
     Act act;
     ipv4_->SyncAfterAnHour(act);
     ipv6_->SyncAfterAnHour(act);
@@ -320,17 +315,26 @@ class KubeProxy : public ServiceProxy {
   }
 
  private:
-  static Act NothingToDo() { return {.done = {"nothing in iptables"}}; }
-
   const ProxyVersion version_;
-  // None in nftables mode.
   std::unique_ptr<Proxier> ipv4_;
   std::unique_ptr<Proxier> ipv6_;
 };
 
 }  // namespace
 
+ProxySettings ProxyActorSettings::RulesOf(IpFamily family) const {
+  const bool four = family == IpFamily::kIpv4;
+  return {.version = version.version,
+          .family = family,
+          .pod_cidr = four ? pod_cidr_v4 : pod_cidr_v6,
+          .masquerade_bit = masquerade_bit,
+          .localhost_node_ports = localhost_node_ports,
+          .node_ip = four ? node_ip_v4 : node_ip_v6,
+          .service_cidr = four ? service_cidr_v4 : service_cidr_v6};
+}
+
 std::unique_ptr<ServiceProxy> NewKubeProxy(const ProxyActorSettings& settings) {
+  if (settings.version.mode == ProxyMode::kNftables) return NewNftablesProxy(settings);
   return std::make_unique<KubeProxy>(settings);
 }
 

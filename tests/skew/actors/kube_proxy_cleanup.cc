@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `kube-proxy --cleanup`, as captured from 1.31 on. Source: CleanupLeftovers() in Kubernetes'
-// pkg/proxy/iptables/proxier.go, and ipvs/proxier.go. Not acted: ipset, and the tables of nftables
-// mode, which are not there.
+// pkg/proxy/iptables/proxier.go, ipvs/proxier.go and nftables/proxier.go. Not acted: ipset.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "tests/skew/actors/actors.h"
 #include "tests/skew/actors/family_notes.h"
+#include "tests/skew/kube_proxy/nftables_rules.h"
 #include "tests/skew/kube_proxy/other_modes.h"
 #include "tests/skew/kube_proxy/proxy_rules.h"
 #include "tests/skew/kube_proxy/restore_text.h"
@@ -134,9 +134,21 @@ class Cleanup {
 
 }  // namespace
 
-Act CleanUpKubeProxy(const ProxyActorSettings& settings) {
+Act RemoveIptablesRules(const ProxyActorSettings& settings) {
   Act act;
   for (const IpFamily family : testing::kBothFamilies) Cleanup(settings, family, act).Run();
+  return act;
+}
+
+void RemoveNftablesTables() {
+  for (const IpFamily family : testing::kBothFamilies) {
+    testing::RunProgram({kNft, "-f", "-"}, NftablesRemoval(family));
+  }
+}
+
+Act CleanUpKubeProxy(const ProxyActorSettings& settings) {
+  Act act = RemoveIptablesRules(settings);
+  RemoveNftablesTables();
   return act;
 }
 

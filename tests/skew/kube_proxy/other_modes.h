@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What kube-proxy's IPVS mode has in iptables. Its nftables mode has nothing there at all. Written
-// from Kubernetes' sources, not captured. The IP sets that the rules name stay empty, and there are
-// no virtual servers: these rulesets are there for what they do to kubelet's chains, they serve
-// nothing.
+// What kube-proxy's IPVS mode has in iptables. Written from Kubernetes' sources, not captured. The
+// IP sets that the rules name stay empty, and there are no virtual servers: these rulesets are
+// there for what they do to kubelet's chains, they serve nothing.
 #ifndef KIPT_TESTS_SKEW_KUBE_PROXY_OTHER_MODES_H_
 #define KIPT_TESTS_SKEW_KUBE_PROXY_OTHER_MODES_H_
 

@@ -423,16 +423,6 @@ TEST_P(KubeProxyActorTest, AFailedJumpEndsTheSync) {
   EXPECT_FALSE(proxy->Tick().ok);
 }
 
-TEST_P(KubeProxyActorTest, NftablesModeHasNothingInIptables) {
-  const std::unique_ptr<ServiceProxy> proxy = NewKubeProxy(As(31, ProxyMode::kNftables));
-  for (const Act& act : {proxy->Start({kFirst}, {}), proxy->Sync({kFirst}, {}), proxy->Tick()}) {
-    EXPECT_TRUE(Went(act));
-    EXPECT_THAT(act.done, ElementsAre("nothing in iptables"));
-  }
-  EXPECT_THAT(Saved(V4()).Chains(), IsEmpty());
-  EXPECT_EQ(RouteLocalnet(), '0');
-}
-
 TEST_P(KubeProxyActorTest, IpvsModeWritesItsChainsAndAllOfThemAgainInEachPeriod) {
   for (const int minor : {20, 24, 25, 31}) {
     const std::unique_ptr<ServiceProxy> proxy = NewKubeProxy(As(minor, ProxyMode::kIpvs));

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// kube-proxy's switch to nftables mode and back, next to kubelet.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/skew/actors/third_parties.h"
+#include "tests/skew/selftest/actor_fixture.h"
+#include "tests/skew/selftest/captured_fixtures.h"
+
+namespace kipt::skew {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class NftablesProxyTest : public ActorTest {
+ protected:
+  static ProxyActorSettings As(int minor, ProxyMode mode) {
+    return {.version = {{1, minor}, mode},
+            .iptables = Choice(),
+            .pod_cidr_v4 = "10.180.0.0/16",
+            .node_ip_v4 = "192.168.50.2",
+            .node_ip_v6 = "fd00:50::2"};
+  }
+  static std::unique_ptr<ServiceProxy> Start(int minor, ProxyMode mode) {
+    std::unique_ptr<ServiceProxy> proxy = NewKubeProxy(As(minor, mode));
+    const std::vector<ServicePort> services = ServicesOf(Fixture::kA);
+    EXPECT_TRUE(Went(proxy->Start(services, {})));
+    return proxy;
+  }
+  static std::string Tables() { return testing::RunProgram({kNft, "list", "tables"}).out; }
+  static std::string Chain(const std::string& name) {
+    return testing::RunProgram({kNft, "list", "chain", "ip", "kube-proxy", name}).out;
+  }
+  static std::vector<std::string> Lines(const testing::Iptables& iptables) {
+    return ComparableLines(iptables.Save().out);
+  }
+  // Jumps that were put back come before those that stayed.
+  static std::vector<std::string> InAnyOrder(const testing::Iptables& iptables) {
+    std::vector<std::string> lines = Lines(iptables);
+    std::sort(lines.begin(), lines.end());
+    return lines;
+  }
+};
+
+TEST_P(NftablesProxyTest, RemovesWhatIptablesModeLeftAndTheOtherWayRound) {
+  for (const int minor : {31, 36}) {
+    SCOPED_TRACE(minor);
+    EXPECT_TRUE(Went(NewKubelet({.version = KubeletOf(minor), .iptables = Choice()})->Start()));
+    const std::unique_ptr<ServiceProxy> first = Start(minor, ProxyMode::kIptables);
+    const std::vector<std::string> v4 = InAnyOrder(V4());
+    const std::vector<std::string> v6 = InAnyOrder(V6());
+    EXPECT_THAT(Tables(), Not(HasSubstr("kube-proxy")));
+
+    const std::unique_ptr<ServiceProxy> second = Start(minor, ProxyMode::kNftables);
+    EXPECT_EQ(second->name(), absl::StrCat("kube-proxy 1.", minor, " nftables"));
+    EXPECT_THAT(Tables(), HasSubstr("table ip kube-proxy\n"));
+    EXPECT_THAT(Tables(), HasSubstr("table ip6 kube-proxy\n"));
+    if (GetParam() == IptablesMode::kNft) {
+      const std::string label = minor >= 34 ? "1.34-A-" : "1.31-A-";
+      EXPECT_EQ(Lines(V4()), ComparableLines(ReadOwnCapture(label + "v4.cleanup.save")));
+      EXPECT_EQ(Lines(V6()), ComparableLines(ReadOwnCapture(label + "v6.cleanup.save")));
+    }
+    const std::unique_ptr<ServiceProxy> third = Start(minor, ProxyMode::kIptables);
+    EXPECT_THAT(Tables(), Not(HasSubstr("kube-proxy")));
+    EXPECT_EQ(InAnyOrder(V4()), v4);
+    EXPECT_EQ(InAnyOrder(V6()), v6);
+    EXPECT_TRUE(Went(FlushEverything(Choice())));
+  }
+}
+
+// From 1.34 on such a cleanup fails. nftables mode starts nevertheless.
+TEST_P(NftablesProxyTest, StartsAlsoWhereAForeignJumpKeepsTheOldRules) {
+  const std::unique_ptr<ServiceProxy> first = Start(34, ProxyMode::kIptables);
+  EXPECT_TRUE(Went(AddUserOfMarkMasq(Choice(), 9101)));
+  const std::unique_ptr<ServiceProxy> second = NewKubeProxy(As(34, ProxyMode::kNftables));
+  const Act started = second->Start(ServicesOf(Fixture::kA), {});
+  EXPECT_TRUE(Went(started));
+  EXPECT_THAT(started.done.back(), HasSubstr("not all of iptables mode was removed"));
+  EXPECT_TRUE(Saved(V4()).HasChain("nat", "KUBE-SERVICES"));
+  EXPECT_THAT(RulesIn(V4(), "nat", "PREROUTING"), Not(Contains(HasSubstr("KUBE-"))));
+  EXPECT_THAT(Chain("services"), HasSubstr("@service-ips"));
+}
+
+TEST_P(NftablesProxyTest, WritesNothingToIptablesAndOnlyChangesLater) {
+  for (const int minor : {31, 36}) {
+    const std::unique_ptr<ServiceProxy> proxy = Start(minor, ProxyMode::kNftables);
+    std::vector<ServicePort> services = ServicesOf(Fixture::kA);
+    const Act same = proxy->Sync(services, {});
+    EXPECT_THAT(same.done.front(), HasSubstr("partial sync: nft -f with 0 lines"));
+    services[0].endpoints.pop_back();
+    EXPECT_TRUE(Went(proxy->Sync(services, {})));
+    EXPECT_THAT(Chain("service-ULMVA6XW-ns1/svc1/tcp/p80"), HasSubstr("mod 1 "));
+    EXPECT_THAT(V4().Save().out, Not(HasSubstr("KUBE-")));
+    std::ifstream route_localnet("/proc/sys/net/ipv4/conf/all/route_localnet");
+    EXPECT_EQ(static_cast<char>(route_localnet.get()), '0');
+    RemoveNftablesTables();
+    const Act failed = proxy->Sync(ServicesOf(Fixture::kA), {});
+    EXPECT_FALSE(failed.ok);
+    EXPECT_THAT(failed.error, HasSubstr("nft -f: exit code 1"));
+    EXPECT_TRUE(Went(proxy->Tick())) << "the retry is a full sync";
+    EXPECT_THAT(Chain("service-ULMVA6XW-ns1/svc1/tcp/p80"), HasSubstr("mod 2 "));
+    RemoveNftablesTables();
+  }
+}
+
+TEST_P(NftablesProxyTest, IsCleanedUpToo) {
+  const std::unique_ptr<ServiceProxy> proxy = Start(36, ProxyMode::kNftables);
+  EXPECT_TRUE(Went(CleanUpKubeProxy(As(36, ProxyMode::kNftables))));
+  EXPECT_THAT(Tables(), Not(HasSubstr("kube-proxy")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, NftablesProxyTest, ::testing::ValuesIn(testing::kBothModes),
+                         ModeName);
+
+}  // namespace
+}  // namespace kipt::skew
