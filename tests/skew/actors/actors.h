@@ -94,8 +94,8 @@ struct ProxyActorSettings {
 // each restore commits table by table, filter first. In iptables mode, and up to 1.20 in IPVS mode,
 // it sets route_localnet as its version does. IPVS mode writes only iptables rules (other_modes.h),
 // all of them once per sync period, and has no canary. nftables mode first removes what iptables
-// mode left, whether or not that succeeds, and then writes its own tables; the start of another
-// mode, from 1.29 on, removes these.
+// mode left, goes on if that fails (an Act that is not ok), and writes its own tables; the start of
+// another mode, from 1.29 on, removes these.
 std::unique_ptr<ServiceProxy> NewKubeProxy(const ProxyActorSettings& settings);
 
 // `kube-proxy --cleanup` of that version, 1.31 or later: what its iptables and nftables modes wrote

@@ -41,7 +41,8 @@ using testing::WaitUntil;
 constexpr int kHealthPort = 10270;
 
 constexpr absl::Duration kStartPatience = absl::Seconds(10);
-constexpr absl::Duration kSettlePatience = absl::Seconds(5);
+// Longer than the agent waits for a `kube-proxy --cleanup` (kCleanupWait of agent/loop/round.h).
+constexpr absl::Duration kSettlePatience = absl::Seconds(10);
 constexpr absl::Duration kTickPatience = absl::Seconds(10);
 constexpr absl::Duration kStopPatience = absl::Seconds(10);
 

@@ -58,19 +58,15 @@ class NftablesProxy : public ServiceProxy {
   }
 
   Act Start(const Ports& ipv4, const Ports& ipv6) override {
-    const Act removed = RemoveIptablesRules(settings_);
-    Act act = Sync(ipv4, ipv6);
-    if (!removed.ok) act.done.push_back("not all of iptables mode was removed: " + removed.error);
-    act.calls = removed.calls;
+    // What cannot be removed is logged; it goes on.
+    Act act = RemoveIptablesRules(settings_);
+    Sync(ipv4, ipv6, act);
     return act;
   }
 
   Act Sync(const Ports& ipv4, const Ports& ipv6) override {
-    services_v4_ = ipv4;
-    services_v6_ = ipv6;
     Act act;
-    ipv4_.Sync(ipv4, act);
-    ipv6_.Sync(ipv6, act);
+    Sync(ipv4, ipv6, act);
     return act;
   }
 
@@ -84,6 +80,13 @@ class NftablesProxy : public ServiceProxy {
   Act SyncAfterAnHour() override { return Sync(services_v4_, services_v6_); }
 
  private:
+  void Sync(const Ports& ipv4, const Ports& ipv6, Act& act) {
+    services_v4_ = ipv4;
+    services_v6_ = ipv6;
+    ipv4_.Sync(ipv4, act);
+    ipv6_.Sync(ipv6, act);
+  }
+
   const ProxyActorSettings settings_;
   NftablesProxier ipv4_;
   NftablesProxier ipv6_;

@@ -26,6 +26,9 @@ constexpr PathName kPathNames[] = {
     {Path::kIdleFlip, "idle-flip", "upgrade while idle, then services appear"},
     {Path::kToNft, "to-nft", "node moved from legacy to nft"},
     {Path::kLabelFlip, "label-flip", "ConnLabelMarking turned on, and off again"},
+    {Path::kToNftables, "to-nftables", "kube-proxy moved from iptables to nftables mode"},
+    {Path::kFromNftables, "from-nftables", "kube-proxy moved from nftables to iptables mode"},
+    {Path::kProxyCleanup, "proxy-cleanup", "kube-proxy removed by --cleanup, and back"},
 };
 
 constexpr CompanyTraits kCompanies[] = {
@@ -105,14 +108,20 @@ std::vector<Row> OtherPairs() {
   };
 }
 
-// Neither serves anything here: what counts is what becomes of kubelet's chains.
+// IPVS serves nothing here: what counts is what becomes of kubelet's chains.
 std::vector<Row> OtherModes() {
   return {
       {{{{1, 23}, {}}, Ipvs(23)}, {{{1, 22}, {}}, Ipvs(22)}, "IPVS, when it used KUBE-MARK-DROP"},
       {{{{1, 27}, {}}, Ipvs(27)}, {{{1, 26}, {}}, Ipvs(26)}, "IPVS, since it drops by itself"},
       {{{{1, 31}, {}}, Nftables(31)},
-       {{{1, 30}, {}}, Nftables(30)},
+       {{{1, 31}, {}}, Nftables(31)},
        "nobody makes KUBE-MARK-MASQ on such a node"},
+      {{{{1, 33}, {}}, Nftables(33)},
+       {{{1, 31}, {}}, Nftables(31)},
+       "nftables mode filters at iptables' own priority"},
+      {{{{1, 36}, {}}, Nftables(36)},
+       {{{1, 34}, {}}, Nftables(34)},
+       "nftables mode marks packets inline"},
   };
 }
 
@@ -183,6 +192,34 @@ std::vector<CompanyRow> LabelRows() {
   return rows;
 }
 
+// kube-proxy changes its mode, or is removed: the generations of either, and a kubelet that keeps
+// KUBE-POSTROUTING too.
+std::vector<CompanyRow> ModeRows() {
+  const Pair gate_off_31 = {{{1, 27}, false}, {{1, 31}}};
+  const Pair gate_off_36 = {{{1, 27}, false}, {{1, 36}}};
+  const std::vector<Pair> pairs = {gate_off_31,    gate_off_36,    Minors(31, 31),
+                                   Minors(33, 33), Minors(34, 34), Minors(36, 36)};
+  std::vector<CompanyRow> rows;
+  const auto add = [&rows](Company company, const Pair& pair, const char* about) {
+    Pair nftables = pair;
+    nftables.proxy.mode = ProxyMode::kNftables;
+    rows.push_back({company, nftables, pair, {Path::kToNftables}, true, about});
+    rows.push_back({company, pair, pair, {Path::kProxyCleanup}, true, about});
+    if (company == Company::kThirdParties) return;
+    rows.push_back({company, pair, nftables, {Path::kFromNftables}, true, about});
+  };
+  for (const Pair& pair : pairs) {
+    add(Company::kNobody, pair,
+        CleansUp(pair.kubelet) ? "kube-proxy's rules go while kubelet's stay"
+                               : "kube-proxy removes a chain that kubelet has too");
+  }
+  for (const Pair& pair : {gate_off_36, Minors(33, 33), Minors(36, 36)}) {
+    add(Company::kThirdParties, pair,
+        "a foreign jump to KUBE-MARK-MASQ, which from 1.34 on keeps all of nat");
+  }
+  return rows;
+}
+
 class Cells {
  public:
   void Add(Cell cell, bool legacy_too) {
@@ -207,6 +244,21 @@ class Cells {
         cell.from = row.from;
         cell.about = row.about;
         Add(std::move(cell), true);
+      }
+    }
+  }
+
+  // Of the rows' own paths those that are among `paths`.
+  void Add(const std::vector<CompanyRow>& rows, const std::vector<Path>& paths) {
+    for (const CompanyRow& row : rows) {
+      for (const Path path : row.paths) {
+        if (std::find(paths.begin(), paths.end(), path) == paths.end()) continue;
+        Add({.path = path,
+             .pair = row.pair,
+             .from = row.from,
+             .company = row.company,
+             .about = row.about},
+            row.legacy_too);
       }
     }
   }
@@ -256,18 +308,28 @@ std::string CellId(const Cell& cell) {
       {{" ", "-"}});
 }
 
+bool UsesNftables(const Cell& cell) {
+  return cell.pair.proxy.mode == ProxyMode::kNftables ||
+         cell.from.proxy.mode == ProxyMode::kNftables;
+}
+
+bool HasOwnCells(Path path) {
+  return path == Path::kToNftables || path == Path::kFromNftables || path == Path::kProxyCleanup;
+}
+
 bool MovesBetweenVersions(Path path) {
   return path != Path::kBoot && path != Path::kFlush && path != Path::kToNft &&
-         path != Path::kLabelFlip;
+         path != Path::kLabelFlip && !HasOwnCells(path);
 }
 
 std::vector<Path> MainPaths() {
-  return {Path::kBoot, Path::kUpgradeKubeletFirst, Path::kFlush, Path::kLabelFlip};
+  return {Path::kBoot,       Path::kUpgradeKubeletFirst, Path::kFlush,       Path::kLabelFlip,
+          Path::kToNftables, Path::kFromNftables,        Path::kProxyCleanup};
 }
 
 std::vector<Cell> DefaultCells(const std::vector<Path>& paths) {
   std::vector<Path> of_both = paths;
-  std::erase_if(of_both, IsOfTheAgentAlone);
+  std::erase_if(of_both, [](Path path) { return IsOfTheAgentAlone(path) || HasOwnCells(path); });
   Cells cells;
   cells.Add(AllowedPairs(), of_both);
   std::vector<Path> of_the_same = of_both;
@@ -275,19 +337,8 @@ std::vector<Cell> DefaultCells(const std::vector<Path>& paths) {
   cells.Add(PairsOfTheSameRules(), of_the_same);
   cells.Add(OtherPairs(), of_both);
   cells.Add(OtherModes(), of_both);
-  std::vector<CompanyRow> rows = CompanyRows();
-  for (CompanyRow& row : LabelRows()) rows.push_back(std::move(row));
-  for (const CompanyRow& row : rows) {
-    for (const Path path : row.paths) {
-      if (std::find(paths.begin(), paths.end(), path) == paths.end()) continue;
-      Cell cell;
-      cell.path = path;
-      cell.pair = row.pair;
-      cell.from = row.from;
-      cell.company = row.company;
-      cell.about = row.about;
-      cells.Add(std::move(cell), row.legacy_too);
-    }
+  for (const std::vector<CompanyRow>& rows : {CompanyRows(), LabelRows(), ModeRows()}) {
+    cells.Add(rows, paths);
   }
   return std::move(cells).Take();
 }
@@ -303,8 +354,11 @@ std::vector<Cell> AllCells(const std::vector<Path>& paths) {
           {Minors(kubelet.minor, proxy.minor), Minors(before(kubelet), before(proxy)), ""});
     }
   }
+  std::vector<Path> of_all = paths;
+  std::erase_if(of_all, HasOwnCells);
   Cells cells;
-  cells.Add(rows, paths);
+  cells.Add(rows, of_all);
+  cells.Add(ModeRows(), paths);
   return std::move(cells).Take();
 }
 

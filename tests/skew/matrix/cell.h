@@ -33,12 +33,19 @@ enum class Path {
   // While packets flow the agent's gate ConnLabelMarking goes on, somebody leads packets to its
   // chains, and the gate goes off. A kubelet has no such gate.
   kLabelFlip,
+  // kube-proxy is started anew in its nftables mode, or from there in its iptables mode, while
+  // packets flow.
+  kToNftables,
+  kFromNftables,
+  // `kube-proxy --cleanup` runs instead of kube-proxy, which later starts again.
+  kProxyCleanup,
 };
-inline constexpr Path kAllPaths[] = {Path::kBoot,     Path::kUpgradeKubeletFirst,
-                                     Path::kFlush,    Path::kUpgradeProxyFirst,
-                                     Path::kRollback, Path::kUpDownUp,
-                                     Path::kIdleFlip, Path::kToNft,
-                                     Path::kLabelFlip};
+inline constexpr Path kAllPaths[] = {Path::kBoot,         Path::kUpgradeKubeletFirst,
+                                     Path::kFlush,        Path::kUpgradeProxyFirst,
+                                     Path::kRollback,     Path::kUpDownUp,
+                                     Path::kIdleFlip,     Path::kToNft,
+                                     Path::kLabelFlip,    Path::kToNftables,
+                                     Path::kFromNftables, Path::kProxyCleanup};
 // "boot", "upgrade-kubelet-first".
 const char* IdOf(Path path);
 // "fresh boot", "upgrade in place, kubelet first".
@@ -46,6 +53,8 @@ const char* NameOf(Path path);
 // What it is about is the agent's own: there are no cells of kubelet.
 constexpr bool IsOfTheAgentAlone(Path path) { return path == Path::kLabelFlip; }
 
+// Whether it has cells of its own, not those of all pairs.
+bool HasOwnCells(Path path);
 // Whether it comes from other versions (Cell::from) at all.
 bool MovesBetweenVersions(Path path);
 
@@ -105,15 +114,19 @@ struct Cell {
   std::string about = {};
 };
 
+// Whether kube-proxy is in its nftables mode at some time.
+bool UsesNftables(const Cell& cell);
+
 // "boot/kubelet-1.24/proxy-1.27/nft/agent", "boot/kubelet-1.25/proxy-1.27/other-bit/nft/kubelet".
 std::string CellId(const Cell& cell);
 
 // Every pair of generations that the skew policy allows from 1.23 on, older ones, and those it does
-// not allow that teach something; on `paths`, in both modes, for both actors. On kLabelFlip a few.
+// not allow that teach something; on `paths`, in both modes, for both actors. On paths with cells
+// of their own, these.
 std::vector<Cell> DefaultCells(const std::vector<Path>& paths);
 // The paths of the default matrix.
 std::vector<Path> MainPaths();
-// Every pair of versions on `paths`.
+// Every pair of versions on `paths`; on kube-proxy's own paths their cells.
 std::vector<Cell> AllCells(const std::vector<Path>& paths);
 
 }  // namespace kipt::skew

@@ -57,6 +57,7 @@ void CellRun::JudgeStreams(const std::vector<FamilyFacts>& before, bool afterwar
     moment.afterwards = afterwards;
     moment.per_second = options_.stream_rate;
     moment.agent_repaired_flush = flushed_in_this_step_ && cell_.actor == Actor::kAgent;
+    moment.proxy_changed_mode = proxy_changed_mode_in_this_step_ && !afterwards;
     // The agent writes all of them in one transaction.
     if (moved_in_this_step_ && cell_.actor == Actor::kKubelet) {
       moment.moved_kubelet = kubelet_version_;

@@ -22,11 +22,22 @@ constexpr char kNoMarkDrop[] =
     "kube-proxy up to 1.19 jumps to KUBE-MARK-DROP and does not make it (kubernetes #80462): its "
     "nat rules are refused, its filter rules, which come first, are in place";
 
+constexpr char kForeignJump[] =
+    "from 1.34 on kube-proxy deletes KUBE-MARK-MASQ with all its chains of nat in one restore, "
+    "which "
+    "fails while another program's chain jumps to it";
+constexpr char kMarkMasq[] = "KUBE-MARK-MASQ";
+constexpr char kSharedChain[] =
+    "kube-proxy also deletes KUBE-POSTROUTING, the only chain of its own that exists, and the "
+    "agent "
+    "puts the jump to it back: without kube-proxy's other chains this is no cleanup to the agent";
+constexpr char kPostrouting[] = "KUBE-POSTROUTING";
+
 }  // namespace
 
 void CellRun::Done::Take(const Act& act, const KnownError& known) {
   for (const std::string& line : act.done) step.done.push_back(line);
-  if (act.ok && !known.MustFail()) return;
+  if (act.ok && (!known.MustFail() || known.may_succeed)) return;
   const std::string text =
       act.ok ? absl::StrCat("it went well, and should not have: ", known.because) : act.error;
   // One that was expected does not hide one that was not.
@@ -50,7 +61,8 @@ absl::Status CellRun::Prepare() {
   absl::StatusOr<std::unique_ptr<TestNode>> node = TestNode::Create();
   if (!node.ok()) return node.status();
   node_ = *std::move(node);
-  absl::StatusOr<std::unique_ptr<Battery>> battery = Battery::Create(*node_, TestListeners());
+  absl::StatusOr<std::unique_ptr<Battery>> battery =
+      Battery::Create(*node_, TestListeners(), UsesNftables(cell_));
   if (!battery.ok()) return battery.status();
   battery_ = *std::move(battery);
   on_node_.emplace(node_->At(Place::kNode));
@@ -66,6 +78,7 @@ absl::Status CellRun::Step(const std::string& name, const std::function<void(Don
   const std::vector<FamilyFacts> before = facts_;
   flushed_in_this_step_ = false;
   moved_in_this_step_ = false;
+  proxy_changed_mode_in_this_step_ = false;
   act({step});
   AgentActsByItself();
   if (agent_ != nullptr) Done{step}.Take(agent_->Settle());
@@ -118,6 +131,31 @@ KnownError CellRun::FactsOfFullSync() {
   return known;
 }
 
+KnownError CellRun::FactsOfStart() {
+  // The gate is off: kubelet has these chains too.
+  KnownError shared = {.because = kSharedChain, .busy_chain = kPostrouting, .may_succeed = true};
+  const bool keeps = cell_.actor == Actor::kAgent && !CleansUp(kubelet_version_);
+  for (size_t family = 0; family < facts_.size(); ++family) {
+    shared.families[family] = keeps && proxy_version_.mode == ProxyMode::kNftables &&
+                              !facts_[family].proxy_nat.has_value();
+  }
+  KnownError left = {.because = kForeignJump, .busy_chain = kMarkMasq};
+  for (size_t family = 0; family < facts_.size(); ++family) {
+    left.families[family] = !ProxyStarts(proxy_version_, facts_[family]);
+  }
+  const KnownError known = FactsOfFullSync();
+  if (known.MustFail()) return known;
+  return left.MustFail() ? left : shared;
+}
+
+KnownError CellRun::FactsOfCleanup() {
+  KnownError left = {.because = kForeignJump, .busy_chain = kMarkMasq};
+  for (size_t family = 0; family < facts_.size(); ++family) {
+    left.families[family] = !ProxyCleansUp(proxy_version_.version, facts_[family]);
+  }
+  return left;
+}
+
 KnownError CellRun::FactsOfSync() {
   if (!Does(proxy_version_.version, Trait::kPartialSyncs) || proxy_must_start_over_)
     return FactsOfFullSync();
@@ -129,16 +167,25 @@ std::string CellRun::Chroot(const char* release) const {
   return *release == '\0' ? "" : absl::StrCat(options_.chroot_dir, "/", release);
 }
 
-void CellRun::StartProxy(const ProxyVersion& version, Done done) {
-  proxy_version_ = version;
+ProxyActorSettings CellRun::SettingsOf(const ProxyVersion& version) const {
   ProxyActorSettings settings;
   settings.version = version;
   settings.iptables = {mode_, Chroot(TraitsOf(cell_.company).proxy_release)};
   if (cell_.company == Company::kOtherBit) settings.masquerade_bit = 20;
   settings.pod_cidr_v4 = PodCidr(IpFamily::kIpv4);
   settings.pod_cidr_v6 = PodCidr(IpFamily::kIpv6);
-  proxy_ = NewKubeProxy(settings);
-  done.Take(proxy_->Start(Services(IpFamily::kIpv4), Services(IpFamily::kIpv6)), FactsOfFullSync());
+  settings.node_ip_v4 = AddressOf(Place::kNode, IpFamily::kIpv4);
+  settings.node_ip_v6 = AddressOf(Place::kNode, IpFamily::kIpv6);
+  settings.service_cidr_v4 = ServiceCidr(IpFamily::kIpv4);
+  settings.service_cidr_v6 = ServiceCidr(IpFamily::kIpv6);
+  return settings;
+}
+
+void CellRun::StartProxy(const ProxyVersion& version, Done done) {
+  proxy_changed_mode_in_this_step_ = proxy_ != nullptr && version.mode != proxy_version_.mode;
+  proxy_version_ = version;
+  proxy_ = NewKubeProxy(SettingsOf(version));
+  done.Take(proxy_->Start(Services(IpFamily::kIpv4), Services(IpFamily::kIpv6)), FactsOfStart());
 }
 
 void CellRun::SyncProxy(Done done) {
@@ -163,7 +210,7 @@ void CellRun::AgentRetiresWhatItMay() {
 }
 
 absl::Status CellRun::StartBoth(const Pair& pair, bool services) {
-  services_ = services && pair.proxy.mode == ProxyMode::kIptables;
+  services_ = services && pair.proxy.mode != ProxyMode::kIpvs;
   return Step(absl::StrCat("the node boots: kubelet ", ToString(pair.kubelet), ", kube-proxy ",
                            ToString(pair.proxy)),
               [&](Done done) {
@@ -186,8 +233,19 @@ absl::Status CellRun::ReplaceProxy(const ProxyVersion& version) {
 }
 
 absl::Status CellRun::ServicesAppear() {
-  services_ = proxy_version_.mode == ProxyMode::kIptables;
+  services_ = proxy_version_.mode != ProxyMode::kIpvs;
   return Step("services appear", [&](Done done) { SyncProxy(done); });
+}
+
+absl::Status CellRun::CleanUpProxy() {
+  return Step("kube-proxy ends, and its --cleanup runs", [&](Done done) {
+    proxy_ = nullptr;
+    done.Take(CleanUpKubeProxy(SettingsOf(proxy_version_)), FactsOfCleanup());
+  });
+}
+
+absl::Status CellRun::StartProxyAgain() {
+  return Step("kube-proxy starts again", [&](Done done) { StartProxy(proxy_version_, done); });
 }
 
 absl::Status CellRun::MinutePasses() {
@@ -198,6 +256,7 @@ absl::Status CellRun::MinutePasses() {
     }
     AgentRetiresWhatItMay();
     done.Take(agent_->Tick());
+    if (proxy_ == nullptr) return;
     done.Take(proxy_->Tick(), proxy_must_start_over_ ? FactsOfFullSync() : KnownError{});
     // Some object changes once a minute; that is when what others did is written over.
     SyncProxy(done);

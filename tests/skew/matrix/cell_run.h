@@ -37,6 +37,8 @@ class CellRun {
   absl::Status ReplaceKubelet(const KubeletVersion& version);
   absl::Status ReplaceProxy(const ProxyVersion& version);
   absl::Status ServicesAppear();
+  absl::Status CleanUpProxy();
+  absl::Status StartProxyAgain();
   absl::Status MinutePasses();
   absl::Status FlushEverything();
   absl::Status MoveToNft();
@@ -64,10 +66,14 @@ class CellRun {
   void StartKubelet(const KubeletVersion& version, Done done);
   void StartProxy(const ProxyVersion& version, Done done);
   void SyncProxy(Done done);
+  ProxyActorSettings SettingsOf(const ProxyVersion& version) const;
   void AgentActsByItself();
   void AgentRetiresWhatItMay();
   // Whether the chains of labels stand as is known, and nothing of them where they should not.
   void JudgeLabelChains(StepReport& step) const;
+  // How kube-proxy's start, or its --cleanup, must fail, because of a foreign jump.
+  KnownError FactsOfStart();
+  KnownError FactsOfCleanup();
   // How kube-proxy's sync must fail by what is known now, if it must.
   KnownError FactsOfFullSync();
   KnownError FactsOfSync();
@@ -86,6 +92,7 @@ class CellRun {
   std::unique_ptr<Streams> streams_;
   std::vector<StreamQuestion> stream_questions_;
   std::unique_ptr<NodeAgent> agent_;
+  // None while it is removed.
   std::unique_ptr<ServiceProxy> proxy_;
   // Of what runs now.
   KubeletVersion kubelet_version_;
@@ -98,6 +105,7 @@ class CellRun {
   bool proxy_must_start_over_ = false;
   bool flushed_in_this_step_ = false;
   bool moved_in_this_step_ = false;
+  bool proxy_changed_mode_in_this_step_ = false;
   // IPv4, IPv6.
   std::vector<FamilyFacts> facts_;
 };

@@ -32,7 +32,9 @@ std::vector<std::pair<Outcome, uint64_t>> FatesOf(const StreamCheck& stream) {
 // Packets that fared at least this badly.
 uint64_t PacketsAtLeast(const StreamCheck& stream, int badness) {
   uint64_t packets = 0;
+  const std::vector<Outcome>& away = stream.while_proxy_away;
   for (const auto& [outcome, count] : FatesOf(stream)) {
+    if (std::find(away.begin(), away.end(), outcome) != away.end()) continue;
     if (Badness(stream.sound, outcome) >= badness) packets += count;
   }
   return packets;

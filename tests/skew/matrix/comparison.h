@@ -30,7 +30,8 @@ struct Comparison {
 // machine held up either harness. Not compared during the act: how long something lasted that had
 // gone wrong with kubelet before, or stayed wrong. That ends with some later act, and when a step
 // acts is the harness's doing (of the agent it awaits a timer's round, for which kubelet's minute
-// only is said to be over); that it goes wrong is compared before and after.
+// only is said to be over); that it goes wrong is compared before and after. Nor are the packets
+// that fared so because kube-proxy was changing its mode (StreamCheck::while_proxy_away).
 Comparison CompareWithKubelet(const std::vector<CellReport>& cells, int per_second);
 
 inline constexpr double kShareTolerance = 0.01;

@@ -25,6 +25,21 @@ bool AsksNode(const Question& question) {
          absl::StartsWith(question.probe.address, "127.");
 }
 
+bool AsksService(About about) {
+  switch (about) {
+    case About::kService:
+    case About::kServiceFromNode:
+    case About::kNoEndpoints:
+    case About::kRefusedBoundVip:
+    case About::kRefusedRoutedVip:
+    case About::kNoLocalEndpoint:
+    case About::kNoInternalEndpoint:
+      return true;
+    default:
+      return false;
+  }
+}
+
 bool NoNat(const FamilyFacts& facts, const Question& /*question*/) {
   return !facts.proxy_nat.has_value() || !facts.nat_has_services;
 }
@@ -54,6 +69,11 @@ constexpr char kFirewall[] = "-A KUBE-FIREWALL ";
 constexpr char kNoProxyRules[] =
     "kube-proxy's nat rules do not stand: they were flushed, or refused because KUBE-MARK-DROP is "
     "missing (kubernetes #80462), and it has not been back yet";
+constexpr char kRemoved[] =
+    "kube-proxy --cleanup has removed kube-proxy's rules, and kube-proxy does not run";
+constexpr char kNoPostrouting[] =
+    "kube-proxy --cleanup has removed KUBE-POSTROUTING, which kubelet shares with it and does not "
+    "restore: nothing masquerades marked packets";
 constexpr char kRefusedNat[] =
     "the filter rules are those of the older kube-proxy, the nat rules still those of the newer "
     "one: the older one's were refused because KUBE-MARK-DROP is missing (kubernetes #80462)";
@@ -174,6 +194,16 @@ const Row kRows[] = {
 
     // Third parties.
     {{About::kUserMasq},
+     [](const FamilyFacts& facts, const Question&) { return facts.user_masq && !facts.mark_masq; },
+     Outcome::kServed,
+     kNoPostrouting},
+    {{About::kHostPort},
+     [](const FamilyFacts& facts, const Question& question) {
+       return question.sound == Outcome::kServedMasqueraded && facts.host_port && !facts.mark_masq;
+     },
+     Outcome::kLost,
+     kNoPostrouting},
+    {{About::kUserMasq},
      [](const FamilyFacts& facts, const Question&) { return !facts.user_masq || !facts.mark_masq; },
      Outcome::kServed,
      "KUBE-MARK-MASQ does not exist: iptables refuses the third party's rule"},
@@ -195,6 +225,13 @@ Expectation Expect(const FamilyFacts& facts, const Question& question) {
   if (question.unlabelled && !facts.LabelsWork()) {
     return {.sound = *question.unlabelled, .expected = *question.unlabelled};
   }
+  if (facts.NftablesServes()) {
+    // This mode serves node ports at the node's own address, and not at localhost (KEP-3866).
+    if (question.about == About::kLocalhostNodePort) {
+      return {.sound = Outcome::kReachedHost, .expected = Outcome::kReachedHost};
+    }
+    if (AsksService(question.about)) return expectation;
+  }
   for (const Row& row : kRows) {
     bool holds = false;
     for (const About about : row.about) holds |= about == question.about;
@@ -202,7 +239,8 @@ Expectation Expect(const FamilyFacts& facts, const Question& question) {
     // A fact may make no difference to this packet.
     if (row.expected != question.sound) {
       expectation.expected = row.expected;
-      expectation.because = row.because;
+      const bool removed = facts.proxy_removed && row.because == kNoProxyRules;
+      expectation.because = removed ? kRemoved : row.because;
       expectation.or_else = row.or_else;
       expectation.dropped_by = row.dropped_by;
     }

@@ -24,6 +24,15 @@ constexpr char kMovedKubelet[] =
     "kubelet adds the rules of KUBE-POSTROUTING one by one: while the last is missing the mark is "
     "cleared, and the legacy rules that come next see none";
 
+constexpr char kChangedMode[] =
+    "kube-proxy removes one mode's rules before it writes the other's: in between nothing serves";
+
+constexpr char kJumpByJump[] =
+    "it starts over the chains that a foreign jump has kept: these serve before its jump from "
+    "POSTROUTING is back";
+
+constexpr absl::Duration kTablesGo = absl::Milliseconds(25);
+
 constexpr std::array<absl::string_view, 4> kLabelChains = {
     "KUBELET-FIREWALL", "KUBELET-MARK-DROP", "KUBELET-MARK-MASQ", "KUBELET-POSTROUTING"};
 
@@ -106,6 +115,34 @@ void ExplainByFacts(const StreamMoment& moment, const StreamQuestion& question,
   }
 }
 
+// In between there is no kube-proxy: who is served, or refused, goes on as without services.
+void ExplainByModeChange(const StreamMoment& moment, const StreamQuestion& question,
+                         StreamCheck& check) {
+  FamilyFacts without = moment.after;
+  without.proxy_nat.reset();
+  without.proxy_filter.reset();
+  without.proxy_firewall = false;
+  without.nftables = false;
+  const Expectation expectation = ExpectStream(without, question);
+  if (expectation.Sound()) return;
+  check.while_proxy_away = {expectation.expected};
+  check.allowed = PacketsWith(check.count, expectation.expected);
+  check.because = kChangedMode;
+  // Measured, also with kubelet: at most one packet, in every tenth stream, when the tables go.
+  if (!moment.before.nftables || question.about != About::kService) return;
+  check.allowed += std::min(check.count.Silent(), PacketsIn(kTablesGo, moment.per_second));
+}
+
+// kube-proxy starts over chains that serve as soon as the jumps of OUTPUT and PREROUTING are back;
+// POSTROUTING's comes next.
+void ExplainByJumps(const StreamMoment& moment, const StreamQuestion& question,
+                    StreamCheck& check) {
+  if (!moment.before.nat_chains_left || moment.after.nat_chains_left) return;
+  if (question.about != About::kService) return;
+  check.allowed += std::min(check.count.served, PacketsIn(kRepairAtMost, moment.per_second));
+  absl::StrAppend(&check.because, "; ", kJumpByJump);
+}
+
 // By what happens once, while the step acts.
 void ExplainByAct(const StreamMoment& moment, const StreamQuestion& question, StreamCheck& check) {
   if (moment.agent_repaired_flush && question.about == About::kMartian) {
@@ -114,6 +151,7 @@ void ExplainByAct(const StreamMoment& moment, const StreamQuestion& question, St
                  MartiansAfterFlush(moment.per_second, check.count.late_in_all_milliseconds));
     check.because = kFlushed;
   }
+  if (moment.proxy_changed_mode) ExplainByModeChange(moment, question, check);
   if (moment.moved_kubelet.has_value() && question.about == About::kService) {
     FamilyFacts written;
     written.family = moment.after.family;
@@ -185,6 +223,7 @@ StreamCheck JudgeStream(const StreamMoment& moment, const StreamQuestion& questi
   check.sound = ExpectStream(moment.after, question).sound;
   check.bad = count.sent - PacketsWith(count, check.sound);
   ExplainByFacts(moment, question, check);
+  if (!moment.afterwards) ExplainByJumps(moment, question, check);
   if (check.because.empty() && !moment.afterwards) ExplainByAct(moment, question, check);
   return check;
 }

@@ -41,6 +41,8 @@ struct StreamMoment {
   bool agent_repaired_flush = false;
   // A kubelet of this version moved from legacy iptables to nft.
   std::optional<KubeletVersion> moved_kubelet = {};
+  // kube-proxy changed its mode: it removed one mode's rules before it wrote the other's.
+  bool proxy_changed_mode = false;
   int per_second = 0;
 };
 

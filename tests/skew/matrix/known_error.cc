@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 namespace kipt::skew {
 namespace {
@@ -21,6 +22,19 @@ bool SaysChainIsMissing(absl::string_view error, const std::string& chain) {
          absl::StrContains(error, absl::StrCat("Couldn't load target `", chain, "'"));
 }
 
+bool SaysChainIsBusy(absl::string_view error, const std::string& chain) {
+  absl::ConsumePrefix(&error, "; ");
+  if (!absl::StrContains(error, ": nat: exit code ") || absl::StrContains(error, "; "))
+    return false;
+  return absl::EndsWith(error, absl::StrCat("(Device or resource busy): chain ", chain)) ||
+         (absl::StrContains(error, "tables-restore: line ") && absl::EndsWith(error, " failed"));
+}
+
+bool IsThat(const KnownError& known, absl::string_view error) {
+  return known.busy_chain.empty() ? SaysChainIsMissing(error, known.missing_chain)
+                                  : SaysChainIsBusy(error, known.busy_chain);
+}
+
 }  // namespace
 
 bool Explains(const KnownError& known, const std::string& error) {
@@ -30,10 +44,10 @@ bool Explains(const KnownError& known, const std::string& error) {
   if (ipv6 == absl::string_view::npos) ipv6 = all.size();
   const std::array<absl::string_view, 2> errors = {all.substr(0, ipv6), all.substr(ipv6)};
   for (size_t family = 0; family < errors.size(); ++family) {
-    if (errors[family].empty() == known.families[family]) return false;
-    if (known.families[family] && !SaysChainIsMissing(errors[family], known.missing_chain)) {
-      return false;
-    }
+    const bool failed = !errors[family].empty();
+    if (failed && !known.families[family]) return false;
+    if (!failed && known.families[family] && !known.may_succeed) return false;
+    if (failed && !IsThat(known, errors[family])) return false;
   }
   return true;
 }

@@ -61,9 +61,53 @@ void AgentRetiresLabels(FamilyFacts& facts) {
   if (!facts.label_user) facts.label_chains = false;
 }
 
+namespace {
+
+// KUBE-POSTROUTING is shared with kubelet: with its jump gone nothing masquerades what is marked.
+// KUBE-MARK-MASQ goes from 1.34 on, unless another chain jumps to it.
+bool RemoveIptablesMode(Version proxy, FamilyFacts& facts) {
+  facts.proxy_filter.reset();
+  facts.proxy_nat.reset();
+  facts.nat_has_services = false;
+  facts.proxy_firewall = false;
+  facts.mark_masq = false;
+  facts.nat_chains_left =
+      Does(proxy, Trait::kCleanupOfMarkMasq) && (facts.user_masq || facts.host_port);
+  return !facts.nat_chains_left;
+}
+
+void RemoveNftablesMode(FamilyFacts& facts) {
+  facts.nftables = false;
+  facts.nftables_has_services = false;
+}
+
+}  // namespace
+
+bool ProxyStarts(const ProxyVersion& proxy, FamilyFacts& facts) {
+  facts.proxy_removed = false;
+  if (!Does(proxy.version, Trait::kNftablesMode)) return true;
+  if (proxy.mode != ProxyMode::kNftables) {
+    RemoveNftablesMode(facts);
+    return true;
+  }
+  const bool used = facts.user_masq || facts.host_port;
+  const bool removed = RemoveIptablesMode(proxy.version, facts);
+  // A KUBE-MARK-MASQ that stays marks what the new table masquerades.
+  facts.mark_masq = used;
+  return removed;
+}
+
+bool ProxyCleansUp(Version proxy, FamilyFacts& facts) {
+  facts.proxy_removed = true;
+  RemoveNftablesMode(facts);
+  return RemoveIptablesMode(proxy, facts);
+}
+
 bool ProxySyncsFully(const ProxyVersion& proxy, bool services, FamilyFacts& facts) {
   switch (proxy.mode) {
     case ProxyMode::kNftables:
+      facts.nftables = true;
+      facts.nftables_has_services = services;
       return true;
     case ProxyMode::kIpvs:
       if (Does(proxy.version, Trait::kIpvsDropsByMarkDrop)) facts.mark_drop_exists = true;
@@ -90,10 +134,12 @@ bool ProxySyncsFully(const ProxyVersion& proxy, bool services, FamilyFacts& fact
 }
 
 void ProxySyncsPartly(const ProxyVersion& proxy, bool services, FamilyFacts& facts) {
+  if (proxy.mode == ProxyMode::kNftables) facts.nftables_has_services = services;
   if (proxy.mode != ProxyMode::kIptables) return;
   facts.proxy_filter = proxy.version;
   facts.proxy_nat = proxy.version;
   facts.nat_has_services = services;
+  facts.nat_chains_left = false;
   // An older one does not know the chain: after a downgrade it goes on dropping.
   if (Does(proxy.version, Trait::kProxyFirewall)) facts.proxy_firewall = true;
   // kubernetes #114470: KUBE-FIREWALL is flushed, and is the martian rule alone afterwards. IPv6's
@@ -124,6 +170,9 @@ void Flushed(FamilyFacts& facts) {
   empty.family = facts.family;
   // A sysctl, not a rule: nobody resets it.
   empty.route_localnet = facts.route_localnet;
+  // Not one of iptables' tables.
+  empty.nftables = facts.nftables;
+  empty.nftables_has_services = facts.nftables_has_services;
   facts = empty;
 }
 

@@ -35,6 +35,14 @@ struct FamilyFacts {
   bool nat_has_services = false;
   // filter KUBE-PROXY-FIREWALL and its jumps, with these services' rules.
   bool proxy_firewall = false;
+  // The tables of kube-proxy's nftables mode exist; the current services are in them.
+  bool nftables = false;
+  bool nftables_has_services = false;
+  // A foreign jump has kept nat's chains of a kube-proxy that was removed; no base chain jumps to
+  // them.
+  bool nat_chains_left = false;
+  // kube-proxy was removed by its own --cleanup.
+  bool proxy_removed = false;
   // net/ipv4/conf/all/route_localnet.
   bool route_localnet = false;
   // Third parties' rules.
@@ -52,6 +60,7 @@ struct FamilyFacts {
     return mark_drop_exists && mark_drop_sets && drop_rule && firewall_jumps;
   }
   bool LabelsWork() const { return label_chains && label_user; }
+  bool NftablesServes() const { return nftables && nftables_has_services; }
 };
 
 // kubelet's sync: at its start, and when its canary in mangle is gone.
@@ -66,6 +75,12 @@ void AgentRetires(const KubeletVersion& emulated, FamilyFacts& facts);
 // depends on nothing else, and nothing else on it.
 void AgentLabels(FamilyFacts& facts);
 void AgentRetiresLabels(FamilyFacts& facts);
+
+// What kube-proxy's start removes of another mode's rules, from 1.29 on. False: a jump from
+// elsewhere keeps nat's chains. Either way nothing jumps to them any more.
+bool ProxyStarts(const ProxyVersion& proxy, FamilyFacts& facts);
+// `kube-proxy --cleanup`. False: as above, and it reports that.
+bool ProxyCleansUp(Version proxy, FamilyFacts& facts);
 
 // kube-proxy's sync, with services or without any. False: its restore fails, as the real one's
 // does.

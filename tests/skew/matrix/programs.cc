@@ -62,6 +62,7 @@ class Search {
     if (cell.pair.proxy.mode == ProxyMode::kIpvs || cell.from.proxy.mode == ProxyMode::kIpvs) {
       OneOf({kIpset}, "ipset");
     }
+    if (UsesNftables(cell)) OneOf({kNft}, "nftables");
     if (cell.company == Company::kThirdParties) {
       Paths paths;
       for (const char* directory : kPluginDirectories) {

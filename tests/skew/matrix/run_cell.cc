@@ -54,6 +54,17 @@ class PathOf {
         Boot(cell_.pair, true);
         steps_.push_back([run = &run_] { return run->MoveToNft(); });
         break;
+      case Path::kToNftables:
+      case Path::kFromNftables:
+        Boot(cell_.from, true);
+        Proxy(cell_.from, cell_.pair);
+        break;
+      case Path::kProxyCleanup:
+        Boot(cell_.pair, true);
+        steps_.push_back([run = &run_] { return run->CleanUpProxy(); });
+        steps_.push_back([run = &run_] { return run->MinutePasses(); });
+        steps_.push_back([run = &run_] { return run->StartProxyAgain(); });
+        break;
       case Path::kLabelFlip:
         Boot(cell_.pair, true);
         LabelsOnAndOff(cell_.company == Company::kLabelUserStays);

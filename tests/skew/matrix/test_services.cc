@@ -153,6 +153,10 @@ std::vector<Question> Questions(const std::vector<Row>& rows, IpFamily family) {
 
 }  // namespace
 
+std::string ServiceCidr(IpFamily family) {
+  return family == IpFamily::kIpv4 ? "172.30.0.0/16" : "fd00:30::/112";
+}
+
 std::vector<ServicePort> TestServices(IpFamily family) { return PortsOf(Table(), family); }
 
 std::vector<ServicePort> StreamServices(IpFamily family) { return PortsOf(StreamTable(), family); }

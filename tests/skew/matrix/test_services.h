@@ -52,6 +52,8 @@ struct Question {
   std::optional<Outcome> unlabelled = {};
 };
 
+// Holds all cluster addresses.
+std::string ServiceCidr(testing::IpFamily family);
 // Of the services with both protocols.
 std::vector<ServicePort> TestServices(testing::IpFamily family);
 // Those asked beside a kube-proxy of iptables mode.

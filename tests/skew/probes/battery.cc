@@ -6,10 +6,12 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/skew/probes/callers.h"
 #include "tests/skew/probes/drop_counters.h"
 #include "tests/skew/probes/frame.h"
+#include "tests/skew/probes/hook_counters.h"
 #include "tests/skew/probes/listeners.h"
 #include "tests/skew/probes/message.h"
 #include "tests/skew/probes/outcome.h"
@@ -30,7 +32,8 @@ size_t LengthOf(const Probe& probe) {
 
 class RealBattery : public Battery {
  public:
-  RealBattery(const TestNode& node, CallTools tools) : node_(node), tools_(std::move(tools)) {
+  RealBattery(const TestNode& node, CallTools tools, bool nftables)
+      : node_(node), tools_(std::move(tools)), nftables_(nftables) {
     label_.battery = FreshNumber();
   }
 
@@ -43,7 +46,7 @@ class RealBattery : public Battery {
     std::map<IpFamily, DropCounters> counters;
     for (const size_t probe : silent) {
       if (counters.count(probes[probe].family) == 0) {
-        absl::StatusOr<DropCounters> now = ReadDropCounters(node_, mode, probes[probe].family);
+        absl::StatusOr<DropCounters> now = ReadCounters(mode, probes[probe].family);
         if (!now.ok()) return now.status();
         counters[probes[probe].family] = *std::move(now);
       }
@@ -56,6 +59,16 @@ class RealBattery : public Battery {
   }
 
  private:
+  // iptables' come first: what they counted a hook has counted too.
+  absl::StatusOr<DropCounters> ReadCounters(IptablesMode mode, IpFamily family) const {
+    absl::StatusOr<DropCounters> counters = ReadDropCounters(node_, mode, family);
+    if (!nftables_ || !counters.ok()) return counters;
+    const absl::StatusOr<DropCounters> hooks = ReadHookCounters(node_, family);
+    if (!hooks.ok()) return hooks.status();
+    counters->insert(counters->end(), hooks->begin(), hooks->end());
+    return counters;
+  }
+
   Message NextLabel() {
     ++label_.round;
     return label_;
@@ -113,7 +126,7 @@ class RealBattery : public Battery {
       if (!over.ok()) return over.status();
       if (*over == nullptr) break;
     }
-    absl::StatusOr<DropCounters> after = ReadDropCounters(node_, mode, probes[probe].family);
+    absl::StatusOr<DropCounters> after = ReadCounters(mode, probes[probe].family);
     if (!after.ok()) return after.status();
     const auto silent = static_cast<uint64_t>(
         std::count_if(round.calls().begin(), round.calls().end(),
@@ -125,27 +138,34 @@ class RealBattery : public Battery {
     }
     counters = *std::move(after);
     if (!dropped_by.empty()) {
-      dropped_by = absl::StrCat(probes[probe].family == IpFamily::kIpv6 ? "ip6" : "ip", " filter ",
-                                dropped_by);
+      dropped_by =
+          absl::StrCat(probes[probe].family == IpFamily::kIpv6 ? "ip6" : "ip",
+                       absl::StartsWith(dropped_by, "hook ") ? " " : " filter ", dropped_by);
     }
     return Result(round, probes, probe, dropped_by);
   }
 
   const TestNode& node_;
   CallTools tools_;
+  const bool nftables_;
   Message label_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Battery>> Battery::Create(const TestNode& node,
-                                                         const std::vector<ListenerPorts>& ports) {
+                                                         const std::vector<ListenerPorts>& ports,
+                                                         bool nftables) {
   absl::StatusOr<std::unique_ptr<Listeners>> listeners = Listeners::Open(node, ports);
   if (!listeners.ok()) return listeners.status();
   absl::StatusOr<PacketBarrier> barrier = PacketBarrier::Create();
   if (!barrier.ok()) return barrier.status();
-  return std::make_unique<RealBattery>(node, CallTools{*std::move(listeners), *std::move(barrier),
-                                                       static_cast<uint32_t>(FreshNumber())});
+  if (nftables) {
+    if (absl::Status status = MakeHookCounters(node); !status.ok()) return status;
+  }
+  CallTools tools = {*std::move(listeners), *std::move(barrier),
+                     static_cast<uint32_t>(FreshNumber())};
+  return std::make_unique<RealBattery>(node, std::move(tools), nftables);
 }
 
 }  // namespace kipt::skew

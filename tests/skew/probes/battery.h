@@ -23,9 +23,11 @@ struct ListenerPorts {
 class Battery {
  public:
   // `node` must outlive it. Listening on the node stands for the programs that packets reach which
-  // should have been served or dropped.
+  // should have been served or dropped. `nftables`: kube-proxy's nftables mode may drop packets
+  // (hook_counters.h).
   static absl::StatusOr<std::unique_ptr<Battery>> Create(const TestNode& node,
-                                                         const std::vector<ListenerPorts>& ports);
+                                                         const std::vector<ListenerPorts>& ports,
+                                                         bool nftables = false);
   virtual ~Battery() = default;
 
   // Asks everything; the results are in the order of `probes`. Every probe is first asked together

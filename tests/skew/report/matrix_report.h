@@ -44,6 +44,9 @@ struct StreamCheck {
   // How many of these a known failure explains, and which: 0 where none is known.
   uint64_t allowed = 0;
   std::string because = {};
+  // Fates that packets have while kube-proxy changes its mode. How long that takes is compared with
+  // nothing.
+  std::vector<Outcome> while_proxy_away = {};
 
   bool AsExpected() const { return bad <= allowed; }
   bool Sound() const { return bad == 0; }

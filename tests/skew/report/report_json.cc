@@ -91,6 +91,7 @@ void Fields(Visit& visit, Is<StreamCheck> auto& stream) {
   visit("bad", stream.bad);
   visit("allowed", stream.allowed);
   visit("because", stream.because);
+  visit("whileProxyAway", stream.while_proxy_away);
 }
 
 template <typename Visit>

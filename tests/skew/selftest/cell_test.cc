@@ -56,6 +56,7 @@ TEST(CellsTest, CoverEveryPairOfGenerationsThatThePolicyAllowsFrom123On) {
 TEST(CellsTest, OfAllVersionsAreEveryPairOnEveryPath) {
   const std::vector<Cell> cells = AllCells({std::begin(kAllPaths), std::end(kAllPaths)});
   for (const Path path : kAllPaths) {
+    if (HasOwnCells(path)) continue;
     std::set<std::pair<int, int>> pairs;
     for (const Cell& cell : cells) {
       if (cell.path != path) continue;
@@ -84,6 +85,25 @@ TEST(CellsTest, OfConnLabelMarkingAreTheAgentsAloneAndFew) {
   EXPECT_EQ(companies.count(Company::kLabelUserStays), 1U);
   EXPECT_LE(cells.size(), 12U);
   for (const Cell& cell : AllCells({Path::kLabelFlip})) EXPECT_EQ(cell.actor, Actor::kAgent);
+}
+
+TEST(CellsTest, OfKubeProxysOwnPathsHaveAllItsGenerationsAndAKubeletWithTheGateOff) {
+  for (const Path path : {Path::kToNftables, Path::kFromNftables, Path::kProxyCleanup}) {
+    const std::vector<Cell> cells = DefaultCells({path});
+    std::set<int> proxies;
+    std::set<bool> cleans_up;
+    for (const Cell& cell : cells) {
+      EXPECT_EQ(cell.path, path) << CellId(cell);
+      EXPECT_EQ(UsesNftables(cell), path != Path::kProxyCleanup) << CellId(cell);
+      EXPECT_EQ(cell.pair.proxy.mode == ProxyMode::kNftables, path == Path::kToNftables);
+      proxies.insert(cell.pair.proxy.version.minor);
+      cleans_up.insert(CleansUp(cell.pair.kubelet));
+    }
+    EXPECT_EQ(proxies, (std::set<int>{31, 33, 34, 36})) << IdOf(path);
+    EXPECT_EQ(cleans_up.size(), 2U) << IdOf(path);
+    EXPECT_LE(cells.size(), 40U) << IdOf(path);
+    EXPECT_EQ(AllCells({path}).size(), cells.size()) << IdOf(path);
+  }
 }
 
 TEST(CellsTest, SayWhatTheyAreThereFor) {

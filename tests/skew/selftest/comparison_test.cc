@@ -172,6 +172,19 @@ TEST(CompareStreamsTest, CountsPacketsAsTimeWhileAStepActs) {
   }
 }
 
+TEST(CompareStreamsTest, DoesNotCompareHowLongKubeProxyIsAway) {
+  const auto step = [](const StreamCount& count) {
+    StreamCheck stream = Stream(kServed, count);
+    stream.while_proxy_away = {Outcome::kForwarded};
+    return std::vector<StepReport>{{.name = "a step", .streams = {stream}}};
+  };
+  const std::vector<StepReport> kubelets = step({.sent = 99, .served_masqueraded = 99});
+  EXPECT_THAT(Compare(kubelets, step({.sent = 99, .served_masqueraded = 9, .forwarded = 90})).worse,
+              IsEmpty());
+  EXPECT_THAT(Compare(kubelets, step({.sent = 99, .served = 90, .served_masqueraded = 9})).worse,
+              ElementsAre(HasSubstr("90 of 99 packets served")));
+}
+
 struct AfterRow {
   const char* name;
   StreamCount kubelets;

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/skew/probes/hook_counters.h"
+
 namespace kipt::skew {
 namespace {
 
@@ -44,6 +46,17 @@ struct Case {
 class RuleThatCountedTest : public ::testing::TestWithParam<Case> {};
 
 // Packets of 60 bytes beside a stream's of 44.
+TEST(HookCountersTest, AreWhatWasCountedBeforeAHookAndNotAfter) {
+  const std::string listing =
+      "table ip skew-counters {\n"
+      "\tchain input-before {\n\t\ttype filter hook input priority -111; policy accept;\n"
+      "\t\tmeta length != 44 counter packets 9 bytes 540\n\t}\n\n"
+      "\tchain input-after {\n\t\ttype filter hook input priority filter + 1; policy accept;\n"
+      "\t\tmeta length != 44 counter packets 7 bytes 420\n\t}\n}\n";
+  EXPECT_EQ(HookCountersIn(listing), (DropCounters{{"hook input, nftables", 2, 120}}));
+  EXPECT_EQ(HookCountersIn(""), DropCounters());
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, RuleThatCountedTest,
     ::testing::Values(

@@ -164,7 +164,89 @@ StreamMoment LongAfter(StreamMoment moment) {
   return moment;
 }
 
+FamilyFacts Nftables() {
+  FamilyFacts facts;
+  ProxyStarts({{1, 31}, ProxyMode::kNftables}, facts);
+  ProxySyncsFully({{1, 31}, ProxyMode::kNftables}, true, facts);
+  return facts;
+}
+StreamMoment ModeChange(const FamilyFacts& before, const FamilyFacts& after) {
+  StreamMoment moment = During(before, after);
+  moment.proxy_changed_mode = true;
+  return moment;
+}
+// A cleanup that left the chains of nat, and kube-proxy's start after it.
+StreamMoment StartsOverLeftChains() {
+  FamilyFacts before = Sound();
+  before.user_masq = true;
+  ProxyCleansUp({1, 34}, before);
+  FamilyFacts after = before;
+  ProxyStarts({{1, 34}}, after);
+  ProxySyncsFully({{1, 34}}, true, after);
+  return During(before, after);
+}
+
 const StreamRow kStreams[] = {
+    {"while kube-proxy changes its mode nothing serves",
+     About::kService,
+     ModeChange(Sound(), Nftables()),
+     {.sent = 99, .served_masqueraded = 59, .forwarded = 40},
+     40,
+     40},
+    {"and what it refused reaches the host",
+     About::kRefusedBoundVip,
+     ModeChange(Nftables(), Sound()),
+     {.sent = 99, .reached_host = 40},
+     40,
+     40},
+    {"a service's packets do not",
+     About::kService,
+     ModeChange(Sound(), Nftables()),
+     {.sent = 99, .served_masqueraded = 98, .reached_host = 1},
+     1,
+     0},
+    {"nor are they served with the wrong address",
+     About::kService,
+     ModeChange(Sound(), Nftables()),
+     {.sent = 99, .served = 1, .served_masqueraded = 98},
+     1,
+     0},
+    {"nor lost on the way to nftables mode",
+     About::kService,
+     ModeChange(Sound(), Nftables()),
+     {.sent = 99, .served_masqueraded = 98},
+     1,
+     0},
+    {"on the way back for 25 ms",
+     About::kService,
+     ModeChange(Nftables(), Sound()),
+     {.sent = 99, .served_masqueraded = 93},
+     6,
+     5},
+    {"martians stay out",
+     About::kMartian,
+     ModeChange(Sound(), Nftables()),
+     {.sent = 99, .reached_host = 1},
+     1,
+     0},
+    {"it is over afterwards",
+     About::kService,
+     LongAfter(ModeChange(Sound(), Nftables())),
+     {.sent = 99, .served_masqueraded = 98, .forwarded = 1},
+     1,
+     0},
+    {"chains that were left serve jump by jump",
+     About::kService,
+     StartsOverLeftChains(),
+     {.sent = 99, .served = 50, .served_masqueraded = 9, .forwarded = 40},
+     90,
+     90},
+    {"for 250 ms",
+     About::kService,
+     StartsOverLeftChains(),
+     {.sent = 99, .served = 51, .served_masqueraded = 8, .forwarded = 40},
+     91,
+     90},
     {"nobody receives what is refused", About::kRefusedBoundVip, After(Sound()), {.sent = 9}, 0, 0},
     {"a leak that nothing explains",
      About::kRefusedBoundVip,
@@ -405,6 +487,30 @@ const ErrorRow kErrors[] = {
      Errors("failed to execute iptables-restore: exit code 127: No such file or directory", ""),
      false},
 };
+
+TEST(KnownErrorTest, ExplainsAChainThatIsStillUsed) {
+  const std::string nft =
+      "nat: exit code 4: iptables-nft-restore v1.8.9 (nf_tables): \nline 84: CHAIN_DEL failed "
+      "(Device or resource busy): chain KUBE-MARK-MASQ";
+  const std::string legacy = "nat: exit code 1: ip6tables-restore: line 84 failed";
+  const auto in_both = [](const std::string& error) { return Errors(error, error); };
+  KnownError known = {
+      .because = "a fact", .busy_chain = "KUBE-MARK-MASQ", .families = {true, true}};
+  EXPECT_TRUE(Explains(known, in_both(nft)));
+  EXPECT_TRUE(Explains(known, in_both(legacy)));
+  EXPECT_FALSE(Explains(known, Errors(nft, ""))) << "IPv6 has to fail too";
+  EXPECT_FALSE(Explains(known, in_both("filter: exit code 1: iptables-restore: line 8 failed")));
+  EXPECT_FALSE(Explains(known, in_both(nft + "; nft -f: exit code 1: x")));
+  EXPECT_FALSE(Explains(known, in_both(kLocked)));
+  known.busy_chain = "KUBE-POSTROUTING";
+  EXPECT_FALSE(Explains(known, in_both(nft))) << "another chain";
+  known = {.because = "a fact",
+           .busy_chain = "KUBE-MARK-MASQ",
+           .may_succeed = true,
+           .families = {false, true}};
+  EXPECT_TRUE(Explains(known, ""));
+  EXPECT_FALSE(Explains(known, Errors(nft, "")));
+}
 
 TEST(KnownErrorTest, ExplainsThatChainInTheseFamiliesAndNothingElse) {
   for (const ErrorRow& row : kErrors) {

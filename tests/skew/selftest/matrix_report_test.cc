@@ -192,7 +192,7 @@ TEST(CellJsonTest, HoldsEveryField) {
   EXPECT_EQ(json["steps"][0]["checks"][0].size(), 6U);
   EXPECT_EQ(json["steps"][0]["checks"][0]["probe"].size(), 8U);
   EXPECT_EQ(json["steps"][0]["checks"][0]["result"].size(), 8U);
-  EXPECT_EQ(json["steps"][0]["streams"][0].size(), 7U);
+  EXPECT_EQ(json["steps"][0]["streams"][0].size(), 8U);
   EXPECT_EQ(json["steps"][0]["streams"][0]["count"].size(), 10U);
 }
 

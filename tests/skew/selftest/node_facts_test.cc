@@ -33,6 +33,16 @@ Act Retire(int minor) {
 Act Proxy(int minor) {
   return [=](FamilyFacts& facts) { ProxySyncsFully({{1, minor}}, true, facts); };
 }
+Act NftablesProxy(int minor) {
+  return [=](FamilyFacts& facts) {
+    const ProxyVersion proxy = {{1, minor}, ProxyMode::kNftables};
+    ProxyStarts(proxy, facts);
+    ProxySyncsFully(proxy, true, facts);
+  };
+}
+Act Cleanup(int minor) {
+  return [=](FamilyFacts& facts) { ProxyCleansUp({1, minor}, facts); };
+}
 Act IdleProxy(int minor) {
   return [=](FamilyFacts& facts) { ProxySyncsFully({{1, minor}}, false, facts); };
 }
@@ -255,6 +265,76 @@ const FactRow kFacts[] = {
      kRefused,
      Outcome::kReachedHost,
      "only kubelet fills it"},
+    {"nftables mode serves",
+     kV4,
+     {Kubelet(31), NftablesProxy(31)},
+     kWeb,
+     Outcome::kServedMasqueraded,
+     ""},
+    {"and refuses", kV6, {Kubelet(31), NftablesProxy(31)}, kRouted, Outcome::kDropped, ""},
+    {"not at localhost, which no version says it does",
+     kV4,
+     {Kubelet(31), NftablesProxy(31)},
+     "localhost-node-port",
+     Outcome::kReachedHost,
+     ""},
+    {"after a flush of iptables too",
+     kV4,
+     {Kubelet(31), NftablesProxy(31), Flushed},
+     kRefused,
+     Outcome::kDropped,
+     ""},
+    {"it replaces iptables mode",
+     kV4,
+     {Kubelet(31), Proxy(31), NftablesProxy(31)},
+     kLocal,
+     Outcome::kDropped,
+     ""},
+    {"and masquerades what a chain that is used marks",
+     kV4,
+     {Kubelet(34), Proxy(34), Users(), NftablesProxy(34)},
+     "user-of-mark-masq",
+     Outcome::kServedMasqueraded,
+     ""},
+    {"iptables mode replaces it",
+     kV4,
+     {Kubelet(31), NftablesProxy(31),
+      [](FamilyFacts& facts) {
+        ProxyStarts({{1, 31}}, facts);
+      }},
+     kWeb,
+     Outcome::kForwarded,
+     "kube-proxy's nat rules do not stand"},
+    {"--cleanup ends all services",
+     kV4,
+     {Kubelet(31), Proxy(31), Cleanup(31)},
+     kWeb,
+     Outcome::kForwarded,
+     "--cleanup has removed"},
+    {"of nftables mode too",
+     kV4,
+     {Kubelet(36), NftablesProxy(36), Cleanup(36)},
+     kRefused,
+     Outcome::kReachedHost,
+     "--cleanup has removed"},
+    {"and the masquerade that kubelet shares",
+     kV4,
+     {Kubelet(26), Proxy(31), Users(), Cleanup(31)},
+     "user-of-mark-masq",
+     Outcome::kServed,
+     "shares with it"},
+    {"which the agent puts back",
+     kV4,
+     {Agent(26), Proxy(31), Users(), Cleanup(31), Agent(26)},
+     "user-of-mark-masq",
+     Outcome::kServedMasqueraded,
+     ""},
+    {"not the martian rule",
+     kV4,
+     {Kubelet(31), Proxy(31), Cleanup(31)},
+     "martian",
+     Outcome::kDropped,
+     ""},
     {"Nothing is left after a flush",
      kV4,
      {Kubelet(24), Proxy(24), Flushed},

@@ -239,7 +239,8 @@ CellReport CellWithEveryField() {
                    .rule = "none may reach the host",
                    .bad = 6,
                    .allowed = 7,
-                   .because = "an old kubelet"}};
+                   .because = "an old kubelet",
+                   .while_proxy_away = {Outcome::kForwarded}}};
   step.checks[0].probe = {"martian/udp/ipv6",
                           ProbeKind::kMartian,
                           IpFamily::kIpv6,

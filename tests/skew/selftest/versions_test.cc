@@ -135,7 +135,10 @@ TEST(ProxyVersionTest, IsOfAGenerationOfItsMode) {
   EXPECT_EQ(ToString(GenerationOf(ProxyVersion{kNewest})), "1.34");
   EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 24}})), "1.24");
   EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 24}, ProxyMode::kIpvs})), "1.21 ipvs");
-  EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 33}, ProxyMode::kNftables})), "1.29 nftables");
+  EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 32}, ProxyMode::kNftables})), "1.29 nftables");
+  EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 33}, ProxyMode::kNftables})), "1.33 nftables");
+  EXPECT_EQ(ToString(GenerationOf(ProxyVersion{{1, 35}, ProxyMode::kNftables})), "1.34 nftables");
+  EXPECT_EQ(ToString(GenerationOf(ProxyVersion{kNewest, ProxyMode::kNftables})), "1.36 nftables");
 }
 
 }  // namespace

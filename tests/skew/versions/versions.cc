@@ -94,7 +94,8 @@ ProxyVersion GenerationOf(const ProxyVersion& proxy) {
       break;
   }
   // Older ones do not have the mode.
-  return {{1, RowOf(Trait::kNftablesMode).first}, proxy.mode};
+  const Version first = {1, RowOf(Trait::kNftablesMode).first};
+  return {FirstLike(Component::kNftablesProxy, std::max(proxy.version, first)), proxy.mode};
 }
 
 SkewVerdict IsAllowed(Version kubelet, Version proxy) {
