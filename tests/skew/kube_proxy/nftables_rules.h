@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/kube_proxy/nftables_rules.h
-//
 // What kube-proxy's nftables mode gives to `nft -f`: its own table `kube-proxy` in each family. It
 // is compared with captures of 1.31 to 1.36 (tests/skew/kube_proxy/testdata/README.md).
 #ifndef KIPT_TESTS_SKEW_KUBE_PROXY_NFTABLES_RULES_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/kube_proxy/nftables_table.h
-//
 // The table of kube-proxy's nftables mode without its services, and the words of its rules.
 #ifndef KIPT_TESTS_SKEW_KUBE_PROXY_NFTABLES_TABLE_H_
 #define KIPT_TESTS_SKEW_KUBE_PROXY_NFTABLES_TABLE_H_

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File: tests/skew/probes/hook_counters.h
-//
 // The proof that nftables rules without counters dropped a packet: it was counted before their
 // hook, and not after. For kube-proxy's nftables mode.
 #ifndef KIPT_TESTS_SKEW_PROBES_HOOK_COUNTERS_H_
