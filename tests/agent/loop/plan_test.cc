@@ -62,7 +62,7 @@ TEST(CompareTest, ACleanupIsWhereOnlyTheJumpToKubePostroutingIsMissingOfNat) {
     Observed node = Made(input);
     node.Chain(Nat("KUBE-SERVICES"));
     row.prepare(node);
-    const Plan plan = Compare(input, {}, {node.snapshot(), {}});
+    const Plan plan = Compare(input, {}, node.snapshot());
     EXPECT_EQ(plan.in_cleanup,
               row.in_cleanup ? std::vector<Family>{Family::kIPv4} : std::vector<Family>())
         << row.name;
