@@ -283,9 +283,7 @@ void Agent::NoteDamage(Round& round, SteadyTime noticed, SteadyTime ended) {
       items.push_back(ItemOf(change.operation));
     }
   }
-  std::vector<ForeignJump> before = foreign_jumps_;
-  // Where nothing could be read, the next check is compared with the last that succeeded.
-  if (report.status.ok()) foreign_jumps_ = report.plan.foreign_jumps;
+  std::vector<ForeignJump> before = std::exchange(foreign_jumps_, report.plan.foreign_jumps);
   if (damage.empty()) return;
   // The current state of a family that failed may be unknown.
   std::erase_if(before, [&](const ForeignJump& jump) {

@@ -67,18 +67,6 @@ TEST_F(AgentTest, JumpsOfAFamilyThatFailedAreNotCalledLost) {
   EXPECT_THAT(rounds_.back().incident->lost_jumps, IsEmpty());
 }
 
-TEST_F(AgentTest, JumpsThatWereLostWhileNothingCouldBeReadAreTold) {
-  kernel_.AppendRule(Nat("PREROUTING"), JumpTo("CNI-HOSTPORT-DNAT"));
-  Start(Mode::kLegacy);
-  ASSERT_TRUE(TurnUntilRounds(1));
-  kernel_.FailNextRead(absl::InternalError("cut off"));
-  kernel_.Clear();
-  ASSERT_TRUE(TurnUntil([&] { return agent_->state().incidents == 1; }));
-  EXPECT_FALSE(rounds_[1].report.status.ok());
-  EXPECT_THAT(rounds_.back().incident->lost_jumps,
-              ElementsAre(ForeignJump{Nat("PREROUTING"), "CNI-HOSTPORT-DNAT"}));
-}
-
 TEST_F(AgentTest, WhatOneFamilyGotInARoundThatFailedForTheOtherIsAnIncident) {
   FamilyRefusal refusal{.family = Family::kIPv6, .refusing = false};
   door_ = [&] { return std::make_unique<RefusesFamily>(&kernel_, &refusal); };

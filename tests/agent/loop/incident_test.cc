@@ -96,13 +96,14 @@ TEST(IncidentTest, TheLineTellsWhatWhoHowLongAndWhatElseIsGone) {
       .latency = absl::Microseconds(12345),
       .applying = absl::Microseconds(12000)};
   const std::string repaired =
-      "Repaired in 12345 us (writing 12000 us) what was damaged by iptables-restor (PID 4242; "
+      "Repaired in 12345 us (writing 12000 us) damage by iptables-restor (PID 4242; "
       "started by firewalld, PID 4200): ip filter jump_missing \"-A INPUT -j KUBE-FIREWALL\"";
   EXPECT_EQ(ToString(incident), repaired);
   incident.lost_jumps = {{Nat("PREROUTING"), "CNI-HOSTPORT-DNAT"}};
-  EXPECT_EQ(ToString(incident), repaired +
-                                    "; gone with it, and broken until their owners put them back: "
-                                    "ip nat PREROUTING -> CNI-HOSTPORT-DNAT");
+  EXPECT_EQ(ToString(incident),
+            repaired +
+                "; removed with it, and missing until their owners restore them: "
+                "ip nat PREROUTING -> CNI-HOSTPORT-DNAT");
 }
 
 TEST(IncidentTest, KindsTriggersAndPhasesHaveNames) {
