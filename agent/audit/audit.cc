@@ -69,8 +69,7 @@ void SurveyLegacy(const ModeSources& sources, NodeView& view) {
     const auto names = IptablesLegacyTableNames(family, sources);
     has_tables = has_tables || (names.ok() && !names->empty());
     if (!names.ok() && !absl::IsUnavailable(names.status())) {
-      AddProblem(view,
-                 absl::StrCat("iptables-iptables-legacy tables of ", netlink::FamilyName(family)),
+      AddProblem(view, absl::StrCat("iptables-legacy tables of ", netlink::FamilyName(family)),
                  names.status());
     }
   }
