@@ -115,6 +115,16 @@ void ExplainByFacts(const StreamMoment& moment, const StreamQuestion& question,
   }
 }
 
+// A packet may take nat's first hook by the rules before the step, and its last one by those after.
+void ExplainBetweenHooks(const StreamMoment& moment, const StreamQuestion& question,
+                         StreamCheck& check) {
+  const Expectation before = ExpectStream(moment.before, question);
+  const Expectation after = ExpectStream(moment.after, question);
+  if (question.about != About::kService || !before.Sound() || after.Sound()) return;
+  if (after.expected == Outcome::kServed) return;
+  check.allowed += std::min<uint64_t>(check.count.served, 1);
+}
+
 // In between there is no kube-proxy: who is served, or refused, goes on as without services.
 void ExplainByModeChange(const StreamMoment& moment, const StreamQuestion& question,
                          StreamCheck& check) {
@@ -223,6 +233,7 @@ StreamCheck JudgeStream(const StreamMoment& moment, const StreamQuestion& questi
   check.sound = ExpectStream(moment.after, question).sound;
   check.bad = count.sent - PacketsWith(count, check.sound);
   ExplainByFacts(moment, question, check);
+  if (!moment.afterwards) ExplainBetweenHooks(moment, question, check);
   if (!moment.afterwards) ExplainByJumps(moment, question, check);
   if (check.because.empty() && !moment.afterwards) ExplainByAct(moment, question, check);
   return check;
