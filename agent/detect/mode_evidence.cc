@@ -180,6 +180,18 @@ absl::StatusOr<std::vector<std::string>> IptablesLegacyTableNames(Family family,
   return std::vector<std::string>();
 }
 
+bool HasIptablesLegacyTables(const ModeSources& sources, std::vector<absl::Status>& unknown) {
+  bool any = false;
+  for (const Family family : netlink::kFamilies) {
+    const auto names = IptablesLegacyTableNames(family, sources);
+    any |= names.ok() && !names->empty();
+    if (names.ok() || absl::IsUnavailable(names.status())) continue;
+    unknown.emplace_back(names.status().code(),
+                         absl::StrCat(netlink::FamilyName(family), ": ", names.status().message()));
+  }
+  return any;
+}
+
 ModeQuestion GatherEvidence(Family family, std::optional<IptablesMode> flag,
                             const ModeSources& sources, Thoroughness thoroughness) {
   ModeQuestion question = {.family = family, .flag = flag};
