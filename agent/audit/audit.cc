@@ -17,7 +17,6 @@
 namespace kipt::agent {
 namespace {
 
-using netlink::Family;
 using netlink::Survey;
 
 // In the order of the enumeration.

@@ -16,7 +16,6 @@ namespace {
 
 using netlink::ChainId;
 using netlink::Family;
-using netlink::ObservedChain;
 using netlink::ObservedRule;
 using netlink::Table;
 
