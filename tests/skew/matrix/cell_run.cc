@@ -143,7 +143,7 @@ KnownError CellRun::FactsOfStart() {
   for (size_t family = 0; family < facts_.size(); ++family) {
     left.families[family] = !ProxyStarts(proxy_version_, facts_[family]);
   }
-  const KnownError known = FactsOfFullSync();
+  KnownError known = FactsOfFullSync();
   if (known.MustFail()) return known;
   return left.MustFail() ? left : shared;
 }
