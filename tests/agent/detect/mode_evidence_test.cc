@@ -35,6 +35,7 @@ using netlink::ListedChain;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 constexpr auto kV4 = Family::kIPv4;
 
@@ -213,6 +214,44 @@ TEST_F(ModeEvidenceTest, EachFamilyIsRecognisedByItsOwnSymbol) {
     EXPECT_THAT(IptablesLegacyTableNames(ipv4 ? Family::kIPv6 : Family::kIPv4, sources_),
                 IsOkAndHolds(IsEmpty()));
   }
+}
+
+TEST_F(ModeEvidenceTest, TablesOfAnyFamilyCountAndUnreadableFamiliesAreReported) {
+  struct TablesRow {
+    std::string name;
+    // Nothing: the file is missing, although the module is loaded.
+    std::optional<std::string> ipv4;
+    std::optional<std::string> ipv6;
+    bool any;
+    size_t unknown;
+  };
+  const TablesRow rows[] = {
+      {"no tables", "", "", false, 0},
+      {"tables of IPv4", "nat\n", "", true, 0},
+      {"tables of IPv6", "", "nat\n", true, 0},
+      {"tables of both", "nat\n", "nat\n", true, 0},
+      {"tables of IPv4, and IPv6 is unreadable", "nat\n", std::nullopt, true, 1},
+      {"tables of IPv6, and IPv4 is unreadable", std::nullopt, "nat\n", true, 1},
+      {"both are unreadable", std::nullopt, std::nullopt, false, 2},
+  };
+  tree_.Write("modules", "ip_tables 1 - Live 0x0\nip6_tables 1 - Live 0x0\n");
+  for (const TablesRow& row : rows) {
+    SCOPED_TRACE(row.name);
+    tree_.Remove("ip_tables_names");
+    tree_.Remove("ip6_tables_names");
+    if (row.ipv4) tree_.Write("ip_tables_names", *row.ipv4);
+    if (row.ipv6) tree_.Write("ip6_tables_names", *row.ipv6);
+    std::vector<absl::Status> unknown;
+    EXPECT_EQ(HasIptablesLegacyTables(sources_, unknown), row.any);
+    EXPECT_THAT(unknown, SizeIs(row.unknown));
+    for (const absl::Status& status : unknown) {
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnknown, HasSubstr("is /proc mounted?")));
+    }
+  }
+  tree_.Remove("modules");
+  std::vector<absl::Status> unknown;
+  EXPECT_FALSE(HasIptablesLegacyTables(sources_, unknown)) << "a kernel without iptables-legacy";
+  EXPECT_THAT(unknown, IsEmpty());
 }
 
 // ---- nft: nothing is asked that would load it ----
