@@ -190,9 +190,10 @@ ExitOrError RunAudit(const Flags& flags, const Node& node) {
   }
   const AuditReport report = Audit(
       views, {.bits = node.config().bits, .mode = node.config().mode, .allow = *std::move(allow)});
-  std::cout << (flags.output == OutputFormat::kJson  ? AuditJson(report)
-                : flags.output == OutputFormat::kDot ? AuditDot(views.front(), report)
-                                                     : AuditText(report));
+  std::cout << Colored(UsesColors(flags), ColoredText::kAudit,
+                       flags.output == OutputFormat::kJson  ? AuditJson(report)
+                       : flags.output == OutputFormat::kDot ? AuditDot(views.front(), report)
+                                                            : AuditText(report));
   return AuditExitNeedsAttention(report) ? kExitDifferences : kExitOk;
 }
 
@@ -240,8 +241,9 @@ int RunExplain(const std::string& chain, const Flags& flags, const Node& node) {
   if (explanations.empty()) {
     return Fail(first_error, absl::IsInvalidArgument(first_error) ? kExitUsage : kExitFailed);
   }
-  std::cout << (json ? absl::StrCat("[", absl::StrJoin(explanations, ","), "]\n")
-                     : absl::StrJoin(explanations, "\n"));
+  std::cout << Colored(UsesColors(flags), ColoredText::kExplain,
+                       json ? absl::StrCat("[", absl::StrJoin(explanations, ","), "]\n")
+                            : absl::StrJoin(explanations, "\n"));
   return kExitOk;
 }
 
@@ -281,6 +283,7 @@ ExitOrError Run(const CommandLine& command_line, const Config& config) {
                      .backend = **backend,
                      .node = node.Questions(errand),
                      .format = flags.output,
+                     .color = UsesColors(flags),
                      .yes = flags.yes,
                      .out = std::cout,
                      .err = std::cerr});

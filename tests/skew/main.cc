@@ -106,7 +106,7 @@ int Run(const Options& options, const Choice& choice) {
       cells, options.jobs, kCellDeadline,
       [&options](const Cell& cell) { return RunCell(cell, options.harness); },
       [&](const CellReport& cell) {
-        std::cout << ProgressLine(cell, ++finished, static_cast<int>(cells.size()), options.colour)
+        std::cout << ProgressLine(cell, ++finished, static_cast<int>(cells.size()), options.color)
                   << "\n"
                   << std::flush;
       });
@@ -114,7 +114,7 @@ int Run(const Options& options, const Choice& choice) {
   Comparison comparison = CompareWithKubelet(report.cells, options.harness.stream_rate);
   report.compared = comparison.compared;
   report.problems = std::move(comparison.worse);
-  std::cout << "\n" << MatrixText(report, options.colour);
+  std::cout << "\n" << MatrixText(report, options.color);
   status = WriteFile(options.json_file, MatrixJson(report));
   status.Update(WriteFile(options.junit_file, MatrixJunit(report)));
   status.Update(WriteFile(options.html_file, MatrixHtml(report)));

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/skew/options.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <exception>
 #include <filesystem>
@@ -19,6 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "agent/commands.h"
 #include "agent/config/completion.h"
 #include "featuregates/known_features.h"
 #include "tests/skew/completion.h"
@@ -34,7 +33,7 @@ constexpr char kDefaultCommand[] = "run";
 struct Words {
   std::string paths;
   std::string stale_chains = "retire";
-  std::string colour = "auto";
+  std::string color = "auto";
   std::string from;
   std::string to;
   std::string proxy;
@@ -169,7 +168,9 @@ void AddRunFlags(CLI::App& app, Options& options, Words& words) {
       ->type_name("file");
   app.add_option("--html", options.html_file, "Writes the report there, as one page.")
       ->type_name("file");
-  app.add_option("--colour", words.colour, "auto, always or never. (default auto)")
+  app.add_option("--color,--colour", words.color,
+                 "auto, always or never. auto colours on a terminal, unless NO_COLOR is set or "
+                 "TERM is dumb. (default auto)")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->type_name("string");
 }
@@ -256,7 +257,7 @@ absl::Status Finish(const std::string& program, const Words& words, Options& opt
   if (!paths.ok()) return paths.status();
   options.paths = *std::move(paths);
   options.harness.retire = words.stale_chains == "retire";
-  options.colour = words.colour == "always" || (words.colour == "auto" && isatty(1) == 1);
+  options.color = agent::UsesColors({.color = words.color});
   if (options.jobs == 0) {
     options.jobs = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   }

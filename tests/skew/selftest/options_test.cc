@@ -46,6 +46,13 @@ TEST(OptionsTest, TakeTheFlagsOfRunWithAndWithoutItsName) {
   }
 }
 
+TEST(OptionsTest, TakeColoursUnderBothNames) {
+  for (const char* flag : {"--color", "--colour"}) {
+    EXPECT_TRUE(Parsed({flag, "always"}).color) << flag;
+    EXPECT_FALSE(Parsed({flag, "never"}).color) << flag;
+  }
+}
+
 TEST(OptionsTest, TakeAnUpgrade) {
   const Options options =
       Parsed({"advise", "--from", "1.24", "--to=1.27", "--proxy=1.25", "--live"});
