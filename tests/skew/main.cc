@@ -75,11 +75,11 @@ absl::Status WriteFile(const std::string& path, const std::string& text) {
 absl::Status CanRun(const Options& options, const std::vector<Cell>& cells) {
   if (geteuid() != 0) {
     return absl::PermissionDeniedError(
-        "run this as root: it makes network namespaces, and touches nothing outside of them");
+        "run this as root: it makes network namespaces and changes nothing outside them");
   }
   if (access(options.harness.agent_program.c_str(), X_OK) != 0) {
     return absl::NotFoundError(absl::StrCat("there is no program ", options.harness.agent_program,
-                                            "; say with --agent where kube-iptables-agent is"));
+                                            "; name kube-iptables-agent with --agent=FILE"));
   }
   absl::Status programs = HasPrograms(cells, options.harness.chroot_dir, CanRunHere);
   if (!programs.ok()) return programs;

@@ -54,7 +54,7 @@ function streamFacts(stream) {
   const fates = [
     [stream.served, 'served'], [stream.masqueraded, 'served, masqueraded'],
     [stream.reachedHost, 'reached a program on the node'], [stream.forwarded, 'reached the next hop'],
-    [stream.other, 'served, seen from another address'], [stream.nobody, 'received by nobody'],
+    [stream.other, 'served, seen from another address'], [stream.nobody, 'not received'],
   ];
   return `${plural(stream.sent, 'packet')}: ` +
       fates.filter(([count]) => count > 0).map(([count, fate]) => `${count} ${fate}`).join(', ') +
@@ -211,7 +211,7 @@ function stepItem(data, cells, at) {
         groups.length > 0 ? element('p', {class: 'columns', 'aria-hidden': 'true'},
             ['packets', 'sound would be', 'with kubelet', 'with the agent'].map((name) => element('span', {}, name))) : null,
         groups.map(groupItem),
-        questions.length === 0 ? element('p', {class: 'quiet'}, 'Nothing was asked at this step.') : null,
+        questions.length === 0 ? element('p', {class: 'quiet'}, 'This step has no checks and no streams.') : null,
         element('div', {class: 'folds'}, soundItems(questions),
             done.length > 0 ? later({}, 'What they did', () => element('div', {class: 'sides facts'},
                 ACTORS.map((actor) => element('div', {class: 'side ' + actor}, element('ul', {},
@@ -270,7 +270,7 @@ function cellPanel(data, pair, heading, close) {
       any.about ? element('p', {class: 'about'}, 'Why this cell: ', any.about, '.') : null,
       element('p', {class: 'compared ' + (compared ? compared.better : '')}, compared ? compared.text : only),
       there.filter((actor) => cells[actor].verdict === 3).map((actor) => element('p', {class: 'error s2'},
-          `The node ${WITH[actor]} could not be run: `, cells[actor].problem || 'it asked nothing.')),
+          `The node ${WITH[actor]} could not be run: `, cells[actor].problem || 'it has no checks and no streams.')),
       reasonsTable(data, cells), steps.map((at) => stepItem(data, cells, at)),
       element('footer', {class: 'quiet'},
           any.standsFor.length > 0 ? element('p', {}, 'It stands for ' + any.standsFor.join('; ') + '.') : null,
