@@ -239,9 +239,12 @@ HttpReply Endpoints::Inspect(const HttpRequest& request) const {
   if (request.path == "/metrics") {
     return {.content_type = kMetricsContentType, .body = setup_.metrics()};
   }
-  const std::lock_guard<std::mutex> lock(mutex_);
+  std::unique_lock<std::mutex> lock(mutex_);
   if (request.path == "/statusz") {
-    return {.body = StatuszText(state_, setup_.version, setup_.now())};
+    // A copy, so that Publish need not wait while it is formatted.
+    const AgentState state = state_;
+    lock.unlock();
+    return {.body = StatuszText(state, setup_.version, setup_.now())};
   }
   if (request.path == "/flagz") return {.body = FlagzText(setup_.flags)};
   if (request.path == "/configz") {
@@ -305,17 +308,19 @@ void ServedAddresses::Serve() {
                      absl::StrCat("Listening on http://", slot.server->address()));
   }
   if (problem().empty()) return;
-  EventLoop::SourceOrError timer = loop_.AddTimer([this] {
-    const std::string before = problem();
-    Listen({});
-    Serve();
-    if (problem() != before) handlers_.changed();
-  });
-  absl::Status status = timer.status();
-  if (status.ok()) {
-    timer_ = *std::move(timer);
-    status = timer_->FireAfter(kListenAgainAfter);
+  absl::Status status;
+  // Not again, as its own handler comes here.
+  if (timer_ == nullptr) {
+    EventLoop::SourceOrError timer = loop_.AddTimer([this] {
+      const std::string before = problem();
+      Listen({});
+      Serve();
+      if (problem() != before) handlers_.changed();
+    });
+    status = timer.status();
+    if (timer.ok()) timer_ = *std::move(timer);
   }
+  if (status.ok()) status = timer_->FireAfter(kListenAgainAfter);
   if (!status.ok()) Warn(absl::StrCat("Addresses are not retried: ", status.message()));
 }
 

@@ -5,10 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <functional>
+#include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -87,12 +91,17 @@ class EndpointsTest : public ::testing::Test {
     Endpoints::Setup setup{.version = "0.1.0", .flags = {}, .config = MakeConfig(), .metrics = [] {
                              return std::string("some_metric 1\n");
                            }};
-    setup.now = [this] { return time_.now; };
+    setup.now = [this] {
+      at_now_();
+      return time_.now;
+    };
     setup.steady_now = [this] { return time_.steady; };
     return std::make_unique<Endpoints>(std::move(setup), std::move(state));
   }
 
   Time time_;
+  // Called while /statusz is formatted.
+  std::function<void()> at_now_ = [] {};
 };
 
 // ---- health ----
@@ -411,6 +420,25 @@ TEST_F(EndpointsTest, StatuszIsShortWhereNothingIsWrong) {
       "rule, none is needed, 0 dropped since the start\nConfiguration: as on disk\n\nFamilies:\n  "
       "ip: in place since 2026-01-31T23:59:58Z\n  ip6: in place since "
       "2026-01-31T23:59:58Z\n\nFindings: 0\n\nFights: 0\n\nStale, and kept: 0\n\nIncidents: 0\n");
+}
+
+TEST_F(EndpointsTest, TheLoopNeedNotWaitWhileStatuszIsFormatted) {
+  const std::unique_ptr<Endpoints> endpoints = Make(Fine());
+  std::thread loop;
+  std::promise<void> published;
+  std::future_status seen = std::future_status::deferred;
+  std::atomic<bool> begun = false;
+  at_now_ = [&] {
+    if (begun.exchange(true)) return;
+    loop = std::thread([&] {
+      endpoints->Publish(Fine());
+      published.set_value();
+    });
+    seen = published.get_future().wait_for(std::chrono::seconds(5));
+  };
+  endpoints->Inspect({"/statusz"});
+  loop.join();
+  EXPECT_EQ(seen, std::future_status::ready);
 }
 
 TEST_F(EndpointsTest, StatuszSaysWhatIsKnownOfEachPart) {
