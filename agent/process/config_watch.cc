@@ -3,8 +3,6 @@
 
 #include <sys/stat.h>
 
-#include <cerrno>
-
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
@@ -12,16 +10,13 @@ namespace kipt::agent {
 namespace {
 
 // Writing a file begins with IN_CREATE and ends with IN_CLOSE_WRITE. Links, directories and a
-// second name for a file only have IN_CREATE.
-constexpr uint32_t kNameEvents = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO |
-                                 IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR | IN_MASK_ADD;
-constexpr uint32_t kFileEvents = IN_CLOSE_WRITE | IN_DELETE_SELF | IN_MOVE_SELF | IN_MASK_ADD;
+// second name for a file only have IN_CREATE. IN_MOVE_SELF: the directory above may be unreadable.
+// The end of a watched file or directory is IN_IGNORED, which is always sent.
+constexpr uint32_t kFileEvents = IN_CLOSE_WRITE | IN_MOVE_SELF;
+constexpr uint32_t kNameEvents = kFileEvents | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO;
 
 // File times advance with the kernel's tick, 1 to 10 ms (since Linux 6.13 some are finer).
 constexpr absl::Duration kTick = absl::Milliseconds(20);
-
-// In place of the number of a watch.
-constexpr int kUnreadable = -1;
 
 }  // namespace
 
@@ -54,15 +49,13 @@ absl::StatusOr<bool> ConfigWatch::Drain() {
 
 // Whether the event concerns the way to the file.
 bool ConfigWatch::Notice(const inotify_event& event) {
-  if ((event.mask & IN_Q_OVERFLOW) != 0) {
+  if (event.wd == -1) {  // events were lost
     unfinished_.clear();
     return true;
   }
   const Entry entry(event.wd, NameOf(event));
   if (!way_.watched.contains(entry)) return false;
-  if (event.wd == way_.content) {
-    if (way_.file) unfinished_.erase(*way_.file);
-  } else if ((event.mask & IN_CREATE) != 0 && (event.mask & IN_ISDIR) == 0) {
+  if (event.mask == IN_CREATE) {  // with IN_ISDIR for a directory
     unfinished_.insert(entry);
   } else {
     unfinished_.erase(entry);
@@ -74,21 +67,18 @@ bool ConfigWatch::Notice(const inotify_event& event) {
 absl::StatusOr<WalkedPath> ConfigWatch::WatchDirectories(Way& way) {
   absl::Status status;
   bool begun = false;
-  WalkedPath walked =
-      WalkPath("/", path_, [&](const OwnedFd& directory, const std::string& name, bool last) {
-        begun = true;
-        way.file.reset();
-        if (name == "..") return true;
-        const absl::StatusOr<int> watch =
-            Watch(directory, last ? kNameEvents | IN_CLOSE_WRITE : kNameEvents);
-        status = watch.status();
-        if (!watch.ok()) return false;
-        way.blind = *watch == kUnreadable;
-        if (way.blind) return true;
-        way.watched.insert({{*watch, ""}, {*watch, name}});
-        way.file.emplace(*watch, name);
-        return true;
-      });
+  WalkedPath walked = WalkPath("/", path_, [&](const OwnedFd& directory, const std::string& name) {
+    begun = true;
+    const absl::StatusOr<int> watch = Watch(directory, kNameEvents);
+    way.blind = absl::IsPermissionDenied(watch.status());
+    if (watch.ok()) {
+      way.watched.insert({{*watch, ""}, {*watch, name}});
+      way.file.emplace(*watch, name);
+    } else if (!way.blind) {
+      status = watch.status();
+    }
+    return status.ok();
+  });
   if (!status.ok()) return status;
   if (begun || walked.error == 0) return walked;
   return absl::ErrnoToStatus(walked.error, absl::StrCat("searching for ", path_));
@@ -99,16 +89,15 @@ absl::StatusOr<ConfigWatch::Identity> ConfigWatch::Arm() {
   Way way;
   const absl::StatusOr<WalkedPath> walked = WatchDirectories(way);
   if (!walked.ok()) return walked.status();
-  int error = walked->error;
-  struct stat about = {};
-  if (error == 0 && fstat(walked->file.get(), &about) != 0) error = errno;
+  struct stat about = {};  // stays empty without a file
+  fstat(walked->file.get(), &about);
   if (S_ISREG(about.st_mode)) {
     const absl::StatusOr<int> watch = Watch(walked->file, kFileEvents);
-    if (!watch.ok()) return watch.status();
-    if (*watch != kUnreadable) {
+    if (watch.ok()) {
       way.watched.emplace(*watch, "");
-      way.content = *watch;
       way.blind = false;
+    } else if (!absl::IsPermissionDenied(watch.status())) {
+      return watch.status();
     }
   }
   if (way.blind) {
@@ -120,7 +109,7 @@ absl::StatusOr<ConfigWatch::Identity> ConfigWatch::Arm() {
     if (entry.second.empty() && !way.watched.contains(entry)) inotify_.GiveUp(entry.first);
   }
   way_ = std::move(way);
-  return Identity{.error = error,
+  return Identity{.error = walked->error,
                   .device = about.st_dev,
                   .inode = about.st_ino,
                   .size = about.st_size,
@@ -128,17 +117,14 @@ absl::StatusOr<ConfigWatch::Identity> ConfigWatch::Arm() {
                   .changed = absl::TimeFromTimespec(about.st_ctim)};
 }
 
-// The number of the watch, or kUnreadable.
 absl::StatusOr<int> ConfigWatch::Watch(const OwnedFd& what, uint32_t events) {
-  absl::StatusOr<int> watch = inotify_.Watch(absl::StrCat("/proc/self/fd/", what.get()), events);
-  if (absl::IsPermissionDenied(watch.status())) return kUnreadable;
-  return watch;
+  return inotify_.Watch(absl::StrCat("/proc/self/fd/", what.get()), events);
 }
 
 void ConfigWatch::Remember(const Identity& identity) {
   last_ = identity;
   const absl::Duration age = absl::Now() - identity.changed;
-  last_was_fresh_ = identity.error == 0 && absl::AbsDuration(age) < kTick;
+  last_was_fresh_ = absl::AbsDuration(age) < kTick;
 }
 
 }  // namespace kipt::agent

@@ -35,10 +35,11 @@ class ConfigWatch {
   // Readable while there are events, including those of other names in the watched directories.
   int fd() const { return inotify_.fd(); }
 
-  // Empties the queue without blocking. Returns whether LoadConfig could read something else than
-  // when this last returned true, or at Create. Not true for a half-written file, except in a new
-  // directory, where the end of the write returns true again. True also if an editor has renamed
-  // the old file away: wait a tenth of a second before treating the file as removed.
+  // Takes queued events without blocking; fd() stays readable while there are more. Returns whether
+  // LoadConfig could read something else than when this last returned true, or at Create. Not true
+  // for a half-written file, except in a new directory, where the end of the write returns true
+  // again. True also if an editor has renamed the old file away: wait a tenth of a second before
+  // treating the file as removed.
   //
   // Errors are Create's; the watch is then useless.
   absl::StatusOr<bool> Drain();
@@ -60,8 +61,8 @@ class ConfigWatch {
   // The way to the file.
   struct Way {
     std::set<Entry> watched;
-    std::optional<int> content;  // the watch of the file itself
-    // The file's only name. Empty: it is missing, no regular file, or has several.
+    // The file's only name, or that of its unreadable directory. Empty: it is missing, no regular
+    // file, or has several.
     std::optional<Entry> file;
     // Neither the last directory nor the file can be read.
     bool blind = false;

@@ -35,7 +35,7 @@ class Walk {
       std::string name = std::move(ahead_.front());
       ahead_.pop_front();
       if (name == ".") continue;
-      if (before_ != nullptr && !before_(fds_.back(), name, ahead_.empty())) {
+      if (before_ != nullptr && !before_(fds_.back(), name)) {
         result_.error = ECANCELED;
       } else if (name != "..") {
         Enter(std::move(name));
@@ -43,7 +43,7 @@ class Walk {
         names_.pop_back();
         fds_.pop_back();
       } else if (!in_root_) {
-        Arrive(OwnedFd(openat(fds_.back().get(), "..", O_PATH | O_DIRECTORY | O_CLOEXEC)));
+        Arrive(OwnedFd(openat(fds_.back().get(), "..", O_PATH | O_CLOEXEC)));
       }
     }
     if (result_.error != 0) return std::move(result_);
@@ -98,8 +98,8 @@ class Walk {
   void Follow(const OwnedFd& link, const std::string& name) {
     std::array<char, PATH_MAX> target;
     const ssize_t size = readlinkat(link.get(), "", target.data(), target.size());
-    if (size < 0 || ++links_ > kMostLinks) {
-      result_.error = size < 0 ? errno : ELOOP;
+    if (size == -1 || ++links_ > kMostLinks) {
+      result_.error = size == -1 ? errno : ELOOP;
       return;
     }
     const std::string path(target.data(), static_cast<size_t>(size));
@@ -125,6 +125,14 @@ class Walk {
 
 std::string ProcPath(const OwnedFd& fd) { return absl::StrCat("/proc/self/fd/", fd.get()); }
 
+// `shown` appears in messages.
+absl::StatusOr<std::string> ReadFileAs(const std::string& shown, const std::string& path,
+                                       size_t most) {
+  const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file.valid()) return ReadFailure(errno, shown);
+  return ReadToEnd(file.get(), shown, most);
+}
+
 }  // namespace
 
 absl::Status ReadFailure(int error, absl::string_view path) {
@@ -147,9 +155,7 @@ absl::StatusOr<std::string> ReadToEnd(int fd, const std::string& name, size_t mo
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t most) {
-  const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!file.valid()) return ReadFailure(errno, path);
-  return ReadToEnd(file.get(), path, most);
+  return ReadFileAs(path, path, most);
 }
 
 int ListDirectory(const std::string& path, std::vector<std::string>& names) {
@@ -185,9 +191,7 @@ absl::StatusOr<std::string> NodeFiles::Read(const std::string& path, size_t most
   if (!S_ISREG(about.st_mode)) {
     return absl::FailedPreconditionError(absl::StrCat(shown, " is no regular file"));
   }
-  const OwnedFd file(open(ProcPath(located.file).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file.valid()) return ReadFailure(errno, shown);
-  absl::StatusOr<std::string> text = ReadToEnd(file.get(), shown, most_bytes);
+  absl::StatusOr<std::string> text = ReadFileAs(shown, ProcPath(located.file), most_bytes);
   if (absl::IsResourceExhausted(text.status())) {
     return absl::ResourceExhaustedError(
         absl::StrCat(shown, " is larger than ", most_bytes >> 20, " MiB"));
@@ -223,7 +227,7 @@ absl::StatusOr<Inotify> Inotify::Create() {
 
 absl::StatusOr<int> Inotify::Watch(const std::string& path, uint32_t mask) {
   const int watch = inotify_add_watch(fd_.get(), path.c_str(), mask);
-  if (watch >= 0) return watch;
+  if (watch != -1) return watch;
   const int error = errno;
   return absl::ErrnoToStatus(
       error,
@@ -236,20 +240,16 @@ absl::StatusOr<int> Inotify::Watch(const std::string& path, uint32_t mask) {
 void Inotify::GiveUp(int watch) { inotify_rm_watch(fd_.get(), watch); }
 
 absl::Status Inotify::Take(absl::FunctionRef<void(const inotify_event&)> handle) {
-  // 1 MiB in all; fs.inotify.max_queued_events is 16384 by default.
-  constexpr int kMostReads = 64;
-  alignas(inotify_event) std::array<char, size_t{16} << 10> buffer;
-  for (int reads = 0; reads < kMostReads; ++reads) {
-    const ssize_t count = read(fd_.get(), buffer.data(), buffer.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno == EAGAIN) break;
-    if (count < 0) return absl::ErrnoToStatus(errno, "reading inotify events");
-    // The kernel returns whole events, each padded to the alignment of the next.
-    for (const char* at = buffer.data(); at < buffer.data() + count;) {
-      const auto& event = *reinterpret_cast<const inotify_event*>(at);
-      handle(event);
-      at += sizeof event + event.len;
-    }
+  alignas(inotify_event) std::array<char, size_t{64} << 10> buffer;
+  const ssize_t count = read(fd_.get(), buffer.data(), buffer.size());
+  if (count == -1 && errno != EAGAIN && errno != EINTR) {
+    return absl::ErrnoToStatus(errno, "reading inotify events");
+  }
+  // The kernel returns whole events, each padded to the alignment of the next.
+  for (const char* at = buffer.data(); at < buffer.data() + count;) {
+    const auto& event = *reinterpret_cast<const inotify_event*>(at);
+    handle(event);
+    at += sizeof event + event.len;
   }
   return absl::OkStatus();
 }

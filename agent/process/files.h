@@ -37,7 +37,7 @@ class OwnedFd {
   OwnedFd() = default;
   // Negative, as open(2) returns on failure: none.
   explicit OwnedFd(int fd) : fd_(fd) {}
-  OwnedFd(OwnedFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  OwnedFd(OwnedFd&& other) noexcept { std::swap(fd_, other.fd_); }
   OwnedFd& operator=(OwnedFd&& other) noexcept {
     std::swap(fd_, other.fd_);
     return *this;
@@ -75,10 +75,8 @@ struct WalkedPath {
   std::vector<std::string> names;
 };
 
-// Called before `name` is looked up in `directory`; `last`: only a link can lead further. Returning
-// false ends the walk.
-using BeforeLookup =
-    std::function<bool(const OwnedFd& directory, const std::string& name, bool last)>;
+// Called before `name` is looked up in `directory`. Returning false ends the walk.
+using BeforeLookup = std::function<bool(const OwnedFd& directory, const std::string& name)>;
 
 // Follows `path` as the kernel does (path_resolution(7)), with the directory `root` as "/", which
 // no link leaves; a relative path begins in the current directory. A rename during the walk has no
@@ -130,9 +128,9 @@ class Inotify {
   absl::StatusOr<int> Watch(const std::string& path, uint32_t mask);
   void GiveUp(int watch);
 
-  // Passes queued events to `handle` without blocking, at most as many as the kernel queues by
-  // default: a busy writer must not keep the caller here. `wd` is Watch()'s number, possibly of a
-  // watch that was given up, and -1 with IN_Q_OVERFLOW.
+  // Passes queued events to `handle` without blocking, at most 64 KiB of them: a busy writer must
+  // not keep the caller here. `wd` is Watch()'s number, possibly of a watch that was given up, and
+  // -1 with IN_Q_OVERFLOW.
   absl::Status Take(absl::FunctionRef<void(const inotify_event&)> handle);
 
  private:

@@ -103,6 +103,20 @@ INSTANTIATE_TEST_SUITE_P(
                    tree.Remove("etc/config.yaml");
                    tree.Link("etc/config.yaml", tree.Path("b"));
                  }},
+        Case{.name = "LinkRenamedAway",
+             .before =
+                 [](const TemporaryTree& tree) {
+                   tree.Write("a", "old");
+                   tree.Link("etc/config.yaml", "../a");
+                 },
+             .act = [](const TemporaryTree& tree) { Rename(tree, "etc/config.yaml", "etc/away"); }},
+        Case{.name = "LinkReplacedByAFile",
+             .before = MakeConfigMap,
+             .act =
+                 [](const TemporaryTree& tree) {
+                   tree.Remove("etc/config.yaml");
+                   tree.Write("etc/config.yaml", "new");
+                 }},
         Case{.name = "LinkMadeToAFileThatIsThere",
              .before =
                  [](const TemporaryTree& tree) {

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/process/files.h"
+
+#include <fcntl.h>
+#include <seccomp.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <functional>
+#include <iterator>
+#include <ostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/agent/process/without_capabilities.h"
+#include "tests/support/failing_call.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_tree.h"
+
+namespace kipt::testing {
+namespace {
+
+using agent::Inotify;
+using agent::NodeFiles;
+using agent::OwnedFd;
+using agent::ReadFile;
+using agent::ReadToEnd;
+using agent::WalkedPath;
+using agent::WalkPath;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(OwnedFdTest, ClosesNothingIfItHoldsNone) {
+  errno = 0;
+  { const OwnedFd none; }
+  EXPECT_EQ(errno, 0) << "an error that the caller has yet to read";
+}
+
+TEST(OwnedFdTest, TakesDescriptorZeroForOne) {
+  const int input = dup(STDIN_FILENO);
+  close(STDIN_FILENO);
+  for (int i = 0; i < 2; ++i) {
+    OwnedFd zero(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    EXPECT_EQ(zero.get(), 0);
+    EXPECT_TRUE(zero.valid());
+  }
+  dup2(input, STDIN_FILENO);
+  close(input);
+}
+
+TEST(OwnedFdTest, HoldsNoneAfterItsEnd) {
+  OwnedFd closed(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  closed.Close();
+  EXPECT_FALSE(closed.valid());
+  OwnedFd released(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const OwnedFd other(released.Release());
+  EXPECT_FALSE(released.valid());
+  EXPECT_TRUE(other.valid());
+}
+
+// What is at a path of this tree:
+//   f, d/f                 files
+//   d/abs -> /d/f          up -> ../../f
+//   sbin -> usr/sbin       usr/sbin/tool -> ../sbin/other, usr/sbin/other
+struct WalkCase {
+  std::string name;
+  std::string path;
+  int error = 0;
+  std::string text = {};  // of the file that is found
+  std::vector<std::string> names = {};
+  std::string root = "";
+};
+void PrintTo(const WalkCase& c, std::ostream* out) { *out << c.name; }
+
+class PathWalk : public ::testing::TestWithParam<WalkCase> {};
+
+TEST_P(PathWalk, EndsAsTheKernelsDoes) {
+  const TemporaryTree tree;
+  for (const char* file : {"f", "d/f", "usr/sbin/other"}) tree.Write(file, file);
+  tree.Link("d/abs", "/d/f");
+  tree.Link("up", "../../f");
+  tree.Link("sbin", "usr/sbin");
+  tree.Link("usr/sbin/tool", "../sbin/other");
+  const WalkedPath walked = WalkPath(tree.Path(GetParam().root), GetParam().path);
+  EXPECT_EQ(walked.error, GetParam().error);
+  if (!GetParam().names.empty()) EXPECT_EQ(walked.names, GetParam().names);
+  EXPECT_EQ(walked.file.valid(), walked.error == 0);
+  if (walked.error != 0) return;
+  EXPECT_THAT(ReadFile(absl::StrCat("/proc/self/fd/", walked.file.get())),
+              IsOkAndHolds(GetParam().text));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , PathWalk,
+    ::testing::Values(
+        WalkCase{.name = "AFile", .path = "/d//./f", .text = "d/f", .names = {"/d//./f", "/d/f"}},
+        WalkCase{.name = "AFileThatIsNotThere", .path = "/d/g", .error = ENOENT},
+        WalkCase{.name = "AFileInPlaceOfADirectory", .path = "/f/f", .error = ENOTDIR},
+        WalkCase{.name = "NothingIsAboveTheRoot", .path = "/../d/../../f", .text = "f"},
+        WalkCase{.name = "NoLinkLeavesTheRoot", .path = "/up", .text = "f"},
+        WalkCase{.name = "AnAbsoluteLinkBeginsAtTheRoot",
+                 .path = "/d/abs",
+                 .text = "d/f",
+                 .names = {"/d/abs", "/d/f"}},
+        WalkCase{.name = "TheWholeWayOfALinkIsNamed",
+                 .path = "/sbin/tool",
+                 .text = "usr/sbin/other",
+                 .names = {"/sbin/tool", "/usr/sbin/tool", "/usr/sbin/../sbin/other",
+                           "/usr/sbin/other"}},
+        WalkCase{.name = "LinksOfDirectoriesAreNotNamed",
+                 .path = "/sbin/other",
+                 .text = "usr/sbin/other",
+                 .names = {"/sbin/other", "/usr/sbin/other"}},
+        WalkCase{.name = "ARootThatIsNotThere", .path = "/f", .error = ENOENT, .root = "none"},
+        WalkCase{.name = "ARootThatIsAFile", .path = "/", .error = ENOTDIR, .root = "f"}),
+    [](const auto& of) { return of.param.name; });
+
+TEST(PathWalkTest, LeavesTheCurrentDirectoryByARelativePath) {
+  const TemporaryTree tree;
+  tree.Write("f", "above");
+  tree.Directory("d");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(tree.Path("d"));
+  const WalkedPath walked = WalkPath("/", "../f");
+  std::filesystem::current_path(before);
+  EXPECT_EQ(walked.error, 0);
+}
+
+TEST(PathWalkTest, FollowsAnAbsolutePathFromADirectoryThatMayNotBeSearched) {
+  const TemporaryTree tree;
+  tree.Write("f", "text");
+  tree.Directory("closed");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(tree.Path("closed"));
+  ASSERT_EQ(chmod(tree.Path("closed").c_str(), 0), 0);
+  WithoutCapabilities([&] {
+    EXPECT_EQ(WalkPath("/", tree.Path("f")).error, 0);
+    EXPECT_EQ(WalkPath("/", "f").error, EACCES);
+  });
+  std::filesystem::current_path(before);
+}
+
+TEST(PathWalkTest, EndsWhereItIsToldTo) {
+  const TemporaryTree tree;
+  tree.Write("d/f", "text");
+  std::vector<std::string> asked;
+  const WalkedPath walked =
+      WalkPath(tree.root(), "/d/f", [&](const OwnedFd&, const std::string& name) {
+        asked.push_back(name);
+        return false;
+      });
+  EXPECT_EQ(walked.error, ECANCELED);
+  EXPECT_THAT(asked, ::testing::ElementsAre("d"));
+}
+
+TEST(PathWalkTest, FollowsAsManyLinksAsTheKernelDoes) {
+  const TemporaryTree tree;
+  tree.Write("0", "end");
+  for (int i = 1; i <= 41; ++i) tree.Link(absl::StrCat(i), absl::StrCat(i - 1));
+  for (const int links : {40, 41}) {
+    const OwnedFd opened(open(tree.Path(absl::StrCat(links)).c_str(), O_PATH | O_CLOEXEC));
+    const int kernels = opened.valid() ? 0 : errno;
+    EXPECT_EQ(kernels, links == 40 ? 0 : ELOOP);
+    EXPECT_EQ(WalkPath(tree.root(), absl::StrCat("/", links)).error, kernels) << links;
+  }
+}
+
+// The program of a process that has ended is such a link.
+TEST(PathWalkTest, SaysWhyALinkCannotBeRead) {
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  siginfo_t ended;
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT), 0);
+  EXPECT_EQ(WalkPath("/", absl::StrCat("/proc/", child, "/exe")).error, ENOENT);
+  EXPECT_EQ(waitpid(child, nullptr, 0), child);
+}
+
+TEST(PathWalkTest, HoldsNoDescriptorOfAWayThatAnAbsoluteLinkHasLeft) {
+  const TemporaryTree tree;
+  tree.Write("end", "text");
+  tree.Link("a/b/c/link", "/end");
+  std::vector<std::ptrdiff_t> held;
+  WalkPath(tree.root(), "/a/b/c/link", [&](const OwnedFd&, const std::string&) {
+    held.push_back(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
+    return true;
+  });
+  ASSERT_EQ(held.size(), 5U);
+  EXPECT_LT(held.front(), held[3]);
+  EXPECT_EQ(held.back(), held.front());
+}
+
+// Runs `body` on a thread of its own, on which no file is opened whose flags have none of one of
+// `needed`.
+void WhereOpeningNeeds(const std::vector<int>& needed, const std::function<void()>& body) {
+  std::thread([&] {
+    const scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+    for (const int flags : needed) {
+      const auto none_of = [&](unsigned argument) {
+        return scmp_arg_cmp{.arg = argument,
+                            .op = SCMP_CMP_MASKED_EQ,
+                            .datum_a = static_cast<uint64_t>(flags),
+                            .datum_b = 0};
+      };
+      ASSERT_EQ(seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(openat), 1, none_of(2)),
+                0);
+    }
+    ASSERT_EQ(seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(inotify_init1), 1,
+                               SCMP_A0(SCMP_CMP_MASKED_EQ, IN_CLOEXEC, 0)),
+              0);
+    ASSERT_EQ(seccomp_load(filter), 0);
+    seccomp_release(filter);
+    body();
+  }).join();
+}
+
+TEST(FilesTest, OpenNothingThatAProgramInheritsOrThatBlocksOrBecomesTheTerminal) {
+  const TemporaryTree tree;
+  tree.Write("d/f", "text");
+  const NodeFiles node(tree.root());
+  const int looked_up = O_PATH | O_DIRECTORY;
+  WhereOpeningNeeds({O_CLOEXEC, looked_up | O_NONBLOCK, looked_up | O_NOCTTY}, [&] {
+    EXPECT_THAT(ReadFile(tree.Path("d/f")), IsOkAndHolds("text"));
+    EXPECT_THAT(node.Read("d/f", 100), IsOkAndHolds("text"));
+    EXPECT_THAT(Inotify::Create(), IsOk());
+  });
+}
+
+TEST(FilesTest, LookPathsUpWithoutOpeningThemForReading) {
+  const TemporaryTree tree;
+  tree.Write("d/f", "text");
+  WhereOpeningNeeds({O_CLOEXEC, O_PATH}, [&] {
+    EXPECT_EQ(WalkPath(tree.root(), "/d/../d/f").error, 0);
+    EXPECT_EQ(WalkPath("/", "../.").error, 0);
+  });
+}
+
+TEST(FilesTest, SayWhyAFileCannotBeRead) {
+  const TemporaryTree tree;
+  tree.Write("f", "12345");
+  EXPECT_THAT(ReadFile(tree.Path("none")), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(ReadFile(tree.root()).status().message(), HasSubstr("Is a directory"));
+  EXPECT_THAT(ReadFile(tree.Path("f"), 4), StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(ReadFile(tree.Path("f"), 5), IsOkAndHolds("12345"));
+}
+
+int end_for_the_handler = -1;
+
+TEST(FilesTest, ReadOnAfterASignal) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const OwnedFd reading(ends[0]);
+  end_for_the_handler = ends[1];
+  struct sigaction interrupting = {};
+  interrupting.sa_handler = [](int) {
+    if (write(end_for_the_handler, "text", 4) == 4) close(end_for_the_handler);
+  };
+  struct sigaction before = {};
+  ASSERT_EQ(sigaction(SIGALRM, &interrupting, &before), 0);
+  const itimerval once = {.it_interval = {}, .it_value = {.tv_sec = 0, .tv_usec = 50'000}};
+  ASSERT_EQ(setitimer(ITIMER_REAL, &once, nullptr), 0);
+  EXPECT_THAT(ReadToEnd(reading.get(), "the pipe", 100), IsOkAndHolds("text"));
+  sigaction(SIGALRM, &before, nullptr);
+}
+
+TEST(InotifyTest, NamesTheLimitThatIsReached) {
+  for (const int error : {EMFILE, ENOMEM}) {
+    WithFailingCall({.number = SYS_inotify_init1,
+                     .argument = 0,
+                     .value = IN_CLOEXEC | IN_NONBLOCK,
+                     .error = static_cast<uint32_t>(error)},
+                    [&] {
+                      const absl::Status status = Inotify::Create().status();
+                      EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted));
+                      const auto hint = HasSubstr("raise fs.inotify.max_user_instances");
+                      if (error == EMFILE) EXPECT_THAT(status.message(), hint);
+                      if (error != EMFILE) EXPECT_THAT(status.message(), Not(hint));
+                    });
+  }
+  auto inotify = Inotify::Create();
+  ASSERT_THAT(inotify, IsOk());
+  const auto hint = HasSubstr("raise fs.inotify.max_user_watches");
+  WithFailingCall({.number = SYS_inotify_add_watch,
+                   .argument = 0,
+                   .value = static_cast<uint32_t>(inotify->fd()),
+                   .error = ENOSPC},
+                  [&] {
+                    const absl::Status status = inotify->Watch("/", IN_CREATE).status();
+                    EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted));
+                    EXPECT_THAT(status.message(), hint);
+                  });
+  const absl::Status status = inotify->Watch("/no/such/directory", IN_CREATE).status();
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(status.message(), Not(hint));
+}
+
+TEST(InotifyTest, TakesEventsWhateverErrorCameBefore) {
+  const TemporaryTree tree;
+  auto inotify = Inotify::Create();
+  ASSERT_THAT(inotify, IsOk());
+  ASSERT_THAT(inotify->Watch(tree.root(), IN_CREATE), IsOk());
+  std::vector<std::string> names;
+  const auto take = [&] {
+    return inotify->Take(
+        [&](const inotify_event& event) { names.emplace_back(agent::NameOf(event)); });
+  };
+  EXPECT_THAT(take(), IsOk()) << "nothing is queued";
+  for (const int before : {0, EAGAIN, EIO}) {
+    tree.Write(absl::StrCat("f", before), "x");
+    errno = before;
+    EXPECT_THAT(take(), IsOk());
+    EXPECT_THAT(names, ::testing::ElementsAre(absl::StrCat("f", before)));
+    names.clear();
+  }
+}
+
+TEST(InotifyTest, SaysThatItsEventsCannotBeRead) {
+  auto inotify = Inotify::Create();
+  ASSERT_THAT(inotify, IsOk());
+  for (const int error : {EIO, EINTR}) {
+    WithFailingCall({.number = SYS_read,
+                     .argument = 0,
+                     .value = static_cast<uint32_t>(inotify->fd()),
+                     .error = static_cast<uint32_t>(error)},
+                    [&] {
+                      const absl::Status status = inotify->Take([](const inotify_event&) {});
+                      EXPECT_EQ(status.ok(), error == EINTR) << status;
+                    });
+  }
+}
+
+}  // namespace
+}  // namespace kipt::testing
