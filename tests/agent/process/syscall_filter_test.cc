@@ -21,7 +21,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
 #include <string>
 #include <thread>
@@ -33,43 +32,14 @@
 #include "agent/process/own_process.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/agent/process/in_child.h"
 
 namespace kipt::agent {
 namespace {
 
+using ::kipt::testing::InChild;
+using ::kipt::testing::OfThread;
 using ::testing::IsEmpty;
-
-// Runs `body` in a child, which a filter never leaves; what it returns: what went wrong.
-std::string InChild(const std::function<std::string()>& body) {
-  int ends[2];
-  if (pipe(ends) != 0) return "pipe";
-  const pid_t child = fork();
-  if (child == 0) {
-    const std::string wrong = body();
-    const bool told =
-        write(ends[1], wrong.data(), wrong.size()) == static_cast<ssize_t>(wrong.size());
-    _exit(told ? 0 : 1);
-  }
-  close(ends[1]);
-  std::string wrong;
-  char buffer[4096];
-  for (ssize_t size; (size = read(ends[0], buffer, sizeof(buffer))) > 0;) {
-    wrong.append(buffer, static_cast<size_t>(size));
-  }
-  close(ends[0]);
-  int status = 0;
-  waitpid(child, &status, 0);
-  return status == 0 ? wrong : absl::StrCat(wrong, " wait status ", status);
-}
-
-// The last word of the line of /proc/thread-self/status that begins with `key`.
-std::string OfThread(absl::string_view key) {
-  std::ifstream file("/proc/thread-self/status");
-  for (std::string line; std::getline(file, line);) {
-    if (absl::string_view(line).substr(0, key.size()) == key) return line.substr(key.size() + 1);
-  }
-  return "";
-}
 
 // With a sanitizer there is no filter, and that is said.
 std::string Installed(bool may_run_programs) {

@@ -2,11 +2,13 @@
 //
 // The filter for every machine that the table is for, judged by an interpreter of its program:
 // which call, with which arguments, ends how. The numbers of calls are libseccomp's.
+#include <asm/ioctls.h>
 #include <endian.h>
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/netlink.h>
+#include <linux/prctl.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <seccomp.h>
@@ -19,6 +21,7 @@
 #include <cstdint>
 #include <map>
 #include <ostream>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -137,11 +140,14 @@ const std::map<std::pair<std::string, std::string>, int> kSocketCalls = {
 class SyscallTableTest : public ::testing::TestWithParam<Machine> {
  protected:
   void SetUp() override {
-    for (const bool programs : {false, true}) {
-      const auto filter = MakeSyscallFilter(GetParam().name, {.programs = programs}, kProcess);
+    const auto make = [](const SyscallNeeds& needs, std::vector<sock_filter>& program) {
+      const auto filter = MakeSyscallFilter(GetParam().name, needs, kProcess);
       ASSERT_THAT(filter, IsOk());
-      (programs ? with_programs_ : without_) = ProgramOf(*filter);
-    }
+      program = ProgramOf(*filter);
+    };
+    make({}, without_);
+    make({.programs = true}, with_programs_);
+    make({.routes = true}, with_routes_);
   }
   static int Number(const std::string& name) {
     // libseccomp has these as parts of socketcall only.
@@ -155,13 +161,17 @@ class SyscallTableTest : public ::testing::TestWithParam<Machine> {
   // How `name` ends in the filter of nft, or in that of iptables-legacy.
   uint32_t Ends(const std::string& name, const std::vector<uint64_t>& arguments,
                 bool programs = false) const {
+    return Ends(name, arguments, programs ? with_programs_ : without_);
+  }
+  static uint32_t Ends(const std::string& name, const std::vector<uint64_t>& arguments,
+                       const std::vector<sock_filter>& program) {
     EXPECT_TRUE(Exists(name)) << name;
-    return Interpret(programs ? with_programs_ : without_, GetParam().big_endian,
-                     Words(GetParam(), Number(name), arguments));
+    return Interpret(program, GetParam().big_endian, Words(GetParam(), Number(name), arguments));
   }
 
   std::vector<sock_filter> without_;
   std::vector<sock_filter> with_programs_;
+  std::vector<sock_filter> with_routes_;
 };
 
 TEST_P(SyscallTableTest, OpensFilesForReadingOnlyWhereNoProgramsAreRun) {
@@ -204,15 +214,21 @@ TEST_P(SyscallTableTest, SendsSignalsToThisProcessOnlyWhereNoProgramsAreRun) {
 TEST_P(SyscallTableTest, MakesThreadsButNoProcessesAndNoNamespaces) {
   const bool second = GetParam().name == "s390x";
   const auto clone = [&](uint64_t flags, bool programs) {
-    // The other argument is the stack, of which every bit may be set.
-    const std::vector<uint64_t> arguments =
-        second ? std::vector<uint64_t>{0x7f00'1234'5000, flags, 1, 2, 3}
-               : std::vector<uint64_t>{flags, 0x7f00'1234'5000, 1, 2, 3};
-    return Ends("clone", arguments, programs);
+    // The other argument is the stack, of which any bit may be set.
+    std::set<uint32_t> ends;
+    for (const uint64_t stack : {uint64_t{0}, uint64_t{0x7fff'ffff'f000}}) {
+      ends.insert(Ends("clone",
+                       second ? std::vector<uint64_t>{stack, flags, 1, 2, 3}
+                              : std::vector<uint64_t>{flags, stack, 1, 2, 3},
+                       programs));
+    }
+    EXPECT_EQ(ends.size(), 1U) << "the stack decides about " << flags;
+    return *ends.begin();
   };
   constexpr uint64_t kThread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD;
   constexpr uint64_t kChild = 17;  // SIGCHLD
   EXPECT_EQ(clone(kThread, false), kAllowed);
+  EXPECT_EQ(clone(kThread | kChild, false), kAllowed) << "a thread's end is no signal";
   EXPECT_EQ(clone(kChild, false), kRefused);
   EXPECT_EQ(clone(kChild, true), kAllowed);
   EXPECT_EQ(clone(CLONE_VM | CLONE_VFORK | kChild, true), kAllowed);
@@ -256,6 +272,74 @@ TEST_P(SyscallTableTest, OpensFewKindsOfSockets) {
   }
 }
 
+struct ArgumentCase {
+  std::string call;
+  std::vector<uint64_t> arguments;
+  uint32_t expected;
+  bool programs = false;
+};
+
+TEST_P(SyscallTableTest, ChecksEachArgumentThatDecides) {
+  const ArgumentCase rows[] = {
+      {"prctl", {PR_SET_NAME}, kAllowed},
+      {"prctl", {PR_GET_NAME}, kAllowed},
+      {"prctl", {PR_SET_DUMPABLE}, kRefused},
+      {"prctl", {PR_CAPBSET_DROP}, kRefused},
+      {"ioctl", {1, TCGETS}, kAllowed},
+      {"ioctl", {1, FIONREAD}, kAllowed},
+      {"ioctl", {1, FIONBIO}, kAllowed},
+      {"ioctl", {1, TIOCSTI}, kRefused},
+      {"prlimit64", {0, 7}, kAllowed},
+      {"prlimit64", {kProcess, 7}, kRefused},
+      {"socket", {AF_UNIX, SOCK_STREAM}, kAllowed},
+      {"socket", {AF_INET, SOCK_STREAM}, kAllowed},
+      {"socket", {AF_INET6, SOCK_STREAM}, kAllowed},
+      {"socket", {AF_VSOCK, SOCK_STREAM}, kRefused},
+      {"socket", {AF_PACKET, SOCK_RAW, NETLINK_NETFILTER}, kRefused},
+      {"socket", {AF_INET, SOCK_DGRAM}, kRefused},
+      {"socket", {AF_INET6, SOCK_DGRAM}, kRefused},
+      {"socket", {AF_INET6, SOCK_RAW, 255}, kRefused},
+      {"socket", {AF_INET6, SOCK_RAW, 255}, kAllowed, true},
+      {"socket", {AF_INET, SOCK_DGRAM}, kRefused, true},
+      {"socket", {AF_INET6, SOCK_DGRAM}, kRefused, true},
+      {"socket", {AF_PACKET, SOCK_RAW, 3}, kRefused, true},
+  };
+  for (const ArgumentCase& row : rows) {
+    EXPECT_EQ(Ends(row.call, row.arguments, row.programs), row.expected)
+        << row.call << ::testing::PrintToString(row.arguments);
+    // The upper half of an int's register is whatever was there.
+    std::vector<uint64_t> dirty = row.arguments;
+    for (uint64_t& argument : dirty) argument |= 0xffff'ffff'0000'0000;
+    EXPECT_EQ(Ends(row.call, dirty, row.programs), row.expected)
+        << row.call << ::testing::PrintToString(dirty);
+  }
+}
+
+TEST_P(SyscallTableTest, OpensASocketOfRoutingRulesOnlyWhereTheyAreRead) {
+  EXPECT_EQ(Ends("socket", {AF_NETLINK, SOCK_RAW, NETLINK_ROUTE}, with_routes_), kAllowed);
+  EXPECT_EQ(Ends("socket", {AF_NETLINK, SOCK_RAW, NETLINK_AUDIT}, with_routes_), kRefused);
+  EXPECT_EQ(Ends("socket", {AF_PACKET, SOCK_RAW, NETLINK_ROUTE}, with_routes_), kRefused);
+  EXPECT_EQ(Ends("execve", {1, 2, 3}, with_routes_), kRefused);
+}
+
+TEST_P(SyscallTableTest, HasNoRuleForCallsThatTheMachineDoesNotHave) {
+  for (const char* name : {"open", "set_tls", "fcntl64", "getuid32", "getresuid32", "time"}) {
+    if (Exists(name)) continue;
+    EXPECT_NE(Interpret(with_programs_, GetParam().big_endian,
+                        Words(GetParam(), Number(name), {0, 0, 0})),
+              kAllowed)
+        << name;
+  }
+}
+
+TEST_P(SyscallTableTest, Lets32BitProgramsAskForTheirUsers) {
+  if (!GetParam().bits32) return;
+  for (const char* name : {"getresuid32", "getresgid32", "getgroups32"}) {
+    EXPECT_EQ(Ends(name, {0, 0, 0}), kRefused) << name;
+    EXPECT_EQ(Ends(name, {0, 0, 0}, true), kAllowed) << name;
+  }
+}
+
 // What the C library of that machine calls for what the agent does. The names of 32-bit machines
 // and those that a machine has only under another name are the point.
 TEST_P(SyscallTableTest, LetsTheCLibrarysCallsThrough) {
@@ -293,9 +377,11 @@ TEST_P(SyscallTableTest, LetsPartsOfSocketcallThroughAsTheirOwnCalls) {
   constexpr uint64_t kBind = 2;
   constexpr uint64_t kConnect = 3;
   constexpr uint64_t kAccept = 5;
+  constexpr uint64_t kSendmmsg = 20;
   EXPECT_EQ(Ends("socketcall", {kSocket, 1}), kAllowed);
   EXPECT_EQ(Ends("socketcall", {kBind, 1}), kAllowed);
   EXPECT_EQ(Ends("socketcall", {kAccept, 1}), kAllowed);
+  EXPECT_EQ(Ends("socketcall", {kSendmmsg, 1}), kAllowed);
   EXPECT_EQ(Ends("socketcall", {kConnect, 1}), kRefused);
 }
 
