@@ -10,6 +10,7 @@
 #include <climits>
 #include <deque>
 #include <filesystem>
+#include <memory>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -240,13 +241,14 @@ absl::StatusOr<int> Inotify::Watch(const std::string& path, uint32_t mask) {
 void Inotify::GiveUp(int watch) { inotify_rm_watch(fd_.get(), watch); }
 
 absl::Status Inotify::Take(absl::FunctionRef<void(const inotify_event&)> handle) {
-  alignas(inotify_event) std::array<char, size_t{64} << 10> buffer;
-  const ssize_t count = read(fd_.get(), buffer.data(), buffer.size());
+  // More than 16384 events, which the kernel queues by default.
+  const auto buffer = std::make_unique_for_overwrite<std::array<char, size_t{1} << 20>>();
+  const ssize_t count = read(fd_.get(), buffer->data(), buffer->size());
   if (count == -1 && errno != EAGAIN && errno != EINTR) {
     return absl::ErrnoToStatus(errno, "reading inotify events");
   }
   // The kernel returns whole events, each padded to the alignment of the next.
-  for (const char* at = buffer.data(); at < buffer.data() + count;) {
+  for (const char* at = buffer->data(); at < buffer->data() + count;) {
     const auto& event = *reinterpret_cast<const inotify_event*>(at);
     handle(event);
     at += sizeof event + event.len;

@@ -128,7 +128,7 @@ class Inotify {
   absl::StatusOr<int> Watch(const std::string& path, uint32_t mask);
   void GiveUp(int watch);
 
-  // Passes queued events to `handle` without blocking, at most 64 KiB of them: a busy writer must
+  // Passes queued events to `handle` without blocking, at most 1 MiB of them: a busy writer must
   // not keep the caller here. `wd` is Watch()'s number, possibly of a watch that was given up, and
   // -1 with IN_Q_OVERFLOW.
   absl::Status Take(absl::FunctionRef<void(const inotify_event&)> handle);
