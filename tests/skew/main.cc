@@ -77,11 +77,7 @@ absl::Status CanRun(const Options& options, const std::vector<Cell>& cells) {
     return absl::PermissionDeniedError(
         "run this as root: it makes network namespaces, and touches nothing outside of them");
   }
-  if (access(options.harness.agent_program.c_str(), X_OK) != 0) {
-    return absl::NotFoundError(absl::StrCat("there is no program ", options.harness.agent_program,
-                                            "; say with --agent where kube-iptables-agent is"));
-  }
-  absl::Status programs = HasPrograms(cells, options.harness.chroot_dir, CanRunHere);
+  absl::Status programs = HasPrograms(cells, options.harness, CanRunHere);
   if (!programs.ok()) return programs;
   for (const std::string* path : {&options.json_file, &options.junit_file, &options.html_file}) {
     if (absl::Status writable = WriteFile(*path, ""); !writable.ok()) return writable;
@@ -99,7 +95,9 @@ int Run(const Options& options, const Choice& choice) {
   uname(&kernel);
   report.kernel = kernel.release;
   report.iptables = VersionOf({"/usr/sbin/iptables-nft", "--version"}, "iptables ");
-  report.agent = VersionOf({options.harness.agent_program, "version"}, "kube-iptables-agent ");
+  if (RunsTheAgent(cells)) {
+    report.agent = VersionOf({options.harness.agent_program, "version"}, "kube-iptables-agent ");
+  }
   const absl::Time started = absl::Now();
   int finished = 0;
   report.cells = RunCells(

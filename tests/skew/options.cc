@@ -145,7 +145,8 @@ void AddCellFlags(CLI::App& app, Options& options, Words& words) {
 
 void AddRunFlags(CLI::App& app, Options& options, Words& words) {
   app.add_option("--agent", options.harness.agent_program,
-                 "The kube-iptables-agent to try. (default: beside this program, then "
+                 "The kube-iptables-agent to try, if a chosen cell runs it. (default: next to this "
+                 "program, then "
                  "/usr/sbin/kube-iptables-agent)")
       ->type_name("file");
   app.add_option("--stale-chains", words.stale_chains,

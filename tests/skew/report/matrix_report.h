@@ -128,7 +128,7 @@ struct LeftOut {
 };
 
 struct MatrixReport {
-  // "6.18.5", "1.8.9", "0.4.0".
+  // "6.18.5", "1.8.9", "0.4.0"; the last is empty without cells of the agent.
   std::string kernel;
   std::string iptables;
   std::string agent;

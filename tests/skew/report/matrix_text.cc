@@ -232,10 +232,10 @@ std::string ComparedText(const Compared& compared) {
 }  // namespace
 
 std::string MatrixText(const MatrixReport& report, bool colour) {
-  std::string text =
-      TerminalText(absl::StrCat("Linux ", report.kernel, ", iptables ", report.iptables,
-                                ", kube-iptables-agent ", report.agent)) +
-      "\n";
+  std::string text = TerminalText(absl::StrCat(
+                         "Linux ", report.kernel, ", iptables ", report.iptables,
+                         report.agent.empty() ? "" : ", kube-iptables-agent ", report.agent)) +
+                     "\n";
   for (const Grid& grid : GridsOf(report))
     absl::StrAppend(&text, "\n", GridPrinter(grid, colour).Text());
   absl::StrAppend(&text, "\n", Legend());

@@ -18,7 +18,7 @@ function describe(pair) {
 
 function drawHeader() {
   document.getElementById('machine').textContent = [
-    'Linux ' + data.kernel, 'iptables ' + data.iptables, 'kube-iptables-agent ' + data.agent,
+    'Linux ' + data.kernel, 'iptables ' + data.iptables, ...(data.agent ? ['kube-iptables-agent ' + data.agent] : []),
     plural(data.cells.length, 'cell') + ' in ' + data.duration,
     `compared with kubelet: ${plural(data.compared[0], 'cell')} of the agent, ` +
         `${plural(data.compared[1], 'check')}, ${plural(data.compared[2], 'stream')}`,

@@ -378,6 +378,15 @@ TEST(SkewProgramTest, LeavesNothingBehindWhenItIsKilled) {
   EXPECT_TRUE(testing::WaitUntil([&] { return commands().empty(); })) << commands();
 }
 
+TEST(SkewProgramTest, NeedsNoAgentWhereNoCellRunsIt) {
+  const ProgramResult result =
+      testing::RunProgram({KIPT_SKEW_PROGRAM, "--agent=/nonexistent", "--paths=boot",
+                           "--cells=^boot/kubelet-1.27/proxy-1.27/nft/kubelet$"});
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.out, HasSubstr("1 cells: 1 sound"));
+  EXPECT_THAT(result.out, Not(HasSubstr("kube-iptables-agent")));
+}
+
 TEST(SkewProgramTest, SaysWhatItCannotDo) {
   const ProgramResult no_agent =
       testing::RunProgram({KIPT_SKEW_PROGRAM, "--agent=/nonexistent", "--cells=^boot/"});
@@ -401,7 +410,7 @@ TEST(SkewProgramTest, SaysWhichProgramIsMissingAndRunsNoCell) {
   EXPECT_EQ(
       result.err,
       "Error: the chosen cells run programs that are missing: /usr/sbin/ipset (Debian package "
-      "ipset). Install the packages, or choose other cells with --cells\n");
+      "ipset). Install them, or choose other cells with --cells\n");
 }
 
 TEST(SkewProgramTest, SaysWhatItLeftOut) {

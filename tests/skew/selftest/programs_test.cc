@@ -16,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 using testing::IptablesMode;
 
-constexpr char kChroots[] = "/chroots";
+const HarnessOptions kOptions = {.agent_program = "/opt/agent", .chroot_dir = "/chroots"};
 
 struct ProgramRow {
   const char* name;
@@ -139,7 +139,7 @@ TEST(HasProgramsTest, NamesWhatIsMissingAndItsPackage) {
     cell.mode = row.mode;
     cell.company = row.company;
     cell.pair.proxy.mode = row.proxy;
-    const absl::Status status = HasPrograms({cell}, kChroots, [&row](const std::string& path) {
+    const absl::Status status = HasPrograms({cell}, kOptions, [&row](const std::string& path) {
       return row.missing == absl::string_view("ip") ? path != "ip"
                                                     : !absl::StrContains(path, row.missing);
     });
@@ -157,10 +157,23 @@ TEST(HasProgramsTest, NamesWhatIsMissingAndItsPackage) {
 TEST(HasProgramsTest, NamesEachOnceWhateverTheNumberOfCells) {
   const std::vector<Cell> cells = DefaultCells(MainPaths());
   const absl::Status status = HasPrograms(
-      cells, kChroots, [](const std::string& path) { return path != "/usr/sbin/ipset"; });
+      cells, kOptions, [](const std::string& path) { return path != "/usr/sbin/ipset"; });
   EXPECT_EQ(status.message(),
             "the chosen cells run programs that are missing: /usr/sbin/ipset (Debian package "
-            "ipset). Install the packages, or choose other cells with --cells");
+            "ipset). Install them, or choose other cells with --cells");
+}
+
+TEST(HasProgramsTest, AsksForTheAgentOnlyWhereACellRunsIt) {
+  const auto no_agent = [](const std::string& path) { return path != "/opt/agent"; };
+  Cell cell;
+  cell.actor = Actor::kKubelet;
+  EXPECT_TRUE(HasPrograms({cell}, kOptions, no_agent).ok());
+  EXPECT_FALSE(RunsTheAgent({cell}));
+  Cell of_the_agent = cell;
+  of_the_agent.actor = Actor::kAgent;
+  EXPECT_TRUE(RunsTheAgent({cell, of_the_agent}));
+  EXPECT_THAT(std::string(HasPrograms({cell, of_the_agent}, kOptions, no_agent).message()),
+              HasSubstr("/opt/agent (named by --agent)"));
 }
 
 TEST(CanRunHereTest, LooksInPathWhereThereIsNoSlash) {
