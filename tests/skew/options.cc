@@ -10,6 +10,7 @@
 #include <optional>
 #include <regex>
 #include <thread>
+#include <utility>
 
 #include "CLI/App.hpp"
 #include "CLI/Config.hpp"
@@ -19,6 +20,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "agent/config/completion.h"
 #include "featuregates/known_features.h"
 #include "tests/skew/completion.h"
@@ -33,6 +35,9 @@ constexpr char kDefaultCommand[] = "run";
 // As given: what is still to be checked.
 struct Words {
   std::string paths;
+  std::string agent;
+  std::string a = "kubelet";
+  std::string b = "agent";
   std::string stale_chains = "retire";
   std::string colour = "auto";
   std::string from;
@@ -124,6 +129,46 @@ absl::Status ParseAdvise(const Words& words, Options& options) {
   return absl::OkStatus();
 }
 
+// "1.31", or as cells' names have it "1.27-gate-off".
+absl::StatusOr<KubeletVersion> ParseKubelet(const char* flag, absl::string_view text) {
+  KubeletVersion kubelet;
+  if (absl::ConsumeSuffix(&text, "-gate-on")) kubelet.ownership_cleanup = true;
+  if (absl::ConsumeSuffix(&text, "-gate-off")) kubelet.ownership_cleanup = false;
+  absl::StatusOr<Version> version = ParseMinor(flag, std::string(text));
+  if (!version.ok()) return version.status();
+  kubelet.version = *version;
+  if (kubelet.ownership_cleanup.has_value() && !Does(*version, Trait::kGateSettable)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, ": kubelet ", text, " has no gate that can be set"));
+  }
+  return kubelet;
+}
+
+absl::StatusOr<Side> ParseSide(const char* flag, const std::string& text,
+                               const std::string& agent_program) {
+  const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits(':', 1));
+  const auto& [kind, which] = parts;
+  const bool alone = text == kind;
+  Side side;
+  if (kind == NameOf(Actor::kKubelet) && alone) return side;
+  if (kind == NameOf(Actor::kKubelet)) {
+    absl::StatusOr<KubeletVersion> version = ParseKubelet(flag, which);
+    if (!version.ok()) return version.status();
+    side.version = *version;
+    return side;
+  }
+  if (kind != NameOf(Actor::kAgent) || (which.empty() && !alone)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, ": \"", text,
+        "\" is none of kubelet, kubelet:VERSION, agent and agent:FILE, such as kubelet:1.31"));
+  }
+  side.actor = Actor::kAgent;
+  // The workers' working directory is none of the user's business.
+  std::error_code error;
+  side.program = std::filesystem::absolute(alone ? agent_program : which, error).string();
+  return side;
+}
+
 void AddCellFlags(CLI::App& app, Options& options, Words& words) {
   app.add_flag("--full", options.full,
                absl::StrCat("Every pair of versions from ", featuregates::ToString(kOldest), " to ",
@@ -141,10 +186,18 @@ void AddCellFlags(CLI::App& app, Options& options, Words& words) {
                  "Only cells whose name this regular expression finds something in, such as "
                  "/nft/agent$. See list.")
       ->type_name("regex");
+  app.add_option("--a", words.a,
+                 "Who keeps kubelet's chains on side A of each cell: kubelet (the cell's own), "
+                 "kubelet:VERSION (that one in every cell), agent (that of --agent), or "
+                 "agent:FILE. (default kubelet)")
+      ->type_name("side");
+  app.add_option("--b", words.b,
+                 "The same of side B, which must in no cell be worse than A. (default agent)")
+      ->type_name("side");
 }
 
 void AddRunFlags(CLI::App& app, Options& options, Words& words) {
-  app.add_option("--agent", options.harness.agent_program,
+  app.add_option("--agent", words.agent,
                  "The kube-iptables-agent to try, if a chosen cell runs it. (default: next to this "
                  "program, then "
                  "/usr/sbin/kube-iptables-agent)")
@@ -261,11 +314,13 @@ absl::Status Finish(const std::string& program, const Words& words, Options& opt
   if (options.jobs == 0) {
     options.jobs = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   }
-  if (options.harness.agent_program.empty()) options.harness.agent_program = DefaultAgent(program);
-  // The workers' working directory is none of the user's business.
+  const std::string agent = words.agent.empty() ? DefaultAgent(program) : words.agent;
+  absl::StatusOr<Side> a = ParseSide("--a", words.a, agent);
+  if (!a.ok()) return a.status();
+  absl::StatusOr<Side> b = ParseSide("--b", words.b, agent);
+  if (!b.ok()) return b.status();
+  options.sides = {*std::move(a), *std::move(b)};
   std::error_code error;
-  options.harness.agent_program =
-      std::filesystem::absolute(options.harness.agent_program, error).string();
   if (!options.harness.chroot_dir.empty()) {
     options.harness.chroot_dir =
         std::filesystem::absolute(options.harness.chroot_dir, error).string();
@@ -320,7 +375,8 @@ agent::CompletionSpec SkewCompletion() {
 }
 
 absl::StatusOr<Choice> ChosenCells(const Options& options) {
-  std::vector<Cell> cells = options.full ? AllCells(options.paths) : DefaultCells(options.paths);
+  std::vector<Cell> cells =
+      OnSides(options.full ? AllCells(options.paths) : DefaultCells(options.paths), options.sides);
   if (!options.cells.empty()) {
     std::optional<std::regex> wanted;
     try {

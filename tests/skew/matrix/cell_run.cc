@@ -108,7 +108,7 @@ void CellRun::StartKubelet(const KubeletVersion& version, Done done) {
     for (FamilyFacts& facts : facts_) KubeletSyncs(version, facts);
   } else {
     AgentDaemonSettings settings;
-    settings.program = options_.agent_program;
+    settings.program = cell_.program;
     settings.version = version;
     settings.mode = mode_;
     settings.retire = options_.retire;

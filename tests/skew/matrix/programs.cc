@@ -50,7 +50,7 @@ class Search {
 
   void OfCell(const Cell& cell) {
     OneOf({"ip"}, Package("iproute2"));
-    if (cell.actor == Actor::kAgent) OneOf({options_.agent_program}, "named by --agent");
+    if (cell.actor == Actor::kAgent) OneOf({cell.program}, "name it with --agent, --a or --b");
     for (const IptablesMode mode : ModesOf(cell)) {
       for (const std::string& path : IptablesPrograms(mode)) OneOf({path}, Package("iptables"));
       const std::string release = ChrootOf(cell.company);
@@ -102,11 +102,6 @@ class Search {
 };
 
 }  // namespace
-
-bool RunsTheAgent(const std::vector<Cell>& cells) {
-  return std::any_of(cells.begin(), cells.end(),
-                     [](const Cell& cell) { return cell.actor == Actor::kAgent; });
-}
 
 absl::Status HasPrograms(const std::vector<Cell>& cells, const HarnessOptions& options,
                          const std::function<bool(const std::string& path)>& can_run) {

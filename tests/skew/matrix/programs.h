@@ -14,9 +14,6 @@
 
 namespace kipt::skew {
 
-// Whether any of them is a cell of the agent.
-bool RunsTheAgent(const std::vector<Cell>& cells);
-
 // NotFound: which programs of those that `cells` run are not there, and which Debian packages have
 // them, or which flag names them. `can_run` says whether there is a program of this path, or in
 // PATH of this name.

@@ -13,9 +13,7 @@
 namespace kipt::skew {
 
 struct HarnessOptions {
-  // Absolute path of the kube-iptables-agent that is tried.
-  std::string agent_program;
-  // Whether it runs with --stale-chains=retire.
+  // Whether an agent runs with --stale-chains=retire.
   bool retire = true;
   // Where the other Debian releases are: DIR/bullseye, DIR/trixie. Empty: there are none, and cells
   // that need them are broken.
