@@ -25,6 +25,7 @@
 #include "featuregates/known_features.h"
 #include "tests/skew/completion.h"
 #include "tests/skew/report/wrapped.h"
+#include "tests/support/run_program.h"
 
 namespace kipt::skew {
 namespace {
@@ -36,6 +37,7 @@ constexpr char kDefaultCommand[] = "run";
 struct Words {
   std::string paths;
   std::string agent;
+  std::string proxy_version;
   std::string a = "kubelet";
   std::string b = "agent";
   std::string stale_chains = "retire";
@@ -194,6 +196,15 @@ void AddCellFlags(CLI::App& app, Options& options, Words& words) {
   app.add_option("--b", words.b,
                  "The same of side B, which must in no cell be worse than A. (default agent)")
       ->type_name("side");
+  app.add_option("--proxy-program", options.harness.proxy_program,
+                 "A kube-proxy that runs, against an API server of the harness' own, wherever a "
+                 "cell has one that writes the same rules in iptables or nftables mode. Other "
+                 "cells are not run.")
+      ->type_name("file");
+  app.add_option("--proxy-version", words.proxy_version,
+                 "As which version --proxy-program is judged, such as 1.20. (default: what its "
+                 "--version prints)")
+      ->type_name("version");
 }
 
 void AddRunFlags(CLI::App& app, Options& options, Words& words) {
@@ -305,6 +316,21 @@ std::string DefaultAgent(const std::string& program) {
   return absl::StrCat("/usr/sbin/", kAgentName);
 }
 
+// "Kubernetes v1.36.3" prints a release; what was built by hand may print anything.
+absl::StatusOr<Version> ParseProxyVersion(const std::string& given, const std::string& program) {
+  if (!given.empty()) return ParseMinor("--proxy-version", given);
+  const testing::ProgramResult asked = testing::RunProgram({program, "--version"});
+  std::smatch found;
+  const std::regex release(R"(v(1\.[0-9]+)\.)");
+  if (!std::regex_search(asked.out, found, release)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(program,
+                     " --version does not print a release of Kubernetes; say with "
+                     "--proxy-version as which version it is to be judged"));
+  }
+  return ParseMinor("--proxy-version", found[1].str());
+}
+
 absl::Status Finish(const std::string& program, const Words& words, Options& options) {
   absl::StatusOr<std::vector<Path>> paths = ParsePaths(words.paths, options.full);
   if (!paths.ok()) return paths.status();
@@ -321,6 +347,14 @@ absl::Status Finish(const std::string& program, const Words& words, Options& opt
   if (!b.ok()) return b.status();
   options.sides = {*std::move(a), *std::move(b)};
   std::error_code error;
+  if (!options.harness.proxy_program.empty()) {
+    options.harness.proxy_program =
+        std::filesystem::absolute(options.harness.proxy_program, error).string();
+    absl::StatusOr<Version> version =
+        ParseProxyVersion(words.proxy_version, options.harness.proxy_program);
+    if (!version.ok()) return version.status();
+    options.harness.proxy_version = *version;
+  }
   if (!options.harness.chroot_dir.empty()) {
     options.harness.chroot_dir =
         std::filesystem::absolute(options.harness.chroot_dir, error).string();
@@ -387,6 +421,10 @@ absl::StatusOr<Choice> ChosenCells(const Options& options) {
     std::erase_if(
         cells, [&wanted](const Cell& cell) { return !std::regex_search(CellId(cell), *wanted); });
   }
+  if (!options.harness.proxy_program.empty()) {
+    std::erase_if(
+        cells, [&options](const Cell& cell) { return !RunsProxyProgram(options.harness, cell); });
+  }
   Choice choice;
   const bool no_chroots =
       options.harness.chroot_dir.empty() && options.command == Options::Command::kRun;
@@ -405,8 +443,12 @@ absl::StatusOr<Choice> ChosenCells(const Options& options) {
   if (!choice.cells.empty()) return choice;
   return absl::InvalidArgumentError(
       choice.left_out.empty()
-          ? absl::StrCat("--cells=", options.cells,
-                         " finds no cell; kube-iptables-skew list shows their names")
+          ? absl::StrCat("--cells=", options.cells, " finds no cell",
+                         options.harness.proxy_program.empty()
+                             ? ""
+                             : absl::StrCat(" with a kube-proxy like ",
+                                            featuregates::ToString(options.harness.proxy_version)),
+                         "; kube-iptables-skew list shows their names")
           : absl::StrCat("--cells=", options.cells, " finds ", choice.left_out.size(),
                          " cells, and none can be run: ", choice.left_out.front().why));
 }

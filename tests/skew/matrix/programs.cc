@@ -63,6 +63,10 @@ class Search {
     if (cell.pair.proxy.mode == ProxyMode::kIpvs || cell.from.proxy.mode == ProxyMode::kIpvs) {
       OneOf({kIpset}, Package("ipset"));
     }
+    if (RunsProxyProgram(options_, cell)) {
+      OneOf({options_.proxy_program}, "name it with --proxy-program");
+      OneOf({kConntrack}, Package("conntrack"));
+    }
     if (UsesNftables(cell)) OneOf({kNft}, Package("nftables"));
     if (cell.company == Company::kThirdParties) {
       Paths paths;

@@ -154,6 +154,21 @@ std::vector<std::string> StandsFor(const Pair& pair) {
 
 }  // namespace
 
+bool RunsProxyProgram(const HarnessOptions& options, const ProxyVersion& proxy) {
+  if (options.proxy_program.empty() || proxy.mode == ProxyMode::kIpvs) return false;
+  if (proxy.mode == ProxyMode::kNftables && !Does(options.proxy_version, Trait::kNftablesMode)) {
+    return false;
+  }
+  return GenerationOf(proxy) == GenerationOf(ProxyVersion{options.proxy_version, proxy.mode});
+}
+
+bool RunsProxyProgram(const HarnessOptions& options, const Cell& cell) {
+  if (*TraitsOf(cell.company).proxy_release != '\0') return false;
+  const bool from = MovesBetweenVersions(cell.path) || HasOwnCells(cell.path);
+  return RunsProxyProgram(options, cell.pair.proxy) ||
+         (from && RunsProxyProgram(options, cell.from.proxy));
+}
+
 CellReport ReportOf(const Cell& cell) {
   CellReport report;
   report.id = CellId(cell);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One list of fields for both directions: Fields(visit, value) names each, and visit is a Writer or
-// a Reader. Except for the page's data, the only file that includes nlohmann/json.
+// a Reader. Reports include nlohmann/json here and in the page's data alone.
 #include <concepts>
 #include <cstdint>
 #include <limits>

@@ -113,6 +113,22 @@ TEST(ChosenCellsTest, FollowFromTheSides) {
   EXPECT_GT(ids({"--paths=boot", "--cells=/proxy-1.27/nft/"}).size(), 4U);
 }
 
+TEST(ChosenCellsTest, AreThoseThatRunTheProxyProgram) {
+  const Options options =
+      Parsed({"--proxy-program=/opt/kube-proxy", "--proxy-version=1.20", "--paths=boot,flush"});
+  const absl::StatusOr<Choice> choice = ChosenCells(options);
+  ASSERT_TRUE(choice.ok()) << choice.status();
+  EXPECT_GE(choice->cells.size(), 8U);
+  for (const Cell& cell : choice->cells) {
+    EXPECT_TRUE(RunsProxyProgram(options.harness, cell.pair.proxy)) << CellId(cell);
+    EXPECT_THAT(CellId(cell), HasSubstr("/proxy-1.2")) << "not one of 1.20's rules";
+  }
+  const Options ipvs = Parsed(
+      {"--proxy-program=/opt/kube-proxy", "--proxy-version=1.20", "--cells=/proxy-1.23-ipvs/"});
+  EXPECT_THAT(std::string(ChosenCells(ipvs).status().message()),
+              HasSubstr("finds no cell with a kube-proxy like 1.20"));
+}
+
 struct RefusedRow {
   const char* name;
   std::vector<std::string> arguments;
@@ -131,6 +147,9 @@ const RefusedRow kRefused[] = {
     {"an agent without its file", {"--b=agent:"}, "agent:FILE"},
     {"a kubelet of no version", {"--b=kubelet:new"}, "\"new\" is no version"},
     {"a gate that cannot be set", {"--b=kubelet:1.31-gate-off"}, "no gate"},
+    {"a kube-proxy that does not say its version",
+     {"--proxy-program=/bin/true"},
+     "--proxy-version"},
     {"where kube-proxy comes from and not where it goes",
      {"advise", "--from=1.24", "--to=1.27", "--proxy-from=1.23"},
      "--proxy-from needs --proxy"},

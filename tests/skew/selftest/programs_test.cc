@@ -13,6 +13,7 @@
 namespace kipt::skew {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::IptablesMode;
 
@@ -175,6 +176,22 @@ TEST(HasProgramsTest, AsksForTheAgentOnlyWhereACellRunsIt) {
   of_the_agent.program = "/opt/agent";
   EXPECT_THAT(std::string(HasPrograms({cell, of_the_agent}, kOptions, no_agent).message()),
               HasSubstr("/opt/agent (name it with --agent, --a or --b)"));
+}
+
+TEST(HasProgramsTest, AsksForAProxyProgramAndWhatItRunsOnlyWhereACellRunsIt) {
+  const auto nothing_of_it = [](const std::string& path) {
+    return path != "/opt/kube-proxy" && path != "conntrack";
+  };
+  HarnessOptions options = kOptions;
+  options.proxy_program = "/opt/kube-proxy";
+  options.proxy_version = {1, 20};
+  Cell cell;
+  cell.pair.proxy = {{1, 36}};
+  EXPECT_TRUE(HasPrograms({cell}, options, nothing_of_it).ok());
+  cell.pair.proxy = {{1, 20}};
+  EXPECT_THAT(std::string(HasPrograms({cell}, options, nothing_of_it).message()),
+              AllOf(HasSubstr("/opt/kube-proxy (name it with --proxy-program)"),
+                    HasSubstr("conntrack (Debian package conntrack)")));
 }
 
 TEST(CanRunHereTest, LooksInPathWhereThereIsNoSlash) {
