@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The HTML page as far as it can be judged without a browser: what stands in it, and what must not.
-// With one: page_in_browser, beside this file.
+// What is in the HTML page, and what must not be. page_script_test.cc runs its script; with a real
+// browser page_in_browser, next to this file, does.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
