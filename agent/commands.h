@@ -4,6 +4,7 @@
 #ifndef KIPT_AGENT_COMMANDS_H_
 #define KIPT_AGENT_COMMANDS_H_
 
+#include <cstdint>
 #include <ostream>
 
 #include "absl/types/span.h"
@@ -31,7 +32,8 @@ struct CommandInput {
   Clock clock = SteadyClock();
   NodeQuestions node = {};
   OutputFormat format = OutputFormat::kText;
-  bool yes = false;  // of retire
+  bool color = false;  // of plan and status
+  bool yes = false;    // of retire
   std::ostream& out;
   std::ostream& err;
 };
@@ -47,6 +49,13 @@ ExitCode RunRetire(const CommandInput& input);
 // Prints what was detected. kExitDifferences: a contradiction (FamilyMode), with or without a mode.
 // kExitFailed: a family's mode is unknown. "none" is kExitOk: either mode may be used.
 ExitCode RunDetect(absl::Span<const FamilyMode> modes, OutputFormat format, std::ostream& out);
+
+// Whether standard output gets colours. auto: a text on a terminal does, unless NO_COLOR is set and
+// not empty, or TERM is "dumb".
+bool UsesColors(const Flags& flags);
+enum class ColoredText : uint8_t { kPlanOrStatus, kAudit, kExplain };
+// `text`, with colours if `color`. Foreign bytes in it must be escaped.
+std::string Colored(bool color, ColoredText kind, std::string text);
 
 // Prints "Error: ..." in one line, and returns `code`.
 ExitCode Fail(const absl::Status& status, ExitCode code, std::ostream& err);

@@ -104,17 +104,12 @@ void GoOnWithout(absl::string_view what, const absl::Status& status) {
   VLOG_IF(1, old_kernel) << "Going on without " << what << ": " << status.message();
 }
 
-bool HasLegacyTables(const ModeSources& sources) {
-  return absl::c_any_of(netlink::kFamilies, [&](netlink::Family family) {
-    const auto names = IptablesLegacyTableNames(family, sources);
-    return names.ok() ? !names->empty() : !absl::IsUnavailable(names.status());
-  });
-}
-
 // Keeps CAP_NET_ADMIN, and CAP_NET_RAW where iptables-legacy's programs may be needed to read
 // `sources`. Internal: the kernel did not obey; do not go on.
 absl::Status ConfineToReading(const ReadingNeeds& needs, const ModeSources& sources) {
-  const bool programs = needs.programs || needs.all_netns || HasLegacyTables(sources);
+  std::vector<absl::Status> unknown;
+  const bool programs = needs.programs || needs.all_netns ||
+                        HasIptablesLegacyTables(sources, unknown) || !unknown.empty();
   // Landlock would hide other processes' roots.
   const bool other_roots =
       needs.all_netns || absl::StartsWith(sources.host_root.directory, "/proc/");
@@ -175,7 +170,8 @@ absl::Status About(const std::string& path, const absl::Status& status) {
 
 // kExitDifferences: there are findings that are worse than information and not allowed.
 // kExitUsage: the allow list is wrong. kExitFailed: the rules of an iptables mode cannot be read.
-ExitOrError RunAudit(const Config& config, const Flags& flags, const ModeSources& sources) {
+ExitOrError RunAudit(const Flags& flags, const Node& node) {
+  const ModeSources& sources = node.sources();
   // Root's privileges may be needed to read the file.
   absl::StatusOr<std::string> allowed = std::string();
   if (flags.allow) allowed = ReadFileOrInput(*flags.allow, kMostAllowListBytes);
@@ -184,7 +180,7 @@ ExitOrError RunAudit(const Config& config, const Flags& flags, const ModeSources
   if (!confined.ok()) return confined;
   absl::StatusOr<AllowList> allow = ParseAllowList(*allowed);
   if (!allow.ok()) return Fail(About(*flags.allow, allow.status()), kExitUsage);
-  const CniConfigs cni = ReadNodeCniConfigs(sources.host_root, config.cni_conf_dirs);
+  const CniConfigs cni = node.ReadCniConfigs();
   std::vector<NodeView> views;
   if (flags.all_netns) {
     views = GatherAllNamespaces(sources, cni);
@@ -192,11 +188,12 @@ ExitOrError RunAudit(const Config& config, const Flags& flags, const ModeSources
   } else {
     views.push_back(GatherNodeView(sources, cni));
   }
-  const AuditReport report =
-      Audit(views, {.bits = config.bits, .mode = config.mode, .allow = *std::move(allow)});
-  std::cout << (flags.output == OutputFormat::kJson  ? AuditJson(report)
-                : flags.output == OutputFormat::kDot ? AuditDot(views.front(), report)
-                                                     : AuditText(report));
+  const AuditReport report = Audit(
+      views, {.bits = node.config().bits, .mode = node.config().mode, .allow = *std::move(allow)});
+  std::cout << Colored(UsesColors(flags), ColoredText::kAudit,
+                       flags.output == OutputFormat::kJson  ? AuditJson(report)
+                       : flags.output == OutputFormat::kDot ? AuditDot(views.front(), report)
+                                                            : AuditText(report));
   return AuditExitNeedsAttention(report) ? kExitDifferences : kExitOk;
 }
 
@@ -225,11 +222,10 @@ absl::StatusOr<std::vector<netlink::Survey>> SurveysFor(const Flags& flags,
 // Explains `chain` in every iptables mode and managed family that has it, or in all that a file
 // has. kExitFailed: no such chain, or the rules cannot be read. kExitUsage: the file cannot be
 // read, or the chain's name is malformed.
-int RunExplain(const std::string& chain, const Config& config, const Flags& flags,
-               const ModeSources& sources) {
-  const absl::StatusOr<std::vector<netlink::Survey>> surveys = SurveysFor(flags, sources);
+int RunExplain(const std::string& chain, const Flags& flags, const Node& node) {
+  const absl::StatusOr<std::vector<netlink::Survey>> surveys = SurveysFor(flags, node.sources());
   if (!surveys.ok()) return Fail(surveys.status(), flags.from_file ? kExitUsage : kExitFailed);
-  std::vector<netlink::Family> families = config.families;
+  std::vector<netlink::Family> families = node.config().families;
   if (flags.from_file) families = {netlink::kFamilies.begin(), netlink::kFamilies.end()};
   std::vector<std::string> explanations;
   absl::Status first_error;
@@ -245,8 +241,9 @@ int RunExplain(const std::string& chain, const Config& config, const Flags& flag
   if (explanations.empty()) {
     return Fail(first_error, absl::IsInvalidArgument(first_error) ? kExitUsage : kExitFailed);
   }
-  std::cout << (json ? absl::StrCat("[", absl::StrJoin(explanations, ","), "]\n")
-                     : absl::StrJoin(explanations, "\n"));
+  std::cout << Colored(UsesColors(flags), ColoredText::kExplain,
+                       json ? absl::StrCat("[", absl::StrJoin(explanations, ","), "]\n")
+                            : absl::StrJoin(explanations, "\n"));
   return kExitOk;
 }
 
@@ -257,10 +254,8 @@ ExitOrError Run(const CommandLine& command_line, const Config& config) {
   if (command == Command::kRun) return RunDaemon(flags, config, KIPT_VERSION);
   Node node(config);
   // These read more than the rules of one iptables mode.
-  if (command == Command::kAudit) return RunAudit(config, flags, node.sources());
-  if (command == Command::kExplain) {
-    return RunExplain(command_line.argument, config, flags, node.sources());
-  }
+  if (command == Command::kAudit) return RunAudit(flags, node);
+  if (command == Command::kExplain) return RunExplain(command_line.argument, flags, node);
   if (command == Command::kDetect) {
     if (absl::Status status = ConfineToReading({}, node.sources()); !status.ok()) return status;
     return RunDetect(
@@ -288,6 +283,7 @@ ExitOrError Run(const CommandLine& command_line, const Config& config) {
                      .backend = **backend,
                      .node = node.Questions(errand),
                      .format = flags.output,
+                     .color = UsesColors(flags),
                      .yes = flags.yes,
                      .out = std::cout,
                      .err = std::cerr});

@@ -17,7 +17,6 @@
 namespace kipt::agent {
 namespace {
 
-using netlink::Family;
 using netlink::Survey;
 
 // In the order of the enumeration.
@@ -54,32 +53,25 @@ void AddSurvey(NodeView& view, absl::string_view what, absl::StatusOr<Survey> su
   if (!survey->tables.empty()) view.surveys.push_back(*std::move(survey));
 }
 
-void SurveyNft(const ModeSources& sources, NodeView& view) {
-  const absl::Status there = CheckNftIsThere(sources);
-  // A kernel without nf_tables, or one that has not loaded it, has no tables.
-  if (absl::IsUnavailable(there) || absl::IsFailedPrecondition(there)) return;
-  absl::StatusOr<Survey> survey = there.ok() ? TakeSurvey(sources.open_nft()) : there;
-  // The kernel may report that only when it is asked.
-  if (!absl::IsUnavailable(survey.status())) AddSurvey(view, "nft tables", std::move(survey));
-}
-
-void SurveyLegacy(const ModeSources& sources, NodeView& view) {
-  bool has_tables = false;
-  for (const Family family : netlink::kFamilies) {
-    const auto names = IptablesLegacyTableNames(family, sources);
-    has_tables = has_tables || (names.ok() && !names->empty());
-    if (!names.ok() && !absl::IsUnavailable(names.status())) {
-      AddProblem(view, absl::StrCat("iptables-legacy tables of ", netlink::FamilyName(family)),
-                 names.status());
-    }
+void SurveyModes(const ModeSources& sources, NodeView& view) {
+  const absl::Status nft = CheckNftIsThere(sources);
+  std::vector<absl::Status> unknown;
+  const bool legacy = HasIptablesLegacyTables(sources, unknown);
+  for (const absl::Status& status : unknown) {
+    AddProblem(view, "iptables-legacy tables", status);
   }
-  if (has_tables) AddSurvey(view, "iptables-legacy tables", TakeSurvey(sources.open_legacy()));
+  // A kernel without nf_tables, or one that has not loaded it, has no tables.
+  if (!absl::IsUnavailable(nft) && !absl::IsFailedPrecondition(nft)) {
+    absl::StatusOr<Survey> survey = nft.ok() ? TakeSurvey(sources.open_nft()) : nft;
+    // The kernel may report that only when it is asked.
+    if (!absl::IsUnavailable(survey.status())) AddSurvey(view, "nft tables", std::move(survey));
+  }
+  if (legacy) AddSurvey(view, "iptables-legacy tables", TakeSurvey(sources.open_legacy()));
 }
 
 NodeView Gather(const ModeSources& sources) {
   NodeView view;
-  SurveyNft(sources, view);
-  SurveyLegacy(sources, view);
+  SurveyModes(sources, view);
   absl::StatusOr<std::vector<FwmarkRule>> rules = ReadFwmarkRules();
   if (!rules.ok()) AddProblem(view, "ip rule", rules.status());
   if (rules.ok()) view.ip_rules = *std::move(rules);

@@ -48,6 +48,7 @@ struct Flags {
   std::optional<std::string> iptables_mode = {};
   std::optional<std::string> host_root = {};
   OutputFormat output = OutputFormat::kText;
+  std::string color = "auto";
   std::optional<std::string> netns = {};
   std::optional<absl::Duration> iptables_sync_period = {};  // checked by ResolveConfig
   std::optional<std::string> watch = {};

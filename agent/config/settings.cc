@@ -275,6 +275,10 @@ constexpr Setting kRows[] = {
      "one)"},
     {"output", kAll, "string", &Flags::output, "text or json; audit also has dot, for graphviz.",
      "", kNever, nullptr, nullptr, "text, json, dot"},
+    {"color", kAll, "string", &Flags::color,
+     "auto, always or never: whether plan, status, audit and explain colour text. auto colours on "
+     "a terminal, unless NO_COLOR is set or TERM is dumb.",
+     "", kNever, nullptr, nullptr, "auto, always, never"},
     {"v", kAll, "Level", &Flags::v, "number for the log level verbosity"},
     {"vmodule", kAll, "pattern=N,...", &Flags::vmodule,
      "comma-separated list of pattern=N settings for file-filtered logging"},
@@ -308,8 +312,13 @@ const Setting* SettingOf(FlagMember member) {
 }
 
 absl::Status ParseFlag(const Setting& setting, absl::string_view text, Flags& flags) {
-  return std::visit([&](auto member) { return Read(setting.type, text, flags.*member); },
-                    setting.member);
+  absl::Status status = std::visit(
+      [&](auto member) { return Read(setting.type, text, flags.*member); }, setting.member);
+  // What is part of a Config is checked there.
+  if (!status.ok() || !setting.field.empty() || setting.accepted.empty()) return status;
+  const std::vector<absl::string_view> accepted = absl::StrSplit(setting.accepted, ", ");
+  if (absl::c_linear_search(accepted, text)) return absl::OkStatus();
+  return BadValue(absl::StrCat("it must be one of ", setting.accepted));
 }
 
 bool IsGiven(const Setting& setting, const Flags& flags) {

@@ -26,7 +26,8 @@ inline constexpr char kDefaultConfigPath[] = "/etc/kube-iptables-agent/config.ya
 using FlagMember =
     std::variant<std::optional<bool> Flags::*, std::optional<int> Flags::*,
                  std::optional<std::string> Flags::*, std::optional<absl::Duration> Flags::*,
-                 std::vector<std::string> Flags::*, bool Flags::*, OutputFormat Flags::*>;
+                 std::vector<std::string> Flags::*, bool Flags::*, std::string Flags::*,
+                 OutputFormat Flags::*>;
 
 // The kinds of configuration file that may hold a setting.
 enum class InFile : uint8_t { kNever, kAgents, kAgentsAndKubelets };

@@ -65,10 +65,11 @@ bool IsConfigName(absl::string_view name) {
          absl::EndsWith(name, ".json");
 }
 
-// What `object` itself names; the chain is "" if it names none.
-absl::StatusOr<CniReference> ReadPlugin(absl::string_view file, const json& object) {
+// What an object itself names. The chain is "" if it names none, as for an array: its keys are
+// numbers.
+absl::StatusOr<CniReference> ReadPlugin(absl::string_view file, const json& container) {
   CniReference reference = {.file = std::string(file), .plugin = {}, .chain = {}};
-  for (const auto& [key, value] : object.items()) {
+  for (const auto& [key, value] : container.items()) {
     if (key == "type" && value.is_string()) reference.plugin = value.get_ref<const std::string&>();
     // Like encoding/json, with which plugins read it: any case, and null is nothing.
     if (!absl::EqualsIgnoreCase(key, kKey) || value.is_null()) continue;
@@ -89,11 +90,9 @@ absl::StatusOr<std::vector<CniReference>> FindReferences(absl::string_view file,
   while (!left.empty()) {
     const json& value = *left.back();
     left.pop_back();
-    if (value.is_object()) {
-      absl::StatusOr<CniReference> reference = ReadPlugin(file, value);
-      if (!reference.ok()) return reference.status();
-      if (!reference->chain.empty()) found.push_back(*std::move(reference));
-    }
+    absl::StatusOr<CniReference> reference = ReadPlugin(file, value);
+    if (!reference.ok()) return reference.status();
+    if (!reference->chain.empty()) found.push_back(*std::move(reference));
     // Backwards, as the last of `left` is next.
     for (auto child = value.rbegin(); child != value.rend(); ++child) {
       if (child->is_structured()) left.push_back(&*child);

@@ -91,7 +91,7 @@ class EmptyBackend : public netlink::Backend {
     return netlink::Snapshot();
   }
   absl::StatusOr<netlink::Survey> TakeSurvey(const netlink::SurveyFilter& /*keep*/) override {
-    return netlink::Survey{.mode = "nft", .generation = 0, .tables = {}};
+    return netlink::Survey{.mode = "nft", .tables = {}};
   }
   absl::Status Apply(const netlink::Transaction& /*transaction*/) override {
     return absl::FailedPreconditionError("nf_tables is not loaded, and this command only reads");
@@ -144,17 +144,14 @@ ModeSources SystemModeSources(const std::optional<std::string>& host_root, Comma
 }
 
 absl::Status CheckNftIsThere(const ModeSources& sources) {
-  switch (FindModule(sources.kernel, "nf_tables", "nft_do_chain")) {
-    case ModuleState::kPresent:
-    case ModuleState::kNothingToLoad:
-      return absl::OkStatus();
-    case ModuleState::kLoadable:
-      return absl::FailedPreconditionError("nf_tables is not loaded");
-    case ModuleState::kMissing:
-      return absl::UnavailableError("this kernel has no nf_tables");
-    case ModuleState::kUnknown:
-      break;
+  const ModuleState module = FindModule(sources.kernel, "nf_tables", "nft_do_chain");
+  if (module == ModuleState::kLoadable) {
+    return absl::FailedPreconditionError("nf_tables is not loaded");
   }
+  if (module == ModuleState::kMissing) {
+    return absl::UnavailableError("this kernel has no nf_tables");
+  }
+  if (module != ModuleState::kUnknown) return absl::OkStatus();
   return absl::UnknownError(
       "it is not known whether this kernel has nf_tables, and only loading it would show that; "
       "make /lib/modules readable, or give --iptables-mode");
@@ -178,6 +175,18 @@ absl::StatusOr<std::vector<std::string>> IptablesLegacyTableNames(Family family,
     return absl::UnavailableError(absl::StrCat("this kernel has no ", name, "_tables"));
   }
   return std::vector<std::string>();
+}
+
+bool HasIptablesLegacyTables(const ModeSources& sources, std::vector<absl::Status>& unknown) {
+  bool any = false;
+  for (const Family family : netlink::kFamilies) {
+    const auto names = IptablesLegacyTableNames(family, sources);
+    any |= names.ok() && !names->empty();
+    if (names.ok() || absl::IsUnavailable(names.status())) continue;
+    unknown.emplace_back(names.status().code(),
+                         absl::StrCat(netlink::FamilyName(family), ": ", names.status().message()));
+  }
+  return any;
 }
 
 ModeQuestion GatherEvidence(Family family, std::optional<IptablesMode> flag,
@@ -232,11 +241,10 @@ absl::StatusOr<IptablesMode> ChooseMode(absl::Span<const FamilyMode> modes) {
 }
 
 BackendOrError ChooseBackend(const BackendRequest& request, const ModeSources& sources) {
-  absl::StatusOr<IptablesMode> mode = request.flag.value_or(IptablesMode::kNft);
-  if (!request.flag) {
-    mode = ChooseMode(
-        DetectModes(request.families, std::nullopt, sources, Thoroughness::kUntilDecided));
-  }
+  const absl::StatusOr<IptablesMode> mode =
+      request.flag ? *request.flag
+                   : ChooseMode(DetectModes(request.families, std::nullopt, sources,
+                                            Thoroughness::kUntilDecided));
   if (!mode.ok() && !request.off) return mode.status();
   if (mode.ok() && *mode == IptablesMode::kLegacy) return sources.open_legacy();
   if (request.read_only && absl::IsFailedPrecondition(CheckNftIsThere(sources))) {
@@ -276,7 +284,7 @@ OtherMode ReadOtherMode(netlink::BackendKind managed, absl::Span<const Family> f
     return absl::OkStatus();
   });
   absl::c_sort(other.chains);
-  if (!status.ok()) other.problem = std::string(status.message());
+  other.problem = std::string(status.message());
   return other;
 }
 

@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -32,9 +31,6 @@ namespace {
 using netlink::Attributes;
 using netlink::Family;
 using netlink::WireBytes;
-
-// Of a dump that changes meanwhile.
-constexpr int kMostAttempts = 5;
 
 // Routing attributes are in the machine's byte order.
 template <typename T>
@@ -103,9 +99,8 @@ std::string SelectorText(const RawRule& rule, const FwmarkRule& known) {
     if (ports && ports->end != ports->start) add("-", ports->end);
   };
   add(AddressText(family, attributes, FRA_SRC, header.src_len));
-  if (attributes.Bytes(FRA_DST) || header.dst_len != 0) {
-    add(" to ", AddressText(family, attributes, FRA_DST, header.dst_len));
-  }
+  // The kernel leaves the address out if the length is 0.
+  if (header.dst_len != 0) add(" to ", AddressText(family, attributes, FRA_DST, header.dst_len));
   if (header.tos != 0) add(" tos ", Hex(header.tos));
   add(" fwmark ", Hex(known.mark));
   if (known.mask != 0xffffffff) add("/", Hex(known.mask));
@@ -165,25 +160,19 @@ std::optional<FwmarkRule> ReadRule(WireBytes message) {
 }
 
 absl::Status ReadFamily(netlink::Socket& socket, Family family, std::vector<FwmarkRule>& rules) {
-  std::vector<FwmarkRule> read;
   int error = 0;
-  absl::Status status = absl::AbortedError("");
-  for (int attempt = 0; absl::IsAborted(status) && attempt < kMostAttempts; ++attempt) {
-    read.clear();
-    error = 0;
-    netlink::Messages request(socket.ReserveSequences(1));
-    request.Begin(RTM_GETRULE, family == Family::kIPv4 ? AF_INET : AF_INET6, NLM_F_DUMP);
-    status = socket.Ask(request, [&](const netlink::Reply& reply) {
-      error = reply.error_number;
-      if (reply.message == nullptr || reply.message->nlmsg_type != RTM_NEWRULE) return;
-      std::optional<FwmarkRule> rule = ReadRule(netlink::MessageBytes(reply.message));
-      if (rule) read.push_back(*std::move(rule));
-    });
-  }
+  // Asked once: the kernel never marks a dump of routing rules as interrupted.
+  netlink::Messages request(socket.ReserveSequences(1));
+  request.Begin(RTM_GETRULE, family == Family::kIPv4 ? AF_INET : AF_INET6, NLM_F_DUMP);
+  absl::Status status = socket.Ask(request, [&](const netlink::Reply& reply) {
+    error = reply.error_number;
+    if (reply.message == nullptr || reply.message->nlmsg_type != RTM_NEWRULE) return;
+    std::optional<FwmarkRule> rule = ReadRule(netlink::MessageBytes(reply.message));
+    if (rule) rules.push_back(*std::move(rule));
+  });
   // The kernel has no policy routing (CONFIG_IP_MULTIPLE_TABLES), or none of this family.
   if (error == EOPNOTSUPP || error == EAFNOSUPPORT) return absl::OkStatus();
-  if (error != 0) status.Update(absl::ErrnoToStatus(error, netlink::FamilyName(family)));
-  if (status.ok()) absl::c_move(read, std::back_inserter(rules));
+  status.Update(absl::ErrnoToStatus(error, netlink::FamilyName(family)));
   return status;
 }
 

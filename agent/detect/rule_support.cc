@@ -42,12 +42,12 @@ std::optional<bool> AnyLine(const std::string& path, F matches) {
   char* line = nullptr;
   size_t capacity = 0;
   bool found = false;
-  for (ssize_t size; !found && (size = getline(&line, &capacity, file.get())) > 0;) {
+  for (ssize_t size; !found && (size = getline(&line, &capacity, file.get())) != -1;) {
     const absl::string_view read(line, static_cast<size_t>(size));
     found = matches(absl::StripSuffix(read, "\n"));
   }
   free(line);
-  if (!found && ferror(file.get()) != 0) return std::nullopt;
+  if (ferror(file.get()) != 0) return std::nullopt;
   return found;
 }
 
@@ -67,7 +67,7 @@ std::optional<bool> InList(const KernelPaths& paths, absl::string_view list,
     const std::string path = absl::StrCat(directory, "/", list);
     const std::optional<bool> found = AnyLine(path, [&](absl::string_view line) {
       // After the colon come the modules that this one needs.
-      return absl::StrContains(line.substr(0, line.find(':')), file_name);
+      return line.find(file_name) < line.find(':');
     });
     if (!found) continue;
     if (file != nullptr) *file = path;
@@ -79,9 +79,7 @@ std::optional<bool> InList(const KernelPaths& paths, absl::string_view list,
 // "ffffffff81a2b3c0 t nf_tables_newtable", possibly with a compiler's suffix (".llvm.123"), but
 // without a module's name.
 bool IsSymbol(absl::string_view line, absl::string_view symbol) {
-  const size_t start = line.rfind(' ');
-  if (start == absl::string_view::npos) return false;
-  line.remove_prefix(start + 1);
+  line.remove_prefix(line.rfind(' ') + 1);
   return absl::ConsumePrefix(&line, symbol) &&
          (line.empty() || (line[0] == '.' && !absl::StrContains(line, '\t')));
 }
@@ -169,11 +167,11 @@ XtCompatReading JudgeAll(const KernelPaths& paths, absl::Span<const ModuleQuery>
                          KernelSymbols symbols) {
   const bool loads_modules = LoadsModules(paths);
   const std::vector<ModuleEvidence> evidence = LookForModules(paths, queries, symbols);
-  XtCompatReading worst = Judge(queries[0].module, evidence[0], loads_modules);
-  for (size_t i = 1; i < queries.size() && worst.compat != XtCompat::kAbsent; ++i) {
+  XtCompatReading worst = {.compat = XtCompat::kPresent};
+  for (size_t i = 0; i < queries.size(); ++i) {
     XtCompatReading reading = Judge(queries[i].module, evidence[i], loads_modules);
-    const bool worse = worst.compat == XtCompat::kPresent || reading.compat == XtCompat::kAbsent;
-    if (worse && reading.compat != XtCompat::kPresent) worst = std::move(reading);
+    if (reading.compat == XtCompat::kAbsent) return reading;
+    if (worst.compat == XtCompat::kPresent) worst = std::move(reading);
   }
   return worst;
 }
@@ -190,7 +188,7 @@ std::string WhatChanged(const RuleSupport& before, const RuleSupport& now) {
 KernelPaths SystemKernelPaths(absl::string_view host_root) {
   KernelPaths paths;
   utsname name = {};
-  if (uname(&name) != 0) return paths;
+  uname(&name);
   std::vector<std::string> roots = {""};
   if (!host_root.empty() && host_root != "/") roots.insert(roots.begin(), std::string(host_root));
   for (const std::string& root : roots) {

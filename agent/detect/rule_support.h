@@ -105,7 +105,7 @@ class SupportSource {
     refused_ = true;
     return Look(kind, labels_desired);
   }
-  // A rule proves that there are matches (Plan::support_disproved), whatever files show:
+  // A rule proves that there are matches (Diff::support_disproved), whatever files show:
   bool NoteDisproof(netlink::BackendKind kind, bool labels_desired) {
     disproved_ = true;
     return Look(kind, labels_desired);

@@ -239,12 +239,9 @@ HttpReply Endpoints::Inspect(const HttpRequest& request) const {
   if (request.path == "/metrics") {
     return {.content_type = kMetricsContentType, .body = setup_.metrics()};
   }
-  std::unique_lock<std::mutex> lock(mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   if (request.path == "/statusz") {
-    // A copy, so that Publish need not wait while it is formatted.
-    const AgentState state = state_;
-    lock.unlock();
-    return {.body = StatuszText(state, setup_.version, setup_.now())};
+    return {.body = StatuszText(state_, setup_.version, setup_.now())};
   }
   if (request.path == "/flagz") return {.body = FlagzText(setup_.flags)};
   if (request.path == "/configz") {
@@ -284,8 +281,7 @@ void ServedAddresses::Adopt(OwnedFd fd) {
   }
   const std::string& address = (*adopted)->address();
   for (Slot& slot : slots_) {
-    const absl::StatusOr<BindAddress> wanted = ParseBindAddress(slot.endpoint.address);
-    if (slot.server == nullptr && wanted.ok() && ToString(*wanted) == address) {
+    if (ToString(ParseBindAddress(slot.endpoint.address).value_or(BindAddress())) == address) {
       slot.server = *std::move(adopted);
       return;
     }
@@ -309,18 +305,17 @@ void ServedAddresses::Serve() {
                      absl::StrCat("Listening on http://", slot.server->address()));
   }
   if (problem().empty()) return;
-  absl::Status status;
-  if (timer_ == nullptr) {
-    absl::StatusOr<std::unique_ptr<EventSource>> timer = loop_.AddTimer([this] {
-      const std::string before = problem();
-      Listen({});
-      Serve();
-      if (problem() != before) handlers_.changed();
-    });
-    status = timer.status();
-    if (timer.ok()) timer_ = *std::move(timer);
+  EventLoop::SourceOrError timer = loop_.AddTimer([this] {
+    const std::string before = problem();
+    Listen({});
+    Serve();
+    if (problem() != before) handlers_.changed();
+  });
+  absl::Status status = timer.status();
+  if (status.ok()) {
+    timer_ = *std::move(timer);
+    status = timer_->FireAfter(kListenAgainAfter);
   }
-  if (status.ok()) status = timer_->FireAfter(kListenAgainAfter);
   if (!status.ok()) Warn(absl::StrCat("Addresses are not retried: ", status.message()));
 }
 

@@ -10,31 +10,14 @@
 #include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
 #include "netlink/kernel_error.h"
-#include "netlink/reach.h"
 
 namespace kipt::agent {
 namespace {
 
 using netlink::ChainId;
 using netlink::Family;
-using netlink::ObservedChain;
 using netlink::ObservedRule;
 using netlink::Table;
-
-ChainId Firewall() { return {Family::kIPv4, Table::kFilter, std::string(kFirewallChain)}; }
-ChainId Input() { return {Family::kIPv4, Table::kFilter, "INPUT"}; }
-
-bool IsMartianRule(const netlink::Rule* rule) {
-  return rule != nullptr && *rule == DropMartians(0);
-}
-
-bool HoldsMartianRule(const ObservedChain& firewall, netlink::Walk& walk) {
-  for (const ObservedRule& rule : firewall.rules) {
-    if (IsMartianRule(rule.rule())) return true;
-    if (walk.Stops(Firewall(), rule)) return false;
-  }
-  return false;
-}
 
 // In table nat of `family`.
 bool LacksPostroutingJumpAlone(const Diff& diff, Family family) {
@@ -61,17 +44,6 @@ std::vector<ForeignJump> ForeignJumps(const netlink::Snapshot& snapshot) {
     }
   }
   return {jumps.begin(), jumps.end()};
-}
-
-// `support`, or that iptables can hold rules, if a rule in `snapshot` proves that.
-RuleSupport Proven(const RuleSupport& support, const netlink::Snapshot& snapshot) {
-  const auto has_xt = [](const auto& chain) {
-    return absl::c_any_of(chain.second.rules, [](const ObservedRule& rule) { return rule.xt; });
-  };
-  if (support.xt || support.refused || absl::c_none_of(snapshot.chains, has_xt)) return support;
-  RuleSupport proven = support;
-  proven.xt = true;
-  return proven;
 }
 
 // A survey takes up to a second with 10,000 services.
@@ -108,7 +80,7 @@ absl::Status RetireOnce(netlink::Backend& backend, const RetireRequest& request,
   if (!observed.ok()) return observed.status();
   const netlink::Snapshot& snapshot = *observed;
   report.generation = snapshot.generation;
-  const Diff diff = ComputeDiff(request.input, snapshot, Proven(request.support, snapshot));
+  const Diff diff = ComputeDiff(request.input, snapshot, request.support);
   if (MayRetire(request.input, snapshot, diff, request.options)) {
     DependentsCollector collector;
     const absl::StatusOr<netlink::Survey> survey = backend.TakeSurvey(collector.ManagedMode());
@@ -131,60 +103,15 @@ Item ItemOf(const netlink::Operation& operation) {
   return {chain, add != nullptr ? RuleText(chain, add->rule) : netlink::ToString(operation)};
 }
 
-MartianProtection FindMartianProtection(const netlink::Snapshot& observed) {
-  MartianProtection protection;
-  if (observed.native) {
-    protection.stands = !observed.native->altered;
-    protection.dropped = protection.dropped_natively = observed.native->counters.packets;
-  }
-  const ObservedChain* firewall = observed.Find(Firewall());
-  const ObservedChain* input = observed.Find(Input());
-  netlink::Walk walk(observed);
-  protection.dormant = observed.dormant.count({Family::kIPv4, Table::kFilter}) != 0;
-  protection.way = input != nullptr && input->hooked && walk.Leads(Input(), Firewall());
-  if (firewall == nullptr) return protection;
-  protection.rule = HoldsMartianRule(*firewall, walk);
-  protection.stands |= protection.rule && protection.way && !protection.dormant;
-  for (const ObservedRule& rule : firewall->rules) {
-    if (IsMartianRule(rule.rule())) protection.dropped += rule.counters.packets;
-  }
-  return protection;
-}
-
-bool MartianProtectionStands(MartianProtection found, absl::Span<const Change> applied) {
-  if (found.stands) return true;
-  // We put rules where packets reach them.
-  for (const Change& change : applied) {
-    const ChainId& chain = netlink::ChainOf(change.operation);
-    if (std::holds_alternative<netlink::PutNativeTable>(change.operation)) return true;
-    if (const auto* add = std::get_if<netlink::AddRule>(&change.operation)) {
-      const auto* jump = std::get_if<netlink::Jump>(&add->rule.target);
-      found.rule |= chain == Firewall() && IsMartianRule(&add->rule);
-      found.way |= chain == Input() && jump != nullptr && jump->chain == kFirewallChain;
-    } else if (std::holds_alternative<netlink::WakeTable>(change.operation)) {
-      found.dormant &= chain.family != Family::kIPv4 || chain.table != Table::kFilter;
-    }
-  }
-  return found.rule && found.way && !found.dormant;
-}
-
-uint64_t CountedSince(std::optional<uint64_t>& seen, uint64_t now) {
-  const std::optional<uint64_t> before = std::exchange(seen, now);
-  if (!before) return 0;
-  return now >= *before ? now - *before : now;
-}
-
 Plan Compare(const PolicyInput& input, const RuleSupport& support,
              const netlink::Snapshot& observed) {
-  const RuleSupport proven = Proven(support, observed);
   Plan plan{.generation = observed.generation,
             .families = input.families,
-            .diff = ComputeDiff(input, observed, proven),
+            .diff = ComputeDiff(input, observed, support),
             .claimed_by_kube_proxy = {},
             .in_cleanup = {},
             .foreign_jumps = ForeignJumps(observed),
-            .martians = FindMartianProtection(observed),
-            .support_disproved = proven.xt != support.xt};
+            .martians = FindMartianProtection(observed)};
   for (const Family family : netlink::kFamilies) {
     if (IsClaimedByKubeProxy(observed, family)) plan.claimed_by_kube_proxy.push_back(family);
     if (KubeProxyLeaves(observed, family) && LacksPostroutingJumpAlone(plan.diff, family)) {

@@ -17,6 +17,7 @@
 #include "agent/loop/clock.h"
 #include "agent/loop/events.h"
 #include "agent/policy/diff.h"
+#include "agent/policy/martians.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/retirement.h"
 #include "netlink/backend.h"
@@ -24,32 +25,6 @@
 #include "netlink/transaction.h"
 
 namespace kipt::agent {
-
-// The rule that drops martian packets (CVE-2020-8558), by any writer.
-struct MartianProtection {
-  // `rule`, `way` and not `dormant`; or the native table has it.
-  bool stands = false;
-  // It is in KUBE-FIREWALL, and every martian packet in that chain reaches it.
-  bool rule = false;
-  // Packets for this node reach KUBE-FIREWALL from INPUT.
-  bool way = false;
-  // Table ip filter is dormant: no packet reaches its rules.
-  bool dormant = false;
-  // Packets dropped since its creation; and the native table's part of them.
-  uint64_t dropped = 0;
-  uint64_t dropped_natively = 0;
-
-  bool operator==(const MartianProtection&) const = default;
-};
-
-MartianProtection FindMartianProtection(const netlink::Snapshot& observed);
-
-// Whether the protection is in place after `applied`, where it was `found` before.
-bool MartianProtectionStands(MartianProtection found, absl::Span<const Change> applied);
-
-// The growth of a counter from `seen`, which is set to `now`: 0 the first time, `now` where the
-// counter was recreated.
-uint64_t CountedSince(std::optional<uint64_t>& seen, uint64_t now);
 
 // What one check found.
 struct Plan {
@@ -65,8 +40,6 @@ struct Plan {
   // In the base chains that were read, each once, sorted.
   std::vector<ForeignJump> foreign_jumps = {};
   MartianProtection martians = {};
-  // An existing rule disproves RuleSupport::xt being false; `diff` takes that into account.
-  bool support_disproved = false;
   // What to remove of diff.stale, and in the other iptables mode; if requested.
   std::optional<Retirement> retirement = {};
   std::optional<Retirement> other_retirement = {};

@@ -62,7 +62,7 @@ void Merge(Family family_read, const Plan& family, Plan& all) {
   all.generation = family.generation;
   append(family.families, all.families);
   if (ipv4) all.martians = family.martians;
-  all.support_disproved |= family.support_disproved;
+  all.diff.support_disproved |= family.diff.support_disproved;
   append(family.diff.changes, all.diff.changes);
   append(family.diff.in_place, all.diff.in_place);
   // Each check finds the native table, which is IPv4's.
@@ -343,7 +343,7 @@ SyncReport Reconciler::Sync(const PolicyInput& input, const Restraint& restraint
   if (support_ == nullptr) return report;
   const netlink::BackendKind kind = backend_->kind();
   const bool labels = input.labels.has_value();
-  if (report.plan.support_disproved) support_->NoteDisproof(kind, labels);
+  if (report.plan.diff.support_disproved) support_->NoteDisproof(kind, labels);
   if (report.LacksExtension() && !KnownSupport(support_).refused &&
       support_->NoteRefusal(kind, labels)) {
     report = After(report, sync());

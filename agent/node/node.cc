@@ -106,6 +106,10 @@ bool Node::Retires() const {
   return config_.stale_chains == StaleChains::kRetire && config_.mode != Mode::kOff;
 }
 
+CniConfigs Node::ReadCniConfigs() const {
+  return ReadNodeCniConfigs(sources_.host_root, config_.cni_conf_dirs);
+}
+
 std::vector<std::string> Node::RouteLocalnet() const {
   return Inside(visited_, [] { return ReadRouteLocalnet(); }).value_or(std::vector<std::string>());
 }
@@ -162,7 +166,7 @@ RetirementSources Node::Dependents(netlink::BackendKind other) {
                           [&] { return backend.TakeSurvey(collector.OtherMode()).status(); });
     });
   };
-  return {.cni = [this] { return ReadNodeCniConfigs(sources_.host_root, config_.cni_conf_dirs); },
+  return {.cni = [this] { return ReadCniConfigs(); },
           .route_localnet = [this] { return RouteLocalnet(); },
           .other_mode =
               [this, survey, other](DependentsCollector& collector) {

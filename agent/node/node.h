@@ -91,6 +91,7 @@ class Node {
   // Interfaces from whose neighbours the kernel accepts packets for 127.0.0.0/8; none where that
   // cannot be read.
   std::vector<std::string> RouteLocalnet() const;
+  CniConfigs ReadCniConfigs() const;
 
  private:
   std::shared_ptr<SupportSource> MakeSupport();

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "agent/policy/martians.h"
 #include "agent/policy/ownership.h"
 #include "agent/policy/policy_tables.h"
 
@@ -350,11 +351,8 @@ std::vector<Claim> ClaimsOnChain(const ClaimSources& sources, const ChainId& cha
   }
   if (Is(chain, Table::kFilter, kFirewallChain)) {
     if (tested.bits != 0) Append(ClaimsOnDropMarkRule(sources, tested.bits), claims);
-    const bool martians = absl::c_any_of(observed.rules, [](const ObservedRule& rule) {
-      return rule.rule() != nullptr && *rule.rule() == DropMartians(0);
-    });
     const auto& route_localnet = sources.dependents.route_localnet;
-    if (martians && !route_localnet.empty()) {
+    if (absl::c_any_of(observed.rules, IsMartianRule) && !route_localnet.empty()) {
       claims.push_back({ClaimKind::kMartians,
                         absl::StrCat("route_localnet is 1 for ", route_localnet.front(),
                                      ": without its martian rule neighbours reach 127.0.0.1")});

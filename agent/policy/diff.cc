@@ -264,7 +264,15 @@ bool NeedsAttention(const Finding& finding) {
 }
 
 Diff ComputeDiff(const PolicyInput& input, const Snapshot& observed, const RuleSupport& support) {
-  return Differ(input, observed, support).Run();
+  const auto has_xt = [](const auto& chain) {
+    return absl::c_any_of(chain.second.rules,
+                          [](const netlink::ObservedRule& rule) { return rule.xt; });
+  };
+  RuleSupport proven = support;
+  proven.xt |= !support.refused && absl::c_any_of(observed.chains, has_xt);
+  Diff diff = Differ(input, observed, proven).Run();
+  diff.support_disproved = proven.xt != support.xt;
+  return diff;
 }
 
 netlink::Transaction ToTransaction(absl::Span<const Change> changes, uint32_t generation,

@@ -109,6 +109,8 @@ struct Diff {
   // Left by another mode, bit or family, and kept, as kubelet keeps it.
   std::vector<Standing> stale;
   std::vector<Finding> findings;
+  // An existing rule disproves RuleSupport::xt being false; the diff takes that into account.
+  bool support_disproved = false;
 
   // Nothing is to be done.
   bool empty() const { return changes.empty(); }

@@ -57,6 +57,47 @@ Outcome Invoke(CommandFunction command, Mode mode, FakeBackend& backend,
   return {code, out.str(), err.str()};
 }
 
+// ---- colours ----
+
+struct ColoredRow {
+  std::string name;
+  ColoredText kind;
+  std::string text;
+  std::string colored;
+};
+const ColoredRow kColoredRows[] = {
+    {"an added line is green", ColoredText::kPlanOrStatus, "\nip nat\n  + -A X  # why\n",
+     "\nip nat\n\x1b[32m  + -A X  # why\x1b[0m\n"},
+    {"a removed line is red", ColoredText::kPlanOrStatus, "  - :X  # why\n  = :Y  # why\n",
+     "\x1b[31m  - :X  # why\x1b[0m\n  = :Y  # why\n"},
+    {"a finding has the colour of its severity, up to it", ColoredText::kPlanOrStatus,
+     "  ! A (critical) ip nat X: (warning)\n  ! B (warning) ip nat X: y\n  ! C (info) z\n",
+     "\x1b[31m  ! A (critical)\x1b[0m ip nat X: (warning)\n"
+     "\x1b[33m  ! B (warning)\x1b[0m ip nat X: y\n  ! C (info) z\n"},
+    {"a family in place is green, any other yellow", ColoredText::kPlanOrStatus,
+     "ip: in place\nip6: 1 finding\nip: 2 changes needed (see plan)\n",
+     "\x1b[32mip: in place\x1b[0m\n\x1b[33mip6: 1 finding\x1b[0m\n"
+     "\x1b[33mip: 2 changes needed (see plan)\x1b[0m\n"},
+    {"exposed nodes are red", ColoredText::kPlanOrStatus,
+     "martian packets: EXPOSED: no rule\nmartian packets: no rule, and\n",
+     "\x1b[31mmartian packets: EXPOSED: no rule\x1b[0m\nmartian packets: no rule, and\n"},
+    {"an audit's severities have colours, and nothing else", ColoredText::kAudit,
+     "error   A  nft\n    warning \nwarning B\ninfo    C\nallowed D\n\n1 error, 1 warning\n",
+     "\x1b[31merror\x1b[0m   A  nft\n    warning \n\x1b[33mwarning\x1b[0m B\ninfo    C\n"
+     "allowed D\n\n1 error, 1 warning\n"},
+    {"an explanation's headings are bold, and its points plain", ColoredText::kExplain,
+     "nat/X  (nft ip)\n  what\n\nin short\n  - a point\n",
+     "\x1b[1mnat/X  (nft ip)\x1b[0m\n  what\n\n\x1b[1min short\x1b[0m\n  - a point\n"},
+    {"no text", ColoredText::kExplain, "", ""},
+};
+
+TEST(ColoredTest, ColoursWhatTheTableNames) {
+  for (const ColoredRow& row : kColoredRows) {
+    EXPECT_EQ(Colored(true, row.kind, row.text), row.colored) << row.name;
+    EXPECT_EQ(Colored(false, row.kind, row.text), row.text) << row.name;
+  }
+}
+
 // ---- exit codes, per command and state ----
 
 struct ExitCase {

@@ -62,7 +62,8 @@ ScriptedKernel::~ScriptedKernel() { scripted = nullptr; }
 void ScriptedKernel::Sent(FuzzBytes messages) {
   std::tie(first_, count_) = SequencesOf(messages);
   const bool waits = next_ < script_.size() && ArrivalOf(script_[next_]) == Arrival::kNoMore;
-  if (sends_++ > 0 && waits) ++next_;
+  if (!sent_.empty() && waits) ++next_;
+  sent_.emplace_back(messages.begin(), messages.end());
 }
 
 ptrdiff_t ScriptedKernel::Receive(uint8_t* buffer, size_t room, uint32_t& sender, bool& cut_off) {
@@ -81,7 +82,7 @@ ptrdiff_t ScriptedKernel::Receive(uint8_t* buffer, size_t room, uint32_t& sender
   sender = arrival == Arrival::kFromProcess ? 4711 : 0;
   cut_off = arrival == Arrival::kCutOff || size < frame.bytes.size();
   Renumber(buffer, size);
-  if (sender == 0 && !cut_off && sends_ == 1) {
+  if (sender == 0 && !cut_off && sent_.size() == 1) {
     ForEachMessage(buffer, size, [&](const nlmsghdr& message) {
       if (IsRefusal(message) && message.nlmsg_seq - first_ < count_) ++refusals_;
     });

@@ -43,6 +43,8 @@ class ScriptedKernel {
   size_t refusals() const { return refusals_; }
   // Datagrams that the script still has.
   size_t left() const { return script_.size() - next_; }
+  // The datagrams that were sent.
+  const std::vector<std::vector<uint8_t>>& sent() const { return sent_; }
 
   // What the wrapped calls do.
   void Sent(FuzzBytes messages);
@@ -56,7 +58,7 @@ class ScriptedKernel {
   size_t next_ = 0;
   uint32_t first_ = 0;
   uint32_t count_ = 1;
-  size_t sends_ = 0;
+  std::vector<std::vector<uint8_t>> sent_;
   size_t refusals_ = 0;
 };
 

@@ -270,7 +270,7 @@ TEST_F(NodeAgentTest, WhatIsFixedNeedsAnotherAgent) {
   const Config other = *ResolveConfigIn(served.Path(), FlagsFor("legacy"));
   EXPECT_THAT(hosted->agent->SetConfig(other),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("iptablesMode: nft now, legacy wanted")));
+                       HasSubstr("iptablesMode: nft now, legacy desired")));
   EXPECT_THAT(hosted->agent->state().must_restart, HasSubstr("iptablesMode"));
   EXPECT_FALSE(IsReady(hosted->agent->state()));
   EXPECT_EQ(hosted->agent->config().iptables_mode, IptablesMode::kNft);

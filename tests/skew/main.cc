@@ -88,7 +88,7 @@ absl::Status WriteFile(const std::string& path, const std::string& text) {
 absl::Status CanRun(const Options& options, const std::vector<Cell>& cells) {
   if (geteuid() != 0) {
     return absl::PermissionDeniedError(
-        "run this as root: it makes network namespaces, and touches nothing outside of them");
+        "run this as root: it makes network namespaces and changes nothing outside them");
   }
   absl::Status programs = HasPrograms(cells, options.harness, CanRunHere);
   if (!programs.ok()) return programs;
@@ -117,7 +117,7 @@ int Run(const Options& options, const Choice& choice) {
       cells, options.jobs, kCellDeadline,
       [&options](const Cell& cell) { return RunCell(cell, options.harness); },
       [&](const CellReport& cell) {
-        std::cout << ProgressLine(cell, ++finished, static_cast<int>(cells.size()), options.colour)
+        std::cout << ProgressLine(cell, ++finished, static_cast<int>(cells.size()), options.color)
                   << "\n"
                   << std::flush;
       });
@@ -125,7 +125,7 @@ int Run(const Options& options, const Choice& choice) {
   Comparison comparison = CompareSides(report.cells, options.harness.stream_rate);
   report.compared = comparison.compared;
   report.problems = std::move(comparison.worse);
-  std::cout << "\n" << MatrixText(report, options.colour);
+  std::cout << "\n" << MatrixText(report, options.color);
   status = WriteFile(options.json_file, MatrixJson(report));
   status.Update(WriteFile(options.junit_file, MatrixJunit(report)));
   status.Update(WriteFile(options.html_file, MatrixHtml(report)));

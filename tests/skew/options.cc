@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/skew/options.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <exception>
 #include <filesystem>
@@ -21,6 +19,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "agent/commands.h"
 #include "agent/config/completion.h"
 #include "featuregates/known_features.h"
 #include "tests/skew/completion.h"
@@ -41,7 +40,7 @@ struct Words {
   std::string a = "kubelet";
   std::string b = "agent";
   std::string stale_chains = "retire";
-  std::string colour = "auto";
+  std::string color = "auto";
   std::string from;
   std::string to;
   std::string proxy;
@@ -93,9 +92,9 @@ absl::StatusOr<std::vector<Path>> ParsePaths(const std::string& text, bool full)
 absl::StatusOr<Version> ParseMinor(const char* flag, const std::string& text) {
   absl::StatusOr<Version> version = featuregates::ParseVersion(text);
   if (!version.ok() || *version < kOldest || *version > kNewest) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(flag, ": \"", text, "\" is no version from ", featuregates::ToString(kOldest),
-                     " to ", featuregates::ToString(kNewest), ", such as 1.27"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, ": \"", text, "\" is not a version from ", featuregates::ToString(kOldest), " to ",
+        featuregates::ToString(kNewest), ", such as 1.27"));
   }
   return version;
 }
@@ -114,7 +113,7 @@ absl::Status ParseAdvise(const Words& words, Options& options) {
   }
   const bool named = mode != ProxyMode::kIptables;
   if (words.proxy.empty() && !words.proxy_from.empty()) {
-    return absl::InvalidArgumentError("--proxy-from needs --proxy: what it becomes");
+    return absl::InvalidArgumentError("--proxy-from needs --proxy: the version after the upgrade");
   }
   if (!words.proxy.empty() || named) {
     absl::StatusOr<Version> proxy = words.proxy.empty() ? to : ParseMinor("--proxy", words.proxy);
@@ -172,12 +171,13 @@ absl::StatusOr<Side> ParseSide(const char* flag, const std::string& text,
 }
 
 void AddCellFlags(CLI::App& app, Options& options, Words& words) {
-  app.add_flag("--full", options.full,
-               absl::StrCat("Every pair of versions from ", featuregates::ToString(kOldest), " to ",
-                            featuregates::ToString(kNewest),
-                            " on every path, not one of each generation. Takes hours."));
+  app.add_flag(
+      "--full", options.full,
+      absl::StrCat("Every pair of versions from ", featuregates::ToString(kOldest), " to ",
+                   featuregates::ToString(kNewest),
+                   " on every path, instead of one version of each generation. Takes hours."));
   app.add_option("--paths", words.paths,
-                 absl::StrCat("Of ", PathIds(), ", or all. (default ",
+                 absl::StrCat("Comma-separated: ", PathIds(), ", or all. (default ",
                               absl::StrJoin(MainPaths(), ", ",
                                             [](std::string* out, Path path) {
                                               absl::StrAppend(out, IdOf(path));
@@ -185,8 +185,8 @@ void AddCellFlags(CLI::App& app, Options& options, Words& words) {
                               ")"))
       ->type_name("path,...");
   app.add_option("--cells", options.cells,
-                 "Only cells whose name this regular expression finds something in, such as "
-                 "/nft/agent$. See list.")
+                 "Only cells with a name that matches this regular expression, such as "
+                 "/nft/agent$. list shows the names.")
       ->type_name("regex");
   app.add_option("--a", words.a,
                  "Who keeps kubelet's chains on side A of each cell: kubelet (the cell's own), "
@@ -209,60 +209,66 @@ void AddCellFlags(CLI::App& app, Options& options, Words& words) {
 
 void AddRunFlags(CLI::App& app, Options& options, Words& words) {
   app.add_option("--agent", words.agent,
-                 "The kube-iptables-agent to try, if a chosen cell runs it. (default: next to this "
-                 "program, then "
-                 "/usr/sbin/kube-iptables-agent)")
+                 "The kube-iptables-agent to test, if a chosen cell runs it. (default: in the "
+                 "directory of this program, then /usr/sbin/kube-iptables-agent)")
       ->type_name("file");
   app.add_option("--stale-chains", words.stale_chains,
-                 "keep or retire: as of the agent. (default retire)")
+                 "keep or retire: the agent's --stale-chains. (default retire)")
       ->check(CLI::IsMember({"keep", "retire"}))
       ->type_name("string");
   app.add_option("--iptables-chroots", options.harness.chroot_dir,
                  "Where Debian 11 and 13 are unpacked, as bullseye and trixie, for their iptables. "
-                 "Without it cells that need them are left out, and counted as such.")
+                 "Without it, cells that need them are skipped and counted as left out.")
       ->type_name("directory");
-  app.add_option("--jobs", options.jobs, "Cells side by side. (default: one per CPU)")
+  app.add_option("--jobs", options.jobs,
+                 "How many cells run at the same time. (default: one per CPU)")
       ->check(CLI::Range(1, 256))
       ->type_name("int");
   app.add_option("--stream-rate", options.harness.stream_rate,
-                 "Packets per second of each of the streams that go on while something happens. "
-                 "(default 200)")
+                 "Packets per second of each stream that runs during the steps. (default 200)")
       ->check(CLI::Range(10, 2000))
       ->type_name("int");
-  app.add_option("--json", options.json_file, "Writes the report there.")->type_name("file");
-  app.add_option("--junit", options.junit_file, "Writes the report there, for CI.")
+  app.add_option("--json", options.json_file, "Write the report to this file, as JSON.")
       ->type_name("file");
-  app.add_option("--html", options.html_file, "Writes the report there, as one page.")
+  app.add_option("--junit", options.junit_file,
+                 "Write the report to this file, as JUnit XML for CI.")
       ->type_name("file");
-  app.add_option("--colour", words.colour, "auto, always or never. (default auto)")
+  app.add_option("--html", options.html_file, "Write the report to this file, as one HTML page.")
+      ->type_name("file");
+  app.add_option("--color,--colour", words.color,
+                 "auto, always or never. auto colours on a terminal, unless NO_COLOR is set or "
+                 "TERM is dumb. (default auto)")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->type_name("string");
 }
 
 void AddAdviseFlags(CLI::App& app, Options& options, Words& words) {
-  app.add_option("--from", words.from, "kubelet's version now, such as 1.24.")
+  app.add_option("--from", words.from, "kubelet's version before the upgrade, such as 1.24.")
       ->required()
       ->type_name("version");
-  app.add_option("--to", words.to, "kubelet's version then.")->required()->type_name("version");
-  app.add_option("--proxy", words.proxy,
-                 "kube-proxy's version then. (default: it goes with kubelet)")
+  app.add_option("--to", words.to, "kubelet's version after the upgrade.")
+      ->required()
       ->type_name("version");
-  app.add_option("--proxy-from", words.proxy_from, "kube-proxy's version now. (default --proxy)")
+  app.add_option("--proxy", words.proxy,
+                 "kube-proxy's version after the upgrade. (default: kubelet's)")
+      ->type_name("version");
+  app.add_option("--proxy-from", words.proxy_from,
+                 "kube-proxy's version before the upgrade. (default --proxy)")
       ->type_name("version");
   app.add_option("--proxy-mode", words.proxy_mode, "iptables, ipvs or nftables. (default iptables)")
       ->check(CLI::IsMember({"iptables", "ipvs", "nftables"}))
       ->type_name("string");
   app.add_option("--ownership-cleanup", words.gate,
-                 "true or false: IPTablesOwnershipCleanup as given to the kubelet of --to.")
+                 "true or false: the gate IPTablesOwnershipCleanup of the kubelet of --to.")
       ->check(CLI::IsMember({"true", "false"}))
       ->type_name("bool");
-  app.add_flag("--live", options.live, "Also look at what is on this node now. Changes nothing.");
+  app.add_flag("--live", options.live, "Also read this node's rules. Changes nothing.");
   app.add_option("--host-root", options.live_sources.host_root,
-                 "Of --live: where the host's file system is seen. (default / outside containers)")
+                 "For --live: where the host's root is mounted. (default / outside containers)")
       ->type_name("directory");
   app.add_option("--cni-conf-dir", options.live_sources.cni_conf_dirs,
-                 "Of --live: where CNI configurations are. (default /etc/cni/net.d and the places "
-                 "of known distributions, under --host-root)")
+                 "For --live: directories of CNI configurations. (default /etc/cni/net.d and the "
+                 "places of known distributions, under --host-root)")
       ->delimiter(',')
       ->type_name("directory,...");
   app.add_option("--output", words.output, "text or json. (default text)")
@@ -271,8 +277,8 @@ void AddAdviseFlags(CLI::App& app, Options& options, Words& words) {
 }
 
 constexpr char kAbout[] =
-    "Sends real packets through a node on which every kubelet meets every kube-proxy, with kubelet "
-    "and with kube-iptables-agent in its place.";
+    "Sends real packets through a node with every pair of kubelet and kube-proxy versions. "
+    "kubelet's chains are kept by kubelet, then by kube-iptables-agent.";
 
 struct Commands {
   CLI::App* list;
@@ -284,15 +290,15 @@ struct Commands {
 Commands AddCommands(CLI::App& app, Options& options, Words& words) {
   app.formatter(std::make_shared<WrappingFormatter>());
   app.require_subcommand(0, 1);
-  CLI::App* run =
-      app.add_subcommand(kDefaultCommand, "Run the matrix; what is done without a command.");
+  CLI::App* run = app.add_subcommand(kDefaultCommand, "Run the matrix (the default).");
   Commands commands = {};
-  commands.list = app.add_subcommand("list", "Show the names of the cells, and why each is there.");
+  commands.list =
+      app.add_subcommand("list", "Show the names of the cells and the purpose of each.");
   commands.advise = app.add_subcommand(
       "advise",
-      "Say whether an upgrade is safe, in which order, and why. Exit status 2: it is not.");
+      "Show whether an upgrade is safe, in which order, and why. Exit status 2: it is not safe.");
   commands.completion = app.add_subcommand(
-      "completion", "Write what lets a shell, bash or zsh, complete this command line.");
+      "completion", "Print what bash or zsh needs to complete this command line.");
   commands.version = app.add_subcommand("version", "Show the version of this program.");
   for (CLI::App* each : {&app, run}) {
     AddCellFlags(*each, options, words);
@@ -336,7 +342,7 @@ absl::Status Finish(const std::string& program, const Words& words, Options& opt
   if (!paths.ok()) return paths.status();
   options.paths = *std::move(paths);
   options.harness.retire = words.stale_chains == "retire";
-  options.colour = words.colour == "always" || (words.colour == "auto" && isatty(1) == 1);
+  options.color = agent::UsesColors({.color = words.color});
   if (options.jobs == 0) {
     options.jobs = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   }

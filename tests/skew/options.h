@@ -34,7 +34,7 @@ struct Options {
   std::string json_file = {};
   std::string junit_file = {};
   std::string html_file = {};
-  bool colour = false;
+  bool color = false;
 
   // Of kAdvise.
   UpgradePlan plan = {};

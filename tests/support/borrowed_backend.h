@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "netlink/backend.h"
@@ -37,6 +38,22 @@ class BorrowedBackend : public netlink::Backend {
 
  private:
   netlink::Backend* backend_;
+};
+
+// Keeps the queries of each Read.
+class KeepsQueries : public BorrowedBackend {
+ public:
+  KeepsQueries(netlink::Backend* backend, std::vector<netlink::ChainQuery>* kept)
+      : BorrowedBackend(backend), kept_(kept) {}
+  using netlink::Backend::Read;
+  absl::StatusOr<netlink::Snapshot> Read(absl::Span<const netlink::ChainQuery> queries,
+                                         const netlink::NativeTable* native) override {
+    kept_->insert(kept_->end(), queries.begin(), queries.end());
+    return BorrowedBackend::Read(queries, native);
+  }
+
+ private:
+  std::vector<netlink::ChainQuery>* kept_;
 };
 
 struct FamilyRefusal {

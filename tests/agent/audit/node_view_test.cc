@@ -152,7 +152,7 @@ TEST_F(NodeViewTest, ReadsOneFamilyWhereTheOthersTablesCannotBeListed) {
   tree_.Write("modules", "ip6_tables 1 - Live 0x0\nnf_tables 1 - Live 0x0\n");
   const NodeView view = GatherNodeView(sources_, {});
   EXPECT_THAT(view.surveys, ElementsAre(SurveyOf("nft"), SurveyOf("legacy")));
-  EXPECT_THAT(view.problems, ElementsAre(::testing::StartsWith("iptables-legacy tables of ip6: ")));
+  EXPECT_THAT(view.problems, ElementsAre(::testing::StartsWith("iptables-legacy tables: ip6: ")));
 }
 
 TEST_F(NodeViewTest, TakesAKernelWithoutNfTablesForOneThatHoldsNothing) {

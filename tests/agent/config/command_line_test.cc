@@ -78,6 +78,7 @@ INSTANTIATE_TEST_SUITE_P(
                    .metrics_bind_address = ""}}},
         GoodCase{"Retire", {"retire"}, {Command::kRetire, {}}},
         GoodCase{"RetireYes", {"retire", "--yes"}, {Command::kRetire, {.yes = true}}},
+        GoodCase{"Colour", {"plan", "--color=never"}, {Command::kPlan, {.color = "never"}}},
         GoodCase{"RetireNotYet", {"--yes=false", "retire"}, {Command::kRetire, {}}},
         GoodCase{"Audit",
                  {"audit", "--all-netns", "--allow=/a", "--output=dot", "--cni-conf-dir=/x,/y"},
@@ -237,6 +238,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"AnUnknownOutput",
                 {"sync", "--output=yaml"},
                 "invalid argument \"yaml\" for \"--output\" flag: it must be text or json"},
+        BadCase{"AColourThatIsNoChoice",
+                {"plan", "--color=yes"},
+                "invalid argument \"yes\" for \"--color\" flag: it must be one of auto, always, "
+                "never"},
         BadCase{"AnEmptyHostRoot",
                 {"sync", "--host-root="},
                 "invalid argument \"\" for \"--host-root\" flag: it must be a directory"},

@@ -11,6 +11,7 @@
 
 #include "agent/detect/mode_evidence.h"
 #include "agent/node/node.h"
+#include "tests/support/borrowed_backend.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
@@ -23,6 +24,7 @@ using ::kipt::testing::FakeBackend;
 using ::kipt::testing::Filter;
 using ::kipt::testing::IsOk;
 using ::kipt::testing::IsOkAndHolds;
+using ::kipt::testing::KeepsQueries;
 using ::kipt::testing::Mangle;
 using ::kipt::testing::Nat;
 using ::kipt::testing::StatusIs;
@@ -32,6 +34,8 @@ using netlink::Family;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr auto kNft = IptablesMode::kNft;
 constexpr auto kLegacy = IptablesMode::kLegacy;
@@ -86,8 +90,10 @@ class BackendChoiceTest : public ::testing::Test {
     sources_.table_names_path = tree_.Path("%s_tables_names");
     sources_.open_nft = [this] { return Open(nft_, nft_status_); };
     sources_.open_legacy = [this] { return Open(legacy_, legacy_status_); };
-    sources_.list_nft = [](Family) { return std::vector<netlink::ListedChain>(); };
-    sources_.list_legacy = [](Family) { return std::vector<netlink::ListedChain>(); };
+    sources_.list_nft = sources_.list_legacy = [this](Family) {
+      ++listed_;
+      return std::vector<netlink::ListedChain>();
+    };
   }
 
   void SetLegacyTables(const std::string& names) {
@@ -99,10 +105,10 @@ class BackendChoiceTest : public ::testing::Test {
     tree_.Write("lib/modules.builtin", "");
   }
 
-  BackendOrError Open(const FakeBackend& backend, const absl::Status& status) {
+  BackendOrError Open(FakeBackend& backend, const absl::Status& status) {
     ++opened_;
     if (!status.ok()) return status;
-    return std::make_unique<FakeBackend>(backend);
+    return std::make_unique<KeepsQueries>(&backend, &asked_);
   }
 
   // The mode of the backend that was chosen.
@@ -121,15 +127,21 @@ class BackendChoiceTest : public ::testing::Test {
   FakeBackend legacy_{BackendKind::kIptablesLegacy};
   absl::Status nft_status_;
   absl::Status legacy_status_;
+  std::vector<netlink::ChainQuery> asked_;
   int opened_ = 0;
+  int listed_ = 0;
   ModeSources sources_;
 };
 
 TEST_F(BackendChoiceTest, AutoFollowsTheHint) {
   EXPECT_THAT(Choose(), IsOkAndHolds("nft"));
   SetLegacyTables("mangle\n");
-  legacy_.AddChain(Mangle("KUBE-IPTABLES-HINT"));
+  for (const Family family : netlink::kFamilies) {
+    legacy_.AddChain(Mangle("KUBE-IPTABLES-HINT", family));
+  }
+  listed_ = 0;
   EXPECT_THAT(Choose(), IsOkAndHolds("legacy"));
+  EXPECT_EQ(listed_, 0) << "rules may be tens of thousands";
   nft_.AddChain(Mangle("KUBE-IPTABLES-HINT"));
   EXPECT_THAT(Choose(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("both")));
 }
@@ -165,6 +177,9 @@ TEST_F(BackendChoiceTest, LookingAtNftThatIsNotLoadedShowsNothingAndLoadsNothing
       ChooseBackend({.families = {Family::kIPv4}, .read_only = true}, sources_);
   ASSERT_THAT(backend, IsOk());
   EXPECT_EQ(opened_, 0);
+  EXPECT_EQ((*backend)->kind(), BackendKind::kNft);
+  EXPECT_THAT((*backend)->TakeSurvey({}),
+              IsOkAndHolds(netlink::Survey{.mode = "nft", .tables = {}}));
   const std::vector<netlink::ChainQuery> queries = {{.chain = Mangle("KUBE-IPTABLES-HINT")}};
   EXPECT_THAT((*backend)->Read(queries), IsOkAndHolds(netlink::Snapshot()));
   EXPECT_THAT((*backend)->Apply({}), StatusIs(absl::StatusCode::kFailedPrecondition));
@@ -187,6 +202,22 @@ TEST_F(BackendChoiceTest, TheOtherModeIsListedByKubeletsChains) {
   EXPECT_EQ(other.problem, "");
   EXPECT_THAT(other.chains, ElementsAre(Mangle("KUBE-KUBELET-CANARY"), Nat("KUBE-MARK-DROP"),
                                         Mangle("KUBE-KUBELET-CANARY", Family::kIPv6)));
+  EXPECT_THAT(asked_, Not(IsEmpty()));
+  for (const netlink::ChainQuery& query : asked_) EXPECT_FALSE(query.with_rules);
+}
+
+TEST_F(BackendChoiceTest, AModeThatMayBeThereIsNotOpened) {
+  const auto visit = [this](BackendKind kind) {
+    return VisitMode(kind, netlink::kFamilies, sources_,
+                     [](netlink::Backend&) { return absl::OkStatus(); });
+  };
+  tree_.Remove("ip_tables_names");
+  tree_.Write("modules", "ip_tables 1 - Live 0x0\n");
+  EXPECT_THAT(visit(BackendKind::kNft),
+              StatusIs(absl::StatusCode::kUnknown, HasSubstr("give --iptables-mode")));
+  EXPECT_THAT(visit(BackendKind::kIptablesLegacy),
+              StatusIs(absl::StatusCode::kUnknown, HasSubstr("is /proc mounted?")));
+  EXPECT_EQ(opened_, 0);
 }
 
 TEST_F(BackendChoiceTest, TheOtherModeIsNotOpenedWhereNothingCanBeInIt) {
@@ -206,6 +237,9 @@ TEST_F(BackendChoiceTest, TheOtherModesProblemIsSaid) {
   EXPECT_EQ(Other(BackendKind::kIptablesLegacy).problem, "");
   legacy_status_ = absl::UnavailableError("a signal ended iptables-legacy-save");
   EXPECT_EQ(Other(BackendKind::kNft).problem, "a signal ended iptables-legacy-save");
+  legacy_status_ = absl::OkStatus();
+  legacy_.FailNextRead(absl::PermissionDeniedError("needs CAP_NET_ADMIN"));
+  EXPECT_EQ(Other(BackendKind::kNft).problem, "needs CAP_NET_ADMIN");
 }
 
 // A program that dies (out of memory) is no sign that nothing is there: who knows who sets marks.

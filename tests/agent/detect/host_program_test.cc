@@ -118,6 +118,27 @@ INSTANTIATE_TEST_SUITE_P(
             "xtables-legacy-multi"}),
     [](const auto& row) { return row.param.name; });
 
+TEST(HostProgramNameTest, EachNameTellsTheMode) {
+  const std::pair<std::string, IptablesMode> rows[] = {
+      {"iptables-nft", IptablesMode::kNft},
+      {"ip6tables-nft", IptablesMode::kNft},
+      {"xtables-nft-multi", IptablesMode::kNft},
+      {"xtables-compat-multi", IptablesMode::kNft},
+      {"iptables-legacy", IptablesMode::kLegacy},
+      {"ip6tables-legacy", IptablesMode::kLegacy},
+      {"xtables-legacy-multi", IptablesMode::kLegacy},
+      {"xtables-multi", IptablesMode::kLegacy}};
+  for (const auto& [name, mode] : rows) {
+    SCOPED_TRACE(name);
+    const TemporaryTree host;
+    host.Write("sbin/" + name, "");
+    host.Link("sbin/iptables", name);
+    const HostProgram program = FindHostProgram(host.Path(""), kV4);
+    EXPECT_EQ(program.mode, mode);
+    EXPECT_EQ(program.text, "/sbin/iptables -> /sbin/" + name);
+  }
+}
+
 TEST(HostProgramFamilyTest, IPv6HasItsOwn) {
   const TemporaryTree host;
   host.Write("sbin/xtables-nft-multi", "");
@@ -157,6 +178,16 @@ TEST_F(OwnHostRootTest, IsNotSeenInAnotherPidNamespace) {
   ++pid_namespace_;
   EXPECT_THAT(Find().problem, HasSubstr("container"));
   EXPECT_EQ(Find().directory, "");
+}
+
+TEST_F(OwnHostRootTest, IsNotGuessedWhereItsOwnNamespaceCannotBeRead) {
+  tree_.Remove("proc/thread-self/ns/pid");
+  EXPECT_THAT(Find().problem, HasSubstr("ns/pid: No such file"));
+  EXPECT_EQ(Find().directory, "");
+}
+
+TEST(InitialPidNamespaceTest, HasTheNumberThatTheKernelGivesIt) {
+  EXPECT_EQ(kInitialPidNamespace, 4026531836U);
 }
 
 TEST_F(OwnHostRootTest, IsNotSeenInAnotherMountNamespace) {

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -157,6 +158,14 @@ INSTANTIATE_TEST_SUITE_P(
             kNft,
             true,
             {"KUBE-IPTABLES-HINT exists in both"}},
+        Row{"TwoHintsAreTheOnlyFindingWhereRulesAreUnreadable",
+            kNo,
+            kNo,
+            kHint,
+            ModeTraces{.problem = "no program", .hint = true, .rules = std::nullopt},
+            kUnknown,
+            true,
+            {"KUBE-IPTABLES-HINT exists in both"}},
         Row{"TwoCanariesWithoutAHintAreUnknown",
             kNo,
             kNo,
@@ -184,6 +193,14 @@ INSTANTIATE_TEST_SUITE_P(
             kNft,
             true,
             {"--iptables-mode selects nft, but mangle KUBE-IPTABLES-HINT exists in legacy"}},
+        Row{"TheFlagIsNamedWhereTheProgramAgreesWithIt",
+            kNft,
+            kNft,
+            kNothing,
+            kHint,
+            kNft,
+            true,
+            {"--iptables-mode selects nft"}},
         Row{"FlagAndHintAgreeAgainstTheProgram", kNft, kLegacy, kHint, kNothing, kNft},
         Row{"ProgramAndCanaryDisagree",
             kNo,
@@ -266,8 +283,9 @@ INSTANTIATE_TEST_SUITE_P(
                           false,
                           {"neither nf_tables nor iptables-legacy"}},
                       Row{"RulesOfTheOnlyPossibleMode", kNo, kNo, kRules, kImpossible, kNft},
-                      Row{"TheProgramBeatsTheKernel", kNo, kLegacy, kNothing, kImpossible,
-                          kLegacy}),
+                      Row{"TheProgramBeatsTheKernel", kNo, kLegacy, kNothing, kImpossible, kLegacy},
+                      Row{"TheProgramBeatsAKernelWhoseOnlyModeIsUnreadable", kNo, kLegacy,
+                          kUnreadable, kImpossible, kLegacy}),
     RowName);
 
 // It looks for hint or canary, in nft first.
@@ -281,6 +299,35 @@ TEST(DecideModeTest, ACanaryInNftMisleadsIptablesWrappersWhereTheHintIsLegacys) 
   EXPECT_FALSE(not_misled.contradiction);
   EXPECT_THAT(not_misled.findings, ::testing::IsEmpty());
   EXPECT_FALSE(DecideMode({.flag = kNft, .nft = kCanary, .legacy = kNothing}).contradiction);
+}
+
+struct SourceRow {
+  std::string name;
+  ModeQuestion question;
+  EvidenceSource source;
+  IptablesMode says;
+};
+
+TEST(DecideModeTextTest, EachSourceIsEvidenceForWhatItShows) {
+  const SourceRow rows[] = {
+      {"no program is evidence for neither", {}, EvidenceSource::kProgram, kNone},
+      {"a program of another name is not known",
+       {.program = kUnknown},
+       EvidenceSource::kProgram,
+       kUnknown},
+      {"a kernel with both is evidence for neither", {}, EvidenceSource::kKernel, kNone},
+      {"a kernel with nft only", {.legacy = kImpossible}, EvidenceSource::kKernel, kNft},
+      {"a kernel with legacy only", {.nft = kImpossible}, EvidenceSource::kKernel, kLegacy},
+      {"a kernel with neither is not known",
+       {.nft = kImpossible, .legacy = kImpossible},
+       EvidenceSource::kKernel,
+       kUnknown},
+  };
+  for (const SourceRow& row : rows) {
+    SCOPED_TRACE(row.name);
+    const FamilyMode decided = DecideMode(row.question);
+    EXPECT_EQ(decided.evidence[static_cast<size_t>(row.source)].says, row.says);
+  }
 }
 
 TEST(DecideModeTextTest, EachEvidenceSaysWhatWasSeen) {

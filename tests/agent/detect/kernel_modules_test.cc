@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
+#include <sys/utsname.h>
 
 #include <map>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "agent/detect/rule_support.h"
 #include "tests/support/temporary_tree.h"
@@ -50,6 +53,14 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"BuiltIn",
             {{"modules", kOther}, {"own/modules.builtin", std::string(kLine) + "\n"}},
             ModuleState::kPresent},
+        Row{"BuiltInBehindAnEmptyLine",
+            {{"modules", kOther}, {"own/modules.builtin", "\n" + std::string(kLine) + "\n"}},
+            ModuleState::kPresent},
+        Row{"TheListOfBuiltInModulesCountsBeforeTheSymbols",
+            {{"modules", kOther},
+             {"own/modules.builtin", ""},
+             {"kallsyms", "0000000000000000 T nft_do_chain\n"}},
+            ModuleState::kLoadable},
         Row{"BuiltInByItsSymbol",
             {{"modules", kOther}, {"kallsyms", "0000000000000000 T nft_do_chain\n"}},
             ModuleState::kPresent},
@@ -87,9 +98,33 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"NoProcAtAll", {}, ModuleState::kUnknown}),
     [](const auto& row) { return row.param.name; });
 
+TEST(KernelListsTest, AListThatCannotBeReadShowsNothing) {
+  const TemporaryTree tree;
+  tree.Write("modules", kOther);
+  tree.Directory("own/modules.builtin");
+  const KernelPaths paths = {.proc = tree.Path(""),
+                             .sys_module = tree.Path("sys"),
+                             .module_directories = {tree.Path("own")}};
+  EXPECT_EQ(FindModule(paths, "nf_tables", "nft_do_chain"), ModuleState::kUnknown);
+}
+
+TEST(KernelListsTest, ALongLineIsFreed) {
+  const TemporaryTree tree;
+  tree.Write("modules", std::string(1 << 20, 'x'));
+  const KernelPaths paths = {.proc = tree.Path(""), .sys_module = tree.Path("sys")};
+  const auto used = [] { return mallinfo2().uordblks + mallinfo2().hblkhd; };
+  const size_t before = used();
+  for (int i = 0; i < 20; ++i) FindModule(paths, "nf_tables", "nft_do_chain");
+  EXPECT_LT(used(), before + (size_t{10} << 20));
+}
+
 TEST(SystemKernelPathsTest, LooksIntoTheHostsDirectoriesFirst) {
   const KernelPaths own = SystemKernelPaths("/");
-  ASSERT_FALSE(own.module_directories.empty());
+  utsname name = {};
+  ASSERT_EQ(uname(&name), 0);
+  const std::string release = name.release;
+  EXPECT_EQ(own.module_directories,
+            (std::vector<std::string>{"/lib/modules/" + release, "/usr/lib/modules/" + release}));
   EXPECT_EQ(own.module_directories, SystemKernelPaths("").module_directories);
   const KernelPaths host = SystemKernelPaths("/host");
   EXPECT_EQ(host.module_directories.size(), 2 * own.module_directories.size());

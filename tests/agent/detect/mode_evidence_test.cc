@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,8 +23,9 @@
 namespace kipt::agent {
 namespace {
 
-using ::kipt::testing::BorrowedBackend;
 using ::kipt::testing::FakeBackend;
+using ::kipt::testing::IsOkAndHolds;
+using ::kipt::testing::KeepsQueries;
 using ::kipt::testing::Mangle;
 using ::kipt::testing::Nat;
 using ::kipt::testing::StatusIs;
@@ -33,6 +35,7 @@ using netlink::ListedChain;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 constexpr auto kV4 = Family::kIPv4;
 
@@ -67,20 +70,22 @@ class ModeEvidenceTest : public ::testing::Test {
     };
   }
 
-  static BackendOrError Open(FakeBackend& backend, int& opened, const absl::Status& status) {
+  BackendOrError Open(FakeBackend& backend, int& opened, const absl::Status& status) {
     ++opened;
     if (!status.ok()) return status;
-    return std::make_unique<BorrowedBackend>(&backend);
+    return std::make_unique<KeepsQueries>(&backend, &asked_);
   }
 
-  ModeQuestion Gather(Thoroughness thoroughness = Thoroughness::kAll) {
-    return GatherEvidence(kV4, std::nullopt, sources_, thoroughness);
+  ModeQuestion Gather(Thoroughness thoroughness = Thoroughness::kAll,
+                      std::optional<IptablesMode> flag = std::nullopt) {
+    return GatherEvidence(kV4, flag, sources_, thoroughness);
   }
 
   TemporaryTree tree_;
   FakeBackend nft_{netlink::BackendKind::kNft};
   FakeBackend legacy_{netlink::BackendKind::kIptablesLegacy};
   std::vector<ListedChain> nft_list_;
+  std::vector<netlink::ChainQuery> asked_;
   absl::Status nft_status_;
   absl::Status legacy_status_;
   absl::Status legacy_list_status_;
@@ -108,6 +113,19 @@ TEST_F(ModeEvidenceTest, HintAndCanaryAreReadWithoutRules) {
   EXPECT_EQ(question.nft.canary, false);
   EXPECT_EQ(question.legacy.hint, false);
   EXPECT_EQ(question.legacy.canary, true);
+  EXPECT_EQ(asked_.size(), 4U);
+  for (const netlink::ChainQuery& query : asked_) EXPECT_FALSE(query.with_rules);
+}
+
+TEST_F(ModeEvidenceTest, AReadThatFailsMakesTheModeUnreadable) {
+  tree_.Write("ip_tables_names", "mangle\n");
+  nft_.FailNextRead(absl::PermissionDeniedError("needs CAP_NET_ADMIN"));
+  legacy_.FailNextRead(absl::UnavailableError("a signal ended iptables-legacy-save"));
+  const ModeQuestion question = Gather();
+  EXPECT_FALSE(question.nft.hint.has_value());
+  EXPECT_EQ(question.nft.problem, "needs CAP_NET_ADMIN");
+  EXPECT_FALSE(question.legacy.hint.has_value());
+  EXPECT_EQ(question.legacy.problem, "a signal ended iptables-legacy-save");
 }
 
 TEST_F(ModeEvidenceTest, AHintInAnotherTableOrFamilyIsNone) {
@@ -182,6 +200,58 @@ TEST_F(ModeEvidenceTest, WhereTheNamesAreMissingThoughTheModuleIsThereNothingIsK
   tree_.Remove("ip_tables_names");
   tree_.Write("modules", "ip_tables 1 - Live 0x0\nnf_tables 1 - Live 0x0\n");
   EXPECT_THAT(Gather().legacy.problem, HasSubstr("is /proc mounted?"));
+}
+
+TEST_F(ModeEvidenceTest, EachFamilyIsRecognisedByItsOwnSymbol) {
+  for (const Family family : netlink::kFamilies) {
+    SCOPED_TRACE(netlink::FamilyName(family));
+    const bool ipv4 = family == Family::kIPv4;
+    tree_.Remove("ip_tables_names");
+    tree_.Remove("ip6_tables_names");
+    tree_.Write("kallsyms", ipv4 ? "ff T ipt_do_table\n" : "ff T ip6t_do_table\n");
+    EXPECT_THAT(IptablesLegacyTableNames(family, sources_),
+                StatusIs(absl::StatusCode::kUnknown, HasSubstr("is /proc mounted?")));
+    EXPECT_THAT(IptablesLegacyTableNames(ipv4 ? Family::kIPv6 : Family::kIPv4, sources_),
+                IsOkAndHolds(IsEmpty()));
+  }
+}
+
+TEST_F(ModeEvidenceTest, TablesOfAnyFamilyCountAndUnreadableFamiliesAreReported) {
+  struct TablesRow {
+    std::string name;
+    // Nothing: the file is missing, although the module is loaded.
+    std::optional<std::string> ipv4;
+    std::optional<std::string> ipv6;
+    bool any;
+    size_t unknown;
+  };
+  const TablesRow rows[] = {
+      {"no tables", "", "", false, 0},
+      {"tables of IPv4", "nat\n", "", true, 0},
+      {"tables of IPv6", "", "nat\n", true, 0},
+      {"tables of both", "nat\n", "nat\n", true, 0},
+      {"tables of IPv4, and IPv6 is unreadable", "nat\n", std::nullopt, true, 1},
+      {"tables of IPv6, and IPv4 is unreadable", std::nullopt, "nat\n", true, 1},
+      {"both are unreadable", std::nullopt, std::nullopt, false, 2},
+  };
+  tree_.Write("modules", "ip_tables 1 - Live 0x0\nip6_tables 1 - Live 0x0\n");
+  for (const TablesRow& row : rows) {
+    SCOPED_TRACE(row.name);
+    tree_.Remove("ip_tables_names");
+    tree_.Remove("ip6_tables_names");
+    if (row.ipv4) tree_.Write("ip_tables_names", *row.ipv4);
+    if (row.ipv6) tree_.Write("ip6_tables_names", *row.ipv6);
+    std::vector<absl::Status> unknown;
+    EXPECT_EQ(HasIptablesLegacyTables(sources_, unknown), row.any);
+    EXPECT_THAT(unknown, SizeIs(row.unknown));
+    for (const absl::Status& status : unknown) {
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnknown, HasSubstr("is /proc mounted?")));
+    }
+  }
+  tree_.Remove("modules");
+  std::vector<absl::Status> unknown;
+  EXPECT_FALSE(HasIptablesLegacyTables(sources_, unknown)) << "a kernel without iptables-legacy";
+  EXPECT_THAT(unknown, IsEmpty());
 }
 
 // ---- nft: nothing is asked that would load it ----
@@ -263,6 +333,23 @@ TEST_F(ModeEvidenceTest, UntilDecidedRulesAreListedOnlyWhereNothingElseTells) {
   EXPECT_THAT(decided.evidence[4].text, HasSubstr("nft not read, legacy not read"));
   EXPECT_EQ(nft_listed_, 1);
   EXPECT_EQ(legacy_listed_, 1);
+}
+
+TEST_F(ModeEvidenceTest, UntilDecidedOneSourceIsEnoughToListNoRules) {
+  tree_.Write("ip_tables_names", "mangle\n");
+  const auto listed = [this](std::optional<IptablesMode> flag = std::nullopt) {
+    Gather(Thoroughness::kUntilDecided, flag);
+    return nft_listed_ + legacy_listed_;
+  };
+  EXPECT_EQ(listed(IptablesMode::kNft), 0) << "the flag";
+  nft_.AddChain(Mangle("KUBE-IPTABLES-HINT"));
+  EXPECT_EQ(listed(), 0) << "nft's hint";
+  nft_.RemoveChain(Mangle("KUBE-IPTABLES-HINT"));
+  nft_.AddChain(Mangle("KUBE-KUBELET-CANARY"));
+  EXPECT_EQ(listed(), 0) << "nft's canary";
+  nft_.RemoveChain(Mangle("KUBE-KUBELET-CANARY"));
+  legacy_.AddChain(Mangle("KUBE-KUBELET-CANARY"));
+  EXPECT_EQ(listed(), 0) << "iptables-legacy's canary";
 }
 
 TEST_F(ModeEvidenceTest, TheHostsProgramIsThatOfTheFamily) {

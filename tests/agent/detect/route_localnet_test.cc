@@ -14,7 +14,9 @@ namespace kipt::testing {
 namespace {
 
 using agent::ReadRouteLocalnet;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(RouteLocalnetTest, NamesTheInterfacesThatAreOpen) {
   struct Row {
@@ -51,7 +53,9 @@ TEST(RouteLocalnetTest, TakesAnInterfaceThatWentForClosed) {
 
 TEST(RouteLocalnetTest, FailsWhereItCannotTell) {
   const TemporaryTree tree;
-  EXPECT_THAT(ReadRouteLocalnet(tree.Path("none")), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(ReadRouteLocalnet(tree.Path("none")),
+              StatusIs(absl::StatusCode::kNotFound,
+                       AllOf(HasSubstr("none: "), Not(HasSubstr("route_localnet")))));
   EXPECT_FALSE(ReadRouteLocalnet(tree.root()).ok()) << "no setting of all";
   tree.Write("all/route_localnet", "0\n");
   tree.Write("eth0/route_localnet", "yes\n");

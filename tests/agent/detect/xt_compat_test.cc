@@ -7,6 +7,7 @@
 #include <string>
 
 #include "agent/detect/rule_support.h"
+#include "agent/process/files.h"
 #include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
@@ -124,6 +125,24 @@ INSTANTIATE_TEST_SUITE_P(
              {"own/modules.builtin", "kernel/net/netfilter/xt_comment.ko\n"}},
             XtCompat::kAbsent,
             "xt_conntrack is not built in, and this kernel loads no modules"},
+        Row{"TheFirstThatNobodyKnowsDecides",
+            {{"modules", "xt_conntrack 16384 1 - Live 0x0\nxt_mark 16384 2 - Live 0x0\n"}},
+            XtCompat::kUnknown,
+            "nft_compat is not known to be loaded"},
+        Row{"OnDiskWhereNothingIsLoadedAndNobodyKnowsWhatIsBuiltIn",
+            {{"modules", kNothingLoaded},
+             {"sys/kernel/modules_disabled", "1\n"},
+             {"own/modules.dep", "kernel/net/netfilter/nft_compat.ko:\n"},
+             {"kallsyms", kSymbols}},
+            XtCompat::kUnknown,
+            "whether nft_compat is built in cannot be read"},
+        Row{"OneThatIsAbsentDecidesAfterOneThatNobodyKnows",
+            {{"modules", kNothingLoaded},
+             {"sys/kernel/modules_disabled", "1\n"},
+             {"own/modules.dep", "kernel/net/netfilter/nft_compat.ko:\n"},
+             {"kallsyms", "ff t comment_mt\nff t conntrack_mt_v3\n"}},
+            XtCompat::kAbsent,
+            "xt_mark is not built in, and this kernel loads no modules"},
         Row{"TheHostsListsCountBeforeOurOwn",
             {{"modules", kNothingLoaded},
              {"host/modules.builtin", ""},
@@ -158,6 +177,58 @@ INSTANTIATE_TEST_SUITE_P(
             "whether it is built in cannot be read"},
         Row{"NoProcAtAll", {}, XtCompat::kUnknown, "no modules.dep"}),
     [](const auto& row) { return row.param.name; });
+
+TEST(XtCompatMatchesTest, EachMatchIsNeeded) {
+  const std::string modules[] = {"nft_compat", "xt_comment", "xt_conntrack", "xt_mark"};
+  for (const std::string& missing : modules) {
+    SCOPED_TRACE(missing);
+    std::string on_disk;
+    for (const std::string& module : modules) {
+      if (module != missing) on_disk += "kernel/net/netfilter/" + module + ".ko:\n";
+    }
+    ExpectToRead(ReadXt, {.name = missing,
+                          .files = {{"modules", kNothingLoaded},
+                                    {"own/modules.builtin", ""},
+                                    {"own/modules.dep", on_disk}},
+                          .compat = XtCompat::kAbsent,
+                          .reason = missing + " is not loaded and not in "});
+  }
+}
+
+TEST(KernelSymbolsTest, AreReadOnlyWhereNothingElseDecides) {
+  struct SymbolsRow {
+    std::string name;
+    std::map<std::string, std::string> files;
+    int reads;
+  };
+  const std::string label = "kernel/net/netfilter/xt_connlabel.ko:\n";
+  const SymbolsRow rows[] = {
+      {"loaded", {{"modules", "xt_connlabel 16384 8 - Live 0x0\n"}}, 0},
+      {"built in", {{"modules", ""}, {"own/modules.builtin", label}}, 0},
+      {"on disk", {{"modules", ""}, {"own/modules.dep", label}}, 0},
+      {"known to be missing",
+       {{"modules", ""}, {"own/modules.builtin", ""}, {"own/modules.dep", ""}},
+       0},
+      {"not on disk, and perhaps built in", {{"modules", ""}, {"own/modules.dep", ""}}, 1},
+      {"no lists", {{"modules", ""}}, 1},
+  };
+  for (const SymbolsRow& row : rows) {
+    SCOPED_TRACE(row.name);
+    const TemporaryTree tree;
+    for (const auto& [name, text] : row.files) tree.Write(name, text);
+    tree.Write("kallsyms", kSymbols);
+    const KernelPaths paths = {.proc = tree.Path(""),
+                               .sys_module = tree.Path("sys"),
+                               .module_directories = {tree.Path("own")}};
+    absl::StatusOr<Inotify> inotify = Inotify::Create();
+    ASSERT_TRUE(inotify.ok());
+    ASSERT_TRUE(inotify->Watch(tree.Path("kallsyms"), IN_OPEN).ok());
+    ReadConnLabelMatch(paths, "/none");
+    int reads = 0;
+    EXPECT_TRUE(inotify->Take([&](const inotify_event& /*event*/) { ++reads; }).ok());
+    EXPECT_EQ(reads, row.reads);
+  }
+}
 
 TEST(XtCompatOfWhoTriesTest, DoesNotReadTheKernelsSymbolsForWhoTries) {
   const TemporaryTree tree;

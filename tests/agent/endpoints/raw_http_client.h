@@ -50,8 +50,10 @@ class RawHttpClient {
   }
   // To the address that `server` listens on, whatever its host is.
   explicit RawHttpClient(const HttpServer& server, AnyAddress /*tag*/)
+      : RawHttpClient(server.address()) {}
+  explicit RawHttpClient(const std::string& address)
       : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    absl::StatusOr<BindAddress> to = ParseBindAddress(server.address());
+    absl::StatusOr<BindAddress> to = ParseBindAddress(address);
     EXPECT_THAT(to, ::kipt::testing::IsOk());
     EXPECT_EQ(connect(fd_, to->get(), to->size), 0);
   }

@@ -282,7 +282,7 @@ TEST(ReconcilerFamiliesTest, ReadOneByOneTheyProveThatThereAreMatchesToo) {
   ReadsFamiliesApart apart(&backend);
   SupportSource support = NoXt();
   const SyncReport report = Reconciler(&apart, time.clock(), &support).Sync(Both(Mode::kCleanup));
-  EXPECT_TRUE(report.plan.support_disproved);
+  EXPECT_TRUE(report.plan.diff.support_disproved);
   EXPECT_TRUE(support.known().xt);
 }
 

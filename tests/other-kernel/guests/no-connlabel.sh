@@ -96,7 +96,7 @@ for kind in nft legacy; do
   expect waits_for has_marks "$kind"
   sleep 3
   expect grep -q "connection labels are not available here" /tmp/daemon-$kind
-  expect_same "it is told once" "$(grep -c 'connection labels cannot' /tmp/daemon-$kind)" 1
+  expect_same "it is told once" "$(grep -c 'connection labels are not available' /tmp/daemon-$kind)" 1
   "iptables-$kind" -t nat -F KUBE-MARK-DROP
   expect waits_for has_marks "$kind"
   expect has_none "$kind"

@@ -82,7 +82,7 @@ std::string NewsOf(const std::string& line) {
   if (head == std::string::npos) return "";
   std::string text = line.substr(head + 2);
   if (absl::StrContains("WEF", line.substr(0, 1))) return text;
-  for (const char* start : {"Made ", "Refilled ", "Retired what ", "Kept "}) {
+  for (const char* start : {"Made ", "Refilled ", "Retired unused ", "Kept "}) {
     if (absl::StartsWith(text, start)) return text;
   }
   return "";

@@ -40,8 +40,8 @@ class Adviser {
     for (size_t i = 0; i < way_.stages.size(); ++i) AddSteps(way_.stages[i], orders_[i]);
     if (advice_.kind != Advice::Kind::kUnsafe && StartsCleaningUp(way_.whole)) {
       advice_.steps.emplace_back(
-          "Reboot one node of each kind, or let kube-iptables-agent retire what is left, and look "
-          "whether anything misses it, before all nodes do so by and by.");
+          "Reboot one node of each kind, or let kube-iptables-agent retire what is left. Check "
+          "that nothing breaks before the other nodes reboot.");
     }
     AddReasons();
     return std::move(advice_);
@@ -69,17 +69,17 @@ class Adviser {
     }
     for (const PairFact* fact : FactsOf(end)) {
       if (fact->harm < Harm::kFailsOpen) continue;
-      Obstacle(
-          absl::StrCat(fact->headline, " (", Named(end), ")"),
-          fact->kubelet_does == PairFact::Kubelet::kKeepsMarks
-              ? "Upgrade kube-proxy to 1.25 or later too."
-              : "Upgrade kube-proxy to 1.25 or later before kubelet gives its chains up, and do "
-                "not go back behind that.");
+      Obstacle(absl::StrCat(fact->headline, " (", Named(end), ")"),
+               fact->kubelet_does == PairFact::Kubelet::kKeepsMarks
+                   ? "Upgrade kube-proxy to 1.25 or later too."
+                   : "Upgrade kube-proxy to 1.25 or later before kubelet gives up its chains, and "
+                     "keep it there.");
     }
     const SkewVerdict skew = IsAllowed(end.kubelet.version, end.proxy.version);
     if (!skew.allowed) {
-      Obstacle(absl::StrCat("Kubernetes does not support ", Named(end)),
-               absl::StrCat("Take versions that may meet: ", skew.because, "."));
+      Obstacle(
+          absl::StrCat("Kubernetes does not support ", Named(end)),
+          absl::StrCat("Choose versions that Kubernetes supports together: ", skew.because, "."));
     }
     for (const Change& stage : way_.stages) {
       if (OrderOf(stage) != Order::kNeither) continue;
@@ -174,7 +174,7 @@ class Adviser {
     }
     AddFacts("", whole.to, Harm::kFailsOpen);
     for (size_t i = 0; i < way_.stages.size(); ++i) AddOrderReasons(way_.stages[i], orders_[i]);
-    AddFacts("It is so already: ", whole.from, Harm::kFailsOpen);
+    AddFacts("This is already the case: ", whole.from, Harm::kFailsOpen);
     for (const ChangeRow* row : WhatComesWith(whole)) {
       std::vector<std::string> cells;
       if (row->kubelet != 0) {
@@ -200,8 +200,8 @@ class Adviser {
   void AddPolicyReasons() {
     if (way_.stages.size() > 1) {
       Reason(
-          "kubelet may be three minor versions older than the API server, two where it is older "
-          "than 1.25: so far, and no further, it may be upgraded at a time.",
+          "kubelet may be three minor versions older than the API server, or two if it is older "
+          "than 1.25. One upgrade must not go further.",
           {});
     }
     for (const Change& stage : way_.stages) {
@@ -217,10 +217,8 @@ class Adviser {
     const SkewVerdict skew = IsAllowed(end.kubelet.version, end.proxy.version);
     if (!skew.allowed) Reason(absl::StrCat(Named(end), ": ", skew.because, "."), {});
     if (advice_.reasons.empty()) {
-      Reason(
-          "Neither writes or needs anything new: kubelet's rules and kube-proxy's are those of "
-          "before, as far as they meet.",
-          CellsOn(Path::kUpgradeKubeletFirst, end));
+      Reason("Neither writes or needs anything new: the rules that both share stay the same.",
+             CellsOn(Path::kUpgradeKubeletFirst, end));
     }
   }
 

@@ -29,10 +29,11 @@ std::string Sentence(std::string text) {
 
 std::string LiveText(const LiveNode& live) {
   std::string out = "\nOn this node\n";
-  absl::StrAppend(&out, Hanging("  - ", absl::StrCat("kube-proxy: ",
-                                                     live.proxy_generation.value_or(
-                                                         "none, or not to be told from its rules"),
-                                                     ".")));
+  absl::StrAppend(&out,
+                  Hanging("  - ", absl::StrCat("kube-proxy: ",
+                                               live.proxy_generation.value_or(
+                                                   "none, or its rules do not show the version"),
+                                               ".")));
   for (const LiveNode::Fact& fact : live.facts) {
     absl::StrAppend(&out, Hanging(fact.blocking ? "  ! " : "  - ",
                                   absl::StrCat(Sentence(fact.what), ". ", fact.means)));

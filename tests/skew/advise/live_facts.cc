@@ -85,9 +85,9 @@ class Facts {
         (proxy.oldest == 0 || proxy.oldest <= minor) &&
         (proxy.newest == 0 || minor <= proxy.newest);
     if (fits) return;
-    Add(absl::StrCat("kube-proxy looks like one in ", text, ", and the plan has it at ",
+    Add(absl::StrCat("kube-proxy's rules are those of ", text, ", but the plan assumes ",
                      ToString(proxy_from_)),
-        "Ask again with the version and mode that it has: the advice is for another.", true);
+        "Run advise again with the version and mode that this node has.", true);
   }
 
   // ---- what the audit found ----
@@ -106,7 +106,7 @@ class Facts {
       case AuditKind::kMarkMasqUnheard:
       case AuditKind::kMarkDropEmpty:
       case AuditKind::kMarkDropUnheard:
-        if (finding.count != 0) Quote(finding, "So it is now: ");
+        if (finding.count != 0) Quote(finding, "Already now: ");
         return;
       case AuditKind::kPrivateChainUser:
       case AuditKind::kForeignRule:
@@ -170,8 +170,9 @@ class Facts {
         return {true, absl::StrCat("Neither ", To(), " nor ", ProxyTo(),
                                    " makes KUBE-MARK-MASQ: it ", "works until you reboot.")};
       }
-      return {false, absl::StrCat(ProxyTo(), " makes the chain too, and goes on doing so; nobody ",
-                                  "promises that.")};
+      return {false, absl::StrCat(ProxyTo(),
+                                  " also makes the chain, but Kubernetes does not promise "
+                                  "it.")};
     }
     if (drops && proxy_to_.mode == ProxyMode::kIptables &&
         Does(proxy_to_.version, Trait::kOwnMartianRule) && finding.family != "ip6") {
@@ -184,7 +185,7 @@ class Facts {
   void AddProxyThatMarks(const AuditFinding& finding) {
     const bool stays = MarksToDrop(proxy_to_);
     if (!CleansUp(plan_.to)) {
-      Add(finding.message, absl::StrCat(To(), " goes on filling it."), false);
+      Add(finding.message, absl::StrCat(To(), " keeps filling it."), false);
     } else if (stays) {
       Add(finding.message,
           absl::StrCat(To(), " does not fill it, and ", ProxyTo(), " needs it filled. ",
@@ -216,8 +217,8 @@ class Facts {
           absl::StrCat(
               both ? "kubelet and kube-proxy have different masquerade bits. "
                    : "kube-proxy's --iptables-masquerade-bit is not 14. ",
-              "kube-proxy's counts; whoever sets 0x4000 by himself is not masqueraded. Keep "
-              "kubelet's flag the same up to 1.27, and off kubelet from 1.31 on."),
+              "kube-proxy's bit counts; packets that another program marks with 0x4000 are not "
+              "masqueraded. Give kubelet the same bit up to 1.27, and no such flag from 1.31 on."),
           false);
     }
     const uint32_t drop = BitsSetIn(chains, "KUBE-MARK-DROP");
@@ -228,9 +229,8 @@ class Facts {
           !Does(plan_.to.version, Trait::kBitFlags) && Does(plan_.from.version, Trait::kBitFlags));
     }
     if (masquerade != 0 && (masquerade & drop) != 0) {
-      Add(absl::StrFormat("mark 0x%x is both to be masqueraded and to be dropped",
-                          masquerade & drop),
-          "Connections that the node itself opens to a service are dropped: give the two different "
+      Add(absl::StrFormat("mark 0x%x means both masquerade and drop", masquerade & drop),
+          "Connections from the node itself to a service are dropped: configure two different "
           "bits.",
           false);
     }
@@ -241,18 +241,18 @@ class Facts {
     const bool proxy_makes_drop = MarksToDrop(proxy_from_);
     const bool filled = BitsSetIn(chains, "KUBE-MARK-DROP") != 0;
     if (filled || (chains.Has("nat", "KUBE-MARK-DROP") && !proxy_makes_drop)) {
-      Add(absl::StrCat(std::string(kMarkDrop), " stands, and kubelet ", ToString(plan_.from),
+      Add(absl::StrCat(std::string(kMarkDrop), " exists, but kubelet ", ToString(plan_.from),
                        " does not make it"),
           filled && proxy_makes_drop
-              ? "An older kubelet left it, and kube-proxy drops by it: works until you reboot, and "
-                "then lets through what must be dropped."
-              : "An older kubelet left it: who uses it works until you reboot.",
+              ? "An older kubelet left it, and kube-proxy uses it to drop packets. This works "
+                "until you reboot; then these packets are let through."
+              : "An older kubelet left it: programs that use it work until you reboot.",
           false);
     }
     if (chains.Has("nat", "KUBE-MARK-MASQ") && proxy_from_.mode == ProxyMode::kNftables) {
-      Add(absl::StrCat("nat/KUBE-MARK-MASQ stands, and neither kubelet ", ToString(plan_.from),
+      Add(absl::StrCat("nat/KUBE-MARK-MASQ exists, but neither kubelet ", ToString(plan_.from),
                        " nor kube-proxy's nftables mode makes it"),
-          "An older one left it: who uses it works until you reboot.", false);
+          "An older version left it: programs that use it work until you reboot.", false);
     }
   }
 

@@ -23,10 +23,10 @@ const PairFact kFacts[] = {
      {{Trait::kDropsByMarkDrop}, {Trait::kMakesMarkDrop, false}},
      Harm::kNoService,
      "no service would work",
-     "kube-proxy up to 1.19 jumps to nat/KUBE-MARK-DROP and does not make it. Once no kubelet "
-     "does, its iptables-restore fails as soon as a load balancer, or externalTrafficPolicy: Local "
-     "without local endpoints, needs the chain: table filter is written, table nat is not, and no "
-     "service works (kubernetes #92275).",
+     "kube-proxy up to 1.19 jumps to nat/KUBE-MARK-DROP and does not make it. Without a kubelet "
+     "that makes it, iptables-restore fails once a load balancer needs the chain. So does "
+     "externalTrafficPolicy: Local without local endpoints. Table filter is written, table nat is "
+     "not, and no service works (kubernetes #92275).",
      27,
      19},
     {About::kDropping,
@@ -36,10 +36,10 @@ const PairFact kFacts[] = {
      Harm::kFailsOpen,
      "what must be dropped would be let through",
      "kube-proxy 1.20 to 1.24 drops by nat/KUBE-MARK-DROP, makes the chain, and leaves it to "
-     "kubelet to fill it, which a kubelet with IPTablesOwnershipCleanup does not: what load "
-     "balancer source ranges and externalTrafficPolicy: Local without local endpoints must keep "
-     "out goes on to the node's own programs or to the next hop. It fails open, and nothing logs "
-     "it.",
+     "kubelet to fill it. A kubelet with IPTablesOwnershipCleanup does not fill it. Packets that "
+     "load balancer source ranges must keep out then reach the node's own programs or the next "
+     "hop. The same applies to externalTrafficPolicy: Local without local endpoints. It fails "
+     "open, and nothing logs it.",
      27,
      24},
     {About::kDropping,
@@ -49,7 +49,7 @@ const PairFact kFacts[] = {
      Harm::kFailsOpen,
      "what must be dropped would be let through",
      "kube-proxy's IPVS mode up to 1.24 sends what load balancer source ranges refuse from its "
-     "nat/KUBE-FIREWALL to nat/KUBE-MARK-DROP, which only kubelet fills: with "
+     "nat/KUBE-FIREWALL to nat/KUBE-MARK-DROP. Only kubelet fills that chain. With "
      "IPTablesOwnershipCleanup the chain is empty, and these packets are let through.",
      0,
      0},
@@ -60,8 +60,8 @@ const PairFact kFacts[] = {
      Harm::kFailsOpen,
      "what must be dropped would be let through on IPv6",
      "kubelet 1.25 to 1.27 with IPTablesOwnershipCleanup off fills IPv6's filter/KUBE-FIREWALL, "
-     "and forgets the jumps to it from INPUT and OUTPUT: what kube-proxy up to 1.24 marks to be "
-     "dropped is let through on IPv6 once the jumps of an older kubelet are gone.",
+     "but makes no jumps to it from INPUT and OUTPUT. Once the jumps of an older kubelet are gone, "
+     "IPv6 packets that kube-proxy up to 1.24 marks for dropping are let through.",
      25,
      24},
     {About::kMarkMasq,
@@ -69,10 +69,10 @@ const PairFact kFacts[] = {
      Proxy::kNftables,
      {},
      Harm::kThirdParties,
-     "nobody would make KUBE-MARK-MASQ",
-     "With kube-proxy's nftables mode and IPTablesOwnershipCleanup nobody makes nat/KUBE-MARK-MASQ "
-     "and nat/KUBE-POSTROUTING: where the CNI plugin portmap is configured with "
-     "externalSetMarkChain: KUBE-MARK-MASQ its ADD fails, and pods with host ports do not start. "
+     "no component would make KUBE-MARK-MASQ",
+     "With kube-proxy's nftables mode and IPTablesOwnershipCleanup, no component makes "
+     "nat/KUBE-MARK-MASQ and nat/KUBE-POSTROUTING. If the CNI plugin portmap is configured with "
+     "externalSetMarkChain: KUBE-MARK-MASQ, its ADD fails, and pods with host ports do not start. "
      "Without that setting portmap uses a chain of its own.",
      0,
      0},
@@ -83,9 +83,10 @@ const PairFact kFacts[] = {
      Harm::kThirdParties,
      "third parties that drop by KUBE-MARK-DROP would stop dropping",
      "kube-proxy since 1.27 empties IPv4's filter/KUBE-FIREWALL at every sync (with "
-     "localhostNodePorts, the default), and kubelet's rule that drops marked packets with it; "
-     "kubelet writes it again only when it starts or misses its canary. kube-proxy itself needs it "
-     "no more; third parties that drop by nat/KUBE-MARK-DROP lose it on IPv4.",
+     "localhostNodePorts, the default). This also removes kubelet's rule that drops marked "
+     "packets; kubelet writes the rule again only when it starts or its canary is missing. "
+     "kube-proxy itself no longer needs the rule; third parties that drop by nat/KUBE-MARK-DROP "
+     "lose it on IPv4.",
      26,
      27},
     {About::kMarkDrop,
@@ -94,9 +95,9 @@ const PairFact kFacts[] = {
      {{Trait::kDropsByMarkDrop, false}},
      Harm::kThirdParties,
      "third parties that drop by KUBE-MARK-DROP would stop dropping",
-     "Nobody makes or fills nat/KUBE-MARK-DROP: kube-proxy since 1.25 drops in table filter by "
-     "itself, and kubelet has given the chain up. Third parties that jump to it cannot add their "
-     "rules on a node that has booted since.",
+     "No component makes or fills nat/KUBE-MARK-DROP: kube-proxy since 1.25 drops in table filter, "
+     "and kubelet has given up the chain. Third parties that jump to it cannot add their rules on "
+     "a node that has booted since.",
      27,
      27},
     {About::kMarkDrop,
@@ -105,8 +106,8 @@ const PairFact kFacts[] = {
      {{Trait::kJumpsInIpv4Only}, {Trait::kDropsByMarkDrop, false}, {Trait::kOwnMartianRule, false}},
      Harm::kThirdParties,
      "third parties that drop by KUBE-MARK-DROP would stop dropping on IPv6",
-     "kubelet 1.25 to 1.27 with IPTablesOwnershipCleanup off forgets IPv6's jumps from INPUT and "
-     "OUTPUT to filter/KUBE-FIREWALL: third parties that drop by nat/KUBE-MARK-DROP do not drop on "
+     "kubelet 1.25 to 1.27 with IPTablesOwnershipCleanup off makes no IPv6 jumps from INPUT and "
+     "OUTPUT to filter/KUBE-FIREWALL. Third parties that drop by nat/KUBE-MARK-DROP do not drop on "
      "IPv6.",
      25,
      25},
@@ -117,8 +118,8 @@ const PairFact kFacts[] = {
      Harm::kNone,
      "",
      "Neither writes the rule against martian packets, which kubelet has since 1.19 (and 1.18.4, "
-     "1.17.7, 1.16.11), and kube-proxy since 1.27: neighbours reach what listens on 127.0.0.1 "
-     "(CVE-2020-8558).",
+     "1.17.7, 1.16.11), and kube-proxy since 1.27. Neighbours reach programs that listen on "
+     "127.0.0.1 (CVE-2020-8558).",
      17,
      17},
 };

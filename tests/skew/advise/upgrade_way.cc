@@ -66,36 +66,35 @@ constexpr ChangeRow kChanges[] = {
     {LosesGate,
      "Take IPTablesOwnershipCleanup out of kubelet's feature gates (flag and configuration file) "
      "before it becomes 1.28 or later.",
-     "IPTablesOwnershipCleanup=false keeps kubelet 1.28 and 1.29 from starting, and from 1.30 on "
-     "naming the gate at all does.",
+     "kubelet 1.28 and 1.29 do not start with IPTablesOwnershipCleanup=false. From 1.30 on kubelet "
+     "does not start if the gate is named at all.",
      0, 0},
     {LosesBitFlags,
      "Take --iptables-masquerade-bit and --iptables-drop-bit off kubelet's command line before it "
      "becomes 1.31 or later.",
      "kubelet 1.31 removed the flags --iptables-masquerade-bit and --iptables-drop-bit (deprecated "
      "since 1.28): it does not start with them. The fields of its configuration file are still "
-     "accepted, and ignored.",
+     "accepted and ignored.",
      0, 0},
     {StartsCleaningUp,
      "Find out who else uses KUBE-MARK-DROP, KUBE-MARK-MASQ or their mark bits: "
      "kube-iptables-agent audit, or --live here.",
-     "From IPTablesOwnershipCleanup on kubelet no longer makes KUBE-MARK-DROP, KUBE-MARK-MASQ and "
-     "KUBE-POSTROUTING, and removes none of them: what an older kubelet left works until you "
-     "reboot or something flushes it, and hides until then who misses it.",
+     "With IPTablesOwnershipCleanup kubelet no longer makes KUBE-MARK-DROP, KUBE-MARK-MASQ and "
+     "KUBE-POSTROUTING, and removes none of them. Chains of an older kubelet work until a reboot "
+     "or a flush. Until then, breakage stays hidden.",
      27, 27},
     {IgnoresBits, "",
-     "kubelet's mark bits no longer count, kube-proxy's --iptables-masquerade-bit alone does. If "
-     "the two differ, what others mark with kubelet's bit was and is not masqueraded; what jumps "
-     "to KUBE-MARK-MASQ is.",
+     "kubelet's mark bits no longer count; only kube-proxy's --iptables-masquerade-bit does. If "
+     "the two differ, packets that others mark with kubelet's bit are not masqueraded, as before. "
+     "Packets that pass KUBE-MARK-MASQ are.",
      0, 0},
     {StopsCleaningUp, "",
      "An older kubelet makes its chains again when it starts; with IPTablesOwnershipCleanup on "
      "afterwards they stay until the next reboot.",
      0, 0},
     {DropsByKubelet, "",
-     "All this takes makeIPTablesUtilChains to be true, the default. With false kubelet makes no "
-     "chain at all, and kube-proxy up to 1.24 has nothing that drops for it, whatever the "
-     "versions.",
+     "This assumes makeIPTablesUtilChains=true, the default. With false kubelet makes no chain, "
+     "and nothing drops what kube-proxy up to 1.24 marks, whatever the versions.",
      0, 0},
     {LeavesOldJump, "",
      "INPUT's jump to KUBE-SERVICES, which kube-proxy up to 1.19 made, stays until the next "
@@ -103,40 +102,36 @@ constexpr ChangeRow kChanges[] = {
      "because of it.",
      0, 0},
     {StartsPartialSyncs, "",
-     "kube-proxy since 1.27 looks after its jumps in full syncs only: where something empties "
-     "table filter alone, the jumps stay away until its canary is missed, a sync fails, or it "
-     "restarts.",
+     "kube-proxy since 1.27 restores its jumps in full syncs only. If another program empties "
+     "table filter alone, the jumps stay missing until kube-proxy misses its canary, fails a sync, "
+     "or restarts.",
      0, 0},
     {StartsCounting, "",
-     "kube-proxy since 1.31 counts packets by nfacct. Where the kernel has nfnetlink_acct and not "
-     "xt_nfacct, each of its syncs fails (kubernetes #142068).",
+     "kube-proxy since 1.31 counts packets with nfacct. If the kernel has nfnetlink_acct but not "
+     "xt_nfacct, every sync fails (kubernetes #142068).",
      31, 31},
     {StartsProbing, "",
-     "kubelet since 1.33 asks iptables for POSTROUTING in table nat before it starts. If that "
-     "fails "
-     "in a family, because of native nftables rules or a held lock, the family gets no hint and no "
-     "martian rule until kubelet restarts.",
+     "kubelet since 1.33 reads POSTROUTING in table nat with iptables when it starts. If that "
+     "fails in a family, the family gets no hint and no martian rule until kubelet restarts. "
+     "Native nftables rules or a held lock are enough.",
      33, 33},
     {TakesTimeOutsForLosses, "",
-     "kubelet and kube-proxy since 1.34 take a lock of iptables-legacy that they cannot get for 5 "
-     "s "
-     "for a lost canary, and write all their rules again.",
+     "kubelet and kube-proxy since 1.34 treat a lock of iptables-legacy that is held for 5 s as a "
+     "lost canary. They then write all their rules again.",
      36, 36},
-    {WasNotRun, "",
-     "1.37 was not run here: by its release notes it does to iptables what 1.36 does.", 0, 0},
+    {WasNotRun, "", "1.37 was not tested: its release notes show no change to iptables since 1.36.",
+     0, 0},
     {ChangesMode,
      "Run kube-proxy --cleanup of the old mode, or reboot the node, before kube-proxy starts in "
      "the new one.",
-     "A kube-proxy that changes its mode leaves the rules of the old one standing, and packets "
-     "pass both.",
+     "A kube-proxy that changes its mode leaves the rules of the old mode, and packets pass both.",
      0, 0},
     {LosesMarkMasq,
-     "Take externalSetMarkChain: KUBE-MARK-MASQ out of the CNI configuration first, where it "
-     "stands.",
-     "Pods with host ports change over to portmap's own chain when they are recreated.", 0, 0},
+     "If the CNI configuration has externalSetMarkChain: KUBE-MARK-MASQ, remove it first.",
+     "Pods with host ports use portmap's own chain once they are recreated.", 0, 0},
     {GoesDown, "",
-     "Kubernetes supports no downgrade of a kubelet in place: drain the node, and expect that "
-     "nothing but these rules was looked at here.",
+     "Kubernetes does not support downgrading a kubelet in place: drain the node first. Only the "
+     "effect on these rules was tested.",
      0, 0},
 };
 

@@ -25,7 +25,7 @@ constexpr PathName kPathNames[] = {
     {Path::kUpDownUp, "up-down-up", "upgrade, downgrade, upgrade"},
     {Path::kFlush, "flush", "all tables flushed"},
     {Path::kIdleFlip, "idle-flip", "upgrade while idle, then services appear"},
-    {Path::kToNft, "to-nft", "node moved from legacy to nft"},
+    {Path::kToNft, "to-nft", "node moved from iptables-legacy to nft"},
     {Path::kLabelFlip, "label-flip", "ConnLabelMarking turned on, and off again"},
     {Path::kToNftables, "to-nftables", "kube-proxy moved from iptables to nftables mode"},
     {Path::kFromNftables, "from-nftables", "kube-proxy moved from nftables to iptables mode"},
@@ -64,10 +64,10 @@ std::vector<Row> AllowedPairs() {
   return {
       {Minors(23, 23), Minors(22, 22), ""},
       {Minors(24, 24), Minors(23, 23), ""},
-      {Minors(25, 25), Minors(24, 24), "kube-proxy drops by itself from here on"},
+      {Minors(25, 25), Minors(24, 24), "the first kube-proxy that drops without kubelet's chain"},
       {Minors(26, 26), Minors(25, 25), ""},
       {Minors(27, 27), Minors(26, 26), "the gate's default changes, kube-proxy drops martians"},
-      {Minors(28, 25), Minors(25, 25), "the gate's default changes beside the oldest kube-proxy"},
+      {Minors(28, 25), Minors(25, 25), "the gate's default changes, with the oldest kube-proxy"},
       {Minors(28, 26), Minors(26, 26), "the gate's default changes"},
       {Minors(26, 27), Minors(26, 26),
        "kube-proxy empties KUBE-FIREWALL of a kubelet that fills it"},
@@ -94,14 +94,14 @@ std::vector<Row> OtherPairs() {
   return {
       {Minors(17, 17), Minors(17, 17), "the oldest rules; IPv4 only"},
       {Minors(20, 20), Minors(19, 19), "kubelet writes IPv6 for the first time"},
-      {Minors(27, 17), Minors(17, 17), "kube-proxy needs a chain that nobody makes"},
-      {Minors(27, 19), Minors(19, 19), "kube-proxy needs a chain that nobody makes"},
-      {Minors(27, 23), Minors(23, 23), "kube-proxy marks what nobody drops"},
-      {Minors(27, 24), Minors(24, 24), "kube-proxy marks what nobody drops"},
+      {Minors(27, 17), Minors(17, 17), "kube-proxy needs a chain that no component makes"},
+      {Minors(27, 19), Minors(19, 19), "kube-proxy needs a chain that no component makes"},
+      {Minors(27, 23), Minors(23, 23), "kube-proxy marks packets that no rule drops"},
+      {Minors(27, 24), Minors(24, 24), "kube-proxy marks packets that no rule drops"},
       {Minors(25, 24), Minors(24, 24), "kubelet 1.25 forgets the IPv6 jumps"},
       {{{{1, 25}, true}, {{1, 24}}},
        Minors(24, 24),
-       "the gate is turned on by hand before kube-proxy drops by itself"},
+       "the gate is turned on by hand while kube-proxy still needs KUBE-MARK-DROP"},
       {Minors(17, 27), Minors(17, 17),
        "kube-proxy empties KUBE-FIREWALL of a kubelet that fills it"},
       {Minors(24, 27), Minors(24, 24),
@@ -113,10 +113,12 @@ std::vector<Row> OtherPairs() {
 std::vector<Row> OtherModes() {
   return {
       {{{{1, 23}, {}}, Ipvs(23)}, {{{1, 22}, {}}, Ipvs(22)}, "IPVS, when it used KUBE-MARK-DROP"},
-      {{{{1, 27}, {}}, Ipvs(27)}, {{{1, 26}, {}}, Ipvs(26)}, "IPVS, since it drops by itself"},
+      {{{{1, 27}, {}}, Ipvs(27)},
+       {{{1, 26}, {}}, Ipvs(26)},
+       "IPVS, since it no longer uses KUBE-MARK-DROP"},
       {{{{1, 31}, {}}, Nftables(31)},
        {{{1, 31}, {}}, Nftables(31)},
-       "nobody makes KUBE-MARK-MASQ on such a node"},
+       "no component makes KUBE-MARK-MASQ on such a node"},
       {{{{1, 33}, {}}, Nftables(33)},
        {{{1, 31}, {}}, Nftables(31)},
        "nftables mode filters at iptables' own priority"},
@@ -136,8 +138,8 @@ struct CompanyRow {
 };
 
 std::vector<CompanyRow> CompanyRows() {
-  const char* round_trip = "an older or newer iptables saves and restores everybody's rules";
-  const char* brought = "one of them brings its own iptables along";
+  const char* round_trip = "an older or newer iptables saves and restores all rules";
+  const char* brought = "one of them brings its own iptables";
   std::vector<CompanyRow> rows;
   const auto third = [&rows](Pair pair, Pair from, const char* about) {
     rows.push_back({Company::kThirdParties,
@@ -156,14 +158,14 @@ std::vector<CompanyRow> CompanyRows() {
                   nftables,
                   {Path::kBoot},
                   true,
-                  "no chain of kubelet's is there for third parties"});
+                  "third parties find no chain of kubelet's"});
   for (const Pair& pair : {Minors(24, 24), Minors(25, 25), Minors(26, 27)}) {
     rows.push_back({Company::kOtherBit,
                     pair,
                     pair,
                     {Path::kBoot},
                     true,
-                    "two components, two ideas of the mark"});
+                    "kubelet and kube-proxy use different mark bits"});
   }
   for (const Pair& pair : {Minors(24, 24), Minors(26, 26), Minors(27, 27)}) {
     for (const Company company : {Company::kRoundTrip1_8_7, Company::kRoundTrip1_8_11}) {
@@ -184,12 +186,13 @@ std::vector<CompanyRow> LabelRows() {
   const auto add = [&](Company company, const Pair& pair, const char* about) {
     rows.push_back({company, pair, pair, flip, true, about});
   };
-  add(Company::kNobody, Minors(24, 24), "labels beside the marks of kubelet and kube-proxy");
-  add(Company::kNobody, Minors(26, 27), "labels beside a kube-proxy that flushes KUBE-FIREWALL");
+  add(Company::kNobody, Minors(24, 24), "labels together with the marks of kubelet and kube-proxy");
+  add(Company::kNobody, Minors(26, 27),
+      "labels together with a kube-proxy that flushes KUBE-FIREWALL");
   add(Company::kNobody, Minors(27, 27), "labels where kubelet marks nothing");
-  add(Company::kNobody, nftables, "labels where nobody marks anything");
+  add(Company::kNobody, nftables, "labels where no component marks packets");
   add(Company::kLabelUserStays, Minors(27, 27),
-      "the chains stay while somebody uses them, and go with the next start");
+      "the chains stay while a program uses them, and the next start removes them");
   return rows;
 }
 
@@ -211,7 +214,7 @@ std::vector<CompanyRow> ModeRows() {
   };
   for (const Pair& pair : pairs) {
     add(Company::kNobody, pair,
-        CleansUp(pair.kubelet) ? "kube-proxy's rules go while kubelet's stay"
+        CleansUp(pair.kubelet) ? "kube-proxy's rules are removed, kubelet's stay"
                                : "kube-proxy removes a chain that kubelet has too");
   }
   for (const Pair& pair : {gate_off_36, Minors(33, 33), Minors(36, 36)}) {

@@ -23,22 +23,23 @@ absl::Status CellRun::SetLabelGate(bool on) {
 }
 
 absl::Status CellRun::LabelUserAdds() {
-  return Step("somebody leads packets to KUBELET-MARK-DROP and KUBELET-MARK-MASQ", [&](Done done) {
-    for (FamilyFacts& facts : facts_) skew::LabelUserAdds(facts);
-    done.Take(AddUserOfLabels(
-        {mode_, ""}, {kLabelDropPort, kLabelDropPort + 1, kLabelMasqPort, kLabelMasqPort + 1}));
-  });
+  return Step(
+      "another program sends packets to KUBELET-MARK-DROP and KUBELET-MARK-MASQ", [&](Done done) {
+        for (FamilyFacts& facts : facts_) skew::LabelUserAdds(facts);
+        done.Take(AddUserOfLabels(
+            {mode_, ""}, {kLabelDropPort, kLabelDropPort + 1, kLabelMasqPort, kLabelMasqPort + 1}));
+      });
 }
 
 absl::Status CellRun::LabelUserLeaves() {
-  return Step("they take their rules away", [&](Done done) {
+  return Step("it removes its rules", [&](Done done) {
     for (FamilyFacts& facts : facts_) skew::LabelUserLeaves(facts);
     done.Take(RemoveUserOfLabels({mode_, ""}));
   });
 }
 
 absl::Status CellRun::RestartAgent() {
-  return Step("the agent is started anew", [&](Done done) {
+  return Step("the agent restarts", [&](Done done) {
     done.Take(agent_->Stop());
     StartKubelet(kubelet_version_, done);
   });

@@ -22,8 +22,8 @@ constexpr char kCniConfDir[] = "/run/cni/net.d";
 constexpr Version kNoNodePortSockets = {1, 24};
 
 constexpr char kNoMarkDrop[] =
-    "kube-proxy up to 1.19 jumps to KUBE-MARK-DROP and does not make it (kubernetes #80462): its "
-    "nat rules are refused, its filter rules, which come first, are in place";
+    "kube-proxy up to 1.19 jumps to KUBE-MARK-DROP and does not make it (kubernetes #80462); its "
+    "filter rules, which come first, are in place, and its nat rules are refused";
 
 constexpr char kForeignJump[] =
     "from 1.34 on kube-proxy deletes KUBE-MARK-MASQ with all its chains of nat in one restore, "
@@ -31,9 +31,8 @@ constexpr char kForeignJump[] =
     "fails while another program's chain jumps to it";
 constexpr char kMarkMasq[] = "KUBE-MARK-MASQ";
 constexpr char kSharedChain[] =
-    "kube-proxy also deletes KUBE-POSTROUTING, the only chain of its own that exists, and the "
-    "agent "
-    "puts the jump to it back: without kube-proxy's other chains this is no cleanup to the agent";
+    "kube-proxy also deletes KUBE-POSTROUTING, its only chain that exists; the agent repairs the "
+    "jump, because it recognises a cleanup only by kube-proxy's other chains";
 constexpr char kPostrouting[] = "KUBE-POSTROUTING";
 
 }  // namespace
@@ -42,7 +41,7 @@ void CellRun::Done::Take(const Act& act, const KnownError& known) {
   for (const std::string& line : act.done) step.done.push_back(line);
   if (act.ok && (!known.MustFail() || known.may_succeed)) return;
   const std::string text =
-      act.ok ? absl::StrCat("it went well, and should not have: ", known.because) : act.error;
+      act.ok ? absl::StrCat("it succeeded and should have failed: ", known.because) : act.error;
   // One that was expected does not hide one that was not.
   const bool expected = !act.ok && known.MustFail() && Explains(known, act.error);
   step.error_expected = expected && (step.error.empty() || step.error_expected);
@@ -151,7 +150,7 @@ KnownError CellRun::FactsOfStart() {
   for (size_t family = 0; family < facts_.size(); ++family) {
     left.families[family] = !ProxyStarts(proxy_version_, facts_[family]);
   }
-  const KnownError known = FactsOfFullSync();
+  KnownError known = FactsOfFullSync();
   if (known.MustFail()) return known;
   return left.MustFail() ? left : shared;
 }
@@ -288,7 +287,7 @@ absl::Status CellRun::FlushEverything() {
 }
 
 absl::Status CellRun::MoveToNft() {
-  return Step("everybody moves to nft", [&](Done done) {
+  return Step("all components move to nft", [&](Done done) {
     done.Take(agent_->Stop());
     mode_ = IptablesMode::kNft;
     moved_in_this_step_ = true;
@@ -301,7 +300,7 @@ absl::Status CellRun::ThirdPartiesAdd() {
   users_ = true;
   return Step("third parties add their rules", [&](Done done) {
     constexpr char kMissing[] =
-        "the chain of kubelet's that it names does not exist, so iptables refuses it";
+        "kubelet's chain that it names does not exist, so iptables refuses it";
     KnownError no_drop = {.because = kMissing, .missing_chain = "KUBE-MARK-DROP"};
     KnownError no_masq = {.because = kMissing, .missing_chain = "KUBE-MARK-MASQ"};
     KnownError no_portmap = no_masq;

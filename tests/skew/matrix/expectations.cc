@@ -67,36 +67,36 @@ bool OldFilterNewNat(const FamilyFacts& facts, const Question& /*question*/) {
 constexpr char kFirewall[] = "-A KUBE-FIREWALL ";
 // Who answers with no rule in place: whoever listens on the node, or the next hop.
 constexpr char kNoProxyRules[] =
-    "kube-proxy's nat rules do not stand: they were flushed, or refused because KUBE-MARK-DROP is "
-    "missing (kubernetes #80462), and it has not been back yet";
+    "kube-proxy's nat rules are missing: they were flushed, or refused because KUBE-MARK-DROP is "
+    "missing (kubernetes #80462), and the next sync is still to come";
 constexpr char kRemoved[] =
     "kube-proxy --cleanup has removed kube-proxy's rules, and kube-proxy does not run";
 constexpr char kNoPostrouting[] =
     "kube-proxy --cleanup has removed KUBE-POSTROUTING, which kubelet shares with it and does not "
     "restore: nothing masquerades marked packets";
 constexpr char kRefusedNat[] =
-    "the filter rules are those of the older kube-proxy, the nat rules still those of the newer "
-    "one: the older one's were refused because KUBE-MARK-DROP is missing (kubernetes #80462)";
+    "the filter rules are those of the older kube-proxy, the nat rules those of the newer one; the "
+    "older nat rules were refused because KUBE-MARK-DROP is missing (kubernetes #80462)";
 constexpr char kDropsEverything[] =
     "an iptables that cannot read the mark match has saved and restored KUBE-FIREWALL: 'drop "
     "marked packets' has become 'drop packets' (kubernetes #112477)";
 constexpr char kEmptyMarkDrop[] =
-    "kube-proxy up to 1.24 marks by KUBE-MARK-DROP and only kubelet fills it: with the gate on "
-    "nobody does, and what should be dropped goes on (KEP-3178)";
+    "kube-proxy up to 1.24 marks by KUBE-MARK-DROP, which only kubelet fills; with the gate on it "
+    "is empty, and packets that should be dropped pass (KEP-3178)";
 constexpr char kNoDropRule[] =
-    "the rule that drops marked packets is gone from KUBE-FIREWALL: kube-proxy 1.27 and later "
-    "flushes that chain at each sync (IPv4), and its owner has not put it back";
+    "the rule that drops marked packets is missing from KUBE-FIREWALL; kube-proxy 1.27 and later "
+    "flushes that chain at each sync (IPv4), and the owner has not repaired it";
 constexpr char kNoJumps[] =
     "nothing jumps to KUBE-FIREWALL: kubelet 1.25 to 1.27 makes the jumps for IPv4 alone";
 constexpr char kForwardNotHooked[] =
-    "KUBE-FIREWALL hangs on INPUT and OUTPUT: a marked packet that is forwarded is not dropped; "
-    "kube-proxy 1.25 and later drops it (KUBE-PROXY-FIREWALL hangs on FORWARD)";
+    "only INPUT and OUTPUT jump to KUBE-FIREWALL: a marked packet that is forwarded is not "
+    "dropped; kube-proxy 1.25 and later drops it (FORWARD jumps to KUBE-PROXY-FIREWALL)";
 const Row kRows[] = {
     // A DROP without a match in KUBE-FIREWALL takes all that is for the node, or of it.
     {{About::kNoEndpoints},
      DropsEverything,
      Outcome::kLost,
-     "the answer of the REJECT rule is the node's own, and dropped on its way out: 'drop marked "
+     "the node itself sends the answer of the REJECT rule, and it is dropped: 'drop marked "
      "packets' has become 'drop packets' (kubernetes #112477)",
      // Where the answer is as long as the question, its drop is taken for the question's.
      Outcome::kDropped,
@@ -154,7 +154,7 @@ const Row kRows[] = {
        return !Does(*facts.proxy_nat, Trait::kExtChains);
      },
      Outcome::kRejected,
-     "kube-proxy 1.22 and 1.23 take a service without a local endpoint for one without any"},
+     "kube-proxy 1.22 and 1.23 treat a service without a local endpoint like one without any"},
     {{About::kRefusedRoutedVip, About::kNoInternalEndpoint},
      [](const FamilyFacts& facts, const Question&) { return ProxyMarks(facts); },
      Outcome::kForwarded,
@@ -188,8 +188,8 @@ const Row kRows[] = {
        return facts.route_localnet && !(facts.martian_rule && facts.firewall_jumps);
      },
      Outcome::kReachedHost,
-     "route_localnet is 1 and no rule drops martian packets (CVE-2020-8558): kubelet's is not "
-     "there, and kube-proxy has its own from 1.27 on"},
+     "route_localnet is 1 and no rule drops martian packets (CVE-2020-8558): kubelet's rule is "
+     "missing, and kube-proxy has one from 1.27 on"},
     {{About::kLocalhostNodePort}, NoNat, Outcome::kReachedHost, kNoProxyRules},
 
     // Third parties.

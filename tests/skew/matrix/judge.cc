@@ -17,18 +17,19 @@ namespace kipt::skew {
 namespace {
 
 constexpr char kFlushed[] =
-    "another program flushed all tables: the agent may take 100 ms to repair its own (the "
-    "target in tests/bench/report/report.md), and as long as this machine held up the harness, 250 "
-    "ms in all";
+    "another program flushed all tables; the agent may take 100 ms for its repair "
+    "(tests/bench/report/report.md), plus the time that this machine delayed the harness: at most "
+    "250 ms in all";
 constexpr char kMovedKubelet[] =
-    "kubelet adds the rules of KUBE-POSTROUTING one by one: while the last is missing the mark is "
-    "cleared, and the legacy rules that come next see none";
+    "kubelet adds the rules of KUBE-POSTROUTING one by one; while the last is missing the mark is "
+    "cleared, and the rules of iptables-legacy, which come next, find no mark";
 
 constexpr char kChangedMode[] =
-    "kube-proxy removes one mode's rules before it writes the other's: in between nothing serves";
+    "kube-proxy removes one mode's rules before it writes the other's: in between, no service "
+    "works";
 
 constexpr char kJumpByJump[] =
-    "it starts over the chains that a foreign jump has kept: these serve before its jump from "
+    "it starts with the chains that a foreign jump has kept: these serve before its jump from "
     "POSTROUTING is back";
 
 constexpr absl::Duration kTablesGo = absl::Milliseconds(25);
@@ -88,7 +89,7 @@ StreamCheck JudgeLabelStream(const StreamMoment& moment, const StreamQuestion& q
     check.rule = "nothing labels it: every packet is served, as itself";
     check.bad = count.sent - count.served;
   } else if (labelled && drop) {
-    check.rule = "labelled: no packet is received by anybody";
+    check.rule = "labelled: no packet is received";
     check.bad = count.sent - count.Silent();
   } else if (labelled) {
     check.rule = "labelled: every packet is served, masqueraded";
@@ -113,6 +114,16 @@ void ExplainByFacts(const StreamMoment& moment, const StreamQuestion& question,
     if (check.because.empty()) check.because = expectation.because;
     check.allowed += PacketsWith(check.count, expectation.expected);
   }
+}
+
+// A packet may take nat's first hook by the rules before the step, and its last one by those after.
+void ExplainBetweenHooks(const StreamMoment& moment, const StreamQuestion& question,
+                         StreamCheck& check) {
+  const Expectation before = ExpectStream(moment.before, question);
+  const Expectation after = ExpectStream(moment.after, question);
+  if (question.about != About::kService || !before.Sound() || after.Sound()) return;
+  if (after.expected == Outcome::kServed) return;
+  check.allowed += std::min<uint64_t>(check.count.served, 1);
 }
 
 // In between there is no kube-proxy: who is served, or refused, goes on as without services.
@@ -223,6 +234,7 @@ StreamCheck JudgeStream(const StreamMoment& moment, const StreamQuestion& questi
   check.sound = ExpectStream(moment.after, question).sound;
   check.bad = count.sent - PacketsWith(count, check.sound);
   ExplainByFacts(moment, question, check);
+  if (!moment.afterwards) ExplainBetweenHooks(moment, question, check);
   if (!moment.afterwards) ExplainByJumps(moment, question, check);
   if (check.because.empty() && !moment.afterwards) ExplainByAct(moment, question, check);
   return check;

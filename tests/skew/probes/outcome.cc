@@ -57,10 +57,11 @@ Verdict OfCall(const Call& call, const std::vector<std::string>& node_addresses,
                const std::string& dropped_by) {
   if (!call.receipts.empty()) return OfReceived(call, node_addresses);
   if (call.Silent()) return {dropped_by.empty() ? Outcome::kLost : Outcome::kDropped};
-  if (call.answered_by.has_value()) return {Outcome::kOther, "answered, and received by nobody"};
+  if (call.answered_by.has_value())
+    return {Outcome::kOther, "answered, but no listener received it"};
   if (call.connected) {
     return {Outcome::kOther,
-            absl::StrCat("connected to somebody who does not answer (", ErrorText(call), ")")};
+            absl::StrCat("connected, but the peer does not answer (", ErrorText(call), ")")};
   }
   if (call.refused_at_home) {
     return {Outcome::kOther, absl::StrCat("could not be sent: ", ErrorText(call))};

@@ -49,7 +49,10 @@ void AddCell(const CellReport& cell, Suite& suite) {
   std::string inside;
   if (verdict == Verdict::kBroken) {
     ++suite.errors;
-    inside = Bad("error", cell.problem.empty() ? "the cell asked nothing" : cell.problem,
+    inside = Bad("error",
+                 cell.problem.empty() ? "the cell has no checks and no "
+                                        "streams"
+                                      : cell.problem,
                  Lines(UnexpectedOf(cell)));
   } else if (verdict == Verdict::kUnexpected) {
     ++suite.failures;

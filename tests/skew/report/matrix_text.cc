@@ -170,7 +170,7 @@ std::string FailingCell(const CellReport& cell, bool colour) {
   if (!cell.about.empty()) absl::StrAppend(&text, Wrapped("  ", "  ", TerminalText(cell.about)));
   if (verdict == Verdict::kBroken) {
     const std::string problem =
-        cell.problem.empty() ? "it asked nothing: no check and no stream" : cell.problem;
+        cell.problem.empty() ? "it has no checks and no streams" : cell.problem;
     absl::StrAppend(&text, Wrapped("  could not be run: ", "    ", TerminalText(problem)));
   }
   const std::vector<Finding> findings = UnexpectedOf(cell);
@@ -194,12 +194,12 @@ std::string Legend(const MatrixReport& report) {
                                    "generations.")) +
          "\n"
          "  +  sound          every packet did what it does on a sound node\n"
-         "  ~  known failure  something failed, as it is known to fail in these versions\n"
-         "  !  unexpected     something did otherwise than expected\n"
+         "  ~  known failure  something failed that is known to fail in these versions\n"
+         "  !  unexpected     something differs from what is expected\n"
          "  #  broken         the cell could not be run\n"
          "  .  not run      ( )  the version skew policy does not allow the pair\n"
-         "  -  no kubelet can do what is tried: it is the agent's own\n"
-         "  A number: so many checks and streams were not sound, over all steps.\n";
+         "  -  no kubelet can do this step; only the agent can\n"
+         "  A number counts the checks and streams that were not sound, over all steps.\n";
 }
 
 std::string Totals(const MatrixReport& report, bool colour) {

@@ -54,7 +54,7 @@ function streamFacts(stream) {
   const fates = [
     [stream.served, 'served'], [stream.masqueraded, 'served, masqueraded'],
     [stream.reachedHost, 'reached a program on the node'], [stream.forwarded, 'reached the next hop'],
-    [stream.other, 'served, seen from another address'], [stream.nobody, 'received by nobody'],
+    [stream.other, 'served, seen from another address'], [stream.nobody, 'not received'],
   ];
   return `${plural(stream.sent, 'packet')}: ` +
       fates.filter(([count]) => count > 0).map(([count, fate]) => `${count} ${fate}`).join(', ') +
@@ -211,7 +211,7 @@ function stepItem(data, cells, at) {
         groups.length > 0 ? element('p', {class: 'columns', 'aria-hidden': 'true'},
             ['packets', 'sound would be', ...SIDES.map(withSide)].map((name) => element('span', {}, name))) : null,
         groups.map(groupItem),
-        questions.length === 0 ? element('p', {class: 'quiet'}, 'Nothing was asked at this step.') : null,
+        questions.length === 0 ? element('p', {class: 'quiet'}, 'This step has no checks and no streams.') : null,
         element('div', {class: 'folds'}, soundItems(questions),
             done.length > 0 ? later({}, 'What they did', () => element('div', {class: 'sides facts'},
                 SIDES.map((side) => element('div', {class: 'side', 'data-with': withSide(side)}, element('ul', {},
@@ -270,7 +270,7 @@ function cellPanel(data, pair, heading, close) {
       any.about ? element('p', {class: 'about'}, 'Why this cell: ', any.about, '.') : null,
       element('p', {class: 'compared ' + (compared ? compared.better : '')}, compared ? compared.text : only),
       there.filter((side) => cells[side].verdict === 3).map((side) => element('p', {class: 'error s2'},
-          `The node ${withSide(side)} could not be run: `, cells[side].problem || 'it asked nothing.')),
+          `The node ${withSide(side)} could not be run: `, cells[side].problem || 'it has no checks and no streams.')),
       reasonsTable(data, cells), steps.map((at) => stepItem(data, cells, at)),
       element('footer', {class: 'quiet'},
           any.standsFor.length > 0 ? element('p', {}, 'It stands for ' + any.standsFor.join('; ') + '.') : null,

@@ -181,7 +181,7 @@ TEST(PageDataTest, GivesEachCheckItsStateAndWhatItIsAbout) {
   EXPECT_EQ(text(known[3]), "reached the host");
   EXPECT_EQ(text(known[4]), "dropped");
   EXPECT_EQ(text(known[7]), "node 1");
-  EXPECT_EQ(text(known[11]), "nobody fills the chain");
+  EXPECT_EQ(text(known[11]), "no component fills the chain");
   EXPECT_THAT(text(json["checks"][0][9]).get<std::string>(), HasSubstr("-j DROP"));
   EXPECT_EQ(json["probes"][0], Json::parse(R"(["lb-refused/tcp/ipv4","ipv4","tcp","refused client",
                                               "1.2.3.4:80","1","connect"])"));

@@ -34,7 +34,7 @@ MatrixReport SmallMatrix() {
       SampleCell("boot/kubelet-1.27/proxy-1.27-ipvs/nft/agent", Verdict::kBroken),
   };
   report.cells[2].allowed = report.cells[3].allowed = false;
-  report.cells[3].about = "kube-proxy marks what nobody drops";
+  report.cells[3].about = "kube-proxy marks packets that no rule drops";
   report.compared = {.cells = 2, .checks = 30, .streams = 40};
   return report;
 }
@@ -53,15 +53,15 @@ fresh boot, iptables nft
 
 Each cell is kubelet|agent: who keeps kubelet's chains. Columns are kube-proxy's generations.
   +  sound          every packet did what it does on a sound node
-  ~  known failure  something failed, as it is known to fail in these versions
-  !  unexpected     something did otherwise than expected
+  ~  known failure  something failed that is known to fail in these versions
+  !  unexpected     something differs from what is expected
   #  broken         the cell could not be run
   .  not run      ( )  the version skew policy does not allow the pair
-  -  no kubelet can do what is tried: it is the agent's own
-  A number: so many checks and streams were not sound, over all steps.
+  -  no kubelet can do this step; only the agent can
+  A number counts the checks and streams that were not sound, over all steps.
 
 unexpected  boot/kubelet-1.27/proxy-1.24/nft/agent
-  kube-proxy marks what nobody drops
+  kube-proxy marks packets that no rule drops
   at: kube-proxy starts
     - lb-refused/tcp/ipv4: expected dropped, got reached the host (from refused client to
       1.2.3.4:80, tcp; received by node 1; packets sent 1, received 1).
@@ -164,7 +164,7 @@ TEST(MatrixTextTest, CountsWhatIsNotSoundInEachHalf) {
   report.cells[1].side = "b";
   report.cells[1].id = "boot/kubelet-1.27/proxy-1.24/nft/agent";
   StepReport& step = report.cells[0].steps[0];
-  for (int i = 0; i < 99; ++i) step.checks.push_back(SampleLeak("nobody fills the chain"));
+  for (int i = 0; i < 99; ++i) step.checks.push_back(SampleLeak("no component fills the chain"));
   step.streams = {SampleStream(12, 400), SampleStream(0, 0)};
   report.cells[0].steps.push_back(step);
   EXPECT_THAT(MatrixText(report, false), HasSubstr("\n  1.27     (~202|~1)\n"));
@@ -214,7 +214,7 @@ TEST(MatrixJunitTest, IsASuiteForEachPathAndACaseForEachCell) {
 <testsuites name="kube-iptables-skew" tests="5" failures="1" errors="1" skipped="0" time="75.000">
   <testsuite name="fresh boot" tests="3" failures="1" errors="1" skipped="0" time="5.700">
     <testcase classname="fresh boot" name="boot/kubelet-1.27/proxy-1.24/nft/kubelet" time="1.900">
-      <system-out>Known failures:&#10;kube-proxy starts: lb-refused/tcp/ipv4: reached the host, sound would be dropped (from refused client to 1.2.3.4:80, tcp; received by node 1; packets sent 1, received 1). Known: nobody fills the chain.</system-out>
+      <system-out>Known failures:&#10;kube-proxy starts: lb-refused/tcp/ipv4: reached the host, sound would be dropped (from refused client to 1.2.3.4:80, tcp; received by node 1; packets sent 1, received 1). Known: no component fills the chain.</system-out>
     </testcase>
     <testcase classname="fresh boot" name="boot/kubelet-1.27/proxy-1.24/nft/agent" time="1.900">
       <failure type="failure" message="1 not as expected; lb-refused/tcp/ipv4: expected dropped, got reached the host (from refused client to 1.2.3.4:80, tcp; received by node 1; packets sent 1, received 1).">kube-proxy starts: lb-refused/tcp/ipv4: expected dropped, got reached the host (from refused client to 1.2.3.4:80, tcp; received by node 1; packets sent 1, received 1).</failure>

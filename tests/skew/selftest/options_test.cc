@@ -49,6 +49,13 @@ TEST(OptionsTest, TakeTheFlagsOfRunWithAndWithoutItsName) {
   }
 }
 
+TEST(OptionsTest, TakeColoursUnderBothNames) {
+  for (const char* flag : {"--color", "--colour"}) {
+    EXPECT_TRUE(Parsed({flag, "always"}).color) << flag;
+    EXPECT_FALSE(Parsed({flag, "never"}).color) << flag;
+  }
+}
+
 TEST(OptionsTest, TakeAnUpgrade) {
   const Options options =
       Parsed({"advise", "--from", "1.24", "--to=1.27", "--proxy=1.25", "--live"});
@@ -145,7 +152,7 @@ const RefusedRow kRefused[] = {
     {"a version before all facts", {"advise", "--from=1.16", "--to=1.17"}, "from 1.17 to 1.37"},
     {"a side that is none", {"--a=kublet"}, "kubelet:VERSION"},
     {"an agent without its file", {"--b=agent:"}, "agent:FILE"},
-    {"a kubelet of no version", {"--b=kubelet:new"}, "\"new\" is no version"},
+    {"a kubelet of no version", {"--b=kubelet:new"}, "\"new\" is not a version"},
     {"a gate that cannot be set", {"--b=kubelet:1.31-gate-off"}, "no gate"},
     {"a kube-proxy that does not say its version",
      {"--proxy-program=/bin/true"},

@@ -152,7 +152,7 @@ CellReport LargeCell(const std::string& rulesets, const Sort& sort, const std::s
   cell.allowed = k - p <= 1 && p - k <= 1;
   cell.stands_for = {absl::StrCat("kubelet ", kubelet, " with kube-proxy ", proxy),
                      absl::StrCat("kubelet 1.", k + 1, " with kube-proxy ", proxy)};
-  cell.about = k >= 27 && p <= 24 ? "kube-proxy marks what nobody drops" : "";
+  cell.about = k >= 27 && p <= 24 ? "kube-proxy marks packets that no rule drops" : "";
   cell.seconds = 1.5 + 0.01 * k;
   const bool leaks = actor == "kubelet" && k >= 25 && p <= 24;
   const bool known = !(k == 25 && p == 24 && mode == "legacy" && sort.steps == 4);
@@ -214,7 +214,7 @@ CellReport SampleCell(const std::string& id, Verdict verdict) {
   cell.side = parts.back() == "agent" ? "b" : "a";
   cell.seconds = 1.9;
   StepReport step{.name = "kube-proxy starts", .checks = {SampleCheck()}};
-  if (verdict == Verdict::kKnown) step.checks.push_back(SampleLeak("nobody fills the chain"));
+  if (verdict == Verdict::kKnown) step.checks.push_back(SampleLeak("no component fills the chain"));
   if (verdict == Verdict::kUnexpected) step.checks.push_back(SampleLeak(""));
   if (verdict == Verdict::kBroken) cell.problem = "unshare: Operation not permitted";
   cell.steps = {step};

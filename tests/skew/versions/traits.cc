@@ -18,7 +18,7 @@ constexpr TraitRow kRows[] = {
      "drops martian packets (1.17 and 1.18 from a patch release on)", "#91569, CVE-2020-8558"},
     {kKubeletIpv6, kKubelet, 20, kEver, true, "writes IPv6 too", "#94474"},
     {kGivesUpFamily, kKubelet, 21, kEver, false,
-     "does not monitor a family whose first sync has failed", "sources"},
+     "does not monitor a family after its first sync has failed", "sources"},
     {kHint, kKubelet, 24, kEver, true, "makes KUBE-IPTABLES-HINT", "#109059, KEP-3178"},
     {kJumpsInIpv4Only, kKubelet, 25, kEver, true, "jumps to KUBE-FIREWALL in IPv4 only", "#110289"},
     {kGateKnown, kKubelet, 25, 29, false, "knows the gate IPTablesOwnershipCleanup", "KEP-3178"},

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/policy/martians.h"
+
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <string>
 
-#include "agent/loop/reconciler.h"
+#include "agent/policy/diff.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/support/observed.h"
 
@@ -178,13 +180,13 @@ TEST(MartianProtectionTest, StandsOnlyWithTheRuleAndTheWayToIt) {
   }
 }
 
-TEST(CompareTest, ARuleOfXtablesProvesThatThereAreMatchesUnlessTheKernelRefusedOne) {
+TEST(ComputeDiffTest, ARuleOfXtablesProvesThatThereAreMatchesUnlessTheKernelRefusedOne) {
   const RuleSupport none = {.xt = false, .reason = "no nft_compat"};
   const RuleSupport refused = {.xt = false, .reason = "no nft_compat", .refused = true};
   netlink::Snapshot snapshot = InPlace(Mode::kCleanup).snapshot();
   const auto disproved = [&](const RuleSupport& support) {
     const PolicyInput input = ::kipt::testing::Wanting(Mode::kCleanup, netlink::kFamilies, {});
-    return Compare(input, support, snapshot).support_disproved;
+    return ComputeDiff(input, snapshot, support).support_disproved;
   };
   EXPECT_FALSE(disproved(none));
   snapshot.chains.at(Filter("KUBE-FIREWALL")).rules[0].xt = true;

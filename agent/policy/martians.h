@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whether this node is protected from martian packets: those from other hosts to 127.0.0.0/8
+// (CVE-2020-8558).
+#ifndef KIPT_AGENT_POLICY_MARTIANS_H_
+#define KIPT_AGENT_POLICY_MARTIANS_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/types/span.h"
+#include "agent/policy/chain_diff.h"
+#include "netlink/ruleset.h"
+
+namespace kipt::agent {
+
+struct MartianProtection {
+  // `rule`, `way` and not `dormant`; or the native table has it.
+  bool stands = false;
+  // It is in KUBE-FIREWALL, and every martian packet in that chain reaches it.
+  bool rule = false;
+  // Packets for this node reach KUBE-FIREWALL from INPUT.
+  bool way = false;
+  // Table ip filter is dormant: no packet reaches its rules.
+  bool dormant = false;
+  // Packets dropped since its creation; and the native table's part of them.
+  uint64_t dropped = 0;
+  uint64_t dropped_natively = 0;
+
+  bool operator==(const MartianProtection&) const = default;
+};
+
+MartianProtection FindMartianProtection(const netlink::Snapshot& observed);
+
+// By any writer.
+bool IsMartianRule(const netlink::ObservedRule& rule);
+
+// Whether the protection is in place after `applied`, where it was `found` before.
+bool MartianProtectionStands(MartianProtection found, absl::Span<const Change> applied);
+
+// The growth of a counter from `seen`, which is set to `now`: 0 the first time, `now` where the
+// counter was recreated.
+uint64_t CountedSince(std::optional<uint64_t>& seen, uint64_t now);
+
+}  // namespace kipt::agent
+
+#endif  // KIPT_AGENT_POLICY_MARTIANS_H_
