@@ -10,6 +10,7 @@
 #include <iostream>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -63,6 +64,18 @@ std::string VersionOf(const std::vector<std::string>& command, const std::string
   return std::string(absl::StripPrefix(text, prefix));
 }
 
+// Without its name.
+SideReport About(const Side& side) {
+  if (side.actor == Actor::kAgent) {
+    const bool there = CanRunHere(side.program);
+    return {.name = {},
+            .what = absl::StrCat(there ? VersionOf({side.program, "version"}, "") : "",
+                                 there ? ", " : "", side.program)};
+  }
+  if (!side.version.has_value()) return {.name = {}, .what = "the kubelet of each cell"};
+  return {.name = {}, .what = absl::StrCat("kubelet ", ToString(*side.version), " in every cell")};
+}
+
 absl::Status WriteFile(const std::string& path, const std::string& text) {
   if (path.empty()) return absl::OkStatus();
   std::ofstream file(path, std::ios::binary);
@@ -77,11 +90,7 @@ absl::Status CanRun(const Options& options, const std::vector<Cell>& cells) {
     return absl::PermissionDeniedError(
         "run this as root: it makes network namespaces and changes nothing outside them");
   }
-  if (access(options.harness.agent_program.c_str(), X_OK) != 0) {
-    return absl::NotFoundError(absl::StrCat("there is no program ", options.harness.agent_program,
-                                            "; name kube-iptables-agent with --agent=FILE"));
-  }
-  absl::Status programs = HasPrograms(cells, options.harness.chroot_dir, CanRunHere);
+  absl::Status programs = HasPrograms(cells, options.harness, CanRunHere);
   if (!programs.ok()) return programs;
   for (const std::string* path : {&options.json_file, &options.junit_file, &options.html_file}) {
     if (absl::Status writable = WriteFile(*path, ""); !writable.ok()) return writable;
@@ -99,7 +108,9 @@ int Run(const Options& options, const Choice& choice) {
   uname(&kernel);
   report.kernel = kernel.release;
   report.iptables = VersionOf({"/usr/sbin/iptables-nft", "--version"}, "iptables ");
-  report.agent = VersionOf({options.harness.agent_program, "version"}, "kube-iptables-agent ");
+  report.a = About(options.sides.a);
+  report.b = About(options.sides.b);
+  std::tie(report.a.name, report.b.name) = NamesOf(options.sides);
   const absl::Time started = absl::Now();
   int finished = 0;
   report.cells = RunCells(
@@ -111,7 +122,7 @@ int Run(const Options& options, const Choice& choice) {
                   << std::flush;
       });
   report.seconds = absl::ToDoubleSeconds(absl::Now() - started);
-  Comparison comparison = CompareWithKubelet(report.cells, options.harness.stream_rate);
+  Comparison comparison = CompareSides(report.cells, options.harness.stream_rate);
   report.compared = comparison.compared;
   report.problems = std::move(comparison.worse);
   std::cout << "\n" << MatrixText(report, options.color);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <regex>
 #include <thread>
+#include <utility>
 
 #include "CLI/App.hpp"
 #include "CLI/Config.hpp"
@@ -17,11 +18,13 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "agent/commands.h"
 #include "agent/config/completion.h"
 #include "featuregates/known_features.h"
 #include "tests/skew/completion.h"
 #include "tests/skew/report/wrapped.h"
+#include "tests/support/run_program.h"
 
 namespace kipt::skew {
 namespace {
@@ -32,6 +35,10 @@ constexpr char kDefaultCommand[] = "run";
 // As given: what is still to be checked.
 struct Words {
   std::string paths;
+  std::string agent;
+  std::string proxy_version;
+  std::string a = "kubelet";
+  std::string b = "agent";
   std::string stale_chains = "retire";
   std::string color = "auto";
   std::string from;
@@ -123,6 +130,46 @@ absl::Status ParseAdvise(const Words& words, Options& options) {
   return absl::OkStatus();
 }
 
+// "1.31", or as cells' names have it "1.27-gate-off".
+absl::StatusOr<KubeletVersion> ParseKubelet(const char* flag, absl::string_view text) {
+  KubeletVersion kubelet;
+  if (absl::ConsumeSuffix(&text, "-gate-on")) kubelet.ownership_cleanup = true;
+  if (absl::ConsumeSuffix(&text, "-gate-off")) kubelet.ownership_cleanup = false;
+  absl::StatusOr<Version> version = ParseMinor(flag, std::string(text));
+  if (!version.ok()) return version.status();
+  kubelet.version = *version;
+  if (kubelet.ownership_cleanup.has_value() && !Does(*version, Trait::kGateSettable)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, ": kubelet ", text, " has no gate that can be set"));
+  }
+  return kubelet;
+}
+
+absl::StatusOr<Side> ParseSide(const char* flag, const std::string& text,
+                               const std::string& agent_program) {
+  const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits(':', 1));
+  const auto& [kind, which] = parts;
+  const bool alone = text == kind;
+  Side side;
+  if (kind == NameOf(Actor::kKubelet) && alone) return side;
+  if (kind == NameOf(Actor::kKubelet)) {
+    absl::StatusOr<KubeletVersion> version = ParseKubelet(flag, which);
+    if (!version.ok()) return version.status();
+    side.version = *version;
+    return side;
+  }
+  if (kind != NameOf(Actor::kAgent) || (which.empty() && !alone)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, ": \"", text,
+        "\" is none of kubelet, kubelet:VERSION, agent and agent:FILE, such as kubelet:1.31"));
+  }
+  side.actor = Actor::kAgent;
+  // The workers' working directory is none of the user's business.
+  std::error_code error;
+  side.program = std::filesystem::absolute(alone ? agent_program : which, error).string();
+  return side;
+}
+
 void AddCellFlags(CLI::App& app, Options& options, Words& words) {
   app.add_flag(
       "--full", options.full,
@@ -141,12 +188,29 @@ void AddCellFlags(CLI::App& app, Options& options, Words& words) {
                  "Only cells with a name that matches this regular expression, such as "
                  "/nft/agent$. list shows the names.")
       ->type_name("regex");
+  app.add_option("--a", words.a,
+                 "Who keeps kubelet's chains on side A of each cell: kubelet (the cell's own), "
+                 "kubelet:VERSION (that one in every cell), agent (that of --agent), or "
+                 "agent:FILE. (default kubelet)")
+      ->type_name("side");
+  app.add_option("--b", words.b,
+                 "The same of side B, which must in no cell be worse than A. (default agent)")
+      ->type_name("side");
+  app.add_option("--proxy-program", options.harness.proxy_program,
+                 "A kube-proxy that runs, against an API server of the harness' own, wherever a "
+                 "cell has one that writes the same rules in iptables or nftables mode. Other "
+                 "cells are not run.")
+      ->type_name("file");
+  app.add_option("--proxy-version", words.proxy_version,
+                 "As which version --proxy-program is judged, such as 1.20. (default: what its "
+                 "--version prints)")
+      ->type_name("version");
 }
 
 void AddRunFlags(CLI::App& app, Options& options, Words& words) {
-  app.add_option("--agent", options.harness.agent_program,
-                 "The kube-iptables-agent to test. (default: in the directory of this program, "
-                 "then /usr/sbin/kube-iptables-agent)")
+  app.add_option("--agent", words.agent,
+                 "The kube-iptables-agent to test, if a chosen cell runs it. (default: in the "
+                 "directory of this program, then /usr/sbin/kube-iptables-agent)")
       ->type_name("file");
   app.add_option("--stale-chains", words.stale_chains,
                  "keep or retire: the agent's --stale-chains. (default retire)")
@@ -258,6 +322,21 @@ std::string DefaultAgent(const std::string& program) {
   return absl::StrCat("/usr/sbin/", kAgentName);
 }
 
+// "Kubernetes v1.36.3" prints a release; what was built by hand may print anything.
+absl::StatusOr<Version> ParseProxyVersion(const std::string& given, const std::string& program) {
+  if (!given.empty()) return ParseMinor("--proxy-version", given);
+  const testing::ProgramResult asked = testing::RunProgram({program, "--version"});
+  std::smatch found;
+  const std::regex release(R"(v(1\.[0-9]+)\.)");
+  if (!std::regex_search(asked.out, found, release)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(program,
+                     " --version does not print a release of Kubernetes; say with "
+                     "--proxy-version as which version it is to be judged"));
+  }
+  return ParseMinor("--proxy-version", found[1].str());
+}
+
 absl::Status Finish(const std::string& program, const Words& words, Options& options) {
   absl::StatusOr<std::vector<Path>> paths = ParsePaths(words.paths, options.full);
   if (!paths.ok()) return paths.status();
@@ -267,11 +346,21 @@ absl::Status Finish(const std::string& program, const Words& words, Options& opt
   if (options.jobs == 0) {
     options.jobs = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   }
-  if (options.harness.agent_program.empty()) options.harness.agent_program = DefaultAgent(program);
-  // The workers' working directory is none of the user's business.
+  const std::string agent = words.agent.empty() ? DefaultAgent(program) : words.agent;
+  absl::StatusOr<Side> a = ParseSide("--a", words.a, agent);
+  if (!a.ok()) return a.status();
+  absl::StatusOr<Side> b = ParseSide("--b", words.b, agent);
+  if (!b.ok()) return b.status();
+  options.sides = {*std::move(a), *std::move(b)};
   std::error_code error;
-  options.harness.agent_program =
-      std::filesystem::absolute(options.harness.agent_program, error).string();
+  if (!options.harness.proxy_program.empty()) {
+    options.harness.proxy_program =
+        std::filesystem::absolute(options.harness.proxy_program, error).string();
+    absl::StatusOr<Version> version =
+        ParseProxyVersion(words.proxy_version, options.harness.proxy_program);
+    if (!version.ok()) return version.status();
+    options.harness.proxy_version = *version;
+  }
   if (!options.harness.chroot_dir.empty()) {
     options.harness.chroot_dir =
         std::filesystem::absolute(options.harness.chroot_dir, error).string();
@@ -326,7 +415,8 @@ agent::CompletionSpec SkewCompletion() {
 }
 
 absl::StatusOr<Choice> ChosenCells(const Options& options) {
-  std::vector<Cell> cells = options.full ? AllCells(options.paths) : DefaultCells(options.paths);
+  std::vector<Cell> cells =
+      OnSides(options.full ? AllCells(options.paths) : DefaultCells(options.paths), options.sides);
   if (!options.cells.empty()) {
     std::optional<std::regex> wanted;
     try {
@@ -336,6 +426,10 @@ absl::StatusOr<Choice> ChosenCells(const Options& options) {
     }
     std::erase_if(
         cells, [&wanted](const Cell& cell) { return !std::regex_search(CellId(cell), *wanted); });
+  }
+  if (!options.harness.proxy_program.empty()) {
+    std::erase_if(
+        cells, [&options](const Cell& cell) { return !RunsProxyProgram(options.harness, cell); });
   }
   Choice choice;
   const bool no_chroots =
@@ -355,8 +449,12 @@ absl::StatusOr<Choice> ChosenCells(const Options& options) {
   if (!choice.cells.empty()) return choice;
   return absl::InvalidArgumentError(
       choice.left_out.empty()
-          ? absl::StrCat("--cells=", options.cells,
-                         " finds no cell; kube-iptables-skew list shows their names")
+          ? absl::StrCat("--cells=", options.cells, " finds no cell",
+                         options.harness.proxy_program.empty()
+                             ? ""
+                             : absl::StrCat(" with a kube-proxy like ",
+                                            featuregates::ToString(options.harness.proxy_version)),
+                         "; kube-iptables-skew list shows their names")
           : absl::StrCat("--cells=", options.cells, " finds ", choice.left_out.size(),
                          " cells, and none can be run: ", choice.left_out.front().why));
 }

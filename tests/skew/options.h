@@ -26,7 +26,9 @@ struct Options {
   std::vector<Path> paths = MainPaths();
   // A regular expression (ECMAScript) that is searched for in a cell's id. Empty: all.
   std::string cells = {};
-  // Of kRun.
+  // Who keeps kubelet's chains in these cells: what is compared.
+  Sides sides = {};
+  // Of kRun; of kList too, which kube-proxy runs.
   HarnessOptions harness = {};
   int jobs = 0;
   std::string json_file = {};
@@ -41,7 +43,7 @@ struct Options {
   bool json_output = false;
 };
 
-// `arguments` without the program's name; `program` is its path, beside which the agent is looked
+// `arguments` without the program's name; `program` is its path, next to which the agent is looked
 // for. InvalidArgument: what is wrong with them, and what to write.
 absl::StatusOr<Options> ParseOptions(const std::string& program,
                                      const std::vector<std::string>& arguments);

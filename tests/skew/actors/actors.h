@@ -106,6 +106,18 @@ Act CleanUpKubeProxy(const ProxyActorSettings& settings);
 Act RemoveIptablesRules(const ProxyActorSettings& settings);
 void RemoveNftablesTables();
 
+// A kube-proxy program (of 1.20 or later) in its iptables or nftables mode, judged as that version,
+// against a stand-in API server on the node's loopback interface. Its iptables is that of
+// settings.iptables, without a chroot. It is stopped between acts, so it does in each what it would
+// have done since the one before; it is killed when this object goes, or the thread that started
+// it.
+std::unique_ptr<ServiceProxy> NewProgramProxy(const std::string& program,
+                                              const ProxyActorSettings& settings);
+// And its --cleanup.
+Act CleanUpByProgram(const std::string& program, const ProxyActorSettings& settings);
+// What such a program runs too, up to 1.31.
+inline constexpr char kConntrack[] = "conntrack";
+
 // nftables mode (NewKubeProxy()).
 std::unique_ptr<ServiceProxy> NewNftablesProxy(const ProxyActorSettings& settings);
 

@@ -2,6 +2,7 @@
 #include "tests/skew/matrix/cell.h"
 
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -307,8 +308,49 @@ std::string CellId(const Cell& cell) {
   return absl::StrReplaceAll(
       absl::StrCat(IdOf(cell.path), "/kubelet-", ToString(cell.pair.kubelet), "/proxy-",
                    ToString(cell.pair.proxy), company.empty() ? "" : "/", company, "/",
-                   testing::NameOf(cell.mode), "/", NameOf(cell.actor)),
+                   testing::NameOf(cell.mode), "/",
+                   cell.side.empty() ? NameOf(cell.actor) : cell.side),
       {{" ", "-"}});
+}
+
+std::pair<std::string, std::string> NamesOf(const Sides& sides) {
+  const auto name = [](const Side& side) {
+    return absl::StrReplaceAll(
+        absl::StrCat(NameOf(side.actor), side.version.has_value() ? "-" : "",
+                     side.version.has_value() ? ToString(*side.version) : ""),
+        {{" ", "-"}});
+  };
+  const std::string a = name(sides.a);
+  const std::string b = name(sides.b);
+  if (a != b) return {a, b};
+  return {a + "-a", b + "-b"};
+}
+
+std::vector<Cell> OnSides(const std::vector<Cell>& cells, const Sides& sides) {
+  const auto [a, b] = NamesOf(sides);
+  const bool both_have_versions = sides.a.version.has_value() && sides.b.version.has_value();
+  std::set<std::string> seen;
+  std::vector<Cell> result;
+  // Each pair has a cell of the agent.
+  for (const Cell& cell : cells) {
+    if (cell.actor != Actor::kAgent) continue;
+    Cell same = cell;
+    if (both_have_versions) same.pair.kubelet = *sides.a.version;
+    if (!seen.insert(CellId(same)).second) continue;
+    for (const bool is_b : {false, true}) {
+      const Side& side = is_b ? sides.b : sides.a;
+      if (side.actor == Actor::kKubelet && IsOfTheAgentAlone(cell.path)) continue;
+      Cell of_side = same;
+      of_side.actor = side.actor;
+      of_side.is_b = is_b;
+      of_side.side = is_b ? b : a;
+      of_side.instead = side.version;
+      of_side.replaces_same = sides.a.version.has_value() || sides.b.version.has_value();
+      of_side.program = side.program;
+      result.push_back(std::move(of_side));
+    }
+  }
+  return result;
 }
 
 bool UsesNftables(const Cell& cell) {

@@ -5,7 +5,9 @@
 #ifndef KIPT_TESTS_SKEW_MATRIX_CELL_H_
 #define KIPT_TESTS_SKEW_MATRIX_CELL_H_
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/skew/versions/versions.h"
@@ -62,6 +64,24 @@ enum class Actor { kKubelet, kAgent };
 // "kubelet", "agent".
 const char* NameOf(Actor actor);
 
+// Who keeps kubelet's chains on one side of the comparison.
+struct Side {
+  Actor actor = Actor::kKubelet;
+  // Of a kubelet: its version in every cell. None: the cell's.
+  std::optional<KubeletVersion> version = {};
+  // Of an agent: the absolute path of its program.
+  std::string program = {};
+
+  bool operator==(const Side&) const = default;
+};
+struct Sides {
+  Side a = {.actor = Actor::kKubelet};
+  Side b = {.actor = Actor::kAgent};
+};
+// What the cells' ids call each: "kubelet", "agent", "kubelet-1.31"; where both would be called the
+// same, "agent-a" and "agent-b".
+std::pair<std::string, std::string> NamesOf(const Sides& sides);
+
 // What else is on the node.
 enum class Company {
   kNobody,
@@ -112,6 +132,16 @@ struct Cell {
   Company company = Company::kNobody;
   // What it is there to show, a sentence or nothing.
   std::string about = {};
+  // The side of the comparison, and what its id calls it; empty: as the actor.
+  bool is_b = false;
+  std::string side = {};
+  // Of a side with a version of its own: it runs in place of pair.kubelet.
+  std::optional<KubeletVersion> instead = {};
+  // A step of the path that replaces kubelet does so even where its version stays, because it does
+  // not on the other side.
+  bool replaces_same = false;
+  // Of an agent.
+  std::string program = {};
 };
 
 // Whether kube-proxy is in its nftables mode at some time.
@@ -119,6 +149,10 @@ bool UsesNftables(const Cell& cell);
 
 // "boot/kubelet-1.24/proxy-1.27/nft/agent", "boot/kubelet-1.25/proxy-1.27/other-bit/nft/kubelet".
 std::string CellId(const Cell& cell);
+
+// Of each pair of cells, kubelet's and the agent's, one cell for each side. Where both sides have a
+// version of their own, A's stands in the names, and each kube-proxy is met once.
+std::vector<Cell> OnSides(const std::vector<Cell>& cells, const Sides& sides);
 
 // Every pair of generations that the skew policy allows from 1.23 on, older ones, and those it does
 // not allow that teach something; on `paths`, in both modes, for both actors. On paths with cells

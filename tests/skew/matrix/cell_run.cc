@@ -18,6 +18,9 @@ using testing::IptablesMode;
 // The worker's own /run.
 constexpr char kCniConfDir[] = "/run/cni/net.d";
 
+// The first kube-proxy that does not listen at its node ports (kubernetes #108496).
+constexpr Version kNoNodePortSockets = {1, 24};
+
 constexpr char kNoMarkDrop[] =
     "kube-proxy up to 1.19 jumps to KUBE-MARK-DROP and does not make it (kubernetes #80462); its "
     "filter rules, which come first, are in place, and its nat rules are refused";
@@ -56,12 +59,17 @@ CellRun::~CellRun() {
   if (agent_ != nullptr) agent_->Stop();
 }
 
+// An older program does, and leaves out the rules of a port that it cannot have.
+bool CellRun::OpensNodePorts() const {
+  return RunsProxyProgram(options_, cell_) && options_.proxy_version < kNoNodePortSockets;
+}
+
 absl::Status CellRun::Prepare() {
   absl::StatusOr<std::unique_ptr<TestNode>> node = TestNode::Create();
   if (!node.ok()) return node.status();
   node_ = *std::move(node);
   absl::StatusOr<std::unique_ptr<Battery>> battery =
-      Battery::Create(*node_, TestListeners(), UsesNftables(cell_));
+      Battery::Create(*node_, TestListeners(!OpensNodePorts()), UsesNftables(cell_));
   if (!battery.ok()) return battery.status();
   battery_ = *std::move(battery);
   on_node_.emplace(node_->At(Place::kNode));
@@ -107,7 +115,7 @@ void CellRun::StartKubelet(const KubeletVersion& version, Done done) {
     for (FamilyFacts& facts : facts_) KubeletSyncs(version, facts);
   } else {
     AgentDaemonSettings settings;
-    settings.program = options_.agent_program;
+    settings.program = cell_.program;
     settings.version = version;
     settings.mode = mode_;
     settings.retire = options_.retire;
@@ -183,7 +191,9 @@ ProxyActorSettings CellRun::SettingsOf(const ProxyVersion& version) const {
 void CellRun::StartProxy(const ProxyVersion& version, Done done) {
   proxy_changed_mode_in_this_step_ = proxy_ != nullptr && version.mode != proxy_version_.mode;
   proxy_version_ = version;
-  proxy_ = NewKubeProxy(SettingsOf(version));
+  proxy_ = RunsProxyProgram(options_, version)
+               ? NewProgramProxy(options_.proxy_program, SettingsOf(version))
+               : NewKubeProxy(SettingsOf(version));
   done.Take(proxy_->Start(Services(IpFamily::kIpv4), Services(IpFamily::kIpv6)), FactsOfStart());
 }
 
@@ -239,7 +249,11 @@ absl::Status CellRun::ServicesAppear() {
 absl::Status CellRun::CleanUpProxy() {
   return Step("kube-proxy ends, and its --cleanup runs", [&](Done done) {
     proxy_ = nullptr;
-    done.Take(CleanUpKubeProxy(SettingsOf(proxy_version_)), FactsOfCleanup());
+    const ProxyActorSettings settings = SettingsOf(proxy_version_);
+    done.Take(RunsProxyProgram(options_, proxy_version_)
+                  ? CleanUpByProgram(options_.proxy_program, settings)
+                  : CleanUpKubeProxy(settings),
+              FactsOfCleanup());
   });
 }
 

@@ -81,6 +81,9 @@ class CellRun {
   std::string Chroot(const char* release) const;
   std::vector<ServicePort> Services(testing::IpFamily family) const;
   std::string Rules() const;
+  bool OpensNodePorts() const;
+  // Then what comes to a node port of the node reaches kube-proxy's socket, or none.
+  void ExpectNoListener(Check& check) const;
 
   const Cell cell_;
   const HarnessOptions options_;

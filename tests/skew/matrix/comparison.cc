@@ -61,19 +61,19 @@ const StreamCheck* Find(const StepReport* step, const std::string& probe, bool a
   return found == step->streams.end() ? nullptr : &*found;
 }
 
-// One cell of the agent, and kubelet's.
+// One cell of side B, and side A's.
 class Twins {
  public:
-  Twins(const CellReport& agent, const CellReport& kubelet, int per_second, Comparison& result)
-      : agent_(agent), kubelet_(kubelet), per_second_(per_second), result_(result) {}
+  Twins(const CellReport& b, const CellReport& a, int per_second, Comparison& result)
+      : b_(b), a_(a), per_second_(per_second), result_(result) {}
 
   void Compare() {
     ++result_.compared.cells;
-    if (agent_.steps.size() != kubelet_.steps.size()) {
-      return Add("", absl::StrCat("it has ", agent_.steps.size(), " steps, with kubelet ",
-                                  kubelet_.steps.size()));
+    if (b_.steps.size() != a_.steps.size()) {
+      return Add("", absl::StrCat("it has ", b_.steps.size(), " steps, with ", a_.actor, " ",
+                                  a_.steps.size()));
     }
-    for (size_t step = 0; step < agent_.steps.size(); ++step) {
+    for (size_t step = 0; step < b_.steps.size(); ++step) {
       CompareChecks(step);
       CompareStreams(step);
     }
@@ -81,43 +81,43 @@ class Twins {
 
  private:
   void Add(const std::string& step, const std::string& what) {
-    result_.worse.push_back(absl::StrCat("the agent is worse than kubelet in ", agent_.id,
+    result_.worse.push_back(absl::StrCat(b_.actor, " is worse than ", a_.actor, " in ", b_.id,
                                          step.empty() ? "" : ", after \"", step,
                                          step.empty() ? "" : "\"", ": ", what));
   }
 
   void CompareChecks(size_t at) {
-    const StepReport& ours = agent_.steps[at];
-    const StepReport& theirs = kubelet_.steps[at];
+    const StepReport& ours = b_.steps[at];
+    const StepReport& theirs = a_.steps[at];
     if (ours.checks.size() != theirs.checks.size()) {
       Add(ours.name,
-          absl::StrCat(ours.checks.size(), " checks, with kubelet ", theirs.checks.size()));
+          absl::StrCat(ours.checks.size(), " checks, with ", a_.actor, " ", theirs.checks.size()));
     }
     for (const Check& our : ours.checks) {
       const Check* their = Find(theirs.checks, our.probe.name);
       if (their == nullptr) {
-        Add(ours.name, absl::StrCat(our.probe.name, " was not asked with kubelet"));
+        Add(ours.name, absl::StrCat(our.probe.name, " was not asked with ", a_.actor));
         continue;
       }
       ++result_.compared.checks;
       if (Badness(our.sound, our.result.outcome) <= Badness(their->sound, their->result.outcome)) {
         continue;
       }
-      Add(ours.name, absl::StrCat(our.probe.name, " ", NameOf(our.result.outcome),
-                                  ", with kubelet ", NameOf(their->result.outcome)));
+      Add(ours.name, absl::StrCat(our.probe.name, " ", NameOf(our.result.outcome), ", with ",
+                                  a_.actor, " ", NameOf(their->result.outcome)));
     }
   }
 
   void CompareStreams(size_t at) {
-    const StepReport& ours = agent_.steps[at];
-    if (ours.streams.size() != kubelet_.steps[at].streams.size()) {
-      Add(ours.name, absl::StrCat(ours.streams.size(), " streams, with kubelet ",
-                                  kubelet_.steps[at].streams.size()));
+    const StepReport& ours = b_.steps[at];
+    if (ours.streams.size() != a_.steps[at].streams.size()) {
+      Add(ours.name, absl::StrCat(ours.streams.size(), " streams, with ", a_.actor, " ",
+                                  a_.steps[at].streams.size()));
     }
     for (const StreamCheck& our : ours.streams) {
-      const StreamCheck* their = Find(&kubelet_.steps[at], our.count.probe, our.afterwards);
+      const StreamCheck* their = Find(&a_.steps[at], our.count.probe, our.afterwards);
       if (their == nullptr) {
-        Add(ours.name, absl::StrCat(NameOf(our), " was not sent with kubelet"));
+        Add(ours.name, absl::StrCat(NameOf(our), " was not sent with ", a_.actor));
         continue;
       }
       ++result_.compared.streams;
@@ -125,7 +125,7 @@ class Twins {
         if (!IsWorse(at, our, *their, badness)) continue;
         Add(ours.name,
             absl::StrCat(NameOf(our), " ", PacketsAtLeast(our, badness), " of ", our.count.sent,
-                         " packets ", FateAtLeast(our, badness), ", with kubelet ",
+                         " packets ", FateAtLeast(our, badness), ", with ", a_.actor, " ",
                          PacketsAtLeast(*their, badness), " of ", their->count.sent));
         break;
       }
@@ -136,9 +136,9 @@ class Twins {
     if (our.afterwards) {
       return ShareAtLeast(&our, badness) > ShareAtLeast(&their, badness) + kShareTolerance;
     }
-    const StepReport* before = at == 0 ? nullptr : &kubelet_.steps[at - 1];
+    const StepReport* before = at == 0 ? nullptr : &a_.steps[at - 1];
     const std::string& probe = their.count.probe;
-    for (const StepReport* step : {before, &kubelet_.steps[at]}) {
+    for (const StepReport* step : {before, &a_.steps[at]}) {
       if (ShareAtLeast(Find(step, probe, true), badness) > kShareTolerance) return false;
     }
     const uint64_t late = std::max(our.count.late_milliseconds, their.count.late_milliseconds);
@@ -158,29 +158,29 @@ class Twins {
     return absl::StrJoin(names, " or ");
   }
 
-  const CellReport& agent_;
-  const CellReport& kubelet_;
+  const CellReport& b_;
+  const CellReport& a_;
   const int per_second_;
   Comparison& result_;
 };
 
 }  // namespace
 
-Comparison CompareWithKubelet(const std::vector<CellReport>& cells, int per_second) {
-  std::map<std::string, const CellReport*> kubelets;
+Comparison CompareSides(const std::vector<CellReport>& cells, int per_second) {
+  // Without the side's name.
+  const auto place = [](const CellReport& cell) { return cell.id.substr(0, cell.id.rfind('/')); };
+  std::map<std::string, const CellReport*> of_a;
   for (const CellReport& cell : cells) {
-    if (cell.actor == NameOf(Actor::kKubelet)) kubelets[cell.id] = &cell;
+    if (cell.side == "a") of_a[place(cell)] = &cell;
   }
   Comparison result;
   for (const CellReport& cell : cells) {
-    const std::string suffix = absl::StrCat("/", NameOf(Actor::kAgent));
-    if (!absl::EndsWith(cell.id, suffix)) continue;
-    const auto kubelet = kubelets.find(absl::StrCat(
-        cell.id.substr(0, cell.id.size() - suffix.size()), "/", NameOf(Actor::kKubelet)));
-    if (kubelet == kubelets.end()) continue;
+    if (cell.side != "b") continue;
+    const auto twin = of_a.find(place(cell));
+    if (twin == of_a.end()) continue;
     // A broken cell is red by itself.
-    if (!cell.problem.empty() || !kubelet->second->problem.empty()) continue;
-    Twins(cell, *kubelet->second, per_second, result).Compare();
+    if (!cell.problem.empty() || !twin->second->problem.empty()) continue;
+    Twins(cell, *twin->second, per_second, result).Compare();
   }
   return result;
 }

@@ -42,57 +42,64 @@ std::vector<IptablesMode> ModesOf(const Cell& cell) {
   return {cell.mode};
 }
 
-// Each is there where one of its paths is. By what is missing, the package that has it.
+// Each is there where one of its paths is. By what is missing, where it is to be had.
 class Search {
  public:
-  Search(const std::string& chroot_dir, const std::function<bool(const std::string&)>& can_run)
-      : chroot_dir_(chroot_dir), can_run_(can_run) {}
+  Search(const HarnessOptions& options, const std::function<bool(const std::string&)>& can_run)
+      : options_(options), can_run_(can_run) {}
 
   void OfCell(const Cell& cell) {
-    OneOf({"ip"}, "iproute2");
+    OneOf({"ip"}, Package("iproute2"));
+    if (cell.actor == Actor::kAgent) OneOf({cell.program}, "name it with --agent, --a or --b");
     for (const IptablesMode mode : ModesOf(cell)) {
-      for (const std::string& path : IptablesPrograms(mode)) OneOf({path}, "iptables");
+      for (const std::string& path : IptablesPrograms(mode)) OneOf({path}, Package("iptables"));
       const std::string release = ChrootOf(cell.company);
       if (release.empty()) continue;
       for (const std::string& path : IptablesPrograms(mode)) {
-        OneOf({absl::StrCat(chroot_dir_, "/", release, path)},
-              absl::StrCat("iptables, in Debian's release ", release, " there"));
+        OneOf({absl::StrCat(options_.chroot_dir, "/", release, path)},
+              Package(absl::StrCat("iptables, in Debian's release ", release, " there")));
       }
     }
     if (cell.pair.proxy.mode == ProxyMode::kIpvs || cell.from.proxy.mode == ProxyMode::kIpvs) {
-      OneOf({kIpset}, "ipset");
+      OneOf({kIpset}, Package("ipset"));
     }
-    if (UsesNftables(cell)) OneOf({kNft}, "nftables");
+    if (RunsProxyProgram(options_, cell)) {
+      OneOf({options_.proxy_program}, "name it with --proxy-program");
+      OneOf({kConntrack}, Package("conntrack"));
+    }
+    if (UsesNftables(cell)) OneOf({kNft}, Package("nftables"));
     if (cell.company == Company::kThirdParties) {
       Paths paths;
       for (const char* directory : kPluginDirectories) {
         paths.push_back(absl::StrCat(directory, "/portmap"));
       }
-      OneOf(paths, "containernetworking-plugins");
+      OneOf(paths, Package("containernetworking-plugins"));
     }
   }
 
   absl::Status Result() const {
     if (missing_.empty()) return absl::OkStatus();
     std::vector<std::string> sentences;
-    for (const auto& [package, programs] : missing_) {
-      sentences.push_back(
-          absl::StrCat(absl::StrJoin(programs, ", "), " (Debian package ", package, ")"));
+    for (const auto& [source, programs] : missing_) {
+      sentences.push_back(absl::StrCat(absl::StrJoin(programs, ", "), " (", source, ")"));
     }
     return absl::NotFoundError(absl::StrCat(
         "the chosen cells run programs that are missing: ", absl::StrJoin(sentences, "; "),
-        ". Install the packages, or choose other cells with "
-        "--cells"));
+        ". Install them, or choose other cells with --cells"));
   }
 
  private:
-  void OneOf(const Paths& paths, const std::string& package) {
-    if (!asked_.insert(paths.front()).second) return;
-    if (std::any_of(paths.begin(), paths.end(), can_run_)) return;
-    missing_[package].push_back(absl::StrJoin(paths, " or "));
+  static std::string Package(const std::string& name) {
+    return absl::StrCat("Debian package ", name);
   }
 
-  const std::string chroot_dir_;
+  void OneOf(const Paths& paths, const std::string& source) {
+    if (!asked_.insert(paths.front()).second) return;
+    if (std::any_of(paths.begin(), paths.end(), can_run_)) return;
+    missing_[source].push_back(absl::StrJoin(paths, " or "));
+  }
+
+  const HarnessOptions& options_;
   const std::function<bool(const std::string&)>& can_run_;
   std::set<std::string> asked_;
   std::map<std::string, std::vector<std::string>> missing_;
@@ -100,9 +107,9 @@ class Search {
 
 }  // namespace
 
-absl::Status HasPrograms(const std::vector<Cell>& cells, const std::string& chroot_dir,
+absl::Status HasPrograms(const std::vector<Cell>& cells, const HarnessOptions& options,
                          const std::function<bool(const std::string& path)>& can_run) {
-  Search search(chroot_dir, can_run);
+  Search search(options, can_run);
   for (const Cell& cell : cells) search.OfCell(cell);
   return search.Result();
 }

@@ -85,7 +85,7 @@ class PathOf {
     }
   }
   void Kubelet(const Pair& from, const Pair& to) {
-    if (from.kubelet == to.kubelet) return;
+    if (from.kubelet == to.kubelet && !cell_.replaces_same) return;
     steps_.push_back([run = &run_, version = to.kubelet] { return run->ReplaceKubelet(version); });
   }
   void Proxy(const Pair& from, const Pair& to) {
@@ -124,6 +124,12 @@ class PathOf {
   Steps steps_;
 };
 
+// With the kubelet that runs.
+Cell Acting(Cell cell) {
+  if (cell.instead.has_value()) cell.pair.kubelet = *cell.instead;
+  return cell;
+}
+
 // "kubelet 1.25, 1.26, 1.27 gate off": the versions of the same generation.
 std::vector<std::string> StandsFor(const Pair& pair) {
   std::vector<std::string> kubelets;
@@ -148,6 +154,21 @@ std::vector<std::string> StandsFor(const Pair& pair) {
 
 }  // namespace
 
+bool RunsProxyProgram(const HarnessOptions& options, const ProxyVersion& proxy) {
+  if (options.proxy_program.empty() || proxy.mode == ProxyMode::kIpvs) return false;
+  if (proxy.mode == ProxyMode::kNftables && !Does(options.proxy_version, Trait::kNftablesMode)) {
+    return false;
+  }
+  return GenerationOf(proxy) == GenerationOf(ProxyVersion{options.proxy_version, proxy.mode});
+}
+
+bool RunsProxyProgram(const HarnessOptions& options, const Cell& cell) {
+  if (*TraitsOf(cell.company).proxy_release != '\0') return false;
+  const bool from = MovesBetweenVersions(cell.path) || HasOwnCells(cell.path);
+  return RunsProxyProgram(options, cell.pair.proxy) ||
+         (from && RunsProxyProgram(options, cell.from.proxy));
+}
+
 CellReport ReportOf(const Cell& cell) {
   CellReport report;
   report.id = CellId(cell);
@@ -155,10 +176,12 @@ CellReport ReportOf(const Cell& cell) {
   report.kubelet = ToString(cell.pair.kubelet);
   report.proxy = ToString(cell.pair.proxy);
   report.mode = testing::NameOf(cell.mode);
-  report.actor = NameOf(cell.actor);
+  report.actor = cell.side.empty() ? NameOf(cell.actor) : cell.side;
+  report.side = cell.is_b ? "b" : "a";
   report.agent_only = IsOfTheAgentAlone(cell.path);
-  report.allowed = IsAllowed(cell.pair.kubelet.version, cell.pair.proxy.version).allowed;
-  report.stands_for = StandsFor(cell.pair);
+  const Pair pair = Acting(cell).pair;
+  report.allowed = IsAllowed(pair.kubelet.version, pair.proxy.version).allowed;
+  report.stands_for = StandsFor(pair);
   report.about = cell.about;
   return report;
 }
@@ -167,7 +190,8 @@ CellReport RunCell(const Cell& cell, const HarnessOptions& options) {
   CellReport report = ReportOf(cell);
   const absl::Time started = absl::Now();
   {
-    CellRun run(cell, options, report.steps);
+    const Cell acting = Acting(cell);
+    CellRun run(acting, options, report.steps);
     absl::Status status;
     if (*ChrootOf(cell.company) != '\0' && options.chroot_dir.empty()) {
       status = absl::FailedPreconditionError(
@@ -176,7 +200,7 @@ CellReport RunCell(const Cell& cell, const HarnessOptions& options) {
     } else {
       status = run.Prepare();
     }
-    for (const std::function<absl::Status()>& step : PathOf(cell, run).All()) {
+    for (const std::function<absl::Status()>& step : PathOf(acting, run).All()) {
       if (!status.ok()) break;
       status = step();
     }

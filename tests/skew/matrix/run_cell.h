@@ -13,16 +13,23 @@
 namespace kipt::skew {
 
 struct HarnessOptions {
-  // Absolute path of the kube-iptables-agent that is tried.
-  std::string agent_program;
-  // Whether it runs with --stale-chains=retire.
+  // Whether an agent runs with --stale-chains=retire.
   bool retire = true;
   // Where the other Debian releases are: DIR/bullseye, DIR/trixie. Empty: there are none, and cells
   // that need them are broken.
   std::string chroot_dir = {};
+  // Absolute path of a kube-proxy that runs where a cell has one of this version, or of one that
+  // writes the same rules, in its iptables or nftables mode. Empty: there is none.
+  std::string proxy_program = {};
+  Version proxy_version = {};
   // Packets per second of each stream.
   int stream_rate = 200;
 };
+
+// Whether the program runs as this kube-proxy.
+bool RunsProxyProgram(const HarnessOptions& options, const ProxyVersion& proxy);
+// Whether it runs at some time in this cell.
+bool RunsProxyProgram(const HarnessOptions& options, const Cell& cell);
 
 // Which cell it is, and nothing of what was found.
 CellReport ReportOf(const Cell& cell);

@@ -92,8 +92,9 @@ std::vector<StreamQuestion> StreamQuestions(testing::IpFamily family);
 // Whose rule depends on what is done meanwhile (judge.h).
 std::vector<StreamQuestion> LabelStreamQuestions(testing::IpFamily family);
 
-// Who listens: the endpoints, and on the node and beyond it whoever should get nothing.
-std::vector<ListenerPorts> TestListeners();
+// Who listens: the endpoints, and on the node and beyond it whoever should get nothing; at node
+// ports of the node only where kube-proxy does not do so itself.
+std::vector<ListenerPorts> TestListeners(bool at_node_ports = true);
 std::vector<ListenerPorts> StreamListeners();
 
 }  // namespace kipt::skew

@@ -100,7 +100,7 @@ class GridBuilder {
   static bool Holds(const Draft& draft, const CellReport& cell) {
     return std::any_of(draft.cells.begin(), draft.cells.end(), [&cell](const CellReport* other) {
       return other->kubelet == cell.kubelet && other->proxy == cell.proxy &&
-             other->actor == cell.actor;
+             other->side == cell.side;
     });
   }
 
@@ -115,7 +115,7 @@ class GridBuilder {
     for (const CellReport* cell : draft.cells) {
       GridPair& pair =
           PairAt(grid, IndexOf(grid.rows, cell->kubelet), IndexOf(grid.columns, cell->proxy));
-      (cell->actor == "agent" ? pair.agent : pair.kubelet) = cell;
+      (cell->side == "b" ? pair.b : pair.a) = cell;
     }
     std::sort(grid.pairs.begin(), grid.pairs.end(), [](const GridPair& a, const GridPair& b) {
       return std::tie(a.row, a.column) < std::tie(b.row, b.column);

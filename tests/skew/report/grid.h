@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A matrix as tables: one per path, iptables mode and company, in which each place holds what
-// kubelet and what the agent came to.
+// the two sides came to.
 #ifndef KIPT_TESTS_SKEW_REPORT_GRID_H_
 #define KIPT_TESTS_SKEW_REPORT_GRID_H_
 
@@ -18,11 +18,11 @@ namespace kipt::skew {
 struct GridPair {
   size_t row = 0;
   size_t column = 0;
-  const CellReport* kubelet = nullptr;
-  const CellReport* agent = nullptr;
+  const CellReport* a = nullptr;
+  const CellReport* b = nullptr;
 
-  // Either; they agree in all that is not the actor.
-  const CellReport& any() const { return kubelet != nullptr ? *kubelet : *agent; }
+  // Either; they agree in all that is not the side's.
+  const CellReport& any() const { return a != nullptr ? *a : *b; }
 };
 
 struct Grid {

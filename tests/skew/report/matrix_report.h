@@ -82,12 +82,14 @@ struct CellReport {
   // "boot/kubelet-1.24/proxy-1.27/nft/agent": unique in a matrix.
   std::string id;
   // Its coordinates: the path ("fresh boot"), kubelet's generation ("1.25 gate on") and
-  // kube-proxy's, "nft" or "legacy", and who keeps kubelet's chains: "kubelet" or "agent".
+  // kube-proxy's, "nft" or "legacy", who keeps kubelet's chains ("kubelet", "agent", "agent-b": a
+  // side's name), and which side of the comparison that is: "a" or "b".
   std::string path;
   std::string kubelet;
   std::string proxy;
   std::string mode;
   std::string actor;
+  std::string side = "a";
   // What the path is about is the agent's own: there is no such cell of kubelet.
   bool agent_only = false;
   // Whether the version skew policy allows the pair; the versions that this cell stands for,
@@ -112,11 +114,19 @@ struct NotSound {
 };
 NotSound NotSoundOf(const CellReport& cell);
 
-// What was compared between the agent and the kubelet of the same cell.
+// What was compared between the sides: cells of B with those of A.
 struct Compared {
   size_t cells = 0;
   size_t checks = 0;
   size_t streams = 0;
+};
+
+// A side of the comparison: what cells call it, and what it is.
+struct SideReport {
+  // "agent".
+  std::string name;
+  // "kube-iptables-agent 0.4.0".
+  std::string what;
 };
 
 // A cell that was to be run, and was not.
@@ -128,15 +138,16 @@ struct LeftOut {
 };
 
 struct MatrixReport {
-  // "6.18.5", "1.8.9", "0.4.0".
+  // "6.18.5", "1.8.9".
   std::string kernel;
   std::string iptables;
-  std::string agent;
+  SideReport a = {.name = "kubelet", .what = "the kubelet of each cell"};
+  SideReport b = {.name = "agent", .what = "kube-iptables-agent"};
   std::vector<CellReport> cells = {};
   double seconds = 0;
   std::vector<LeftOut> left_out = {};
   Compared compared = {};
-  // What is wrong with the matrix as a whole: "the agent is worse than kubelet in ...". Empty:
+  // What is wrong with the matrix as a whole: "agent is worse than kubelet in ...". Empty:
   // nothing.
   std::vector<std::string> problems = {};
 };
@@ -159,9 +170,9 @@ absl::StatusOr<CellReport> ParseCellReport(const std::string& json);
 std::string MatrixJson(const MatrixReport& report);
 
 // For a terminal, 100 columns: one table per path and mode, rows kubelet's generations, columns
-// kube-proxy's, both actors side by side, each with the number of its checks and streams that were
-// not sound; a table that is wider continues below. Then every cell that is not as expected, with
-// its checks. `colour`: with ANSI colours.
+// kube-proxy's, both sides next to each other, each with the number of its checks and streams that
+// were not sound; a table that is wider continues below. Then every cell that is not as expected,
+// with its checks. `colour`: with ANSI colours.
 std::string MatrixText(const MatrixReport& report, bool colour);
 // One line when a cell is done: "[ 17/120] sound  boot kubelet 1.24 proxy 1.27 nft agent  1.9 s".
 std::string ProgressLine(const CellReport& cell, int done, int of, bool colour);

@@ -66,20 +66,23 @@ std::string Padded(const std::string& text, size_t width) {
 }
 
 // "(~12|~4)", or with blanks for the parentheses.
-size_t WidthOf(const GridPair& pair) {
-  return Half(pair.kubelet).size() + Half(pair.agent).size() + 3;
+size_t WidthOf(const GridPair& pair) { return Half(pair.a).size() + Half(pair.b).size() + 3; }
+
+// A half that was not run because no kubelet can do what is tried.
+bool IsImpossible(const GridPair& pair, const CellReport* half) {
+  return half == nullptr && pair.any().agent_only;
 }
 
-std::string KubeletsHalf(const GridPair& pair, bool colour) {
-  return pair.any().agent_only ? "-" : PaintedHalf(pair.kubelet, colour);
+std::string HalfText(const GridPair& pair, const CellReport* half, bool colour) {
+  return IsImpossible(pair, half) ? "-" : PaintedHalf(half, colour);
 }
 
 // Colours have no width, so it is padded by hand.
 std::string PairText(const GridPair* pair, size_t width, bool colour) {
   if (pair == nullptr) return Padded("  .", width);
   const bool allowed = pair->any().allowed;
-  return absl::StrCat(allowed ? " " : "(", KubeletsHalf(*pair, colour), "|",
-                      PaintedHalf(pair->agent, colour), allowed ? " " : ")",
+  return absl::StrCat(allowed ? " " : "(", HalfText(*pair, pair->a, colour), "|",
+                      HalfText(*pair, pair->b, colour), allowed ? " " : ")",
                       std::string(width - WidthOf(*pair), ' '));
 }
 
@@ -185,9 +188,11 @@ std::string FailingCell(const CellReport& cell, bool colour) {
   return text;
 }
 
-std::string Legend() {
-  return "Each cell is kubelet|agent: who keeps kubelet's chains. Columns are kube-proxy's "
-         "generations.\n"
+std::string Legend(const MatrixReport& report) {
+  return TerminalText(absl::StrCat("Each cell is ", report.a.name, "|", report.b.name,
+                                   ": who keeps kubelet's chains. Columns are kube-proxy's "
+                                   "generations.")) +
+         "\n"
          "  +  sound          every packet did what it does on a sound node\n"
          "  ~  known failure  something failed that is known to fail in these versions\n"
          "  !  unexpected     something differs from what is expected\n"
@@ -224,21 +229,31 @@ std::string LeftOutText(const MatrixReport& report) {
   return text;
 }
 
-std::string ComparedText(const Compared& compared) {
-  return absl::StrCat("Compared with kubelet: ", compared.cells, " cells of the agent, ",
-                      compared.checks, " checks and ", compared.streams, " streams\n");
+// The verdict of the comparison.
+std::string ComparedText(const MatrixReport& report) {
+  const Compared& compared = report.compared;
+  if (compared.cells == 0) return "Nothing was compared: no cell was run on both sides.\n";
+  const std::string what = absl::StrCat(compared.cells, " cells, ", compared.checks, " checks and ",
+                                        compared.streams, " streams compared\n");
+  const std::string sides =
+      absl::StrCat("B (", report.b.name, ") is ", report.problems.empty() ? "in no cell " : "",
+                   "worse than A (", report.a.name, "): ");
+  return TerminalText(sides) + what;
+}
+
+std::string SideText(const char* letter, const SideReport& side) {
+  return TerminalText(absl::StrCat(letter, ", ", side.name, ": ", side.what)) + "\n";
 }
 
 }  // namespace
 
 std::string MatrixText(const MatrixReport& report, bool colour) {
   std::string text =
-      TerminalText(absl::StrCat("Linux ", report.kernel, ", iptables ", report.iptables,
-                                ", kube-iptables-agent ", report.agent)) +
-      "\n";
+      TerminalText(absl::StrCat("Linux ", report.kernel, ", iptables ", report.iptables)) + "\n" +
+      SideText("A", report.a) + SideText("B", report.b);
   for (const Grid& grid : GridsOf(report))
     absl::StrAppend(&text, "\n", GridPrinter(grid, colour).Text());
-  absl::StrAppend(&text, "\n", Legend());
+  absl::StrAppend(&text, "\n", Legend(report));
   for (const CellReport& cell : report.cells) {
     if (VerdictOf(cell) >= Verdict::kUnexpected) {
       absl::StrAppend(&text, "\n", FailingCell(cell, colour));
@@ -248,8 +263,7 @@ std::string MatrixText(const MatrixReport& report, bool colour) {
   for (const std::string& problem : report.problems) {
     absl::StrAppend(&text, Wrapped("  - ", "    ", TerminalText(problem)));
   }
-  absl::StrAppend(&text, LeftOutText(report), "\n", ComparedText(report.compared),
-                  Totals(report, colour));
+  absl::StrAppend(&text, LeftOutText(report), "\n", ComparedText(report), Totals(report, colour));
   return text;
 }
 

@@ -3,12 +3,13 @@
 // The matrix itself: tables, filters, which cell is open. The last of the page's scripts; it starts.
 
 const data = JSON.parse(document.getElementById('data').textContent);
-// Everything that can be chosen: {grid, row, column, kubelet, agent, compared, button}.
+// Everything that can be chosen: {grid, row, column, a, b, compared, button}.
 const pairs = [];
 let opened = null;
+for (const side of SIDES) NAMES[side] = data[side].name;
 
-function actorsOf(pair) {
-  return [pair.kubelet, pair.agent].filter((cell) => cell !== null);
+function cellsOf(pair) {
+  return [pair.a, pair.b].filter((cell) => cell !== null);
 }
 
 function describe(pair) {
@@ -17,10 +18,12 @@ function describe(pair) {
 }
 
 function drawHeader() {
+  for (const place of document.querySelectorAll('[data-name]')) place.textContent = NAMES[place.dataset.name];
   document.getElementById('machine').textContent = [
-    'Linux ' + data.kernel, 'iptables ' + data.iptables, 'kube-iptables-agent ' + data.agent,
+    'Linux ' + data.kernel, 'iptables ' + data.iptables, ...SIDES.map((side) =>
+        `${side.toUpperCase()}, ${data[side].name}: ${data[side].what}`),
     plural(data.cells.length, 'cell') + ' in ' + data.duration,
-    `compared with kubelet: ${plural(data.compared[0], 'cell')} of the agent, ` +
+    `compared: ${plural(data.compared[0], 'cell')}, ` +
         `${plural(data.compared[1], 'check')}, ${plural(data.compared[2], 'stream')}`,
   ].join(' \u00b7 ');
   document.getElementById('totals').append(...data.tally.map((count, verdict) =>
@@ -55,20 +58,20 @@ function half(cell, fewer, impossible) {
 
 function drawPair(pair) {
   const {better} = pair.compared || {better: ''};
-  const says = (actor) => {
-    const cell = pair[actor];
-    if (cell === null) return pair.agentOnly ? 'no kubelet has this' : actor + ' not run';
+  const says = (side) => {
+    const cell = pair[side];
+    if (cell === null) return pair.agentOnly ? 'no kubelet has this' : NAMES[side] + ' not run';
     const count = cell.verdict < 3 && total(cell.notSound) > 0 ? `, ${notSoundText(cell.notSound)}` : '';
-    return `${actor} ${VERDICTS[cell.verdict]}${count}${better === actor ? ', which is fewer' : ''}`;
+    return `${NAMES[side]} ${VERDICTS[cell.verdict]}${count}${better === side ? ', which is fewer' : ''}`;
   };
-  const allowed = actorsOf(pair)[0].allowed;
-  const label = `${describe(pair)}: ${says('kubelet')}; ${says('agent')}` +
+  const allowed = cellsOf(pair)[0].allowed;
+  const label = `${describe(pair)}: ${says('a')}; ${says('b')}` +
       (allowed ? '' : '; the version skew policy does not allow it');
   pair.button = element('button', {
     type: 'button', class: 'pair' + (allowed ? '' : ' forbidden'), 'aria-label': label, title: label,
     'aria-expanded': 'false', 'data-row': pair.row, 'data-column': pair.column,
     onclick: () => { opened === pair ? close() : select(pair); },
-  }, ACTORS.map((actor) => half(pair[actor], better === actor, pair.agentOnly)));
+  }, SIDES.map((side) => half(pair[side], better === side, pair.agentOnly)));
   return pair.button;
 }
 
@@ -80,11 +83,11 @@ function generation(name) {
 
 function drawGrid(grid) {
   const at = new Map();
-  for (const [row, column, kubelet, agent] of grid.pairs) {
+  for (const [row, column, a, b] of grid.pairs) {
     const cell = (index) => index < 0 ? null : data.cells[index];
-    const pair = {grid, row, column, kubelet: cell(kubelet), agent: cell(agent)};
-    pair.compared = compare(data, pair.kubelet, pair.agent);
-    pair.agentOnly = actorsOf(pair)[0].agentOnly;
+    const pair = {grid, row, column, a: cell(a), b: cell(b)};
+    pair.compared = compare(data, pair.a, pair.b);
+    pair.agentOnly = cellsOf(pair)[0].agentOnly;
     pairs.push(pair);
     at.set(row + ' ' + column, pair);
   }
@@ -155,7 +158,7 @@ function showPanel() {
 
 // What is open stands in the address, so that it can be sent to somebody.
 function select(pair) {
-  const hash = '#' + encodeURI(actorsOf(pair)[0].id);
+  const hash = '#' + encodeURI(cellsOf(pair)[0].id);
   if (location.hash === hash) open(pair);
   else location.hash = hash;
 }
@@ -174,7 +177,7 @@ function openFromAddress() {
   } catch {
     // Somebody typed a lone %: it is no cell's id either way.
   }
-  const pair = pairs.find((one) => actorsOf(one).some((cell) => cell.id === id));
+  const pair = pairs.find((one) => cellsOf(one).some((cell) => cell.id === id));
   if (pair && pair.button.disabled) {
     document.getElementById('filters').reset();
     filter();
@@ -191,7 +194,7 @@ function filter() {
   };
   for (const grid of data.grids) grid.shown = {count: 0, rows: new Set(), columns: new Set()};
   for (const pair of pairs) {
-    const fits = (!wanted.unexpected || actorsOf(pair).some((cell) => cell.verdict >= 2)) &&
+    const fits = (!wanted.unexpected || cellsOf(pair).some((cell) => cell.verdict >= 2)) &&
         (!wanted.different || (pair.compared !== null && pair.compared.different)) &&
         (!wanted.path || pair.grid.title === wanted.path) &&
         (!wanted.mode || pair.grid.mode === wanted.mode);

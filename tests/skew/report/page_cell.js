@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One cell, opened: why what failed, then its steps, with kubelet and with the agent side by side.
+// One cell, opened: why what failed, then its steps, with both sides next to each other.
 // All text enters the page as text, never as markup.
 
 // element('p', {class: 'x', onclick: f}, 'text', child, ...); null children are left out.
@@ -85,20 +85,20 @@ function streamHalf(stream) {
 // One line for all questions that were answered alike; opened, each of them.
 function rowItem(row) {
   const [first] = row.of;
-  const of = (actor) => {
-    const item = first[actor];
+  const of = (side) => {
+    const item = first[side];
     const content = !item ? '\u2013' : row.isStream ? streamHalf(item) : checkHalf(item);
-    return element('span', {class: 'half-text ' + actor + (item && item.state === 0 ? ' fine' : '')}, content);
+    return element('span', {class: 'half-text' + (item && item.state === 0 ? ' fine' : ''), 'data-with': withSide(side)}, content);
   };
-  const any = first.kubelet || first.agent;
+  const any = first.a || first.b;
   const names = row.of.map((one) => one.name);
-  const facts = (actor) => element('ul', {}, row.of.filter((one) => one[actor]).map((one) =>
-      element('li', {}, row.isStream ? streamFacts(one[actor]) : checkFacts(one[actor]))));
+  const facts = (side) => element('ul', {}, row.of.filter((one) => one[side]).map((one) =>
+      element('li', {}, row.isStream ? streamFacts(one[side]) : checkFacts(one[side]))));
   return element('li', {class: 'row s' + row.state}, later({}, [
     element('span', {class: 'what'}, element('code', {}, row.what), ' ', element('small', {}, variantsOf(names))),
-    element('span', {class: 'should'}, any.sound), ACTORS.map(of),
-  ], () => element('div', {class: 'sides facts'}, ACTORS.map((actor) =>
-      element('div', {class: 'side ' + actor}, facts(actor))))));
+    element('span', {class: 'should'}, any.sound), SIDES.map(of),
+  ], () => element('div', {class: 'sides facts'}, SIDES.map((side) =>
+      element('div', {class: 'side', 'data-with': withSide(side)}, facts(side))))));
 }
 
 function rowList(rows) {
@@ -106,11 +106,11 @@ function rowList(rows) {
 }
 
 function groupItem(group) {
-  const {kubelet, agent} = group.reasons;
+  const {a, b} = group.reasons;
   return [
-    kubelet === agent ? element('p', {class: 'because'}, reasonText(kubelet)) :
-        ACTORS.map((actor) => element('p', {class: 'because'},
-            element('b', {}, WITH[actor] + ': '), reasonText(group.reasons[actor]))),
+    a === b ? element('p', {class: 'because'}, reasonText(a)) :
+        SIDES.map((side) => element('p', {class: 'because'},
+            element('b', {}, withSide(side) + ': '), reasonText(group.reasons[side]))),
     rowList(group.rows),
   ];
 }
@@ -162,21 +162,21 @@ function diffOf(label, before, after) {
 }
 
 function rulesItems(data, cells, at) {
-  const step = (actor, number) => cells[actor] && cells[actor].steps[number];
-  const rules = (actor, number) => step(actor, number) ? rulesOf(data, step(actor, number)) : [];
+  const step = (side, number) => cells[side] && cells[side].steps[number];
+  const rules = (side, number) => step(side, number) ? rulesOf(data, step(side, number)) : [];
   return [
-    ACTORS.map((actor) => step(actor, at) ?
-        diffOf(`Rules ${WITH[actor]}, before and after this step`, rules(actor, at - 1), rules(actor, at)) : null),
-    step('kubelet', at) && step('agent', at) ?
-        diffOf('Rules with kubelet, and what is different with the agent', rules('kubelet', at), rules('agent', at)) : null,
+    SIDES.map((side) => step(side, at) ?
+        diffOf(`Rules ${withSide(side)}, before and after this step`, rules(side, at - 1), rules(side, at)) : null),
+    step('a', at) && step('b', at) ?
+        diffOf(`Rules ${withSide('a')}, and what is different ${withSide('b')}`, rules('a', at), rules('b', at)) : null,
   ];
 }
 
 // ---- steps ----
 
-function errorItem(step, actor) {
+function errorItem(step, side) {
   return element('div', {class: 'error s' + step.errorState}, mark(step.errorState), ' ',
-      element('b', {}, WITH[actor]), step.errorState === 1 ? ' it failed, as expected: ' : ' it failed: ',
+      element('b', {}, withSide(side)), step.errorState === 1 ? ' it failed, as expected: ' : ' it failed: ',
       element('code', {}, step.error),
       step.errorBecause ? element('p', {class: 'because'}, step.errorBecause) : null);
 }
@@ -189,53 +189,53 @@ function scoreOf(data, step) {
 function soundItems(questions) {
   const sound = questions.filter((question) => worst(question) === 0);
   if (sound.length === 0) return null;
-  const streams = sound.filter((question) => (question.kubelet || question.agent).gap !== undefined).length;
+  const streams = sound.filter((question) => (question.a || question.b).gap !== undefined).length;
   const text = [[sound.length - streams, 'sound check'], [streams, 'sound stream']]
       .filter(([count]) => count > 0).map(([count, word]) => plural(count, word)).join(', ');
   return later({}, text, () => rowList(rowsOf(sound)));
 }
 
 function stepItem(data, cells, at) {
-  const there = ACTORS.filter((actor) => cells[actor] && cells[actor].steps[at]);
-  const steps = Object.fromEntries(there.map((actor) => [actor, cells[actor].steps[at]]));
-  const asked = (read) => sideBySide(Object.fromEntries(ACTORS.map((actor) =>
-      [actor, steps[actor] ? read(data, steps[actor]) : []])));
+  const there = SIDES.filter((side) => cells[side] && cells[side].steps[at]);
+  const steps = Object.fromEntries(there.map((side) => [side, cells[side].steps[at]]));
+  const asked = (read) => sideBySide(Object.fromEntries(SIDES.map((side) =>
+      [side, steps[side] ? read(data, steps[side]) : []])));
   const make = () => {
     const questions = [...asked(checksOf), ...asked(streamsOf)];
     const groups = groupsOf(questions);
-    const done = there.filter((actor) => steps[actor].done.length > 0);
+    const done = there.filter((side) => steps[side].done.length > 0);
     return element('div', {class: 'inside'},
-        ACTORS.filter((actor) => cells[actor] && !steps[actor]).map((actor) =>
-            element('p', {class: 'quiet'}, `This step was not reached ${WITH[actor]}.`)),
-        there.filter((actor) => steps[actor].errorState > 0).map((actor) => errorItem(steps[actor], actor)),
+        SIDES.filter((side) => cells[side] && !steps[side]).map((side) =>
+            element('p', {class: 'quiet'}, `This step was not reached ${withSide(side)}.`)),
+        there.filter((side) => steps[side].errorState > 0).map((side) => errorItem(steps[side], side)),
         groups.length > 0 ? element('p', {class: 'columns', 'aria-hidden': 'true'},
-            ['packets', 'sound would be', 'with kubelet', 'with the agent'].map((name) => element('span', {}, name))) : null,
+            ['packets', 'sound would be', ...SIDES.map(withSide)].map((name) => element('span', {}, name))) : null,
         groups.map(groupItem),
         questions.length === 0 ? element('p', {class: 'quiet'}, 'This step has no checks and no streams.') : null,
         element('div', {class: 'folds'}, soundItems(questions),
             done.length > 0 ? later({}, 'What they did', () => element('div', {class: 'sides facts'},
-                ACTORS.map((actor) => element('div', {class: 'side ' + actor}, element('ul', {},
-                    steps[actor] ? steps[actor].done.map((line) => element('li', {}, line)) : null))))) : null,
+                SIDES.map((side) => element('div', {class: 'side', 'data-with': withSide(side)}, element('ul', {},
+                    steps[side] ? steps[side].done.map((line) => element('li', {}, line)) : null))))) : null,
             rulesItems(data, cells, at)));
   };
   const summary = [
     element('span', {class: 'name'}, `${at + 1}. ${steps[there[0]].name}`),
-    there.map((actor) => element('span', {class: 'score ' + actor}, WITH[actor] + ' ', scoreOf(data, steps[actor]))),
+    there.map((side) => element('span', {class: 'score'}, withSide(side) + ' ', scoreOf(data, steps[side]))),
   ];
-  return later({class: 'step', open: there.some((actor) => steps[actor].verdict > 0)}, summary, make);
+  return later({class: 'step', open: there.some((side) => steps[side].verdict > 0)}, summary, make);
 }
 
 // ---- the panel ----
 
 function reasonItem(reason) {
-  const count = (actor) => {
-    const {checks, streams, errors} = reason[actor];
+  const count = (side) => {
+    const {checks, streams, errors} = reason[side];
     const parts = [[checks, 'check'], [streams, 'stream'], [errors, 'error']].filter(([number]) => number > 0);
-    return element('td', {class: 'count' + (parts.length === 0 ? ' quiet' : '')}, parts.length === 0 ? 'none' :
+    return element('td', {class: 'count' + (parts.length === 0 ? ' quiet' : ''), 'data-with': withSide(side)}, parts.length === 0 ? 'none' :
         parts.map(([number, word]) => element('span', {}, plural(number, word))));
   };
   const few = 4;
-  return element('tr', {}, element('td', {}, mark(reason.state)), count('kubelet'), count('agent'),
+  return element('tr', {}, element('td', {}, mark(reason.state)), count('a'), count('b'),
       element('td', {class: 'reason'}, element('p', {}, reasonText(reason.because)),
           reason.harm.slice(0, few).map(({text, what}) => element('p', {class: 'harm'},
               what.slice(0, few).map((name, at) => [at > 0 ? ', ' : '', element('code', {}, name)]),
@@ -248,20 +248,20 @@ function reasonsTable(data, cells) {
   if (reasons.length === 0) return null;
   return element('div', {class: 'scroll'}, element('table', {class: 'reasons'},
       element('caption', {}, 'What failed over all steps, and why'),
-      element('thead', {}, element('tr', {}, ['', WITH.kubelet, WITH.agent, 'why, and which packets'].map((name) =>
+      element('thead', {}, element('tr', {}, ['', ...SIDES.map(withSide), 'why, and which packets'].map((name) =>
           element('th', {scope: 'col'}, name)))),
       element('tbody', {}, reasons.map(reasonItem))));
 }
 
-// The whole panel. `pair`: {kubelet, agent, compared, grid, row, column}, cells of `data` or null.
+// The whole panel. `pair`: {a, b, compared, grid, row, column}, cells of `data` or null.
 function cellPanel(data, pair, heading, close) {
-  const cells = {kubelet: pair.kubelet, agent: pair.agent};
-  const there = ACTORS.filter((actor) => cells[actor]);
+  const cells = {a: pair.a, b: pair.b};
+  const there = SIDES.filter((side) => cells[side]);
   const any = cells[there[0]];
   const {grid, compared} = pair;
-  const steps = [...Array(Math.max(...there.map((actor) => cells[actor].steps.length))).keys()];
+  const steps = [...Array(Math.max(...there.map((side) => cells[side].steps.length))).keys()];
   const only = any.agentOnly ? `What is tried here is the agent\u2019s own, and no kubelet has it; checks and streams not sound: ${total(any.notSound)}.` :
-      there.length === 1 ? `Only the node ${WITH[there[0]]} was run; checks and streams not sound: ${total(any.notSound)}.` : null;
+      there.length === 1 ? `Only the node ${withSide(there[0])} was run; checks and streams not sound: ${total(any.notSound)}.` : null;
   return element('article', {class: 'panel', id: 'panel', tabindex: -1, 'aria-label': heading},
       element('button', {type: 'button', class: 'close', onclick: close, 'aria-label': 'close this cell'}, '\u00d7'),
       element('h3', {}, `kubelet ${grid.rows[pair.row]} beside kube-proxy ${grid.columns[pair.column]}`),
@@ -269,11 +269,11 @@ function cellPanel(data, pair, heading, close) {
           any.allowed ? null : [' \u00b7 ', element('b', {}, 'the version skew policy does not allow the pair')]),
       any.about ? element('p', {class: 'about'}, 'Why this cell: ', any.about, '.') : null,
       element('p', {class: 'compared ' + (compared ? compared.better : '')}, compared ? compared.text : only),
-      there.filter((actor) => cells[actor].verdict === 3).map((actor) => element('p', {class: 'error s2'},
-          `The node ${WITH[actor]} could not be run: `, cells[actor].problem || 'it has no checks and no streams.')),
+      there.filter((side) => cells[side].verdict === 3).map((side) => element('p', {class: 'error s2'},
+          `The node ${withSide(side)} could not be run: `, cells[side].problem || 'it has no checks and no streams.')),
       reasonsTable(data, cells), steps.map((at) => stepItem(data, cells, at)),
       element('footer', {class: 'quiet'},
           any.standsFor.length > 0 ? element('p', {}, 'It stands for ' + any.standsFor.join('; ') + '.') : null,
-          there.map((actor) => element('p', {}, element('code', {}, cells[actor].id),
-              ` ${VERDICTS[cells[actor].verdict]}, ${cells[actor].seconds.toFixed(1)} s`))));
+          there.map((side) => element('p', {}, element('code', {}, cells[side].id),
+              ` ${VERDICTS[cells[side].verdict]}, ${cells[side].seconds.toFixed(1)} s`))));
 }

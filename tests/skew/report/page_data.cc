@@ -161,7 +161,7 @@ Json GridJson(const Grid& grid, const MatrixReport& report) {
   };
   Json pairs = Json::array();
   for (const GridPair& pair : grid.pairs) {
-    pairs.push_back({pair.row, pair.column, index(pair.kubelet), index(pair.agent)});
+    pairs.push_back({pair.row, pair.column, index(pair.a), index(pair.b)});
   }
   return {{"path", grid.path}, {"title", grid.Title()},   {"mode", grid.mode},
           {"rows", grid.rows}, {"columns", grid.columns}, {"pairs", std::move(pairs)}};
@@ -203,7 +203,8 @@ std::string PageData(const MatrixReport& report) {
   Json page = {
       {"kernel", report.kernel},
       {"iptables", report.iptables},
-      {"agent", report.agent},
+      {"a", {{"name", report.a.name}, {"what", report.a.what}}},
+      {"b", {{"name", report.b.name}, {"what", report.b.what}}},
       {"duration", Duration(report.seconds)},
       {"problems", report.problems},
       {"compared", {report.compared.cells, report.compared.checks, report.compared.streams}},

@@ -4,8 +4,13 @@
 
 const GLYPHS = ['\u2713', '~', '\u2717', '?'];
 const VERDICTS = ['sound', 'known failure', 'unexpected', 'broken'];
-const ACTORS = ['kubelet', 'agent'];
-const WITH = {kubelet: 'with kubelet', agent: 'with the agent'};
+const SIDES = ['a', 'b'];
+// What the sides are called: 'kubelet', 'agent'. The page's data says it.
+const NAMES = {a: 'A', b: 'B'};
+
+function withSide(side) {
+  return 'with ' + NAMES[side];
+}
 
 function plural(count, word) {
   return count + ' ' + word + (count === 1 ? '' : 's');
@@ -66,25 +71,25 @@ function stepNotSound(data, step) {
   return {checks: bad(checksOf(data, step)), streams: bad(streamsOf(data, step))};
 }
 
-// {different, better: 'kubelet' | 'agent' | '', text}, or null where only one of them was run.
-function compare(data, kubelet, agent) {
-  if (!kubelet || !agent) return null;
-  if (kubelet.verdict === 3 || agent.verdict === 3) {
-    if (kubelet.verdict === agent.verdict) return {different: false, better: '', text: 'Neither could be run.'};
-    const broken = kubelet.verdict === 3 ? 'The node with kubelet' : 'The node with the agent';
+// {different, better: 'a' | 'b' | '', text}, or null where only one of them was run.
+function compare(data, a, b) {
+  if (!a || !b) return null;
+  if (a.verdict === 3 || b.verdict === 3) {
+    if (a.verdict === b.verdict) return {different: false, better: '', text: 'Neither could be run.'};
+    const broken = 'The node ' + withSide(a.verdict === 3 ? 'a' : 'b');
     return {different: true, better: '', text: broken + ' could not be run; nothing is compared.'};
   }
-  const numbers = `with kubelet ${notSoundText(kubelet.notSound)}, with the agent ${notSoundText(agent.notSound)}.`;
-  const fewer = total(kubelet.notSound) - total(agent.notSound);
-  if (fewer > 0) return {different: true, better: 'agent', text: 'The agent is better: ' + numbers};
-  if (fewer < 0) return {different: true, better: 'kubelet', text: 'kubelet is better: ' + numbers};
+  const numbers = `${withSide('a')} ${notSoundText(a.notSound)}, ${withSide('b')} ${notSoundText(b.notSound)}.`;
+  const fewer = total(a.notSound) - total(b.notSound);
+  if (fewer > 0) return {different: true, better: 'b', text: NAMES.b + ' is better: ' + numbers};
+  if (fewer < 0) return {different: true, better: 'a', text: NAMES.a + ' is better: ' + numbers};
   const shape = (cell) => cell.steps.map((step) => step.verdict + checksOf(data, step).map((check) =>
       [check.name, check.state, check.got].join('|')).join('\n')).join('\n\n');
-  if (kubelet.verdict !== agent.verdict || shape(kubelet) !== shape(agent)) {
+  if (a.verdict !== b.verdict || shape(a) !== shape(b)) {
     return {different: true, better: '', text: 'They differ, and neither has more that is sound: ' + numbers};
   }
-  if (kubelet.verdict === 0) return {different: false, better: '', text: 'Both are sound: every packet did what it does on a sound node.'};
-  return {different: false, better: '', text: `No difference: ${notSoundText(kubelet.notSound)}, with either.`};
+  if (a.verdict === 0) return {different: false, better: '', text: 'Both are sound: every packet did what it does on a sound node.'};
+  return {different: false, better: '', text: `No difference: ${notSoundText(a.notSound)}, with either.`};
 }
 
 // Why an item failed: its fact, '' where there is none, null where it did not fail.
@@ -92,31 +97,31 @@ function reasonOf(item) {
   return item && item.state > 0 ? item.because : null;
 }
 
-// What was asked at a step of both actors: [{name, kubelet: item or null, agent: item or null}].
+// What was asked at a step of both sides: [{name, a: item or null, b: item or null}].
 function sideBySide(items) {
   const rows = new Map();
-  for (const actor of ACTORS) {
-    for (const item of items[actor]) {
-      if (!rows.has(item.name)) rows.set(item.name, {name: item.name, kubelet: null, agent: null});
-      rows.get(item.name)[actor] = item;
+  for (const side of SIDES) {
+    for (const item of items[side]) {
+      if (!rows.has(item.name)) rows.set(item.name, {name: item.name, a: null, b: null});
+      rows.get(item.name)[side] = item;
     }
   }
   return [...rows.values()];
 }
 
 function worst(row) {
-  return Math.max(...ACTORS.map((actor) => row[actor] ? row[actor].state : 0));
+  return Math.max(...SIDES.map((side) => row[side] ? row[side].state : 0));
 }
 
 // Questions that differ only in protocol and family, and were answered alike, make one row:
-// [{what, state, names: [...], of: [{name, kubelet, agent}]}], in the order of their first.
+// [{what, state, names: [...], of: [{name, a, b}]}], in the order of their first.
 function rowsOf(questions) {
   const rows = new Map();
   for (const question of questions) {
     const what = question.name.split('/')[0];
-    const isStream = (question.kubelet || question.agent).gap !== undefined;
-    const key = [isStream ? question.name : what, ...ACTORS.map((actor) => {
-      const item = question[actor];
+    const isStream = (question.a || question.b).gap !== undefined;
+    const key = [isStream ? question.name : what, ...SIDES.map((side) => {
+      const item = question[side];
       return item ? [item.state, item.got, item.expected, item.sound, item.complaint].join('|') : '';
     })].join('\n');
     if (!rows.has(key)) rows.set(key, {what, isStream, state: worst(question), of: []});
@@ -125,18 +130,18 @@ function rowsOf(questions) {
   return [...rows.values()];
 }
 
-// All that failed at a step, under the reasons for it: [{reasons: {kubelet, agent}, state, rows}].
-// What failed with one actor only stands under the reason of that one.
+// All that failed at a step, under the reasons for it: [{reasons: {a, b}, state, rows}].
+// What failed on one side only stands under the reason of that one.
 function groupsOf(questions) {
   const groups = new Map();
   for (const question of questions.filter((one) => worst(one) > 0)) {
-    const kubelet = reasonOf(question.kubelet);
-    const agent = reasonOf(question.agent);
-    const one = kubelet === null ? agent : agent === null || kubelet === agent ? kubelet : null;
-    const key = one === null ? kubelet + '\n' + agent : one;
+    const a = reasonOf(question.a);
+    const b = reasonOf(question.b);
+    const one = a === null ? b : b === null || a === b ? a : null;
+    const key = one === null ? a + '\n' + b : one;
     if (!groups.has(key)) {
       groups.set(key, {
-        reasons: one === null ? {kubelet, agent} : {kubelet: one, agent: one}, state: 0, questions: [],
+        reasons: one === null ? {a, b} : {a: one, b: one}, state: 0, questions: [],
       });
     }
     const group = groups.get(key);
@@ -156,13 +161,13 @@ function variantsOf(names) {
       parts.map((part) => part.join(' ')).join(', ');
 }
 
-// Over all steps: [{because, state, kubelet: count, agent: count, harm: [{text, what: [...]}]}], where
-// a count is {checks, streams, errors}. Unexpected ones first, then those in which the actors differ.
+// Over all steps: [{because, state, a: count, b: count, harm: [{text, what: [...]}]}], where
+// a count is {checks, streams, errors}. Unexpected ones first, then those in which the sides differ.
 function reasonsOf(data, cells) {
   const reasons = new Map();
   const at = (because, state) => {
     const none = () => ({checks: 0, streams: 0, errors: 0});
-    if (!reasons.has(because)) reasons.set(because, {because, state: 0, kubelet: none(), agent: none(), harm: new Map()});
+    if (!reasons.has(because)) reasons.set(because, {because, state: 0, a: none(), b: none(), harm: new Map()});
     const reason = reasons.get(because);
     reason.state = Math.max(reason.state, state);
     return reason;
@@ -171,24 +176,24 @@ function reasonsOf(data, cells) {
     if (!reason.harm.has(text)) reason.harm.set(text, new Set());
     reason.harm.get(text).add(what);
   };
-  for (const actor of ACTORS) {
-    for (const step of cells[actor] ? cells[actor].steps : []) {
+  for (const side of SIDES) {
+    for (const step of cells[side] ? cells[side].steps : []) {
       for (const check of checksOf(data, step).filter((one) => one.state > 0)) {
         const reason = at(check.because, check.state);
-        ++reason[actor].checks;
+        ++reason[side].checks;
         harm(reason, check.got === check.sound ? check.got + ', but not as it should be' :
             `${check.got} instead of ${check.sound}`, check.name.split('/')[0]);
       }
       for (const stream of streamsOf(data, step).filter((one) => one.state > 0)) {
         const reason = at(stream.because, stream.state);
-        ++reason[actor].streams;
+        ++reason[side].streams;
         harm(reason, `broke the rule \u201c${stream.sound}\u201d`, stream.name.split('/')[0]);
       }
-      if (step.errorState > 0) ++at(step.errorBecause, step.errorState)[actor].errors;
+      if (step.errorState > 0) ++at(step.errorBecause, step.errorState)[side].errors;
     }
   }
   const sum = (count) => count.checks + count.streams + count.errors;
-  const differs = (reason) => sum(reason.kubelet) === sum(reason.agent) ? 0 : 1;
+  const differs = (reason) => sum(reason.a) === sum(reason.b) ? 0 : 1;
   return [...reasons.values()].sort((a, b) => b.state - a.state || differs(b) - differs(a))
       .map((reason) => ({...reason, harm: [...reason.harm].map(([text, what]) => ({text, what: [...what]}))}));
 }

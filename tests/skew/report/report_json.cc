@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One list of fields for both directions: Fields(visit, value) names each, and visit is a Writer or
-// a Reader. Except for the page's data, the only file that includes nlohmann/json.
+// a Reader. Reports include nlohmann/json here and in the page's data alone.
 #include <concepts>
 #include <cstdint>
 #include <limits>
@@ -114,6 +114,7 @@ void Fields(Visit& visit, Is<CellReport> auto& cell) {
   visit("proxy", cell.proxy);
   visit("iptablesMode", cell.mode);
   visit("actor", cell.actor);
+  visit("side", cell.side);
   visit("agentOnly", cell.agent_only);
   visit("allowed", cell.allowed);
   visit("standsFor", cell.stands_for);
@@ -312,7 +313,8 @@ absl::StatusOr<CellReport> ParseCellReport(const std::string& json) {
 std::string MatrixJson(const MatrixReport& report) {
   const Json head = {{"kernel", report.kernel},
                      {"iptables", report.iptables},
-                     {"agent", report.agent},
+                     {"a", {{"name", report.a.name}, {"what", report.a.what}}},
+                     {"b", {{"name", report.b.name}, {"what", report.b.what}}},
                      {"seconds", report.seconds},
                      {"problems", report.problems},
                      {"compared", JsonOf(report.compared)},

@@ -25,13 +25,14 @@ CellReport Cell(const std::string& id, std::vector<StepReport> steps) {
   CellReport cell;
   cell.id = id;
   cell.actor = id == kKubelet ? "kubelet" : "agent";
+  cell.side = id == kKubelet ? "a" : "b";
   cell.steps = std::move(steps);
   return cell;
 }
 
 Comparison Compare(std::vector<StepReport> kubelets, std::vector<StepReport> agents) {
-  return CompareWithKubelet({Cell(kKubelet, std::move(kubelets)), Cell(kAgent, std::move(agents))},
-                            kPerSecond);
+  return CompareSides({Cell(kKubelet, std::move(kubelets)), Cell(kAgent, std::move(agents))},
+                      kPerSecond);
 }
 
 // ---- checks ----
@@ -52,7 +53,7 @@ Comparison OfChecks(Outcome kubelets, Outcome agents) {
 TEST(CompareChecksTest, NamesWhatFaredWorse) {
   const Comparison result = OfChecks(Outcome::kDropped, Outcome::kReachedHost);
   EXPECT_THAT(result.worse,
-              ElementsAre("the agent is worse than kubelet in "
+              ElementsAre("agent is worse than kubelet in "
                           "boot/kubelet-1.27/proxy-1.24/nft/agent, after \"a minute passes\": "
                           "load-balancer-refused/tcp/ipv4 reached the host, with kubelet dropped"));
   EXPECT_EQ(result.compared.cells, 1U);
@@ -83,12 +84,26 @@ TEST(CompareTest, TakesNothingForComparedThatOneOfThemWasNotAsked) {
 
 TEST(CompareTest, CountsNoCellWithoutAKubeletAndLeavesBrokenOnesToTheirVerdict) {
   const std::vector<StepReport> steps = {Checked(Outcome::kReachedHost, Outcome::kDropped)};
-  EXPECT_EQ(CompareWithKubelet({Cell(kAgent, steps)}, kPerSecond).compared.cells, 0U);
+  EXPECT_EQ(CompareSides({Cell(kAgent, steps)}, kPerSecond).compared.cells, 0U);
   CellReport broken = Cell(kKubelet, {});
   broken.problem = "no node";
-  const Comparison result = CompareWithKubelet({broken, Cell(kAgent, steps)}, kPerSecond);
+  const Comparison result = CompareSides({broken, Cell(kAgent, steps)}, kPerSecond);
   EXPECT_EQ(result.compared.cells, 0U);
   EXPECT_THAT(result.worse, IsEmpty());
+}
+
+TEST(CompareTest, ComparesTwoAgentsByTheirNames) {
+  CellReport old = Cell("boot/x/agent-a", {Checked(Outcome::kDropped, Outcome::kDropped)});
+  old.actor = "agent-a";
+  old.side = "a";
+  CellReport fresh = Cell("boot/x/agent-b", {Checked(Outcome::kReachedHost, Outcome::kDropped)});
+  fresh.actor = "agent-b";
+  EXPECT_THAT(CompareSides({fresh, old}, kPerSecond).worse,
+              ElementsAre("agent-b is worse than agent-a in boot/x/agent-b, after \"a minute "
+                          "passes\": load-balancer-refused/tcp/ipv4 reached the host, with agent-a "
+                          "dropped"));
+  fresh.id = "flush/x/agent-b";
+  EXPECT_EQ(CompareSides({fresh, old}, kPerSecond).compared.cells, 0U);
 }
 
 // ---- streams ----

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The HTML page as far as it can be judged without a browser: what stands in it, and what must not.
-// With one: page_in_browser, beside this file.
+// What is in the HTML page, and what must not be. page_script_test.cc runs its script; with a real
+// browser page_in_browser, next to this file, does.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +39,8 @@ size_t CountOf(const std::string& text, const std::string& what) {
 }
 
 MatrixReport OneCell() {
-  MatrixReport report{.kernel = "6.18.5", .iptables = "1.8.9", .agent = "0.4.0"};
+  MatrixReport report{
+      .kernel = "6.18.5", .iptables = "1.8.9", .b = {"agent", "kube-iptables-agent 0.4.0"}};
   report.cells = {CellWithEveryField()};
   return report;
 }
@@ -129,6 +130,7 @@ TEST(PageDataTest, SaysEachThingOnce) {
   report.cells = {SampleCell("boot/kubelet-1.24/proxy-1.27/nft/agent", Verdict::kKnown)};
   report.cells.push_back(report.cells[0]);
   report.cells[1].actor = "kubelet";
+  report.cells[1].side = "a";
   for (CellReport& cell : report.cells) cell.steps[0].rules = "*nat\n-A X\nCOMMIT\n";
   const Json json = Json::parse(PageData(report));
   EXPECT_EQ(json["probes"].size(), 1U);

@@ -187,7 +187,7 @@ TEST(CellJsonTest, HoldsEveryField) {
     const bool set = !(value.is_null() || value == "" || value == 0);
     EXPECT_TRUE(set) << leaf.key() << " " << value;
   }
-  EXPECT_EQ(json.size(), 13U);
+  EXPECT_EQ(json.size(), 14U);
   EXPECT_EQ(json["steps"][0].size(), 8U);
   EXPECT_EQ(json["steps"][0]["checks"][0].size(), 6U);
   EXPECT_EQ(json["steps"][0]["checks"][0]["probe"].size(), 8U);
@@ -267,13 +267,18 @@ TEST(CellJsonTest, IsRefusedWhereItIsCutOffOrNoObject) {
 }
 
 TEST(MatrixJsonTest, HasTheWholeMatrixAndEachCellsVerdict) {
-  MatrixReport report{.kernel = "6.18.5", .iptables = "1.8.9", .agent = "0.4.0", .seconds = 2.5};
+  MatrixReport report{.kernel = "6.18.5",
+                      .iptables = "1.8.9",
+                      .b = {"agent", "kube-iptables-agent 0.4.0"},
+                      .seconds = 2.5};
   report.cells = {SampleCell(kId, Verdict::kKnown), SampleCell(kId, Verdict::kBroken)};
   report.problems = {"a problem"};
   report.left_out = {{.id = "boot/x/agent", .path = "fresh boot", .why = "no such thing"}};
   report.compared = {.cells = 1, .checks = 20, .streams = 30};
   const Json json = Json::parse(MatrixJson(report));
   EXPECT_EQ(json["kernel"], "6.18.5");
+  EXPECT_EQ(json["a"], Json::parse(R"({"name":"kubelet","what":"the kubelet of each cell"})"));
+  EXPECT_EQ(json["b"], Json::parse(R"({"name":"agent","what":"kube-iptables-agent 0.4.0"})"));
   EXPECT_EQ(json["problems"], Json::array({"a problem"}));
   EXPECT_EQ(json["tally"]["knownFailure"], 1);
   EXPECT_EQ(json["tally"]["leftOut"], 1);
@@ -304,9 +309,9 @@ TEST(GridTest, IsOneForEachPathModeAndCompanyWithSortedGenerations) {
   EXPECT_THAT(grids[0].rows, ElementsAre("1.9", "1.25", "1.25 gate on"));
   EXPECT_THAT(grids[0].columns, ElementsAre("1.27", "1.23 ipvs"));
   ASSERT_EQ(grids[0].pairs.size(), 3U);
-  EXPECT_EQ(grids[0].pairs[1].kubelet, &report.cells[2]);
-  EXPECT_EQ(grids[0].pairs[1].agent, &report.cells[3]);
-  EXPECT_EQ(grids[0].pairs[2].kubelet, nullptr);
+  EXPECT_EQ(grids[0].pairs[1].a, &report.cells[2]);
+  EXPECT_EQ(grids[0].pairs[1].b, &report.cells[3]);
+  EXPECT_EQ(grids[0].pairs[2].a, nullptr);
   EXPECT_EQ(grids[1].mode, "legacy");
   EXPECT_EQ(grids[2].Title(), "fresh boot, other bit");
 }

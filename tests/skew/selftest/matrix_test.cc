@@ -360,6 +360,39 @@ INSTANTIATE_TEST_SUITE_P(Mutants, BrokenAgentTest, ::testing::ValuesIn(kMutants)
 
 // ---- as a program ----
 
+// A broken agent against the sound one, either way round.
+TEST(SidesTest, FindTheWorseOfTwoAgents) {
+  const std::string broken = absl::StrCat("agent:", Mutant("inverted-martian"));
+  const std::string cells = "--cells=^boot/kubelet-1.26/proxy-1.26/nft/";
+  const Matrix worse({"--b=" + broken, "--a=agent", "--paths=boot", cells}, KIPT_AGENT_PROGRAM);
+  EXPECT_THAT(worse.Problems(),
+              Contains(HasSubstr("agent-b is worse than agent-a in "
+                                 "boot/kubelet-1.26/proxy-1.26/nft/agent-b, after \"")));
+  EXPECT_THAT(worse.output(), HasSubstr("B (agent-b) is worse than A (agent-a): 1 cells"));
+  const Matrix better({"--a=" + broken, "--paths=boot", cells}, KIPT_AGENT_PROGRAM);
+  EXPECT_THAT(better.Problems(), IsEmpty());
+  EXPECT_THAT(better.output(),
+              HasSubstr("B (agent-b) is in no cell worse than A (agent-a): 1 cells"));
+}
+
+// 1.24 drops what kube-proxy 1.24 marks, and 1.27 does not.
+TEST(SidesTest, FindTheWorseOfTwoKubeletsOnEveryPath) {
+  const Matrix worse({"--a=kubelet:1.24", "--b=kubelet:1.27", "--paths=boot,upgrade-kubelet-first",
+                      "--cells=/kubelet-1.24/proxy-1.24/nft/"},
+                     "/nonexistent");
+  EXPECT_EQ(worse.exit_code(), 2) << worse.output();
+  EXPECT_THAT(
+      worse.Verdicts(),
+      UnorderedElementsAre(
+          Pair("boot/kubelet-1.24/proxy-1.24/nft/kubelet-1.24", "known failure"),
+          Pair("boot/kubelet-1.24/proxy-1.24/nft/kubelet-1.27", "known failure"),
+          Pair("upgrade-kubelet-first/kubelet-1.24/proxy-1.24/nft/kubelet-1.24", "known failure"),
+          Pair("upgrade-kubelet-first/kubelet-1.24/proxy-1.24/nft/kubelet-1.27", "known failure")))
+      << worse.output();
+  EXPECT_THAT(worse.Problems(),
+              Contains(HasSubstr("kubelet-1.27 is worse than kubelet-1.24 in boot/")));
+}
+
 TEST(SkewProgramTest, LeavesNothingBehindWhenItIsKilled) {
   // Of the harness, its workers and the agents in them.
   const auto commands = [] {
@@ -376,6 +409,15 @@ TEST(SkewProgramTest, LeavesNothingBehindWhenItIsKilled) {
   program.Signal(SIGKILL);
   program.Wait();
   EXPECT_TRUE(testing::WaitUntil([&] { return commands().empty(); })) << commands();
+}
+
+TEST(SkewProgramTest, NeedsNoAgentWhereNoCellRunsIt) {
+  const ProgramResult result =
+      testing::RunProgram({KIPT_SKEW_PROGRAM, "--agent=/nonexistent", "--paths=boot",
+                           "--cells=^boot/kubelet-1.27/proxy-1.27/nft/kubelet$"});
+  EXPECT_EQ(result.exit_code, 0) << result;
+  EXPECT_THAT(result.out, HasSubstr("1 cells: 1 sound"));
+  EXPECT_THAT(result.out, HasSubstr("Nothing was compared"));
 }
 
 TEST(SkewProgramTest, SaysWhatItCannotDo) {
@@ -401,7 +443,7 @@ TEST(SkewProgramTest, SaysWhichProgramIsMissingAndRunsNoCell) {
   EXPECT_EQ(
       result.err,
       "Error: the chosen cells run programs that are missing: /usr/sbin/ipset (Debian package "
-      "ipset). Install the packages, or choose other cells with --cells\n");
+      "ipset). Install them, or choose other cells with --cells\n");
 }
 
 TEST(SkewProgramTest, SaysWhatItLeftOut) {

@@ -22,7 +22,10 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 MatrixReport SmallMatrix() {
-  MatrixReport report{.kernel = "6.18.5", .iptables = "1.8.9", .agent = "0.4.0", .seconds = 75};
+  MatrixReport report{.kernel = "6.18.5",
+                      .iptables = "1.8.9",
+                      .b = {"agent", "kube-iptables-agent 0.4.0"},
+                      .seconds = 75};
   report.cells = {
       SampleCell("boot/kubelet-1.24/proxy-1.24/nft/kubelet", Verdict::kSound),
       SampleCell("boot/kubelet-1.24/proxy-1.24/nft/agent", Verdict::kSound),
@@ -38,7 +41,9 @@ MatrixReport SmallMatrix() {
 
 TEST(MatrixTextTest, IsATableALegendAndTheCellsThatAreNotAsExpected) {
   EXPECT_EQ(MatrixText(SmallMatrix(), false),
-            R"(Linux 6.18.5, iptables 1.8.9, kube-iptables-agent 0.4.0
+            R"(Linux 6.18.5, iptables 1.8.9
+A, kubelet: the kubelet of each cell
+B, agent: kube-iptables-agent 0.4.0
 
 fresh boot, iptables nft
   kubelet   1.24   1.27
@@ -64,7 +69,7 @@ unexpected  boot/kubelet-1.27/proxy-1.24/nft/agent
 broken  boot/kubelet-1.27/proxy-1.27-ipvs/nft/agent
   could not be run: unshare: Operation not permitted
 
-Compared with kubelet: 2 cells of the agent, 30 checks and 40 streams
+B (agent) is in no cell worse than A (kubelet): 2 cells, 30 checks and 40 streams compared
 5 cells: 2 sound, 1 known failure, 1 unexpected, 1 broken, 0 left out; 1 min 15 s
 )");
 }
@@ -107,9 +112,27 @@ TEST(MatrixTextTest, ShowsAStreamThatIsNotExplainedAsUnexpected) {
 
 TEST(MatrixTextTest, SaysWhatIsWrongWithTheWhole) {
   MatrixReport report = SmallMatrix();
-  report.problems = {"the agent is worse than kubelet"};
+  report.problems = {"agent is worse than kubelet in x"};
+  EXPECT_THAT(
+      MatrixText(report, false),
+      AllOf(HasSubstr("\nThe matrix as a whole:\n  - agent is worse than kubelet in x\n"),
+            HasSubstr("\nB (agent) is worse than A (kubelet): 2 cells, 30 checks and 40 streams "
+                      "compared\n")));
+}
+
+TEST(MatrixTextTest, SaysWhoIsComparedAndWhereNobodyIs) {
+  MatrixReport report = SmallMatrix();
+  report.a = {"agent-a", "kube-iptables-agent 0.6.0, /old"};
+  report.b = {"agent-b", "kube-iptables-agent 0.7.0, /new"};
   EXPECT_THAT(MatrixText(report, false),
-              HasSubstr("\nThe matrix as a whole:\n  - the agent is worse than kubelet\n"));
+              AllOf(HasSubstr("\nA, agent-a: kube-iptables-agent 0.6.0, /old\n"
+                              "B, agent-b: kube-iptables-agent 0.7.0, /new\n"),
+                    HasSubstr("\nEach cell is agent-a|agent-b: who keeps"),
+                    HasSubstr("\nB (agent-b) is in no cell worse than A (agent-a): ")));
+  report.compared = {};
+  EXPECT_THAT(MatrixText(report, false),
+              AllOf(HasSubstr("\nNothing was compared: no cell was run on both sides.\n"),
+                    Not(HasSubstr("in no cell worse"))));
 }
 
 TEST(MatrixTextTest, CountsTheChecksThatItDoesNotShow) {
@@ -138,6 +161,7 @@ TEST(MatrixTextTest, CountsWhatIsNotSoundInEachHalf) {
   MatrixReport report = SmallMatrix();
   report.cells = {report.cells[2], report.cells[2]};
   report.cells[1].actor = "agent";
+  report.cells[1].side = "b";
   report.cells[1].id = "boot/kubelet-1.27/proxy-1.24/nft/agent";
   StepReport& step = report.cells[0].steps[0];
   for (int i = 0; i < 99; ++i) step.checks.push_back(SampleLeak("no component fills the chain"));

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "tests/support/status_matchers.h"
 
 namespace kipt::skew {
@@ -16,6 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 Options Parsed(const std::vector<std::string>& arguments) {
   const absl::StatusOr<Options> options = ParseOptions("/opt/bin/kube-iptables-skew", arguments);
@@ -64,6 +67,75 @@ TEST(OptionsTest, TakeAnUpgrade) {
   EXPECT_TRUE(options.live);
 }
 
+struct SideRow {
+  const char* name;
+  const char* a;
+  const char* b;
+  const char* name_a;
+  const char* name_b;
+};
+const SideRow kSides[] = {
+    {"by default", "kubelet", "agent", "kubelet", "agent"},
+    {"the other way round", "agent", "kubelet", "agent", "kubelet"},
+    {"two agents", "agent:/old", "agent:/new", "agent-a", "agent-b"},
+    {"two versions of kubelet", "kubelet:1.31", "kubelet:1.36", "kubelet-1.31", "kubelet-1.36"},
+    {"a gate that is set", "kubelet:1.27-gate-off", "agent", "kubelet-1.27-gate-off", "agent"},
+};
+
+TEST(OptionsTest, TakeWhatIsCompared) {
+  for (const SideRow& row : kSides) {
+    const Options options =
+        Parsed({absl::StrCat("--a=", row.a), absl::StrCat("--b=", row.b), "--agent=/opt/agent"});
+    EXPECT_THAT(NamesOf(options.sides), Pair(row.name_a, row.name_b)) << row.name;
+    const absl::StatusOr<Choice> choice = ChosenCells(options);
+    ASSERT_TRUE(choice.ok()) << row.name << ": " << choice.status();
+    size_t of_b = 0;
+    for (const Cell& cell : choice->cells) {
+      EXPECT_TRUE(
+          absl::EndsWith(CellId(cell), absl::StrCat("/", cell.is_b ? row.name_b : row.name_a)))
+          << CellId(cell);
+      of_b += cell.is_b ? 1 : 0;
+    }
+    EXPECT_GT(of_b, 20U) << row.name;
+  }
+  EXPECT_EQ(Parsed({"--agent=/opt/agent"}).sides.b.program, "/opt/agent");
+  EXPECT_EQ(Parsed({"--agent=/opt/agent", "--a=agent:/old"}).sides.a.program, "/old");
+}
+
+// A cell that two agents share is of neither kubelet; two fixed kubelets meet each kube-proxy once.
+TEST(ChosenCellsTest, FollowFromTheSides) {
+  const auto ids = [](const std::vector<std::string>& flags) {
+    std::vector<std::string> result;
+    const absl::StatusOr<Choice> choice = ChosenCells(Parsed(flags));
+    if (!choice.ok()) return result;
+    for (const Cell& cell : choice->cells) result.push_back(CellId(cell));
+    return result;
+  };
+  EXPECT_THAT(ids({"--paths=label-flip", "--cells=proxy-1.24/nft", "--a=agent", "--b=agent:/x"}),
+              ElementsAre("label-flip/kubelet-1.24/proxy-1.24/nft/agent-a",
+                          "label-flip/kubelet-1.24/proxy-1.24/nft/agent-b"));
+  const std::vector<std::string> kubelets =
+      ids({"--paths=boot", "--cells=/proxy-1.27/nft/", "--a=kubelet:1.31", "--b=kubelet:1.36"});
+  EXPECT_EQ(kubelets.size(), 2U);
+  EXPECT_GT(ids({"--paths=boot", "--cells=/proxy-1.27/nft/"}).size(), 4U);
+}
+
+TEST(ChosenCellsTest, AreThoseThatRunTheProxyProgram) {
+  const Options options =
+      Parsed({"--proxy-program=/opt/kube-proxy", "--proxy-version=1.20", "--paths=boot,flush"});
+  const absl::StatusOr<Choice> choice = ChosenCells(options);
+  ASSERT_TRUE(choice.ok()) << choice.status();
+  EXPECT_GE(choice->cells.size(), 8U);
+  for (const Cell& cell : choice->cells) {
+    EXPECT_TRUE(RunsProxyProgram(options.harness, cell.pair.proxy)) << CellId(cell);
+    EXPECT_THAT(CellId(cell), HasSubstr("/proxy-1.2")) << "not one of 1.20's rules";
+  }
+  const Options ipvs = Parsed(
+      {"--proxy-program=/opt/kube-proxy", "--proxy-version=1.20", "--cells=/proxy-1.23-ipvs/"});
+  EXPECT_THAT(std::string(ChosenCells(ipvs).status().message()),
+              HasSubstr("finds no cell with a kube-proxy like 1.20"));
+}
+
 struct RefusedRow {
   const char* name;
   std::vector<std::string> arguments;
@@ -78,6 +150,13 @@ const RefusedRow kRefused[] = {
     {"an upgrade from nowhere", {"advise", "--to=1.27"}, "--from"},
     {"a version that is none", {"advise", "--from=1.24.3", "--to=1.27"}, "1.24.3"},
     {"a version before all facts", {"advise", "--from=1.16", "--to=1.17"}, "from 1.17 to 1.37"},
+    {"a side that is none", {"--a=kublet"}, "kubelet:VERSION"},
+    {"an agent without its file", {"--b=agent:"}, "agent:FILE"},
+    {"a kubelet of no version", {"--b=kubelet:new"}, "\"new\" is not a version"},
+    {"a gate that cannot be set", {"--b=kubelet:1.31-gate-off"}, "no gate"},
+    {"a kube-proxy that does not say its version",
+     {"--proxy-program=/bin/true"},
+     "--proxy-version"},
     {"where kube-proxy comes from and not where it goes",
      {"advise", "--from=1.24", "--to=1.27", "--proxy-from=1.23"},
      "--proxy-from needs --proxy"},

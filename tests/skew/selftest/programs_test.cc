@@ -13,10 +13,11 @@
 namespace kipt::skew {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::IptablesMode;
 
-constexpr char kChroots[] = "/chroots";
+const HarnessOptions kOptions = {.chroot_dir = "/chroots"};
 
 struct ProgramRow {
   const char* name;
@@ -139,7 +140,7 @@ TEST(HasProgramsTest, NamesWhatIsMissingAndItsPackage) {
     cell.mode = row.mode;
     cell.company = row.company;
     cell.pair.proxy.mode = row.proxy;
-    const absl::Status status = HasPrograms({cell}, kChroots, [&row](const std::string& path) {
+    const absl::Status status = HasPrograms({cell}, kOptions, [&row](const std::string& path) {
       return row.missing == absl::string_view("ip") ? path != "ip"
                                                     : !absl::StrContains(path, row.missing);
     });
@@ -157,10 +158,40 @@ TEST(HasProgramsTest, NamesWhatIsMissingAndItsPackage) {
 TEST(HasProgramsTest, NamesEachOnceWhateverTheNumberOfCells) {
   const std::vector<Cell> cells = DefaultCells(MainPaths());
   const absl::Status status = HasPrograms(
-      cells, kChroots, [](const std::string& path) { return path != "/usr/sbin/ipset"; });
+      cells, kOptions, [](const std::string& path) { return path != "/usr/sbin/ipset"; });
   EXPECT_EQ(status.message(),
             "the chosen cells run programs that are missing: /usr/sbin/ipset (Debian package "
-            "ipset). Install the packages, or choose other cells with --cells");
+            "ipset). Install them, or choose other cells with --cells");
+}
+
+TEST(HasProgramsTest, AsksForTheAgentOnlyWhereACellRunsIt) {
+  const auto no_agent = [](const std::string& path) {
+    return !path.empty() && path != "/opt/agent";
+  };
+  Cell cell;
+  cell.actor = Actor::kKubelet;
+  EXPECT_TRUE(HasPrograms({cell}, kOptions, no_agent).ok());
+  Cell of_the_agent = cell;
+  of_the_agent.actor = Actor::kAgent;
+  of_the_agent.program = "/opt/agent";
+  EXPECT_THAT(std::string(HasPrograms({cell, of_the_agent}, kOptions, no_agent).message()),
+              HasSubstr("/opt/agent (name it with --agent, --a or --b)"));
+}
+
+TEST(HasProgramsTest, AsksForAProxyProgramAndWhatItRunsOnlyWhereACellRunsIt) {
+  const auto nothing_of_it = [](const std::string& path) {
+    return path != "/opt/kube-proxy" && path != "conntrack";
+  };
+  HarnessOptions options = kOptions;
+  options.proxy_program = "/opt/kube-proxy";
+  options.proxy_version = {1, 20};
+  Cell cell;
+  cell.pair.proxy = {{1, 36}};
+  EXPECT_TRUE(HasPrograms({cell}, options, nothing_of_it).ok());
+  cell.pair.proxy = {{1, 20}};
+  EXPECT_THAT(std::string(HasPrograms({cell}, options, nothing_of_it).message()),
+              AllOf(HasSubstr("/opt/kube-proxy (name it with --proxy-program)"),
+                    HasSubstr("conntrack (Debian package conntrack)")));
 }
 
 TEST(CanRunHereTest, LooksInPathWhereThereIsNoSlash) {

@@ -148,6 +148,7 @@ CellReport LargeCell(const std::string& rulesets, const Sort& sort, const std::s
   cell.proxy = proxy;
   cell.mode = mode;
   cell.actor = actor;
+  cell.side = actor == "agent" ? "b" : "a";
   cell.allowed = k - p <= 1 && p - k <= 1;
   cell.stands_for = {absl::StrCat("kubelet ", kubelet, " with kube-proxy ", proxy),
                      absl::StrCat("kubelet 1.", k + 1, " with kube-proxy ", proxy)};
@@ -210,6 +211,7 @@ CellReport SampleCell(const std::string& id, Verdict verdict) {
   cell.proxy = absl::StrReplaceAll(parts.at(2).substr(6), {{"-", " "}});
   cell.mode = parts.at(parts.size() - 2);
   cell.actor = parts.back();
+  cell.side = parts.back() == "agent" ? "b" : "a";
   cell.seconds = 1.9;
   StepReport step{.name = "kube-proxy starts", .checks = {SampleCheck()}};
   if (verdict == Verdict::kKnown) step.checks.push_back(SampleLeak("no component fills the chain"));
@@ -265,7 +267,10 @@ CellReport CellWithEveryField() {
 }
 
 MatrixReport LargeMatrix(const std::string& rulesets, int checks) {
-  MatrixReport report{.kernel = "6.18.5", .iptables = "1.8.9", .agent = "0.4.0", .seconds = 492};
+  MatrixReport report{.kernel = "6.18.5",
+                      .iptables = "1.8.9",
+                      .b = {"agent", "kube-iptables-agent 0.4.0"},
+                      .seconds = 492};
   const std::vector<Sort> paths = {{"boot", "fresh boot", 3},
                                    {"upgrade-kubelet-first", "upgrade in place, kubelet first", 4},
                                    {"flush", "all tables flushed", 4}};

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A stand-in for kube-apiserver, as far as kube-proxy asks: plain HTTP on 127.0.0.1, get, list and
+// watch of nodes, services, endpointslices (discovery.k8s.io/v1 and v1beta1) and servicecidrs, in
+// JSON. A list may also be asked as a watch that begins with it (sendInitialEvents). Selectors are
+// not evaluated: all objects fit those that kube-proxy gives.
+#ifndef KIPT_TESTS_SKEW_API_SERVER_API_SERVER_H_
+#define KIPT_TESTS_SKEW_API_SERVER_API_SERVER_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "tests/skew/api_server/objects.h"
+
+namespace kipt::skew {
+
+class ApiServer {
+ public:
+  // In the calling thread's network namespace, on a port of the kernel's choice. Its threads end
+  // with it.
+  static absl::StatusOr<std::unique_ptr<ApiServer>> Start();
+  virtual ~ApiServer() = default;
+
+  virtual int port() const = 0;
+  // These are all that there are from now on. Who watches is sent the difference: ADDED, MODIFIED,
+  // DELETED.
+  virtual void Set(const Objects& objects) = 0;
+};
+
+}  // namespace kipt::skew
+
+#endif  // KIPT_TESTS_SKEW_API_SERVER_API_SERVER_H_

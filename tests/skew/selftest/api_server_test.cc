@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/skew/api_server/api_server.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "tests/skew/matrix/test_services.h"
+#include "tests/support/background_program.h"
+#include "tests/support/http_get.h"
+
+namespace kipt::skew {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+using testing::IpFamily;
+
+const ClusterSettings kCluster = {.node_name = "node",
+                                  .node_ips = {"192.168.50.2", "fd00:50::2"},
+                                  .pod_cidrs = {"10.180.0.0/24", "fd00:180::/64"},
+                                  .service_cidrs = {"172.30.0.0/16", "fd00:30::/112"}};
+
+Objects TestObjects() {
+  return ObjectsOf(kCluster, TestServices(IpFamily::kIpv4), TestServices(IpFamily::kIpv6));
+}
+
+// ---- objects ----
+
+TEST(ObjectsOfTest, AreOneServiceOfBothFamiliesAndASliceForEachOfItsPorts) {
+  const Objects objects = TestObjects();
+  EXPECT_EQ(objects.at(Resource::kServices).size(), 10U);
+  EXPECT_EQ(objects.at(Resource::kEndpointSlices).size(), 40U);
+  const Json& routed = objects.at(Resource::kServices).at("skew/routed");
+  EXPECT_EQ(routed["metadata"],
+            Json::parse(R"({"namespace":"skew","name":"routed","uid":"skew/routed"})"));
+  EXPECT_EQ(routed["spec"]["type"], "LoadBalancer");
+  EXPECT_EQ(routed["spec"]["clusterIP"], "172.30.0.8");
+  EXPECT_EQ(routed["spec"]["clusterIPs"], Json::parse(R"(["172.30.0.8","fd00:30::8"])"));
+  EXPECT_EQ(routed["spec"]["ipFamilies"], Json::parse(R"(["IPv4","IPv6"])"));
+  EXPECT_EQ(routed["spec"]["ports"],
+            Json::parse(R"([{"name":"tcp","protocol":"TCP","port":80,"nodePort":30008},
+                            {"name":"udp","protocol":"UDP","port":80,"nodePort":30008}])"));
+  EXPECT_EQ(routed["spec"]["loadBalancerSourceRanges"].size(), 2U);
+  EXPECT_EQ(routed["status"]["loadBalancer"]["ingress"].size(), 2U);
+  const Json& slice = objects.at(Resource::kEndpointSlices).at("skew/web/web-ipv6-udp");
+  EXPECT_EQ(slice["addressType"], "IPv6");
+  EXPECT_EQ(slice["metadata"]["labels"]["kubernetes.io/service-name"], "web");
+  EXPECT_EQ(slice["ports"], Json::parse(R"([{"name":"udp","protocol":"UDP","port":8001}])"));
+  std::vector<std::string> nodes;
+  for (const Json& endpoint : slice["endpoints"]) {
+    nodes.push_back(endpoint["nodeName"]);
+    EXPECT_EQ(endpoint["topology"]["kubernetes.io/hostname"], endpoint["nodeName"]);
+  }
+  EXPECT_THAT(nodes, ElementsAre("node", "node", "another-node"));
+}
+
+TEST(ObjectsOfTest, HaveThePoliciesOfEachService) {
+  const Objects objects = TestObjects();
+  const auto spec = [&objects](const char* name) {
+    return objects.at(Resource::kServices).at(name)["spec"];
+  };
+  EXPECT_EQ(spec("skew/here")["externalTrafficPolicy"], "Local");
+  EXPECT_EQ(spec("skew/spread")["externalTrafficPolicy"], "Cluster");
+  EXPECT_EQ(spec("skew/inside")["internalTrafficPolicy"], "Local");
+  EXPECT_EQ(spec("skew/inside")["type"], "ClusterIP");
+  EXPECT_FALSE(spec("skew/inside").contains("externalTrafficPolicy"));
+  EXPECT_EQ(spec("skew/sticky")["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"], 10800);
+}
+
+// ---- the server ----
+
+// A request whose answer does not end.
+class OpenRequest {
+ public:
+  OpenRequest(int port, const std::string& path) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    const std::string request = absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: x\r\n\r\n");
+    EXPECT_EQ(send(fd_, request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
+  }
+  ~OpenRequest() { close(fd_); }
+  OpenRequest(const OpenRequest&) = delete;
+  OpenRequest& operator=(const OpenRequest&) = delete;
+
+  // What has come so far, once `text` is in it.
+  std::string Until(const std::string& text) {
+    testing::WaitUntil([&] {
+      ReadMore(0);
+      return absl::StrContains(read_, text);
+    });
+    return read_;
+  }
+  // Whether the server ends it.
+  bool Ends() {
+    return testing::WaitUntil([this] { return !ReadMore(10); });
+  }
+
+ private:
+  bool ReadMore(int milliseconds) {
+    pollfd polled = {fd_, POLLIN, 0};
+    if (poll(&polled, 1, milliseconds) <= 0) return true;
+    char buffer[4096];
+    const ssize_t count = recv(fd_, buffer, sizeof(buffer), 0);
+    if (count > 0) read_.append(buffer, static_cast<size_t>(count));
+    return count > 0;
+  }
+
+  const int fd_;
+  std::string read_;
+};
+
+class ApiServerTest : public ::testing::Test {
+ protected:
+  ApiServerTest() {
+    absl::StatusOr<std::unique_ptr<ApiServer>> server = ApiServer::Start();
+    EXPECT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    server_->Set(TestObjects());
+  }
+  Json Get(const std::string& path, int status = 200) const {
+    const testing::HttpAnswer answer = testing::HttpGet(server_->port(), path);
+    EXPECT_EQ(answer.status, status) << path;
+    EXPECT_THAT(answer.headers, HasSubstr("application/json"));
+    return Json::parse(answer.body, nullptr, false);
+  }
+
+  std::unique_ptr<ApiServer> server_;
+};
+
+struct ListRow {
+  const char* path;
+  const char* kind;
+  const char* api_version;
+  size_t items;
+};
+const ListRow kLists[] = {
+    {"/api/v1/nodes?fieldSelector=metadata.name%3Dnode&limit=500", "NodeList", "v1", 1},
+    {"/api/v1/services?labelSelector=%21service.kubernetes.io%2Fheadless", "ServiceList", "v1", 10},
+    {"/apis/discovery.k8s.io/v1/endpointslices", "EndpointSliceList", "discovery.k8s.io/v1", 40},
+    {"/apis/discovery.k8s.io/v1beta1/endpointslices", "EndpointSliceList",
+     "discovery.k8s.io/v1beta1", 40},
+    {"/apis/networking.k8s.io/v1/servicecidrs", "ServiceCIDRList", "networking.k8s.io/v1", 1},
+};
+
+TEST_F(ApiServerTest, ListsWhatKubeProxyAsksFor) {
+  for (const ListRow& row : kLists) {
+    const Json list = Get(row.path);
+    EXPECT_EQ(list["kind"], row.kind);
+    EXPECT_EQ(list["apiVersion"], row.api_version);
+    EXPECT_EQ(list["items"].size(), row.items) << row.path;
+    EXPECT_EQ(list["metadata"]["resourceVersion"], "52") << row.path;
+  }
+}
+
+TEST_F(ApiServerTest, GivesOneNodeAndSaysWhatItDoesNotHave) {
+  const Json node = Get("/api/v1/nodes/node");
+  EXPECT_EQ(node["apiVersion"], "v1");
+  EXPECT_EQ(node["spec"]["podCIDRs"].size(), 2U);
+  EXPECT_EQ(node["status"]["addresses"][1],
+            Json::parse(R"({"type":"InternalIP","address":"192.168.50.2"})"));
+  EXPECT_EQ(Get("/api/v1/nodes/another", 404)["reason"], "NotFound");
+  EXPECT_EQ(Get("/api/v1/pods", 404)["kind"], "Status");
+  EXPECT_EQ(testing::HttpGet(server_->port(), "/api/v1/namespaces/default/events", "POST").status,
+            405);
+}
+
+TEST_F(ApiServerTest, SendsWhatChangesToAWatchThatStaysOpen) {
+  OpenRequest watch(server_->port(), "/api/v1/services?watch=true&resourceVersion=52");
+  EXPECT_THAT(watch.Until("\r\n\r\n"), AllOf(HasSubstr("200 OK"), HasSubstr("chunked")));
+  std::vector<ServicePort> ipv4 = TestServices(IpFamily::kIpv4);
+  std::vector<ServicePort> ipv6 = TestServices(IpFamily::kIpv6);
+  for (std::vector<ServicePort>* ports : {&ipv4, &ipv6}) {
+    std::erase_if(*ports, [](const ServicePort& port) { return port.service == "skew/web"; });
+    for (ServicePort& port : *ports) {
+      if (port.service == "skew/here") port.external_local = false;
+    }
+  }
+  ipv4.push_back({.service = "skew/new", .cluster_ip = "172.30.0.99", .port = 1});
+  server_->Set(ObjectsOf(kCluster, ipv4, ipv6));
+  const std::string events = watch.Until("\"name\":\"new\"");
+  const size_t deleted = events.find("\"type\":\"DELETED\"");
+  const size_t modified = events.find("\"type\":\"MODIFIED\"");
+  const size_t added = events.find("\"type\":\"ADDED\"");
+  EXPECT_LT(events.rfind("\"name\":\"web\"", deleted), deleted);
+  EXPECT_LT(events.rfind("\"name\":\"here\"", modified), modified);
+  EXPECT_LT(deleted, modified);
+  EXPECT_LT(modified, added);
+  EXPECT_THAT(events, Not(HasSubstr("EndpointSlice")));
+  EXPECT_THAT(events, HasSubstr("\"apiVersion\":\"v1\""));
+  server_ = nullptr;
+  EXPECT_TRUE(watch.Ends());
+}
+
+TEST_F(ApiServerTest, BeginsAWatchWithEverythingWhereThatIsAskedFor) {
+  OpenRequest watch(server_->port(),
+                    "/apis/discovery.k8s.io/v1/endpointslices?watch=1&sendInitialEvents=true"
+                    "&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan");
+  const std::string events = watch.Until("\"type\":\"BOOKMARK\"");
+  EXPECT_EQ(testing::CountOf("\"type\":\"ADDED\"", events), 40);
+  EXPECT_THAT(events, HasSubstr("\"k8s.io/initial-events-end\":\"true\""));
+}
+
+}  // namespace
+}  // namespace kipt::skew
