@@ -188,18 +188,19 @@ void AddCellFlags(CLI::App& app, Options& options, Words& words) {
                  "Only cells with a name that matches this regular expression, such as "
                  "/nft/agent$. list shows the names.")
       ->type_name("regex");
-  app.add_option("--a", words.a,
-                 "Who keeps kubelet's chains on side A of each cell: kubelet (the cell's own), "
-                 "kubelet:VERSION (that one in every cell), agent (that of --agent), or "
-                 "agent:FILE. (default kubelet)")
+  app.add_option(
+         "--a", words.a,
+         "Who keeps kubelet's chains on side A of each cell. kubelet is the cell's own, agent "
+         "that of --agent. Also kubelet:VERSION and agent:FILE. (default kubelet)")
       ->type_name("side");
   app.add_option("--b", words.b,
                  "The same of side B, which must in no cell be worse than A. (default agent)")
       ->type_name("side");
-  app.add_option("--proxy-program", options.harness.proxy_program,
-                 "A kube-proxy that runs, against an API server of the harness' own, wherever a "
-                 "cell has one that writes the same rules in iptables or nftables mode. Other "
-                 "cells are not run.")
+  app.add_option(
+         "--proxy-program", options.harness.proxy_program,
+         "A kube-proxy to run, against an API server of the harness. It runs in the cells with "
+         "a kube-proxy that writes the same rules in iptables or nftables mode, and only "
+         "these cells run.")
       ->type_name("file");
   app.add_option("--proxy-version", words.proxy_version,
                  "As which version --proxy-program is judged, such as 1.20. (default: what its "
@@ -331,8 +332,8 @@ absl::StatusOr<Version> ParseProxyVersion(const std::string& given, const std::s
   if (!std::regex_search(asked.out, found, release)) {
     return absl::InvalidArgumentError(
         absl::StrCat(program,
-                     " --version does not print a release of Kubernetes; say with "
-                     "--proxy-version as which version it is to be judged"));
+                     " --version does not print a release of Kubernetes; give "
+                     "--proxy-version the version as which to judge it"));
   }
   return ParseMinor("--proxy-version", found[1].str());
 }
