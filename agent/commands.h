@@ -4,7 +4,6 @@
 #ifndef KIPT_AGENT_COMMANDS_H_
 #define KIPT_AGENT_COMMANDS_H_
 
-#include <cstdint>
 #include <ostream>
 
 #include "absl/types/span.h"
@@ -49,13 +48,6 @@ ExitCode RunRetire(const CommandInput& input);
 // Prints what was detected. kExitDifferences: a contradiction (FamilyMode), with or without a mode.
 // kExitFailed: a family's mode is unknown. "none" is kExitOk: either mode may be used.
 ExitCode RunDetect(absl::Span<const FamilyMode> modes, OutputFormat format, std::ostream& out);
-
-// Whether standard output gets colours. auto: a text on a terminal does, unless NO_COLOR is set and
-// not empty, or TERM is "dumb".
-bool UsesColors(const Flags& flags);
-enum class ColoredText : uint8_t { kPlanOrStatus, kAudit, kExplain };
-// `text`, with colours if `color`. Foreign bytes in it must be escaped.
-std::string Colored(bool color, ColoredText kind, std::string text);
 
 // Prints "Error: ..." in one line, and returns `code`.
 ExitCode Fail(const absl::Status& status, ExitCode code, std::ostream& err);

@@ -36,6 +36,7 @@
 #include "agent/process/network_namespaces.h"
 #include "agent/process/own_process.h"
 #include "agent/process/syscall_filter.h"
+#include "agent/report/colors.h"
 #include "agent/report/report.h"
 #include "agent/xtables/iptables_legacy_backend.h"
 #include "agent/xtables/iptables_save.h"
@@ -145,6 +146,10 @@ using ExitOrError = absl::StatusOr<int>;
 
 int Fail(const absl::Status& status, ExitCode code) { return Fail(status, code, std::cerr); }
 
+bool HasColors(const Flags& flags) {
+  return flags.output == OutputFormat::kText && UsesColors(flags.color);
+}
+
 ExitOrError RunGates(const Config& config, OutputFormat format) {
   if (absl::Status status = ConfineToComputing(); !status.ok()) return status;
   std::cout << (format == OutputFormat::kJson ? GatesJson : GatesText)(config.emulated_version,
@@ -190,7 +195,7 @@ ExitOrError RunAudit(const Flags& flags, const Node& node) {
   }
   const AuditReport report = Audit(
       views, {.bits = node.config().bits, .mode = node.config().mode, .allow = *std::move(allow)});
-  std::cout << Colored(UsesColors(flags), ColoredText::kAudit,
+  std::cout << Colored(HasColors(flags), ColoredText::kAudit,
                        flags.output == OutputFormat::kJson  ? AuditJson(report)
                        : flags.output == OutputFormat::kDot ? AuditDot(views.front(), report)
                                                             : AuditText(report));
@@ -241,7 +246,7 @@ int RunExplain(const std::string& chain, const Flags& flags, const Node& node) {
   if (explanations.empty()) {
     return Fail(first_error, absl::IsInvalidArgument(first_error) ? kExitUsage : kExitFailed);
   }
-  std::cout << Colored(UsesColors(flags), ColoredText::kExplain,
+  std::cout << Colored(HasColors(flags), ColoredText::kExplain,
                        json ? absl::StrCat("[", absl::StrJoin(explanations, ","), "]\n")
                             : absl::StrJoin(explanations, "\n"));
   return kExitOk;
@@ -283,7 +288,7 @@ ExitOrError Run(const CommandLine& command_line, const Config& config) {
                      .backend = **backend,
                      .node = node.Questions(errand),
                      .format = flags.output,
-                     .color = UsesColors(flags),
+                     .color = HasColors(flags),
                      .yes = flags.yes,
                      .out = std::cout,
                      .err = std::cerr});

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "agent/policy/rule_forms.h"
+#include "agent/report/colors.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/observed.h"
 

@@ -19,8 +19,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "agent/commands.h"
 #include "agent/config/completion.h"
+#include "agent/report/colors.h"
 #include "featuregates/known_features.h"
 #include "tests/skew/completion.h"
 #include "tests/skew/report/wrapped.h"
@@ -343,7 +343,7 @@ absl::Status Finish(const std::string& program, const Words& words, Options& opt
   if (!paths.ok()) return paths.status();
   options.paths = *std::move(paths);
   options.harness.retire = words.stale_chains == "retire";
-  options.color = agent::UsesColors({.color = words.color});
+  options.color = agent::UsesColors(words.color);
   if (options.jobs == 0) {
     options.jobs = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   }
