@@ -237,13 +237,19 @@ class Rewriter:
     name = left[-2] if array else left[-1]
     inside = context.but(constant=True, where=context.where or name.text)
     const = '' if 'const' in texts_of(left) else 'const'
+    member = 'static' in texts_of(left) and not context.in_function
+    if member:  # else it needs a definition
+      const = 'inline ' + const
     head = [Token('name', const, node.before, node.line) if node.text == 'constexpr' else node
             for node in left]
     if array and [node.text for node in left[-3:-2]] == ['char']:
       return raw(head[:-2]) + '* const' + name.raw() + sign.raw() + self.expression(right, inside)
     rows = rows_of(right)
     if not (rows and self.mutate and (array or 'array' in texts_of(left))):
-      return raw(head) + sign.raw() + self.expression(right, inside)
+      before = len(self.mutants)
+      value = self.expression(right, inside)
+      # The size of an array may need a member whose mutants were in the way.
+      return raw(left if member and len(self.mutants) == before else head) + sign.raw() + value
     if array and len(rows) < 2:
       return raw(head) + sign.raw() + self.expression(right, inside)
     numbers = [self.number(row[0], inside.where, f'row `{self.short(row)}` removed') for row in rows]

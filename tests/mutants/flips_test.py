@@ -73,6 +73,10 @@ class StatementsTest(unittest.TestCase):
     text = Rewriter('a.cc', 'void F() {\n  static constexpr int kA[] = {1, 2};\n}\n', {}, 0).text
     self.assertIn('kipt_mutants::Touch(0, 4);', text)
 
+  def test_a_constant_of_a_class_needs_no_definition(self):
+    text = Rewriter('a.h', 'class A {\n  static constexpr int kA = 1;\n};\n', {}, 0).text
+    self.assertIn('static inline const int kA = ', text)
+
   def test_leaves_each_name_out_of_a_list(self):
     found = Rewriter('agent/process/syscall_filter.cc',
                      'constexpr Row kRows[] = {{kA, "kill pipe2"}, {kB, "fork"}};\n', {}, 0).mutants

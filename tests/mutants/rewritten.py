@@ -113,6 +113,15 @@ class Rewritten:
         say(f'  in the way: {file}:{line}: {text or errors[0][2]}')
         for mutant in hit:
           self.disabled[mutant.key()] = None
+    if not found:  # the size of an array: the compiler names the array, not the constant
+      file, line, text = errors[0]
+      own = [m for m in self.mutants if m.file == file and 'constant' in (text or '')]
+      names = set(re.findall(r'\w+', read(file).split('\n')[line - 1])) if own else set()
+      for mutant in own:
+        if mutant.where in names:
+          found = True
+          say(f'  in the way: {file}:{mutant.line}: {text}')
+          self.disabled[mutant.key()] = None
     if not found:
       raise building.BuildFailed(f'{object_} does not compile: {errors[0][0]}:{errors[0][1]}: '
                                  f'{errors[0][2]}')
