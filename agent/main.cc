@@ -101,8 +101,8 @@ struct ReadingNeeds {
 void GoOnWithout(absl::string_view what, const absl::Status& status) {
   if (status.ok()) return;
   const bool old_kernel = absl::IsUnimplemented(status);
-  LOG_IF(WARNING, !old_kernel) << "Going on without " << what << ": " << status.message();
-  VLOG_IF(1, old_kernel) << "Going on without " << what << ": " << status.message();
+  LOG_IF(WARNING, !old_kernel) << "Continuing without " << what << ": " << status.message();
+  VLOG_IF(1, old_kernel) << "Continuing without " << what << ": " << status.message();
 }
 
 // Keeps CAP_NET_ADMIN, and CAP_NET_RAW where iptables-legacy's programs may be needed to read

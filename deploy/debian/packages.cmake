@@ -153,20 +153,20 @@ set(CPACK_DEBIAN_PACKAGE_HOMEPAGE https://github.com/kubernetes/enhancements/tre
 set(CPACK_DEBIAN_AGENT_PACKAGE_NAME ${package_of_agent})
 set(CPACK_DEBIAN_AGENT_PACKAGE_SECTION net)
 set(CPACK_DEBIAN_AGENT_PACKAGE_SHLIBDEPS ON)
-# On nf_tables it runs no program; on legacy iptables it runs iptables-legacy-restore.
+# On nf_tables it runs no program; on iptables-legacy it runs iptables-legacy-restore.
 set(CPACK_DEBIAN_AGENT_PACKAGE_RECOMMENDS iptables)
 set(CPACK_DEBIAN_AGENT_PACKAGE_SUGGESTS "nftables, kube-iptables-skew")
 set(CPACK_DEBIAN_AGENT_PACKAGE_CONTROL_EXTRA
     ${debian_source}/conffiles ${debian_source}/postinst ${debian_source}/prerm
     ${debian_source}/postrm)
 set(CPACK_COMPONENT_AGENT_DESCRIPTION "node agent for kubelet's iptables chains (KEP-3178)
-Puts on a node exactly the iptables chains and rules that kubelet would put
-there, in either mode of KEP-3178, \"Cleaning up IPTables Chain Ownership\",
-through nf_tables or iptables-legacy, and keeps them there: damage is repaired
-at once, and the process that did it is named.
+Makes the iptables chains and rules that kubelet makes on a Kubernetes node,
+in either mode of KEP-3178 (\"Cleaning up IPTables Chain Ownership\"). It
+writes them through nf_tables or iptables-legacy, repairs damage at once, and
+names the process that did the damage.
 
-As installed it observes: it plans and reports, and changes nothing, until
-/etc/kube-iptables-agent/config.yaml says \"observe: false\".")
+The service starts in observe mode: it plans and reports, and changes nothing
+until you set \"observe: false\" in /etc/kube-iptables-agent/config.yaml.")
 
 # CPack strips programs only.
 install(CODE "
@@ -180,11 +180,11 @@ set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 string(CONCAT CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
        "libabsl-dev, libmnl-dev, libsystemd-dev")
 set(CPACK_DEBIAN_DEV_PACKAGE_SUGGESTS "cmake, pkg-config")
-set(CPACK_COMPONENT_DEV_DESCRIPTION "node agent for kubelet's iptables chains, as a library
-Archives and headers of kube-iptables-agent for C++20 programs that take its
-place on a node: feature gates with Kubernetes' semantics, nf_tables rules as
-values over netlink, and the agent with its loop. For find_package() of CMake
-and for pkg-config.
+set(CPACK_COMPONENT_DEV_DESCRIPTION "node agent for kubelet's iptables chains (C++20 library)
+Static libraries and headers for C++20 programs that do what
+kube-iptables-agent does. They contain Kubernetes' feature gates, nf_tables
+rules over netlink, and the agent with its event loop. CMake's find_package()
+and pkg-config find them.
 
 Version 0: the programming interface is not frozen.")
 
@@ -196,9 +196,10 @@ set(CPACK_DEBIAN_SKEW_PACKAGE_DEPENDS "iptables, iproute2")
 set(CPACK_DEBIAN_SKEW_PACKAGE_RECOMMENDS
     "kube-iptables-agent, nftables, ipset, containernetworking-plugins")
 set(CPACK_COMPONENT_SKEW_DESCRIPTION "upgrade and version-skew harness for kubelet's iptables chains
-Sends real packets through a node of network namespaces on which every kubelet
-meets every kube-proxy, with kubelet and with kube-iptables-agent in its place,
-and says whether an upgrade is safe, in which order, and why.")
+Sends real packets through a node made of network namespaces, for every pair
+of kubelet and kube-proxy versions. Each pair runs with kubelet, and with
+kube-iptables-agent in its place. Reports whether an upgrade is safe, in which
+order, and why.")
 include(CPack)
 
 # As root, and with the network for Debian 12's packages. Of other build types nobody makes packages.
