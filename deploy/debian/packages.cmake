@@ -118,6 +118,9 @@ foreach(document IN LISTS documents pictures ITEMS README.md CHANGELOG.md deploy
   endif()
 endforeach()
 
+install(FILES ${CMAKE_SOURCE_DIR}/deploy/library/README.md COMPONENT dev
+        DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/${package_of_dev})
+
 # ---- Debian's own files, in every package ----
 foreach(component IN LISTS packaged_components)
   set(changelog ${debian_build}/${component}/changelog)
