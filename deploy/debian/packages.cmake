@@ -163,7 +163,7 @@ set(CPACK_DEBIAN_AGENT_PACKAGE_CONTROL_EXTRA
     ${debian_source}/conffiles ${debian_source}/postinst ${debian_source}/prerm
     ${debian_source}/postrm)
 set(CPACK_COMPONENT_AGENT_DESCRIPTION "node agent for kubelet's iptables chains (KEP-3178)
-Makes the iptables chains and rules that kubelet makes on a Kubernetes node,
+Creates the iptables chains and rules that kubelet creates on a node,
 in either mode of KEP-3178 (\"Cleaning up IPTables Chain Ownership\"). It
 writes them through nf_tables or iptables-legacy, repairs damage at once, and
 names the process that did the damage.
