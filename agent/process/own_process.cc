@@ -15,7 +15,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <iostream>
 
@@ -124,20 +123,18 @@ void Send(const std::string& message) { sd_notify(/*unset_environment=*/0, messa
 
 void OccupyStandardDescriptors() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+    if (fcntl(fd, F_GETFD) >= 0) continue;
     // Opened the wrong way round, so that using it fails. The lowest free number is `fd`.
     const int flags = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;
     // Without /dev, any descriptor will do.
-    if (open("/dev/null", flags) < 0 && open("/", O_RDONLY | O_DIRECTORY) < 0) return;
+    if (open("/dev/null", flags) < 0) open("/", O_RDONLY | O_DIRECTORY);
   }
 }
 
 int FinishOutput(int exit_code) {
   errno = 0;
-  std::cout.flush();
-  const bool flushed = std::fflush(stdout) == 0;
+  if (std::cout.flush().good()) return exit_code;
   const int error = errno;
-  if (flushed && std::cout.good() && std::ferror(stdout) == 0) return exit_code;
   // The error of an earlier write is lost.
   std::cerr << "Error: writing to standard output: "
             << (error == 0 ? "not all of it was written" : ErrorText(error)) << "\n";

@@ -135,7 +135,7 @@ class Rewritten:
     """Finds out which test reaches which mutant; in kernel tests only where a chosen one needs them."""
     self.programs = []
     self.add_programs([name for name in self.names if not name.startswith('tests/kernel/')])
-    by_unit_tests = set().union(*(program.always | program.reach.keys() for program in self.programs))
+    by_unit_tests = set().union(*(program.reach.keys() for program in self.programs))
     if any(mutant.number not in by_unit_tests for mutant in chosen):
       self.add_programs([name for name in self.names if name.startswith('tests/kernel/')])
 
@@ -144,5 +144,9 @@ class Rewritten:
     with ThreadPoolExecutor(self.build.jobs) as pool:
       paths = list(pool.map(lambda name: self.build.link(name, self.objects), names))
       found = list(pool.map(trials.survey, paths))
-    self.programs += [program for program in found if program.reach or program.always]
+    for program, left_out in found:
+      for name in left_out:
+        say(f'  left out, because it fails without a mutant: {program.name}, {name}')
+      if program.reach or program.always:
+        self.programs.append(program)
     self.programs.sort(key=lambda program: -len(program.reach))

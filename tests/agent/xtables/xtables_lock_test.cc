@@ -33,12 +33,19 @@ namespace {
 
 // Called before each flock(2) of this program.
 std::function<void()> before_flock;
+// Added to the device of each open file.
+dev_t other_device = 0;
 
 }  // namespace
 
 extern "C" int flock(int fd, int operation) noexcept {
   if (const std::function<void()> before = before_flock) before();
   return static_cast<int>(syscall(SYS_flock, fd, operation));
+}
+extern "C" int fstat(int fd, struct stat* status) noexcept {
+  const int result = fstatat(fd, "", status, AT_EMPTY_PATH);
+  status->st_dev += other_device;
+  return result;
 }
 
 namespace {
@@ -122,6 +129,14 @@ TEST_F(XtablesLockTest, DoesNotTakeTheLockOfAFileThatIsReplacedJustBefore) {
   const absl::StatusOr<agent::OwnedFd> lock = AcquireXtablesLock(path_, absl::Seconds(20));
   EXPECT_THAT(lock, IsOk());
   EXPECT_FALSE(IsFree());
+}
+
+// Another file system was mounted over it. New ones often begin with the same numbers.
+TEST_F(XtablesLockTest, DoesNotTakeTheLockOfAFileWithTheSameNumberOnAnotherDevice) {
+  other_device = 1;
+  EXPECT_THAT(AcquireXtablesLock(path_, absl::Milliseconds(20)),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+  other_device = 0;
 }
 
 TEST_F(XtablesLockTest, TriesAboutTwentyTimesASecondAndSleepsInBetween) {
