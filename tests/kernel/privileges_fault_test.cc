@@ -15,7 +15,7 @@
 #include <cstdarg>
 #include <cstdint>
 #include <cstring>
-#include <functional>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -214,7 +214,8 @@ class LandlockTest : public ::testing::Test {
  protected:
   TemporaryTree tree_;
   std::string allowed_at_lock_ =
-      absl::StrCat(kDevNull, "allow 100 at ", tree_.root(), " kind 1 flags 0\n");
+      absl::StrCat(kDevNull, "allow 100 at ", std::filesystem::canonical(tree_.root()).string(),
+                   " kind 1 flags 0\n");
 };
 
 TEST_F(LandlockTest, EachKernelIsAskedForWhatItKnows) {

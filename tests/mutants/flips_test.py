@@ -179,22 +179,23 @@ class ReportTest(WithLists):
 
 class TrialsTest(unittest.TestCase):
 
-  UNIT = trials.Program('u', 'u_test', {'U.A': 1, 'U.Slow': 900}, {1: ['U.A', 'U.Slow']}, {2, 3})
-  KERNEL = trials.Program('k', 'kernel_test', {'K.A': 1, 'K.B': 1}, {1: ['K.A'], 4: ['K.B']}, {2, 3})
+  UNIT = trials.Program('u', 'u_test', {'U.A': 1, 'U.B': 1, 'U.Slow': 900}, {1: ['U.A', 'U.Slow']}, {2})
+  KERNEL = trials.Program('k', 'kernel_test', {'K.A': 1, 'K.B': 1}, {1: ['K.A']}, {2})
 
-  def turns(self, mutant, near=(), only_quick=False):
-    order = [(self.KERNEL, list(near)), (self.UNIT, ['U.A'])]
-    return [(program.name, tests) for program, tests in trials.in_turn(order, mutant, only_quick, ('', ''))]
+  def turns(self, mutant, program, near=(), **how):
+    return [tests for _, tests in trials.in_turn([(program, list(near))], mutant, how.get('only_quick', False),
+                                                 how.get('likely', ('', '')))]
 
-  def test_kernel_tests_run_where_no_unit_test_comes_by(self):
-    self.assertEqual(self.turns(1), [('u_test', ['U.A']), ('u_test', ['U.Slow'])])
-    self.assertEqual(self.turns(4), [('kernel_test', ['K.B'])])
+  def test_slow_tests_come_last_and_likely_ones_first(self):
+    self.assertEqual(self.turns(1, self.UNIT), [['U.A'], ['U.Slow']])
+    self.assertEqual(self.turns(1, self.UNIT, only_quick=True), [['U.A']])
+    self.assertEqual(self.turns(1, self.UNIT, likely=('u_test', 'U.Slow')), [['U.Slow'], ['U.A']])
+    self.assertEqual(self.turns(3, self.UNIT), [])
 
-  def test_kernel_tests_of_the_same_source_come_last_for_a_table(self):
-    self.assertEqual(self.turns(2, ['K.B']),
-                     [('u_test', ['U.A']), ('kernel_test', ['K.B']), ('u_test', ['U.Slow'])])
-    self.assertEqual(self.turns(2), [('u_test', ['U.A']), ('u_test', ['U.Slow'])])
-    self.assertEqual(self.turns(2, ['K.B'], only_quick=True), [('u_test', ['U.A'])])
+  def test_a_table_is_tried_with_its_source_s_tests_and_then_with_all_unit_tests(self):
+    self.assertEqual(self.turns(2, self.UNIT, ['U.B']), [['U.B'], ['U.A', 'U.Slow']])
+    self.assertEqual(self.turns(2, self.KERNEL, ['K.B']), [['K.B']])
+    self.assertEqual(self.turns(2, self.KERNEL), [])
 
 
 if __name__ == '__main__':

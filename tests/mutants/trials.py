@@ -134,17 +134,12 @@ def in_turn(order, mutant, only_quick, likely):
   first = []
   quick = []
   slow = []
-  found = [(program, tests_for(program, mutant, near)) for program, near in order]
-  by_unit_tests = any(tests for program, tests in found if not program.kernel)
-  for program, tests in found:
-    # A table may be read in places that only kernel tests reach: they come last.
-    if program.kernel and by_unit_tests and mutant not in program.always:
-      continue
+  for program, near in order:
+    tests = tests_for(program, mutant, near)
     if (program.name, likely[1]) == likely and likely[1] in tests:
       first = [(program, [likely[1]])]
       tests = [test for test in tests if test != likely[1]]
-    (slow if program.kernel and by_unit_tests else quick).append(
-        (program, [test for test in tests if program.tests[test] <= SLOW_MS]))
+    quick.append((program, [test for test in tests if program.tests[test] <= SLOW_MS]))
     # Other sources' tests may be the ones that look into a table.
     if mutant in program.always and not program.kernel:
       slow.append((program, [test for test in program.tests if test not in tests]))

@@ -95,15 +95,17 @@ TEST(StandardDescriptorsTest, WithoutDevNullADirectoryTakesItsPlace) {
                                  .argument = 2,
                                  .value = fd == 0 ? uint32_t{O_WRONLY} : uint32_t{O_RDONLY},
                                  .error = ENOENT};
-    std::string wrong = "not run";
-    WithFailingCall(no_null, [&] {
-      wrong = InChild([fd] {
-        close(fd);
-        OccupyStandardDescriptors();
-        return CheckStandardDescriptors({fd}, "/");
-      });
-    });
-    EXPECT_THAT(wrong, IsEmpty()) << fd;
+    EXPECT_THAT(InChild([&] {
+                  std::string wrong = "not run";
+                  WithFailingCall(no_null, [&] {
+                    close(fd);
+                    OccupyStandardDescriptors();
+                    wrong = CheckStandardDescriptors({fd}, "/");
+                  });
+                  return wrong;
+                }),
+                IsEmpty())
+        << fd;
   }
 }
 
@@ -113,6 +115,7 @@ TEST(StandardDescriptorsTest, WithoutDevNullADirectoryTakesItsPlace) {
 std::string Finished(const std::string& out, const std::function<void()>& print) {
   const TemporaryTree tree;
   const std::string errors = tree.Path("errors");
+  std::cout.flush();  // or the child would do it
   return InChild([&]() -> std::string {
     const int to = open(out.c_str(), O_WRONLY);
     const int err = open(errors.c_str(), O_RDWR | O_CREAT, 0600);
@@ -283,6 +286,9 @@ struct PassedRow {
 };
 
 TEST(PassedSocketsTest, AreTakenOnceAndWithTheirNumbers) {
+  // So that 3 and 4 are none that the child needs.
+  const OwnedFd low(dup(0));
+  const OwnedFd next(dup(0));
   for (const PassedRow& row :
        {PassedRow{.name = "two", .count = "2", .taken = 2}, PassedRow{.name = "none", .count = "0"},
         PassedRow{.name = "no number", .count = "many"},
