@@ -241,10 +241,9 @@ void ServiceManager::Ready() const { Send("READY=1"); }
 void ServiceManager::Status(absl::string_view text) const {
   const std::string line = featuregates::Printable(text);
   size_t end = std::min(line.size(), kLongestStatus);
-  // Not within a UTF-8 sequence: systemd drops a status that is not UTF-8.
-  while (end > 0 && end < line.size() && (static_cast<unsigned char>(line[end]) & 0xc0) == 0x80) {
-    --end;
-  }
+  // Not within a UTF-8 sequence: systemd drops a status that is not UTF-8. Behind the last is a
+  // NUL.
+  while ((static_cast<unsigned char>(line[end]) & 0xc0) == 0x80) --end;
   Send(absl::StrCat("STATUS=", line.substr(0, end)));
 }
 

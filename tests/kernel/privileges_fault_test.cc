@@ -120,9 +120,10 @@ int __wrap_capng_get_caps_process() {
   return Fails("get") ? -1 : __real_capng_get_caps_process();
 }
 int __wrap_capng_apply(capng_select_t set) {
-  const char* const name = set == CAPNG_SELECT_BOUNDS ? "bounds"
-                           : set == CAPNG_SELECT_CAPS ? "caps"
-                                                      : "ambient";
+  const char* const name = set == CAPNG_SELECT_BOUNDS    ? "bounds"
+                           : set == CAPNG_SELECT_CAPS    ? "caps"
+                           : set == CAPNG_SELECT_AMBIENT ? "ambient"
+                                                         : "others";
   return Fails(name) ? -1 : __real_capng_apply(set);
 }
 }
@@ -153,6 +154,26 @@ TEST(CapabilityFaultTest, EachStepThatFailsIsNamed) {
               }),
               absl::StrCat("INTERNAL: giving up capabilities: ", row.step, ": ", row.reason));
   }
+}
+
+TEST(CapabilityFaultTest, ACommandThatLimitsThemNamesTheStepToo) {
+  EXPECT_EQ(InChild([] {
+              Current().failing = "get";
+              return agent::LimitCapabilities({}, /*for_programs=*/false).ToString();
+            }),
+            "INTERNAL: giving up capabilities: reading them: Operation not permitted");
+}
+
+TEST(CapabilityFaultTest, SetpcapThatIsNotInEffectShrinksNothing) {
+  EXPECT_EQ(InChild([]() -> std::string {
+              __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+              __user_cap_data_struct sets[2] = {};
+              if (syscall(SYS_capget, &header, sets) != 0) return "capget";
+              sets[0].effective &= ~(uint32_t{1} << CAP_SETPCAP);
+              if (syscall(SYS_capset, &header, sets) != 0) return "capset";
+              return agent::DropCapabilities(/*keep_net_raw=*/false).ToString();
+            }),
+            "OK");
 }
 
 TEST(CapabilityFaultTest, AProcessWithoutSetpcapNeedNotShrinkItsBoundingSet) {
