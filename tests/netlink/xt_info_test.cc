@@ -9,7 +9,6 @@
 #include <string>
 #include <system_error>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "tests/netlink/wire_bytes.h"
@@ -195,7 +194,7 @@ TEST(XtInfoTest, KnowsOfEachExtensionOfIptablesWhetherItUsesTheMark) {
   // The kernel's, without a plug-in in Debian.
   names.insert({"l2tp", "udplite"});
   for (const std::string& name : names) {
-    const bool is_match = absl::c_all_of(name, [](char c) { return !absl::ascii_isupper(c); });
+    const bool is_match = absl::AsciiStrToLower(name) == name;
     const bool without = use_it.count(name) == 0;
     EXPECT_EQ(IsMatchWithoutMark(name), is_match && without) << name;
     EXPECT_EQ(IsTargetWithoutMark(name), !is_match && without) << name;
