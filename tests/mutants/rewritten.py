@@ -132,7 +132,7 @@ class Rewritten:
     self.build.compile_told()
 
   def find_tests(self, kernel):
-    """Finds out which test reaches which mutant: kernel tests, or the others. Whether there are any."""
+    """Finds out which test reaches which mutant: kernel tests, or the others."""
     names = [name for name in self.names if name.startswith('tests/kernel/') == kernel]
     say(f'  linking {len(names)} test programs')
     with ThreadPoolExecutor(self.build.jobs) as pool:
@@ -145,4 +145,3 @@ class Rewritten:
       if program.reach or program.always:
         self.programs.append(program)
     self.programs.sort(key=lambda program: -len(program.reach))
-    return bool(self.programs)
