@@ -131,17 +131,20 @@ class Rewritten:
     self.objects = self.compile()
     self.build.compile_told()
 
-  def find_tests(self, kernel):
-    """Finds out which test reaches which mutant: kernel tests, or the others."""
-    names = [name for name in self.names if name.startswith('tests/kernel/') == kernel]
+  def find_tests(self, with_kernel):
+    """Finds out which test reaches which mutant: `programs` are the unit tests', then those of the kernel."""
+    self.programs = [self.linked([name for name in self.names if not name.startswith('tests/kernel/')])]
+    kernel = [name for name in self.names if name.startswith('tests/kernel/')]
+    if kernel and with_kernel:
+      self.programs.append(self.linked(kernel))
+
+  def linked(self, names):
     say(f'  linking {len(names)} test programs')
     with ThreadPoolExecutor(self.build.jobs) as pool:
       paths = list(pool.map(lambda name: self.build.link(name, self.objects), names))
       found = list(pool.map(trials.survey, paths))
-    self.programs = []
     for program, left_out in found:
       for name in left_out:
         say(f'  left out, because it fails without a mutant: {program.name}, {name}')
-      if program.reach or program.always:
-        self.programs.append(program)
-    self.programs.sort(key=lambda program: -len(program.reach))
+    programs = [program for program, _ in found if program.reach or program.always]
+    return sorted(programs, key=lambda program: -len(program.reach))
