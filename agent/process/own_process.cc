@@ -87,7 +87,7 @@ absl::Status ReadCapabilities() {
 
 // linux/landlock.h of Linux 6.12. Older headers lack most of it; older kernels take zeros.
 struct LandlockRuleset {
-  uint64_t handled_access_fs = 0;
+  uint64_t handled_access_fs;
   uint64_t handled_access_net = 0;
   uint64_t scoped = 0;
 };
@@ -190,16 +190,15 @@ absl::Status LimitCapabilities(absl::Span<const unsigned int> most, bool for_pro
   for (const unsigned int capability : most) {
     if (capng_have_capability(CAPNG_PERMITTED, capability) != 0) kept.push_back(capability);
   }
-  // Shrinking the bounding set requires CAP_SETPCAP. A service with an ambient CAP_NET_ADMIN lacks
-  // it; no_new_privs below keeps programs from gaining anything from its larger set.
-  const bool may_bound = capng_have_capability(CAPNG_EFFECTIVE, CAP_SETPCAP) != 0;
   capng_clear(CAPNG_SELECT_ALL);
   const auto sets =
       static_cast<capng_type_t>(CAPNG_EFFECTIVE | CAPNG_PERMITTED | CAPNG_BOUNDING_SET |
                                 (for_programs ? CAPNG_INHERITABLE | CAPNG_AMBIENT : 0));
   for (const unsigned int capability : kept) capng_update(CAPNG_ADD, sets, capability);
-  // The bounding set first: the next step takes CAP_SETPCAP away.
-  if (may_bound && capng_apply(CAPNG_SELECT_BOUNDS) != 0) return Refused("the bounding set");
+  // First, as the next step takes CAP_SETPCAP away. Without it, as a service with an ambient
+  // CAP_NET_ADMIN is, libcap-ng leaves the bounding set; no_new_privs below keeps programs from
+  // gaining anything from it.
+  if (capng_apply(CAPNG_SELECT_BOUNDS) != 0) return Refused("the bounding set");
   if (capng_apply(CAPNG_SELECT_CAPS) != 0) return Refused("the thread's sets");
   if (capng_apply(CAPNG_SELECT_AMBIENT) != 0) return Refused("the ambient set");
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return Refused("PR_SET_NO_NEW_PRIVS");

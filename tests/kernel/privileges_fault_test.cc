@@ -176,15 +176,6 @@ TEST(CapabilityFaultTest, SetpcapThatIsNotInEffectShrinksNothing) {
             "OK");
 }
 
-TEST(CapabilityFaultTest, AProcessWithoutSetpcapNeedNotShrinkItsBoundingSet) {
-  EXPECT_EQ(InChild([] {
-              if (std::string wrong = BecomeNobodyWith(CAP_NET_ADMIN); !wrong.empty()) return wrong;
-              Current().failing = "bounds";
-              return agent::DropCapabilities(/*keep_net_raw=*/false).ToString();
-            }),
-            "OK");
-}
-
 TEST(CapabilityFaultTest, OfThoseAllowedOnlyThoseThatItHasAreKept) {
   EXPECT_EQ(InChild([]() -> std::string {
               if (std::string wrong = BecomeNobodyWith(CAP_NET_ADMIN); !wrong.empty()) return wrong;
