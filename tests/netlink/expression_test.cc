@@ -50,6 +50,17 @@ TEST(ExpressionTest, OfEachOfTheKernelsItIsKnownWhatItDoes) {
   }
 }
 
+TEST(ExpressionTest, AnImmediateWithoutARegisterIsAVerdictAndALogWithAGroupATarget) {
+  EXPECT_EQ(Does("immediate", {}), "decides, reads the mark, sets the mark, sets labels");
+  const Bytes group = Attr(NFTA_LOG_GROUP, Bytes{0, 3});
+  const OtherExpression log =
+      DescribeOther({.name = "log", .data = Attributes::Parse(group), .bytes = {}});
+  EXPECT_EQ(log.text, "-j NFLOG --nflog-group 3");
+  EXPECT_TRUE(log.is_target);
+  EXPECT_EQ(Does("fib", Attr(NFTA_FIB_FLAGS, NFTA_FIB_F_MARK)), "chooses, reads the mark");
+  EXPECT_EQ(Does("fib", Attr(NFTA_FIB_FLAGS, NFTA_FIB_F_SADDR)), "chooses");
+}
+
 TEST(ExpressionTest, ATestThatStoresWritesToThePacket) {
   const std::string mark = ", reads the mark, sets the mark";
   EXPECT_EQ(Does("ct", Attr(NFTA_CT_SREG, 1)), "decides, sets labels");
