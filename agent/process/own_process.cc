@@ -15,7 +15,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <iostream>
 
@@ -88,7 +87,7 @@ absl::Status ReadCapabilities() {
 
 // linux/landlock.h of Linux 6.12. Older headers lack most of it; older kernels take zeros.
 struct LandlockRuleset {
-  uint64_t handled_access_fs = 0;
+  uint64_t handled_access_fs;
   uint64_t handled_access_net = 0;
   uint64_t scoped = 0;
 };
@@ -124,20 +123,18 @@ void Send(const std::string& message) { sd_notify(/*unset_environment=*/0, messa
 
 void OccupyStandardDescriptors() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+    if (fcntl(fd, F_GETFD) >= 0) continue;
     // Opened the wrong way round, so that using it fails. The lowest free number is `fd`.
     const int flags = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;
     // Without /dev, any descriptor will do.
-    if (open("/dev/null", flags) < 0 && open("/", O_RDONLY | O_DIRECTORY) < 0) return;
+    if (open("/dev/null", flags) < 0) open("/", O_RDONLY | O_DIRECTORY);
   }
 }
 
 int FinishOutput(int exit_code) {
   errno = 0;
-  std::cout.flush();
-  const bool flushed = std::fflush(stdout) == 0;
+  if (std::cout.flush().good()) return exit_code;
   const int error = errno;
-  if (flushed && std::cout.good() && std::ferror(stdout) == 0) return exit_code;
   // The error of an earlier write is lost.
   std::cerr << "Error: writing to standard output: "
             << (error == 0 ? "not all of it was written" : ErrorText(error)) << "\n";
@@ -193,16 +190,15 @@ absl::Status LimitCapabilities(absl::Span<const unsigned int> most, bool for_pro
   for (const unsigned int capability : most) {
     if (capng_have_capability(CAPNG_PERMITTED, capability) != 0) kept.push_back(capability);
   }
-  // Shrinking the bounding set requires CAP_SETPCAP. A service with an ambient CAP_NET_ADMIN lacks
-  // it; no_new_privs below keeps programs from gaining anything from its larger set.
-  const bool may_bound = capng_have_capability(CAPNG_EFFECTIVE, CAP_SETPCAP) != 0;
   capng_clear(CAPNG_SELECT_ALL);
   const auto sets =
       static_cast<capng_type_t>(CAPNG_EFFECTIVE | CAPNG_PERMITTED | CAPNG_BOUNDING_SET |
                                 (for_programs ? CAPNG_INHERITABLE | CAPNG_AMBIENT : 0));
   for (const unsigned int capability : kept) capng_update(CAPNG_ADD, sets, capability);
-  // The bounding set first: the next step takes CAP_SETPCAP away.
-  if (may_bound && capng_apply(CAPNG_SELECT_BOUNDS) != 0) return Refused("the bounding set");
+  // First, as the next step takes CAP_SETPCAP away. Without it, as a service with an ambient
+  // CAP_NET_ADMIN is, libcap-ng leaves the bounding set; no_new_privs below keeps programs from
+  // gaining anything from it.
+  if (capng_apply(CAPNG_SELECT_BOUNDS) != 0) return Refused("the bounding set");
   if (capng_apply(CAPNG_SELECT_CAPS) != 0) return Refused("the thread's sets");
   if (capng_apply(CAPNG_SELECT_AMBIENT) != 0) return Refused("the ambient set");
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return Refused("PR_SET_NO_NEW_PRIVS");
@@ -244,10 +240,9 @@ void ServiceManager::Ready() const { Send("READY=1"); }
 void ServiceManager::Status(absl::string_view text) const {
   const std::string line = featuregates::Printable(text);
   size_t end = std::min(line.size(), kLongestStatus);
-  // Not within a UTF-8 sequence: systemd drops a status that is not UTF-8.
-  while (end > 0 && end < line.size() && (static_cast<unsigned char>(line[end]) & 0xc0) == 0x80) {
-    --end;
-  }
+  // Not within a UTF-8 sequence: systemd drops a status that is not UTF-8. Behind the last is a
+  // NUL.
+  while ((static_cast<unsigned char>(line[end]) & 0xc0) == 0x80) --end;
   Send(absl::StrCat("STATUS=", line.substr(0, end)));
 }
 

@@ -199,8 +199,8 @@ class IptablesLegacyMonitor : public netlink::Monitor {
  public:
   IptablesLegacyMonitor(const std::filesystem::path& lock_path, const std::string& table_names_path,
                         Inotify inotify)
-      : lock_path_(lock_path), inotify_(std::move(inotify)) {
-    if (lock_path_.parent_path().empty()) lock_path_ = "." / lock_path_;
+      // Of a path without a directory, the current one.
+      : lock_path_("." / lock_path), inotify_(std::move(inotify)) {
     for (const Family family : netlink::kFamilies) readers_.emplace_back(family, table_names_path);
   }
 
@@ -235,7 +235,6 @@ class IptablesLegacyMonitor : public netlink::Monitor {
  private:
   bool IsAboutTheLock(const inotify_event& event) {
     if (event.wd == directory_) {
-      if ((event.mask & IN_IGNORED) != 0) directory_.reset();
       return NameOf(event).empty() || NameOf(event) == lock_path_.filename().string();
     }
     const auto file = absl::c_find(files_, event.wd);

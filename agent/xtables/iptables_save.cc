@@ -116,7 +116,7 @@ class SaveReader {
     } else if (!line.empty() && !absl::StartsWith(line, "#")) {
       status = Error("unknown line", line);
     }
-    if (status.ok()) rest_.remove_prefix(std::min(line.size() + 1, rest_.size()));
+    rest_.remove_prefix(std::min(line.size() + 1, rest_.size()));
     return status;
   }
 

@@ -192,11 +192,12 @@ class Player {
   bool Reaches(const ChainId& from, const ChainId& to, std::set<ChainId>& seen) const {
     if (from == to) return true;
     const auto found = state_.find(from);
-    if (found == state_.end() || !seen.insert(from).second) return false;
-    return absl::c_any_of(found->second.rules, [&](const ObservedRule& rule) {
-      const std::string* target = JumpTarget(rule);
-      return target != nullptr && Reaches({from.family, from.table, *target}, to, seen);
-    });
+    const bool is_new = seen.insert(from).second;
+    return is_new && found != state_.end() &&
+           absl::c_any_of(found->second.rules, [&](const ObservedRule& rule) {
+             const std::string* target = JumpTarget(rule);
+             return target != nullptr && Reaches({from.family, from.table, *target}, to, seen);
+           });
   }
 
   ObservedChains state_;

@@ -79,7 +79,7 @@ absl::StatusOr<OwnedFd> OpenLock(const std::string& path) {
 
 std::string CommandName(pid_t pid) {
   const absl::StatusOr<std::string> name = ReadFile(absl::StrCat("/proc/", pid, "/comm"));
-  if (!name.ok() || name->empty()) return "a process that cannot be seen";
+  if (!name.ok()) return "a process that cannot be seen";
   return std::string(absl::StripSuffix(*name, "\n"));
 }
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 sys.dont_write_bytecode = True
 import report
+import trials
 from flips import Rewriter
 from lists import Lists
 from mutant import Mutant
@@ -146,22 +147,55 @@ class ReportTest(WithLists):
     outcomes = {number: SimpleNamespace(caught_by='T.Catches' if number < 20 else '', how='failed')
                 for number in range(100)}
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-    report.keep(folder, report.stamp(root), files[:90], mutants[:90], outcomes, [])
+    digests = {file: 'as it was' for file in files}
+    report.keep(folder, report.stamp(root), {file: digests[file] for file in files[:90]}, mutants[:90], outcomes, [])
     key = 'F\tA();\t`A();` left out'
     lists = self.lists(equivalent=f'a/20.cc\t{key}\tno effect\n', alive=f'a/21.cc\t{key}\n')
     path = os.path.join(self.folder.name, 'report.md')
-    report.write_short(path, report.records(folder, files, lists), files)
+    report.write_short(path, report.records(folder, digests, lists), files)
     with open(path, encoding='utf-8') as file:
       text = file.read()
     self.assertIn('90 mutants: 20 caught (20 by a failed expectation', text)
     self.assertIn('1 equivalent, 1 known to be alive, 68 alive', text)
-    self.assertRegex(text, r'- 90 sources: version \d+\.\d+\.\d+, commit ')
-    self.assertIn('- 10 sources were not tried: 10 of a.', text)
+    self.assertRegex(text, r'- 90 of a: version \d+\.\d+\.\d+, commit ')
+    self.assertIn('- 10 sources were not tried as they are now: 10 of a.', text)
     self.assertLessEqual(text.count('\n'), 65)
     self.assertEqual(len(report.survivors(folder, files)), 70)
     outcomes[89].caught_by = 'T.CatchesNow'
     report.keep_survivors(folder, report.stamp(root), mutants[89:90], outcomes)
     self.assertEqual(len(report.survivors(folder, files)), 69)
+    changed = {**digests, 'a/5.cc': 'edited'}
+    self.assertEqual(len(report.records(folder, changed, lists)), 89)
+
+  def test_a_digest_is_of_the_text(self):
+    found = []
+    for text in ('x', 'y', 'x'):
+      with open(os.path.join(self.folder.name, 'a.cc'), 'w', encoding='utf-8') as file:
+        file.write(text)
+      found.append(report.digests(self.folder.name, ['a.cc'])['a.cc'])
+    self.assertEqual(found[0], found[2])
+    self.assertNotEqual(found[0], found[1])
+
+
+class TrialsTest(unittest.TestCase):
+
+  UNIT = trials.Program('u', 'u_test', {'U.A': 1, 'U.B': 1, 'U.Slow': 900}, {1: ['U.A', 'U.Slow']}, {2})
+  KERNEL = trials.Program('k', 'kernel_test', {'K.A': 1, 'K.B': 1}, {1: ['K.A']}, {2})
+
+  def turns(self, mutant, program, near=(), **how):
+    return [tests for _, tests in trials.in_turn([(program, list(near))], mutant, how.get('only_quick', False),
+                                                 how.get('likely', ('', '')))]
+
+  def test_slow_tests_come_last_and_likely_ones_first(self):
+    self.assertEqual(self.turns(1, self.UNIT), [['U.A'], ['U.Slow']])
+    self.assertEqual(self.turns(1, self.UNIT, only_quick=True), [['U.A']])
+    self.assertEqual(self.turns(1, self.UNIT, likely=('u_test', 'U.Slow')), [['U.Slow'], ['U.A']])
+    self.assertEqual(self.turns(3, self.UNIT), [])
+
+  def test_a_table_is_tried_with_its_source_s_tests_and_then_with_all_unit_tests(self):
+    self.assertEqual(self.turns(2, self.UNIT, ['U.B']), [['U.B'], ['U.A', 'U.Slow']])
+    self.assertEqual(self.turns(2, self.KERNEL, ['K.B']), [['K.B']])
+    self.assertEqual(self.turns(2, self.KERNEL), [])
 
 
 if __name__ == '__main__':

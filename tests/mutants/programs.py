@@ -9,8 +9,8 @@ import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
-# The first folder is that of the sources; the unit tests of the others may notice too. A kernel test is run
-# only where no unit test comes by.
+# The first folder is that of the sources; the unit tests of the others may notice too. Kernel tests are run
+# only where no unit test notices.
 PROGRAM_FOLDERS = {'featuregates': ('featuregates',), 'netlink': ('netlink', 'agent', 'kernel'),
                    'agent': ('agent', 'kernel')}
 OBJECTS = ('agent/CMakeFiles/kipt_', 'featuregates/', 'netlink/CMakeFiles/', 'tests/support/')

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run found: kept by source in the build directory, all of it listed there, and in short in report.md."""
+import hashlib
 import json
 import os
 import re
@@ -20,6 +21,15 @@ def stamp(root):
   return version, (said[0] or 'unknown') + ('+' if said[1] else '')
 
 
+def digests(root, files):
+  """By file, what tells its text from any other."""
+  found = {}
+  for file in files:
+    with open(os.path.join(root, file), 'rb') as text:
+      found[file] = hashlib.sha256(text.read()).hexdigest()
+  return found
+
+
 def judged(key, caught_by, lists):
   """A verdict, and its reason."""
   if caught_by:
@@ -34,14 +44,14 @@ def record_path(folder, file):
 
 
 def keep(folder, stamped, files, mutants, outcomes, unviable):
-  """Writes a record for each of `files`, which were tried whole."""
+  """Writes a record for each of `files`, by digest, which were tried whole."""
   os.makedirs(folder, exist_ok=True)
   version, commit = stamped
-  for file in files:
+  for file, digest in files.items():
     rows = []
     for m in sorted((m for m in mutants if m.file == file), key=lambda m: (m.line, m.number)):
       rows.append([m.line, m.where, m.flip, outcomes[m.number].caught_by, outcomes[m.number].how, m.key()])
-    record = {'file': file, 'version': version, 'commit': commit, 'rows': rows,
+    record = {'file': file, 'digest': digest, 'version': version, 'commit': commit, 'rows': rows,
               'unviable': [[m.line, m.where, m.flip] for m in unviable if m.file == file]}
     with open(record_path(folder, file), 'w', encoding='utf-8') as out:
       json.dump(record, out)
@@ -65,8 +75,9 @@ def survivors(folder, files):
 
 
 def records(folder, files, lists):
-  """Those of `files`, each row with its verdict: line, function, flip, verdict, how, by whom or why."""
-  found = stored(folder, files)
+  """Those of `files`, by digest, that are as they were when they were tried, each row with its verdict: line,
+  function, flip, verdict, how, by whom or why."""
+  found = [record for record in stored(folder, files) if record.get('digest') == files[record['file']]]
   for record in found:
     record['rows'] = [row[:3] + [judged(tuple(row[5]), row[3], lists)[0], row[4],
                                  judged(tuple(row[5]), row[3], lists)[1]] for row in record['rows']]
@@ -131,14 +142,15 @@ def write_short(path, found, files):
   folders = sorted({os.path.dirname(record['file']) for record in found})
   out = ['# Mutants', '', 'Written by `tests/mutants/run`. README.md in this directory says what a mutant is.', '',
          summary(found), '']
-  stamps = Counter((record['version'], record['commit'], record.get('survivors_commit')) for record in found)
-  for (version, commit, again), number in stamps.most_common():
-    out.append(f'- {number} sources: version {version}, commit {commit}'
+  stamps = Counter((os.path.dirname(record['file']), record['version'], record['commit'],
+                    record.get('survivors_commit') or '') for record in found)
+  for (folder, version, commit, again), number in sorted(stamps.items()):
+    out.append(f'- {number} of {folder}: version {version}, commit {commit}'
                f'{f", survivors again with commit {again}" if again else ""}.')
   not_tried = [file for file in files if file not in {record['file'] for record in found}]
   if not_tried:
     of = Counter(os.path.dirname(file) for file in not_tried)
-    out.append(f'- {len(not_tried)} sources were not tried: '
+    out.append(f'- {len(not_tried)} sources were not tried as they are now: '
                f'{", ".join(f"{number} of {folder}" for folder, number in sorted(of.items()))}.')
   out += [''] + table('folder', [
       (folder, [record for record in found if os.path.dirname(record['file']) == folder])

@@ -131,18 +131,20 @@ class Rewritten:
     self.objects = self.compile()
     self.build.compile_told()
 
-  def find_tests(self, chosen):
-    """Finds out which test reaches which mutant; in kernel tests only where a chosen one needs them."""
-    self.programs = []
-    self.add_programs([name for name in self.names if not name.startswith('tests/kernel/')])
-    by_unit_tests = set().union(*(program.always | program.reach.keys() for program in self.programs))
-    if any(mutant.number not in by_unit_tests for mutant in chosen):
-      self.add_programs([name for name in self.names if name.startswith('tests/kernel/')])
+  def find_tests(self, with_kernel):
+    """Finds out which test reaches which mutant: `programs` are the unit tests', then those of the kernel."""
+    self.programs = [self.linked([name for name in self.names if not name.startswith('tests/kernel/')])]
+    kernel = [name for name in self.names if name.startswith('tests/kernel/')]
+    if kernel and with_kernel:
+      self.programs.append(self.linked(kernel))
 
-  def add_programs(self, names):
+  def linked(self, names):
     say(f'  linking {len(names)} test programs')
     with ThreadPoolExecutor(self.build.jobs) as pool:
       paths = list(pool.map(lambda name: self.build.link(name, self.objects), names))
       found = list(pool.map(trials.survey, paths))
-    self.programs += [program for program in found if program.reach or program.always]
-    self.programs.sort(key=lambda program: -len(program.reach))
+    for program, left_out in found:
+      for name in left_out:
+        say(f'  left out, because it fails without a mutant: {program.name}, {name}')
+    programs = [program for program, _ in found if program.reach or program.always]
+    return sorted(programs, key=lambda program: -len(program.reach))

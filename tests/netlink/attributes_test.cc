@@ -2,6 +2,14 @@
 #include "netlink/attributes.h"
 
 #include <gtest/gtest.h>
+// Before the kernel's.
+#include <netinet/in.h>
+// Then these.
+#include <libnftnl/common.h>
+#include <linux/netfilter.h>
+#include <linux/netfilter/nf_tables.h>
+#include <linux/netfilter/nfnetlink.h>
+#include <linux/netlink.h>
 
 #include <optional>
 #include <string>
@@ -18,6 +26,7 @@ using ::kipt::testing::FromHex;
 using ::kipt::testing::HostU16;
 using ::kipt::testing::Join;
 using ::kipt::testing::Text;
+using ::kipt::testing::ToHex;
 
 TEST(AttributesTest, ReadsWhatIsThere) {
   const Bytes bytes = Join({Attr(1, 0xfffffffe), Attr(2, Text("name")),
@@ -77,6 +86,24 @@ TEST(AttributesTest, TakesTheLastWithoutItsPadding) {
   const auto attributes = Attributes::Parse(bytes);
   ASSERT_TRUE(attributes.has_value());
   EXPECT_EQ(attributes->Bytes(1)->size(), 1U);
+}
+
+TEST(MessagesTest, HaveTheHeadersThatLibnftnlWrites) {
+  const auto bytes_of = [](const nlmsghdr* header) {
+    const auto* begin = reinterpret_cast<const uint8_t*>(header);
+    return ToHex(Bytes(begin, begin + header->nlmsg_len));
+  };
+  alignas(nlmsghdr) char buffer[256] = {};
+  const auto made = [](uint16_t type, uint16_t family, uint16_t flags) {
+    Messages messages(7);
+    messages.Begin(type, family, flags);
+    return ToHex(Bytes(messages.bytes().begin(), messages.bytes().end()));
+  };
+  EXPECT_EQ(made(NFNL_MSG_BATCH_BEGIN, NFPROTO_UNSPEC, 0), bytes_of(nftnl_batch_begin(buffer, 7)));
+  EXPECT_EQ(made(NFNL_MSG_BATCH_END, NFPROTO_UNSPEC, 0), bytes_of(nftnl_batch_end(buffer, 7)));
+  EXPECT_EQ(made(NftMessageType(NFT_MSG_NEWRULE), NFPROTO_IPV6, NLM_F_CREATE | NLM_F_APPEND),
+            bytes_of(nftnl_nlmsg_build_hdr(buffer, NFT_MSG_NEWRULE, NFPROTO_IPV6,
+                                           NLM_F_CREATE | NLM_F_APPEND, 7)));
 }
 
 TEST(AttributesTest, StandBehindTheHeadersOfAMessage) {

@@ -75,6 +75,16 @@ TEST(BatchErrorsTest, NamesTheModuleOfAnExpressionOfTheNativeTable) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("module nft_ct")));
 }
 
+// nf_tables itself has them; match and target are nft_compat's.
+TEST(BatchErrorsTest, NamesNoModuleOfAnExpressionThatHasNoneOfItsName) {
+  for (const char* name :
+       {"bitwise", "cmp", "immediate", "match", "meta", "payload", "range", "target"}) {
+    const RuleMessage message(name);
+    const absl::Status status = ExplainNative("adding", message.Refused(), message.bytes());
+    EXPECT_THAT(std::string(status.message()), Not(HasSubstr("module nft_"))) << name;
+  }
+}
+
 TEST(BatchErrorsTest, SaysWhatIsMissingWhereTheKernelPointed) {
   const RuleMessage message("counter");
   const struct {

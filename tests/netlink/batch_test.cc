@@ -135,6 +135,10 @@ TEST(BatchTest, CarriesTheGeneration) {
       Attributes::Parse(batch->messages().bytes().subspan(20, Headers(*batch)[0].length - 20));
   ASSERT_TRUE(begin.has_value());
   EXPECT_EQ(begin->U32(1), 0x01020304U);  // NFNL_BATCH_GENID
+  const uint32_t last = batch->messages().count() - 1;
+  for (const uint32_t mark : {0U, last}) {
+    EXPECT_EQ(FamilyOf(batch->messages().Message(mark)), NFPROTO_UNSPEC) << mark;
+  }
 }
 
 TEST(BatchTest, GivesABaseChainItsHookAndNoPolicy) {

@@ -3,9 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
+#include <system_error>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "tests/netlink/wire_bytes.h"
 
 namespace kipt::netlink {
@@ -162,6 +167,38 @@ TEST(XtInfoTest, RefusesEveryOtherSize) {
   EXPECT_EQ(
       sizes_taken([](const Bytes& b) { return DecodeXtMasquerade(Family::kIPv6, b).has_value(); }),
       "40 ");
+}
+
+// "mark", "MARK": what iptables can match and do, by the names of its plug-ins on this machine.
+std::set<std::string> ExtensionsOfIptables() {
+  std::set<std::string> names;
+  for (const auto& folder : std::filesystem::directory_iterator("/usr/lib")) {
+    std::error_code none;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path() / "xtables", none)) {
+      const std::string stem = entry.path().stem();
+      for (const absl::string_view prefix : {"libxt_", "libipt_", "libip6t_"}) {
+        if (absl::StartsWith(stem, prefix)) names.insert(stem.substr(prefix.size()));
+      }
+    }
+  }
+  return names;
+}
+
+TEST(XtInfoTest, KnowsOfEachExtensionOfIptablesWhetherItUsesTheMark) {
+  const std::set<std::string> use_it = {"bpf", "mark", "rpfilter", "socket", "CONNMARK", "HMARK",
+                                        "MARK", "NFQUEUE", "SET", "TPROXY",
+                                        // No extensions: jumps, and what DNAT and SNAT share.
+                                        "standard", "NAT"};
+  std::set<std::string> names = ExtensionsOfIptables();
+  EXPECT_GE(names.size(), 90U) << "iptables is missing";
+  // The kernel's, without a plug-in in Debian.
+  names.insert({"l2tp", "udplite"});
+  for (const std::string& name : names) {
+    const bool is_match = absl::AsciiStrToLower(name) == name;
+    const bool without = use_it.count(name) == 0;
+    EXPECT_EQ(IsMatchWithoutMark(name), is_match && without) << name;
+    EXPECT_EQ(IsTargetWithoutMark(name), !is_match && without) << name;
+  }
 }
 
 }  // namespace

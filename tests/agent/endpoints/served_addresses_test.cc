@@ -265,5 +265,17 @@ TEST_F(ServedAddressesTest, WithoutATimerItReportsThatNothingIsRetried) {
                                                     "make a timer: ")));
 }
 
+TEST_F(ServedAddressesTest, OneTimerIsMadeHoweverOftenAnAddressFails) {
+  const Socket used = ListeningSocket();
+  Make({{used.address, "one"}});
+  served_->Listen({});
+  served_->Serve();
+  TakeNotices();
+  EndTheLoop();
+  served_->Serve();
+  EXPECT_THAT(TakeNotices(), ElementsAre(StartsWith("warning: Addresses are not retried: cannot "
+                                                    "set a timer: ")));
+}
+
 }  // namespace
 }  // namespace kipt::agent

@@ -110,6 +110,24 @@ TEST(SaveParserTest, TakesCountersOfRules) {
               ElementsAre("1 -j DROP", "opaque: 2 -p udp  -j X ", "opaque: 3 "));
 }
 
+TEST(SaveParserTest, CountersAreTwoNumbers) {
+  EXPECT_FALSE(
+      ParseSave(Family::kIPv4, "*filter\n:INPUT ACCEPT [0:0]\n[1:2:3] -A INPUT -j DROP\nCOMMIT\n")
+          .ok());
+}
+
+TEST(SaveParserTest, ABaseChainWithASelectedWordIsHooked) {
+  const auto tables =
+      ReadSave("*filter\n:INPUT ACCEPT [0:0]\n:KUBE-X - [0:0]\n-A INPUT -j KUBE-X\nCOMMIT\n",
+               TablesMayRepeat::kNo);
+  ASSERT_TRUE(tables.ok()) << tables.status();
+  const SavedSelection selection = {.chains = {}, .words = {"KUBE-X"}};
+  const ObservedChains chains = ChainsOf(Family::kIPv4, *tables, &selection);
+  ASSERT_EQ(chains.size(), 1U);
+  EXPECT_EQ(chains.begin()->first.name, "INPUT");
+  EXPECT_TRUE(chains.begin()->second.hooked);
+}
+
 TEST(SaveParserTest, ACommentHasAsManyLinesAsItLikes) {
   const absl::StatusOr<Chains> chains = ParseSave(
       Family::kIPv4,

@@ -307,6 +307,65 @@ TEST(SaveRuleTest, IsStrictAboutWhatIsOurs) {
   });
 }
 
+TEST(SaveRuleTest, KeepsOfAForeignRuleWhatAnAuditAsksFor) {
+  struct Row {
+    std::string text;
+    std::optional<netlink::InterfaceMatch> in_interface = {};
+    std::string set = {};
+    bool nfacct = false;
+    bool returns = false;
+  };
+  for (const Row& row : {
+           Row{.text = "-A X -i eth0 -j DROP", .in_interface = {{"eth0", false}}},
+           Row{.text = "-A X ! -i eth0 -o eth1 -j DROP", .in_interface = {{"eth0", true}}},
+           Row{.text = "-A X -i eth0 -i eth1 -j DROP", .in_interface = {{"eth0", false}}},
+           Row{.text = "-A X -o eth0 -p tcp -j DROP"},
+           Row{.text = "-A X -p tcp -j RETURN", .returns = true},
+           Row{.text = "-A X -m nfacct --nfacct-name n -j DROP", .nfacct = true},
+           Row{.text = "-A X -m set --match-set S src -m set --match-set T dst -j DROP",
+           .set = "S"},
+           Row{.text = "-A X -m set ! --match-set S src -j DROP", .set = "S"},
+           Row{.text = "-A X -m set --return-nomatch S -j DROP"},
+           Row{.text = "-A X -m other --match-set S src -j DROP"},
+       }) {
+    const auto parsed = Parse(Family::kIPv4, row.text);
+    const auto* opaque = std::get_if<OpaqueRule>(&parsed);
+    ASSERT_NE(opaque, nullptr) << row.text;
+    EXPECT_EQ(opaque->in_interface, row.in_interface) << row.text;
+    EXPECT_EQ(opaque->set, row.set) << row.text;
+    EXPECT_EQ(opaque->nfacct, row.nfacct) << row.text;
+    EXPECT_EQ(opaque->returns, row.returns) << row.text;
+    EXPECT_EQ(opaque->known.target, netlink::Target(NoTarget{})) << row.text;
+  }
+}
+
+TEST(SaveRuleTest, AnOptionOfAnotherMatchIsNotTakenForOneOfOurs) {
+  for (const char* text :
+       {"-A X -m connmark --mark 0x1/0x1 -j DROP", "-A X -m mark --other 0x1/0x1 -j DROP",
+        "-A X -m other --ctstate NEW -j DROP", "-A X -m conntrack --other NEW -j DROP"}) {
+    const auto parsed = Parse(Family::kIPv4, text);
+    const auto* opaque = std::get_if<OpaqueRule>(&parsed);
+    ASSERT_NE(opaque, nullptr) << text;
+    EXPECT_EQ(opaque->known, With(NoTarget{})) << text;
+  }
+}
+
+TEST(SaveRuleTest, AMatchThatEndsTheRuleCounts) {
+  const auto parsed = Parse(Family::kIPv4, "-A X -m bpf");
+  const auto* opaque = std::get_if<OpaqueRule>(&parsed);
+  ASSERT_NE(opaque, nullptr);
+  EXPECT_EQ(opaque->marks.tested, netlink::kAllMarks);
+}
+
+TEST(SaveWordsTest, TheArgumentOfSomeOptionsIsRaw) {
+  for (const std::string option : {"-A", "-j", "-g", "-i", "-o", "--name", "--hashlimit-name"}) {
+    std::vector<absl::string_view> words;
+    const std::string text = option + " \"a b";
+    EXPECT_EQ(SplitSavedRule(text, words), text.size()) << option;
+    EXPECT_THAT(words, ElementsAre(option, "\"a", "b"));
+  }
+}
+
 TEST(SaveWordsTest, SplitsAtSpacesOutsideQuotes) {
   std::vector<absl::string_view> words;
   const std::string line = R"(-A X  -m "a \" b" c"d 'e f' "")";

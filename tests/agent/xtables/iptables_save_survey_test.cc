@@ -285,6 +285,7 @@ TEST(SavedFileTest, TakesSavesOfBothFamiliesInOneFile) {
         Table("nat", "-s 10.0.0.1/32 -j ACCEPT"), Table("filter", "-j DROP"), row.between,
         Table("nat", "-s fd00::1/128 -j RETURN"), Table("filter", "-j REJECT")));
     EXPECT_THAT(survey.tables, SizeIs(4));
+    EXPECT_EQ(survey.generation, 0U);
     EXPECT_THAT(Texts(survey, {"ip", "nat"}, "A"), ElementsAre("-s 10.0.0.1/32 -j ACCEPT"));
     EXPECT_THAT(Texts(survey, {"ip", "filter"}, "A"), ElementsAre("-j DROP"));
     EXPECT_THAT(Texts(survey, {"ip6", "nat"}, "A"), ElementsAre("-s fd00::1/128 -j RETURN"));

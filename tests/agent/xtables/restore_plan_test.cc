@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/support/observed.h"
 #include "tests/support/status_matchers.h"
 
@@ -75,6 +76,12 @@ TEST(RestorePlanTest, KeepsTheDropOfAnOldMarkUntilNothingGetsThatMarkAnyMore) {
             "*filter\n-A F -m mark --mark 0x2/0x2 -j DROP\nCOMMIT\n"
             "*nat\n-D N 1\n-A N -j MARK --set-xmark 0x2/0x2\nCOMMIT\n"
             "*filter\n-D F 1\nCOMMIT\n");
+  EXPECT_EQ(Plan(observed, {old_drop, new_drop, old_mark, new_mark}),
+            Plan(observed, {old_mark, new_mark, old_drop, new_drop}));
+  // Without a new drop, what nat marks is not dropped in between either.
+  EXPECT_EQ(Plan(observed, {old_drop, old_mark, new_mark}),
+            "*filter\n-D F 1\nCOMMIT\n"
+            "*nat\n-D N 1\n-A N -j MARK --set-xmark 0x2/0x2\nCOMMIT\n");
   // Where nat stays as it is there is nothing to wait for.
   EXPECT_EQ(Plan(observed, {old_drop, new_drop}),
             "*filter\n-D F 1\n-A F -m mark --mark 0x2/0x2 -j DROP\nCOMMIT\n");
@@ -223,6 +230,19 @@ TEST(RestorePlanTest, RefusesWhatTheKernelOrIptablesRestoreWouldRefuse) {
                 StatusIs(row.code,
                          ::testing::AllOf(HasSubstr(row.message), HasSubstr("nothing was done"))));
   }
+}
+
+// Each chain jumps to the next one twice: 2^40 ways.
+TEST(RestorePlanTest, SearchesEachChainForACircleOnce) {
+  Observed observed = Observed().Chain(Filter("FROM"));
+  for (int i = 0; i < 40; ++i) {
+    const Rule next = {.target = netlink::Jump{absl::StrCat("C", i + 1)}};
+    Rule other = next;
+    other.comment = "again";
+    observed.Chain(Filter(absl::StrCat("C", i)), {next, other});
+  }
+  const AddRule jump{.chain = Filter("FROM"), .rule = {.target = netlink::Jump{"C0"}}};
+  EXPECT_EQ(Plan(observed.Chain(Filter("C40")), {jump}), "*filter\n-A FROM -j C0\nCOMMIT\n");
 }
 
 TEST(RestorePlanTest, TakesWhatOnlyLooksLikeOneOfThese) {

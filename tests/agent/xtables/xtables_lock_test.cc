@@ -7,9 +7,11 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -33,12 +35,19 @@ namespace {
 
 // Called before each flock(2) of this program.
 std::function<void()> before_flock;
+// Added to the device of each open file.
+dev_t other_device = 0;
 
 }  // namespace
 
 extern "C" int flock(int fd, int operation) noexcept {
   if (const std::function<void()> before = before_flock) before();
   return static_cast<int>(syscall(SYS_flock, fd, operation));
+}
+extern "C" int fstat(int fd, struct stat* status) noexcept {
+  const int result = fstatat(fd, "", status, AT_EMPTY_PATH);
+  status->st_dev += other_device;
+  return result;
 }
 
 namespace {
@@ -124,6 +133,14 @@ TEST_F(XtablesLockTest, DoesNotTakeTheLockOfAFileThatIsReplacedJustBefore) {
   EXPECT_FALSE(IsFree());
 }
 
+// Another file system was mounted over it. New ones often begin with the same numbers.
+TEST_F(XtablesLockTest, DoesNotTakeTheLockOfAFileWithTheSameNumberOnAnotherDevice) {
+  other_device = 1;
+  EXPECT_THAT(AcquireXtablesLock(path_, absl::Milliseconds(20)),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+  other_device = 0;
+}
+
 TEST_F(XtablesLockTest, TriesAboutTwentyTimesASecondAndSleepsInBetween) {
   const LockHolder holder(path_, absl::InfiniteDuration());
   const absl::Duration before = CpuOfThisThread();
@@ -155,6 +172,34 @@ TEST_F(XtablesLockTest, SaysWhenTheHolderCannotBeSeen) {
   EXPECT_THAT(agent::DescribeXtablesLockHolder(path_), HasSubstr("no process that can be seen"));
   tree_.Write("xtables.lock", "");
   EXPECT_THAT(agent::DescribeXtablesLockHolder(path_), HasSubstr("no process that can be seen"));
+}
+
+TEST_F(XtablesLockTest, SaysWhenTheProcessThatTookTheLockHasEndedAndItsChildHoldsIt) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t taker = fork();
+  if (taker == 0) {
+    const int fd = open(path_.c_str(), O_RDONLY | O_CREAT, 0600);
+    if (fd < 0 || flock(fd, LOCK_EX) != 0) _exit(1);
+    const pid_t child = fork();
+    if (child == 0) {
+      pause();
+      _exit(0);
+    }
+    _exit(write(ends[1], &child, sizeof child) == sizeof child ? 0 : 1);
+  }
+  int status = 1;
+  ASSERT_EQ(waitpid(taker, &status, 0), taker);
+  pid_t child = 0;
+  ASSERT_EQ(read(ends[0], &child, sizeof child), ssize_t{sizeof child});
+  // In another PID namespace than the first one, the kernel does not list such a lock.
+  EXPECT_THAT(
+      agent::DescribeXtablesLockHolder(path_),
+      ::testing::AnyOf(absl::StrCat("held by process ", taker, " (a process that cannot be seen)"),
+                       HasSubstr("no process that can be seen")));
+  kill(child, SIGKILL);
+  close(ends[0]);
+  close(ends[1]);
 }
 
 TEST_F(XtablesLockTest, GivesUpAtOnceWhereTheKernelHasNoLocks) {

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// This process' descriptors, output, heap and usage, each in a child that may lose them.
+#include "agent/process/own_process.h"
+
+#include <fcntl.h>
+#include <malloc.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/agent/process/in_child.h"
+#include "tests/support/failing_call.h"
+#include "tests/support/temporary_tree.h"
+
+// Of the run times that kBuiltWithASanitizer means, what is in this program.
+// NOLINTBEGIN(bugprone-reserved-identifier)
+extern "C" {
+[[gnu::weak]] void __asan_init();
+[[gnu::weak]] void __tsan_init();
+[[gnu::weak]] void __msan_init();
+[[gnu::weak]] void __gcov_init(void*);
+}
+// NOLINTEND(bugprone-reserved-identifier)
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::FailingCall;
+using ::kipt::testing::InChild;
+using ::kipt::testing::TemporaryTree;
+using ::kipt::testing::WithFailingCall;
+using ::testing::IsEmpty;
+
+// ---- the build ----
+
+TEST(BuildTest, KnowsWhetherItIsInstrumented) {
+  const bool instrumented = __asan_init != nullptr || __tsan_init != nullptr ||
+                            __msan_init != nullptr || __gcov_init != nullptr;
+  EXPECT_EQ(kBuiltWithASanitizer, instrumented);
+}
+
+// ---- standard descriptors ----
+
+std::string Target(int fd) {
+  char target[64] = {};
+  if (readlink(absl::StrCat("/proc/self/fd/", fd).c_str(), target, sizeof target - 1) < 0) {
+    return "closed";
+  }
+  return target;
+}
+
+size_t OpenDescriptors() {
+  std::vector<std::string> fds;
+  ListDirectory("/proc/self/fd", fds);
+  return fds.size();
+}
+
+// What is wrong with the descriptors 0 to 2, of which those in `closed` had been closed.
+std::string CheckStandardDescriptors(const std::vector<int>& closed, const std::string& target) {
+  std::string wrong;
+  for (const int fd : closed) {
+    char byte = 'x';
+    const ssize_t used = fd == 0 ? read(fd, &byte, 1) : write(fd, &byte, 1);
+    if (used >= 0) absl::StrAppend(&wrong, fd, " can be used; ");
+    if (Target(fd) != target) absl::StrAppend(&wrong, fd, " is ", Target(fd), "; ");
+    if (fcntl(fd, F_GETFD) != 0) absl::StrAppend(&wrong, "programs do not get ", fd, "; ");
+  }
+  return wrong;
+}
+
+TEST(StandardDescriptorsTest, AClosedOneIsTakenSoThatUsingItFails) {
+  for (const std::vector<int>& closed :
+       std::vector<std::vector<int>>{{}, {0}, {1}, {2}, {0, 1}, {0, 2}, {1, 2}, {0, 1, 2}}) {
+    EXPECT_THAT(InChild([&closed] {
+                  std::vector<std::string> before;
+                  for (const int fd : {0, 1, 2}) before.push_back(Target(fd));
+                  for (const int fd : closed) {
+                    close(fd);
+                    before[static_cast<size_t>(fd)] = "/dev/null";
+                  }
+                  const size_t open_before = OpenDescriptors();
+                  fcntl(2, F_SETFD, FD_CLOEXEC);
+                  std::vector<int> flags;
+                  for (const int fd : {0, 1, 2}) flags.push_back(fcntl(fd, F_GETFD));
+                  OccupyStandardDescriptors();
+                  std::string wrong = CheckStandardDescriptors(closed, "/dev/null");
+                  for (const int fd : {0, 1, 2}) {
+                    const auto at = static_cast<size_t>(fd);
+                    if (Target(fd) != before[at]) wrong += " another";
+                    if (std::max(0, flags[at]) != fcntl(fd, F_GETFD)) wrong += " other flags";
+                  }
+                  if (OpenDescriptors() != open_before + closed.size()) wrong += " one too many";
+                  return wrong;
+                }),
+                IsEmpty())
+        << closed.size();
+  }
+}
+
+TEST(StandardDescriptorsTest, WithoutDevNullADirectoryTakesItsPlace) {
+  for (const int fd : {0, 1}) {
+    const FailingCall no_null = {.number = SYS_openat,
+                                 .argument = 2,
+                                 .value = fd == 0 ? uint32_t{O_WRONLY} : uint32_t{O_RDONLY},
+                                 .error = ENOENT};
+    EXPECT_THAT(InChild([&] {
+                  std::string wrong = "not run";
+                  WithFailingCall(no_null, [&] {
+                    close(fd);
+                    OccupyStandardDescriptors();
+                    wrong = CheckStandardDescriptors({fd}, "/");
+                  });
+                  return wrong;
+                }),
+                IsEmpty())
+        << fd;
+  }
+}
+
+// ---- output ----
+
+// The exit code of FinishOutput(3), and what it wrote to standard error, after `print`.
+std::string Finished(const std::string& out, const std::function<void()>& print) {
+  const TemporaryTree tree;
+  const std::string errors = tree.Path("errors");
+  std::cout.flush();  // or the child would do it
+  return InChild([&]() -> std::string {
+    const int to = open(out.c_str(), O_WRONLY);
+    const int err = open(errors.c_str(), O_RDWR | O_CREAT, 0600);
+    if (dup2(to, STDOUT_FILENO) < 0 || dup2(err, STDERR_FILENO) < 0) return "dup2";
+    print();
+    const int code = FinishOutput(3);
+    char text[256] = {};
+    if (pread(err, text, sizeof text - 1, 0) < 0) return "pread";
+    return absl::StrCat(code, " ", text);
+  });
+}
+
+TEST(FinishOutputTest, ReturnsTheExitCodeWhereAllWasWritten) {
+  EXPECT_EQ(Finished("/dev/null", [] { std::cout << "text"; }), "3 ");
+  EXPECT_EQ(Finished("/dev/null", [] {}), "3 ");
+  EXPECT_EQ(Finished("/dev/full", [] {}), "3 ") << "nothing had to be written";
+}
+
+TEST(FinishOutputTest, IsAFailureWithItsReasonWhereSomethingWasNot) {
+  const std::string why = "1 Error: writing to standard output: ";
+  EXPECT_EQ(Finished("/dev/full", [] { std::cout << "text"; }),
+            absl::StrCat(why, "No space left on device\n"));
+  // What an earlier write ended with is no longer known; errno is another call's.
+  EXPECT_EQ(Finished("/dev/null",
+                     [] {
+                       std::cout.setstate(std::ios::badbit);
+                       errno = EACCES;
+                     }),
+            absl::StrCat(why, "not all of it was written\n"));
+  const std::string earlier = Finished("/dev/full", [] {
+    std::cout << std::string(100'000, 'x');
+    std::cout << "the rest";
+  });
+  EXPECT_THAT(earlier, ::testing::StartsWith(why));
+}
+
+// ---- heap ----
+
+constexpr size_t kLarge = 128 * 1024;
+
+// Blocks that glibc takes from the kernel one by one, more than before, after one of `size` bytes.
+size_t MappedBlocks(size_t size) {
+  const size_t before = mallinfo2().hblks;
+  void* const block = std::malloc(size);
+  const size_t mapped = mallinfo2().hblks - before;
+  std::free(block);
+  return mapped;
+}
+
+size_t Arenas() {
+  char* text = nullptr;
+  size_t size = 0;
+  FILE* const stream = open_memstream(&text, &size);
+  malloc_info(0, stream);
+  std::fclose(stream);
+  size_t arenas = 0;
+  for (const char* at = text; (at = std::strstr(at, "<heap nr=")) != nullptr; ++at) ++arenas;
+  std::free(text);
+  return arenas;
+}
+
+TEST(HeapTest, KeptSmallGivesEveryLargeBlockBack) {
+  if (kBuiltWithASanitizer) return;  // which has a heap of its own
+  EXPECT_THAT(InChild([]() -> std::string {
+                // Once one is freed, glibc raises its limit to its size.
+                MappedBlocks(16 * kLarge);
+                KeepHeapSmall();
+                if (MappedBlocks(32 * kLarge) != 1) return "a large block";
+                // malloc adds 8 bytes and rounds up to 16.
+                if (MappedBlocks(kLarge - 8) != 1) return "the smallest large block";
+                return MappedBlocks(kLarge - 24) == 0 ? "" : "the largest small block";
+              }),
+              IsEmpty());
+}
+
+TEST(HeapTest, KeptSmallIsOneForAllThreads) {
+  if (kBuiltWithASanitizer) return;
+  EXPECT_THAT(InChild([]() -> std::string {
+                KeepHeapSmall();
+                for (int i = 0; i < 4; ++i) {
+                  std::thread([] { std::free(std::malloc(100)); }).join();
+                }
+                return Arenas() == 1 ? "" : absl::StrCat(Arenas(), " arenas");
+              }),
+              IsEmpty());
+}
+
+TEST(HeapTest, GivesFreePagesBackFromTheMiddle) {
+  if (kBuiltWithASanitizer) return;
+  EXPECT_THAT(InChild([]() -> std::string {
+                constexpr size_t kBlocks = 4096;
+                std::vector<std::unique_ptr<std::string>> blocks;
+                for (size_t i = 0; i < kBlocks; ++i) {
+                  blocks.push_back(std::make_unique<std::string>(16 * 1024, 'x'));
+                }
+                const double full = ReadProcessUsage()->resident_bytes;
+                blocks.erase(blocks.begin(), blocks.end() - 1);
+                GiveBackFreePages();
+                const double given = full - ReadProcessUsage()->resident_bytes;
+                return given > 48 * 1024 * 1024 ? "" : absl::StrCat("only ", given, " bytes");
+              }),
+              IsEmpty());
+}
+
+// ---- usage ----
+
+// Fields 3 (state) to 24 (rss) of proc_pid_stat(5).
+constexpr char kFields[] = "S 1 2 3 4 5 6 7 8 9 10 250 150 13 14 15 16 17 18 300 20 7";
+
+struct UsageRow {
+  std::string name;
+  std::string stat;    // of the process
+  std::string system;  // /proc/stat
+  bool lists_fds = true;
+  bool is_known = false;
+};
+
+const UsageRow kUsageRows[] = {
+    {.name = "everything",
+     .stat = absl::StrCat("12 (sync) ", kFields, " 22 23\n"),
+     .system = "cpu 1 2\nbtime 1000\nctxt 5\n",
+     .is_known = true},
+    {.name = "a command that looks like the end of a command",
+     .stat = absl::StrCat("12 (a) S 1 (b) ", kFields, "\n"),
+     .system = "btime 1000\nbtime 2000\n",
+     .is_known = true},
+    {.name = "no command", .stat = kFields, .system = "btime 1000\n"},
+    {.name = "too few fields",
+     .stat = "12 (sync) S 1 2 3 4 5 6 7 8 9 10 250 150 13 14 15 16 17 18 300 20",
+     .system = "btime 1000\n"},
+    {.name = "a field that is no number",
+     .stat = "12 (sync) S 1 2 3 4 5 6 7 8 9 10 250 150 13 x 15 16 17 18 300 20 7",
+     .system = "btime 1000\n"},
+    {.name = "no system", .stat = absl::StrCat("12 (sync) ", kFields), .system = ""},
+    {.name = "no time of boot", .stat = absl::StrCat("12 (sync) ", kFields), .system = "btime x\n"},
+    {.name = "no descriptors",
+     .stat = absl::StrCat("12 (sync) ", kFields),
+     .system = "btime 1000\n",
+     .lists_fds = false},
+};
+
+TEST(ProcessUsageTest, IsReadFromProcOrNotAtAll) {
+  const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
+  const auto page = static_cast<double>(sysconf(_SC_PAGESIZE));
+  for (const UsageRow& row : kUsageRows) {
+    SCOPED_TRACE(row.name);
+    const TemporaryTree proc;
+    proc.Write("self/stat", row.stat);
+    proc.Write("stat", row.system);
+    if (row.lists_fds) {
+      for (const char* fd : {"0", "1", "2", "17"}) proc.Write(absl::StrCat("self/fd/", fd), "");
+    }
+    const std::optional<ProcessUsage> usage = ReadProcessUsage(proc.root());
+    ASSERT_EQ(usage.has_value(), row.is_known);
+    if (!usage.has_value()) continue;
+    EXPECT_DOUBLE_EQ(usage->start_time_seconds, 1000 + 300 / ticks);
+    EXPECT_DOUBLE_EQ(usage->cpu_seconds, 400 / ticks);
+    EXPECT_DOUBLE_EQ(usage->resident_bytes, 7 * page);
+    EXPECT_DOUBLE_EQ(usage->open_fds, 3) << "without the one that lists them";
+  }
+}
+
+// ---- passed sockets ----
+
+struct PassedRow {
+  std::string name;
+  std::string count;  // $LISTEN_FDS
+  bool to_another_process = false;
+  size_t taken = 0;
+};
+
+TEST(PassedSocketsTest, AreTakenOnceAndWithTheirNumbers) {
+  // So that 3 and 4 are none that the child needs.
+  const OwnedFd low(dup(0));
+  const OwnedFd next(dup(0));
+  for (const PassedRow& row :
+       {PassedRow{.name = "two", .count = "2", .taken = 2}, PassedRow{.name = "none", .count = "0"},
+        PassedRow{.name = "no number", .count = "many"},
+        PassedRow{.name = "another's", .count = "2", .to_another_process = true}}) {
+    EXPECT_THAT(InChild([&row]() -> std::string {
+                  dup2(0, 3);
+                  dup2(0, 4);
+                  const int owner = row.to_another_process ? getppid() : getpid();
+                  setenv("LISTEN_PID", std::to_string(owner).c_str(), 1);
+                  setenv("LISTEN_FDS", row.count.c_str(), 1);
+                  const std::vector<OwnedFd> sockets = TakePassedSockets();
+                  if (sockets.size() != row.taken) return absl::StrCat(sockets.size(), " taken");
+                  for (size_t i = 0; i < sockets.size(); ++i) {
+                    if (sockets[i].get() != static_cast<int>(i) + 3) return "another number";
+                    if (fcntl(sockets[i].get(), F_GETFD) != FD_CLOEXEC) return "programs get it";
+                  }
+                  if (getenv("LISTEN_FDS") != nullptr) return "the variable is still set";
+                  return TakePassedSockets().empty() ? "" : "taken twice";
+                }),
+                IsEmpty())
+        << row.name;
+  }
+}
+
+}  // namespace
+}  // namespace kipt::agent

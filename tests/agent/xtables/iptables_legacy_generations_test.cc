@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The backend of iptables-legacy: which reads a transaction may be made from, and that both
+// families are worked on at the same time.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "agent/xtables/iptables_legacy_backend.h"
+#include "tests/agent/xtables/iptables_legacy_fixture.h"
+#include "tests/support/failing_call.h"
+#include "tests/support/fake_command_runner.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::testing {
+namespace {
+
+using netlink::ChainId;
+using netlink::CreateChain;
+using netlink::Family;
+using netlink::Table;
+using netlink::Transaction;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+const ChainId kUser{Family::kIPv4, Table::kFilter, "USER"};
+constexpr char kNat[] = "*nat\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n";
+constexpr char kFilter[] = "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n";
+constexpr char kFilterWithUser[] = "*filter\n:INPUT ACCEPT [0:0]\n:USER - [0:0]\nCOMMIT\n";
+
+using LegacyGenerationsTest = LegacyFixture;
+
+TEST_F(LegacyGenerationsTest, OnlyTheLastSixteenContentsAreKept) {
+  auto backend = Open("1.8.9");
+  std::vector<uint32_t> generations;
+  for (int i = 0; i < 17; ++i) {
+    Saves("iptables", absl::StrCat("*filter\n:INPUT ACCEPT [0:0]\n:C", i, " - [0:0]\nCOMMIT\n"));
+    generations.push_back(Read(*backend, {kUser}).generation);
+  }
+  const auto apply = [&](uint32_t generation) {
+    return backend->Apply({.generation = generation, .operations = {CreateChain{kUser}}});
+  };
+  EXPECT_THAT(apply(generations[0]),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("was not read recently")));
+  EXPECT_THAT(apply(generations[1]),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("have changed since")));
+}
+
+// It was planned from both tables.
+TEST_F(LegacyGenerationsTest, AfterAWriteTheSameReadIsNoBasisForAnotherTable) {
+  auto backend = Open("1.8.9");
+  Saves("iptables", absl::StrCat(kNat, kFilter));
+  const uint32_t generation = Read(*backend, {kUser}).generation;
+  EXPECT_THAT(backend->Apply({.generation = generation, .operations = {CreateChain{kUser}}}),
+              IsOk());
+  Saves("iptables", absl::StrCat(kNat, kFilterWithUser));
+  const ChainId in_nat{Family::kIPv4, Table::kNat, "USER"};
+  EXPECT_THAT(backend->Apply({.generation = generation, .operations = {CreateChain{in_nat}}}),
+              StatusIs(absl::StatusCode::kAborted));
+}
+
+TEST_F(LegacyGenerationsTest, NothingIsRunWhereTheChainIsThereAlready) {
+  auto backend = Open("1.8.9");
+  Saves("iptables", kFilterWithUser);
+  EXPECT_THAT(backend->Apply(CreateUser(*backend)), IsOk());
+  EXPECT_THAT(runner_.RequestsOf(Program("iptables", "restore")), IsEmpty());
+}
+
+TEST_F(LegacyGenerationsTest, ATableThatIsPrintedTwiceIsNotRead) {
+  auto backend = Open("1.8.9");
+  Saves("iptables", absl::StrCat(kFilter, kFilterWithUser));
+  const auto twice = StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("second time"));
+  EXPECT_THAT(backend->Read({{.chain = kUser}}).status(), twice);
+  EXPECT_THAT(backend->TakeSurvey(nullptr).status(), twice);
+}
+
+TEST_F(LegacyGenerationsTest, TheChainsOnTheWayAreReadHoweverFarTheyAre) {
+  auto backend = Open("1.8.9");
+  Saves("iptables",
+        "*filter\n:INPUT ACCEPT [0:0]\n:A - [0:0]\n:B - [0:0]\n:USER - [0:0]\n"
+        "-A INPUT -j A\n-A INPUT -j USER\n-A A -j B\n-A B -j DROP\nCOMMIT\n");
+  const ChainId input{Family::kIPv4, Table::kFilter, "INPUT"};
+  const auto snapshot = backend->Read({{.chain = input, .follow = true}, {.chain = kUser}});
+  ASSERT_THAT(snapshot, IsOk());
+  for (const char* name : {"A", "B"}) {
+    const auto* chain = snapshot->Find({Family::kIPv4, Table::kFilter, name});
+    ASSERT_NE(chain, nullptr) << name;
+    EXPECT_THAT(chain->rules, SizeIs(1)) << name;
+  }
+}
+
+TEST_F(LegacyGenerationsTest, WithoutProgramsThereIsNoBackend) {
+  EXPECT_THAT(agent::NewIptablesLegacyBackend(&runner_, Options()).status(), Not(IsOk()));
+}
+
+// Answers a save when both families' have begun.
+class MeetingRunner : public agent::CommandRunner {
+ public:
+  explicit MeetingRunner(agent::CommandRunner& runner) : runner_(runner) {}
+
+  absl::StatusOr<agent::CommandResult> Run(const agent::CommandRequest& request) override {
+    if (absl::EndsWith(request.program, "-save")) {
+      std::unique_lock<std::mutex> lock(mutex_);
+      ++begun_;
+      met_.notify_all();
+      if (!met_.wait_for(lock, std::chrono::seconds(20), [this] { return begun_ >= 2; })) {
+        return absl::DeadlineExceededError("the other family waits for this one");
+      }
+    }
+    return runner_.Run(request);
+  }
+
+ private:
+  agent::CommandRunner& runner_;
+  std::mutex mutex_;
+  std::condition_variable met_;
+  int begun_ = 0;
+};
+
+TEST_F(LegacyGenerationsTest, BothFamiliesAreReadAtTheSameTime) {
+  Open("1.8.9");
+  Saves("iptables", kFilter);
+  Saves("ip6tables", kFilter);
+  MeetingRunner meeting(runner_);
+  const auto backend = agent::NewIptablesLegacyBackend(&meeting, Options());
+  ASSERT_THAT(backend, IsOk());
+  EXPECT_THAT((*backend)->Read({}), IsOk());
+}
+
+TEST_F(LegacyGenerationsTest, BothFamiliesAreReadWhereNoThreadCanBeMade) {
+  // sizeof(clone_args) of the kernel that glibc was built for.
+  const FailingCall no_thread = {.number = SYS_clone3, .argument = 1, .value = 88, .error = EAGAIN};
+  auto backend = Open("1.8.9");
+  Saves("iptables", kFilter);
+  Saves("ip6tables", kFilter);
+  WithFailingCall(no_thread, [&] { EXPECT_THAT(backend->Read({}), IsOk()); });
+  EXPECT_THAT(runner_.RequestsOf(Program("ip6tables", "save")), SizeIs(1));
+}
+
+}  // namespace
+}  // namespace kipt::testing
