@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "agent/config/load_config.h"
+#include "agent/endpoints/conntrack.h"
 #include "agent/endpoints/endpoints.h"
 #include "agent/endpoints/http_server.h"
 #include "agent/endpoints/metrics.h"
@@ -63,6 +64,7 @@ class Daemon {
     if (!status.ok()) return status;
     ServeConfined();
     WatchConfig();
+    WatchConntrack();
     const absl::StatusOr<int> code = loop_->Run();
     service_manager_.Stopping();
     if (!code.ok()) return code.status();
@@ -156,6 +158,25 @@ class Daemon {
     LOG(WARNING) << path << " is not watched; only SIGHUP reloads it: " << status.message();
   }
 
+  void WatchConntrack() {
+    const auto warn = [](const absl::Status& status) {
+      LOG(WARNING) << "Who fills connection tracking is not known: " << status.message();
+    };
+    const absl::Status status = Store(
+        ConntrackWatch::Start(
+            *loop_, {.report = [this](const auto& report) { OnFull(report); }, .failure = warn}),
+        conntrack_watch_);
+    if (!status.ok()) warn(status);
+  }
+
+  void OnFull(const ConntrackReport& report) {
+    const std::string text = ToString(report);
+    LOG(WARNING) << "Nearly full: " << text;
+    conntrack_report_ = absl::StrCat(
+        absl::FormatTime(absl::RFC3339_sec, report.time, absl::UTCTimeZone()), ": ", text);
+    Publish(agent_->state());
+  }
+
   absl::Status Keep(absl::StatusOr<std::unique_ptr<EventSource>> source) {
     return Store(std::move(source), loop_sources_.emplace_back());
   }
@@ -234,6 +255,7 @@ class Daemon {
   void Publish(AgentState state) {
     state.config_problem = config_problem_;
     state.listen_problem = served_->problem();
+    state.conntrack_report = conntrack_report_;
     std::string status_line = StatusLine(state);
     if (status_line != status_line_) {
       status_line_ = std::move(status_line);
@@ -253,6 +275,7 @@ class Daemon {
   ServiceManager service_manager_;
 
   std::string config_problem_;
+  std::string conntrack_report_;
   // As last reported.
   std::string watching_;
   std::string status_line_;
@@ -264,6 +287,7 @@ class Daemon {
   // The latest time for a reload. InfiniteFuture: none is due.
   SteadyTime reload_due_ = SteadyTime::InfiniteFuture();
   std::vector<std::unique_ptr<EventSource>> loop_sources_;
+  std::unique_ptr<ConntrackWatch> conntrack_watch_;
   std::unique_ptr<HostedAgent> agent_;
   std::unique_ptr<Endpoints> endpoints_;
   // Last, so that its threads end first.

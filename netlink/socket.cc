@@ -12,7 +12,6 @@
 #include <cstring>
 #include <optional>
 
-#include "absl/container/inlined_vector.h"
 #include "netlink/kernel_error.h"
 #include "netlink/nf_tables.h"
 
@@ -23,7 +22,6 @@ constexpr int kReceiveBufferBytes = 1 << 20;
 constexpr size_t kDatagramBytes = size_t{64} << 10;
 // A check of our own chains takes less; the rules of a whole node take half a megabyte.
 constexpr size_t kUsualAnswerBytes = size_t{128} << 10;
-constexpr size_t kUsuallyAskedAtOnce = 64;
 constexpr char kReceiving[] = "receiving over netlink";
 constexpr timeval kAnswerTimeout = {.tv_sec = 5, .tv_usec = 0};
 
@@ -192,6 +190,8 @@ absl::StatusOr<std::unique_ptr<Socket>> Socket::Open(int protocol) {
   return std::unique_ptr<Socket>(new Socket(std::move(socket), *std::move(receiver)));
 }
 
+int Socket::fd() const { return mnl_socket_get_fd(socket_.get()); }
+
 uint32_t Socket::port_id() const { return mnl_socket_get_portid(socket_.get()); }
 
 uint32_t Socket::ReserveSequences(uint32_t count) {
@@ -214,45 +214,60 @@ absl::Status Socket::Send(WireBytes bytes) {
   return absl::OkStatus();
 }
 
+absl::Status Socket::Begin(const Messages& requests) {
+  asked_ = {.first = requests.first(),
+            .ended = absl::InlinedVector<bool, kUsuallyAskedAtOnce>(requests.count(), false),
+            .left = requests.count()};
+  return Send(requests.bytes());
+}
+
+void Socket::Asked::End(uint32_t sequence) {
+  if (!std::exchange(ended[sequence - first], true)) --left;
+}
+
+void Socket::Asked::Take(const nlmsghdr* message, const std::function<void(const Reply&)>& handle) {
+  if (ended[message->nlmsg_seq - first]) return;
+  interrupted = interrupted || (message->nlmsg_flags & NLM_F_DUMP_INTR) != 0;
+  const bool is_error = message->nlmsg_type == NLMSG_ERROR;
+  if (is_error || message->nlmsg_type == NLMSG_DONE) {
+    const int error = is_error ? ParseError(message).error_number : DoneError(message);
+    if (error != 0) handle(Reply{.sequence = message->nlmsg_seq, .error_number = error});
+    End(message->nlmsg_seq);
+  } else if (message->nlmsg_type >= NLMSG_MIN_TYPE) {
+    handle(Reply{.sequence = message->nlmsg_seq, .message = message});
+    if ((message->nlmsg_flags & NLM_F_MULTI) == 0) End(message->nlmsg_seq);
+  }
+}
+
+absl::StatusOr<size_t> Socket::TakeArrived(int flags,
+                                           const std::function<void(const Reply&)>& handle) {
+  const auto datagrams = receiver_.Receive(*socket_, flags, kReceiving);
+  if (!datagrams.ok()) return datagrams.status();
+  for (const Datagram& datagram : *datagrams) {
+    asked_.received += datagram.bytes.size();
+    absl::Status status =
+        ForEachMessage(datagram, asked_.first, static_cast<uint32_t>(asked_.ended.size()),
+                       [&](const nlmsghdr* message) { asked_.Take(message, handle); });
+    if (!status.ok()) return status;
+  }
+  return datagrams->size();
+}
+
+absl::StatusOr<bool> Socket::Continue(const std::function<void(const Reply&)>& handle) {
+  if (absl::Status status = TakeArrived(MSG_DONTWAIT, handle).status(); !status.ok()) return status;
+  return asked_.left == 0;
+}
+
 absl::Status Socket::Ask(const Messages& requests,
                          const std::function<void(const Reply&)>& handle) {
-  if (absl::Status sent = Send(requests.bytes()); !sent.ok()) return sent;
-  const uint32_t first = requests.first();
-  const uint32_t count = requests.count();
-  // By request, so that an answer that comes twice counts once.
-  absl::InlinedVector<bool, kUsuallyAskedAtOnce> ended(count, false);
-  uint32_t left = count;
-  bool interrupted = false;
-  const auto end = [&](uint32_t sequence) {
-    if (!std::exchange(ended[sequence - first], true)) --left;
-  };
-  const auto take = [&](const nlmsghdr* message) {
-    if (ended[message->nlmsg_seq - first]) return;
-    interrupted = interrupted || (message->nlmsg_flags & NLM_F_DUMP_INTR) != 0;
-    const bool is_error = message->nlmsg_type == NLMSG_ERROR;
-    if (is_error || message->nlmsg_type == NLMSG_DONE) {
-      const int error = is_error ? ParseError(message).error_number : DoneError(message);
-      if (error != 0) handle(Reply{.sequence = message->nlmsg_seq, .error_number = error});
-      end(message->nlmsg_seq);
-    } else if (message->nlmsg_type >= NLMSG_MIN_TYPE) {
-      handle(Reply{.sequence = message->nlmsg_seq, .message = message});
-      if ((message->nlmsg_flags & NLM_F_MULTI) == 0) end(message->nlmsg_seq);
-    }
-  };
-  size_t received = 0;
-  while (left > 0) {
-    const auto datagrams = receiver_.Receive(*socket_, MSG_WAITFORONE, kReceiving);
+  if (absl::Status sent = Begin(requests); !sent.ok()) return sent;
+  while (asked_.left > 0) {
+    const absl::StatusOr<size_t> datagrams = TakeArrived(MSG_WAITFORONE, handle);
     if (!datagrams.ok()) return datagrams.status();
-    if (datagrams->empty()) return KernelError(ETIMEDOUT, "waiting for an answer of the kernel");
-    for (const Datagram& datagram : *datagrams) {
-      received += datagram.bytes.size();
-      if (absl::Status status = ForEachMessage(datagram, first, count, take); !status.ok()) {
-        return status;
-      }
-    }
+    if (*datagrams == 0) return KernelError(ETIMEDOUT, "waiting for an answer of the kernel");
   }
-  if (received > kUsualAnswerBytes) receiver_.Clear();
-  if (interrupted) return absl::AbortedError("the rules changed while they were dumped");
+  if (asked_.received > kUsualAnswerBytes) receiver_.Clear();
+  if (asked_.interrupted) return absl::AbortedError("the rules changed while they were dumped");
   return absl::OkStatus();
 }
 

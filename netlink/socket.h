@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -115,6 +116,13 @@ class Socket {
   // seen is worth nothing.
   absl::Status Ask(const Messages& requests, const std::function<void(const Reply&)>& handle);
 
+  // Ask in pieces that do not wait, for a dump of many megabytes: Begin sends, and Continue hands
+  // over what has arrived, sixteen datagrams at most; true when each request is answered. Until
+  // then fd() becomes readable again. A dump that a commit interrupted is no error.
+  absl::Status Begin(const Messages& requests);
+  absl::StatusOr<bool> Continue(const std::function<void(const Reply&)>& handle);
+  int fd() const;
+
   // The kernel processes a batch inside sendmsg(2), so all its errors are in the queue afterwards.
   // None means committed.
   absl::StatusOr<std::vector<BatchError>> SendBatch(const Messages& batch);
@@ -123,11 +131,29 @@ class Socket {
   Socket(MnlSocketPtr socket, Receiver receiver)
       : socket_(std::move(socket)), receiver_(std::move(receiver)) {}
 
+  static constexpr size_t kUsuallyAskedAtOnce = 64;
+
+  // What was asked last, and how much of it is answered.
+  struct Asked {
+    uint32_t first = 0;
+    // By request, so that an answer that comes twice counts once.
+    absl::InlinedVector<bool, kUsuallyAskedAtOnce> ended = {};
+    uint32_t left = 0;
+    bool interrupted = false;
+    size_t received = 0;  // bytes
+
+    void End(uint32_t sequence);
+    void Take(const nlmsghdr* message, const std::function<void(const Reply&)>& handle);
+  };
+
   absl::Status Send(WireBytes bytes);
+  // How many datagrams; `flags` are recvmmsg(2)'s.
+  absl::StatusOr<size_t> TakeArrived(int flags, const std::function<void(const Reply&)>& handle);
 
   MnlSocketPtr socket_;
   Receiver receiver_;
   uint32_t next_sequence_ = 1;
+  Asked asked_;
 };
 
 }  // namespace kipt::netlink

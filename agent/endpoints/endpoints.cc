@@ -2,6 +2,7 @@
 #include "agent/endpoints/endpoints.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "agent/config/settings.h"
 #include "agent/config/value_texts.h"
+#include "agent/endpoints/conntrack.h"
 #include "agent/endpoints/metrics.h"
 #include "agent/report/report.h"
 #include "featuregates/go_text.h"
@@ -137,7 +139,16 @@ void AppendStale(const AgentState& state, std::string& out) {
   }
 }
 
-std::string StatuszText(const AgentState& state, absl::string_view version, absl::Time now) {
+void AppendConntrack(const AgentState& state, const std::optional<ConntrackCounters>& counters,
+                     std::string& out) {
+  if (!counters) return;
+  absl::StrAppend(&out, "\nConnection tracking: ", counters->entries, " of ", counters->limit,
+                  " entries\n");
+  if (!state.conntrack_report.empty()) AppendLine(out, "  ", state.conntrack_report);
+}
+
+std::string StatuszText(const AgentState& state, absl::string_view version, absl::Time now,
+                        const std::optional<ConntrackCounters>& conntrack) {
   std::string out = absl::StrCat(
       "kube-iptables-agent statusz\n", kForPeople, "Started: ", TimeText(state.started),
       "\nUp: ", UpText(now - state.started), "\nVersion: ", version,
@@ -158,6 +169,7 @@ std::string StatuszText(const AgentState& state, absl::string_view version, absl
   AppendFindings(state, out);
   AppendFights(state, out);
   AppendStale(state, out);
+  AppendConntrack(state, conntrack, out);
   absl::StrAppend(&out, "\nIncidents: ", state.incidents, "\n");
   for (const std::string& incident : state.recent_incidents) AppendLine(out, "  ", incident);
   return out;
@@ -244,7 +256,7 @@ HttpReply Endpoints::Inspect(const HttpRequest& request) const {
     // A copy, so that Publish need not wait while it is formatted.
     const AgentState state = state_;
     lock.unlock();
-    return {.body = StatuszText(state, setup_.version, setup_.now())};
+    return {.body = StatuszText(state, setup_.version, setup_.now(), setup_.conntrack())};
   }
   if (request.path == "/flagz") return {.body = FlagzText(setup_.flags)};
   if (request.path == "/configz") {

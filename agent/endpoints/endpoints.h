@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@
 #include "absl/time/time.h"
 #include "agent/config/command_line.h"
 #include "agent/config/config.h"
+#include "agent/endpoints/conntrack.h"
 #include "agent/endpoints/http_server.h"
 #include "agent/loop/clock.h"
 #include "agent/loop/events.h"
@@ -42,6 +44,7 @@ class Endpoints {
     // The time of day, for people; and the steady time. Tests give their own.
     std::function<absl::Time()> now = absl::Now;
     std::function<SteadyTime()> steady_now = SteadyNow;
+    std::function<std::optional<ConntrackCounters>()> conntrack = [] { return ReadConntrack(); };
   };
 
   Endpoints(Setup setup, AgentState state);

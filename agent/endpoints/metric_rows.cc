@@ -35,6 +35,8 @@ void Set(Series& series, const T& value) {
     Set(series, value == absl::InfinitePast() ? absl::ZeroDuration() : value - absl::UnixEpoch());
   } else if constexpr (std::is_arithmetic_v<T>) {
     series[{}] = static_cast<double>(value);
+  } else if constexpr (std::is_same_v<T, std::optional<uint64_t>>) {
+    if (value) Set(series, *value);
   } else {
     series[{}] = static_cast<double>(value.size());
   }
@@ -315,6 +317,18 @@ constexpr MetricRow kRows[] = {
      DeprecatedFlags},
     {"kubernetes_feature_enabled", "Whether a feature gate is enabled, by its name and stage.",
      kGauge, kConfig, FeatureGates},
+
+    // Connection tracking.
+    {"conntrack_entries", "Entries of connection tracking in the network namespace.", kGauge,
+     kScrape, Field<&Facts::conntrack, &ConntrackCounters::entries>},
+    {"conntrack_limit", "The most entries that there can be (nf_conntrack_max).", kGauge, kScrape,
+     Field<&Facts::conntrack, &ConntrackCounters::limit>},
+    {"conntrack_dropped_total",
+     "Packets that the kernel dropped because connection tracking was full or out of memory.",
+     kTotal, kScrape, Field<&Facts::conntrack, &ConntrackCounters::dropped>},
+    {"conntrack_early_dropped_total",
+     "Entries that the kernel removed before their time, because connection tracking was full.",
+     kTotal, kScrape, Field<&Facts::conntrack, &ConntrackCounters::early_dropped>},
 
     // The process.
     {"process_start_time_seconds", "Start time of the process since the epoch in seconds.", kGauge,

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "agent/config/config.h"
+#include "agent/endpoints/conntrack.h"
 #include "agent/loop/events.h"
 #include "agent/loop/round.h"
 #include "agent/process/own_process.h"
@@ -30,7 +31,8 @@ struct MetricFacts {
   const Round* round = nullptr;
   const AgentState* state = nullptr;
   absl::Duration lock_wait = {};
-  const ProcessUsage* usage = nullptr;  // null where /proc cannot be read
+  const ProcessUsage* usage = nullptr;           // null where /proc cannot be read
+  const ConntrackCounters* conntrack = nullptr;  // null where the kernel tracks no connections
 };
 
 enum class MetricKind {

@@ -92,7 +92,9 @@ void Metrics::LockWaited(absl::Duration wait) {
 
 std::string Metrics::Serialize() const {
   const std::optional<ProcessUsage> usage = ReadProcessUsage();
-  impl_->Read({MetricMoment::kScrape}, {.usage = usage ? &*usage : nullptr});
+  const std::optional<ConntrackCounters> conntrack = ReadConntrack();
+  impl_->Read({MetricMoment::kScrape},
+              {.usage = usage ? &*usage : nullptr, .conntrack = conntrack ? &*conntrack : nullptr});
   std::vector<prometheus::MetricFamily> families;
   std::unique_lock<std::mutex> lock(impl_->mutex);
   for (const auto& [name, metric] : impl_->metrics) {

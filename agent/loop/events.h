@@ -207,6 +207,9 @@ struct AgentState {
   // program fills these in.
   std::string config_problem;
   std::string listen_problem;
+  // Who held the entries of connection tracking when it was last nearly full, with the time. The
+  // program fills it in.
+  std::string conntrack_report;
   // Why the agent must be restarted, or empty.
   std::string must_restart;
 

@@ -96,8 +96,12 @@ class EndpointsTest : public ::testing::Test {
       return time_.now;
     };
     setup.steady_now = [this] { return time_.steady; };
+    setup.conntrack = [this] { return conntrack_; };
     return std::make_unique<Endpoints>(std::move(setup), std::move(state));
   }
+
+  // What /proc tells; nothing where nothing is tracked.
+  std::optional<ConntrackCounters> conntrack_;
 
   Time time_;
   // Called while /statusz is formatted.
@@ -408,6 +412,17 @@ TEST_F(EndpointsTest, StatuszTellsWhatGoesOn) {
   EXPECT_THAT(body, HasSubstr("  ip filter INPUT: -A INPUT -j KUBE-FIREWALL undone 12 times since "
                               "2026-01-31T23:59:58Z, next repair after 400ms; by nft"));
   EXPECT_THAT(body, Not(HasSubstr("secret"))) << "any local user may ask";
+}
+
+TEST_F(EndpointsTest, StatuszTellsHowFullConnectionTrackingIsAndWhoFilledIt) {
+  conntrack_ = ConntrackCounters{.entries = 240000, .limit = 262144};
+  AgentState state = Fine();
+  EXPECT_THAT(Make(state)->Inspect({"/statusz"}).body,
+              HasSubstr("\nConnection tracking: 240000 of 262144 entries\n\nIncidents"));
+  state.conntrack_report = "then: 192.0.2.1";
+  EXPECT_THAT(
+      Make(state)->Inspect({"/statusz"}).body,
+      HasSubstr("\nConnection tracking: 240000 of 262144 entries\n  then: 192.0.2.1\n\nInc"));
 }
 
 TEST_F(EndpointsTest, StatuszIsShortWhereNothingIsWrong) {
