@@ -266,9 +266,9 @@ void AuditMarks(const netlink::Survey& survey, const std::vector<FamilyAudit>& f
               .family = table.family,
               .owner = owner,
               .message = absl::StrCat(
-                  "rules ",
-                  owner == Owner::kUnknown ? "" : absl::StrCat("of ", OwnerName(owner), ", "),
-                  "of table ", table.name)};
+                  "rules of ",
+                  owner == Owner::kUnknown ? "" : absl::StrCat(OwnerName(owner), " in "), "table ",
+                  table.name)};
           sets ? TellSetter(set, masquerade, ours, proxy, options.mode, finding)
                : TellTester(tested, ours, finding);
           findings.AddRule(std::move(finding), Audited(table, name, rule),

@@ -126,7 +126,7 @@ TEST_F(AgentTest, AuditNamesWgQuickAsTheProgramThatSetsOurMarkBits) {
   ASSERT_THAT(rules, IsOk());
   const ProgramResult audit = Agent({"audit"});
   EXPECT_EQ(audit.exit_code, kExitDifferences);
-  EXPECT_THAT(audit.out, HasSubstr("rules of wg-quick, of table wg-quick-wg0 may set any mark"))
+  EXPECT_THAT(audit.out, HasSubstr("rules of wg-quick in table wg-quick-wg0 may set any mark"))
       << audit;
   const Json report = Json::parse(Agent({"audit", "--output=json"}).out, nullptr, false);
   bool found = false;
