@@ -172,6 +172,9 @@ constexpr Need kNeeds[] = {
     {kIpvs, "", "1.42", "set hash:ip,port,ip", "hairpin, source ranges"},
     {kIpvs, "", "1.42", "set hash:ip,port,net", "source ranges"},
     {kIpvs, "", "1.42", "set bitmap:port", "node ports"},
+    {kIpvs, "", "1.42", "set hash:ip", "KUBE-IPVS-IPS, which 1.28 has"},
+    {kIpvs, "", "1.42", "target REJECT, IPv4", "services' addresses, on other ports"},
+    {kIpvs, "", "1.42", "target REJECT, IPv6", "services' addresses, on other ports"},
     {kIpvs, "", "1.42", "match comment", "every rule"},
     {kIpvs, "", "1.42", "match conntrack", "KUBE-FORWARD"},
     {kIpvs, "", "1.42", "match addrtype", "node ports"},
@@ -240,10 +243,11 @@ bool IsRegistered(const KernelPaths& paths, const Feature& feature) {
   absl::string_view name = feature.name.substr(0, feature.name.find(','));
   const bool match = absl::ConsumePrefix(&name, "match ");
   if (!match && !absl::ConsumePrefix(&name, "target ")) return false;
-  const auto text =
-      ReadFile(absl::StrCat(paths.proc, "/thread-self/net/", feature.family == k6 ? "ip6" : "ip",
-                            "_tables_", match ? "matches" : "targets"));
-  const std::vector<absl::string_view> lines = absl::StrSplit(text.value_or(""), '\n');
+  const std::string path =
+      absl::StrCat(paths.proc, "/thread-self/net/", feature.family == k6 ? "ip6" : "ip", "_tables_",
+                   match ? "matches" : "targets");
+  const std::string text = ReadFile(path).value_or("");
+  const std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
   return absl::c_linear_search(lines, name);
 }
 
