@@ -88,8 +88,11 @@ TEST_P(KnownOwnersTest, ANameIsNoReasonToDeleteOrChangeAnything) {
   for (const IpFamily family : kBothFamilies) {
     // What kubelet left, so that there is something to retire.
     Kubelet(KubeletForm::k1_24, Of(family));
-    std::string text = "*filter\n";
-    for (const std::string& chain : Imitations()) absl::StrAppend(&text, ":", chain, " - [0:0]\n");
+    // With a rule in filter, and empty in mangle.
+    std::string chains;
+    for (const std::string& chain : Imitations())
+      absl::StrAppend(&chains, ":", chain, " - [0:0]\n");
+    std::string text = absl::StrCat("*mangle\n", chains, "COMMIT\n*filter\n", chains);
     for (const std::string& chain : Imitations()) {
       absl::StrAppend(&text, "-A ", chain, " -p tcp -m tcp --dport 7 -j DROP\n");
     }
@@ -109,6 +112,7 @@ TEST_P(KnownOwnersTest, ANameIsNoReasonToDeleteOrChangeAnything) {
     for (const std::string& chain : Imitations()) {
       EXPECT_EQ(after.Rules("filter", chain), before[family].Rules("filter", chain)) << chain;
       EXPECT_EQ(after.Rules("filter", chain).size(), 1U) << chain;
+      EXPECT_TRUE(after.HasChain("mangle", chain)) << chain;
     }
   }
 }
