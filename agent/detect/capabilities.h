@@ -48,7 +48,8 @@ inline constexpr absl::string_view kCapabilitySoftware =
     "all, iptables-nft, iptables-legacy, kubelet, kube-proxy-iptables, kube-proxy-ipvs, "
     "kube-proxy-nftables, portmap, portmap-nftables, kube-iptables-agent";
 
-// `only` is one of kCapabilitySoftware. Features of a family that is not in `families` are left out.
+// `only` is one of kCapabilitySoftware. Features of a family that is not in `families` are left
+// out.
 CapabilityReport ReadCapabilities(const KernelPaths& paths,
                                   absl::Span<const netlink::Family> families,
                                   absl::string_view only = "all");
