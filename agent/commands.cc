@@ -121,4 +121,13 @@ ExitCode RunDetect(absl::Span<const FamilyMode> modes, OutputFormat format, std:
   return absl::c_any_of(modes, unknown) ? kExitFailed : kExitOk;
 }
 
+ExitCode RunCapabilities(const CapabilityReport& report, OutputFormat format, std::ostream& out) {
+  out << (format == OutputFormat::kJson ? CapabilitiesJson : CapabilitiesText)(report);
+  const auto any = [&](ModuleState state) {
+    return absl::c_any_of(report.software, [&](const auto& one) { return one.state == state; });
+  };
+  if (any(ModuleState::kMissing)) return kExitDifferences;
+  return any(ModuleState::kUnknown) ? kExitFailed : kExitOk;
+}
+
 }  // namespace kipt::agent

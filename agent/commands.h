@@ -8,6 +8,7 @@
 
 #include "absl/types/span.h"
 #include "agent/config/command_line.h"
+#include "agent/detect/capabilities.h"
 #include "agent/detect/iptables_mode.h"
 #include "agent/loop/reconciler.h"
 #include "agent/node/node.h"
@@ -48,6 +49,10 @@ ExitCode RunRetire(const CommandInput& input);
 // Prints what was detected. kExitDifferences: a contradiction (FamilyMode), with or without a mode.
 // kExitFailed: a family's mode is unknown. "none" is kExitOk: either mode may be used.
 ExitCode RunDetect(absl::Span<const FamilyMode> modes, OutputFormat format, std::ostream& out);
+
+// Prints what the kernel can do. kExitDifferences: something that is needed is missing.
+// kExitFailed: else, whether something that is needed is there cannot be read.
+ExitCode RunCapabilities(const CapabilityReport& report, OutputFormat format, std::ostream& out);
 
 // Prints "Error: ..." in one line, and returns `code`.
 ExitCode Fail(const absl::Status& status, ExitCode code, std::ostream& err);

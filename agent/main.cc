@@ -29,6 +29,7 @@
 #include "agent/config/completion.h"
 #include "agent/config/load_config.h"
 #include "agent/daemon.h"
+#include "agent/detect/capabilities.h"
 #include "agent/detect/host_files.h"
 #include "agent/detect/mode_evidence.h"
 #include "agent/node/node.h"
@@ -262,7 +263,16 @@ ExitOrError Run(const CommandLine& command_line, const Config& config) {
   if (command == Command::kAudit) return RunAudit(flags, node);
   if (command == Command::kExplain) return RunExplain(command_line.argument, flags, node);
   if (command == Command::kDetect) {
-    if (absl::Status status = ConfineToReading({}, node.sources()); !status.ok()) return status;
+    // Without capabilities and sockets nothing can make the kernel load a module.
+    const bool files_only =
+        flags.capabilities && !absl::StartsWith(node.sources().host_root.directory, "/proc/");
+    absl::Status status = files_only ? ConfineToComputing() : ConfineToReading({}, node.sources());
+    if (!status.ok()) return status;
+    if (flags.capabilities) {
+      return RunCapabilities(
+          ReadCapabilities(node.sources().kernel, config.families, *flags.capabilities),
+          flags.output, std::cout);
+    }
     return RunDetect(
         DetectModes(config.families, config.iptables_mode, node.sources(), Thoroughness::kAll),
         flags.output, std::cout);

@@ -261,10 +261,14 @@ void AuditMarks(const netlink::Survey& survey, const std::vector<FamilyAudit>& f
         for (const bool sets : {true, false}) {
           const uint32_t bits = sets ? set : tested;
           if ((bits & ours) == 0) continue;
-          AuditFinding finding = {.iptables_mode = survey.mode,
-                                  .family = table.family,
-                                  .owner = owner,
-                                  .message = absl::StrCat("rules of table ", table.name)};
+          AuditFinding finding = {
+              .iptables_mode = survey.mode,
+              .family = table.family,
+              .owner = owner,
+              .message = absl::StrCat(
+                  "rules of ",
+                  owner == Owner::kUnknown ? "" : absl::StrCat(OwnerName(owner), " in "), "table ",
+                  table.name)};
           sets ? TellSetter(set, masquerade, ours, proxy, options.mode, finding)
                : TellTester(tested, ours, finding);
           findings.AddRule(std::move(finding), Audited(table, name, rule),

@@ -131,7 +131,7 @@ std::string ChainMeaning(absl::string_view table, absl::string_view chain, bool 
   }
   const Owner owner = OwnerOfChain({.family = "ip", .name = std::string(table)}, chain);
   if (owner == Owner::kUnknown) return "Not a Kubernetes chain, nor one of a known program.";
-  return absl::StrCat("A chain of ", OwnerName(owner),
+  return absl::StrCat("By its name a chain of ", OwnerName(owner),
                       IsKubernetes(owner) ? "." : ", not of Kubernetes.");
 }
 
@@ -145,7 +145,9 @@ std::string ChainMaker(const FamilyChains& chains, const KubeProxyFacts& proxy,
   if (owner == Owner::kKubeProxy || owner == Owner::kKubeProxyIpvs) {
     return proxy.KeepsMarkMasq() ? proxy_text : "kube-proxy, which no longer keeps it: a leftover";
   }
-  if (owner != Owner::kKubelet) return std::string(OwnerName(owner));
+  if (owner != Owner::kKubelet) {
+    return absl::StrCat(OwnerName(owner), owner == Owner::kUnknown ? "" : ", by its name");
+  }
   const bool kubelet = chains.HasAnywhere(kCanaryChain);
   const bool hint = chains.Has("mangle", kHintChain);
   std::string of_kubelet = absl::StrCat("kubelet", kubelet ? " (KUBE-KUBELET-CANARY exists)" : "",

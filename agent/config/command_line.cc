@@ -32,7 +32,8 @@ constexpr CommandRow kCommands[] = {
      "show who depends on the chains that the feature gate ends; exit status 2 on findings"},
     {"explain", "explain every rule that leads to a chain", "TABLE/CHAIN", "nat/KUBE-MARK-MASQ"},
     {"detect",
-     "show which iptables the node uses, and why; exit status 1 unknown, 2 contradictory"},
+     "show which iptables the node uses, and why, or what its kernel can do; exit status 1 "
+     "unknown, 2 contradictory"},
     {"gates", "list the feature gates of the emulated release"},
     {"completion", "print what a shell needs to complete this command line", "bash|zsh", "bash"},
     {"version", "show the version of this program"},
@@ -90,8 +91,8 @@ Tokens Tokenise(absl::Span<const std::string> arguments) {
       tokens.error.Update(UnknownFlag(arguments[i]));
     } else if (absl::ConsumePrefix(&rest, "=") || !rest.empty()) {
       tokens.values.emplace_back(setting, rest);
-    } else if (setting->is_bool()) {
-      tokens.values.emplace_back(setting, "true");
+    } else if (setting->stands_alone()) {
+      tokens.values.emplace_back(setting, setting->is_bool() ? "true" : setting->implied);
     } else if (++i < arguments.size()) {
       tokens.values.emplace_back(setting, arguments[i]);
     } else {

@@ -167,7 +167,7 @@ CompletionSpec AgentCompletion() {
   for (const Setting* setting : SettingsByFlag()) {
     CompletionFlag flag{.name = std::string(setting->flag),
                         .shorthand = setting->flag == "v" ? "v" : "",
-                        .is_bool = setting->is_bool(),
+                        .is_bool = setting->stands_alone(),
                         .type = std::string(setting->type),
                         .help = HelpWithDefault(*setting),
                         .values = ValuesOf(*setting)};

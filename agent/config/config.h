@@ -59,10 +59,11 @@ struct Flags {
   std::optional<std::string> hint_policy = {};
   std::optional<std::string> cni_conf_dir = {};
   // of one command each
-  bool yes = false;                           // retire
-  std::optional<std::string> allow = {};      // audit
-  bool all_netns = false;                     // audit
-  std::optional<std::string> from_file = {};  // explain
+  bool yes = false;                              // retire
+  std::optional<std::string> capabilities = {};  // detect
+  std::optional<std::string> allow = {};         // audit
+  bool all_netns = false;                        // audit
+  std::optional<std::string> from_file = {};     // explain
 
   bool operator==(const Flags&) const = default;
 };

@@ -18,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "agent/config/value_texts.h"
+#include "agent/detect/capabilities.h"
 #include "featuregates/go_text.h"
 #include "featuregates/known_features.h"
 
@@ -286,6 +287,15 @@ constexpr Setting kRows[] = {
      "audit: read every network namespace that a process or a file in /run/netns holds."},
     {"allow", "audit", "file", &Flags::allow,
      "audit: a list of accepted findings, one a line; they are shown, and do not count."},
+    {.flag = "capabilities",
+     .only_for = "detect",
+     .type = "software[=\"all\"]",
+     .member = &Flags::capabilities,
+     .help = "detect: which features of the kernel kubelet, kube-proxy's modes, portmap and this "
+             "agent need, and whether they are present, loadable or missing. Loads nothing. Exit "
+             "status 1 unknown, 2 missing.",
+     .accepted = kCapabilitySoftware,
+     .implied = "all"},
     {"from-file", "explain", "file", &Flags::from_file,
      "explain: a file of iptables-save's output to read instead of this node's rules. - is "
      "standard input."},

@@ -53,8 +53,11 @@ struct Setting {
   absl::string_view if_empty = "";
   // A running process keeps the value.
   bool fixed = false;
+  // The value of the flag alone; then it takes no next word.
+  absl::string_view implied = "";
 
   bool is_bool() const { return type.empty(); }
+  bool stands_alone() const { return is_bool() || !implied.empty(); }
 };
 
 // In the order of ToString(Config).

@@ -12,16 +12,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "absl/types/span.h"
 #include "agent/xtables/conn_label_names.h"
 
 namespace kipt::agent {
 namespace {
-
-struct ModuleQuery {
-  absl::string_view module;
-  absl::string_view symbol;  // as for FindModule
-};
 
 // Each module registers these functions, so every build has them.
 constexpr ModuleQuery kModules[] = {{"nft_compat", "nft_match_select_ops"},
@@ -136,40 +130,54 @@ std::vector<ModuleEvidence> LookForModules(const KernelPaths& paths,
   return evidence;
 }
 
-XtCompatReading Judge(absl::string_view module, const ModuleEvidence& evidence,
-                      bool loads_modules) {
-  const auto reading = [](XtCompat compat, const auto&... words) {
-    return XtCompatReading{.compat = compat, .reason = absl::StrCat(words...)};
+ModuleReading Judge(absl::string_view module, const ModuleEvidence& evidence, bool loads_modules) {
+  const auto reading = [](ModuleState state, const auto&... words) {
+    return ModuleReading{.state = state, .reason = absl::StrCat(words...)};
   };
   const auto& [loaded, built_in, on_disk, modules_dep] = evidence;
-  if (loaded == true) return reading(XtCompat::kPresent, module, " is loaded");
-  if (built_in == true) return reading(XtCompat::kPresent, module, " is built in");
+  if (loaded == true) return reading(ModuleState::kPresent, module, " is loaded");
+  if (built_in == true) return reading(ModuleState::kPresent, module, " is built in");
   if (!loads_modules && !built_in) {
-    return reading(XtCompat::kUnknown, "whether ", module, " is built in cannot be read");
+    return reading(ModuleState::kUnknown, "whether ", module, " is built in cannot be read");
   }
   if (!loads_modules) {
-    return reading(XtCompat::kAbsent, module, " is not built in, and this kernel loads no modules");
+    return reading(ModuleState::kMissing, module,
+                   " is not built in, and this kernel loads no modules");
   }
   if (!on_disk) {
-    return reading(XtCompat::kUnknown, module,
+    return reading(ModuleState::kUnknown, module,
                    " is not known to be loaded, and no modules.dep shows whether it can be");
   }
-  if (*on_disk) return reading(XtCompat::kPresent, module, " is in ", modules_dep);
+  if (*on_disk) return reading(ModuleState::kLoadable, module, " is in ", modules_dep);
   if (!loaded || !built_in) {
-    return reading(XtCompat::kUnknown, module, " is not in ", modules_dep, ", and whether it is ",
-                   loaded ? "built in" : "loaded", " cannot be read");
+    return reading(ModuleState::kUnknown, module, " is not in ", modules_dep,
+                   ", and whether it is ", loaded ? "built in" : "loaded", " cannot be read");
   }
-  return reading(XtCompat::kAbsent, module, " is not loaded and not in ", modules_dep);
+  return reading(ModuleState::kMissing, module, " is not loaded and not in ", modules_dep);
+}
+
+XtCompat CompatOf(ModuleState state) {
+  if (state == ModuleState::kUnknown) return XtCompat::kUnknown;
+  return state == ModuleState::kMissing ? XtCompat::kAbsent : XtCompat::kPresent;
+}
+
+std::vector<ModuleReading> JudgeEach(const KernelPaths& paths,
+                                     absl::Span<const ModuleQuery> queries, KernelSymbols symbols) {
+  const bool loads_modules = LoadsModules(paths);
+  const std::vector<ModuleEvidence> evidence = LookForModules(paths, queries, symbols);
+  std::vector<ModuleReading> readings;
+  for (size_t i = 0; i < queries.size(); ++i) {
+    readings.push_back(Judge(queries[i].module, evidence[i], loads_modules));
+  }
+  return readings;
 }
 
 // The first that is absent decides; without one, the first that is unknown.
 XtCompatReading JudgeAll(const KernelPaths& paths, absl::Span<const ModuleQuery> queries,
                          KernelSymbols symbols) {
-  const bool loads_modules = LoadsModules(paths);
-  const std::vector<ModuleEvidence> evidence = LookForModules(paths, queries, symbols);
   XtCompatReading worst = {.compat = XtCompat::kPresent};
-  for (size_t i = 0; i < queries.size(); ++i) {
-    XtCompatReading reading = Judge(queries[i].module, evidence[i], loads_modules);
+  for (ModuleReading& module : JudgeEach(paths, queries, symbols)) {
+    XtCompatReading reading = {CompatOf(module.state), std::move(module.reason)};
     if (reading.compat == XtCompat::kAbsent) return reading;
     if (worst.compat == XtCompat::kPresent) worst = std::move(reading);
   }
@@ -197,6 +205,11 @@ KernelPaths SystemKernelPaths(absl::string_view host_root) {
     }
   }
   return paths;
+}
+
+std::vector<ModuleReading> ReadModules(const KernelPaths& paths,
+                                       absl::Span<const ModuleQuery> queries) {
+  return JudgeEach(paths, queries, KernelSymbols::kRead);
 }
 
 ModuleState FindModule(const KernelPaths& paths, absl::string_view module,

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "agent/policy/policy.h"
 #include "netlink/backend.h"
 
@@ -44,8 +45,24 @@ struct KernelPaths {
 // This machine's, with the module directories under `host_root` before this process's own.
 KernelPaths SystemKernelPaths(absl::string_view host_root);
 
-// `symbol` is a function that every build of the module has: without modules.builtin, as in most
-// containers, it shows whether the module is built in.
+struct ModuleQuery {
+  absl::string_view module;
+  // A function that every build of the module has: without modules.builtin, as in most containers,
+  // it shows whether the module is built in.
+  absl::string_view symbol;
+};
+
+struct ModuleReading {
+  ModuleState state = ModuleState::kUnknown;  // never kNothingToLoad
+  // "xt_nfacct is not loaded and not in /lib/modules/6.1.0/modules.dep"
+  std::string reason = {};
+};
+
+// One for each query; reads the kernel's symbols at most once.
+std::vector<ModuleReading> ReadModules(const KernelPaths& paths,
+                                       absl::Span<const ModuleQuery> queries);
+
+// `symbol` as ModuleQuery's.
 ModuleState FindModule(const KernelPaths& paths, absl::string_view module,
                        absl::string_view symbol);
 

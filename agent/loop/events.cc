@@ -6,6 +6,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "agent/policy/known_owners.h"
 #include "featuregates/go_text.h"
 
 namespace kipt::agent {
@@ -80,7 +81,12 @@ std::string ToString(const Incident& incident) {
                             " \"", item.text, "\"");
       }));
   const auto jump_text = [](const ForeignJump& jump) {
-    return absl::StrCat(netlink::ToString(jump.base_chain), " -> ", jump.target);
+    const auto& [family, table, name] = jump.base_chain;
+    const Owner owner = OwnerOfChain({.family = std::string(netlink::FamilyName(family)),
+                                      .name = std::string(netlink::TableName(table))},
+                                     jump.target);
+    return absl::StrCat(netlink::ToString(jump.base_chain), " -> ", jump.target,
+                        owner == Owner::kUnknown ? "" : absl::StrCat(" (", OwnerName(owner), ")"));
   };
   if (!incident.lost_jumps.empty()) {
     absl::StrAppend(&text, "; removed with it, and missing until their owners restore them: ",

@@ -194,6 +194,15 @@ std::string FamilyText(const Diff& diff, Family family) {
                       findings == 0 ? "" : ", " + Counted(findings, "finding"));
 }
 
+// "", "1.31+", "to 1.27", "1.29 to 1.42".
+std::string ReleasesText(const Capability& capability) {
+  if (capability.until.empty()) {
+    return absl::StrCat(capability.since, capability.since.empty() ? "" : "+");
+  }
+  return absl::StrCat(capability.since, capability.since.empty() ? "" : " ", "to ",
+                      capability.until);
+}
+
 }  // namespace
 
 std::string PlanText(const Subject& subject, const Plan& plan) {
@@ -282,6 +291,22 @@ std::string DetectText(absl::Span<const FamilyMode> modes) {
                  evidence.text);
     }
     for (const std::string& finding : mode.findings) AppendLine(text, "  ! ", finding);
+  }
+  return text;
+}
+
+std::string CapabilitiesText(const CapabilityReport& report) {
+  std::string text;
+  AppendLine(text, "kernel ", report.kernel.empty() ? "unknown" : report.kernel);
+  for (const SoftwareCapabilities& one : report.software) {
+    absl::StrAppend(&text, "\n", one.software, ": ", CapabilityStateName(one.state), "\n");
+    for (const std::string& finding : one.findings) AppendLine(text, "  ! ", finding);
+    for (const Capability& each : one.capabilities) {
+      AppendLine(text,
+                 absl::StrFormat("  %-8s %-25s %-12s ", CapabilityStateName(each.state),
+                                 each.feature, ReleasesText(each)),
+                 each.why, each.needed ? "" : ", optional", "  # ", each.reason);
+    }
   }
   return text;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "agent/detect/capabilities.h"
 #include "agent/detect/iptables_mode.h"
 #include "agent/loop/reconciler.h"
 #include "agent/policy/diff.h"
@@ -55,6 +56,10 @@ std::string ConfigJson(const Config& config);
 // What the mode oracle found.
 std::string DetectText(absl::Span<const FamilyMode> modes);
 std::string DetectJson(absl::Span<const FamilyMode> modes);
+
+// What the kernel can do.
+std::string CapabilitiesText(const CapabilityReport& report);
+std::string CapabilitiesJson(const CapabilityReport& report);
 
 // {"version": ...}; the text form is the caller's.
 std::string VersionJson(const std::string& version);

@@ -203,6 +203,22 @@ std::string DetectJson(absl::Span<const FamilyMode> modes) {
   return Print({{"families", List(modes, mode_json)}});
 }
 
+std::string CapabilitiesJson(const CapabilityReport& report) {
+  const auto capability_json = [](const Capability& one) {
+    return Json{{"feature", one.feature}, {"since", one.since},
+                {"until", one.until},     {"why", one.why},
+                {"needed", one.needed},   {"state", CapabilityStateName(one.state)},
+                {"reason", one.reason}};
+  };
+  const auto software_json = [&](const SoftwareCapabilities& one) {
+    return Json{{"name", one.software},
+                {"state", CapabilityStateName(one.state)},
+                {"findings", one.findings},
+                {"capabilities", List(one.capabilities, capability_json)}};
+  };
+  return Print({{"kernel", report.kernel}, {"software", List(report.software, software_json)}});
+}
+
 std::string GatesJson(featuregates::Version emulated_version,
                       const featuregates::FeatureGates& gates) {
   const auto gate_json = [](const featuregates::GateState& gate) {

@@ -140,6 +140,7 @@ INSTANTIATE_TEST_SUITE_P(
     Commands, CommandPrivilegesTest,
     ::testing::Values(
         Row{"Gates", {"gates"}, 0, "IPTablesOwnershipCleanup"},
+        Row{"Capabilities", {"detect", "--capabilities=kubelet"}, 0, "kubelet: present"},
         Row{"FromFile", {"explain", "KUBE-FIREWALL", "FILE"}, 0, "KUBE-FIREWALL"},
         Row{"Status", {"status", "--iptables-mode=nft"}, kAdmin, "KUBE-FIREWALL"},
         Row{"Plan", {"plan", "--iptables-mode=nft"}, kAdmin, "KUBE-FIREWALL"},

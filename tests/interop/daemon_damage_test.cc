@@ -225,12 +225,14 @@ TEST_P(EitherModeDamageTest, OthersJumpsThatWentInTheSameFlushAreNamed) {
   Start();
   Do(IpFamily::kIpv4, {"-t", "nat", "-F"});
   ASSERT_TRUE(daemon().Prints(kIncident, 1)) << daemon().Output();
-  EXPECT_THAT(daemon().Output(),
-              HasSubstr("removed with it, and missing until their owners "
-                        "restore them: ip nat PREROUTING -> CNI-HOSTPORT-DNAT\n"));
+  EXPECT_THAT(
+      daemon().Output(),
+      HasSubstr("removed with it, and missing until their owners "
+                "restore them: ip nat PREROUTING -> CNI-HOSTPORT-DNAT (the CNI plugin portmap)\n"));
   Do(IpFamily::kIpv6, {"-F"});
   ASSERT_TRUE(daemon().Prints(kIncident, 2)) << daemon().Output();
-  EXPECT_THAT(daemon().Output(), HasSubstr("restore them: ip6 filter INPUT -> cali-INPUT\n"));
+  EXPECT_THAT(daemon().Output(),
+              HasSubstr("restore them: ip6 filter INPUT -> cali-INPUT (Calico)\n"));
   EXPECT_EQ(ContentOf(Of(IpFamily::kIpv4)).count("nat/PREROUTING"), 0U) << "it is not ours to mend";
 }
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
@@ -14,11 +15,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/interop/agent_fixture.h"
+#include "tests/support/unescaped.h"
 
 namespace kipt::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using Json = nlohmann::json;
@@ -116,6 +119,35 @@ TEST_F(DetectTest, AFreshNodeIsNoneAndGetsNft) {
   Detect("nft", kExitOk);
   EXPECT_EQ(FileText("/proc/thread-self/net/ip_tables_names"), "");
   EXPECT_EQ(FileText("/proc/thread-self/net/ip6_tables_names"), "");
+}
+
+TEST_F(DetectTest, WhatTheKernelCanDoIsReadWithoutATrace) {
+  const std::string before = TablesAndModules();
+  // IPVS mode may lack something.
+  EXPECT_THAT(Agent({"detect", "--capabilities"}).exit_code, AnyOf(kExitOk, kExitDifferences));
+  for (const char* const software : {"kubelet", "kube-proxy-nftables", "iptables-legacy"}) {
+    const ProgramResult result = Agent({"detect", absl::StrCat("--capabilities=", software)});
+    EXPECT_EQ(result.exit_code, kExitOk) << result;
+    EXPECT_THAT(result.out, HasSubstr(absl::StrCat("\n", software, ": present\n"))) << result;
+    EXPECT_EQ(AgentAsNobody({"detect", absl::StrCat("--capabilities=", software)}).out, result.out);
+  }
+  EXPECT_EQ(TablesAndModules(), before);
+  EXPECT_EQ(Agent({"detect", "--capabilities=ipvs"}).exit_code, kExitUsage);
+  EXPECT_EQ(Agent({"plan", "--capabilities"}).exit_code, kExitUsage);
+}
+
+// Module lists of the host's that lie, and whose names are escapes.
+TEST_F(DetectTest, TheHostsModuleListsAreReadAndNotBelieved) {
+  const TemporaryTree host;
+  utsname name = {};
+  ASSERT_EQ(uname(&name), 0);
+  const std::string directory = absl::StrCat("hos\x1b[2Jt/lib/modules/", name.release);
+  host.Write(directory + "/modules.builtin", std::string("\x1b[2J\0\xff\n", 7));
+  host.Directory(directory + "/modules.dep");
+  const ProgramResult result =
+      Agent({"detect", "--capabilities", "--host-root=" + host.Path("hos\x1b[2Jt")});
+  EXPECT_THAT(result.exit_code, AnyOf(kExitFailed, kExitDifferences)) << result;
+  EXPECT_EQ(FindUnescaped(result.out + result.err), "") << result;
 }
 
 TEST_F(DetectTest, ANodeOfOurOwnIsNftInBothModesOfTheAgent) {

@@ -98,6 +98,13 @@ const std::vector<Row> kReading = {
       {"/families/0/iptablesMode", "MODE"},
       {"/families/1/family", "ip6"},
       {"/families/1/iptablesMode", "MODE"}}},
+    {{"detect", "--capabilities=kubelet"},
+     kExitOk,
+     "kubelet: present\n",
+     Below("", {"kernel"}) + Below("/software/0", {"name", "state", "findings"}) +
+         Below("/software/0/capabilities/0",
+               {"feature", "since", "until", "why", "needed", "state", "reason"}),
+     {{"/software/0/name", "kubelet"}}},
     {{"plan"},
      kExitDifferences,
      "  + :KUBE-IPTABLES-HINT - [0:0]",

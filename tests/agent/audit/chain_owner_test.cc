@@ -9,6 +9,7 @@
 #include "agent/policy/ownership.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/rule_forms.h"
+#include "tests/agent/audit/audited.h"
 #include "tests/support/surveyed.h"
 
 namespace kipt::agent {
@@ -78,7 +79,17 @@ TEST(ChainOwnerTest, HasANameForEachOwner) {
                       {Owner::kDocker, "Docker"},
                       {Owner::kFirewalld, "firewalld"},
                       {Owner::kIpMasqAgent, "ip-masq-agent"},
-                      {Owner::kNodeLocalDns, "NodeLocal DNS"}};
+                      {Owner::kNodeLocalDns, "NodeLocal DNS"},
+                      {Owner::kTailscale, "Tailscale"},
+                      {Owner::kNetavark, "netavark (Podman)"},
+                      {Owner::kAwsVpcCni, "the Amazon VPC CNI"},
+                      {Owner::kAzureNpm, "Azure NPM"},
+                      {Owner::kOvnKubernetes, "OVN-Kubernetes"},
+                      {Owner::kIstio, "Istio"},
+                      {Owner::kRke2, "RKE2"},
+                      {Owner::kLibvirt, "libvirt"},
+                      {Owner::kUfw, "ufw"},
+                      {Owner::kWgQuick, "wg-quick"}};
   for (const Row& row : rows) EXPECT_EQ(OwnerName(row.owner), row.name);
 }
 
@@ -139,6 +150,42 @@ TEST(ChainOwnerTest, KnowsEachKindOfChain) {
       {{"inet", "cni_hostport"}, "hostports", Owner::kPortmap},
       {{"ip", "calico"}, "filter-FORWARD", Owner::kCalico},
       {{"ip", "docker-bridges"}, "filter-FORWARD", Owner::kDocker},
+      {kFilter, "ts-input", Owner::kTailscale},
+      {kNat, "ts-postrouting", Owner::kTailscale},
+      {kFilter, "NETAVARK_FORWARD", Owner::kNetavark},
+      {kNat, "NETAVARK-DN-1D8721804F16F", Owner::kNetavark},
+      {{"inet", "netavark"}, "INPUT", Owner::kNetavark},
+      {kNat, "AWS-SNAT-CHAIN-0", Owner::kAwsVpcCni},
+      {kNat, "AWS-CONNMARK-CHAIN-0", Owner::kAwsVpcCni},
+      {kFilter, "AZURE-NPM", Owner::kAzureNpm},
+      {kFilter, "AZURE-NPM-INGRESS", Owner::kAzureNpm},
+      {kNat, "OVN-KUBE-ITP", Owner::kOvnKubernetes},
+      {{"inet", "ovn-kubernetes"}, "mgmtport-snat", Owner::kOvnKubernetes},
+      {kNat, "ISTIO_REDIRECT", Owner::kIstio},
+      {{"inet", "istio-ambient-nat"}, "istio-prerouting", Owner::kIstio},
+      {{"inet", "istio-proxy-mangle"}, "istio-inbound", Owner::kIstio},
+      {kFilter, "RKE2-CILIUM-INPUT", Owner::kRke2},
+      {kFilter, "LIBVIRT_INP", Owner::kLibvirt},
+      {{"ip", "libvirt_network"}, "guest_output", Owner::kLibvirt},
+      {kFilter, "ufw-before-input", Owner::kUfw},
+      {{"ip6", "filter"}, "ufw6-before-input", Owner::kUfw},
+      {{"ip", "kube-router-filter-ipv4"}, "KUBE-NWPLCY-DEFAULT", Owner::kKubeRouter},
+      {{"ip6", "kube-router-filter-ipv6"}, "KUBE-ROUTER-INPUT", Owner::kKubeRouter},
+      {{"ip", "wg-quick-wg0"}, "premangle", Owner::kWgQuick},
+      // Nearly such a name.
+      {kFilter, "ts", Owner::kUnknown},
+      {kFilter, "Ts-input", Owner::kUnknown},
+      {kFilter, "my-ts-input", Owner::kUnknown},
+      {kFilter, "\x1b[2Jts-input", Owner::kUnknown},
+      {kFilter, "AWS", Owner::kUnknown},
+      {kFilter, "AZURE-NP", Owner::kUnknown},
+      {kFilter, "ISTIO", Owner::kUnknown},
+      {kFilter, "LIBVIRT", Owner::kUnknown},
+      {kFilter, "ufw", Owner::kUnknown},
+      {{"ip", "wg-quick"}, "premangle", Owner::kUnknown},
+      {{"inet", "netavark-mine"}, "INPUT", Owner::kUnknown},
+      {{"inet", "istio"}, "prerouting", Owner::kUnknown},
+      {{"ip", "kube-router"}, "KUBE-X", Owner::kUnknown},
   };
   for (const Row& row : rows) {
     EXPECT_EQ(OwnerName(OwnerOfChain(row.table, row.chain)), OwnerName(row.owner)) << row.chain;
@@ -148,6 +195,46 @@ TEST(ChainOwnerTest, KnowsEachKindOfChain) {
 TEST(ChainOwnerTest, ABaseChainIsEverybodysWhateverItsName) {
   EXPECT_EQ(OwnerOfChain(kNat, "POSTROUTING", /*base=*/true), Owner::kBaseChain);
   EXPECT_EQ(OwnerOfChain(kNat, "KUBE-SERVICES", /*base=*/true), Owner::kBaseChain);
+  EXPECT_EQ(OwnerOfChain({"inet", "mine"}, "ts-input", /*base=*/true), Owner::kBaseChain);
+}
+
+TEST(ChainOwnerTest, ABaseChainOfAProgramsOwnTableIsThatPrograms) {
+  EXPECT_EQ(OwnerOfChain({"ip", "wg-quick-wg0"}, "premangle", /*base=*/true), Owner::kWgQuick);
+  EXPECT_EQ(OwnerOfChain({"inet", "firewalld"}, "filter_INPUT", true), Owner::kFirewalld);
+  const netlink::SurveyRule rule = testing::Surveyed("-j MARK --set-xmark 0xca6c/0xffffffff");
+  EXPECT_EQ(OwnerOfRule({"ip", "wg-quick-wg0"}, "premangle", true, rule), Owner::kWgQuick);
+}
+
+// testdata/owners: what the programs themselves made.
+TEST(ChainOwnerTest, KnowsEveryChainThatTheRealProgramsMake) {
+  struct Row {
+    const char* file;
+    netlink::Family family;
+    Owner owner;
+    size_t chains;
+  };
+  const Row rows[] = {
+      {"ufw-0.36.2-v4.save", netlink::Family::kIPv4, Owner::kUfw, 32},
+      {"ufw-0.36.2-v6.save", netlink::Family::kIPv6, Owner::kUfw, 31},
+      {"docker-20.10.24-v4.save", netlink::Family::kIPv4, Owner::kDocker, 5},
+      {"netavark-1.4.0-v4.save", netlink::Family::kIPv4, Owner::kNetavark, 6},
+      {"libvirt-9.0.0-v4.save", netlink::Family::kIPv4, Owner::kLibvirt, 7},
+      {"firewalld-1.3.3-v4.save", netlink::Family::kIPv4, Owner::kFirewalld, 98},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.file);
+    const netlink::Survey survey =
+        SurveyOfText("nft", row.family, ReadTestdata(absl::StrCat("owners/", row.file)));
+    size_t chains = 0;
+    for (const auto& [table, of_table] : survey.tables) {
+      for (const auto& [name, chain] : of_table) {
+        if (chain.base) continue;
+        ++chains;
+        EXPECT_EQ(OwnerName(OwnerOfChain(table, name)), OwnerName(row.owner)) << name;
+      }
+    }
+    EXPECT_EQ(chains, row.chains);
+  }
 }
 
 TEST(ChainOwnerTest, FindsAChainOfAFamilyInAnyOfThreeTables) {
@@ -210,6 +297,9 @@ TEST(ChainOwnerTest, KnowsTheCommentsOfRulesInBaseChains) {
       {"ip-masq-agent: ensure nat POSTROUTING directs all", Owner::kIpMasqAgent},
       {"Antrea: jump to Antrea forwarding rules", Owner::kAntrea},
       {"kube-router netpol - 4IA2OSFRMVNDXBVV", Owner::kKubeRouter},
+      {"netavark portfw masq mark", Owner::kNetavark},
+      {"AWS SNAT CHAIN", Owner::kAwsVpcCni},
+      {"AWS, primary ENI", Owner::kAwsVpcCni},
       {"by hand", Owner::kUnknown},
   };
   for (const Row& row : rows) {
@@ -376,9 +466,10 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(ChainGroupTest, IsOneForAllServices) {
   EXPECT_EQ(ChainGroup("KUBE-SVC-GNZBNJ2PO5MGZ6GT"), "KUBE-SVC-*");
   EXPECT_EQ(ChainGroup("KUBE-SERVICES"), "KUBE-SERVICES");
-  for (const char* prefix : {"KUBE-SVC-", "KUBE-SVL-", "KUBE-SEP-", "KUBE-FW-", "KUBE-XLB-",
-                             "KUBE-EXT-", "KUBE-POD-FW-", "KUBE-HP-", "CNI-DN-", "CNI-SN-",
-                             "KUBE-NWPLCY-", "CRIO-HOSTPORT-", "cali-fw-", "cali-tw-"}) {
+  for (const char* prefix :
+       {"KUBE-SVC-", "KUBE-SVL-", "KUBE-SEP-", "KUBE-FW-", "KUBE-XLB-", "KUBE-EXT-", "KUBE-POD-FW-",
+        "KUBE-HP-", "CNI-DN-", "CNI-SN-", "KUBE-NWPLCY-", "CRIO-HOSTPORT-", "cali-fw-", "cali-tw-",
+        "NETAVARK-DN-"}) {
     EXPECT_EQ(ChainGroup(absl::StrCat(prefix, "1")), absl::StrCat(prefix, "*"));
   }
 }

@@ -40,7 +40,7 @@ TEST(AgentCompletionTest, HasEveryCommandAndEveryFlag) {
   for (const Setting& row : kSettings) {
     const CompletionFlag* const flag = FlagOf(spec, row.flag);
     ASSERT_NE(flag, nullptr) << row.flag;
-    EXPECT_EQ(flag->is_bool, row.is_bool()) << row.flag;
+    EXPECT_EQ(flag->is_bool, row.stands_alone()) << row.flag;
     EXPECT_EQ(flag->commands.empty(), row.only_for.empty()) << row.flag;
   }
 }
