@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "agent/loop/round.h"
 #include "agent/policy/rule_forms.h"
 #include "tests/support/observed.h"
@@ -462,11 +464,80 @@ Change PostroutingJump(Family family = Family::kIPv4) {
   return Add(Nat("POSTROUTING", family), JumpTo("KUBE-POSTROUTING"));
 }
 
-TEST(DampingTest, TheJumpToKubePostroutingWaitsWhileKubeProxyCleansUpAndNoLonger) {
-  Damping damping(kSyncPeriod);
-  Plan plan = Wants({InputJump(), PostroutingJump(), PostroutingJump(Family::kIPv6)});
+Change PostroutingRule() { return Add(Nat("KUBE-POSTROUTING"), MasqueradeAll(14)); }
+
+// What a check finds in IPv4 while kube-proxy's services exist, and after they are deleted.
+Plan InCleanup(std::vector<Change> changes = {PostroutingJump()}, bool services = true) {
+  Plan plan = Wants(std::move(changes));
   plan.in_cleanup = {Family::kIPv4};
-  const std::vector<Change> others = {InputJump(), PostroutingJump(Family::kIPv6)};
+  if (services) plan.with_services = {Family::kIPv4};
+  return plan;
+}
+Plan Serving() {
+  Plan plan = Wants({});
+  plan.with_services = {Family::kIPv4};
+  return plan;
+}
+std::vector<Change> AllowIf(Damping& damping, const Plan& plan, SteadyTime now,
+                            std::optional<bool> kube_proxy_lives) {
+  return damping.Allow(plan, now, [&](const Item& /*jump*/) { return kube_proxy_lives; });
+}
+
+// It deletes the jump as soon as it is back, and leads nobody to a KUBE-SERVICES of its own.
+TEST(DampingTest, AnImitatorOfACleanupKeepsTheJumpAwayForFiveSecondsOfAMinute) {
+  for (const std::optional<bool> lives : {std::optional<bool>(), std::optional<bool>(true)}) {
+    Damping damping(kSyncPeriod);
+    const Plan plan = InCleanup();
+    absl::Duration away;
+    for (SteadyTime now = kStart; now < kStart + absl::Minutes(10);) {
+      const SteadyTime deleted = now;
+      std::vector<Change> allowed = AllowIf(damping, plan, now, lives);
+      while (allowed.empty()) {
+        ASSERT_GT(damping.next(), now);
+        now = damping.next();
+        allowed = AllowIf(damping, plan, now, lives);
+      }
+      away += now - deleted;
+      damping.NoteApplied(allowed, now);
+      now += absl::Milliseconds(1100);  // Sooner would be a fight.
+      Allow(damping, Serving(), now);
+    }
+    EXPECT_GE(away, kCleanupWait * 9);
+    EXPECT_LE(away, kCleanupWait * 10);
+  }
+}
+
+TEST(DampingTest, ACleanupThatIsRepeatedHasWhatIsLeftOfTheMinutesFiveSeconds) {
+  Damping damping(kSyncPeriod);
+  const Plan plan = InCleanup({PostroutingJump()}, /*services=*/false);
+  EXPECT_THAT(AllowIf(damping, plan, kStart, true), IsEmpty());
+  const SteadyTime over = kStart + absl::Seconds(2);
+  EXPECT_THAT(AllowIf(damping, plan, over, true), IsEmpty());
+  EXPECT_THAT(AllowIf(damping, plan, over, false), SizeIs(1));
+  const SteadyTime again = kStart + absl::Seconds(20);
+  EXPECT_THAT(AllowIf(damping, plan, again, true), IsEmpty());
+  EXPECT_THAT(AllowIf(damping, plan, again + absl::Milliseconds(2999), true), IsEmpty());
+  EXPECT_THAT(AllowIf(damping, plan, again + absl::Seconds(3), true), SizeIs(1));
+  EXPECT_THAT(AllowIf(damping, plan, kStart + absl::Seconds(59), true), SizeIs(1));
+  EXPECT_THAT(AllowIf(damping, plan, kStart + absl::Minutes(1), true), IsEmpty());
+}
+
+TEST(DampingTest, AnImitatorWhoIsFasterFightsForTheJumpLikeAnybody) {
+  Damping damping(kSyncPeriod);
+  SteadyTime now = kStart;
+  Contend(damping, InCleanup(), 20, absl::Milliseconds(20), now);
+  EXPECT_THAT(damping.TakeBegun(), SizeIs(1));
+}
+
+TEST(DampingTest, NothingButTheWayToKubePostroutingWaitsForACleanup) {
+  Damping damping(kSyncPeriod);
+  const Change masq = Add(Nat("KUBE-MARK-MASQ"), SetBit(14));
+  const Change label = Add(Nat("POSTROUTING"), JumpTo("KUBELET-POSTROUTING"));
+  const Plan plan =
+      InCleanup({InputJump(), Create(Nat("KUBE-POSTROUTING")), PostroutingRule(), DropMark(), masq,
+                 PostroutingJump(), label, PostroutingJump(Family::kIPv6)});
+  const std::vector<Change> others = {InputJump(), DropMark(), masq, label,
+                                      PostroutingJump(Family::kIPv6)};
   EXPECT_EQ(Allow(damping, plan, kStart), others);
   EXPECT_EQ(damping.next(), kStart + kCleanupWait);
   EXPECT_EQ(Allow(damping, plan, kStart + kCleanupWait - absl::Milliseconds(1)), others);
@@ -474,10 +545,40 @@ TEST(DampingTest, TheJumpToKubePostroutingWaitsWhileKubeProxyCleansUpAndNoLonger
   EXPECT_EQ(damping.next(), SteadyTime::InfiniteFuture());
 }
 
+// Up to 1.33 its part for IPVS deletes KUBE-POSTROUTING once more.
+TEST(DampingTest, ACleanupIsNotOverWithTheChainsOfServices) {
+  Damping damping(kSyncPeriod);
+  EXPECT_THAT(Allow(damping, InCleanup(), kStart), IsEmpty());
+  const Plan later = InCleanup({PostroutingJump(), PostroutingRule()}, /*services=*/false);
+  EXPECT_THAT(Allow(damping, later, kStart + absl::Seconds(4)), IsEmpty());
+  EXPECT_EQ(Allow(damping, later, kStart + kCleanupWait), later.diff.changes);
+}
+
+TEST(DampingTest, ACleanupThatIsSeenLateIsKnownByTheServicesOfTheCheckBefore) {
+  const Plan late = InCleanup({PostroutingJump()}, /*services=*/false);
+  Damping damping(kSyncPeriod);
+  Allow(damping, Serving(), kStart);
+  EXPECT_THAT(Allow(damping, late, kStart + absl::Milliseconds(1)), IsEmpty());
+  Damping without(kSyncPeriod);
+  Allow(without, Wants({}), kStart);
+  EXPECT_EQ(Allow(without, late, kStart + absl::Milliseconds(1)), late.diff.changes);
+}
+
+TEST(DampingTest, ACleanupOfKubeProxyByNameNeedsNoServicesAndEndsWithTheProcess) {
+  const Plan plan = InCleanup({PostroutingJump()}, /*services=*/false);
+  Damping damping(kSyncPeriod);
+  EXPECT_THAT(AllowIf(damping, plan, kStart, true), IsEmpty());
+  EXPECT_EQ(damping.next(), kStart + absl::Milliseconds(100));
+  EXPECT_THAT(AllowIf(damping, plan, kStart + absl::Seconds(1), true), IsEmpty());
+  EXPECT_EQ(AllowIf(damping, plan, kStart + absl::Seconds(1), false), plan.diff.changes);
+  Damping ended(kSyncPeriod);
+  EXPECT_EQ(AllowIf(ended, plan, kStart, false), plan.diff.changes);
+  EXPECT_EQ(AllowIf(ended, InCleanup(), kStart, false), InCleanup().diff.changes);
+}
+
 TEST(DampingTest, TheJumpToKubePostroutingIsPutBackAsSoonAsTheCleanupIsOver) {
   Damping damping(kSyncPeriod);
-  Plan plan = Wants({PostroutingJump()});
-  plan.in_cleanup = {Family::kIPv4};
+  Plan plan = InCleanup();
   EXPECT_THAT(Allow(damping, plan, kStart), IsEmpty());
   plan.in_cleanup = {};
   EXPECT_EQ(Allow(damping, plan, kStart + absl::Milliseconds(1)), plan.diff.changes);

@@ -23,7 +23,8 @@ using ::kipt::testing::Nat;
 using ::kipt::testing::Observed;
 using netlink::Family;
 
-TEST(CompareTest, ACleanupIsWhereOnlyTheJumpToKubePostroutingIsMissingOfNat) {
+// kube-proxy --cleanup of any version names neither KUBE-MARK-DROP nor what is in other tables.
+TEST(CompareTest, ACleanupIsWhereNatLacksTheJumpToKubePostroutingAndOnlyWhatKubeProxyDeletes) {
   const struct {
     std::string name;
     std::function<void(Observed&)> prepare;
@@ -31,9 +32,21 @@ TEST(CompareTest, ACleanupIsWhereOnlyTheJumpToKubePostroutingIsMissingOfNat) {
   } rows[] = {
       {"the jump is missing", [](Observed& node) { node.Chain(Nat("POSTROUTING")); }, true},
       {"nothing is missing", [](Observed&) {}, false},
-      {"a rule of the chain is missing", [](Observed& node) { node.Chain(Nat("KUBE-MARK-DROP")); },
+      {"the chain is missing too",
+       [](Observed& node) { node.Remove(Nat("KUBE-POSTROUTING")).Chain(Nat("POSTROUTING")); },
+       true},
+      {"from 1.34 on KUBE-MARK-MASQ is missing too",
+       [](Observed& node) {
+         node.Remove(Nat("KUBE-POSTROUTING"))
+             .Remove(Nat("KUBE-MARK-MASQ"))
+             .Remove(Nat("KUBE-SERVICES"))
+             .Chain(Nat("POSTROUTING"));
+       },
+       true},
+      {"only KUBE-MARK-MASQ is missing", [](Observed& node) { node.Remove(Nat("KUBE-MARK-MASQ")); },
        false},
-      {"a rule of the chain is missing too",
+      {"another rule is missing", [](Observed& node) { node.Chain(Nat("KUBE-MARK-DROP")); }, false},
+      {"another rule is missing too, as after a flush",
        [](Observed& node) { node.Chain(Nat("POSTROUTING")).Chain(Nat("KUBE-MARK-DROP")); }, false},
       {"a duplicate is to be deleted",
        [](Observed& node) {
@@ -65,6 +78,10 @@ TEST(CompareTest, ACleanupIsWhereOnlyTheJumpToKubePostroutingIsMissingOfNat) {
     const Plan plan = Compare(input, {}, node.snapshot());
     EXPECT_EQ(plan.in_cleanup,
               row.in_cleanup ? std::vector<Family>{Family::kIPv4} : std::vector<Family>())
+        << row.name;
+    const bool services = node.snapshot().Find(Nat("KUBE-SERVICES")) != nullptr;
+    EXPECT_EQ(plan.with_services,
+              services ? std::vector<Family>{Family::kIPv4} : std::vector<Family>())
         << row.name;
   }
 }
