@@ -240,7 +240,7 @@ TEST_F(CleanupOfUnreadableNatTest,
     const ProxyActorSettings settings = {.version = {{1, minor}}, .iptables = choice};
     EXPECT_TRUE(Went(NewKubelet({.version = KubeletOf(minor), .iptables = choice})->Start()));
     EXPECT_TRUE(Went(NewKubeProxy(settings)->Start(ServicesOf(Fixture::kA), {})));
-    nft("add rule ip nat POSTROUTING meta mark set numgen random mod 2");
+    nft("add rule ip nat POSTROUTING meta mark 0x77 masquerade fully-random,persistent");
     const Act act = CleanUpKubeProxy(settings);
     EXPECT_TRUE(act.ok) << act.error;
     nft("flush chain ip nat POSTROUTING");
@@ -294,14 +294,13 @@ TEST_P(CleanupNextToTheAgentTest, EndsAsWithoutItAndThenKubeletsChainsAreBack) {
     const Act act = CleanUpKubeProxy(As(minor));
     EXPECT_EQ(act.ok, minor != 27) << act.error;
     EXPECT_TRUE(Went(agent->Settle()));
-    EXPECT_THAT(before.LinesMissingIn(Saved(V4())), IsEmpty());
-    EXPECT_THAT(before_v6.LinesMissingIn(Saved(V6())), IsEmpty());
-    if (minor != 27) {
-      EXPECT_THAT(Saved(V4()).LinesMissingIn(before), Each(HasSubstr("KUBE-PROXY-CANARY")));
-      if (minor >= 20) {
-        EXPECT_THAT(Saved(V6()).LinesMissingIn(before_v6), Each(HasSubstr("KUBE-PROXY-CANARY")));
-      }
-    }
+    const auto back = [minor](const testing::SavedRules& now, const testing::SavedRules& then) {
+      EXPECT_THAT(then.LinesMissingIn(now), IsEmpty());
+      if (minor == 27) return;
+      EXPECT_THAT(now.LinesMissingIn(then), Each(HasSubstr("KUBE-PROXY-CANARY")));
+    };
+    back(Saved(V4()), before);
+    if (minor >= 20) back(Saved(V6()), before_v6);
     EXPECT_TRUE(Went(agent->Stop()));
     EXPECT_TRUE(Went(FlushEverything(Choice())));
   }
