@@ -81,6 +81,7 @@ TEST(CleanupTest, AnImitatorOfACleanupKeepsTheJumpAwayForFiveSecondsOfAMinute) {
       std::vector<Change> allowed = AllowIf(damping, plan, now, lives);
       while (allowed.empty()) {
         ASSERT_GT(damping.next(), now);
+        ASSERT_LE(now - deleted, kCleanupWait) << "it waits for ever";
         now = damping.next();
         allowed = AllowIf(damping, plan, now, lives);
       }
@@ -113,7 +114,10 @@ TEST(CleanupTest, AnImitatorWhoIsFasterFightsForTheJumpLikeAnyWriter) {
   Damping damping(kSyncPeriod);
   SteadyTime now = kStart;
   for (int i = 0; i < 20; ++i) {
-    while (Allow(damping, InCleanup(), now).empty()) now = damping.next();
+    while (Allow(damping, InCleanup(), now).empty()) {
+      ASSERT_GT(damping.next(), now);
+      now = damping.next();
+    }
     damping.NoteApplied(InCleanup().diff.changes, now);
     now += absl::Milliseconds(20);
   }
