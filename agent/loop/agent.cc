@@ -233,7 +233,9 @@ std::vector<Change> Agent::Restrain(const Plan& plan) {
   if (options_.observe) return {};
   const SteadyTime now = SteadyNow();
   suspects_.NoteCheck(plan);
-  std::vector<Change> allowed = damping_.Allow(plan, now);
+  std::vector<Change> allowed = damping_.Allow(plan, now, [this](const Item& jump) {
+    return KubeProxyAmong(suspects_.Of({&jump, 1}).writers, options_.writers);
+  });
   std::erase_if(allowed, [&](const Change& change) {
     if (IsNative(change)) return false;
     const Family family = netlink::ChainOf(change.operation).family;

@@ -204,6 +204,17 @@ Writer IdentifyWriter(const netlink::RulesetChange& change, const WriterSources&
   return comm.empty() || comm == change.command ? found : writer;
 }
 
+std::optional<bool> KubeProxyAmong(absl::Span<const Writer> writers, const WriterSources& sources) {
+  std::optional<bool> lives;
+  for (const Writer& writer : writers) {
+    if (writer.parent_command != "kube-proxy") continue;
+    std::error_code none;
+    lives = lives.value_or(false) ||
+            std::filesystem::exists(absl::StrCat(sources.proc, "/", writer.parent_pid), none);
+  }
+  return lives;
+}
+
 absl::Status Lookout::Watch(netlink::Backend& backend, netlink::WatchMode mode) {
   absl::StatusOr<std::unique_ptr<netlink::Monitor>> monitor = backend.Watch(mode);
   if (!monitor.ok()) return monitor.status();

@@ -33,6 +33,10 @@ struct WriterSources {
 // kernel reported, because the ID may be reused. What cannot be read stays empty.
 Writer IdentifyWriter(const netlink::RulesetChange& change, const WriterSources& sources = {});
 
+// Whether one of `writers` was started by a process named kube-proxy, and whether that still runs.
+// Believes the name, and reads /proc.
+std::optional<bool> KubeProxyAmong(absl::Span<const Writer> writers, const WriterSources& sources);
+
 // Commits of one writer that were reported together.
 struct Commits {
   // Generations, as in netlink::RulesetChange.

@@ -19,17 +19,18 @@ using netlink::Family;
 using netlink::ObservedRule;
 using netlink::Table;
 
-// In table nat of `family`.
-bool LacksPostroutingJumpAlone(const Diff& diff, Family family) {
-  std::vector<const netlink::Operation*> in_nat;
+// In table nat of `family`: the jump to KUBE-POSTROUTING, and else only that chain or
+// KUBE-MARK-MASQ. A flush of the table also empties KUBE-MARK-DROP.
+bool LacksWhatACleanupDeletes(const Diff& diff, Family family) {
+  bool jump = false;
   for (const Change& change : diff.changes) {
     const ChainId& chain = netlink::ChainOf(change.operation);
-    if (chain.family == family && chain.table == Table::kNat) in_nat.push_back(&change.operation);
+    if (chain.family != family || chain.table != Table::kNat) continue;
+    if (std::holds_alternative<netlink::DeleteRule>(change.operation)) return false;
+    jump |= IsPostroutingJump(change, family);
+    if (!IsOfPostrouting(change, family) && chain.name != kMarkMasqChain) return false;
   }
-  if (in_nat.size() != 1) return false;
-  const auto* add = std::get_if<netlink::AddRule>(in_nat.front());
-  const auto* jump = add == nullptr ? nullptr : std::get_if<netlink::Jump>(&add->rule.target);
-  return jump != nullptr && jump->chain == kPostroutingChain;
+  return jump;
 }
 
 std::vector<ForeignJump> ForeignJumps(const netlink::Snapshot& snapshot) {
@@ -97,6 +98,18 @@ absl::Status RetireOnce(netlink::Backend& backend, const RetireRequest& request,
 
 }  // namespace
 
+bool IsPostroutingJump(const Change& change, Family family) {
+  const auto* add = std::get_if<netlink::AddRule>(&change.operation);
+  const auto* jump = add == nullptr ? nullptr : std::get_if<netlink::Jump>(&add->rule.target);
+  return jump != nullptr && jump->chain == kPostroutingChain && add->chain.family == family;
+}
+
+bool IsOfPostrouting(const Change& change, Family family) {
+  const ChainId& chain = netlink::ChainOf(change.operation);
+  return IsPostroutingJump(change, family) ||
+         (chain.family == family && chain.table == Table::kNat && chain.name == kPostroutingChain);
+}
+
 Item ItemOf(const netlink::Operation& operation) {
   const netlink::ChainId& chain = netlink::ChainOf(operation);
   const auto* add = std::get_if<netlink::AddRule>(&operation);
@@ -109,12 +122,16 @@ Plan Compare(const PolicyInput& input, const RuleSupport& support,
             .families = input.families,
             .diff = ComputeDiff(input, observed, support),
             .claimed_by_kube_proxy = {},
+            .with_services = {},
             .in_cleanup = {},
             .foreign_jumps = ForeignJumps(observed),
             .martians = FindMartianProtection(observed)};
   for (const Family family : netlink::kFamilies) {
     if (IsClaimedByKubeProxy(observed, family)) plan.claimed_by_kube_proxy.push_back(family);
-    if (KubeProxyLeaves(observed, family) && LacksPostroutingJumpAlone(plan.diff, family)) {
+    const bool services = observed.Find({family, Table::kNat, "KUBE-SERVICES"}) != nullptr;
+    if (services) plan.with_services.push_back(family);
+    if ((!services || KubeProxyLeaves(observed, family)) &&
+        LacksWhatACleanupDeletes(plan.diff, family)) {
       plan.in_cleanup.push_back(family);
     }
   }

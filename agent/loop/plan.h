@@ -34,8 +34,10 @@ struct Plan {
   Diff diff;
   // Families in which kube-proxy is active (ownership.h).
   std::vector<netlink::Family> claimed_by_kube_proxy = {};
-  // Where kube-proxy's chains are being deleted (KubeProxyLeaves), and kubelet's jump to
-  // KUBE-POSTROUTING is all that table nat lacks.
+  // Where kube-proxy's KUBE-SERVICES exists in table nat.
+  std::vector<netlink::Family> with_services = {};
+  // Where table nat lacks the jump to KUBE-POSTROUTING, and else only what `kube-proxy --cleanup`
+  // deletes, and no base chain leads to KUBE-SERVICES.
   std::vector<netlink::Family> in_cleanup = {};
   // In the base chains that were read, each once, sorted.
   std::vector<ForeignJump> foreign_jumps = {};
@@ -57,6 +59,11 @@ struct Item {
   auto operator<=>(const Item&) const = default;
 };
 Item ItemOf(const netlink::Operation& operation);
+
+// Whether `change` adds the jump to KUBE-POSTROUTING of `family`, and whether it makes that chain
+// or a rule of it.
+bool IsPostroutingJump(const Change& change, netlink::Family family);
+bool IsOfPostrouting(const Change& change, netlink::Family family);
 
 // What `observed` lacks of `input` on a node that can hold `support`.
 Plan Compare(const PolicyInput& input, const RuleSupport& support,

@@ -47,6 +47,8 @@ constexpr int kRoundsOfAFight = 10;
 constexpr absl::Duration kFirstFightWait = absl::Milliseconds(100);
 constexpr absl::Duration kQuiet = absl::Seconds(60);
 constexpr absl::Duration kBetweenRefills = absl::Seconds(1);
+// No event reports that a process has ended.
+constexpr absl::Duration kCleanupPoll = absl::Milliseconds(100);
 // Far more than our rules: a bound against forms with other bits that a hostile writer makes up.
 constexpr size_t kMaxItems = 256;
 bool Creates(const Change& change, const ChainId& chain) {
@@ -241,26 +243,37 @@ void Damping::Forget(SteadyTime now) {
   });
 }
 
-std::set<ChainId> Damping::NoteCleanups(const Plan& plan, SteadyTime now) {
-  std::set<ChainId> waiting;
+void Damping::NoteCleanups(const Plan& plan, SteadyTime now, const KubeProxyLives& lives) {
   for (const netlink::Family family : plan.families) {
-    if (!absl::c_linear_search(plan.in_cleanup, family)) {
-      cleanups_.erase(family);
-      continue;
+    Cleanup& cleanup = cleanups_[family];
+    const bool services = absl::c_linear_search(plan.with_services, family);
+    const bool had_services = std::exchange(cleanup.services, services) || services;
+    const bool goes_on = std::exchange(cleanup.waiting, false);
+    if (!absl::c_linear_search(plan.in_cleanup, family)) continue;
+    const auto jump = absl::c_find_if(plan.diff.changes, [family](const Change& change) {
+      return IsPostroutingJump(change, family);
+    });
+    const std::optional<bool> kube_proxy = lives(ItemOf(jump->operation));
+    if (!(goes_on || had_services || kube_proxy) || !kube_proxy.value_or(true)) continue;
+    if (goes_on) cleanup.waited += now - cleanup.seen;
+    if (!goes_on && now - cleanup.minute >= kCleanupMinute) {
+      cleanup.minute = now;
+      cleanup.waited = absl::ZeroDuration();
     }
-    const SteadyTime until = cleanups_.try_emplace(family, now).first->second + kCleanupWait;
-    if (until <= now) continue;
-    waiting.insert({family, netlink::Table::kNat, "POSTROUTING"});
-    next_ = std::min(next_, until);
+    cleanup.seen = now;
+    cleanup.waiting = cleanup.waited < kCleanupWait;
+    if (!cleanup.waiting) continue;
+    const SteadyTime until = now + (kCleanupWait - cleanup.waited);
+    next_ = std::min({next_, until, kube_proxy ? now + kCleanupPoll : until});
   }
-  return waiting;
 }
 
-std::vector<Change> Damping::Allow(const Plan& plan, SteadyTime now) {
+std::vector<Change> Damping::Allow(const Plan& plan, SteadyTime now, const KubeProxyLives& lives) {
   Forget(now);
   NoteUndone(plan, now);
   next_ = SteadyTime::InfiniteFuture();
-  std::set<ChainId> waiting = NoteCleanups(plan, now);
+  NoteCleanups(plan, now, lives);
+  std::set<ChainId> waiting;
   for (auto& [item, repair] : repairs_) {
     const bool lasted = !repair.undone && now - repair.repaired >= kSoon;
     repair.fight.missing = repair.fighting && repair.addition && !lasted;
@@ -275,7 +288,10 @@ std::vector<Change> Damping::Allow(const Plan& plan, SteadyTime now) {
   waiting = WithDependents(waiting, plan.diff.changes);
   std::vector<Change> allowed = plan.diff.changes;
   std::erase_if(allowed, [&](const Change& change) {
-    return waiting.count(netlink::ChainOf(change.operation)) != 0;
+    const ChainId& chain = netlink::ChainOf(change.operation);
+    const auto cleanup = cleanups_.find(chain.family);
+    return waiting.count(chain) != 0 || (cleanup != cleanups_.end() && cleanup->second.waiting &&
+                                         IsOfPostrouting(change, chain.family));
   });
   return allowed;
 }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -27,7 +28,13 @@ namespace kipt::agent {
 // is logged. 10,000 services take far less, on iptables-legacy too.
 inline constexpr absl::Duration kSlowRound = absl::Seconds(3);
 inline constexpr absl::Duration kLongestFightWait = absl::Seconds(2);
+// All waits for `kube-proxy --cleanup` that begin within such a minute.
 inline constexpr absl::Duration kCleanupWait = absl::Seconds(5);
+inline constexpr absl::Duration kCleanupMinute = absl::Minutes(1);
+
+// Whether kube-proxy removed `jump` (by one of its programs), and whether that process still runs.
+// Nothing: another process did, or it is not known which.
+using KubeProxyLives = std::function<std::optional<bool>(const Item& jump)>;
 
 // An Event with what this program logs and counts.
 struct Round : Event {
@@ -69,8 +76,10 @@ bool IsRefill(const Change& change, const Plan& plan);
 //     once, but at most once a second, and that is never a fight. If kube-proxy's own rule is
 //     missing too, another process emptied the chain, and nothing waits.
 //   * `kube-proxy --cleanup` deletes the jump to KUBE-POSTROUTING and then that chain, which the
-//     kernel refuses while a jump leads there. So in a cleanup (Plan::in_cleanup) the jump is put
-//     back after kCleanupWait, or once the chains are gone.
+//     kernel refuses while a jump leads there; up to 1.33 it deletes the chain twice. So in a
+//     cleanup (Plan::in_cleanup) of services that existed at this check or the one before, or by a
+//     process named kube-proxy, the chain and the jump wait until that process has ended, for
+//     kCleanupWait at most. All else is repaired meanwhile.
 class Damping {
  public:
   // No wait is longer than `sync_period` either.
@@ -79,7 +88,9 @@ class Damping {
 
   // The plan's changes that may be made at `now`. All changes of a chain are held back together,
   // with the jumps to a chain that is not created.
-  std::vector<Change> Allow(const Plan& plan, SteadyTime now);
+  std::vector<Change> Allow(
+      const Plan& plan, SteadyTime now,
+      const KubeProxyLives& lives = [](const Item&) { return std::nullopt; });
   // Who undid what the last Allow found undone. Before NoteApplied.
   void NoteSuspects(const Suspects& suspects);
   void NoteApplied(absl::Span<const Change> applied, SteadyTime now);
@@ -113,13 +124,20 @@ class Damping {
   void NoteUndone(const Plan& plan, SteadyTime now);
   void NoteUndone(bool refill, SteadyTime now, const Item& item, Repair& repair);
   void Forget(SteadyTime now);
-  // The chains whose changes wait for `kube-proxy --cleanup`.
-  std::set<netlink::ChainId> NoteCleanups(const Plan& plan, SteadyTime now);
+  struct Cleanup {
+    // The wait of this minute, as of the last check.
+    SteadyTime minute = SteadyTime::InfinitePast();
+    SteadyTime seen;
+    absl::Duration waited;
+    bool waiting = false;
+    // Plan::with_services of the last check.
+    bool services = false;
+  };
+  void NoteCleanups(const Plan& plan, SteadyTime now, const KubeProxyLives& lives);
 
   absl::Duration longest_wait_;
   std::map<Item, Repair> repairs_;
-  // When a cleanup was first seen, while it goes on.
-  std::map<netlink::Family, SteadyTime> cleanups_;
+  std::map<netlink::Family, Cleanup> cleanups_;
   SteadyTime next_ = SteadyTime::InfiniteFuture();
   std::vector<Item> begun_;
   std::vector<Fight> ended_;

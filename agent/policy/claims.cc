@@ -148,11 +148,12 @@ std::vector<Claim> OfKubeProxy(const ClaimSources& sources, absl::string_view ch
       return {{ClaimKind::kKubeProxy, "kube-proxy uses it: KUBE-SERVICES exists"}};
     }
   }
-  return {{ClaimKind::kKubeProxyRemains,
-           absl::StrCat(
-               "kube-proxy may use ", chain,
-               " again: KUBE-PROXY-CANARY exists without KUBE-SERVICES, as `kube-proxy --cleanup` "
-               "leaves it; delete KUBE-PROXY-CANARY if kube-proxy is gone for good")}};
+  return {
+      {ClaimKind::kKubeProxyRemains,
+       absl::StrCat("kube-proxy may use ", chain,
+                    " again: KUBE-PROXY-CANARY exists without KUBE-SERVICES, as `kube-proxy "
+                    "--cleanup` up to "
+                    "1.33 leaves it; delete KUBE-PROXY-CANARY if kube-proxy is gone for good")}};
 }
 
 // Of KUBE-MARK-DROP and what acts on its mark: since 1.25 kube-proxy drops by itself.

@@ -296,14 +296,9 @@ class Steps:
                                   check=False)
             rest = [line for line in run("/usr/sbin/iptables-save").splitlines()
                     if re.search(r"KUBE-(SVC|SEP|XLB|FW|SERVICES|NODEPORTS|EXTERNAL|FORWARD)", line)]
-            errors = [line for line in done.stderr.splitlines() if line.startswith("E")]
-            # Its part for IPVS deletes KUBE-POSTROUTING once more, which kubelet's successor has put back.
-            again = settings == {"emulatedVersion": "1.24"} and len(errors) == 1 and \
-                'ipvs proxier: error deleting chain "KUBE-POSTROUTING"' in errors[0]
-            if rest or (done.returncode != 0 and not again):
+            if rest or done.returncode != 0:
                 raise Failure(f"--cleanup: {done.returncode}, {len(rest)} lines left\n{done.stderr}")
-            say(f"  {settings or 'no agent'}: --cleanup ends with {done.returncode} and leaves nothing"
-                f"{': ' + errors[0] if errors else ''}")
+            say(f"  {settings or 'no agent'}: --cleanup ends with {done.returncode} and leaves nothing")
             until(lambda: f"host port: {self.packets.answers()['client to host port']}",
                   lambda: self.packets.answers()["client to host port"].startswith("c "))
             if settings is not None and self.packets.martian() == ARRIVED:

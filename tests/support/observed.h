@@ -73,6 +73,11 @@ class Observed {
     return *this;
   }
 
+  Observed& Remove(const netlink::ChainId& id) {
+    snapshot_.chains.erase(id);
+    return *this;
+  }
+
   Observed& Native(const netlink::ObservedNativeTable& table = {}) {
     snapshot_.native = table;
     return *this;

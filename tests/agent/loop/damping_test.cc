@@ -456,40 +456,5 @@ TEST(DampingTest, NothingWaitsWhereSomebodyElseFlushesTheChainWhileARefillWaits)
   EXPECT_THAT(damping.Allow(FlushedBySomebody(), now), ::testing::SizeIs(2));
 }
 
-// ---- `kube-proxy --cleanup` ----
-
-Change PostroutingJump(Family family = Family::kIPv4) {
-  return Add(Nat("POSTROUTING", family), JumpTo("KUBE-POSTROUTING"));
-}
-
-TEST(DampingTest, TheJumpToKubePostroutingWaitsWhileKubeProxyCleansUpAndNoLonger) {
-  Damping damping(kSyncPeriod);
-  Plan plan = Wants({InputJump(), PostroutingJump(), PostroutingJump(Family::kIPv6)});
-  plan.in_cleanup = {Family::kIPv4};
-  const std::vector<Change> others = {InputJump(), PostroutingJump(Family::kIPv6)};
-  EXPECT_EQ(Allow(damping, plan, kStart), others);
-  EXPECT_EQ(damping.next(), kStart + kCleanupWait);
-  EXPECT_EQ(Allow(damping, plan, kStart + kCleanupWait - absl::Milliseconds(1)), others);
-  EXPECT_EQ(Allow(damping, plan, kStart + kCleanupWait), plan.diff.changes);
-  EXPECT_EQ(damping.next(), SteadyTime::InfiniteFuture());
-}
-
-TEST(DampingTest, TheJumpToKubePostroutingIsPutBackAsSoonAsTheCleanupIsOver) {
-  Damping damping(kSyncPeriod);
-  Plan plan = Wants({PostroutingJump()});
-  plan.in_cleanup = {Family::kIPv4};
-  EXPECT_THAT(Allow(damping, plan, kStart), IsEmpty());
-  plan.in_cleanup = {};
-  EXPECT_EQ(Allow(damping, plan, kStart + absl::Milliseconds(1)), plan.diff.changes);
-  // Another cleanup later has its own time.
-  plan.in_cleanup = {Family::kIPv4};
-  EXPECT_THAT(Allow(damping, plan, kStart + absl::Hours(1)), IsEmpty());
-  // A look at the other family says nothing of this one.
-  Plan other = Wants({});
-  other.families = {Family::kIPv6};
-  EXPECT_THAT(Allow(damping, other, kStart + absl::Hours(1) + absl::Seconds(1)), IsEmpty());
-  EXPECT_EQ(Allow(damping, plan, kStart + absl::Hours(1) + kCleanupWait), plan.diff.changes);
-}
-
 }  // namespace
 }  // namespace kipt::agent

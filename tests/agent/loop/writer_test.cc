@@ -71,6 +71,23 @@ TEST_F(WriterTest, SaysAllThatProcKnows) {
             "nft (PID 4242: \"nft flush ruleset\"; in session-3.scope; started by bash, PID 4200)");
 }
 
+TEST_F(WriterTest, KnowsKubeProxyByItsNameAndWhetherItStillRuns) {
+  const auto among = [this](const std::vector<Writer>& writers) {
+    return KubeProxyAmong(writers, {.proc = tree_.Path("proc")});
+  };
+  const Writer of_bash = Identify();
+  EXPECT_EQ(among({}), std::nullopt);
+  EXPECT_EQ(among({of_bash}), std::nullopt);
+  tree_.Write("proc/4200/comm", "kube-proxy\n");
+  const Writer of_kube_proxy = Identify();
+  EXPECT_EQ(among({of_kube_proxy, of_bash}), true);
+  Writer of_ended = of_kube_proxy;
+  of_ended.parent_pid = 4100;
+  EXPECT_EQ(among({of_ended}), false);
+  EXPECT_EQ(among({of_ended, of_kube_proxy}), true);
+  EXPECT_EQ(among({of_kube_proxy, of_ended}), true);
+}
+
 TEST_F(WriterTest, LeavesOutWhatIsNotKnown) {
   EXPECT_EQ(ToString(Writer()), "unknown");
   EXPECT_EQ(ToString(Writer{.command = "nft"}), "nft");

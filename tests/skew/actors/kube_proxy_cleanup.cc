@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `kube-proxy --cleanup`, as captured from 1.31 on. Source: CleanupLeftovers() in Kubernetes'
-// pkg/proxy/iptables/proxier.go, ipvs/proxier.go and nftables/proxier.go. Not acted: ipset.
+// pkg/proxy/iptables/proxier.go, ipvs/proxier.go and nftables/proxier.go. Not acted: ipset, IPVS in
+// the kernel, and userspace mode (up to 1.25), whose chains no node here has. Up to 1.20 the node
+// is one that can use IPVS: elsewhere the part for IPVS fails before it begins.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -13,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "tests/skew/actors/actors.h"
 #include "tests/skew/actors/family_notes.h"
+#include "tests/skew/actors/own_process.h"
 #include "tests/skew/kube_proxy/nftables_rules.h"
 #include "tests/skew/kube_proxy/other_modes.h"
 #include "tests/skew/kube_proxy/proxy_rules.h"
@@ -28,6 +31,7 @@ using Arguments = std::vector<std::string>;
 // What iptables says where there is no such rule, and where there is no such chain.
 constexpr int kNoRule = 1;
 constexpr int kNoChain = 2;
+constexpr char kNoChainMessage[] = "No chain/target/match by that name";
 
 class Cleanup {
  public:
@@ -38,15 +42,13 @@ class Cleanup {
         wait_(testing::WaitFlags(Does(version_, Trait::kProxySleepFlag))),
         notes_(family, act) {}
 
-  void Run() {
+  void CleanUp() {
+    if (rules_.family == IpFamily::kIpv6 && !Does(version_, Trait::kCleanupOfIpv6)) return;
     Call({"--version"});
     if (Does(version_, Trait::kCleanupProbes) && Waiting({"-S", "POSTROUTING", "-t", "nat"}) != 0) {
       return notes_.Done("skipped: -S POSTROUTING -t nat failed");
     }
-    std::vector<ProxyJump> jumps = JumpsOf(rules_);
-    // No version names it.
-    std::erase_if(jumps, [](const ProxyJump& jump) { return jump.chain == "KUBE-FIREWALL"; });
-    for (const ProxyJump& jump : jumps) Delete(jump);
+    for (const ProxyJump& jump : Jumps()) Delete(jump);
     const bool more = Does(version_, Trait::kCleanupOfMarkMasq);
     Arguments nat = {"KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-POSTROUTING"};
     if (more) nat.insert(nat.end(), {"KUBE-MARK-MASQ", "KUBE-PROXY-CANARY"});
@@ -63,11 +65,28 @@ class Cleanup {
   }
 
  private:
-  int Call(const Arguments& arguments) {
-    const ProgramResult result = iptables_.Run(arguments);
-    notes_.Called(iptables_, arguments, result);
-    return result.exit_code;
+  std::vector<ProxyJump> Jumps() const {
+    std::vector<ProxyJump> jumps = JumpsOf(rules_);
+    std::erase_if(jumps, [&](const ProxyJump& jump) {
+      // No version names KUBE-FIREWALL.
+      return jump.chain == "KUBE-FIREWALL" ||
+             (jump.chain == "KUBE-POSTROUTING" && Does(version_, Trait::kCleanupFails));
+    });
+    if (Does(version_, Trait::kCleanupOfOldInput)) {
+      const ProxySettings before = {.version = {1, 19}, .family = rules_.family};
+      for (const ProxyJump& jump : JumpsOf(before)) {
+        if (jump.base_chain == "INPUT" && jump.chain == "KUBE-SERVICES") jumps.push_back(jump);
+      }
+    }
+    return jumps;
   }
+
+  ProgramResult Run(const Arguments& arguments) {
+    ProgramResult result = iptables_.Run(arguments);
+    notes_.Called(iptables_, arguments, result);
+    return result;
+  }
+  int Call(const Arguments& arguments) { return Run(arguments).exit_code; }
   int Waiting(const Arguments& arguments) {
     Arguments all = wait_;
     all.insert(all.end(), arguments.begin(), arguments.end());
@@ -110,19 +129,32 @@ class Cleanup {
     return chains;
   }
 
-  // Always up to 1.33, whatever the mode was. Failures are ignored.
+  // Always up to 1.33, whatever the mode was.
   void IpvsPart() {
     for (const ProxyJump& jump : IpvsJumps(rules_)) Delete(jump);
-    const std::pair<const char*, std::vector<const char*>> tables[] = {
-        {"nat", {"KUBE-SERVICES", "KUBE-POSTROUTING", "KUBE-NODE-PORT", "KUBE-LOAD-BALANCER"}},
-        {"filter",
-         {"KUBE-FORWARD", "KUBE-NODE-PORT", "KUBE-PROXY-FIREWALL", "KUBE-SOURCE-RANGES-FIREWALL",
-          "KUBE-IPVS-FILTER", "KUBE-IPVS-OUT-FILTER"}}};
-    for (const char* operation : {"-F", "-X"}) {
-      for (const auto& [table, chains] : tables) {
-        for (const char* chain : chains) Waiting({operation, chain, "-t", table});
-      }
+    std::vector<const char*> nat = {"KUBE-SERVICES", "KUBE-POSTROUTING"};
+    std::vector<const char*> filter = {"KUBE-FORWARD"};
+    if (Does(version_, Trait::kIpvsDropsByMarkDrop)) {
+      nat.push_back("KUBE-FIREWALL");
+    } else {
+      filter.insert(filter.end(),
+                    {"KUBE-NODE-PORT", "KUBE-PROXY-FIREWALL", "KUBE-SOURCE-RANGES-FIREWALL"});
     }
+    nat.insert(nat.end(), {"KUBE-NODE-PORT", "KUBE-LOAD-BALANCER"});
+    if (Does(version_, Trait::kIpvsAccessFilter)) filter.push_back("KUBE-IPVS-FILTER");
+    if (Does(version_, Trait::kIpvsOutFilter)) filter.push_back("KUBE-IPVS-OUT-FILTER");
+    for (const char* operation : {"-F", "-X"}) {
+      for (const char* chain : nat) Empty(operation, chain, "nat");
+      for (const char* chain : filter) Empty(operation, chain, "filter");
+    }
+  }
+
+  void Empty(const char* operation, const char* chain, const char* table) {
+    Arguments arguments = wait_;
+    arguments.insert(arguments.end(), {operation, chain, "-t", table});
+    const ProgramResult result = Run(arguments);
+    if (result.exit_code == 0 || absl::StrContains(result.err, kNoChainMessage)) return;
+    notes_.Failed(absl::StrCat("ipvs: ", operation, " ", chain, ": ", WhatFailed(result)));
   }
 
   const Version version_;
@@ -135,9 +167,11 @@ class Cleanup {
 }  // namespace
 
 Act RemoveIptablesRules(const ProxyActorSettings& settings) {
-  Act act;
-  for (const IpFamily family : testing::kBothFamilies) Cleanup(settings, family, act).Run();
-  return act;
+  return InProcess("kube-proxy", [&settings] {
+    Act act;
+    for (const IpFamily family : testing::kBothFamilies) Cleanup(settings, family, act).CleanUp();
+    return act;
+  });
 }
 
 void RemoveNftablesTables() {

@@ -217,6 +217,17 @@ std::vector<CompanyRow> ModeRows() {
         CleansUp(pair.kubelet) ? "kube-proxy's rules are removed, kubelet's stay"
                                : "kube-proxy removes a chain that kubelet has too");
   }
+  for (int minor = kOldest.minor; minor <= kNewestCaptured.minor; ++minor) {
+    const KubeletVersion last_with_marks = {{1, 27}, false};
+    const Pair pair = {minor < 27 ? KubeletVersion{{1, minor}} : last_with_marks, {{1, minor}}};
+    if (pair == gate_off_31 || pair == gate_off_36) continue;
+    rows.push_back({Company::kNobody,
+                    pair,
+                    pair,
+                    {Path::kProxyCleanup},
+                    true,
+                    "kube-proxy removes a chain that kubelet has too"});
+  }
   for (const Pair& pair : {gate_off_36, Minors(33, 33), Minors(36, 36)}) {
     add(Company::kThirdParties, pair,
         "a foreign jump to KUBE-MARK-MASQ, which from 1.34 on keeps all of nat");

@@ -32,7 +32,10 @@ constexpr char kForeignJump[] =
 constexpr char kMarkMasq[] = "KUBE-MARK-MASQ";
 constexpr char kSharedChain[] =
     "kube-proxy also deletes KUBE-POSTROUTING, its only chain that exists; the agent repairs the "
-    "jump, because it recognises a cleanup only by kube-proxy's other chains";
+    "jump, because without kube-proxy's other chains it recognises a cleanup only by the writer";
+constexpr char kFails[] =
+    "kube-proxy 1.27 deletes the jump to KUBE-POSTROUTING only after it has tried to delete that "
+    "chain with all others of nat";
 constexpr char kPostrouting[] = "KUBE-POSTROUTING";
 
 }  // namespace
@@ -157,6 +160,9 @@ KnownError CellRun::FactsOfStart() {
 
 KnownError CellRun::FactsOfCleanup() {
   KnownError left = {.because = kForeignJump, .busy_chain = kMarkMasq};
+  if (Does(proxy_version_.version, Trait::kCleanupFails)) {
+    left = {.because = kFails, .busy_chain = kPostrouting};
+  }
   for (size_t family = 0; family < facts_.size(); ++family) {
     left.families[family] = !ProxyCleansUp(proxy_version_.version, facts_[family]);
   }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 
@@ -22,12 +23,20 @@ bool SaysChainIsMissing(absl::string_view error, const std::string& chain) {
          absl::StrContains(error, absl::StrCat("Couldn't load target `", chain, "'"));
 }
 
+// In the restore of nat, or where the part for IPVS deletes that chain once more.
 bool SaysChainIsBusy(absl::string_view error, const std::string& chain) {
   absl::ConsumePrefix(&error, "; ");
-  if (!absl::StrContains(error, ": nat: exit code ") || absl::StrContains(error, "; "))
-    return false;
-  return absl::EndsWith(error, absl::StrCat("(Device or resource busy): chain ", chain)) ||
-         (absl::StrContains(error, "tables-restore: line ") && absl::EndsWith(error, " failed"));
+  for (const absl::string_view part : absl::StrSplit(error, "; ")) {
+    if (absl::StrContains(part, absl::StrCat(": ipvs: -X ", chain, ": exit code "))) continue;
+    const bool restore =
+        absl::StrContains(part, "tables-restore: line ") && absl::EndsWith(part, " failed");
+    if (!absl::StrContains(part, ": nat: exit code ")) return false;
+    if (!restore &&
+        !absl::EndsWith(part, absl::StrCat("(Device or resource busy): chain ", chain))) {
+      return false;
+    }
+  }
+  return true;
 }
 
 bool IsThat(const KnownError& known, absl::string_view error) {

@@ -71,8 +71,9 @@ bool RemoveIptablesMode(Version proxy, FamilyFacts& facts) {
   facts.nat_has_services = false;
   facts.proxy_firewall = false;
   facts.mark_masq = false;
+  const bool used = facts.user_masq || facts.host_port;
   facts.nat_chains_left =
-      Does(proxy, Trait::kCleanupOfMarkMasq) && (facts.user_masq || facts.host_port);
+      Does(proxy, Trait::kCleanupFails) || (Does(proxy, Trait::kCleanupOfMarkMasq) && used);
   return !facts.nat_chains_left;
 }
 
@@ -98,6 +99,7 @@ bool ProxyStarts(const ProxyVersion& proxy, FamilyFacts& facts) {
 }
 
 bool ProxyCleansUp(Version proxy, FamilyFacts& facts) {
+  if (facts.family == IpFamily::kIpv6 && !Does(proxy, Trait::kCleanupOfIpv6)) return true;
   facts.proxy_removed = true;
   RemoveNftablesMode(facts);
   return RemoveIptablesMode(proxy, facts);

@@ -514,7 +514,12 @@ TEST(KnownErrorTest, ExplainsAChainThatIsStillUsed) {
   EXPECT_FALSE(Explains(known, in_both("filter: exit code 1: iptables-restore: line 8 failed")));
   EXPECT_FALSE(Explains(known, in_both(nft + "; nft -f: exit code 1: x")));
   EXPECT_FALSE(Explains(known, in_both(kLocked)));
+  const std::string ipvs = "ipvs: -X KUBE-MARK-MASQ: exit code 1: Directory not empty";
+  EXPECT_TRUE(Explains(known, in_both(ipvs)));
+  EXPECT_TRUE(Explains(known, Errors(legacy + "; ipv4: " + ipvs, nft + "; ipv6: " + ipvs)));
+  EXPECT_FALSE(Explains(known, in_both(ipvs + "; ipvs: -F KUBE-MARK-MASQ: exit code 4: x")));
   known.busy_chain = "KUBE-POSTROUTING";
+  EXPECT_FALSE(Explains(known, in_both(ipvs))) << "another chain";
   EXPECT_FALSE(Explains(known, in_both(nft))) << "another chain";
   known = {.because = "a fact",
            .busy_chain = "KUBE-MARK-MASQ",

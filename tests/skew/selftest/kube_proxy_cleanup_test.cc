@@ -4,11 +4,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <iterator>
+#include <map>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "tests/skew/actors/third_parties.h"
 #include "tests/skew/selftest/actor_fixture.h"
@@ -20,9 +28,11 @@ namespace kipt::skew {
 namespace {
 
 using ::testing::Contains;
+using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::SizeIs;
 using Arguments = std::vector<std::string>;
 
 struct Neighbour {
@@ -120,35 +130,213 @@ TEST_P(KubeProxyCleanupTest, From1_33ItDoesNothingWhileAnotherHoldsTheLockAndRep
   EXPECT_EQ(Saved(V4()) == before, GetParam() == IptablesMode::kLegacy);
 }
 
-// With the gate off the agent keeps the jump to KUBE-POSTROUTING. While that stands the kernel
-// refuses to delete the chain, and with it all others of the table.
-TEST_P(KubeProxyCleanupTest, FinishesNextToAnAgentThatThenPutsKubeletsChainsBack) {
-  for (const int minor : {31, 33, 34, 36}) {
+// ---- 1.17 to 1.30, by their sources ----
+
+std::vector<std::string> Split(const std::string& text, char at) {
+  return absl::StrSplit(text, at, absl::SkipEmpty());
+}
+
+// Of IPv4: what is checked before it is deleted, emptied and deleted; without the wait flags.
+std::vector<std::string> CallsOf(const Act& act) {
+  std::vector<std::string> calls;
+  for (const std::string& call : act.calls) {
+    if (absl::StrContains(call, "\tip6tables")) continue;
+    for (const char* operation : {" -C ", " -F ", " -X "}) {
+      const size_t at = call.find(operation);
+      if (at != std::string::npos) calls.push_back(call.substr(at + 1));
+    }
+  }
+  return calls;
+}
+
+TEST_P(KubeProxyCleanupTest, Before1_31ItCallsWhatItsSourcesCall) {
+  std::map<int, std::vector<std::string>> expected;
+  for (const std::string& line : Split(ReadOwnCapture("1.17-1.30.cleanup.calls"), '\n')) {
+    const std::vector<std::string> fields = Split(line, '\t');
+    ASSERT_EQ(fields.size(), 2U) << line;
+    int minor = 0;
+    ASSERT_TRUE(absl::SimpleAtoi(fields[0].substr(2), &minor)) << line;
+    expected[minor].push_back(fields[1]);
+  }
+  EXPECT_EQ(expected.size(), 8U);
+  for (int minor = 17; minor <= 30; ++minor) {
+    StartBoth(minor);
+    EXPECT_EQ(CallsOf(CleanUpKubeProxy(As(minor))), std::prev(expected.upper_bound(minor))->second)
+        << minor;
+    EXPECT_TRUE(Went(FlushEverything(Choice())));
+  }
+}
+
+bool HasChainsLike(const testing::SavedRules& saved, const std::string& table,
+                   const std::string& prefix) {
+  return absl::c_any_of(saved.Chains(), [&](const auto& chain) {
+    return chain.first == table && absl::StartsWith(chain.second, prefix);
+  });
+}
+
+struct OldNeighbour {
+  const char* name;
+  std::vector<Arguments> rules;
+  // Versions whose --cleanup ends with 1, and that leave the chains of services in nat.
+  std::function<bool(int minor)> fails;
+  std::function<bool(int minor)> leaves;
+};
+
+bool Is1_27(int minor) { return minor == 27; }
+
+// Source: the same code. 1.19 was not seen.
+std::vector<OldNeighbour> OldNeighbours() {
+  const std::vector<Neighbour> rules = Neighbours();
+  return {
+      {"nobody", {}, Is1_27, Is1_27},
+      {"a jump to KUBE-MARK-MASQ", rules[1].rules, Is1_27, Is1_27},
+      {"a jump to KUBE-NODEPORTS", rules[2].rules, [](int) { return true; },
+       [](int) { return true; }},
+      {"the old jump from INPUT", rules[3].rules, [](int minor) { return minor >= 27; }, Is1_27}};
+}
+
+TEST_P(KubeProxyCleanupTest, Before1_31ItLeavesWhatItsSourcesLeave) {
+  for (const int minor : {17, 20, 24, 25, 27, 28, 30}) {
+    for (const OldNeighbour& neighbour : OldNeighbours()) {
+      SCOPED_TRACE(absl::StrCat("1.", minor, " ", neighbour.name));
+      // Up to 1.19 it is a jump of its own.
+      if (minor < 20 && neighbour.rules == Neighbours()[3].rules) continue;
+      StartBoth(minor);
+      for (const Arguments& rule : neighbour.rules) Run(rule);
+      const testing::SavedRules before_v6 = Saved(V6());
+      const Act act = CleanUpKubeProxy(As(minor));
+      EXPECT_EQ(act.ok, !neighbour.fails(minor)) << act.error;
+      const testing::SavedRules left = Saved(V4());
+      EXPECT_EQ(HasChainsLike(left, "nat", "KUBE-SVC-"), neighbour.leaves(minor)) << left;
+      EXPECT_EQ(HasChainsLike(left, "nat", "KUBE-NODEPORTS"), neighbour.leaves(minor)) << left;
+      // Of nat these go in the end, whatever stays.
+      EXPECT_FALSE(left.HasChain("nat", "KUBE-SERVICES"));
+      EXPECT_FALSE(left.HasChain("nat", "KUBE-POSTROUTING"));
+      EXPECT_THAT(left.Rules("nat", "KUBE-MARK-MASQ"), SizeIs(1));
+      const bool filter = neighbour.rules == Neighbours()[3].rules && minor >= 28;
+      EXPECT_EQ(left.HasChain("filter", "KUBE-SERVICES"), filter) << left;
+      EXPECT_EQ(left.HasChain("filter", "KUBE-EXTERNAL-SERVICES"), filter) << left;
+      EXPECT_FALSE(left.HasChain("filter", "KUBE-PROXY-FIREWALL"));
+      // #94915
+      EXPECT_EQ(Saved(V6()) == before_v6, minor < 20);
+      EXPECT_TRUE(Went(FlushEverything(Choice())));
+    }
+  }
+}
+
+using CleanupOfUnreadableNatTest = testing::AgentTest;
+
+// -C, -F and -X work there, and iptables-save prints no chain. A probe would fail (1.33).
+TEST_F(CleanupOfUnreadableNatTest,
+       Before1_33ACleanupNextToAnUnreadableNatLeavesOnlyChainsOfServices) {
+  const IptablesChoice choice = {.mode = IptablesMode::kNft};
+  const testing::Iptables v4 = choice.Of(IpFamily::kIpv4);
+  const auto nft = [](const std::string& command) {
+    const testing::ProgramResult result = testing::RunProgram({kNft, command});
+    EXPECT_EQ(result.exit_code, 0) << result;
+  };
+  for (const int minor : {17, 20, 24, 26, 30, 31, 33}) {
     SCOPED_TRACE(minor);
-    const std::unique_ptr<NodeAgent> agent = NewAgentDaemon(
+    const ProxyActorSettings settings = {.version = {{1, minor}}, .iptables = choice};
+    EXPECT_TRUE(Went(NewKubelet({.version = KubeletOf(minor), .iptables = choice})->Start()));
+    EXPECT_TRUE(Went(NewKubeProxy(settings)->Start(ServicesOf(Fixture::kA), {})));
+    nft("add rule ip nat POSTROUTING meta mark 0x77 masquerade fully-random,persistent");
+    const Act act = CleanUpKubeProxy(settings);
+    EXPECT_TRUE(act.ok) << act.error;
+    nft("flush chain ip nat POSTROUTING");
+    const testing::SavedRules left = testing::SavedRules::Of(v4);
+    EXPECT_TRUE(HasChainsLike(left, "nat", "KUBE-SVC-"));
+    EXPECT_EQ(left.HasChain("nat", "KUBE-SERVICES"), minor >= 33);
+    EXPECT_EQ(left.Rules("nat", "PREROUTING").empty(), minor < 33);
+    EXPECT_EQ(left.HasChain("filter", "KUBE-SERVICES"), minor >= 33);
+    EXPECT_TRUE(Went(FlushEverything(choice)));
+  }
+}
+
+// It waits 5 s for each call. What it could not delete keeps all of filter.
+TEST_P(KubeProxyCleanupTest, Before1_33ItFailsAfterFiveSecondsOfAHeldLock) {
+  StartBoth(30);
+  const testing::LockHolder holder("/run/xtables.lock", absl::Seconds(7));
+  const bool legacy = GetParam() == IptablesMode::kLegacy;
+  EXPECT_EQ(CleanUpKubeProxy(As(30)).ok, !legacy);
+  EXPECT_EQ(Saved(V4()).HasChain("filter", "KUBE-EXTERNAL-SERVICES"), legacy);
+  EXPECT_FALSE(Saved(V4()).HasChain("nat", "KUBE-SERVICES"));
+}
+
+// ---- next to the agent, with the gate off ----
+
+class CleanupNextToTheAgentTest : public KubeProxyCleanupTest {
+ protected:
+  static std::unique_ptr<NodeAgent> GateOff() {
+    return NewAgentDaemon(
         {.program = AgentProgram(), .version = KubeletOf(27, false), .mode = GetParam()});
+  }
+  // On iptables-legacy each takes the 5 s that the agent waits at most.
+  static std::vector<int> Minors() {
+    if (GetParam() == IptablesMode::kLegacy) return {17, 20, 24, 27, 30, 33, 34};
+    std::vector<int> minors(20);
+    std::iota(minors.begin(), minors.end(), 17);
+    return minors;
+  }
+};
+
+// While a jump leads to KUBE-POSTROUTING, the kernel refuses to delete the chain, and with it all
+// others of the table.
+TEST_P(CleanupNextToTheAgentTest, EndsAsWithoutItAndThenKubeletsChainsAreBack) {
+  for (const int minor : Minors()) {
+    SCOPED_TRACE(minor);
+    const std::unique_ptr<NodeAgent> agent = GateOff();
     ASSERT_TRUE(Went(agent->Start()));
     const testing::SavedRules before = Saved(V4());
     const testing::SavedRules before_v6 = Saved(V6());
     const std::unique_ptr<ServiceProxy> proxy = NewKubeProxy(As(minor));
     EXPECT_TRUE(Went(proxy->Start(ServicesOf(Fixture::kA), {})));
-    EXPECT_TRUE(Went(CleanUpKubeProxy(As(minor))));
-    EXPECT_FALSE(Saved(V4()).HasChain("nat", "KUBE-SERVICES"));
-    EXPECT_FALSE(Saved(V6()).HasChain("nat", "KUBE-SERVICES"));
+    const Act act = CleanUpKubeProxy(As(minor));
+    EXPECT_EQ(act.ok, minor != 27) << act.error;
     EXPECT_TRUE(Went(agent->Settle()));
-    for (const char* chain : {"POSTROUTING", "KUBE-POSTROUTING", "KUBE-MARK-MASQ"}) {
-      EXPECT_EQ(RulesIn(V4(), "nat", chain), before.Rules("nat", chain)) << chain;
-      EXPECT_EQ(RulesIn(V6(), "nat", chain), before_v6.Rules("nat", chain)) << chain;
-    }
+    const auto back = [minor](const testing::SavedRules& now, const testing::SavedRules& then) {
+      EXPECT_THAT(then.LinesMissingIn(now), IsEmpty());
+      if (minor == 27) return;
+      EXPECT_THAT(now.LinesMissingIn(then), Each(HasSubstr("KUBE-PROXY-CANARY")));
+    };
+    back(Saved(V4()), before);
+    if (minor >= 20) back(Saved(V6()), before_v6);
     EXPECT_TRUE(Went(agent->Stop()));
     EXPECT_TRUE(Went(FlushEverything(Choice())));
   }
 }
 
+// Of kube-proxy nothing is left that could announce it. On nft the agent knows the writer.
+TEST_P(CleanupNextToTheAgentTest, CanBeRepeatedOnNft) {
+  const std::unique_ptr<NodeAgent> agent = GateOff();
+  ASSERT_TRUE(Went(agent->Start()));
+  const testing::SavedRules before = Saved(V4());
+  for (int times = 0; times < 3; ++times) {
+    const Act act = CleanUpKubeProxy(As(36));
+    if (GetParam() == IptablesMode::kNft) {
+      EXPECT_TRUE(Went(act)) << times;
+    }
+    EXPECT_TRUE(Went(agent->Settle()));
+    EXPECT_EQ(Saved(V4()), before);
+  }
+}
+
+// KUBE-PROXY-CANARY, which a cleanup leaves up to 1.33, claims kubelet's chains.
+TEST_P(CleanupNextToTheAgentTest, LeavesAClaimUpTo1_33AndNoneLater) {
+  for (const int minor : {33, 34}) {
+    StartBoth(minor);
+    EXPECT_TRUE(Went(CleanUpKubeProxy(As(minor))));
+    const testing::ProgramResult audit =
+        testing::RunProgram({AgentProgram(), "retire", "--emulated-version=1.27",
+                             absl::StrCat("--iptables-mode=", testing::NameOf(GetParam()))});
+    EXPECT_EQ(absl::StrContains(audit.out, "KUBE-PROXY-CANARY"), minor == 33) << audit;
+    EXPECT_TRUE(Went(FlushEverything(Choice())));
+  }
+}
+
 // From 1.34 on such a cleanup fails, whatever we do.
-TEST_P(KubeProxyCleanupTest, ThatFailsForAForeignJumpLeavesTheMarkedPacketsToTheAgent) {
-  const std::unique_ptr<NodeAgent> agent = NewAgentDaemon(
-      {.program = AgentProgram(), .version = KubeletOf(27, false), .mode = GetParam()});
+TEST_P(CleanupNextToTheAgentTest, ThatFailsForAForeignJumpLeavesTheMarkedPacketsToTheAgent) {
+  const std::unique_ptr<NodeAgent> agent = GateOff();
   ASSERT_TRUE(Went(agent->Start()));
   const std::vector<std::string> jump = RulesIn(V4(), "nat", "POSTROUTING");
   const std::unique_ptr<ServiceProxy> proxy = NewKubeProxy(As(34));
@@ -161,6 +349,8 @@ TEST_P(KubeProxyCleanupTest, ThatFailsForAForeignJumpLeavesTheMarkedPacketsToThe
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, KubeProxyCleanupTest, ::testing::ValuesIn(testing::kBothModes),
+                         ModeName);
+INSTANTIATE_TEST_SUITE_P(Modes, CleanupNextToTheAgentTest, ::testing::ValuesIn(testing::kBothModes),
                          ModeName);
 
 }  // namespace

@@ -143,6 +143,13 @@ constexpr TraitRow kRows[] = {
      "#131961, captures", "^[0-9.]+\tlocked\t[0-9]+\tiptables .*-N KUBE-SERVICES",
      "skew/kube_proxy/testdata/kube-proxy-1.34-A-legacy.monitor.commands",
      "skew/kube_proxy/testdata/kube-proxy-1.33-A-legacy.monitor.commands"},
+    {kCleanupOfIpv6, kIptablesProxy, 20, kEver, false, "cleans up IPv6 too at --cleanup", "#94915"},
+    {kCleanupOfOldInput, kIptablesProxy, 20, 27, false,
+     "deletes the jump from INPUT to KUBE-SERVICES at --cleanup", "captures"},
+    {kCleanupFails, kIptablesProxy, 27, 27, false,
+     "deletes POSTROUTING's jump at --cleanup only after the chains, so it ends with 1 and leaves "
+     "the chains of services",
+     "captures"},
     {kCleanupProbes, kIptablesProxy, 33, kEver, false,
      "probes each family before --cleanup and skips one that fails", "#129826, captures",
      "^cleanup\t0\tiptables .*-S POSTROUTING -t nat",

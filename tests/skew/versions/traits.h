@@ -70,6 +70,9 @@ enum class Trait {
   kHourlyFullSync,
   kHourlyFullSyncBounded,
   kProxyLockIsLostCanary,
+  kCleanupOfIpv6,
+  kCleanupOfOldInput,
+  kCleanupFails,
   kCleanupProbes,
   kCleanupOfMarkMasq,
 

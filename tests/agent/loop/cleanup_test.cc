@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The agent next to `kube-proxy --cleanup`, and next to those that imitate it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "agent/loop/agent.h"
+#include "agent/loop/round.h"
+#include "agent/policy/rule_forms.h"
+#include "tests/agent/loop/agent_fixture.h"
+#include "tests/support/observed.h"
+#include "tests/support/temporary_tree.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::Filter;
+using ::kipt::testing::JumpTo;
+using ::kipt::testing::Nat;
+using netlink::Family;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+const SteadyTime kStart = SteadyTime() + absl::Seconds(1000);
+constexpr absl::Duration kSyncPeriod = absl::Minutes(1);
+
+Change Add(netlink::ChainId chain, netlink::Rule rule) {
+  return {netlink::AddRule{.chain = std::move(chain), .rule = std::move(rule)}, "why"};
+}
+Change Create(netlink::ChainId chain) { return {netlink::CreateChain{std::move(chain)}, "why"}; }
+Change InputJump() { return Add(Filter("INPUT"), JumpTo("KUBE-FIREWALL")); }
+Change DropMark() { return Add(Filter("KUBE-FIREWALL"), DropMarked(15)); }
+
+Plan Wants(std::vector<Change> changes) {
+  Plan plan;
+  plan.families.assign(netlink::kFamilies.begin(), netlink::kFamilies.end());
+  plan.diff.changes = std::move(changes);
+  return plan;
+}
+
+std::vector<Change> Allow(Damping& damping, const Plan& plan, SteadyTime now) {
+  return damping.Allow(plan, now);
+}
+
+Change PostroutingJump(Family family = Family::kIPv4) {
+  return Add(Nat("POSTROUTING", family), JumpTo("KUBE-POSTROUTING"));
+}
+
+Change PostroutingRule() { return Add(Nat("KUBE-POSTROUTING"), MasqueradeAll(14)); }
+
+// What a check finds in IPv4 while kube-proxy's services exist, and after they are deleted.
+Plan InCleanup(std::vector<Change> changes = {PostroutingJump()}, bool services = true) {
+  Plan plan = Wants(std::move(changes));
+  plan.in_cleanup = {Family::kIPv4};
+  if (services) plan.with_services = {Family::kIPv4};
+  return plan;
+}
+Plan Serving() {
+  Plan plan = Wants({});
+  plan.with_services = {Family::kIPv4};
+  return plan;
+}
+std::vector<Change> AllowIf(Damping& damping, const Plan& plan, SteadyTime now,
+                            std::optional<bool> kube_proxy_lives) {
+  return damping.Allow(plan, now, [&](const Item& /*jump*/) { return kube_proxy_lives; });
+}
+
+// It deletes the jump as soon as it is back, and leads nobody to a KUBE-SERVICES of its own.
+TEST(CleanupTest, AnImitatorOfACleanupKeepsTheJumpAwayForFiveSecondsOfAMinute) {
+  for (const std::optional<bool> lives : {std::optional<bool>(), std::optional<bool>(true)}) {
+    Damping damping(kSyncPeriod);
+    const Plan plan = InCleanup();
+    absl::Duration away;
+    for (SteadyTime now = kStart; now < kStart + absl::Minutes(10);) {
+      const SteadyTime deleted = now;
+      std::vector<Change> allowed = AllowIf(damping, plan, now, lives);
+      while (allowed.empty()) {
+        ASSERT_GT(damping.next(), now);
+        ASSERT_LE(now - deleted, kCleanupWait) << "it waits for ever";
+        now = damping.next();
+        allowed = AllowIf(damping, plan, now, lives);
+      }
+      away += now - deleted;
+      damping.NoteApplied(allowed, now);
+      now += absl::Milliseconds(1100);  // Sooner would be a fight.
+      Allow(damping, Serving(), now);
+    }
+    EXPECT_GE(away, kCleanupWait * 9);
+    EXPECT_LE(away, kCleanupWait * 10);
+  }
+}
+
+TEST(CleanupTest, ACleanupThatIsRepeatedHasWhatIsLeftOfTheMinutesFiveSeconds) {
+  Damping damping(kSyncPeriod);
+  const Plan plan = InCleanup({PostroutingJump()}, /*services=*/false);
+  EXPECT_THAT(AllowIf(damping, plan, kStart, true), IsEmpty());
+  const SteadyTime over = kStart + absl::Seconds(2);
+  EXPECT_THAT(AllowIf(damping, plan, over, true), IsEmpty());
+  EXPECT_THAT(AllowIf(damping, plan, over, false), SizeIs(1));
+  const SteadyTime again = kStart + absl::Seconds(20);
+  EXPECT_THAT(AllowIf(damping, plan, again, true), IsEmpty());
+  EXPECT_THAT(AllowIf(damping, plan, again + absl::Milliseconds(2999), true), IsEmpty());
+  EXPECT_THAT(AllowIf(damping, plan, again + absl::Seconds(3), true), SizeIs(1));
+  EXPECT_THAT(AllowIf(damping, plan, kStart + absl::Seconds(59), true), SizeIs(1));
+  EXPECT_THAT(AllowIf(damping, plan, kStart + absl::Minutes(1), true), IsEmpty());
+}
+
+TEST(CleanupTest, AnImitatorWhoIsFasterFightsForTheJumpLikeAnyWriter) {
+  Damping damping(kSyncPeriod);
+  SteadyTime now = kStart;
+  for (int i = 0; i < 20; ++i) {
+    while (Allow(damping, InCleanup(), now).empty()) {
+      ASSERT_GT(damping.next(), now);
+      now = damping.next();
+    }
+    damping.NoteApplied(InCleanup().diff.changes, now);
+    now += absl::Milliseconds(20);
+  }
+  EXPECT_THAT(damping.TakeBegun(), SizeIs(1));
+}
+
+TEST(CleanupTest, NothingButTheWayToKubePostroutingWaitsForACleanup) {
+  Damping damping(kSyncPeriod);
+  const Change masq = Add(Nat("KUBE-MARK-MASQ"), SetBit(14));
+  const Change label = Add(Nat("POSTROUTING"), JumpTo("KUBELET-POSTROUTING"));
+  const Plan plan =
+      InCleanup({InputJump(), Create(Nat("KUBE-POSTROUTING")), PostroutingRule(), DropMark(), masq,
+                 PostroutingJump(), label, PostroutingJump(Family::kIPv6)});
+  const std::vector<Change> others = {InputJump(), DropMark(), masq, label,
+                                      PostroutingJump(Family::kIPv6)};
+  EXPECT_EQ(Allow(damping, plan, kStart), others);
+  EXPECT_EQ(damping.next(), kStart + kCleanupWait);
+  EXPECT_EQ(Allow(damping, plan, kStart + kCleanupWait - absl::Milliseconds(1)), others);
+  EXPECT_EQ(Allow(damping, plan, kStart + kCleanupWait), plan.diff.changes);
+  EXPECT_EQ(damping.next(), SteadyTime::InfiniteFuture());
+}
+
+// Up to 1.33 its part for IPVS deletes KUBE-POSTROUTING once more.
+TEST(CleanupTest, ACleanupIsNotOverWithTheChainsOfServices) {
+  Damping damping(kSyncPeriod);
+  EXPECT_THAT(Allow(damping, InCleanup(), kStart), IsEmpty());
+  const Plan later = InCleanup({PostroutingJump(), PostroutingRule()}, /*services=*/false);
+  EXPECT_THAT(Allow(damping, later, kStart + absl::Seconds(4)), IsEmpty());
+  EXPECT_EQ(Allow(damping, later, kStart + kCleanupWait), later.diff.changes);
+}
+
+TEST(CleanupTest, ACleanupThatIsSeenLateIsKnownByTheServicesOfTheCheckBefore) {
+  const Plan late = InCleanup({PostroutingJump()}, /*services=*/false);
+  Damping damping(kSyncPeriod);
+  Allow(damping, Serving(), kStart);
+  EXPECT_THAT(Allow(damping, late, kStart + absl::Milliseconds(1)), IsEmpty());
+  Damping without(kSyncPeriod);
+  Allow(without, Wants({}), kStart);
+  EXPECT_EQ(Allow(without, late, kStart + absl::Milliseconds(1)), late.diff.changes);
+}
+
+TEST(CleanupTest, ACleanupOfKubeProxyByNameNeedsNoServicesAndEndsWithTheProcess) {
+  const Plan plan = InCleanup({PostroutingJump()}, /*services=*/false);
+  Damping damping(kSyncPeriod);
+  EXPECT_THAT(AllowIf(damping, plan, kStart, true), IsEmpty());
+  EXPECT_EQ(damping.next(), kStart + absl::Milliseconds(100));
+  EXPECT_THAT(AllowIf(damping, plan, kStart + absl::Seconds(1), true), IsEmpty());
+  EXPECT_EQ(AllowIf(damping, plan, kStart + absl::Seconds(1), false), plan.diff.changes);
+  Damping ended(kSyncPeriod);
+  EXPECT_EQ(AllowIf(ended, plan, kStart, false), plan.diff.changes);
+  EXPECT_EQ(AllowIf(ended, InCleanup(), kStart, false), InCleanup().diff.changes);
+}
+
+TEST(CleanupTest, TheJumpToKubePostroutingIsPutBackAsSoonAsTheCleanupIsOver) {
+  Damping damping(kSyncPeriod);
+  Plan plan = InCleanup();
+  EXPECT_THAT(Allow(damping, plan, kStart), IsEmpty());
+  plan.in_cleanup = {};
+  EXPECT_EQ(Allow(damping, plan, kStart + absl::Milliseconds(1)), plan.diff.changes);
+  // Another cleanup later has its own time.
+  plan.in_cleanup = {Family::kIPv4};
+  EXPECT_THAT(Allow(damping, plan, kStart + absl::Hours(1)), IsEmpty());
+  // A look at the other family says nothing of this one.
+  Plan other = Wants({});
+  other.families = {Family::kIPv6};
+  EXPECT_THAT(Allow(damping, other, kStart + absl::Hours(1) + absl::Seconds(1)), IsEmpty());
+  EXPECT_EQ(Allow(damping, plan, kStart + absl::Hours(1) + kCleanupWait), plan.diff.changes);
+}
+
+// ---- in the loop ----
+
+class CleanupLoopTest : public AgentTest {
+ protected:
+  // The jump to KUBE-POSTROUTING is deleted by an iptables that `parent` started.
+  void StartNextTo(const char* parent) {
+    tree_.Link("pid_namespace", "pid:[4026531836]");
+    tree_.Write("proc/4242/comm", "iptables\n");
+    tree_.Write("proc/4242/stat", "4242 (iptables) S 4200 4242 4200 0 -1 4194304 89 0 0 0\n");
+    tree_.Write("proc/4200/comm", parent);
+    AgentOptions options = Options(Mode::kLegacy);
+    options.writers = {.proc = tree_.Path("proc"), .pid_namespace = tree_.Path("pid_namespace")};
+    StartWith(std::move(options));
+    ASSERT_TRUE(TurnUntil([&] { return InPlace(); }));
+    kernel_.ActAs(4242, "iptables");
+    DeleteJump(Nat("POSTROUTING"));
+  }
+  bool HasJump() { return !kernel_.state().Find(Nat("POSTROUTING"))->rules.empty(); }
+
+  const ::kipt::testing::TemporaryTree tree_;
+};
+
+TEST_F(CleanupLoopTest, PutsTheJumpBackWhenKubeProxyHasEndedAndAllElseBefore) {
+  StartNextTo("kube-proxy\n");
+  kernel_.RemoveChain(Nat("KUBE-POSTROUTING"));
+  kernel_.FlushChain(Filter("KUBE-FIREWALL"));
+  kernel_.RemoveChain(Nat("KUBE-MARK-MASQ"));
+  TurnFor(absl::Milliseconds(500));
+  EXPECT_FALSE(HasJump());
+  EXPECT_EQ(kernel_.state().Find(Nat("KUBE-POSTROUTING")), nullptr);
+  EXPECT_THAT(kernel_.state().Find(Filter("KUBE-FIREWALL"))->rules, SizeIs(2));
+  EXPECT_NE(kernel_.state().Find(Nat("KUBE-MARK-MASQ")), nullptr);
+  EXPECT_FALSE(IsReady(agent_->state()));
+  EXPECT_THAT(NotReadyBecause(agent_->state(), agent_->state().families[0]),
+              HasSubstr("not made yet"));
+  tree_.Remove("proc/4200");
+  const SteadyTime ended = SteadyNow();
+  ASSERT_TRUE(TurnUntil([&] { return HasJump() && InPlace(); }));
+  EXPECT_LT(SteadyNow() - ended, absl::Seconds(2));
+}
+
+TEST_F(CleanupLoopTest, PutsTheJumpBackAtOnceWhereAnotherDeletesIt) {
+  StartNextTo("bash\n");
+  const SteadyTime deleted = SteadyNow();
+  ASSERT_TRUE(TurnUntil([&] { return HasJump(); }));
+  EXPECT_LT(SteadyNow() - deleted, absl::Seconds(2));
+}
+
+TEST_F(CleanupLoopTest, PutsTheJumpBackAfterFiveSecondsWhateverKubeProxyDoes) {
+  StartNextTo("kube-proxy\n");
+  TurnFor(kCleanupWait - absl::Seconds(1));
+  TurnFor(absl::Milliseconds(500));
+  EXPECT_FALSE(HasJump());
+  ASSERT_TRUE(TurnUntil([&] { return HasJump(); }));
+  // Nothing of this minute is left.
+  DeleteJump(Nat("POSTROUTING"));
+  const SteadyTime again = SteadyNow();
+  ASSERT_TRUE(TurnUntil([&] { return HasJump(); }));
+  EXPECT_LT(SteadyNow() - again, absl::Seconds(2));
+}
+
+}  // namespace
+}  // namespace kipt::agent
