@@ -28,8 +28,12 @@ class Failure(Exception):
     """A step found something else than what it expected."""
 
 
+SAID = []
+
+
 def say(text):
     print(text, flush=True)
+    SAID.append(text)
 
 
 def run(*command, check=True, text=None, timeout=60):

@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 
-from node import Failure, Node, is_ready, run, say, until
+from node import SAID, Failure, Node, is_ready, run, say, until
 from packets import ACCEPTED, ARRIVED, Packets, Stream
 
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -378,7 +378,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quiet", type=int, default=600)
     parser.add_argument("--only", default="")
-    for name in ("--work", "--programs", "--agent"):
+    for name in ("--work", "--programs", "--agent", "--iptables", "--rows"):
         parser.add_argument(name, required=True)
     given = parser.parse_args()
     steps = [name for name in vars(Steps) if name.startswith("step_") and
@@ -387,7 +387,7 @@ def main():
         raise Failure(f"no step matches {given.only}")
     node = Node(given.work, given.programs, given.agent)
     started = time.monotonic()
-    say("== The node")
+    say(f"== The node, with iptables-{given.iptables}")
     node.start()
     packets = Packets(node)
     packets.make()
@@ -399,6 +399,9 @@ def main():
         say(f"== {name[5:].replace('_', ' ').capitalize()}")
         run_of.plain()
         getattr(run_of, name)()
+        with open(given.rows, "a", encoding="utf-8") as rows:
+            rows.write(f"| `{name[5:].replace('_', '-')}` | {given.iptables} | {time.monotonic() - begun:.0f} | "
+                       f"{SAID[-1].strip()} |\n")
         say(f"  {time.monotonic() - begun:.0f} s")
     say(f"== {len(steps)} steps in {time.monotonic() - started:.0f} s: all as expected")
 
