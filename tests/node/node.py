@@ -124,7 +124,7 @@ class Api:
 
     def delete_pod(self, name, space="default"):
         self.ask("DELETE", f"/api/v1/namespaces/{space}/pods/{name}")
-        until(f"pod {name} is still there", lambda: self.pod(name, space) is None, 60)
+        until(f"pod {name} is still there", lambda: self.pod(name, space) is None, 180)
 
 
 def is_ready(pod):
