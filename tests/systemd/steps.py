@@ -9,6 +9,7 @@ import time
 from machine import Failure, Machine, say, until
 
 UNIT = "kube-iptables-agent.service"
+SOCKET = "kube-iptables-agent.socket"
 FOLDER = "/etc/kube-iptables-agent"
 KUBELET = "/var/lib/kubelet"
 DROP_IN = "/etc/systemd/system/kube-iptables-agent.service.d"
@@ -308,14 +309,18 @@ class Steps:
     def step_socket(self):
         """systemd holds the ports: a request while the agent restarts waits, and is answered."""
         self.in_place_of_kubelet()
-        self.sh("systemctl enable --now kube-iptables-agent.socket")
-        self.sh(f"systemctl restart {UNIT}")
+        before = self.untouched()
+        self.sh(f"systemctl enable {SOCKET}; systemctl stop {UNIT} && systemctl start {SOCKET} {UNIT}")
         self.await_ready()
+        self.same("rules changed", before, self.untouched())
         self.asked_during_restart()
         self.machine.reboot()
         self.await_ready()
         self.asked_during_restart()
-        self.sh("systemctl disable --now kube-iptables-agent.socket; systemctl restart " + UNIT)
+        self.sh(f"systemctl stop {SOCKET} {UNIT}")
+        if self.machine.run("curl", "--silent", "http://127.0.0.1:10270/livez").returncode != 7 or self.pid() != "0":
+            raise Failure("a request started it although both units are stopped")
+        self.sh(f"systemctl disable {SOCKET}; systemctl start {UNIT}")
 
     def asked_during_restart(self):
         codes = self.sh("""for i in 1 2 3; do systemctl kill --signal=KILL %s; for j in {1..30}; do
@@ -366,14 +371,15 @@ class Steps:
 
     def step_remove_and_purge(self):
         self.in_place_of_kubelet()
-        self.sh("systemctl enable --now kube-iptables-agent.socket || true")
+        self.sh(f"systemctl enable {SOCKET}; systemctl stop {UNIT} && systemctl start {SOCKET} {UNIT}")
         before = self.untouched()
         said = self.sh("dpkg --remove kube-iptables-agent 2>&1")
         if "chains and rules that it keeps stay as they are" not in said:
             raise Failure(f"no word about the rules: {said}")
         self.same("the removal changed rules", before, self.untouched())
-        if self.sh("pidof kube-iptables-agent || true"):
-            raise Failure("the agent runs on")
+        rest = self.sh("pgrep --list-name kube-iptables; ss --no-header --listening --tcp")
+        if rest:
+            raise Failure(f"after the removal: {rest}")
         self.sh("dpkg --purge kube-iptables-agent")
         self.same("the purge changed rules", before, self.untouched())
         left = {*self.files()} ^ {*self.files_before}
