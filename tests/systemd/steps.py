@@ -151,6 +151,10 @@ class Steps:
         # CAP_NET_ADMIN and CAP_NET_RAW; a filter.
         if held != {"CapBnd": "0000000000003000", "NoNewPrivs": "1", "Seccomp": "2"}:
             raise Failure(f"the process has {held}")
+        # By a filter or a capability that the agent expects to have; Landlock, for example.
+        refused = [line for line in self.journal(0).splitlines() if "Operation not permitted" in line]
+        if refused:
+            raise Failure(f"the unit forbids too much: {refused[0]}")
         inside = f"nsenter --target {self.pid()} --mount"
         for path in ("/etc/kipt", "/usr/kipt", "/var/kipt", "/run/systemd/kipt", "/proc/sys/net/ipv4/ip_forward"):
             if self.machine.run("bash", "-c", f"{inside} touch {path} 2>/dev/null").returncode == 0:
@@ -172,7 +176,7 @@ class Steps:
         self.kubelet(makes=False)
         self.same("the hand-over to the agent changed rules", before, self.untouched())
         self.sh("iptables -t mangle -X KUBE-IPTABLES-HINT")
-        say(f"  to the agent: no rule was written; a hint that is deleted is back within "
+        say(f"  to the agent: no rule changed; a hint that is deleted is back within "
             f"{self.await_rules(self.kubelets):.1f} s")
         before = self.untouched()
         self.kubelet(makes=True)
@@ -181,7 +185,7 @@ class Steps:
         if self.show("ActiveState") != "inactive" or self.show("Result") != "success":
             raise Failure(f"{self.show('ActiveState')}, {self.show('Result')}: {self.tail()}")
         self.flush()
-        say(f"  back to kubelet: no rule was written; a flush is repaired by kubelet within "
+        say(f"  back to kubelet: no rule changed; a flush is repaired by kubelet within "
             f"{self.await_rules(self.kubelets, 15):.1f} s")
         self.sh(f"systemctl enable --now {UNIT}")
 
@@ -198,23 +202,24 @@ class Steps:
             self.same(f"{how} changed rules", before, self.untouched())
         if self.restarts() != restarts:
             raise Failure(f"it was also restarted by itself: {self.tail()}")
-        say("  restart, reload, stop and start: no rule was written")
+        say("  restart, reload, stop and start: no rule changed")
 
     def step_killed(self):
         """More often than a unit with systemd's usual limit may be started, five times in ten seconds."""
         self.in_place_of_kubelet()
-        restarts, longest = self.restarts(), 0
+        restarts = self.restarts()
         for _ in range(7):
-            before, pid, started = self.saved(), self.pid(), time.monotonic()
+            pid, started = self.pid(), time.monotonic()
             self.sh(f"kill -KILL {pid}")
-            self.flush()
-            self.await_rules(self.kubelets)
-            self.await_ready()
-            self.same("other rules than before", before, self.saved())
-            longest = max(longest, time.monotonic() - started)
+            until(lambda: f"not started again: {self.tail()}", lambda: self.pid() not in ("0", pid), 5)
+        self.flush()
+        self.await_rules(self.kubelets)
+        self.await_ready()
+        self.same("other rules than before", self.kubelets, self.saved())
         if self.restarts() != restarts + 7:
             raise Failure(f"{self.restarts() - restarts} restarts: {self.tail()}")
-        say(f"  killed seven times in a row, with a flush each: ready with all rules within {longest:.1f} s")
+        say(f"  killed seven times in a row, then a flush: all rules are back {time.monotonic() - started:.1f} s "
+            f"after the last kill")
 
     def step_stopped_process(self):
         """It neither ends nor answers: only the watchdog notices that."""
@@ -362,7 +367,7 @@ class Steps:
         if self.pid() == pid or self.show("MainPID", "kubelet.service") != kubelet:
             raise Failure("the agent was not restarted, or kubelet was")
         version = self.sh("dpkg-query --show --showformat='${Version}' kube-iptables-agent")
-        say(f"  to {version}: restarted, no rule was written, the edited configuration stays, kubelet runs on")
+        say(f"  to {version}: restarted, no rule changed, the edited configuration stays, kubelet runs on")
         self.sh(f"systemctl disable --now {UNIT} && dpkg --install /debs/1.deb")
         if (self.show("ActiveState"), self.show("UnitFileState")) != ("inactive", "disabled"):
             raise Failure(f"a disabled unit is {self.show('ActiveState')}, {self.show('UnitFileState')}")
@@ -382,7 +387,9 @@ class Steps:
             raise Failure(f"after the removal: {rest}")
         self.sh("dpkg --purge kube-iptables-agent")
         self.same("the purge changed rules", before, self.untouched())
-        left = {*self.files()} ^ {*self.files_before}
+        # Other services have folders in /var/tmp that are named by the boot.
+        left = {one for one in {*self.files()} ^ {*self.files_before}
+                if "/systemd-private-" not in one or "kube" in one}
         left |= {*self.sh("find /run -name '*kube-iptables*'").splitlines()}
         if left:
             raise Failure(f"on the disk: {sorted(left)}")
