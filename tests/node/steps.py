@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -200,6 +201,30 @@ class Steps:
             raise Failure(f"{len(stream.wrong)} of the stream's connections: {set(stream.wrong)}")
         say(f"  {seconds} s: {reads} reads of the rules are equal, nothing was repaired, "
             f"{stream.right} connections were right")
+
+    def step_quiet_judges_see(self):
+        """The judges of no_oscillation() each fail when there is something to see."""
+        self.agent(emulatedVersion="1.24")
+        block = "add table inet kipt; add chain inet kipt in { type filter hook prerouting priority -400; }; " \
+                "add rule inet kipt in tcp dport 30080 drop"
+        rule = ["KUBE-FIREWALL", "-s", "198.51.100.1/32", "-j", "DROP"]
+        # A read may fall into the moment before the repair.
+        for texts, damage, repair in (
+                (("not quiet", "a line came or went"), ["iptables", "-t", "nat", "-F", "KUBE-MARK-MASQ"], None),
+                (("a line came or went",), ["iptables", "-A", *rule], ["iptables", "-D", *rule]),
+                (("of the stream's connections",), ["nft", block], ["nft", "delete table inet kipt"])):
+            threading.Timer(5, run, damage).start()
+            try:
+                self.no_oscillation(10)
+            except Failure as failure:
+                if not any(text in str(failure) for text in texts):
+                    raise
+                say(f"  {' '.join(damage)}: {str(failure).splitlines()[0]}")
+            else:
+                raise Failure(f"not noticed: {' '.join(damage)}")
+            if repair:
+                run(*repair)
+        say(f"  {self.packets.judge(30)} kinds of packets are right again")
 
     def step_flush_in_coexist(self):
         self.agent(emulatedVersion="1.24")
