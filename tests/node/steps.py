@@ -236,7 +236,8 @@ class Steps:
     def step_restart_everybody(self):
         self.agent(emulatedVersion="1.24")
         node = self.node
-        starts = {"kubelet": node.start_kubelet, "proxy": node.start_proxy, "containerd": node.start_containerd,
+        # Not node.start_kubelet: a kubelet that is still starting ends where it finds no containerd.
+        starts = {"kubelet": self.kubelet, "proxy": node.start_proxy, "containerd": node.start_containerd,
                   "agent": lambda: self.agent(emulatedVersion="1.24")}
         before = self.owned()
         with Stream(self.packets) as stream:
