@@ -156,6 +156,8 @@ set(CPACK_DEBIAN_PACKAGE_HOMEPAGE https://github.com/kubernetes/enhancements/tre
 set(CPACK_DEBIAN_AGENT_PACKAGE_NAME ${package_of_agent})
 set(CPACK_DEBIAN_AGENT_PACKAGE_SECTION net)
 set(CPACK_DEBIAN_AGENT_PACKAGE_SHLIBDEPS ON)
+# The unit's ExecReload= runs procps' kill, which not every Debian has.
+set(CPACK_DEBIAN_AGENT_PACKAGE_DEPENDS procps)
 # On nf_tables it runs no program; on iptables-legacy it runs iptables-legacy-restore.
 set(CPACK_DEBIAN_AGENT_PACKAGE_RECOMMENDS iptables)
 set(CPACK_DEBIAN_AGENT_PACKAGE_SUGGESTS "nftables, kube-iptables-skew")

@@ -28,8 +28,12 @@ class Failure(Exception):
     """A step found something else than what it expected."""
 
 
+SAID = []
+
+
 def say(text):
     print(text, flush=True)
+    SAID.append(text)
 
 
 def run(*command, check=True, text=None, timeout=60):
@@ -120,7 +124,7 @@ class Api:
 
     def delete_pod(self, name, space="default"):
         self.ask("DELETE", f"/api/v1/namespaces/{space}/pods/{name}")
-        until(f"pod {name} is still there", lambda: self.pod(name, space) is None, 60)
+        until(f"pod {name} is still there", lambda: self.pod(name, space) is None, 180)
 
 
 def is_ready(pod):
