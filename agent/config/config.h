@@ -62,6 +62,7 @@ struct Flags {
   bool yes = false;                           // retire
   std::optional<std::string> allow = {};      // audit
   bool all_netns = false;                     // audit
+  std::string before = "ownership-cleanup";   // audit
   std::optional<std::string> from_file = {};  // explain
 
   bool operator==(const Flags&) const = default;
