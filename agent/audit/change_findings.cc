@@ -82,14 +82,14 @@ constexpr Advice kSkipped = {
     "Repair what IptablesProbeFails names, if anything, and restart kubelet. This agent makes the "
     "chains in its place."};
 
-constexpr Advice kBlocked = {
-    kCleanupBlocked,
-    kWarning,
-    "#131961",
-    "rules of others jump to chains that kube-proxy deletes",
-    "kube-proxy 1.34 and later cannot delete the chain, nor any other chain of that table and "
-    "family: kube-proxy --cleanup ends with 1 each time, and its chains stay.",
-    "Remove these rules before the change."};
+constexpr Advice kBlocked = {kCleanupBlocked,
+                             kWarning,
+                             "#131961",
+                             "rules of others jump to chains that kube-proxy deletes",
+                             "kube-proxy 1.34 and later deletes its chains of a table together, so "
+                             "it deletes none: --cleanup "
+                             "ends with 1 each time.",
+                             "Remove these rules before the change."};
 constexpr char kEmptiesMarkMasq[] =
     " This kernel has ip_vs: there, the cleanup empties KUBE-MARK-MASQ, and the packets of its "
     "users leave unmasqueraded at once.";
