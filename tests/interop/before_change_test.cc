@@ -216,6 +216,7 @@ struct ProbeRow {
   const char* rule;  // of ip nat POSTROUTING
   bool fails;        // of one iptables at least
 };
+void PrintTo(const ProbeRow& row, std::ostream* out) { *out << row.name; }
 constexpr ProbeRow kProbes[] = {
     {"Masquerade", "masquerade", true},
     {"Snat", "ip saddr 10.0.0.0/8 snat to 192.0.2.1", true},
@@ -235,11 +236,11 @@ constexpr ProbeRow kProbes[] = {
 class ProbeTest : public RetireTest, public ::testing::WithParamInterface<ProbeRow> {};
 
 TEST_P(ProbeTest, IsPredictedAsTheRealIptablesDoIt) {
-  ASSERT_EQ(RunProgram({"nft", "-f", "-"}, absl::StrCat("table ip nat { chain POSTROUTING {\n"
-                                                        "type nat hook postrouting priority 100\n",
-                                                        GetParam().rule, "\n} }\n"))
-                .exit_code,
-            0);
+  const ProgramResult loaded =
+      RunProgram({"nft", "-f", "-"}, absl::StrCat("table ip nat {\nchain POSTROUTING {\n"
+                                                  "type nat hook postrouting priority 100;\n",
+                                                  GetParam().rule, "\n}\n}\n"));
+  ASSERT_EQ(loaded.exit_code, 0) << loaded;
   bool fails = false;
   for (const std::string& chroot : {std::string(), ChrootDir("bullseye"), ChrootDir("trixie")}) {
     const Iptables iptables = {.chroot_dir = chroot};
