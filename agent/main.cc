@@ -187,15 +187,19 @@ ExitOrError RunAudit(const Flags& flags, const Node& node) {
   absl::StatusOr<AllowList> allow = ParseAllowList(*allowed);
   if (!allow.ok()) return Fail(About(*flags.allow, allow.status()), kExitUsage);
   const CniConfigs cni = node.ReadCniConfigs();
+  const NodeChange change = ChangeFromName(flags.before).value_or(NodeChange::kOwnershipCleanup);
   std::vector<NodeView> views;
   if (flags.all_netns) {
-    views = GatherAllNamespaces(sources, cni);
+    views = GatherAllNamespaces(sources, cni, change);
     if (confined = ConfineToComputing(); !confined.ok()) return confined;
   } else {
-    views.push_back(GatherNodeView(sources, cni));
+    views.push_back(GatherNodeView(sources, cni, change));
   }
-  const AuditReport report = Audit(
-      views, {.bits = node.config().bits, .mode = node.config().mode, .allow = *std::move(allow)});
+  const AuditReport report = Audit(views, {.bits = node.config().bits,
+                                           .mode = node.config().mode,
+                                           .allow = *std::move(allow),
+                                           .change = change,
+                                           .families = node.config().families});
   std::cout << Colored(HasColors(flags), ColoredText::kAudit,
                        flags.output == OutputFormat::kJson  ? AuditJson(report)
                        : flags.output == OutputFormat::kDot ? AuditDot(views.front(), report)

@@ -32,6 +32,9 @@ std::string ToString(const TableId& table);
 struct SurveyRule : ObservedRule {
   // Set where a Rule has its options in another order than ToString gives them.
   std::string spelling = {};
+  // nft: iptables-nft (1.8.7 to 1.8.11) refuses to list the rule's chain, because it has no option
+  // for one of the expressions. A rule without xtables' matches may still be one that it can list.
+  bool unlistable = false;
 };
 
 // What iptables-save prints after "-A CHAIN ". For people: nothing is decided by it.

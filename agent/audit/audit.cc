@@ -19,8 +19,11 @@ namespace {
 
 using netlink::Survey;
 
+constexpr std::array<absl::string_view, 4> kChangeNames = {
+    "ownership-cleanup", "kube-proxy-nftables", "kube-proxy-ipvs-removal", "iptables-nft"};
+
 // In the order of the enumeration.
-constexpr std::array<absl::string_view, 24> kKindNames = {
+constexpr std::array<absl::string_view, 42> kKindNames = {
     "ChainUser", "PrivateChainUser", "ForeignRule", "CniConfig", "CniConfigUnreadable",
     "MarkBitSet", "MarkBitTested", "IpRuleFwmark",
     // Of a family as a whole.
@@ -28,7 +31,12 @@ constexpr std::array<absl::string_view, 24> kKindNames = {
     "KubeProxyUsesMarkMasq", "KubeProxy", "KubeProxyLeftOver", "Kpng",
     // Of a network namespace.
     "RouteLocalnetExposed", "BothModesInUse", "ShadowedByOtherMode", "SameChainInBothModes",
-    "TwoHints", "NotSeen", "AllowEntryUnused"};
+    "TwoHints", "IptablesProbeFails", "FamilySkipped",
+    // Of changes.
+    "CleanupBlocked", "MasqueradeBit", "LocalhostNodePorts", "NodePortAddresses",
+    "FirewallBypassed", "ConntrackWorkaround", "SavedRules", "KernelTooOld", "KernelLacksModules",
+    "NftTooOld", "IpvsInUse", "IpvsScheduler", "IpvsOfOthers", "IpsetUser", "LegacyRulesStay",
+    "NotInNft", "NotSeen", "AllowEntryUnused"};
 
 // ---- reading the node ----
 
@@ -158,7 +166,12 @@ std::vector<FamilyAudit> AuditView(const NodeView& view, FindingCollector& findi
     std::vector<FamilyAudit> families;
     findings.counted = HasCounters(survey);
     for (KubeProxyFacts& proxy : FindKubeProxy(survey)) {
-      families.push_back({findings, FamilyChains(survey, proxy.family), std::move(proxy)});
+      KubeProxyFacts after = proxy;
+      if (findings.options.change == NodeChange::kKubeProxyNftables && proxy.KeepsMarkMasq()) {
+        after.mode = KubeProxyMode::kNftables;
+      }
+      families.push_back(
+          {findings, FamilyChains(survey, proxy.family), std::move(proxy), std::move(after)});
     }
     for (FamilyAudit& family : families) {
       AuditRules(family);
@@ -173,12 +186,24 @@ std::vector<FamilyAudit> AuditView(const NodeView& view, FindingCollector& findi
     findings.AddSum(std::move(meeting), severity);
   }
   AuditSurroundings(view, all, findings);
+  AuditProbe(view, all, findings);
+  AuditChange(view, all, findings);
   return all;
 }
 
 }  // namespace
 
 // ---- names ----
+
+absl::string_view ChangeName(NodeChange change) {
+  return kChangeNames.at(static_cast<size_t>(change));
+}
+
+std::optional<NodeChange> ChangeFromName(absl::string_view name) {
+  const auto* const found = absl::c_find(kChangeNames, name);
+  if (found == kChangeNames.end()) return std::nullopt;
+  return static_cast<NodeChange>(found - kChangeNames.begin());
+}
 
 absl::string_view AuditKindName(AuditKind kind) { return kKindNames.at(static_cast<size_t>(kind)); }
 
@@ -195,15 +220,17 @@ absl::string_view AuditSeverityName(AuditSeverity severity) {
 
 // ---- reading the node ----
 
-NodeView GatherNodeView(const ModeSources& sources, const CniConfigs& cni) {
+NodeView GatherNodeView(const ModeSources& sources, const CniConfigs& cni, NodeChange change) {
   NodeView view = Gather(sources);
   view.cni = cni;
+  GatherChangeFacts(sources, change, view);
   return view;
 }
 
-std::vector<NodeView> GatherAllNamespaces(const ModeSources& sources, const CniConfigs& cni) {
+std::vector<NodeView> GatherAllNamespaces(const ModeSources& sources, const CniConfigs& cni,
+                                          NodeChange change) {
   const NetworkNamespaces namespaces = ListNetworkNamespaces();
-  std::vector<NodeView> views = {GatherNodeView(sources, cni)};
+  std::vector<NodeView> views = {GatherNodeView(sources, cni, change)};
   for (const std::string& problem : namespaces.problems) {
     views.front().problems.push_back(
         absl::StrCat("there may be more network namespaces: ", problem));
@@ -268,7 +295,15 @@ AuditFinding& FindingCollector::At(AuditFinding finding, const std::string& allo
   return findings_.emplace_back(std::move(finding));
 }
 
+bool FindingCollector::Wants(AuditKind kind) const {
+  const bool of_users = kind <= AuditKind::kIpRuleFwmark;
+  return options.change == NodeChange::kOwnershipCleanup ||
+         kind > AuditKind::kKubeProxyUsesMarkMasq ||
+         (of_users && options.change == NodeChange::kKubeProxyNftables);
+}
+
 void FindingCollector::AddRule(AuditFinding finding, AuditedRule rule, const std::string& variant) {
+  if (!Wants(finding.kind)) return;
   AuditFinding& found =
       At(std::move(finding), absl::StrCat("-A ", rule.chain, " ", rule.text), variant);
   ++found.count;
@@ -278,13 +313,14 @@ void FindingCollector::AddRule(AuditFinding finding, AuditedRule rule, const std
 
 void FindingCollector::AddDetail(AuditFinding finding, const std::string& detail,
                                  const std::string& variant) {
+  if (!Wants(finding.kind)) return;
   AuditFinding& found = At(std::move(finding), detail, variant);
   ++found.count;
   found.details.push_back(detail);
 }
 
 void FindingCollector::AddSum(AuditFinding finding, const std::string& variant) {
-  At(std::move(finding), "", variant);
+  if (Wants(finding.kind)) At(std::move(finding), "", variant);
 }
 
 void FindingCollector::Finish(AuditReport& report) {
@@ -321,7 +357,7 @@ bool HasCounters(const Survey& survey) {
 
 AuditReport Audit(absl::Span<const NodeView> views, const AuditOptions& options) {
   FindingCollector findings(options);
-  AuditReport report;
+  AuditReport report{.change = options.change};
   for (const NodeView& view : views) {
     for (FamilyAudit& family : AuditView(view, findings)) {
       if (&view == &views.front()) report.kube_proxy.push_back(std::move(family.proxy));

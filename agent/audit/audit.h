@@ -7,11 +7,14 @@
 // The severity of a dependence follows from who keeps the chain afterwards. kube-proxy's iptables
 // and IPVS modes write nat/KUBE-MARK-MASQ and nat/KUBE-POSTROUTING themselves: there, rules that
 // use them keep working, without a promise (warning). Elsewhere they break (error).
+//
+// The same for other changes (NodeChange): what breaks on this node, why, and what to do.
 #ifndef KIPT_AGENT_AUDIT_AUDIT_H_
 #define KIPT_AGENT_AUDIT_AUDIT_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,7 +31,49 @@
 
 namespace kipt::agent {
 
+// ---- what is about to be changed ----
+
+enum class NodeChange : uint8_t {
+  kOwnershipCleanup,      // the gate IPTablesOwnershipCleanup (KEP-3178)
+  kKubeProxyNftables,     // kube-proxy's mode becomes nftables (KEP-5343)
+  kKubeProxyIpvsRemoval,  // kube-proxy loses its IPVS mode (KEP-5495)
+  kIptablesNft,           // programs move from iptables-legacy to iptables-nft
+};
+// "ownership-cleanup", ...: values of --before.
+absl::string_view ChangeName(NodeChange change);
+std::optional<NodeChange> ChangeFromName(absl::string_view name);
+
 // ---- what an audit reads ----
+
+// Saved rules that name chains of Kubernetes, in a file that is loaded at boot.
+struct SavedRules {
+  std::string file;
+  size_t count = 0;                     // of lines
+  std::vector<std::string> lines = {};  // the first, "12: -A ..."
+  // A line jumps to a chain of Kubernetes that the file does not declare.
+  bool undeclared = false;
+
+  bool operator==(const SavedRules&) const = default;
+};
+
+// What a change depends on beyond rules. Empty where it was not asked for, or cannot be read.
+struct ChangeFacts {
+  std::string kernel = {};                        // uname -r
+  std::vector<std::string> missing = {};          // modules that nftables mode needs
+  std::string nft_path = {};                      // the host's nft, which is not run
+  std::string nft_version = {};                   // "1.0.6"
+  std::map<std::string, uint64_t> counters = {};  // of nfacct, in packets
+  std::vector<SavedRules> saved = {};
+  bool has_ip_vs = false;                              // `modprobe ip_vs` would succeed
+  bool ipvs_device = false;                            // kube-ipvs0
+  std::map<std::string, size_t> ipvs_schedulers = {};  // how many virtual services use each
+  std::string no_nft_compat = {};                      // why iptables-nft can hold no rules
+  // Why kubelet's probe of the iptables fails, beyond rules.
+  std::string lock_holder = {};  // "held by process 4711 (iptables)", for some time
+  std::string no_nat = {};       // "ip6table_nat"
+
+  bool operator==(const ChangeFacts&) const = default;
+};
 
 // One network namespace and what surrounds it. A source that cannot be read is a problem; the
 // others are read all the same.
@@ -42,6 +87,7 @@ struct NodeView {
   std::vector<FwmarkRule> ip_rules = {};
   // As ReadRouteLocalnet; also empty where there is no IPv4.
   std::vector<std::string> route_localnet = {};
+  ChangeFacts facts = {};
   // What could not be read, and why: "nft tables: ...". `cni` has its own.
   std::vector<std::string> problems = {};
 
@@ -50,14 +96,16 @@ struct NodeView {
 
 // The calling thread's network namespace. Leaves no trace: creates no table and chain, loads no
 // module, and runs no program where there are no tables of iptables-legacy.
-NodeView GatherNodeView(const ModeSources& sources, const CniConfigs& cni);
+NodeView GatherNodeView(const ModeSources& sources, const CniConfigs& cni,
+                        NodeChange change = NodeChange::kOwnershipCleanup);
 
 // The same for every network namespace that can be seen (ListNetworkNamespaces), the calling
 // thread's first. Visits each on a thread of its own, one after another. One that cannot be entered
 // (CAP_SYS_ADMIN) is a view with a problem; the first view reports namespaces that may be missing.
 //
 // `sources` must be SystemModeSources: they open what the asking thread's namespace has.
-std::vector<NodeView> GatherAllNamespaces(const ModeSources& sources, const CniConfigs& cni);
+std::vector<NodeView> GatherAllNamespaces(const ModeSources& sources, const CniConfigs& cni,
+                                          NodeChange change = NodeChange::kOwnershipCleanup);
 
 // ---- kube-proxy ----
 
@@ -133,6 +181,25 @@ enum class AuditKind : uint8_t {
   kShadowedByOtherMode,
   kSameChainInBothModes,
   kTwoHints,
+  kIptablesProbeFails,  // kubelet 1.33 and later will skip a family
+  kFamilySkipped,       // it has
+  // Of changes.
+  kCleanupBlocked,       // a foreign jump keeps kube-proxy's chains
+  kMasqueradeBit,        // another than nftables mode's default
+  kLocalhostNodePorts,   // used over 127.0.0.1
+  kNodePortAddresses,    // on every address
+  kFirewallBypassed,     // kube-proxy accepts what a firewall drops
+  kConntrackWorkaround,  // INVALID packets that are dropped
+  kSavedRules,
+  kKernelTooOld,
+  kKernelLacksModules,
+  kNftTooOld,
+  kIpvsInUse,
+  kIpvsScheduler,
+  kIpvsOfOthers,
+  kIpsetUser,
+  kLegacyRulesStay,
+  kNotInNft,
   kNotSeen,  // something could not be read
   kAllowEntryUnused,
 };
@@ -170,10 +237,12 @@ struct AuditFinding {
   size_t count = 0;  // of rules or details
   // Of all `count` rules together; none where the survey has no counters, or it is about no rule.
   std::optional<uint64_t> packets = {};
-  // What becomes of it once IPTablesOwnershipCleanup is on (or because it is). May be empty.
+  // What becomes of it with the change (or because the gate is on already). May be empty.
   std::string consequence = {};
   // What an operator can do. May be empty.
   std::string remedy = {};
+  // "KEP-6032, #132955" of kubernetes/kubernetes: where it is known from. May be empty.
+  absl::string_view source = {};
   // Where an allow list has it: the entry's reason, or its text where it gives none.
   std::optional<std::string> allowed = {};
 };
@@ -181,6 +250,7 @@ struct AuditFinding {
 struct AuditReport {
   // Worst first; then in the order of the view.
   std::vector<AuditFinding> findings = {};
+  NodeChange change = NodeChange::kOwnershipCleanup;
   // Of the first view (the node's own namespace).
   std::vector<KubeProxyFacts> kube_proxy = {};
   // How many of each severity are not allowed.
@@ -238,6 +308,9 @@ struct AuditOptions {
   // In force on the node now. In cleanup mode the gate is on already.
   Mode mode = Mode::kLegacy;
   AllowList allow = {};
+  NodeChange change = NodeChange::kOwnershipCleanup;
+  // Those of the node. Without both, a family without kubelet's chains is no finding.
+  std::vector<netlink::Family> families = {};
 };
 
 // How many rules a finding or a purpose shows.

@@ -164,7 +164,7 @@ void AddMarkDrop(FamilyAudit& audit) {
         absl::StrCat(ProxyText(audit.proxy), " drops packets by ", kMarkDropPlace,
                      ", which only kubelet fills", used ? "" : "; no current service needs it");
     finding.consequence = absl::StrCat(
-        WhenGateIsOn(audit.findings.options.mode),
+        WhenChanged(audit.findings.options),
         FutureOf(kMarkDropPlace, audit.proxy) == ChainFuture::kGone
             ? "after the next reboot or flush the chain is missing, the kernel refuses "
               "kube-proxy's whole nat table, and no service works."

@@ -162,14 +162,15 @@ void AddShadowed(const Both& both, Findings& meetings) {
 KubeProxyFacts ProxyFor(absl::string_view chain, const std::vector<FamilyAudit>& families) {
   const KubeProxyFacts* any = nullptr;
   for (const FamilyAudit& audit : families) {
-    if (FutureOf(chain, audit.proxy) == ChainFuture::kKeptByProxy) return audit.proxy;
-    if (any == nullptr || audit.proxy.mode != KubeProxyMode::kNone) any = &audit.proxy;
+    if (FutureOf(chain, audit.after) == ChainFuture::kKeptByProxy) return audit.after;
+    if (any == nullptr || audit.after.mode != KubeProxyMode::kNone) any = &audit.after;
   }
   return any == nullptr ? KubeProxyFacts() : *any;
 }
 
 // What a plugin that names `chain` has to expect; fills in the severity and the consequence.
-void GradeCni(bool exists, const KubeProxyFacts& proxy, Mode mode, AuditFinding& finding) {
+void GradeCni(bool exists, const KubeProxyFacts& proxy, const AuditOptions& options,
+              AuditFinding& finding) {
   const std::string& chain = finding.chain;
   const ChainFuture future = FutureOf(chain, proxy);
   const bool is_private = future == ChainFuture::kPrivate;
@@ -178,17 +179,18 @@ void GradeCni(bool exists, const KubeProxyFacts& proxy, Mode mode, AuditFinding&
                          : AuditSeverity::kError;
   if (future == ChainFuture::kKeptByProxy || future == ChainFuture::kEmpty || is_private) {
     finding.consequence =
-        absl::StrCat(ConsequenceForUsers(chain, proxy, mode),
+        absl::StrCat(ConsequenceForUsers(chain, proxy, options),
                      is_private && !exists ? " The chain does not exist: the plugin's next ADD "
                                              "fails, and pods with host ports do not start."
                                            : "");
     return;
   }
+  const bool gate = options.change == NodeChange::kOwnershipCleanup;
   finding.consequence = absl::StrCat(
-      mode == Mode::kCleanup && !exists
+      gate && options.mode == Mode::kCleanup && !exists
           ? absl::StrCat("IPTablesOwnershipCleanup is on, and there is no ", chain, ": ")
           : absl::StrCat(
-                WhenGateIsOn(mode),
+                WhenChanged(options),
                 exists ? "no program makes the chain again: " : "no program makes the chain: ",
                 "after the next reboot or flush "),
       "its next ADD will fail, and pods with host ports do not start.");
@@ -208,8 +210,15 @@ void AuditCni(const NodeView& view, const std::vector<FamilyAudit>& families,
         .remedy = RemedyForUsers(chain, Owner::kPortmap)};
     const bool exists = absl::c_any_of(
         families, [&](const auto& audit) { return audit.chains.Has("nat", reference.chain); });
-    GradeCni(exists, ProxyFor(chain, families), findings.options.mode, finding);
-    findings.AddDetail(std::move(finding), reference.file, reference.plugin);
+    GradeCni(exists, ProxyFor(chain, families), findings.options, finding);
+    if (reference.backend == "nftables") {
+      finding.severity = AuditSeverity::kError;
+      finding.consequence =
+          "With the backend nftables the plugin refuses externalSetMarkChain: "
+          "pods with host ports do not start.";
+    }
+    findings.AddDetail(std::move(finding), reference.file,
+                       absl::StrCat(reference.plugin, " ", reference.backend));
   }
   for (const std::string& problem : view.cni.problems) {
     findings.AddDetail(

@@ -22,6 +22,8 @@ namespace kipt::agent {
 
 inline constexpr absl::string_view kMarkMasqPlace = "nat/KUBE-MARK-MASQ";
 inline constexpr absl::string_view kMarkDropPlace = "nat/KUBE-MARK-DROP";
+// kube-proxy's nftables mode masquerades by it (nftables.masqueradeBit, by default 14).
+inline constexpr uint32_t kNftablesMasquerade = uint32_t{1} << 14;
 
 // Gathers findings. Those with the same kind, iptables mode, family, chain, owner and `variant` are
 // one, with a count and the words of the first. The allow list is applied before, to each rule.
@@ -38,6 +40,8 @@ class FindingCollector {
   void AddDetail(AuditFinding finding, const std::string& detail, const std::string& variant = "");
   // With its rules, details and count, which no entry of the allow list can name.
   void AddSum(AuditFinding finding, const std::string& variant = "");
+  // It is a finding of this change. The others are not taken.
+  bool Wants(AuditKind kind) const;
 
   // Writes everything so far, and the allow list's unused entries. Call once, last.
   void Finish(AuditReport& report);
@@ -67,11 +71,12 @@ enum class ChainFuture : uint8_t {
 // `chain` is TABLE/CHAIN, one of kubelet's or of this agent's.
 ChainFuture FutureOf(absl::string_view chain, const KubeProxyFacts& proxy);
 
-// "Once IPTablesOwnershipCleanup is on, ", or that it is.
-std::string WhenGateIsOn(Mode mode);
+// "Once IPTablesOwnershipCleanup is on, ", or that it is; or once kube-proxy is in nftables mode.
+std::string WhenChanged(const AuditOptions& options);
 
 // What becomes of rules that use `chain`: a whole sentence. And what their owner can do.
-std::string ConsequenceForUsers(absl::string_view chain, const KubeProxyFacts& proxy, Mode mode);
+std::string ConsequenceForUsers(absl::string_view chain, const KubeProxyFacts& proxy,
+                                const AuditOptions& options);
 std::string RemedyForUsers(absl::string_view chain, Owner owner);
 
 // "kube-proxy 1.23 (iptables mode)".
@@ -89,6 +94,7 @@ struct FamilyAudit {
   FindingCollector& findings;
   FamilyChains chains;
   KubeProxyFacts proxy;
+  KubeProxyFacts after;                       // with the change
   std::map<std::string, ChainUse> uses = {};  // by "nat/KUBE-MARK-MASQ"
 
   // `finding` as one of this iptables mode and family.
@@ -119,6 +125,15 @@ void AuditChains(FamilyAudit& audit);
 // CNI configurations, routing rules, route_localnet, problems.
 void AuditSurroundings(const NodeView& view, const std::vector<FamilyAudit>& families,
                        FindingCollector& findings);
+// Whether kubelet will give up a family, or has.
+void AuditProbe(const NodeView& view, const std::vector<FamilyAudit>& families,
+                FindingCollector& findings);
+// What `findings.options.change` breaks beyond the above.
+void AuditChange(const NodeView& view, const std::vector<FamilyAudit>& families,
+                 FindingCollector& findings);
+
+// Fills `view.facts` for the calling thread's namespace. Its surveys are there already.
+void GatherChangeFacts(const ModeSources& sources, NodeChange change, NodeView& view);
 
 // Where the rules of two iptables modes meet, in each family. The kernel runs the hooks of both,
 // which is no error in itself. Reads the first survey of each mode; none without both.

@@ -68,6 +68,7 @@ std::string FindingText(const AuditFinding& finding) {
   } else {
     Append(text, finding.consequence, 4);
     Append(text, finding.remedy, 4, "-> ");
+    Append(text, finding.source, 4, "see ");
   }
   return text;
 }
@@ -107,6 +108,7 @@ Json FindingJson(const AuditFinding& finding) {
                {"details", finding.details},
                {"consequence", finding.consequence},
                {"remedy", finding.remedy},
+               {"source", finding.source},
                {"allowed", finding.allowed.has_value()}};
   if (finding.allowed) json["allowedBecause"] = *finding.allowed;
   return json;
@@ -146,12 +148,17 @@ std::string AuditText(const AuditReport& report) {
   }
   absl::StrAppend(&text, Counted(report.errors, "error"), ", ", Counted(report.warnings, "warning"),
                   ", ", report.infos, " for information",
-                  report.allowed == 0 ? "" : absl::StrCat(", ", report.allowed, " allowed"), "\n");
+                  report.allowed == 0 ? "" : absl::StrCat(", ", report.allowed, " allowed"),
+                  report.change == NodeChange::kOwnershipCleanup
+                      ? ""
+                      : absl::StrCat(" before ", ChangeName(report.change)),
+                  "\n");
   return text;
 }
 
 std::string AuditJson(const AuditReport& report) {
-  return Print({{"findings", List(report.findings, FindingJson)},
+  return Print({{"before", ChangeName(report.change)},
+                {"findings", List(report.findings, FindingJson)},
                 {"kubeProxy", List(report.kube_proxy, ProxyJson)},
                 {"errors", report.errors},
                 {"warnings", report.warnings},

@@ -44,20 +44,19 @@ void AddUser(AuditedRule rule, const std::string& used, Owner owner, const Famil
                          ",")
           : absl::StrCat("of ", OwnerName(owner));
   audit.findings.AddRule(
-      audit.Here(
-          {.kind = is_private ? AuditKind::kPrivateChainUser : AuditKind::kChainUser,
-           .severity = SeverityOfUse(used, audit.proxy),
-           .chain = used,
-           .owner = owner,
-           .message = absl::StrCat("rules ", whose, " jump to ", used),
-           .consequence = ConsequenceForUsers(used, audit.proxy, audit.findings.options.mode),
-           .remedy = RemedyForUsers(used, owner)}),
+      audit.Here({.kind = is_private ? AuditKind::kPrivateChainUser : AuditKind::kChainUser,
+                  .severity = SeverityOfUse(used, audit.after),
+                  .chain = used,
+                  .owner = owner,
+                  .message = absl::StrCat("rules ", whose, " jump to ", used),
+                  .consequence = ConsequenceForUsers(used, audit.after, audit.findings.options),
+                  .remedy = RemedyForUsers(used, owner)}),
       std::move(rule), group);
 }
 
 void AddForeign(AuditedRule rule, const std::string& used, Owner owner, const FamilyAudit& audit) {
   // kube-proxy flushes these chains on its syncs, with other programs' rules.
-  const bool flushed = FutureOf(used, audit.proxy) == ChainFuture::kKeptByProxy;
+  const bool flushed = FutureOf(used, audit.after) == ChainFuture::kKeptByProxy;
   audit.findings.AddRule(
       audit.Here({.kind = AuditKind::kForeignRule,
                   .severity = AuditSeverity::kWarning,
@@ -109,7 +108,7 @@ std::string HexText(uint32_t bits) { return absl::StrCat("0x", absl::Hex(bits));
 // Completes `finding` about a rule that sets the bits `set`; `ours` are those of `masquerade` and
 // the drop mark.
 void TellSetter(uint32_t set, uint32_t masquerade, uint32_t ours, const KubeProxyFacts& proxy,
-                Mode mode, AuditFinding& finding) {
+                const AuditOptions& options, AuditFinding& finding) {
   const bool masquerades = (set & masquerade) != 0;
   const std::string bits = HexText(set & ours);
   finding.kind = AuditKind::kMarkBitSet;
@@ -126,9 +125,16 @@ void TellSetter(uint32_t set, uint32_t masquerade, uint32_t ours, const KubeProx
     return;
   }
   finding.severity = SeverityOfUse(finding.chain, proxy);
+  if (masquerades && options.change == NodeChange::kKubeProxyNftables) {
+    finding.severity = AuditSeverity::kWarning;
+    finding.consequence =
+        "kube-proxy's nftables mode masquerades by the same bit, without a guarantee.";
+    finding.remedy = RemedyForUsers(finding.chain, finding.owner);
+    return;
+  }
   finding.consequence = finding.severity == AuditSeverity::kWarning
-                            ? ConsequenceForUsers(finding.chain, proxy, mode)
-                            : absl::StrCat(WhenGateIsOn(mode),
+                            ? ConsequenceForUsers(finding.chain, proxy, options)
+                            : absl::StrCat(WhenChanged(options),
                                            "no rule acts on this bit after the next reboot or "
                                            "flush. Their packets are no longer ",
                                            masquerades ? "masqueraded." : "dropped.");
@@ -168,9 +174,12 @@ ChainFuture FutureOf(absl::string_view chain, const KubeProxyFacts& proxy) {
   return chain == kHint ? ChainFuture::kKept : ChainFuture::kGone;
 }
 
-std::string WhenGateIsOn(Mode mode) {
-  return mode == Mode::kCleanup ? "IPTablesOwnershipCleanup is on: "
-                                : "Once IPTablesOwnershipCleanup is on, ";
+std::string WhenChanged(const AuditOptions& options) {
+  if (options.change == NodeChange::kKubeProxyNftables) {
+    return "Once kube-proxy is in nftables mode, ";
+  }
+  return options.mode == Mode::kCleanup ? "IPTablesOwnershipCleanup is on: "
+                                        : "Once IPTablesOwnershipCleanup is on, ";
 }
 
 std::string ProxyText(const KubeProxyFacts& proxy) {
@@ -178,8 +187,9 @@ std::string ProxyText(const KubeProxyFacts& proxy) {
                       " mode)");
 }
 
-std::string ConsequenceForUsers(absl::string_view chain, const KubeProxyFacts& proxy, Mode mode) {
-  const std::string when = WhenGateIsOn(mode);
+std::string ConsequenceForUsers(absl::string_view chain, const KubeProxyFacts& proxy,
+                                const AuditOptions& options) {
+  const std::string when = WhenChanged(options);
   switch (FutureOf(chain, proxy)) {
     case ChainFuture::kKept:
       return absl::StrCat(
@@ -247,10 +257,11 @@ void AuditRules(FamilyAudit& audit) {
 void AuditMarks(const netlink::Survey& survey, const std::vector<FamilyAudit>& families,
                 FindingCollector& findings) {
   const AuditOptions& options = findings.options;
-  const uint32_t masquerade = uint32_t{1} << options.bits.masquerade;
+  uint32_t masquerade = uint32_t{1} << options.bits.masquerade;
+  if (options.change == NodeChange::kKubeProxyNftables) masquerade |= kNftablesMasquerade;
   const uint32_t ours = masquerade | (uint32_t{1} << options.bits.drop);
   for (const auto& [table, chains] : survey.tables) {
-    const KubeProxyFacts& proxy = families[table.family == families[1].chains.name() ? 1 : 0].proxy;
+    const KubeProxyFacts& proxy = families[table.family == families[1].chains.name() ? 1 : 0].after;
     for (const auto& [name, chain] : chains) {
       for (const SurveyRule& rule : chain.rules) {
         const uint32_t set = MarksSet(rule);
@@ -269,7 +280,7 @@ void AuditMarks(const netlink::Survey& survey, const std::vector<FamilyAudit>& f
                   "rules of ",
                   owner == Owner::kUnknown ? "" : absl::StrCat(OwnerName(owner), " in "), "table ",
                   table.name)};
-          sets ? TellSetter(set, masquerade, ours, proxy, options.mode, finding)
+          sets ? TellSetter(set, masquerade, ours, proxy, options, finding)
                : TellTester(tested, ours, finding);
           findings.AddRule(std::move(finding), Audited(table, name, rule),
                            absl::StrCat(table.name, " ", absl::Hex(bits)));

@@ -63,6 +63,7 @@ struct Flags {
   std::optional<std::string> capabilities = {};  // detect
   std::optional<std::string> allow = {};         // audit
   bool all_netns = false;                        // audit
+  std::string before = "ownership-cleanup";      // audit
   std::optional<std::string> from_file = {};     // explain
 
   bool operator==(const Flags&) const = default;

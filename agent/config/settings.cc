@@ -285,6 +285,11 @@ constexpr Setting kRows[] = {
      "comma-separated list of pattern=N settings for file-filtered logging"},
     {"all-netns", "audit", kBool, &Flags::all_netns,
      "audit: read every network namespace that a process or a file in /run/netns holds."},
+    {"before", "audit", "change", &Flags::before,
+     "audit: what is about to change: ownership-cleanup, the default; kube-proxy-nftables; "
+     "kube-proxy-ipvs-removal; or iptables-nft, from iptables-legacy.",
+     "", kNever, nullptr, nullptr,
+     "ownership-cleanup, kube-proxy-nftables, kube-proxy-ipvs-removal, iptables-nft"},
     {"allow", "audit", "file", &Flags::allow,
      "audit: a list of accepted findings, one a line; they are shown, and do not count."},
     {.flag = "capabilities",

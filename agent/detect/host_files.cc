@@ -71,6 +71,9 @@ absl::StatusOr<CniReference> ReadPlugin(absl::string_view file, const json& cont
   CniReference reference = {.file = std::string(file), .plugin = {}, .chain = {}};
   for (const auto& [key, value] : container.items()) {
     if (key == "type" && value.is_string()) reference.plugin = value.get_ref<const std::string&>();
+    if (absl::EqualsIgnoreCase(key, "backend") && value.is_string()) {
+      reference.backend = value.get_ref<const std::string&>();
+    }
     // Like encoding/json, with which plugins read it: any case, and null is nothing.
     if (!absl::EqualsIgnoreCase(key, kKey) || value.is_null()) continue;
     if (!value.is_string()) {

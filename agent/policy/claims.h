@@ -51,8 +51,9 @@ struct Marking {
 struct CniReference {
   // "/etc/cni/net.d/10-containerd-net.conflist".
   std::string file;
-  std::string plugin;  // its "type": "portmap"
-  std::string chain;   // of table nat, both families
+  std::string plugin;        // its "type": "portmap"
+  std::string chain;         // of table nat, both families
+  std::string backend = {};  // "nftables" where it is set: portmap's
 
   auto operator<=>(const CniReference&) const = default;
 };

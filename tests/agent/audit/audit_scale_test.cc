@@ -102,6 +102,24 @@ TEST(AuditScaleTest, TenThousandServicesAreOneLineOfAnAudit) {
   EXPECT_LT(PeakMebibytes(), 200);
 }
 
+TEST(AuditScaleTest, TenThousandServicesAreAFewLinesBeforeEachChange) {
+  NodeView view = ViewOf(LargeNode());
+  for (const NodeChange change : {NodeChange::kKubeProxyNftables, NodeChange::kKubeProxyIpvsRemoval,
+                                  NodeChange::kIptablesNft}) {
+    view.surveys[0].mode = change == NodeChange::kIptablesNft ? "legacy" : "nft";
+    ForgetPeak();
+    const absl::Duration begin = testing::CpuOfThisThread();
+    const AuditReport report = Audit(view, {.change = change});
+    const double seconds = absl::ToDoubleSeconds(testing::CpuOfThisThread() - begin);
+    const std::string name(ChangeName(change));
+    RecordProperty(name + "_ms", static_cast<int>(seconds * 1000));
+    RecordProperty(name + "_peak_mib", PeakMebibytes());
+    EXPECT_LT(seconds, 2.0) << name;
+    EXPECT_LT(AuditText(report).size(), 6000U) << name;
+    EXPECT_LT(PeakMebibytes(), 200) << name;
+  }
+}
+
 TEST(AuditScaleTest, TenThousandServicesAreExplainedByPurpose) {
   const netlink::Survey survey = LargeNode();
   ForgetPeak();

@@ -116,6 +116,8 @@ class Facts {
       case AuditKind::kSameChainInBothModes:
       case AuditKind::kShadowedByOtherMode:
       case AuditKind::kTwoHints:
+      case AuditKind::kIptablesProbeFails:
+      case AuditKind::kFamilySkipped:
       case AuditKind::kKubeProxyLeftOver:
       case AuditKind::kKpng:
       case AuditKind::kCniConfigUnreadable:
@@ -126,6 +128,9 @@ class Facts {
       case AuditKind::kKubeProxyUsesMarkMasq:
       case AuditKind::kKubeProxy:
       case AuditKind::kAllowEntryUnused:
+        return;
+      // Of changes that advise does not plan.
+      default:
         return;
     }
   }

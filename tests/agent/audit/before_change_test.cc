@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an audit finds before a change, and that it finds nothing on sound nodes. The hostile cases
+// first: comments that lie, chains that imitate kube-proxy's, files that only look like rules.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "agent/audit/audit.h"
+#include "tests/agent/audit/audited.h"
+#include "tests/support/temporary_tree.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+constexpr netlink::Family kFamily = netlink::Family::kIPv4;
+
+AuditOptions Before(NodeChange change) {
+  return {.mode = Mode::kCleanup,
+          .change = change,
+          .families = {netlink::Family::kIPv4, netlink::Family::kIPv6}};
+}
+const AuditOptions kNftables = Before(NodeChange::kKubeProxyNftables);
+const AuditOptions kIpvs = Before(NodeChange::kKubeProxyIpvsRemoval);
+const AuditOptions kToNft = Before(NodeChange::kIptablesNft);
+
+// kube-proxy 1.28's rules, with chains and rules of table nat, and rules of table filter, of
+// others.
+netlink::Survey Next(const std::vector<std::string>& chains, const std::vector<std::string>& nat,
+                     const std::vector<std::string>& filter = {}, const std::string& mode = "nft") {
+  std::string text = ReadTestdata("rulesets/kube-proxy-1.28-A-v4.save");
+  const auto insert = [&](const std::string& table, const std::vector<std::string>& lines) {
+    const size_t end = text.find("COMMIT", text.find("*" + table + "\n"));
+    text.insert(end, lines.empty() ? "" : absl::StrJoin(lines, "\n") + "\n");
+  };
+  insert("nat", nat);
+  insert("filter", filter);
+  const size_t at = text.find("*nat\n") + 5;
+  for (const std::string& chain : chains) text.insert(at, ":" + chain + " - [0:0]\n");
+  return SurveyOf(mode, text);
+}
+
+// Errors and warnings.
+std::vector<std::string> Bad(const AuditReport& report) {
+  std::vector<std::string> lines = Lines(report);
+  std::erase_if(lines, [](const std::string& line) { return absl::StartsWith(line, "info "); });
+  return lines;
+}
+
+// ---- no finding on a sound node ----
+
+TEST(BeforeChangeTest, SoundNodesOfEveryGenerationHaveNothingToRepair) {
+  const std::string skew = absl::StrCat(KIPT_TESTDATA_DIR, "/../../skew/kube_proxy/testdata");
+  int files = 0;
+  for (const std::string& directory : {absl::StrCat(KIPT_TESTDATA_DIR, "/rulesets"), skew}) {
+    for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+      const std::string name = entry.path().filename();
+      // Not what --cleanup left, nor the cases of another mark bit.
+      if (!absl::EndsWith(name, ".save") || absl::StrContains(name, "cleanup") ||
+          absl::StrContains(name, "bit20")) {
+        continue;
+      }
+      std::ifstream file(entry.path());
+      std::stringstream text;
+      text << file.rdbuf();
+      const bool v6 = absl::StrContains(name, "-v6");
+      const std::string mode = absl::StrContains(name, "legacy") ? "legacy" : "nft";
+      const NodeView view =
+          ViewOf(v6 ? SurveyOf(mode, "", text.str()) : SurveyOf(mode, text.str()));
+      // Up to 1.19, its own jump from INPUT keeps its chains.
+      const size_t input = text.str().find(
+          "-A INPUT -m conntrack --ctstate NEW -m comment --comment "
+          "\"kubernetes service portals\" -j KUBE-SERVICES");
+      const bool old = input != std::string::npos;
+      for (const AuditOptions& options : {kNftables, kIpvs, kToNft}) {
+        const std::vector<std::string> bad = Bad(Audit(view, options));
+        if (old && options.change != NodeChange::kIptablesNft) {
+          EXPECT_THAT(bad, ElementsAre("warning CleanupBlocked filter/KUBE-SERVICES")) << name;
+        } else {
+          EXPECT_THAT(bad, IsEmpty()) << name << " " << ChangeName(options.change);
+        }
+      }
+      ++files;
+    }
+  }
+  EXPECT_GE(files, 40);
+}
+
+// ---- nftables mode ----
+
+TEST(BeforeChangeTest, AJumpThatOnlyReadsLikeKubeProxysKeepsItsChains) {
+  const std::string lie = "-m comment --comment \"kubernetes service portals\"";
+  const AuditReport report =
+      Audit(ViewOf(Next({"KUBE-EVIL"}, {"-A PREROUTING -s 10.1.0.0/16 " + lie + " -j KUBE-SERVICES",
+                                        "-A PREROUTING " + lie + " -j KUBE-NODEPORTS",
+                                        "-A KUBE-EVIL " + lie + " -j KUBE-SVC-TR3ZUQVZIHGZSZ6M"})),
+            kNftables);
+  std::vector<std::string> blocked;
+  for (const AuditFinding& finding : report.findings) {
+    if (finding.kind == AuditKind::kCleanupBlocked) blocked.push_back(finding.chain);
+  }
+  EXPECT_THAT(blocked, Contains("nat/KUBE-SERVICES"));
+  EXPECT_THAT(blocked, Contains("nat/KUBE-NODEPORTS"));
+}
+
+TEST(BeforeChangeTest, AChainThatImitatesKubeProxysGoesWithThem) {
+  const AuditReport report =
+      Audit(ViewOf(Next({"KUBE-SVC-EVIL"}, {"-A KUBE-SVC-EVIL -j KUBE-MARK-MASQ"})), kNftables);
+  EXPECT_EQ(FindKind(report, AuditKind::kCleanupBlocked), nullptr);
+  const AuditReport other =
+      Audit(ViewOf(Next({"KUBE-EVIL"}, {"-A KUBE-EVIL -j KUBE-MARK-MASQ"})), kNftables);
+  EXPECT_THAT(Bad(other), ElementsAre("error ChainUser nat/KUBE-MARK-MASQ",
+                                      "warning CleanupBlocked nat/KUBE-MARK-MASQ"));
+}
+
+TEST(BeforeChangeTest, UsersOfMarkMasqBreakWithNftablesModeAlone) {
+  NodeView view = ViewOf(Next({"CNI-DN-1"}, {"-A CNI-DN-1 -s 10.88.0.0/16 -j KUBE-MARK-MASQ"}));
+  const AuditReport today = Audit(view, {.mode = Mode::kCleanup});
+  EXPECT_THAT(Bad(today), ElementsAre("warning ChainUser nat/KUBE-MARK-MASQ"));
+  const AuditReport report = Audit(view, kNftables);
+  const AuditFinding* user = FindKind(report, AuditKind::kChainUser);
+  ASSERT_NE(user, nullptr);
+  EXPECT_EQ(user->severity, AuditSeverity::kError);
+  EXPECT_THAT(user->consequence, HasSubstr("Once kube-proxy is in nftables mode, no program makes "
+                                           "nat/KUBE-MARK-MASQ"));
+  EXPECT_EQ(report.kube_proxy[0].mode, KubeProxyMode::kIptables) << "it is not there yet";
+  const AuditFinding* blocked = FindKind(report, AuditKind::kCleanupBlocked);
+  ASSERT_NE(blocked, nullptr);
+  EXPECT_THAT(blocked->consequence, Not(HasSubstr("ip_vs")));
+  view.facts.has_ip_vs = true;
+  EXPECT_THAT(FindKind(Audit(view, kNftables), AuditKind::kCleanupBlocked)->consequence,
+              HasSubstr("empties KUBE-MARK-MASQ"));
+  EXPECT_THAT(Bad(Audit(view, kToNft)), IsEmpty());
+}
+
+TEST(BeforeChangeTest, AConflistThatNamesMarkMasqFailsAfterTheChange) {
+  NodeView view = ViewOf(Next({}, {}));
+  view.cni.references = {{.file = "/etc/cni/net.d/10-azure.conflist",
+                          .plugin = "portmap",
+                          .chain = "KUBE-MARK-MASQ",
+                          .backend = {}}};
+  EXPECT_THAT(Bad(Audit(view, {.mode = Mode::kCleanup})),
+              ElementsAre("warning CniConfig nat/KUBE-MARK-MASQ"));
+  AuditReport report = Audit(view, kNftables);
+  EXPECT_THAT(Bad(report), ElementsAre("error CniConfig nat/KUBE-MARK-MASQ"));
+  EXPECT_THAT(report.findings[0].consequence, HasSubstr("its next ADD will fail"));
+  view.cni.references[0].backend = "nftables";
+  report = Audit(view, kNftables);
+  EXPECT_THAT(report.findings[0].consequence, HasSubstr("refuses externalSetMarkChain"));
+}
+
+TEST(BeforeChangeTest, WhoSetsTheBitIsStillMasqueraded) {
+  const NodeView view =
+      ViewOf(Next({"OWN"}, {"-A OWN -s 10.88.0.0/16 -j MARK --set-xmark 0x4000/0x4000"}));
+  const AuditReport report = Audit(view, kNftables);
+  const AuditFinding* setter = FindKind(report, AuditKind::kMarkBitSet);
+  ASSERT_NE(setter, nullptr);
+  EXPECT_EQ(setter->severity, AuditSeverity::kWarning);
+  EXPECT_THAT(setter->consequence, HasSubstr("nftables mode masquerades"));
+  // Whatever bit is configured here, nftables mode uses 14.
+  AuditOptions other = kNftables;
+  other.bits.masquerade = 20;
+  EXPECT_NE(FindKind(Audit(view, other), AuditKind::kMarkBitSet), nullptr);
+}
+
+TEST(BeforeChangeTest, AnotherMasqueradeBitIsASettingOfItsOwn) {
+  const AuditReport report = Audit(
+      ViewOf(SurveyOf(
+          "nft", ReadTestdata("../../skew/kube_proxy/testdata/kube-proxy-1.31-A-v4.bit20.save"))),
+      kNftables);
+  EXPECT_THAT(Bad(report), Contains("warning MasqueradeBit nat/KUBE-MARK-MASQ"));
+}
+
+TEST(BeforeChangeTest, NodePortsOverLocalhostAreAnErrorOnlyWhereTheyAreUsed) {
+  NodeView view = ViewOf(Next({}, {}));
+  EXPECT_EQ(FindKind(Audit(view, kNftables), AuditKind::kLocalhostNodePorts), nullptr);
+  view.route_localnet = {"all"};
+  const AuditFinding* found = nullptr;
+  AuditReport report = Audit(view, kNftables);
+  found = FindKind(report, AuditKind::kLocalhostNodePorts);
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->severity, AuditSeverity::kInfo);
+  view.facts.counters = {{"localhost_nps_accepted_pkts", 0}};
+  EXPECT_EQ(FindKind(Audit(view, kNftables), AuditKind::kLocalhostNodePorts), nullptr);
+  view.facts.counters = {{"localhost_nps_accepted_pkts", 7}};
+  report = Audit(view, kNftables);
+  EXPECT_THAT(Bad(report), ElementsAre("error LocalhostNodePorts nat/KUBE-NODEPORTS"));
+  EXPECT_THAT(report.findings[0].details,
+              ElementsAre("nfacct localhost_nps_accepted_pkts: 7 packets"));
+  const NodeView none = ViewOf(SurveyOf(
+      "nft", ReadTestdata("../../skew/kube_proxy/testdata/kube-proxy-1.31-A-v4.nolocalhost.save")));
+  EXPECT_EQ(FindKind(Audit(none, kNftables), AuditKind::kLocalhostNodePorts), nullptr);
+}
+
+TEST(BeforeChangeTest, AFirewallThatDropsMeetsTrafficThatKubeProxyAccepted) {
+  const NodeView reject =
+      ViewOf(Next({}, {}, {"-A FORWARD -j REJECT --reject-with icmp-port-unreachable"}));
+  const AuditReport report = Audit(reject, kNftables);
+  EXPECT_THAT(Bad(report), ElementsAre("warning FirewallBypassed filter/KUBE-FORWARD"));
+  EXPECT_THAT(report.findings[0].details, ElementsAre(HasSubstr("-A FORWARD -j REJECT")));
+  // One of some packets only.
+  EXPECT_THAT(Bad(Audit(ViewOf(Next({}, {}, {"-A FORWARD -s 10.0.0.0/8 -j DROP"})), kNftables)),
+              IsEmpty());
+  EXPECT_THAT(Bad(Audit(reject, kToNft)), IsEmpty());
+}
+
+struct HostRow {
+  std::string name;
+  ChangeFacts facts;
+  std::vector<std::string> lines;
+};
+void PrintTo(const HostRow& row, std::ostream* out) { *out << row.name; }
+
+class BeforeChangeHostTest : public ::testing::TestWithParam<HostRow> {};
+
+TEST_P(BeforeChangeHostTest, IsJudged) {
+  NodeView view;
+  view.facts = GetParam().facts;
+  EXPECT_EQ(Bad(Audit(view, kNftables)), GetParam().lines);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Hosts, BeforeChangeHostTest,
+    ::testing::Values(
+        HostRow{"Unknown", {}, {}},
+        HostRow{
+            "Nonsense", {.kernel = "gentoo", .nft_path = "/usr/sbin/nft", .nft_version = "x"}, {}},
+        HostRow{"Kernel5_10", {.kernel = "5.10.0-28-amd64"}, {"error KernelTooOld"}},
+        HostRow{"Kernel5_13", {.kernel = "5.13.0"}, {}},
+        HostRow{"Kernel6_1", {.kernel = "6.1-rc1"}, {}},
+        HostRow{"LacksModules",
+                {.kernel = "6.1.0", .missing = {"nft_numgen", "nft_fib_ipv4"}},
+                {"error KernelLacksModules"}},
+        HostRow{"NftOfBullseye",
+                {.nft_path = "/usr/sbin/nft", .nft_version = "0.9.8"},
+                {"error NftTooOld"}},
+        HostRow{
+            "Nft1_0_0", {.nft_path = "/usr/sbin/nft", .nft_version = "1.0.0"}, {"error NftTooOld"}},
+        HostRow{"Nft1_0_1", {.nft_path = "/usr/sbin/nft", .nft_version = "1.0.1"}, {}},
+        HostRow{"Nft1_1_3", {.nft_path = "/usr/sbin/nft", .nft_version = "1.1.3"}, {}},
+        HostRow{"NeedsTheWorkaround",
+                {.kernel = "5.15.0", .counters = {{"ct_state_invalid_dropped_pkts", 3}}},
+                {"warning ConntrackWorkaround"}},
+        HostRow{"NeedsItNoMore",
+                {.kernel = "6.1.0", .counters = {{"ct_state_invalid_dropped_pkts", 3}}},
+                {}},
+        HostRow{"LvsDirectors", {.ipvs_schedulers = {{"wlc", 2}}}, {"error IpvsOfOthers"}},
+        HostRow{
+            "SavedGhosts",
+            {.saved = {{.file = "/etc/iptables/rules.v4", .count = 1, .lines = {"3: :KUBE-X"}}}},
+            {"warning SavedRules"}},
+        HostRow{"SavedJumps",
+                {.saved = {{.file = "/etc/iptables/rules.v4",
+                            .count = 1,
+                            .lines = {"3: -A X -j KUBE-MARK-MASQ"},
+                            .undeclared = true}}},
+                {"error SavedRules"}}),
+    [](const auto& row) { return row.param.name; });
+
+// ---- IPVS ----
+
+TEST(BeforeChangeTest, IpvsModeIsAnErrorBeforeItsRemoval) {
+  NodeView view = ViewOf(SurveyOf("nft", ReadTestdata("audited/ipvs-1.28-v4.save")));
+  view.facts.ipvs_device = true;
+  view.facts.ipvs_schedulers = {{"rr", 3}, {"lc", 1}};
+  // The file is of one family.
+  AuditOptions ipv4 = kIpvs;
+  ipv4.families = {kFamily};
+  const AuditReport report = Audit(view, ipv4);
+  EXPECT_THAT(Bad(report), ElementsAre("error IpvsInUse", "warning IpvsScheduler"));
+  EXPECT_THAT(FindKind(report, AuditKind::kIpvsScheduler)->details,
+              ElementsAre("lc: 1 virtual service"));
+  EXPECT_THAT(Bad(Audit(view, {.mode = Mode::kCleanup})), IsEmpty());
+}
+
+TEST(BeforeChangeTest, ALeftOverIpvsDeviceTakesPackets) {
+  NodeView view = ViewOf(Next({}, {}));
+  view.facts.ipvs_device = true;
+  view.facts.ipvs_schedulers = {{"rr", 3}};
+  EXPECT_THAT(Bad(Audit(view, kIpvs)), ElementsAre("warning IpvsInUse"));
+}
+
+TEST(BeforeChangeTest, ForeignRulesWithKubeProxysSetsAreNamed) {
+  const NodeView view = ViewOf(
+      Next({"OWN"}, {"-A OWN -m set --match-set KUBE-CLUSTER-IP dst,dst -j RETURN"}, {}, "legacy"));
+  EXPECT_THAT(Bad(Audit(view, kIpvs)), ElementsAre("warning IpsetUser"));
+}
+
+// ---- iptables-legacy to nft ----
+
+TEST(BeforeChangeTest, RulesInLegacyStayAndNameTheirWriter) {
+  const NodeView view =
+      ViewOf(Next({"CNI-DN-1"},
+                  {"-A CNI-DN-1 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.0.0.1:80",
+                   "-A PREROUTING -d 10.7.0.1/32 -j CLUSTERIP --new"},
+                  {"-A INPUT -s 192.0.2.0/24 -j DROP"}, "legacy"));
+  const AuditReport report = Audit(view, kToNft);
+  EXPECT_THAT(Bad(report),
+              ElementsAre("error NotInNft", "warning LegacyRulesStay", "warning LegacyRulesStay"));
+  EXPECT_THAT(report.findings[1].owner, Owner::kUnknown);
+  EXPECT_THAT(report.findings[2].remedy, HasSubstr("the host's iptables"));
+  const AuditFinding& kubernetes = report.findings.back();
+  EXPECT_EQ(kubernetes.kind, AuditKind::kLegacyRulesStay);
+  EXPECT_GT(kubernetes.count, 20U);
+  EXPECT_THAT(Bad(Audit(ViewOf(Next({}, {}, {"-A INPUT -s 192.0.2.0/24 -j DROP"})), kToNft)),
+              IsEmpty());
+}
+
+TEST(BeforeChangeTest, AKernelWithoutNftCompatCannotChange) {
+  NodeView view;
+  view.facts.no_nft_compat = "nft_compat is not loaded and not in modules.dep";
+  EXPECT_THAT(Bad(Audit(view, kToNft)), ElementsAre("error NotInNft"));
+}
+
+// ---- kubelet's probe ----
+
+netlink::Survey Kubelets(const std::string& mode, bool v4, bool v6) {
+  const std::string text =
+      "*mangle\n:KUBE-IPTABLES-HINT - [0:0]\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n";
+  return SurveyOf(mode, v4 ? text : "", v6 ? text : "");
+}
+
+TEST(BeforeChangeTest, AFamilyWithoutKubeletsChainsWasGivenUp) {
+  EXPECT_THAT(Bad(Audit(ViewOf(Kubelets("nft", true, true)), kNftables)), IsEmpty());
+  const AuditReport v4 = Audit(ViewOf(Kubelets("nft", false, true)), kNftables);
+  EXPECT_THAT(Bad(v4), ElementsAre("error FamilySkipped"));
+  EXPECT_EQ(v4.findings[0].family, "ip");
+  EXPECT_THAT(Bad(Audit(ViewOf(Kubelets("legacy", true, false)), kToNft)),
+              ElementsAre("warning FamilySkipped"));
+  // A node of one family, and one whose families use two modes.
+  AuditOptions one = kNftables;
+  one.families = {kFamily};
+  EXPECT_THAT(Bad(Audit(ViewOf(Kubelets("nft", true, false)), one)), IsEmpty());
+  NodeView both = ViewOf(Kubelets("nft", true, false));
+  both.surveys.push_back(Kubelets("legacy", false, true));
+  EXPECT_THAT(Bad(Audit(both, kNftables)), IsEmpty());
+}
+
+TEST(BeforeChangeTest, ThisAgentsHintAloneIsNoKubelet) {
+  const std::string hint = "*mangle\n:KUBE-IPTABLES-HINT - [0:0]\nCOMMIT\n";
+  EXPECT_THAT(Bad(Audit(ViewOf(SurveyOf("nft", hint)), kNftables)), IsEmpty());
+}
+
+TEST(BeforeChangeTest, ARuleThatIptablesCannotListIsFoundBeforeKubeletStarts) {
+  netlink::Survey survey = Kubelets("nft", true, true);
+  survey.tables[{"ip", "nat"}]["POSTROUTING"] = {.base = true,
+                                                 .rules = {testing::Surveyed("-j MASQUERADE")}};
+  EXPECT_THAT(Bad(Audit(ViewOf(survey), kNftables)), IsEmpty());
+  survey.tables[{"ip", "nat"}]["POSTROUTING"].rules[0].unlistable = true;
+  for (const NodeChange change : {NodeChange::kOwnershipCleanup, NodeChange::kKubeProxyNftables}) {
+    EXPECT_THAT(Bad(Audit(ViewOf(survey), Before(change))),
+                ElementsAre("error IptablesProbeFails nat/POSTROUTING"));
+  }
+  // kubelet asks iptables-legacy there.
+  NodeView legacy = ViewOf(survey);
+  legacy.surveys[0].tables.erase({"ip", "mangle"});
+  legacy.surveys[0].tables.erase({"ip6", "mangle"});
+  legacy.surveys.push_back(Kubelets("legacy", true, true));
+  EXPECT_EQ(FindKind(Audit(legacy, kNftables), AuditKind::kIptablesProbeFails), nullptr);
+}
+
+TEST(BeforeChangeTest, AHeldLockAndAMissingTableAreFound) {
+  NodeView view;
+  view.facts = {.lock_holder = "/run/xtables.lock: held by process 7 (iptables)",
+                .no_nat = "ip6table_nat"};
+  EXPECT_THAT(Bad(Audit(view, kToNft)),
+              ElementsAre("warning IptablesProbeFails", "warning IptablesProbeFails"));
+}
+
+// ---- what is gathered ----
+
+class ChangeFactsTest : public ::testing::Test {
+ protected:
+  ChangeFactsTest() {
+    tree_.Write("proc/modules", "");
+    tree_.Write("proc/version", "Linux");
+    sources_.kernel.proc = tree_.Path("proc");
+    sources_.kernel.sys_module = tree_.Path("sys");
+    sources_.kernel.module_directories = {tree_.Path("lib")};
+    sources_.table_names_path = tree_.Path("%s_tables_names");
+    sources_.host_root.directory = tree_.Path("host");
+    tree_.Write("host/etc/hosts", "");
+    tree_.Write("lib/modules.builtin", "");
+    tree_.Write("lib/modules.dep", "kernel/net/netfilter/nft_ct.ko:\n");
+  }
+  NodeView Gather(NodeChange change) { return GatherNodeView(sources_, {}, change); }
+
+  testing::TemporaryTree tree_;
+  ModeSources sources_;
+};
+
+TEST_F(ChangeFactsTest, ReadTheVersionInTheProgramAndRunNothing) {
+  tree_.Write("host/usr/sbin/nft", std::string("\0ELF\0 1.0.6\0"
+                                               "1.0.6\0nftables\0"
+                                               "9.9\0",
+                                               28));
+  const NodeView view = Gather(NodeChange::kKubeProxyNftables);
+  EXPECT_EQ(view.facts.nft_version, "1.0.6");
+  EXPECT_EQ(view.facts.nft_path, tree_.Path("host/usr/sbin/nft"));
+  tree_.Write("host/usr/sbin/nft", "#!/bin/sh\nexec /opt/nft-0.9/nft \"$@\"\n");
+  EXPECT_EQ(Gather(NodeChange::kKubeProxyNftables).facts.nft_version, "");
+}
+
+TEST_F(ChangeFactsTest, NameTheModulesThatTheKernelLacks) {
+  const std::vector<std::string> missing = Gather(NodeChange::kKubeProxyNftables).facts.missing;
+  EXPECT_THAT(missing, Contains("nft_numgen"));
+  EXPECT_THAT(missing, Not(Contains("nft_ct")));
+  // What cannot be read is not missing.
+  tree_.Remove("lib/modules.dep");
+  EXPECT_THAT(Gather(NodeChange::kKubeProxyNftables).facts.missing, IsEmpty());
+}
+
+TEST_F(ChangeFactsTest, FindLinesOfSavedRulesAndTheirUndeclaredChains) {
+  tree_.Write("host/etc/iptables/rules.v4",
+              "# KUBE-COMMENT\n*nat\n:KUBE-MARK-MASQ - [0:0]\n-A OWN -j KUBE-MARK-MASQ\nCOMMIT\n");
+  tree_.Write("host/etc/firewalld/direct.xml",
+              "<!-- KUBE-SERVICES -->\n<rule ipv=\"ipv4\">-j KUBE-MARK-MASQ</rule>\n");
+  tree_.Write("host/etc/ufw/before.rules", "-A ufw -j ACCEPT\n");
+  const std::vector<SavedRules> saved = Gather(NodeChange::kIptablesNft).facts.saved;
+  ASSERT_THAT(saved, SizeIs(2));
+  EXPECT_EQ(saved[0].count, 2U);
+  EXPECT_FALSE(saved[0].undeclared);
+  EXPECT_THAT(saved[0].lines,
+              ElementsAre("3: :KUBE-MARK-MASQ - [0:0]", "4: -A OWN -j KUBE-MARK-MASQ"));
+  EXPECT_TRUE(saved[1].undeclared);
+  EXPECT_THAT(saved[1].lines, ElementsAre(HasSubstr("2: <rule")));
+}
+
+TEST_F(ChangeFactsTest, CountVirtualServicesByScheduler) {
+  tree_.Write("proc/thread-self/net/ip_vs",
+              "IP Virtual Server version 1.2.1 (size=4096)\n"
+              "Prot LocalAddress:Port Scheduler Flags\n"
+              "  -> RemoteAddress:Port Forward Weight ActiveConn InActConn\n"
+              "TCP  0A600001:01BB rr \n  -> 0AF40001:01BB      Masq    1      0          0\n"
+              "UDP  [fd00:0000]:0035 sh persistent 10800 FFFFFFFF\nFWM  00000001 rr \n");
+  tree_.Write("proc/sys/net/ipv4/conf/kube-ipvs0/forwarding", "1\n");
+  tree_.Write("proc/modules", "ip_vs 1 - Live 0x0\n");
+  const ChangeFacts facts = Gather(NodeChange::kKubeProxyIpvsRemoval).facts;
+  EXPECT_EQ(facts.ipvs_schedulers, (std::map<std::string, size_t>{{"rr", 2}, {"sh", 1}}));
+  EXPECT_TRUE(facts.ipvs_device);
+  EXPECT_TRUE(facts.has_ip_vs);
+}
+
+TEST_F(ChangeFactsTest, AreNotReadForTheGate) {
+  tree_.Write("host/etc/iptables/rules.v4", "-A OWN -j KUBE-MARK-MASQ\n");
+  EXPECT_EQ(Gather(NodeChange::kOwnershipCleanup).facts, ChangeFacts());
+}
+
+// ---- names and output ----
+
+TEST(BeforeChangeTest, ChangesHaveNamesThatCanBeReadBack) {
+  for (int number = 0; number < 4; ++number) {
+    const auto change = static_cast<NodeChange>(number);
+    EXPECT_EQ(ChangeFromName(ChangeName(change)), change);
+  }
+  EXPECT_EQ(ChangeFromName("nftables"), std::nullopt);
+}
+
+TEST(BeforeChangeTest, TextAndJsonNameTheChangeAndTheSource) {
+  NodeView view = ViewOf(Next({}, {}));
+  view.facts.kernel = "5.10.0";
+  const AuditReport report = Audit(view, kNftables);
+  EXPECT_THAT(AuditText(report),
+              AllOf(HasSubstr("error   KernelTooOld"), HasSubstr("    see KEP-3866\n"),
+                    HasSubstr(" before kube-proxy-nftables\n")));
+  EXPECT_THAT(AuditJson(report), AllOf(HasSubstr("\"before\": \"kube-proxy-nftables\""),
+                                       HasSubstr("\"source\": \"KEP-3866\"")));
+}
+
+}  // namespace
+}  // namespace kipt::agent
