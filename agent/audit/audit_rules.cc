@@ -248,7 +248,7 @@ void AuditMarks(const netlink::Survey& survey, const std::vector<FamilyAudit>& f
                 FindingCollector& findings) {
   const AuditOptions& options = findings.options;
   const uint32_t masquerade = uint32_t{1} << options.bits.masquerade;
-  const uint32_t ours = masquerade | (uint32_t{1} << options.bits.drop);
+  const uint32_t ours = options.OurMarks();
   for (const auto& [table, chains] : survey.tables) {
     const KubeProxyFacts& proxy = families[table.family == families[1].chains.name() ? 1 : 0].proxy;
     for (const auto& [name, chain] : chains) {
@@ -264,7 +264,8 @@ void AuditMarks(const netlink::Survey& survey, const std::vector<FamilyAudit>& f
           AuditFinding finding = {.iptables_mode = survey.mode,
                                   .family = table.family,
                                   .owner = owner,
-                                  .message = absl::StrCat("rules of table ", table.name)};
+                                  .message = absl::StrCat("rules of table ", table.name),
+                                  .mark_bits = bits & ours};
           sets ? TellSetter(set, masquerade, ours, proxy, options.mode, finding)
                : TellTester(tested, ours, finding);
           findings.AddRule(std::move(finding), Audited(table, name, rule),
