@@ -35,7 +35,7 @@ const netlink::SurveyRule* DropOf(const FamilyAudit& audit, const netlink::Marks
   return drop == rules.end() ? nullptr : &*drop;
 }
 
-AuditFinding Finding(const DeviceMark& device, uint32_t bits, absl::string_view what) {
+AuditFinding DeviceFinding(const DeviceMark& device, uint32_t bits, absl::string_view what) {
   return {.kind = AuditKind::kDeviceMark,
           .message = absl::StrCat(device.place, " ", what),
           .mark_bits = bits};
@@ -61,7 +61,7 @@ bool TellEffects(const DeviceMark& device, uint32_t bits, const std::vector<Fami
                              audit.chains.HangsOnBase("nat", kPostroutingChain);
     if (!drops && !masquerades) continue;
     acted = true;
-    AuditFinding finding = audit.Here(Finding(
+    AuditFinding finding = audit.Here(DeviceFinding(
         device, bits,
         absl::StrCat(marks, drops ? "KUBE-FIREWALL drops it" : "KUBE-POSTROUTING masquerades it")));
     finding.severity = drops ? AuditSeverity::kError : AuditSeverity::kWarning;
@@ -86,11 +86,13 @@ void AuditDeviceMarks(const NodeView& view, const std::vector<FamilyAudit>& fami
     const uint32_t tested = device.marks.tested & ours;
     if ((set | tested) == 0) continue;
     if (device.marks.set == netlink::kAllMarks) {
-      findings.AddDetail(Finding(device, ours, "may set any mark bit"), device.text, device.place);
+      findings.AddDetail(DeviceFinding(device, ours, "may set any mark bit"), device.text,
+                         device.place);
       continue;
     }
     if (set != 0 && !TellEffects(device, set, families, findings)) {
-      AuditFinding finding = Finding(device, set, absl::StrCat("sets mark bit ", HexText(set)));
+      AuditFinding finding =
+          DeviceFinding(device, set, absl::StrCat("sets mark bit ", HexText(set)));
       const bool soon = findings.options.mode == Mode::kLegacy && !device.egress;
       finding.severity = soon ? AuditSeverity::kWarning : AuditSeverity::kInfo;
       finding.consequence = soon ? "kubelet's chains act on it once they are in place." : "";
@@ -100,10 +102,10 @@ void AuditDeviceMarks(const NodeView& view, const std::vector<FamilyAudit>& fami
     if (tested == 0) continue;
     const bool wants = (device.carried & ours) != 0;
     AuditFinding finding =
-        Finding(device, tested,
-                absl::StrCat("selects ", wants ? "packets with" : "packets by", " mark bit ",
-                             HexText(wants ? device.carried & ours : tested),
-                             ", which kubelet's chains set"));
+        DeviceFinding(device, tested,
+                      absl::StrCat("selects ", wants ? "packets with" : "packets by", " mark bit ",
+                                   HexText(wants ? device.carried & ours : tested),
+                                   ", which kubelet's chains set"));
     finding.severity = wants ? AuditSeverity::kWarning : AuditSeverity::kInfo;
     findings.AddDetail(std::move(finding), device.text, absl::StrCat("tests ", device.place));
   }

@@ -89,9 +89,9 @@ absl::Status Read(absl::string_view /*type*/, absl::string_view text,
 }
 absl::Status Read(absl::string_view /*type*/, absl::string_view text, OutputFormat& value) {
   const auto* const format = absl::c_find(kFormats, text);
-  if (format == std::end(kFormats)) return {
-      return BadValue("it must be text or json, dot for audit, or svg for marks");
-    }
+  if (format == std::end(kFormats)) {
+    return BadValue("it must be text or json, dot for audit, or svg for marks");
+  }
   value = static_cast<OutputFormat>(format - kFormats);
   return absl::OkStatus();
 }
