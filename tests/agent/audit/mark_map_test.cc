@@ -79,7 +79,7 @@ TEST(KnownMarksTest, AreAFileThatOthersCanRead) {
   EXPECT_EQ(*parsed, KnownMarks());
   EXPECT_GE(KnownMarks().size(), 28U);
   // No quotes and no escapes are needed.
-  EXPECT_EQ(text.str().find_first_of("\"\r\t;\\@"), std::string::npos);
+  EXPECT_EQ(text.str().find_first_of("\"\r\t\\@"), std::string::npos);
   std::set<std::string> names;
   for (const KnownMark& known : KnownMarks()) {
     SCOPED_TRACE(known.software + ": " + known.use);

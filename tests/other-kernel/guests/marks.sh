@@ -13,6 +13,9 @@ mode=--iptables-mode=nft
 loaded() { [ -e "/sys/module/$1" ]; }
 # The rule that drops by the mark, of IPv4: how many packets it has dropped.
 dropped() { iptables-nft-save -c -t filter | sed -n 's/^\[\([0-9]*\):.*-A KUBE-FIREWALL.*0x8000.*/\1/p'; }
+# The shell prefers its own.
+ip() { /usr/sbin/ip "$@"; }
+tc() { /usr/sbin/tc "$@"; }
 ping_once() { ping -c 1 -W 1 "$1" >/dev/null 2>&1; }
 
 # If a program asked for WireGuard's netlink by its name, the kernel would load it.
@@ -83,6 +86,10 @@ expect_exit 0 agent audit $mode $gate
 
 # ---- traffic control ----
 
+# By which tc knows the extended match by its name.
+mkdir -p /etc/iproute2
+echo "4 meta" >/etc/iproute2/ematch_map
+
 ip link add tc0 type dummy
 ip link set tc0 up
 tc qdisc add dev tc0 clsact
@@ -98,6 +105,7 @@ tc class add dev tc0 parent 1: classid 1:10 htb rate 1mbit
 tc filter add dev tc0 parent 1:10 pref 8 protocol ip handle 0x77 fw classid 1:10
 tc qdisc add dev up0 ingress
 tc filter add dev up0 parent ffff: pref 9 matchall action skbedit mark 0x1
+tc -s filter show dev tc0 ingress >/tmp/filters 2>&1
 expect_exit 2 agent marks $mode $gate --output=json
 expect_output '"pref 1 fw 0x8000/0xff00"'
 expect_output '"pref 2 u32 0x4000/0xc000"'
@@ -113,4 +121,5 @@ expect_output '"a tc filter of up0 ingress"'
 expect_output '"problems": \[\]'
 expect_exit 2 agent marks $mode $gate
 expect_output "a tc filter of tc0 ingress marks 0x8000: KUBE-FIREWALL drops it"
+show_if_failed /tmp/filters
 finish
