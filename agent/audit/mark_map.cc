@@ -44,11 +44,10 @@ void Note(MarkUser& user, const Marks& marks, std::string example) {
   ++user.count;
   if (user.examples.size() < kMostExamples) user.examples.push_back(std::move(example));
   user.overwrites = user.overwrites || (marks.set ^ marks.cleared) == kAllMarks;
+  // Of what may set any bit it is not known which it sets.
   Marks known = marks;
   if (marks.set == kAllMarks) known.set = 0;
-  if (marks.tested == kAllMarks && marks.set == kAllMarks) known.tested = 0;
   user.may_set_any = user.may_set_any || known.set != marks.set;
-  user.may_test_any = user.may_test_any || known.tested != marks.tested;
   user.marks |= known;
 }
 
@@ -83,14 +82,10 @@ void NoteRules(const netlink::Survey& survey, Users& users) {
   }
 }
 
-bool IsAboutMarks(const AuditFinding& finding) {
-  return finding.mark_bits != 0 && !finding.allowed;
-}
-
 MarkVerdict VerdictOn(int bit, absl::string_view use, const AuditReport& report) {
   MarkVerdict verdict = {.bit = bit, .use = use};
   for (const AuditFinding& finding : report.findings) {
-    if (!IsAboutMarks(finding) || (finding.mark_bits >> bit & 1U) == 0) continue;
+    if ((finding.mark_bits >> bit & 1U) == 0) continue;
     verdict.severity = std::max(verdict.severity, finding.severity);
     verdict.findings.push_back(finding);
   }

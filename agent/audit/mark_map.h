@@ -42,7 +42,6 @@ struct MarkUser {
   // Of all together, where it is known which bits.
   netlink::Marks marks = {};
   bool may_set_any = false;
-  bool may_test_any = false;
   // Writes all 32 bits: nothing of what others have set is left.
   bool overwrites = false;
   size_t count = 0;

@@ -3,8 +3,10 @@
 // The map of marks as a grid for a terminal, as JSON, and as a picture.
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
@@ -35,7 +37,7 @@ char CellOf(const MarkUser& user, int bit) {
   const bool sets = Has(user.marks.set, bit);
   const bool clears = Has(user.marks.cleared, bit);
   const bool tests = Has(user.marks.tested, bit);
-  if (!sets && !clears) return user.may_set_any ? '?' : tests || user.may_test_any ? 't' : '.';
+  if (!sets && !clears) return user.may_set_any ? '?' : tests ? 't' : '.';
   const char letter = sets && clears ? 'w' : sets ? 's' : 'c';
   return tests ? static_cast<char>(letter - 'a' + 'A') : letter;
 }
@@ -82,7 +84,6 @@ std::string Heading(int divisor) {
   });
 }
 
-// What "%" stands for in a picture's and a terminal's legend.
 constexpr absl::string_view kLegend =
     "s sets, c clears, w sets and clears, ? may set, t tests; a capital letter: tests, too; # uses";
 
@@ -171,7 +172,7 @@ Json BitJson(int bit, const MarkMap& map) {
     if (Has(user.marks.set, bit)) json["sets"].push_back(user.who);
     if (user.may_set_any) json["maySet"].push_back(user.who);
     if (Has(user.marks.cleared, bit)) json["clears"].push_back(user.who);
-    if (Has(user.marks.tested, bit) || user.may_test_any) json["tests"].push_back(user.who);
+    if (Has(user.marks.tested, bit)) json["tests"].push_back(user.who);
   }
   for (const KnownMark& known : KnownMarks()) {
     if (Has(known.bits, bit)) {
@@ -210,41 +211,31 @@ std::string Escaped(absl::string_view text) {
 }
 
 absl::string_view ColourOf(char cell) {
-  switch (cell) {
-    case '?':
-      return "#e8d9f5";
-    case 't':
-      return "#cfe3f7";
-    case 'c':
-    case 'C':
-      return "#d8d8d8";
-    case '#':
-      return "#dfe9d8";
-    default:
-      return "#f7c9a9";  // sets
+  static constexpr std::pair<absl::string_view, absl::string_view> kColours[] = {
+      {".", "#f6f6f6"}, {"?", "#e8d9f5"}, {"t", "#cfe3f7"}, {"cC", "#d8d8d8"}, {"#", "#dfe9d8"}};
+  for (const auto& [cells, colour] : kColours) {
+    if (absl::StrContains(cells, cell)) return colour;
   }
+  return "#f7c9a9";  // sets
 }
 
 class MarkPicture {
  public:
   void AddText(absl::string_view text) {
-    absl::StrAppend(&body_, "<text x=\"8\" y=\"", y_ + 12, "\">", Escaped(text), "</text>\n");
+    AddTextAt(8, text);
     y_ += kCell + 4;
   }
   void AddRow(const Row& row, bool filled = true) {
-    absl::StrAppend(&body_, "<text x=\"8\" y=\"", y_ + 12, "\">", Escaped(row.who), "</text>\n");
+    AddTextAt(8, row.who);
     int x = kLeft;
     for (size_t i = 0; i < row.cells.size(); ++i, x += kCell) {
       if (i % 8 == 0) x += 6;
       const char cell = row.cells[i];
       if (filled) {
         absl::StrAppend(&body_, "<rect x=\"", x, "\" y=\"", y_, "\" width=\"", kCell - 1,
-                        "\" height=\"", kCell - 1, "\" fill=\"",
-                        cell == '.' ? "#f6f6f6" : ColourOf(cell), "\"/>\n");
+                        "\" height=\"", kCell - 1, "\" fill=\"", ColourOf(cell), "\"/>\n");
       }
-      if (cell == '.' || cell == ' ') continue;
-      absl::StrAppend(&body_, "<text x=\"", x + 4, "\" y=\"", y_ + 12, "\">",
-                      Escaped(absl::string_view(&cell, 1)), "</text>\n");
+      if (cell != '.') AddTextAt(x + 4, absl::string_view(&cell, 1));
     }
     y_ += kCell + 2;
   }
@@ -257,6 +248,10 @@ class MarkPicture {
   }
 
  private:
+  void AddTextAt(int x, absl::string_view text) {
+    absl::StrAppend(&body_, "<text x=\"", x, "\" y=\"", y_ + 12, "\">", Escaped(text), "</text>\n");
+  }
+
   int y_ = 8;
   std::string body_;
 };
