@@ -32,8 +32,8 @@ struct Reference {
   auto operator<=>(const Reference&) const = default;
 };
 
-// A foreign rule that may set bits of the packet mark, or labels of the packet's connection; or what
-// sets bits without a rule (detect/device_marks.h).
+// A foreign rule that may set bits of the packet mark, or labels of the packet's connection; or
+// what sets bits without a rule (detect/device_marks.h).
 struct Marking {
   // "ip mangle PREROUTING", "the WireGuard interface wg0".
   std::string from;

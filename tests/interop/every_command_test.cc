@@ -123,8 +123,8 @@ const std::vector<Row> kReading = {
     {{"marks"},
      kExitOk,
      "  MODE ip nat: kubelet ",
-     Below("/bits/31", {"bit", "mask", "configuredFor", "sets", "maySet", "clears", "tests",
-                        "knownSoftware"}) +
+     Below("/bits/31",
+           {"bit", "mask", "configuredFor", "sets", "maySet", "clears", "tests", "knownSoftware"}) +
          Below("/users/0", {"who", "sets", "clears", "tests", "maySetAny", "overwritesWholeMark",
                             "count", "examples/0"}) +
          Below("/knownSoftware/0", {"software", "use", "bits", "mask", "source"}) +
