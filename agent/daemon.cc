@@ -138,7 +138,9 @@ class Daemon {
                          .metrics = [this] { return metrics_.Serialize(); }},
         agent_->state());
     served_->Serve();
-    status = InstallSyscallFilter({.programs = programs});
+    // For claims on marks.
+    status = InstallSyscallFilter(
+        {.programs = programs, .routes = config_.stale_chains == StaleChains::kRetire});
     if (!status.ok())
       LOG(WARNING) << "Continuing without a system call filter: " << status.message();
   }

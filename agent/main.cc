@@ -24,6 +24,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "agent/audit/audit.h"
+#include "agent/audit/mark_map.h"
 #include "agent/commands.h"
 #include "agent/config/command_line.h"
 #include "agent/config/completion.h"
@@ -91,7 +92,7 @@ class StderrLog final : private google::LogSink {
 struct ReadingNeeds {
   // iptables-legacy's programs run even before it has tables.
   bool programs = false;
-  // The kernel's routing rules.
+  // What sets and tests the mark without a rule.
   bool routes = false;
   // Every network namespace: CAP_SYS_ADMIN enters and CAP_SYS_PTRACE finds them. Only
   // ConfineToComputing then limits system calls and files.
@@ -207,6 +208,19 @@ ExitOrError RunAudit(const Flags& flags, const Node& node) {
   return AuditExitNeedsAttention(report) ? kExitDifferences : kExitOk;
 }
 
+// kExitDifferences: a bit that is configured meets another program's, or a source cannot be read.
+ExitOrError RunMarks(const Flags& flags, const Node& node) {
+  absl::Status confined = ConfineToReading({.routes = true}, node.sources());
+  if (!confined.ok()) return confined;
+  const NodeView view = GatherNodeView(node.sources(), CniConfigs());
+  const MarkMap map =
+      MapMarks(view, {.bits = node.config().bits, .mode = node.config().mode, .allow = {}});
+  std::cout << (flags.output == OutputFormat::kJson  ? MarkMapJson(map)
+                : flags.output == OutputFormat::kSvg ? MarkMapSvg(map)
+                                                     : MarkMapText(map));
+  return MarksNeedAttention(map) ? kExitDifferences : kExitOk;
+}
+
 // The rules of the node's iptables modes, or of a file.
 absl::StatusOr<std::vector<netlink::Survey>> SurveysFor(const Flags& flags,
                                                         const ModeSources& sources) {
@@ -265,6 +279,7 @@ ExitOrError Run(const CommandLine& command_line, const Config& config) {
   Node node(config);
   // These read more than the rules of one iptables mode.
   if (command == Command::kAudit) return RunAudit(flags, node);
+  if (command == Command::kMarks) return RunMarks(flags, node);
   if (command == Command::kExplain) return RunExplain(command_line.argument, flags, node);
   if (command == Command::kDetect) {
     // Without capabilities and sockets nothing can make the kernel load a module.
@@ -284,7 +299,9 @@ ExitOrError Run(const CommandLine& command_line, const Config& config) {
   const bool read_only = command != Command::kSync && !flags.yes;
   if (read_only) {
     // The node's iptables may turn out to be iptables-legacy without any table.
-    const ReadingNeeds needs{.programs = config.iptables_mode != IptablesMode::kNft};
+    const ReadingNeeds needs{
+        .programs = config.iptables_mode != IptablesMode::kNft,
+        .routes = command == Command::kRetire || config.stale_chains == StaleChains::kRetire};
     absl::Status confined = ConfineToReading(needs, node.sources());
     if (!confined.ok()) return confined;
   }

@@ -46,9 +46,8 @@ std::optional<Attributes> Attributes::Parse(WireBytes bytes) {
   return attributes;
 }
 
-Attributes Attributes::OfMessage(WireBytes message) {
-  constexpr size_t kHeaders = NLMSG_HDRLEN + sizeof(nfgenmsg);
-  message.remove_prefix(std::min(message.size(), kHeaders));
+Attributes Attributes::OfMessage(WireBytes message, size_t header) {
+  message.remove_prefix(std::min(message.size(), NLMSG_HDRLEN + NLMSG_ALIGN(header)));
   return Parse(message).value_or(Attributes());
 }
 
@@ -107,20 +106,24 @@ uint16_t NftMessageType(uint16_t type) {
   return static_cast<uint16_t>(NFNL_SUBSYS_NFTABLES << 8 | type);
 }
 
-void Messages::Begin(uint16_t type, uint16_t family, uint16_t flags, Texts texts) {
-  const nlmsghdr header = {.nlmsg_len = 0,
+void Messages::BeginWith(WireBytes header, uint16_t type, uint16_t flags) {
+  const nlmsghdr common = {.nlmsg_len = 0,
                            .nlmsg_type = type,
                            .nlmsg_flags = static_cast<uint16_t>(NLM_F_REQUEST | flags),
                            .nlmsg_seq = first_ + count(),
                            .nlmsg_pid = 0};
+  offsets_.push_back(bytes_.size());
+  Append(&common, sizeof(common));
+  Append(header.data(), header.size());
+}
+
+void Messages::Begin(uint16_t type, uint16_t family, uint16_t flags, Texts texts) {
   // A batch's begin and end name the subsystem here.
   const bool is_mark = type == NFNL_MSG_BATCH_BEGIN || type == NFNL_MSG_BATCH_END;
   const nfgenmsg generic = {.nfgen_family = static_cast<uint8_t>(family),
                             .version = NFNETLINK_V0,
                             .res_id = htons(is_mark ? NFNL_SUBSYS_NFTABLES : 0)};
-  offsets_.push_back(bytes_.size());
-  Append(&header, sizeof(header));
-  Append(&generic, sizeof(generic));
+  BeginWith({reinterpret_cast<const uint8_t*>(&generic), sizeof(generic)}, type, flags);
   for (const auto& [attribute, text] : texts) PutText(attribute, text);
 }
 

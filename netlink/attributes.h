@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Netlink attributes, read from bytes that may be anything. Integers of nf_tables are big endian.
+// Netlink attributes, read from bytes that may be anything. Integers of nf_tables are big endian,
+// those of rtnetlink and generic netlink are in the machine's order (Host).
 #ifndef KIPT_NETLINK_ATTRIBUTES_H_
 #define KIPT_NETLINK_ATTRIBUTES_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -24,14 +27,15 @@ struct Attribute {
   WireBytes payload;
 };
 
-// The attributes of one nest, or of one message after its nfgenmsg. Points into the bytes that it
-// was parsed from.
+// The attributes of one nest, or of one message after its protocol's header. Points into the bytes
+// that it was parsed from.
 class Attributes {
  public:
   // Nothing where a length does not fit.
   static std::optional<Attributes> Parse(WireBytes bytes);
-  // Those of a whole message, its nlmsghdr included. None where it is malformed.
-  static Attributes OfMessage(WireBytes message);
+  // Those of a whole message, its nlmsghdr included, after `header` bytes (nfgenmsg, genlmsghdr:
+  // 4). None where it is malformed.
+  static Attributes OfMessage(WireBytes message, size_t header = 4);
 
   std::vector<Attribute> all() const;
 
@@ -43,6 +47,14 @@ class Attributes {
   std::optional<uint16_t> U16(uint16_t type) const;
   std::optional<uint32_t> U32(uint16_t type) const;
   std::optional<uint64_t> U64(uint16_t type) const;
+  template <typename T>
+  std::optional<T> Host(uint16_t type) const {
+    const std::optional<WireBytes> bytes = Bytes(type);
+    if (!bytes || bytes->size() != sizeof(T)) return std::nullopt;
+    T value = {};
+    std::memcpy(&value, bytes->data(), sizeof value);
+    return value;
+  }
   // Up to the NUL, or the end where there is none.
   std::optional<std::string> Text(uint16_t type) const;
   // None where there is no such nest, or it is malformed.
@@ -70,6 +82,8 @@ class Messages {
   // `type` is an NftMessageType or NFNL_MSG_BATCH_*, `family` an NFPROTO_*, `flags` are NLM_F_* in
   // addition to NLM_F_REQUEST.
   void Begin(uint16_t type, uint16_t family, uint16_t flags, Texts texts = {});
+  // A message of another protocol, with its own header.
+  void BeginWith(WireBytes header, uint16_t type, uint16_t flags);
 
   void Put(uint16_t type, WireBytes payload);
   void PutU32(uint16_t type, uint32_t value);

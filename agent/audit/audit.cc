@@ -23,9 +23,9 @@ constexpr std::array<absl::string_view, 4> kChangeNames = {
     "ownership-cleanup", "kube-proxy-nftables", "kube-proxy-ipvs-removal", "iptables-nft"};
 
 // In the order of the enumeration.
-constexpr std::array<absl::string_view, 42> kKindNames = {
+constexpr std::array<absl::string_view, 43> kKindNames = {
     "ChainUser", "PrivateChainUser", "ForeignRule", "CniConfig", "CniConfigUnreadable",
-    "MarkBitSet", "MarkBitTested", "IpRuleFwmark",
+    "MarkBitSet", "MarkBitTested", "IpRuleFwmark", "DeviceMark",
     // Of a family as a whole.
     "MarkMasqEmpty", "MarkMasqUnheard", "MarkDropEmpty", "MarkDropUnheard", "KubeProxyUsesMarkDrop",
     "KubeProxyUsesMarkMasq", "KubeProxy", "KubeProxyLeftOver", "Kpng",
@@ -83,6 +83,9 @@ NodeView Gather(const ModeSources& sources) {
   absl::StatusOr<std::vector<FwmarkRule>> rules = ReadFwmarkRules();
   if (!rules.ok()) AddProblem(view, "ip rule", rules.status());
   if (rules.ok()) view.ip_rules = *std::move(rules);
+  DeviceMarks devices = ReadDeviceMarks();
+  view.device_marks = std::move(devices.found);
+  absl::c_move(devices.problems, std::back_inserter(view.problems));
   absl::StatusOr<std::vector<std::string>> exposed = ReadRouteLocalnet();
   if (exposed.ok()) {
     view.route_localnet = *std::move(exposed);

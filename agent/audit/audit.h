@@ -23,6 +23,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "agent/audit/chain_owner.h"
+#include "agent/detect/device_marks.h"
 #include "agent/detect/mode_evidence.h"
 #include "agent/detect/routing.h"
 #include "agent/policy/claims.h"
@@ -85,6 +86,7 @@ struct NodeView {
   // Empty in a view of another namespace than the gathering thread's.
   CniConfigs cni = {};
   std::vector<FwmarkRule> ip_rules = {};
+  std::vector<DeviceMark> device_marks = {};
   // As ReadRouteLocalnet; also empty where there is no IPv4.
   std::vector<std::string> route_localnet = {};
   ChangeFacts facts = {};
@@ -167,6 +169,7 @@ enum class AuditKind : uint8_t {
   kMarkBitSet,             // another program's rule sets our mark bits
   kMarkBitTested,          // ... or tests them
   kIpRuleFwmark,           // a routing rule tests them
+  kDeviceMark,             // a WireGuard interface or tc filter sets or tests them
   kMarkMasqEmpty,          // nat/KUBE-MARK-MASQ marks nothing
   kMarkMasqUnheard,        // it marks, and nothing masquerades
   kMarkDropEmpty,          // nat/KUBE-MARK-DROP marks nothing
@@ -245,6 +248,8 @@ struct AuditFinding {
   absl::string_view source = {};
   // Where an allow list has it: the entry's reason, or its text where it gives none.
   std::optional<std::string> allowed = {};
+  // Of our mark bits, those that it is about.
+  uint32_t mark_bits = 0;
 };
 
 struct AuditReport {
@@ -305,6 +310,9 @@ absl::StatusOr<AllowList> ParseAllowList(absl::string_view text);
 
 struct AuditOptions {
   MarkBits bits = {};
+  uint32_t OurMarks() const {
+    return (uint32_t{1} << bits.masquerade) | (uint32_t{1} << bits.drop);
+  }
   // In force on the node now. In cleanup mode the gate is on already.
   Mode mode = Mode::kLegacy;
   AllowList allow = {};

@@ -233,8 +233,7 @@ void AuditCni(const NodeView& view, const std::vector<FamilyAudit>& families,
 // ---- routing rules, sysctls ----
 
 void AuditIpRule(const FwmarkRule& rule, FindingCollector& findings) {
-  const MarkBits& own = findings.options.bits;
-  const uint32_t ours = (uint32_t{1} << own.masquerade) | (uint32_t{1} << own.drop);
+  const uint32_t ours = findings.options.OurMarks();
   if ((rule.mask & ours) == 0) return;
   const bool wants = (rule.mark & rule.mask & ours) != 0;
   const std::string bits = absl::StrCat("0x", absl::Hex(rule.mask & ours));
@@ -249,7 +248,8 @@ void AuditIpRule(const FwmarkRule& rule, FindingCollector& findings) {
        .remedy =
            wants ? "Change the mask of the routing rule, or the bits: --iptables-masquerade-bit "
                    "(kube-proxy's must be the same) and --iptables-drop-bit."
-                 : ""},
+                 : "",
+       .mark_bits = rule.mask & ours},
       rule.text, absl::StrCat(wants, " ", bits));
 }
 
@@ -313,6 +313,7 @@ void AuditSurroundings(const NodeView& view, const std::vector<FamilyAudit>& fam
                        FindingCollector& findings) {
   AuditCni(view, families, findings);
   for (const FwmarkRule& rule : view.ip_rules) AuditIpRule(rule, findings);
+  AuditDeviceMarks(view, families, findings);
   AuditRouteLocalnet(view, families, findings);
   for (const std::string& problem : view.problems) {
     findings.AddDetail({.kind = AuditKind::kNotSeen,

@@ -122,7 +122,10 @@ void AuditMarks(const netlink::Survey& survey, const std::vector<FamilyAudit>& f
                 FindingCollector& findings);
 // Whether kubelet's chains do what their users expect, and which kube-proxy does.
 void AuditChains(FamilyAudit& audit);
-// CNI configurations, routing rules, route_localnet, problems.
+// What WireGuard interfaces and tc filters do with our mark bits.
+void AuditDeviceMarks(const NodeView& view, const std::vector<FamilyAudit>& families,
+                      FindingCollector& findings);
+// That, CNI configurations, routing rules, route_localnet, problems.
 void AuditSurroundings(const NodeView& view, const std::vector<FamilyAudit>& families,
                        FindingCollector& findings);
 // Whether kubelet will give up a family, or has.

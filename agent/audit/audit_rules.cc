@@ -258,8 +258,11 @@ void AuditMarks(const netlink::Survey& survey, const std::vector<FamilyAudit>& f
                 FindingCollector& findings) {
   const AuditOptions& options = findings.options;
   uint32_t masquerade = uint32_t{1} << options.bits.masquerade;
-  if (options.change == NodeChange::kKubeProxyNftables) masquerade |= kNftablesMasquerade;
-  const uint32_t ours = masquerade | (uint32_t{1} << options.bits.drop);
+  uint32_t ours = options.OurMarks();
+  if (options.change == NodeChange::kKubeProxyNftables) {
+    masquerade |= kNftablesMasquerade;
+    ours |= kNftablesMasquerade;
+  }
   for (const auto& [table, chains] : survey.tables) {
     const KubeProxyFacts& proxy = families[table.family == families[1].chains.name() ? 1 : 0].after;
     for (const auto& [name, chain] : chains) {
@@ -279,7 +282,8 @@ void AuditMarks(const netlink::Survey& survey, const std::vector<FamilyAudit>& f
               .message = absl::StrCat(
                   "rules of ",
                   owner == Owner::kUnknown ? "" : absl::StrCat(OwnerName(owner), " in "), "table ",
-                  table.name)};
+                  table.name),
+              .mark_bits = bits & ours};
           sets ? TellSetter(set, masquerade, ours, proxy, options, finding)
                : TellTester(tested, ours, finding);
           findings.AddRule(std::move(finding), Audited(table, name, rule),

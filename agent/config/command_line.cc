@@ -31,6 +31,7 @@ constexpr CommandRow kCommands[] = {
     {"audit",
      "show who depends on the chains that the feature gate ends; exit status 2 on findings"},
     {"explain", "explain every rule that leads to a chain", "TABLE/CHAIN", "nat/KUBE-MARK-MASQ"},
+    {"marks", "show who sets and tests which bits of the packet mark; exit status 2 on findings"},
     {"detect",
      "show which iptables the node uses, and why, or what its kernel can do; exit status 1 "
      "unknown, 2 contradictory"},
@@ -155,6 +156,9 @@ absl::Status CheckFitsCommand(const CommandLine& line, const Tokens& tokens) {
   }
   if (line.flags.output == OutputFormat::kDot && line.command != Command::kAudit) {
     return UsageError("--output=dot belongs to the command audit, not to ", command);
+  }
+  if (line.flags.output == OutputFormat::kSvg && line.command != Command::kMarks) {
+    return UsageError("--output=svg belongs to the command marks, not to ", command);
   }
   return absl::OkStatus();
 }

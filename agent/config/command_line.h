@@ -25,6 +25,7 @@ enum class Command : uint8_t {
   kRetire,
   kAudit,
   kExplain,
+  kMarks,
   kDetect,
   kGates,
   kCompletion,

@@ -27,8 +27,8 @@ namespace kipt::agent {
 // This project's release, as in CMakeLists.txt, which decides about its own feature gates.
 inline constexpr featuregates::Version kAgentRelease = {0, 7};
 
-// kDot: only `audit` has it.
-enum class OutputFormat : uint8_t { kText, kJson, kDot };
+// Only `audit` has kDot, and only `marks` kSvg.
+enum class OutputFormat : uint8_t { kText, kJson, kDot, kSvg };
 
 // The flags that were given. The last of a repeated flag counts, except --feature-gates.
 struct Flags {

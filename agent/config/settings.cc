@@ -30,7 +30,7 @@ using netlink::WatchMode;
 // ---- values as text, and from the text of a flag ----
 
 // As the values of OutputFormat.
-constexpr absl::string_view kFormats[] = {"text", "json", "dot"};
+constexpr absl::string_view kFormats[] = {"text", "json", "dot", "svg"};
 
 std::string Text(bool value) { return value ? "true" : "false"; }
 std::string Text(int value) { return absl::StrCat(value); }
@@ -90,7 +90,9 @@ absl::Status Read(absl::string_view /*type*/, absl::string_view text,
 }
 absl::Status Read(absl::string_view /*type*/, absl::string_view text, OutputFormat& value) {
   const auto* const format = absl::c_find(kFormats, text);
-  if (format == std::end(kFormats)) return BadValue("it must be text or json, or dot for audit");
+  if (format == std::end(kFormats)) {
+    return BadValue("it must be text or json, dot for audit, or svg for marks");
+  }
   value = static_cast<OutputFormat>(format - kFormats);
   return absl::OkStatus();
 }
@@ -274,8 +276,9 @@ constexpr Setting kRows[] = {
     {"netns", kAll, "path", &Flags::netns,
      "The network namespace to work in, as a file such as /run/netns/NAME. (default the current "
      "one)"},
-    {"output", kAll, "string", &Flags::output, "text or json; audit also has dot, for graphviz.",
-     "", kNever, nullptr, nullptr, "text, json, dot"},
+    {"output", kAll, "string", &Flags::output,
+     "text or json; audit also has dot, for graphviz, and marks svg.", "", kNever, nullptr, nullptr,
+     "text, json, dot, svg"},
     {"color", kAll, "string", &Flags::color,
      "auto, always or never: whether plan, status, audit and explain colour text. auto colours on "
      "a terminal, unless NO_COLOR is set or TERM is dumb.",

@@ -32,16 +32,6 @@ using netlink::Attributes;
 using netlink::Family;
 using netlink::WireBytes;
 
-// Routing attributes are in the machine's byte order.
-template <typename T>
-std::optional<T> Get(const Attributes& attributes, uint16_t type) {
-  const std::optional<WireBytes> bytes = attributes.Bytes(type);
-  if (!bytes || bytes->size() != sizeof(T)) return std::nullopt;
-  T value = {};
-  std::memcpy(&value, bytes->data(), sizeof value);
-  return value;
-}
-
 // As "%#x" prints it.
 std::string Hex(uint32_t value) { return value == 0 ? "0" : absl::StrCat("0x", absl::Hex(value)); }
 
@@ -94,7 +84,7 @@ std::string SelectorText(const RawRule& rule, const FwmarkRule& known) {
     if (name) add(option, *name, (rule.header.flags & detached) != 0 ? " [detached]" : "");
   };
   const auto add_ports = [&](absl::string_view option, uint16_t type) {
-    const auto ports = Get<fib_rule_port_range>(rule.attributes, type);
+    const auto ports = rule.attributes.Host<fib_rule_port_range>(type);
     if (ports) add(option, ports->start);
     if (ports && ports->end != ports->start) add("-", ports->end);
   };
@@ -106,10 +96,10 @@ std::string SelectorText(const RawRule& rule, const FwmarkRule& known) {
   if (known.mask != 0xffffffff) add("/", Hex(known.mask));
   add_interface(" iif ", FRA_IIFNAME, FIB_RULE_IIF_DETACHED);
   add_interface(" oif ", FRA_OIFNAME, FIB_RULE_OIF_DETACHED);
-  if (const auto users = Get<fib_rule_uid_range>(attributes, FRA_UID_RANGE)) {
+  if (const auto users = attributes.Host<fib_rule_uid_range>(FRA_UID_RANGE)) {
     add(" uidrange ", users->start, "-", users->end);
   }
-  if (const auto protocol = Get<uint8_t>(attributes, FRA_IP_PROTO)) {
+  if (const auto protocol = attributes.Host<uint8_t>(FRA_IP_PROTO)) {
     add(" ipproto ", NameOf(kProtocols, *protocol));
   }
   add_ports(" sport ", FRA_SPORT_RANGE);
@@ -121,10 +111,10 @@ std::string ActionText(const RawRule& rule) {
   const Attributes& attributes = rule.attributes;
   switch (rule.header.action) {
     case FR_ACT_TO_TBL: {
-      if (Get<uint8_t>(attributes, FRA_L3MDEV).value_or(0) != 0) return "lookup [l3mdev-table]";
-      const uint32_t table = Get<uint32_t>(attributes, FRA_TABLE).value_or(rule.header.table);
+      if (attributes.Host<uint8_t>(FRA_L3MDEV).value_or(0) != 0) return "lookup [l3mdev-table]";
+      const uint32_t table = attributes.Host<uint32_t>(FRA_TABLE).value_or(rule.header.table);
       std::string text = absl::StrCat("lookup ", NameOf(kRouteTables, table));
-      const auto length = Get<uint32_t>(attributes, FRA_SUPPRESS_PREFIXLEN);
+      const auto length = attributes.Host<uint32_t>(FRA_SUPPRESS_PREFIXLEN);
       // -1 stands for none.
       if (length && *length != UINT32_MAX) {
         absl::StrAppend(&text, " suppress_prefixlength ", *length);
@@ -132,7 +122,7 @@ std::string ActionText(const RawRule& rule) {
       return text;
     }
     case FR_ACT_GOTO:
-      return absl::StrCat("goto ", Get<uint32_t>(attributes, FRA_GOTO).value_or(0),
+      return absl::StrCat("goto ", attributes.Host<uint32_t>(FRA_GOTO).value_or(0),
                           (rule.header.flags & FIB_RULE_UNRESOLVED) != 0 ? " [unresolved]" : "");
     default:
       return NameOf(kActions, rule.header.action);
@@ -147,14 +137,14 @@ std::optional<FwmarkRule> ReadRule(WireBytes message) {
   if (!attributes) return std::nullopt;
   RawRule raw = {.attributes = *attributes};
   std::memcpy(&raw.header, message.data() + NLMSG_HDRLEN, sizeof raw.header);
-  const std::optional<uint32_t> mark = Get<uint32_t>(raw.attributes, FRA_FWMARK);
-  const std::optional<uint32_t> mask = Get<uint32_t>(raw.attributes, FRA_FWMASK);
+  const std::optional<uint32_t> mark = raw.attributes.Host<uint32_t>(FRA_FWMARK);
+  const std::optional<uint32_t> mask = raw.attributes.Host<uint32_t>(FRA_FWMASK);
   if (!mark && !mask) return std::nullopt;
   FwmarkRule rule = {.family = raw.header.family == AF_INET ? Family::kIPv4 : Family::kIPv6,
                      .mark = mark.value_or(0),
                      .mask = mask.value_or(0xffffffff),
                      .text = {}};
-  rule.text = absl::StrCat(Get<uint32_t>(raw.attributes, FRA_PRIORITY).value_or(0), ": ",
+  rule.text = absl::StrCat(raw.attributes.Host<uint32_t>(FRA_PRIORITY).value_or(0), ": ",
                            SelectorText(raw, rule), " ", ActionText(raw));
   return rule;
 }

@@ -90,6 +90,7 @@ absl::Status RetireOnce(netlink::Backend& backend, const RetireRequest& request,
       return absl::AbortedError("the ruleset changed while it was surveyed");
     }
     request.sources.other_mode(collector);
+    for (const Marking& each : request.sources.without_rules()) collector.Note(each);
     report.dependents = collector.Finish(request.sources.cni(), request.sources.route_localnet());
     report.surveyed = true;
   }

@@ -76,6 +76,8 @@ struct RetirementSources {
   std::function<std::vector<std::string>()> route_localnet;
   // Reads the rules of the other iptables mode through DependentsCollector::OtherMode.
   std::function<void(DependentsCollector&)> other_mode;
+  // What sets the mark without a rule: ReadMarkingsWithoutRules.
+  std::function<std::vector<Marking>()> without_rules = [] { return std::vector<Marking>(); };
 };
 
 struct RetireRequest {

@@ -7,6 +7,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "agent/detect/device_marks.h"
 #include "agent/detect/host_files.h"
 #include "agent/detect/routing.h"
 #include "agent/loop/reconciler.h"
@@ -175,6 +176,14 @@ RetirementSources Node::Dependents(netlink::BackendKind other) {
                 collector.OtherModeUnreadable(
                     absl::StrCat("rules of iptables ", netlink::BackendKindName(other),
                                  ", which cannot be read: ", status.message()));
+              },
+          .without_rules =
+              [this] {
+                using Markings = absl::StatusOr<std::vector<Marking>>;
+                Markings read =
+                    Inside(visited_, [] { return Markings(ReadMarkingsWithoutRules()); });
+                if (read.ok()) return *std::move(read);
+                return MarkingsOf({.problems = {std::string(read.status().message())}}, {});
               }};
 }
 

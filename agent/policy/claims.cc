@@ -42,13 +42,16 @@ std::optional<ChainId> ChainIn(const TableId& table, const std::string& chain) {
   return std::nullopt;
 }
 
-// Another example of a known claim changes no decision.
+// Another example of known claims changes no decision.
 void AddIfNew(const Marking& marking, std::vector<Marking>& known) {
-  const bool is_known = absl::c_any_of(known, [&](const Marking& one) {
-    return (marking.bits & ~one.bits) == 0 && (marking.labels & ~one.labels).none() &&
-           marking.ipv4 <= one.ipv4 && marking.ipv6 <= one.ipv6;
-  });
-  if (!is_known) known.push_back(marking);
+  uint32_t bits = marking.bits;
+  netlink::ConnLabelSet labels = marking.labels;
+  for (const Marking& one : known) {
+    if (marking.ipv4 > one.ipv4 || marking.ipv6 > one.ipv6) continue;
+    bits &= ~one.bits;
+    labels &= ~one.labels;
+  }
+  if (bits != 0 || labels.any()) known.push_back(marking);
 }
 
 bool Is(const ChainId& chain, Table table, absl::string_view name) {
@@ -229,6 +232,8 @@ netlink::SurveyFilter DependentsCollector::OtherMode() {
     return false;
   };
 }
+
+void DependentsCollector::Note(const Marking& marking) { AddIfNew(marking, setters_); }
 
 void DependentsCollector::OtherModeUnreadable(const std::string& why) {
   const std::string from = "the other iptables mode";

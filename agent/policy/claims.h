@@ -32,9 +32,10 @@ struct Reference {
   auto operator<=>(const Reference&) const = default;
 };
 
-// A foreign rule that may set bits of the packet mark, or labels of the packet's connection.
+// A foreign rule that may set bits of the packet mark, or labels of the packet's connection; or
+// what sets bits without a rule (detect/device_marks.h).
 struct Marking {
-  // "ip mangle PREROUTING".
+  // "ip mangle PREROUTING", "the WireGuard interface wg0".
   std::string from;
   std::string rule;
   // One of the two.
@@ -99,6 +100,8 @@ class DependentsCollector {
   netlink::SurveyFilter ManagedMode();
   // For that of the other mode: packets have one mark, and connections one set of labels, in both.
   netlink::SurveyFilter OtherMode();
+  // What sets bits without a rule.
+  void Note(const Marking& marking);
   // The other mode cannot be read: it may set any mark and label.
   void OtherModeUnreadable(const std::string& why);
   // `cni` and `route_localnet` as they are.

@@ -32,7 +32,7 @@ enum class SyscallUser : uint8_t {
   kAlways,
   kPrograms,         // only if programs may be run: by them, or to start them
   kWithoutPrograms,  // only if no programs may be run
-  kRoutes,           // only if the kernel's routing rules are read
+  kRoutes,           // only if what sets and tests the mark without a rule is read
 };
 
 // s390x has clone's flags in the second argument, and mmap's arguments in memory.
@@ -133,6 +133,7 @@ constexpr SyscallGroup kTable[] = {
     {kAlways, "socket", {IsInt(0, AF_UNIX)}},
     {kAlways, "socket", {IsInt(0, AF_NETLINK), IsInt(2, NETLINK_NETFILTER)}},
     {kRoutes, "socket", {IsInt(0, AF_NETLINK), IsInt(2, NETLINK_ROUTE)}},
+    {kRoutes, "socket", {IsInt(0, AF_NETLINK), IsInt(2, NETLINK_GENERIC)}},
     {kAlways, "socket", {IsInt(0, AF_INET), Is(1, kSocketType, SOCK_STREAM)}},
     {kAlways, "socket", {IsInt(0, AF_INET6), Is(1, kSocketType, SOCK_STREAM)}},
     {kAlways, "bind listen accept accept4 shutdown getsockname getpeername"},

@@ -23,7 +23,8 @@ struct SyscallNeeds {
   // executed, no process or executable memory made, no file made or opened for writing, and no
   // other process signalled.
   bool programs = false;
-  // For `ip rule`: a socket of NETLINK_ROUTE. With CAP_NET_ADMIN it can also change routes.
+  // For `ip rule`, tc filters and WireGuard: sockets of NETLINK_ROUTE and NETLINK_GENERIC. With
+  // CAP_NET_ADMIN they can also change routes and interfaces.
   bool routes = false;
 };
 

@@ -132,6 +132,16 @@ const std::vector<Row> kReading = {
      kExitDifferences,
      "ChainUser  [/run/netns/pod1] MODE ip nat/KUBE-MARK-MASQ\n",
      kAudit},
+    {{"marks"},
+     kExitOk,
+     "  MODE ip nat: kubelet ",
+     Below("/bits/31",
+           {"bit", "mask", "configuredFor", "sets", "maySet", "clears", "tests", "knownSoftware"}) +
+         Below("/users/0", {"who", "sets", "clears", "tests", "maySetAny", "overwritesWholeMark",
+                            "count", "examples/0"}) +
+         Below("/knownSoftware/0", {"software", "use", "bits", "mask", "source"}) +
+         Below("/verdicts/1", {"bit", "use", "severity", "findings"}) + Below("", {"problems"}),
+     {{"/bits/15/configuredFor", "drop"}, {"/verdicts/0/bit", 14}}},
     {{"explain", "nat/KUBE-MARK-MASQ"},
      kExitOk,
      "nat/KUBE-MARK-MASQ  (MODE ip)\n",

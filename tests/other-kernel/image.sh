@@ -140,6 +140,7 @@ make_image() {
   add_iptables
   add_program "$(command -v nft)" /usr/sbin/nft
   add_program "$(command -v ip)" /usr/sbin/ip
+  for name in $(wanted programs); do add_program "$(command -v "$name")" "/usr/sbin/$name"; done
   add_program "$agent" /usr/bin/kube-iptables-agent
   for program in ${programs[@]+"${programs[@]}"}; do
     name=$(basename -- "$program")

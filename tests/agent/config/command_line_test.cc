@@ -150,7 +150,7 @@ TEST_P(RefusedCommandLineTest, SaysWhatIsWrong) {
 }
 
 constexpr char kCommands[] =
-    "; the commands are run, sync, plan, status, retire, audit, explain, detect, gates, "
+    "; the commands are run, sync, plan, status, retire, audit, explain, marks, detect, gates, "
     "completion, version";
 
 INSTANTIATE_TEST_SUITE_P(

@@ -122,6 +122,30 @@ TEST_F(ReconcilerRetireTest, TheOtherIptablesModeIsAskedToo) {
   EXPECT_EQ(asked, 1);
 }
 
+// As a WireGuard interface does, and as a routing rule shows.
+TEST_F(ReconcilerRetireTest, WhatActsOnAMarkThatNoRuleSetsStaysInItsFamily) {
+  RetireRequest request = Request(Mode::kCleanup);
+  request.sources.without_rules = [] {
+    return std::vector<Marking>{{.from = "the WireGuard interface wg0",
+                                 .rule = "fwmark 0xca6c",
+                                 .bits = 0xca6c,
+                                 .ipv6 = false}};
+  };
+  const RetireReport report = kipt::agent::TryRetire(kernel_, request);
+  EXPECT_THAT(report.status, IsOk());
+  EXPECT_TRUE(Stands(Nat("KUBE-POSTROUTING")));
+  EXPECT_FALSE(Stands(Nat("KUBE-POSTROUTING", Family::kIPv6)));
+  // Nothing jumps to what marks.
+  EXPECT_FALSE(Stands(Nat("KUBE-MARK-MASQ")));
+  EXPECT_FALSE(Stands(Nat("KUBE-MARK-DROP")));
+  std::vector<std::string> kept;
+  for (const Claimed& claimed : report.plan.kept) {
+    if (claimed.standing.chain.name == kFirewallChain) kept.push_back(ToString(claimed.claims));
+  }
+  EXPECT_THAT(kept, Contains(HasSubstr("acts on mark 0x8000, which the WireGuard interface wg0 may "
+                                       "set: fwmark 0xca6c")));
+}
+
 TEST_F(ReconcilerRetireTest, TheNativeTableIsRemovedInModeOff) {
   kernel_.PutNativeTable({.table = NativeMartians()});
   RetireRequest request = Request(Mode::kOff);

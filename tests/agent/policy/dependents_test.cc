@@ -432,6 +432,28 @@ TEST(DependentsTest, AreNotOurJumpsToTheChainsThatActOnLabels) {
                           std::pair(Filter("KUBELET-FIREWALL"), 1U)));
 }
 
+TEST(DependentsTest, AreWhatMarksWithoutARule) {
+  DependentsCollector collector;
+  collector.Note({.from = "wg0", .rule = "fwmark 0xca6c", .bits = 0xca6c});
+  collector.ManagedMode()(kIpNat, "MINE", Mark("fewer", 0x8000));
+  const Dependents found = collector.Finish({}, {});
+  EXPECT_THAT(found.mark_setters,
+              ElementsAre(Marking{.from = "wg0", .rule = "fwmark 0xca6c", .bits = 0xca6c}));
+}
+
+// However many there are: each that is kept adds a bit in a family.
+TEST(DependentsTest, KeepASetterOnlyForBitsThatNoneBeforeItSets) {
+  DependentsCollector collector;
+  for (uint32_t mark = 1; mark <= 10000; ++mark) collector.Note({.from = "rule", .bits = mark});
+  EXPECT_THAT(collector.Finish({}, {}).mark_setters, SizeIs(14));
+  collector.Note({.from = "rule", .bits = 0x3fff, .ipv4 = false});
+  EXPECT_THAT(collector.Finish({}, {}).mark_setters, SizeIs(14));
+  DependentsCollector families;
+  families.Note({.from = "one", .bits = 1, .ipv6 = false});
+  families.Note({.from = "other", .bits = 1, .ipv4 = false});
+  EXPECT_THAT(families.Finish({}, {}).mark_setters, SizeIs(2));
+}
+
 TEST(DependentsTest, OfAModeThatCannotBeReadMaySetAnyMarkAndLabel) {
   DependentsCollector collector;
   collector.OtherModeUnreadable("why");

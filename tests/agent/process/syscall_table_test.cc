@@ -186,6 +186,7 @@ TEST_P(SyscallTableTest, OpensFewKindsOfSockets) {
   EXPECT_EQ(Ends("socket", {AF_INET, SOCK_RAW, 255}), kRefused);
   EXPECT_EQ(Ends("socket", {AF_PACKET, SOCK_RAW, 3}), kRefused);
   EXPECT_EQ(Ends("socket", {AF_NETLINK, SOCK_RAW, NETLINK_ROUTE}), kRefused);
+  EXPECT_EQ(Ends("socket", {AF_NETLINK, SOCK_RAW, NETLINK_GENERIC}), kRefused);
   for (const char* name :
        {"connect", "bpf", "ptrace", "init_module", "mount", "unlinkat", "renameat2", "fchmodat",
         "ftruncate", "linkat", "mkdirat", "memfd_create", "io_uring_setup", "process_vm_writev",
@@ -239,6 +240,7 @@ TEST_P(SyscallTableTest, ChecksEachArgumentThatDecides) {
 
 TEST_P(SyscallTableTest, OpensASocketOfRoutingRulesOnlyWhereTheyAreRead) {
   EXPECT_EQ(Ends("socket", {AF_NETLINK, SOCK_RAW, NETLINK_ROUTE}, with_routes_), kAllowed);
+  EXPECT_EQ(Ends("socket", {AF_NETLINK, SOCK_RAW, NETLINK_GENERIC}, with_routes_), kAllowed);
   EXPECT_EQ(Ends("socket", {AF_NETLINK, SOCK_RAW, NETLINK_AUDIT}, with_routes_), kRefused);
   EXPECT_EQ(Ends("socket", {AF_PACKET, SOCK_RAW, NETLINK_ROUTE}, with_routes_), kRefused);
   EXPECT_EQ(Ends("execve", {1, 2, 3}, with_routes_), kRefused);

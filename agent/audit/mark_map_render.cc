@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The map of marks as a grid for a terminal, as JSON, and as a picture.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+#include "agent/audit/audit_parts.h"
+#include "agent/audit/json.h"
+#include "agent/audit/mark_map.h"
+#include "featuregates/go_text.h"
+
+namespace kipt::agent {
+namespace {
+
+using featuregates::AppendLine;
+using featuregates::Printable;
+using featuregates::Wrapped;
+
+constexpr int kBits = 32;
+
+std::string HexText(uint32_t bits) { return absl::StrFormat("0x%08x", bits); }
+bool Has(uint32_t bits, int bit) { return (bits >> bit & 1U) != 0; }
+
+// One line of the grid: a letter for each bit, '.' for none.
+struct Row {
+  std::string who;
+  std::string cells;  // of kBits, bit 31 first
+};
+
+char CellOf(const MarkUser& user, int bit) {
+  const bool sets = Has(user.marks.set, bit);
+  const bool clears = Has(user.marks.cleared, bit);
+  const bool tests = Has(user.marks.tested, bit);
+  if (!sets && !clears) return user.may_set_any ? '?' : tests ? 't' : '.';
+  const char letter = sets && clears ? 'w' : sets ? 's' : 'c';
+  return tests ? static_cast<char>(letter - 'a' + 'A') : letter;
+}
+
+std::string CellsOf(const auto& cell) {
+  std::string cells;
+  for (int bit = kBits - 1; bit >= 0; --bit) cells += cell(bit);
+  return cells;
+}
+
+std::string Whole(bool whole) { return whole ? ", whole mark" : ""; }
+
+std::vector<Row> RowsOf(const MarkMap& map) {
+  std::vector<Row> rows;
+  for (const MarkUser& user : map.users) {
+    rows.push_back({absl::StrCat(user.who, Whole(user.overwrites)),
+                    CellsOf([&](int bit) { return CellOf(user, bit); })});
+  }
+  return rows;
+}
+
+std::vector<Row> KnownRows() {
+  std::vector<Row> rows;
+  for (const KnownMark& known : KnownMarks()) {
+    rows.push_back(
+        {absl::StrCat(known.software, ": ", known.use, Whole(known.mask == netlink::kAllMarks)),
+         CellsOf([&](int bit) { return Has(known.bits, bit) ? '#' : '.'; })});
+  }
+  return rows;
+}
+
+// "m" and "d" at the bits that are configured.
+Row ConfiguredRow(const MarkMap& map) {
+  Row row = {"configured for kubelet's chains (m masquerade, d drop)", std::string(kBits, '.')};
+  for (const MarkVerdict& verdict : map.verdicts) {
+    row.cells[static_cast<size_t>(kBits - 1 - verdict.bit)] = verdict.use.front();
+  }
+  return row;
+}
+
+std::string Heading(int divisor) {
+  return CellsOf([&](int bit) {
+    return divisor == 1 || bit >= 10 ? static_cast<char>('0' + bit / divisor % 10) : ' ';
+  });
+}
+
+constexpr absl::string_view kLegend =
+    "s sets, c clears, w sets and clears, ? may set, t tests; a capital letter: tests, too; # uses";
+
+// ---- text ----
+
+constexpr size_t kLabelColumns = 59;
+
+// `text` in exactly kLabelColumns columns.
+std::string Label(absl::string_view text) {
+  std::string label = Printable(text);
+  if (label.size() > kLabelColumns) {
+    size_t end = kLabelColumns - 3;
+    // Not in the middle of a UTF-8 sequence.
+    while (end > 0 && (static_cast<unsigned char>(label[end]) & 0xc0) == 0x80) --end;
+    label = absl::StrCat(label.substr(0, end), "...");
+  }
+  // A column a character.
+  const auto columns = std::count_if(label.begin(), label.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+  });
+  return label.append(kLabelColumns - std::min(static_cast<size_t>(columns), kLabelColumns), ' ');
+}
+
+void AppendRow(std::string& text, absl::string_view who, absl::string_view cells) {
+  text += Label(who);
+  for (size_t i = 0; i < cells.size(); ++i) {
+    if (i % 4 == 0) text += ' ';
+    text += cells[i];
+  }
+  text += '\n';
+}
+
+void AppendRows(std::string& text, absl::string_view title, const std::vector<Row>& rows) {
+  absl::StrAppend(&text, "\n", title, "\n");
+  for (const Row& row : rows) AppendRow(text, absl::StrCat("  ", row.who), row.cells);
+  if (rows.empty()) text += "  nothing\n";
+}
+
+void AppendVerdict(std::string& text, const MarkVerdict& verdict) {
+  AppendLine(
+      text, "bit ", verdict.bit, " (", HexText(uint32_t{1} << verdict.bit), "), ", verdict.use,
+      ": ",
+      verdict.findings.empty() ? "no other program uses it" : AuditSeverityName(verdict.severity));
+  for (const AuditFinding& finding : verdict.findings) {
+    const std::string place = absl::StrCat(finding.iptables_mode, " ", finding.family);
+    text += Wrapped(Printable(absl::StrCat(AuditSeverityName(finding.severity), " ",
+                                           AuditKindName(finding.kind), " ",
+                                           place == " " ? "" : place, ": ", finding.message)),
+                    2, "- ");
+    for (const AuditedRule& rule : finding.rules) {
+      AppendLine(text, "      -A ", rule.chain, " ", rule.text);
+    }
+    for (size_t i = 0; i < std::min(finding.details.size(), kMostExamples); ++i) {
+      AppendLine(text, "      ", finding.details[i]);
+    }
+  }
+}
+
+// ---- JSON ----
+
+Json UserJson(const MarkUser& user) {
+  return {{"who", user.who},
+          {"sets", HexText(user.marks.set)},
+          {"clears", HexText(user.marks.cleared)},
+          {"tests", HexText(user.marks.tested)},
+          {"maySetAny", user.may_set_any},
+          {"overwritesWholeMark", user.overwrites},
+          {"count", user.count},
+          {"examples", user.examples}};
+}
+
+Json KnownJson(const KnownMark& known) {
+  return {{"software", known.software},
+          {"use", known.use},
+          {"bits", HexText(known.bits)},
+          {"mask", HexText(known.mask)},
+          {"source", known.source}};
+}
+
+Json BitJson(int bit, const MarkMap& map) {
+  Json json = {{"bit", bit}, {"mask", HexText(uint32_t{1} << bit)}, {"configuredFor", nullptr}};
+  for (const char* list : {"sets", "maySet", "clears", "tests", "knownSoftware"}) {
+    json[list] = Json::array();
+  }
+  for (const MarkUser& user : map.users) {
+    if (Has(user.marks.set, bit)) json["sets"].push_back(user.who);
+    if (user.may_set_any) json["maySet"].push_back(user.who);
+    if (Has(user.marks.cleared, bit)) json["clears"].push_back(user.who);
+    if (Has(user.marks.tested, bit)) json["tests"].push_back(user.who);
+  }
+  for (const KnownMark& known : KnownMarks()) {
+    if (Has(known.bits, bit)) {
+      json["knownSoftware"].push_back(absl::StrCat(known.software, ": ", known.use));
+    }
+  }
+  for (const MarkVerdict& verdict : map.verdicts) {
+    if (verdict.bit == bit) json["configuredFor"] = verdict.use;
+  }
+  return json;
+}
+
+Json VerdictJson(const MarkVerdict& verdict) {
+  const auto finding_json = [](const AuditFinding& finding) {
+    return Json{{"id", AuditKindName(finding.kind)},
+                {"severity", AuditSeverityName(finding.severity)},
+                {"iptablesMode", finding.iptables_mode},
+                {"family", finding.family},
+                {"message", finding.message},
+                {"count", finding.count}};
+  };
+  return {{"bit", verdict.bit},
+          {"use", verdict.use},
+          {"severity", AuditSeverityName(verdict.severity)},
+          {"findings", List(verdict.findings, finding_json)}};
+}
+
+// ---- the picture ----
+
+constexpr int kCell = 16;
+constexpr int kLeft = 420;
+
+std::string Escaped(absl::string_view text) {
+  return absl::StrReplaceAll(Printable(text),
+                             {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
+}
+
+absl::string_view ColourOf(char cell) {
+  static constexpr std::pair<absl::string_view, absl::string_view> kColours[] = {
+      {".", "#f6f6f6"}, {"?", "#e8d9f5"}, {"t", "#cfe3f7"}, {"cC", "#d8d8d8"}, {"#", "#dfe9d8"}};
+  for (const auto& [cells, colour] : kColours) {
+    if (absl::StrContains(cells, cell)) return colour;
+  }
+  return "#f7c9a9";  // sets
+}
+
+class MarkPicture {
+ public:
+  void AddText(absl::string_view text) {
+    AddTextAt(8, text);
+    y_ += kCell + 4;
+  }
+  void AddRow(const Row& row, bool filled = true) {
+    AddTextAt(8, row.who);
+    int x = kLeft;
+    for (size_t i = 0; i < row.cells.size(); ++i, x += kCell) {
+      if (i % 8 == 0) x += 6;
+      const char cell = row.cells[i];
+      if (filled) {
+        absl::StrAppend(&body_, "<rect x=\"", x, "\" y=\"", y_, "\" width=\"", kCell - 1,
+                        "\" height=\"", kCell - 1, "\" fill=\"", ColourOf(cell), "\"/>\n");
+      }
+      if (cell != '.') AddTextAt(x + 4, absl::string_view(&cell, 1));
+    }
+    y_ += kCell + 2;
+  }
+  std::string Finish() const {
+    const int width = kLeft + kBits * kCell + 40;
+    return absl::StrCat("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", width, "\" height=\"",
+                        y_ + 8, "\" font-family=\"monospace\" font-size=\"12\">\n",
+                        "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n", body_,
+                        "</svg>\n");
+  }
+
+ private:
+  void AddTextAt(int x, absl::string_view text) {
+    absl::StrAppend(&body_, "<text x=\"", x, "\" y=\"", y_ + 12, "\">", Escaped(text), "</text>\n");
+  }
+
+  int y_ = 8;
+  std::string body_;
+};
+
+}  // namespace
+
+std::string MarkMapText(const MarkMap& map) {
+  std::string text;
+  AppendRow(text, "", Heading(10));
+  AppendRow(text, "bits of the packet mark", Heading(1));
+  const Row configured = ConfiguredRow(map);
+  AppendRow(text, configured.who, configured.cells);
+  AppendRows(text, "on this node", RowsOf(map));
+  AppendRows(text, "what well-known software uses, where it runs", KnownRows());
+  absl::StrAppend(&text, "\n", kLegend, "\n\n");
+  for (const MarkVerdict& verdict : map.verdicts) AppendVerdict(text, verdict);
+  for (const std::string& problem : map.problems) {
+    text += Wrapped(Printable(problem), 0, "not seen: ");
+  }
+  return text;
+}
+
+std::string MarkMapJson(const MarkMap& map) {
+  Json bits = Json::array();
+  for (int bit = 0; bit < kBits; ++bit) bits.push_back(BitJson(bit, map));
+  return Print({{"bits", bits},
+                {"users", List(map.users, UserJson)},
+                {"knownSoftware", List(KnownMarks(), KnownJson)},
+                {"verdicts", List(map.verdicts, VerdictJson)},
+                {"problems", map.problems}});
+}
+
+std::string MarkMapSvg(const MarkMap& map) {
+  MarkPicture picture;
+  picture.AddRow({"", Heading(10)}, /*filled=*/false);
+  picture.AddRow({"bits of the packet mark", Heading(1)}, /*filled=*/false);
+  picture.AddRow(ConfiguredRow(map));
+  picture.AddText("on this node");
+  for (const Row& row : RowsOf(map)) picture.AddRow(row);
+  picture.AddText("what well-known software uses, where it runs");
+  for (const Row& row : KnownRows()) picture.AddRow(row);
+  picture.AddText(kLegend);
+  for (const MarkVerdict& verdict : map.verdicts) {
+    picture.AddText(absl::StrCat("bit ", verdict.bit, ", ", verdict.use, ": ",
+                                 AuditSeverityName(verdict.severity)));
+    for (const AuditFinding& finding : verdict.findings) {
+      picture.AddText(
+          absl::StrCat("  ", AuditSeverityName(finding.severity), ": ", finding.message));
+    }
+  }
+  for (const std::string& problem : map.problems) {
+    picture.AddText(absl::StrCat("not seen: ", problem));
+  }
+  return picture.Finish();
+}
+
+}  // namespace kipt::agent

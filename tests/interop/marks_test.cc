@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The map of marks on a real node: packets that show why a mark is an error, what retirement keeps
+// for marks that no rule sets, and names and numbers made to break it. WireGuard and tc filters
+// need another kernel: tests/other-kernel/guests/marks.sh.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tests/interop/retire_fixture.h"
+#include "tests/support/unescaped.h"
+
+namespace kipt::testing {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+// What wg-quick gives an interface with a default route.
+constexpr uint32_t kWgQuick = 51820;
+
+// Sends one UDP packet with this mark (SO_MARK, as a WireGuard that is a program does) to a socket
+// of this namespace: whether it arrives.
+bool Arrives(uint32_t mark) {
+  const int to = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const int from = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  EXPECT_EQ(bind(to, reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_EQ(getsockname(to, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  EXPECT_EQ(setsockopt(from, SOL_SOCKET, SO_MARK, &mark, sizeof mark), 0);
+  // What OUTPUT drops is refused to the sender.
+  const bool sent = sendto(from, "x", 1, 0, reinterpret_cast<sockaddr*>(&address), size) == 1;
+  pollfd readable = {.fd = to, .events = POLLIN, .revents = 0};
+  const bool arrived = poll(&readable, 1, sent ? 1000 : 0) == 1;
+  close(from);
+  close(to);
+  return arrived;
+}
+
+class MarksTest : public RetireTest, public ::testing::WithParamInterface<IptablesMode> {
+ protected:
+  static std::string Mode() { return absl::StrCat("--iptables-mode=", NameOf(GetParam())); }
+  static void Ip(const std::string& arguments) {
+    Output(absl::StrSplit(absl::StrCat("ip ", arguments), ' '));
+  }
+  static ProgramResult Marks(std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"marks", Mode()});
+    return Agent(more);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Modes, MarksTest, ::testing::ValuesIn(kBothModes),
+                         [](const auto& row) { return TestNameOf(row.param); });
+
+TEST_P(MarksTest, KubeFirewallDropsWhatBearsWireguardsUsualMark) {
+  EXPECT_TRUE(Arrives(kWgQuick));
+  Sync({.ownership_cleanup = false, .iptables = GetParam()});
+  EXPECT_TRUE(Arrives(0));
+  EXPECT_TRUE(Arrives(kWgQuick & ~uint32_t{0xc000}));
+  EXPECT_FALSE(Arrives(kWgQuick));
+  EXPECT_FALSE(Arrives(0x8000));
+  // The rule that the verdict names is the one that did it.
+  const std::string rules =
+      Output({absl::StrCat("iptables-", NameOf(GetParam()), "-save"), "-c", "-t", "filter"});
+  EXPECT_THAT(std::vector<std::string>(absl::StrSplit(rules, '\n')),
+              Contains(AllOf(::testing::StartsWith("[2:"), HasSubstr("-A KUBE-FIREWALL"),
+                             HasSubstr("--mark 0x8000/0x8000"))))
+      << rules;
+}
+
+TEST_P(MarksTest, TheMapShowsKubeletAndChangesNothing) {
+  Sync({.ownership_cleanup = false, .iptables = GetParam()});
+  const std::string before = TablesAndModules();
+  const ProgramResult text = Marks();
+  EXPECT_EQ(text.exit_code, kExitOk) << text;
+  EXPECT_THAT(text.out, HasSubstr(absl::StrCat("  ", NameOf(GetParam()), " ip nat: kubelet")));
+  EXPECT_THAT(text.out, HasSubstr("sW.. .... .... ...."));
+  EXPECT_THAT(text.out, HasSubstr("drop: no other program uses it"));
+  const ProgramResult svg = Marks({"--output=svg"});
+  EXPECT_EQ(svg.exit_code, kExitOk) << svg;
+  EXPECT_THAT(svg.out, ::testing::StartsWith("<svg "));
+  EXPECT_EQ(TablesAndModules(), before);
+  const ProgramResult json = Marks({"--output=json"});
+  EXPECT_EQ(Json::parse(json.out)["bits"].size(), 32U);
+}
+
+TEST_P(MarksTest, RoutingRulesThatMeetOurBitsAreVerdicts) {
+  Sync({.ownership_cleanup = false, .iptables = GetParam()});
+  Ip("rule add not fwmark 51820 table 51820");
+  Ip("-6 rule add fwmark 0x4000/0x4000 table 7");
+  const ProgramResult text = Marks();
+  EXPECT_EQ(text.exit_code, kExitDifferences) << text;
+  EXPECT_THAT(text.out, HasSubstr("not from all fwmark 0xca6c lookup 51820"));
+  const Json json = Json::parse(Marks({"--output=json"}).out);
+  EXPECT_THAT(json["bits"][15]["tests"], Contains("ip rule (IPv4)"));
+  EXPECT_THAT(json["bits"][15]["tests"], Not(Contains("ip rule (IPv6)")));
+  EXPECT_EQ(json["verdicts"][0]["severity"], "warning");
+}
+
+// A routing rule for a mark shows that something marks so, though no rule does: what drops and
+// masquerades such packets stays.
+TEST_P(MarksTest, RetirementKeepsWhatActsOnMarksThatRoutingRulesSelect) {
+  LeaveResidue(GetParam());
+  Ip("rule add not fwmark 51820 table 51820");
+  SyncAndKeep(GetParam());
+  ASSERT_FALSE(Arrives(kWgQuick));
+  const Retired kept = RunRetire(GetParam(), {"--yes"});
+  EXPECT_THAT(kept.result.out, HasSubstr("a routing rule selects may set: 32765: not from all "
+                                         "fwmark 0xca6c lookup 51820"))
+      << kept.result;
+  EXPECT_TRUE(kept.kept.contains("ip nat KUBE-POSTROUTING")) << kept.result;
+  // Nothing selects packets of IPv6.
+  EXPECT_FALSE(kept.kept.contains("ip6 nat KUBE-POSTROUTING")) << kept.result;
+  EXPECT_FALSE(Arrives(kWgQuick));
+  Ip("rule del not fwmark 51820 table 51820");
+  const Retired gone = RunRetire(GetParam(), {"--yes"});
+  EXPECT_FALSE(gone.kept.contains("ip nat KUBE-POSTROUTING")) << gone.result;
+  EXPECT_TRUE(Arrives(kWgQuick));
+}
+
+TEST_P(MarksTest, NamesAndNumbersMadeToBreakItAreShownAsTheyAre) {
+  Sync({.ownership_cleanup = false, .iptables = GetParam()});
+  const std::string evil = "\x1b[31m<b>&";
+  Output({"ip", "link", "add", evil, "type", "veth", "peer", "name", "other"});
+  Output({"ip", "rule", "add", "fwmark", "0x8000", "iif", evil, "table", "7"});
+  if (GetParam() == IptablesMode::kNft) {
+    Output({"nft",
+            "add table inet odd.name; add chain inet odd.name a; "
+            "add rule inet odd.name a meta mark set 0xca6c; "
+            "add rule inet odd.name a meta mark set ct mark"});
+  }
+  std::string batch;
+  for (int i = 1; i <= 10000; ++i) {
+    batch += absl::StrCat("rule add fwmark ", i, " table 7 pref ", i, "\n");
+  }
+  ASSERT_EQ(RunProgram({"ip", "-batch", "-"}, batch).exit_code, 0);
+  for (const std::string format : {"text", "json", "svg"}) {
+    SCOPED_TRACE(format);
+    const ProgramResult result = Marks({absl::StrCat("--output=", format)});
+    EXPECT_EQ(result.exit_code, kExitDifferences) << result.err;
+    EXPECT_EQ(FindUnescaped(result.out), "");
+    EXPECT_EQ(FindUnescaped(result.err), "");
+    if (format == "svg") EXPECT_THAT(result.out, Not(HasSubstr("<b>&")));
+  }
+  const Json json = Json::parse(Marks({"--output=json"}).out);
+  const auto user = std::find_if(json["users"].begin(), json["users"].end(),
+                                 [](const Json& each) { return each["who"] == "ip rule (IPv4)"; });
+  ASSERT_NE(user, json["users"].end());
+  EXPECT_EQ((*user)["count"], 10001);
+}
+
+TEST_P(MarksTest, AUserNamespacesOwnNetworkIsRead) {
+  const ProgramResult result =
+      RunProgram({"unshare", "--user", "--map-root-user", "--net", "--", AgentProgram(), "marks"});
+  EXPECT_EQ(result.exit_code, kExitOk) << result;
+  EXPECT_THAT(result.out, HasSubstr("drop: no other program uses it"));
+  EXPECT_THAT(result.out, Not(HasSubstr("not seen")));
+}
+
+TEST_P(MarksTest, PicturesAreForMarksAlone) {
+  EXPECT_EQ(Agent({"audit", "--output=svg"}).exit_code, kExitUsage);
+  EXPECT_EQ(Marks({"--output=dot"}).exit_code, kExitUsage);
+}
+
+}  // namespace
+}  // namespace kipt::testing
