@@ -14,6 +14,7 @@
 #include "agent/loop/round.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/rule_forms.h"
+#include "netlink/kernel_error.h"
 
 namespace kipt::agent {
 namespace {
@@ -339,9 +340,11 @@ void Agent::NoteState(const Round& round) {
     }
   }
   retired.kept = state_.claimed;
+  if (report.status.ok() || netlink::IsWriteRefused(report.status)) {
+    state_.findings = report.plan.diff.findings;
+  }
   if (report.status.ok()) {
     const Plan& plan = report.plan;
-    state_.findings = plan.diff.findings;
     state_.in_place = WithoutNative(plan.diff.in_place);
     state_.stale = WithClaims(WithoutNative(plan.diff.stale), retired);
     state_.martian_protection = MartianProtectionStands(plan.martians, report.applied);

@@ -80,6 +80,25 @@ const FamilyResult* LabelsRefused(const SyncReport& report) {
   return refused == report.families.end() ? nullptr : &*refused;
 }
 
+// Adds a finding for each family that must not be written.
+void ReportWriteRefused(const PolicyInput& input, SyncReport& report) {
+  for (const Family family : input.families) {
+    const FamilyResult result = report.ResultOf(family);
+    if (!netlink::IsWriteRefused(result.status)) continue;
+    const std::vector<Change> pending = report.PendingOf(family);
+    const auto refused = absl::c_find_if(pending, [&](const Change& change) {
+      return result.refused.empty() ||
+             absl::c_linear_search(result.refused, netlink::ChainOf(change.operation).table);
+    });
+    // Where nothing can be read, either, the hint stands for all chains.
+    const netlink::ChainId hint = {family, Table::kMangle, std::string(kHintChain)};
+    report.plan.diff.findings.push_back(
+        {.condition = Condition::kWriteRefused,
+         .chain = refused == pending.end() ? hint : netlink::ChainOf(refused->operation),
+         .message = std::string(result.status.message())});
+  }
+}
+
 // `report`, preceded by `earlier`.
 SyncReport After(const SyncReport& earlier, SyncReport report) {
   report.applied.insert(report.applied.begin(), earlier.applied.begin(), earlier.applied.end());
@@ -261,10 +280,12 @@ struct Attempt {
       if (result.status.ok()) result.status.Update(repair(table, /*waiting=*/true));
     }
     if (done.empty() || result.refused.empty()) return result;
-    result.status = absl::Status(
-        result.status.code(),
-        absl::StrCat(result.status.message(), "; refused: ", TableNames(family, result.refused),
-                     "; done: ", TableNames(family, done)));
+    const absl::Status first = std::exchange(
+        result.status,
+        absl::Status(result.status.code(), absl::StrCat(result.status.message(), "; refused: ",
+                                                        TableNames(family, result.refused),
+                                                        "; done: ", TableNames(family, done))));
+    if (netlink::IsWriteRefused(first)) netlink::SetWriteRefused(result.status);
     return result;
   }
 };
@@ -326,7 +347,10 @@ absl::StatusOr<Plan> Reconciler::Look(const PolicyInput& input) {
 SyncReport Reconciler::Sync(const PolicyInput& input, const Restraint& restraint) {
   const SteadyTime start = clock_.now();
   const auto attempt = [&](const RuleSupport& support) {
-    return Attempt{*backend_, clock_, start, support_, support, input, restraint}.Sync();
+    SyncReport report =
+        Attempt{*backend_, clock_, start, support_, support, input, restraint}.Sync();
+    ReportWriteRefused(input, report);
+    return report;
   };
   // By what is known of the node, and once more without labels, where they were refused.
   const auto sync = [&] {
