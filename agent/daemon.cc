@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "agent/config/load_config.h"
 #include "agent/endpoints/endpoints.h"
 #include "agent/endpoints/http_server.h"
@@ -23,7 +24,9 @@
 #include "agent/node_agent.h"
 #include "agent/process/config_watch.h"
 #include "agent/process/own_process.h"
+#include "agent/process/record_file.h"
 #include "agent/process/syscall_filter.h"
+#include "agent/report/report.h"
 
 namespace kipt::agent {
 namespace {
@@ -56,6 +59,7 @@ class Daemon {
     absl::Status status = MakeLoop();
     if (status.ok()) {
       Listen();
+      OpenIncidents();
       status = LimitToFirstCheck();
     }
     if (status.ok()) status = MakeAgent();
@@ -92,6 +96,23 @@ class Daemon {
         ServedAddresses::Handlers{.notice = LogNotice,
                                   .changed = [this] { Publish(agent_->state()); }});
     served_->Listen(TakePassedSockets());
+  }
+
+  // Before the right to open files for writing is given up.
+  void OpenIncidents() {
+    const auto warn = [](const absl::Status& status) {
+      const bool no_directory = absl::IsNotFound(status);
+      LOG_AT_LEVEL(no_directory ? google::INFO : google::WARNING)
+          << "Incidents do not outlive this process: " << status.message();
+    };
+    if (config_.incidents_file.empty()) return;
+    const absl::Status status = Store(RecordFile::Open(config_.incidents_file, warn), incidents_);
+    if (!status.ok()) return warn(status);
+    for (const std::string& record : incidents_->earlier()) {
+      if (std::string line = IncidentLine(record); !line.empty()) {
+        earlier_incidents_.push_back(std::move(line));
+      }
+    }
   }
 
   // What the first check may need in either iptables mode: CAP_SYS_PTRACE to see which files are
@@ -221,6 +242,9 @@ class Daemon {
       LOG(INFO) << "Watching: " << watching_;
     }
     metrics_.Record(round, state);
+    if (round.incident && incidents_ != nullptr) {
+      incidents_->Add(IncidentRecord(absl::Now(), *round.incident, RecordFile::kMostBytes));
+    }
     if (round.retirement) LogRetirement(*round.retirement, kept_items_);
     Publish(std::move(state));
     if (round.trigger == Trigger::kStart) service_manager_.Ready();
@@ -234,6 +258,11 @@ class Daemon {
   void Publish(AgentState state) {
     state.config_problem = config_problem_;
     state.listen_problem = served_->problem();
+    for (const std::string& line : earlier_incidents_) {
+      if (state.recent_incidents.size() < RecordFile::kRecords) {
+        state.recent_incidents.push_back(line);
+      }
+    }
     std::string status_line = StatusLine(state);
     if (status_line != status_line_) {
       status_line_ = std::move(status_line);
@@ -257,6 +286,9 @@ class Daemon {
   std::string watching_;
   std::string status_line_;
   std::map<std::string, std::string> kept_items_;
+  std::unique_ptr<RecordFile> incidents_;
+  // Those of earlier processes, newest first.
+  std::vector<std::string> earlier_incidents_;
 
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<ConfigWatch> config_watch_;

@@ -27,8 +27,8 @@ namespace kipt::agent {
 // This project's release, as in CMakeLists.txt, which decides about its own feature gates.
 inline constexpr featuregates::Version kAgentRelease = {0, 7};
 
-// kDot: only `audit` has it.
-enum class OutputFormat : uint8_t { kText, kJson, kDot };
+// kDot: only `audit` has it. kNpd: only `check`.
+enum class OutputFormat : uint8_t { kText, kJson, kDot, kNpd };
 
 // The flags that were given. The last of a repeated flag counts, except --feature-gates.
 struct Flags {
@@ -58,6 +58,7 @@ struct Flags {
   std::optional<std::string> stale_chains = {};
   std::optional<std::string> hint_policy = {};
   std::optional<std::string> cni_conf_dir = {};
+  std::optional<std::string> incidents_file = {};  // may be empty: none
   // of one command each
   bool yes = false;                           // retire
   std::optional<std::string> allow = {};      // audit
@@ -101,6 +102,8 @@ struct Config {
   HintPolicy hint_policy = HintPolicy::kUsable;
   // Empty: the known places of the node.
   std::vector<std::string> cni_conf_dirs = {};
+  // Where `run` keeps its last incidents; empty: nowhere.
+  std::string incidents_file = "/var/lib/kube-iptables-agent/incidents";
   // For the log, in the order of their importance to an upgrade: release, gates, flags, file.
   std::vector<std::string> warnings = {};
 

@@ -29,7 +29,7 @@ using netlink::WatchMode;
 // ---- values as text, and from the text of a flag ----
 
 // As the values of OutputFormat.
-constexpr absl::string_view kFormats[] = {"text", "json", "dot"};
+constexpr absl::string_view kFormats[] = {"text", "json", "dot", "npd"};
 
 std::string Text(bool value) { return value ? "true" : "false"; }
 std::string Text(int value) { return absl::StrCat(value); }
@@ -89,7 +89,9 @@ absl::Status Read(absl::string_view /*type*/, absl::string_view text,
 }
 absl::Status Read(absl::string_view /*type*/, absl::string_view text, OutputFormat& value) {
   const auto* const format = absl::c_find(kFormats, text);
-  if (format == std::end(kFormats)) return BadValue("it must be text or json, or dot for audit");
+  if (format == std::end(kFormats)) {
+    return BadValue("it must be text or json, dot for audit, or npd for check");
+  }
   value = static_cast<OutputFormat>(format - kFormats);
   return absl::OkStatus();
 }
@@ -265,6 +267,10 @@ constexpr Setting kRows[] = {
      "Directories of CNI configurations, which may name kubelet's chains (externalSetMarkChain). "
      "(default /etc/cni/net.d and the places of known distributions, under --host-root)",
      "cniConfDir", kAgents, Print<&Config::cni_conf_dirs>, ApplyCniConfDirs, "", "(known)"},
+    {"incidents-file", kAll, "string", &Flags::incidents_file,
+     "Where run keeps its last ten incidents, for status and incidents. Empty: nowhere.",
+     "incidentsFile", kAgents, Print<&Config::incidents_file>,
+     Copy<&Flags::incidents_file, &Config::incidents_file>, "", "(none)", kFixed},
     {"config", kAll, "string", &Flags::config,
      "The file to read: a KubeIPTablesAgentConfiguration or a KubeletConfiguration. Only "
      "featureGates, iptablesMasqueradeBit and iptablesDropBit of the latter count. Flags override "
@@ -273,8 +279,10 @@ constexpr Setting kRows[] = {
     {"netns", kAll, "path", &Flags::netns,
      "The network namespace to work in, as a file such as /run/netns/NAME. (default the current "
      "one)"},
-    {"output", kAll, "string", &Flags::output, "text or json; audit also has dot, for graphviz.",
-     "", kNever, nullptr, nullptr, "text, json, dot"},
+    {"output", kAll, "string", &Flags::output,
+     "text or json; audit also has dot, for graphviz, and check has npd, for "
+     "node-problem-detector.",
+     "", kNever, nullptr, nullptr, "text, json, dot, npd"},
     {"color", kAll, "string", &Flags::color,
      "auto, always or never: whether plan, status, audit and explain colour text. auto colours on "
      "a terminal, unless NO_COLOR is set or TERM is dumb.",

@@ -264,7 +264,7 @@ constexpr MetricRow kRows[] = {
 
     // What is present in the kernel.
     {"findings", "Findings of the last check, by condition, without those that the agent repairs.",
-     kGauge, kLookDone, Findings},
+     kGauge, kRound, Findings},
     {"shadowed_jumps", "Jumps without effect, because they are below a rule that no packet passes.",
      kGauge, kLookDone,
      CountByFamily<&AgentState::findings,

@@ -341,7 +341,13 @@ void Agent::NoteState(const Round& round) {
   }
   retired.kept = state_.claimed;
   if (report.status.ok() || netlink::IsWriteRefused(report.status)) {
-    state_.findings = report.plan.diff.findings;
+    std::vector<Finding> findings = report.plan.diff.findings;
+    // A family that waits was not tried again.
+    absl::c_copy_if(state_.findings, std::back_inserter(findings), [&](const Finding& earlier) {
+      return earlier.condition == Condition::kWriteRefused &&
+             waiting_families_.count(earlier.chain.family) != 0;
+    });
+    state_.findings = std::move(findings);
   }
   if (report.status.ok()) {
     const Plan& plan = report.plan;

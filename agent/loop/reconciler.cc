@@ -281,10 +281,10 @@ struct Attempt {
     }
     if (done.empty() || result.refused.empty()) return result;
     const absl::Status first = std::exchange(
-        result.status,
-        absl::Status(result.status.code(), absl::StrCat(result.status.message(), "; refused: ",
-                                                        TableNames(family, result.refused),
-                                                        "; done: ", TableNames(family, done))));
+        result.status, absl::Status(result.status.code(),
+                                    absl::StrCat(result.status.message(),
+                                                 "; refused: ", TableNames(family, result.refused),
+                                                 "; done: ", TableNames(family, done))));
     if (netlink::IsWriteRefused(first)) netlink::SetWriteRefused(result.status);
     return result;
   }

@@ -256,14 +256,14 @@ void NoteWriteRefused(Family family, const CommandResult& result, absl::Status& 
   // changes nothing.
   const bool ipv4 = family == Family::kIPv4;
   const OwnedFd fd(socket(ipv4 ? AF_INET : AF_INET6, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW));
-  if (!fd.valid() || setsockopt(fd.get(), ipv4 ? IPPROTO_IP : IPPROTO_IPV6, IPT_SO_SET_REPLACE,
-                                nullptr, 0) == 0) {
+  if (!fd.valid() ||
+      setsockopt(fd.get(), ipv4 ? IPPROTO_IP : IPPROTO_IPV6, IPT_SO_SET_REPLACE, nullptr, 0) == 0) {
     return;
   }
   if (errno != EPERM && errno != EACCES) return;
-  failure = absl::PermissionDeniedError(
-      absl::StrCat(failure.message(), "; replacing tables: ", ErrorText(errno), " (",
-                   netlink::kGuardAdvice, ")"));
+  failure = absl::PermissionDeniedError(absl::StrCat(failure.message(),
+                                                     "; replacing tables: ", ErrorText(errno), " (",
+                                                     netlink::kGuardAdvice, ")"));
   netlink::SetWriteRefused(failure);
 }
 

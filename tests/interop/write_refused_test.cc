@@ -31,9 +31,7 @@ auto NamesTheGuard() {
 
 class WriteRefusedTest : public DaemonTest, public ::testing::WithParamInterface<IptablesMode> {
  protected:
-  static AgentSettings Settings() {
-    return {.ownership_cleanup = false, .iptables = GetParam()};
-  }
+  static AgentSettings Settings() { return {.ownership_cleanup = false, .iptables = GetParam()}; }
   static void ForeignCommit(int number) {
     const Iptables ipv4 = {.mode = GetParam()};
     const std::string chain = absl::StrCat("FOREIGN-", number);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a BPF LSM such as Azure's iptables guard does, by seccomp: the agent and the programs that it
-// runs have every capability, and yet may not write rules (EPERM). Everybody else may.
+// What a BPF LSM such as Azure's iptables guard does, by seccomp: the agent and the programs that
+// it runs have every capability, and yet may not write rules (EPERM). Everybody else may.
 #ifndef KIPT_TESTS_SUPPORT_WRITE_GUARD_H_
 #define KIPT_TESTS_SUPPORT_WRITE_GUARD_H_
 
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
@@ -106,8 +107,8 @@ inline int Install() {
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
   const sock_fprog program = {.len = sizeof code / sizeof code[0], .filter = code};
-  return static_cast<int>(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
-                                  SECCOMP_FILTER_FLAG_NEW_LISTENER, &program));
+  return static_cast<int>(
+      syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &program));
 }
 
 }  // namespace write_guard
