@@ -237,6 +237,7 @@ class Daemon {
   void OnRound(const Round& round) {
     AgentState state = agent_->state();
     LogRound(round, state);
+    if (round.foreign_rules) LogForeignRules(*round.foreign_rules);
     if (state.watching != watching_) {
       watching_ = state.watching;
       LOG(INFO) << "Watching: " << watching_;
@@ -253,6 +254,20 @@ class Daemon {
         (round.retirement && round.retirement->surveyed)) {
       GiveBackFreePages();
     }
+  }
+
+  // A writer that makes rules all the time must not fill the log.
+  void LogForeignRules(const NewForeignRules& news) {
+    const SteadyTime now = SteadyNow();
+    if (foreign_lines_.When(1, now) > now) {
+      ++foreign_lines_left_out_;
+      return;
+    }
+    foreign_lines_.Take(1, now);
+    const uint64_t left_out = std::exchange(foreign_lines_left_out_, 0);
+    LOG(WARNING) << ToString(news) << "; list what you expect in --expected-rules"
+                 << (left_out == 0 ? ""
+                                   : absl::StrCat(" (", left_out, " such lines were left out)"));
   }
 
   void Publish(AgentState state) {
@@ -286,6 +301,9 @@ class Daemon {
   std::string watching_;
   std::string status_line_;
   std::map<std::string, std::string> kept_items_;
+  // Ten at once, and one a minute.
+  Allowance foreign_lines_{10, 1.0 / 60};
+  uint64_t foreign_lines_left_out_ = 0;
   std::unique_ptr<RecordFile> incidents_;
   // Those of earlier processes, newest first.
   std::vector<std::string> earlier_incidents_;

@@ -45,8 +45,8 @@ bool IsWriteRefused(const absl::Status& status);
 
 // What to do about a security module or a system call filter.
 inline constexpr char kGuardAdvice[] =
-    "whatever capabilities this process has, a security module (SELinux, a BPF LSM such as an "
-    "iptables guard) or a system call filter (seccomp) refuses it: allow kube-iptables-agent there";
+    "a security module (SELinux, a BPF LSM) or a system call filter (seccomp) refuses it, whatever "
+    "capabilities this process has; allow kube-iptables-agent there";
 
 // Marks `status` as caused by a chain to be deleted that a rule or a map's verdict refers to.
 void SetChainInUse(absl::Status& status, const ChainId& chain);

@@ -54,7 +54,8 @@ CompletionValues ValuesOf(const Setting& setting) {
   if (setting.member == FlagMember(&Flags::feature_gates)) return Gates();
   if (setting.member == FlagMember(&Flags::netns)) return {.kind = Kind::kNetns};
   if (type == "file" || setting.member == FlagMember(&Flags::config) ||
-      setting.member == FlagMember(&Flags::incidents_file)) {
+      setting.member == FlagMember(&Flags::incidents_file) ||
+      setting.member == FlagMember(&Flags::expected_rules)) {
     return {.kind = Kind::kFile};
   }
   const bool list = absl::ConsumeSuffix(&type, ",...") || setting.field == "ipFamilies";

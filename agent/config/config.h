@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "agent/detect/iptables_mode.h"
+#include "agent/policy/expected_rules.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/retirement.h"
 #include "featuregates/feature_gates.h"
@@ -59,6 +60,8 @@ struct Flags {
   std::optional<std::string> hint_policy = {};
   std::optional<std::string> cni_conf_dir = {};
   std::optional<std::string> incidents_file = {};  // may be empty: none
+  std::optional<std::string> foreign_rules = {};
+  std::optional<std::string> expected_rules = {};
   // of one command each
   bool yes = false;                           // retire
   std::optional<std::string> allow = {};      // audit
@@ -104,6 +107,10 @@ struct Config {
   std::vector<std::string> cni_conf_dirs = {};
   // Where `run` keeps its last incidents; empty: nowhere.
   std::string incidents_file = "/var/lib/kube-iptables-agent/incidents";
+  ForeignRulesPolicy foreign_rules = ForeignRulesPolicy::kAuto;
+  // The file, and what it holds; empty: none.
+  std::string expected_rules_file = {};
+  std::vector<ExpectedRule> expected_rules = {};
   // For the log, in the order of their importance to an upgrade: release, gates, flags, file.
   std::vector<std::string> warnings = {};
 

@@ -18,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "agent/config/value_texts.h"
+#include "agent/process/files.h"
 #include "featuregates/go_text.h"
 #include "featuregates/known_features.h"
 
@@ -41,6 +42,7 @@ std::string Text(featuregates::Version value) { return featuregates::ToString(va
 std::string Text(const featuregates::FeatureGates& value) { return featuregates::ToString(value); }
 std::string Text(WatchMode value) { return std::string(WatchModeName(value)); }
 std::string Text(StaleChains value) { return std::string(StaleChainsName(value)); }
+std::string Text(ForeignRulesPolicy value) { return std::string(ForeignRulesPolicyName(value)); }
 std::string Text(HintPolicy value) { return std::string(HintPolicyName(value)); }
 std::string Text(IptablesMode value) { return std::string(IptablesModeName(value)); }
 std::string Text(std::optional<IptablesMode> value) { return value ? Text(*value) : "auto"; }
@@ -172,6 +174,18 @@ absl::Status ApplyCniConfDirs(const Flags& given, Config& config) {
   return absl::OkStatus();
 }
 
+absl::Status ApplyExpectedRules(const Flags& given, Config& config) {
+  constexpr size_t kMostBytes = size_t{1} << 20;
+  config.expected_rules_file = *given.expected_rules;
+  config.expected_rules.clear();
+  if (config.expected_rules_file.empty()) return absl::OkStatus();
+  const absl::StatusOr<std::string> text = ReadFile(config.expected_rules_file, kMostBytes);
+  if (!text.ok()) return BadValue(text.status().message());
+  const absl::Status status = Store(ParseExpectedRules(*text), config.expected_rules);
+  if (status.ok()) return status;
+  return BadValue(absl::StrCat(config.expected_rules_file, ": ", status.message()));
+}
+
 // ---- the table ----
 
 constexpr InFile kAgents = InFile::kAgents;
@@ -271,6 +285,19 @@ constexpr Setting kRows[] = {
      "Where run keeps its last ten incidents, for status and incidents. Empty: nowhere.",
      "incidentsFile", kAgents, Print<&Config::incidents_file>,
      Copy<&Flags::incidents_file, &Config::incidents_file>, "", "(none)", kFixed},
+    {"foreign-rules", kAll, "string", &Flags::foreign_rules,
+     "auto, report or ignore: whether run reports new rules of other programs in base chains. These "
+     "are rules that drop, reject or redirect packets or set the whole mark. auto: on nf_tables, "
+     "where their writers are known.",
+     "foreignRules", kAgents, Print<&Config::foreign_rules>,
+     Choose<&Flags::foreign_rules, &Config::foreign_rules, ForeignRulesPolicy::kAuto,
+            ForeignRulesPolicy::kReport, ForeignRulesPolicy::kIgnore>,
+     "auto, report, ignore"},
+    {"expected-rules", kAll, "string", &Flags::expected_rules,
+     "A file of rules of other programs that are not reported: TABLE/CHAIN for a whole chain, "
+     "TABLE/CHAIN RULE for one rule. Empty: none.",
+     "expectedRules", kAgents, Print<&Config::expected_rules_file>, ApplyExpectedRules, "",
+     "(none)"},
     {"config", kAll, "string", &Flags::config,
      "The file to read: a KubeIPTablesAgentConfiguration or a KubeletConfiguration. Only "
      "featureGates, iptablesMasqueradeBit and iptablesDropBit of the latter count. Flags override "

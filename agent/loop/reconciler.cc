@@ -80,6 +80,14 @@ const FamilyResult* LabelsRefused(const SyncReport& report) {
   return refused == report.families.end() ? nullptr : &*refused;
 }
 
+// `report`, preceded by `earlier`.
+SyncReport After(const SyncReport& earlier, SyncReport report) {
+  report.applied.insert(report.applied.begin(), earlier.applied.begin(), earlier.applied.end());
+  report.looks += earlier.looks;
+  report.applying += earlier.applying;
+  return report;
+}
+
 // Adds a finding for each family that must not be written.
 void ReportWriteRefused(const PolicyInput& input, SyncReport& report) {
   for (const Family family : input.families) {
@@ -99,14 +107,6 @@ void ReportWriteRefused(const PolicyInput& input, SyncReport& report) {
   }
 }
 
-// `report`, preceded by `earlier`.
-SyncReport After(const SyncReport& earlier, SyncReport report) {
-  report.applied.insert(report.applied.begin(), earlier.applied.begin(), earlier.applied.end());
-  report.looks += earlier.looks;
-  report.applying += earlier.applying;
-  return report;
-}
-
 // One attempt at what `input` desires, on a node that can hold `support`.
 struct Attempt {
   netlink::Backend& backend;
@@ -118,6 +118,7 @@ struct Attempt {
   RuleSupport support;
   const PolicyInput& input;
   const Restraint& restraint;
+  const Witness& witness;
   SyncReport report = {};
 
   absl::StatusOr<Plan> Look() {
@@ -158,7 +159,9 @@ struct Attempt {
                                              : ChainsToRead({&part.families.front(), 1}),
                                          &NativeMartians());
       if (!observed.ok()) return observed.status();
-      return Compare(part, support, *observed);
+      Plan plan = Compare(part, support, *observed);
+      if (witness) witness(*observed, plan);
+      return plan;
     };
     absl::StatusOr<Plan> plan = once();
     if (!plan.ok() || source == nullptr || !AddsRules(plan->diff) ||
@@ -340,7 +343,8 @@ bool WaitsForOtherTables(const Ruleset& desired, const Change& change) {
 }
 
 absl::StatusOr<Plan> Reconciler::Look(const PolicyInput& input) {
-  return Attempt{*backend_, clock_, clock_.now(), support_, KnownSupport(support_), input, {}}
+  return Attempt{*backend_, clock_, clock_.now(), support_, KnownSupport(support_),
+                 input,     {},     witness_}
       .Look();
 }
 
@@ -348,7 +352,7 @@ SyncReport Reconciler::Sync(const PolicyInput& input, const Restraint& restraint
   const SteadyTime start = clock_.now();
   const auto attempt = [&](const RuleSupport& support) {
     SyncReport report =
-        Attempt{*backend_, clock_, start, support_, support, input, restraint}.Sync();
+        Attempt{*backend_, clock_, start, support_, support, input, restraint, witness_}.Sync();
     ReportWriteRefused(input, report);
     return report;
   };

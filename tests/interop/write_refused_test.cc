@@ -25,7 +25,7 @@ constexpr char kRefused[] = "condition=\"WriteRefused\"";
 
 // What to do, and not what is not the reason.
 auto NamesTheGuard() {
-  return AllOf(HasSubstr("a security module (SELinux, a BPF LSM such as an iptables guard)"),
+  return AllOf(HasSubstr("a security module (SELinux, a BPF LSM)"),
                Not(HasSubstr("needs CAP_NET_ADMIN")), Not(HasSubstr("missing")));
 }
 

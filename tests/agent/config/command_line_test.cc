@@ -150,7 +150,8 @@ TEST_P(RefusedCommandLineTest, SaysWhatIsWrong) {
 }
 
 constexpr char kCommands[] =
-    "; the commands are run, sync, plan, status, retire, audit, explain, detect, gates, "
+    "; the commands are run, sync, plan, status, check, incidents, retire, audit, explain, detect, "
+    "gates, "
     "completion, version";
 
 INSTANTIATE_TEST_SUITE_P(
