@@ -286,7 +286,8 @@ constexpr Setting kRows[] = {
      "incidentsFile", kAgents, Print<&Config::incidents_file>,
      Copy<&Flags::incidents_file, &Config::incidents_file>, "", "(none)", kFixed},
     {"foreign-rules", kAll, "string", &Flags::foreign_rules,
-     "auto, report or ignore: whether run reports new rules of other programs in base chains. These "
+     "auto, report or ignore: whether run reports new rules of other programs in base chains. "
+     "These "
      "are rules that drop, reject or redirect packets or set the whole mark. auto: on nf_tables, "
      "where their writers are known.",
      "foreignRules", kAgents, Print<&Config::foreign_rules>,
