@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
 #include "agent/loop/plan.h"
+#include "agent/loop/round.h"
 #include "agent/report/colors.h"
 #include "agent/report/report.h"
 #include "featuregates/go_text.h"
@@ -93,6 +95,38 @@ ExitCode RunSync(const CommandInput& input) {
   input.out << (input.format == OutputFormat::kJson ? SyncJson : SyncText)(input.subject, report);
   const ExitCode code = AnyNeedsAttention(report.plan.diff) ? kExitDifferences : kExitOk;
   return FailedOr(FailedOr(code, report.families, input.err), report.retired, input.err);
+}
+
+absl::StatusOr<int> RunCheck(const CommandInput& input) {
+  constexpr absl::Duration kPause = absl::Milliseconds(500);
+  constexpr int kMostChecks = 3;
+  AgentState state;
+  for (int checks = 1; checks == 1 || (checks <= kMostChecks && !IsReady(state)); ++checks) {
+    if (checks > 1) input.clock.sleep(kPause);
+    absl::StatusOr<Plan> plan = ReconcilerFor(input).Look(input.subject.input);
+    if (!plan.ok()) return plan.status();
+    state = AgentState();
+    state.observing = input.observe;
+    state.findings = plan->diff.findings;
+    state.route_localnet = input.subject.route_localnet;
+    state.martian_protection = plan->martians.stands;
+    SyncReport report;
+    report.plan = *std::move(plan);
+    for (const netlink::Family family : input.subject.input.families) {
+      state.families.push_back(JudgeFamily(family, report, {}, input.observe));
+    }
+  }
+  const bool ready = IsReady(state);
+  input.out << (input.format == OutputFormat::kJson  ? CheckJson(state)
+                : input.format == OutputFormat::kNpd ? NpdLine(StatusLine(state)) + "\n"
+                                                     : StatusLine(state) + "\n");
+  return ready ? kExitOk : kExitDifferences;
+}
+
+int NpdExitStatus(const absl::StatusOr<int>& checked, std::ostream& out) {
+  if (checked.ok()) return *checked == kExitOk ? 0 : 1;
+  out << NpdLine(absl::StrCat("unknown: ", checked.status().message())) << "\n";
+  return 2;
 }
 
 ExitCode RunRetire(const CommandInput& input) {

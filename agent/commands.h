@@ -5,7 +5,10 @@
 #define KIPT_AGENT_COMMANDS_H_
 
 #include <ostream>
+#include <string>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "agent/config/command_line.h"
 #include "agent/detect/capabilities.h"
@@ -34,6 +37,7 @@ struct CommandInput {
   OutputFormat format = OutputFormat::kText;
   bool color = false;  // of plan and status
   bool yes = false;    // of retire
+  bool observe = false;
   std::ostream& out;
   std::ostream& err;
 };
@@ -41,6 +45,14 @@ struct CommandInput {
 ExitCode RunPlan(const CommandInput& input);
 ExitCode RunStatus(const CommandInput& input);
 ExitCode RunSync(const CommandInput& input);
+
+// Whether the node is ready, as /readyz judges it, without a running daemon. kExitDifferences: not
+// ready. Reads again for a second before it says so, because a daemon may be repairing. Errors are
+// Backend::Read's.
+absl::StatusOr<int> RunCheck(const CommandInput& input);
+// What node-problem-detector expects of a custom plugin: 0 ok, 1 not ok, 2 unknown. RunCheck has
+// printed its line; of an error the reason is printed.
+int NpdExitStatus(const absl::StatusOr<int>& checked, std::ostream& out);
 
 // With `yes` retires what is unclaimed, first in the managed mode. `node.retire` must be given.
 // kExitDifferences: something would be retired, or a family's rules are not in place.

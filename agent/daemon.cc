@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "agent/config/load_config.h"
 #include "agent/endpoints/conntrack.h"
 #include "agent/endpoints/endpoints.h"
@@ -24,7 +25,9 @@
 #include "agent/node_agent.h"
 #include "agent/process/config_watch.h"
 #include "agent/process/own_process.h"
+#include "agent/process/record_file.h"
 #include "agent/process/syscall_filter.h"
+#include "agent/report/report.h"
 
 namespace kipt::agent {
 namespace {
@@ -57,6 +60,7 @@ class Daemon {
     absl::Status status = MakeLoop();
     if (status.ok()) {
       Listen();
+      OpenIncidents();
       status = LimitToFirstCheck();
     }
     if (status.ok()) status = MakeAgent();
@@ -94,6 +98,23 @@ class Daemon {
         ServedAddresses::Handlers{.notice = LogNotice,
                                   .changed = [this] { Publish(agent_->state()); }});
     served_->Listen(TakePassedSockets());
+  }
+
+  // Before the right to open files for writing is given up.
+  void OpenIncidents() {
+    const auto warn = [](const absl::Status& status) {
+      const bool no_directory = absl::IsNotFound(status);
+      LOG_AT_LEVEL(no_directory ? google::INFO : google::WARNING)
+          << "Incidents do not outlive this process: " << status.message();
+    };
+    if (config_.incidents_file.empty()) return;
+    const absl::Status status = Store(RecordFile::Open(config_.incidents_file, warn), incidents_);
+    if (!status.ok()) return warn(status);
+    for (const std::string& record : incidents_->earlier()) {
+      if (std::string line = IncidentLine(record); !line.empty()) {
+        earlier_incidents_.push_back(std::move(line));
+      }
+    }
   }
 
   // What the first check may need in either iptables mode: CAP_SYS_PTRACE to see which files are
@@ -239,11 +260,15 @@ class Daemon {
   void OnRound(const Round& round) {
     AgentState state = agent_->state();
     LogRound(round, state);
+    if (round.foreign_rules) LogForeignRules(*round.foreign_rules);
     if (state.watching != watching_) {
       watching_ = state.watching;
       LOG(INFO) << "Watching: " << watching_;
     }
     metrics_.Record(round, state);
+    if (round.incident && incidents_ != nullptr) {
+      incidents_->Add(IncidentRecord(absl::Now(), *round.incident, RecordFile::kMostBytes));
+    }
     if (round.retirement) LogRetirement(*round.retirement, kept_items_);
     Publish(std::move(state));
     if (round.trigger == Trigger::kStart) service_manager_.Ready();
@@ -254,10 +279,29 @@ class Daemon {
     }
   }
 
+  // A writer that makes rules all the time must not fill the log.
+  void LogForeignRules(const NewForeignRules& news) {
+    const SteadyTime now = SteadyNow();
+    if (foreign_lines_.When(1, now) > now) {
+      ++foreign_lines_left_out_;
+      return;
+    }
+    foreign_lines_.Take(1, now);
+    const uint64_t left_out = std::exchange(foreign_lines_left_out_, 0);
+    LOG(WARNING) << ToString(news) << "; list what you expect in --expected-rules"
+                 << (left_out == 0 ? ""
+                                   : absl::StrCat(" (", left_out, " such lines were left out)"));
+  }
+
   void Publish(AgentState state) {
     state.config_problem = config_problem_;
     state.listen_problem = served_->problem();
     state.conntrack_report = conntrack_report_;
+    for (const std::string& line : earlier_incidents_) {
+      if (state.recent_incidents.size() < RecordFile::kRecords) {
+        state.recent_incidents.push_back(line);
+      }
+    }
     std::string status_line = StatusLine(state);
     if (status_line != status_line_) {
       status_line_ = std::move(status_line);
@@ -282,6 +326,12 @@ class Daemon {
   std::string watching_;
   std::string status_line_;
   std::map<std::string, std::string> kept_items_;
+  // Ten at once, and one a minute.
+  Allowance foreign_lines_{10, 1.0 / 60};
+  uint64_t foreign_lines_left_out_ = 0;
+  std::unique_ptr<RecordFile> incidents_;
+  // Those of earlier processes, newest first.
+  std::vector<std::string> earlier_incidents_;
 
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<ConfigWatch> config_watch_;

@@ -37,6 +37,7 @@
 #include "agent/process/files.h"
 #include "agent/process/network_namespaces.h"
 #include "agent/process/own_process.h"
+#include "agent/process/record_file.h"
 #include "agent/process/syscall_filter.h"
 #include "agent/report/colors.h"
 #include "agent/report/report.h"
@@ -271,6 +272,29 @@ int RunExplain(const std::string& chain, const Flags& flags, const Node& node) {
   return kExitOk;
 }
 
+ExitOrError RunIncidents(const Config& config, OutputFormat format) {
+  if (config.incidents_file.empty()) return absl::NotFoundError("--incidents-file is empty");
+  const absl::StatusOr<std::vector<std::string>> records = ReadRecords(config.incidents_file);
+  if (absl::Status status = ConfineToComputing(); !status.ok()) return status;
+  if (records.ok()) {
+    std::cout << (format == OutputFormat::kJson ? IncidentsJson : IncidentsText)(*records);
+    return kExitOk;
+  }
+  return absl::Status(records.status().code(),
+                      absl::StrCat(records.status().message(),
+                                   "; run keeps its incidents there if the directory exists"));
+}
+
+// node-problem-detector kills a plugin after 5 s by default, and knows no reason then.
+void AnswerInTime() {
+  std::signal(SIGALRM, [](int /*signal*/) {
+    constexpr absl::string_view kLate = "unknown: the rules could not be read within 4 s\n";
+    const ssize_t written = write(STDOUT_FILENO, kLate.data(), kLate.size());
+    _exit(written < 0 ? kExitFailed : 2);
+  });
+  alarm(4);
+}
+
 ExitOrError Run(const CommandLine& command_line, const Config& config) {
   const Command command = command_line.command;
   const Flags& flags = command_line.flags;
@@ -296,6 +320,12 @@ ExitOrError Run(const CommandLine& command_line, const Config& config) {
         DetectModes(config.families, config.iptables_mode, node.sources(), Thoroughness::kAll),
         flags.output, std::cout);
   }
+  if (command == Command::kIncidents) return RunIncidents(config, flags.output);
+  std::vector<std::string> incidents;
+  // Root's privileges may be needed to read the file.
+  if (command == Command::kStatus) {
+    incidents = ReadRecords(config.incidents_file).value_or(std::vector<std::string>());
+  }
   const bool read_only = command != Command::kSync && !flags.yes;
   if (read_only) {
     // The node's iptables may turn out to be iptables-legacy without any table.
@@ -312,20 +342,24 @@ ExitOrError Run(const CommandLine& command_line, const Config& config) {
   Subject subject{.emulated_version = config.emulated_version,
                   .iptables_mode = std::string(netlink::BackendKindName((*backend)->kind())),
                   .input = node.Input()};
-  if (read_only) subject.other_mode = node.ReadOther();
-  if (command == Command::kStatus) subject.route_localnet = node.RouteLocalnet();
-  const auto run = [&](ExitCode (*function)(const CommandInput&), Node::Errand errand) {
+  subject.incidents = std::move(incidents);
+  const bool checks = command == Command::kCheck;
+  if (read_only && !checks) subject.other_mode = node.ReadOther();
+  if (checks || command == Command::kStatus) subject.route_localnet = node.RouteLocalnet();
+  const auto run = [&](auto* function, Node::Errand errand) {
     return function({.subject = subject,
                      .backend = **backend,
                      .node = node.Questions(errand),
                      .format = flags.output,
                      .color = HasColors(flags),
                      .yes = flags.yes,
+                     .observe = config.observe,
                      .out = std::cout,
                      .err = std::cerr});
   };
   if (command == Command::kSync) return run(RunSync, Node::Errand::kSync);
   if (command == Command::kRetire) return run(RunRetire, Node::Errand::kRetire);
+  if (checks) return run(RunCheck, Node::Errand::kLook);
   return run(command == Command::kStatus ? RunStatus : RunPlan, Node::Errand::kLook);
 }
 
@@ -355,17 +389,23 @@ int Main(const char* program, const std::vector<std::string>& arguments) {
   }
 
   const StderrLog log(program, flags);
+  const bool npd = flags.output == OutputFormat::kNpd;
+  if (npd) AnswerInTime();
+  const auto fail = [npd](const absl::Status& status, ExitCode code) {
+    return npd ? NpdExitStatus(status, std::cout) : Fail(status, code);
+  };
   // First, because whether there is IPv6 depends on the namespace.
   if (flags.netns.has_value()) {
     absl::Status entered = EnterNetworkNamespace(*flags.netns);
     if (!entered.ok()) {
-      return Fail(entered, absl::IsPermissionDenied(entered) ? kExitFailed : kExitUsage);
+      return fail(entered, absl::IsPermissionDenied(entered) ? kExitFailed : kExitUsage);
     }
   }
   absl::StatusOr<Config> config = LoadConfig(flags);
-  if (!config.ok()) return Fail(config.status(), kExitUsage);
+  if (!config.ok()) return fail(config.status(), kExitUsage);
   LogConfig(*config);
   const ExitOrError code = Run(command_line, *config);
+  if (npd) return NpdExitStatus(code, std::cout);
   return code.ok() ? *code : Fail(code.status(), kExitFailed);
 }
 

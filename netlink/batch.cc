@@ -314,6 +314,14 @@ absl::Status Batch::Explain(absl::Span<const BatchError> errors) const {
   if (index >= subjects_.size()) return KernelError(error_number, kCommitting);
   const auto& [operation, action] = subjects_[index];
   const WireBytes bytes = messages_.Message(index);
+  // Without CAP_NET_ADMIN the kernel refuses the beginning of the batch.
+  if (error_number == EPERM && (operation != nullptr || !action.empty())) {
+    absl::Status status = KernelError(EPERM, action.empty() ? ActionText(*operation) : action,
+                                      "another process owns the table (flag owner): have that "
+                                      "process give it up");
+    SetWriteRefused(status);
+    return status;
+  }
   if (operation == nullptr || !action.empty()) return ExplainNative(action, *first, bytes);
   if (const auto* add = std::get_if<AddRule>(operation)) return ExplainRule(*add, *first, bytes);
   absl::string_view advice;

@@ -17,8 +17,7 @@ struct Row {
 };
 
 constexpr char kNeedsNetAdmin[] =
-    "needs CAP_NET_ADMIN in the user namespace that owns the network namespace; a table that "
-    "another process owns refuses all others";
+    "needs CAP_NET_ADMIN in the user namespace that owns the network namespace";
 
 constexpr Row kRows[] = {
     {EPERM, absl::StatusCode::kPermissionDenied, kNeedsNetAdmin},
@@ -55,6 +54,7 @@ constexpr Row kRows[] = {
 // Also the type URL under which Status keeps it.
 constexpr char kMissingExtension[] = "kipt.netlink/missing-extension";
 constexpr char kChainInUse[] = "kipt.netlink/chain-in-use";
+constexpr char kWriteRefused[] = "kipt.netlink/write-refused";
 
 std::optional<std::string> Payload(const absl::Status& status, const char* type) {
   const absl::optional<absl::Cord> payload = status.GetPayload(type);
@@ -84,6 +84,12 @@ void SetMissingExtension(absl::Status& status, absl::string_view extension) {
 
 std::optional<std::string> MissingExtension(const absl::Status& status) {
   return Payload(status, kMissingExtension);
+}
+
+void SetWriteRefused(absl::Status& status) { status.SetPayload(kWriteRefused, absl::Cord()); }
+
+bool IsWriteRefused(const absl::Status& status) {
+  return status.GetPayload(kWriteRefused).has_value();
 }
 
 void SetChainInUse(absl::Status& status, const ChainId& chain) {

@@ -38,6 +38,16 @@ std::optional<std::string> MissingExtension(const absl::Status& status);
 // ConnLabelMatch's. A kernel may lack this one alone (CONFIG_NETFILTER_XT_MATCH_CONNLABEL).
 inline constexpr char kConnLabelExtension[] = "connlabel";
 
+// Marks `status` as a request that was refused although nf_tables or iptables-legacy would have let
+// this process make it: by a security module, a system call filter, or a table's owner.
+void SetWriteRefused(absl::Status& status);
+bool IsWriteRefused(const absl::Status& status);
+
+// What to do about a security module or a system call filter.
+inline constexpr char kGuardAdvice[] =
+    "a security module (SELinux, a BPF LSM) or a system call filter (seccomp) refuses it, whatever "
+    "capabilities this process has; allow kube-iptables-agent there";
+
 // Marks `status` as caused by a chain to be deleted that a rule or a map's verdict refers to.
 void SetChainInUse(absl::Status& status, const ChainId& chain);
 

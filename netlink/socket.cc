@@ -209,7 +209,11 @@ absl::Status Socket::Send(WireBytes bytes) {
       GrowBuffer(fd, SO_SNDBUFFORCE, SO_SNDBUF, static_cast<int>(bytes.size()) + 4096);
       continue;
     }
-    return KernelError(errno, "sending over netlink");
+    // nf_tables itself would have taken the request, and answered.
+    const bool refused = errno == EPERM || errno == EACCES;
+    absl::Status status = KernelError(errno, "sending over netlink", refused ? kGuardAdvice : "");
+    if (refused) SetWriteRefused(status);
+    return status;
   }
   return absl::OkStatus();
 }

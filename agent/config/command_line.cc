@@ -27,6 +27,9 @@ constexpr CommandRow kCommands[] = {
     {"sync", "put the chains and rules in place once"},
     {"plan", "show what sync would change, and why; exit status 2 if anything"},
     {"status", "show the effective configuration and the kernel's current state"},
+    {"check", "report in one line whether the node is ready; exit status 2 if it is not"},
+    {"incidents",
+     "print the last incidents: what run repaired, who damaged it, and how long it took"},
     {"retire", "list leftovers of other gate settings, bits or families; --yes removes the unused"},
     {"audit",
      "show who depends on the chains that the feature gate ends; exit status 2 on findings"},
@@ -159,6 +162,9 @@ absl::Status CheckFitsCommand(const CommandLine& line, const Tokens& tokens) {
   }
   if (line.flags.output == OutputFormat::kSvg && line.command != Command::kMarks) {
     return UsageError("--output=svg belongs to the command marks, not to ", command);
+  }
+  if (line.flags.output == OutputFormat::kNpd && line.command != Command::kCheck) {
+    return UsageError("--output=npd belongs to the command check, not to ", command);
   }
   return absl::OkStatus();
 }

@@ -22,6 +22,8 @@ enum class Command : uint8_t {
   kSync,
   kPlan,
   kStatus,
+  kCheck,
+  kIncidents,
   kRetire,
   kAudit,
   kExplain,

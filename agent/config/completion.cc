@@ -53,7 +53,11 @@ CompletionValues ValuesOf(const Setting& setting) {
   if (setting.member == FlagMember(&Flags::emulated_version)) return Releases();
   if (setting.member == FlagMember(&Flags::feature_gates)) return Gates();
   if (setting.member == FlagMember(&Flags::netns)) return {.kind = Kind::kNetns};
-  if (type == "file" || setting.member == FlagMember(&Flags::config)) return {.kind = Kind::kFile};
+  if (type == "file" || setting.member == FlagMember(&Flags::config) ||
+      setting.member == FlagMember(&Flags::incidents_file) ||
+      setting.member == FlagMember(&Flags::expected_rules)) {
+    return {.kind = Kind::kFile};
+  }
   const bool list = absl::ConsumeSuffix(&type, ",...") || setting.field == "ipFamilies";
   if (type == "directory") return {.kind = Kind::kDirectory, .list = list};
   if (setting.accepted.empty()) return {};

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "agent/detect/iptables_mode.h"
+#include "agent/policy/expected_rules.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/retirement.h"
 #include "featuregates/feature_gates.h"
@@ -27,8 +28,8 @@ namespace kipt::agent {
 // This project's release, as in CMakeLists.txt, which decides about its own feature gates.
 inline constexpr featuregates::Version kAgentRelease = {0, 7};
 
-// Only `audit` has kDot, and only `marks` kSvg.
-enum class OutputFormat : uint8_t { kText, kJson, kDot, kSvg };
+// Only `audit` has kDot, only `marks` kSvg, and only `check` kNpd.
+enum class OutputFormat : uint8_t { kText, kJson, kDot, kSvg, kNpd };
 
 // The flags that were given. The last of a repeated flag counts, except --feature-gates.
 struct Flags {
@@ -58,6 +59,9 @@ struct Flags {
   std::optional<std::string> stale_chains = {};
   std::optional<std::string> hint_policy = {};
   std::optional<std::string> cni_conf_dir = {};
+  std::optional<std::string> incidents_file = {};  // may be empty: none
+  std::optional<std::string> foreign_rules = {};
+  std::optional<std::string> expected_rules = {};
   // of one command each
   bool yes = false;                              // retire
   std::optional<std::string> capabilities = {};  // detect
@@ -103,6 +107,12 @@ struct Config {
   HintPolicy hint_policy = HintPolicy::kUsable;
   // Empty: the known places of the node.
   std::vector<std::string> cni_conf_dirs = {};
+  // Where `run` keeps its last incidents; empty: nowhere.
+  std::string incidents_file = "/var/lib/kube-iptables-agent/incidents";
+  ForeignRulesPolicy foreign_rules = ForeignRulesPolicy::kAuto;
+  // The file, and what it holds; empty: none.
+  std::string expected_rules_file = {};
+  std::vector<ExpectedRule> expected_rules = {};
   // For the log, in the order of their importance to an upgrade: release, gates, flags, file.
   std::vector<std::string> warnings = {};
 

@@ -19,6 +19,7 @@
 #include "absl/strings/strip.h"
 #include "agent/config/value_texts.h"
 #include "agent/detect/capabilities.h"
+#include "agent/process/files.h"
 #include "featuregates/go_text.h"
 #include "featuregates/known_features.h"
 
@@ -30,7 +31,7 @@ using netlink::WatchMode;
 // ---- values as text, and from the text of a flag ----
 
 // As the values of OutputFormat.
-constexpr absl::string_view kFormats[] = {"text", "json", "dot", "svg"};
+constexpr absl::string_view kFormats[] = {"text", "json", "dot", "svg", "npd"};
 
 std::string Text(bool value) { return value ? "true" : "false"; }
 std::string Text(int value) { return absl::StrCat(value); }
@@ -42,6 +43,7 @@ std::string Text(featuregates::Version value) { return featuregates::ToString(va
 std::string Text(const featuregates::FeatureGates& value) { return featuregates::ToString(value); }
 std::string Text(WatchMode value) { return std::string(WatchModeName(value)); }
 std::string Text(StaleChains value) { return std::string(StaleChainsName(value)); }
+std::string Text(ForeignRulesPolicy value) { return std::string(ForeignRulesPolicyName(value)); }
 std::string Text(HintPolicy value) { return std::string(HintPolicyName(value)); }
 std::string Text(IptablesMode value) { return std::string(IptablesModeName(value)); }
 std::string Text(std::optional<IptablesMode> value) { return value ? Text(*value) : "auto"; }
@@ -91,7 +93,7 @@ absl::Status Read(absl::string_view /*type*/, absl::string_view text,
 absl::Status Read(absl::string_view /*type*/, absl::string_view text, OutputFormat& value) {
   const auto* const format = absl::c_find(kFormats, text);
   if (format == std::end(kFormats)) {
-    return BadValue("it must be text or json, dot for audit, or svg for marks");
+    return BadValue("it must be text or json, dot for audit, svg for marks, or npd for check");
   }
   value = static_cast<OutputFormat>(format - kFormats);
   return absl::OkStatus();
@@ -171,6 +173,18 @@ absl::Status ApplyCniConfDirs(const Flags& given, Config& config) {
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status ApplyExpectedRules(const Flags& given, Config& config) {
+  constexpr size_t kMostBytes = size_t{1} << 20;
+  config.expected_rules_file = *given.expected_rules;
+  config.expected_rules.clear();
+  if (config.expected_rules_file.empty()) return absl::OkStatus();
+  const absl::StatusOr<std::string> text = ReadFile(config.expected_rules_file, kMostBytes);
+  if (!text.ok()) return BadValue(text.status().message());
+  const absl::Status status = Store(ParseExpectedRules(*text), config.expected_rules);
+  if (status.ok()) return status;
+  return BadValue(absl::StrCat(config.expected_rules_file, ": ", status.message()));
 }
 
 // ---- the table ----
@@ -268,6 +282,24 @@ constexpr Setting kRows[] = {
      "Directories of CNI configurations, which may name kubelet's chains (externalSetMarkChain). "
      "(default /etc/cni/net.d and the places of known distributions, under --host-root)",
      "cniConfDir", kAgents, Print<&Config::cni_conf_dirs>, ApplyCniConfDirs, "", "(known)"},
+    {"incidents-file", kAll, "string", &Flags::incidents_file,
+     "Where run keeps its last ten incidents, for status and incidents. Empty: nowhere.",
+     "incidentsFile", kAgents, Print<&Config::incidents_file>,
+     Copy<&Flags::incidents_file, &Config::incidents_file>, "", "(none)", kFixed},
+    {"foreign-rules", kAll, "string", &Flags::foreign_rules,
+     "auto, report or ignore: whether run reports new rules of other programs in base chains. "
+     "These "
+     "are rules that drop, reject or redirect packets or set the whole mark. auto: on nf_tables, "
+     "where their writers are known.",
+     "foreignRules", kAgents, Print<&Config::foreign_rules>,
+     Choose<&Flags::foreign_rules, &Config::foreign_rules, ForeignRulesPolicy::kAuto,
+            ForeignRulesPolicy::kReport, ForeignRulesPolicy::kIgnore>,
+     "auto, report, ignore"},
+    {"expected-rules", kAll, "string", &Flags::expected_rules,
+     "A file of rules of other programs that are not reported: TABLE/CHAIN for a whole chain, "
+     "TABLE/CHAIN RULE for one rule. Empty: none.",
+     "expectedRules", kAgents, Print<&Config::expected_rules_file>, ApplyExpectedRules, "",
+     "(none)"},
     {"config", kAll, "string", &Flags::config,
      "The file to read: a KubeIPTablesAgentConfiguration or a KubeletConfiguration. Only "
      "featureGates, iptablesMasqueradeBit and iptablesDropBit of the latter count. Flags override "
@@ -277,8 +309,9 @@ constexpr Setting kRows[] = {
      "The network namespace to work in, as a file such as /run/netns/NAME. (default the current "
      "one)"},
     {"output", kAll, "string", &Flags::output,
-     "text or json; audit also has dot, for graphviz, and marks svg.", "", kNever, nullptr, nullptr,
-     "text, json, dot, svg"},
+     "text or json; audit also has dot, for graphviz, marks has svg, and check has npd, for "
+     "node-problem-detector.",
+     "", kNever, nullptr, nullptr, "text, json, dot, svg, npd"},
     {"color", kAll, "string", &Flags::color,
      "auto, always or never: whether plan, status, audit and explain colour text. auto colours on "
      "a terminal, unless NO_COLOR is set or TERM is dumb.",

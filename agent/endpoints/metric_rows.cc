@@ -111,6 +111,29 @@ void Drift(const Facts& facts, Series& series) {
   }
 }
 
+Labels ForeignRuleOf(const netlink::ChainId& chain, ForeignRuleKind kind) {
+  return With(Of(chain), "kind", ForeignRuleKindName(kind));
+}
+
+// Every base chain that is read.
+void EveryForeignRule(Series& series) {
+  for (const netlink::ChainQuery& query : ChainsToRead()) {
+    const netlink::ChainId& chain = query.chain;
+    if (netlink::FindBaseChain(chain.table, chain.name) == nullptr) continue;
+    for (const ForeignRuleKind kind : {ForeignRuleKind::kDrop, ForeignRuleKind::kReject,
+                                       ForeignRuleKind::kDnat, ForeignRuleKind::kMark}) {
+      series[ForeignRuleOf(chain, kind)] = 0;
+    }
+  }
+}
+
+void NewForeignRulesOf(const Facts& facts, Series& series) {
+  if (!facts.round->foreign_rules) return;
+  for (const auto& [rule, count] : facts.round->foreign_rules->counts) {
+    series[ForeignRuleOf(rule.first, rule.second)] = static_cast<double>(count);
+  }
+}
+
 void EveryRetirable(Series& series) {
   Series every_drift;
   EveryDrift(every_drift);
@@ -266,7 +289,7 @@ constexpr MetricRow kRows[] = {
 
     // What is present in the kernel.
     {"findings", "Findings of the last check, by condition, without those that the agent repairs.",
-     kGauge, kLookDone, Findings},
+     kGauge, kRound, Findings},
     {"shadowed_jumps", "Jumps without effect, because they are below a rule that no packet passes.",
      kGauge, kLookDone,
      CountByFamily<&AgentState::findings,
@@ -288,6 +311,11 @@ constexpr MetricRow kRows[] = {
      kGauge, kRound,
      Field<&Facts::state, [](const AgentState& state) { return !ExposedBecause(state).empty(); }>,
      Zero},
+
+    {"foreign_rules_total",
+     "New rules of other programs in base chains that drop, reject or redirect packets or set the "
+     "whole mark, without those of --expected-rules.",
+     kCounter, kRound, NewForeignRulesOf, EveryForeignRule},
 
     // What is stale.
     {"stale_chains", "Kubelet's chains that are not desired, and that are kept.", kGauge, kLookDone,

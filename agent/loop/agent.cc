@@ -14,6 +14,7 @@
 #include "agent/loop/round.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/rule_forms.h"
+#include "netlink/kernel_error.h"
 
 namespace kipt::agent {
 namespace {
@@ -27,7 +28,25 @@ constexpr double kLegacyCpuShare = 0.05;
 constexpr absl::Duration kSecondLook = absl::Milliseconds(20);
 // After a monitor has failed.
 constexpr absl::Duration kWatchAgain = absl::Seconds(1);
-constexpr size_t kRecentIncidents = 10;
+constexpr size_t kRecent = 10;
+
+void NoteRecent(absl::string_view text, std::vector<std::string>& lines) {
+  lines.insert(lines.begin(), absl::StrCat(absl::FormatTime(absl::Now()), " ", text));
+  if (lines.size() > kRecent) lines.pop_back();
+}
+
+std::optional<ForeignRules> MakeForeignRules(const AgentOptions& options) {
+  if (!options.foreign_rules) return std::nullopt;
+  return ForeignRules(*options.foreign_rules);
+}
+
+// What Suspects knows the new rules by.
+std::vector<Item> ForeignItems(const std::optional<ForeignRules>& rules) {
+  std::vector<Item> items;
+  if (!rules) return items;
+  for (const ForeignRule& rule : rules->news()) items.push_back({rule.base_chain, rule.text});
+  return items;
+}
 
 // Another process interfered, so another attempt with the same backend may succeed.
 bool MayPassByItself(const absl::Status& status) {
@@ -44,6 +63,7 @@ Agent::Agent(EventLoop& loop, AgentOptions options, OpenBackend open_backend, Ob
       jitter_(RandomJitter()),
       pace_(options_.sync_period, jitter_),
       damping_(options_.sync_period),
+      foreign_rules_(MakeForeignRules(options_)),
       retirer_(options_.retire) {
   state_.started = absl::Now();
   state_.heartbeat = state_.started;
@@ -81,7 +101,9 @@ void Agent::SetDesired(AgentOptions options) {
   options.watch = options_.watch;
   // In observe mode the backend may be read-only, so reopen it.
   if (options.observe != options_.observe) CloseBackend();
+  const bool same = options.foreign_rules == options_.foreign_rules;
   options_ = std::move(options);
+  if (!same) foreign_rules_ = MakeForeignRules(options_);
   retirer_ = Retirer(options_.retire);
   ForgetRepairs();
   SetPace();
@@ -159,6 +181,7 @@ void Agent::Turn(Trigger trigger) {
   if (!report.applied.empty() && IsLegacy()) pace_.NoteWaiting(end + kSecondLook);
   round.fights_begun = damping_.TakeBegun();
   round.fights_ended = damping_.TakeEnded();
+  NoteForeignRules(round);
   NoteDamage(round, std::min(sighting.first, start), end);
   suspects_.NoteApplied(report.applied);
   NoteFamilies(round, end);
@@ -220,8 +243,18 @@ SyncReport Agent::Repair(Trigger trigger) {
   }
   Clock clock = SteadyClock();
   clock.patience = options_.patience;
-  SyncReport report = Reconciler(backend_.get(), std::move(clock), options_.support)
-                          .Sync(options_.input, [&](const Plan& plan) { return Restrain(plan); });
+  Witness witness;
+  if (foreign_rules_) {
+    witness = [this](const netlink::Snapshot& observed, const Plan& plan) {
+      // Only a table that is made anew, which lacks our rules, begins its handles again.
+      foreign_rules_->Note(observed, plan.families, [&](Family family) {
+        return !IsLegacy() && !Changes(plan.diff, family);
+      });
+    };
+  }
+  SyncReport report =
+      Reconciler(backend_.get(), std::move(clock), options_.support, std::move(witness))
+          .Sync(options_.input, [&](const Plan& plan) { return Restrain(plan); });
   if (options_.observe) {
     for (Finding& finding : report.plan.diff.findings) finding.mended = false;
   }
@@ -230,9 +263,9 @@ SyncReport Agent::Repair(Trigger trigger) {
 }
 
 std::vector<Change> Agent::Restrain(const Plan& plan) {
+  suspects_.NoteCheck(plan, ForeignItems(foreign_rules_));
   if (options_.observe) return {};
   const SteadyTime now = SteadyNow();
-  suspects_.NoteCheck(plan);
   std::vector<Change> allowed = damping_.Allow(plan, now, [this](const Item& jump) {
     return KubeProxyAmong(suspects_.Of({&jump, 1}).writers, options_.writers);
   });
@@ -261,7 +294,8 @@ bool Agent::IsRefused(const FamilyRecord& record, const Change& change) const {
 }
 
 void Agent::NoteSuspects(const SyncReport& report) {
-  if (options_.observe || report.plan.diff.changes.empty()) return;
+  const bool damaged = !options_.observe && !report.plan.diff.changes.empty();
+  if (!damaged && ForeignItems(foreign_rules_).empty()) return;
   // The kernel reports a commit a moment after its effect can be read, and before it takes ours.
   lookout_.Drain();
   // Some may be later than the check, and once drained they do not trigger one.
@@ -269,6 +303,21 @@ void Agent::NoteSuspects(const SyncReport& report) {
   const Sighting late = lookout_.TakeCommits();
   suspects_.NoteCommits(late.commits, late.others);
   damping_.NoteSuspects(suspects_);
+}
+
+void Agent::NoteForeignRules(Round& round) {
+  if (!foreign_rules_) return;
+  state_.foreign_rules = foreign_rules_->present();
+  if (!foreign_rules_->counts().empty()) {
+    round.foreign_rules = NewForeignRules{.rules = foreign_rules_->news(),
+                                          .counts = foreign_rules_->counts(),
+                                          .by = suspects_.Of(ForeignItems(foreign_rules_))};
+    NewForeignRules shown = *round.foreign_rules;
+    shown.by = WithoutCommandLines(std::move(shown.by));
+    NoteRecent(ToString(shown), state_.recent_foreign_rules);
+  }
+  foreign_rules_->Take();
+  suspects_.ForgetAppeared();
 }
 
 void Agent::NoteDamage(Round& round, SteadyTime noticed, SteadyTime ended) {
@@ -341,9 +390,17 @@ void Agent::NoteState(const Round& round) {
     }
   }
   retired.kept = state_.claimed;
+  if (report.status.ok() || netlink::IsWriteRefused(report.status)) {
+    std::vector<Finding> findings = report.plan.diff.findings;
+    // A family that waits was not tried again.
+    absl::c_copy_if(state_.findings, std::back_inserter(findings), [&](const Finding& earlier) {
+      return earlier.condition == Condition::kWriteRefused &&
+             waiting_families_.count(earlier.chain.family) != 0;
+    });
+    state_.findings = std::move(findings);
+  }
   if (report.status.ok()) {
     const Plan& plan = report.plan;
-    state_.findings = plan.diff.findings;
     state_.in_place = WithoutNative(plan.diff.in_place);
     state_.stale = WithClaims(WithoutNative(plan.diff.stale), retired);
     state_.martian_protection = MartianProtectionStands(plan.martians, report.applied);
@@ -357,9 +414,7 @@ void Agent::NoteState(const Round& round) {
   ++state_.incidents;
   Incident shown = *round.incident;
   shown.by = WithoutCommandLines(std::move(shown.by));
-  auto& recent = state_.recent_incidents;
-  recent.insert(recent.begin(), absl::StrCat(absl::FormatTime(now), " ", ToString(shown)));
-  if (recent.size() > kRecentIncidents) recent.pop_back();
+  NoteRecent(ToString(shown), state_.recent_incidents);
 }
 
 }  // namespace kipt::agent

@@ -19,6 +19,7 @@
 #include "absl/time/time.h"
 #include "agent/loop/clock.h"
 #include "agent/loop/events.h"
+#include "agent/loop/foreign_rules.h"
 #include "agent/loop/lookout.h"
 #include "agent/loop/reconciler.h"
 #include "agent/loop/round.h"
@@ -44,6 +45,8 @@ struct AgentOptions {
   std::optional<RetirementSources> retire = {};
   // ReadRouteLocalnet; may be empty.
   std::function<std::vector<std::string>()> route_localnet = {};
+  // The rules of other programs that are expected; nothing: no others are reported, either.
+  std::optional<std::vector<ExpectedRule>> foreign_rules = {};
   // What a check costs is the difference of two calls. Passed in for tests.
   std::function<absl::Duration()> cpu_used = CpuUsed;
   // How long one round retries where others keep changing the ruleset.
@@ -108,6 +111,7 @@ class Agent {
   std::vector<Change> Restrain(const Plan& plan);
   // Reads which commits of others came before the last check.
   void NoteSuspects(const SyncReport& report);
+  void NoteForeignRules(Round& round);
   void NoteDamage(Round& round, SteadyTime noticed, SteadyTime ended);
   void NoteFamilies(Round& round, SteadyTime ended);
   void NoteState(const Round& round);
@@ -127,6 +131,7 @@ class Agent {
   Trigger next_trigger_ = Trigger::kStart;
   // Of the last check that succeeded.
   std::vector<ForeignJump> foreign_jumps_;
+  std::optional<ForeignRules> foreign_rules_;
   Retirer retirer_;
   std::optional<uint64_t> martians_counted_;
   // Left out of this round: their next attempt is due later.

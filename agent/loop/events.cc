@@ -95,6 +95,26 @@ std::string ToString(const Incident& incident) {
   return featuregates::Printable(text);
 }
 
+absl::string_view ForeignRuleKindName(ForeignRuleKind kind) {
+  constexpr absl::string_view kNames[] = {"drop", "reject", "dnat", "mark"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+std::string ToString(const NewForeignRules& news) {
+  uint64_t all = 0;
+  for (const auto& [kind, count] : news.counts) all += count;
+  std::vector<std::string> shown;
+  for (const ForeignRule& rule : news.rules) {
+    if (shown.size() == kMaxShown) break;
+    const netlink::ChainId& chain = rule.base_chain;
+    shown.push_back(absl::StrCat(netlink::FamilyName(chain.family), " ",
+                                 netlink::TableName(chain.table), "/", chain.name, " ", rule.text));
+  }
+  if (all > shown.size()) shown.push_back(absl::StrCat(all - shown.size(), " more"));
+  return featuregates::Printable(absl::StrCat("New rules of another program, by ",
+                                              ToString(news.by), ": ", absl::StrJoin(shown, "; ")));
+}
+
 Suspected WithoutCommandLines(Suspected suspected) {
   for (Writer& writer : suspected.writers) writer.command_line.clear();
   return suspected;

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -85,6 +86,35 @@ struct ForeignJump {
 
   auto operator<=>(const ForeignJump&) const = default;
 };
+
+// What a rule of another program in a base chain does.
+enum class ForeignRuleKind : uint8_t {
+  kDrop,
+  kReject,
+  kDnat,
+  kMark,  // sets all bits of the packet mark
+};
+absl::string_view ForeignRuleKindName(ForeignRuleKind kind);  // "drop", ...
+
+struct ForeignRule {
+  netlink::ChainId base_chain;
+  ForeignRuleKind kind = ForeignRuleKind::kDrop;
+  // "-s 10.0.0.0/8 -j DROP".
+  std::string text;
+
+  auto operator<=>(const ForeignRule&) const = default;
+};
+using ForeignRuleCounts = std::map<std::pair<netlink::ChainId, ForeignRuleKind>, uint64_t>;
+
+// New rules of other programs that one round noticed.
+struct NewForeignRules {
+  // At most 128 of a chain.
+  std::vector<ForeignRule> rules = {};
+  // Of all, and of others.
+  ForeignRuleCounts counts = {};
+  Suspected by = {.writers = {}, .others = false};
+};
+std::string ToString(const NewForeignRules& news);
 
 // Damage to rules that were in place, and its repair.
 struct Incident {
@@ -165,6 +195,7 @@ struct Event {
   int refills = 0;
   std::vector<Fight> fights_begun = {};
   std::vector<Fight> fights_ended = {};
+  std::optional<NewForeignRules> foreign_rules = {};
   // Whose phase or reason changed.
   std::vector<FamilyState> changed_families = {};
 };
@@ -203,6 +234,11 @@ struct AgentState {
   uint64_t incidents = 0;
   // The last ten, newest first, one line each, with the time, without the writers' arguments.
   std::vector<std::string> recent_incidents;
+  // Rules of other programs that drop, reject or redirect packets or set the whole mark, in the
+  // base chains that are read, without the expected ones; and the last ten new ones, as the
+  // incidents.
+  uint64_t foreign_rules = 0;
+  std::vector<std::string> recent_foreign_rules;
   // Why the running configuration is not the one on disk, and why an address is not served. The
   // program fills these in.
   std::string config_problem;

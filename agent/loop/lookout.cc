@@ -300,6 +300,7 @@ bool Suspects::IsComplete(const Window& window) const {
 void Suspects::NoteCommits(absl::Span<const Commits> commits, bool others) {
   std::set<Window*> windows;
   for (const auto& [item, window] : missing_) windows.insert(window.get());
+  for (const auto& [item, window] : appeared_) windows.insert(window.get());
   for (Window* window : windows) {
     if (!IsComplete(*window)) window->others |= others;
     for (const Commits& one : commits) window->Ascribe(one);
@@ -313,7 +314,7 @@ void Suspects::NoteCommits(absl::Span<const Commits> commits, bool others) {
   }
 }
 
-void Suspects::NoteCheck(const Plan& plan) {
+void Suspects::NoteCheck(const Plan& plan, absl::Span<const Item> appeared) {
   std::map<netlink::Family, std::shared_ptr<Window>> windows;
   for (const netlink::Family family : plan.families) {
     const auto [checked, first] = checked_.try_emplace(family, plan.generation);
@@ -333,6 +334,10 @@ void Suspects::NoteCheck(const Plan& plan) {
     missing_[std::move(item)] =
         known != before.end() ? known->second : windows[netlink::ChainOf(change.operation).family];
   }
+  for (const Item& item : appeared) {
+    const auto window = windows.find(item.chain.family);
+    if (window != windows.end()) appeared_.try_emplace(item, window->second);
+  }
   std::erase_if(recent_, [this](const Commits& one) {
     return absl::c_none_of(
         checked_, [&one](const auto& checked) { return IsAfter(one.last, checked.second); });
@@ -347,7 +352,8 @@ void Suspects::NoteApplied(absl::Span<const Change> applied) {
 Suspected Suspects::Of(absl::Span<const Item> items) const {
   Suspected result = {.writers = {}, .others = false};
   for (const Item& item : items) {
-    const auto found = missing_.find(item);
+    const auto appeared = appeared_.find(item);
+    const auto found = appeared != appeared_.end() ? appeared : missing_.find(item);
     if (found == missing_.end()) {
       result.others = true;
       continue;

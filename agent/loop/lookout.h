@@ -103,12 +103,16 @@ class Suspects {
  public:
   // These were reported. `others`: and some by unknown writers.
   void NoteCommits(absl::Span<const Commits> commits, bool others);
-  // A check found `plan`.
-  void NoteCheck(const Plan& plan);
+  // A check found `plan`, and rules of other programs that `appeared` since ForgetAppeared.
+  void NoteCheck(const Plan& plan, absl::Span<const Item> appeared = {});
   // These were made: what is missing from now on was damaged anew.
   void NoteApplied(absl::Span<const Change> applied);
 
-  // Who may have damaged `items`. Anybody, where they were not missing at the last check.
+  // Forgets what has appeared.
+  void ForgetAppeared() { appeared_.clear(); }
+
+  // Who may have damaged `items`, or made them. Anybody, where they were not missing at the last
+  // check.
   Suspected Of(absl::Span<const Item> items) const;
 
  private:
@@ -127,6 +131,7 @@ class Suspects {
   bool IsComplete(const Window& window) const;
 
   std::map<Item, std::shared_ptr<Window>> missing_;
+  std::map<Item, std::shared_ptr<Window>> appeared_;
   // Commits that the next check may be about.
   std::vector<Commits> recent_;
   // There were some by unknown writers.

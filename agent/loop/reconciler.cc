@@ -88,6 +88,25 @@ SyncReport After(const SyncReport& earlier, SyncReport report) {
   return report;
 }
 
+// Adds a finding for each family that must not be written.
+void ReportWriteRefused(const PolicyInput& input, SyncReport& report) {
+  for (const Family family : input.families) {
+    const FamilyResult result = report.ResultOf(family);
+    if (!netlink::IsWriteRefused(result.status)) continue;
+    const std::vector<Change> pending = report.PendingOf(family);
+    const auto refused = absl::c_find_if(pending, [&](const Change& change) {
+      return result.refused.empty() ||
+             absl::c_linear_search(result.refused, netlink::ChainOf(change.operation).table);
+    });
+    // Where nothing can be read, either, the hint stands for all chains.
+    const netlink::ChainId hint = {family, Table::kMangle, std::string(kHintChain)};
+    report.plan.diff.findings.push_back(
+        {.condition = Condition::kWriteRefused,
+         .chain = refused == pending.end() ? hint : netlink::ChainOf(refused->operation),
+         .message = std::string(result.status.message())});
+  }
+}
+
 // One attempt at what `input` desires, on a node that can hold `support`.
 struct Attempt {
   netlink::Backend& backend;
@@ -99,6 +118,7 @@ struct Attempt {
   RuleSupport support;
   const PolicyInput& input;
   const Restraint& restraint;
+  const Witness& witness;
   SyncReport report = {};
 
   absl::StatusOr<Plan> Look() {
@@ -139,7 +159,9 @@ struct Attempt {
                                              : ChainsToRead({&part.families.front(), 1}),
                                          &NativeMartians());
       if (!observed.ok()) return observed.status();
-      return Compare(part, support, *observed);
+      Plan plan = Compare(part, support, *observed);
+      if (witness) witness(*observed, plan);
+      return plan;
     };
     absl::StatusOr<Plan> plan = once();
     if (!plan.ok() || source == nullptr || !AddsRules(plan->diff) ||
@@ -261,10 +283,12 @@ struct Attempt {
       if (result.status.ok()) result.status.Update(repair(table, /*waiting=*/true));
     }
     if (done.empty() || result.refused.empty()) return result;
-    result.status = absl::Status(
-        result.status.code(),
-        absl::StrCat(result.status.message(), "; refused: ", TableNames(family, result.refused),
-                     "; done: ", TableNames(family, done)));
+    const absl::Status first = std::exchange(
+        result.status, absl::Status(result.status.code(),
+                                    absl::StrCat(result.status.message(),
+                                                 "; refused: ", TableNames(family, result.refused),
+                                                 "; done: ", TableNames(family, done))));
+    if (netlink::IsWriteRefused(first)) netlink::SetWriteRefused(result.status);
     return result;
   }
 };
@@ -319,14 +343,18 @@ bool WaitsForOtherTables(const Ruleset& desired, const Change& change) {
 }
 
 absl::StatusOr<Plan> Reconciler::Look(const PolicyInput& input) {
-  return Attempt{*backend_, clock_, clock_.now(), support_, KnownSupport(support_), input, {}}
+  return Attempt{*backend_, clock_, clock_.now(), support_, KnownSupport(support_),
+                 input,     {},     witness_}
       .Look();
 }
 
 SyncReport Reconciler::Sync(const PolicyInput& input, const Restraint& restraint) {
   const SteadyTime start = clock_.now();
   const auto attempt = [&](const RuleSupport& support) {
-    return Attempt{*backend_, clock_, start, support_, support, input, restraint}.Sync();
+    SyncReport report =
+        Attempt{*backend_, clock_, start, support_, support, input, restraint, witness_}.Sync();
+    ReportWriteRefused(input, report);
+    return report;
   };
   // By what is known of the node, and once more without labels, where they were refused.
   const auto sync = [&] {

@@ -65,13 +65,20 @@ bool WaitsForOtherTables(const Ruleset& desired, const Change& change);
 // Called between a check and its transaction: returns the plan's changes that may be made now.
 using Restraint = std::function<std::vector<Change>(const Plan& plan)>;
 
+// Called after each check, with what it has read.
+using Witness = std::function<void(const netlink::Snapshot& observed, const Plan& plan)>;
+
 // Not safe for use by several threads at once. The backend and `support` must outlive it.
 class Reconciler {
  public:
   // Asks `support` what the node can hold only when rules are to be added, notes there what
   // transactions show, and leaves out what the node lacks. Null: the node can hold everything.
-  Reconciler(netlink::Backend* backend, Clock clock, SupportSource* support = nullptr)
-      : backend_(backend), clock_(std::move(clock)), support_(support) {}
+  Reconciler(netlink::Backend* backend, Clock clock, SupportSource* support = nullptr,
+             Witness witness = {})
+      : backend_(backend),
+        clock_(std::move(clock)),
+        support_(support),
+        witness_(std::move(witness)) {}
 
   // Reads and compares; changes nothing. Errors are Backend::Read's, with Aborted as by
   // RetryAborted.
@@ -92,6 +99,7 @@ class Reconciler {
   netlink::Backend* backend_;
   Clock clock_;
   SupportSource* support_;
+  Witness witness_;
 };
 
 }  // namespace kipt::agent

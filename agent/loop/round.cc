@@ -11,6 +11,7 @@
 #include "agent/policy/chain_diff.h"
 #include "agent/policy/ownership.h"
 #include "agent/policy/rule_forms.h"
+#include "netlink/kernel_error.h"
 #include "netlink/ruleset.h"
 
 namespace kipt::agent {
@@ -117,10 +118,13 @@ std::vector<DamagedItem> DamageOf(absl::Span<const Change> changes) {
 FamilyState JudgeFamily(netlink::Family family, const SyncReport& report,
                         absl::Span<const Fight> fights, bool observe) {
   if (const absl::Status status = report.ResultOf(family).status; !status.ok()) {
+    const bool refused = netlink::IsWriteRefused(status);
+    const std::string key = refused ? std::string(ConditionName(Condition::kWriteRefused))
+                                    : absl::StatusCodeToString(status.code());
     return {.family = family,
             .phase = FamilyPhase::kFailed,
-            .reason = std::string(status.message()),
-            .key = absl::StatusCodeToString(status.code())};
+            .reason = absl::StrCat(refused ? key + ": " : "", status.message()),
+            .key = key};
   }
   std::vector<std::string> reasons, keys;
   const std::vector<Change> changes = report.PendingOf(family);

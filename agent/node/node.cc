@@ -209,7 +209,12 @@ AgentOptions Node::MakeAgentOptions() {
                           .sync_period = config_.iptables_sync_period,
                           .writers = {},
                           .retire = {},
-                          .route_localnet = [this] { return RouteLocalnet(); }};
+                          .route_localnet = [this] { return RouteLocalnet(); },
+                          .foreign_rules = {}};
+  if (config_.foreign_rules == ForeignRulesPolicy::kReport ||
+      (config_.foreign_rules == ForeignRulesPolicy::kAuto && mode_ == IptablesMode::kNft)) {
+    options.foreign_rules = config_.expected_rules;
+  }
   // What was missing may not be needed any more.
   if (mode_ && !support_->known().all()) {
     support_->LookOnce(KindInUse(), options.input.labels.has_value());

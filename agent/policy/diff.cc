@@ -39,6 +39,7 @@ constexpr ConditionRow kConditions[] = {
     {Condition::kConnLabelsImpossible, "ConnLabelsImpossible", Severity::kWarning},
     {Condition::kNativeProtection, "NativeProtection", Severity::kInfo},
     {Condition::kTableDormant, "TableDormant", Severity::kCritical},
+    {Condition::kWriteRefused, "WriteRefused", Severity::kCritical},
 };
 
 constexpr absl::string_view kInstallModules =

@@ -77,6 +77,9 @@ enum class Condition : uint8_t {
   // nft: a table with a jump of ours is dormant, so no packet comes to its rules. Repaired if the
   // table is iptables'.
   kTableDormant,
+  // What is desired cannot be written although no capability is missing (IsWriteRefused). Found by
+  // writing, not by a diff.
+  kWriteRefused,
 };
 enum class Severity : uint8_t { kInfo, kWarning, kCritical };
 absl::string_view SeverityName(Severity severity);  // "info", "warning", "critical"

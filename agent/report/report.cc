@@ -243,8 +243,30 @@ std::string StatusText(const Subject& subject, const Plan& plan) {
   }
   Diff standing = WithRetirement(plan);
   std::erase_if(standing.changes, [](const Change& change) { return !IsNative(change); });
-  return absl::StrCat(text, MartianText(subject, plan), LinesText(standing),
-                      FindingsText(plan.diff.findings), OtherText(subject));
+  absl::StrAppend(&text, MartianText(subject, plan), LinesText(standing),
+                  FindingsText(plan.diff.findings), OtherText(subject));
+  if (subject.incidents.empty()) return text;
+  return absl::StrCat(text, "\nlast incidents:\n", IncidentsText(subject.incidents));
+}
+
+std::string IncidentsText(const std::vector<std::string>& records) {
+  std::string text;
+  for (const std::string& record : records) {
+    if (const std::string line = IncidentLine(record); !line.empty()) AppendLine(text, line);
+  }
+  return text;
+}
+
+std::string NpdLine(absl::string_view text) {
+  constexpr size_t kMostBytes = 80;
+  constexpr absl::string_view kCut = "...";
+  // What is no ASCII would be cut in the middle by who counts characters.
+  std::string line = Printable(text);
+  for (char& byte : line) {
+    if (static_cast<unsigned char>(byte) >= 0x80) byte = '?';
+  }
+  if (line.size() <= kMostBytes) return line;
+  return absl::StrCat(line.substr(0, kMostBytes - kCut.size()), kCut);
 }
 
 std::string RetireText(const RetireReport& report, bool dry_run) {

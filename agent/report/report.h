@@ -9,9 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "agent/detect/capabilities.h"
 #include "agent/detect/iptables_mode.h"
+#include "agent/loop/events.h"
 #include "agent/loop/reconciler.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/policy.h"
@@ -28,6 +31,7 @@ struct Subject {
   PolicyInput input;
   std::optional<OtherMode> other_mode = {};      // where it was read; for plan and status
   std::vector<std::string> route_localnet = {};  // ReadRouteLocalnet; for status
+  std::vector<std::string> incidents = {};       // ReadRecords, of IncidentRecord; for status
 };
 
 std::string PlanText(const Subject& subject, const Plan& plan);
@@ -43,6 +47,19 @@ std::string StatusJson(const Subject& subject, const Plan& plan);
 // What `retire` found in one iptables mode, and did, or would do (`dry_run`).
 std::string RetireText(const RetireReport& report, bool dry_run);
 std::string RetireJson(const std::vector<RetireReport>& modes, bool dry_run);
+
+// An incident as one line of JSON, of at most `most_bytes`: without the writers' arguments, and
+// with as much of the damage as fits.
+std::string IncidentRecord(absl::Time time, const Incident& incident, size_t most_bytes);
+// For people, without the line's end. Empty: it is none.
+std::string IncidentLine(const std::string& record);
+std::string IncidentsText(const std::vector<std::string>& records);
+std::string IncidentsJson(const std::vector<std::string>& records);
+
+// Whether the node is ready, and if not, why.
+std::string CheckJson(const AgentState& state);
+// The same in one line of at most 80 bytes, as node-problem-detector takes it.
+std::string NpdLine(absl::string_view text);
 
 std::string GatesText(featuregates::Version emulated_version,
                       const featuregates::FeatureGates& gates);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reports as JSON.
+#include <algorithm>
+#include <utility>
 #include <variant>
 
 #include "absl/algorithm/container.h"
@@ -144,7 +146,77 @@ void AddOtherMode(const Subject& subject, Json& json) {
                        {"problem", subject.other_mode->problem}};
 }
 
+Json WriterJson(const Writer& writer) {
+  return {{"pid", writer.pid},
+          {"command", writer.command},
+          {"unit", writer.unit},
+          {"parentPid", writer.parent_pid},
+          {"parentCommand", writer.parent_command}};
+}
+
+// Those of our own spelling; null: it is no incident.
+Json ParseIncident(const std::string& record) {
+  Json json = Json::parse(record, nullptr, /*allow_exceptions=*/false);
+  const auto is_text = [&](const char* name) {
+    return json.contains(name) && json[name].is_string();
+  };
+  if (!json.is_object() || !is_text("time") || !is_text("text")) return nullptr;
+  return json;
+}
+
+Json IncidentList(const std::vector<std::string>& records) {
+  Json list = Json::array();
+  for (const std::string& record : records) {
+    if (Json json = ParseIncident(record); !json.is_null()) list.push_back(std::move(json));
+  }
+  return list;
+}
+
 }  // namespace
+
+std::string IncidentRecord(absl::Time time, const Incident& incident, size_t most_bytes) {
+  Incident shown = incident;
+  shown.by = WithoutCommandLines(std::move(shown.by));
+  const auto damage_json = [](const DamagedItem& item) {
+    return AboutChain(item.chain, {{"kind", DamageKindName(item.kind)}, {"text", item.text}});
+  };
+  const auto jump_json = [](const ForeignJump& jump) {
+    return AboutChain(jump.base_chain, {{"target", jump.target}});
+  };
+  // Halves the lists until they fit, and the text, which repeats them, before.
+  for (size_t most = 64;; most /= 2) {
+    const auto first = [most](auto& items) { items.resize(std::min(items.size(), most)); };
+    first(shown.damage);
+    first(shown.lost_jumps);
+    first(shown.by.writers);
+    const Json json = {
+        {"time", absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone())},
+        {"repairMicroseconds", absl::ToInt64Microseconds(incident.latency)},
+        {"writers", List(shown.by.writers, WriterJson)},
+        {"otherWriters",
+         incident.by.others || shown.by.writers.size() < incident.by.writers.size()},
+        {"damage", List(shown.damage, damage_json)},
+        {"damageCount", incident.damage.size()},
+        {"lostJumps", List(shown.lost_jumps, jump_json)},
+        {"text", ToString(shown)}};
+    std::string record = json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+    if (record.size() <= most_bytes || most == 0) return record;
+  }
+}
+
+std::string IncidentLine(const std::string& record) {
+  const Json json = ParseIncident(record);
+  if (json.is_null()) return "";
+  return absl::StrCat(json["time"].get<std::string>(), " ", json["text"].get<std::string>());
+}
+
+std::string IncidentsJson(const std::vector<std::string>& records) {
+  return Print({{"incidents", IncidentList(records)}});
+}
+
+std::string CheckJson(const AgentState& state) {
+  return Print({{"ready", IsReady(state)}, {"reason", StatusLine(state)}});
+}
 
 std::string PlanJson(const Subject& subject, const Plan& plan) {
   Json json = SubjectJson(subject, plan.generation);
@@ -180,6 +252,7 @@ std::string StatusJson(const Subject& subject, const Plan& plan) {
   json["martians"] = MartiansJson(subject, plan);
   if (plan.retirement) json["retirement"] = RetirementJson(*plan.retirement);
   AddOtherMode(subject, json);
+  json["incidents"] = IncidentList(subject.incidents);
   return Print(json);
 }
 

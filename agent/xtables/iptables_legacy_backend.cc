@@ -361,6 +361,7 @@ class IptablesLegacyBackend : public netlink::Backend {
       NoteMissingMatch(netlink::kConnLabelExtension, *result,
                        PathOfFamily(options_.match_names_path, family), failure);
     }
+    NoteWriteRefused(family, *result, failure);
     return Annotated(failure, more);
   }
 

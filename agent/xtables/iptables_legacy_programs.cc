@@ -2,8 +2,13 @@
 #include "agent/xtables/iptables_legacy_programs.h"
 
 #include <linux/capability.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+// Needs struct in_addr to be the C library's, and so comes after it.
+#include <linux/netfilter_ipv4/ip_tables.h>
 
 #include <algorithm>
 #include <array>
@@ -243,6 +248,23 @@ void NoteMissingMatch(absl::string_view match, const CommandResult& result,
   if (Names(result.errors, match) || (refused && !IsListed(match, matches_path).value_or(true))) {
     netlink::SetMissingExtension(failure, match);
   }
+}
+
+void NoteWriteRefused(Family family, const CommandResult& result, absl::Status& failure) {
+  if (absl::IsPermissionDenied(failure) || result.exit_code != kXtablesOtherProblem) return;
+  // The program does not print the error. A replacement of no bytes is refused in the same way, and
+  // changes nothing.
+  const bool ipv4 = family == Family::kIPv4;
+  const OwnedFd fd(socket(ipv4 ? AF_INET : AF_INET6, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW));
+  if (!fd.valid() ||
+      setsockopt(fd.get(), ipv4 ? IPPROTO_IP : IPPROTO_IPV6, IPT_SO_SET_REPLACE, nullptr, 0) == 0) {
+    return;
+  }
+  if (errno != EPERM && errno != EACCES) return;
+  failure = absl::PermissionDeniedError(absl::StrCat(failure.message(),
+                                                     "; replacing tables: ", ErrorText(errno), " (",
+                                                     netlink::kGuardAdvice, ")"));
+  netlink::SetWriteRefused(failure);
 }
 
 absl::Status IptablesLegacyFailure(absl::string_view what, absl::string_view program,

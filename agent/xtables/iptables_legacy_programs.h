@@ -99,6 +99,10 @@ absl::Status IptablesLegacyFailure(absl::string_view what, absl::string_view pro
 void NoteMissingMatch(absl::string_view match, const CommandResult& result,
                       const std::string& matches_path, absl::Status& failure);
 
+// Marks `failure`, IptablesLegacyFailure's of a write, by netlink::SetWriteRefused if the kernel is
+// kept from replacing tables of `family` although no capability is missing.
+void NoteWriteRefused(netlink::Family family, const CommandResult& result, absl::Status& failure);
+
 // `status` with its payloads, and with `more` after its message.
 absl::Status Annotated(const absl::Status& status, absl::string_view more);
 

@@ -150,7 +150,14 @@ TEST_P(RefusedCommandLineTest, SaysWhatIsWrong) {
 }
 
 constexpr char kCommands[] =
+<<<<<<< HEAD
     "; the commands are run, sync, plan, status, retire, audit, explain, marks, detect, gates, "
+||||||| 8d8f0c5
+    "; the commands are run, sync, plan, status, retire, audit, explain, detect, gates, "
+=======
+    "; the commands are run, sync, plan, status, check, incidents, retire, audit, explain, detect, "
+    "gates, "
+>>>>>>> eyes
     "completion, version";
 
 INSTANTIATE_TEST_SUITE_P(

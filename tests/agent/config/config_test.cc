@@ -382,6 +382,9 @@ TEST(ConfigTextTest, PrintsTheEffectiveConfiguration) {
             "staleChains: keep\n"
             "hintPolicy: usable\n"
             "cniConfDir: (known)\n"
+            "incidentsFile: /var/lib/kube-iptables-agent/incidents\n"
+            "foreignRules: auto\n"
+            "expectedRules: (none)\n"
             "config: (none)\n");
 }
 

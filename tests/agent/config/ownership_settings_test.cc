@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/agent/config/config_files.h"
+#include "tests/support/temporary_tree.h"
 
 namespace kipt::agent {
 namespace {
@@ -52,6 +53,30 @@ TEST(OwnershipSettingsTest, CanChangeWhileTheDaemonRuns) {
       *node.Load(Flags{.stale_chains = "retire", .hint_policy = "always", .cni_conf_dir = "/c"});
   EXPECT_THAT(WhatNeedsARestart(running, wanted), IsEmpty());
   EXPECT_NE(ToString(running), ToString(wanted));
+}
+
+TEST(OwnershipSettingsTest, WhatIsExpectedOfOthersComesFromAFileOfItsOwn) {
+  const ConfigFiles node;
+  const kipt::testing::TemporaryTree tree;
+  tree.Write("expected", "filter/INPUT\nip6 nat/OUTPUT -j DNAT*\n");
+  const std::string list = tree.Path("expected");
+  const std::string file = Agent("foreignRules: report\nincidentsFile: /a\nexpectedRules: " + list);
+  const auto by_file = node.Load({}, file);
+  ASSERT_TRUE(by_file.ok()) << by_file.status();
+  EXPECT_EQ(by_file->foreign_rules, ForeignRulesPolicy::kReport);
+  EXPECT_EQ(by_file->incidents_file, "/a");
+  EXPECT_THAT(by_file->expected_rules, ::testing::SizeIs(2));
+  const auto by_flags =
+      node.Load({.incidents_file = "", .foreign_rules = "ignore", .expected_rules = ""}, file);
+  ASSERT_TRUE(by_flags.ok()) << by_flags.status();
+  EXPECT_EQ(by_flags->foreign_rules, ForeignRulesPolicy::kIgnore);
+  EXPECT_EQ(by_flags->incidents_file, "");
+  EXPECT_THAT(by_flags->expected_rules, IsEmpty());
+  // The daemon opens its file once.
+  EXPECT_THAT(WhatNeedsARestart(*by_file, *by_flags), ElementsAre(HasSubstr("incidentsFile")));
+  tree.Write("expected", "filter\n");
+  EXPECT_FALSE(node.Load({}, file).ok());
+  EXPECT_FALSE(node.Load({.expected_rules = "/none"}).ok());
 }
 
 struct BadSetting {

@@ -434,7 +434,8 @@ TEST_F(EndpointsTest, StatuszIsShortWhereNothingIsWrong) {
       "events\nReady: yes\nLast check: never\nLast success: never\nChecks: 0\nMartian packets: no "
       "rule, none is needed, 0 dropped since the start\nConfiguration: as on disk\n\nFamilies:\n  "
       "ip: in place since 2026-01-31T23:59:58Z\n  ip6: in place since "
-      "2026-01-31T23:59:58Z\n\nFindings: 0\n\nFights: 0\n\nStale, and kept: 0\n\nIncidents: 0\n");
+      "2026-01-31T23:59:58Z\n\nFindings: 0\n\nFights: 0\n\nStale, and kept: 0\n\nUnexpected rules "
+      "of other programs: 0\n\nIncidents: 0\n");
 }
 
 TEST_F(EndpointsTest, TheLoopNeedNotWaitWhileStatuszIsFormatted) {

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/loop/foreign_rules.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace kipt::agent {
+namespace {
+
+using netlink::ChainId;
+using netlink::Family;
+using netlink::ObservedRule;
+using netlink::OpaqueRule;
+using netlink::Rule;
+using netlink::Table;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+const ChainId kInput = {Family::kIPv4, Table::kFilter, "INPUT"};
+const ChainId kPrerouting = {Family::kIPv4, Table::kNat, "PREROUTING"};
+const ChainId kPostrouting = {Family::kIPv4, Table::kNat, "POSTROUTING"};
+
+ObservedRule Opaque(const std::string& text, const std::string& target, netlink::Marks marks = {}) {
+  ObservedRule rule;
+  OpaqueRule opaque;
+  opaque.text = text;
+  opaque.target = target;
+  opaque.marks = marks;
+  rule.content = opaque;
+  return rule;
+}
+ObservedRule Known(netlink::Target target) {
+  ObservedRule rule;
+  Rule known;
+  known.target = std::move(target);
+  rule.content = known;
+  return rule;
+}
+// "-p N -j DROP" with the handle N.
+ObservedRule Dropping(uint64_t number) {
+  ObservedRule rule = Opaque(absl::StrCat("-p ", number, " -j DROP"), "DROP");
+  rule.handle = number;
+  return rule;
+}
+
+class ForeignRulesTest : public ::testing::Test {
+ protected:
+  void Check(std::vector<ObservedRule> rules, bool same_handles = true) {
+    netlink::Snapshot snapshot;
+    snapshot.chains[kInput] = {.hooked = true, .rules = std::move(rules)};
+    const Family families[] = {Family::kIPv4};
+    rules_.Note(snapshot, families, [same_handles](Family) { return same_handles; });
+  }
+  std::vector<std::string> News() {
+    std::vector<std::string> texts;
+    for (const ForeignRule& rule : rules_.news()) texts.push_back(rule.text);
+    rules_.Take();
+    return texts;
+  }
+  uint64_t Count() {
+    uint64_t count = 0;
+    for (const auto& [kind, each] : rules_.counts()) count += each;
+    rules_.Take();
+    return count;
+  }
+
+  ForeignRules rules_{{}};
+};
+
+TEST_F(ForeignRulesTest, EachKindIsKnownAndOthersAreNone) {
+  const netlink::Marks whole = {.tested = 0, .set = 0xca6c, .cleared = ~0xca6cU};
+  const netlink::Marks bit = {.tested = 0, .set = 0x4000};
+  const netlink::Marks unknown = {.tested = 0, .set = netlink::kAllMarks};
+  struct Row {
+    ChainId chain;
+    ObservedRule rule;
+    std::optional<ForeignRuleKind> kind;
+  };
+  for (const Row& row : std::vector<Row>{
+           {kInput, Known(netlink::Drop{}), ForeignRuleKind::kDrop},
+           {kInput, Opaque("-j DROP", "DROP"), ForeignRuleKind::kDrop},
+           {kInput, Opaque("-j REJECT", "REJECT"), ForeignRuleKind::kReject},
+           {kPrerouting, Opaque("-j DNAT", "DNAT"), ForeignRuleKind::kDnat},
+           {kPrerouting, Opaque("[nft nat]", ""), ForeignRuleKind::kDnat},
+           {kPostrouting, Opaque("[nft nat]", ""), std::nullopt},
+           {kInput, Known(netlink::SetMark{.value = 1}), ForeignRuleKind::kMark},
+           {kInput, Known(netlink::SetMark{.value = 1, .mask = 1}), std::nullopt},
+           {kInput, Opaque("-j MARK", "MARK", whole), ForeignRuleKind::kMark},
+           {kInput, Opaque("-j MARK", "MARK", bit), std::nullopt},
+           {kInput, Opaque("-j CONNMARK", "CONNMARK", unknown), ForeignRuleKind::kMark},
+           {kInput, Opaque("[nft meta]", "", unknown), ForeignRuleKind::kMark},
+           {kInput, Opaque("-j NFQUEUE", "NFQUEUE", unknown), std::nullopt},
+           {kInput, Known(netlink::Jump{"CNI"}), std::nullopt},
+           {kInput, Known(netlink::Return{}), std::nullopt},
+           {kInput, Opaque("-j ACCEPT", "ACCEPT"), std::nullopt},
+       }) {
+    EXPECT_EQ(ForeignKindOf(row.chain, row.rule), row.kind)
+        << netlink::ToString(Family::kIPv4, row.rule);
+  }
+}
+
+TEST_F(ForeignRulesTest, WhatWasThereFirstIsNotNewAndWhatComesIsNewOnce) {
+  Check({Dropping(1)});
+  EXPECT_THAT(News(), IsEmpty());
+  Check({Dropping(1), Dropping(2)});
+  EXPECT_THAT(News(), ElementsAre("-p 2 -j DROP"));
+  Check({Dropping(1), Dropping(2)});
+  EXPECT_THAT(News(), IsEmpty());
+  EXPECT_EQ(rules_.present(), 2U);
+}
+
+TEST_F(ForeignRulesTest, ARuleThatIsMadeAgainIsNotNew) {
+  Check({});
+  Check({Dropping(2)});
+  EXPECT_THAT(News(), SizeIs(1));
+  Check({});
+  ObservedRule again = Dropping(2);
+  again.handle = 7;
+  Check({again});
+  EXPECT_THAT(News(), IsEmpty());
+  // A reload of a whole table, in one commit.
+  again.handle = 9;
+  Check({again, Dropping(3)}, /*same_handles=*/false);
+  EXPECT_THAT(News(), ElementsAre("-p 3 -j DROP"));
+}
+
+TEST_F(ForeignRulesTest, AHandleOfATableThatWasMadeAnewIsAnotherRule) {
+  Check({Dropping(1)});
+  ObservedRule other = Dropping(5);
+  other.handle = 1;
+  Check({other}, /*same_handles=*/false);
+  EXPECT_THAT(News(), ElementsAre("-p 5 -j DROP"));
+}
+
+TEST_F(ForeignRulesTest, ExpectedOnesAreNeitherNewNorCounted) {
+  const auto expected = ParseExpectedRules("filter/INPUT -p 1*\nfilter/INPUT -p 2 -j DROP\n");
+  rules_ = ForeignRules(*expected);
+  Check({});
+  for (int i = 0; i < 2; ++i) Check({Dropping(1), Dropping(11), Dropping(2), Dropping(3)});
+  EXPECT_THAT(News(), ElementsAre("-p 3 -j DROP"));
+  EXPECT_EQ(rules_.present(), 1U);
+  rules_ = ForeignRules(*ParseExpectedRules("filter/INPUT"));
+  Check({});
+  Check({Dropping(1)});
+  EXPECT_THAT(News(), IsEmpty());
+  EXPECT_EQ(rules_.present(), 0U);
+}
+
+TEST_F(ForeignRulesTest, OfAFloodSomeAreNamedAndAllAreCounted) {
+  constexpr uint64_t kMany = 100'000;
+  std::vector<ObservedRule> many;
+  for (uint64_t i = 1; i <= kMany; ++i) many.push_back(Dropping(i));
+  Check({});
+  Check(many);
+  EXPECT_THAT(rules_.news(), SizeIs(ForeignRules::kMostKnown));
+  EXPECT_EQ(rules_.present(), kMany);
+  EXPECT_EQ(Count(), kMany);
+  // Above the others, and below.
+  many.insert(many.begin(), Dropping(kMany + 1));
+  many.push_back(Dropping(kMany + 2));
+  Check(many);
+  EXPECT_EQ(Count(), 2U);
+  Check({});
+  Check({Dropping(kMany + 3)});
+  EXPECT_THAT(News(), ElementsAre("-p 100003 -j DROP"));
+}
+
+// A writer that replaces one rule all the time.
+TEST_F(ForeignRulesTest, AChangeAtEveryCheckTakesNoMoreAndNoMoreMemory) {
+  Check({});
+  uint64_t count = 0;
+  for (uint64_t i = 1; i <= 20'000; ++i) {
+    Check({Dropping(i)});
+    ASSERT_THAT(rules_.news(), SizeIs(1));
+    count += Count();
+  }
+  EXPECT_EQ(count, 20'000U);
+  EXPECT_EQ(rules_.present(), 1U);
+}
+
+TEST_F(ForeignRulesTest, FamiliesBeginOneByOne) {
+  Check({});
+  netlink::Snapshot snapshot;
+  ChainId input6 = kInput;
+  input6.family = Family::kIPv6;
+  snapshot.chains[input6] = {.hooked = true, .rules = {Dropping(1)}};
+  const Family families[] = {Family::kIPv6};
+  rules_.Note(snapshot, families, [](Family) { return true; });
+  EXPECT_THAT(News(), IsEmpty()) << "the first check of IPv6";
+}
+
+// A chain that the agent makes is there at its second check only.
+TEST_F(ForeignRulesTest, InAChainThatComesLaterRulesAreNew) {
+  const Family families[] = {Family::kIPv4};
+  rules_.Note(netlink::Snapshot(), families, [](Family) { return true; });
+  Check({Dropping(1)});
+  EXPECT_THAT(News(), SizeIs(1));
+}
+
+}  // namespace
+}  // namespace kipt::agent

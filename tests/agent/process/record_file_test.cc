@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/process/record_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "tests/support/background_program.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_tree.h"
+
+namespace kipt::agent {
+namespace {
+
+using ::kipt::testing::IsOk;
+using ::kipt::testing::IsOkAndHolds;
+using ::kipt::testing::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr size_t kFileBytes = RecordFile::kRecords * RecordFile::kRecordBytes;
+
+class RecordFileTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<std::unique_ptr<RecordFile>> Open() {
+    return RecordFile::Open(path_, [this](const absl::Status& status) {
+      ++failures_;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("writing a record"));
+    });
+  }
+  // Returns when they are written.
+  void Add(const std::vector<std::string>& records) {
+    auto file = Open();
+    ASSERT_THAT(file, IsOk());
+    for (const std::string& record : records) (*file)->Add(record);
+  }
+  std::string Content() {
+    std::ifstream file(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  void Write(const std::string& content) { std::ofstream(path_, std::ios::binary) << content; }
+
+  kipt::testing::TemporaryTree tree_;
+  const std::string path_ = tree_.Path("incidents");
+  std::atomic<int> failures_ = 0;
+};
+
+TEST_F(RecordFileTest, TheLastTenOutliveTheProcessInAFileThatNeverGrows) {
+  for (int i = 1; i <= 25; ++i) {
+    Add({absl::StrCat("{\"number\": ", i, "}")});
+    EXPECT_EQ(std::filesystem::file_size(path_), kFileBytes);
+  }
+  const auto records = ReadRecords(path_);
+  ASSERT_THAT(records, IsOk());
+  ASSERT_THAT(*records, SizeIs(RecordFile::kRecords));
+  EXPECT_EQ(records->front(), "{\"number\": 25}");
+  EXPECT_EQ(records->back(), "{\"number\": 16}");
+  EXPECT_EQ((*Open())->earlier(), *records);
+}
+
+TEST_F(RecordFileTest, ManyAtOnceLeaveTheLastOnes) {
+  std::vector<std::string> many;
+  for (int i = 0; i < 10000; ++i) many.push_back(absl::StrCat("number ", i));
+  Add(many);
+  const auto records = ReadRecords(path_);
+  ASSERT_THAT(records, IsOk());
+  EXPECT_THAT(*records, SizeIs(RecordFile::kRecords));
+  EXPECT_EQ(records->front(), "number 9999");
+}
+
+TEST_F(RecordFileTest, ATornRecordIsLostAlone) {
+  Add({"first", "second", "third"});
+  const std::string whole = Content();
+  const size_t second = whole.find("second");
+  for (const std::string& torn :
+       {std::string(whole).replace(second, 3, "SEC"), std::string(whole).replace(second - 8, 4, ""),
+        std::string(whole).replace(second, 6, 6, '\0')}) {
+    Write(torn);
+    EXPECT_THAT(ReadRecords(path_), IsOkAndHolds(::testing::Not(::testing::Contains("second"))));
+    EXPECT_THAT(ReadRecords(path_), IsOkAndHolds(::testing::Contains("first")));
+    EXPECT_THAT(Open(), IsOk());
+  }
+  Write(whole.substr(0, second + 2));
+  EXPECT_THAT(ReadRecords(path_), IsOkAndHolds(ElementsAre("first")));
+  Add({"fourth"});
+  EXPECT_THAT(ReadRecords(path_), IsOkAndHolds(ElementsAre("fourth", "first")));
+}
+
+// A crash may leave the room without the records.
+TEST_F(RecordFileTest, AnEmptyFileAndOneOfZerosAreUsed) {
+  for (const size_t size : {size_t{0}, size_t{100}, kFileBytes}) {
+    Write(std::string(size, '\0'));
+    EXPECT_THAT(ReadRecords(path_), IsOkAndHolds(IsEmpty()));
+    Add({"one"});
+    EXPECT_THAT(ReadRecords(path_), IsOkAndHolds(ElementsAre("one")));
+  }
+}
+
+TEST_F(RecordFileTest, WhatHoldsSomethingElseIsLeftAlone) {
+  for (const std::string& other : {std::string("root:x:0:0\n"), std::string(kFileBytes + 1, 'x'),
+                                   std::string(3 * kFileBytes, '\0')}) {
+    Write(other);
+    EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(path_)));
+    EXPECT_EQ(Content(), other);
+  }
+  std::filesystem::remove(path_);
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("regular")));
+  std::filesystem::remove(path_);
+  tree_.Write("secret", "");
+  std::filesystem::create_symlink(tree_.Path("secret"), path_);
+  EXPECT_FALSE(Open().ok()) << "no link is followed";
+  std::filesystem::remove(path_);
+  std::filesystem::create_directory(path_);
+  EXPECT_FALSE(Open().ok());
+}
+
+TEST_F(RecordFileTest, AMissingDirectoryIsAnErrorOfItsOwn) {
+  EXPECT_THAT(RecordFile::Open("/none/incidents", nullptr).status(),
+              StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(RecordFileTest, TwoProcessesDoNotShareAFile) {
+  const auto first = Open();
+  ASSERT_THAT(first, IsOk());
+  EXPECT_THAT(Open(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another process")));
+}
+
+TEST_F(RecordFileTest, OnlyItsOwnerMayReadIt) {
+  Add({"one"});
+  EXPECT_EQ(std::filesystem::status(path_).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+}
+
+TEST_F(RecordFileTest, WhatDoesNotFitIsLeftOut) {
+  const std::string longest(RecordFile::kMostBytes, 'x');
+  Add({longest, longest + "x"});
+  EXPECT_THAT(ReadRecords(path_), IsOkAndHolds(ElementsAre(longest)));
+}
+
+// As a file system that has become full in spite of the room, or read-only.
+TEST_F(RecordFileTest, AWriteThatFailsIsReportedOnceAndNothingIsWrittenFromThenOn) {
+  auto file = Open();
+  ASSERT_THAT(file, IsOk());
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+  (*file)->Add("one");
+  EXPECT_TRUE(kipt::testing::WaitUntil([&] { return failures_ > 0; }));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  for (int i = 0; i < 100; ++i) (*file)->Add("more");
+  *file = nullptr;
+  EXPECT_EQ(failures_, 1);
+  EXPECT_THAT(ReadRecords(path_), IsOkAndHolds(IsEmpty()));
+}
+
+}  // namespace
+}  // namespace kipt::agent

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The last incidents outlive the daemon: at /statusz, in `status` and in `incidents`. A disk that
+// is full or read-only, and what a hostile writer is called, are no reason to repair less.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tests/interop/daemon_fixture.h"
+#include "tests/support/unescaped.h"
+
+namespace kipt::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using Json = nlohmann::json;
+
+class IncidentsTest : public DaemonTest {
+ protected:
+  void SetUp() override {
+    DaemonTest::SetUp();
+    if (HasFatalFailure()) return;
+    // Of the test's own mount namespace.
+    std::filesystem::create_directory("/run/state");
+  }
+  void StartKeeping() { Start({}, {flag_}); }
+  // Repaired when this returns.
+  void Damage(const std::string& program = "/usr/sbin/iptables-nft") {
+    const double before = Metric(kRepairs);
+    Output({program, "-F", "INPUT"});
+    ASSERT_TRUE(MetricReaches(kRepairs, before + 1)) << daemon().Output();
+  }
+  ProgramResult Incidents(const std::string& output = "text") {
+    return Agent({"incidents", flag_, "--output=" + output});
+  }
+  // Each is written within a second.
+  bool Keeps(size_t count) {
+    return WaitUntil(
+        [&] { return Json::parse(Incidents("json").out)["incidents"].size() == count; });
+  }
+
+  static constexpr char kRepairs[] = "kube_iptables_agent_repair_latency_seconds_count";
+  const std::string file_ = "/run/state/incidents";
+  const std::string flag_ = "--incidents-file=" + file_;
+};
+
+TEST_F(IncidentsTest, OutliveADaemonThatIsKilled) {
+  StartKeeping();
+  Damage();
+  ASSERT_TRUE(Keeps(1));
+  daemon().Signal(SIGKILL);
+  daemon().Wait();
+  const ProgramResult text = Incidents();
+  EXPECT_EQ(text.exit_code, kExitOk) << text;
+  EXPECT_THAT(text.out, AllOf(HasSubstr("Repaired in "), HasSubstr("damage by iptables"),
+                              HasSubstr("jump_missing \"-A INPUT -j KUBE-FIREWALL\"")));
+  const Json json = Json::parse(Incidents("json").out)["incidents"][0];
+  EXPECT_GT(json["repairMicroseconds"], 0);
+  EXPECT_EQ(json["damage"][0]["chain"], "INPUT");
+  EXPECT_EQ(json["damage"][0]["kind"], "jump_missing");
+  EXPECT_THAT(json["writers"][0]["command"], HasSubstr("iptables"));
+  StartKeeping();
+  EXPECT_THAT(HttpGet(kMetricsPort, "/statusz").body,
+              AllOf(HasSubstr("Incidents: 0"), HasSubstr("damage by iptables")));
+  const ProgramResult status = Agent({"status", flag_});
+  EXPECT_THAT(status.out, AllOf(HasSubstr("last incidents:"), HasSubstr("damage by iptables")));
+  Damage();
+  ASSERT_TRUE(Keeps(2));
+}
+
+TEST_F(IncidentsTest, AreTheLastTen) {
+  StartKeeping();
+  for (int i = 0; i < 12; ++i) Damage();
+  EXPECT_TRUE(Keeps(10));
+}
+
+TEST_F(IncidentsTest, OfAHostileWriterAreEscaped) {
+  const std::string program = "/run/state/x\x1b[2J\n\xff\"";
+  std::filesystem::copy_file("/usr/sbin/nft", program);
+  StartKeeping();
+  Damage();
+  const double before = Metric(kRepairs);
+  Output({program, "flush chain ip filter INPUT"});
+  ASSERT_TRUE(MetricReaches(kRepairs, before + 1));
+  ASSERT_TRUE(Keeps(2));
+  for (const char* output : {"text", "json"}) {
+    EXPECT_THAT(Incidents(output).out, AllOf(HasSubstr("[2J"), Not(HasSubstr("\x1b")))) << output;
+  }
+  EXPECT_EQ(CountOf("\n", Incidents().out), 2);
+  Stop(SIGTERM);
+  StartKeeping();
+  const std::string statusz = HttpGet(kMetricsPort, "/statusz").body;
+  EXPECT_THAT(statusz, AllOf(HasSubstr("[2J"), Not(HasSubstr("\x1b"))));
+}
+
+TEST_F(IncidentsTest, OfAHostileFileAreNone) {
+  for (const std::string& hostile :
+       {std::string("\x1b]0;title\x07\n"), std::string(1 << 20, '['), std::string("[\n") + '\0'}) {
+    std::ofstream(file_, std::ios::binary) << hostile;
+    const ProgramResult text = Incidents();
+    EXPECT_THAT(text.out + text.err, Not(HasSubstr("\x1b")));
+    EXPECT_EQ(Agent({"status", flag_, "--iptables-mode=nft"}).err, "");
+    Start({}, {flag_});
+    EXPECT_TRUE(daemon().Prints("Incidents do not outlive this process: ")) << daemon().Output();
+    Damage();
+    Stop(SIGTERM);
+    std::filesystem::remove(file_);
+    Output({"nft", "flush ruleset"});
+  }
+}
+
+TEST_F(IncidentsTest, ADiskThatIsFullOrReadOnlyIsReportedOnceAndRepairsGoOn) {
+  ASSERT_EQ(mount("none", "/run/state", "tmpfs", 0, "size=8k"), 0);
+  std::ofstream("/run/state/full") << std::string(8192, 'x');
+  for (const bool read_only : {false, true}) {
+    if (read_only) {
+      ASSERT_EQ(mount("none", "/run/state", "tmpfs", MS_REMOUNT | MS_RDONLY, ""), 0);
+    }
+    StartKeeping();
+    for (int i = 0; i < 3; ++i) Damage();
+    EXPECT_EQ(CountOf("Incidents do not outlive", daemon().Output()), 1) << daemon().Output();
+    EXPECT_THAT(HttpGet(kMetricsPort, "/statusz").body, HasSubstr("Incidents: 3"));
+    Stop(SIGTERM);
+  }
+  umount2("/run/state", MNT_DETACH);
+}
+
+TEST_F(IncidentsTest, WithoutADirectoryOrAFileNothingIsMissing) {
+  Start({}, {"--incidents-file=/none/incidents"});
+  Damage();
+  EXPECT_THAT(daemon().Output(), HasSubstr("I"));
+  const ProgramResult none = Agent({"incidents", "--incidents-file=/none/incidents"});
+  EXPECT_EQ(none.exit_code, kExitFailed) << none;
+  EXPECT_THAT(none.err, HasSubstr("/none/incidents"));
+  EXPECT_EQ(Agent({"incidents", "--incidents-file="}).exit_code, kExitFailed);
+  Start({}, {"--incidents-file="});
+  Damage();
+  EXPECT_THAT(daemon().Output(), Not(HasSubstr("outlive")));
+}
+
+}  // namespace
+}  // namespace kipt::testing

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// New rules of other programs in base chains: named with their writer, counted and shown, whatever
+// a hostile neighbour writes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "tests/interop/daemon_fixture.h"
+
+namespace kipt::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kTotal[] = "kube_iptables_agent_foreign_rules_total";
+constexpr char kNews[] = "New rules of another program, by ";
+
+class UnexpectedRulesTest : public DaemonTest {
+ protected:
+  static void Iptables(const std::string& arguments, const std::string& program = "iptables-nft") {
+    Output({"/bin/sh", "-c", program + " " + arguments});
+  }
+  static std::string Statusz() { return HttpGet(kMetricsPort, "/statusz").body; }
+};
+
+TEST_F(UnexpectedRulesTest, EachKindIsReportedOnceWithItsWriter) {
+  Iptables("-A INPUT -s 192.0.2.9 -j DROP");
+  Start({});
+  struct Row {
+    const char* rule;
+    const char* table;
+    const char* kind;
+  };
+  int lines = 0;
+  for (const Row& row :
+       {Row{"INPUT -s 192.0.2.1/32 -j DROP", "filter", "drop"},
+        Row{"OUTPUT -d 192.0.2.2/32 -j REJECT", "filter", "reject"},
+        Row{"PREROUTING -d 192.0.2.3/32 -j DNAT --to-destination 192.0.2.4", "nat", "dnat"},
+        Row{"INPUT -s 192.0.2.5/32 -j MARK --set-mark 0xca6c", "filter", "mark"}}) {
+    SCOPED_TRACE(row.rule);
+    Iptables(absl::StrCat("-t ", row.table, " -A ", row.rule));
+    ASSERT_TRUE(MetricReaches(kTotal, 1, absl::StrCat("kind=\"", row.kind, "\"")))
+        << daemon().Output();
+    EXPECT_TRUE(daemon().Prints(kNews, ++lines));
+    EXPECT_EQ(Metric(kTotal, absl::StrCat("family=\"ip\",kind=\"", row.kind, "\",table=\"",
+                                          row.table, "\"")),
+              1);
+  }
+  Iptables("-A OUTPUT -j DROP", "ip6tables-nft");
+  ASSERT_TRUE(MetricReaches(kTotal, 1, "family=\"ip6\""));
+  // Harmless, or its own.
+  Iptables("-A INPUT -s 192.0.2.6 -j ACCEPT");
+  Iptables("-N OTHER");
+  Iptables("-A OTHER -j DROP");
+  Iptables("-D INPUT -s 192.0.2.1/32 -j DROP");
+  Iptables("-A INPUT -s 192.0.2.1/32 -j DROP");
+  Iptables("-F INPUT");
+  ASSERT_TRUE(MetricReaches("kube_iptables_agent_repair_latency_seconds_count", 1));
+  EXPECT_EQ(Metric(kTotal), 5);
+  EXPECT_EQ(CountOf(kNews, daemon().Output()), 5) << daemon().Output();
+  EXPECT_THAT(daemon().Output(),
+              AllOf(HasSubstr("by iptables"), HasSubstr("ip filter/INPUT -s 192.0.2.1/32 -j DROP"),
+                    Not(HasSubstr("192.0.2.9"))));
+  EXPECT_THAT(Statusz(), AllOf(HasSubstr("Unexpected rules of other programs: 3"),
+                               HasSubstr("ip6 filter/OUTPUT -j DROP")));
+}
+
+TEST_F(UnexpectedRulesTest, ExpectedOnesAreSilentAndTheListIsReadAgain) {
+  const TemporaryFile expected(
+      "# EKS' form\nfilter/OUTPUT\nfilter/INPUT -s 192.0.2.1/32 -j DROP\n");
+  Start({}, {"--expected-rules=" + expected.path()});
+  // Not what the endpoints answer.
+  Iptables("-A OUTPUT -d 192.0.2.8 -j DROP");
+  Iptables("-A INPUT -s 192.0.2.1 -j DROP");
+  Iptables("-A INPUT -s 192.0.2.2 -j DROP");
+  ASSERT_TRUE(MetricReaches(kTotal, 1));
+  EXPECT_TRUE(daemon().Prints("192.0.2.2/32 -j DROP"));
+  EXPECT_THAT(daemon().Output(), Not(HasSubstr("192.0.2.1/32")));
+  std::ofstream(expected.path()) << "filter/INPUT\nfilter/OUTPUT\n";
+  daemon().Signal(SIGHUP);
+  ASSERT_TRUE(daemon().Prints("Using the new configuration")) << daemon().Output();
+  EXPECT_TRUE(WaitUntil(
+      [] { return Statusz().find("Unexpected rules of other programs: 0") != std::string::npos; }));
+  Iptables("-A INPUT -s 192.0.2.3 -j DROP");
+  Iptables("-F INPUT");
+  ASSERT_TRUE(MetricReaches("kube_iptables_agent_repair_latency_seconds_count", 1));
+  EXPECT_EQ(Metric(kTotal), 1);
+  std::ofstream(expected.path()) << "no list\n";
+  daemon().Signal(SIGHUP);
+  EXPECT_TRUE(daemon().Prints("is invalid; the previous one stays in force")) << daemon().Output();
+  const ProgramResult wrong = Agent({"plan", "--expected-rules=" + expected.path()});
+  EXPECT_EQ(wrong.exit_code, kExitUsage) << wrong;
+  EXPECT_THAT(wrong.err, HasSubstr("line 1: "));
+}
+
+TEST_F(UnexpectedRulesTest, IptablesLegacyIsReportedOnlyOnRequest) {
+  const AgentSettings legacy{.iptables = IptablesMode::kLegacy};
+  for (const bool report : {false, true}) {
+    Start(legacy,
+          report ? std::vector<std::string>{"--foreign-rules=report"} : std::vector<std::string>());
+    Iptables(absl::StrCat("-A INPUT -s 192.0.2.", report, " -j DROP"), "iptables-legacy");
+    Iptables("-F OUTPUT", "iptables-legacy");
+    if (report) {
+      ASSERT_TRUE(MetricReaches(kTotal, 1)) << daemon().Output();
+      EXPECT_TRUE(daemon().Prints("by a process that was not seen"));
+    }
+    Iptables("-t mangle -X KUBE-IPTABLES-HINT", "iptables-legacy");
+    ASSERT_TRUE(MetricReaches("kube_iptables_agent_repair_latency_seconds_count", 1));
+    EXPECT_EQ(Metric(kTotal), report ? 1 : 0);
+  }
+}
+
+TEST_F(UnexpectedRulesTest, ObservingReportsThemAndIgnoringDoesNot) {
+  Sync({});
+  Start({}, {"--observe"});
+  Iptables("-A INPUT -s 192.0.2.1 -j DROP");
+  EXPECT_TRUE(MetricReaches(kTotal, 1));
+  EXPECT_TRUE(daemon().Prints("by iptables")) << daemon().Output();
+  Start({}, {"--foreign-rules=ignore"});
+  Iptables("-A INPUT -s 192.0.2.2 -j DROP");
+  Iptables("-F INPUT");
+  ASSERT_TRUE(MetricReaches("kube_iptables_agent_repair_latency_seconds_count", 1));
+  EXPECT_EQ(Metric(kTotal), 0);
+}
+
+TEST_F(UnexpectedRulesTest, AHundredThousandAreCountedAndSomeAreNamed) {
+  Start({});
+  std::string batch;
+  for (int i = 0; i < 100'000; ++i) {
+    absl::StrAppend(&batch, "add rule ip filter INPUT ip saddr 10.", i >> 16, ".", i >> 8 & 255,
+                    ".", i & 255, " drop\n");
+  }
+  ASSERT_EQ(RunProgram({"/usr/sbin/nft", "-f", "-"}, batch).exit_code, 0);
+  EXPECT_TRUE(MetricReaches(kTotal, 100'000)) << Metric(kTotal);
+  EXPECT_TRUE(daemon().Prints("; 99988 more")) << daemon().Output();
+  EXPECT_LE(daemon().Output().size(), 20'000U);
+  Output({"/usr/sbin/nft", "flush chain ip filter INPUT"});
+  EXPECT_TRUE(MetricReaches("kube_iptables_agent_repair_latency_seconds_count", 1));
+  // What was read is given back.
+  EXPECT_TRUE(WaitUntil([&] { return Metric("process_resident_memory_bytes") < 40e6; }))
+      << Metric("process_resident_memory_bytes");
+}
+
+TEST_F(UnexpectedRulesTest, AWriterThatChangesOneAllTheTimeDoesNotFillTheLog) {
+  Start({});
+  std::string batch;
+  for (int i = 0; i < 2000; ++i) {
+    absl::StrAppend(&batch,
+                    "flush chain ip filter OUTPUT\nadd rule ip filter OUTPUT ip saddr 10.0.",
+                    i >> 8, ".", i & 255, " drop\n");
+  }
+  const TemporaryFile file(batch);
+  // Two lines a commit.
+  const std::string script =
+      "while read flush && read add; do printf '%s\\n%s\\n' \"$flush\" \"$add\" | nft -f -; done "
+      "< " +
+      file.path();
+  const absl::Time end = absl::Now() + absl::Seconds(5);
+  BackgroundProgram writer({"/bin/sh", "-c", script});
+  while (absl::Now() < end) absl::SleepFor(absl::Milliseconds(100));
+  EXPECT_GE(Metric(kTotal), 20) << "each that a check sees";
+  EXPECT_LE(CountOf(kNews, daemon().Output()), 11) << daemon().Output();
+  EXPECT_GE(CountOf(kNews, daemon().Output()), 10);
+}
+
+}  // namespace
+}  // namespace kipt::testing
