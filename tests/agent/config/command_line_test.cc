@@ -150,14 +150,8 @@ TEST_P(RefusedCommandLineTest, SaysWhatIsWrong) {
 }
 
 constexpr char kCommands[] =
-<<<<<<< HEAD
-    "; the commands are run, sync, plan, status, retire, audit, explain, marks, detect, gates, "
-||||||| 8d8f0c5
-    "; the commands are run, sync, plan, status, retire, audit, explain, detect, gates, "
-=======
-    "; the commands are run, sync, plan, status, check, incidents, retire, audit, explain, detect, "
-    "gates, "
->>>>>>> eyes
+    "; the commands are run, sync, plan, status, check, incidents, retire, audit, explain, marks, "
+    "detect, gates, "
     "completion, version";
 
 INSTANTIATE_TEST_SUITE_P(
