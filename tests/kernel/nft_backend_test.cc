@@ -47,6 +47,43 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
+TEST_F(NftBackendTest, ReadsTheChainsOnTheWayHoweverFarTheyAre) {
+  for (const char* name : {"A", "B", "USER"}) MustRun({"iptables-nft", "-N", name});
+  MustRun({"iptables-nft", "-A", "INPUT", "-j", "A"});
+  MustRun({"iptables-nft", "-A", "INPUT", "-j", "USER"});
+  MustRun({"iptables-nft", "-A", "A", "-j", "B"});
+  MustRun({"iptables-nft", "-A", "B", "-j", "DROP"});
+  const auto chain = [](const char* name) { return ChainId{Family::kIPv4, Table::kFilter, name}; };
+  const std::vector<ChainQuery> queries = {{.chain = chain("INPUT"), .follow = true},
+                                           {.chain = chain("USER")}};
+  const absl::StatusOr<Snapshot> snapshot = backend_->Read(queries);
+  ASSERT_THAT(snapshot, IsOk());
+  for (const char* name : {"A", "B"}) {
+    ASSERT_NE(snapshot->Find(chain(name)), nullptr) << name;
+    EXPECT_THAT(snapshot->Find(chain(name))->rules, SizeIs(1)) << name;
+  }
+  EXPECT_EQ(backend_->kind(), netlink::BackendKind::kNft);
+}
+
+// Else the monitor would take the other program's commit for ours.
+TEST_F(NftBackendTest, ATransactionThatIsRefusedHidesNoCommitOfAnotherProgram) {
+  const ChainId user{Family::kIPv4, Table::kFilter, "USER"};
+  const uint32_t generation = Read({user}).generation;
+  absl::StatusOr<std::unique_ptr<netlink::Monitor>> monitor =
+      backend_->Watch(netlink::WatchMode::kPoll);
+  ASSERT_THAT(monitor, IsOk());
+  MustRun({"iptables-nft", "-N", "OTHER"});
+  EXPECT_FALSE(backend_->Apply({.generation = generation, .operations = {CreateChain{user}}}).ok());
+  uint64_t count = 0;
+  for (int i = 0; i < 50 && count == 0; ++i) {
+    absl::SleepFor(absl::Milliseconds(20));
+    const absl::StatusOr<netlink::RulesetChanges> changes = (*monitor)->Drain();
+    ASSERT_THAT(changes, IsOk());
+    count += changes->count;
+  }
+  EXPECT_EQ(count, 1U);
+}
+
 TEST_F(NftBackendTest, LeavesTheAdministratorsPolicyAlone) {
   MustRun({"iptables-nft", "-P", "INPUT", "DROP"});
   MustRun({"iptables-nft", "-t", "nat", "-A", "POSTROUTING", "-j", "ACCEPT"});

@@ -6,12 +6,14 @@
 #include <gtest/gtest.h>
 #include <linux/netfilter/nf_tables.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "netlink/backend.h"
 #include "netlink/nft_requests.h"
 #include "netlink/socket.h"
@@ -128,6 +130,42 @@ TEST(KernelAnswersTest, RulesThatWereNotAllReadAreNone) {
   }
 }
 
+TEST(KernelAnswersTest, ChainsOnTheWayThatWereNotAllReadAreNone) {
+  Bytes jump = kipt::testing::RuleMessage(Family::kIPv4, {kipt::testing::Verdict(-3, "A")});
+  jump[6] = NLM_F_MULTI;
+  const std::vector<Frame> rules = {FromKernel(jump), FromKernel(Done())};
+  const std::vector<Frame> no_rules = {FromKernel(Done())};
+  const auto table = [](uint32_t flags) {
+    return std::vector<Frame>{FromKernel(
+        NftMessage(NFT_MSG_NEWTABLE, 0, 0,
+                   Join({Attr(NFTA_TABLE_NAME, Text("filter")), Attr(NFTA_TABLE_FLAGS, flags)})))};
+  };
+  const auto read = [&](const std::vector<Frame>& of_table, const std::vector<Frame>& of_a) {
+    const ScriptedKernel kernel(
+        Script({kGeneration,
+                {FromKernel(ChainMessage("TEST", 0)), FromKernel(ChainMessage("OTHER", 1))},
+                rules,
+                no_rules,
+                of_table,
+                of_a,
+                kGeneration}));
+    return Open()->Read(
+        std::vector<ChainQuery>{{.chain = kChain, .follow = true}, {.chain = kOther}});
+  };
+  const absl::StatusOr<Snapshot> whole = read(table(0), rules);
+  ASSERT_THAT(whole, IsOk());
+  EXPECT_THAT(whole->Find({Family::kIPv4, Table::kFilter, "A"})->rules, SizeIs(1));
+  EXPECT_THAT(whole->dormant, IsEmpty());
+  EXPECT_THAT(read({FromKernel(Refusal(EPERM))}, rules),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("reading table ip filter")));
+  EXPECT_THAT(
+      read(table(0), {FromKernel(Refusal(ENOMEM))}),
+      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("the rules of chain ip filter A")));
+  const absl::StatusOr<Snapshot> dormant = read(table(1), rules);
+  ASSERT_THAT(dormant, IsOk());
+  EXPECT_THAT(dormant->dormant, SizeIs(1));
+}
+
 TEST(KernelAnswersTest, AChainThatIsAskedForTwiceIsReadOnce) {
   const absl::StatusOr<Snapshot> snapshot =
       Read({kGeneration,
@@ -147,9 +185,16 @@ TEST(KernelAnswersTest, AChainThatCannotBeIsNotAskedFor) {
 TEST(KernelAnswersTest, ADumpThatSomebodyWroteIntoIsReadAgain) {
   const std::vector<Frame> chain = {FromKernel(ChainMessage("TEST"))};
   const std::vector<Frame> rule = {FromKernel(DumpedRule()), FromKernel(Done())};
+  Bytes other = DumpedRule();
+  const Bytes handle =
+      Join({HostU16(12), HostU16(NFTA_RULE_HANDLE), kipt::testing::U32(0), kipt::testing::U32(7)});
+  const auto place = std::search(other.begin(), other.end(), handle.begin(), handle.end());
+  ASSERT_NE(place, other.end());
+  place[11] = 8;
   const std::vector<std::vector<Frame>> torn = {
       {FromKernel(Done(0, NLM_F_DUMP_INTR))},
       {FromKernel(DumpedRule()), FromKernel(DumpedRule()), FromKernel(Done())},  // one came twice
+      {FromKernel(DumpedRule()), FromKernel(other), FromKernel(DumpedRule()), FromKernel(Done())},
   };
   for (const std::vector<Frame>& first : torn) {
     const absl::StatusOr<Snapshot> snapshot =
@@ -443,6 +488,7 @@ TEST(KernelAnswersTest, ABatchIsDoneWhereNothingRefusesItAndTheGenerationHasMove
     const absl::Status status =
         Open()->Apply({.generation = 7, .operations = {CreateChain{kChain}}});
     EXPECT_EQ(status.code(), row.code) << status;
+    EXPECT_FALSE(absl::EndsWith(status.message(), ": ")) << status << ": without a reason";
     // What the fuzzers compare with.
     EXPECT_EQ(kernel.refusals() > 0, row.code == absl::StatusCode::kPermissionDenied);
   }

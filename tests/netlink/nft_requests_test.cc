@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lists and surveys of nf_tables where the kernel's answer is malformed, torn or an error.
+#include "netlink/nft_requests.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+
+#include <cerrno>
+#include <string>
+#include <vector>
+
+#include "netlink/backend.h"
+#include "netlink/socket.h"
+#include "tests/fuzz/scripted_kernel.h"
+#include "tests/netlink/kernel_script.h"
+#include "tests/netlink/wire_bytes.h"
+#include "tests/support/failing_call.h"
+#include "tests/support/status_matchers.h"
+
+namespace kipt::netlink {
+namespace {
+
+using namespace ::kipt::testing;  // NOLINT(google-build-using-namespace): the wire's vocabulary
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+using Answers = std::vector<std::vector<Frame>>;
+
+const std::vector<Frame> kGeneration = {FromKernel(Generation(7))};
+const std::vector<Frame> kTables = {FromKernel(TableMessage()), FromKernel(Done())};
+const std::vector<Frame> kNoRules = {FromKernel(Done())};
+
+Bytes Chain(const std::vector<Bytes>& attributes) {
+  return NftMessage(NFT_MSG_NEWCHAIN, NLM_F_MULTI, 0, Join(attributes));
+}
+const Bytes kOfFilter = Attr(NFTA_CHAIN_TABLE, Text("filter"));
+const Bytes kNamed = Attr(NFTA_CHAIN_NAME, Text("C"));
+const Bytes kHook = Attr(NFTA_CHAIN_HOOK, Join({Attr(NFTA_HOOK_HOOKNUM, 1)}));
+
+std::vector<Frame> Dumped(const std::vector<Bytes>& messages) {
+  std::vector<Frame> frames;
+  for (const Bytes& message : messages) frames.push_back(FromKernel(message));
+  frames.push_back(FromKernel(Done()));
+  return frames;
+}
+
+absl::StatusOr<Survey> Surveyed(const Answers& answers) {
+  const ScriptedKernel kernel(Script(answers));
+  return Open()->TakeSurvey(nullptr);
+}
+
+TEST(NftSurveyAnswersTest, AMalformedMessageIsNoSurvey) {
+  const auto malformed = StatusIs(absl::StatusCode::kDataLoss);
+  const Bytes no_name = NftMessage(NFT_MSG_NEWTABLE, NLM_F_MULTI, 0, {});
+  EXPECT_THAT(Surveyed({kGeneration, Dumped({no_name}), kGeneration}), malformed);
+  for (const Bytes& chain : {Chain({kOfFilter}), Chain({kNamed}), Chain({})}) {
+    EXPECT_THAT(Surveyed({kGeneration, kTables, Dumped({chain}), kGeneration}), malformed);
+  }
+  for (const auto& rules : {Dumped({MalformedRule()}), Dumped({MalformedRule(), DumpedRule()})}) {
+    EXPECT_THAT(
+        Surveyed({kGeneration, kTables, Dumped({Chain({kOfFilter, kNamed})}), rules, kGeneration}),
+        malformed);
+  }
+}
+
+struct PolicyRow {
+  std::string name;
+  std::vector<Bytes> attributes;
+  bool base = false;
+  std::string policy = {};
+};
+
+TEST(NftSurveyAnswersTest, OnlyABaseChainHasAPolicy) {
+  const auto policy = [](uint32_t verdict) { return Attr(NFTA_CHAIN_POLICY, verdict); };
+  for (const PolicyRow& row : {
+           PolicyRow{"neither", {kOfFilter, kNamed}},
+           PolicyRow{"a policy alone", {kOfFilter, kNamed, policy(1)}},
+           PolicyRow{"a policy of dropping alone", {kOfFilter, kNamed, policy(0)}},
+           PolicyRow{"a hook alone", {kOfFilter, kNamed, kHook}, true},
+           PolicyRow{"accept", {kOfFilter, kNamed, kHook, policy(1)}, true, "ACCEPT"},
+           PolicyRow{"drop", {kOfFilter, kNamed, kHook, policy(0)}, true, "DROP"},
+           PolicyRow{"another", {kOfFilter, kNamed, kHook, policy(3)}, true},
+       }) {
+    const absl::StatusOr<Survey> survey =
+        Surveyed({kGeneration, kTables, Dumped({Chain(row.attributes)}), kNoRules, kGeneration});
+    ASSERT_THAT(survey, IsOk()) << row.name;
+    const SurveyChain* chain = survey->Find({"ip", "filter"}, "C");
+    ASSERT_NE(chain, nullptr) << row.name;
+    EXPECT_EQ(chain->base, row.base) << row.name;
+    EXPECT_EQ(chain->policy, row.policy) << row.name;
+  }
+}
+
+TEST(NftSurveyAnswersTest, AChangeMeanwhileIsReportedAsOne) {
+  const std::vector<Frame> later = {FromKernel(Generation(8))};
+  EXPECT_THAT(Surveyed({kGeneration, kTables, kNoRules, later}),
+              StatusIs(absl::StatusCode::kAborted, "the ruleset changed while it was read"));
+  EXPECT_THAT(Surveyed({{FromKernel(Refusal(EPERM))}}),
+              StatusIs(absl::StatusCode::kPermissionDenied));
+}
+
+// ---- the list of chains ----
+
+absl::StatusOr<std::vector<ListedChain>> Listed(const Answers& answers) {
+  const ScriptedKernel kernel(Script(answers));
+  return ListNftChains(Family::kIPv4);
+}
+
+TEST(NftChainAnswersTest, AListThatWasTornIsReadAgainFromTheBeginning) {
+  const Bytes chain = Chain({kOfFilter, kNamed, kHook, Attr(NFTA_CHAIN_USE, 5)});
+  const std::vector<Frame> torn = {FromKernel(chain), FromKernel(Done(0, NLM_F_DUMP_INTR))};
+  const auto chains = Listed({torn, Dumped({chain})});
+  ASSERT_THAT(chains, IsOk());
+  ASSERT_THAT(*chains, SizeIs(1));
+  EXPECT_EQ((*chains)[0].id.name, "C");
+  EXPECT_EQ((*chains)[0].use, 5U);
+  EXPECT_TRUE((*chains)[0].base);
+  const auto others = Listed({Dumped({Chain({kOfFilter, kNamed})})});
+  ASSERT_THAT(others, IsOk());
+  ASSERT_THAT(*others, SizeIs(1));
+  EXPECT_EQ((*others)[0].use, 0U);
+  EXPECT_FALSE((*others)[0].base);
+}
+
+TEST(NftChainAnswersTest, AnErrorIsNoList) {
+  EXPECT_THAT(Listed({{FromKernel(Refusal(EPERM))}}),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("listing the chains")));
+  EXPECT_THAT(Listed({{Fails(ENOBUFS)}}), Not(IsOk()));
+  WithFailingCall(
+      {.number = SYS_socket, .argument = 2, .value = NETLINK_NETFILTER, .error = EPROTONOSUPPORT},
+      [] { EXPECT_THAT(ListNftChains(Family::kIPv4).status(), Not(IsOk())); });
+}
+
+// ---- reading rules ----
+
+TEST(NftRuleAnswersTest, ALaterRuleDoesNotExcuseAMalformedOne) {
+  const ScriptedKernel kernel(Script({kGeneration,
+                                      {FromKernel(ChainMessage("TEST"))},
+                                      Dumped({MalformedRule(), DumpedRule()}),
+                                      kGeneration}));
+  const ChainId chain{Family::kIPv4, Table::kFilter, "TEST"};
+  EXPECT_THAT(Open()->Read(std::vector<ChainQuery>{{.chain = chain}}),
+              StatusIs(absl::StatusCode::kDataLoss));
+}
+
+}  // namespace
+}  // namespace kipt::netlink
