@@ -253,13 +253,13 @@ void Damping::NoteCleanups(const Plan& plan, SteadyTime now, const KubeProxyLive
     const bool services = absl::c_linear_search(plan.with_services, family);
     const bool had_services = std::exchange(cleanup.services, services) || services;
     const bool goes_on = std::exchange(cleanup.waiting, false);
+    if (goes_on) cleanup.waited += now - cleanup.seen;
     if (!absl::c_linear_search(plan.in_cleanup, family)) continue;
     const auto jump = absl::c_find_if(plan.diff.changes, [family](const Change& change) {
       return IsPostroutingJump(change, family);
     });
     const std::optional<bool> kube_proxy = lives(ItemOf(jump->operation));
     if (!(goes_on || had_services || kube_proxy) || !kube_proxy.value_or(true)) continue;
-    if (goes_on) cleanup.waited += now - cleanup.seen;
     if (!goes_on && now - cleanup.minute >= kCleanupMinute) {
       cleanup.minute = now;
       cleanup.waited = absl::ZeroDuration();

@@ -95,6 +95,23 @@ TEST(CleanupTest, AnImitatorOfACleanupKeepsTheJumpAwayForFiveSecondsOfAMinute) {
   }
 }
 
+// Nobody sees more of its processes than the beginning.
+TEST(CleanupTest, AnImitatorWhoseProcessesEndSoonGainsNothing) {
+  Damping damping(kSyncPeriod);
+  absl::Duration away;
+  for (SteadyTime now = kStart; now < kStart + absl::Minutes(1); now += absl::Milliseconds(1100)) {
+    std::vector<Change> allowed = AllowIf(damping, InCleanup(), now, true);
+    if (allowed.empty()) {
+      now += absl::Milliseconds(900);
+      away += absl::Milliseconds(900);
+      allowed = AllowIf(damping, InCleanup(), now, false);
+    }
+    damping.NoteApplied(allowed, now);
+    Allow(damping, Serving(), now + absl::Milliseconds(1050));
+  }
+  EXPECT_LE(away, kCleanupWait + absl::Milliseconds(900));
+}
+
 TEST(CleanupTest, ACleanupThatIsRepeatedHasWhatIsLeftOfTheMinutesFiveSeconds) {
   Damping damping(kSyncPeriod);
   const Plan plan = InCleanup({PostroutingJump()}, /*services=*/false);

@@ -98,9 +98,9 @@ struct ProxyActorSettings {
 // another mode, from 1.29 on, removes these.
 std::unique_ptr<ServiceProxy> NewKubeProxy(const ProxyActorSettings& settings);
 
-// `kube-proxy --cleanup` of that version, in a process called kube-proxy: what its iptables and nftables modes wrote
-// is removed. Each table of iptables is one restore, so a jump from elsewhere to one of its chains
-// keeps all of them. Not ok: the program exits with 1.
+// `kube-proxy --cleanup` of that version, in a process called kube-proxy: what its iptables and
+// nftables modes wrote is removed. Each table of iptables is one restore, so a jump from elsewhere
+// to one of its chains keeps all of them. Not ok: the program exits with 1.
 Act CleanUpKubeProxy(const ProxyActorSettings& settings);
 // The two parts of that. Where there are no tables, or no nft, the second does nothing.
 Act RemoveIptablesRules(const ProxyActorSettings& settings);
