@@ -375,6 +375,8 @@ class Steps:
         say("  a unit that was disabled stays so")
 
     def step_remove_and_purge(self):
+        # Other steps enable it.
+        self.sh("systemctl --quiet disable nftables")
         self.in_place_of_kubelet()
         self.sh(f"systemctl enable {SOCKET}; systemctl stop {UNIT} && systemctl start {SOCKET} {UNIT}")
         before = self.untouched()
