@@ -153,7 +153,10 @@ SavedRules ReadSaved(const std::string& file, absl::string_view text) {
         absl::StartsWith(line, "<!--")) {
       continue;
     }
-    if (++saved.count <= kMostExamples) saved.lines.push_back(absl::StrCat(number, ": ", line));
+    if (++saved.count <= kMostExamples) {
+      // A file may be a single line.
+      saved.lines.push_back(absl::StrCat(number, ": ", line.substr(0, 200)));
+    }
     if (absl::ConsumePrefix(&line, ":") || absl::ConsumePrefix(&line, "chain ")) {
       declared.insert(line.substr(0, line.find(' ')));
     } else if (const absl::string_view chain = SavedJump(line); !chain.empty()) {

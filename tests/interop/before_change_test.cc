@@ -282,6 +282,14 @@ TEST_F(HostTest, ALockThatIsHeldForLongIsFound) {
               Not(HasSubstr("IptablesProbeFails")));
 }
 
+TEST_F(HostTest, AnOldKernelIsFound) {
+  const ProgramResult audit =
+      RunProgram({"setarch", "--uname-2.6", AgentProgram(), "audit", "--before=kube-proxy-nftables",
+                  "--cni-conf-dir=" + cni_dir()});
+  EXPECT_EQ(audit.exit_code, kExitDifferences) << audit;
+  EXPECT_THAT(audit.out, HasSubstr("error   KernelTooOld\n"));
+}
+
 TEST_F(HostTest, AnOldNftOfTheHostIsFoundWithoutRunningIt) {
   const auto audit = [&](const std::string& root) {
     return Agent({"audit", "--before=kube-proxy-nftables", "--cni-conf-dir=" + cni_dir(),

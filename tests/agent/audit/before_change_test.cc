@@ -178,6 +178,14 @@ TEST(BeforeChangeTest, WhoSetsTheBitIsStillMasqueraded) {
   EXPECT_NE(FindKind(Audit(view, other), AuditKind::kMarkBitSet), nullptr);
 }
 
+TEST(BeforeChangeTest, WhatCannotBeReadIsAWarningBeforeEachChange) {
+  NodeView view;
+  view.problems = {"iptables-legacy tables: it hangs"};
+  for (const AuditOptions& options : {kNftables, kIpvs, kToNft}) {
+    EXPECT_THAT(Bad(Audit(view, options)), ElementsAre("warning NotSeen"));
+  }
+}
+
 TEST(BeforeChangeTest, AnotherMasqueradeBitIsASettingOfItsOwn) {
   const AuditReport report = Audit(
       ViewOf(SurveyOf(
@@ -439,6 +447,15 @@ TEST_F(ChangeFactsTest, FindLinesOfSavedRulesAndTheirUndeclaredChains) {
               ElementsAre("3: :KUBE-MARK-MASQ - [0:0]", "4: -A OWN -j KUBE-MARK-MASQ"));
   EXPECT_TRUE(saved[1].undeclared);
   EXPECT_THAT(saved[1].lines, ElementsAre(HasSubstr("2: <rule")));
+}
+
+TEST_F(ChangeFactsTest, KeepLittleOfAnEndlessLineAndNameWhatCannotBeRead) {
+  tree_.Write("host/etc/iptables/rules.v4", "-A X -j KUBE-" + std::string(1000000, 'A'));
+  tree_.Directory("host/etc/nftables.conf");
+  const NodeView view = Gather(NodeChange::kIptablesNft);
+  ASSERT_THAT(view.facts.saved, SizeIs(1));
+  EXPECT_LT(view.facts.saved[0].lines[0].size(), 210U);
+  EXPECT_THAT(view.problems, ElementsAre(HasSubstr("etc/nftables.conf is no regular file")));
 }
 
 TEST_F(ChangeFactsTest, CountVirtualServicesByScheduler) {
