@@ -48,13 +48,13 @@ void ForeignRules::Note(const netlink::Snapshot& observed,
     for (const auto& [id, chain] : observed.chains) {
       if (id.family != family || netlink::FindBaseChain(id.table, id.name) == nullptr) continue;
       Chain& known = chains_[id];
-      known = Next(id, chain.rules, known, same, first);
+      known = Next(id, chain.rules, std::move(known), same, first);
     }
   }
 }
 
 ForeignRules::Chain ForeignRules::Next(const ChainId& id, const std::vector<ObservedRule>& rules,
-                                       const Chain& before, bool same_handles, bool first) {
+                                       Chain before, bool same_handles, bool first) {
   Chain next;
   const bool all_expected = absl::c_any_of(expected_, [&](const ExpectedRule& expected) {
     return expected.text.empty() && !expected.prefix && expected.CoversChain(id);
@@ -67,7 +67,7 @@ ForeignRules::Chain ForeignRules::Next(const ChainId& id, const std::vector<Obse
     if (!kind) continue;
     const auto known = before.known.find(rule.handle);
     if (same_handles && known != before.known.end()) {
-      next.known.insert(*known);
+      next.known.insert(before.known.extract(known));
     } else if (same_handles && before.expected.count(rule.handle) != 0) {
       next.expected.insert(rule.handle);
     } else if (room == 0) {

@@ -55,7 +55,7 @@ class ForeignRules {
   };
 
   Chain Next(const netlink::ChainId& id, const std::vector<netlink::ObservedRule>& rules,
-             const Chain& before, bool same_handles, bool first);
+             Chain before, bool same_handles, bool first);
 
   std::vector<ExpectedRule> expected_;
   std::set<netlink::Family> checked_;

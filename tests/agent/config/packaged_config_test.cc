@@ -127,6 +127,7 @@ TEST(ConfigManualPageTest, SaysOfThoseFieldsThatNeedARestartThatTheyDo) {
   other.iptables_mode = IptablesMode::kLegacy;
   other.watch = netlink::WatchMode::kPoll;
   other.healthz_bind_address = other.metrics_bind_address = "";
+  other.incidents_file = "";
   other.observe = true;
   other.iptables_sync_period = absl::Hours(1);
   Words needed;

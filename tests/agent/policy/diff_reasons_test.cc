@@ -225,7 +225,7 @@ TEST(DiffReasonsTest, TheNativeTableGoesIntoTheTransactionOfIPv4) {
 // The metric `findings` has a series for each of them.
 TEST(DiffReasonsTest, EachConditionIsListedOnceAndHasANameOfItsOwn) {
   const absl::Span<const ConditionRow> rows = kipt::agent::Conditions();
-  ASSERT_EQ(rows.size(), static_cast<size_t>(Condition::kTableDormant) + 1);
+  ASSERT_EQ(rows.size(), static_cast<size_t>(Condition::kWriteRefused) + 1);
   std::set<absl::string_view> names;
   for (size_t i = 0; i < rows.size(); ++i) {
     EXPECT_EQ(rows[i].condition, static_cast<Condition>(i));
@@ -255,7 +255,7 @@ TEST(DiffReasonsTest, WhatLeavesPacketsUnprotectedIsCriticalAndWhatNeedsNobodyIs
       UnorderedElementsAre("BitConflict", "ShadowedJump", "VoidedMark", "ConnLabelsImpossible"));
   EXPECT_THAT(names[Severity::kCritical],
               UnorderedElementsAre("BaseChainNotHooked", "DamagedRule", "ForeignDropsEverything",
-                                   "LegacyModeImpossible", "TableDormant"));
+                                   "LegacyModeImpossible", "TableDormant", "WriteRefused"));
 }
 
 }  // namespace
