@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Findings and explanations as text for people and as JSON for programs.
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -47,32 +48,6 @@ std::string PlaceText(const AuditFinding& finding) {
   return text;
 }
 
-std::string FindingText(const AuditFinding& finding) {
-  std::string text;
-  AppendLine(
-      text,
-      absl::StrFormat("%-8s%s%s", finding.allowed ? "allowed" : AuditSeverityName(finding.severity),
-                      AuditKindName(finding.kind), PlaceText(finding)));
-  Append(text,
-         finding.rules.empty()
-             ? finding.message
-             : absl::StrCat(finding.message, " (", RulesText(finding.count, finding.packets), ")"),
-         4);
-  for (const AuditedRule& rule : finding.rules) {
-    AppendLine(text, "      -A ", rule.chain, " ", rule.text);
-  }
-  if (!finding.rules.empty()) AppendMore(text, finding.count, finding.rules.size());
-  for (const std::string& detail : finding.details) AppendLine(text, "      ", detail);
-  if (finding.allowed) {
-    Append(text, *finding.allowed, 4, "allowed: ");
-  } else {
-    Append(text, finding.consequence, 4);
-    Append(text, finding.remedy, 4, "-> ");
-    Append(text, finding.source, 4, "see ");
-  }
-  return text;
-}
-
 void AppendGroup(std::string& text, const PurposeGroup& group) {
   text += "\n";
   Append(text, absl::StrCat(RulesText(group.count, group.packets), ": ", group.title), 2);
@@ -90,27 +65,6 @@ Json RuleJson(const AuditedRule& rule) {
   Json json = {{"chain", rule.chain}, {"rule", rule.text}};
   if (!rule.sentence.empty()) json["meaning"] = rule.sentence;
   json["packets"] = rule.packets;
-  return json;
-}
-
-Json FindingJson(const AuditFinding& finding) {
-  Json json = {{"id", AuditKindName(finding.kind)},
-               {"severity", AuditSeverityName(finding.severity)},
-               {"netns", finding.netns},
-               {"iptablesMode", finding.iptables_mode},
-               {"family", finding.family},
-               {"chain", finding.chain},
-               {"owner", OwnerName(finding.owner)},
-               {"message", finding.message},
-               {"count", finding.count},
-               {"packets", finding.packets},
-               {"rules", List(finding.rules, RuleJson)},
-               {"details", finding.details},
-               {"consequence", finding.consequence},
-               {"remedy", finding.remedy},
-               {"source", finding.source},
-               {"allowed", finding.allowed.has_value()}};
-  if (finding.allowed) json["allowedBecause"] = *finding.allowed;
   return json;
 }
 
@@ -139,6 +93,54 @@ Json GroupJson(const PurposeGroup& group) {
 
 std::string Counted(uint64_t count, absl::string_view noun) {
   return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
+std::string FindingText(const AuditFinding& finding) {
+  std::string text;
+  AppendLine(
+      text,
+      absl::StrFormat("%-8s%s%s", finding.allowed ? "allowed" : AuditSeverityName(finding.severity),
+                      AuditKindName(finding.kind), PlaceText(finding)));
+  Append(text,
+         finding.rules.empty()
+             ? finding.message
+             : absl::StrCat(finding.message, " (", RulesText(finding.count, finding.packets), ")"),
+         4);
+  for (const AuditedRule& rule : finding.rules) {
+    AppendLine(text, "      -A ", rule.chain, " ", rule.text);
+  }
+  for (const std::string& detail : finding.details) AppendLine(text, "      ", detail);
+  const size_t shown = std::max(finding.rules.size(), finding.details.size());
+  if (shown != 0) AppendMore(text, finding.count, shown);
+  if (finding.allowed) {
+    Append(text, *finding.allowed, 4, "allowed: ");
+  } else {
+    Append(text, finding.consequence, 4);
+    Append(text, finding.remedy, 4, "-> ");
+    Append(text, finding.source, 4, "see ");
+  }
+  return text;
+}
+
+Json FindingJson(const AuditFinding& finding) {
+  Json json = {{"id", AuditKindName(finding.kind)},
+               {"severity", AuditSeverityName(finding.severity)},
+               {"netns", finding.netns},
+               {"iptablesMode", finding.iptables_mode},
+               {"family", finding.family},
+               {"chain", finding.chain},
+               {"owner", OwnerName(finding.owner)},
+               {"message", finding.message},
+               {"count", finding.count},
+               {"packets", finding.packets},
+               {"rules", List(finding.rules, RuleJson)},
+               {"details", finding.details},
+               {"consequence", finding.consequence},
+               {"remedy", finding.remedy},
+               {"source", finding.source},
+               {"allowed", finding.allowed.has_value()}};
+  if (finding.allowed) json["allowedBecause"] = *finding.allowed;
+  return json;
 }
 
 std::string AuditText(const AuditReport& report) {

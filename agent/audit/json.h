@@ -30,6 +30,10 @@ namespace kipt::agent {
 
 using Json = nlohmann::ordered_json;
 
+struct AuditFinding;
+// As audit prints it.
+Json FindingJson(const AuditFinding& finding);
+
 // What `write` makes of each of `items`.
 template <typename Items, typename Write>
 Json List(const Items& items, Write write) {

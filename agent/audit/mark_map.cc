@@ -87,7 +87,8 @@ MarkVerdict VerdictOn(int bit, absl::string_view use, const AuditReport& report)
   for (const AuditFinding& finding : report.findings) {
     if ((finding.mark_bits >> bit & 1U) == 0) continue;
     verdict.severity = std::max(verdict.severity, finding.severity);
-    verdict.findings.push_back(finding);
+    AuditFinding& shown = verdict.findings.emplace_back(finding);
+    shown.details.resize(std::min(shown.details.size(), kMostExamples));
   }
   return verdict;
 }

@@ -127,19 +127,7 @@ void AppendVerdict(std::string& text, const MarkVerdict& verdict) {
       text, "bit ", verdict.bit, " (", HexText(uint32_t{1} << verdict.bit), "), ", verdict.use,
       ": ",
       verdict.findings.empty() ? "no other program uses it" : AuditSeverityName(verdict.severity));
-  for (const AuditFinding& finding : verdict.findings) {
-    const std::string place = absl::StrCat(finding.iptables_mode, " ", finding.family);
-    text += Wrapped(Printable(absl::StrCat(AuditSeverityName(finding.severity), " ",
-                                           AuditKindName(finding.kind), " ",
-                                           place == " " ? "" : place, ": ", finding.message)),
-                    2, "- ");
-    for (const AuditedRule& rule : finding.rules) {
-      AppendLine(text, "      -A ", rule.chain, " ", rule.text);
-    }
-    for (size_t i = 0; i < std::min(finding.details.size(), kMostExamples); ++i) {
-      AppendLine(text, "      ", finding.details[i]);
-    }
-  }
+  for (const AuditFinding& finding : verdict.findings) text += FindingText(finding);
 }
 
 // ---- JSON ----
@@ -186,18 +174,10 @@ Json BitJson(int bit, const MarkMap& map) {
 }
 
 Json VerdictJson(const MarkVerdict& verdict) {
-  const auto finding_json = [](const AuditFinding& finding) {
-    return Json{{"id", AuditKindName(finding.kind)},
-                {"severity", AuditSeverityName(finding.severity)},
-                {"iptablesMode", finding.iptables_mode},
-                {"family", finding.family},
-                {"message", finding.message},
-                {"count", finding.count}};
-  };
   return {{"bit", verdict.bit},
           {"use", verdict.use},
           {"severity", AuditSeverityName(verdict.severity)},
-          {"findings", List(verdict.findings, finding_json)}};
+          {"findings", List(verdict.findings, FindingJson)}};
 }
 
 // ---- the picture ----

@@ -12,10 +12,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "tests/interop/retire_fixture.h"
@@ -132,6 +135,34 @@ TEST_P(MarksTest, RetirementKeepsWhatActsOnMarksThatRoutingRulesSelect) {
   const Retired gone = RunRetire(GetParam(), {"--yes"});
   EXPECT_FALSE(gone.kept.contains("ip nat KUBE-POSTROUTING")) << gone.result;
   EXPECT_TRUE(Arrives(kWgQuick));
+}
+
+// Its system call filter has no sockets for what sets marks without a rule, unless it was started
+// to retire: what cannot be read counts as claiming every mark.
+TEST_P(MarksTest, ADaemonThatAReloadSwitchesToRetireKeepsWhatActsOnMarks) {
+  const auto marks_stand = [] {
+    const Iptables iptables = {.mode = GetParam()};
+    return !LinesOf(iptables).contains("nat: :KUBE-MARK-MASQ -") &&
+           LinesOf(iptables).contains("nat: :KUBE-POSTROUTING -");
+  };
+  LeaveResidue(GetParam());
+  TemporaryFile file(absl::StrCat(kConfigHead, "staleChains: keep\n"));
+  const std::vector<std::string> flags = {"--config=" + file.path(), Mode(),
+                                          "--cni-conf-dir=" + cni_dir()};
+  StartOnly(flags);
+  ASSERT_TRUE(BecomesReady());
+  std::ofstream(file.path()) << kConfigHead << "staleChains: retire\n";
+  EXPECT_TRUE(WaitUntil(marks_stand)) << daemon().Output();
+  EXPECT_TRUE(WaitUntil([&] {
+    return absl::StrContains(daemon().Output(), "what cannot be read may set: packet marks of");
+  })) << daemon().Output();
+  EXPECT_EQ(Stop(SIGTERM), 0);
+  // From its start it may read them.
+  StartOnly(flags);
+  ASSERT_TRUE(BecomesReady());
+  EXPECT_TRUE(WaitUntil([] {
+    return !LinesOf({.mode = GetParam()}).contains("nat: :KUBE-POSTROUTING -");
+  })) << daemon().Output();
 }
 
 TEST_P(MarksTest, NamesAndNumbersMadeToBreakItAreShownAsTheyAre) {

@@ -112,6 +112,7 @@ class Facts {
       case AuditKind::kForeignRule:
       case AuditKind::kMarkBitTested:
       case AuditKind::kIpRuleFwmark:
+      case AuditKind::kDeviceMark:
       case AuditKind::kRouteLocalnetExposed:
       case AuditKind::kSameChainInBothModes:
       case AuditKind::kShadowedByOtherMode:
