@@ -32,8 +32,7 @@ constexpr CommandRow kCommands[] = {
      "show who depends on the chains that the feature gate ends; exit status 2 on findings"},
     {"explain", "explain every rule that leads to a chain", "TABLE/CHAIN", "nat/KUBE-MARK-MASQ"},
     {"detect",
-     "show which iptables the node uses, and why, or what its kernel can do; exit status 1 "
-     "unknown, 2 contradictory"},
+     "show which iptables the node uses, and why; exit status 1 unknown, 2 contradictory"},
     {"gates", "list the feature gates of the emulated release"},
     {"completion", "print what a shell needs to complete this command line", "bash|zsh", "bash"},
     {"version", "show the version of this program"},
