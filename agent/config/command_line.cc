@@ -36,8 +36,7 @@ constexpr CommandRow kCommands[] = {
     {"explain", "explain every rule that leads to a chain", "TABLE/CHAIN", "nat/KUBE-MARK-MASQ"},
     {"marks", "show who sets and tests which bits of the packet mark; exit status 2 on findings"},
     {"detect",
-     "show which iptables the node uses, and why, or what its kernel can do; exit status 1 "
-     "unknown, 2 contradictory"},
+     "show which iptables the node uses, and why; exit status 1 unknown, 2 contradictory"},
     {"gates", "list the feature gates of the emulated release"},
     {"completion", "print what a shell needs to complete this command line", "bash|zsh", "bash"},
     {"version", "show the version of this program"},
