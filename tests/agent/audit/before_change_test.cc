@@ -157,7 +157,7 @@ TEST(BeforeChangeTest, AConflistThatNamesMarkMasqFailsAfterTheChange) {
   EXPECT_THAT(Bad(Audit(view, {.mode = Mode::kCleanup})),
               ElementsAre("warning CniConfig nat/KUBE-MARK-MASQ"));
   AuditReport report = Audit(view, kNftables);
-  EXPECT_THAT(Bad(report), ElementsAre("error CniConfig nat/KUBE-MARK-MASQ"));
+  ASSERT_THAT(Bad(report), ElementsAre("error CniConfig nat/KUBE-MARK-MASQ"));
   EXPECT_THAT(report.findings[0].consequence, HasSubstr("its next ADD will fail"));
   view.cni.references[0].backend = "nftables";
   report = Audit(view, kNftables);
@@ -191,7 +191,7 @@ TEST(BeforeChangeTest, AnotherMasqueradeBitIsASettingOfItsOwn) {
       ViewOf(SurveyOf(
           "nft", ReadTestdata("../../skew/kube_proxy/testdata/kube-proxy-1.31-A-v4.bit20.save"))),
       kNftables);
-  EXPECT_THAT(Bad(report), Contains("warning MasqueradeBit nat/KUBE-MARK-MASQ"));
+  ASSERT_THAT(Bad(report), Contains("warning MasqueradeBit nat/KUBE-MARK-MASQ"));
 }
 
 TEST(BeforeChangeTest, NodePortsOverLocalhostAreAnErrorOnlyWhereTheyAreUsed) {
@@ -207,7 +207,7 @@ TEST(BeforeChangeTest, NodePortsOverLocalhostAreAnErrorOnlyWhereTheyAreUsed) {
   EXPECT_EQ(FindKind(Audit(view, kNftables), AuditKind::kLocalhostNodePorts), nullptr);
   view.facts.counters = {{"localhost_nps_accepted_pkts", 7}};
   report = Audit(view, kNftables);
-  EXPECT_THAT(Bad(report), ElementsAre("error LocalhostNodePorts nat/KUBE-NODEPORTS"));
+  ASSERT_THAT(Bad(report), ElementsAre("error LocalhostNodePorts nat/KUBE-NODEPORTS"));
   EXPECT_THAT(report.findings[0].details,
               ElementsAre("nfacct localhost_nps_accepted_pkts: 7 packets"));
   const NodeView none = ViewOf(SurveyOf(
@@ -219,7 +219,7 @@ TEST(BeforeChangeTest, AFirewallThatDropsMeetsTrafficThatKubeProxyAccepted) {
   const NodeView reject =
       ViewOf(Next({}, {}, {"-A FORWARD -j REJECT --reject-with icmp-port-unreachable"}));
   const AuditReport report = Audit(reject, kNftables);
-  EXPECT_THAT(Bad(report), ElementsAre("warning FirewallBypassed filter/KUBE-FORWARD"));
+  ASSERT_THAT(Bad(report), ElementsAre("warning FirewallBypassed filter/KUBE-FORWARD"));
   EXPECT_THAT(report.findings[0].details, ElementsAre(HasSubstr("-A FORWARD -j REJECT")));
   // One of some packets only.
   EXPECT_THAT(Bad(Audit(ViewOf(Next({}, {}, {"-A FORWARD -s 10.0.0.0/8 -j DROP"})), kNftables)),
@@ -290,7 +290,7 @@ TEST(BeforeChangeTest, IpvsModeIsAnErrorBeforeItsRemoval) {
   AuditOptions ipv4 = kIpvs;
   ipv4.families = {kFamily};
   const AuditReport report = Audit(view, ipv4);
-  EXPECT_THAT(Bad(report), ElementsAre("error IpvsInUse", "warning IpvsScheduler"));
+  ASSERT_THAT(Bad(report), ElementsAre("error IpvsInUse", "warning IpvsScheduler"));
   EXPECT_THAT(FindKind(report, AuditKind::kIpvsScheduler)->details,
               ElementsAre("lc: 1 virtual service"));
   EXPECT_THAT(Bad(Audit(view, {.mode = Mode::kCleanup})), IsEmpty());
@@ -318,7 +318,7 @@ TEST(BeforeChangeTest, RulesInLegacyStayAndNameTheirWriter) {
                    "-A PREROUTING -d 10.7.0.1/32 -j CLUSTERIP --new"},
                   {"-A INPUT -s 192.0.2.0/24 -j DROP"}, "legacy"));
   const AuditReport report = Audit(view, kToNft);
-  EXPECT_THAT(Bad(report),
+  ASSERT_THAT(Bad(report),
               ElementsAre("error NotInNft", "warning LegacyRulesStay", "warning LegacyRulesStay"));
   EXPECT_THAT(report.findings[1].owner, Owner::kUnknown);
   EXPECT_THAT(report.findings[2].remedy, HasSubstr("the host's iptables"));
@@ -346,7 +346,7 @@ netlink::Survey Kubelets(const std::string& mode, bool v4, bool v6) {
 TEST(BeforeChangeTest, AFamilyWithoutKubeletsChainsWasGivenUp) {
   EXPECT_THAT(Bad(Audit(ViewOf(Kubelets("nft", true, true)), kNftables)), IsEmpty());
   const AuditReport v4 = Audit(ViewOf(Kubelets("nft", false, true)), kNftables);
-  EXPECT_THAT(Bad(v4), ElementsAre("error FamilySkipped"));
+  ASSERT_THAT(Bad(v4), ElementsAre("error FamilySkipped"));
   EXPECT_EQ(v4.findings[0].family, "ip");
   EXPECT_THAT(Bad(Audit(ViewOf(Kubelets("legacy", true, false)), kToNft)),
               ElementsAre("warning FamilySkipped"));
