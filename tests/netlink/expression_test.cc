@@ -84,6 +84,10 @@ TEST(ExpressionTest, AVerdictIsOneInTheVerdictRegisterOnly) {
   EXPECT_FALSE(parsed(NFT_REG_1));
 }
 
+TEST(ExpressionTest, ACounterWithoutNumbersHasCountedNothing) {
+  EXPECT_EQ(ParseCounter(Attributes()), RuleCounters());
+}
+
 TEST(ExpressionTest, WithoutItsAttributesItMayDoAnythingButForWhatNeverTouchesAMark) {
   for (const std::string name : {"last", "bitwise", "cmp", "masq"}) {
     const OtherExpression other = DescribeOther({.name = name, .data = std::nullopt, .bytes = {}});

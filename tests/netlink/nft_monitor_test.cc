@@ -118,6 +118,11 @@ TEST(NftBackendOpenTest, WithoutASocketThereIsNoBackend) {
     EXPECT_THAT(NewNftBackend().status(), Not(IsOk()));
     EXPECT_THAT(EventSocket::Open().status(), Not(IsOk()));
   });
+  const FailingCall no_events = {.number = SYS_socket,
+                                 .argument = 1,
+                                 .value = SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK,
+                                 .error = EMFILE};
+  WithFailingCall(no_events, [&] { EXPECT_THAT(NewNftBackend().status(), Not(IsOk())); });
 }
 
 TEST(PollMonitorTest, ATimerThatFailsIsAnError) {
