@@ -113,5 +113,34 @@ TEST(OpaqueRuleTest, ProtocolsHaveTheNamesThatIptablesSavePrints) {
   }
 }
 
+TEST(OpaqueRuleTest, ATargetHasTheNameThatIptablesHas) {
+  const auto name = [](const Target& target) {
+    return TargetName({.content = Rule{.target = target}});
+  };
+  EXPECT_EQ(name(Drop{}), "DROP");
+  EXPECT_EQ(name(Return{}), "RETURN");
+  EXPECT_EQ(name(SetMark{1, 1}), "MARK");
+  EXPECT_EQ(name(Masquerade{.random_fully = true}), "MASQUERADE");
+  EXPECT_EQ(name(Jump{"C"}), "") << "a chain";
+  EXPECT_EQ(TargetName({.content = OpaqueRule{.target = "SNAT"}}), "SNAT");
+}
+
+TEST(OpaqueRuleTest, WhatIsKnownOfARuleIsAllOfItOrItsKnownConditions) {
+  const Rule rule = {.comment = "x", .target = Drop{}};
+  const ObservedRule whole = {.content = rule};
+  EXPECT_EQ(KnownMatches(whole), rule);
+  const ObservedRule opaque = {.content = OpaqueRule{.known = rule}};
+  EXPECT_EQ(KnownMatches(opaque), rule);
+}
+
+TEST(OpaqueRuleTest, MarksAreAddedEachKindToItsOwn) {
+  Marks marks = {.tested = 1, .set = 2, .cleared = 4, .labels_set = ConnLabelSet().set(1)};
+  marks |= Marks{.tested = 16, .set = 32, .cleared = 64, .labels_set = ConnLabelSet().set(2)};
+  EXPECT_EQ(marks.tested, 17U);
+  EXPECT_EQ(marks.set, 34U);
+  EXPECT_EQ(marks.cleared, 68U);
+  EXPECT_EQ(marks.labels_set, ConnLabelSet().set(1).set(2));
+}
+
 }  // namespace
 }  // namespace kipt::netlink
