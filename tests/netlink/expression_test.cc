@@ -73,6 +73,21 @@ TEST(ExpressionTest, ATestThatStoresWritesToThePacket) {
             "decides" + mark + ", sets labels");
 }
 
+TEST(ExpressionTest, AVerdictIsOneInTheVerdictRegisterOnly) {
+  const Bytes verdict =
+      Attr(NFTA_IMMEDIATE_DATA, Attr(NFTA_DATA_VERDICT, Attr(NFTA_VERDICT_CODE, 1)));
+  const auto parsed = [&](uint32_t to) {
+    const Bytes data = Join({Attr(NFTA_IMMEDIATE_DREG, to), verdict});
+    return ParseVerdict(*Attributes::Parse(data)).has_value();
+  };
+  EXPECT_TRUE(parsed(NFT_REG_VERDICT));
+  EXPECT_FALSE(parsed(NFT_REG_1));
+}
+
+TEST(ExpressionTest, ACounterWithoutNumbersHasCountedNothing) {
+  EXPECT_EQ(ParseCounter(Attributes()), RuleCounters());
+}
+
 TEST(ExpressionTest, WithoutItsAttributesItMayDoAnythingButForWhatNeverTouchesAMark) {
   for (const std::string name : {"last", "bitwise", "cmp", "masq"}) {
     const OtherExpression other = DescribeOther({.name = name, .data = std::nullopt, .bytes = {}});

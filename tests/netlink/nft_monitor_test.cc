@@ -3,11 +3,13 @@
 // What a monitor of nf_tables keeps of each commit, and which commits are ours.
 #include "netlink/nft_monitor.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/netlink.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -118,6 +120,11 @@ TEST(NftBackendOpenTest, WithoutASocketThereIsNoBackend) {
     EXPECT_THAT(NewNftBackend().status(), Not(IsOk()));
     EXPECT_THAT(EventSocket::Open().status(), Not(IsOk()));
   });
+  const FailingCall no_events = {.number = SYS_socket,
+                                 .argument = 1,
+                                 .value = SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK,
+                                 .error = EMFILE};
+  WithFailingCall(no_events, [&] { EXPECT_THAT(NewNftBackend().status(), Not(IsOk())); });
 }
 
 TEST(PollMonitorTest, ATimerThatFailsIsAnError) {
@@ -159,6 +166,23 @@ TEST(PollMonitorTest, CountsEachGenerationThatIsNotOurs) {
   EXPECT_EQ(count(), 0U);
   fails = true;
   EXPECT_THAT((*monitor)->Drain().status(), Not(IsOk()));
+}
+
+TEST(PollMonitorTest, ItsTimerIsItsOwnAndIsClosedWithIt) {
+  const OwnCommits own;
+  int timer = -1;
+  {
+    const auto monitor = NewPollMonitor([] { return absl::StatusOr<uint32_t>(7); }, own);
+    ASSERT_THAT(monitor, IsOk());
+    timer = (*monitor)->fd();
+    EXPECT_EQ(fcntl(timer, F_GETFD), FD_CLOEXEC);
+    EXPECT_NE(fcntl(timer, F_GETFL) & O_NONBLOCK, 0);
+    const int no_timer = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    ASSERT_EQ(dup2(no_timer, timer), timer);
+    close(no_timer);
+    EXPECT_THAT((*monitor)->Drain().status(), Not(IsOk())) << "it cannot be read";
+  }
+  EXPECT_EQ(fcntl(timer, F_GETFD), -1);
 }
 
 }  // namespace

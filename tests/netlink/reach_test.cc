@@ -6,6 +6,7 @@
 
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace kipt::netlink {
@@ -71,6 +72,45 @@ TEST(ReachTest, FollowsWhatEveryPacketDoes) {
     EXPECT_FALSE(walk.Stops(Chain("INPUT"), {.content = To("A", false)}));
     EXPECT_EQ(walk.Leads(Chain("A"), Chain("B")), row.leads);
   }
+}
+
+TEST(ReachTest, TellsAReturnFromADropAndBothFromARuleThatGoesOn) {
+  const OpaqueRule log = {.unconditional = true, .decides = false, .terminal = false};
+  const struct {
+    std::string name;
+    std::vector<std::variant<Rule, OpaqueRule>> rules;
+    bool stops;
+  } rows[] = {
+      {"a drop", {Rule{.target = Drop{}}}, true},
+      {"a return before it", {Rule{.target = Return{}}, Rule{.target = Drop{}}}, false},
+      {"a log", {log}, false},
+  };
+  for (const auto& row : rows) {
+    Snapshot snapshot;
+    for (const auto& rule : row.rules) {
+      snapshot.chains[Chain("A")].rules.push_back({.content = rule});
+    }
+    EXPECT_EQ(Walk(snapshot).Stops(Chain("INPUT"), {.content = To("A")}), row.stops) << row.name;
+  }
+}
+
+TEST(ReachTest, AsksOfABaseChainForWhatComesBeforeAJumpAndOfAUserChainForAll) {
+  const std::set<ChainId> read = {Chain("INPUT"), Chain("USER")};
+  const auto asked_for = [&](const std::string& followed, const std::vector<OpaqueRule>& rules) {
+    const std::vector<ChainQuery> queries = {
+        {.chain = Chain("INPUT"), .follow = followed == "INPUT"},
+        {.chain = Chain("USER"), .follow = followed == "USER"}};
+    std::map<ChainId, ObservedChain> chains;
+    for (const OpaqueRule& rule : rules) {
+      chains[Chain(followed)].rules.push_back({.content = rule});
+    }
+    chains[Chain(followed == "USER" ? "INPUT" : "USER")].rules.push_back({.content = To("Z")});
+    return ChainsOnTheWay(chains, queries, read);
+  };
+  EXPECT_THAT(asked_for("INPUT", {To("A")}), IsEmpty()) << "no jump to another chain";
+  EXPECT_THAT(asked_for("INPUT", {}), IsEmpty());
+  EXPECT_THAT(asked_for("INPUT", {To("USER")}), ElementsAre(Chain("Z"))) << "and its own way";
+  EXPECT_THAT(asked_for("USER", {To("A")}), ElementsAre(Chain("A")));
 }
 
 TEST(ReachTest, AsksForTheChainsBeforeTheJumpAndNoOthers) {

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "netlink/rule_codec.h"
 #include "tests/netlink/wire_bytes.h"
 
 namespace kipt::netlink {
@@ -291,6 +292,33 @@ TEST(StatementTest, AnExtensionOutsideTheVocabularyKeepsWhatItDoes) {
     EXPECT_EQ(other->decides, row.decides) << name;
     EXPECT_EQ(other->terminal, row.terminal) << name;
     EXPECT_EQ(other->nfacct, row.nfacct) << name;
+  }
+}
+
+TEST(StatementTest, OfAnOpaqueRuleTheFirstConditionOfEachKindIsKnown) {
+  const absl::StatusOr<ObservedRule> rule =
+      DecodeRule(RuleMessage(Family::kIPv4, {XtMatch("comment", 0, XtCommentInfo("first")),
+                                             XtMatch("comment", 0, XtCommentInfo("second")),
+                                             XtMatch("mark", 1, XtMarkInfo(1, 1, 0)),
+                                             XtMatch("mark", 1, XtMarkInfo(2, 2, 0)), Verdict(0)}));
+  ASSERT_TRUE(rule.ok()) << rule.status();
+  const OpaqueRule* opaque = rule->opaque();
+  ASSERT_NE(opaque, nullptr);
+  EXPECT_EQ(opaque->known.comment, "first");
+  EXPECT_EQ(opaque->known.mark, (MarkMatch{.value = 1, .mask = 1}));
+  EXPECT_EQ(opaque->known.target, Target(NoTarget{}));
+}
+
+TEST(StatementTest, NoPrefixIsLongerThanAnAddress) {
+  for (const Family family : kFamilies) {
+    const uint8_t most = family == Family::kIPv4 ? 32 : 128;
+    for (const uint8_t length : {most, static_cast<uint8_t>(most + 1)}) {
+      Messages messages(1);
+      messages.Begin(NftMessageType(NFT_MSG_NEWRULE), 0, 0);
+      const Rule rule = {.source = PrefixMatch{.prefix = {.length = length}}, .target = Drop{}};
+      EXPECT_EQ(EncodeRule({family, Table::kFilter, "C"}, rule, messages).ok(), length == most)
+          << int{length};
+    }
   }
 }
 
