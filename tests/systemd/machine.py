@@ -68,7 +68,8 @@ class Machine:
     def run(self, *command, text=None, timeout=120):
         return subprocess.run(
             ["nsenter", "--target", self.init, "--all", "--root", "env", "--ignore-environment",
-             "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", *command], input=text, capture_output=True, text=True, timeout=timeout, check=False)
+             "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", *command],
+            input=text, capture_output=True, text=True, timeout=timeout, check=False)
 
     def ask_to_end(self, how, expected):
         """systemctl reboot, poweroff: the kernel tells by a signal which of them it was."""
