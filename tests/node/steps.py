@@ -3,8 +3,10 @@
 
 import argparse
 import json
+import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,8 +28,8 @@ IMAGE = "localhost/kube-iptables-agent:0.7.0"
 
 
 class Steps:
-    def __init__(self, node, packets, quiet):
-        self.node, self.packets, self.quiet = node, packets, quiet
+    def __init__(self, node, packets, quiet, iptables):
+        self.node, self.packets, self.quiet, self.iptables = node, packets, quiet, iptables
         self.pod = None
 
     # ---- what the steps are made of ----
@@ -340,9 +342,22 @@ class Steps:
         self.node.import_image(IMAGE, self.node.work / "image", {
             "Entrypoint": json.loads(words["ENTRYPOINT"]), "Cmd": json.loads(words["CMD"]), "User": words["USER"]})
 
+    def kustomization(self, overlay):
+        """A folder: on iptables-legacy the overlay with the component `legacy`, which kubectl 1.20 cannot name."""
+        manifests = TOP / "deploy/kubernetes"
+        if self.iptables == "nft":
+            return str(manifests / "overlays" / overlay)
+        folder = self.node.work / "kustomization"
+        folder.mkdir(exist_ok=True)
+        shutil.copy(manifests / "components/legacy/daemonset.yaml", folder)
+        (folder / "kustomization.yaml").write_text(
+            f"bases: [{os.path.relpath(manifests / 'overlays' / overlay, folder)}]\n"
+            "patchesStrategicMerge: [daemonset.yaml]\n")
+        return str(folder)
+
     def start_pod(self, overlay, release):
         """What the DaemonSet's controller would make of the manifests."""
-        text = run("kubectl", "kustomize", str(TOP / f"deploy/kubernetes/overlays/{overlay}"))
+        text = run("kubectl", "kustomize", self.kustomization(overlay))
         text = run("kubectl", "annotate", "--local", "--filename", "-", "x=y", "--output", "json", text=text)
         decoder, things, at = json.JSONDecoder(), {}, 0
         while at < len(text.rstrip()):
@@ -414,7 +429,7 @@ def main():
     packets.make()
     packets.judge(60)
     say(f"  ready, and its packets are right, after {time.monotonic() - started:.0f} s")
-    run_of = Steps(node, packets, given.quiet)
+    run_of = Steps(node, packets, given.quiet, given.iptables)
     for name in steps:
         begun = time.monotonic()
         say(f"== {name[5:].replace('_', ' ').capitalize()}")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Debian 12 with systemd as its first process, in namespaces and a cgroup of its own."""
 
-import os
 import pathlib
 import signal
 import subprocess
@@ -44,7 +43,7 @@ class Machine:
         self.disk = self.work / name
         for folder in ("upper", "scratch"):
             (self.disk / folder).mkdir(parents=True)
-        self.cgroup = cgroup_of_this_process() / f"kipt-systemd.{os.getpid()}"
+        self.cgroup = cgroup_of_this_process() / self.work.name
         self.process = self.init = None
 
     def start(self):
@@ -68,8 +67,9 @@ class Machine:
 
     def run(self, *command, text=None, timeout=120):
         return subprocess.run(
-            ["nsenter", "--target", self.init, "--all", "--root", "env", "--ignore-environment", "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
-             "LC_ALL=C.UTF-8", *command], input=text, capture_output=True, text=True, timeout=timeout, check=False)
+            ["nsenter", "--target", self.init, "--all", "--root", "env", "--ignore-environment",
+             "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", *command],
+            input=text, capture_output=True, text=True, timeout=timeout, check=False)
 
     def ask_to_end(self, how, expected):
         """systemctl reboot, poweroff: the kernel tells by a signal which of them it was."""

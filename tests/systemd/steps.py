@@ -114,11 +114,6 @@ class Steps:
         self.configure()
         self.kubelet(makes=False)
 
-    def await_start(self):
-        until(lambda: f"not active: {self.tail()}", lambda: self.show("ActiveState") == "active")
-        if self.show("observe") != "true":
-            self.await_ready()
-
     def failed_units(self):
         return self.machine.inside("systemctl", "list-units", "--failed", "--plain", "--no-legend").strip()
 
@@ -258,7 +253,8 @@ class Steps:
         self.kubelet(makes=False)
         took = time.monotonic() - started
         self.same("rules changed", before, self.untouched())
-        say(f"  tried again for ever ({self.restarts()} times by now); kubelet starts within {took:.1f} s; no rule changed")
+        say(f"  tried again for ever ({self.restarts()} times by now); kubelet starts within {took:.1f} s; no rule "
+            f"changed")
         self.machine.reboot()
         if self.show("ActiveState", "kubelet.service") != "active" or self.show("ActiveState") == "active":
             raise Failure(f"after a reboot: kubelet is {self.show('ActiveState', 'kubelet.service')}")
@@ -307,7 +303,7 @@ class Steps:
         """The agent outlives kubelet, and ends before systemd loses patience."""
         lines = self.machine.inside("journalctl", f"--since=@{since:.3f}", "--output=cat", "_PID=1").splitlines()
         order = [next((at for at, line in enumerate(lines) if line.startswith(text)), -1) for text in
-                 ("Stopped kubelet.service", "Stopping kube-iptables-agent.service", "Stopped kube-iptables-agent.service")]
+                 ("Stopped kubelet.service", f"Stopping {UNIT}", f"Stopped {UNIT}")]
         if -1 in order or order != sorted(order) or f"{UNIT}: State 'stop-sigterm' timed out" in str(lines):
             raise Failure("the shutdown: " + "\n".join(lines[:60]))
 
@@ -332,7 +328,8 @@ class Steps:
             curl --silent --output /dev/null --max-time 10 --write-out '%%{http_code} ' http://127.0.0.1:10270/livez
             sleep 0.05; done; done""" % UNIT).split()
         if set(codes) != {"200"}:
-            raise Failure(f"answers while it restarts: { {one: codes.count(one) for one in set(codes)} }\n{self.tail()}")
+            counts = {one: codes.count(one) for one in set(codes)}
+            raise Failure(f"answers while it restarts: {counts}\n{self.tail()}")
         say(f"  {len(codes)} requests while it was killed three times: all were answered")
 
     def step_unprivileged(self):
@@ -350,7 +347,8 @@ class Steps:
         if int(user) == 0 or capabilities != "0000000000001000":
             raise Failure(f"user {user}, capabilities {capabilities}")
         self.flush()
-        say(f"  user {user} with CAP_NET_ADMIN only: a flush is repaired within {self.await_rules(self.kubelets):.1f} s")
+        say(f"  user {user} with CAP_NET_ADMIN only: a flush is repaired within "
+            f"{self.await_rules(self.kubelets):.1f} s")
         self.configure(emulatedVersion='"1.25"')
         self.configure()
         self.sh(f"rm -r {DROP_IN} && systemctl daemon-reload && systemctl restart {UNIT}")
