@@ -353,12 +353,12 @@ Suspected Suspects::Of(absl::Span<const Item> items) const {
   Suspected result = {.writers = {}, .others = false};
   for (const Item& item : items) {
     const auto appeared = appeared_.find(item);
-    const auto found = appeared != appeared_.end() ? appeared : missing_.find(item);
-    if (found == missing_.end()) {
+    const auto missing = missing_.find(item);
+    if (appeared == appeared_.end() && missing == missing_.end()) {
       result.others = true;
       continue;
     }
-    const Window& window = *found->second;
+    const Window& window = *(appeared != appeared_.end() ? appeared : missing)->second;
     result.others |= window.others || !IsComplete(window);
     for (const Writer& writer : window.writers) result.others |= !Add(writer, result.writers);
   }

@@ -106,11 +106,13 @@ install(FILES ${CMAKE_SOURCE_DIR}/deploy/systemd/nft-unprivileged.conf COMPONENT
 # The documents, where they are in the sources and not compressed, so that their links work offline.
 set(pictures deploy/audit.svg deploy/chains.svg deploy/plan.svg deploy/repair.svg tests/bench/report/cost.svg
     tests/skew/skew-page.png)
+# A table of data that a document refers to.
+set(tables agent/audit/known_marks.csv)
 file(GLOB_RECURSE documents RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS
      ${CMAKE_SOURCE_DIR}/.github/*.md ${CMAKE_SOURCE_DIR}/agent/*.md ${CMAKE_SOURCE_DIR}/deploy/*.md
      ${CMAKE_SOURCE_DIR}/netlink/*.md ${CMAKE_SOURCE_DIR}/tests/*.md)
 list(FILTER documents EXCLUDE REGEX /node_modules/)
-foreach(document IN LISTS documents pictures ITEMS README.md CHANGELOG.md deploy/debian/copyright)
+foreach(document IN LISTS documents pictures tables ITEMS README.md CHANGELOG.md deploy/debian/copyright)
   get_filename_component(folder ${document} DIRECTORY)
   # The image is built without tests/.
   if(EXISTS ${CMAKE_SOURCE_DIR}/${document})
