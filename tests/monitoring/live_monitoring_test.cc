@@ -65,22 +65,26 @@ const std::map<std::string, std::string> kEmptyQueries = {
 
 // Every alert: whether its expression has series at the end of what happens here.
 const std::map<std::string, bool> kAlertHasSeries = {
-    {"KubeIPTablesAgentAbsent", false},           // there are three
-    {"KubeIPTablesAgentDown", true},              // node-b is killed
-    {"KubeIPTablesAgentMissingOnNode", true},     // node-d
-    {"KubeIPTablesAgentRestarting", false},       // none starts twice
-    {"KubeIPTablesAgentMemoryHigh", false},       // some 11 MiB
-    {"KubeIPTablesAgentNotReady", true},          // node-c: filter INPUT of ip6 is no base chain
-    {"KubeIPTablesAgentLoopbackExposed", true},   // node-c observes
-    {"KubeIPTablesAgentModeUnknown", false},      // all are told which
-    {"KubeIPTablesAgentHintMissing", false},      // node-c observes
-    {"KubeIPTablesAgentDegraded", true},          // BaseChainNotHooked
-    {"KubeIPTablesAgentOwnershipFight", true},    // over the jump in INPUT
-    {"KubeIPTablesAgentDamageRepeated", true},    // the same
-    {"KubeIPTablesAgentSyncErrors", false},       // see kEmptyQueries
-    {"KubeIPTablesAgentStale", false},            // all succeed
-    {"KubeIPTablesAgentChangesHeldBack", false},  // the fight is over
-    {"KubeIPTablesAgentEventsOverrun", false},    // nobody writes that fast
+    {"KubeIPTablesAgentAbsent", false},          // there are three
+    {"KubeIPTablesAgentDown", true},             // node-b is killed
+    {"KubeIPTablesAgentMissingOnNode", true},    // node-d
+    {"KubeIPTablesAgentRestarting", false},      // none starts twice
+    {"KubeIPTablesAgentMemoryHigh", false},      // some 11 MiB
+    {"KubeIPTablesAgentNotReady", true},         // node-c: filter INPUT of ip6 is no base chain
+    {"KubeIPTablesAgentLoopbackExposed", true},  // node-c observes
+    {"KubeIPTablesAgentModeUnknown", false},     // all are told which
+    {"KubeIPTablesAgentHintMissing", false},     // node-c observes
+    {"KubeIPTablesAgentDegraded", true},         // BaseChainNotHooked
+    {"KubeIPTablesAgentWriteRefused", false},    // nothing refuses
+    {"KubeIPTablesAgentUnexpectedRule", false},  // the others' rules drop and redirect nothing
+    {"KubeIPTablesAgentConntrackNearlyFull", false},  // some hundred entries
+    {"KubeIPTablesAgentConntrackDrops", false},       // the same
+    {"KubeIPTablesAgentOwnershipFight", true},        // over the jump in INPUT
+    {"KubeIPTablesAgentDamageRepeated", true},        // the same
+    {"KubeIPTablesAgentSyncErrors", false},           // see kEmptyQueries
+    {"KubeIPTablesAgentStale", false},                // all succeed
+    {"KubeIPTablesAgentChangesHeldBack", false},      // the fight is over
+    {"KubeIPTablesAgentEventsOverrun", false},        // nobody writes that fast
     {"KubeIPTablesAgentConfigNotReloaded", true},
     {"KubeIPTablesAgentFeatureGateDiffers", true},  // node-a: cleanup; the others: not
     {"KubeIPTablesAgentDeprecatedFlag", true},      // node-a: --iptables-drop-bit with the gate on

@@ -51,9 +51,10 @@ TEST(AgentCompletionTest, OffersOnlyWhatTheProgramAccepts) {
   for (const CompletionFlag& flag : AgentCompletion().flags) {
     for (const std::string& word : flag.values.words) {
       const std::string given = absl::StrCat("--", flag.name, "=", word);
-      // "dot" is of audit only, "npd" of check.
+      // "dot" is of audit only, "npd" of check, "svg" of marks.
       const std::string command = !flag.commands.empty() ? flag.commands.front()
                                   : word == "npd"        ? "check"
+                                  : word == "svg"        ? "marks"
                                                          : "audit";
       std::vector<std::string> arguments = {command, given};
       if (command == "explain") arguments.insert(arguments.begin() + 1, "nat/X");

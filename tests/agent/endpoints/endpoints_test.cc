@@ -418,11 +418,11 @@ TEST_F(EndpointsTest, StatuszTellsHowFullConnectionTrackingIsAndWhoFilledIt) {
   conntrack_ = ConntrackCounters{.entries = 240000, .limit = 262144};
   AgentState state = Fine();
   EXPECT_THAT(Make(state)->Inspect({"/statusz"}).body,
-              HasSubstr("\nConnection tracking: 240000 of 262144 entries\n\nIncidents"));
+              HasSubstr("\nConnection tracking: 240000 of 262144 entries\n\nUnexpected"));
   state.conntrack_report = "then: 192.0.2.1";
   EXPECT_THAT(
       Make(state)->Inspect({"/statusz"}).body,
-      HasSubstr("\nConnection tracking: 240000 of 262144 entries\n  then: 192.0.2.1\n\nInc"));
+      HasSubstr("\nConnection tracking: 240000 of 262144 entries\n  then: 192.0.2.1\n\nUnex"));
 }
 
 TEST_F(EndpointsTest, StatuszIsShortWhereNothingIsWrong) {
