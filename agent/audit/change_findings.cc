@@ -45,7 +45,7 @@ bool HasKubelet(const FamilyChains& chains) {
 // ---- kube-proxy leaves its chains ----
 
 // Its jumps from base chains, which it deletes one by one. Not INPUT's to filter/KUBE-SERVICES (up
-// to 1.19), which no release deletes.
+// to 1.19), which only 1.20 to 1.27 delete.
 constexpr std::pair<absl::string_view, absl::string_view> kProxyJumps[] = {
     {"KUBE-SERVICES", "kubernetes service portals"},
     {"KUBE-EXTERNAL-SERVICES", "kubernetes externally-visible service portals"},
@@ -223,6 +223,8 @@ void AuditIpvs(const NodeView& view, const std::vector<FamilyAudit>& families,
   for (const FamilyAudit& audit : families) {
     if (audit.proxy.mode != KubeProxyMode::kIpvs) continue;
     in_use = true;
+    // Before nftables mode that is what changes.
+    if (findings.options.change != NodeChange::kKubeProxyIpvsRemoval) continue;
     for (const std::string& evidence : audit.proxy.evidence) {
       findings.AddDetail(audit.Here(Say(kInIpvs)), evidence);
     }
@@ -307,6 +309,8 @@ void AuditRulesOfChange(const FamilyAudit& audit, const NodeView& view) {
 
 void AuditProbe(const NodeView& view, const std::vector<FamilyAudit>& families,
                 FindingCollector& findings) {
+  // kubelet runs in the node's own namespace.
+  if (!view.name.empty()) return;
   const auto in_mode = [&](absl::string_view mode) {
     return absl::c_any_of(families, [&](const FamilyAudit& audit) {
       return audit.chains.survey().mode == mode && HasKubelet(audit.chains);
@@ -324,10 +328,13 @@ void AuditProbe(const NodeView& view, const std::vector<FamilyAudit>& families,
   if (!view.facts.lock_holder.empty()) {
     findings.AddDetail(Say(kProbeLock), view.facts.lock_holder, "lock");
   }
-  if (!view.facts.no_nat.empty()) {
+  const std::vector<netlink::Family>& of_node = findings.options.families;
+  const bool needed = view.facts.no_nat != "ip6table_nat" || of_node.empty() ||
+                      absl::c_linear_search(of_node, netlink::Family::kIPv6);
+  if (!view.facts.no_nat.empty() && needed) {
     findings.AddDetail(Say(kProbeModule), view.facts.no_nat, "module");
   }
-  if (!view.name.empty() || findings.options.families.size() != netlink::kFamilies.size()) return;
+  if (of_node.size() != netlink::kFamilies.size()) return;
   // kubelet has a canary wherever it keeps chains; this agent has none with the gate on.
   for (const netlink::Family family : netlink::kFamilies) {
     const auto any = [&](bool own, const auto& has) {

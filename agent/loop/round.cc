@@ -267,8 +267,12 @@ void Damping::NoteCleanups(const Plan& plan, SteadyTime now, const KubeProxyLive
     cleanup.seen = now;
     cleanup.waiting = cleanup.waited < kCleanupWait;
     if (!cleanup.waiting) continue;
-    const SteadyTime until = now + (kCleanupWait - cleanup.waited);
-    next_ = std::min({next_, until, kube_proxy ? now + kCleanupPoll : until});
+    cleanup.next = now + (kCleanupWait - cleanup.waited);
+    if (kube_proxy) cleanup.next = std::min(cleanup.next, now + kCleanupPoll);
+  }
+  // Those of a family that this check did not read, too.
+  for (const auto& [family, cleanup] : cleanups_) {
+    if (cleanup.waiting && cleanup.next > now) next_ = std::min(next_, cleanup.next);
   }
 }
 

@@ -130,6 +130,7 @@ class Damping {
     SteadyTime seen;
     absl::Duration waited;
     bool waiting = false;
+    SteadyTime next;  // while waiting
     // Plan::with_services of the last check.
     bool services = false;
   };

@@ -178,6 +178,15 @@ TEST(BeforeChangeTest, WhoSetsTheBitIsStillMasqueraded) {
   EXPECT_NE(FindKind(Audit(view, other), AuditKind::kMarkBitSet), nullptr);
 }
 
+TEST(BeforeChangeTest, ADeviceThatSetsTheBitIsFoundBeforeNftablesMode) {
+  NodeView view = ViewOf(Next({}, {}));
+  view.device_marks = {{.place = "the WireGuard interface wg0",
+                        .text = "fwmark 0x4000",
+                        .marks = {.set = 0x4000, .cleared = ~uint32_t{0x4000}}}};
+  EXPECT_NE(FindKind(Audit(view, kNftables), AuditKind::kDeviceMark), nullptr);
+  EXPECT_EQ(FindKind(Audit(view, kToNft), AuditKind::kDeviceMark), nullptr);
+}
+
 TEST(BeforeChangeTest, WhatCannotBeReadIsAWarningBeforeEachChange) {
   NodeView view;
   view.problems = {"iptables-legacy tables: it hangs"};
@@ -294,6 +303,10 @@ TEST(BeforeChangeTest, IpvsModeIsAnErrorBeforeItsRemoval) {
   EXPECT_THAT(FindKind(report, AuditKind::kIpvsScheduler)->details,
               ElementsAre("lc: 1 virtual service"));
   EXPECT_THAT(Bad(Audit(view, {.mode = Mode::kCleanup})), IsEmpty());
+  // The way out of IPVS mode is none of its own obstacles.
+  AuditOptions to_nftables = ipv4;
+  to_nftables.change = NodeChange::kKubeProxyNftables;
+  EXPECT_EQ(FindKind(Audit(view, to_nftables), AuditKind::kIpvsInUse), nullptr);
 }
 
 TEST(BeforeChangeTest, ALeftOverIpvsDeviceTakesPackets) {
@@ -374,6 +387,10 @@ TEST(BeforeChangeTest, ARuleThatIptablesCannotListIsFoundBeforeKubeletStarts) {
     EXPECT_THAT(Bad(Audit(ViewOf(survey), Before(change))),
                 ElementsAre("error IptablesProbeFails nat/POSTROUTING"));
   }
+  // kubelet does not run in a container's namespace.
+  NodeView container = ViewOf(survey);
+  container.name = "netns of a container";
+  EXPECT_EQ(FindKind(Audit(container, kNftables), AuditKind::kIptablesProbeFails), nullptr);
   // kubelet asks iptables-legacy there.
   NodeView legacy = ViewOf(survey);
   legacy.surveys[0].tables.erase({"ip", "mangle"});
@@ -388,6 +405,9 @@ TEST(BeforeChangeTest, AHeldLockAndAMissingTableAreFound) {
                 .no_nat = "ip6table_nat"};
   EXPECT_THAT(Bad(Audit(view, kToNft)),
               ElementsAre("warning IptablesProbeFails", "warning IptablesProbeFails"));
+  AuditOptions ipv4 = kToNft;
+  ipv4.families = {kFamily};
+  EXPECT_THAT(Bad(Audit(view, ipv4)), ElementsAre("warning IptablesProbeFails")) << "the lock";
 }
 
 // ---- what is gathered ----

@@ -201,6 +201,7 @@ TEST(CleanupTest, TheJumpToKubePostroutingIsPutBackAsSoonAsTheCleanupIsOver) {
   Plan other = Wants({});
   other.families = {Family::kIPv6};
   EXPECT_THAT(Allow(damping, other, kStart + absl::Hours(1) + absl::Seconds(1)), IsEmpty());
+  EXPECT_EQ(damping.next(), kStart + absl::Hours(1) + kCleanupWait);
   EXPECT_EQ(Allow(damping, plan, kStart + absl::Hours(1) + kCleanupWait), plan.diff.changes);
 }
 
