@@ -308,17 +308,24 @@ absl::StatusOr<AllowList> ParseAllowList(absl::string_view text);
 
 // ---- the audit ----
 
+// kube-proxy's nftables mode masquerades by it (nftables.masqueradeBit, by default 14).
+inline constexpr uint32_t kNftablesMasquerade = uint32_t{1} << 14;
+
 struct AuditOptions {
   MarkBits bits = {};
-  uint32_t OurMarks() const {
-    return (uint32_t{1} << bits.masquerade) | (uint32_t{1} << bits.drop);
-  }
   // In force on the node now. In cleanup mode the gate is on already.
   Mode mode = Mode::kLegacy;
   AllowList allow = {};
   NodeChange change = NodeChange::kOwnershipCleanup;
   // Those of the node. Without both, a family without kubelet's chains is no finding.
   std::vector<netlink::Family> families = {};
+
+  // Of kubelet, and of kube-proxy after `change`.
+  uint32_t MasqueradeMarks() const {
+    const bool nftables = change == NodeChange::kKubeProxyNftables;
+    return (uint32_t{1} << bits.masquerade) | (nftables ? kNftablesMasquerade : 0);
+  }
+  uint32_t OurMarks() const { return MasqueradeMarks() | (uint32_t{1} << bits.drop); }
 };
 
 // How many rules a finding or a purpose shows.

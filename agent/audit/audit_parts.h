@@ -22,8 +22,6 @@ namespace kipt::agent {
 
 inline constexpr absl::string_view kMarkMasqPlace = "nat/KUBE-MARK-MASQ";
 inline constexpr absl::string_view kMarkDropPlace = "nat/KUBE-MARK-DROP";
-// kube-proxy's nftables mode masquerades by it (nftables.masqueradeBit, by default 14).
-inline constexpr uint32_t kNftablesMasquerade = uint32_t{1} << 14;
 
 // Gathers findings. Those with the same kind, iptables mode, family, chain, owner and `variant` are
 // one, with a count and the words of the first. The allow list is applied before, to each rule.

@@ -257,12 +257,8 @@ void AuditRules(FamilyAudit& audit) {
 void AuditMarks(const netlink::Survey& survey, const std::vector<FamilyAudit>& families,
                 FindingCollector& findings) {
   const AuditOptions& options = findings.options;
-  uint32_t masquerade = uint32_t{1} << options.bits.masquerade;
-  uint32_t ours = options.OurMarks();
-  if (options.change == NodeChange::kKubeProxyNftables) {
-    masquerade |= kNftablesMasquerade;
-    ours |= kNftablesMasquerade;
-  }
+  const uint32_t masquerade = options.MasqueradeMarks();
+  const uint32_t ours = options.OurMarks();
   for (const auto& [table, chains] : survey.tables) {
     const KubeProxyFacts& proxy = families[table.family == families[1].chains.name() ? 1 : 0].after;
     for (const auto& [name, chain] : chains) {

@@ -182,7 +182,7 @@ absl::Status ApplyExpectedRules(const Flags& given, Config& config) {
   if (config.expected_rules_file.empty()) return absl::OkStatus();
   const absl::StatusOr<std::string> text = ReadFile(config.expected_rules_file, kMostBytes);
   if (!text.ok()) return BadValue(text.status().message());
-  const absl::Status status = Store(ParseExpectedRules(*text), config.expected_rules);
+  absl::Status status = Store(ParseExpectedRules(*text), config.expected_rules);
   if (status.ok()) return status;
   return BadValue(absl::StrCat(config.expected_rules_file, ": ", status.message()));
 }
