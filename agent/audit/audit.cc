@@ -299,7 +299,7 @@ AuditFinding& FindingCollector::At(AuditFinding finding, const std::string& allo
 }
 
 bool FindingCollector::Wants(AuditKind kind) const {
-  const bool of_users = kind <= AuditKind::kIpRuleFwmark;
+  const bool of_users = kind <= AuditKind::kDeviceMark;
   return options.change == NodeChange::kOwnershipCleanup ||
          kind > AuditKind::kKubeProxyUsesMarkMasq ||
          (of_users && options.change == NodeChange::kKubeProxyNftables);
