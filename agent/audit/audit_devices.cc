@@ -41,6 +41,13 @@ AuditFinding DeviceFinding(const DeviceMark& device, uint32_t bits, absl::string
           .mark_bits = bits};
 }
 
+// Filters of one place are one finding only where they do the same: severity and bits are the
+// first's.
+void AddDevice(AuditFinding finding, const DeviceMark& device, FindingCollector& findings) {
+  const std::string variant = finding.message;
+  findings.AddDetail(std::move(finding), device.text, variant);
+}
+
 constexpr absl::string_view kRemedy =
     "Give it a mark without these bits (wg set INTERFACE fwmark MARK; FwMark and Table in "
     "wg-quick's configuration), or choose other bits: --iptables-masquerade-bit (kube-proxy's must "
@@ -71,7 +78,7 @@ bool TellEffects(const DeviceMark& device, uint32_t bits, const std::vector<Fami
                 "for itself: a tunnel that marks its packets so carries nothing."
               : "Packets with this mark leave with the address of the node's interface.";
     finding.remedy = std::string(kRemedy);
-    findings.AddDetail(std::move(finding), device.text, device.place);
+    AddDevice(std::move(finding), device, findings);
   }
   return acted;
 }
@@ -86,8 +93,7 @@ void AuditDeviceMarks(const NodeView& view, const std::vector<FamilyAudit>& fami
     const uint32_t tested = device.marks.tested & ours;
     if ((set | tested) == 0) continue;
     if (device.marks.set == netlink::kAllMarks) {
-      findings.AddDetail(DeviceFinding(device, ours, "may set any mark bit"), device.text,
-                         device.place);
+      AddDevice(DeviceFinding(device, ours, "may set any mark bit"), device, findings);
       continue;
     }
     if (set != 0 && !TellEffects(device, set, families, findings)) {
@@ -97,7 +103,7 @@ void AuditDeviceMarks(const NodeView& view, const std::vector<FamilyAudit>& fami
       finding.severity = soon ? AuditSeverity::kWarning : AuditSeverity::kInfo;
       finding.consequence = soon ? "kubelet's chains act on it once they are in place." : "";
       finding.remedy = std::string(kRemedy);
-      findings.AddDetail(std::move(finding), device.text, device.place);
+      AddDevice(std::move(finding), device, findings);
     }
     if (tested == 0) continue;
     const bool wants = (device.carried & ours) != 0;
@@ -107,7 +113,7 @@ void AuditDeviceMarks(const NodeView& view, const std::vector<FamilyAudit>& fami
                                    HexText(wants ? device.carried & ours : tested),
                                    ", which kubelet's chains set"));
     finding.severity = wants ? AuditSeverity::kWarning : AuditSeverity::kInfo;
-    findings.AddDetail(std::move(finding), device.text, absl::StrCat("tests ", device.place));
+    AddDevice(std::move(finding), device, findings);
   }
 }
 

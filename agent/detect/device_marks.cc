@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -259,7 +260,8 @@ absl::Status ReadPlaces(netlink::Socket& route, std::vector<FilterPlace>& places
   // These have no classes with filters of their own.
   constexpr absl::string_view kClassless[] = {"bfifo", "cake",   "clsact", "fq",         "fq_codel",
                                               "mq",    "mqprio", "pfifo",  "pfifo_fast", "tbf"};
-  std::vector<int> classful;
+  // Each once: an answer has the classes of all queueing disciplines of the interface.
+  std::set<int> classful;
   absl::Status status = Dump<tcmsg>(route, RTM_GETQDISC, {}, [&](const Message<tcmsg>& message) {
     const auto& [header, attributes] = message;
     const int index = header.tcm_ifindex;
@@ -272,7 +274,7 @@ absl::Status ReadPlaces(netlink::Socket& route, std::vector<FilterPlace>& places
       places.push_back({index, handle, "ingress", false});
     } else if (kind != "noqueue" && (handle != 0 || header.tcm_parent == TC_H_ROOT)) {
       places.push_back({index, handle, HandleText(handle)});
-      if (!absl::c_linear_search(kClassless, kind)) classful.push_back(index);
+      if (!absl::c_linear_search(kClassless, kind)) classful.insert(index);
     }
   });
   for (const int index : classful) {

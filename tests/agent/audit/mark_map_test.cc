@@ -149,7 +149,8 @@ TEST(MarkMapTest, WhatMaySetAnyBitIsNotTakenForOneThatSetsAll) {
   const MarkMap map = MapOf(view);
   ASSERT_THAT(map.users, SizeIs(2));
   EXPECT_TRUE(map.users[0].may_set_any);
-  EXPECT_FALSE(map.users[0].overwrites && map.users[0].marks.set != 0);
+  EXPECT_FALSE(map.users[0].overwrites);
+  EXPECT_TRUE(map.users[1].overwrites);
   EXPECT_THAT(LineWith(MarkMapText(map), "tc filter of eth0"), HasSubstr(" ???? ????"));
 }
 
@@ -239,6 +240,30 @@ TEST(MarkMapTest, WhatKubeletsChainsDoToAMarkDecides) {
     }
     EXPECT_EQ(lines, row.lines);
   }
+}
+
+TEST(MarkMapTest, FiltersOfOnePlaceAreJudgedEachForItself) {
+  const auto verdicts = [](const std::vector<DeviceMark>& devices) {
+    NodeView view = Kubelet();
+    view.device_marks = devices;
+    return MapOf(view).verdicts;
+  };
+  const auto tests =
+      verdicts({{.place = "tc", .text = "absence", .marks = {.tested = 0xc000}},
+                {.place = "tc", .text = "bit", .marks = {.tested = 0x8000}, .carried = 0x8000}});
+  EXPECT_EQ(tests[1].severity, AuditSeverity::kWarning);
+  const auto sets =
+      verdicts({{.place = "tc", .text = "drop", .marks = {.set = 0x8000}, .egress = true},
+                {.place = "tc", .text = "masquerade", .marks = {.set = 0x4000}, .egress = true}});
+  EXPECT_THAT(sets[0].findings, SizeIs(1));
+  EXPECT_THAT(sets[1].findings, SizeIs(1));
+}
+
+TEST(MarkMapTest, DevicesMeetTheMarksAlsoBeforeNftablesMode) {
+  NodeView view = Kubelet();
+  view.device_marks = {Wireguard(0xca6c)};
+  const AuditReport report = Audit(view, {.allow = {}, .change = NodeChange::kKubeProxyNftables});
+  EXPECT_NE(FindKind(report, AuditKind::kDeviceMark), nullptr);
 }
 
 TEST(MarkMapTest, ARuleThatNoPacketReachesOrThatTestsMoreDropsNothing) {

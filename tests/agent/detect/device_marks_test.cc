@@ -363,6 +363,18 @@ TEST(DeviceMarksTest, FiltersAreReadWhereverTheyMayBe) {
                                   "a tc filter of if9 0: (out)", "a tc filter of eth0 1:10 (out)"));
 }
 
+// A hierarchy has a queueing discipline at each of its leaves.
+TEST(DeviceMarksTest, TheClassesOfAnInterfaceAreReadOnce) {
+  tcmsg inner = {};
+  inner.tcm_handle = 0x10010;
+  const DeviceMarks read =
+      Read({Dumped({kEth0}),
+            Dumped({Qdisc(2, 0x10000, TC_H_ROOT, "htb"), Qdisc(2, 0x20000, 0x10010, "sfq")}),
+            Dumped({TcMessage(RTM_NEWTCLASS, inner, {})}), Dumped({}), Dumped({}),
+            Dumped({Filter("fw", 1, {})})});
+  EXPECT_THAT(read.found, SizeIs(1));
+}
+
 // ---- what it means for retirement ----
 
 TEST(DeviceMarksTest, WhatSelectsPacketsWithABitShowsThatSomethingSetsIt) {
