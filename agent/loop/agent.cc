@@ -395,7 +395,8 @@ void Agent::NoteState(const Round& round) {
     // A family that waits was not tried again.
     absl::c_copy_if(state_.findings, std::back_inserter(findings), [&](const Finding& earlier) {
       return earlier.condition == Condition::kWriteRefused &&
-             waiting_families_.count(earlier.chain.family) != 0;
+             waiting_families_.count(earlier.chain.family) != 0 &&
+             !absl::c_linear_search(findings, earlier);
     });
     state_.findings = std::move(findings);
   }
