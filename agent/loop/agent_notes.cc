@@ -47,6 +47,7 @@ void Agent::NoteSuspects(const SyncReport& report) {
 }
 
 void Agent::NoteForeignRules(Round& round) {
+  state_.foreign_rules.reset();
   if (!foreign_rules_) return;
   state_.foreign_rules = foreign_rules_->present();
   if (!foreign_rules_->counts().empty()) {
