@@ -170,7 +170,8 @@ std::string StatuszText(const AgentState& state, absl::string_view version, absl
   AppendFights(state, out);
   AppendStale(state, out);
   AppendConntrack(state, conntrack, out);
-  absl::StrAppend(&out, "\nUnexpected rules of other programs: ", state.foreign_rules, "\n");
+  absl::StrAppend(&out, "\nUnexpected rules of other programs: ",
+                  state.foreign_rules ? absl::StrCat(*state.foreign_rules) : "not reported", "\n");
   for (const std::string& news : state.recent_foreign_rules) AppendLine(out, "  ", news);
   absl::StrAppend(&out, "\nIncidents: ", state.incidents, "\n");
   for (const std::string& incident : state.recent_incidents) AppendLine(out, "  ", incident);

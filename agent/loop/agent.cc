@@ -2,7 +2,6 @@
 #include "agent/loop/agent.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 #include <variant>
 
@@ -14,7 +13,6 @@
 #include "agent/loop/round.h"
 #include "agent/policy/diff.h"
 #include "agent/policy/rule_forms.h"
-#include "netlink/kernel_error.h"
 
 namespace kipt::agent {
 namespace {
@@ -28,24 +26,10 @@ constexpr double kLegacyCpuShare = 0.05;
 constexpr absl::Duration kSecondLook = absl::Milliseconds(20);
 // After a monitor has failed.
 constexpr absl::Duration kWatchAgain = absl::Seconds(1);
-constexpr size_t kRecent = 10;
-
-void NoteRecent(absl::string_view text, std::vector<std::string>& lines) {
-  lines.insert(lines.begin(), absl::StrCat(absl::FormatTime(absl::Now()), " ", text));
-  if (lines.size() > kRecent) lines.pop_back();
-}
 
 std::optional<ForeignRules> MakeForeignRules(const AgentOptions& options) {
   if (!options.foreign_rules) return std::nullopt;
   return ForeignRules(*options.foreign_rules);
-}
-
-// What Suspects knows the new rules by.
-std::vector<Item> ForeignItems(const std::optional<ForeignRules>& rules) {
-  std::vector<Item> items;
-  if (!rules) return items;
-  for (const ForeignRule& rule : rules->news()) items.push_back({rule.base_chain, rule.text});
-  return items;
 }
 
 // Another process interfered, so another attempt with the same backend may succeed.
@@ -263,7 +247,7 @@ SyncReport Agent::Repair(Trigger trigger) {
 }
 
 std::vector<Change> Agent::Restrain(const Plan& plan) {
-  suspects_.NoteCheck(plan, ForeignItems(foreign_rules_));
+  suspects_.NoteCheck(plan, ForeignItems());
   if (options_.observe) return {};
   const SteadyTime now = SteadyNow();
   std::vector<Change> allowed = damping_.Allow(plan, now, [this](const Item& jump) {
@@ -293,60 +277,6 @@ bool Agent::IsRefused(const FamilyRecord& record, const Change& change) const {
                              change);
 }
 
-void Agent::NoteSuspects(const SyncReport& report) {
-  const bool damaged = !options_.observe && !report.plan.diff.changes.empty();
-  if (!damaged && ForeignItems(foreign_rules_).empty()) return;
-  // The kernel reports a commit a moment after its effect can be read, and before it takes ours.
-  lookout_.Drain();
-  // Some may be later than the check, and once drained they do not trigger one.
-  if (lookout_.seen().changes > 0) pace_.NoteChange();
-  const Sighting late = lookout_.TakeCommits();
-  suspects_.NoteCommits(late.commits, late.others);
-  damping_.NoteSuspects(suspects_);
-}
-
-void Agent::NoteForeignRules(Round& round) {
-  if (!foreign_rules_) return;
-  state_.foreign_rules = foreign_rules_->present();
-  if (!foreign_rules_->counts().empty()) {
-    round.foreign_rules = NewForeignRules{.rules = foreign_rules_->news(),
-                                          .counts = foreign_rules_->counts(),
-                                          .by = suspects_.Of(ForeignItems(foreign_rules_))};
-    NewForeignRules shown = *round.foreign_rules;
-    shown.by = WithoutCommandLines(std::move(shown.by));
-    NoteRecent(ToString(shown), state_.recent_foreign_rules);
-  }
-  foreign_rules_->Take();
-  suspects_.ForgetAppeared();
-}
-
-void Agent::NoteDamage(Round& round, SteadyTime noticed, SteadyTime ended) {
-  const SyncReport& report = round.report;
-  std::vector<Change> damage;
-  std::vector<Item> items;
-  for (const Change& change : WithoutNative(report.applied)) {
-    const FamilyRecord& record = RecordOf(netlink::ChainOf(change.operation).family);
-    if (!record.settled || IsRefused(record, change)) continue;
-    if (IsRefill(change, report.plan)) {
-      ++round.refills;
-    } else {
-      damage.push_back(change);
-      items.push_back(ItemOf(change.operation));
-    }
-  }
-  std::vector<ForeignJump> before = std::exchange(foreign_jumps_, report.plan.foreign_jumps);
-  if (damage.empty()) return;
-  // The current state of a family that failed may be unknown.
-  std::erase_if(before, [&](const ForeignJump& jump) {
-    return !report.ResultOf(jump.base_chain.family).status.ok();
-  });
-  round.incident = Incident{.damage = DamageOf(damage),
-                            .by = suspects_.Of(items),
-                            .latency = ended - noticed,
-                            .applying = report.applying};
-  absl::c_set_difference(before, foreign_jumps_, std::back_inserter(round.incident->lost_jumps));
-}
-
 void Agent::NoteFamilies(Round& round, SteadyTime ended) {
   state_.fights = damping_.fights(ended);
   for (FamilyState& state : state_.families) {
@@ -372,49 +302,6 @@ void Agent::NoteFamilies(Round& round, SteadyTime ended) {
       round.changed_families.push_back(state);
     }
   }
-}
-
-void Agent::NoteState(const Round& round) {
-  const absl::Time now = absl::Now();
-  const SyncReport& report = round.report;
-  state_.heartbeat = now;
-  state_.last_look = now;
-  state_.looks += static_cast<uint64_t>(report.looks);
-  if (report.FirstError().ok()) state_.last_success = now;
-  Retirement retired;
-  if (const std::optional<RetireReport>& done = round.retirement) {
-    if (done->applied) retired.changes = done->plan.changes;
-    if (done->status.ok()) state_.claimed = done->plan.kept;
-    if (done->status.ok() && done->surveyed) {
-      state_.foreign_references = done->dependents.reference_counts;
-    }
-  }
-  retired.kept = state_.claimed;
-  if (report.status.ok() || netlink::IsWriteRefused(report.status)) {
-    std::vector<Finding> findings = report.plan.diff.findings;
-    // A family that waits was not tried again.
-    absl::c_copy_if(state_.findings, std::back_inserter(findings), [&](const Finding& earlier) {
-      return earlier.condition == Condition::kWriteRefused &&
-             waiting_families_.count(earlier.chain.family) != 0;
-    });
-    state_.findings = std::move(findings);
-  }
-  if (report.status.ok()) {
-    const Plan& plan = report.plan;
-    state_.in_place = WithoutNative(plan.diff.in_place);
-    state_.stale = WithClaims(WithoutNative(plan.diff.stale), retired);
-    state_.martian_protection = MartianProtectionStands(plan.martians, report.applied);
-    state_.martians_dropped += CountedSince(martians_counted_, plan.martians.dropped);
-    // One file for each interface, so not after every change.
-    if (options_.route_localnet && round.trigger != Trigger::kChange) {
-      state_.route_localnet = options_.route_localnet();
-    }
-  }
-  if (!round.incident) return;
-  ++state_.incidents;
-  Incident shown = *round.incident;
-  shown.by = WithoutCommandLines(std::move(shown.by));
-  NoteRecent(ToString(shown), state_.recent_incidents);
 }
 
 }  // namespace kipt::agent

@@ -109,6 +109,8 @@ class Agent {
   // Reads, compares, and repairs what Restrain lets through.
   SyncReport Repair(Trigger trigger);
   std::vector<Change> Restrain(const Plan& plan);
+  // What Suspects knows the new rules of other programs by.
+  std::vector<Item> ForeignItems() const;
   // Reads which commits of others came before the last check.
   void NoteSuspects(const SyncReport& report);
   void NoteForeignRules(Round& round);

@@ -235,9 +235,9 @@ struct AgentState {
   // The last ten, newest first, one line each, with the time, without the writers' arguments.
   std::vector<std::string> recent_incidents;
   // Rules of other programs that drop, reject or redirect packets or set the whole mark, in the
-  // base chains that are read, without the expected ones; and the last ten new ones, as the
-  // incidents.
-  uint64_t foreign_rules = 0;
+  // base chains that are read, without the expected ones; nothing: these are not reported. And the
+  // last ten new ones, as the incidents.
+  std::optional<uint64_t> foreign_rules;
   std::vector<std::string> recent_foreign_rules;
   // Why the running configuration is not the one on disk, and why an address is not served. The
   // program fills these in.

@@ -10,8 +10,9 @@ namespace {
 using netlink::ChainId;
 using netlink::ObservedRule;
 
-// A bound against a writer that makes up rules; some hours' worth of honest ones.
-constexpr size_t kMostRemembered = 1024;
+// A bound against a writer that makes up rules; some hours' worth of honest ones, and more than can
+// be present.
+constexpr size_t kMostRemembered = 2048;
 
 }  // namespace
 
@@ -39,6 +40,7 @@ std::optional<ForeignRuleKind> ForeignKindOf(const ChainId& chain, const Observe
 void ForeignRules::Note(const netlink::Snapshot& observed,
                         absl::Span<const netlink::Family> families,
                         absl::FunctionRef<bool(netlink::Family)> same_handles) {
+  if (remembered_.size() >= kMostRemembered) ForgetAbsent();
   for (const netlink::Family family : families) {
     const bool first = checked_.insert(family).second;
     const bool same = same_handles(family);
@@ -79,7 +81,6 @@ ForeignRules::Chain ForeignRules::Next(const ChainId& id, const std::vector<Obse
         next.expected.insert(rule.handle);
         continue;
       }
-      if (remembered_.size() >= kMostRemembered) remembered_.erase(remembered_.begin());
       // One of those that were only counted has found room.
       const bool counted = before.others.count(*kind) != 0;
       if (remembered_.insert(found).second && !first && !counted) {
@@ -95,6 +96,15 @@ ForeignRules::Chain ForeignRules::Next(const ChainId& id, const std::vector<Obse
     if (!first && count > known) counts_[{id, kind}] += count - known;
   }
   return next;
+}
+
+// Not those that are present, which would be new at the next check of iptables-legacy.
+void ForeignRules::ForgetAbsent() {
+  std::set<ForeignRule> present;
+  for (const auto& [id, chain] : chains_) {
+    for (const auto& [handle, rule] : chain.known) present.insert(rule);
+  }
+  remembered_ = std::move(present);
 }
 
 void ForeignRules::Take() {

@@ -56,6 +56,7 @@ class ForeignRules {
 
   Chain Next(const netlink::ChainId& id, const std::vector<netlink::ObservedRule>& rules,
              Chain before, bool same_handles, bool first);
+  void ForgetAbsent();
 
   std::vector<ExpectedRule> expected_;
   std::set<netlink::Family> checked_;

@@ -71,10 +71,14 @@ std::vector<std::string> NewestFirst(const Records& records) {
   return texts;
 }
 
-// Empty, or of zeros, as after a crash, or ours.
+// Empty, or of zeros, as after a crash, or ours: a log or a configuration that only names the
+// program is not.
 bool MayBeReplaced(absl::string_view content) {
-  return absl::c_all_of(content, [](char byte) { return byte == '\0'; }) ||
-         absl::StrContains(content, kHead);
+  bool is_ours = absl::c_all_of(content, [](char byte) { return byte == '\0'; });
+  for (size_t at = 0; at < content.size(); at += RecordFile::kRecordBytes) {
+    is_ours |= absl::StartsWith(content.substr(at), kHead);
+  }
+  return is_ours;
 }
 
 }  // namespace

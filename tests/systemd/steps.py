@@ -379,7 +379,7 @@ class Steps:
         self.sh(f"systemctl enable {SOCKET}; systemctl stop {UNIT} && systemctl start {SOCKET} {UNIT}")
         before = self.untouched()
         said = self.sh("dpkg --remove kube-iptables-agent 2>&1")
-        if "chains and rules that it keeps stay as they are" not in said:
+        if "chains and rules stay unchanged" not in said:
             raise Failure(f"no word about the rules: {said}")
         self.same("the removal changed rules", before, self.untouched())
         rest = self.sh("pgrep --list-name kube-iptables; ss --no-header --listening --tcp")

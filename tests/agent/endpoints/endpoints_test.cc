@@ -435,7 +435,7 @@ TEST_F(EndpointsTest, StatuszIsShortWhereNothingIsWrong) {
       "rule, none is needed, 0 dropped since the start\nConfiguration: as on disk\n\nFamilies:\n  "
       "ip: in place since 2026-01-31T23:59:58Z\n  ip6: in place since "
       "2026-01-31T23:59:58Z\n\nFindings: 0\n\nFights: 0\n\nStale, and kept: 0\n\nUnexpected rules "
-      "of other programs: 0\n\nIncidents: 0\n");
+      "of other programs: not reported\n\nIncidents: 0\n");
 }
 
 TEST_F(EndpointsTest, TheLoopNeedNotWaitWhileStatuszIsFormatted) {

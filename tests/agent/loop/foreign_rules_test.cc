@@ -184,6 +184,17 @@ TEST_F(ForeignRulesTest, AChangeAtEveryCheckTakesNoMoreAndNoMoreMemory) {
   EXPECT_EQ(rules_.present(), 1U);
 }
 
+// On iptables-legacy no handle stays the same.
+TEST_F(ForeignRulesTest, WhatIsForgottenMakesNoRuleNewThatStays) {
+  Check({Dropping(0)}, /*same_handles=*/false);
+  uint64_t count = 0;
+  for (uint64_t i = 1; i <= 5'000; ++i) {
+    Check({Dropping(0), Dropping(i)}, /*same_handles=*/false);
+    count += Count();
+  }
+  EXPECT_EQ(count, 5'000U);
+}
+
 TEST_F(ForeignRulesTest, FamiliesBeginOneByOne) {
   Check({});
   netlink::Snapshot snapshot;

@@ -106,8 +106,9 @@ TEST_F(RecordFileTest, AnEmptyFileAndOneOfZerosAreUsed) {
 }
 
 TEST_F(RecordFileTest, WhatHoldsSomethingElseIsLeftAlone) {
-  for (const std::string& other : {std::string("root:x:0:0\n"), std::string(kFileBytes + 1, 'x'),
-                                   std::string(3 * kFileBytes, '\0')}) {
+  for (const std::string& other :
+       {std::string("root:x:0:0\n"), std::string("# read `kube-iptables-agent plan` first\n"),
+        std::string(kFileBytes + 1, 'x'), std::string(3 * kFileBytes, '\0')}) {
     Write(other);
     EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(path_)));
     EXPECT_EQ(Content(), other);

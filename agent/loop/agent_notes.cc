@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a round found, and what of it is kept and shown.
+#include <iterator>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "agent/loop/agent.h"
+#include "agent/loop/plan.h"
+#include "agent/loop/round.h"
+#include "agent/policy/diff.h"
+#include "netlink/kernel_error.h"
+
+namespace kipt::agent {
+namespace {
+
+constexpr size_t kRecent = 10;
+
+void NoteRecent(absl::string_view text, std::vector<std::string>& lines) {
+  lines.insert(lines.begin(), absl::StrCat(absl::FormatTime(absl::Now()), " ", text));
+  if (lines.size() > kRecent) lines.pop_back();
+}
+
+}  // namespace
+
+std::vector<Item> Agent::ForeignItems() const {
+  std::vector<Item> items;
+  if (!foreign_rules_) return items;
+  for (const ForeignRule& rule : foreign_rules_->news()) {
+    items.push_back({rule.base_chain, rule.text});
+  }
+  return items;
+}
+
+void Agent::NoteSuspects(const SyncReport& report) {
+  const bool damaged = !options_.observe && !report.plan.diff.changes.empty();
+  if (!damaged && ForeignItems().empty()) return;
+  // The kernel reports a commit a moment after its effect can be read, and before it takes ours.
+  lookout_.Drain();
+  // Some may be later than the check, and once drained they do not trigger one.
+  if (lookout_.seen().changes > 0) pace_.NoteChange();
+  const Sighting late = lookout_.TakeCommits();
+  suspects_.NoteCommits(late.commits, late.others);
+  damping_.NoteSuspects(suspects_);
+}
+
+void Agent::NoteForeignRules(Round& round) {
+  state_.foreign_rules.reset();
+  if (!foreign_rules_) return;
+  state_.foreign_rules = foreign_rules_->present();
+  if (!foreign_rules_->counts().empty()) {
+    round.foreign_rules = NewForeignRules{.rules = foreign_rules_->news(),
+                                          .counts = foreign_rules_->counts(),
+                                          .by = suspects_.Of(ForeignItems())};
+    NewForeignRules shown = *round.foreign_rules;
+    shown.by = WithoutCommandLines(std::move(shown.by));
+    NoteRecent(ToString(shown), state_.recent_foreign_rules);
+  }
+  foreign_rules_->Take();
+  suspects_.ForgetAppeared();
+}
+
+void Agent::NoteDamage(Round& round, SteadyTime noticed, SteadyTime ended) {
+  const SyncReport& report = round.report;
+  std::vector<Change> damage;
+  std::vector<Item> items;
+  for (const Change& change : WithoutNative(report.applied)) {
+    const FamilyRecord& record = RecordOf(netlink::ChainOf(change.operation).family);
+    if (!record.settled || IsRefused(record, change)) continue;
+    if (IsRefill(change, report.plan)) {
+      ++round.refills;
+    } else {
+      damage.push_back(change);
+      items.push_back(ItemOf(change.operation));
+    }
+  }
+  std::vector<ForeignJump> before = std::exchange(foreign_jumps_, report.plan.foreign_jumps);
+  if (damage.empty()) return;
+  // The current state of a family that failed may be unknown.
+  std::erase_if(before, [&](const ForeignJump& jump) {
+    return !report.ResultOf(jump.base_chain.family).status.ok();
+  });
+  round.incident = Incident{.damage = DamageOf(damage),
+                            .by = suspects_.Of(items),
+                            .latency = ended - noticed,
+                            .applying = report.applying};
+  absl::c_set_difference(before, foreign_jumps_, std::back_inserter(round.incident->lost_jumps));
+}
+
+void Agent::NoteState(const Round& round) {
+  const absl::Time now = absl::Now();
+  const SyncReport& report = round.report;
+  state_.heartbeat = now;
+  state_.last_look = now;
+  state_.looks += static_cast<uint64_t>(report.looks);
+  if (report.FirstError().ok()) state_.last_success = now;
+  Retirement retired;
+  if (const std::optional<RetireReport>& done = round.retirement) {
+    if (done->applied) retired.changes = done->plan.changes;
+    if (done->status.ok()) state_.claimed = done->plan.kept;
+    if (done->status.ok() && done->surveyed) {
+      state_.foreign_references = done->dependents.reference_counts;
+    }
+  }
+  retired.kept = state_.claimed;
+  if (report.status.ok() || netlink::IsWriteRefused(report.status)) {
+    std::vector<Finding> findings = report.plan.diff.findings;
+    // A family that waits was not tried again.
+    absl::c_copy_if(state_.findings, std::back_inserter(findings), [&](const Finding& earlier) {
+      return earlier.condition == Condition::kWriteRefused &&
+             waiting_families_.count(earlier.chain.family) != 0 &&
+             !absl::c_linear_search(findings, earlier);
+    });
+    state_.findings = std::move(findings);
+  }
+  if (report.status.ok()) {
+    const Plan& plan = report.plan;
+    state_.in_place = WithoutNative(plan.diff.in_place);
+    state_.stale = WithClaims(WithoutNative(plan.diff.stale), retired);
+    state_.martian_protection = MartianProtectionStands(plan.martians, report.applied);
+    state_.martians_dropped += CountedSince(martians_counted_, plan.martians.dropped);
+    // One file for each interface, so not after every change.
+    if (options_.route_localnet && round.trigger != Trigger::kChange) {
+      state_.route_localnet = options_.route_localnet();
+    }
+  }
+  if (!round.incident) return;
+  ++state_.incidents;
+  Incident shown = *round.incident;
+  shown.by = WithoutCommandLines(std::move(shown.by));
+  NoteRecent(ToString(shown), state_.recent_incidents);
+}
+
+}  // namespace kipt::agent
