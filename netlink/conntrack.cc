@@ -63,7 +63,7 @@ absl::StatusOr<std::unique_ptr<ConntrackDump>> ConntrackDump::Start() {
 
 absl::StatusOr<bool> ConntrackDump::Take(absl::FunctionRef<void(const Connection&)> handle) {
   int error = 0;
-  const absl::StatusOr<bool> ended = socket_->Continue([&](const Reply& reply) {
+  absl::StatusOr<bool> ended = socket_->Continue([&](const Reply& reply) {
     if (reply.message == nullptr) {
       error = reply.error_number;
     } else if (const auto connection = ParseConnection(reply.message)) {

@@ -125,12 +125,7 @@ class Facts {
       case AuditKind::kNotSeen:
         Quote(finding, "");
         return;
-      case AuditKind::kBothModesInUse:
-      case AuditKind::kKubeProxyUsesMarkMasq:
-      case AuditKind::kKubeProxy:
-      case AuditKind::kAllowEntryUnused:
-        return;
-      // Of changes that advise does not plan.
+      // Nothing to do, or of changes that advise does not plan.
       default:
         return;
     }
