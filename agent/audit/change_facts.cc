@@ -102,7 +102,7 @@ bool IsVersion(absl::string_view text) {
   return numbers.size() >= 2 && numbers.size() <= 4 &&
          absl::c_all_of(numbers, [](absl::string_view number) {
            return !number.empty() && number.size() < 4 &&
-                  absl::c_all_of(number, [](char c) { return absl::ascii_isdigit(c); });
+                  absl::c_all_of(number, [](unsigned char c) { return absl::ascii_isdigit(c); });
          });
 }
 
