@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/attributes.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "agent/process/own_process.h"
@@ -92,7 +93,8 @@ int __real_prctl(int option, ...);
 int __real_capng_get_caps_process();
 int __real_capng_apply(capng_select_t set);
 
-long __wrap_syscall(long number, ...) {
+// They take as many arguments as there can be, so they read beyond those that were given.
+ABSL_ATTRIBUTE_NO_SANITIZE_ADDRESS long __wrap_syscall(long number, ...) {
   std::vector<long> arguments(6);
   va_list list;
   va_start(list, number);
@@ -105,7 +107,7 @@ long __wrap_syscall(long number, ...) {
   return __real_syscall(number, arguments[0], arguments[1], arguments[2], arguments[3],
                         arguments[4], arguments[5]);
 }
-int __wrap_prctl(int option, ...) {
+ABSL_ATTRIBUTE_NO_SANITIZE_ADDRESS int __wrap_prctl(int option, ...) {
   std::vector<unsigned long> arguments(4);
   va_list list;
   va_start(list, option);
